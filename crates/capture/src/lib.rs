@@ -1,0 +1,5 @@
+//! Packet sources: every one counts what it read and what it lost.
+
+mod frames;
+
+pub use frames::{Frame, Frames, Source};

@@ -1,0 +1,3 @@
+//! The `flowgauge` command.
+
+fn main() {}

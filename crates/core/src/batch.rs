@@ -1,0 +1,115 @@
+//! The only thing that travels: up to 256 packets, in columns.
+
+use flowgauge_kernel::Digester;
+
+use crate::key::FlowKey;
+
+/// Packets a batch holds at most.
+pub const BATCH_PACKETS: usize = 256;
+
+/// Up to [`BATCH_PACKETS`] packets of one key type, in columns of equal length.
+///
+/// Memory: `256 × (size_of::<K>() + 28)` bytes, allocated once.
+pub struct Batch<K> {
+    len: usize,
+    digested: bool,
+    keys: Box<[K; BATCH_PACKETS]>,
+    digests: Box<[u64; BATCH_PACKETS]>,
+    packets: Box<[u32; BATCH_PACKETS]>,
+    bytes: Box<[u64; BATCH_PACKETS]>,
+    times_ns: Box<[i64; BATCH_PACKETS]>,
+}
+
+impl<K: FlowKey> Batch<K> {
+    /// An empty batch.
+    pub fn new() -> Self {
+        Self {
+            len: 0,
+            digested: false,
+            keys: Box::new([K::zeroed(); BATCH_PACKETS]),
+            digests: Box::new([0; BATCH_PACKETS]),
+            packets: Box::new([1; BATCH_PACKETS]),
+            bytes: Box::new([0; BATCH_PACKETS]),
+            times_ns: Box::new([0; BATCH_PACKETS]),
+        }
+    }
+
+    /// Adds one packet. A full batch must be cleared first.
+    ///
+    /// # Panics
+    /// When the batch is full.
+    #[inline(always)]
+    pub fn push(&mut self, key: K, bytes: u32, time_ns: i64) {
+        let at = self.len;
+        self.keys[at] = key;
+        self.bytes[at] = u64::from(bytes);
+        self.times_ns[at] = time_ns;
+        self.len = at + 1;
+    }
+
+    /// Packets in the batch.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Empties the batch.
+    #[inline(always)]
+    pub fn clear(&mut self) {
+        self.len = 0;
+        self.digested = false;
+    }
+
+    /// Fills the digest column, unless somebody did already.
+    #[inline]
+    pub fn digest(&mut self, digester: &Digester) {
+        if !self.digested {
+            let len = self.len;
+            digester.digest_batch(K::words(&self.keys[..len]), K::BYTES, &mut self.digests[..len]);
+            self.digested = true;
+        }
+    }
+
+    /// The keys.
+    #[inline(always)]
+    pub fn keys(&self) -> &[K] {
+        &self.keys[..self.len]
+    }
+
+    /// The digests; meaningless before [`Self::digest`].
+    #[inline(always)]
+    pub fn digests(&self) -> &[u64] {
+        debug_assert!(self.digested, "the digest column was not filled");
+        &self.digests[..self.len]
+    }
+
+    /// Packets that each row stands for: 1 until an aggregator sums them.
+    #[inline(always)]
+    pub fn packets(&self) -> &[u32] {
+        &self.packets[..self.len]
+    }
+
+    /// Bytes on the wire that each row stands for.
+    #[inline(always)]
+    pub fn bytes(&self) -> &[u64] {
+        &self.bytes[..self.len]
+    }
+
+    /// Packet times in nanoseconds since the UNIX epoch.
+    #[inline(always)]
+    pub fn times_ns(&self) -> &[i64] {
+        &self.times_ns[..self.len]
+    }
+}
+
+impl<K: FlowKey> Default for Batch<K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}

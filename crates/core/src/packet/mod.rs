@@ -1,0 +1,99 @@
+//! Bytes to headers: a total parser that never fails, never reads past what was captured, and
+//! says how far it got.
+
+mod link;
+
+pub use link::LinkType;
+
+/// What a frame's headers say, as far as they could be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Headers {
+    /// An IPv4 packet.
+    V4(Ip<8>),
+    /// An IPv6 packet.
+    V6(Ip<32>),
+    /// A sound frame without an IP header that this parser follows.
+    NoKey(NoKey),
+    /// Bytes that end before the IP header does, or that contradict themselves.
+    Malformed(Malformed),
+}
+
+/// The fields of an IP packet that keys are made from. `N` is the size of both addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ip<const N: usize> {
+    /// Source address, then destination address, in network order.
+    pub addresses: [u8; N],
+    /// The protocol of IPv4; of IPv6 the first header that is not an extension.
+    pub protocol: u8,
+    /// Source and destination port, where there are any.
+    pub ports: Ports,
+}
+
+/// The four bytes of source and destination port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ports {
+    /// TCP, UDP or SCTP: source port, then destination port, in network order.
+    Found([u8; 4]),
+    /// A non-first fragment, or a protocol without ports: both count as 0.
+    Absent,
+    /// The protocol has ports, but the bytes end before them or contradict themselves.
+    Malformed(Malformed),
+}
+
+/// Why a sound frame has no key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum NoKey {
+    /// A link type that this parser does not read.
+    LinkType,
+    /// ARP or RARP.
+    Arp,
+    /// An IEEE 802.3 frame with LLC (SNAP included).
+    Llc,
+    /// PPP over Ethernet.
+    Pppoe,
+    /// MACsec.
+    Macsec,
+    /// MPLS that carries something else than IP.
+    Mpls,
+    /// Any other protocol above the link layer.
+    OtherProtocol,
+}
+
+/// Where and why the bytes of a packet are not sound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed {
+    /// The layer whose header could not be read.
+    pub layer: Layer,
+    /// The offset of that header in the frame, in bytes.
+    pub offset: u32,
+    /// What is wrong with it.
+    pub fault: Fault,
+}
+
+/// A layer of headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Layer {
+    /// Ethernet, Linux cooked, null or loopback.
+    Link,
+    /// VLAN or `QinQ`.
+    Vlan,
+    /// MPLS.
+    Mpls,
+    /// IPv4 with its options.
+    Ipv4,
+    /// IPv6 with its extension headers.
+    Ipv6,
+    /// TCP, UDP or SCTP.
+    Transport,
+    /// GRE, VXLAN, Geneve or GTP-U.
+    Tunnel,
+}
+
+/// What is wrong with a header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Fault {
+    /// The captured bytes end before the header does.
+    Cut,
+    /// The header contradicts itself: a wrong version, IHL below 5, a length that ends too early.
+    Contradiction,
+}

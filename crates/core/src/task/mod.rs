@@ -1,0 +1,186 @@
+//! Questions asked at the close of an epoch.
+
+use crate::key::{CanonicalKey, KeySpec};
+use crate::summary::{Answers, Estimate, Measure, Size, SizeEstimate};
+
+/// What every task of an epoch shares.
+#[derive(Clone, Copy, Debug)]
+pub struct EpochContext {
+    /// The measure that `--by` names.
+    pub by: Measure,
+    /// Keyed packets and bytes of the epoch, over all lanes.
+    pub keyed: Size,
+    /// For heavy hitters, changes and hierarchical heavy hitters.
+    pub threshold: Threshold,
+    /// Items that `top` and `changes` list at most.
+    pub top: usize,
+}
+
+impl EpochContext {
+    /// The weight that a heavy key exceeds.
+    pub fn threshold_weight(&self) -> f64 {
+        self.threshold.weight(self.keyed.by(self.by))
+    }
+}
+
+/// A share of the epoch's keyed weight, or a weight.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Threshold {
+    /// A share between 0 and 1.
+    Share(f64),
+    /// Packets or bytes.
+    Weight(u64),
+}
+
+impl Threshold {
+    /// The weight that this threshold is in an epoch of `total` weight.
+    pub fn weight(&self, total: u64) -> f64 {
+        match *self {
+            Self::Share(share) => share * total as f64,
+            Self::Weight(weight) => weight as f64,
+        }
+    }
+}
+
+/// One summary at the close of its epoch, with what its keys mean.
+#[derive(Clone, Copy)]
+pub struct Lane<'a> {
+    /// The key, prefixes included.
+    pub key: KeySpec,
+    /// Canonical bytes of a key in this lane.
+    pub key_bytes: usize,
+    /// What the summary answers.
+    pub answers: &'a dyn Answers,
+}
+
+/// A question that is asked of the lanes at the close of each epoch.
+///
+/// A task keeps its own history; what a summary forgets at `clear` does not concern it.
+pub trait Task: Send {
+    /// The name on the command line.
+    fn name(&self) -> &'static str;
+    /// Bytes of scratch that [`Self::run`] needs for lanes that can hold `flows` flows in all.
+    fn scratch_bytes(&self, flows: usize) -> usize;
+    /// Answers, with `scratch` of at least [`Self::scratch_bytes`] bytes to work in.
+    ///
+    /// # Errors
+    /// When a lane's key or summary cannot answer.
+    fn run(
+        &mut self,
+        epoch: &EpochContext,
+        lanes: &[Lane<'_>],
+        scratch: &mut [u64],
+    ) -> Result<Report, Unsupported>;
+}
+
+/// Why a task has no answer, and what would have one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unsupported(pub String);
+
+/// The answer of a task.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Report {
+    /// `top`, `heavy-hitters` and `flow-size`.
+    Sizes {
+        /// What the items exceed, where there is a threshold.
+        threshold: Option<f64>,
+        /// Sorted by value, then by key (`flow-size`: in the order asked).
+        items: Vec<SizeItem>,
+    },
+    /// `superspreaders` and `victims`.
+    Spread {
+        /// The number that `distinct` exceeds.
+        threshold: u64,
+        /// Sorted by value, then by key.
+        items: Vec<SpreadItem>,
+    },
+    /// `changes`.
+    Changes {
+        /// What the difference between forecast and now exceeds; `None` before there is a forecast.
+        threshold: Option<f64>,
+        /// Sorted by the size of the difference, then by key.
+        items: Vec<ChangeItem>,
+        /// Flows whose history found no room.
+        untracked: u64,
+    },
+    /// `cardinality`.
+    Cardinality {
+        /// Number of flows.
+        flows: Estimate,
+    },
+    /// `entropy`.
+    Entropy {
+        /// −Σ (f/N) log₂ (f/N).
+        bits: Estimate,
+        /// Bits over log₂ of the number of flows; 0 for one flow or none.
+        normalized: f64,
+    },
+    /// `size-distribution`.
+    SizeDistribution {
+        /// Number of flows of each size in packets, by size.
+        bins: Vec<(u64, Estimate)>,
+    },
+    /// `quantiles`.
+    Quantiles {
+        /// Sizes of flows, in the measure of `--by`.
+        sizes: Vec<(f64, Estimate)>,
+        /// Keys in their order that cut the traffic into parts of equal weight.
+        keys: Vec<(f64, CanonicalKey)>,
+    },
+    /// `hierarchical`.
+    Hierarchical {
+        /// What the discounted weight exceeds.
+        threshold: f64,
+        /// Sorted by discounted weight, then by prefix.
+        items: Vec<HierarchyItem>,
+    },
+}
+
+/// A flow and its size.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SizeItem {
+    /// The flow.
+    pub key: CanonicalKey,
+    /// Its size.
+    pub size: SizeEstimate,
+    /// Its share of the keyed weight, by the measure of `--by`.
+    pub share: f64,
+}
+
+/// An address and how many distinct peers it has.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SpreadItem {
+    /// The address (4 or 16 bytes).
+    pub address: CanonicalKey,
+    /// Distinct endpoints, or addresses.
+    pub distinct: Estimate,
+}
+
+/// A flow that left its forecast.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChangeItem {
+    /// The flow.
+    pub key: CanonicalKey,
+    /// Its size in the epoch before.
+    pub before: Estimate,
+    /// Its forecast for this epoch.
+    pub forecast: Estimate,
+    /// Its size in this epoch.
+    pub now: Estimate,
+}
+
+/// A prefix that is heavy after its heavy descendants are discounted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HierarchyItem {
+    /// Source address, its host bits zero.
+    pub source: CanonicalKey,
+    /// Bits of the source that count.
+    pub source_bits: u8,
+    /// Destination address and bits, in the two-dimensional hierarchy.
+    pub destination: Option<(CanonicalKey, u8)>,
+    /// Weight of all packets under the prefix, by the measure of `--by`.
+    pub total: Estimate,
+    /// Weight not covered by any reported descendant.
+    pub discounted: Estimate,
+}

@@ -1,0 +1,1 @@
+//! The flowgauge engine: from packet source to report.

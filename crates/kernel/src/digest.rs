@@ -1,0 +1,148 @@
+//! The one keyed digest of a key, for a whole batch.
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::detect::{Isa, Level};
+use crate::scalar;
+
+/// The secret of the digest: summaries merge only when they agree on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seed {
+    value: u64,
+    secret: [u64; 4],
+}
+
+impl Seed {
+    /// Expands a number to the four odd secrets of the formula, by `SplitMix64`.
+    pub fn new(value: u64) -> Self {
+        let mut state = value;
+        let secret = std::array::from_fn(|_| {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut z = state;
+            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            (z ^ (z >> 31)) | 1
+        });
+        Self { value, secret }
+    }
+
+    /// The number that the seed was made from.
+    pub fn value(&self) -> u64 {
+        self.value
+    }
+
+    /// The four secrets, for the scalar twin.
+    pub fn secret(&self) -> &[u64; 4] {
+        &self.secret
+    }
+}
+
+/// The words that a key is stored in: `u32`, `u64`, or 2, 4 or 5 of `u64`.
+pub trait Words: Pod + Zeroable + Eq + Send + Sync + 'static {
+    /// Digest of one key of `bytes` canonical bytes.
+    fn digest(&self, secret: &[u64; 4], bytes: usize) -> u64;
+    /// The bits that both have.
+    #[must_use]
+    fn and(self, other: Self) -> Self;
+}
+
+impl Words for u32 {
+    #[inline(always)]
+    fn digest(&self, secret: &[u64; 4], bytes: usize) -> u64 {
+        scalar::digest1(secret, u64::from(u32::from_le(*self)), bytes)
+    }
+
+    #[inline(always)]
+    fn and(self, other: Self) -> Self {
+        self & other
+    }
+}
+
+impl Words for u64 {
+    #[inline(always)]
+    fn digest(&self, secret: &[u64; 4], bytes: usize) -> u64 {
+        scalar::digest1(secret, u64::from_le(*self), bytes)
+    }
+
+    #[inline(always)]
+    fn and(self, other: Self) -> Self {
+        self & other
+    }
+}
+
+impl Words for [u64; 2] {
+    #[inline(always)]
+    fn digest(&self, secret: &[u64; 4], bytes: usize) -> u64 {
+        scalar::digest2(secret, self.map(u64::from_le), bytes)
+    }
+
+    #[inline(always)]
+    fn and(self, other: Self) -> Self {
+        std::array::from_fn(|i| self[i] & other[i])
+    }
+}
+
+impl Words for [u64; 4] {
+    #[inline(always)]
+    fn digest(&self, secret: &[u64; 4], bytes: usize) -> u64 {
+        scalar::digest4(secret, self.map(u64::from_le), bytes)
+    }
+
+    #[inline(always)]
+    fn and(self, other: Self) -> Self {
+        std::array::from_fn(|i| self[i] & other[i])
+    }
+}
+
+impl Words for [u64; 5] {
+    #[inline(always)]
+    fn digest(&self, secret: &[u64; 4], bytes: usize) -> u64 {
+        scalar::digest5(secret, self.map(u64::from_le), bytes)
+    }
+
+    #[inline(always)]
+    fn and(self, other: Self) -> Self {
+        std::array::from_fn(|i| self[i] & other[i])
+    }
+}
+
+/// The digest function with its seed and instruction set.
+#[derive(Clone, Copy, Debug)]
+pub struct Digester {
+    seed: Seed,
+    isa: Isa,
+}
+
+impl Digester {
+    /// A digest function for `seed` on the instruction set `isa`.
+    pub fn new(seed: Seed, isa: Isa) -> Self {
+        Self { seed, isa }
+    }
+
+    /// The seed.
+    pub fn seed(&self) -> &Seed {
+        &self.seed
+    }
+
+    /// The digest of one key of `bytes` canonical bytes.
+    #[inline(always)]
+    pub fn digest<W: Words>(&self, key: &W, bytes: usize) -> u64 {
+        key.digest(&self.seed.secret, bytes)
+    }
+
+    /// Fills `out[i]` with the digest of `keys[i]`, each key having `bytes` canonical bytes.
+    ///
+    /// # Panics
+    /// When the slices differ in length.
+    #[inline]
+    pub fn digest_batch<W: Words>(&self, keys: &[W], bytes: usize, out: &mut [u64]) {
+        assert_eq!(keys.len(), out.len(), "one digest per key");
+        match self.isa.level() {
+            Level::Scalar | Level::Avx2 | Level::Avx512 => {
+                for (key, digest) in keys.iter().zip(out) {
+                    *digest = key.digest(&self.seed.secret, bytes);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! Batch kernels: the innermost loops of flowgauge, each compiled once per instruction set.
+//!
+//! This crate and `flowgauge-capture` are the only ones with `unsafe` code. Every kernel has a
+//! scalar twin in [`scalar`] that is free of intrinsics; the instruction set is detected once
+//! and is a value ([`Isa`]) that the callers hold.
+
+mod detect;
+mod digest;
+mod memory;
+mod prefetch;
+pub mod scalar;
+
+pub use detect::Isa;
+pub use digest::{Digester, Seed, Words};
+pub use memory::Zeroed;
+pub use prefetch::prefetch;

@@ -1,0 +1,65 @@
+//! Table memory: reserved at start, touched only as it is used.
+
+use std::io;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+
+use bytemuck::Zeroable;
+use memmap2::MmapMut;
+
+/// A slice of fixed length in its own anonymous mapping, all zero at first.
+///
+/// The mapping asks for huge pages, since a table of many megabytes read at random otherwise
+/// misses the translation buffer at nearly every access. Memory: `len × size_of::<T>()` bytes
+/// reserved, of which only the touched pages are resident.
+pub struct Zeroed<T> {
+    map: MmapMut,
+    len: usize,
+    item: PhantomData<T>,
+}
+
+impl<T: Zeroable + Copy> Zeroed<T> {
+    /// Reserves `len` zeroed items.
+    ///
+    /// # Errors
+    /// When the address space or the memory limit of the process does not allow it.
+    pub fn new(len: usize) -> io::Result<Self> {
+        const { assert!(align_of::<T>() <= 4096, "a mapping is aligned to a page") };
+        let bytes = len.checked_mul(size_of::<T>()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let map = MmapMut::map_anon(bytes.max(1))?;
+        #[cfg(target_os = "linux")]
+        if bytes >= HUGE_PAGE {
+            // A kernel without huge pages refuses; the table then works with small ones.
+            let _ = map.advise(memmap2::Advice::HugePage);
+        }
+        Ok(Self { map, len, item: PhantomData })
+    }
+
+    /// Bytes reserved.
+    pub fn memory_bytes(&self) -> usize {
+        self.len * size_of::<T>()
+    }
+}
+
+/// Below the size of a huge page there is nothing to ask for.
+#[cfg(target_os = "linux")]
+const HUGE_PAGE: usize = 2 << 20;
+
+impl<T: Zeroable + Copy> Deref for Zeroed<T> {
+    type Target = [T];
+    #[inline(always)]
+    fn deref(&self) -> &[T] {
+        // SAFETY: the mapping holds `len` items, is aligned to a page, and was all zero at first,
+        // which `Zeroable` makes a valid `T`; since then only `T`s were written through
+        // `deref_mut`. The borrow of `self` covers the slice.
+        unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast(), self.len) }
+    }
+}
+
+impl<T: Zeroable + Copy> DerefMut for Zeroed<T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: as in `deref`; the exclusive borrow of `self` makes the slice exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.map.as_mut_ptr().cast(), self.len) }
+    }
+}
