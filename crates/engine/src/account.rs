@@ -1,0 +1,79 @@
+//! What became of every packet: counted once, or counted as not counted, with the reason.
+
+use std::collections::BTreeMap;
+
+use flowgauge_core::packet::{Fault, Layer, Malformed, NoKey};
+use flowgauge_core::summary::Size;
+
+/// The account of an epoch or of a whole run. Invariant: `read = filtered + malformed + no_key +
+/// keyed`, and `keyed = ingested + untracked`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// Packets that the source handed out.
+    pub read: u64,
+    /// Packets that the filter rejected.
+    pub filtered: u64,
+    /// Packets whose bytes end before the header that the key needs, or contradict themselves.
+    pub malformed: u64,
+    /// Sound packets without an IP header.
+    pub no_key: u64,
+    /// Packets that have a key.
+    pub keyed: u64,
+    /// Their bytes on the wire.
+    pub keyed_bytes: u64,
+    /// Keyed packets and bytes whose key found no room in the summary.
+    pub untracked: Size,
+    /// Increments that a full counter could not take.
+    pub saturated: Size,
+    /// Packets older than the open epoch, which they joined.
+    pub late: u64,
+    /// Packets older than the one before them.
+    pub backwards: u64,
+    /// Packets over an hour younger than the one before them.
+    pub jumps: u64,
+    /// `malformed`, by layer and fault.
+    pub malformed_reasons: BTreeMap<(Layer, Fault), u64>,
+    /// `no_key`, by reason.
+    pub no_key_reasons: BTreeMap<NoKey, u64>,
+}
+
+impl Account {
+    /// Counts a malformed packet.
+    #[cold]
+    pub fn count_malformed(&mut self, malformed: Malformed) {
+        self.malformed += 1;
+        *self.malformed_reasons.entry((malformed.layer, malformed.fault)).or_default() += 1;
+    }
+
+    /// Counts a packet without a key.
+    #[cold]
+    pub fn count_no_key(&mut self, reason: NoKey) {
+        self.no_key += 1;
+        *self.no_key_reasons.entry(reason).or_default() += 1;
+    }
+
+    /// Adds the account of another epoch.
+    pub fn add(&mut self, other: &Self) {
+        self.read += other.read;
+        self.filtered += other.filtered;
+        self.malformed += other.malformed;
+        self.no_key += other.no_key;
+        self.keyed += other.keyed;
+        self.keyed_bytes += other.keyed_bytes;
+        for (sum, other) in
+            [(&mut self.untracked, other.untracked), (&mut self.saturated, other.saturated)]
+        {
+            sum.packets += other.packets;
+            sum.bytes += other.bytes;
+        }
+        self.late += other.late;
+        self.backwards += other.backwards;
+        self.jumps += other.jumps;
+        for (reason, count) in &other.malformed_reasons {
+            *self.malformed_reasons.entry(*reason).or_default() += count;
+        }
+        for (reason, count) in &other.no_key_reasons {
+            *self.no_key_reasons.entry(*reason).or_default() += count;
+        }
+    }
+}

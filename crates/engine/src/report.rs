@@ -1,0 +1,87 @@
+//! What the engine hands to a sink.
+
+use flowgauge_core::key::KeySpec;
+use flowgauge_core::summary::{Measure, Size};
+use flowgauge_core::task::Report;
+
+use crate::account::Account;
+
+/// One closed epoch.
+#[derive(Clone, Debug)]
+pub struct EpochReport {
+    /// Number of the epoch, from 0; runs of empty epochs count.
+    pub epoch: u64,
+    /// Start in nanoseconds since the UNIX epoch: of a time epoch its boundary, else the first
+    /// packet's time; `None` without a packet.
+    pub start_ns: Option<i64>,
+    /// End: of a time epoch its boundary, else the latest packet's time.
+    pub end_ns: Option<i64>,
+    /// The key.
+    pub key: KeySpec,
+    /// The measure that `--by` names.
+    pub by: Measure,
+    /// What became of the packets.
+    pub account: Account,
+    /// What measured them.
+    pub summary: SummaryInfo,
+    /// The answers in the order asked, each with its task's name.
+    pub tasks: Vec<(&'static str, Report)>,
+    /// Traffic by protocol and port, where the key tells.
+    pub breakdown: Option<Breakdown>,
+    /// What was left out, and why; what else a reader must know.
+    pub notes: Vec<String>,
+}
+
+/// The summary that measured an epoch.
+#[derive(Clone, Debug)]
+pub struct SummaryInfo {
+    /// Its name in the catalog.
+    pub algorithm: &'static str,
+    /// The accelerator before it; "none" where there is none.
+    pub accelerator: &'static str,
+    /// Bytes reserved for measuring, over all lanes.
+    pub memory_bytes: usize,
+    /// Its parameters, as the catalog names them.
+    pub parameters: Vec<(String, u64)>,
+}
+
+/// Traffic by protocol, and by protocol and port, heaviest first.
+#[derive(Clone, Debug, Default)]
+pub struct Breakdown {
+    /// IP protocol and its size.
+    pub protocols: Vec<(u8, Size)>,
+    /// Protocol, service port (the lower of both) and its size; the heaviest only.
+    pub ports: Vec<(u8, u16, Size)>,
+}
+
+/// A run of empty epochs.
+#[derive(Clone, Copy, Debug)]
+pub struct Gap {
+    /// Number of the first empty epoch.
+    pub epoch: u64,
+    /// How many there are.
+    pub epochs: u64,
+    /// Start of the first.
+    pub start_ns: i64,
+    /// End of the last.
+    pub end_ns: i64,
+}
+
+/// The end of a run: sums over all epochs and files.
+#[derive(Clone, Debug)]
+pub struct TotalReport {
+    /// The inputs, as named.
+    pub files: Vec<String>,
+    /// Epochs closed, empty ones in gaps not counted.
+    pub epochs: u64,
+    /// Time of the earliest packet.
+    pub start_ns: Option<i64>,
+    /// Time of the latest packet.
+    pub end_ns: Option<i64>,
+    /// The sum of the epochs' accounts.
+    pub account: Account,
+    /// Records that the source accepted although their lengths contradict each other.
+    pub irregular: u64,
+    /// One line for each input that was damaged or could not be read.
+    pub problems: Vec<String>,
+}
