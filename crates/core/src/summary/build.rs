@@ -133,9 +133,7 @@ const MOST_ITEMS: u64 = 1 << 32;
 /// The largest power of two of items of `item_bytes` bytes that fits into `memory_bytes`.
 pub(super) fn fitting(memory_bytes: usize, item_bytes: usize) -> Result<usize, BuildError> {
     match memory_bytes / item_bytes {
-        0 | 1 => {
-            Err(BuildError::TooLittleMemory { needed: 2 * item_bytes, given: memory_bytes })
-        }
+        0 | 1 => Err(BuildError::TooLittleMemory { needed: 2 * item_bytes, given: memory_bytes }),
         items => Ok(1 << items.min(MOST_ITEMS as usize).ilog2()),
     }
 }
