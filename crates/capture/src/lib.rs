@@ -1,5 +1,19 @@
 //! Packet sources: every one counts what it read and what it lost.
+//!
+//! [`Captures`] reads files one after another as one stream: an input is opened and decompressed
+//! (`input`), its bytes pass through a `window`, a format (`pcap` or `pcapng`) walks the records
+//! in it, and a `reader` joins the three and says where a file is damaged.
 
+mod captures;
+mod damage;
+mod format;
 mod frames;
+mod input;
+mod pcap;
+mod pcapng;
+mod reader;
+mod window;
 
+pub use captures::{Captures, FileCounts, Progress};
+pub use damage::{CaptureError, Damage, Refusal};
 pub use frames::{Frame, Frames, Source};
