@@ -255,7 +255,7 @@ impl KeySpec {
     }
 
     /// The canonical bytes of a key with these fields.
-    fn canonical(&self, fields: &Fields) -> Result<CanonicalKey, String> {
+    fn canonical(self, fields: &Fields) -> Result<CanonicalKey, String> {
         let mut bytes = Vec::with_capacity(CanonicalKey::MAX_BYTES);
         let kind = self.kind;
         let five_tuple = kind == KeyKind::FiveTuple;
