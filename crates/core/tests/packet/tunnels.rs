@@ -161,6 +161,7 @@ fn what_is_no_tunnel_stands_for_itself() {
         ("GRE of another protocol", outer(47, &gre(0x88cc, &v4()))),
         ("GRE keep-alive", outer(47, &gre(0, &[]))),
         ("GRE version 1", outer(47, &put(&[0x20, 1, 0x88, 0x0b, 0, 0, 0, 0], &v4()))),
+        ("GRE of a later version", outer(47, &put(&[0, 2, 8, 0], &v4()))),
         ("GRE with routing", outer(47, &put(&[0x40, 0, 8, 0], &v4()))),
         ("Geneve of another protocol", outer(17, &geneve(0x88cc, 0, &v4()))),
         ("Geneve version 1", outer(17, &udp(6081, &put(&[0x40, 0, 8, 0, 0, 0, 0, 0], &v4())))),
