@@ -175,17 +175,12 @@ impl Generator {
             Relation::Less => (Compare::AtLeast, true),
         };
         let end = self.steps.len();
-        let subject = self.simple(left, right).unwrap_or(Condition {
-            subject: Subject::Arithmetic {
-                start: left.start as u32,
-                middle: right.start as u32,
-                end: end as u32,
-            },
-            mask: u32::MAX,
-            compare,
-            value: 0,
+        let condition = self.simple(compare, left, right).unwrap_or_else(|| {
+            let [start, middle] = [left.start, right.start].map(|at| at as u32);
+            let subject = Subject::Comparison { start, middle, end: end as u32, compare };
+            Condition::new(subject, u32::MAX, Compare::Equal, 1)
         });
-        let test = self.all.test(Condition { compare, ..subject });
+        let test = self.all.test(condition);
         let test = if negated { self.all.not(test) } else { test };
         let guard = match (left.guard, right.guard) {
             (Some(left), Some(right)) => Some(self.all.and(left, right)),
@@ -195,7 +190,12 @@ impl Generator {
     }
 
     /// A field, masked or not, compared with a constant: no arithmetic is needed for that.
-    fn simple(&mut self, left: Arithmetic, right: Arithmetic) -> Option<Condition> {
+    fn simple(
+        &mut self,
+        compare: Compare,
+        left: Arithmetic,
+        right: Arithmetic,
+    ) -> Option<Condition> {
         let value = self.value(right)?;
         let (step, mask) = match *self.steps.get(left.start..right.start)? {
             [step] => (step, u32::MAX),
@@ -208,6 +208,6 @@ impl Generator {
             _ => return None,
         };
         self.steps.truncate(left.start);
-        Some(Condition { subject, mask, compare: Compare::Equal, value })
+        Some(Condition::new(subject, mask, compare, value))
     }
 }

@@ -1,6 +1,7 @@
 //! Conditions joined by and, or, not; and how they become a program.
 
-use super::machine::{Compare, Condition, Program, Step, Test};
+use super::machine::{Condition, Program, Step, Test};
+use super::shorten::shorten;
 
 /// A node of [`Conditions`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +58,7 @@ impl Conditions {
         let count = emitter.tests.len() as u32;
         let entry = count + 1 - entry;
         emitter.tests.reverse();
+        shorten(&mut emitter.tests, entry);
         Program { tests: emitter.tests, steps, entry }
     }
 }
@@ -105,31 +107,7 @@ impl Emitter {
 
     fn test(&mut self, condition: Condition, yes: u32, no: u32) -> u32 {
         let place = self.tests.len() as u32 + 2;
-        let yes = self.pass(&condition, true, yes);
-        let no = self.pass(&condition, false, no);
         self.tests.push(Test { condition, yes: place - yes - 1, no: place - no - 1 });
         place
     }
-
-    /// Follows `target` through the tests whose outcome is known once `condition` is.
-    fn pass(&self, condition: &Condition, holds: bool, mut target: u32) -> u32 {
-        while let Some(next) = target.checked_sub(2).and_then(|at| self.tests.get(at as usize)) {
-            match implied(condition, holds, &next.condition) {
-                Some(true) => target -= next.yes + 1,
-                Some(false) => target -= next.no + 1,
-                None => break,
-            }
-        }
-        target
-    }
-}
-
-/// What `known`, which holds or does not, says of `other`.
-fn implied(known: &Condition, holds: bool, other: &Condition) -> Option<bool> {
-    if known == other {
-        return Some(holds);
-    }
-    let same = known.subject == other.subject && known.mask == other.mask;
-    let equal = known.compare == Compare::Equal && other.compare == Compare::Equal;
-    (same && equal && holds).then_some(false)
 }

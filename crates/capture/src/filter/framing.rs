@@ -3,7 +3,7 @@
 use super::Problem;
 use super::condition::Node;
 use super::layout::{Link, carried};
-use super::machine::{Base, Compare, Condition, Load, Subject, Width};
+use super::machine::{Compare, Condition, Subject, Width};
 use super::primitive::Generator;
 use super::words::{Direction, IPV4, IPV6, Protocol, Relation};
 
@@ -69,7 +69,7 @@ impl Generator {
 
     /// `greater` (or equal) and `less` (or equal): by the bytes on the wire.
     pub(super) fn length(&mut self, compare: Compare, value: u32) -> Node {
-        self.all.test(Condition { subject: Subject::Length, mask: u32::MAX, compare, value })
+        self.all.test(Condition::new(Subject::Length, u32::MAX, compare, value))
     }
 
     /// `byte`: a byte counted from the link header.
@@ -194,9 +194,7 @@ impl Generator {
         let mut node = self.all.and(length, service);
         if let Some((mask, value)) = control {
             let offset = self.layout.payload + 2;
-            let load = Load { base: Base::Frame, offset, width: Width::One };
-            let subject = Subject::Load(load);
-            let same = self.all.test(Condition { subject, mask, compare: Compare::Equal, value });
+            let same = self.all.masked(Width::One, offset, mask, value);
             node = self.all.and(node, same);
         }
         Ok(node)

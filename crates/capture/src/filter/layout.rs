@@ -284,7 +284,7 @@ impl Conditions {
 
     pub(super) fn masked(&mut self, width: Width, offset: u32, mask: u32, value: u32) -> Node {
         let subject = Subject::Load(Load { base: Base::Frame, offset, width });
-        self.test(Condition { subject, mask, compare: Compare::Equal, value })
+        self.test(Condition::new(subject, mask, Compare::Equal, value))
     }
 
     pub(super) fn compare(
@@ -295,6 +295,6 @@ impl Conditions {
         value: u32,
     ) -> Node {
         let subject = Subject::Load(Load { base: Base::Frame, offset, width });
-        self.test(Condition { subject, mask: u32::MAX, compare, value })
+        self.test(Condition::new(subject, u32::MAX, compare, value))
     }
 }

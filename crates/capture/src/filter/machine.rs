@@ -9,9 +9,9 @@ pub(super) const STACK: usize = 32;
 /// How many bytes a load takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Width {
-    One,
-    Two,
-    Four,
+    One = 1,
+    Two = 2,
+    Four = 4,
 }
 
 /// Where a load begins.
@@ -78,20 +78,7 @@ impl Binary {
     }
 }
 
-/// What a test compares with its constant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Subject {
-    /// A number in the packet.
-    Load(Load),
-    /// Bytes on the wire.
-    Length,
-    /// The difference between the results of two pieces of arithmetic: the steps up to `middle`
-    /// are the left one, those up to `end` the right one. Compared as left with right, whatever
-    /// the test's mask and constant.
-    Arithmetic { start: u32, middle: u32, end: u32 },
-}
-
-/// How a test compares; all numbers are unsigned.
+/// How two numbers are compared; all are unsigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Compare {
     Equal,
@@ -100,7 +87,6 @@ pub(super) enum Compare {
 }
 
 impl Compare {
-    #[inline]
     fn holds(self, left: u32, right: u32) -> bool {
         match self {
             Self::Equal => left == right,
@@ -110,13 +96,41 @@ impl Compare {
     }
 }
 
-/// `subject & mask <compare> value`.
+/// What a condition is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Subject {
+    /// A number in the packet.
+    Load(Load),
+    /// Bytes on the wire.
+    Length,
+    /// 1 where the result of the steps from `start` to `middle` compares so with the result of
+    /// those from `middle` to `end`, 0 where not.
+    Comparison { start: u32, middle: u32, end: u32, compare: Compare },
+}
+
+/// `low <= subject & mask <= high`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Condition {
     pub(super) subject: Subject,
     pub(super) mask: u32,
-    pub(super) compare: Compare,
-    pub(super) value: u32,
+    pub(super) low: u32,
+    pub(super) high: u32,
+}
+
+impl Condition {
+    /// `subject & mask <compare> value`.
+    pub(super) fn new(subject: Subject, mask: u32, compare: Compare, value: u32) -> Self {
+        let (mask, low, high) = match compare {
+            Compare::Equal => (mask, value, value),
+            Compare::AtLeast => (mask, value, u32::MAX),
+            // Nothing is greater than the greatest number: 0 is asked to be 1.
+            Compare::Greater => match value.checked_add(1) {
+                Some(low) => (mask, low, u32::MAX),
+                None => (0, 1, 1),
+            },
+        };
+        Self { subject, mask, low, high }
+    }
 }
 
 /// A condition, and how many of the following tests to skip when it holds and when it does not.
@@ -151,16 +165,17 @@ impl Program {
 
     #[inline]
     fn holds(&self, condition: &Condition, captured: &[u8], wire: u32) -> Option<bool> {
-        let left = match condition.subject {
+        let value = match condition.subject {
             Subject::Load(load) => fetch(load, 0, captured)?,
             Subject::Length => wire,
-            Subject::Arithmetic { start, middle, end } => {
+            Subject::Comparison { start, middle, end, compare } => {
                 let left = self.compute(start, middle, captured, wire)?;
                 let right = self.compute(middle, end, captured, wire)?;
-                return Some(condition.compare.holds(left, right));
+                u32::from(compare.holds(left, right))
             }
         };
-        Some(condition.compare.holds(left & condition.mask, condition.value))
+        let above = (value & condition.mask).wrapping_sub(condition.low);
+        Some(above <= condition.high.wrapping_sub(condition.low))
     }
 
     /// The result of some steps; `None` when they load behind the captured bytes, divide by zero,
@@ -205,12 +220,15 @@ fn fetch(load: Load, index: u32, captured: &[u8]) -> Option<u32> {
             (index.wrapping_add(length), header.checked_add(load.offset)?)
         }
     };
-    let bytes = captured.get((index as usize).checked_add(place as usize)?..)?;
-    match load.width {
-        Width::One => bytes.first().map(|&byte| u32::from(byte)),
-        Width::Two => bytes.first_chunk().map(|&bytes| u32::from(u16::from_be_bytes(bytes))),
-        Width::Four => bytes.first_chunk().map(|&bytes| u32::from_be_bytes(bytes)),
+    let rest = captured.get((index as usize).checked_add(place as usize)?..)?;
+    let width = load.width as usize;
+    let shift = 32 - 8 * width as u32;
+    if let Some(&bytes) = rest.first_chunk() {
+        return Some(u32::from_be_bytes(bytes) >> shift);
     }
+    let mut bytes = [0; 4];
+    bytes[..width].copy_from_slice(rest.get(..width)?);
+    Some(u32::from_be_bytes(bytes) >> shift)
 }
 
 #[cfg(test)]
@@ -250,15 +268,18 @@ mod tests {
     }
 
     fn test() -> impl Strategy<Value = Test> {
-        let steps = (0..60u32, 0..60u32, 0..60u32)
-            .prop_map(|(start, middle, end)| Subject::Arithmetic { start, middle, end });
-        let subject = prop_oneof![load().prop_map(Subject::Load), Just(Subject::Length), steps];
         let compare =
-            prop_oneof![Just(Compare::Equal), Just(Compare::Greater), Just(Compare::AtLeast)];
+            prop::sample::select(vec![Compare::Equal, Compare::Greater, Compare::AtLeast]);
+        let steps =
+            (0..60u32, 0..60u32, 0..60u32, compare).prop_map(|(start, middle, end, compare)| {
+                Subject::Comparison { start, middle, end, compare }
+            });
+        let subject = prop_oneof![load().prop_map(Subject::Load), Just(Subject::Length), steps];
         let skip = prop_oneof![0..8u32, any::<u32>()];
-        let condition = (subject, any::<u32>(), compare, 0..300u32);
-        (condition, skip.clone(), skip).prop_map(|((subject, mask, compare, value), yes, no)| {
-            Test { condition: Condition { subject, mask, compare, value }, yes, no }
+        let condition = (subject, any::<u32>(), 0..300u32, any::<u32>());
+        (condition, skip.clone(), skip).prop_map(|((subject, mask, low, high), yes, no)| {
+            let condition = Condition { subject, mask, low, high: high.max(low) };
+            Test { condition, yes, no }
         })
     }
 

@@ -24,6 +24,7 @@ mod machine;
 mod names;
 mod parser;
 mod primitive;
+mod shorten;
 mod words;
 
 use flowgauge_core::packet::LinkType;

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use super::Problem;
 use super::condition::{Conditions, Node};
 use super::layout::{Layout, carried};
-use super::machine::{Base, Compare, Condition, Load, Step, Subject, Width};
+use super::machine::{Base, Condition, Load, Step, Subject, Width};
 use super::words::{ARP, Direction, IPV4, IPV6, ISIS, OSI, Protocol, RARP, SCTP, TCP, UDP};
 
 /// Turns primitives into conditions, in the order of the expression: `vlan` and its like change
@@ -248,14 +248,7 @@ impl Generator {
     ) -> Result<Node, Problem> {
         self.either_end(direction, (offset, offset + 2), &mut |this, offset| {
             let subject = Subject::Load(Load { base, offset, width: Width::Two });
-            let condition = |compare, value| Condition { subject, mask: u32::MAX, compare, value };
-            if low == high {
-                return Ok(this.all.test(condition(Compare::Equal, low)));
-            }
-            let above = this.all.test(condition(Compare::AtLeast, low));
-            let beyond = this.all.test(condition(Compare::Greater, high));
-            let within = this.all.not(beyond);
-            Ok(this.all.and(above, within))
+            Ok(this.all.test(Condition { subject, mask: u32::MAX, low, high }))
         })
     }
 
