@@ -10,13 +10,13 @@ mod libpcap;
 mod support;
 
 use expressions::expression;
-use flowgauge_capture::{Filter, FilterError};
+use flowgauge_capture::filter::{Filter, FilterError};
 use flowgauge_core::packet::LinkType;
 use libpcap::{Capture, Libpcap};
 use support::{LINKS, Random, Sample, cell, samples};
 
 const SEED: u64 = 7;
-const TABLE: &str = include_str!("data/filter-table.tsv");
+const TABLE: &str = include_str!("data/filter/table.tsv");
 
 /// What libpcap accepts and filters refuse, and the other way round, by words of the errors.
 const REFUSED: [&str; 4] = ["negative offset", "more than 31 bits", "division by zero", "no frame"];
@@ -146,6 +146,6 @@ fn write_the_table() {
         }
         table.push('\n');
     }
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/filter-table.tsv");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/filter/table.tsv");
     std::fs::write(path, table).unwrap();
 }

@@ -99,7 +99,7 @@ impl Problem {
 /// A filter expression, compiled for every link type that it has met.
 ///
 /// ```
-/// use flowgauge_capture::Filter;
+/// use flowgauge_capture::filter::Filter;
 /// use flowgauge_core::packet::LinkType;
 ///
 /// let mut filter = Filter::new("ip and not port 53").unwrap();
