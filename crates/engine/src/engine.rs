@@ -122,7 +122,7 @@ impl<L: Lanes> Engine<L> {
             open.latest_ns = open.latest_ns.max(frame.time_ns);
             let captured = frames.captured(frame);
             if let Some(filter) = &mut self.config.filter
-                && !filter.matches(frame.link, captured, frame.wire)
+                && !filter.matches(frame.link, captured, frame.wire).map_err(Clone::clone)?
             {
                 open.account.filtered += 1;
                 continue;

@@ -2,14 +2,11 @@
 
 use std::io;
 
+use flowgauge_capture::filter::FilterError;
 use flowgauge_core::catalog;
-use flowgauge_core::key::{
-    Extract, FlowKey, Key4, Key8, Key13, Key16, Key32, Key37, KeyKind,
-};
+use flowgauge_core::key::{Extract, FlowKey, Key4, Key8, Key13, Key16, Key32, Key37, KeyKind};
 use flowgauge_core::summary::{BuildError, Ingest, Options};
-use flowgauge_core::task::{
-    self, HistoryShape, TASKS, Task, TaskEntry, TaskOptions, Unsupported,
-};
+use flowgauge_core::task::{self, HistoryShape, TASKS, Task, TaskEntry, TaskOptions, Unsupported};
 use flowgauge_kernel::{Digester, Isa, Seed, Zeroed};
 
 use crate::breakdown::BreakdownTask;
@@ -50,6 +47,9 @@ pub enum EngineError {
     /// The operating system refused memory for the tasks.
     #[error("the operating system refused memory for the tasks: {0}")]
     Refused(io::Error),
+    /// The filter cannot be used on the input.
+    #[error(transparent)]
+    Filter(#[from] FilterError),
     /// The report cannot be written.
     #[error("the report cannot be written: {0}")]
     Sink(#[from] io::Error),
@@ -278,5 +278,9 @@ fn build_tasks(
         history,
         seed: Seed::new(config.seed),
     };
-    entries.iter().map(|entry| entry.build(&options)).collect::<Result<_, _>>().map_err(EngineError::Refused)
+    entries
+        .iter()
+        .map(|entry| entry.build(&options))
+        .collect::<Result<_, _>>()
+        .map_err(EngineError::Refused)
 }
