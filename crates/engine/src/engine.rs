@@ -25,6 +25,8 @@ pub(crate) struct Engine<L> {
     pub(crate) summary: SummaryInfo,
     /// Why default tasks were left out.
     pub(crate) notes: Vec<String>,
+    /// Why the filter could not judge some packets.
+    pub(crate) unfit: Option<String>,
 }
 
 /// What the tasks work in, reserved at start.
@@ -183,6 +185,7 @@ impl<L: Lanes> Engine<L> {
         account.keyed = keyed.packets;
         account.keyed_bytes = keyed.bytes;
         let mut notes = self.notes.clone();
+        notes.extend(self.unfit.take().map(|reason| format!("counted as filtered: {reason}")));
         for lane in &lanes {
             for (sum, lane) in [
                 (&mut account.untracked, lane.answers.untracked()),

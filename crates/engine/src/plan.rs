@@ -247,7 +247,7 @@ impl Builder {
         };
         drop(views);
         let scratch = Scratch { words, breakdown: BreakdownTask::new() };
-        Ok(Engine { config: self.config, lanes, tasks, scratch, summary, notes })
+        Ok(Engine { config: self.config, lanes, tasks, scratch, summary, notes, unfit: None })
     }
 }
 
