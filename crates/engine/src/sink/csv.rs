@@ -327,9 +327,11 @@ fn key_columns(kind: KeyKind) -> Row {
 }
 
 /// A cell that reads back as `text` and that no spreadsheet takes for a formula. Where it would
-/// begin like one, or with an apostrophe, an apostrophe stands before it.
+/// begin like one, or with an apostrophe, an apostrophe stands before it; control characters are
+/// escapes, and a backslash is doubled.
 fn quoted(text: &str) -> String {
-    let text = escape::visible(text);
+    let text = text.replace('\\', r"\\");
+    let text = escape::visible(&text);
     let formula = text.trim_start().starts_with(['=', '+', '-', '@', '\'']);
     let guard = if formula { "'" } else { "" };
     // Quotes also keep spaces at the ends from readers who trim.

@@ -5,9 +5,11 @@
 mod csv;
 mod escape;
 mod json;
+pub mod layout;
 mod names;
 mod text;
 mod time;
+pub mod units;
 
 use std::io;
 
