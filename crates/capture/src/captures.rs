@@ -12,7 +12,7 @@ use std::{
 
 use crate::{
     damage::CaptureError,
-    frames::{Frames, Source},
+    frames::{FileCounts, Frames, Progress, Source},
     input::Origin,
     reader::Reader,
 };
@@ -50,28 +50,6 @@ pub struct Captures {
     bytes: Option<u64>,
 }
 
-/// What was read of one file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileCounts {
-    /// The file's name, with control characters escaped.
-    pub file: String,
-    /// Frames handed out.
-    pub frames: u64,
-    /// Records that contradict themselves and were accepted: more captured bytes than the packet
-    /// had or than the file says are captured at most, two different lengths around a pcapng
-    /// block, options of an interface that cannot be read.
-    pub irregular: u64,
-}
-
-/// How much of the input was read, compressed as it stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// Bytes read.
-    pub read: u64,
-    /// Bytes of all files together; `None` where one is a pipe or the like.
-    pub total: Option<u64>,
-}
-
 impl Captures {
     /// Captures by their names, of which `-` is standard input. Each is opened when its turn
     /// comes, so that one that cannot be opened does not hide the others.
@@ -96,16 +74,6 @@ impl Captures {
         let waiting: VecDeque<Origin> = origins.into_iter().collect();
         let bytes = waiting.iter().map(Origin::bytes).sum();
         Self { waiting, reader: None, files: Vec::new(), bytes_read: Arc::default(), bytes }
-    }
-
-    /// How far reading is, over all files. Costs next to nothing.
-    pub fn progress(&self) -> Progress {
-        Progress { read: self.bytes_read.load(Ordering::Relaxed), total: self.bytes }
-    }
-
-    /// The files begun so far, in their order; the last one may not be at its end.
-    pub fn files(&self) -> &[FileCounts] {
-        &self.files
     }
 
     /// Reads some frames of the first file that still has some.
@@ -142,5 +110,13 @@ impl Source for Captures {
     fn poll(&mut self) -> Result<Option<Frames<'_>>, CaptureError> {
         let advanced = self.advance()?;
         Ok(self.reader.as_ref().filter(|_| advanced).map(Reader::frames))
+    }
+
+    fn progress(&self) -> Progress {
+        Progress { read: self.bytes_read.load(Ordering::Relaxed), total: self.bytes }
+    }
+
+    fn files(&self) -> &[FileCounts] {
+        &self.files
     }
 }

@@ -6,6 +6,7 @@
 
 mod captures;
 mod damage;
+pub mod filter;
 mod format;
 mod frames;
 mod input;
@@ -14,6 +15,6 @@ mod pcapng;
 mod reader;
 mod window;
 
-pub use captures::{Captures, FileCounts, Progress};
+pub use captures::Captures;
 pub use damage::{CaptureError, Damage, Refusal};
-pub use frames::{Frame, Frames, Source};
+pub use frames::{FileCounts, Frame, Frames, Progress, Source};

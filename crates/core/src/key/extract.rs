@@ -8,7 +8,7 @@ pub trait Extract<const N: usize>: Sized {
     /// Makes the key of `kind`.
     ///
     /// # Errors
-    /// When the key needs ports and the packet is malformed where they should stand.
+    /// When the key needs ports or the protocol, and the packet is malformed where they should stand.
     fn extract(kind: KeyKind, ip: &Ip<N>) -> Result<Self, Malformed>;
 }
 
@@ -16,9 +16,9 @@ impl Ports {
     #[inline(always)]
     fn bytes(&self) -> Result<[u8; 4], Malformed> {
         match *self {
-            Self::Found(bytes) => Ok(bytes),
+            Self::Found(ports) => Ok(ports.to_be_bytes()),
             Self::Absent => Ok([0; 4]),
-            Self::Malformed(malformed) => Err(malformed),
+            Self::Malformed(malformed) | Self::Unreached(malformed) => Err(malformed),
         }
     }
 }
@@ -38,7 +38,10 @@ fn number<const N: usize>(kind: KeyKind, ip: &Ip<N>) -> Result<Key4, Malformed> 
             let ports = ip.ports.bytes()?;
             [0, 0, ports[2], ports[3]]
         }
-        _ => [0, 0, 0, ip.protocol],
+        _ => match ip.ports {
+            Ports::Unreached(malformed) => return Err(malformed),
+            _ => [0, 0, 0, ip.protocol],
+        },
     })))
 }
 

@@ -94,6 +94,11 @@ impl Parameters {
         Self(pairs.into_iter().collect())
     }
 
+    /// All names and values, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (String, u64)> + '_ {
+        self.0.iter().map(|(name, value)| (name.clone(), *value))
+    }
+
     /// The value of `name`, where it is given.
     pub fn get(&self, name: &str) -> Option<u64> {
         self.0.get(name).copied()
