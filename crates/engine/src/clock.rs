@@ -124,7 +124,10 @@ mod tests {
         ];
         assert_eq!(closes, expected);
         let strange: Vec<_> = ticks.iter().map(|tick| (tick.backwards, tick.late)).collect();
-        assert_eq!(strange[5..], [(false, false), (true, false), (true, true), (false, false), (true, true)]);
+        assert_eq!(
+            strange[5..],
+            [(false, false), (true, false), (true, true), (false, false), (true, true)]
+        );
     }
 
     #[test]

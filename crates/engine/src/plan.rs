@@ -3,13 +3,9 @@
 use std::io;
 
 use flowgauge_core::catalog;
-use flowgauge_core::key::{
-    Extract, FlowKey, Key4, Key8, Key13, Key16, Key32, Key37, KeyKind,
-};
+use flowgauge_core::key::{Extract, FlowKey, Key4, Key8, Key13, Key16, Key32, Key37, KeyKind};
 use flowgauge_core::summary::{BuildError, Ingest, Options};
-use flowgauge_core::task::{
-    self, HistoryShape, TASKS, Task, TaskEntry, TaskOptions, Unsupported,
-};
+use flowgauge_core::task::{self, HistoryShape, TASKS, Task, TaskEntry, TaskOptions, Unsupported};
 use flowgauge_kernel::{Digester, Isa, Seed, Zeroed};
 
 use crate::breakdown::BreakdownTask;
@@ -278,5 +274,9 @@ fn build_tasks(
         history,
         seed: Seed::new(config.seed),
     };
-    entries.iter().map(|entry| entry.build(&options)).collect::<Result<_, _>>().map_err(EngineError::Refused)
+    entries
+        .iter()
+        .map(|entry| entry.build(&options))
+        .collect::<Result<_, _>>()
+        .map_err(EngineError::Refused)
 }

@@ -204,9 +204,8 @@ fn account(page: &mut String, account: &Account, irregular: u64) {
 /// Reasons with their counts; a single one needs none.
 fn reasons(reasons: impl ExactSizeIterator<Item = (u64, String)>) -> String {
     let single = reasons.len() == 1;
-    let words = reasons.map(|(count, reason)| match single {
-        true => reason,
-        false => format!("{} {reason}", units::count(count as f64)),
+    let words = reasons.map(|(count, reason)| {
+        if single { reason } else { format!("{} {reason}", units::count(count as f64)) }
     });
     words.collect::<Vec<_>>().join(", ")
 }

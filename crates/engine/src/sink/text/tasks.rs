@@ -34,7 +34,7 @@ pub(super) fn write(page: &mut String, report: &EpochReport, at: usize, rows: us
         }
         Report::Cardinality { flows } => {
             heading(page, "Number of flows");
-            paragraph(page, "  ", &section.between(&units::count, "flows", flows));
+            paragraph(page, "  ", &number_of_flows(flows));
         }
         Report::Entropy { bits, normalized } => entropy(page, bits, *normalized),
         Report::SizeDistribution { bins } => size_distribution(page, bins),
@@ -276,19 +276,6 @@ impl Section<'_> {
         );
     }
 
-    fn between(&self, unit: &dyn Fn(f64) -> String, noun: &str, estimate: &Estimate) -> String {
-        let value = unit(estimate.value);
-        if is_exact(estimate) {
-            return format!("{value} {noun}.");
-        }
-        let sure = match estimate.confidence {
-            Some(confidence) => format!(" with {} confidence", units::percent(confidence)),
-            None => String::new(),
-        };
-        let (low, high) = (unit(estimate.low), unit(estimate.high));
-        format!("About {value} {noun}: between {low} and {high}{sure}.")
-    }
-
     /// A flow on one line where it fits, else on two.
     fn flow(&self, key: &CanonicalKey) -> Cell {
         let fields = self.report.key.fields(key.as_bytes());
@@ -361,7 +348,7 @@ fn arrow(source: String, destination: &str) -> Cell {
 }
 
 fn is_exact(estimate: &Estimate) -> bool {
-    estimate.low == estimate.value && estimate.value == estimate.high
+    estimate.low >= estimate.high
 }
 
 /// A threshold in words. A small one is exact enough to tell what exceeds it.
@@ -369,14 +356,26 @@ fn weight(measure: Measure, threshold: f64) -> String {
     let tenths = threshold < 100.0 && threshold.fract() != 0.0;
     match measure {
         Measure::Packets if tenths => format!("{threshold:.1} packets"),
-        Measure::Packets if threshold == 1.0 => "1 packet".to_owned(),
-        Measure::Packets => format!("{} packets", units::count(threshold)),
+        Measure::Packets => units::plural(threshold.round() as u64, "packet"),
         Measure::Bytes => units::bytes(threshold),
     }
 }
 
 fn range(measure: Measure, estimate: &Estimate) -> String {
     format!("{}–{}", units::size(measure, estimate.low), units::size(measure, estimate.high))
+}
+
+fn number_of_flows(flows: &Estimate) -> String {
+    let value = units::plural(flows.value.round() as u64, "flow");
+    if is_exact(flows) {
+        return format!("{value}.");
+    }
+    let sure = match flows.confidence {
+        Some(confidence) => format!(" with {} confidence", units::percent(confidence)),
+        None => String::new(),
+    };
+    let (low, high) = (units::count(flows.low), units::count(flows.high));
+    format!("About {value}: between {low} and {high}{sure}.")
 }
 
 fn entropy(page: &mut String, bits: &Estimate, normalized: f64) {
