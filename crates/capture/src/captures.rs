@@ -4,10 +4,6 @@ use std::{
     collections::VecDeque,
     io::{Cursor, Read},
     path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
 };
 
 use crate::{
@@ -46,8 +42,10 @@ pub struct Captures {
     waiting: VecDeque<Origin>,
     reader: Option<Reader>,
     files: Vec<FileCounts>,
-    bytes_read: Arc<AtomicU64>,
+    /// Bytes of all files, of those behind, and of the one that is being read.
     bytes: Option<u64>,
+    bytes_behind: u64,
+    bytes_here: Option<u64>,
 }
 
 impl Captures {
@@ -73,7 +71,8 @@ impl Captures {
     fn new(origins: impl IntoIterator<Item = Origin>) -> Self {
         let waiting: VecDeque<Origin> = origins.into_iter().collect();
         let bytes = waiting.iter().map(Origin::bytes).sum();
-        Self { waiting, reader: None, files: Vec::new(), bytes_read: Arc::default(), bytes }
+        let (files, bytes_behind, bytes_here) = (Vec::new(), 0, Some(0));
+        Self { waiting, reader: None, files, bytes, bytes_behind, bytes_here }
     }
 
     /// Reads some frames of the first file that still has some.
@@ -84,8 +83,14 @@ impl Captures {
             } else {
                 let Some(origin) = self.waiting.pop_front() else { return Ok(false) };
                 self.files.push(FileCounts { file: origin.name(), frames: 0, irregular: 0 });
-                let input = origin.open(Arc::clone(&self.bytes_read))?;
-                self.reader.insert(Reader::new(input))
+                self.bytes_here = origin.bytes();
+                match origin.open() {
+                    Ok(input) => self.reader.insert(Reader::new(input)),
+                    Err(error) => {
+                        self.leave();
+                        return Err(error);
+                    }
+                }
             };
             let advanced = reader.advance();
             if let Some(file) = self.files.last_mut() {
@@ -94,13 +99,19 @@ impl Captures {
             }
             match advanced {
                 Ok(true) => return Ok(true),
-                Ok(false) => self.reader = None,
+                Ok(false) => self.leave(),
                 Err(error) => {
-                    self.reader = None;
+                    self.leave();
                     return Err(error);
                 }
             }
         }
+    }
+
+    /// Has done with the file that is being read.
+    fn leave(&mut self) {
+        let read = self.reader.take().map_or(0, |reader| reader.bytes_read());
+        self.bytes_behind += self.bytes_here.unwrap_or(read);
     }
 }
 
@@ -113,7 +124,8 @@ impl Source for Captures {
     }
 
     fn progress(&self) -> Progress {
-        Progress { read: self.bytes_read.load(Ordering::Relaxed), total: self.bytes }
+        let here = self.reader.as_ref().map_or(0, Reader::bytes_read);
+        Progress { read: self.bytes_behind + here, total: self.bytes }
     }
 
     fn files(&self) -> &[FileCounts] {

@@ -33,6 +33,18 @@ pub(crate) enum Stop {
     Damaged(Damage),
 }
 
+impl From<Need> for Stop {
+    fn from(need: Need) -> Self {
+        Self::Need(need)
+    }
+}
+
+impl From<Damage> for Stop {
+    fn from(damage: Damage) -> Self {
+        Self::Damaged(damage)
+    }
+}
+
 /// What is missing to go on.
 #[derive(Clone, Copy)]
 pub(crate) struct Need {

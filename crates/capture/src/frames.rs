@@ -46,7 +46,8 @@ pub trait Source {
     /// already, and the next call goes on behind it where there is something more to read.
     fn poll(&mut self) -> Result<Option<Frames<'_>>, Self::Error>;
 
-    /// How far reading is, over all files. Costs next to nothing.
+    /// How far reading is, over all files; one that is left early counts whole. Costs next to
+    /// nothing.
     fn progress(&self) -> Progress;
 
     /// The files begun so far, in their order; the last one may not be at its end.

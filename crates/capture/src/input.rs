@@ -36,6 +36,8 @@ pub(crate) struct Input {
     pub(crate) file: String,
     pub(crate) compressed: bool,
     pub(crate) bytes: Box<dyn Read + Send>,
+    /// Bytes taken from it so far, compressed as they stand.
+    pub(crate) meter: Arc<AtomicU64>,
 }
 
 impl Origin {
@@ -57,19 +59,20 @@ impl Origin {
         shown
     }
 
-    /// Bytes to be read, where that is known; a file that is not there has none.
+    /// Bytes to be read, where that is known; what cannot be opened has none.
     pub(crate) fn bytes(&self) -> Option<u64> {
         match self {
             Self::Path(path) => match fs::metadata(path) {
-                Ok(metadata) => metadata.is_file().then_some(metadata.len()),
-                Err(_) => Some(0),
+                Ok(metadata) if metadata.is_file() => Some(metadata.len()),
+                Ok(metadata) if !metadata.is_dir() => None,
+                Ok(_) | Err(_) => Some(0),
             },
             Self::StandardInput | Self::Reader(..) => None,
         }
     }
 
-    /// Opens it, adding to `meter` the bytes that are read from it.
-    pub(crate) fn open(self, meter: Arc<AtomicU64>) -> Result<Input, CaptureError> {
+    /// Opens it and looks at its first bytes.
+    pub(crate) fn open(self) -> Result<Input, CaptureError> {
         let file = self.name();
         let unreadable = |refusal| CaptureError::Unreadable { file: file.clone(), refusal };
         let source: Box<dyn Read + Send> = match self {
@@ -81,8 +84,9 @@ impl Origin {
             Self::StandardInput => Box::new(io::stdin()),
             Self::Reader(_, reader) => reader,
         };
-        match decompress(source, meter) {
-            Ok((bytes, compressed)) => Ok(Input { file, compressed, bytes }),
+        let meter = Arc::default();
+        match decompress(source, Arc::clone(&meter)) {
+            Ok((bytes, compressed)) => Ok(Input { file, compressed, bytes, meter }),
             Err(error) => Err(unreadable(Refusal::Open(error))),
         }
     }
@@ -100,7 +104,6 @@ fn decompress(
     let Some(codec) = codec else {
         return Ok((Box::new(Metered { inner: source, meter }), false));
     };
-    let compressed_before = meter.load(Ordering::Relaxed);
     let source = Metered { inner: BufReader::with_capacity(64 << 10, source), meter };
     let meter = Arc::clone(&source.meter);
     let decoder: Box<dyn Read + Send> = match codec {
@@ -111,7 +114,7 @@ fn decompress(
             Box::new(decoder)
         }
     };
-    Ok((Box::new(Decompressed { decoder, bytes: 0, meter, compressed_before }), true))
+    Ok((Box::new(Decompressed { decoder, bytes: 0, meter }), true))
 }
 
 enum Codec {
@@ -161,7 +164,6 @@ struct Decompressed {
     decoder: Box<dyn Read + Send>,
     bytes: u64,
     meter: Arc<AtomicU64>,
-    compressed_before: u64,
 }
 
 impl Read for Decompressed {
@@ -176,7 +178,7 @@ impl Read for Decompressed {
             _ => io::Error::other(format!("are damaged: {error}")),
         })?;
         self.bytes += read as u64;
-        let compressed = self.meter.load(Ordering::Relaxed) - self.compressed_before;
+        let compressed = self.meter.load(Ordering::Relaxed);
         if self.bytes > BOMB_BYTES && self.bytes / BOMB_RATIO > compressed {
             return Err(io::Error::other(
                 "grow over 256 times, as a bomb does; if they can be trusted, decompress the file first",

@@ -96,7 +96,7 @@ impl Pcap {
         let stop = loop {
             let Some(frame) = frames.get_mut(written) else { break Stop::Full };
             let Some(header) = bytes.get(at..at + self.record_header) else {
-                break Stop::Need(Need::whole(self.record_header, "record header"));
+                break Need::whole(self.record_header, "record header").into();
             };
             let mut captured = order.u32(header, 8);
             let mut wire = order.u32(header, 12);
@@ -106,12 +106,12 @@ impl Pcap {
                 Lengths::Lesser | Lengths::Swapped => (captured, wire) = (wire, captured),
             }
             if captured > MAX_CAPTURED {
-                break Stop::Damaged(Damage::CapturedLength(captured));
+                break Damage::CapturedLength(captured).into();
             }
             let offset = at + self.record_header;
             let end = offset + captured as usize;
             if end > bytes.len() {
-                break Stop::Need(Need::whole(end - at, "packet"));
+                break Need::whole(end - at, "packet").into();
             }
             irregular += u64::from(captured > wire.min(self.snap_length));
             let seconds = i64::from(order.u32(header, 0));

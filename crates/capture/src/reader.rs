@@ -1,5 +1,10 @@
 //! One capture, from its first byte as far as it goes.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
 use flowgauge_core::{batch::BATCH_PACKETS, packet::LinkType};
 
 use crate::{
@@ -17,6 +22,7 @@ pub(crate) struct Reader {
     file: String,
     compressed: bool,
     window: Window,
+    meter: Arc<AtomicU64>,
     format: Option<Format>,
     frames: Box<[Frame; BATCH_PACKETS]>,
     /// How many of `frames` were read last.
@@ -25,10 +31,10 @@ pub(crate) struct Reader {
 
 impl Reader {
     pub(crate) fn new(input: Input) -> Self {
-        let Input { file, compressed, bytes } = input;
+        let Input { file, compressed, bytes, meter } = input;
         let window = Window::new(bytes);
         let frames = Box::new([NO_FRAME; BATCH_PACKETS]);
-        Self { file, compressed, window, format: None, frames, read: 0 }
+        Self { file, compressed, window, meter, format: None, frames, read: 0 }
     }
 
     /// Reads some frames, which [`Reader::frames`] then holds; `false` at the end.
@@ -77,6 +83,11 @@ impl Reader {
     /// What [`Reader::advance`] read last.
     pub(crate) fn frames(&self) -> Frames<'_> {
         Frames { bytes: self.window.bytes().0, frames: &self.frames[..self.read] }
+    }
+
+    /// Bytes taken from the input so far, compressed as they stand.
+    pub(crate) fn bytes_read(&self) -> u64 {
+        self.meter.load(Ordering::Relaxed)
     }
 
     /// Records so far that contradict themselves without being damaged.

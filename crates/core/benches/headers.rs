@@ -1,5 +1,6 @@
 //! Frames to five-tuples, a packet: the parser of this crate beside etherparse.
 #![allow(missing_docs, reason = "the macros of criterion write undocumented functions")]
+#![expect(clippy::unwrap_used, reason = "frames are made once, before anything is measured")]
 
 use std::hint::black_box;
 
@@ -37,9 +38,10 @@ impl Traffic {
 fn v4(i: u32, vlan: bool, out: &mut Vec<u8>) {
     let link = PacketBuilder::ethernet2([1; 6], [2; 6]);
     let (source, destination) = (i.to_be_bytes(), (!i).to_be_bytes());
-    let ip = match vlan {
-        true => link.single_vlan(7.try_into().unwrap()).ipv4(source, destination, 64),
-        false => link.ipv4(source, destination, 64),
+    let ip = if vlan {
+        link.single_vlan(7.try_into().unwrap()).ipv4(source, destination, 64)
+    } else {
+        link.ipv4(source, destination, 64)
     };
     let port = (i >> 16) as u16;
     if i & 1 == 0 {
@@ -63,7 +65,7 @@ fn vxlan(i: u32, out: &mut Vec<u8>) {
     ip.udp((i >> 16) as u16, 4789).write(out, &payload).unwrap();
 }
 
-/// Sums the words of the keys that `parse` makes of the frames, as a batch would take them.
+/// Writes the keys of the frames to batches; how many there were.
 fn keys(traffic: &Traffic, parse: impl Fn(LinkType, &[u8]) -> Headers) -> u64 {
     let mut batch = [Key13::zeroed(); 256];
     let mut batch6 = [Key37::zeroed(); 256];
@@ -89,7 +91,7 @@ fn keys(traffic: &Traffic, parse: impl Fn(LinkType, &[u8]) -> Headers) -> u64 {
     keyed as u64
 }
 
-/// The same through etherparse: the sum is over the fields, which it hands out by reference.
+/// The same through etherparse.
 fn etherparse_keys(traffic: &Traffic) -> u64 {
     let mut batch = [([0_u8; 32], [0_u16; 2], 0_u8); 256];
     let mut keyed = 0;

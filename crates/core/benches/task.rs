@@ -69,6 +69,10 @@ impl Answers for Records {
 }
 
 impl Flows for Records {
+    fn most(&self) -> usize {
+        self.words.len() / self.stride
+    }
+
     fn len(&self) -> usize {
         self.words.len() / self.stride
     }

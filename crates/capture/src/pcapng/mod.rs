@@ -2,10 +2,11 @@
 
 mod clock;
 mod interface;
+mod packet;
 
 use self::interface::Interface;
 use crate::{
-    damage::{Damage, MAX_BLOCK, MAX_CAPTURED, MAX_INTERFACES, Refusal},
+    damage::{Damage, MAX_BLOCK, MAX_INTERFACES, Refusal},
     format::{Begin, ByteOrder, Format, Need, Stop, Walk},
     frames::Frame,
 };
@@ -36,16 +37,6 @@ struct Passing {
     length: u32,
     /// Bytes still to come, the trailer among them.
     left: u32,
-}
-
-/// Where a packet lies in its block and what the block says of it.
-struct Packet {
-    interface: u32,
-    ticks: u64,
-    captured: u32,
-    wire: u32,
-    /// Bytes of the block before the packet's first.
-    before: u32,
 }
 
 impl Pcapng {
@@ -87,11 +78,9 @@ impl Pcapng {
     /// Reads the block at `at`: its bytes (0 where it is to be passed over) and its packet.
     fn block(&mut self, bytes: &[u8], at: usize) -> Result<(usize, Option<Frame>), Stop> {
         let rest = &bytes[at..];
-        let Some(header) = rest.first_chunk::<12>() else {
-            return Err(Stop::Need(Need::whole(12, "block header")));
-        };
+        let header = rest.first_chunk::<12>().ok_or(Need::whole(12, "block header"))?;
         let order = if header.starts_with(&SECTION) {
-            byte_order(header).ok_or(Stop::Damaged(Damage::ByteOrder(magic(header))))?
+            byte_order(header).ok_or(Damage::ByteOrder(magic(header)))?
         } else {
             self.order
         };
@@ -99,82 +88,48 @@ impl Pcapng {
         let fixed = fixed_bytes(kind);
         let bounds = fixed.map_or(12..=u32::MAX, |fixed| fixed..=MAX_BLOCK);
         if !bounds.contains(&length) || length % 4 != 0 {
-            return Err(Stop::Damaged(Damage::BlockLength { length, kind }));
+            return Err(Damage::BlockLength { length, kind }.into());
         }
         if fixed.is_none() {
             self.passing = Some(Passing { length, left: length });
             return Ok((0, None));
         }
         let whole = length as usize;
-        let block = rest.get(..whole).ok_or(Stop::Need(Need::whole(whole, "block")))?;
-        let (frame, odd) = self.known_block(order, kind, block, at).map_err(Stop::Damaged)?;
-        self.irregular += u64::from(odd | (order.u32(block, whole - TRAILER) != length));
+        let block = rest.get(..whole).ok_or(Need::whole(whole, "block"))?;
+        let mut frame = None;
+        let mut irregular = order.u32(block, whole - TRAILER) != length;
+        match kind {
+            SECTION_HEADER => self.begin_section(order, block)?,
+            INTERFACE_DESCRIPTION => irregular |= self.describe_interface(block)?,
+            _ => {
+                let (packet, odd) = packet::read(order, kind, block, &self.interfaces)?;
+                frame = Some(Frame { offset: at + packet.offset, ..packet });
+                irregular |= odd;
+            }
+        }
+        self.irregular += u64::from(irregular);
         Ok((whole, frame))
     }
 
-    /// Reads a block of a known kind that is wholly there: its packet, and whether it is irregular.
-    fn known_block(
-        &mut self,
-        order: ByteOrder,
-        kind: u32,
-        block: &[u8],
-        at: usize,
-    ) -> Result<(Option<Frame>, bool), Damage> {
-        let field = |at| order.u32(block, at);
-        let ticks = || u64::from(field(12)) << 32 | u64::from(field(16));
-        let packet = match kind {
-            SECTION_HEADER => {
-                let (major, minor) = version(order, block);
-                if !version_known(major, minor) {
-                    return Err(Damage::SectionVersion { major, minor });
-                }
-                self.order = order;
-                self.interfaces.clear();
-                return Ok((None, false));
-            }
-            INTERFACE_DESCRIPTION => {
-                if self.interfaces.len() == MAX_INTERFACES {
-                    return Err(Damage::Interfaces);
-                }
-                let (interface, odd) = Interface::read(order, block);
-                self.interfaces.push(interface);
-                return Ok((None, odd));
-            }
-            SIMPLE_PACKET => {
-                let snap = self.interfaces.first().map_or(u32::MAX, |first| first.snap_length);
-                let wire = field(8);
-                // It has no time either: what libpcap calls time 0.
-                Packet { interface: 0, ticks: 0, captured: wire.min(snap), wire, before: 12 }
-            }
-            kind => {
-                // An obsolete packet block shares this field with a count of drops.
-                let interface = match kind {
-                    OBSOLETE_PACKET => u32::from(order.u16(block, 8)),
-                    _ => field(8),
-                };
-                let (captured, wire) = (field(20), field(24));
-                Packet { interface, ticks: ticks(), captured, wire, before: 28 }
-            }
-        };
-        let Packet { captured, wire, before, .. } = packet;
-        if captured > MAX_CAPTURED {
-            return Err(Damage::CapturedLength(captured));
+    /// Forgets the section before.
+    fn begin_section(&mut self, order: ByteOrder, block: &[u8]) -> Result<(), Damage> {
+        let (major, minor) = version(order, block);
+        if !version_known(major, minor) {
+            return Err(Damage::SectionVersion { major, minor });
         }
-        let room = block.len() as u32 - before - TRAILER as u32;
-        if captured > room {
-            return Err(Damage::CapturedOverBlock { captured, room });
+        self.order = order;
+        self.interfaces.clear();
+        Ok(())
+    }
+
+    /// Adds an interface, and says whether its description is irregular.
+    fn describe_interface(&mut self, block: &[u8]) -> Result<bool, Damage> {
+        if self.interfaces.len() == MAX_INTERFACES {
+            return Err(Damage::Interfaces);
         }
-        let interface = self
-            .interfaces
-            .get(packet.interface as usize)
-            .ok_or(Damage::Interface(packet.interface))?;
-        let time_ns = match kind {
-            SIMPLE_PACKET => 0,
-            _ => interface.clock.time_ns(packet.ticks),
-        };
-        let offset = at + before as usize;
-        let frame = Frame { offset, captured, wire, time_ns, link: interface.link };
-        Ok((Some(frame), captured > wire.min(interface.snap_length)))
+        let (interface, irregular) = Interface::read(self.order, block);
+        self.interfaces.push(interface);
+        Ok(irregular)
     }
 
     /// Goes on over a block of no interest as far as there are bytes.
@@ -195,7 +150,7 @@ impl Pcapng {
                 let bytes = if left as usize == TRAILER { TRAILER } else { 1 };
                 let passed = u64::from(length - left);
                 let whole = u64::from(length);
-                Err(Stop::Need(Need { bytes, field: "block", passed, whole }))
+                Err(Need { bytes, field: "block", passed, whole }.into())
             }
         }
     }

@@ -48,12 +48,13 @@ fn number<const N: usize>(kind: KeyKind, ip: &Ip<N>) -> Result<Key4, Malformed> 
 impl Extract<8> for Key4 {
     #[inline(always)]
     fn extract(kind: KeyKind, ip: &Ip<8>) -> Result<Self, Malformed> {
-        let [a, b, c, d, e, f, g, h] = ip.addresses;
+        let mut address = [0; 4];
         match kind {
-            KeyKind::Source => Ok(super::Key(u32::from_ne_bytes([a, b, c, d]))),
-            KeyKind::Destination => Ok(super::Key(u32::from_ne_bytes([e, f, g, h]))),
-            _ => number(kind, ip),
+            KeyKind::Source => address.copy_from_slice(&ip.addresses[..4]),
+            KeyKind::Destination => address.copy_from_slice(&ip.addresses[4..]),
+            _ => return number(kind, ip),
         }
+        Ok(super::Key(u32::from_ne_bytes(address)))
     }
 }
 

@@ -11,14 +11,11 @@ pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<Ip<8>, Malformed> {
     let [version, _, total_high, total_low, _, _, offset_high, offset_low, _, protocol, ..] =
         *header;
     let header_length = 4 * usize::from(version & 15);
-    // A sender that leaves segmentation to its interface writes 0.
-    let total_length = usize::from(u16::from_be_bytes([total_high, total_low]));
-    if version >> 4 != 4
-        || header_length < 20
-        || (total_length != 0 && total_length < header_length)
-    {
+    if version >> 4 != 4 || header_length < 20 {
         return Err(cursor.contradiction(Layer::Ipv4));
     }
+    // A sender that leaves segmentation to its interface writes 0.
+    let total_length = usize::from(u16::from_be_bytes([total_high, total_low]));
     if total_length != 0 {
         cursor.bound(total_length);
     }

@@ -27,7 +27,9 @@ pub fn parse(link: LinkType, frame: &[u8]) -> Headers {
 /// A packet that is no tunnel after all (its version or flags say so, it ends before the tunnel
 /// header, it is a non-first fragment), or whose tunnel carries no IP, stands for itself. But where
 /// a tunnel header or what it carries is cut or contradicts itself, the outcome is malformed rather
-/// than the outer packet, for else the key would depend on how much was captured.
+/// than the outer packet, for else the key would depend on how much was captured. One such case
+/// stays: UDP that is cut before its ports cannot be told for a tunnel, so the addresses are the
+/// outer ones.
 ///
 /// Cost: as [`parse`], where neither protocol nor destination port is that of a tunnel.
 #[inline]

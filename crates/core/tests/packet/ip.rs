@@ -199,6 +199,8 @@ fn ipv6_extensions_that_cannot_be_read() {
 fn ipv6_fragments() {
     let udp = udp(53, &[]);
     assert_eq!(v6(&ipv6(44, &fragment(17, 0, &udp))), packet_v6(17, PORTS));
+    let reserved_bits = put(&[17, 0, 0, 7, 0, 0, 0, 1], &udp);
+    assert_eq!(v6(&ipv6(44, &reserved_bits)), packet_v6(17, PORTS));
     let options = fragment(60, 0, &extension(17, 0, &udp));
     assert_eq!(v6(&ipv6(44, &options)), packet_v6(17, PORTS));
     // A later one keeps the fragment header's next header, even where that is an extension.

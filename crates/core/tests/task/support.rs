@@ -48,6 +48,10 @@ impl Answers for Table {
 }
 
 impl Flows for Table {
+    fn most(&self) -> usize {
+        self.flows.len()
+    }
+
     fn len(&self) -> usize {
         self.flows.len()
     }
