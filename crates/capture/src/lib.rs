@@ -3,6 +3,7 @@
 //! [`Captures`] reads files one after another as one stream: an input is opened and decompressed
 //! (`input`), its bytes pass through a `window`, a format (`pcap` or `pcapng`) walks the records
 //! in it, and a `reader` joins the three and says where a file is damaged.
+#![forbid(unsafe_code)]
 
 mod captures;
 mod damage;

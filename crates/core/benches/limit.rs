@@ -43,10 +43,11 @@ fn main() {
             move |words| array.ingest(words, &digester)
         }));
         let columns = bytes / 32;
-        worst = worst.max(compare("replacing-array", name, &keys, digester, ("columns", columns), {
-            let mut array = ReplacingByHand::new(columns);
-            move |words| array.ingest(words, &digester)
-        }));
+        worst =
+            worst.max(compare("replacing-array", name, &keys, digester, ("columns", columns), {
+                let mut array = ReplacingByHand::new(columns);
+                move |words| array.ingest(words, &digester)
+            }));
     }
     assert!(worst <= LIMIT, "the traits cost {worst:.2} times the hand-written loop");
 }

@@ -1,6 +1,5 @@
 //! Every task at the close of an epoch of 1,000,000 five-tuple flows.
 #![expect(clippy::unwrap_used, reason = "a bench may panic")]
-#![expect(missing_docs, reason = "criterion's macros make public functions")]
 
 use std::hint::black_box;
 use std::time::Duration;

@@ -25,6 +25,8 @@ pub(crate) struct Engine<L> {
     pub(crate) summary: SummaryInfo,
     /// Why default tasks were left out.
     pub(crate) notes: Vec<String>,
+    /// Why the filter could not judge some packets.
+    pub(crate) unfit: Option<String>,
 }
 
 /// What the tasks work in, reserved at start.
@@ -122,7 +124,7 @@ impl<L: Lanes> Engine<L> {
             open.latest_ns = open.latest_ns.max(frame.time_ns);
             let captured = frames.captured(frame);
             if let Some(filter) = &mut self.config.filter
-                && !filter.matches(frame.link, captured, frame.wire)
+                && !filter.matches(frame.link, captured, frame.wire).map_err(Clone::clone)?
             {
                 open.account.filtered += 1;
                 continue;
@@ -183,6 +185,7 @@ impl<L: Lanes> Engine<L> {
         account.keyed = keyed.packets;
         account.keyed_bytes = keyed.bytes;
         let mut notes = self.notes.clone();
+        notes.extend(self.unfit.take().map(|reason| format!("counted as filtered: {reason}")));
         for lane in &lanes {
             for (sum, lane) in [
                 (&mut account.untracked, lane.answers.untracked()),

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use flate2::{Compression, write::GzEncoder};
-use flowgauge_capture::{CaptureError, Captures, Damage};
+use flowgauge_capture::{CaptureError, Captures, Damage, Source};
 
 use crate::{
     naive::walk,

@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
-use flowgauge_capture::{CaptureError, Captures, Refusal};
+use flowgauge_capture::{CaptureError, Captures, Refusal, Source};
 
 use crate::{
     compression::{gzip, zstd},

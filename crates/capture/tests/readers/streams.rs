@@ -5,7 +5,7 @@ use std::{
     thread,
 };
 
-use flowgauge_capture::{CaptureError, Captures, Damage};
+use flowgauge_capture::{CaptureError, Captures, Damage, Source};
 
 use crate::{
     compression::{gzip, zstd},

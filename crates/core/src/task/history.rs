@@ -27,15 +27,15 @@ pub(super) struct Record {
 
 /// Up to a fixed number of records by key.
 ///
-/// Memory for each of `flows` of five-tuple keys: a record of 32 bytes (IPv4) or 56 (IPv6), 8 to
-/// 16 bytes of index, and a bit.
+/// Memory for each of `flows` of five-tuple keys: a record of 32 bytes (IPv4) or 56 (IPv6), 8
+/// bytes of index, and a bit.
 pub(super) struct History {
     key_bytes: usize,
     capacity: usize,
     len: usize,
     secret: [u64; 4],
     records: Zeroed<u64>,
-    /// Record numbers counted from 1; 0 is free. At most half of it is taken.
+    /// Record numbers counted from 1; 0 is free. Less than half of it is taken.
     index: Zeroed<u32>,
     /// One bit for each record that the epoch has seen.
     seen: Zeroed<u64>,
@@ -54,7 +54,7 @@ impl History {
             len: 0,
             secret: *seed.secret(),
             records: Zeroed::new(flows.checked_mul(words).ok_or_else(too_many)?)?,
-            index: Zeroed::new((2 * flows).next_power_of_two())?,
+            index: Zeroed::new(2 * flows + 1)?,
             seen: Zeroed::new(flows.div_ceil(64))?,
         })
     }
@@ -171,15 +171,17 @@ impl History {
     }
 
     /// The first slot from the key's own onwards that is free or whose record is `wanted`. There
-    /// is a free one, since at most half are taken.
+    /// is a free one, since less than half are taken.
     fn probe(&self, words: &[u64; KEY_WORDS], wanted: impl Fn(usize) -> bool) -> usize {
-        let mask = self.index.len() - 1;
-        let mut slot = self.digest(words) as usize & mask;
+        let slots = self.index.len();
+        // The digest as a fraction of 2⁶⁴, so that the number of slots need not be a power of two.
+        let mut slot = scalar::multiply(self.digest(words), slots as u64).1 as usize;
         loop {
             match self.index[slot] {
                 0 => return slot,
                 record if wanted(record as usize - 1) => return slot,
-                _ => slot = (slot + 1) & mask,
+                _ if slot + 1 < slots => slot += 1,
+                _ => slot = 0,
             }
         }
     }

@@ -182,10 +182,10 @@ fn count_peers(
     }
 }
 
-/// Buckets are about an eighth of the flows, so that few hold more than N by chance, and at most
-/// 2¹⁸: a megabyte of counts stays in the second-level cache.
+/// Buckets are a 16th to an eighth of the flows, so that few hold more than N by chance, and at
+/// most 2¹⁸: a megabyte of counts stays in the second-level cache.
 fn bucket_bits(flows: usize) -> u32 {
-    (flows / 8).next_power_of_two().ilog2().clamp(10, 18)
+    (flows / 8).checked_ilog2().unwrap_or(0).clamp(10, 18)
 }
 
 /// Words of scratch for the counts of 32 bits.

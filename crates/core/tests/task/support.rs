@@ -12,10 +12,20 @@ use flowgauge_kernel::Seed;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 
-/// Runs a property on many cases from a fixed seed, which a failure prints.
+/// Runs a property on 400 cases from a fixed seed, which a failure prints.
 pub fn check<T: Debug>(seed: u64, of: impl Strategy<Value = T>, property: impl Fn(T)) {
+    check_some(400, seed, of, property);
+}
+
+/// Runs a property on so many cases.
+pub fn check_some<T: Debug>(
+    cases: u32,
+    seed: u64,
+    of: impl Strategy<Value = T>,
+    property: impl Fn(T),
+) {
     let config = Config {
-        cases: 400,
+        cases,
         rng_seed: RngSeed::Fixed(seed),
         failure_persistence: None,
         ..Config::default()

@@ -1,15 +1,18 @@
 //! Two dimensions: source prefixes × destination prefixes.
 //!
-//! A node is a source prefix of level i with a destination prefix of level j. Its descendants have
-//! both levels at least as deep, so they are all judged before it when i falls from the deepest
-//! level to the root, and for each i, j does the same. For one i and one source prefix, the nodes
-//! of all j are a prefix tree over the destinations: the walk of one dimension.
+//! A node is a source prefix with a destination prefix, and its descendants have both at least as
+//! long. So all of them are judged before it when the tree of the sources is walked from the
+//! leaves to the root and, for each source prefix, the tree of the destinations of its flows
+//! likewise: a row of nodes, by the walk of one dimension.
 //!
 //! What the rows before have covered takes one number for each flow: the deepest destination level
-//! of a reported node that contains it. A flow with the number j weighs in this row only at the
-//! levels below j, that is, deeper ones.
+//! of a reported node that contains it. Such a flow weighs only at the deeper levels of its row.
+//!
+//! Only source prefixes over the threshold have a row, and not those whose flows are all below one
+//! longer prefix: what its row left uncovered is no more in theirs.
 
 use std::iter::once;
+use std::ops::Range;
 
 use super::path::{Closed, Path};
 use super::prefix::Address;
@@ -35,8 +38,8 @@ pub(super) struct Pairs<'a> {
     pub(super) threshold: f64,
 }
 
-/// Bytes of scratch that `flows` flows need: an entry each, and two bytes or, while the rows are
-/// prepared, the rank of the destination.
+/// Bytes of scratch that `flows` flows need: an entry each, and four bytes, which first hold the
+/// rank of the destination and then what is covered.
 pub(super) fn scratch_bytes(flows: usize) -> usize {
     (flows + flows.div_ceil(2)) * size_of::<u64>()
 }
@@ -44,8 +47,8 @@ pub(super) fn scratch_bytes(flows: usize) -> usize {
 impl Pairs<'_> {
     /// Calls `report` with each heavy node.
     ///
-    /// Time: two sorts by address and, for each source level, one by destination of the flows
-    /// below heavy source prefixes.
+    /// Time: two sorts by address and, for each source level at which the flows below heavy
+    /// prefixes part, one more of these flows.
     pub(super) fn walk(&self, scratch: &mut [u64], mut report: impl FnMut(HeavyPair)) {
         let count = self.flows.len();
         let (entries, rest) = scratch.split_at_mut(count);
@@ -59,34 +62,28 @@ impl Pairs<'_> {
         }
 
         // The ranks have moved into the entries, and their room is free.
-        let (shared, covered) = bytemuck::cast_slice_mut::<u64, u8>(rest).split_at_mut(count);
-        let covered = &mut covered[..count];
+        let covered = &mut bytemuck::cast_slice_mut(rest)[..count];
         covered.fill(0);
-        self.share_levels(entries, shared);
-
-        let mut path = Path::new(&self.destination.levels);
-        let mut pending = vec![0; self.destination.levels.len()];
-        for level in (0..self.source.levels.len()).rev() {
-            let mut start = 0;
-            while start < count {
-                let rest = &shared[start + 1..];
-                let len = 1 + rest.iter().take_while(|&&s| usize::from(s) > level).count();
-                let entries = &mut entries[start..start + len];
-                start += len;
-                if self.weigh(entries) as f64 > self.threshold {
-                    entries.sort_unstable();
-                    let mut row = Row {
-                        pairs: self,
-                        level,
-                        entries,
-                        covered,
-                        pending: &mut pending,
-                        report: &mut report,
-                    };
-                    row.walk(&mut path);
-                }
-            }
+        let mut rows = Rows {
+            pairs: self,
+            path: Path::new(&self.destination.levels),
+            covered,
+            pending: vec![0; self.destination.levels.len()],
+            last: 0..0,
+            report: &mut report,
+        };
+        let mut path = Path::new(&self.source.levels);
+        for place in 0..count {
+            let (key, size) = self.flows.get(order::flow(entries[place]));
+            path.push(self.source.of(key), size.by(self.by), place, |closed| {
+                rows.close(&closed, entries);
+                false
+            });
         }
+        path.finish(count, |closed| {
+            rows.close(&closed, entries);
+            false
+        });
     }
 
     /// Gives each flow the rank of its destination among all.
@@ -104,30 +101,52 @@ impl Pairs<'_> {
             last = Some(destination);
         }
     }
+}
 
-    /// Tells of each place in the order by source how many levels it shares with the place before.
-    fn share_levels(&self, entries: &[u64], shared: &mut [u8]) {
-        let mut last = None;
-        for (&entry, shared) in entries.iter().zip(shared) {
-            let source = self.source.of(self.flows.get(order::flow(entry)).0);
-            *shared = last.map_or(0, |last| Path::shared(&self.source.levels, last, source)) as u8;
-            last = Some(source);
+/// The rows of all source prefixes, one after the other.
+struct Rows<'a, R> {
+    pairs: &'a Pairs<'a>,
+    path: Path<'a>,
+    /// Of each flow: the deepest covered destination level, counted from 1; 0 is none.
+    covered: &'a mut [u8],
+    /// Of each open destination prefix: uncovered weight that rows before cover from here on up.
+    pending: Vec<u64>,
+    /// The places of the last row's flows.
+    last: Range<usize>,
+    report: &'a mut R,
+}
+
+impl<R: FnMut(HeavyPair)> Rows<'_, R> {
+    /// Walks the row of a source prefix, if it is heavy and differs from the last one.
+    fn close(&mut self, source: &Closed<'_>, entries: &mut [u64]) {
+        let places = source.node.start..source.end;
+        if source.node.total as f64 <= self.pairs.threshold || places == self.last {
+            return;
         }
-    }
-
-    fn weigh(&self, entries: &[u64]) -> u64 {
-        entries.iter().map(|&entry| self.flows.get(order::flow(entry)).1.by(self.by)).sum()
+        let entries = &mut entries[places.clone()];
+        self.last = places;
+        // By the rank of the destination, wherever the prefix joins several sources.
+        entries.sort_unstable();
+        let mut row = Row {
+            pairs: self.pairs,
+            source: source.address,
+            level: source.level,
+            entries,
+            covered: self.covered,
+            pending: &mut self.pending,
+            report: self.report,
+        };
+        row.walk(&mut self.path);
     }
 }
 
 /// The flows below one source prefix, by destination.
 struct Row<'a, R> {
     pairs: &'a Pairs<'a>,
+    source: u128,
     level: usize,
     entries: &'a [u64],
-    /// Of each flow of the lane: the deepest covered destination level, counted from 1; 0 is none.
     covered: &'a mut [u8],
-    /// Of each open destination prefix: uncovered weight that earlier rows cover from here on up.
     pending: &'a mut [u64],
     report: &'a mut R,
 }
@@ -153,9 +172,8 @@ impl<R: FnMut(HeavyPair)> Row<'_, R> {
             return false;
         }
         let below = &self.entries[node.start..end];
-        let source = self.pairs.source.of(self.pairs.flows.get(order::flow(below[0])).0);
         (self.report)(HeavyPair {
-            source,
+            source: self.source,
             source_level: self.level,
             destination: address,
             destination_level: level,
