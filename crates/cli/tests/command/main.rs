@@ -1,0 +1,7 @@
+//! The command as a user meets it.
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+mod analyze;
+mod list;
+mod refusals;
+mod run;
