@@ -45,4 +45,33 @@ pub trait Source {
     /// When the input is damaged or cannot be read. All frames before that place were handed out
     /// already, and the next call goes on behind it where there is something more to read.
     fn poll(&mut self) -> Result<Option<Frames<'_>>, Self::Error>;
+
+    /// How far reading is, over all files; one that is left early counts whole. Costs next to
+    /// nothing.
+    fn progress(&self) -> Progress;
+
+    /// The files begun so far, in their order; the last one may not be at its end.
+    fn files(&self) -> &[FileCounts];
+}
+
+/// What was read of one file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileCounts {
+    /// The file's name, with control characters escaped.
+    pub file: String,
+    /// Frames handed out.
+    pub frames: u64,
+    /// Records that contradict themselves and were accepted: more captured bytes than the packet
+    /// had or than the file says are captured at most, two different lengths around a pcapng
+    /// block, options of an interface that cannot be read.
+    pub irregular: u64,
+}
+
+/// How much of the input was read, compressed as it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes read.
+    pub read: u64,
+    /// Bytes of all files together; `None` where one is a pipe or the like.
+    pub total: Option<u64>,
 }

@@ -1,6 +1,22 @@
 //! Packet sources: every one counts what it read and what it lost.
+//!
+//! [`Captures`] reads files one after another as one stream: an input is opened and decompressed
+//! (`input`), its bytes pass through a `window`, a format (`pcap` or `pcapng`) walks the records
+//! in it, and a `reader` joins the three and says where a file is damaged.
+#![forbid(unsafe_code)]
 
+mod captures;
+mod damage;
+pub mod filter;
+mod format;
 mod frames;
+mod input;
+mod pcap;
+mod pcapng;
+mod reader;
 pub mod synthetic;
+mod window;
 
-pub use frames::{Frame, Frames, Source};
+pub use captures::Captures;
+pub use damage::{CaptureError, Damage, Refusal};
+pub use frames::{FileCounts, Frame, Frames, Progress, Source};

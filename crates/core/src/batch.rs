@@ -47,6 +47,20 @@ impl<K: FlowKey> Batch<K> {
         self.len = at + 1;
     }
 
+    /// Replaces the contents by packets of these keys, all of `bytes` bytes and of time 0: for
+    /// streams of keys that lie in memory.
+    ///
+    /// # Panics
+    /// When there are more than [`BATCH_PACKETS`].
+    #[inline]
+    pub fn fill(&mut self, keys: &[K], bytes: u32) {
+        self.clear();
+        self.len = keys.len();
+        self.keys[..keys.len()].copy_from_slice(keys);
+        self.bytes[..keys.len()].fill(u64::from(bytes));
+        self.times_ns[..keys.len()].fill(0);
+    }
+
     /// Packets in the batch.
     #[inline(always)]
     pub fn len(&self) -> usize {

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod batch;
+pub mod catalog;
 pub mod key;
 pub mod packet;
 pub mod summary;

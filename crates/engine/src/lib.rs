@@ -2,5 +2,15 @@
 #![forbid(unsafe_code)]
 
 pub mod account;
+mod breakdown;
+mod clock;
+mod config;
+mod engine;
+mod lanes;
+mod plan;
 pub mod report;
 pub mod sink;
+
+pub use config::{Config, EpochLength};
+pub use engine::{Outcome, Packets};
+pub use plan::{EngineError, Explanation, Plan};

@@ -68,7 +68,7 @@ pub struct Gap {
 }
 
 /// The end of a run: sums over all epochs and files.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct TotalReport {
     /// The inputs, as named.
     pub files: Vec<String>,

@@ -137,12 +137,47 @@ impl Digester {
     #[inline]
     pub fn digest_batch<W: Words>(&self, keys: &[W], bytes: usize, out: &mut [u64]) {
         assert_eq!(keys.len(), out.len(), "one digest per key");
-        match self.isa.level() {
-            Level::Scalar | Level::Avx2 | Level::Avx512 => {
-                for (key, digest) in keys.iter().zip(out) {
-                    *digest = key.digest(&self.seed.secret, bytes);
-                }
+        let secret = &self.seed.secret;
+        let whole = self.digest_vectors(keys, bytes, out);
+        for (key, digest) in keys.iter().zip(out).skip(whole) {
+            *digest = key.digest(secret, bytes);
+        }
+    }
+
+    /// Digests as many keys as fill whole vectors, and returns their number.
+    #[inline]
+    fn digest_vectors<W: Words>(&self, keys: &[W], bytes: usize, out: &mut [u64]) -> usize {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use crate::{avx2, avx512};
+            // With AVX2 the strided loads of the longer keys cost more than the products save
+            // (1.8 against 1.7 ns a key): they stay with the scalar twin.
+            let longest = if self.isa.level() == Level::Avx2 { 16 } else { 40 };
+            macro_rules! widths {
+                ($isa:ident) => {{
+                    let (from, to) = (keys.as_ptr().cast(), out.as_mut_ptr());
+                    let (secret, count) = (&self.seed.secret, keys.len());
+                    // SAFETY: holding an `Isa` of this level proves that it was detected; both
+                    // slices have `count` items, and a `W` has exactly the words named.
+                    unsafe {
+                        match size_of::<W>().min(longest + 1) {
+                            4 => $isa::digest::<0>(secret, from, bytes, count, to),
+                            8 => $isa::digest::<1>(secret, from, bytes, count, to),
+                            16 => $isa::digest::<2>(secret, from, bytes, count, to),
+                            32 => $isa::digest::<4>(secret, from, bytes, count, to),
+                            40 => $isa::digest::<5>(secret, from, bytes, count, to),
+                            _ => 0,
+                        }
+                    }
+                }};
+            }
+            match self.isa.level() {
+                Level::Scalar => 0,
+                Level::Avx2 => widths!(avx2),
+                Level::Avx512 => widths!(avx512),
             }
         }
+        #[cfg(not(target_arch = "x86_64"))]
+        0
     }
 }

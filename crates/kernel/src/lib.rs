@@ -4,8 +4,14 @@
 //! scalar twin in [`scalar`] that is free of intrinsics; the instruction set is detected once
 //! and is a value ([`Isa`]) that the callers hold.
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod detect;
 mod digest;
+#[cfg(target_arch = "x86_64")]
+mod lanes;
 mod memory;
 mod prefetch;
 pub mod scalar;

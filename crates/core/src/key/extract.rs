@@ -8,7 +8,7 @@ pub trait Extract<const N: usize>: Sized {
     /// Makes the key of `kind`.
     ///
     /// # Errors
-    /// When the key needs ports and the packet is malformed where they should stand.
+    /// When the key needs ports or the protocol, and the packet is malformed where they should stand.
     fn extract(kind: KeyKind, ip: &Ip<N>) -> Result<Self, Malformed>;
 }
 
@@ -16,9 +16,9 @@ impl Ports {
     #[inline(always)]
     fn bytes(&self) -> Result<[u8; 4], Malformed> {
         match *self {
-            Self::Found(bytes) => Ok(bytes),
+            Self::Found(ports) => Ok(ports.to_be_bytes()),
             Self::Absent => Ok([0; 4]),
-            Self::Malformed(malformed) => Err(malformed),
+            Self::Malformed(malformed) | Self::Unreached(malformed) => Err(malformed),
         }
     }
 }
@@ -38,19 +38,23 @@ fn number<const N: usize>(kind: KeyKind, ip: &Ip<N>) -> Result<Key4, Malformed> 
             let ports = ip.ports.bytes()?;
             [0, 0, ports[2], ports[3]]
         }
-        _ => [0, 0, 0, ip.protocol],
+        _ => match ip.ports {
+            Ports::Unreached(malformed) => return Err(malformed),
+            _ => [0, 0, 0, ip.protocol],
+        },
     })))
 }
 
 impl Extract<8> for Key4 {
     #[inline(always)]
     fn extract(kind: KeyKind, ip: &Ip<8>) -> Result<Self, Malformed> {
-        let [a, b, c, d, e, f, g, h] = ip.addresses;
+        let mut address = [0; 4];
         match kind {
-            KeyKind::Source => Ok(super::Key(u32::from_ne_bytes([a, b, c, d]))),
-            KeyKind::Destination => Ok(super::Key(u32::from_ne_bytes([e, f, g, h]))),
-            _ => number(kind, ip),
+            KeyKind::Source => address.copy_from_slice(&ip.addresses[..4]),
+            KeyKind::Destination => address.copy_from_slice(&ip.addresses[4..]),
+            _ => return number(kind, ip),
         }
+        Ok(super::Key(u32::from_ne_bytes(address)))
     }
 }
 

@@ -9,7 +9,7 @@ mod extract;
 mod spec;
 
 use bytemuck::{Pod, Zeroable};
-use flowgauge_kernel::Words;
+use flowgauge_kernel::{Digester, Words};
 
 pub use canonical::CanonicalKey;
 pub use extract::Extract;
@@ -22,6 +22,10 @@ pub trait FlowKey: Copy + Eq + Pod + Send + Sync + 'static {
     /// Canonical bytes of a key.
     const BYTES: usize;
 
+    /// The digest of this key alone; batches of keys are digested by [`Batch::digest`].
+    ///
+    /// [`Batch::digest`]: crate::batch::Batch::digest
+    fn digest(&self, digester: &Digester) -> u64;
     /// The words of many keys.
     fn words(keys: &[Self]) -> &[Self::Words];
     /// The canonical bytes.
@@ -54,6 +58,11 @@ pub type Key37 = Key<[u64; 5], 37>;
 impl<W: Words, const BYTES: usize> FlowKey for Key<W, BYTES> {
     type Words = W;
     const BYTES: usize = BYTES;
+
+    #[inline(always)]
+    fn digest(&self, digester: &Digester) -> u64 {
+        digester.digest(&self.0, BYTES)
+    }
 
     #[inline(always)]
     fn words(keys: &[Self]) -> &[W] {

@@ -176,8 +176,8 @@ impl KeySpec {
             } else {
                 (16, self.v6_prefix)
             };
-            let addresses = usize::from(self.kind.has_source() && self.kind.has_destination()) + 1;
-            for address in mask.chunks_exact_mut(size).take(addresses) {
+            // The key of one address ends before the second.
+            for address in mask.chunks_exact_mut(size).take(2) {
                 let kept = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
                 address.copy_from_slice(&kept.to_be_bytes()[..size]);
             }
@@ -255,7 +255,7 @@ impl KeySpec {
     }
 
     /// The canonical bytes of a key with these fields.
-    fn canonical(&self, fields: &Fields) -> Result<CanonicalKey, String> {
+    fn canonical(self, fields: &Fields) -> Result<CanonicalKey, String> {
         let mut bytes = Vec::with_capacity(CanonicalKey::MAX_BYTES);
         let kind = self.kind;
         let five_tuple = kind == KeyKind::FiveTuple;

@@ -9,6 +9,10 @@ impl LinkType {
     pub const NULL: Self = Self(0);
     /// Ethernet.
     pub const ETHERNET: Self = Self(1);
+    /// Raw IP by the number that most systems use inside, which some files carry.
+    pub const DLT_RAW: Self = Self(12);
+    /// Raw IP by the number that `OpenBSD` uses inside, which some files carry.
+    pub const DLT_RAW_OPENBSD: Self = Self(14);
     /// Raw IP, version 4 or 6 by its first bits.
     pub const RAW: Self = Self(101);
     /// `OpenBSD` loopback: the address family in network order.

@@ -1,9 +1,27 @@
 //! Bytes to headers: a total parser that never fails, never reads past what was captured, and
 //! says how far it got.
 
+mod common;
+mod cooked;
+mod cursor;
+mod ethernet;
+mod ipv4;
+mod ipv6;
 mod link;
+mod loopback;
+mod mpls;
+mod network;
+mod parse;
+mod transport;
+mod tunnel;
+mod vlan;
 
 pub use link::LinkType;
+pub use parse::{parse, parse_inner};
+
+/// Nested headers that are followed: VLAN tags, MPLS labels, IPv6 extension headers, tunnels and
+/// the extension headers of GTP-U, all counted together. One more is a [`Fault::Contradiction`].
+pub const MAX_NESTED: u8 = 16;
 
 /// What a frame's headers say, as far as they could be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,21 +41,24 @@ pub enum Headers {
 pub struct Ip<const N: usize> {
     /// Source address, then destination address, in network order.
     pub addresses: [u8; N],
-    /// The protocol of IPv4; of IPv6 the first header that is not an extension.
+    /// The protocol of IPv4; of IPv6 the first header that is not an extension, or the extension
+    /// that could not be read where the ports are [`Ports::Unreached`].
     pub protocol: u8,
     /// Source and destination port, where there are any.
     pub ports: Ports,
 }
 
-/// The four bytes of source and destination port.
+/// Source and destination port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ports {
-    /// TCP, UDP or SCTP: source port, then destination port, in network order.
-    Found([u8; 4]),
+    /// TCP, UDP or SCTP: the source port in the high half, the destination port in the low one.
+    Found(u32),
     /// A non-first fragment, or a protocol without ports: both count as 0.
     Absent,
     /// The protocol has ports, but the bytes end before them or contradict themselves.
     Malformed(Malformed),
+    /// An extension header of IPv6 is malformed, so that not even the protocol is known.
+    Unreached(Malformed),
 }
 
 /// Why a sound frame has no key.
@@ -51,7 +72,7 @@ pub enum NoKey {
     Llc,
     /// PPP over Ethernet.
     Pppoe,
-    /// MACsec.
+    /// `MACsec`.
     Macsec,
     /// MPLS that carries something else than IP.
     Mpls,
@@ -73,7 +94,7 @@ pub struct Malformed {
 /// A layer of headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Layer {
-    /// Ethernet, Linux cooked, null or loopback.
+    /// Ethernet, Linux cooked, null, loopback, or raw IP that is of no version.
     Link,
     /// VLAN or `QinQ`.
     Vlan,
@@ -85,7 +106,7 @@ pub enum Layer {
     Ipv6,
     /// TCP, UDP or SCTP.
     Transport,
-    /// GRE, VXLAN, Geneve or GTP-U.
+    /// GRE, VXLAN, Geneve, GTP-U or IP in IP.
     Tunnel,
 }
 
@@ -94,6 +115,7 @@ pub enum Layer {
 pub enum Fault {
     /// The captured bytes end before the header does.
     Cut,
-    /// The header contradicts itself: a wrong version, IHL below 5, a length that ends too early.
+    /// The header contradicts itself: a wrong version, IHL below 5, a length that ends too early,
+    /// more than [`MAX_NESTED`] headers in each other.
     Contradiction,
 }

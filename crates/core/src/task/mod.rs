@@ -1,4 +1,29 @@
 //! Questions asked at the close of an epoch.
+//!
+//! One file per task, and one line for each in [`TASKS`]. Every task joins the lanes: items are
+//! united against the epoch's common total, counts and sums add up. What a full table could not
+//! track widens the bounds, and each task's file says how.
+
+mod cardinality;
+mod changes;
+mod entropy;
+mod flow_size;
+mod heavy_hitters;
+mod hierarchical;
+mod history;
+mod lane;
+mod largest;
+mod order;
+mod quantiles;
+mod registry;
+mod size_distribution;
+mod sizes;
+mod superspreaders;
+mod top;
+
+pub use hierarchical::Hierarchy;
+pub use registry::{HistoryShape, TASKS, TaskEntry, TaskOptions, find};
+pub use superspreaders::SpreadOf;
 
 use crate::key::{CanonicalKey, KeySpec};
 use crate::summary::{Answers, Estimate, Measure, Size, SizeEstimate};
@@ -20,6 +45,14 @@ impl EpochContext {
     /// The weight that a heavy key exceeds.
     pub fn threshold_weight(&self) -> f64 {
         self.threshold.weight(self.keyed.by(self.by))
+    }
+
+    /// The share of the keyed weight that `weight` is; 0 in an empty epoch.
+    pub fn share(&self, weight: f64) -> f64 {
+        match self.keyed.by(self.by) {
+            0 => 0.0,
+            total => weight / total as f64,
+        }
     }
 }
 
@@ -61,10 +94,27 @@ pub trait Task: Send {
     fn name(&self) -> &'static str;
     /// Bytes of scratch that [`Self::run`] needs for lanes that can hold `flows` flows in all.
     fn scratch_bytes(&self, flows: usize) -> usize;
+    /// Bytes that the task keeps from epoch to epoch, all of them reserved at construction.
+    fn history_bytes(&self) -> usize {
+        0
+    }
+    /// Whether the task can answer by the measure `by` from these lanes, which may be empty yet.
+    ///
+    /// # Errors
+    /// When a lane's key or summary cannot answer, with a sentence that says what could.
+    fn check(&self, by: Measure, lanes: &[Lane<'_>]) -> Result<(), Unsupported>;
+    /// Takes note of epochs without a packet, as if [`Self::run`] had been called on empty lanes
+    /// that many times.
+    fn pass(&mut self, epochs: u64) {
+        let _ = epochs;
+    }
     /// Answers, with `scratch` of at least [`Self::scratch_bytes`] bytes to work in.
     ///
     /// # Errors
-    /// When a lane's key or summary cannot answer.
+    /// When a lane's key or summary cannot answer, as [`Self::check`] says.
+    ///
+    /// # Panics
+    /// When `scratch` is smaller than promised.
     fn run(
         &mut self,
         epoch: &EpochContext,
@@ -173,14 +223,14 @@ pub struct ChangeItem {
 /// A prefix that is heavy after its heavy descendants are discounted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HierarchyItem {
-    /// Source address, its host bits zero.
+    /// Source address, its host bits zero; the destination where the key is `destination`.
     pub source: CanonicalKey,
-    /// Bits of the source that count.
+    /// Bits of this address that count.
     pub source_bits: u8,
     /// Destination address and bits, in the two-dimensional hierarchy.
     pub destination: Option<(CanonicalKey, u8)>,
     /// Weight of all packets under the prefix, by the measure of `--by`.
     pub total: Estimate,
-    /// Weight not covered by any reported descendant.
+    /// Weight not covered by any reported descendant; its bounds take the reported set as given.
     pub discounted: Estimate,
 }

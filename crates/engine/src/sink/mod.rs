@@ -1,8 +1,24 @@
 //! Reports to readers: text for people, JSON and CSV for programs.
+//!
+//! Strings from outside (file names, notes) reach a reader only through [`escape`].
+
+mod csv;
+mod escape;
+mod json;
+mod names;
+mod text;
+mod time;
 
 use std::io;
 
 use crate::report::{EpochReport, Gap, TotalReport};
+
+pub use csv::CsvSink;
+pub use escape::visible;
+pub use json::JsonSink;
+pub use names::{protocol_name, service_name};
+pub use text::TextSink;
+pub use time::rfc3339;
 
 /// Something that takes reports in the order of time.
 pub trait Sink {

@@ -1,0 +1,54 @@
+# Thin targets: each one runs what a person would type.
+SHELL := /bin/bash
+PREFIX ?= /usr/local
+DESTDIR ?=
+CARGO := $(shell command -v cargo 2>/dev/null)
+BINARY := target/release/flowgauge
+
+.PHONY: build demo test lint bench deny fuzz install uninstall soak cargo-there
+
+build: cargo-there ## release build
+	cargo build --release --locked
+
+demo: build ## a real capture, and a generated one of a million packets
+	@bash tests/demo.sh $(BINARY)
+
+test: cargo-there ## all tests that need neither root nor network
+	cargo test --workspace --locked
+
+lint: cargo-there ## format, clippy and documentation
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
+
+deny: cargo-there ## licences and sources of the dependencies; installs cargo-deny where it is missing
+	cargo deny --version >/dev/null 2>&1 || cargo install --locked cargo-deny
+	cargo deny check bans licenses sources
+
+bench: build ## the numbers of the README: in memory, and a capture of 20 million packets
+	cargo bench --workspace --locked
+	bash bench/pipeline.sh $(BINARY)
+
+fuzz: cargo-there ## each fuzz target for FUZZ_SECONDS (600); needs a nightly toolchain
+	bash fuzz/run.sh
+
+soak: cargo-there ## the long forms of the tests
+	FLOWGAUGE_LONG=1 cargo test --release --workspace --locked
+
+install: build ## binary, man page and completions below PREFIX
+	install -Dm755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/flowgauge
+	$(BINARY) man | install -Dm644 /dev/stdin $(DESTDIR)$(PREFIX)/share/man/man1/flowgauge.1
+	$(BINARY) completions bash | install -Dm644 /dev/stdin $(DESTDIR)$(PREFIX)/share/bash-completion/completions/flowgauge
+	$(BINARY) completions zsh | install -Dm644 /dev/stdin $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_flowgauge
+	$(BINARY) completions fish | install -Dm644 /dev/stdin $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/flowgauge.fish
+
+uninstall: ## what install put there
+	rm -f $(DESTDIR)$(PREFIX)/bin/flowgauge $(DESTDIR)$(PREFIX)/share/man/man1/flowgauge.1 \
+	  $(DESTDIR)$(PREFIX)/share/bash-completion/completions/flowgauge \
+	  $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_flowgauge \
+	  $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/flowgauge.fish
+
+cargo-there:
+ifeq ($(CARGO),)
+	@echo "cargo is missing: install Rust with 'apt-get install rustup && rustup default stable', or see https://rustup.rs" >&2; exit 1
+endif

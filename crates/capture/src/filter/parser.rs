@@ -1,0 +1,484 @@
+//! The grammar: from tokens to conditions, primitive by primitive in the order of the text.
+//!
+//! `and` and `or` bind equally strongly, from left to right; `not` binds more strongly. An
+//! identifier without qualifiers takes those of the primitive before it: `port 80 or 443`.
+
+use super::Problem;
+use super::arithmetic::Arithmetic;
+use super::condition::Node;
+use super::layout::carried;
+use super::lexer::Token;
+use super::machine::{Binary, Compare};
+use super::primitive::Generator;
+use super::words::{Direction, Kind, Protocol, Word};
+
+/// The deepest nesting of parentheses, brackets and signs.
+const DEEPEST: usize = 100;
+
+/// What errors call the beginning of a condition.
+const PRIMITIVE: &str = "a primitive such as 'host 10.0.0.1', 'port 53' or 'tcp'";
+
+/// What stands before an identifier.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Qualifiers {
+    pub(super) protocol: Option<Protocol>,
+    pub(super) direction: Option<Direction>,
+    pub(super) kind: Option<Kind>,
+}
+
+/// The qualifiers that the next identifier takes over, if the last primitive had any.
+type Inherited = Option<Qualifiers>;
+
+/// What parentheses may hold.
+enum Group {
+    Condition(Node),
+    Arithmetic(Arithmetic),
+}
+
+pub(super) struct Parser<'a> {
+    tokens: &'a [(usize, Token<'a>)],
+    at: usize,
+    nesting: usize,
+    pub(super) generator: Generator,
+}
+
+impl<'a> Parser<'a> {
+    /// A parser of tokens of which the last one is [`Token::End`].
+    pub(super) fn new(tokens: &'a [(usize, Token<'a>)], generator: Generator) -> Self {
+        Self { tokens, at: 0, nesting: 0, generator }
+    }
+
+    /// The condition that the whole text stands for.
+    pub(super) fn parse(&mut self) -> Result<Node, Problem> {
+        if self.peek() == Token::End {
+            return Ok(self.generator.all.constant(true));
+        }
+        let node = self.expression(None)?;
+        if self.peek() != Token::End {
+            return Err(self.unexpected("'and' or 'or'"));
+        }
+        Ok(node)
+    }
+
+    fn look(&self, ahead: usize) -> Token<'a> {
+        self.tokens.get(self.at + ahead).map_or(Token::End, |&(_, token)| token)
+    }
+
+    pub(super) fn peek(&self) -> Token<'a> {
+        self.look(0)
+    }
+
+    pub(super) fn place(&self) -> usize {
+        self.tokens.get(self.at).or(self.tokens.last()).map_or(0, |&(place, _)| place)
+    }
+
+    pub(super) fn skip(&mut self) {
+        self.at += 1;
+    }
+
+    pub(super) fn take(&mut self, word: Word) -> bool {
+        let taken = self.peek() == Token::Word(word);
+        self.at += usize::from(taken);
+        taken
+    }
+
+    fn expect(&mut self, word: Word, name: &str) -> Result<(), Problem> {
+        if self.take(word) { Ok(()) } else { Err(self.unexpected(name)) }
+    }
+
+    pub(super) fn unexpected(&self, wanted: &str) -> Problem {
+        let what = match self.peek() {
+            Token::Word(Word::Unsupported(reason)) => reason.to_owned(),
+            Token::End => format!("expected {wanted}, but the filter ends"),
+            _ => format!("expected {wanted}"),
+        };
+        Problem::at(self.place(), what)
+    }
+
+    fn nested<T>(
+        &mut self,
+        inner: impl FnOnce(&mut Self) -> Result<T, Problem>,
+    ) -> Result<T, Problem> {
+        self.nesting += 1;
+        if self.nesting > DEEPEST {
+            let what = format!("nested more than {DEEPEST} deep");
+            return Err(Problem::at(self.place(), what));
+        }
+        let result = inner(self);
+        self.nesting -= 1;
+        result
+    }
+
+    /// Terms and identifiers joined by `and` and `or`.
+    fn expression(&mut self, inherited: Inherited) -> Result<Node, Problem> {
+        let mut last = inherited;
+        let first = self.term(&mut last)?;
+        self.rest_of_expression(first, last)
+    }
+
+    fn rest_of_expression(&mut self, mut node: Node, mut last: Inherited) -> Result<Node, Problem> {
+        loop {
+            let and = match self.peek() {
+                Token::Word(Word::And) => true,
+                Token::Word(Word::Or) => false,
+                _ => return Ok(node),
+            };
+            self.at += 1;
+            let next = if self.at_identifier() { self.id(last)? } else { self.term(&mut last)? };
+            let all = &mut self.generator.all;
+            node = if and { all.and(node, next) } else { all.or(node, next) };
+        }
+    }
+
+    /// Whether an identifier comes, rather than a primitive: behind any parentheses and `not`, a
+    /// name, an address, or a number that no arithmetic follows.
+    fn at_identifier(&self) -> bool {
+        let (mut ahead, mut open) = (0, 0usize);
+        loop {
+            match self.look(ahead) {
+                Token::Word(Word::Open) => open += 1,
+                Token::Word(Word::Not) => {}
+                Token::Name(_) | Token::Ipv4(_) | Token::Ipv6(_) | Token::Ethernet(_) => {
+                    return true;
+                }
+                Token::Number(_) => break,
+                Token::Word(_) | Token::End => return false,
+            }
+            ahead += 1;
+        }
+        ahead += 1;
+        while open > 0 && self.look(ahead) == Token::Word(Word::Close) {
+            ahead += 1;
+            open -= 1;
+        }
+        !matches!(self.look(ahead), Token::Word(Word::Operator(_) | Word::Relation(_)))
+    }
+
+    /// A run of `not`; whether their number is odd.
+    fn nots(&mut self) -> bool {
+        let mut odd = false;
+        while self.take(Word::Not) {
+            odd = !odd;
+        }
+        odd
+    }
+
+    fn negate_if(&mut self, negated: bool, node: Node) -> Node {
+        if negated { self.generator.all.not(node) } else { node }
+    }
+
+    /// A primitive or an expression in parentheses; `last` becomes the qualifiers that an
+    /// identifier behind it takes over.
+    fn term(&mut self, last: &mut Inherited) -> Result<Node, Problem> {
+        let negated = self.nots();
+        let node = match self.peek() {
+            Token::Word(Word::Open) => match self.group(*last)? {
+                Group::Condition(node) => node,
+                Group::Arithmetic(left) => {
+                    *last = None;
+                    self.comparison(left)?
+                }
+            },
+            Token::Word(Word::Protocol(_)) if self.look(1) == Token::Word(Word::OpenIndex) => {
+                *last = None;
+                self.arithmetic_comparison()?
+            }
+            Token::Number(_) | Token::Word(Word::Length | Word::Operator(Binary::Subtract)) => {
+                *last = None;
+                self.arithmetic_comparison()?
+            }
+            _ => self.primitive(last)?,
+        };
+        Ok(self.negate_if(negated, node))
+    }
+
+    /// `( … )`, where the contents tell whether it is arithmetic.
+    fn group(&mut self, inherited: Inherited) -> Result<Group, Problem> {
+        self.expect(Word::Open, "'('")?;
+        let group = self.nested(|this| this.inside(inherited))?;
+        self.expect(Word::Close, "')'")?;
+        Ok(group)
+    }
+
+    fn inside(&mut self, inherited: Inherited) -> Result<Group, Problem> {
+        let left = match self.peek() {
+            Token::Word(Word::Open) => match self.group(inherited)? {
+                Group::Condition(node) => {
+                    return self.rest_of_expression(node, inherited).map(Group::Condition);
+                }
+                Group::Arithmetic(left) => self.arithmetic_from(left, 0)?,
+            },
+            Token::Word(Word::Protocol(_)) if self.look(1) == Token::Word(Word::OpenIndex) => {
+                self.arithmetic(0)?
+            }
+            Token::Number(_) | Token::Word(Word::Length | Word::Operator(Binary::Subtract)) => {
+                self.arithmetic(0)?
+            }
+            _ => return self.expression(inherited).map(Group::Condition),
+        };
+        if self.peek() == Token::Word(Word::Close) {
+            return Ok(Group::Arithmetic(left));
+        }
+        let first = self.relation(left)?;
+        self.rest_of_expression(first, None).map(Group::Condition)
+    }
+
+    fn arithmetic_comparison(&mut self) -> Result<Node, Problem> {
+        let left = self.arithmetic(0)?;
+        self.relation(left)
+    }
+
+    /// The rest of a comparison behind arithmetic in parentheses.
+    fn comparison(&mut self, left: Arithmetic) -> Result<Node, Problem> {
+        let left = self.arithmetic_from(left, 0)?;
+        self.relation(left)
+    }
+
+    fn relation(&mut self, left: Arithmetic) -> Result<Node, Problem> {
+        let Token::Word(Word::Relation(relation)) = self.peek() else {
+            return Err(self.unexpected("a comparison such as '=' or '>'"));
+        };
+        self.at += 1;
+        let right = self.arithmetic(0)?;
+        Ok(self.generator.relation(relation, left, right))
+    }
+
+    fn arithmetic(&mut self, weakest: u8) -> Result<Arithmetic, Problem> {
+        let left = self.nested(Self::operand)?;
+        self.arithmetic_from(left, weakest)
+    }
+
+    /// Operators that bind at least as strongly as `weakest`, behind `left`.
+    fn arithmetic_from(
+        &mut self,
+        mut left: Arithmetic,
+        weakest: u8,
+    ) -> Result<Arithmetic, Problem> {
+        while let Token::Word(Word::Operator(operator)) = self.peek() {
+            // `%` and `^` have no rank in the language: they always take what follows as a whole.
+            let (rank, right) = match operator {
+                Binary::Remainder | Binary::Xor => (u8::MAX, 0),
+                Binary::Or => (0, 1),
+                Binary::And => (1, 2),
+                Binary::ShiftLeft | Binary::ShiftRight => (2, 3),
+                Binary::Add | Binary::Subtract => (3, 4),
+                Binary::Multiply | Binary::Divide => (4, 5),
+            };
+            if rank < weakest {
+                break;
+            }
+            let place = self.place();
+            self.at += 1;
+            let right = self.nested(|this| this.arithmetic(right))?;
+            let result = self.generator.binary(operator, left, right);
+            left = result.map_err(|problem| problem.or_at(place))?;
+        }
+        Ok(left)
+    }
+
+    fn operand(&mut self) -> Result<Arithmetic, Problem> {
+        let place = self.place();
+        match self.peek() {
+            Token::Number(value) => {
+                self.at += 1;
+                Ok(self.generator.constant(value))
+            }
+            Token::Word(Word::Length) => {
+                self.at += 1;
+                Ok(self.generator.wire_length())
+            }
+            Token::Word(Word::Operator(Binary::Subtract)) => {
+                self.at += 1;
+                let inner = self.arithmetic(5)?;
+                Ok(self.generator.negate(inner))
+            }
+            Token::Word(Word::Open) => {
+                self.at += 1;
+                let inner = self.arithmetic(0)?;
+                self.expect(Word::Close, "')'")?;
+                Ok(inner)
+            }
+            Token::Word(Word::Protocol(protocol)) => {
+                self.at += 1;
+                self.expect(Word::OpenIndex, "'['")?;
+                let index = self.arithmetic(0)?;
+                let width = if self.take(Word::Colon) { self.number("a size")? } else { 1 };
+                self.expect(Word::CloseIndex, "']'")?;
+                let loaded = self.generator.load(protocol, index, width);
+                loaded.map_err(|problem| problem.or_at(place))
+            }
+            _ => Err(self.unexpected("a number, 'len' or an access such as 'tcp[13]'")),
+        }
+    }
+
+    pub(super) fn number(&mut self, wanted: &str) -> Result<u32, Problem> {
+        let Token::Number(value) = self.peek() else { return Err(self.unexpected(wanted)) };
+        self.at += 1;
+        Ok(value)
+    }
+
+    /// A number in any parentheses, if one comes.
+    fn optional_number(&mut self) -> Result<Option<u32>, Problem> {
+        let mut open = 0;
+        while self.look(open) == Token::Word(Word::Open) {
+            open += 1;
+        }
+        let Token::Number(value) = self.look(open) else { return Ok(None) };
+        self.at += open + 1;
+        for _ in 0..open {
+            self.expect(Word::Close, "')'")?;
+        }
+        Ok(Some(value))
+    }
+
+    /// An identifier, or several in parentheses, with the qualifiers that apply to them.
+    fn id(&mut self, qualifiers: Inherited) -> Result<Node, Problem> {
+        let negated = self.nots();
+        let node = if self.take(Word::Open) {
+            let node = self.nested(|this| this.ids(qualifiers))?;
+            self.expect(Word::Close, "')'")?;
+            node
+        } else {
+            let Some(qualifiers) = qualifiers else {
+                return Err(self.unexpected("a qualifier such as 'host' or 'port'"));
+            };
+            self.identifier(qualifiers)?
+        };
+        Ok(self.negate_if(negated, node))
+    }
+
+    fn ids(&mut self, qualifiers: Inherited) -> Result<Node, Problem> {
+        let mut node = self.id(qualifiers)?;
+        loop {
+            let and = match self.peek() {
+                Token::Word(Word::And) => true,
+                Token::Word(Word::Or) => false,
+                _ => return Ok(node),
+            };
+            self.at += 1;
+            let next = self.id(qualifiers)?;
+            let all = &mut self.generator.all;
+            node = if and { all.and(node, next) } else { all.or(node, next) };
+        }
+    }
+
+    fn primitive(&mut self, last: &mut Inherited) -> Result<Node, Problem> {
+        let place = self.place();
+        let protocol = match self.peek() {
+            Token::Word(Word::Protocol(protocol)) => {
+                self.at += 1;
+                Some(protocol)
+            }
+            _ => None,
+        };
+        if let Some(qualifiers) = self.qualifiers(protocol) {
+            *last = Some(qualifiers);
+            return self.id(*last);
+        }
+        *last = None;
+        self.keyword_primitive(protocol).map_err(|problem| problem.or_at(place))
+    }
+
+    /// Direction and kind behind `protocol`, if at least one of them comes.
+    fn qualifiers(&mut self, protocol: Option<Protocol>) -> Option<Qualifiers> {
+        let direction = match (self.peek(), self.look(1), self.look(2)) {
+            (
+                Token::Word(one @ (Word::Source | Word::Destination)),
+                Token::Word(join @ (Word::And | Word::Or)),
+                Token::Word(other @ (Word::Source | Word::Destination)),
+            ) if one != other => {
+                self.at += 3;
+                Some(if join == Word::And { Direction::Both } else { Direction::Either })
+            }
+            (Token::Word(Word::Source), ..) => {
+                self.at += 1;
+                Some(Direction::Source)
+            }
+            (Token::Word(Word::Destination), ..) => {
+                self.at += 1;
+                Some(Direction::Destination)
+            }
+            _ => None,
+        };
+        let kind = match self.peek() {
+            Token::Word(Word::Kind(Kind::Protocol)) if direction.is_some() => None,
+            Token::Word(Word::Kind(kind)) => {
+                self.at += 1;
+                Some(kind)
+            }
+            _ => None,
+        };
+        let any = direction.is_some() || kind.is_some();
+        any.then_some(Qualifiers { protocol, direction, kind })
+    }
+
+    /// The primitives without an identifier.
+    fn keyword_primitive(&mut self, protocol: Option<Protocol>) -> Result<Node, Problem> {
+        if self.take(Word::Broadcast) {
+            return self.generator.broadcast(protocol);
+        }
+        if self.take(Word::Multicast) {
+            return self.generator.multicast(protocol);
+        }
+        if let Some(protocol) = protocol {
+            return self.generator.is(protocol);
+        }
+        let Token::Word(word) = self.peek() else { return Err(self.unexpected(PRIMITIVE)) };
+        self.at += 1;
+        match word {
+            Word::Less => {
+                let value = self.number("a length")?;
+                let longer = self.generator.length(Compare::Greater, value);
+                Ok(self.generator.all.not(longer))
+            }
+            Word::Greater => {
+                let value = self.number("a length")?;
+                Ok(self.generator.length(Compare::AtLeast, value))
+            }
+            Word::Byte => {
+                let offset = self.number("an offset")?;
+                let Token::Word(Word::Relation(relation)) = self.peek() else {
+                    return Err(self.unexpected("'=', '<' or '>'"));
+                };
+                self.at += 1;
+                let value = self.number("a value")?;
+                self.generator.byte(offset, relation, value)
+            }
+            Word::Outbound => self.generator.outbound(),
+            Word::Inbound => {
+                let outbound = self.generator.outbound()?;
+                Ok(self.generator.all.not(outbound))
+            }
+            Word::InterfaceIndex => {
+                let index = self.number("an interface index")?;
+                self.generator.interface_index(index)
+            }
+            Word::Vlan => {
+                let tag = self.optional_number()?;
+                self.generator.vlan(tag)
+            }
+            Word::Mpls => {
+                let label = self.optional_number()?;
+                self.generator.mpls(label)
+            }
+            Word::PppoeDiscovery => self.generator.is(Protocol::Network(carried::PPPOE_DISCOVERY)),
+            Word::PppoeSession => {
+                let session = self.optional_number()?;
+                self.generator.pppoe_session(session)
+            }
+            Word::Llc => {
+                let kind = match self.peek() {
+                    Token::Name(name) => Some(name),
+                    Token::Word(Word::ReceiverNotReady) => Some("rnr"),
+                    _ => None,
+                };
+                self.at += usize::from(kind.is_some());
+                self.generator.llc(kind)
+            }
+            _ => {
+                self.at -= 1;
+                Err(self.unexpected(PRIMITIVE))
+            }
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Where bytes come from: a file, standard input or any reader, decompressed where they are
+//! compressed, which their first bytes tell and not their name.
+
+use std::{
+    fs::{self, File},
+    io::{self, BufRead, BufReader, Cursor, ErrorKind, Read},
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use flate2::bufread::MultiGzDecoder;
+use zstd::stream::read::Decoder as ZstdDecoder;
+
+use crate::damage::{CaptureError, Refusal};
+
+/// A bomb is what grows by more than this factor once it has grown to more than this.
+const BOMB_RATIO: u64 = 256;
+const BOMB_BYTES: u64 = 16 << 20;
+
+/// The largest window that a zstd stream may ask for: 2²⁵ bytes, what level 20 uses. It is the
+/// greater part of the memory that decompression takes.
+const ZSTD_WINDOW_LOG: u32 = 25;
+
+/// Something to read, not opened yet.
+pub(crate) enum Origin {
+    Path(PathBuf),
+    StandardInput,
+    Reader(String, Box<dyn Read + Send>),
+}
+
+/// Something opened: its bytes are those of a capture.
+pub(crate) struct Input {
+    pub(crate) file: String,
+    pub(crate) compressed: bool,
+    pub(crate) bytes: Box<dyn Read + Send>,
+    /// Bytes taken from it so far, compressed as they stand.
+    pub(crate) meter: Arc<AtomicU64>,
+}
+
+impl Origin {
+    /// The name for messages: one line, whatever characters the file's name has.
+    pub(crate) fn name(&self) -> String {
+        let name = match self {
+            Self::Path(path) => path.display().to_string(),
+            Self::StandardInput => "standard input".to_owned(),
+            Self::Reader(name, _) => name.clone(),
+        };
+        let mut shown = String::with_capacity(name.len());
+        for character in name.chars() {
+            match character {
+                '\\' | '\'' | '"' => shown.push(character),
+                // Escapes control characters and what turns the reading direction around.
+                _ => shown.extend(character.escape_debug()),
+            }
+        }
+        shown
+    }
+
+    /// Bytes to be read, where that is known; what cannot be opened has none.
+    pub(crate) fn bytes(&self) -> Option<u64> {
+        match self {
+            Self::Path(path) => match fs::metadata(path) {
+                Ok(metadata) if metadata.is_file() => Some(metadata.len()),
+                Ok(metadata) if !metadata.is_dir() => None,
+                Ok(_) | Err(_) => Some(0),
+            },
+            Self::StandardInput | Self::Reader(..) => None,
+        }
+    }
+
+    /// Opens it and looks at its first bytes.
+    pub(crate) fn open(self) -> Result<Input, CaptureError> {
+        let file = self.name();
+        let unreadable = |refusal| CaptureError::Unreadable { file: file.clone(), refusal };
+        let source: Box<dyn Read + Send> = match self {
+            Self::Path(path) if path.is_dir() => return Err(unreadable(Refusal::Directory)),
+            Self::Path(path) => match File::open(path) {
+                Ok(file) => Box::new(file),
+                Err(error) => return Err(unreadable(Refusal::Open(error))),
+            },
+            Self::StandardInput => Box::new(io::stdin()),
+            Self::Reader(_, reader) => reader,
+        };
+        let meter = Arc::default();
+        match decompress(source, Arc::clone(&meter)) {
+            Ok((bytes, compressed)) => Ok(Input { file, compressed, bytes, meter }),
+            Err(error) => Err(unreadable(Refusal::Open(error))),
+        }
+    }
+}
+
+/// Puts a decoder in front of a source that is compressed, and says whether it did.
+fn decompress(
+    mut source: Box<dyn Read + Send>,
+    meter: Arc<AtomicU64>,
+) -> io::Result<(Box<dyn Read + Send>, bool)> {
+    let mut magic = Vec::with_capacity(4);
+    source.by_ref().take(4).read_to_end(&mut magic)?;
+    let codec = Codec::of(&magic);
+    let source = Cursor::new(magic).chain(source);
+    let Some(codec) = codec else {
+        return Ok((Box::new(Metered { inner: source, meter }), false));
+    };
+    let source = Metered { inner: BufReader::with_capacity(64 << 10, source), meter };
+    let meter = Arc::clone(&source.meter);
+    let decoder: Box<dyn Read + Send> = match codec {
+        Codec::Gzip => Box::new(MultiGzDecoder::new(source)),
+        Codec::Zstd => {
+            let mut decoder = ZstdDecoder::with_buffer(source)?;
+            decoder.window_log_max(ZSTD_WINDOW_LOG)?;
+            Box::new(decoder)
+        }
+    };
+    Ok((Box::new(Decompressed { decoder, bytes: 0, meter }), true))
+}
+
+enum Codec {
+    Gzip,
+    Zstd,
+}
+
+impl Codec {
+    fn of(magic: &[u8]) -> Option<Self> {
+        match magic {
+            [0x1f, 0x8b, ..] => Some(Self::Gzip),
+            // The second is a frame to be skipped, which parallel compressors put first.
+            [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18] => Some(Self::Zstd),
+            _ => None,
+        }
+    }
+}
+
+/// Counts the bytes that are taken out of a reader.
+struct Metered<R> {
+    inner: R,
+    meter: Arc<AtomicU64>,
+}
+
+impl<R: Read> Read for Metered<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.meter.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+}
+
+impl<R: BufRead> BufRead for Metered<R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.inner.fill_buf()
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        self.inner.consume(bytes);
+        self.meter.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+/// Decompressed bytes, up to where they look like a bomb. Its errors complete the sentence of
+/// [`Damage::Compressed`](crate::Damage::Compressed).
+struct Decompressed {
+    decoder: Box<dyn Read + Send>,
+    bytes: u64,
+    meter: Arc<AtomicU64>,
+}
+
+impl Read for Decompressed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.decoder.read(buffer).map_err(|error| match error.kind() {
+            ErrorKind::Interrupted => error,
+            ErrorKind::UnexpectedEof => io::Error::other("are cut short"),
+            // zstd gives its reasons as text only.
+            _ if error.to_string().contains("too much memory") => io::Error::other(
+                "need a window over 32 MiB; decompress the file with zstd --long=31 first",
+            ),
+            _ => io::Error::other(format!("are damaged: {error}")),
+        })?;
+        self.bytes += read as u64;
+        let compressed = self.meter.load(Ordering::Relaxed);
+        if self.bytes > BOMB_BYTES && self.bytes / BOMB_RATIO > compressed {
+            return Err(io::Error::other(
+                "grow over 256 times, as a bomb does; if they can be trusted, decompress the file first",
+            ));
+        }
+        Ok(read)
+    }
+}

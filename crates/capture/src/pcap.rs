@@ -1,0 +1,128 @@
+//! Classic pcap: a file header, then records of 16 (or 24) bytes of header and the packet.
+
+use flowgauge_core::packet::LinkType;
+
+use crate::{
+    damage::{Damage, MAX_CAPTURED, Refusal},
+    format::{Begin, ByteOrder, Format, Need, Stop, Walk},
+    frames::Frame,
+};
+
+const FILE_HEADER: usize = 24;
+
+/// Bits of the link type field that say what the first bytes of a frame are. Above them stand
+/// reserved bits and the length of the frame check sequence.
+const LINK_TYPE: u32 = 0xffff;
+const LINK_RESERVED: u32 = 0x03ff_0000;
+
+/// A classic pcap file, after its header.
+pub(crate) struct Pcap {
+    order: ByteOrder,
+    /// Nanoseconds in a unit of the fraction of a second.
+    fraction_ns: i64,
+    record_header: usize,
+    lengths: Lengths,
+    snap_length: u32,
+    link: LinkType,
+    pub(crate) irregular: u64,
+}
+
+/// In what order a record holds its two lengths.
+#[derive(Clone, Copy)]
+enum Lengths {
+    /// Captured, then original: since version 2.4.
+    Straight,
+    /// Original, then captured: before version 2.3, and in DG/UX's version 543.0.
+    Swapped,
+    /// Either way, for version 2.3 was written by both sorts of program: the captured length is
+    /// the lesser one.
+    Lesser,
+}
+
+impl Pcap {
+    /// Reads the file header that begins with `magic`.
+    pub(crate) fn begin(magic: [u8; 4], bytes: &[u8]) -> Result<Begin, Refusal> {
+        let (order, fraction_ns, record_header) = match &magic {
+            b"\xd4\xc3\xb2\xa1" => (ByteOrder::Little, 1000, 16),
+            b"\xa1\xb2\xc3\xd4" => (ByteOrder::Big, 1000, 16),
+            b"\x4d\x3c\xb2\xa1" => (ByteOrder::Little, 1, 16),
+            b"\xa1\xb2\x3c\x4d" => (ByteOrder::Big, 1, 16),
+            // Kuznetzov's patched libpcap adds interface, protocol and direction to each record.
+            b"\x34\xcd\xb2\xa1" => (ByteOrder::Little, 1000, 24),
+            b"\xa1\xb2\xcd\x34" => (ByteOrder::Big, 1000, 24),
+            _ => return Err(Refusal::NotCapture(magic)),
+        };
+        if bytes.len() < FILE_HEADER {
+            return Ok(Begin::Need(FILE_HEADER));
+        }
+        let lengths = match (order.u16(bytes, 4), order.u16(bytes, 6)) {
+            (2, 0..=2) | (543, 0) => Lengths::Swapped,
+            (2, 3) => Lengths::Lesser,
+            (2, 4) => Lengths::Straight,
+            (major, minor) => return Err(Refusal::Version { format: "pcap", major, minor }),
+        };
+        let snap_length = match order.u32(bytes, 16) {
+            0 => u32::MAX,
+            length => length,
+        };
+        let link = order.u32(bytes, 20);
+        if link & LINK_RESERVED != 0 {
+            return Err(Refusal::LinkType(link));
+        }
+        let link = LinkType((link & LINK_TYPE) as u16);
+        let pcap =
+            Self { order, fraction_ns, record_header, lengths, snap_length, link, irregular: 0 };
+        Ok(Begin::Found(Format::Pcap(pcap), FILE_HEADER))
+    }
+
+    /// Walks records; see [`Format::walk`].
+    pub(crate) fn walk(&mut self, bytes: &[u8], at: usize, frames: &mut [Frame]) -> Walk {
+        match self.order {
+            ByteOrder::Little => self.walk_ordered::<false>(bytes, at, frames),
+            ByteOrder::Big => self.walk_ordered::<true>(bytes, at, frames),
+        }
+    }
+
+    /// The hot loop, compiled once per byte order.
+    fn walk_ordered<const BIG: bool>(
+        &mut self,
+        bytes: &[u8],
+        mut at: usize,
+        frames: &mut [Frame],
+    ) -> Walk {
+        let order = if BIG { ByteOrder::Big } else { ByteOrder::Little };
+        let mut written = 0;
+        let mut irregular = 0;
+        let stop = loop {
+            let Some(frame) = frames.get_mut(written) else { break Stop::Full };
+            let Some(header) = bytes.get(at..at + self.record_header) else {
+                break Need::whole(self.record_header, "record header").into();
+            };
+            let mut captured = order.u32(header, 8);
+            let mut wire = order.u32(header, 12);
+            match self.lengths {
+                Lengths::Straight => {}
+                Lengths::Lesser if captured <= wire => {}
+                Lengths::Lesser | Lengths::Swapped => (captured, wire) = (wire, captured),
+            }
+            if captured > MAX_CAPTURED {
+                break Damage::CapturedLength(captured).into();
+            }
+            let offset = at + self.record_header;
+            let end = offset + captured as usize;
+            if end > bytes.len() {
+                break Need::whole(end - at, "packet").into();
+            }
+            irregular += u64::from(captured > wire.min(self.snap_length));
+            let seconds = i64::from(order.u32(header, 0));
+            let fraction = i64::from(order.u32(header, 4));
+            // At most 2³² × 10⁹ + 2³² × 10³: no overflow.
+            let time_ns = seconds * 1_000_000_000 + fraction * self.fraction_ns;
+            *frame = Frame { offset, captured, wire, time_ns, link: self.link };
+            written += 1;
+            at = end;
+        };
+        self.irregular += irregular;
+        Walk { at, frames: written, stop }
+    }
+}

@@ -1,0 +1,190 @@
+//! pcapng: sections of blocks, each section in its own byte order and with its own interfaces.
+
+mod clock;
+mod interface;
+mod packet;
+
+use self::interface::Interface;
+use crate::{
+    damage::{Damage, MAX_BLOCK, MAX_INTERFACES, Refusal},
+    format::{Begin, ByteOrder, Format, Need, Stop, Walk},
+    frames::Frame,
+};
+
+/// The type of a section header block: the same in both byte orders.
+pub(crate) const SECTION: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
+
+const SECTION_HEADER: u32 = 0x0a0d_0d0a;
+const INTERFACE_DESCRIPTION: u32 = 1;
+const OBSOLETE_PACKET: u32 = 2;
+const SIMPLE_PACKET: u32 = 3;
+const ENHANCED_PACKET: u32 = 6;
+
+/// The block's length stands before its body and again behind it.
+const TRAILER: usize = 4;
+
+/// A pcapng file, as far as it was walked.
+pub(crate) struct Pcapng {
+    order: ByteOrder,
+    interfaces: Vec<Interface>,
+    passing: Option<Passing>,
+    pub(crate) irregular: u64,
+}
+
+/// A block that is passed over without being kept, whatever its size.
+#[derive(Clone, Copy)]
+struct Passing {
+    length: u32,
+    /// Bytes still to come, the trailer among them.
+    left: u32,
+}
+
+impl Pcapng {
+    /// Looks at the first section header as far as its version.
+    pub(crate) fn begin(bytes: &[u8]) -> Result<Begin, Refusal> {
+        let Some(header) = bytes.first_chunk::<16>() else { return Ok(Begin::Need(16)) };
+        let order = byte_order(header).ok_or(Refusal::NotCapture(SECTION))?;
+        let (major, minor) = version(order, header);
+        if !version_known(major, minor) {
+            return Err(Refusal::Version { format: "pcapng", major, minor });
+        }
+        let pcapng = Self { order, interfaces: Vec::new(), passing: None, irregular: 0 };
+        // Nothing is consumed: the walk meets this section header as it meets every later one.
+        Ok(Begin::Found(Format::Pcapng(pcapng), 0))
+    }
+
+    /// Walks blocks; see [`Format::walk`].
+    pub(crate) fn walk(&mut self, bytes: &[u8], mut at: usize, frames: &mut [Frame]) -> Walk {
+        let mut written = 0;
+        let stop = loop {
+            let step = match self.passing {
+                Some(passing) => self.pass(passing, bytes, &mut at),
+                None if written == frames.len() => Err(Stop::Full),
+                None => self.block(bytes, at).map(|(length, frame)| {
+                    if let Some(frame) = frame {
+                        frames[written] = frame;
+                        written += 1;
+                    }
+                    at += length;
+                }),
+            };
+            if let Err(stop) = step {
+                break stop;
+            }
+        };
+        Walk { at, frames: written, stop }
+    }
+
+    /// Reads the block at `at`: its bytes (0 where it is to be passed over) and its packet.
+    fn block(&mut self, bytes: &[u8], at: usize) -> Result<(usize, Option<Frame>), Stop> {
+        let rest = &bytes[at..];
+        let header = rest.first_chunk::<12>().ok_or(Need::whole(12, "block header"))?;
+        let order = if header.starts_with(&SECTION) {
+            byte_order(header).ok_or(Damage::ByteOrder(magic(header)))?
+        } else {
+            self.order
+        };
+        let (kind, length) = (order.u32(header, 0), order.u32(header, 4));
+        let fixed = fixed_bytes(kind);
+        let bounds = fixed.map_or(12..=u32::MAX, |fixed| fixed..=MAX_BLOCK);
+        if !bounds.contains(&length) || length % 4 != 0 {
+            return Err(Damage::BlockLength { length, kind }.into());
+        }
+        if fixed.is_none() {
+            self.passing = Some(Passing { length, left: length });
+            return Ok((0, None));
+        }
+        let whole = length as usize;
+        let block = rest.get(..whole).ok_or(Need::whole(whole, "block"))?;
+        let mut frame = None;
+        let mut irregular = order.u32(block, whole - TRAILER) != length;
+        match kind {
+            SECTION_HEADER => self.begin_section(order, block)?,
+            INTERFACE_DESCRIPTION => irregular |= self.describe_interface(block)?,
+            _ => {
+                let (packet, odd) = packet::read(order, kind, block, &self.interfaces)?;
+                frame = Some(Frame { offset: at + packet.offset, ..packet });
+                irregular |= odd;
+            }
+        }
+        self.irregular += u64::from(irregular);
+        Ok((whole, frame))
+    }
+
+    /// Forgets the section before.
+    fn begin_section(&mut self, order: ByteOrder, block: &[u8]) -> Result<(), Damage> {
+        let (major, minor) = version(order, block);
+        if !version_known(major, minor) {
+            return Err(Damage::SectionVersion { major, minor });
+        }
+        self.order = order;
+        self.interfaces.clear();
+        Ok(())
+    }
+
+    /// Adds an interface, and says whether its description is irregular.
+    fn describe_interface(&mut self, block: &[u8]) -> Result<bool, Damage> {
+        if self.interfaces.len() == MAX_INTERFACES {
+            return Err(Damage::Interfaces);
+        }
+        let (interface, irregular) = Interface::read(self.order, block);
+        self.interfaces.push(interface);
+        Ok(irregular)
+    }
+
+    /// Goes on over a block of no interest as far as there are bytes.
+    fn pass(&mut self, passing: Passing, bytes: &[u8], at: &mut usize) -> Result<(), Stop> {
+        let Passing { length, mut left } = passing;
+        let body = (left as usize - TRAILER).min(bytes.len() - *at);
+        *at += body;
+        left -= body as u32;
+        match bytes[*at..].first_chunk::<TRAILER>() {
+            Some(trailer) if left as usize == TRAILER => {
+                self.irregular += u64::from(self.order.u32(trailer, 0) != length);
+                self.passing = None;
+                *at += TRAILER;
+                Ok(())
+            }
+            _ => {
+                self.passing = Some(Passing { length, left });
+                let bytes = if left as usize == TRAILER { TRAILER } else { 1 };
+                let passed = u64::from(length - left);
+                let whole = u64::from(length);
+                Err(Need { bytes, field: "block", passed, whole }.into())
+            }
+        }
+    }
+}
+
+/// The byte-order magic of a section header.
+fn magic(header: &[u8; 12]) -> [u8; 4] {
+    [header[8], header[9], header[10], header[11]]
+}
+
+fn byte_order(header: &[u8]) -> Option<ByteOrder> {
+    match header.get(8..12)? {
+        b"\x4d\x3c\x2b\x1a" => Some(ByteOrder::Little),
+        b"\x1a\x2b\x3c\x4d" => Some(ByteOrder::Big),
+        _ => None,
+    }
+}
+
+fn version(order: ByteOrder, section: &[u8]) -> (u16, u16) {
+    (order.u16(section, 12), order.u16(section, 14))
+}
+
+/// Some programs wrote 1.2 for what is 1.0.
+fn version_known(major: u16, minor: u16) -> bool {
+    matches!((major, minor), (1, 0 | 2))
+}
+
+/// Bytes of a block without its variable part, if its kind is one that is looked into.
+fn fixed_bytes(kind: u32) -> Option<u32> {
+    match kind {
+        SECTION_HEADER => Some(28),
+        INTERFACE_DESCRIPTION => Some(20),
+        SIMPLE_PACKET => Some(16),
+        OBSOLETE_PACKET | ENHANCED_PACKET => Some(32),
+        _ => None,
+    }
+}

@@ -1,0 +1,127 @@
+//! One capture, from its first byte as far as it goes.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use flowgauge_core::{batch::BATCH_PACKETS, packet::LinkType};
+
+use crate::{
+    damage::{CaptureError, Damage, Refusal},
+    format::{Begin, Format, Need, Stop},
+    frames::{Frame, Frames},
+    input::Input,
+    window::Window,
+};
+
+const NO_FRAME: Frame = Frame { offset: 0, captured: 0, wire: 0, time_ns: 0, link: LinkType::NULL };
+
+/// Reads a capture of either format.
+pub(crate) struct Reader {
+    file: String,
+    compressed: bool,
+    window: Window,
+    meter: Arc<AtomicU64>,
+    format: Option<Format>,
+    frames: Box<[Frame; BATCH_PACKETS]>,
+    /// How many of `frames` were read last.
+    read: usize,
+}
+
+impl Reader {
+    pub(crate) fn new(input: Input) -> Self {
+        let Input { file, compressed, bytes, meter } = input;
+        let window = Window::new(bytes);
+        let frames = Box::new([NO_FRAME; BATCH_PACKETS]);
+        Self { file, compressed, window, meter, format: None, frames, read: 0 }
+    }
+
+    /// Reads some frames, which [`Reader::frames`] then holds; `false` at the end.
+    ///
+    /// # Errors
+    /// Where the capture cannot be read on; that is its end.
+    pub(crate) fn advance(&mut self) -> Result<bool, CaptureError> {
+        self.read = 0;
+        loop {
+            let (bytes, at) = self.window.bytes();
+            let need = match &mut self.format {
+                None => match Format::begin(&bytes[at..]) {
+                    Ok(Begin::Found(format, header)) => {
+                        self.window.advance_to(at + header);
+                        self.format = Some(format);
+                        continue;
+                    }
+                    Ok(Begin::Need(bytes)) => Need::whole(bytes, "file header"),
+                    Err(refusal) => return Err(self.unreadable(refusal)),
+                },
+                Some(format) => {
+                    let walk = format.walk(bytes, at, &mut self.frames[..]);
+                    self.window.advance_to(walk.at);
+                    if walk.frames > 0 {
+                        self.read = walk.frames;
+                        return Ok(true);
+                    }
+                    match walk.stop {
+                        Stop::Full => continue,
+                        Stop::Need(need) => need,
+                        Stop::Damaged(damage) => return Err(self.damaged(0, damage)),
+                    }
+                }
+            };
+            match self.window.fill(need.bytes) {
+                Ok(true) => {}
+                Ok(false) => return self.end(need),
+                Err(error) if self.compressed => {
+                    return Err(self.damaged(need.passed, Damage::Compressed(error)));
+                }
+                Err(error) => return Err(self.damaged(need.passed, Damage::Read(error))),
+            }
+        }
+    }
+
+    /// What [`Reader::advance`] read last.
+    pub(crate) fn frames(&self) -> Frames<'_> {
+        Frames { bytes: self.window.bytes().0, frames: &self.frames[..self.read] }
+    }
+
+    /// Bytes taken from the input so far, compressed as they stand.
+    pub(crate) fn bytes_read(&self) -> u64 {
+        self.meter.load(Ordering::Relaxed)
+    }
+
+    /// Records so far that contradict themselves without being damaged.
+    pub(crate) fn irregular(&self) -> u64 {
+        self.format.as_ref().map_or(0, Format::irregular)
+    }
+
+    /// The input ended while a record, or the first byte of the next one, was awaited.
+    fn end(&self, need: Need) -> Result<bool, CaptureError> {
+        let present = need.passed + self.window.unread() as u64;
+        // A first section header is a file header too, though the walk meets it.
+        let in_file_header = self.format.is_none() || self.window.offset() == 0;
+        match present {
+            0 if in_file_header => Err(self.unreadable(Refusal::Empty)),
+            0 => Ok(false),
+            _ if in_file_header => Err(self.unreadable(Refusal::HeaderCut(present))),
+            _ => {
+                let Need { field, passed, whole: needed, .. } = need;
+                Err(self.damaged(passed, Damage::Cut { field, present, needed }))
+            }
+        }
+    }
+
+    fn damaged(&self, passed: u64, damage: Damage) -> CaptureError {
+        let offset = self.window.offset() - passed;
+        CaptureError::Damaged {
+            file: self.file.clone(),
+            offset,
+            decompressed: self.compressed,
+            damage,
+        }
+    }
+
+    fn unreadable(&self, refusal: Refusal) -> CaptureError {
+        CaptureError::Unreadable { file: self.file.clone(), refusal }
+    }
+}

@@ -1,0 +1,222 @@
+//! Filters against the answers of libpcap that are kept in a table, and against hostile text.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use flowgauge_capture::filter::{Filter, FilterError, LONGEST_EXPRESSION};
+use flowgauge_core::packet::LinkType;
+use support::{LINKS, Random, cell, samples};
+
+const TABLE: &str = include_str!("data/filter/table.tsv");
+
+/// The indices of the frames that `filter` accepts, or `None` if it cannot be used.
+fn accepted(filter: &mut Filter, link: LinkType) -> Option<Vec<usize>> {
+    filter.prepare(link).ok()?;
+    let mut indices = Vec::new();
+    for (index, sample) in samples(link).iter().enumerate() {
+        if filter.matches(link, &sample.captured, sample.wire).unwrap() {
+            indices.push(index);
+        }
+    }
+    Some(indices)
+}
+
+#[test]
+fn every_answer_of_the_table_is_given() {
+    let mut answers = 0;
+    for line in TABLE.lines().skip(1) {
+        let mut cells = line.split('\t');
+        let expression = cells.next().unwrap();
+        let mut filter = Filter::new(expression).ok();
+        for link in LINKS {
+            let answer = filter.as_mut().and_then(|filter| accepted(filter, link));
+            let answer = answer.map_or("-".to_owned(), |accepted| cell(&accepted));
+            assert_eq!(answer, cells.next().unwrap(), "{expression:?} on {link:?}");
+            answers += 1;
+        }
+    }
+    assert!(answers > 7_000, "{answers}");
+}
+
+/// As the documentation promises: an error, and never another answer than tcpdump's.
+#[test]
+fn what_differs_from_tcpdump_is_an_error() {
+    for (expression, reason) in [
+        ("ip protochain 6", "use 'proto'"),
+        ("geneve", "udp port 6081"),
+        ("host localhost", "resolve no names"),
+        ("src foo.example.org", "resolve no names"),
+        ("net loopback", "resolve no names"),
+        ("decnet host 1.2", "no IPv4 addresses"),
+        ("byte 0 & 1", "'=', '<' or '>'"),
+        ("ip[-1] = 0", "negative offset"),
+        ("ip[2 - 3] = 0", "negative offset"),
+        ("ip[0] / (1 - 1) = 1", "division by zero"),
+        ("gateway snup", "resolve none"),
+        ("ip gateway snup", "resolve none"),
+        ("wlan type mgt", "link layer alone"),
+        ("type mgt", "Wi-Fi"),
+        ("port 0x100000050", "32 bits"),
+    ] {
+        let error = Filter::new(expression).unwrap_err().to_string();
+        assert!(error.contains(reason), "{expression:?}: {error}");
+    }
+}
+
+#[test]
+fn errors_are_one_line_that_says_where() {
+    let error = Filter::new("tcp prot 80").unwrap_err();
+    assert!(matches!(error, FilterError::Expression { position: 4, .. }), "{error}");
+    let error = Filter::new("host 10.0.0.1 and").unwrap_err();
+    assert!(matches!(error, FilterError::Expression { position: 17, .. }), "{error}");
+    let odd = format!("port \u{1b}[31m\n\u{202e}\0{}", "x".repeat(9999));
+    let error = Filter::new(&odd).unwrap_err().to_string();
+    assert!(error.len() < 300 && !error.contains(|odd: char| odd.is_control()), "{error:?}");
+    assert!(!error.contains('\u{202e}'), "{error:?}");
+}
+
+#[test]
+fn a_link_type_is_refused_only_where_it_cannot_answer() {
+    let mut filter = Filter::new("vlan 5 or ip").unwrap();
+    assert!(filter.prepare(LinkType::ETHERNET).is_ok());
+    let refused = FilterError::LinkType {
+        link: 101,
+        problem: "frames of this link type do not tell VLAN tags".to_owned(),
+    };
+    assert_eq!(filter.matches(LinkType::RAW, &[0x45; 40], 40), Err(&refused));
+    assert_eq!(filter.matches(LinkType::RAW, &[0x45; 40], 40), Err(&refused));
+    assert!(matches!(filter.prepare(LinkType(105)), Err(FilterError::LinkType { link: 105, .. })));
+    // What only other link types can answer is still read to its end.
+    assert!(Filter::new("outbound and port 53").is_ok());
+    assert!(matches!(Filter::new("ifindex 1 and prt 53"), Err(FilterError::Expression { .. })));
+}
+
+#[test]
+fn an_address_family_is_taken_in_either_byte_order() {
+    let mut filter = Filter::new("ip or ip6").unwrap();
+    for family in [2u32, 24, 28, 30] {
+        for link in [LinkType::NULL, LinkType::LOOP] {
+            let packet = |family: [u8; 4]| [family.as_slice(), &[0; 40]].concat();
+            let network = filter.matches(link, &packet(family.to_be_bytes()), 44).unwrap();
+            let little = filter.matches(link, &packet(family.to_le_bytes()), 44).unwrap();
+            assert_eq!((network, little), (true, link == LinkType::NULL), "{family} {link:?}");
+        }
+    }
+}
+
+#[test]
+fn a_packet_that_is_cut_where_the_filter_looks_is_rejected() {
+    let mut port = Filter::new("tcp port 80").unwrap();
+    let mut not = Filter::new("not tcp port 80").unwrap();
+    let mut frame = vec![0u8; 12];
+    frame.extend([0x08, 0x00, 0x45]);
+    frame.resize(14 + 9, 0);
+    frame.push(6);
+    frame.resize(14 + 20, 0);
+    frame.extend([0, 80, 0, 81]);
+    for cut in 0..=frame.len() {
+        // The protocol is asked for first, then the fragment offset, then the source port.
+        let accepted = port.matches(LinkType::ETHERNET, &frame[..cut], 60).unwrap();
+        assert_eq!(accepted, cut >= 36, "{cut}");
+        assert_eq!(not.matches(LinkType::ETHERNET, &frame[..cut], 60), Ok(false), "{cut}");
+    }
+}
+
+#[test]
+fn hostile_expressions_neither_hang_nor_overflow() {
+    let long = |text: &str| text.repeat(LONGEST_EXPRESSION / text.len());
+    let started = Instant::now();
+    for (text, sound) in [
+        (long("(").clone(), false),
+        (long("not "), false),
+        (format!("{}ip", "not ".repeat(60_000)), true),
+        (format!("{}ip", "! ".repeat(100_001)), true),
+        (format!("{}ip{}", "(".repeat(99), ")".repeat(99)), true),
+        (format!("{}ip{}", "(".repeat(60_000), ")".repeat(60_000)), false),
+        (format!("{}ip", long("port 1 or ").split_at(200_000).0), true),
+        (format!("port 1{}", " or 1".repeat(40_000)), true),
+        (format!("port 1{}", " and (1 or not 1)".repeat(10_000)), true),
+        (format!("{}1 = 1", "1 + ".repeat(60_000)), true),
+        (format!("{}1 = 1", "len * ".repeat(40_000)), true),
+        (format!("{}1 = 1", "len % ".repeat(40_000)), false),
+        (format!("{}1 = 1", "- ".repeat(90_000)), false),
+        (format!("{}0", "ip[".repeat(80_000)), false),
+        (format!("{}0{} = 1", "ip[".repeat(30), "]".repeat(30)), true),
+        (format!("ip and {}", "( ! ".repeat(50_000)), false),
+        (format!("vlan {}", "and vlan ".repeat(25_000)), true),
+        (format!("mpls {}", "and mpls ".repeat(25_000)), true),
+        (format!("pppoes {}", "or pppoes ".repeat(20_000)), true),
+        (long(":"), false),
+        (long("1:"), false),
+        (long("a."), false),
+        (long("-"), false),
+        (long("\\"), false),
+        (long("é"), false),
+    ] {
+        let excerpt: String = text.chars().take(30).collect();
+        let filter = Filter::new(&text);
+        assert_eq!(filter.is_ok(), sound, "{excerpt}: {:?}", filter.err());
+        if let Ok(mut filter) = filter {
+            for sample in samples(LinkType::ETHERNET).iter().take(20) {
+                filter.matches(LinkType::ETHERNET, &sample.captured, sample.wire).unwrap();
+            }
+        }
+    }
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+    let error = Filter::new(&" ".repeat(LONGEST_EXPRESSION + 1)).unwrap_err();
+    assert_eq!(error, FilterError::TooLong(LONGEST_EXPRESSION + 1));
+}
+
+#[test]
+fn random_text_is_read_or_refused() {
+    const WORDS: &[&str] = &[
+        "ip",
+        "tcp",
+        "port",
+        "host",
+        "net",
+        "80",
+        "10.0.0.1",
+        "fe80::1",
+        "/",
+        "8",
+        "and",
+        "or",
+        "not",
+        "(",
+        ")",
+        "[",
+        "]",
+        ":",
+        "=",
+        "<",
+        "len",
+        "vlan",
+        "mask",
+        "src",
+        "dst",
+        "proto",
+        "-",
+        "&",
+        "+",
+        "%",
+        "ether",
+        "1:2:3:4:5:6",
+        "llc",
+        "rnr",
+        "broadcast",
+        "\\tcp",
+        "less",
+        "é",
+    ];
+    let seed = 11;
+    let mut random = Random(seed);
+    let mut sound = 0;
+    for _ in 0..20_000 {
+        let words: Vec<_> = (0..random.below(9)).map(|_| random.pick(WORDS)).collect();
+        sound += u32::from(Filter::new(&words.join(random.pick(&[" ", " ", ""]))).is_ok());
+    }
+    assert!(sound > 500, "seed {seed}: {sound}");
+}

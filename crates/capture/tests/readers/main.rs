@@ -1,0 +1,12 @@
+//! The readers of captures: right on what is sound, exact on what is damaged.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod clocks;
+mod compression;
+mod corpus;
+mod damage;
+mod naive;
+mod oracle;
+mod several;
+mod streams;
+mod support;

@@ -1,0 +1,43 @@
+//! The one list of algorithms: a new one is a file and a line here.
+
+use crate::key::FlowKey;
+use crate::summary::array::{CountArray, ReplacingArray};
+use crate::summary::table::LinearTable;
+use crate::summary::{BuildError, Describe, Info, Ingest, Options};
+
+macro_rules! catalog {
+    ($($summary:ty),* $(,)?) => {
+        /// Every algorithm, in the order of `flowgauge list`.
+        pub const ALGORITHMS: &[Info] = &[$(<$summary as Describe>::INFO),*];
+
+        /// Builds the algorithm called `name` for keys of type `K`.
+        ///
+        /// # Errors
+        /// When there is no such algorithm, or it cannot be built from these options.
+        pub fn build<K: FlowKey>(
+            name: &str,
+            options: &Options,
+        ) -> Result<Box<dyn Ingest<K>>, BuildError> {
+            $(if name == <$summary as Describe>::INFO.name {
+                options.parameters.check(&<$summary as Describe>::INFO)?;
+                return <$summary as Describe>::build::<K>(options);
+            })*
+            Err(unknown(name))
+        }
+    };
+}
+
+catalog![LinearTable<()>, CountArray<(), ()>, ReplacingArray<()>];
+
+/// What the catalog says of the algorithm called `name`.
+///
+/// # Errors
+/// When there is no such algorithm.
+pub fn info(name: &str) -> Result<&'static Info, BuildError> {
+    ALGORITHMS.iter().find(|info| info.name == name).ok_or_else(|| unknown(name))
+}
+
+fn unknown(name: &str) -> BuildError {
+    let known = ALGORITHMS.iter().map(|info| info.name).collect::<Vec<_>>().join(", ");
+    BuildError::UnknownAlgorithm { name: name.to_owned(), known }
+}

@@ -1,0 +1,146 @@
+//! The two ways through a frame: to its first IP header, and to its innermost one.
+
+use super::cursor::Cursor;
+use super::network::Network;
+use super::{
+    Headers, Ip, Layer, LinkType, Malformed, NoKey, common, cooked, ethernet, loopback, tunnel,
+};
+
+/// Reads the captured bytes `frame` up to the ports behind the first IP header.
+///
+/// Total: any bytes of any link type have an outcome. Once the ports are found, more captured bytes
+/// of the same frame do not change it.
+///
+/// Cost: a length check and a branch for Ethernet, IPv4 without options, TCP or UDP; a call for
+/// everything else.
+#[inline]
+pub fn parse(link: LinkType, frame: &[u8]) -> Headers {
+    match common_packet(link, frame) {
+        Some(ip) => Headers::V4(ip),
+        None => outer(link, frame),
+    }
+}
+
+/// Reads the captured bytes `frame` up to the ports behind the innermost IP header: through IP in
+/// IP, GRE, VXLAN, Geneve and GTP-U, in any nesting.
+///
+/// A packet that is no tunnel after all (its version or flags say so, it ends before the tunnel
+/// header, it is a non-first fragment), or whose tunnel carries no IP, stands for itself. But where
+/// a tunnel header or what it carries is cut or contradicts itself, the outcome is malformed rather
+/// than the outer packet, for else the key would depend on how much was captured. One such case
+/// stays: UDP that is cut before its ports cannot be told for a tunnel, so the addresses are the
+/// outer ones.
+///
+/// Cost: as [`parse`], where neither protocol nor destination port is that of a tunnel.
+#[inline]
+pub fn parse_inner(link: LinkType, frame: &[u8]) -> Headers {
+    match common_packet(link, frame) {
+        Some(ip) if tunnel::may_be(&ip) => through_tunnels(link, frame),
+        Some(ip) => Headers::V4(ip),
+        None => innermost(link, frame),
+    }
+}
+
+#[inline(always)]
+fn common_packet(link: LinkType, frame: &[u8]) -> Option<Ip<8>> {
+    if link == LinkType::ETHERNET { common::read(frame) } else { None }
+}
+
+#[inline(never)]
+fn outer(link: LinkType, frame: &[u8]) -> Headers {
+    let mut cursor = Cursor::new(frame);
+    match first(link, &mut cursor) {
+        Ok(network) => network.read(&mut cursor),
+        Err(malformed) => Headers::Malformed(malformed),
+    }
+}
+
+/// Most packets are no tunnels: to look for one behind them costs more than to start again for the
+/// others.
+#[inline(never)]
+fn innermost(link: LinkType, frame: &[u8]) -> Headers {
+    let headers = outer(link, frame);
+    match &headers {
+        Headers::V4(ip) if tunnel::may_be(ip) => through_tunnels(link, frame),
+        Headers::V6(ip) if tunnel::may_be(ip) => through_tunnels(link, frame),
+        _ => headers,
+    }
+}
+
+#[inline(never)]
+fn through_tunnels(link: LinkType, frame: &[u8]) -> Headers {
+    let mut cursor = Cursor::new(frame);
+    let mut network = first(link, &mut cursor);
+    loop {
+        let headers = match network {
+            Ok(network) => network.read(&mut cursor),
+            Err(malformed) => return Headers::Malformed(malformed),
+        };
+        network = match &headers {
+            Headers::V4(ip) => tunnel::read(&mut cursor, ip),
+            Headers::V6(ip) => tunnel::read(&mut cursor, ip),
+            Headers::NoKey(_) | Headers::Malformed(_) => return headers,
+        };
+        if let Ok(Network::Other(_)) = network {
+            return headers;
+        }
+    }
+}
+
+/// Moves to the first header above the link layer.
+fn first(link: LinkType, cursor: &mut Cursor<'_>) -> Result<Network, Malformed> {
+    match link {
+        LinkType::ETHERNET => ethernet::read(cursor),
+        LinkType::RAW | LinkType::DLT_RAW | LinkType::DLT_RAW_OPENBSD => raw(cursor),
+        LinkType::IPV4 => Ok(Network::Ipv4),
+        LinkType::IPV6 => Ok(Network::Ipv6),
+        LinkType::LINUX_SLL => cooked::read_v1(cursor),
+        LinkType::LINUX_SLL2 => cooked::read_v2(cursor),
+        LinkType::NULL => loopback::read_null(cursor),
+        LinkType::LOOP => loopback::read_loop(cursor),
+        _ => Ok(Network::Other(NoKey::LinkType)),
+    }
+}
+
+/// Nothing stands in front of raw IP, so anything else than IP is wrong.
+fn raw(cursor: &Cursor<'_>) -> Result<Network, Malformed> {
+    match Network::by_version(cursor, Layer::Link, NoKey::OtherProtocol)? {
+        Network::Other(_) => Err(cursor.contradiction(Layer::Link)),
+        ip => Ok(ip),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The short way must find what the long way finds, whatever the bytes.
+    #[test]
+    fn common_packet_agrees_with_the_long_way() {
+        let mut state = 1_u64;
+        let mut random = move |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) % below
+        };
+        let mut common = 0;
+        for _ in 0..200_000 {
+            let mut frame = [7; 60];
+            frame[12..18].copy_from_slice(&[8, 0, 0x45, 0, 0, random(48) as u8]);
+            frame[20..24].copy_from_slice(&[0x40, 0, 64, [6, 17, 132, 1][random(4) as usize]]);
+            for _ in 0..random(3) {
+                frame[12 + random(26) as usize] = random(256) as u8;
+            }
+            let frame = &frame[..60 - random(30) as usize];
+            if let Some(ip) = common_packet(LinkType::ETHERNET, frame) {
+                common += 1;
+                assert_eq!(Headers::V4(ip), outer(LinkType::ETHERNET, frame), "{frame:02x?}");
+                assert_eq!(
+                    parse_inner(LinkType::ETHERNET, frame),
+                    through_tunnels(LinkType::ETHERNET, frame),
+                    "{frame:02x?}"
+                );
+            }
+        }
+        assert!(common > 10_000, "only {common} frames were common");
+    }
+}

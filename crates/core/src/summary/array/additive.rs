@@ -1,0 +1,228 @@
+//! CountArray, additive: one counter array, colliding keys add up.
+//!
+//! Paper: Alipourfard et al., "A comparison of performance and accuracy of measurement algorithms
+//! in software" (SOSR 2018), §3. An estimate is never below the truth; its expected excess is the
+//! other keys' weight over the number of columns. Heavy keys are kept in a set beside the array.
+
+use std::any::Any;
+
+use flowgauge_kernel::{Digester, Zeroed, prefetch};
+
+use super::super::build::fitting;
+use super::super::heavy::HeavyKeys;
+use super::super::{
+    Answers, BuildError, Candidates, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws,
+    Measure, Merge, Options, Parameter, Size, SizeEstimate, SizeQuery,
+};
+use crate::batch::Batch;
+use crate::key::{CanonicalKey, FlowKey};
+use crate::task::Threshold;
+
+/// By Markov's inequality, a counter's excess is below 20 times its expectation with this chance.
+const CONFIDENCE: f64 = 0.95;
+
+/// Heavy keys that are kept, unless asked otherwise.
+const CANDIDATES: usize = 1 << 14;
+
+/// Columns whose cache lines are asked for ahead of the one in hand.
+const PREFETCH_AHEAD: usize = 32;
+
+/// One array of counters of one measure: `C` is `u32` for packets, `u64` for bytes.
+///
+/// Cost: one cache line a packet; one more in the set while the key is heavy. Memory in bytes:
+/// `columns × size_of::<C>() + candidates × (3 × size_of::<K>() + 8)`.
+pub struct CountArray<K, C> {
+    digester: Digester,
+    counters: Zeroed<C>,
+    heavy: HeavyKeys<K>,
+    candidates: usize,
+    threshold: Threshold,
+    total: u64,
+    saturated: u64,
+}
+
+impl Describe for CountArray<(), ()> {
+    const INFO: Info = Info {
+        name: "count-array",
+        idea: "one counter array by one hash, colliding keys add up",
+        paper: "Simple (SOSR 2018), section 3",
+        parameters: &[
+            Parameter {
+                name: "columns",
+                help: "number of counters, a power of two (default: what fits into the memory)",
+            },
+            Parameter {
+                name: "candidates",
+                help: "heavy keys that are kept, a power of two (default: 16384)",
+            },
+        ],
+        memory: "columns x (4 by packets, 8 by bytes) + candidates x (3 x key + 8)",
+        laws: Laws { commutable: true, aggregatable: true, merge: Merge::Equal },
+    };
+
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+        Ok(match options.by {
+            Measure::Packets => Box::new(CountArray::<K, u32>::from_options(options)?),
+            Measure::Bytes => Box::new(CountArray::<K, u64>::from_options(options)?),
+        })
+    }
+}
+
+impl<K: FlowKey, C: Counter> CountArray<K, C> {
+    fn from_options(options: &Options) -> Result<Self, BuildError> {
+        let candidates = options.parameters.power_of_two("candidates")?.unwrap_or(CANDIDATES);
+        let columns = match options.parameters.power_of_two("columns")? {
+            Some(columns) => columns,
+            None => {
+                let heavy = HeavyKeys::<K>::memory_bytes(candidates);
+                fitting(options.memory_bytes.saturating_sub(heavy), size_of::<C>())?
+            }
+        };
+        Self::new(columns, candidates, options.threshold, options.digester)
+    }
+
+    /// Reserves `columns` counters and room for `candidates` heavy keys, both powers of two.
+    ///
+    /// # Errors
+    /// When the operating system refuses the memory.
+    pub fn new(
+        columns: usize,
+        candidates: usize,
+        threshold: Threshold,
+        digester: Digester,
+    ) -> Result<Self, BuildError> {
+        debug_assert!(columns.is_power_of_two() && candidates.is_power_of_two());
+        let refused = |error| BuildError::Refused { bytes: columns * size_of::<C>(), error };
+        Ok(Self {
+            digester,
+            counters: Zeroed::new(columns).map_err(refused)?,
+            heavy: HeavyKeys::new(candidates)?,
+            candidates,
+            threshold,
+            total: 0,
+            saturated: 0,
+        })
+    }
+
+    fn count(&self, key: K) -> u64 {
+        let column = key.digest(&self.digester) as usize & (self.counters.len() - 1);
+        self.counters[column].get()
+    }
+
+    /// The counter is never below the truth (unless saturated); below it by Markov's inequality.
+    fn bounds(&self, count: u64) -> Estimate {
+        let expected = (self.total.saturating_sub(count)) as f64 / self.counters.len() as f64;
+        let low = (count as f64 - expected / (1.0 - CONFIDENCE)).max(0.0).floor();
+        let high = count.saturating_add(self.saturated) as f64;
+        Estimate { value: count as f64, low, high, confidence: Some(CONFIDENCE) }
+    }
+
+    fn estimate_of(&self, count: u64) -> SizeEstimate {
+        let estimate = Some(self.bounds(count));
+        match C::MEASURE {
+            Measure::Packets => SizeEstimate { packets: estimate, bytes: None },
+            Measure::Bytes => SizeEstimate { packets: None, bytes: estimate },
+        }
+    }
+}
+
+impl<K: FlowKey, C: Counter> Ingest<K> for CountArray<K, C> {
+    fn ingest(&mut self, batch: &mut Batch<K>) {
+        batch.digest(&self.digester);
+        let (keys, digests, weights) = (batch.keys(), batch.digests(), C::column(batch));
+        let mask = self.counters.len() - 1;
+        let threshold = self.threshold.weight(self.total);
+        for &digest in digests.iter().take(PREFETCH_AHEAD) {
+            prefetch(&self.counters, digest as usize & mask);
+        }
+        for i in 0..keys.len() {
+            if let Some(&digest) = digests.get(i + PREFETCH_AHEAD) {
+                prefetch(&self.counters, digest as usize & mask);
+            }
+            let counter = &mut self.counters[digests[i] as usize & mask];
+            let excess = counter.add(weights[i]);
+            let count = counter.get();
+            self.saturated += excess;
+            self.total += weights[i].get();
+            if count as f64 > threshold {
+                let (counters, digester) = (&self.counters, &self.digester);
+                self.heavy.join(keys[i], digests[i], threshold, digester, |key| {
+                    counters[key.digest(digester) as usize & mask].get() as f64
+                });
+            }
+        }
+    }
+
+    fn answers(&self) -> &dyn Answers {
+        self
+    }
+
+    fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
+        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
+        if other.digester.seed() != self.digester.seed() {
+            return Err(Incompatible("seeds differ"));
+        }
+        if other.counters.len() != self.counters.len() || other.candidates != self.candidates {
+            return Err(Incompatible("sizes differ"));
+        }
+        for (counter, other) in self.counters.iter_mut().zip(other.counters.iter()) {
+            self.saturated += counter.add(*other);
+        }
+        self.saturated += other.saturated;
+        self.total += other.total;
+        let threshold = self.threshold.weight(self.total);
+        let (counters, digester) = (&self.counters, &self.digester);
+        self.heavy.merge(&other.heavy, threshold, digester, |key| {
+            counters[key.digest(digester) as usize & (counters.len() - 1)].get() as f64
+        });
+        Ok(())
+    }
+
+    fn clear(&mut self) {
+        self.counters.fill(C::zeroed());
+        self.heavy.clear();
+        self.total = 0;
+        self.saturated = 0;
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.counters.memory_bytes() + HeavyKeys::<K>::memory_bytes(self.candidates)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl<K: FlowKey, C: Counter> Answers for CountArray<K, C> {
+    fn saturated(&self) -> Size {
+        match C::MEASURE {
+            Measure::Packets => Size { packets: self.saturated, bytes: 0 },
+            Measure::Bytes => Size { packets: 0, bytes: self.saturated },
+        }
+    }
+    fn size(&self) -> Option<&dyn SizeQuery> {
+        Some(self)
+    }
+    fn candidates(&self) -> Option<&dyn Candidates> {
+        Some(self)
+    }
+}
+
+impl<K: FlowKey, C: Counter> SizeQuery for CountArray<K, C> {
+    fn estimate(&self, key: &[u8]) -> SizeEstimate {
+        self.estimate_of(K::from_canonical(key).map_or(0, |key| self.count(key)))
+    }
+}
+
+impl<K: FlowKey, C: Counter> Candidates for CountArray<K, C> {
+    fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
+        for key in self.heavy.iter() {
+            visit(CanonicalKey::new(key.canonical()), self.estimate_of(self.count(key)));
+        }
+    }
+
+    fn overflow(&self) -> u64 {
+        self.heavy.overflow()
+    }
+}

@@ -1,0 +1,205 @@
+//! CountArray, replacing: each slot stores its key, and a colliding key takes the slot over.
+//!
+//! Paper: Alipourfard et al., "A comparison of performance and accuracy of measurement algorithms
+//! in software" (SOSR 2018), §3. An estimate is never above the truth. What a key loses when it
+//! is displaced is counted, so that the bounds hold for every key.
+
+use std::any::Any;
+
+use flowgauge_kernel::{Digester, Zeroed, prefetch};
+
+use super::super::build::fitting;
+use super::super::slot::Slot;
+use super::super::{
+    Answers, BuildError, Candidates, Describe, Incompatible, Info, Ingest, Laws, Merge, Options,
+    Parameter, Size, SizeEstimate, SizeQuery,
+};
+use crate::batch::Batch;
+use crate::key::{CanonicalKey, FlowKey};
+
+/// Slots whose cache lines are asked for ahead of the one in hand.
+const PREFETCH_AHEAD: usize = 32;
+
+/// One array of keyed slots.
+///
+/// Cost: one cache line a packet. Memory in bytes: `columns × (size_of::<K>() + 12, rounded up to
+/// the key's or 8 bytes' alignment)`.
+pub struct ReplacingArray<K> {
+    digester: Digester,
+    slots: Zeroed<Slot<K>>,
+    displaced: Size,
+    saturated: Size,
+}
+
+impl Describe for ReplacingArray<()> {
+    const INFO: Info = Info {
+        name: "replacing-array",
+        idea: "one array of keyed slots by one hash, a colliding key takes the slot over",
+        paper: "Simple (SOSR 2018), section 3",
+        parameters: &[Parameter {
+            name: "columns",
+            help: "number of slots, a power of two (default: what fits into the memory)",
+        }],
+        memory: "columns x (key + 12, rounded up to 4 or 8)",
+        laws: Laws { commutable: false, aggregatable: false, merge: Merge::WithinBounds },
+    };
+
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+        let columns = match options.parameters.power_of_two("columns")? {
+            Some(columns) => columns,
+            None => fitting(options.memory_bytes, size_of::<Slot<K>>())?,
+        };
+        Ok(Box::new(ReplacingArray::<K>::new(columns, options.digester)?))
+    }
+}
+
+impl<K: FlowKey> ReplacingArray<K> {
+    /// Reserves `columns` slots, a power of two.
+    ///
+    /// # Errors
+    /// When the operating system refuses the memory.
+    pub fn new(columns: usize, digester: Digester) -> Result<Self, BuildError> {
+        debug_assert!(columns.is_power_of_two());
+        let refused = |error| BuildError::Refused { bytes: columns * size_of::<Slot<K>>(), error };
+        Ok(Self {
+            digester,
+            slots: Zeroed::new(columns).map_err(refused)?,
+            displaced: Size::default(),
+            saturated: Size::default(),
+        })
+    }
+
+    #[inline(always)]
+    fn column(&self, digest: u64) -> usize {
+        digest as usize & (self.slots.len() - 1)
+    }
+
+    #[inline(always)]
+    fn add(&mut self, key: K, digest: u64, packets: u32, bytes: u64) {
+        let column = self.column(digest);
+        let slot = &mut self.slots[column];
+        if slot.key == key && !slot.is_empty() {
+            let excess = slot.add(packets, bytes);
+            self.saturated.packets += excess.packets;
+            self.saturated.bytes += excess.bytes;
+        } else {
+            self.displaced.packets += u64::from(slot.packets);
+            self.displaced.bytes += slot.bytes;
+            *slot = Slot { key, packets, bytes };
+        }
+    }
+
+    /// Any displaced weight may have been this key's.
+    fn bounds(&self, size: Size) -> SizeEstimate {
+        let high = Size {
+            packets: size.packets + self.displaced.packets + self.saturated.packets,
+            bytes: size.bytes + self.displaced.bytes + self.saturated.bytes,
+        };
+        SizeEstimate::between(size, size, high)
+    }
+}
+
+impl<K: FlowKey> Ingest<K> for ReplacingArray<K> {
+    fn ingest(&mut self, batch: &mut Batch<K>) {
+        batch.digest(&self.digester);
+        let (keys, digests) = (batch.keys(), batch.digests());
+        let (packets, bytes) = (batch.packets(), batch.bytes());
+        for &digest in digests.iter().take(PREFETCH_AHEAD) {
+            prefetch(&self.slots, self.column(digest));
+        }
+        for i in 0..keys.len() {
+            if let Some(&digest) = digests.get(i + PREFETCH_AHEAD) {
+                prefetch(&self.slots, self.column(digest));
+            }
+            self.add(keys[i], digests[i], packets[i], bytes[i]);
+        }
+    }
+
+    fn answers(&self) -> &dyn Answers {
+        self
+    }
+
+    /// Where both hold a slot, the heavier key keeps it and the other's weight is displaced.
+    fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
+        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
+        if other.digester.seed() != self.digester.seed() {
+            return Err(Incompatible("seeds differ"));
+        }
+        if other.slots.len() != self.slots.len() {
+            return Err(Incompatible("sizes differ"));
+        }
+        for (slot, other) in self.slots.iter_mut().zip(other.slots.iter()) {
+            if slot.key == other.key {
+                let excess = slot.add(other.packets, other.bytes);
+                self.saturated.packets += excess.packets;
+                self.saturated.bytes += excess.bytes;
+                continue;
+            }
+            let lighter =
+                if slot.packets < other.packets { std::mem::replace(slot, *other) } else { *other };
+            self.displaced.packets += u64::from(lighter.packets);
+            self.displaced.bytes += lighter.bytes;
+        }
+        for (sum, other) in
+            [(&mut self.displaced, other.displaced), (&mut self.saturated, other.saturated)]
+        {
+            sum.packets += other.packets;
+            sum.bytes += other.bytes;
+        }
+        Ok(())
+    }
+
+    fn clear(&mut self) {
+        for slot in self.slots.iter_mut() {
+            slot.packets = 0;
+            slot.bytes = 0;
+        }
+        self.displaced = Size::default();
+        self.saturated = Size::default();
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.slots.memory_bytes()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl<K: FlowKey> Answers for ReplacingArray<K> {
+    fn untracked(&self) -> Size {
+        self.displaced
+    }
+    fn saturated(&self) -> Size {
+        self.saturated
+    }
+    fn size(&self) -> Option<&dyn SizeQuery> {
+        Some(self)
+    }
+    fn candidates(&self) -> Option<&dyn Candidates> {
+        Some(self)
+    }
+}
+
+impl<K: FlowKey> SizeQuery for ReplacingArray<K> {
+    fn estimate(&self, key: &[u8]) -> SizeEstimate {
+        let Some(key) = K::from_canonical(key) else {
+            return SizeEstimate::exact(Size::default());
+        };
+        let slot = &self.slots[self.column(key.digest(&self.digester))];
+        self.bounds(if slot.key == key { slot.size() } else { Size::default() })
+    }
+}
+
+impl<K: FlowKey> Candidates for ReplacingArray<K> {
+    fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
+        for slot in self.slots.iter().filter(|slot| !slot.is_empty()) {
+            visit(CanonicalKey::new(slot.key.canonical()), self.bounds(slot.size()));
+        }
+    }
+
+    fn overflow(&self) -> u64 {
+        0
+    }
+}

@@ -1,0 +1,76 @@
+//! Counters that saturate and say so.
+
+use bytemuck::Zeroable;
+
+use super::Measure;
+use crate::batch::Batch;
+use crate::key::FlowKey;
+
+/// A counter of one measure: 32 bits for packets, 64 for bytes.
+pub trait Counter: Copy + Zeroable + Send + 'static {
+    /// What it counts.
+    const MEASURE: Measure;
+    /// The column of a batch that it reads.
+    fn column<K: FlowKey>(batch: &Batch<K>) -> &[Self];
+    /// Adds `weight`, up to the largest number; returns what found no room.
+    fn add(&mut self, weight: Self) -> u64;
+    /// The number counted.
+    fn get(self) -> u64;
+}
+
+impl Counter for u32 {
+    const MEASURE: Measure = Measure::Packets;
+
+    #[inline(always)]
+    fn column<K: FlowKey>(batch: &Batch<K>) -> &[Self] {
+        batch.packets()
+    }
+
+    #[inline(always)]
+    fn add(&mut self, weight: Self) -> u64 {
+        let (sum, over) = self.overflowing_add(weight);
+        *self = if over { Self::MAX } else { sum };
+        // What wrapped is one less than the excess over the largest number.
+        if over { u64::from(sum) + 1 } else { 0 }
+    }
+
+    #[inline(always)]
+    fn get(self) -> u64 {
+        u64::from(self)
+    }
+}
+
+impl Counter for u64 {
+    const MEASURE: Measure = Measure::Bytes;
+
+    #[inline(always)]
+    fn column<K: FlowKey>(batch: &Batch<K>) -> &[Self] {
+        batch.bytes()
+    }
+
+    #[inline(always)]
+    fn add(&mut self, weight: Self) -> u64 {
+        let (sum, over) = self.overflowing_add(weight);
+        *self = if over { Self::MAX } else { sum };
+        if over { sum.saturating_add(1) } else { 0 }
+    }
+
+    #[inline(always)]
+    fn get(self) -> u64 {
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_counter_stays_full_and_returns_the_excess() {
+        let mut packets = u32::MAX - 2;
+        assert_eq!((packets.add(2), packets), (0, u32::MAX));
+        assert_eq!((packets.add(7), packets), (7, u32::MAX));
+        let mut bytes = u64::MAX - 1;
+        assert_eq!((bytes.add(5), bytes), (4, u64::MAX));
+    }
+}

@@ -1,0 +1,139 @@
+//! The keys that became heavy while the epoch runs, for summaries that store no keys.
+//!
+//! A key joins when its estimate passes the threshold's share of the weight so far. Early in an
+//! epoch that is nearly every key, so a full set first drops the members that fell behind.
+
+use flowgauge_kernel::{Digester, Zeroed};
+
+use super::BuildError;
+use crate::key::FlowKey;
+
+/// A set of keys of bounded size.
+///
+/// Memory in bytes: `2 × most × (size_of::<K>() + 4) + most × size_of::<K>()`.
+pub(crate) struct HeavyKeys<K> {
+    /// Half full at most; empty where the tag is 0.
+    keys: Zeroed<K>,
+    tags: Zeroed<u32>,
+    /// Where [`Self::prune`] puts the members that stay.
+    kept: Zeroed<K>,
+    len: usize,
+    /// The set is not pruned again before the threshold has grown to this.
+    prune_at: f64,
+    overflow: u64,
+}
+
+impl<K: FlowKey> HeavyKeys<K> {
+    /// Bytes reserved for a set of `most` keys.
+    pub(crate) const fn memory_bytes(most: usize) -> usize {
+        2 * most * (size_of::<K>() + size_of::<u32>()) + most * size_of::<K>()
+    }
+
+    /// Reserves a set of `most` keys, a power of two.
+    pub(crate) fn new(most: usize) -> Result<Self, BuildError> {
+        let refused = |error| BuildError::Refused { bytes: Self::memory_bytes(most), error };
+        Ok(Self {
+            keys: Zeroed::new(2 * most).map_err(refused)?,
+            tags: Zeroed::new(2 * most).map_err(refused)?,
+            kept: Zeroed::new(most).map_err(refused)?,
+            len: 0,
+            prune_at: 0.0,
+            overflow: 0,
+        })
+    }
+
+    /// The place of a key, by digest bits that no column uses.
+    #[inline(always)]
+    fn find(&self, key: K, digest: u64) -> (usize, u32) {
+        let mask = self.keys.len() - 1;
+        let tag = (digest >> 32) as u32 | 1;
+        let mut place = tag as usize >> 1 & mask;
+        while self.tags[place] != 0 && (self.tags[place] != tag || self.keys[place] != key) {
+            place = (place + 1) & mask;
+        }
+        (place, tag)
+    }
+
+    /// Adds `key`, unless it is there. A full set is pruned of the keys whose `estimate` does not
+    /// pass `threshold` any more; where that frees nothing, the overflow is counted.
+    #[inline]
+    pub(crate) fn join(
+        &mut self,
+        key: K,
+        digest: u64,
+        threshold: f64,
+        digester: &Digester,
+        estimate: impl Fn(K) -> f64,
+    ) {
+        let (mut place, tag) = self.find(key, digest);
+        if self.tags[place] == tag {
+            return;
+        }
+        if self.len == self.kept.len() {
+            if threshold < self.prune_at {
+                self.overflow += 1;
+                return;
+            }
+            self.prune(threshold, digester, estimate);
+            if self.len == self.kept.len() {
+                self.overflow += 1;
+                return;
+            }
+            place = self.find(key, digest).0;
+        }
+        self.keys[place] = key;
+        self.tags[place] = tag;
+        self.len += 1;
+    }
+
+    #[cold]
+    fn prune(&mut self, threshold: f64, digester: &Digester, estimate: impl Fn(K) -> f64) {
+        let mut kept = 0;
+        for (key, tag) in self.keys.iter().zip(self.tags.iter()) {
+            if *tag != 0 && estimate(*key) > threshold {
+                self.kept[kept] = *key;
+                kept += 1;
+            }
+        }
+        self.tags.fill(0);
+        self.len = kept;
+        for index in 0..kept {
+            let key = self.kept[index];
+            let (place, tag) = self.find(key, key.digest(digester));
+            self.keys[place] = key;
+            self.tags[place] = tag;
+        }
+        // Pruning costs the set's size: a share of it must be due again.
+        self.prune_at = threshold * 1.125;
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = K> {
+        self.keys.iter().zip(self.tags.iter()).filter(|(_, tag)| **tag != 0).map(|(key, _)| *key)
+    }
+
+    /// Times that a heavy key found no room.
+    pub(crate) fn overflow(&self) -> u64 {
+        self.overflow
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.tags.fill(0);
+        self.len = 0;
+        self.prune_at = 0.0;
+        self.overflow = 0;
+    }
+
+    /// Adds the keys of `other`.
+    pub(crate) fn merge(
+        &mut self,
+        other: &Self,
+        threshold: f64,
+        digester: &Digester,
+        estimate: impl Fn(K) -> f64 + Copy,
+    ) {
+        for key in other.iter() {
+            self.join(key, key.digest(digester), threshold, digester, estimate);
+        }
+        self.overflow += other.overflow;
+    }
+}

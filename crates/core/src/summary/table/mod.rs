@@ -1,0 +1,5 @@
+//! Exact tables (Simple, §3).
+
+mod linear;
+
+pub use linear::LinearTable;

@@ -1,0 +1,182 @@
+//! What a measurement structure takes and what it answers.
+//!
+//! [`Ingest`] is the write side, called once per batch. [`Answers`] is the read side, called once
+//! per epoch; it speaks canonical key bytes, so that tasks need not know the key type.
+
+use std::any::Any;
+
+use crate::batch::Batch;
+use crate::key::{CanonicalKey, FlowKey};
+
+/// Write side of summaries and accelerators alike.
+pub trait Ingest<K: FlowKey>: Send {
+    /// Takes a batch, digesting it where that was not done before.
+    fn ingest(&mut self, batch: &mut Batch<K>);
+    /// Passes on what is held back; may be called at any time, again and again.
+    fn settle(&mut self) {}
+    /// The read side.
+    fn answers(&self) -> &dyn Answers;
+    /// Adds another summary of the same type, shape and seed.
+    ///
+    /// # Errors
+    /// When they differ in one of these; the summary is then unchanged.
+    fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible>;
+    /// Forgets everything, without reallocation.
+    fn clear(&mut self);
+    /// Bytes of memory reserved.
+    fn memory_bytes(&self) -> usize;
+    /// For [`Self::merge`] to find the concrete type.
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// Why two summaries cannot be merged.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("summaries cannot be merged: {0}")]
+pub struct Incompatible(pub &'static str);
+
+/// Packets and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes on the wire.
+    pub bytes: u64,
+}
+
+/// What a size is measured in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// Packets.
+    Packets,
+    /// Bytes on the wire.
+    Bytes,
+}
+
+impl Size {
+    /// The one that `measure` names.
+    #[inline(always)]
+    pub fn by(&self, measure: Measure) -> u64 {
+        match measure {
+            Measure::Packets => self.packets,
+            Measure::Bytes => self.bytes,
+        }
+    }
+}
+
+/// A number with its bounds. Exact numbers have `low = value = high` and no confidence.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The best guess.
+    pub value: f64,
+    /// The lower bound.
+    pub low: f64,
+    /// The upper bound.
+    pub high: f64,
+    /// Probability that the bounds hold; `None` where they always do.
+    pub confidence: Option<f64>,
+}
+
+impl Estimate {
+    /// A number without error.
+    pub fn exact(value: u64) -> Self {
+        let value = value as f64;
+        Self { value, low: value, high: value, confidence: None }
+    }
+
+    /// A number that is surely within these bounds.
+    pub fn between(low: f64, value: f64, high: f64) -> Self {
+        Self { value, low, high, confidence: None }
+    }
+}
+
+/// A size whose measures a summary may hold or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SizeEstimate {
+    /// Packets, where the summary counts them.
+    pub packets: Option<Estimate>,
+    /// Bytes, where the summary counts them.
+    pub bytes: Option<Estimate>,
+}
+
+impl SizeEstimate {
+    /// A size known exactly.
+    pub fn exact(size: Size) -> Self {
+        Self {
+            packets: Some(Estimate::exact(size.packets)),
+            bytes: Some(Estimate::exact(size.bytes)),
+        }
+    }
+
+    /// A size that is surely within these bounds, in both measures.
+    pub fn between(low: Size, value: Size, high: Size) -> Self {
+        let estimate = |low: u64, value: u64, high: u64| {
+            Some(Estimate::between(low as f64, value as f64, high as f64))
+        };
+        Self {
+            packets: estimate(low.packets, value.packets, high.packets),
+            bytes: estimate(low.bytes, value.bytes, high.bytes),
+        }
+    }
+
+    /// The one that `measure` names.
+    pub fn by(&self, measure: Measure) -> Option<Estimate> {
+        match measure {
+            Measure::Packets => self.packets,
+            Measure::Bytes => self.bytes,
+        }
+    }
+}
+
+/// Read side: what a summary can answer. Each default is "cannot".
+pub trait Answers {
+    /// Weight of the packets whose keys found no room and are in no other answer.
+    fn untracked(&self) -> Size {
+        Size::default()
+    }
+    /// Increments that a full counter could not take, in packets and in bytes.
+    fn saturated(&self) -> Size {
+        Size::default()
+    }
+    /// Every flow with its exact size.
+    fn flows(&self) -> Option<&dyn Flows> {
+        None
+    }
+    /// The size of a given flow.
+    fn size(&self) -> Option<&dyn SizeQuery> {
+        None
+    }
+    /// Flows that the summary can name, the heavy ones among them.
+    fn candidates(&self) -> Option<&dyn Candidates> {
+        None
+    }
+}
+
+/// Every flow of the epoch with its exact size (but for [`Answers::untracked`] ones).
+pub trait Flows {
+    /// Number of flows.
+    fn len(&self) -> usize;
+    /// Number of flows that there is room for.
+    fn most(&self) -> usize;
+    /// Whether there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// The flow number `index`, counted from 0 in order of arrival: its canonical key and size.
+    fn get(&self, index: usize) -> (&[u8], Size);
+    /// Visits all flows in order of arrival.
+    fn for_each(&self, visit: &mut dyn FnMut(&[u8], Size));
+}
+
+/// Sizes of given flows.
+pub trait SizeQuery {
+    /// The size of the flow with this canonical key.
+    fn estimate(&self, key: &[u8]) -> SizeEstimate;
+}
+
+/// Flows that a summary can name.
+pub trait Candidates {
+    /// Visits them in any order.
+    fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate));
+    /// Candidates that the summary had to leave out because its set of them was full.
+    fn overflow(&self) -> u64;
+}

@@ -1,0 +1,120 @@
+//! `entropy`: −Σ (f/N) log₂ (f/N) over the flows, in the measure of `--by`.
+//!
+//! Computed as log₂ N − (Σ f log₂ f)/N, so that the lanes' sums add up. Flows of the same small
+//! size are counted first and take one logarithm together; the rest is summed with compensation,
+//! so the absolute error stays near 10⁻¹⁴ bits.
+//!
+//! Where a table was full, entropy is least if the untracked weight of each lane was one flow, and
+//! most if each untracked packet was a flow of its own, of the mean size; the value is midway.
+//! `normalized` then takes the flows that the table lists.
+
+use super::lane::{check_exact, exact};
+use super::registry::{ANY_KEY, TaskEntry};
+use super::{EpochContext, Lane, Report, Task, Unsupported};
+use crate::summary::{Estimate, Measure};
+
+pub(super) const ENTRY: TaskEntry = TaskEntry {
+    name: "entropy",
+    question: "how random the traffic looks",
+    keys: ANY_KEY,
+    by_default: true,
+    build: |_| Ok(Box::new(Entropy)),
+};
+
+/// Sizes below this are counted rather than summed: 16 KiB of counts, half of a first-level cache.
+const SMALL: usize = 2048;
+
+struct Entropy;
+
+impl Task for Entropy {
+    fn name(&self) -> &'static str {
+        ENTRY.name
+    }
+
+    fn scratch_bytes(&self, _: usize) -> usize {
+        SMALL * size_of::<u64>()
+    }
+
+    fn check(&self, _: Measure, lanes: &[Lane<'_>]) -> Result<(), Unsupported> {
+        check_exact(ENTRY.name, lanes)
+    }
+
+    fn run(
+        &mut self,
+        epoch: &EpochContext,
+        lanes: &[Lane<'_>],
+        scratch: &mut [u64],
+    ) -> Result<Report, Unsupported> {
+        let small = &mut scratch[..SMALL];
+        small.fill(0);
+        let (mut flows, mut total) = (0, 0);
+        let mut sum = Sum::default();
+        for lane in lanes {
+            let lane = exact(ENTRY.name, lane)?;
+            flows += lane.len() as u64;
+            lane.for_each(&mut |_, size| {
+                let weight = size.by(epoch.by);
+                total += weight;
+                match small.get_mut(weight as usize) {
+                    Some(count) => *count += 1,
+                    None => sum.add(weight_log(weight as f64)),
+                }
+            });
+        }
+        for (weight, &count) in small.iter().enumerate() {
+            sum.add(count as f64 * weight_log(weight as f64));
+        }
+
+        let (mut one_flow, mut own_flows) = (sum, sum);
+        let mut flows_at_most = flows;
+        for lane in lanes {
+            let untracked = lane.answers.untracked();
+            let (weight, packets) = (untracked.by(epoch.by), untracked.packets);
+            if weight > 0 && packets > 0 {
+                total += weight;
+                flows_at_most += packets;
+                one_flow.add(weight_log(weight as f64));
+                own_flows.add(weight as f64 * (weight as f64 / packets as f64).log2());
+            }
+        }
+        let bits = |sum: Sum, flows: u64| match (total, flows) {
+            (0, _) | (_, 0 | 1) => 0.0,
+            _ => {
+                let total = total as f64;
+                (total.log2() - sum.value() / total).clamp(0.0, (flows as f64).log2())
+            }
+        };
+        let high = bits(own_flows, flows_at_most);
+        let low = bits(one_flow, flows_at_most).min(high);
+        let value = low.midpoint(high);
+        let most = (flows.max(1) as f64).log2();
+        let normalized = if most > 0.0 { (value / most).min(1.0) } else { 0.0 };
+        Ok(Report::Entropy { bits: Estimate::between(low, value, high), normalized })
+    }
+}
+
+/// f log₂ f, which is 0 at 0.
+fn weight_log(weight: f64) -> f64 {
+    if weight > 0.0 { weight * weight.log2() } else { 0.0 }
+}
+
+/// A sum of numbers that are not negative, with the rounding of each addition kept beside it
+/// (Neumaier's).
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    sum: f64,
+    lost: f64,
+}
+
+impl Sum {
+    fn add(&mut self, term: f64) {
+        let sum = self.sum + term;
+        let (large, small) = if self.sum >= term { (self.sum, term) } else { (term, self.sum) };
+        self.lost += (large - sum) + small;
+        self.sum = sum;
+    }
+
+    fn value(self) -> f64 {
+        self.sum + self.lost
+    }
+}

@@ -1,0 +1,100 @@
+//! `flow-size`: the sizes of the flows that were asked for, in the order asked.
+//!
+//! A summary that answers sizes is asked for each; a table that does not is read once. Such a
+//! table knows every flow, so one that it does not list has at most the untracked size.
+
+use super::lane::listed_size;
+use super::registry::{ANY_KEY, TaskEntry};
+use super::{EpochContext, Lane, Report, SizeItem, Task, Unsupported, sizes};
+use crate::key::CanonicalKey;
+use crate::summary::{Answers, Estimate, Flows, Measure, Size, SizeEstimate};
+
+pub(super) const ENTRY: TaskEntry = TaskEntry {
+    name: "flow-size",
+    question: "the sizes of given flows",
+    keys: ANY_KEY,
+    by_default: false,
+    build: |options| Ok(Box::new(FlowSize { asked: options.flows.clone() })),
+};
+
+struct FlowSize {
+    asked: Vec<CanonicalKey>,
+}
+
+impl Task for FlowSize {
+    fn name(&self) -> &'static str {
+        ENTRY.name
+    }
+
+    fn scratch_bytes(&self, _: usize) -> usize {
+        0
+    }
+
+    fn check(&self, by: Measure, lanes: &[Lane<'_>]) -> Result<(), Unsupported> {
+        for lane in lanes {
+            if lane.answers.size().is_none() && lane.answers.flows().is_none() {
+                return Err(Unsupported(
+                    "flow-size needs a summary that answers the size of a given flow, and this \
+                     one does not; the algorithm linear-table does"
+                        .to_owned(),
+                ));
+            }
+            sizes::check_measure(ENTRY.name, by, lane)?;
+        }
+        if let Some(key) = self.asked.iter().find(|key| !lanes.iter().any(|l| holds(l, key))) {
+            return Err(Unsupported(format!(
+                "flow-size is asked for a flow of {} bytes, and no lane has such keys; \
+                 give every field of the key that is measured",
+                key.as_bytes().len()
+            )));
+        }
+        Ok(())
+    }
+
+    fn run(
+        &mut self,
+        epoch: &EpochContext,
+        lanes: &[Lane<'_>],
+        _: &mut [u64],
+    ) -> Result<Report, Unsupported> {
+        self.check(epoch.by, lanes)?;
+        let mut items: Vec<SizeItem> = self
+            .asked
+            .iter()
+            .map(|&key| SizeItem { key, size: SizeEstimate::default(), share: 0.0 })
+            .collect();
+        for lane in lanes {
+            let items = items.iter_mut().filter(|item| holds(lane, &item.key));
+            match (lane.answers.size(), lane.answers.flows()) {
+                (Some(size), _) => items.for_each(|i| i.size = size.estimate(i.key.as_bytes())),
+                (None, Some(flows)) => scan(lane.answers, flows, items.collect()),
+                (None, None) => {}
+            }
+        }
+        for item in &mut items {
+            item.share = item.size.by(epoch.by).map_or(0.0, |size| epoch.share(size.value));
+        }
+        Ok(Report::Sizes { threshold: None, items })
+    }
+}
+
+/// Whether a flow of this lane can have this key.
+fn holds(lane: &Lane<'_>, key: &CanonicalKey) -> bool {
+    lane.key_bytes == key.as_bytes().len()
+}
+
+/// Reads all flows once to fill in the items.
+fn scan(answers: &dyn Answers, flows: &dyn Flows, mut items: Vec<&mut SizeItem>) {
+    let Size { packets, bytes } = answers.untracked();
+    for item in &mut items {
+        item.size.packets = Some(Estimate::between(0.0, 0.0, packets as f64));
+        item.size.bytes = Some(Estimate::between(0.0, 0.0, bytes as f64));
+    }
+    items.sort_by_key(|item| item.key);
+    flows.for_each(&mut |key, size| {
+        let first = items.partition_point(|item| item.key.as_bytes() < key);
+        for item in items[first..].iter_mut().take_while(|item| item.key.as_bytes() == key) {
+            item.size = listed_size(answers, size);
+        }
+    });
+}

@@ -1,0 +1,42 @@
+//! `heavy-hitters`: every flow that weighs more than the threshold.
+//!
+//! Time: one pass over the flows. Memory: the items, of which a share θ allows fewer than 1/θ.
+
+use super::registry::{ANY_KEY, TaskEntry};
+use super::{EpochContext, Lane, Report, Task, Unsupported, sizes};
+use crate::summary::Measure;
+
+pub(super) const ENTRY: TaskEntry = TaskEntry {
+    name: "heavy-hitters",
+    question: "every flow over the threshold",
+    keys: ANY_KEY,
+    by_default: true,
+    build: |_| Ok(Box::new(HeavyHitters)),
+};
+
+struct HeavyHitters;
+
+impl Task for HeavyHitters {
+    fn name(&self) -> &'static str {
+        ENTRY.name
+    }
+
+    fn scratch_bytes(&self, _: usize) -> usize {
+        0
+    }
+
+    fn check(&self, by: Measure, lanes: &[Lane<'_>]) -> Result<(), Unsupported> {
+        sizes::check(ENTRY.name, by, lanes)
+    }
+
+    fn run(
+        &mut self,
+        epoch: &EpochContext,
+        lanes: &[Lane<'_>],
+        _: &mut [u64],
+    ) -> Result<Report, Unsupported> {
+        let threshold = epoch.threshold_weight();
+        let items = sizes::largest(ENTRY.name, epoch, lanes, threshold, usize::MAX)?;
+        Ok(Report::Sizes { threshold: Some(threshold), items })
+    }
+}

@@ -1,0 +1,166 @@
+//! `hierarchical`: prefixes that are heavy after their heavy descendants are discounted.
+//!
+//! A prefix is reported when its discounted weight, that of its packets which no reported
+//! descendant contains, exceeds the threshold; each packet counts once. The root is a prefix too.
+//! IPv4 and IPv6 are trees of their own, against the common threshold.
+//!
+//! The hierarchy is over the key's first address: the source, but of the key `destination` the
+//! destination. A key that keeps only some bits of its addresses ends the hierarchy there.
+//!
+//! Where a table was full, the lane's untracked weight may lie under any of its prefixes: that is
+//! the upper bound of total and discounted weight, for the prefixes as reported.
+
+mod one;
+mod path;
+mod prefix;
+mod two;
+
+use super::lane::{Layout, Side, check_exact, exact};
+use super::registry::{TaskEntry, TaskOptions};
+use super::{EpochContext, HierarchyItem, Lane, Report, Task, Unsupported};
+use crate::key::KeyKind;
+use crate::summary::{Estimate, Measure};
+use prefix::Address;
+use two::{HeavyPair, Pairs};
+
+pub(super) const ENTRY: TaskEntry = TaskEntry {
+    name: "hierarchical",
+    question: "prefixes over the threshold, heavy descendants discounted",
+    keys: &[KeyKind::Source, KeyKind::Destination, KeyKind::Pair, KeyKind::FiveTuple],
+    by_default: false,
+    build: |options: &TaskOptions| Ok(Box::new(Hierarchical { hierarchy: options.hierarchy })),
+};
+
+/// Which prefixes to look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hierarchy {
+    /// Prefixes of whole bytes: 5 levels for IPv4, 17 for IPv6.
+    Bytes,
+    /// Prefixes of any length: 33 levels, or 129.
+    Bits,
+    /// Source × destination, by bytes: 25 nodes above each flow, or 289.
+    Pair,
+}
+
+impl Hierarchy {
+    /// Every hierarchy with its name on the command line.
+    pub const ALL: [(&'static str, Self); 3] =
+        [("bytes", Self::Bytes), ("bits", Self::Bits), ("pair", Self::Pair)];
+}
+
+struct Hierarchical {
+    hierarchy: Hierarchy,
+}
+
+/// The addresses of a lane's keys that the hierarchy is over.
+enum Dimensions {
+    One(Address),
+    Two(Address, Address),
+}
+
+impl Hierarchical {
+    fn dimensions(&self, lane: &Lane<'_>) -> Result<Dimensions, Unsupported> {
+        let layout = Layout::of(lane);
+        let address = |side, step| {
+            layout.address(side).map(|field| Address::new(field, step, layout.address_bits))
+        };
+        let one = |step| address(Side::Source, step).or_else(|| address(Side::Destination, step));
+        let (dimensions, needs) = match self.hierarchy {
+            Hierarchy::Bytes => (one(8).map(Dimensions::One), "an address"),
+            Hierarchy::Bits => (one(1).map(Dimensions::One), "an address"),
+            Hierarchy::Pair => {
+                let pair = address(Side::Source, 8).zip(address(Side::Destination, 8));
+                (
+                    pair.map(|(source, destination)| Dimensions::Two(source, destination)),
+                    "two addresses",
+                )
+            }
+        };
+        dimensions.ok_or_else(|| {
+            let keys = match self.hierarchy {
+                Hierarchy::Pair => "pair or five-tuple",
+                Hierarchy::Bytes | Hierarchy::Bits => "source, destination, pair or five-tuple",
+            };
+            Unsupported(format!(
+                "this hierarchy needs a key with {needs}, and {} has not; use {keys}",
+                lane.key
+            ))
+        })
+    }
+}
+
+impl Task for Hierarchical {
+    fn name(&self) -> &'static str {
+        ENTRY.name
+    }
+
+    fn scratch_bytes(&self, flows: usize) -> usize {
+        match self.hierarchy {
+            Hierarchy::Bytes | Hierarchy::Bits => flows * size_of::<u64>(),
+            Hierarchy::Pair => two::scratch_bytes(flows),
+        }
+    }
+
+    fn check(&self, _: Measure, lanes: &[Lane<'_>]) -> Result<(), Unsupported> {
+        lanes.iter().try_for_each(|lane| self.dimensions(lane).map(drop))?;
+        check_exact(ENTRY.name, lanes)
+    }
+
+    fn run(
+        &mut self,
+        epoch: &EpochContext,
+        lanes: &[Lane<'_>],
+        scratch: &mut [u64],
+    ) -> Result<Report, Unsupported> {
+        let (by, threshold) = (epoch.by, epoch.threshold_weight());
+        let mut items = Vec::new();
+        for lane in lanes {
+            let dimensions = self.dimensions(lane)?;
+            let flows = exact(ENTRY.name, lane)?;
+            let untracked = lane.answers.untracked().by(by);
+            let bounded = |weight: u64| {
+                let value = weight as f64;
+                Estimate::between(value, value, (weight + untracked) as f64)
+            };
+            match &dimensions {
+                Dimensions::One(address) => {
+                    let report = |prefix, level, total, discounted| {
+                        let (source, source_bits) = address.prefix(prefix, level);
+                        items.push(HierarchyItem {
+                            source,
+                            source_bits,
+                            destination: None,
+                            total: bounded(total),
+                            discounted: bounded(discounted),
+                        });
+                    };
+                    one::walk(flows, by, address, threshold, scratch, report);
+                }
+                Dimensions::Two(source, destination) => {
+                    let pairs = Pairs { flows, by, source, destination, threshold };
+                    pairs.walk(scratch, |heavy: HeavyPair| {
+                        let (prefix, bits) = source.prefix(heavy.source, heavy.source_level);
+                        let other = destination.prefix(heavy.destination, heavy.destination_level);
+                        items.push(HierarchyItem {
+                            source: prefix,
+                            source_bits: bits,
+                            destination: Some(other),
+                            total: bounded(heavy.total),
+                            discounted: bounded(heavy.discounted),
+                        });
+                    });
+                }
+            }
+        }
+        items.sort_unstable_by(|a, b| {
+            b.discounted.value.total_cmp(&a.discounted.value).then_with(|| {
+                (a.source, a.source_bits, a.destination).cmp(&(
+                    b.source,
+                    b.source_bits,
+                    b.destination,
+                ))
+            })
+        });
+        Ok(Report::Hierarchical { threshold, items })
+    }
+}

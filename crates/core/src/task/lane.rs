@@ -1,0 +1,101 @@
+//! What tasks ask of a lane: its flows, and where the fields of its keys stand.
+
+use std::ops::Range;
+
+use super::{Lane, Unsupported};
+use crate::key::KeyKind;
+use crate::summary::{Answers, Estimate, Flows, Size, SizeEstimate};
+
+/// Every flow of the lane with its exact size, at most 2³² of them.
+pub(super) fn exact<'a>(task: &str, lane: &Lane<'a>) -> Result<&'a dyn Flows, Unsupported> {
+    let flows = lane.answers.flows().ok_or_else(|| {
+        Unsupported(format!(
+            "{task} needs the exact size of every flow, which this summary does not keep; \
+             a table does, such as the algorithm linear-table"
+        ))
+    })?;
+    if u32::try_from(flows.len()).is_err() {
+        return Err(Unsupported(format!(
+            "{task} cannot number more than 4294967295 flows; close epochs sooner"
+        )));
+    }
+    Ok(flows)
+}
+
+/// Checks that every lane has exact flows.
+pub(super) fn check_exact(task: &str, lanes: &[Lane<'_>]) -> Result<(), Unsupported> {
+    lanes.iter().try_for_each(|lane| exact(task, lane).map(drop))
+}
+
+/// The size of a flow that a table lists: exact, unless a 32-bit counter of packets is full.
+pub(super) fn listed_size(answers: &dyn Answers, size: Size) -> SizeEstimate {
+    let mut estimate = SizeEstimate::exact(size);
+    if size.packets >= u64::from(u32::MAX) {
+        let saturated = answers.saturated();
+        for (estimate, lost) in
+            [(&mut estimate.packets, saturated.packets), (&mut estimate.bytes, saturated.bytes)]
+        {
+            if let Some(Estimate { high, .. }) = estimate {
+                *high += lost as f64;
+            }
+        }
+    }
+    estimate
+}
+
+/// Which end of a packet's way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Source,
+    Destination,
+}
+
+impl Side {
+    pub(super) fn other(self) -> Self {
+        match self {
+            Self::Source => Self::Destination,
+            Self::Destination => Self::Source,
+        }
+    }
+}
+
+/// Where the fields of a lane's keys stand in their canonical bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layout {
+    kind: KeyKind,
+    /// Bytes of an address: 4 or 16.
+    pub(super) address_bytes: usize,
+    /// Bits of an address that the key keeps.
+    pub(super) address_bits: u8,
+}
+
+impl Layout {
+    pub(super) fn of(lane: &Lane<'_>) -> Self {
+        let (address_bytes, address_bits) = match lane.key_bytes {
+            4 | 8 | 13 => (4, lane.key.v4_prefix),
+            _ => (16, lane.key.v6_prefix),
+        };
+        Self { kind: lane.key.kind, address_bytes, address_bits }
+    }
+
+    /// The address of this side, where the key has it.
+    pub(super) fn address(&self, side: Side) -> Option<Range<usize>> {
+        let size = self.address_bytes;
+        match (self.kind, side) {
+            (KeyKind::Source | KeyKind::Pair | KeyKind::FiveTuple, Side::Source)
+            | (KeyKind::Destination, Side::Destination) => Some(0..size),
+            (KeyKind::Pair | KeyKind::FiveTuple, Side::Destination) => Some(size..2 * size),
+            _ => None,
+        }
+    }
+
+    /// The port of this side, where the key has it beside the address.
+    pub(super) fn port(&self, side: Side) -> Option<Range<usize>> {
+        let at = 2 * self.address_bytes;
+        match (self.kind, side) {
+            (KeyKind::FiveTuple, Side::Source) => Some(at..at + 2),
+            (KeyKind::FiveTuple, Side::Destination) => Some(at + 2..at + 4),
+            _ => None,
+        }
+    }
+}

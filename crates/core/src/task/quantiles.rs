@@ -1,0 +1,143 @@
+//! `quantiles`: of the flows' sizes, and of the ordered key space.
+//!
+//! The q-quantile of n flows is the size of nearest rank: the ⌈qn⌉-th smallest, in the measure of
+//! `--by`. The keys cut the traffic into eight parts of equal weight: the k-th is the first key,
+//! in the order of [`CanonicalKey`], up to which the flows weigh at least k/8 of all.
+//!
+//! Where a table was full, U untracked packets may have been up to U flows of any size. All of
+//! them below the others, or all above, give the bounds of a size; among these, no flow exceeds
+//! the larger of the untracked weight and the largest listed flow. The keys cut the listed flows.
+
+use std::iter::once;
+
+use super::lane::{check_exact, exact};
+use super::order::{self, Column};
+use super::registry::{ANY_KEY, TaskEntry};
+use super::{EpochContext, Lane, Report, Task, Unsupported};
+use crate::key::CanonicalKey;
+use crate::summary::{Estimate, Flows, Measure, Size};
+
+pub(super) const ENTRY: TaskEntry = TaskEntry {
+    name: "quantiles",
+    question: "quantiles of flow sizes, and keys that cut the traffic into equal parts",
+    keys: ANY_KEY,
+    by_default: false,
+    build: |_| Ok(Box::new(Quantiles)),
+};
+
+/// The quantiles reported of sizes, in thousandths.
+const THOUSANDTHS: [u64; 10] = [10, 50, 250, 500, 750, 900, 950, 990, 999, 1000];
+
+/// Parts that the keys cut the traffic into.
+const PARTS: u64 = 8;
+
+struct Quantiles;
+
+impl Task for Quantiles {
+    fn name(&self) -> &'static str {
+        ENTRY.name
+    }
+
+    fn scratch_bytes(&self, flows: usize) -> usize {
+        flows * size_of::<u64>()
+    }
+
+    fn check(&self, _: Measure, lanes: &[Lane<'_>]) -> Result<(), Unsupported> {
+        check_exact(ENTRY.name, lanes)
+    }
+
+    fn run(
+        &mut self,
+        epoch: &EpochContext,
+        lanes: &[Lane<'_>],
+        scratch: &mut [u64],
+    ) -> Result<Report, Unsupported> {
+        let (mut count, mut total) = (0, 0);
+        let mut untracked = Size::default();
+        for lane in lanes {
+            untracked.packets += lane.answers.untracked().packets;
+            untracked.bytes += lane.answers.untracked().bytes;
+            exact(ENTRY.name, lane)?.for_each(&mut |_, size| {
+                scratch[count] = size.by(epoch.by);
+                total += scratch[count];
+                count += 1;
+            });
+        }
+        let sorted = &mut scratch[..count];
+        sorted.sort_unstable();
+        let sizes = size_quantiles(sorted, untracked, epoch.by);
+
+        let mut in_order: Vec<&Lane<'_>> = lanes.iter().collect();
+        in_order.sort_by_key(|lane| lane.key_bytes);
+        let mut cuts = Cuts { by: epoch.by, total, before: 0, keys: Vec::new() };
+        for lane in in_order {
+            let flows = exact(ENTRY.name, lane)?;
+            let entries = &mut scratch[..flows.len()];
+            order::number(entries);
+            cuts.find(entries, flows, &order::columns(once(0..lane.key_bytes)));
+        }
+        Ok(Report::Quantiles { sizes, keys: cuts.keys })
+    }
+}
+
+fn size_quantiles(sorted: &[u64], untracked: Size, by: Measure) -> Vec<(f64, Estimate)> {
+    let Some(&largest) = sorted.last() else { return Vec::new() };
+    let listed = sorted.len() as u64;
+    let unlisted = untracked.packets;
+    let at_most = largest.max(untracked.by(by));
+    // The size of a rank that counts from 1; below the listed flows there are only untracked ones.
+    let size = |rank: u64| match rank {
+        0 => 1.min(sorted[0]),
+        _ => sorted.get(rank as usize - 1).copied().unwrap_or(at_most),
+    };
+    let quantile = |thousandths| {
+        let rank = |flows: u64| {
+            let rank = (u128::from(flows) * u128::from(thousandths)).div_ceil(1000) as u64;
+            rank.max(1)
+        };
+        let low = size(rank(listed + unlisted).saturating_sub(unlisted));
+        let high = size(rank(listed + unlisted));
+        let value = size(rank(listed));
+        (thousandths as f64 / 1000.0, Estimate::between(low as f64, value as f64, high as f64))
+    };
+    THOUSANDTHS.map(quantile).to_vec()
+}
+
+/// The search for the keys that cut the traffic.
+struct Cuts {
+    by: Measure,
+    total: u64,
+    /// Weight of all flows before the ones looked at.
+    before: u64,
+    keys: Vec<(f64, CanonicalKey)>,
+}
+
+impl Cuts {
+    /// Whether flows of this weight, in order, reach the next cut.
+    fn due(&self, weight: u64) -> bool {
+        let part = self.keys.len() as u64 + 1;
+        self.total > 0
+            && part < PARTS
+            && u128::from(weight) * u128::from(PARTS) >= u128::from(self.total) * u128::from(part)
+    }
+
+    /// Looks for the cuts among these entries: sorts by one column, and by the next ones only
+    /// where a cut falls inside a run.
+    fn find(&mut self, entries: &mut [u64], flows: &dyn Flows, columns: &[Column]) {
+        let Some((&column, rest)) = columns.split_first() else { return };
+        order::sort_column(entries, flows, column);
+        for run in order::runs(entries) {
+            let weight: u64 = run.iter().map(|&e| flows.get(order::flow(e)).1.by(self.by)).sum();
+            if run.len() > 1 && !rest.is_empty() && self.due(self.before + weight) {
+                self.find(run, flows, rest);
+                continue;
+            }
+            self.before += weight;
+            while self.due(self.before) {
+                let part = self.keys.len() as u64 + 1;
+                let key = CanonicalKey::new(flows.get(order::flow(run[0])).0);
+                self.keys.push((part as f64 / PARTS as f64, key));
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The list of tasks. A new one is a file, and a line here.
+
+use std::io;
+
+use flowgauge_kernel::Seed;
+
+use super::{Hierarchy, SpreadOf, Task};
+use super::{
+    cardinality, changes, entropy, flow_size, heavy_hitters, hierarchical, quantiles,
+    size_distribution, superspreaders, top,
+};
+use crate::key::{CanonicalKey, KeyKind};
+
+/// Every task, in the order in which a report shows them.
+pub static TASKS: [&TaskEntry; 11] = [
+    &top::ENTRY,
+    &heavy_hitters::ENTRY,
+    &flow_size::ENTRY,
+    &superspreaders::SUPERSPREADERS,
+    &superspreaders::VICTIMS,
+    &changes::ENTRY,
+    &cardinality::ENTRY,
+    &entropy::ENTRY,
+    &size_distribution::ENTRY,
+    &quantiles::ENTRY,
+    &hierarchical::ENTRY,
+];
+
+/// The task of this name.
+pub fn find(name: &str) -> Option<&'static TaskEntry> {
+    TASKS.into_iter().find(|entry| entry.name == name)
+}
+
+/// A task that can be asked for.
+#[derive(Debug)]
+pub struct TaskEntry {
+    /// The name on the command line.
+    pub name: &'static str,
+    /// What it answers, in one line.
+    pub question: &'static str,
+    /// The keys that it can answer for; [`Task::check`] has the last word, since it also knows
+    /// the options and the summary.
+    pub keys: &'static [KeyKind],
+    /// Whether it runs when no task is named.
+    pub by_default: bool,
+    /// Its constructor.
+    pub(super) build: fn(&TaskOptions) -> io::Result<Box<dyn Task>>,
+}
+
+impl TaskEntry {
+    /// Makes the task, reserving what it keeps from epoch to epoch.
+    ///
+    /// # Errors
+    /// When the memory cannot be reserved.
+    pub fn build(&self, options: &TaskOptions) -> io::Result<Box<dyn Task>> {
+        (self.build)(options)
+    }
+}
+
+/// Every key there is.
+pub(super) const ANY_KEY: &[KeyKind] = &[
+    KeyKind::Source,
+    KeyKind::Destination,
+    KeyKind::Pair,
+    KeyKind::FiveTuple,
+    KeyKind::Protocol,
+    KeyKind::DestinationPort,
+];
+
+/// What is fixed for the tasks at start.
+#[derive(Clone, Debug)]
+pub struct TaskOptions {
+    /// Superspreaders and victims have more distinct peers than this.
+    pub spread: u64,
+    /// What a peer is.
+    pub spread_of: SpreadOf,
+    /// Which prefixes `hierarchical` looks at.
+    pub hierarchy: Hierarchy,
+    /// The flows that `flow-size` is asked for.
+    pub flows: Vec<CanonicalKey>,
+    /// The history that `changes` keeps, one for each lane.
+    pub history: Vec<HistoryShape>,
+    /// The secret of the history's digests.
+    pub seed: Seed,
+}
+
+impl TaskOptions {
+    /// The usual options: spreaders of more than 128 endpoints, hierarchy by bytes, no history.
+    pub fn new(seed: Seed) -> Self {
+        Self {
+            spread: 128,
+            spread_of: SpreadOf::Endpoint,
+            hierarchy: Hierarchy::Bytes,
+            flows: Vec::new(),
+            history: Vec::new(),
+            seed,
+        }
+    }
+}
+
+/// The size of the history of one lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HistoryShape {
+    /// Canonical bytes of a key in this lane.
+    pub key_bytes: usize,
+    /// Flows that it can hold.
+    pub flows: usize,
+}

@@ -1,0 +1,75 @@
+//! `size-distribution`: how many flows have each size in packets.
+//!
+//! Small sizes are counted in an array, the others are listed and sorted. The bins are as many as
+//! there are distinct sizes: at most √(2N) of them in an epoch of N packets.
+//!
+//! A listed flow's size is exact even where the table was full; of U untracked packets, up to
+//! ⌊U/s⌋ flows of size s may be missing from bin s, and bins may be missing altogether.
+
+use super::lane::{check_exact, exact};
+use super::registry::{ANY_KEY, TaskEntry};
+use super::{EpochContext, Lane, Report, Task, Unsupported};
+use crate::summary::{Estimate, Measure};
+
+pub(super) const ENTRY: TaskEntry = TaskEntry {
+    name: "size-distribution",
+    question: "how many flows have each size in packets",
+    keys: ANY_KEY,
+    by_default: true,
+    build: |_| Ok(Box::new(SizeDistribution)),
+};
+
+/// Sizes below this are counted in an array.
+const SMALL: usize = 4096;
+
+struct SizeDistribution;
+
+impl Task for SizeDistribution {
+    fn name(&self) -> &'static str {
+        ENTRY.name
+    }
+
+    fn scratch_bytes(&self, flows: usize) -> usize {
+        (SMALL + flows) * size_of::<u64>()
+    }
+
+    fn check(&self, _: Measure, lanes: &[Lane<'_>]) -> Result<(), Unsupported> {
+        check_exact(ENTRY.name, lanes)
+    }
+
+    fn run(
+        &mut self,
+        _: &EpochContext,
+        lanes: &[Lane<'_>],
+        scratch: &mut [u64],
+    ) -> Result<Report, Unsupported> {
+        let (small, large) = scratch.split_at_mut(SMALL);
+        small.fill(0);
+        let (mut larges, mut untracked) = (0, 0);
+        for lane in lanes {
+            untracked += lane.answers.untracked().packets;
+            exact(ENTRY.name, lane)?.for_each(&mut |_, size| {
+                if let Some(count) = small.get_mut(size.packets as usize) {
+                    *count += 1;
+                } else {
+                    large[larges] = size.packets;
+                    larges += 1;
+                }
+            });
+        }
+        let large = &mut large[..larges];
+        large.sort_unstable();
+
+        let counted = (0..).zip(small.iter().copied()).filter(|&(_, flows)| flows > 0);
+        let listed = large.chunk_by(|a, b| a == b).map(|run| (run[0], run.len() as u64));
+        let bins = counted
+            .chain(listed)
+            .map(|(size, flows)| {
+                let missing = untracked.checked_div(size).unwrap_or(0);
+                let (low, high) = (flows as f64, (flows + missing) as f64);
+                (size, Estimate::between(low, low, high))
+            })
+            .collect();
+        Ok(Report::SizeDistribution { bins })
+    }
+}

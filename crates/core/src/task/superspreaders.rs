@@ -1,0 +1,208 @@
+//! `superspreaders` and `victims`: addresses with many distinct peers (Simple, section 5).
+//!
+//! A superspreader is a source with more than N distinct destinations, a victim a destination with
+//! more than N distinct sources. A peer is an endpoint (address and port, whatever the protocol;
+//! of the key `pair`, the address) or an address.
+//!
+//! An address cannot have more peers than flows. So a first pass counts flows in buckets chosen by
+//! a hash of the address, and only flows in a bucket of more than N are looked at closer: sorted by
+//! address and peer, and counted. Time: two passes, and the sorting of the few.
+//!
+//! Where a table was full, each untracked packet may have been a new peer of any address, listed
+//! or not: that is the upper bound.
+
+use std::ops::Range;
+
+use super::lane::{Layout, Side, check_exact, exact};
+use super::largest::Largest;
+use super::order::{self, Column};
+use super::registry::{TaskEntry, TaskOptions};
+use super::{EpochContext, Lane, Report, SpreadItem, Task, Unsupported};
+use crate::key::{CanonicalKey, KeyKind};
+use crate::summary::{Estimate, Flows, Measure};
+
+const KEYS: &[KeyKind] = &[KeyKind::Pair, KeyKind::FiveTuple];
+
+pub(super) const SUPERSPREADERS: TaskEntry = TaskEntry {
+    name: "superspreaders",
+    question: "sources with many distinct destinations",
+    keys: KEYS,
+    by_default: true,
+    build: |options| Ok(Box::new(Spread::new("superspreaders", Side::Source, options))),
+};
+
+pub(super) const VICTIMS: TaskEntry = TaskEntry {
+    name: "victims",
+    question: "destinations with many distinct sources",
+    keys: KEYS,
+    by_default: false,
+    build: |options| Ok(Box::new(Spread::new("victims", Side::Destination, options))),
+};
+
+/// What counts as a distinct peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpreadOf {
+    /// Address and port.
+    Endpoint,
+    /// Address.
+    Address,
+}
+
+impl SpreadOf {
+    /// Every choice with its name on the command line.
+    pub const ALL: [(&'static str, Self); 2] =
+        [("endpoint", Self::Endpoint), ("address", Self::Address)];
+}
+
+struct Spread {
+    name: &'static str,
+    side: Side,
+    more_than: u64,
+    of: SpreadOf,
+}
+
+/// The fields of a lane's keys that matter here.
+struct Fields {
+    /// The address that spreads.
+    address: Range<usize>,
+    /// The address, then the peer.
+    columns: Vec<Column>,
+    /// Bytes of the peer's address and of its port.
+    peer: [Range<usize>; 2],
+}
+
+impl Spread {
+    fn new(name: &'static str, side: Side, options: &TaskOptions) -> Self {
+        Self { name, side, more_than: options.spread, of: options.spread_of }
+    }
+
+    fn fields(&self, lane: &Lane<'_>) -> Result<Fields, Unsupported> {
+        let layout = Layout::of(lane);
+        let other = self.side.other();
+        let (Some(address), Some(peer)) = (layout.address(self.side), layout.address(other)) else {
+            return Err(Unsupported(format!(
+                "{} needs a key with both addresses, and {} has not; use five-tuple or pair",
+                self.name, lane.key
+            )));
+        };
+        let port = match self.of {
+            SpreadOf::Endpoint => layout.port(other).unwrap_or(0..0),
+            SpreadOf::Address => 0..0,
+        };
+        let columns = order::columns([address.clone(), peer.clone(), port.clone()]);
+        Ok(Fields { address, columns, peer: [peer, port] })
+    }
+
+    /// Writes the flows whose address may spread to the front of `entries`, and returns how many.
+    fn suspects(&self, flows: &dyn Flows, fields: &Fields, scratch: &mut [u64]) -> usize {
+        let shift = 64 - bucket_bits(flows.len());
+        let (counts, entries) = scratch.split_at_mut(count_words(flows.len()));
+        let counts: &mut [u32] = bytemuck::cast_slice_mut(counts);
+        let bucket = |key: &[u8]| (mix(&key[fields.address.clone()]) >> shift) as usize;
+        counts.fill(0);
+        flows.for_each(&mut |key, _| counts[bucket(key)] += 1);
+        let (mut flow, mut suspects) = (0, 0);
+        flows.for_each(&mut |key, _| {
+            if u64::from(counts[bucket(key)]) > self.more_than {
+                entries[suspects] = order::entry(0, flow);
+                suspects += 1;
+            }
+            flow += 1;
+        });
+        suspects
+    }
+}
+
+impl Task for Spread {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn scratch_bytes(&self, flows: usize) -> usize {
+        (count_words(flows) + flows) * size_of::<u64>()
+    }
+
+    fn check(&self, _: Measure, lanes: &[Lane<'_>]) -> Result<(), Unsupported> {
+        lanes.iter().try_for_each(|lane| self.fields(lane).map(drop))?;
+        check_exact(self.name, lanes)
+    }
+
+    fn run(
+        &mut self,
+        _: &EpochContext,
+        lanes: &[Lane<'_>],
+        scratch: &mut [u64],
+    ) -> Result<Report, Unsupported> {
+        let mut largest = Largest::new(usize::MAX);
+        for lane in lanes {
+            let fields = self.fields(lane)?;
+            let flows = exact(self.name, lane)?;
+            let suspects = self.suspects(flows, &fields, scratch);
+            let entries = &mut scratch[count_words(flows.len())..][..suspects];
+            order::sort(entries, flows, &fields.columns);
+            let untracked = lane.answers.untracked().packets;
+            count_peers(entries, flows, &fields, |address, peers| {
+                if peers > self.more_than {
+                    let (low, high) = (peers as f64, (peers + untracked) as f64);
+                    let distinct = Estimate::between(low, low, high);
+                    let address = CanonicalKey::new(address);
+                    largest.push(low, SpreadItem { address, distinct });
+                }
+            });
+        }
+        Ok(Report::Spread { threshold: self.more_than, items: largest.into_sorted() })
+    }
+}
+
+/// Calls `found` with each address among the sorted entries and its number of distinct peers.
+fn count_peers(
+    entries: &[u64],
+    flows: &dyn Flows,
+    fields: &Fields,
+    mut found: impl FnMut(&[u8], u64),
+) {
+    let mut last: Option<(&[u8], [&[u8]; 2])> = None;
+    let mut peers = 0;
+    for &entry in entries {
+        let key = flows.get(order::flow(entry)).0;
+        let address = &key[fields.address.clone()];
+        let peer = fields.peer.clone().map(|field| &key[field]);
+        match last {
+            Some((same, last_peer)) if same == address => peers += u64::from(peer != last_peer),
+            Some((other, _)) => {
+                found(other, peers);
+                peers = 1;
+            }
+            None => peers = 1,
+        }
+        last = Some((address, peer));
+    }
+    if let Some((address, _)) = last {
+        found(address, peers);
+    }
+}
+
+/// Buckets are a 16th to an eighth of the flows, so that few hold more than N by chance, and at
+/// most 2¹⁸: a megabyte of counts stays in the second-level cache.
+fn bucket_bits(flows: usize) -> u32 {
+    (flows / 8).checked_ilog2().unwrap_or(0).clamp(10, 18)
+}
+
+/// Words of scratch for the counts of 32 bits.
+fn count_words(flows: usize) -> usize {
+    1 << (bucket_bits(flows) - 1)
+}
+
+/// A quick hash of an address. Its collisions cost only time, and not much: no seed is needed.
+#[inline]
+fn mix(address: &[u8]) -> u64 {
+    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+    address
+        .chunks_exact(4)
+        .fold(0, |hash: u64, chunk| {
+            let word = chunk.iter().fold(0, |word, &byte| word << 8 | u64::from(byte));
+            let hash = (hash ^ word).wrapping_mul(ODD);
+            hash ^ hash >> 32
+        })
+        .wrapping_mul(ODD)
+}

@@ -1,0 +1,41 @@
+//! `top`: the largest flows.
+//!
+//! Time: one pass over the flows, log(`top`) for each that enters. Memory: the items.
+
+use super::registry::{ANY_KEY, TaskEntry};
+use super::{EpochContext, Lane, Report, Task, Unsupported, sizes};
+use crate::summary::Measure;
+
+pub(super) const ENTRY: TaskEntry = TaskEntry {
+    name: "top",
+    question: "the largest flows",
+    keys: ANY_KEY,
+    by_default: true,
+    build: |_| Ok(Box::new(Top)),
+};
+
+struct Top;
+
+impl Task for Top {
+    fn name(&self) -> &'static str {
+        ENTRY.name
+    }
+
+    fn scratch_bytes(&self, _: usize) -> usize {
+        0
+    }
+
+    fn check(&self, by: Measure, lanes: &[Lane<'_>]) -> Result<(), Unsupported> {
+        sizes::check(ENTRY.name, by, lanes)
+    }
+
+    fn run(
+        &mut self,
+        epoch: &EpochContext,
+        lanes: &[Lane<'_>],
+        _: &mut [u64],
+    ) -> Result<Report, Unsupported> {
+        let items = sizes::largest(ENTRY.name, epoch, lanes, f64::NEG_INFINITY, epoch.top)?;
+        Ok(Report::Sizes { threshold: None, items })
+    }
+}

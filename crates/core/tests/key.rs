@@ -1,0 +1,276 @@
+//! Keys: their names, masks and fields, and how they are made from packets.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+use flowgauge_core::key::{
+    CanonicalKey, Extract, FlowKey, Key4, Key8, Key13, Key16, Key32, Key37, KeyError, KeyKind,
+    KeySpec,
+};
+use flowgauge_core::packet::{Fault, Ip, Layer, Malformed, Ports};
+
+/// Source, destination, source port, destination port and protocol of the packets below.
+const FLOW4: [&str; 5] = ["10.1.2.3", "192.168.7.9", "4660", "443", "6"];
+const FLOW6: [&str; 5] = ["2001:db8::a:1", "2001:db8:9::ffff", "4660", "443", "6"];
+
+const PORTS: Ports = Ports::Found(0x1234_01bb);
+
+fn spec(text: &str) -> KeySpec {
+    text.parse().unwrap()
+}
+
+fn packet4(ports: Ports) -> Ip<8> {
+    Ip { addresses: [10, 1, 2, 3, 192, 168, 7, 9], protocol: 6, ports }
+}
+
+fn packet6(ports: Ports) -> Ip<32> {
+    let mut addresses = [0; 32];
+    addresses[..4].copy_from_slice(&[0x20, 1, 0xd, 0xb8]);
+    addresses[13] = 10;
+    addresses[15] = 1;
+    addresses[16..22].copy_from_slice(&[0x20, 1, 0xd, 0xb8, 0, 9]);
+    addresses[30..].fill(255);
+    Ip { addresses, protocol: 6, ports }
+}
+
+/// The flow of a packet under the key `kind`, in the text of the command line.
+fn flow_text(kind: KeyKind, values: [&str; 5]) -> String {
+    let has = match kind {
+        KeyKind::Source => [true, false, false, false, false],
+        KeyKind::Destination => [false, true, false, false, false],
+        KeyKind::Pair => [true, true, false, false, false],
+        KeyKind::FiveTuple => [true; 5],
+        KeyKind::Protocol => [false, false, false, false, true],
+        KeyKind::DestinationPort => [false, false, false, true, false],
+    };
+    let names = ["source", "destination", "source_port", "destination_port", "protocol"];
+    let fields = names.iter().zip(values).zip(has).filter(|(_, has)| *has);
+    fields.map(|((name, value), _)| format!("{name}={value}")).collect::<Vec<_>>().join(",")
+}
+
+fn extract<K: FlowKey + Extract<N>, const N: usize>(
+    kind: KeyKind,
+    ip: &Ip<N>,
+) -> Result<CanonicalKey, Malformed> {
+    let key = K::extract(kind, ip)?;
+    assert!(K::from_canonical(key.canonical()) == Some(key), "the unused bytes are zero");
+    Ok(CanonicalKey::new(key.canonical()))
+}
+
+fn extract4(kind: KeyKind, ip: &Ip<8>) -> Result<CanonicalKey, Malformed> {
+    match kind {
+        KeyKind::Pair => extract::<Key8, 8>(kind, ip),
+        KeyKind::FiveTuple => extract::<Key13, 8>(kind, ip),
+        _ => extract::<Key4, 8>(kind, ip),
+    }
+}
+
+fn extract6(kind: KeyKind, ip: &Ip<32>) -> Result<CanonicalKey, Malformed> {
+    match kind {
+        KeyKind::Source | KeyKind::Destination => extract::<Key16, 32>(kind, ip),
+        KeyKind::Pair => extract::<Key32, 32>(kind, ip),
+        KeyKind::FiveTuple => extract::<Key37, 32>(kind, ip),
+        KeyKind::Protocol | KeyKind::DestinationPort => extract::<Key4, 32>(kind, ip),
+    }
+}
+
+#[test]
+fn keys_of_packets_are_the_flows_of_the_command_line() {
+    for (_, kind) in KeyKind::ALL {
+        let spec = KeySpec::from(kind);
+        let flow = |values| spec.parse_flow(&flow_text(kind, values)).unwrap();
+        assert_eq!(extract4(kind, &packet4(PORTS)), Ok(flow(FLOW4)), "{kind:?}");
+        assert_eq!(extract6(kind, &packet6(PORTS)), Ok(flow(FLOW6)), "{kind:?}");
+    }
+    let ports = |values: [&'static str; 5]| [values[0], values[1], "0", "0", values[4]];
+    for kind in [KeyKind::FiveTuple, KeyKind::DestinationPort] {
+        let flow = |values| KeySpec::from(kind).parse_flow(&flow_text(kind, values)).unwrap();
+        assert_eq!(extract4(kind, &packet4(Ports::Absent)), Ok(flow(ports(FLOW4))));
+        assert_eq!(extract6(kind, &packet6(Ports::Absent)), Ok(flow(ports(FLOW6))));
+    }
+}
+
+#[test]
+fn canonical_bytes_are_in_network_order() {
+    let bytes = |kind| extract4(kind, &packet4(PORTS)).unwrap();
+    assert_eq!(bytes(KeyKind::Destination).as_bytes(), [192, 168, 7, 9]);
+    assert_eq!(bytes(KeyKind::Protocol).as_bytes(), [0, 0, 0, 6]);
+    assert_eq!(bytes(KeyKind::DestinationPort).as_bytes(), [0, 0, 1, 0xbb]);
+    let five_tuple = [10, 1, 2, 3, 192, 168, 7, 9, 0x12, 0x34, 1, 0xbb, 6];
+    assert_eq!(bytes(KeyKind::FiveTuple).as_bytes(), five_tuple);
+}
+
+#[test]
+fn a_key_is_malformed_only_where_it_needs_what_is() {
+    let malformed = Malformed { layer: Layer::Transport, offset: 34, fault: Fault::Cut };
+    for (ports, protocol_known) in
+        [(Ports::Malformed(malformed), true), (Ports::Unreached(malformed), false)]
+    {
+        for (_, kind) in KeyKind::ALL {
+            let readable = match kind {
+                KeyKind::Source | KeyKind::Destination | KeyKind::Pair => true,
+                KeyKind::Protocol => protocol_known,
+                KeyKind::FiveTuple | KeyKind::DestinationPort => false,
+            };
+            let whole4 = extract4(kind, &packet4(PORTS));
+            let whole6 = extract6(kind, &packet6(PORTS));
+            let or = |whole| if readable { whole } else { Err(malformed) };
+            assert_eq!(extract4(kind, &packet4(ports)), or(whole4), "{kind:?}");
+            assert_eq!(extract6(kind, &packet6(ports)), or(whole6), "{kind:?}");
+        }
+    }
+}
+
+#[test]
+fn names_and_prefixes_read_back() {
+    for (name, kind) in KeyKind::ALL {
+        assert_eq!(kind.name(), name);
+        assert_eq!(spec(name), KeySpec::from(kind));
+        assert_eq!(KeySpec::from(kind).to_string(), name);
+        if kind.has_addresses() {
+            for v4_prefix in 0..=32 {
+                for v6_prefix in 0..=128 {
+                    let one = KeySpec { kind, v4_prefix, v6_prefix };
+                    assert_eq!(spec(&one.to_string()), one);
+                }
+            }
+        }
+    }
+    assert_eq!(spec("source/24").to_string(), "source/24");
+    assert_eq!(spec("pair/32,48").to_string(), "pair/32,48");
+    assert_eq!(spec("pair/32,128").to_string(), "pair");
+    let address = |text: &str| text.parse().unwrap();
+    assert_eq!(spec("source/24").prefix_of(address("10.0.0.0")), Some(24));
+    assert_eq!(spec("source/24").prefix_of(address("2001:db8::")), None);
+    assert_eq!(spec("source/32,48").prefix_of(address("2001:db8::")), Some(48));
+}
+
+#[test]
+fn specs_that_are_none() {
+    for text in ["", "sources", "Source", " source", "src", "five_tuple"] {
+        assert_eq!(text.parse::<KeySpec>(), Err(KeyError::Unknown(text.to_owned())));
+    }
+    for prefix in ["", "33", "-1", "x", "24,", "24,129", ",48", "24,48,1", "256", "24/48"] {
+        let text = format!("pair/{prefix}");
+        assert_eq!(text.parse::<KeySpec>(), Err(KeyError::Prefix(prefix.to_owned())), "{text}");
+    }
+    for name in ["protocol", "destination-port"] {
+        let text = format!("{name}/8");
+        assert_eq!(text.parse::<KeySpec>(), Err(KeyError::NoAddress(name)));
+    }
+    let message = KeyError::Unknown("src".to_owned()).to_string();
+    assert!(message.contains("'src'") && message.contains("five-tuple"), "{message}");
+}
+
+/// The mask keeps the first bits of each address and everything else.
+fn check_mask<K: FlowKey>(spec: KeySpec, prefix: u8, address_bytes: &[usize]) {
+    let all = K::from_canonical(&vec![0xff; K::BYTES]).unwrap();
+    let masked = all.masked(spec.mask());
+    let kept = |bit: usize| {
+        let mut start = 0;
+        for bytes in address_bytes {
+            if bit < start + 8 * bytes {
+                return bit - start < usize::from(prefix);
+            }
+            start += 8 * bytes;
+        }
+        true
+    };
+    for bit in 0..8 * K::BYTES {
+        let set = masked.canonical()[bit / 8] & (0x80 >> (bit % 8)) != 0;
+        assert_eq!(set, kept(bit), "{spec}, bit {bit} of {} bytes", K::BYTES);
+    }
+}
+
+#[test]
+fn masks_keep_the_prefix_of_each_address() {
+    for v4_prefix in 0..=32 {
+        let with = |kind| KeySpec { kind, v4_prefix, v6_prefix: 77 };
+        check_mask::<Key4>(with(KeyKind::Source), v4_prefix, &[4]);
+        check_mask::<Key4>(with(KeyKind::Destination), v4_prefix, &[4]);
+        check_mask::<Key8>(with(KeyKind::Pair), v4_prefix, &[4, 4]);
+        check_mask::<Key13>(with(KeyKind::FiveTuple), v4_prefix, &[4, 4]);
+    }
+    for v6_prefix in 0..=128 {
+        let with = |kind| KeySpec { kind, v4_prefix: 7, v6_prefix };
+        check_mask::<Key16>(with(KeyKind::Source), v6_prefix, &[16]);
+        check_mask::<Key16>(with(KeyKind::Destination), v6_prefix, &[16]);
+        check_mask::<Key32>(with(KeyKind::Pair), v6_prefix, &[16, 16]);
+        check_mask::<Key37>(with(KeyKind::FiveTuple), v6_prefix, &[16, 16]);
+    }
+    check_mask::<Key4>(spec("protocol"), 32, &[]);
+    check_mask::<Key4>(spec("destination-port"), 32, &[]);
+}
+
+#[test]
+fn fields_read_back_from_canonical_bytes() {
+    for (_, kind) in KeyKind::ALL {
+        for values in [FLOW4, FLOW6] {
+            let spec = KeySpec::from(kind);
+            let text = flow_text(kind, values);
+            let fields = spec.fields(spec.parse_flow(&text).unwrap().as_bytes());
+            let shown = [
+                fields.source.map(|value| format!("source={value}")),
+                fields.destination.map(|value| format!("destination={value}")),
+                fields.source_port.map(|value| format!("source_port={value}")),
+                fields.destination_port.map(|value| format!("destination_port={value}")),
+                fields.protocol.map(|value| format!("protocol={value}")),
+            ];
+            assert_eq!(shown.into_iter().flatten().collect::<Vec<_>>().join(","), text);
+        }
+    }
+}
+
+#[test]
+fn flows_are_masked_and_take_fields_in_any_order() {
+    let pair = spec("pair/8,32");
+    let flow = pair.parse_flow("destination=192.168.7.9,source=10.1.2.3").unwrap();
+    assert_eq!(flow.as_bytes(), [10, 0, 0, 0, 192, 0, 0, 0]);
+    let masked = Key8::extract(KeyKind::Pair, &packet4(PORTS)).unwrap().masked(pair.mask());
+    assert_eq!(masked.canonical(), flow.as_bytes());
+    let flow = spec("source/8,32").parse_flow("source=2001:db8:1::1").unwrap();
+    assert_eq!(flow.as_bytes()[..6], [0x20, 1, 0xd, 0xb8, 0, 0]);
+    let dashed = spec("destination-port").parse_flow("destination-port=53").unwrap();
+    assert_eq!(dashed.as_bytes(), [0, 0, 0, 53]);
+    let none = spec("pair/0,0").parse_flow("source=10.1.2.3,destination=1.1.1.1").unwrap();
+    assert_eq!(none.as_bytes(), [0; 8]);
+}
+
+#[test]
+fn flows_that_are_none_say_why() {
+    for (key, text, why) in [
+        ("source", "", "'' is not FIELD=VALUE"),
+        ("source", "10.0.0.1", "'10.0.0.1' is not FIELD=VALUE"),
+        ("source", "source=10.0.0.1,", "'' is not FIELD=VALUE"),
+        ("source", "port=1", "'port' is no field"),
+        ("source", "source=10.0.0", "'10.0.0' is no value of source"),
+        ("source", "source=10.0.0.1,source=10.0.0.2", "'source' is given twice"),
+        ("source", "destination=10.0.0.1", "'source' is missing"),
+        ("source", "source=10.0.0.1,destination=10.0.0.1", "the key has no field 'destination'"),
+        ("source", "source=10.0.0.1,protocol=6", "the key has no field 'protocol'"),
+        ("pair", "source=10.0.0.1", "'destination' is missing"),
+        ("pair", "source=10.0.0.1,destination=::1", "one address is IPv4 and the other IPv6"),
+        ("protocol", "protocol=256", "'256' is no value of protocol"),
+        ("protocol", "source=10.0.0.1,protocol=6", "the key has no field 'source'"),
+        ("destination-port", "destination_port=65536", "'65536' is no value of destination_port"),
+        ("destination-port", "source_port=1,destination_port=1", "no field 'source_port'"),
+        ("five-tuple", "source=1.1.1.1,destination=1.1.1.1", "'source_port' is missing"),
+    ] {
+        let error = spec(key).parse_flow(text).unwrap_err();
+        assert!(matches!(error, KeyError::Flow { .. }), "{error:?}");
+        let message = error.to_string();
+        assert!(message.ends_with(why), "{key} of {text}: {message}");
+    }
+}
+
+#[test]
+fn canonical_keys_order_by_length_and_bytes() {
+    let key = CanonicalKey::new;
+    let sorted = [key(&[]), key(&[0]), key(&[255]), key(&[0, 0]), key(&[0, 1]), key(&[9; 37])];
+    assert!(sorted.is_sorted());
+    assert!(sorted.windows(2).all(|pair| pair[0] < pair[1]));
+    assert_eq!(key(&[1, 2, 3]).as_bytes(), [1, 2, 3]);
+    for length in (0..40).filter(|length| *length != Key13::BYTES) {
+        assert_eq!(Key13::from_canonical(&vec![1; length]), None);
+    }
+    let many = [Key13::from_canonical(&[7; 13]).unwrap(); 3];
+    assert_eq!(Key13::words(&many).len(), 3);
+}

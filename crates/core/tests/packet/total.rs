@@ -1,0 +1,158 @@
+//! Any bytes have an outcome, and it depends on the captured bytes only.
+
+use flowgauge_core::packet::{Fault, Headers, LinkType, NoKey, Ports, parse, parse_inner};
+
+use crate::frames::{Random, ethernet, extension, fragment, ipv4, ipv6, label, put, tag, tcp, udp};
+
+/// The longest capture tried.
+const SNAP: usize = 128;
+
+const LINKS: [LinkType; 11] = [
+    LinkType::NULL,
+    LinkType::ETHERNET,
+    LinkType::DLT_RAW,
+    LinkType::DLT_RAW_OPENBSD,
+    LinkType::RAW,
+    LinkType::LOOP,
+    LinkType::LINUX_SLL,
+    LinkType::IPV4,
+    LinkType::IPV6,
+    LinkType::LINUX_SLL2,
+    LinkType(105),
+];
+
+/// Frames that reach every header there is.
+fn seeds() -> Vec<(LinkType, Vec<u8>)> {
+    let v4 = ipv4(17, &udp(53, &[0; 8]));
+    let v6 = ipv6(0, &extension(43, 0, &extension(60, 1, &extension(6, 0, &tcp()))));
+    let in_ethernet = ethernet(0x0800, &v4);
+    let vxlan = ipv4(17, &udp(4789, &put(&[8, 0, 0, 0, 0, 0, 7, 0], &in_ethernet)));
+    let geneve =
+        ipv4(17, &udp(6081, &put(&[1, 0, 0x65, 0x58, 0, 0, 7, 0, 9, 9, 9, 9], &in_ethernet)));
+    let gtp_u = put(&[0x34, 255, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0x85, 1, 0, 0, 0], &v6);
+    let gre = put(&[0xb0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], &v4);
+    let mut seeds = vec![
+        ethernet(0x0800, &v4),
+        ethernet(0x0800, &ipv4(6, &tcp())),
+        ethernet(0x8100, &tag(0x88a8, &tag(0x9100, &tag(0x0800, &v4)))),
+        ethernet(0x8847, &label(false, &label(false, &label(true, &v6)))),
+        ethernet(0x86dd, &v6),
+        ethernet(0x86dd, &ipv6(44, &fragment(51, 0, &extension(17, 3, &udp(53, &[]))))),
+        ethernet(0x0800, &vxlan),
+        ethernet(0x0800, &geneve),
+        ethernet(0x0800, &ipv4(17, &udp(2152, &gtp_u))),
+        ethernet(0x86dd, &ipv6(47, &gre)),
+        ethernet(0x0800, &ipv4(4, &ipv4(41, &v6))),
+        ethernet(0x8100, &(0..20).fold(v4.clone(), |inner, _| tag(0x8100, &inner))),
+        ethernet(0x86dd, &ipv6(60, &(0..20).fold(tcp(), |inner, _| extension(60, 0, &inner)))),
+    ]
+    .into_iter()
+    .map(|frame| (LinkType::ETHERNET, frame))
+    .collect::<Vec<_>>();
+    seeds.push((LinkType::RAW, v6.clone()));
+    seeds.push((LinkType::NULL, put(&[2, 0, 0, 0], &v4)));
+    seeds.push((LinkType::LOOP, put(&[0, 0, 0, 24], &v6)));
+    seeds.push((LinkType::LINUX_SLL, put(&[0; 14], &put(&[8, 0], &v4))));
+    seeds.push((LinkType::LINUX_SLL2, put(&[0x86, 0xdd], &put(&[0; 18], &v6))));
+    seeds
+}
+
+/// A seed with some bytes changed, or noise, of [`SNAP`] bytes.
+fn frame(seeds: &[(LinkType, Vec<u8>)], random: &mut Random) -> (LinkType, Vec<u8>) {
+    if random.below(8) == 0 {
+        let link = LINKS[random.below(LINKS.len())];
+        return (link, (0..SNAP).map(|_| random.byte()).collect());
+    }
+    let (link, seed) = &seeds[random.below(seeds.len())];
+    let mut frame = seed.clone();
+    while frame.len() < SNAP {
+        frame.push(random.byte());
+    }
+    frame.truncate(SNAP);
+    for _ in 0..random.below(6) {
+        let at = random.below(SNAP);
+        frame[at] = match random.below(3) {
+            0 => random.byte(),
+            1 => frame[at] ^ (1 << random.below(8)),
+            // Numbers that lead somewhere: extension headers, tunnels, tags, labels, versions.
+            _ => *[0, 1, 4, 6, 17, 41, 43, 44, 47, 51, 60, 0x45, 0x60, 0x81, 0x88, 0xff]
+                .get(random.below(16))
+                .unwrap_or(&0),
+        };
+    }
+    (*link, frame)
+}
+
+/// Whether more captured bytes could still change the outcome.
+fn is_cut(headers: &Headers) -> bool {
+    let fault = match headers {
+        Headers::NoKey(_) => None,
+        Headers::Malformed(malformed) => Some(malformed.fault),
+        Headers::V4(ip) => fault(ip.ports),
+        Headers::V6(ip) => fault(ip.ports),
+    };
+    fault == Some(Fault::Cut)
+}
+
+fn fault(ports: Ports) -> Option<Fault> {
+    match ports {
+        Ports::Found(_) | Ports::Absent => None,
+        Ports::Malformed(malformed) | Ports::Unreached(malformed) => Some(malformed.fault),
+    }
+}
+
+/// Parses `frames` frames at every capture length, in both ways; the parses done.
+fn parse_all(frames: usize, seed: u64) -> usize {
+    println!("seed {seed}");
+    let seeds = seeds();
+    let mut random = Random(seed);
+    let mut parses = 0;
+    for _ in 0..frames {
+        let (link, frame) = frame(&seeds, &mut random);
+        for parse in [parse, parse_inner] {
+            let mut shorter: Option<Headers> = None;
+            for length in 0..=SNAP {
+                let headers = parse(link, &frame[..length]);
+                parses += 1;
+                // An outcome that was not for want of bytes is final.
+                if let Some(shorter) = shorter
+                    && !is_cut(&shorter)
+                {
+                    assert_eq!(headers, shorter, "{link:?} {:02x?}", &frame[..length]);
+                }
+                shorter = Some(headers);
+            }
+        }
+        // The same bytes with nothing behind them.
+        let length = random.below(SNAP + 1);
+        let exact = frame[..length].to_vec().into_boxed_slice();
+        assert_eq!(parse(link, &exact), parse(link, &frame[..length]));
+        assert_eq!(parse_inner(link, &exact), parse_inner(link, &frame[..length]));
+        parses += 4;
+    }
+    parses
+}
+
+#[test]
+fn every_frame_at_every_snap_length() {
+    assert!(parse_all(5_000, 0x51ee7) >= 1_000_000);
+}
+
+#[test]
+#[ignore = "the long form: ten million parses"]
+fn every_frame_at_every_snap_length_long() {
+    assert!(parse_all(50_000, 0xdeca) >= 10_000_000);
+}
+
+#[test]
+fn every_link_type_on_noise() {
+    let mut random = Random(3);
+    for link in 0..=300 {
+        for _ in 0..20 {
+            let frame: Vec<u8> = (0..random.below(SNAP)).map(|_| random.byte()).collect();
+            let headers = parse(LinkType(link), &frame);
+            let known = LINKS[..10].contains(&LinkType(link));
+            assert_eq!(matches!(headers, Headers::NoKey(NoKey::LinkType)), !known);
+        }
+    }
+}

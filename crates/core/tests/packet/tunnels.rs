@@ -1,0 +1,196 @@
+//! Tunnels: which are followed, and what stands for itself.
+
+use flowgauge_core::packet::{Headers, Layer, LinkType, MAX_NESTED, Ports, parse, parse_inner};
+
+use crate::frames::{
+    PORTS, ethernet as frame, fragment, ipv4, ipv6, packet_v4, packet_v6, put, tag, tcp, udp,
+};
+use crate::{contradiction, cut};
+
+/// A header in front of a payload.
+type Carrier = fn(&[u8]) -> Vec<u8>;
+
+fn inner(frame: &[u8]) -> Headers {
+    parse_inner(LinkType::ETHERNET, frame)
+}
+
+/// Ethernet and an outer IPv4 header with other addresses than the inner one has.
+fn outer(protocol: u8, payload: &[u8]) -> Vec<u8> {
+    let mut packet = ipv4(protocol, payload);
+    packet[12..20].copy_from_slice(&[172, 16, 0, 1, 172, 16, 0, 2]);
+    frame(0x0800, &packet)
+}
+
+fn gre(ether_type: u16, payload: &[u8]) -> Vec<u8> {
+    put(&[0, 0], &put(&ether_type.to_be_bytes(), payload))
+}
+
+fn vxlan(payload: &[u8]) -> Vec<u8> {
+    udp(4789, &put(&[8, 0, 0, 0, 0, 0, 7, 0], payload))
+}
+
+fn geneve(ether_type: u16, options: u8, payload: &[u8]) -> Vec<u8> {
+    let [high, low] = ether_type.to_be_bytes();
+    let header = put(&[options, 0, high, low, 0, 0, 7, 0], &vec![9; 4 * usize::from(options)]);
+    udp(6081, &put(&header, payload))
+}
+
+fn gtp_u(flags: u8, optional: &[u8], payload: &[u8]) -> Vec<u8> {
+    udp(2152, &put(&put(&[flags, 255, 0, 0, 0, 0, 0, 1], optional), payload))
+}
+
+fn v4() -> Vec<u8> {
+    ipv4(17, &udp(53, &[]))
+}
+
+fn v6() -> Vec<u8> {
+    ipv6(6, &tcp())
+}
+
+/// Every tunnel, with the number of the outer protocol: as a carrier of IPv4.
+fn carriers() -> Vec<(&'static str, u8, Carrier)> {
+    vec![
+        ("ip", 4, <[u8]>::to_vec),
+        ("gre", 47, |ip| gre(0x0800, ip)),
+        ("gre with checksum", 47, |ip| put(&[0x80, 0, 8, 0, 1, 2, 3, 4], ip)),
+        ("gre with all", 47, |ip| put(&[0xb0, 0, 8, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 9, 9], ip)),
+        ("gre of ethernet", 47, |ip| gre(0x6558, &frame(0x8100, &tag(0x0800, ip)))),
+        ("gre of mpls", 47, |ip| gre(0x8847, &put(&[0, 1, 1, 64], ip))),
+        ("vxlan", 17, |ip| vxlan(&frame(0x0800, ip))),
+        ("vxlan of a tag", 17, |ip| vxlan(&frame(0x8100, &tag(0x0800, ip)))),
+        ("vxlan of linux", 17, |ip| udp(8472, &put(&[8, 0, 0, 0, 0, 0, 7, 0], &frame(0x0800, ip)))),
+        ("geneve of ethernet", 17, |ip| geneve(0x6558, 0, &frame(0x0800, ip))),
+        ("geneve with options", 17, |ip| geneve(0x6558, 5, &frame(0x0800, ip))),
+        ("geneve of ip", 17, |ip| geneve(0x0800, 1, ip)),
+        ("gtp-u", 17, |ip| gtp_u(0x30, &[], ip)),
+        ("gtp-u with sequence", 17, |ip| gtp_u(0x32, &[0, 1, 0, 7], ip)),
+        ("gtp-u with extensions", 17, |ip| {
+            gtp_u(0x34, &[0, 0, 0, 0x85, 1, 0, 0, 0xc0, 2, 9, 9, 9, 9, 9, 9, 0], ip)
+        }),
+    ]
+}
+
+#[test]
+fn tunnels_are_followed_to_ip() {
+    for (name, protocol, carrier) in carriers() {
+        let tunnel = outer(protocol, &carrier(&v4()));
+        assert_eq!(inner(&tunnel), packet_v4(17, PORTS), "{name}");
+        let Headers::V4(ip) = parse(LinkType::ETHERNET, &tunnel) else { panic!("{name}") };
+        assert_eq!(ip.addresses, [172, 16, 0, 1, 172, 16, 0, 2], "{name}");
+        assert_eq!(ip.protocol, protocol, "{name}");
+        let over_v6 = frame(0x86dd, &ipv6(protocol, &carrier(&v4())));
+        assert_eq!(inner(&over_v6), packet_v4(17, PORTS), "{name}");
+    }
+    for tunnel in [
+        outer(41, &v6()),
+        frame(0x86dd, &ipv6(41, &v6())),
+        outer(47, &gre(0x86dd, &v6())),
+        outer(17, &vxlan(&frame(0x86dd, &v6()))),
+        outer(17, &gtp_u(0x30, &[], &v6())),
+    ] {
+        assert_eq!(inner(&tunnel), packet_v6(6, PORTS));
+    }
+}
+
+#[test]
+fn tunnels_nest() {
+    for (name, protocol, carrier) in carriers() {
+        let mut nested = ipv4(protocol, &carrier(&v4()));
+        for _ in 0..3 {
+            nested = ipv4(17, &vxlan(&frame(0x0800, &ipv4(4, &ipv4(47, &gre(0x0800, &nested))))));
+        }
+        assert_eq!(inner(&frame(0x0800, &nested)), packet_v4(17, PORTS), "{name}");
+    }
+    let chain = |count: u8| (0..count).fold(v4(), |inner, _| ipv4(4, &inner));
+    assert_eq!(inner(&frame(0x0800, &chain(MAX_NESTED))), packet_v4(17, PORTS));
+    let too_deep = contradiction(Layer::Tunnel, 14 + 20 * 17);
+    assert_eq!(inner(&frame(0x0800, &chain(MAX_NESTED + 1))), too_deep);
+}
+
+#[test]
+fn what_cannot_be_read_of_a_tunnel_is_malformed() {
+    for (name, protocol, carrier) in carriers() {
+        let tunnel = outer(protocol, &carrier(&v4()));
+        // Short of the inner ports, no cut has an inner key, and none the outer one's instead.
+        let outer_ports = 14 + 20 + if protocol == 17 { 4 } else { 0 };
+        for length in outer_ports..tunnel.len() - 8 {
+            let cut = inner(&tunnel[..length]);
+            assert!(matches!(cut, Headers::Malformed(_)), "{name}, {length}: {cut:?}");
+        }
+        for length in tunnel.len() - 4..tunnel.len() {
+            assert_eq!(inner(&tunnel[..length]), packet_v4(17, PORTS), "{name}");
+        }
+        let mut wrong = v4();
+        wrong[0] = 0x43;
+        let Headers::Malformed(malformed) = inner(&outer(protocol, &carrier(&wrong))) else {
+            panic!("{name}")
+        };
+        assert_eq!(malformed.layer, Layer::Ipv4, "{name}");
+    }
+    assert_eq!(inner(&outer(47, &gre(0x0800, &v4()))[..37]), cut(Layer::Tunnel, 34));
+    assert_eq!(inner(&outer(17, &vxlan(&[0; 60]))[..49]), cut(Layer::Tunnel, 42));
+    // An extension header of GTP-U without length.
+    let endless = outer(17, &gtp_u(0x34, &[0, 0, 0, 1, 0, 0, 0, 0], &v4()));
+    assert_eq!(inner(&endless), contradiction(Layer::Tunnel, 54));
+}
+
+#[test]
+fn the_outer_length_bounds_the_tunnel() {
+    let mut tunnel = outer(4, &v4());
+    tunnel[16..18].copy_from_slice(&39_u16.to_be_bytes());
+    assert_eq!(inner(&tunnel), contradiction(Layer::Ipv4, 34));
+    tunnel[16..18].copy_from_slice(&43_u16.to_be_bytes());
+    assert!(matches!(
+        inner(&tunnel),
+        Headers::V4(ip) if matches!(ip.ports, Ports::Malformed(_))
+    ));
+    tunnel[16..18].copy_from_slice(&44_u16.to_be_bytes());
+    assert_eq!(inner(&tunnel), packet_v4(17, PORTS));
+}
+
+#[test]
+fn what_is_no_tunnel_stands_for_itself() {
+    let in_vxlan = frame(0x0800, &v4());
+    for (name, packet) in [
+        ("ARP in VXLAN", outer(17, &vxlan(&frame(0x0806, &[0; 28])))),
+        ("LLC in VXLAN", outer(17, &vxlan(&frame(60, &[0; 60])))),
+        ("VXLAN without its flag", outer(17, &udp(4789, &put(&[0; 8], &in_vxlan)))),
+        ("empty UDP", put(&outer(17, &udp(4789, &[])), &[0; 18])),
+        ("short UDP", put(&outer(17, &udp(6081, &[0; 7])), &[0; 18])),
+        ("empty GRE", put(&outer(47, &[]), &[0; 26])),
+        ("GRE of another protocol", outer(47, &gre(0x88cc, &v4()))),
+        ("GRE keep-alive", outer(47, &gre(0, &[]))),
+        ("GRE version 1", outer(47, &put(&[0x20, 1, 0x88, 0x0b, 0, 0, 0, 0], &v4()))),
+        ("GRE of a later version", outer(47, &put(&[0, 2, 8, 0], &v4()))),
+        ("GRE with routing", outer(47, &put(&[0x40, 0, 8, 0], &v4()))),
+        ("Geneve of another protocol", outer(17, &geneve(0x88cc, 0, &v4()))),
+        ("Geneve version 1", outer(17, &udp(6081, &put(&[0x40, 0, 8, 0, 0, 0, 0, 0], &v4())))),
+        ("GTP-U echo", outer(17, &udp(2152, &[0x32, 1, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0]))),
+        ("GTP version 2", outer(17, &gtp_u(0x50, &[], &v4()))),
+        ("GTP prime", outer(17, &gtp_u(0x20, &[], &v4()))),
+        ("GTP-U of PPP", outer(17, &gtp_u(0x30, &[], &[0xff, 3, 0, 0x21]))),
+        ("from a tunnel's port", outer(17, &put(&[0x12, 0xb5, 0, 53, 0, 16, 0, 0], &[8; 60]))),
+        ("TCP", outer(6, &put(&[0, 80, 0x12, 0xb5], &[0; 16]))),
+        ("ICMP", outer(1, &put(&[3, 0, 0, 0, 0, 0, 0, 0], &v4()))),
+        ("ESP", outer(50, &v4())),
+    ] {
+        let outer = parse(LinkType::ETHERNET, &packet);
+        assert!(matches!(outer, Headers::V4(_)), "{name}: {outer:?}");
+        assert_eq!(inner(&packet), outer, "{name}");
+    }
+    let nested = outer(4, &ipv4(17, &vxlan(&frame(0x0806, &[0; 28]))));
+    assert_eq!(inner(&nested), packet_v4(17, Ports::Found(0x1234_12b5)));
+}
+
+#[test]
+fn later_fragments_are_not_followed() {
+    for (name, protocol, carrier) in carriers() {
+        let mut later = outer(protocol, &carrier(&v4()));
+        later[14 + 6..14 + 8].copy_from_slice(&[0x20, 1]);
+        assert_eq!(inner(&later), parse(LinkType::ETHERNET, &later), "{name}");
+        later[14 + 6..14 + 8].copy_from_slice(&[0x20, 0]);
+        assert_eq!(inner(&later), packet_v4(17, PORTS), "{name}");
+    }
+    let later = frame(0x86dd, &ipv6(44, &fragment(4, 1, &v4())));
+    assert_eq!(inner(&later), packet_v6(4, Ports::Absent));
+}

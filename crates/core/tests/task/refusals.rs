@@ -1,0 +1,98 @@
+//! The registry, and what tasks refuse before anything runs.
+
+use std::collections::BTreeSet;
+
+use flowgauge_core::key::{KeyKind, KeySpec};
+use flowgauge_core::summary::{Answers, Measure};
+use flowgauge_core::task::{
+    EpochContext, Hierarchy, HistoryShape, Lane, TASKS, TaskOptions, Threshold, find,
+};
+
+use crate::support::{Rough, Table, build, lane_bytes, options};
+
+/// A summary that answers nothing.
+struct Mute;
+
+impl Answers for Mute {}
+
+fn lanes(kind: KeyKind, answers: &dyn Answers) -> Vec<Lane<'_>> {
+    let lane = |key_bytes| Lane { key: KeySpec::from(kind), key_bytes, answers };
+    lane_bytes(kind).into_iter().map(lane).collect()
+}
+
+fn with_history() -> TaskOptions {
+    let mut options = options();
+    options.history = [4, 8, 13, 16, 32, 37]
+        .into_iter()
+        .map(|key_bytes| HistoryShape { key_bytes, flows: 10 })
+        .collect();
+    options
+}
+
+#[test]
+fn the_registry_knows_every_task_once() {
+    let names: Vec<_> = TASKS.iter().map(|entry| entry.name).collect();
+    let expected = "top heavy-hitters flow-size superspreaders victims changes cardinality entropy \
+                    size-distribution quantiles hierarchical";
+    assert_eq!(names, expected.split_whitespace().collect::<Vec<_>>());
+    assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
+    for entry in TASKS {
+        assert_eq!(entry.build(&with_history()).unwrap().name(), entry.name);
+        assert!(!entry.question.is_empty());
+        assert_eq!(find(entry.name).unwrap().name, entry.name);
+    }
+    assert!(find("nothing").is_none());
+    let default: Vec<_> = TASKS.iter().filter(|e| e.by_default).map(|e| e.name).collect();
+    let expected = "top heavy-hitters superspreaders cardinality entropy size-distribution";
+    assert_eq!(default, expected.split_whitespace().collect::<Vec<_>>());
+}
+
+#[test]
+fn check_accepts_the_listed_keys_and_refuses_the_others() {
+    let table = Table::default();
+    for entry in TASKS {
+        let mut task = build(entry.name, &with_history());
+        for (name, kind) in KeyKind::ALL {
+            let lanes = lanes(kind, &table);
+            let checked = task.check(Measure::Packets, &lanes);
+            assert_eq!(checked.is_ok(), entry.keys.contains(&kind), "{} {name}", entry.name);
+            let keyed = flowgauge_core::summary::Size::default();
+            let (by, threshold) = (Measure::Packets, Threshold::Share(0.001));
+            let epoch = EpochContext { by, keyed, threshold, top: 10 };
+            let mut scratch = vec![0; task.scratch_bytes(0).div_ceil(8)];
+            let ran = task.run(&epoch, &lanes, &mut scratch);
+            assert_eq!(ran.map(drop), checked);
+        }
+    }
+}
+
+#[test]
+fn refusals_name_what_would_answer() {
+    let rough = Rough::default();
+    let refusal = |name: &str, kind, answers| {
+        let task = build(name, &with_history());
+        task.check(Measure::Packets, &lanes(kind, answers)).unwrap_err().to_string()
+    };
+    for entry in TASKS {
+        let names_table = refusal(entry.name, KeyKind::FiveTuple, &Mute);
+        assert!(names_table.contains("linear-table"), "{names_table}");
+        if !["top", "heavy-hitters", "flow-size"].contains(&entry.name) {
+            let names_table = refusal(entry.name, KeyKind::FiveTuple, &rough);
+            assert!(names_table.contains("linear-table"), "{names_table}");
+        }
+    }
+    let spread = refusal("superspreaders", KeyKind::Source, &Table::default());
+    assert_eq!(
+        spread,
+        "superspreaders needs a key with both addresses, and source has not; use five-tuple or pair"
+    );
+    let mut pair = options();
+    pair.hierarchy = Hierarchy::Pair;
+    let table = Table::default();
+    let task = build("hierarchical", &pair);
+    let refusal = task.check(Measure::Bytes, &lanes(KeyKind::Source, &table)).unwrap_err();
+    assert!(refusal.to_string().contains("use pair or five-tuple"), "{refusal}");
+    let task = build("changes", &options());
+    let refusal = task.check(Measure::Bytes, &lanes(KeyKind::Source, &table)).unwrap_err();
+    assert!(refusal.to_string().contains("history"), "{refusal}");
+}

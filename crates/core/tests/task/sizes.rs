@@ -1,0 +1,136 @@
+//! `top`, `heavy-hitters` and `flow-size`.
+
+use flowgauge_core::key::{CanonicalKey, KeyKind};
+use flowgauge_core::summary::{Measure, Size, SizeEstimate};
+use flowgauge_core::task::{Lane, Report, SizeItem, Threshold};
+use proptest::prelude::*;
+
+use crate::support::{Case, Rough, Table, any_key, build, case, check, options, run_once};
+
+/// All flows, by weight and then by key.
+fn sorted(case: &Case) -> Vec<SizeItem> {
+    let total = case.context().keyed.by(case.by);
+    let mut items: Vec<_> = case.flows().collect();
+    items.sort_by(|(a, x), (b, y)| y.by(case.by).cmp(&x.by(case.by)).then(a.cmp(b)));
+    let item = |(key, size): (CanonicalKey, Size)| SizeItem {
+        key,
+        size: SizeEstimate::exact(size),
+        share: size.by(case.by) as f64 / total as f64,
+    };
+    items.into_iter().map(item).collect()
+}
+
+#[test]
+fn top_is_the_head_of_all_flows_sorted() {
+    check(1, case(any_key()), |case| {
+        let mut items = sorted(&case);
+        items.truncate(case.top);
+        let report = run_once("top", &options(), &case);
+        assert_eq!(report, Report::Sizes { threshold: None, items });
+    });
+}
+
+#[test]
+fn heavy_hitters_are_all_flows_strictly_over_the_threshold() {
+    check(2, case(any_key()), |case| {
+        let threshold = case.threshold();
+        let mut items = sorted(&case);
+        items.retain(|item| item.size.by(case.by).unwrap().value > threshold);
+        let report = run_once("heavy-hitters", &options(), &case);
+        assert_eq!(report, Report::Sizes { threshold: Some(threshold), items });
+    });
+}
+
+#[test]
+fn flow_size_finds_what_is_there_and_bounds_what_is_not() {
+    let cases = (case(any_key()), prop::collection::vec(any::<prop::sample::Index>(), 1..6));
+    check(3, cases, |(case, picks)| {
+        let known: Vec<_> = case.flows().collect();
+        let absent = CanonicalKey::new(&vec![77; case.tables[0].0]);
+        let mut asked = vec![absent];
+        if !known.is_empty() {
+            asked.extend(picks.iter().map(|pick| known[pick.index(known.len())].0));
+        }
+        let report = run_once(
+            "flow-size",
+            &{
+                let mut o = options();
+                o.flows.clone_from(&asked);
+                o
+            },
+            &case,
+        );
+        let Report::Sizes { threshold: None, items } = report else { panic!("{report:?}") };
+        assert_eq!(items.iter().map(|item| item.key).collect::<Vec<_>>(), asked);
+        for item in &items {
+            match known.iter().find(|(key, _)| *key == item.key) {
+                Some((_, size)) => assert_eq!(item.size, SizeEstimate::exact(*size)),
+                None => {
+                    let untracked = case.tables[0].1.untracked;
+                    let (packets, bytes) = (item.size.packets.unwrap(), item.size.bytes.unwrap());
+                    assert_eq!((packets.value, packets.high), (0.0, untracked.packets as f64));
+                    assert_eq!((bytes.value, bytes.high), (0.0, untracked.bytes as f64));
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn candidates_answer_with_their_own_bounds() {
+    let key = |n: u8| CanonicalKey::new(&[10, 0, 0, n]);
+    let rough = Rough { flows: vec![(key(3), 50), (key(1), 50), (key(2), 70), (key(4), 9)] };
+    let lanes = [Lane { key: KeyKind::Source.into(), key_bytes: 4, answers: &rough }];
+    let keyed = Size { packets: 200, bytes: 0 };
+    let case = Case {
+        key: KeyKind::Source.into(),
+        tables: Vec::new(),
+        by: Measure::Packets,
+        threshold: Threshold::Share(0.25),
+        top: 2,
+    };
+    let epoch = flowgauge_core::task::EpochContext { keyed, ..case.context() };
+    let mut asking = options();
+    asking.flows = vec![key(4), key(9)];
+    let item = |n, packets: u64| SizeItem {
+        key: key(n),
+        size: Rough::size(packets),
+        share: packets as f64 / 200.0,
+    };
+    for (name, threshold, items) in [
+        ("top", None, vec![item(2, 70), item(1, 50)]),
+        ("heavy-hitters", Some(50.0), vec![item(2, 70)]),
+        ("flow-size", None, vec![item(4, 9), item(9, 1)]),
+    ] {
+        let mut task = build(name, &asking);
+        task.check(Measure::Packets, &lanes).unwrap();
+        let report = task.run(&epoch, &lanes, &mut []).unwrap();
+        assert_eq!(report, Report::Sizes { threshold, items });
+        let refusal = task.check(Measure::Bytes, &lanes).unwrap_err().to_string();
+        assert!(refusal.contains("counts bytes"), "{refusal}");
+        let by_bytes = flowgauge_core::task::EpochContext { by: Measure::Bytes, ..epoch };
+        assert!(task.run(&by_bytes, &lanes, &mut []).is_err());
+    }
+}
+
+#[test]
+fn a_full_counter_of_packets_raises_the_upper_bound() {
+    let full = Size { packets: u64::from(u32::MAX), bytes: 1 << 40 };
+    let small = Size { packets: 3, bytes: 200 };
+    let table = Table {
+        flows: vec![(vec![0, 0, 0, 6], full), (vec![0, 0, 0, 17], small)],
+        saturated: Size { packets: 5, bytes: 0 },
+        untracked: Size::default(),
+    };
+    let case = Case {
+        key: KeyKind::Protocol.into(),
+        tables: vec![(4, table)],
+        by: Measure::Bytes,
+        threshold: Threshold::Weight(0),
+        top: 5,
+    };
+    let Report::Sizes { items, .. } = run_once("top", &options(), &case) else { panic!() };
+    let packets = items[0].size.packets.unwrap();
+    assert_eq!(packets.high - packets.value, 5.0);
+    assert_eq!(items[1].size, SizeEstimate::exact(small));
+}

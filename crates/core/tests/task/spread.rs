@@ -1,0 +1,111 @@
+//! `superspreaders` and `victims`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use flowgauge_core::key::{CanonicalKey, KeyKind};
+use flowgauge_core::summary::{Estimate, Measure, Size};
+use flowgauge_core::task::{Report, SpreadItem, SpreadOf, Threshold};
+
+use crate::support::{Case, Table, case, check, key_of, options, run_once};
+
+fn canonical(address: IpAddr) -> CanonicalKey {
+    match address {
+        IpAddr::V4(v4) => CanonicalKey::new(&v4.octets()),
+        IpAddr::V6(v6) => CanonicalKey::new(&v6.octets()),
+    }
+}
+
+/// Distinct peers by way of sets of fields.
+fn oracle(case: &Case, victims: bool, more_than: u64, of: SpreadOf) -> Report {
+    let mut items = Vec::new();
+    for (_, table) in &case.tables {
+        let mut peers: BTreeMap<IpAddr, BTreeSet<(IpAddr, Option<u16>)>> = BTreeMap::new();
+        for (key, _) in &table.flows {
+            let fields = case.key.fields(key);
+            let source = (fields.source.unwrap(), fields.source_port);
+            let destination = (fields.destination.unwrap(), fields.destination_port);
+            let (this, mut peer) =
+                if victims { (destination, source) } else { (source, destination) };
+            if of == SpreadOf::Address {
+                peer.1 = None;
+            }
+            peers.entry(this.0).or_default().insert(peer);
+        }
+        for (address, peers) in peers {
+            let distinct = peers.len() as u64;
+            if distinct > more_than {
+                let high = (distinct + table.untracked.packets) as f64;
+                let distinct = Estimate::between(distinct as f64, distinct as f64, high);
+                items.push(SpreadItem { address: canonical(address), distinct });
+            }
+        }
+    }
+    items.sort_by(|a, b| {
+        b.distinct.value.total_cmp(&a.distinct.value).then(a.address.cmp(&b.address))
+    });
+    Report::Spread { threshold: more_than, items }
+}
+
+fn compare(case: &Case, more_than: u64) {
+    for (name, victims) in [("superspreaders", false), ("victims", true)] {
+        for of in [SpreadOf::Endpoint, SpreadOf::Address] {
+            let mut options = options();
+            (options.spread, options.spread_of) = (more_than, of);
+            let report = run_once(name, &options, case);
+            assert_eq!(report, oracle(case, victims, more_than, of), "{name} {of:?}");
+        }
+    }
+}
+
+#[test]
+fn spreaders_are_those_of_plain_sets() {
+    let keys = key_of(vec![KeyKind::Pair, KeyKind::FiveTuple]);
+    check(11, (case(keys), 0u64..6), |(case, more_than)| compare(&case, more_than));
+}
+
+#[test]
+fn a_scan_stands_out_of_many_flows() {
+    // Of 30,000 flows one source reaches 129 endpoints of 128 addresses (10 of them twice, by
+    // another protocol), and another exactly 128; the rest have few.
+    let mut flows: BTreeSet<[u8; 13]> = BTreeSet::new();
+    for i in 0..30_000u32 {
+        let [_, a, b, c] = i.wrapping_mul(2_654_435_761).to_be_bytes();
+        flows.insert([10, 0, a, b, 10, 1, c, a, b, c, 0, 80, 6]);
+    }
+    for (source, endpoints) in [(1, 129u8), (2, 128)] {
+        for i in 0..endpoints {
+            let key = [172, 16, 0, source, 10, 9, 9, i.min(127), 7, i, 0, 80 + i / 128, 6];
+            flows.insert(key);
+            if i < 10 {
+                flows.insert([key[0], key[1], key[2], key[3], 10, 9, 9, i, 8, i, 0, 80, 17]);
+            }
+        }
+    }
+    let size = Size { packets: 1, bytes: 40 };
+    let flows = flows.into_iter().map(|key| (key.to_vec(), size)).collect();
+    let table = Table { flows, ..Table::default() };
+    let case = Case {
+        key: KeyKind::FiveTuple.into(),
+        tables: vec![(13, table)],
+        by: Measure::Packets,
+        threshold: Threshold::Weight(0),
+        top: 0,
+    };
+    let Report::Spread { items, .. } = run_once("superspreaders", &options(), &case) else {
+        panic!()
+    };
+    assert_eq!(items.len(), 1);
+    assert_eq!(items[0].address.as_bytes(), [172, 16, 0, 1]);
+    assert_eq!(items[0].distinct, Estimate::exact(129));
+    for more_than in [0, 3, 100, 127, 128] {
+        compare(&case, more_than);
+    }
+}
+
+#[test]
+fn an_epoch_without_flows_has_no_spreaders() {
+    let tables = vec![(13, Table::default()), (37, Table::default())];
+    let (by, threshold) = (Measure::Packets, Threshold::Share(0.001));
+    compare(&Case { key: KeyKind::FiveTuple.into(), tables, by, threshold, top: 9 }, 0);
+}

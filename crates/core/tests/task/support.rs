@@ -1,0 +1,278 @@
+//! Lanes that hold their flows in plain lists, made at random from small universes.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use flowgauge_core::key::{CanonicalKey, KeyKind, KeySpec};
+use flowgauge_core::summary::{
+    Answers, Candidates, Estimate, Flows, Measure, Size, SizeEstimate, SizeQuery,
+};
+use flowgauge_core::task::{EpochContext, Lane, Report, Task, TaskOptions, Threshold, find};
+use flowgauge_kernel::Seed;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngSeed, TestRunner};
+
+/// Runs a property on 400 cases from a fixed seed, which a failure prints.
+pub fn check<T: Debug>(seed: u64, of: impl Strategy<Value = T>, property: impl Fn(T)) {
+    check_some(400, seed, of, property);
+}
+
+/// Runs a property on so many cases.
+pub fn check_some<T: Debug>(
+    cases: u32,
+    seed: u64,
+    of: impl Strategy<Value = T>,
+    property: impl Fn(T),
+) {
+    let config = Config {
+        cases,
+        rng_seed: RngSeed::Fixed(seed),
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let result = TestRunner::new(config).run(&of, |case| {
+        property(case);
+        Ok(())
+    });
+    assert!(result.is_ok(), "seed {seed}: {}", result.unwrap_err());
+}
+
+/// A table: every flow with its exact size.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    pub flows: Vec<(Vec<u8>, Size)>,
+    pub untracked: Size,
+    pub saturated: Size,
+}
+
+impl Answers for Table {
+    fn untracked(&self) -> Size {
+        self.untracked
+    }
+    fn saturated(&self) -> Size {
+        self.saturated
+    }
+    fn flows(&self) -> Option<&dyn Flows> {
+        Some(self)
+    }
+}
+
+impl Flows for Table {
+    fn most(&self) -> usize {
+        self.flows.len()
+    }
+
+    fn len(&self) -> usize {
+        self.flows.len()
+    }
+    fn get(&self, index: usize) -> (&[u8], Size) {
+        let (key, size) = &self.flows[index];
+        (key, *size)
+    }
+    fn for_each(&self, visit: &mut dyn FnMut(&[u8], Size)) {
+        self.flows.iter().for_each(|(key, size)| visit(key, *size));
+    }
+}
+
+/// A summary of packets alone that names some flows, with sizes a little too large.
+#[derive(Clone, Debug, Default)]
+pub struct Rough {
+    pub flows: Vec<(CanonicalKey, u64)>,
+}
+
+impl Rough {
+    pub fn size(packets: u64) -> SizeEstimate {
+        let packets = packets as f64;
+        let packets = Estimate::between(packets - 1.0, packets, packets);
+        SizeEstimate { packets: Some(packets), bytes: None }
+    }
+}
+
+impl Answers for Rough {
+    fn size(&self) -> Option<&dyn SizeQuery> {
+        Some(self)
+    }
+    fn candidates(&self) -> Option<&dyn Candidates> {
+        Some(self)
+    }
+}
+
+impl SizeQuery for Rough {
+    fn estimate(&self, key: &[u8]) -> SizeEstimate {
+        let flow = self.flows.iter().find(|(known, _)| known.as_bytes() == key);
+        Self::size(flow.map_or(1, |(_, packets)| *packets))
+    }
+}
+
+impl Candidates for Rough {
+    fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
+        self.flows.iter().for_each(|&(key, packets)| visit(key, Self::size(packets)));
+    }
+    fn overflow(&self) -> u64 {
+        0
+    }
+}
+
+/// An epoch of one or two lanes.
+#[derive(Clone, Debug)]
+pub struct Case {
+    pub key: KeySpec,
+    pub tables: Vec<(usize, Table)>,
+    pub by: Measure,
+    pub threshold: Threshold,
+    pub top: usize,
+}
+
+impl Case {
+    pub fn lanes(&self) -> Vec<Lane<'_>> {
+        let lane =
+            |(key_bytes, table)| Lane { key: self.key, key_bytes, answers: table as &dyn Answers };
+        self.tables.iter().map(|(key_bytes, table)| lane((*key_bytes, table))).collect()
+    }
+
+    pub fn context(&self) -> EpochContext {
+        let mut keyed = Size::default();
+        for (_, table) in &self.tables {
+            for size in table.flows.iter().map(|(_, size)| size).chain([&table.untracked]) {
+                keyed.packets += size.packets;
+                keyed.bytes += size.bytes;
+            }
+        }
+        EpochContext { by: self.by, keyed, threshold: self.threshold, top: self.top }
+    }
+
+    pub fn threshold(&self) -> f64 {
+        self.context().threshold_weight()
+    }
+
+    /// Every flow of every lane.
+    pub fn flows(&self) -> impl Iterator<Item = (CanonicalKey, Size)> {
+        let flows = self.tables.iter().flat_map(|(_, table)| &table.flows);
+        flows.map(|(key, size)| (CanonicalKey::new(key), *size))
+    }
+
+    /// Every flow's weight in the measure of the case.
+    pub fn weights(&self) -> BTreeMap<CanonicalKey, u64> {
+        self.flows().map(|(key, size)| (key, size.by(self.by))).collect()
+    }
+
+    pub fn untracked(&self) -> Size {
+        let mut sum = Size::default();
+        for (_, table) in &self.tables {
+            sum.packets += table.untracked.packets;
+            sum.bytes += table.untracked.bytes;
+        }
+        sum
+    }
+}
+
+pub fn options() -> TaskOptions {
+    TaskOptions::new(Seed::new(7))
+}
+
+pub fn build(name: &str, options: &TaskOptions) -> Box<dyn Task> {
+    find(name).unwrap().build(options).unwrap()
+}
+
+/// Runs the task with exactly the scratch that it promised to need, full of rubbish.
+pub fn run(task: &mut dyn Task, case: &Case) -> Report {
+    let lanes = case.lanes();
+    let flows = case.flows().count();
+    let mut scratch = vec![0xdead_beef_dead_beef; task.scratch_bytes(flows).div_ceil(8)];
+    task.check(case.by, &lanes).unwrap();
+    task.run(&case.context(), &lanes, &mut scratch).unwrap()
+}
+
+pub fn run_once(name: &str, options: &TaskOptions, case: &Case) -> Report {
+    run(build(name, options).as_mut(), case)
+}
+
+/// Canonical bytes of this kind of key in its lanes.
+pub fn lane_bytes(kind: KeyKind) -> Vec<usize> {
+    match kind {
+        KeyKind::Source | KeyKind::Destination => vec![4, 16],
+        KeyKind::Pair => vec![8, 32],
+        KeyKind::FiveTuple => vec![13, 37],
+        KeyKind::Protocol | KeyKind::DestinationPort => vec![4],
+    }
+}
+
+/// Keys of all kinds, some with prefixes.
+pub fn any_key() -> impl Strategy<Value = KeySpec> {
+    key_of(KeyKind::ALL.map(|(_, kind)| kind).to_vec())
+}
+
+pub fn key_of(kinds: Vec<KeyKind>) -> impl Strategy<Value = KeySpec> {
+    let prefixes = prop_oneof![
+        3 => Just((32, 128)),
+        1 => Just((24, 64)),
+        1 => Just((20, 61)),
+        1 => Just((0, 0)),
+    ];
+    (prop::sample::select(kinds), prefixes).prop_map(|(kind, (v4_prefix, v6_prefix))| {
+        if kind.has_addresses() { KeySpec { kind, v4_prefix, v6_prefix } } else { kind.into() }
+    })
+}
+
+/// Epochs of this kind of key.
+pub fn case(key: impl Strategy<Value = KeySpec>) -> impl Strategy<Value = Case> {
+    let threshold = prop_oneof![
+        Just(Threshold::Weight(0)),
+        (1u64..20).prop_map(Threshold::Weight),
+        (0.0..0.6).prop_map(Threshold::Share),
+    ];
+    let by = prop_oneof![Just(Measure::Packets), Just(Measure::Bytes)];
+    (key, by, threshold, 0usize..12).prop_flat_map(|(key, by, threshold, top)| {
+        let lanes: Vec<_> = lane_bytes(key.kind).into_iter().map(|n| table(key, n)).collect();
+        lanes.prop_map(move |tables| {
+            let tables = lane_bytes(key.kind).into_iter().zip(tables).collect();
+            Case { key, tables, by, threshold, top }
+        })
+    })
+}
+
+pub fn table(key: KeySpec, key_bytes: usize) -> impl Strategy<Value = Table> {
+    let flow = (prop::collection::vec(byte(), key_bytes), size());
+    let untracked = prop_oneof![2 => Just(Size::default()), 1 => size()];
+    let saturated = Size::default();
+    (prop::collection::vec(flow, 0..40), untracked).prop_map(move |(raw, untracked)| {
+        let mut flows: Vec<(Vec<u8>, Size)> = Vec::new();
+        for (mut bytes, size) in raw {
+            mask(&key, &mut bytes);
+            if !flows.iter().any(|(known, _)| *known == bytes) {
+                flows.push((bytes, size));
+            }
+        }
+        Table { flows, untracked, saturated }
+    })
+}
+
+/// Mostly zero, so that prefixes and endpoints meet.
+fn byte() -> impl Strategy<Value = u8> {
+    prop_oneof![8 => Just(0u8), 2 => Just(1), 1 => Just(255), 1 => Just(16)]
+}
+
+/// Mostly small, so that there are ties; now and then larger than any table of small sizes.
+fn size() -> impl Strategy<Value = Size> {
+    let packets = prop_oneof![6 => 1u64..5, 1 => 4000u64..4100, 1 => 1u64..100_000];
+    (packets, 40u64..45).prop_map(|(packets, bytes)| Size { packets, bytes: packets * bytes })
+}
+
+/// Cuts the addresses of a raw key to the prefixes of its kind.
+fn mask(key: &KeySpec, bytes: &mut [u8]) {
+    let (size, prefix) = match bytes.len() {
+        4 | 8 | 13 => (4, key.v4_prefix),
+        _ => (16, key.v6_prefix),
+    };
+    let addresses = match key.kind {
+        KeyKind::Source | KeyKind::Destination => 1,
+        KeyKind::Pair | KeyKind::FiveTuple => 2,
+        KeyKind::Protocol | KeyKind::DestinationPort => 0,
+    };
+    for address in bytes.chunks_mut(size).take(addresses) {
+        for (at, byte) in address.iter_mut().enumerate() {
+            let kept = usize::from(prefix).saturating_sub(8 * at).min(8);
+            *byte &= u8::MAX.checked_shl(8 - kept as u32).unwrap_or(0);
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Traffic by protocol and by service port, for keys that hold both.
+
+use flowgauge_core::key::KeyKind;
+use flowgauge_core::summary::{Measure, Size};
+use flowgauge_core::task::Lane;
+
+use crate::report::Breakdown;
+
+/// Ports that a report lists at most.
+const MOST_PORTS: usize = 10;
+
+/// Protocols whose ports are told apart.
+const WITH_PORTS: [u8; 3] = [6, 17, 132];
+
+/// The tables that a breakdown is counted in, reserved once (5 MB).
+pub(crate) struct BreakdownTask {
+    protocols: Box<[Size; 256]>,
+    ports: Vec<Size>,
+}
+
+impl BreakdownTask {
+    pub(crate) fn new() -> Self {
+        Self {
+            protocols: Box::new([Size::default(); 256]),
+            ports: vec![Size::default(); WITH_PORTS.len() << 16],
+        }
+    }
+
+    /// Counts the lanes' flows; `None` where the key or the summary does not tell.
+    pub(crate) fn run(&mut self, by: Measure, lanes: &[Lane<'_>]) -> Option<Breakdown> {
+        if lanes.iter().any(|lane| lane.key.kind != KeyKind::FiveTuple) {
+            return None;
+        }
+        self.protocols.fill(Size::default());
+        self.ports.fill(Size::default());
+        for lane in lanes {
+            lane.answers.flows()?.for_each(&mut |key, size| {
+                let [.., a, b, c, d, protocol] = *key else { return };
+                add(&mut self.protocols[usize::from(protocol)], size);
+                if let Some(at) = WITH_PORTS.iter().position(|with| *with == protocol) {
+                    let service = u16::from_be_bytes([a, b]).min(u16::from_be_bytes([c, d]));
+                    add(&mut self.ports[at << 16 | usize::from(service)], size);
+                }
+            });
+        }
+        let mut protocols: Vec<_> = (0..=255u8)
+            .zip(self.protocols.iter().copied())
+            .filter(|(_, size)| size.packets > 0)
+            .collect();
+        protocols.sort_by_key(|(protocol, size)| (u64::MAX - size.by(by), *protocol));
+        let mut ports: Vec<_> = (self.ports.iter().copied().enumerate())
+            .filter(|(_, size)| size.packets > 0)
+            .map(|(at, size)| (WITH_PORTS[at >> 16], at as u16, size))
+            .collect();
+        ports.sort_by_key(|(protocol, port, size)| (u64::MAX - size.by(by), *protocol, *port));
+        ports.truncate(MOST_PORTS);
+        Some(Breakdown { protocols, ports })
+    }
+}
+
+fn add(sum: &mut Size, size: Size) {
+    sum.packets += size.packets;
+    sum.bytes += size.bytes;
+}

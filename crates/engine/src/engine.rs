@@ -1,0 +1,257 @@
+//! The run: packets in, reports out, in one thread.
+
+use flowgauge_capture::{CaptureError, Frames, Source};
+use flowgauge_core::packet::{parse, parse_inner};
+use flowgauge_core::task::{EpochContext, Task};
+
+use crate::account::Account;
+use crate::breakdown::BreakdownTask;
+use crate::clock::{Clock, Tick};
+use crate::config::{Config, EpochLength};
+use crate::lanes::{Keyless, Lanes};
+use crate::plan::EngineError;
+use crate::report::{EpochReport, Gap, SummaryInfo, TotalReport};
+use crate::sink::Sink;
+
+/// Where packets come from.
+pub type Packets<'a> = dyn Source<Error = CaptureError> + 'a;
+
+/// A run whose key types are known at compile time.
+pub(crate) struct Engine<L> {
+    pub(crate) config: Config,
+    pub(crate) lanes: L,
+    pub(crate) tasks: Vec<Box<dyn Task>>,
+    pub(crate) scratch: Scratch,
+    pub(crate) summary: SummaryInfo,
+    /// Why default tasks were left out.
+    pub(crate) notes: Vec<String>,
+    /// Why the filter could not judge some packets.
+    pub(crate) unfit: Option<String>,
+}
+
+/// What the tasks work in, reserved at start.
+pub(crate) struct Scratch {
+    pub(crate) words: flowgauge_kernel::Zeroed<u64>,
+    pub(crate) breakdown: BreakdownTask,
+}
+
+/// What a run came to, beside its reports.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What was wrong with the inputs, in the order of their reading.
+    pub problems: Vec<CaptureError>,
+    /// The last report.
+    pub total: TotalReport,
+}
+
+/// The part of a run that is open: its clock, and the account of its epoch.
+struct Open {
+    clock: Clock,
+    account: Account,
+    /// Packets that may still be read under `-c`, of those that pass the filter.
+    left: u64,
+    /// Keyed packets that the open epoch still takes.
+    epoch_left: u64,
+    epoch: u64,
+    /// Bounds of the open time epoch.
+    bounds_ns: Option<(i64, i64)>,
+    /// Times of the earliest and the latest packet of the open epoch.
+    earliest_ns: i64,
+    latest_ns: i64,
+    /// Over the epochs closed so far.
+    total: TotalReport,
+}
+
+impl<L: Lanes> Engine<L> {
+    /// Reads `source` to its end, or to the limit, and reports to `sink`.
+    pub(crate) fn run(
+        &mut self,
+        source: &mut Packets<'_>,
+        sink: &mut dyn Sink,
+        progress: &mut dyn FnMut(&Packets<'_>),
+    ) -> Result<Outcome, EngineError> {
+        let mut open = Open {
+            clock: Clock::new(self.config.epoch),
+            account: Account::default(),
+            left: self.config.limit.unwrap_or(u64::MAX),
+            epoch_left: self.packets_per_epoch(),
+            epoch: 0,
+            bounds_ns: None,
+            earliest_ns: i64::MAX,
+            latest_ns: i64::MIN,
+            total: TotalReport::default(),
+        };
+        let mut problems = Vec::new();
+        while open.left > 0 {
+            match source.poll() {
+                Ok(Some(frames)) => self.take(&frames, &mut open, sink)?,
+                Ok(None) => break,
+                Err(problem) => problems.push(problem),
+            }
+            progress(source);
+        }
+        if open.account.read > 0 || open.total.epochs == 0 {
+            self.close(&mut open, sink)?;
+        }
+        let mut total = open.total;
+        total.files = source.files().iter().map(|file| file.file.clone()).collect();
+        total.irregular = source.files().iter().map(|file| file.irregular).sum();
+        total.problems = problems.iter().map(ToString::to_string).collect();
+        sink.total(&total)?;
+        Ok(Outcome { problems, total })
+    }
+
+    fn packets_per_epoch(&self) -> u64 {
+        match self.config.epoch {
+            EpochLength::Packets(packets) => packets,
+            EpochLength::Whole | EpochLength::Time(_) => u64::MAX,
+        }
+    }
+
+    fn take(
+        &mut self,
+        frames: &Frames<'_>,
+        open: &mut Open,
+        sink: &mut dyn Sink,
+    ) -> Result<(), EngineError> {
+        for frame in frames.frames {
+            if !open.clock.flows(frame.time_ns) {
+                let tick = open.clock.tick(frame.time_ns);
+                self.step(tick, open, sink)?;
+            }
+            open.account.read += 1;
+            open.earliest_ns = open.earliest_ns.min(frame.time_ns);
+            open.latest_ns = open.latest_ns.max(frame.time_ns);
+            let captured = frames.captured(frame);
+            if let Some(filter) = &mut self.config.filter
+                && !filter.matches(frame.link, captured, frame.wire).map_err(Clone::clone)?
+            {
+                open.account.filtered += 1;
+                continue;
+            }
+            let headers = if self.config.inner {
+                parse_inner(frame.link, captured)
+            } else {
+                parse(frame.link, captured)
+            };
+            match self.lanes.push(&headers, frame.wire, frame.time_ns) {
+                Ok(()) => open.epoch_left -= 1,
+                Err(Keyless::NoKey(reason)) => open.account.count_no_key(reason),
+                Err(Keyless::Malformed(malformed)) => open.account.count_malformed(malformed),
+            }
+            open.left -= 1;
+            if open.epoch_left == 0 {
+                self.close(open, sink)?;
+            }
+            if open.left == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Acts on a packet whose time is not an ordinary one, before the packet is counted.
+    fn step(
+        &mut self,
+        tick: Tick,
+        open: &mut Open,
+        sink: &mut dyn Sink,
+    ) -> Result<(), EngineError> {
+        if tick.closes {
+            self.close(open, sink)?;
+        }
+        let closed = std::mem::replace(&mut open.bounds_ns, open.clock.bounds_ns());
+        if let (Some((_, start_ns)), Some((end_ns, _))) = (closed, open.bounds_ns)
+            && tick.gap > 0
+        {
+            sink.gap(&Gap { epoch: open.epoch, epochs: tick.gap, start_ns, end_ns })?;
+            for task in &mut self.tasks {
+                task.pass(tick.gap);
+            }
+            open.epoch += tick.gap;
+        }
+        open.account.late += u64::from(tick.late);
+        open.account.backwards += u64::from(tick.backwards);
+        open.account.jumps += u64::from(tick.jump);
+        Ok(())
+    }
+
+    /// Closes the open epoch: answers, reports, forgets.
+    fn close(&mut self, open: &mut Open, sink: &mut dyn Sink) -> Result<(), EngineError> {
+        self.lanes.settle();
+        let keyed = self.lanes.keyed();
+        let lanes = self.lanes.views();
+        let mut account = std::mem::take(&mut open.account);
+        account.keyed = keyed.packets;
+        account.keyed_bytes = keyed.bytes;
+        let mut notes = self.notes.clone();
+        notes.extend(self.unfit.take().map(|reason| format!("counted as filtered: {reason}")));
+        for lane in &lanes {
+            for (sum, lane) in [
+                (&mut account.untracked, lane.answers.untracked()),
+                (&mut account.saturated, lane.answers.saturated()),
+            ] {
+                sum.packets += lane.packets;
+                sum.bytes += lane.bytes;
+            }
+            if let Some(candidates) = lane.answers.candidates()
+                && candidates.overflow() > 0
+            {
+                notes.push(format!(
+                    "the set of heavy keys was full {} times: some may be missing; raise the \
+                     threshold or the parameter candidates",
+                    candidates.overflow()
+                ));
+            }
+        }
+        let context = EpochContext {
+            by: self.config.by,
+            keyed,
+            threshold: self.config.threshold,
+            top: self.config.top,
+        };
+        let mut tasks = Vec::with_capacity(self.tasks.len());
+        for task in &mut self.tasks {
+            match task.run(&context, &lanes, &mut self.scratch.words) {
+                Ok(report) => tasks.push((task.name(), report)),
+                Err(reason) => notes.push(format!("{} is left out: {reason}", task.name())),
+            }
+        }
+        let breakdown = self.scratch.breakdown.run(self.config.by, &lanes);
+        let times = (account.read > 0).then_some((open.earliest_ns, open.latest_ns));
+        let bounds = open.bounds_ns.or(times);
+        sink.epoch(&EpochReport {
+            epoch: open.epoch,
+            start_ns: bounds.map(|(start_ns, _)| start_ns),
+            end_ns: bounds.map(|(_, end_ns)| end_ns),
+            key: self.config.key,
+            by: self.config.by,
+            account: account.clone(),
+            summary: self.summary.clone(),
+            tasks,
+            breakdown,
+            notes,
+        })?;
+        open.closed(&account);
+        open.epoch_left = self.packets_per_epoch();
+        self.lanes.clear();
+        Ok(())
+    }
+}
+
+impl Open {
+    /// Adds a closed epoch to the total, and opens the next.
+    fn closed(&mut self, account: &Account) {
+        let total = &mut self.total;
+        total.epochs += 1;
+        total.account.add(account);
+        if account.read > 0 {
+            let earliest_ns = self.earliest_ns.min(total.start_ns.unwrap_or(i64::MAX));
+            let latest_ns = self.latest_ns.max(total.end_ns.unwrap_or(i64::MIN));
+            (total.start_ns, total.end_ns) = (Some(earliest_ns), Some(latest_ns));
+        }
+        self.epoch += 1;
+        self.earliest_ns = i64::MAX;
+        self.latest_ns = i64::MIN;
+    }
+}

@@ -1,0 +1,169 @@
+//! Headers to keys to batches to summaries, one lane for each key type.
+//!
+//! Keys with addresses have a lane for IPv4 and one for IPv6, so that an IPv4 key stays small;
+//! keys without share one lane, since IPv4 and IPv6 have the same protocols and ports.
+
+use flowgauge_core::batch::Batch;
+use flowgauge_core::key::{Extract, FlowKey, Key4, KeyKind, KeySpec};
+use flowgauge_core::packet::{Headers, Malformed, NoKey};
+use flowgauge_core::summary::{Ingest, Size};
+use flowgauge_core::task;
+
+/// Why a packet has no key.
+pub(crate) enum Keyless {
+    NoKey(NoKey),
+    Malformed(Malformed),
+}
+
+/// All lanes of a run.
+pub(crate) trait Lanes {
+    /// Puts a packet into its lane.
+    fn push(&mut self, headers: &Headers, wire: u32, time_ns: i64) -> Result<(), Keyless>;
+    /// Hands all batches to their summaries, and settles these.
+    fn settle(&mut self);
+    /// Keyed packets and bytes since the last [`Self::clear`], up to the last [`Self::settle`].
+    fn keyed(&self) -> Size;
+    /// What the tasks read.
+    fn views(&self) -> Vec<task::Lane<'_>>;
+    /// Forgets everything.
+    fn clear(&mut self);
+    /// Bytes reserved by each lane's summary.
+    fn memory_bytes(&self) -> Vec<usize>;
+}
+
+/// One key type on its way: a batch that fills, and the summary that takes it.
+pub(crate) struct Lane<K> {
+    key: KeySpec,
+    mask: K,
+    batch: Batch<K>,
+    batch_packets: usize,
+    summary: Box<dyn Ingest<K>>,
+    keyed: Size,
+}
+
+impl<K: FlowKey> Lane<K> {
+    pub(crate) fn new(key: KeySpec, batch_packets: usize, summary: Box<dyn Ingest<K>>) -> Self {
+        let (mask, batch) = (key.mask(), Batch::new());
+        Self { key, mask, batch, batch_packets, summary, keyed: Size::default() }
+    }
+
+    #[inline(always)]
+    fn push(&mut self, key: K, wire: u32, time_ns: i64) {
+        self.batch.push(key.masked(self.mask), wire, time_ns);
+        if self.batch.len() == self.batch_packets {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        self.keyed.packets += self.batch.len() as u64;
+        self.keyed.bytes += self.batch.bytes().iter().sum::<u64>();
+        self.summary.ingest(&mut self.batch);
+        self.batch.clear();
+    }
+
+    fn settle(&mut self) {
+        self.flush();
+        self.summary.settle();
+    }
+
+    fn view(&self) -> task::Lane<'_> {
+        task::Lane { key: self.key, key_bytes: K::BYTES, answers: self.summary.answers() }
+    }
+
+    fn clear(&mut self) {
+        self.summary.clear();
+        self.keyed = Size::default();
+    }
+}
+
+/// IPv4 and IPv6 side by side.
+pub(crate) struct TwoLanes<A, B> {
+    pub(crate) kind: KeyKind,
+    pub(crate) v4: Lane<A>,
+    pub(crate) v6: Lane<B>,
+}
+
+impl<A: FlowKey + Extract<8>, B: FlowKey + Extract<32>> Lanes for TwoLanes<A, B> {
+    #[inline(always)]
+    fn push(&mut self, headers: &Headers, wire: u32, time_ns: i64) -> Result<(), Keyless> {
+        match headers {
+            Headers::V4(ip) => {
+                let key = A::extract(self.kind, ip).map_err(Keyless::Malformed)?;
+                self.v4.push(key, wire, time_ns);
+            }
+            Headers::V6(ip) => {
+                let key = B::extract(self.kind, ip).map_err(Keyless::Malformed)?;
+                self.v6.push(key, wire, time_ns);
+            }
+            Headers::NoKey(reason) => return Err(Keyless::NoKey(*reason)),
+            Headers::Malformed(malformed) => return Err(Keyless::Malformed(*malformed)),
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self) {
+        self.v4.settle();
+        self.v6.settle();
+    }
+
+    fn keyed(&self) -> Size {
+        Size {
+            packets: self.v4.keyed.packets + self.v6.keyed.packets,
+            bytes: self.v4.keyed.bytes + self.v6.keyed.bytes,
+        }
+    }
+
+    fn views(&self) -> Vec<task::Lane<'_>> {
+        vec![self.v4.view(), self.v6.view()]
+    }
+
+    fn clear(&mut self) {
+        self.v4.clear();
+        self.v6.clear();
+    }
+
+    fn memory_bytes(&self) -> Vec<usize> {
+        vec![self.v4.summary.memory_bytes(), self.v6.summary.memory_bytes()]
+    }
+}
+
+/// One lane for both versions.
+pub(crate) struct OneLane {
+    pub(crate) kind: KeyKind,
+    pub(crate) lane: Lane<Key4>,
+}
+
+impl Lanes for OneLane {
+    #[inline(always)]
+    fn push(&mut self, headers: &Headers, wire: u32, time_ns: i64) -> Result<(), Keyless> {
+        let key = match headers {
+            Headers::V4(ip) => Key4::extract(self.kind, ip).map_err(Keyless::Malformed)?,
+            Headers::V6(ip) => Key4::extract(self.kind, ip).map_err(Keyless::Malformed)?,
+            Headers::NoKey(reason) => return Err(Keyless::NoKey(*reason)),
+            Headers::Malformed(malformed) => return Err(Keyless::Malformed(*malformed)),
+        };
+        self.lane.push(key, wire, time_ns);
+        Ok(())
+    }
+
+    fn settle(&mut self) {
+        self.lane.settle();
+    }
+
+    fn keyed(&self) -> Size {
+        self.lane.keyed
+    }
+
+    fn views(&self) -> Vec<task::Lane<'_>> {
+        vec![self.lane.view()]
+    }
+
+    fn clear(&mut self) {
+        self.lane.clear();
+    }
+
+    fn memory_bytes(&self) -> Vec<usize> {
+        vec![self.lane.summary.memory_bytes()]
+    }
+}

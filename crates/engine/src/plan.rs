@@ -1,0 +1,286 @@
+//! From a configuration to a run: the key chooses the lanes, the memory is divided and reserved.
+
+use std::io;
+
+use flowgauge_capture::filter::FilterError;
+use flowgauge_core::catalog;
+use flowgauge_core::key::{Extract, FlowKey, Key4, Key8, Key13, Key16, Key32, Key37, KeyKind};
+use flowgauge_core::summary::{BuildError, Ingest, Options};
+use flowgauge_core::task::{self, HistoryShape, TASKS, Task, TaskEntry, TaskOptions, Unsupported};
+use flowgauge_kernel::{Digester, Isa, Seed, Zeroed};
+
+use crate::breakdown::BreakdownTask;
+use crate::config::Config;
+use crate::engine::{Engine, Outcome, Packets, Scratch};
+use crate::lanes::{Lane, Lanes, OneLane, TwoLanes};
+use crate::report::SummaryInfo;
+use crate::sink::Sink;
+
+/// Why a run cannot begin, or not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The algorithm cannot be built as asked.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// No task has this name.
+    #[error("no task is called '{name}'; there are {known}")]
+    UnknownTask {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// A task asked for by name cannot be answered.
+    #[error("{task} cannot be answered: {reason}")]
+    Task {
+        /// Its name.
+        task: &'static str,
+        /// Why, and what could.
+        reason: Unsupported,
+    },
+    /// The memory does not hold what the tasks keep.
+    #[error("the tasks need {needed} bytes of memory and more for each flow; raise --memory")]
+    TaskMemory {
+        /// Bytes needed whatever the number of flows.
+        needed: usize,
+    },
+    /// The operating system refused memory for the tasks.
+    #[error("the operating system refused memory for the tasks: {0}")]
+    Refused(io::Error),
+    /// The filter cannot be used on the input.
+    #[error(transparent)]
+    Filter(#[from] FilterError),
+    /// The report cannot be written.
+    #[error("the report cannot be written: {0}")]
+    Sink(#[from] io::Error),
+}
+
+/// A run that is ready to begin: all memory is reserved.
+pub struct Plan(Box<dyn Ready>);
+
+/// What `explain` prints of a run.
+#[derive(Clone, Debug)]
+pub struct Explanation {
+    /// The summary that measures.
+    pub summary: SummaryInfo,
+    /// One for each lane: canonical key bytes, bytes reserved by its summary, and the flows that
+    /// it has room for, where it is a table.
+    pub lanes: Vec<(usize, usize, Option<usize>)>,
+    /// Bytes that the tasks work in.
+    pub scratch_bytes: usize,
+    /// Bytes that the tasks keep from epoch to epoch.
+    pub history_bytes: usize,
+    /// The tasks that will run.
+    pub tasks: Vec<&'static str>,
+    /// Tasks that are left out, and why.
+    pub notes: Vec<String>,
+}
+
+impl Plan {
+    /// Builds the summaries and tasks of a run.
+    ///
+    /// # Errors
+    /// When something asked for does not exist, cannot be answered, or finds no memory.
+    pub fn new(config: Config) -> Result<Self, EngineError> {
+        let kind = config.key.kind;
+        Ok(Self(match kind {
+            KeyKind::Source | KeyKind::Destination => Box::new(two::<Key4, Key16>(config)?),
+            KeyKind::Pair => Box::new(two::<Key8, Key32>(config)?),
+            KeyKind::FiveTuple => Box::new(two::<Key13, Key37>(config)?),
+            KeyKind::Protocol | KeyKind::DestinationPort => {
+                let builder = Builder::new(config, &[Key4::BYTES])?;
+                let lane = builder.lane::<Key4>(1.0)?;
+                Box::new(builder.finish(OneLane { kind, lane })?)
+            }
+        }))
+    }
+
+    /// Reads `source` to its end, or to the limit, and reports to `sink`. `progress` is called
+    /// after every few frames.
+    ///
+    /// # Errors
+    /// When the report cannot be written. What is wrong with the input is in the [`Outcome`].
+    pub fn run(
+        mut self,
+        source: &mut Packets<'_>,
+        sink: &mut dyn Sink,
+        progress: &mut dyn FnMut(&Packets<'_>),
+    ) -> Result<Outcome, EngineError> {
+        self.0.run(source, sink, progress)
+    }
+
+    /// What the run would do.
+    pub fn explain(&self) -> Explanation {
+        self.0.explain()
+    }
+}
+
+/// An engine of any key type.
+trait Ready {
+    fn run(
+        &mut self,
+        source: &mut Packets<'_>,
+        sink: &mut dyn Sink,
+        progress: &mut dyn FnMut(&Packets<'_>),
+    ) -> Result<Outcome, EngineError>;
+    fn explain(&self) -> Explanation;
+}
+
+impl<L: Lanes> Ready for Engine<L> {
+    fn run(
+        &mut self,
+        source: &mut Packets<'_>,
+        sink: &mut dyn Sink,
+        progress: &mut dyn FnMut(&Packets<'_>),
+    ) -> Result<Outcome, EngineError> {
+        Engine::run(self, source, sink, progress)
+    }
+
+    fn explain(&self) -> Explanation {
+        let lanes = self.lanes.views().into_iter().zip(self.lanes.memory_bytes());
+        Explanation {
+            summary: self.summary.clone(),
+            lanes: lanes
+                .map(|(lane, bytes)| {
+                    (lane.key_bytes, bytes, lane.answers.flows().map(|flows| flows.most()))
+                })
+                .collect(),
+            scratch_bytes: self.scratch.words.memory_bytes(),
+            history_bytes: self.tasks.iter().map(|task| task.history_bytes()).sum(),
+            tasks: self.tasks.iter().map(|task| task.name()).collect(),
+            notes: self.notes.clone(),
+        }
+    }
+}
+
+/// The share of the memory that the IPv4 lane gets.
+const V4_SHARE: f64 = 0.75;
+
+fn two<A, B>(config: Config) -> Result<Engine<TwoLanes<A, B>>, EngineError>
+where
+    A: FlowKey + Extract<8>,
+    B: FlowKey + Extract<32>,
+{
+    let kind = config.key.kind;
+    let builder = Builder::new(config, &[A::BYTES, B::BYTES])?;
+    let (v4, v6) = (builder.lane::<A>(V4_SHARE)?, builder.lane::<B>(1.0 - V4_SHARE)?);
+    builder.finish(TwoLanes { kind, v4, v6 })
+}
+
+/// Divides the memory among lanes and tasks.
+struct Builder {
+    config: Config,
+    entries: Vec<&'static TaskEntry>,
+    /// Bytes for the lanes and for what the tasks need for each of their flows.
+    lanes_bytes: usize,
+    task_bytes_per_flow: usize,
+}
+
+/// Flows for which the tasks are asked what they need, to find what they need for each.
+const PROBE_FLOWS: usize = 1 << 16;
+
+impl Builder {
+    fn new(config: Config, key_bytes: &[usize]) -> Result<Self, EngineError> {
+        let entries = entries(&config)?;
+        let probe = |flows: usize| {
+            let shapes = key_bytes.iter().map(|&key_bytes| HistoryShape { key_bytes, flows });
+            let tasks = build_tasks(&config, &entries, shapes.collect())?;
+            let history: usize = tasks.iter().map(|task| task.history_bytes()).sum();
+            let scratch = tasks.iter().map(|task| task.scratch_bytes(flows)).max().unwrap_or(0);
+            Ok::<_, EngineError>(scratch + history)
+        };
+        let (fixed, probed) = (probe(0)?, probe(PROBE_FLOWS)?);
+        let lanes_bytes = config
+            .memory_bytes
+            .checked_sub(fixed)
+            .filter(|bytes| *bytes > 0)
+            .ok_or(EngineError::TaskMemory { needed: fixed })?;
+        let task_bytes_per_flow = (probed - fixed).div_ceil(PROBE_FLOWS);
+        Ok(Self { config, entries, lanes_bytes, task_bytes_per_flow })
+    }
+
+    /// Builds a lane with `share` of the memory.
+    fn lane<K: FlowKey>(&self, share: f64) -> Result<Lane<K>, EngineError> {
+        let config = &self.config;
+        let options = Options {
+            parameters: config.parameters.clone(),
+            memory_bytes: (self.lanes_bytes as f64 * share) as usize,
+            task_bytes_per_flow: self.task_bytes_per_flow,
+            digester: Digester::new(Seed::new(config.seed), Isa::best()),
+            by: config.by,
+            threshold: config.threshold,
+        };
+        let summary: Box<dyn Ingest<K>> = catalog::build(&config.algorithm, &options)?;
+        Ok(Lane::new(config.key, config.batch_packets, summary))
+    }
+
+    /// Builds the tasks for lanes of this size, and leaves out those that cannot be answered.
+    fn finish<L: Lanes>(self, lanes: L) -> Result<Engine<L>, EngineError> {
+        let views = lanes.views();
+        let most = |lane: &task::Lane<'_>| lane.answers.flows().map_or(0, |flows| flows.most());
+        let shapes = views
+            .iter()
+            .map(|lane| HistoryShape { key_bytes: lane.key_bytes, flows: most(lane) })
+            .collect();
+        let mut tasks = Vec::new();
+        let mut notes = Vec::new();
+        for task in build_tasks(&self.config, &self.entries, shapes)? {
+            match task.check(self.config.by, &views) {
+                Ok(()) => tasks.push(task),
+                Err(reason) if self.config.tasks.is_none() => {
+                    notes.push(format!("{} is left out: {reason}", task.name()));
+                }
+                Err(reason) => return Err(EngineError::Task { task: task.name(), reason }),
+            }
+        }
+        let flows: usize = views.iter().map(most).sum();
+        let scratch_bytes = tasks.iter().map(|task| task.scratch_bytes(flows)).max().unwrap_or(0);
+        let words = Zeroed::new(scratch_bytes.div_ceil(8)).map_err(EngineError::Refused)?;
+        let info = catalog::info(&self.config.algorithm)?;
+        let summary = SummaryInfo {
+            algorithm: info.name,
+            accelerator: "none",
+            memory_bytes: lanes.memory_bytes().iter().sum::<usize>()
+                + words.memory_bytes()
+                + tasks.iter().map(|task| task.history_bytes()).sum::<usize>(),
+            parameters: self.config.parameters.iter().collect(),
+        };
+        drop(views);
+        let scratch = Scratch { words, breakdown: BreakdownTask::new() };
+        Ok(Engine { config: self.config, lanes, tasks, scratch, summary, notes, unfit: None })
+    }
+}
+
+/// The tasks asked for, or those by default.
+fn entries(config: &Config) -> Result<Vec<&'static TaskEntry>, EngineError> {
+    let Some(names) = &config.tasks else {
+        return Ok(TASKS.into_iter().filter(|entry| entry.by_default).collect());
+    };
+    for name in names {
+        if task::find(name).is_none() {
+            let known = TASKS.map(|entry| entry.name).join(", ");
+            return Err(EngineError::UnknownTask { name: name.clone(), known });
+        }
+    }
+    Ok(TASKS.into_iter().filter(|entry| names.iter().any(|name| name == entry.name)).collect())
+}
+
+fn build_tasks(
+    config: &Config,
+    entries: &[&'static TaskEntry],
+    history: Vec<HistoryShape>,
+) -> Result<Vec<Box<dyn Task>>, EngineError> {
+    let options = TaskOptions {
+        spread: config.spread,
+        spread_of: config.spread_of,
+        hierarchy: config.hierarchy,
+        flows: config.flows.clone(),
+        history,
+        seed: Seed::new(config.seed),
+    };
+    entries
+        .iter()
+        .map(|entry| entry.build(&options))
+        .collect::<Result<_, _>>()
+        .map_err(EngineError::Refused)
+}

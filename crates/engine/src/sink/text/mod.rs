@@ -1,0 +1,249 @@
+//! Reports as a page for people: plain text, at most 100 columns wide.
+
+mod layout;
+mod tasks;
+mod units;
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use flowgauge_core::summary::Size;
+
+use self::layout::{Align, Table, WIDTH, paragraph};
+use super::{Sink, escape, names, rfc3339};
+use crate::account::Account;
+use crate::report::{Breakdown, EpochReport, Gap, TotalReport};
+
+/// Writes each epoch as a page, and the totals at the end.
+pub struct TextSink<W> {
+    out: W,
+    rows: usize,
+    epochs: u64,
+}
+
+impl<W: Write> TextSink<W> {
+    /// Writes to `out`, and of a long list at most `rows` items.
+    pub fn new(out: W, rows: usize) -> Self {
+        Self { out, rows, epochs: 0 }
+    }
+
+    fn page(&mut self, page: &str) -> io::Result<()> {
+        self.out.write_all(page.as_bytes())?;
+        self.out.flush()
+    }
+}
+
+impl<W: Write> Sink for TextSink<W> {
+    fn epoch(&mut self, report: &EpochReport) -> io::Result<()> {
+        self.epochs += 1;
+        let mut page = String::new();
+        let (start, end) = (report.start_ns, report.end_ns);
+        rule(&mut page, &format!("epoch {} · {}", report.epoch, span(start, end)));
+        let summary = &report.summary;
+        let accelerator = match summary.accelerator {
+            "none" => String::new(),
+            name => format!(" behind {name}"),
+        };
+        let _ = writeln!(
+            page,
+            "{} by {} · {}{accelerator} in {}",
+            report.key,
+            names::measure(report.by),
+            summary.algorithm,
+            units::memory(summary.memory_bytes)
+        );
+        heading(&mut page, "Traffic");
+        totals(&mut page, &report.account, start, end);
+        account(&mut page, &report.account, 0);
+        for at in 0..report.tasks.len() {
+            tasks::write(&mut page, report, at, self.rows);
+        }
+        if let Some(traffic) = &report.breakdown {
+            breakdown(&mut page, traffic, report);
+        }
+        if !report.notes.is_empty() {
+            heading(&mut page, "Notes");
+            for note in &report.notes {
+                paragraph(&mut page, "  · ", &escape::visible(note));
+            }
+        }
+        page.push('\n');
+        self.page(&page)
+    }
+
+    fn gap(&mut self, gap: &Gap) -> io::Result<()> {
+        let mut page = String::new();
+        let span = span(Some(gap.start_ns), Some(gap.end_ns));
+        let last = gap.epoch + gap.epochs.saturating_sub(1);
+        let epochs = match gap.epochs {
+            1 => format!("epoch {last}"),
+            _ => format!("epochs {} to {last}", gap.epoch),
+        };
+        rule(&mut page, &format!("{epochs} · {span}"));
+        page.push_str("no packets\n\n");
+        self.page(&page)
+    }
+
+    fn total(&mut self, report: &TotalReport) -> io::Result<()> {
+        let mut page = String::new();
+        let epochs = units::plural(report.epochs, "epoch");
+        rule(
+            &mut page,
+            &format!("total · {} · {epochs}", units::plural(report.files.len() as u64, "file")),
+        );
+        for file in &report.files {
+            paragraph(&mut page, "  ", &escape::visible(file));
+        }
+        // Of a single epoch the totals stand above already.
+        if self.epochs != 1 {
+            if report.start_ns.is_some() {
+                let _ = writeln!(page, "  {}", span(report.start_ns, report.end_ns));
+            }
+            page.push('\n');
+            totals(&mut page, &report.account, report.start_ns, report.end_ns);
+            account(&mut page, &report.account, report.irregular);
+        } else if report.irregular > 0 {
+            let records = units::plural(report.irregular, "record");
+            let text = format!("{records} accepted although their lengths contradict each other");
+            paragraph(&mut page, "  ", &text);
+        }
+        if !report.problems.is_empty() {
+            heading(&mut page, "Problems");
+            for problem in &report.problems {
+                paragraph(&mut page, "  ! ", &escape::visible(problem));
+            }
+        }
+        self.page(&page)
+    }
+}
+
+/// A line over the full width that begins a page.
+fn rule(page: &mut String, title: &str) {
+    let rest = WIDTH.saturating_sub(4 + layout::width(title));
+    let _ = writeln!(page, "━━ {title} {}", "━".repeat(rest));
+}
+
+fn heading(page: &mut String, title: &str) {
+    let _ = write!(page, "\n{title}\n");
+}
+
+/// From when to when, to the millisecond (over days to the second), and how long that is.
+fn span(start_ns: Option<i64>, end_ns: Option<i64>) -> String {
+    let (Some(start), Some(end)) = (start_ns, end_ns) else { return "no packets".to_owned() };
+    let (from, to) = (rfc3339(start), rfc3339(end));
+    let (day, from) = from.split_once('T').unwrap_or_default();
+    let (last_day, to) = to.split_once('T').unwrap_or_default();
+    // Of "13:00:00.000000000Z".
+    let (to_day, digits) =
+        if day == last_day { (String::new(), 12) } else { (format!("{last_day} "), 8) };
+    let (from, to) = (&from[..digits], &to[..digits]);
+    let length = units::duration(i128::from(end) - i128::from(start));
+    format!("{day} {from} to {to_day}{to} UTC · {length}")
+}
+
+/// What was measured, and how fast it came.
+fn totals(page: &mut String, account: &Account, start_ns: Option<i64>, end_ns: Option<i64>) {
+    let (packets, bytes) = (account.keyed as f64, account.keyed_bytes as f64);
+    let mut text = format!("{}, {}", units::plural(account.keyed, "packet"), units::bytes(bytes));
+    let seconds = match (start_ns, end_ns) {
+        (Some(start), Some(end)) => (i128::from(end) - i128::from(start)) as f64 / 1e9,
+        _ => 0.0,
+    };
+    if seconds > 0.0 {
+        let rate = units::count(packets / seconds);
+        let bits = units::bits(bytes * 8.0 / seconds);
+        let _ = write!(text, " · {rate} packets/s, {bits}/s");
+    }
+    if account.keyed > 0 {
+        let _ = write!(text, " · {} a packet", units::bytes(bytes / packets));
+    }
+    paragraph(page, "  ", &text);
+}
+
+/// What became of every packet that was read, with the reasons.
+fn account(page: &mut String, account: &Account, irregular: u64) {
+    let reasons = |reasons: Vec<String>| reasons.join(", ");
+    let malformed = account.malformed_reasons.iter().map(|((layer, fault), n)| {
+        let (fault, layer) = (names::fault(*fault).1, names::layer(*layer).1);
+        format!("{} {fault} {layer} header", units::count(*n as f64))
+    });
+    let no_key = account
+        .no_key_reasons
+        .iter()
+        .map(|(reason, n)| format!("{} {}", units::count(*n as f64), names::no_key(*reason).1));
+    let bytes = |size: Size| units::bytes(size.bytes as f64);
+    let share = account.keyed as f64 / account.read.max(1) as f64;
+    let lines = [
+        ("filtered", account.filtered, "rejected by the filter".to_owned()),
+        ("malformed", account.malformed, reasons(malformed.collect())),
+        ("no key", account.no_key, reasons(no_key.collect())),
+        ("measured", account.keyed, format!("{} of what was read", units::percent(share))),
+        (
+            "untracked",
+            account.untracked.packets,
+            format!("of them, {}, of flows that found no room", bytes(account.untracked)),
+        ),
+        (
+            "saturated",
+            account.saturated.packets.max(account.saturated.bytes),
+            "increments that a full counter could not take".to_owned(),
+        ),
+        ("late", account.late, "older than the epoch that counts them".to_owned()),
+        ("backwards", account.backwards, "older than the packet before".to_owned()),
+        ("jumps", account.jumps, "over an hour younger than the packet before".to_owned()),
+        ("irregular", irregular, "records whose lengths contradict each other, read".to_owned()),
+    ];
+    let always = ["measured"];
+    let read = units::count(account.read as f64);
+    let shown = lines.iter().filter(|(label, n, _)| *n > 0 || always.contains(label));
+    let shown: Vec<_> =
+        shown.map(|(label, n, why)| (*label, units::count(*n as f64), why)).collect();
+    let width = shown.iter().map(|(_, n, _)| n.len()).max().unwrap_or_default().max(read.len());
+    paragraph(page, &format!("  {:<9}  {read:>width$}", "read"), "");
+    for (label, n, why) in shown {
+        paragraph(page, &format!("  {label:<9}  {n:>width$}  "), why);
+    }
+}
+
+/// Traffic by protocol and by port.
+fn breakdown(page: &mut String, breakdown: &Breakdown, report: &EpochReport) {
+    let protocols = breakdown
+        .protocols
+        .iter()
+        .map(|(protocol, size)| (tasks::protocol(*protocol), "", size))
+        .collect();
+    sizes(page, "Protocols", protocols, report);
+    let ports = breakdown.ports.iter().map(|(protocol, port, size)| {
+        let name = format!("{}/{port}", tasks::protocol(*protocol));
+        (name, names::service_name(*port).unwrap_or_default(), size)
+    });
+    sizes(page, "Service ports", ports.collect(), report);
+}
+
+fn sizes(page: &mut String, title: &str, rows: Vec<(String, &str, &Size)>, report: &EpochReport) {
+    if rows.is_empty() {
+        return;
+    }
+    heading(page, title);
+    let (packets, bytes) = (("packets", Align::Right), ("bytes", Align::Right));
+    let mut table = Table::new(&[
+        ("", Align::Left),
+        ("", Align::Left),
+        packets,
+        bytes,
+        ("share", Align::Right),
+    ]);
+    let keyed = Size { packets: report.account.keyed, bytes: report.account.keyed_bytes };
+    for (name, service, size) in rows {
+        let share = size.by(report.by) as f64 / keyed.by(report.by).max(1) as f64;
+        let cells = vec![
+            name.into(),
+            service.into(),
+            units::count(size.packets as f64).into(),
+            units::bytes(size.bytes as f64).into(),
+            units::percent(share).into(),
+        ];
+        table.row(cells, share);
+    }
+    table.write(page);
+}

@@ -1,0 +1,427 @@
+//! The answer of each task, as a section of the page.
+
+use flowgauge_core::key::{CanonicalKey, Fields, KeyKind};
+use flowgauge_core::summary::{Estimate, Measure};
+use flowgauge_core::task::{ChangeItem, HierarchyItem, Report, SizeItem, SpreadItem};
+
+use super::layout::{Align, Cell, Table, paragraph};
+use super::{heading, units};
+use crate::report::EpochReport;
+use crate::sink::names;
+
+/// Columns that a flow takes at most: two IPv4 endpoints, or one IPv6 endpoint with a prefix.
+const FLOW_WIDTH: usize = 51;
+
+/// Writes the answer number `at` of `report`; of a list, at most `rows` items.
+pub(super) fn write(page: &mut String, report: &EpochReport, at: usize, rows: usize) {
+    let (name, answer) = &report.tasks[at];
+    let section = Section { report, rows };
+    match answer {
+        Report::Sizes { threshold: None, items } if *name == "top" => {
+            heading(page, &format!("Top flows by {}", names::measure(report.by)));
+            section.sizes(page, items);
+        }
+        Report::Sizes { threshold: Some(threshold), items } => {
+            section.heavy_hitters(page, *threshold, items);
+        }
+        Report::Sizes { threshold: None, items } => {
+            heading(page, "Flows asked for");
+            section.sizes(page, items);
+        }
+        Report::Spread { threshold, items } => section.spread(page, name, *threshold, items),
+        Report::Changes { threshold, items, untracked } => {
+            section.changes(page, *threshold, items, *untracked);
+        }
+        Report::Cardinality { flows } => {
+            heading(page, "Number of flows");
+            paragraph(page, "  ", &section.between(&units::count, "flows", flows));
+        }
+        Report::Entropy { bits, normalized } => entropy(page, bits, *normalized),
+        Report::SizeDistribution { bins } => size_distribution(page, bins),
+        Report::Quantiles { sizes, keys } => section.quantiles(page, sizes, keys),
+        Report::Hierarchical { threshold, items } => section.hierarchical(page, *threshold, items),
+    }
+}
+
+/// What the sections share.
+struct Section<'a> {
+    report: &'a EpochReport,
+    rows: usize,
+}
+
+impl Section<'_> {
+    fn sizes(&self, page: &mut String, items: &[SizeItem]) {
+        let by = self.report.by;
+        if items.is_empty() {
+            return paragraph(page, "  ", "No flows.");
+        }
+        let held = |measure| items.iter().any(|item| item.size.by(measure).is_some());
+        let measures: Vec<Measure> =
+            [Measure::Packets, Measure::Bytes].into_iter().filter(|m| held(*m)).collect();
+        let inexact = items.iter().any(|item| !item.size.by(by).is_none_or(|size| is_exact(&size)));
+        let mut columns = vec![("", Align::Right), ("flow", Align::Left)];
+        columns.extend(measures.iter().map(|measure| (names::measure(*measure), Align::Right)));
+        if inexact {
+            columns.push(("between", Align::Right));
+        }
+        columns.push(("share", Align::Right));
+        let mut table = Table::new(&columns);
+        for (index, item) in items.iter().take(self.rows).enumerate() {
+            let mut cells: Vec<Cell> = vec![(index + 1).to_string().into(), self.flow(&item.key)];
+            for measure in &measures {
+                let value = item.size.by(*measure).map(|size| units::size(*measure, size.value));
+                cells.push(value.unwrap_or_default().into());
+            }
+            if inexact {
+                cells
+                    .push(item.size.by(by).map(|size| range(by, &size)).unwrap_or_default().into());
+            }
+            cells.push(units::percent(item.share).into());
+            table.row(cells, item.share);
+        }
+        // Bounds matter more than the measure that was not asked for.
+        table.spare(match by {
+            Measure::Packets => "bytes",
+            Measure::Bytes => "packets",
+        });
+        table.spare("between");
+        self.finish(page, &table, items.len());
+    }
+
+    fn heavy_hitters(&self, page: &mut String, threshold: f64, items: &[SizeItem]) {
+        let by = self.report.by;
+        heading(page, "Heavy hitters");
+        let over = match by {
+            Measure::Packets => format!("{} packets", units::count(threshold)),
+            Measure::Bytes => units::bytes(threshold),
+        };
+        if items.is_empty() {
+            return paragraph(page, "  ", &format!("No flow has more than {over}."));
+        }
+        let share = items.iter().map(|item| item.share).sum::<f64>();
+        let share = format!("{} of all {}", units::percent(share), names::measure(by));
+        let text = match items.len() {
+            1 => format!("1 flow has more than {over}: {share}."),
+            n => format!(
+                "{} flows have more than {over} each, together {share}.",
+                units::count(n as f64)
+            ),
+        };
+        paragraph(page, "  ", &text);
+        // The same flows need not stand on one page twice.
+        let top = self.report.tasks.iter().find_map(|(name, answer)| match answer {
+            Report::Sizes { items, .. } if *name == "top" => Some(items.as_slice()),
+            _ => None,
+        });
+        let shown = items.len().min(self.rows);
+        if top.is_some_and(|top| top.len() >= shown && top[..shown] == items[..shown]) {
+            let which = match (shown, items.len()) {
+                (1, 1) => "It leads".to_owned(),
+                (shown, all) if shown == all => "They lead".to_owned(),
+                (shown, _) => format!("The first {shown} are"),
+            };
+            return paragraph(page, "  ", &format!("{which} the top flows above."));
+        }
+        self.sizes(page, items);
+    }
+
+    fn spread(&self, page: &mut String, name: &str, threshold: u64, items: &[SpreadItem]) {
+        let (title, kind, one, peers) = if name == "victims" {
+            ("Victims", KeyKind::Destination, "destination", "sources")
+        } else {
+            ("Superspreaders", KeyKind::Source, "source", "destinations")
+        };
+        heading(page, title);
+        let over = units::count(threshold as f64);
+        if items.is_empty() {
+            return paragraph(page, "  ", &format!("No {one} has more than {over} {peers}."));
+        }
+        let text = match items.len() {
+            1 => format!("1 {one} has more than {over} {peers}."),
+            n => format!("{} {one}s have more than {over} {peers} each.", units::count(n as f64)),
+        };
+        paragraph(page, "  ", &text);
+        let inexact = items.iter().any(|item| !is_exact(&item.distinct));
+        let mut columns = vec![("", Align::Right), (one, Align::Left), (peers, Align::Right)];
+        if inexact {
+            columns.push(("between", Align::Right));
+        }
+        let mut table = Table::new(&columns);
+        for (index, item) in items.iter().take(self.rows).enumerate() {
+            let fields = names::address_fields(self.report.key, kind, &item.address);
+            let mut cells = vec![
+                (index + 1).to_string().into(),
+                self.endpoints(&fields).join(" → ").into(),
+                units::count(item.distinct.value).into(),
+            ];
+            if inexact {
+                cells.push(range(Measure::Packets, &item.distinct).into());
+            }
+            table.row(cells, item.distinct.value);
+        }
+        self.finish(page, &table, items.len());
+    }
+
+    fn changes(
+        &self,
+        page: &mut String,
+        threshold: Option<f64>,
+        items: &[ChangeItem],
+        untracked: u64,
+    ) {
+        heading(page, &format!("Changes in {}", names::measure(self.report.by)));
+        let by = self.report.by;
+        let Some(threshold) = threshold else {
+            return paragraph(
+                page,
+                "  ",
+                "No forecast yet: changes need an epoch before this one.",
+            );
+        };
+        if items.is_empty() {
+            let over = units::size(by, threshold);
+            paragraph(page, "  ", &format!("No flow left its forecast by more than {over}."));
+        } else {
+            let right = |title| (title, Align::Right);
+            let mut table = Table::new(&[
+                ("flow", Align::Left),
+                right("before"),
+                right("forecast"),
+                right("now"),
+                right("change"),
+            ]);
+            for item in items.iter().take(self.rows) {
+                let change = item.now.value - item.forecast.value;
+                let sign = if change > 0.0 { "+" } else { "" };
+                let cells = vec![
+                    self.flow(&item.key),
+                    units::size(by, item.before.value).into(),
+                    units::size(by, item.forecast.value).into(),
+                    units::size(by, item.now.value).into(),
+                    format!("{sign}{}", units::size(by, change)).into(),
+                ];
+                table.row(cells, 0.0);
+            }
+            table.spare("forecast");
+            self.finish(page, &table, items.len());
+        }
+        if untracked > 0 {
+            let flows = units::plural(untracked, "flow");
+            paragraph(page, "  ", &format!("The history of {flows} found no room."));
+        }
+    }
+
+    fn quantiles(
+        &self,
+        page: &mut String,
+        sizes: &[(f64, Estimate)],
+        keys: &[(f64, CanonicalKey)],
+    ) {
+        let by = self.report.by;
+        heading(page, &format!("Sizes of flows in {}", names::measure(by)));
+        if sizes.is_empty() {
+            return paragraph(page, "  ", "No flows.");
+        }
+        let mut table = Table::new(&[("flows", Align::Right), ("at most", Align::Right)]);
+        for (q, size) in sizes {
+            table.row(vec![units::percent(*q).into(), units::size(by, size.value).into()], 0.0);
+        }
+        table.write(page);
+        if keys.is_empty() {
+            return;
+        }
+        heading(page, "Flows, in the order of their keys, that cut the traffic");
+        let mut table = Table::new(&[("traffic", Align::Right), ("up to flow", Align::Left)]);
+        for (q, key) in keys {
+            table.row(vec![units::percent(*q).into(), self.flow(key)], 0.0);
+        }
+        table.write(page);
+    }
+
+    fn hierarchical(&self, page: &mut String, threshold: f64, items: &[HierarchyItem]) {
+        let by = self.report.by;
+        heading(page, &format!("Heavy prefixes by {}", names::measure(by)));
+        if items.is_empty() {
+            let over = units::size(by, threshold);
+            return paragraph(page, "  ", &format!("No prefix has more than {over} of its own."));
+        }
+        let right = |title| (title, Align::Right);
+        let mut table = Table::new(&[
+            ("prefix", Align::Left),
+            right("in all"),
+            right("its own"),
+            right("share"),
+        ]);
+        let keyed = match by {
+            Measure::Packets => self.report.account.keyed,
+            Measure::Bytes => self.report.account.keyed_bytes,
+        };
+        for item in items.iter().take(self.rows) {
+            let share = item.discounted.value / keyed.max(1) as f64;
+            let source = names::prefix(&item.source, item.source_bits);
+            let prefix = match &item.destination {
+                Some((address, bits)) => arrow(source, &names::prefix(address, *bits)),
+                None => source.into(),
+            };
+            let cells = vec![
+                prefix,
+                units::size(by, item.total.value).into(),
+                units::size(by, item.discounted.value).into(),
+                units::percent(share).into(),
+            ];
+            table.row(cells, share);
+        }
+        self.finish(page, &table, items.len());
+        paragraph(
+            page,
+            "  ",
+            "Its own: what no heavier prefix within it, listed here, has counted.",
+        );
+    }
+
+    fn between(&self, unit: &dyn Fn(f64) -> String, noun: &str, estimate: &Estimate) -> String {
+        let value = unit(estimate.value);
+        if is_exact(estimate) {
+            return format!("{value} {noun}.");
+        }
+        let sure = match estimate.confidence {
+            Some(confidence) => format!(" with {} confidence", units::percent(confidence)),
+            None => String::new(),
+        };
+        let (low, high) = (unit(estimate.low), unit(estimate.high));
+        format!("About {value} {noun}: between {low} and {high}{sure}.")
+    }
+
+    /// A flow on one line where it fits, else on two.
+    fn flow(&self, key: &CanonicalKey) -> Cell {
+        let fields = self.report.key.fields(key.as_bytes());
+        let mut ends = self.endpoints(&fields).into_iter();
+        let last = fields.protocol.map(protocol);
+        let destination_port = fields.destination_port;
+        match (ends.next(), ends.next()) {
+            (Some(source), Some(mut destination)) => {
+                if let Some(protocol) = last {
+                    destination = format!("{destination} {protocol}");
+                }
+                arrow(source, &destination)
+            }
+            (Some(address), None) => address.into(),
+            (None, _) => match (last, destination_port) {
+                (Some(protocol), _) => protocol.into(),
+                (None, Some(port)) => match names::service_name(port) {
+                    Some(name) => format!("port {port} {name}").into(),
+                    None => format!("port {port}").into(),
+                },
+                (None, None) => "".into(),
+            },
+        }
+    }
+
+    /// Source and destination, as far as the key has them, with their ports.
+    fn endpoints(&self, fields: &Fields) -> Vec<String> {
+        // Protocols without ports have two zeros, which tell nothing.
+        let no_ports =
+            fields.source_port.unwrap_or(0) == 0 && fields.destination_port.unwrap_or(0) == 0;
+        [(fields.source, fields.source_port), (fields.destination, fields.destination_port)]
+            .into_iter()
+            .filter_map(|(address, port)| {
+                let (v6, address) = (address?.is_ipv6(), names::address(self.report.key, address?));
+                Some(match port {
+                    Some(port) if !no_ports && v6 => format!("[{address}]:{port}"),
+                    Some(port) if !no_ports => format!("{address}:{port}"),
+                    _ => address,
+                })
+            })
+            .collect()
+    }
+
+    /// Writes the table, and how many of `all` items it does not show.
+    fn finish(&self, page: &mut String, table: &Table, all: usize) {
+        table.write(page);
+        if all > self.rows {
+            let more = units::count((all - self.rows) as f64);
+            paragraph(
+                page,
+                "  ",
+                &format!("… and {more} more (--top shows more, JSON has them all)"),
+            );
+        }
+    }
+}
+
+/// The name of a protocol, or its number.
+pub(super) fn protocol(protocol: u8) -> String {
+    names::protocol_name(protocol).map_or_else(|| format!("protocol {protocol}"), str::to_owned)
+}
+
+fn arrow(source: String, destination: &str) -> Cell {
+    let line = format!("{source} → {destination}");
+    if line.chars().count() <= FLOW_WIDTH {
+        line.into()
+    } else {
+        Cell::two_lines(source, format!("→ {destination}"))
+    }
+}
+
+fn is_exact(estimate: &Estimate) -> bool {
+    estimate.low == estimate.value && estimate.value == estimate.high
+}
+
+fn range(measure: Measure, estimate: &Estimate) -> String {
+    format!("{}–{}", units::size(measure, estimate.low), units::size(measure, estimate.high))
+}
+
+fn entropy(page: &mut String, bits: &Estimate, normalized: f64) {
+    heading(page, "Entropy");
+    let about = if is_exact(bits) {
+        String::new()
+    } else {
+        format!(" (between {:.3} and {:.3})", bits.low, bits.high)
+    };
+    let of_most = units::percent(normalized);
+    let reading = match normalized {
+        n if n >= 0.9 => "the traffic is spread over its flows almost evenly",
+        n if n >= 0.7 => "some flows carry clearly more than others",
+        n if n >= 0.4 => "a minority of the flows carries most of the traffic",
+        n if n > 0.0 => "very few flows carry nearly all of the traffic",
+        _ => "there is one flow, or none",
+    };
+    paragraph(
+        page,
+        "  ",
+        &format!(
+            "{:.3} bits{about}, {of_most} of the most that so many flows can have: {reading}.",
+            bits.value
+        ),
+    );
+}
+
+/// Sizes in powers of two.
+fn size_distribution(page: &mut String, bins: &[(u64, Estimate)]) {
+    heading(page, "Packets per flow");
+    if bins.is_empty() {
+        return paragraph(page, "  ", "No flows.");
+    }
+    let mut buckets = [0.0; 64];
+    for (size, flows) in bins {
+        buckets[size.max(&1).ilog2() as usize] += flows.value;
+    }
+    let all: f64 = buckets.iter().sum();
+    let last = buckets.iter().rposition(|flows| *flows > 0.0).unwrap_or_default();
+    let first = buckets.iter().position(|flows| *flows > 0.0).unwrap_or_default();
+    let mut table =
+        Table::new(&[("packets", Align::Right), ("flows", Align::Right), ("share", Align::Right)]);
+    for (power, flows) in buckets.iter().enumerate().take(last + 1).skip(first) {
+        let (low, high) = (1_u64 << power, u64::MAX >> (63 - power));
+        let label = match power {
+            0 => "1".to_owned(),
+            _ => format!("{} – {}", units::count(low as f64), units::count(high as f64)),
+        };
+        let share = if all > 0.0 { flows / all } else { 0.0 };
+        table.row(
+            vec![label.into(), units::count(*flows).into(), units::percent(share).into()],
+            share,
+        );
+    }
+    table.write(page);
+}

@@ -1,0 +1,75 @@
+//! Time stamps for readers: RFC 3339, UTC.
+
+const SECOND_NS: i64 = 1_000_000_000;
+const DAY_NS: i64 = 86_400 * SECOND_NS;
+
+/// Nanoseconds since the UNIX epoch as `2016-04-06T13:00:00.000000000Z`.
+pub fn rfc3339(time_ns: i64) -> String {
+    let (year, month, day) = date(time_ns.div_euclid(DAY_NS));
+    let in_day = time_ns.rem_euclid(DAY_NS);
+    let (seconds, ns) = (in_day / SECOND_NS, in_day % SECOND_NS);
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ns:09}Z")
+}
+
+/// Year, month and day of a number of days since 1970-01-01.
+fn date(days: i64) -> (i64, usize, i64) {
+    // A year is at most 366 days long, so this is never too late (nor, before 1970, is the year
+    // before it), and the loop runs a few times at most.
+    let mut year = 1969 + days.div_euclid(if days < 0 { 365 } else { 366 });
+    while first_day(year + 1) <= days {
+        year += 1;
+    }
+    let mut day = days - first_day(year);
+    let february = 28 + i64::from(first_day(year + 1) - first_day(year) == 366);
+    let mut month = 1;
+    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30] {
+        if day < length {
+            break;
+        }
+        day -= length;
+        month += 1;
+    }
+    (year, month, day + 1)
+}
+
+/// Days from 1970-01-01 to the first of January of `year`.
+fn first_day(year: i64) -> i64 {
+    let leap_days = |year: i64| year / 4 - year / 100 + year / 400;
+    365 * (year - 1970) + leap_days(year - 1) - leap_days(1969)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_times() {
+        for (ns, text) in [
+            (0, "1970-01-01T00:00:00.000000000Z"),
+            (-1, "1969-12-31T23:59:59.999999999Z"),
+            (1_459_947_600 * SECOND_NS, "2016-04-06T13:00:00.000000000Z"),
+            (951_782_400 * SECOND_NS + 7, "2000-02-29T00:00:00.000000007Z"),
+            (-2_203_891_201 * SECOND_NS, "1900-02-28T23:59:59.000000000Z"),
+            (-2_203_891_200 * SECOND_NS, "1900-03-01T00:00:00.000000000Z"),
+            (i64::MAX, "2262-04-11T23:47:16.854775807Z"),
+            (i64::MIN, "1677-09-21T00:12:43.145224192Z"),
+        ] {
+            assert_eq!(rfc3339(ns), text, "{ns}");
+        }
+    }
+
+    #[test]
+    fn days_follow_each_other() {
+        let mut last = date(-106_752);
+        for days in -106_751..=106_751 {
+            let next = date(days);
+            let (year, month, day) = last;
+            let followers = [(year, month, day + 1), (year, month + 1, 1), (year + 1, 1, 1)];
+            assert!(followers.contains(&next), "{last:?} {next:?}");
+            assert!(next.2 > 1 || last.2 >= 28, "{last:?} {next:?}");
+            assert!(next.2 <= 31 && next.1 <= 12, "{next:?}");
+            last = next;
+        }
+    }
+}

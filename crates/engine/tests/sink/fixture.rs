@@ -1,0 +1,370 @@
+//! Reports to render: a plausible one, one whose every item is as wide as it can be, and an empty
+//! one.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use flowgauge_core::key::{CanonicalKey, KeyKind, KeySpec};
+use flowgauge_core::packet::{Fault, Layer, Malformed, NoKey};
+use flowgauge_core::summary::{Estimate, Measure, Size, SizeEstimate};
+use flowgauge_core::task::{ChangeItem, HierarchyItem, Report, SizeItem, SpreadItem};
+use flowgauge_engine::account::Account;
+use flowgauge_engine::report::{Breakdown, EpochReport, Gap, SummaryInfo, TotalReport};
+
+const START_NS: i64 = 1_459_947_600_000_000_000;
+
+pub(crate) fn five_tuple(
+    source: &str,
+    sport: u16,
+    destination: &str,
+    dport: u16,
+    protocol: u8,
+) -> CanonicalKey {
+    let mut bytes = address(source).as_bytes().to_vec();
+    bytes.extend(address(destination).as_bytes());
+    bytes.extend(sport.to_be_bytes());
+    bytes.extend(dport.to_be_bytes());
+    bytes.push(protocol);
+    CanonicalKey::new(&bytes)
+}
+
+pub(crate) fn address(text: &str) -> CanonicalKey {
+    match text.parse().unwrap() {
+        IpAddr::V4(v4) => CanonicalKey::new(&v4.octets()),
+        IpAddr::V6(v6) => CanonicalKey::new(&v6.octets()),
+    }
+}
+
+fn account() -> Account {
+    let mut account = Account {
+        read: 61_234,
+        filtered: 1_000,
+        keyed: 60_002,
+        keyed_bytes: 34_512_345,
+        untracked: Size { packets: 12, bytes: 12_345 },
+        late: 3,
+        ..Account::default()
+    };
+    for _ in 0..150 {
+        account.count_malformed(Malformed {
+            layer: Layer::Transport,
+            offset: 34,
+            fault: Fault::Cut,
+        });
+    }
+    for _ in 0..40 {
+        let fault = Fault::Contradiction;
+        account.count_malformed(Malformed { layer: Layer::Ipv4, offset: 14, fault });
+    }
+    for (reason, count) in [(NoKey::Arp, 35), (NoKey::Llc, 7)] {
+        for _ in 0..count {
+            account.count_no_key(reason);
+        }
+    }
+    account
+}
+
+fn flows() -> Vec<SizeItem> {
+    [
+        (five_tuple("192.0.2.17", 443, "198.51.100.230", 51_234, 6), 18_210, 22_345_678),
+        (five_tuple("198.51.100.230", 51_234, "192.0.2.17", 443, 6), 9_004, 540_240),
+        (five_tuple("2001:db8::17", 53_111, "2001:db8:0:1::53", 53, 17), 512, 61_440),
+        (five_tuple("203.0.113.9", 0, "192.0.2.1", 0, 1), 98, 9_604),
+    ]
+    .into_iter()
+    .map(|(key, packets, bytes)| SizeItem {
+        key,
+        size: SizeEstimate::exact(Size { packets, bytes }),
+        share: packets as f64 / 60_002.0,
+    })
+    .collect()
+}
+
+/// An epoch as it comes from an ordinary capture with the default tasks.
+pub(crate) fn plausible() -> EpochReport {
+    let items = flows();
+    EpochReport {
+        epoch: 0,
+        start_ns: Some(START_NS),
+        end_ns: Some(START_NS + 59_990_123_456),
+        key: KeyKind::FiveTuple.into(),
+        by: Measure::Packets,
+        account: account(),
+        summary: SummaryInfo {
+            algorithm: "linear-table",
+            accelerator: "none",
+            memory_bytes: 256 << 20,
+            parameters: vec![("slots".to_owned(), 4_194_304)],
+        },
+        tasks: vec![
+            ("top", Report::Sizes { threshold: None, items: items.clone() }),
+            ("heavy-hitters", Report::Sizes { threshold: Some(60.002), items }),
+            (
+                "superspreaders",
+                Report::Spread {
+                    threshold: 128,
+                    items: vec![
+                        SpreadItem {
+                            address: address("203.0.113.9"),
+                            distinct: Estimate::exact(2_345),
+                        },
+                        SpreadItem {
+                            address: address("2001:db8::17"),
+                            distinct: Estimate::exact(129),
+                        },
+                    ],
+                },
+            ),
+            (
+                "cardinality",
+                Report::Cardinality { flows: Estimate::between(4_321.0, 4_321.0, 4_333.0) },
+            ),
+            ("entropy", Report::Entropy { bits: Estimate::exact(5), normalized: 0.4139 }),
+            ("size-distribution", Report::SizeDistribution { bins: bins() }),
+        ],
+        breakdown: Some(Breakdown {
+            protocols: vec![
+                (6, Size { packets: 50_000, bytes: 33_000_000 }),
+                (17, Size { packets: 9_900, bytes: 1_500_000 }),
+                (1, Size { packets: 98, bytes: 9_604 }),
+                (253, Size { packets: 4, bytes: 2_741 }),
+            ],
+            ports: vec![
+                (6, 443, Size { packets: 44_000, bytes: 31_000_000 }),
+                (17, 53, Size { packets: 9_000, bytes: 1_400_000 }),
+                (6, 49_152, Size { packets: 17, bytes: 2_345 }),
+            ],
+        }),
+        notes: vec![
+            "12 packets belong to flows that found no room; --memory gives them some".to_owned(),
+        ],
+    }
+}
+
+fn bins() -> Vec<(u64, Estimate)> {
+    [(1, 2_900), (2, 611), (3, 209), (5, 180), (7, 2), (12, 300), (98, 100), (512, 17), (18_210, 2)]
+        .map(|(size, flows)| (size, Estimate::exact(flows)))
+        .to_vec()
+}
+
+/// The tasks that are not asked by default.
+pub(crate) fn all_tasks() -> EpochReport {
+    let mut report = plausible();
+    let items = flows();
+    let estimate = |value: f64| Estimate {
+        value,
+        low: value * 0.97,
+        high: value * 1.03,
+        confidence: Some(0.95),
+    };
+    report.epoch = 7;
+    report.notes.clear();
+    report.breakdown = None;
+    let change = |item: &SizeItem, before: f64, now: f64| ChangeItem {
+        key: item.key,
+        before: Estimate { value: before, low: before, high: before, confidence: None },
+        forecast: estimate(before),
+        now: estimate(now),
+    };
+    report.tasks = vec![
+        (
+            "heavy-hitters",
+            Report::Sizes {
+                threshold: Some(60.002),
+                items: items
+                    .iter()
+                    .map(|item| SizeItem {
+                        size: SizeEstimate {
+                            packets: item.size.packets.map(|size| estimate(size.value)),
+                            bytes: None,
+                        },
+                        ..item.clone()
+                    })
+                    .collect(),
+            },
+        ),
+        ("flow-size", Report::Sizes { threshold: None, items: items[2..].to_vec() }),
+        (
+            "victims",
+            Report::Spread {
+                threshold: 128,
+                items: vec![SpreadItem {
+                    address: address("192.0.2.1"),
+                    distinct: estimate(70_000.0),
+                }],
+            },
+        ),
+        (
+            "changes",
+            Report::Changes {
+                threshold: Some(60.002),
+                items: vec![change(&items[0], 0.0, 18_210.0), change(&items[3], 12_098.0, 98.0)],
+                untracked: 2,
+            },
+        ),
+        (
+            "quantiles",
+            Report::Quantiles {
+                sizes: vec![
+                    (0.5, Estimate::exact(1)),
+                    (0.99, estimate(98.0)),
+                    (1.0, Estimate::exact(18_210)),
+                ],
+                keys: vec![(0.5, items[1].key)],
+            },
+        ),
+        (
+            "hierarchical",
+            Report::Hierarchical {
+                threshold: 60.002,
+                items: vec![
+                    HierarchyItem {
+                        source: address("192.0.2.17"),
+                        source_bits: 32,
+                        destination: None,
+                        total: Estimate::exact(18_210),
+                        discounted: Estimate::exact(18_210),
+                    },
+                    HierarchyItem {
+                        source: address("192.0.0.0"),
+                        source_bits: 8,
+                        destination: None,
+                        total: Estimate::exact(21_000),
+                        discounted: Estimate::exact(2_790),
+                    },
+                ],
+            },
+        ),
+        ("entropy", Report::Entropy { bits: estimate(11.0), normalized: 0.91 }),
+        ("cardinality", Report::Cardinality { flows: estimate(12_345.0) }),
+    ];
+    report
+}
+
+/// An epoch of several million packets in which every item is as wide as it can be.
+pub(crate) fn widest(kind: KeyKind, by: Measure) -> EpochReport {
+    let far = Ipv6Addr::from(u128::MAX).to_string();
+    let full = five_tuple(&far, 65_535, &far, 65_535, 255);
+    let both = [address(&far).as_bytes(), address(&far).as_bytes()].concat();
+    let key = match kind {
+        KeyKind::FiveTuple => full,
+        KeyKind::Pair => CanonicalKey::new(&both),
+        KeyKind::Source | KeyKind::Destination => address(&far),
+        KeyKind::Protocol => CanonicalKey::new(&[0, 0, 0, 255]),
+        KeyKind::DestinationPort => CanonicalKey::new(&[0, 0, 255, 255]),
+    };
+    let wide = |value: f64| Estimate {
+        value,
+        low: value / 2.0,
+        high: f64::from(u32::MAX) * value,
+        confidence: Some(0.999),
+    };
+    let huge = wide(99_999_999_999.0);
+    let size = SizeEstimate { packets: Some(wide(888_888.0)), bytes: Some(huge) };
+    let items: Vec<_> = (0..1200).map(|_| SizeItem { key, size, share: 0.999_99 }).collect();
+    let address = address(&far);
+    let spread = |threshold| Report::Spread {
+        threshold,
+        items: vec![SpreadItem { address, distinct: wide(888_888.0) }; 1200],
+    };
+    let hierarchy = |destination| Report::Hierarchical {
+        threshold: 1e18,
+        items: vec![
+            HierarchyItem {
+                source: address,
+                source_bits: 128,
+                destination,
+                total: huge,
+                discounted: wide(-888_888.0),
+            };
+            3
+        ],
+    };
+    let change = ChangeItem { key, before: huge, forecast: wide(888_888.0), now: wide(-888_888.0) };
+    let mut report = plausible();
+    report.epoch = u64::MAX;
+    (report.start_ns, report.end_ns) = (Some(i64::MIN), Some(i64::MAX));
+    report.key = KeySpec { kind, v4_prefix: 31, v6_prefix: 127 };
+    if !kind.has_addresses() {
+        report.key = kind.into();
+    }
+    report.by = by;
+    report.summary.memory_bytes = usize::MAX;
+    let sizes = |threshold| Report::Sizes { threshold, items: items.clone() };
+    report.tasks = vec![
+        ("top", sizes(None)),
+        ("heavy-hitters", sizes(Some(f64::MAX))),
+        ("flow-size", sizes(None)),
+        ("superspreaders", spread(u64::MAX)),
+        ("victims", spread(888_888)),
+        (
+            "changes",
+            Report::Changes { threshold: Some(1.5), items: vec![change; 3], untracked: u64::MAX },
+        ),
+        ("cardinality", Report::Cardinality { flows: huge }),
+        ("entropy", Report::Entropy { bits: wide(63.999_999), normalized: 0.999_999 }),
+        ("size-distribution", Report::SizeDistribution { bins: vec![(0, huge), (u64::MAX, huge)] }),
+        ("quantiles", Report::Quantiles { sizes: vec![(0.999_9, huge)], keys: vec![(0.5, key)] }),
+        ("hierarchical", hierarchy(None)),
+        ("hierarchical", hierarchy(Some((address, 128)))),
+    ];
+    report.breakdown = Some(Breakdown {
+        protocols: vec![(255, Size { packets: u64::MAX, bytes: u64::MAX })],
+        ports: vec![(255, 65_535, Size { packets: 888_888, bytes: u64::MAX })],
+    });
+    report.account.keyed = u64::MAX;
+    report.account.read = u64::MAX;
+    for layer in [Layer::Link, Layer::Vlan, Layer::Mpls, Layer::Ipv6, Layer::Tunnel] {
+        for fault in [Fault::Cut, Fault::Contradiction] {
+            report.account.malformed_reasons.insert((layer, fault), 888_888);
+        }
+    }
+    report.notes = vec!["long ".repeat(60), "x".repeat(1000)];
+    report
+}
+
+/// An epoch without a packet.
+pub(crate) fn empty() -> EpochReport {
+    let mut report = plausible();
+    (report.start_ns, report.end_ns) = (None, None);
+    report.account = Account::default();
+    report.breakdown = Some(Breakdown::default());
+    report.notes.clear();
+    report.tasks = vec![
+        ("top", Report::Sizes { threshold: None, items: Vec::new() }),
+        ("heavy-hitters", Report::Sizes { threshold: Some(0.0), items: Vec::new() }),
+        ("superspreaders", Report::Spread { threshold: 128, items: Vec::new() }),
+        ("victims", Report::Spread { threshold: 128, items: Vec::new() }),
+        ("changes", Report::Changes { threshold: None, items: Vec::new(), untracked: 0 }),
+        ("cardinality", Report::Cardinality { flows: Estimate::exact(0) }),
+        ("entropy", Report::Entropy { bits: Estimate::exact(0), normalized: 0.0 }),
+        ("size-distribution", Report::SizeDistribution { bins: Vec::new() }),
+        ("quantiles", Report::Quantiles { sizes: Vec::new(), keys: Vec::new() }),
+        ("hierarchical", Report::Hierarchical { threshold: 0.0, items: Vec::new() }),
+    ];
+    report
+}
+
+/// A run of empty epochs.
+pub(crate) fn gap() -> Gap {
+    Gap {
+        epoch: 1,
+        epochs: 6,
+        start_ns: START_NS + 60_000_000_000,
+        end_ns: START_NS + 420_000_000_000,
+    }
+}
+
+/// The end of a run over these files.
+pub(crate) fn total(files: &[&str], epochs: u64) -> TotalReport {
+    TotalReport {
+        files: files.iter().map(|file| (*file).to_owned()).collect(),
+        epochs,
+        start_ns: Some(START_NS),
+        end_ns: Some(START_NS + 59_990_123_456),
+        account: account(),
+        irregular: 4,
+        problems: vec![
+            "cut.pcap: byte 1234: the record ends after 60 of 1500 captured bytes".to_owned(),
+        ],
+    }
+}

@@ -1,0 +1,115 @@
+//! JSON: exactly as documented, valid by the schema, and the same when read back.
+
+use flowgauge_core::key::KeyKind;
+use flowgauge_core::summary::Measure;
+use flowgauge_engine::sink::{JsonSink, Sink};
+use proptest::prelude::*;
+use serde_json::Value;
+
+use crate::{assert_golden, fixture, run};
+
+fn rendered(write: impl FnOnce(&mut dyn Sink)) -> String {
+    let mut out = Vec::new();
+    write(&mut JsonSink::new(&mut out));
+    String::from_utf8(out).unwrap()
+}
+
+fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn schema() -> Value {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/report.schema.json");
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+#[test]
+fn is_as_documented() {
+    assert_golden("run.jsonl", &rendered(|sink| run(sink)));
+}
+
+#[test]
+fn every_line_fits_the_schema() {
+    let schema = schema();
+    jsonschema::meta::validate(&schema).unwrap();
+    let validator = jsonschema::draft202012::new(&schema).unwrap();
+    let text = rendered(|sink| {
+        run(sink);
+        sink.epoch(&fixture::empty()).unwrap();
+        for (_, kind) in KeyKind::ALL {
+            for by in [Measure::Packets, Measure::Bytes] {
+                let mut widest = fixture::widest(kind, by);
+                // A flow has one packet at least.
+                widest.tasks.retain(|(name, _)| *name != "size-distribution");
+                sink.epoch(&widest).unwrap();
+            }
+        }
+    });
+    for line in lines(&text) {
+        let errors: Vec<_> = validator.iter_errors(&line).map(|e| e.to_string()).collect();
+        assert!(errors.is_empty(), "{line:#}: {errors:?}");
+    }
+}
+
+#[test]
+fn the_schema_is_strict() {
+    let validator = jsonschema::draft202012::new(&schema()).unwrap();
+    let sound = &lines(&rendered(|sink| run(sink)))[0];
+    assert!(validator.is_valid(sound));
+    for (pointer, value) in [
+        ("/start", Value::from("2016-04-06 13:00")),
+        ("/account/read", Value::from(-1)),
+        ("/account/read", Value::from(1.5)),
+        ("/key", Value::from("colour")),
+        ("/tasks/top/items/0/packets/low", Value::from("0")),
+        ("/tasks/top/items/0/key/source", Value::from("example.org")),
+        ("/tasks/entropy/normalized", Value::from(1.1)),
+        ("/summary", Value::Null),
+    ] {
+        let mut line = sound.clone();
+        *line.pointer_mut(pointer).unwrap() = value;
+        assert!(!validator.is_valid(&line), "{pointer}");
+    }
+    for pointer in ["", "/account", "/tasks", "/tasks/top/items/0", "/tasks/top/items/0/bytes"] {
+        let mut line = sound.clone();
+        line.pointer_mut(pointer).unwrap()["surprise"] = Value::from(1);
+        assert!(!validator.is_valid(&line), "{pointer}");
+    }
+}
+
+#[test]
+fn a_prefix_stands_with_its_length() {
+    let mut report = fixture::widest(KeyKind::Source, Measure::Packets);
+    report.tasks.truncate(1);
+    let line = &lines(&rendered(|sink| sink.epoch(&report).unwrap()))[0];
+    let key = &line["tasks"]["top"]["items"][0]["key"];
+    assert_eq!(key["source"], "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff/127");
+    assert_eq!(key.as_object().unwrap().len(), 1);
+    assert_eq!(line["key"], "source/31,127");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { rng_seed: proptest::test_runner::RngSeed::Fixed(16), ..ProptestConfig::default() })]
+
+    #[test]
+    fn hostile_text_reads_back_and_shows_no_control_character(
+        text in "[\\x00-\\x20\"'\\\\=+@,;\u{7f}-\u{9f}\u{200b}-\u{202f}\u{2066}-\u{2069}\u{fe00}-\u{feff}\u{e0001}a-c]{0,24}|\\PC{0,24}|.{0,24}",
+    ) {
+        let mut report = fixture::plausible();
+        report.notes = vec![text.clone()];
+        let mut total = fixture::total(&[&text], 1);
+        total.problems = vec![text.clone()];
+        let json = rendered(|sink| {
+            sink.epoch(&report).unwrap();
+            sink.total(&total).unwrap();
+        });
+        prop_assert_eq!(json.lines().count(), 2);
+        prop_assert!(json.chars().all(|c| c == '\n' || !c.is_control()));
+        let hidden = ['\u{202e}', '\u{200b}', '\u{2028}', '\u{feff}', '\u{e0001}'];
+        prop_assert!(!json.contains(hidden), "{json:?}");
+        let lines = lines(&json);
+        prop_assert_eq!(&lines[0]["notes"][0], &text);
+        prop_assert_eq!(&lines[1]["files"][0], &text);
+        prop_assert_eq!(&lines[1]["problems"][0], &text);
+    }
+}

@@ -1,0 +1,67 @@
+//! The page: as it should look, never too wide, and safe on a terminal.
+
+use flowgauge_core::key::KeyKind;
+use flowgauge_core::summary::Measure;
+use flowgauge_engine::sink::{Sink, TextSink};
+
+use crate::{assert_golden, fixture, run};
+
+fn rendered(rows: usize, write: impl FnOnce(&mut dyn Sink)) -> String {
+    let mut out = Vec::new();
+    write(&mut TextSink::new(&mut out, rows));
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn looks_as_it_should() {
+    assert_golden("run.txt", &rendered(10, |sink| run(sink)));
+    let single = rendered(2, |sink| {
+        sink.epoch(&fixture::plausible()).unwrap();
+        sink.total(&fixture::total(&["a.pcap"], 1)).unwrap();
+    });
+    assert_golden("single.txt", &single);
+    assert_golden("empty.txt", &rendered(10, |sink| sink.epoch(&fixture::empty()).unwrap()));
+}
+
+#[test]
+fn is_never_over_100_columns() {
+    for (_, kind) in KeyKind::ALL {
+        for by in [Measure::Packets, Measure::Bytes] {
+            for rows in [1, 20, 2000] {
+                let page = rendered(rows, |sink| {
+                    sink.epoch(&fixture::widest(kind, by)).unwrap();
+                    sink.gap(&fixture::gap()).unwrap();
+                    sink.total(&fixture::total(&["x".repeat(300).as_str()], u64::MAX)).unwrap();
+                });
+                for line in page.lines() {
+                    assert!(line.chars().count() <= 100, "{kind:?} {by:?}: {line}");
+                    assert!(!line.ends_with(' '), "{line:?}");
+                }
+            }
+        }
+    }
+    assert_golden(
+        "widest.txt",
+        &rendered(2, |sink| {
+            sink.epoch(&fixture::widest(KeyKind::FiveTuple, Measure::Packets)).unwrap();
+        }),
+    );
+}
+
+#[test]
+fn prints_no_control_byte_from_outside() {
+    let hostile = "a\0b\x1b[31mc\u{202e}d\u{85}e\nf\"g\u{2028}\u{200b}";
+    let page = rendered(10, |sink| {
+        let mut report = fixture::plausible();
+        report.notes = vec![hostile.to_owned()];
+        sink.epoch(&report).unwrap();
+        let mut total = fixture::total(&[hostile, "日本.pcap"], 1);
+        total.problems = vec![hostile.to_owned()];
+        sink.total(&total).unwrap();
+    });
+    assert!(page.chars().all(|c| c == '\n' || !c.is_control()), "{page:?}");
+    assert!(!page.contains(['\u{202e}', '\u{2028}', '\u{200b}']), "{page:?}");
+    let shown = r#"a\u{0}b\u{1b}[31mc\u{202e}d\u{85}e\nf"g\u{2028}\u{200b}"#;
+    assert_eq!(page.matches(shown).count(), 3, "{page}");
+    assert!(page.contains("日本.pcap"));
+}
