@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+use flowgauge_capture::synthetic::{Plant, Size};
 use flowgauge_core::key::KeySpec;
 use flowgauge_core::summary::Measure;
 use flowgauge_core::task::{Hierarchy, SpreadOf, Threshold};
@@ -41,6 +42,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Reads captures (pcap or pcapng, plain, .gz or .zst) and reports what is in them
     Analyze(Measurement),
+    /// Writes a synthetic capture, whose truth is known
+    Generate(Generation),
     /// Prints algorithms, tasks, keys and accelerators, and what goes with what
     List(Listing),
     /// Prints for these options what would run, its memory and its bounds; runs nothing
@@ -166,6 +169,66 @@ pub(crate) struct Output {
     /// Write to FILE instead of standard output
     #[arg(short = 'o', value_name = "FILE", help_heading = OUTPUT)]
     pub(crate) output: Option<PathBuf>,
+}
+
+/// What to generate.
+#[derive(Args)]
+pub(crate) struct Generation {
+    /// Packets in all
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    pub(crate) packets: u64,
+
+    /// Flows [default: 100000 for zipf; for backbone 31000, and one more every 30 packets]
+    #[arg(long, value_name = "N")]
+    pub(crate) flows: Option<u64>,
+
+    /// How uneven the flows are under zipf: 0 (all alike) to 2 [default: 1]
+    #[arg(long, value_name = "S")]
+    pub(crate) skew: Option<f64>,
+
+    /// The order of flows: every packet drawn by rank, or as on a backbone link
+    #[arg(long, default_value = "zipf", value_parser = choice(ProfileName::ALL))]
+    pub(crate) profile: ProfileName,
+
+    /// Bytes of each frame, or imix
+    #[arg(long, value_name = "BYTES|imix", default_value = "64")]
+    pub(crate) size: Size,
+
+    /// The share of flows that are of IPv6: 0 to 1
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    pub(crate) ipv6: f64,
+
+    /// Packets a second
+    #[arg(long, value_name = "PPS", default_value_t = 1_000_000)]
+    pub(crate) rate: u64,
+
+    /// Decides everything that is random
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// An event in the traffic: scan, flood, burst or vanish, with its parameters, such as
+    /// 'scan:destinations=500,start=0.2,end=0.4'; may be repeated
+    #[arg(long, value_name = "EVENT[:k=v,…]")]
+    pub(crate) plant: Vec<Plant>,
+
+    /// Write the capture (pcap) to FILE instead of standard output
+    #[arg(short = 'o', value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Write the exact counts to FILE, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) truth: Option<PathBuf>,
+}
+
+/// The profiles of generated traffic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProfileName {
+    Zipf,
+    Backbone,
+}
+
+impl ProfileName {
+    const ALL: [(&'static str, Self); 2] = [("zipf", Self::Zipf), ("backbone", Self::Backbone)];
 }
 
 #[derive(Args)]

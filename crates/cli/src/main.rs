@@ -6,6 +6,7 @@ mod args;
 mod config;
 mod explain;
 mod failure;
+mod generate;
 mod list;
 mod output;
 mod progress;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
     };
     let done = match &cli.command {
         Command::Analyze(measurement) => analyze::run(measurement),
+        Command::Generate(generation) => generate::run(generation).map(|()| FINE),
         Command::List(listing) => list::run(listing).map(|()| FINE),
         Command::Explain(measurement) => explain::run(measurement).map(|()| FINE),
         Command::Completions { shell } => shell::completions(*shell).map(|()| FINE),

@@ -5,6 +5,7 @@ use crate::run::{file, flowgauge, pcap, traffic};
 #[test]
 fn wrong_usage_is_one_line_and_exit_code_2() {
     let capture = file("refused.pcap", &pcap(&traffic()));
+    let unwritten = file("unwritten.pcap", b"as it was");
     for (arguments, hint) in [
         (&["frobnicate"][..], "frobnicate"),
         (&["analyze"], "standard input"),
@@ -30,6 +31,11 @@ fn wrong_usage_is_one_line_and_exit_code_2() {
         (&["analyze", "--workers", "2", &capture], "--workers"),
         (&["analyze", "--filter", "tcp and and", &capture], "filter"),
         (&["analyze", "-o", &capture, &capture], "input"),
+        (&["generate", "--skew", "3", "-o", &unwritten], "0 to 2"),
+        (&["generate", "--skew", "1", "--profile", "backbone", "-o", &unwritten], "zipf"),
+        (&["generate", "--size", "tiny", "-o", &unwritten], "imix"),
+        (&["generate", "--plant", "earthquake", "-o", &unwritten], "scan"),
+        (&["generate", "-o", &unwritten, "--truth", &unwritten], "file each"),
         (&["list", "--format", "csv"], "json"),
         (&["explain", "--format", "csv"], "json"),
         (&["explain", "--task", "weather"], "cardinality"),
@@ -40,13 +46,14 @@ fn wrong_usage_is_one_line_and_exit_code_2() {
         assert!(answer.err.starts_with("flowgauge: "), "{}", answer.err);
         assert!(answer.err.contains(hint), "{arguments:?}: {}", answer.err);
     }
+    assert_eq!(std::fs::read(unwritten).unwrap(), b"as it was");
     // The input that was to be overwritten is still there.
     assert_eq!(flowgauge(&["analyze", &capture]).code, 0);
 }
 
 #[test]
 fn what_cannot_be_written_is_a_failure() {
-    let capture = file("unwritten.pcap", &pcap(&traffic()));
+    let capture = file("failing.pcap", &pcap(&traffic()));
     for target in ["/nonexistent/report.json", "/dev/full"] {
         let answer = flowgauge(&["analyze", "-o", target, &capture]);
         assert_eq!((answer.code, answer.out.as_str()), (1, ""), "{target}");

@@ -18,9 +18,8 @@ use crate::report::{EpochReport, Gap, TotalReport};
 pub use csv::CsvSink;
 pub use escape::visible;
 pub use json::JsonSink;
-pub use names::{protocol_name, service_name};
 pub use text::TextSink;
-pub use time::rfc3339;
+use time::rfc3339;
 
 /// Something that takes reports in the order of time.
 pub trait Sink {
