@@ -11,8 +11,8 @@
 //!
 //! An echo repeats what draws chose, so in the long run popularity alone says how large flows are.
 //!
-//! The constants are fitted by hand and simulation to the published statistics of a 10 Gb/s
-//! backbone link; `tests/synthetic_backbone.rs` holds both side by side. Logarithms are not
+//! The constants are fitted, by random search and then by hand, to statistics of a backbone link;
+//! `tests/synthetic_backbone.rs` holds both side by side. Logarithms are not
 //! needed: the exponents are chosen such that roots and products do, which are exact everywhere.
 
 use super::random::Random;
