@@ -14,6 +14,7 @@ mod input;
 mod pcap;
 mod pcapng;
 mod reader;
+pub mod synthetic;
 mod window;
 
 pub use captures::Captures;

@@ -1,3 +1,47 @@
 //! The `flowgauge` command.
+#![forbid(unsafe_code)]
 
-fn main() {}
+mod analyze;
+mod args;
+mod config;
+mod explain;
+mod failure;
+mod generate;
+mod list;
+mod output;
+mod progress;
+mod shell;
+mod values;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use args::{Cli, Command};
+use failure::{FINE, USAGE};
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let code = match error.kind() {
+                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => FINE,
+                ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => USAGE,
+                _ => return failure::refused(&error).report(),
+            };
+            // Help that nobody reads to its end is no failure.
+            let _ = error.print();
+            return code.into();
+        }
+    };
+    let done = match &cli.command {
+        Command::Analyze(measurement) => analyze::run(measurement),
+        Command::Generate(generation) => generate::run(generation).map(|()| FINE),
+        Command::List(listing) => list::run(listing).map(|()| FINE),
+        Command::Explain(measurement) => explain::run(measurement).map(|()| FINE),
+        Command::Completions { shell } => shell::completions(*shell).map(|()| FINE),
+        Command::Man => shell::man().map(|()| FINE),
+    };
+    done.map_or_else(failure::Failure::report, ExitCode::from)
+}

@@ -10,9 +10,9 @@ const JUMP_NS: i64 = 3_600_000_000_000;
 pub(crate) struct Clock {
     /// Length of a time epoch; `None` where time ends no epoch.
     length_ns: Option<i64>,
-    /// The open epoch begins here and lasts `span_ns`; everything where time ends no epoch.
+    /// The first and the last nanosecond of the open epoch; all of them where time ends no epoch.
     start_ns: i64,
-    span_ns: u64,
+    last_of_epoch_ns: i64,
     /// Time of the packet before.
     last_ns: i64,
     started: bool,
@@ -39,15 +39,22 @@ impl Clock {
             EpochLength::Time(length_ns) => Some(length_ns),
             EpochLength::Whole | EpochLength::Packets(_) => None,
         };
-        Self { length_ns, start_ns: i64::MIN, span_ns: u64::MAX, last_ns: 0, started: false }
+        Self {
+            length_ns,
+            start_ns: i64::MIN,
+            last_of_epoch_ns: i64::MAX,
+            last_ns: 0,
+            started: false,
+        }
     }
 
     /// Whether the packet is an ordinary one: in the open epoch, and shortly after the last.
     #[inline(always)]
     pub(crate) fn flows(&mut self, time_ns: i64) -> bool {
         let step = time_ns.wrapping_sub(self.last_ns).cast_unsigned();
-        let into = time_ns.wrapping_sub(self.start_ns).cast_unsigned();
-        let flows = self.started & (step <= JUMP_NS.cast_unsigned()) & (into < self.span_ns);
+        let forwards = (time_ns >= self.last_ns) & (step <= JUMP_NS.cast_unsigned());
+        let inside = (time_ns >= self.start_ns) & (time_ns <= self.last_of_epoch_ns);
+        let flows = self.started & forwards & inside;
         if flows {
             self.last_ns = time_ns;
         }
@@ -84,7 +91,7 @@ impl Clock {
         let into = time_ns.rem_euclid(length_ns);
         // The first epoch of all time may begin before the first nanosecond: it is cut there.
         self.start_ns = time_ns.saturating_sub(into);
-        self.span_ns = length_ns.cast_unsigned();
+        self.last_of_epoch_ns = self.start_ns.saturating_add(length_ns - 1);
     }
 
     /// The bounds of the open time epoch.

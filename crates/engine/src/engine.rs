@@ -90,7 +90,11 @@ impl<L: Lanes> Engine<L> {
             }
             progress(source);
         }
-        if open.account.read > 0 || open.total.epochs == 0 {
+        let unreadable = |problem: &CaptureError| matches!(problem, CaptureError::Unreadable { .. });
+        let nothing_to_read =
+            !problems.is_empty() && problems.iter().filter(|problem| unreadable(problem)).count() == source.files().len();
+        // A run over sound but empty input is one empty epoch; one over no input is none.
+        if open.account.read > 0 || (open.total.epochs == 0 && !nothing_to_read) {
             self.close(&mut open, sink)?;
         }
         let mut total = open.total;
@@ -124,7 +128,10 @@ impl<L: Lanes> Engine<L> {
             open.latest_ns = open.latest_ns.max(frame.time_ns);
             let captured = frames.captured(frame);
             if let Some(filter) = &mut self.config.filter
-                && !filter.matches(frame.link, captured, frame.wire).map_err(Clone::clone)?
+                && !filter.matches(frame.link, captured, frame.wire).unwrap_or_else(|reason| {
+                    self.unfit.get_or_insert_with(|| reason.to_string());
+                    false
+                })
             {
                 open.account.filtered += 1;
                 continue;

@@ -2,7 +2,6 @@
 
 use std::io;
 
-use flowgauge_capture::filter::FilterError;
 use flowgauge_core::catalog;
 use flowgauge_core::key::{Extract, FlowKey, Key4, Key8, Key13, Key16, Key32, Key37, KeyKind};
 use flowgauge_core::summary::{BuildError, Ingest, Options};
@@ -47,9 +46,6 @@ pub enum EngineError {
     /// The operating system refused memory for the tasks.
     #[error("the operating system refused memory for the tasks: {0}")]
     Refused(io::Error),
-    /// The filter cannot be used on the input.
-    #[error(transparent)]
-    Filter(#[from] FilterError),
     /// The report cannot be written.
     #[error("the report cannot be written: {0}")]
     Sink(#[from] io::Error),

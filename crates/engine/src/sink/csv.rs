@@ -5,6 +5,7 @@
 //! `_confidence`, the last empty where the bounds always hold. Tables are separated by an empty
 //! line, which stands nowhere else: a line break in a cell is written as an escape.
 
+use std::fmt::Display;
 use std::io::{self, Write};
 
 use flowgauge_core::key::{Fields, KeyKind, KeySpec};
@@ -66,7 +67,7 @@ impl<W: Write> CsvSink<W> {
         for row in rows {
             let table = self.table(name, &row);
             let epoch = epoch.map_or_else(String::new, |epoch| epoch.to_string());
-            table.text += &format!("{epoch},{name},{}\n", row.cells.join(","));
+            table.text.extend([&epoch, ",", name, ",", &row.cells.join(","), "\n"]);
         }
     }
 
@@ -245,7 +246,7 @@ impl Row {
     }
 
     /// A number, or another cell that needs no quotes.
-    fn cell(mut self, column: &str, value: impl ToString) -> Self {
+    fn cell(mut self, column: &str, value: impl Display) -> Self {
         self.columns.push(column.to_owned());
         self.cells.push(value.to_string());
         self
@@ -327,9 +328,11 @@ fn key_columns(kind: KeyKind) -> Row {
 }
 
 /// A cell that reads back as `text` and that no spreadsheet takes for a formula. Where it would
-/// begin like one, or with an apostrophe, an apostrophe stands before it.
+/// begin like one, or with an apostrophe, an apostrophe stands before it; control characters are
+/// escapes, and a backslash is doubled.
 fn quoted(text: &str) -> String {
-    let text = escape::visible(text);
+    let text = text.replace('\\', r"\\");
+    let text = escape::visible(&text);
     let formula = text.trim_start().starts_with(['=', '+', '-', '@', '\'']);
     let guard = if formula { "'" } else { "" };
     // Quotes also keep spaces at the ends from readers who trim.

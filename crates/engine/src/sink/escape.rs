@@ -15,15 +15,15 @@ fn acts(c: char) -> bool {
 }
 
 /// The text with every character that is not plainly visible written as an escape (`\n`,
-/// `\u{1b}`), and so that it can be read back: a backslash is doubled.
+/// `\u{1b}`). A backslash stays what it is, so that what was escaped before stays so too.
 pub fn visible(text: &str) -> Cow<'_, str> {
-    if !text.contains(|c| acts(c) || c == '\\') {
+    if !text.contains(acts) {
         return Cow::Borrowed(text);
     }
     let mut safe = String::with_capacity(text.len() + 16);
     for c in text.chars() {
         match c {
-            '\\' | '\n' | '\r' | '\t' => safe.extend(c.escape_default()),
+            '\n' | '\r' | '\t' => safe.extend(c.escape_default()),
             c if acts(c) => safe.extend(c.escape_unicode()),
             c => safe.push(c),
         }

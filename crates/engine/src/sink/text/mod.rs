@@ -1,16 +1,14 @@
 //! Reports as a page for people: plain text, at most 100 columns wide.
 
-mod layout;
 mod tasks;
-mod units;
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use flowgauge_core::summary::Size;
 
-use self::layout::{Align, Table, WIDTH, paragraph};
-use super::{Sink, escape, names, rfc3339};
+use super::layout::{self, Align, Table, WIDTH, paragraph};
+use super::{Sink, escape, names, rfc3339, units};
 use crate::account::Account;
 use crate::report::{Breakdown, EpochReport, Gap, TotalReport};
 
@@ -150,7 +148,7 @@ fn totals(page: &mut String, account: &Account, start_ns: Option<i64>, end_ns: O
         _ => 0.0,
     };
     if seconds > 0.0 {
-        let rate = units::count(packets / seconds);
+        let rate = units::rate(packets / seconds);
         let bits = units::bits(bytes * 8.0 / seconds);
         let _ = write!(text, " · {rate} packets/s, {bits}/s");
     }
@@ -162,21 +160,19 @@ fn totals(page: &mut String, account: &Account, start_ns: Option<i64>, end_ns: O
 
 /// What became of every packet that was read, with the reasons.
 fn account(page: &mut String, account: &Account, irregular: u64) {
-    let reasons = |reasons: Vec<String>| reasons.join(", ");
-    let malformed = account.malformed_reasons.iter().map(|((layer, fault), n)| {
-        let (fault, layer) = (names::fault(*fault).1, names::layer(*layer).1);
-        format!("{} {fault} {layer} header", units::count(*n as f64))
+    let malformed = account.malformed_reasons.iter().map(|((layer, fault), count)| {
+        (*count, format!("{} {} header", names::fault(*fault).1, names::layer(*layer).1))
     });
     let no_key = account
         .no_key_reasons
         .iter()
-        .map(|(reason, n)| format!("{} {}", units::count(*n as f64), names::no_key(*reason).1));
+        .map(|(reason, count)| (*count, names::no_key(*reason).1.to_owned()));
     let bytes = |size: Size| units::bytes(size.bytes as f64);
     let share = account.keyed as f64 / account.read.max(1) as f64;
     let lines = [
         ("filtered", account.filtered, "rejected by the filter".to_owned()),
-        ("malformed", account.malformed, reasons(malformed.collect())),
-        ("no key", account.no_key, reasons(no_key.collect())),
+        ("malformed", account.malformed, reasons(malformed)),
+        ("no key", account.no_key, reasons(no_key)),
         ("measured", account.keyed, format!("{} of what was read", units::percent(share))),
         (
             "untracked",
@@ -203,6 +199,15 @@ fn account(page: &mut String, account: &Account, irregular: u64) {
     for (label, n, why) in shown {
         paragraph(page, &format!("  {label:<9}  {n:>width$}  "), why);
     }
+}
+
+/// Reasons with their counts; a single one needs none.
+fn reasons(reasons: impl ExactSizeIterator<Item = (u64, String)>) -> String {
+    let single = reasons.len() == 1;
+    let words = reasons.map(|(count, reason)| {
+        if single { reason } else { format!("{} {reason}", units::count(count as f64)) }
+    });
+    words.collect::<Vec<_>>().join(", ")
 }
 
 /// Traffic by protocol and by port.

@@ -4,10 +4,10 @@ use flowgauge_core::key::{CanonicalKey, Fields, KeyKind};
 use flowgauge_core::summary::{Estimate, Measure};
 use flowgauge_core::task::{ChangeItem, HierarchyItem, Report, SizeItem, SpreadItem};
 
-use super::layout::{Align, Cell, Table, paragraph};
-use super::{heading, units};
+use super::heading;
 use crate::report::EpochReport;
-use crate::sink::names;
+use crate::sink::layout::{Align, Cell, Table, paragraph};
+use crate::sink::{names, units};
 
 /// Columns that a flow takes at most: two IPv4 endpoints, or one IPv6 endpoint with a prefix.
 const FLOW_WIDTH: usize = 51;
@@ -34,7 +34,7 @@ pub(super) fn write(page: &mut String, report: &EpochReport, at: usize, rows: us
         }
         Report::Cardinality { flows } => {
             heading(page, "Number of flows");
-            paragraph(page, "  ", &section.between(&units::count, "flows", flows));
+            paragraph(page, "  ", &number_of_flows(flows));
         }
         Report::Entropy { bits, normalized } => entropy(page, bits, *normalized),
         Report::SizeDistribution { bins } => size_distribution(page, bins),
@@ -91,10 +91,7 @@ impl Section<'_> {
     fn heavy_hitters(&self, page: &mut String, threshold: f64, items: &[SizeItem]) {
         let by = self.report.by;
         heading(page, "Heavy hitters");
-        let over = match by {
-            Measure::Packets => format!("{} packets", units::count(threshold)),
-            Measure::Bytes => units::bytes(threshold),
-        };
+        let over = weight(by, threshold);
         if items.is_empty() {
             return paragraph(page, "  ", &format!("No flow has more than {over}."));
         }
@@ -179,7 +176,7 @@ impl Section<'_> {
             );
         };
         if items.is_empty() {
-            let over = units::size(by, threshold);
+            let over = weight(by, threshold);
             paragraph(page, "  ", &format!("No flow left its forecast by more than {over}."));
         } else {
             let right = |title| (title, Align::Right);
@@ -242,7 +239,7 @@ impl Section<'_> {
         let by = self.report.by;
         heading(page, &format!("Heavy prefixes by {}", names::measure(by)));
         if items.is_empty() {
-            let over = units::size(by, threshold);
+            let over = weight(by, threshold);
             return paragraph(page, "  ", &format!("No prefix has more than {over} of its own."));
         }
         let right = |title| (title, Align::Right);
@@ -277,19 +274,6 @@ impl Section<'_> {
             "  ",
             "Its own: what no heavier prefix within it, listed here, has counted.",
         );
-    }
-
-    fn between(&self, unit: &dyn Fn(f64) -> String, noun: &str, estimate: &Estimate) -> String {
-        let value = unit(estimate.value);
-        if is_exact(estimate) {
-            return format!("{value} {noun}.");
-        }
-        let sure = match estimate.confidence {
-            Some(confidence) => format!(" with {} confidence", units::percent(confidence)),
-            None => String::new(),
-        };
-        let (low, high) = (unit(estimate.low), unit(estimate.high));
-        format!("About {value} {noun}: between {low} and {high}{sure}.")
     }
 
     /// A flow on one line where it fits, else on two.
@@ -364,11 +348,34 @@ fn arrow(source: String, destination: &str) -> Cell {
 }
 
 fn is_exact(estimate: &Estimate) -> bool {
-    estimate.low == estimate.value && estimate.value == estimate.high
+    estimate.low >= estimate.high
+}
+
+/// A threshold in words. A small one is exact enough to tell what exceeds it.
+fn weight(measure: Measure, threshold: f64) -> String {
+    let tenths = threshold < 100.0 && threshold.fract() != 0.0;
+    match measure {
+        Measure::Packets if tenths => format!("{threshold:.1} packets"),
+        Measure::Packets => units::plural(threshold.round() as u64, "packet"),
+        Measure::Bytes => units::bytes(threshold),
+    }
 }
 
 fn range(measure: Measure, estimate: &Estimate) -> String {
     format!("{}–{}", units::size(measure, estimate.low), units::size(measure, estimate.high))
+}
+
+fn number_of_flows(flows: &Estimate) -> String {
+    let value = units::plural(flows.value.round() as u64, "flow");
+    if is_exact(flows) {
+        return format!("{value}.");
+    }
+    let sure = match flows.confidence {
+        Some(confidence) => format!(" with {} confidence", units::percent(confidence)),
+        None => String::new(),
+    };
+    let (low, high) = (units::count(flows.low), units::count(flows.high));
+    format!("About {value}: between {low} and {high}{sure}.")
 }
 
 fn entropy(page: &mut String, bits: &Estimate, normalized: f64) {

@@ -3,7 +3,7 @@
 use super::units;
 
 /// Columns of a page.
-pub(super) const WIDTH: usize = 100;
+pub const WIDTH: usize = 100;
 const INDENT: usize = 2;
 const GUTTER: usize = 2;
 /// A bar shorter than this tells nothing.
@@ -12,20 +12,22 @@ const LONGEST_BAR: usize = 24;
 
 /// Columns that `text` takes at most: of what is not ASCII only the page's own signs are surely
 /// narrow.
-pub(super) fn width(text: &str) -> usize {
+pub fn width(text: &str) -> usize {
     let narrow = |c: char| c.is_ascii() || matches!(c, '\u{2010}'..='\u{25ff}' | '·' | '±' | 'µ');
     text.chars().map(|c| if narrow(c) { 1 } else { 2 }).sum()
 }
 
 /// Where the cells of a column stand.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum Align {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    /// At the left edge.
     Left,
+    /// At the right edge.
     Right,
 }
 
 /// Rows under titles, with a bar at the end of each row where there is room.
-pub(super) struct Table {
+pub struct Table {
     columns: Vec<(String, Align)>,
     rows: Vec<TableRow>,
 }
@@ -36,7 +38,7 @@ struct TableRow {
 }
 
 /// The text of a cell, and what stands below it where it needs a second line.
-pub(super) struct Cell {
+pub struct Cell {
     text: String,
     below: Option<String>,
 }
@@ -54,24 +56,26 @@ impl From<&str> for Cell {
 }
 
 impl Cell {
-    pub(super) fn two_lines(text: String, below: String) -> Self {
+    /// A cell with a second line.
+    pub fn two_lines(text: String, below: String) -> Self {
         Self { text, below: Some(below) }
     }
 }
 
 impl Table {
-    pub(super) fn new(columns: &[(&str, Align)]) -> Self {
+    /// A table with these titles; where all are empty, no line of titles is written.
+    pub fn new(columns: &[(&str, Align)]) -> Self {
         let columns = columns.iter().map(|(title, align)| ((*title).to_owned(), *align)).collect();
         Self { columns, rows: Vec::new() }
     }
 
     /// Adds a row; `bar` is relative to the other rows', 0 for none.
-    pub(super) fn row(&mut self, cells: Vec<Cell>, bar: f64) {
+    pub fn row(&mut self, cells: Vec<Cell>, bar: f64) {
         self.rows.push(TableRow { cells, bar });
     }
 
     /// Leaves the column out if the table is too wide with it.
-    pub(super) fn spare(&mut self, title: &str) {
+    pub fn spare(&mut self, title: &str) {
         let Some(at) = self.columns.iter().position(|(column, _)| column == title) else { return };
         if Self::used(&self.widths()) > WIDTH + GUTTER {
             self.columns.remove(at);
@@ -79,7 +83,8 @@ impl Table {
         }
     }
 
-    pub(super) fn write(&self, page: &mut String) {
+    /// Writes titles and rows.
+    pub fn write(&self, page: &mut String) {
         let widths = self.widths();
         let room = WIDTH.saturating_sub(Self::used(&widths)).min(LONGEST_BAR);
         let longest = self.rows.iter().map(|row| row.bar).fold(0.0, f64::max);
@@ -136,7 +141,7 @@ impl Table {
 }
 
 /// Writes `text` under `first`, broken between words where that is possible.
-pub(super) fn paragraph(page: &mut String, first: &str, text: &str) {
+pub fn paragraph(page: &mut String, first: &str, text: &str) {
     let indent = width(first);
     let mut line = first.to_owned();
     let mut at = indent;

@@ -3,13 +3,18 @@
 use flowgauge_core::summary::Measure;
 
 /// A count such as `12,345` or `1.23 M`, at most 7 columns wide.
-pub(super) fn count(value: f64) -> String {
+pub fn count(value: f64) -> String {
     let whole = value.round();
     if whole.abs() < 1e6 { grouped(whole) } else { scaled(value) }
 }
 
+/// Things a second: a count, with a fraction where there are few.
+pub fn rate(value: f64) -> String {
+    if value < 9.95 { format!("{value:.1}") } else { count(value) }
+}
+
 /// Bytes such as `9,999 B` or `34.5 MB` (of 1,000 kB), at most 7 columns wide.
-pub(super) fn bytes(value: f64) -> String {
+pub fn bytes(value: f64) -> String {
     if value.round().abs() < 1e4 {
         format!("{} B", grouped(value.round()))
     } else {
@@ -18,12 +23,12 @@ pub(super) fn bytes(value: f64) -> String {
 }
 
 /// Bits such as `34.5 Mbit`.
-pub(super) fn bits(value: f64) -> String {
+pub fn bits(value: f64) -> String {
     if value.round() < 1e3 { format!("{value:.0} bit") } else { scaled(value) + "bit" }
 }
 
 /// A size in `measure`.
-pub(super) fn size(measure: Measure, value: f64) -> String {
+pub fn size(measure: Measure, value: f64) -> String {
     match measure {
         Measure::Packets => count(value),
         Measure::Bytes => bytes(value),
@@ -31,7 +36,7 @@ pub(super) fn size(measure: Measure, value: f64) -> String {
 }
 
 /// Memory such as `256 MiB`: in the largest unit of 1,024 that leaves no fraction to speak of.
-pub(super) fn memory(bytes: usize) -> String {
+pub fn memory(bytes: usize) -> String {
     let mut value = bytes as f64;
     let mut units = ["bytes", "KiB", "MiB", "GiB", "TiB"].into_iter();
     let mut unit = units.next().unwrap_or_default();
@@ -46,7 +51,7 @@ pub(super) fn memory(bytes: usize) -> String {
 }
 
 /// A share of 1 such as `12.3 %`, at most 7 columns wide.
-pub(super) fn percent(share: f64) -> String {
+pub fn percent(share: f64) -> String {
     let percent = share * 100.0;
     match percent {
         _ if !percent.is_finite() => "?".to_owned(),
@@ -61,13 +66,13 @@ pub(super) fn percent(share: f64) -> String {
 }
 
 /// A number of things: `1 flow`, `12,345 flows`.
-pub(super) fn plural(value: u64, noun: &str) -> String {
+pub fn plural(value: u64, noun: &str) -> String {
     let plural = if value == 1 { "" } else { "s" };
     format!("{} {noun}{plural}", count(value as f64))
 }
 
 /// A length of time such as `12.3 ms`, `59.999 s`, `2 h 05 min`.
-pub(super) fn duration(ns: i128) -> String {
+pub fn duration(ns: i128) -> String {
     let seconds = ns as f64 / 1e9;
     match seconds {
         _ if seconds < 1e-3 => format!("{:.0} µs", seconds * 1e6),
@@ -85,7 +90,7 @@ pub(super) fn duration(ns: i128) -> String {
 }
 
 /// A bar of up to `columns` blocks for `share` of the longest; what is not zero shows.
-pub(super) fn bar(share: f64, columns: usize) -> String {
+pub fn bar(share: f64, columns: usize) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     if !share.is_finite() || share <= 0.0 {
         return String::new();

@@ -1,0 +1,242 @@
+//! What traffic to generate.
+
+use super::backbone::{ACTIVE, BIRTHS, MOST_BIRTHS};
+use super::plant::{Plant, PlantError, Volume};
+use super::schedule::Schedule;
+use super::size::Size;
+
+/// In which order flows send their packets.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Profile {
+    /// Every packet belongs to the flow of rank r = 1, 2, … with a probability ∝ r⁻ˢ, whatever came
+    /// before.
+    Zipf {
+        /// Flows that there are, 1 to 2³²; a short run does not meet all of them.
+        flows: u64,
+        /// The exponent s, 0 (all flows alike) to 2.
+        skew: f64,
+    },
+    /// The order of a backbone link: heavy tails, locality in time, flows that come and go.
+    Backbone {
+        /// Flows that there are in the run, about; by default as many as on a link: 31,000, and one
+        /// more every 30 packets. As there, the rarest come and go without a packet: up to
+        /// a fifth of the first 31,000.
+        flows: Option<u64>,
+    },
+}
+
+/// Traffic to generate. The same values give the same packets, on every machine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// The order of flows in the background.
+    pub profile: Profile,
+    /// Packets in all, the planted ones included.
+    pub packets: u64,
+    /// Lengths of frames.
+    pub size: Size,
+    /// The share of background flows that are of IPv6, 0 to 1. Planted events are of IPv6 where
+    /// that is more than a half.
+    pub ipv6: f64,
+    /// Packets a second. They are evenly spaced: packet i has the time `start_ns` + ⌊i × 10⁹ ÷
+    /// `rate`⌋, so that what falls into a time epoch is known.
+    pub rate: u64,
+    /// Time of the first packet, in nanoseconds since the UNIX epoch.
+    pub start_ns: i64,
+    /// Decides everything that is random.
+    pub seed: u64,
+    /// Events planted in the background, in whose place packets of the background are left out.
+    pub plants: Vec<Plant>,
+}
+
+impl Config {
+    /// The most flows.
+    pub const MOST_FLOWS: u64 = 1 << 32;
+    /// The default start: 2026-01-01 00:00:00 UTC.
+    pub const START_NS: i64 = 1_767_225_600_000_000_000;
+}
+
+impl Default for Config {
+    /// A million packets of 64 bytes at a million a second, of 100,000 flows with skew 1, IPv4.
+    fn default() -> Self {
+        Self {
+            profile: Profile::Zipf { flows: 100_000, skew: 1.0 },
+            packets: 1_000_000,
+            size: Size::Fixed(64),
+            ipv6: 0.0,
+            rate: 1_000_000,
+            start_ns: Self::START_NS,
+            seed: 1,
+            plants: Vec::new(),
+        }
+    }
+}
+
+/// Traffic that cannot be generated.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ConfigError {
+    /// No flows, or too many.
+    #[error("{0} flows cannot be generated: choose 1 to 4294967296")]
+    Flows(u64),
+    /// More flows than the backbone profile can begin in so few packets.
+    #[error(
+        "{flows} flows do not fit in {packets} packets of the backbone profile, which has room \
+         for {most}: choose fewer flows, more packets or the profile zipf"
+    )]
+    BackboneFlows {
+        /// Flows asked for.
+        flows: u64,
+        /// Packets of the background.
+        packets: u64,
+        /// The most flows for that many.
+        most: u64,
+    },
+    /// The skew is not from 0 to 2.
+    #[error("the skew {0} is out of range: choose 0 to 2")]
+    Skew(f64),
+    /// The frame size is out of range.
+    #[error("frames of {0} bytes cannot be generated: choose 42 to 65535")]
+    Size(u32),
+    /// The share of IPv6 is not from 0 to 1.
+    #[error("the share {0} of IPv6 is out of range: choose 0 to 1")]
+    Ipv6(f64),
+    /// No packets a second.
+    #[error("a rate of 0 packets a second never ends: choose at least 1")]
+    Rate,
+    /// The first or last packet does not have a time that a capture can hold.
+    #[error(
+        "{packets} packets at {rate} a second leave the years 1970 to 2106, which a capture can hold: raise the rate"
+    )]
+    Time {
+        /// The packets.
+        packets: u64,
+        /// Packets a second.
+        rate: u64,
+    },
+    /// Too many events.
+    #[error("{0} events are too many: plant at most 65536")]
+    Plants(usize),
+    /// An event contradicts itself.
+    #[error("event {number} ({kind}): {error}")]
+    Plant {
+        /// Its number, from 1.
+        number: usize,
+        /// Its kind.
+        kind: &'static str,
+        /// What is wrong.
+        error: PlantError,
+    },
+    /// An event has more packets than its window has left.
+    #[error(
+        "event {number} ({kind}) has {packets} packets, but its window has only {room} that \
+         are not planted yet: plant less, widen the window or raise the number of packets"
+    )]
+    Room {
+        /// Its number, from 1.
+        number: usize,
+        /// Its kind.
+        kind: &'static str,
+        /// Its packets.
+        packets: u64,
+        /// Free places in its window.
+        room: u64,
+    },
+}
+
+/// What a sound configuration amounts to.
+pub(super) struct Plan {
+    /// Where the planted packets are.
+    pub(super) schedule: Schedule,
+    /// Active flows and births a packet of the backbone profile.
+    pub(super) backbone: (u64, f64),
+}
+
+impl Config {
+    /// Checks everything.
+    pub(super) fn plan(&self) -> Result<Plan, ConfigError> {
+        match self.size {
+            Size::Fixed(bytes) if !Size::RANGE.contains(&bytes) => {
+                return Err(ConfigError::Size(bytes));
+            }
+            _ => {}
+        }
+        if !(0.0..=1.0).contains(&self.ipv6) {
+            return Err(ConfigError::Ipv6(self.ipv6));
+        }
+        if self.rate == 0 {
+            return Err(ConfigError::Rate);
+        }
+        let seconds = 0..=i128::from(u32::MAX);
+        let last = i128::from(self.start_ns)
+            + i128::from(self.packets) * 1_000_000_000 / i128::from(self.rate);
+        if !seconds.contains(&i128::from(self.start_ns).div_euclid(1_000_000_000))
+            || !seconds.contains(&last.div_euclid(1_000_000_000))
+        {
+            return Err(ConfigError::Time { packets: self.packets, rate: self.rate });
+        }
+        let (schedule, planted) = self.schedule()?;
+        let backbone = match self.profile {
+            Profile::Zipf { flows, skew } => {
+                if !(1..=Self::MOST_FLOWS).contains(&flows) {
+                    return Err(ConfigError::Flows(flows));
+                }
+                if !(0.0..=2.0).contains(&skew) {
+                    return Err(ConfigError::Skew(skew));
+                }
+                (1, 0.0)
+            }
+            Profile::Backbone { flows } => Self::births(flows, self.packets - planted)?,
+        };
+        Ok(Plan { schedule, backbone })
+    }
+
+    /// Active flows at the start and births a packet, so that `packets` meet about `flows`.
+    fn births(flows: Option<u64>, packets: u64) -> Result<(u64, f64), ConfigError> {
+        let Some(flows) = flows else {
+            let expected = ACTIVE + (BIRTHS * packets as f64) as u64;
+            if expected > Self::MOST_FLOWS {
+                return Err(ConfigError::Flows(expected));
+            }
+            return Ok((ACTIVE, BIRTHS));
+        };
+        if !(1..=Self::MOST_FLOWS).contains(&flows) {
+            return Err(ConfigError::Flows(flows));
+        }
+        let active = flows.min(ACTIVE);
+        let most = active + (MOST_BIRTHS * packets as f64) as u64;
+        if flows > most {
+            return Err(ConfigError::BackboneFlows { flows, packets, most });
+        }
+        Ok((active, (flows - active) as f64 / packets.max(1) as f64))
+    }
+
+    /// Places the events, and says how many packets they have.
+    fn schedule(&self) -> Result<(Schedule, u64), ConfigError> {
+        if self.plants.len() > 1 << 16 {
+            return Err(ConfigError::Plants(self.plants.len()));
+        }
+        let mut schedule = Schedule::default();
+        let mut planted = 0;
+        for (index, plant) in self.plants.iter().enumerate() {
+            let (number, kind) = (index + 1, plant.kind.name());
+            let wrong = |error| ConfigError::Plant { number, kind, error };
+            plant.check().map_err(wrong)?;
+            let place = |fraction: f64| (fraction * self.packets as f64).round() as u64;
+            let (start, end) = (place(plant.start), place(plant.end));
+            let packets = match plant.volume {
+                Volume::Packets(packets) => packets,
+                Volume::Share(share) => (share * (end - start) as f64).round() as u64,
+            };
+            if packets < plant.flows {
+                return Err(wrong(PlantError::Packets { packets, flows: plant.flows }));
+            }
+            schedule.plant(packets, start, end, self.seed).map_err(|room| ConfigError::Room {
+                number,
+                kind,
+                packets,
+                room,
+            })?;
+            planted += packets;
+        }
+        Ok((schedule, planted))
+    }
+}

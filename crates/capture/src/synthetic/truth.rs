@@ -1,0 +1,217 @@
+//! What really was in the traffic: exact counts, to hold estimates against.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::net::IpAddr;
+
+use flowgauge_core::key::{CanonicalKey, Fields, KeyKind, KeySpec};
+use libm::log2;
+
+use super::{Packet, Plant, PlantKind, Traffic};
+
+/// Packets and their bytes on the wire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes on the wire.
+    pub bytes: u64,
+}
+
+impl Count {
+    fn add(&mut self, other: Self) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+    }
+}
+
+/// What a planted event amounted to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Planted {
+    /// What was asked for.
+    pub plant: Plant,
+    /// The fields that all its packets share: the source of a scan, the destination of a flood.
+    pub key: Fields,
+    /// Its packets and bytes.
+    pub count: Count,
+    /// Its distinct flows: destinations of a scan, sources of a flood.
+    pub flows: u64,
+    /// Times of its first and last packet, in nanoseconds since the UNIX epoch; equal to each
+    /// other before there are any.
+    pub times_ns: (i64, i64),
+}
+
+/// Exact counts of all five-tuples. For tests and tools: memory grows with the flows, and each
+/// packet costs a hash table's look-up.
+#[derive(Clone, Debug)]
+pub struct Truth {
+    flows: HashMap<CanonicalKey, Count>,
+    total: Count,
+    planted: Vec<Planted>,
+}
+
+impl Truth {
+    /// Empty counts, for packets of `traffic`.
+    pub fn new(traffic: &Traffic) -> Self {
+        let five_tuple = KeySpec::from(KeyKind::FiveTuple);
+        let planted = traffic.config().plants.iter().enumerate().map(|(event, &plant)| {
+            let first = traffic.planted_flow(event as u16, 0);
+            let mut key = five_tuple.fields(first.as_bytes());
+            match plant.kind {
+                PlantKind::Scan => (key.destination, key.destination_port) = (None, None),
+                PlantKind::Flood => (key.source, key.source_port) = (None, None),
+                PlantKind::Burst | PlantKind::Vanish => {}
+            }
+            Planted { plant, key, count: Count::default(), flows: plant.flows, times_ns: (0, 0) }
+        });
+        Self { flows: HashMap::new(), total: Count::default(), planted: planted.collect() }
+    }
+
+    /// Counts all that is left of `traffic`.
+    pub fn of(traffic: Traffic) -> Self {
+        let mut truth = Self::new(&traffic);
+        for packet in traffic {
+            truth.record(&packet);
+        }
+        truth
+    }
+
+    /// Counts a packet.
+    pub fn record(&mut self, packet: &Packet) {
+        let count = Count { packets: 1, bytes: u64::from(packet.wire) };
+        self.flows.entry(packet.key).or_default().add(count);
+        self.total.add(count);
+        if let Some(planted) =
+            packet.event.and_then(|event| self.planted.get_mut(usize::from(event)))
+        {
+            if planted.count.packets == 0 {
+                planted.times_ns.0 = packet.time_ns;
+            }
+            planted.times_ns.1 = packet.time_ns;
+            planted.count.add(count);
+        }
+    }
+
+    /// Packets and bytes of every five-tuple.
+    pub fn flows(&self) -> &HashMap<CanonicalKey, Count> {
+        &self.flows
+    }
+
+    /// All packets and bytes.
+    pub fn total(&self) -> Count {
+        self.total
+    }
+
+    /// The planted events, in the order of the configuration.
+    pub fn planted(&self) -> &[Planted] {
+        &self.planted
+    }
+
+    /// Distinct five-tuples.
+    pub fn cardinality(&self) -> u64 {
+        self.flows.len() as u64
+    }
+
+    /// Shannon's entropy of the packets over the five-tuples, in bits; 0 without packets.
+    pub fn entropy_bits(&self) -> f64 {
+        if self.total.packets == 0 {
+            return 0.0;
+        }
+        // Sizes in order, so that rounding does not depend on the order of the table.
+        let mut sizes: Vec<u64> = self.flows.values().map(|count| count.packets).collect();
+        sizes.sort_unstable();
+        let weighted: f64 = sizes.iter().map(|&size| size as f64 * log2(size as f64)).sum();
+        let packets = self.total.packets as f64;
+        (log2(packets) - weighted / packets).max(0.0)
+    }
+
+    /// Counts of another key, which `key` makes of the five-tuple.
+    pub fn by(&self, key: impl Fn(&CanonicalKey) -> CanonicalKey) -> HashMap<CanonicalKey, Count> {
+        let mut counts: HashMap<CanonicalKey, Count> = HashMap::new();
+        for (five_tuple, &count) in &self.flows {
+            counts.entry(key(five_tuple)).or_default().add(count);
+        }
+        counts
+    }
+
+    /// All five-tuples, those with most packets first, then by key.
+    pub fn ranked(&self) -> Vec<(CanonicalKey, Count)> {
+        let mut ranked: Vec<_> = self.flows.iter().map(|(&key, &count)| (key, count)).collect();
+        ranked.sort_unstable_by(|a, b| b.1.packets.cmp(&a.1.packets).then(a.0.cmp(&b.0)));
+        ranked
+    }
+
+    /// Writes everything as one JSON object, with a line for each flow:
+    ///
+    /// ```json
+    /// {"packets":3,"bytes":192,"flows":2,"entropy_bits":0.9182958340544896,
+    /// "planted":[
+    /// {"kind":"scan","key":{"source":"198.18.0.0","source_port":45678,"protocol":6},"packets":1,"bytes":64,"flows":1,"first_ns":0,"last_ns":0}
+    /// ],
+    /// "counts":[
+    /// {"key":{"source":"1.2.3.4","destination":"5.6.7.8","source_port":40000,
+    ///   "destination_port":443,"protocol":6},"packets":2,"bytes":128}
+    /// ]}
+    /// ```
+    ///
+    /// `flows` is the number of distinct five-tuples; `counts` has them all, those with most
+    /// packets first. The `key` of an event has what its packets share, and its `flows` are a
+    /// scan's destinations, a flood's sources.
+    ///
+    /// # Errors
+    /// When `out` cannot be written.
+    pub fn write_json(&self, out: impl Write) -> io::Result<()> {
+        let mut out = io::BufWriter::new(out);
+        let Count { packets, bytes } = self.total;
+        let (flows, entropy) = (self.flows.len(), self.entropy_bits());
+        write!(
+            out,
+            "{{\"packets\":{packets},\"bytes\":{bytes},\"flows\":{flows},\"entropy_bits\":{entropy:?},\n\
+             \"planted\":["
+        )?;
+        let mut separator = "\n";
+        for planted in &self.planted {
+            write!(out, "{separator}{{\"kind\":\"{}\",\"key\":", planted.plant.kind.name())?;
+            write_key(&mut out, &planted.key)?;
+            let Count { packets, bytes } = planted.count;
+            let (flows, (first, last)) = (planted.flows, planted.times_ns);
+            write!(
+                out,
+                ",\"packets\":{packets},\"bytes\":{bytes},\"flows\":{flows},\
+                 \"first_ns\":{first},\"last_ns\":{last}}}"
+            )?;
+            separator = ",\n";
+        }
+        write!(out, "\n],\n\"counts\":[")?;
+        separator = "\n";
+        let five_tuple = KeySpec::from(KeyKind::FiveTuple);
+        for (key, Count { packets, bytes }) in self.ranked() {
+            write!(out, "{separator}{{\"key\":")?;
+            write_key(&mut out, &five_tuple.fields(key.as_bytes()))?;
+            write!(out, ",\"packets\":{packets},\"bytes\":{bytes}}}")?;
+            separator = ",\n";
+        }
+        writeln!(out, "\n]}}")?;
+        out.flush()
+    }
+}
+
+/// Writes a key as an object, with the fields that it has.
+fn write_key(out: &mut impl Write, key: &Fields) -> io::Result<()> {
+    let text = |address: Option<IpAddr>| address.map(|address| format!("\"{address}\""));
+    let parts = [
+        ("source", text(key.source)),
+        ("destination", text(key.destination)),
+        ("source_port", key.source_port.map(|port| port.to_string())),
+        ("destination_port", key.destination_port.map(|port| port.to_string())),
+        ("protocol", key.protocol.map(|protocol| protocol.to_string())),
+    ];
+    let mut separator = '{';
+    for (name, value) in parts {
+        if let Some(value) = value {
+            write!(out, "{separator}\"{name}\":{value}")?;
+            separator = ',';
+        }
+    }
+    write!(out, "}}")
+}

@@ -1,0 +1,266 @@
+//! The command line.
+
+use std::path::PathBuf;
+use std::sync::LazyLock;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+use flowgauge_capture::synthetic::{Plant, Size};
+use flowgauge_core::key::KeySpec;
+use flowgauge_core::summary::Measure;
+use flowgauge_core::task::{Hierarchy, SpreadOf, Threshold};
+use flowgauge_engine::EpochLength;
+use flowgauge_kernel::Isa;
+
+use crate::values::{self, Spec};
+
+/// The version, and the instruction set that this process uses.
+static VERSION: LazyLock<String> =
+    LazyLock::new(|| format!("{} (instruction set {})", env!("CARGO_PKG_VERSION"), Isa::best()));
+
+/// Measures network traffic in fixed memory
+///
+/// It says who is heavy, who spreads, what changed, how many flows there are, how they are sized
+/// and how random they look. Memory is fixed at start, every number carries its bounds, and every
+/// packet is accounted for.
+#[derive(Parser)]
+#[command(
+    name = "flowgauge",
+    version = VERSION.as_str(),
+    subcommand_required = true,
+    arg_required_else_help = true,
+    disable_help_subcommand = true,
+    after_help = "Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 the input was damaged or cut short."
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Reads captures (pcap or pcapng, plain, .gz or .zst) and reports what is in them
+    Analyze(Measurement),
+    /// Writes a synthetic capture, whose truth is known
+    Generate(Generation),
+    /// Prints algorithms, tasks, keys and accelerators, and what goes with what
+    List(Listing),
+    /// Prints for these options what would run, its memory and its bounds; runs nothing
+    Explain(Measurement),
+    /// Prints a completion script for a shell
+    #[command(hide = true)]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Prints the manual page
+    #[command(hide = true)]
+    Man,
+}
+
+/// What to measure, how, and where the report goes: shared by every command that measures.
+#[derive(Args)]
+pub(crate) struct Measurement {
+    /// Captures; '-' is standard input
+    #[arg(value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// A capture, as for tcpdump; may be repeated
+    #[arg(short = 'r', value_name = "FILE", help_heading = INPUT)]
+    pub(crate) read: Vec<PathBuf>,
+
+    /// Stop after N packets (of those that pass the filter)
+    #[arg(short = 'c', value_name = "N", help_heading = INPUT,
+        value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
+
+    /// Measure only packets that match, in tcpdump's syntax: 'tcp and port 443'
+    #[arg(long, value_name = "EXPRESSION", help_heading = INPUT)]
+    pub(crate) filter: Option<String>,
+
+    /// Measure tunnels (GRE, VXLAN, Geneve, GTP-U, IP in IP) by the packet inside
+    #[arg(long, help_heading = INPUT)]
+    pub(crate) inner: bool,
+
+    /// What makes packets one flow: source, destination, pair, five-tuple, protocol or
+    /// destination-port; /LEN or /LEN,LEN keeps prefixes of IPv4 or of IPv4 and IPv6 addresses
+    #[arg(long, default_value = "five-tuple", help_heading = WHAT)]
+    pub(crate) key: KeySpec,
+
+    /// The measure of thresholds, shares and order
+    #[arg(long, default_value = "packets", help_heading = WHAT,
+        value_parser = choice([("packets", Measure::Packets), ("bytes", Measure::Bytes)]))]
+    pub(crate) by: Measure,
+
+    /// What to answer; see 'flowgauge list' [default: those that key and algorithm can answer of
+    /// top, heavy-hitters, superspreaders, cardinality, entropy and size-distribution]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = WHAT)]
+    pub(crate) task: Option<Vec<String>>,
+
+    /// Where an epoch ends: whole, after a time (10s, 500ms, 1m) or after packets (2000000p)
+    #[arg(long, value_name = "LENGTH", default_value = "whole", value_parser = values::epoch,
+        help_heading = WHAT)]
+    pub(crate) epoch: EpochLength,
+
+    /// What heavy-hitters, changes and hierarchical exceed: a share of the epoch (0.1%), or a
+    /// number of packets or bytes
+    #[arg(long, value_name = "SHARE|N", default_value = "0.1%", value_parser = values::threshold,
+        help_heading = WHAT)]
+    pub(crate) threshold: Threshold,
+
+    /// How many distinct peers superspreaders and victims exceed
+    #[arg(long, value_name = "N", default_value_t = 128, help_heading = WHAT)]
+    pub(crate) spread: u64,
+
+    /// What a peer is: an address with its port, or an address
+    #[arg(long, value_name = "PEER", default_value = "endpoint", value_parser = choice(SpreadOf::ALL),
+        help_heading = WHAT)]
+    pub(crate) spread_of: SpreadOf,
+
+    /// Most items in top and changes, and in a list of the text report
+    #[arg(long, value_name = "N", default_value_t = 10, help_heading = WHAT)]
+    pub(crate) top: usize,
+
+    /// The prefixes of hierarchical: by whole bytes, of any length, or source and destination
+    #[arg(long, value_name = "PREFIXES", default_value = "bytes",
+        value_parser = choice(Hierarchy::ALL), help_heading = WHAT)]
+    pub(crate) hierarchy: Hierarchy,
+
+    /// A flow that flow-size is asked for, such as 'source=10.0.0.1,destination=10.0.0.2' with
+    /// every field of the key; may be repeated
+    #[arg(long, value_name = "FIELD=VALUE,…", help_heading = WHAT)]
+    pub(crate) flow: Vec<String>,
+
+    /// What measures, with its parameters: NAME[:k=v,…]; see 'flowgauge list'
+    #[arg(long, value_name = "NAME", default_value = "linear-table", value_parser = values::spec,
+        help_heading = HOW)]
+    pub(crate) algorithm: Spec,
+
+    /// What stands before it, with its parameters: NAME[:k=v,…]; see 'flowgauge list'
+    #[arg(long, value_name = "NAME", default_value = "none", value_parser = values::spec,
+        help_heading = HOW)]
+    pub(crate) accelerator: Spec,
+
+    /// The memory reserved for measuring, such as 64MiB or 1GB
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = values::size,
+        help_heading = HOW)]
+    pub(crate) memory: usize,
+
+    /// Threads that measure
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = HOW)]
+    pub(crate) workers: usize,
+
+    /// The secret of the hash; summaries merge only where it is the same
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = HOW)]
+    pub(crate) seed: u64,
+
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// Where a report goes, and how it looks.
+#[derive(Args)]
+pub(crate) struct Output {
+    /// How the report is written
+    #[arg(long, default_value = "text", value_parser = choice(Format::ALL), help_heading = OUTPUT)]
+    pub(crate) format: Format,
+
+    /// Write to FILE instead of standard output
+    #[arg(short = 'o', value_name = "FILE", help_heading = OUTPUT)]
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// What to generate.
+#[derive(Args)]
+pub(crate) struct Generation {
+    /// Packets in all
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    pub(crate) packets: u64,
+
+    /// Flows [default: 100000 for zipf; for backbone 31000, and one more every 30 packets]
+    #[arg(long, value_name = "N")]
+    pub(crate) flows: Option<u64>,
+
+    /// How uneven the flows are under zipf: 0 (all alike) to 2 [default: 1]
+    #[arg(long, value_name = "S")]
+    pub(crate) skew: Option<f64>,
+
+    /// The order of flows: every packet drawn by rank, or as on a backbone link
+    #[arg(long, default_value = "zipf", value_parser = choice(ProfileName::ALL))]
+    pub(crate) profile: ProfileName,
+
+    /// Bytes of each frame, or imix
+    #[arg(long, value_name = "BYTES|imix", default_value = "64")]
+    pub(crate) size: Size,
+
+    /// The share of flows that are of IPv6: 0 to 1
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    pub(crate) ipv6: f64,
+
+    /// Packets a second
+    #[arg(long, value_name = "PPS", default_value_t = 1_000_000)]
+    pub(crate) rate: u64,
+
+    /// Decides everything that is random
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// An event in the traffic: scan, flood, burst or vanish, with its parameters, such as
+    /// 'scan:destinations=500,start=0.2,end=0.4'; may be repeated
+    #[arg(long, value_name = "EVENT[:k=v,…]")]
+    pub(crate) plant: Vec<Plant>,
+
+    /// Write the capture (pcap) to FILE instead of standard output
+    #[arg(short = 'o', value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Write the exact counts to FILE, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) truth: Option<PathBuf>,
+}
+
+/// The profiles of generated traffic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProfileName {
+    Zipf,
+    Backbone,
+}
+
+impl ProfileName {
+    const ALL: [(&'static str, Self); 2] = [("zipf", Self::Zipf), ("backbone", Self::Backbone)];
+}
+
+#[derive(Args)]
+pub(crate) struct Listing {
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+const INPUT: &str = "Input";
+const WHAT: &str = "What to measure";
+const HOW: &str = "How to measure";
+const OUTPUT: &str = "Output";
+
+/// How output is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    Text,
+    Json,
+    Csv,
+}
+
+impl Format {
+    const ALL: [(&'static str, Self); 3] =
+        [("text", Self::Text), ("json", Self::Json), ("csv", Self::Csv)];
+}
+
+/// One of a few values, by name.
+fn choice<T: Copy + Send + Sync + 'static, const N: usize>(
+    all: [(&'static str, T); N],
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(all.map(|(name, _)| name)).try_map(move |given| {
+        let found = all.iter().find(|(name, _)| *name == given);
+        found.map(|(_, value)| *value).ok_or("no such value")
+    })
+}

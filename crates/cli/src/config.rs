@@ -1,0 +1,53 @@
+//! From the command line to what the engine is asked to do.
+
+use flowgauge_capture::filter::Filter;
+use flowgauge_core::summary::Parameters;
+use flowgauge_engine::Config;
+
+use crate::args::Measurement;
+use crate::failure::Failure;
+
+/// The run that the options ask for.
+pub(crate) fn config(measurement: &Measurement) -> Result<Config, Failure> {
+    let accelerator = &measurement.accelerator;
+    if accelerator.name != "none" || accelerator.parameters != Parameters::default() {
+        return Err(Failure::Usage(
+            "this version has no accelerator; leave --accelerator out or give none".to_owned(),
+        ));
+    }
+    if measurement.workers != 1 {
+        return Err(Failure::Usage(
+            "this version measures with one worker; leave --workers out or give 1".to_owned(),
+        ));
+    }
+    let asked = measurement.task.iter().flatten().any(|task| task == "flow-size");
+    if asked == measurement.flow.is_empty() {
+        return Err(Failure::Usage(
+            "the task flow-size and the flows to measure go together: --task flow-size --flow …"
+                .to_owned(),
+        ));
+    }
+    let key = measurement.key;
+    let flows = measurement.flow.iter().map(|flow| key.parse_flow(flow)).collect::<Result<_, _>>();
+    let filter = measurement.filter.as_deref().map(Filter::new).transpose();
+    Ok(Config {
+        key,
+        by: measurement.by,
+        algorithm: measurement.algorithm.name.clone(),
+        parameters: measurement.algorithm.parameters.clone(),
+        memory_bytes: measurement.memory,
+        tasks: measurement.task.clone(),
+        epoch: measurement.epoch,
+        threshold: measurement.threshold,
+        spread: measurement.spread,
+        spread_of: measurement.spread_of,
+        top: measurement.top,
+        hierarchy: measurement.hierarchy,
+        flows: flows.map_err(|error| Failure::Usage(error.to_string()))?,
+        inner: measurement.inner,
+        filter: filter.map_err(|error| Failure::Usage(error.to_string()))?,
+        limit: measurement.count,
+        seed: measurement.seed,
+        ..Config::default()
+    })
+}

@@ -1,0 +1,144 @@
+//! `flowgauge explain`: what a run would do. All memory is reserved as for a run, no input is read.
+
+use flowgauge_core::catalog;
+use flowgauge_core::task;
+use flowgauge_engine::sink::layout::{Align, Table, paragraph};
+use flowgauge_engine::sink::units::{count, memory, plural};
+use flowgauge_engine::{Config, EpochLength, Explanation, Plan};
+use serde_json::{Map, json};
+
+use crate::args::{Format, Measurement};
+use crate::config::config;
+use crate::failure::Failure;
+use crate::output;
+
+/// Runs the command.
+pub(crate) fn run(measurement: &Measurement) -> Result<(), Failure> {
+    measurement.output.no_csv("an explanation")?;
+    let config = config(measurement)?;
+    let explanation = Plan::new(config.clone())?.explain();
+    let text = match measurement.output.format {
+        Format::Json => line(&config, &explanation),
+        Format::Text | Format::Csv => page(&config, &explanation),
+    };
+    output::write(measurement.output.output.as_deref(), &text)
+}
+
+fn line(config: &Config, explanation: &Explanation) -> String {
+    let summary = &explanation.summary;
+    let parameters = summary.parameters.iter().map(|(name, value)| (name.clone(), json!(value)));
+    let lanes = explanation.lanes.iter().map(|(key_bytes, memory_bytes, flows)| {
+        json!({ "key_bytes": key_bytes, "memory_bytes": memory_bytes, "flows": flows })
+    });
+    let line = json!({
+        "kind": "explanation",
+        "key": config.key.to_string(),
+        "by": measure(config),
+        "epoch": epoch(config.epoch),
+        "algorithm": summary.algorithm,
+        "accelerator": summary.accelerator,
+        "parameters": parameters.collect::<Map<_, _>>(),
+        "memory_bytes": summary.memory_bytes,
+        "lanes": lanes.collect::<Vec<_>>(),
+        "scratch_bytes": explanation.scratch_bytes,
+        "history_bytes": explanation.history_bytes,
+        "bounds": bounds(explanation),
+        "tasks": explanation.tasks,
+        "left_out": explanation.notes,
+    });
+    format!("{line}\n")
+}
+
+fn page(config: &Config, explanation: &Explanation) -> String {
+    let summary = &explanation.summary;
+    let mut page = String::new();
+    let length = match config.epoch {
+        EpochLength::Whole => "the whole input as one epoch".to_owned(),
+        other => format!("an epoch each {}", epoch(other)),
+    };
+    paragraph(&mut page, "", &format!("{} by {}, {length}", config.key, measure(config)));
+
+    page.push_str("\nAlgorithm\n");
+    paragraph(&mut page, &format!("  {}  ", summary.algorithm), "");
+    if let Ok(info) = catalog::info(summary.algorithm) {
+        paragraph(&mut page, "  ", info.idea);
+        paragraph(&mut page, "  ", info.paper);
+    }
+    for (name, value) in &summary.parameters {
+        paragraph(&mut page, "  ", &format!("{name} = {value}"));
+    }
+    paragraph(&mut page, "  ", &format!("{}.", bounds(explanation)));
+
+    page.push_str("\nMemory\n");
+    let (left, right) = (("", Align::Left), ("", Align::Right));
+    let mut table = Table::new(&[left, right, left]);
+    for (key_bytes, bytes, flows) in &explanation.lanes {
+        let name = match (explanation.lanes.len(), key_bytes) {
+            (1, _) => "flows",
+            (_, 4 | 8 | 13) => "IPv4 flows",
+            _ => "IPv6 flows",
+        };
+        let room = flows.map(|flows| format!(", room for {}", plural(flows as u64, "flow")));
+        let key =
+            format!("keys of {}{}", plural(*key_bytes as u64, "byte"), room.unwrap_or_default());
+        table.row(vec![name.into(), memory(*bytes).into(), key.into()], 0.0);
+    }
+    for (name, bytes, what) in [
+        ("tasks", explanation.scratch_bytes, "to work in at the close of an epoch"),
+        ("history", explanation.history_bytes, "kept from epoch to epoch"),
+        ("in all", summary.memory_bytes, "reserved at start, touched as it is used"),
+    ] {
+        if bytes > 0 {
+            table.row(vec![name.into(), memory(bytes).into(), what.into()], 0.0);
+        }
+    }
+    table.write(&mut page);
+
+    page.push_str("\nTasks\n");
+    for name in &explanation.tasks {
+        let question = task::find(name).map_or("", |entry| entry.question);
+        paragraph(&mut page, &format!("  {name:<17}  "), question);
+    }
+    if !explanation.notes.is_empty() {
+        page.push_str("\nLeft out\n");
+        for note in &explanation.notes {
+            paragraph(&mut page, "  · ", note);
+        }
+    }
+    page
+}
+
+/// What the numbers of a run are worth.
+fn bounds(explanation: &Explanation) -> String {
+    let room: Option<usize> = explanation.lanes.iter().map(|(.., flows)| *flows).sum();
+    match room {
+        Some(flows) => format!(
+            "Sizes are exact; packets of flows beyond the first {} are counted as untracked, and \
+             widen the bounds of what they could have changed",
+            count(flows as f64)
+        ),
+        None => "Sizes are estimates, each with its bounds".to_owned(),
+    }
+}
+
+fn measure(config: &Config) -> &'static str {
+    match config.by {
+        flowgauge_core::summary::Measure::Packets => "packets",
+        flowgauge_core::summary::Measure::Bytes => "bytes",
+    }
+}
+
+/// An epoch as it is written on the command line.
+fn epoch(length: EpochLength) -> String {
+    match length {
+        EpochLength::Whole => "whole".to_owned(),
+        EpochLength::Packets(packets) => format!("{packets}p"),
+        EpochLength::Time(ns) => {
+            let (unit, size) = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)]
+                .into_iter()
+                .find(|(_, size)| ns % size == 0)
+                .unwrap_or(("ns", 1));
+            format!("{}{unit}", ns / size)
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! What ends a command early, with its exit code and its line on standard error.
+
+use std::io::{self, ErrorKind, Write};
+use std::process::ExitCode;
+
+use flowgauge_core::summary::BuildError;
+use flowgauge_engine::EngineError;
+use flowgauge_engine::sink::visible;
+
+/// Everything is fine.
+pub(crate) const FINE: u8 = 0;
+/// Something failed.
+pub(crate) const FAILED: u8 = 1;
+/// The command line is wrong.
+pub(crate) const USAGE: u8 = 2;
+/// The input was damaged or cut short.
+pub(crate) const DAMAGED: u8 = 3;
+
+/// Why a command ends before its end.
+pub(crate) enum Failure {
+    /// The command line asks for what is not there or makes no sense.
+    Usage(String),
+    /// Something failed on the way.
+    Failed(String),
+    /// Nobody reads the output any more, as behind `| head`.
+    Closed,
+}
+
+impl Failure {
+    /// The output `name` cannot be written.
+    pub(crate) fn output(name: &str, error: &io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::BrokenPipe => Self::Closed,
+            _ => Self::Failed(format!("{name} cannot be written: {error}")),
+        }
+    }
+
+    /// Says why on standard error.
+    pub(crate) fn report(self) -> ExitCode {
+        let (message, code) = match self {
+            Self::Usage(message) => (message, USAGE),
+            Self::Failed(message) => (message, FAILED),
+            Self::Closed => return FINE.into(),
+        };
+        complain(&message);
+        code.into()
+    }
+}
+
+impl From<EngineError> for Failure {
+    fn from(error: EngineError) -> Self {
+        match error {
+            EngineError::Sink(error) => Self::output("the report", &error),
+            EngineError::Refused(_) | EngineError::Build(BuildError::Refused { .. }) => {
+                Self::Failed(error.to_string())
+            }
+            _ => Self::Usage(error.to_string()),
+        }
+    }
+}
+
+/// One line on standard error, whatever the text has in it.
+pub(crate) fn complain(message: &str) {
+    // Where not even this can be written, there is nothing left to say.
+    let _ = writeln!(io::stderr(), "flowgauge: {}", visible(message));
+}
+
+/// The line for a command line that clap refuses.
+pub(crate) fn refused(error: &clap::Error) -> Failure {
+    let text = error.render().to_string();
+    let mut paragraphs = text.split("\n\n").map(joined);
+    let mut message = paragraphs.next().unwrap_or_default();
+    if let Some(tip) = paragraphs.find_map(|text| Some(text.strip_prefix("tip: ")?.to_owned())) {
+        message = format!("{message}; {tip}");
+    }
+    let message = message.strip_prefix("error: ").unwrap_or(&message);
+    Failure::Usage(format!("{message}; --help shows the usage"))
+}
+
+/// The lines of a paragraph as one.
+fn joined(paragraph: &str) -> String {
+    paragraph.lines().map(str::trim).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,49 @@
+//! What a shell and `man` are told of the command; `make install` puts it in place.
+
+use std::io;
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+use clap_mangen::Man;
+
+use crate::args::Cli;
+use crate::failure::Failure;
+use crate::output;
+
+/// Prints the completion script for `shell`.
+pub(crate) fn completions(shell: Shell) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "flowgauge", &mut script);
+    output::write(None, &String::from_utf8_lossy(&script))
+}
+
+/// Prints the manual page: one page, with a section for each command.
+pub(crate) fn man() -> Result<(), Failure> {
+    let page = page().map_err(|error| Failure::output("the manual page", &error))?;
+    output::write(None, &String::from_utf8_lossy(&page))
+}
+
+fn page() -> io::Result<Vec<u8>> {
+    let mut command = Cli::command();
+    command.build();
+    let commands: Vec<_> =
+        command.get_subcommands().filter(|command| !command.is_hide_set()).cloned().collect();
+    let main = Man::new(command);
+    let mut page = Vec::new();
+    main.render_title(&mut page)?;
+    main.render_name_section(&mut page)?;
+    main.render_synopsis_section(&mut page)?;
+    main.render_description_section(&mut page)?;
+    for command in commands {
+        let heading = command.get_name().to_uppercase();
+        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+        let (man, mut options) = (Man::new(command), Vec::new());
+        page.extend(format!(".SH {heading}\n{about}.\n.PP\n").bytes());
+        man.render_options_section(&mut options)?;
+        let options = String::from_utf8_lossy(&options).replace(".SH ", ".SS ");
+        page.extend(options.bytes());
+    }
+    main.render_extra_section(&mut page)?;
+    main.render_version_section(&mut page)?;
+    Ok(page)
+}

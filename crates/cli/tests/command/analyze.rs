@@ -1,0 +1,224 @@
+//! `flowgauge analyze`: numbers, formats, inputs, exit codes.
+
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::run::{arp, file, flowgauge, flowgauge_reading, pcap, traffic, udp};
+
+fn valid(lines: &[Value]) {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/report.schema.json");
+    let schema = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let validator = jsonschema::draft202012::new(&schema).unwrap();
+    for line in lines {
+        let errors: Vec<_> = validator.iter_errors(line).map(|e| e.to_string()).collect();
+        assert!(errors.is_empty(), "{line:#}: {errors:?}");
+    }
+}
+
+#[test]
+fn reports_the_default_tasks() {
+    let capture = file("default.pcap", &pcap(&traffic()));
+    let answer = flowgauge(&["analyze", "--format", "json", &capture]);
+    assert_eq!((answer.code, answer.err.as_str()), (0, ""));
+    let lines = answer.lines();
+    valid(&lines);
+    assert_eq!(lines.len(), 2);
+    let epoch = &lines[0];
+    assert_eq!(epoch["start"], "2016-04-06T13:00:00.000000000Z");
+    assert_eq!(epoch["end"], "2016-04-06T13:00:00.731000000Z");
+    assert_eq!(epoch["account"]["read"], 732);
+    assert_eq!(epoch["account"]["keyed"], 730);
+    assert_eq!(epoch["account"]["no_key_reasons"], json!({ "arp": 2 }));
+    let tasks = &epoch["tasks"];
+    let heaviest = &tasks["top"]["items"][0];
+    assert_eq!(
+        heaviest["key"],
+        json!({ "source": "10.0.0.1", "destination": "192.0.2.2", "source_port": 4000,
+                "destination_port": 53, "protocol": 17 })
+    );
+    assert_eq!(heaviest["packets"], json!({ "value": 500, "low": 500, "high": 500 }));
+    assert_eq!(heaviest["bytes"]["value"], 30_000);
+    assert_eq!(tasks["cardinality"]["flows"]["value"], 204);
+    let spreaders = tasks["superspreaders"]["items"].as_array().unwrap();
+    assert_eq!(spreaders.len(), 1);
+    assert_eq!(spreaders[0]["key"], json!({ "source": "10.0.0.66" }));
+    assert_eq!(spreaders[0]["distinct"]["value"], 200);
+    assert_eq!(
+        tasks["size-distribution"]["bins"][0],
+        json!({ "size": 1, "flows": { "value": 200, "low": 200, "high": 200 } })
+    );
+    assert_eq!(epoch["breakdown"]["protocols"][0]["packets"], 700);
+    assert_eq!(lines[1]["type"], "total");
+    assert_eq!(lines[1]["account"]["read"], 732);
+}
+
+#[test]
+fn every_task_and_key_fits_the_schema() {
+    let capture = file("tasks.pcap", &pcap(&traffic()));
+    let every = "top,heavy-hitters,superspreaders,victims,changes,cardinality,entropy,\
+                 size-distribution,quantiles,hierarchical";
+    for extra in [
+        &["--task", every, "--epoch", "100ms"][..],
+        &["--task", every, "--hierarchy", "bits", "--by", "bytes"],
+        &["--task", every, "--hierarchy", "pair", "--epoch", "300p"],
+        &["--task", "flow-size,top", "--key", "source/24", "--flow", "source=10.0.0.9"],
+        &["--key", "destination"],
+        &["--key", "pair/16,32", "--spread-of", "address"],
+        &["--key", "protocol"],
+        &["--key", "destination-port"],
+        &["--algorithm", "count-array"],
+        &["--algorithm", "replacing-array:columns=256", "--by", "bytes"],
+        &["--memory", "16MiB", "--threshold", "0"],
+    ] {
+        let arguments = [&["analyze", "--format", "json", &capture], extra].concat();
+        let answer = flowgauge(&arguments);
+        assert_eq!((answer.code, answer.err.as_str()), (0, ""), "{extra:?}");
+        let lines = answer.lines();
+        valid(&lines);
+        let sum = |field: &str| -> u64 {
+            let epochs = lines.iter().filter(|line| line["type"] == "epoch");
+            epochs.map(|line| line["account"][field].as_u64().unwrap()).sum()
+        };
+        let total = &lines.last().unwrap()["account"];
+        for field in ["read", "filtered", "malformed", "no_key", "keyed", "keyed_bytes"] {
+            assert_eq!(total[field], sum(field), "{field} {extra:?}");
+        }
+        assert_eq!(sum("read"), sum("filtered") + sum("malformed") + sum("no_key") + sum("keyed"));
+        for format in ["text", "csv"] {
+            let arguments = [&["analyze", "--format", format, &capture], extra].concat();
+            let answer = flowgauge(&arguments);
+            assert_eq!((answer.code, answer.err.as_str()), (0, ""), "{format} {extra:?}");
+            if format == "text" {
+                let wide = answer.out.lines().find(|line| line.chars().count() > 100);
+                assert_eq!(wide, None, "{extra:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn reads_standard_input_and_several_files() {
+    let capture = pcap(&traffic());
+    let name = file("several.pcap", &capture);
+    let piped = flowgauge_reading(&["analyze", "--format", "json", "-"], &capture);
+    assert_eq!(piped.code, 0);
+    let named = flowgauge(&["analyze", "--format", "json", "-r", &name]);
+    assert_eq!(piped.lines()[0], named.lines()[0]);
+    let both = flowgauge(&["analyze", "--format", "json", &name, "-r", &name]);
+    assert_eq!(both.lines()[1]["account"]["read"], 1464);
+    assert_eq!(both.lines()[1]["files"], json!([name, name]));
+}
+
+#[test]
+fn the_same_run_gives_the_same_report() {
+    let capture = file("same.pcap", &pcap(&traffic()));
+    for format in ["text", "json", "csv"] {
+        let run = || flowgauge(&["analyze", "--format", format, "--epoch", "50ms", &capture]).out;
+        assert_eq!(run(), run());
+    }
+    // The seed moves flows in the table, not their numbers.
+    let tasks = |seed| {
+        flowgauge(&["analyze", "--format", "json", "--seed", seed, &capture]).lines()[0]["tasks"]
+            .clone()
+    };
+    assert_eq!(tasks("1"), tasks("18446744073709551615"));
+}
+
+#[test]
+fn stops_after_so_many_packets() {
+    let capture = file("count.pcap", &pcap(&traffic()));
+    let answer = flowgauge(&["analyze", "--format", "json", "-c", "7", &capture]);
+    assert_eq!(answer.lines()[1]["account"]["read"], 7);
+    let more = flowgauge(&["analyze", "--format", "json", "-c", "7000", &capture]);
+    assert_eq!(more.lines()[1]["account"]["read"], 732);
+}
+
+#[test]
+fn measures_what_the_filter_passes() {
+    let capture = file("filter.pcap", &pcap(&traffic()));
+    let filter = ["--filter", "udp and dst port 53"];
+    let answer = flowgauge(&[&["analyze", "--format", "json", &capture], &filter[..]].concat());
+    assert_eq!((answer.code, answer.err.as_str()), (0, ""));
+    let total = &answer.lines()[1]["account"];
+    assert_eq!((&total["read"], &total["filtered"]), (&json!(732), &json!(232)));
+    assert_eq!(total["keyed"], 500);
+}
+
+#[test]
+fn writes_to_a_file() {
+    let capture = file("to.pcap", &pcap(&traffic()));
+    let report = file("to.json", b"something longer that was there before".repeat(1000).as_slice());
+    let answer = flowgauge(&["analyze", "--format", "json", "-o", &report, &capture]);
+    assert_eq!((answer.code, answer.out.as_str(), answer.err.as_str()), (0, "", ""));
+    let printed = flowgauge(&["analyze", "--format", "json", &capture]).out;
+    assert_eq!(std::fs::read_to_string(report).unwrap(), printed);
+}
+
+#[test]
+fn the_worst_file_gives_the_exit_code() {
+    let sound = file("sound.pcap", &pcap(&traffic()));
+    let whole = pcap(&traffic());
+    let cut = file("cut.pcap", &whole[..whole.len() - 5]);
+    let none = file("none.pcap", b"this is no capture");
+    let empty = file("empty.pcap", b"");
+    let missing = file("missing.pcap", b"");
+    std::fs::remove_file(&missing).unwrap();
+    for (files, code, complaints) in [
+        (vec![&sound], 0, 0),
+        (vec![&sound, &cut], 3, 1),
+        (vec![&cut, &sound], 3, 1),
+        (vec![&none], 1, 1),
+        (vec![&empty], 1, 1),
+        (vec![&missing], 1, 1),
+        (vec![&sound, &missing, &cut], 1, 2),
+    ] {
+        let mut arguments = vec!["analyze", "--format", "json"];
+        arguments.extend(files.iter().map(|file| file.as_str()));
+        let answer = flowgauge(&arguments);
+        assert_eq!(answer.code, code, "{files:?}: {}", answer.err);
+        assert_eq!(answer.err.lines().count(), complaints, "{files:?}: {}", answer.err);
+        let lines = answer.lines();
+        valid(&lines);
+        let total = lines.last().unwrap();
+        assert_eq!(total["problems"].as_array().unwrap().len(), complaints);
+        // Everything before the damage is there.
+        let read = 732 * files.iter().filter(|file| **file == &sound).count()
+            + 731 * files.iter().filter(|file| **file == &cut).count();
+        assert_eq!(total["account"]["read"], read, "{files:?}");
+    }
+    let damage = flowgauge(&["analyze", &cut]).err;
+    let byte = whole.len() - 16 - arp().len();
+    assert!(damage.contains("cut.pcap") && damage.contains(&format!("byte {byte}")), "{damage}");
+}
+
+#[test]
+fn a_name_from_outside_reaches_no_terminal() {
+    let hostile = "no\u{1b}[31m\u{202e}such\nfile";
+    for format in ["text", "json", "csv"] {
+        let answer = flowgauge(&["analyze", "--format", format, hostile]);
+        assert_eq!(answer.code, 1);
+        assert_eq!(answer.err.lines().count(), 1);
+        for text in [answer.out, answer.err] {
+            let acts = |c: char| c != '\n' && c.is_control() || c == '\u{202e}';
+            assert!(!text.contains(acts), "{text:?}");
+        }
+    }
+}
+
+#[test]
+fn ends_quietly_when_nobody_reads_on() {
+    let frames: Vec<_> =
+        (0..20_000_u32).map(|flow| udp(1, flow as u8, (flow >> 8) as u16)).collect();
+    let capture = file("pipe.pcap", &pcap(&frames));
+    let mut child = Command::new(env!("CARGO_BIN_EXE_flowgauge"))
+        .args(["analyze", "--format", "json", "--threshold", "0", &capture])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Far more than a pipe holds is on its way.
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
+}

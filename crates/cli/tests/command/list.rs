@@ -1,0 +1,84 @@
+//! `list`, `explain`, and what `make install` asks for.
+
+use serde_json::Value;
+
+use crate::run::{file, flowgauge, pcap, traffic};
+
+fn names<'a>(lines: &'a [Value], kind: &str) -> Vec<&'a str> {
+    let of_kind = lines.iter().filter(|line| line["kind"] == kind);
+    of_kind.map(|line| line["name"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn what_is_listed_is_what_runs() {
+    let answer = flowgauge(&["list", "--format", "json"]);
+    assert_eq!((answer.code, answer.err.as_str()), (0, ""));
+    let lines = answer.lines();
+    let tasks = names(&lines, "task");
+    assert_eq!(names(&lines, "algorithm")[0], "linear-table");
+    assert_eq!(names(&lines, "key").len(), 6);
+    assert_eq!(names(&lines, "accelerator"), ["none"]);
+    let capture = file("listed.pcap", &pcap(&traffic()));
+    for task in &tasks {
+        for line in lines.iter().filter(|line| line["kind"] == "algorithm") {
+            let algorithm = line["name"].as_str().unwrap();
+            let listed = line["tasks"].as_array().unwrap().iter().any(|name| name == task);
+            let mut arguments =
+                vec!["analyze", "--task", task, "--algorithm", algorithm, "--memory", "16MiB"];
+            if *task == "flow-size" {
+                let flow = "source=10.0.0.1,destination=192.0.2.2,source_port=4000,\
+                            destination_port=53,protocol=17";
+                arguments.extend(["--flow", flow]);
+            }
+            arguments.push(&capture);
+            assert_eq!(flowgauge(&arguments).code == 0, listed, "{task} {algorithm}");
+        }
+    }
+    let text = flowgauge(&["list"]).out;
+    for name in names(&lines, "algorithm").iter().chain(&tasks).chain(&names(&lines, "key")) {
+        assert!(text.contains(name), "{name}");
+    }
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+}
+
+#[test]
+fn explains_what_would_run() {
+    let answer = flowgauge(&["explain", "--format", "json", "--memory", "64MiB", "not-read.pcap"]);
+    assert_eq!((answer.code, answer.err.as_str()), (0, ""));
+    let line = &answer.lines()[0];
+    let memory = line["memory_bytes"].as_u64().unwrap();
+    assert!((32 << 20..=64 << 20).contains(&memory), "{memory}");
+    let lanes: Vec<_> =
+        line["lanes"].as_array().unwrap().iter().map(|lane| lane["key_bytes"].clone()).collect();
+    assert_eq!(lanes, [13, 37]);
+    let parts = line["lanes"].as_array().unwrap().iter().map(|lane| &lane["memory_bytes"]);
+    let parts: u64 = parts
+        .chain([&line["scratch_bytes"], &line["history_bytes"]])
+        .map(|bytes| bytes.as_u64().unwrap())
+        .sum();
+    assert_eq!(parts, memory);
+    assert_eq!(line["tasks"].as_array().unwrap().len(), 6);
+
+    let source = flowgauge(&["explain", "--format", "json", "--key", "source"]);
+    let left_out = source.lines()[0]["left_out"].to_string();
+    assert!(left_out.contains("superspreaders"), "{left_out}");
+    for arguments in [&["explain"][..], &["explain", "--key", "protocol", "--epoch", "90s"]] {
+        let page = flowgauge(arguments);
+        assert_eq!((page.code, page.err.as_str()), (0, ""));
+        assert!(page.out.contains("linear-table") && page.out.contains("MiB"), "{}", page.out);
+    }
+}
+
+#[test]
+fn prints_completions_and_the_manual_page() {
+    for shell in ["bash", "zsh", "fish"] {
+        let answer = flowgauge(&["completions", shell]);
+        assert_eq!((answer.code, answer.err.as_str()), (0, ""));
+        assert!(answer.out.contains("analyze"), "{shell}");
+    }
+    let man = flowgauge(&["man"]);
+    assert_eq!((man.code, man.err.as_str()), (0, ""));
+    for word in [".TH flowgauge 1", ".SH ANALYZE", "\\-\\-threshold", ".SH LIST", ".SH EXPLAIN"] {
+        assert!(man.out.contains(word), "{word}: {}", man.out);
+    }
+}

@@ -1,0 +1,8 @@
+//! The command as a user meets it.
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+mod analyze;
+mod generate;
+mod list;
+mod refusals;
+mod run;

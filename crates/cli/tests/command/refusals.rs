@@ -1,0 +1,76 @@
+//! What is refused, and how: exit code 2, nothing on standard output, one line that helps.
+
+use crate::run::{file, flowgauge, pcap, traffic};
+
+#[test]
+fn wrong_usage_is_one_line_and_exit_code_2() {
+    let capture = file("refused.pcap", &pcap(&traffic()));
+    let unwritten = file("unwritten.pcap", b"as it was");
+    for (arguments, hint) in [
+        (&["frobnicate"][..], "frobnicate"),
+        (&["analyze"], "standard input"),
+        (&["analyze", "--taks", "top", &capture], "'--task'"),
+        (&["analyze", "--key", "colour", &capture], "five-tuple"),
+        (&["analyze", "--key", "source/33", &capture], "0 to 32"),
+        (&["analyze", "--by", "weight", &capture], "bytes"),
+        (&["analyze", "--memory", "64M", &capture], "64MiB"),
+        (&["analyze", "--memory", "1kB", &capture], "--memory"),
+        (&["analyze", "--epoch", "10", &capture], "10s"),
+        (&["analyze", "--threshold", "0.1", &capture], "0.1%"),
+        (&["analyze", "--format", "xml", &capture], "json"),
+        (&["analyze", "-c", "0", &capture], "-c"),
+        (&["analyze", "--task", "weather", &capture], "cardinality"),
+        (&["analyze", "--task", "superspreaders", "--key", "source", &capture], "five-tuple"),
+        (&["analyze", "--task", "flow-size", &capture], "--flow"),
+        (&["analyze", "--flow", "source=10.0.0.1", &capture], "--task flow-size"),
+        (&["analyze", "--task", "flow-size", "--flow", "protocol=6", &capture], "missing"),
+        (&["analyze", "--algorithm", "magic", &capture], "linear-table"),
+        (&["analyze", "--algorithm", "linear-table:rows=2", &capture], "buckets"),
+        (&["analyze", "--algorithm", "linear-table:buckets=3", &capture], "power of two"),
+        (&["analyze", "--accelerator", "nitro", &capture], "--accelerator"),
+        (&["analyze", "--workers", "2", &capture], "--workers"),
+        (&["analyze", "--filter", "tcp and and", &capture], "filter"),
+        (&["analyze", "-o", &capture, &capture], "input"),
+        (&["generate", "--skew", "3", "-o", &unwritten], "0 to 2"),
+        (&["generate", "--skew", "1", "--profile", "backbone", "-o", &unwritten], "zipf"),
+        (&["generate", "--size", "tiny", "-o", &unwritten], "imix"),
+        (&["generate", "--plant", "earthquake", "-o", &unwritten], "scan"),
+        (&["generate", "-o", &unwritten, "--truth", &unwritten], "file each"),
+        (&["list", "--format", "csv"], "json"),
+        (&["explain", "--format", "csv"], "json"),
+        (&["explain", "--task", "weather"], "cardinality"),
+    ] {
+        let answer = flowgauge(arguments);
+        assert_eq!((answer.code, answer.out.as_str()), (2, ""), "{arguments:?}");
+        assert_eq!(answer.err.lines().count(), 1, "{arguments:?}: {}", answer.err);
+        assert!(answer.err.starts_with("flowgauge: "), "{}", answer.err);
+        assert!(answer.err.contains(hint), "{arguments:?}: {}", answer.err);
+    }
+    assert_eq!(std::fs::read(unwritten).unwrap(), b"as it was");
+    // The input that was to be overwritten is still there.
+    assert_eq!(flowgauge(&["analyze", &capture]).code, 0);
+}
+
+#[test]
+fn what_cannot_be_written_is_a_failure() {
+    let capture = file("failing.pcap", &pcap(&traffic()));
+    for target in ["/nonexistent/report.json", "/dev/full"] {
+        let answer = flowgauge(&["analyze", "-o", target, &capture]);
+        assert_eq!((answer.code, answer.out.as_str()), (1, ""), "{target}");
+        assert_eq!(answer.err.lines().count(), 1, "{}", answer.err);
+    }
+}
+
+#[test]
+fn help_and_version_are_no_failure() {
+    let version = flowgauge(&["--version"]);
+    assert_eq!((version.code, version.err.as_str()), (0, ""));
+    assert!(version.out.contains(env!("CARGO_PKG_VERSION")), "{}", version.out);
+    assert!(version.out.contains("instruction set "), "{}", version.out);
+    for arguments in [&["--help"][..], &["analyze", "--help"], &["list", "-h"]] {
+        let help = flowgauge(arguments);
+        assert_eq!((help.code, help.err.as_str()), (0, ""));
+        assert!(!help.out.contains("completions"), "{}", help.out);
+    }
+    assert_eq!(flowgauge(&[]).code, 2);
+}

@@ -1,0 +1,154 @@
+//! Every packet is counted once, or counted as not counted.
+
+use flowgauge_capture::filter::Filter;
+use flowgauge_core::key::KeyKind;
+use flowgauge_core::summary::{Measure, Parameters};
+use flowgauge_engine::{Config, EpochLength};
+use serde_json::Value;
+
+use crate::capture::{Pcap, arp, mixed, udp, udp6};
+use crate::{asking, only_epoch, run};
+
+const COUNTS: [&str; 10] = [
+    "read",
+    "filtered",
+    "malformed",
+    "no_key",
+    "keyed",
+    "keyed_bytes",
+    "untracked",
+    "late",
+    "backwards",
+    "jumps",
+];
+
+fn count(account: &Value, name: &str) -> u64 {
+    account[name].as_u64().unwrap_or_else(|| panic!("no count '{name}' in {account}"))
+}
+
+/// Checks the conservation law on one account.
+fn balances(account: &Value) {
+    let of = |name| count(account, name);
+    assert_eq!(of("read"), of("filtered") + of("malformed") + of("no_key") + of("keyed"));
+    assert!(of("untracked") <= of("keyed"));
+}
+
+#[test]
+fn the_accounts_balance_and_the_epochs_add_up_to_the_total() {
+    let bytes = mixed(1, 20_000);
+    println!("seed 1");
+    let epochs = [EpochLength::Whole, EpochLength::Packets(777), EpochLength::Time(2_000_000_000)];
+    for kind in KeyKind::ALL.map(|(_, kind)| kind) {
+        for epoch in epochs {
+            for filter in [None, Some("udp port 81 or arp")] {
+                let config = Config {
+                    key: kind.into(),
+                    epoch,
+                    filter: filter.map(|text| Filter::new(text).unwrap()),
+                    memory_bytes: 1 << 20,
+                    ..Config::default()
+                };
+                let (lines, _) = run(config, &bytes);
+                let total = &lines[lines.len() - 1];
+                assert_eq!(total["type"], "total");
+                balances(&total["account"]);
+                assert_eq!(count(&total["account"], "read"), 20_000);
+                for name in COUNTS {
+                    let epochs = lines.iter().filter(|line| line["type"] == "epoch");
+                    let sum: u64 = epochs.map(|line| count(&line["account"], name)).sum();
+                    assert_eq!(sum, count(&total["account"], name), "{name}");
+                }
+                for line in lines.iter().filter(|line| line["type"] == "epoch") {
+                    balances(&line["account"]);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_each_key_needs_decides_what_is_malformed() {
+    let mut pcap = Pcap::new();
+    let whole = udp((1, 1), (2, 2));
+    pcap.frame(0, &whole).frame(1, &whole[..36]).frame(2, &whole[..20]).frame(3, &arp());
+    pcap.frame(4, &udp6((1, 1), (2, 2))).frame(5, &udp6((1, 1), (2, 2))[..56]);
+    let expected = [
+        (KeyKind::Source, (1, 1, 4)),
+        (KeyKind::Destination, (1, 1, 4)),
+        (KeyKind::Pair, (1, 1, 4)),
+        (KeyKind::FiveTuple, (3, 1, 2)),
+        (KeyKind::Protocol, (1, 1, 4)),
+        (KeyKind::DestinationPort, (3, 1, 2)),
+    ];
+    for (kind, counts) in expected {
+        let config = Config { key: kind.into(), ..asking(&["top"]) };
+        let account = &only_epoch(config, &pcap.0)["account"];
+        let of = |name| count(account, name);
+        assert_eq!((of("malformed"), of("no_key"), of("keyed")), counts, "{}", kind.name());
+    }
+}
+
+#[test]
+fn the_filter_comes_before_the_headers_and_the_limit_behind_it() {
+    let mut pcap = Pcap::new();
+    for i in 0..10 {
+        pcap.udp(i, (1, 1), (2, 80)).udp(i, (1, 1), (2, 53)).frame(i, &arp());
+    }
+    let config =
+        |limit| Config { filter: Some(Filter::new("port 53").unwrap()), limit, ..asking(&["top"]) };
+    let account = only_epoch(config(None), &pcap.0)["account"].clone();
+    assert_eq!((count(&account, "filtered"), count(&account, "keyed")), (20, 10));
+    // As with tcpdump, the limit counts packets that pass the filter.
+    let account = only_epoch(config(Some(3)), &pcap.0)["account"].clone();
+    assert_eq!((count(&account, "read"), count(&account, "keyed")), (8, 3));
+    let account = only_epoch(config(Some(0)), &pcap.0)["account"].clone();
+    assert_eq!(count(&account, "read"), 0);
+}
+
+#[test]
+fn a_full_table_counts_what_it_could_not_take() {
+    let mut pcap = Pcap::new();
+    for i in 0..1000 {
+        pcap.udp(i, (i as u32, 1), (2, 80));
+    }
+    for i in 0..500 {
+        pcap.udp(1000 + i, (0, 1), (2, 80));
+    }
+    let parameters = Parameters::new([("buckets".to_owned(), 128)]);
+    let config = Config { parameters, ..asking(&["top", "cardinality", "entropy"]) };
+    let epoch = only_epoch(config, &pcap.0);
+    // 96 flows fit; of the other 904 each has one packet. The first flow keeps being counted.
+    assert_eq!(count(&epoch["account"], "untracked"), 904);
+    assert_eq!(epoch["tasks"]["top"]["items"][0]["packets"]["value"], 501);
+    let flows = &epoch["tasks"]["cardinality"]["flows"];
+    assert_eq!((flows["low"].as_u64(), flows["high"].as_u64()), (Some(96), Some(1000)));
+    let bits = &epoch["tasks"]["entropy"]["bits"];
+    // The truth: one flow of 501 packets and 999 of one, of 1500.
+    let truth = 1500f64.log2() - 501.0 / 1500.0 * 501f64.log2();
+    assert!(bits["low"].as_f64().unwrap() <= truth && truth <= bits["high"].as_f64().unwrap());
+}
+
+#[test]
+fn a_filter_that_cannot_judge_a_link_type_says_so() {
+    let mut bytes = Pcap::new().udp(0, (1, 1), (2, 2)).0.clone();
+    bytes[20] = 127;
+    let config = Config { filter: Some(Filter::new("port 2").unwrap()), ..asking(&["top"]) };
+    let epoch = only_epoch(config, &bytes);
+    assert_eq!(count(&epoch["account"], "filtered"), 1);
+    let notes = epoch["notes"].to_string();
+    assert!(notes.contains("link type 127"), "{notes}");
+}
+
+#[test]
+fn one_measure_is_enough_for_an_array() {
+    for by in [Measure::Packets, Measure::Bytes] {
+        let config = Config { by, algorithm: "count-array".to_owned(), ..asking(&["top"]) };
+        let epoch = only_epoch(config, &mixed(3, 2000));
+        let first = &epoch["tasks"]["top"]["items"][0];
+        let (held, other) = match by {
+            Measure::Packets => ("packets", "bytes"),
+            Measure::Bytes => ("bytes", "packets"),
+        };
+        assert!(first[held]["confidence"].is_f64() && first[other].is_null(), "{first}");
+    }
+}

@@ -1,0 +1,127 @@
+//! The answers of a run: the same whatever the batch, and right against plain counting.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use flowgauge_core::catalog;
+use flowgauge_core::key::KeyKind;
+use flowgauge_core::summary::Measure;
+use flowgauge_core::task::{TASKS, Threshold};
+use flowgauge_engine::{Config, EngineError, EpochLength};
+
+use crate::capture::{Pcap, Random, mixed};
+use crate::{asking, only_epoch, refusal, run};
+
+/// Row by row the same report, whatever the batch size and the order of lanes within it.
+#[test]
+fn the_size_of_a_batch_changes_no_report() {
+    let bytes = mixed(9, 20_000);
+    println!("seed 9");
+    for info in catalog::ALGORITHMS {
+        for epoch in [EpochLength::Whole, EpochLength::Packets(999)] {
+            let lines = |batch_packets| {
+                let config = Config {
+                    algorithm: info.name.to_owned(),
+                    epoch,
+                    batch_packets,
+                    memory_bytes: 8 << 20,
+                    ..Config::default()
+                };
+                run(config, &bytes).0
+            };
+            let whole = lines(256);
+            for batch_packets in [1, 64] {
+                assert_eq!(lines(batch_packets), whole, "{} {batch_packets}", info.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn tasks_agree_with_plain_counting() {
+    let mut random = Random(21);
+    println!("seed 21");
+    let mut pcap = Pcap::new();
+    let mut flows = BTreeMap::<(u32, u32, u16), u64>::new();
+    let mut spread = BTreeMap::<u32, BTreeSet<(u32, u16)>>::new();
+    for i in 0..30_000 {
+        // One source in five is host 1, which therefore has most destinations.
+        let source = if random.below(5) == 0 { 1 } else { random.below(500) as u32 };
+        let (to, port) = (random.below(40) as u32, 1000 + random.below(20) as u16);
+        pcap.udp(i, (source, 5), (to, port));
+        *flows.entry((source, to, port)).or_default() += 1;
+        spread.entry(source).or_default().insert((to, port));
+    }
+    let config = Config {
+        spread: 128,
+        threshold: Threshold::Weight(8),
+        top: 3,
+        ..asking(&["top", "heavy-hitters", "superspreaders", "cardinality", "entropy"])
+    };
+    let epoch = only_epoch(config, &pcap.0);
+    let tasks = &epoch["tasks"];
+    assert_eq!(tasks["cardinality"]["flows"]["value"], flows.len());
+    let heavy = flows.values().filter(|packets| **packets > 8).count();
+    assert!(heavy > 0);
+    assert_eq!(tasks["heavy-hitters"]["items"].as_array().unwrap().len(), heavy);
+    let top = flows.values().max().unwrap();
+    assert_eq!(tasks["top"]["items"][0]["packets"]["value"], *top);
+    assert_eq!(tasks["top"]["items"].as_array().unwrap().len(), 3);
+    let spreaders: Vec<_> = spread.values().map(BTreeSet::len).filter(|n| *n > 128).collect();
+    let found: Vec<_> = tasks["superspreaders"]["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| item["distinct"]["value"].as_u64().unwrap() as usize)
+        .collect();
+    assert_eq!(found, spreaders);
+    let total = 30_000f64;
+    let entropy: f64 =
+        flows.values().map(|&n| n as f64 / total).map(|share| -share * share.log2()).sum();
+    let value = tasks["entropy"]["bits"]["value"].as_f64().unwrap();
+    assert!((value - entropy).abs() < 1e-9, "{value} {entropy}");
+}
+
+/// Every task either answers or says why not, for every key and algorithm.
+#[test]
+fn every_pair_of_key_and_task_answers_or_is_refused_with_a_reason() {
+    let bytes = mixed(4, 3000);
+    for info in catalog::ALGORITHMS {
+        for kind in KeyKind::ALL.map(|(_, kind)| kind) {
+            for by in [Measure::Packets, Measure::Bytes] {
+                let all = Config {
+                    key: kind.into(),
+                    by,
+                    algorithm: info.name.to_owned(),
+                    memory_bytes: 8 << 20,
+                    ..Config::default()
+                };
+                for entry in TASKS {
+                    let asked = Config { tasks: Some(vec![entry.name.to_owned()]), ..all.clone() };
+                    match flowgauge_engine::Plan::new(asked.clone()) {
+                        Ok(_) => {
+                            let epoch = only_epoch(asked, &bytes);
+                            assert!(epoch["tasks"][entry.name].is_object(), "{epoch}");
+                        }
+                        Err(error) => {
+                            let text = error.to_string();
+                            assert!(matches!(error, EngineError::Task { .. }), "{text}");
+                            assert!(text.len() > 40 && !text.contains('\n'), "{text}");
+                        }
+                    }
+                }
+                let (lines, _) = run(all, &bytes);
+                assert!(lines[0]["tasks"]["top"].is_object());
+            }
+        }
+    }
+}
+
+#[test]
+fn what_does_not_exist_is_refused() {
+    let text = refusal(asking(&["tops"])).to_string();
+    assert!(text.contains("'tops'") && text.contains("heavy-hitters"), "{text}");
+    let text = refusal(Config { algorithm: "table".to_owned(), ..asking(&["top"]) }).to_string();
+    assert!(text.contains("linear-table"), "{text}");
+    let text = refusal(Config { memory_bytes: 100, ..Config::default() }).to_string();
+    assert!(text.contains("--memory"), "{text}");
+}

@@ -1,0 +1,106 @@
+//! Where epochs end, and what happens between them.
+
+use flowgauge_core::task::Threshold;
+use flowgauge_engine::{Config, EpochLength};
+use serde_json::Value;
+
+use crate::capture::{Pcap, mixed};
+use crate::{asking, run};
+
+const SECOND: u64 = 1_000_000_000;
+
+fn of_type<'a>(lines: &'a [Value], name: &str) -> Vec<&'a Value> {
+    lines.iter().filter(|line| line["type"] == name).collect()
+}
+
+#[test]
+fn time_epochs_are_multiples_of_their_length_with_gaps_and_late_packets() {
+    let mut pcap = Pcap::new();
+    for seconds in [12, 19, 20, 55, 54, 49, 60] {
+        pcap.udp(seconds * SECOND, (1, 1), (2, 2));
+    }
+    pcap.udp((60 + 3601) * SECOND, (1, 1), (2, 2));
+    let config = Config { epoch: EpochLength::Time(10_000_000_000), ..asking(&["top"]) };
+    let (lines, outcome) = run(config, &pcap.0);
+    let found: Vec<_> = of_type(&lines, "epoch")
+        .iter()
+        .map(|epoch| {
+            let read = epoch["account"]["read"].as_u64().unwrap();
+            (epoch["epoch"].as_u64().unwrap(), epoch["start"].as_str().unwrap(), read)
+        })
+        .collect();
+    let expected = [
+        (0, "1970-01-01T00:00:10.000000000Z", 2),
+        (1, "1970-01-01T00:00:20.000000000Z", 1),
+        (4, "1970-01-01T00:00:50.000000000Z", 3),
+        (5, "1970-01-01T00:01:00.000000000Z", 1),
+        (365, "1970-01-01T01:01:00.000000000Z", 1),
+    ];
+    assert_eq!(found, expected);
+    let gaps = of_type(&lines, "gap");
+    assert_eq!(gaps.len(), 2);
+    assert_eq!(gaps[0]["start"], "1970-01-01T00:00:30.000000000Z");
+    assert_eq!(gaps[0]["end"], "1970-01-01T00:00:50.000000000Z");
+    assert_eq!(gaps[1]["epochs"], 359);
+    let account = &outcome.total.account;
+    assert_eq!((account.late, account.backwards, account.jumps), (1, 2, 1));
+    assert_eq!(outcome.total.epochs, 5);
+}
+
+#[test]
+fn packet_epochs_hold_so_many_keyed_packets() {
+    let bytes = mixed(5, 5000);
+    let config = Config { epoch: EpochLength::Packets(1000), ..asking(&["cardinality"]) };
+    let (lines, outcome) = run(config, &bytes);
+    let epochs = of_type(&lines, "epoch");
+    for epoch in &epochs[..epochs.len() - 1] {
+        assert_eq!(epoch["account"]["keyed"], 1000);
+    }
+    assert_eq!(epochs.len() as u64, outcome.total.account.keyed.div_ceil(1000));
+}
+
+#[test]
+fn a_run_without_a_packet_is_one_empty_epoch() {
+    for epoch in [EpochLength::Whole, EpochLength::Packets(5), EpochLength::Time(5)] {
+        let (lines, outcome) = run(Config { epoch, ..Config::default() }, &Pcap::new().0);
+        assert_eq!(lines.len(), 2);
+        assert!(lines[0]["start"].is_null());
+        assert_eq!(outcome.total.account.read, 0);
+    }
+}
+
+#[test]
+fn the_last_full_epoch_is_not_followed_by_an_empty_one() {
+    let mut pcap = Pcap::new();
+    for i in 0..6 {
+        pcap.udp(i, (1, 1), (2, 2));
+    }
+    let config = Config { epoch: EpochLength::Packets(3), ..asking(&["top"]) };
+    let (lines, _) = run(config, &pcap.0);
+    assert_eq!(of_type(&lines, "epoch").len(), 2);
+}
+
+#[test]
+fn a_flow_that_vanishes_is_a_change_and_empty_epochs_count() {
+    let mut pcap = Pcap::new();
+    for second in 0..3 {
+        for i in 0..100 {
+            pcap.udp(second * SECOND + i, (1, 1), (2, 2));
+        }
+    }
+    // Two empty epochs halve the forecast twice; another flow opens the epoch after them.
+    pcap.udp(5 * SECOND, (7, 7), (8, 8));
+    let config = Config {
+        epoch: EpochLength::Time(SECOND.cast_signed()),
+        threshold: Threshold::Weight(20),
+        ..asking(&["changes"])
+    };
+    let (lines, _) = run(config, &pcap.0);
+    let epochs = of_type(&lines, "epoch");
+    let items = epochs[3]["tasks"]["changes"]["items"].as_array().unwrap();
+    assert_eq!(items.len(), 1, "{}", epochs[3]);
+    assert_eq!(items[0]["key"]["source"], "10.0.0.1");
+    assert_eq!(items[0]["forecast"]["value"], 25);
+    assert_eq!(items[0]["now"]["value"], 0);
+    assert!(epochs[1]["tasks"]["changes"]["items"].as_array().unwrap().is_empty());
+}
