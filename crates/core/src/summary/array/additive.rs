@@ -129,7 +129,6 @@ impl<K: FlowKey, C: Counter> Ingest<K> for CountArray<K, C> {
         batch.digest(&self.digester);
         let (keys, digests, weights) = (batch.keys(), batch.digests(), C::column(batch));
         let mask = self.counters.len() - 1;
-        let threshold = self.threshold.weight(self.total);
         for &digest in digests.iter().take(PREFETCH_AHEAD) {
             prefetch(&self.counters, digest as usize & mask);
         }
@@ -142,6 +141,8 @@ impl<K: FlowKey, C: Counter> Ingest<K> for CountArray<K, C> {
             let count = counter.get();
             self.saturated += excess;
             self.total += weights[i].get();
+            // Against the weight so far, this packet's included: batches of any size agree.
+            let threshold = self.threshold.weight(self.total);
             if count as f64 > threshold {
                 let (counters, digester) = (&self.counters, &self.digester);
                 self.heavy.join(keys[i], digests[i], threshold, digester, |key| {
