@@ -87,7 +87,7 @@ fn compare(
 ) -> f64 {
     let options = Options {
         parameters: Parameters::new([(parameter.0.to_owned(), parameter.1 as u64)]),
-        memory_bytes: 0,
+        memory_bytes: 16 << 20,
         task_bytes_per_flow: 0,
         digester,
         by: Measure::Packets,
@@ -191,7 +191,9 @@ impl TableByHand {
             }
             let bucket = &mut self.buckets[at];
             if bucket.packets != 0 {
-                self.saturated += u64::from(bucket.count());
+                if bucket.count() {
+                    self.saturated += 1;
+                }
             } else if self.flows < self.occupied.len() {
                 *bucket = Bucket { words: word, packets: 1, bytes: u64::from(FRAME_BYTES) };
                 self.occupied[self.flows] = at as u32;
@@ -219,14 +221,15 @@ impl ArrayByHand {
     }
 
     fn ingest(&mut self, words: &[Words], digester: &Digester) {
+        let (mut packets, mut saturated) = (self.packets, 0);
         digested!(words, digester, self.counters, |word, digest| {
             let mask = self.counters.len() - 1;
             let counter = &mut self.counters[digest as usize & mask];
             let (count, full) = counter.overflowing_add(1);
             *counter = if full { u32::MAX } else { count };
-            self.saturated += u64::from(full);
-            self.packets += 1;
-            if u64::from(*counter) * 1000 > self.packets && self.members < 1 << 14 {
+            saturated += u64::from(full);
+            packets += 1;
+            if u64::from(*counter) * 1000 > packets && self.members < 1 << 14 {
                 let mask = self.heavy.len() - 1;
                 let mut at = (digest >> 33) as usize & mask;
                 while self.heavy[at].is_some_and(|member| member != word) {
@@ -236,6 +239,8 @@ impl ArrayByHand {
                 self.heavy[at] = Some(word);
             }
         });
+        self.packets = packets;
+        self.saturated += saturated;
     }
 }
 
@@ -253,16 +258,21 @@ impl ReplacingByHand {
     }
 
     fn ingest(&mut self, words: &[Words], digester: &Digester) {
+        let (mut displaced, mut displaced_bytes) = (0, 0);
         digested!(words, digester, self.buckets, |word, digest| {
             let mask = self.buckets.len() - 1;
             let bucket = &mut self.buckets[digest as usize & mask];
             if bucket.words == word && bucket.packets > 0 {
-                self.saturated += u64::from(bucket.count());
+                if bucket.count() {
+                    self.saturated += 1;
+                }
             } else {
-                self.displaced += u64::from(bucket.packets);
-                self.displaced_bytes += bucket.bytes;
+                displaced += u64::from(bucket.packets);
+                displaced_bytes += bucket.bytes;
                 *bucket = Bucket { words: word, packets: 1, bytes: u64::from(FRAME_BYTES) };
             }
         });
+        self.displaced += displaced;
+        self.displaced_bytes += displaced_bytes;
     }
 }

@@ -129,6 +129,8 @@ impl<K: FlowKey, C: Counter> Ingest<K> for CountArray<K, C> {
         batch.digest(&self.digester);
         let (keys, digests, weights) = (batch.keys(), batch.digests(), C::column(batch));
         let mask = self.counters.len() - 1;
+        // Sums in registers: in memory each packet would wait for the store of the one before.
+        let (mut total, mut saturated) = (self.total, self.saturated);
         for &digest in digests.iter().take(PREFETCH_AHEAD) {
             prefetch(&self.counters, digest as usize & mask);
         }
@@ -139,10 +141,10 @@ impl<K: FlowKey, C: Counter> Ingest<K> for CountArray<K, C> {
             let counter = &mut self.counters[digests[i] as usize & mask];
             let excess = counter.add(weights[i]);
             let count = counter.get();
-            self.saturated += excess;
-            self.total += weights[i].get();
+            saturated += excess;
+            total += weights[i].get();
             // Against the weight so far, this packet's included: batches of any size agree.
-            let threshold = self.threshold.weight(self.total);
+            let threshold = self.threshold.weight(total);
             if count as f64 > threshold {
                 let (counters, digester) = (&self.counters, &self.digester);
                 self.heavy.join(keys[i], digests[i], threshold, digester, |key| {
@@ -150,6 +152,7 @@ impl<K: FlowKey, C: Counter> Ingest<K> for CountArray<K, C> {
                 });
             }
         }
+        (self.total, self.saturated) = (total, saturated);
     }
 
     fn answers(&self) -> &dyn Answers {
