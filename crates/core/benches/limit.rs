@@ -183,25 +183,29 @@ impl TableByHand {
     }
 
     fn ingest(&mut self, words: &[Words], digester: &Digester) {
-        digested!(words, digester, self.buckets, |word, digest| {
-            let mask = self.buckets.len() - 1;
+        let buckets: &mut [Bucket] = &mut self.buckets;
+        let occupied: &mut [u32] = &mut self.occupied;
+        let mut flows = self.flows;
+        digested!(words, digester, buckets, |word, digest| {
+            let mask = buckets.len() - 1;
             let mut at = digest as usize & mask;
-            while self.buckets[at].packets != 0 && self.buckets[at].words != word {
+            while buckets[at].packets != 0 && buckets[at].words != word {
                 at = (at + 1) & mask;
             }
-            let bucket = &mut self.buckets[at];
+            let bucket = &mut buckets[at];
             if bucket.packets != 0 {
                 if bucket.count() {
                     self.saturated += 1;
                 }
-            } else if self.flows < self.occupied.len() {
+            } else if flows < occupied.len() {
                 *bucket = Bucket { words: word, packets: 1, bytes: u64::from(FRAME_BYTES) };
-                self.occupied[self.flows] = at as u32;
-                self.flows += 1;
+                occupied[flows] = at as u32;
+                flows += 1;
             } else {
                 self.untracked += 1;
             }
         });
+        self.flows = flows;
     }
 }
 
