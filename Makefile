@@ -13,8 +13,9 @@ build: cargo-there ## release build
 demo: build ## a real capture, and a generated one of a million packets
 	@bash tests/demo.sh $(BINARY)
 
-test: cargo-there ## all tests that need neither root nor network
+test: cargo-there ## all tests that need neither root nor network; kernel and core on each instruction set
 	cargo test --workspace --locked
+	for isa in scalar avx2; do FLOWGAUGE_ISA=$$isa cargo test --quiet --locked -p flowgauge-kernel -p flowgauge-core || exit 1; done
 
 lint: cargo-there ## format, clippy and documentation
 	cargo fmt --all --check

@@ -11,10 +11,10 @@ use std::{
     },
 };
 
-use flate2::bufread::MultiGzDecoder;
 use zstd::stream::read::Decoder as ZstdDecoder;
 
 use crate::damage::{CaptureError, Refusal};
+use crate::gzip::Gzip;
 
 /// A bomb is what grows by more than this factor once it has grown to more than this.
 const BOMB_RATIO: u64 = 256;
@@ -23,6 +23,10 @@ const BOMB_BYTES: u64 = 16 << 20;
 /// The largest window that a zstd stream may ask for: 2²⁵ bytes, what level 20 uses. It is the
 /// greater part of the memory that decompression takes.
 const ZSTD_WINDOW_LOG: u32 = 25;
+
+/// zstd's decoder loses what it made of the piece of input in which it meets damage: the pieces
+/// are so small that little is lost, and large enough that the calls cost next to nothing.
+const ZSTD_PIECE_BYTES: usize = 512;
 
 /// Something to read, not opened yet.
 pub(crate) enum Origin {
@@ -107,9 +111,9 @@ fn decompress(
     let source = Metered { inner: BufReader::with_capacity(64 << 10, source), meter };
     let meter = Arc::clone(&source.meter);
     let decoder: Box<dyn Read + Send> = match codec {
-        Codec::Gzip => Box::new(MultiGzDecoder::new(source)),
+        Codec::Gzip => Box::new(Gzip::new(source)),
         Codec::Zstd => {
-            let mut decoder = ZstdDecoder::with_buffer(source)?;
+            let mut decoder = ZstdDecoder::with_buffer(Pieces(source))?;
             decoder.window_log_max(ZSTD_WINDOW_LOG)?;
             Box::new(decoder)
         }
@@ -155,6 +159,26 @@ impl<R: BufRead> BufRead for Metered<R> {
     fn consume(&mut self, bytes: usize) {
         self.inner.consume(bytes);
         self.meter.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+/// Shows its bytes in pieces of [`ZSTD_PIECE_BYTES`].
+struct Pieces<R>(R);
+
+impl<R: BufRead> BufRead for Pieces<R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        let bytes = self.0.fill_buf()?;
+        Ok(&bytes[..bytes.len().min(ZSTD_PIECE_BYTES)])
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        self.0.consume(bytes);
+    }
+}
+
+impl<R: BufRead> Read for Pieces<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer)
     }
 }
 

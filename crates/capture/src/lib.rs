@@ -10,6 +10,7 @@ mod damage;
 pub mod filter;
 mod format;
 mod frames;
+mod gzip;
 mod input;
 mod pcap;
 mod pcapng;

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key13, Key16, Key32, Key37};
-use flowgauge_core::summary::{Ingest, Measure, Options, Parameters, Size};
+use flowgauge_core::summary::{Estimate, Ingest, Measure, Options, Parameters, Size};
 use flowgauge_core::task::Threshold;
 use flowgauge_kernel::{Digester, Isa, Seed};
 use proptest::prelude::*;
@@ -94,7 +94,7 @@ fn linear_table_is_exact<K: FlowKey>(packets: &Packets, batch: usize) {
         assert_eq!(listed(&*table), truth);
         for (key, size) in &truth {
             let estimate = table.answers().size().unwrap().estimate(key).packets.unwrap();
-            assert_eq!(estimate.value, size.packets as f64);
+            assert_eq!(estimate, Estimate::exact(size.packets));
         }
         table.clear();
         assert!(table.answers().flows().unwrap().is_empty());
@@ -241,31 +241,28 @@ fn full_counters_stay_full_and_the_excess_is_counted() {
         feed(&mut *large, &[(7, 64); 200], 256);
         feed(&mut *small, &[(7, 64); 200], 256);
         let (mut count, mut other) = (200u64, 200u64);
-        while count <= u64::from(u32::MAX) {
+        while u32::try_from(count).is_ok() {
             std::mem::swap(&mut large, &mut small);
             large.merge(&*small).unwrap();
             (count, other) = (count + other, count);
         }
         let answers = large.answers();
         let size = answers.size().unwrap().estimate(key::<Key4>(7).canonical()).packets.unwrap();
-        assert_eq!(size.value, f64::from(u32::MAX), "{}", info.name);
+        assert_eq!(size.value as u64, u64::from(u32::MAX), "{}", info.name);
         assert_eq!(answers.saturated().packets, count - u64::from(u32::MAX), "{}", info.name);
     }
 }
 
 #[test]
 fn memory_is_what_the_catalog_says() {
-    let array = [("columns", 512), ("candidates", 64)];
-    let cases: [(&str, &[(&str, u64)], Measure, usize); 4] = [
-        ("linear-table", &[("buckets", 1024)], Measure::Packets, 1024 * 32 + 3 * 1024),
-        ("replacing-array", &[("columns", 512)], Measure::Packets, 512 * 32),
-        ("count-array", &array, Measure::Packets, 512 * 4 + 64 * 56),
-        ("count-array", &array, Measure::Bytes, 512 * 8 + 64 * 56),
-    ];
-    for (name, parameters, by, bytes) in cases {
-        let summary = catalog::build::<Key13>(name, &options(parameters, by)).unwrap();
-        assert_eq!(summary.memory_bytes(), bytes, "{name}");
-    }
+    let bytes = |name: &str, parameters: &[(&str, u64)], by| {
+        catalog::build::<Key13>(name, &options(parameters, by)).unwrap().memory_bytes()
+    };
+    let (packets, array) = (Measure::Packets, [("columns", 512), ("candidates", 64)]);
+    assert_eq!(bytes("linear-table", &[("buckets", 1024)], packets), 1024 * 32 + 3 * 1024);
+    assert_eq!(bytes("replacing-array", &[("columns", 512)], packets), 512 * 32);
+    assert_eq!(bytes("count-array", &array, packets), 512 * 4 + 64 * 56);
+    assert_eq!(bytes("count-array", &array, Measure::Bytes), 512 * 8 + 64 * 56);
     // Without parameters a summary fills its memory as far as a power of two allows.
     for info in catalog::ALGORITHMS {
         let little = Options { memory_bytes: 4 << 20, ..options(&[], Measure::Packets) };

@@ -20,6 +20,7 @@ pub(crate) struct Clock {
 
 /// What a packet's time means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "four findings, each independent of the others")]
 pub(crate) struct Tick {
     /// The packet is the first of a later epoch.
     pub(crate) closes: bool,
@@ -52,9 +53,9 @@ impl Clock {
     #[inline(always)]
     pub(crate) fn flows(&mut self, time_ns: i64) -> bool {
         let step = time_ns.wrapping_sub(self.last_ns).cast_unsigned();
-        let forwards = (time_ns >= self.last_ns) & (step <= JUMP_NS.cast_unsigned());
-        let inside = (time_ns >= self.start_ns) & (time_ns <= self.last_of_epoch_ns);
-        let flows = self.started & forwards & inside;
+        let forwards = time_ns >= self.last_ns && step <= JUMP_NS.cast_unsigned();
+        let inside = time_ns >= self.start_ns && time_ns <= self.last_of_epoch_ns;
+        let flows = self.started && forwards && inside;
         if flows {
             self.last_ns = time_ns;
         }

@@ -90,9 +90,11 @@ impl<L: Lanes> Engine<L> {
             }
             progress(source);
         }
-        let unreadable = |problem: &CaptureError| matches!(problem, CaptureError::Unreadable { .. });
-        let nothing_to_read =
-            !problems.is_empty() && problems.iter().filter(|problem| unreadable(problem)).count() == source.files().len();
+        let unreadable =
+            |problem: &CaptureError| matches!(problem, CaptureError::Unreadable { .. });
+        let nothing_to_read = !problems.is_empty()
+            && problems.iter().filter(|problem| unreadable(problem)).count()
+                == source.files().len();
         // A run over sound but empty input is one empty epoch; one over no input is none.
         if open.account.read > 0 || (open.total.epochs == 0 && !nothing_to_read) {
             self.close(&mut open, sink)?;

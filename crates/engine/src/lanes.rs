@@ -29,6 +29,8 @@ pub(crate) trait Lanes {
     fn clear(&mut self);
     /// Bytes reserved by each lane's summary.
     fn memory_bytes(&self) -> Vec<usize>;
+    /// The parameters in force; those of the IPv6 lane end in `_ipv6`.
+    fn parameters(&self) -> Vec<(String, u64)>;
 }
 
 /// One key type on its way: a batch that fills, and the summary that takes it.
@@ -65,6 +67,11 @@ impl<K: FlowKey> Lane<K> {
     fn settle(&mut self) {
         self.flush();
         self.summary.settle();
+    }
+
+    fn parameters(&self, suffix: &str) -> impl Iterator<Item = (String, u64)> {
+        let parameters = self.summary.parameters().into_iter();
+        parameters.map(move |(name, value)| (format!("{name}{suffix}"), value))
     }
 
     fn view(&self) -> task::Lane<'_> {
@@ -123,6 +130,11 @@ impl<A: FlowKey + Extract<8>, B: FlowKey + Extract<32>> Lanes for TwoLanes<A, B>
         self.v6.clear();
     }
 
+    fn parameters(&self) -> Vec<(String, u64)> {
+        let v4 = self.v4.parameters("");
+        v4.chain(self.v6.parameters("_ipv6")).collect()
+    }
+
     fn memory_bytes(&self) -> Vec<usize> {
         vec![self.v4.summary.memory_bytes(), self.v6.summary.memory_bytes()]
     }
@@ -161,6 +173,10 @@ impl Lanes for OneLane {
 
     fn clear(&mut self) {
         self.lane.clear();
+    }
+
+    fn parameters(&self) -> Vec<(String, u64)> {
+        self.lane.parameters("").collect()
     }
 
     fn memory_bytes(&self) -> Vec<usize> {

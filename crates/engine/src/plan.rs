@@ -4,7 +4,7 @@ use std::io;
 
 use flowgauge_core::catalog;
 use flowgauge_core::key::{Extract, FlowKey, Key4, Key8, Key13, Key16, Key32, Key37, KeyKind};
-use flowgauge_core::summary::{BuildError, Ingest, Options};
+use flowgauge_core::summary::{BuildError, Flows, Ingest, Options};
 use flowgauge_core::task::{self, HistoryShape, TASKS, Task, TaskEntry, TaskOptions, Unsupported};
 use flowgauge_kernel::{Digester, Isa, Seed, Zeroed};
 
@@ -137,9 +137,7 @@ impl<L: Lanes> Ready for Engine<L> {
         Explanation {
             summary: self.summary.clone(),
             lanes: lanes
-                .map(|(lane, bytes)| {
-                    (lane.key_bytes, bytes, lane.answers.flows().map(|flows| flows.most()))
-                })
+                .map(|(lane, bytes)| (lane.key_bytes, bytes, lane.answers.flows().map(Flows::most)))
                 .collect(),
             scratch_bytes: self.scratch.words.memory_bytes(),
             history_bytes: self.tasks.iter().map(|task| task.history_bytes()).sum(),
@@ -213,7 +211,7 @@ impl Builder {
     /// Builds the tasks for lanes of this size, and leaves out those that cannot be answered.
     fn finish<L: Lanes>(self, lanes: L) -> Result<Engine<L>, EngineError> {
         let views = lanes.views();
-        let most = |lane: &task::Lane<'_>| lane.answers.flows().map_or(0, |flows| flows.most());
+        let most = |lane: &task::Lane<'_>| lane.answers.flows().map_or(0, Flows::most);
         let shapes = views
             .iter()
             .map(|lane| HistoryShape { key_bytes: lane.key_bytes, flows: most(lane) })
@@ -239,7 +237,7 @@ impl Builder {
             memory_bytes: lanes.memory_bytes().iter().sum::<usize>()
                 + words.memory_bytes()
                 + tasks.iter().map(|task| task.history_bytes()).sum::<usize>(),
-            parameters: self.config.parameters.iter().collect(),
+            parameters: lanes.parameters(),
         };
         drop(views);
         let scratch = Scratch { words, breakdown: BreakdownTask::new() };

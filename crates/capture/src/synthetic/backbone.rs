@@ -11,8 +11,8 @@
 //!
 //! An echo repeats what draws chose, so in the long run popularity alone says how large flows are.
 //!
-//! The constants are fitted by hand and simulation to the published statistics of a 10 Gb/s
-//! backbone link; `tests/synthetic_backbone.rs` holds both side by side. Logarithms are not
+//! The constants are fitted, by random search and then by hand, to statistics of a backbone link;
+//! `tests/synthetic_backbone.rs` holds both side by side. Logarithms are not
 //! needed: the exponents are chosen such that roots and products do, which are exact everywhere.
 
 use super::random::Random;
@@ -25,7 +25,7 @@ pub(super) const BIRTHS: f64 = 0.0328;
 pub(super) const MOST_BIRTHS: f64 = 0.5;
 /// Echoes a packet.
 const ECHOES: f64 = 0.45;
-/// The longest lag of an echo, in packets of busy ranks: 4⁵, so that 4 and −2.5 undo each other.
+/// The longest lag of an echo, in packets of busy ranks. Its −0.4th power is 1 ÷ 16.
 const LONGEST_LAG: usize = 1024;
 /// Of 32 ranks, this many are busy enough to be echoed.
 const BUSY_IN_32: u64 = 7;
@@ -119,7 +119,7 @@ impl Backbone {
 /// A lag of at least x with a chance ∝ x^−0.4 down to that of the longest: the inverse, v^−2.5.
 #[inline]
 fn lag(random: &mut Random) -> usize {
-    // 1024^−0.4, below which lags would be longer.
+    // The −0.4th power of the longest lag: a smaller v gives a longer one.
     const LONGEST: f64 = 1.0 / 16.0;
     let v = LONGEST + random.fraction() * (1.0 - LONGEST);
     ((1.0 / (v * v * v.sqrt())) as usize).clamp(1, LONGEST_LAG)
@@ -127,6 +127,8 @@ fn lag(random: &mut Random) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::super::random::Stream;
     use super::*;
 
@@ -142,6 +144,32 @@ mod tests {
         }
         // 5 standard deviations of a binomial count.
         assert!((newest as f64 - 10_099.0).abs() < 5.0 * 95.0, "{newest} births");
+    }
+
+    /// Of the first flows, each is met unless it is replaced or the run ends before; both are
+    /// Poisson processes. The limit is 5 standard deviations, once in 2 million.
+    #[test]
+    fn a_run_meets_the_flows_that_theory_says() {
+        let (active, births, packets) = (31_000_u64, 0.029, 500_000_u32);
+        let mut backbone = Backbone::new(active, births);
+        let mut random = Random::new(3, Stream::Order);
+        let met: HashSet<u64> = (0..packets).map(|_| backbone.draw(&mut random)).collect();
+        let (from, to) = backbone.roots;
+        let mut expected = births * f64::from(packets);
+        let mut variance = expected * (1.0 - births);
+        for rank in 0..active {
+            let rank = rank as f64;
+            let width = eighth_root(rank + 1.0 + FLAT) - eighth_root(rank + FLAT);
+            let drawn = (1.0 - ECHOES - births) * width / (to - from);
+            let replaced = births * (2.0 * rank + 1.0) / (active as f64).powi(2);
+            let ended = 1.0 - (-(drawn + replaced) * f64::from(packets)).exp();
+            let chance = drawn / (drawn + replaced) * ended;
+            expected += chance;
+            variance += chance * (1.0 - chance);
+        }
+        let deviation = (met.len() as f64 - expected) / variance.sqrt();
+        println!("met {}, expected {expected:.0}, {deviation:.1} deviations", met.len());
+        assert!(deviation.abs() < 5.0);
     }
 
     #[test]

@@ -106,6 +106,36 @@ fn what_is_damaged_says_so() {
     }
 }
 
+/// Blocks of which each is whole or lost: stored ones of gzip, whose headers are in known places,
+/// and frames of zstd, one for each part of the capture.
+#[test]
+fn all_that_was_compressed_before_the_damage_is_kept() {
+    const STORED: usize = 32 << 10;
+    let file = large();
+    let (mut gzip, mut zstd) = (vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255], Vec::new());
+    let parts = file.chunks(STORED).count();
+    let broken = parts / 2;
+    for (number, part) in file.chunks(STORED).enumerate() {
+        // The block type 3 does not exist.
+        gzip.push(if number == broken { 0b110 } else { 0 });
+        gzip.extend((part.len() as u16).to_le_bytes());
+        gzip.extend((!(part.len() as u16)).to_le_bytes());
+        gzip.extend(part);
+        let start = zstd.len();
+        zstd.extend(self::zstd(part));
+        if number == broken {
+            zstd[start] ^= 1;
+        }
+    }
+    let kept = walk(&file[..broken * STORED]).packets;
+    assert!(broken > 10 && kept.len() > 400);
+    for (name, compressed) in [("gzip", gzip), ("zstd", zstd)] {
+        let (packets, errors, _) = read(&mut Captures::from_bytes("x", compressed));
+        assert_eq!(packets.len(), kept.len(), "{name}: {errors:?}");
+        assert!(matches!(&errors[..], [CaptureError::Damaged { .. }]), "{name}: {errors:?}");
+    }
+}
+
 #[test]
 fn damage_inside_is_told_in_decompressed_bytes() {
     let file = pcap(false, 0xa1b2_c3d4, (2, 4), &[60, 60]);

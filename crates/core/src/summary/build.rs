@@ -94,11 +94,6 @@ impl Parameters {
         Self(pairs.into_iter().collect())
     }
 
-    /// All names and values, by name.
-    pub fn iter(&self) -> impl Iterator<Item = (String, u64)> + '_ {
-        self.0.iter().map(|(name, value)| (name.clone(), *value))
-    }
-
     /// The value of `name`, where it is given.
     pub fn get(&self, name: &str) -> Option<u64> {
         self.0.get(name).copied()
@@ -120,28 +115,29 @@ impl Parameters {
         }
     }
 
-    /// The power of two that `name` gives, where it is given.
-    pub(super) fn power_of_two(&self, name: &'static str) -> Result<Option<usize>, BuildError> {
+    /// The power of two that `name` gives, or else the largest whose items of `item_bytes` bytes
+    /// fit into `memory_bytes`.
+    pub(super) fn power_of_two(
+        &self,
+        name: &'static str,
+        memory_bytes: usize,
+        item_bytes: usize,
+    ) -> Result<usize, BuildError> {
         match self.get(name) {
-            None => Ok(None),
             Some(value) if value.is_power_of_two() && (2..=MOST_ITEMS).contains(&value) => {
-                Ok(Some(value as usize))
+                Ok(value as usize)
             }
             Some(value) => Err(BuildError::NotPowerOfTwo { name, value }),
+            None if memory_bytes / item_bytes < 2 => {
+                Err(BuildError::TooLittleMemory { needed: 2 * item_bytes, given: memory_bytes })
+            }
+            None => Ok(1 << (memory_bytes / item_bytes).min(MOST_ITEMS as usize).ilog2()),
         }
     }
 }
 
 /// Indexes are 32 bits wide, and so are the column bits of the digest.
 const MOST_ITEMS: u64 = 1 << 32;
-
-/// The largest power of two of items of `item_bytes` bytes that fits into `memory_bytes`.
-pub(super) fn fitting(memory_bytes: usize, item_bytes: usize) -> Result<usize, BuildError> {
-    match memory_bytes / item_bytes {
-        0 | 1 => Err(BuildError::TooLittleMemory { needed: 2 * item_bytes, given: memory_bytes }),
-        items => Ok(1 << items.min(MOST_ITEMS as usize).ilog2()),
-    }
-}
 
 /// Why a summary cannot be built.
 #[derive(Debug, thiserror::Error)]

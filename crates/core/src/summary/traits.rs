@@ -23,6 +23,8 @@ pub trait Ingest<K: FlowKey>: Send {
     fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible>;
     /// Forgets everything, without reallocation.
     fn clear(&mut self);
+    /// The parameters in force, by their names in the catalog.
+    fn parameters(&self) -> Vec<(&'static str, u64)>;
     /// Bytes of memory reserved.
     fn memory_bytes(&self) -> usize;
     /// For [`Self::merge`] to find the concrete type.

@@ -41,7 +41,8 @@ impl Oracle {
                     now: Estimate::exact(size),
                 });
             }
-            let next = if self.epochs == 0 { size as f64 } else { (size as f64 + forecast) / 2.0 };
+            let next =
+                if self.epochs == 0 { size as f64 } else { f64::midpoint(size as f64, forecast) };
             if size > 0 || next >= 0.5 {
                 self.forecast.insert(key, next);
             } else {
@@ -119,7 +120,7 @@ fn a_full_history_counts_what_it_lost_and_bounds_what_it_reports() {
             }
             for (key, forecast) in &mut truth {
                 let size = now.get(key).copied().unwrap_or(0) as f64;
-                *forecast = if epoch == 0 { size } else { (size + *forecast) / 2.0 };
+                *forecast = if epoch == 0 { size } else { f64::midpoint(size, *forecast) };
             }
             before = now;
         }

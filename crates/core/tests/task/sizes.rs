@@ -63,14 +63,13 @@ fn flow_size_finds_what_is_there_and_bounds_what_is_not() {
         let Report::Sizes { threshold: None, items } = report else { panic!("{report:?}") };
         assert_eq!(items.iter().map(|item| item.key).collect::<Vec<_>>(), asked);
         for item in &items {
-            match known.iter().find(|(key, _)| *key == item.key) {
-                Some((_, size)) => assert_eq!(item.size, SizeEstimate::exact(*size)),
-                None => {
-                    let untracked = case.tables[0].1.untracked;
-                    let (packets, bytes) = (item.size.packets.unwrap(), item.size.bytes.unwrap());
-                    assert_eq!((packets.value, packets.high), (0.0, untracked.packets as f64));
-                    assert_eq!((bytes.value, bytes.high), (0.0, untracked.bytes as f64));
-                }
+            if let Some((_, size)) = known.iter().find(|(key, _)| *key == item.key) {
+                assert_eq!(item.size, SizeEstimate::exact(*size));
+            } else {
+                let untracked = case.tables[0].1.untracked;
+                let (packets, bytes) = (item.size.packets.unwrap(), item.size.bytes.unwrap());
+                assert_eq!((packets.value, packets.high), (0.0, untracked.packets as f64));
+                assert_eq!((bytes.value, bytes.high), (0.0, untracked.bytes as f64));
             }
         }
     });

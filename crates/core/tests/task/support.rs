@@ -238,7 +238,7 @@ pub fn table(key: KeySpec, key_bytes: usize) -> impl Strategy<Value = Table> {
     (prop::collection::vec(flow, 0..40), untracked).prop_map(move |(raw, untracked)| {
         let mut flows: Vec<(Vec<u8>, Size)> = Vec::new();
         for (mut bytes, size) in raw {
-            mask(&key, &mut bytes);
+            mask(key, &mut bytes);
             if !flows.iter().any(|(known, _)| *known == bytes) {
                 flows.push((bytes, size));
             }
@@ -259,7 +259,7 @@ fn size() -> impl Strategy<Value = Size> {
 }
 
 /// Cuts the addresses of a raw key to the prefixes of its kind.
-fn mask(key: &KeySpec, bytes: &mut [u8]) {
+fn mask(key: KeySpec, bytes: &mut [u8]) {
     let (size, prefix) = match bytes.len() {
         4 | 8 | 13 => (4, key.v4_prefix),
         _ => (16, key.v6_prefix),

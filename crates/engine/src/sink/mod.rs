@@ -1,6 +1,6 @@
 //! Reports to readers: text for people, JSON and CSV for programs.
 //!
-//! Strings from outside (file names, notes) reach a reader only through [`escape`].
+//! Strings from outside (file names, notes) reach a reader only through `escape`.
 
 mod csv;
 mod escape;

@@ -8,7 +8,6 @@ use std::any::Any;
 
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
-use super::super::build::fitting;
 use super::super::heavy::HeavyKeys;
 use super::super::{
     Answers, BuildError, Candidates, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws,
@@ -21,8 +20,8 @@ use crate::task::Threshold;
 /// By Markov's inequality, a counter's excess is below 20 times its expectation with this chance.
 const CONFIDENCE: f64 = 0.95;
 
-/// Heavy keys that are kept, unless asked otherwise.
-const CANDIDATES: usize = 1 << 14;
+/// Heavy keys that are kept, unless asked otherwise or the memory is small.
+const MOST_CANDIDATES: usize = 1 << 14;
 
 /// Columns whose cache lines are asked for ahead of the one in hand.
 const PREFETCH_AHEAD: usize = 32;
@@ -53,7 +52,8 @@ impl Describe for CountArray<(), ()> {
             },
             Parameter {
                 name: "candidates",
-                help: "heavy keys that are kept, a power of two (default: 16384)",
+                help: "heavy keys that are kept, a power of two (default: 16384, or what \
+                       a quarter of the memory holds)",
             },
         ],
         memory: "columns x (4 by packets, 8 by bytes) + candidates x (3 x key + 8)",
@@ -70,14 +70,12 @@ impl Describe for CountArray<(), ()> {
 
 impl<K: FlowKey, C: Counter> CountArray<K, C> {
     fn from_options(options: &Options) -> Result<Self, BuildError> {
-        let candidates = options.parameters.power_of_two("candidates")?.unwrap_or(CANDIDATES);
-        let columns = match options.parameters.power_of_two("columns")? {
-            Some(columns) => columns,
-            None => {
-                let heavy = HeavyKeys::<K>::memory_bytes(candidates);
-                fitting(options.memory_bytes.saturating_sub(heavy), size_of::<C>())?
-            }
-        };
+        let per_candidate = HeavyKeys::<K>::memory_bytes(1);
+        let for_candidates = (options.memory_bytes / 4).min(MOST_CANDIDATES * per_candidate);
+        let parameters = &options.parameters;
+        let candidates = parameters.power_of_two("candidates", for_candidates, per_candidate)?;
+        let rest = options.memory_bytes.saturating_sub(candidates * per_candidate);
+        let columns = parameters.power_of_two("columns", rest, size_of::<C>())?;
         Self::new(columns, candidates, options.threshold, options.digester)
     }
 
@@ -131,7 +129,6 @@ impl<K: FlowKey, C: Counter> Ingest<K> for CountArray<K, C> {
         batch.digest(&self.digester);
         let (keys, digests, weights) = (batch.keys(), batch.digests(), C::column(batch));
         let mask = self.counters.len() - 1;
-        let threshold = self.threshold.weight(self.total);
         for &digest in digests.iter().take(PREFETCH_AHEAD) {
             prefetch(&self.counters, digest as usize & mask);
         }
@@ -144,6 +141,8 @@ impl<K: FlowKey, C: Counter> Ingest<K> for CountArray<K, C> {
             let count = counter.get();
             self.saturated += excess;
             self.total += weights[i].get();
+            // Against the weight so far, this packet's included: batches of any size agree.
+            let threshold = self.threshold.weight(self.total);
             if count as f64 > threshold {
                 let (counters, digester) = (&self.counters, &self.digester);
                 self.heavy.join(keys[i], digests[i], threshold, digester, |key| {
@@ -183,6 +182,10 @@ impl<K: FlowKey, C: Counter> Ingest<K> for CountArray<K, C> {
         self.heavy.clear();
         self.total = 0;
         self.saturated = 0;
+    }
+
+    fn parameters(&self) -> Vec<(&'static str, u64)> {
+        vec![("columns", self.counters.len() as u64), ("candidates", self.candidates as u64)]
     }
 
     fn memory_bytes(&self) -> usize {

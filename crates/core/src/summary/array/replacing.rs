@@ -8,7 +8,6 @@ use std::any::Any;
 
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
-use super::super::build::fitting;
 use super::super::slot::Slot;
 use super::super::{
     Answers, BuildError, Candidates, Describe, Incompatible, Info, Ingest, Laws, Merge, Options,
@@ -45,10 +44,11 @@ impl Describe for ReplacingArray<()> {
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
-        let columns = match options.parameters.power_of_two("columns")? {
-            Some(columns) => columns,
-            None => fitting(options.memory_bytes, size_of::<Slot<K>>())?,
-        };
+        let columns = options.parameters.power_of_two(
+            "columns",
+            options.memory_bytes,
+            size_of::<Slot<K>>(),
+        )?;
         Ok(Box::new(ReplacingArray::<K>::new(columns, options.digester)?))
     }
 }
@@ -156,6 +156,10 @@ impl<K: FlowKey> Ingest<K> for ReplacingArray<K> {
         }
         self.displaced = Size::default();
         self.saturated = Size::default();
+    }
+
+    fn parameters(&self) -> Vec<(&'static str, u64)> {
+        vec![("columns", self.slots.len() as u64)]
     }
 
     fn memory_bytes(&self) -> usize {

@@ -9,7 +9,6 @@ use std::any::Any;
 
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
-use super::super::build::fitting;
 use super::super::slot::Slot;
 use super::super::{
     Answers, BuildError, Candidates, Describe, Flows, Incompatible, Info, Ingest, Laws, Merge,
@@ -58,10 +57,8 @@ impl Describe for LinearTable<()> {
         let per_flow = size_of::<u32>() + options.task_bytes_per_flow;
         let per_bucket =
             size_of::<Slot<K>>() + (per_flow * FULL_NUMERATOR).div_ceil(FULL_DENOMINATOR);
-        let buckets = match options.parameters.power_of_two("buckets")? {
-            Some(buckets) => buckets,
-            None => fitting(options.memory_bytes, per_bucket)?,
-        };
+        let buckets =
+            options.parameters.power_of_two("buckets", options.memory_bytes, per_bucket)?;
         Ok(Box::new(LinearTable::<K>::new(buckets, options.digester)?))
     }
 }
@@ -182,6 +179,10 @@ impl<K: FlowKey> Ingest<K> for LinearTable<K> {
         self.flows = 0;
         self.untracked = Size::default();
         self.saturated = Size::default();
+    }
+
+    fn parameters(&self) -> Vec<(&'static str, u64)> {
+        vec![("buckets", self.slots.len() as u64)]
     }
 
     fn memory_bytes(&self) -> usize {
