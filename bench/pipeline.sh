@@ -121,7 +121,11 @@ faster() {
     "$scratch/$1.times" | median
 }
 mpps() { awk -v packets="$packets" -v seconds="$1" 'BEGIN { printf "%.1f", packets / seconds / 1e6 }'; }
-verdict() { awk -v a="$1" -v b="$2" -v target="$3" 'BEGIN { print (a >= target && b >= target) ? "PASS" : "MISS" }'; }
+# Whether wall and CPU figures $1 and $2 reach target $3.
+verdict() {
+  awk -v wall="$1" -v cpu="$2" -v target="$3" \
+    'BEGIN { print wall < target && cpu >= target ? "MISS (CPU PASS)" : wall < target || cpu < target ? "MISS" : "PASS" }'
+}
 
 echo "machine   $(awk -F ': ' '/^model name/ { print $2; exit }' /proc/cpuinfo), $(nproc) cores${pin[0]:+, pinned to core $core}"
 echo "program   $("$binary" --version)"
