@@ -1,0 +1,165 @@
+//! Nothing is allocated for a packet: how often a run allocates depends on its epochs and their
+//! reports, never on how many packets pass.
+//!
+//! The captures repeat one cycle of packets, so that a longer one has the same flows, every flow's
+//! share is the same, and the reports are as long.
+#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+mod counting;
+mod cycle;
+
+use std::io;
+
+use flowgauge_capture::Captures;
+use flowgauge_capture::filter::Filter;
+use flowgauge_core::catalog;
+use flowgauge_core::key::KeyKind;
+use flowgauge_core::summary::{Measure, Parameters};
+use flowgauge_core::task::TASKS;
+use flowgauge_engine::account::Account;
+use flowgauge_engine::report::{EpochReport, Gap, TotalReport};
+use flowgauge_engine::sink::{JsonSink, Sink};
+use flowgauge_engine::{Config, EpochLength, Plan};
+
+use counting::{Counting, Heap, heap};
+use cycle::{Cycle, Format};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// What happened from the end of one report to the end of the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Step {
+    /// Allocations of the engine, up to the report. Writing it is left out: text grows with the
+    /// digits of a number.
+    allocations: u64,
+    /// Bytes kept, the writing of the report included.
+    bytes: i64,
+}
+
+/// Writes reports to nowhere, and notes what was asked for up to each.
+struct Meter {
+    sink: JsonSink<io::Sink>,
+    steps: Vec<Step>,
+    before: Heap,
+}
+
+impl Meter {
+    fn step(
+        &mut self,
+        write: impl FnOnce(&mut JsonSink<io::Sink>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let allocations = heap().allocations - self.before.allocations;
+        write(&mut self.sink)?;
+        let bytes = heap().bytes - self.before.bytes;
+        self.steps.push(Step { allocations, bytes });
+        self.before = heap();
+        Ok(())
+    }
+}
+
+impl Sink for Meter {
+    fn epoch(&mut self, report: &EpochReport) -> io::Result<()> {
+        self.step(|sink| sink.epoch(report))
+    }
+    fn gap(&mut self, gap: &Gap) -> io::Result<()> {
+        self.step(|sink| sink.gap(gap))
+    }
+    fn total(&mut self, report: &TotalReport) -> io::Result<()> {
+        self.step(|sink| sink.total(report))
+    }
+}
+
+/// The steps of a run, of which the last is the total's, and its account.
+fn steps(config: &Config, format: Format, cycles: u64) -> (Vec<Step>, Account) {
+    let plan = Plan::new(config.clone()).unwrap();
+    let mut source = Captures::from_reader("cycle", Cycle::new(format, cycles));
+    let (sink, steps) = (JsonSink::new(io::sink()), Vec::with_capacity(64));
+    let mut meter = Meter { sink, steps, before: heap() };
+    let total = plan.run(&mut source, &mut meter, &mut |_| {}).unwrap().total;
+    assert_eq!(total.account.read, cycles * cycle::PACKETS);
+    assert!(total.problems.is_empty(), "{:?}", total.problems);
+    (meter.steps, total.account)
+}
+
+/// Every kind of run: the ways of a packet to a summary, each with all tasks that can be answered.
+fn configs() -> Vec<(String, Config)> {
+    let mut configs = Vec::new();
+    for info in catalog::ALGORITHMS {
+        for kind in [KeyKind::FiveTuple, KeyKind::Source, KeyKind::Protocol] {
+            // A small set of heavy keys, where there is one, so that little memory holds it.
+            let set = info.parameters.iter().filter(|parameter| parameter.name == "candidates");
+            let plain = Config {
+                key: kind.into(),
+                algorithm: info.name.to_owned(),
+                parameters: Parameters::new(set.map(|set| (set.name.to_owned(), 1 << 10))),
+                memory_bytes: 2 << 20,
+                ..Config::default()
+            };
+            let filter = Some(Filter::new("udp or tcp port 443").unwrap());
+            let ways = [
+                ("plain", plain.clone()),
+                ("by bytes", Config { by: Measure::Bytes, ..plain.clone() }),
+                ("inner", Config { inner: true, ..plain.clone() }),
+                ("filter", Config { filter, ..plain }),
+            ];
+            for (way, config) in ways {
+                let tasks = Some(answerable(&config));
+                let name = format!("{} {} {way}", info.name, kind.name());
+                configs.push((name, Config { tasks, ..config }));
+            }
+        }
+    }
+    configs
+}
+
+/// The tasks that a run can answer.
+fn answerable(config: &Config) -> Vec<String> {
+    let alone = |name: &str| Config { tasks: Some(vec![name.to_owned()]), ..config.clone() };
+    let names = TASKS.iter().map(|entry| entry.name.to_owned());
+    names.filter(|name| Plan::new(alone(name)).is_ok()).collect()
+}
+
+#[test]
+fn four_times_the_packets_allocate_no_more() {
+    for (name, config) in configs() {
+        for format in [Format::Pcap, Format::Pcapng] {
+            let (few, account) = steps(&config, format, 4);
+            let (many, _) = steps(&config, format, 16);
+            assert!(account.keyed > 1_000 && account.malformed > 0, "{name}: {account:?}");
+            let allocations = |steps: &[Step]| steps.iter().map(|s| s.allocations).collect();
+            let [few, many]: [Vec<u64>; 2] = [allocations(&few), allocations(&many)];
+            assert_eq!(few, many, "{name} {format:?}");
+        }
+    }
+}
+
+/// Epochs until reports repeat themselves: before the third there are no forecasts.
+const WARM_UP: usize = 2;
+
+/// Epochs that are compared after these.
+const EPOCHS: u64 = 10;
+
+#[test]
+fn epochs_allocate_for_their_reports_only_and_keep_nothing() {
+    for (name, config) in configs() {
+        // So many keyed packets are in a cycle; the filter and the tunnels decide.
+        let keyed = steps(&config, Format::Pcap, 1).1.keyed;
+        for (one, four) in [
+            (EpochLength::Packets(keyed), EpochLength::Packets(4 * keyed)),
+            (EpochLength::Time(1_000_000_000), EpochLength::Time(4_000_000_000)),
+        ] {
+            let steady = |epoch, cycles| {
+                let config = Config { epoch, ..config.clone() };
+                // One epoch more, since the last is closed when the capture is.
+                let cycles = cycles * (WARM_UP as u64 + EPOCHS + 1);
+                let steps = steps(&config, Format::Pcap, cycles).0;
+                steps[WARM_UP..][..EPOCHS as usize].to_vec()
+            };
+            let [short, long] = [steady(one, 1), steady(four, 4)];
+            assert_eq!(short, long, "{name} {one:?}");
+            let first = Step { bytes: 0, ..short[0] };
+            assert!(short.iter().all(|step| *step == first), "{name} {one:?} {short:?}");
+        }
+    }
+}
