@@ -51,5 +51,5 @@ uninstall: ## what install put there
 
 cargo-there:
 ifeq ($(CARGO),)
-	@echo "cargo is missing: install Rust with 'apt-get install rustup && rustup default stable', or see https://rustup.rs" >&2; exit 1
+	@echo "cargo is missing: install Rust 1.90 or later from https://rustup.rs, or from your distribution where it is new enough" >&2; exit 1
 endif
