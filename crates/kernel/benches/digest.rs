@@ -1,5 +1,4 @@
 //! Digests of batches of 256 keys, for each key width on each instruction set.
-#![expect(missing_docs, reason = "criterion's macros make public items")]
 
 use std::hint::black_box;
 
