@@ -4,6 +4,8 @@
 //! per epoch; it speaks canonical key bytes, so that tasks need not know the key type.
 
 use std::any::Any;
+use std::iter::Sum;
+use std::ops::{Add, AddAssign};
 
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
@@ -62,6 +64,28 @@ impl Size {
             Measure::Packets => self.packets,
             Measure::Bytes => self.bytes,
         }
+    }
+}
+
+impl Add for Size {
+    type Output = Self;
+
+    #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        Self { packets: self.packets + other.packets, bytes: self.bytes + other.bytes }
+    }
+}
+
+impl AddAssign for Size {
+    #[inline(always)]
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl Sum for Size {
+    fn sum<I: Iterator<Item = Self>>(sizes: I) -> Self {
+        sizes.fold(Self::default(), Add::add)
     }
 }
 

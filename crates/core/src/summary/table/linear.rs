@@ -103,16 +103,14 @@ impl<K: FlowKey> LinearTable<K> {
         }
         let excess = slot.add(packets, bytes);
         if excess != Size::default() {
-            self.saturated.packets += excess.packets;
-            self.saturated.bytes += excess.bytes;
+            self.saturated += excess;
         }
     }
 
     #[inline]
     fn insert(&mut self, bucket: usize, key: K, packets: u32, bytes: u64) {
         if self.flows == self.occupied.len() {
-            self.untracked.packets += u64::from(packets);
-            self.untracked.bytes += bytes;
+            self.untracked += Size { packets: u64::from(packets), bytes };
             return;
         }
         self.occupied[self.flows] = bucket as u32;
@@ -163,12 +161,8 @@ impl<K: FlowKey> Ingest<K> for LinearTable<K> {
             let digest = slot.key.digest(&self.digester);
             self.add(slot.key, digest, slot.packets, slot.bytes);
         }
-        for (sum, other) in
-            [(&mut self.untracked, other.untracked), (&mut self.saturated, other.saturated)]
-        {
-            sum.packets += other.packets;
-            sum.bytes += other.bytes;
-        }
+        self.untracked += other.untracked;
+        self.saturated += other.saturated;
         Ok(())
     }
 
