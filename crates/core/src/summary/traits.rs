@@ -133,6 +133,13 @@ impl SizeEstimate {
         }
     }
 
+    /// A size that was counted exactly, unless its 32-bit counter of packets is full: then some
+    /// of the `saturated` increments may have been its own.
+    pub fn counted(size: Size, saturated: Size) -> Self {
+        let full = size.packets >= u64::from(u32::MAX);
+        Self::between(size, size, if full { size + saturated } else { size })
+    }
+
     /// A size that is surely within these bounds, in both measures.
     pub fn between(low: Size, value: Size, high: Size) -> Self {
         let estimate = |low: u64, value: u64, high: u64| {

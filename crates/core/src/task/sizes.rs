@@ -5,7 +5,6 @@
 //! missing, with at most the untracked weight. From a summary that names candidates, sizes and
 //! bounds are the summary's, and flows that its full set left out are missing.
 
-use super::lane::listed_size;
 use super::largest::Largest;
 use super::{EpochContext, Lane, SizeItem, Unsupported};
 use crate::key::CanonicalKey;
@@ -61,7 +60,7 @@ pub(super) fn largest(
             flows.for_each(&mut |key, size| {
                 let value = size.by(epoch.by) as f64;
                 if value > floor && largest.admits(value, key) {
-                    let size = listed_size(lane.answers, size);
+                    let size = SizeEstimate::counted(size, lane.answers.saturated());
                     largest.push(value, item(CanonicalKey::new(key), size, value));
                 }
             });

@@ -152,6 +152,8 @@ impl<K: FlowKey> Ingest<K> for LinearTable<K> {
         self
     }
 
+    /// Sizes stay exact while neither table was full: what `other` could not track may belong to
+    /// flows that are listed here, and is then only in the untracked size.
     fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
         let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
         if other.digester.seed() != self.digester.seed() {
@@ -230,7 +232,8 @@ impl<K: FlowKey> Flows for LinearTable<K> {
 impl<K: FlowKey> Candidates for LinearTable<K> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
         for slot in self.occupied_slots() {
-            visit(CanonicalKey::new(slot.key.canonical()), SizeEstimate::exact(slot.size()));
+            let size = SizeEstimate::counted(slot.size(), self.saturated);
+            visit(CanonicalKey::new(slot.key.canonical()), size);
         }
     }
 
@@ -247,7 +250,7 @@ impl<K: FlowKey> SizeQuery for LinearTable<K> {
             // The flow may be among the untracked ones.
             SizeEstimate::between(Size::default(), Size::default(), self.untracked)
         } else {
-            SizeEstimate::exact(slot.size())
+            SizeEstimate::counted(slot.size(), self.saturated)
         }
     }
 }
