@@ -59,9 +59,8 @@ pub struct Plan(Box<dyn Ready>);
 pub struct Explanation {
     /// The summary that measures.
     pub summary: SummaryInfo,
-    /// One for each lane: canonical key bytes, bytes reserved by its summary, and the flows that
-    /// it has room for, where it is a table.
-    pub lanes: Vec<(usize, usize, Option<usize>)>,
+    /// One for each lane.
+    pub lanes: Vec<LaneExplanation>,
     /// Bytes that the tasks work in.
     pub scratch_bytes: usize,
     /// Bytes that the tasks keep from epoch to epoch.
@@ -70,6 +69,17 @@ pub struct Explanation {
     pub tasks: Vec<&'static str>,
     /// Tasks that are left out, and why.
     pub notes: Vec<String>,
+}
+
+/// What `explain` prints of a lane.
+#[derive(Clone, Copy, Debug)]
+pub struct LaneExplanation {
+    /// Canonical bytes of a key.
+    pub key_bytes: usize,
+    /// Bytes that the summary reserves.
+    pub memory_bytes: usize,
+    /// Flows that there is room for, where the summary is a table.
+    pub flows: Option<usize>,
 }
 
 impl Plan {
@@ -137,7 +147,11 @@ impl<L: Lanes> Ready for Engine<L> {
         Explanation {
             summary: self.summary.clone(),
             lanes: lanes
-                .map(|(lane, bytes)| (lane.key_bytes, bytes, lane.answers.flows().map(Flows::most)))
+                .map(|(lane, memory_bytes)| LaneExplanation {
+                    key_bytes: lane.key_bytes,
+                    memory_bytes,
+                    flows: lane.answers.flows().map(Flows::most),
+                })
                 .collect(),
             scratch_bytes: self.scratch.words.memory_bytes(),
             history_bytes: self.tasks.iter().map(|task| task.history_bytes()).sum(),
