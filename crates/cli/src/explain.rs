@@ -37,7 +37,7 @@ fn line(config: &Config, explanation: &Explanation) -> String {
     let line = json!({
         "kind": "explanation",
         "key": config.key.to_string(),
-        "by": measure(config),
+        "by": config.by.name(),
         "epoch": epoch(config.epoch),
         "algorithm": summary.algorithm,
         "accelerator": summary.accelerator,
@@ -60,7 +60,7 @@ fn page(config: &Config, explanation: &Explanation) -> String {
         EpochLength::Whole => "the whole input as one epoch".to_owned(),
         other => format!("an epoch each {}", epoch(other)),
     };
-    paragraph(&mut page, "", &format!("{} by {}, {length}", config.key, measure(config)));
+    paragraph(&mut page, "", &format!("{} by {}, {length}", config.key, config.by.name()));
 
     page.push_str("\nAlgorithm\n");
     paragraph(&mut page, &format!("  {}  ", summary.algorithm), "");
@@ -125,13 +125,6 @@ fn bounds(explanation: &Explanation) -> String {
             count(flows as f64)
         ),
         None => "Sizes are estimates, each with its bounds".to_owned(),
-    }
-}
-
-fn measure(config: &Config) -> &'static str {
-    match config.by {
-        flowgauge_core::summary::Measure::Packets => "packets",
-        flowgauge_core::summary::Measure::Bytes => "bytes",
     }
 }
 

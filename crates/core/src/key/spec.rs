@@ -45,7 +45,7 @@ impl KeyKind {
     }
 
     /// Whether the key needs the ports of the transport header.
-    pub fn needs_ports(self) -> bool {
+    fn needs_ports(self) -> bool {
         matches!(self, Self::FiveTuple | Self::DestinationPort)
     }
 

@@ -56,6 +56,16 @@ pub enum Measure {
     Bytes,
 }
 
+impl Measure {
+    /// `packets` or `bytes`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Packets => "packets",
+            Self::Bytes => "bytes",
+        }
+    }
+}
+
 impl Size {
     /// The one that `measure` names.
     #[inline(always)]
@@ -210,6 +220,6 @@ pub trait SizeQuery {
 pub trait Candidates {
     /// Visits them in any order.
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate));
-    /// Candidates that the summary had to leave out because its set of them was full.
+    /// How often a candidate found no room because the set of them was full.
     fn overflow(&self) -> u64;
 }

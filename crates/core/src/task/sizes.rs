@@ -34,10 +34,11 @@ pub(super) fn check_measure(task: &str, by: Measure, lane: &Lane<'_>) -> Result<
 }
 
 fn lacks(task: &str, by: Measure) -> Unsupported {
-    let (by, other) = match by {
-        Measure::Packets => ("packets", "bytes"),
-        Measure::Bytes => ("bytes", "packets"),
+    let other = match by {
+        Measure::Packets => Measure::Bytes,
+        Measure::Bytes => Measure::Packets,
     };
+    let (by, other) = (by.name(), other.name());
     Unsupported(format!(
         "{task} by {by} needs a summary that counts {by}, and this one does not; \
          ask by {other}, or use the algorithm linear-table, which counts both"
