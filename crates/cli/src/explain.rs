@@ -27,13 +27,17 @@ pub(crate) fn run(measurement: &Measurement) -> Result<(), Failure> {
 fn line(config: &Config, explanation: &Explanation) -> String {
     let summary = &explanation.summary;
     let parameters = summary.parameters.iter().map(|(name, value)| (name.clone(), json!(value)));
-    let lanes = explanation.lanes.iter().map(|(key_bytes, memory_bytes, flows)| {
-        json!({ "key_bytes": key_bytes, "memory_bytes": memory_bytes, "flows": flows })
+    let lanes = explanation.lanes.iter().map(|lane| {
+        json!({
+            "key_bytes": lane.key_bytes,
+            "memory_bytes": lane.memory_bytes,
+            "flows": lane.flows,
+        })
     });
     let line = json!({
         "kind": "explanation",
         "key": config.key.to_string(),
-        "by": measure(config),
+        "by": config.by.name(),
         "epoch": epoch(config.epoch),
         "algorithm": summary.algorithm,
         "accelerator": summary.accelerator,
@@ -56,7 +60,7 @@ fn page(config: &Config, explanation: &Explanation) -> String {
         EpochLength::Whole => "the whole input as one epoch".to_owned(),
         other => format!("an epoch each {}", epoch(other)),
     };
-    paragraph(&mut page, "", &format!("{} by {}, {length}", config.key, measure(config)));
+    paragraph(&mut page, "", &format!("{} by {}, {length}", config.key, config.by.name()));
 
     page.push_str("\nAlgorithm\n");
     paragraph(&mut page, &format!("  {}  ", summary.algorithm), "");
@@ -72,16 +76,19 @@ fn page(config: &Config, explanation: &Explanation) -> String {
     page.push_str("\nMemory\n");
     let (left, right) = (("", Align::Left), ("", Align::Right));
     let mut table = Table::new(&[left, right, left]);
-    for (key_bytes, bytes, flows) in &explanation.lanes {
-        let name = match (explanation.lanes.len(), key_bytes) {
+    for lane in &explanation.lanes {
+        let name = match (explanation.lanes.len(), lane.key_bytes) {
             (1, _) => "flows",
             (_, 4 | 8 | 13) => "IPv4 flows",
             _ => "IPv6 flows",
         };
-        let room = flows.map(|flows| format!(", room for {}", plural(flows as u64, "flow")));
-        let key =
-            format!("keys of {}{}", plural(*key_bytes as u64, "byte"), room.unwrap_or_default());
-        table.row(vec![name.into(), memory(*bytes).into(), key.into()], 0.0);
+        let room = lane.flows.map(|flows| format!(", room for {}", plural(flows as u64, "flow")));
+        let key = format!(
+            "keys of {}{}",
+            plural(lane.key_bytes as u64, "byte"),
+            room.unwrap_or_default()
+        );
+        table.row(vec![name.into(), memory(lane.memory_bytes).into(), key.into()], 0.0);
     }
     for (name, bytes, what) in [
         ("tasks", explanation.scratch_bytes, "to work in at the close of an epoch"),
@@ -110,7 +117,7 @@ fn page(config: &Config, explanation: &Explanation) -> String {
 
 /// What the numbers of a run are worth.
 fn bounds(explanation: &Explanation) -> String {
-    let room: Option<usize> = explanation.lanes.iter().map(|(.., flows)| *flows).sum();
+    let room: Option<usize> = explanation.lanes.iter().map(|lane| lane.flows).sum();
     match room {
         Some(flows) => format!(
             "Sizes are exact; packets of flows beyond the first {} are counted as untracked, and \
@@ -118,13 +125,6 @@ fn bounds(explanation: &Explanation) -> String {
             count(flows as f64)
         ),
         None => "Sizes are estimates, each with its bounds".to_owned(),
-    }
-}
-
-fn measure(config: &Config) -> &'static str {
-    match config.by {
-        flowgauge_core::summary::Measure::Packets => "packets",
-        flowgauge_core::summary::Measure::Bytes => "bytes",
     }
 }
 

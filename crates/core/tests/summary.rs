@@ -249,6 +249,7 @@ fn full_counters_stay_full_and_the_excess_is_counted() {
         let answers = large.answers();
         let size = answers.size().unwrap().estimate(key::<Key4>(7).canonical()).packets.unwrap();
         assert_eq!(size.value as u64, u64::from(u32::MAX), "{}", info.name);
+        assert_eq!(size.high as u64, count, "{}", info.name);
         assert_eq!(answers.saturated().packets, count - u64::from(u32::MAX), "{}", info.name);
     }
 }

@@ -60,12 +60,8 @@ impl Account {
         self.no_key += other.no_key;
         self.keyed += other.keyed;
         self.keyed_bytes += other.keyed_bytes;
-        for (sum, other) in
-            [(&mut self.untracked, other.untracked), (&mut self.saturated, other.saturated)]
-        {
-            sum.packets += other.packets;
-            sum.bytes += other.bytes;
-        }
+        self.untracked += other.untracked;
+        self.saturated += other.saturated;
         self.late += other.late;
         self.backwards += other.backwards;
         self.jumps += other.jumps;

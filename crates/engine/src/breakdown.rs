@@ -36,10 +36,10 @@ impl BreakdownTask {
         for lane in lanes {
             lane.answers.flows()?.for_each(&mut |key, size| {
                 let [.., a, b, c, d, protocol] = *key else { return };
-                add(&mut self.protocols[usize::from(protocol)], size);
+                self.protocols[usize::from(protocol)] += size;
                 if let Some(at) = WITH_PORTS.iter().position(|with| *with == protocol) {
                     let service = u16::from_be_bytes([a, b]).min(u16::from_be_bytes([c, d]));
-                    add(&mut self.ports[at << 16 | usize::from(service)], size);
+                    self.ports[at << 16 | usize::from(service)] += size;
                 }
             });
         }
@@ -56,9 +56,4 @@ impl BreakdownTask {
         ports.truncate(MOST_PORTS);
         Some(Breakdown { protocols, ports })
     }
-}
-
-fn add(sum: &mut Size, size: Size) {
-    sum.packets += size.packets;
-    sum.bytes += size.bytes;
 }

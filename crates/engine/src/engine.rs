@@ -196,13 +196,8 @@ impl<L: Lanes> Engine<L> {
         let mut notes = self.notes.clone();
         notes.extend(self.unfit.take().map(|reason| format!("counted as filtered: {reason}")));
         for lane in &lanes {
-            for (sum, lane) in [
-                (&mut account.untracked, lane.answers.untracked()),
-                (&mut account.saturated, lane.answers.saturated()),
-            ] {
-                sum.packets += lane.packets;
-                sum.bytes += lane.bytes;
-            }
+            account.untracked += lane.answers.untracked();
+            account.saturated += lane.answers.saturated();
             if let Some(candidates) = lane.answers.candidates()
                 && candidates.overflow() > 0
             {

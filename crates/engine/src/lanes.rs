@@ -58,8 +58,8 @@ impl<K: FlowKey> Lane<K> {
     }
 
     fn flush(&mut self) {
-        self.keyed.packets += self.batch.len() as u64;
-        self.keyed.bytes += self.batch.bytes().iter().sum::<u64>();
+        let (packets, bytes) = (self.batch.len() as u64, self.batch.bytes().iter().sum());
+        self.keyed += Size { packets, bytes };
         self.summary.ingest(&mut self.batch);
         self.batch.clear();
     }
@@ -115,10 +115,7 @@ impl<A: FlowKey + Extract<8>, B: FlowKey + Extract<32>> Lanes for TwoLanes<A, B>
     }
 
     fn keyed(&self) -> Size {
-        Size {
-            packets: self.v4.keyed.packets + self.v6.keyed.packets,
-            bytes: self.v4.keyed.bytes + self.v6.keyed.bytes,
-        }
+        self.v4.keyed + self.v6.keyed
     }
 
     fn views(&self) -> Vec<task::Lane<'_>> {

@@ -13,4 +13,4 @@ pub mod sink;
 
 pub use config::{Config, EpochLength};
 pub use engine::{Outcome, Packets};
-pub use plan::{EngineError, Explanation, Plan};
+pub use plan::{EngineError, Explanation, LaneExplanation, Plan};

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::catalog;
 use flowgauge_core::key::{Extract, FlowKey, Key4, Key8, Key13, Key16, Key32, Key37, KeyKind};
 use flowgauge_core::summary::{BuildError, Flows, Ingest, Options};
@@ -9,7 +10,7 @@ use flowgauge_core::task::{self, HistoryShape, TASKS, Task, TaskEntry, TaskOptio
 use flowgauge_kernel::{Digester, Isa, Seed, Zeroed};
 
 use crate::breakdown::BreakdownTask;
-use crate::config::Config;
+use crate::config::{Config, EpochLength};
 use crate::engine::{Engine, Outcome, Packets, Scratch};
 use crate::lanes::{Lane, Lanes, OneLane, TwoLanes};
 use crate::report::SummaryInfo;
@@ -28,6 +29,16 @@ pub enum EngineError {
         name: String,
         /// What there is.
         known: String,
+    },
+    /// A number of the configuration is out of range.
+    #[error("{what} must be {range}, and are {value}")]
+    OutOfRange {
+        /// What the number is.
+        what: &'static str,
+        /// What it may be.
+        range: &'static str,
+        /// What it is.
+        value: i128,
     },
     /// A task asked for by name cannot be answered.
     #[error("{task} cannot be answered: {reason}")]
@@ -59,9 +70,8 @@ pub struct Plan(Box<dyn Ready>);
 pub struct Explanation {
     /// The summary that measures.
     pub summary: SummaryInfo,
-    /// One for each lane: canonical key bytes, bytes reserved by its summary, and the flows that
-    /// it has room for, where it is a table.
-    pub lanes: Vec<(usize, usize, Option<usize>)>,
+    /// One for each lane.
+    pub lanes: Vec<LaneExplanation>,
     /// Bytes that the tasks work in.
     pub scratch_bytes: usize,
     /// Bytes that the tasks keep from epoch to epoch.
@@ -72,12 +82,24 @@ pub struct Explanation {
     pub notes: Vec<String>,
 }
 
+/// What `explain` prints of a lane.
+#[derive(Clone, Copy, Debug)]
+pub struct LaneExplanation {
+    /// Canonical bytes of a key.
+    pub key_bytes: usize,
+    /// Bytes that the summary reserves.
+    pub memory_bytes: usize,
+    /// Flows that there is room for, where the summary is a table.
+    pub flows: Option<usize>,
+}
+
 impl Plan {
     /// Builds the summaries and tasks of a run.
     ///
     /// # Errors
     /// When something asked for does not exist, cannot be answered, or finds no memory.
     pub fn new(config: Config) -> Result<Self, EngineError> {
+        check_ranges(&config)?;
         let kind = config.key.kind;
         Ok(Self(match kind {
             KeyKind::Source | KeyKind::Destination => Box::new(two::<Key4, Key16>(config)?),
@@ -137,7 +159,11 @@ impl<L: Lanes> Ready for Engine<L> {
         Explanation {
             summary: self.summary.clone(),
             lanes: lanes
-                .map(|(lane, bytes)| (lane.key_bytes, bytes, lane.answers.flows().map(Flows::most)))
+                .map(|(lane, memory_bytes)| LaneExplanation {
+                    key_bytes: lane.key_bytes,
+                    memory_bytes,
+                    flows: lane.answers.flows().map(Flows::most),
+                })
                 .collect(),
             scratch_bytes: self.scratch.words.memory_bytes(),
             history_bytes: self.tasks.iter().map(|task| task.history_bytes()).sum(),
@@ -145,6 +171,22 @@ impl<L: Lanes> Ready for Engine<L> {
             notes: self.notes.clone(),
         }
     }
+}
+
+/// Refuses the numbers that a run could not begin with.
+fn check_ranges(config: &Config) -> Result<(), EngineError> {
+    let refuse = |what, range, value| Err(EngineError::OutOfRange { what, range, value });
+    match config.epoch {
+        EpochLength::Packets(0) => return refuse("the epoch's packets", "1 or more", 0),
+        EpochLength::Time(length_ns) if length_ns < 1 => {
+            return refuse("the epoch's nanoseconds", "1 or more", length_ns.into());
+        }
+        EpochLength::Whole | EpochLength::Packets(_) | EpochLength::Time(_) => {}
+    }
+    if !(1..=BATCH_PACKETS).contains(&config.batch_packets) {
+        return refuse("the batch's packets", "1 to 256", config.batch_packets as i128);
+    }
+    Ok(())
 }
 
 /// The share of the memory that the IPv4 lane gets.
@@ -277,4 +319,27 @@ fn build_tasks(
         .map(|entry| entry.build(&options))
         .collect::<Result<_, _>>()
         .map_err(EngineError::Refused)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_out_of_range_are_refused() {
+        let refusal = |config| Plan::new(config).err().map(|error| error.to_string());
+        for (epoch, message) in [
+            (EpochLength::Packets(0), "the epoch's packets must be 1 or more, and are 0"),
+            (EpochLength::Time(0), "the epoch's nanoseconds must be 1 or more, and are 0"),
+            (EpochLength::Time(-7), "the epoch's nanoseconds must be 1 or more, and are -7"),
+        ] {
+            let refused = refusal(Config { epoch, ..Config::default() });
+            assert_eq!(refused.as_deref(), Some(message));
+        }
+        for batch_packets in [0, BATCH_PACKETS + 1] {
+            let refused = refusal(Config { batch_packets, ..Config::default() });
+            let message = format!("the batch's packets must be 1 to 256, and are {batch_packets}");
+            assert_eq!(refused, Some(message));
+        }
+    }
 }

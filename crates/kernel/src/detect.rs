@@ -14,10 +14,6 @@ pub(crate) enum Level {
     Avx512,
 }
 
-/// Names of the levels, in the order of [`Level`].
-const NAMES: [(&str, Level); 3] =
-    [("scalar", Level::Scalar), ("avx2", Level::Avx2), ("avx512", Level::Avx512)];
-
 impl Isa {
     /// The widest instruction set of this processor, or the one that the environment variable
     /// `FLOWGAUGE_ISA` (`scalar`, `avx2` or `avx512`) names, if the processor has it.
@@ -33,7 +29,8 @@ impl Isa {
 
     /// Every instruction set that this processor has, narrowest first.
     pub fn available() -> Vec<Self> {
-        NAMES.iter().filter(|(_, level)| level.detected()).map(|(_, level)| Self(*level)).collect()
+        let levels = [Level::Scalar, Level::Avx2, Level::Avx512];
+        levels.into_iter().filter(|level| level.detected()).map(Self).collect()
     }
 
     /// The portable instruction set, which every processor has.
@@ -43,7 +40,11 @@ impl Isa {
 
     /// `scalar`, `avx2` or `avx512`.
     pub fn name(self) -> &'static str {
-        NAMES[self.0 as usize].0
+        match self.0 {
+            Level::Scalar => "scalar",
+            Level::Avx2 => "avx2",
+            Level::Avx512 => "avx512",
+        }
     }
 
     pub(crate) fn level(self) -> Level {
@@ -62,12 +63,8 @@ impl Level {
     fn detected(self) -> bool {
         match self {
             Self::Scalar => true,
-            Self::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2"),
-            Self::Avx512 => {
-                is_x86_feature_detected!("avx512f")
-                    && is_x86_feature_detected!("avx512dq")
-                    && is_x86_feature_detected!("bmi2")
-            }
+            Self::Avx2 => is_x86_feature_detected!("avx2"),
+            Self::Avx512 => is_x86_feature_detected!("avx512f"),
         }
     }
 

@@ -157,10 +157,12 @@ impl Digester {
                 ($isa:ident) => {{
                     let (from, to) = (keys.as_ptr().cast(), out.as_mut_ptr());
                     let (secret, count) = (&self.seed.secret, keys.len());
-                    // SAFETY: holding an `Isa` of this level proves that it was detected; both
-                    // slices have `count` items, and a `W` has exactly the words named.
+                    // SAFETY: holding an `Isa` of this level proves that it was detected. Both
+                    // slices have `count` items, of exactly the size matched, and a `Pod` has no
+                    // byte that may not be read; the loads ask for no alignment.
                     unsafe {
-                        match size_of::<W>().min(longest + 1) {
+                        match size_of::<W>() {
+                            size if size > longest => 0,
                             4 => $isa::digest::<0>(secret, from, bytes, count, to),
                             8 => $isa::digest::<1>(secret, from, bytes, count, to),
                             16 => $isa::digest::<2>(secret, from, bytes, count, to),

@@ -1,8 +1,8 @@
 //! Batch kernels: the innermost loops of flowgauge, each compiled once per instruction set.
 //!
-//! This crate and `flowgauge-capture` are the only ones with `unsafe` code. Every kernel has a
-//! scalar twin in [`scalar`] that is free of intrinsics; the instruction set is detected once
-//! and is a value ([`Isa`]) that the callers hold.
+//! This crate is the only one with `unsafe` code. The digest has a scalar twin in [`scalar`] that
+//! is free of intrinsics; the instruction set is detected once and is a value ([`Isa`]) that the
+//! callers hold.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;

@@ -49,9 +49,10 @@ impl<T: Zeroable + Copy> Deref for Zeroed<T> {
     type Target = [T];
     #[inline(always)]
     fn deref(&self) -> &[T] {
-        // SAFETY: the mapping holds `len` items, is aligned to a page, and was all zero at first,
-        // which `Zeroable` makes a valid `T`; since then only `T`s were written through
-        // `deref_mut`. The borrow of `self` covers the slice.
+        // SAFETY: the mapping holds `len` items in at most `isize::MAX` bytes (`map_anon` refuses
+        // more), is aligned to a page, and was all zero at first, which `Zeroable` makes a valid
+        // `T`; since then only `T`s were written through `deref_mut`. Nobody else has the mapping,
+        // and the borrow of `self` covers the slice.
         unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast(), self.len) }
     }
 }

@@ -79,8 +79,7 @@ impl Layout {
     pub(super) fn new(link: LinkType) -> Option<Self> {
         let (link, kind, payload) = match link {
             LinkType::ETHERNET => (Link::Ethernet, 12, 14),
-            // 12 is what some systems write instead of 101.
-            LinkType::RAW | LinkType(12) => (Link::Raw, 0, 0),
+            LinkType::RAW | LinkType::DLT_RAW => (Link::Raw, 0, 0),
             LinkType::IPV4 => (Link::Ipv4, 0, 0),
             LinkType::IPV6 => (Link::Ipv6, 0, 0),
             LinkType::NULL => (Link::Null, 0, 4),

@@ -163,15 +163,26 @@ impl Filter {
     #[inline]
     fn program(&mut self, link: LinkType) -> Result<&Program, &FilterError> {
         let known = self.compiled.iter().position(|(known, _)| *known == link);
-        let at = known.unwrap_or_else(|| {
-            self.compiled.push((link, compile(&self.expression, link)));
-            self.compiled.len() - 1
-        });
+        let at = known.unwrap_or_else(|| self.meet(link));
         self.compiled[at].1.as_ref()
+    }
+
+    /// Compiles the expression for a link type that was not met yet, and says where it stands.
+    #[cold]
+    fn meet(&mut self, link: LinkType) -> usize {
+        let compiled = (link, compile(&self.expression, link));
+        // A capture may name 65,536 link types. All that filters do not know share one place, for
+        // else each packet would search for its own among them.
+        let unknown = |link: LinkType| Layout::new(link).is_none();
+        let shared = self.compiled.iter().position(|(met, _)| unknown(*met) && unknown(link));
+        match shared {
+            Some(at) => self.compiled[at] = compiled,
+            None => self.compiled.push(compiled),
+        }
+        shared.unwrap_or(self.compiled.len() - 1)
     }
 }
 
-#[cold]
 fn compile(expression: &str, link: LinkType) -> Result<Program, FilterError> {
     let for_link = |problem: String| FilterError::LinkType { link: link.0, problem };
     let Some(layout) = Layout::new(link) else {
@@ -191,4 +202,27 @@ fn compile(expression: &str, link: LinkType) -> Result<Program, FilterError> {
             FilterError::Expression { position, problem: what, excerpt }
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+    use super::*;
+
+    /// Each packet of a capture may be of another link type: what is kept must not grow with them.
+    #[test]
+    fn unknown_link_types_share_a_place() {
+        let mut filter = Filter::new("ip").unwrap();
+        for number in (0..=u16::MAX).chain([1, 147, 148, 1]) {
+            let link = LinkType(number);
+            match filter.matches(link, &[], 0) {
+                Ok(accepted) => assert!(!accepted || link == LinkType::IPV4, "{number}"),
+                Err(FilterError::LinkType { link, .. }) => assert_eq!(*link, number),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        let known = (0..=u16::MAX).filter(|&link| Layout::new(LinkType(link)).is_some()).count();
+        assert_eq!(filter.compiled.len(), known + 1);
+    }
 }

@@ -5,7 +5,7 @@
 
 use super::Problem;
 use super::arithmetic::Arithmetic;
-use super::condition::Node;
+use super::condition::{Conditions, Node};
 use super::layout::carried;
 use super::lexer::Token;
 use super::machine::{Binary, Compare};
@@ -117,16 +117,30 @@ impl<'a> Parser<'a> {
     }
 
     fn rest_of_expression(&mut self, mut node: Node, mut last: Inherited) -> Result<Node, Problem> {
-        loop {
-            let and = match self.peek() {
-                Token::Word(Word::And) => true,
-                Token::Word(Word::Or) => false,
-                _ => return Ok(node),
-            };
-            self.at += 1;
+        while let Some(join) = self.join() {
             let next = if self.at_identifier() { self.id(last)? } else { self.term(&mut last)? };
-            let all = &mut self.generator.all;
-            node = if and { all.and(node, next) } else { all.or(node, next) };
+            node = join(&mut self.generator.all, node, next);
+        }
+        Ok(node)
+    }
+
+    /// Takes an `and` or `or`, if one comes: what joins the conditions on both of its sides.
+    fn join(&mut self) -> Option<fn(&mut Conditions, Node, Node) -> Node> {
+        if self.take(Word::And) {
+            Some(Conditions::and)
+        } else if self.take(Word::Or) {
+            Some(Conditions::or)
+        } else {
+            None
+        }
+    }
+
+    /// Whether arithmetic comes that does not begin with parentheses.
+    fn at_arithmetic(&self) -> bool {
+        match self.peek() {
+            Token::Word(Word::Protocol(_)) => self.look(1) == Token::Word(Word::OpenIndex),
+            Token::Number(_) | Token::Word(Word::Length | Word::Operator(Binary::Subtract)) => true,
+            _ => false,
         }
     }
 
@@ -179,11 +193,7 @@ impl<'a> Parser<'a> {
                     self.comparison(left)?
                 }
             },
-            Token::Word(Word::Protocol(_)) if self.look(1) == Token::Word(Word::OpenIndex) => {
-                *last = None;
-                self.arithmetic_comparison()?
-            }
-            Token::Number(_) | Token::Word(Word::Length | Word::Operator(Binary::Subtract)) => {
+            _ if self.at_arithmetic() => {
                 *last = None;
                 self.arithmetic_comparison()?
             }
@@ -208,12 +218,7 @@ impl<'a> Parser<'a> {
                 }
                 Group::Arithmetic(left) => self.arithmetic_from(left, 0)?,
             },
-            Token::Word(Word::Protocol(_)) if self.look(1) == Token::Word(Word::OpenIndex) => {
-                self.arithmetic(0)?
-            }
-            Token::Number(_) | Token::Word(Word::Length | Word::Operator(Binary::Subtract)) => {
-                self.arithmetic(0)?
-            }
+            _ if self.at_arithmetic() => self.arithmetic(0)?,
             _ => return self.expression(inherited).map(Group::Condition),
         };
         if self.peek() == Token::Word(Word::Close) {
@@ -349,17 +354,11 @@ impl<'a> Parser<'a> {
 
     fn ids(&mut self, qualifiers: Inherited) -> Result<Node, Problem> {
         let mut node = self.id(qualifiers)?;
-        loop {
-            let and = match self.peek() {
-                Token::Word(Word::And) => true,
-                Token::Word(Word::Or) => false,
-                _ => return Ok(node),
-            };
-            self.at += 1;
+        while let Some(join) = self.join() {
             let next = self.id(qualifiers)?;
-            let all = &mut self.generator.all;
-            node = if and { all.and(node, next) } else { all.or(node, next) };
+            node = join(&mut self.generator.all, node, next);
         }
+        Ok(node)
     }
 
     fn primitive(&mut self, last: &mut Inherited) -> Result<Node, Problem> {

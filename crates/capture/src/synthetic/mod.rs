@@ -54,7 +54,7 @@ pub use self::packet::Packet;
 pub use self::pcap::{PcapWriter, to_pcap_bytes};
 pub use self::plant::{Plant, PlantError, PlantKind, Volume};
 pub use self::size::{Size, SizeError};
-pub use self::truth::{Count, Planted, Truth};
+pub use self::truth::{Planted, Truth};
 
 /// The packets of a [`Config`], in order of time.
 ///

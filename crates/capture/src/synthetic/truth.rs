@@ -5,25 +5,10 @@ use std::io::{self, Write};
 use std::net::IpAddr;
 
 use flowgauge_core::key::{CanonicalKey, Fields, KeyKind, KeySpec};
+use flowgauge_core::summary::Size;
 use libm::log2;
 
 use super::{Packet, Plant, PlantKind, Traffic};
-
-/// Packets and their bytes on the wire.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Count {
-    /// Packets.
-    pub packets: u64,
-    /// Bytes on the wire.
-    pub bytes: u64,
-}
-
-impl Count {
-    fn add(&mut self, other: Self) {
-        self.packets += other.packets;
-        self.bytes += other.bytes;
-    }
-}
 
 /// What a planted event amounted to.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,7 +18,7 @@ pub struct Planted {
     /// The fields that all its packets share: the source of a scan, the destination of a flood.
     pub key: Fields,
     /// Its packets and bytes.
-    pub count: Count,
+    pub count: Size,
     /// Its distinct flows: destinations of a scan, sources of a flood.
     pub flows: u64,
     /// Times of its first and last packet, in nanoseconds since the UNIX epoch; equal to each
@@ -45,8 +30,8 @@ pub struct Planted {
 /// packet costs a hash table's look-up.
 #[derive(Clone, Debug)]
 pub struct Truth {
-    flows: HashMap<CanonicalKey, Count>,
-    total: Count,
+    flows: HashMap<CanonicalKey, Size>,
+    total: Size,
     planted: Vec<Planted>,
 }
 
@@ -62,9 +47,9 @@ impl Truth {
                 PlantKind::Flood => (key.source, key.source_port) = (None, None),
                 PlantKind::Burst | PlantKind::Vanish => {}
             }
-            Planted { plant, key, count: Count::default(), flows: plant.flows, times_ns: (0, 0) }
+            Planted { plant, key, count: Size::default(), flows: plant.flows, times_ns: (0, 0) }
         });
-        Self { flows: HashMap::new(), total: Count::default(), planted: planted.collect() }
+        Self { flows: HashMap::new(), total: Size::default(), planted: planted.collect() }
     }
 
     /// Counts all that is left of `traffic`.
@@ -78,9 +63,9 @@ impl Truth {
 
     /// Counts a packet.
     pub fn record(&mut self, packet: &Packet) {
-        let count = Count { packets: 1, bytes: u64::from(packet.wire) };
-        self.flows.entry(packet.key).or_default().add(count);
-        self.total.add(count);
+        let count = Size { packets: 1, bytes: u64::from(packet.wire) };
+        *self.flows.entry(packet.key).or_default() += count;
+        self.total += count;
         if let Some(planted) =
             packet.event.and_then(|event| self.planted.get_mut(usize::from(event)))
         {
@@ -88,17 +73,17 @@ impl Truth {
                 planted.times_ns.0 = packet.time_ns;
             }
             planted.times_ns.1 = packet.time_ns;
-            planted.count.add(count);
+            planted.count += count;
         }
     }
 
     /// Packets and bytes of every five-tuple.
-    pub fn flows(&self) -> &HashMap<CanonicalKey, Count> {
+    pub fn flows(&self) -> &HashMap<CanonicalKey, Size> {
         &self.flows
     }
 
     /// All packets and bytes.
-    pub fn total(&self) -> Count {
+    pub fn total(&self) -> Size {
         self.total
     }
 
@@ -126,16 +111,16 @@ impl Truth {
     }
 
     /// Counts of another key, which `key` makes of the five-tuple.
-    pub fn by(&self, key: impl Fn(&CanonicalKey) -> CanonicalKey) -> HashMap<CanonicalKey, Count> {
-        let mut counts: HashMap<CanonicalKey, Count> = HashMap::new();
+    pub fn by(&self, key: impl Fn(&CanonicalKey) -> CanonicalKey) -> HashMap<CanonicalKey, Size> {
+        let mut counts: HashMap<CanonicalKey, Size> = HashMap::new();
         for (five_tuple, &count) in &self.flows {
-            counts.entry(key(five_tuple)).or_default().add(count);
+            *counts.entry(key(five_tuple)).or_default() += count;
         }
         counts
     }
 
     /// All five-tuples, those with most packets first, then by key.
-    pub fn ranked(&self) -> Vec<(CanonicalKey, Count)> {
+    pub fn ranked(&self) -> Vec<(CanonicalKey, Size)> {
         let mut ranked: Vec<_> = self.flows.iter().map(|(&key, &count)| (key, count)).collect();
         ranked.sort_unstable_by(|a, b| b.1.packets.cmp(&a.1.packets).then(a.0.cmp(&b.0)));
         ranked
@@ -162,7 +147,7 @@ impl Truth {
     /// When `out` cannot be written.
     pub fn write_json(&self, out: impl Write) -> io::Result<()> {
         let mut out = io::BufWriter::new(out);
-        let Count { packets, bytes } = self.total;
+        let Size { packets, bytes } = self.total;
         let (flows, entropy) = (self.flows.len(), self.entropy_bits());
         write!(
             out,
@@ -173,7 +158,7 @@ impl Truth {
         for planted in &self.planted {
             write!(out, "{separator}{{\"kind\":\"{}\",\"key\":", planted.plant.kind.name())?;
             write_key(&mut out, &planted.key)?;
-            let Count { packets, bytes } = planted.count;
+            let Size { packets, bytes } = planted.count;
             let (flows, (first, last)) = (planted.flows, planted.times_ns);
             write!(
                 out,
@@ -185,7 +170,7 @@ impl Truth {
         write!(out, "\n],\n\"counts\":[")?;
         separator = "\n";
         let five_tuple = KeySpec::from(KeyKind::FiveTuple);
-        for (key, Count { packets, bytes }) in self.ranked() {
+        for (key, Size { packets, bytes }) in self.ranked() {
             write!(out, "{separator}{{\"key\":")?;
             write_key(&mut out, &five_tuple.fields(key.as_bytes()))?;
             write!(out, ",\"packets\":{packets},\"bytes\":{bytes}}}")?;

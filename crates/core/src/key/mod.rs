@@ -13,6 +13,7 @@ use flowgauge_kernel::{Digester, Words};
 
 pub use canonical::CanonicalKey;
 pub use extract::Extract;
+pub(crate) use spec::prefix_mask;
 pub use spec::{Fields, KeyError, KeyKind, KeySpec};
 
 /// The key type of a pipeline: a fixed number of canonical bytes in words.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-use super::{CanonicalKey, FlowKey};
+use super::{CanonicalKey, FlowKey, Key4, Key8, Key13};
 
 /// The fields that make up a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl KeyKind {
     }
 
     /// Whether the key needs the ports of the transport header.
-    pub fn needs_ports(self) -> bool {
+    fn needs_ports(self) -> bool {
         matches!(self, Self::FiveTuple | Self::DestinationPort)
     }
 
@@ -171,18 +171,21 @@ impl KeySpec {
     pub fn mask<K: FlowKey>(&self) -> K {
         let mut mask = [0xff; CanonicalKey::MAX_BYTES];
         if self.kind.has_addresses() {
-            let (size, prefix) = if matches!(K::BYTES, 4 | 8 | 13) {
-                (4, self.v4_prefix)
-            } else {
-                (16, self.v6_prefix)
-            };
+            let (size, prefix) = self.address(K::BYTES);
             // The key of one address ends before the second.
             for address in mask.chunks_exact_mut(size).take(2) {
-                let kept = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
-                address.copy_from_slice(&kept.to_be_bytes()[..size]);
+                address.copy_from_slice(&prefix_mask(prefix).to_be_bytes()[..size]);
             }
         }
         K::from_canonical(&mask[..K::BYTES]).expect("a mask has as many bytes as its key")
+    }
+
+    /// Bytes of an address, and bits kept of it, in a key of `key_bytes` canonical bytes.
+    pub(crate) fn address(self, key_bytes: usize) -> (usize, u8) {
+        match key_bytes {
+            Key4::BYTES | Key8::BYTES | Key13::BYTES => (4, self.v4_prefix),
+            _ => (16, self.v6_prefix),
+        }
     }
 
     /// The prefix length that applies to `address`, where it is shorter than the address.
@@ -193,19 +196,18 @@ impl KeySpec {
         }
     }
 
-    /// Reads the canonical bytes of a key of this kind.
+    /// Reads the canonical bytes of a key of this kind; fields that they do not reach are `None`.
     pub fn fields(&self, key: &[u8]) -> Fields {
         let mut fields = Fields::default();
-        let size = if key.len() >= 16 { 16 } else { 4 };
+        let (size, _) = self.address(key.len());
         let mut rest = key;
-        if self.kind.has_source() {
-            let (source, after) = rest.split_at(size);
-            (fields.source, rest) = (address(source), after);
-        }
-        if self.kind.has_destination() {
-            let (destination, after) = rest.split_at(size);
-            (fields.destination, rest) = (address(destination), after);
-        }
+        let mut next_address = || {
+            let (bytes, after) = rest.split_at_checked(size)?;
+            rest = after;
+            address(bytes)
+        };
+        fields.source = self.kind.has_source().then(&mut next_address).flatten();
+        fields.destination = self.kind.has_destination().then(&mut next_address).flatten();
         match (self.kind, rest) {
             (KeyKind::FiveTuple, &[a, b, c, d, protocol]) => {
                 fields.source_port = Some(u16::from_be_bytes([a, b]));
@@ -265,12 +267,11 @@ impl KeySpec {
         ] {
             match (wanted, address) {
                 (true, Some(IpAddr::V4(v4))) => {
-                    let mask = u32::MAX.checked_shl(32 - u32::from(self.v4_prefix)).unwrap_or(0);
+                    let mask = (prefix_mask(self.v4_prefix) >> 96) as u32;
                     bytes.extend((u32::from(v4) & mask).to_be_bytes());
                 }
                 (true, Some(IpAddr::V6(v6))) => {
-                    let mask = u128::MAX.checked_shl(128 - u32::from(self.v6_prefix)).unwrap_or(0);
-                    bytes.extend((u128::from(v6) & mask).to_be_bytes());
+                    bytes.extend((u128::from(v6) & prefix_mask(self.v6_prefix)).to_be_bytes());
                 }
                 (true, None) => return Err(format!("'{name}' is missing")),
                 (false, Some(_)) => return Err(format!("the key has no field '{name}'")),
@@ -310,6 +311,11 @@ impl KeySpec {
         )?;
         Ok(CanonicalKey::new(&bytes))
     }
+}
+
+/// A mask of the first `bits` of 128, at most all of them.
+pub(crate) fn prefix_mask(bits: u8) -> u128 {
+    u128::MAX.checked_shl(128_u32.saturating_sub(u32::from(bits))).unwrap_or(0)
 }
 
 fn address(bytes: &[u8]) -> Option<IpAddr> {

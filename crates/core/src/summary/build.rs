@@ -61,7 +61,7 @@ pub struct Laws {
 /// What a merge gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Merge {
-    /// The same numbers as one summary of all packets would give.
+    /// The same numbers as one summary of all packets would give, unless one of them was full.
     Equal,
     /// Numbers within the bounds.
     WithinBounds,

@@ -4,6 +4,8 @@
 //! per epoch; it speaks canonical key bytes, so that tasks need not know the key type.
 
 use std::any::Any;
+use std::iter::Sum;
+use std::ops::{Add, AddAssign};
 
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
@@ -54,6 +56,16 @@ pub enum Measure {
     Bytes,
 }
 
+impl Measure {
+    /// `packets` or `bytes`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Packets => "packets",
+            Self::Bytes => "bytes",
+        }
+    }
+}
+
 impl Size {
     /// The one that `measure` names.
     #[inline(always)]
@@ -62,6 +74,28 @@ impl Size {
             Measure::Packets => self.packets,
             Measure::Bytes => self.bytes,
         }
+    }
+}
+
+impl Add for Size {
+    type Output = Self;
+
+    #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        Self { packets: self.packets + other.packets, bytes: self.bytes + other.bytes }
+    }
+}
+
+impl AddAssign for Size {
+    #[inline(always)]
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl Sum for Size {
+    fn sum<I: Iterator<Item = Self>>(sizes: I) -> Self {
+        sizes.fold(Self::default(), Add::add)
     }
 }
 
@@ -107,6 +141,13 @@ impl SizeEstimate {
             packets: Some(Estimate::exact(size.packets)),
             bytes: Some(Estimate::exact(size.bytes)),
         }
+    }
+
+    /// A size that was counted exactly, unless its 32-bit counter of packets is full: then some
+    /// of the `saturated` increments may have been its own.
+    pub fn counted(size: Size, saturated: Size) -> Self {
+        let full = size.packets >= u64::from(u32::MAX);
+        Self::between(size, size, if full { size + saturated } else { size })
     }
 
     /// A size that is surely within these bounds, in both measures.
@@ -179,6 +220,6 @@ pub trait SizeQuery {
 pub trait Candidates {
     /// Visits them in any order.
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate));
-    /// Candidates that the summary had to leave out because its set of them was full.
+    /// How often a candidate found no room because the set of them was full.
     fn overflow(&self) -> u64;
 }

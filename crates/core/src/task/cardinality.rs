@@ -23,10 +23,6 @@ impl Task for Cardinality {
         ENTRY.name
     }
 
-    fn scratch_bytes(&self, _: usize) -> usize {
-        0
-    }
-
     fn check(&self, _: Measure, lanes: &[Lane<'_>]) -> Result<(), Unsupported> {
         check_exact(ENTRY.name, lanes)
     }

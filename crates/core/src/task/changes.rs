@@ -22,7 +22,7 @@ use super::largest::Largest;
 use super::registry::{ANY_KEY, TaskEntry};
 use super::{ChangeItem, EpochContext, Lane, Report, Task, Unsupported};
 use crate::key::CanonicalKey;
-use crate::summary::{Estimate, Flows, Measure};
+use crate::summary::{Estimate, Flows, Measure, Size};
 
 pub(super) const ENTRY: TaskEntry = TaskEntry {
     name: "changes",
@@ -236,9 +236,9 @@ impl Flows for NoFlows {
         0
     }
 
-    fn get(&self, _: usize) -> (&[u8], crate::summary::Size) {
-        (&[], crate::summary::Size::default())
+    fn get(&self, _: usize) -> (&[u8], Size) {
+        (&[], Size::default())
     }
 
-    fn for_each(&self, _: &mut dyn FnMut(&[u8], crate::summary::Size)) {}
+    fn for_each(&self, _: &mut dyn FnMut(&[u8], Size)) {}
 }

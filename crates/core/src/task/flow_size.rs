@@ -3,7 +3,6 @@
 //! A summary that answers sizes is asked for each; a table that does not is read once. Such a
 //! table knows every flow, so one that it does not list has at most the untracked size.
 
-use super::lane::listed_size;
 use super::registry::{ANY_KEY, TaskEntry};
 use super::{EpochContext, Lane, Report, SizeItem, Task, Unsupported, sizes};
 use crate::key::CanonicalKey;
@@ -24,10 +23,6 @@ struct FlowSize {
 impl Task for FlowSize {
     fn name(&self) -> &'static str {
         ENTRY.name
-    }
-
-    fn scratch_bytes(&self, _: usize) -> usize {
-        0
     }
 
     fn check(&self, by: Measure, lanes: &[Lane<'_>]) -> Result<(), Unsupported> {
@@ -94,7 +89,7 @@ fn scan(answers: &dyn Answers, flows: &dyn Flows, mut items: Vec<&mut SizeItem>)
     flows.for_each(&mut |key, size| {
         let first = items.partition_point(|item| item.key.as_bytes() < key);
         for item in items[first..].iter_mut().take_while(|item| item.key.as_bytes() == key) {
-            item.size = listed_size(answers, size);
+            item.size = SizeEstimate::counted(size, answers.saturated());
         }
     });
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{Lane, Unsupported};
 use crate::key::KeyKind;
-use crate::summary::{Answers, Estimate, Flows, Size, SizeEstimate};
+use crate::summary::Flows;
 
 /// Every flow of the lane with its exact size, at most 2³² of them.
 pub(super) fn exact<'a>(task: &str, lane: &Lane<'a>) -> Result<&'a dyn Flows, Unsupported> {
@@ -25,22 +25,6 @@ pub(super) fn exact<'a>(task: &str, lane: &Lane<'a>) -> Result<&'a dyn Flows, Un
 /// Checks that every lane has exact flows.
 pub(super) fn check_exact(task: &str, lanes: &[Lane<'_>]) -> Result<(), Unsupported> {
     lanes.iter().try_for_each(|lane| exact(task, lane).map(drop))
-}
-
-/// The size of a flow that a table lists: exact, unless a 32-bit counter of packets is full.
-pub(super) fn listed_size(answers: &dyn Answers, size: Size) -> SizeEstimate {
-    let mut estimate = SizeEstimate::exact(size);
-    if size.packets >= u64::from(u32::MAX) {
-        let saturated = answers.saturated();
-        for (estimate, lost) in
-            [(&mut estimate.packets, saturated.packets), (&mut estimate.bytes, saturated.bytes)]
-        {
-            if let Some(Estimate { high, .. }) = estimate {
-                *high += lost as f64;
-            }
-        }
-    }
-    estimate
 }
 
 /// Which end of a packet's way.
@@ -71,10 +55,7 @@ pub(super) struct Layout {
 
 impl Layout {
     pub(super) fn of(lane: &Lane<'_>) -> Self {
-        let (address_bytes, address_bits) = match lane.key_bytes {
-            4 | 8 | 13 => (4, lane.key.v4_prefix),
-            _ => (16, lane.key.v6_prefix),
-        };
+        let (address_bytes, address_bits) = lane.key.address(lane.key_bytes);
         Self { kind: lane.key.kind, address_bytes, address_bits }
     }
 

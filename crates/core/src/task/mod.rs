@@ -93,7 +93,10 @@ pub trait Task: Send {
     /// The name on the command line.
     fn name(&self) -> &'static str;
     /// Bytes of scratch that [`Self::run`] needs for lanes that can hold `flows` flows in all.
-    fn scratch_bytes(&self, flows: usize) -> usize;
+    fn scratch_bytes(&self, flows: usize) -> usize {
+        let _ = flows;
+        0
+    }
     /// Bytes that the task keeps from epoch to epoch, all of them reserved at construction.
     fn history_bytes(&self) -> usize {
         0

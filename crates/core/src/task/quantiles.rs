@@ -53,10 +53,7 @@ impl Task for Quantiles {
         scratch: &mut [u64],
     ) -> Result<Report, Unsupported> {
         let (mut count, mut total) = (0, 0);
-        let mut untracked = Size::default();
         for lane in lanes {
-            untracked.packets += lane.answers.untracked().packets;
-            untracked.bytes += lane.answers.untracked().bytes;
             exact(ENTRY.name, lane)?.for_each(&mut |_, size| {
                 scratch[count] = size.by(epoch.by);
                 total += scratch[count];
@@ -65,6 +62,7 @@ impl Task for Quantiles {
         }
         let sorted = &mut scratch[..count];
         sorted.sort_unstable();
+        let untracked = lanes.iter().map(|lane| lane.answers.untracked()).sum();
         let sizes = size_quantiles(sorted, untracked, epoch.by);
 
         let mut in_order: Vec<&Lane<'_>> = lanes.iter().collect();

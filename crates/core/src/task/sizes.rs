@@ -5,7 +5,6 @@
 //! missing, with at most the untracked weight. From a summary that names candidates, sizes and
 //! bounds are the summary's, and flows that its full set left out are missing.
 
-use super::lane::listed_size;
 use super::largest::Largest;
 use super::{EpochContext, Lane, SizeItem, Unsupported};
 use crate::key::CanonicalKey;
@@ -35,10 +34,11 @@ pub(super) fn check_measure(task: &str, by: Measure, lane: &Lane<'_>) -> Result<
 }
 
 fn lacks(task: &str, by: Measure) -> Unsupported {
-    let (by, other) = match by {
-        Measure::Packets => ("packets", "bytes"),
-        Measure::Bytes => ("bytes", "packets"),
+    let other = match by {
+        Measure::Packets => Measure::Bytes,
+        Measure::Bytes => Measure::Packets,
     };
+    let (by, other) = (by.name(), other.name());
     Unsupported(format!(
         "{task} by {by} needs a summary that counts {by}, and this one does not; \
          ask by {other}, or use the algorithm linear-table, which counts both"
@@ -61,7 +61,7 @@ pub(super) fn largest(
             flows.for_each(&mut |key, size| {
                 let value = size.by(epoch.by) as f64;
                 if value > floor && largest.admits(value, key) {
-                    let size = listed_size(lane.answers, size);
+                    let size = SizeEstimate::counted(size, lane.answers.saturated());
                     largest.push(value, item(CanonicalKey::new(key), size, value));
                 }
             });

@@ -21,10 +21,6 @@ impl Task for Top {
         ENTRY.name
     }
 
-    fn scratch_bytes(&self, _: usize) -> usize {
-        0
-    }
-
     fn check(&self, by: Measure, lanes: &[Lane<'_>]) -> Result<(), Unsupported> {
         sizes::check(ENTRY.name, by, lanes)
     }

@@ -81,7 +81,7 @@ impl<W: Write> Sink for CsvSink<W> {
         let summary = &report.summary;
         let mut row = times(report.start_ns, report.end_ns)
             .text("key", &report.key.to_string())
-            .text("by", names::measure(report.by))
+            .text("by", report.by.name())
             .text("algorithm", summary.algorithm)
             .text("accelerator", summary.accelerator)
             .cell("memory_bytes", summary.memory_bytes);
@@ -183,7 +183,7 @@ impl<W: Write> CsvSink<W> {
                 self.rows(name, epoch, rows, || row(0, &nothing));
             }
             Report::Quantiles { sizes, keys } => {
-                let of = format!("flow_{}", names::measure(report.by));
+                let of = format!("flow_{}", report.by.name());
                 let row = |q: f64, size: &Estimate| Row::new().cell("q", q).estimate(&of, size);
                 let rows = sizes.iter().map(|(q, size)| row(*q, size));
                 self.rows(name, epoch, rows, || row(0.0, &nothing));

@@ -43,7 +43,7 @@ impl<W: Write> Sink for JsonSink<W> {
             "start": time(report.start_ns),
             "end": time(report.end_ns),
             "key": report.key.to_string(),
-            "by": names::measure(report.by),
+            "by": report.by.name(),
             "account": account(&report.account),
             "summary": summary(&report.summary),
             "tasks": tasks,
@@ -168,7 +168,7 @@ fn task(name: &str, report: &Report, spec: KeySpec, by: Measure) -> Value {
             "bins": list(bins, |(size, flows)| json!({ "size": size, "flows": estimate(flows) })),
         }),
         Report::Quantiles { sizes, keys } => json!({
-            "of": format!("flow-{}", names::measure(by)),
+            "of": format!("flow-{}", by.name()),
             "items": list(sizes, |(q, size)| json!({ "q": q, "size": estimate(size) })),
             "keys": list(keys, |(q, flow)| json!({ "q": q, "key": key(spec, flow) })),
         }),

@@ -4,7 +4,6 @@ use std::net::IpAddr;
 
 use flowgauge_core::key::{CanonicalKey, Fields, KeyKind, KeySpec};
 use flowgauge_core::packet::{Fault, Layer, NoKey};
-use flowgauge_core::summary::Measure;
 
 /// The name of an IP protocol, where it is well known.
 pub(super) fn protocol_name(protocol: u8) -> Option<&'static str> {
@@ -131,14 +130,6 @@ pub(super) fn service_name(port: u16) -> Option<&'static str> {
         51820 => "wireguard",
         _ => return None,
     })
-}
-
-/// `packets` or `bytes`.
-pub(super) fn measure(measure: Measure) -> &'static str {
-    match measure {
-        Measure::Packets => "packets",
-        Measure::Bytes => "bytes",
-    }
 }
 
 /// A reason for `no_key`: its name in JSON, and in words.

@@ -79,23 +79,16 @@ impl<K: FlowKey> ReplacingArray<K> {
         let column = self.column(digest);
         let slot = &mut self.slots[column];
         if slot.key == key && !slot.is_empty() {
-            let excess = slot.add(packets, bytes);
-            self.saturated.packets += excess.packets;
-            self.saturated.bytes += excess.bytes;
+            self.saturated += slot.add(packets, bytes);
         } else {
-            self.displaced.packets += u64::from(slot.packets);
-            self.displaced.bytes += slot.bytes;
+            self.displaced += slot.size();
             *slot = Slot { key, packets, bytes };
         }
     }
 
     /// Any displaced weight may have been this key's.
     fn bounds(&self, size: Size) -> SizeEstimate {
-        let high = Size {
-            packets: size.packets + self.displaced.packets + self.saturated.packets,
-            bytes: size.bytes + self.displaced.bytes + self.saturated.bytes,
-        };
-        SizeEstimate::between(size, size, high)
+        SizeEstimate::between(size, size, size + self.displaced + self.saturated)
     }
 }
 
@@ -130,22 +123,15 @@ impl<K: FlowKey> Ingest<K> for ReplacingArray<K> {
         }
         for (slot, other) in self.slots.iter_mut().zip(other.slots.iter()) {
             if slot.key == other.key {
-                let excess = slot.add(other.packets, other.bytes);
-                self.saturated.packets += excess.packets;
-                self.saturated.bytes += excess.bytes;
+                self.saturated += slot.add(other.packets, other.bytes);
                 continue;
             }
             let lighter =
                 if slot.packets < other.packets { std::mem::replace(slot, *other) } else { *other };
-            self.displaced.packets += u64::from(lighter.packets);
-            self.displaced.bytes += lighter.bytes;
+            self.displaced += lighter.size();
         }
-        for (sum, other) in
-            [(&mut self.displaced, other.displaced), (&mut self.saturated, other.saturated)]
-        {
-            sum.packets += other.packets;
-            sum.bytes += other.bytes;
-        }
+        self.displaced += other.displaced;
+        self.saturated += other.saturated;
         Ok(())
     }
 

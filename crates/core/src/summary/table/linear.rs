@@ -103,16 +103,14 @@ impl<K: FlowKey> LinearTable<K> {
         }
         let excess = slot.add(packets, bytes);
         if excess != Size::default() {
-            self.saturated.packets += excess.packets;
-            self.saturated.bytes += excess.bytes;
+            self.saturated += excess;
         }
     }
 
     #[inline]
     fn insert(&mut self, bucket: usize, key: K, packets: u32, bytes: u64) {
         if self.flows == self.occupied.len() {
-            self.untracked.packets += u64::from(packets);
-            self.untracked.bytes += bytes;
+            self.untracked += Size { packets: u64::from(packets), bytes };
             return;
         }
         self.occupied[self.flows] = bucket as u32;
@@ -154,6 +152,8 @@ impl<K: FlowKey> Ingest<K> for LinearTable<K> {
         self
     }
 
+    /// Sizes stay exact while neither table was full: what `other` could not track may belong to
+    /// flows that are listed here, and is then only in the untracked size.
     fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
         let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
         if other.digester.seed() != self.digester.seed() {
@@ -163,12 +163,8 @@ impl<K: FlowKey> Ingest<K> for LinearTable<K> {
             let digest = slot.key.digest(&self.digester);
             self.add(slot.key, digest, slot.packets, slot.bytes);
         }
-        for (sum, other) in
-            [(&mut self.untracked, other.untracked), (&mut self.saturated, other.saturated)]
-        {
-            sum.packets += other.packets;
-            sum.bytes += other.bytes;
-        }
+        self.untracked += other.untracked;
+        self.saturated += other.saturated;
         Ok(())
     }
 
@@ -236,7 +232,8 @@ impl<K: FlowKey> Flows for LinearTable<K> {
 impl<K: FlowKey> Candidates for LinearTable<K> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
         for slot in self.occupied_slots() {
-            visit(CanonicalKey::new(slot.key.canonical()), SizeEstimate::exact(slot.size()));
+            let size = SizeEstimate::counted(slot.size(), self.saturated);
+            visit(CanonicalKey::new(slot.key.canonical()), size);
         }
     }
 
@@ -253,7 +250,7 @@ impl<K: FlowKey> SizeQuery for LinearTable<K> {
             // The flow may be among the untracked ones.
             SizeEstimate::between(Size::default(), Size::default(), self.untracked)
         } else {
-            SizeEstimate::exact(slot.size())
+            SizeEstimate::counted(slot.size(), self.saturated)
         }
     }
 }

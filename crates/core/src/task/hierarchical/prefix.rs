@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::key::CanonicalKey;
+use crate::key::{CanonicalKey, prefix_mask};
 
 /// One address of a lane's keys, and the prefix lengths to look at.
 pub(super) struct Address {
@@ -30,8 +30,7 @@ impl Address {
     /// The prefix at this level: the address with its host bits zero, and the length.
     pub(super) fn prefix(&self, address: u128, level: usize) -> (CanonicalKey, u8) {
         let bits = self.levels[level];
-        let mask = u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0);
-        let bytes = (address & mask).to_be_bytes();
+        let bytes = (address & prefix_mask(bits)).to_be_bytes();
         (CanonicalKey::new(&bytes[..self.field.len()]), bits)
     }
 }

@@ -46,7 +46,7 @@ impl<W: Write> Sink for TextSink<W> {
             page,
             "{} by {} · {}{accelerator} in {}",
             report.key,
-            names::measure(report.by),
+            report.by.name(),
             summary.algorithm,
             units::memory(summary.memory_bytes)
         );

@@ -18,7 +18,7 @@ pub(super) fn write(page: &mut String, report: &EpochReport, at: usize, rows: us
     let section = Section { report, rows };
     match answer {
         Report::Sizes { threshold: None, items } if *name == "top" => {
-            heading(page, &format!("Top flows by {}", names::measure(report.by)));
+            heading(page, &format!("Top flows by {}", report.by.name()));
             section.sizes(page, items);
         }
         Report::Sizes { threshold: Some(threshold), items } => {
@@ -60,7 +60,7 @@ impl Section<'_> {
             [Measure::Packets, Measure::Bytes].into_iter().filter(|m| held(*m)).collect();
         let inexact = items.iter().any(|item| !item.size.by(by).is_none_or(|size| is_exact(&size)));
         let mut columns = vec![("", Align::Right), ("flow", Align::Left)];
-        columns.extend(measures.iter().map(|measure| (names::measure(*measure), Align::Right)));
+        columns.extend(measures.iter().map(|measure| (measure.name(), Align::Right)));
         if inexact {
             columns.push(("between", Align::Right));
         }
@@ -96,7 +96,7 @@ impl Section<'_> {
             return paragraph(page, "  ", &format!("No flow has more than {over}."));
         }
         let share = items.iter().map(|item| item.share).sum::<f64>();
-        let share = format!("{} of all {}", units::percent(share), names::measure(by));
+        let share = format!("{} of all {}", units::percent(share), by.name());
         let text = match items.len() {
             1 => format!("1 flow has more than {over}: {share}."),
             n => format!(
@@ -166,7 +166,7 @@ impl Section<'_> {
         items: &[ChangeItem],
         untracked: u64,
     ) {
-        heading(page, &format!("Changes in {}", names::measure(self.report.by)));
+        heading(page, &format!("Changes in {}", self.report.by.name()));
         let by = self.report.by;
         let Some(threshold) = threshold else {
             return paragraph(
@@ -215,7 +215,7 @@ impl Section<'_> {
         keys: &[(f64, CanonicalKey)],
     ) {
         let by = self.report.by;
-        heading(page, &format!("Sizes of flows in {}", names::measure(by)));
+        heading(page, &format!("Sizes of flows in {}", by.name()));
         if sizes.is_empty() {
             return paragraph(page, "  ", "No flows.");
         }
@@ -237,7 +237,7 @@ impl Section<'_> {
 
     fn hierarchical(&self, page: &mut String, threshold: f64, items: &[HierarchyItem]) {
         let by = self.report.by;
-        heading(page, &format!("Heavy prefixes by {}", names::measure(by)));
+        heading(page, &format!("Heavy prefixes by {}", by.name()));
         if items.is_empty() {
             let over = weight(by, threshold);
             return paragraph(page, "  ", &format!("No prefix has more than {over} of its own."));
