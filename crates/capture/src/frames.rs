@@ -57,7 +57,7 @@ pub trait Source {
 /// What was read of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileCounts {
-    /// The file's name, with control characters escaped.
+    /// The file's name as it was given, control characters and all.
     pub file: String,
     /// Frames handed out.
     pub frames: u64,

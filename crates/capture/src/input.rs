@@ -45,13 +45,18 @@ pub(crate) struct Input {
 }
 
 impl Origin {
-    /// The name for messages: one line, whatever characters the file's name has.
+    /// The name as it was given.
     pub(crate) fn name(&self) -> String {
-        let name = match self {
+        match self {
             Self::Path(path) => path.display().to_string(),
             Self::StandardInput => "standard input".to_owned(),
             Self::Reader(name, _) => name.clone(),
-        };
+        }
+    }
+
+    /// The name for messages: one line, whatever characters the file's name has.
+    fn shown(&self) -> String {
+        let name = self.name();
         let mut shown = String::with_capacity(name.len());
         for character in name.chars() {
             match character {
@@ -77,7 +82,7 @@ impl Origin {
 
     /// Opens it and looks at its first bytes.
     pub(crate) fn open(self) -> Result<Input, CaptureError> {
-        let file = self.name();
+        let file = self.shown();
         let unreadable = |refusal| CaptureError::Unreadable { file: file.clone(), refusal };
         let source: Box<dyn Read + Send> = match self {
             Self::Path(path) if path.is_dir() => return Err(unreadable(Refusal::Directory)),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use flowgauge_capture::synthetic::{Plant, Size};
@@ -119,7 +119,8 @@ pub(crate) struct Measurement {
     pub(crate) spread_of: SpreadOf,
 
     /// Most items in top and changes, and in a list of the text report
-    #[arg(long, value_name = "N", default_value_t = 10, help_heading = WHAT)]
+    #[arg(long, value_name = "N", default_value_t = 10, help_heading = WHAT,
+        value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     pub(crate) top: usize,
 
     /// The prefixes of hierarchical: by whole bytes, of any length, or source and destination

@@ -70,7 +70,9 @@ pub(crate) fn refused(error: &clap::Error) -> Failure {
     let text = error.render().to_string();
     let mut paragraphs = text.split("\n\n").map(joined);
     let mut message = paragraphs.next().unwrap_or_default();
-    if let Some(tip) = paragraphs.find_map(|text| Some(text.strip_prefix("tip: ")?.to_owned())) {
+    let tip = paragraphs.find_map(|text| Some(text.strip_prefix("tip: ")?.to_owned()));
+    // That a word may be passed behind `--` makes it the name of a file, which nobody meant.
+    if let Some(tip) = tip.filter(|tip| !tip.starts_with("to pass")) {
         message = format!("{message}; {tip}");
     }
     let message = message.strip_prefix("error: ").unwrap_or(&message);

@@ -12,12 +12,17 @@ use crate::output;
 /// Runs the command.
 pub(crate) fn run(generation: &Generation) -> Result<(), Failure> {
     let traffic = Traffic::new(config(generation)?).map_err(|e| Failure::Usage(e.to_string()))?;
-    let target = generation.output.as_deref().filter(|path| *path != Path::new("-"));
+    let named = |path: &Path| path != Path::new("-");
+    let target = generation.output.as_deref().filter(|path| named(path));
     if target.is_none() && io::stdout().is_terminal() {
         let message = "a capture is nothing for a terminal; name a file with -o";
         return Err(Failure::Usage(message.to_owned()));
     }
-    if target.is_some() && target == generation.truth.as_deref() {
+    let together = |truth: &Path| match target {
+        Some(target) => output::same(target, truth),
+        None => !named(truth),
+    };
+    if generation.truth.as_deref().is_some_and(together) {
         return Err(Failure::Usage("capture and truth need a file each".to_owned()));
     }
     let out = output::open(target, &[])?;

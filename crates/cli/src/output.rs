@@ -14,14 +14,26 @@ pub(crate) fn open(output: Option<&Path>, inputs: &[PathBuf]) -> Result<Box<dyn 
     let Some(path) = output.filter(|path| *path != Path::new("-")) else {
         return Ok(Box::new(io::stdout()));
     };
-    if let Ok(target) = fs::canonicalize(path)
-        && inputs.iter().any(|input| fs::canonicalize(input).is_ok_and(|input| input == target))
-    {
+    if inputs.iter().any(|input| same(input, path)) {
         return Err(Failure::Usage(format!("-o {}: that is an input", path.display())));
     }
-    let file = File::create(path)
-        .map_err(|error| Failure::Failed(format!("-o {}: {error}", path.display())))?;
+    let file = File::create(path).map_err(|error| {
+        Failure::Failed(format!("{}: cannot be written: {error}", path.display()))
+    })?;
     Ok(Box::new(file))
+}
+
+/// Whether two paths name one file, which need not be there yet.
+pub(crate) fn same(one: &Path, other: &Path) -> bool {
+    one == other || place(one).is_some_and(|place_of_one| Some(place_of_one) == place(other))
+}
+
+/// Where a path leads in the end.
+fn place(path: &Path) -> Option<PathBuf> {
+    fs::canonicalize(path).ok().or_else(|| {
+        let folder = path.parent().filter(|folder| *folder != Path::new(""));
+        Some(fs::canonicalize(folder.unwrap_or(Path::new("."))).ok()?.join(path.file_name()?))
+    })
 }
 
 /// The sink for a format; a list in the text shows at most `rows` items.

@@ -208,6 +208,13 @@ impl<L: Lanes> Engine<L> {
                 ));
             }
         }
+        if account.untracked.packets > 0 {
+            notes.push(
+                "the table was full: untracked packets may hide heavy flows and spreaders; raise \
+                 the memory, or choose a coarser key or shorter epochs"
+                    .to_owned(),
+            );
+        }
         let context = EpochContext {
             by: self.config.by,
             keyed,

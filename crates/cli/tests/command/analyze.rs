@@ -204,6 +204,8 @@ fn a_name_from_outside_reaches_no_terminal() {
             assert!(!text.contains(acts), "{text:?}");
         }
     }
+    let answer = flowgauge(&["analyze", "--format", "json", hostile]);
+    assert_eq!(answer.lines()[0]["files"][0], hostile);
 }
 
 #[test]

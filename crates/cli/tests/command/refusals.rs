@@ -6,6 +6,7 @@ use crate::run::{file, flowgauge, pcap, traffic};
 fn wrong_usage_is_one_line_and_exit_code_2() {
     let capture = file("refused.pcap", &pcap(&traffic()));
     let unwritten = file("unwritten.pcap", b"as it was");
+    let detour = unwritten.replace("unwritten", "./unwritten");
     for (arguments, hint) in [
         (&["frobnicate"][..], "frobnicate"),
         (&["analyze"], "standard input"),
@@ -19,6 +20,8 @@ fn wrong_usage_is_one_line_and_exit_code_2() {
         (&["analyze", "--threshold", "0.1", &capture], "0.1%"),
         (&["analyze", "--format", "xml", &capture], "json"),
         (&["analyze", "-c", "0", &capture], "-c"),
+        (&["analyze", "--top", "0", &capture], "--top"),
+        (&["analyze", "--top", "-1", &capture], "'-1' found; --help"),
         (&["analyze", "--task", "weather", &capture], "cardinality"),
         (&["analyze", "--task", "superspreaders", "--key", "source", &capture], "five-tuple"),
         (&["analyze", "--task", "flow-size", &capture], "--flow"),
@@ -36,6 +39,8 @@ fn wrong_usage_is_one_line_and_exit_code_2() {
         (&["generate", "--size", "tiny", "-o", &unwritten], "imix"),
         (&["generate", "--plant", "earthquake", "-o", &unwritten], "scan"),
         (&["generate", "-o", &unwritten, "--truth", &unwritten], "file each"),
+        (&["generate", "-o", &unwritten, "--truth", &detour], "file each"),
+        (&["generate", "--truth", "-"], "file each"),
         (&["list", "--format", "csv"], "json"),
         (&["explain", "--format", "csv"], "json"),
         (&["explain", "--task", "weather"], "cardinality"),

@@ -177,7 +177,7 @@ pub enum BuildError {
         given: usize,
     },
     /// The operating system refused the memory.
-    #[error("the operating system refused {bytes} bytes of memory: {error}")]
+    #[error("the operating system refused {bytes} bytes of memory: {error}; ask for less")]
     Refused {
         /// Bytes asked for.
         bytes: usize,

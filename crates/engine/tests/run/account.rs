@@ -119,6 +119,7 @@ fn a_full_table_counts_what_it_could_not_take() {
     let epoch = only_epoch(config, &pcap.0);
     // 96 flows fit; of the other 904 each has one packet. The first flow keeps being counted.
     assert_eq!(count(&epoch["account"], "untracked"), 904);
+    assert!(epoch["notes"].to_string().contains("the table was full"), "{}", epoch["notes"]);
     assert_eq!(epoch["tasks"]["top"]["items"][0]["packets"]["value"], 501);
     let flows = &epoch["tasks"]["cardinality"]["flows"];
     assert_eq!((flows["low"].as_u64(), flows["high"].as_u64()), (Some(96), Some(1000)));

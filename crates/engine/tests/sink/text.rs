@@ -1,7 +1,8 @@
 //! The page: as it should look, never too wide, and safe on a terminal.
 
 use flowgauge_core::key::KeyKind;
-use flowgauge_core::summary::Measure;
+use flowgauge_core::summary::{Estimate, Measure};
+use flowgauge_core::task::Report;
 use flowgauge_engine::sink::{Sink, TextSink};
 
 use crate::{assert_golden, fixture, run};
@@ -21,6 +22,25 @@ fn looks_as_it_should() {
     });
     assert_golden("single.txt", &single);
     assert_golden("empty.txt", &rendered(10, |sink| sink.epoch(&fixture::empty()).unwrap()));
+}
+
+#[test]
+fn claims_no_more_than_it_knows() {
+    let mut report = fixture::plausible();
+    let items = Vec::new();
+    report.tasks = vec![
+        ("heavy-hitters", Report::Sizes { threshold: Some(0.96), items }),
+        ("superspreaders", Report::Spread { threshold: 128, items: Vec::new() }),
+        ("entropy", Report::Entropy { bits: Estimate::between(1.0, 4.0, 8.0), normalized: 1.0 }),
+    ];
+    for (untracked, has) in [(0, "has"), (317, "is known to have")] {
+        report.account.untracked.packets = untracked;
+        let page = rendered(10, |sink| sink.epoch(&report).unwrap());
+        // A flow of one packet is over 0.96, so that 1.0 must not be printed.
+        assert!(page.contains(&format!("No flow {has} more than 0.9 packets.")), "{page}");
+        assert!(page.contains(&format!("No source {has} more than 128 destinations.")), "{page}");
+        assert!(!page.contains("evenly"), "{page}");
+    }
 }
 
 #[test]

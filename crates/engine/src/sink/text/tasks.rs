@@ -93,7 +93,7 @@ impl Section<'_> {
         heading(page, "Heavy hitters");
         let over = weight(by, threshold);
         if items.is_empty() {
-            return paragraph(page, "  ", &format!("No flow has more than {over}."));
+            return paragraph(page, "  ", &format!("No flow {} more than {over}.", self.has()));
         }
         let share = items.iter().map(|item| item.share).sum::<f64>();
         let share = format!("{} of all {}", units::percent(share), by.name());
@@ -131,7 +131,8 @@ impl Section<'_> {
         heading(page, title);
         let over = units::count(threshold as f64);
         if items.is_empty() {
-            return paragraph(page, "  ", &format!("No {one} has more than {over} {peers}."));
+            let text = format!("No {one} {} more than {over} {peers}.", self.has());
+            return paragraph(page, "  ", &text);
         }
         let text = match items.len() {
             1 => format!("1 {one} has more than {over} {peers}."),
@@ -240,7 +241,8 @@ impl Section<'_> {
         heading(page, &format!("Heavy prefixes by {}", by.name()));
         if items.is_empty() {
             let over = weight(by, threshold);
-            return paragraph(page, "  ", &format!("No prefix has more than {over} of its own."));
+            let text = format!("No prefix {} more than {over} of its own.", self.has());
+            return paragraph(page, "  ", &text);
         }
         let right = |title| (title, Align::Right);
         let mut table = Table::new(&[
@@ -274,6 +276,11 @@ impl Section<'_> {
             "  ",
             "Its own: what no heavier prefix within it, listed here, has counted.",
         );
+    }
+
+    /// What is said of a list that is empty: untracked packets may have belonged on it.
+    fn has(&self) -> &'static str {
+        if self.report.account.untracked.packets > 0 { "is known to have" } else { "has" }
     }
 
     /// A flow on one line where it fits, else on two.
@@ -351,12 +358,13 @@ fn is_exact(estimate: &Estimate) -> bool {
     estimate.low >= estimate.high
 }
 
-/// A threshold in words. A small one is exact enough to tell what exceeds it.
+/// A threshold in words. Packets are whole, so what exceeds it exceeds it rounded down, and never
+/// equals what is printed.
 fn weight(measure: Measure, threshold: f64) -> String {
-    let tenths = threshold < 100.0 && threshold.fract() != 0.0;
+    let tenths = (0.1..100.0).contains(&threshold) && threshold.fract() != 0.0;
     match measure {
-        Measure::Packets if tenths => format!("{threshold:.1} packets"),
-        Measure::Packets => units::plural(threshold.round() as u64, "packet"),
+        Measure::Packets if tenths => format!("{:.1} packets", (threshold * 10.0).floor() / 10.0),
+        Measure::Packets => units::plural(threshold as u64, "packet"),
         Measure::Bytes => units::bytes(threshold),
     }
 }
@@ -385,6 +393,10 @@ fn entropy(page: &mut String, bits: &Estimate, normalized: f64) {
     } else {
         format!(" (between {:.3} and {:.3})", bits.low, bits.high)
     };
+    if bits.high - bits.low > 0.1 * bits.value {
+        let text = format!("{:.3} bits{about}: too wide to read the traffic by it.", bits.value);
+        return paragraph(page, "  ", &text);
+    }
     let of_most = units::percent(normalized);
     let reading = match normalized {
         n if n >= 0.9 => "the traffic is spread over its flows almost evenly",
