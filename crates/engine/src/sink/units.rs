@@ -71,12 +71,12 @@ pub fn plural(value: u64, noun: &str) -> String {
     format!("{} {noun}{plural}", count(value as f64))
 }
 
-/// A length of time such as `12.3 ms`, `59.999 s`, `2 h 05 min`.
+/// A length of time such as `12.3 ms`, `59.9 s`, `2 h 05 min`.
 pub fn duration(ns: i128) -> String {
     let seconds = ns as f64 / 1e9;
     match seconds {
-        _ if seconds < 1e-3 => format!("{:.0} µs", seconds * 1e6),
-        _ if seconds < 1.0 => format!("{:.1} ms", seconds * 1e3),
+        _ if seconds < 0.999_5e-3 => format!("{:.0} µs", seconds * 1e6),
+        _ if seconds < 0.999_95 => format!("{:.1} ms", seconds * 1e3),
         _ if seconds < 120.0 => format!("{seconds:.1} s"),
         _ if seconds < 7200.0 => {
             format!("{:.0} min {:02.0} s", (seconds / 60.0).floor(), (seconds % 60.0).floor())

@@ -1,7 +1,7 @@
 //! The answer of each task, as a section of the page.
 
 use flowgauge_core::key::{CanonicalKey, Fields, KeyKind};
-use flowgauge_core::summary::{Estimate, Measure};
+use flowgauge_core::summary::{Estimate, Measure, Size};
 use flowgauge_core::task::{ChangeItem, HierarchyItem, Report, SizeItem, SpreadItem};
 
 use super::heading;
@@ -95,8 +95,11 @@ impl Section<'_> {
         if items.is_empty() {
             return paragraph(page, "  ", &format!("No flow {} more than {over}.", self.has()));
         }
-        let share = items.iter().map(|item| item.share).sum::<f64>();
-        let share = format!("{} of all {}", units::percent(share), by.name());
+        // Counts add up without the rounding that shares have.
+        let together: f64 = items.iter().filter_map(|item| item.size.by(by)).map(|e| e.value).sum();
+        let account = &self.report.account;
+        let all = Size { packets: account.keyed, bytes: account.keyed_bytes }.by(by);
+        let share = format!("{} of all {}", units::percent(together / all as f64), by.name());
         let text = match items.len() {
             1 => format!("1 flow has more than {over}: {share}."),
             n => format!(
