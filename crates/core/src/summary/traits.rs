@@ -204,9 +204,10 @@ pub trait Flows {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// The flow number `index`, counted from 0 in order of arrival: its canonical key and size.
+    /// The flow number `index`, counted from 0: its canonical key and size. Numbers stay until the
+    /// next packet.
     fn get(&self, index: usize) -> (&[u8], Size);
-    /// Visits all flows in order of arrival.
+    /// Visits all flows in the order of their numbers.
     fn for_each(&self, visit: &mut dyn FnMut(&[u8], Size));
 }
 
