@@ -4,8 +4,8 @@
 //! in software" (SOSR 2018), §3. Buckets are a power of two with one key each; a bucket's number
 //! is the digest's low bits. Beside the paper, the table lists its occupied buckets, so that
 //! visiting and clearing cost the flows and not the buckets; and it begins with few of its
-//! buckets and doubles them in place while half are occupied, so that it touches memory in
-//! proportion to the flows.
+//! buckets and spreads over four times as many, in place, when half are occupied, so that it
+//! touches memory in proportion to the flows.
 
 use std::any::Any;
 
@@ -16,7 +16,7 @@ use super::super::{
     Answers, BuildError, Candidates, Describe, Flows, Incompatible, Info, Ingest, Laws, Merge,
     Options, Parameter, Size, SizeEstimate, SizeQuery,
 };
-use super::double::double;
+use super::spread::spread;
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
 
@@ -27,6 +27,10 @@ const FULL_DENOMINATOR: usize = 4;
 
 /// Buckets that a table begins with.
 const FIRST_BUCKETS: usize = 1 << 10;
+
+/// A table that is half full grows by this factor. Doubling would leave it a quarter full at least
+/// instead of an eighth: a run over a million flows took 15 % longer.
+const GROWTH: usize = 4;
 
 /// Buckets whose cache lines are asked for ahead of the one in hand: with a million flows a whole
 /// run took 0.55 s at 16, 0.51 s at 32, 0.48 s at 64, and 0.51 s again from 160 on.
@@ -136,9 +140,10 @@ impl<K: FlowKey> LinearTable<K> {
 
     #[cold]
     fn grow(&mut self) {
-        self.buckets *= 2;
+        let used = self.buckets;
+        self.buckets = self.slots.len().min(GROWTH * used);
         let slots = &mut self.slots[..self.buckets];
-        double(slots, &mut self.occupied, |key| key.digest(&self.digester));
+        spread(slots, used, &mut self.occupied, |key| key.digest(&self.digester));
         let occupied = slots.iter().enumerate().filter(|(_, slot)| !slot.is_empty());
         for (place, (bucket, _)) in self.occupied.iter_mut().zip(occupied) {
             *place = bucket as u32;

@@ -1,4 +1,4 @@
-//! Doubling an open-addressing table in place.
+//! Spreading an open-addressing table over more buckets, in place.
 
 use super::super::slot::Slot;
 
@@ -15,27 +15,27 @@ impl Unplaced<'_> {
     }
 }
 
-/// Moves the keys of the first half of `slots`, a power of two of at least 64 buckets, to where
-/// linear probing finds them among all of them. The second half must be empty. `digest` is a key's
-/// digest; `marks` is overwritten, and needs 4 bytes for every 64 buckets.
+/// Moves the keys of the first `used` buckets to where linear probing finds them among all `slots`;
+/// both numbers are powers of two of at least 32, and the other buckets are empty. `digest` is a
+/// key's digest; `marks` is overwritten, and needs a bit for each used bucket.
 ///
 /// Each key goes to the first bucket of its way that is empty or holds a key without a place, and
 /// takes that key's turn. A key that has its place never moves again, so that no way to a key ever
-/// gets a hole. Cost: a random access or two for each key, and a walk through the first half.
-pub(super) fn double<K: Copy>(
+/// gets a hole. Cost: a random access or two for each key, and a walk through the used buckets.
+pub(super) fn spread<K: Copy>(
     slots: &mut [Slot<K>],
+    used: usize,
     marks: &mut [u32],
     digest: impl Fn(&K) -> u64,
 ) {
     let mask = slots.len() - 1;
-    let half = slots.len() / 2;
-    let marks = &mut marks[..half / 32];
+    let marks = &mut marks[..used / 32];
     marks.fill(0);
-    for (bucket, _) in slots[..half].iter().enumerate().filter(|(_, slot)| !slot.is_empty()) {
+    for (bucket, _) in slots[..used].iter().enumerate().filter(|(_, slot)| !slot.is_empty()) {
         marks[bucket / 32] |= 1 << (bucket % 32);
     }
     let mut unplaced = Unplaced(marks);
-    for bucket in 0..half {
+    for bucket in 0..used {
         while unplaced.has(bucket) {
             let mut place = digest(&slots[bucket].key) as usize & mask;
             while !slots[place].is_empty() && !unplaced.has(place) {
