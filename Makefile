@@ -35,6 +35,7 @@ fuzz: cargo-there ## each fuzz target for FUZZ_SECONDS (600); needs a nightly to
 
 soak: cargo-there ## the long forms of the tests
 	FLOWGAUGE_LONG=1 cargo test --release --workspace --locked
+	cargo test --release --locked -p flowgauge-core --test packet -- --ignored
 
 install: build ## binary, man page and completions below PREFIX
 	install -Dm755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/flowgauge
