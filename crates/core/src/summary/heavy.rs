@@ -56,7 +56,7 @@ impl<K: FlowKey> HeavyKeys<K> {
 
     /// Adds `key`, unless it is there. A full set is pruned of the keys whose `estimate` does not
     /// pass `threshold` any more; where that frees nothing, the overflow is counted.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn join(
         &mut self,
         key: K,
@@ -65,10 +65,24 @@ impl<K: FlowKey> HeavyKeys<K> {
         digester: &Digester,
         estimate: impl Fn(K) -> f64,
     ) {
-        let (mut place, tag) = self.find(key, digest);
-        if self.tags[place] == tag {
-            return;
+        let (place, tag) = self.find(key, digest);
+        // Nearly every heavy packet is of a key that joined before.
+        if self.tags[place] != tag {
+            self.add(key, digest, threshold, digester, estimate);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn add(
+        &mut self,
+        key: K,
+        digest: u64,
+        threshold: f64,
+        digester: &Digester,
+        estimate: impl Fn(K) -> f64,
+    ) {
+        let (mut place, tag) = self.find(key, digest);
         if self.len == self.kept.len() {
             if threshold < self.prune_at {
                 self.overflow += 1;
