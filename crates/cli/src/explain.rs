@@ -3,9 +3,10 @@
 use flowgauge_core::catalog;
 use flowgauge_core::task;
 use flowgauge_engine::sink::layout::{Align, Table, paragraph};
+use flowgauge_engine::sink::parameters;
 use flowgauge_engine::sink::units::{count, memory, plural};
 use flowgauge_engine::{Config, EpochLength, Explanation, Plan};
-use serde_json::{Map, json};
+use serde_json::json;
 
 use crate::args::{Format, Measurement};
 use crate::config::config;
@@ -26,7 +27,6 @@ pub(crate) fn run(measurement: &Measurement) -> Result<(), Failure> {
 
 fn line(config: &Config, explanation: &Explanation) -> String {
     let summary = &explanation.summary;
-    let parameters = summary.parameters.iter().map(|(name, value)| (name.clone(), json!(value)));
     let lanes = explanation.lanes.iter().map(|lane| {
         json!({
             "key_bytes": lane.key_bytes,
@@ -41,7 +41,7 @@ fn line(config: &Config, explanation: &Explanation) -> String {
         "epoch": epoch(config.epoch),
         "algorithm": summary.algorithm,
         "accelerator": summary.accelerator,
-        "parameters": parameters.collect::<Map<_, _>>(),
+        "parameters": parameters(&summary.parameters),
         "memory_bytes": summary.memory_bytes,
         "lanes": lanes.collect::<Vec<_>>(),
         "scratch_bytes": explanation.scratch_bytes,

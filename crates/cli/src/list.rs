@@ -145,5 +145,6 @@ fn merged(algorithm: &Info) -> &'static str {
     match algorithm.laws.merge {
         Merge::Equal => "to the same numbers as one summary of all packets",
         Merge::WithinBounds => "to numbers within the bounds",
+        Merge::Disjoint => "to the same numbers, where no flow is in both",
     }
 }

@@ -10,8 +10,7 @@ use std::hint::black_box;
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key13};
-use flowgauge_core::summary::{Measure, Options, Parameters};
-use flowgauge_core::task::Threshold;
+use flowgauge_core::summary::Options;
 use flowgauge_kernel::{Digester, Isa, Seed, Zeroed, prefetch};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -85,14 +84,8 @@ fn compare(
     parameter: (&str, usize),
     mut by_hand: impl FnMut(&[Words]),
 ) -> f64 {
-    let options = Options {
-        parameters: Parameters::new([(parameter.0.to_owned(), parameter.1 as u64)]),
-        memory_bytes: 16 << 20,
-        task_bytes_per_flow: 0,
-        digester,
-        by: Measure::Packets,
-        threshold: Threshold::Share(0.001),
-    };
+    let mut options = Options::new(16 << 20, 1).with([(parameter.0, parameter.1)]);
+    options.digester = digester;
     let mut summary = catalog::build::<Key13>(algorithm, &options).unwrap();
     let keys: Vec<Key13> = words.iter().map(|words| key(*words)).collect();
     let mut batch = Batch::new();

@@ -9,7 +9,7 @@ pub const BATCH_PACKETS: usize = 256;
 
 /// Up to [`BATCH_PACKETS`] packets of one key type, in columns of equal length.
 ///
-/// Memory: `256 × (size_of::<K>() + 28)` bytes, allocated once.
+/// Memory: `256 × (size_of::<K>() + 36)` bytes, allocated once.
 pub struct Batch<K> {
     len: usize,
     digested: bool,
@@ -18,6 +18,7 @@ pub struct Batch<K> {
     packets: Box<[u32; BATCH_PACKETS]>,
     bytes: Box<[u64; BATCH_PACKETS]>,
     times_ns: Box<[i64; BATCH_PACKETS]>,
+    elements: Box<[u64; BATCH_PACKETS]>,
 }
 
 impl<K: FlowKey> Batch<K> {
@@ -31,6 +32,7 @@ impl<K: FlowKey> Batch<K> {
             packets: Box::new([1; BATCH_PACKETS]),
             bytes: Box::new([0; BATCH_PACKETS]),
             times_ns: Box::new([0; BATCH_PACKETS]),
+            elements: Box::new([0; BATCH_PACKETS]),
         }
     }
 
@@ -45,6 +47,16 @@ impl<K: FlowKey> Batch<K> {
         self.bytes[at] = u64::from(bytes);
         self.times_ns[at] = time_ns;
         self.len = at + 1;
+    }
+
+    /// Adds one packet with its element: the digest of whom its key's address speaks with.
+    ///
+    /// # Panics
+    /// When the batch is full.
+    #[inline(always)]
+    pub fn push_with_element(&mut self, key: K, bytes: u32, time_ns: i64, element: u64) {
+        self.elements[self.len] = element;
+        self.push(key, bytes, time_ns);
     }
 
     /// Replaces the contents by packets of these keys, all of `bytes` bytes and of time 0: for
@@ -113,6 +125,12 @@ impl<K: FlowKey> Batch<K> {
     #[inline(always)]
     pub fn bytes(&self) -> &[u64] {
         &self.bytes[..self.len]
+    }
+
+    /// Digests of the packets' elements; meaningless where packets were pushed without.
+    #[inline(always)]
+    pub fn elements(&self) -> &[u64] {
+        &self.elements[..self.len]
     }
 
     /// Packet times in nanoseconds since the UNIX epoch.

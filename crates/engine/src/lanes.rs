@@ -4,10 +4,11 @@
 //! keys without share one lane, since IPv4 and IPv6 have the same protocols and ports.
 
 use flowgauge_core::batch::Batch;
-use flowgauge_core::key::{Extract, FlowKey, Key4, KeyKind, KeySpec};
-use flowgauge_core::packet::{Headers, Malformed, NoKey};
-use flowgauge_core::summary::{Ingest, Size};
-use flowgauge_core::task;
+use flowgauge_core::key::{Element, Extract, FlowKey, Key4, KeySpec};
+use flowgauge_core::packet::{Headers, Ip, Malformed, NoKey};
+use flowgauge_core::summary::{Ingest, Setting, Size};
+use flowgauge_core::task::{self, SpreadOf};
+use flowgauge_kernel::Digester;
 
 /// Why a packet has no key.
 pub(crate) enum Keyless {
@@ -30,7 +31,7 @@ pub(crate) trait Lanes {
     /// Bytes reserved by each lane's summary.
     fn memory_bytes(&self) -> Vec<usize>;
     /// The parameters in force; those of the IPv6 lane end in `_ipv6`.
-    fn parameters(&self) -> Vec<(String, u64)>;
+    fn parameters(&self) -> Vec<(String, Setting)>;
 }
 
 /// One key type on its way: a batch that fills, and the summary that takes it.
@@ -40,18 +41,52 @@ pub(crate) struct Lane<K> {
     batch: Batch<K>,
     batch_packets: usize,
     summary: Box<dyn Ingest<K>>,
+    /// How elements are digested, where the summary wants them.
+    elements: Option<(SpreadOf, Digester)>,
     keyed: Size,
 }
 
 impl<K: FlowKey> Lane<K> {
-    pub(crate) fn new(key: KeySpec, batch_packets: usize, summary: Box<dyn Ingest<K>>) -> Self {
+    pub(crate) fn new(
+        key: KeySpec,
+        batch_packets: usize,
+        summary: Box<dyn Ingest<K>>,
+        spread_of: SpreadOf,
+        digester: Digester,
+    ) -> Self {
         let (mask, batch) = (key.mask(), Batch::new());
-        Self { key, mask, batch, batch_packets, summary, keyed: Size::default() }
+        let elements = summary.wants_elements().then_some((spread_of, digester));
+        Self { key, mask, batch, batch_packets, summary, elements, keyed: Size::default() }
+    }
+
+    /// Takes a packet with an IP header.
+    #[inline(always)]
+    fn take<const N: usize>(&mut self, ip: &Ip<N>, wire: u32, time_ns: i64) -> Result<(), Keyless>
+    where
+        K: Extract<N>,
+        Ip<N>: Element,
+    {
+        let key = K::extract(self.key.kind, ip).map_err(Keyless::Malformed)?;
+        match &self.elements {
+            None => self.push(key, wire, time_ns),
+            Some((of, digester)) => {
+                let element = ip.element(self.key.kind, *of, digester);
+                let element = element.map_err(Keyless::Malformed)?;
+                self.batch.push_with_element(key.masked(self.mask), wire, time_ns, element);
+                self.flush_full();
+            }
+        }
+        Ok(())
     }
 
     #[inline(always)]
     fn push(&mut self, key: K, wire: u32, time_ns: i64) {
         self.batch.push(key.masked(self.mask), wire, time_ns);
+        self.flush_full();
+    }
+
+    #[inline(always)]
+    fn flush_full(&mut self) {
         if self.batch.len() == self.batch_packets {
             self.flush();
         }
@@ -69,7 +104,7 @@ impl<K: FlowKey> Lane<K> {
         self.summary.settle();
     }
 
-    fn parameters(&self, suffix: &str) -> impl Iterator<Item = (String, u64)> {
+    fn parameters(&self, suffix: &str) -> impl Iterator<Item = (String, Setting)> {
         let parameters = self.summary.parameters().into_iter();
         parameters.map(move |(name, value)| (format!("{name}{suffix}"), value))
     }
@@ -86,7 +121,6 @@ impl<K: FlowKey> Lane<K> {
 
 /// IPv4 and IPv6 side by side.
 pub(crate) struct TwoLanes<A, B> {
-    pub(crate) kind: KeyKind,
     pub(crate) v4: Lane<A>,
     pub(crate) v6: Lane<B>,
 }
@@ -95,18 +129,11 @@ impl<A: FlowKey + Extract<8>, B: FlowKey + Extract<32>> Lanes for TwoLanes<A, B>
     #[inline(always)]
     fn push(&mut self, headers: &Headers, wire: u32, time_ns: i64) -> Result<(), Keyless> {
         match headers {
-            Headers::V4(ip) => {
-                let key = A::extract(self.kind, ip).map_err(Keyless::Malformed)?;
-                self.v4.push(key, wire, time_ns);
-            }
-            Headers::V6(ip) => {
-                let key = B::extract(self.kind, ip).map_err(Keyless::Malformed)?;
-                self.v6.push(key, wire, time_ns);
-            }
-            Headers::NoKey(reason) => return Err(Keyless::NoKey(*reason)),
-            Headers::Malformed(malformed) => return Err(Keyless::Malformed(*malformed)),
+            Headers::V4(ip) => self.v4.take(ip, wire, time_ns),
+            Headers::V6(ip) => self.v6.take(ip, wire, time_ns),
+            Headers::NoKey(reason) => Err(Keyless::NoKey(*reason)),
+            Headers::Malformed(malformed) => Err(Keyless::Malformed(*malformed)),
         }
-        Ok(())
     }
 
     fn settle(&mut self) {
@@ -127,7 +154,7 @@ impl<A: FlowKey + Extract<8>, B: FlowKey + Extract<32>> Lanes for TwoLanes<A, B>
         self.v6.clear();
     }
 
-    fn parameters(&self) -> Vec<(String, u64)> {
+    fn parameters(&self) -> Vec<(String, Setting)> {
         let v4 = self.v4.parameters("");
         v4.chain(self.v6.parameters("_ipv6")).collect()
     }
@@ -139,21 +166,18 @@ impl<A: FlowKey + Extract<8>, B: FlowKey + Extract<32>> Lanes for TwoLanes<A, B>
 
 /// One lane for both versions.
 pub(crate) struct OneLane {
-    pub(crate) kind: KeyKind,
     pub(crate) lane: Lane<Key4>,
 }
 
 impl Lanes for OneLane {
     #[inline(always)]
     fn push(&mut self, headers: &Headers, wire: u32, time_ns: i64) -> Result<(), Keyless> {
-        let key = match headers {
-            Headers::V4(ip) => Key4::extract(self.kind, ip).map_err(Keyless::Malformed)?,
-            Headers::V6(ip) => Key4::extract(self.kind, ip).map_err(Keyless::Malformed)?,
-            Headers::NoKey(reason) => return Err(Keyless::NoKey(*reason)),
-            Headers::Malformed(malformed) => return Err(Keyless::Malformed(*malformed)),
-        };
-        self.lane.push(key, wire, time_ns);
-        Ok(())
+        match headers {
+            Headers::V4(ip) => self.lane.take(ip, wire, time_ns),
+            Headers::V6(ip) => self.lane.take(ip, wire, time_ns),
+            Headers::NoKey(reason) => Err(Keyless::NoKey(*reason)),
+            Headers::Malformed(malformed) => Err(Keyless::Malformed(*malformed)),
+        }
     }
 
     fn settle(&mut self) {
@@ -172,7 +196,7 @@ impl Lanes for OneLane {
         self.lane.clear();
     }
 
-    fn parameters(&self) -> Vec<(String, u64)> {
+    fn parameters(&self) -> Vec<(String, Setting)> {
         self.lane.parameters("").collect()
     }
 

@@ -7,7 +7,7 @@ use flowgauge_core::catalog;
 use flowgauge_core::key::{Extract, FlowKey, Key4, Key8, Key13, Key16, Key32, Key37, KeyKind};
 use flowgauge_core::summary::{BuildError, Flows, Ingest, Options};
 use flowgauge_core::task::{self, HistoryShape, TASKS, Task, TaskEntry, TaskOptions, Unsupported};
-use flowgauge_kernel::{Digester, Isa, Seed, Zeroed};
+use flowgauge_kernel::{Seed, Zeroed};
 
 use crate::breakdown::BreakdownTask;
 use crate::config::{Config, EpochLength};
@@ -108,7 +108,7 @@ impl Plan {
             KeyKind::Protocol | KeyKind::DestinationPort => {
                 let builder = Builder::new(config, &[Key4::BYTES])?;
                 let lane = builder.lane::<Key4>(1.0)?;
-                Box::new(builder.finish(OneLane { kind, lane })?)
+                Box::new(builder.finish(OneLane { lane })?)
             }
         }))
     }
@@ -197,10 +197,9 @@ where
     A: FlowKey + Extract<8>,
     B: FlowKey + Extract<32>,
 {
-    let kind = config.key.kind;
     let builder = Builder::new(config, &[A::BYTES, B::BYTES])?;
     let (v4, v6) = (builder.lane::<A>(V4_SHARE)?, builder.lane::<B>(1.0 - V4_SHARE)?);
-    builder.finish(TwoLanes { kind, v4, v6 })
+    builder.finish(TwoLanes { v4, v6 })
 }
 
 /// Divides the memory among lanes and tasks.
@@ -240,14 +239,16 @@ impl Builder {
         let config = &self.config;
         let options = Options {
             parameters: config.parameters.clone(),
-            memory_bytes: (self.lanes_bytes as f64 * share) as usize,
             task_bytes_per_flow: self.task_bytes_per_flow,
-            digester: Digester::new(Seed::new(config.seed), Isa::best()),
             by: config.by,
             threshold: config.threshold,
+            spread: config.spread,
+            hierarchy: config.hierarchy,
+            ..Options::new((self.lanes_bytes as f64 * share) as usize, config.seed)
         };
         let summary: Box<dyn Ingest<K>> = catalog::build(&config.algorithm, &options)?;
-        Ok(Lane::new(config.key, config.batch_packets, summary))
+        let (key, batch, of) = (config.key, config.batch_packets, config.spread_of);
+        Ok(Lane::new(key, batch, summary, of, options.digester))
     }
 
     /// Builds the tasks for lanes of this size, and leaves out those that cannot be answered.

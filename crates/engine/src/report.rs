@@ -1,7 +1,7 @@
 //! What the engine hands to a sink.
 
 use flowgauge_core::key::KeySpec;
-use flowgauge_core::summary::{Measure, Size};
+use flowgauge_core::summary::{Measure, Setting, Size};
 use flowgauge_core::task::Report;
 
 use crate::account::Account;
@@ -42,7 +42,7 @@ pub struct SummaryInfo {
     /// Bytes reserved for measuring, over all lanes.
     pub memory_bytes: usize,
     /// Its parameters, as the catalog names them.
-    pub parameters: Vec<(String, u64)>,
+    pub parameters: Vec<(String, Setting)>,
 }
 
 /// Traffic by protocol, and by protocol and port, heaviest first.

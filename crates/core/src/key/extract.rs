@@ -14,7 +14,7 @@ pub trait Extract<const N: usize>: Sized {
 
 impl Ports {
     #[inline(always)]
-    fn bytes(&self) -> Result<[u8; 4], Malformed> {
+    pub(super) fn bytes(&self) -> Result<[u8; 4], Malformed> {
         match *self {
             Self::Found(ports) => Ok(ports.to_be_bytes()),
             Self::Absent => Ok([0; 4]),
@@ -24,7 +24,7 @@ impl Ports {
 }
 
 #[inline(always)]
-fn word(bytes: &[u8]) -> u64 {
+pub(super) fn word(bytes: &[u8]) -> u64 {
     let mut word = [0; 8];
     word.copy_from_slice(bytes);
     u64::from_ne_bytes(word)

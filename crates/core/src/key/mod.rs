@@ -5,6 +5,7 @@
 //! digests words; everything after the close of an epoch reads canonical bytes.
 
 mod canonical;
+mod element;
 mod extract;
 mod spec;
 
@@ -12,6 +13,7 @@ use bytemuck::{Pod, Zeroable};
 use flowgauge_kernel::{Digester, Words};
 
 pub use canonical::CanonicalKey;
+pub use element::Element;
 pub use extract::Extract;
 pub(crate) use spec::prefix_mask;
 pub use spec::{Fields, KeyError, KeyKind, KeySpec};

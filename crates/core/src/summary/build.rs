@@ -1,13 +1,15 @@
 //! How a summary is described and built, so that the catalog is a list of types.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
+use std::ops::RangeInclusive;
 
-use flowgauge_kernel::Digester;
+use flowgauge_kernel::{Digester, Isa, Seed};
 
-use super::{Ingest, Measure};
+use super::{Ingest, Measure, Memory};
 use crate::key::FlowKey;
-use crate::task::Threshold;
+use crate::task::{Hierarchy, Threshold};
 
 /// A type of summary, as the catalog lists it.
 pub trait Describe {
@@ -65,6 +67,8 @@ pub enum Merge {
     Equal,
     /// Numbers within the bounds.
     WithinBounds,
+    /// The same numbers, where no flow is in both of them.
+    Disjoint,
 }
 
 /// What a summary is built from.
@@ -72,8 +76,10 @@ pub enum Merge {
 pub struct Options {
     /// Its parameters.
     pub parameters: Parameters,
-    /// Bytes that it may reserve, unless its parameters say more precisely.
+    /// Bytes that it is sized to fill, unless its parameters say more precisely.
     pub memory_bytes: usize,
+    /// Where it reserves them.
+    pub memory: Memory,
     /// Bytes that tasks need for each flow that the summary can list, within `memory_bytes`.
     pub task_bytes_per_flow: usize,
     /// The digest function, with its seed.
@@ -82,21 +88,126 @@ pub struct Options {
     pub by: Measure,
     /// What makes a key heavy, for summaries that decide while the epoch runs.
     pub threshold: Threshold,
+    /// What makes an address spread, likewise.
+    pub spread: u64,
+    /// The prefixes that a hierarchical summary counts.
+    pub hierarchy: Hierarchy,
 }
 
-/// Parameters by name.
+impl Options {
+    /// The defaults of the command line, for a summary of some `memory_bytes` bytes.
+    pub fn new(memory_bytes: usize, seed: u64) -> Self {
+        Self {
+            parameters: Parameters::default(),
+            memory_bytes,
+            memory: Memory::unlimited(),
+            task_bytes_per_flow: 0,
+            digester: Digester::new(Seed::new(seed), Isa::best()),
+            by: Measure::Packets,
+            threshold: Threshold::Share(0.001),
+            spread: 128,
+            hierarchy: Hierarchy::Bytes,
+        }
+    }
+
+    /// The same with these parameters.
+    #[must_use]
+    pub fn with(
+        mut self,
+        pairs: impl IntoIterator<Item = (impl Into<String>, impl ToString)>,
+    ) -> Self {
+        self.parameters = Parameters::new(pairs);
+        self
+    }
+}
+
+/// The value of a parameter in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// A size or a count.
+    Integer(u64),
+    /// One of the words that the parameter knows.
+    Word(&'static str),
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Integer(value) => value.fmt(f),
+            Self::Word(word) => word.fmt(f),
+        }
+    }
+}
+
+/// Parameters by name, as people write them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Parameters(BTreeMap<String, u64>);
+pub struct Parameters(BTreeMap<String, String>);
 
 impl Parameters {
     /// Parameters from names and values.
-    pub fn new(pairs: impl IntoIterator<Item = (String, u64)>) -> Self {
-        Self(pairs.into_iter().collect())
+    pub fn new(pairs: impl IntoIterator<Item = (impl Into<String>, impl ToString)>) -> Self {
+        Self(pairs.into_iter().map(|(name, value)| (name.into(), value.to_string())).collect())
     }
 
-    /// The value of `name`, where it is given.
-    pub fn get(&self, name: &str) -> Option<u64> {
-        self.0.get(name).copied()
+    /// The text of `name`, where it is given.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// The whole number that `name` gives, within `range`.
+    pub(crate) fn integer(
+        &self,
+        name: &'static str,
+        range: RangeInclusive<u64>,
+    ) -> Result<Option<u64>, BuildError> {
+        let Some(text) = self.get(name) else { return Ok(None) };
+        match text.parse() {
+            Ok(value) if range.contains(&value) => Ok(Some(value)),
+            _ => Err(BuildError::OutOfRange {
+                name,
+                value: text.to_owned(),
+                range: format!("a whole number from {} to {}", range.start(), range.end()),
+            }),
+        }
+    }
+
+    /// The number strictly between 0 and 1 that `name` gives: an error or a probability.
+    pub(crate) fn fraction(&self, name: &'static str) -> Result<Option<f64>, BuildError> {
+        let Some(text) = self.get(name) else { return Ok(None) };
+        match text.parse::<f64>() {
+            Ok(value) if value > 0.0 && value < 1.0 => Ok(Some(value)),
+            _ => Err(BuildError::OutOfRange {
+                name,
+                value: text.to_owned(),
+                range: "a number between 0 and 1, such as 0.001".to_owned(),
+            }),
+        }
+    }
+
+    /// The one of `words` that `name` gives, or the first.
+    pub(crate) fn word(
+        &self,
+        name: &'static str,
+        words: &[&'static str],
+    ) -> Result<&'static str, BuildError> {
+        let Some(text) = self.get(name) else { return Ok(words[0]) };
+        words.iter().copied().find(|word| *word == text).ok_or_else(|| BuildError::OutOfRange {
+            name,
+            value: text.to_owned(),
+            range: format!("one of {}", words.join(", ")),
+        })
+    }
+
+    /// Refuses two ways of saying the same: a size beside a target.
+    pub(crate) fn exclusive(
+        &self,
+        name: &'static str,
+        others: &[&'static str],
+    ) -> Result<(), BuildError> {
+        match others.iter().find(|other| self.get(name).is_some() && self.get(other).is_some()) {
+            Some(other) => Err(BuildError::Contradiction { name, other }),
+            None => Ok(()),
+        }
     }
 
     /// Fails on the first name that `info` does not list.
@@ -117,17 +228,23 @@ impl Parameters {
 
     /// The power of two that `name` gives, or else the largest whose items of `item_bytes` bytes
     /// fit into `memory_bytes`.
-    pub(super) fn power_of_two(
+    pub(crate) fn power_of_two(
         &self,
         name: &'static str,
         memory_bytes: usize,
         item_bytes: usize,
     ) -> Result<usize, BuildError> {
         match self.get(name) {
-            Some(value) if value.is_power_of_two() && (2..=MOST_ITEMS).contains(&value) => {
-                Ok(value as usize)
-            }
-            Some(value) => Err(BuildError::NotPowerOfTwo { name, value }),
+            Some(text) => match text.parse::<u64>() {
+                Ok(value) if value.is_power_of_two() && (2..=MOST_ITEMS).contains(&value) => {
+                    Ok(value as usize)
+                }
+                _ => Err(BuildError::OutOfRange {
+                    name,
+                    value: text.to_owned(),
+                    range: format!("a power of two from 2 to {MOST_ITEMS}"),
+                }),
+            },
             None if memory_bytes / item_bytes < 2 => {
                 Err(BuildError::TooLittleMemory { needed: 2 * item_bytes, given: memory_bytes })
             }
@@ -160,13 +277,31 @@ pub enum BuildError {
         /// What there is.
         known: String,
     },
-    /// A size that must be a power of two is not.
-    #[error("{name}={value} is no power of two from 2 to 4294967296")]
-    NotPowerOfTwo {
+    /// A parameter has a value that it cannot have.
+    #[error("{name}={value} is not {range}")]
+    OutOfRange {
         /// The parameter.
         name: &'static str,
         /// Its value.
-        value: u64,
+        value: String,
+        /// What it may be.
+        range: String,
+    },
+    /// Two parameters decide the same thing.
+    #[error("{name} and {other} decide the same; give one of them")]
+    Contradiction {
+        /// One parameter.
+        name: &'static str,
+        /// The other.
+        other: &'static str,
+    },
+    /// The structure cannot hold what it is asked to.
+    #[error("{algorithm} cannot measure this: {reason}")]
+    Unfit {
+        /// The algorithm.
+        algorithm: &'static str,
+        /// Why not, and what could.
+        reason: String,
     },
     /// The memory does not hold the smallest structure.
     #[error("{given} bytes of memory are too few, {needed} are needed; raise --memory")]

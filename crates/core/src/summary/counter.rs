@@ -1,13 +1,12 @@
 //! Counters that saturate and say so.
 
-use bytemuck::Zeroable;
-
 use super::Measure;
+use super::codec::Number;
 use crate::batch::Batch;
 use crate::key::FlowKey;
 
 /// A counter of one measure: 32 bits for packets, 64 for bytes.
-pub trait Counter: Copy + Zeroable + Send + 'static {
+pub trait Counter: Number + Send + 'static {
     /// What it counts.
     const MEASURE: Measure;
     /// The column of a batch that it reads.

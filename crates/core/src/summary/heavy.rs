@@ -5,7 +5,8 @@
 
 use flowgauge_kernel::{Digester, Zeroed};
 
-use super::BuildError;
+use super::codec::{DecodeError, Reader, Writer};
+use super::{BuildError, Memory};
 use crate::key::FlowKey;
 
 /// A set of keys of bounded size.
@@ -30,12 +31,11 @@ impl<K: FlowKey> HeavyKeys<K> {
     }
 
     /// Reserves a set of `most` keys, a power of two.
-    pub(crate) fn new(most: usize) -> Result<Self, BuildError> {
-        let refused = |error| BuildError::Refused { bytes: Self::memory_bytes(most), error };
+    pub(crate) fn new(most: usize, memory: &Memory) -> Result<Self, BuildError> {
         Ok(Self {
-            keys: Zeroed::new(2 * most).map_err(refused)?,
-            tags: Zeroed::new(2 * most).map_err(refused)?,
-            kept: Zeroed::new(most).map_err(refused)?,
+            keys: memory.zeroed(2 * most)?,
+            tags: memory.zeroed(2 * most)?,
+            kept: memory.zeroed(most)?,
             len: 0,
             prune_at: 0.0,
             overflow: 0,
@@ -135,6 +135,29 @@ impl<K: FlowKey> HeavyKeys<K> {
         self.len = 0;
         self.prune_at = 0.0;
         self.overflow = 0;
+    }
+
+    pub(crate) fn save(&self, out: &mut Writer) {
+        out.number(self.overflow);
+        out.number(self.prune_at);
+        out.number(self.len as u64);
+        out.sorted(K::BYTES, |out| self.iter().for_each(|key| out.key(key)));
+    }
+
+    /// Takes over a saved set; this one is empty.
+    pub(crate) fn load(
+        &mut self,
+        from: &mut Reader<'_>,
+        digester: &Digester,
+    ) -> Result<(), DecodeError> {
+        self.overflow = from.number("overflow of the candidates")?;
+        self.prune_at = from.number("threshold of the candidates")?;
+        for _ in 0..from.count("number of candidates", self.kept.len())? {
+            let key: K = from.key("candidate")?;
+            // A set that has room is never pruned, and so asks no estimate.
+            self.join(key, key.digest(digester), 0.0, digester, |_| 0.0);
+        }
+        Ok(())
     }
 
     /// Adds the keys of `other`.

@@ -2,15 +2,19 @@
 
 pub mod array;
 mod build;
+pub mod codec;
 mod counter;
 mod heavy;
+mod memory;
+mod remix;
 mod slot;
 pub mod table;
 mod traits;
 
-pub use build::{BuildError, Describe, Info, Laws, Merge, Options, Parameter, Parameters};
+pub use build::{BuildError, Describe, Info, Laws, Merge, Options, Parameter, Parameters, Setting};
 pub use counter::Counter;
+pub use memory::Memory;
 pub use traits::{
     Answers, Candidates, Estimate, Flows, Incompatible, Ingest, Measure, Size, SizeEstimate,
-    SizeQuery,
+    SizeQuery, Spread,
 };

@@ -7,6 +7,8 @@ use std::any::Any;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
 
+use super::Setting;
+use super::codec::{DecodeError, Reader, Writer};
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
 
@@ -23,10 +25,25 @@ pub trait Ingest<K: FlowKey>: Send {
     /// # Errors
     /// When they differ in one of these; the summary is then unchanged.
     fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible>;
+    /// Writes what it holds, but for its parameters; [`codec::encode`] frames that.
+    ///
+    /// [`codec::encode`]: super::codec::encode
+    fn save(&self, out: &mut Writer);
+    /// Takes over what [`Self::save`] wrote of a summary with the same parameters and seed; this
+    /// one is empty.
+    ///
+    /// # Errors
+    /// When the bytes are not what any summary could have written.
+    fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError>;
     /// Forgets everything, without reallocation.
     fn clear(&mut self);
-    /// The parameters in force, by their names in the catalog.
-    fn parameters(&self) -> Vec<(&'static str, u64)>;
+    /// The parameters in force, by their names in the catalog: a summary built from them has the
+    /// same shape.
+    fn parameters(&self) -> Vec<(&'static str, Setting)>;
+    /// Whether it reads the batch's elements: the peers of addresses.
+    fn wants_elements(&self) -> bool {
+        false
+    }
     /// Bytes of memory reserved.
     fn memory_bytes(&self) -> usize;
     /// For [`Self::merge`] to find the concrete type.
@@ -38,7 +55,7 @@ pub trait Ingest<K: FlowKey>: Send {
 #[error("summaries cannot be merged: {0}")]
 pub struct Incompatible(pub &'static str);
 
-/// Packets and bytes.
+/// Packets and bytes; sums of sizes stay at the largest number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
     /// Packets.
@@ -82,7 +99,10 @@ impl Add for Size {
 
     #[inline(always)]
     fn add(self, other: Self) -> Self {
-        Self { packets: self.packets + other.packets, bytes: self.bytes + other.bytes }
+        Self {
+            packets: self.packets.saturating_add(other.packets),
+            bytes: self.bytes.saturating_add(other.bytes),
+        }
     }
 }
 
@@ -192,6 +212,23 @@ pub trait Answers {
     fn candidates(&self) -> Option<&dyn Candidates> {
         None
     }
+    /// Number of flows.
+    fn cardinality(&self) -> Option<Estimate> {
+        None
+    }
+    /// Σ f log₂ f over the flows, f being their sizes in this measure: entropy, but for the total.
+    fn weight_logs(&self, by: Measure) -> Option<Estimate> {
+        let _ = by;
+        None
+    }
+    /// Number of flows of each size in packets, by size.
+    fn distribution(&self) -> Option<Vec<(u64, Estimate)>> {
+        None
+    }
+    /// Number of distinct elements of each address.
+    fn spread(&self) -> Option<&dyn Spread> {
+        None
+    }
 }
 
 /// Every flow of the epoch with its exact size (but for [`Answers::untracked`] ones).
@@ -222,5 +259,13 @@ pub trait Candidates {
     /// Visits them in any order.
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate));
     /// How often a candidate found no room because the set of them was full.
+    fn overflow(&self) -> u64;
+}
+
+/// Addresses with their number of distinct elements (peers).
+pub trait Spread {
+    /// Visits, in any order, the addresses that may have more than the options' `spread` elements.
+    fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, Estimate));
+    /// How often such an address found no room.
     fn overflow(&self) -> u64;
 }

@@ -6,9 +6,11 @@
 //!
 //! Where a table was full, entropy is least if the untracked weight of each lane was one flow, and
 //! most if each untracked packet was a flow of its own, of the mean size; the value is midway.
-//! `normalized` then takes the flows that the table lists.
+//! `normalized` then takes the flows that the table lists. Of a lane whose summary estimates
+//! Σ f log₂ f, the bounds are the summary's, and so is the number of flows.
 
-use super::lane::{check_exact, exact};
+use super::cardinality;
+use super::lane::{all_hold, exact};
 use super::registry::{ANY_KEY, TaskEntry};
 use super::{EpochContext, Lane, Report, Task, Unsupported};
 use crate::summary::{Estimate, Measure};
@@ -35,8 +37,11 @@ impl Task for Entropy {
         SMALL * size_of::<u64>()
     }
 
-    fn check(&self, _: Measure, lanes: &[Lane<'_>]) -> Result<(), Unsupported> {
-        check_exact(ENTRY.name, lanes)
+    fn check(&self, by: Measure, lanes: &[Lane<'_>]) -> Result<(), Unsupported> {
+        lanes.iter().try_for_each(|lane| match lane.answers.weight_logs(by) {
+            Some(_) => cardinality::flows(lane).map(drop),
+            None => exact(ENTRY.name, lane).map(drop),
+        })
     }
 
     fn run(
@@ -45,6 +50,9 @@ impl Task for Entropy {
         lanes: &[Lane<'_>],
         scratch: &mut [u64],
     ) -> Result<Report, Unsupported> {
+        if lanes.iter().any(|lane| lane.answers.weight_logs(epoch.by).is_some()) {
+            return estimated(epoch, lanes);
+        }
         let small = &mut scratch[..SMALL];
         small.fill(0);
         let (mut flows, mut total) = (0, 0);
@@ -91,6 +99,34 @@ impl Task for Entropy {
         let normalized = if most > 0.0 { (value / most).min(1.0) } else { 0.0 };
         Ok(Report::Entropy { bits: Estimate::between(low, value, high), normalized })
     }
+}
+
+/// From the lanes' estimates of Σ f log₂ f and of the number of flows.
+fn estimated(epoch: &EpochContext, lanes: &[Lane<'_>]) -> Result<Report, Unsupported> {
+    let mut sums = Vec::with_capacity(lanes.len());
+    let mut flows = Vec::with_capacity(lanes.len());
+    for lane in lanes {
+        sums.push(lane.answers.weight_logs(epoch.by).ok_or_else(|| {
+            Unsupported(
+                "entropy needs a summary that estimates it, and this one declines to for this \
+                 epoch; give it more levels or memory"
+                    .to_owned(),
+            )
+        })?);
+        flows.push(cardinality::flows(lane)?);
+    }
+    let (sum, flows) = (all_hold(&sums), all_hold(&flows));
+    let total = epoch.keyed.by(epoch.by) as f64;
+    // No more bits than the total has units, and none below one flow.
+    let bits = |sum: f64| match total {
+        0.0 => 0.0,
+        _ => (total.log2() - sum / total).clamp(0.0, total.log2()),
+    };
+    let (value, low, high) = (bits(sum.value), bits(sum.high), bits(sum.low));
+    let bits = Estimate { value, low, high, confidence: sum.confidence };
+    let most = flows.value.max(1.0).log2();
+    let normalized = if most > 0.0 { (bits.value / most).min(1.0) } else { 0.0 };
+    Ok(Report::Entropy { bits, normalized })
 }
 
 /// f log₂ f, which is 0 at 0.

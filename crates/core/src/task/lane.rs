@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{Lane, Unsupported};
 use crate::key::KeyKind;
-use crate::summary::Flows;
+use crate::summary::{Estimate, Flows};
 
 /// Every flow of the lane with its exact size, at most 2³² of them.
 pub(super) fn exact<'a>(task: &str, lane: &Lane<'a>) -> Result<&'a dyn Flows, Unsupported> {
@@ -25,6 +25,17 @@ pub(super) fn exact<'a>(task: &str, lane: &Lane<'a>) -> Result<&'a dyn Flows, Un
 /// Checks that every lane has exact flows.
 pub(super) fn check_exact(task: &str, lanes: &[Lane<'_>]) -> Result<(), Unsupported> {
     lanes.iter().try_for_each(|lane| exact(task, lane).map(drop))
+}
+
+/// The sum of estimates that do not depend on each other.
+pub(super) fn all_hold(parts: &[Estimate]) -> Estimate {
+    let sum = |part: fn(&Estimate) -> f64| parts.iter().map(part).sum();
+    Estimate {
+        value: sum(|part| part.value),
+        low: sum(|part| part.low),
+        high: sum(|part| part.high),
+        confidence: parts.iter().filter_map(|part| part.confidence).reduce(|a, b| a * b),
+    }
 }
 
 /// Which end of a packet's way.

@@ -8,12 +8,15 @@
 //! a hash of the address, and only flows in a bucket of more than N are looked at closer: sorted by
 //! address and peer, and counted. Time: two passes, and the sorting of the few.
 //!
+//! Where a summary counts the distinct peers of each address itself, its key is that address, and
+//! what it says is listed.
+//!
 //! Where a table was full, each untracked packet may have been a new peer of any address, listed
 //! or not: that is the upper bound.
 
 use std::ops::Range;
 
-use super::lane::{Layout, Side, check_exact, exact};
+use super::lane::{Layout, Side, exact};
 use super::largest::Largest;
 use super::order::{self, Column};
 use super::registry::{TaskEntry, TaskOptions};
@@ -21,12 +24,10 @@ use super::{EpochContext, Lane, Report, SpreadItem, Task, Unsupported};
 use crate::key::{CanonicalKey, KeyKind};
 use crate::summary::{Estimate, Flows, Measure};
 
-const KEYS: &[KeyKind] = &[KeyKind::Pair, KeyKind::FiveTuple];
-
 pub(super) const SUPERSPREADERS: TaskEntry = TaskEntry {
     name: "superspreaders",
     question: "sources with many distinct destinations",
-    keys: KEYS,
+    keys: &[KeyKind::Source, KeyKind::Pair, KeyKind::FiveTuple],
     by_default: true,
     build: |options| Ok(Box::new(Spread::new("superspreaders", Side::Source, options))),
 };
@@ -34,7 +35,7 @@ pub(super) const SUPERSPREADERS: TaskEntry = TaskEntry {
 pub(super) const VICTIMS: TaskEntry = TaskEntry {
     name: "victims",
     question: "destinations with many distinct sources",
-    keys: KEYS,
+    keys: &[KeyKind::Destination, KeyKind::Pair, KeyKind::FiveTuple],
     by_default: false,
     build: |options| Ok(Box::new(Spread::new("victims", Side::Destination, options))),
 };
@@ -76,12 +77,28 @@ impl Spread {
         Self { name, side, more_than: options.spread, of: options.spread_of }
     }
 
+    /// Checks that a lane which counts distinct peers counts those of this side.
+    fn check_side(&self, lane: &Lane<'_>) -> Result<(), Unsupported> {
+        let (kind, name) = match self.side {
+            Side::Source => (KeyKind::Source, "source"),
+            Side::Destination => (KeyKind::Destination, "destination"),
+        };
+        if lane.key.kind == kind {
+            return Ok(());
+        }
+        Err(Unsupported(format!(
+            "{} from a summary that counts distinct peers needs the key {name}, and not {}",
+            self.name, lane.key
+        )))
+    }
+
     fn fields(&self, lane: &Lane<'_>) -> Result<Fields, Unsupported> {
         let layout = Layout::of(lane);
         let other = self.side.other();
         let (Some(address), Some(peer)) = (layout.address(self.side), layout.address(other)) else {
             return Err(Unsupported(format!(
-                "{} needs a key with both addresses, and {} has not; use five-tuple or pair",
+                "{} needs a key with both addresses, and {} has not; use five-tuple or pair, or an \
+                 algorithm that counts distinct peers, such as two-level",
                 self.name, lane.key
             )));
         };
@@ -123,8 +140,10 @@ impl Task for Spread {
     }
 
     fn check(&self, _: Measure, lanes: &[Lane<'_>]) -> Result<(), Unsupported> {
-        lanes.iter().try_for_each(|lane| self.fields(lane).map(drop))?;
-        check_exact(self.name, lanes)
+        lanes.iter().try_for_each(|lane| match lane.answers.spread() {
+            Some(_) => self.check_side(lane),
+            None => self.fields(lane).and_then(|_| exact(self.name, lane).map(drop)),
+        })
     }
 
     fn run(
@@ -135,6 +154,15 @@ impl Task for Spread {
     ) -> Result<Report, Unsupported> {
         let mut largest = Largest::new(usize::MAX);
         for lane in lanes {
+            if let Some(spread) = lane.answers.spread() {
+                self.check_side(lane)?;
+                spread.for_each(&mut |address, distinct| {
+                    if distinct.value > self.more_than as f64 {
+                        largest.push(distinct.value, SpreadItem { address, distinct });
+                    }
+                });
+                continue;
+            }
             let fields = self.fields(lane)?;
             let flows = exact(self.name, lane)?;
             let suspects = self.suspects(flows, &fields, scratch);

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use flowgauge_core::key::{CanonicalKey, Fields, KeyKind, KeySpec};
-use flowgauge_core::summary::{Estimate, Measure, Size};
+use flowgauge_core::summary::{Estimate, Measure, Setting, Size};
 use flowgauge_core::task::{HierarchyItem, Report, SizeItem, SpreadItem};
 use serde_json::{Map, Value, json};
 
@@ -109,13 +109,24 @@ fn account(account: &Account) -> Value {
 }
 
 fn summary(summary: &SummaryInfo) -> Value {
-    let parameters = summary.parameters.iter().map(|(name, value)| (name.clone(), json!(value)));
     json!({
         "algorithm": summary.algorithm,
         "accelerator": summary.accelerator,
         "memory_bytes": summary.memory_bytes,
-        "parameters": parameters.collect::<Map<_, _>>(),
+        "parameters": parameters(&summary.parameters),
     })
+}
+
+/// The parameters in force, as an object.
+pub fn parameters(parameters: &[(String, Setting)]) -> Value {
+    let parameters = parameters.iter().map(|(name, setting)| {
+        let value = match setting {
+            Setting::Integer(value) => json!(value),
+            Setting::Word(word) => json!(word),
+        };
+        (name.clone(), value)
+    });
+    Value::Object(parameters.collect())
 }
 
 fn breakdown(breakdown: &Breakdown) -> Value {

@@ -17,7 +17,7 @@ use crate::report::{EpochReport, Gap, TotalReport};
 
 pub use csv::CsvSink;
 pub use escape::visible;
-pub use json::JsonSink;
+pub use json::{JsonSink, parameters};
 pub use text::TextSink;
 use time::rfc3339;
 

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use flowgauge_core::key::{CanonicalKey, KeyKind, KeySpec};
 use flowgauge_core::packet::{Fault, Layer, Malformed, NoKey};
-use flowgauge_core::summary::{Estimate, Measure, Size, SizeEstimate};
+use flowgauge_core::summary::{Estimate, Measure, Setting, Size, SizeEstimate};
 use flowgauge_core::task::{ChangeItem, HierarchyItem, Report, SizeItem, SpreadItem};
 use flowgauge_engine::account::Account;
 use flowgauge_engine::report::{Breakdown, EpochReport, Gap, SummaryInfo, TotalReport};
@@ -93,7 +93,7 @@ pub(crate) fn plausible() -> EpochReport {
             algorithm: "linear-table",
             accelerator: "none",
             memory_bytes: 256 << 20,
-            parameters: vec![("slots".to_owned(), 4_194_304)],
+            parameters: vec![("slots".to_owned(), Setting::Integer(4_194_304))],
         },
         tasks: vec![
             ("top", Report::Sizes { threshold: None, items: items.clone() }),

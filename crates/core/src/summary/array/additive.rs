@@ -8,10 +8,11 @@ use std::any::Any;
 
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
+use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::heavy::HeavyKeys;
 use super::super::{
     Answers, BuildError, Candidates, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws,
-    Measure, Merge, Options, Parameter, Size, SizeEstimate, SizeQuery,
+    Measure, Memory, Merge, Options, Parameter, Setting, Size, SizeEstimate, SizeQuery,
 };
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
@@ -76,25 +77,25 @@ impl<K: FlowKey, C: Counter> CountArray<K, C> {
         let candidates = parameters.power_of_two("candidates", for_candidates, per_candidate)?;
         let rest = options.memory_bytes.saturating_sub(candidates * per_candidate);
         let columns = parameters.power_of_two("columns", rest, size_of::<C>())?;
-        Self::new(columns, candidates, options.threshold, options.digester)
+        Self::new(columns, candidates, options.threshold, options.digester, &options.memory)
     }
 
     /// Reserves `columns` counters and room for `candidates` heavy keys, both powers of two.
     ///
     /// # Errors
-    /// When the operating system refuses the memory.
+    /// When the memory does not suffice.
     pub fn new(
         columns: usize,
         candidates: usize,
         threshold: Threshold,
         digester: Digester,
+        memory: &Memory,
     ) -> Result<Self, BuildError> {
         debug_assert!(columns.is_power_of_two() && candidates.is_power_of_two());
-        let refused = |error| BuildError::Refused { bytes: columns * size_of::<C>(), error };
         Ok(Self {
             digester,
-            counters: Zeroed::new(columns).map_err(refused)?,
-            heavy: HeavyKeys::new(candidates)?,
+            counters: memory.zeroed(columns)?,
+            heavy: HeavyKeys::new(candidates, memory)?,
             candidates,
             threshold,
             total: 0,
@@ -180,6 +181,20 @@ impl<K: FlowKey, C: Counter> Ingest<K> for CountArray<K, C> {
         Ok(())
     }
 
+    fn save(&self, out: &mut Writer) {
+        out.number(self.total);
+        out.number(self.saturated);
+        out.numbers(&self.counters);
+        self.heavy.save(out);
+    }
+
+    fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        self.total = from.number("total")?;
+        self.saturated = from.number("saturated")?;
+        from.numbers("counters", &mut self.counters)?;
+        self.heavy.load(from, &self.digester)
+    }
+
     fn clear(&mut self) {
         self.counters.fill(C::zeroed());
         self.heavy.clear();
@@ -187,8 +202,11 @@ impl<K: FlowKey, C: Counter> Ingest<K> for CountArray<K, C> {
         self.saturated = 0;
     }
 
-    fn parameters(&self) -> Vec<(&'static str, u64)> {
-        vec![("columns", self.counters.len() as u64), ("candidates", self.candidates as u64)]
+    fn parameters(&self) -> Vec<(&'static str, Setting)> {
+        vec![
+            ("columns", Setting::Integer(self.counters.len() as u64)),
+            ("candidates", Setting::Integer(self.candidates as u64)),
+        ]
     }
 
     fn memory_bytes(&self) -> usize {

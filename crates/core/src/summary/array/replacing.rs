@@ -8,10 +8,11 @@ use std::any::Any;
 
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
+use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::slot::Slot;
 use super::super::{
-    Answers, BuildError, Candidates, Describe, Incompatible, Info, Ingest, Laws, Merge, Options,
-    Parameter, Size, SizeEstimate, SizeQuery,
+    Answers, BuildError, Candidates, Describe, Incompatible, Info, Ingest, Laws, Memory, Merge,
+    Options, Parameter, Setting, Size, SizeEstimate, SizeQuery,
 };
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
@@ -49,7 +50,7 @@ impl Describe for ReplacingArray<()> {
             options.memory_bytes,
             size_of::<Slot<K>>(),
         )?;
-        Ok(Box::new(ReplacingArray::<K>::new(columns, options.digester)?))
+        Ok(Box::new(ReplacingArray::<K>::new(columns, options.digester, &options.memory)?))
     }
 }
 
@@ -57,13 +58,12 @@ impl<K: FlowKey> ReplacingArray<K> {
     /// Reserves `columns` slots, a power of two.
     ///
     /// # Errors
-    /// When the operating system refuses the memory.
-    pub fn new(columns: usize, digester: Digester) -> Result<Self, BuildError> {
+    /// When the memory does not suffice.
+    pub fn new(columns: usize, digester: Digester, memory: &Memory) -> Result<Self, BuildError> {
         debug_assert!(columns.is_power_of_two());
-        let refused = |error| BuildError::Refused { bytes: columns * size_of::<Slot<K>>(), error };
         Ok(Self {
             digester,
-            slots: Zeroed::new(columns).map_err(refused)?,
+            slots: memory.zeroed(columns)?,
             displaced: Size::default(),
             saturated: Size::default(),
         })
@@ -135,6 +135,28 @@ impl<K: FlowKey> Ingest<K> for ReplacingArray<K> {
         Ok(())
     }
 
+    fn save(&self, out: &mut Writer) {
+        out.size(self.displaced);
+        out.size(self.saturated);
+        let occupied = || self.slots.iter().filter(|slot| !slot.is_empty());
+        out.number(occupied().count() as u64);
+        out.sorted(Slot::<K>::STORED_BYTES, |out| occupied().for_each(|slot| slot.save(out)));
+    }
+
+    fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        self.displaced = from.size("displaced")?;
+        self.saturated = from.size("saturated")?;
+        for _ in 0..from.count("number of slots", self.slots.len())? {
+            let slot = Slot::<K>::load(from)?;
+            let column = self.column(slot.key.digest(&self.digester));
+            if !self.slots[column].is_empty() {
+                return Err(from.invalid("slot", Slot::<K>::STORED_BYTES, "it is another key's"));
+            }
+            self.slots[column] = slot;
+        }
+        Ok(())
+    }
+
     fn clear(&mut self) {
         for slot in self.slots.iter_mut() {
             slot.packets = 0;
@@ -144,8 +166,8 @@ impl<K: FlowKey> Ingest<K> for ReplacingArray<K> {
         self.saturated = Size::default();
     }
 
-    fn parameters(&self) -> Vec<(&'static str, u64)> {
-        vec![("columns", self.slots.len() as u64)]
+    fn parameters(&self) -> Vec<(&'static str, Setting)> {
+        vec![("columns", Setting::Integer(self.slots.len() as u64))]
     }
 
     fn memory_bytes(&self) -> usize {

@@ -11,10 +11,11 @@ use std::any::Any;
 
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
+use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::slot::Slot;
 use super::super::{
-    Answers, BuildError, Candidates, Describe, Flows, Incompatible, Info, Ingest, Laws, Merge,
-    Options, Parameter, Size, SizeEstimate, SizeQuery,
+    Answers, BuildError, Candidates, Describe, Flows, Incompatible, Info, Ingest, Laws, Memory,
+    Merge, Options, Parameter, Setting, Size, SizeEstimate, SizeQuery,
 };
 use super::spread::spread;
 use crate::batch::Batch;
@@ -72,7 +73,7 @@ impl Describe for LinearTable<()> {
             size_of::<Slot<K>>() + (per_flow * FULL_NUMERATOR).div_ceil(FULL_DENOMINATOR);
         let buckets =
             options.parameters.power_of_two("buckets", options.memory_bytes, per_bucket)?;
-        Ok(Box::new(LinearTable::<K>::new(buckets, options.digester)?))
+        Ok(Box::new(LinearTable::<K>::new(buckets, options.digester, &options.memory)?))
     }
 }
 
@@ -80,15 +81,14 @@ impl<K: FlowKey> LinearTable<K> {
     /// Reserves `buckets` buckets, a power of two.
     ///
     /// # Errors
-    /// When the operating system refuses the memory.
-    pub fn new(buckets: usize, digester: Digester) -> Result<Self, BuildError> {
+    /// When the memory does not suffice.
+    pub fn new(buckets: usize, digester: Digester, memory: &Memory) -> Result<Self, BuildError> {
         debug_assert!(buckets.is_power_of_two());
         let most_flows = (buckets * FULL_NUMERATOR / FULL_DENOMINATOR).max(1);
-        let refused = |error| BuildError::Refused { bytes: buckets * size_of::<Slot<K>>(), error };
         Ok(Self {
             digester,
-            slots: Zeroed::new(buckets).map_err(refused)?,
-            occupied: Zeroed::new(most_flows).map_err(refused)?,
+            slots: memory.zeroed(buckets)?,
+            occupied: memory.zeroed(most_flows)?,
             buckets: buckets.min(FIRST_BUCKETS),
             flows: 0,
             untracked: Size::default(),
@@ -199,6 +199,25 @@ impl<K: FlowKey> Ingest<K> for LinearTable<K> {
         Ok(())
     }
 
+    fn save(&self, out: &mut Writer) {
+        out.size(self.untracked);
+        out.size(self.saturated);
+        out.number(self.flows as u64);
+        out.sorted(Slot::<K>::STORED_BYTES, |out| {
+            self.occupied_slots().for_each(|slot| slot.save(out))
+        });
+    }
+
+    fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        self.untracked = from.size("untracked")?;
+        self.saturated = from.size("saturated")?;
+        for _ in 0..from.count("number of flows", self.occupied.len())? {
+            let Slot { key, packets, bytes } = Slot::<K>::load(from)?;
+            self.add(key, key.digest(&self.digester), packets, bytes);
+        }
+        Ok(())
+    }
+
     fn clear(&mut self) {
         for &bucket in &self.occupied[..self.flows] {
             self.slots[bucket as usize].packets = 0;
@@ -208,8 +227,8 @@ impl<K: FlowKey> Ingest<K> for LinearTable<K> {
         self.saturated = Size::default();
     }
 
-    fn parameters(&self) -> Vec<(&'static str, u64)> {
-        vec![("buckets", self.slots.len() as u64)]
+    fn parameters(&self) -> Vec<(&'static str, Setting)> {
+        vec![("buckets", Setting::Integer(self.slots.len() as u64))]
     }
 
     fn memory_bytes(&self) -> usize {

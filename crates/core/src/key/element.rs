@@ -1,0 +1,58 @@
+//! Whom the address of a key speaks with: the element that a spreader's distinct peers are counted by.
+
+use flowgauge_kernel::Digester;
+
+use super::KeyKind;
+use super::extract::word;
+use crate::packet::{Ip, Malformed};
+use crate::task::SpreadOf;
+
+/// The digest of the peer of an address: of the destination where the key is the source, and of the
+/// source where it is the destination.
+pub trait Element {
+    /// Digests address and port, or the address alone.
+    ///
+    /// # Errors
+    /// When the port is asked for, and the packet is malformed where it should stand.
+    fn element(&self, kind: KeyKind, of: SpreadOf, digester: &Digester) -> Result<u64, Malformed>;
+}
+
+/// The port of the peer, in network order.
+#[inline(always)]
+fn port<const N: usize>(ip: &Ip<N>, kind: KeyKind) -> Result<[u8; 2], Malformed> {
+    let [source_high, source_low, high, low] = ip.ports.bytes()?;
+    Ok(if kind == KeyKind::Destination { [source_high, source_low] } else { [high, low] })
+}
+
+impl Element for Ip<8> {
+    #[inline(always)]
+    fn element(&self, kind: KeyKind, of: SpreadOf, digester: &Digester) -> Result<u64, Malformed> {
+        let at = if kind == KeyKind::Destination { 0 } else { 4 };
+        let mut bytes = [0; 8];
+        bytes[..4].copy_from_slice(&self.addresses[at..at + 4]);
+        let len = match of {
+            SpreadOf::Address => 4,
+            SpreadOf::Endpoint => {
+                bytes[4..6].copy_from_slice(&port(self, kind)?);
+                6
+            }
+        };
+        Ok(digester.digest(&u64::from_ne_bytes(bytes), len))
+    }
+}
+
+impl Element for Ip<32> {
+    #[inline(always)]
+    fn element(&self, kind: KeyKind, of: SpreadOf, digester: &Digester) -> Result<u64, Malformed> {
+        let at = if kind == KeyKind::Destination { 0 } else { 16 };
+        let address = [word(&self.addresses[at..at + 8]), word(&self.addresses[at + 8..at + 16])];
+        match of {
+            SpreadOf::Address => Ok(digester.digest(&address, 16)),
+            SpreadOf::Endpoint => {
+                let [high, low] = port(self, kind)?;
+                let port = u64::from_ne_bytes([high, low, 0, 0, 0, 0, 0, 0]);
+                Ok(digester.digest(&[address[0], address[1], port, 0], 18))
+            }
+        }
+    }
+}

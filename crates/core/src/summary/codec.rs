@@ -1,0 +1,328 @@
+//! The stored form of a summary.
+//!
+//! All numbers are little-endian. A frame is `FGSM`, the version (u16), the algorithm's name, the
+//! bytes of a key (u16), the options that summaries merge by (seed u64, measure u8, threshold u8
+//! and u64, spread u64, hierarchy u8), the parameters in force (u8 of them, each a name and the
+//! text of its value), the length of the payload (u64), the payload, and the CRC-32 of all bytes
+//! before it. Names and values are a length (u8) and that many bytes of UTF-8.
+//!
+//! Decoding checks the checksum first, builds an empty summary from the parameters within the
+//! memory limit, and lets it load the payload; nothing else is allocated.
+
+use bytemuck::Zeroable;
+use flowgauge_kernel::{Digester, Isa, Seed};
+
+use super::{BuildError, Info, Ingest, Measure, Memory, Options, Parameters, Size};
+use crate::catalog;
+use crate::key::FlowKey;
+use crate::task::{Hierarchy, Threshold};
+
+const MAGIC: &[u8; 4] = b"FGSM";
+const VERSION: u16 = 1;
+
+/// Why bytes are no summary.
+#[derive(Debug, thiserror::Error)]
+pub enum DecodeError {
+    /// The bytes end too early.
+    #[error("the bytes end within {field}, at offset {offset}")]
+    Cut {
+        /// What should stand there.
+        field: &'static str,
+        /// Where it begins.
+        offset: usize,
+    },
+    /// A field has a value that it cannot have.
+    #[error("{field} cannot be what stands at offset {offset}: {reason}")]
+    Invalid {
+        /// The field.
+        field: &'static str,
+        /// Where it begins.
+        offset: usize,
+        /// What is wrong.
+        reason: &'static str,
+    },
+    /// The summary that the bytes speak of cannot be built.
+    #[error("the parameters do not make a summary: {0}")]
+    Build(#[from] BuildError),
+}
+
+/// A summary with what it was built from.
+pub struct Decoded<K> {
+    /// Its algorithm.
+    pub info: &'static Info,
+    /// What it was built from.
+    pub options: Options,
+    /// The summary.
+    pub summary: Box<dyn Ingest<K>>,
+}
+
+/// A number of fixed size in the stored form.
+pub trait Number: Copy + Zeroable {
+    /// Appends it.
+    fn write(self, out: &mut Vec<u8>);
+    /// From exactly its number of bytes.
+    fn read(bytes: &[u8]) -> Self;
+}
+
+macro_rules! numbers {
+    ($($number:ty),*) => {$(
+        impl Number for $number {
+            #[inline(always)]
+            fn write(self, out: &mut Vec<u8>) {
+                out.extend_from_slice(&self.to_le_bytes());
+            }
+            #[inline(always)]
+            fn read(bytes: &[u8]) -> Self {
+                let mut number = [0; size_of::<Self>()];
+                number.copy_from_slice(bytes);
+                Self::from_le_bytes(number)
+            }
+        }
+    )*};
+}
+numbers!(u8, u16, u32, u64, i32, i64, f64);
+
+/// Appends fields to the stored form.
+#[derive(Debug, Default)]
+pub struct Writer(Vec<u8>);
+
+impl Writer {
+    /// Appends a number.
+    pub fn number(&mut self, number: impl Number) {
+        number.write(&mut self.0);
+    }
+
+    /// Appends numbers, whose count the reader knows.
+    pub fn numbers<N: Number>(&mut self, numbers: &[N]) {
+        self.0.reserve(size_of_val(numbers));
+        for number in numbers {
+            number.write(&mut self.0);
+        }
+    }
+
+    /// Appends a key.
+    pub fn key<K: FlowKey>(&mut self, key: K) {
+        self.0.extend_from_slice(key.canonical());
+    }
+
+    /// Appends packets and bytes.
+    pub fn size(&mut self, size: Size) {
+        self.numbers(&[size.packets, size.bytes]);
+    }
+
+    /// Appends what `write` appends, records of equal width, in the order of their bytes: so that
+    /// equal contents have equal bytes, in whatever order they came.
+    pub fn sorted(&mut self, width: usize, write: impl FnOnce(&mut Self)) {
+        let start = self.0.len();
+        write(self);
+        let unsorted = self.0.split_off(start);
+        let mut records: Vec<&[u8]> = unsorted.chunks_exact(width).collect();
+        records.sort_unstable();
+        self.0.extend(records.into_iter().flatten());
+    }
+
+    fn text(&mut self, text: &str) {
+        debug_assert!(text.len() < 256);
+        self.0.push(text.len() as u8);
+        self.0.extend_from_slice(text.as_bytes());
+    }
+}
+
+/// Takes fields from the stored form, and never reads past its end.
+#[derive(Debug)]
+pub struct Reader<'a> {
+    bytes: &'a [u8],
+    offset: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, count: usize, field: &'static str) -> Result<&'a [u8], DecodeError> {
+        let rest = &self.bytes[self.offset..];
+        let taken = rest.get(..count).ok_or(DecodeError::Cut { field, offset: self.offset })?;
+        self.offset += count;
+        Ok(taken)
+    }
+
+    /// Takes a number.
+    ///
+    /// # Errors
+    /// When the bytes end.
+    pub fn number<N: Number>(&mut self, field: &'static str) -> Result<N, DecodeError> {
+        Ok(N::read(self.take(size_of::<N>(), field)?))
+    }
+
+    /// Takes as many numbers as `out` has.
+    ///
+    /// # Errors
+    /// When the bytes end.
+    pub fn numbers<N: Number>(
+        &mut self,
+        field: &'static str,
+        out: &mut [N],
+    ) -> Result<(), DecodeError> {
+        let bytes = self.take(size_of_val(out), field)?;
+        for (number, bytes) in out.iter_mut().zip(bytes.chunks_exact(size_of::<N>())) {
+            *number = N::read(bytes);
+        }
+        Ok(())
+    }
+
+    /// Takes a number that counts what follows: at most `most`.
+    ///
+    /// # Errors
+    /// When the bytes end, or the number is larger.
+    pub fn count(&mut self, field: &'static str, most: usize) -> Result<usize, DecodeError> {
+        let count = self.number::<u64>(field)?;
+        usize::try_from(count).ok().filter(|count| *count <= most).ok_or(self.invalid(
+            field,
+            size_of::<u64>(),
+            "it is more than there is room for",
+        ))
+    }
+
+    /// Takes a key.
+    ///
+    /// # Errors
+    /// When the bytes end.
+    pub fn key<K: FlowKey>(&mut self, field: &'static str) -> Result<K, DecodeError> {
+        let bytes = self.take(K::BYTES, field)?;
+        K::from_canonical(bytes).ok_or(self.invalid(field, K::BYTES, "it is no key"))
+    }
+
+    /// Takes packets and bytes.
+    ///
+    /// # Errors
+    /// When the bytes end.
+    pub fn size(&mut self, field: &'static str) -> Result<Size, DecodeError> {
+        Ok(Size { packets: self.number(field)?, bytes: self.number(field)? })
+    }
+
+    /// The error that the last `width` bytes, which are `field`, are wrong.
+    pub fn invalid(&self, field: &'static str, width: usize, reason: &'static str) -> DecodeError {
+        DecodeError::Invalid { field, offset: self.offset - width, reason }
+    }
+
+    fn text(&mut self, field: &'static str) -> Result<&'a str, DecodeError> {
+        let length = self.number::<u8>(field)?.into();
+        let bytes = self.take(length, field)?;
+        str::from_utf8(bytes).map_err(|_| self.invalid(field, length, "it is not UTF-8"))
+    }
+}
+
+/// The stored form of `summary`, which was built by the algorithm `info` from `options`.
+pub fn encode<K: FlowKey>(info: &Info, options: &Options, summary: &dyn Ingest<K>) -> Vec<u8> {
+    let mut out = Writer::default();
+    out.numbers(MAGIC);
+    out.number(VERSION);
+    out.text(info.name);
+    out.number(K::BYTES as u16);
+    out.number(options.digester.seed().value());
+    out.number(match options.by {
+        Measure::Packets => 0u8,
+        Measure::Bytes => 1,
+    });
+    match options.threshold {
+        Threshold::Share(share) => {
+            out.number(0u8);
+            out.number(share);
+        }
+        Threshold::Weight(weight) => {
+            out.number(1u8);
+            out.number(weight);
+        }
+    }
+    out.number(options.spread);
+    out.number(match options.hierarchy {
+        Hierarchy::Bytes => 0u8,
+        Hierarchy::Bits => 1,
+        Hierarchy::Pair => 2,
+    });
+    let parameters = summary.parameters();
+    out.number(parameters.len() as u8);
+    for (name, value) in parameters {
+        out.text(name);
+        out.text(&value.to_string());
+    }
+    let length_at = out.0.len();
+    out.number(0u64);
+    summary.save(&mut out);
+    let payload = (out.0.len() - length_at - size_of::<u64>()) as u64;
+    out.0[length_at..][..size_of::<u64>()].copy_from_slice(&payload.to_le_bytes());
+    let checksum = crc32fast::hash(&out.0);
+    out.number(checksum);
+    out.0
+}
+
+/// The summary of keys of type `K` whose stored form is `bytes`, in at most `limit` bytes of memory.
+///
+/// # Errors
+/// When the bytes are no such summary, or it needs more memory.
+pub fn decode<K: FlowKey>(bytes: &[u8], limit: usize) -> Result<Decoded<K>, DecodeError> {
+    let mut from = Reader { bytes, offset: 0 };
+    let invalid = |from: &Reader<'_>, field, width, reason| Err(from.invalid(field, width, reason));
+    if from.take(MAGIC.len(), "magic")? != MAGIC {
+        return invalid(&from, "magic", MAGIC.len(), "no summary begins so");
+    }
+    if from.number::<u16>("version")? != VERSION {
+        return invalid(&from, "version", 2, "only version 1 is known");
+    }
+    let end = bytes.len().saturating_sub(size_of::<u32>()).max(from.offset);
+    let mut tail = Reader { bytes, offset: end };
+    if tail.number::<u32>("checksum")? != crc32fast::hash(&bytes[..end]) {
+        return invalid(&tail, "checksum", size_of::<u32>(), "the bytes were damaged");
+    }
+    from.bytes = &bytes[..end];
+
+    let name = from.text("algorithm")?;
+    let info = catalog::info(name)?;
+    if usize::from(from.number::<u16>("key bytes")?) != K::BYTES {
+        return invalid(&from, "key bytes", 2, "the keys are of another kind");
+    }
+    let seed = Seed::new(from.number("seed")?);
+    let by = match from.number::<u8>("measure")? {
+        0 => Measure::Packets,
+        1 => Measure::Bytes,
+        _ => return invalid(&from, "measure", 1, "it is neither packets nor bytes"),
+    };
+    let threshold = match from.number::<u8>("kind of threshold")? {
+        0 => Threshold::Share(from.number("threshold")?),
+        1 => Threshold::Weight(from.number("threshold")?),
+        _ => return invalid(&from, "kind of threshold", 1, "it is neither share nor weight"),
+    };
+    if matches!(threshold, Threshold::Share(share) if !(0.0..=1.0).contains(&share)) {
+        return invalid(&from, "threshold", 8, "a share is from 0 to 1");
+    }
+    let spread = from.number("spread")?;
+    let hierarchy = match from.number::<u8>("hierarchy")? {
+        0 => Hierarchy::Bytes,
+        1 => Hierarchy::Bits,
+        2 => Hierarchy::Pair,
+        _ => return invalid(&from, "hierarchy", 1, "it is not bytes, bits or pair"),
+    };
+    let mut parameters = Vec::new();
+    for _ in 0..from.number::<u8>("number of parameters")? {
+        parameters.push((from.text("name of a parameter")?, from.text("value of a parameter")?));
+    }
+    let payload = from.number::<u64>("length")?;
+    if payload != (end - from.offset) as u64 {
+        return invalid(&from, "length", 8, "as many bytes do not follow");
+    }
+
+    let options = Options {
+        parameters: Parameters::new(parameters),
+        memory_bytes: limit,
+        memory: Memory::limited(limit),
+        task_bytes_per_flow: 0,
+        digester: Digester::new(seed, Isa::best()),
+        by,
+        threshold,
+        spread,
+        hierarchy,
+    };
+    let mut summary = catalog::build(name, &options)?;
+    summary.load(&mut from)?;
+    if from.offset != end {
+        return invalid(&from, "payload", 0, "there is more than the summary has");
+    }
+    Ok(Decoded { info, options, summary })
+}
