@@ -245,7 +245,7 @@ impl<L: Lanes> Engine<L> {
         })?;
         open.closed(&account);
         open.epoch_left = self.packets_per_epoch();
-        self.lanes.clear();
+        self.lanes.next_epoch();
         Ok(())
     }
 }

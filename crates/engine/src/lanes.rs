@@ -22,12 +22,12 @@ pub(crate) trait Lanes {
     fn push(&mut self, headers: &Headers, wire: u32, time_ns: i64) -> Result<(), Keyless>;
     /// Hands all batches to their summaries, and settles these.
     fn settle(&mut self);
-    /// Keyed packets and bytes since the last [`Self::clear`], up to the last [`Self::settle`].
+    /// Keyed packets and bytes since the last [`Self::next_epoch`], up to the last [`Self::settle`].
     fn keyed(&self) -> Size;
     /// What the tasks read.
     fn views(&self) -> Vec<task::Lane<'_>>;
-    /// Forgets everything.
-    fn clear(&mut self);
+    /// Begins a new epoch.
+    fn next_epoch(&mut self);
     /// Bytes reserved by each lane's summary.
     fn memory_bytes(&self) -> Vec<usize>;
     /// The parameters in force; those of the IPv6 lane end in `_ipv6`.
@@ -113,8 +113,8 @@ impl<K: FlowKey> Lane<K> {
         task::Lane { key: self.key, key_bytes: K::BYTES, answers: self.summary.answers() }
     }
 
-    fn clear(&mut self) {
-        self.summary.clear();
+    fn next_epoch(&mut self) {
+        self.summary.next_epoch();
         self.keyed = Size::default();
     }
 }
@@ -149,9 +149,9 @@ impl<A: FlowKey + Extract<8>, B: FlowKey + Extract<32>> Lanes for TwoLanes<A, B>
         vec![self.v4.view(), self.v6.view()]
     }
 
-    fn clear(&mut self) {
-        self.v4.clear();
-        self.v6.clear();
+    fn next_epoch(&mut self) {
+        self.v4.next_epoch();
+        self.v6.next_epoch();
     }
 
     fn parameters(&self) -> Vec<(String, Setting)> {
@@ -192,8 +192,8 @@ impl Lanes for OneLane {
         vec![self.lane.view()]
     }
 
-    fn clear(&mut self) {
-        self.lane.clear();
+    fn next_epoch(&mut self) {
+        self.lane.next_epoch();
     }
 
     fn parameters(&self) -> Vec<(String, Setting)> {

@@ -37,6 +37,11 @@ pub trait Ingest<K: FlowKey>: Send {
     fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError>;
     /// Forgets everything, without reallocation.
     fn clear(&mut self);
+    /// Begins a new epoch: forgets the packets, and keeps what it forecasts from them, where it
+    /// does.
+    fn next_epoch(&mut self) {
+        self.clear();
+    }
     /// The parameters in force, by their names in the catalog: a summary built from them has the
     /// same shape.
     fn parameters(&self) -> Vec<(&'static str, Setting)>;
@@ -229,6 +234,14 @@ pub trait Answers {
     fn spread(&self) -> Option<&dyn Spread> {
         None
     }
+    /// Flows with a forecast of their size, where the summary keeps one from epoch to epoch.
+    fn forecasts(&self) -> Option<&dyn Forecasts> {
+        None
+    }
+    /// The counters of a linear sketch, for forecasts that are sketches themselves.
+    fn cells(&self) -> Option<&dyn Cells> {
+        None
+    }
 }
 
 /// Every flow of the epoch with its exact size (but for [`Answers::untracked`] ones).
@@ -268,4 +281,42 @@ pub trait Spread {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, Estimate));
     /// How often such an address found no room.
     fn overflow(&self) -> u64;
+}
+
+/// Flows whose summary forecasts their size.
+pub trait Forecasts {
+    /// Visits, in any order, flows with a size now or a forecast, in the summary's measure.
+    fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, Forecast));
+}
+
+/// The size of a flow and what was expected of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Forecast {
+    /// Its size in the epoch before.
+    pub before: Estimate,
+    /// Its forecast for this epoch; `None` in the first epoch.
+    pub forecast: Option<Estimate>,
+    /// Its size in this epoch.
+    pub now: Estimate,
+}
+
+/// A summary that is a linear function of the flows' sizes: sums, differences and averages of its
+/// cells over epochs are the cells of a summary of the sums, differences and averages of the sizes.
+pub trait Cells {
+    /// What the cells count.
+    fn measure(&self) -> Measure;
+    /// Number of cells, whatever else the estimates need among them.
+    fn len(&self) -> usize;
+    /// Whether there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Writes the cells as they are.
+    fn read(&self, cells: &mut [f64]);
+    /// The size of a flow, in such cells.
+    fn estimate(&self, cells: &[f64], key: &[u8]) -> Estimate;
+    /// Visits flows that these cells alone say to exceed `threshold` either way, where they can.
+    fn recover(&self, cells: &[f64], threshold: f64, visit: &mut dyn FnMut(CanonicalKey)) {
+        let _ = (cells, threshold, visit);
+    }
 }

@@ -1,0 +1,1 @@
+//! A bounded number of counters, each for a flow at a time.

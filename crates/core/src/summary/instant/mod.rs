@@ -1,0 +1,1 @@
+//! InstaMeasure: decoding at saturation.

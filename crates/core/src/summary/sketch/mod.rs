@@ -1,0 +1,1 @@
+//! Sketches of many rows: Count-Min and its kin.
