@@ -3,7 +3,6 @@
 pub mod array;
 mod build;
 pub mod codec;
-
 pub mod counter;
 pub mod distinct;
 mod heavy;
