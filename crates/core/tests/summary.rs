@@ -189,6 +189,27 @@ proptest! {
     }
 
     #[test]
+    fn the_heavy_keys_of_an_additive_array_do_not_depend_on_the_batches(
+        packets in packets(2000), columns in 4u32..12, bytes in any::<bool>(),
+        share in 0.0001f64..0.3, batch in 2..=BATCH_PACKETS,
+    ) {
+        let by = if bytes { Measure::Bytes } else { Measure::Packets };
+        let parameters = [("columns", 1 << columns), ("candidates", 2048)];
+        let options =
+            Options { threshold: Threshold::Share(share), ..options(&parameters, by) };
+        let candidates = |batch| {
+            let mut array = catalog::build::<Key13>("count-array", &options).unwrap();
+            feed(&mut *array, &packets, batch);
+            let mut named = HashMap::new();
+            array.answers().candidates().unwrap().for_each(&mut |key, size| {
+                named.insert(key.as_bytes().to_vec(), size);
+            });
+            named
+        };
+        prop_assert_eq!(candidates(batch), candidates(1));
+    }
+
+    #[test]
     fn a_replacing_array_is_never_over_and_counts_what_it_displaced(
         packets in packets(2000), columns in 1u32..12,
     ) {
