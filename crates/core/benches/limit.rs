@@ -1,9 +1,9 @@
 //! What the traits cost: the summaries against hand-written loops that do the same work.
 //!
 //! Both sides take the same keys in the same batches, in turn, round by round, into tables that
-//! hold the same flows in as many buckets; the ratio is the
-//! median over the rounds of thread CPU time against thread CPU time. Prints one line for each
-//! summary and table size, and fails where a ratio is above the limit.
+//! hold the same flows in as many buckets; the ratio is the median over the rounds of thread CPU
+//! time against thread CPU time. Prints one line for each summary and table size, and fails where
+//! a ratio is above the limit.
 #![expect(clippy::unwrap_used, reason = "a benchmark may stop at the first surprise")]
 
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
