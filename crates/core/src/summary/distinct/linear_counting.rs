@@ -101,15 +101,16 @@ impl LinearCounting {
     }
 
     fn estimate(&self) -> Estimate {
-        let (bits, set) = ((self.words.len() * WORD) as f64, self.set_bits() as f64);
-        let most = self.packets as f64;
-        if set == bits {
+        let (bits, set) = (self.words.len() * WORD, self.set_bits());
+        let full = set == bits as u64;
+        let (bits, set, most) = (bits as f64, set as f64, self.packets as f64);
+        if full {
             // The last bit is set by the flow number m ln m, or so; there may be any number more.
             let at_least = (bits * bits.ln()).min(most);
             return Estimate { value: at_least, low: set.min(most), high: most, confidence: None };
         }
         let value = -bits * ((bits - set) / bits).ln();
-        let sigma = if set == 0.0 { 0.0 } else { value * standard_error(bits, value / bits) };
+        let sigma = if value <= 0.0 { 0.0 } else { value * standard_error(bits, value / bits) };
         two_sigma(value, sigma, set, most)
     }
 }
