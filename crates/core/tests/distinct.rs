@@ -19,8 +19,8 @@ fn key(number: u64) -> Key8 {
 
 fn feed(summary: &mut dyn Ingest<Key8>, keys: impl Iterator<Item = u64>) {
     let mut batch = Batch::new();
-    for (number, number_key) in keys.enumerate() {
-        batch.push(key(number_key), 64 + (number % 1000) as u32, number as i64 * 1000);
+    for (number, number_key) in (0i64..).zip(keys) {
+        batch.push(key(number_key), 64 + (number % 1000) as u32, number * 1000);
         if batch.len() == BATCH_PACKETS {
             summary.ingest(&mut batch);
             batch.clear();
@@ -171,9 +171,13 @@ fn what_cannot_be_built_says_why() {
 /// Flows of each size.
 fn sizes(keys: &[u64]) -> HashMap<u64, f64> {
     let mut packets: HashMap<u64, u64> = HashMap::new();
-    keys.iter().for_each(|key| *packets.entry(*key).or_default() += 1);
+    for key in keys {
+        *packets.entry(*key).or_default() += 1;
+    }
     let mut sizes = HashMap::new();
-    packets.values().for_each(|size| *sizes.entry(*size).or_default() += 1.0);
+    for size in packets.values() {
+        *sizes.entry(*size).or_default() += 1.0;
+    }
     sizes
 }
 
@@ -184,7 +188,7 @@ fn wmre(answers: &dyn Answers, truth: &HashMap<u64, f64>) -> f64 {
     let all: std::collections::HashSet<u64> = found.keys().chain(truth.keys()).copied().collect();
     let at = |of: &HashMap<u64, f64>, size| of.get(size).copied().unwrap_or(0.0);
     let difference: f64 = all.iter().map(|size| (at(&found, size) - at(truth, size)).abs()).sum();
-    let mean: f64 = all.iter().map(|size| (at(&found, size) + at(truth, size)) / 2.0).sum();
+    let mean: f64 = all.iter().map(|size| f64::midpoint(at(&found, size), at(truth, size))).sum();
     difference / mean
 }
 
