@@ -4,8 +4,8 @@ use std::io;
 
 use flowgauge_kernel::{Zeroed, equal_in_group, prefetch};
 
-/// Buckets of a group, all of which are compared at once: half a cache line. Of the groups of an
-/// index that is half full, one in fifty overflows into the next one.
+/// Buckets of a group, all of which are compared at once: half a cache line. Where half of all
+/// buckets are occupied, one group in twenty is full.
 const GROUP: usize = 8;
 
 /// Buckets that an index begins with.
@@ -47,10 +47,10 @@ impl Index {
         self.buckets[..self.used].as_chunks().0
     }
 
-    /// The bits of the digest that a bucket holds.
+    /// The bits of the digest that a bucket holds: the last of them is bit 47.
     #[inline(always)]
     fn tag(&self, digest: u64) -> u32 {
-        (digest >> 32) as u32 & !self.number
+        (digest >> 16) as u32 & !self.number
     }
 
     /// Asks for the cache line that [`Self::guess`] reads.
