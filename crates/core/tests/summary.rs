@@ -277,7 +277,7 @@ fn memory_is_what_the_catalog_says() {
         catalog::build::<Key13>(name, &options(parameters, by)).unwrap().memory_bytes()
     };
     let (packets, array) = (Measure::Packets, [("columns", 512), ("candidates", 64)]);
-    assert_eq!(bytes("linear-table", &[("buckets", 1024)], packets), 1024 * 32 + 3 * 1024);
+    assert_eq!(bytes("linear-table", &[("buckets", 1024)], packets), 4 * 1024 + 768 * 32);
     assert_eq!(bytes("replacing-array", &[("columns", 512)], packets), 512 * 32);
     assert_eq!(bytes("count-array", &array, packets), 512 * 4 + 64 * 56);
     assert_eq!(bytes("count-array", &array, Measure::Bytes), 512 * 8 + 64 * 56);

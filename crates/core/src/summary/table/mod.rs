@@ -1,6 +1,6 @@
 //! Exact tables (Simple, §3).
 
+mod index;
 mod linear;
-mod spread;
 
 pub use linear::LinearTable;
