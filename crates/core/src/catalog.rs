@@ -28,7 +28,13 @@ macro_rules! catalog {
     };
 }
 
-catalog![LinearTable<()>, CountArray<(), ()>, ReplacingArray<()>, InstaMeasure<(), (), 1>, InstaMeasure<(), (), 2>,];
+catalog![
+    LinearTable<()>,
+    CountArray<(), ()>,
+    ReplacingArray<()>,
+    InstaMeasure<(), (), 1>,
+    InstaMeasure<(), (), 2>,
+];
 
 /// What the catalog says of the algorithm called `name`.
 ///

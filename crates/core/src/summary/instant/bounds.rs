@@ -24,6 +24,8 @@ pub(super) struct Flow {
     pub(super) unit: f64,
     /// The relative variance of a wait without other flows.
     pub(super) variance: f64,
+    /// Packets of all flows.
+    pub(super) total: f64,
     /// Marks of all packets that fall on the flow's vector, in the mean.
     pub(super) marks: f64,
     /// Regulators that its packets went through: more than one after a merge.
@@ -59,10 +61,11 @@ impl Flow {
         let (own, variance) = (1.0 - foreign, self.variance(foreign));
         let low = waits(count - self.regulators * foreign, variance, -DEVIATIONS);
         let high = waits(count + self.regulators * own + self.lost.0, variance, DEVIATIONS);
+        let value = (self.unit * count).min(self.total);
         Estimate {
-            value: self.unit * count,
-            low: (self.unit * low).clamp(count, self.unit * count),
-            high: self.unit * high,
+            value,
+            low: (self.unit * low).max(count).min(value),
+            high: (self.unit * high).min(self.total),
             confidence: Some(CONFIDENCE),
         }
     }
@@ -80,7 +83,7 @@ impl Flow {
         let value = self.unit * bytes;
         Estimate {
             value,
-            low: (self.unit * low).clamp(bytes, value),
+            low: (self.unit * low).max(bytes).min(value),
             high: (self.unit * high).min(most).max(value),
             confidence: Some(CONFIDENCE),
         }

@@ -64,7 +64,8 @@ const TIMEOUT: Parameter = Parameter {
 ///
 /// Cost: one word a packet, mostly in cache; for the packets that are let through (1 % with two
 /// layers, 10 % with one) an access to the table. Memory in bytes: `sketch + entries ×
-/// (size_of::<K>() + 28, rounded up to 4 or 8)`.
+/// (size_of::<K>() + 24, rounded up to 8) + 4 × entries`: 44 for each IPv4 five-tuple, 68 for
+/// IPv6.
 pub struct InstaMeasure<K, W, const LAYERS: usize> {
     digester: Digester,
     regulator: Regulator<W, LAYERS>,
@@ -81,7 +82,7 @@ impl Describe for InstaMeasure<(), (), 1> {
         idea: "eight shared bits a flow, decoded into a flow table when they saturate",
         paper: "InstaMeasure (ICDCS 2019), section 3.A",
         parameters: &[SKETCH, WORD, ENTRIES, PROBE_LIMIT, TIMEOUT],
-        memory: "sketch + entries x (key + 28, rounded up to 8)",
+        memory: "sketch + entries x (key + 24, rounded up to 8) + 4 x entries",
         laws: Laws { commutable: false, aggregatable: false, merge: Merge::WithinBounds },
     };
 
@@ -96,7 +97,7 @@ impl Describe for InstaMeasure<(), (), 2> {
         idea: "two layers of shared bits that let 1 % of the packets through to a flow table",
         paper: "InstaMeasure (ICDCS 2019), section 3",
         parameters: &[SKETCH, WORD, LEVELS, ENTRIES, PROBE_LIMIT, TIMEOUT],
-        memory: "sketch + entries x (key + 28, rounded up to 8)",
+        memory: "sketch + entries x (key + 24, rounded up to 8) + 4 x entries",
         laws: Laws { commutable: false, aggregatable: false, merge: Merge::WithinBounds },
     };
 
@@ -136,7 +137,7 @@ impl<K: FlowKey, W: Word, const LAYERS: usize> InstaMeasure<K, W, LAYERS> {
         let entries = parameters.power_of_two("entries", rest, WorkingSet::<K>::ENTRY_BYTES)?;
         let probes = parameters.integer("probes", 1..=1024)?.unwrap_or(PROBES) as u32;
         let timeout = parameters.integer("timeout", 1..=u64::from(u32::MAX))?;
-        let timeout_ns = timeout.unwrap_or(TIMEOUT_SECONDS) as i64 * 1_000_000_000;
+        let timeout_ns = timeout.unwrap_or(TIMEOUT_SECONDS).saturating_mul(1_000_000_000);
         Ok(Self {
             digester: options.digester,
             regulator,
@@ -175,6 +176,7 @@ impl<K: FlowKey, W: Word, const LAYERS: usize> InstaMeasure<K, W, LAYERS> {
         let flow = Flow {
             unit: Regulator::<W, LAYERS>::UNIT,
             variance: Regulator::<W, LAYERS>::VARIANCE,
+            total: self.packets as f64,
             marks: self.packets as f64 * self.regulator.vector_share(),
             regulators: self.regulators as f64,
             longest: self.longest as f64,
@@ -261,7 +263,7 @@ impl<K: FlowKey, W: Word, const LAYERS: usize> Ingest<K> for InstaMeasure<K, W, 
         parameters.extend([
             ("entries", Setting::Integer(entries as u64)),
             ("probes", Setting::Integer(probes.into())),
-            ("timeout", Setting::Integer(timeout_ns as u64 / 1_000_000_000)),
+            ("timeout", Setting::Integer(timeout_ns / 1_000_000_000)),
         ]);
         parameters
     }

@@ -2,18 +2,21 @@
 //!
 //! Paper: InstaMeasure (ICDCS 2019), §3.B. Triangular probing (h + i/2 + i²/2) up to a limit. A new
 //! flow that finds no empty entry within the limit takes over one that has expired, and else the
-//! first that was not updated since its second chance was taken.
+//! least of those that were not updated since they were last passed over: their second chance.
 
 use bytemuck::Zeroable;
-use flowgauge_kernel::{Digester, Zeroed};
+use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{BuildError, Counter, Memory, Size};
 use crate::key::FlowKey;
 
+/// Entries whose cache lines are asked for ahead of the one in hand, in a visit of all.
+const PREFETCH_AHEAD: usize = 64;
+
 /// Flags beside the upper digest bits in [`Entry::id`].
 const OCCUPIED: u32 = 1;
-/// Updated since it was inserted or spared.
+/// Updated since it was inserted or passed over.
 const REFERENCED: u32 = 2;
 /// Nothing had been evicted when it was inserted, so that it counts all of its flow.
 const WHOLE: u32 = 4;
@@ -47,7 +50,7 @@ impl<K: FlowKey> Entry<K> {
         Size { packets: u64::from(self.packets), bytes: self.bytes }
     }
 
-    /// Whether it may have lost a part of its flow to an earlier eviction.
+    /// Whether it lost no part of its flow to an earlier eviction.
     pub(super) fn is_whole(&self) -> bool {
         self.id & WHOLE != 0
     }
@@ -68,15 +71,15 @@ enum Place {
 
 /// The flow table. All sizes in it are of packets that reached it.
 ///
-/// Memory in bytes: `entries × (size_of::<K>() + 28, rounded up to 8)`, of which 4 list the
-/// occupied ones.
+/// Memory in bytes: `entries × (size_of::<K>() + 24, rounded up to 8) + 4 × entries`, these to
+/// list the occupied ones.
 pub(super) struct WorkingSet<K> {
     entries: Zeroed<Entry<K>>,
     /// Entries that hold a flow, in the order in which they were first taken.
     occupied: Zeroed<u32>,
     flows: usize,
     probes: u32,
-    timeout_ns: i64,
+    timeout_ns: u64,
     evictions: u64,
     evicted: Size,
     saturated: Size,
@@ -89,7 +92,7 @@ impl<K: FlowKey> WorkingSet<K> {
     pub(super) fn new(
         entries: usize,
         probes: u32,
-        timeout_ns: i64,
+        timeout_ns: u64,
         memory: &Memory,
     ) -> Result<Self, BuildError> {
         debug_assert!(entries.is_power_of_two());
@@ -105,7 +108,7 @@ impl<K: FlowKey> WorkingSet<K> {
         })
     }
 
-    /// The entries that a key may have, in the order of probing.
+    /// The places that a key may have, in the order of probing.
     #[inline(always)]
     fn path(&self, digest: u64) -> impl Iterator<Item = usize> + use<K> {
         let mask = self.entries.len() - 1;
@@ -167,17 +170,23 @@ impl<K: FlowKey> WorkingSet<K> {
     /// The entry that a new flow takes over, of those on its path.
     #[cold]
     fn victim(&mut self, digest: u64, now_ns: i64) -> usize {
-        let age_ns = |at: usize| now_ns.saturating_sub(self.entries[at].time_ns);
-        if let Some(expired) = self.path(digest).find(|&at| age_ns(at) > self.timeout_ns) {
+        let expired = |at: &usize| {
+            let age_ns = now_ns.saturating_sub(self.entries[*at].time_ns);
+            u64::try_from(age_ns).is_ok_and(|age_ns| age_ns > self.timeout_ns)
+        };
+        if let Some(expired) = self.path(digest).find(expired) {
             return expired;
         }
+        let rank = |at: &usize| {
+            let entry = &self.entries[*at];
+            (entry.id & REFERENCED, entry.packets)
+        };
+        let home = digest as usize & (self.entries.len() - 1);
+        let victim = self.path(digest).min_by_key(rank).unwrap_or(home);
         for at in self.path(digest) {
-            if self.entries[at].id & REFERENCED == 0 {
-                return at;
-            }
             self.entries[at].id &= !REFERENCED;
         }
-        digest as usize & (self.entries.len() - 1)
+        victim
     }
 
     /// Adds the flows of `other`.
@@ -199,7 +208,13 @@ impl<K: FlowKey> WorkingSet<K> {
 
     /// The flows in it.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Entry<K>> {
-        self.occupied[..self.flows].iter().map(|&at| &self.entries[at as usize])
+        let occupied = &self.occupied[..self.flows];
+        occupied.iter().enumerate().map(move |(index, &at)| {
+            if let Some(&ahead) = occupied.get(index + PREFETCH_AHEAD) {
+                prefetch(&self.entries, ahead as usize);
+            }
+            &self.entries[at as usize]
+        })
     }
 
     /// Flows that were evicted to make room, the same one more than once if it came back.
@@ -218,7 +233,7 @@ impl<K: FlowKey> WorkingSet<K> {
     }
 
     /// Number of entries, probe limit, and timeout in nanoseconds.
-    pub(super) fn shape(&self) -> (usize, u32, i64) {
+    pub(super) fn shape(&self) -> (usize, u32, u64) {
         (self.entries.len(), self.probes, self.timeout_ns)
     }
 
