@@ -3,9 +3,9 @@
 //!
 //! What an error depends on is a flow's number of packets, and how many marks of other flows fall
 //! on its eight bits meanwhile. The small form divides packets and flows by 25 and the sketch by
-//! 16 (128 KB) or 32 (10 MB), so that a vector gets 0.64 or 1.3 times as many foreign marks over the run as in the
-//! long form: errors of flows of equal size are about the same, and the limits too, but there are
-//! fewer large flows to take means over.
+//! 16 (128 KB) or 32 (8 MB), so that a vector gets 0.64 or 1.3 times as many foreign marks over
+//! the run as in the long form: errors of flows of equal size are about the same, and the limits
+//! too, but there are fewer large flows to take means over.
 
 use flowgauge_core::summary::{Measure, Size};
 
@@ -25,18 +25,60 @@ fn percent(share: f64) -> f64 {
     (share * 1e5).round() / 1e3
 }
 
-fn class_errors(summary: &Summary, truth: &[Size], by: Measure, limits: &[((u64, u64), f64)]) {
-    for &(class, limit) in limits {
-        let Errors { flows, mean, bias, covered, deviation } =
-            errors(summary, truth, by, class, UNIT);
-        println!(
-            "  {by:?} {class:?}: {flows} flows, mean error {} %, bias {} %, within bounds {} %, \
-             deviation {deviation:.3}",
-            percent(mean),
-            percent(bias),
-            percent(covered),
-        );
-        assert!(mean <= limit, "mean error {mean} in {class:?}");
+/// Prints what was measured, and takes note of what is not as it must be.
+#[derive(Default)]
+struct Findings(Vec<String>);
+
+impl Findings {
+    fn expect(&mut self, holds: bool, what: String) {
+        println!("{what}");
+        if !holds {
+            self.0.push(what);
+        }
+    }
+
+    fn class_errors(
+        &mut self,
+        summary: &Summary,
+        truth: &[Size],
+        by: Measure,
+        limits: &[((u64, u64), f64)],
+    ) {
+        for &(class, limit) in limits {
+            let errors = errors(summary, truth, by, class, UNIT);
+            let [mean, bias, covered] = [errors.mean, errors.bias, errors.covered].map(percent);
+            let what = format!(
+                "  {by:?} {class:?}: {} flows, mean error {mean} %, bias {bias} %, \
+                 within bounds {covered} %, deviation {:.3}",
+                errors.flows, errors.deviation,
+            );
+            self.expect(errors.mean <= limit, what);
+        }
+    }
+
+    fn regulation(&mut self, summary: &Summary, truth: &[Size], name: &str) {
+        let regulation = regulation(summary, truth, UNIT);
+        self.expect(regulation <= 0.011, format!("{name}: regulation {} %", percent(regulation)));
+    }
+
+    fn rcc_regulation(&mut self, summary: &Summary, truth: &[Size]) {
+        let regulation = regulation(summary, truth, RCC_UNIT);
+        let what = format!("RCC: regulation {} %", percent(regulation));
+        self.expect((0.085..=0.105).contains(&regulation), what);
+    }
+
+    /// `least` is by packets and by bytes. Of the largest flows by bytes some have fewer packets
+    /// than any of those by packets, and so a larger error: at the 10,000th that costs 3 %.
+    fn recall(&mut self, summary: &Summary, truth: &[Size], count: usize, least: [f64; 2]) {
+        for (by, least) in [Measure::Packets, Measure::Bytes].into_iter().zip(least) {
+            let recall = recall(summary, truth, by, count);
+            let what = format!("recall of the {count} largest by {by:?}: {} %", percent(recall));
+            self.expect(recall >= least, what);
+        }
+    }
+
+    fn check(self) {
+        assert!(self.0.is_empty(), "{:#?}", self.0);
     }
 }
 
@@ -51,37 +93,31 @@ fn errors_at_one_25th_of_the_papers_size() {
     ];
     let truth = feed(&mut summaries, 4_000_000, 40_000, 1, of_flow);
     let [three, one, wide, rcc, large] = &summaries;
-    for summary in [three, one, wide, large] {
-        let regulation = regulation(summary, &truth, UNIT);
-        println!("regulation {} %", percent(regulation));
-        assert!(regulation <= 0.011);
+    let mut findings = Findings::default();
+    for (summary, name) in
+        [(three, "8 KB"), (one, "one level"), (wide, "64 bits"), (large, "256 KB")]
+    {
+        findings.regulation(summary, &truth, name);
         for by in [Measure::Packets, Measure::Bytes] {
             // Four flows are larger: the mean of their errors is below 1 % by 3 standard errors.
-            class_errors(summary, &truth, by, &[(LARGE, 0.010), (MIDDLE, 0.035)]);
+            findings.class_errors(summary, &truth, by, &[(LARGE, 0.010), (MIDDLE, 0.035)]);
         }
-        // The bias of all that is large, in units of its standard deviation.
+        // What is large is together within 4 standard deviations.
         let (mut sum, mut error) = (0.0, 0.0);
         for (flow, size) in truth.iter().enumerate().filter(|(_, size)| size.packets > 10_000) {
             sum += size.packets as f64;
             error += estimate(summary, flow).packets.unwrap().value - size.packets as f64;
         }
-        println!("  bias over 10,000 packets {} %", percent(error / sum));
-        assert!(error.abs() < 4.0 * 0.4 * (UNIT * sum).sqrt(), "biased by {error}");
+        let what = format!("  bias over 10,000 packets {} %", percent(error / sum));
+        findings.expect(error.abs() < 4.0 * 0.4 * (UNIT * sum).sqrt(), what);
     }
-    class_errors(large, &truth, Measure::Packets, &[(LARGE, 0.009), (MIDDLE, 0.022)]);
-
-    let regulation = regulation(rcc, &truth, RCC_UNIT);
-    println!("regulation of RCC {} %", percent(regulation));
-    assert!((0.085..=0.105).contains(&regulation));
-
+    findings.class_errors(large, &truth, Measure::Packets, &[(LARGE, 0.009), (MIDDLE, 0.022)]);
+    findings.rcc_regulation(rcc, &truth);
     // One 25th of the flows: the 400th has as many packets here as the 10,000th there.
-    for count in [10, 100, 400] {
-        for by in [Measure::Packets, Measure::Bytes] {
-            let recall = recall(large, &truth, by, count);
-            println!("recall of the {count} largest by {by:?}: {} %", percent(recall));
-            assert!(recall >= 0.95, "{recall} of the {count} largest by {by:?}");
-        }
+    for (count, by_bytes) in [(10, 0.95), (100, 0.95), (400, 0.92)] {
+        findings.recall(large, &truth, count, [0.95, by_bytes]);
     }
+    findings.check();
 }
 
 /// 100 million packets of a million flows.
@@ -91,48 +127,47 @@ fn errors_at_the_papers_size() {
         println!("skipped: takes minutes; FLOWGAUGE_LONG=1 runs it, best with --release");
         return;
     }
-    let sketches = [128 << 10, 256 << 10, 2 << 20, 8 << 20];
-    let limits = [
-        [0.003, 0.010, 0.035],
-        [0.003, 0.010, 0.035],
-        [0.003, 0.009, 0.022],
-        [0.003, 0.009, 0.022],
+    let crowded = [(TOP, 0.003), (LARGE, 0.010), (MIDDLE, 0.035)];
+    let roomy = [(TOP, 0.003), (LARGE, 0.009), (MIDDLE, 0.022)];
+    let insta = |parameters: &[_]| build_in("insta-measure", 128 << 20, 1, parameters);
+    let mut summaries = [
+        insta(&[("sketch", 128 << 10)]),
+        insta(&[("sketch", 64 << 10), ("levels", 1)]),
+        insta(&[("sketch", 256 << 10)]),
+        insta(&[("sketch", 2 << 20)]),
+        insta(&[("sketch", 8 << 20)]),
+        build_in("rcc", 128 << 20, 1, &[("sketch", 128 << 10)]),
     ];
-    let mut summaries = sketches
-        .map(|sketch| build_in("insta-measure", 128 << 20, 1, &[("sketch", sketch)]))
-        .into_iter()
-        .chain([
-            build_in("insta-measure", 128 << 20, 1, &[("sketch", 64 << 10), ("levels", 1)]),
-            build_in("rcc", 128 << 20, 1, &[("sketch", 128 << 10)]),
-        ])
-        .collect::<Vec<_>>();
     let truth = feed(&mut summaries, 100_000_000, 1_000_000, 1, of_flow);
-    let rcc = regulation(&summaries.pop().unwrap(), &truth, RCC_UNIT);
-    println!("regulation of RCC {} %", percent(rcc));
-    assert!((0.085..=0.105).contains(&rcc));
-    let one = summaries.pop().unwrap();
-    println!("64 KB with one level: regulation {} %", percent(regulation(&one, &truth, UNIT)));
-    class_errors(&one, &truth, Measure::Packets, &[(TOP, 0.003), (LARGE, 0.010), (MIDDLE, 0.035)]);
-    for ((summary, sketch), [top, large, middle]) in summaries.iter().zip(sketches).zip(limits) {
-        let regulation = regulation(summary, &truth, UNIT);
-        println!("{sketch} bytes: regulation {} %", percent(regulation));
-        assert!(regulation <= 0.011);
+    let mut findings = Findings::default();
+    let forms = [
+        ("128 KB", crowded),
+        ("64 KB, one level", crowded),
+        ("256 KB", crowded),
+        ("2 MB", roomy),
+        ("8 MB", roomy),
+    ];
+    for (summary, (name, limits)) in summaries.iter().zip(forms) {
+        findings.regulation(summary, &truth, name);
         for by in [Measure::Packets, Measure::Bytes] {
-            class_errors(summary, &truth, by, &[(TOP, top), (LARGE, large), (MIDDLE, middle)]);
+            findings.class_errors(summary, &truth, by, &limits);
         }
-        let bias = errors(summary, &truth, Measure::Packets, OVER_100K, UNIT).bias;
-        println!("  bias over 100,000 packets {} %", percent(bias));
-        assert!(bias.abs() <= 0.002, "{bias}");
+        // The mean over some 80 flows has a standard error of 0.08 % of its own: the bias is told
+        // from 0.2 % when it is two of these above.
+        let over = errors(summary, &truth, Measure::Packets, OVER_100K, UNIT);
+        let error = (over.squares / over.flows as f64).sqrt() / (over.flows as f64).sqrt();
+        let [bias, deviation] = [over.bias, error].map(percent);
+        let what = format!("  bias over 100,000 packets {bias} % ± {deviation} %");
+        findings.expect(over.bias.abs() <= 0.002 + 2.0 * error, what);
     }
-    let large = summaries.last().unwrap();
-    for count in [100, 1000, 10_000, 100_000] {
-        for by in [Measure::Packets, Measure::Bytes] {
-            let recall = recall(large, &truth, by, count);
-            println!("recall of the {count} largest by {by:?}: {} %", percent(recall));
-            // The 100,000th flow has 39 packets, less than what stays behind.
-            assert!(recall >= 0.95 || count == 100_000, "{recall} of the {count} largest");
-        }
+    let [small, .., large, rcc] = &summaries;
+    findings.rcc_regulation(rcc, &truth);
+    for (count, by_bytes) in [(100, 0.95), (1000, 0.95), (10_000, 0.92)] {
+        findings.recall(large, &truth, count, [0.95, by_bytes]);
     }
+    // The last has 39 packets, and is in the table by chance: longer runs are needed for longer lists.
+    findings.recall(large, &truth, 100_000, [0.0; 2]);
+    super::detection::false_positives(small, &truth);
     super::detection::false_positives(large, &truth);
-    super::detection::false_positives(&summaries[0], &truth);
+    findings.check();
 }

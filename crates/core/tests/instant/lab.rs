@@ -100,6 +100,8 @@ pub(crate) struct Errors {
     pub(crate) bias: f64,
     /// Share of the flows whose bounds hold.
     pub(crate) covered: f64,
+    /// Sum of squares of (estimate − truth) / truth.
+    pub(crate) squares: f64,
     /// Standard deviation of the error, over √(unit × truth).
     pub(crate) deviation: f64,
 }
@@ -114,7 +116,8 @@ pub(crate) fn errors(
 ) -> Errors {
     let of_class =
         truth.iter().enumerate().filter(|(_, size)| size.packets > from && size.packets <= to);
-    let mut sums = Errors { flows: 0, mean: 0.0, bias: 0.0, covered: 0.0, deviation: 0.0 };
+    let mut sums =
+        Errors { flows: 0, mean: 0.0, bias: 0.0, covered: 0.0, squares: 0.0, deviation: 0.0 };
     for (flow, size) in of_class {
         let estimate = estimate(summary, flow).by(by).unwrap();
         let truth = size.by(by) as f64;
@@ -123,6 +126,7 @@ pub(crate) fn errors(
         sums.mean += error.abs();
         sums.bias += error;
         sums.covered += f64::from(estimate.low <= truth && truth <= estimate.high);
+        sums.squares += error * error;
         sums.deviation += error * error * size.packets as f64 / unit;
     }
     let flows = sums.flows as f64;
@@ -131,6 +135,7 @@ pub(crate) fn errors(
         mean: sums.mean / flows,
         bias: sums.bias / flows,
         covered: sums.covered / flows,
+        squares: sums.squares,
         deviation: (sums.deviation / flows).sqrt(),
     }
 }

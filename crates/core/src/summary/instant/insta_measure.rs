@@ -4,8 +4,9 @@
 //! active flows" (ICDCS 2019), §3. A packet that the [`Regulator`] lets through adds what it stands
 //! for to its flow in the table, `UNIT` packets and as many times its own length; all others leave
 //! marks only. A flow is thus in the table as soon as it is of some size, without any decoding
-//! afterwards. Sizes are unbiased but for what stays behind: about 50 packets (RCC: 5) of a flow
-//! that is alone in its words.
+//! afterwards. Sizes are low by what stays behind, about 50 packets (RCC: 5) of a flow that is alone
+//! in its words, and by what other flows' saturations erase, which nothing makes up for: with 100
+//! million packets in 128 KB 0.1 % of flows over 100,000 packets, and 1 % of those from 10,000 on.
 
 use std::any::Any;
 
