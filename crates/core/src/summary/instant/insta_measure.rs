@@ -21,7 +21,7 @@ use super::bounds::Flow;
 use super::regulator::Regulator;
 use super::word::Word;
 use super::working_set::WorkingSet;
-use crate::batch::Batch;
+use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
 
 /// Bytes of the regulator, unless asked otherwise or the memory is small.
@@ -158,6 +158,14 @@ impl<K: FlowKey, W: Word, const LAYERS: usize> InstaMeasure<K, W, LAYERS> {
         Regulator::<W, LAYERS>::UNIT * count as f64 + self.regulator.residual(digest)
     }
 
+    /// Adds one packet of each of these rows.
+    fn add_rows(flows: &mut WorkingSet<K>, batch: &Batch<K>, rows: &[u8]) {
+        for i in rows.iter().map(|&i| usize::from(i)) {
+            let bytes = batch.bytes()[i] / u64::from(batch.packets()[i]);
+            flows.add(batch.keys()[i], batch.digests()[i], 1, bytes, batch.times_ns()[i]);
+        }
+    }
+
     /// What `size` packets that reached the table stand for.
     fn decoded(size: Size) -> Size {
         let unit = Regulator::<W, LAYERS>::UNIT;
@@ -195,16 +203,25 @@ impl<K: FlowKey, W: Word, const LAYERS: usize> Ingest<K> for InstaMeasure<K, W, 
     /// A row that stands for several packets counts as so many of equal length.
     fn ingest(&mut self, batch: &mut Batch<K>) {
         batch.digest(&self.digester);
-        let (keys, digests) = (batch.keys(), batch.digests());
-        let (packets, bytes, times_ns) = (batch.packets(), batch.bytes(), batch.times_ns());
+        let (digests, packets) = (batch.digests(), batch.packets());
+        // Entries lie anywhere in memory: they are asked for at once, and updated afterwards.
+        let mut rows = [0; BATCH_PACKETS];
+        let mut count = 0;
         let flows = &mut self.flows;
         self.regulator.regulate(digests, packets, |i| {
-            let bytes = bytes[i] / u64::from(packets[i]);
-            flows.add(keys[i], digests[i], 1, bytes, times_ns[i]);
+            if count == BATCH_PACKETS {
+                Self::add_rows(flows, batch, &rows);
+                count = 0;
+            }
+            flows.prefetch(digests[i]);
+            rows[count] = i as u8;
+            count += 1;
         });
+        Self::add_rows(flows, batch, &rows[..count]);
         let total: u64 = packets.iter().map(|&packets| u64::from(packets)).sum();
         self.packets = self.packets.saturating_add(total);
-        self.longest = bytes.iter().fold(self.longest, |longest, &bytes| longest.max(bytes));
+        self.longest =
+            batch.bytes().iter().fold(self.longest, |longest, &bytes| longest.max(bytes));
     }
 
     fn answers(&self) -> &dyn Answers {

@@ -139,6 +139,12 @@ impl<K: FlowKey> WorkingSet<K> {
         }
     }
 
+    /// Asks for the entry where a flow with this digest most likely is.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, digest: u64) {
+        prefetch(&self.entries, digest as usize & (self.entries.len() - 1));
+    }
+
     /// Counts `packets` packets of `bytes` bytes in all.
     #[inline(never)]
     pub(super) fn add(&mut self, key: K, digest: u64, packets: u32, bytes: u64, time_ns: i64) {
