@@ -4,6 +4,8 @@ use crate::key::FlowKey;
 use crate::summary::array::{CountArray, Mrac, ReplacingArray};
 use crate::summary::distinct::{Fm, HyperLogLog, LinearCounting};
 use crate::summary::quantile::Kll;
+use crate::summary::array::{CountArray, ReplacingArray};
+use crate::summary::instant::InstaMeasure;
 use crate::summary::table::LinearTable;
 use crate::summary::{BuildError, Describe, Info, Ingest, Options};
 
@@ -38,6 +40,8 @@ catalog![
     Fm,
     HyperLogLog,
     Kll<()>,
+    InstaMeasure<(), (), 1>,
+    InstaMeasure<(), (), 2>,
 ];
 
 /// What the catalog says of the algorithm called `name`.

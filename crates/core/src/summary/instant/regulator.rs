@@ -1,0 +1,164 @@
+//! RCC and FlowRegulator: which packets reach a flow table, and what each of them stands for.
+//!
+//! Paper: InstaMeasure (ICDCS 2019), §3.A and algorithm 1. With one layer this is the recyclable
+//! counter (RCC): a packet sets a random bit of its flow's virtual vector; the packet that
+//! saturates the vector is let through, stands for 9.743 packets, and all eight bits are cleared,
+//! other flows' marks included. With two layers it is the FlowRegulator: what saturates the first
+//! layer sets a bit of the same vector in an array of the second, one array for each number of
+//! clear bits at saturation (the noise level) or one for all; what saturates that stands for 94.9
+//! packets.
+
+use flowgauge_kernel::{Seed, Zeroed, prefetch};
+
+use super::super::codec::{DecodeError, Reader, Writer};
+use super::super::remix::remix;
+use super::super::{BuildError, Memory};
+use super::word::{SATURATED_ZEROS, VECTOR_BITS, Word, decode};
+
+/// Words whose cache lines are asked for ahead of the one in hand.
+const PREFETCH_AHEAD: usize = 16;
+
+/// Lets about one packet in `UNIT` of each flow through, for `LAYERS` of 1 (RCC) or 2
+/// (FlowRegulator).
+///
+/// Cost: one word a packet, a second one for one packet in ten, one random number. Memory in
+/// bytes: `words × size_of::<W>() × (1 + levels)`, with no levels for one layer.
+pub struct Regulator<W, const LAYERS: usize> {
+    seed: u64,
+    random: fastrand::Rng,
+    first: Zeroed<W>,
+    /// The arrays of the second layer, one after the other.
+    second: Zeroed<W>,
+    levels: usize,
+}
+
+impl<W: Word, const LAYERS: usize> Regulator<W, LAYERS> {
+    /// Packets that each one which is let through stands for, in the mean.
+    pub const UNIT: f64 = Self::WAIT * if LAYERS == 1 { 1.0 } else { Self::WAIT };
+
+    /// The variance of that number for a flow that is alone in its words, over `UNIT` squared: of
+    /// the waits for the sixth bit, and of the sums of such waits.
+    pub(super) const VARIANCE: f64 = {
+        let mut waits = 0.0;
+        let mut clear = VECTOR_BITS;
+        while clear > SATURATED_ZEROS {
+            let hit = clear as f64 / VECTOR_BITS as f64;
+            waits += (1.0 - hit) / (hit * hit);
+            clear -= 1;
+        }
+        let relative = waits / (Self::WAIT * Self::WAIT);
+        if LAYERS == 1 { relative } else { relative / Self::WAIT + relative }
+    };
+
+    /// Marks that saturate one vector, in the mean.
+    const WAIT: f64 = decode(SATURATED_ZEROS);
+
+    /// Reserves `words` words, a power of two, for each array: one, and `levels` (1 or 3) of the
+    /// second layer where there is one.
+    ///
+    /// # Errors
+    /// When the memory does not suffice.
+    pub fn new(
+        words: usize,
+        levels: usize,
+        seed: &Seed,
+        memory: &Memory,
+    ) -> Result<Self, BuildError> {
+        debug_assert!(words.is_power_of_two() && (levels == 0) == (LAYERS == 1));
+        Ok(Self {
+            seed: remix(seed.value(), 0),
+            random: fastrand::Rng::with_seed(remix(seed.value(), 0)),
+            first: memory.zeroed(words)?,
+            second: memory.zeroed(words * levels)?,
+            levels,
+        })
+    }
+
+    /// Takes packets by their flows' digests, `packets[i]` of flow `i`, and calls `emit` with `i`
+    /// for each that is let through.
+    #[inline(always)]
+    pub fn regulate(&mut self, digests: &[u64], packets: &[u32], mut emit: impl FnMut(usize)) {
+        let (first, second) = (&mut *self.first, &mut *self.second);
+        let (words, last_level) = (first.len(), self.levels.saturating_sub(1));
+        // A copy in registers: in memory each packet would wait for the store of the one before.
+        let mut random = self.random.clone();
+        for &digest in digests.iter().take(PREFETCH_AHEAD) {
+            prefetch(first, digest as usize & (words - 1));
+        }
+        for (i, (&digest, &packets)) in digests.iter().zip(packets).enumerate() {
+            if let Some(&digest) = digests.get(i + PREFETCH_AHEAD) {
+                prefetch(first, digest as usize & (words - 1));
+            }
+            let place = digest as usize & (words - 1);
+            let vector = W::vector(digest);
+            for _ in 0..packets {
+                let draw = random.u64(..);
+                let word = &mut first[place];
+                if !word.mark(vector, draw) {
+                    continue;
+                }
+                let level = word.zeros(vector) as usize;
+                word.erase(vector);
+                if LAYERS == 2 {
+                    let word = &mut second[level.min(last_level) * words + place];
+                    // Bits of the draw that the first layer did not use.
+                    if !word.mark(vector, draw >> 32) {
+                        continue;
+                    }
+                    word.erase(vector);
+                }
+                emit(i);
+            }
+        }
+        self.random = random;
+    }
+
+    /// Packets that the flow with this digest has left behind, if all marks were its own: added to
+    /// what was let through, this decodes at any packet and not only at saturation.
+    pub fn residual(&self, digest: u64) -> f64 {
+        let (vector, words) = (W::vector(digest), self.first.len());
+        let place = digest as usize & (words - 1);
+        let marks = |word: W| decode(word.zeros(vector));
+        let second = self.second.chunks_exact(words).map(|words| marks(words[place]));
+        marks(self.first[place]) + Self::WAIT * second.sum::<f64>()
+    }
+
+    /// Bytes of all arrays.
+    pub fn memory_bytes(&self) -> usize {
+        self.first.memory_bytes() + self.second.memory_bytes()
+    }
+
+    /// Arrays of the second layer.
+    pub fn levels(&self) -> usize {
+        self.levels
+    }
+
+    /// Share of all packets' marks that fall on any one vector of the first layer.
+    pub(super) fn vector_share(&self) -> f64 {
+        f64::from(VECTOR_BITS) / (self.first.len() as f64 * f64::from(W::BITS))
+    }
+
+    /// Forgets all marks and begins the random numbers anew.
+    pub fn clear(&mut self) {
+        self.random = fastrand::Rng::with_seed(self.seed);
+        self.first.fill(W::zeroed());
+        self.second.fill(W::zeroed());
+    }
+
+    /// Writes the marks, and where the random numbers stand.
+    pub fn save(&self, out: &mut Writer) {
+        out.number(self.random.get_seed());
+        out.numbers(&self.first);
+        out.numbers(&self.second);
+    }
+
+    /// Takes over what [`Self::save`] wrote.
+    ///
+    /// # Errors
+    /// When the bytes end.
+    pub fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        self.random = fastrand::Rng::with_seed(from.number("random state")?);
+        from.numbers("first layer", &mut self.first)?;
+        from.numbers("second layer", &mut self.second)
+    }
+}

@@ -1,0 +1,106 @@
+//! Bounds hold as often as they say, and what is decoded at each packet is unbiased.
+
+use flowgauge_core::batch::Batch;
+use flowgauge_core::key::Key4;
+use flowgauge_core::summary::instant::InstaMeasure;
+use flowgauge_core::summary::{Estimate, Measure};
+
+use super::lab::*;
+
+/// Of all flows of a size, over 32 seeds, 95 % lie within the bounds, with packets of mixed sizes:
+/// where words are crowded, where they are about as in 128 KB on a busy link, and where flows are
+/// alone in them. Three standard errors are left to chance, which one of the 48 pools would exceed
+/// in one run of 15 if the bounds were not wider than that.
+#[test]
+fn bounds_hold_with_their_confidence() {
+    let seeds = if std::env::var_os("FLOWGAUGE_LONG").is_some() { 256 } else { 32 };
+    let classes = [(0, 10), (10, 100), (100, 1000), (1000, u64::MAX)];
+    for sketch in [1 << 9, 1 << 12, 1 << 17] {
+        let mut within = [[[0.0; 2]; 4]; 2];
+        let mut flows = [0.0; 4];
+        for seed in 0..seeds {
+            let mut summaries =
+                ["insta-measure", "rcc"].map(|name| build(name, seed, &[("sketch", sketch)]));
+            let truth = feed(&mut summaries, 200_000, 4_000, seed, |_, random| mixed(random));
+            for (number, class) in classes.into_iter().enumerate() {
+                for (summary, within) in summaries.iter().zip(&mut within) {
+                    for (by, within) in
+                        [Measure::Packets, Measure::Bytes].into_iter().zip(&mut within[number])
+                    {
+                        let errors = errors(summary, &truth, by, class, UNIT);
+                        if errors.flows > 0 {
+                            *within += errors.covered * errors.flows as f64;
+                        }
+                        if by == Measure::Packets {
+                            flows[number] += errors.flows as f64 / 2.0;
+                        }
+                    }
+                }
+            }
+        }
+        for (name, within) in ["insta-measure", "rcc"].iter().zip(within) {
+            for ((class, within), flows) in classes.iter().zip(within).zip(flows) {
+                let shares = within.map(|within| within / flows);
+                println!("{name} {sketch} {class:?}: {flows} flows, {shares:.4?} within");
+                let least = 0.95 - 3.0 * f64::sqrt(0.95 * 0.05 / flows);
+                assert!(shares.iter().all(|share| *share >= least), "{name} {class:?} {shares:?}");
+            }
+        }
+    }
+}
+
+/// No flow has more packets than were seen, however many one that is let through stands for.
+#[test]
+fn bounds_end_with_the_total() {
+    let zero = Estimate { value: 0.0, low: 0.0, high: 0.0, confidence: Some(0.95) };
+    let mut summary = [build("insta-measure", 1, &[("sketch", 64)])];
+    let empty = estimate(&summary[0], 1);
+    assert_eq!((empty.packets, empty.bytes), (Some(zero), Some(zero)));
+    for seed in 0..20 {
+        summary[0].clear();
+        feed(&mut summary, 60, 2, seed, |_, _| 100);
+        for flow in 0..3 {
+            let packets = estimate(&summary[0], flow).packets.unwrap();
+            assert!(packets.low <= packets.value && packets.value <= packets.high);
+            assert!(packets.high <= 60.0);
+        }
+    }
+}
+
+/// A mark raises what is decoded by one packet in the mean, at whatever state: over 2,000 flows of
+/// each size the mean is within 4 standard errors.
+#[test]
+fn decoding_at_each_packet_is_unbiased() {
+    for (name, unit, variance) in [("insta-measure", UNIT, 0.1), ("rcc", RCC_UNIT, 0.09)] {
+        let mut summary = build(name, 1, &[("sketch", 8 << 20)]);
+        let mut batch = Batch::new();
+        let mut sent = 0;
+        for packets in [1, 3, 10, 30, 100, 300] {
+            while sent < packets {
+                for flow in 0..2000 {
+                    batch.push(key(flow), 100, 0);
+                    summary.ingest(&mut batch);
+                    batch.clear();
+                }
+                sent += 1;
+            }
+            let decode = |flow| match name {
+                "rcc" => summary
+                    .as_any()
+                    .downcast_ref::<InstaMeasure<Key4, u32, 1>>()
+                    .unwrap()
+                    .decode(key(flow)),
+                _ => summary
+                    .as_any()
+                    .downcast_ref::<InstaMeasure<Key4, u32, 2>>()
+                    .unwrap()
+                    .decode(key(flow)),
+            };
+            let mean = (0..2000).map(decode).sum::<f64>() / 2000.0;
+            let packets = f64::from(packets);
+            let error = (variance * unit * packets / 2000.0).sqrt();
+            println!("{name}: {mean} of {packets}");
+            assert!((mean - packets).abs() < 4.0 * error, "{name}: {mean} of {packets}");
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! Accuracy of RCC and InstaMeasure against exact counts.
+#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+mod accuracy;
+mod bounds;
+mod detection;
+mod lab;
+mod table;
+#[path = "../support/zipf.rs"]
+mod zipf;

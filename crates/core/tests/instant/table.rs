@@ -1,0 +1,152 @@
+//! The flow table behind the regulator: what it evicts, what it keeps, and what merges.
+
+use std::collections::HashMap;
+
+use flowgauge_core::batch::Batch;
+use flowgauge_core::catalog;
+use flowgauge_core::key::Key4;
+use flowgauge_core::summary::{Measure, Options, Size};
+
+use super::lab::*;
+
+fn counts(summary: &Summary) -> HashMap<usize, Size> {
+    let mut counts = HashMap::new();
+    summary.answers().candidates().unwrap().for_each(&mut |key, size| {
+        let [packets, bytes] =
+            [size.packets, size.bytes].map(|size| (size.unwrap().value / RCC_UNIT).round() as u64);
+        assert!(counts.insert(flow_of(&key), Size { packets, bytes }).is_none(), "listed twice");
+    });
+    counts
+}
+
+/// The table does not decide what the regulator lets through: what a small table evicted is what
+/// it lacks beside a large one, and the heaviest flows stay whole.
+#[test]
+fn evictions_are_counted() {
+    let mut summaries = [
+        build("rcc", 1, &[("entries", 1 << 16)]),
+        build("rcc", 1, &[("entries", 1024), ("probes", 8)]),
+    ];
+    let truth = feed(&mut summaries, 400_000, 20_000, 1, |_, random| mixed(random));
+    let [large, small] = &summaries;
+    let (all, kept) = (counts(large), counts(small));
+    assert_eq!(large.answers().candidates().unwrap().overflow(), 0);
+    assert_eq!(large.answers().untracked(), Size::default());
+    assert!(all.len() > 3000 && kept.len() <= 1024);
+    assert!(small.answers().candidates().unwrap().overflow() >= (all.len() - kept.len()) as u64);
+
+    let sum = |counts: &HashMap<usize, Size>| counts.values().copied().sum::<Size>();
+    let decoded = |count: u64| (count as f64 * RCC_UNIT).round() as u64;
+    let (all_of_it, rest) = (sum(&all), sum(&kept));
+    assert_eq!(small.answers().untracked().packets, decoded(all_of_it.packets - rest.packets));
+    assert_eq!(small.answers().untracked().bytes, decoded(all_of_it.bytes - rest.bytes));
+    for flow in 0..50 {
+        assert_eq!(all[&flow], kept[&flow], "flow {flow}");
+        let bounds = |summary| estimate(summary, flow).packets.unwrap();
+        assert_eq!(bounds(large), bounds(small), "nothing was evicted before it came");
+    }
+    // What came after the first eviction may have lost as much as was evicted.
+    let evicted = small.answers().untracked().packets as f64;
+    for flow in (0..truth.len()).filter(|flow| !kept.contains_key(flow)) {
+        assert!(estimate(small, flow).packets.unwrap().high >= evicted);
+    }
+}
+
+/// Sends `packets` packets of a flow at a time.
+fn send(summary: &mut Summary, flow: u32, packets: usize, time_ns: i64) {
+    let mut batch = Batch::<Key4>::new();
+    for _ in 0..packets {
+        batch.push(key(flow), 100, time_ns);
+        summary.ingest(&mut batch);
+        batch.clear();
+    }
+}
+
+/// A full table of two flows, one of which was updated: the newcomer takes the other, unless the
+/// updated one has expired.
+#[test]
+fn the_expired_go_first_and_then_those_without_a_second_chance() {
+    for (silent_seconds, evicted) in [(0, 2), (9, 2), (11, 1)] {
+        let parameters = [("entries", 2), ("probes", 2), ("timeout", 10)];
+        let mut summary = build("rcc", 1, &parameters);
+        let seconds = |seconds: i64| seconds * 1_000_000_000;
+        send(&mut summary, 1, 200, 0);
+        while !counts(&summary).contains_key(&2) {
+            send(&mut summary, 2, 1, seconds(silent_seconds));
+        }
+        while summary.answers().candidates().unwrap().overflow() == 0 {
+            send(&mut summary, 3, 1, seconds(silent_seconds));
+        }
+        let kept = counts(&summary);
+        assert!(kept.contains_key(&3));
+        assert!(!kept.contains_key(&evicted), "{silent_seconds} s: {kept:?}");
+    }
+}
+
+/// Shards of flows, merged: every flow keeps the count that it had.
+#[test]
+fn a_merge_unites_the_tables() {
+    let mut shards: Vec<Summary> = (0..4).map(|_| build("insta-measure", 1, &[])).collect();
+    let mut truth = Vec::new();
+    for (number, shard) in shards.iter_mut().enumerate() {
+        let one = std::slice::from_mut(shard);
+        truth.push(feed(one, 100_000, 2000, number as u64, |_, _| 100));
+    }
+    let parts: Vec<_> = shards.iter().map(counts).collect();
+    let mut shards = shards.into_iter();
+    let mut sum = shards.next().unwrap();
+    for shard in shards {
+        sum.merge(&*shard).unwrap();
+    }
+    let counts = counts(&sum);
+    let mut outside = 0;
+    for flow in 0..2000 {
+        let of_parts = parts.iter().filter_map(|part| part.get(&flow));
+        let expected = of_parts.map(|size| size.packets).sum::<u64>();
+        // Rounded in each part, in units of RCC.
+        let count = counts.get(&flow).map_or(0, |size| size.packets);
+        assert!(count.abs_diff(expected) <= 4, "flow {flow}: {count} of {expected}");
+        let truth = truth.iter().map(|part| part[flow].packets).sum::<u64>() as f64;
+        let bounds = estimate(&sum, flow).packets.unwrap();
+        outside += usize::from(truth < bounds.low || bounds.high < truth);
+    }
+    assert!(outside <= 100, "{outside} of 2000 flows");
+    let error = sum.merge(&*build("rcc", 1, &[])).unwrap_err().to_string();
+    assert!(error.contains("types differ"), "{error}");
+    let error = sum.merge(&*build("insta-measure", 1, &[("probes", 3)])).unwrap_err().to_string();
+    assert!(error.contains("sizes differ"), "{error}");
+}
+
+/// Where all packets of a flow have one length, its bytes are its packets times that.
+#[test]
+fn bytes_follow_packets() {
+    let mut summaries = [build("insta-measure", 1, &[])];
+    feed(&mut summaries, 200_000, 2000, 1, |flow, _| 64 + flow % 1400);
+    for flow in 0..100 {
+        let size = estimate(&summaries[0], flow);
+        let [packets, bytes] = [size.packets, size.bytes].map(|size| size.unwrap().value);
+        assert!((bytes - packets * (64 + flow % 1400) as f64).abs() < 1e-6 * bytes);
+    }
+}
+
+#[test]
+fn parameters_out_of_range_are_refused() {
+    for (name, value) in [
+        ("sketch", 32),
+        ("sketch", 1000),
+        ("word", 16),
+        ("levels", 2),
+        ("probes", 0),
+        ("timeout", 0),
+    ] {
+        let options = Options::new(1 << 20, 1).with([(name, value)]);
+        let error = catalog::build::<Key4>("insta-measure", &options).err().unwrap().to_string();
+        assert!(error.starts_with(&format!("{name}={value} is not ")), "{error}");
+    }
+    let options = Options::new(1 << 20, 1).with([("levels", 1)]);
+    let error = catalog::build::<Key4>("rcc", &options).err().unwrap().to_string();
+    assert!(error.contains("rcc has no parameter 'levels'"), "{error}");
+    for by in [Measure::Packets, Measure::Bytes] {
+        assert!(estimate(&build("rcc", 1, &[]), 0).by(by).is_some());
+    }
+}
