@@ -23,7 +23,7 @@ pub(crate) struct Engine<L> {
     pub(crate) tasks: Vec<Box<dyn Task>>,
     pub(crate) scratch: Scratch,
     pub(crate) summary: SummaryInfo,
-    /// Why default tasks were left out.
+    /// What is left out, and why.
     pub(crate) notes: Vec<String>,
     /// Why the filter could not judge some packets.
     pub(crate) unfit: Option<String>,
@@ -215,6 +215,7 @@ impl<L: Lanes> Engine<L> {
                     .to_owned(),
             );
         }
+        account.untracked += self.lanes.unmeasured();
         let context = EpochContext {
             by: self.config.by,
             keyed,
