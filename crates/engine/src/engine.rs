@@ -2,6 +2,7 @@
 
 use flowgauge_capture::{CaptureError, Frames, Source};
 use flowgauge_core::packet::{parse, parse_inner};
+use flowgauge_core::summary::{Candidates, Spread};
 use flowgauge_core::task::{EpochContext, Task};
 
 use crate::account::Account;
@@ -198,13 +199,18 @@ impl<L: Lanes> Engine<L> {
         for lane in &lanes {
             account.untracked += lane.answers.untracked();
             account.saturated += lane.answers.saturated();
-            if let Some(candidates) = lane.answers.candidates()
-                && candidates.overflow() > 0
-            {
+            let heavy = lane.answers.candidates().map_or(0, Candidates::overflow);
+            if heavy > 0 {
                 notes.push(format!(
-                    "the set of heavy keys was full {} times: some may be missing; raise the \
-                     threshold or the parameter candidates",
-                    candidates.overflow()
+                    "heavy keys found no room {heavy} times: some may be missing; raise the \
+                     threshold or the memory, or the parameter candidates where there is one"
+                ));
+            }
+            let spread = lane.answers.spread().map_or(0, Spread::overflow);
+            if spread > 0 {
+                notes.push(format!(
+                    "addresses that spread found no room {spread} times: some may be missing; raise \
+                     the spread or the memory"
                 ));
             }
         }

@@ -142,14 +142,14 @@ impl<A: FlowKey + Extract<8>, B: FlowKey + Extract<32>> Lanes for TwoLanes<A, B>
     fn push(&mut self, headers: &Headers, wire: u32, time_ns: i64) -> Result<(), Keyless> {
         match headers {
             Headers::V4(ip) => self.v4.take(ip, wire, time_ns),
-            Headers::V6(ip) => match &mut self.v6 {
-                Some(v6) => v6.take(ip, wire, time_ns),
-                None => {
-                    B::extract(self.v4.key.kind, ip).map_err(Keyless::Malformed)?;
-                    self.unmeasured += Size { packets: 1, bytes: u64::from(wire) };
-                    Ok(())
+            Headers::V6(ip) => {
+                if let Some(v6) = &mut self.v6 {
+                    return v6.take(ip, wire, time_ns);
                 }
-            },
+                B::extract(self.v4.key.kind, ip).map_err(Keyless::Malformed)?;
+                self.unmeasured += Size { packets: 1, bytes: u64::from(wire) };
+                Ok(())
+            }
             Headers::NoKey(reason) => Err(Keyless::NoKey(*reason)),
             Headers::Malformed(malformed) => Err(Keyless::Malformed(*malformed)),
         }

@@ -124,26 +124,23 @@ impl Describe for TwoLevel<()> {
 }
 
 /// The sizes of a [`TwoLevel`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Shape {
     /// Rows by modular hashing, of both levels.
-    pub rows: usize,
+    rows: usize,
     /// Rows by the digest, of both levels.
-    pub verify: usize,
+    verify: usize,
     /// Counters of a row, a power of two.
-    pub columns: usize,
+    columns: usize,
     /// Bitmaps of a row, a power of two up to the columns.
-    pub bitmaps: usize,
+    bitmaps: usize,
     /// Bits of a bitmap.
-    pub bits: usize,
+    bits: usize,
 }
 
 impl<K: FlowKey> TwoLevel<K> {
     /// Reserves both levels, for addresses with more than `spread` elements.
-    ///
-    /// # Errors
-    /// When the memory does not suffice.
-    pub fn new(
+    fn new(
         shape: Shape,
         spread: u64,
         digester: Digester,
