@@ -6,6 +6,7 @@ use crate::summary::distinct::{Fm, HyperLogLog, LinearCounting};
 use crate::summary::quantile::Kll;
 use crate::summary::array::{CountArray, ReplacingArray};
 use crate::summary::instant::InstaMeasure;
+use crate::summary::sketch::{ReversibleSketch, TwoLevel};
 use crate::summary::table::LinearTable;
 use crate::summary::{BuildError, Describe, Info, Ingest, Options};
 
@@ -42,6 +43,8 @@ catalog![
     Kll<()>,
     InstaMeasure<(), (), 1>,
     InstaMeasure<(), (), 2>,
+    ReversibleSketch<(), ()>,
+    TwoLevel<()>,
 ];
 
 /// What the catalog says of the algorithm called `name`.

@@ -2,6 +2,7 @@
 
 use flowgauge_capture::{CaptureError, Frame, Frames, Source};
 use flowgauge_core::packet::{Headers, parse, parse_common, parse_inner};
+use flowgauge_core::summary::{Candidates, Spread};
 use flowgauge_core::task::{EpochContext, Task};
 
 use crate::account::Account;
@@ -23,7 +24,7 @@ pub(crate) struct Engine<L> {
     pub(crate) tasks: Vec<Box<dyn Task>>,
     pub(crate) scratch: Scratch,
     pub(crate) summary: SummaryInfo,
-    /// Why default tasks were left out.
+    /// What is left out, and why.
     pub(crate) notes: Vec<String>,
     /// Why the filter could not judge some packets.
     pub(crate) unfit: Option<String>,
@@ -208,13 +209,18 @@ impl<L: Lanes> Engine<L> {
         for lane in &lanes {
             account.untracked += lane.answers.untracked();
             account.saturated += lane.answers.saturated();
-            if let Some(candidates) = lane.answers.candidates()
-                && candidates.overflow() > 0
-            {
+            let heavy = lane.answers.candidates().map_or(0, Candidates::overflow);
+            if heavy > 0 {
                 notes.push(format!(
-                    "the set of heavy keys was full {} times: some may be missing; raise the \
-                     threshold or the parameter candidates",
-                    candidates.overflow()
+                    "heavy keys found no room {heavy} times: some may be missing; raise the \
+                     threshold or the memory, or the parameter candidates where there is one"
+                ));
+            }
+            let spread = lane.answers.spread().map_or(0, Spread::overflow);
+            if spread > 0 {
+                notes.push(format!(
+                    "addresses that spread found no room {spread} times: some may be missing; raise \
+                     the spread or the memory"
                 ));
             }
         }
@@ -225,6 +231,7 @@ impl<L: Lanes> Engine<L> {
                     .to_owned(),
             );
         }
+        account.untracked += self.lanes.unmeasured();
         let context = EpochContext {
             by: self.config.by,
             keyed,

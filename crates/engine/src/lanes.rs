@@ -24,6 +24,10 @@ pub(crate) trait Lanes {
     fn settle(&mut self);
     /// Keyed packets and bytes since the last [`Self::next_epoch`], up to the last [`Self::settle`].
     fn keyed(&self) -> Size;
+    /// Those of them that no lane takes.
+    fn unmeasured(&self) -> Size {
+        Size::default()
+    }
     /// What the tasks read.
     fn views(&self) -> Vec<task::Lane<'_>>;
     /// Begins a new epoch.
@@ -119,10 +123,18 @@ impl<K: FlowKey> Lane<K> {
     }
 }
 
-/// IPv4 and IPv6 side by side.
+/// IPv4 and IPv6 side by side, or IPv4 alone where the algorithm cannot hold keys of IPv6.
 pub(crate) struct TwoLanes<A, B> {
-    pub(crate) v4: Lane<A>,
-    pub(crate) v6: Lane<B>,
+    v4: Lane<A>,
+    v6: Option<Lane<B>>,
+    /// IPv6 packets and bytes without a lane.
+    unmeasured: Size,
+}
+
+impl<A, B> TwoLanes<A, B> {
+    pub(crate) fn new(v4: Lane<A>, v6: Option<Lane<B>>) -> Self {
+        Self { v4, v6, unmeasured: Size::default() }
+    }
 }
 
 impl<A: FlowKey + Extract<8>, B: FlowKey + Extract<32>> Lanes for TwoLanes<A, B> {
@@ -130,7 +142,14 @@ impl<A: FlowKey + Extract<8>, B: FlowKey + Extract<32>> Lanes for TwoLanes<A, B>
     fn push(&mut self, headers: &Headers, wire: u32, time_ns: i64) -> Result<(), Keyless> {
         match headers {
             Headers::V4(ip) => self.v4.take(ip, wire, time_ns),
-            Headers::V6(ip) => self.v6.take(ip, wire, time_ns),
+            Headers::V6(ip) => {
+                if let Some(v6) = &mut self.v6 {
+                    return v6.take(ip, wire, time_ns);
+                }
+                B::extract(self.v4.key.kind, ip).map_err(Keyless::Malformed)?;
+                self.unmeasured += Size { packets: 1, bytes: u64::from(wire) };
+                Ok(())
+            }
             Headers::NoKey(reason) => Err(Keyless::NoKey(*reason)),
             Headers::Malformed(malformed) => Err(Keyless::Malformed(*malformed)),
         }
@@ -138,29 +157,41 @@ impl<A: FlowKey + Extract<8>, B: FlowKey + Extract<32>> Lanes for TwoLanes<A, B>
 
     fn settle(&mut self) {
         self.v4.settle();
-        self.v6.settle();
+        if let Some(v6) = &mut self.v6 {
+            v6.settle();
+        }
     }
 
     fn keyed(&self) -> Size {
-        self.v4.keyed + self.v6.keyed
+        let v6 = self.v6.as_ref().map_or(self.unmeasured, |v6| v6.keyed);
+        self.v4.keyed + v6
+    }
+
+    fn unmeasured(&self) -> Size {
+        self.unmeasured
     }
 
     fn views(&self) -> Vec<task::Lane<'_>> {
-        vec![self.v4.view(), self.v6.view()]
+        let v6 = self.v6.as_ref().map(Lane::view);
+        std::iter::once(self.v4.view()).chain(v6).collect()
     }
 
     fn next_epoch(&mut self) {
         self.v4.next_epoch();
-        self.v6.next_epoch();
+        if let Some(v6) = &mut self.v6 {
+            v6.next_epoch();
+        }
+        self.unmeasured = Size::default();
     }
 
     fn parameters(&self) -> Vec<(String, Setting)> {
-        let v4 = self.v4.parameters("");
-        v4.chain(self.v6.parameters("_ipv6")).collect()
+        let v6 = self.v6.as_ref().map(|v6| v6.parameters("_ipv6"));
+        self.v4.parameters("").chain(v6.into_iter().flatten()).collect()
     }
 
     fn memory_bytes(&self) -> Vec<usize> {
-        vec![self.v4.summary.memory_bytes(), self.v6.summary.memory_bytes()]
+        let v6 = self.v6.as_ref().map(|v6| v6.summary.memory_bytes());
+        std::iter::once(self.v4.summary.memory_bytes()).chain(v6).collect()
     }
 }
 

@@ -92,7 +92,7 @@ pub struct Explanation {
     pub history_bytes: usize,
     /// The tasks that will run.
     pub tasks: Vec<&'static str>,
-    /// Tasks that are left out, and why.
+    /// What is left out, and why.
     pub notes: Vec<String>,
 }
 
@@ -240,14 +240,23 @@ fn able(config: &Config, task: &str) -> impl Iterator<Item = &'static str> {
 /// The share of the memory that the IPv4 lane gets.
 const V4_SHARE: f64 = 0.75;
 
+/// An algorithm that holds the keys of IPv4 only measures these, with all the memory; an operator
+/// would rather have them and the number of IPv6 packets than nothing.
 fn two<A, B>(config: Config) -> Result<Engine<TwoLanes<A, B>>, EngineError>
 where
     A: FlowKey + Extract<8>,
     B: FlowKey + Extract<32>,
 {
-    let builder = Builder::new(config, &[A::BYTES, B::BYTES])?;
-    let (v4, v6) = (builder.lane::<A>(V4_SHARE)?, builder.lane::<B>(1.0 - V4_SHARE)?);
-    builder.finish(TwoLanes { v4, v6 })
+    let mut builder = Builder::new(config, &[A::BYTES, B::BYTES])?;
+    let lanes = match builder.lane::<B>(1.0 - V4_SHARE) {
+        Err(EngineError::Build(unfit @ BuildError::Unfit { .. })) => {
+            let v4 = builder.lane::<A>(1.0)?;
+            builder.notes.push(format!("IPv6 packets are counted as untracked: {unfit}"));
+            TwoLanes::new(v4, None)
+        }
+        v6 => TwoLanes::new(builder.lane::<A>(V4_SHARE)?, Some(v6?)),
+    };
+    builder.finish(lanes)
 }
 
 /// Divides the memory among lanes and tasks.
@@ -257,6 +266,8 @@ struct Builder {
     /// Bytes for the lanes and for what the tasks need for each of their flows.
     lanes_bytes: usize,
     task_bytes_per_flow: usize,
+    /// What is left out, and why.
+    notes: Vec<String>,
 }
 
 /// Flows for which the tasks are asked what they need, to find what they need for each.
@@ -279,7 +290,7 @@ impl Builder {
             .filter(|bytes| *bytes > 0)
             .ok_or(EngineError::TaskMemory { needed: fixed })?;
         let task_bytes_per_flow = (probed - fixed).div_ceil(PROBE_FLOWS);
-        Ok(Self { config, entries, lanes_bytes, task_bytes_per_flow })
+        Ok(Self { config, entries, lanes_bytes, task_bytes_per_flow, notes: Vec::new() })
     }
 
     /// Builds a lane with `share` of the memory.
@@ -300,7 +311,7 @@ impl Builder {
     }
 
     /// Builds the tasks for lanes of this size, and leaves out those that cannot be answered.
-    fn finish<L: Lanes>(self, lanes: L) -> Result<Engine<L>, EngineError> {
+    fn finish<L: Lanes>(mut self, lanes: L) -> Result<Engine<L>, EngineError> {
         let views = lanes.views();
         let most = |lane: &task::Lane<'_>| lane.answers.flows().map_or(0, Flows::most);
         let shapes = views
@@ -308,7 +319,7 @@ impl Builder {
             .map(|lane| HistoryShape { key_bytes: lane.key_bytes, flows: most(lane) })
             .collect();
         let mut tasks = Vec::new();
-        let mut notes = Vec::new();
+        let mut notes = std::mem::take(&mut self.notes);
         for task in build_tasks(&self.config, &self.entries, shapes)? {
             match task.check(self.config.by, &views) {
                 Ok(()) => tasks.push(task),

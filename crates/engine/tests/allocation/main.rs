@@ -104,9 +104,12 @@ fn configs() -> Vec<(String, Config)> {
                 ("filter", Config { filter, ..plain }),
             ];
             for (way, config) in ways {
-                let tasks = Some(answerable(&config));
+                let tasks = answerable(&config);
+                if tasks.is_empty() {
+                    continue;
+                }
                 let name = format!("{} {} {way}", info.name, kind.name());
-                configs.push((name, Config { tasks, ..config }));
+                configs.push((name, Config { tasks: Some(tasks), ..config }));
             }
         }
     }

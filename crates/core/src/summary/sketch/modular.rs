@@ -1,0 +1,272 @@
+//! Modular hashing: columns that are put together from hashes of a key's words.
+//!
+//! Paper: Schweller et al., "Reversible sketches" (ToN 2007). A word is a byte of the mangled key;
+//! a table maps it to a few bits of the column, so that a column says something of each word, and
+//! [`search`] finds the keys again. This is why the columns are not cut from the digest, whose bits
+//! say nothing of a part of the key.
+//!
+//! A row hashes all four words of a 32-bit key, as in the paper. Of the eight words of a 64-bit key,
+//! row r hashes only the two (of over 65536 columns, three) from word r on, in a ring: with two bits
+//! for each of eight words, the first half of a key would rule out next to nothing, and the search
+//! would drown. Since the key is mangled first, two words of it spread as evenly as all.
+//!
+//! [`search`]: super::reversible_search
+
+use fastrand::Rng;
+use flowgauge_kernel::{Digester, Zeroed};
+
+use super::super::remix::remix;
+use super::super::{BuildError, Memory, Parameters};
+use super::mangle::{self, Mangle};
+use crate::batch::{BATCH_PACKETS, Batch};
+use crate::key::FlowKey;
+
+/// Rows by modular hashing that there are at most.
+pub(super) const MOST_ROWS: usize = 8;
+
+/// Rows by the digest that there are at most.
+pub(super) const MOST_VERIFY: usize = 4;
+
+/// A word has as many values.
+pub(super) const BYTES: usize = 256;
+
+/// With more bits, the heavy columns would be too many to search.
+const MOST_COLUMNS: usize = 1 << 20;
+
+/// What `seed` is mixed with, so that the tables have nothing in common with the digest.
+const SALT: u64 = 0x6d6f_6475_6c61_7221;
+
+/// The hash functions of all rows.
+///
+/// Memory in bytes: 256 for each word that each row reads, 4096 with 4 rows of a 32-bit key and with
+/// 8 rows of a 64-bit key. Cost for a packet: three multiplies, and for each row a look-up for each
+/// word it reads, in tables of the first-level cache; the digest, where a row is by it.
+pub(super) struct Modular {
+    pub(super) mangle: Mangle,
+    /// Words of a key.
+    pub(super) words: usize,
+    /// Rows by modular hashing.
+    pub(super) rows: usize,
+    /// Rows by the digest, after these.
+    pub(super) verify: usize,
+    /// Words that a row reads.
+    window: usize,
+    column_bits: u32,
+    /// For each row and each word that it reads, in the order of the words: the part of the column
+    /// that the word's 256 values have. Each part has equally many values.
+    parts: Zeroed<[u8; BYTES]>,
+}
+
+/// A word that a row reads.
+#[derive(Clone, Copy)]
+pub(super) struct Slot {
+    /// Which word of the key.
+    pub(super) word: usize,
+    /// Bits of the column that it decides.
+    pub(super) bits: u32,
+    /// Bits of the column below those.
+    pub(super) below: u32,
+}
+
+/// The rows by modular hashing and by the digest that the parameters give, or else as few as keys of
+/// `K` can be recovered from and one. All eight pairs of neighbouring words of a 64-bit key have a row;
+/// a ninth would repeat one of them.
+pub(super) fn rows<K: FlowKey>(
+    parameters: &Parameters,
+    algorithm: &'static str,
+) -> Result<[usize; 2], BuildError> {
+    let fewest = match K::BYTES {
+        4 => 4,
+        8 => MOST_ROWS as u64,
+        bytes => {
+            return Err(BuildError::Unfit {
+                algorithm,
+                reason: format!(
+                    "keys of {bytes} bytes are too long to be recovered from columns; keys of 4 or 8 \
+                     bytes can be: one or two IPv4 addresses, a protocol or a port; use a table, such \
+                     as linear-table, for others"
+                ),
+            });
+        }
+    };
+    let rows = parameters.integer("rows", fewest..=MOST_ROWS as u64)?.unwrap_or(fewest);
+    let verify = parameters.integer("verify", 0..=MOST_VERIFY as u64)?.unwrap_or(1);
+    Ok([rows as usize, verify as usize])
+}
+
+/// The columns that the parameters give, or else as many as fit into `memory_bytes` with
+/// `column_bytes` each and the tables of `rows` rows.
+pub(super) fn columns<K: FlowKey>(
+    parameters: &Parameters,
+    memory_bytes: usize,
+    rows: usize,
+    column_bytes: usize,
+) -> Result<usize, BuildError> {
+    let tables = rows * window::<K>(MOST_COLUMNS.ilog2()) * BYTES;
+    let rest = memory_bytes.saturating_sub(tables).min(MOST_COLUMNS * column_bytes);
+    let columns = parameters.power_of_two("columns", rest, column_bytes)?;
+    if columns > MOST_COLUMNS {
+        return Err(BuildError::OutOfRange {
+            name: "columns",
+            value: columns.to_string(),
+            range: format!("a power of two from 2 to {MOST_COLUMNS}"),
+        });
+    }
+    Ok(columns)
+}
+
+/// Words that a row of keys of `K` reads.
+fn window<K: FlowKey>(column_bits: u32) -> usize {
+    if K::BYTES == 4 { 4 } else { column_bits.div_ceil(8).max(2) as usize }
+}
+
+impl Modular {
+    /// Tables for `rows` rows by modular hashing, beside `verify` rows by the digest, of `columns`
+    /// columns, a power of two.
+    pub(super) fn new<K: FlowKey>(
+        rows: usize,
+        verify: usize,
+        columns: usize,
+        digester: &Digester,
+        memory: &Memory,
+    ) -> Result<Self, BuildError> {
+        let mut random = Rng::with_seed(digester.seed().value() ^ SALT);
+        let mangle = Mangle::new(8 * K::BYTES.min(8) as u32, &mut random);
+        let column_bits = columns.ilog2();
+        let (words, window) = (K::BYTES, window::<K>(column_bits));
+        let parts = memory.zeroed(rows * window)?;
+        let mut modular = Self { mangle, words, rows, verify, window, column_bits, parts };
+        for row in 0..rows {
+            for slot in 0..window {
+                let bits = modular.slot(row, slot).bits;
+                let mut values: [u8; BYTES] = std::array::from_fn(|value| value as u8);
+                random.shuffle(&mut values);
+                modular.parts[row * window + slot] =
+                    values.map(|value| (u32::from(value) >> (8 - bits)) as u8);
+            }
+        }
+        Ok(modular)
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.parts.memory_bytes()
+    }
+
+    pub(super) fn columns(&self) -> usize {
+        1 << self.column_bits
+    }
+
+    /// Rows of both kinds.
+    pub(super) fn all_rows(&self) -> usize {
+        self.rows + self.verify
+    }
+
+    /// Numbers of rows and columns.
+    pub(super) fn shape(&self) -> [usize; 3] {
+        [self.rows, self.verify, self.columns()]
+    }
+
+    /// The word number `slot` that `row` reads. The first word decides the highest bits.
+    fn slot(&self, row: usize, slot: usize) -> Slot {
+        let mut read = [0; 4];
+        for (step, word) in read[..self.window].iter_mut().enumerate() {
+            *word = (row + step) % self.words;
+        }
+        read[..self.window].sort_unstable();
+        let (bits, window) = (self.column_bits as usize, self.window);
+        let below = |slot: usize| (bits * (window - slot) / window) as u32;
+        let (above, below) = (below(slot), below(slot + 1));
+        Slot { word: read[slot], bits: above - below, below }
+    }
+
+    /// The words that `row` reads, each with its table.
+    pub(super) fn slots(&self, row: usize) -> impl Iterator<Item = (Slot, &[u8; BYTES])> {
+        let tables = &self.parts[row * self.window..][..self.window];
+        tables.iter().enumerate().map(move |(slot, table)| (self.slot(row, slot), table))
+    }
+
+    /// The places of a key in a matrix of all rows: its column in each of them.
+    pub(super) fn places<K: FlowKey>(
+        &self,
+        key: &K,
+        digester: &Digester,
+    ) -> impl Iterator<Item = usize> {
+        let mangled = self.mangle.apply(mangle::number(key));
+        let digest = if self.verify > 0 { key.digest(digester) } else { 0 };
+        (0..self.all_rows()).map(move |row| {
+            let column = match row.checked_sub(self.rows) {
+                None => self.column(row, mangled),
+                Some(verify) => by_digest(digest, verify, self.columns() - 1),
+            };
+            row * self.columns() + column
+        })
+    }
+
+    /// The column of a mangled key in a row by modular hashing.
+    fn column(&self, row: usize, mangled: u64) -> usize {
+        self.slots(row).fold(0, |column, (slot, table)| {
+            let word = (mangled >> (8 * slot.word)) as u8;
+            column | usize::from(table[usize::from(word)]) << slot.below
+        })
+    }
+
+    /// Mangles a batch's keys into `out`, and digests them, where a row needs it.
+    #[inline]
+    pub(super) fn prepare<K: FlowKey>(
+        &self,
+        batch: &mut Batch<K>,
+        digester: &Digester,
+        out: &mut [u64; BATCH_PACKETS],
+    ) {
+        if self.verify > 0 {
+            batch.digest(digester);
+        }
+        for (key, out) in batch.keys().iter().zip(out) {
+            *out = self.mangle.apply(mangle::number(key));
+        }
+    }
+
+    /// The columns in `row` of a prepared batch's keys.
+    #[inline]
+    pub(super) fn fill<K: FlowKey>(
+        &self,
+        row: usize,
+        batch: &Batch<K>,
+        mangled: &[u64; BATCH_PACKETS],
+        out: &mut [u32; BATCH_PACKETS],
+    ) {
+        let mangled = &mangled[..batch.len()];
+        match (row.checked_sub(self.rows), self.window) {
+            (Some(verify), _) => {
+                let mask = self.columns() - 1;
+                for (digest, out) in batch.digests().iter().zip(out) {
+                    *out = by_digest(*digest, verify, mask) as u32;
+                }
+            }
+            (None, 2) => self.fill_from::<2>(row, mangled, out),
+            (None, 3) => self.fill_from::<3>(row, mangled, out),
+            (None, _) => self.fill_from::<4>(row, mangled, out),
+        }
+    }
+
+    #[inline(always)]
+    fn fill_from<const WINDOW: usize>(&self, row: usize, mangled: &[u64], out: &mut [u32]) {
+        let tables: &[[u8; BYTES]] = &self.parts[row * WINDOW..][..WINDOW];
+        let tables: [&[u8; BYTES]; WINDOW] = std::array::from_fn(|slot| &tables[slot]);
+        let slots: [Slot; WINDOW] = std::array::from_fn(|slot| self.slot(row, slot));
+        for (mangled, out) in mangled.iter().zip(out) {
+            let mut column = 0;
+            for (slot, table) in slots.iter().zip(&tables) {
+                let word = (mangled >> (8 * slot.word)) as u8;
+                column |= u32::from(table[usize::from(word)]) << slot.below;
+            }
+            *out = column;
+        }
+    }
+}
+
+/// The column of the row by the digest that has this number.
+#[inline(always)]
+fn by_digest(digest: u64, row: usize, mask: usize) -> usize {
+    remix(digest, row as u64) as usize & mask
+}

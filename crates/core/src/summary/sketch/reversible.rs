@@ -1,0 +1,202 @@
+//! Reversible sketch: a K-ary sketch that names its heavy keys.
+//!
+//! Paper: Schweller et al., "Reversible sketches: enabling monitoring and analysis over high-speed
+//! data streams" (ToN 2007). Its columns come from modular hashing, so that the keys of heavy columns
+//! can be found from the counters alone: no key is kept anywhere. Further rows by the digest verify
+//! what is found, as the paper suggests.
+
+use std::any::Any;
+use std::marker::PhantomData;
+
+use flowgauge_kernel::{Digester, Zeroed, prefetch};
+
+use super::super::codec::{DecodeError, Reader, Writer};
+use super::super::{
+    Answers, BuildError, Counter, Describe, Incompatible, Info, Ingest, Laws, Measure, Memory,
+    Merge, Options, Parameter, Setting,
+};
+use super::modular::{self, Modular};
+use crate::batch::{BATCH_PACKETS, Batch};
+use crate::key::FlowKey;
+use crate::task::Threshold;
+
+const NAME: &str = "reversible-sketch";
+
+/// Rows of counters of one measure: `C` is `u32` for packets, `u64` for bytes. Keys have 4 or 8
+/// bytes; longer ones cannot be recovered.
+///
+/// An estimate is the median over the rows of (C − N/w) / (1 − 1/w), never above the smallest counter.
+/// Keys over the threshold are recovered when they are asked for, in a second at most and some 300
+/// KB that are given back: the heaviest of them, about w × 2^(−32/5) of either sign by the default
+/// rows (776 of 65536 columns; of 64-bit keys w × 2^(−64/9), 474), beyond which sketches of this size
+/// cannot tell keys from chance.
+///
+/// Cost: a counter a row, as of any sketch, the digest, and the look-ups of [`Modular`]. Memory in
+/// bytes: `(rows + verify) × columns × size_of::<C>()`, and the tables of [`Modular`].
+pub struct ReversibleSketch<K, C> {
+    pub(super) digester: Digester,
+    pub(super) modular: Modular,
+    /// Row by row: those by modular hashing, then those by the digest.
+    pub(super) counters: Zeroed<C>,
+    pub(super) threshold: Threshold,
+    pub(super) total: u64,
+    pub(super) saturated: u64,
+    key: PhantomData<K>,
+}
+
+impl Describe for ReversibleSketch<(), ()> {
+    const INFO: Info = Info {
+        name: NAME,
+        idea: "K-ary sketch by modular hashing, whose heavy keys are recovered from its counters",
+        paper: "Schweller et al., Reversible sketches (ToN 2007), sections III and IV",
+        parameters: &[
+            Parameter {
+                name: "rows",
+                help: "rows by modular hashing, that keys are recovered from: 4 (the default) to 8 \
+                       for keys of 4 bytes, 8 for keys of 8 bytes",
+            },
+            Parameter {
+                name: "verify",
+                help: "rows by the digest, that verify what is recovered, 0 to 4 (default: 1)",
+            },
+            Parameter {
+                name: "columns",
+                help: "counters of a row, a power of two up to 1048576 (default: what fits into the \
+                       memory)",
+            },
+        ],
+        memory: "(rows + verify) x columns x (4 by packets, 8 by bytes) + rows x 256 x (4 for keys \
+                 of 4 bytes; for keys of 8 bytes 2, or 3 with over 65536 columns)",
+        laws: Laws { commutable: true, aggregatable: true, merge: Merge::Equal },
+    };
+
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+        Ok(match options.by {
+            Measure::Packets => Box::new(ReversibleSketch::<K, u32>::from_options(options)?),
+            Measure::Bytes => Box::new(ReversibleSketch::<K, u64>::from_options(options)?),
+        })
+    }
+}
+
+impl<K: FlowKey, C: Counter> ReversibleSketch<K, C> {
+    fn from_options(options: &Options) -> Result<Self, BuildError> {
+        let (parameters, memory_bytes) = (&options.parameters, options.memory_bytes);
+        let [rows, verify] = modular::rows::<K>(parameters, NAME)?;
+        let column_bytes = (rows + verify) * size_of::<C>();
+        let columns = modular::columns::<K>(parameters, memory_bytes, rows, column_bytes)?;
+        Self::new(rows, verify, columns, options.threshold, options.digester, &options.memory)
+    }
+
+    /// Reserves `rows` rows by modular hashing (as the catalog allows for the key) and `verify` rows
+    /// by the digest, of `columns` counters, a power of two.
+    ///
+    /// # Errors
+    /// When the memory does not suffice.
+    pub fn new(
+        rows: usize,
+        verify: usize,
+        columns: usize,
+        threshold: Threshold,
+        digester: Digester,
+        memory: &Memory,
+    ) -> Result<Self, BuildError> {
+        Ok(Self {
+            digester,
+            modular: Modular::new::<K>(rows, verify, columns, &digester, memory)?,
+            counters: memory.zeroed((rows + verify) * columns)?,
+            threshold,
+            total: 0,
+            saturated: 0,
+            key: PhantomData,
+        })
+    }
+
+    /// The place of a key's counter in each row.
+    pub(super) fn places(&self, key: &K) -> impl Iterator<Item = usize> {
+        self.modular.places(key, &self.digester)
+    }
+}
+
+/// Adds weights to the counters of one row.
+#[inline(always)]
+fn count<C: Counter>(counters: &mut [C], columns: &[u32], weights: &[C]) -> u64 {
+    let mut saturated = 0u64;
+    for (&column, &weight) in columns.iter().zip(weights) {
+        saturated = saturated.saturating_add(counters[column as usize].add(weight));
+    }
+    saturated
+}
+
+impl<K: FlowKey, C: Counter> Ingest<K> for ReversibleSketch<K, C> {
+    /// Row by row: the tables of one row stay in the first-level cache, and its counters are asked for
+    /// while the columns of the batch are worked out.
+    fn ingest(&mut self, batch: &mut Batch<K>) {
+        let (mut mangled, mut columns) = ([0; BATCH_PACKETS], [0; BATCH_PACKETS]);
+        self.modular.prepare(batch, &self.digester, &mut mangled);
+        let weights = C::column(batch);
+        for (row, counters) in self.counters.chunks_exact_mut(self.modular.columns()).enumerate() {
+            self.modular.fill(row, batch, &mangled, &mut columns);
+            let columns = &columns[..weights.len()];
+            for column in columns {
+                prefetch(counters, *column as usize);
+            }
+            self.saturated = self.saturated.saturating_add(count(counters, columns, weights));
+        }
+        let weight = weights.iter().map(|weight| weight.get());
+        self.total = weight.fold(self.total, u64::saturating_add);
+    }
+
+    fn answers(&self) -> &dyn Answers {
+        self
+    }
+
+    fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
+        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
+        if other.digester.seed() != self.digester.seed() {
+            return Err(Incompatible("seeds differ"));
+        }
+        if other.modular.shape() != self.modular.shape() {
+            return Err(Incompatible("sizes differ"));
+        }
+        for (counter, other) in self.counters.iter_mut().zip(other.counters.iter()) {
+            self.saturated = self.saturated.saturating_add(counter.add(*other));
+        }
+        self.saturated = self.saturated.saturating_add(other.saturated);
+        self.total = self.total.saturating_add(other.total);
+        Ok(())
+    }
+
+    fn save(&self, out: &mut Writer) {
+        out.number(self.total);
+        out.number(self.saturated);
+        out.numbers(&self.counters);
+    }
+
+    fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        self.total = from.number("total")?;
+        self.saturated = from.number("saturated")?;
+        from.numbers("counters", &mut self.counters)
+    }
+
+    fn clear(&mut self) {
+        self.counters.fill(C::zeroed());
+        self.total = 0;
+        self.saturated = 0;
+    }
+
+    fn parameters(&self) -> Vec<(&'static str, Setting)> {
+        vec![
+            ("rows", Setting::Integer(self.modular.rows as u64)),
+            ("verify", Setting::Integer(self.modular.verify as u64)),
+            ("columns", Setting::Integer(self.modular.columns() as u64)),
+        ]
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.modular.memory_bytes() + self.counters.memory_bytes()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

@@ -1,0 +1,210 @@
+//! What a reversible sketch answers: sizes, the keys recovered from its counters, and its cells.
+
+use super::super::{
+    Answers, Candidates, Cells, Counter, Estimate, Measure, Size, SizeEstimate, SizeQuery,
+};
+use super::modular::{MOST_ROWS, MOST_VERIFY};
+use super::reversible::ReversibleSketch;
+use super::reversible_search::{Heaviest, capacity, search};
+use crate::key::{CanonicalKey, FlowKey};
+
+/// Rows of all kinds that there are at most.
+const MOST: usize = MOST_ROWS + MOST_VERIFY;
+
+/// Cells of each row that the noise is judged by: columns are random, so the first ones will do.
+const SAMPLED: usize = 256;
+
+/// The share of the cells that the noise leaves out.
+const NOISY: f64 = 0.1;
+
+/// The middle of some numbers, or the mean of both middles.
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    let half = values.len() / 2;
+    if values.len() % 2 == 1 { values[half] } else { f64::midpoint(values[half - 1], values[half]) }
+}
+
+/// What a key's counter says, of a row of `columns` counters with the sum `total`.
+fn unbiased(counter: f64, total: f64, columns: usize) -> f64 {
+    let columns = columns as f64;
+    (counter - total / columns) / (1.0 - 1.0 / columns)
+}
+
+/// The chance that less than half of `rows` are among the noisy ones, so that the median is not.
+fn confidence(rows: usize) -> f64 {
+    let mut term = (1.0 - NOISY).powf(rows as f64);
+    let mut sum = 0.0;
+    for noisy in 0..rows.div_ceil(2) {
+        sum += term;
+        term *= (rows - noisy) as f64 / (noisy + 1) as f64 * NOISY / (1.0 - NOISY);
+    }
+    sum
+}
+
+impl<K: FlowKey, C: Counter> ReversibleSketch<K, C> {
+    /// The estimate from cells of any kind, `cell` being read by its place.
+    fn median_of(&self, key: &K, total: f64, cell: impl Fn(usize) -> f64) -> f64 {
+        let mut values = [0.0; MOST];
+        let rows = self.modular.all_rows();
+        for (value, place) in values.iter_mut().zip(self.places(key)) {
+            *value = unbiased(cell(place), total, self.modular.columns());
+        }
+        median(&mut values[..rows])
+    }
+
+    /// Count-Min's bounds (a counter is never below the truth unless it was full, and above it by e
+    /// times the expectation in all rows with the chance e⁻ʳᵒʷˢ), and the median between them.
+    fn bounds(&self, key: &K) -> Estimate {
+        let least = self.places(key).map(|place| self.counters[place].get()).min().unwrap_or(0);
+        let excess = std::f64::consts::E * self.total as f64 / self.modular.columns() as f64;
+        let median =
+            self.median_of(key, self.total as f64, |place| self.counters[place].get() as f64);
+        let value = median.clamp(0.0, least as f64);
+        Estimate {
+            value,
+            low: (least as f64 - excess).clamp(0.0, value),
+            high: least.saturating_add(self.saturated) as f64,
+            confidence: Some(1.0 - f64::exp(-(self.modular.all_rows() as f64))),
+        }
+    }
+
+    fn size_of(&self, key: &K) -> SizeEstimate {
+        let estimate = Some(self.bounds(key));
+        match C::MEASURE {
+            Measure::Packets => SizeEstimate { packets: estimate, bytes: None },
+            Measure::Bytes => SizeEstimate { packets: None, bytes: estimate },
+        }
+    }
+
+    /// Visits the keys whose cells all exceed `threshold`, `cell` being read by its place; returns how
+    /// many heavy columns of the fullest row were left out, and one more for a search given up.
+    fn recover_over(
+        &self,
+        threshold: f64,
+        cell: impl Fn(usize) -> f64,
+        visit: &mut dyn FnMut(K),
+    ) -> u64 {
+        let (columns, rows) = (self.modular.columns(), self.modular.rows);
+        let most = capacity(&self.modular);
+        let mut left_out = 0;
+        let mut heavy = Vec::with_capacity(rows);
+        for row in 0..rows {
+            let mut heaviest = Heaviest::new(most);
+            for column in 0..columns {
+                let value = cell(row * columns + column);
+                if value > threshold {
+                    heaviest.push(value, column);
+                }
+            }
+            let (columns, more) = heaviest.into_columns();
+            left_out = more.max(left_out);
+            heavy.push(columns);
+        }
+        let given_up = search(&self.modular, &heavy, &mut |number| {
+            if let Some(key) = K::from_canonical(&number.to_le_bytes()[..K::BYTES.min(8)])
+                && self.places(&key).skip(rows).all(|place| cell(place) > threshold)
+            {
+                visit(key);
+            }
+        });
+        left_out + given_up
+    }
+
+    /// Visits the keys of this epoch that may be over the threshold. None is missing, unless counted.
+    fn recover_heavy(&self, visit: &mut dyn FnMut(K)) -> u64 {
+        let threshold = self.threshold.weight(self.total).max(0.0);
+        self.recover_over(threshold, |place| self.counters[place].get() as f64, visit)
+    }
+
+    /// What all but a tenth of the cells differ by from their row's mean: the noise of a row.
+    fn noise(&self, cells: &[f64], total: f64) -> f64 {
+        let columns = self.modular.columns();
+        let sampled = cells.chunks_exact(columns).flat_map(|row| &row[..columns.min(SAMPLED)]);
+        let mut errors: Vec<f64> =
+            sampled.map(|cell| unbiased(*cell, total, columns).abs()).collect();
+        let at = (errors.len() as f64 * (1.0 - NOISY)) as usize;
+        *errors.select_nth_unstable_by(at, f64::total_cmp).1
+    }
+}
+
+impl<K: FlowKey, C: Counter> Answers for ReversibleSketch<K, C> {
+    fn saturated(&self) -> Size {
+        match C::MEASURE {
+            Measure::Packets => Size { packets: self.saturated, bytes: 0 },
+            Measure::Bytes => Size { packets: 0, bytes: self.saturated },
+        }
+    }
+    fn size(&self) -> Option<&dyn SizeQuery> {
+        Some(self)
+    }
+    fn candidates(&self) -> Option<&dyn Candidates> {
+        Some(self)
+    }
+    fn cells(&self) -> Option<&dyn Cells> {
+        Some(self)
+    }
+}
+
+impl<K: FlowKey, C: Counter> SizeQuery for ReversibleSketch<K, C> {
+    fn estimate(&self, key: &[u8]) -> SizeEstimate {
+        K::from_canonical(key).map_or_else(SizeEstimate::default, |key| self.size_of(&key))
+    }
+}
+
+/// Recovered from the counters each time that they are asked for.
+impl<K: FlowKey, C: Counter> Candidates for ReversibleSketch<K, C> {
+    fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
+        self.recover_heavy(&mut |key| {
+            visit(CanonicalKey::new(key.canonical()), self.size_of(&key));
+        });
+    }
+
+    /// Heavy columns beyond those that can be told from chance.
+    fn overflow(&self) -> u64 {
+        self.recover_heavy(&mut |_| ())
+    }
+}
+
+/// The counters row by row, and the total.
+impl<K: FlowKey, C: Counter> Cells for ReversibleSketch<K, C> {
+    fn measure(&self) -> Measure {
+        C::MEASURE
+    }
+
+    fn len(&self) -> usize {
+        self.counters.len() + 1
+    }
+
+    fn read(&self, cells: &mut [f64]) {
+        for (cell, counter) in cells.iter_mut().zip(self.counters.iter()) {
+            *cell = counter.get() as f64;
+        }
+        cells[self.counters.len()] = self.total as f64;
+    }
+
+    /// The median over the rows, give or take what nine of ten cells differ by from their mean.
+    fn estimate(&self, cells: &[f64], key: &[u8]) -> Estimate {
+        let Some(key) = K::from_canonical(key) else { return Estimate::exact(0) };
+        let (total, cells) = (cells[self.counters.len()], &cells[..self.counters.len()]);
+        let value = self.median_of(&key, total, |place| cells[place]);
+        let noise = self.noise(cells, total);
+        let (low, high) = (value - noise, value + noise);
+        Estimate { value, low, high, confidence: Some(confidence(self.modular.all_rows())) }
+    }
+
+    /// Keys whose size has one sign in all rows, and is over the threshold by the median; a row may
+    /// stay behind it by the noise. At most [`capacity`] columns of a row for either sign.
+    fn recover(&self, cells: &[f64], threshold: f64, visit: &mut dyn FnMut(CanonicalKey)) {
+        let (total, cells) = (cells[self.counters.len()], &cells[..self.counters.len()]);
+        let columns = self.modular.columns();
+        let in_a_row = (threshold - self.noise(cells, total)).max(threshold / 2.0);
+        for sign in [1.0, -1.0] {
+            let cell = |place: usize| sign * unbiased(cells[place], total, columns);
+            self.recover_over(in_a_row, cell, &mut |key: K| {
+                if sign * self.median_of(&key, total, |place| cells[place]) > threshold {
+                    visit(CanonicalKey::new(key.canonical()));
+                }
+            });
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! TwoLevel: the addresses that speak with many others, found by their counters.
+//!
+//! Paper: Zhou et al., "Accelerating network measurement in software" (CCR 2018), section 4.1, after
+//! OpenSketch's superspreaders (NSDI 2013). The first level is a reversible sketch of packets, the
+//! second a Count-Min sketch whose cells are bitmaps, in which each packet sets the bit of its
+//! element (whom the address speaks with). Here the bitmaps hang by the same columns, shortened, so
+//! that what makes a column heavy is known before any key is: over `spread` packets in its counter
+//! and over `spread` elements in its bitmap. The packets of a talker with one peer hide nobody.
+
+use std::any::Any;
+use std::marker::PhantomData;
+
+use flowgauge_kernel::{Digester, Zeroed, prefetch};
+
+use super::super::codec::{DecodeError, Reader, Writer};
+use super::super::{
+    Answers, BuildError, Counter, Describe, Incompatible, Info, Ingest, Laws, Memory, Merge,
+    Options, Parameter, Setting,
+};
+use super::modular::{self, Modular};
+use crate::batch::{BATCH_PACKETS, Batch};
+use crate::key::FlowKey;
+
+const NAME: &str = "two-level";
+
+/// Counters for each bitmap of a row, unless asked otherwise.
+const COUNTERS_PER_BITMAP: usize = 4;
+
+/// A bitmap can be asked to have as many bits.
+const MOST_BITS: u64 = 1 << 16;
+
+/// Counters of packets and bitmaps of elements, both in rows by modular hashing.
+///
+/// A bitmap of m bits tells up to m ln m elements, with a standard error of 5 % at m/2; a full one
+/// says "at least". Spreaders are recovered when they are asked for, as in a [`ReversibleSketch`],
+/// about w × 2^(−32/5) of them at most (w × 2^(−64/9) of 64-bit keys).
+///
+/// Cost: the look-ups of [`Modular`], a counter and a bit a row. Memory in
+/// bytes: `(rows + verify) × (columns × 4 + ⌈bitmaps × bits / 64⌉ × 8)`, and the tables of [`Modular`].
+///
+/// [`ReversibleSketch`]: super::ReversibleSketch
+pub struct TwoLevel<K> {
+    pub(super) digester: Digester,
+    pub(super) modular: Modular,
+    /// Row by row.
+    pub(super) counters: Zeroed<u32>,
+    /// Row by row; a row begins with a word.
+    words: Zeroed<u64>,
+    /// Bitmaps of a row.
+    pub(super) bitmaps: usize,
+    pub(super) bits: usize,
+    pub(super) spread: u64,
+    pub(super) total: u64,
+    pub(super) saturated: u64,
+    key: PhantomData<K>,
+}
+
+impl Describe for TwoLevel<()> {
+    const INFO: Info = Info {
+        name: NAME,
+        idea: "reversible sketch with bitmaps of distinct peers, that names the spreaders",
+        paper: "Agg-Evict (CCR 2018), section 4.1; OpenSketch (NSDI 2013)",
+        parameters: &[
+            Parameter {
+                name: "rows",
+                help: "rows by modular hashing, of both levels, that keys are recovered from: 4 (the \
+                       default) to 8 for keys of 4 bytes, 8 for keys of 8 bytes",
+            },
+            Parameter {
+                name: "verify",
+                help: "rows by the digest, of both levels, that verify what is recovered, 0 to 4 \
+                       (default: 1)",
+            },
+            Parameter {
+                name: "columns",
+                help: "counters of a row, a power of two up to 1048576 (default: what fits into the \
+                       memory)",
+            },
+            Parameter {
+                name: "bitmaps",
+                help: "bitmaps of a row, a power of two up to the columns (default: a quarter of \
+                       them)",
+            },
+            Parameter {
+                name: "bits",
+                help: "bits of a bitmap, 8 to 65536 (default: twice the spread or more, at least \
+                       256)",
+            },
+        ],
+        memory: "(rows + verify) x (columns x 4 + bitmaps x bits / 8) + rows x 256 x (4 for keys of 4 bytes; \
+                 for keys of 8 bytes 2, or 3 with over 65536 columns)",
+        laws: Laws { commutable: true, aggregatable: true, merge: Merge::Equal },
+    };
+
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+        let parameters = &options.parameters;
+        let [rows, verify] = modular::rows::<K>(parameters, NAME)?;
+        let enough = options.spread.clamp(128, MOST_BITS / 2).next_power_of_two() * 2;
+        let bits = parameters.integer("bits", 8..=MOST_BITS)?.unwrap_or(enough) as usize;
+        let all_rows = rows + verify;
+        let counter = all_rows * size_of::<u32>();
+        let (columns, bitmaps) = if parameters.get("bitmaps").is_some() {
+            let bitmaps = parameters.power_of_two("bitmaps", usize::MAX, 1)?;
+            let taken = all_rows * (bitmaps * bits).div_ceil(8);
+            let rest = options.memory_bytes.saturating_sub(taken);
+            (modular::columns::<K>(parameters, rest, rows, counter)?, bitmaps)
+        } else {
+            let bitmap = (all_rows * bits).div_ceil(8 * COUNTERS_PER_BITMAP);
+            let columns =
+                modular::columns::<K>(parameters, options.memory_bytes, rows, counter + bitmap)?;
+            (columns, (columns / COUNTERS_PER_BITMAP).max(2))
+        };
+        if bitmaps > columns {
+            return Err(BuildError::OutOfRange {
+                name: "bitmaps",
+                value: bitmaps.to_string(),
+                range: format!("a power of two up to the {columns} columns"),
+            });
+        }
+        let shape = Shape { rows, verify, columns, bitmaps, bits };
+        let (digester, memory) = (options.digester, &options.memory);
+        Ok(Box::new(TwoLevel::<K>::new(shape, options.spread, digester, memory)?))
+    }
+}
+
+/// The sizes of a [`TwoLevel`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Shape {
+    /// Rows by modular hashing, of both levels.
+    rows: usize,
+    /// Rows by the digest, of both levels.
+    verify: usize,
+    /// Counters of a row, a power of two.
+    columns: usize,
+    /// Bitmaps of a row, a power of two up to the columns.
+    bitmaps: usize,
+    /// Bits of a bitmap.
+    bits: usize,
+}
+
+impl<K: FlowKey> TwoLevel<K> {
+    /// Reserves both levels, for addresses with more than `spread` elements.
+    fn new(
+        shape: Shape,
+        spread: u64,
+        digester: Digester,
+        memory: &Memory,
+    ) -> Result<Self, BuildError> {
+        let Shape { rows, verify, columns, bitmaps, bits } = shape;
+        Ok(Self {
+            digester,
+            modular: Modular::new::<K>(rows, verify, columns, &digester, memory)?,
+            counters: memory.zeroed((rows + verify) * columns)?,
+            words: memory.zeroed((rows + verify) * (bitmaps * bits).div_ceil(64))?,
+            bitmaps,
+            bits,
+            spread,
+            total: 0,
+            saturated: 0,
+            key: PhantomData,
+        })
+    }
+
+    fn shape(&self) -> Shape {
+        let [rows, verify, columns] = self.modular.shape();
+        Shape { rows, verify, columns, bitmaps: self.bitmaps, bits: self.bits }
+    }
+
+    /// The columns that share a bitmap differ in these lowest bits.
+    pub(super) fn bitmap_shift(&self) -> u32 {
+        self.modular.columns().ilog2() - self.bitmaps.ilog2()
+    }
+
+    fn row_words(&self) -> usize {
+        self.words.len() / self.modular.all_rows()
+    }
+
+    /// Bits of a bitmap that are 0.
+    pub(super) fn zeros(&self, row: usize, bitmap: usize) -> usize {
+        let row = &self.words[row * self.row_words()..];
+        let (mut at, end) = (bitmap * self.bits, (bitmap + 1) * self.bits);
+        let mut ones = 0;
+        while at < end {
+            let count = (64 - at % 64).min(end - at);
+            ones += (row[at / 64] >> (at % 64) & (u64::MAX >> (64 - count))).count_ones();
+            at += count;
+        }
+        self.bits - ones as usize
+    }
+}
+
+impl<K: FlowKey> Ingest<K> for TwoLevel<K> {
+    /// Row by row, as a reversible sketch does.
+    fn ingest(&mut self, batch: &mut Batch<K>) {
+        let (mut mangled, mut columns) = ([0; BATCH_PACKETS], [0; BATCH_PACKETS]);
+        self.modular.prepare(batch, &self.digester, &mut mangled);
+        let (packets, elements) = (batch.packets(), batch.elements());
+        let (shift, bits) = (self.bitmap_shift(), self.bits);
+        let bit = |column: u32, element: u64| {
+            (column >> shift) as usize * bits
+                + ((u128::from(element) * bits as u128) >> 64) as usize
+        };
+        let mut saturated = 0u64;
+        let row_words = self.row_words();
+        let counters = self.counters.chunks_exact_mut(self.modular.columns());
+        let rows = counters.zip(self.words.chunks_exact_mut(row_words));
+        for (row, (counters, words)) in rows.enumerate() {
+            self.modular.fill(row, batch, &mangled, &mut columns);
+            let columns = &columns[..packets.len()];
+            for (&column, &element) in columns.iter().zip(elements) {
+                prefetch(counters, column as usize);
+                prefetch(words, bit(column, element) / 64);
+            }
+            for ((&column, &element), &packets) in columns.iter().zip(elements).zip(packets) {
+                saturated = saturated.saturating_add(counters[column as usize].add(packets));
+                let bit = bit(column, element);
+                words[bit / 64] |= 1 << (bit % 64);
+            }
+        }
+        self.saturated = self.saturated.saturating_add(saturated);
+        let packets = packets.iter().map(|packets| u64::from(*packets));
+        self.total = packets.fold(self.total, u64::saturating_add);
+    }
+
+    fn answers(&self) -> &dyn Answers {
+        self
+    }
+
+    fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
+        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
+        if other.digester.seed() != self.digester.seed() {
+            return Err(Incompatible("seeds differ"));
+        }
+        if other.shape() != self.shape() {
+            return Err(Incompatible("sizes differ"));
+        }
+        for (counter, other) in self.counters.iter_mut().zip(other.counters.iter()) {
+            self.saturated = self.saturated.saturating_add(counter.add(*other));
+        }
+        self.words.iter_mut().zip(other.words.iter()).for_each(|(word, other)| *word |= other);
+        self.saturated = self.saturated.saturating_add(other.saturated);
+        self.total = self.total.saturating_add(other.total);
+        Ok(())
+    }
+
+    fn save(&self, out: &mut Writer) {
+        out.number(self.total);
+        out.number(self.saturated);
+        out.numbers(&self.counters);
+        out.numbers(&self.words);
+    }
+
+    /// Bits that no bitmap has, at the end of a row, are ignored.
+    fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        self.total = from.number("total")?;
+        self.saturated = from.number("saturated")?;
+        from.numbers("counters", &mut self.counters)?;
+        from.numbers("bitmaps", &mut self.words)
+    }
+
+    fn clear(&mut self) {
+        self.counters.fill(0);
+        self.words.fill(0);
+        self.total = 0;
+        self.saturated = 0;
+    }
+
+    fn parameters(&self) -> Vec<(&'static str, Setting)> {
+        let Shape { rows, verify, columns, bitmaps, bits } = self.shape();
+        let sizes = [
+            ("rows", rows),
+            ("verify", verify),
+            ("columns", columns),
+            ("bitmaps", bitmaps),
+            ("bits", bits),
+        ];
+        sizes.map(|(name, value)| (name, Setting::Integer(value as u64))).to_vec()
+    }
+
+    fn wants_elements(&self) -> bool {
+        true
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.modular.memory_bytes() + self.counters.memory_bytes() + self.words.memory_bytes()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
