@@ -2,6 +2,7 @@
 
 use crate::key::FlowKey;
 use crate::summary::array::{CountArray, ReplacingArray};
+use crate::summary::sketch::CountMin;
 use crate::summary::table::LinearTable;
 use crate::summary::{BuildError, Describe, Info, Ingest, Options};
 
@@ -27,7 +28,7 @@ macro_rules! catalog {
     };
 }
 
-catalog![LinearTable<()>, CountArray<(), ()>, ReplacingArray<()>];
+catalog![LinearTable<()>, CountArray<(), ()>, ReplacingArray<()>, CountMin];
 
 /// What the catalog says of the algorithm called `name`.
 ///
