@@ -54,6 +54,13 @@ impl<K: FlowKey> HeavyKeys<K> {
         (place, tag)
     }
 
+    /// Whether `key` is there.
+    #[inline(always)]
+    pub(crate) fn holds(&self, key: K, digest: u64) -> bool {
+        let (place, tag) = self.find(key, digest);
+        self.tags[place] == tag
+    }
+
     /// Adds `key`, unless it is there. A full set is pruned of the keys whose `estimate` does not
     /// pass `threshold` any more; where that frees nothing, the overflow is counted.
     #[inline(always)]

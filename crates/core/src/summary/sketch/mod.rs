@@ -1,6 +1,12 @@
 //! Sketches of many rows: Count-Min and its kin.
 
 mod bloom;
+mod cell;
+mod count_min;
 mod flow_radar;
+mod row_sketch;
+mod rows;
 
+pub use count_min::CountMin;
 pub use flow_radar::{FlowRadar, JointFlow, JointRadar, decode_jointly};
+pub(crate) use rows::MOST_ROWS;
