@@ -6,7 +6,10 @@ mod count_min;
 mod flow_radar;
 mod row_sketch;
 mod rows;
+mod top_keys;
+mod univmon;
 
 pub use count_min::CountMin;
 pub use flow_radar::{FlowRadar, JointFlow, JointRadar, decode_jointly};
 pub(crate) use rows::MOST_ROWS;
+pub use univmon::UnivMon;
