@@ -2,7 +2,7 @@
 
 use crate::key::FlowKey;
 use crate::summary::array::{CountArray, ReplacingArray};
-use crate::summary::sketch::{CountMin, FlowRadar, UnivMon};
+use crate::summary::sketch::{CountMin, ElasticSketch, FlowRadar, UnivMon};
 use crate::summary::table::LinearTable;
 use crate::summary::{BuildError, Describe, Info, Ingest, Options};
 
@@ -28,7 +28,7 @@ macro_rules! catalog {
     };
 }
 
-catalog![LinearTable<()>, CountArray<(), ()>, ReplacingArray<()>, CountMin, FlowRadar<()>, UnivMon<(), ()>];
+catalog![LinearTable<()>, CountArray<(), ()>, ReplacingArray<()>, CountMin, FlowRadar<()>, UnivMon<(), ()>, ElasticSketch<(), u32>];
 
 /// What the catalog says of the algorithm called `name`.
 ///

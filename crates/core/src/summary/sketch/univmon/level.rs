@@ -69,17 +69,13 @@ impl Signed for i64 {
 
     #[inline(always)]
     fn join(&mut self, other: Self) -> u64 {
-        match self.checked_add(other) {
-            Some(sum) => {
-                *self = sum;
-                0
-            }
-            None => {
-                let sum = i128::from(*self) + i128::from(other);
-                *self = self.saturating_add(other);
-                sum.abs_diff(i128::from(*self)) as u64
-            }
+        if let Some(sum) = self.checked_add(other) {
+            *self = sum;
+            return 0;
         }
+        let sum = i128::from(*self) + i128::from(other);
+        *self = self.saturating_add(other);
+        sum.abs_diff(i128::from(*self)) as u64
     }
 
     #[inline(always)]
@@ -234,9 +230,10 @@ impl<K: FlowKey, C: Signed> Level<K, C> {
 #[inline]
 fn estimate<C: Signed>(rows: Rows, cells: &[C], digest: u64) -> i64 {
     let signs = signs(digest);
-    let mut values = rows.places::<MOST_ROWS>(digest).map(|place| place as i64);
+    let places = rows.places::<MOST_ROWS>(digest);
+    let mut values = [0; MOST_ROWS];
     for (row, value) in values.iter_mut().enumerate().take(rows.rows()) {
-        *value = signed(signs, row, cells[*value as usize].get());
+        *value = signed(signs, row, cells[places[row]].get());
     }
     middle(&mut values[..rows.rows()])
 }
