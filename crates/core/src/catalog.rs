@@ -7,6 +7,7 @@ use crate::summary::quantile::Kll;
 use crate::summary::array::{CountArray, ReplacingArray};
 use crate::summary::instant::InstaMeasure;
 use crate::summary::sketch::{ReversibleSketch, TwoLevel};
+use crate::summary::sketch::{CountMin, ElasticSketch, FlowRadar, UnivMon};
 use crate::summary::table::LinearTable;
 use crate::summary::{BuildError, Describe, Info, Ingest, Options};
 
@@ -46,6 +47,7 @@ catalog![
     ReversibleSketch<(), ()>,
     TwoLevel<()>,
 ];
+catalog![LinearTable<()>, CountArray<(), ()>, ReplacingArray<()>, CountMin, FlowRadar<()>, UnivMon<(), ()>, ElasticSketch<(), u32>];
 
 /// What the catalog says of the algorithm called `name`.
 ///

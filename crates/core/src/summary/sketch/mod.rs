@@ -10,3 +10,18 @@ mod two_level;
 
 pub use reversible::ReversibleSketch;
 pub use two_level::TwoLevel;
+mod bloom;
+mod cell;
+mod count_min;
+mod elastic;
+mod flow_radar;
+mod row_sketch;
+mod rows;
+mod top_keys;
+mod univmon;
+
+pub use count_min::CountMin;
+pub use elastic::ElasticSketch;
+pub use flow_radar::{FlowRadar, JointFlow, JointRadar, decode_jointly};
+pub(crate) use rows::MOST_ROWS;
+pub use univmon::UnivMon;

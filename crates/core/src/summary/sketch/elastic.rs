@@ -1,0 +1,430 @@
+//! Elastic Sketch: heavy flows in keyed buckets, the others in a small Count-Min.
+//!
+//! Paper: Yang et al., "Elastic sketch: adaptive and fast network-wide measurements" (SIGCOMM
+//! 2018), §3. A bucket has a few slots and counts the packets of flows that have none: when these
+//! are 8 times those of its lightest slot, that slot's flow goes to the light part, and the packet's
+//! flow takes the slot, marked as one that may have packets in the light part.
+
+use std::any::Any;
+
+use bytemuck::Zeroable;
+use flowgauge_kernel::{Digester, Zeroed, prefetch};
+
+use super::super::codec::{DecodeError, Number, Reader, Writer};
+use super::super::remix::remix;
+use super::super::{
+    Answers, BuildError, Candidates, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws,
+    Measure, Memory, Merge, Options, Parameter, Setting, Size, SizeEstimate, SizeQuery,
+};
+use crate::batch::Batch;
+use crate::key::{CanonicalKey, FlowKey};
+
+/// Slots of a bucket.
+const SLOTS: usize = 4;
+
+/// A slot is taken over when the votes against it are so many times those for it.
+const EVICTION: u64 = 8;
+
+/// The words of a digest that choose the bucket and the light counter.
+const BUCKET_WORD: u64 = 0;
+const LIGHT_WORD: u64 = 1;
+
+/// The light part takes so many times the memory of the heavy part, unless asked otherwise.
+const LIGHT_SHARE: usize = 3;
+
+/// Packets whose cache lines are asked for ahead of the one in hand.
+const PREFETCH_AHEAD: usize = 16;
+
+/// By Markov's inequality, a light counter's excess is below 20 times its mean with this chance.
+const CONFIDENCE: f64 = 0.95;
+
+/// What the light part counts a measure in.
+pub trait Light: Counter {
+    /// 8 bits by packets, as in the paper; they would not hold one packet's bytes.
+    type Small: Number + Into<u64> + Send;
+    /// What it holds at most.
+    const LIGHT_MOST: u64;
+    /// A number up to that.
+    fn small(number: u64) -> Self::Small;
+}
+
+impl Light for u32 {
+    type Small = u8;
+    const LIGHT_MOST: u64 = u8::MAX as u64;
+
+    #[inline(always)]
+    fn small(number: u64) -> u8 {
+        number as u8
+    }
+}
+
+impl Light for u64 {
+    type Small = u32;
+    const LIGHT_MOST: u64 = u32::MAX as u64;
+
+    #[inline(always)]
+    fn small(number: u64) -> u32 {
+        number as u32
+    }
+}
+
+/// A cache line for keys of 4 bytes counted in packets. A slot without votes is empty, so that the
+/// zero key is a key like any other.
+#[derive(Clone, Copy, Zeroable)]
+#[repr(C)]
+struct Bucket<K, C> {
+    votes: [C; SLOTS],
+    against: C,
+    /// One bit for each slot whose flow may have packets in the light part.
+    marked: u32,
+    keys: [K; SLOTS],
+}
+
+/// Heavy and light part; `C` is `u32` for packets, `u64` for bytes.
+///
+/// Cost: one cache line a packet, or as many as a bucket takes, and one of the light part for
+/// packets of light flows. Memory in bytes: `buckets × (4 × size_of::<K>() + 5 × size_of::<C>() + 4,
+/// rounded up to the key's alignment) + light × (1 or 4)`.
+pub struct ElasticSketch<K, C: Light> {
+    digester: Digester,
+    buckets: Zeroed<Bucket<K, C>>,
+    /// One row of small counters.
+    light: Zeroed<C::Small>,
+    /// What was counted in the light part.
+    light_total: u64,
+    saturated: u64,
+}
+
+impl Describe for ElasticSketch<(), u32> {
+    const INFO: Info = Info {
+        name: "elastic-sketch",
+        idea: "keyed buckets with votes for heavy flows, 8-bit counters for the others",
+        paper: "Elastic Sketch (SIGCOMM 2018), section 3",
+        parameters: &[
+            Parameter {
+                name: "buckets",
+                help: "buckets of the heavy part, of 4 flows each, a power of two (default: what \
+                       fits into a quarter of the memory)",
+            },
+            Parameter {
+                name: "light",
+                help: "counters of the light part, of 8 bits by packets and 32 by bytes, a power of \
+                       two (default: what fits into the rest)",
+            },
+        ],
+        memory: "buckets x (4 x key + 5 x (4 by packets, 8 by bytes) + 4, rounded up) \
+                 + light x (1 by packets, 4 by bytes)",
+        laws: Laws { commutable: false, aggregatable: false, merge: Merge::WithinBounds },
+    };
+
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+        Ok(match options.by {
+            Measure::Packets => Box::new(ElasticSketch::<K, u32>::from_options(options)?),
+            Measure::Bytes => Box::new(ElasticSketch::<K, u64>::from_options(options)?),
+        })
+    }
+}
+
+impl<K: FlowKey, C: Light> ElasticSketch<K, C> {
+    fn from_options(options: &Options) -> Result<Self, BuildError> {
+        let bucket = size_of::<Bucket<K, C>>();
+        let for_heavy = options.memory_bytes / (1 + LIGHT_SHARE);
+        let parameters = &options.parameters;
+        let buckets = parameters.power_of_two("buckets", for_heavy, bucket)?;
+        let rest = options.memory_bytes.saturating_sub(buckets.saturating_mul(bucket));
+        let light = parameters.power_of_two("light", rest, size_of::<C::Small>())?;
+        Self::new(buckets, light, options.digester, &options.memory)
+    }
+
+    fn new(
+        buckets: usize,
+        light: usize,
+        digester: Digester,
+        memory: &Memory,
+    ) -> Result<Self, BuildError> {
+        Ok(Self {
+            digester,
+            buckets: memory.zeroed(buckets)?,
+            light: memory.zeroed(light)?,
+            light_total: 0,
+            saturated: 0,
+        })
+    }
+
+    #[inline(always)]
+    fn bucket_of(&self, digest: u64) -> usize {
+        remix(digest, BUCKET_WORD) as usize & (self.buckets.len() - 1)
+    }
+
+    #[inline(always)]
+    fn light_of(&self, digest: u64) -> usize {
+        remix(digest, LIGHT_WORD) as usize & (self.light.len() - 1)
+    }
+
+    /// Counts in the light part, up to its largest number.
+    #[inline(always)]
+    fn lighten(&mut self, digest: u64, weight: u64) {
+        let place = self.light_of(digest);
+        let counter = &mut self.light[place];
+        let sum = (*counter).into().saturating_add(weight);
+        *counter = C::small(sum.min(C::LIGHT_MOST));
+        self.saturated = self.saturated.saturating_add(sum - sum.min(C::LIGHT_MOST));
+        self.light_total = self.light_total.saturating_add(weight);
+    }
+
+    #[inline(always)]
+    fn add(&mut self, key: K, digest: u64, weight: C) {
+        let at = self.bucket_of(digest);
+        let bucket = &mut self.buckets[at];
+        let mut least = 0;
+        for slot in 0..SLOTS {
+            if bucket.keys[slot] == key && bucket.votes[slot].get() > 0 {
+                self.saturated += bucket.votes[slot].add(weight);
+                return;
+            }
+            if bucket.votes[slot].get() < bucket.votes[least].get() {
+                least = slot;
+            }
+        }
+        let votes = bucket.votes[least].get();
+        if votes == 0 {
+            // Nobody was turned away before all slots were taken, so that nothing is elsewhere.
+            bucket.keys[least] = key;
+            bucket.votes[least] = weight;
+            bucket.marked &= !(1 << least);
+            return;
+        }
+        // A full count of votes against means only that the slot is taken over later.
+        let _ = bucket.against.add(weight);
+        if bucket.against.get() / EVICTION < votes {
+            self.lighten(digest, weight.get());
+            return;
+        }
+        let evicted = bucket.keys[least];
+        bucket.keys[least] = key;
+        bucket.votes[least] = weight;
+        bucket.marked |= 1 << least;
+        bucket.against = C::zeroed();
+        self.lighten(evicted.digest(&self.digester), votes);
+    }
+
+    /// The slot of a key: its votes, and whether it may have more in the light part.
+    fn slot(&self, key: K, digest: u64) -> Option<(u64, bool)> {
+        let bucket = &self.buckets[self.bucket_of(digest)];
+        let slot = (0..SLOTS).find(|s| bucket.keys[*s] == key && bucket.votes[*s].get() > 0)?;
+        Some((bucket.votes[slot].get(), bucket.marked >> slot & 1 == 1))
+    }
+
+    /// The light counter of a key is never below its packets there, unless full.
+    fn estimate_of(&self, key: K) -> SizeEstimate {
+        let digest = key.digest(&self.digester);
+        let (votes, marked) = self.slot(key, digest).unwrap_or((0, true));
+        let light = if marked { self.light[self.light_of(digest)].into() } else { 0 };
+        let value = votes.saturating_add(light) as f64;
+        let full = light == C::LIGHT_MOST || votes >= C::MOST.get();
+        let high = if full { value + self.saturated as f64 } else { value };
+        let estimate = if light == 0 {
+            Estimate { value, low: value, high, confidence: None }
+        } else {
+            let mean = self.light_total as f64 / self.light.len() as f64;
+            let low = (value - mean / (1.0 - CONFIDENCE)).floor().max(votes as f64);
+            Estimate { value, low, high, confidence: Some(CONFIDENCE) }
+        };
+        match C::MEASURE {
+            Measure::Packets => SizeEstimate { packets: Some(estimate), bytes: None },
+            Measure::Bytes => SizeEstimate { packets: None, bytes: Some(estimate) },
+        }
+    }
+
+    /// The keys of the heavy part, and whether they are marked.
+    fn heavy(&self) -> impl Iterator<Item = (K, bool)> {
+        self.buckets.iter().flat_map(|bucket| {
+            let taken = (0..SLOTS).filter(|slot| bucket.votes[*slot].get() > 0);
+            taken.map(|slot| (bucket.keys[slot], bucket.marked >> slot & 1 == 1))
+        })
+    }
+}
+
+impl<K: FlowKey, C: Light> Ingest<K> for ElasticSketch<K, C> {
+    fn ingest(&mut self, batch: &mut Batch<K>) {
+        batch.digest(&self.digester);
+        let (keys, digests, weights) = (batch.keys(), batch.digests(), C::column(batch));
+        for i in 0..keys.len() {
+            if let Some(&digest) = digests.get(i + PREFETCH_AHEAD) {
+                prefetch(&self.buckets, self.bucket_of(digest));
+                prefetch(&self.light, self.light_of(digest));
+            }
+            // A packet of no weight would leave a slot that looks empty.
+            if weights[i].get() > 0 {
+                self.add(keys[i], digests[i], weights[i]);
+            }
+        }
+    }
+
+    fn answers(&self) -> &dyn Answers {
+        self
+    }
+
+    /// Slots of the same flow are added; of all slots of a bucket the heaviest stay, and the others
+    /// go to the light part, as if evicted.
+    fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
+        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
+        if other.digester.seed() != self.digester.seed() {
+            return Err(Incompatible("seeds differ"));
+        }
+        if other.buckets.len() != self.buckets.len() || other.light.len() != self.light.len() {
+            return Err(Incompatible("sizes differ"));
+        }
+        for (counter, other) in self.light.iter_mut().zip(other.light.iter()) {
+            let sum = (*counter).into() + (*other).into();
+            *counter = C::small(sum.min(C::LIGHT_MOST));
+            self.saturated = self.saturated.saturating_add(sum - sum.min(C::LIGHT_MOST));
+        }
+        self.light_total = self.light_total.saturating_add(other.light_total);
+        self.saturated = self.saturated.saturating_add(other.saturated);
+        for (at, theirs) in other.buckets.iter().enumerate() {
+            // A flow that has a slot in one may have gone to the light part of the other.
+            self.buckets[at].marked = (1 << SLOTS) - 1;
+            self.saturated += self.buckets[at].against.add(theirs.against);
+            for slot in 0..SLOTS {
+                if theirs.votes[slot].get() > 0 {
+                    self.take(at, theirs.keys[slot], theirs.votes[slot]);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn save(&self, out: &mut Writer) {
+        out.number(self.light_total);
+        out.number(self.saturated);
+        for bucket in self.buckets.iter() {
+            out.numbers(&bucket.votes);
+            out.number(bucket.against);
+            out.number(bucket.marked);
+            bucket.keys.iter().for_each(|key| out.key(*key));
+        }
+        out.numbers(&self.light);
+    }
+
+    fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        self.light_total = from.number("total of the light part")?;
+        self.saturated = from.number("saturated")?;
+        for bucket in self.buckets.iter_mut() {
+            from.numbers("votes", &mut bucket.votes)?;
+            bucket.against = from.number("votes against")?;
+            bucket.marked = from.number("marks")?;
+            for key in &mut bucket.keys {
+                *key = from.key("key")?;
+            }
+        }
+        from.numbers("light part", &mut self.light)
+    }
+
+    fn clear(&mut self) {
+        self.buckets.fill(Bucket::zeroed());
+        self.light.fill(C::small(0));
+        self.light_total = 0;
+        self.saturated = 0;
+    }
+
+    fn parameters(&self) -> Vec<(&'static str, Setting)> {
+        vec![
+            ("buckets", Setting::Integer(self.buckets.len() as u64)),
+            ("light", Setting::Integer(self.light.len() as u64)),
+        ]
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.buckets.memory_bytes() + self.light.memory_bytes()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl<K: FlowKey, C: Light> ElasticSketch<K, C> {
+    /// Adds another sketch's slot to a bucket; the lighter of two flows goes to the light part.
+    fn take(&mut self, at: usize, key: K, votes: C) {
+        let bucket = &mut self.buckets[at];
+        let same = |s: &usize| bucket.keys[*s] == key && bucket.votes[*s].get() > 0;
+        if let Some(slot) = (0..SLOTS).find(same) {
+            self.saturated += bucket.votes[slot].add(votes);
+            return;
+        }
+        let Some(least) = (0..SLOTS).min_by_key(|slot| bucket.votes[*slot].get()) else { return };
+        let (mut lighter, mut weight) = (key, votes);
+        if bucket.votes[least].get() < votes.get() {
+            std::mem::swap(&mut bucket.keys[least], &mut lighter);
+            std::mem::swap(&mut bucket.votes[least], &mut weight);
+        }
+        if weight.get() > 0 {
+            self.lighten(lighter.digest(&self.digester), weight.get());
+        }
+    }
+}
+
+impl<K: FlowKey, C: Light> Answers for ElasticSketch<K, C> {
+    fn saturated(&self) -> Size {
+        match C::MEASURE {
+            Measure::Packets => Size { packets: self.saturated, bytes: 0 },
+            Measure::Bytes => Size { packets: 0, bytes: self.saturated },
+        }
+    }
+
+    fn size(&self) -> Option<&dyn SizeQuery> {
+        Some(self)
+    }
+
+    fn candidates(&self) -> Option<&dyn Candidates> {
+        Some(self)
+    }
+
+    /// The flows of the heavy part, and of the light part by linear counting: of w counters z are
+    /// zero, so that w·ln (w / z) flows are there. Marked flows may be in either, and are taken out
+    /// once where their light counter is not zero. With no zero left there are at least w·ln w.
+    fn cardinality(&self) -> Option<Estimate> {
+        let columns = self.light.len() as f64;
+        let zeros = self.light.iter().filter(|counter| (**counter).into() == 0).count() as f64;
+        let (mut heavy, mut both) = (0.0, 0.0);
+        for (key, marked) in self.heavy() {
+            let light = self.light[self.light_of(key.digest(&self.digester))].into();
+            heavy += 1.0;
+            both += f64::from(u8::from(marked && light > 0));
+        }
+        let light = columns * (columns / zeros.max(1.0)).ln();
+        let load = light / columns;
+        // Standard error of linear counting, twice.
+        let margin = 2.0 * (columns * (load.exp() - load - 1.0).max(0.0)).sqrt();
+        let least = heavy + f64::max(columns - zeros - both, 0.0);
+        // Of a full light part is known only that each of its flows weighs something.
+        let high = if zeros == 0.0 { self.light_total as f64 } else { light + margin };
+        Some(Estimate {
+            value: (heavy + light - both).max(least),
+            low: (heavy + light - both - margin).max(heavy),
+            high: (heavy + high).max(least),
+            confidence: Some(CONFIDENCE),
+        })
+    }
+}
+
+impl<K: FlowKey, C: Light> SizeQuery for ElasticSketch<K, C> {
+    fn estimate(&self, key: &[u8]) -> SizeEstimate {
+        K::from_canonical(key)
+            .map_or(SizeEstimate::exact(Size::default()), |key| self.estimate_of(key))
+    }
+}
+
+impl<K: FlowKey, C: Light> Candidates for ElasticSketch<K, C> {
+    fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
+        for (key, _) in self.heavy() {
+            visit(CanonicalKey::new(key.canonical()), self.estimate_of(key));
+        }
+    }
+
+    /// Slots are taken over; none is refused.
+    fn overflow(&self) -> u64 {
+        0
+    }
+}

@@ -1,0 +1,285 @@
+//! What a FlowRadar answers from the flows that it decodes.
+//!
+//! Which flows stay undecoded depends on their hashes alone: the decoded ones are a fair sample of
+//! all. Estimates for the whole are made from them, and bounds from what is known of the others:
+//! their number and their weight.
+
+use std::collections::BTreeMap;
+
+use super::super::super::{
+    Answers, Candidates, Estimate, Flows, Measure, Size, SizeEstimate, SizeQuery,
+};
+use super::FlowRadar;
+use super::cell::Shape;
+use crate::key::{CanonicalKey, FlowKey};
+
+/// That the number of flows which the filter missed is below its bound.
+const CONFIDENCE: f64 = 0.99;
+
+/// A size and its bounds.
+#[derive(Clone, Copy)]
+struct Span {
+    low: Size,
+    value: Size,
+    high: Size,
+}
+
+impl Span {
+    /// From `low` to `high`, near `value`.
+    fn clamped(low: Size, value: Size, high: Size) -> Self {
+        let (packets, bytes) = (high.packets.max(low.packets), high.bytes.max(low.bytes));
+        let value = Size {
+            packets: value.packets.clamp(low.packets, packets),
+            bytes: value.bytes.clamp(low.bytes, bytes),
+        };
+        Self { low, value, high: Size { packets, bytes } }
+    }
+}
+
+/// What is known of the flows beside the decoded ones.
+struct Rest {
+    /// Weight that is in no decoded flow, as far as their sizes are known, and at most.
+    value: Size,
+    most: Size,
+    /// Number of flows that the filter missed, as expected, and at most.
+    missed: f64,
+    missed_at_most: f64,
+}
+
+fn minus(a: Size, b: Size) -> Size {
+    Size { packets: a.packets.saturating_sub(b.packets), bytes: a.bytes.saturating_sub(b.bytes) }
+}
+
+/// f log₂ f, which is 0 at 0.
+fn weight_log(weight: f64) -> f64 {
+    if weight > 0.0 { weight * weight.log2() } else { 0.0 }
+}
+
+impl<K: FlowKey> FlowRadar<K> {
+    /// The size of the flow that a cell names.
+    fn span(&self, cell: usize) -> Span {
+        let decoded = self.decoded();
+        let (key, size) = decoded.flow(cell);
+        if decoded.is_clean(cell) {
+            return Span { low: size, value: size, high: size + self.saturated };
+        }
+        // Its first packet was counted.
+        let low = Size { packets: 1, bytes: 0 };
+        let cells = self.shape.cells_of(key.digest(&self.digester));
+        let most = least(cells.map(|cell| self.cells[cell].size()));
+        Span::clamped(low, size, most + self.saturated)
+    }
+
+    /// The size of a flow that no cell names.
+    fn span_of_undecoded(&self, digest: u64) -> Span {
+        let nothing = Size::default();
+        if !self.filter.holds(Shape::filter_word(digest)) {
+            return Span { low: nothing, value: nothing, high: self.untracked };
+        }
+        let decoded = self.decoded();
+        let most = least(self.shape.cells_of(digest).map(|cell| {
+            if decoded.is_clean(cell) {
+                nothing
+            } else if decoded.uncertain == 0 {
+                decoded.rest[cell].size()
+            } else {
+                self.cells[cell].size()
+            }
+        }));
+        Span { low: nothing, value: most, high: most + self.untracked + self.saturated }
+    }
+
+    fn spans(&self) -> impl Iterator<Item = Span> {
+        self.decoded().cells().map(|cell| self.span(cell))
+    }
+
+    fn rest(&self) -> Rest {
+        let decoded = self.decoded();
+        if decoded.is_exact() {
+            let (value, most) = (self.untracked, self.untracked + self.saturated);
+            let at_most = value.packets as f64;
+            return Rest { value, most, missed: at_most, missed_at_most: at_most };
+        }
+        let (mut values, mut lows) = (Size::default(), Size::default());
+        for span in self.spans() {
+            values += span.value;
+            lows += span.low;
+        }
+        let value = minus(self.total, values) + self.untracked;
+        let most = minus(self.total, lows) + self.untracked + self.saturated;
+        let missed = self.missed();
+        // Mean and variance of a sum of rare events agree.
+        let missed_at_most = (missed + 4.0 * missed.sqrt() + 4.0 + self.untracked.packets as f64)
+            .min(most.packets as f64);
+        Rest { value, most, missed: missed.min(missed_at_most), missed_at_most }
+    }
+
+    /// Expected number of flows that the filter took for known ones: its rate of false positives,
+    /// which is known now, grew with the entered flows as that of a filter without blocks.
+    fn missed(&self) -> f64 {
+        const STEPS: u32 = 64;
+        let entered = self.decoded().len() as f64 + self.decoded().undecoded as f64;
+        let rate_at = |share: f64| {
+            let hashes = self.shape.hashes as f64;
+            let ones = 1.0 - (-hashes * entered * share / self.filter.bits() as f64).exp();
+            ones.powf(hashes)
+        };
+        let scale = self.filter.false_positive_rate() / rate_at(1.0).max(f64::MIN_POSITIVE);
+        let step = |i: u32| {
+            let rate = (scale * rate_at((f64::from(i) + 0.5) / f64::from(STEPS))).min(0.999);
+            rate / (1.0 - rate)
+        };
+        (0..STEPS).map(step).sum::<f64>() / f64::from(STEPS) * entered
+    }
+
+    /// Bounds that hold always where every flow is known.
+    fn confidence(&self) -> Option<f64> {
+        (!self.decoded().is_exact()).then_some(CONFIDENCE)
+    }
+}
+
+/// The least of each measure.
+fn least(sizes: impl Iterator<Item = Size>) -> Size {
+    let most = Size { packets: u64::MAX, bytes: u64::MAX };
+    sizes.fold(most, |least, size| Size {
+        packets: least.packets.min(size.packets),
+        bytes: least.bytes.min(size.bytes),
+    })
+}
+
+impl<K: FlowKey> Answers for FlowRadar<K> {
+    /// What is in no decoded flow.
+    fn untracked(&self) -> Size {
+        self.rest().value
+    }
+
+    fn saturated(&self) -> Size {
+        self.saturated
+    }
+
+    /// Only where all flows are decoded, and all their sizes certain.
+    fn flows(&self) -> Option<&dyn Flows> {
+        self.decoded().is_exact().then_some(self)
+    }
+
+    fn size(&self) -> Option<&dyn SizeQuery> {
+        Some(self)
+    }
+
+    fn candidates(&self) -> Option<&dyn Candidates> {
+        Some(self)
+    }
+
+    fn cardinality(&self) -> Option<Estimate> {
+        let (decoded, rest) = (self.decoded(), self.rest());
+        let entered = decoded.len() as f64 + decoded.undecoded as f64;
+        Some(Estimate {
+            // Refused packets may all be of one flow.
+            value: if decoded.is_exact() { entered } else { entered + rest.missed },
+            low: entered,
+            high: entered + rest.missed_at_most,
+            confidence: self.confidence(),
+        })
+    }
+
+    fn weight_logs(&self, by: Measure) -> Option<Estimate> {
+        let (mut low, mut value, mut high, mut weight) = (0.0, 0.0, 0.0, 0.0);
+        for span in self.spans() {
+            let [least, likely, most] =
+                [span.low, span.value, span.high].map(|size| size.by(by) as f64);
+            low += weight_log(least);
+            value += weight_log(likely);
+            high += weight_log(most);
+            weight += likely;
+        }
+        let rest = self.rest();
+        let others = rest.value.by(by) as f64;
+        if others > 0.0 {
+            // Least where all have the same size, most where one has everything.
+            let flows = self.decoded().undecoded as f64 + rest.missed_at_most.max(1.0);
+            let least = others * (others / flows).max(1.0).log2();
+            let most = weight_log(rest.most.by(by) as f64);
+            let alike = if weight > 0.0 { others * value / weight } else { least.midpoint(most) };
+            value += alike.clamp(least, most.max(least));
+            low += least;
+            high += most;
+        }
+        let saturated = self.saturated.by(by) as f64;
+        if saturated > 0.0 {
+            let total = self.total.by(by) as f64 + saturated;
+            high += saturated * (total.log2() + std::f64::consts::LOG2_E);
+        }
+        Some(Estimate { value, low, high, confidence: self.confidence() })
+    }
+
+    fn distribution(&self) -> Option<Vec<(u64, Estimate)>> {
+        let decoded = self.decoded();
+        let most = self.rest().most.packets;
+        let all = decoded.len() as f64 + decoded.undecoded as f64;
+        let scale = all / (decoded.len() as f64).max(1.0);
+        // Flows of each size: certain ones, and all.
+        let mut bins: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+        for cell in decoded.cells() {
+            let bin = bins.entry(self.span(cell).value.packets).or_default();
+            bin.0 += u64::from(decoded.is_clean(cell));
+            bin.1 += 1;
+        }
+        let estimate = |(size, (certain, flows)): (u64, (u64, u64))| {
+            let others = most.checked_div(size).unwrap_or(0) + decoded.uncertain as u64;
+            let (low, high) = (certain as f64, (certain + others).max(flows) as f64);
+            (size, Estimate::between(low, (flows as f64 * scale).min(high), high))
+        };
+        Some(bins.into_iter().map(estimate).collect())
+    }
+}
+
+impl<K: FlowKey> Flows for FlowRadar<K> {
+    fn len(&self) -> usize {
+        self.decoded().len()
+    }
+
+    fn most(&self) -> usize {
+        self.shape.cells()
+    }
+
+    fn get(&self, index: usize) -> (&[u8], Size) {
+        let (key, size) = self.decoded().flow(self.decoded().cell(index));
+        (key.canonical(), size)
+    }
+
+    fn for_each(&self, visit: &mut dyn FnMut(&[u8], Size)) {
+        for cell in self.decoded().cells() {
+            let (key, size) = self.decoded().flow(cell);
+            visit(key.canonical(), size);
+        }
+    }
+}
+
+impl<K: FlowKey> Candidates for FlowRadar<K> {
+    fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
+        for cell in self.decoded().cells() {
+            let (Span { low, value, high }, (key, _)) =
+                (self.span(cell), self.decoded().flow(cell));
+            let key = CanonicalKey::new(key.canonical());
+            visit(key, SizeEstimate::between(low, value, high));
+        }
+    }
+
+    /// Flows that stayed undecoded.
+    fn overflow(&self) -> u64 {
+        self.decoded().undecoded
+    }
+}
+
+impl<K: FlowKey> SizeQuery for FlowRadar<K> {
+    fn estimate(&self, key: &[u8]) -> SizeEstimate {
+        let Some(key) = K::from_canonical(key) else { return SizeEstimate::exact(Size::default()) };
+        let digest = key.digest(&self.digester);
+        let named = self.shape.cells_of(digest).find(|cell| self.decoded().names(*cell, &key));
+        let Span { low, value, high } = match named {
+            Some(cell) => self.span(cell),
+            None => self.span_of_undecoded(digest),
+        };
+        SizeEstimate::between(low, value, high)
+    }
+}

@@ -1,0 +1,212 @@
+//! Decoding one FlowRadar: cells of one flow are peeled until none is left.
+//!
+//! A cell that counts one flow names it. The flow is taken out of its other cells, some of which
+//! then count one flow too. What is left when that ends are cells of flows that cannot be told from
+//! each other.
+//!
+//! A flow that the Bloom filter took for a known one was never entered, but its packets are in its
+//! cells. They make the sizes wrong that are read from these cells, and leave something behind in
+//! cells that should be empty in the end. So an emptied cell bears witness: clean if nothing is
+//! left in it, or if the size that was read from it is certain. A flow is certain when most of the
+//! other cells that can bear witness are clean; since a flow taken out of a cell has its size read
+//! before the cell is emptied, the flows are judged from the last to the first. An error stays
+//! hidden only where it cancels another in two cells at once.
+
+use flowgauge_kernel::{Digester, Zeroed};
+
+use super::super::super::{BuildError, Memory, Size};
+use super::super::bloom::BlockedBloom;
+use super::cell::{Cell, Shape};
+use crate::key::FlowKey;
+
+/// What a cell says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Witness {
+    /// Flows are left in it.
+    None,
+    Clean,
+    Dirty,
+}
+
+/// Of [`Decoded::states`]: a flow was read from this cell, and stands in it.
+const NAMED: u8 = 1;
+const CLEAN: u8 = 2;
+const DIRTY: u8 = 4;
+
+fn witness(state: u8) -> Witness {
+    match state & (CLEAN | DIRTY) {
+        CLEAN => Witness::Clean,
+        DIRTY => Witness::Dirty,
+        _ => Witness::None,
+    }
+}
+
+/// The flows that could be told.
+pub(super) struct Decoded<K> {
+    /// A copy of the cells; those that named a flow keep it, the others what was not taken out.
+    pub(super) rest: Zeroed<Cell<K>>,
+    /// The cells that named a flow, in the order of peeling; behind them cells waiting for it.
+    named: Zeroed<u32>,
+    states: Zeroed<u8>,
+    flows: usize,
+    /// Flows whose size may include packets of a flow that the filter missed.
+    pub(super) uncertain: usize,
+    /// Flows that cannot be told from each other.
+    pub(super) undecoded: u64,
+}
+
+/// What is decoded.
+pub(super) struct Source<'a, K> {
+    pub(super) cells: &'a [Cell<K>],
+    pub(super) filter: &'a BlockedBloom,
+    pub(super) shape: Shape,
+    pub(super) digester: &'a Digester,
+}
+
+impl<K: FlowKey> Source<'_, K> {
+    /// The digest of the flow that a cell of one flow names, unless it is none that could be in
+    /// this cell: damaged contents name no flow.
+    pub(super) fn digest(&self, cell: usize, key: &K) -> Option<u64> {
+        let digest = key.digest(self.digester);
+        let fits = self.shape.cells_of(digest).any(|of| of == cell)
+            && self.filter.holds(Shape::filter_word(digest));
+        fits.then_some(digest)
+    }
+}
+
+impl<K: FlowKey> Decoded<K> {
+    /// Bytes reserved for each cell.
+    pub(super) const CELL_BYTES: usize = size_of::<Cell<K>>() + size_of::<u32>() + size_of::<u8>();
+
+    pub(super) fn new(cells: usize, memory: &Memory) -> Result<Self, BuildError> {
+        Ok(Self {
+            rest: memory.zeroed(cells)?,
+            named: memory.zeroed(cells)?,
+            states: memory.zeroed(cells)?,
+            flows: 0,
+            uncertain: 0,
+            undecoded: 0,
+        })
+    }
+
+    /// Decodes. Cost: some 100 ns a flow.
+    pub(super) fn run(&mut self, from: &Source<'_, K>) {
+        self.rest.copy_from_slice(from.cells);
+        self.states.fill(0);
+        self.peel(from);
+        let mut dirty = false;
+        for (cell, state) in self.rest.iter().zip(self.states.iter_mut()) {
+            if *state == 0 && cell.flows() == 0 {
+                *state = if cell.is_zero() { CLEAN } else { DIRTY };
+                dirty |= *state == DIRTY;
+            }
+        }
+        let unnamed = |(cell, state): (&Cell<K>, &u8)| if *state == 0 { cell.flows() } else { 0 };
+        let part = self.rest.iter().zip(self.states.iter()).take(from.shape.part);
+        self.undecoded = part.map(unnamed).sum();
+        self.judge(from, dirty);
+    }
+
+    fn peel(&mut self, from: &Source<'_, K>) {
+        let (mut head, mut tail) = (0, 0);
+        self.flows = 0;
+        for (index, cell) in self.rest.iter().enumerate() {
+            if cell.flows() == 1 {
+                self.named[tail] = index as u32;
+                tail += 1;
+            }
+        }
+        while head < tail {
+            let named = self.named[head] as usize;
+            head += 1;
+            let cell = self.rest[named];
+            // Its flow may have been read from another cell by now.
+            if cell.flows() != 1 {
+                continue;
+            }
+            let Some(digest) = from.digest(named, &cell.key) else { continue };
+            self.states[named] = NAMED;
+            self.named[self.flows] = named as u32;
+            self.flows += 1;
+            for other in from.shape.cells_of(digest).filter(|other| *other != named) {
+                let rest = &mut self.rest[other];
+                let before = rest.flows();
+                rest.leave(&cell.key);
+                rest.discount(cell.size());
+                // A cell comes to one flow once.
+                if before == 2 {
+                    self.named[tail] = other as u32;
+                    tail += 1;
+                }
+            }
+        }
+    }
+
+    fn judge(&mut self, from: &Source<'_, K>, dirty: bool) {
+        self.uncertain = 0;
+        let sure = !dirty && self.undecoded == 0;
+        for index in (0..self.flows).rev() {
+            let named = self.named[index] as usize;
+            if sure {
+                self.states[named] = NAMED | CLEAN;
+                continue;
+            }
+            let digest = self.rest[named].key.digest(from.digester);
+            let (mut clean, mut dirty) = (0, 0);
+            for other in from.shape.cells_of(digest).filter(|other| *other != named) {
+                match witness(self.states[other]) {
+                    Witness::Clean => clean += 1,
+                    Witness::Dirty => dirty += 1,
+                    Witness::None => {}
+                }
+            }
+            self.states[named] |= match (clean, dirty) {
+                (0, 0) => 0,
+                (clean, dirty) if clean > dirty => CLEAN,
+                _ => DIRTY,
+            };
+            self.uncertain += usize::from(self.states[named] & CLEAN == 0);
+        }
+    }
+
+    /// Number of flows told.
+    pub(super) fn len(&self) -> usize {
+        self.flows
+    }
+
+    /// Whether every flow was told.
+    pub(super) fn is_complete(&self) -> bool {
+        self.undecoded == 0
+    }
+
+    /// Whether every flow was told, and its size is certain.
+    pub(super) fn is_exact(&self) -> bool {
+        self.is_complete() && self.uncertain == 0
+    }
+
+    /// The cell that names flow number `index`.
+    pub(super) fn cell(&self, index: usize) -> usize {
+        self.named[..self.flows][index] as usize
+    }
+
+    /// The cells that name flows, in the order of peeling.
+    pub(super) fn cells(&self) -> impl Iterator<Item = usize> {
+        self.named[..self.flows].iter().map(|cell| *cell as usize)
+    }
+
+    /// The flow that a cell names.
+    pub(super) fn flow(&self, cell: usize) -> (&K, Size) {
+        (&self.rest[cell].key, self.rest[cell].size())
+    }
+
+    /// Whether the cell names this flow.
+    pub(super) fn names(&self, cell: usize, key: &K) -> bool {
+        self.states[cell] & NAMED != 0 && self.rest[cell].key == *key
+    }
+
+    /// Whether nothing but certain flows is in the cell; of a cell that names a flow, whether that
+    /// one's size is certain.
+    pub(super) fn is_clean(&self, cell: usize) -> bool {
+        witness(self.states[cell]) == Witness::Clean
+    }
+}

@@ -1,0 +1,348 @@
+//! FlowRadar: a Bloom filter that tells new flows, and an invertible table that sums them up.
+//!
+//! Paper: Li, Miao, Kim, Yu, "FlowRadar: a better NetFlow for data centers" (NSDI 2016), §3.
+//! A flow has a cell in each of several parts. Its first packet enters its key there; every packet
+//! counts there. When the epoch ends, the flows are read from the cells: all of them while the
+//! cells are 1.295 times as many (with 4 hashes), and beyond that those that can be told, with the
+//! number and size of the others. The filter's bits of a flow lie in one cache line.
+
+mod answers;
+mod cell;
+mod decode;
+mod joint;
+mod lazy;
+
+use std::any::Any;
+
+use bytemuck::Zeroable;
+use flowgauge_kernel::{Digester, Zeroed, prefetch};
+
+use super::super::codec::{DecodeError, Reader, Writer};
+use super::super::{
+    Answers, BuildError, Describe, Incompatible, Info, Ingest, Laws, Memory, Merge, Options,
+    Parameter, Setting, Size,
+};
+use super::bloom::{BlockedBloom, LINE_BYTES};
+use crate::batch::{BATCH_PACKETS, Batch};
+use crate::key::FlowKey;
+use cell::{Cell, MOST_BYTES, MOST_FLOWS, MOST_HASHES, Shape};
+use decode::{Decoded, Source};
+pub use joint::{JointFlow, JointRadar, decode_jointly};
+use lazy::Lazy;
+
+/// Packets whose cells are asked for ahead of the one in hand.
+const PREFETCH_AHEAD: usize = 12;
+
+/// Share of the cells' memory that the filter takes, unless asked otherwise.
+const FILTER_SHARE: usize = 3;
+
+/// Sizes of flows, and how to read them from the cells.
+///
+/// Cost: one cache line of the filter and one for each hash, asked for ahead. Memory in bytes:
+/// `cells × (2 × cell + 5) + filter`, a cell being `size_of::<K>() + 12` rounded up to the key's or
+/// 8 bytes' alignment; the second cell and the 5 bytes are where the flows are decoded.
+pub struct FlowRadar<K> {
+    digester: Digester,
+    shape: Shape,
+    cells: Zeroed<Cell<K>>,
+    filter: BlockedBloom,
+    /// What was counted in the cells of each part.
+    total: Size,
+    /// Of new flows whose cells were full.
+    untracked: Size,
+    saturated: Size,
+    decoded: Lazy<Decoded<K>>,
+}
+
+impl Describe for FlowRadar<()> {
+    const INFO: Info = Info {
+        name: "flow-radar",
+        idea: "Bloom filter and invertible lookup table: flows are read from sums of flows",
+        paper: "FlowRadar (NSDI 2016), section 3",
+        parameters: &[
+            Parameter {
+                name: "cells",
+                help: "number of cells (default: what fits into the memory)",
+            },
+            Parameter {
+                name: "flows",
+                help: "instead of cells: flows that are all decoded, but once in a hundred epochs",
+            },
+            Parameter {
+                name: "filter",
+                help: "bytes of the Bloom filter (default: a third of what the cells take)",
+            },
+            Parameter {
+                name: "hashes",
+                help: "cells of a flow, and its bits in the filter: 3, 4 or 5 (default: 4)",
+            },
+        ],
+        memory: "cells x (2 x (key + 12, rounded up to 4 or 8) + 5) + filter",
+        laws: Laws { commutable: true, aggregatable: true, merge: Merge::Disjoint },
+    };
+
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+        let parameters = &options.parameters;
+        parameters.exclusive("cells", &["flows"])?;
+        let hashes = parameters.integer("hashes", 3..=MOST_HASHES as u64)?.unwrap_or(4) as usize;
+        let filter = parameters.integer("filter", LINE_BYTES as u64..=1 << 40)?;
+        let cells = parameters.integer("cells", 2 * hashes as u64..=1 << 32)?;
+        let flows = parameters.integer("flows", 1..=1 << 31)?;
+        let cell = size_of::<Cell<K>>();
+        let cells = match (cells, flows) {
+            (Some(cells), _) => cells as usize,
+            (None, Some(flows)) => cells_for(flows as usize, hashes),
+            (None, None) => {
+                let mut each = cell + Decoded::<K>::CELL_BYTES + options.task_bytes_per_flow;
+                // A filter by default is rounded up to lines.
+                let mut rest = options.memory_bytes.saturating_sub(LINE_BYTES);
+                match filter {
+                    Some(filter) => rest = rest.saturating_sub(filter as usize),
+                    None => each += cell.div_ceil(FILTER_SHARE),
+                }
+                if rest / each < 2 * hashes {
+                    let (needed, given) = (2 * hashes * each + LINE_BYTES, options.memory_bytes);
+                    return Err(BuildError::TooLittleMemory { needed, given });
+                }
+                (rest / each).min(1 << 32)
+            }
+        };
+        let shape = Shape { hashes, part: cells / hashes };
+        let filter = filter.map_or(shape.cells() * cell / FILTER_SHARE, |filter| filter as usize);
+        let lines = filter.div_ceil(LINE_BYTES);
+        Ok(Box::new(FlowRadar::<K>::new(shape, lines, options.digester, &options.memory)?))
+    }
+}
+
+/// Cells that decode `flows` flows but once in a hundred epochs: what suffices for many, by the
+/// thresholds of peeling (1.222, 1.295 and 1.425 cells a flow), and a margin, larger for few.
+fn cells_for(flows: usize, hashes: usize) -> usize {
+    let per_flow = [1.25, 1.33, 1.47][hashes - 3];
+    let flows = flows as f64;
+    (per_flow * flows + 3.0 * flows.sqrt()).ceil() as usize + 8 * hashes
+}
+
+impl<K: FlowKey> FlowRadar<K> {
+    fn new(
+        shape: Shape,
+        filter_lines: usize,
+        digester: Digester,
+        memory: &Memory,
+    ) -> Result<Self, BuildError> {
+        Ok(Self {
+            digester,
+            shape,
+            cells: memory.zeroed(shape.cells())?,
+            filter: BlockedBloom::new(filter_lines, shape.hashes, memory)?,
+            total: Size::default(),
+            untracked: Size::default(),
+            saturated: Size::default(),
+            decoded: Lazy::new(Decoded::new(shape.cells(), memory)?),
+        })
+    }
+
+    fn source(&self) -> Source<'_, K> {
+        Source {
+            cells: &self.cells,
+            filter: &self.filter,
+            shape: self.shape,
+            digester: &self.digester,
+        }
+    }
+
+    fn decoded(&self) -> &Decoded<K> {
+        self.decoded.get(|decoded| decoded.run(&self.source()))
+    }
+
+    /// Takes a batch whose weight surely fits into the cells.
+    fn ingest_rows<const HASHES: usize>(&mut self, batch: &Batch<K>) {
+        let (keys, digests) = (batch.keys(), batch.digests());
+        let (packets, bytes) = (batch.packets(), batch.bytes());
+        let shape = Shape { hashes: HASHES, ..self.shape };
+        let mut places = [[0u32; HASHES]; BATCH_PACKETS];
+        let mut words = [0u64; BATCH_PACKETS];
+        for ((places, word), &digest) in places.iter_mut().zip(&mut words).zip(digests) {
+            *places = std::array::from_fn(|hash| shape.cell(digest, hash) as u32);
+            *word = Shape::filter_word(digest);
+        }
+        let (cells, filter) = (&mut self.cells[..], &mut self.filter);
+        let ask = |cells: &[Cell<K>], filter: &BlockedBloom, i: usize| {
+            filter.prefetch(words[i]);
+            places[i].iter().for_each(|place| prefetch(cells, *place as usize));
+        };
+        for i in 0..keys.len().min(PREFETCH_AHEAD) {
+            ask(cells, filter, i);
+        }
+        for i in 0..keys.len() {
+            if i + PREFETCH_AHEAD < keys.len() {
+                ask(cells, filter, i + PREFETCH_AHEAD);
+            }
+            if !filter.seems_to_hold::<HASHES>(words[i]) {
+                let full = |place: &u32| cells[*place as usize].flows() == MOST_FLOWS;
+                if places[i].iter().any(full) {
+                    let size = Size { packets: u64::from(packets[i]), bytes: bytes[i] };
+                    self.untracked += size;
+                    // It was counted before it was looked at.
+                    self.total.packets -= size.packets;
+                    self.total.bytes -= size.bytes;
+                    continue;
+                }
+                filter.insert(words[i]);
+                places[i].iter().for_each(|place| cells[*place as usize].enter(&keys[i]));
+            }
+            for place in places[i] {
+                cells[place as usize].count(packets[i], bytes[i]);
+            }
+        }
+    }
+
+    /// Takes one row of a batch, which may not fit: then no cell changes, so that what the cells
+    /// hold stays the sum of flows.
+    fn ingest_row(&mut self, key: &K, digest: u64, packets: u32, bytes: u64) {
+        let size = Size { packets: u64::from(packets), bytes };
+        let word = Shape::filter_word(digest);
+        let new = !self.filter.holds(word);
+        let places = self.shape.cells_of(digest);
+        let room = |place| {
+            let cell: &Cell<K> = &self.cells[place];
+            cell.has_room(packets, bytes) && !(new && cell.flows() == MOST_FLOWS)
+        };
+        if !places.clone().all(room) {
+            *if new { &mut self.untracked } else { &mut self.saturated } += size;
+            return;
+        }
+        if new {
+            self.filter.insert(word);
+            places.clone().for_each(|place| self.cells[place].enter(key));
+        }
+        places.for_each(|place| self.cells[place].count(packets, bytes));
+        self.total += size;
+    }
+}
+
+impl<K: FlowKey> Ingest<K> for FlowRadar<K> {
+    fn ingest(&mut self, batch: &mut Batch<K>) {
+        self.decoded.forget();
+        batch.digest(&self.digester);
+        let size = Size {
+            packets: batch.packets().iter().map(|packets| u64::from(*packets)).sum(),
+            bytes: batch.bytes().iter().fold(0, |sum, bytes| sum.saturating_add(*bytes)),
+        };
+        let total = self.total + size;
+        if total.packets > u64::from(u32::MAX) || total.bytes > MOST_BYTES {
+            for i in 0..batch.len() {
+                let (packets, bytes) = (batch.packets()[i], batch.bytes()[i]);
+                self.ingest_row(&batch.keys()[i], batch.digests()[i], packets, bytes);
+            }
+            return;
+        }
+        self.total = total;
+        match self.shape.hashes {
+            3 => self.ingest_rows::<3>(batch),
+            4 => self.ingest_rows::<4>(batch),
+            _ => self.ingest_rows::<5>(batch),
+        }
+    }
+
+    fn answers(&self) -> &dyn Answers {
+        self
+    }
+
+    /// The cells and the filters are summed, as if one radar had seen the packets of both, one
+    /// after the other. A flow of both is entered once only: for this, the flows of one of them
+    /// must all be decoded. Where neither can be, flows of both would cancel out, so that is an
+    /// error.
+    fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
+        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
+        if other.digester.seed() != self.digester.seed() {
+            return Err(Incompatible("seeds differ"));
+        }
+        if other.shape != self.shape || other.filter.bits() != self.filter.bits() {
+            return Err(Incompatible("sizes differ"));
+        }
+        let (flows, filter) = match (other.decoded().is_complete(), self.decoded().is_complete()) {
+            (true, _) => (other.decoded(), &self.filter),
+            // Decoded a line before.
+            (_, true) => (self.decoded.get(|_| ()), &other.filter),
+            _ => {
+                return Err(Incompatible(
+                    "both hold more flows than they can decode, and flows that are in both would \
+                     be lost; take more cells, or split the packets by flow and merge reports",
+                ));
+            }
+        };
+        if self.cells.iter().zip(other.cells.iter()).any(|(cell, other)| !cell.takes(other)) {
+            return Err(Incompatible("the sum is more than the cells can count"));
+        }
+        for (cell, other) in self.cells.iter_mut().zip(other.cells.iter()) {
+            cell.add(other);
+        }
+        for named in flows.cells() {
+            let (key, _) = flows.flow(named);
+            let digest = key.digest(&self.digester);
+            if filter.holds(Shape::filter_word(digest)) {
+                self.shape.cells_of(digest).for_each(|place| self.cells[place].leave(key));
+            }
+        }
+        self.filter.unite(&other.filter);
+        self.total += other.total;
+        self.untracked += other.untracked;
+        self.saturated += other.saturated;
+        self.decoded.forget();
+        Ok(())
+    }
+
+    fn save(&self, out: &mut Writer) {
+        out.size(self.total);
+        out.size(self.untracked);
+        out.size(self.saturated);
+        for cell in self.cells.iter() {
+            out.key(cell.key);
+            out.number(cell.packets);
+            out.number(cell.tally);
+        }
+        self.filter.save(out);
+    }
+
+    fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        self.total = from.size("total")?;
+        self.untracked = from.size("untracked")?;
+        self.saturated = from.size("saturated")?;
+        for cell in self.cells.iter_mut() {
+            cell.key = from.key("sum of keys")?;
+            (cell.packets, cell.tally) = (from.number("packets")?, from.number("flows, bytes")?);
+            // That no cell has more than the total is what spares a check for each packet.
+            if u64::from(cell.packets) > self.total.packets || cell.bytes() > self.total.bytes {
+                return Err(from.invalid("packets", 12, "they are more than the total"));
+            }
+        }
+        self.filter.load(from)
+    }
+
+    fn clear(&mut self) {
+        self.cells.fill(Cell::zeroed());
+        self.filter.clear();
+        self.total = Size::default();
+        self.untracked = Size::default();
+        self.saturated = Size::default();
+        self.decoded.forget();
+    }
+
+    fn parameters(&self) -> Vec<(&'static str, Setting)> {
+        vec![
+            ("cells", Setting::Integer(self.shape.cells() as u64)),
+            ("filter", Setting::Integer(self.filter.memory_bytes() as u64)),
+            ("hashes", Setting::Integer(self.shape.hashes as u64)),
+        ]
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.cells.memory_bytes()
+            + self.filter.memory_bytes()
+            + self.shape.cells() * Decoded::<K>::CELL_BYTES
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

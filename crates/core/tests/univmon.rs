@@ -1,0 +1,282 @@
+//! UnivMon against exact sums.
+#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+#[path = "support/zipf.rs"]
+mod zipf;
+
+use std::collections::BTreeMap;
+
+use flowgauge_core::batch::Batch;
+use flowgauge_core::catalog;
+use flowgauge_core::key::{FlowKey, Key8};
+use flowgauge_core::summary::sketch::UnivMon;
+use flowgauge_core::summary::{BuildError, Estimate, Ingest, Measure, Options};
+
+use zipf::Zipf;
+
+const SEEDS: u64 = 32;
+
+type Sketch = Box<dyn Ingest<Key8>>;
+
+fn univmon(by: Measure, seed: u64, parameters: &[(&str, &str)]) -> Sketch {
+    let mut options = Options::new(4 << 20, seed).with(parameters.iter().copied());
+    options.by = by;
+    catalog::build("univmon", &options).unwrap()
+}
+
+/// The paper's levels: 65536, 32768, 16384 and 8192 columns.
+fn paper(seed: u64) -> Sketch {
+    univmon(
+        Measure::Packets,
+        seed,
+        &[("levels", "4"), ("rows", "4"), ("columns", "65536"), ("top", "128")],
+    )
+}
+
+fn key(flow: u32) -> Key8 {
+    Key8::from_canonical(&u64::from(flow).to_be_bytes()).unwrap()
+}
+
+fn flow(canonical: &[u8]) -> u32 {
+    u64::from_be_bytes(canonical.try_into().unwrap()) as u32
+}
+
+/// A flow's packets have one length.
+fn length(flow: u32) -> u32 {
+    64 + flow % 1400
+}
+
+fn feed(summary: &mut dyn Ingest<Key8>, flows: &[u32]) {
+    let mut batch = Batch::new();
+    for chunk in flows.chunks(256) {
+        batch.clear();
+        chunk.iter().for_each(|&flow| batch.push(key(flow), length(flow), 0));
+        summary.ingest(&mut batch);
+    }
+    summary.settle();
+}
+
+/// Flows of a Zipf 1.1 stream from a universe of a million.
+fn stream(packets: usize, seed: u64) -> Vec<u32> {
+    Zipf::new(1_000_000, 1.1, seed).take(packets).collect()
+}
+
+fn weights(flows: &[u32], by: Measure) -> BTreeMap<u32, f64> {
+    let mut weights = BTreeMap::new();
+    for &flow in flows {
+        *weights.entry(flow).or_insert(0.0) += match by {
+            Measure::Packets => 1.0,
+            Measure::Bytes => f64::from(length(flow)),
+        };
+    }
+    weights
+}
+
+fn candidates(summary: &dyn Ingest<Key8>, by: Measure) -> BTreeMap<u32, Estimate> {
+    let mut found = BTreeMap::new();
+    summary.answers().candidates().unwrap().for_each(&mut |key, size| {
+        assert!(found.insert(flow(key.as_bytes()), size.by(by).unwrap()).is_none());
+    });
+    found
+}
+
+fn logs(weights: &BTreeMap<u32, f64>) -> f64 {
+    weights.values().map(|weight| weight * weight.log2()).sum()
+}
+
+/// Flows over 1 % of L2, some sixty: all of them are in the top 128 of the first level.
+#[test]
+fn heavy_hitters_of_l2_are_found_by_the_levels_of_the_paper() {
+    let flows = stream(300_000, 1);
+    let weights = weights(&flows, Measure::Packets);
+    let l2 = weights.values().map(|weight| weight * weight).sum::<f64>().sqrt();
+    let heavy: Vec<u32> =
+        weights.iter().filter(|(_, weight)| **weight > 0.01 * l2).map(|(flow, _)| *flow).collect();
+    assert!(heavy.len() > 40 && heavy.len() < 128, "{}", heavy.len());
+    let (mut found, mut off) = (0, 0.0);
+    for seed in 0..SEEDS {
+        let mut summary = paper(seed);
+        feed(&mut *summary, &flows);
+        let candidates = candidates(&*summary, Measure::Packets);
+        assert_eq!(candidates.len(), 128);
+        found += heavy.iter().filter(|flow| candidates.contains_key(flow)).count();
+        let error =
+            |flow: &u32| (candidates.get(flow).map_or(0.0, |e| e.value) - weights[flow]) / l2;
+        off += heavy.iter().map(|flow| error(flow).powi(2)).sum::<f64>();
+    }
+    let all = heavy.len() * SEEDS as usize;
+    let (recall, rms) = (found as f64 / all as f64, (off / all as f64).sqrt());
+    println!("recall {recall}, error of sizes {rms} of L2");
+    assert!(recall >= 0.95, "{recall}");
+    // The standard deviation of a row is L2/256, that of a median of 4 less.
+    assert!(rms < 1.0 / 256.0, "{rms}");
+}
+
+/// 14 levels (by default) of 4 rows (by default), with 1024 keys each: RMS errors, and bounds that hold in 95 of 100 cases:
+/// of 64, fewer than 55 would in 0.2 % of runs at exactly 95 %.
+#[test]
+fn entropy_and_cardinality_come_from_the_recursion() {
+    let flows = stream(200_000, 2);
+    for by in [Measure::Packets, Measure::Bytes] {
+        let weights = weights(&flows, by);
+        let total: f64 = weights.values().sum();
+        let (count, logs) = (weights.len() as f64, logs(&weights));
+        let entropy = |logs: f64| total.log2() - logs / total;
+        let (mut of_count, mut of_entropy, mut held) = (0.0, 0.0, 0);
+        for seed in 0..SEEDS {
+            let parameters = [("columns", "16384"), ("sizes", "equal"), ("top", "1024")];
+            let mut summary = univmon(by, seed, &parameters);
+            feed(&mut *summary, &flows);
+            let cardinality = summary.answers().cardinality().unwrap();
+            let sum = summary.answers().weight_logs(by).unwrap();
+            of_count += (cardinality.value / count - 1.0).powi(2) / SEEDS as f64;
+            of_entropy += (entropy(sum.value) / entropy(logs) - 1.0).powi(2) / SEEDS as f64;
+            for (estimate, truth) in [(cardinality, count), (sum, logs)] {
+                held += usize::from(estimate.low <= truth && truth <= estimate.high);
+            }
+        }
+        let (of_count, of_entropy) = (of_count.sqrt(), of_entropy.sqrt());
+        println!("{by:?}: cardinality {of_count}, entropy {of_entropy}, {held} of 64 bounds");
+        assert!(of_count <= 0.06, "{of_count}");
+        assert!(of_entropy <= 0.015, "{of_entropy}");
+        assert!(held >= 55, "{held}");
+    }
+}
+
+/// Four levels with 128 keys cannot hold a hundred thousand flows, and say nothing.
+#[test]
+fn too_few_levels_decline() {
+    let mut summary = paper(1);
+    let answers = summary.answers();
+    assert_eq!(answers.cardinality().unwrap().value, 0.0);
+    assert_eq!(answers.weight_logs(Measure::Packets).unwrap().value, 0.0);
+    feed(&mut *summary, &stream(100_000, 3));
+    assert!(summary.answers().cardinality().is_none());
+    assert!(summary.answers().weight_logs(Measure::Packets).is_none());
+    assert!(summary.answers().weight_logs(Measure::Bytes).is_none());
+}
+
+/// As many flows as a level keeps keys, and no collisions to speak of: sums are exact.
+#[test]
+fn few_flows_are_summed_exactly() {
+    let mut summary = paper(1);
+    let flows: Vec<u32> = (0..100).flat_map(|flow| vec![flow; 1 + flow as usize % 7]).collect();
+    feed(&mut *summary, &flows);
+    assert_eq!(summary.answers().cardinality().unwrap().value, 100.0);
+    let truth = logs(&weights(&flows, Measure::Packets));
+    let logs = summary.answers().weight_logs(Measure::Packets).unwrap();
+    assert!((logs.value - truth).abs() < 0.01 * truth, "{logs:?} of {truth}");
+    let summary: &UnivMon<Key8, i32> = summary.as_any().downcast_ref().unwrap();
+    let squares: f64 = weights(&flows, Measure::Packets).values().map(|f| f * f).sum();
+    let sum = summary.sum(|size| size * size).unwrap();
+    assert!((sum.value - squares).abs() < 0.01 * squares, "{sum:?} of {squares}");
+}
+
+/// Estimates err as often to one side as to the other: the mean of some 12,000 errors is within 5
+/// standard errors.
+#[test]
+fn sizes_are_unbiased_and_within_their_bounds() {
+    let flows = stream(30_000, 4);
+    let weights = weights(&flows, Measure::Packets);
+    let asked: Vec<u32> = weights.keys().copied().step_by(40).collect();
+    let mut errors = Vec::new();
+    let (mut held, mut confidence) = (0, 0.0);
+    for seed in 0..SEEDS {
+        let parameters = [("levels", "2"), ("rows", "3"), ("columns", "512"), ("top", "64")];
+        let mut summary = univmon(Measure::Packets, seed, &parameters);
+        feed(&mut *summary, &flows);
+        let summary: &UnivMon<Key8, i32> = summary.as_any().downcast_ref().unwrap();
+        let cells = flowgauge_core::summary::Answers::cells(summary).unwrap();
+        let mut numbers = vec![0.0; cells.len()];
+        cells.read(&mut numbers);
+        for flow in &asked {
+            let estimate = cells.estimate(&numbers, key(*flow).canonical());
+            held += usize::from(estimate.low <= weights[flow] && weights[flow] <= estimate.high);
+            confidence += estimate.confidence.unwrap();
+            errors.push(estimate.value - weights[flow]);
+        }
+    }
+    let all = asked.len() * SEEDS as usize;
+    let (held, confidence) = (held as f64 / all as f64, confidence / all as f64);
+    println!("{held} held of {confidence}");
+    assert!(held >= confidence, "{held} of {confidence}");
+    let mean = errors.iter().sum::<f64>() / all as f64;
+    let deviation = (errors.iter().map(|e: &f64| e * e).sum::<f64>() / all as f64).sqrt();
+    assert!(mean.abs() < 0.05 * deviation, "{mean} of {deviation}");
+}
+
+/// The difference of two epochs is a sketch of the differences.
+#[test]
+fn changes_are_in_the_difference_of_the_cells() {
+    let (mut before, mut after) = (paper(7), paper(7));
+    let flows = stream(100_000, 5);
+    feed(&mut *before, &flows);
+    let mut more = flows.clone();
+    more.extend([123_456_789; 3000]);
+    feed(&mut *after, &more);
+    let read = |summary: &Sketch| {
+        let cells = summary.answers().cells().unwrap();
+        let mut numbers = vec![0.0; cells.len()];
+        cells.read(&mut numbers);
+        numbers
+    };
+    let difference: Vec<f64> =
+        read(&after).iter().zip(read(&before)).map(|(after, before)| after - before).collect();
+    let cells = after.answers().cells().unwrap();
+    assert_eq!(cells.estimate(&difference, key(123_456_789).canonical()).value, 3000.0);
+    assert_eq!(cells.estimate(&difference, key(0).canonical()).value, 0.0);
+}
+
+#[test]
+fn shards_are_merged_with_their_heaps() {
+    let flows = stream(300_000, 6);
+    let weights = weights(&flows, Measure::Packets);
+    let mut sum = paper(3);
+    feed(&mut *sum, &flows[..50_000]);
+    for shard in flows[50_000..].chunks(50_000) {
+        let mut part = paper(3);
+        feed(&mut *part, shard);
+        sum.merge(&*part).unwrap();
+    }
+    let mut one = paper(3);
+    feed(&mut *one, &flows);
+    let (sum, one) = [&sum, &one].map(|summary| candidates(&**summary, Measure::Packets)).into();
+    let mut heaviest: Vec<(&u32, &f64)> = weights.iter().collect();
+    heaviest.sort_by(|a, b| b.1.total_cmp(a.1));
+    for (flow, _) in &heaviest[..60] {
+        assert_eq!(sum[flow].value, one[flow].value);
+    }
+}
+
+#[test]
+fn weights_near_the_limit_saturate_visibly() {
+    let mut summary = paper(1);
+    // Doubling reaches 2³¹ packets in 22 steps.
+    feed(&mut *summary, &[7; 1000]);
+    for _ in 0..22 {
+        let mut twin = paper(1);
+        twin.merge(&*summary).unwrap();
+        summary.merge(&*twin).unwrap();
+    }
+    assert!(summary.answers().saturated().packets > 0);
+    let size = summary.answers().size().unwrap().estimate(key(7).canonical()).packets.unwrap();
+    let truth = 1000.0 * f64::from(1 << 22);
+    assert!(size.low <= truth && truth <= size.high, "{size:?} of {truth}");
+}
+
+#[test]
+fn wrong_parameters_are_refused() {
+    let refused = |parameters: &[(&str, &str)]| {
+        let options = Options::new(1 << 20, 1).with(parameters.iter().copied());
+        catalog::build::<Key8>("univmon", &options).err().unwrap()
+    };
+    assert!(matches!(
+        refused(&[("columns", "64"), ("epsilon", "0.1")]),
+        BuildError::Contradiction { name: "columns", other: "epsilon" }
+    ));
+    assert!(matches!(refused(&[("levels", "17")]), BuildError::OutOfRange { name: "levels", .. }));
+    let options = Options::new(1 << 20, 1).with([("epsilon", "0.05"), ("delta", "0.05")]);
+    let summary = catalog::build::<Key8>("univmon", &options).unwrap();
+    let text = format!("{:?}", summary.parameters());
+    assert!(text.contains("(\"columns\", Integer(4096))"), "{text}");
+}
