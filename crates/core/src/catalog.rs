@@ -2,7 +2,7 @@
 
 use crate::key::FlowKey;
 use crate::summary::array::{CountArray, ReplacingArray};
-use crate::summary::sketch::CountMin;
+use crate::summary::sketch::{ConservativeCountMin, CountMin, CountSketch, KAry};
 use crate::summary::table::LinearTable;
 use crate::summary::{BuildError, Describe, Info, Ingest, Options};
 
@@ -28,7 +28,7 @@ macro_rules! catalog {
     };
 }
 
-catalog![LinearTable<()>, CountArray<(), ()>, ReplacingArray<()>, CountMin];
+catalog![LinearTable<()>, CountArray<(), ()>, ReplacingArray<()>, CountMin, ConservativeCountMin, CountSketch, KAry];
 
 /// What the catalog says of the algorithm called `name`.
 ///

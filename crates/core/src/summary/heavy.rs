@@ -54,11 +54,9 @@ impl<K: FlowKey> HeavyKeys<K> {
         (place, tag)
     }
 
-    /// Whether `key` is there.
-    #[inline(always)]
-    pub(crate) fn holds(&self, key: K, digest: u64) -> bool {
-        let (place, tag) = self.find(key, digest);
-        self.tags[place] == tag
+    /// Keys that it has room for.
+    pub(crate) fn room(&self) -> usize {
+        self.kept.len() - self.len
     }
 
     /// Adds `key`, unless it is there. A full set is pruned of the keys whose `estimate` does not

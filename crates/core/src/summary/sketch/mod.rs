@@ -1,9 +1,14 @@
 //! Sketches of many rows: Count-Min and its kin.
 
 mod cell;
+mod conservative;
 mod count_min;
+mod count_sketch;
+mod k_ary;
 mod row_sketch;
 mod rows;
 
+pub use conservative::ConservativeCountMin;
 pub use count_min::CountMin;
-pub(crate) use rows::MOST_ROWS;
+pub use count_sketch::CountSketch;
+pub use k_ary::KAry;
