@@ -269,21 +269,20 @@ impl<K: FlowKey, R: Rule> Ingest<K> for RowSketch<K, R> {
         let (keys, digests) = (batch.keys(), batch.digests());
         let weights = Weight::<R>::column(batch);
         let limit = R::limit(self.grid.rows, self.threshold);
-        // A full set is pruned by the estimates of that moment: then packet by packet.
+        // What a full set drops depends on all cells: batches of any size must see the same.
         let block = if self.heavy.room() < keys.len() { 1 } else { keys.len().max(1) };
         let mut heavy = [0; BATCH_PACKETS];
         for start in (0..keys.len()).step_by(block) {
             let (digests, weights) = (&digests[start..][..block], &weights[start..][..block]);
             let found = self.grid.take(digests, weights, limit, &mut heavy);
+            let threshold = self.threshold.weight(self.grid.total);
             for &number in &heavy[..found] {
                 let (key, digest) = (keys[start + number as usize], digests[number as usize]);
-                self.heavy.join(
-                    key,
-                    digest,
-                    self.threshold.weight(self.grid.total),
-                    &self.digester,
-                    |key| R::estimate(&self.grid, key.digest(&self.digester)),
-                );
+                if !self.heavy.has(&key, digest) {
+                    self.heavy.join(key, digest, threshold, &self.digester, |key| {
+                        R::estimate(&self.grid, key.digest(&self.digester))
+                    });
+                }
             }
         }
     }
