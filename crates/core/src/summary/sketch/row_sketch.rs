@@ -243,6 +243,8 @@ impl<K: FlowKey, R: Rule> RowSketch<K, R> {
         let parameters = &options.parameters;
         let candidates = parameters.power_of_two("candidates", for_candidates, per_candidate)?;
         let rest = options.memory_bytes.saturating_sub(candidates.saturating_mul(per_candidate));
+        // Beside the cells the tasks get the total and the noise.
+        let rest = rest.saturating_sub(2 * options.task_bytes_per_cell);
         let cell_bytes = size_of::<R::Cell>() + options.task_bytes_per_cell;
         let rows = R::TARGETS.shape(parameters, rest, cell_bytes)?;
         Ok(Self {
