@@ -339,6 +339,7 @@ fn build_tasks(
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 mod tests {
     use super::*;
 
@@ -358,5 +359,43 @@ mod tests {
             let message = format!("the batch's packets must be 1 to 256, and are {batch_packets}");
             assert_eq!(refused, Some(message));
         }
+    }
+
+    /// Whatever the memory, summaries, forecasts and scratch stay within it, and fill most of it.
+    #[test]
+    fn forecasts_of_cells_are_part_of_the_memory() {
+        for (_, forecast) in task::ForecastModel::ALL {
+            for algorithm in ["k-ary", "count-sketch", "count-min"] {
+                for memory_bytes in [64 << 10, 1 << 20, 100_000_000] {
+                    let config = Config {
+                        algorithm: algorithm.to_owned(),
+                        tasks: Some(vec!["changes".to_owned()]),
+                        memory_bytes,
+                        forecast,
+                        ..Config::default()
+                    };
+                    let plan = Plan::new(config).ok().unwrap().explain();
+                    let lanes: usize = plan.lanes.iter().map(|lane| lane.memory_bytes).sum();
+                    let all = lanes + plan.history_bytes + plan.scratch_bytes;
+                    assert!(all <= memory_bytes, "{algorithm} {forecast:?}: {all} {memory_bytes}");
+                    assert!(all > memory_bytes / 4, "{algorithm} {forecast:?}: {all}");
+                    assert!(plan.history_bytes > lanes, "{algorithm} {forecast:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn changes_of_what_does_not_add_up_are_refused() {
+        let refusal = |algorithm: &str, forecast| {
+            let tasks = Some(vec!["changes".to_owned()]);
+            let algorithm = algorithm.to_owned();
+            let config = Config { algorithm, tasks, forecast, ..Config::default() };
+            Plan::new(config).err().unwrap().to_string()
+        };
+        let refused = refusal("conservative-count-min", task::ForecastModel::Ewma);
+        assert!(refused.contains("linear-table") && refused.contains("k-ary"), "{refused}");
+        let refused = refusal("linear-table", task::ForecastModel::HoltWinters);
+        assert!(refused.contains("by ewma only") && refused.contains("k-ary"), "{refused}");
     }
 }

@@ -86,9 +86,12 @@ impl CellForecasts {
         self.forecast.cells() == cells.len()
     }
 
-    /// Takes epochs without a packet in; the flows of the last one with packets stay known.
+    /// Takes epochs without a packet in.
     pub(super) fn pass(&mut self, epochs: u64) {
-        self.forecast.pass(epochs);
+        if epochs > 0 {
+            self.before.len = 0;
+            self.forecast.pass(epochs);
+        }
     }
 
     /// Takes an epoch in, whose cells and candidates `answers` has.

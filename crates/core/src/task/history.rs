@@ -59,10 +59,6 @@ impl History {
         })
     }
 
-    pub(super) fn key_bytes(&self) -> usize {
-        self.key_bytes
-    }
-
     pub(super) fn memory_bytes(&self) -> usize {
         self.records.memory_bytes() + self.index.memory_bytes() + self.seen.memory_bytes()
     }
