@@ -18,14 +18,14 @@ const FLOWS: usize = 4000;
 fn count_min_keeps_epsilon_and_delta_and_is_never_under() {
     let (epsilon, delta) = (std::f64::consts::E / 256.0, (-3.0f64).exp());
     for name in ["count-min", "conservative-count-min"] {
-        let (mut over, mut cases) = (0, 0);
+        let (mut over, mut cases) = (0u64, 0u64);
         for seed in seeds() {
             let packets = stream(PACKETS, FLOWS, 0.8, seed);
             let sketch = sketch(name, &options(3, 256, seed), &packets);
             for (flow, size) in sizes(&packets) {
                 let found = estimate(&*sketch, Measure::Packets, flow);
                 assert!(found.value >= size as f64 && found.high >= size as f64);
-                over += usize::from(found.value > size as f64 + epsilon * PACKETS as f64);
+                over += u64::from(found.value > size as f64 + epsilon * PACKETS as f64);
                 cases += 1;
             }
         }
@@ -44,13 +44,13 @@ fn count_min_keeps_epsilon_and_delta_and_is_never_under() {
 fn bounds_hold_as_often_as_they_say() {
     for name in ALL {
         for (rows, columns) in [(3, 512), (4, 256), (5, 1024)] {
-            let (mut missed, mut width, mut cases, mut stated) = (0, 0.0, 0, 0.0);
+            let (mut missed, mut width, mut cases, mut stated) = (0u64, 0.0, 0u64, 0.0);
             for seed in seeds() {
                 let packets = stream(PACKETS, FLOWS, 1.0, seed);
                 let sketch = sketch(name, &options(rows, columns, seed), &packets);
                 for (flow, size) in sizes(&packets) {
                     let found = estimate(&*sketch, Measure::Packets, flow);
-                    missed += usize::from(found.low > size as f64 || found.high < size as f64);
+                    missed += u64::from(found.low > size as f64 || found.high < size as f64);
                     width += found.value - found.low;
                     cases += 1;
                     stated = 1.0 - found.confidence.unwrap();
@@ -146,7 +146,9 @@ fn count_min_errs_as_another_implementation_does() {
         let packets = stream(PACKETS, FLOWS, 1.0, seed);
         let sketch = sketch("count-min", &options(4, 512, seed), &packets);
         let mut oracle = CountMinSketch::<i64>::with_seed(4, 512, seed + 1).unwrap();
-        packets.iter().for_each(|flow| oracle.update(key(*flow).canonical()));
+        for flow in &packets {
+            oracle.update(key(*flow).canonical());
+        }
         let sizes = sizes(&packets);
         let mean = |of: &dyn Fn(u32) -> f64| {
             sizes.iter().map(|(flow, size)| of(*flow) - *size as f64).sum::<f64>()

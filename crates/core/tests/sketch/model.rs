@@ -29,7 +29,9 @@ fn count_min_and_k_ary_hold_the_sums_of_the_slices_of_digests() {
             let mut total = 0.0;
             for flow in &packets {
                 let weight = f64::from(weight(*flow));
-                places(*flow, seed).map(|place| model[place] += weight);
+                for place in places(*flow, seed) {
+                    model[place] += weight;
+                }
                 total += weight;
             }
             let options = Options { by, ..options(ROWS, COLUMNS, seed) };
@@ -59,7 +61,9 @@ fn conservative_update_raises_no_counter_further_than_the_estimate() {
     for flow in &packets {
         let places = places(*flow, 5);
         let raised = places.iter().map(|place| model[*place]).min().unwrap() + 1;
-        places.map(|place| model[place] = model[place].max(raised));
+        for place in places {
+            model[place] = model[place].max(raised);
+        }
     }
     let options = options(ROWS, COLUMNS, 5);
     let conservative = sketch("conservative-count-min", &options, &packets);
@@ -86,8 +90,9 @@ fn count_sketch_is_the_sum_of_its_flows_and_answers_the_median() {
         for (flow, size) in sizes(&packets) {
             let own = cells(&*sketch("count-sketch", &options, &[flow]));
             for row in own[..count].chunks_exact(columns) {
-                assert!(row.iter().filter(|cell| **cell != 0.0).count() == 1);
-                assert!(row.iter().map(|cell| cell.abs()).sum::<f64>() == 1.0);
+                let mut set = row.iter().filter(|cell| **cell != 0.0);
+                assert!(set.next().is_some_and(|cell| cell.abs().to_bits() == 1f64.to_bits()));
+                assert!(set.next().is_none());
             }
             let mut signed: Vec<f64> = Vec::new();
             for (place, cell) in own[..count].iter().enumerate() {

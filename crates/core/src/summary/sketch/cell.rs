@@ -41,7 +41,7 @@ macro_rules! unsigned {
 
             #[inline(always)]
             fn real(self) -> f64 {
-                self as f64
+                self.get() as f64
             }
 
             #[inline(always)]
@@ -77,7 +77,7 @@ macro_rules! signed {
 
             #[inline(always)]
             fn real(self) -> f64 {
-                self as f64
+                i64::from(self) as f64
             }
 
             #[inline(always)]
@@ -98,7 +98,7 @@ macro_rules! signed {
             fn turn<const FULL: bool>(&mut self, weight: $weight, negative: bool) -> u64 {
                 if !FULL {
                     let flip = -<$cell>::from(negative);
-                    *self = self.wrapping_add((weight as $cell ^ flip).wrapping_sub(flip));
+                    *self = self.wrapping_add((weight.cast_signed() ^ flip).wrapping_sub(flip));
                     return 0;
                 }
                 let weight = i128::from(weight);

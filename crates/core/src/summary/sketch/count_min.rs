@@ -105,6 +105,7 @@ impl<C: Unsigned> Rule for Least<C> {
     fn margin(grid: &Grid<Self>) -> f64 {
         let (rows, columns) = (grid.rows, grid.rows.columns());
         let factor = factor(rows);
+        let allowed = 1.0 - confidence(rows);
         let chance = |above: u64| -> f64 {
             let share = |row: &[C]| {
                 let count = row.iter().filter(|cell| cell.get() > above).count();
@@ -115,7 +116,7 @@ impl<C: Unsigned> Rule for Least<C> {
         let (mut low, mut high) = (0, (factor * grid.total as f64 / columns as f64) as u64);
         while low < high {
             let middle = low + (high - low) / 2;
-            if chance(middle) <= factor.powi(-(rows.rows() as i32)) {
+            if chance(middle) <= allowed {
                 high = middle;
             } else {
                 low = middle + 1;
@@ -178,11 +179,16 @@ pub(super) fn factor(rows: Rows) -> f64 {
     (1.0 - CONFIDENCE).powf(-1.0 / rows.rows() as f64).max(std::f64::consts::E)
 }
 
+/// The chance that not all rows exceed their mean by [`factor`]: Markov's inequality in each.
+fn confidence(rows: Rows) -> f64 {
+    1.0 - factor(rows).powf(-(rows.rows() as f64))
+}
+
 /// Bounds of an estimate that is never below the truth, unless its cells are full, and `margin`
 /// above it at most.
 pub(super) fn sums<R: Rule>(grid: &Grid<R>, value: f64, margin: f64) -> Estimate {
     let full = value >= R::Cell::MOST as f64;
     let high = if full { value + grid.saturated as f64 } else { value };
-    let confidence = 1.0 - factor(grid.rows).powi(-(grid.rows.rows() as i32));
-    Estimate { value, low: (value - margin).max(0.0), high, confidence: Some(confidence) }
+    let confidence = Some(confidence(grid.rows));
+    Estimate { value, low: (value - margin).max(0.0), high, confidence }
 }

@@ -78,7 +78,7 @@ impl<C: Signed> Rule for Signs<C> {
         weight: Weight<Self>,
         limit: u64,
     ) -> (u64, bool) {
-        let (signs, limit) = (signs(digest), limit.min(i64::MAX as u64) as i64);
+        let (signs, limit) = (signs(digest), i64::try_from(limit).unwrap_or(i64::MAX));
         let (mut lost, mut beyond) = (0, 0);
         for (row, &place) in places.iter().enumerate() {
             let negative = signs >> row & 1 == 1;

@@ -103,7 +103,9 @@ impl Rows {
         let mut shift = 0;
         for (row, places) in places.iter_mut().enumerate().take(self.count::<D>()) {
             if shift + self.bits > u64::BITS {
-                words.iter_mut().for_each(|word| *word = remix(*word, COLUMNS_WORD));
+                for word in words.iter_mut() {
+                    *word = remix(*word, COLUMNS_WORD);
+                }
                 shift = 0;
             }
             for (place, word) in places.iter_mut().zip(words.iter()) {
@@ -150,7 +152,7 @@ pub(crate) fn median_of_rows(rows: Rows, measure: impl Fn(Range<usize>) -> f64) 
 /// The chance that at least half of `rows` rows fail, each with chance `p`: only then can their
 /// median fail.
 pub(crate) fn median_fails(rows: usize, p: f64) -> f64 {
-    let (mut term, mut tail) = ((1.0 - p).powi(rows as i32), 0.0);
+    let (mut term, mut tail) = ((1.0 - p).powf(rows as f64), 0.0);
     for failing in 0..=rows {
         if failing >= rows.div_ceil(2) {
             tail += term;
@@ -225,12 +227,11 @@ impl Targets {
             None => parameters.integer("rows", 1..=MOST_ROWS as u64)?.unwrap_or(4) as usize,
         };
         let most = 1 << (MOST_CELLS / rows).ilog2();
-        let columns = match parameters.fraction("epsilon")? {
-            Some(epsilon) => self.columns(epsilon).min(2.0 * most as f64).ceil() as usize,
-            None => {
-                let memory_bytes = memory_bytes.min(MOST_CELLS * cell_bytes);
-                parameters.power_of_two("columns", memory_bytes, rows * cell_bytes)?
-            }
+        let columns = if let Some(epsilon) = parameters.fraction("epsilon")? {
+            self.columns(epsilon).min(2.0 * most as f64).ceil() as usize
+        } else {
+            let memory_bytes = memory_bytes.min(MOST_CELLS * cell_bytes);
+            parameters.power_of_two("columns", memory_bytes, rows * cell_bytes)?
         };
         let columns = columns.next_power_of_two();
         if columns > most {
