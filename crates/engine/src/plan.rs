@@ -7,7 +7,7 @@ use flowgauge_core::catalog;
 use flowgauge_core::key::{
     Extract, FlowKey, Key4, Key8, Key13, Key16, Key32, Key37, KeyKind, KeySpec,
 };
-use flowgauge_core::summary::{BuildError, Flows, Ingest, Measure, Options};
+use flowgauge_core::summary::{BuildError, Cells, Flows, Ingest, Measure, Options};
 use flowgauge_core::task::{self, HistoryShape, TASKS, Task, TaskEntry, TaskOptions, Unsupported};
 use flowgauge_kernel::{Seed, Zeroed};
 
@@ -266,31 +266,36 @@ struct Builder {
     /// Bytes for the lanes and for what the tasks need for each of their flows.
     lanes_bytes: usize,
     task_bytes_per_flow: usize,
+    task_bytes_per_cell: usize,
     /// What is left out, and why.
     notes: Vec<String>,
 }
 
-/// Flows for which the tasks are asked what they need, to find what they need for each.
-const PROBE_FLOWS: usize = 1 << 16;
+/// Flows, or cells, for which the tasks are asked what they need, to find what they need for each.
+const PROBE: usize = 1 << 16;
 
 impl Builder {
     fn new(config: Config, key_bytes: &[usize]) -> Result<Self, EngineError> {
         let entries = entries(&config)?;
-        let probe = |flows: usize| {
-            let shapes = key_bytes.iter().map(|&key_bytes| HistoryShape { key_bytes, flows });
+        let probe = |flows: usize, cells: usize| {
+            let shapes =
+                key_bytes.iter().map(|&key_bytes| HistoryShape { key_bytes, flows, cells });
             let tasks = build_tasks(&config, &entries, shapes.collect())?;
             let history: usize = tasks.iter().map(|task| task.history_bytes()).sum();
             let scratch = tasks.iter().map(|task| task.scratch_bytes(flows)).max().unwrap_or(0);
             Ok::<_, EngineError>(scratch + history)
         };
-        let (fixed, probed) = (probe(0)?, probe(PROBE_FLOWS)?);
+        let (fixed, flows, cells) = (probe(0, 0)?, probe(PROBE, 0)?, probe(0, PROBE)?);
         let lanes_bytes = config
             .memory_bytes
             .checked_sub(fixed)
             .filter(|bytes| *bytes > 0)
             .ok_or(EngineError::TaskMemory { needed: fixed })?;
-        let task_bytes_per_flow = (probed - fixed).div_ceil(PROBE_FLOWS);
-        Ok(Self { config, entries, lanes_bytes, task_bytes_per_flow, notes: Vec::new() })
+        let task_bytes_per_flow = (flows - fixed).div_ceil(PROBE);
+        // Each lane has cells of its own, and they cost the same whatever the key.
+        let task_bytes_per_cell = (cells - fixed).div_ceil(key_bytes.len() * PROBE);
+        let notes = Vec::new();
+        Ok(Self { config, entries, lanes_bytes, task_bytes_per_flow, task_bytes_per_cell, notes })
     }
 
     /// Builds a lane with `share` of the memory.
@@ -299,6 +304,7 @@ impl Builder {
         let options = Options {
             parameters: config.parameters.clone(),
             task_bytes_per_flow: self.task_bytes_per_flow,
+            task_bytes_per_cell: self.task_bytes_per_cell,
             by: config.by,
             threshold: config.threshold,
             spread: config.spread,
@@ -316,7 +322,17 @@ impl Builder {
         let most = |lane: &task::Lane<'_>| lane.answers.flows().map_or(0, Flows::most);
         let shapes = views
             .iter()
-            .map(|lane| HistoryShape { key_bytes: lane.key_bytes, flows: most(lane) })
+            .map(|lane| {
+                let cells = match lane.answers.flows() {
+                    Some(_) => None,
+                    None => lane.answers.cells(),
+                };
+                HistoryShape {
+                    key_bytes: lane.key_bytes,
+                    flows: most(lane),
+                    cells: cells.map_or(0, Cells::len),
+                }
+            })
             .collect();
         let mut tasks = Vec::new();
         let mut notes = std::mem::take(&mut self.notes);
@@ -378,6 +394,7 @@ fn build_tasks(
         hierarchy: config.hierarchy,
         flows: config.flows.clone(),
         history,
+        forecast: config.forecast,
         seed: Seed::new(config.seed),
     };
     entries
@@ -388,6 +405,7 @@ fn build_tasks(
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 mod tests {
     use super::*;
 
@@ -407,5 +425,43 @@ mod tests {
             let message = format!("the batch's packets must be 1 to 256, and are {batch_packets}");
             assert_eq!(refused, Some(message));
         }
+    }
+
+    /// Whatever the memory, summaries, forecasts and scratch stay within it, and fill most of it.
+    #[test]
+    fn forecasts_of_cells_are_part_of_the_memory() {
+        for (_, forecast) in task::ForecastModel::ALL {
+            for algorithm in ["k-ary", "count-sketch", "count-min"] {
+                for memory_bytes in [64 << 10, 1 << 20, 100_000_000] {
+                    let config = Config {
+                        algorithm: algorithm.to_owned(),
+                        tasks: Some(vec!["changes".to_owned()]),
+                        memory_bytes,
+                        forecast,
+                        ..Config::default()
+                    };
+                    let plan = Plan::new(config).ok().unwrap().explain();
+                    let lanes: usize = plan.lanes.iter().map(|lane| lane.memory_bytes).sum();
+                    let all = lanes + plan.history_bytes + plan.scratch_bytes;
+                    assert!(all <= memory_bytes, "{algorithm} {forecast:?}: {all} {memory_bytes}");
+                    assert!(all > memory_bytes / 4, "{algorithm} {forecast:?}: {all}");
+                    assert!(plan.history_bytes > lanes, "{algorithm} {forecast:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn changes_of_what_does_not_add_up_are_refused() {
+        let refusal = |algorithm: &str, forecast| {
+            let tasks = Some(vec!["changes".to_owned()]);
+            let algorithm = algorithm.to_owned();
+            let config = Config { algorithm, tasks, forecast, ..Config::default() };
+            Plan::new(config).err().unwrap().to_string()
+        };
+        let refused = refusal("conservative-count-min", task::ForecastModel::Ewma);
+        assert!(refused.contains("linear-table") && refused.contains("k-ary"), "{refused}");
+        let refused = refusal("linear-table", task::ForecastModel::HoltWinters);
+        assert!(refused.contains("by ewma only") && refused.contains("k-ary"), "{refused}");
     }
 }

@@ -9,8 +9,6 @@ use crate::key::FlowKey;
 pub trait Counter: Number + Send + 'static {
     /// What it counts.
     const MEASURE: Measure;
-    /// The largest number.
-    const MOST: Self;
     /// The column of a batch that it reads.
     fn column<K: FlowKey>(batch: &Batch<K>) -> &[Self];
     /// Adds `weight`, up to the largest number; returns what found no room.
@@ -21,7 +19,6 @@ pub trait Counter: Number + Send + 'static {
 
 impl Counter for u32 {
     const MEASURE: Measure = Measure::Packets;
-    const MOST: Self = Self::MAX;
 
     #[inline(always)]
     fn column<K: FlowKey>(batch: &Batch<K>) -> &[Self] {
@@ -31,9 +28,8 @@ impl Counter for u32 {
     #[inline(always)]
     fn add(&mut self, weight: Self) -> u64 {
         let (sum, over) = self.overflowing_add(weight);
-        *self = if over { Self::MAX } else { sum };
-        // What wrapped is one less than the excess over the largest number.
-        if over { u64::from(sum) + 1 } else { 0 }
+        *self = sum;
+        if over { full(self, Self::MAX, u64::from(sum)) } else { 0 }
     }
 
     #[inline(always)]
@@ -44,7 +40,6 @@ impl Counter for u32 {
 
 impl Counter for u64 {
     const MEASURE: Measure = Measure::Bytes;
-    const MOST: Self = Self::MAX;
 
     #[inline(always)]
     fn column<K: FlowKey>(batch: &Batch<K>) -> &[Self] {
@@ -54,14 +49,22 @@ impl Counter for u64 {
     #[inline(always)]
     fn add(&mut self, weight: Self) -> u64 {
         let (sum, over) = self.overflowing_add(weight);
-        *self = if over { Self::MAX } else { sum };
-        if over { sum.saturating_add(1) } else { 0 }
+        *self = sum;
+        if over { full(self, Self::MAX, sum) } else { 0 }
     }
 
     #[inline(always)]
     fn get(self) -> u64 {
         self
     }
+}
+
+/// Fills a counter that wrapped to `wrapped`, which is one less than the excess over `most`. Apart,
+/// so that nothing of it is computed for counters that have room.
+#[cold]
+fn full<C>(counter: &mut C, most: C, wrapped: u64) -> u64 {
+    *counter = most;
+    wrapped.saturating_add(1)
 }
 
 #[cfg(test)]

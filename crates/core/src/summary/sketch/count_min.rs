@@ -8,10 +8,11 @@
 use std::marker::PhantomData;
 
 use super::super::{
-    BuildError, Counter, Describe, Estimate, Info, Ingest, Laws, Measure, Merge, Options, Parameter,
+    BuildError, Cells, Describe, Estimate, Info, Ingest, Laws, Measure, Merge, Options, Parameter,
 };
-use super::cell::Cell;
-use super::row_sketch::{Grid, RowSketch, Rule};
+use super::cell::{Cell, Unsigned};
+use super::k_ary;
+use super::row_sketch::{Grid, Linear, RowSketch, Rule};
 use super::rows::{CONFIDENCE, Rows, Targets};
 use crate::key::FlowKey;
 
@@ -72,24 +73,30 @@ impl Describe for CountMin {
 /// Every counter of a key takes its weight; the least is the estimate.
 pub(crate) struct Least<C>(PhantomData<C>);
 
-impl<C: Counter + Cell<Weight = C>> Rule for Least<C> {
+impl<C: Unsigned> Rule for Least<C> {
     type Cell = C;
     const TARGETS: Targets = Targets::Least;
 
     #[inline(always)]
-    fn add(cells: &mut [C], places: &[usize], _: u64, weight: C, limit: u64) -> (u64, bool) {
-        let (mut lost, mut heavy) = (0, true);
+    fn add<const FULL: bool>(
+        cells: &mut [C],
+        places: &[usize],
+        _: u64,
+        weight: C,
+        limit: u64,
+    ) -> (u64, bool) {
+        let (mut lost, mut least) = (0, u64::MAX);
         for &place in places {
             let cell = &mut cells[place];
-            lost += cell.add(weight);
-            heavy &= cell.get() > limit;
+            lost += cell.raise::<FULL>(weight);
+            least = least.min(cell.get());
         }
-        (lost, heavy)
+        (lost, least > limit)
     }
 
     #[inline]
-    fn estimate(rows: Rows, cells: &[C], _: u64, digest: u64) -> f64 {
-        least(rows, cells, digest).get() as f64
+    fn estimate(grid: &Grid<Self>, digest: u64) -> f64 {
+        least(grid.rows, &grid.cells, digest).get() as f64
     }
 
     /// The least number that the cells of a key exceed in all rows with the chance δ at most: a
@@ -98,6 +105,7 @@ impl<C: Counter + Cell<Weight = C>> Rule for Least<C> {
     fn margin(grid: &Grid<Self>) -> f64 {
         let (rows, columns) = (grid.rows, grid.rows.columns());
         let factor = factor(rows);
+        let allowed = 1.0 - confidence(rows);
         let chance = |above: u64| -> f64 {
             let share = |row: &[C]| {
                 let count = row.iter().filter(|cell| cell.get() > above).count();
@@ -108,7 +116,7 @@ impl<C: Counter + Cell<Weight = C>> Rule for Least<C> {
         let (mut low, mut high) = (0, (factor * grid.total as f64 / columns as f64) as u64);
         while low < high {
             let middle = low + (high - low) / 2;
-            if chance(middle) <= factor.powi(-(rows.rows() as i32)) {
+            if chance(middle) <= allowed {
                 high = middle;
             } else {
                 low = middle + 1;
@@ -121,27 +129,41 @@ impl<C: Counter + Cell<Weight = C>> Rule for Least<C> {
         sums(grid, value, margin)
     }
 
-    /// Every packet is in every row, or among what was lost there.
     fn possible(grid: &Grid<Self>) -> bool {
-        let total = u128::from(grid.total);
-        let sum = |row: &[C]| row.iter().map(|cell| u128::from(cell.get())).sum::<u128>();
-        let mut rows = grid.cells.chunks_exact(grid.rows.columns()).map(sum);
-        if grid.total == u64::MAX || grid.saturated == u64::MAX {
-            return true;
-        }
-        let mut left = u128::from(grid.saturated);
-        rows.all(|sum| {
-            let lost = total.checked_sub(sum).and_then(|lost| left.checked_sub(lost));
-            left = lost.unwrap_or(0);
-            lost.is_some()
-        }) && left == 0
+        adds_up(grid)
     }
+
+    fn cells<K: FlowKey>(sketch: &RowSketch<K, Self>) -> Option<&dyn Cells> {
+        Some(sketch)
+    }
+}
+
+/// Differences of counters have no least one that means anything: they are read as K-ary's are.
+impl<C: Unsigned> Linear for Least<C> {
+    fn value(rows: Rows, digest: u64, total: f64, cell: impl Fn(usize) -> f64) -> f64 {
+        k_ary::value(rows, digest, total, cell)
+    }
+
+    fn noise(rows: Rows, total: f64, cells: impl Fn(usize) -> f64) -> f64 {
+        k_ary::noise(rows, total, cells)
+    }
+}
+
+/// Whether every packet is in every row, or among what was lost there.
+pub(super) fn adds_up<C: Unsigned, R: Rule<Cell = C>>(grid: &Grid<R>) -> bool {
+    if grid.total == u64::MAX || grid.saturated == u64::MAX {
+        return true;
+    }
+    let sum = |row: &[C]| row.iter().map(|cell| u128::from(cell.get())).sum::<u128>();
+    let sums = grid.cells.chunks_exact(grid.rows.columns()).map(sum);
+    let lost = sums.map(|sum| u128::from(grid.total).checked_sub(sum));
+    lost.sum::<Option<u128>>() == Some(grid.saturated.into())
 }
 
 /// The least cell of a key.
 #[inline]
-pub(super) fn least<C: Counter>(rows: Rows, cells: &[C], digest: u64) -> C {
-    let places = rows.places::<{ super::MOST_ROWS }>(digest);
+pub(super) fn least<C: Unsigned>(rows: Rows, cells: &[C], digest: u64) -> C {
+    let places = rows.places(digest);
     let mut least = cells[places[0]];
     for &place in &places[1..rows.rows()] {
         if cells[place].get() < least.get() {
@@ -157,15 +179,16 @@ pub(super) fn factor(rows: Rows) -> f64 {
     (1.0 - CONFIDENCE).powf(-1.0 / rows.rows() as f64).max(std::f64::consts::E)
 }
 
+/// The chance that not all rows exceed their mean by [`factor`]: Markov's inequality in each.
+fn confidence(rows: Rows) -> f64 {
+    1.0 - factor(rows).powf(-(rows.rows() as f64))
+}
+
 /// Bounds of an estimate that is never below the truth, unless its cells are full, and `margin`
 /// above it at most.
-pub(super) fn sums<C: Counter, R: Rule<Cell = C>>(
-    grid: &Grid<R>,
-    value: f64,
-    margin: f64,
-) -> Estimate {
-    let full = value >= C::MOST.get() as f64;
+pub(super) fn sums<R: Rule>(grid: &Grid<R>, value: f64, margin: f64) -> Estimate {
+    let full = value >= R::Cell::MOST as f64;
     let high = if full { value + grid.saturated as f64 } else { value };
-    let confidence = 1.0 - factor(grid.rows).powi(-(grid.rows.rows() as i32));
-    Estimate { value, low: (value - margin).max(0.0), high, confidence: Some(confidence) }
+    let confidence = Some(confidence(grid.rows));
+    Estimate { value, low: (value - margin).max(0.0), high, confidence }
 }

@@ -12,8 +12,8 @@ use super::super::{
     Options, Setting, Size, SizeEstimate, SizeQuery,
 };
 use super::cell::Cell;
-use super::rows::{MOST_ROWS, Rows, Targets, with_rows};
-use crate::batch::Batch;
+use super::rows::{CONFIDENCE, MOST_ROWS, Rows, Targets, with_rows};
+use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
 use crate::task::Threshold;
 
@@ -22,6 +22,9 @@ const MOST_CANDIDATES: usize = 1 << 14;
 
 /// Packets whose cells are asked for ahead of the one in hand.
 const PREFETCH_AHEAD: usize = 16;
+
+/// Cells of so many bytes are in a cache that the processor reaches without being asked ahead.
+const CACHED_BYTES: usize = 1 << 18;
 
 /// The weights that a sketch counts.
 pub(crate) type Weight<R> = <<R as Rule>::Cell as Cell>::Weight;
@@ -34,8 +37,8 @@ pub(crate) trait Rule: Send + Sized + 'static {
     const TARGETS: Targets;
 
     /// Adds `weight` to the cells at `places`, of which there are as many as rows. Returns what
-    /// found no room, and whether the estimate may now be above `limit`.
-    fn add(
+    /// found no room, and whether the estimate is now of cells above `limit`.
+    fn add<const FULL: bool>(
         cells: &mut [Self::Cell],
         places: &[usize],
         digest: u64,
@@ -43,17 +46,19 @@ pub(crate) trait Rule: Send + Sized + 'static {
         limit: u64,
     ) -> (u64, bool);
 
-    /// The estimate of a key, among packets of weight `total`.
-    fn estimate(rows: Rows, cells: &[Self::Cell], total: u64, digest: u64) -> f64;
+    /// The estimate of a key.
+    fn estimate(grid: &Grid<Self>, digest: u64) -> f64;
 
-    /// What some cells of a key exceed when its estimate exceeds `threshold`, among packets of
-    /// weight `total`; it never falls while the total grows.
-    fn limit(rows: Rows, threshold: f64, total: u64) -> f64 {
-        let _ = (rows, total);
-        threshold
+    /// What the cells of a key exceed when its estimate exceeds the threshold.
+    fn limit(rows: Rows, threshold: Threshold) -> Limit {
+        let _ = rows;
+        match threshold {
+            Threshold::Share(share) => Limit::new(0.0, share),
+            Threshold::Weight(weight) => Limit::new(weight as f64, 0.0),
+        }
     }
 
-    /// How far an estimate is off at most, with the confidence of its bounds.
+    /// How far an estimate is off at most, with the confidence of its bounds. Read from all the cells.
     fn margin(grid: &Grid<Self>) -> f64;
 
     /// The bounds of an estimate.
@@ -62,10 +67,39 @@ pub(crate) trait Rule: Send + Sized + 'static {
     /// Whether cells with this total and this lost weight can come about; what is stored is checked.
     fn possible(grid: &Grid<Self>) -> bool;
 
-    /// The cells as a linear function of the sizes, where they are one.
+    /// The cells, where they are [`Linear`].
     fn cells<K: FlowKey>(sketch: &RowSketch<K, Self>) -> Option<&dyn Cells> {
         let _ = sketch;
         None
+    }
+}
+
+/// A rule whose cells are sums of the weights, so that sums and differences of them mean something.
+pub(crate) trait Linear: Rule {
+    /// The estimate of a key from any such cells, whose total is `total`.
+    fn value(rows: Rows, digest: u64, total: f64, cell: impl Fn(usize) -> f64) -> f64;
+    /// How far it is off at most, with [`CONFIDENCE`].
+    fn noise(rows: Rows, total: f64, cells: impl Fn(usize) -> f64) -> f64;
+}
+
+/// A linear function of the total weight in whole numbers: exact against each packet's own total,
+/// so that batches of any size agree.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limit {
+    base: u64,
+    /// The share of the total, in units of 2⁻⁶⁴.
+    share: u64,
+}
+
+impl Limit {
+    pub(crate) fn new(base: f64, share: f64) -> Self {
+        Self { base: base as u64, share: (share * 2f64.powi(64)) as u64 }
+    }
+
+    #[inline(always)]
+    fn at(self, total: u64) -> u64 {
+        let share = (u128::from(total) * u128::from(self.share)) >> 64;
+        self.base.saturating_add(share as u64)
     }
 }
 
@@ -82,7 +116,7 @@ pub(crate) struct Grid<R: Rule> {
 }
 
 impl<R: Rule> Grid<R> {
-    /// Reserves the cells.
+    /// Reserves the cells of `rows`.
     pub(crate) fn new(rows: Rows, options: &Options) -> Result<Self, BuildError> {
         Ok(Self {
             rows,
@@ -97,17 +131,63 @@ impl<R: Rule> Grid<R> {
     pub(crate) fn estimate(&self, digest: u64) -> Estimate {
         let margin = self.margin.get().unwrap_or_else(|| R::margin(self));
         self.margin.set(Some(margin));
-        let value = R::estimate(self.rows, &self.cells, self.total, digest);
-        R::bounds(self, value, margin)
+        R::bounds(self, R::estimate(self, digest), margin)
     }
 
-    /// Adds one weight; a loop over packets does better to unroll this.
-    pub(crate) fn add(&mut self, digest: u64, weight: Weight<R>) {
-        let places = self.rows.places::<MOST_ROWS>(digest);
-        let places = &places[..self.rows.rows()];
-        self.saturated += R::add(&mut self.cells, places, digest, weight, 0).0;
-        self.total = self.total.saturating_add(weight.get());
+    /// Counts packets, and writes the numbers of those whose keys were beyond `limit` then to
+    /// `heavy`; returns how many these are.
+    fn take(
+        &mut self,
+        digests: &[u64],
+        weights: &[Weight<R>],
+        limit: Limit,
+        heavy: &mut [u8; BATCH_PACKETS],
+    ) -> usize {
+        let weight =
+            weights.iter().fold(self.total, |sum, weight| sum.saturating_add(weight.get()));
+        // No cell holds more than the weight of all packets.
+        if weight <= R::Cell::MOST {
+            with_rows!(self.rows.rows(), D =>
+                self.count::<D, false>(digests, weights, limit, heavy))
+        } else {
+            self.count::<MOST_ROWS, true>(digests, weights, limit, heavy)
+        }
+    }
+
+    #[inline(never)]
+    fn count<const D: usize, const FULL: bool>(
+        &mut self,
+        digests: &[u64],
+        weights: &[Weight<R>],
+        limit: Limit,
+        heavy: &mut [u8; BATCH_PACKETS],
+    ) -> usize {
+        let mut places = [[0; BATCH_PACKETS]; D];
+        self.rows.place_batch(digests, &mut places);
+        let (rows, cells) = (self.rows.count::<D>(), &mut *self.cells);
+        let ahead = if size_of_val(cells) > CACHED_BYTES { PREFETCH_AHEAD } else { BATCH_PACKETS };
+        for row in &places[..rows] {
+            row[..PREFETCH_AHEAD].iter().for_each(|&place| prefetch(cells, place as usize));
+        }
+        // Sums in registers: in memory each packet would wait for the store of the one before.
+        let (mut total, mut saturated, mut found) = (self.total, 0, 0);
+        for (i, (&digest, &weight)) in digests.iter().zip(weights).enumerate() {
+            if i + ahead < BATCH_PACKETS {
+                places[..rows].iter().for_each(|row| prefetch(cells, row[i + ahead] as usize));
+            }
+            total = total.saturating_add(weight.get());
+            let at: [usize; D] = std::array::from_fn(|row| places[row][i] as usize);
+            let (lost, beyond) =
+                R::add::<FULL>(cells, &at[..rows], digest, weight, limit.at(total));
+            saturated += lost;
+            // Written always and kept where it counts: a branch would be mispredicted too often.
+            heavy[found % BATCH_PACKETS] = i as u8;
+            found += usize::from(beyond);
+        }
+        self.total = total;
+        self.saturated = self.saturated.saturating_add(saturated);
         self.margin.set(None);
+        found
     }
 
     /// Adds the cells of a grid of the same shape.
@@ -163,7 +243,10 @@ impl<K: FlowKey, R: Rule> RowSketch<K, R> {
         let parameters = &options.parameters;
         let candidates = parameters.power_of_two("candidates", for_candidates, per_candidate)?;
         let rest = options.memory_bytes.saturating_sub(candidates.saturating_mul(per_candidate));
-        let rows = R::TARGETS.shape(parameters, rest, size_of::<R::Cell>())?;
+        // Beside the cells the tasks get the total and the noise.
+        let rest = rest.saturating_sub(2 * options.task_bytes_per_cell);
+        let cell_bytes = size_of::<R::Cell>() + options.task_bytes_per_cell;
+        let rows = R::TARGETS.shape(parameters, rest, cell_bytes)?;
         Ok(Self {
             digester: options.digester,
             grid: Grid::new(rows, options)?,
@@ -171,46 +254,6 @@ impl<K: FlowKey, R: Rule> RowSketch<K, R> {
             candidates,
             threshold: options.threshold,
         })
-    }
-
-    fn ingest_rows<const D: usize>(&mut self, batch: &Batch<K>) {
-        let (keys, digests) = (batch.keys(), batch.digests());
-        let weights = Weight::<R>::column(batch);
-        let (rows, cells) = (self.grid.rows, &mut *self.grid.cells);
-        let count = rows.count::<D>();
-        // Sums in registers: in memory each packet would wait for the store of the one before.
-        let (mut total, mut saturated) = (self.grid.total, 0);
-        // Thresholds only grow, so that most packets need no look at their own.
-        let limit = R::limit(rows, self.threshold.weight(total), total).max(0.0) as u64;
-        for &digest in digests.iter().take(PREFETCH_AHEAD) {
-            for &place in &rows.places::<D>(digest)[..count] {
-                prefetch(cells, place);
-            }
-        }
-        for i in 0..keys.len() {
-            if let Some(&digest) = digests.get(i + PREFETCH_AHEAD) {
-                for &place in &rows.places::<D>(digest)[..count] {
-                    prefetch(cells, place);
-                }
-            }
-            let places = rows.places::<D>(digests[i]);
-            let (lost, heavy) = R::add(cells, &places[..count], digests[i], weights[i], limit);
-            saturated += lost;
-            total = total.saturating_add(weights[i].get());
-            if heavy && !self.heavy.holds(keys[i], digests[i]) {
-                // Against the weight so far, this packet's included: batches of any size agree.
-                let threshold = self.threshold.weight(total);
-                let (cells, digester) = (&*cells, &self.digester);
-                if R::estimate(rows, cells, total, digests[i]) > threshold {
-                    self.heavy.join(keys[i], digests[i], threshold, digester, |key| {
-                        R::estimate(rows, cells, total, key.digest(digester))
-                    });
-                }
-            }
-        }
-        self.grid.total = total;
-        self.grid.saturated = self.grid.saturated.saturating_add(saturated);
-        self.grid.margin.set(None);
     }
 
     fn size(&self, digest: u64) -> SizeEstimate {
@@ -225,7 +268,25 @@ impl<K: FlowKey, R: Rule> RowSketch<K, R> {
 impl<K: FlowKey, R: Rule> Ingest<K> for RowSketch<K, R> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         batch.digest(&self.digester);
-        with_rows!(self.grid.rows.rows(), D => self.ingest_rows::<D>(batch));
+        let (keys, digests) = (batch.keys(), batch.digests());
+        let weights = Weight::<R>::column(batch);
+        let limit = R::limit(self.grid.rows, self.threshold);
+        // What a full set drops depends on all cells: batches of any size must see the same.
+        let block = if self.heavy.room() < keys.len() { 1 } else { keys.len().max(1) };
+        let mut heavy = [0; BATCH_PACKETS];
+        for start in (0..keys.len()).step_by(block) {
+            let (digests, weights) = (&digests[start..][..block], &weights[start..][..block]);
+            let found = self.grid.take(digests, weights, limit, &mut heavy);
+            let threshold = self.threshold.weight(self.grid.total);
+            for &number in &heavy[..found] {
+                let (key, digest) = (keys[start + number as usize], digests[number as usize]);
+                if !self.heavy.has(&key, digest) {
+                    self.heavy.join(key, digest, threshold, &self.digester, |key| {
+                        R::estimate(&self.grid, key.digest(&self.digester))
+                    });
+                }
+            }
+        }
     }
 
     fn answers(&self) -> &dyn Answers {
@@ -244,7 +305,7 @@ impl<K: FlowKey, R: Rule> Ingest<K> for RowSketch<K, R> {
         let (grid, digester) = (&self.grid, &self.digester);
         let threshold = self.threshold.weight(grid.total);
         self.heavy.merge(&other.heavy, threshold, digester, |key| {
-            R::estimate(grid.rows, &grid.cells, grid.total, key.digest(digester))
+            R::estimate(grid, key.digest(digester))
         });
         Ok(())
     }
@@ -318,5 +379,39 @@ impl<K: FlowKey, R: Rule> Candidates for RowSketch<K, R> {
 
     fn overflow(&self) -> u64 {
         self.heavy.overflow()
+    }
+}
+
+/// The cells row by row, then the total, then the noise of estimates from all of these.
+impl<K: FlowKey, R: Linear> Cells for RowSketch<K, R> {
+    fn measure(&self) -> Measure {
+        Weight::<R>::MEASURE
+    }
+
+    fn len(&self) -> usize {
+        self.grid.cells.len() + 2
+    }
+
+    fn read(&self, cells: &mut [f64]) {
+        for (real, cell) in cells.iter_mut().zip(self.grid.cells.iter()) {
+            *real = cell.real();
+        }
+        let tail = self.grid.cells.len();
+        cells[tail] = self.grid.total as f64;
+        cells[tail + 1] = 0.0;
+    }
+
+    fn seal(&self, cells: &mut [f64]) {
+        let tail = self.grid.cells.len();
+        cells[tail + 1] = R::noise(self.grid.rows, cells[tail], |place| cells[place]);
+    }
+
+    fn estimate(&self, cells: &[f64], key: &[u8]) -> Estimate {
+        let Some(key) = K::from_canonical(key) else { return Estimate::exact(0) };
+        let tail = self.grid.cells.len();
+        let (digest, noise) = (key.digest(&self.digester), cells[tail + 1]);
+        let value = R::value(self.grid.rows, digest, cells[tail], |place| cells[place]);
+        let (low, high) = (value - noise, value + noise);
+        Estimate { value, low, high, confidence: Some(CONFIDENCE) }
     }
 }

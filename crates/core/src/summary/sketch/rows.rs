@@ -5,14 +5,17 @@
 //! Beyond, each word that is used up is followed by a word mixed from it. Signs are the low bits of
 //! another word.
 
+use std::ops::Range;
+
 use super::super::remix::remix;
 use super::super::{BuildError, Parameters};
+use crate::batch::BATCH_PACKETS;
 
 /// Rows that a sketch has at most.
 pub(crate) const MOST_ROWS: usize = 16;
 
-/// Columns of a row, at most.
-const MOST_COLUMNS: f64 = (1u64 << 32) as f64;
+/// Cells that a sketch has at most: their numbers are 32 bits wide.
+const MOST_CELLS: usize = 1 << 32;
 
 /// The words of a digest that follow it in columns, and that give the signs. Structures on top of a
 /// sketch that need bits which are independent of both take words below these.
@@ -31,7 +34,7 @@ macro_rules! with_rows {
     (@ $rows:expr, $D:ident => $body:expr, $($n:literal)*) => {
         match $rows {
             $($n => { const $D: usize = $n; $body })*
-            _ => { const $D: usize = $crate::summary::sketch::MOST_ROWS; $body }
+            _ => { const $D: usize = MOST_ROWS; $body }
         }
     };
 }
@@ -46,7 +49,7 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// 1 to [`MOST_ROWS`] rows of `columns` columns, a power of two up to 2³².
+    /// 1 to [`MOST_ROWS`] rows of `columns` columns, a power of two; up to 2³² cells.
     pub(crate) fn new(rows: usize, columns: usize) -> Self {
         debug_assert!((1..=MOST_ROWS).contains(&rows) && columns.is_power_of_two());
         Self { rows, bits: columns.ilog2() }
@@ -71,46 +74,58 @@ impl Rows {
         if D < MOST_ROWS { D } else { self.rows }
     }
 
-    /// The cells of a key, one in each of the rows; what stands behind those means nothing.
-    #[inline(always)]
-    pub(crate) fn places<const D: usize>(self, digest: u64) -> [usize; D] {
-        let (bits, mask) = (self.bits, (1u64 << self.bits) - 1);
-        let mut places = [0; D];
-        if D as u32 * bits <= u64::BITS {
-            for (row, place) in places.iter_mut().enumerate() {
-                *place = row << bits | (digest >> (row as u32 * bits) & mask) as usize;
+    /// The cells of a key, one in each of the rows; what stands behind those is 0.
+    #[inline]
+    pub(crate) fn places(self, digest: u64) -> [usize; MOST_ROWS] {
+        let mut places = [0; MOST_ROWS];
+        let (mut word, mut shift) = (digest, 0);
+        for (row, place) in places.iter_mut().enumerate().take(self.rows) {
+            if shift + self.bits > u64::BITS {
+                (word, shift) = (remix(word, COLUMNS_WORD), 0);
             }
-            return places;
-        }
-        let (mut word, mut left) = (digest, u64::BITS);
-        for (row, place) in places.iter_mut().enumerate().take(self.count::<D>()) {
-            if left < bits {
-                (word, left) = (remix(word, COLUMNS_WORD), u64::BITS);
-            }
-            *place = row << bits | (word & mask) as usize;
-            word >>= bits;
-            left -= bits;
+            *place = self.cell(row, word >> shift) as usize;
+            shift += self.bits;
         }
         places
     }
 
-    /// The cell of a key in one row.
-    pub(crate) fn place(self, digest: u64, row: usize) -> usize {
-        self.places::<MOST_ROWS>(digest)[row]
+    /// The cells of many keys: `places[row][i]` is that of `digests[i]`. Row by row, since so
+    /// the loops are simple enough for vectors.
+    #[inline]
+    pub(crate) fn place_batch<const D: usize>(
+        self,
+        digests: &[u64],
+        places: &mut [[u32; BATCH_PACKETS]; D],
+    ) {
+        let mut words = [0; BATCH_PACKETS];
+        let words = &mut words[..digests.len()];
+        words.copy_from_slice(digests);
+        let mut shift = 0;
+        for (row, places) in places.iter_mut().enumerate().take(self.count::<D>()) {
+            if shift + self.bits > u64::BITS {
+                for word in words.iter_mut() {
+                    *word = remix(*word, COLUMNS_WORD);
+                }
+                shift = 0;
+            }
+            for (place, word) in places.iter_mut().zip(words.iter()) {
+                *place = self.cell(row, word >> shift);
+            }
+            shift += self.bits;
+        }
+    }
+
+    /// The cell of `row` in the column that the low bits of `word` say.
+    #[inline(always)]
+    fn cell(self, row: usize, word: u64) -> u32 {
+        ((row as u64) << self.bits | word & ((1 << self.bits) - 1)) as u32
     }
 }
 
-/// The signs of a key: bit `row` is set where its weight is subtracted in that row.
+/// The signs of a key: bit number `row` is set where its weight is subtracted in that row.
 #[inline(always)]
 pub(crate) fn signs(digest: u64) -> u64 {
     remix(digest, SIGNS_WORD)
-}
-
-/// `weight` with the sign of `row`.
-#[inline(always)]
-pub(crate) fn signed(signs: u64, row: usize, weight: i64) -> i64 {
-    let flip = -((signs >> row & 1) as i64);
-    (weight ^ flip).wrapping_sub(flip)
 }
 
 /// The median; of an even number the mean of the middle two. Reorders the values.
@@ -125,10 +140,19 @@ pub(crate) fn median(values: &mut [f64]) -> f64 {
     }
 }
 
+/// The median over the rows of what `measure` finds in a row's cells.
+pub(crate) fn median_of_rows(rows: Rows, measure: impl Fn(Range<usize>) -> f64) -> f64 {
+    let mut values = [0.0; MOST_ROWS];
+    for (row, value) in values[..rows.rows].iter_mut().enumerate() {
+        *value = measure(row << rows.bits..(row + 1) << rows.bits);
+    }
+    median(&mut values[..rows.rows])
+}
+
 /// The chance that at least half of `rows` rows fail, each with chance `p`: only then can their
 /// median fail.
 pub(crate) fn median_fails(rows: usize, p: f64) -> f64 {
-    let (mut term, mut tail) = ((1.0 - p).powi(rows as i32), 0.0);
+    let (mut term, mut tail) = ((1.0 - p).powf(rows as f64), 0.0);
     for failing in 0..=rows {
         if failing >= rows.div_ceil(2) {
             tail += term;
@@ -136,6 +160,21 @@ pub(crate) fn median_fails(rows: usize, p: f64) -> f64 {
         term *= (rows - failing) as f64 / (failing + 1) as f64 * p / (1.0 - p);
     }
     tail
+}
+
+/// How many standard deviations of a row the median of `rows` rows is off at most, with the chance
+/// [`CONFIDENCE`] by Chebyshev's inequality.
+pub(crate) fn deviations(rows: usize) -> f64 {
+    let (mut low, mut high) = (0.0, 0.5);
+    for _ in 0..50 {
+        let middle = f64::midpoint(low, high);
+        if median_fails(rows, middle) <= 1.0 - CONFIDENCE {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    1.0 / low.sqrt()
 }
 
 /// How errors shrink with the shape, for shapes that are asked for as targets.
@@ -187,13 +226,18 @@ impl Targets {
             })?,
             None => parameters.integer("rows", 1..=MOST_ROWS as u64)?.unwrap_or(4) as usize,
         };
-        let columns = match parameters.fraction("epsilon")? {
-            Some(epsilon) if self.columns(epsilon) > MOST_COLUMNS => {
-                return Err(out_of_range("epsilon", "such that 2^32 columns suffice".to_owned()));
-            }
-            Some(epsilon) => (self.columns(epsilon).ceil() as usize).next_power_of_two(),
-            None => parameters.power_of_two("columns", memory_bytes, rows * cell_bytes)?,
+        let most = 1 << (MOST_CELLS / rows).ilog2();
+        let columns = if let Some(epsilon) = parameters.fraction("epsilon")? {
+            self.columns(epsilon).min(2.0 * most as f64).ceil() as usize
+        } else {
+            let memory_bytes = memory_bytes.min(MOST_CELLS * cell_bytes);
+            parameters.power_of_two("columns", memory_bytes, rows * cell_bytes)?
         };
+        let columns = columns.next_power_of_two();
+        if columns > most {
+            let name = if parameters.get("epsilon").is_some() { "epsilon" } else { "columns" };
+            return Err(out_of_range(name, format!("such that {most} columns suffice")));
+        }
         Ok(Rows::new(rows, columns))
     }
 }
