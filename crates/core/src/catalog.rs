@@ -2,6 +2,8 @@
 
 use crate::key::FlowKey;
 use crate::summary::array::{CountArray, ReplacingArray};
+use crate::summary::counter::{MisraGries, NetFlow, SharedCounters, SpaceSaving, StreamSummary};
+use crate::summary::hierarchy::{Mst, Rhhh};
 use crate::summary::table::LinearTable;
 use crate::summary::{BuildError, Describe, Info, Ingest, Options};
 
@@ -27,7 +29,18 @@ macro_rules! catalog {
     };
 }
 
-catalog![LinearTable<()>, CountArray<(), ()>, ReplacingArray<()>];
+catalog![
+    LinearTable<()>,
+    CountArray<(), ()>,
+    ReplacingArray<()>,
+    SpaceSaving,
+    StreamSummary,
+    MisraGries<(), ()>,
+    SharedCounters<(), ()>,
+    NetFlow<()>,
+    Mst<(), ()>,
+    Rhhh<(), ()>,
+];
 
 /// What the catalog says of the algorithm called `name`.
 ///

@@ -109,7 +109,7 @@ impl<K: FlowKey> LinearTable<K> {
     }
 
     #[inline(always)]
-    fn add(&mut self, key: K, digest: u64, packets: u32, bytes: u64) {
+    pub(in crate::summary) fn add(&mut self, key: K, digest: u64, packets: u32, bytes: u64) {
         let slots = &mut self.slots[..self.buckets];
         let bucket = Self::find(slots, key, digest);
         let slot = &mut slots[bucket];
