@@ -9,7 +9,7 @@ use clap_complete::Shell;
 use flowgauge_capture::synthetic::{Plant, Size};
 use flowgauge_core::key::KeySpec;
 use flowgauge_core::summary::Measure;
-use flowgauge_core::task::{Hierarchy, SpreadOf, Threshold};
+use flowgauge_core::task::{ForecastModel, Hierarchy, SpreadOf, Threshold};
 use flowgauge_engine::EpochLength;
 use flowgauge_kernel::Isa;
 
@@ -117,6 +117,12 @@ pub(crate) struct Measurement {
     #[arg(long, value_name = "PEER", default_value = "endpoint", value_parser = choice(SpreadOf::ALL),
         help_heading = WHAT)]
     pub(crate) spread_of: SpreadOf,
+
+    /// How changes forecasts: half the last size and half the last forecast, the mean of 4 epochs,
+    /// or with a trend; flows of a table by ewma only
+    #[arg(long, value_name = "MODEL", default_value = "ewma",
+        value_parser = choice(ForecastModel::ALL), help_heading = WHAT)]
+    pub(crate) forecast: ForecastModel,
 
     /// Most items in top and changes, and in a list of the text report
     #[arg(long, value_name = "N", default_value_t = 10, help_heading = WHAT,

@@ -42,6 +42,7 @@ pub(crate) fn config(measurement: &Measurement) -> Result<Config, Failure> {
         spread: measurement.spread,
         spread_of: measurement.spread_of,
         top: measurement.top,
+        forecast: measurement.forecast,
         hierarchy: measurement.hierarchy,
         flows: flows.map_err(|error| Failure::Usage(error.to_string()))?,
         inner: measurement.inner,

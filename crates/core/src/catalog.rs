@@ -2,8 +2,11 @@
 
 use crate::key::FlowKey;
 use crate::summary::array::{CountArray, ReplacingArray};
-use crate::summary::counter::{MisraGries, NetFlow, SharedCounters, SpaceSaving, StreamSummary};
+use crate::summary::counter::{
+    MisraGries, NetFlow, SharedCounters, SketchVisor, SpaceSaving, StreamSummary,
+};
 use crate::summary::hierarchy::{Mst, Rhhh};
+use crate::summary::sketch::{ConservativeCountMin, CountMin, CountSketch, KAry};
 use crate::summary::table::LinearTable;
 use crate::summary::{BuildError, Describe, Info, Ingest, Options};
 
@@ -36,10 +39,15 @@ catalog![
     SpaceSaving,
     StreamSummary,
     MisraGries<(), ()>,
+    SketchVisor,
     SharedCounters<(), ()>,
     NetFlow<()>,
     Mst<(), ()>,
     Rhhh<(), ()>,
+    CountMin,
+    ConservativeCountMin,
+    CountSketch,
+    KAry,
 ];
 
 /// What the catalog says of the algorithm called `name`.

@@ -318,7 +318,7 @@ fn rhhh_converges() {
         let all = oracle(&packets, by, 1, &[]);
         let total = all.values().map(|sums| sums.0).max().unwrap() as f64;
         let largest = if by == Measure::Bytes { 1500.0 } else { 1.0 };
-        for v in [5, 50] {
+        for v in [5, 20] {
             let epsilon = Z * (f64::from(v) * largest / total).sqrt();
             let counters = 2000;
             let (mut found, mut outside, mut missed) = (0, 0, 0);
@@ -327,7 +327,7 @@ fn rhhh_converges() {
                 let options = options(hierarchy, by, seed, 0).with(parameters);
                 let sum = summary::<Key4>("rhhh", &options, &packets);
                 let lanes = [lane(kind.into(), &*sum)];
-                let threshold = Threshold::Share(0.1);
+                let threshold = Threshold::Share(0.2);
                 let (threshold, items) = run(hierarchy, by, threshold, &lanes, &packets).unwrap();
                 let reported: Vec<Prefix> = items.iter().map(prefix).collect();
                 let weights = oracle(&packets, by, 1, &reported);

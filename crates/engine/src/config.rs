@@ -4,7 +4,7 @@ use flowgauge_capture::filter::Filter;
 use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::key::{CanonicalKey, KeyKind, KeySpec};
 use flowgauge_core::summary::{Measure, Parameters};
-use flowgauge_core::task::{Hierarchy, SpreadOf, Threshold};
+use flowgauge_core::task::{ForecastModel, Hierarchy, SpreadOf, Threshold};
 
 /// Everything that a run is asked to do, with the defaults of the command line.
 #[derive(Clone, Debug)]
@@ -31,6 +31,8 @@ pub struct Config {
     pub spread_of: SpreadOf,
     /// Items that `top` and `changes` list at most.
     pub top: usize,
+    /// How `changes` forecasts.
+    pub forecast: ForecastModel,
     /// Which prefixes `hierarchical` looks at.
     pub hierarchy: Hierarchy,
     /// The flows that `flow-size` is asked for.
@@ -61,6 +63,7 @@ impl Default for Config {
             spread: 128,
             spread_of: SpreadOf::Endpoint,
             top: 10,
+            forecast: ForecastModel::Ewma,
             hierarchy: Hierarchy::Bytes,
             flows: Vec::new(),
             inner: false,

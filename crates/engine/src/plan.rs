@@ -5,7 +5,7 @@ use std::io;
 use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::catalog;
 use flowgauge_core::key::{Extract, FlowKey, Key4, Key8, Key13, Key16, Key32, Key37, KeyKind};
-use flowgauge_core::summary::{BuildError, Flows, Ingest, Options};
+use flowgauge_core::summary::{BuildError, Cells, Flows, Ingest, Options};
 use flowgauge_core::task::{self, HistoryShape, TASKS, Task, TaskEntry, TaskOptions, Unsupported};
 use flowgauge_kernel::{Seed, Zeroed};
 
@@ -209,29 +209,33 @@ struct Builder {
     /// Bytes for the lanes and for what the tasks need for each of their flows.
     lanes_bytes: usize,
     task_bytes_per_flow: usize,
+    task_bytes_per_cell: usize,
 }
 
-/// Flows for which the tasks are asked what they need, to find what they need for each.
-const PROBE_FLOWS: usize = 1 << 16;
+/// Flows, or cells, for which the tasks are asked what they need, to find what they need for each.
+const PROBE: usize = 1 << 16;
 
 impl Builder {
     fn new(config: Config, key_bytes: &[usize]) -> Result<Self, EngineError> {
         let entries = entries(&config)?;
-        let probe = |flows: usize| {
-            let shapes = key_bytes.iter().map(|&key_bytes| HistoryShape { key_bytes, flows });
+        let probe = |flows: usize, cells: usize| {
+            let shapes =
+                key_bytes.iter().map(|&key_bytes| HistoryShape { key_bytes, flows, cells });
             let tasks = build_tasks(&config, &entries, shapes.collect())?;
             let history: usize = tasks.iter().map(|task| task.history_bytes()).sum();
             let scratch = tasks.iter().map(|task| task.scratch_bytes(flows)).max().unwrap_or(0);
             Ok::<_, EngineError>(scratch + history)
         };
-        let (fixed, probed) = (probe(0)?, probe(PROBE_FLOWS)?);
+        let (fixed, flows, cells) = (probe(0, 0)?, probe(PROBE, 0)?, probe(0, PROBE)?);
         let lanes_bytes = config
             .memory_bytes
             .checked_sub(fixed)
             .filter(|bytes| *bytes > 0)
             .ok_or(EngineError::TaskMemory { needed: fixed })?;
-        let task_bytes_per_flow = (probed - fixed).div_ceil(PROBE_FLOWS);
-        Ok(Self { config, entries, lanes_bytes, task_bytes_per_flow })
+        let task_bytes_per_flow = (flows - fixed).div_ceil(PROBE);
+        // Each lane has cells of its own, and they cost the same whatever the key.
+        let task_bytes_per_cell = (cells - fixed).div_ceil(key_bytes.len() * PROBE);
+        Ok(Self { config, entries, lanes_bytes, task_bytes_per_flow, task_bytes_per_cell })
     }
 
     /// Builds a lane with `share` of the memory.
@@ -240,6 +244,7 @@ impl Builder {
         let options = Options {
             parameters: config.parameters.clone(),
             task_bytes_per_flow: self.task_bytes_per_flow,
+            task_bytes_per_cell: self.task_bytes_per_cell,
             by: config.by,
             threshold: config.threshold,
             spread: config.spread,
@@ -257,7 +262,17 @@ impl Builder {
         let most = |lane: &task::Lane<'_>| lane.answers.flows().map_or(0, Flows::most);
         let shapes = views
             .iter()
-            .map(|lane| HistoryShape { key_bytes: lane.key_bytes, flows: most(lane) })
+            .map(|lane| {
+                let cells = match lane.answers.flows() {
+                    Some(_) => None,
+                    None => lane.answers.cells(),
+                };
+                HistoryShape {
+                    key_bytes: lane.key_bytes,
+                    flows: most(lane),
+                    cells: cells.map_or(0, Cells::len),
+                }
+            })
             .collect();
         let mut tasks = Vec::new();
         let mut notes = Vec::new();
@@ -313,6 +328,7 @@ fn build_tasks(
         hierarchy: config.hierarchy,
         flows: config.flows.clone(),
         history,
+        forecast: config.forecast,
         seed: Seed::new(config.seed),
     };
     entries

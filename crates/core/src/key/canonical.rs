@@ -3,12 +3,15 @@
 use std::cmp::Ordering;
 use std::fmt;
 
+use bytemuck::Zeroable;
+
 /// The canonical bytes of any key, at most 37 of them, ordered by length (so IPv4 before IPv6),
 /// then by bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Zeroable)]
+#[repr(C)]
 pub struct CanonicalKey {
     len: u8,
-    bytes: [u8; Self::MAX_BYTES],
+    bytes: [u8; CanonicalKey::MAX_BYTES],
 }
 
 impl CanonicalKey {

@@ -82,6 +82,8 @@ pub struct Options {
     pub memory: Memory,
     /// Bytes that tasks need for each flow that the summary can list, within `memory_bytes`.
     pub task_bytes_per_flow: usize,
+    /// Bytes that tasks need for each cell of a summary that gives them its cells, likewise.
+    pub task_bytes_per_cell: usize,
     /// The digest function, with its seed.
     pub digester: Digester,
     /// What a summary of one measure counts.
@@ -102,6 +104,7 @@ impl Options {
             memory_bytes,
             memory: Memory::unlimited(),
             task_bytes_per_flow: 0,
+            task_bytes_per_cell: 0,
             digester: Digester::new(Seed::new(seed), Isa::best()),
             by: Measure::Packets,
             threshold: Threshold::Share(0.001),

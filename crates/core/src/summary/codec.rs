@@ -313,6 +313,7 @@ pub fn decode<K: FlowKey>(bytes: &[u8], limit: usize) -> Result<Decoded<K>, Deco
         memory_bytes: limit,
         memory: Memory::limited(limit),
         task_bytes_per_flow: 0,
+        task_bytes_per_cell: 0,
         digester: Digester::new(seed, Isa::best()),
         by,
         threshold,

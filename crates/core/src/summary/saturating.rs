@@ -28,9 +28,8 @@ impl Counter for u32 {
     #[inline(always)]
     fn add(&mut self, weight: Self) -> u64 {
         let (sum, over) = self.overflowing_add(weight);
-        *self = if over { Self::MAX } else { sum };
-        // What wrapped is one less than the excess over the largest number.
-        if over { u64::from(sum) + 1 } else { 0 }
+        *self = sum;
+        if over { full(self, Self::MAX, u64::from(sum)) } else { 0 }
     }
 
     #[inline(always)]
@@ -50,14 +49,22 @@ impl Counter for u64 {
     #[inline(always)]
     fn add(&mut self, weight: Self) -> u64 {
         let (sum, over) = self.overflowing_add(weight);
-        *self = if over { Self::MAX } else { sum };
-        if over { sum.saturating_add(1) } else { 0 }
+        *self = sum;
+        if over { full(self, Self::MAX, sum) } else { 0 }
     }
 
     #[inline(always)]
     fn get(self) -> u64 {
         self
     }
+}
+
+/// Fills a counter that wrapped to `wrapped`, which is one less than the excess over `most`. Apart,
+/// so that nothing of it is computed for counters that have room.
+#[cold]
+fn full<C>(counter: &mut C, most: C, wrapped: u64) -> u64 {
+    *counter = most;
+    wrapped.saturating_add(1)
 }
 
 #[cfg(test)]

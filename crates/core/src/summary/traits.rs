@@ -340,7 +340,12 @@ pub trait Cells {
     }
     /// Writes the cells as they are.
     fn read(&self, cells: &mut [f64]);
-    /// The size of a flow, in such cells.
+    /// Fills in what estimates from such cells need and sums do not carry, such as the scale of
+    /// their error: to be called once the cells are summed up.
+    fn seal(&self, cells: &mut [f64]) {
+        let _ = cells;
+    }
+    /// The size of a flow, in such cells, which are sealed.
     fn estimate(&self, cells: &[f64], key: &[u8]) -> Estimate;
     /// Visits flows that these cells alone say to exceed `threshold` either way, where they can.
     fn recover(&self, cells: &[f64], threshold: f64, visit: &mut dyn FnMut(CanonicalKey)) {

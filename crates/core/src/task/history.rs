@@ -44,7 +44,7 @@ pub(super) struct History {
 impl History {
     /// Reserves the table.
     pub(super) fn new(shape: HistoryShape, seed: &Seed) -> io::Result<Self> {
-        let HistoryShape { key_bytes, flows } = shape;
+        let HistoryShape { key_bytes, flows, .. } = shape;
         let too_many = || io::Error::from(io::ErrorKind::OutOfMemory);
         u32::try_from(flows).map_err(|_| too_many())?;
         let words = HEAD + key_bytes.div_ceil(8);

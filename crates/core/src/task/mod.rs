@@ -8,6 +8,9 @@ mod cardinality;
 mod changes;
 mod entropy;
 mod flow_size;
+mod forecast;
+mod forecast_cells;
+mod forecast_flows;
 mod heavy_hitters;
 mod hierarchical;
 mod history;
@@ -21,6 +24,7 @@ mod sizes;
 mod superspreaders;
 mod top;
 
+pub use forecast::ForecastModel;
 pub use hierarchical::Hierarchy;
 pub use registry::{HistoryShape, TASKS, TaskEntry, TaskOptions, find};
 pub use superspreaders::SpreadOf;

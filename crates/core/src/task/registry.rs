@@ -4,7 +4,7 @@ use std::io;
 
 use flowgauge_kernel::Seed;
 
-use super::{Hierarchy, SpreadOf, Task};
+use super::{ForecastModel, Hierarchy, SpreadOf, Task};
 use super::{
     cardinality, changes, entropy, flow_size, heavy_hitters, hierarchical, quantiles,
     size_distribution, superspreaders, top,
@@ -80,6 +80,8 @@ pub struct TaskOptions {
     pub flows: Vec<CanonicalKey>,
     /// The history that `changes` keeps, one for each lane.
     pub history: Vec<HistoryShape>,
+    /// How `changes` forecasts.
+    pub forecast: ForecastModel,
     /// The secret of the history's digests.
     pub seed: Seed,
 }
@@ -93,6 +95,7 @@ impl TaskOptions {
             hierarchy: Hierarchy::Bytes,
             flows: Vec::new(),
             history: Vec::new(),
+            forecast: ForecastModel::Ewma,
             seed,
         }
     }
@@ -103,6 +106,8 @@ impl TaskOptions {
 pub struct HistoryShape {
     /// Canonical bytes of a key in this lane.
     pub key_bytes: usize,
-    /// Flows that it can hold.
+    /// Flows that it can hold, of a summary that lists them.
     pub flows: usize,
+    /// Cells that it forecasts, of a summary that has them and does not list its flows.
+    pub cells: usize,
 }

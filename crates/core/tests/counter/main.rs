@@ -5,6 +5,7 @@ mod misra_gries;
 mod netflow;
 mod refusals;
 mod shared;
+mod sketch_visor;
 mod space_saving;
 mod stream;
 #[path = "../support/zipf.rs"]

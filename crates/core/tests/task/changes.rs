@@ -12,7 +12,7 @@ use crate::support::{Case, Table, any_key, build, case, check, lane_bytes, optio
 fn with_room(key_bytes: &[usize], flows: usize) -> TaskOptions {
     let mut options = options();
     options.history =
-        key_bytes.iter().map(|&key_bytes| HistoryShape { key_bytes, flows }).collect();
+        key_bytes.iter().map(|&key_bytes| HistoryShape { key_bytes, flows, cells: 0 }).collect();
     options
 }
 

@@ -24,7 +24,7 @@ fn with_history() -> TaskOptions {
     let mut options = options();
     options.history = [4, 8, 13, 16, 32, 37]
         .into_iter()
-        .map(|key_bytes| HistoryShape { key_bytes, flows: 10 })
+        .map(|key_bytes| HistoryShape { key_bytes, flows: 10, cells: 0 })
         .collect();
     options
 }

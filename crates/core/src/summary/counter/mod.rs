@@ -7,8 +7,10 @@ mod index;
 mod misra_gries;
 mod monitor;
 mod netflow;
+mod queue;
 mod random;
 mod sampled;
+mod sketch_visor;
 mod space_saving;
 mod stream_summary;
 mod tournament;
@@ -17,6 +19,7 @@ mod tracked;
 pub use csm::SharedCounters;
 pub use misra_gries::MisraGries;
 pub use netflow::NetFlow;
+pub use sketch_visor::SketchVisor;
 pub use space_saving::SpaceSaving;
 pub use stream_summary::StreamSummary;
 

@@ -1,0 +1,90 @@
+//! Count-Min with conservative update: counters that are above a key's new estimate stay.
+//!
+//! Paper: Estan and Varghese, "New directions in traffic measurement and accounting" (SIGCOMM
+//! 2002), §3.3.2. An estimate is never below the truth and never above Count-Min's, but the order of
+//! packets matters, so that nothing may hold packets back; and the sum of two sketches is an
+//! upper bound of what one sketch of all packets would hold.
+
+use std::marker::PhantomData;
+
+use super::super::{BuildError, Describe, Estimate, Info, Ingest, Laws, Measure, Merge, Options};
+use super::cell::Unsigned;
+use super::count_min::{MEMORY, PARAMETERS, factor, least, sums};
+use super::row_sketch::{Grid, RowSketch, Rule};
+use super::rows::Targets;
+use crate::key::FlowKey;
+
+/// Count-Min with conservative update, of `u32` for packets and `u64` for bytes.
+///
+/// Cost: a cache line for each row a packet, and one more in the set while the key is heavy. Memory
+/// in bytes: `rows × columns × 4 (or 8) + candidates × (3 × size_of::<K>() + 8)`.
+pub struct ConservativeCountMin;
+
+impl Describe for ConservativeCountMin {
+    const INFO: Info = Info {
+        name: "conservative-count-min",
+        idea: "Count-Min that raises a key's counters no further than its estimate",
+        paper: "conservative update (SIGCOMM 2002), section 3.3.2",
+        parameters: PARAMETERS,
+        memory: MEMORY,
+        laws: Laws { commutable: false, aggregatable: false, merge: Merge::WithinBounds },
+    };
+
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+        Ok(match options.by {
+            Measure::Packets => Box::new(RowSketch::<K, Raise<u32>>::new(options)?),
+            Measure::Bytes => Box::new(RowSketch::<K, Raise<u64>>::new(options)?),
+        })
+    }
+}
+
+/// The least counter of a key takes its weight, and the others rise to that.
+pub(crate) struct Raise<C>(PhantomData<C>);
+
+impl<C: Unsigned> Rule for Raise<C> {
+    type Cell = C;
+    const TARGETS: Targets = Targets::Least;
+
+    #[inline(always)]
+    fn add<const FULL: bool>(
+        cells: &mut [C],
+        places: &[usize],
+        _: u64,
+        weight: C,
+        limit: u64,
+    ) -> (u64, bool) {
+        let mut raised = cells[places[0]];
+        for &place in &places[1..] {
+            if cells[place].get() < raised.get() {
+                raised = cells[place];
+            }
+        }
+        let lost = raised.raise::<FULL>(weight);
+        for &place in places {
+            let cell = &mut cells[place];
+            *cell = if cell.get() < raised.get() { raised } else { *cell };
+        }
+        (lost, raised.get() > limit)
+    }
+
+    #[inline]
+    fn estimate(grid: &Grid<Self>, digest: u64) -> f64 {
+        least(grid.rows, &grid.cells, digest).get() as f64
+    }
+
+    /// By Markov's inequality for Count-Min, whose estimates are not below these: its rows would
+    /// tell more, but they are not here.
+    fn margin(grid: &Grid<Self>) -> f64 {
+        factor(grid.rows) * grid.total as f64 / grid.rows.columns() as f64
+    }
+
+    fn bounds(grid: &Grid<Self>, value: f64, margin: f64) -> Estimate {
+        sums(grid, value, margin)
+    }
+
+    /// A packet raises a counter of each row by its weight at most.
+    fn possible(grid: &Grid<Self>) -> bool {
+        let sum = |row: &[C]| row.iter().map(|cell| u128::from(cell.get())).sum::<u128>();
+        grid.cells.chunks_exact(grid.rows.columns()).all(|row| sum(row) <= grid.total.into())
+    }
+}

@@ -1,0 +1,188 @@
+//! Count-Min: d rows of counters, the least of a key's d counters is its estimate.
+//!
+//! Paper: Cormode and Muthukrishnan, "An improved data stream summary: the Count-Min sketch and its
+//! applications" (J. Algorithms 2005), §3 and §4.1. An estimate is never below the truth. Over
+//! the choice of a key's columns, what collides with it in a row is the content of a random cell of
+//! that row: the rows themselves tell how large that is at most.
+
+use std::marker::PhantomData;
+
+use super::super::{
+    BuildError, Cells, Describe, Estimate, Info, Ingest, Laws, Measure, Merge, Options, Parameter,
+};
+use super::cell::{Cell, Unsigned};
+use super::k_ary;
+use super::row_sketch::{Grid, Linear, RowSketch, Rule};
+use super::rows::{CONFIDENCE, Rows, Targets};
+use crate::key::FlowKey;
+
+/// The parameters of every sketch whose error is a share of the total weight.
+pub(super) const PARAMETERS: &[Parameter] = &[
+    Parameter { name: "rows", help: "number of rows, 1 to 16 (default 4)" },
+    Parameter {
+        name: "columns",
+        help: "counters in a row, a power of two (default: what fits into the memory)",
+    },
+    Parameter {
+        name: "epsilon",
+        help: "instead of columns: the error as a share of the total weight; \
+               columns = e / epsilon, rounded up to a power of two",
+    },
+    Parameter {
+        name: "delta",
+        help: "instead of rows: the chance of a larger error; rows = ln (1 / delta)",
+    },
+    CANDIDATES,
+];
+
+/// The room for the keys of a sketch.
+pub(super) const CANDIDATES: Parameter = Parameter {
+    name: "candidates",
+    help: "heavy keys that are kept, a power of two (default: 16384, or what a quarter of the \
+           memory holds)",
+};
+
+/// Memory of a sketch with its candidates.
+pub(super) const MEMORY: &str =
+    "rows x columns x (4 by packets, 8 by bytes) + candidates x (3 x key + 8)";
+
+/// The Count-Min sketch, of `u32` for packets and `u64` for bytes.
+///
+/// Cost: a cache line for each row a packet, and one more in the set while the key is heavy. Memory
+/// in bytes: `rows × columns × 4 (or 8) + candidates × (3 × size_of::<K>() + 8)`.
+pub struct CountMin;
+
+impl Describe for CountMin {
+    const INFO: Info = Info {
+        name: "count-min",
+        idea: "rows of counters, the least of a key's counters is its estimate",
+        paper: "Count-Min (J. Algorithms 2005), sections 3 and 4.1",
+        parameters: PARAMETERS,
+        memory: MEMORY,
+        laws: Laws { commutable: true, aggregatable: true, merge: Merge::Equal },
+    };
+
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+        Ok(match options.by {
+            Measure::Packets => Box::new(RowSketch::<K, Least<u32>>::new(options)?),
+            Measure::Bytes => Box::new(RowSketch::<K, Least<u64>>::new(options)?),
+        })
+    }
+}
+
+/// Every counter of a key takes its weight; the least is the estimate.
+pub(crate) struct Least<C>(PhantomData<C>);
+
+impl<C: Unsigned> Rule for Least<C> {
+    type Cell = C;
+    const TARGETS: Targets = Targets::Least;
+
+    #[inline(always)]
+    fn add<const FULL: bool>(
+        cells: &mut [C],
+        places: &[usize],
+        _: u64,
+        weight: C,
+        limit: u64,
+    ) -> (u64, bool) {
+        let (mut lost, mut least) = (0, u64::MAX);
+        for &place in places {
+            let cell = &mut cells[place];
+            lost += cell.raise::<FULL>(weight);
+            least = least.min(cell.get());
+        }
+        (lost, least > limit)
+    }
+
+    #[inline]
+    fn estimate(grid: &Grid<Self>, digest: u64) -> f64 {
+        least(grid.rows, &grid.cells, digest).get() as f64
+    }
+
+    /// The least number that the cells of a key exceed in all rows with the chance δ at most: a
+    /// share of the columns that is δ over all rows, the key's own cell counted as one of them. By
+    /// Markov's inequality it is not above the mean × δ^(−1/d).
+    fn margin(grid: &Grid<Self>) -> f64 {
+        let (rows, columns) = (grid.rows, grid.rows.columns());
+        let factor = factor(rows);
+        let chance = |above: u64| -> f64 {
+            let share = |row: &[C]| {
+                let count = row.iter().filter(|cell| cell.get() > above).count();
+                ((count + 1) as f64 / columns as f64).min(1.0)
+            };
+            grid.cells.chunks_exact(columns).map(share).product()
+        };
+        let (mut low, mut high) = (0, (factor * grid.total as f64 / columns as f64) as u64);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if chance(middle) <= factor.powi(-(rows.rows() as i32)) {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        low as f64
+    }
+
+    fn bounds(grid: &Grid<Self>, value: f64, margin: f64) -> Estimate {
+        sums(grid, value, margin)
+    }
+
+    fn possible(grid: &Grid<Self>) -> bool {
+        adds_up(grid)
+    }
+
+    fn cells<K: FlowKey>(sketch: &RowSketch<K, Self>) -> Option<&dyn Cells> {
+        Some(sketch)
+    }
+}
+
+/// Differences of counters have no least one that means anything: they are read as K-ary's are.
+impl<C: Unsigned> Linear for Least<C> {
+    fn value(rows: Rows, digest: u64, total: f64, cell: impl Fn(usize) -> f64) -> f64 {
+        k_ary::value(rows, digest, total, cell)
+    }
+
+    fn noise(rows: Rows, total: f64, cells: impl Fn(usize) -> f64) -> f64 {
+        k_ary::noise(rows, total, cells)
+    }
+}
+
+/// Whether every packet is in every row, or among what was lost there.
+pub(super) fn adds_up<C: Unsigned, R: Rule<Cell = C>>(grid: &Grid<R>) -> bool {
+    if grid.total == u64::MAX || grid.saturated == u64::MAX {
+        return true;
+    }
+    let sum = |row: &[C]| row.iter().map(|cell| u128::from(cell.get())).sum::<u128>();
+    let sums = grid.cells.chunks_exact(grid.rows.columns()).map(sum);
+    let lost = sums.map(|sum| u128::from(grid.total).checked_sub(sum));
+    lost.sum::<Option<u128>>() == Some(grid.saturated.into())
+}
+
+/// The least cell of a key.
+#[inline]
+pub(super) fn least<C: Unsigned>(rows: Rows, cells: &[C], digest: u64) -> C {
+    let places = rows.places(digest);
+    let mut least = cells[places[0]];
+    for &place in &places[1..rows.rows()] {
+        if cells[place].get() < least.get() {
+            least = cells[place];
+        }
+    }
+    least
+}
+
+/// How many times its mean the excess of all rows is at most, with [`confidence`]: e, or more where
+/// the rows are so few that e would not give [`CONFIDENCE`].
+pub(super) fn factor(rows: Rows) -> f64 {
+    (1.0 - CONFIDENCE).powf(-1.0 / rows.rows() as f64).max(std::f64::consts::E)
+}
+
+/// Bounds of an estimate that is never below the truth, unless its cells are full, and `margin`
+/// above it at most.
+pub(super) fn sums<R: Rule>(grid: &Grid<R>, value: f64, margin: f64) -> Estimate {
+    let full = value >= R::Cell::MOST as f64;
+    let high = if full { value + grid.saturated as f64 } else { value };
+    let confidence = 1.0 - factor(grid.rows).powi(-(grid.rows.rows() as i32));
+    Estimate { value, low: (value - margin).max(0.0), high, confidence: Some(confidence) }
+}

@@ -1,0 +1,139 @@
+//! Count Sketch: d rows of signed counters, the median of a key's counters is its estimate.
+//!
+//! Paper: Charikar, Chen and Farach-Colton, "Finding frequent items in data streams" (ICALP 2002),
+//! §3. A key adds its weight in some rows and subtracts it in others, so that the keys that collide
+//! with it cancel on average: each row is unbiased with the variance (L2² − f²)/columns. The squares
+//! of a row's counters sum up to L2² on average, so that the sketch knows its own error.
+
+use std::marker::PhantomData;
+
+use super::super::{
+    BuildError, Cells, Describe, Estimate, Info, Ingest, Laws, Measure, Merge, Options, Parameter,
+};
+use super::cell::Signed;
+use super::count_min::{CANDIDATES, MEMORY};
+use super::row_sketch::{Grid, Linear, RowSketch, Rule, Weight};
+use super::rows::{
+    CONFIDENCE, MOST_ROWS, Rows, Targets, deviations, median, median_of_rows, signs,
+};
+use crate::key::FlowKey;
+
+/// The parameters of every sketch whose error is a share of L2.
+pub(super) const PARAMETERS: &[Parameter] = &[
+    Parameter { name: "rows", help: "number of rows, 1 to 16 (default 4)" },
+    Parameter {
+        name: "columns",
+        help: "counters in a row, a power of two (default: what fits into the memory)",
+    },
+    Parameter {
+        name: "epsilon",
+        help: "instead of columns: the error as a share of L2, the root of the sum of squared \
+               sizes; columns = 8 / epsilon^2, rounded up to a power of two",
+    },
+    Parameter {
+        name: "delta",
+        help: "instead of rows: the chance of a larger error; as many rows as let half of them \
+               fail with that chance, each with 1/8",
+    },
+    CANDIDATES,
+];
+
+/// The Count Sketch, of `i32` for packets and `i64` for bytes.
+///
+/// Cost: a cache line for each row and a multiply a packet, and one more line in the set while the
+/// key is heavy. Memory in bytes:
+/// `rows × columns × 4 (or 8) + candidates × (3 × size_of::<K>() + 8)`.
+pub struct CountSketch;
+
+impl Describe for CountSketch {
+    const INFO: Info = Info {
+        name: "count-sketch",
+        idea: "rows of signed counters, the median of a key's counters is its estimate",
+        paper: "Count Sketch (ICALP 2002), section 3",
+        parameters: PARAMETERS,
+        memory: MEMORY,
+        laws: Laws { commutable: true, aggregatable: true, merge: Merge::Equal },
+    };
+
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+        Ok(match options.by {
+            Measure::Packets => Box::new(RowSketch::<K, Signs<i32>>::new(options)?),
+            Measure::Bytes => Box::new(RowSketch::<K, Signs<i64>>::new(options)?),
+        })
+    }
+}
+
+/// Every counter of a key takes its weight with the sign of the row.
+pub(crate) struct Signs<C>(PhantomData<C>);
+
+impl<C: Signed> Rule for Signs<C> {
+    type Cell = C;
+    const TARGETS: Targets = Targets::Median;
+
+    #[inline(always)]
+    fn add<const FULL: bool>(
+        cells: &mut [C],
+        places: &[usize],
+        digest: u64,
+        weight: Weight<Self>,
+        limit: u64,
+    ) -> (u64, bool) {
+        let (signs, limit) = (signs(digest), limit.min(i64::MAX as u64) as i64);
+        let (mut lost, mut beyond) = (0, 0);
+        for (row, &place) in places.iter().enumerate() {
+            let negative = signs >> row & 1 == 1;
+            let cell = &mut cells[place];
+            lost += cell.turn::<FULL>(weight, negative);
+            beyond += usize::from(cell.turned(negative) > limit);
+        }
+        (lost, beyond >= places.len().div_ceil(2))
+    }
+
+    fn estimate(grid: &Grid<Self>, digest: u64) -> f64 {
+        Self::value(grid.rows, digest, grid.total as f64, |place| grid.cells[place].real()).max(0.0)
+    }
+
+    fn margin(grid: &Grid<Self>) -> f64 {
+        Self::noise(grid.rows, grid.total as f64, |place| grid.cells[place].real())
+    }
+
+    fn bounds(grid: &Grid<Self>, value: f64, margin: f64) -> Estimate {
+        medians(grid, value, margin)
+    }
+
+    /// A packet moves a counter of each row by its weight at most.
+    fn possible(grid: &Grid<Self>) -> bool {
+        let sum = |row: &[C]| row.iter().map(|cell| u128::from(cell.size())).sum::<u128>();
+        grid.cells.chunks_exact(grid.rows.columns()).all(|row| sum(row) <= grid.total.into())
+    }
+
+    fn cells<K: FlowKey>(sketch: &RowSketch<K, Self>) -> Option<&dyn Cells> {
+        Some(sketch)
+    }
+}
+
+impl<C: Signed> Linear for Signs<C> {
+    #[inline]
+    fn value(rows: Rows, digest: u64, _: f64, cell: impl Fn(usize) -> f64) -> f64 {
+        let (places, signs) = (rows.places(digest), signs(digest));
+        let mut values = [0.0; MOST_ROWS];
+        for (row, value) in values[..rows.rows()].iter_mut().enumerate() {
+            let number = cell(places[row]);
+            *value = if signs >> row & 1 == 1 { -number } else { number };
+        }
+        median(&mut values[..rows.rows()])
+    }
+
+    fn noise(rows: Rows, _: f64, cells: impl Fn(usize) -> f64) -> f64 {
+        let squares = |places: std::ops::Range<usize>| places.map(|at| cells(at).powi(2)).sum();
+        let variance = median_of_rows(rows, squares) / rows.columns() as f64;
+        deviations(rows.rows()) * variance.sqrt()
+    }
+}
+
+/// Bounds of an estimate that is off by `margin` either way at most.
+pub(super) fn medians<R: Rule>(grid: &Grid<R>, value: f64, margin: f64) -> Estimate {
+    let low = (value - margin - grid.saturated as f64).max(0.0);
+    let high = value + margin + grid.saturated as f64;
+    Estimate { value, low, high, confidence: Some(CONFIDENCE) }
+}

@@ -1,0 +1,129 @@
+//! K-ary sketch: Count-Min's counters, read without bias.
+//!
+//! Paper: Krishnamurthy, Sen, Zhang and Chen, "Sketch-based change detection: methods, evaluation,
+//! and applications" (IMC 2003), §3.1. A row of w counters and the sum N says (C − N/w)/(1 − 1/w) of
+//! a key whose counter is C, which is right on average; the estimate is the median over the rows.
+//! Counters are skewed to the right, so that the median is a little low. As in Count Sketch, a
+//! row's squared deviations tell the error.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use super::super::{
+    BuildError, Cells, Describe, Estimate, Info, Ingest, Laws, Measure, Merge, Options,
+};
+use super::cell::Unsigned;
+use super::count_min::{MEMORY, adds_up};
+use super::count_sketch::{PARAMETERS, medians};
+use super::row_sketch::{Grid, Limit, Linear, RowSketch, Rule};
+use super::rows::{Rows, Targets, deviations, median, median_of_rows};
+use crate::key::FlowKey;
+use crate::task::Threshold;
+
+/// The K-ary sketch, of `u32` for packets and `u64` for bytes.
+///
+/// Cost: a cache line for each row a packet, and one more in the set while the key is heavy. Memory
+/// in bytes: `rows × columns × 4 (or 8) + candidates × (3 × size_of::<K>() + 8)`.
+pub struct KAry;
+
+impl Describe for KAry {
+    const INFO: Info = Info {
+        name: "k-ary",
+        idea: "rows of counters, each without its mean; the median is the estimate",
+        paper: "K-ary sketch (IMC 2003), section 3.1",
+        parameters: PARAMETERS,
+        memory: MEMORY,
+        laws: Laws { commutable: true, aggregatable: true, merge: Merge::Equal },
+    };
+
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+        Ok(match options.by {
+            Measure::Packets => Box::new(RowSketch::<K, Centred<u32>>::new(options)?),
+            Measure::Bytes => Box::new(RowSketch::<K, Centred<u64>>::new(options)?),
+        })
+    }
+}
+
+/// Every counter of a key takes its weight, and is read against its row's mean.
+pub(crate) struct Centred<C>(PhantomData<C>);
+
+impl<C: Unsigned> Rule for Centred<C> {
+    type Cell = C;
+    const TARGETS: Targets = Targets::Median;
+
+    #[inline(always)]
+    fn add<const FULL: bool>(
+        cells: &mut [C],
+        places: &[usize],
+        _: u64,
+        weight: C,
+        limit: u64,
+    ) -> (u64, bool) {
+        let (mut lost, mut beyond) = (0, 0);
+        for &place in places {
+            let cell = &mut cells[place];
+            lost += cell.raise::<FULL>(weight);
+            beyond += usize::from(cell.get() > limit);
+        }
+        (lost, beyond >= places.len().div_ceil(2))
+    }
+
+    fn estimate(grid: &Grid<Self>, digest: u64) -> f64 {
+        value(grid.rows, digest, grid.total as f64, |place| grid.cells[place].real()).max(0.0)
+    }
+
+    /// The counter of a key whose size is the threshold.
+    fn limit(rows: Rows, threshold: Threshold) -> Limit {
+        let mean = 1.0 / rows.columns() as f64;
+        match threshold {
+            Threshold::Share(share) => Limit::new(0.0, share * (1.0 - mean) + mean),
+            Threshold::Weight(weight) => Limit::new(weight as f64 * (1.0 - mean), mean),
+        }
+    }
+
+    fn margin(grid: &Grid<Self>) -> f64 {
+        noise(grid.rows, grid.total as f64, |place| grid.cells[place].real())
+    }
+
+    fn bounds(grid: &Grid<Self>, value: f64, margin: f64) -> Estimate {
+        medians(grid, value, margin)
+    }
+
+    fn possible(grid: &Grid<Self>) -> bool {
+        adds_up(grid)
+    }
+
+    fn cells<K: FlowKey>(sketch: &RowSketch<K, Self>) -> Option<&dyn Cells> {
+        Some(sketch)
+    }
+}
+
+impl<C: Unsigned> Linear for Centred<C> {
+    fn value(rows: Rows, digest: u64, total: f64, cell: impl Fn(usize) -> f64) -> f64 {
+        value(rows, digest, total, cell)
+    }
+
+    fn noise(rows: Rows, total: f64, cells: impl Fn(usize) -> f64) -> f64 {
+        noise(rows, total, cells)
+    }
+}
+
+/// The median over the rows of what each says without bias.
+#[inline]
+pub(super) fn value(rows: Rows, digest: u64, total: f64, cell: impl Fn(usize) -> f64) -> f64 {
+    let share = 1.0 / rows.columns() as f64;
+    let mut values = rows.places(digest).map(|place| (cell(place) - total * share) / (1.0 - share));
+    median(&mut values[..rows.rows()])
+}
+
+/// The standard deviation of a row by its own squares, (L2² − f²)/(w − 1), times the deviations that
+/// the median may be off by.
+pub(super) fn noise(rows: Rows, total: f64, cells: impl Fn(usize) -> f64) -> f64 {
+    let columns = rows.columns() as f64;
+    let squares = |places: Range<usize>| {
+        places.map(|place| (cells(place) - total / columns).powi(2)).sum::<f64>()
+    };
+    // Around the mean they sum up to (1 − 1/w) L2² on average.
+    let squared_l2 = median_of_rows(rows, squares) / (1.0 - 1.0 / columns);
+    deviations(rows.rows()) * (squared_l2 / (columns - 1.0)).sqrt()
+}

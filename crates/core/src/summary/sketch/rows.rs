@@ -1,0 +1,242 @@
+//! The columns of a key in the rows of a sketch, and its signs, all cut from its one digest.
+//!
+//! A sketch of d rows of 2ᵇ columns needs d·b bits. Up to 64 they are slices of the digest itself,
+//! row 0 at its low end, so that 4 rows of 65536 columns cost no multiply beyond the digest's own.
+//! Beyond, each word that is used up is followed by a word mixed from it. Signs are the low bits of
+//! another word.
+
+use std::ops::Range;
+
+use super::super::remix::remix;
+use super::super::{BuildError, Parameters};
+use crate::batch::BATCH_PACKETS;
+
+/// Rows that a sketch has at most.
+pub(crate) const MOST_ROWS: usize = 16;
+
+/// Cells that a sketch has at most: their numbers are 32 bits wide.
+const MOST_CELLS: usize = 1 << 32;
+
+/// The words of a digest that follow it in columns, and that give the signs. Structures on top of a
+/// sketch that need bits which are independent of both take words below these.
+const COLUMNS_WORD: u64 = 16;
+const SIGNS_WORD: u64 = 17;
+
+/// Chance that the bounds of a sketch hold at least, whatever its rows.
+pub(crate) const CONFIDENCE: f64 = 0.95;
+
+/// Calls `$body` with `$rows` as the constant `$D`, so that its loops over the rows unroll. From 9
+/// rows on `$D` is [`MOST_ROWS`], and [`Rows::count`] says how many there are.
+macro_rules! with_rows {
+    ($rows:expr, $D:ident => $body:expr) => {
+        with_rows!(@ $rows, $D => $body, 1 2 3 4 5 6 7 8)
+    };
+    (@ $rows:expr, $D:ident => $body:expr, $($n:literal)*) => {
+        match $rows {
+            $($n => { const $D: usize = $n; $body })*
+            _ => { const $D: usize = MOST_ROWS; $body }
+        }
+    };
+}
+pub(crate) use with_rows;
+
+/// A number of rows of a power of two of columns, stored row by row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rows {
+    rows: usize,
+    /// Base-two logarithm of the columns.
+    bits: u32,
+}
+
+impl Rows {
+    /// 1 to [`MOST_ROWS`] rows of `columns` columns, a power of two; up to 2³² cells.
+    pub(crate) fn new(rows: usize, columns: usize) -> Self {
+        debug_assert!((1..=MOST_ROWS).contains(&rows) && columns.is_power_of_two());
+        Self { rows, bits: columns.ilog2() }
+    }
+
+    pub(crate) fn rows(self) -> usize {
+        self.rows
+    }
+
+    pub(crate) fn columns(self) -> usize {
+        1 << self.bits
+    }
+
+    /// Cells in all.
+    pub(crate) fn cells(self) -> usize {
+        self.rows << self.bits
+    }
+
+    /// The rows, a constant where `D` is.
+    #[inline(always)]
+    pub(crate) fn count<const D: usize>(self) -> usize {
+        if D < MOST_ROWS { D } else { self.rows }
+    }
+
+    /// The cells of a key, one in each of the rows; what stands behind those is 0.
+    #[inline]
+    pub(crate) fn places(self, digest: u64) -> [usize; MOST_ROWS] {
+        let mut places = [0; MOST_ROWS];
+        let (mut word, mut shift) = (digest, 0);
+        for (row, place) in places.iter_mut().enumerate().take(self.rows) {
+            if shift + self.bits > u64::BITS {
+                (word, shift) = (remix(word, COLUMNS_WORD), 0);
+            }
+            *place = self.cell(row, word >> shift) as usize;
+            shift += self.bits;
+        }
+        places
+    }
+
+    /// The cells of many keys: `places[row][i]` is that of `digests[i]`. Row by row, since so
+    /// the loops are simple enough for vectors.
+    #[inline]
+    pub(crate) fn place_batch<const D: usize>(
+        self,
+        digests: &[u64],
+        places: &mut [[u32; BATCH_PACKETS]; D],
+    ) {
+        let mut words = [0; BATCH_PACKETS];
+        let words = &mut words[..digests.len()];
+        words.copy_from_slice(digests);
+        let mut shift = 0;
+        for (row, places) in places.iter_mut().enumerate().take(self.count::<D>()) {
+            if shift + self.bits > u64::BITS {
+                words.iter_mut().for_each(|word| *word = remix(*word, COLUMNS_WORD));
+                shift = 0;
+            }
+            for (place, word) in places.iter_mut().zip(words.iter()) {
+                *place = self.cell(row, word >> shift);
+            }
+            shift += self.bits;
+        }
+    }
+
+    /// The cell of `row` in the column that the low bits of `word` say.
+    #[inline(always)]
+    fn cell(self, row: usize, word: u64) -> u32 {
+        ((row as u64) << self.bits | word & ((1 << self.bits) - 1)) as u32
+    }
+}
+
+/// The signs of a key: bit number `row` is set where its weight is subtracted in that row.
+#[inline(always)]
+pub(crate) fn signs(digest: u64) -> u64 {
+    remix(digest, SIGNS_WORD)
+}
+
+/// The median; of an even number the mean of the middle two. Reorders the values.
+#[inline]
+pub(crate) fn median(values: &mut [f64]) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len() % 2 == 1 {
+        values[middle]
+    } else {
+        f64::midpoint(values[middle - 1], values[middle])
+    }
+}
+
+/// The median over the rows of what `measure` finds in a row's cells.
+pub(crate) fn median_of_rows(rows: Rows, measure: impl Fn(Range<usize>) -> f64) -> f64 {
+    let mut values = [0.0; MOST_ROWS];
+    for (row, value) in values[..rows.rows].iter_mut().enumerate() {
+        *value = measure(row << rows.bits..(row + 1) << rows.bits);
+    }
+    median(&mut values[..rows.rows])
+}
+
+/// The chance that at least half of `rows` rows fail, each with chance `p`: only then can their
+/// median fail.
+pub(crate) fn median_fails(rows: usize, p: f64) -> f64 {
+    let (mut term, mut tail) = ((1.0 - p).powi(rows as i32), 0.0);
+    for failing in 0..=rows {
+        if failing >= rows.div_ceil(2) {
+            tail += term;
+        }
+        term *= (rows - failing) as f64 / (failing + 1) as f64 * p / (1.0 - p);
+    }
+    tail
+}
+
+/// How many standard deviations of a row the median of `rows` rows is off at most, with the chance
+/// [`CONFIDENCE`] by Chebyshev's inequality.
+pub(crate) fn deviations(rows: usize) -> f64 {
+    let (mut low, mut high) = (0.0, 0.5);
+    for _ in 0..50 {
+        let middle = f64::midpoint(low, high);
+        if median_fails(rows, middle) <= 1.0 - CONFIDENCE {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    1.0 / low.sqrt()
+}
+
+/// How errors shrink with the shape, for shapes that are asked for as targets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Targets {
+    /// The least of the rows is off by more than ε·N in fewer than δ of the cases:
+    /// columns = e/ε, rows = ln 1/δ.
+    Least,
+    /// The median of the rows is off by more than ε·L2 in fewer than δ of the cases:
+    /// columns = 8/ε², so that one in 8 rows fails at most by Chebyshev's inequality, and as many
+    /// rows as let half of them fail with chance δ.
+    Median,
+}
+
+impl Targets {
+    fn columns(self, epsilon: f64) -> f64 {
+        match self {
+            Self::Least => std::f64::consts::E / epsilon,
+            Self::Median => 8.0 / (epsilon * epsilon),
+        }
+    }
+
+    /// The rows for this chance of failure, where [`MOST_ROWS`] suffice.
+    fn rows(self, delta: f64) -> Option<usize> {
+        (1..=MOST_ROWS).find(|&rows| match self {
+            Self::Least => rows as f64 >= (1.0 / delta).ln(),
+            Self::Median => median_fails(rows, 1.0 / 8.0) <= delta,
+        })
+    }
+
+    /// The shape that the parameters `rows` or `delta` and `columns` or `epsilon` ask for: 4 rows by
+    /// default, and the columns that fit into `memory_bytes` with cells of `cell_bytes` bytes.
+    pub(crate) fn shape(
+        self,
+        parameters: &Parameters,
+        memory_bytes: usize,
+        cell_bytes: usize,
+    ) -> Result<Rows, BuildError> {
+        parameters.exclusive("columns", &["epsilon"])?;
+        parameters.exclusive("rows", &["delta"])?;
+        let out_of_range = |name, range: String| BuildError::OutOfRange {
+            name,
+            value: parameters.get(name).unwrap_or_default().to_owned(),
+            range,
+        };
+        let rows = match parameters.fraction("delta")? {
+            Some(delta) => self.rows(delta).ok_or_else(|| {
+                out_of_range("delta", format!("such that {MOST_ROWS} rows suffice"))
+            })?,
+            None => parameters.integer("rows", 1..=MOST_ROWS as u64)?.unwrap_or(4) as usize,
+        };
+        let most = 1 << (MOST_CELLS / rows).ilog2();
+        let columns = match parameters.fraction("epsilon")? {
+            Some(epsilon) => self.columns(epsilon).min(2.0 * most as f64).ceil() as usize,
+            None => {
+                let memory_bytes = memory_bytes.min(MOST_CELLS * cell_bytes);
+                parameters.power_of_two("columns", memory_bytes, rows * cell_bytes)?
+            }
+        };
+        let columns = columns.next_power_of_two();
+        if columns > most {
+            let name = if parameters.get("epsilon").is_some() { "epsilon" } else { "columns" };
+            return Err(out_of_range(name, format!("such that {most} columns suffice")));
+        }
+        Ok(Rows::new(rows, columns))
+    }
+}

@@ -1,0 +1,190 @@
+//! What the sketches hold and answer, against plain models of them.
+
+use flowgauge_core::catalog;
+use flowgauge_core::key::{FlowKey, Key8};
+use flowgauge_core::summary::codec::encode;
+use flowgauge_core::summary::{BuildError, Measure, Options};
+use flowgauge_kernel::{Digester, Isa, Seed};
+
+use crate::support::{ALL, LINEAR, build, bytes, cells, estimate, key, options, sizes};
+use crate::support::{feed, sketch, stream};
+
+const ROWS: usize = 4;
+const BITS: u32 = 6;
+const COLUMNS: usize = 1 << BITS;
+
+/// The cells of a flow: slices of its digest, which suffices for 4 rows of 64 columns.
+fn places(flow: u32, seed: u64) -> [usize; ROWS] {
+    let digest = key(flow).digest(&Digester::new(Seed::new(seed), Isa::best()));
+    std::array::from_fn(|row| row * COLUMNS + (digest >> (row as u32 * BITS)) as usize % COLUMNS)
+}
+
+#[test]
+fn count_min_and_k_ary_hold_the_sums_of_the_slices_of_digests() {
+    for seed in 0..4 {
+        let packets = stream(3000, 300, 1.0, seed);
+        for (by, weight) in [(Measure::Packets, (|_| 1) as fn(u32) -> u32), (Measure::Bytes, bytes)]
+        {
+            let mut model = vec![0.0; ROWS * COLUMNS];
+            let mut total = 0.0;
+            for flow in &packets {
+                let weight = f64::from(weight(*flow));
+                places(*flow, seed).map(|place| model[place] += weight);
+                total += weight;
+            }
+            let options = Options { by, ..options(ROWS, COLUMNS, seed) };
+            let [count_min, k_ary] =
+                ["count-min", "k-ary"].map(|name| sketch(name, &options, &packets));
+            assert!(cells(&*count_min)[..ROWS * COLUMNS] == model);
+            assert!(cells(&*k_ary)[..ROWS * COLUMNS] == model);
+            for flow in 0..300 {
+                let own = places(flow, seed).map(|place| model[place]);
+                let least = own.into_iter().fold(f64::MAX, f64::min);
+                assert!(estimate(&*count_min, by, flow).value.to_bits() == least.to_bits());
+                let columns = COLUMNS as f64;
+                let mut unbiased = own.map(|cell| (cell - total / columns) / (1.0 - 1.0 / columns));
+                unbiased.sort_by(f64::total_cmp);
+                let median = f64::midpoint(unbiased[1], unbiased[2]).max(0.0);
+                let value = estimate(&*k_ary, by, flow).value;
+                assert!((value - median).abs() < 1e-9 * total, "{value} {median}");
+            }
+        }
+    }
+}
+
+#[test]
+fn conservative_update_raises_no_counter_further_than_the_estimate() {
+    let packets = stream(3000, 300, 1.0, 1);
+    let mut model = vec![0u64; ROWS * COLUMNS];
+    for flow in &packets {
+        let places = places(*flow, 5);
+        let raised = places.iter().map(|place| model[*place]).min().unwrap() + 1;
+        places.map(|place| model[place] = model[place].max(raised));
+    }
+    let options = options(ROWS, COLUMNS, 5);
+    let conservative = sketch("conservative-count-min", &options, &packets);
+    let count_min = sketch("count-min", &options, &packets);
+    for flow in 0..300 {
+        let least = places(flow, 5).map(|place| model[place]).into_iter().min().unwrap();
+        let value = estimate(&*conservative, Measure::Packets, flow).value;
+        assert!(value.to_bits() == (least as f64).to_bits());
+        assert!(value <= estimate(&*count_min, Measure::Packets, flow).value);
+    }
+}
+
+/// A stream's cells are the sum of its flows' cells, whose sketches hold ±1 in each row; and from
+/// odd and even numbers of rows, within and beyond the bits of one digest, comes the median.
+#[test]
+fn count_sketch_is_the_sum_of_its_flows_and_answers_the_median() {
+    for (rows, columns) in [(1, 64), (2, 64), (3, 512), (4, 64), (5, 8192), (8, 256), (11, 256)] {
+        let packets = stream(2000, 100, 1.0, 3);
+        let options = options(rows, columns, 9);
+        let whole = sketch("count-sketch", &options, &packets);
+        let held = cells(&*whole);
+        let count = rows * columns;
+        let mut model = vec![0.0; count];
+        for (flow, size) in sizes(&packets) {
+            let own = cells(&*sketch("count-sketch", &options, &[flow]));
+            for row in own[..count].chunks_exact(columns) {
+                assert!(row.iter().filter(|cell| **cell != 0.0).count() == 1);
+                assert!(row.iter().map(|cell| cell.abs()).sum::<f64>() == 1.0);
+            }
+            let mut signed: Vec<f64> = Vec::new();
+            for (place, cell) in own[..count].iter().enumerate() {
+                model[place] += cell * size as f64;
+                if *cell != 0.0 {
+                    signed.push(cell * held[place]);
+                }
+            }
+            signed.sort_by(f64::total_cmp);
+            let median = f64::midpoint(signed[(rows - 1) / 2], signed[rows / 2]).max(0.0);
+            let value = estimate(&*whole, Measure::Packets, flow).value;
+            assert!(value.to_bits() == median.to_bits(), "{rows} rows: {value} {median}");
+        }
+        assert!(held[..count] == model, "{rows} rows");
+    }
+}
+
+#[test]
+fn batches_of_any_size_and_sums_of_sketches_are_equal_bit_for_bit() {
+    for (rows, columns) in [(4, 4096), (3, 1024), (10, 512), (6, 65536)] {
+        let packets = stream(4000, 500, 1.1, 4);
+        let options = options(rows, columns, 2);
+        for name in ALL {
+            let info = catalog::info(name).unwrap();
+            let mut one = build(name, &options);
+            feed(&mut *one, &packets, 1);
+            let whole = sketch(name, &options, &packets);
+            assert!(encode(info, &options, &*one) == encode(info, &options, &*whole), "{name}");
+        }
+        for name in LINEAR {
+            let whole = cells(&*sketch(name, &options, &packets));
+            let (first, second) = packets.split_at(1234);
+            let mut sum = sketch(name, &options, first);
+            sum.merge(&*sketch(name, &options, second)).unwrap();
+            assert!(cells(&*sum) == whole, "{name}");
+        }
+    }
+}
+
+/// 2³² bytes in a full 64-bit counter are out of reach, but 2³² packets come by doubling.
+#[test]
+fn full_counters_stay_full_and_the_bounds_say_so() {
+    let options = options(4, 64, 1);
+    for name in ALL {
+        let mut sum = sketch(name, &options, &[7; 256]);
+        let mut packets = 256u64;
+        while packets < 1 << 32 {
+            let info = catalog::info(name).unwrap();
+            let bytes = encode(info, &options, &*sum);
+            let twin = flowgauge_core::summary::codec::decode::<Key8>(&bytes, 1 << 20).unwrap();
+            sum.merge(&*twin.summary).unwrap();
+            packets *= 2;
+        }
+        feed(&mut *sum, &[7; 10], 256);
+        packets += 10;
+        let most = if name == "count-sketch" { i32::MAX as u64 } else { u64::from(u32::MAX) };
+        let lost = sum.answers().saturated().packets;
+        // A conservative sketch loses once what others lose in each row.
+        assert!(lost >= packets - most, "{name} lost {lost}");
+        let found = estimate(&*sum, Measure::Packets, 7);
+        assert!(found.low <= packets as f64 && packets as f64 <= found.high, "{name} {found:?}");
+        assert!((found.value - most as f64).abs() / (most as f64) < 1e-3, "{name} {found:?}");
+    }
+}
+
+#[test]
+fn shapes_come_from_sizes_from_targets_or_from_the_memory() {
+    let shape = |name: &str, pairs: &[(&str, &str)]| {
+        let options = Options::new(1 << 22, 1).with(pairs.iter().copied());
+        catalog::build::<Key8>(name, &options).map(|sketch| {
+            let parameters = sketch.parameters();
+            [0, 1].map(|at| parameters[at].1.to_string())
+        })
+    };
+    let is = |name, pairs: &[(&str, &str)], rows: &str, columns: &str| {
+        assert_eq!(shape(name, pairs).unwrap(), [rows, columns], "{name} {pairs:?}");
+    };
+    is("count-min", &[], "4", "131072");
+    is("count-min", &[("rows", "5"), ("columns", "64")], "5", "64");
+    // e / 0.001 = 2718.3 and ln 100 = 4.6; 8 / 0.05² = 3200.
+    is("count-min", &[("epsilon", "0.001"), ("delta", "0.01")], "5", "4096");
+    is("conservative-count-min", &[("epsilon", "0.001"), ("delta", "0.05")], "3", "4096");
+    // With 1/8 for a row, 3 of 5 fail in 1.6 % of the cases and 4 of 7 in 0.6 %.
+    is("count-sketch", &[("epsilon", "0.05"), ("delta", "0.01")], "7", "4096");
+    is("k-ary", &[("epsilon", "0.05"), ("delta", "0.02")], "5", "4096");
+    for name in ALL {
+        for pairs in [[("columns", "64"), ("epsilon", "0.1")], [("rows", "4"), ("delta", "0.1")]] {
+            let error = shape(name, &pairs).unwrap_err();
+            assert!(matches!(error, BuildError::Contradiction { .. }), "{error}");
+        }
+        for (parameter, value) in
+            [("rows", "0"), ("rows", "17"), ("columns", "100"), ("delta", "1e-30")]
+        {
+            let error = shape(name, &[(parameter, value)]).unwrap_err();
+            assert!(matches!(error, BuildError::OutOfRange { .. }), "{name} {parameter}: {error}");
+        }
+        let error = shape(name, &[("epsilon", "1e-12")]).unwrap_err().to_string();
+        assert!(error.contains("epsilon") && error.contains("columns suffice"), "{error}");
+    }
+}
