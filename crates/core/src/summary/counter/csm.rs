@@ -101,7 +101,7 @@ impl<K: FlowKey, C: Counter> SharedCounters<K, C> {
     /// The counter number `n` of a flow's, among `counters`.
     #[inline(always)]
     fn place(digest: u64, n: u64, counters: usize) -> usize {
-        (u128::from(remix(digest, n)) * counters as u128 >> 64) as usize
+        ((u128::from(remix(digest, n)) * counters as u128) >> 64) as usize
     }
 
     /// The flow's counters hold a random sample of all counters' contents, beside its own: a sum of
@@ -142,7 +142,7 @@ impl<K: FlowKey, C: Counter> Ingest<K> for SharedCounters<K, C> {
         // The places first, so that their cache lines arrive together.
         let mut places = [0; BATCH_PACKETS];
         for (place, &digest) in places.iter_mut().zip(digests) {
-            let n = u64::from(self.rng.u32(..)) * u64::from(self.shared) >> 32;
+            let n = (u64::from(self.rng.u32(..)) * u64::from(self.shared)) >> 32;
             *place = Self::place(digest, n, counters.len());
             prefetch(counters, *place);
         }

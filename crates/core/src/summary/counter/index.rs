@@ -30,7 +30,7 @@ impl Index {
 
     #[inline(always)]
     fn chain(&self, digest: u64) -> usize {
-        (u64::from(digest as u32) * self.first.len() as u64 >> 32) as usize
+        ((u64::from(digest as u32) * self.first.len() as u64) >> 32) as usize
     }
 
     /// Asks for the cache line where the search for this digest begins.
@@ -94,17 +94,16 @@ mod tests {
     #[test]
     fn the_index_finds_what_a_list_finds() {
         let mut random = fastrand::Rng::with_seed(1);
-        let mut index = Index::new(16, &Memory::unlimited()).unwrap();
+        let mut index = Index::new(16, &Memory::unlimited()).expect("it is small");
         let mut list: Vec<Option<u64>> = vec![None; 16];
         for _ in 0..20_000 {
             let counter = random.usize(0..16);
-            match list[counter].take() {
-                Some(digest) => index.remove(digest, counter),
-                None => {
-                    let digest = random.u64(..) << 32 | random.u64(0..4) << 28;
-                    index.insert(digest, counter);
-                    list[counter] = Some(digest);
-                }
+            if let Some(digest) = list[counter].take() {
+                index.remove(digest, counter);
+            } else {
+                let digest = random.u64(..) << 32 | random.u64(0..4) << 28;
+                index.insert(digest, counter);
+                list[counter] = Some(digest);
             }
             for (counter, digest) in list.iter().enumerate() {
                 let found = |digest: u64| index.find(digest, |found| found == counter);

@@ -72,13 +72,11 @@ pub(in crate::summary) trait Monitor<K: FlowKey, C: Counter>:
 
     /// The weight of a key; surely within the bounds.
     fn weight(&self, key: K) -> Estimate {
-        match self.entry(key) {
-            Some(entry) => self.bounds(&entry),
-            None => {
-                let unheld = self.unheld().get();
-                Estimate::between(0.0, unheld as f64, self.highest(unheld))
-            }
+        if let Some(entry) = self.entry(key) {
+            return self.bounds(&entry);
         }
+        let unheld = self.unheld().get();
+        Estimate::between(0.0, unheld as f64, self.highest(unheld))
     }
 
     /// The weight of the key of an entry.

@@ -55,7 +55,7 @@ impl Sampler {
     /// A number below `end`.
     #[inline(always)]
     pub(in crate::summary) fn below(&mut self, end: u32) -> u32 {
-        (u64::from(self.rng.u32(..)) * u64::from(end) >> 32) as u32
+        ((u64::from(self.rng.u32(..)) * u64::from(end)) >> 32) as u32
     }
 
     pub(in crate::summary) fn save(&self, out: &mut Writer) {

@@ -46,8 +46,8 @@ impl Describe for StreamSummary {
                     .to_owned(),
             });
         }
-        let entries = counters(options, Buckets::<K>::bytes)?;
-        let monitor = Buckets::<K>::new(entries, options.digester, &options.memory)?;
+        let entries = counters(options, Linked::<K>::bytes)?;
+        let monitor = Linked::<K>::new(entries, options.digester, &options.memory)?;
         Ok(Box::new(Tracked::<K, u32, _>::new(monitor)))
     }
 }
@@ -77,7 +77,7 @@ struct Bucket {
     larger: Link,
 }
 
-struct Buckets<K> {
+struct Linked<K> {
     digester: Digester,
     nodes: Zeroed<Node<K>>,
     buckets: Zeroed<Bucket>,
@@ -92,7 +92,7 @@ struct Buckets<K> {
     excess: u64,
 }
 
-impl<K: FlowKey> Buckets<K> {
+impl<K: FlowKey> Linked<K> {
     const fn bytes(entries: usize) -> usize {
         entries * (size_of::<Node<K>>() + size_of::<Bucket>()) + Index::memory_bytes(entries)
     }
@@ -231,7 +231,7 @@ impl<K: FlowKey> Buckets<K> {
     }
 }
 
-impl<K: FlowKey> Monitor<K, u32> for Buckets<K> {
+impl<K: FlowKey> Monitor<K, u32> for Linked<K> {
     fn digester(&self) -> &Digester {
         &self.digester
     }

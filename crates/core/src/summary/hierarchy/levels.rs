@@ -20,7 +20,7 @@ struct Level<K, C> {
 /// A node has `counters` counters, or as many as it has prefixes. Memory in bytes: that of Space-Saving
 /// for each, and the levels themselves.
 pub(super) struct Levels<K, C> {
-    levels: Vec<Level<K, C>>,
+    all: Vec<Level<K, C>>,
     hierarchy: Hierarchy,
     counters: usize,
 }
@@ -39,12 +39,12 @@ impl<K: FlowKey, C: Counter> Levels<K, C> {
             let counts = Tournament::new(entries, options.digester, &options.memory)?;
             Ok(Level { node, counts })
         };
-        let levels = nodes.into_iter().map(level).collect::<Result<_, BuildError>>()?;
-        Ok(Self { levels, hierarchy: options.hierarchy, counters })
+        let all = nodes.into_iter().map(level).collect::<Result<_, BuildError>>()?;
+        Ok(Self { all, hierarchy: options.hierarchy, counters })
     }
 
     pub(super) fn len(&self) -> usize {
-        self.levels.len()
+        self.all.len()
     }
 
     /// The largest number of counters that a node has.
@@ -55,14 +55,14 @@ impl<K: FlowKey, C: Counter> Levels<K, C> {
     /// Adds weight to the prefix of this key at one level.
     #[inline(always)]
     pub(super) fn add(&mut self, level: usize, key: K, weight: C) {
-        let Level { node, counts } = &mut self.levels[level];
+        let Level { node, counts } = &mut self.all[level];
         let prefix = key.masked(node.mask);
         counts.add(prefix, prefix.digest(counts.digester()), weight);
     }
 
     /// Adds the weights of packets at all levels, one level after the other.
     pub(super) fn add_all(&mut self, keys: &[K], weights: &[C]) {
-        for Level { node, counts } in &mut self.levels {
+        for Level { node, counts } in &mut self.all {
             let (mask, digester) = (node.mask, *counts.digester());
             for (key, &weight) in keys.iter().zip(weights) {
                 let prefix = key.masked(mask);
@@ -73,7 +73,7 @@ impl<K: FlowKey, C: Counter> Levels<K, C> {
 
     /// Increments that full counters could not take: those of the level that has the most.
     pub(super) fn saturated(&self) -> Size {
-        excess::<C>(self.levels.iter().map(|level| level.counts.excess()).max().unwrap_or(0))
+        excess::<C>(self.all.iter().map(|level| level.counts.excess()).max().unwrap_or(0))
     }
 
     /// The weight of a key itself.
@@ -91,34 +91,34 @@ impl<K: FlowKey, C: Counter> Levels<K, C> {
     }
 
     pub(super) fn fits(&self, other: &Self) -> Result<(), Incompatible> {
-        if other.levels.len() != self.levels.len() {
+        if other.all.len() != self.all.len() {
             return Err(Incompatible("sizes differ"));
         }
-        let mut pairs = self.levels.iter().zip(&other.levels);
+        let mut pairs = self.all.iter().zip(&other.all);
         pairs.try_for_each(|(level, other)| level.counts.fits(&other.counts))
     }
 
     pub(super) fn merge(&mut self, other: &Self) {
-        for (level, other) in self.levels.iter_mut().zip(&other.levels) {
+        for (level, other) in self.all.iter_mut().zip(&other.all) {
             level.counts.merge(&other.counts);
         }
     }
 
     pub(super) fn save(&self, out: &mut Writer) {
-        self.levels.iter().for_each(|level| level.counts.save(out));
+        self.all.iter().for_each(|level| level.counts.save(out));
     }
 
     pub(super) fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
-        self.levels.iter_mut().try_for_each(|level| level.counts.load(from))
+        self.all.iter_mut().try_for_each(|level| level.counts.load(from))
     }
 
     pub(super) fn clear(&mut self) {
-        self.levels.iter_mut().for_each(|level| level.counts.clear());
+        self.all.iter_mut().for_each(|level| level.counts.clear());
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        let counts = self.levels.iter().map(|level| level.counts.memory_bytes()).sum::<usize>();
-        counts + self.levels.len() * size_of::<Level<K, C>>()
+        let counts = self.all.iter().map(|level| level.counts.memory_bytes()).sum::<usize>();
+        counts + self.all.len() * size_of::<Level<K, C>>()
     }
 }
 
@@ -132,11 +132,11 @@ impl<K: FlowKey, C: Counter> Prefixes for Levels<K, C> {
     }
 
     fn nodes(&self) -> Vec<(u8, u8)> {
-        self.levels.iter().map(|level| (level.node.source, level.node.destination)).collect()
+        self.all.iter().map(|level| (level.node.source, level.node.destination)).collect()
     }
 
     fn for_each(&self, node: usize, visit: &mut dyn FnMut(CanonicalKey, Estimate)) {
-        let counts = &self.levels[node].counts;
+        let counts = &self.all[node].counts;
         for entry in counts.entries() {
             visit(CanonicalKey::new(entry.key.canonical()), counts.bounds(&entry));
         }
@@ -144,6 +144,6 @@ impl<K: FlowKey, C: Counter> Prefixes for Levels<K, C> {
 
     fn estimate(&self, node: usize, prefix: &[u8]) -> Estimate {
         let key = K::from_canonical(prefix);
-        key.map_or(Estimate::exact(0), |key| self.levels[node].counts.weight(key))
+        key.map_or(Estimate::exact(0), |key| self.all[node].counts.weight(key))
     }
 }
