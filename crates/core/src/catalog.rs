@@ -8,6 +8,10 @@ use crate::summary::array::{CountArray, ReplacingArray};
 use crate::summary::instant::InstaMeasure;
 use crate::summary::sketch::{ReversibleSketch, TwoLevel};
 use crate::summary::sketch::{CountMin, ElasticSketch, FlowRadar, UnivMon};
+use crate::summary::counter::{
+    MisraGries, NetFlow, SharedCounters, SketchVisor, SpaceSaving, StreamSummary,
+};
+use crate::summary::hierarchy::{Mst, Rhhh};
 use crate::summary::sketch::{ConservativeCountMin, CountMin, CountSketch, KAry};
 use crate::summary::table::LinearTable;
 use crate::summary::{BuildError, Describe, Info, Ingest, Options};
@@ -50,6 +54,19 @@ catalog![
 ];
 catalog![LinearTable<()>, CountArray<(), ()>, ReplacingArray<()>, CountMin, FlowRadar<()>, UnivMon<(), ()>, ElasticSketch<(), u32>];
 catalog![LinearTable<()>, CountArray<(), ()>, ReplacingArray<()>, CountMin, ConservativeCountMin, CountSketch, KAry];
+    SpaceSaving,
+    StreamSummary,
+    MisraGries<(), ()>,
+    SketchVisor,
+    SharedCounters<(), ()>,
+    NetFlow<()>,
+    Mst<(), ()>,
+    Rhhh<(), ()>,
+    CountMin,
+    ConservativeCountMin,
+    CountSketch,
+    KAry,
+];
 
 /// What the catalog says of the algorithm called `name`.
 ///

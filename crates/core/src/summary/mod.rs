@@ -22,5 +22,5 @@ pub use memory::Memory;
 pub use saturating::Counter;
 pub use traits::{
     Answers, Candidates, Cells, Estimate, Flows, Forecast, Forecasts, Incompatible, Ingest,
-    Measure, QuantileOf, Quantiles, Size, SizeEstimate, SizeQuery, Spread,
+    Measure, Prefixes, QuantileOf, Quantiles, Size, SizeEstimate, SizeQuery, Spread,
 };

@@ -11,6 +11,7 @@ use super::Setting;
 use super::codec::{DecodeError, Reader, Writer};
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
+use crate::task::Hierarchy;
 
 /// Write side of summaries and accelerators alike.
 pub trait Ingest<K: FlowKey>: Send {
@@ -242,6 +243,10 @@ pub trait Answers {
     fn forecasts(&self) -> Option<&dyn Forecasts> {
         None
     }
+    /// Weights of prefixes, where the summary counts them as such.
+    fn prefixes(&self) -> Option<&dyn Prefixes> {
+        None
+    }
     /// The counters of a linear sketch, for forecasts that are sketches themselves.
     fn cells(&self) -> Option<&dyn Cells> {
         None
@@ -285,6 +290,28 @@ pub trait Spread {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, Estimate));
     /// How often such an address found no room.
     fn overflow(&self) -> u64;
+}
+
+/// Weights of the prefixes of addresses, node by node of a hierarchy: a node is a length of the
+/// source's prefix (or of the only address') and one of the destination's.
+pub trait Prefixes {
+    /// What is counted.
+    fn measure(&self) -> Measure;
+    /// The hierarchy.
+    fn hierarchy(&self) -> Hierarchy;
+    /// The prefix lengths of each node in bits, source and destination (0 where there is one
+    /// address); each node comes after all that are below it.
+    fn nodes(&self) -> Vec<(u8, u8)>;
+    /// Visits the prefixes of a node that the summary can name, the heavy ones among them, as keys
+    /// whose other bits are zero. Bounds are those of [`Self::estimate`].
+    fn for_each(&self, node: usize, visit: &mut dyn FnMut(CanonicalKey, Estimate));
+    /// The weight of a prefix of this node, within bounds that the packets counted surely keep.
+    fn estimate(&self, node: usize, prefix: &[u8]) -> Estimate;
+    /// Where only a sample of the packets was counted: how far any sum of weights of prefixes that
+    /// have no packet in common may be off for that, and the probability that it is not further.
+    fn sampling(&self) -> Option<(f64, f64)> {
+        None
+    }
 }
 
 /// Flows whose summary forecasts their size.

@@ -1,1 +1,30 @@
-//! A bounded number of counters, each for a flow at a time.
+//! A bounded number of counters, each for a flow at a time, or for many at once.
+
+mod capacity;
+mod csm;
+mod fast_path;
+mod index;
+mod misra_gries;
+mod monitor;
+mod netflow;
+mod queue;
+mod random;
+mod sampled;
+mod sketch_visor;
+mod space_saving;
+mod stream_summary;
+mod tournament;
+mod tracked;
+
+pub use csm::SharedCounters;
+pub use misra_gries::MisraGries;
+pub use netflow::NetFlow;
+pub use sketch_visor::SketchVisor;
+pub use space_saving::SpaceSaving;
+pub use stream_summary::StreamSummary;
+
+pub(super) use capacity::{PARAMETERS, counters};
+pub(super) use monitor::{Monitor, excess, size};
+pub(super) use random::Sampler;
+pub(super) use sampled::{CONFIDENCE, Z};
+pub(super) use tournament::Tournament;

@@ -31,3 +31,7 @@ pub(crate) use rows::MOST_ROWS;
 pub use univmon::UnivMon;
 pub use count_sketch::CountSketch;
 pub use k_ary::KAry;
+
+pub(super) use cell::Unsigned;
+pub(super) use count_min::Least;
+pub(super) use row_sketch::RowSketch;

@@ -256,20 +256,8 @@ impl<K: FlowKey, R: Rule> RowSketch<K, R> {
         })
     }
 
-    fn size(&self, digest: u64) -> SizeEstimate {
-        let estimate = Some(self.grid.estimate(digest));
-        match Weight::<R>::MEASURE {
-            Measure::Packets => SizeEstimate { packets: estimate, bytes: None },
-            Measure::Bytes => SizeEstimate { packets: None, bytes: estimate },
-        }
-    }
-}
-
-impl<K: FlowKey, R: Rule> Ingest<K> for RowSketch<K, R> {
-    fn ingest(&mut self, batch: &mut Batch<K>) {
-        batch.digest(&self.digester);
-        let (keys, digests) = (batch.keys(), batch.digests());
-        let weights = Weight::<R>::column(batch);
+    /// Counts packets, at most a batch of them, with their digests and weights.
+    pub(crate) fn take(&mut self, keys: &[K], digests: &[u64], weights: &[Weight<R>]) {
         let limit = R::limit(self.grid.rows, self.threshold);
         // What a full set drops depends on all cells: batches of any size must see the same.
         let block = if self.heavy.room() < keys.len() { 1 } else { keys.len().max(1) };
@@ -287,6 +275,21 @@ impl<K: FlowKey, R: Rule> Ingest<K> for RowSketch<K, R> {
                 }
             }
         }
+    }
+
+    fn size(&self, digest: u64) -> SizeEstimate {
+        let estimate = Some(self.grid.estimate(digest));
+        match Weight::<R>::MEASURE {
+            Measure::Packets => SizeEstimate { packets: estimate, bytes: None },
+            Measure::Bytes => SizeEstimate { packets: None, bytes: estimate },
+        }
+    }
+}
+
+impl<K: FlowKey, R: Rule> Ingest<K> for RowSketch<K, R> {
+    fn ingest(&mut self, batch: &mut Batch<K>) {
+        batch.digest(&self.digester);
+        self.take(batch.keys(), batch.digests(), Weight::<R>::column(batch));
     }
 
     fn answers(&self) -> &dyn Answers {

@@ -89,7 +89,7 @@ impl<K: FlowKey> LinearTable<K> {
 
     /// Adds to the flow of this key, wherever it is, or else makes it.
     #[inline(never)]
-    fn add(&mut self, key: K, digest: u64, packets: u32, bytes: u64) {
+    pub(in crate::summary) fn add(&mut self, key: K, digest: u64, packets: u32, bytes: u64) {
         if let Some(flow) = self.find(key, digest) {
             self.saturated += self.slots[flow].add(packets, bytes);
         } else if self.flows == self.slots.len() {

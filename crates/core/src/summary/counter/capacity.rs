@@ -1,0 +1,43 @@
+//! How many counters: as asked for, as an error needs, or as many as the memory holds.
+
+use super::super::{BuildError, Options, Parameter};
+
+/// Half of the cells of an index of 32-bit numbers.
+const MOST_COUNTERS: u64 = 1 << 30;
+
+/// The parameters that [`counters`] reads.
+pub(in crate::summary) const PARAMETERS: [Parameter; 2] = [
+    Parameter { name: "counters", help: "number of counters (default: what fits into the memory)" },
+    Parameter {
+        name: "epsilon",
+        help: "the error to stay within, as a share of all weight: 1/epsilon counters",
+    },
+];
+
+/// The number of counters that the options ask for, `bytes` telling the memory that some need.
+pub(in crate::summary) fn counters(
+    options: &Options,
+    bytes: impl Fn(usize) -> usize,
+) -> Result<usize, BuildError> {
+    let parameters = &options.parameters;
+    parameters.exclusive("counters", &["epsilon"])?;
+    if let Some(counters) = parameters.integer("counters", 1..=MOST_COUNTERS)? {
+        return Ok(counters as usize);
+    }
+    if let Some(epsilon) = parameters.fraction("epsilon")? {
+        return Ok((1.0 / epsilon).ceil().min(MOST_COUNTERS as f64) as usize);
+    }
+    let (mut fits, mut too_many) = (0, MOST_COUNTERS as usize + 1);
+    while too_many - fits > 1 {
+        let middle = fits.midpoint(too_many);
+        if bytes(middle) <= options.memory_bytes {
+            fits = middle;
+        } else {
+            too_many = middle;
+        }
+    }
+    if fits == 0 {
+        return Err(BuildError::TooLittleMemory { needed: bytes(1), given: options.memory_bytes });
+    }
+    Ok(fits)
+}

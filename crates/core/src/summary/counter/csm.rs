@@ -1,0 +1,231 @@
+//! Randomized counter sharing: each flow spreads its packets over many counters that it shares.
+//!
+//! Paper: Li, Chen, Ling, "Fast and compact per-flow traffic measurement through randomized counter
+//! sharing" (INFOCOM 2011), §4: the counter-sum estimation. A packet adds to a random one of the l
+//! counters of its flow, out of m; the flow's size is the sum of its counters less what other flows
+//! add to any l counters on average, l N/m. One counter is touched for each packet, but to estimate
+//! takes l of them: keys are given afterwards, none is kept.
+
+use std::any::Any;
+use std::marker::PhantomData;
+
+use fastrand::Rng;
+use flowgauge_kernel::{Digester, Zeroed, prefetch};
+
+use super::super::codec::{DecodeError, Reader, Writer};
+use super::super::remix::remix;
+use super::super::{
+    Answers, BuildError, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws, Measure,
+    Merge, Options, Parameter, Setting, Size, SizeEstimate, SizeQuery,
+};
+use super::monitor::{excess, size};
+use crate::batch::{BATCH_PACKETS, Batch};
+use crate::key::FlowKey;
+
+/// Counters of a flow, unless asked otherwise or the memory is small.
+const MOST_SHARED: u64 = 10_000;
+/// Counters for each counter of a flow, at least.
+const COUNTERS_PER_SHARED: u64 = 64;
+/// By Chebyshev's inequality an estimate is within [`DEVIATIONS`] standard deviations this often.
+const CONFIDENCE: f64 = 0.95;
+/// √(1 / (1 − 0.95)).
+const DEVIATIONS: f64 = 4.472_135_954_999_579;
+
+/// Counters that all flows share; `C` is `u32` for packets, `u64` for bytes.
+///
+/// Cost: one random number and one cache line a packet; an estimate reads `shared` of them. Memory
+/// in bytes: `counters × size_of::<C>()`.
+pub struct SharedCounters<K, C> {
+    keys: PhantomData<fn(K)>,
+    digester: Digester,
+    counters: Zeroed<C>,
+    shared: u32,
+    rng: Rng,
+    total: u64,
+    /// Of all counters: what says how far estimates are off.
+    squares: u128,
+    saturated: u64,
+}
+
+impl Describe for SharedCounters<(), ()> {
+    const INFO: Info = Info {
+        name: "csm",
+        idea: "a packet adds to a random one of the many counters that its flow shares",
+        paper: "Randomized counter sharing (INFOCOM 2011), section 4",
+        parameters: &[
+            Parameter { name: "counters", help: "number of counters (default: what fits)" },
+            Parameter {
+                name: "shared",
+                help: "counters of a flow (default: 10000, or one in 64 of a small memory's)",
+            },
+        ],
+        memory: "counters x (4 by packets, 8 by bytes)",
+        // A sum would go to one counter as a whole, and the counters' noise grow with it.
+        laws: Laws { commutable: true, aggregatable: false, merge: Merge::WithinBounds },
+    };
+
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+        Ok(match options.by {
+            Measure::Packets => Box::new(SharedCounters::<K, u32>::new(options)?),
+            Measure::Bytes => Box::new(SharedCounters::<K, u64>::new(options)?),
+        })
+    }
+}
+
+impl<K: FlowKey, C: Counter> SharedCounters<K, C> {
+    fn new(options: &Options) -> Result<Self, BuildError> {
+        let parameters = &options.parameters;
+        let fit = (options.memory_bytes / size_of::<C>()) as u64;
+        let counters = match parameters.integer("counters", 2..=1 << 40)? {
+            Some(counters) => counters,
+            None if fit < 2 => {
+                let needed = 2 * size_of::<C>();
+                return Err(BuildError::TooLittleMemory { needed, given: options.memory_bytes });
+            }
+            None => fit,
+        };
+        let most = counters.min(u64::from(u32::MAX));
+        let usual = (counters / COUNTERS_PER_SHARED).clamp(1, MOST_SHARED);
+        Ok(Self {
+            keys: PhantomData,
+            digester: options.digester,
+            counters: options.memory.zeroed(counters as usize)?,
+            shared: parameters.integer("shared", 1..=most)?.unwrap_or(usual) as u32,
+            rng: Rng::with_seed(options.digester.seed().value()),
+            total: 0,
+            squares: 0,
+            saturated: 0,
+        })
+    }
+
+    /// The counter number `n` of a flow's, among `counters`.
+    #[inline(always)]
+    fn place(digest: u64, n: u64, counters: usize) -> usize {
+        ((u128::from(remix(digest, n)) * counters as u128) >> 64) as usize
+    }
+
+    /// The flow's counters hold a random sample of all counters' contents, beside its own: a sum of
+    /// `shared` of them has the variance of so many.
+    fn weight(&self, digest: u64) -> Estimate {
+        let (all, shared) = (self.counters.len() as f64, f64::from(self.shared));
+        let places = (0..self.shared).map(|n| Self::place(digest, n.into(), self.counters.len()));
+        let sum: f64 = places.map(|place| self.counters[place].get() as f64).sum();
+        let mean = self.total as f64 / all;
+        let variance = (self.squares as f64 / all - mean * mean).max(0.0);
+        let value = sum - shared * mean;
+        let error = DEVIATIONS * (shared * variance).sqrt();
+        let high = (value + error).max(0.0) + self.saturated as f64;
+        let low = (value - error).max(0.0);
+        Estimate { value: value.max(0.0), low, high, confidence: Some(CONFIDENCE) }
+    }
+
+    /// Total and squares anew. The total is that of the counters: what they could not take is in
+    /// nobody's noise.
+    fn sum_up(&mut self) {
+        (self.total, self.squares) = (0, 0);
+        for counter in self.counters.iter() {
+            self.total = self.total.saturating_add(counter.get());
+            self.squares = self.squares.saturating_add(square(counter.get()));
+        }
+    }
+}
+
+fn square(number: u64) -> u128 {
+    u128::from(number) * u128::from(number)
+}
+
+impl<K: FlowKey, C: Counter> Ingest<K> for SharedCounters<K, C> {
+    fn ingest(&mut self, batch: &mut Batch<K>) {
+        batch.digest(&self.digester);
+        let (digests, weights) = (batch.digests(), C::column(batch));
+        let counters = &mut *self.counters;
+        // The places first, so that their cache lines arrive together.
+        let mut places = [0; BATCH_PACKETS];
+        for (place, &digest) in places.iter_mut().zip(digests) {
+            let n = (u64::from(self.rng.u32(..)) * u64::from(self.shared)) >> 32;
+            *place = Self::place(digest, n, counters.len());
+            prefetch(counters, *place);
+        }
+        let (mut total, mut squares, mut saturated) = (self.total, self.squares, self.saturated);
+        for (&place, &weight) in places.iter().zip(weights) {
+            let counter = &mut counters[place];
+            let before = counter.get();
+            saturated = saturated.saturating_add(counter.add(weight));
+            squares = squares.saturating_add(square(counter.get()) - square(before));
+            total = total.saturating_add(counter.get() - before);
+        }
+        (self.total, self.squares, self.saturated) = (total, squares, saturated);
+    }
+
+    fn answers(&self) -> &dyn Answers {
+        self
+    }
+
+    fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
+        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
+        if other.digester.seed() != self.digester.seed() {
+            return Err(Incompatible("seeds differ"));
+        }
+        if other.counters.len() != self.counters.len() || other.shared != self.shared {
+            return Err(Incompatible("sizes differ"));
+        }
+        self.saturated = self.saturated.saturating_add(other.saturated);
+        for (counter, &other) in self.counters.iter_mut().zip(other.counters.iter()) {
+            self.saturated = self.saturated.saturating_add(counter.add(other));
+        }
+        self.sum_up();
+        Ok(())
+    }
+
+    fn save(&self, out: &mut Writer) {
+        out.number(self.saturated);
+        out.number(self.rng.get_seed());
+        out.numbers(&self.counters);
+    }
+
+    fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        self.saturated = from.number("saturated")?;
+        self.rng = Rng::with_seed(from.number("random state")?);
+        from.numbers("counters", &mut self.counters)?;
+        self.sum_up();
+        Ok(())
+    }
+
+    fn clear(&mut self) {
+        self.counters.fill(C::zeroed());
+        self.rng = Rng::with_seed(self.digester.seed().value());
+        (self.total, self.squares, self.saturated) = (0, 0, 0);
+    }
+
+    fn parameters(&self) -> Vec<(&'static str, Setting)> {
+        vec![
+            ("counters", Setting::Integer(self.counters.len() as u64)),
+            ("shared", Setting::Integer(self.shared.into())),
+        ]
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.counters.memory_bytes()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl<K: FlowKey, C: Counter> Answers for SharedCounters<K, C> {
+    fn saturated(&self) -> Size {
+        excess::<C>(self.saturated)
+    }
+    fn size(&self) -> Option<&dyn SizeQuery> {
+        Some(self)
+    }
+}
+
+impl<K: FlowKey, C: Counter> SizeQuery for SharedCounters<K, C> {
+    fn estimate(&self, key: &[u8]) -> SizeEstimate {
+        let key = K::from_canonical(key);
+        let weight = key.map(|key| self.weight(key.digest(&self.digester)));
+        size::<C>(weight.unwrap_or(Estimate::exact(0)))
+    }
+}

@@ -1,0 +1,253 @@
+//! The keys of SketchVisor's fast path: Misra-Gries with three counters a key.
+//!
+//! Paper: Huang et al., "SketchVisor: robust network measurement for software packet processing"
+//! (SIGCOMM 2017), §4. Of a key that is held, e bounds what it weighed before it came in, r is what is
+//! left of its weight since then, and d what was taken off it: the key weighs from r + d to r + d + e.
+//! A key that finds no room has a number taken off every key, itself included, and those with nothing
+//! left make room. The number is chosen so that several keys leave, which makes this rare.
+//!
+//! What was taken off a key is what was taken off every key since it came in: with E, the sum of all
+//! that was ever taken off, d = E − e. So only e and r + d are kept for a key.
+
+use bytemuck::Zeroable;
+use flowgauge_kernel::{Digester, Zeroed};
+
+use super::super::codec::{DecodeError, Reader, Writer};
+use super::super::{BuildError, Estimate, Incompatible, Memory};
+use super::index::Index;
+use crate::key::FlowKey;
+
+/// What the paper sets δ to, the share of keys that should leave at once.
+const LEAVING: f64 = 0.05;
+
+/// A key with the bound of its weight before it came in, and its weight since then.
+#[derive(Clone, Copy, Debug, Zeroable)]
+#[repr(C)]
+struct Held<K> {
+    key: K,
+    /// e.
+    missed: u64,
+    /// r + d.
+    counted: u64,
+}
+
+impl<K> Held<K> {
+    /// r, after `taken` was taken off in all.
+    fn left(&self, taken: u64) -> u64 {
+        self.counted.saturating_add(self.missed).saturating_sub(taken)
+    }
+}
+
+/// The keys held, their number fixed.
+///
+/// Cost: a chain of the index and a key a packet; now and then a walk through all keys. Memory in
+/// bytes: see [`Self::bytes`].
+pub(super) struct FastPath<K> {
+    digester: Digester,
+    held: Zeroed<Held<K>>,
+    index: Index,
+    len: usize,
+    /// E.
+    taken: u64,
+}
+
+impl<K: FlowKey> FastPath<K> {
+    /// Bytes reserved for so many keys.
+    pub(super) const fn bytes(keys: usize) -> usize {
+        keys * size_of::<Held<K>>() + Index::memory_bytes(keys)
+    }
+
+    pub(super) fn new(
+        keys: usize,
+        digester: Digester,
+        memory: &Memory,
+    ) -> Result<Self, BuildError> {
+        let (held, index) = (memory.zeroed(keys)?, Index::new(keys, memory)?);
+        Ok(Self { digester, held, index, len: 0, taken: 0 })
+    }
+
+    /// Keys at most.
+    pub(super) fn most(&self) -> usize {
+        self.held.len()
+    }
+
+    pub(super) fn digester(&self) -> &Digester {
+        &self.digester
+    }
+
+    /// Asks for the memory where the search for this digest begins.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, digest: u64) {
+        self.index.prefetch(digest);
+    }
+
+    #[inline(always)]
+    fn find(&self, key: K, digest: u64) -> Option<usize> {
+        let held = &*self.held;
+        self.index.find(digest, |at| held[at].key == key)
+    }
+
+    #[inline(always)]
+    pub(super) fn add(&mut self, key: K, digest: u64, weight: u64) {
+        match self.find(key, digest) {
+            Some(at) => self.held[at].counted = self.held[at].counted.saturating_add(weight),
+            None => self.come_in(key, digest, weight),
+        }
+    }
+
+    fn come_in(&mut self, key: K, digest: u64, weight: u64) {
+        let missed = self.taken;
+        if self.len == self.held.len() {
+            let off = self.threshold(weight);
+            self.take_off(off);
+            if weight <= off {
+                return;
+            }
+        }
+        self.append(Held { key, missed, counted: weight }, digest);
+    }
+
+    fn append(&mut self, held: Held<K>, digest: u64) {
+        self.index.insert(digest, self.len);
+        self.held[self.len] = held;
+        self.len += 1;
+    }
+
+    /// What to take off: from the two largest weights and the least, the one that comes next to
+    /// included, as if the weights followed a power law.
+    fn threshold(&self, weight: u64) -> u64 {
+        let (mut largest, mut second, mut least) = (weight, 0, weight);
+        for left in self.held.iter().map(|held| held.left(self.taken)) {
+            second = second.max(left.min(largest));
+            largest = largest.max(left);
+            least = least.min(left);
+        }
+        if second < 2 {
+            return least;
+        }
+        let ratio = (largest - 1) as f64 / (second - 1) as f64;
+        let exponent = -(-LEAVING).ln_1p() / std::f64::consts::LN_2;
+        // Not less than the least, so that a key leaves or the one at hand stays out.
+        ((least as f64 * ratio.powf(exponent)) as u64).max(least)
+    }
+
+    /// Takes `off` off every key; those with nothing left leave.
+    fn take_off(&mut self, off: u64) {
+        self.taken = self.taken.saturating_add(off);
+        let mut stay = 0;
+        for at in 0..self.len {
+            let held = self.held[at];
+            if held.left(self.taken) > 0 {
+                self.held[stay] = held;
+                stay += 1;
+            }
+        }
+        self.len = stay;
+        self.index.clear();
+        for at in 0..stay {
+            self.index.insert(self.held[at].key.digest(&self.digester), at);
+        }
+    }
+
+    fn bounds(held: &Held<K>) -> Estimate {
+        let most = held.counted.saturating_add(held.missed);
+        let counted = held.counted as f64;
+        Estimate::between(counted, counted, most as f64)
+    }
+
+    /// From r + d to r + d + e; a key that is not held weighs E at most.
+    pub(super) fn weight(&self, key: K) -> Estimate {
+        match self.find(key, key.digest(&self.digester)) {
+            Some(at) => Self::bounds(&self.held[at]),
+            None => Estimate::between(0.0, 0.0, self.taken as f64),
+        }
+    }
+
+    /// The keys held, with their weights.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (K, Estimate)> {
+        self.held[..self.len].iter().map(|held| (held.key, Self::bounds(held)))
+    }
+
+    pub(super) fn fits(&self, other: &Self) -> Result<(), Incompatible> {
+        if other.digester.seed() != self.digester.seed() {
+            return Err(Incompatible("seeds differ"));
+        }
+        if other.most() != self.most() {
+            return Err(Incompatible("sizes differ"));
+        }
+        Ok(())
+    }
+
+    /// Adds what is left of each key, and takes the most that does not fit off all of them (Agarwal
+    /// et al., "Mergeable summaries", PODS 2012, §3). A key that one side lacks may weigh E there.
+    pub(super) fn merge(&mut self, other: &Self) {
+        let mut sum = Vec::with_capacity(self.len + other.len);
+        for held in &self.held[..self.len] {
+            let there = other.find(held.key, held.key.digest(&self.digester));
+            let (missed, counted) = there
+                .map_or((other.taken, 0), |at| (other.held[at].missed, other.held[at].counted));
+            sum.push(Held {
+                key: held.key,
+                missed: held.missed.saturating_add(missed),
+                counted: held.counted.saturating_add(counted),
+            });
+        }
+        for held in &other.held[..other.len] {
+            if self.find(held.key, held.key.digest(&self.digester)).is_none() {
+                sum.push(Held { missed: held.missed.saturating_add(self.taken), ..*held });
+            }
+        }
+        let taken = self.taken.saturating_add(other.taken);
+        sum.sort_unstable_by_key(|held| std::cmp::Reverse(held.left(taken)));
+        let off = sum.get(self.most()).map_or(0, |held| held.left(taken));
+        self.clear();
+        self.taken = taken.saturating_add(off);
+        for held in sum {
+            if held.left(self.taken) > 0 && self.len < self.held.len() {
+                self.append(held, held.key.digest(&self.digester));
+            }
+        }
+    }
+
+    pub(super) fn save(&self, out: &mut Writer) {
+        out.number(self.taken);
+        out.number(self.len as u64);
+        out.sorted(Self::STORED_BYTES, |out| {
+            for held in &self.held[..self.len] {
+                out.key(held.key);
+                out.numbers(&[held.missed, held.counted]);
+            }
+        });
+    }
+
+    const STORED_BYTES: usize = K::BYTES + 2 * size_of::<u64>();
+
+    pub(super) fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        self.taken = from.number("taken off in all")?;
+        for _ in 0..from.count("number of keys", self.held.len())? {
+            let key = from.key("key")?;
+            let (missed, counted) = (from.number("weight before")?, from.number("weight")?);
+            let held: Held<K> = Held { key, missed, counted };
+            let digest = key.digest(&self.digester);
+            if self.find(key, digest).is_some()
+                || missed > self.taken
+                || counted < self.taken - missed
+            {
+                let reason = "it is there twice, or weighs less than was taken off it";
+                return Err(from.invalid("key", Self::STORED_BYTES, reason));
+            }
+            self.append(held, digest);
+        }
+        Ok(())
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.index.clear();
+        self.len = 0;
+        self.taken = 0;
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        Self::bytes(self.held.len())
+    }
+}

@@ -1,0 +1,124 @@
+//! Misra-Gries, with SketchVisor's three counters a key.
+//!
+//! Papers: Misra, Gries, "Finding repeated elements" (1982); Huang et al., "SketchVisor: robust
+//! network measurement for software packet processing" (SIGCOMM 2017), §4. What a key without room
+//! costs every key is kept account of, so that each key has its own bounds.
+
+use std::any::Any;
+use std::marker::PhantomData;
+
+use super::super::codec::{DecodeError, Reader, Writer};
+use super::super::{
+    Answers, BuildError, Candidates, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws,
+    Measure, Merge, Options, Setting, SizeEstimate, SizeQuery,
+};
+use super::capacity::{PARAMETERS, counters};
+use super::fast_path::FastPath;
+use super::monitor::size;
+use crate::batch::Batch;
+use crate::key::{CanonicalKey, FlowKey};
+
+/// Misra-Gries of one measure, that of `C`.
+///
+/// Cost: see its keys. Memory in bytes: `counters × ((size_of::<K>() + 16, rounded up to 8) + 12)`.
+pub struct MisraGries<K, C> {
+    keys: FastPath<K>,
+    measure: PhantomData<fn() -> C>,
+}
+
+impl Describe for MisraGries<(), ()> {
+    const INFO: Info = Info {
+        name: "misra-gries",
+        idea: "a key without room has as much taken off every key; three counters bound each",
+        paper: "SketchVisor (SIGCOMM 2017), section 4",
+        parameters: &PARAMETERS,
+        memory: "counters x ((key + 16, rounded up to 8) + 12)",
+        laws: Laws { commutable: true, aggregatable: true, merge: Merge::WithinBounds },
+    };
+
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+        let most = counters(options, FastPath::<K>::bytes)?;
+        let keys = FastPath::new(most, options.digester, &options.memory)?;
+        Ok(match options.by {
+            Measure::Packets => Box::new(MisraGries::<K, u32> { keys, measure: PhantomData }),
+            Measure::Bytes => Box::new(MisraGries::<K, u64> { keys, measure: PhantomData }),
+        })
+    }
+}
+
+impl<K: FlowKey, C: Counter> Ingest<K> for MisraGries<K, C> {
+    fn ingest(&mut self, batch: &mut Batch<K>) {
+        batch.digest(self.keys.digester());
+        let (keys, digests, weights) = (batch.keys(), batch.digests(), C::column(batch));
+        for &digest in digests {
+            self.keys.prefetch(digest);
+        }
+        for i in 0..keys.len() {
+            self.keys.add(keys[i], digests[i], weights[i].get());
+        }
+    }
+
+    fn answers(&self) -> &dyn Answers {
+        self
+    }
+
+    fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
+        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
+        self.keys.fits(&other.keys)?;
+        self.keys.merge(&other.keys);
+        Ok(())
+    }
+
+    fn save(&self, out: &mut Writer) {
+        self.keys.save(out);
+    }
+
+    fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        self.keys.load(from)
+    }
+
+    fn clear(&mut self) {
+        self.keys.clear();
+    }
+
+    fn parameters(&self) -> Vec<(&'static str, Setting)> {
+        vec![("counters", Setting::Integer(self.keys.most() as u64))]
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.keys.memory_bytes()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl<K: FlowKey, C: Counter> Answers for MisraGries<K, C> {
+    fn size(&self) -> Option<&dyn SizeQuery> {
+        Some(self)
+    }
+    fn candidates(&self) -> Option<&dyn Candidates> {
+        Some(self)
+    }
+}
+
+impl<K: FlowKey, C: Counter> SizeQuery for MisraGries<K, C> {
+    fn estimate(&self, key: &[u8]) -> SizeEstimate {
+        let weight = K::from_canonical(key).map(|key| self.keys.weight(key));
+        size::<C>(weight.unwrap_or(Estimate::exact(0)))
+    }
+}
+
+impl<K: FlowKey, C: Counter> Candidates for MisraGries<K, C> {
+    fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
+        for (key, weight) in self.keys.iter() {
+            visit(CanonicalKey::new(key.canonical()), size::<C>(weight));
+        }
+    }
+
+    /// Keys that are not held weigh no more than was taken off, which is within the bounds.
+    fn overflow(&self) -> u64 {
+        0
+    }
+}

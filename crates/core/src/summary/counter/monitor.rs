@@ -1,0 +1,156 @@
+//! What the two forms of Space-Saving have in common: keys with a count and its maximal error, and
+//! what follows for the estimates and for merging.
+
+use std::cmp::Reverse;
+
+use bytemuck::Zeroable;
+use flowgauge_kernel::Digester;
+
+use super::super::codec::{DecodeError, Reader, Writer};
+use super::super::{Counter, Estimate, Incompatible, Measure, Size, SizeEstimate};
+use crate::key::{CanonicalKey, FlowKey};
+
+/// A key whose weight is at most `count`, and at least `count - error`.
+#[derive(Clone, Copy, Debug, Zeroable)]
+#[repr(C)]
+pub(in crate::summary) struct Entry<K, C> {
+    pub(in crate::summary) key: K,
+    pub(in crate::summary) count: C,
+    /// The count that the entry took over with its counter.
+    pub(in crate::summary) error: C,
+}
+
+impl<K: FlowKey, C: Counter> Entry<K, C> {
+    /// Bytes of the stored form.
+    pub(super) const STORED_BYTES: usize = K::BYTES + 2 * size_of::<C>();
+
+    pub(super) fn save(&self, out: &mut Writer) {
+        out.key(self.key);
+        out.number(self.count);
+        out.number(self.error);
+    }
+
+    pub(super) fn load(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let (key, count, error) = (from.key("key")?, from.number("count")?, from.number("error")?);
+        if C::get(error) > C::get(count) {
+            return Err(from.invalid("error", size_of::<C>(), "it is larger than the count"));
+        }
+        Ok(Self { key, count, error })
+    }
+}
+
+/// A bounded set of entries; no key without one weighs more than the least of them.
+pub(in crate::summary) trait Monitor<K: FlowKey, C: Counter>:
+    Sized + Send + 'static
+{
+    /// The digest that keys are found by.
+    fn digester(&self) -> &Digester;
+    /// Entries at most.
+    fn most(&self) -> usize;
+    /// Asks for the memory where the search for this digest begins.
+    fn prefetch(&self, digest: u64);
+    /// Adds weight to a key, which takes over the least entry where it has none.
+    fn add(&mut self, key: K, digest: u64, weight: C);
+    /// The entries, in any order.
+    fn entries(&self) -> impl Iterator<Item = Entry<K, C>>;
+    /// The entry of a key.
+    fn entry(&self, key: K) -> Option<Entry<K, C>>;
+    /// The most that a key without an entry weighs: the least count where all entries are taken.
+    fn unheld(&self) -> C;
+    /// Weight that full counters could not take.
+    fn excess(&self) -> u64;
+    /// Takes these entries, the heaviest first, instead of its own.
+    fn replace(&mut self, entries: &[Entry<K, C>], excess: u64);
+    /// Writes its contents, with the order that decides among equal counts.
+    fn save(&self, out: &mut Writer);
+    /// Takes over saved contents; it is empty.
+    fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError>;
+    /// Forgets everything.
+    fn clear(&mut self);
+    /// Bytes of memory reserved.
+    fn memory_bytes(&self) -> usize;
+
+    /// The weight of a key; surely within the bounds.
+    fn weight(&self, key: K) -> Estimate {
+        if let Some(entry) = self.entry(key) {
+            return self.bounds(&entry);
+        }
+        let unheld = self.unheld().get();
+        Estimate::between(0.0, unheld as f64, self.highest(unheld))
+    }
+
+    /// The weight of the key of an entry.
+    fn bounds(&self, entry: &Entry<K, C>) -> Estimate {
+        let (count, error) = (entry.count.get(), entry.error.get());
+        Estimate::between((count - error) as f64, count as f64, self.highest(count))
+    }
+
+    /// A full counter may lack all of the excess.
+    fn highest(&self, count: u64) -> f64 {
+        count.saturating_add(self.excess()) as f64
+    }
+
+    /// Whether both find keys alike and have as much room.
+    fn fits(&self, other: &Self) -> Result<(), Incompatible> {
+        if other.digester().seed() != self.digester().seed() {
+            return Err(Incompatible("seeds differ"));
+        }
+        if other.most() != self.most() {
+            return Err(Incompatible("sizes differ"));
+        }
+        Ok(())
+    }
+
+    /// Adds another one that fits.
+    fn merge(&mut self, other: &Self) {
+        let (entries, excess) = united(self, other, self.most());
+        let sum = excess.saturating_add(self.excess()).saturating_add(other.excess());
+        self.replace(&entries, sum);
+    }
+}
+
+/// The `most` heaviest entries of the union of both, heaviest first, and the excess of their sums.
+///
+/// A key that one side lacks counts there as much as it can weigh. This keeps the bounds (Agarwal
+/// et al., "Mergeable summaries", PODS 2012, §3): the least count stays within the `most`-th part of
+/// all weight.
+fn united<K: FlowKey, C: Counter>(
+    a: &impl Monitor<K, C>,
+    b: &impl Monitor<K, C>,
+    most: usize,
+) -> (Vec<Entry<K, C>>, u64) {
+    let mut excess = 0u64;
+    let mut sum = |mut entry: Entry<K, C>, other: Option<Entry<K, C>>, unheld: C| {
+        let (count, error) = other.map_or((unheld, unheld), |other| (other.count, other.error));
+        excess = excess.saturating_add(entry.count.add(count));
+        // An error is no larger than its count, whose excess is counted.
+        let _ = entry.error.add(error);
+        entry
+    };
+    let mut entries: Vec<Entry<K, C>> =
+        a.entries().map(|entry| sum(entry, b.entry(entry.key), b.unheld())).collect();
+    let in_one = b.entries().filter(|entry| a.entry(entry.key).is_none());
+    entries.extend(in_one.map(|entry| sum(entry, None, a.unheld())));
+    let rank = |entry: &Entry<K, C>| {
+        (Reverse(entry.count.get()), CanonicalKey::new(entry.key.canonical()))
+    };
+    entries.sort_unstable_by_key(rank);
+    entries.truncate(most);
+    (entries, excess)
+}
+
+/// An estimate of the measure `C` counts.
+pub(in crate::summary) fn size<C: Counter>(weight: Estimate) -> SizeEstimate {
+    match C::MEASURE {
+        Measure::Packets => SizeEstimate { packets: Some(weight), bytes: None },
+        Measure::Bytes => SizeEstimate { packets: None, bytes: Some(weight) },
+    }
+}
+
+/// An excess in the measure `C` counts.
+pub(in crate::summary) fn excess<C: Counter>(excess: u64) -> Size {
+    match C::MEASURE {
+        Measure::Packets => Size { packets: excess, bytes: 0 },
+        Measure::Bytes => Size { packets: 0, bytes: excess },
+    }
+}

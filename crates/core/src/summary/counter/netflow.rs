@@ -1,0 +1,189 @@
+//! NetFlow: an exact table of a random sample of the packets.
+//!
+//! What routers export: Claise, "Cisco Systems NetFlow services export version 9" (RFC 3954), with
+//! the random sampling of Duffield, Lund, Thorup, "Estimating flow distributions from sampled flow
+//! statistics" (SIGCOMM 2003), §2. Each packet is chosen with probability 1/n, and what was counted
+//! is multiplied by n: right on average, and far off for small flows, many of which are not seen.
+
+use std::any::Any;
+
+use flowgauge_kernel::Digester;
+
+use super::super::codec::{DecodeError, Reader, Writer};
+use super::super::slot::Slot;
+use super::super::table::LinearTable;
+use super::super::{
+    Answers, BuildError, Candidates, Describe, Estimate, Incompatible, Info, Ingest, Laws, Measure,
+    Merge, Options, Parameter, Setting, Size, SizeEstimate, SizeQuery,
+};
+use super::random::Sampler;
+use super::sampled::scaled;
+use crate::batch::Batch;
+use crate::key::{CanonicalKey, FlowKey};
+
+/// A common rate of routers on fast links.
+const SAMPLE: u64 = 100;
+
+/// A linear table of one packet in `sample`.
+///
+/// Cost: a packet that is not chosen costs one comparison, and its key is not even digested. Memory:
+/// that of the linear table.
+pub struct NetFlow<K> {
+    digester: Digester,
+    table: LinearTable<K>,
+    sample: u64,
+    sampler: Sampler,
+    /// Bytes of the largest packet, chosen or not.
+    largest: u64,
+}
+
+impl Describe for NetFlow<()> {
+    const INFO: Info = Info {
+        name: "netflow",
+        idea: "exact table of one packet in so many, chosen at random",
+        paper: "Duffield et al. (SIGCOMM 2003), section 2",
+        parameters: &[
+            Parameter { name: "sample", help: "one packet in so many is counted (default: 100)" },
+            Parameter {
+                name: "buckets",
+                help: "number of buckets, a power of two; three quarters of them hold a flow \
+                       (default: what fits into the memory)",
+            },
+        ],
+        memory: "as linear-table",
+        laws: Laws { commutable: true, aggregatable: true, merge: Merge::WithinBounds },
+    };
+
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+        let parameters = &options.parameters;
+        let sample = parameters.integer("sample", 1..=1 << 32)?.unwrap_or(SAMPLE);
+        // A flow of the table also has its number, for three buckets of four.
+        let per_bucket = size_of::<Slot<K>>() + 3 * size_of::<u32>() / 4;
+        let buckets = parameters.power_of_two("buckets", options.memory_bytes, per_bucket)?;
+        Ok(Box::new(NetFlow::<K> {
+            digester: options.digester,
+            table: LinearTable::new(buckets, options.digester, &options.memory)?,
+            sample,
+            sampler: Sampler::new(options.digester.seed().value(), 1.0 / sample as f64),
+            largest: 0,
+        }))
+    }
+}
+
+impl<K: FlowKey> NetFlow<K> {
+    /// The size of a flow of which the table has this much.
+    fn scaled(&self, sampled: &SizeEstimate) -> SizeEstimate {
+        let probability = 1.0 / self.sample as f64;
+        let scale = |by: Measure| {
+            let largest = if by == Measure::Packets { 1 } else { self.largest };
+            let of = |sampled: f64| scaled(sampled as u64, probability, largest);
+            sampled.by(by).map(|sampled| Estimate {
+                low: of(sampled.low).low,
+                high: of(sampled.high).high,
+                ..of(sampled.value)
+            })
+        };
+        SizeEstimate { packets: scale(Measure::Packets), bytes: scale(Measure::Bytes) }
+    }
+
+    fn scaled_size(&self, sampled: Size) -> Size {
+        Size {
+            packets: sampled.packets.saturating_mul(self.sample),
+            bytes: sampled.bytes.saturating_mul(self.sample),
+        }
+    }
+}
+
+impl<K: FlowKey> Ingest<K> for NetFlow<K> {
+    fn ingest(&mut self, batch: &mut Batch<K>) {
+        let (keys, packets, bytes) = (batch.keys(), batch.packets(), batch.bytes());
+        self.largest = bytes.iter().fold(self.largest, |largest, &bytes| largest.max(bytes));
+        for i in 0..keys.len() {
+            let mut left = u64::from(packets[i]);
+            while self.sampler.choose(&mut left) {
+                let digest = keys[i].digest(&self.digester);
+                // Of packets that came as a sum, each has its share.
+                self.table.add(keys[i], digest, 1, bytes[i] / u64::from(packets[i]));
+            }
+        }
+    }
+
+    fn answers(&self) -> &dyn Answers {
+        self
+    }
+
+    fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
+        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
+        if other.digester.seed() != self.digester.seed() {
+            return Err(Incompatible("seeds differ"));
+        }
+        if other.sample != self.sample {
+            return Err(Incompatible("sizes differ"));
+        }
+        self.largest = self.largest.max(other.largest);
+        self.table.merge(&other.table)
+    }
+
+    fn save(&self, out: &mut Writer) {
+        self.sampler.save(out);
+        out.number(self.largest);
+        self.table.save(out);
+    }
+
+    fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        self.sampler.load(from)?;
+        self.largest = from.number("largest packet")?;
+        self.table.load(from)
+    }
+
+    fn clear(&mut self) {
+        self.sampler.reset();
+        self.largest = 0;
+        self.table.clear();
+    }
+
+    fn parameters(&self) -> Vec<(&'static str, Setting)> {
+        let mut parameters = self.table.parameters();
+        parameters.push(("sample", Setting::Integer(self.sample)));
+        parameters
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.table.memory_bytes()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl<K: FlowKey> Answers for NetFlow<K> {
+    fn untracked(&self) -> Size {
+        self.scaled_size(self.table.untracked())
+    }
+    fn saturated(&self) -> Size {
+        self.scaled_size(self.table.saturated())
+    }
+    fn size(&self) -> Option<&dyn SizeQuery> {
+        Some(self)
+    }
+    fn candidates(&self) -> Option<&dyn Candidates> {
+        Some(self)
+    }
+}
+
+impl<K: FlowKey> SizeQuery for NetFlow<K> {
+    fn estimate(&self, key: &[u8]) -> SizeEstimate {
+        self.scaled(&SizeQuery::estimate(&self.table, key))
+    }
+}
+
+impl<K: FlowKey> Candidates for NetFlow<K> {
+    fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
+        Candidates::for_each(&self.table, &mut |key, sampled| visit(key, self.scaled(&sampled)));
+    }
+
+    fn overflow(&self) -> u64 {
+        0
+    }
+}

@@ -1,0 +1,71 @@
+//! Random draws of a summary, whose state is part of it.
+
+use fastrand::Rng;
+
+use super::super::codec::{DecodeError, Reader, Writer};
+
+/// One packet in so many is chosen: each with the same probability, whatever came before. What is
+/// drawn is how many to pass over, so that packets which are not chosen cost nothing.
+pub(in crate::summary) struct Sampler {
+    seed: u64,
+    rng: Rng,
+    probability: f64,
+    /// Packets to pass over before the next one is chosen.
+    skip: u64,
+}
+
+impl Sampler {
+    pub(in crate::summary) fn new(seed: u64, probability: f64) -> Self {
+        let mut sampler = Self { seed, rng: Rng::with_seed(seed), probability, skip: 0 };
+        sampler.reset();
+        sampler
+    }
+
+    /// Goes back to the first state.
+    pub(in crate::summary) fn reset(&mut self) {
+        self.rng = Rng::with_seed(self.seed);
+        self.skip = self.draw();
+    }
+
+    /// A number of packets to pass over, geometrically distributed.
+    fn draw(&mut self) -> u64 {
+        if self.probability >= 1.0 {
+            return 0;
+        }
+        // Strictly between 0 and 1, so that the logarithm is a number.
+        let uniform = (self.rng.u64(..) >> 11) as f64 + 0.5;
+        let log = (uniform / (1u64 << 53) as f64).ln();
+        (log / (-self.probability).ln_1p()) as u64
+    }
+
+    /// Passes over as many of `packets` as are to be; whether one of them is then chosen, which
+    /// counts among those passed.
+    #[inline(always)]
+    pub(in crate::summary) fn choose(&mut self, packets: &mut u64) -> bool {
+        if self.skip >= *packets {
+            self.skip -= *packets;
+            *packets = 0;
+            return false;
+        }
+        *packets -= self.skip + 1;
+        self.skip = self.draw();
+        true
+    }
+
+    /// A number below `end`.
+    #[inline(always)]
+    pub(in crate::summary) fn below(&mut self, end: u32) -> u32 {
+        ((u64::from(self.rng.u32(..)) * u64::from(end)) >> 32) as u32
+    }
+
+    pub(in crate::summary) fn save(&self, out: &mut Writer) {
+        out.number(self.rng.get_seed());
+        out.number(self.skip);
+    }
+
+    pub(in crate::summary) fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        self.rng = Rng::with_seed(from.number("random state")?);
+        self.skip = from.number("packets to pass over")?;
+        Ok(())
+    }
+}

@@ -1,0 +1,48 @@
+//! Space-Saving, with a heap: the heaviest keys in a fixed number of counters, for any weights.
+//!
+//! Paper: Metwally, Agrawal, El Abbadi, "Efficient computation of frequent and top-k elements in
+//! data streams" (ICDT 2005), §3; with a heap, as "SSH" of Cormode, Hadjieleftheriou, "Finding
+//! frequent items in data streams" (VLDB 2008), §3; the heap is a tournament. A key without a counter
+//! takes over the one of the least count, and that count is its error. With m counters and total
+//! weight N, estimates lie within f and f + N/m, and every key over N/m has a counter.
+
+use super::super::{BuildError, Counter, Describe, Info, Ingest, Laws, Measure, Merge, Options};
+use super::capacity::{PARAMETERS, counters};
+use super::tournament::Tournament;
+use super::tracked::Tracked;
+use crate::key::FlowKey;
+
+/// Space-Saving with a heap.
+///
+/// Cost: a chain of the index and an entry a packet; for keys without a counter, a match of four for
+/// each factor of four in the counters. Memory in bytes: `counters × (size_of::<K>() + 8 by packets, +
+/// 16 by bytes, rounded up to the key's or 8 bytes' alignment, + 12)`, and for each of some
+/// `counters / 3` matches 8 by packets, 16 by bytes.
+pub struct SpaceSaving;
+
+impl Describe for SpaceSaving {
+    const INFO: Info = Info {
+        name: "space-saving",
+        idea: "a new key takes over the least of the counters (heap, any weights)",
+        paper: "Metwally et al. (ICDT 2005), section 3",
+        parameters: &PARAMETERS,
+        memory: "counters x ((key + 8 by packets, key + 16 by bytes, rounded up to 4 or 8) + 12) \
+                 + counters / 3 x (8 by packets, 16 by bytes)",
+        // The bounds hold in any order and for any sums; the entries near the least count differ.
+        laws: Laws { commutable: true, aggregatable: true, merge: Merge::WithinBounds },
+    };
+
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+        fn tracked<K: FlowKey, C: Counter>(
+            options: &Options,
+        ) -> Result<Box<dyn Ingest<K>>, BuildError> {
+            let entries = counters(options, Tournament::<K, C>::bytes)?;
+            let monitor = Tournament::<K, C>::new(entries, options.digester, &options.memory)?;
+            Ok(Box::new(Tracked::<K, C, _>::new(monitor)))
+        }
+        match options.by {
+            Measure::Packets => tracked::<K, u32>(options),
+            Measure::Bytes => tracked::<K, u64>(options),
+        }
+    }
+}

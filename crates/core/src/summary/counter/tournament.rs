@@ -1,0 +1,255 @@
+//! A monitor whose least entry is found by a tournament, for weights of any size.
+//!
+//! Four entries play a match, four winners of neighbouring matches play the next, and so on: the
+//! winner of all is the entry of the least count. Results are kept, and may be old: counts grow, and
+//! a match is played again only when its winner is asked for. So a packet of a key with an entry does
+//! not touch the tournament, and what its count has outgrown is made up for, many packets at once,
+//! when a key without an entry asks for the least. The winner stands where its result is still its
+//! count, since no other entry's count is below its last result.
+//!
+//! A match again takes a fixed number of steps without a branch; a heap's sinking entry stops
+//! somewhere, which a processor cannot foresee.
+
+use bytemuck::Zeroable;
+use flowgauge_kernel::{Digester, Zeroed};
+
+use super::super::codec::{DecodeError, Reader, Writer};
+use super::super::{BuildError, Counter, Memory};
+use super::index::Index;
+use super::monitor::{Entry, Monitor};
+use crate::key::FlowKey;
+
+/// Players of a match.
+const PLAYERS: usize = 4;
+
+/// The winner of a match: its count at that time, and the number of the entry.
+#[derive(Clone, Copy, Zeroable)]
+#[repr(C)]
+struct Winner<C> {
+    count: C,
+    entry: u32,
+}
+
+impl<C: Counter> Winner<C> {
+    /// The first of the lesser count: selected without a branch, whose outcome would be random.
+    #[inline(always)]
+    fn or(self, other: Self) -> Self {
+        if other.count.get() < self.count.get() { other } else { self }
+    }
+}
+
+/// The winner of the match number `index` among `players`.
+#[inline(always)]
+fn play<P, C: Counter>(
+    players: &[P],
+    index: usize,
+    player: impl Fn(usize, &P) -> Winner<C>,
+) -> Winner<C> {
+    let first = PLAYERS * index;
+    if let Some([a, b, c, d]) = players.get(first..first + PLAYERS) {
+        let (a, b) = (player(first, a), player(first + 1, b));
+        let (c, d) = (player(first + 2, c), player(first + 3, d));
+        return a.or(b).or(c.or(d));
+    }
+    let rest = players[first..].iter().enumerate();
+    rest.map(|(i, other)| player(first + i, other)).reduce(Winner::or).unwrap_or(Winner::zeroed())
+}
+
+/// Entries behind an index, and the tournament over them.
+///
+/// Cost: one search in the index and one add; a key without an entry has one match for every factor
+/// of four in their number played again. Memory in bytes: see [`Self::bytes`].
+pub(in crate::summary) struct Tournament<K, C> {
+    digester: Digester,
+    entries: Zeroed<Entry<K, C>>,
+    /// The winners, round after round; the last is the winner of all. In use while all entries are
+    /// taken.
+    winners: Zeroed<Winner<C>>,
+    index: Index,
+    taken: usize,
+    excess: u64,
+}
+
+/// Matches of all rounds among so many entries.
+const fn matches(entries: usize) -> usize {
+    let mut round = entries.div_ceil(PLAYERS);
+    let mut sum = round;
+    while round > 1 {
+        round = round.div_ceil(PLAYERS);
+        sum += round;
+    }
+    sum
+}
+
+impl<K: FlowKey, C: Counter> Tournament<K, C> {
+    /// Bytes reserved for so many entries.
+    pub(in crate::summary) const fn bytes(entries: usize) -> usize {
+        entries * size_of::<Entry<K, C>>()
+            + matches(entries) * size_of::<Winner<C>>()
+            + Index::memory_bytes(entries)
+    }
+
+    pub(in crate::summary) fn new(
+        entries: usize,
+        digester: Digester,
+        memory: &Memory,
+    ) -> Result<Self, BuildError> {
+        Ok(Self {
+            digester,
+            entries: memory.zeroed(entries)?,
+            winners: memory.zeroed(matches(entries))?,
+            index: Index::new(entries, memory)?,
+            taken: 0,
+            excess: 0,
+        })
+    }
+
+    #[inline(always)]
+    fn find(&self, key: K, digest: u64) -> Option<usize> {
+        let entries = &*self.entries;
+        self.index.find(digest, |entry| entries[entry].key == key)
+    }
+
+    /// Plays the matches number `index` and above that its winner goes on to, round by round.
+    #[inline(always)]
+    fn play_from(&mut self, mut index: usize) {
+        let mut winner = play(&self.entries, index, |entry, player: &Entry<K, C>| Winner {
+            count: player.count,
+            entry: entry as u32,
+        });
+        let (mut start, mut round) = (0, self.entries.len().div_ceil(PLAYERS));
+        loop {
+            self.winners[start + index] = winner;
+            if round == 1 {
+                break;
+            }
+            index /= PLAYERS;
+            winner = play(&self.winners[start..start + round], index, |_, player| *player);
+            start += round;
+            round = round.div_ceil(PLAYERS);
+        }
+    }
+
+    /// The entry of the least count, the first of several.
+    #[inline(always)]
+    fn least(&mut self) -> usize {
+        loop {
+            let last = self.winners.len() - 1;
+            let Winner { count, entry } = self.winners[last];
+            let entry = entry as usize;
+            if self.entries[entry].count.get() == count.get() {
+                return entry;
+            }
+            self.play_from(entry / PLAYERS);
+        }
+    }
+
+    /// Puts a key into the entry of the least count.
+    fn take_over(&mut self, key: K, digest: u64, weight: C) {
+        if self.taken < self.entries.len() {
+            return self.append(Entry { key, count: weight, error: C::zeroed() }, digest);
+        }
+        let place = self.least();
+        let Entry { key: before, count: error, .. } = self.entries[place];
+        self.index.remove(before.digest(&self.digester), place);
+        self.index.insert(digest, place);
+        let mut count = error;
+        self.excess = self.excess.saturating_add(count.add(weight));
+        self.entries[place] = Entry { key, count, error };
+        self.play_from(place / PLAYERS);
+    }
+
+    /// Adds an entry where one is free.
+    fn append(&mut self, entry: Entry<K, C>, digest: u64) {
+        self.entries[self.taken] = entry;
+        self.index.insert(digest, self.taken);
+        self.taken += 1;
+        if self.taken == self.entries.len() {
+            (0..self.taken.div_ceil(PLAYERS)).for_each(|first| self.play_from(first));
+        }
+    }
+}
+
+impl<K: FlowKey, C: Counter> Monitor<K, C> for Tournament<K, C> {
+    fn digester(&self) -> &Digester {
+        &self.digester
+    }
+
+    fn most(&self) -> usize {
+        self.entries.len()
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, digest: u64) {
+        self.index.prefetch(digest);
+    }
+
+    #[inline(always)]
+    fn add(&mut self, key: K, digest: u64, weight: C) {
+        match self.find(key, digest) {
+            Some(entry) => {
+                let excess = self.entries[entry].count.add(weight);
+                self.excess = self.excess.saturating_add(excess);
+            }
+            None => self.take_over(key, digest, weight),
+        }
+    }
+
+    fn entries(&self) -> impl Iterator<Item = Entry<K, C>> {
+        self.entries[..self.taken].iter().copied()
+    }
+
+    fn entry(&self, key: K) -> Option<Entry<K, C>> {
+        self.find(key, key.digest(&self.digester)).map(|entry| self.entries[entry])
+    }
+
+    fn unheld(&self) -> C {
+        if self.taken < self.entries.len() {
+            return C::zeroed();
+        }
+        let counts = self.entries.iter().map(|entry| entry.count);
+        counts.min_by_key(|count| count.get()).unwrap_or(C::zeroed())
+    }
+
+    fn excess(&self) -> u64 {
+        self.excess
+    }
+
+    fn replace(&mut self, entries: &[Entry<K, C>], excess: u64) {
+        self.clear();
+        self.excess = excess;
+        for entry in entries {
+            self.append(*entry, entry.key.digest(&self.digester));
+        }
+    }
+
+    fn save(&self, out: &mut Writer) {
+        out.number(self.excess);
+        out.number(self.taken as u64);
+        // In their order, by which the first of equal counts goes first.
+        self.entries().for_each(|entry| entry.save(out));
+    }
+
+    fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        self.excess = from.number("excess")?;
+        for _ in 0..from.count("number of keys", self.entries.len())? {
+            let entry = Entry::<K, C>::load(from)?;
+            let digest = entry.key.digest(&self.digester);
+            if self.find(entry.key, digest).is_some() {
+                return Err(from.invalid("key", Entry::<K, C>::STORED_BYTES, "it is there twice"));
+            }
+            self.append(entry, digest);
+        }
+        Ok(())
+    }
+
+    fn clear(&mut self) {
+        self.index.clear();
+        self.taken = 0;
+        self.excess = 0;
+    }
+
+    fn memory_bytes(&self) -> usize {
+        Self::bytes(self.entries.len())
+    }
+}

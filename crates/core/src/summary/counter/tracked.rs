@@ -1,0 +1,109 @@
+//! A monitor as a summary: batches in, answers and merges out.
+
+use std::any::Any;
+use std::marker::PhantomData;
+
+use super::super::codec::{DecodeError, Reader, Writer};
+use super::super::{
+    Answers, Candidates, Counter, Estimate, Incompatible, Ingest, Setting, Size, SizeEstimate,
+    SizeQuery,
+};
+use super::monitor::{Monitor, excess, size};
+use crate::batch::Batch;
+use crate::key::{CanonicalKey, FlowKey};
+
+/// Packets whose cells of the index are asked for ahead of the one in hand.
+const PREFETCH_AHEAD: usize = 16;
+
+/// The keys of one pipeline, in the monitor `M`.
+pub(super) struct Tracked<K, C, M> {
+    monitor: M,
+    types: PhantomData<fn(K) -> C>,
+}
+
+impl<K, C, M> Tracked<K, C, M> {
+    pub(super) fn new(monitor: M) -> Self {
+        Self { monitor, types: PhantomData }
+    }
+}
+
+impl<K: FlowKey, C: Counter, M: Monitor<K, C>> Ingest<K> for Tracked<K, C, M> {
+    fn ingest(&mut self, batch: &mut Batch<K>) {
+        batch.digest(self.monitor.digester());
+        let (keys, digests, weights) = (batch.keys(), batch.digests(), C::column(batch));
+        for i in 0..keys.len() {
+            if let Some(&digest) = digests.get(i + PREFETCH_AHEAD) {
+                self.monitor.prefetch(digest);
+            }
+            self.monitor.add(keys[i], digests[i], weights[i]);
+        }
+    }
+
+    fn answers(&self) -> &dyn Answers {
+        self
+    }
+
+    fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
+        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
+        self.monitor.fits(&other.monitor)?;
+        self.monitor.merge(&other.monitor);
+        Ok(())
+    }
+
+    fn save(&self, out: &mut Writer) {
+        self.monitor.save(out);
+    }
+
+    fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        self.monitor.load(from)
+    }
+
+    fn clear(&mut self) {
+        self.monitor.clear();
+    }
+
+    fn parameters(&self) -> Vec<(&'static str, Setting)> {
+        vec![("counters", Setting::Integer(self.monitor.most() as u64))]
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.monitor.memory_bytes()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl<K: FlowKey, C: Counter, M: Monitor<K, C>> Answers for Tracked<K, C, M> {
+    fn saturated(&self) -> Size {
+        excess::<C>(self.monitor.excess())
+    }
+    fn size(&self) -> Option<&dyn SizeQuery> {
+        Some(self)
+    }
+    fn candidates(&self) -> Option<&dyn Candidates> {
+        Some(self)
+    }
+}
+
+impl<K: FlowKey, C: Counter, M: Monitor<K, C>> SizeQuery for Tracked<K, C, M> {
+    fn estimate(&self, key: &[u8]) -> SizeEstimate {
+        let weight = K::from_canonical(key).map(|key| self.monitor.weight(key));
+        size::<C>(weight.unwrap_or(Estimate::exact(0)))
+    }
+}
+
+impl<K: FlowKey, C: Counter, M: Monitor<K, C>> Candidates for Tracked<K, C, M> {
+    fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
+        for entry in self.monitor.entries() {
+            let key = CanonicalKey::new(entry.key.canonical());
+            visit(key, size::<C>(self.monitor.bounds(&entry)));
+        }
+    }
+
+    /// Keys without a counter weigh at most the least count, which is within the bounds.
+    fn overflow(&self) -> u64 {
+        0
+    }
+}

@@ -1,0 +1,149 @@
+//! A Space-Saving for each node of a hierarchy, in memory that all of them share.
+
+use super::super::codec::{DecodeError, Reader, Writer};
+use super::super::counter::{Monitor, Tournament, counters, excess, size};
+use super::super::{
+    BuildError, Counter, Estimate, Incompatible, Measure, Options, Prefixes, Size, SizeEstimate,
+};
+use super::nodes::{Node, nodes};
+use crate::key::{CanonicalKey, FlowKey};
+use crate::task::Hierarchy;
+
+/// A node with the counters of its prefixes.
+struct Level<K, C> {
+    node: Node<K>,
+    counts: Tournament<K, C>,
+}
+
+/// All levels, the keys' own first and the root's last.
+///
+/// A node has `counters` counters, or as many as it has prefixes. Memory in bytes: that of Space-Saving
+/// for each, and the levels themselves.
+pub(super) struct Levels<K, C> {
+    all: Vec<Level<K, C>>,
+    hierarchy: Hierarchy,
+    counters: usize,
+}
+
+impl<K: FlowKey, C: Counter> Levels<K, C> {
+    pub(super) fn new(algorithm: &'static str, options: &Options) -> Result<Self, BuildError> {
+        let nodes = nodes::<K>(algorithm, options.hierarchy)?;
+        let bytes = |counters: usize| {
+            let one = |node: &Node<K>| Tournament::<K, C>::bytes(counters.min(node.prefixes()));
+            nodes.iter().map(one).sum::<usize>() + nodes.len() * size_of::<Level<K, C>>()
+        };
+        let counters = counters(options, bytes)?;
+        options.memory.take(nodes.len() * size_of::<Level<K, C>>())?;
+        let level = |node: Node<K>| {
+            let entries = counters.min(node.prefixes());
+            let counts = Tournament::new(entries, options.digester, &options.memory)?;
+            Ok(Level { node, counts })
+        };
+        let all = nodes.into_iter().map(level).collect::<Result<_, BuildError>>()?;
+        Ok(Self { all, hierarchy: options.hierarchy, counters })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// The largest number of counters that a node has.
+    pub(super) fn counters(&self) -> usize {
+        self.counters
+    }
+
+    /// Adds weight to the prefix of this key at one level.
+    #[inline(always)]
+    pub(super) fn add(&mut self, level: usize, key: K, weight: C) {
+        let Level { node, counts } = &mut self.all[level];
+        let prefix = key.masked(node.mask);
+        counts.add(prefix, prefix.digest(counts.digester()), weight);
+    }
+
+    /// Adds the weights of packets at all levels, one level after the other.
+    pub(super) fn add_all(&mut self, keys: &[K], weights: &[C]) {
+        for Level { node, counts } in &mut self.all {
+            let (mask, digester) = (node.mask, *counts.digester());
+            for (key, &weight) in keys.iter().zip(weights) {
+                let prefix = key.masked(mask);
+                counts.add(prefix, prefix.digest(&digester), weight);
+            }
+        }
+    }
+
+    /// Increments that full counters could not take: those of the level that has the most.
+    pub(super) fn saturated(&self) -> Size {
+        excess::<C>(self.all.iter().map(|level| level.counts.excess()).max().unwrap_or(0))
+    }
+
+    /// The weight of a key itself.
+    pub(super) fn size(&self, key: &[u8], adjust: impl Fn(Estimate) -> Estimate) -> SizeEstimate {
+        size::<C>(adjust(self.estimate(0, key)))
+    }
+
+    /// Visits the keys that the first level holds.
+    pub(super) fn candidates(
+        &self,
+        adjust: impl Fn(Estimate) -> Estimate,
+        visit: &mut dyn FnMut(CanonicalKey, SizeEstimate),
+    ) {
+        self.for_each(0, &mut |key, weight| visit(key, size::<C>(adjust(weight))));
+    }
+
+    pub(super) fn fits(&self, other: &Self) -> Result<(), Incompatible> {
+        if other.all.len() != self.all.len() {
+            return Err(Incompatible("sizes differ"));
+        }
+        let mut pairs = self.all.iter().zip(&other.all);
+        pairs.try_for_each(|(level, other)| level.counts.fits(&other.counts))
+    }
+
+    pub(super) fn merge(&mut self, other: &Self) {
+        for (level, other) in self.all.iter_mut().zip(&other.all) {
+            level.counts.merge(&other.counts);
+        }
+    }
+
+    pub(super) fn save(&self, out: &mut Writer) {
+        self.all.iter().for_each(|level| level.counts.save(out));
+    }
+
+    pub(super) fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        self.all.iter_mut().try_for_each(|level| level.counts.load(from))
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.all.iter_mut().for_each(|level| level.counts.clear());
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        let counts = self.all.iter().map(|level| level.counts.memory_bytes()).sum::<usize>();
+        counts + self.all.len() * size_of::<Level<K, C>>()
+    }
+}
+
+impl<K: FlowKey, C: Counter> Prefixes for Levels<K, C> {
+    fn measure(&self) -> Measure {
+        C::MEASURE
+    }
+
+    fn hierarchy(&self) -> Hierarchy {
+        self.hierarchy
+    }
+
+    fn nodes(&self) -> Vec<(u8, u8)> {
+        self.all.iter().map(|level| (level.node.source, level.node.destination)).collect()
+    }
+
+    fn for_each(&self, node: usize, visit: &mut dyn FnMut(CanonicalKey, Estimate)) {
+        let counts = &self.all[node].counts;
+        for entry in counts.entries() {
+            visit(CanonicalKey::new(entry.key.canonical()), counts.bounds(&entry));
+        }
+    }
+
+    fn estimate(&self, node: usize, prefix: &[u8]) -> Estimate {
+        let key = K::from_canonical(prefix);
+        key.map_or(Estimate::exact(0), |key| self.all[node].counts.weight(key))
+    }
+}

@@ -1,0 +1,116 @@
+//! Hierarchical heavy hitters with Space-Saving: every packet counts at every node.
+//!
+//! Paper: Mitzenmacher, Steinke, Thaler, "Hierarchical heavy hitters with the Space Saving algorithm"
+//! (ALENEX 2012), §3. A Space-Saving for each node of the hierarchy counts its prefixes. With m
+//! counters a node and total weight N, the weight of each prefix is known within N/m, and every prefix
+//! that is not reported has at most the threshold not covered by those that are.
+
+use std::any::Any;
+
+use super::super::codec::{DecodeError, Reader, Writer};
+use super::super::counter::PARAMETERS;
+use super::super::{
+    Answers, BuildError, Candidates, Counter, Describe, Incompatible, Info, Ingest, Laws, Measure,
+    Merge, Options, Prefixes, Setting, Size, SizeEstimate, SizeQuery,
+};
+use super::levels::Levels;
+use crate::batch::Batch;
+use crate::key::{CanonicalKey, FlowKey};
+
+/// A Space-Saving for each node, of the measure that `C` counts.
+///
+/// Cost and memory: those of Space-Saving, times the nodes; a node of few prefixes has only as many
+/// counters.
+pub struct Mst<K, C>(Levels<K, C>);
+
+impl Describe for Mst<(), ()> {
+    const INFO: Info = Info {
+        name: "mst",
+        idea: "a Space-Saving for each prefix length; every packet counts in all of them",
+        paper: "MST (ALENEX 2012), section 3",
+        parameters: &PARAMETERS,
+        memory: "for each prefix length, as space-saving with so many counters, or as many as there \
+                 are such prefixes; and 256 or so bytes",
+        laws: Laws { commutable: true, aggregatable: true, merge: Merge::WithinBounds },
+    };
+
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+        let name = Self::INFO.name;
+        Ok(match options.by {
+            Measure::Packets => Box::new(Mst::<K, u32>(Levels::new(name, options)?)),
+            Measure::Bytes => Box::new(Mst::<K, u64>(Levels::new(name, options)?)),
+        })
+    }
+}
+
+impl<K: FlowKey, C: Counter> Ingest<K> for Mst<K, C> {
+    fn ingest(&mut self, batch: &mut Batch<K>) {
+        self.0.add_all(batch.keys(), C::column(batch));
+    }
+
+    fn answers(&self) -> &dyn Answers {
+        self
+    }
+
+    fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
+        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
+        self.0.fits(&other.0)?;
+        self.0.merge(&other.0);
+        Ok(())
+    }
+
+    fn save(&self, out: &mut Writer) {
+        self.0.save(out);
+    }
+
+    fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        self.0.load(from)
+    }
+
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    fn parameters(&self) -> Vec<(&'static str, Setting)> {
+        vec![("counters", Setting::Integer(self.0.counters() as u64))]
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.0.memory_bytes()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl<K: FlowKey, C: Counter> Answers for Mst<K, C> {
+    fn saturated(&self) -> Size {
+        self.0.saturated()
+    }
+    fn size(&self) -> Option<&dyn SizeQuery> {
+        Some(self)
+    }
+    fn candidates(&self) -> Option<&dyn Candidates> {
+        Some(self)
+    }
+    fn prefixes(&self) -> Option<&dyn Prefixes> {
+        Some(&self.0)
+    }
+}
+
+impl<K: FlowKey, C: Counter> SizeQuery for Mst<K, C> {
+    fn estimate(&self, key: &[u8]) -> SizeEstimate {
+        self.0.size(key, |weight| weight)
+    }
+}
+
+impl<K: FlowKey, C: Counter> Candidates for Mst<K, C> {
+    fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
+        self.0.candidates(|weight| weight, visit);
+    }
+
+    fn overflow(&self) -> u64 {
+        0
+    }
+}

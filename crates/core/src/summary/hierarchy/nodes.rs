@@ -1,0 +1,64 @@
+//! The prefixes that a hierarchy looks at: its nodes, from the keys themselves to the root.
+
+use super::super::BuildError;
+use crate::key::{FlowKey, prefix_mask};
+use crate::task::Hierarchy;
+
+/// The prefix lengths of a node, with the bits of a key that they keep.
+#[derive(Clone, Copy)]
+pub(super) struct Node<K> {
+    /// Bits of the source, or of the only address.
+    pub(super) source: u8,
+    /// Bits of the destination; 0 where there is one address.
+    pub(super) destination: u8,
+    pub(super) mask: K,
+}
+
+impl<K: FlowKey> Node<K> {
+    fn new(address_bytes: usize, source: u8, destination: u8) -> Option<Self> {
+        let mut mask = [0; 32];
+        for (at, bits) in [(0, source), (address_bytes, destination)] {
+            let bytes = prefix_mask(bits).to_be_bytes();
+            mask[at..at + address_bytes].copy_from_slice(&bytes[..address_bytes]);
+        }
+        Some(Self { source, destination, mask: K::from_canonical(mask.get(..K::BYTES)?)? })
+    }
+
+    /// Prefixes that there are, or more than can be counted.
+    pub(super) fn prefixes(&self) -> usize {
+        1usize
+            .checked_shl(u32::from(self.source) + u32::from(self.destination))
+            .unwrap_or(usize::MAX)
+    }
+}
+
+/// The nodes of a hierarchy over keys of type `K`, each one after all that are below it.
+pub(super) fn nodes<K: FlowKey>(
+    algorithm: &'static str,
+    hierarchy: Hierarchy,
+) -> Result<Vec<Node<K>>, BuildError> {
+    let (step, keys) = match hierarchy {
+        Hierarchy::Bytes => (8, [4, 16]),
+        Hierarchy::Bits => (1, [4, 16]),
+        Hierarchy::Pair => (8, [8, 32]),
+    };
+    if !keys.contains(&K::BYTES) {
+        let keys = match hierarchy {
+            Hierarchy::Pair => "this hierarchy is over pairs; use --key pair",
+            _ => "this hierarchy is over one address; use --key source or destination",
+        };
+        let reason = format!("{keys}, or linear-table, which answers for any key");
+        return Err(BuildError::Unfit { algorithm, reason });
+    }
+    let one_address = hierarchy != Hierarchy::Pair;
+    let address_bytes = if one_address { K::BYTES } else { K::BYTES / 2 };
+    let bits = 8 * address_bytes as u8;
+    let mut nodes: Vec<Node<K>> = Vec::new();
+    for source in (0..=bits).step_by(step) {
+        let most = if one_address { 0 } else { bits };
+        let destinations = (0..=most).step_by(step);
+        nodes.extend(destinations.filter_map(|bits| Node::new(address_bytes, source, bits)));
+    }
+    nodes.sort_by_key(|node| u16::MAX - u16::from(node.source) - u16::from(node.destination));
+    Ok(nodes)
+}

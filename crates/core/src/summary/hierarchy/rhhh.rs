@@ -1,0 +1,218 @@
+//! Randomized hierarchical heavy hitters: a packet counts at one node, drawn at random.
+//!
+//! Paper: Ben Basat, Einziger, Friedman, Luizelli, Waisbard, "Constant time updates in hierarchical
+//! heavy hitters" (SIGCOMM 2017), §4. A die of V sides is thrown for each packet; each of the H nodes
+//! has one side, and with the other sides nothing is counted. Counts are multiplied by V, and a sum of
+//! counts whose packets differ is off by Z √(N V) at most, with the probability that the quantile Z
+//! stands for: less than ε N from Z² V / ε² packets on. Where packets have weights of up to w, so have
+//! what the counters miss: Z √(N V w).
+
+use std::any::Any;
+
+use super::super::codec::{DecodeError, Reader, Writer};
+use super::super::counter::{CONFIDENCE, PARAMETERS, Sampler, Z};
+use super::super::{
+    Answers, BuildError, Candidates, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws,
+    Measure, Merge, Options, Parameter, Prefixes, Setting, Size, SizeEstimate, SizeQuery,
+};
+use super::levels::Levels;
+use crate::batch::Batch;
+use crate::key::{CanonicalKey, FlowKey};
+use crate::task::Hierarchy;
+
+/// A Space-Saving for each node, each counting a sample of the packets.
+///
+/// Cost: that of one Space-Saving times H / V; packets that no node counts are passed over at once.
+/// Memory: as of `mst`.
+pub struct Rhhh<K, C> {
+    levels: Levels<K, C>,
+    sides: u64,
+    sampler: Sampler,
+    total: u64,
+    /// The largest weight that came at once.
+    largest: u64,
+}
+
+impl Describe for Rhhh<(), ()> {
+    const INFO: Info = Info {
+        name: "rhhh",
+        idea: "a Space-Saving for each prefix length; a packet counts in one of them, at random",
+        paper: "RHHH (SIGCOMM 2017), section 4",
+        parameters: &[
+            PARAMETERS[0],
+            PARAMETERS[1],
+            Parameter {
+                name: "v",
+                help: "sides of the die, at least as many as prefix lengths (default: as many); ten \
+                       times as many count a tenth of the packets",
+            },
+        ],
+        memory: "as mst",
+        laws: Laws { commutable: true, aggregatable: true, merge: Merge::WithinBounds },
+    };
+
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+        Ok(match options.by {
+            Measure::Packets => Box::new(Rhhh::<K, u32>::new(options)?),
+            Measure::Bytes => Box::new(Rhhh::<K, u64>::new(options)?),
+        })
+    }
+}
+
+impl<K: FlowKey, C: Counter> Rhhh<K, C> {
+    fn new(options: &Options) -> Result<Self, BuildError> {
+        let levels = Levels::new("rhhh", options)?;
+        let nodes = levels.len() as u64;
+        let sides = options.parameters.integer("v", nodes..=1 << 32)?.unwrap_or(nodes);
+        let probability = nodes as f64 / sides as f64;
+        let sampler = Sampler::new(options.digester.seed().value(), probability);
+        Ok(Self { levels, sides, sampler, total: 0, largest: 0 })
+    }
+
+    /// How far a sum of weights without common packets is off at most.
+    fn error(&self) -> f64 {
+        Z * (self.total as f64 * self.sides as f64 * self.largest as f64).sqrt()
+    }
+
+    /// The weight of all packets, from that of the sample.
+    fn scaled(&self, counted: Estimate) -> Estimate {
+        let sides = self.sides as f64;
+        Estimate::between(counted.low * sides, counted.value * sides, counted.high * sides)
+    }
+
+    /// The same, with what the sample may miss.
+    fn widened(&self, counted: Estimate) -> Estimate {
+        let (all, error) = (self.scaled(counted), self.error());
+        Estimate {
+            low: (all.low - error).max(counted.low),
+            high: all.high + error,
+            confidence: Some(CONFIDENCE),
+            ..all
+        }
+    }
+}
+
+impl<K: FlowKey, C: Counter> Ingest<K> for Rhhh<K, C> {
+    fn ingest(&mut self, batch: &mut Batch<K>) {
+        let (keys, weights) = (batch.keys(), C::column(batch));
+        for weight in weights {
+            self.total = self.total.saturating_add(weight.get());
+            self.largest = self.largest.max(weight.get());
+        }
+        let mut left = keys.len() as u64;
+        while self.sampler.choose(&mut left) {
+            let at = keys.len() - 1 - left as usize;
+            let level = self.sampler.below(self.levels.len() as u32);
+            self.levels.add(level as usize, keys[at], weights[at]);
+        }
+    }
+
+    fn answers(&self) -> &dyn Answers {
+        self
+    }
+
+    fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
+        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
+        self.levels.fits(&other.levels)?;
+        if other.sides != self.sides {
+            return Err(Incompatible("sizes differ"));
+        }
+        self.levels.merge(&other.levels);
+        self.total = self.total.saturating_add(other.total);
+        self.largest = self.largest.max(other.largest);
+        Ok(())
+    }
+
+    fn save(&self, out: &mut Writer) {
+        out.numbers(&[self.total, self.largest]);
+        self.sampler.save(out);
+        self.levels.save(out);
+    }
+
+    fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        self.total = from.number("total")?;
+        self.largest = from.number("largest weight")?;
+        self.sampler.load(from)?;
+        self.levels.load(from)
+    }
+
+    fn clear(&mut self) {
+        self.levels.clear();
+        self.sampler.reset();
+        (self.total, self.largest) = (0, 0);
+    }
+
+    fn parameters(&self) -> Vec<(&'static str, Setting)> {
+        vec![
+            ("counters", Setting::Integer(self.levels.counters() as u64)),
+            ("v", Setting::Integer(self.sides)),
+        ]
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.levels.memory_bytes()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl<K: FlowKey, C: Counter> Answers for Rhhh<K, C> {
+    fn saturated(&self) -> Size {
+        let Size { packets, bytes } = self.levels.saturated();
+        let all = |counted: u64| counted.saturating_mul(self.sides);
+        Size { packets: all(packets), bytes: all(bytes) }
+    }
+    fn size(&self) -> Option<&dyn SizeQuery> {
+        Some(self)
+    }
+    fn candidates(&self) -> Option<&dyn Candidates> {
+        Some(self)
+    }
+    fn prefixes(&self) -> Option<&dyn Prefixes> {
+        Some(self)
+    }
+}
+
+impl<K: FlowKey, C: Counter> SizeQuery for Rhhh<K, C> {
+    fn estimate(&self, key: &[u8]) -> SizeEstimate {
+        self.levels.size(key, |counted| self.widened(counted))
+    }
+}
+
+impl<K: FlowKey, C: Counter> Candidates for Rhhh<K, C> {
+    fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
+        self.levels.candidates(|counted| self.widened(counted), visit);
+    }
+
+    fn overflow(&self) -> u64 {
+        0
+    }
+}
+
+impl<K: FlowKey, C: Counter> Prefixes for Rhhh<K, C> {
+    fn measure(&self) -> Measure {
+        C::MEASURE
+    }
+
+    fn hierarchy(&self) -> Hierarchy {
+        self.levels.hierarchy()
+    }
+
+    fn nodes(&self) -> Vec<(u8, u8)> {
+        self.levels.nodes()
+    }
+
+    fn for_each(&self, node: usize, visit: &mut dyn FnMut(CanonicalKey, Estimate)) {
+        self.levels.for_each(node, &mut |key, counted| visit(key, self.scaled(counted)));
+    }
+
+    fn estimate(&self, node: usize, prefix: &[u8]) -> Estimate {
+        self.scaled(self.levels.estimate(node, prefix))
+    }
+
+    fn sampling(&self) -> Option<(f64, f64)> {
+        Some((self.error(), CONFIDENCE))
+    }
+}
