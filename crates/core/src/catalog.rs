@@ -2,7 +2,7 @@
 
 use crate::key::FlowKey;
 use crate::summary::array::{CountArray, ReplacingArray};
-use crate::summary::table::LinearTable;
+use crate::summary::table::{Cuckoo1, Cuckoo4, IndirectTable, LinearTable};
 use crate::summary::{BuildError, Describe, Info, Ingest, Options};
 
 macro_rules! catalog {
@@ -27,7 +27,7 @@ macro_rules! catalog {
     };
 }
 
-catalog![LinearTable<()>, CountArray<(), ()>, ReplacingArray<()>];
+catalog![LinearTable<()>, IndirectTable, Cuckoo1, Cuckoo4, CountArray<(), ()>, ReplacingArray<()>];
 
 /// What the catalog says of the algorithm called `name`.
 ///

@@ -1,6 +1,13 @@
 //! Exact tables (Simple, §3).
 
+mod answers;
+mod cuckoo;
+mod exact;
+mod indirect;
+mod layout;
 mod linear;
 mod spread;
 
+pub use cuckoo::{Cuckoo1, Cuckoo4};
+pub use indirect::IndirectTable;
 pub use linear::LinearTable;
