@@ -1,7 +1,9 @@
 //! The one list of algorithms: a new one is a file and a line here.
 
 use crate::key::FlowKey;
-use crate::summary::array::{CountArray, ReplacingArray};
+use crate::summary::array::{CountArray, Mrac, ReplacingArray};
+use crate::summary::distinct::{Fm, HyperLogLog, LinearCounting};
+use crate::summary::quantile::Kll;
 use crate::summary::table::{Cuckoo1, Cuckoo4, IndirectTable, LinearTable};
 use crate::summary::{BuildError, Describe, Info, Ingest, Options};
 
@@ -27,7 +29,19 @@ macro_rules! catalog {
     };
 }
 
-catalog![LinearTable<()>, IndirectTable, Cuckoo1, Cuckoo4, CountArray<(), ()>, ReplacingArray<()>];
+catalog![
+    LinearTable<()>,
+    IndirectTable,
+    Cuckoo1,
+    Cuckoo4,
+    CountArray<(), ()>,
+    ReplacingArray<()>,
+    Mrac<()>,
+    LinearCounting,
+    Fm,
+    HyperLogLog,
+    Kll<()>,
+];
 
 /// What the catalog says of the algorithm called `name`.
 ///

@@ -185,6 +185,27 @@ proptest! {
     }
 
     #[test]
+    fn the_heavy_keys_of_an_additive_array_do_not_depend_on_the_batches(
+        packets in packets(2000), columns in 4u32..12, bytes in any::<bool>(),
+        share in 0.0001f64..0.3, batch in 2..=BATCH_PACKETS,
+    ) {
+        let by = if bytes { Measure::Bytes } else { Measure::Packets };
+        let parameters = [("columns", 1 << columns), ("candidates", 2048)];
+        let options =
+            Options { threshold: Threshold::Share(share), ..options(&parameters, by) };
+        let candidates = |batch| {
+            let mut array = catalog::build::<Key13>("count-array", &options).unwrap();
+            feed(&mut *array, &packets, batch);
+            let mut named = HashMap::new();
+            array.answers().candidates().unwrap().for_each(&mut |key, size| {
+                named.insert(key.as_bytes().to_vec(), size);
+            });
+            named
+        };
+        prop_assert_eq!(candidates(batch), candidates(1));
+    }
+
+    #[test]
     fn a_replacing_array_is_never_over_and_counts_what_it_displaced(
         packets in packets(2000), columns in 1u32..12,
     ) {
@@ -244,9 +265,9 @@ fn full_counters_stay_full_and_the_excess_is_counted() {
         }
         let answers = large.answers();
         let size = answers.size().unwrap().estimate(key::<Key4>(7).canonical()).packets.unwrap();
-        assert_eq!(size.value as u64, u64::from(u32::MAX), "{}", name);
-        assert_eq!(size.high as u64, count, "{}", name);
-        assert_eq!(answers.saturated().packets, count - u64::from(u32::MAX), "{}", name);
+        assert_eq!(size.value as u64, u64::from(u32::MAX), "{name}");
+        assert_eq!(size.high as u64, count, "{name}");
+        assert_eq!(answers.saturated().packets, count - u64::from(u32::MAX), "{name}");
     }
 }
 

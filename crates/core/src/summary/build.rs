@@ -226,6 +226,26 @@ impl Parameters {
         }
     }
 
+    /// The words of `word` items that `name` items fill, a power of two of them, or else the largest
+    /// power of two of words of `word_bytes` bytes that fits into `memory_bytes`.
+    pub(crate) fn words(
+        &self,
+        name: &'static str,
+        word: usize,
+        memory_bytes: usize,
+        word_bytes: usize,
+    ) -> Result<usize, BuildError> {
+        let items = self.power_of_two(name, memory_bytes * (word / word_bytes), 1)?;
+        match items / word {
+            0 => Err(BuildError::OutOfRange {
+                name,
+                value: items.to_string(),
+                range: format!("a power of two from {word}"),
+            }),
+            words => Ok(words),
+        }
+    }
+
     /// The power of two that `name` gives, or else the largest whose items of `item_bytes` bytes
     /// fit into `memory_bytes`.
     pub(crate) fn power_of_two(

@@ -105,6 +105,12 @@ impl Writer {
         self.0.extend_from_slice(key.canonical());
     }
 
+    /// Appends bytes with their number.
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        self.number(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+    }
+
     /// Appends packets and bytes.
     pub fn size(&mut self, size: Size) {
         self.numbers(&[size.packets, size.bytes]);
@@ -187,6 +193,15 @@ impl<'a> Reader<'a> {
     pub fn key<K: FlowKey>(&mut self, field: &'static str) -> Result<K, DecodeError> {
         let bytes = self.take(K::BYTES, field)?;
         K::from_canonical(bytes).ok_or(self.invalid(field, K::BYTES, "it is no key"))
+    }
+
+    /// Takes bytes with their number, `most` of them at most.
+    ///
+    /// # Errors
+    /// When the bytes end, or there are more.
+    pub fn bytes(&mut self, field: &'static str, most: usize) -> Result<&'a [u8], DecodeError> {
+        let count = self.count(field, most)?;
+        self.take(count, field)
     }
 
     /// Takes packets and bytes.

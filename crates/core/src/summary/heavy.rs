@@ -42,21 +42,47 @@ impl<K: FlowKey> HeavyKeys<K> {
         })
     }
 
-    /// The place of a key, by digest bits that no column uses.
+    /// Where `key` is, or else the empty place where it would go.
     #[inline(always)]
-    fn find(&self, key: K, digest: u64) -> (usize, u32) {
-        let mask = self.keys.len() - 1;
-        let tag = (digest >> 32) as u32 | 1;
+    fn find(&self, key: &K, digest: u64) -> Result<usize, usize> {
+        let (keys, tags) = (&*self.keys, &*self.tags);
+        let mask = tags.len() - 1;
+        let tag = Self::tag(digest);
         let mut place = tag as usize >> 1 & mask;
-        while self.tags[place] != 0 && (self.tags[place] != tag || self.keys[place] != key) {
+        loop {
+            if tags[place] == tag && keys[place] == *key {
+                return Ok(place);
+            }
+            if tags[place] == 0 {
+                return Err(place);
+            }
             place = (place + 1) & mask;
         }
-        (place, tag)
     }
 
-    /// Adds `key`, unless it is there. A full set is pruned of the keys whose `estimate` does not
-    /// pass `threshold` any more; where that frees nothing, the overflow is counted.
+    /// Digest bits that no column uses.
     #[inline(always)]
+    fn tag(digest: u64) -> u32 {
+        (digest >> 32) as u32 | 1
+    }
+
+    /// Whether `key` is there, as nearly every heavy packet's is.
+    #[inline(always)]
+    pub(crate) fn has(&self, key: &K, digest: u64) -> bool {
+        self.find(key, digest).is_ok()
+    }
+
+    /// Puts `key` where it is or would go; does not count it.
+    fn put(&mut self, key: K, digest: u64) {
+        let (Ok(place) | Err(place)) = self.find(&key, digest);
+        self.keys[place] = key;
+        self.tags[place] = Self::tag(digest);
+    }
+
+    /// Adds `key`, which must not be there. A full set is pruned of the keys whose `estimate` does
+    /// not pass `threshold` any more; where that frees nothing, the overflow is counted.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn join(
         &mut self,
         key: K,
@@ -65,24 +91,6 @@ impl<K: FlowKey> HeavyKeys<K> {
         digester: &Digester,
         estimate: impl Fn(K) -> f64,
     ) {
-        let (place, tag) = self.find(key, digest);
-        // Nearly every heavy packet is of a key that joined before.
-        if self.tags[place] != tag {
-            self.add(key, digest, threshold, digester, estimate);
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn add(
-        &mut self,
-        key: K,
-        digest: u64,
-        threshold: f64,
-        digester: &Digester,
-        estimate: impl Fn(K) -> f64,
-    ) {
-        let (mut place, tag) = self.find(key, digest);
         if self.len == self.kept.len() {
             if threshold < self.prune_at {
                 self.overflow += 1;
@@ -93,10 +101,8 @@ impl<K: FlowKey> HeavyKeys<K> {
                 self.overflow += 1;
                 return;
             }
-            place = self.find(key, digest).0;
         }
-        self.keys[place] = key;
-        self.tags[place] = tag;
+        self.put(key, digest);
         self.len += 1;
     }
 
@@ -113,9 +119,7 @@ impl<K: FlowKey> HeavyKeys<K> {
         self.len = kept;
         for index in 0..kept {
             let key = self.kept[index];
-            let (place, tag) = self.find(key, key.digest(digester));
-            self.keys[place] = key;
-            self.tags[place] = tag;
+            self.put(key, key.digest(digester));
         }
         // Pruning costs the set's size: a share of it must be due again.
         self.prune_at = threshold * 1.125;
@@ -169,7 +173,10 @@ impl<K: FlowKey> HeavyKeys<K> {
         estimate: impl Fn(K) -> f64 + Copy,
     ) {
         for key in other.iter() {
-            self.join(key, key.digest(digester), threshold, digester, estimate);
+            let digest = key.digest(digester);
+            if !self.has(&key, digest) {
+                self.join(key, digest, threshold, digester, estimate);
+            }
         }
         self.overflow += other.overflow;
     }

@@ -23,5 +23,5 @@ pub use memory::Memory;
 pub use saturating::Counter;
 pub use traits::{
     Answers, Candidates, Cells, Estimate, Flows, Forecast, Forecasts, Incompatible, Ingest,
-    Measure, Size, SizeEstimate, SizeQuery, Spread,
+    Measure, QuantileOf, Quantiles, Size, SizeEstimate, SizeQuery, Spread,
 };

@@ -230,6 +230,10 @@ pub trait Answers {
     fn distribution(&self) -> Option<Vec<(u64, Estimate)>> {
         None
     }
+    /// Quantiles of what the summary saw.
+    fn quantiles(&self) -> Option<&dyn Quantiles> {
+        None
+    }
     /// Number of distinct elements of each address.
     fn spread(&self) -> Option<&dyn Spread> {
         None
@@ -319,4 +323,38 @@ pub trait Cells {
     fn recover(&self, cells: &[f64], threshold: f64, visit: &mut dyn FnMut(CanonicalKey)) {
         let _ = (cells, threshold, visit);
     }
+}
+
+/// What quantiles are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QuantileOf {
+    /// Flows by their packets.
+    FlowPackets,
+    /// Flows by their bytes.
+    FlowBytes,
+    /// Packets in the order of their keys.
+    Key,
+    /// Packets by their bytes on the wire.
+    PacketBytes,
+    /// Packets by the nanoseconds since the one before.
+    GapNs,
+}
+
+/// Quantiles of packets.
+pub trait Quantiles {
+    /// What they are of.
+    fn of(&self) -> QuantileOf;
+    /// How many packets there are to rank.
+    fn count(&self) -> u64;
+    /// The error of a rank as a share of the packets, 0 where ranks are exact.
+    fn error(&self) -> f64;
+    /// Probability that a rank keeps that error; `None` where it always does.
+    fn confidence(&self) -> Option<f64>;
+    /// The largest number; 0 without a packet, or of keys.
+    fn largest(&self) -> f64;
+    /// The share of packets whose number is at most `size`; 0 of keys.
+    fn rank(&self, size: f64) -> f64;
+    /// The key up to which a share `q` of the packets is, in the order of keys; `None` without a
+    /// packet, or of numbers.
+    fn key(&self, q: f64) -> Option<CanonicalKey>;
 }

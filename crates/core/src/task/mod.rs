@@ -26,7 +26,7 @@ pub use registry::{HistoryShape, TASKS, TaskEntry, TaskOptions, find};
 pub use superspreaders::SpreadOf;
 
 use crate::key::{CanonicalKey, KeySpec};
-use crate::summary::{Answers, Estimate, Measure, Size, SizeEstimate};
+use crate::summary::{Answers, Estimate, Measure, QuantileOf, Size, SizeEstimate};
 
 /// What every task of an epoch shares.
 #[derive(Clone, Copy, Debug)]
@@ -176,7 +176,9 @@ pub enum Report {
     },
     /// `quantiles`.
     Quantiles {
-        /// Sizes of flows, in the measure of `--by`.
+        /// What the sizes are of.
+        of: QuantileOf,
+        /// Sizes, by share; none where the quantiles are of keys.
         sizes: Vec<(f64, Estimate)>,
         /// Keys in their order that cut the traffic into parts of equal weight.
         keys: Vec<(f64, CanonicalKey)>,

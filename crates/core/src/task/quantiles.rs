@@ -4,18 +4,21 @@
 //! `--by`. The keys cut the traffic into eight parts of equal weight: the k-th is the first key,
 //! in the order of [`CanonicalKey`], up to which the flows weigh at least k/8 of all.
 //!
+//! From a summary of quantiles come those that it was built for: of packets in the order of their
+//! keys, of packets' lengths, or of the times between them. The ranks of the lanes add up.
+//!
 //! Where a table was full, U untracked packets may have been up to U flows of any size. All of
 //! them below the others, or all above, give the bounds of a size; among these, no flow exceeds
 //! the larger of the untracked weight and the largest listed flow. The keys cut the listed flows.
 
 use std::iter::once;
 
-use super::lane::{check_exact, exact};
+use super::lane::exact;
 use super::order::{self, Column};
 use super::registry::{ANY_KEY, TaskEntry};
 use super::{EpochContext, Lane, Report, Task, Unsupported};
 use crate::key::CanonicalKey;
-use crate::summary::{Estimate, Flows, Measure, Size};
+use crate::summary::{Estimate, Flows, Measure, QuantileOf, Quantiles as Ranked, Size};
 
 pub(super) const ENTRY: TaskEntry = TaskEntry {
     name: "quantiles",
@@ -43,7 +46,10 @@ impl Task for Quantiles {
     }
 
     fn check(&self, _: Measure, lanes: &[Lane<'_>]) -> Result<(), Unsupported> {
-        check_exact(ENTRY.name, lanes)
+        lanes.iter().try_for_each(|lane| match lane.answers.quantiles() {
+            Some(_) => Ok(()),
+            None => exact(ENTRY.name, lane).map(drop),
+        })
     }
 
     fn run(
@@ -52,6 +58,20 @@ impl Task for Quantiles {
         lanes: &[Lane<'_>],
         scratch: &mut [u64],
     ) -> Result<Report, Unsupported> {
+        let mut in_order: Vec<&Lane<'_>> = lanes.iter().collect();
+        in_order.sort_by_key(|lane| lane.key_bytes);
+        let estimated: Vec<&dyn Ranked> =
+            in_order.iter().filter_map(|lane| lane.answers.quantiles()).collect();
+        if let Some(first) = estimated.first()
+            && estimated.len() == lanes.len()
+        {
+            let (of, count) = (first.of(), estimated.iter().map(|lane| lane.count()).sum());
+            let (sizes, keys) = match of {
+                QuantileOf::Key => (Vec::new(), cut(&estimated, count)),
+                _ => (ranked_sizes(&estimated, count), Vec::new()),
+            };
+            return Ok(Report::Quantiles { of, sizes, keys });
+        }
         let (mut count, mut total) = (0, 0);
         for lane in lanes {
             exact(ENTRY.name, lane)?.for_each(&mut |_, size| {
@@ -65,8 +85,6 @@ impl Task for Quantiles {
         let untracked = lanes.iter().map(|lane| lane.answers.untracked()).sum();
         let sizes = size_quantiles(sorted, untracked, epoch.by);
 
-        let mut in_order: Vec<&Lane<'_>> = lanes.iter().collect();
-        in_order.sort_by_key(|lane| lane.key_bytes);
         let mut cuts = Cuts { by: epoch.by, total, before: 0, keys: Vec::new() };
         for lane in in_order {
             let flows = exact(ENTRY.name, lane)?;
@@ -74,8 +92,60 @@ impl Task for Quantiles {
             order::number(entries);
             cuts.find(entries, flows, &order::columns(once(0..lane.key_bytes)));
         }
-        Ok(Report::Quantiles { sizes, keys: cuts.keys })
+        let of = match epoch.by {
+            Measure::Packets => QuantileOf::FlowPackets,
+            Measure::Bytes => QuantileOf::FlowBytes,
+        };
+        Ok(Report::Quantiles { of, sizes, keys: cuts.keys })
     }
+}
+
+/// The keys that cut the packets of all lanes, which are in the order of their keys.
+fn cut(lanes: &[&dyn Ranked], count: u64) -> Vec<(f64, CanonicalKey)> {
+    let key = |q: f64| {
+        let mut rank = q * count as f64;
+        lanes.iter().find_map(|lane| {
+            let packets = lane.count() as f64;
+            if rank <= packets {
+                return lane.key(rank / packets);
+            }
+            rank -= packets;
+            None
+        })
+    };
+    let shares = (1..PARTS).map(|part| part as f64 / PARTS as f64);
+    shares.filter_map(|q| Some((q, key(q)?))).collect()
+}
+
+/// The quantiles of whole numbers, whose ranks in the lanes add up.
+fn ranked_sizes(lanes: &[&dyn Ranked], count: u64) -> Vec<(f64, Estimate)> {
+    if count == 0 {
+        return Vec::new();
+    }
+    let largest = lanes.iter().map(|lane| lane.largest()).fold(0.0, f64::max);
+    let rank = |size: f64| lanes.iter().map(|l| l.rank(size) * l.count() as f64).sum::<f64>();
+    // The smallest whole number of at least this rank.
+    let at = |q: f64| {
+        let due = q.clamp(0.0, 1.0) * count as f64;
+        let (mut below, mut size) = (-1.0, largest.ceil());
+        while size - below > 1.0 {
+            let middle = f64::midpoint(below, size).floor();
+            if rank(middle) >= due - 1e-6 {
+                size = middle;
+            } else {
+                below = middle;
+            }
+        }
+        size
+    };
+    let error = lanes.iter().map(|lane| lane.error()).fold(0.0, f64::max);
+    let confidence = lanes.iter().filter_map(|lane| lane.confidence()).reduce(|a, b| a * b);
+    let quantile = |thousandths: u64| {
+        let q = thousandths as f64 / 1000.0;
+        let (low, value, high) = (at(q - error), at(q), at(q + error));
+        (q, Estimate { value, low, high, confidence })
+    };
+    THOUSANDTHS.map(quantile).to_vec()
 }
 
 fn size_quantiles(sorted: &[u64], untracked: Size, by: Measure) -> Vec<(f64, Estimate)> {

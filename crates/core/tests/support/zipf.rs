@@ -1,14 +1,14 @@
 //! Ranks drawn with Zipf's frequencies, for tests of accuracy.
 
 /// Draws ranks from 0 on, rank r with a frequency in proportion to (r + 1)^−skew.
-pub struct Zipf {
+pub(crate) struct Zipf {
     cumulated: Vec<f64>,
     random: fastrand::Rng,
 }
 
 impl Zipf {
     /// A sampler of `ranks` ranks; skew 0 is uniform.
-    pub fn new(ranks: usize, skew: f64, seed: u64) -> Self {
+    pub(crate) fn new(ranks: usize, skew: f64, seed: u64) -> Self {
         let mut sum = 0.0;
         let weight = |rank: usize| ((rank + 1) as f64).powf(-skew);
         let cumulated = (0..ranks).map(|rank| {

@@ -124,7 +124,7 @@ fn quantiles_are_of_nearest_rank_and_keys_cut_equal_parts() {
         let weights = case.weights();
         let listed: Vec<u64> = weights.values().copied().collect();
         let report = run_once("quantiles", &options(), &case);
-        let Report::Quantiles { sizes, keys } = report else { panic!("{report:?}") };
+        let Report::Quantiles { sizes, keys, .. } = report else { panic!("{report:?}") };
         assert_eq!(keys, cuts(&weights));
         assert_eq!(sizes.len(), if listed.is_empty() { 0 } else { 10 });
         let untracked = case.untracked();

@@ -182,8 +182,8 @@ impl<W: Write> CsvSink<W> {
                 let rows = bins.iter().map(|(size, flows)| row(*size, flows));
                 self.rows(name, epoch, rows, || row(0, &nothing));
             }
-            Report::Quantiles { sizes, keys } => {
-                let of = format!("flow_{}", report.by.name());
+            Report::Quantiles { of, sizes, keys } => {
+                let of = names::quantiles(*of).replace('-', "_");
                 let row = |q: f64, size: &Estimate| Row::new().cell("q", q).estimate(&of, size);
                 let rows = sizes.iter().map(|(q, size)| row(*q, size));
                 self.rows(name, epoch, rows, || row(0.0, &nothing));

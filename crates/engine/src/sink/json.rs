@@ -178,8 +178,8 @@ fn task(name: &str, report: &Report, spec: KeySpec, by: Measure) -> Value {
         Report::SizeDistribution { bins } => json!({
             "bins": list(bins, |(size, flows)| json!({ "size": size, "flows": estimate(flows) })),
         }),
-        Report::Quantiles { sizes, keys } => json!({
-            "of": format!("flow-{}", by.name()),
+        Report::Quantiles { of, sizes, keys } => json!({
+            "of": names::quantiles(*of),
             "items": list(sizes, |(q, size)| json!({ "q": q, "size": estimate(size) })),
             "keys": list(keys, |(q, flow)| json!({ "q": q, "key": key(spec, flow) })),
         }),

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use flowgauge_core::key::{CanonicalKey, Fields, KeyKind, KeySpec};
 use flowgauge_core::packet::{Fault, Layer, NoKey};
+use flowgauge_core::summary::QuantileOf;
 
 /// The name of an IP protocol, where it is well known.
 pub(super) fn protocol_name(protocol: u8) -> Option<&'static str> {
@@ -183,4 +184,15 @@ pub(super) fn address_fields(spec: KeySpec, kind: KeyKind, key: &CanonicalKey) -
 pub(super) fn prefix(address: &CanonicalKey, bits: u8) -> String {
     let fields = KeySpec::from(KeyKind::Source).fields(address.as_bytes());
     fields.source.map_or_else(String::new, |address| format!("{address}/{bits}"))
+}
+
+/// What quantiles are of, as one word.
+pub(super) fn quantiles(of: QuantileOf) -> &'static str {
+    match of {
+        QuantileOf::FlowPackets => "flow-packets",
+        QuantileOf::FlowBytes => "flow-bytes",
+        QuantileOf::Key => "key",
+        QuantileOf::PacketBytes => "packet-bytes",
+        QuantileOf::GapNs => "gap-ns",
+    }
 }

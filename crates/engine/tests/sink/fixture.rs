@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use flowgauge_core::key::{CanonicalKey, KeyKind, KeySpec};
 use flowgauge_core::packet::{Fault, Layer, Malformed, NoKey};
-use flowgauge_core::summary::{Estimate, Measure, Setting, Size, SizeEstimate};
+use flowgauge_core::summary::{Estimate, Measure, QuantileOf, Setting, Size, SizeEstimate};
 use flowgauge_core::task::{ChangeItem, HierarchyItem, Report, SizeItem, SpreadItem};
 use flowgauge_engine::account::Account;
 use flowgauge_engine::report::{Breakdown, EpochReport, Gap, SummaryInfo, TotalReport};
@@ -204,6 +204,7 @@ pub(crate) fn all_tasks() -> EpochReport {
         (
             "quantiles",
             Report::Quantiles {
+                of: QuantileOf::FlowPackets,
                 sizes: vec![
                     (0.5, Estimate::exact(1)),
                     (0.99, estimate(98.0)),
@@ -303,7 +304,14 @@ pub(crate) fn widest(kind: KeyKind, by: Measure) -> EpochReport {
         ("cardinality", Report::Cardinality { flows: huge }),
         ("entropy", Report::Entropy { bits: wide(63.999_999), normalized: 0.999_999 }),
         ("size-distribution", Report::SizeDistribution { bins: vec![(0, huge), (u64::MAX, huge)] }),
-        ("quantiles", Report::Quantiles { sizes: vec![(0.999_9, huge)], keys: vec![(0.5, key)] }),
+        (
+            "quantiles",
+            Report::Quantiles {
+                of: QuantileOf::FlowPackets,
+                sizes: vec![(0.999_9, huge)],
+                keys: vec![(0.5, key)],
+            },
+        ),
         ("hierarchical", hierarchy(None)),
         ("hierarchical", hierarchy(Some((address, 128)))),
     ];
@@ -338,7 +346,10 @@ pub(crate) fn empty() -> EpochReport {
         ("cardinality", Report::Cardinality { flows: Estimate::exact(0) }),
         ("entropy", Report::Entropy { bits: Estimate::exact(0), normalized: 0.0 }),
         ("size-distribution", Report::SizeDistribution { bins: Vec::new() }),
-        ("quantiles", Report::Quantiles { sizes: Vec::new(), keys: Vec::new() }),
+        (
+            "quantiles",
+            Report::Quantiles { of: QuantileOf::FlowPackets, sizes: Vec::new(), keys: Vec::new() },
+        ),
         ("hierarchical", Report::Hierarchical { threshold: 0.0, items: Vec::new() }),
     ];
     report

@@ -14,7 +14,7 @@ use super::super::{
     Answers, BuildError, Candidates, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws,
     Measure, Memory, Merge, Options, Parameter, Setting, Size, SizeEstimate, SizeQuery,
 };
-use crate::batch::Batch;
+use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
 use crate::task::Threshold;
 
@@ -129,31 +129,52 @@ impl<K: FlowKey, C: Counter> Ingest<K> for CountArray<K, C> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         batch.digest(&self.digester);
         let (keys, digests, weights) = (batch.keys(), batch.digests(), C::column(batch));
-        let mask = self.counters.len() - 1;
-        // Sums in registers: in memory each packet would wait for the store of the one before.
-        let (mut total, mut saturated) = (self.total, self.saturated);
+        let (counters, digester) = (&mut *self.counters, &self.digester);
+        let mask = counters.len() - 1;
         for &digest in digests.iter().take(PREFETCH_AHEAD) {
-            prefetch(&self.counters, digest as usize & mask);
+            prefetch(counters, digest as usize & mask);
         }
+        let before = self.total;
+        let low = self.threshold.weight(before) as u64;
+        let (mut listed, mut counts) = ([0u8; BATCH_PACKETS], [C::zeroed(); BATCH_PACKETS]);
+        let (mut heavy, mut total) = (0, before);
         for i in 0..keys.len() {
             if let Some(&digest) = digests.get(i + PREFETCH_AHEAD) {
-                prefetch(&self.counters, digest as usize & mask);
+                prefetch(counters, digest as usize & mask);
             }
-            let counter = &mut self.counters[digests[i] as usize & mask];
+            let counter = &mut counters[digests[i] as usize & mask];
             let excess = counter.add(weights[i]);
-            let count = counter.get();
-            saturated += excess;
+            if excess > 0 {
+                self.saturated += excess;
+            }
             total += weights[i].get();
-            // Against the weight so far, this packet's included: batches of any size agree.
-            let threshold = self.threshold.weight(total);
-            if count as f64 > threshold {
-                let (counters, digester) = (&self.counters, &self.digester);
-                self.heavy.join(keys[i], digests[i], threshold, digester, |key| {
+            // Which packets are heavy cannot be foretold: a list of them costs less than a branch.
+            listed[heavy] = i as u8;
+            counts[i] = *counter;
+            heavy += usize::from(counter.get() > low);
+        }
+        self.total = total;
+        // A threshold only grows: what passes it as it is after the batch passed it in the batch.
+        let high = self.threshold.weight(total) as u64;
+        let (mut so_far, mut summed) = (before, 0);
+        let counters = &*counters;
+        for &i in &listed[..heavy] {
+            let i = usize::from(i);
+            if counts[i].get() <= high {
+                // Against the weight so far, this packet's included: batches of any size agree.
+                so_far += weights[summed..=i].iter().map(|weight| weight.get()).sum::<u64>();
+                summed = i + 1;
+                if counts[i].get() <= self.threshold.weight(so_far) as u64 {
+                    continue;
+                }
+            }
+            if !self.heavy.has(&keys[i], digests[i]) {
+                let threshold = self.threshold.weight(total);
+                self.heavy.join(keys[i], digests[i], threshold, digester, move |key| {
                     counters[key.digest(digester) as usize & mask].get() as f64
                 });
             }
         }
-        (self.total, self.saturated) = (total, saturated);
     }
 
     fn answers(&self) -> &dyn Answers {

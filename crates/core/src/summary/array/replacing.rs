@@ -74,18 +74,6 @@ impl<K: FlowKey> ReplacingArray<K> {
         digest as usize & (self.slots.len() - 1)
     }
 
-    #[inline(always)]
-    fn add(&mut self, key: K, digest: u64, packets: u32, bytes: u64) {
-        let column = self.column(digest);
-        let slot = &mut self.slots[column];
-        if slot.key == key && !slot.is_empty() {
-            self.saturated += slot.add(packets, bytes);
-        } else {
-            self.displaced += slot.size();
-            *slot = Slot { key, packets, bytes };
-        }
-    }
-
     /// Any displaced weight may have been this key's.
     fn bounds(&self, size: Size) -> SizeEstimate {
         SizeEstimate::between(size, size, size + self.displaced + self.saturated)
@@ -97,15 +85,29 @@ impl<K: FlowKey> Ingest<K> for ReplacingArray<K> {
         batch.digest(&self.digester);
         let (keys, digests) = (batch.keys(), batch.digests());
         let (packets, bytes) = (batch.packets(), batch.bytes());
+        let slots: &mut [Slot<K>] = &mut self.slots;
+        let mask = slots.len() - 1;
+        // In a local: in memory each packet would wait for the store of the one before.
+        let mut displaced = Size::default();
         for &digest in digests.iter().take(PREFETCH_AHEAD) {
-            prefetch(&self.slots, self.column(digest));
+            prefetch(slots, digest as usize & mask);
         }
         for i in 0..keys.len() {
             if let Some(&digest) = digests.get(i + PREFETCH_AHEAD) {
-                prefetch(&self.slots, self.column(digest));
+                prefetch(slots, digest as usize & mask);
             }
-            self.add(keys[i], digests[i], packets[i], bytes[i]);
+            let slot = &mut slots[digests[i] as usize & mask];
+            if slot.key == keys[i] && !slot.is_empty() {
+                let excess = slot.add(packets[i], bytes[i]);
+                if excess != Size::default() {
+                    self.saturated += excess;
+                }
+            } else {
+                displaced += slot.size();
+                *slot = Slot { key: keys[i], packets: packets[i], bytes: bytes[i] };
+            }
         }
+        self.displaced += displaced;
     }
 
     fn answers(&self) -> &dyn Answers {

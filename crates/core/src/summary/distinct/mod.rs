@@ -1,1 +1,21 @@
-//! Numbers of distinct things.
+//! Numbers of distinct flows, from bits that any flow may set.
+
+mod fm;
+mod hyperloglog;
+mod linear_counting;
+
+pub use fm::Fm;
+pub use hyperloglog::HyperLogLog;
+pub use linear_counting::LinearCounting;
+
+use super::Estimate;
+
+/// Two standard errors either way: a normal error stays within them with this chance.
+const CONFIDENCE: f64 = 0.954;
+
+/// An estimate with two standard errors either way, within `least` and `most`.
+fn two_sigma(value: f64, sigma: f64, least: f64, most: f64) -> Estimate {
+    let value = value.clamp(least, most.max(least));
+    let (low, high) = ((value - 2.0 * sigma).max(least), (value + 2.0 * sigma).min(most));
+    Estimate { value, low, high: high.max(value), confidence: Some(CONFIDENCE) }
+}

@@ -1,1 +1,5 @@
-//! Quantiles.
+//! Quantiles of what packets are, without keeping them.
+
+mod kll;
+
+pub use kll::Kll;

@@ -204,7 +204,7 @@ impl<K: FlowKey> Ingest<K> for LinearTable<K> {
         out.size(self.saturated);
         out.number(self.flows as u64);
         out.sorted(Slot::<K>::STORED_BYTES, |out| {
-            self.occupied_slots().for_each(|slot| slot.save(out))
+            self.occupied_slots().for_each(|slot| slot.save(out));
         });
     }
 

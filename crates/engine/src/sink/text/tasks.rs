@@ -1,7 +1,7 @@
 //! The answer of each task, as a section of the page.
 
 use flowgauge_core::key::{CanonicalKey, Fields, KeyKind};
-use flowgauge_core::summary::{Estimate, Measure, Size};
+use flowgauge_core::summary::{Estimate, Measure, QuantileOf, Size};
 use flowgauge_core::task::{ChangeItem, HierarchyItem, Report, SizeItem, SpreadItem};
 
 use super::heading;
@@ -38,7 +38,7 @@ pub(super) fn write(page: &mut String, report: &EpochReport, at: usize, rows: us
         }
         Report::Entropy { bits, normalized } => entropy(page, bits, *normalized),
         Report::SizeDistribution { bins } => size_distribution(page, bins),
-        Report::Quantiles { sizes, keys } => section.quantiles(page, sizes, keys),
+        Report::Quantiles { of, sizes, keys } => section.quantiles(page, *of, sizes, keys),
         Report::Hierarchical { threshold, items } => section.hierarchical(page, *threshold, items),
     }
 }
@@ -215,19 +215,32 @@ impl Section<'_> {
     fn quantiles(
         &self,
         page: &mut String,
+        of: QuantileOf,
         sizes: &[(f64, Estimate)],
         keys: &[(f64, CanonicalKey)],
     ) {
-        let by = self.report.by;
-        heading(page, &format!("Sizes of flows in {}", by.name()));
-        if sizes.is_empty() {
-            return paragraph(page, "  ", "No flows.");
+        let (title, whose) = match of {
+            QuantileOf::FlowPackets => ("Sizes of flows in packets", "flows"),
+            QuantileOf::FlowBytes => ("Sizes of flows in bytes", "flows"),
+            QuantileOf::Key | QuantileOf::PacketBytes => ("Sizes of packets in bytes", "packets"),
+            QuantileOf::GapNs => ("Times between packets", "packets"),
+        };
+        let written = |size: &Estimate| match of {
+            QuantileOf::FlowPackets => units::size(Measure::Packets, size.value),
+            QuantileOf::GapNs => format!("{} us", units::count(size.value / 1e3)),
+            _ => units::size(Measure::Bytes, size.value),
+        };
+        if of != QuantileOf::Key {
+            heading(page, title);
+            if sizes.is_empty() {
+                return paragraph(page, "  ", &format!("No {whose}."));
+            }
+            let mut table = Table::new(&[(whose, Align::Right), ("at most", Align::Right)]);
+            for (q, size) in sizes {
+                table.row(vec![units::percent(*q).into(), written(size).into()], 0.0);
+            }
+            table.write(page);
         }
-        let mut table = Table::new(&[("flows", Align::Right), ("at most", Align::Right)]);
-        for (q, size) in sizes {
-            table.row(vec![units::percent(*q).into(), units::size(by, size.value).into()], 0.0);
-        }
-        table.write(page);
         if keys.is_empty() {
             return;
         }

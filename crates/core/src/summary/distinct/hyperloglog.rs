@@ -1,0 +1,175 @@
+//! HyperLogLog, by the `datasketches` crate: its bytes are those of Apache DataSketches.
+//!
+//! Paper: Flajolet, Fusy, Gandouet, Meunier, "HyperLogLog: the analysis of a near-optimal
+//! cardinality estimation algorithm" (AofA 2007), §1 and §2. The library counts few flows exactly
+//! before it spreads them over registers, and estimates from the history of its registers.
+
+use std::any::Any;
+
+use datasketches::common::NumStdDev;
+use datasketches::hll::{Coupon, HllSketch, HllType, HllUnion};
+use flowgauge_kernel::Digester;
+
+use super::super::codec::{DecodeError, Reader, Writer};
+use super::super::{
+    Answers, BuildError, Describe, Estimate, Incompatible, Info, Ingest, Laws, Merge, Options,
+    Parameter, Setting,
+};
+use super::CONFIDENCE;
+use crate::batch::Batch;
+use crate::key::FlowKey;
+
+/// Registers that the library allows, as powers of two.
+const LEAST_LOG: u32 = 4;
+const MOST_LOG: u32 = 21;
+
+/// The standard error of m registers is this ÷ √m (§1).
+const ERROR: f64 = 1.04;
+
+/// Registers of one byte.
+///
+/// Cost: one hash of the digest and one byte a packet. Memory in bytes: `registers`, reserved by
+/// the library as the flows come, and anew by each `clear`.
+pub struct HyperLogLog {
+    digester: Digester,
+    sketch: HllSketch,
+    registers: usize,
+    packets: u64,
+}
+
+impl Describe for HyperLogLog {
+    const INFO: Info = Info {
+        name: "hyperloglog",
+        idea: "registers of the longest run of zeros, by the datasketches library",
+        paper: "Flajolet et al. (AofA 2007), sections 1 and 2",
+        parameters: &[
+            Parameter {
+                name: "registers",
+                help: "number of registers, a power of two from 16 to 2097152 (default: 4096, or \
+                       what fits into the memory)",
+            },
+            Parameter {
+                name: "epsilon",
+                help: "instead of registers: the standard error, as a share of the flows",
+            },
+        ],
+        memory: "registers",
+        laws: Laws { commutable: true, aggregatable: true, merge: Merge::WithinBounds },
+    };
+
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+        let parameters = &options.parameters;
+        parameters.exclusive("registers", &["epsilon"])?;
+        let registers = match parameters.fraction("epsilon")? {
+            Some(epsilon) => ((ERROR / epsilon).powi(2).ceil() as usize).next_power_of_two(),
+            None => parameters.power_of_two("registers", options.memory_bytes.min(4096), 1)?,
+        };
+        let log = registers.ilog2();
+        if !(LEAST_LOG..=MOST_LOG).contains(&log) {
+            return Err(BuildError::OutOfRange {
+                name: "registers",
+                value: registers.to_string(),
+                range: "a power of two from 16 to 2097152".to_owned(),
+            });
+        }
+        options.memory.take(registers)?;
+        let sketch = new(registers).ok_or(BuildError::Unfit {
+            algorithm: Self::INFO.name,
+            reason: format!("the library refuses {registers} registers"),
+        })?;
+        Ok(Box::new(Self { digester: options.digester, sketch, registers, packets: 0 }))
+    }
+}
+
+fn new(registers: usize) -> Option<HllSketch> {
+    HllSketch::new(registers.ilog2() as u8, HllType::Hll8).ok()
+}
+
+impl HyperLogLog {
+    /// The image that every DataSketches library reads.
+    pub fn image(&self) -> Vec<u8> {
+        self.sketch.serialize()
+    }
+}
+
+impl<K: FlowKey> Ingest<K> for HyperLogLog {
+    fn ingest(&mut self, batch: &mut Batch<K>) {
+        batch.digest(&self.digester);
+        for &digest in batch.digests() {
+            self.sketch.update_with_coupon(Coupon::from_value(digest));
+        }
+        self.packets += batch.packets().iter().map(|&packets| u64::from(packets)).sum::<u64>();
+    }
+
+    fn answers(&self) -> &dyn Answers {
+        self
+    }
+
+    fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
+        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
+        if other.digester.seed() != self.digester.seed() {
+            return Err(Incompatible("seeds differ"));
+        }
+        if other.registers != self.registers {
+            return Err(Incompatible("sizes differ"));
+        }
+        let refused = |_| Incompatible("the library refuses to unite them");
+        let mut union = HllUnion::new(self.sketch.lg_config_k()).map_err(refused)?;
+        union.update(&self.sketch);
+        union.update(&other.sketch);
+        self.sketch = union.to_sketch(HllType::Hll8);
+        self.packets = self.packets.saturating_add(other.packets);
+        Ok(())
+    }
+
+    fn save(&self, out: &mut Writer) {
+        out.number(self.packets);
+        out.bytes(&self.image());
+    }
+
+    fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        self.packets = from.number("packets")?;
+        // An image holds a byte a register at most, or four for each of few flows.
+        let image = from.bytes("registers", 64 + 4 * self.registers)?;
+        let sketch = HllSketch::deserialize(image)
+            .ok()
+            .filter(|sketch| sketch.lg_config_k() == self.sketch.lg_config_k())
+            .filter(|sketch| sketch.target_type() == HllType::Hll8);
+        self.sketch =
+            sketch.ok_or(from.invalid("registers", image.len(), "it is no such sketch"))?;
+        Ok(())
+    }
+
+    fn clear(&mut self) {
+        // The library has no way to empty a sketch; the same size cannot be refused.
+        if let Some(sketch) = new(self.registers) {
+            self.sketch = sketch;
+        }
+        self.packets = 0;
+    }
+
+    fn parameters(&self) -> Vec<(&'static str, Setting)> {
+        vec![("registers", Setting::Integer(self.registers as u64))]
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.registers
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl Answers for HyperLogLog {
+    fn cardinality(&self) -> Option<Estimate> {
+        let most = self.packets as f64;
+        let bounds = |bound: f64| bound.clamp(0.0, most);
+        Some(Estimate {
+            value: bounds(self.sketch.estimate()),
+            low: bounds(self.sketch.lower_bound(NumStdDev::Two)),
+            high: bounds(self.sketch.upper_bound(NumStdDev::Two)),
+            confidence: Some(CONFIDENCE),
+        })
+    }
+}

@@ -1,0 +1,340 @@
+//! KLL quantiles, by the `datasketches` crate: of keys in their order, of packets' lengths, or of
+//! the times between packets.
+//!
+//! Paper: Karnin, Lang, Liberty, "Optimal quantile approximation in streams" (FOCS 2016), §2. The
+//! library draws unseeded random bits: two runs over the same packets differ within the error.
+
+use std::any::Any;
+use std::cmp::Ordering;
+
+use datasketches::codec::{SketchBytes, SketchSlice};
+use datasketches::common::SearchCriteria;
+use datasketches::error::{Error, ErrorKind};
+use datasketches::kll::{KllFloat, KllSketch, KllValue};
+use flowgauge_kernel::Digester;
+
+use super::super::codec::{DecodeError, Reader, Writer};
+use super::super::{
+    Answers, BuildError, Describe, Incompatible, Info, Ingest, Laws, Measure, Merge, Options,
+    Parameter, QuantileOf, Quantiles, Setting,
+};
+use crate::batch::Batch;
+use crate::key::{CanonicalKey, FlowKey};
+
+/// The library's fit of the rank error that 99 % of its quantiles keep: this ÷ k to the power.
+const ERROR: f64 = 2.296;
+const POWER: f64 = 0.9021;
+const CONFIDENCE: f64 = 0.99;
+
+/// What `k` may be.
+const LEAST_K: u64 = 8;
+const MOST_K: u64 = 65_535;
+
+/// Items that a sketch holds at most: 3 k in levels that shrink by a third, and the least 8 of each
+/// of 60 levels.
+const fn capacity(k: u64) -> usize {
+    3 * k as usize + 8 * 60
+}
+
+/// A key in the order of its canonical bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct InOrder<K>(K);
+
+impl<K: FlowKey> Ord for InOrder<K> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.canonical().cmp(other.0.canonical())
+    }
+}
+
+impl<K: FlowKey> PartialOrd for InOrder<K> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<K: FlowKey> KllValue for InOrder<K> {
+    const MIN_SERIALIZED_SIZE: usize = K::BYTES;
+
+    fn serialized_size(_: &Self) -> usize {
+        K::BYTES
+    }
+
+    fn serialize(value: &Self, bytes: &mut SketchBytes) {
+        bytes.write(value.0.canonical());
+    }
+
+    fn deserialize(input: &mut SketchSlice<'_>) -> Result<Self, Error> {
+        let key = input.remaining().get(..K::BYTES).and_then(K::from_canonical);
+        let key = key.ok_or_else(|| Error::new(ErrorKind::InvalidData, "a key is cut short"))?;
+        input.advance(K::BYTES as u64);
+        Ok(Self(key))
+    }
+}
+
+/// A sketch of keys, or of numbers.
+enum Sketch<K> {
+    Keys(KllSketch<InOrder<K>>),
+    Numbers(KllSketch<KllFloat<f64>>),
+}
+
+/// One sketch.
+///
+/// Cost: one push a packet, and the sorting of a level now and then. Memory in bytes: `(3 k + 480)
+/// × 8`, or × `size_of::<K>()` for keys, reserved by the library as the packets come.
+pub struct Kll<K> {
+    digester: Digester,
+    k: u16,
+    of: QuantileOf,
+    sketch: Sketch<K>,
+    latest_ns: Option<i64>,
+}
+
+impl Describe for Kll<()> {
+    const INFO: Info = Info {
+        name: "kll",
+        idea: "quantiles in bounded memory, by the datasketches library; its random bits are \
+               unseeded, so that runs differ within the error",
+        paper: "Karnin, Lang, Liberty (FOCS 2016), section 2",
+        parameters: &[
+            Parameter {
+                name: "of",
+                help: "key: packets in the order of their keys; size: their bytes; gap: \
+                       nanoseconds since the packet before (default: key)",
+            },
+            Parameter {
+                name: "k",
+                help: "size of the largest level, 8 to 65535 (default: 200, or what fits into \
+                       the memory)",
+            },
+            Parameter { name: "epsilon", help: "instead of k: the error of a rank, as a share" },
+        ],
+        memory: "(3 k + 480) x (key, or 8)",
+        laws: Laws { commutable: true, aggregatable: true, merge: Merge::WithinBounds },
+    };
+
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+        let parameters = &options.parameters;
+        parameters.exclusive("k", &["epsilon"])?;
+        let of = match parameters.word("of", &["key", "size", "gap"])? {
+            "size" => QuantileOf::PacketBytes,
+            "gap" => QuantileOf::GapNs,
+            _ => QuantileOf::Key,
+        };
+        if of == QuantileOf::Key && options.by == Measure::Bytes {
+            return Err(BuildError::Unfit {
+                algorithm: Self::INFO.name,
+                reason: "its quantiles of keys count packets; ask by packets, or use linear-table"
+                    .to_owned(),
+            });
+        }
+        let item = item_bytes::<K>(of);
+        let fits = |k: &u64| capacity(*k) * item <= options.memory_bytes;
+        let k = match (parameters.integer("k", LEAST_K..=MOST_K)?, parameters.fraction("epsilon")?)
+        {
+            (Some(k), _) => k,
+            (None, Some(epsilon)) => (ERROR / epsilon).powf(1.0 / POWER).ceil() as u64,
+            (None, None) => (LEAST_K..=200).rev().find(fits).unwrap_or(LEAST_K),
+        };
+        if k > MOST_K {
+            return Err(BuildError::OutOfRange {
+                name: "epsilon",
+                value: parameters.get("epsilon").unwrap_or_default().to_owned(),
+                range: "0.00011 or more".to_owned(),
+            });
+        }
+        options.memory.take(capacity(k) * item)?;
+        let k = k as u16;
+        let sketch = Kll::<K>::empty(k, of).ok_or(BuildError::Unfit {
+            algorithm: Self::INFO.name,
+            reason: format!("the library refuses k={k}"),
+        })?;
+        Ok(Box::new(Kll { digester: options.digester, k, of, sketch, latest_ns: None }))
+    }
+}
+
+const fn item_bytes<K>(of: QuantileOf) -> usize {
+    match of {
+        QuantileOf::Key => size_of::<K>(),
+        _ => size_of::<f64>(),
+    }
+}
+
+impl<K: FlowKey> Kll<K> {
+    fn empty(k: u16, of: QuantileOf) -> Option<Sketch<K>> {
+        Some(match of {
+            QuantileOf::Key => Sketch::Keys(KllSketch::new(k).ok()?),
+            _ => Sketch::Numbers(KllSketch::new(k).ok()?),
+        })
+    }
+
+    /// The image that every DataSketches library reads; of numbers, as doubles.
+    pub fn image(&self) -> Vec<u8> {
+        match &self.sketch {
+            Sketch::Keys(sketch) => sketch.serialize(),
+            Sketch::Numbers(sketch) => sketch.serialize(),
+        }
+    }
+}
+
+/// Adds `number` as often as `packets` says.
+fn add(sketch: &mut KllSketch<KllFloat<f64>>, number: f64, packets: u32) {
+    // No number of nanoseconds or bytes is a NaN.
+    if let Ok(number) = KllFloat::<f64>::new(number) {
+        (0..packets).for_each(|_| sketch.update(number));
+    }
+}
+
+impl<K: FlowKey> Ingest<K> for Kll<K> {
+    fn ingest(&mut self, batch: &mut Batch<K>) {
+        let packets = batch.packets();
+        match &mut self.sketch {
+            Sketch::Keys(sketch) => {
+                for (&key, &packets) in batch.keys().iter().zip(packets) {
+                    (0..packets).for_each(|_| sketch.update(InOrder(key)));
+                }
+            }
+            Sketch::Numbers(sketch) if self.of == QuantileOf::PacketBytes => {
+                for (&bytes, &packets) in batch.bytes().iter().zip(packets) {
+                    // A sum of packets counts as that many of its mean.
+                    add(sketch, bytes as f64 / f64::from(packets), packets);
+                }
+            }
+            Sketch::Numbers(sketch) => {
+                for &time_ns in batch.times_ns() {
+                    if let Some(latest_ns) = self.latest_ns.replace(time_ns) {
+                        add(sketch, (time_ns as f64 - latest_ns as f64).max(0.0), 1);
+                    }
+                }
+            }
+        }
+    }
+
+    fn answers(&self) -> &dyn Answers {
+        self
+    }
+
+    fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
+        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
+        if other.digester.seed() != self.digester.seed() {
+            return Err(Incompatible("seeds differ"));
+        }
+        if other.k != self.k {
+            return Err(Incompatible("sizes differ"));
+        }
+        let refused = |_| Incompatible("the library refuses to merge them");
+        match (&mut self.sketch, &other.sketch) {
+            (Sketch::Keys(sketch), Sketch::Keys(other)) => sketch.merge(other).map_err(refused),
+            (Sketch::Numbers(sketch), Sketch::Numbers(numbers)) if self.of == other.of => {
+                sketch.merge(numbers).map_err(refused)
+            }
+            _ => Err(Incompatible("they are quantiles of different things")),
+        }
+    }
+
+    fn save(&self, out: &mut Writer) {
+        out.number(u8::from(self.latest_ns.is_some()));
+        out.number(self.latest_ns.unwrap_or(0));
+        out.bytes(&self.image());
+    }
+
+    fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        let timed = from.number::<u8>("whether there is a latest time")? == 1;
+        let latest_ns = from.number("latest time")?;
+        self.latest_ns = timed.then_some(latest_ns);
+        let most = 64 + capacity(self.k.into()) * (item_bytes::<K>(self.of) + 8);
+        let image = from.bytes("levels", most)?;
+        let same_k = |k: u16| (k == self.k).then_some(());
+        let sketch = match self.of {
+            QuantileOf::Key => KllSketch::deserialize(image).ok().and_then(|sketch| {
+                same_k(sketch.k())?;
+                Some(Sketch::Keys(sketch))
+            }),
+            _ => KllSketch::deserialize(image).ok().and_then(|sketch| {
+                same_k(sketch.k())?;
+                Some(Sketch::Numbers(sketch))
+            }),
+        };
+        self.sketch = sketch.ok_or(from.invalid("levels", image.len(), "it is no such sketch"))?;
+        Ok(())
+    }
+
+    fn clear(&mut self) {
+        match &mut self.sketch {
+            Sketch::Keys(sketch) => sketch.reset(),
+            Sketch::Numbers(sketch) => sketch.reset(),
+        }
+        self.latest_ns = None;
+    }
+
+    fn parameters(&self) -> Vec<(&'static str, Setting)> {
+        let of = match self.of {
+            QuantileOf::PacketBytes => "size",
+            QuantileOf::GapNs => "gap",
+            _ => "key",
+        };
+        vec![("of", Setting::Word(of)), ("k", Setting::Integer(self.k.into()))]
+    }
+
+    fn memory_bytes(&self) -> usize {
+        capacity(self.k.into()) * item_bytes::<K>(self.of)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl<K: FlowKey> Answers for Kll<K> {
+    fn quantiles(&self) -> Option<&dyn Quantiles> {
+        Some(self)
+    }
+}
+
+impl<K: FlowKey> Quantiles for Kll<K> {
+    fn of(&self) -> QuantileOf {
+        self.of
+    }
+
+    fn count(&self) -> u64 {
+        match &self.sketch {
+            Sketch::Keys(sketch) => sketch.n(),
+            Sketch::Numbers(sketch) => sketch.n(),
+        }
+    }
+
+    fn error(&self) -> f64 {
+        match &self.sketch {
+            Sketch::Keys(sketch) if sketch.is_estimation_mode() => sketch.normalized_rank_error(),
+            Sketch::Numbers(sketch) if sketch.is_estimation_mode() => {
+                sketch.normalized_rank_error()
+            }
+            _ => 0.0,
+        }
+    }
+
+    fn confidence(&self) -> Option<f64> {
+        (self.error() > 0.0).then_some(CONFIDENCE)
+    }
+
+    fn largest(&self) -> f64 {
+        match &self.sketch {
+            Sketch::Numbers(sketch) => sketch.max_item().map_or(0.0, |item| item.into_inner()),
+            Sketch::Keys(_) => 0.0,
+        }
+    }
+
+    fn rank(&self, size: f64) -> f64 {
+        match (&self.sketch, KllFloat::<f64>::new(size)) {
+            (Sketch::Numbers(sketch), Ok(size)) => {
+                sketch.rank(&size, SearchCriteria::Inclusive).unwrap_or(0.0)
+            }
+            _ => 0.0,
+        }
+    }
+
+    fn key(&self, q: f64) -> Option<CanonicalKey> {
+        let Sketch::Keys(sketch) = &self.sketch else { return None };
+        let found = sketch.quantile(q.clamp(0.0, 1.0), SearchCriteria::Inclusive).ok()??;
+        Some(CanonicalKey::new(found.0.canonical()))
+    }
+}
