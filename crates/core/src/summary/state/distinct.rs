@@ -15,7 +15,7 @@ const WORDS: usize = BITS as usize / 32;
 const HASHES: u32 = 3;
 
 /// The number of elements by the bits of a full filter, which no count passes.
-const MOST: u32 = 2367;
+const MOST: u32 = 2366;
 
 /// Standard errors of a normal distribution that 95 % are within.
 const ERRORS: f64 = 1.96;

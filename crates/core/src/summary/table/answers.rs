@@ -79,7 +79,7 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Candidates for ExactTable<K, S, L> {
 impl<K: FlowKey, S: State, L: Layout<K, S>> SizeQuery for ExactTable<K, S, L> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
         let Some(key) = K::from_canonical(key) else { return SizeEstimate::exact(Size::default()) };
-        match self.layout.find(key, key.digest(&self.digester)) {
+        match self.find(key, key.digest(&self.digester)) {
             Some(flow) => SizeEstimate::counted(self.layout.state(flow).size(), self.saturated),
             // The flow may be among the untracked ones.
             None => SizeEstimate::between(Size::default(), Size::default(), self.untracked),

@@ -121,6 +121,8 @@ impl<const SLOTS: usize> Cuckoo<SLOTS> {
     /// Puts the flow into the full `bucket`, from where another moves to its other bucket, and so
     /// on at random until one finds an empty slot. After `steps` in vain all move back, where they
     /// are not more than the walk remembers.
+    #[cold]
+    #[inline(never)]
     fn walk(
         &mut self,
         mut digest: u64,

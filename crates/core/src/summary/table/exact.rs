@@ -63,14 +63,24 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
     /// Takes in packets of the flow with this key, wherever it is, or else makes it.
     #[inline(never)]
     fn add(&mut self, key: K, digest: u64, packets: u32, bytes: u64, element: u64) {
-        let found = self.layout.find(key, digest);
-        let flow = found.or_else(|| self.layout.insert(key, digest, &self.digester, false));
-        let Some(flow) = flow else {
+        let Some(flow) = self.place(key, digest) else {
             self.untracked += Size { packets: packets.into(), bytes };
             return;
         };
         self.activate(flow);
         self.saturated += self.layout.state_mut(flow).add(packets, bytes, element);
+    }
+
+    /// The flow with this key, made where there is none; `None` where it finds no room.
+    #[inline(never)]
+    fn place(&mut self, key: K, digest: u64) -> Option<usize> {
+        let found = self.find(key, digest);
+        found.or_else(|| self.layout.insert(key, digest, &self.digester, false))
+    }
+
+    #[inline(never)]
+    pub(super) fn find(&self, key: K, digest: u64) -> Option<usize> {
+        self.layout.find(key, digest)
     }
 
     /// Notes that a flow is about to get a packet.
@@ -142,8 +152,7 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Ingest<K> for ExactTable<K, S, L> {
         }
         for (key, state) in other.all() {
             let digest = key.digest(&self.digester);
-            let found = self.layout.find(*key, digest);
-            match found.or_else(|| self.layout.insert(*key, digest, &self.digester, false)) {
+            match self.place(*key, digest) {
                 Some(flow) => {
                     if !state.is_silent() {
                         self.activate(flow);
@@ -184,7 +193,7 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Ingest<K> for ExactTable<K, S, L> {
             let (key, state): (K, _) = (from.key("key")?, S::load(from)?);
             let invalid = |reason| from.invalid("flow", K::BYTES + S::STORED_BYTES, reason);
             let digest = key.digest(&self.digester);
-            if self.layout.find(key, digest).is_some() {
+            if self.find(key, digest).is_some() {
                 return Err(invalid("it stands there twice"));
             }
             let flow = self

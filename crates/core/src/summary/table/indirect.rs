@@ -165,6 +165,7 @@ impl<K: FlowKey, S: State> Layout<K, S> for Indirect<K, S> {
         (flow != 0).then(|| flow as usize - 1)
     }
 
+    #[inline(never)]
     fn insert(&mut self, key: K, digest: u64, _: &Digester, _: bool) -> Option<usize> {
         let flow = self.len;
         if flow == self.states.len() {
