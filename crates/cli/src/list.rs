@@ -5,10 +5,10 @@
 
 use flowgauge_core::catalog::ALGORITHMS;
 use flowgauge_core::key::KeyKind;
-use flowgauge_core::summary::{Info, Merge};
+use flowgauge_core::summary::{Info, Measure, Merge};
 use flowgauge_core::task::{TASKS, TaskEntry};
+use flowgauge_engine::Plan;
 use flowgauge_engine::sink::layout::{Align, Cell, Table, paragraph};
-use flowgauge_engine::{Config, Plan};
 use serde_json::{Value, json};
 
 use crate::args::{Format, Listing};
@@ -25,15 +25,10 @@ pub(crate) fn run(listing: &Listing) -> Result<(), Failure> {
     output::write(listing.output.output.as_deref(), &text)
 }
 
-/// Whether `algorithm` answers `task` for this key.
+/// Whether `algorithm` answers `task` for this key, in one measure at least.
 fn answers(algorithm: &Info, task: &TaskEntry, kind: KeyKind) -> bool {
-    let config = Config {
-        key: kind.into(),
-        algorithm: algorithm.name.to_owned(),
-        tasks: Some(vec![task.name.to_owned()]),
-        ..Config::default()
-    };
-    Plan::new(config).is_ok()
+    let by = [Measure::Packets, Measure::Bytes];
+    by.into_iter().any(|by| Plan::answers(kind.into(), by, algorithm.name, task.name))
 }
 
 fn algorithm_answers(algorithm: &Info, task: &TaskEntry) -> bool {
@@ -109,32 +104,34 @@ fn page() -> String {
         paragraph(&mut page, &indent, &format!("merges: {}", merged(algorithm)));
     }
     page.push_str("\nAccelerators\n  none\n\nTasks (+ runs by default)\n");
-    for task in TASKS {
+    for (number, task) in (1..).zip(TASKS) {
         let mark = if task.by_default { '+' } else { ' ' };
-        paragraph(&mut page, &format!("{mark} {:<17}  ", task.name), task.question);
+        paragraph(&mut page, &format!("{mark} {number:>2} {:<17}  ", task.name), task.question);
     }
-    page.push_str("\nAlgorithms that answer a task, for a key that can\n");
-    let columns: Vec<_> = ALGORITHMS.iter().map(|one| (one.name, one)).collect();
-    matrix(&mut page, &columns, |algorithm, task| algorithm_answers(algorithm, task));
-    page.push_str("\nKeys that a task is answered for, by an algorithm that can\n");
-    matrix(&mut page, &KeyKind::ALL, |kind, task| key_answers(*kind, task));
+    page.push_str("\nTasks, by their numbers, that an algorithm answers for a key that can\n");
+    let rows = ALGORITHMS.iter().map(|algorithm| (algorithm.name, algorithm));
+    matrix(&mut page, rows, |algorithm, task| algorithm_answers(algorithm, task));
+    page.push_str(
+        "\nTasks, by their numbers, that are answered for a key by an algorithm that can\n",
+    );
+    matrix(&mut page, KeyKind::ALL, |kind, task| key_answers(*kind, task));
     page
 }
 
-/// A row for each task, a column for each of `columns`.
+/// A row for each of `rows`, a column for each task.
 fn matrix<T>(
     page: &mut String,
-    columns: &[(&'static str, T)],
+    rows: impl IntoIterator<Item = (&'static str, T)>,
     holds: impl Fn(&T, &TaskEntry) -> bool,
 ) {
+    let numbers: Vec<String> = (1..=TASKS.len()).map(|number| number.to_string()).collect();
     let mut titles = vec![("", Align::Left)];
-    titles.extend(columns.iter().map(|(name, _)| (*name, Align::Left)));
+    titles.extend(numbers.iter().map(|number| (number.as_str(), Align::Right)));
     let mut table = Table::new(&titles);
-    for task in TASKS {
-        let mut cells: Vec<Cell> = vec![task.name.into()];
-        cells.extend(
-            columns.iter().map(|(_, one)| if holds(one, task) { "yes" } else { "·" }.into()),
-        );
+    for (name, one) in rows {
+        let mut cells: Vec<Cell> = vec![name.into()];
+        cells
+            .extend(TASKS.into_iter().map(|task| if holds(&one, task) { "x" } else { "·" }.into()));
         table.row(cells, 0.0);
     }
     table.write(page);

@@ -1,11 +1,13 @@
 //! From a configuration to a run: the key chooses the lanes, the memory is divided and reserved.
 
-use std::io;
+use std::{fmt, io};
 
 use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::catalog;
-use flowgauge_core::key::{Extract, FlowKey, Key4, Key8, Key13, Key16, Key32, Key37, KeyKind};
-use flowgauge_core::summary::{BuildError, Flows, Ingest, Options};
+use flowgauge_core::key::{
+    Extract, FlowKey, Key4, Key8, Key13, Key16, Key32, Key37, KeyKind, KeySpec,
+};
+use flowgauge_core::summary::{BuildError, Flows, Ingest, Measure, Options};
 use flowgauge_core::task::{self, HistoryShape, TASKS, Task, TaskEntry, TaskOptions, Unsupported};
 use flowgauge_kernel::{Seed, Zeroed};
 
@@ -41,12 +43,14 @@ pub enum EngineError {
         value: i128,
     },
     /// A task asked for by name cannot be answered.
-    #[error("{task} cannot be answered: {reason}")]
+    #[error("{task} cannot be answered: {reason}{able}")]
     Task {
         /// Its name.
         task: &'static str,
         /// Why, and what could.
         reason: Unsupported,
+        /// The algorithms that can.
+        able: Able,
     },
     /// The memory does not hold what the tasks keep.
     #[error("the tasks need {needed} bytes of memory and more for each flow; raise --memory")]
@@ -60,6 +64,16 @@ pub enum EngineError {
     /// The report cannot be written.
     #[error("the report cannot be written: {0}")]
     Sink(#[from] io::Error),
+}
+
+/// The algorithms that answer a task for a key; none where it was not asked.
+#[derive(Debug, Default)]
+pub struct Able(Vec<&'static str>);
+
+impl fmt::Display for Able {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() { Ok(()) } else { write!(f, " (these can: {})", self.0.join(", ")) }
+    }
 }
 
 /// A run that is ready to begin: all memory is reserved.
@@ -99,6 +113,30 @@ impl Plan {
     /// # Errors
     /// When something asked for does not exist, cannot be answered, or finds no memory.
     pub fn new(config: Config) -> Result<Self, EngineError> {
+        let asked = config.clone();
+        Self::build(config).map_err(|error| match error {
+            EngineError::Task { task, reason, .. } => {
+                let able = able(&asked, task).collect();
+                EngineError::Task { task, reason, able: Able(able) }
+            }
+            error => error,
+        })
+    }
+
+    /// Whether `algorithm`, with its default parameters, answers `task` for this key and measure.
+    pub fn answers(key: KeySpec, by: Measure, algorithm: &str, task: &str) -> bool {
+        let config = Config {
+            key,
+            by,
+            algorithm: algorithm.to_owned(),
+            tasks: Some(vec![task.to_owned()]),
+            memory_bytes: PROBE_BYTES,
+            ..Config::default()
+        };
+        Self::build(config).is_ok()
+    }
+
+    fn build(config: Config) -> Result<Self, EngineError> {
         check_ranges(&config)?;
         let kind = config.key.kind;
         Ok(Self(match kind {
@@ -189,6 +227,16 @@ fn check_ranges(config: &Config) -> Result<(), EngineError> {
     Ok(())
 }
 
+/// Memory for a run that is planned only to see whether it can be.
+const PROBE_BYTES: usize = 16 << 20;
+
+/// The algorithms that answer `task` for the key and measure of `config`.
+fn able(config: &Config, task: &str) -> impl Iterator<Item = &'static str> {
+    let (key, by) = (config.key, config.by);
+    let names = catalog::ALGORITHMS.iter().map(|info| info.name);
+    names.filter(move |name| Plan::answers(key, by, name, task))
+}
+
 /// The share of the memory that the IPv4 lane gets.
 const V4_SHARE: f64 = 0.75;
 
@@ -267,7 +315,13 @@ impl Builder {
                 Err(reason) if self.config.tasks.is_none() => {
                     notes.push(format!("{} is left out: {reason}", task.name()));
                 }
-                Err(reason) => return Err(EngineError::Task { task: task.name(), reason }),
+                Err(reason) => {
+                    return Err(EngineError::Task {
+                        task: task.name(),
+                        reason,
+                        able: Able::default(),
+                    });
+                }
             }
         }
         let flows: usize = views.iter().map(most).sum();

@@ -79,6 +79,12 @@ impl<K: FlowKey> HeavyKeys<K> {
         self.tags[place] = Self::tag(digest);
     }
 
+    /// Keys that find room without anything being dropped.
+    #[inline(always)]
+    pub(crate) fn room(&self) -> usize {
+        self.kept.len() - self.len
+    }
+
     /// Adds `key`, which must not be there. A full set is pruned of the keys whose `estimate` does
     /// not pass `threshold` any more; where that frees nothing, the overflow is counted.
     #[cold]

@@ -108,27 +108,9 @@ impl<K: FlowKey, C: Counter> CountArray<K, C> {
         self.counters[column].get()
     }
 
-    /// The counter is never below the truth (unless saturated); below it by Markov's inequality.
-    fn bounds(&self, count: u64) -> Estimate {
-        let expected = (self.total.saturating_sub(count)) as f64 / self.counters.len() as f64;
-        let low = (count as f64 - expected / (1.0 - CONFIDENCE)).max(0.0).floor();
-        let high = count.saturating_add(self.saturated) as f64;
-        Estimate { value: count as f64, low, high, confidence: Some(CONFIDENCE) }
-    }
-
-    fn estimate_of(&self, count: u64) -> SizeEstimate {
-        let estimate = Some(self.bounds(count));
-        match C::MEASURE {
-            Measure::Packets => SizeEstimate { packets: estimate, bytes: None },
-            Measure::Bytes => SizeEstimate { packets: None, bytes: estimate },
-        }
-    }
-}
-
-impl<K: FlowKey, C: Counter> Ingest<K> for CountArray<K, C> {
-    fn ingest(&mut self, batch: &mut Batch<K>) {
-        batch.digest(&self.digester);
-        let (keys, digests, weights) = (batch.keys(), batch.digests(), C::column(batch));
+    /// Counts up to `N` packets.
+    #[inline(always)]
+    fn take<const N: usize>(&mut self, keys: &[K], digests: &[u64], weights: &[C]) {
         let (counters, digester) = (&mut *self.counters, &self.digester);
         let mask = counters.len() - 1;
         for &digest in digests.iter().take(PREFETCH_AHEAD) {
@@ -136,7 +118,7 @@ impl<K: FlowKey, C: Counter> Ingest<K> for CountArray<K, C> {
         }
         let before = self.total;
         let low = self.threshold.weight(before) as u64;
-        let (mut listed, mut counts) = ([0u8; BATCH_PACKETS], [C::zeroed(); BATCH_PACKETS]);
+        let (mut listed, mut counts) = ([0u8; N], [C::zeroed(); N]);
         let (mut heavy, mut total) = (0, before);
         for i in 0..keys.len() {
             if let Some(&digest) = digests.get(i + PREFETCH_AHEAD) {
@@ -174,6 +156,36 @@ impl<K: FlowKey, C: Counter> Ingest<K> for CountArray<K, C> {
                     counters[key.digest(digester) as usize & mask].get() as f64
                 });
             }
+        }
+    }
+
+    /// The counter is never below the truth (unless saturated); below it by Markov's inequality.
+    fn bounds(&self, count: u64) -> Estimate {
+        let expected = (self.total.saturating_sub(count)) as f64 / self.counters.len() as f64;
+        let low = (count as f64 - expected / (1.0 - CONFIDENCE)).max(0.0).floor();
+        let high = count.saturating_add(self.saturated) as f64;
+        Estimate { value: count as f64, low, high, confidence: Some(CONFIDENCE) }
+    }
+
+    fn estimate_of(&self, count: u64) -> SizeEstimate {
+        let estimate = Some(self.bounds(count));
+        match C::MEASURE {
+            Measure::Packets => SizeEstimate { packets: estimate, bytes: None },
+            Measure::Bytes => SizeEstimate { packets: None, bytes: estimate },
+        }
+    }
+}
+
+impl<K: FlowKey, C: Counter> Ingest<K> for CountArray<K, C> {
+    fn ingest(&mut self, batch: &mut Batch<K>) {
+        batch.digest(&self.digester);
+        let (keys, digests, weights) = (batch.keys(), batch.digests(), C::column(batch));
+        if self.heavy.room() >= keys.len() {
+            return self.take::<BATCH_PACKETS>(keys, digests, weights);
+        }
+        // What a full set drops depends on all counters: batches of any size must see the same.
+        for i in 0..keys.len() {
+            self.take::<1>(&keys[i..=i], &digests[i..=i], &weights[i..=i]);
         }
     }
 
