@@ -1,6 +1,6 @@
 //! The one list of algorithms: a new one is a file and a line here.
 
-use crate::key::FlowKey;
+use crate::key::{FlowKey, Key4, Key8, Key13, Key16, Key32, Key37};
 use crate::summary::array::{CountArray, Mrac, ReplacingArray};
 use crate::summary::distinct::{Fm, HyperLogLog, LinearCounting};
 use crate::summary::quantile::Kll;
@@ -55,3 +55,15 @@ fn unknown(name: &str) -> BuildError {
     let known = ALGORITHMS.iter().map(|info| info.name).collect::<Vec<_>>().join(", ");
     BuildError::UnknownAlgorithm { name: name.to_owned(), known }
 }
+
+/// [`build`] for every key: compiled here, once, what each program would otherwise compile anew.
+pub static BUILDERS: (
+    Builder<Key4>,
+    Builder<Key8>,
+    Builder<Key13>,
+    Builder<Key16>,
+    Builder<Key32>,
+    Builder<Key37>,
+) = (build, build, build, build, build, build);
+
+type Builder<K> = fn(&str, &Options) -> Result<Box<dyn Ingest<K>>, BuildError>;

@@ -45,6 +45,11 @@ pub(crate) trait State: Copy + Zeroable + Send + 'static {
     fn is_silent(&self) -> bool {
         self.size().packets == 0
     }
+    /// Whether it is as good as the state before the first packet.
+    #[inline(always)]
+    fn is_nothing(&self) -> bool {
+        self.is_silent()
+    }
     /// Begins an epoch; returns whether anything is left.
     fn next_epoch(&mut self, past: &Past) -> bool {
         let _ = past;
@@ -53,6 +58,10 @@ pub(crate) trait State: Copy + Zeroable + Send + 'static {
     /// The counter of distinct elements.
     fn distinct(&self) -> Option<&Distinct> {
         None
+    }
+    /// The same where it counts more than `spread`.
+    fn distinct_above(&self, spread: u64) -> Option<&Distinct> {
+        self.distinct().filter(|distinct| u64::from(distinct.fresh()) > spread)
     }
     /// The forecast.
     fn ewma(&self) -> Option<&Ewma> {
@@ -115,7 +124,13 @@ impl State for Count {
     }
 }
 
-/// The parameters that choose a state.
+/// The parameter that chooses the state of an array.
+pub(crate) const ARRAY_STATE: Parameter = Parameter {
+    name: "state",
+    help: "what is kept in each column: counter, distinct (a Bloom filter of 1024 bits that counts \
+           the address's peers), or ewma (a forecast) (default: counter)",
+};
+/// The parameters that choose the state of a table.
 pub(crate) const STATE: Parameter = Parameter {
     name: "state",
     help: "what is kept for each key: counter, padded, distinct (a Bloom filter of 1024 bits that \
@@ -138,13 +153,19 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// What the parameters `state` and `padding` ask for, of keys of type `K`.
+    /// The states of tables.
+    pub(crate) const OF_TABLES: [&str; 4] = ["counter", "padded", "distinct", "ewma"];
+    /// The states of arrays.
+    pub(crate) const OF_ARRAYS: [&str; 3] = ["counter", "distinct", "ewma"];
+
+    /// The one of `states` that the parameters `state` and `padding` ask for, of keys of type `K`.
     pub(crate) fn from_options<K: FlowKey>(
         algorithm: &'static str,
+        states: &[&'static str],
         options: &Options,
     ) -> Result<Self, BuildError> {
         let parameters = &options.parameters;
-        let state = parameters.word("state", &["counter", "padded", "distinct", "ewma"])?;
+        let state = parameters.word("state", states)?;
         let padding = parameters.word("padding", &["12", "28", "60"])?;
         if let Some(value) = parameters.get("padding").filter(|_| state != "padded") {
             return Err(BuildError::OutOfRange {
@@ -172,10 +193,15 @@ impl Kind {
     }
 }
 
-/// Evaluates `$build` with the type of the state `$kind` under the name `$state`.
+/// Evaluates `$build` with the type of the state `$kind` under the name `$state`; of a counter
+/// `$counter`, where that is given.
 macro_rules! with_state {
     ($kind:expr, $state:ident => $build:expr) => {{
-        use $crate::summary::state::{Count, Distinct, Ewma, Padded};
+        use $crate::summary::state::with_state;
+        with_state!($kind, { type $state = $crate::summary::state::Count; $build }, $state => $build)
+    }};
+    ($kind:expr, $counter:expr, $state:ident => $build:expr) => {{
+        use $crate::summary::state::{Distinct, Ewma, Padded};
         macro_rules! build {
             ($type:ty) => {{
                 type $state = $type;
@@ -183,7 +209,7 @@ macro_rules! with_state {
             }};
         }
         match $kind {
-            Kind::Counter => build!(Count),
+            Kind::Counter => $counter,
             Kind::Padded12 => build!(Padded<3>),
             Kind::Padded28 => build!(Padded<7>),
             Kind::Padded60 => build!(Padded<15>),

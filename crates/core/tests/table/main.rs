@@ -1,6 +1,7 @@
 //! Exact tables, and the states that they keep for each key, against plain maps.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
+mod arrays;
 mod distinct;
 mod ewma;
 mod exact;
@@ -17,7 +18,7 @@ use flowgauge_core::summary::codec::{Decoded, decode, encode};
 use flowgauge_core::summary::{Ingest, Options, Size};
 
 /// Every exact table.
-const TABLES: [&str; 3] = ["indirect-table", "cuckoo-1", "cuckoo-4"];
+const TABLES: [&str; 4] = ["linear-table", "indirect-table", "cuckoo-1", "cuckoo-4"];
 
 /// A packet of the flow number `flow` with its bytes and the digest of its peer.
 #[derive(Clone, Copy)]

@@ -61,14 +61,29 @@ impl Past {
         self.started = true;
     }
 
-    /// The forecast of a key of which at most `missed` is not in its state.
-    pub(crate) fn forecast(&self, state: &Ewma, missed: Size) -> Forecast {
+    /// Takes note of a key whose state makes way for another key's, with all its past.
+    pub(crate) fn lose(&mut self, state: &Ewma) {
+        self.before = self.before.saturating_add(state.before);
+        self.forecast += state.forecast;
+    }
+
+    /// The forecast of a key of which at most `missed` is not in its state, and which had room in
+    /// all of the epoch before if it has a size in it.
+    pub(crate) fn of_whole(&self, state: &Ewma, missed: Size) -> Forecast {
+        let before = if state.before == 0 { self.before } else { 0 };
+        self.forecast(state, before, missed)
+    }
+
+    /// The same where it may have lost its room for a while.
+    pub(crate) fn of_part(&self, state: &Ewma, missed: Size) -> Forecast {
+        self.forecast(state, self.before, missed)
+    }
+
+    fn forecast(&self, state: &Ewma, missed_before: u64, missed: Size) -> Forecast {
         let at_least = |value: f64, more: f64| Estimate::between(value, value, value + more);
-        let before = state.before;
         let now = state.size().by(self.by) as f64;
         Forecast {
-            // A key with a size in the epoch before had room then.
-            before: at_least(before as f64, if before == 0 { self.before as f64 } else { 0.0 }),
+            before: at_least(state.before as f64, missed_before as f64),
             forecast: self.started.then(|| at_least(state.forecast, self.forecast)),
             now: at_least(now, missed.by(self.by) as f64),
         }
@@ -152,6 +167,10 @@ impl State for Ewma {
         Ok(Self { count, before, forecast })
     }
 
+    fn is_nothing(&self) -> bool {
+        self.is_silent() && self.forecast == 0.0
+    }
+
     fn next_epoch(&mut self, past: &Past) -> bool {
         let now = self.size().by(past.by);
         let next = past.next(self.forecast, now);
@@ -161,5 +180,12 @@ impl State for Ewma {
 
     fn ewma(&self) -> Option<&Ewma> {
         Some(self)
+    }
+}
+
+impl Ewma {
+    /// The forecast for the epoch that is open.
+    pub(crate) fn forecast(&self) -> f64 {
+        self.forecast
     }
 }

@@ -92,8 +92,7 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Spread for ExactTable<K, S, L> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, Estimate)) {
         let missed = (self.untracked + self.saturated).packets;
         for (key, state) in self.all() {
-            if let Some(distinct) = state.distinct().filter(|d| u64::from(d.fresh()) > self.spread)
-            {
+            if let Some(distinct) = state.distinct_above(self.spread) {
                 visit(CanonicalKey::new(key.canonical()), distinct.estimate(missed));
             }
         }
@@ -109,7 +108,7 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Forecasts for ExactTable<K, S, L> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, Forecast)) {
         for (key, state) in self.all() {
             if let Some(ewma) = state.ewma() {
-                let forecast = self.past.forecast(ewma, self.saturated);
+                let forecast = self.past.of_whole(ewma, self.saturated);
                 visit(CanonicalKey::new(key.canonical()), forecast);
             }
         }

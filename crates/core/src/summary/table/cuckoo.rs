@@ -73,7 +73,7 @@ fn build<K: FlowKey, const SLOTS: usize>(
 ) -> Result<Box<dyn Ingest<K>>, BuildError> {
     // All slots have a number of 32 bits.
     let most = (1 << 32) / SLOTS as u64;
-    with_state!(Kind::from_options::<K>(name, options)?, S =>
+    with_state!(Kind::from_options::<K>(name, &Kind::OF_TABLES, options)?, S =>
         ExactTable::<K, S, Inline<K, S, Cuckoo<SLOTS>>>::build(options, most))
 }
 
@@ -226,12 +226,13 @@ impl<const SLOTS: usize> Index for Cuckoo<SLOTS> {
         found
     }
 
-    fn renumber(&mut self, digest: u64, flow: usize, new: Option<usize>) {
-        let old = self.slot(digest, flow);
-        let new = new.map_or(0, |new| self.slot(digest, new));
-        for bucket in self.places(digest) {
-            for slot in &mut self.buckets[bucket] {
-                if *slot == old {
+    fn renumber(&mut self, flows: impl Iterator<Item = (u64, Option<usize>)>) {
+        for (flow, (digest, new)) in flows.enumerate() {
+            // No flow before has this number, and none behind has the new one yet.
+            let old = self.slot(digest, flow);
+            let new = new.map_or(0, |new| self.slot(digest, new));
+            for bucket in self.places(digest) {
+                for slot in self.buckets[bucket].iter_mut().filter(|slot| **slot == old) {
                     *slot = new;
                 }
             }

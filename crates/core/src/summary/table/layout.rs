@@ -64,8 +64,9 @@ pub(super) trait Index: Send + Sized + 'static {
         digest_of: impl Fn(usize) -> u64,
         patient: bool,
     ) -> bool;
-    /// Gives a flow another number, or takes it away, after all flows of lower numbers.
-    fn renumber(&mut self, digest: u64, flow: usize, new: Option<usize>);
+    /// Gives all flows new numbers, which are no larger, or none: `flows` has their digests and new
+    /// numbers in the order of the old ones.
+    fn renumber(&mut self, flows: impl Iterator<Item = (u64, Option<usize>)>);
     /// Forgets all flows; `digests` are theirs.
     fn clear(&mut self, digests: impl ExactSizeIterator<Item = u64>);
     fn memory_bytes(&self) -> usize;
@@ -161,16 +162,17 @@ impl<K: FlowKey, S: State, I: Index> Layout<K, S> for Inline<K, S, I> {
     }
 
     fn retain(&mut self, digester: &Digester, mut stays: impl FnMut(&mut S) -> bool) {
+        let entries = &mut self.entries[..self.len];
         let mut kept = 0;
-        for flow in 0..self.len {
-            let Entry { key, mut state } = self.entries[flow];
+        self.index.renumber((0..entries.len()).map(|flow| {
+            let Entry { key, mut state } = entries[flow];
             let new = stays(&mut state).then_some(kept);
-            self.index.renumber(key.digest(digester), flow, new);
             if new.is_some() {
-                self.entries[kept] = Entry { key, state };
+                entries[kept] = Entry { key, state };
                 kept += 1;
             }
-        }
+            (key.digest(digester), new)
+        }));
         self.len = kept;
     }
 

@@ -6,6 +6,7 @@ mod exact;
 mod indirect;
 mod layout;
 mod linear;
+mod probing;
 mod spread;
 
 pub use cuckoo::{Cuckoo1, Cuckoo4};
