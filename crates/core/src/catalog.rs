@@ -1,19 +1,19 @@
 //! The one list of algorithms: a new one is a file and a line here.
 
-use crate::key::FlowKey;
+use crate::key::{FlowKey, Key4, Key8, Key13, Key16, Key32, Key37};
 use crate::summary::array::{CountArray, Mrac, ReplacingArray};
-use crate::summary::distinct::{Fm, HyperLogLog, LinearCounting};
-use crate::summary::quantile::Kll;
-use crate::summary::array::{CountArray, ReplacingArray};
-use crate::summary::instant::InstaMeasure;
-use crate::summary::sketch::{ReversibleSketch, TwoLevel};
-use crate::summary::sketch::{CountMin, ElasticSketch, FlowRadar, UnivMon};
 use crate::summary::counter::{
     MisraGries, NetFlow, SharedCounters, SketchVisor, SpaceSaving, StreamSummary,
 };
+use crate::summary::distinct::{Fm, HyperLogLog, LinearCounting};
 use crate::summary::hierarchy::{Mst, Rhhh};
-use crate::summary::sketch::{ConservativeCountMin, CountMin, CountSketch, KAry};
-use crate::summary::table::LinearTable;
+use crate::summary::instant::InstaMeasure;
+use crate::summary::quantile::Kll;
+use crate::summary::sketch::{
+    ConservativeCountMin, CountMin, CountSketch, ElasticSketch, FlowRadar, KAry, ReversibleSketch,
+    TwoLevel, UnivMon,
+};
+use crate::summary::table::{Cuckoo1, Cuckoo4, IndirectTable, LinearTable};
 use crate::summary::{BuildError, Describe, Info, Ingest, Options};
 
 macro_rules! catalog {
@@ -40,32 +40,35 @@ macro_rules! catalog {
 
 catalog![
     LinearTable<()>,
+    IndirectTable,
+    Cuckoo1,
+    Cuckoo4,
     CountArray<(), ()>,
     ReplacingArray<()>,
     Mrac<()>,
     LinearCounting,
     Fm,
     HyperLogLog,
-    Kll<()>,
-    InstaMeasure<(), (), 1>,
-    InstaMeasure<(), (), 2>,
+    CountMin,
+    ConservativeCountMin,
+    CountSketch,
+    KAry,
     ReversibleSketch<(), ()>,
     TwoLevel<()>,
-];
-catalog![LinearTable<()>, CountArray<(), ()>, ReplacingArray<()>, CountMin, FlowRadar<()>, UnivMon<(), ()>, ElasticSketch<(), u32>];
-catalog![LinearTable<()>, CountArray<(), ()>, ReplacingArray<()>, CountMin, ConservativeCountMin, CountSketch, KAry];
+    UnivMon<(), ()>,
+    FlowRadar<()>,
+    ElasticSketch<(), u32>,
     SpaceSaving,
     StreamSummary,
     MisraGries<(), ()>,
     SketchVisor,
     SharedCounters<(), ()>,
     NetFlow<()>,
+    InstaMeasure<(), (), 1>,
+    InstaMeasure<(), (), 2>,
     Mst<(), ()>,
     Rhhh<(), ()>,
-    CountMin,
-    ConservativeCountMin,
-    CountSketch,
-    KAry,
+    Kll<()>,
 ];
 
 /// What the catalog says of the algorithm called `name`.
@@ -80,3 +83,15 @@ fn unknown(name: &str) -> BuildError {
     let known = ALGORITHMS.iter().map(|info| info.name).collect::<Vec<_>>().join(", ");
     BuildError::UnknownAlgorithm { name: name.to_owned(), known }
 }
+
+/// [`build`] for every key: compiled here, once, what each program would otherwise compile anew.
+pub static BUILDERS: (
+    Builder<Key4>,
+    Builder<Key8>,
+    Builder<Key13>,
+    Builder<Key16>,
+    Builder<Key32>,
+    Builder<Key37>,
+) = (build, build, build, build, build, build);
+
+type Builder<K> = fn(&str, &Options) -> Result<Box<dyn Ingest<K>>, BuildError>;

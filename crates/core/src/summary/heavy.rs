@@ -184,6 +184,6 @@ impl<K: FlowKey> HeavyKeys<K> {
                 self.join(key, digest, threshold, digester, estimate);
             }
         }
-        self.overflow += other.overflow;
+        self.overflow = self.overflow.saturating_add(other.overflow);
     }
 }

@@ -14,6 +14,7 @@ mod remix;
 mod saturating;
 pub mod sketch;
 mod slot;
+mod state;
 pub mod table;
 mod traits;
 

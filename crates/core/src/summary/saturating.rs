@@ -9,6 +9,8 @@ use crate::key::FlowKey;
 pub trait Counter: Number + Send + 'static {
     /// What it counts.
     const MEASURE: Measure;
+    /// The largest number.
+    const MOST: Self;
     /// The column of a batch that it reads.
     fn column<K: FlowKey>(batch: &Batch<K>) -> &[Self];
     /// Adds `weight`, up to the largest number; returns what found no room.
@@ -19,6 +21,7 @@ pub trait Counter: Number + Send + 'static {
 
 impl Counter for u32 {
     const MEASURE: Measure = Measure::Packets;
+    const MOST: Self = Self::MAX;
 
     #[inline(always)]
     fn column<K: FlowKey>(batch: &Batch<K>) -> &[Self] {
@@ -40,6 +43,7 @@ impl Counter for u32 {
 
 impl Counter for u64 {
     const MEASURE: Measure = Measure::Bytes;
+    const MOST: Self = Self::MAX;
 
     #[inline(always)]
     fn column<K: FlowKey>(batch: &Batch<K>) -> &[Self] {

@@ -22,11 +22,6 @@ pub(super) fn exact<'a>(task: &str, lane: &Lane<'a>) -> Result<&'a dyn Flows, Un
     Ok(flows)
 }
 
-/// Checks that every lane has exact flows.
-pub(super) fn check_exact(task: &str, lanes: &[Lane<'_>]) -> Result<(), Unsupported> {
-    lanes.iter().try_for_each(|lane| exact(task, lane).map(drop))
-}
-
 /// The sum of estimates that do not depend on each other.
 pub(super) fn all_hold(parts: &[Estimate]) -> Estimate {
     let sum = |part: fn(&Estimate) -> f64| parts.iter().map(part).sum();

@@ -10,22 +10,24 @@ use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::heavy::HeavyKeys;
+use super::super::state::{ARRAY_STATE, Distinct, Ewma, Kind};
 use super::super::{
     Answers, BuildError, Candidates, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws,
     Measure, Memory, Merge, Options, Parameter, Setting, Size, SizeEstimate, SizeQuery,
 };
+use super::shared::SharedArray;
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
 use crate::task::Threshold;
 
 /// By Markov's inequality, a counter's excess is below 20 times its expectation with this chance.
-const CONFIDENCE: f64 = 0.95;
+pub(super) const CONFIDENCE: f64 = 0.95;
 
 /// Heavy keys that are kept, unless asked otherwise or the memory is small.
-const MOST_CANDIDATES: usize = 1 << 14;
+pub(super) const MOST_CANDIDATES: usize = 1 << 14;
 
 /// Columns whose cache lines are asked for ahead of the one in hand.
-const PREFETCH_AHEAD: usize = 32;
+pub(super) const PREFETCH_AHEAD: usize = 32;
 
 /// One array of counters of one measure: `C` is `u32` for packets, `u64` for bytes.
 ///
@@ -56,15 +58,20 @@ impl Describe for CountArray<(), ()> {
                 help: "heavy keys that are kept, a power of two (default: 16384, or what \
                        a quarter of the memory holds)",
             },
+            ARRAY_STATE,
         ],
-        memory: "columns x (4 by packets, 8 by bytes) + candidates x (3 x key + 8)",
+        memory: "columns x (4 by packets, 8 by bytes, 144 distinct, 28 ewma) + candidates x (3 x key + 8), \
+                 twice that for ewma",
         laws: Laws { commutable: true, aggregatable: true, merge: Merge::Equal },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
-        Ok(match options.by {
-            Measure::Packets => Box::new(CountArray::<K, u32>::from_options(options)?),
-            Measure::Bytes => Box::new(CountArray::<K, u64>::from_options(options)?),
+        let kind = Kind::from_options::<K>(Self::INFO.name, &Kind::OF_ARRAYS, options)?;
+        Ok(match (kind, options.by) {
+            (Kind::Distinct, _) => return SharedArray::<K, Distinct>::build(options),
+            (Kind::Ewma, _) => return SharedArray::<K, Ewma>::build(options),
+            (_, Measure::Packets) => Box::new(CountArray::<K, u32>::from_options(options)?),
+            (_, Measure::Bytes) => Box::new(CountArray::<K, u64>::from_options(options)?),
         })
     }
 }

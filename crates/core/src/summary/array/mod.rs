@@ -2,8 +2,10 @@
 
 mod additive;
 mod decompound;
+mod keyed;
 mod mrac;
 mod replacing;
+mod shared;
 
 pub use additive::CountArray;
 pub use mrac::Mrac;

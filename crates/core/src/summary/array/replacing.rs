@@ -10,10 +10,12 @@ use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::slot::Slot;
+use super::super::state::{ARRAY_STATE, Distinct, Ewma, Kind};
 use super::super::{
     Answers, BuildError, Candidates, Describe, Incompatible, Info, Ingest, Laws, Memory, Merge,
     Options, Parameter, Setting, Size, SizeEstimate, SizeQuery,
 };
+use super::keyed::KeyedArray;
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
 
@@ -36,15 +38,23 @@ impl Describe for ReplacingArray<()> {
         name: "replacing-array",
         idea: "one array of keyed slots by one hash, a colliding key takes the slot over",
         paper: "Simple (SOSR 2018), section 3",
-        parameters: &[Parameter {
-            name: "columns",
-            help: "number of slots, a power of two (default: what fits into the memory)",
-        }],
-        memory: "columns x (key + 12, rounded up to 4 or 8)",
+        parameters: &[
+            Parameter {
+                name: "columns",
+                help: "number of slots, a power of two (default: what fits into the memory)",
+            },
+            ARRAY_STATE,
+        ],
+        memory: "columns x (key + 12, or 144 distinct, or 28 ewma, rounded up to 4 or 8)",
         laws: Laws { commutable: false, aggregatable: false, merge: Merge::WithinBounds },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+        match Kind::from_options::<K>(Self::INFO.name, &Kind::OF_ARRAYS, options)? {
+            Kind::Distinct => return KeyedArray::<K, Distinct>::build(options),
+            Kind::Ewma => return KeyedArray::<K, Ewma>::build(options),
+            _ => {}
+        }
         let columns = options.parameters.power_of_two(
             "columns",
             options.memory_bytes,

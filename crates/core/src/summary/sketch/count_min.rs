@@ -13,7 +13,7 @@ use super::super::{
 use super::cell::{Cell, Unsigned};
 use super::k_ary;
 use super::row_sketch::{Grid, Linear, RowSketch, Rule};
-use super::rows::{CONFIDENCE, Rows, Targets};
+use super::rows::{CONFIDENCE, MOST_ROWS, Rows, Targets};
 use crate::key::FlowKey;
 
 /// The parameters of every sketch whose error is a share of the total weight.
@@ -163,7 +163,7 @@ pub(super) fn adds_up<C: Unsigned, R: Rule<Cell = C>>(grid: &Grid<R>) -> bool {
 /// The least cell of a key.
 #[inline]
 pub(super) fn least<C: Unsigned>(rows: Rows, cells: &[C], digest: u64) -> C {
-    let places = rows.places(digest);
+    let places = rows.places::<MOST_ROWS>(digest);
     let mut least = cells[places[0]];
     for &place in &places[1..rows.rows()] {
         if cells[place].get() < least.get() {

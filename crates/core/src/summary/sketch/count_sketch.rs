@@ -115,7 +115,7 @@ impl<C: Signed> Rule for Signs<C> {
 impl<C: Signed> Linear for Signs<C> {
     #[inline]
     fn value(rows: Rows, digest: u64, _: f64, cell: impl Fn(usize) -> f64) -> f64 {
-        let (places, signs) = (rows.places(digest), signs(digest));
+        let (places, signs) = (rows.places::<MOST_ROWS>(digest), signs(digest));
         let mut values = [0.0; MOST_ROWS];
         for (row, value) in values[..rows.rows()].iter_mut().enumerate() {
             let number = cell(places[row]);

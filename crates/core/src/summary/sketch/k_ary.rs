@@ -16,7 +16,7 @@ use super::cell::Unsigned;
 use super::count_min::{MEMORY, adds_up};
 use super::count_sketch::{PARAMETERS, medians};
 use super::row_sketch::{Grid, Limit, Linear, RowSketch, Rule};
-use super::rows::{Rows, Targets, deviations, median, median_of_rows};
+use super::rows::{MOST_ROWS, Rows, Targets, deviations, median, median_of_rows};
 use crate::key::FlowKey;
 use crate::task::Threshold;
 
@@ -112,7 +112,8 @@ impl<C: Unsigned> Linear for Centred<C> {
 #[inline]
 pub(super) fn value(rows: Rows, digest: u64, total: f64, cell: impl Fn(usize) -> f64) -> f64 {
     let share = 1.0 / rows.columns() as f64;
-    let mut values = rows.places(digest).map(|place| (cell(place) - total * share) / (1.0 - share));
+    let mut values =
+        rows.places::<MOST_ROWS>(digest).map(|place| (cell(place) - total * share) / (1.0 - share));
     median(&mut values[..rows.rows()])
 }
 

@@ -34,7 +34,7 @@ macro_rules! with_rows {
     (@ $rows:expr, $D:ident => $body:expr, $($n:literal)*) => {
         match $rows {
             $($n => { const $D: usize = $n; $body })*
-            _ => { const $D: usize = MOST_ROWS; $body }
+            _ => { const $D: usize = $crate::summary::sketch::rows::MOST_ROWS; $body }
         }
     };
 }
@@ -75,11 +75,11 @@ impl Rows {
     }
 
     /// The cells of a key, one in each of the rows; what stands behind those is 0.
-    #[inline]
-    pub(crate) fn places(self, digest: u64) -> [usize; MOST_ROWS] {
-        let mut places = [0; MOST_ROWS];
+    #[inline(always)]
+    pub(crate) fn places<const D: usize>(self, digest: u64) -> [usize; D] {
+        let mut places = [0; D];
         let (mut word, mut shift) = (digest, 0);
-        for (row, place) in places.iter_mut().enumerate().take(self.rows) {
+        for (row, place) in places.iter_mut().enumerate().take(self.count::<D>()) {
             if shift + self.bits > u64::BITS {
                 (word, shift) = (remix(word, COLUMNS_WORD), 0);
             }
@@ -126,6 +126,13 @@ impl Rows {
 #[inline(always)]
 pub(crate) fn signs(digest: u64) -> u64 {
     remix(digest, SIGNS_WORD)
+}
+
+/// `weight` with the sign of `row`.
+#[inline(always)]
+pub(crate) fn signed(signs: u64, row: usize, weight: i64) -> i64 {
+    let flip = -((signs >> row & 1) as i64);
+    (weight ^ flip).wrapping_sub(flip)
 }
 
 /// The median; of an even number the mean of the middle two. Reorders the values.

@@ -13,11 +13,15 @@ use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::slot::Slot;
+use super::super::state::{Kind, PADDING, STATE, with_state};
 use super::super::{
     Answers, BuildError, Candidates, Describe, Flows, Incompatible, Info, Ingest, Laws, Memory,
     Merge, Options, Parameter, Setting, Size, SizeEstimate, SizeQuery,
 };
+use super::exact::ExactTable;
 use super::index::Index;
+use super::layout::Inline;
+use super::probing::Probing;
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
 
@@ -45,25 +49,36 @@ impl Describe for LinearTable<()> {
         name: "linear-table",
         idea: "exact hash table, linear probing, keys and counters in order of arrival",
         paper: "Simple (SOSR 2018), section 3",
-        parameters: &[Parameter {
-            name: "buckets",
-            help: "number of buckets, a power of two; three quarters of them hold a flow \
-                   (default: what fits into the memory)",
-        }],
-        memory: "4 x buckets + 3/4 x buckets x (key + 12, rounded up to 4 or 8)",
+        parameters: &[
+            Parameter {
+                name: "buckets",
+                help: "number of buckets, a power of two; three quarters of them hold a flow \
+                       (default: what fits into the memory)",
+            },
+            STATE,
+            PADDING,
+        ],
+        memory: "4 x buckets + 3/4 x buckets x (key + state, rounded up to 4 or 8)",
         laws: Laws { commutable: true, aggregatable: true, merge: Merge::Equal },
     };
 
+    /// Larger states stand in the order of arrival, behind an index of buckets with their numbers.
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
-        let per_flow = size_of::<Slot<K>>() + options.task_bytes_per_flow;
-        let per_bucket = size_of::<u32>() + (per_flow * FULL_NUMERATOR).div_ceil(FULL_DENOMINATOR);
-        let buckets =
-            options.parameters.power_of_two("buckets", options.memory_bytes, per_bucket)?;
-        Ok(Box::new(LinearTable::<K>::new(buckets, options.digester, &options.memory)?))
+        let kind = Kind::from_options::<K>(Self::INFO.name, &Kind::OF_TABLES, options)?;
+        with_state!(kind, LinearTable::<K>::build(options), S =>
+            ExactTable::<K, S, Inline<K, S, Probing>>::build(options, 1 << 32))
     }
 }
 
 impl<K: FlowKey> LinearTable<K> {
+    fn build(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+        let per_flow = size_of::<Slot<K>>() + options.task_bytes_per_flow;
+        let per_bucket = size_of::<u32>() + (per_flow * FULL_NUMERATOR).div_ceil(FULL_DENOMINATOR);
+        let buckets =
+            options.parameters.power_of_two("buckets", options.memory_bytes, per_bucket)?;
+        Ok(Box::new(Self::new(buckets, options.digester, &options.memory)?))
+    }
+
     /// Reserves `buckets` buckets, a power of two.
     ///
     /// # Errors

@@ -1,6 +1,14 @@
 //! Exact tables (Simple, §3).
 
+mod answers;
+mod cuckoo;
+mod exact;
 mod index;
+mod indirect;
+mod layout;
 mod linear;
+mod probing;
 
+pub use cuckoo::{Cuckoo1, Cuckoo4};
+pub use indirect::IndirectTable;
 pub use linear::LinearTable;

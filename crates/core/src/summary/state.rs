@@ -1,0 +1,228 @@
+//! What a table or an array keeps for each key.
+//!
+//! Every state counts packets and bytes, and may do more beside: [`Padded`] only takes room,
+//! [`Distinct`] counts distinct elements, [`Ewma`] forecasts. The tables are generic over it, so
+//! that each state costs what it does and nothing else.
+
+mod distinct;
+mod ewma;
+mod padded;
+
+use bytemuck::Zeroable;
+
+use super::codec::{DecodeError, Reader, Writer};
+use super::{BuildError, Counter, Options, Parameter, Setting, Size};
+use crate::key::FlowKey;
+
+pub(crate) use distinct::Distinct;
+pub(crate) use ewma::{Ewma, Past};
+pub(crate) use padded::Padded;
+
+/// The state of a key. All zero is the state before the first packet.
+pub(crate) trait State: Copy + Zeroable + Send + 'static {
+    /// The word of the parameter `state`.
+    const NAME: &'static str;
+    /// The word of the parameter `padding`.
+    const PADDING: Option<&'static str> = None;
+    /// Whether it reads the packets' elements.
+    const ELEMENTS: bool = false;
+    /// Whether it outlives the epoch.
+    const LASTING: bool = false;
+    /// Bytes of the stored form.
+    const STORED_BYTES: usize;
+
+    /// Takes packets in; returns what the counters had no room for.
+    fn add(&mut self, packets: u32, bytes: u64, element: u64) -> Size;
+    /// Takes in what another summary has of the same key; returns what found no room.
+    fn merge(&mut self, other: &Self) -> Size;
+    /// Packets and bytes of the epoch.
+    fn size(&self) -> Size;
+    fn save(&self, out: &mut Writer);
+    fn load(from: &mut Reader<'_>) -> Result<Self, DecodeError>;
+
+    /// Whether the epoch has no packet of the key.
+    #[inline(always)]
+    fn is_silent(&self) -> bool {
+        self.size().packets == 0
+    }
+    /// Whether it is as good as the state before the first packet.
+    #[inline(always)]
+    fn is_nothing(&self) -> bool {
+        self.is_silent()
+    }
+    /// Begins an epoch; returns whether anything is left.
+    fn next_epoch(&mut self, past: &Past) -> bool {
+        let _ = past;
+        false
+    }
+    /// The counter of distinct elements.
+    fn distinct(&self) -> Option<&Distinct> {
+        None
+    }
+    /// The same where it counts more than `spread`.
+    fn distinct_above(&self, spread: u64) -> Option<&Distinct> {
+        self.distinct().filter(|distinct| u64::from(distinct.fresh()) > spread)
+    }
+    /// The forecast.
+    fn ewma(&self) -> Option<&Ewma> {
+        None
+    }
+}
+
+/// Packets and bytes: 12 bytes, aligned to 4 so that a key of 4 bytes and this fill 16.
+#[derive(Clone, Copy, Debug, Zeroable)]
+#[repr(C, packed(4))]
+pub(crate) struct Count {
+    packets: u32,
+    bytes: u64,
+}
+
+impl Count {
+    #[inline(always)]
+    fn packets(&self) -> u32 {
+        self.packets
+    }
+
+    /// The stored form of any count, also of none.
+    fn load_any(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { packets: from.number("packets")?, bytes: from.number("bytes")? })
+    }
+}
+
+impl State for Count {
+    const NAME: &'static str = "counter";
+    const STORED_BYTES: usize = size_of::<u32>() + size_of::<u64>();
+
+    #[inline(always)]
+    fn add(&mut self, packets: u32, bytes: u64, _: u64) -> Size {
+        let (mut all_packets, mut all_bytes) = (self.packets, self.bytes);
+        let excess = Size { packets: all_packets.add(packets), bytes: all_bytes.add(bytes) };
+        *self = Self { packets: all_packets, bytes: all_bytes };
+        excess
+    }
+
+    fn merge(&mut self, other: &Self) -> Size {
+        self.add(other.packets, other.bytes, 0)
+    }
+
+    #[inline(always)]
+    fn size(&self) -> Size {
+        Size { packets: u64::from(self.packets), bytes: self.bytes }
+    }
+
+    fn save(&self, out: &mut Writer) {
+        out.number(self.packets);
+        out.number(self.bytes);
+    }
+
+    fn load(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let count = Self::load_any(from)?;
+        if count.packets() == 0 {
+            return Err(from.invalid("packets", Self::STORED_BYTES, "a flow has at least one"));
+        }
+        Ok(count)
+    }
+}
+
+/// The parameter that chooses the state of an array.
+pub(crate) const ARRAY_STATE: Parameter = Parameter {
+    name: "state",
+    help: "what is kept in each column: counter, distinct (a Bloom filter of 1024 bits that counts \
+           the address's peers), or ewma (a forecast) (default: counter)",
+};
+/// The parameters that choose the state of a table.
+pub(crate) const STATE: Parameter = Parameter {
+    name: "state",
+    help: "what is kept for each key: counter, padded, distinct (a Bloom filter of 1024 bits that \
+           counts the address's peers), or ewma (a forecast) (default: counter)",
+};
+pub(crate) const PADDING: Parameter = Parameter {
+    name: "padding",
+    help: "bytes by which state=padded is larger than counter: 12, 28 or 60 (default: 12)",
+};
+
+/// A state by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Counter,
+    Padded12,
+    Padded28,
+    Padded60,
+    Distinct,
+    Ewma,
+}
+
+impl Kind {
+    /// The states of tables.
+    pub(crate) const OF_TABLES: [&str; 4] = ["counter", "padded", "distinct", "ewma"];
+    /// The states of arrays.
+    pub(crate) const OF_ARRAYS: [&str; 3] = ["counter", "distinct", "ewma"];
+
+    /// The one of `states` that the parameters `state` and `padding` ask for, of keys of type `K`.
+    pub(crate) fn from_options<K: FlowKey>(
+        algorithm: &'static str,
+        states: &[&'static str],
+        options: &Options,
+    ) -> Result<Self, BuildError> {
+        let parameters = &options.parameters;
+        let state = parameters.word("state", states)?;
+        let padding = parameters.word("padding", &["12", "28", "60"])?;
+        if let Some(value) = parameters.get("padding").filter(|_| state != "padded") {
+            return Err(BuildError::OutOfRange {
+                name: "padding",
+                value: value.to_owned(),
+                range: "of use without state=padded".to_owned(),
+            });
+        }
+        Ok(match (state, padding) {
+            ("distinct", _) if !matches!(K::BYTES, 4 | 16) => {
+                return Err(BuildError::Unfit {
+                    algorithm,
+                    reason: "state=distinct counts the peers of an address; use the key source \
+                             or destination"
+                        .to_owned(),
+                });
+            }
+            ("distinct", _) => Self::Distinct,
+            ("ewma", _) => Self::Ewma,
+            ("padded", "12") => Self::Padded12,
+            ("padded", "28") => Self::Padded28,
+            ("padded", _) => Self::Padded60,
+            _ => Self::Counter,
+        })
+    }
+}
+
+/// Evaluates `$build` with the type of the state `$kind` under the name `$state`; of a counter
+/// `$counter`, where that is given.
+macro_rules! with_state {
+    ($kind:expr, $state:ident => $build:expr) => {{
+        use $crate::summary::state::with_state;
+        with_state!($kind, { type $state = $crate::summary::state::Count; $build }, $state => $build)
+    }};
+    ($kind:expr, $counter:expr, $state:ident => $build:expr) => {{
+        use $crate::summary::state::{Distinct, Ewma, Padded};
+        macro_rules! build {
+            ($type:ty) => {{
+                type $state = $type;
+                $build
+            }};
+        }
+        match $kind {
+            Kind::Counter => $counter,
+            Kind::Padded12 => build!(Padded<3>),
+            Kind::Padded28 => build!(Padded<7>),
+            Kind::Padded60 => build!(Padded<15>),
+            Kind::Distinct => build!(Distinct),
+            Kind::Ewma => build!(Ewma),
+        }
+    }};
+}
+pub(crate) use with_state;
+
+/// The parameters that say `S`; none for the default.
+pub(crate) fn parameters<S: State>() -> impl Iterator<Item = (&'static str, Setting)> {
+    let state = (S::NAME != Count::NAME).then_some((STATE.name, Setting::Word(S::NAME)));
+    let padding = S::PADDING.map(|padding| (PADDING.name, Setting::Word(padding)));
+    state.into_iter().chain(padding)
+}

@@ -1,0 +1,116 @@
+//! What all exact tables have in common: their read side.
+
+use super::super::state::State;
+use super::super::{
+    Answers, Candidates, Estimate, Flows, Forecast, Forecasts, Size, SizeEstimate, SizeQuery,
+    Spread,
+};
+use super::exact::ExactTable;
+use super::layout::Layout;
+use crate::key::{CanonicalKey, FlowKey};
+
+impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
+    fn flow(&self, index: usize) -> (&K, &S) {
+        let flow = self.active_flow(index);
+        (self.layout.key(flow), self.layout.state(flow))
+    }
+}
+
+impl<K: FlowKey, S: State, L: Layout<K, S>> Answers for ExactTable<K, S, L> {
+    fn untracked(&self) -> Size {
+        self.untracked
+    }
+    fn saturated(&self) -> Size {
+        self.saturated
+    }
+    fn flows(&self) -> Option<&dyn Flows> {
+        Some(self)
+    }
+    fn size(&self) -> Option<&dyn SizeQuery> {
+        Some(self)
+    }
+    fn candidates(&self) -> Option<&dyn Candidates> {
+        Some(self)
+    }
+    fn spread(&self) -> Option<&dyn Spread> {
+        S::ELEMENTS.then_some(self)
+    }
+    fn forecasts(&self) -> Option<&dyn Forecasts> {
+        S::LASTING.then_some(self)
+    }
+}
+
+impl<K: FlowKey, S: State, L: Layout<K, S>> Flows for ExactTable<K, S, L> {
+    fn len(&self) -> usize {
+        self.active()
+    }
+
+    fn most(&self) -> usize {
+        self.layout.most()
+    }
+
+    fn get(&self, index: usize) -> (&[u8], Size) {
+        let (key, state) = self.flow(index);
+        (key.canonical(), state.size())
+    }
+
+    fn for_each(&self, visit: &mut dyn FnMut(&[u8], Size)) {
+        for index in 0..self.active() {
+            let (key, state) = self.flow(index);
+            visit(key.canonical(), state.size());
+        }
+    }
+}
+
+impl<K: FlowKey, S: State, L: Layout<K, S>> Candidates for ExactTable<K, S, L> {
+    fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
+        for index in 0..self.active() {
+            let (key, state) = self.flow(index);
+            let size = SizeEstimate::counted(state.size(), self.saturated);
+            visit(CanonicalKey::new(key.canonical()), size);
+        }
+    }
+
+    fn overflow(&self) -> u64 {
+        0
+    }
+}
+
+impl<K: FlowKey, S: State, L: Layout<K, S>> SizeQuery for ExactTable<K, S, L> {
+    fn estimate(&self, key: &[u8]) -> SizeEstimate {
+        let Some(key) = K::from_canonical(key) else { return SizeEstimate::exact(Size::default()) };
+        match self.find(key, key.digest(&self.digester)) {
+            Some(flow) => SizeEstimate::counted(self.layout.state(flow).size(), self.saturated),
+            // The flow may be among the untracked ones.
+            None => SizeEstimate::between(Size::default(), Size::default(), self.untracked),
+        }
+    }
+}
+
+/// What found no room may hold further elements of any address, after a merge even of listed ones.
+impl<K: FlowKey, S: State, L: Layout<K, S>> Spread for ExactTable<K, S, L> {
+    fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, Estimate)) {
+        let missed = (self.untracked + self.saturated).packets;
+        for (key, state) in self.all() {
+            if let Some(distinct) = state.distinct_above(self.spread) {
+                visit(CanonicalKey::new(key.canonical()), distinct.estimate(missed));
+            }
+        }
+    }
+
+    fn overflow(&self) -> u64 {
+        0
+    }
+}
+
+/// Of a flow that is listed only what full counters could not take is missing.
+impl<K: FlowKey, S: State, L: Layout<K, S>> Forecasts for ExactTable<K, S, L> {
+    fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, Forecast)) {
+        for (key, state) in self.all() {
+            if let Some(ewma) = state.ewma() {
+                let forecast = self.past.of_whole(ewma, self.saturated);
+                visit(CanonicalKey::new(key.canonical()), forecast);
+            }
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Where a table keeps its flows, and how it finds them.
+
+use bytemuck::Zeroable;
+use flowgauge_kernel::{Digester, Zeroed, prefetch};
+
+use super::super::state::State;
+use super::super::{BuildError, Memory};
+use crate::key::FlowKey;
+
+/// The flows of a table with their states, numbered from 0 in the order of arrival.
+pub(super) trait Layout<K: FlowKey, S: State>: Send + Sized + 'static {
+    /// Bytes for each bucket and a full table's share of flows in it, of which each has so many
+    /// `more` elsewhere.
+    fn bytes_per_bucket(more: usize) -> usize;
+    /// Reserves `buckets` buckets, a power of two.
+    fn new(buckets: usize, memory: &Memory) -> Result<Self, BuildError>;
+    fn buckets(&self) -> usize;
+    /// Flows that there are.
+    fn len(&self) -> usize;
+    /// Flows that there is room for.
+    fn most(&self) -> usize;
+    fn key(&self, flow: usize) -> &K;
+    fn state(&self, flow: usize) -> &S;
+    fn state_mut(&mut self, flow: usize) -> &mut S;
+    /// Asks for the cache lines that [`Self::guess`] reads.
+    fn prefetch(&self, digest: u64);
+    /// The number of the flow that may have this key, and asks for the cache lines of its state; it
+    /// is no flow's number where there is none to guess.
+    fn guess(&self, key: K, digest: u64) -> usize;
+    /// The state of the flow guessed, if it has the key.
+    fn guessed(&mut self, guess: usize, key: K) -> Option<&mut S>;
+    /// The number of the flow with this key.
+    fn find(&self, key: K, digest: u64) -> Option<usize>;
+    /// Adds a flow that is not there, its state all zero; `None` where it finds no room. With
+    /// `patient`, no effort is spared, and the table may be broken where it was in vain.
+    fn insert(&mut self, key: K, digest: u64, digester: &Digester, patient: bool) -> Option<usize>;
+    /// Keeps the flows whose state is to stay, in their order.
+    fn retain(&mut self, digester: &Digester, stays: impl FnMut(&mut S) -> bool);
+    /// Forgets all flows, at a cost in proportion to their number.
+    fn clear(&mut self, digester: &Digester);
+    fn memory_bytes(&self) -> usize;
+}
+
+/// Finds the numbers of flows by the digests of their keys.
+pub(super) trait Index: Send + Sized + 'static {
+    /// Bytes for each bucket.
+    const BUCKET_BYTES: usize;
+    /// Flows that a full table has, of `buckets` buckets: the numerator and the denominator.
+    const FULL: (usize, usize);
+    fn new(buckets: usize, memory: &Memory) -> Result<Self, BuildError>;
+    fn buckets(&self) -> usize;
+    /// Asks for the cache lines that [`Self::guess`] reads.
+    fn prefetch(&self, digest: u64);
+    /// A flow that may have this digest; no flow's number where there is none to guess.
+    fn guess(&self, digest: u64) -> usize;
+    /// The flow of this digest that `is` the one.
+    fn find(&self, digest: u64, is: impl Fn(usize) -> bool) -> Option<usize>;
+    /// Adds the flow number `flow`, which is not there; `digest_of` gives those of the flows before
+    /// it. Without room it returns `false` and changes nothing, unless `patient`.
+    fn insert(
+        &mut self,
+        digest: u64,
+        flow: usize,
+        digest_of: impl Fn(usize) -> u64,
+        patient: bool,
+    ) -> bool;
+    /// Gives all flows new numbers, which are no larger, or none: `flows` has their digests and new
+    /// numbers in the order of the old ones.
+    fn renumber(&mut self, flows: impl Iterator<Item = (u64, Option<usize>)>);
+    /// Forgets all flows; `digests` are theirs.
+    fn clear(&mut self, digests: impl ExactSizeIterator<Item = u64>);
+    fn memory_bytes(&self) -> usize;
+}
+
+/// Key and state side by side.
+#[derive(Clone, Copy, Zeroable)]
+#[repr(C)]
+struct Entry<K, S> {
+    key: K,
+    state: S,
+}
+
+/// An index in front of an array of keys with their states.
+pub(super) struct Inline<K, S, I> {
+    index: I,
+    entries: Zeroed<Entry<K, S>>,
+    len: usize,
+}
+
+impl<K: FlowKey, S: State, I: Index> Layout<K, S> for Inline<K, S, I> {
+    fn bytes_per_bucket(more: usize) -> usize {
+        let (numerator, denominator) = I::FULL;
+        I::BUCKET_BYTES + ((size_of::<Entry<K, S>>() + more) * numerator).div_ceil(denominator)
+    }
+
+    fn new(buckets: usize, memory: &Memory) -> Result<Self, BuildError> {
+        let (numerator, denominator) = I::FULL;
+        let most = (buckets * numerator / denominator).max(1);
+        Ok(Self { index: I::new(buckets, memory)?, entries: memory.zeroed(most)?, len: 0 })
+    }
+
+    fn buckets(&self) -> usize {
+        self.index.buckets()
+    }
+
+    #[inline(always)]
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn most(&self) -> usize {
+        self.entries.len()
+    }
+
+    fn key(&self, flow: usize) -> &K {
+        &self.entries[flow].key
+    }
+
+    #[inline(always)]
+    fn state(&self, flow: usize) -> &S {
+        &self.entries[flow].state
+    }
+
+    #[inline(always)]
+    fn state_mut(&mut self, flow: usize) -> &mut S {
+        &mut self.entries[flow].state
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, digest: u64) {
+        self.index.prefetch(digest);
+    }
+
+    #[inline(always)]
+    fn guess(&self, _: K, digest: u64) -> usize {
+        let guess = self.index.guess(digest);
+        prefetch(&self.entries, guess);
+        guess
+    }
+
+    #[inline(always)]
+    fn guessed(&mut self, guess: usize, key: K) -> Option<&mut S> {
+        let entry = self.entries[..self.len].get_mut(guess)?;
+        (entry.key == key).then_some(&mut entry.state)
+    }
+
+    #[inline(always)]
+    fn find(&self, key: K, digest: u64) -> Option<usize> {
+        self.index.find(digest, |flow| self.entries[flow].key == key)
+    }
+
+    fn insert(&mut self, key: K, digest: u64, digester: &Digester, patient: bool) -> Option<usize> {
+        let flow = self.len;
+        let entries = &self.entries;
+        let digest_of = |flow: usize| entries[flow].key.digest(digester);
+        if flow == entries.len() || !self.index.insert(digest, flow, digest_of, patient) {
+            return None;
+        }
+        self.entries[flow] = Entry { key, state: S::zeroed() };
+        self.len += 1;
+        Some(flow)
+    }
+
+    fn retain(&mut self, digester: &Digester, mut stays: impl FnMut(&mut S) -> bool) {
+        let entries = &mut self.entries[..self.len];
+        let mut kept = 0;
+        self.index.renumber((0..entries.len()).map(|flow| {
+            let Entry { key, mut state } = entries[flow];
+            let new = stays(&mut state).then_some(kept);
+            if new.is_some() {
+                entries[kept] = Entry { key, state };
+                kept += 1;
+            }
+            (key.digest(digester), new)
+        }));
+        self.len = kept;
+    }
+
+    fn clear(&mut self, digester: &Digester) {
+        let entries = &self.entries[..self.len];
+        self.index.clear(entries.iter().map(|entry| entry.key.digest(digester)));
+        self.len = 0;
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.index.memory_bytes() + self.entries.memory_bytes()
+    }
+}

@@ -1,0 +1,171 @@
+//! Arrays of states: what they may lose or add, they say.
+
+use std::collections::HashMap;
+
+use flowgauge_core::key::Key4;
+use flowgauge_core::summary::codec::{decode, encode};
+use flowgauge_core::summary::{Estimate, Forecast, Ingest, Measure, Options};
+use flowgauge_core::{catalog, task::Threshold};
+
+use super::distinct::quality;
+use super::{build, feed, options, packets, stored_and_back, truth};
+
+const ARRAYS: [&str; 2] = ["count-array", "replacing-array"];
+const DISTINCT: (&str, &str) = ("state", "distinct");
+
+/// 20,000 sources, of which more than 50 spread. With 32 columns for each source, hardly any shares
+/// a spreader's column; with one for two, the replacing array loses some, and never names a wrong
+/// one.
+#[test]
+fn arrays_find_the_superspreaders() {
+    for seed in 0..2 {
+        let wide = [DISTINCT, ("columns", "1048576")];
+        let (precision, recall) = quality("count-array", &wide, seed);
+        assert!(precision >= 0.97 && recall == 1.0, "{precision} {recall}");
+        let (precision, recall) = quality("replacing-array", &wide, seed);
+        assert!(precision >= 0.99 && recall >= 0.97, "{precision} {recall}");
+        let (precision, _) = quality("replacing-array", &[DISTINCT, ("columns", "8192")], seed);
+        assert!(precision >= 0.99, "{precision}");
+    }
+}
+
+fn forecasts(array: &dyn Ingest<Key4>) -> HashMap<Vec<u8>, Forecast> {
+    let mut found = HashMap::new();
+    array.answers().forecasts().unwrap().for_each(&mut |key, forecast| {
+        assert!(found.insert(key.as_bytes().to_vec(), forecast).is_none());
+    });
+    found
+}
+
+/// Averages that never forget, and sizes now and before, by flow; over epochs of which some are
+/// silent for the flow.
+#[test]
+fn forecasts_of_arrays_are_within_their_bounds() {
+    for name in ARRAYS {
+        for by in [Measure::Packets, Measure::Bytes] {
+            let parameters = [("state", "ewma"), ("columns", "256")];
+            let threshold = Threshold::Share(0.01);
+            let options = Options { by, threshold, ..options(1 << 20, 1, &parameters) };
+            let mut array = build::<Key4>(name, &options);
+            let mut model = HashMap::<Vec<u8>, (f64, u64)>::new();
+            let (mut outside, mut listed) = (0, 0);
+            for epoch in 0..8 {
+                let packets = packets(4000, 200, epoch);
+                let packets: Vec<_> =
+                    packets.into_iter().filter(|p| epoch % 3 != 2 || p.flow > 20).collect();
+                feed(&mut *array, &packets);
+                let now = truth::<Key4>(&packets);
+                let found = forecasts(&*array);
+                let limit = 0.01
+                    * packets
+                        .iter()
+                        .map(|p| match by {
+                            Measure::Packets => 1.0,
+                            Measure::Bytes => f64::from(p.bytes),
+                        })
+                        .sum::<f64>();
+                for (key, &(forecast, before)) in &model {
+                    let now = now.get(key).copied().unwrap_or_default().by(by) as f64;
+                    // Every key that changed is listed by the array that shares its columns.
+                    let changed = (now - forecast).abs() > 1.5 * limit;
+                    assert!(name != "count-array" || !changed || found.contains_key(key));
+                    let Some(found) = found.get(key) else { continue };
+                    listed += 1;
+                    for (bounds, truth) in [
+                        (found.before, before as f64),
+                        (found.forecast.unwrap(), forecast),
+                        (found.now, now),
+                    ] {
+                        assert!(truth <= bounds.high + 2.0, "{name}: {truth} {bounds:?}");
+                        let below = bounds.low > truth + 2.0;
+                        assert!(!below || bounds.confidence.is_some(), "{truth} {bounds:?}");
+                        outside += u32::from(below);
+                    }
+                }
+                let alpha = if epoch == 0 { 1.0 } else { 0.5 };
+                for (forecast, before) in model.values_mut() {
+                    (*forecast, *before) = (*forecast / 2.0, 0);
+                }
+                for (key, size) in now {
+                    let (forecast, before) = model.entry(key).or_default();
+                    *before = size.by(by);
+                    *forecast += alpha * size.by(by) as f64;
+                }
+                array = stored_and_back(name, &options, &*array);
+                array.next_epoch();
+                array = stored_and_back(name, &options, &*array);
+            }
+            assert!(listed > 200, "{name}: {listed}");
+            // At a confidence of 95 %; Markov's bound is generous.
+            assert!(outside <= listed / 20, "{name}: {outside} of {listed}");
+            array.clear();
+            assert!(forecasts(&*array).is_empty());
+        }
+    }
+}
+
+/// Shards of an array, by keys or not, say the same as one array of all packets, where nothing is
+/// displaced; memory is what it was sized for.
+#[test]
+fn shards_of_arrays_merge() {
+    for name in ARRAYS {
+        for state in ["distinct", "ewma"] {
+            let options = options(8 << 20, 3, &[("state", state)]);
+            let packets = packets(6000, 100, 3);
+            let mut whole = build::<Key4>(name, &options);
+            assert!(whole.memory_bytes() <= options.memory_bytes);
+            feed(&mut *whole, &packets);
+            let mut merged = build::<Key4>(name, &options);
+            for shard in packets.chunks(1500) {
+                let mut part = build::<Key4>(name, &options);
+                feed(&mut *part, shard);
+                merged.merge(&*part).unwrap();
+            }
+            for (key, size) in truth::<Key4>(&packets) {
+                let of = |array: &dyn Ingest<Key4>| -> Estimate {
+                    array.answers().size().unwrap().estimate(&key).packets.unwrap()
+                };
+                assert_eq!(of(&*whole), of(&*merged), "{name} {state}");
+                assert_eq!(of(&*whole).value as u64, size.packets, "{name} {state}");
+            }
+            let other = build::<Key4>(name, &super::options(8 << 20, 4, &[("state", state)]));
+            assert!(merged.merge(&*other).unwrap_err().to_string().contains("seeds differ"));
+        }
+    }
+}
+
+/// Stored states with damaged bytes and a checksum that fits are refused, or answer.
+#[test]
+fn damaged_states_do_no_harm() {
+    let cases = ARRAYS.into_iter().chain(super::TABLES);
+    for (name, state) in cases.flat_map(|name| [(name, "distinct"), (name, "ewma")]) {
+        let options = options(16 << 10, 3, &[("state", state)]);
+        let mut summary = build::<Key4>(name, &options);
+        feed(&mut *summary, &packets(600, 60, 3));
+        summary.next_epoch();
+        feed(&mut *summary, &packets(600, 60, 4));
+        let bytes = encode(catalog::info(name).unwrap(), &options, &*summary);
+        for at in (0..bytes.len() - 4).filter(|at| *at < 300 || at % 13 == 0) {
+            for bit in [0, 3, 7] {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= 1 << bit;
+                let end = damaged.len() - 4;
+                let checksum = crc32fast::hash(&damaged[..end]);
+                damaged[end..].copy_from_slice(&checksum.to_le_bytes());
+                let Ok(decoded) = decode::<Key4>(&damaged, 4 << 20) else { continue };
+                let mut copy = decoded.summary;
+                let twin = decode::<Key4>(&damaged, 4 << 20).unwrap().summary;
+                copy.merge(&*twin).unwrap();
+                copy.next_epoch();
+                feed(&mut *copy, &packets(100, 60, 5));
+                let answers = copy.answers();
+                if let Some(spread) = answers.spread() {
+                    spread.for_each(&mut |_, distinct| assert!(distinct.high.is_finite()));
+                }
+                if let Some(forecasts) = answers.forecasts() {
+                    forecasts.for_each(&mut |_, forecast| assert!(forecast.now.low.is_finite()));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Forecasts, against a map of averages.
+
+use std::collections::HashMap;
+
+use flowgauge_core::key::{Key4, Key13};
+use flowgauge_core::summary::{Estimate, Forecast, Ingest, Measure, Options, Size};
+
+use super::{TABLES, build, feed, listed, one_each, options, packets, stored_and_back, truth};
+
+const STATE: (&str, &str) = ("state", "ewma");
+
+type Forecasts = HashMap<Vec<u8>, Forecast>;
+
+fn forecasts(summary: &dyn Ingest<Key13>) -> Forecasts {
+    let mut found = HashMap::new();
+    summary.answers().forecasts().unwrap().for_each(&mut |key, forecast| {
+        assert!(found.insert(key.as_bytes().to_vec(), forecast).is_none());
+    });
+    found
+}
+
+/// Averages of all flows.
+#[derive(Default)]
+struct Model {
+    started: bool,
+    /// Forecast and size before.
+    flows: HashMap<Vec<u8>, (f64, u64)>,
+}
+
+impl Model {
+    fn forecasts(&self, now: &HashMap<Vec<u8>, Size>, by: Measure) -> Forecasts {
+        let exact = |value| Estimate { value, low: value, high: value, confidence: None };
+        let keys = self.flows.keys().chain(now.keys());
+        let forecasts = keys.map(|key| {
+            let (forecast, before) = self.flows.get(key).copied().unwrap_or_default();
+            let now = now.get(key).copied().unwrap_or_default().by(by);
+            let forecast = Forecast {
+                before: Estimate::exact(before),
+                forecast: self.started.then(|| exact(forecast)),
+                now: Estimate::exact(now),
+            };
+            (key.clone(), forecast)
+        });
+        forecasts.collect()
+    }
+
+    fn close(&mut self, now: &HashMap<Vec<u8>, Size>, by: Measure) {
+        let alpha = if self.started { 0.5 } else { 1.0 };
+        for (forecast, before) in self.flows.values_mut() {
+            (*forecast, *before) = (*forecast / 2.0, 0);
+        }
+        for (key, size) in now {
+            let (forecast, before) = self.flows.entry(key.clone()).or_default();
+            *before = size.by(by);
+            *forecast += alpha * size.by(by) as f64;
+        }
+        self.flows.retain(|_, (forecast, _)| *forecast >= 0.5);
+        self.started = true;
+    }
+}
+
+/// Epochs of changing flows, a silent one among them.
+#[test]
+fn forecasts_are_those_of_the_model() {
+    for name in TABLES {
+        for by in [Measure::Packets, Measure::Bytes] {
+            let options = Options { by, ..options(1 << 20, 1, &[STATE]) };
+            let mut table = build::<Key13>(name, &options);
+            for round in 0..2 {
+                let mut model = Model::default();
+                for epoch in 0..12 {
+                    let count = if epoch == 4 { 0 } else { 3000 };
+                    let packets = packets(count, 300 + 20 * epoch, u64::from(round + epoch));
+                    feed(&mut *table, &packets);
+                    let now = truth::<Key13>(&packets);
+                    assert!(listed(&*table) == now, "{name} epoch {epoch}");
+                    assert!(
+                        forecasts(&*table) == model.forecasts(&now, by),
+                        "{name} epoch {epoch}"
+                    );
+                    table = stored_and_back(name, &options, &*table);
+                    assert!(
+                        forecasts(&*table) == model.forecasts(&now, by),
+                        "{name} epoch {epoch}"
+                    );
+                    model.close(&now, by);
+                    table.next_epoch();
+                }
+                table.clear();
+                assert!(forecasts(&*table).is_empty());
+            }
+        }
+    }
+}
+
+/// A flow of one packet is forgotten after two silent epochs, one of 1000 after eleven, and their
+/// places are free.
+#[test]
+fn silent_flows_are_forgotten() {
+    for name in TABLES {
+        let mut table = build::<Key13>(name, &options(1 << 20, 1, &[STATE, ("buckets", "256")]));
+        let most = table.answers().flows().unwrap().most() as u32;
+        let flows = most * 2 / 3;
+        for epoch in 0..40 {
+            // Flows of one packet that are new in each epoch, and of which two epochs find room.
+            let new = one_each(1 + epoch * flows / 4..1 + (epoch + 1) * flows / 4);
+            feed(&mut *table, &new);
+            if epoch == 0 {
+                feed(&mut *table, &one_each([0; 1000].into_iter()));
+            }
+            assert_eq!(table.answers().untracked(), Size::default(), "{name} epoch {epoch}");
+            let forecasts = forecasts(&*table);
+            let large = forecasts.contains_key(&[0; 13][..]);
+            // 1000, then half of that in each epoch: 0.98 in epoch 11.
+            assert_eq!(large, epoch <= 11, "{name} epoch {epoch}");
+            assert!(forecasts.len() <= 1 + 3 * flows as usize / 4);
+            table.next_epoch();
+        }
+    }
+}
+
+/// Shards of flows of their own, over some epochs, merge to what one table would forecast.
+#[test]
+fn shards_merge_to_the_whole_forecast() {
+    for name in TABLES {
+        let options = options(1 << 20, 1, &[STATE]);
+        let mut whole = build::<Key13>(name, &options);
+        let mut shards = [build::<Key13>(name, &options), build::<Key13>(name, &options)];
+        for epoch in 0..3 {
+            if epoch > 0 {
+                whole.next_epoch();
+                shards.iter_mut().for_each(|shard| shard.next_epoch());
+            }
+            let packets = packets(2000, 300, epoch);
+            feed(&mut *whole, &packets);
+            for (number, shard) in (0..).zip(&mut shards) {
+                let own = |packet: &super::Packet| packet.flow % 2 == number;
+                let part: Vec<_> = packets.iter().copied().filter(own).collect();
+                feed(&mut **shard, &part);
+            }
+        }
+        let [merged, other] = &mut shards;
+        merged.merge(&**other).unwrap();
+        assert!(forecasts(&**merged) == forecasts(&*whole), "{name}");
+        assert!(listed(&**merged) == listed(&*whole), "{name}");
+    }
+}
+
+/// In a full table, the bounds of every listed flow hold what it may have had while it was not.
+#[test]
+fn bounds_hold_what_was_untracked() {
+    for name in TABLES {
+        let buckets = if name == "cuckoo-4" { "16" } else { "64" };
+        let parameters = [STATE, ("buckets", buckets)];
+        let mut table = build::<Key4>(name, &options(1 << 20, 7, &parameters));
+        let mut model = Model::default();
+        let mut seen_wide = false;
+        for epoch in 0..10 {
+            let packets = packets(400, 200, epoch);
+            feed(&mut *table, &packets);
+            let now = truth::<Key4>(&packets);
+            let expected = model.forecasts(&now, Measure::Packets);
+            table.answers().forecasts().unwrap().for_each(&mut |key, found| {
+                let truth = expected.get(key.as_bytes());
+                let within = |bounds: Estimate, truth: f64| {
+                    // What is forgotten counts as 0: to within 2 of these bounds.
+                    bounds.low <= truth + 2.0 && truth <= bounds.high + 2.0
+                };
+                let zero = (0.0, 0.0, 0.0);
+                let truth = truth.map_or(zero, |f| {
+                    (f.before.value, f.forecast.map_or(0.0, |f| f.value), f.now.value)
+                });
+                assert!(within(found.before, truth.0), "{name}: {found:?} {truth:?}");
+                if let Some(forecast) = found.forecast {
+                    assert!(within(forecast, truth.1), "{name}: {found:?} {truth:?}");
+                    seen_wide |= forecast.high > forecast.value;
+                }
+                assert_eq!(found.now.value, truth.2, "{name}");
+            });
+            model.close(&now, Measure::Packets);
+            table.next_epoch();
+        }
+        assert!(seen_wide, "{name} was never full");
+    }
+}

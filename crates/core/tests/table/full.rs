@@ -1,0 +1,117 @@
+//! Tables that fill up.
+
+use std::collections::HashSet;
+
+use flowgauge_core::key::{FlowKey, Key4, Key8};
+use flowgauge_core::summary::{Ingest, Size};
+
+use super::{
+    Packet, TABLES, build, feed, key, listed, one_each, options, packets, stored_and_back, total,
+    truth,
+};
+
+/// Listed flows are exact, everything else is untracked, and the bounds say so.
+fn accounts_for<K: FlowKey>(name: &str, table: &dyn Ingest<K>, packets: &[Packet]) {
+    let (truth, listed) = (truth::<K>(packets), listed(table));
+    let mut accounted = table.answers().untracked();
+    for (key, size) in &listed {
+        assert_eq!(*size, truth[key], "{name}");
+        accounted += *size;
+    }
+    assert_eq!(accounted, total(packets), "{name}");
+    for (key, size) in &truth {
+        let estimate = table.answers().size().unwrap().estimate(key).packets.unwrap();
+        let packets = size.packets as f64;
+        assert!(estimate.low <= packets && packets <= estimate.high, "{name}");
+    }
+}
+
+#[test]
+fn a_full_table_keeps_its_flows_exact_and_counts_the_rest() {
+    for name in TABLES {
+        for buckets in ["2", "4", "16", "64", "1024"] {
+            for seed in 0..4 {
+                let options = options(1 << 20, seed, &[("buckets", buckets)]);
+                let mut table = build::<Key8>(name, &options);
+                let packets = packets(20_000, 6000, seed);
+                feed(&mut *table, &packets);
+                accounts_for(name, &*table, &packets);
+                let copy = stored_and_back(name, &options, &*table);
+                accounts_for(name, &*copy, &packets);
+                // A cleared table has forgotten what it tried in vain, too.
+                let before = listed(&*table);
+                table.clear();
+                feed(&mut *table, &packets);
+                assert!(listed(&*table) == before, "{name}");
+            }
+        }
+    }
+}
+
+/// How many of `flows` new flows a table takes.
+fn taken(name: &str, buckets: &str, flows: u32, seed: u64) -> usize {
+    let mut table = build::<Key4>(name, &options(64 << 20, seed, &[("buckets", buckets)]));
+    feed(&mut *table, &one_each(0..flows));
+    table.answers().flows().unwrap().len()
+}
+
+/// Four slots a bucket: 95 % of the slots, in small tables and large ones. One slot: about half; in
+/// theory a table of n slots fails to take of the order of n^⅓ of n/2 flows.
+#[test]
+fn cuckoo_tables_reach_their_load() {
+    for seed in 0..8 {
+        for (buckets, slots) in [("256", 1 << 10), ("4096", 1 << 14), ("32768", 1 << 17)] {
+            let load = taken("cuckoo-4", buckets, slots, seed) as f64 / f64::from(slots);
+            assert!((0.95..=0.9532).contains(&load), "{buckets} buckets: {load}");
+        }
+        for (buckets, slots) in [("1024", 1 << 10), ("16384", 1 << 14), ("131072", 1 << 17)] {
+            let load = taken("cuckoo-1", buckets, slots / 2, seed) as f64 / f64::from(slots);
+            assert!((0.46..=0.5).contains(&load), "{buckets} buckets: {load}");
+        }
+    }
+}
+
+/// Keys with the same first bucket, as somebody would send who knows the seed: the linear tables
+/// walk from flow to flow, the cuckoo tables move them, and both come to an end.
+#[test]
+fn a_flood_of_colliding_keys_ends() {
+    let options = options(1 << 20, 5, &[("buckets", "1024")]);
+    let collides = |flow: &u32| key::<Key4>(*flow).digest(&options.digester) % 1024 == 7;
+    let flood: Vec<u32> = (0..).filter(collides).take(2000).collect();
+    let rounds: Vec<Packet> = (0..20).flat_map(|_| one_each(flood.iter().copied())).collect();
+    for name in TABLES {
+        let mut table = build::<Key4>(name, &options);
+        feed(&mut *table, &rounds);
+        accounts_for(name, &*table, &rounds);
+        // The second buckets are spread.
+        let least = if name == "cuckoo-1" { 400 } else { 768 };
+        assert!(table.answers().flows().unwrap().len() >= least, "{name}");
+    }
+}
+
+/// Flows of two buckets with one slot each: of three flows one finds no room, however long it tries,
+/// and none of the others is lost for it.
+#[test]
+fn a_walk_in_vain_is_undone() {
+    let options = options(1 << 20, 9, &[("buckets", "1024")]);
+    let mut table = build::<Key4>("cuckoo-1", &options);
+    let mut flows = HashSet::new();
+    let (mut flow, mut failed) = (0, 0);
+    while failed < 20 {
+        let before = table.answers().untracked();
+        feed(&mut *table, &one_each(flow..=flow));
+        if table.answers().untracked() == before {
+            flows.insert(key::<Key4>(flow).canonical().to_vec());
+        } else {
+            failed += 1;
+        }
+        let now: HashSet<_> = listed(&*table).into_keys().collect();
+        assert!(now == flows, "after flow {flow}");
+        for key in &flows {
+            let size = table.answers().size().unwrap().estimate(key);
+            assert_eq!(size.packets.unwrap().value, 1.0);
+        }
+        flow += 1;
+    }
+    assert_eq!(table.answers().untracked(), Size { packets: 20, bytes: 20 * 64 });
+}

@@ -1,0 +1,115 @@
+//! Exact tables, and the states that they keep for each key, against plain maps.
+#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+mod arrays;
+mod distinct;
+mod ewma;
+mod exact;
+mod full;
+#[path = "../support/zipf.rs"]
+mod zipf;
+
+use std::collections::HashMap;
+
+use flowgauge_core::batch::Batch;
+use flowgauge_core::catalog;
+use flowgauge_core::key::FlowKey;
+use flowgauge_core::summary::codec::{Decoded, decode, encode};
+use flowgauge_core::summary::{Ingest, Options, Size};
+
+/// Every exact table.
+const TABLES: [&str; 4] = ["linear-table", "indirect-table", "cuckoo-1", "cuckoo-4"];
+
+/// A packet of the flow number `flow` with its bytes and the digest of its peer.
+#[derive(Clone, Copy)]
+struct Packet {
+    flow: u32,
+    bytes: u32,
+    element: u64,
+}
+
+/// The key number `flow`, 0 being the zero key.
+fn key<K: FlowKey>(flow: u32) -> K {
+    let mut bytes = vec![0; K::BYTES];
+    for (i, byte) in flow.to_be_bytes().iter().enumerate() {
+        bytes[(i * 11) % K::BYTES] ^= byte;
+    }
+    K::from_canonical(&bytes).unwrap()
+}
+
+fn options(memory_bytes: usize, seed: u64, parameters: &[(&str, &str)]) -> Options {
+    Options::new(memory_bytes, seed).with(parameters.iter().copied())
+}
+
+fn build<K: FlowKey>(name: &str, options: &Options) -> Box<dyn Ingest<K>> {
+    catalog::build(name, options).unwrap()
+}
+
+fn feed<K: FlowKey>(summary: &mut dyn Ingest<K>, packets: &[Packet]) {
+    let mut batch = Batch::<K>::new();
+    for chunk in packets.chunks(256) {
+        for packet in chunk {
+            batch.push_with_element(key(packet.flow), packet.bytes, 0, packet.element);
+        }
+        summary.ingest(&mut batch);
+        batch.clear();
+    }
+    summary.settle();
+}
+
+/// `count` packets of up to `flows` flows, the lower numbers heavier.
+fn packets(count: usize, flows: u32, seed: u64) -> Vec<Packet> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut packet = || Packet {
+        flow: (random.f64().powi(2) * f64::from(flows)) as u32,
+        bytes: random.u32(40..1500),
+        element: random.u64(..),
+    };
+    (0..count).map(|_| packet()).collect()
+}
+
+/// One packet of each flow.
+fn one_each(flows: impl Iterator<Item = u32>) -> Vec<Packet> {
+    flows.map(|flow| Packet { flow, bytes: 64, element: 0 }).collect()
+}
+
+fn total(packets: &[Packet]) -> Size {
+    let bytes = packets.iter().map(|packet| u64::from(packet.bytes)).sum();
+    Size { packets: packets.len() as u64, bytes }
+}
+
+fn truth<K: FlowKey>(packets: &[Packet]) -> HashMap<Vec<u8>, Size> {
+    let mut sizes = HashMap::<_, Size>::new();
+    for packet in packets {
+        let size = sizes.entry(key::<K>(packet.flow).canonical().to_vec()).or_default();
+        *size += Size { packets: 1, bytes: packet.bytes.into() };
+    }
+    sizes
+}
+
+/// What `flows` lists, by `for_each` and `get` alike.
+fn listed<K: FlowKey>(summary: &dyn Ingest<K>) -> HashMap<Vec<u8>, Size> {
+    let flows = summary.answers().flows().unwrap();
+    let (mut sizes, mut index) = (HashMap::new(), 0);
+    flows.for_each(&mut |key, size| {
+        assert_eq!(flows.get(index), (key, size));
+        assert!(sizes.insert(key.to_vec(), size).is_none(), "a flow is listed twice");
+        index += 1;
+    });
+    assert_eq!(index, flows.len());
+    assert!(index <= flows.most());
+    sizes
+}
+
+/// The summary after a way through its stored form, which must not change it.
+fn stored_and_back<K: FlowKey>(
+    name: &str,
+    options: &Options,
+    summary: &dyn Ingest<K>,
+) -> Box<dyn Ingest<K>> {
+    let info = catalog::info(name).unwrap();
+    let bytes = encode(info, options, summary);
+    let Decoded { options, summary, .. } = decode(&bytes, 64 << 20).unwrap();
+    assert!(encode(info, &options, &*summary) == bytes, "{name}");
+    summary
+}
