@@ -83,8 +83,8 @@ impl<K: FlowKey> Ingest<K> for Mrac<K> {
             saturated += counters[digest as usize & mask].add(packets);
             total += u64::from(packets);
         }
-        self.total += total;
-        self.saturated += saturated;
+        self.total = self.total.saturating_add(total);
+        self.saturated = self.saturated.saturating_add(saturated);
     }
 
     fn answers(&self) -> &dyn Answers {

@@ -98,7 +98,8 @@ impl<K: FlowKey> Ingest<K> for HyperLogLog {
         for &digest in batch.digests() {
             self.sketch.update_with_coupon(Coupon::from_value(digest));
         }
-        self.packets += batch.packets().iter().map(|&packets| u64::from(packets)).sum::<u64>();
+        let packets = batch.packets().iter().map(|&packets| u64::from(packets)).sum::<u64>();
+        self.packets = self.packets.saturating_add(packets);
     }
 
     fn answers(&self) -> &dyn Answers {
