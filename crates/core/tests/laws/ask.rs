@@ -19,14 +19,11 @@ pub(crate) fn decode_and_use<K: FlowKey>(bytes: &[u8], limit: usize) -> Result<(
     let memory = summary.memory_bytes();
     assert!(memory <= limit, "{memory} bytes are reserved, of {limit}");
     ask(&*summary);
-    // What decodes once decodes twice.
-    let twin = decode::<K>(bytes, limit)?.summary;
-    summary.merge(&*twin).unwrap();
-    ask(&*summary);
+    // What decodes once decodes twice; a merge may still say that it cannot hold both.
+    let _ = summary.merge(&*decode::<K>(bytes, limit)?.summary);
     feed(&mut *summary, &packets(300, 60, 19), 128);
     ask(&*summary);
     summary.next_epoch();
-    ask(&*summary);
     feed(&mut *summary, &packets(50, 20, 23), 64);
     summary.clear();
     ask(&*summary);

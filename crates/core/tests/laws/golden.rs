@@ -19,7 +19,8 @@ pub(crate) const LIMIT: usize = 1 << 20;
 /// The file of an algorithm.
 fn path(info: &Info) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/golden").join(format!("{}.fgsm", info.name))
+        .join("tests/golden")
+        .join(format!("{}.fgsm", info.name))
 }
 
 /// The bytes of the file.

@@ -151,7 +151,10 @@ impl<K: FlowKey, C: Counter> CountArray<K, C> {
             let i = usize::from(i);
             if counts[i].get() <= high {
                 // Against the weight so far, this packet's included: batches of any size agree.
-                so_far = weights[summed..=i].iter().map(|weight| weight.get()).fold(so_far, u64::saturating_add);
+                so_far = weights[summed..=i]
+                    .iter()
+                    .map(|weight| weight.get())
+                    .fold(so_far, u64::saturating_add);
                 summed = i + 1;
                 if counts[i].get() <= self.threshold.weight(so_far) as u64 {
                     continue;

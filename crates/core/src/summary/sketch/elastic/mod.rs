@@ -263,7 +263,8 @@ impl<K: FlowKey, C: Light> Ingest<K> for ElasticSketch<K, C> {
         for (at, theirs) in other.buckets.iter().enumerate() {
             // A flow that has a slot in one may have gone to the light part of the other.
             self.buckets[at].marked = (1 << SLOTS) - 1;
-            self.saturated = self.saturated.saturating_add(self.buckets[at].against.add(theirs.against));
+            self.saturated =
+                self.saturated.saturating_add(self.buckets[at].against.add(theirs.against));
             for slot in 0..SLOTS {
                 if theirs.votes[slot].get() > 0 {
                     self.take(at, theirs.keys[slot], theirs.votes[slot]);
