@@ -34,7 +34,7 @@ fuzz: cargo-there ## each fuzz target for FUZZ_SECONDS (600); needs a nightly to
 	bash fuzz/run.sh
 
 interop: cargo-there ## what DataSketches' Python library reads of ours; needs python3 and a network
-	bash tests/datasketches.sh
+	bash tests/interop.sh
 
 soak: cargo-there ## the long forms of the tests
 	FLOWGAUGE_LONG=1 cargo test --release --workspace --locked

@@ -1,5 +1,5 @@
 //! Writes images of HyperLogLog and KLL into a folder, with what this library answers of each: for
-//! `tests/datasketches.sh`, which asks another library the same.
+//! `tests/interop.sh`, which asks another library the same.
 //!
 //! Run with `cargo run -p flowgauge-core --example images FOLDER`.
 #![expect(clippy::unwrap_used, reason = "an example may stop at the first surprise")]

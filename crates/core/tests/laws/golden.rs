@@ -43,7 +43,7 @@ fn stored<K: FlowKey>(info: &Info, options: &Options) -> Option<Vec<u8>> {
 /// The file of the first width of keys that fits, of the least memory that suffices.
 fn write(info: &Info) {
     let least = |bytes: fn(&Info, &Options) -> Option<Vec<u8>>| {
-        (9..15).find_map(|log| bytes(info, &Options::new(1 << log, 1)))
+        (11..15).find_map(|log| bytes(info, &Options::new(1 << log, 1)))
     };
     let bytes = least(stored::<Key8>).or_else(|| least(stored::<Key4>));
     let bytes = bytes.or_else(|| least(stored::<Key16>)).unwrap();

@@ -23,9 +23,17 @@ use crate::key::FlowKey;
 const LEAST_LOG: u32 = 4;
 const MOST_LOG: u32 = 21;
 
-/// What the library writes before the registers, and how it says that it wrote them.
+/// What the library writes before a set of hashes, and before the registers; the lowest bits of
+/// byte 7 say which of them follow.
+const SET_PREAMBLE_BYTES: usize = 12;
+const SET: u8 = 1;
 const PREAMBLE_BYTES: usize = 40;
-const REGISTERS_MODE: u8 = 2;
+const REGISTERS: u8 = 2;
+
+/// What follows in an image, where it is long enough to say so.
+fn mode(image: &[u8]) -> Option<u8> {
+    image.get(7).map(|byte| byte & 3)
+}
 
 /// The standard error of m registers is this ÷ √m (§1).
 const ERROR: f64 = 1.04;
@@ -92,8 +100,7 @@ fn new(registers: usize) -> Option<HllSketch> {
 /// Whether the registers of an image, where it has them, are runs of zeros of 64 bits at most, and
 /// as many of them zero as it says. The library relies on both and checks neither.
 fn registers_are_possible(image: &[u8]) -> bool {
-    // The mode is in the lowest two bits of byte 7, the number of zeros in bytes 32 to 35.
-    if image.get(7).is_none_or(|mode| mode & 3 != REGISTERS_MODE) {
+    if mode(image) != Some(REGISTERS) {
         return true;
     }
     let Some((preamble, registers)) = image.split_at_checked(PREAMBLE_BYTES) else { return false };
@@ -102,9 +109,14 @@ fn registers_are_possible(image: &[u8]) -> bool {
 }
 
 impl HyperLogLog {
-    /// The image that every DataSketches library reads.
+    /// The image that every DataSketches library reads. A set of hashes is in their order: where
+    /// the library has them depends on when they came.
     pub fn image(&self) -> Vec<u8> {
-        self.sketch.serialize()
+        let mut image = self.sketch.serialize();
+        if mode(&image) == Some(SET) {
+            image[SET_PREAMBLE_BYTES..].as_chunks_mut::<4>().0.sort_unstable();
+        }
+        image
     }
 }
 

@@ -12,4 +12,4 @@ python3 -m venv "$folder/venv" >/dev/null 2>&1 || { echo "skipped: python3 has n
 }
 mkdir "$folder/images"
 cargo run --quiet --locked -p flowgauge-core --example images "$folder/images"
-"$folder/venv/bin/python" tests/datasketches.py "$folder/images"
+"$folder/venv/bin/python" tests/interop.py "$folder/images"
