@@ -121,7 +121,7 @@ fn damage_does_no_harm<K: FlowKey>(info: &Info, bytes: &[u8], damaged: Vec<u8>, 
 fn places(info: &Info, bytes: &[u8]) -> impl Iterator<Item = usize> {
     let header = header_bytes(info, bytes);
     let long = env::var_os("FLOWGAUGE_LONG").is_some();
-    let step = if long { 1 } else { (bytes.len() - header) / 48 + 1 };
+    let step = if long { 1 } else { (bytes.len() - header) / 24 + 1 };
     (0..header).chain((header..bytes.len()).step_by(step))
 }
 

@@ -104,7 +104,7 @@ fn registers_are_possible(image: &[u8]) -> bool {
         return true;
     }
     let Some((preamble, registers)) = image.split_at_checked(PREAMBLE_BYTES) else { return false };
-    let zeros = registers.iter().filter(|register| **register == 0).count() as u32;
+    let zeros: u32 = registers.iter().map(|register| u32::from(*register == 0)).sum();
     preamble[32..36] == zeros.to_le_bytes() && registers.iter().all(|register| *register < 64)
 }
 
