@@ -1,7 +1,7 @@
 //! The run: packets in, reports out, in one thread.
 
-use flowgauge_capture::{CaptureError, Frames, Source};
-use flowgauge_core::packet::{parse, parse_inner};
+use flowgauge_capture::{CaptureError, Frame, Frames, Source};
+use flowgauge_core::packet::{Headers, parse, parse_common, parse_inner};
 use flowgauge_core::task::{EpochContext, Task};
 
 use crate::account::Account;
@@ -138,12 +138,11 @@ impl<L: Lanes> Engine<L> {
                 open.account.filtered += 1;
                 continue;
             }
-            let headers = if self.config.inner {
-                parse_inner(frame.link, captured)
-            } else {
-                parse(frame.link, captured)
+            let pushed = match parse_common(frame.link, captured, self.config.inner) {
+                Some(ip) => self.lanes.push(&Headers::V4(ip), frame.wire, frame.time_ns),
+                None => self.push_uncommon(frame, captured),
             };
-            match self.lanes.push(&headers, frame.wire, frame.time_ns) {
+            match pushed {
                 Ok(()) => open.epoch_left -= 1,
                 Err(Keyless::NoKey(reason)) => open.account.count_no_key(reason),
                 Err(Keyless::Malformed(malformed)) => open.account.count_malformed(malformed),
@@ -157,6 +156,17 @@ impl<L: Lanes> Engine<L> {
             }
         }
         Ok(())
+    }
+
+    /// Puts a packet into its lane that [`parse_common`] cannot tell.
+    #[inline(never)]
+    fn push_uncommon(&mut self, frame: &Frame, captured: &[u8]) -> Result<(), Keyless> {
+        let headers = if self.config.inner {
+            parse_inner(frame.link, captured)
+        } else {
+            parse(frame.link, captured)
+        };
+        self.lanes.push(&headers, frame.wire, frame.time_ns)
     }
 
     /// Acts on a packet whose time is not an ordinary one, before the packet is counted.

@@ -10,6 +10,7 @@ mod avx2;
 mod avx512;
 mod detect;
 mod digest;
+mod group;
 #[cfg(target_arch = "x86_64")]
 mod lanes;
 mod memory;
@@ -18,5 +19,6 @@ pub mod scalar;
 
 pub use detect::Isa;
 pub use digest::{Digester, Seed, Words};
+pub use group::equal_in_group;
 pub use memory::Zeroed;
 pub use prefetch::prefetch;

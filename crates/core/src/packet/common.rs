@@ -24,6 +24,7 @@ pub(super) fn read(frame: &[u8]) -> Option<Ip<8>> {
     }
     let mut addresses = [0; 8];
     addresses.copy_from_slice(&head[26..34]);
-    let ports = u32::from_be_bytes([head[34], head[35], head[36], head[37]]);
-    Some(Ip { addresses, protocol, ports: Ports::Found(ports) })
+    let mut ports = [0; 4];
+    ports.copy_from_slice(&head[34..]);
+    Some(Ip { addresses, protocol, ports: Ports::Found(u32::from_be_bytes(ports)) })
 }

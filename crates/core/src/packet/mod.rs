@@ -17,7 +17,7 @@ mod tunnel;
 mod vlan;
 
 pub use link::LinkType;
-pub use parse::{parse, parse_inner};
+pub use parse::{parse, parse_common, parse_inner};
 
 /// Nested headers that are followed: VLAN tags, MPLS labels, IPv6 extension headers, tunnels and
 /// the extension headers of GTP-U, all counted together. One more is a [`Fault::Contradiction`].

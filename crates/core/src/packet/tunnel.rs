@@ -24,12 +24,12 @@ const GTP_U: u16 = 2152;
 /// Whether the packet may be a tunnel, by its protocol and destination port.
 #[inline(always)]
 pub(super) fn may_be<const N: usize>(ip: &Ip<N>) -> bool {
-    match (ip.protocol, ip.ports) {
-        (UDP, Ports::Found(ports)) => {
-            matches!(destination(ports), VXLAN | VXLAN_LINUX | GENEVE | GTP_U)
-        }
-        (protocol, _) => matches!(protocol, IPV4 | IPV6 | GRE),
-    }
+    // The port first: it is hardly ever that of a tunnel, while the protocol is anyone's guess.
+    let port = matches!(
+        ip.ports,
+        Ports::Found(ports) if matches!(destination(ports), VXLAN | VXLAN_LINUX | GENEVE | GTP_U)
+    );
+    (port && ip.protocol == UDP) || matches!(ip.protocol, IPV4 | IPV6 | GRE)
 }
 
 #[inline(always)]

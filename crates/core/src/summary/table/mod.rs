@@ -3,11 +3,10 @@
 mod answers;
 mod cuckoo;
 mod exact;
+mod index;
 mod indirect;
 mod layout;
 mod linear;
-mod probing;
-mod spread;
 
 pub use cuckoo::{Cuckoo1, Cuckoo4};
 pub use indirect::IndirectTable;
