@@ -12,7 +12,8 @@ use super::super::{
 };
 use super::cell::Signed;
 use super::count_min::{CANDIDATES, MEMORY};
-use super::row_sketch::{Grid, Linear, RowSketch, Rule, Weight};
+use super::grid::{Grid, Linear, Rule, Weight};
+use super::row_sketch::RowSketch;
 use super::rows::{
     CONFIDENCE, MOST_ROWS, Rows, Targets, deviations, median, median_of_rows, signs,
 };

@@ -4,6 +4,7 @@ mod cell;
 mod conservative;
 mod count_min;
 mod count_sketch;
+mod grid;
 mod k_ary;
 mod row_sketch;
 mod rows;
