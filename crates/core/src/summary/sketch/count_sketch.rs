@@ -82,10 +82,10 @@ impl<C: Signed> Rule for Signs<C> {
         let (signs, limit) = (signs(digest), i64::try_from(limit).unwrap_or(i64::MAX));
         let (mut lost, mut beyond) = (0, 0);
         for (row, &place) in places.iter().enumerate() {
-            let negative = signs >> row & 1 == 1;
+            let sign = 1 - 2 * (signs >> row & 1).cast_signed();
             let cell = &mut cells[place];
-            lost += cell.turn::<FULL>(weight, negative);
-            beyond += usize::from(cell.turned(negative) > limit);
+            lost += cell.turn::<FULL>(weight, sign);
+            beyond += usize::from(cell.turned(sign) > limit);
         }
         (lost, beyond >= places.len().div_ceil(2))
     }
