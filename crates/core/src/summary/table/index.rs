@@ -20,7 +20,7 @@ const GROWTH: usize = 2;
 /// A bucket holds a flow's number, counted from 1, in the bits that the largest number needs, and
 /// bits of the digest in the others; 0 is empty. The low bits of the digest name a group; where it
 /// is full, the flow is in the next one that is not. Groups fill from their first bucket on.
-pub(super) struct Groups {
+pub(in crate::summary) struct Groups {
     buckets: Zeroed<u32>,
     /// How many of them are in use so far, a power of two; those behind are empty.
     used: usize,
