@@ -1,6 +1,6 @@
 //! Which task is asked of which algorithm, of what traffic and by which key.
 
-use flowgauge_core::key::{Key4, Key8, Key13, KeyKind};
+use flowgauge_core::key::{FlowKey, Key4, Key8, Key13, KeyKind};
 use flowgauge_core::task::{TASKS, TaskEntry};
 
 use crate::failure::Failure;
@@ -37,55 +37,65 @@ fn question(entry: &TaskEntry) -> (Scene, &'static [KeyKind]) {
     }
 }
 
-/// Every task that these algorithms answer; tables also with room for every flow.
+/// Every task that these algorithms answer; tables also with room for every flow. What amounts to
+/// the same parameters as something before is left out.
 ///
 /// # Errors
 /// When an algorithm cannot be built as asked.
 pub(crate) fn cases(subjects: &[Subject]) -> Result<Vec<Case>, Failure> {
     let mut cases = Vec::new();
-    for subject in subjects {
-        let is_table = plan(*subject, &mut cases)?;
-        if is_table && subject.parameters.is_empty() {
-            plan(subject.roomy(), &mut cases)?;
+    let mut planned: Vec<(&str, Vec<String>)> = Vec::new();
+    let mut plan = |subject: Subject| {
+        let probe = Probe::of(&subject)?;
+        let shape = (subject.info.name, probe.parameters);
+        if planned.contains(&shape) {
+            return Ok(false);
+        }
+        planned.push(shape);
+        for entry in TASKS {
+            let (scene, kinds) = question(entry);
+            let kind = kinds.iter().find(|kind| probe.answers.contains(&(**kind, entry.name)));
+            cases.extend(kind.map(|&kind| Case { subject, entry, scene, kind }));
+        }
+        Ok::<_, Failure>(probe.is_table)
+    };
+    for &subject in subjects {
+        if plan(subject)? && subject.parameters.is_empty() {
+            plan(subject.roomy())?;
         }
     }
     Ok(cases)
 }
 
-/// Plans the tasks of one algorithm, and says whether it is a table.
-fn plan(subject: Subject, cases: &mut Vec<Case>) -> Result<bool, Failure> {
-    let mut answers = Vec::new();
-    let mut is_table = false;
-    for kind in KINDS {
-        let probe = match kind {
-            KeyKind::Pair => probe::<Key8>(&subject, kind)?,
-            KeyKind::FiveTuple => probe::<Key13>(&subject, kind)?,
-            _ => probe::<Key4>(&subject, kind)?,
-        };
-        is_table |= probe.is_table;
-        answers.extend(probe.tasks.into_iter().map(|name| (kind, name)));
-    }
-    for entry in TASKS {
-        let (scene, kinds) = question(entry);
-        let kind = kinds.iter().find(|kind| answers.contains(&(**kind, entry.name)));
-        cases.extend(kind.map(|&kind| Case { subject, entry, scene, kind }));
-    }
-    Ok(is_table)
-}
-
-/// What an algorithm can do with a key.
+/// What an algorithm can do.
 #[derive(Default)]
 struct Probe {
     is_table: bool,
-    tasks: Vec<&'static str>,
+    /// Tasks that it answers, by key.
+    answers: Vec<(KeyKind, &'static str)>,
+    /// Its parameters in force, for each key that it takes.
+    parameters: Vec<String>,
 }
 
-fn probe<K: flowgauge_core::key::FlowKey>(
-    subject: &Subject,
-    kind: KeyKind,
-) -> Result<Probe, Failure> {
-    let Some(trial) = Trial::<K>::new(subject, kind, &TASKS, &[], 1)? else {
-        return Ok(Probe::default());
-    };
-    Ok(Probe { is_table: trial.is_table(), tasks: trial.answerable() })
+impl Probe {
+    fn of(subject: &Subject) -> Result<Self, Failure> {
+        let mut probe = Self::default();
+        for kind in KINDS {
+            match kind {
+                KeyKind::Pair => probe.build::<Key8>(subject, kind)?,
+                KeyKind::FiveTuple => probe.build::<Key13>(subject, kind)?,
+                _ => probe.build::<Key4>(subject, kind)?,
+            }
+        }
+        Ok(probe)
+    }
+
+    fn build<K: FlowKey>(&mut self, subject: &Subject, kind: KeyKind) -> Result<(), Failure> {
+        if let Some(trial) = Trial::<K>::new(subject, kind, &TASKS, &[], 1)? {
+            self.is_table |= trial.is_table();
+            self.answers.extend(trial.answerable().into_iter().map(|task| (kind, task)));
+            self.parameters.push(trial.parameters());
+        }
+        Ok(())
+    }
 }

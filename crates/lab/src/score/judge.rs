@@ -48,7 +48,7 @@ pub(crate) fn judge(
             let ranked = ranked(*of, truth);
             for (q, size) in sizes {
                 score.error(rank::error_among(&ranked, *q, size.value));
-                score.bound(size, rank::quantile(&ranked, *q) as f64);
+                score.bound(size, rank::quantile(&ranked, *q) as f64, true);
             }
             cuts(score, keys, &truth.flows);
         }
@@ -62,14 +62,14 @@ fn key(canonical: &CanonicalKey) -> u128 {
 
 fn number_of(score: &mut Score, estimate: &Estimate, truth: f64) {
     score.relative(estimate.value, truth);
-    score.bound(estimate, truth);
+    score.bound(estimate, truth, true);
 }
 
 fn asked_sizes(score: &mut Score, items: &[SizeItem], truth: &Truth<'_>) {
     for item in items {
         let weight = truth.flows.get(key(&item.key));
         if let Some(size) = item.size.packets {
-            score.bound(&size, weight as f64);
+            score.bound(&size, weight as f64, true);
             if truth.is_heavy(weight) {
                 score.relative(size.value, weight as f64);
             }
@@ -87,10 +87,11 @@ fn named_sizes(
     let mut right = 0;
     for item in items {
         let weight = truth.flows.get(key(&item.key));
-        right += usize::from(wanted(weight));
+        let is_right = wanted(weight);
+        right += usize::from(is_right);
         if let Some(size) = item.size.packets {
-            score.bound(&size, weight as f64);
-            if wanted(weight) {
+            score.bound(&size, weight as f64, is_right);
+            if is_right {
                 score.relative(size.value, weight as f64);
             }
         }
@@ -102,8 +103,9 @@ fn spread(score: &mut Score, threshold: u64, items: &[SpreadItem], peers: &Exact
     let mut right = 0;
     for SpreadItem { address, distinct } in items {
         let truth = peers.get(key(address));
-        score.bound(distinct, truth as f64);
-        if truth > threshold {
+        let is_right = truth > threshold;
+        score.bound(distinct, truth as f64, is_right);
+        if is_right {
             right += 1;
             score.relative(distinct.value, truth as f64);
         }
@@ -118,10 +120,11 @@ fn changes(score: &mut Score, items: &[ChangeItem], truth: &Truth<'_>) {
     let mut right = 0;
     for item in items {
         let (before, now) = sizes(key(&item.key));
-        score.bound(&item.before, before);
-        score.bound(&item.forecast, before);
-        score.bound(&item.now, now);
-        if (now - before).abs() > truth.threshold {
+        let is_right = (now - before).abs() > truth.threshold;
+        score.bound(&item.before, before, is_right);
+        score.bound(&item.forecast, before, is_right);
+        score.bound(&item.now, now, is_right);
+        if is_right {
             right += 1;
             score.relative(item.now.value - item.forecast.value, now - before);
         }
@@ -153,7 +156,7 @@ fn distribution(score: &mut Score, bins: &[(u64, Estimate)], flows: &Exact) {
     let (mut wrong, mut sum) = (0.0, 0.0);
     for (size, flows) in bins {
         let count = truth.remove(size).unwrap_or(0.0);
-        score.bound(flows, count);
+        score.bound(flows, count, true);
         wrong += (flows.value - count).abs();
         sum += flows.value + count;
     }
@@ -193,9 +196,11 @@ fn hierarchical(score: &mut Score, items: &[HierarchyItem], truth: &Truth<'_>) {
     let heavy = hierarchy::heavy(&truth.flows, truth.threshold);
     let mut right = 0;
     for (item, prefix) in items.iter().zip(&reported) {
-        score.bound(&item.total, prefix.total(&truth.flows) as f64);
-        score.bound(&item.discounted, prefix.discounted(&truth.flows, &reported) as f64);
-        if let Some((_, discounted)) = heavy.iter().find(|(other, _)| other == prefix) {
+        let wanted = heavy.iter().find(|(other, _)| other == prefix);
+        let discounted = prefix.discounted(&truth.flows, &reported);
+        score.bound(&item.total, prefix.total(&truth.flows) as f64, wanted.is_some());
+        score.bound(&item.discounted, discounted as f64, wanted.is_some());
+        if let Some((_, discounted)) = wanted {
             right += 1;
             score.relative(item.discounted.value, *discounted as f64);
         }
