@@ -187,7 +187,7 @@ mod tests {
                 |rank: f64| (eighth_root(rank + FLAT) - from) / (to - from) * STRATA as f64;
             let (first, last) = (stratum(rank), stratum(rank + 1.0));
             // Shares of the strata that are the rank's only in part, and the number of the others.
-            let (parts, whole) = if first.floor() == last.floor() {
+            let (parts, whole) = if first.ceil() > last {
                 ([last - first, 0.0], 0.0)
             } else {
                 ([first.ceil() - first, last - last.floor()], last.floor() - first.ceil())
