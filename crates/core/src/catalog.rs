@@ -1,7 +1,7 @@
 //! The one list of algorithms: a new one is a file and a line here.
 
 use crate::key::FlowKey;
-#[cfg(debug_assertions)]
+#[cfg(all(debug_assertions, not(test)))]
 use crate::key::{Key4, Key8, Key13, Key16, Key32, Key37};
 use crate::summary::array::{CountArray, Mrac, ReplacingArray};
 use crate::summary::counter::{
@@ -88,11 +88,11 @@ fn unknown(name: &str) -> BuildError {
 
 /// [`build`] for every key: compiled here, once, what each test would otherwise compile anew.
 /// Optimised builds share nothing between crates, and so go without.
-#[cfg(debug_assertions)]
+#[cfg(all(debug_assertions, not(test)))]
 pub static BUILDERS: Builders = (build, build, build, build, build, build);
 
-#[cfg(debug_assertions)]
+#[cfg(all(debug_assertions, not(test)))]
 type Builder<K> = fn(&str, &Options) -> Result<Box<dyn Ingest<K>>, BuildError>;
-#[cfg(debug_assertions)]
+#[cfg(all(debug_assertions, not(test)))]
 type Builders =
     (Builder<Key4>, Builder<Key8>, Builder<Key13>, Builder<Key16>, Builder<Key32>, Builder<Key37>);

@@ -3,7 +3,7 @@
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog;
 use flowgauge_core::key::{CanonicalKey, FlowKey, KeyKind};
-use flowgauge_core::summary::{Flows, Ingest, Measure};
+use flowgauge_core::summary::{Cells, Flows, Ingest, Measure};
 use flowgauge_core::task::{
     EpochContext, HistoryShape, Lane, Report, Task, TaskEntry, TaskOptions, Threshold, Unsupported,
 };
@@ -44,9 +44,14 @@ impl<K: FlowKey> Trial<K> {
                 Failure::Build { algorithm, asked, error }
             })?;
         let most = summary.answers().flows().map_or(0, Flows::most);
+        let cells = match summary.answers().flows() {
+            Some(_) => None,
+            None => summary.answers().cells(),
+        };
+        let cells = cells.map_or(0, Cells::len);
         let tasks = TaskOptions {
             flows: flows.to_vec(),
-            history: vec![HistoryShape { key_bytes: K::BYTES, flows: most }],
+            history: vec![HistoryShape { key_bytes: K::BYTES, flows: most, cells }],
             spread: options.spread,
             hierarchy: options.hierarchy,
             ..TaskOptions::new(Seed::new(seed))
