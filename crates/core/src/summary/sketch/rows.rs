@@ -131,7 +131,7 @@ pub(crate) fn signs(digest: u64) -> u64 {
 /// `weight` with the sign of `row`.
 #[inline(always)]
 pub(crate) fn signed(signs: u64, row: usize, weight: i64) -> i64 {
-    let flip = -((signs >> row & 1) as i64);
+    let flip = -(signs >> row & 1).cast_signed();
     (weight ^ flip).wrapping_sub(flip)
 }
 
