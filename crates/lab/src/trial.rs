@@ -1,0 +1,119 @@
+//! One algorithm on one stream, driven like a run of the engine: batches, settle, tasks.
+
+use flowgauge_core::batch::{BATCH_PACKETS, Batch};
+use flowgauge_core::catalog;
+use flowgauge_core::key::{CanonicalKey, FlowKey, KeyKind};
+use flowgauge_core::summary::{BuildError, Flows, Ingest, Measure};
+use flowgauge_core::task::{
+    EpochContext, HistoryShape, Lane, Report, Task, TaskEntry, TaskOptions, Threshold, Unsupported,
+};
+use flowgauge_kernel::Seed;
+
+use crate::failure::Failure;
+use crate::subject::Subject;
+use crate::traffic::Keyed;
+
+/// What makes a flow heavy.
+pub(crate) const THRESHOLD: f64 = 0.001;
+
+/// A summary with the tasks that read it.
+pub(crate) struct Trial<K> {
+    kind: KeyKind,
+    summary: Box<dyn Ingest<K>>,
+    tasks: Vec<Box<dyn Task>>,
+    scratch: Vec<u64>,
+    batch: Batch<K>,
+}
+
+impl<K: FlowKey> Trial<K> {
+    /// Builds the summary, and tasks to read it; `None` where it does not take such keys.
+    ///
+    /// # Errors
+    /// When it cannot be built for another reason.
+    pub(crate) fn new(
+        subject: &Subject,
+        kind: KeyKind,
+        entries: &[&'static TaskEntry],
+        flows: &[CanonicalKey],
+        seed: u64,
+    ) -> Result<Option<Self>, Failure> {
+        let options = subject.options(Threshold::Share(THRESHOLD), seed);
+        let summary: Box<dyn Ingest<K>> = match catalog::build(subject.info.name, &options) {
+            Ok(summary) => summary,
+            Err(BuildError::Unfit { .. }) => return Ok(None),
+            Err(error) => {
+                let (algorithm, asked) = (subject.info.name, subject.asked());
+                return Err(Failure::Build { algorithm, asked, error });
+            }
+        };
+        let most = summary.answers().flows().map_or(0, Flows::most);
+        let tasks = TaskOptions {
+            flows: flows.to_vec(),
+            history: vec![HistoryShape { key_bytes: K::BYTES, flows: most }],
+            spread: options.spread,
+            hierarchy: options.hierarchy,
+            ..TaskOptions::new(Seed::new(seed))
+        };
+        let build = |entry: &&'static TaskEntry| {
+            entry.build(&tasks).map_err(|error| Failure::Task { task: entry.name, error })
+        };
+        let tasks = entries.iter().map(build).collect::<Result<Vec<_>, _>>()?;
+        let scratch = tasks.iter().map(|task| task.scratch_bytes(most)).max().unwrap_or(0);
+        let (scratch, batch) = (vec![0; scratch.div_ceil(8)], Batch::new());
+        Ok(Some(Self { kind, summary, tasks, scratch, batch }))
+    }
+
+    fn lane(&self) -> Lane<'_> {
+        let answers = self.summary.answers();
+        Lane { key: self.kind.into(), key_bytes: K::BYTES, answers }
+    }
+
+    /// Whether the summary lists every flow.
+    pub(crate) fn is_table(&self) -> bool {
+        self.summary.answers().flows().is_some()
+    }
+
+    /// The tasks that it can answer.
+    pub(crate) fn answerable(&self) -> Vec<&'static str> {
+        let lanes = [self.lane()];
+        let answered =
+            self.tasks.iter().filter(|task| task.check(Measure::Packets, &lanes).is_ok());
+        answered.map(|task| task.name()).collect()
+    }
+
+    /// The parameters in force.
+    pub(crate) fn parameters(&self) -> String {
+        let parameters = self.summary.parameters().into_iter();
+        let pairs: Vec<String> =
+            parameters.map(|(name, value)| format!("{name}={value}")).collect();
+        pairs.join(",")
+    }
+
+    /// Bytes that the summary holds.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.summary.memory_bytes()
+    }
+
+    /// Measures an epoch, answers, and begins the next.
+    pub(crate) fn epoch(
+        &mut self,
+        packets: &[Keyed<K>],
+        epoch: &EpochContext,
+    ) -> Vec<Result<Report, Unsupported>> {
+        for chunk in packets.chunks(BATCH_PACKETS) {
+            self.batch.clear();
+            for packet in chunk {
+                let Keyed { key, element, wire, time_ns } = *packet;
+                self.batch.push_with_element(key, wire, time_ns, element);
+            }
+            self.summary.ingest(&mut self.batch);
+        }
+        self.summary.settle();
+        let lanes =
+            [Lane { key: self.kind.into(), key_bytes: K::BYTES, answers: self.summary.answers() }];
+        let scratch = &mut self.scratch;
+        let reports = self.tasks.iter_mut().map(|task| task.run(epoch, &lanes, scratch)).collect();
+        self.summary.next_epoch();
+        reports
+    }
+}
