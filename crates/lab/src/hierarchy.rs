@@ -1,9 +1,11 @@
 //! The truth of hierarchical heavy hitters: source prefixes of whole bytes.
 
+use std::collections::BTreeMap;
+
 use crate::exact::Exact;
 
 /// A prefix of the address that a key begins with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Prefix {
     /// The address as the highest bits of a number, host bits zero.
     pub(crate) address: u128,
@@ -17,26 +19,29 @@ impl Prefix {
         self.address | u128::MAX.checked_shr(self.bits.into()).unwrap_or(0)
     }
 
-    /// Whether `other` lies below it, or is the same.
-    fn holds(self, other: Self) -> bool {
-        self.bits <= other.bits && (self.address..=self.last()).contains(&other.address)
-    }
-
     /// The weight of all keys below it.
     pub(crate) fn total(self, keys: &Exact) -> u64 {
         keys.between(self.address, self.last())
     }
 
-    /// The weight of the keys below it that are below no other prefix of this set.
-    pub(crate) fn discounted(self, keys: &Exact, set: &[Self]) -> u64 {
-        let below = |other: &Self| *other != self && self.holds(*other);
-        // Only those that no other one in between covers already.
-        let covered = set.iter().filter(|&&prefix| {
-            below(&prefix)
-                && !set.iter().any(|&other| below(&other) && other != prefix && other.holds(prefix))
-        });
-        self.total(keys) - covered.map(|prefix| prefix.total(keys)).sum::<u64>()
+    /// The same address with fewer bits.
+    fn cut(self, bits: u8) -> Self {
+        Self { address: self.address & !u128::MAX.checked_shr(bits.into()).unwrap_or(0), bits }
     }
+}
+
+/// For each prefix of a set, the weight of the keys below it that are below no longer prefix of
+/// the set.
+pub(crate) fn discounted(keys: &Exact, set: &[Prefix]) -> Vec<u64> {
+    let places: BTreeMap<Prefix, usize> = set.iter().copied().zip(0..).collect();
+    let mut weights: Vec<u64> = set.iter().map(|prefix| prefix.total(keys)).collect();
+    for prefix in places.keys() {
+        let mut above = (0..prefix.bits).rev().map(|bits| prefix.cut(bits));
+        if let Some(parent) = above.find_map(|prefix| places.get(&prefix)) {
+            weights[*parent] -= prefix.total(keys);
+        }
+    }
+    weights
 }
 
 /// Every prefix whose weight, less that of its heavy descendants, exceeds the threshold, with that
@@ -82,10 +87,10 @@ mod tests {
         assert_eq!(heavy, [(hosts(32, address(1)), 60), (hosts(32, address(3)), 30)]);
         let with_rest = super::heavy(&keys, 12.0);
         assert_eq!(with_rest[1], (hosts(32, address(2)), 15));
-        let set: Vec<Prefix> = heavy.iter().map(|(prefix, _)| *prefix).collect();
         let network = hosts(24, address(0));
-        assert_eq!((network.total(&keys), network.discounted(&keys, &set)), (105, 15));
-        let nested = [&set[..], &[network]].concat();
-        assert_eq!(hosts(0, 0).discounted(&keys, &nested), 0);
+        let set = [hosts(0, 0), heavy[0].0, network, heavy[1].0];
+        // The root keeps nothing, since the network has it all; the network keeps one host.
+        assert_eq!(discounted(&keys, &set), [0, 60, 15, 30]);
+        assert_eq!(network.total(&keys), 105);
     }
 }

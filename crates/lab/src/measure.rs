@@ -116,11 +116,7 @@ impl Stream<'_> {
         for cases in cases.chunk_by_mut(|a, b| a.case.subject.is(&b.case.subject)) {
             let entries: Vec<_> = cases.iter().map(|outcome| outcome.case.entry).collect();
             let subject = cases[0].case.subject;
-            let Some(mut trial) =
-                Trial::<K>::new(&subject, self.kind, &entries, &asked, self.seed)?
-            else {
-                continue;
-            };
+            let mut trial = Trial::<K>::new(&subject, self.kind, &entries, &asked, self.seed)?;
             let mut reports = Vec::new();
             for (epoch, context) in epochs.iter().zip(&contexts) {
                 reports = trial.epoch(epoch, context);

@@ -78,24 +78,31 @@ struct Probe {
 }
 
 impl Probe {
+    /// # Errors
+    /// When the algorithm can be built for no key.
     fn of(subject: &Subject) -> Result<Self, Failure> {
         let mut probe = Self::default();
+        let mut refusal = None;
         for kind in KINDS {
-            match kind {
-                KeyKind::Pair => probe.build::<Key8>(subject, kind)?,
-                KeyKind::FiveTuple => probe.build::<Key13>(subject, kind)?,
-                _ => probe.build::<Key4>(subject, kind)?,
-            }
+            let built = match kind {
+                KeyKind::Pair => probe.build::<Key8>(subject, kind),
+                KeyKind::FiveTuple => probe.build::<Key13>(subject, kind),
+                _ => probe.build::<Key4>(subject, kind),
+            };
+            // Some parameters fit some keys only.
+            refusal = refusal.or(built.err());
         }
-        Ok(probe)
+        match refusal {
+            Some(refusal) if probe.parameters.is_empty() => Err(refusal),
+            _ => Ok(probe),
+        }
     }
 
     fn build<K: FlowKey>(&mut self, subject: &Subject, kind: KeyKind) -> Result<(), Failure> {
-        if let Some(trial) = Trial::<K>::new(subject, kind, &TASKS, &[], 1)? {
-            self.is_table |= trial.is_table();
-            self.answers.extend(trial.answerable().into_iter().map(|task| (kind, task)));
-            self.parameters.push(trial.parameters());
-        }
+        let trial = Trial::<K>::new(subject, kind, &TASKS, &[], 1)?;
+        self.is_table |= trial.is_table();
+        self.answers.extend(trial.answerable().into_iter().map(|task| (kind, task)));
+        self.parameters.push(trial.parameters());
         Ok(())
     }
 }

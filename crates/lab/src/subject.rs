@@ -29,6 +29,11 @@ const PRESETS: &[Preset] = &[
     Preset(Some("reversible-sketch"), &[("rows", "4"), ("columns", "65536")]),
     Preset(Some("mrac"), &[("columns", "262144")]),
     Preset(Some("flow-radar"), &[("cells", "262144"), ("hashes", "4")]),
+    Preset(Some("univmon"), &[("levels", "4"), ("columns", "65536"), ("top", "128")]),
+    Preset(
+        Some("univmon"),
+        &[("levels", "14"), ("columns", "16384"), ("top", "1024"), ("sizes", "equal")],
+    ),
     Preset(Some("space-saving"), &[("counters", "128")]),
     Preset(Some("stream-summary"), &[("counters", "128")]),
     Preset(Some("fm"), &[("bitmaps", "4")]),

@@ -3,7 +3,7 @@
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog;
 use flowgauge_core::key::{CanonicalKey, FlowKey, KeyKind};
-use flowgauge_core::summary::{BuildError, Flows, Ingest, Measure};
+use flowgauge_core::summary::{Cells, Flows, Ingest, Measure};
 use flowgauge_core::task::{
     EpochContext, HistoryShape, Lane, Report, Task, TaskEntry, TaskOptions, Threshold, Unsupported,
 };
@@ -26,30 +26,32 @@ pub(crate) struct Trial<K> {
 }
 
 impl<K: FlowKey> Trial<K> {
-    /// Builds the summary, and tasks to read it; `None` where it does not take such keys.
+    /// Builds the summary, and tasks to read it.
     ///
     /// # Errors
-    /// When it cannot be built for another reason.
+    /// When the summary cannot be built as asked for such keys, or memory is refused.
     pub(crate) fn new(
         subject: &Subject,
         kind: KeyKind,
         entries: &[&'static TaskEntry],
         flows: &[CanonicalKey],
         seed: u64,
-    ) -> Result<Option<Self>, Failure> {
+    ) -> Result<Self, Failure> {
         let options = subject.options(Threshold::Share(THRESHOLD), seed);
-        let summary: Box<dyn Ingest<K>> = match catalog::build(subject.info.name, &options) {
-            Ok(summary) => summary,
-            Err(BuildError::Unfit { .. }) => return Ok(None),
-            Err(error) => {
+        let summary: Box<dyn Ingest<K>> =
+            catalog::build(subject.info.name, &options).map_err(|error| {
                 let (algorithm, asked) = (subject.info.name, subject.asked());
-                return Err(Failure::Build { algorithm, asked, error });
-            }
-        };
+                Failure::Build { algorithm, asked, error }
+            })?;
         let most = summary.answers().flows().map_or(0, Flows::most);
+        let cells = match summary.answers().flows() {
+            Some(_) => None,
+            None => summary.answers().cells(),
+        };
+        let cells = cells.map_or(0, Cells::len);
         let tasks = TaskOptions {
             flows: flows.to_vec(),
-            history: vec![HistoryShape { key_bytes: K::BYTES, flows: most }],
+            history: vec![HistoryShape { key_bytes: K::BYTES, flows: most, cells }],
             spread: options.spread,
             hierarchy: options.hierarchy,
             ..TaskOptions::new(Seed::new(seed))
@@ -60,7 +62,7 @@ impl<K: FlowKey> Trial<K> {
         let tasks = entries.iter().map(build).collect::<Result<Vec<_>, _>>()?;
         let scratch = tasks.iter().map(|task| task.scratch_bytes(most)).max().unwrap_or(0);
         let (scratch, batch) = (vec![0; scratch.div_ceil(8)], Batch::new());
-        Ok(Some(Self { kind, summary, tasks, scratch, batch }))
+        Ok(Self { kind, summary, tasks, scratch, batch })
     }
 
     fn lane(&self) -> Lane<'_> {

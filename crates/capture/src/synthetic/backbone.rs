@@ -20,23 +20,23 @@
 use super::random::Random;
 
 /// Active flows, where the run has that many.
-pub(super) const ACTIVE: u64 = 31_000;
+pub(super) const ACTIVE: u64 = 20_500;
 /// Births a packet, unless the number of flows is given.
-pub(super) const BIRTHS: f64 = 0.0328;
+pub(super) const BIRTHS: f64 = 0.0312;
 /// The most births a packet: the echoes take most of the rest.
 pub(super) const MOST_BIRTHS: f64 = 0.5;
 /// Echoes a packet.
-const ECHOES: f64 = 0.45;
+const ECHOES: f64 = 0.437;
 /// The longest lag of an echo, in packets of busy ranks. Its −0.4th power is 1 ÷ 16.
 const LONGEST_LAG: usize = 1024;
 /// Of 32 ranks, this many are busy enough to be echoed.
-const BUSY_IN_32: u64 = 7;
-/// Strata of a round of draws: about as many as draws pass between two of the rarest flow.
-const STRATA: usize = 1 << 18;
+const BUSY_IN_32: u64 = 11;
+/// Strata of a round of draws.
+const STRATA: usize = 1 << 15;
 /// Popularity falls as (rank + `FLAT`) to the power of −7 ÷ 8.
-const FLAT: f64 = 6.3;
+const FLAT: f64 = 6.8;
 
-/// The state of the model: 8 bytes for each active flow, the recent packets, and 1 MiB of strata.
+/// The state of the model: 8 bytes for each active flow, the recent packets, and 128 KiB of strata.
 #[derive(Clone, Debug)]
 pub(super) struct Backbone {
     /// The flow at each rank.
@@ -187,7 +187,7 @@ mod tests {
                 |rank: f64| (eighth_root(rank + FLAT) - from) / (to - from) * STRATA as f64;
             let (first, last) = (stratum(rank), stratum(rank + 1.0));
             // Shares of the strata that are the rank's only in part, and the number of the others.
-            let (parts, whole) = if first.floor() == last.floor() {
+            let (parts, whole) = if first.ceil() > last {
                 ([last - first, 0.0], 0.0)
             } else {
                 ([first.ceil() - first, last - last.floor()], last.floor() - first.ceil())

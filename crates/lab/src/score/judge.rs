@@ -194,12 +194,12 @@ fn hierarchical(score: &mut Score, items: &[HierarchyItem], truth: &Truth<'_>) {
         |item: &HierarchyItem| Prefix { address: key(&item.source), bits: item.source_bits };
     let reported: Vec<Prefix> = items.iter().map(prefix).collect();
     let heavy = hierarchy::heavy(&truth.flows, truth.threshold);
+    let discounted = hierarchy::discounted(&truth.flows, &reported);
     let mut right = 0;
-    for (item, prefix) in items.iter().zip(&reported) {
+    for ((item, prefix), weight) in items.iter().zip(&reported).zip(discounted) {
         let wanted = heavy.iter().find(|(other, _)| other == prefix);
-        let discounted = prefix.discounted(&truth.flows, &reported);
         score.bound(&item.total, prefix.total(&truth.flows) as f64, wanted.is_some());
-        score.bound(&item.discounted, discounted as f64, wanted.is_some());
+        score.bound(&item.discounted, weight as f64, wanted.is_some());
         if let Some((_, discounted)) = wanted {
             right += 1;
             score.relative(item.discounted.value, *discounted as f64);
