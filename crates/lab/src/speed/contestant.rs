@@ -35,7 +35,7 @@ impl Cataloged {
             .with(entry.parameters.iter().copied());
         options.digester = digester;
         options.hierarchy = Hierarchy::Pair;
-        let summary = (catalog::BUILDERS.1)(entry.name, &options).map_err(|error| {
+        let summary = catalog::build::<Key8>(entry.name, &options).map_err(|error| {
             Failure::Build { algorithm: entry.name, asked: format!("{:?}", entry.parameters), error }
         })?;
         Ok(Self { summary, batch: Batch::new() })
