@@ -4,6 +4,7 @@ use std::cell::Cell as Cached;
 
 use flowgauge_kernel::{Zeroed, prefetch};
 
+use super::super::super::cached::CACHED_BYTES;
 use super::super::super::codec::{DecodeError, Number, Reader, Writer};
 use super::super::super::remix::remix;
 use super::super::super::{BuildError, Counter, Estimate, Memory};
@@ -40,8 +41,8 @@ impl Signed for i32 {
     #[inline(always)]
     fn add(&mut self, signs: u64, row: usize, weight: u32) -> u64 {
         let sum = i64::from(*self) + signed(signs, row, i64::from(weight));
-        *self = sum.clamp(i64::from(Self::MIN), i64::from(Self::MAX)) as Self;
-        sum.abs_diff(i64::from(*self))
+        *self = sum as Self;
+        if i64::from(*self) == sum { 0 } else { full(self, sum) }
     }
 
     #[inline(always)]
@@ -82,6 +83,14 @@ impl Signed for i64 {
     fn get(self) -> i64 {
         self
     }
+}
+
+/// Fills a counter that cannot hold `sum`; returns what found no room. Apart, so that nothing of it
+/// is computed for counters that have room.
+#[cold]
+fn full(counter: &mut i32, sum: i64) -> u64 {
+    *counter = if sum < 0 { i32::MIN } else { i32::MAX };
+    sum.abs_diff(i64::from(*counter))
 }
 
 /// The median of whole numbers; of an even number the middle of the middle two.
@@ -142,9 +151,12 @@ impl<K: FlowKey, C: Signed> Level<K, C> {
         let ask = |cells: &[C], digest| {
             rows.places::<D>(digest)[..count].iter().for_each(|place| prefetch(cells, *place));
         };
-        digests.iter().take(PREFETCH_AHEAD).for_each(|digest| ask(cells, *digest));
+        let ahead = if size_of_val(cells) > CACHED_BYTES { PREFETCH_AHEAD } else { BATCH_PACKETS };
+        if ahead < BATCH_PACKETS {
+            digests.iter().take(ahead).for_each(|digest| ask(cells, *digest));
+        }
         for (i, (&at, &digest)) in packets.rows.iter().zip(digests).enumerate() {
-            if let Some(&digest) = digests.get(i + PREFETCH_AHEAD) {
+            if let Some(&digest) = digests.get(i + ahead) {
                 ask(cells, digest);
             }
             let weight = packets.weights[usize::from(at)];
