@@ -199,9 +199,14 @@ impl<R: Rule> Grid<R> {
         let sums = (self.total, self.saturated);
         // The length is a constant here, and no place needs a check.
         let Some(cells) = self.cells.first_chunk_mut::<WORDS_CELLS>() else { return 0 };
-        let (sums, found) = packets.add::<R, WORDS_ROWS, false>(cells, sums, heavy, |_, i| {
-            let digest = packets.digests[i];
-            (std::array::from_fn(|row| row << 16 | usize::from((digest >> (16 * row)) as u16)), 4)
+        let places = |digest: u64| -> [usize; WORDS_ROWS] {
+            std::array::from_fn(|row| row << 16 | usize::from((digest >> (16 * row)) as u16))
+        };
+        let (sums, found) = packets.add::<R, WORDS_ROWS, false>(cells, sums, heavy, |cells, i| {
+            if let Some(&digest) = packets.digests.get(i + PREFETCH_AHEAD) {
+                places(digest).iter().for_each(|&place| prefetch(cells, place));
+            }
+            (places(packets.digests[i]), WORDS_ROWS)
         });
         (self.total, self.saturated) = sums;
         found

@@ -4,7 +4,6 @@ use std::cell::Cell as Cached;
 
 use flowgauge_kernel::{Zeroed, prefetch};
 
-use super::super::super::cached::CACHED_BYTES;
 use super::super::super::codec::{DecodeError, Number, Reader, Writer};
 use super::super::super::remix::remix;
 use super::super::super::{BuildError, Counter, Estimate, Memory};
@@ -151,12 +150,9 @@ impl<K: FlowKey, C: Signed> Level<K, C> {
         let ask = |cells: &[C], digest| {
             rows.places::<D>(digest)[..count].iter().for_each(|place| prefetch(cells, *place));
         };
-        let ahead = if size_of_val(cells) > CACHED_BYTES { PREFETCH_AHEAD } else { BATCH_PACKETS };
-        if ahead < BATCH_PACKETS {
-            digests.iter().take(ahead).for_each(|digest| ask(cells, *digest));
-        }
+        digests.iter().take(PREFETCH_AHEAD).for_each(|digest| ask(cells, *digest));
         for (i, (&at, &digest)) in packets.rows.iter().zip(digests).enumerate() {
-            if let Some(&digest) = digests.get(i + ahead) {
+            if let Some(&digest) = digests.get(i + PREFETCH_AHEAD) {
                 ask(cells, digest);
             }
             let weight = packets.weights[usize::from(at)];
