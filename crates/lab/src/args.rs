@@ -9,12 +9,13 @@ use flowgauge_core::catalog::ALGORITHMS;
 use crate::form::{Form, PROFILES};
 use crate::table::Row;
 
-/// Measures the accuracy of every algorithm, and guards it
+/// Measures the accuracy and the speed of every algorithm, and guards them
 #[derive(Parser)]
 #[command(
     name = "flowgauge-lab",
     version,
-    after_help = "Exit codes: 0 fine, 1 the gate found a row that is worse, 2 anything else."
+    after_help = "Exit codes: 0 fine, 1 the gate found a row that is worse or the check one \
+                  that is too slow, 2 anything else."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -34,6 +35,13 @@ pub(crate) enum Command {
     Accuracy(Accuracy),
     /// Measures the small form again and fails where a row is worse than in a table of before
     Gate(Gate),
+    /// Measures updates a second, beside hand-written loops and other implementations
+    ///
+    /// All on one core, from keys in memory, in CPU time, medians over interleaved rounds. `share` is
+    /// of the rate of the yardstick: a plain loop that counts into a Count-Min of 4 x 65536. `ratio`
+    /// is the time of the algorithm over that of a hand-written loop of the same work, `speedup` its
+    /// rate over that of another implementation.
+    Speed(Speed),
 }
 
 #[derive(Args)]
@@ -67,6 +75,32 @@ pub(crate) struct Gate {
 
     #[command(flatten)]
     pub(crate) selection: Selection,
+}
+
+#[derive(Args)]
+pub(crate) struct Speed {
+    /// Packets of a round, after 26 million that only tell which flows there are
+    #[arg(long, value_name = "N", default_value_t = 4_000_000,
+        value_parser = clap::value_parser!(u64).range(256..))]
+    pub(crate) packets: u64,
+
+    /// Rounds, of which the medians are written
+    #[arg(long, value_name = "N", default_value_t = 7,
+        value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) rounds: u64,
+
+    /// Only these algorithms
+    #[arg(long = "algorithm", value_name = "NAME", value_delimiter = ',',
+        value_parser = PossibleValuesParser::new(ALGORITHMS.iter().map(|info| info.name)))]
+    pub(crate) algorithms: Vec<String>,
+
+    /// Where the table goes besides standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Exit with 1 where a number is not what is wanted
+    #[arg(long)]
+    pub(crate) check: bool,
 }
 
 /// What to measure of what there is.

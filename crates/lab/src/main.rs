@@ -1,5 +1,5 @@
 //! The `flowgauge-lab` command: measures how accurate every algorithm of the catalog is at every
-//! task that it answers, and guards against its getting worse.
+//! task that it answers, and how fast it counts, and guards against its getting worse.
 //!
 //! What is measured is what a user gets: summaries are built by the catalog and read by the tasks.
 //! The traffic is drawn in memory, with the same packets on every run and every machine, and the
@@ -16,6 +16,7 @@ mod hierarchy;
 mod measure;
 mod plan;
 mod score;
+mod speed;
 mod subject;
 mod table;
 mod traffic;
@@ -28,7 +29,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use args::{Accuracy, Cli, Command, Gate};
+use args::{Accuracy, Cli, Command, Gate, Speed};
 use failure::Failure;
 use table::Row;
 
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
     let done = match &Cli::parse().command {
         Command::Accuracy(accuracy) => write_accuracy(accuracy),
         Command::Gate(gate) => pass_gate(gate),
+        Command::Speed(speed) => write_speed(speed),
     };
     match done {
         Ok(code) => code,
@@ -81,4 +83,9 @@ fn pass_gate(gate: &Gate) -> Result<ExitCode, Failure> {
     }
     println!("{} rows, {} findings", rows.len(), findings.len());
     Ok(if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn write_speed(speed: &Speed) -> Result<ExitCode, Failure> {
+    let met = speed::measure(speed)?;
+    Ok(if met || !speed.check { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -4,6 +4,7 @@ use std::cell::Cell as Cached;
 
 use flowgauge_kernel::{Zeroed, prefetch};
 
+use super::super::cached::CACHED_BYTES;
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{BuildError, Cells, Counter, Estimate, Options};
 use super::cell::Cell;
@@ -16,8 +17,11 @@ use crate::task::Threshold;
 /// Packets whose cells are asked for ahead of the one in hand.
 const PREFETCH_AHEAD: usize = 16;
 
-/// Cells of so many bytes are in a cache that the processor reaches without being asked ahead.
-const CACHED_BYTES: usize = 1 << 18;
+/// The rows whose columns need no shifts of unknown width, and their cells: four of 65536, the size
+/// of most papers.
+const WORDS: Rows = Rows::of(WORDS_ROWS, 16);
+const WORDS_ROWS: usize = 4;
+const WORDS_CELLS: usize = WORDS_ROWS << 16;
 
 /// The weights that a sketch counts.
 pub(crate) type Weight<R> = <<R as Rule>::Cell as Cell>::Weight;
@@ -96,6 +100,43 @@ impl Limit {
     }
 }
 
+/// What a grid takes.
+struct Packets<'a, W> {
+    digests: &'a [u64],
+    weights: &'a [W],
+    limit: Limit,
+}
+
+impl<W: Counter> Packets<'_, W> {
+    /// Adds to the cells that `places` gives, of which there are as many as it says. Returns total
+    /// and lost weight, which were `sums`, and how many keys are listed in `heavy`.
+    #[inline(always)]
+    fn add<R: Rule<Cell: Cell<Weight = W>>, const D: usize, const FULL: bool>(
+        &self,
+        cells: &mut [R::Cell],
+        sums: (u64, u64),
+        heavy: &mut [u8; BATCH_PACKETS],
+        places: impl Fn(&[R::Cell], usize) -> ([usize; D], usize),
+    ) -> ((u64, u64), usize) {
+        // Sums in registers: in memory each packet would wait for the store of the one before.
+        let ((mut total, mut saturated), mut found) = (sums, 0);
+        for (i, (&digest, &weight)) in self.digests.iter().zip(self.weights).enumerate() {
+            let (places, rows) = places(cells, i);
+            let weight_of = weight.get();
+            total = if FULL { total.saturating_add(weight_of) } else { total + weight_of };
+            let limit = self.limit.at(total);
+            let (lost, beyond) = R::add::<FULL>(cells, &places[..rows], digest, weight, limit);
+            if FULL {
+                saturated = u64::saturating_add(saturated, lost);
+            }
+            // Written always and kept where it counts: a branch would be mispredicted too often.
+            heavy[found % BATCH_PACKETS] = i as u8;
+            found += usize::from(beyond);
+        }
+        ((total, saturated), found)
+    }
+}
+
 /// The cells with what was counted into them.
 pub(crate) struct Grid<R: Rule> {
     pub(crate) rows: Rows,
@@ -136,51 +177,65 @@ impl<R: Rule> Grid<R> {
         limit: Limit,
         heavy: &mut [u8; BATCH_PACKETS],
     ) -> usize {
-        let weight =
-            weights.iter().fold(self.total, |sum, weight| sum.saturating_add(weight.get()));
+        self.margin.set(None);
+        let packets = Packets { digests, weights, limit };
         // No cell holds more than the weight of all packets.
-        if weight <= R::Cell::MOST {
-            with_rows!(self.rows.rows(), D =>
-                self.count::<D, false>(digests, weights, limit, heavy))
+        if self.total.saturating_add(Weight::<R>::sum(weights)) > R::Cell::MOST {
+            self.count::<MOST_ROWS, true>(&packets, heavy)
+        } else if self.rows == WORDS {
+            self.count_words(&packets, heavy)
         } else {
-            self.count::<MOST_ROWS, true>(digests, weights, limit, heavy)
+            with_rows!(self.rows.rows(), D => self.count::<D, false>(&packets, heavy))
         }
+    }
+
+    /// [`Self::take`] where the columns are the four words of 16 bits of the digest.
+    #[inline(never)]
+    fn count_words(
+        &mut self,
+        packets: &Packets<'_, Weight<R>>,
+        heavy: &mut [u8; BATCH_PACKETS],
+    ) -> usize {
+        let sums = (self.total, self.saturated);
+        // The length is a constant here, and no place needs a check.
+        let Some(cells) = self.cells.first_chunk_mut::<WORDS_CELLS>() else { return 0 };
+        let places = |digest: u64| -> [usize; WORDS_ROWS] {
+            std::array::from_fn(|row| row << 16 | usize::from((digest >> (16 * row)) as u16))
+        };
+        let (sums, found) = packets.add::<R, WORDS_ROWS, false>(cells, sums, heavy, |cells, i| {
+            if let Some(&digest) = packets.digests.get(i + PREFETCH_AHEAD) {
+                places(digest).iter().for_each(|&place| prefetch(cells, place));
+            }
+            (places(packets.digests[i]), WORDS_ROWS)
+        });
+        (self.total, self.saturated) = sums;
+        found
     }
 
     /// [`Self::take`] for `D` rows, whose cells may be `FULL` or surely are not.
     #[inline(never)]
     fn count<const D: usize, const FULL: bool>(
         &mut self,
-        digests: &[u64],
-        weights: &[Weight<R>],
-        limit: Limit,
+        packets: &Packets<'_, Weight<R>>,
         heavy: &mut [u8; BATCH_PACKETS],
     ) -> usize {
         let mut places = [[0; BATCH_PACKETS]; D];
-        self.rows.place_batch(digests, &mut places);
+        self.rows.place_batch(packets.digests, &mut places);
         let (rows, cells) = (self.rows.count::<D>(), &mut *self.cells);
         let ahead = if size_of_val(cells) > CACHED_BYTES { PREFETCH_AHEAD } else { BATCH_PACKETS };
-        for row in &places[..rows] {
-            row[..PREFETCH_AHEAD].iter().for_each(|&place| prefetch(cells, place as usize));
+        if ahead < BATCH_PACKETS {
+            for row in &places[..rows] {
+                row[..ahead].iter().for_each(|&place| prefetch(cells, place as usize));
+            }
         }
-        // Sums in registers: in memory each packet would wait for the store of the one before.
-        let (mut total, mut saturated, mut found) = (self.total, 0, 0);
-        for (i, (&digest, &weight)) in digests.iter().zip(weights).enumerate() {
+        let sums = (self.total, self.saturated);
+        let (sums, found) = packets.add::<R, D, FULL>(cells, sums, heavy, |cells, i| {
             if i + ahead < BATCH_PACKETS {
                 places[..rows].iter().for_each(|row| prefetch(cells, row[i + ahead] as usize));
             }
-            total = total.saturating_add(weight.get());
-            let at: [usize; D] = std::array::from_fn(|row| places[row][i] as usize);
-            let (lost, beyond) =
-                R::add::<FULL>(cells, &at[..rows], digest, weight, limit.at(total));
-            saturated += lost;
-            // Written always and kept where it counts: a branch would be mispredicted too often.
-            heavy[found % BATCH_PACKETS] = i as u8;
-            found += usize::from(beyond);
-        }
-        self.total = total;
-        self.saturated = self.saturated.saturating_add(saturated);
-        self.margin.set(None);
+            (std::array::from_fn(|row| places[row][i] as usize), rows)
+        });
+        (self.total, self.saturated) = sums;
         found
     }
 

@@ -55,6 +55,11 @@ impl Rows {
         Self { rows, bits: columns.ilog2() }
     }
 
+    /// `rows` rows of 2 to the power of `bits` columns.
+    pub(crate) const fn of(rows: usize, bits: u32) -> Self {
+        Self { rows, bits }
+    }
+
     pub(crate) fn rows(self) -> usize {
         self.rows
     }
