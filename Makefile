@@ -5,7 +5,7 @@ DESTDIR ?=
 CARGO := $(shell command -v cargo 2>/dev/null)
 BINARY := target/release/flowgauge
 
-.PHONY: build demo test lint bench accuracy gate deny fuzz install uninstall soak cargo-there
+.PHONY: build demo test lint bench accuracy gate deny fuzz interop install uninstall soak cargo-there
 
 build: cargo-there ## release build
 	cargo build --release --locked
@@ -38,6 +38,9 @@ gate: cargo-there ## fails where an algorithm is less accurate than docs/accurac
 
 fuzz: cargo-there ## each fuzz target for FUZZ_SECONDS (600); needs a nightly toolchain
 	bash fuzz/run.sh
+
+interop: cargo-there ## what DataSketches' Python library reads of ours; needs python3 and a network
+	bash tests/datasketches.sh
 
 soak: cargo-there ## the long forms of the tests
 	FLOWGAUGE_LONG=1 cargo test --release --workspace --locked

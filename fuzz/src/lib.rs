@@ -1,8 +1,14 @@
-//! What the fuzz targets run; the second reader of captures is the one of the tests.
+//! What the fuzz targets run; the second reader of captures is the one of the tests, and so are the
+//! questions to summaries.
 #![allow(dead_code, reason = "the tests need more of what is shared than the targets do")]
 
+#[path = "../../crates/core/tests/laws/ask.rs"]
+mod ask;
 #[path = "../../crates/capture/tests/readers/naive.rs"]
 mod naive;
+#[path = "../../crates/core/tests/laws/stream.rs"]
+mod stream;
+pub mod summaries;
 #[path = "../../crates/capture/tests/readers/support.rs"]
 mod support;
 pub mod targets;

@@ -99,12 +99,12 @@ impl<K: FlowKey> HeavyKeys<K> {
     ) {
         if self.len == self.kept.len() {
             if threshold < self.prune_at {
-                self.overflow += 1;
+                self.overflow = self.overflow.saturating_add(1);
                 return;
             }
             self.prune(threshold, digester, estimate);
             if self.len == self.kept.len() {
-                self.overflow += 1;
+                self.overflow = self.overflow.saturating_add(1);
                 return;
             }
         }

@@ -1,15 +1,18 @@
 //! The stored form: what comes back is what was stored, and no bytes do harm.
 
+use std::path::Path;
+use std::{env, fs};
+
 use flowgauge_core::catalog::ALGORITHMS;
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key13, Key16, Key32, Key37};
-use flowgauge_core::summary::codec::{decode, encode};
+use flowgauge_core::summary::codec::{DecodeError, decode, encode};
 use flowgauge_core::summary::{Info, Options};
 
+use super::ask::decode_and_use;
+use super::golden::{LIMIT, golden, of_its_keys};
 use super::stream::{feed, packets};
+use super::summaries::summary;
 use super::{build, for_all};
-
-/// What a decoder may reserve.
-const LIMIT: usize = 4 << 20;
 
 fn filled<K: FlowKey>(info: &Info, memory_bytes: usize) -> Option<Vec<u8>> {
     let options = Options::new(memory_bytes, 1);
@@ -50,44 +53,105 @@ fn signed(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// No cut and no flipped bit, with or without a checksum that fits, does more than be refused, or
-/// decode to a summary that answers; the memory limit holds because all of it is counted.
-fn damage_is_refused<K: FlowKey>(info: &Info) -> bool {
-    let Some(bytes) = filled::<K>(info, 16 << 10) else { return false };
-    // Each header byte, then some of the payload's: its first and last ones, and every 61st.
-    let cuts = (0..bytes.len()).filter(|i| *i < 400 || *i + 100 > bytes.len() || i % 61 == 0);
-    for end in cuts.clone() {
-        assert!(decode::<K>(&bytes[..end], LIMIT).is_err(), "{}: cut at {end}", info.name);
-        if end >= 4 {
-            assert!(decode::<K>(&signed(bytes[..end].to_vec()), LIMIT).is_err(), "{end}");
+/// The bytes with `count` of them, from `at`, set to their most.
+fn raised(bytes: &[u8], at: usize, count: usize) -> Vec<u8> {
+    let mut raised = bytes.to_vec();
+    raised[at..].iter_mut().take(count).for_each(|byte| *byte = 0xff);
+    raised
+}
+
+fn flipped(bytes: &[u8], at: usize, bit: u32) -> Vec<u8> {
+    let mut flipped = bytes.to_vec();
+    flipped[at] ^= 1 << bit;
+    flipped
+}
+
+/// Where the payload of a stored form begins: after the fields of fixed width and the parameters.
+fn header_bytes(info: &Info, bytes: &[u8]) -> usize {
+    let mut at = 7 + info.name.len() + 2 + 8 + 1 + 9 + 8 + 1;
+    let texts = 2 * usize::from(bytes[at]);
+    at += 1;
+    (0..texts).for_each(|_| at += 1 + usize::from(bytes[at]));
+    at + 8
+}
+
+/// Whether an error says which field is wrong, or which parameter.
+fn names_its_field(error: &DecodeError) -> bool {
+    match error {
+        DecodeError::Cut { field, .. } | DecodeError::Invalid { field, .. } => !field.is_empty(),
+        DecodeError::Build(_) => true,
+    }
+}
+
+/// Cut anywhere, with a checksum that fits or without one, the bytes are refused.
+fn cuts_are_refused<K: FlowKey>(info: &Info, bytes: &[u8]) {
+    for end in 0..bytes.len() {
+        let cut = bytes[..end].to_vec();
+        for cut in [cut.clone(), if end < 4 { cut } else { signed(cut) }] {
+            let error = decode::<K>(&cut, LIMIT).err();
+            assert!(error.as_ref().is_some_and(names_its_field), "{}: {end}, {error:?}", info.name);
         }
     }
-    for at in cuts {
-        for bit in 0..8 {
-            let mut flipped = bytes.clone();
-            flipped[at] ^= 1 << bit;
-            assert!(decode::<K>(&flipped, LIMIT).is_err(), "{}: bit {bit} of {at}", info.name);
-            if let Ok(decoded) = decode::<K>(&signed(flipped), LIMIT) {
-                assert!(decoded.summary.memory_bytes() <= LIMIT);
-                let answers = decoded.summary.answers();
-                let key = super::stream::key::<K>(1);
-                let _ = answers.size().map(|sizes| sizes.estimate(key.canonical()));
-                if let Some(candidates) = answers.candidates() {
-                    candidates.for_each(&mut |_, _| ());
-                }
+}
+
+#[test]
+fn cut_at_any_byte_the_bytes_are_refused() {
+    for info in ALGORITHMS {
+        let bytes = golden(info);
+        of_its_keys!(info, bytes, cuts_are_refused(info, &bytes));
+    }
+}
+
+/// What `damage` does at one place is refused for its checksum; with one that fits, it is refused
+/// with the field's name or makes a summary that bears all use.
+fn damage_does_no_harm<K: FlowKey>(info: &Info, bytes: &[u8], damaged: Vec<u8>, at: usize) {
+    if damaged == bytes {
+        return;
+    }
+    assert!(decode::<K>(&damaged, LIMIT).is_err(), "{}: damage at {at}", info.name);
+    if at + 4 < bytes.len() {
+        println!("{}: damage at {at}", info.name);
+        let used = decode_and_use::<K>(&signed(damaged), LIMIT);
+        assert!(used.as_ref().err().is_none_or(names_its_field), "{}: {at}, {used:?}", info.name);
+    }
+}
+
+/// Where files are damaged: at each byte of the header, and at so many of the payload as are used
+/// up in seconds, or at all of them in the long form.
+fn places(info: &Info, bytes: &[u8]) -> impl Iterator<Item = usize> {
+    let header = header_bytes(info, bytes);
+    let long = env::var_os("FLOWGAUGE_LONG").is_some();
+    let step = if long { 1 } else { (bytes.len() - header) / 48 + 1 };
+    (0..header).chain((header..bytes.len()).step_by(step))
+}
+
+/// Every bit of the header, and one bit of a byte of the payload.
+#[test]
+fn flipped_bits_do_no_harm() {
+    for info in ALGORITHMS {
+        let bytes = golden(info);
+        let header = header_bytes(info, &bytes);
+        for at in places(info, &bytes) {
+            let bits = if at < header { 0..8 } else { at as u32 * 5 % 8..at as u32 * 5 % 8 + 1 };
+            for bit in bits {
+                let damaged = flipped(&bytes, at, bit);
+                of_its_keys!(info, bytes, damage_does_no_harm(info, &bytes, damaged, at));
             }
         }
     }
-    true
 }
 
-/// The widths of keys change nothing about damage: one narrow and one wide key do, or an address
-/// where a summary takes no other.
+/// Lengths of any width, wherever they stand, set to their most; and all that is no length.
 #[test]
-fn damaged_bytes_are_refused() {
+fn lengths_and_numbers_at_their_most_do_no_harm() {
     for info in ALGORITHMS {
-        let any = [damage_is_refused::<Key8>(info), damage_is_refused::<Key37>(info)];
-        assert!(any.contains(&true) || damage_is_refused::<Key16>(info), "{}", info.name);
+        let bytes = golden(info);
+        for at in places(info, &bytes) {
+            for width in [1, 2, 4, 8] {
+                let damaged = raised(&bytes, at, width);
+                of_its_keys!(info, bytes, damage_does_no_harm(info, &bytes, damaged, at));
+            }
+        }
     }
 }
 
@@ -97,4 +161,16 @@ fn the_limit_is_named() {
     let bytes = filled::<Key13>(info, 1 << 20).unwrap();
     let error = decode::<Key13>(&bytes, 1 << 10).err().unwrap().to_string();
     assert!(error.contains("bytes of memory are too few"), "{error}");
+}
+
+/// The inputs that are kept for the fuzz target, and the golden files, which are its seeds.
+#[test]
+fn what_fuzzing_found_does_no_harm() {
+    let inputs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/summary");
+    let found = fs::read_dir(inputs).unwrap().map(|entry| fs::read(entry.unwrap().path()).unwrap());
+    for input in ALGORITHMS.iter().map(golden).chain(found) {
+        for length in (0..input.len()).rev().step_by(input.len() / 8 + 1) {
+            summary(&input[..=length]);
+        }
+    }
 }

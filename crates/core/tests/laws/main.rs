@@ -1,8 +1,13 @@
 //! What holds of every algorithm of the catalog, whatever it is.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
+mod ask;
 mod codec;
+mod golden;
 mod stream;
+#[allow(unreachable_pub, reason = "it serves the fuzz target too")]
+#[path = "../../../../fuzz/src/summaries.rs"]
+mod summaries;
 
 use flowgauge_core::catalog::{self, ALGORITHMS};
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key13, Key16, Key32, Key37};

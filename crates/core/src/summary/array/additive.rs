@@ -134,9 +134,9 @@ impl<K: FlowKey, C: Counter> CountArray<K, C> {
             let counter = &mut counters[digests[i] as usize & mask];
             let excess = counter.add(weights[i]);
             if excess > 0 {
-                self.saturated += excess;
+                self.saturated = self.saturated.saturating_add(excess);
             }
-            total += weights[i].get();
+            total = total.saturating_add(weights[i].get());
             // Which packets are heavy cannot be foretold: a list of them costs less than a branch.
             listed[heavy] = i as u8;
             counts[i] = *counter;
@@ -151,7 +151,10 @@ impl<K: FlowKey, C: Counter> CountArray<K, C> {
             let i = usize::from(i);
             if counts[i].get() <= high {
                 // Against the weight so far, this packet's included: batches of any size agree.
-                so_far += weights[summed..=i].iter().map(|weight| weight.get()).sum::<u64>();
+                so_far = weights[summed..=i]
+                    .iter()
+                    .map(|weight| weight.get())
+                    .fold(so_far, u64::saturating_add);
                 summed = i + 1;
                 if counts[i].get() <= self.threshold.weight(so_far) as u64 {
                     continue;
@@ -209,10 +212,10 @@ impl<K: FlowKey, C: Counter> Ingest<K> for CountArray<K, C> {
             return Err(Incompatible("sizes differ"));
         }
         for (counter, other) in self.counters.iter_mut().zip(other.counters.iter()) {
-            self.saturated += counter.add(*other);
+            self.saturated = self.saturated.saturating_add(counter.add(*other));
         }
-        self.saturated += other.saturated;
-        self.total += other.total;
+        self.saturated = self.saturated.saturating_add(other.saturated);
+        self.total = self.total.saturating_add(other.total);
         let threshold = self.threshold.weight(self.total);
         let (counters, digester) = (&self.counters, &self.digester);
         self.heavy.merge(&other.heavy, threshold, digester, |key| {

@@ -80,8 +80,8 @@ impl<K: FlowKey> Ingest<K> for Mrac<K> {
         for (&digest, &packets) in digests.iter().zip(packets) {
             saturated += counters[digest as usize & mask].add(packets);
         }
-        self.total += u32::sum(packets);
-        self.saturated += saturated;
+        self.total = self.total.saturating_add(u32::sum(packets));
+        self.saturated = self.saturated.saturating_add(saturated);
     }
 
     fn answers(&self) -> &dyn Answers {

@@ -90,7 +90,8 @@ impl<K: FlowKey> Ingest<K> for Fm {
             let position = (digest >> 32 | 1 << 31).trailing_zeros();
             bitmaps[digest as usize & mask] |= 1 << position;
         }
-        self.packets += batch.packets().iter().map(|&packets| u64::from(packets)).sum::<u64>();
+        let packets = batch.packets().iter().map(|&packets| u64::from(packets)).sum::<u64>();
+        self.packets = self.packets.saturating_add(packets);
     }
 
     fn answers(&self) -> &dyn Answers {

@@ -23,6 +23,10 @@ use crate::key::FlowKey;
 const LEAST_LOG: u32 = 4;
 const MOST_LOG: u32 = 21;
 
+/// What the library writes before the registers, and how it says that it wrote them.
+const PREAMBLE_BYTES: usize = 40;
+const REGISTERS_MODE: u8 = 2;
+
 /// The standard error of m registers is this ÷ √m (§1).
 const ERROR: f64 = 1.04;
 
@@ -85,6 +89,18 @@ fn new(registers: usize) -> Option<HllSketch> {
     HllSketch::new(registers.ilog2() as u8, HllType::Hll8).ok()
 }
 
+/// Whether the registers of an image, where it has them, are runs of zeros of 64 bits at most, and
+/// as many of them zero as it says. The library relies on both and checks neither.
+fn registers_are_possible(image: &[u8]) -> bool {
+    // The mode is in the lowest two bits of byte 7, the number of zeros in bytes 32 to 35.
+    if image.get(7).is_none_or(|mode| mode & 3 != REGISTERS_MODE) {
+        return true;
+    }
+    let Some((preamble, registers)) = image.split_at_checked(PREAMBLE_BYTES) else { return false };
+    let zeros = registers.iter().filter(|register| **register == 0).count() as u32;
+    preamble[32..36] == zeros.to_le_bytes() && registers.iter().all(|register| *register < 64)
+}
+
 impl HyperLogLog {
     /// The image that every DataSketches library reads.
     pub fn image(&self) -> Vec<u8> {
@@ -98,7 +114,8 @@ impl<K: FlowKey> Ingest<K> for HyperLogLog {
         for &digest in batch.digests() {
             self.sketch.update_with_coupon(Coupon::from_value(digest));
         }
-        self.packets += batch.packets().iter().map(|&packets| u64::from(packets)).sum::<u64>();
+        let packets = batch.packets().iter().map(|&packets| u64::from(packets)).sum::<u64>();
+        self.packets = self.packets.saturating_add(packets);
     }
 
     fn answers(&self) -> &dyn Answers {
@@ -131,8 +148,9 @@ impl<K: FlowKey> Ingest<K> for HyperLogLog {
         self.packets = from.number("packets")?;
         // An image holds a byte a register at most, or four for each of few flows.
         let image = from.bytes("registers", 64 + 4 * self.registers)?;
-        let sketch = HllSketch::deserialize(image)
-            .ok()
+        let sketch = Some(image)
+            .filter(|image| registers_are_possible(image))
+            .and_then(|image| HllSketch::deserialize(image).ok())
             .filter(|sketch| sketch.lg_config_k() == self.sketch.lg_config_k())
             .filter(|sketch| sketch.target_type() == HllType::Hll8);
         self.sketch =

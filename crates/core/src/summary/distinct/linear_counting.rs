@@ -127,7 +127,8 @@ impl<K: FlowKey> Ingest<K> for LinearCounting {
             }
             words[(digest >> 6) as usize & mask] |= 1 << (digest % 64);
         }
-        self.packets += batch.packets().iter().map(|&packets| u64::from(packets)).sum::<u64>();
+        let packets = batch.packets().iter().map(|&packets| u64::from(packets)).sum::<u64>();
+        self.packets = self.packets.saturating_add(packets);
     }
 
     fn answers(&self) -> &dyn Answers {

@@ -12,8 +12,9 @@
 use super::modular::{BYTES, MOST_ROWS, Modular};
 
 /// Beginnings of keys that a search follows; with random columns within [`capacity`] no search
-/// comes near. About a second.
+/// comes near. About a second; fewer where the columns are too few to tell keys apart.
 const MOST_STEPS: usize = 1 << 21;
+const STEPS_PER_COLUMN: usize = 512;
 
 /// Which of the 256 values a word may have.
 type ByteSet = [u64; BYTES / 64];
@@ -83,7 +84,8 @@ pub(super) fn search(modular: &Modular, heavy: &[Vec<u32>], visit: &mut dyn FnMu
             readers[slot.word].push(Reader { row, columns, below, mask, table, words });
         }
     }
-    let mut search = Search { modular, readers, steps_left: MOST_STEPS, visit };
+    let steps_left = MOST_STEPS.min(STEPS_PER_COLUMN * modular.columns());
+    let mut search = Search { modular, readers, steps_left, visit };
     search.follow(0, 0, &ranges);
     u64::from(search.steps_left == 0)
 }

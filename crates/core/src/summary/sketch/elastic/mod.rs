@@ -180,7 +180,7 @@ impl<K: FlowKey, C: Light> ElasticSketch<K, C> {
         let mut least = 0;
         for slot in 0..SLOTS {
             if bucket.keys[slot] == key && bucket.votes[slot].get() > 0 {
-                self.saturated += bucket.votes[slot].add(weight);
+                self.saturated = self.saturated.saturating_add(bucket.votes[slot].add(weight));
                 return;
             }
             if bucket.votes[slot].get() < bucket.votes[least].get() {
@@ -265,7 +265,8 @@ impl<K: FlowKey, C: Light> Ingest<K> for ElasticSketch<K, C> {
         for (at, theirs) in other.buckets.iter().enumerate() {
             // A flow that has a slot in one may have gone to the light part of the other.
             self.buckets[at].marked = (1 << SLOTS) - 1;
-            self.saturated += self.buckets[at].against.add(theirs.against);
+            self.saturated =
+                self.saturated.saturating_add(self.buckets[at].against.add(theirs.against));
             for slot in 0..SLOTS {
                 if theirs.votes[slot].get() > 0 {
                     self.take(at, theirs.keys[slot], theirs.votes[slot]);
@@ -330,7 +331,7 @@ impl<K: FlowKey, C: Light> ElasticSketch<K, C> {
         let bucket = &mut self.buckets[at];
         let same = |s: &usize| bucket.keys[*s] == key && bucket.votes[*s].get() > 0;
         if let Some(slot) = (0..SLOTS).find(same) {
-            self.saturated += bucket.votes[slot].add(votes);
+            self.saturated = self.saturated.saturating_add(bucket.votes[slot].add(votes));
             return;
         }
         let Some(least) = (0..SLOTS).min_by_key(|slot| bucket.votes[*slot].get()) else { return };

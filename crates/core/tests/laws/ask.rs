@@ -1,0 +1,94 @@
+//! Asks a summary everything that it can answer, and goes on with it: what bytes from outside must
+//! be able to go through.
+
+use flowgauge_core::key::FlowKey;
+use flowgauge_core::summary::codec::{DecodeError, decode};
+use flowgauge_core::summary::{Answers, Ingest, Measure};
+
+use super::stream::{feed, key, packets};
+
+/// Thresholds of what is recovered from cells: of nothing, little and much.
+const THRESHOLDS: [f64; 3] = [0.0, 100.0, 1e12];
+
+/// Decodes `bytes` within `limit` bytes of memory, and does with the summary what can be done.
+///
+/// # Errors
+/// When the bytes are refused, which is as good.
+pub(crate) fn decode_and_use<K: FlowKey>(bytes: &[u8], limit: usize) -> Result<(), DecodeError> {
+    let mut summary = decode::<K>(bytes, limit)?.summary;
+    let memory = summary.memory_bytes();
+    assert!(memory <= limit, "{memory} bytes are reserved, of {limit}");
+    ask(&*summary);
+    // What decodes once decodes twice; a merge may still say that it cannot hold both.
+    let _ = summary.merge(&*decode::<K>(bytes, limit)?.summary);
+    feed(&mut *summary, &packets(300, 60, 19), 128);
+    ask(&*summary);
+    summary.next_epoch();
+    feed(&mut *summary, &packets(50, 20, 23), 64);
+    summary.clear();
+    ask(&*summary);
+    assert_eq!(summary.memory_bytes(), memory);
+    Ok(())
+}
+
+/// Calls all of the read side.
+fn ask<K: FlowKey>(summary: &dyn Ingest<K>) {
+    let answers = summary.answers();
+    let _ = (summary.parameters(), summary.wants_elements());
+    let _ = (answers.untracked(), answers.saturated());
+    let mut seen = 0;
+    if let Some(flows) = answers.flows() {
+        assert!(flows.len() <= flows.most());
+        flows.for_each(&mut |flow, _| seen += flow.len());
+        assert_eq!(seen, flows.len() * K::BYTES);
+        (0..flows.len()).for_each(|index| assert_eq!(flows.get(index).0.len(), K::BYTES));
+    }
+    if let Some(candidates) = answers.candidates() {
+        candidates.for_each(&mut |_, _| seen += 1);
+        let _ = candidates.overflow();
+    }
+    if let Some(sizes) = answers.size() {
+        (0..40).for_each(|flow| _ = sizes.estimate(key::<K>(flow).canonical()));
+    }
+    let _ = (answers.cardinality(), answers.distribution());
+    let _ = [Measure::Packets, Measure::Bytes].map(|by| answers.weight_logs(by));
+    if let Some(quantiles) = answers.quantiles() {
+        let _ = (quantiles.of(), quantiles.count(), quantiles.error(), quantiles.confidence());
+        let sizes = [0.0, 64.0, quantiles.largest(), f64::MAX];
+        let _ = sizes.map(|size| quantiles.rank(size));
+        let _ = [0.0, 0.5, 1.0].map(|q| quantiles.key(q));
+    }
+    if let Some(spread) = answers.spread() {
+        spread.for_each(&mut |_, _| seen += 1);
+        let _ = spread.overflow();
+    }
+    if let Some(forecasts) = answers.forecasts() {
+        forecasts.for_each(&mut |_, _| seen += 1);
+    }
+    prefixes::<K>(answers);
+    cells::<K>(answers);
+}
+
+fn prefixes<K: FlowKey>(answers: &dyn Answers) {
+    let Some(prefixes) = answers.prefixes() else { return };
+    let _ = (prefixes.measure(), prefixes.hierarchy(), prefixes.sampling());
+    for node in 0..prefixes.nodes().len() {
+        prefixes.for_each(node, &mut |_, _| ());
+        prefixes.estimate(node, key::<K>(1).canonical());
+    }
+}
+
+fn cells<K: FlowKey>(answers: &dyn Answers) {
+    let Some(cells) = answers.cells() else { return };
+    assert_eq!(cells.is_empty(), cells.len() == 0);
+    let _ = cells.measure();
+    let mut values = vec![0.0; cells.len()];
+    cells.read(&mut values);
+    cells.seal(&mut values);
+    for flow in 0..5 {
+        cells.estimate(&values, key::<K>(flow).canonical());
+    }
+    for threshold in THRESHOLDS {
+        cells.recover(&values, threshold, &mut |_| ());
+    }
+}
