@@ -5,7 +5,7 @@ DESTDIR ?=
 CARGO := $(shell command -v cargo 2>/dev/null)
 BINARY := target/release/flowgauge
 
-.PHONY: build demo test lint bench deny fuzz interop install uninstall soak cargo-there
+.PHONY: build demo test lint bench accuracy gate deny fuzz interop install uninstall soak cargo-there
 
 build: cargo-there ## release build
 	cargo build --release --locked
@@ -29,6 +29,12 @@ deny: cargo-there ## licences and sources of the dependencies; installs cargo-de
 bench: build ## the numbers of the README: in memory, and a capture of 20 million packets
 	cargo bench --workspace --locked
 	bash bench/pipeline.sh $(BINARY)
+
+accuracy: cargo-there ## how accurate every algorithm is: writes docs/accuracy.tsv
+	cargo run --release --locked -p flowgauge-lab -- accuracy -o docs/accuracy.tsv
+
+gate: cargo-there ## fails where an algorithm is less accurate than docs/accuracy.tsv says
+	cargo run --release --locked -p flowgauge-lab -- gate --baseline docs/accuracy.tsv
 
 fuzz: cargo-there ## each fuzz target for FUZZ_SECONDS (600); needs a nightly toolchain
 	bash fuzz/run.sh

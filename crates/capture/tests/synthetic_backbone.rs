@@ -4,8 +4,8 @@
 //! million packets, which is not itself a recording. The model's constants were fitted to these very
 //! figures, so this guards against change; it is no independent confirmation.
 //!
-//! One figure of the extension is printed without a limit, because the model misses it by half:
-//! flows of one packet (17 %, ours 26 %). Flows there seem to send more regularly than here.
+//! The model misses one figure of the extension by a fifth: flows of one packet (17 %, ours 20.5 %).
+//! Flows there seem to send more regularly still.
 
 use std::collections::HashMap;
 
@@ -115,8 +115,13 @@ fn statistics(flows: &[u32]) -> [f64; 16] {
     std::array::from_fn(|i| if i < head.len() { head[i] } else { locality[i - head.len()] })
 }
 
+/// The limit that lets a share in percent differ by 3 points.
+fn points(share: f64) -> f64 {
+    300.0 / share
+}
+
 /// Prints target, measured value and deviation, and asserts those with a limit, in percent of the
-/// target. `None`: no target; a limit of infinity: for the table only.
+/// target. `None`: no target.
 fn compare(title: &str, measured: &[f64; 16], targets: &[Option<(f64, f64)>; 16]) {
     println!(
         "{title}\n{:<14}{:>10}{:>10}{:>12}{:>8}",
@@ -126,7 +131,7 @@ fn compare(title: &str, measured: &[f64; 16], targets: &[Option<(f64, f64)>; 16]
     for ((name, &measured), target) in NAMES.iter().zip(measured).zip(targets) {
         let Some((target, limit)) = *target else { continue };
         let deviation = 100.0 * (measured / target - 1.0);
-        println!("{name:<14}{target:>10.2}{measured:>10.2}{deviation:>+11.1}%{limit:>7}%");
+        println!("{name:<14}{target:>10.2}{measured:>10.2}{deviation:>+11.1}%{limit:>7.1}%");
         if deviation.abs() > limit {
             wrong.push(*name);
         }
@@ -155,12 +160,12 @@ fn a_window_of_65_536_packets_looks_like_the_link() {
             target(7.0, 25.0),
             target(52.0, 8.0),
             target(1.125, 1.0),
-            target(33.9, 8.0),
-            target(42.4, 8.0),
-            target(52.8, 8.0),
-            target(63.6, 8.0),
-            target(72.2, 8.0),
-            target(76.4, 8.0),
+            target(33.9, points(33.9)),
+            target(42.4, points(42.4)),
+            target(52.8, points(52.8)),
+            target(63.6, points(63.6)),
+            target(72.2, points(72.2)),
+            target(76.4, points(76.4)),
             None,
         ],
     );
@@ -173,13 +178,12 @@ fn two_and_a_half_million_packets_look_like_the_link() {
         "2.5M packets, seed 1",
         &statistics(&flows(2_500_000, 1)),
         &[
-            // The middle of 97,000 (extension) and 110,000 (sources, in a note on the same link).
-            target(103_500.0, 7.0),
+            target(97_000.0, 8.0),
             target(1.08, 8.0),
             target(7.65, 8.0),
             target(24.5, 8.0),
             target(54.6, 8.0),
-            target(17.0, f64::INFINITY),
+            target(17.0, 25.0),
             target(24.0, 25.0),
             target(370.0, 15.0),
             target(1.125, 1.0),
@@ -187,9 +191,9 @@ fn two_and_a_half_million_packets_look_like_the_link() {
             None,
             None,
             None,
-            target(73.6, 8.0),
-            target(93.0, 8.0),
-            target(96.1, 8.0),
+            target(73.6, points(73.6)),
+            target(93.0, points(93.0)),
+            target(96.1, points(96.1)),
         ],
     );
 }

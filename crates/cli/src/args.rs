@@ -185,7 +185,7 @@ pub(crate) struct Generation {
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     pub(crate) packets: u64,
 
-    /// Flows [default: 100000 for zipf; for backbone 31000, and one more every 30 packets]
+    /// Flows [default: 100000 for zipf; for backbone 20500, and one more every 32 packets]
     #[arg(long, value_name = "N")]
     pub(crate) flows: Option<u64>,
 

@@ -1,6 +1,8 @@
 //! The one list of algorithms: a new one is a file and a line here.
 
-use crate::key::{FlowKey, Key4, Key8, Key13, Key16, Key32, Key37};
+use crate::key::FlowKey;
+#[cfg(all(debug_assertions, not(test)))]
+use crate::key::{Key4, Key8, Key13, Key16, Key32, Key37};
 use crate::summary::array::{CountArray, Mrac, ReplacingArray};
 use crate::summary::counter::{
     MisraGries, NetFlow, SharedCounters, SketchVisor, SpaceSaving, StreamSummary,
@@ -39,7 +41,7 @@ macro_rules! catalog {
 }
 
 catalog![
-    LinearTable<()>,
+    LinearTable,
     IndirectTable,
     Cuckoo1,
     Cuckoo4,
@@ -84,14 +86,13 @@ fn unknown(name: &str) -> BuildError {
     BuildError::UnknownAlgorithm { name: name.to_owned(), known }
 }
 
-/// [`build`] for every key: compiled here, once, what each program would otherwise compile anew.
-pub static BUILDERS: (
-    Builder<Key4>,
-    Builder<Key8>,
-    Builder<Key13>,
-    Builder<Key16>,
-    Builder<Key32>,
-    Builder<Key37>,
-) = (build, build, build, build, build, build);
+/// [`build`] for every key: compiled here, once, what each test would otherwise compile anew.
+/// Optimised builds share nothing between crates, and so go without.
+#[cfg(all(debug_assertions, not(test)))]
+pub static BUILDERS: Builders = (build, build, build, build, build, build);
 
+#[cfg(all(debug_assertions, not(test)))]
 type Builder<K> = fn(&str, &Options) -> Result<Box<dyn Ingest<K>>, BuildError>;
+#[cfg(all(debug_assertions, not(test)))]
+type Builders =
+    (Builder<Key4>, Builder<Key8>, Builder<Key13>, Builder<Key16>, Builder<Key32>, Builder<Key37>);

@@ -118,7 +118,7 @@ fn heavy_flows_are_named_nearly_exactly() {
 #[test]
 fn evicted_flows_keep_their_weight() {
     let mut summary = elastic(Measure::Bytes, 1, 2, 1 << 12);
-    // Slots for 8 flows, and 60 flows one after the other, each much heavier than the last.
+    // Slots for 14 flows, and 60 flows one after the other, each much heavier than the last.
     let packets: Vec<(u32, u32)> =
         (0..60).flat_map(|flow| vec![(flow, 100); 2 << (flow / 6)]).collect();
     feed(&mut *summary, &packets);

@@ -285,7 +285,7 @@ fn memory_is_what_the_catalog_says() {
     for name in ["linear-table", "count-array", "replacing-array"] {
         let little = Options { memory_bytes: 4 << 20, ..options(&[], Measure::Packets) };
         let bytes = catalog::build::<Key13>(name, &little).unwrap().memory_bytes();
-        assert!((1 << 21..=1 << 22).contains(&bytes), "{} takes {bytes} bytes", name);
+        assert!((1 << 21..=1 << 22).contains(&bytes), "{name} takes {bytes} bytes");
     }
 }
 
@@ -300,7 +300,7 @@ fn what_cannot_be_merged_or_built_says_why() {
         let built = catalog::build::<Key4>(name, &options(parameters, Measure::Packets));
         built.err().unwrap().to_string()
     };
-    assert!(refuse("linear-tabel", &[]).contains("there are linear-table, count-array"));
+    assert!(refuse("linear-tabel", &[]).contains("there are linear-table, indirect-table"));
     assert!(refuse("linear-table", &[("rows", 4)]).contains("it has buckets"));
     assert!(refuse("count-array", &[("columns", 1000)]).contains("power of two"));
     let little = Options { memory_bytes: 10, ..plain };

@@ -18,9 +18,9 @@ pub enum Profile {
     },
     /// The order of a backbone link: heavy tails, locality in time, flows that come and go.
     Backbone {
-        /// Flows that there are in the run, about; by default as many as on a link: 31,000, and one
-        /// more every 30 packets. As there, the rarest come and go without a packet: up to
-        /// a fifth of the first 31,000.
+        /// Flows that there are in the run, about; by default as many as on a link: 20,500, and one
+        /// more every 32 packets. As there, the rarest come and go without a packet: up to
+        /// a seventh of the first 20,500.
         flows: Option<u64>,
     },
 }

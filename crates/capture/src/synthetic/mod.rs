@@ -59,7 +59,8 @@ pub use self::truth::{Planted, Truth};
 /// The packets of a [`Config`], in order of time.
 ///
 /// To fill a buffer again and again without allocating, `buffer.extend(traffic.by_ref().take(n))`.
-/// Memory: nothing for each flow of the profile zipf, 8 bytes for each active flow of backbone.
+/// Memory: nothing for each flow of the profile zipf, 8 bytes for each active flow of backbone, and
+/// 136 KiB.
 #[derive(Clone, Debug)]
 pub struct Traffic {
     config: Config,

@@ -2,6 +2,7 @@
 
 pub mod array;
 mod build;
+mod cached;
 pub mod codec;
 pub mod counter;
 pub mod distinct;

@@ -17,6 +17,8 @@ pub trait Counter: Number + Send + 'static {
     fn add(&mut self, weight: Self) -> u64;
     /// The number counted.
     fn get(self) -> u64;
+    /// The sum of the weights of a batch, at most the largest number of 64 bits.
+    fn sum(weights: &[Self]) -> u64;
 }
 
 impl Counter for u32 {
@@ -39,6 +41,11 @@ impl Counter for u32 {
     fn get(self) -> u64 {
         u64::from(self)
     }
+
+    #[inline(always)]
+    fn sum(weights: &[Self]) -> u64 {
+        weights.iter().map(|&weight| u64::from(weight)).sum()
+    }
 }
 
 impl Counter for u64 {
@@ -60,6 +67,11 @@ impl Counter for u64 {
     #[inline(always)]
     fn get(self) -> u64 {
         self
+    }
+
+    #[inline(always)]
+    fn sum(weights: &[Self]) -> u64 {
+        weights.iter().fold(0, |sum: u64, &weight| sum.saturating_add(weight))
     }
 }
 

@@ -193,15 +193,10 @@ impl Kind {
     }
 }
 
-/// Evaluates `$build` with the type of the state `$kind` under the name `$state`; of a counter
-/// `$counter`, where that is given.
+/// Evaluates `$build` with the type of the state `$kind` under the name `$state`.
 macro_rules! with_state {
     ($kind:expr, $state:ident => $build:expr) => {{
-        use $crate::summary::state::with_state;
-        with_state!($kind, { type $state = $crate::summary::state::Count; $build }, $state => $build)
-    }};
-    ($kind:expr, $counter:expr, $state:ident => $build:expr) => {{
-        use $crate::summary::state::{Distinct, Ewma, Padded};
+        use $crate::summary::state::{Count, Distinct, Ewma, Padded};
         macro_rules! build {
             ($type:ty) => {{
                 type $state = $type;
@@ -209,7 +204,7 @@ macro_rules! with_state {
             }};
         }
         match $kind {
-            Kind::Counter => $counter,
+            Kind::Counter => build!(Count),
             Kind::Padded12 => build!(Padded<3>),
             Kind::Padded28 => build!(Padded<7>),
             Kind::Padded60 => build!(Padded<15>),

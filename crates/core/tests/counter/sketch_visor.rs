@@ -12,10 +12,11 @@ fn served(packets: &[Packet], by: Measure, rate: u64) -> Box<dyn Ingest<Key4>> {
     let parameters = [("rate", rate), ("queue", 100), ("counters", 200)];
     let mut summary = catalog::build::<Key4>("sketch-visor", &options(by, 1, &parameters)).unwrap();
     let mut batch = Batch::new();
-    for (chunk, packets) in packets.chunks(256).enumerate() {
+    let mut times_ns = (0..).step_by(1000);
+    for packets in packets.chunks(256) {
         batch.clear();
-        for (i, &(flow, bytes)) in packets.iter().enumerate() {
-            batch.push(key(flow), bytes, (256 * chunk + i) as i64 * 1000);
+        for (&(flow, bytes), time_ns) in packets.iter().zip(&mut times_ns) {
+            batch.push(key(flow), bytes, time_ns);
         }
         summary.ingest(&mut batch);
     }

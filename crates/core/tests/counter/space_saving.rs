@@ -142,7 +142,9 @@ fn space_saving_is_no_worse_than_frequent_items_in_as_much_memory() {
         let packets = packets(200_000, 50_000, skew, seed);
         let weights = weights(&packets, Measure::Packets);
         let mut peer = FrequentItemsSketch::<u32>::new(1024).unwrap();
-        packets.iter().for_each(|(flow, _)| peer.update(*flow));
+        for (flow, _) in &packets {
+            peer.update(*flow);
+        }
         let mut options = options(Measure::Packets, 1, &[]);
         options.memory_bytes = peer.estimated_size();
         let ours = summary("space-saving", &options, &packets);

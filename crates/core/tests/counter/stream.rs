@@ -35,8 +35,8 @@ pub(crate) fn feed(summary: &mut dyn Ingest<Key4>, packets: &[Packet]) {
     let mut batch = Batch::new();
     for chunk in packets.chunks(256) {
         batch.clear();
-        for (i, &(flow, bytes)) in chunk.iter().enumerate() {
-            batch.push(key(flow), bytes, i as i64);
+        for (time_ns, &(flow, bytes)) in (0..).zip(chunk) {
+            batch.push(key(flow), bytes, time_ns);
         }
         summary.ingest(&mut batch);
     }

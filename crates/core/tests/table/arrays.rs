@@ -21,7 +21,7 @@ fn arrays_find_the_superspreaders() {
     for seed in 0..2 {
         let wide = [DISTINCT, ("columns", "1048576")];
         let (precision, recall) = quality("count-array", &wide, seed);
-        assert!(precision >= 0.97 && recall == 1.0, "{precision} {recall}");
+        assert!(precision >= 0.97 && recall >= 1.0, "{precision} {recall}");
         let (precision, recall) = quality("replacing-array", &wide, seed);
         assert!(precision >= 0.99 && recall >= 0.97, "{precision} {recall}");
         let (precision, _) = quality("replacing-array", &[DISTINCT, ("columns", "8192")], seed);

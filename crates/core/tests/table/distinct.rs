@@ -51,12 +51,12 @@ fn found(peers_of_each: u32) -> f64 {
 /// in 16,000 runs.
 #[test]
 fn an_address_with_129_peers_is_found_one_time_in_three_and_one_with_135_surely() {
-    assert_eq!(found(128), 0.0);
+    assert!(found(128) <= 0.0);
     let share = found(129);
     assert!((0.26..0.36).contains(&share), "{share}");
     let share = found(135);
     assert!(share > 0.997, "{share}");
-    assert_eq!(found(150), 1.0);
+    assert!(found(150) >= 1.0);
 }
 
 /// Intervals of 95 % of the numbers of peers of 1,024 addresses hold for 93 to 97 % of them (three
@@ -163,7 +163,7 @@ fn tables_find_the_superspreaders() {
     for name in TABLES {
         for seed in 0..2 {
             let (precision, recall) = quality(name, &[STATE], seed);
-            assert!(precision >= 0.99 && recall == 1.0, "{name}: {precision} {recall}");
+            assert!(precision >= 0.99 && recall >= 1.0, "{name}: {precision} {recall}");
         }
     }
 }

@@ -103,7 +103,7 @@ fn silent_flows_are_forgotten() {
         let flows = most * 2 / 3;
         for epoch in 0..40 {
             // Flows of one packet that are new in each epoch, and of which two epochs find room.
-            let new = one_each(1 + epoch * flows / 4..1 + (epoch + 1) * flows / 4);
+            let new = one_each((epoch * flows / 4..(epoch + 1) * flows / 4).map(|flow| 1 + flow));
             feed(&mut *table, &new);
             if epoch == 0 {
                 feed(&mut *table, &one_each([0; 1000].into_iter()));
@@ -129,7 +129,9 @@ fn shards_merge_to_the_whole_forecast() {
         for epoch in 0..3 {
             if epoch > 0 {
                 whole.next_epoch();
-                shards.iter_mut().for_each(|shard| shard.next_epoch());
+                for shard in &mut shards {
+                    shard.next_epoch();
+                }
             }
             let packets = packets(2000, 300, epoch);
             feed(&mut *whole, &packets);
@@ -175,7 +177,7 @@ fn bounds_hold_what_was_untracked() {
                     assert!(within(forecast, truth.1), "{name}: {found:?} {truth:?}");
                     seen_wide |= forecast.high > forecast.value;
                 }
-                assert_eq!(found.now.value, truth.2, "{name}");
+                assert_eq!(found.now.value as u64, truth.2 as u64, "{name}");
             });
             model.close(&now, Measure::Packets);
             table.next_epoch();

@@ -85,8 +85,9 @@ fn memory_is_reserved_by_the_formula() {
     for (state, more) in [("counter", 0), ("padded", 12), ("ewma", 16)] {
         let with = |buckets| [("buckets", buckets), ("state", state)];
         let active = if state == "ewma" { 4 } else { 0 };
-        let entry: usize = (16 + 12 + more + 7) / 8 * 8;
+        let entry: usize = 8 * usize::div_ceil(16 + 12 + more, 8);
         let buckets = 1024 * 24 + 768 * (4 + 12 + more + active);
+        assert_eq!(bytes("linear-table", &with("1024")), 4 * 1024 + 768 * (entry + active));
         assert_eq!(bytes("indirect-table", &with("1024")), buckets);
         assert_eq!(bytes("cuckoo-1", &with("1024")), 4 * 1024 + 512 * (entry + active));
         assert_eq!(bytes("cuckoo-4", &with("256")), 16 * 256 + 976 * (entry + active));

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use flowgauge_core::key::{FlowKey, Key4, Key8};
-use flowgauge_core::summary::{Ingest, Size};
+use flowgauge_core::summary::{Estimate, Ingest, Size};
 
 use super::{
     Packet, TABLES, build, feed, key, listed, one_each, options, packets, stored_and_back, total,
@@ -109,7 +109,7 @@ fn a_walk_in_vain_is_undone() {
         assert!(now == flows, "after flow {flow}");
         for key in &flows {
             let size = table.answers().size().unwrap().estimate(key);
-            assert_eq!(size.packets.unwrap().value, 1.0);
+            assert_eq!(size.packets.unwrap(), Estimate::exact(1));
         }
         flow += 1;
     }

@@ -8,6 +8,7 @@ use std::any::Any;
 
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
+use super::super::cached::CACHED_BYTES;
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{
     Answers, BuildError, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws, Measure,
@@ -16,9 +17,6 @@ use super::super::{
 use super::decompound::decompound;
 use crate::batch::Batch;
 use crate::key::FlowKey;
-
-/// Counters whose cache lines are asked for ahead of the one in hand.
-const PREFETCH_AHEAD: usize = 32;
 
 /// An array of packet counters.
 ///
@@ -75,15 +73,14 @@ impl<K: FlowKey> Ingest<K> for Mrac<K> {
         let (digests, packets) = (batch.digests(), batch.packets());
         let counters = &mut *self.counters;
         let mask = counters.len() - 1;
-        let (mut total, mut saturated) = (0, 0);
-        for (i, (&digest, &packets)) in digests.iter().zip(packets).enumerate() {
-            if let Some(&ahead) = digests.get(i + PREFETCH_AHEAD) {
-                prefetch(counters, ahead as usize & mask);
-            }
-            saturated += counters[digest as usize & mask].add(packets);
-            total += u64::from(packets);
+        if size_of_val(counters) > CACHED_BYTES {
+            digests.iter().for_each(|&digest| prefetch(counters, digest as usize & mask));
         }
-        self.total = self.total.saturating_add(total);
+        let mut saturated = 0;
+        for (&digest, &packets) in digests.iter().zip(packets) {
+            saturated += counters[digest as usize & mask].add(packets);
+        }
+        self.total = self.total.saturating_add(u32::sum(packets));
         self.saturated = self.saturated.saturating_add(saturated);
     }
 

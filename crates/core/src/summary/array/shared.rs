@@ -12,7 +12,7 @@ use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::heavy::HeavyKeys;
-use super::super::state::{self, Past, State};
+use super::super::state::{self, Ewma, Past, State};
 use super::super::{
     Answers, BuildError, Candidates, Estimate, Forecast, Forecasts, Incompatible, Ingest, Measure,
     Options, Setting, Size, SizeEstimate, SizeQuery, Spread,
@@ -273,7 +273,7 @@ impl<K: FlowKey, S: State> Ingest<K> for SharedArray<K, S> {
 
 /// The forecast of a column.
 fn forecast<S: State>(state: &S) -> f64 {
-    state.ewma().map_or(0.0, |ewma| ewma.forecast())
+    state.ewma().map_or(0.0, Ewma::forecast)
 }
 
 impl<K: FlowKey, S: State> Answers for SharedArray<K, S> {

@@ -10,8 +10,7 @@ use std::any::Any;
 use flowgauge_kernel::Digester;
 
 use super::super::codec::{DecodeError, Reader, Writer};
-use super::super::slot::Slot;
-use super::super::table::LinearTable;
+use super::super::table::{Counts, MOST_BUCKETS};
 use super::super::{
     Answers, BuildError, Candidates, Describe, Estimate, Incompatible, Info, Ingest, Laws, Measure,
     Merge, Options, Parameter, Setting, Size, SizeEstimate, SizeQuery,
@@ -30,7 +29,7 @@ const SAMPLE: u64 = 100;
 /// that of the linear table.
 pub struct NetFlow<K> {
     digester: Digester,
-    table: LinearTable<K>,
+    table: Counts<K>,
     sample: u64,
     sampler: Sampler,
     /// Bytes of the largest packet, chosen or not.
@@ -57,12 +56,9 @@ impl Describe for NetFlow<()> {
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
         let parameters = &options.parameters;
         let sample = parameters.integer("sample", 1..=1 << 32)?.unwrap_or(SAMPLE);
-        // A flow of the table also has its number, for three buckets of four.
-        let per_bucket = size_of::<Slot<K>>() + 3 * size_of::<u32>() / 4;
-        let buckets = parameters.power_of_two("buckets", options.memory_bytes, per_bucket)?;
         Ok(Box::new(NetFlow::<K> {
             digester: options.digester,
-            table: LinearTable::new(buckets, options.digester, &options.memory)?,
+            table: Counts::new(options, MOST_BUCKETS)?,
             sample,
             sampler: Sampler::new(options.digester.seed().value(), 1.0 / sample as f64),
             largest: 0,
@@ -103,7 +99,7 @@ impl<K: FlowKey> Ingest<K> for NetFlow<K> {
             while self.sampler.choose(&mut left) {
                 let digest = keys[i].digest(&self.digester);
                 // Of packets that came as a sum, each has its share.
-                self.table.add(keys[i], digest, 1, bytes[i] / u64::from(packets[i]));
+                self.table.add(keys[i], digest, 1, bytes[i] / u64::from(packets[i]), 0);
             }
         }
     }

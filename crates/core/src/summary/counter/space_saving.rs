@@ -17,7 +17,7 @@ use crate::key::FlowKey;
 /// Cost: a chain of the index and an entry a packet; for keys without a counter, a match of four for
 /// each factor of four in the counters. Memory in bytes: `counters × (size_of::<K>() + 8 by packets, +
 /// 16 by bytes, rounded up to the key's or 8 bytes' alignment, + 12)`, and for each of some
-/// `counters / 3` matches 8 by packets, 16 by bytes.
+/// `counters / 3` matches 8 by packets, 16 by bytes; up to 3 KiB more for fewer than 512 counters.
 pub struct SpaceSaving;
 
 impl Describe for SpaceSaving {
@@ -27,7 +27,7 @@ impl Describe for SpaceSaving {
         paper: "Metwally et al. (ICDT 2005), section 3",
         parameters: &PARAMETERS,
         memory: "counters x ((key + 8 by packets, key + 16 by bytes, rounded up to 4 or 8) + 12) \
-                 + counters / 3 x (8 by packets, 16 by bytes)",
+                 + counters / 3 x (8 by packets, 16 by bytes); to 3 KiB more below 512 counters",
         // The bounds hold in any order and for any sums; the entries near the least count differ.
         laws: Laws { commutable: true, aggregatable: true, merge: Merge::WithinBounds },
     };

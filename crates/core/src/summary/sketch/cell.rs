@@ -26,11 +26,11 @@ pub(crate) trait Unsigned: Cell<Weight = Self> + Counter {
 
 /// A cell that weights are added to and subtracted from.
 pub(crate) trait Signed: Cell {
-    /// Adds `weight`, or subtracts it where it is `negative`, up to the largest number of either
-    /// sign where the cell may be `FULL`; returns what found no room.
-    fn turn<const FULL: bool>(&mut self, weight: Self::Weight, negative: bool) -> u64;
-    /// Its number, or the negative of it.
-    fn turned(self, negative: bool) -> i64;
+    /// Adds `weight` times `sign`, which is 1 or -1, up to the largest number of either sign where the
+    /// cell may be `FULL`; returns what found no room.
+    fn turn<const FULL: bool>(&mut self, weight: Self::Weight, sign: i64) -> u64;
+    /// Its number times `sign`.
+    fn turned(self, sign: i64) -> i64;
 }
 
 macro_rules! unsigned {
@@ -95,23 +95,23 @@ macro_rules! signed {
 
         impl Signed for $cell {
             #[inline(always)]
-            fn turn<const FULL: bool>(&mut self, weight: $weight, negative: bool) -> u64 {
+            fn turn<const FULL: bool>(&mut self, weight: $weight, sign: i64) -> u64 {
                 if !FULL {
-                    let flip = -<$cell>::from(negative);
-                    *self = self.wrapping_add((weight.cast_signed() ^ flip).wrapping_sub(flip));
+                    // A product: of signs that are selected compilers make branches, which random
+                    // signs mispredict half the time.
+                    let signed = weight.cast_signed().wrapping_mul(sign as $cell);
+                    *self = self.wrapping_add(signed);
                     return 0;
                 }
-                let weight = i128::from(weight);
-                let sum = i128::from(*self) + if negative { -weight } else { weight };
+                let sum = i128::from(*self) + i128::from(weight) * i128::from(sign);
                 let most = i128::from(Self::MAX);
                 *self = sum.clamp(-most, most) as $cell;
                 (sum - i128::from(*self)).unsigned_abs() as u64
             }
 
             #[inline(always)]
-            fn turned(self, negative: bool) -> i64 {
-                let flip = -i64::from(negative);
-                (i64::from(self) ^ flip).wrapping_sub(flip)
+            fn turned(self, sign: i64) -> i64 {
+                i64::from(self).wrapping_mul(sign)
             }
         }
     )*};

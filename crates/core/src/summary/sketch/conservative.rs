@@ -10,7 +10,8 @@ use std::marker::PhantomData;
 use super::super::{BuildError, Describe, Estimate, Info, Ingest, Laws, Measure, Merge, Options};
 use super::cell::Unsigned;
 use super::count_min::{MEMORY, PARAMETERS, factor, least, sums};
-use super::row_sketch::{Grid, RowSketch, Rule};
+use super::grid::{Grid, Rule};
+use super::row_sketch::RowSketch;
 use super::rows::Targets;
 use crate::key::FlowKey;
 

@@ -11,8 +11,9 @@ use super::super::{
     BuildError, Cells, Describe, Estimate, Info, Ingest, Laws, Measure, Merge, Options, Parameter,
 };
 use super::cell::{Cell, Unsigned};
+use super::grid::{Grid, Linear, Rule};
 use super::k_ary;
-use super::row_sketch::{Grid, Linear, RowSketch, Rule};
+use super::row_sketch::RowSketch;
 use super::rows::{CONFIDENCE, MOST_ROWS, Rows, Targets};
 use crate::key::FlowKey;
 

@@ -12,7 +12,8 @@ use super::super::{
 };
 use super::cell::Signed;
 use super::count_min::{CANDIDATES, MEMORY};
-use super::row_sketch::{Grid, Linear, RowSketch, Rule, Weight};
+use super::grid::{Grid, Linear, Rule, Weight};
+use super::row_sketch::RowSketch;
 use super::rows::{
     CONFIDENCE, MOST_ROWS, Rows, Targets, deviations, median, median_of_rows, signs,
 };
@@ -81,10 +82,10 @@ impl<C: Signed> Rule for Signs<C> {
         let (signs, limit) = (signs(digest), i64::try_from(limit).unwrap_or(i64::MAX));
         let (mut lost, mut beyond) = (0, 0);
         for (row, &place) in places.iter().enumerate() {
-            let negative = signs >> row & 1 == 1;
+            let sign = 1 - 2 * (signs >> row & 1).cast_signed();
             let cell = &mut cells[place];
-            lost += cell.turn::<FULL>(weight, negative);
-            beyond += usize::from(cell.turned(negative) > limit);
+            lost += cell.turn::<FULL>(weight, sign);
+            beyond += usize::from(cell.turned(sign) > limit);
         }
         (lost, beyond >= places.len().div_ceil(2))
     }

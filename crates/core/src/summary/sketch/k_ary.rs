@@ -15,7 +15,8 @@ use super::super::{
 use super::cell::Unsigned;
 use super::count_min::{MEMORY, adds_up};
 use super::count_sketch::{PARAMETERS, medians};
-use super::row_sketch::{Grid, Limit, Linear, RowSketch, Rule};
+use super::grid::{Grid, Limit, Linear, Rule};
+use super::row_sketch::RowSketch;
 use super::rows::{MOST_ROWS, Rows, Targets, deviations, median, median_of_rows};
 use crate::key::FlowKey;
 use crate::task::Threshold;

@@ -7,6 +7,7 @@ mod count_min;
 mod count_sketch;
 mod elastic;
 mod flow_radar;
+mod grid;
 mod k_ary;
 mod mangle;
 mod modular;

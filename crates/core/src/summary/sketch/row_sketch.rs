@@ -1,9 +1,8 @@
-//! What the sketches of many rows have in common: all but what one packet does to its cells.
+//! What the sketches of many rows have in common: cells by a rule, and the heavy keys beside them.
 
 use std::any::Any;
-use std::cell::Cell as Cached;
 
-use flowgauge_kernel::{Digester, Zeroed, prefetch};
+use flowgauge_kernel::Digester;
 
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::heavy::HeavyKeys;
@@ -12,218 +11,14 @@ use super::super::{
     Options, Setting, Size, SizeEstimate, SizeQuery,
 };
 use super::cell::Cell;
-use super::rows::{CONFIDENCE, MOST_ROWS, Rows, Targets, with_rows};
+use super::grid::{Grid, Linear, Rule, Weight};
+use super::rows::CONFIDENCE;
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
 use crate::task::Threshold;
 
 /// Heavy keys that are kept, unless asked otherwise or the memory is small.
 const MOST_CANDIDATES: usize = 1 << 14;
-
-/// Packets whose cells are asked for ahead of the one in hand.
-const PREFETCH_AHEAD: usize = 16;
-
-/// Cells of so many bytes are in a cache that the processor reaches without being asked ahead.
-const CACHED_BYTES: usize = 1 << 18;
-
-/// The weights that a sketch counts.
-pub(crate) type Weight<R> = <<R as Rule>::Cell as Cell>::Weight;
-
-/// What one kind of sketch does with the cells of a key.
-pub(crate) trait Rule: Send + Sized + 'static {
-    /// A counter.
-    type Cell: Cell;
-    /// What ε and δ mean.
-    const TARGETS: Targets;
-
-    /// Adds `weight` to the cells at `places`, of which there are as many as rows. Returns what
-    /// found no room, and whether the estimate is now of cells above `limit`.
-    fn add<const FULL: bool>(
-        cells: &mut [Self::Cell],
-        places: &[usize],
-        digest: u64,
-        weight: Weight<Self>,
-        limit: u64,
-    ) -> (u64, bool);
-
-    /// The estimate of a key.
-    fn estimate(grid: &Grid<Self>, digest: u64) -> f64;
-
-    /// What the cells of a key exceed when its estimate exceeds the threshold.
-    fn limit(rows: Rows, threshold: Threshold) -> Limit {
-        let _ = rows;
-        match threshold {
-            Threshold::Share(share) => Limit::new(0.0, share),
-            Threshold::Weight(weight) => Limit::new(weight as f64, 0.0),
-        }
-    }
-
-    /// How far an estimate is off at most, with the confidence of its bounds. Read from all the cells.
-    fn margin(grid: &Grid<Self>) -> f64;
-
-    /// The bounds of an estimate.
-    fn bounds(grid: &Grid<Self>, value: f64, margin: f64) -> Estimate;
-
-    /// Whether cells with this total and this lost weight can come about; what is stored is checked.
-    fn possible(grid: &Grid<Self>) -> bool;
-
-    /// The cells, where they are [`Linear`].
-    fn cells<K: FlowKey>(sketch: &RowSketch<K, Self>) -> Option<&dyn Cells> {
-        let _ = sketch;
-        None
-    }
-}
-
-/// A rule whose cells are sums of the weights, so that sums and differences of them mean something.
-pub(crate) trait Linear: Rule {
-    /// The estimate of a key from any such cells, whose total is `total`.
-    fn value(rows: Rows, digest: u64, total: f64, cell: impl Fn(usize) -> f64) -> f64;
-    /// How far it is off at most, with [`CONFIDENCE`].
-    fn noise(rows: Rows, total: f64, cells: impl Fn(usize) -> f64) -> f64;
-}
-
-/// A linear function of the total weight in whole numbers: exact against each packet's own total,
-/// so that batches of any size agree.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limit {
-    base: u64,
-    /// The share of the total, in units of 2⁻⁶⁴.
-    share: u64,
-}
-
-impl Limit {
-    pub(crate) fn new(base: f64, share: f64) -> Self {
-        Self { base: base as u64, share: (share * 2f64.powi(64)) as u64 }
-    }
-
-    #[inline(always)]
-    fn at(self, total: u64) -> u64 {
-        let share = (u128::from(total) * u128::from(self.share)) >> 64;
-        self.base.saturating_add(share as u64)
-    }
-}
-
-/// The cells with what was counted into them.
-pub(crate) struct Grid<R: Rule> {
-    pub(crate) rows: Rows,
-    pub(crate) cells: Zeroed<R::Cell>,
-    /// Weight of all packets.
-    pub(crate) total: u64,
-    /// Increments that a full cell could not take, over all rows.
-    pub(crate) saturated: u64,
-    /// The margin of the estimates since the last packet, once it was asked for.
-    margin: Cached<Option<f64>>,
-}
-
-impl<R: Rule> Grid<R> {
-    /// Reserves the cells of `rows`.
-    pub(crate) fn new(rows: Rows, options: &Options) -> Result<Self, BuildError> {
-        Ok(Self {
-            rows,
-            cells: options.memory.zeroed(rows.cells())?,
-            total: 0,
-            saturated: 0,
-            margin: Cached::new(None),
-        })
-    }
-
-    /// The estimate of a key with its bounds.
-    pub(crate) fn estimate(&self, digest: u64) -> Estimate {
-        let margin = self.margin.get().unwrap_or_else(|| R::margin(self));
-        self.margin.set(Some(margin));
-        R::bounds(self, R::estimate(self, digest), margin)
-    }
-
-    /// Counts packets, and writes the numbers of those whose keys were beyond `limit` then to
-    /// `heavy`; returns how many these are.
-    fn take(
-        &mut self,
-        digests: &[u64],
-        weights: &[Weight<R>],
-        limit: Limit,
-        heavy: &mut [u8; BATCH_PACKETS],
-    ) -> usize {
-        let weight =
-            weights.iter().fold(self.total, |sum, weight| sum.saturating_add(weight.get()));
-        // No cell holds more than the weight of all packets.
-        if weight <= R::Cell::MOST {
-            with_rows!(self.rows.rows(), D =>
-                self.count::<D, false>(digests, weights, limit, heavy))
-        } else {
-            self.count::<MOST_ROWS, true>(digests, weights, limit, heavy)
-        }
-    }
-
-    #[inline(never)]
-    fn count<const D: usize, const FULL: bool>(
-        &mut self,
-        digests: &[u64],
-        weights: &[Weight<R>],
-        limit: Limit,
-        heavy: &mut [u8; BATCH_PACKETS],
-    ) -> usize {
-        let mut places = [[0; BATCH_PACKETS]; D];
-        self.rows.place_batch(digests, &mut places);
-        let (rows, cells) = (self.rows.count::<D>(), &mut *self.cells);
-        let ahead = if size_of_val(cells) > CACHED_BYTES { PREFETCH_AHEAD } else { BATCH_PACKETS };
-        for row in &places[..rows] {
-            row[..PREFETCH_AHEAD].iter().for_each(|&place| prefetch(cells, place as usize));
-        }
-        // Sums in registers: in memory each packet would wait for the store of the one before.
-        let (mut total, mut saturated, mut found) = (self.total, 0, 0);
-        for (i, (&digest, &weight)) in digests.iter().zip(weights).enumerate() {
-            if i + ahead < BATCH_PACKETS {
-                places[..rows].iter().for_each(|row| prefetch(cells, row[i + ahead] as usize));
-            }
-            total = total.saturating_add(weight.get());
-            let at: [usize; D] = std::array::from_fn(|row| places[row][i] as usize);
-            let (lost, beyond) =
-                R::add::<FULL>(cells, &at[..rows], digest, weight, limit.at(total));
-            saturated += lost;
-            // Written always and kept where it counts: a branch would be mispredicted too often.
-            heavy[found % BATCH_PACKETS] = i as u8;
-            found += usize::from(beyond);
-        }
-        self.total = total;
-        self.saturated = self.saturated.saturating_add(saturated);
-        self.margin.set(None);
-        found
-    }
-
-    /// Adds the cells of a grid of the same shape.
-    pub(crate) fn merge(&mut self, other: &Self) {
-        for (cell, other) in self.cells.iter_mut().zip(other.cells.iter()) {
-            self.saturated = self.saturated.saturating_add(cell.join(*other));
-        }
-        self.saturated = self.saturated.saturating_add(other.saturated);
-        self.total = self.total.saturating_add(other.total);
-        self.margin.set(None);
-    }
-
-    pub(crate) fn save(&self, out: &mut Writer) {
-        out.number(self.total);
-        out.number(self.saturated);
-        out.numbers(&self.cells);
-    }
-
-    pub(crate) fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
-        self.total = from.number("total")?;
-        self.saturated = from.number("saturated")?;
-        from.numbers("cells", &mut self.cells)?;
-        if !R::possible(self) {
-            let width = self.cells.memory_bytes();
-            return Err(from.invalid("cells", width, "no packets of this total make them"));
-        }
-        Ok(())
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.cells.fill(bytemuck::Zeroable::zeroed());
-        self.total = 0;
-        self.saturated = 0;
-        self.margin.set(None);
-    }
-}
 
 /// A sketch with the keys that became heavy while the epoch ran.
 ///

@@ -55,6 +55,11 @@ impl Rows {
         Self { rows, bits: columns.ilog2() }
     }
 
+    /// `rows` rows of 2 to the power of `bits` columns.
+    pub(crate) const fn of(rows: usize, bits: u32) -> Self {
+        Self { rows, bits }
+    }
+
     pub(crate) fn rows(self) -> usize {
         self.rows
     }
@@ -131,7 +136,7 @@ pub(crate) fn signs(digest: u64) -> u64 {
 /// `weight` with the sign of `row`.
 #[inline(always)]
 pub(crate) fn signed(signs: u64, row: usize, weight: i64) -> i64 {
-    let flip = -((signs >> row & 1) as i64);
+    let flip = -(signs >> row & 1).cast_signed();
     (weight ^ flip).wrapping_sub(flip)
 }
 

@@ -96,9 +96,10 @@ impl<const SLOTS: usize> Cuckoo<SLOTS> {
         [first, first ^ (remix(digest, 0) as usize & mask).max(1)]
     }
 
+    /// The bits of the digest that a slot holds end with bit 47, the last of those for tags.
     #[inline(always)]
     fn slot(&self, digest: u64, flow: usize) -> u32 {
-        (digest >> 32) as u32 & !self.number | (flow as u32 + 1)
+        (digest >> 16) as u32 & !self.number | (flow as u32 + 1)
     }
 
     #[inline(always)]

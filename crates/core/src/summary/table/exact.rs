@@ -16,7 +16,7 @@ use crate::key::FlowKey;
 ///
 /// Cost: the cache lines of the layout and of the state, all asked for ahead. Memory in bytes: the
 /// layout's, and 4 for each flow where states outlive the epoch.
-pub(super) struct ExactTable<K, S, L> {
+pub(in crate::summary) struct ExactTable<K, S, L> {
     pub(super) digester: Digester,
     pub(super) layout: L,
     /// The number that a spread address has more elements than.
@@ -34,6 +34,11 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
     /// A table of as many `buckets` as its parameters say, or as fit into its memory; `most` at
     /// most.
     pub(super) fn build(options: &Options, most: u64) -> Result<Box<dyn Ingest<K>>, BuildError> {
+        Ok(Box::new(Self::new(options, most)?))
+    }
+
+    /// The same, not boxed.
+    pub(in crate::summary) fn new(options: &Options, most: u64) -> Result<Self, BuildError> {
         let more = if S::LASTING { size_of::<u32>() } else { 0 } + options.task_bytes_per_flow;
         let per_bucket = L::bytes_per_bucket(more);
         let memory_bytes = options.memory_bytes.min((most as usize).saturating_mul(per_bucket));
@@ -47,7 +52,7 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
         }
         let layout = L::new(buckets, &options.memory)?;
         let active = if S::LASTING { layout.most() } else { 0 };
-        Ok(Box::new(Self {
+        Ok(Self {
             digester: options.digester,
             spread: options.spread,
             active: options.memory.zeroed(active)?,
@@ -57,12 +62,19 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
             untracked: Size::default(),
             saturated: Size::default(),
             types: PhantomData,
-        }))
+        })
     }
 
     /// Takes in packets of the flow with this key, wherever it is, or else makes it.
     #[inline(never)]
-    fn add(&mut self, key: K, digest: u64, packets: u32, bytes: u64, element: u64) {
+    pub(in crate::summary) fn add(
+        &mut self,
+        key: K,
+        digest: u64,
+        packets: u32,
+        bytes: u64,
+        element: u64,
+    ) {
         let Some(flow) = self.place(key, digest) else {
             self.untracked += Size { packets: packets.into(), bytes };
             return;

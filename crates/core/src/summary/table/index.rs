@@ -1,8 +1,9 @@
-//! Buckets that hold the numbers of flows.
+//! Buckets that hold the numbers of flows, by linear probing.
 
 use flowgauge_kernel::{Zeroed, equal_in_group, prefetch};
 
 use super::super::{BuildError, Memory};
+use super::layout::Index;
 
 /// Buckets of a group, all of which are compared at once: half a cache line. Where half of all
 /// buckets are occupied, one group in twenty is full.
@@ -14,12 +15,12 @@ const FIRST_BUCKETS: usize = 1 << 10;
 /// An index that is half full grows by this factor.
 const GROWTH: usize = 2;
 
-/// Finds flows by the digests of their keys.
+/// The index of [`LinearTable`](super::LinearTable): linear probing by groups.
 ///
 /// A bucket holds a flow's number, counted from 1, in the bits that the largest number needs, and
 /// bits of the digest in the others; 0 is empty. The low bits of the digest name a group; where it
 /// is full, the flow is in the next one that is not. Groups fill from their first bucket on.
-pub(super) struct Index {
+pub(in crate::summary) struct Groups {
     buckets: Zeroed<u32>,
     /// How many of them are in use so far, a power of two; those behind are empty.
     used: usize,
@@ -27,22 +28,7 @@ pub(super) struct Index {
     number: u32,
 }
 
-impl Index {
-    /// Reserves `buckets` buckets, a power of two, for fewer flows.
-    pub(super) fn new(buckets: usize, memory: &Memory) -> Result<Self, BuildError> {
-        let number = (buckets - 1) as u32;
-        let buckets = memory.zeroed(buckets.max(GROUP))?;
-        Ok(Self { used: buckets.len().min(FIRST_BUCKETS), buckets, number })
-    }
-
-    pub(super) fn buckets(&self) -> usize {
-        self.number as usize + 1
-    }
-
-    pub(super) fn memory_bytes(&self) -> usize {
-        self.buckets.memory_bytes()
-    }
-
+impl Groups {
     fn groups(&self) -> &[[u32; GROUP]] {
         self.buckets[..self.used].as_chunks().0
     }
@@ -53,15 +39,57 @@ impl Index {
         (digest >> 16) as u32 & !self.number
     }
 
-    /// Asks for the cache line that [`Self::guess`] reads.
     #[inline(always)]
-    pub(super) fn prefetch(&self, digest: u64) {
+    fn put(&mut self, digest: u64, flow: usize) {
+        let tag = self.tag(digest);
+        let groups: &mut [[u32; GROUP]] = self.buckets[..self.used].as_chunks_mut().0;
+        let mask = groups.len() - 1;
+        let mut at = digest as usize;
+        while empty_in(&groups[at & mask]) == 0 {
+            at += 1;
+        }
+        let group = &mut groups[at & mask];
+        group[empty_in(group).trailing_zeros() as usize & (GROUP - 1)] = tag | (flow as u32 + 1);
+    }
+
+    /// Whether an index of so many flows should grow before the next one.
+    #[inline]
+    fn is_full(&self, flows: usize) -> bool {
+        flows == self.used / 2 && self.used < self.buckets.len()
+    }
+
+    /// Takes more buckets into use; `digests` are those of all flows, in the order of their numbers.
+    #[cold]
+    fn grow(&mut self, digests: impl Iterator<Item = u64>) {
+        self.buckets[..self.used].fill(0);
+        self.used = self.buckets.len().min(GROWTH * self.used);
+        for (flow, digest) in digests.enumerate() {
+            self.put(digest, flow);
+        }
+    }
+}
+
+impl Index for Groups {
+    const BUCKET_BYTES: usize = size_of::<u32>();
+    const FULL: (usize, usize) = (3, 4);
+
+    fn new(buckets: usize, memory: &Memory) -> Result<Self, BuildError> {
+        let number = (buckets - 1) as u32;
+        let buckets = memory.zeroed(buckets.max(GROUP))?;
+        Ok(Self { used: buckets.len().min(FIRST_BUCKETS), buckets, number })
+    }
+
+    fn buckets(&self) -> usize {
+        self.number as usize + 1
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, digest: u64) {
         prefetch(self.groups(), digest as usize & (self.used / GROUP - 1));
     }
 
-    /// A flow that may have this digest; it is no flow's number where there is none to guess.
     #[inline(always)]
-    pub(super) fn guess(&self, digest: u64) -> usize {
+    fn guess(&self, digest: u64) -> usize {
         let groups = self.groups();
         let group = &groups[digest as usize & (groups.len() - 1)];
         let same = equal_in_group(group, !self.number, self.tag(digest));
@@ -69,9 +97,8 @@ impl Index {
         ((bucket & self.number) as usize).wrapping_sub(1)
     }
 
-    /// The flow of this digest that `is` the one.
     #[inline(always)]
-    pub(super) fn find(&self, digest: u64, is: impl Fn(usize) -> bool) -> Option<usize> {
+    fn find(&self, digest: u64, is: impl Fn(usize) -> bool) -> Option<usize> {
         let (groups, tag) = (self.groups(), self.tag(digest));
         let mut at = digest as usize;
         loop {
@@ -94,42 +121,41 @@ impl Index {
         }
     }
 
-    /// Adds a flow that is not there.
     #[inline(always)]
-    pub(super) fn insert(&mut self, digest: u64, flow: usize) {
-        let tag = self.tag(digest);
-        let groups: &mut [[u32; GROUP]] = self.buckets[..self.used].as_chunks_mut().0;
-        let mask = groups.len() - 1;
-        let mut at = digest as usize;
-        while empty_in(&groups[at & mask]) == 0 {
-            at += 1;
+    fn insert(
+        &mut self,
+        digest: u64,
+        flow: usize,
+        digest_of: impl Fn(usize) -> u64,
+        _: bool,
+    ) -> bool {
+        if self.is_full(flow) {
+            self.grow((0..flow).map(digest_of));
         }
-        let group = &mut groups[at & mask];
-        group[empty_in(group).trailing_zeros() as usize & (GROUP - 1)] = tag | (flow as u32 + 1);
+        self.put(digest, flow);
+        true
     }
 
-    /// Whether an index of so many flows should grow before the next one.
-    #[inline]
-    pub(super) fn is_full(&self, flows: usize) -> bool {
-        flows == self.used / 2 && self.used < self.buckets.len()
-    }
-
-    /// Takes more buckets into use; `digests` are those of all flows, in the order of their numbers.
-    #[cold]
-    pub(super) fn grow(&mut self, digests: impl Iterator<Item = u64>) {
+    /// Anew, since a bucket emptied in between would cut the ways to others.
+    fn renumber(&mut self, flows: impl Iterator<Item = (u64, Option<usize>)>) {
         self.buckets[..self.used].fill(0);
-        self.used = self.buckets.len().min(GROWTH * self.used);
-        for (flow, digest) in digests.enumerate() {
-            self.insert(digest, flow);
+        for (digest, new) in flows {
+            if let Some(flow) = new {
+                self.put(digest, flow);
+            }
         }
     }
 
-    /// Empties the index, and makes it so small that as many flows as before just find room: the
-    /// cost is in proportion to `flows`, however many there were once.
-    pub(super) fn clear(&mut self, flows: usize) {
+    /// Makes the index so small that as many flows as before just find room: the cost is in
+    /// proportion to them, however many there were once.
+    fn clear(&mut self, digests: impl ExactSizeIterator<Item = u64>) {
         self.buckets[..self.used].fill(0);
         let least = FIRST_BUCKETS.min(self.buckets.len());
-        self.used = (2 * flows).next_power_of_two().clamp(least, self.buckets.len());
+        self.used = (2 * digests.len()).next_power_of_two().clamp(least, self.buckets.len());
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.buckets.memory_bytes()
     }
 }
 

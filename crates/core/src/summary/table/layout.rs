@@ -8,7 +8,9 @@ use super::super::{BuildError, Memory};
 use crate::key::FlowKey;
 
 /// The flows of a table with their states, numbered from 0 in the order of arrival.
-pub(super) trait Layout<K: FlowKey, S: State>: Send + Sized + 'static {
+pub(in crate::summary) trait Layout<K: FlowKey, S: State>:
+    Send + Sized + 'static
+{
     /// Bytes for each bucket and a full table's share of flows in it, of which each has so many
     /// `more` elsewhere.
     fn bytes_per_bucket(more: usize) -> usize;
@@ -42,7 +44,7 @@ pub(super) trait Layout<K: FlowKey, S: State>: Send + Sized + 'static {
 }
 
 /// Finds the numbers of flows by the digests of their keys.
-pub(super) trait Index: Send + Sized + 'static {
+pub(in crate::summary) trait Index: Send + Sized + 'static {
     /// Bytes for each bucket.
     const BUCKET_BYTES: usize;
     /// Flows that a full table has, of `buckets` buckets: the numerator and the denominator.
@@ -81,7 +83,7 @@ struct Entry<K, S> {
 }
 
 /// An index in front of an array of keys with their states.
-pub(super) struct Inline<K, S, I> {
+pub(in crate::summary) struct Inline<K, S, I> {
     index: I,
     entries: Zeroed<Entry<K, S>>,
     len: usize,

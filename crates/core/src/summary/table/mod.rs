@@ -7,8 +7,8 @@ mod index;
 mod indirect;
 mod layout;
 mod linear;
-mod probing;
 
 pub use cuckoo::{Cuckoo1, Cuckoo4};
 pub use indirect::IndirectTable;
 pub use linear::LinearTable;
+pub(super) use linear::{Counts, MOST_BUCKETS};

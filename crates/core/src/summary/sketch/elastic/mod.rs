@@ -21,8 +21,8 @@ use super::super::{
 use crate::batch::Batch;
 use crate::key::FlowKey;
 
-/// Slots of a bucket.
-const SLOTS: usize = 4;
+/// Slots of a bucket: with keys of 4 bytes, counted in packets, it is one cache line.
+const SLOTS: usize = 7;
 
 /// A slot is taken over when the votes against it are so many times those for it.
 const EVICTION: u64 = 8;
@@ -67,7 +67,7 @@ impl Light for u64 {
     }
 }
 
-/// A cache line for keys of 4 bytes counted in packets. A slot without votes is empty, so that the
+/// A slot without votes is empty, so that the
 /// zero key is a key like any other.
 #[derive(Clone, Copy, Zeroable)]
 #[repr(C)]
@@ -79,11 +79,13 @@ struct Bucket<K, C> {
     keys: [K; SLOTS],
 }
 
+const _: () = assert!(size_of::<Bucket<u32, u32>>() == 64);
+
 /// Heavy and light part; `C` is `u32` for packets, `u64` for bytes.
 ///
 /// Cost: one cache line a packet, or as many as a bucket takes, and one of the light part for
-/// packets of light flows. Memory in bytes: `buckets × (4 × size_of::<K>() + 5 × size_of::<C>() + 4,
-/// rounded up to the key's alignment) + light × (1 or 4)`.
+/// packets of light flows. Memory in bytes: `buckets × (7 × size_of::<K>() + 8 × size_of::<C>() + 4,
+/// rounded up to the alignment) + light × (1 or 4)`.
 pub struct ElasticSketch<K, C: Light> {
     digester: Digester,
     buckets: Zeroed<Bucket<K, C>>,
@@ -102,7 +104,7 @@ impl Describe for ElasticSketch<(), u32> {
         parameters: &[
             Parameter {
                 name: "buckets",
-                help: "buckets of the heavy part, of 4 flows each, a power of two (default: what \
+                help: "buckets of the heavy part, of 7 flows each, a power of two (default: what \
                        fits into a quarter of the memory)",
             },
             Parameter {
@@ -111,7 +113,7 @@ impl Describe for ElasticSketch<(), u32> {
                        two (default: what fits into the rest)",
             },
         ],
-        memory: "buckets x (4 x key + 5 x (4 by packets, 8 by bytes) + 4, rounded up) \
+        memory: "buckets x (7 x key + 8 x (4 by packets, 8 by bytes) + 4, rounded up) \
                  + light x (1 by packets, 4 by bytes)",
         laws: Laws { commutable: false, aggregatable: false, merge: Merge::WithinBounds },
     };

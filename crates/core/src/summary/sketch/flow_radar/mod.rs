@@ -31,7 +31,7 @@ pub use joint::{JointFlow, JointRadar, decode_jointly};
 use lazy::Lazy;
 
 /// Packets whose cells are asked for ahead of the one in hand.
-const PREFETCH_AHEAD: usize = 12;
+const PREFETCH_AHEAD: usize = 32;
 
 /// Share of the cells' memory that the filter takes, unless asked otherwise.
 const FILTER_SHARE: usize = 3;

@@ -40,8 +40,8 @@ impl Signed for i32 {
     #[inline(always)]
     fn add(&mut self, signs: u64, row: usize, weight: u32) -> u64 {
         let sum = i64::from(*self) + signed(signs, row, i64::from(weight));
-        *self = sum.clamp(i64::from(Self::MIN), i64::from(Self::MAX)) as Self;
-        sum.abs_diff(i64::from(*self))
+        *self = sum as Self;
+        if i64::from(*self) == sum { 0 } else { full(self, sum) }
     }
 
     #[inline(always)]
@@ -82,6 +82,14 @@ impl Signed for i64 {
     fn get(self) -> i64 {
         self
     }
+}
+
+/// Fills a counter that cannot hold `sum`; returns what found no room. Apart, so that nothing of it
+/// is computed for counters that have room.
+#[cold]
+fn full(counter: &mut i32, sum: i64) -> u64 {
+    *counter = if sum < 0 { i32::MIN } else { i32::MAX };
+    sum.abs_diff(i64::from(*counter))
 }
 
 /// The median of whole numbers; of an even number the middle of the middle two.

@@ -1,0 +1,275 @@
+//! The cells of a sketch of many rows, and what one kind of sketch does with those of a key.
+
+use std::cell::Cell as Cached;
+
+use flowgauge_kernel::{Zeroed, prefetch};
+
+use super::super::cached::CACHED_BYTES;
+use super::super::codec::{DecodeError, Reader, Writer};
+use super::super::{BuildError, Cells, Counter, Estimate, Options};
+use super::cell::Cell;
+use super::row_sketch::RowSketch;
+use super::rows::{MOST_ROWS, Rows, Targets, with_rows};
+use crate::batch::BATCH_PACKETS;
+use crate::key::FlowKey;
+use crate::task::Threshold;
+
+/// Packets whose cells are asked for ahead of the one in hand.
+const PREFETCH_AHEAD: usize = 16;
+
+/// The rows whose columns need no shifts of unknown width, and their cells: four of 65536, the size
+/// of most papers.
+const WORDS: Rows = Rows::of(WORDS_ROWS, 16);
+const WORDS_ROWS: usize = 4;
+const WORDS_CELLS: usize = WORDS_ROWS << 16;
+
+/// The weights that a sketch counts.
+pub(crate) type Weight<R> = <<R as Rule>::Cell as Cell>::Weight;
+
+/// What one kind of sketch does with the cells of a key.
+pub(crate) trait Rule: Send + Sized + 'static {
+    /// A counter.
+    type Cell: Cell;
+    /// What ε and δ mean.
+    const TARGETS: Targets;
+
+    /// Adds `weight` to the cells at `places`, of which there are as many as rows. Returns what
+    /// found no room, and whether the estimate is now of cells above `limit`.
+    fn add<const FULL: bool>(
+        cells: &mut [Self::Cell],
+        places: &[usize],
+        digest: u64,
+        weight: Weight<Self>,
+        limit: u64,
+    ) -> (u64, bool);
+
+    /// The estimate of a key.
+    fn estimate(grid: &Grid<Self>, digest: u64) -> f64;
+
+    /// What the cells of a key exceed when its estimate exceeds the threshold.
+    fn limit(rows: Rows, threshold: Threshold) -> Limit {
+        let _ = rows;
+        match threshold {
+            Threshold::Share(share) => Limit::new(0.0, share),
+            Threshold::Weight(weight) => Limit::new(weight as f64, 0.0),
+        }
+    }
+
+    /// How far an estimate is off at most, with the confidence of its bounds. Read from all the cells.
+    fn margin(grid: &Grid<Self>) -> f64;
+
+    /// The bounds of an estimate.
+    fn bounds(grid: &Grid<Self>, value: f64, margin: f64) -> Estimate;
+
+    /// Whether cells with this total and this lost weight can come about; what is stored is checked.
+    fn possible(grid: &Grid<Self>) -> bool;
+
+    /// The cells, where they are [`Linear`].
+    fn cells<K: FlowKey>(sketch: &RowSketch<K, Self>) -> Option<&dyn Cells> {
+        let _ = sketch;
+        None
+    }
+}
+
+/// A rule whose cells are sums of the weights, so that sums and differences of them mean something.
+pub(crate) trait Linear: Rule {
+    /// The estimate of a key from any such cells, whose total is `total`.
+    fn value(rows: Rows, digest: u64, total: f64, cell: impl Fn(usize) -> f64) -> f64;
+    /// How far it is off at most, with [`CONFIDENCE`].
+    fn noise(rows: Rows, total: f64, cells: impl Fn(usize) -> f64) -> f64;
+}
+
+/// A linear function of the total weight in whole numbers: exact against each packet's own total,
+/// so that batches of any size agree.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limit {
+    base: u64,
+    /// The share of the total, in units of 2⁻⁶⁴.
+    share: u64,
+}
+
+impl Limit {
+    pub(crate) fn new(base: f64, share: f64) -> Self {
+        Self { base: base as u64, share: (share * 2f64.powi(64)) as u64 }
+    }
+
+    #[inline(always)]
+    fn at(self, total: u64) -> u64 {
+        let share = (u128::from(total) * u128::from(self.share)) >> 64;
+        self.base.saturating_add(share as u64)
+    }
+}
+
+/// What a grid takes.
+struct Packets<'a, W> {
+    digests: &'a [u64],
+    weights: &'a [W],
+    limit: Limit,
+}
+
+impl<W: Counter> Packets<'_, W> {
+    /// Adds to the cells that `places` gives, of which there are as many as it says. Returns total
+    /// and lost weight, which were `sums`, and how many keys are listed in `heavy`.
+    #[inline(always)]
+    fn add<R: Rule<Cell: Cell<Weight = W>>, const D: usize, const FULL: bool>(
+        &self,
+        cells: &mut [R::Cell],
+        sums: (u64, u64),
+        heavy: &mut [u8; BATCH_PACKETS],
+        places: impl Fn(&[R::Cell], usize) -> ([usize; D], usize),
+    ) -> ((u64, u64), usize) {
+        // Sums in registers: in memory each packet would wait for the store of the one before.
+        let ((mut total, mut saturated), mut found) = (sums, 0);
+        for (i, (&digest, &weight)) in self.digests.iter().zip(self.weights).enumerate() {
+            let (places, rows) = places(cells, i);
+            let weight_of = weight.get();
+            total = if FULL { total.saturating_add(weight_of) } else { total + weight_of };
+            let limit = self.limit.at(total);
+            let (lost, beyond) = R::add::<FULL>(cells, &places[..rows], digest, weight, limit);
+            if FULL {
+                saturated = u64::saturating_add(saturated, lost);
+            }
+            // Written always and kept where it counts: a branch would be mispredicted too often.
+            heavy[found % BATCH_PACKETS] = i as u8;
+            found += usize::from(beyond);
+        }
+        ((total, saturated), found)
+    }
+}
+
+/// The cells with what was counted into them.
+pub(crate) struct Grid<R: Rule> {
+    pub(crate) rows: Rows,
+    pub(crate) cells: Zeroed<R::Cell>,
+    /// Weight of all packets.
+    pub(crate) total: u64,
+    /// Increments that a full cell could not take, over all rows.
+    pub(crate) saturated: u64,
+    /// The margin of the estimates since the last packet, once it was asked for.
+    margin: Cached<Option<f64>>,
+}
+
+impl<R: Rule> Grid<R> {
+    /// Reserves the cells of `rows`.
+    pub(crate) fn new(rows: Rows, options: &Options) -> Result<Self, BuildError> {
+        Ok(Self {
+            rows,
+            cells: options.memory.zeroed(rows.cells())?,
+            total: 0,
+            saturated: 0,
+            margin: Cached::new(None),
+        })
+    }
+
+    /// The estimate of a key with its bounds.
+    pub(crate) fn estimate(&self, digest: u64) -> Estimate {
+        let margin = self.margin.get().unwrap_or_else(|| R::margin(self));
+        self.margin.set(Some(margin));
+        R::bounds(self, R::estimate(self, digest), margin)
+    }
+
+    /// Counts packets, and writes the numbers of those whose keys were beyond `limit` then to
+    /// `heavy`; returns how many these are.
+    pub(crate) fn take(
+        &mut self,
+        digests: &[u64],
+        weights: &[Weight<R>],
+        limit: Limit,
+        heavy: &mut [u8; BATCH_PACKETS],
+    ) -> usize {
+        self.margin.set(None);
+        let packets = Packets { digests, weights, limit };
+        // No cell holds more than the weight of all packets.
+        if self.total.saturating_add(Weight::<R>::sum(weights)) > R::Cell::MOST {
+            self.count::<MOST_ROWS, true>(&packets, heavy)
+        } else if self.rows == WORDS {
+            self.count_words(&packets, heavy)
+        } else {
+            with_rows!(self.rows.rows(), D => self.count::<D, false>(&packets, heavy))
+        }
+    }
+
+    /// [`Self::take`] where the columns are the four words of 16 bits of the digest.
+    #[inline(never)]
+    fn count_words(
+        &mut self,
+        packets: &Packets<'_, Weight<R>>,
+        heavy: &mut [u8; BATCH_PACKETS],
+    ) -> usize {
+        let sums = (self.total, self.saturated);
+        // The length is a constant here, and no place needs a check.
+        let Some(cells) = self.cells.first_chunk_mut::<WORDS_CELLS>() else { return 0 };
+        let places = |digest: u64| -> [usize; WORDS_ROWS] {
+            std::array::from_fn(|row| row << 16 | usize::from((digest >> (16 * row)) as u16))
+        };
+        let (sums, found) = packets.add::<R, WORDS_ROWS, false>(cells, sums, heavy, |cells, i| {
+            if let Some(&digest) = packets.digests.get(i + PREFETCH_AHEAD) {
+                places(digest).iter().for_each(|&place| prefetch(cells, place));
+            }
+            (places(packets.digests[i]), WORDS_ROWS)
+        });
+        (self.total, self.saturated) = sums;
+        found
+    }
+
+    /// [`Self::take`] for `D` rows, whose cells may be `FULL` or surely are not.
+    #[inline(never)]
+    fn count<const D: usize, const FULL: bool>(
+        &mut self,
+        packets: &Packets<'_, Weight<R>>,
+        heavy: &mut [u8; BATCH_PACKETS],
+    ) -> usize {
+        let mut places = [[0; BATCH_PACKETS]; D];
+        self.rows.place_batch(packets.digests, &mut places);
+        let (rows, cells) = (self.rows.count::<D>(), &mut *self.cells);
+        let ahead = if size_of_val(cells) > CACHED_BYTES { PREFETCH_AHEAD } else { BATCH_PACKETS };
+        if ahead < BATCH_PACKETS {
+            for row in &places[..rows] {
+                row[..ahead].iter().for_each(|&place| prefetch(cells, place as usize));
+            }
+        }
+        let sums = (self.total, self.saturated);
+        let (sums, found) = packets.add::<R, D, FULL>(cells, sums, heavy, |cells, i| {
+            if i + ahead < BATCH_PACKETS {
+                places[..rows].iter().for_each(|row| prefetch(cells, row[i + ahead] as usize));
+            }
+            (std::array::from_fn(|row| places[row][i] as usize), rows)
+        });
+        (self.total, self.saturated) = sums;
+        found
+    }
+
+    /// Adds the cells of a grid of the same shape.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        for (cell, other) in self.cells.iter_mut().zip(other.cells.iter()) {
+            self.saturated = self.saturated.saturating_add(cell.join(*other));
+        }
+        self.saturated = self.saturated.saturating_add(other.saturated);
+        self.total = self.total.saturating_add(other.total);
+        self.margin.set(None);
+    }
+
+    pub(crate) fn save(&self, out: &mut Writer) {
+        out.number(self.total);
+        out.number(self.saturated);
+        out.numbers(&self.cells);
+    }
+
+    pub(crate) fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        self.total = from.number("total")?;
+        self.saturated = from.number("saturated")?;
+        from.numbers("cells", &mut self.cells)?;
+        if !R::possible(self) {
+            let width = self.cells.memory_bytes();
+            return Err(from.invalid("cells", width, "no packets of this total make them"));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.cells.fill(bytemuck::Zeroable::zeroed());
+        self.total = 0;
+        self.saturated = 0;
+        self.margin.set(None);
+    }
+}

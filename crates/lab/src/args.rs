@@ -1,0 +1,142 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Parser, Subcommand};
+use flowgauge_core::catalog::ALGORITHMS;
+
+use crate::form::{Form, PROFILES};
+use crate::table::Row;
+
+/// Measures the accuracy and the speed of every algorithm, and guards them
+#[derive(Parser)]
+#[command(
+    name = "flowgauge-lab",
+    version,
+    after_help = "Exit codes: 0 fine, 1 the gate found a row that is worse or the check one \
+                  that is too slow, 2 anything else."
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Writes a table with a row for each algorithm, task and profile of traffic
+    ///
+    /// Bias, root mean square (rms) and worst are of relative errors: of the sizes of the flows
+    /// that are truly heavy (or changed, spread) and were named, of the number of flows, of the
+    /// bits of entropy. For size-distribution the error is the weighted mean relative error, for
+    /// quantiles that of the rank. Precision and recall are of the flows named. Of bounds that hold
+    /// always (sure) and of those with a confidence (likely, the lowest stated) the table says how
+    /// many failed of how many.
+    Accuracy(Accuracy),
+    /// Measures the small form again and fails where a row is worse than in a table of before
+    Gate(Gate),
+    /// Measures updates a second, beside hand-written loops and other implementations
+    ///
+    /// All on one core, from keys in memory, in CPU time, medians over interleaved rounds. `share` is
+    /// of the rate of the yardstick: a plain loop that counts into a Count-Min of 4 x 65536. `ratio`
+    /// is the time of the algorithm over that of a hand-written loop of the same work, `speedup` its
+    /// rate over that of another implementation.
+    Speed(Speed),
+}
+
+#[derive(Args)]
+pub(crate) struct Accuracy {
+    /// Packets of an epoch; without --packets, --seeds and --small come the full form (2500000
+    /// packets, 3 seeds) and then the small one
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1000..))]
+    packets: Option<u64>,
+
+    /// Streams of each profile, every one with a seed of its own for the algorithms too
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    seeds: Option<u64>,
+
+    /// The form that the gate measures: 200000 packets, 1 seed, zipf-1.1 and backbone
+    #[arg(long, conflicts_with_all = ["packets", "seeds"])]
+    small: bool,
+
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+
+    /// Where the table goes [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub(crate) struct Gate {
+    /// The table of before
+    #[arg(long, value_name = "FILE")]
+    pub(crate) baseline: PathBuf,
+
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+}
+
+#[derive(Args)]
+pub(crate) struct Speed {
+    /// Packets of a round, after 26 million that only tell which flows there are
+    #[arg(long, value_name = "N", default_value_t = 4_000_000,
+        value_parser = clap::value_parser!(u64).range(256..))]
+    pub(crate) packets: u64,
+
+    /// Rounds, of which the medians are written
+    #[arg(long, value_name = "N", default_value_t = 7,
+        value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) rounds: u64,
+
+    /// Only these algorithms
+    #[arg(long = "algorithm", value_name = "NAME", value_delimiter = ',',
+        value_parser = PossibleValuesParser::new(ALGORITHMS.iter().map(|info| info.name)))]
+    pub(crate) algorithms: Vec<String>,
+
+    /// Where the table goes besides standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Exit with 1 where a number is not what is wanted
+    #[arg(long)]
+    pub(crate) check: bool,
+}
+
+/// What to measure of what there is.
+#[derive(Args)]
+pub(crate) struct Selection {
+    /// Only these profiles of traffic
+    #[arg(long = "profile", value_name = "NAME", value_delimiter = ',',
+        value_parser = PossibleValuesParser::new(PROFILES.iter().map(|profile| profile.name)))]
+    pub(crate) profiles: Vec<String>,
+
+    /// Only these algorithms
+    #[arg(long = "algorithm", value_name = "NAME", value_delimiter = ',',
+        value_parser = PossibleValuesParser::new(ALGORITHMS.iter().map(|info| info.name)))]
+    pub(crate) algorithms: Vec<String>,
+}
+
+impl Selection {
+    /// Whether this row is of it.
+    pub(crate) fn has(&self, row: &Row) -> bool {
+        let among = |names: &[String], name| names.is_empty() || names.contains(name);
+        among(&self.profiles, &row.profile) && among(&self.algorithms, &row.algorithm)
+    }
+}
+
+impl Accuracy {
+    /// What to run.
+    pub(crate) fn forms(&self) -> Vec<Form> {
+        let (full, small) = (Form::full(&self.selection), Form::small(&self.selection));
+        match (self.packets, self.seeds) {
+            _ if self.small => vec![small],
+            (None, None) => vec![full, small],
+            (packets, seeds) => vec![Form {
+                packets: packets.unwrap_or(full.packets),
+                seeds: seeds.unwrap_or(full.seeds),
+                ..full
+            }],
+        }
+    }
+}

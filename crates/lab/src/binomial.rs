@@ -1,0 +1,62 @@
+//! How many of some bounds may fail.
+
+/// The chance that a row of bounds as good as they say is found wanting, were bounds independent
+/// of each other and the seeds not fixed.
+pub(crate) const FALSE_ALARM: f64 = 1e-6;
+
+/// The most of `asked` bounds, each of which fails with this probability, that fail but for a
+/// chance of [`FALSE_ALARM`].
+pub(crate) fn most_failures(asked: u64, probability: f64) -> u64 {
+    if probability <= 0.0 {
+        return 0;
+    }
+    if probability >= 1.0 {
+        return asked;
+    }
+    // From the top down the terms are smallest first: ln P(X = k), by what the next lower k adds.
+    let (n, odds) = (asked as f64, (1.0 - probability).ln() - probability.ln());
+    let mut log = n * probability.ln();
+    let mut tail = 0.0;
+    for failures in (1..=asked).rev() {
+        tail += log.exp();
+        if tail > FALSE_ALARM {
+            return failures;
+        }
+        let k = failures as f64;
+        log += odds + k.ln() - (n - k + 1.0).ln();
+    }
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Against sums of the probability's own terms, from no failure up.
+    #[test]
+    fn the_tail_is_the_binomial_one() {
+        for (asked, probability) in [(20_u64, 0.05), (100, 0.05), (1000, 0.01), (300, 0.3)] {
+            let most = most_failures(asked, probability);
+            let mut term = (1.0_f64 - probability).powi(asked as i32);
+            let mut below = 0.0;
+            for k in 0..most {
+                below += term;
+                term *= (asked - k) as f64 / (k + 1) as f64 * probability / (1.0 - probability);
+            }
+            // Tolerances for rounding near 1.
+            assert!(
+                1.0 - below > FALSE_ALARM * 0.999,
+                "{asked} {probability}: {most} are too many"
+            );
+            assert!(1.0 - below - term <= FALSE_ALARM * 1.001, "{asked} {probability}: {most}");
+        }
+    }
+
+    #[test]
+    fn edges() {
+        assert_eq!(most_failures(0, 0.05), 0);
+        assert_eq!(most_failures(1, 0.05), 1);
+        assert_eq!(most_failures(1000, 0.0), 0);
+        assert_eq!(most_failures(7, 1.0), 7);
+    }
+}

@@ -1,0 +1,58 @@
+//! Why the lab cannot go on.
+
+use std::fmt::Display;
+use std::io;
+
+use flowgauge_capture::synthetic::ConfigError;
+use flowgauge_core::summary::BuildError;
+
+/// Why the lab cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// A file cannot be read or written.
+    #[error("{name}: {error}")]
+    File {
+        /// Its name.
+        name: String,
+        /// What the operating system says.
+        error: io::Error,
+    },
+    /// A line of a table is not a row.
+    #[error("{name}, line {line}: {reason}; write the table anew with 'make accuracy'")]
+    Table {
+        /// The file.
+        name: String,
+        /// The line, counted from 1.
+        line: usize,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A summary that the lab asks for cannot be built.
+    #[error("{algorithm} ({asked}): {error}")]
+    Build {
+        /// The algorithm.
+        algorithm: &'static str,
+        /// The parameters and the memory that it was asked for.
+        asked: String,
+        /// Why not.
+        error: BuildError,
+    },
+    /// The traffic cannot be generated.
+    #[error("the traffic: {0}")]
+    Traffic(#[from] ConfigError),
+    /// The operating system refused memory for a task.
+    #[error("memory for the task {task}: {error}")]
+    Task {
+        /// The task.
+        task: &'static str,
+        /// What the operating system says.
+        error: io::Error,
+    },
+}
+
+impl Failure {
+    /// Makes failures of the file of this name.
+    pub(crate) fn of(name: impl Display) -> impl Fn(io::Error) -> Self {
+        move |error| Self::File { name: name.to_string(), error }
+    }
+}

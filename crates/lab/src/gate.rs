@@ -1,0 +1,235 @@
+//! What makes a row worse than the same row of before.
+//!
+//! Traffic and algorithms have fixed seeds, so equal code gives equal rows, and any of these limits
+//! alarms only when code changes what is measured. They leave room for changes that are as good,
+//! such as another way to draw random bits.
+
+use std::fmt;
+
+use crate::binomial::{FALSE_ALARM, most_failures};
+use crate::table::Row;
+
+/// How much worse a row may be.
+struct Slack {
+    /// The factor by which an error may grow, and what it may grow on top.
+    factor: f64,
+    error: f64,
+    /// How far precision and recall may fall.
+    share: f64,
+}
+
+/// A tenth, and a fifth of a percent: what is exact or nearly so must stay so.
+const SLACK: Slack = Slack { factor: 1.1, error: 0.002, share: 0.01 };
+
+/// Algorithms whose random bits have no seed: no two runs are alike. The errors of ranks differ by
+/// a standard deviation of half a percent (`k = 200`); the slack is six of them, a false alarm in
+/// 10⁸ numbers.
+const UNSEEDED: [&str; 1] = ["kll"];
+const UNSEEDED_SLACK: Slack = Slack { factor: 1.1, error: 0.03, share: 0.05 };
+
+/// What is wrong with a row.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Finding {
+    row: [String; 4],
+    column: &'static str,
+    was: String,
+    is: String,
+    limit: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { row: [algorithm, asked, task, profile], column, was, is, limit } = self;
+        write!(f, "{algorithm} ({asked}), {task}, {profile}: {column} was {was}, is {is}; {limit}")
+    }
+}
+
+/// The findings about one row.
+struct Findings<'a> {
+    row: &'a Row,
+    found: Vec<Finding>,
+}
+
+impl Findings<'_> {
+    fn add(
+        &mut self,
+        column: &'static str,
+        was: impl Into<String>,
+        is: impl Into<String>,
+        limit: impl Into<String>,
+    ) {
+        self.found.push(Finding {
+            row: self.row.name().map(str::to_owned),
+            column,
+            was: was.into(),
+            is: is.into(),
+            limit: limit.into(),
+        });
+    }
+
+    /// What decides the rest must be the same.
+    fn same<T: PartialEq + ToString>(&mut self, column: &'static str, was: &T, is: &T) {
+        if was != is {
+            self.add(
+                column,
+                was.to_string(),
+                is.to_string(),
+                "must be equal: measure the table anew",
+            );
+        }
+    }
+
+    fn error(&mut self, column: &'static str, was: Option<f64>, is: Option<f64>, slack: &Slack) {
+        let Some(was) = was.map(f64::abs) else { return };
+        let most = was * slack.factor + slack.error;
+        match is.map(f64::abs) {
+            Some(is) if is <= most => {}
+            Some(is) => self.add(column, six(was), six(is), format!("at most {most:.6}")),
+            None => self.add(column, six(was), "missing", format!("at most {most:.6}")),
+        }
+    }
+
+    fn share(&mut self, column: &'static str, was: Option<f64>, is: Option<f64>, slack: &Slack) {
+        let Some(was) = was else { return };
+        let least = was - slack.share;
+        match is {
+            // Both are rounded in the table.
+            Some(is) if is >= least - 1e-6 => {}
+            Some(is) => self.add(column, six(was), six(is), format!("at least {least:.6}")),
+            None => self.add(column, six(was), "missing", format!("at least {least:.6}")),
+        }
+    }
+
+    /// Bounds must hold as they say, whatever was before.
+    fn bounds(&mut self) {
+        let Row { sure, likely, confidence, .. } = *self.row;
+        if sure.broken > 0 {
+            let is = format!("{} of {} broken", sure.broken, sure.asked);
+            self.add("sure", "to hold always", is, "at most 0");
+        }
+        let confidence = confidence.unwrap_or(1.0);
+        let most = most_failures(likely.asked, 1.0 - confidence);
+        if likely.broken > most {
+            let was = format!("to hold with {confidence:.6}");
+            let is = format!("{} of {} broken", likely.broken, likely.asked);
+            let limit = format!("at most {most}: more by chance once in {:.0}", 1.0 / FALSE_ALARM);
+            self.add("likely", was, is, limit);
+        }
+    }
+}
+
+fn six(number: f64) -> String {
+    format!("{number:.6}")
+}
+
+/// Rows whose bounds do not hold as they say.
+pub(crate) fn broken(rows: &[Row]) -> Vec<Finding> {
+    let of = |row| {
+        let mut findings = Findings { row, found: Vec::new() };
+        findings.bounds();
+        findings.found
+    };
+    rows.iter().flat_map(of).collect()
+}
+
+/// Everything in which `rows` are worse than `baseline`, or not the same rows.
+pub(crate) fn compare(baseline: &[Row], rows: &[Row]) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for was in baseline {
+        let mut findings = Findings { row: was, found: Vec::new() };
+        match rows.iter().find(|is| is.name() == was.name()) {
+            Some(is) => compare_row(&mut findings, was, is),
+            None => findings.add("row", "there", "missing", "must be measured"),
+        }
+        found.append(&mut findings.found);
+    }
+    for row in rows.iter().filter(|is| baseline.iter().all(|was| was.name() != is.name())) {
+        let mut findings = Findings { row, found: Vec::new() };
+        findings.add("row", "missing", "there", "measure the table anew: make accuracy");
+        found.append(&mut findings.found);
+    }
+    found.extend(broken(rows));
+    found
+}
+
+fn compare_row(findings: &mut Findings<'_>, was: &Row, is: &Row) {
+    let unseeded = UNSEEDED.contains(&was.algorithm.as_str());
+    let slack = if unseeded { UNSEEDED_SLACK } else { SLACK };
+    findings.same("key", &was.key, &is.key);
+    findings.same("parameters", &was.parameters, &is.parameters);
+    findings.same("memory_bytes", &was.memory_bytes, &is.memory_bytes);
+    findings.same("flows", &was.flows, &is.flows);
+    if is.answered < was.answered {
+        let [was, is] = [was, is].map(|row| row.answered.to_string());
+        findings.add("answered", &was, is, format!("at least {was}"));
+    }
+    findings.error("bias", was.bias, is.bias, &slack);
+    findings.error("rms", was.rms, is.rms, &slack);
+    findings.error("worst", was.worst, is.worst, &slack);
+    findings.share("precision", was.precision, is.precision, &slack);
+    findings.share("recall", was.recall, is.recall, &slack);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::score::Bounds;
+    use crate::table::tests::row;
+
+    /// The columns with a finding when this is compared with the row as it was.
+    fn columns(change: impl Fn(&mut Row)) -> Vec<&'static str> {
+        let mut is = row();
+        change(&mut is);
+        compare(&[row()], &[is]).iter().map(|finding| finding.column).collect()
+    }
+
+    #[test]
+    fn equal_and_better_rows_pass() {
+        assert!(columns(|_| ()).is_empty());
+        let better = columns(|row| {
+            (row.bias, row.rms, row.worst) = (Some(-0.001), Some(0.0), Some(0.0));
+            (row.precision, row.recall) = (Some(1.0), Some(1.0));
+            row.likely.broken = 0;
+        });
+        assert!(better.is_empty());
+    }
+
+    #[test]
+    fn each_column_can_fail() {
+        // Each at its limit, and just over it.
+        assert!(columns(|row| row.rms = Some(0.0239)).is_empty());
+        assert_eq!(columns(|row| row.rms = Some(0.0241)), ["rms"]);
+        assert_eq!(columns(|row| row.bias = Some(-0.0131)), ["bias"]);
+        assert_eq!(columns(|row| row.worst = None), ["worst"]);
+        assert!(columns(|row| row.precision = Some(0.94)).is_empty());
+        assert_eq!(columns(|row| row.precision = Some(0.9399)), ["precision"]);
+        assert_eq!(columns(|row| row.recall = Some(0.98)), ["recall"]);
+        assert_eq!(columns(|row| row.answered = 0), ["answered"]);
+        assert_eq!(columns(|row| row.flows += 1), ["flows"]);
+        assert_eq!(columns(|row| row.memory_bytes += 1), ["memory_bytes"]);
+        assert_eq!(columns(|row| row.parameters.push('0')), ["parameters"]);
+        assert_eq!(columns(|row| row.sure.broken = 1), ["sure"]);
+        let most = most_failures(100, 0.05);
+        assert!(columns(|row| row.likely.broken = most).is_empty());
+        assert_eq!(columns(|row| row.likely.broken = most + 1), ["likely"]);
+        assert_eq!(columns(|row| row.likely = Bounds { broken: 1, asked: 1 }), [""; 0]);
+    }
+
+    #[test]
+    fn rows_that_are_only_on_one_side_fail() {
+        assert_eq!(columns(|row| row.task.push('s')), ["row", "row"]);
+        let found = compare(&[row()], &[]);
+        assert_eq!(
+            found[0].to_string(),
+            "count-array (memory=1048576), heavy-hitters, zipf-1.1: row was there, is missing; \
+             must be measured"
+        );
+    }
+
+    #[test]
+    fn unseeded_random_bits_get_more_room() {
+        let kll = || Row { algorithm: UNSEEDED[0].to_owned(), ..row() };
+        let passes = |rms| compare(&[kll()], &[Row { rms: Some(rms), ..kll() }]).is_empty();
+        assert!(passes(0.05) && !passes(0.06));
+    }
+}

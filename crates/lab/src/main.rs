@@ -1,0 +1,91 @@
+//! The `flowgauge-lab` command: measures how accurate every algorithm of the catalog is at every
+//! task that it answers, and how fast it counts, and guards against its getting worse.
+//!
+//! What is measured is what a user gets: summaries are built by the catalog and read by the tasks.
+//! The traffic is drawn in memory, with the same packets on every run and every machine, and the
+//! truth is counted beside it.
+#![forbid(unsafe_code)]
+
+mod args;
+mod binomial;
+mod exact;
+mod failure;
+mod form;
+mod gate;
+mod hierarchy;
+mod measure;
+mod plan;
+mod score;
+mod speed;
+mod subject;
+mod table;
+mod traffic;
+mod trial;
+
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Accuracy, Cli, Command, Gate, Speed};
+use failure::Failure;
+use table::Row;
+
+fn main() -> ExitCode {
+    let done = match &Cli::parse().command {
+        Command::Accuracy(accuracy) => write_accuracy(accuracy),
+        Command::Gate(gate) => pass_gate(gate),
+        Command::Speed(speed) => write_speed(speed),
+    };
+    match done {
+        Ok(code) => code,
+        Err(failure) => {
+            // Where standard error is closed there is nobody to tell.
+            let _ = writeln!(io::stderr(), "flowgauge-lab: {failure}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn write_accuracy(accuracy: &Accuracy) -> Result<ExitCode, Failure> {
+    let mut rows = Vec::new();
+    for form in accuracy.forms() {
+        rows.extend(measure::rows(&form, &accuracy.selection)?);
+    }
+    match &accuracy.output {
+        Some(path) => write_table(path, &rows)?,
+        None => table::write(&rows, io::stdout().lock()).map_err(Failure::of("standard output"))?,
+    }
+    for finding in gate::broken(&rows) {
+        eprintln!("flowgauge-lab: {finding}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write_table(path: &Path, rows: &[Row]) -> Result<(), Failure> {
+    let failed = Failure::of(path.display());
+    let mut file = BufWriter::new(File::create(path).map_err(&failed)?);
+    table::write(rows, &mut file).and_then(|()| file.flush()).map_err(&failed)
+}
+
+fn pass_gate(gate: &Gate) -> Result<ExitCode, Failure> {
+    let path = &gate.baseline;
+    let file = File::open(path).map_err(Failure::of(path.display()))?;
+    let form = form::Form::small(&gate.selection);
+    let mut baseline = table::read(BufReader::new(file), path)?;
+    baseline.retain(|row| form.has(row) && gate.selection.has(row));
+    let rows = measure::rows(&form, &gate.selection)?;
+    let findings = gate::compare(&baseline, &rows);
+    for finding in &findings {
+        println!("{finding}");
+    }
+    println!("{} rows, {} findings", rows.len(), findings.len());
+    Ok(if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn write_speed(speed: &Speed) -> Result<ExitCode, Failure> {
+    let met = speed::measure(speed)?;
+    Ok(if met || !speed.check { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

@@ -1,0 +1,146 @@
+//! The measurement: every case on every stream.
+
+use flowgauge_core::key::{Extract, FlowKey, Key4, Key8, Key13, KeyKind};
+use flowgauge_core::summary::{Measure, Size};
+use flowgauge_core::task::{EpochContext, Threshold};
+use flowgauge_kernel::{Digester, Isa, Seed};
+
+use crate::args::Selection;
+use crate::failure::Failure;
+use crate::form::Form;
+use crate::plan::{self, Case, KINDS};
+use crate::score::{Score, Truth, judge};
+use crate::subject;
+use crate::table::Row;
+use crate::traffic::{Packet, Scene, keyed};
+use crate::trial::{THRESHOLD, Trial};
+
+/// Flows that `top` lists.
+const TOP: usize = 100;
+
+/// Flows that `changes` lists at most: more than there are.
+const MOST_CHANGES: usize = 10_000;
+
+/// A case on one profile, and what came of it.
+struct Outcome {
+    case: Case,
+    score: Score,
+    /// Over the streams.
+    flows: u64,
+    parameters: String,
+    memory_bytes: usize,
+}
+
+/// Measures all that is selected: by algorithm, then task, then profile.
+///
+/// # Errors
+/// When an algorithm cannot be built, or memory is refused.
+pub(crate) fn rows(form: &Form, selection: &Selection) -> Result<Vec<Row>, Failure> {
+    let cases = plan::cases(&subject::all(selection))?;
+    let mut by_profile = Vec::new();
+    for profile in &form.profiles {
+        let outcome = |&case| Outcome {
+            case,
+            score: Score::default(),
+            flows: 0,
+            parameters: String::new(),
+            memory_bytes: 0,
+        };
+        let mut outcomes: Vec<Outcome> = cases.iter().map(outcome).collect();
+        for seed in 1..=form.seeds {
+            eprintln!("{}, {} packets, seed {seed}", profile.name, form.packets);
+            for scene in Scene::ALL {
+                let epochs = scene.draw(profile, form.packets, THRESHOLD, seed)?;
+                for kind in KINDS {
+                    let mut group: Vec<&mut Outcome> = outcomes
+                        .iter_mut()
+                        .filter(|o| (o.case.scene, o.case.kind) == (scene, kind))
+                        .collect();
+                    let stream = Stream { scene, kind, seed, epochs: &epochs };
+                    match kind {
+                        _ if group.is_empty() => {}
+                        KeyKind::Pair => stream.measure::<Key8>(&mut group)?,
+                        KeyKind::FiveTuple => stream.measure::<Key13>(&mut group)?,
+                        _ => stream.measure::<Key4>(&mut group)?,
+                    }
+                }
+            }
+        }
+        by_profile.push(outcomes);
+    }
+    let row = |(at, profile): (usize, usize)| {
+        let outcome = &by_profile[profile][at];
+        row(form, form.profiles[profile].name, outcome)
+    };
+    let profiles = 0..form.profiles.len();
+    let order = (0..cases.len()).flat_map(|at| profiles.clone().map(move |profile| (at, profile)));
+    Ok(order.map(row).collect())
+}
+
+fn row(form: &Form, profile: &str, outcome: &Outcome) -> Row {
+    let Case { subject, entry, kind, .. } = outcome.case;
+    let row = Row {
+        algorithm: subject.info.name.to_owned(),
+        asked: subject.asked(),
+        task: entry.name.to_owned(),
+        profile: profile.to_owned(),
+        key: kind.name().to_owned(),
+        parameters: outcome.parameters.clone(),
+        memory_bytes: outcome.memory_bytes as u64,
+        packets: form.packets,
+        flows: outcome.flows / form.seeds,
+        seeds: form.seeds,
+        ..Row::default()
+    };
+    row.scored(&outcome.score)
+}
+
+/// Packets of one scene, for one kind of key.
+struct Stream<'a> {
+    scene: Scene,
+    kind: KeyKind,
+    seed: u64,
+    epochs: &'a [Vec<Packet>],
+}
+
+impl Stream<'_> {
+    /// Measures these cases, those of one algorithm at once.
+    fn measure<K: FlowKey + Extract<8>>(&self, cases: &mut [&mut Outcome]) -> Result<(), Failure> {
+        let digester = Digester::new(Seed::new(self.seed), Isa::best());
+        let epochs: Vec<_> =
+            self.epochs.iter().map(|epoch| keyed::<K>(epoch, self.kind, &digester)).collect();
+        let truth = Truth::count(self.scene, self.epochs, &epochs, THRESHOLD);
+        let asked = truth.asked();
+        let contexts: Vec<EpochContext> =
+            self.epochs.iter().map(|epoch| self.context(epoch)).collect();
+        for cases in cases.chunk_by_mut(|a, b| a.case.subject.is(&b.case.subject)) {
+            let entries: Vec<_> = cases.iter().map(|outcome| outcome.case.entry).collect();
+            let subject = cases[0].case.subject;
+            let mut trial = Trial::<K>::new(&subject, self.kind, &entries, &asked, self.seed)?;
+            let mut reports = Vec::new();
+            for (epoch, context) in epochs.iter().zip(&contexts) {
+                reports = trial.epoch(epoch, context);
+            }
+            for (outcome, report) in cases.iter_mut().zip(reports) {
+                outcome.flows += truth.flows();
+                outcome.parameters = trial.parameters();
+                outcome.memory_bytes = trial.memory_bytes();
+                if let (Ok(report), Some(context)) = (report, contexts.last()) {
+                    outcome.score.answered += 1;
+                    judge(&mut outcome.score, outcome.case.entry.name, &report, context, &truth);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn context(&self, packets: &[Packet]) -> EpochContext {
+        let bytes = packets.iter().map(|packet| u64::from(packet.wire)).sum();
+        EpochContext {
+            by: Measure::Packets,
+            keyed: Size { packets: packets.len() as u64, bytes },
+            threshold: Threshold::Share(THRESHOLD),
+            top: if self.scene == Scene::Changes { MOST_CHANGES } else { TOP },
+        }
+    }
+}

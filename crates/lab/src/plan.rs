@@ -1,0 +1,108 @@
+//! Which task is asked of which algorithm, of what traffic and by which key.
+
+use flowgauge_core::key::{FlowKey, Key4, Key8, Key13, KeyKind};
+use flowgauge_core::task::{TASKS, TaskEntry};
+
+use crate::failure::Failure;
+use crate::subject::Subject;
+use crate::traffic::Scene;
+use crate::trial::Trial;
+
+/// Keys that are measured.
+pub(crate) const KINDS: [KeyKind; 4] =
+    [KeyKind::Source, KeyKind::Destination, KeyKind::Pair, KeyKind::FiveTuple];
+
+/// One task, asked of one algorithm.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Case {
+    /// The algorithm.
+    pub(crate) subject: Subject,
+    /// The task.
+    pub(crate) entry: &'static TaskEntry,
+    /// The traffic.
+    pub(crate) scene: Scene,
+    /// The key.
+    pub(crate) kind: KeyKind,
+}
+
+/// The traffic that a task is asked of, and keys to ask it by: the first that an algorithm answers
+/// for.
+fn question(entry: &TaskEntry) -> (Scene, &'static [KeyKind]) {
+    match entry.name {
+        "superspreaders" => (Scene::Spread, &[KeyKind::Source, KeyKind::FiveTuple]),
+        "victims" => (Scene::Spread, &[KeyKind::Destination, KeyKind::FiveTuple]),
+        "changes" => (Scene::Changes, &[KeyKind::Pair, KeyKind::Source]),
+        "hierarchical" => (Scene::Plain, &[KeyKind::Source, KeyKind::Pair]),
+        _ => (Scene::Plain, &[KeyKind::Pair, KeyKind::Source]),
+    }
+}
+
+/// Every task that these algorithms answer; tables also with room for every flow. What amounts to
+/// the same parameters as something before is left out.
+///
+/// # Errors
+/// When an algorithm cannot be built as asked.
+pub(crate) fn cases(subjects: &[Subject]) -> Result<Vec<Case>, Failure> {
+    let mut cases = Vec::new();
+    let mut planned: Vec<(&str, Vec<String>)> = Vec::new();
+    let mut plan = |subject: Subject| {
+        let probe = Probe::of(&subject)?;
+        let shape = (subject.info.name, probe.parameters);
+        if planned.contains(&shape) {
+            return Ok(false);
+        }
+        planned.push(shape);
+        for entry in TASKS {
+            let (scene, kinds) = question(entry);
+            let kind = kinds.iter().find(|kind| probe.answers.contains(&(**kind, entry.name)));
+            cases.extend(kind.map(|&kind| Case { subject, entry, scene, kind }));
+        }
+        Ok::<_, Failure>(probe.is_table)
+    };
+    for &subject in subjects {
+        if plan(subject)? && subject.parameters.is_empty() {
+            plan(subject.roomy())?;
+        }
+    }
+    Ok(cases)
+}
+
+/// What an algorithm can do.
+#[derive(Default)]
+struct Probe {
+    is_table: bool,
+    /// Tasks that it answers, by key.
+    answers: Vec<(KeyKind, &'static str)>,
+    /// Its parameters in force, for each key that it takes.
+    parameters: Vec<String>,
+}
+
+impl Probe {
+    /// # Errors
+    /// When the algorithm can be built for no key.
+    fn of(subject: &Subject) -> Result<Self, Failure> {
+        let mut probe = Self::default();
+        let mut refusal = None;
+        for kind in KINDS {
+            let built = match kind {
+                KeyKind::Pair => probe.build::<Key8>(subject, kind),
+                KeyKind::FiveTuple => probe.build::<Key13>(subject, kind),
+                _ => probe.build::<Key4>(subject, kind),
+            };
+            // Some parameters fit some keys only.
+            refusal = refusal.or(built.err());
+        }
+        match refusal {
+            Some(refusal) if probe.parameters.is_empty() => Err(refusal),
+            _ => Ok(probe),
+        }
+    }
+
+    fn build<K: FlowKey>(&mut self, subject: &Subject, kind: KeyKind) -> Result<(), Failure> {
+        let trial = Trial::<K>::new(subject, kind, &TASKS, &[], 1)?;
+        self.is_table |= trial.is_table();
+        self.answers.extend(trial.answerable().into_iter().map(|task| (kind, task)));
+        self.parameters.push(trial.parameters());
+        Ok(())
+    }
+}

@@ -1,0 +1,223 @@
+//! One access a packet: arrays, bitmaps and a table.
+
+use bytemuck::Zeroable;
+use flowgauge_kernel::Zeroed;
+
+use super::heavy::Heavy;
+use super::{AHEAD, BATCH, ByHand, FRAME, ask, mix, zeroed};
+
+const COLUMNS: usize = 1 << 18;
+
+/// MRAC: counters and the number of packets.
+pub(super) struct Mrac {
+    counters: Zeroed<u32>,
+    packets: u64,
+}
+
+impl Mrac {
+    pub(super) fn new() -> Self {
+        Self { counters: zeroed(COLUMNS), packets: 0 }
+    }
+}
+
+impl ByHand for Mrac {
+    fn clear(&mut self) {
+        self.counters.fill(0);
+        self.packets = 0;
+    }
+
+    #[inline(always)]
+    fn update(&mut self, _: &[u64], digests: &[u64]) {
+        let counters = &mut self.counters[..COLUMNS];
+        for &digest in digests {
+            let counter = &mut counters[digest as usize % COLUMNS];
+            *counter = counter.saturating_add(1);
+        }
+        self.packets += digests.len() as u64;
+    }
+}
+
+/// An array of counters with the keys over a thousandth of the packets so far.
+pub(super) struct CountArray {
+    counters: Zeroed<u32>,
+    heavy: Heavy,
+    packets: u64,
+}
+
+impl CountArray {
+    pub(super) fn new() -> Self {
+        Self { counters: zeroed(COLUMNS), heavy: Heavy::new(), packets: 0 }
+    }
+}
+
+impl ByHand for CountArray {
+    fn clear(&mut self) {
+        self.counters.fill(0);
+        self.heavy.clear();
+        self.packets = 0;
+    }
+
+    #[inline(always)]
+    fn update(&mut self, keys: &[u64], digests: &[u64]) {
+        let counters = &mut self.counters[..COLUMNS];
+        let (mut listed, mut over, mut packets) = ([0_u8; BATCH], 0, self.packets);
+        for (i, &digest) in digests.iter().enumerate() {
+            packets += 1;
+            let counter = &mut counters[digest as usize % COLUMNS];
+            *counter = counter.saturating_add(1);
+            listed[over % BATCH] = i as u8;
+            over += usize::from(u64::from(*counter) > (packets * 4_294_968) >> 32);
+        }
+        self.packets = packets;
+        for i in listed[..over].iter().map(|&i| usize::from(i)) {
+            self.heavy.note(keys[i], digests[i]);
+        }
+    }
+}
+
+/// Linear counting: 8 Mi bits.
+pub(super) struct LinearCounting {
+    words: Zeroed<u64>,
+    packets: u64,
+}
+
+const WORDS: usize = 1 << 17;
+
+impl LinearCounting {
+    pub(super) fn new() -> Self {
+        Self { words: zeroed(WORDS), packets: 0 }
+    }
+}
+
+impl ByHand for LinearCounting {
+    fn clear(&mut self) {
+        self.words.fill(0);
+        self.packets = 0;
+    }
+
+    #[inline(always)]
+    fn update(&mut self, _: &[u64], digests: &[u64]) {
+        let words = &mut self.words[..WORDS];
+        for &digest in digests {
+            words[(digest >> 6) as usize % WORDS] |= 1 << (digest % 64);
+        }
+        self.packets += digests.len() as u64;
+    }
+}
+
+/// Four bitmaps of 32 bits.
+#[derive(Default)]
+pub(super) struct Fm {
+    bitmaps: [u32; 4],
+    packets: u64,
+}
+
+impl ByHand for Fm {
+    fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    #[inline(always)]
+    fn update(&mut self, _: &[u64], digests: &[u64]) {
+        for &digest in digests {
+            self.bitmaps[digest as usize % 4] |= 1 << (digest >> 32 | 1 << 31).trailing_zeros();
+        }
+        self.packets += digests.len() as u64;
+    }
+}
+
+#[derive(Clone, Copy, Zeroable)]
+#[repr(C)]
+struct Bucket {
+    key: u64,
+    packets: u32,
+    bytes: u64,
+}
+
+/// Linear probing over keys with packets and bytes, and the list of what is occupied.
+pub(super) struct LinearTable<const BUCKETS: usize> {
+    buckets: Zeroed<Bucket>,
+    occupied: Zeroed<u32>,
+    flows: usize,
+    untracked: u64,
+}
+
+impl<const BUCKETS: usize> LinearTable<BUCKETS> {
+    pub(super) fn new() -> Self {
+        Self { buckets: zeroed(BUCKETS), occupied: zeroed(BUCKETS / 4 * 3), flows: 0, untracked: 0 }
+    }
+}
+
+impl<const BUCKETS: usize> ByHand for LinearTable<BUCKETS> {
+    fn clear(&mut self) {
+        self.buckets.fill(Bucket::zeroed());
+        self.flows = 0;
+    }
+
+    #[inline(always)]
+    fn update(&mut self, keys: &[u64], digests: &[u64]) {
+        let buckets = &mut self.buckets[..BUCKETS];
+        for &digest in digests.iter().take(4 * AHEAD) {
+            ask(buckets, digest as usize % BUCKETS);
+        }
+        for (i, (&key, &digest)) in keys.iter().zip(digests).enumerate() {
+            if let Some(&ahead) = digests.get(i + 4 * AHEAD) {
+                ask(buckets, ahead as usize % BUCKETS);
+            }
+            let mut at = digest as usize % BUCKETS;
+            while buckets[at].packets != 0 && buckets[at].key != key {
+                at = (at + 1) % BUCKETS;
+            }
+            let bucket = &mut buckets[at];
+            if bucket.packets == 0 {
+                if self.flows == self.occupied.len() {
+                    self.untracked += 1;
+                    continue;
+                }
+                self.occupied[self.flows] = at as u32;
+                self.flows += 1;
+                bucket.key = key;
+            }
+            bucket.packets = bucket.packets.saturating_add(1);
+            bucket.bytes = bucket.bytes.saturating_add(FRAME);
+        }
+    }
+}
+
+/// Randomized counter sharing: one of 4096 counters of a flow, with the sum of all squares.
+pub(super) struct Csm {
+    counters: Zeroed<u32>,
+    random: u64,
+    packets: u64,
+    squares: u128,
+}
+
+impl Csm {
+    pub(super) fn new() -> Self {
+        Self { counters: zeroed(COLUMNS), random: 1, packets: 0, squares: 0 }
+    }
+}
+
+impl ByHand for Csm {
+    fn clear(&mut self) {
+        self.counters.fill(0);
+        (self.packets, self.squares) = (0, 0);
+    }
+
+    #[inline(always)]
+    fn update(&mut self, _: &[u64], digests: &[u64]) {
+        let counters = &mut self.counters[..COLUMNS];
+        let mut places = [0; BATCH];
+        for (place, &digest) in places.iter_mut().zip(digests) {
+            self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            *place = (mix(digest, mix(self.random, 1) % 4096) % COLUMNS as u64) as usize;
+            ask(counters, *place);
+        }
+        for &place in &places[..digests.len()] {
+            let counter = &mut counters[place % COLUMNS];
+            self.squares += u128::from(2 * u64::from(*counter) + 1);
+            *counter = counter.saturating_add(1);
+        }
+        self.packets += digests.len() as u64;
+    }
+}

@@ -1,0 +1,109 @@
+//! Hand-written loops: what an update costs where nothing is general.
+//!
+//! Each does the work of its algorithm and keeps what that keeps, for keys of 64 bits that count
+//! one each, at the size that is measured: no traits, no parameters, no other measures.
+
+mod arrays;
+mod heavy;
+mod radar;
+mod sketches;
+
+use bytemuck::Zeroable;
+use flowgauge_core::key::{FlowKey, Key8};
+use flowgauge_kernel::{Digester, Zeroed, prefetch as ask};
+
+use super::contestant::{Contestant, FRAME_BYTES};
+use super::stream::Stream;
+
+/// Packets of a batch.
+const BATCH: usize = 256;
+
+/// Bytes of every packet.
+const FRAME: u64 = FRAME_BYTES as u64;
+
+/// Packets whose memory is asked for ahead of the one in hand.
+const AHEAD: usize = 16;
+
+/// The loop of one algorithm.
+trait ByHand {
+    /// Forgets everything.
+    fn clear(&mut self);
+    /// Counts a packet of each of these keys, at most a batch of them.
+    fn update(&mut self, keys: &[u64], digests: &[u64]);
+}
+
+/// Digests batches for a loop.
+struct Batched<L> {
+    digester: Digester,
+    by_hand: L,
+}
+
+impl<L: ByHand> Batched<L> {
+    /// The batch is copied first: digesting keys right out of memory that is in no cache takes
+    /// longer.
+    fn count(&mut self, keys: &[Key8]) {
+        let (mut held, mut digests) = ([0; BATCH], [0; BATCH]);
+        for keys in Key8::words(keys).chunks(BATCH) {
+            let (held, digests) = (&mut held[..keys.len()], &mut digests[..keys.len()]);
+            held.copy_from_slice(keys);
+            self.digester.digest_batch(held, Key8::BYTES, digests);
+            self.by_hand.update(held, digests);
+        }
+    }
+}
+
+impl<L: ByHand> Contestant for Batched<L> {
+    fn begin(&mut self, earlier: &[Key8]) {
+        self.by_hand.clear();
+        self.count(earlier);
+    }
+
+    fn take(&mut self, stream: &Stream) {
+        self.count(&stream.keys);
+    }
+}
+
+fn batched<L: ByHand + 'static>(digester: Digester, by_hand: L) -> Box<dyn Contestant> {
+    Box::new(Batched { digester, by_hand })
+}
+
+/// Zeroed memory, as the summaries have it.
+fn zeroed<T: Zeroable + Copy>(len: usize) -> Zeroed<T> {
+    Zeroed::new(len).expect("the benchmark has the memory that its summaries have")
+}
+
+/// Another word of a digest, by a folded multiply.
+#[inline(always)]
+fn mix(digest: u64, n: u64) -> u64 {
+    let product = u128::from(digest ^ n) * 0x9e37_79b9_7f4a_7c15_u128;
+    (product >> 64) as u64 ^ product as u64
+}
+
+/// What all rates are compared with: a plain Count-Min of 4 rows of 65536 columns, which are the
+/// digest's four 16-bit slices.
+pub(super) fn yardstick(digester: Digester) -> Box<dyn Contestant> {
+    batched(digester, sketches::Plain::new())
+}
+
+/// Defines the builders of the loops.
+macro_rules! loops {
+    ($($name:ident: $loop:expr;)*) => {
+        $(pub(super) fn $name(digester: Digester) -> Box<dyn Contestant> {
+            batched(digester, $loop)
+        })*
+    };
+}
+
+loops! {
+    mrac: arrays::Mrac::new();
+    count_array: arrays::CountArray::new();
+    linear_counting: arrays::LinearCounting::new();
+    fm: arrays::Fm::default();
+    large_table: arrays::LinearTable::<{ 1 << 21 }>::new();
+    small_table: arrays::LinearTable::<{ 1 << 19 }>::new();
+    csm: arrays::Csm::new();
+    count_min: sketches::CountMin::new();
+    count_sketch: sketches::CountSketch::new();
+    k_ary: sketches::KAry::new();
+    flow_radar: radar::FlowRadar::new();
+}

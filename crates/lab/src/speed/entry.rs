@@ -1,0 +1,81 @@
+//! What is measured, and the numbers that are wanted.
+
+use flowgauge_kernel::Digester;
+
+use super::by_hand;
+use super::contestant::Contestant;
+use super::rival::{COUNT_MIN, FREQUENT_ITEMS, Rival};
+
+/// An algorithm with its parameters.
+pub(super) struct Entry {
+    pub(super) name: &'static str,
+    pub(super) parameters: &'static [(&'static str, &'static str)],
+    /// The share of the yardstick's rate that is wanted.
+    pub(super) share: Option<f64>,
+    /// Whether it holds a million flows before it is measured.
+    pub(super) crowded: bool,
+    /// A hand-written loop of the same work.
+    pub(super) by_hand: Option<fn(Digester) -> Box<dyn Contestant>>,
+    pub(super) rival: Option<Rival>,
+}
+
+const fn entry(
+    name: &'static str,
+    parameters: &'static [(&'static str, &'static str)],
+    share: Option<f64>,
+) -> Entry {
+    Entry { name, parameters, share, crowded: false, by_hand: None, rival: None }
+}
+
+impl Entry {
+    const fn crowded(self) -> Self {
+        Self { crowded: true, ..self }
+    }
+
+    const fn by_hand(self, build: fn(Digester) -> Box<dyn Contestant>) -> Self {
+        Self { by_hand: Some(build), ..self }
+    }
+}
+
+/// Four rows of 65536 columns.
+const SKETCH: &[(&str, &str)] = &[("rows", "4"), ("columns", "65536")];
+
+/// Every algorithm, at the size of its paper where that has one.
+pub(super) static ENTRIES: &[Entry] = &[
+    entry("linear-table", &[("buckets", "2097152")], Some(0.5))
+        .crowded()
+        .by_hand(by_hand::large_table),
+    entry("linear-table", &[("buckets", "524288")], None).by_hand(by_hand::small_table),
+    entry("indirect-table", &[("buckets", "524288")], None),
+    entry("cuckoo-1", &[("buckets", "524288")], None),
+    entry("cuckoo-4", &[("buckets", "65536")], None),
+    entry("count-array", &[("columns", "262144")], None).by_hand(by_hand::count_array),
+    entry("replacing-array", &[("columns", "262144")], None),
+    entry("mrac", &[("columns", "262144")], Some(1.0)).by_hand(by_hand::mrac),
+    entry("linear-counting", &[("bits", "8388608")], Some(1.0)).by_hand(by_hand::linear_counting),
+    entry("fm", &[("bitmaps", "4")], Some(1.0)).by_hand(by_hand::fm),
+    entry("hyperloglog", &[], None),
+    entry("count-min", SKETCH, Some(0.8)).by_hand(by_hand::count_min),
+    Entry { rival: Some(COUNT_MIN), ..entry("count-min", SKETCH, None) },
+    entry("conservative-count-min", SKETCH, None),
+    entry("count-sketch", SKETCH, Some(0.5)).by_hand(by_hand::count_sketch),
+    entry("k-ary", SKETCH, Some(0.5)).by_hand(by_hand::k_ary),
+    entry("reversible-sketch", &[("columns", "65536")], Some(0.1)),
+    entry("two-level", &[("columns", "65536"), ("bitmaps", "4096")], Some(0.1)),
+    entry("univmon", &[("columns", "65536"), ("top", "128")], Some(0.09)),
+    entry("flow-radar", &[("cells", "262144"), ("hashes", "4")], Some(0.27))
+        .by_hand(by_hand::flow_radar),
+    entry("elastic-sketch", &[], None),
+    entry("space-saving", &[("counters", "128")], Some(0.15)),
+    Entry { rival: Some(FREQUENT_ITEMS), ..entry("space-saving", &[], None) },
+    entry("stream-summary", &[("counters", "128")], None),
+    entry("misra-gries", &[("counters", "128")], None),
+    entry("sketch-visor", &[], None),
+    entry("csm", &[], None).by_hand(by_hand::csm),
+    entry("netflow", &[], None),
+    entry("rcc", &[], None),
+    entry("insta-measure", &[], None),
+    entry("mst", &[], None),
+    entry("rhhh", &[], None),
+    entry("kll", &[], None),
+];

@@ -1,0 +1,79 @@
+//! The same structures in the crate datasketches, which takes one key at a time.
+
+use datasketches::countmin::CountMinSketch;
+use datasketches::frequencies::FrequentItemsSketch;
+use flowgauge_core::key::{FlowKey, Key8};
+
+use super::contestant::Contestant;
+use super::stream::Stream;
+
+/// Keys that the table of frequent items has room for; three quarters of them are used.
+const FREQUENT: usize = 1024;
+
+/// Another implementation.
+pub(super) struct Rival {
+    pub(super) name: &'static str,
+    pub(super) build: fn() -> Box<dyn Contestant>,
+    /// Its memory, where the summary beside it is given as much.
+    pub(super) memory: Option<fn() -> usize>,
+    /// How many times as many updates a second are wanted.
+    pub(super) speedup: f64,
+}
+
+/// Count-Min, with as many counters of as many bits.
+pub(super) const COUNT_MIN: Rival = Rival {
+    name: "datasketches CountMinSketch",
+    build: || of(|| CountMinSketch::<u32>::new(4, 1 << 16).ok(), |sketch, key| sketch.update(key)),
+    memory: None,
+    speedup: 5.0,
+};
+
+/// Frequent items, whose errors are ruled by the memory that it has.
+pub(super) const FREQUENT_ITEMS: Rival = Rival {
+    name: "datasketches FrequentItemsSketch",
+    build: || of(frequent, |sketch, key| sketch.update(key)),
+    memory: Some(frequent_bytes),
+    speedup: 2.0,
+};
+
+fn frequent() -> Option<FrequentItemsSketch<u64>> {
+    FrequentItemsSketch::new(FREQUENT).ok()
+}
+
+/// Bytes of the table once it has grown to its size: measured, since what grows it is its own.
+fn frequent_bytes() -> usize {
+    let Some(mut sketch) = frequent() else { return 0 };
+    (0..FREQUENT as u64).for_each(|key| sketch.update(key));
+    sketch.estimated_size()
+}
+
+struct Sketch<S, N, U> {
+    new: N,
+    update: U,
+    sketch: Option<S>,
+}
+
+impl<S, N: Fn() -> Option<S>, U: Fn(&mut S, u64)> Contestant for Sketch<S, N, U> {
+    fn begin(&mut self, earlier: &[Key8]) {
+        self.sketch = (self.new)();
+        self.count(earlier);
+    }
+
+    fn take(&mut self, stream: &Stream) {
+        self.count(&stream.keys);
+    }
+}
+
+impl<S, N: Fn() -> Option<S>, U: Fn(&mut S, u64)> Sketch<S, N, U> {
+    fn count(&mut self, keys: &[Key8]) {
+        let Some(sketch) = &mut self.sketch else { return };
+        Key8::words(keys).iter().for_each(|&key| (self.update)(sketch, key));
+    }
+}
+
+fn of<S: 'static>(
+    new: impl Fn() -> Option<S> + 'static,
+    update: impl Fn(&mut S, u64) + 'static,
+) -> Box<dyn Contestant> {
+    Box::new(Sketch { new, update, sketch: None })
+}

@@ -1,0 +1,100 @@
+//! What is measured: each algorithm with one or more sets of parameters.
+
+use flowgauge_core::catalog::ALGORITHMS;
+use flowgauge_core::summary::{Info, Options};
+use flowgauge_core::task::Threshold;
+
+use crate::args::Selection;
+
+/// The memory of every algorithm, where its parameters do not say more precisely.
+const MEMORY: usize = 1 << 20;
+
+/// The memory of tables once more: so much that every flow finds room.
+const ROOMY: usize = 128 << 20;
+
+/// Parameters that are measured besides the defaults, of the algorithm of this name or of any that
+/// knows them all.
+struct Preset(Option<&'static str>, &'static [(&'static str, &'static str)]);
+
+const PRESETS: &[Preset] = &[
+    // What tasks need of algorithms that can keep one of several things.
+    Preset(None, &[("of", "size")]),
+    Preset(None, &[("state", "distinct")]),
+    Preset(None, &[("state", "ewma")]),
+    // The sizes of the papers.
+    Preset(Some("count-min"), &[("rows", "3")]),
+    Preset(Some("count-min"), &[("rows", "4"), ("columns", "65536")]),
+    Preset(Some("count-min"), &[("rows", "5")]),
+    Preset(Some("count-sketch"), &[("rows", "5")]),
+    Preset(Some("reversible-sketch"), &[("rows", "4"), ("columns", "65536")]),
+    Preset(Some("mrac"), &[("columns", "262144")]),
+    Preset(Some("flow-radar"), &[("cells", "262144"), ("hashes", "4")]),
+    Preset(Some("univmon"), &[("levels", "4"), ("columns", "65536"), ("top", "128")]),
+    Preset(
+        Some("univmon"),
+        &[("levels", "14"), ("columns", "16384"), ("top", "1024"), ("sizes", "equal")],
+    ),
+    Preset(Some("space-saving"), &[("counters", "128")]),
+    Preset(Some("stream-summary"), &[("counters", "128")]),
+    Preset(Some("fm"), &[("bitmaps", "4")]),
+    Preset(Some("linear-counting"), &[("bits", "8388608")]),
+];
+
+/// An algorithm with what it is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Subject {
+    /// What the catalog says of it.
+    pub(crate) info: &'static Info,
+    /// Its parameters.
+    pub(crate) parameters: &'static [(&'static str, &'static str)],
+    /// Its memory in bytes, unless the parameters say more precisely.
+    pub(crate) memory_bytes: usize,
+}
+
+impl Subject {
+    /// The parameters, or else the memory, as the table names them.
+    pub(crate) fn asked(&self) -> String {
+        match self.parameters {
+            [] => format!("memory={}", self.memory_bytes),
+            some => some
+                .iter()
+                .map(|(name, value)| format!("{name}={value}"))
+                .collect::<Vec<_>>()
+                .join(","),
+        }
+    }
+
+    /// What the catalog builds it from.
+    pub(crate) fn options(&self, threshold: Threshold, seed: u64) -> Options {
+        let options = Options { threshold, ..Options::new(self.memory_bytes, seed) };
+        options.with(self.parameters.iter().copied())
+    }
+
+    /// Whether both are the same.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        let what = |subject: &Self| (subject.info.name, subject.parameters, subject.memory_bytes);
+        what(self) == what(other)
+    }
+
+    /// The same with room for every flow.
+    pub(crate) fn roomy(self) -> Self {
+        Self { memory_bytes: ROOMY, ..self }
+    }
+}
+
+/// Everything of the catalog that is selected.
+pub(crate) fn all(selection: &Selection) -> Vec<Subject> {
+    let names = &selection.algorithms;
+    let among = |info: &&Info| names.is_empty() || names.iter().any(|name| name == info.name);
+    ALGORITHMS.iter().filter(among).flat_map(of).collect()
+}
+
+fn of(info: &'static Info) -> impl Iterator<Item = Subject> {
+    let knows = |name: &str| info.parameters.iter().any(|parameter| parameter.name == name);
+    let presets = PRESETS.iter().filter(move |Preset(name, parameters)| {
+        name.is_none_or(|name| name == info.name) && parameters.iter().all(|(name, _)| knows(name))
+    });
+    let default: &[(&str, &str)] = &[];
+    let parameters = std::iter::once(default).chain(presets.map(|preset| preset.1));
+    parameters.map(move |parameters| Subject { info, parameters, memory_bytes: MEMORY })
+}

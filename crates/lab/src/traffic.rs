@@ -1,0 +1,135 @@
+//! Packets in memory, and what was planted among them.
+
+use flowgauge_capture::synthetic::{
+    self, Config, ConfigError, Plant, PlantKind, Size, Traffic, Volume,
+};
+use flowgauge_core::key::{Element, Extract, KeyKind};
+use flowgauge_core::packet::{Ip, Ports};
+use flowgauge_core::task::SpreadOf;
+use flowgauge_kernel::Digester;
+
+use crate::form::Profile;
+
+/// What is planted in the traffic, for tasks that would find little otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scene {
+    /// Nothing.
+    Plain,
+    /// Sources and destinations of 64 to some 940 peers.
+    Spread,
+    /// Two epochs: flows that appear or vanish with half to eight times the threshold.
+    Changes,
+}
+
+/// What scenes plant of each kind: every volume is 2^¼ or 2^⅛ of the one before.
+const CHANGES: u32 = 16;
+const SPREADERS: u32 = 32;
+
+/// A packet of IPv4.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Packet {
+    pub(crate) ip: Ip<8>,
+    pub(crate) wire: u32,
+    pub(crate) time_ns: i64,
+}
+
+impl From<synthetic::Packet> for Packet {
+    /// Of a packet of IPv4.
+    fn from(packet: synthetic::Packet) -> Self {
+        let key = packet.key.as_bytes();
+        let mut addresses = [0; 8];
+        addresses.copy_from_slice(&key[..8]);
+        let ports = u32::from_be_bytes([key[8], key[9], key[10], key[11]]);
+        let ip = Ip { addresses, protocol: key[12], ports: Ports::Found(ports) };
+        Self { ip, wire: packet.wire, time_ns: packet.time_ns }
+    }
+}
+
+/// A packet as a summary is handed it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Keyed<K> {
+    pub(crate) key: K,
+    pub(crate) element: u64,
+    pub(crate) wire: u32,
+    pub(crate) time_ns: i64,
+}
+
+impl Scene {
+    /// Every scene.
+    pub(crate) const ALL: [Self; 3] = [Self::Plain, Self::Spread, Self::Changes];
+
+    /// Epochs of this scene; the last is judged.
+    fn epochs(self) -> u64 {
+        match self {
+            Self::Plain | Self::Spread => 1,
+            Self::Changes => 2,
+        }
+    }
+
+    fn plants(self, packets: u64, threshold: f64) -> Vec<Plant> {
+        let plant = |kind, flows: f64, packets: f64, start, end| Plant {
+            flows: flows as u64,
+            volume: Volume::Packets(packets as u64),
+            start,
+            end,
+            ..Plant::new(kind)
+        };
+        match self {
+            Self::Plain => Vec::new(),
+            Self::Spread => (0..SPREADERS)
+                .map(|i| 64.0 * (f64::from(i) / 8.0).exp2())
+                .flat_map(|peers| {
+                    [PlantKind::Scan, PlantKind::Flood]
+                        .map(|kind| plant(kind, peers, peers, 0.0, 1.0))
+                })
+                .collect(),
+            Self::Changes => (0..CHANGES)
+                .map(|i| 0.5 * threshold * packets as f64 * (f64::from(i) / 4.0).exp2())
+                .flat_map(|size| {
+                    [
+                        plant(PlantKind::Burst, 1.0, size, 0.5, 1.0),
+                        plant(PlantKind::Vanish, 1.0, size, 0.0, 0.5),
+                    ]
+                })
+                .collect(),
+        }
+    }
+
+    /// Draws the epochs, each of so many packets.
+    ///
+    /// # Errors
+    /// When what is planted does not fit into so few packets.
+    pub(crate) fn draw(
+        self,
+        profile: &Profile,
+        packets: u64,
+        threshold: f64,
+        seed: u64,
+    ) -> Result<Vec<Vec<Packet>>, ConfigError> {
+        let mut traffic = Traffic::new(Config {
+            profile: profile.order,
+            packets: self.epochs() * packets,
+            size: Size::Imix,
+            rate: 547_000,
+            seed,
+            plants: self.plants(packets, threshold),
+            ..Config::default()
+        })?;
+        let mut epoch = || traffic.by_ref().take(packets as usize).map(Packet::from).collect();
+        Ok((0..self.epochs()).map(|_| epoch()).collect())
+    }
+}
+
+/// The packets with their keys of this kind, and with their endpoints as elements.
+pub(crate) fn keyed<K: Extract<8>>(
+    packets: &[Packet],
+    kind: KeyKind,
+    digester: &Digester,
+) -> Vec<Keyed<K>> {
+    let keyed = |packet: &Packet| {
+        let element = packet.ip.element(kind, SpreadOf::Endpoint, digester).ok()?;
+        let key = K::extract(kind, &packet.ip).ok()?;
+        Some(Keyed { key, element, wire: packet.wire, time_ns: packet.time_ns })
+    };
+    packets.iter().filter_map(keyed).collect()
+}

@@ -1,0 +1,121 @@
+//! One algorithm on one stream, driven like a run of the engine: batches, settle, tasks.
+
+use flowgauge_core::batch::{BATCH_PACKETS, Batch};
+use flowgauge_core::catalog;
+use flowgauge_core::key::{CanonicalKey, FlowKey, KeyKind};
+use flowgauge_core::summary::{Cells, Flows, Ingest, Measure};
+use flowgauge_core::task::{
+    EpochContext, HistoryShape, Lane, Report, Task, TaskEntry, TaskOptions, Threshold, Unsupported,
+};
+use flowgauge_kernel::Seed;
+
+use crate::failure::Failure;
+use crate::subject::Subject;
+use crate::traffic::Keyed;
+
+/// What makes a flow heavy.
+pub(crate) const THRESHOLD: f64 = 0.001;
+
+/// A summary with the tasks that read it.
+pub(crate) struct Trial<K> {
+    kind: KeyKind,
+    summary: Box<dyn Ingest<K>>,
+    tasks: Vec<Box<dyn Task>>,
+    scratch: Vec<u64>,
+    batch: Batch<K>,
+}
+
+impl<K: FlowKey> Trial<K> {
+    /// Builds the summary, and tasks to read it.
+    ///
+    /// # Errors
+    /// When the summary cannot be built as asked for such keys, or memory is refused.
+    pub(crate) fn new(
+        subject: &Subject,
+        kind: KeyKind,
+        entries: &[&'static TaskEntry],
+        flows: &[CanonicalKey],
+        seed: u64,
+    ) -> Result<Self, Failure> {
+        let options = subject.options(Threshold::Share(THRESHOLD), seed);
+        let summary: Box<dyn Ingest<K>> =
+            catalog::build(subject.info.name, &options).map_err(|error| {
+                let (algorithm, asked) = (subject.info.name, subject.asked());
+                Failure::Build { algorithm, asked, error }
+            })?;
+        let most = summary.answers().flows().map_or(0, Flows::most);
+        let cells = match summary.answers().flows() {
+            Some(_) => None,
+            None => summary.answers().cells(),
+        };
+        let cells = cells.map_or(0, Cells::len);
+        let tasks = TaskOptions {
+            flows: flows.to_vec(),
+            history: vec![HistoryShape { key_bytes: K::BYTES, flows: most, cells }],
+            spread: options.spread,
+            hierarchy: options.hierarchy,
+            ..TaskOptions::new(Seed::new(seed))
+        };
+        let build = |entry: &&'static TaskEntry| {
+            entry.build(&tasks).map_err(|error| Failure::Task { task: entry.name, error })
+        };
+        let tasks = entries.iter().map(build).collect::<Result<Vec<_>, _>>()?;
+        let scratch = tasks.iter().map(|task| task.scratch_bytes(most)).max().unwrap_or(0);
+        let (scratch, batch) = (vec![0; scratch.div_ceil(8)], Batch::new());
+        Ok(Self { kind, summary, tasks, scratch, batch })
+    }
+
+    fn lane(&self) -> Lane<'_> {
+        let answers = self.summary.answers();
+        Lane { key: self.kind.into(), key_bytes: K::BYTES, answers }
+    }
+
+    /// Whether the summary lists every flow.
+    pub(crate) fn is_table(&self) -> bool {
+        self.summary.answers().flows().is_some()
+    }
+
+    /// The tasks that it can answer.
+    pub(crate) fn answerable(&self) -> Vec<&'static str> {
+        let lanes = [self.lane()];
+        let answered =
+            self.tasks.iter().filter(|task| task.check(Measure::Packets, &lanes).is_ok());
+        answered.map(|task| task.name()).collect()
+    }
+
+    /// The parameters in force.
+    pub(crate) fn parameters(&self) -> String {
+        let parameters = self.summary.parameters().into_iter();
+        let pairs: Vec<String> =
+            parameters.map(|(name, value)| format!("{name}={value}")).collect();
+        pairs.join(",")
+    }
+
+    /// Bytes that the summary holds.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.summary.memory_bytes()
+    }
+
+    /// Measures an epoch, answers, and begins the next.
+    pub(crate) fn epoch(
+        &mut self,
+        packets: &[Keyed<K>],
+        epoch: &EpochContext,
+    ) -> Vec<Result<Report, Unsupported>> {
+        for chunk in packets.chunks(BATCH_PACKETS) {
+            self.batch.clear();
+            for packet in chunk {
+                let Keyed { key, element, wire, time_ns } = *packet;
+                self.batch.push_with_element(key, wire, time_ns, element);
+            }
+            self.summary.ingest(&mut self.batch);
+        }
+        self.summary.settle();
+        let lanes =
+            [Lane { key: self.kind.into(), key_bytes: K::BYTES, answers: self.summary.answers() }];
+        let scratch = &mut self.scratch;
+        let reports = self.tasks.iter_mut().map(|task| task.run(epoch, &lanes, scratch)).collect();
+        self.summary.next_epoch();
+        reports
+    }
+}
