@@ -35,9 +35,12 @@ impl Cataloged {
             .with(entry.parameters.iter().copied());
         options.digester = digester;
         options.hierarchy = Hierarchy::Pair;
-        let summary = catalog::build::<Key8>(entry.name, &options).map_err(|error| {
-            Failure::Build { algorithm: entry.name, asked: format!("{:?}", entry.parameters), error }
-        })?;
+        let summary =
+            catalog::build::<Key8>(entry.name, &options).map_err(|error| Failure::Build {
+                algorithm: entry.name,
+                asked: format!("{:?}", entry.parameters),
+                error,
+            })?;
         Ok(Self { summary, batch: Batch::new() })
     }
 

@@ -42,7 +42,9 @@ const SKETCH: &[(&str, &str)] = &[("rows", "4"), ("columns", "65536")];
 
 /// Every algorithm, at the size of its paper where that has one.
 pub(super) static ENTRIES: &[Entry] = &[
-    entry("linear-table", &[("buckets", "2097152")], Some(0.5)).crowded().by_hand(by_hand::large_table),
+    entry("linear-table", &[("buckets", "2097152")], Some(0.5))
+        .crowded()
+        .by_hand(by_hand::large_table),
     entry("linear-table", &[("buckets", "524288")], None).by_hand(by_hand::small_table),
     entry("indirect-table", &[("buckets", "524288")], None),
     entry("cuckoo-1", &[("buckets", "524288")], None),
@@ -61,7 +63,8 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry("reversible-sketch", &[("columns", "65536")], Some(0.1)),
     entry("two-level", &[("columns", "65536"), ("bitmaps", "4096")], Some(0.1)),
     entry("univmon", &[("columns", "65536"), ("top", "128")], Some(0.09)),
-    entry("flow-radar", &[("cells", "262144"), ("hashes", "4")], Some(0.27)).by_hand(by_hand::flow_radar),
+    entry("flow-radar", &[("cells", "262144"), ("hashes", "4")], Some(0.27))
+        .by_hand(by_hand::flow_radar),
     entry("elastic-sketch", &[], None),
     entry("space-saving", &[("counters", "128")], Some(0.15)),
     Entry { rival: Some(FREQUENT_ITEMS), ..entry("space-saving", &[], None) },

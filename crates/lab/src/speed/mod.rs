@@ -63,7 +63,8 @@ impl Contest {
 
     fn row(&self, packets: usize) -> Row {
         let rate = |i: usize| rate(packets, &self.times, i);
-        let ratio = |of: usize, to: usize| median(self.times.iter().map(|times| times[of] / times[to]));
+        let ratio =
+            |of: usize, to: usize| median(self.times.iter().map(|times| times[of] / times[to]));
         Row {
             structure: self.entry.name,
             parameters: self.summary.parameters(),

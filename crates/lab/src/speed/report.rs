@@ -72,7 +72,8 @@ impl Row {
     }
 
     fn fields(&self) -> [String; COLUMNS.len()] {
-        let number = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.3}"));
+        let number =
+            |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.3}"));
         let wanted = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
         let rival = self.rival.as_ref();
         let met = match self.short() {
@@ -125,7 +126,11 @@ impl Report {
     fn write_to(&self, mut out: impl Write) -> io::Result<()> {
         writeln!(out, "# {}", self.machine)?;
         writeln!(out, "# {}", self.stream)?;
-        writeln!(out, "# rates in million updates a second; the yardstick's is {:.1}", self.yardstick)?;
+        writeln!(
+            out,
+            "# rates in million updates a second; the yardstick's is {:.1}",
+            self.yardstick
+        )?;
         writeln!(out, "{}", COLUMNS.join("\t"))?;
         for row in &self.rows {
             writeln!(out, "{}", row.fields().join("\t"))?;
