@@ -5,7 +5,7 @@ DESTDIR ?=
 CARGO := $(shell command -v cargo 2>/dev/null)
 BINARY := target/release/flowgauge
 
-.PHONY: build demo test lint bench accuracy gate deny fuzz interop install uninstall soak cargo-there
+.PHONY: build demo test lint bench accuracy gate speed deny fuzz interop install uninstall soak cargo-there
 
 build: cargo-there ## release build
 	cargo build --release --locked
@@ -32,6 +32,9 @@ bench: build ## the numbers of the README: in memory, and a capture of 20 millio
 
 accuracy: cargo-there ## how accurate every algorithm is: writes docs/accuracy.tsv
 	cargo run --release --locked -p flowgauge-lab -- accuracy -o docs/accuracy.tsv
+
+speed: cargo-there ## updates a second of every algorithm: writes docs/speed.tsv; wants an idle machine
+	cargo run --release --locked -p flowgauge-lab -- speed -o docs/speed.tsv
 
 gate: cargo-there ## fails where an algorithm is less accurate than docs/accuracy.tsv says
 	cargo run --release --locked -p flowgauge-lab -- gate --baseline docs/accuracy.tsv

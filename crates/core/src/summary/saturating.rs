@@ -71,7 +71,13 @@ impl Counter for u64 {
 
     #[inline(always)]
     fn sum(weights: &[Self]) -> u64 {
-        weights.iter().fold(0, |sum: u64, &weight| sum.saturating_add(weight))
+        // Sums of what is far from full need no check for each, and are made by vectors.
+        let bits = weights.iter().fold(0, |bits, weight| bits | weight);
+        if bits < u64::from(u32::MAX) && weights.len() < 1 << 32 {
+            weights.iter().sum()
+        } else {
+            weights.iter().fold(0, |sum: u64, &weight| sum.saturating_add(weight))
+        }
     }
 }
 

@@ -31,6 +31,9 @@ const CONFIDENCE: f64 = 0.95;
 /// √(1 / (1 − 0.95)).
 const DEVIATIONS: f64 = 4.472_135_954_999_579;
 
+/// From one counter of a flow to the next: an odd number, 2⁶⁴ over the golden ratio.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// Counters that all flows share; `C` is `u32` for packets, `u64` for bytes.
 ///
 /// Cost: one random number and one cache line a packet; an estimate reads `shared` of them. Memory
@@ -101,7 +104,9 @@ impl<K: FlowKey, C: Counter> SharedCounters<K, C> {
     /// The counter number `n` of a flow's, among `counters`.
     #[inline(always)]
     fn place(digest: u64, n: u64, counters: usize) -> usize {
-        ((u128::from(remix(digest, n)) * counters as u128) >> 64) as usize
+        // One word of a stepped digest: a word of its own for each `n` would cost two more mixes.
+        let word = remix(digest.wrapping_add(n.wrapping_mul(STEP)), 0);
+        ((u128::from(word) * counters as u128) >> 64) as usize
     }
 
     /// The flow's counters hold a random sample of all counters' contents, beside its own: a sum of

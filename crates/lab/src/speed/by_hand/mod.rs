@@ -9,14 +9,12 @@ mod radar;
 mod sketches;
 
 use bytemuck::Zeroable;
+use flowgauge_core::batch::{BATCH_PACKETS as BATCH, Batch};
 use flowgauge_core::key::{FlowKey, Key8};
 use flowgauge_kernel::{Digester, Zeroed, prefetch as ask};
 
 use super::contestant::{Contestant, FRAME_BYTES};
 use super::stream::Stream;
-
-/// Packets of a batch.
-const BATCH: usize = 256;
 
 /// Bytes of every packet.
 const FRAME: u64 = FRAME_BYTES as u64;
@@ -32,22 +30,19 @@ trait ByHand {
     fn update(&mut self, keys: &[u64], digests: &[u64]);
 }
 
-/// Digests batches for a loop.
+/// A loop that gets the batches that a summary gets: what it costs to fill them is on both sides.
 struct Batched<L> {
     digester: Digester,
     by_hand: L,
+    batch: Batch<Key8>,
 }
 
 impl<L: ByHand> Batched<L> {
-    /// The batch is copied first: digesting keys right out of memory that is in no cache takes
-    /// longer.
     fn count(&mut self, keys: &[Key8]) {
-        let (mut held, mut digests) = ([0; BATCH], [0; BATCH]);
-        for keys in Key8::words(keys).chunks(BATCH) {
-            let (held, digests) = (&mut held[..keys.len()], &mut digests[..keys.len()]);
-            held.copy_from_slice(keys);
-            self.digester.digest_batch(held, Key8::BYTES, digests);
-            self.by_hand.update(held, digests);
+        for keys in keys.chunks(BATCH) {
+            self.batch.fill(keys, FRAME_BYTES);
+            self.batch.digest(&self.digester);
+            self.by_hand.update(Key8::words(self.batch.keys()), self.batch.digests());
         }
     }
 }
@@ -63,13 +58,43 @@ impl<L: ByHand> Contestant for Batched<L> {
     }
 }
 
-fn batched<L: ByHand + 'static>(digester: Digester, by_hand: L) -> Box<dyn Contestant> {
-    Box::new(Batched { digester, by_hand })
+/// A loop that digests keys 256 at a time, with no batches around them.
+struct Plain<L> {
+    digester: Digester,
+    by_hand: L,
+}
+
+impl<L: ByHand> Plain<L> {
+    /// The keys are copied first: digesting them right out of memory that is in no cache takes
+    /// longer.
+    fn count(&mut self, keys: &[Key8]) {
+        let (mut held, mut digests) = ([0; BATCH], [0; BATCH]);
+        for keys in Key8::words(keys).chunks(BATCH) {
+            let (held, digests) = (&mut held[..keys.len()], &mut digests[..keys.len()]);
+            held.copy_from_slice(keys);
+            self.digester.digest_batch(held, Key8::BYTES, digests);
+            self.by_hand.update(held, digests);
+        }
+    }
+}
+
+impl<L: ByHand> Contestant for Plain<L> {
+    fn begin(&mut self, earlier: &[Key8]) {
+        self.by_hand.clear();
+        self.count(earlier);
+    }
+
+    fn take(&mut self, stream: &Stream) {
+        self.count(&stream.keys);
+    }
 }
 
 /// Zeroed memory, as the summaries have it.
+///
+/// # Panics
+/// When the operating system refuses it.
 fn zeroed<T: Zeroable + Copy>(len: usize) -> Zeroed<T> {
-    Zeroed::new(len).expect("the benchmark has the memory that its summaries have")
+    Zeroed::new(len).expect("there is as much memory as the summaries have")
 }
 
 /// Another word of a digest, by a folded multiply.
@@ -82,14 +107,14 @@ fn mix(digest: u64, n: u64) -> u64 {
 /// What all rates are compared with: a plain Count-Min of 4 rows of 65536 columns, which are the
 /// digest's four 16-bit slices.
 pub(super) fn yardstick(digester: Digester) -> Box<dyn Contestant> {
-    batched(digester, sketches::Plain::new())
+    Box::new(Plain { digester, by_hand: sketches::Yardstick::new() })
 }
 
 /// Defines the builders of the loops.
 macro_rules! loops {
     ($($name:ident: $loop:expr;)*) => {
         $(pub(super) fn $name(digester: Digester) -> Box<dyn Contestant> {
-            batched(digester, $loop)
+            Box::new(Batched { digester, by_hand: $loop, batch: Batch::new() })
         })*
     };
 }

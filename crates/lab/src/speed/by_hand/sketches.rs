@@ -15,17 +15,17 @@ fn columns(digest: u64) -> [usize; 4] {
 }
 
 /// Count-Min without anything else: the yardstick.
-pub(super) struct Plain {
+pub(super) struct Yardstick {
     rows: Zeroed<Rows<u32>>,
 }
 
-impl Plain {
+impl Yardstick {
     pub(super) fn new() -> Self {
         Self { rows: zeroed(1) }
     }
 }
 
-impl ByHand for Plain {
+impl ByHand for Yardstick {
     fn clear(&mut self) {
         self.rows.as_flattened_mut().iter_mut().for_each(|row| row.fill(0));
     }

@@ -19,8 +19,8 @@ use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{
-    Answers, BuildError, Describe, Incompatible, Info, Ingest, Laws, Memory, Merge, Options,
-    Parameter, Setting, Size,
+    Answers, BuildError, Counter, Describe, Incompatible, Info, Ingest, Laws, Memory, Merge,
+    Options, Parameter, Setting, Size,
 };
 use super::bloom::{BlockedBloom, LINE_BYTES};
 use crate::batch::{BATCH_PACKETS, Batch};
@@ -224,10 +224,7 @@ impl<K: FlowKey> Ingest<K> for FlowRadar<K> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         self.decoded.forget();
         batch.digest(&self.digester);
-        let size = Size {
-            packets: batch.packets().iter().map(|packets| u64::from(*packets)).sum(),
-            bytes: batch.bytes().iter().fold(0, |sum, bytes| sum.saturating_add(*bytes)),
-        };
+        let size = Size { packets: u32::sum(batch.packets()), bytes: u64::sum(batch.bytes()) };
         let total = self.total + size;
         if total.packets > u64::from(u32::MAX) || total.bytes > MOST_BYTES {
             for i in 0..batch.len() {
