@@ -80,8 +80,7 @@ fn prefixes<K: FlowKey>(answers: &dyn Answers) {
 
 fn cells<K: FlowKey>(answers: &dyn Answers) {
     let Some(cells) = answers.cells() else { return };
-    assert_eq!(cells.is_empty(), cells.len() == 0);
-    let _ = cells.measure();
+    let _ = (cells.measure(), cells.is_empty());
     let mut values = vec![0.0; cells.len()];
     cells.read(&mut values);
     cells.seal(&mut values);
