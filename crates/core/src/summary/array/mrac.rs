@@ -74,7 +74,9 @@ impl<K: FlowKey> Ingest<K> for Mrac<K> {
         let counters = &mut *self.counters;
         let mask = counters.len() - 1;
         if size_of_val(counters) > CACHED_BYTES {
-            digests.iter().for_each(|&digest| prefetch(counters, digest as usize & mask));
+            for &digest in digests {
+                prefetch(counters, digest as usize & mask);
+            }
         }
         let mut saturated = 0;
         for (&digest, &packets) in digests.iter().zip(packets) {

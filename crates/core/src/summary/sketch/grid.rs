@@ -204,7 +204,9 @@ impl<R: Rule> Grid<R> {
         };
         let (sums, found) = packets.add::<R, WORDS_ROWS, false>(cells, sums, heavy, |cells, i| {
             if let Some(&digest) = packets.digests.get(i + PREFETCH_AHEAD) {
-                places(digest).iter().for_each(|&place| prefetch(cells, place));
+                for place in places(digest) {
+                    prefetch(cells, place);
+                }
             }
             (places(packets.digests[i]), WORDS_ROWS)
         });
