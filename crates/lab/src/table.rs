@@ -163,7 +163,7 @@ pub(crate) fn write(rows: &[Row], mut out: impl Write) -> io::Result<()> {
 /// Reads the table of this name.
 ///
 /// # Errors
-/// When it cannot be read, or is not a table as [`write`] writes it.
+/// When it cannot be read, or is not a table as [`write()`] writes it.
 pub(crate) fn read(from: impl BufRead, name: &Path) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
     for (at, line) in from.lines().enumerate() {
