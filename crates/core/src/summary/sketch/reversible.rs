@@ -31,8 +31,8 @@ const NAME: &str = "reversible-sketch";
 /// rows (776 of 65536 columns; of 64-bit keys w × 2^(−64/9), 474), beyond which sketches of this size
 /// cannot tell keys from chance.
 ///
-/// Cost: a counter a row, as of any sketch, the digest, and the look-ups of [`Modular`]. Memory in
-/// bytes: `(rows + verify) × columns × size_of::<C>()`, and the tables of [`Modular`].
+/// Cost: a counter a row, as of any sketch, the digest, and the look-ups of its hashing of words. Memory in
+/// bytes: `(rows + verify) × columns × size_of::<C>()`, and the tables of its hashing of words.
 pub struct ReversibleSketch<K, C> {
     pub(super) digester: Digester,
     pub(super) modular: Modular,

@@ -193,7 +193,7 @@ impl<K: FlowKey, C: Counter> Cells for ReversibleSketch<K, C> {
     }
 
     /// Keys whose size has one sign in all rows, and is over the threshold by the median; a row may
-    /// stay behind it by the noise. At most [`capacity`] columns of a row for either sign.
+    /// stay behind it by the noise. At most its capacity of columns of a row for either sign.
     fn recover(&self, cells: &[f64], threshold: f64, visit: &mut dyn FnMut(CanonicalKey)) {
         let (total, cells) = (cells[self.counters.len()], &cells[..self.counters.len()]);
         let columns = self.modular.columns();

@@ -35,8 +35,8 @@ const MOST_BITS: u64 = 1 << 16;
 /// says "at least". Spreaders are recovered when they are asked for, as in a [`ReversibleSketch`],
 /// about w × 2^(−32/5) of them at most (w × 2^(−64/9) of 64-bit keys).
 ///
-/// Cost: the look-ups of [`Modular`], a counter and a bit a row. Memory in
-/// bytes: `(rows + verify) × (columns × 4 + ⌈bitmaps × bits / 64⌉ × 8)`, and the tables of [`Modular`].
+/// Cost: the look-ups of its hashing of words, a counter and a bit a row. Memory in
+/// bytes: `(rows + verify) × (columns × 4 + ⌈bitmaps × bits / 64⌉ × 8)`, and the tables of its hashing of words.
 ///
 /// [`ReversibleSketch`]: super::ReversibleSketch
 pub struct TwoLevel<K> {
