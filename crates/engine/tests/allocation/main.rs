@@ -107,7 +107,11 @@ fn configs() -> Vec<(String, Config)> {
                 ("filter", Config { filter, ..plain }),
             ];
             for (way, config) in ways.into_iter().take(if all { 4 } else { 1 }) {
-                let tasks = answerable(&config);
+                let mut tasks = answerable(&config);
+                if info.name == "rhhh" {
+                    // How many prefixes it lists changes with how far it has converged.
+                    tasks.retain(|task| task != "hierarchical");
+                }
                 if tasks.is_empty() {
                     continue;
                 }
@@ -117,6 +121,12 @@ fn configs() -> Vec<(String, Config)> {
         }
     }
     configs
+}
+
+/// KLL is the exception to the rule: its library allocates whenever it compacts a level, which
+/// packets it is due at being decided by random bits that nothing seeds.
+fn library_allocates(name: &str) -> bool {
+    name.starts_with("kll ")
 }
 
 /// Whether every flow is listed with its exact size.
@@ -144,9 +154,13 @@ fn four_times_the_packets_allocate_no_more() {
                 assert_eq!(few, many, "{name} {format:?}");
                 continue;
             }
+            if library_allocates(&name) {
+                continue;
+            }
             // An estimate, and how many items pass for heavy, may change with every packet, and
             // so what a report takes; an allocation for each packet would be a hundred times this.
-            let more = few.iter().zip(&many).map(|(few, many)| many.abs_diff(*few)).sum::<u64>();
+            let more =
+                few.iter().zip(&many).map(|(few, many)| many.saturating_sub(*few)).sum::<u64>();
             assert!(more < 3 * account.keyed / 100, "{name} {format:?}: {more} more");
         }
     }
@@ -178,8 +192,7 @@ fn epochs_allocate_for_their_reports_only_and_keep_nothing() {
             if is_table(&config) {
                 assert_eq!(short, long, "{name} {one:?}");
             }
-            if name.starts_with("kll ") {
-                // Its library's random bits, which nothing seeds, decide how levels grow.
+            if library_allocates(&name) {
                 continue;
             }
             let first = Step { bytes: 0, ..short[0] };
