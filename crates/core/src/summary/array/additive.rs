@@ -115,6 +115,16 @@ impl<K: FlowKey, C: Counter> CountArray<K, C> {
         self.counters[column].get()
     }
 
+    /// Counts packets one by one: what a full set drops depends on all counters, and batches of any
+    /// size must see the same.
+    #[cold]
+    #[inline(never)]
+    fn take_singly(&mut self, keys: &[K], digests: &[u64], weights: &[C]) {
+        for i in 0..keys.len() {
+            self.take::<1>(&keys[i..=i], &digests[i..=i], &weights[i..=i]);
+        }
+    }
+
     /// Counts up to `N` packets.
     #[inline(always)]
     fn take<const N: usize>(&mut self, keys: &[K], digests: &[u64], weights: &[C]) {
@@ -193,10 +203,7 @@ impl<K: FlowKey, C: Counter> Ingest<K> for CountArray<K, C> {
         if self.heavy.room() >= keys.len() {
             return self.take::<BATCH_PACKETS>(keys, digests, weights);
         }
-        // What a full set drops depends on all counters: batches of any size must see the same.
-        for i in 0..keys.len() {
-            self.take::<1>(&keys[i..=i], &digests[i..=i], &weights[i..=i]);
-        }
+        self.take_singly(keys, digests, weights);
     }
 
     fn answers(&self) -> &dyn Answers {
