@@ -5,7 +5,7 @@ DESTDIR ?=
 CARGO := $(shell command -v cargo 2>/dev/null)
 BINARY := target/release/flowgauge
 
-.PHONY: build demo test lint bench accuracy gate speed deny fuzz interop install uninstall soak cargo-there
+.PHONY: build demo test lint bench accuracy gate speed golden deny fuzz interop install uninstall soak cargo-there
 
 build: cargo-there ## release build
 	cargo build --release --locked
@@ -21,6 +21,10 @@ lint: cargo-there ## format, clippy and documentation
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
+
+golden: cargo-there ## writes the expected stored forms and filter answers anew, after a change that is meant; needs libpcap
+	FLOWGAUGE_GOLDEN=write cargo test --locked -p flowgauge-core --test laws golden
+	FLOWGAUGE_GOLDEN=write cargo test --locked -p flowgauge-capture --test filter_libpcap written
 
 deny: cargo-there ## licences and sources of the dependencies; installs cargo-deny where it is missing
 	cargo deny --version >/dev/null 2>&1 || cargo install --locked cargo-deny

@@ -8,6 +8,8 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(feature = "counting")]
+pub mod counting;
 mod detect;
 mod digest;
 mod group;

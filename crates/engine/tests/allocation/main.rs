@@ -5,7 +5,6 @@
 //! share is the same, and the reports are as long.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
-mod counting;
 mod cycle;
 
 use std::io;
@@ -20,8 +19,8 @@ use flowgauge_engine::account::Account;
 use flowgauge_engine::report::{EpochReport, Gap, TotalReport};
 use flowgauge_engine::sink::{JsonSink, Sink};
 use flowgauge_engine::{Config, EpochLength, Plan};
+use flowgauge_kernel::counting::{Counting, Heap, heap};
 
-use counting::{Counting, Heap, heap};
 use cycle::{Cycle, Format};
 
 #[global_allocator]

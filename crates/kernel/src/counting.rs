@@ -1,9 +1,12 @@
-//! An allocator that counts what each thread asks of it.
+//! An allocator that counts what each thread asks of it, for tests that prove how often memory is
+//! allocated.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-pub(crate) struct Counting;
+/// The system's allocator, counted: to be a test's `#[global_allocator]`.
+#[derive(Debug)]
+pub struct Counting;
 
 thread_local! {
     // Neither allocates when it is first used nor has anything to drop, so that an allocator may
@@ -13,15 +16,15 @@ thread_local! {
 
 /// What a thread has asked for so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Heap {
+pub struct Heap {
     /// How often it has allocated or grown memory.
-    pub(crate) allocations: u64,
+    pub allocations: u64,
     /// Bytes that it holds; what another thread frees counts there.
-    pub(crate) bytes: i64,
+    pub bytes: i64,
 }
 
 /// What this thread has asked for so far.
-pub(crate) fn heap() -> Heap {
+pub fn heap() -> Heap {
     HEAP.get()
 }
 
