@@ -16,8 +16,8 @@ pub(super) fn check(task: &str, by: Measure, lanes: &[Lane<'_>]) -> Result<(), U
         let answers = lane.answers;
         if answers.flows().is_none() && answers.candidates().is_none() {
             return Err(Unsupported(format!(
-                "{task} needs a summary that can name its heavy flows, and this one cannot; \
-                 the algorithm linear-table can"
+                "{task} needs a summary that names its heavy flows, and this one does not; \
+                 the algorithm linear-table does"
             )));
         }
         check_measure(task, by, lane)

@@ -192,3 +192,26 @@ fn heavy_keys_are_candidates() {
         assert!(found * 100 >= there * 97, "{name}");
     }
 }
+
+/// A sketch that keeps no keys counts what one with keys counts, and says that
+/// it lists none.
+#[test]
+fn sketches_without_candidates_count_alike() {
+    let packets = stream(20_000, 5000, 1.1, 1);
+    for name in ALL {
+        for (rows, columns) in [(4, 1 << 16), (3, 1024), (9, 512)] {
+            let options = options(rows, columns, 1);
+            let without = [("rows", rows), ("columns", columns), ("candidates", 0)];
+            let keyed = sketch(name, &options, &packets);
+            let plain = sketch(name, &options.with(without), &packets);
+            assert!(plain.answers().candidates().is_none(), "{name}");
+            let saved = keyed.memory_bytes() - plain.memory_bytes();
+            assert_eq!(saved, 1024 * (3 * size_of::<u64>() + 8), "{name}");
+            for &flow in sizes(&packets).keys() {
+                let [keyed, plain] =
+                    [&*keyed, &*plain].map(|sketch| estimate(sketch, Measure::Packets, flow));
+                assert_eq!(keyed, plain, "{name} {rows} x {columns}");
+            }
+        }
+    }
+}

@@ -61,7 +61,7 @@ impl Describe for SketchVisor {
             Parameter {
                 name: "candidates",
                 help: "heavy keys of the sketch that are kept, a power of two (default: 16384, or \
-                       what a quarter of the memory holds)",
+                       what a quarter of the memory holds), or 0: then no keys are listed",
             },
         ],
         memory: "as misra-gries and count-min together",
@@ -201,7 +201,7 @@ impl<K: FlowKey, C: Unsigned> Answers for TwoPaths<K, C> {
         Some(self)
     }
     fn candidates(&self) -> Option<&dyn Candidates> {
-        Some(self)
+        if self.normal.candidates().is_some() { Some(self) } else { None }
     }
 }
 

@@ -40,7 +40,7 @@ pub(super) const PARAMETERS: &[Parameter] = &[
 pub(super) const CANDIDATES: Parameter = Parameter {
     name: "candidates",
     help: "heavy keys that are kept, a power of two (default: 16384, or what a quarter of the \
-           memory holds)",
+           memory holds), or 0: then it counts faster and lists no keys",
 };
 
 /// Memory of a sketch with its candidates.

@@ -104,36 +104,38 @@ impl Limit {
 struct Packets<'a, W> {
     digests: &'a [u64],
     weights: &'a [W],
+    /// What the cells of a listed packet exceed.
     limit: Limit,
 }
 
 impl<W: Counter> Packets<'_, W> {
-    /// Adds to the cells that `places` gives, of which there are as many as it says. Returns total
-    /// and lost weight, which were `sums`, and how many keys are listed in `heavy`.
+    /// Adds to the cells that `places` gives, of which there are as many as it says. Returns what
+    /// full cells could not take, and how many packets are listed in `heavy`, if they `LIST`;
+    /// `total` is the weight of all packets before.
     #[inline(always)]
-    fn add<R: Rule<Cell: Cell<Weight = W>>, const D: usize, const FULL: bool>(
+    fn add<R: Rule<Cell: Cell<Weight = W>>, const D: usize, const FULL: bool, const LIST: bool>(
         &self,
         cells: &mut [R::Cell],
-        sums: (u64, u64),
+        mut total: u64,
         heavy: &mut [u8; BATCH_PACKETS],
         places: impl Fn(&[R::Cell], usize) -> ([usize; D], usize),
-    ) -> ((u64, u64), usize) {
-        // Sums in registers: in memory each packet would wait for the store of the one before.
-        let ((mut total, mut saturated), mut found) = (sums, 0);
+    ) -> (u64, usize) {
+        let (mut lost, mut found) = (0, 0);
         for (i, (&digest, &weight)) in self.digests.iter().zip(self.weights).enumerate() {
             let (places, rows) = places(cells, i);
-            let weight_of = weight.get();
-            total = if FULL { total.saturating_add(weight_of) } else { total + weight_of };
+            total = if FULL { total.saturating_add(weight.get()) } else { total + weight.get() };
             let limit = self.limit.at(total);
-            let (lost, beyond) = R::add::<FULL>(cells, &places[..rows], digest, weight, limit);
+            let (rest, beyond) = R::add::<FULL>(cells, &places[..rows], digest, weight, limit);
             if FULL {
-                saturated = u64::saturating_add(saturated, lost);
+                lost = u64::saturating_add(lost, rest);
             }
-            // Written always and kept where it counts: a branch would be mispredicted too often.
-            heavy[found % BATCH_PACKETS] = i as u8;
-            found += usize::from(beyond);
+            if LIST {
+                // Written always and kept where it counts: a branch would be mispredicted too often.
+                heavy[found % BATCH_PACKETS] = i as u8;
+                found += usize::from(beyond);
+            }
         }
-        ((total, saturated), found)
+        (lost, found)
     }
 }
 
@@ -168,59 +170,76 @@ impl<R: Rule> Grid<R> {
         R::bounds(self, R::estimate(self, digest), margin)
     }
 
+    /// Counts packets.
+    pub(crate) fn count(&mut self, digests: &[u64], weights: &[Weight<R>]) {
+        let packets = Packets { digests, weights, limit: Limit::new(0.0, 0.0) };
+        self.take::<false>(&packets, &mut [0; BATCH_PACKETS]);
+    }
+
     /// Counts packets, and writes the numbers of those whose keys were beyond `limit` then to
     /// `heavy`; returns how many these are.
-    pub(crate) fn take(
+    pub(crate) fn count_and_list(
         &mut self,
         digests: &[u64],
         weights: &[Weight<R>],
         limit: Limit,
         heavy: &mut [u8; BATCH_PACKETS],
     ) -> usize {
-        self.margin.set(None);
-        let packets = Packets { digests, weights, limit };
-        // No cell holds more than the weight of all packets.
-        if self.total.saturating_add(Weight::<R>::sum(weights)) > R::Cell::MOST {
-            self.count::<MOST_ROWS, true>(&packets, heavy)
-        } else if self.rows == WORDS {
-            self.count_words(&packets, heavy)
-        } else {
-            with_rows!(self.rows.rows(), D => self.count::<D, false>(&packets, heavy))
-        }
+        self.take::<true>(&Packets { digests, weights, limit }, heavy)
     }
 
-    /// [`Self::take`] where the columns are the four words of 16 bits of the digest.
-    #[inline(never)]
-    fn count_words(
+    /// Counts, and lists the heavy where they `LIST`: returns how many these are.
+    fn take<const LIST: bool>(
         &mut self,
         packets: &Packets<'_, Weight<R>>,
         heavy: &mut [u8; BATCH_PACKETS],
     ) -> usize {
-        let sums = (self.total, self.saturated);
+        self.margin.set(None);
+        let total = self.total.saturating_add(Weight::<R>::sum(packets.weights));
+        // No cell holds more than the weight of all packets.
+        let (lost, found) = if total > R::Cell::MOST {
+            self.take_rows::<MOST_ROWS, true, LIST>(packets, heavy)
+        } else if self.rows == WORDS {
+            self.take_words::<LIST>(packets, heavy)
+        } else {
+            with_rows!(self.rows.rows(), D => self.take_rows::<D, false, LIST>(packets, heavy))
+        };
+        self.total = total;
+        self.saturated = self.saturated.saturating_add(lost);
+        found
+    }
+
+    /// The cells' part of [`Self::take`], where the columns are the four words of 16 bits of the
+    /// digest. Returns what found no room, and how many are listed.
+    #[inline(never)]
+    fn take_words<const LIST: bool>(
+        &mut self,
+        packets: &Packets<'_, Weight<R>>,
+        heavy: &mut [u8; BATCH_PACKETS],
+    ) -> (u64, usize) {
         // The length is a constant here, and no place needs a check.
-        let Some(cells) = self.cells.first_chunk_mut::<WORDS_CELLS>() else { return 0 };
+        let Some(cells) = self.cells.first_chunk_mut::<WORDS_CELLS>() else { return (0, 0) };
         let places = |digest: u64| -> [usize; WORDS_ROWS] {
             std::array::from_fn(|row| row << 16 | usize::from((digest >> (16 * row)) as u16))
         };
-        let (sums, found) = packets.add::<R, WORDS_ROWS, false>(cells, sums, heavy, |cells, i| {
-            if let Some(&digest) = packets.digests.get(i + PREFETCH_AHEAD) {
+        let ahead = const { WORDS_CELLS * size_of::<R::Cell>() > CACHED_BYTES };
+        packets.add::<R, WORDS_ROWS, false, LIST>(cells, self.total, heavy, |cells, i| {
+            if ahead && let Some(&digest) = packets.digests.get(i + PREFETCH_AHEAD) {
                 for place in places(digest) {
                     prefetch(cells, place);
                 }
             }
             (places(packets.digests[i]), WORDS_ROWS)
-        });
-        (self.total, self.saturated) = sums;
-        found
+        })
     }
 
-    /// [`Self::take`] for `D` rows, whose cells may be `FULL` or surely are not.
+    /// The same for `D` rows, whose cells may be `FULL` or surely are not.
     #[inline(never)]
-    fn count<const D: usize, const FULL: bool>(
+    fn take_rows<const D: usize, const FULL: bool, const LIST: bool>(
         &mut self,
         packets: &Packets<'_, Weight<R>>,
         heavy: &mut [u8; BATCH_PACKETS],
-    ) -> usize {
+    ) -> (u64, usize) {
         let mut places = [[0; BATCH_PACKETS]; D];
         self.rows.place_batch(packets.digests, &mut places);
         let (rows, cells) = (self.rows.count::<D>(), &mut *self.cells);
@@ -230,15 +249,12 @@ impl<R: Rule> Grid<R> {
                 row[..ahead].iter().for_each(|&place| prefetch(cells, place as usize));
             }
         }
-        let sums = (self.total, self.saturated);
-        let (sums, found) = packets.add::<R, D, FULL>(cells, sums, heavy, |cells, i| {
+        packets.add::<R, D, FULL, LIST>(cells, self.total, heavy, |cells, i| {
             if i + ahead < BATCH_PACKETS {
                 places[..rows].iter().for_each(|row| prefetch(cells, row[i + ahead] as usize));
             }
             (std::array::from_fn(|row| places[row][i] as usize), rows)
-        });
-        (self.total, self.saturated) = sums;
-        found
+        })
     }
 
     /// Adds the cells of a grid of the same shape.

@@ -20,7 +20,7 @@ use crate::task::Threshold;
 /// Heavy keys that are kept, unless asked otherwise or the memory is small.
 const MOST_CANDIDATES: usize = 1 << 14;
 
-/// A sketch with the keys that became heavy while the epoch ran.
+/// A sketch with the keys that became heavy while the epoch ran, unless it is to keep none.
 ///
 /// Memory in bytes: `rows × columns × size_of::<Cell>() + candidates × (3 × size_of::<K>() + 8)`.
 pub(crate) struct RowSketch<K, R: Rule> {
@@ -36,7 +36,10 @@ impl<K: FlowKey, R: Rule> RowSketch<K, R> {
         let per_candidate = HeavyKeys::<K>::memory_bytes(1);
         let for_candidates = (options.memory_bytes / 4).min(MOST_CANDIDATES * per_candidate);
         let parameters = &options.parameters;
-        let candidates = parameters.power_of_two("candidates", for_candidates, per_candidate)?;
+        let candidates = match parameters.get("candidates") {
+            Some("0") => 0,
+            _ => parameters.power_of_two("candidates", for_candidates, per_candidate)?,
+        };
         let rest = options.memory_bytes.saturating_sub(candidates.saturating_mul(per_candidate));
         // Beside the cells the tasks get the total and the noise.
         let rest = rest.saturating_sub(2 * options.task_bytes_per_cell);
@@ -53,13 +56,16 @@ impl<K: FlowKey, R: Rule> RowSketch<K, R> {
 
     /// Counts packets, at most a batch of them, with their digests and weights.
     pub(crate) fn take(&mut self, keys: &[K], digests: &[u64], weights: &[Weight<R>]) {
+        if self.candidates == 0 {
+            return self.grid.count(digests, weights);
+        }
         let limit = R::limit(self.grid.rows, self.threshold);
         // What a full set drops depends on all cells: batches of any size must see the same.
         let block = if self.heavy.room() < keys.len() { 1 } else { keys.len().max(1) };
         let mut heavy = [0; BATCH_PACKETS];
         for start in (0..keys.len()).step_by(block) {
             let (digests, weights) = (&digests[start..][..block], &weights[start..][..block]);
-            let found = self.grid.take(digests, weights, limit, &mut heavy);
+            let found = self.grid.count_and_list(digests, weights, limit, &mut heavy);
             let threshold = self.threshold.weight(self.grid.total);
             for &number in &heavy[..found] {
                 let (key, digest) = (keys[start + number as usize], digests[number as usize]);
@@ -153,7 +159,7 @@ impl<K: FlowKey, R: Rule> Answers for RowSketch<K, R> {
     }
 
     fn candidates(&self) -> Option<&dyn Candidates> {
-        Some(self)
+        if self.candidates > 0 { Some(self) } else { None }
     }
 
     fn cells(&self) -> Option<&dyn Cells> {

@@ -127,6 +127,8 @@ loops! {
     large_table: arrays::LinearTable::<{ 1 << 21 }>::new();
     small_table: arrays::LinearTable::<{ 1 << 19 }>::new();
     csm: arrays::Csm::new();
+    rows: sketches::Yardstick::new();
+    signed_rows: sketches::Signs::new();
     count_min: sketches::CountMin::new();
     count_sketch: sketches::CountSketch::new();
     k_ary: sketches::KAry::new();

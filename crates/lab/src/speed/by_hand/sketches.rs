@@ -3,7 +3,7 @@
 use flowgauge_kernel::Zeroed;
 
 use super::heavy::Heavy;
-use super::{AHEAD, BATCH, ByHand, ask, mix, zeroed};
+use super::{BATCH, ByHand, mix, zeroed};
 
 const COLUMNS: usize = 1 << 16;
 
@@ -40,6 +40,32 @@ impl ByHand for Yardstick {
     }
 }
 
+/// Count Sketch without anything else.
+pub(super) struct Signs {
+    rows: Zeroed<Rows<i32>>,
+}
+
+impl Signs {
+    pub(super) fn new() -> Self {
+        Self { rows: zeroed(1) }
+    }
+}
+
+impl ByHand for Signs {
+    fn clear(&mut self) {
+        self.rows.as_flattened_mut().iter_mut().for_each(|row| row.fill(0));
+    }
+
+    #[inline(always)]
+    fn update(&mut self, _: &[u64], digests: &[u64]) {
+        let rows = &mut self.rows[0];
+        for &digest in digests {
+            let (columns, signs) = (columns(digest), mix(digest, 0));
+            (0..4).for_each(|row| rows[row][columns[row]] += 1 - 2 * ((signs >> row & 1) as i32));
+        }
+    }
+}
+
 /// Four rows with the keys over a thousandth of the packets so far.
 struct Sketch<C> {
     rows: Zeroed<Rows<C>>,
@@ -69,10 +95,6 @@ impl<C: bytemuck::Zeroable + Copy> Sketch<C> {
         let rows = &mut self.rows[0];
         let (mut listed, mut over, mut packets) = ([0_u8; BATCH], 0, self.packets);
         for (i, &digest) in digests.iter().enumerate() {
-            if let Some(&ahead) = digests.get(i + AHEAD) {
-                let columns = columns(ahead);
-                (0..4).for_each(|row| ask(&rows[row], columns[row]));
-            }
             packets += 1;
             let limit = (packets * 4_294_968) >> 32;
             listed[over % BATCH] = i as u8;
