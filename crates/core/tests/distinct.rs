@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key8};
-use flowgauge_core::summary::{Answers, BuildError, Ingest, Measure, Options};
+use flowgauge_core::summary::{Answers, BuildError, Ingest, Measure, Memory, Options};
 
 use zipf::Zipf;
 
@@ -166,6 +166,37 @@ fn what_cannot_be_built_says_why() {
     let options = Options { by: Measure::Bytes, ..Options::new(1 << 20, 1) };
     let error = catalog::build::<Key8>("kll", &options).err().unwrap();
     assert!(matches!(error, BuildError::Unfit { .. }));
+}
+
+/// However small an error is asked for, what would not hold it is refused, and nothing is built that
+/// has a larger one; however large, the least structure has a smaller one.
+#[test]
+fn targets_out_of_reach_are_refused() {
+    let with_epsilon = catalog::ALGORITHMS
+        .iter()
+        .filter(|info| info.parameters.iter().any(|parameter| parameter.name == "epsilon"));
+    for info in with_epsilon {
+        let build = |epsilon: &str| {
+            let mut options = Options::new(1 << 20, 1).with([("epsilon", epsilon)]);
+            options.memory = Memory::limited(1 << 30);
+            catalog::build::<Key8>(info.name, &options).map(|summary| summary.parameters())
+        };
+        for epsilon in ["1e-10", "1e-300"] {
+            if let Ok(built) = build(epsilon) {
+                // It says nothing without the number of flows.
+                assert_eq!(info.name, "linear-counting", "{epsilon} gives {built:?}");
+            }
+        }
+        assert!(!matches!(build("0.9"), Err(BuildError::Unfit { .. })), "{}", info.name);
+    }
+    for name in ["fm", "hyperloglog", "kll"] {
+        let options = Options::new(1 << 20, 1).with([("epsilon", "1e-10")]);
+        let error = catalog::build::<Key8>(name, &options).err().unwrap().to_string();
+        assert!(error.contains("epsilon=1e-10 is not"), "{name}: {error}");
+    }
+    let least = |name: &str| build(name, &[("epsilon", "0.9")], 1).parameters();
+    assert_eq!(least("hyperloglog")[0].1.to_string(), "16");
+    assert_eq!(least("kll")[1].1.to_string(), "8");
 }
 
 /// Flows of each size.

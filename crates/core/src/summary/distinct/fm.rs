@@ -15,7 +15,7 @@ use super::super::{
     Answers, BuildError, Describe, Estimate, Incompatible, Info, Ingest, Laws, Merge, Options,
     Parameter, Setting,
 };
-use super::two_sigma;
+use super::{items_for, two_sigma};
 use crate::batch::Batch;
 use crate::key::FlowKey;
 
@@ -27,6 +27,9 @@ const ERROR: f64 = 0.78;
 
 /// The exponent of the correction for few flows.
 const FEW: f64 = 1.75;
+
+/// As many as have a number of 32 bits, which those of a digest choose.
+const MOST_BITMAPS: usize = 1 << 32;
 
 /// Bitmaps of 32 bits.
 ///
@@ -60,10 +63,10 @@ impl Describe for Fm {
         let parameters = &options.parameters;
         parameters.exclusive("bitmaps", &["epsilon"])?;
         let bitmaps = match parameters.fraction("epsilon")? {
-            Some(epsilon) => ((ERROR / epsilon).powi(2).ceil() as usize).next_power_of_two(),
+            Some(epsilon) => items_for(epsilon, ERROR, (2, MOST_BITMAPS), parameters)?,
             None => parameters.power_of_two("bitmaps", 4 * size_of::<u32>(), size_of::<u32>())?,
         };
-        let bitmaps = options.memory.zeroed(bitmaps.max(2))?;
+        let bitmaps = options.memory.zeroed(bitmaps)?;
         Ok(Box::new(Self { digester: options.digester, bitmaps, packets: 0 }))
     }
 }

@@ -132,7 +132,9 @@ impl Describe for Kll<()> {
         let k = match (parameters.integer("k", LEAST_K..=MOST_K)?, parameters.fraction("epsilon")?)
         {
             (Some(k), _) => k,
-            (None, Some(epsilon)) => (ERROR / epsilon).powf(1.0 / POWER).ceil() as u64,
+            (None, Some(epsilon)) => {
+                ((ERROR / epsilon).powf(1.0 / POWER).ceil() as u64).max(LEAST_K)
+            }
             (None, None) => (LEAST_K..=200).rev().find(fits).unwrap_or(LEAST_K),
         };
         if k > MOST_K {
