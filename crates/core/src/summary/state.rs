@@ -60,8 +60,9 @@ pub(crate) trait State: Copy + Zeroable + Send + 'static {
         None
     }
     /// The same where it counts more than `spread`.
+    #[inline(always)]
     fn distinct_above(&self, spread: u64) -> Option<&Distinct> {
-        self.distinct().filter(|distinct| u64::from(distinct.fresh()) > spread)
+        self.distinct().filter(|distinct| distinct.exceeds(spread))
     }
     /// The forecast.
     fn ewma(&self) -> Option<&Ewma> {
@@ -181,6 +182,16 @@ impl Kind {
                     reason: "state=distinct counts the peers of an address; use the key source \
                              or destination"
                         .to_owned(),
+                });
+            }
+            ("distinct", _) if options.spread > Distinct::MOST_SPREAD => {
+                return Err(BuildError::Unfit {
+                    algorithm,
+                    reason: format!(
+                        "the 1024 bits of state=distinct cannot tell a spread over {}; ask for \
+                         less, or use two-level",
+                        Distinct::MOST_SPREAD
+                    ),
                 });
             }
             ("distinct", _) => Self::Distinct,

@@ -119,7 +119,7 @@ impl<K: FlowKey, S: State> SharedArray<K, S> {
 #[inline(always)]
 fn weight<S: State>(state: &S, by: Measure) -> f64 {
     match state.distinct() {
-        Some(distinct) => distinct.fresh().into(),
+        Some(distinct) => distinct.elements(),
         None => state.size().by(by) as f64,
     }
 }
@@ -139,13 +139,18 @@ impl<K: FlowKey, S: State> Ingest<K> for SharedArray<K, S> {
             }
             let state = &mut self.states[digests[i] as usize & mask];
             let excess = state.add(packets[i], bytes[i], elements[i]);
-            let weight = weight(state, self.by);
             self.total += Size { packets: packets[i].into(), bytes: bytes[i] };
             if excess != Size::default() {
                 self.saturated += excess;
             }
             // Against the weight so far, this packet's included: batches of any size agree.
-            if weight > self.limit() {
+            let heavy = if S::ELEMENTS {
+                state.distinct_above(self.spread).is_some()
+            } else {
+                let limit = self.threshold.weight(self.total.by(self.by));
+                state.size().by(self.by) as f64 > limit
+            };
+            if heavy {
                 self.join(keys[i], digests[i]);
             }
         }
