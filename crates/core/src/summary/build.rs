@@ -63,7 +63,9 @@ pub struct Laws {
 /// What a merge gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Merge {
-    /// The same numbers as one summary of all packets would give, unless one of them was full.
+    /// The same sizes as one summary of all packets would give, unless one of them was full. Of
+    /// keys that are over a fixed weight, or spread, in the sum alone, some may not be named: the
+    /// overflow of the candidates says so.
     Equal,
     /// Numbers within the bounds.
     WithinBounds,

@@ -3,6 +3,7 @@
 
 mod ask;
 mod codec;
+mod forged;
 mod golden;
 mod stream;
 #[allow(unreachable_pub, reason = "it serves the fuzz target too")]

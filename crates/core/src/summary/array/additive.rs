@@ -218,6 +218,7 @@ impl<K: FlowKey, C: Counter> Ingest<K> for CountArray<K, C> {
         if other.counters.len() != self.counters.len() || other.candidates != self.candidates {
             return Err(Incompatible("sizes differ"));
         }
+        self.heavy.note_parts(self.threshold, [self.total, other.total]);
         for (counter, other) in self.counters.iter_mut().zip(other.counters.iter()) {
             self.saturated = self.saturated.saturating_add(counter.add(*other));
         }

@@ -168,6 +168,13 @@ impl<K: FlowKey, S: State> Ingest<K> for SharedArray<K, S> {
         if other.states.len() != self.states.len() || other.candidates != self.candidates {
             return Err(Incompatible("sizes differ"));
         }
+        let totals = [self.total, other.total];
+        if S::ELEMENTS {
+            let spread = Threshold::Weight(self.spread);
+            self.heavy.note_parts(spread, totals.map(|total| total.packets));
+        } else {
+            self.heavy.note_parts(self.threshold, totals.map(|total| total.by(self.by)));
+        }
         for (state, other) in self.states.iter_mut().zip(other.states.iter()) {
             self.saturated += state.merge(other);
         }

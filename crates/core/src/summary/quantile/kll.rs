@@ -30,6 +30,9 @@ const CONFIDENCE: f64 = 0.99;
 const LEAST_K: u64 = 8;
 const MOST_K: u64 = 65_535;
 
+/// Packets that a stored sketch may have, and a merged one: the library panics at 2⁶⁴.
+const MOST_PACKETS: u64 = 1 << 62;
+
 /// Items that a sketch holds at most: 3 k in levels that shrink by a third, and the least 8 of each
 /// of 60 levels.
 const fn capacity(k: u64) -> usize {
@@ -223,14 +226,19 @@ impl<K: FlowKey> Ingest<K> for Kll<K> {
         if other.k != self.k {
             return Err(Incompatible("sizes differ"));
         }
+        if self.count().saturating_add(other.count()) > MOST_PACKETS {
+            return Err(Incompatible("there are too many packets in all"));
+        }
         let refused = |_| Incompatible("the library refuses to merge them");
         match (&mut self.sketch, &other.sketch) {
-            (Sketch::Keys(sketch), Sketch::Keys(other)) => sketch.merge(other).map_err(refused),
+            (Sketch::Keys(sketch), Sketch::Keys(other)) => sketch.merge(other).map_err(refused)?,
             (Sketch::Numbers(sketch), Sketch::Numbers(numbers)) if self.of == other.of => {
-                sketch.merge(numbers).map_err(refused)
+                sketch.merge(numbers).map_err(refused)?;
             }
-            _ => Err(Incompatible("they are quantiles of different things")),
+            _ => return Err(Incompatible("they are quantiles of different things")),
         }
+        self.latest_ns = self.latest_ns.max(other.latest_ns);
+        Ok(())
     }
 
     fn save(&self, out: &mut Writer) {
@@ -240,21 +248,28 @@ impl<K: FlowKey> Ingest<K> for Kll<K> {
     }
 
     fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
-        let timed = from.number::<u8>("whether there is a latest time")? == 1;
+        let timed = match from.number::<u8>("whether there is a latest time")? {
+            0 => false,
+            1 => true,
+            _ => {
+                let field = "whether there is a latest time";
+                return Err(from.invalid(field, 1, "it is neither 0 nor 1"));
+            }
+        };
         let latest_ns = from.number("latest time")?;
         self.latest_ns = timed.then_some(latest_ns);
         let most = 64 + capacity(self.k.into()) * (item_bytes::<K>(self.of) + 8);
         let image = from.bytes("levels", most)?;
-        let same_k = |k: u16| (k == self.k).then_some(());
+        let possible = |k: u16, n: u64| k == self.k && n <= MOST_PACKETS;
         let sketch = match self.of {
-            QuantileOf::Key => KllSketch::deserialize(image).ok().and_then(|sketch| {
-                same_k(sketch.k())?;
-                Some(Sketch::Keys(sketch))
-            }),
-            _ => KllSketch::deserialize(image).ok().and_then(|sketch| {
-                same_k(sketch.k())?;
-                Some(Sketch::Numbers(sketch))
-            }),
+            QuantileOf::Key => KllSketch::deserialize(image)
+                .ok()
+                .filter(|sketch| possible(sketch.k(), sketch.n()))
+                .map(Sketch::Keys),
+            _ => KllSketch::deserialize(image)
+                .ok()
+                .filter(|sketch| possible(sketch.k(), sketch.n()))
+                .map(Sketch::Numbers),
         };
         self.sketch = sketch.ok_or(from.invalid("levels", image.len(), "it is no such sketch"))?;
         Ok(())

@@ -99,6 +99,7 @@ impl<K: FlowKey, R: Rule> Ingest<K> for RowSketch<K, R> {
         if other.grid.rows != self.grid.rows || other.candidates != self.candidates {
             return Err(Incompatible("sizes differ"));
         }
+        self.heavy.note_parts(self.threshold, [self.grid.total, other.grid.total]);
         self.grid.merge(&other.grid);
         let (grid, digester) = (&self.grid, &self.digester);
         let threshold = self.threshold.weight(grid.total);
