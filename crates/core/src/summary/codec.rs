@@ -196,6 +196,18 @@ impl<'a> Reader<'a> {
         K::from_canonical(bytes).ok_or(self.invalid(field, K::BYTES, "it is no key"))
     }
 
+    /// Takes a byte that is 0 or 1.
+    ///
+    /// # Errors
+    /// When the bytes end, or it is neither.
+    pub fn flag(&mut self, field: &'static str) -> Result<bool, DecodeError> {
+        match self.number::<u8>(field)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(self.invalid(field, 1, "it is neither 0 nor 1")),
+        }
+    }
+
     /// Takes a key that comes after the one `before` in the order of [`Writer::sorted`], so that
     /// none stands there twice.
     pub(crate) fn next_key<K: FlowKey>(

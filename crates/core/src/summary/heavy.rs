@@ -187,7 +187,8 @@ impl<K: FlowKey> HeavyKeys<K> {
     /// so may be missing.
     pub(crate) fn note_parts(&mut self, threshold: Threshold, totals: [u64; 2]) {
         let [own, other] = totals;
-        let hidden = |weight| weight > 0 && own > 0 && other > 0 && own.saturating_add(other) > weight;
+        let hidden =
+            |weight| weight > 0 && own > 0 && other > 0 && own.saturating_add(other) > weight;
         if matches!(threshold, Threshold::Weight(weight) if hidden(weight)) {
             self.overflow = self.overflow.saturating_add(1);
         }

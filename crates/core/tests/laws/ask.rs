@@ -2,7 +2,7 @@
 //! be able to go through.
 
 use flowgauge_core::key::FlowKey;
-use flowgauge_core::summary::codec::{Decoded, DecodeError, decode, encode};
+use flowgauge_core::summary::codec::{DecodeError, Decoded, decode, encode};
 use flowgauge_core::summary::{Answers, Ingest, Measure};
 
 use super::stream::{feed, key, packets};

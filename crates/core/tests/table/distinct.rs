@@ -81,8 +81,7 @@ fn found_above(name: &str, spread: u64, peers_of_each: u32) -> f64 {
 fn wide_spreads_are_found_though_most_peers_are_no_news() {
     for name in ["indirect-table", "count-array", "replacing-array"] {
         for (spread, more, less) in [(500, 580, 430), (1000, 1250, 820), (2000, 3500, 1100)] {
-            let (found, wrong) =
-                (found_above(name, spread, more), found_above(name, spread, less));
+            let (found, wrong) = (found_above(name, spread, more), found_above(name, spread, less));
             assert!(found >= 0.99, "{name}: {found} of {more} peers are over {spread}");
             assert!(wrong <= 0.01, "{name}: {wrong} of {less} peers are over {spread}");
         }

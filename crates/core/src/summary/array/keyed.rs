@@ -188,7 +188,7 @@ impl<K: FlowKey, S: State> Ingest<K> for KeyedArray<K, S> {
         for slot in self.slots.iter_mut() {
             slot.state.next_epoch(&self.past);
         }
-        self.past.next_epoch(self.displaced);
+        self.past.next_epoch(self.missed(), true);
         self.forget_epoch();
     }
 
@@ -273,7 +273,7 @@ impl<K: FlowKey, S: State> Forecasts for KeyedArray<K, S> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, Forecast)) {
         for slot in self.occupied() {
             if let Some(ewma) = slot.state.ewma() {
-                let forecast = self.past.of_part(ewma, self.missed());
+                let forecast = self.past.of(ewma, self.missed());
                 visit(CanonicalKey::new(slot.key.canonical()), forecast);
             }
         }

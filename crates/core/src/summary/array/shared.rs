@@ -248,7 +248,7 @@ impl<K: FlowKey, S: State> Ingest<K> for SharedArray<K, S> {
         for state in self.states.iter_mut() {
             state.next_epoch(&self.past);
         }
-        self.past.next_epoch(Size::default());
+        self.past.next_epoch(self.saturated, true);
         let (states, digester) = (&self.states, &self.digester);
         let forecast =
             |key: K| forecast(&states[key.digest(digester) as usize & (states.len() - 1)]);
@@ -344,7 +344,7 @@ impl<K: FlowKey, S: State> Spread for SharedArray<K, S> {
 
 impl<K: FlowKey, S: State> Forecasts for SharedArray<K, S> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, Forecast)) {
-        let of = |state: &S| state.ewma().map(|ewma| self.past.of_whole(ewma, self.saturated));
+        let of = |state: &S| state.ewma().map(|ewma| self.past.of(ewma, self.saturated));
         let (mut before, mut forecasts, mut now) = (0.0, 0.0, 0.0);
         for forecast in self.states.iter().filter_map(of) {
             before += forecast.before.value;

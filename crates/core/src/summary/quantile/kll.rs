@@ -248,14 +248,7 @@ impl<K: FlowKey> Ingest<K> for Kll<K> {
     }
 
     fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
-        let timed = match from.number::<u8>("whether there is a latest time")? {
-            0 => false,
-            1 => true,
-            _ => {
-                let field = "whether there is a latest time";
-                return Err(from.invalid(field, 1, "it is neither 0 nor 1"));
-            }
-        };
+        let timed = from.flag("whether there is a latest time")?;
         let latest_ns = from.number("latest time")?;
         self.latest_ns = timed.then_some(latest_ns);
         let most = 64 + capacity(self.k.into()) * (item_bytes::<K>(self.of) + 8);

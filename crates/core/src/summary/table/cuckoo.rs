@@ -7,6 +7,7 @@
 
 use flowgauge_kernel::{Zeroed, prefetch};
 
+use super::super::codec::Patience;
 use super::super::remix::remix;
 use super::super::state::{self, Kind, with_state};
 use super::super::{BuildError, Describe, Info, Ingest, Laws, Memory, Merge, Options, Parameter};
@@ -18,7 +19,7 @@ use crate::key::FlowKey;
 /// average; with one, they get long only where half of the slots are taken.
 const MOST_STEPS: usize = 512;
 
-/// The same while a summary is read that did find room for all of its flows.
+/// The same while a summary is read that did find room for all of its flows, and there is patience.
 const PATIENT_STEPS: usize = 1 << 18;
 
 /// Walks that may be in vain at first. Then each key that finds no room earns some steps, so that
@@ -120,8 +121,8 @@ impl<const SLOTS: usize> Cuckoo<SLOTS> {
     }
 
     /// Puts the flow into the full `bucket`, from where another moves to its other bucket, and so
-    /// on at random until one finds an empty slot. After `steps` in vain all move back, where they
-    /// are not more than the walk remembers.
+    /// on at random until one finds an empty slot; returns how many moved. After `steps` in vain all
+    /// move back, where they are not more than the walk remembers.
     #[cold]
     #[inline(never)]
     fn walk(
@@ -130,7 +131,7 @@ impl<const SLOTS: usize> Cuckoo<SLOTS> {
         flow: usize,
         steps: usize,
         digest_of: impl Fn(usize) -> u64,
-    ) -> bool {
+    ) -> Option<usize> {
         let (new, mut slot) = (digest, self.slot(digest, flow));
         let mut bucket = self.places(digest)[1];
         let mut path = [(0u32, 0u8); MOST_STEPS];
@@ -146,13 +147,13 @@ impl<const SLOTS: usize> Cuckoo<SLOTS> {
             let [first, second] = self.places(digest);
             bucket = if bucket == first { second } else { first };
             if self.put(bucket, slot) {
-                return true;
+                return Some(step);
             }
         }
         for &(bucket, at) in path[..steps.min(MOST_STEPS)].iter().rev() {
             std::mem::swap(&mut slot, &mut self.buckets[bucket as usize][usize::from(at)]);
         }
-        false
+        None
     }
 }
 
@@ -206,21 +207,23 @@ impl<const SLOTS: usize> Index for Cuckoo<SLOTS> {
         digest: u64,
         flow: usize,
         digest_of: impl Fn(usize) -> u64,
-        patient: bool,
+        patience: Option<&mut Patience>,
     ) -> bool {
         let slot = self.slot(digest, flow);
         let [first, second] = self.places(digest);
         if self.put(first, slot) || self.put(second, slot) {
             return true;
         }
-        if patient {
-            return self.walk(digest, flow, PATIENT_STEPS, digest_of);
+        if let Some(patience) = patience {
+            let most = PATIENT_STEPS.min(patience.left());
+            let steps = self.walk(digest, flow, most, digest_of);
+            return patience.take(steps.unwrap_or(most)) && steps.is_some();
         }
         if self.credit < MOST_STEPS {
             self.credit += STEPS_EARNED;
             return false;
         }
-        let found = self.walk(digest, flow, MOST_STEPS, digest_of);
+        let found = self.walk(digest, flow, MOST_STEPS, digest_of).is_some();
         if !found {
             self.credit -= MOST_STEPS;
         }
