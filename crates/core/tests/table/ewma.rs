@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use flowgauge_core::catalog;
 use flowgauge_core::key::{Key4, Key13};
-use flowgauge_core::summary::codec::{decode, encode};
 use flowgauge_core::summary::{Estimate, Forecast, Ingest, Measure, Options, Size};
 
-use super::{TABLES, build, feed, listed, one_each, options, packets, stored_and_back, truth};
+use super::{
+    TABLES, build, feed, listed, nearly_full, one_each, options, packets, stored_and_back, truth,
+};
 
 const STATE: (&str, &str) = ("state", "ewma");
 
@@ -245,15 +245,7 @@ fn a_full_counter_leaves_wide_bounds_behind() {
         let options = options(1 << 20, 1, &parameters);
         let mut summary = build::<Key13>(name, &options);
         feed(&mut *summary, &one_each([7; 3].into_iter()));
-        // The flow's counter, raised to the last numbers that it can have.
-        let mut bytes = encode(catalog::info(name).unwrap(), &options, &*summary);
-        let end = bytes.len() - 4;
-        let counter = [3u32.to_le_bytes().to_vec(), 192u64.to_le_bytes().to_vec()].concat();
-        let at = (0..end).rfind(|at| bytes[*at..].starts_with(&counter)).unwrap();
-        bytes[at..at + 4].copy_from_slice(&(u32::MAX - 1).to_le_bytes());
-        let checksum = crc32fast::hash(&bytes[..end]);
-        bytes[end..].copy_from_slice(&checksum.to_le_bytes());
-        let mut summary = decode::<Key13>(&bytes, 1 << 20).unwrap().summary;
+        let mut summary = nearly_full(name, &options, &*summary, (3, &u64::to_le_bytes(3 * 64)));
         feed(&mut *summary, &one_each([7; 5].into_iter()));
         assert_eq!(summary.answers().saturated().packets, 4, "{name}");
         summary.next_epoch();

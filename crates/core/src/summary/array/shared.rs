@@ -17,7 +17,7 @@ use super::super::{
     Answers, BuildError, Candidates, Estimate, Forecast, Forecasts, Incompatible, Ingest, Measure,
     Options, Setting, Size, SizeEstimate, SizeQuery, Spread,
 };
-use super::additive::{CONFIDENCE, MOST_CANDIDATES, PREFETCH_AHEAD};
+use super::additive::{CONFIDENCE, MOST_CANDIDATES, PREFETCH_AHEAD, least_of};
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
 use crate::task::Threshold;
@@ -92,18 +92,16 @@ impl<K: FlowKey, S: State> SharedArray<K, S> {
     /// By Markov's inequality from what the other keys add to a column on average: `total` is that
     /// of all columns. The upper bound stays.
     fn lowered(&self, estimate: Estimate, total: f64) -> Estimate {
-        let others = (total - estimate.value).max(0.0) / self.states.len() as f64;
-        let low = (estimate.low - others / (1.0 - CONFIDENCE)).max(0.0).floor();
+        let low = least_of(estimate.low, total, self.states.len());
         let confidence = estimate.confidence.unwrap_or(1.0) - (1.0 - CONFIDENCE);
         Estimate { low, confidence: Some(confidence), ..estimate }
     }
 
     fn bounds(&self, size: Size) -> SizeEstimate {
-        let of = |measure| {
-            let value = size.by(measure) as f64;
-            let high = value + self.saturated.by(measure) as f64;
-            let estimate = Estimate::between(value, value, high);
-            Some(self.lowered(estimate, self.total.by(measure) as f64))
+        let column = SizeEstimate::counted(size, self.saturated);
+        let of = |measure: Measure| {
+            let total = self.total.by(measure) as f64;
+            column.by(measure).map(|estimate| self.lowered(estimate, total))
         };
         SizeEstimate { packets: of(Measure::Packets), bytes: of(Measure::Bytes) }
     }

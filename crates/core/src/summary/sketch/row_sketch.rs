@@ -54,11 +54,12 @@ impl<K: FlowKey, R: Rule> RowSketch<K, R> {
     /// Counts packets, at most a batch of them, with their digests and weights.
     pub(crate) fn take(&mut self, keys: &[K], digests: &[u64], weights: &[Weight<R>]) {
         let limit = R::limit(self.grid.rows, self.threshold);
-        // What a full set drops depends on all cells: batches of any size must see the same.
-        let block = if self.heavy.room() < keys.len() { 1 } else { keys.len().max(1) };
         let mut heavy = [0; BATCH_PACKETS];
-        for start in (0..keys.len()).step_by(block) {
-            let (digests, weights) = (&digests[start..][..block], &weights[start..][..block]);
+        let mut start = 0;
+        while start < keys.len() {
+            // What a full set drops depends on all cells: batches of any size must see the same.
+            let end = keys.len().min(start + self.heavy.room().max(1));
+            let (digests, weights) = (&digests[start..end], &weights[start..end]);
             let found = self.grid.take(digests, weights, limit, &mut heavy);
             let threshold = self.threshold.weight(self.grid.total);
             for &number in &heavy[..found] {
@@ -69,6 +70,7 @@ impl<K: FlowKey, R: Rule> RowSketch<K, R> {
                     });
                 }
             }
+            start = end;
         }
     }
 
