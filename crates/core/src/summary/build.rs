@@ -16,6 +16,12 @@ pub trait Describe {
     /// Name, paper, parameters and laws.
     const INFO: Info;
 
+    /// What holds of it with these parameters: no more than [`Info::laws`] says.
+    fn laws(parameters: &Parameters) -> Laws {
+        let _ = parameters;
+        Self::INFO.laws
+    }
+
     /// Reserves the memory and builds the summary for keys of type `K`.
     ///
     /// # Errors
@@ -36,7 +42,7 @@ pub struct Info {
     pub parameters: &'static [Parameter],
     /// Memory in bytes, as a formula of the parameters and of the key's size in memory.
     pub memory: &'static str,
-    /// What holds of it.
+    /// What holds of it, unless its parameters say otherwise: [`Describe::laws`].
     pub laws: Laws,
 }
 

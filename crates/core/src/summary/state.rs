@@ -11,7 +11,7 @@ mod padded;
 use bytemuck::Zeroable;
 
 use super::codec::{DecodeError, Reader, Writer};
-use super::{BuildError, Counter, Options, Parameter, Setting, Size};
+use super::{BuildError, Counter, Laws, Options, Parameter, Parameters, Setting, Size};
 use crate::key::FlowKey;
 
 pub(crate) use distinct::Distinct;
@@ -225,6 +225,12 @@ macro_rules! with_state {
     }};
 }
 pub(crate) use with_state;
+
+/// The `laws` of a summary of states with these parameters: a sum of packets has lost its elements.
+pub(crate) fn laws(laws: Laws, parameters: &Parameters) -> Laws {
+    let elements = parameters.get(STATE.name) == Some(Distinct::NAME);
+    Laws { aggregatable: laws.aggregatable && !elements, ..laws }
+}
 
 /// The parameters that say `S`; none for the default.
 pub(crate) fn parameters<S: State>() -> impl Iterator<Item = (&'static str, Setting)> {

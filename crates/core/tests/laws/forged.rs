@@ -3,8 +3,9 @@
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key4};
 use flowgauge_core::summary::codec::{decode, encode};
-use flowgauge_core::summary::{Ingest, Options};
+use flowgauge_core::summary::{Measure, Options};
 
+use super::ask::decode_and_use;
 use super::codec::signed;
 use super::stream::{feed, packets};
 
@@ -12,7 +13,11 @@ const LIMIT: usize = 16 << 20;
 
 /// The stored form of a summary of so many packets with these parameters.
 fn stored(name: &str, parameters: &[(&str, &str)], count: usize) -> Vec<u8> {
-    let options = Options::new(1 << 20, 1).with(parameters.iter().copied());
+    stored_by(Measure::Packets, name, parameters, count)
+}
+
+fn stored_by(by: Measure, name: &str, parameters: &[(&str, &str)], count: usize) -> Vec<u8> {
+    let options = Options { by, ..Options::new(1 << 20, 1).with(parameters.iter().copied()) };
     let mut summary = catalog::build::<Key4>(name, &options).unwrap();
     feed(&mut *summary, &packets(count, 50, 1), 256);
     encode(catalog::info(name).unwrap(), &options, &*summary)
@@ -104,5 +109,32 @@ fn candidates_stand_there_once_and_their_threshold_is_a_weight() {
             let forged = with_candidates(&file, count, |set| set[8..16].copy_from_slice(&bytes));
             assert!(refused(&forged).contains("it is no weight"), "{}", refused(&forged));
         }
+    }
+}
+
+/// A sketch's total, what it lost, and some cells of a row, in place of those that it has.
+fn with_cells(file: &[u8], total: u64, lost: u64, cells: &[u64]) -> Vec<u8> {
+    let mut payload = payload(file);
+    for (number, bytes) in [total, lost].iter().chain(cells).zip(payload.chunks_exact_mut(8)) {
+        bytes.copy_from_slice(&number.to_le_bytes());
+    }
+    with_payload(file, &payload)
+}
+
+/// Cells over a small total would wrap at the next packet, whatever is said to be lost. With a total
+/// that is full any cells are possible.
+#[test]
+fn cells_do_not_pass_their_total() {
+    let most = i64::MAX as u64;
+    for name in ["count-min", "k-ary", "count-sketch", "conservative-count-min"] {
+        let parameters = [("rows", "1"), ("columns", "64"), ("candidates", "64")];
+        let file = stored_by(Measure::Bytes, name, &parameters, 0);
+        for lost in [0, u64::MAX] {
+            let forged = with_cells(&file, 100, lost, &[most]);
+            let reason = refused(&forged);
+            assert!(reason.contains("no packets of this total"), "{name}: {reason}");
+        }
+        let full = with_cells(&file, u64::MAX, u64::MAX, &[most, most, most]);
+        assert_eq!(decode_and_use::<Key4>(&full, LIMIT).err().map(|e| e.to_string()), None);
     }
 }

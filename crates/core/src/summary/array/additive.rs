@@ -8,12 +8,13 @@ use std::any::Any;
 
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
+use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::heavy::HeavyKeys;
-use super::super::state::{ARRAY_STATE, Distinct, Ewma, Kind};
+use super::super::state::{self, ARRAY_STATE, Distinct, Ewma, Kind};
 use super::super::{
     Answers, BuildError, Candidates, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws,
-    Measure, Memory, Merge, Options, Parameter, Setting, Size, SizeEstimate, SizeQuery,
+    Measure, Memory, Merge, Options, Parameter, Parameters, Setting, Size, SizeEstimate, SizeQuery,
 };
 use super::shared::SharedArray;
 use crate::batch::{BATCH_PACKETS, Batch};
@@ -67,6 +68,10 @@ impl Describe for CountArray<(), ()> {
         laws: Laws { commutable: true, aggregatable: true, merge: Merge::Equal },
     };
 
+    fn laws(parameters: &Parameters) -> Laws {
+        state::laws(Self::INFO.laws, parameters)
+    }
+
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
         let kind = Kind::from_options::<K>(Self::INFO.name, &Kind::OF_ARRAYS, options)?;
         Ok(match (kind, options.by) {
@@ -110,6 +115,10 @@ impl<K: FlowKey, C: Counter> CountArray<K, C> {
             total: 0,
             saturated: 0,
         })
+    }
+
+    fn basis(&self) -> Basis {
+        Basis { threshold: Some(self.threshold), ..Basis::of(&self.digester) }
     }
 
     fn count(&self, key: K) -> u64 {
@@ -234,13 +243,7 @@ impl<K: FlowKey, C: Counter> Ingest<K> for CountArray<K, C> {
     }
 
     fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
-        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
-        if other.digester.seed() != self.digester.seed() {
-            return Err(Incompatible("seeds differ"));
-        }
-        if other.counters.len() != self.counters.len() || other.candidates != self.candidates {
-            return Err(Incompatible("sizes differ"));
-        }
+        let other = twin(self, other, Self::basis)?;
         self.heavy.note_parts(self.threshold, [self.total, other.total]);
         for (counter, other) in self.counters.iter_mut().zip(other.counters.iter()) {
             self.saturated = self.saturated.saturating_add(counter.add(*other));

@@ -10,6 +10,7 @@ use std::any::Any;
 
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
+use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::heavy::HeavyKeys;
 use super::super::state::{self, Ewma, Past, State};
@@ -66,6 +67,14 @@ impl<K: FlowKey, S: State> SharedArray<K, S> {
             total: Size::default(),
             saturated: Size::default(),
         }))
+    }
+
+    fn basis(&self) -> Basis {
+        if S::ELEMENTS {
+            return Basis { spread: Some(self.spread), ..Basis::of(&self.digester) };
+        }
+        let (by, threshold) = (Some(self.by), Some(self.threshold));
+        Basis { by, threshold, ..Basis::of(&self.digester) }
     }
 
     fn state(&self, key: K) -> &S {
@@ -159,13 +168,7 @@ impl<K: FlowKey, S: State> Ingest<K> for SharedArray<K, S> {
     }
 
     fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
-        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
-        if other.digester.seed() != self.digester.seed() {
-            return Err(Incompatible("seeds differ"));
-        }
-        if other.states.len() != self.states.len() || other.candidates != self.candidates {
-            return Err(Incompatible("sizes differ"));
-        }
+        let other = twin(self, other, Self::basis)?;
         let totals = [self.total, other.total];
         if S::ELEMENTS {
             let spread = Threshold::Weight(self.spread);

@@ -10,6 +10,7 @@ use datasketches::common::NumStdDev;
 use datasketches::hll::{Coupon, HllSketch, HllType, HllUnion};
 use flowgauge_kernel::Digester;
 
+use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{
     Answers, BuildError, Describe, Estimate, Incompatible, Info, Ingest, Laws, Merge, Options,
@@ -134,13 +135,7 @@ impl<K: FlowKey> Ingest<K> for HyperLogLog {
     }
 
     fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
-        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
-        if other.digester.seed() != self.digester.seed() {
-            return Err(Incompatible("seeds differ"));
-        }
-        if other.registers != self.registers {
-            return Err(Incompatible("sizes differ"));
-        }
+        let other = twin(self, other, |summary| Basis::of(&summary.digester))?;
         let refused = |_| Incompatible("the library refuses to unite them");
         let mut union = HllUnion::new(self.sketch.lg_config_k()).map_err(refused)?;
         union.update(&self.sketch);

@@ -13,10 +13,11 @@ use datasketches::error::{Error, ErrorKind};
 use datasketches::kll::{KllFloat, KllSketch, KllValue};
 use flowgauge_kernel::Digester;
 
+use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{
     Answers, BuildError, Describe, Incompatible, Info, Ingest, Laws, Measure, Merge, Options,
-    Parameter, QuantileOf, Quantiles, Setting,
+    Parameter, Parameters, QuantileOf, Quantiles, Setting,
 };
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
@@ -114,6 +115,13 @@ impl Describe for Kll<()> {
         memory: "(3 k + 480) x (key, or 8)",
         laws: Laws { commutable: true, aggregatable: true, merge: Merge::WithinBounds },
     };
+
+    /// A sum of packets has lost their lengths and times, and gaps depend on the order.
+    fn laws(parameters: &Parameters) -> Laws {
+        let of = parameters.get("of");
+        let (commutable, aggregatable) = (of != Some("gap"), !matches!(of, Some("size" | "gap")));
+        Laws { commutable, aggregatable, ..Self::INFO.laws }
+    }
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
         let parameters = &options.parameters;
@@ -219,23 +227,17 @@ impl<K: FlowKey> Ingest<K> for Kll<K> {
     }
 
     fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
-        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
-        if other.digester.seed() != self.digester.seed() {
-            return Err(Incompatible("seeds differ"));
-        }
-        if other.k != self.k {
-            return Err(Incompatible("sizes differ"));
-        }
+        let other = twin(self, other, |summary| Basis::of(&summary.digester))?;
         if self.count().saturating_add(other.count()) > MOST_PACKETS {
             return Err(Incompatible("there are too many packets in all"));
         }
         let refused = |_| Incompatible("the library refuses to merge them");
         match (&mut self.sketch, &other.sketch) {
             (Sketch::Keys(sketch), Sketch::Keys(other)) => sketch.merge(other).map_err(refused)?,
-            (Sketch::Numbers(sketch), Sketch::Numbers(numbers)) if self.of == other.of => {
+            (Sketch::Numbers(sketch), Sketch::Numbers(numbers)) => {
                 sketch.merge(numbers).map_err(refused)?;
             }
-            _ => return Err(Incompatible("they are quantiles of different things")),
+            _ => return Err(Incompatible("types differ")),
         }
         self.latest_ns = self.latest_ns.max(other.latest_ns);
         Ok(())

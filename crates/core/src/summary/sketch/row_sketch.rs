@@ -4,6 +4,7 @@ use std::any::Any;
 
 use flowgauge_kernel::Digester;
 
+use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::heavy::HeavyKeys;
 use super::super::{
@@ -51,6 +52,10 @@ impl<K: FlowKey, R: Rule> RowSketch<K, R> {
         })
     }
 
+    fn basis(&self) -> Basis {
+        Basis { threshold: Some(self.threshold), ..Basis::of(&self.digester) }
+    }
+
     /// Counts packets, at most a batch of them, with their digests and weights.
     pub(crate) fn take(&mut self, keys: &[K], digests: &[u64], weights: &[Weight<R>]) {
         let limit = R::limit(self.grid.rows, self.threshold);
@@ -94,13 +99,7 @@ impl<K: FlowKey, R: Rule> Ingest<K> for RowSketch<K, R> {
     }
 
     fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
-        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
-        if other.digester.seed() != self.digester.seed() {
-            return Err(Incompatible("seeds differ"));
-        }
-        if other.grid.rows != self.grid.rows || other.candidates != self.candidates {
-            return Err(Incompatible("sizes differ"));
-        }
+        let other = twin(self, other, Self::basis)?;
         self.heavy.note_parts(self.threshold, [self.grid.total, other.grid.total]);
         self.grid.merge(&other.grid);
         let (grid, digester) = (&self.grid, &self.digester);

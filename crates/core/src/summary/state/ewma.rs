@@ -45,6 +45,11 @@ impl Past {
         Self::new(self.by)
     }
 
+    /// What is forecast.
+    pub(crate) fn by(&self) -> Measure {
+        self.by
+    }
+
     fn alpha(&self) -> f64 {
         if self.started { ALPHA } else { 1.0 }
     }

@@ -10,7 +10,9 @@ use flowgauge_kernel::{Zeroed, prefetch};
 use super::super::codec::Patience;
 use super::super::remix::remix;
 use super::super::state::{self, Kind, with_state};
-use super::super::{BuildError, Describe, Info, Ingest, Laws, Memory, Merge, Options, Parameter};
+use super::super::{
+    BuildError, Describe, Info, Ingest, Laws, Memory, Merge, Options, Parameter, Parameters,
+};
 use super::exact::ExactTable;
 use super::layout::{Index, Inline};
 use crate::key::FlowKey;
@@ -48,6 +50,10 @@ impl Describe for Cuckoo1 {
         laws: Laws { commutable: true, aggregatable: true, merge: Merge::Equal },
     };
 
+    fn laws(parameters: &Parameters) -> Laws {
+        state::laws(Self::INFO.laws, parameters)
+    }
+
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
         build::<K, 1>(Self::INFO.name, options)
     }
@@ -62,6 +68,10 @@ impl Describe for Cuckoo4 {
         memory: "16 x buckets + 61/16 x buckets x (key + state of 12 or more, rounded up to 4 or 8)",
         laws: Laws { commutable: true, aggregatable: true, merge: Merge::Equal },
     };
+
+    fn laws(parameters: &Parameters) -> Laws {
+        state::laws(Self::INFO.laws, parameters)
+    }
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
         build::<K, 4>(Self::INFO.name, options)

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 
 use flowgauge_kernel::{Digester, Zeroed};
 
+use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Patience, Reader, Writer};
 use super::super::state::{self, Past, State};
 use super::super::{Answers, BuildError, Incompatible, Ingest, Options, Setting, Size};
@@ -66,6 +67,15 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
             saturated: Size::default(),
             types: PhantomData,
         })
+    }
+
+    fn basis(&self) -> Basis {
+        let (by, spread) = (self.past.by(), self.spread);
+        Basis {
+            by: S::LASTING.then_some(by),
+            spread: S::ELEMENTS.then_some(spread),
+            ..Basis::of(&self.digester)
+        }
     }
 
     /// Takes in packets of the flow with this key, wherever it is, or else makes it.
@@ -178,10 +188,7 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Ingest<K> for ExactTable<K, S, L> {
     /// Sizes stay exact while neither table was full: what `other` could not track may belong to
     /// flows that are listed here, and is then only in the untracked size and in their bounds.
     fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
-        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
-        if other.digester.seed() != self.digester.seed() {
-            return Err(Incompatible("seeds differ"));
-        }
+        let other = twin(self, other, Self::basis)?;
         let untracked = self.untracked + other.untracked;
         for (key, state) in other.all() {
             let digest = key.digest(&self.digester);

@@ -10,7 +10,9 @@ use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
 use super::super::codec::Patience;
 use super::super::state::{self, Kind, State, with_state};
-use super::super::{BuildError, Describe, Info, Ingest, Laws, Memory, Merge, Options, Parameter};
+use super::super::{
+    BuildError, Describe, Info, Ingest, Laws, Memory, Merge, Options, Parameter, Parameters,
+};
 use super::exact::ExactTable;
 use super::layout::Layout;
 use crate::key::FlowKey;
@@ -41,6 +43,10 @@ impl Describe for IndirectTable {
                  + 3/4 x buckets x (4 + state of 12 or more)",
         laws: Laws { commutable: true, aggregatable: true, merge: Merge::Equal },
     };
+
+    fn laws(parameters: &Parameters) -> Laws {
+        state::laws(Self::INFO.laws, parameters)
+    }
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
         with_state!(Kind::from_options::<K>(Self::INFO.name, &Kind::OF_TABLES, options)?, S =>
