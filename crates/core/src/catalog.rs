@@ -16,7 +16,7 @@ use crate::summary::sketch::{
     TwoLevel, UnivMon,
 };
 use crate::summary::table::{Cuckoo1, Cuckoo4, IndirectTable, LinearTable};
-use crate::summary::{BuildError, Describe, Info, Ingest, Options};
+use crate::summary::{BuildError, Describe, Info, Ingest, Laws, Options, Parameters};
 
 macro_rules! catalog {
     ($($summary:ty),* $(,)?) => {
@@ -34,6 +34,18 @@ macro_rules! catalog {
             $(if name == <$summary as Describe>::INFO.name {
                 options.parameters.check(&<$summary as Describe>::INFO)?;
                 return <$summary as Describe>::build::<K>(options);
+            })*
+            Err(unknown(name))
+        }
+
+        /// What holds of the algorithm called `name` with these parameters.
+        ///
+        /// # Errors
+        /// When there is no such algorithm, or it has no such parameter.
+        pub fn laws(name: &str, parameters: &Parameters) -> Result<Laws, BuildError> {
+            $(if name == <$summary as Describe>::INFO.name {
+                parameters.check(&<$summary as Describe>::INFO)?;
+                return Ok(<$summary as Describe>::laws(parameters));
             })*
             Err(unknown(name))
         }

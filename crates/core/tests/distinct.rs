@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key8};
-use flowgauge_core::summary::{Answers, BuildError, Ingest, Measure, Options};
+use flowgauge_core::summary::{Answers, BuildError, Ingest, Measure, Memory, Options};
 
 use zipf::Zipf;
 
@@ -64,6 +64,11 @@ fn allowance(factor: f64) -> f64 {
     factor.max(1.0 + 4.0 / (2.0 * seeds() as f64).sqrt())
 }
 
+/// Of n bounds that hold with this chance fewer do once in 30,000 runs.
+fn least_held(confidence: f64, n: u64) -> f64 {
+    confidence - 4.0 * (confidence * (1.0 - confidence) / n as f64).sqrt()
+}
+
 #[test]
 fn linear_counting_keeps_its_standard_error() {
     for (bits, flows) in [("4096", 4096u64), ("4096", 12_000), ("65536", 40_000)] {
@@ -73,8 +78,7 @@ fn linear_counting_keeps_its_standard_error() {
         let (rms, held) = error("linear-counting", &[("bits", bits)], flows);
         println!("linear-counting {bits} bits, {flows} flows: {rms:.5} of {theory:.5}, {held}");
         assert!(rms <= allowance(1.1) * theory);
-        // 95.4 % of 32 bounds hold: fewer than 25 of them once in 10⁴ runs.
-        assert!(held >= 0.78);
+        assert!(held >= least_held(0.954, seeds()));
     }
 }
 
@@ -86,7 +90,34 @@ fn fm_keeps_its_standard_error() {
         let (rms, held) = error("fm", &[("bitmaps", bitmaps)], flows);
         println!("fm {bitmaps} bitmaps, {flows} flows: {rms:.5} of {theory:.5}, {held}");
         assert!(rms <= allowance(1.15) * theory);
-        assert!(held >= 0.78);
+        assert!(held >= least_held(0.93, seeds()));
+    }
+}
+
+/// From one flow on, with few bitmaps and many: how often the bounds hold, and that the mean over
+/// the seeds is right, to four of its standard errors beside 2 % where one method takes over from the other.
+#[test]
+fn fm_is_right_on_average_and_its_bounds_hold_from_few_flows_on() {
+    for m in [4u64, 16, 64, 256] {
+        for flows in [m.div_ceil(4), m / 2, m, 2 * m, 3 * m, 5 * m, 20 * m, 200 * m] {
+            let (mut sum, mut held, runs) = (0.0, 0, 512);
+            for seed in 0..runs {
+                let mut summary = build("fm", &[("bitmaps", &m.to_string())], seed);
+                let mut random = fastrand::Rng::with_seed(seed);
+                feed(&mut *summary, (0..flows).flat_map(|_| [random.u64(..); 3]));
+                let found = summary.answers().cardinality().unwrap();
+                assert_eq!(found.confidence, Some(0.93));
+                let truth = flows as f64;
+                held += u32::from(found.low <= truth && truth <= found.high);
+                sum += found.value / truth;
+            }
+            let (held, bias) = (f64::from(held) / runs as f64, sum / runs as f64 - 1.0);
+            println!("fm {m} bitmaps, {flows} flows: {held:.3} hold, bias {bias:.3}");
+            assert!(held >= least_held(0.93, runs), "{m} bitmaps, {flows} flows: {held}");
+            let error = 0.78 / (m as f64).sqrt() / (runs as f64).sqrt();
+            // Of few flows there is a value below the first, and the mean is above.
+            assert!(flows < 2 * m || bias.abs() < 0.02 + 4.0 * error, "{m}, {flows}: {bias}");
+        }
     }
 }
 
@@ -100,7 +131,7 @@ fn hyperloglog_keeps_its_standard_error() {
             "hyperloglog {registers} registers, {flows} flows: {rms:.5} of {theory:.5}, {held}"
         );
         assert!(rms <= allowance(1.1) * theory);
-        assert!(held >= 0.78);
+        assert!(held >= least_held(0.954, seeds()));
     }
 }
 
@@ -168,6 +199,37 @@ fn what_cannot_be_built_says_why() {
     assert!(matches!(error, BuildError::Unfit { .. }));
 }
 
+/// However small an error is asked for, what would not hold it is refused, and nothing is built that
+/// has a larger one; however large, the least structure has a smaller one.
+#[test]
+fn targets_out_of_reach_are_refused() {
+    let with_epsilon = catalog::ALGORITHMS
+        .iter()
+        .filter(|info| info.parameters.iter().any(|parameter| parameter.name == "epsilon"));
+    for info in with_epsilon {
+        let build = |epsilon: &str| {
+            let mut options = Options::new(1 << 20, 1).with([("epsilon", epsilon)]);
+            options.memory = Memory::limited(1 << 30);
+            catalog::build::<Key8>(info.name, &options).map(|summary| summary.parameters())
+        };
+        for epsilon in ["1e-10", "1e-300"] {
+            if let Ok(built) = build(epsilon) {
+                // It says nothing without the number of flows.
+                assert_eq!(info.name, "linear-counting", "{epsilon} gives {built:?}");
+            }
+        }
+        let _ = build("0.9");
+    }
+    for name in ["fm", "hyperloglog", "kll"] {
+        let options = Options::new(1 << 20, 1).with([("epsilon", "1e-10")]);
+        let error = catalog::build::<Key8>(name, &options).err().unwrap().to_string();
+        assert!(error.contains("epsilon=1e-10 is not"), "{name}: {error}");
+    }
+    let least = |name: &str| build(name, &[("epsilon", "0.9")], 1).parameters();
+    assert_eq!(least("hyperloglog")[0].1.to_string(), "16");
+    assert_eq!(least("kll")[1].1.to_string(), "8");
+}
+
 /// Flows of each size.
 fn sizes(keys: &[u64]) -> HashMap<u64, f64> {
     let mut packets: HashMap<u64, u64> = HashMap::new();
@@ -194,7 +256,7 @@ fn wmre(answers: &dyn Answers, truth: &HashMap<u64, f64>) -> f64 {
 
 #[test]
 fn mrac_recovers_the_sizes_of_flows() {
-    for (skew, most) in [(1.1, 0.06), (1.5, 0.1)] {
+    for (skew, most) in [(1.1, 0.055), (1.5, 0.08)] {
         let keys: Vec<u64> = Zipf::new(1_000_000, skew, 7).take(2_000_000).map(u64::from).collect();
         let truth = sizes(&keys);
         let flows: f64 = truth.values().sum();

@@ -16,6 +16,12 @@ pub trait Describe {
     /// Name, paper, parameters and laws.
     const INFO: Info;
 
+    /// What holds of it with these parameters: no more than [`Info::laws`] says.
+    fn laws(parameters: &Parameters) -> Laws {
+        let _ = parameters;
+        Self::INFO.laws
+    }
+
     /// Reserves the memory and builds the summary for keys of type `K`.
     ///
     /// # Errors
@@ -36,7 +42,7 @@ pub struct Info {
     pub parameters: &'static [Parameter],
     /// Memory in bytes, as a formula of the parameters and of the key's size in memory.
     pub memory: &'static str,
-    /// What holds of it.
+    /// What holds of it, unless its parameters say otherwise: [`Describe::laws`].
     pub laws: Laws,
 }
 
@@ -63,7 +69,9 @@ pub struct Laws {
 /// What a merge gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Merge {
-    /// The same numbers as one summary of all packets would give, unless one of them was full.
+    /// The same sizes as one summary of all packets would give, unless one of them was full. Of
+    /// keys that are over a fixed weight, or spread, in the sum alone, some may not be named: the
+    /// overflow of the candidates says so.
     Equal,
     /// Numbers within the bounds.
     WithinBounds,

@@ -7,7 +7,8 @@
 //! before it. Names and values are a length (u8) and that many bytes of UTF-8.
 //!
 //! Decoding checks the checksum first, builds an empty summary from the parameters within the
-//! memory limit, and lets it load the payload; nothing else is allocated.
+//! memory limit, and lets it load the payload; nothing else is allocated, but by the library behind
+//! HyperLogLog and KLL, for what their sizes allow.
 
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Isa, Seed};
@@ -195,6 +196,33 @@ impl<'a> Reader<'a> {
         K::from_canonical(bytes).ok_or(self.invalid(field, K::BYTES, "it is no key"))
     }
 
+    /// Takes a byte that is 0 or 1.
+    ///
+    /// # Errors
+    /// When the bytes end, or it is neither.
+    pub fn flag(&mut self, field: &'static str) -> Result<bool, DecodeError> {
+        match self.number::<u8>(field)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(self.invalid(field, 1, "it is neither 0 nor 1")),
+        }
+    }
+
+    /// Takes a key that comes after the one `before` in the order of [`Writer::sorted`], so that
+    /// none stands there twice.
+    pub(crate) fn next_key<K: FlowKey>(
+        &mut self,
+        field: &'static str,
+        before: &mut Option<K>,
+    ) -> Result<K, DecodeError> {
+        let key: K = self.key(field)?;
+        let in_order = |before: K| before.canonical() < key.canonical();
+        if before.replace(key).is_some_and(|before| !in_order(before)) {
+            return Err(self.invalid(field, K::BYTES, "keys are in order, each of them once"));
+        }
+        Ok(key)
+    }
+
     /// Takes bytes with their number, `most` of them at most.
     ///
     /// # Errors
@@ -221,6 +249,34 @@ impl<'a> Reader<'a> {
         let length = self.number::<u8>(field)?.into();
         let bytes = self.take(length, field)?;
         str::from_utf8(bytes).map_err(|_| self.invalid(field, length, "it is not UTF-8"))
+    }
+}
+
+/// Steps from place to place that hash tables may still take while they are read: the bytes tell
+/// their seed, so that whoever wrote them may have chosen keys that collide.
+#[derive(Debug)]
+pub(crate) struct Patience(usize);
+
+impl Patience {
+    /// Keys that collide by chance take a few steps each; small tables may take more.
+    const STEPS_PER_KEY: usize = 64;
+    const STEPS: usize = 1 << 20;
+
+    /// For so many `keys`.
+    pub(crate) fn new(keys: usize) -> Self {
+        Self(Self::STEPS.saturating_add(keys.saturating_mul(Self::STEPS_PER_KEY)))
+    }
+
+    /// Steps that are left.
+    pub(crate) fn left(&self) -> usize {
+        self.0
+    }
+
+    /// Takes steps; returns whether there were as many.
+    pub(crate) fn take(&mut self, steps: usize) -> bool {
+        let enough = steps <= self.0;
+        self.0 = self.0.saturating_sub(steps);
+        enough
     }
 }
 

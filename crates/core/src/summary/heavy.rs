@@ -5,9 +5,10 @@
 
 use flowgauge_kernel::{Digester, Zeroed};
 
-use super::codec::{DecodeError, Reader, Writer};
+use super::codec::{DecodeError, Patience, Reader, Writer};
 use super::{BuildError, Memory};
 use crate::key::FlowKey;
+use crate::task::Threshold;
 
 /// A set of keys of bounded size.
 ///
@@ -49,6 +50,7 @@ impl<K: FlowKey> HeavyKeys<K> {
         let mask = tags.len() - 1;
         let tag = Self::tag(digest);
         let mut place = tag as usize >> 1 & mask;
+        // Ends, since half of the places are always empty.
         loop {
             if tags[place] == tag && keys[place] == *key {
                 return Ok(place);
@@ -60,7 +62,7 @@ impl<K: FlowKey> HeavyKeys<K> {
         }
     }
 
-    /// Digest bits that no column uses.
+    /// The high half of the digest: no bit of it chooses a column of the first row.
     #[inline(always)]
     fn tag(digest: u64) -> u32 {
         (digest >> 32) as u32 | 1
@@ -72,11 +74,12 @@ impl<K: FlowKey> HeavyKeys<K> {
         self.find(key, digest).is_ok()
     }
 
-    /// Puts `key` where it is or would go; does not count it.
-    fn put(&mut self, key: K, digest: u64) {
+    /// Puts `key` where it is or would go; does not count it. Returns how many places are before.
+    fn put(&mut self, key: K, digest: u64) -> usize {
         let (Ok(place) | Err(place)) = self.find(&key, digest);
         self.keys[place] = key;
         self.tags[place] = Self::tag(digest);
+        place.wrapping_sub(Self::tag(digest) as usize >> 1) & (self.tags.len() - 1)
     }
 
     /// Keys that find room without anything being dropped.
@@ -127,8 +130,9 @@ impl<K: FlowKey> HeavyKeys<K> {
             let key = self.kept[index];
             self.put(key, key.digest(digester));
         }
-        // Pruning costs the set's size: a share of it must be due again.
-        self.prune_at = threshold * 1.125;
+        // Pruning costs the set's size: a share of it must be due again. A threshold of 0 drops
+        // nobody, however often.
+        self.prune_at = (threshold * 1.125).max(f64::MIN_POSITIVE);
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = K> {
@@ -162,12 +166,32 @@ impl<K: FlowKey> HeavyKeys<K> {
     ) -> Result<(), DecodeError> {
         self.overflow = from.number("overflow of the candidates")?;
         self.prune_at = from.number("threshold of the candidates")?;
-        for _ in 0..from.count("number of candidates", self.kept.len())? {
-            let key: K = from.key("candidate")?;
-            // A set that has room is never pruned, and so asks no estimate.
-            self.join(key, key.digest(digester), 0.0, digester, |_| 0.0);
+        if !(0.0..=f64::MAX).contains(&self.prune_at) {
+            return Err(from.invalid("threshold of the candidates", 8, "it is no weight"));
+        }
+        let count = from.count("number of candidates", self.kept.len())?;
+        let (mut patience, mut before) = (Patience::new(count), None);
+        for _ in 0..count {
+            let key: K = from.next_key("candidate", &mut before)?;
+            let steps = self.put(key, key.digest(digester));
+            self.len += 1;
+            if !patience.take(steps) {
+                return Err(from.invalid("candidate", K::BYTES, "its place collides with others'"));
+            }
         }
         Ok(())
+    }
+
+    /// Takes note that sets of packets with these `totals` are merged. A key over a share of the sum
+    /// is over that share of one of them; a key over a fixed weight need not be over it in any, and
+    /// so may be missing.
+    pub(crate) fn note_parts(&mut self, threshold: Threshold, totals: [u64; 2]) {
+        let [own, other] = totals;
+        let hidden =
+            |weight| weight > 0 && own > 0 && other > 0 && own.saturating_add(other) > weight;
+        if matches!(threshold, Threshold::Weight(weight) if hidden(weight)) {
+            self.overflow = self.overflow.saturating_add(1);
+        }
     }
 
     /// Adds the keys of `other`.
@@ -185,5 +209,34 @@ impl<K: FlowKey> HeavyKeys<K> {
             }
         }
         self.overflow = self.overflow.saturating_add(other.overflow);
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+mod tests {
+    use std::cell::Cell;
+
+    use flowgauge_kernel::{Isa, Seed};
+
+    use super::*;
+    use crate::key::Key4;
+
+    /// A full set that nobody can be dropped from is not searched for each packet.
+    #[test]
+    fn a_set_that_stays_full_is_pruned_once() {
+        let digester = Digester::new(Seed::new(1), Isa::best());
+        for threshold in [0.0, 5.0] {
+            let mut set = HeavyKeys::<Key4>::new(16, &Memory::unlimited()).unwrap();
+            let asked = Cell::new(0);
+            for number in 0u32..1000 {
+                let key = Key4::from_canonical(&number.to_be_bytes()).unwrap();
+                set.join(key, key.digest(&digester), threshold, &digester, |_| {
+                    asked.set(asked.get() + 1);
+                    10.0
+                });
+            }
+            assert_eq!((asked.get(), set.overflow()), (16, 1000 - 16), "{threshold}");
+        }
     }
 }

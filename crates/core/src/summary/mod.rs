@@ -1,6 +1,7 @@
 //! Measurement structures, a folder per family.
 
 pub mod array;
+mod basis;
 mod build;
 mod cached;
 pub mod codec;

@@ -11,7 +11,7 @@ mod padded;
 use bytemuck::Zeroable;
 
 use super::codec::{DecodeError, Reader, Writer};
-use super::{BuildError, Counter, Options, Parameter, Setting, Size};
+use super::{BuildError, Counter, Laws, Options, Parameter, Parameters, Setting, Size};
 use crate::key::FlowKey;
 
 pub(crate) use distinct::Distinct;
@@ -60,8 +60,9 @@ pub(crate) trait State: Copy + Zeroable + Send + 'static {
         None
     }
     /// The same where it counts more than `spread`.
+    #[inline(always)]
     fn distinct_above(&self, spread: u64) -> Option<&Distinct> {
-        self.distinct().filter(|distinct| u64::from(distinct.fresh()) > spread)
+        self.distinct().filter(|distinct| distinct.exceeds(spread))
     }
     /// The forecast.
     fn ewma(&self) -> Option<&Ewma> {
@@ -183,6 +184,16 @@ impl Kind {
                         .to_owned(),
                 });
             }
+            ("distinct", _) if options.spread > Distinct::MOST_SPREAD => {
+                return Err(BuildError::Unfit {
+                    algorithm,
+                    reason: format!(
+                        "the 1024 bits of state=distinct cannot tell a spread over {}; ask for \
+                         less, or use two-level",
+                        Distinct::MOST_SPREAD
+                    ),
+                });
+            }
             ("distinct", _) => Self::Distinct,
             ("ewma", _) => Self::Ewma,
             ("padded", "12") => Self::Padded12,
@@ -214,6 +225,12 @@ macro_rules! with_state {
     }};
 }
 pub(crate) use with_state;
+
+/// The `laws` of a summary of states with these parameters: a sum of packets has lost its elements.
+pub(crate) fn laws(laws: Laws, parameters: &Parameters) -> Laws {
+    let elements = parameters.get(STATE.name) == Some(Distinct::NAME);
+    Laws { aggregatable: laws.aggregatable && !elements, ..laws }
+}
 
 /// The parameters that say `S`; none for the default.
 pub(crate) fn parameters<S: State>() -> impl Iterator<Item = (&'static str, Setting)> {

@@ -21,7 +21,8 @@ pub trait Ingest<K: FlowKey>: Send {
     fn settle(&mut self) {}
     /// The read side.
     fn answers(&self) -> &dyn Answers;
-    /// Adds another summary of the same type, shape and seed.
+    /// Adds another summary of the same type, parameters and seed, and of the same options where
+    /// what it counts depends on them.
     ///
     /// # Errors
     /// When they differ in one of these; the summary is then unchanged.

@@ -2,7 +2,7 @@
 //! be able to go through.
 
 use flowgauge_core::key::FlowKey;
-use flowgauge_core::summary::codec::{DecodeError, decode};
+use flowgauge_core::summary::codec::{DecodeError, Decoded, decode, encode};
 use flowgauge_core::summary::{Answers, Ingest, Measure};
 
 use super::stream::{feed, key, packets};
@@ -15,10 +15,14 @@ const THRESHOLDS: [f64; 3] = [0.0, 100.0, 1e12];
 /// # Errors
 /// When the bytes are refused, which is as good.
 pub(crate) fn decode_and_use<K: FlowKey>(bytes: &[u8], limit: usize) -> Result<(), DecodeError> {
-    let mut summary = decode::<K>(bytes, limit)?.summary;
+    let Decoded { info, options, mut summary } = decode::<K>(bytes, limit)?;
     let memory = summary.memory_bytes();
     assert!(memory <= limit, "{memory} bytes are reserved, of {limit}");
     ask(&*summary);
+    // What it holds now is stored, whatever it was read from, and comes back.
+    let stored = encode(info, &options, &*summary);
+    let again = decode::<K>(&stored, limit)?;
+    assert!(encode(info, &again.options, &*again.summary) == stored, "{}", info.name);
     // What decodes once decodes twice; a merge may still say that it cannot hold both.
     let _ = summary.merge(&*decode::<K>(bytes, limit)?.summary);
     feed(&mut *summary, &packets(300, 60, 19), 128);

@@ -46,7 +46,7 @@ fn what_was_stored_comes_back() {
 }
 
 /// Bytes with a checksum that fits them.
-fn signed(mut bytes: Vec<u8>) -> Vec<u8> {
+pub(crate) fn signed(mut bytes: Vec<u8>) -> Vec<u8> {
     let end = bytes.len() - 4;
     let checksum = crc32fast::hash(&bytes[..end]);
     bytes[end..].copy_from_slice(&checksum.to_le_bytes());

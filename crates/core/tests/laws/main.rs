@@ -3,7 +3,9 @@
 
 mod ask;
 mod codec;
+mod forged;
 mod golden;
+mod merge;
 mod stream;
 #[allow(unreachable_pub, reason = "it serves the fuzz target too")]
 #[path = "../../../../fuzz/src/summaries.rs"]
@@ -12,7 +14,7 @@ mod summaries;
 use flowgauge_core::catalog::{self, ALGORITHMS};
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key13, Key16, Key32, Key37};
 use flowgauge_core::summary::codec::encode;
-use flowgauge_core::summary::{BuildError, Info, Ingest, Merge, Options};
+use flowgauge_core::summary::{Answers, BuildError, Info, Ingest, Options, Parameters};
 
 use stream::{Packet, feed, packets};
 
@@ -75,6 +77,49 @@ fn the_size_of_batches_does_not_matter() {
     for_all!(batches_do_not_matter);
 }
 
+/// Packets in order and against it: sizes and totals are the same.
+fn orders_do_not_matter<K: FlowKey>(info: &Info) -> bool {
+    let mut packets = packets(5000, 900, 3);
+    let Some(mut forwards) = build::<K>(info, &small()) else { return false };
+    feed(&mut *forwards, &packets, 256);
+    packets.reverse();
+    let mut backwards = build::<K>(info, &small()).unwrap();
+    feed(&mut *backwards, &packets, 256);
+    let answers = [forwards.answers(), backwards.answers()];
+    assert_eq!(answers.map(Answers::cardinality)[0], answers.map(Answers::cardinality)[1]);
+    let [Some(forwards), Some(backwards)] = answers.map(Answers::size) else { return true };
+    for flow in 0..900 {
+        let key = stream::key::<K>(flow);
+        let sizes = [forwards, backwards].map(|sizes| sizes.estimate(key.canonical()));
+        assert_eq!(sizes[0], sizes[1], "{}: flow {flow}", info.name);
+    }
+    true
+}
+
+#[test]
+fn the_order_does_not_matter_where_the_catalog_says_so() {
+    for info in ALGORITHMS.iter().filter(|info| info.laws.commutable) {
+        assert!(orders_do_not_matter::<Key4>(info) | orders_do_not_matter::<Key8>(info));
+    }
+}
+
+/// What depends on lengths, times or elements of packets takes no sums of them.
+#[test]
+fn laws_depend_on_the_parameters() {
+    let laws = |name, parameter: (&str, &str)| {
+        let laws = catalog::laws(name, &Parameters::new([parameter])).unwrap();
+        (laws.commutable, laws.aggregatable)
+    };
+    assert_eq!(laws("kll", ("of", "key")), (true, true));
+    assert_eq!(laws("kll", ("of", "size")), (true, false));
+    assert_eq!(laws("kll", ("of", "gap")), (false, false));
+    for name in ["linear-table", "indirect-table", "cuckoo-1", "cuckoo-4", "count-array"] {
+        assert_eq!(laws(name, ("state", "counter")), (true, true));
+        assert_eq!(laws(name, ("state", "distinct")), (true, false));
+    }
+    assert!(catalog::laws("kll", &Parameters::new([("kk", "1")])).is_err());
+}
+
 fn a_cleared_summary_is_new<K: FlowKey>(info: &Info) -> bool {
     let options = small();
     let Some(mut summary) = build::<K>(info, &options) else { return false };
@@ -117,80 +162,6 @@ fn parameters_give_the_shape_back<K: FlowKey>(info: &Info) -> bool {
 #[test]
 fn memory_is_counted_and_the_parameters_are_the_whole_shape() {
     for_all!(parameters_give_the_shape_back);
-}
-
-/// Parts of the packets, merged in order, each of which has flows of its own where that is asked.
-fn merged<K: FlowKey>(
-    info: &Info,
-    packets: &[Packet],
-    shards: usize,
-) -> Option<Box<dyn Ingest<K>>> {
-    let options = Options { memory_bytes: 256 << 10, ..small() };
-    let disjoint = info.laws.merge == Merge::Disjoint;
-    let mut parts = (0..shards).map(|shard| {
-        let part: Vec<Packet> = packets
-            .iter()
-            .enumerate()
-            .filter(
-                |(i, packet)| if disjoint { packet.flow as usize } else { i / 7 } % shards == shard,
-            )
-            .map(|(_, packet)| *packet)
-            .collect();
-        let mut summary = build::<K>(info, &options)?;
-        feed(&mut *summary, &part, 256);
-        Some(summary)
-    });
-    let mut sum = parts.next()??;
-    for part in parts {
-        sum.merge(&*part?).unwrap();
-    }
-    Some(sum)
-}
-
-/// Sizes of any flow after a merge: the same as of one summary, or within the bounds.
-fn merges_keep_their_promise<K: FlowKey>(info: &Info) -> bool {
-    let packets = packets(6000, 500, 7);
-    let Some(one) = merged::<K>(info, &packets, 1) else { return false };
-    for shards in [2, 5, 16] {
-        let sum = merged::<K>(info, &packets, shards).unwrap();
-        let (Some(one), Some(sum)) = (one.answers().size(), sum.answers().size()) else { continue };
-        for flow in 0..500 {
-            let key = stream::key::<K>(flow);
-            let (one, sum) = (one.estimate(key.canonical()), sum.estimate(key.canonical()));
-            let truth = packets.iter().filter(|packet| packet.flow == flow).count() as f64;
-            if let (Some(one), Some(sum)) = (one.packets, sum.packets) {
-                match info.laws.merge {
-                    Merge::Equal | Merge::Disjoint => {
-                        let same = one.value.to_bits() == sum.value.to_bits();
-                        assert!(same, "{}: {shards} shards", info.name);
-                    }
-                    Merge::WithinBounds if sum.confidence.is_none() => {
-                        assert!(sum.low <= truth && truth <= sum.high, "{}: {sum:?}", info.name);
-                    }
-                    Merge::WithinBounds => {}
-                }
-            }
-        }
-    }
-    true
-}
-
-#[test]
-fn merged_shards_answer_as_the_catalog_says() {
-    for_all!(merges_keep_their_promise);
-}
-
-fn another_seed_is_refused<K: FlowKey>(info: &Info) -> bool {
-    let Some(mut summary) = build::<K>(info, &small()) else { return false };
-    let other = build::<K>(info, &Options::new(64 << 10, 2)).unwrap();
-    let error = summary.merge(&*other).unwrap_err().to_string();
-    assert!(error.contains("seeds differ"), "{}: {error}", info.name);
-    true
-}
-
-#[test]
-fn summaries_of_different_seeds_do_not_merge() {
-    for_all!(another_seed_is_refused);
 }
 
 /// Bounds without a confidence hold always, of flows that were seen and of one that was not.

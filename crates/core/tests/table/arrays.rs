@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use flowgauge_core::key::Key4;
+use flowgauge_core::key::{FlowKey, Key4};
 use flowgauge_core::summary::codec::{decode, encode};
 use flowgauge_core::summary::{Estimate, Forecast, Ingest, Measure, Options};
 use flowgauge_core::{catalog, task::Threshold};
 
 use super::distinct::quality;
-use super::{build, feed, options, packets, stored_and_back, truth};
+use super::{build, feed, nearly_full, one_each, options, packets, stored_and_back, truth};
 
 const ARRAYS: [&str; 2] = ["count-array", "replacing-array"];
 const DISTINCT: (&str, &str) = ("state", "distinct");
@@ -101,6 +101,52 @@ fn forecasts_of_arrays_are_within_their_bounds() {
             array.clear();
             assert!(forecasts(&*array).is_empty());
         }
+    }
+}
+
+/// Bounds of 95 %, where two or more flows hold nearly all packets: a flow of one packet shares the
+/// column of one of them more often than its bounds would hold by the mean of the other columns.
+#[test]
+fn lower_bounds_of_shared_columns_hold_as_often_as_they_say() {
+    for (columns, heavy) in [("8", 1), ("16", 1), ("32", 2), ("64", 4), ("256", 13)] {
+        for state in ["counter", "distinct", "ewma"] {
+            let (mut below, mut above, mut all) = (0, 0, 0);
+            for seed in 0..8 {
+                let parameters = [("columns", columns), ("state", state)];
+                let mut array = build::<Key4>("count-array", &options(1 << 20, seed, &parameters));
+                let flows = (0..1000 * heavy).map(|i| i % heavy).chain(1000..1400);
+                let packets: Vec<_> = one_each(flows);
+                feed(&mut *array, &packets);
+                let sizes = array.answers().size().unwrap();
+                for (key, truth) in truth::<Key4>(&packets) {
+                    let estimate = sizes.estimate(&key).packets.unwrap();
+                    let truth = truth.packets as f64;
+                    assert!(estimate.confidence.unwrap() >= 0.95 - 1e-9);
+                    below += u32::from(truth < estimate.low);
+                    above += u32::from(truth > estimate.high);
+                    all += 1;
+                }
+            }
+            assert!(above == 0 && below * 20 <= all, "{columns} {state}: {below} of {all}");
+        }
+    }
+}
+
+/// What a full counter could not take is no part of the others' bounds.
+#[test]
+fn only_full_counters_have_wide_upper_bounds() {
+    for state in ["counter", "ewma"] {
+        let options = options(1 << 20, 1, &[("columns", "4096"), ("state", state)]);
+        let mut array = build::<Key4>("count-array", &options);
+        feed(&mut *array, &one_each([7; 3].into_iter().chain([8])));
+        let mut array = nearly_full("count-array", &options, &*array, (3, &[]));
+        feed(&mut *array, &one_each([7; 5].into_iter()));
+        assert_eq!(array.answers().saturated().packets, 4);
+        let of = |flow| {
+            let key = super::key::<Key4>(flow);
+            array.answers().size().unwrap().estimate(key.canonical()).packets.unwrap()
+        };
+        assert_eq!((of(7).high, of(8).high), (f64::from(u32::MAX) + 4.0, 1.0), "{state}");
     }
 }
 

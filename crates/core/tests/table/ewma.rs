@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use flowgauge_core::key::{Key4, Key13};
 use flowgauge_core::summary::{Estimate, Forecast, Ingest, Measure, Options, Size};
 
-use super::{TABLES, build, feed, listed, one_each, options, packets, stored_and_back, truth};
+use super::{
+    TABLES, build, feed, listed, nearly_full, one_each, options, packets, stored_and_back, truth,
+};
 
 const STATE: (&str, &str) = ("state", "ewma");
 
@@ -183,5 +185,74 @@ fn bounds_hold_what_was_untracked() {
             table.next_epoch();
         }
         assert!(seen_wide, "{name} was never full");
+    }
+}
+
+/// Whether the bounds of all that is listed hold, but for averages that forgot: to within 2.
+fn bounds_hold(name: &str, table: &dyn Ingest<Key13>, expected: &Forecasts) {
+    table.answers().forecasts().unwrap().for_each(&mut |key, found| {
+        let truth = expected.get(key.as_bytes());
+        let truth = truth.map_or([0.0; 3], |f| {
+            [f.before.value, f.forecast.map_or(0.0, |forecast| forecast.value), f.now.value]
+        });
+        let forecast = found.forecast.unwrap_or(Estimate::exact(0));
+        for (bounds, truth) in [found.before, forecast, found.now].into_iter().zip(truth) {
+            let within = bounds.low <= truth + 2.0 && truth <= bounds.high + 2.0;
+            assert!(within, "{name}: {found:?} {truth:?}");
+        }
+    });
+}
+
+/// Tables that were full, each of them with packets of all flows: the sum's bounds hold what either
+/// had no room for, in this epoch and those before, and in the next.
+#[test]
+fn bounds_hold_of_merged_tables_that_were_full() {
+    for name in TABLES {
+        let buckets = if name == "cuckoo-4" { "16" } else { "64" };
+        let parameters = [STATE, ("buckets", buckets)];
+        for epochs in [1, 2, 4] {
+            let options = options(1 << 20, 7, &parameters);
+            let mut shards = [build::<Key13>(name, &options), build::<Key13>(name, &options)];
+            let mut model = Model::default();
+            let mut now = HashMap::new();
+            for epoch in 0..epochs {
+                if epoch > 0 {
+                    model.close(&now, Measure::Packets);
+                    shards.iter_mut().for_each(|shard| shard.next_epoch());
+                }
+                let packets = packets(400, 200, epoch);
+                now = truth::<Key13>(&packets);
+                let (first, second) = packets.split_at(200);
+                feed(&mut *shards[0], first);
+                feed(&mut *shards[1], second);
+            }
+            let [sum, other] = &mut shards;
+            sum.merge(&**other).unwrap();
+            bounds_hold(name, &**sum, &model.forecasts(&now, Measure::Packets));
+            model.close(&now, Measure::Packets);
+            sum.next_epoch();
+            bounds_hold(name, &**sum, &model.forecasts(&HashMap::new(), Measure::Packets));
+        }
+    }
+}
+
+/// What a full counter could not take is in the bounds of the next epoch, too.
+#[test]
+fn a_full_counter_leaves_wide_bounds_behind() {
+    for name in TABLES.into_iter().chain(["replacing-array", "count-array"]) {
+        let parameters =
+            [STATE, if name.ends_with("array") { ("columns", "64") } else { ("buckets", "64") }];
+        let options = options(1 << 20, 1, &parameters);
+        let mut summary = build::<Key13>(name, &options);
+        feed(&mut *summary, &one_each([7; 3].into_iter()));
+        let mut summary = nearly_full(name, &options, &*summary, (3, &u64::to_le_bytes(3 * 64)));
+        feed(&mut *summary, &one_each([7; 5].into_iter()));
+        assert_eq!(summary.answers().saturated().packets, 4, "{name}");
+        summary.next_epoch();
+        summary.answers().forecasts().unwrap().for_each(&mut |_, found| {
+            let truth = f64::from(u32::MAX) + 4.0;
+            assert!(truth <= found.before.high, "{name}: {found:?}");
+            assert!(truth <= found.forecast.unwrap().high, "{name}: {found:?}");
+        });
     }
 }

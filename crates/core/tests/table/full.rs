@@ -2,7 +2,9 @@
 
 use std::collections::HashSet;
 
+use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key4, Key8};
+use flowgauge_core::summary::codec::{decode, encode};
 use flowgauge_core::summary::{Estimate, Ingest, Size};
 
 use super::{
@@ -86,6 +88,83 @@ fn a_flood_of_colliding_keys_ends() {
         // The second buckets are spread.
         let least = if name == "cuckoo-1" { 400 } else { 768 };
         assert!(table.answers().flows().unwrap().len() >= least, "{name}");
+    }
+}
+
+/// A flow that one table listed and another had no room for: what the sum lists is not all of it.
+#[test]
+fn bounds_of_merged_tables_hold_what_either_had_no_room_for() {
+    for name in TABLES {
+        // Room for one flow in linear tables, for two or eight in the others.
+        let options = options(1 << 20, 1, &[("buckets", "2")]);
+        for seed in 0..20 {
+            let shards = [seed, seed + 100].map(|seed| packets(60, 12, seed));
+            let [mut sum, other] = shards.clone().map(|packets| {
+                let mut table = build::<Key4>(name, &options);
+                feed(&mut *table, &packets);
+                table
+            });
+            sum.merge(&*other).unwrap();
+            let sum = stored_and_back(name, &options, &*sum);
+            let truth = truth::<Key4>(&shards.concat());
+            let check = |key: &[u8], estimate: Estimate| {
+                let packets = truth[key].packets as f64;
+                assert!(estimate.low <= packets && packets <= estimate.high, "{name} {estimate:?}");
+            };
+            for key in truth.keys() {
+                check(key, sum.answers().size().unwrap().estimate(key).packets.unwrap());
+            }
+            sum.answers().candidates().unwrap().for_each(&mut |key, size| {
+                check(key.as_bytes(), size.packets.unwrap());
+            });
+        }
+    }
+}
+
+/// Where flows can move, one that found no room may find some later. It has then less behind it than
+/// it should, and its bounds say so; those that had room before stay exact.
+#[test]
+fn bounds_hold_of_flows_that_found_room_late() {
+    let (mut late, mut exact) = (0, 0);
+    for seed in 0..4 {
+        let mut table = build::<Key4>("cuckoo-1", &options(1 << 20, seed, &[("buckets", "4096")]));
+        let rounds: Vec<Packet> = (0..2100)
+            .flat_map(|flow| one_each([flow, flow * 7 % (flow + 1), flow / 2].into_iter()))
+            .collect();
+        feed(&mut *table, &rounds);
+        let truth = truth::<Key4>(&rounds);
+        table.answers().candidates().unwrap().for_each(&mut |key, size| {
+            let (size, truth) = (size.packets.unwrap(), truth[key.as_bytes()].packets as f64);
+            assert!(size.low <= truth && truth <= size.high, "{size:?} {truth}");
+            late += u32::from(size.value < truth);
+            exact += u32::from(size.low >= size.high);
+        });
+    }
+    println!("{late} late, {exact} exact");
+    assert!(late > 0 && exact > 4 * 1800, "{late} late, {exact} exact");
+}
+
+/// What somebody stored who knows the seed: keys with the same few buckets, which a table would walk
+/// along for hours. Reading gives up.
+#[test]
+fn stored_keys_that_collide_are_refused() {
+    for (name, mask, group) in [("linear-table", 4095, 8), ("indirect-table", 32767, 1)] {
+        let options = options(16 << 20, 5, &[("buckets", "32768")]);
+        // Keys of four groups, or four stretches of buckets.
+        let collides = |flow: &u32| {
+            let home = key::<Key4>(*flow).digest(&options.digester) & mask;
+            home * group % 8192 < 8
+        };
+        let flood: Vec<u32> = (0..).filter(collides).take(16_000).collect();
+        let spread: Vec<u32> = (0..16_000).collect();
+        for (flows, reason) in [(flood, Some("collides with others")), (spread, None)] {
+            let mut table = build::<Key4>(name, &options);
+            feed(&mut *table, &one_each(flows.into_iter()));
+            let bytes = encode(catalog::info(name).unwrap(), &options, &*table);
+            let error = decode::<Key4>(&bytes, 16 << 20).err().map(|error| error.to_string());
+            assert_eq!(error.is_some(), reason.is_some(), "{name}: {error:?}");
+            assert!(error.is_none_or(|error| error.contains(reason.unwrap())));
+        }
     }
 }
 

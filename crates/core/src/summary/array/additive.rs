@@ -8,20 +8,23 @@ use std::any::Any;
 
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
+use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::heavy::HeavyKeys;
-use super::super::state::{ARRAY_STATE, Distinct, Ewma, Kind};
+use super::super::state::{self, ARRAY_STATE, Distinct, Ewma, Kind};
 use super::super::{
     Answers, BuildError, Candidates, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws,
-    Measure, Memory, Merge, Options, Parameter, Setting, Size, SizeEstimate, SizeQuery,
+    Measure, Memory, Merge, Options, Parameter, Parameters, Setting, Size, SizeEstimate, SizeQuery,
 };
 use super::shared::SharedArray;
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
 use crate::task::Threshold;
 
-/// By Markov's inequality, a counter's excess is below 20 times its expectation with this chance.
+/// By Markov's inequality, a counter's excess is below [`EXCESS`] times its expectation with this
+/// chance.
 pub(super) const CONFIDENCE: f64 = 0.95;
+const EXCESS: f64 = 20.0;
 
 /// Heavy keys that are kept, unless asked otherwise or the memory is small.
 pub(super) const MOST_CANDIDATES: usize = 1 << 14;
@@ -64,6 +67,10 @@ impl Describe for CountArray<(), ()> {
                  twice that for ewma",
         laws: Laws { commutable: true, aggregatable: true, merge: Merge::Equal },
     };
+
+    fn laws(parameters: &Parameters) -> Laws {
+        state::laws(Self::INFO.laws, parameters)
+    }
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
         let kind = Kind::from_options::<K>(Self::INFO.name, &Kind::OF_ARRAYS, options)?;
@@ -110,18 +117,31 @@ impl<K: FlowKey, C: Counter> CountArray<K, C> {
         })
     }
 
+    fn basis(&self) -> Basis {
+        Basis { threshold: Some(self.threshold), ..Basis::of(&self.digester) }
+    }
+
     fn count(&self, key: K) -> u64 {
         let column = key.digest(&self.digester) as usize & (self.counters.len() - 1);
         self.counters[column].get()
     }
 
-    /// Counts packets one by one: what a full set drops depends on all counters, and batches of any
-    /// size must see the same.
+    /// Counts as many packets at once as the set has room for: what a full set drops depends on all
+    /// counters, and batches of any size must see the same.
     #[cold]
     #[inline(never)]
-    fn take_singly(&mut self, keys: &[K], digests: &[u64], weights: &[C]) {
-        for i in 0..keys.len() {
-            self.take::<1>(&keys[i..=i], &digests[i..=i], &weights[i..=i]);
+    fn take_by_room(&mut self, keys: &[K], digests: &[u64], weights: &[C]) {
+        let mut from = 0;
+        while from < keys.len() {
+            let upto = keys.len().min(from + self.heavy.room().max(1));
+            let block = from..upto;
+            if block.len() == 1 {
+                self.take::<1>(&keys[block.clone()], &digests[block.clone()], &weights[block]);
+            } else {
+                let (keys, digests) = (&keys[block.clone()], &digests[block.clone()]);
+                self.take::<BATCH_PACKETS>(keys, digests, &weights[block]);
+            }
+            from = upto;
         }
     }
 
@@ -179,12 +199,12 @@ impl<K: FlowKey, C: Counter> CountArray<K, C> {
         }
     }
 
-    /// The counter is never below the truth (unless saturated); below it by Markov's inequality.
+    /// The counter is never below the truth, unless it is full.
     fn bounds(&self, count: u64) -> Estimate {
-        let expected = (self.total.saturating_sub(count)) as f64 / self.counters.len() as f64;
-        let low = (count as f64 - expected / (1.0 - CONFIDENCE)).max(0.0).floor();
-        let high = count.saturating_add(self.saturated) as f64;
-        Estimate { value: count as f64, low, high, confidence: Some(CONFIDENCE) }
+        let low = least_of(count as f64, self.total as f64, self.counters.len());
+        let full = count == C::MOST.get();
+        let high = if full { count.saturating_add(self.saturated) } else { count };
+        Estimate { value: count as f64, low, high: high as f64, confidence: Some(CONFIDENCE) }
     }
 
     fn estimate_of(&self, count: u64) -> SizeEstimate {
@@ -196,6 +216,18 @@ impl<K: FlowKey, C: Counter> CountArray<K, C> {
     }
 }
 
+/// The least that a key has surely enough of the `count` in its column, where all `columns` hold
+/// `total`. The others' f′ = total − f weigh f′ ÷ columns in it on average, and [`EXCESS`] times that
+/// at most with the chance [`CONFIDENCE`]; so f ≥ (columns × count − 20 total) ÷ (columns − 20).
+pub(super) fn least_of(count: f64, total: f64, columns: usize) -> f64 {
+    let columns = columns as f64;
+    if columns <= EXCESS {
+        return 0.0;
+    }
+    let least = (columns * count - EXCESS * total) / (columns - EXCESS);
+    least.clamp(0.0, count).floor()
+}
+
 impl<K: FlowKey, C: Counter> Ingest<K> for CountArray<K, C> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         batch.digest(&self.digester);
@@ -203,7 +235,7 @@ impl<K: FlowKey, C: Counter> Ingest<K> for CountArray<K, C> {
         if self.heavy.room() >= keys.len() {
             return self.take::<BATCH_PACKETS>(keys, digests, weights);
         }
-        self.take_singly(keys, digests, weights);
+        self.take_by_room(keys, digests, weights);
     }
 
     fn answers(&self) -> &dyn Answers {
@@ -211,13 +243,8 @@ impl<K: FlowKey, C: Counter> Ingest<K> for CountArray<K, C> {
     }
 
     fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
-        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
-        if other.digester.seed() != self.digester.seed() {
-            return Err(Incompatible("seeds differ"));
-        }
-        if other.counters.len() != self.counters.len() || other.candidates != self.candidates {
-            return Err(Incompatible("sizes differ"));
-        }
+        let other = twin(self, other, Self::basis)?;
+        self.heavy.note_parts(self.threshold, [self.total, other.total]);
         for (counter, other) in self.counters.iter_mut().zip(other.counters.iter()) {
             self.saturated = self.saturated.saturating_add(counter.add(*other));
         }

@@ -9,6 +9,7 @@ use std::any::Any;
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
+use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::state::{self, Past, State};
 use super::super::{
@@ -51,6 +52,15 @@ impl<K: FlowKey, S: State> KeyedArray<K, S> {
             displaced: Size::default(),
             saturated: Size::default(),
         }))
+    }
+
+    fn basis(&self) -> Basis {
+        let (by, spread) = (self.past.by(), self.spread);
+        Basis {
+            by: S::LASTING.then_some(by),
+            spread: S::ELEMENTS.then_some(spread),
+            ..Basis::of(&self.digester)
+        }
     }
 
     #[inline(always)]
@@ -117,13 +127,7 @@ impl<K: FlowKey, S: State> Ingest<K> for KeyedArray<K, S> {
 
     /// Where both hold a slot, the heavier key keeps it and the other's state is displaced.
     fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
-        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
-        if other.digester.seed() != self.digester.seed() {
-            return Err(Incompatible("seeds differ"));
-        }
-        if other.slots.len() != self.slots.len() {
-            return Err(Incompatible("sizes differ"));
-        }
+        let other = twin(self, other, Self::basis)?;
         for (column, slot) in other.slots.iter().enumerate() {
             let own = &mut self.slots[column];
             if own.key == slot.key {
@@ -188,7 +192,7 @@ impl<K: FlowKey, S: State> Ingest<K> for KeyedArray<K, S> {
         for slot in self.slots.iter_mut() {
             slot.state.next_epoch(&self.past);
         }
-        self.past.next_epoch(self.displaced);
+        self.past.next_epoch(self.missed(), true);
         self.forget_epoch();
     }
 
@@ -273,7 +277,7 @@ impl<K: FlowKey, S: State> Forecasts for KeyedArray<K, S> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, Forecast)) {
         for slot in self.occupied() {
             if let Some(ewma) = slot.state.ewma() {
-                let forecast = self.past.of_part(ewma, self.missed());
+                let forecast = self.past.of(ewma, self.missed());
                 visit(CanonicalKey::new(slot.key.canonical()), forecast);
             }
         }

@@ -5,9 +5,12 @@
 //! CountArray; expectation-maximisation at the close of the epoch undoes its collisions.
 
 use std::any::Any;
+use std::cell::OnceCell;
+use std::marker::PhantomData;
 
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
+use super::super::basis::{Basis, twin};
 use super::super::cached::CACHED_BYTES;
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{
@@ -21,13 +24,16 @@ use crate::key::FlowKey;
 /// An array of packet counters.
 ///
 /// Cost: one cache line a packet; at the close of an epoch some 0.1 s for the distribution. Memory
-/// in bytes: `4 × columns`, and while the distribution is computed some 100 KiB.
+/// in bytes: `4 × columns`, and some 100 KiB from when the distribution is first asked for until the
+/// next packet.
 pub struct Mrac<K> {
     digester: Digester,
     counters: Zeroed<u32>,
     total: u64,
     saturated: u64,
-    key: std::marker::PhantomData<K>,
+    /// Expected flows of each size, once somebody asked since the last packet.
+    flows: OnceCell<Vec<(u64, f64)>>,
+    key: PhantomData<K>,
 }
 
 impl Describe for Mrac<()> {
@@ -62,7 +68,8 @@ impl Describe for Mrac<()> {
             counters: options.memory.zeroed(columns)?,
             total: 0,
             saturated: 0,
-            key: std::marker::PhantomData,
+            flows: OnceCell::new(),
+            key: PhantomData,
         }))
     }
 }
@@ -70,6 +77,7 @@ impl Describe for Mrac<()> {
 impl<K: FlowKey> Ingest<K> for Mrac<K> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         batch.digest(&self.digester);
+        self.flows.take();
         let (digests, packets) = (batch.digests(), batch.packets());
         let counters = &mut *self.counters;
         let mask = counters.len() - 1;
@@ -91,13 +99,8 @@ impl<K: FlowKey> Ingest<K> for Mrac<K> {
     }
 
     fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
-        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
-        if other.digester.seed() != self.digester.seed() {
-            return Err(Incompatible("seeds differ"));
-        }
-        if other.counters.len() != self.counters.len() {
-            return Err(Incompatible("sizes differ"));
-        }
+        let other = twin(self, other, |summary| Basis::of(&summary.digester))?;
+        self.flows.take();
         for (counter, other) in self.counters.iter_mut().zip(other.counters.iter()) {
             self.saturated = self.saturated.saturating_add(counter.add(*other));
         }
@@ -119,6 +122,7 @@ impl<K: FlowKey> Ingest<K> for Mrac<K> {
     }
 
     fn clear(&mut self) {
+        self.flows.take();
         self.counters.fill(0);
         self.total = 0;
         self.saturated = 0;
@@ -139,8 +143,8 @@ impl<K: FlowKey> Ingest<K> for Mrac<K> {
 
 impl<K: FlowKey> Mrac<K> {
     /// Expected flows of each size, by size.
-    fn flows(&self) -> Vec<(u64, f64)> {
-        decompound(self.counters.iter().map(|&counter| u64::from(counter)))
+    fn flows(&self) -> &[(u64, f64)] {
+        self.flows.get_or_init(|| decompound(self.counters.iter().copied()))
     }
 }
 
@@ -177,7 +181,7 @@ impl<K: FlowKey> Answers for Mrac<K> {
     }
 
     fn distribution(&self) -> Option<Vec<(u64, Estimate)>> {
-        let bins = self.flows().into_iter().map(|(size, flows)| {
+        let bins = self.flows().iter().map(|&(size, flows)| {
             (size, recovered(flows, 0.0, (self.total as f64 / size as f64).floor().max(flows)))
         });
         Some(bins.collect())

@@ -8,6 +8,7 @@ use std::any::Any;
 
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
+use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::slot::Slot;
 use super::super::state::{ARRAY_STATE, Distinct, Ewma, Kind};
@@ -126,13 +127,7 @@ impl<K: FlowKey> Ingest<K> for ReplacingArray<K> {
 
     /// Where both hold a slot, the heavier key keeps it and the other's weight is displaced.
     fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
-        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
-        if other.digester.seed() != self.digester.seed() {
-            return Err(Incompatible("seeds differ"));
-        }
-        if other.slots.len() != self.slots.len() {
-            return Err(Incompatible("sizes differ"));
-        }
+        let other = twin(self, other, |summary| Basis::of(&summary.digester))?;
         for (slot, other) in self.slots.iter_mut().zip(other.slots.iter()) {
             if slot.key == other.key {
                 self.saturated += slot.add(other.packets, other.bytes);

@@ -10,6 +10,7 @@ use std::any::Any;
 
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
+use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::heavy::HeavyKeys;
 use super::super::state::{self, Ewma, Past, State};
@@ -17,7 +18,7 @@ use super::super::{
     Answers, BuildError, Candidates, Estimate, Forecast, Forecasts, Incompatible, Ingest, Measure,
     Options, Setting, Size, SizeEstimate, SizeQuery, Spread,
 };
-use super::additive::{CONFIDENCE, MOST_CANDIDATES, PREFETCH_AHEAD};
+use super::additive::{CONFIDENCE, MOST_CANDIDATES, PREFETCH_AHEAD, least_of};
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
 use crate::task::Threshold;
@@ -68,6 +69,14 @@ impl<K: FlowKey, S: State> SharedArray<K, S> {
         }))
     }
 
+    fn basis(&self) -> Basis {
+        if S::ELEMENTS {
+            return Basis { spread: Some(self.spread), ..Basis::of(&self.digester) };
+        }
+        let (by, threshold) = (Some(self.by), Some(self.threshold));
+        Basis { by, threshold, ..Basis::of(&self.digester) }
+    }
+
     fn state(&self, key: K) -> &S {
         &self.states[key.digest(&self.digester) as usize & (self.states.len() - 1)]
     }
@@ -92,18 +101,16 @@ impl<K: FlowKey, S: State> SharedArray<K, S> {
     /// By Markov's inequality from what the other keys add to a column on average: `total` is that
     /// of all columns. The upper bound stays.
     fn lowered(&self, estimate: Estimate, total: f64) -> Estimate {
-        let others = (total - estimate.value).max(0.0) / self.states.len() as f64;
-        let low = (estimate.low - others / (1.0 - CONFIDENCE)).max(0.0).floor();
+        let low = least_of(estimate.low, total, self.states.len());
         let confidence = estimate.confidence.unwrap_or(1.0) - (1.0 - CONFIDENCE);
         Estimate { low, confidence: Some(confidence), ..estimate }
     }
 
     fn bounds(&self, size: Size) -> SizeEstimate {
-        let of = |measure| {
-            let value = size.by(measure) as f64;
-            let high = value + self.saturated.by(measure) as f64;
-            let estimate = Estimate::between(value, value, high);
-            Some(self.lowered(estimate, self.total.by(measure) as f64))
+        let column = SizeEstimate::counted(size, self.saturated);
+        let of = |measure: Measure| {
+            let total = self.total.by(measure) as f64;
+            column.by(measure).map(|estimate| self.lowered(estimate, total))
         };
         SizeEstimate { packets: of(Measure::Packets), bytes: of(Measure::Bytes) }
     }
@@ -119,7 +126,7 @@ impl<K: FlowKey, S: State> SharedArray<K, S> {
 #[inline(always)]
 fn weight<S: State>(state: &S, by: Measure) -> f64 {
     match state.distinct() {
-        Some(distinct) => distinct.fresh().into(),
+        Some(distinct) => distinct.elements(),
         None => state.size().by(by) as f64,
     }
 }
@@ -139,13 +146,18 @@ impl<K: FlowKey, S: State> Ingest<K> for SharedArray<K, S> {
             }
             let state = &mut self.states[digests[i] as usize & mask];
             let excess = state.add(packets[i], bytes[i], elements[i]);
-            let weight = weight(state, self.by);
             self.total += Size { packets: packets[i].into(), bytes: bytes[i] };
             if excess != Size::default() {
                 self.saturated += excess;
             }
             // Against the weight so far, this packet's included: batches of any size agree.
-            if weight > self.limit() {
+            let heavy = if S::ELEMENTS {
+                state.distinct_above(self.spread).is_some()
+            } else {
+                let limit = self.threshold.weight(self.total.by(self.by));
+                state.size().by(self.by) as f64 > limit
+            };
+            if heavy {
                 self.join(keys[i], digests[i]);
             }
         }
@@ -156,12 +168,13 @@ impl<K: FlowKey, S: State> Ingest<K> for SharedArray<K, S> {
     }
 
     fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
-        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
-        if other.digester.seed() != self.digester.seed() {
-            return Err(Incompatible("seeds differ"));
-        }
-        if other.states.len() != self.states.len() || other.candidates != self.candidates {
-            return Err(Incompatible("sizes differ"));
+        let other = twin(self, other, Self::basis)?;
+        let totals = [self.total, other.total];
+        if S::ELEMENTS {
+            let spread = Threshold::Weight(self.spread);
+            self.heavy.note_parts(spread, totals.map(|total| total.packets));
+        } else {
+            self.heavy.note_parts(self.threshold, totals.map(|total| total.by(self.by)));
         }
         for (state, other) in self.states.iter_mut().zip(other.states.iter()) {
             self.saturated += state.merge(other);
@@ -236,7 +249,7 @@ impl<K: FlowKey, S: State> Ingest<K> for SharedArray<K, S> {
         for state in self.states.iter_mut() {
             state.next_epoch(&self.past);
         }
-        self.past.next_epoch(Size::default());
+        self.past.next_epoch(self.saturated, true);
         let (states, digester) = (&self.states, &self.digester);
         let forecast =
             |key: K| forecast(&states[key.digest(digester) as usize & (states.len() - 1)]);
@@ -332,7 +345,7 @@ impl<K: FlowKey, S: State> Spread for SharedArray<K, S> {
 
 impl<K: FlowKey, S: State> Forecasts for SharedArray<K, S> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, Forecast)) {
-        let of = |state: &S| state.ewma().map(|ewma| self.past.of_whole(ewma, self.saturated));
+        let of = |state: &S| state.ewma().map(|ewma| self.past.of(ewma, self.saturated));
         let (mut before, mut forecasts, mut now) = (0.0, 0.0, 0.0);
         for forecast in self.states.iter().filter_map(of) {
             before += forecast.before.value;

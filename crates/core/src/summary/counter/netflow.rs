@@ -116,8 +116,9 @@ impl<K: FlowKey> Ingest<K> for NetFlow<K> {
         if other.sample != self.sample {
             return Err(Incompatible("sizes differ"));
         }
+        self.table.merge(&other.table)?;
         self.largest = self.largest.max(other.largest);
-        self.table.merge(&other.table)
+        Ok(())
     }
 
     fn save(&self, out: &mut Writer) {

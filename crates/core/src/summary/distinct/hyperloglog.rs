@@ -10,18 +10,19 @@ use datasketches::common::NumStdDev;
 use datasketches::hll::{Coupon, HllSketch, HllType, HllUnion};
 use flowgauge_kernel::Digester;
 
+use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{
     Answers, BuildError, Describe, Estimate, Incompatible, Info, Ingest, Laws, Merge, Options,
     Parameter, Setting,
 };
-use super::CONFIDENCE;
+use super::{CONFIDENCE, items_for};
 use crate::batch::Batch;
 use crate::key::FlowKey;
 
-/// Registers that the library allows, as powers of two.
-const LEAST_LOG: u32 = 4;
-const MOST_LOG: u32 = 21;
+/// Registers that the library allows.
+const LEAST: usize = 1 << 4;
+const MOST: usize = 1 << 21;
 
 /// What the library writes before a set of hashes, and before the registers; the lowest bits of
 /// byte 7 say which of them follow.
@@ -73,11 +74,10 @@ impl Describe for HyperLogLog {
         let parameters = &options.parameters;
         parameters.exclusive("registers", &["epsilon"])?;
         let registers = match parameters.fraction("epsilon")? {
-            Some(epsilon) => ((ERROR / epsilon).powi(2).ceil() as usize).next_power_of_two(),
+            Some(epsilon) => items_for(epsilon, ERROR, (LEAST, MOST), parameters)?,
             None => parameters.power_of_two("registers", options.memory_bytes.min(4096), 1)?,
         };
-        let log = registers.ilog2();
-        if !(LEAST_LOG..=MOST_LOG).contains(&log) {
+        if !(LEAST..=MOST).contains(&registers) {
             return Err(BuildError::OutOfRange {
                 name: "registers",
                 value: registers.to_string(),
@@ -135,13 +135,7 @@ impl<K: FlowKey> Ingest<K> for HyperLogLog {
     }
 
     fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
-        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
-        if other.digester.seed() != self.digester.seed() {
-            return Err(Incompatible("seeds differ"));
-        }
-        if other.registers != self.registers {
-            return Err(Incompatible("sizes differ"));
-        }
+        let other = twin(self, other, |summary| Basis::of(&summary.digester))?;
         let refused = |_| Incompatible("the library refuses to unite them");
         let mut union = HllUnion::new(self.sketch.lg_config_k()).map_err(refused)?;
         union.update(&self.sketch);

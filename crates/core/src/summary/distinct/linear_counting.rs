@@ -4,17 +4,11 @@
 //! database applications" (TODS 1990), §3 and §5. With the share V of bits that are zero, the
 //! number of flows is −m ln V; a full bitmap can only say "at least".
 
-use std::any::Any;
+use flowgauge_kernel::prefetch;
 
-use flowgauge_kernel::{Digester, Zeroed, prefetch};
-
-use super::super::codec::{DecodeError, Reader, Writer};
-use super::super::{
-    Answers, BuildError, Describe, Estimate, Incompatible, Info, Ingest, Laws, Merge, Options,
-    Parameter, Setting,
-};
-use super::two_sigma;
-use crate::batch::Batch;
+use super::super::{BuildError, Describe, Estimate, Info, Ingest, Laws, Merge, Options, Parameter};
+use super::bitmaps::{Bitmaps, Marks};
+use super::{counting_error, two_sigma};
 use crate::key::FlowKey;
 
 /// Words whose cache lines are asked for ahead of the one in hand.
@@ -29,11 +23,7 @@ const WORD: usize = 64;
 /// A bitmap of `bits` bits.
 ///
 /// Cost: one bit a packet. Memory in bytes: `bits ÷ 8`.
-pub struct LinearCounting {
-    digester: Digester,
-    words: Zeroed<u64>,
-    packets: u64,
-}
+pub struct LinearCounting;
 
 impl Describe for LinearCounting {
     const INFO: Info = Info {
@@ -73,21 +63,13 @@ impl Describe for LinearCounting {
                 )?
             }
         };
-        let words = options.memory.zeroed(bits / WORD)?;
-        Ok(Box::new(Self { digester: options.digester, words, packets: 0 }))
+        Bitmaps::<Self>::build(bits / WORD, options)
     }
-}
-
-/// The standard error of the number of flows, as a share of it, at `load` flows a bit (§5.1).
-fn standard_error(bits: f64, load: f64) -> f64 {
-    // Of one flow among many bits the difference below is lost in rounding, and next to nothing.
-    let excess = (load.exp() - load - 1.0).max(0.0);
-    excess.sqrt() / (bits.sqrt() * load)
 }
 
 /// The smallest bitmap that counts `flows` flows with this standard error.
 fn bits_for(flows: u64, epsilon: f64) -> usize {
-    let enough = |bits: usize| standard_error(bits as f64, flows as f64 / bits as f64) <= epsilon;
+    let enough = |bits: usize| counting_error(bits as f64, flows as f64 / bits as f64) <= epsilon;
     let mut bits = WORD;
     while bits < 1 << 40 && !enough(bits) {
         bits *= 2;
@@ -95,31 +77,12 @@ fn bits_for(flows: u64, epsilon: f64) -> usize {
     bits
 }
 
-impl LinearCounting {
-    fn set_bits(&self) -> u64 {
-        self.words.iter().map(|word| u64::from(word.count_ones())).sum()
-    }
+impl Marks for LinearCounting {
+    type Word = u64;
+    const ITEMS: (&'static str, usize) = ("bits", WORD);
 
-    fn estimate(&self) -> Estimate {
-        let (bits, set) = (self.words.len() * WORD, self.set_bits());
-        let full = set == bits as u64;
-        let (bits, set, most) = (bits as f64, set as f64, self.packets as f64);
-        if full {
-            // The last bit is set by the flow number m ln m, or so; there may be any number more.
-            let at_least = (bits * bits.ln()).min(most);
-            return Estimate { value: at_least, low: set.min(most), high: most, confidence: None };
-        }
-        let value = -bits * ((bits - set) / bits).ln();
-        let sigma = if value <= 0.0 { 0.0 } else { value * standard_error(bits, value / bits) };
-        two_sigma(value, sigma, set, most)
-    }
-}
-
-impl<K: FlowKey> Ingest<K> for LinearCounting {
-    fn ingest(&mut self, batch: &mut Batch<K>) {
-        batch.digest(&self.digester);
-        let digests = batch.digests();
-        let words = &mut *self.words;
+    #[inline]
+    fn mark(words: &mut [u64], digests: &[u64]) {
         let mask = words.len() - 1;
         for (i, &digest) in digests.iter().enumerate() {
             if let Some(&ahead) = digests.get(i + PREFETCH_AHEAD) {
@@ -127,59 +90,20 @@ impl<K: FlowKey> Ingest<K> for LinearCounting {
             }
             words[(digest >> 6) as usize & mask] |= 1 << (digest % 64);
         }
-        let packets = batch.packets().iter().map(|&packets| u64::from(packets)).sum::<u64>();
-        self.packets = self.packets.saturating_add(packets);
     }
 
-    fn answers(&self) -> &dyn Answers {
-        self
-    }
-
-    fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
-        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
-        if other.digester.seed() != self.digester.seed() {
-            return Err(Incompatible("seeds differ"));
+    fn estimate(words: &[u64], packets: f64) -> Estimate {
+        let bits = words.len() * WORD;
+        let set: usize = words.iter().map(|word| word.count_ones() as usize).sum();
+        let full = set == bits;
+        let (bits, set) = (bits as f64, set as f64);
+        if full {
+            // The last bit is set by the flow number m ln m, or so; there may be any number more.
+            let at_least = (bits * bits.ln()).min(packets);
+            let low = set.min(packets);
+            return Estimate { value: at_least, low, high: packets, confidence: None };
         }
-        if other.words.len() != self.words.len() {
-            return Err(Incompatible("sizes differ"));
-        }
-        for (word, other) in self.words.iter_mut().zip(other.words.iter()) {
-            *word |= other;
-        }
-        self.packets = self.packets.saturating_add(other.packets);
-        Ok(())
-    }
-
-    fn save(&self, out: &mut Writer) {
-        out.number(self.packets);
-        out.numbers(&self.words);
-    }
-
-    fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
-        self.packets = from.number("packets")?;
-        from.numbers("bitmap", &mut self.words)
-    }
-
-    fn clear(&mut self) {
-        self.words.fill(0);
-        self.packets = 0;
-    }
-
-    fn parameters(&self) -> Vec<(&'static str, Setting)> {
-        vec![("bits", Setting::Integer((self.words.len() * WORD) as u64))]
-    }
-
-    fn memory_bytes(&self) -> usize {
-        self.words.memory_bytes()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-}
-
-impl Answers for LinearCounting {
-    fn cardinality(&self) -> Option<Estimate> {
-        Some(self.estimate())
+        let load = (bits / (bits - set)).ln();
+        two_sigma(bits * load, bits * load * counting_error(bits, load), set, packets)
     }
 }

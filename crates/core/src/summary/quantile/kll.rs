@@ -13,10 +13,11 @@ use datasketches::error::{Error, ErrorKind};
 use datasketches::kll::{KllFloat, KllSketch, KllValue};
 use flowgauge_kernel::Digester;
 
+use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{
     Answers, BuildError, Describe, Incompatible, Info, Ingest, Laws, Measure, Merge, Options,
-    Parameter, QuantileOf, Quantiles, Setting,
+    Parameter, Parameters, QuantileOf, Quantiles, Setting,
 };
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
@@ -29,6 +30,9 @@ const CONFIDENCE: f64 = 0.99;
 /// What `k` may be.
 const LEAST_K: u64 = 8;
 const MOST_K: u64 = 65_535;
+
+/// Packets that a stored sketch may have, and a merged one: the library panics at 2⁶⁴.
+const MOST_PACKETS: u64 = 1 << 62;
 
 /// Items that a sketch holds at most: 3 k in levels that shrink by a third, and the least 8 of each
 /// of 60 levels.
@@ -112,6 +116,13 @@ impl Describe for Kll<()> {
         laws: Laws { commutable: true, aggregatable: true, merge: Merge::WithinBounds },
     };
 
+    /// A sum of packets has lost their lengths and times, and gaps depend on the order.
+    fn laws(parameters: &Parameters) -> Laws {
+        let of = parameters.get("of");
+        let (commutable, aggregatable) = (of != Some("gap"), !matches!(of, Some("size" | "gap")));
+        Laws { commutable, aggregatable, ..Self::INFO.laws }
+    }
+
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
         let parameters = &options.parameters;
         parameters.exclusive("k", &["epsilon"])?;
@@ -132,7 +143,9 @@ impl Describe for Kll<()> {
         let k = match (parameters.integer("k", LEAST_K..=MOST_K)?, parameters.fraction("epsilon")?)
         {
             (Some(k), _) => k,
-            (None, Some(epsilon)) => (ERROR / epsilon).powf(1.0 / POWER).ceil() as u64,
+            (None, Some(epsilon)) => {
+                ((ERROR / epsilon).powf(1.0 / POWER).ceil() as u64).max(LEAST_K)
+            }
             (None, None) => (LEAST_K..=200).rev().find(fits).unwrap_or(LEAST_K),
         };
         if k > MOST_K {
@@ -214,21 +227,20 @@ impl<K: FlowKey> Ingest<K> for Kll<K> {
     }
 
     fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
-        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
-        if other.digester.seed() != self.digester.seed() {
-            return Err(Incompatible("seeds differ"));
-        }
-        if other.k != self.k {
-            return Err(Incompatible("sizes differ"));
+        let other = twin(self, other, |summary| Basis::of(&summary.digester))?;
+        if self.count().saturating_add(other.count()) > MOST_PACKETS {
+            return Err(Incompatible("there are too many packets in all"));
         }
         let refused = |_| Incompatible("the library refuses to merge them");
         match (&mut self.sketch, &other.sketch) {
-            (Sketch::Keys(sketch), Sketch::Keys(other)) => sketch.merge(other).map_err(refused),
-            (Sketch::Numbers(sketch), Sketch::Numbers(numbers)) if self.of == other.of => {
-                sketch.merge(numbers).map_err(refused)
+            (Sketch::Keys(sketch), Sketch::Keys(other)) => sketch.merge(other).map_err(refused)?,
+            (Sketch::Numbers(sketch), Sketch::Numbers(numbers)) => {
+                sketch.merge(numbers).map_err(refused)?;
             }
-            _ => Err(Incompatible("they are quantiles of different things")),
+            _ => return Err(Incompatible("types differ")),
         }
+        self.latest_ns = self.latest_ns.max(other.latest_ns);
+        Ok(())
     }
 
     fn save(&self, out: &mut Writer) {
@@ -238,21 +250,21 @@ impl<K: FlowKey> Ingest<K> for Kll<K> {
     }
 
     fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
-        let timed = from.number::<u8>("whether there is a latest time")? == 1;
+        let timed = from.flag("whether there is a latest time")?;
         let latest_ns = from.number("latest time")?;
         self.latest_ns = timed.then_some(latest_ns);
         let most = 64 + capacity(self.k.into()) * (item_bytes::<K>(self.of) + 8);
         let image = from.bytes("levels", most)?;
-        let same_k = |k: u16| (k == self.k).then_some(());
+        let possible = |k: u16, n: u64| k == self.k && n <= MOST_PACKETS;
         let sketch = match self.of {
-            QuantileOf::Key => KllSketch::deserialize(image).ok().and_then(|sketch| {
-                same_k(sketch.k())?;
-                Some(Sketch::Keys(sketch))
-            }),
-            _ => KllSketch::deserialize(image).ok().and_then(|sketch| {
-                same_k(sketch.k())?;
-                Some(Sketch::Numbers(sketch))
-            }),
+            QuantileOf::Key => KllSketch::deserialize(image)
+                .ok()
+                .filter(|sketch| possible(sketch.k(), sketch.n()))
+                .map(Sketch::Keys),
+            _ => KllSketch::deserialize(image)
+                .ok()
+                .filter(|sketch| possible(sketch.k(), sketch.n()))
+                .map(Sketch::Numbers),
         };
         self.sketch = sketch.ok_or(from.invalid("levels", image.len(), "it is no such sketch"))?;
         Ok(())

@@ -152,13 +152,14 @@ impl<C: Unsigned> Linear for Least<C> {
 
 /// Whether every packet is in every row, or among what was lost there.
 pub(super) fn adds_up<C: Unsigned, R: Rule<Cell = C>>(grid: &Grid<R>) -> bool {
-    if grid.total == u64::MAX || grid.saturated == u64::MAX {
+    if grid.total == u64::MAX {
         return true;
     }
     let sum = |row: &[C]| row.iter().map(|cell| u128::from(cell.get())).sum::<u128>();
     let sums = grid.cells.chunks_exact(grid.rows.columns()).map(sum);
     let lost = sums.map(|sum| u128::from(grid.total).checked_sub(sum));
-    lost.sum::<Option<u128>>() == Some(grid.saturated.into())
+    let lost = lost.sum::<Option<u128>>();
+    lost.is_some_and(|lost| lost.min(u64::MAX.into()) == grid.saturated.into())
 }
 
 /// The least cell of a key.

@@ -4,6 +4,7 @@ use std::any::Any;
 
 use flowgauge_kernel::Digester;
 
+use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::heavy::HeavyKeys;
 use super::super::{
@@ -54,17 +55,22 @@ impl<K: FlowKey, R: Rule> RowSketch<K, R> {
         })
     }
 
+    fn basis(&self) -> Basis {
+        Basis { threshold: Some(self.threshold), ..Basis::of(&self.digester) }
+    }
+
     /// Counts packets, at most a batch of them, with their digests and weights.
     pub(crate) fn take(&mut self, keys: &[K], digests: &[u64], weights: &[Weight<R>]) {
         if self.candidates == 0 {
             return self.grid.count(digests, weights);
         }
         let limit = R::limit(self.grid.rows, self.threshold);
-        // What a full set drops depends on all cells: batches of any size must see the same.
-        let block = if self.heavy.room() < keys.len() { 1 } else { keys.len().max(1) };
         let mut heavy = [0; BATCH_PACKETS];
-        for start in (0..keys.len()).step_by(block) {
-            let (digests, weights) = (&digests[start..][..block], &weights[start..][..block]);
+        let mut start = 0;
+        while start < keys.len() {
+            // What a full set drops depends on all cells: batches of any size must see the same.
+            let end = keys.len().min(start + self.heavy.room().max(1));
+            let (digests, weights) = (&digests[start..end], &weights[start..end]);
             let found = self.grid.count_and_list(digests, weights, limit, &mut heavy);
             let threshold = self.threshold.weight(self.grid.total);
             for &number in &heavy[..found] {
@@ -75,6 +81,7 @@ impl<K: FlowKey, R: Rule> RowSketch<K, R> {
                     });
                 }
             }
+            start = end;
         }
     }
 
@@ -98,13 +105,8 @@ impl<K: FlowKey, R: Rule> Ingest<K> for RowSketch<K, R> {
     }
 
     fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
-        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
-        if other.digester.seed() != self.digester.seed() {
-            return Err(Incompatible("seeds differ"));
-        }
-        if other.grid.rows != self.grid.rows || other.candidates != self.candidates {
-            return Err(Incompatible("sizes differ"));
-        }
+        let other = twin(self, other, Self::basis)?;
+        self.heavy.note_parts(self.threshold, [self.grid.total, other.grid.total]);
         self.grid.merge(&other.grid);
         let (grid, digester) = (&self.grid, &self.digester);
         let threshold = self.threshold.weight(grid.total);

@@ -2,7 +2,8 @@
 //!
 //! An element that finds one of its three bits clear is new for sure, and is counted. So the count
 //! is never above the truth; of 129 elements 1.2 are overlooked on average, and none in one case of
-//! three. Where the filter is fuller, the number of its bits tells more than the count.
+//! three. Where the filter is fuller, the number of its bits tells more than the count, until some
+//! 2365 elements have set them all.
 
 use bytemuck::Zeroable;
 
@@ -16,6 +17,10 @@ const HASHES: u32 = 3;
 
 /// The number of elements by the bits of a full filter, which no count passes.
 const MOST: u32 = 2366;
+
+/// From a count above this on the bits decide: it lacks one element in twenty here, a third of 1000,
+/// and never passes 1024.
+const COUNTED: u32 = 256;
 
 /// Standard errors of a normal distribution that 95 % are within.
 const ERRORS: f64 = 1.96;
@@ -33,10 +38,21 @@ pub(crate) struct Distinct {
 }
 
 impl Distinct {
-    /// Elements that were new; 0 only before the first packet.
+    /// A spread that a filter can still tell from a larger one.
+    pub(crate) const MOST_SPREAD: u64 = MOST as u64 - 2;
+
+    /// The number of elements, by the count while that is near the truth; 0 only before the first
+    /// packet.
+    pub(crate) fn elements(&self) -> f64 {
+        let fresh = f64::from(self.fresh);
+        if self.fresh > COUNTED { self.by_bits().0.max(fresh) } else { fresh }
+    }
+
+    /// Whether there are more elements than `spread`. Mostly the count alone tells.
     #[inline(always)]
-    pub(crate) fn fresh(&self) -> u32 {
-        self.fresh
+    pub(crate) fn exceeds(&self, spread: u64) -> bool {
+        let fresh = self.fresh;
+        u64::from(fresh) > spread || fresh > COUNTED && self.elements() > spread as f64
     }
 
     fn bits_set(&self) -> u32 {

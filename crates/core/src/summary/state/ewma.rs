@@ -29,18 +29,25 @@ pub(crate) struct Past {
     started: bool,
     /// What an untracked key can have had at most in the epoch before.
     before: u64,
+    /// Whether keys that had room in it may have had as much more.
+    partial: bool,
     /// What a forecast may lack.
     forecast: f64,
 }
 
 impl Past {
     pub(crate) fn new(by: Measure) -> Self {
-        Self { by, started: false, before: 0, forecast: 0.0 }
+        Self { by, started: false, before: 0, partial: false, forecast: 0.0 }
     }
 
     /// The same before the first epoch.
     pub(crate) fn forgotten(&self) -> Self {
         Self::new(self.by)
+    }
+
+    /// What is forecast.
+    pub(crate) fn by(&self) -> Measure {
+        self.by
     }
 
     fn alpha(&self) -> f64 {
@@ -53,11 +60,13 @@ impl Past {
         (now > 0 || next >= FORGET_BELOW).then_some(next)
     }
 
-    /// Closes an epoch, after every key did: `untracked` is what keys without room had in it.
-    pub(crate) fn next_epoch(&mut self, untracked: Size) {
-        let untracked = untracked.by(self.by);
-        self.forecast = self.next(self.forecast, untracked).unwrap_or(0.0);
-        self.before = untracked;
+    /// Closes an epoch, after every key did: `missed` is what is in no key's state. Unless it is
+    /// `partial`, all of that is of keys without room.
+    pub(crate) fn next_epoch(&mut self, missed: Size, partial: bool) {
+        let missed = missed.by(self.by);
+        self.forecast = self.next(self.forecast, missed).unwrap_or(0.0);
+        self.before = missed;
+        self.partial = partial && missed > 0;
         self.started = true;
     }
 
@@ -67,19 +76,9 @@ impl Past {
         self.forecast += state.forecast;
     }
 
-    /// The forecast of a key of which at most `missed` is not in its state, and which had room in
-    /// all of the epoch before if it has a size in it.
-    pub(crate) fn of_whole(&self, state: &Ewma, missed: Size) -> Forecast {
-        let before = if state.before == 0 { self.before } else { 0 };
-        self.forecast(state, before, missed)
-    }
-
-    /// The same where it may have lost its room for a while.
-    pub(crate) fn of_part(&self, state: &Ewma, missed: Size) -> Forecast {
-        self.forecast(state, self.before, missed)
-    }
-
-    fn forecast(&self, state: &Ewma, missed_before: u64, missed: Size) -> Forecast {
+    /// The forecast of a key of which at most `missed` is not in its state.
+    pub(crate) fn of(&self, state: &Ewma, missed: Size) -> Forecast {
+        let missed_before = if state.before == 0 || self.partial { self.before } else { 0 };
         let at_least = |value: f64, more: f64| Estimate::between(value, value, value + more);
         let now = state.size().by(self.by) as f64;
         Forecast {
@@ -92,22 +91,22 @@ impl Past {
     pub(crate) fn merge(&mut self, other: &Self) {
         self.started |= other.started;
         self.before = self.before.saturating_add(other.before);
+        // What one had no room for may be of keys that the other had room for.
+        self.partial = self.before > 0;
         self.forecast += other.forecast;
     }
 
     pub(crate) fn save(&self, out: &mut Writer) {
         out.number(u8::from(self.started));
         out.number(self.before);
+        out.number(u8::from(self.partial));
         out.number(self.forecast);
     }
 
     pub(crate) fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
-        self.started = match from.number::<u8>("epochs before")? {
-            0 => false,
-            1 => true,
-            _ => return Err(from.invalid("epochs before", 1, "it is neither 0 nor 1")),
-        };
+        self.started = from.flag("epochs before")?;
         self.before = from.number("untracked before")?;
+        self.partial = from.flag("whether others lack of it")?;
         self.forecast = load_forecast(from)?;
         Ok(())
     }

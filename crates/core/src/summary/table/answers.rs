@@ -14,6 +14,19 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
         let flow = self.active_flow(index);
         (self.layout.key(flow), self.layout.state(flow))
     }
+
+    /// What may belong to this flow and is not in its state.
+    fn missed(&self, flow: usize) -> Size {
+        if self.is_whole(flow) { self.saturated } else { self.untracked + self.saturated }
+    }
+
+    fn size_of(&self, flow: usize) -> SizeEstimate {
+        let size = self.layout.state(flow).size();
+        if self.is_whole(flow) {
+            return SizeEstimate::counted(size, self.saturated);
+        }
+        SizeEstimate::between(size, size, size + self.missed(flow))
+    }
 }
 
 impl<K: FlowKey, S: State, L: Layout<K, S>> Answers for ExactTable<K, S, L> {
@@ -65,9 +78,8 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Flows for ExactTable<K, S, L> {
 impl<K: FlowKey, S: State, L: Layout<K, S>> Candidates for ExactTable<K, S, L> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
         for index in 0..self.active() {
-            let (key, state) = self.flow(index);
-            let size = SizeEstimate::counted(state.size(), self.saturated);
-            visit(CanonicalKey::new(key.canonical()), size);
+            let flow = self.active_flow(index);
+            visit(CanonicalKey::new(self.layout.key(flow).canonical()), self.size_of(flow));
         }
     }
 
@@ -80,20 +92,20 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> SizeQuery for ExactTable<K, S, L> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
         let Some(key) = K::from_canonical(key) else { return SizeEstimate::exact(Size::default()) };
         match self.find(key, key.digest(&self.digester)) {
-            Some(flow) => SizeEstimate::counted(self.layout.state(flow).size(), self.saturated),
+            Some(flow) => self.size_of(flow),
             // The flow may be among the untracked ones.
             None => SizeEstimate::between(Size::default(), Size::default(), self.untracked),
         }
     }
 }
 
-/// What found no room may hold further elements of any address, after a merge even of listed ones.
+/// What found no room may hold further elements of any address, unless that one is whole.
 impl<K: FlowKey, S: State, L: Layout<K, S>> Spread for ExactTable<K, S, L> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, Estimate)) {
-        let missed = (self.untracked + self.saturated).packets;
-        for (key, state) in self.all() {
+        for (flow, (key, state)) in self.all().enumerate() {
             if let Some(distinct) = state.distinct_above(self.spread) {
-                visit(CanonicalKey::new(key.canonical()), distinct.estimate(missed));
+                let estimate = distinct.estimate(self.missed(flow).packets);
+                visit(CanonicalKey::new(key.canonical()), estimate);
             }
         }
     }
@@ -103,12 +115,11 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Spread for ExactTable<K, S, L> {
     }
 }
 
-/// Of a flow that is listed only what full counters could not take is missing.
 impl<K: FlowKey, S: State, L: Layout<K, S>> Forecasts for ExactTable<K, S, L> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, Forecast)) {
-        for (key, state) in self.all() {
+        for (flow, (key, state)) in self.all().enumerate() {
             if let Some(ewma) = state.ewma() {
-                let forecast = self.past.of_whole(ewma, self.saturated);
+                let forecast = self.past.of(ewma, self.missed(flow));
                 visit(CanonicalKey::new(key.canonical()), forecast);
             }
         }

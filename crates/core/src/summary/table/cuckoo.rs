@@ -7,9 +7,12 @@
 
 use flowgauge_kernel::{Zeroed, prefetch};
 
+use super::super::codec::Patience;
 use super::super::remix::remix;
 use super::super::state::{self, Kind, with_state};
-use super::super::{BuildError, Describe, Info, Ingest, Laws, Memory, Merge, Options, Parameter};
+use super::super::{
+    BuildError, Describe, Info, Ingest, Laws, Memory, Merge, Options, Parameter, Parameters,
+};
 use super::exact::ExactTable;
 use super::layout::{Index, Inline};
 use crate::key::FlowKey;
@@ -18,7 +21,7 @@ use crate::key::FlowKey;
 /// average; with one, they get long only where half of the slots are taken.
 const MOST_STEPS: usize = 512;
 
-/// The same while a summary is read that did find room for all of its flows.
+/// The same while a summary is read that did find room for all of its flows, and there is patience.
 const PATIENT_STEPS: usize = 1 << 18;
 
 /// Walks that may be in vain at first. Then each key that finds no room earns some steps, so that
@@ -47,6 +50,10 @@ impl Describe for Cuckoo1 {
         laws: Laws { commutable: true, aggregatable: true, merge: Merge::Equal },
     };
 
+    fn laws(parameters: &Parameters) -> Laws {
+        state::laws(Self::INFO.laws, parameters)
+    }
+
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
         build::<K, 1>(Self::INFO.name, options)
     }
@@ -61,6 +68,10 @@ impl Describe for Cuckoo4 {
         memory: "16 x buckets + 61/16 x buckets x (key + state of 12 or more, rounded up to 4 or 8)",
         laws: Laws { commutable: true, aggregatable: true, merge: Merge::Equal },
     };
+
+    fn laws(parameters: &Parameters) -> Laws {
+        state::laws(Self::INFO.laws, parameters)
+    }
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
         build::<K, 4>(Self::INFO.name, options)
@@ -120,8 +131,8 @@ impl<const SLOTS: usize> Cuckoo<SLOTS> {
     }
 
     /// Puts the flow into the full `bucket`, from where another moves to its other bucket, and so
-    /// on at random until one finds an empty slot. After `steps` in vain all move back, where they
-    /// are not more than the walk remembers.
+    /// on at random until one finds an empty slot; returns how many moved. After `steps` in vain all
+    /// move back, where they are not more than the walk remembers.
     #[cold]
     #[inline(never)]
     fn walk(
@@ -130,7 +141,7 @@ impl<const SLOTS: usize> Cuckoo<SLOTS> {
         flow: usize,
         steps: usize,
         digest_of: impl Fn(usize) -> u64,
-    ) -> bool {
+    ) -> Option<usize> {
         let (new, mut slot) = (digest, self.slot(digest, flow));
         let mut bucket = self.places(digest)[1];
         let mut path = [(0u32, 0u8); MOST_STEPS];
@@ -146,13 +157,13 @@ impl<const SLOTS: usize> Cuckoo<SLOTS> {
             let [first, second] = self.places(digest);
             bucket = if bucket == first { second } else { first };
             if self.put(bucket, slot) {
-                return true;
+                return Some(step);
             }
         }
         for &(bucket, at) in path[..steps.min(MOST_STEPS)].iter().rev() {
             std::mem::swap(&mut slot, &mut self.buckets[bucket as usize][usize::from(at)]);
         }
-        false
+        None
     }
 }
 
@@ -206,21 +217,23 @@ impl<const SLOTS: usize> Index for Cuckoo<SLOTS> {
         digest: u64,
         flow: usize,
         digest_of: impl Fn(usize) -> u64,
-        patient: bool,
+        patience: Option<&mut Patience>,
     ) -> bool {
         let slot = self.slot(digest, flow);
         let [first, second] = self.places(digest);
         if self.put(first, slot) || self.put(second, slot) {
             return true;
         }
-        if patient {
-            return self.walk(digest, flow, PATIENT_STEPS, digest_of);
+        if let Some(patience) = patience {
+            let most = PATIENT_STEPS.min(patience.left());
+            let steps = self.walk(digest, flow, most, digest_of);
+            return patience.take(steps.unwrap_or(most)) && steps.is_some();
         }
         if self.credit < MOST_STEPS {
             self.credit += STEPS_EARNED;
             return false;
         }
-        let found = self.walk(digest, flow, MOST_STEPS, digest_of);
+        let found = self.walk(digest, flow, MOST_STEPS, digest_of).is_some();
         if !found {
             self.credit -= MOST_STEPS;
         }

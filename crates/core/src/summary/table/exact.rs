@@ -5,7 +5,8 @@ use std::marker::PhantomData;
 
 use flowgauge_kernel::{Digester, Zeroed};
 
-use super::super::codec::{DecodeError, Reader, Writer};
+use super::super::basis::{Basis, twin};
+use super::super::codec::{DecodeError, Patience, Reader, Writer};
 use super::super::state::{self, Past, State};
 use super::super::{Answers, BuildError, Incompatible, Ingest, Options, Setting, Size};
 use super::layout::Layout;
@@ -26,6 +27,8 @@ pub(in crate::summary) struct ExactTable<K, S, L> {
     active_len: usize,
     pub(super) past: Past,
     pub(super) untracked: Size,
+    /// Once there is something untracked: the flows with numbers below this have nothing of it.
+    whole: usize,
     pub(super) saturated: Size,
     types: PhantomData<(K, S)>,
 }
@@ -60,9 +63,19 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
             layout,
             past: Past::new(options.by),
             untracked: Size::default(),
+            whole: 0,
             saturated: Size::default(),
             types: PhantomData,
         })
+    }
+
+    fn basis(&self) -> Basis {
+        let (by, spread) = (self.past.by(), self.spread);
+        Basis {
+            by: S::LASTING.then_some(by),
+            spread: S::ELEMENTS.then_some(spread),
+            ..Basis::of(&self.digester)
+        }
     }
 
     /// Takes in packets of the flow with this key, wherever it is, or else makes it.
@@ -76,8 +89,7 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
         element: u64,
     ) {
         let Some(flow) = self.place(key, digest) else {
-            self.untracked += Size { packets: packets.into(), bytes };
-            return;
+            return self.miss(Size { packets: packets.into(), bytes });
         };
         self.activate(flow);
         self.saturated += self.layout.state_mut(flow).add(packets, bytes, element);
@@ -87,7 +99,25 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
     #[inline(never)]
     fn place(&mut self, key: K, digest: u64) -> Option<usize> {
         let found = self.find(key, digest);
-        found.or_else(|| self.layout.insert(key, digest, &self.digester, false))
+        found.or_else(|| self.layout.insert(key, digest, &self.digester, None))
+    }
+
+    /// Counts packets of a flow that found no room. It may find some later, where flows can move.
+    fn miss(&mut self, size: Size) {
+        if self.untracked == Size::default() {
+            self.whole = self.layout.len();
+        }
+        self.untracked += size;
+    }
+
+    /// Whether nothing that is untracked can belong to this flow.
+    pub(super) fn is_whole(&self, flow: usize) -> bool {
+        flow < self.whole || self.untracked == Size::default()
+    }
+
+    /// Whether that is so for all flows.
+    fn are_whole(&self) -> bool {
+        self.is_whole(self.layout.len().saturating_sub(1))
     }
 
     #[inline(never)]
@@ -156,12 +186,10 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Ingest<K> for ExactTable<K, S, L> {
     }
 
     /// Sizes stay exact while neither table was full: what `other` could not track may belong to
-    /// flows that are listed here, and is then only in the untracked size.
+    /// flows that are listed here, and is then only in the untracked size and in their bounds.
     fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
-        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
-        if other.digester.seed() != self.digester.seed() {
-            return Err(Incompatible("seeds differ"));
-        }
+        let other = twin(self, other, Self::basis)?;
+        let untracked = self.untracked + other.untracked;
         for (key, state) in other.all() {
             let digest = key.digest(&self.digester);
             match self.place(*key, digest) {
@@ -171,8 +199,16 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Ingest<K> for ExactTable<K, S, L> {
                     }
                     self.saturated += self.layout.state_mut(flow).merge(state);
                 }
-                None => self.untracked += state.size(),
+                None => {
+                    self.miss(state.size());
+                    if let Some(ewma) = state.ewma() {
+                        self.past.lose(ewma);
+                    }
+                }
             }
+        }
+        if untracked != Size::default() {
+            self.whole = 0;
         }
         self.past.merge(&other.past);
         self.untracked += other.untracked;
@@ -182,6 +218,7 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Ingest<K> for ExactTable<K, S, L> {
 
     fn save(&self, out: &mut Writer) {
         out.size(self.untracked);
+        out.number(u8::from(self.are_whole()));
         out.size(self.saturated);
         if S::LASTING {
             self.past.save(out);
@@ -197,26 +234,28 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Ingest<K> for ExactTable<K, S, L> {
 
     fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.untracked = from.size("untracked")?;
+        let whole = from.flag("whether flows are whole")?;
         self.saturated = from.size("saturated")?;
         if S::LASTING {
             self.past.load(from)?;
         }
-        for _ in 0..from.count("number of flows", self.layout.most())? {
-            let (key, state): (K, _) = (from.key("key")?, S::load(from)?);
-            let invalid = |reason| from.invalid("flow", K::BYTES + S::STORED_BYTES, reason);
+        let count = from.count("number of flows", self.layout.most())?;
+        let (mut patience, mut before) = (Patience::new(count), None);
+        for _ in 0..count {
+            let key: K = from.next_key("key", &mut before)?;
+            let state = S::load(from)?;
             let digest = key.digest(&self.digester);
-            if self.find(key, digest).is_some() {
-                return Err(invalid("it stands there twice"));
-            }
-            let flow = self
-                .layout
-                .insert(key, digest, &self.digester, true)
-                .ok_or_else(|| invalid("its buckets are full"))?;
+            let flow = self.layout.insert(key, digest, &self.digester, Some(&mut patience));
+            let flow = flow.ok_or_else(|| {
+                let full = "its buckets are full, or its key collides with others";
+                from.invalid("flow", K::BYTES + S::STORED_BYTES, full)
+            })?;
             if !state.is_silent() {
                 self.activate(flow);
             }
             *self.layout.state_mut(flow) = state;
         }
+        self.whole = if whole { count } else { 0 };
         Ok(())
     }
 
@@ -230,8 +269,9 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Ingest<K> for ExactTable<K, S, L> {
         if !S::LASTING {
             return self.clear();
         }
+        let partial = !self.are_whole() || self.saturated != Size::default();
         self.layout.retain(&self.digester, |state| state.next_epoch(&self.past));
-        self.past.next_epoch(self.untracked);
+        self.past.next_epoch(self.untracked + self.saturated, partial);
         self.forget_epoch();
     }
 

@@ -2,6 +2,7 @@
 
 use flowgauge_kernel::{Zeroed, equal_in_group, prefetch};
 
+use super::super::codec::Patience;
 use super::super::{BuildError, Memory};
 use super::layout::Index;
 
@@ -39,17 +40,19 @@ impl Groups {
         (digest >> 16) as u32 & !self.number
     }
 
+    /// Returns how many groups are before the one that the flow goes to.
     #[inline(always)]
-    fn put(&mut self, digest: u64, flow: usize) {
+    fn put(&mut self, digest: u64, flow: usize) -> usize {
         let tag = self.tag(digest);
         let groups: &mut [[u32; GROUP]] = self.buckets[..self.used].as_chunks_mut().0;
         let mask = groups.len() - 1;
         let mut at = digest as usize;
         while empty_in(&groups[at & mask]) == 0 {
-            at += 1;
+            at = at.wrapping_add(1);
         }
         let group = &mut groups[at & mask];
         group[empty_in(group).trailing_zeros() as usize & (GROUP - 1)] = tag | (flow as u32 + 1);
+        at.wrapping_sub(digest as usize)
     }
 
     /// Whether an index of so many flows should grow before the next one.
@@ -117,7 +120,7 @@ impl Index for Groups {
             if empty != 0 {
                 return None;
             }
-            at += 1;
+            at = at.wrapping_add(1);
         }
     }
 
@@ -127,13 +130,13 @@ impl Index for Groups {
         digest: u64,
         flow: usize,
         digest_of: impl Fn(usize) -> u64,
-        _: bool,
+        patience: Option<&mut Patience>,
     ) -> bool {
         if self.is_full(flow) {
             self.grow((0..flow).map(digest_of));
         }
-        self.put(digest, flow);
-        true
+        let steps = self.put(digest, flow);
+        patience.is_none_or(|patience| patience.take(steps))
     }
 
     /// Anew, since a bucket emptied in between would cut the ways to others.

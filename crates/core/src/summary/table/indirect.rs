@@ -8,8 +8,11 @@
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
+use super::super::codec::Patience;
 use super::super::state::{self, Kind, State, with_state};
-use super::super::{BuildError, Describe, Info, Ingest, Laws, Memory, Merge, Options, Parameter};
+use super::super::{
+    BuildError, Describe, Info, Ingest, Laws, Memory, Merge, Options, Parameter, Parameters,
+};
 use super::exact::ExactTable;
 use super::layout::Layout;
 use crate::key::FlowKey;
@@ -40,6 +43,10 @@ impl Describe for IndirectTable {
                  + 3/4 x buckets x (4 + state of 12 or more)",
         laws: Laws { commutable: true, aggregatable: true, merge: Merge::Equal },
     };
+
+    fn laws(parameters: &Parameters) -> Laws {
+        state::laws(Self::INFO.laws, parameters)
+    }
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
         with_state!(Kind::from_options::<K>(Self::INFO.name, &Kind::OF_TABLES, options)?, S =>
@@ -166,12 +173,22 @@ impl<K: FlowKey, S: State> Layout<K, S> for Indirect<K, S> {
     }
 
     #[inline(never)]
-    fn insert(&mut self, key: K, digest: u64, _: &Digester, _: bool) -> Option<usize> {
+    fn insert(
+        &mut self,
+        key: K,
+        digest: u64,
+        _: &Digester,
+        patience: Option<&mut Patience>,
+    ) -> Option<usize> {
         let flow = self.len;
         if flow == self.states.len() {
             return None;
         }
         let bucket = self.bucket(key, digest);
+        let steps = bucket.wrapping_sub(digest as usize) & (self.buckets.len() - 1);
+        if !patience.is_none_or(|patience| patience.take(steps)) {
+            return None;
+        }
         self.len += 1;
         self.buckets[bucket] = Bucket { key, flow: self.len as u32 };
         self.places[flow] = bucket as u32;

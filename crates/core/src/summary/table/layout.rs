@@ -3,6 +3,7 @@
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
+use super::super::codec::Patience;
 use super::super::state::State;
 use super::super::{BuildError, Memory};
 use crate::key::FlowKey;
@@ -34,8 +35,15 @@ pub(in crate::summary) trait Layout<K: FlowKey, S: State>:
     /// The number of the flow with this key.
     fn find(&self, key: K, digest: u64) -> Option<usize>;
     /// Adds a flow that is not there, its state all zero; `None` where it finds no room. With
-    /// `patient`, no effort is spared, and the table may be broken where it was in vain.
-    fn insert(&mut self, key: K, digest: u64, digester: &Digester, patient: bool) -> Option<usize>;
+    /// `patience` no effort is spared while that lasts, and the table may be broken where it was in
+    /// vain.
+    fn insert(
+        &mut self,
+        key: K,
+        digest: u64,
+        digester: &Digester,
+        patience: Option<&mut Patience>,
+    ) -> Option<usize>;
     /// Keeps the flows whose state is to stay, in their order.
     fn retain(&mut self, digester: &Digester, stays: impl FnMut(&mut S) -> bool);
     /// Forgets all flows, at a cost in proportion to their number.
@@ -58,13 +66,13 @@ pub(in crate::summary) trait Index: Send + Sized + 'static {
     /// The flow of this digest that `is` the one.
     fn find(&self, digest: u64, is: impl Fn(usize) -> bool) -> Option<usize>;
     /// Adds the flow number `flow`, which is not there; `digest_of` gives those of the flows before
-    /// it. Without room it returns `false` and changes nothing, unless `patient`.
+    /// it. Without room it returns `false` and changes nothing, unless there was `patience`.
     fn insert(
         &mut self,
         digest: u64,
         flow: usize,
         digest_of: impl Fn(usize) -> u64,
-        patient: bool,
+        patience: Option<&mut Patience>,
     ) -> bool;
     /// Gives all flows new numbers, which are no larger, or none: `flows` has their digests and new
     /// numbers in the order of the old ones.
@@ -151,11 +159,17 @@ impl<K: FlowKey, S: State, I: Index> Layout<K, S> for Inline<K, S, I> {
         self.index.find(digest, |flow| self.entries[flow].key == key)
     }
 
-    fn insert(&mut self, key: K, digest: u64, digester: &Digester, patient: bool) -> Option<usize> {
+    fn insert(
+        &mut self,
+        key: K,
+        digest: u64,
+        digester: &Digester,
+        patience: Option<&mut Patience>,
+    ) -> Option<usize> {
         let flow = self.len;
         let entries = &self.entries;
         let digest_of = |flow: usize| entries[flow].key.digest(digester);
-        if flow == entries.len() || !self.index.insert(digest, flow, digest_of, patient) {
+        if flow == entries.len() || !self.index.insert(digest, flow, digest_of, patience) {
             return None;
         }
         self.entries[flow] = Entry { key, state: S::zeroed() };

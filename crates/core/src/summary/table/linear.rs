@@ -7,8 +7,10 @@
 //! one walk, and growing moves no flow. Probing goes by groups of buckets, which are looked at all
 //! at once.
 
-use super::super::state::{Count, Kind, PADDING, STATE, with_state};
-use super::super::{BuildError, Describe, Info, Ingest, Laws, Merge, Options, Parameter};
+use super::super::state::{self, Count, Kind, PADDING, STATE, with_state};
+use super::super::{
+    BuildError, Describe, Info, Ingest, Laws, Merge, Options, Parameter, Parameters,
+};
 use super::exact::ExactTable;
 use super::index::Groups;
 use super::layout::Inline;
@@ -44,6 +46,10 @@ impl Describe for LinearTable {
         memory: "4 x buckets + 3/4 x buckets x (key + state of 12 or more, rounded up to 4 or 8)",
         laws: Laws { commutable: true, aggregatable: true, merge: Merge::Equal },
     };
+
+    fn laws(parameters: &Parameters) -> Laws {
+        state::laws(Self::INFO.laws, parameters)
+    }
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
         with_state!(Kind::from_options::<K>(Self::INFO.name, &Kind::OF_TABLES, options)?, S =>

@@ -12,6 +12,7 @@ use std::any::Any;
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
+use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Number, Reader, Writer};
 use super::super::remix::remix;
 use super::super::{
@@ -248,13 +249,7 @@ impl<K: FlowKey, C: Light> Ingest<K> for ElasticSketch<K, C> {
     /// Slots of the same flow are added; of all slots of a bucket the heaviest stay, and the others
     /// go to the light part, as if evicted.
     fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
-        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
-        if other.digester.seed() != self.digester.seed() {
-            return Err(Incompatible("seeds differ"));
-        }
-        if other.buckets.len() != self.buckets.len() || other.light.len() != self.light.len() {
-            return Err(Incompatible("sizes differ"));
-        }
+        let other = twin(self, other, |summary| Basis::of(&summary.digester))?;
         for (counter, other) in self.light.iter_mut().zip(other.light.iter()) {
             let sum = (*counter).into() + (*other).into();
             *counter = C::small(sum.min(C::LIGHT_MOST));

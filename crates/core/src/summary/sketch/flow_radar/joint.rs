@@ -161,16 +161,15 @@ fn sizes<K: FlowKey>(part: &Part<'_, K>, said: &[Option<Size>]) -> JointRadar<K>
         nearest_solution(&rows, guess.collect(), &sums.collect::<Vec<_>>())
     };
     let (packets, bytes) = (solved(|size| size.packets), solved(|size| size.bytes));
-    let low = Size { packets: 1, bytes: 0 };
     let estimated = open.iter().zip(high).zip(packets.iter().zip(&bytes)).map(
-        |((flow, high), (packets, bytes))| JointFlow {
-            key: flow.key,
-            size: Size {
-                packets: (packets.round() as u64).clamp(1, high.packets.max(1)),
+        |((flow, high), (packets, bytes))| {
+            // A flow has a packet, unless only the filter says that it is here.
+            let low = Size { packets: high.packets.min(1), bytes: 0 };
+            let size = Size {
+                packets: (packets.round() as u64).clamp(low.packets, high.packets),
                 bytes: (bytes.round() as u64).min(high.bytes),
-            },
-            low,
-            high,
+            };
+            JointFlow { key: flow.key, size, low, high }
         },
     );
     let read = part.flows.iter().filter_map(|flow| {

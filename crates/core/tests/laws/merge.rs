@@ -1,0 +1,226 @@
+//! What the sum of two summaries says, and which have none.
+
+use flowgauge_core::key::{FlowKey, Key4, Key8, Key13, Key16, Key32, Key37};
+use flowgauge_core::summary::codec::encode;
+use flowgauge_core::summary::{Answers, Info, Ingest, Measure, Merge, Options};
+use flowgauge_core::{catalog, catalog::ALGORITHMS, task::Threshold};
+
+use super::stream::{self, Packet, feed, packets};
+use super::{build, for_all, small};
+
+const FLOWS: u32 = 500;
+const MEASURES: [Measure; 2] = [Measure::Packets, Measure::Bytes];
+
+/// Parts of the packets, merged in order or against it, each of which has flows of its own where
+/// that is asked.
+fn merged<K: FlowKey>(
+    info: &Info,
+    options: &Options,
+    packets: &[Packet],
+    (shards, backwards): (usize, bool),
+) -> Option<Box<dyn Ingest<K>>> {
+    let disjoint = info.laws.merge == Merge::Disjoint;
+    let part = |shard: usize| {
+        let shard = if backwards { shards - 1 - shard } else { shard };
+        let of = |(i, packet): &(usize, &Packet)| {
+            let number = if disjoint { packet.flow as usize } else { i / 7 };
+            number % shards == shard
+        };
+        let part = packets.iter().enumerate();
+        let part: Vec<Packet> = part.filter(of).map(|(_, packet)| *packet).collect();
+        let mut summary = build::<K>(info, options)?;
+        feed(&mut *summary, &part, 256);
+        Some(summary)
+    };
+    let mut sum = part(0)?;
+    for shard in 1..shards {
+        sum.merge(&*part(shard)?).unwrap();
+    }
+    Some(sum)
+}
+
+/// The sizes of all flows in both measures, and of one that is none.
+fn truths(packets: &[Packet]) -> Vec<[u64; 2]> {
+    let mut truths = vec![[0; 2]; FLOWS as usize + 1];
+    for packet in packets {
+        let [packets, bytes] = &mut truths[packet.flow as usize];
+        *packets += 1;
+        *bytes += u64::from(packet.bytes);
+    }
+    truths
+}
+
+/// Sizes in a sum are those of one summary, or within the bounds as often as these say.
+fn sizes_are_kept(
+    info: &Info,
+    keys: &[Vec<u8>],
+    truths: &[[u64; 2]],
+    [one, sum]: [&dyn Answers; 2],
+) {
+    let (Some(one), Some(sum)) = (one.size(), sum.size()) else { return };
+    for (measure, by) in MEASURES.into_iter().enumerate() {
+        let (mut outside, mut allowed) = (0.0, 0.0);
+        for (key, truth) in keys.iter().zip(truths) {
+            let (one, sum) = (one.estimate(key).by(by), sum.estimate(key).by(by));
+            let (Some(one), Some(sum)) = (one, sum) else { continue };
+            let truth = truth[measure] as f64;
+            let within = sum.low <= truth && truth <= sum.high;
+            if info.laws.merge != Merge::WithinBounds {
+                assert_eq!(one.value.to_bits(), sum.value.to_bits(), "{}", info.name);
+            }
+            assert!(within || sum.confidence.is_some(), "{}: {sum:?}, not {truth}", info.name);
+            outside += f64::from(u8::from(!within));
+            allowed += 1.0 - sum.confidence.unwrap_or(1.0);
+            if info.name == "conservative-count-min" {
+                assert!(truth <= one.value && one.value <= sum.value, "{one:?} {sum:?}");
+            }
+        }
+        // Of 500 flows 5 % more than these are four standard errors of their share and more.
+        assert!(outside <= allowed + 0.05 * keys.len() as f64, "{}: {outside}", info.name);
+    }
+}
+
+/// What is said of all flows together is the same, but for the order in which it is summed up.
+fn totals_are_kept(info: &Info, [one, sum]: [&dyn Answers; 2]) {
+    let same = |one: f64, sum: f64| (one - sum).abs() <= 1e-9 * one.abs();
+    assert_eq!(one.cardinality().is_some(), sum.cardinality().is_some());
+    if let (Some(one), Some(sum)) = (one.cardinality(), sum.cardinality()) {
+        assert!(same(one.value, sum.value), "{}: {one:?} {sum:?}", info.name);
+    }
+    for by in MEASURES {
+        if let (Some(one), Some(sum)) = (one.weight_logs(by), sum.weight_logs(by)) {
+            assert!(same(one.value, sum.value), "{}: {one:?} {sum:?}", info.name);
+        }
+    }
+}
+
+fn merges_keep_their_promise<K: FlowKey>(info: &Info) -> bool {
+    let packets = packets(6000, FLOWS, 7);
+    let (truths, mut built) = (truths(&packets), false);
+    let keys: Vec<_> =
+        (0..=FLOWS).map(|flow| stream::key::<K>(flow).canonical().to_vec()).collect();
+    for by in MEASURES {
+        let options = Options { by, memory_bytes: 256 << 10, ..small() };
+        let Some(one) = merged::<K>(info, &options, &packets, (1, false)) else { continue };
+        built = true;
+        for order in [(2, true), (5, false), (16, true)] {
+            let sum = merged::<K>(info, &options, &packets, order).unwrap();
+            let answers = [one.answers(), sum.answers()];
+            sizes_are_kept(info, &keys, &truths, answers);
+            if info.laws.merge == Merge::Equal {
+                totals_are_kept(info, answers);
+                // Which keys are kept as heavy may depend on what was seen first.
+                if answers[0].candidates().is_none() || answers[0].flows().is_some() {
+                    let [one, sum] = [&one, &sum].map(|summary| encode(info, &options, &**summary));
+                    assert!(one == sum, "{}: {order:?}", info.name);
+                }
+            }
+        }
+    }
+    built
+}
+
+#[test]
+fn merged_shards_answer_as_the_catalog_says() {
+    for_all!(merges_keep_their_promise);
+}
+
+/// Refuses to add what was built from `others`, for this reason, and is as it was.
+fn refuses<K: FlowKey>(info: &Info, options: &Options, others: &Options, reason: &str) -> bool {
+    let Some(mut summary) = build::<K>(info, options) else { return false };
+    feed(&mut *summary, &packets(500, 50, 7), 256);
+    let before = encode(info, options, &*summary);
+    let mut other = build::<K>(info, others).unwrap();
+    feed(&mut *other, &packets(500, 50, 8), 256);
+    if reason.is_empty() && other.parameters() == summary.parameters() {
+        return true;
+    }
+    let error = summary.merge(&*other).err().map(|error| error.to_string());
+    assert!(error.as_ref().is_some_and(|error| error.contains(reason)), "{}: {error:?}", info.name);
+    assert!(encode(info, options, &*summary) == before, "{}: {reason}", info.name);
+    true
+}
+
+fn another_seed_is_refused<K: FlowKey>(info: &Info) -> bool {
+    refuses::<K>(info, &small(), &Options::new(64 << 10, 2), "seeds differ")
+}
+
+#[test]
+fn summaries_of_different_seeds_do_not_merge() {
+    for_all!(another_seed_is_refused);
+}
+
+/// Unless its parameters are the same whatever the memory.
+fn another_size_is_refused<K: FlowKey>(info: &Info) -> bool {
+    refuses::<K>(info, &small(), &Options { memory_bytes: 256 << 10, ..small() }, "")
+}
+
+#[test]
+fn summaries_of_different_sizes_do_not_merge() {
+    for_all!(another_size_is_refused);
+}
+
+/// What the contents depend on besides parameters and seed.
+#[test]
+fn summaries_of_different_options_do_not_merge() {
+    let by = Options { by: Measure::Bytes, ..small() };
+    let threshold = Options { threshold: Threshold::Weight(1000), ..small() };
+    let spread = Options { spread: 200, ..small() };
+    let shapes = [("columns", "64"), ("buckets", "64")];
+    for (name, state, other, reason) in [
+        ("count-array", "counter", &threshold, "thresholds differ"),
+        ("count-array", "ewma", &threshold, "thresholds differ"),
+        ("count-array", "ewma", &by, "measures differ"),
+        ("count-array", "distinct", &spread, "spreads differ"),
+        ("replacing-array", "ewma", &by, "measures differ"),
+        ("replacing-array", "distinct", &spread, "spreads differ"),
+        ("linear-table", "ewma", &by, "measures differ"),
+        ("cuckoo-4", "distinct", &spread, "spreads differ"),
+        ("count-min", "", &threshold, "thresholds differ"),
+        ("count-min", "", &by, "types differ"),
+    ] {
+        let info = catalog::info(name).unwrap();
+        let parameters: Vec<_> = shapes
+            .into_iter()
+            .chain([("state", state)])
+            .filter(|(name, value)| {
+                !value.is_empty() && info.parameters.iter().any(|known| known.name == *name)
+            })
+            .collect();
+        let with = |options: &Options| options.clone().with(parameters.iter().copied());
+        assert!(refuses::<Key4>(info, &with(&small()), &with(other), reason));
+    }
+    // What a summary does not depend on may differ.
+    for other in [&by, &threshold, &spread] {
+        let info = catalog::info("linear-table").unwrap();
+        let mut summary = build::<Key4>(info, &small()).unwrap();
+        summary.merge(&*build::<Key4>(info, other).unwrap()).unwrap();
+    }
+}
+
+/// A key may be over a fixed weight in the sum, and in neither part: that some may be missing is
+/// said. Over a share of the sum it is over that share of a part.
+#[test]
+fn keys_that_only_the_sum_makes_heavy_are_said_to_be_missing() {
+    let heavy = [Packet { flow: 7, bytes: 64, peer: 0 }; 600];
+    let overflow = |name: &str, threshold: Threshold, parts: [usize; 2]| {
+        let options = Options { threshold, ..small() };
+        let info = catalog::info(name).unwrap();
+        let [mut sum, other] = parts.map(|packets| {
+            let mut part = build::<Key4>(info, &options).unwrap();
+            feed(&mut *part, &heavy[..packets], 256);
+            part
+        });
+        sum.merge(&*other).unwrap();
+        let mut named = 0;
+        let candidates = sum.answers().candidates().unwrap();
+        candidates.for_each(&mut |_, _| named += 1);
+        (named, candidates.overflow())
+    };
+    for name in ["count-array", "count-min", "count-sketch", "k-ary"] {
+        assert_eq!(overflow(name, Threshold::Weight(1000), [600, 600]), (0, 1), "{name}");
+        assert_eq!(overflow(name, Threshold::Weight(1000), [400, 500]), (0, 0), "{name}");
+        assert_eq!(overflow(name, Threshold::Weight(100), [600, 0]), (1, 0), "{name}");
+        assert_eq!(overflow(name, Threshold::Share(0.5), [600, 600]), (1, 0), "{name}");
+    }
+}
