@@ -124,19 +124,20 @@ fn ranked_sizes(lanes: &[&dyn Ranked], count: u64) -> Vec<(f64, Estimate)> {
     }
     let largest = lanes.iter().map(|lane| lane.largest()).fold(0.0, f64::max);
     let rank = |size: f64| lanes.iter().map(|l| l.rank(size) * l.count() as f64).sum::<f64>();
-    // The smallest whole number of at least this rank.
+    // The smallest whole number of at least this rank. A float would not do to halve towards it:
+    // from 2⁵³ on they are more than 1 apart, and a gap of four months is as long.
     let at = |q: f64| {
         let due = q.clamp(0.0, 1.0) * count as f64;
-        let (mut below, mut size) = (-1.0, largest.ceil());
-        while size - below > 1.0 {
-            let middle = f64::midpoint(below, size).floor();
-            if rank(middle) >= due - 1e-6 {
-                size = middle;
+        let (mut low, mut high) = (0, largest.ceil() as u64);
+        while low < high {
+            let middle = low.midpoint(high);
+            if rank(middle as f64) >= due - 1e-6 {
+                high = middle;
             } else {
-                below = middle;
+                low = middle + 1;
             }
         }
-        size
+        low as f64
     };
     let error = lanes.iter().map(|lane| lane.error()).fold(0.0, f64::max);
     let confidence = lanes.iter().filter_map(|lane| lane.confidence()).reduce(|a, b| a * b);

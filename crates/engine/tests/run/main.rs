@@ -4,6 +4,7 @@
 mod account;
 mod answers;
 mod capture;
+mod corpus;
 mod epochs;
 
 use flowgauge_capture::Captures;
