@@ -6,6 +6,7 @@ mod answers;
 mod capture;
 mod corpus;
 mod epochs;
+mod refusals;
 
 use flowgauge_capture::Captures;
 use flowgauge_engine::sink::JsonSink;
