@@ -9,8 +9,8 @@ use crate::account::Account;
 use crate::breakdown::BreakdownTask;
 use crate::clock::{Clock, Tick};
 use crate::config::{Config, EpochLength};
+use crate::error::EngineError;
 use crate::lanes::{Keyless, Lanes};
-use crate::plan::EngineError;
 use crate::report::{EpochReport, Gap, SummaryInfo, TotalReport};
 use crate::sink::Sink;
 

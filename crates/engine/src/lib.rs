@@ -6,6 +6,7 @@ mod breakdown;
 mod clock;
 mod config;
 mod engine;
+mod error;
 mod lanes;
 mod plan;
 pub mod report;
@@ -13,4 +14,5 @@ pub mod sink;
 
 pub use config::{Config, EpochLength};
 pub use engine::{Outcome, Packets};
-pub use plan::{EngineError, Explanation, LaneExplanation, Plan};
+pub use error::{Able, EngineError};
+pub use plan::{Explanation, LaneExplanation, Plan};

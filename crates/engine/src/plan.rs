@@ -1,80 +1,21 @@
 //! From a configuration to a run: the key chooses the lanes, the memory is divided and reserved.
 
-use std::{fmt, io};
-
 use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::catalog;
 use flowgauge_core::key::{
     Extract, FlowKey, Key4, Key8, Key13, Key16, Key32, Key37, KeyKind, KeySpec,
 };
-use flowgauge_core::summary::{BuildError, Cells, Flows, Ingest, Measure, Options};
-use flowgauge_core::task::{self, HistoryShape, TASKS, Task, TaskEntry, TaskOptions, Unsupported};
+use flowgauge_core::summary::{BuildError, Cells, Flows, Ingest, Measure, Options, Parameters};
+use flowgauge_core::task::{self, HistoryShape, TASKS, Task, TaskEntry, TaskOptions};
 use flowgauge_kernel::{Seed, Zeroed};
 
 use crate::breakdown::BreakdownTask;
 use crate::config::{Config, EpochLength};
 use crate::engine::{Engine, Outcome, Packets, Scratch};
+use crate::error::{Able, EngineError};
 use crate::lanes::{Lane, Lanes, OneLane, TwoLanes};
 use crate::report::SummaryInfo;
 use crate::sink::Sink;
-
-/// Why a run cannot begin, or not go on.
-#[derive(Debug, thiserror::Error)]
-pub enum EngineError {
-    /// The algorithm cannot be built as asked.
-    #[error(transparent)]
-    Build(#[from] BuildError),
-    /// No task has this name.
-    #[error("no task is called '{name}'; there are {known}")]
-    UnknownTask {
-        /// What was asked for.
-        name: String,
-        /// What there is.
-        known: String,
-    },
-    /// A number of the configuration is out of range.
-    #[error("{what} must be {range}, and are {value}")]
-    OutOfRange {
-        /// What the number is.
-        what: &'static str,
-        /// What it may be.
-        range: &'static str,
-        /// What it is.
-        value: i128,
-    },
-    /// A task asked for by name cannot be answered.
-    #[error("{task} cannot be answered: {reason}{able}")]
-    Task {
-        /// Its name.
-        task: &'static str,
-        /// Why, and what could.
-        reason: Unsupported,
-        /// The algorithms that can.
-        able: Able,
-    },
-    /// The memory does not hold what the tasks keep.
-    #[error("the tasks need {needed} bytes of memory and more for each flow; raise --memory")]
-    TaskMemory {
-        /// Bytes needed whatever the number of flows.
-        needed: usize,
-    },
-    /// The operating system refused memory for the tasks.
-    #[error("the operating system refused memory for the tasks: {0}")]
-    Refused(io::Error),
-    /// The report cannot be written.
-    #[error("the report cannot be written: {0}")]
-    Sink(#[from] io::Error),
-}
-
-/// The algorithms that answer a task for a key; none where it was not asked.
-#[derive(Debug, Default)]
-pub struct Able(Vec<&'static str>);
-
-impl fmt::Display for Able {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() { Ok(()) } else { write!(f, " (these can: {})", self.0.join(", ")) }
-    }
-}
 
 /// A run that is ready to begin: all memory is reserved.
 pub struct Plan(Box<dyn Ready>);
@@ -119,21 +60,18 @@ impl Plan {
                 let able = able(&asked, task).collect();
                 EngineError::Task { task, reason, able: Able(able) }
             }
+            // What a part of the run lacks is less than what has to be given for all of it.
+            EngineError::Build(BuildError::TooLittleMemory { needed, .. }) => {
+                let (given, needed) = (asked.memory_bytes, enough(&asked).unwrap_or(needed));
+                EngineError::Build(BuildError::TooLittleMemory { needed, given })
+            }
             error => error,
         })
     }
 
     /// Whether `algorithm`, with its default parameters, answers `task` for this key and measure.
     pub fn answers(key: KeySpec, by: Measure, algorithm: &str, task: &str) -> bool {
-        let config = Config {
-            key,
-            by,
-            algorithm: algorithm.to_owned(),
-            tasks: Some(vec![task.to_owned()]),
-            memory_bytes: PROBE_BYTES,
-            ..Config::default()
-        };
-        Self::build(config).is_ok()
+        can(&Config { key, by, ..Config::default() }, algorithm, task)
     }
 
     fn build(config: Config) -> Result<Self, EngineError> {
@@ -230,11 +168,45 @@ fn check_ranges(config: &Config) -> Result<(), EngineError> {
 /// Memory for a run that is planned only to see whether it can be.
 const PROBE_BYTES: usize = 16 << 20;
 
-/// The algorithms that answer `task` for the key and measure of `config`.
+/// Whether this algorithm, with its default parameters, answers the task in a run that is otherwise
+/// that of `config`.
+fn can(config: &Config, algorithm: &str, task: &str) -> bool {
+    let config = Config {
+        algorithm: algorithm.to_owned(),
+        parameters: Parameters::default(),
+        tasks: Some(vec![task.to_owned()]),
+        memory_bytes: PROBE_BYTES,
+        ..config.clone()
+    };
+    Plan::build(config).is_ok()
+}
+
+/// The algorithms that answer `task` in a run that is otherwise that of `config`.
 fn able(config: &Config, task: &str) -> impl Iterator<Item = &'static str> {
-    let (key, by) = (config.key, config.by);
     let names = catalog::ALGORITHMS.iter().map(|info| info.name);
-    names.filter(move |name| Plan::answers(key, by, name, task))
+    names.filter(move |name| can(config, name, task))
+}
+
+/// The least memory that is not too little for a run that is otherwise that of `config`, whose own
+/// is too little.
+fn enough(config: &Config) -> Option<usize> {
+    let suffices = |memory_bytes| {
+        let refused = Plan::build(Config { memory_bytes, ..config.clone() }).err();
+        !matches!(refused, Some(EngineError::Build(BuildError::TooLittleMemory { .. })))
+    };
+    let (mut too_little, mut enough) = (config.memory_bytes, config.memory_bytes.max(1024));
+    while !suffices(enough) {
+        (too_little, enough) = (enough, enough.checked_mul(2)?);
+    }
+    while enough - too_little > 1 {
+        let middle = enough.midpoint(too_little);
+        if suffices(middle) {
+            enough = middle;
+        } else {
+            too_little = middle;
+        }
+    }
+    Some(enough)
 }
 
 /// The share of the memory that the IPv4 lane gets.
@@ -286,11 +258,10 @@ impl Builder {
             Ok::<_, EngineError>(scratch + history)
         };
         let (fixed, flows, cells) = (probe(0, 0)?, probe(PROBE, 0)?, probe(0, PROBE)?);
-        let lanes_bytes = config
-            .memory_bytes
-            .checked_sub(fixed)
-            .filter(|bytes| *bytes > 0)
-            .ok_or(EngineError::TaskMemory { needed: fixed })?;
+        let lanes_bytes =
+            config.memory_bytes.checked_sub(fixed).filter(|bytes| *bytes > 0).ok_or(
+                BuildError::TooLittleMemory { needed: fixed + 1, given: config.memory_bytes },
+            )?;
         let task_bytes_per_flow = (flows - fixed).div_ceil(PROBE);
         // Each lane has cells of its own, and they cost the same whatever the key.
         let task_bytes_per_cell = (cells - fixed).div_ceil(key_bytes.len() * PROBE);

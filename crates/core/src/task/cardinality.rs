@@ -17,6 +17,9 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
     build: |_| Ok(Box::new(Cardinality)),
 };
 
+/// What a summary that is no table answers from.
+const INSTEAD: &str = "a summary that estimates the number of flows";
+
 struct Cardinality;
 
 impl Task for Cardinality {
@@ -44,7 +47,7 @@ pub(super) fn flows(lane: &Lane<'_>) -> Result<Estimate, Unsupported> {
     if let Some(flows) = lane.answers.cardinality() {
         return Ok(flows);
     }
-    let flows = exact(ENTRY.name, lane)?.len() as u64;
+    let flows = exact(ENTRY.name, INSTEAD, lane)?.len() as u64;
     let untracked = lane.answers.untracked().packets;
     let (low, high) = (flows as f64, (flows + untracked) as f64);
     Ok(Estimate::between(low, low, high))

@@ -33,6 +33,9 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
     },
 };
 
+/// What a summary that is no table answers from.
+const INSTEAD: &str = "forecasts of sizes, cells that add up, as a linear sketch has them";
+
 struct Changes {
     /// Whether there was an epoch before.
     started: bool,
@@ -90,15 +93,7 @@ impl Changes {
                 )));
             }
             (None, None, Some(cells)) => return Ok(Source::Cells(cells)),
-            (None, None, None) => {
-                return Err(Unsupported(
-                    "changes needs the exact size of every flow, forecasts of their sizes, or cells \
-                     that add up, and this summary has none of these; a table does, such as the \
-                     algorithm linear-table, or a sketch, such as k-ary"
-                        .to_owned(),
-                ));
-            }
-            (None, Some(_), _) => Source::Flows(exact(ENTRY.name, lane)?),
+            (None, _, _) => Source::Flows(exact(ENTRY.name, INSTEAD, lane)?),
         };
         match self.model {
             ForecastModel::Ewma => Ok(source),

@@ -23,6 +23,9 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
     build: |_| Ok(Box::new(Entropy)),
 };
 
+/// What a summary that is no table answers from.
+const INSTEAD: &str = "a summary that estimates the sum of f log f";
+
 /// Sizes below this are counted rather than summed: 16 KiB of counts, half of a first-level cache.
 const SMALL: usize = 2048;
 
@@ -40,7 +43,7 @@ impl Task for Entropy {
     fn check(&self, by: Measure, lanes: &[Lane<'_>]) -> Result<(), Unsupported> {
         lanes.iter().try_for_each(|lane| match lane.answers.weight_logs(by) {
             Some(_) => cardinality::flows(lane).map(drop),
-            None => exact(ENTRY.name, lane).map(drop),
+            None => exact(ENTRY.name, INSTEAD, lane).map(drop),
         })
     }
 
@@ -58,7 +61,7 @@ impl Task for Entropy {
         let (mut flows, mut total) = (0, 0);
         let mut sum = Sum::default();
         for lane in lanes {
-            let lane = exact(ENTRY.name, lane)?;
+            let lane = exact(ENTRY.name, INSTEAD, lane)?;
             flows += lane.len() as u64;
             lane.for_each(&mut |_, size| {
                 let weight = size.by(epoch.by);

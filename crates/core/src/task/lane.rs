@@ -6,12 +6,16 @@ use super::{Lane, Unsupported};
 use crate::key::KeyKind;
 use crate::summary::{Estimate, Flows};
 
-/// Every flow of the lane with its exact size, at most 2³² of them.
-pub(super) fn exact<'a>(task: &str, lane: &Lane<'a>) -> Result<&'a dyn Flows, Unsupported> {
+/// Every flow of the lane with its exact size, at most 2³² of them. A summary that does not keep them
+/// could have had `instead`, and has not.
+pub(super) fn exact<'a>(
+    task: &str,
+    instead: &str,
+    lane: &Lane<'a>,
+) -> Result<&'a dyn Flows, Unsupported> {
     let flows = lane.answers.flows().ok_or_else(|| {
         Unsupported(format!(
-            "{task} needs the exact size of every flow, which this summary does not keep; \
-             a table does, such as the algorithm linear-table"
+            "{task} needs {instead}, or a table of every flow, such as the algorithm linear-table"
         ))
     })?;
     if u32::try_from(flows.len()).is_err() {

@@ -22,6 +22,9 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
     build: |_| Ok(Box::new(SizeDistribution)),
 };
 
+/// What a summary that is no table answers from.
+const INSTEAD: &str = "a summary that estimates how many flows have each size";
+
 /// Sizes below this are counted in an array.
 const SMALL: usize = 4096;
 
@@ -39,7 +42,7 @@ impl Task for SizeDistribution {
     fn check(&self, _: Measure, lanes: &[Lane<'_>]) -> Result<(), Unsupported> {
         lanes.iter().try_for_each(|lane| match lane.answers.distribution() {
             Some(_) => Ok(()),
-            None => exact(ENTRY.name, lane).map(drop),
+            None => exact(ENTRY.name, INSTEAD, lane).map(drop),
         })
     }
 
@@ -59,7 +62,7 @@ impl Task for SizeDistribution {
         let (mut larges, mut untracked) = (0, 0);
         for lane in lanes {
             untracked += lane.answers.untracked().packets;
-            exact(ENTRY.name, lane)?.for_each(&mut |_, size| {
+            exact(ENTRY.name, INSTEAD, lane)?.for_each(&mut |_, size| {
                 if let Some(count) = small.get_mut(size.packets as usize) {
                     *count += 1;
                 } else {

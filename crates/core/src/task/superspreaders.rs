@@ -40,6 +40,9 @@ pub(super) const VICTIMS: TaskEntry = TaskEntry {
     build: |options| Ok(Box::new(Spread::new("victims", Side::Destination, options))),
 };
 
+/// What a summary that is no table answers from.
+const INSTEAD: &str = "a summary that counts distinct peers";
+
 /// What counts as a distinct peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpreadOf {
@@ -142,7 +145,7 @@ impl Task for Spread {
     fn check(&self, _: Measure, lanes: &[Lane<'_>]) -> Result<(), Unsupported> {
         lanes.iter().try_for_each(|lane| match lane.answers.spread() {
             Some(_) => self.check_side(lane),
-            None => self.fields(lane).and_then(|_| exact(self.name, lane).map(drop)),
+            None => self.fields(lane).and_then(|_| exact(self.name, INSTEAD, lane).map(drop)),
         })
     }
 
@@ -164,7 +167,7 @@ impl Task for Spread {
                 continue;
             }
             let fields = self.fields(lane)?;
-            let flows = exact(self.name, lane)?;
+            let flows = exact(self.name, INSTEAD, lane)?;
             let suspects = self.suspects(flows, &fields, scratch);
             let entries = &mut scratch[count_words(flows.len())..][..suspects];
             order::sort(entries, flows, &fields.columns);

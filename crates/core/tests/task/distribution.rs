@@ -2,11 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use flowgauge_core::key::{CanonicalKey, KeyKind};
-use flowgauge_core::summary::{Estimate, Measure, Size};
-use flowgauge_core::task::{Report, Threshold};
+use flowgauge_core::batch::Batch;
+use flowgauge_core::catalog;
+use flowgauge_core::key::{CanonicalKey, FlowKey, Key4, KeyKind};
+use flowgauge_core::summary::{
+    Answers, Estimate, Ingest, Measure, Options, QuantileOf, Quantiles, Size,
+};
+use flowgauge_core::task::{EpochContext, Lane, Report, Threshold};
 
-use crate::support::{Case, Table, any_key, case, check, options, run_once};
+use crate::support::{Case, Table, any_key, build, case, check, options, run_once};
 
 #[test]
 fn cardinality_adds_up_and_untracked_packets_may_be_flows() {
@@ -145,4 +149,74 @@ fn quantiles_are_of_nearest_rank_and_keys_cut_equal_parts() {
             }
         }
     });
+}
+
+/// The quantiles of sizes that a summary of quantiles gives.
+fn sizes_of(answers: &dyn Answers) -> Vec<(f64, Estimate)> {
+    let lanes = [Lane { key: KeyKind::Source.into(), key_bytes: 4, answers }];
+    let (by, keyed) = (Measure::Packets, Size { packets: 2, bytes: 128 });
+    let context = EpochContext { by, keyed, threshold: Threshold::Weight(0), top: 5 };
+    match build("quantiles", &options()).run(&context, &lanes, &mut []).unwrap() {
+        Report::Quantiles { sizes, .. } => sizes,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The quantile at this share.
+fn quantile(sizes: &[(f64, Estimate)], q: f64) -> f64 {
+    sizes.iter().find(|(share, _)| *share == q).unwrap().1.value
+}
+
+/// Neighbouring floats are more than 1 apart from 2⁵³ on.
+#[test]
+fn gaps_may_be_as_long_as_time() {
+    let options = Options::new(1 << 20, 1).with([("of", "gap")]);
+    let mut kll: Box<dyn Ingest<Key4>> = catalog::build("kll", &options).unwrap();
+    let mut batch = Batch::new();
+    for time_ns in [0, 5, i64::MAX] {
+        batch.push(Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), 64, time_ns);
+    }
+    kll.ingest(&mut batch);
+    let sizes = sizes_of(kll.answers());
+    assert_eq!(quantile(&sizes, 0.25), 5.0);
+    assert_eq!(quantile(&sizes, 1.0), (i64::MAX - 5) as f64);
+}
+
+/// What no packets could be, but stored bytes can say.
+struct Endless;
+
+impl Answers for Endless {
+    fn quantiles(&self) -> Option<&dyn Quantiles> {
+        Some(self)
+    }
+}
+
+impl Quantiles for Endless {
+    fn of(&self) -> QuantileOf {
+        QuantileOf::GapNs
+    }
+    fn count(&self) -> u64 {
+        2
+    }
+    fn error(&self) -> f64 {
+        0.0
+    }
+    fn confidence(&self) -> Option<f64> {
+        None
+    }
+    fn largest(&self) -> f64 {
+        f64::INFINITY
+    }
+    fn rank(&self, size: f64) -> f64 {
+        f64::midpoint(f64::from(u8::from(size >= 7.0)), f64::from(u8::from(size.is_infinite())))
+    }
+    fn key(&self, _: f64) -> Option<CanonicalKey> {
+        None
+    }
+}
+
+#[test]
+fn an_endless_number_ends_the_search() {
+    let sizes = sizes_of(&Endless);
+    assert_eq!((quantile(&sizes, 0.5), quantile(&sizes, 1.0)), (7.0, u64::MAX as f64));
 }

@@ -85,6 +85,24 @@ fn refusals_name_what_would_answer() {
             assert!(names_table.contains("linear-table"), "{names_table}");
         }
     }
+    // Nothing is said to need a table that something else would answer as well.
+    for (name, need) in [
+        ("cardinality", "a summary that estimates the number of flows"),
+        ("entropy", "a summary that estimates the sum of f log f"),
+        ("size-distribution", "a summary that estimates how many flows have each size"),
+        ("quantiles", "a summary of quantiles"),
+        ("hierarchical", "a summary that counts prefixes"),
+        ("superspreaders", "a summary that counts distinct peers"),
+        ("victims", "a summary that counts distinct peers"),
+        ("changes", "forecasts of sizes, cells that add up, as a linear sketch has them"),
+    ] {
+        assert_eq!(
+            refusal(name, KeyKind::FiveTuple, &Mute),
+            format!(
+                "{name} needs {need}, or a table of every flow, such as the algorithm linear-table"
+            )
+        );
+    }
     let spread = refusal("superspreaders", KeyKind::Source, &Table::default());
     assert_eq!(
         spread,

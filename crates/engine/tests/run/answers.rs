@@ -165,13 +165,3 @@ fn packets_of_ipv6_are_counted_where_only_ipv4_can_be_measured() {
     let text = refusal(config).to_string();
     assert!(text.contains("13 bytes are too long") && text.contains("linear-table"), "{text}");
 }
-
-#[test]
-fn what_does_not_exist_is_refused() {
-    let text = refusal(asking(&["tops"])).to_string();
-    assert!(text.contains("'tops'") && text.contains("heavy-hitters"), "{text}");
-    let text = refusal(Config { algorithm: "table".to_owned(), ..asking(&["top"]) }).to_string();
-    assert!(text.contains("linear-table"), "{text}");
-    let text = refusal(Config { memory_bytes: 100, ..Config::default() }).to_string();
-    assert!(text.contains("--memory"), "{text}");
-}

@@ -4,7 +4,9 @@
 mod account;
 mod answers;
 mod capture;
+mod corpus;
 mod epochs;
+mod refusals;
 
 use flowgauge_capture::Captures;
 use flowgauge_engine::sink::JsonSink;

@@ -35,6 +35,9 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
     build: |options: &TaskOptions| Ok(Box::new(Hierarchical { hierarchy: options.hierarchy })),
 };
 
+/// What a summary that is no table answers from.
+const INSTEAD: &str = "a summary that counts prefixes";
+
 /// Which prefixes to look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hierarchy {
@@ -134,7 +137,7 @@ impl Task for Hierarchical {
             self.dimensions(lane)?;
             match self.prefixes(by, lane)? {
                 Some(_) => Ok(()),
-                None => exact(ENTRY.name, lane).map(drop),
+                None => exact(ENTRY.name, INSTEAD, lane).map(drop),
             }
         })
     }
@@ -153,7 +156,7 @@ impl Task for Hierarchical {
                 bounded::heavy(prefixes, &dimensions, threshold, |item| items.push(item));
                 continue;
             }
-            let flows = exact(ENTRY.name, lane)?;
+            let flows = exact(ENTRY.name, INSTEAD, lane)?;
             let untracked = lane.answers.untracked().by(by);
             let bounded = |weight: u64| {
                 let value = weight as f64;

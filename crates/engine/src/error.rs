@@ -1,0 +1,58 @@
+//! Why a run cannot begin, or not go on.
+
+use std::{fmt, io};
+
+use flowgauge_core::summary::BuildError;
+use flowgauge_core::task::Unsupported;
+
+/// Why a run cannot begin, or not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The algorithm cannot be built as asked, or not in this memory.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// No task has this name.
+    #[error("no task is called '{name}'; there are {known}")]
+    UnknownTask {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// A number of the configuration is out of range.
+    #[error("{what} must be {range}, and are {value}")]
+    OutOfRange {
+        /// What the number is.
+        what: &'static str,
+        /// What it may be.
+        range: &'static str,
+        /// What it is.
+        value: i128,
+    },
+    /// A task asked for by name cannot be answered.
+    #[error("{task} cannot be answered: {reason}{able}")]
+    Task {
+        /// Its name.
+        task: &'static str,
+        /// Why, and what could.
+        reason: Unsupported,
+        /// The algorithms that can.
+        able: Able,
+    },
+    /// The operating system refused memory for the tasks.
+    #[error("the operating system refused memory for the tasks: {0}")]
+    Refused(io::Error),
+    /// The report cannot be written.
+    #[error("the report cannot be written: {0}")]
+    Sink(#[from] io::Error),
+}
+
+/// The algorithms that answer a task for a key; none where it was not asked.
+#[derive(Debug, Default)]
+pub struct Able(pub(crate) Vec<&'static str>);
+
+impl fmt::Display for Able {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() { Ok(()) } else { write!(f, " (these can: {})", self.0.join(", ")) }
+    }
+}
