@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
 use flowgauge_core::key::{CanonicalKey, FlowKey, Key4, Key8};
+use flowgauge_core::summary::codec::encode;
 use flowgauge_core::summary::sketch::{FlowRadar, decode_jointly};
 use flowgauge_core::summary::{Answers, BuildError, Ingest, Measure, Options, Size, SizeEstimate};
 
@@ -358,4 +359,34 @@ fn wrong_parameters_are_refused() {
     ));
     assert!(matches!(refused(&[("hashes", "6")]), BuildError::OutOfRange { name: "hashes", .. }));
     assert!(matches!(refused(&[("filter", "1")]), BuildError::OutOfRange { name: "filter", .. }));
+}
+
+/// Two cells for each hash, and 65,535 flows at most in each.
+#[test]
+fn cells_full_of_flows_take_no_new_ones_whatever_the_batches() {
+    let parameters = [("cells", 8), ("filter", 1 << 20)];
+    let packets: Vec<_> = (0..200_000).chain(0..1000).map(|flow| (flow, 100)).collect();
+    let model = model(&packets);
+    let stored = [1, 250, 256].map(|size| {
+        let mut radar = radar(1, &parameters);
+        let mut batch = Batch::new();
+        for chunk in packets.chunks(size) {
+            batch.clear();
+            for (flow, bytes) in chunk {
+                batch.push(key(*flow), *bytes, 0);
+            }
+            radar.ingest(&mut batch);
+        }
+        let answers = radar.answers();
+        let undecoded = answers.candidates().unwrap().overflow();
+        assert!((65_535..=2 * 65_535).contains(&undecoded), "{undecoded} flows");
+        // The flows that came first are in the cells, and are counted there.
+        for flow in (0..1000).step_by(7) {
+            let size = answers.size().unwrap().estimate(key(flow).canonical());
+            assert!(size.packets.unwrap().high >= 2.0 && holds(size, model[&flow]), "{size:?}");
+        }
+        let options = Options::new(1 << 20, 1).with(parameters);
+        encode(catalog::info("flow-radar").unwrap(), &options, &*radar)
+    });
+    assert!(stored[0] == stored[1] && stored[1] == stored[2]);
 }

@@ -66,7 +66,7 @@ impl<K: FlowKey> FlowRadar<K> {
         // Its first packet was counted.
         let low = Size { packets: 1, bytes: 0 };
         let cells = self.shape.cells_of(key.digest(&self.digester));
-        let most = least(cells.map(|cell| self.cells[cell].size()));
+        let most = least(cells.map(|cell| self.cells.size(cell)));
         Span::clamped(low, size, most + self.saturated)
     }
 
@@ -81,9 +81,9 @@ impl<K: FlowKey> FlowRadar<K> {
             if decoded.is_clean(cell) {
                 nothing
             } else if decoded.uncertain == 0 {
-                decoded.rest[cell].size()
+                decoded.rest.size(cell)
             } else {
-                self.cells[cell].size()
+                self.cells.size(cell)
             }
         }));
         Span { low: nothing, value: most, high: most + self.untracked + self.saturated }
@@ -243,14 +243,13 @@ impl<K: FlowKey> Flows for FlowRadar<K> {
     }
 
     fn get(&self, index: usize) -> (&[u8], Size) {
-        let (key, size) = self.decoded().flow(self.decoded().cell(index));
-        (key.canonical(), size)
+        self.decoded().canonical(self.decoded().cell(index))
     }
 
     fn for_each(&self, visit: &mut dyn FnMut(&[u8], Size)) {
         for cell in self.decoded().cells() {
-            let (key, size) = self.decoded().flow(cell);
-            visit(key.canonical(), size);
+            let (key, size) = self.decoded().canonical(cell);
+            visit(key, size);
         }
     }
 }

@@ -16,7 +16,8 @@ use flowgauge_kernel::{Digester, Zeroed};
 
 use super::super::super::{BuildError, Memory, Size};
 use super::super::bloom::BlockedBloom;
-use super::cell::{Cell, Shape};
+use super::cell::Shape;
+use super::cells::Cells;
 use crate::key::FlowKey;
 
 /// What a cell says.
@@ -44,7 +45,7 @@ fn witness(state: u8) -> Witness {
 /// The flows that could be told.
 pub(super) struct Decoded<K> {
     /// A copy of the cells; those that named a flow keep it, the others what was not taken out.
-    pub(super) rest: Zeroed<Cell<K>>,
+    pub(super) rest: Cells<K>,
     /// The cells that named a flow, in the order of peeling; behind them cells waiting for it.
     named: Zeroed<u32>,
     states: Zeroed<u8>,
@@ -57,7 +58,7 @@ pub(super) struct Decoded<K> {
 
 /// What is decoded.
 pub(super) struct Source<'a, K> {
-    pub(super) cells: &'a [Cell<K>],
+    pub(super) cells: &'a Cells<K>,
     pub(super) filter: &'a BlockedBloom,
     pub(super) shape: Shape,
     pub(super) digester: &'a Digester,
@@ -76,11 +77,12 @@ impl<K: FlowKey> Source<'_, K> {
 
 impl<K: FlowKey> Decoded<K> {
     /// Bytes reserved for each cell.
-    pub(super) const CELL_BYTES: usize = size_of::<Cell<K>>() + size_of::<u32>() + size_of::<u8>();
+    pub(super) const CELL_BYTES: usize =
+        Cells::<K>::CELL_BYTES + size_of::<u32>() + size_of::<u8>();
 
     pub(super) fn new(cells: usize, memory: &Memory) -> Result<Self, BuildError> {
         Ok(Self {
-            rest: memory.zeroed(cells)?,
+            rest: Cells::new(cells, memory)?,
             named: memory.zeroed(cells)?,
             states: memory.zeroed(cells)?,
             flows: 0,
@@ -91,7 +93,7 @@ impl<K: FlowKey> Decoded<K> {
 
     /// Decodes. Cost: some 100 ns a flow.
     pub(super) fn run(&mut self, from: &Source<'_, K>) {
-        self.rest.copy_from_slice(from.cells);
+        self.rest.copy_from(from.cells);
         self.states.fill(0);
         self.peel(from);
         let mut dirty = false;
@@ -101,25 +103,25 @@ impl<K: FlowKey> Decoded<K> {
                 dirty |= *state == DIRTY;
             }
         }
-        let unnamed = |(cell, state): (&Cell<K>, &u8)| if *state == 0 { cell.flows() } else { 0 };
-        let part = self.rest.iter().zip(self.states.iter()).take(from.shape.part);
-        self.undecoded = part.map(unnamed).sum();
+        let unnamed = |cell: &usize| self.states[*cell] == 0;
+        let part = (0..from.shape.part).filter(unnamed);
+        self.undecoded = part.map(|cell| self.rest.flows(cell)).sum();
         self.judge(from, dirty);
     }
 
     fn peel(&mut self, from: &Source<'_, K>) {
         let (mut head, mut tail) = (0, 0);
         self.flows = 0;
-        for (index, cell) in self.rest.iter().enumerate() {
-            if cell.flows() == 1 {
-                self.named[tail] = index as u32;
+        for cell in 0..self.rest.len() {
+            if self.rest.flows(cell) == 1 {
+                self.named[tail] = cell as u32;
                 tail += 1;
             }
         }
         while head < tail {
             let named = self.named[head] as usize;
             head += 1;
-            let cell = self.rest[named];
+            let cell = self.rest.get(named);
             // Its flow may have been read from another cell by now.
             if cell.flows() != 1 {
                 continue;
@@ -129,10 +131,11 @@ impl<K: FlowKey> Decoded<K> {
             self.named[self.flows] = named as u32;
             self.flows += 1;
             for other in from.shape.cells_of(digest).filter(|other| *other != named) {
-                let rest = &mut self.rest[other];
-                let before = rest.flows();
-                rest.leave(&cell.key);
-                rest.discount(cell.size());
+                let before = self.rest.flows(other);
+                self.rest.change(other, |rest| {
+                    rest.leave(&cell.key);
+                    rest.discount(cell.size());
+                });
                 // A cell comes to one flow once.
                 if before == 2 {
                     self.named[tail] = other as u32;
@@ -151,7 +154,7 @@ impl<K: FlowKey> Decoded<K> {
                 self.states[named] = NAMED | CLEAN;
                 continue;
             }
-            let digest = self.rest[named].key.digest(from.digester);
+            let digest = self.rest.get(named).key.digest(from.digester);
             let (mut clean, mut dirty) = (0, 0);
             for other in from.shape.cells_of(digest).filter(|other| *other != named) {
                 match witness(self.states[other]) {
@@ -195,13 +198,19 @@ impl<K: FlowKey> Decoded<K> {
     }
 
     /// The flow that a cell names.
-    pub(super) fn flow(&self, cell: usize) -> (&K, Size) {
-        (&self.rest[cell].key, self.rest[cell].size())
+    pub(super) fn flow(&self, cell: usize) -> (K, Size) {
+        let cell = self.rest.get(cell);
+        (cell.key, cell.size())
+    }
+
+    /// The same, its key as canonical bytes.
+    pub(super) fn canonical(&self, cell: usize) -> (&[u8], Size) {
+        (self.rest.canonical(cell), self.rest.size(cell))
     }
 
     /// Whether the cell names this flow.
     pub(super) fn names(&self, cell: usize, key: &K) -> bool {
-        self.states[cell] & NAMED != 0 && self.rest[cell].key == *key
+        self.states[cell] & NAMED != 0 && self.rest.get(cell).key == *key
     }
 
     /// Whether nothing but certain flows is in the cell; of a cell that names a flow, whether that
