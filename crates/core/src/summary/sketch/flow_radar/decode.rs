@@ -46,12 +46,15 @@ fn witness(state: u8) -> Witness {
 pub(super) struct Decoded<K> {
     /// A copy of the cells; those that named a flow keep it, the others what was not taken out.
     pub(super) rest: Cells<K>,
-    /// The cells that named a flow, in the order of peeling; behind them cells waiting for it.
+    /// The cells that named a flow, those of certain size first; while peeling, in the order of that
+    /// and with cells waiting behind them.
     named: Zeroed<u32>,
     states: Zeroed<u8>,
     flows: usize,
-    /// Flows whose size may include packets of a flow that the filter missed.
-    pub(super) uncertain: usize,
+    /// Flows whose size is certain, and what they weigh. The size of another may include packets of
+    /// a flow that the filter missed.
+    certain: usize,
+    certain_size: Size,
     /// Flows that cannot be told from each other.
     pub(super) undecoded: u64,
 }
@@ -86,7 +89,8 @@ impl<K: FlowKey> Decoded<K> {
             named: memory.zeroed(cells)?,
             states: memory.zeroed(cells)?,
             flows: 0,
-            uncertain: 0,
+            certain: 0,
+            certain_size: Size::default(),
             undecoded: 0,
         })
     }
@@ -107,6 +111,7 @@ impl<K: FlowKey> Decoded<K> {
         let part = (0..from.shape.part).filter(unnamed);
         self.undecoded = part.map(|cell| self.rest.flows(cell)).sum();
         self.judge(from, dirty);
+        self.put_certain_first();
     }
 
     fn peel(&mut self, from: &Source<'_, K>) {
@@ -146,7 +151,6 @@ impl<K: FlowKey> Decoded<K> {
     }
 
     fn judge(&mut self, from: &Source<'_, K>, dirty: bool) {
-        self.uncertain = 0;
         let sure = !dirty && self.undecoded == 0;
         for index in (0..self.flows).rev() {
             let named = self.named[index] as usize;
@@ -168,13 +172,39 @@ impl<K: FlowKey> Decoded<K> {
                 (clean, dirty) if clean > dirty => CLEAN,
                 _ => DIRTY,
             };
-            self.uncertain += usize::from(self.states[named] & CLEAN == 0);
+        }
+    }
+
+    fn put_certain_first(&mut self) {
+        (self.certain, self.certain_size) = (0, Size::default());
+        for index in 0..self.flows {
+            let cell = self.named[index] as usize;
+            if self.is_clean(cell) {
+                self.named.swap(self.certain, index);
+                self.certain += 1;
+                self.certain_size += self.rest.size(cell);
+            }
         }
     }
 
     /// Number of flows told.
     pub(super) fn len(&self) -> usize {
         self.flows
+    }
+
+    /// Number of flows told whose size is certain.
+    pub(super) fn certain(&self) -> usize {
+        self.certain
+    }
+
+    /// What they weigh.
+    pub(super) fn certain_size(&self) -> Size {
+        self.certain_size
+    }
+
+    /// Number of flows told whose size is not certain.
+    pub(super) fn uncertain(&self) -> usize {
+        self.flows - self.certain
     }
 
     /// Whether every flow was told.
@@ -184,28 +214,24 @@ impl<K: FlowKey> Decoded<K> {
 
     /// Whether every flow was told, and its size is certain.
     pub(super) fn is_exact(&self) -> bool {
-        self.is_complete() && self.uncertain == 0
+        self.is_complete() && self.uncertain() == 0
     }
 
-    /// The cell that names flow number `index`.
-    pub(super) fn cell(&self, index: usize) -> usize {
-        self.named[..self.flows][index] as usize
-    }
-
-    /// The cells that name flows, in the order of peeling.
+    /// The cells that name flows, those of certain size first.
     pub(super) fn cells(&self) -> impl Iterator<Item = usize> {
         self.named[..self.flows].iter().map(|cell| *cell as usize)
+    }
+
+    /// The flow number `index` of those whose size is certain: its canonical key and size.
+    pub(super) fn certain_flow(&self, index: usize) -> (&[u8], Size) {
+        let cell = self.named[..self.certain][index] as usize;
+        (self.rest.canonical(cell), self.rest.size(cell))
     }
 
     /// The flow that a cell names.
     pub(super) fn flow(&self, cell: usize) -> (K, Size) {
         let cell = self.rest.get(cell);
         (cell.key, cell.size())
-    }
-
-    /// The same, its key as canonical bytes.
-    pub(super) fn canonical(&self, cell: usize) -> (&[u8], Size) {
-        (self.rest.canonical(cell), self.rest.size(cell))
     }
 
     /// Whether the cell names this flow.
