@@ -99,3 +99,19 @@ pub(crate) unsafe fn digest<const WORDS: usize>(
     // SAFETY: as promised by the caller.
     unsafe { lanes::digest::<Ymm>(secret, keys, WORDS, bytes, count, out) }
 }
+
+/// As [`lanes::fold_each`].
+///
+/// # Safety
+/// AVX2 must have been detected; `words` must be readable and `out` writable for `count` words.
+#[target_feature(enable = "avx2")]
+pub(crate) unsafe fn fold_each(
+    words: *const u64,
+    other: u64,
+    factor: u64,
+    count: usize,
+    out: *mut u64,
+) -> usize {
+    // SAFETY: as promised by the caller.
+    unsafe { lanes::fold_each::<Ymm>(words, other, factor, count, out) }
+}

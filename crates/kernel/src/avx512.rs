@@ -108,3 +108,19 @@ pub(crate) unsafe fn digest<const WORDS: usize>(
     // SAFETY: as promised by the caller.
     unsafe { lanes::digest::<Zmm>(secret, keys, WORDS, bytes, count, out) }
 }
+
+/// As [`lanes::fold_each`].
+///
+/// # Safety
+/// AVX-512F must have been detected; `words` must be readable and `out` writable for `count` words.
+#[target_feature(enable = "avx512f")]
+pub(crate) unsafe fn fold_each(
+    words: *const u64,
+    other: u64,
+    factor: u64,
+    count: usize,
+    out: *mut u64,
+) -> usize {
+    // SAFETY: as promised by the caller.
+    unsafe { lanes::fold_each::<Zmm>(words, other, factor, count, out) }
+}

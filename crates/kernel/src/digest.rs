@@ -144,6 +144,41 @@ impl Digester {
         }
     }
 
+    /// Fills `out[i]` with [`scalar::fold`] of `words[i] ^ other` and `factor`: further words of
+    /// digests, on the instruction set that the digests themselves are computed on.
+    ///
+    /// # Panics
+    /// When the slices differ in length.
+    #[inline]
+    pub fn fold_batch(&self, words: &[u64], other: u64, factor: u64, out: &mut [u64]) {
+        assert_eq!(words.len(), out.len(), "one result per word");
+        let whole = self.fold_vectors(words, other, factor, out);
+        for (word, folded) in words.iter().zip(out).skip(whole) {
+            *folded = scalar::fold(word ^ other, factor);
+        }
+    }
+
+    /// Folds as many words as fill whole vectors, and returns their number.
+    #[inline]
+    fn fold_vectors(&self, words: &[u64], other: u64, factor: u64, out: &mut [u64]) -> usize {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use crate::{avx2, avx512};
+            let (from, count, to) = (words.as_ptr(), words.len(), out.as_mut_ptr());
+            // SAFETY: holding an `Isa` of this level proves that it was detected. Both slices have
+            // `count` words; the loads ask for no alignment.
+            unsafe {
+                match self.isa.level() {
+                    Level::Scalar => 0,
+                    Level::Avx2 => avx2::fold_each(from, other, factor, count, to),
+                    Level::Avx512 => avx512::fold_each(from, other, factor, count, to),
+                }
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        0
+    }
+
     /// Digests as many keys as fill whole vectors, and returns their number.
     #[inline]
     fn digest_vectors<W: Words>(&self, keys: &[W], bytes: usize, out: &mut [u64]) -> usize {

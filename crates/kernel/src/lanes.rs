@@ -125,3 +125,28 @@ pub(crate) unsafe fn digest<L: Lanes>(
         whole
     }
 }
+
+/// As [`crate::scalar::fold`] of each word, exclusive or `other`, and `factor`. Returns how many were
+/// folded: all but the last few that do not fill a vector.
+///
+/// # Safety
+/// As for [`Lanes`]; `words` must be readable and `out` writable for `count` words.
+#[inline(always)]
+pub(crate) unsafe fn fold_each<L: Lanes>(
+    words: *const u64,
+    other: u64,
+    factor: u64,
+    count: usize,
+    out: *mut u64,
+) -> usize {
+    // SAFETY: the caller vouches for the instruction set; every access is to one of the first
+    // `whole` words.
+    unsafe {
+        let (other, factor) = (L::splat(other), L::splat(factor));
+        let whole = count - count % L::COUNT;
+        for at in (0..whole).step_by(L::COUNT) {
+            fold(L::gather(words.add(at), 1).xor(other), factor).store(out.add(at));
+        }
+        whole
+    }
+}

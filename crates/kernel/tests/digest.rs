@@ -52,6 +52,26 @@ fn every_instruction_set_equals_the_scalar_twin() {
     }
 }
 
+#[test]
+fn words_of_digests_are_folded_alike_on_every_instruction_set() {
+    let mut random = Random(1);
+    let extremes = [0, 1, u64::MAX, 1 << 63, 0xffff_ffff, 0xffff_ffff_0000_0000];
+    let words: Vec<u64> = extremes.into_iter().chain((0..300).map(|_| random.next())).collect();
+    let mut out = vec![0; words.len()];
+    for isa in Isa::available() {
+        let digester = Digester::new(Seed::new(1), isa);
+        for (other, factor) in [(0, u64::MAX), (random.next(), random.next())] {
+            for from in 0..words.len() {
+                let (words, out) = (&words[from..], &mut out[from..]);
+                digester.fold_batch(words, other, factor, out);
+                for (word, folded) in words.iter().zip(&*out) {
+                    assert_eq!(*folded, scalar::fold(word ^ other, factor), "{isa} {from}");
+                }
+            }
+        }
+    }
+}
+
 /// The values that ARCHITECTURE.md prints: they may never change.
 #[test]
 fn the_formula_is_frozen() {

@@ -1,5 +1,7 @@
 //! Further words of a digest, for structures that need more bits than its 64.
 
+use flowgauge_kernel::Digester;
+
 /// The `SplitMix64` sequence from 0.
 const fn odd(n: u64) -> u64 {
     let mut z = (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -14,6 +16,12 @@ const fn odd(n: u64) -> u64 {
 pub(crate) const fn remix(digest: u64, n: u64) -> u64 {
     let product = (digest ^ odd(2 * n)) as u128 * odd(2 * n + 1) as u128;
     (product >> 64) as u64 ^ product as u64
+}
+
+/// The word number `n` of each digest.
+#[inline]
+pub(crate) fn remix_batch(digester: &Digester, digests: &[u64], n: u64, out: &mut [u64]) {
+    digester.fold_batch(digests, odd(2 * n), odd(2 * n + 1), out);
 }
 
 #[cfg(test)]

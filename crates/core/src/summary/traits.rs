@@ -199,7 +199,8 @@ impl SizeEstimate {
 
 /// Read side: what a summary can answer. Each default is "cannot".
 pub trait Answers {
-    /// Weight of the packets whose keys found no room and are in no other answer.
+    /// Weight of the packets whose keys found no room, or whose flows are not certain: where there
+    /// are [`Self::flows`], all that is in none of them.
     fn untracked(&self) -> Size {
         Size::default()
     }

@@ -7,7 +7,7 @@
 
 use super::forecast::ForecastModel;
 use super::forecast_cells::CellForecasts;
-use super::forecast_flows::{FlowForecasts, NoFlows};
+use super::forecast_flows::{FlowForecasts, NoFlows, Unlisted};
 use super::lane::exact;
 use super::largest::Largest;
 use super::registry::{ANY_KEY, TaskEntry};
@@ -151,14 +151,16 @@ impl Task for Changes {
             match own {
                 Some((_, Source::Summary(forecasts))) => listed(*forecasts, &mut found),
                 Some((lane, Source::Flows(flows))) => {
-                    let unlisted = lane.answers.untracked().by(epoch.by);
-                    history.flows.run(self.started, *flows, unlisted, scratch, &mut found);
+                    let most = lane.answers.untracked().by(epoch.by);
+                    let unlisted = Unlisted { most, sizes: lane.answers.size() };
+                    history.flows.run(self.started, *flows, &unlisted, scratch, &mut found);
                 }
                 Some((lane, Source::Cells(cells))) => {
                     history.cells.run(*cells, lane.answers, &mut found);
                 }
                 None => {
-                    history.flows.run(self.started, &NoFlows, 0, scratch, &mut found);
+                    let none = Unlisted::NONE;
+                    history.flows.run(self.started, &NoFlows, &none, scratch, &mut found);
                     history.cells.pass(1);
                 }
             }

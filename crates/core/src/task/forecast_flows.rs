@@ -11,8 +11,9 @@
 //!
 //! The history is a table of fixed size. Flows that find no room are counted, and from the largest
 //! of them, and from what the summary itself could not track, follow the upper bounds: of a
-//! forecast, the average of these largest sizes on top; of the size before and of the size now, the
-//! largest of that epoch, where the flow was not listed in it. What is forgotten for being small
+//! forecast, the average of these largest sizes on top; of the size before, the largest of that
+//! epoch, where the flow was not listed in it. The size now of a flow that is not listed is what the
+//! summary answers when asked for it, or else at most the largest of this epoch. What is forgotten for being small
 //! counts as 0 in these bounds too, so they hold to within 2.
 
 use std::io;
@@ -25,7 +26,7 @@ use super::forecast::ALPHA;
 use super::history::{History, Record};
 use super::registry::HistoryShape;
 use crate::key::CanonicalKey;
-use crate::summary::{Estimate, Flows, Size};
+use crate::summary::{Estimate, Flows, Measure, Size, SizeQuery};
 
 /// A silent flow whose forecast is below this is forgotten.
 const FORGET_BELOW: f64 = 0.5;
@@ -37,6 +38,26 @@ pub(super) struct FlowForecasts {
     unknown_before: u64,
     /// What a forecast may lack because the flow was not listed in some epoch.
     unknown_forecast: f64,
+}
+
+/// The flows of an epoch that are not listed.
+pub(super) struct Unlisted<'a> {
+    /// What they weigh at most.
+    pub(super) most: u64,
+    /// Sizes of given flows, where the summary knows them.
+    pub(super) sizes: Option<&'a dyn SizeQuery>,
+}
+
+impl Unlisted<'_> {
+    /// None.
+    pub(super) const NONE: Self = Self { most: 0, sizes: None };
+
+    /// The size of one of them.
+    fn size(&self, key: &[u8], by: Measure) -> Estimate {
+        let sizes = self.sizes.filter(|_| self.most > 0);
+        let asked = sizes.and_then(|sizes| sizes.estimate(key).by(by));
+        asked.unwrap_or_else(|| at_least(0, self.most))
+    }
 }
 
 /// What becomes of the record of a flow without a packet in the epoch.
@@ -67,19 +88,19 @@ impl FlowForecasts {
         }
     }
 
-    /// Takes an epoch in, of which flows that are not listed weigh at most `unlisted`.
+    /// Takes an epoch in.
     pub(super) fn run(
         &mut self,
         started: bool,
         flows: &dyn Flows,
-        unlisted: u64,
+        unlisted: &Unlisted<'_>,
         scratch: &mut [u64],
         found: &mut Found,
     ) {
         let by = found.by;
         let (unknown_before, unknown_forecast) = (self.unknown_before, self.unknown_forecast);
-        let mut consider = |key: &[u8], record: Record, now: u64, now_at_most: u64| {
-            let difference = (now as f64 - record.forecast).abs();
+        let mut consider = |key: &[u8], record: Record, now: Estimate| {
+            let difference = (now.value - record.forecast).abs();
             if difference > found.threshold && found.largest.admits(difference, key) {
                 let key = CanonicalKey::new(key);
                 let Record { forecast, before } = record;
@@ -88,7 +109,7 @@ impl FlowForecasts {
                     key,
                     before: at_least(before, before_at_most),
                     forecast: Estimate::between(forecast, forecast, forecast + unknown_forecast),
-                    now: at_least(now, now_at_most),
+                    now,
                 };
                 found.largest.push(difference, item);
             }
@@ -101,22 +122,22 @@ impl FlowForecasts {
             let now = size.by(by);
             if let Some(at) = self.history.find(key) {
                 let record = self.history.get(at);
-                consider(key, record, now, now);
+                consider(key, record, Estimate::exact(now));
                 let forecast = ALPHA * now as f64 + (1.0 - ALPHA) * record.forecast;
                 self.history.see(at, Record { forecast, before: now });
             } else {
-                consider(key, Record { forecast: 0.0, before: 0 }, now, now);
+                consider(key, Record { forecast: 0.0, before: 0 }, Estimate::exact(now));
                 missing[flow / 64] |= 1 << (flow % 64);
             }
             flow += 1;
         });
         self.history.sweep(|key, record| {
-            consider(key, record, 0, unlisted);
+            consider(key, record, unlisted.size(key, by));
             silent(record)
         });
 
         // Only now, since the sweep has made room.
-        let mut unknown = unlisted;
+        let mut unknown = unlisted.most;
         let first_alpha = if started { ALPHA } else { 1.0 };
         flow = 0;
         flows.for_each(&mut |key, size| {

@@ -3,12 +3,13 @@
 //! From a table every flow is seen, and a listed flow's size is exact even when the table was
 //! full, since a key in the table keeps being counted; only a flow that is not listed may then be
 //! missing, with at most the untracked weight. From a summary that names candidates, sizes and
-//! bounds are the summary's, and flows that its full set left out are missing.
+//! bounds are the summary's, and flows that its full set left out are missing. One that does both
+//! may name more flows than it is certain of.
 
 use super::largest::Largest;
 use super::{EpochContext, Lane, SizeItem, Unsupported};
 use crate::key::CanonicalKey;
-use crate::summary::{Measure, SizeEstimate};
+use crate::summary::{Measure, Size, SizeEstimate};
 
 /// Checks that every lane can name its heavy flows by this measure.
 pub(super) fn check(task: &str, by: Measure, lanes: &[Lane<'_>]) -> Result<(), Unsupported> {
@@ -57,15 +58,18 @@ pub(super) fn largest(
     let mut largest = Largest::new(limit);
     let item = |key, size, value| SizeItem { key, size, share: epoch.share(value) };
     for lane in lanes {
-        if let Some(flows) = lane.answers.flows() {
+        let answers = lane.answers;
+        let (flows, candidates) = (answers.flows(), answers.candidates());
+        let whole = answers.untracked() + answers.saturated() == Size::default();
+        if let Some(flows) = flows.filter(|_| whole || candidates.is_none()) {
             flows.for_each(&mut |key, size| {
                 let value = size.by(epoch.by) as f64;
                 if value > floor && largest.admits(value, key) {
-                    let size = SizeEstimate::counted(size, lane.answers.saturated());
+                    let size = SizeEstimate::counted(size, answers.saturated());
                     largest.push(value, item(CanonicalKey::new(key), size, value));
                 }
             });
-        } else if let Some(candidates) = lane.answers.candidates() {
+        } else if let Some(candidates) = candidates {
             let mut lacking = false;
             candidates.for_each(&mut |key: CanonicalKey, size: SizeEstimate| {
                 let Some(estimate) = size.by(epoch.by) else {

@@ -36,28 +36,32 @@ impl BlockedBloom {
         Ok(Self { lines: memory.zeroed(lines)?, hashes })
     }
 
+    /// The line of a key.
     #[inline(always)]
-    fn line(&self, word: u64) -> usize {
+    pub(super) fn line(&self, word: u64) -> usize {
         ((u128::from(word) * self.lines.len() as u128) >> 64) as usize
     }
 
-    /// Asks for the cache line of a key.
+    /// Asks for a line.
     #[inline(always)]
-    pub(super) fn prefetch(&self, word: u64) {
-        prefetch(&self.lines, self.line(word));
+    pub(super) fn prefetch(&self, line: usize) {
+        prefetch(&self.lines, line);
     }
 
-    /// Whether the key is there, or seems to be. `HASHES` is what the filter was made with.
+    /// [`Self::holds`] a key whose line is known, and with as many hashes as the filter was made
+    /// for.
     #[inline(always)]
-    pub(super) fn seems_to_hold<const HASHES: usize>(&self, word: u64) -> bool {
-        let line = &self.lines[self.line(word)];
-        (0..HASHES).all(|hash| {
-            let (at, mask) = bit(word, hash);
-            line[at] & mask != 0
-        })
+    pub(super) fn line_seems_to_hold<const HASHES: usize>(&self, line: usize, word: u64) -> bool {
+        let line = &self.lines[line];
+        // All bits are looked at: where a search ends cannot be predicted.
+        let held = |held: u64, hash| {
+            let bits = word >> (9 * hash);
+            held & line[(bits >> 6) as usize & 7] >> (bits & 63)
+        };
+        (0..HASHES).fold(1, held) != 0
     }
 
-    /// [`Self::seems_to_hold`], where the number of hashes need not be known to the compiler.
+    /// Whether the key is there, or seems to be.
     pub(super) fn holds(&self, word: u64) -> bool {
         let line = &self.lines[self.line(word)];
         (0..self.hashes).all(|hash| {

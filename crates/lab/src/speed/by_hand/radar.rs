@@ -3,88 +3,108 @@
 use bytemuck::Zeroable;
 use flowgauge_kernel::Zeroed;
 
-use super::{AHEAD, BATCH, ByHand, FRAME, ask, mix, zeroed};
+use super::{BATCH, ByHand, FRAME, ask, mix, zeroed};
 
 /// Cells of each hash.
 const PART: usize = 1 << 16;
 
 /// Lines of 512 bits of the filter: a third of what the cells take.
-const LINES: usize = 1 << 15;
+const LINES: usize = (4 * PART * 20 / 3).div_ceil(64);
 
+/// What the first packet of a flow changes in a cell.
 #[derive(Clone, Copy, Zeroable)]
-#[repr(C)]
-struct Cell {
+#[repr(C, packed(4))]
+struct Entered {
     key: u64,
-    packets: u32,
-    flows: u32,
-    bytes: u64,
+    flows: u16,
+    high_bytes: u16,
 }
 
 /// A filter of four bits a flow in one line, and four cells a flow.
 pub(super) struct FlowRadar {
-    cells: Zeroed<[Cell; PART]>,
+    /// Packets in the low half, the low 32 bits of the bytes in the high half.
+    counts: Zeroed<[u64; PART]>,
+    entered: Zeroed<[Entered; PART]>,
     filter: Zeroed<[u64; 8]>,
     packets: u64,
+    bytes: u64,
 }
 
 impl FlowRadar {
     pub(super) fn new() -> Self {
-        Self { cells: zeroed(4), filter: zeroed(LINES), packets: 0 }
+        Self { counts: zeroed(4), entered: zeroed(4), filter: zeroed(LINES), packets: 0, bytes: 0 }
     }
 }
 
-/// The line, its bits, and the cells of a flow.
-#[derive(Clone, Copy, Default)]
-struct Places {
-    bits: u64,
-    cells: [u16; 4],
+fn cells(digest: u64) -> [usize; 4] {
+    std::array::from_fn(|hash| usize::from((digest >> (16 * hash)) as u16))
 }
 
-impl Places {
-    fn line(self) -> usize {
-        (self.bits >> 48) as usize % LINES
-    }
+/// The word and the bit of it that hash number `hash` means.
+fn bit(word: u64, hash: u32) -> (usize, u64) {
+    let bits = word >> (9 * hash);
+    ((bits >> 6) as usize % 8, bits % 64)
+}
+
+fn holds(line: &[u64; 8], word: u64) -> bool {
+    let bits = (0..4).map(|hash| bit(word, hash));
+    bits.fold(1, |held, (at, shift)| held & line[at] >> shift) != 0
 }
 
 impl ByHand for FlowRadar {
     fn clear(&mut self) {
-        self.cells.iter_mut().for_each(|cells| cells.fill(Cell::zeroed()));
+        self.counts.iter_mut().for_each(|counts| counts.fill(0));
+        self.entered.iter_mut().for_each(|entered| entered.fill(Entered::zeroed()));
         self.filter.fill([0; 8]);
-        self.packets = 0;
+        (self.packets, self.bytes) = (0, 0);
     }
 
     #[inline(always)]
     fn update(&mut self, keys: &[u64], digests: &[u64]) {
-        let mut places = [Places::default(); BATCH];
-        for (places, &digest) in places.iter_mut().zip(digests) {
-            let cells = std::array::from_fn(|hash| (digest >> (16 * hash)) as u16);
-            *places = Places { bits: mix(digest, 0), cells };
+        let (counts, entered) = (&mut self.counts[..4], &mut self.entered[..4]);
+        let filter = &mut self.filter[..LINES];
+        let mut words = [(0_u64, 0_u32); BATCH];
+        for (entry, &digest) in words.iter_mut().zip(digests) {
+            let word = mix(digest, 0);
+            *entry = (word, (((word >> 40) * LINES as u64) >> 24) as u32);
+            ask(filter, entry.1 as usize);
         }
-        let (cells, filter) = (&mut self.cells[..4], &mut self.filter[..LINES]);
-        for (i, &key) in keys.iter().enumerate() {
-            if let Some(&ahead) = places.get(i + AHEAD) {
-                ask(filter, ahead.line());
-                (0..4).for_each(|hash| ask(&cells[hash], usize::from(ahead.cells[hash])));
-            }
-            let line = &mut filter[places[i].line()];
-            let bit = |hash: u32| {
-                let bits = places[i].bits >> (9 * hash);
-                ((bits >> 6) as usize % 8, 1_u64 << (bits % 64))
-            };
-            let new = (0..4).map(bit).any(|(word, mask)| line[word] & mask == 0);
-            if new {
-                (0..4).map(bit).for_each(|(word, mask)| line[word] |= mask);
-            }
-            for (cells, &place) in cells.iter_mut().zip(&places[i].cells) {
-                let cell = &mut cells[usize::from(place)];
-                if new {
-                    cell.key ^= key;
-                    cell.flows += 1;
+        for &digest in digests {
+            counts.iter().zip(cells(digest)).for_each(|(counts, cell)| ask(counts, cell));
+        }
+        let (mut new, mut many) = ([0_u8; BATCH], 0);
+        for (i, &(word, line)) in words[..digests.len()].iter().enumerate() {
+            new[many % BATCH] = i as u8;
+            many += usize::from(!holds(&filter[line as usize], word));
+        }
+        for &i in &new[..many] {
+            let digest = digests[usize::from(i)];
+            entered.iter().zip(cells(digest)).for_each(|(entered, cell)| ask(entered, cell));
+        }
+        for &digest in digests {
+            for hash in 0..4 {
+                let cell = cells(digest)[hash];
+                let (sum, carry) = counts[hash][cell].overflowing_add(FRAME << 32 | 1);
+                counts[hash][cell] = sum;
+                if carry {
+                    entered[hash][cell].high_bytes += 1;
                 }
-                cell.packets += 1;
-                cell.bytes += FRAME;
+            }
+        }
+        for &i in &new[..many] {
+            let (word, line) = words[usize::from(i)];
+            let line = &mut filter[line as usize];
+            if holds(line, word) {
+                continue;
+            }
+            (0..4).map(|hash| bit(word, hash)).for_each(|(at, shift)| line[at] |= 1 << shift);
+            let key = keys[usize::from(i)];
+            for (entered, cell) in entered.iter_mut().zip(cells(digests[usize::from(i)])) {
+                entered[cell].key ^= key;
+                entered[cell].flows += 1;
             }
         }
         self.packets += keys.len() as u64;
+        self.bytes += keys.len() as u64 * FRAME;
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Which flows stay undecoded depends on their hashes alone: the decoded ones are a fair sample of
 //! all. Estimates for the whole are made from them, and bounds from what is known of the others:
-//! their number and their weight.
+//! their number and their weight. Whoever wants exact flows gets those whose size is certain, and
+//! everything else as untracked, as from a table that was full.
 
 use std::collections::BTreeMap;
 
@@ -66,7 +67,7 @@ impl<K: FlowKey> FlowRadar<K> {
         // Its first packet was counted.
         let low = Size { packets: 1, bytes: 0 };
         let cells = self.shape.cells_of(key.digest(&self.digester));
-        let most = least(cells.map(|cell| self.cells[cell].size()));
+        let most = least(cells.map(|cell| self.cells.size(cell)));
         Span::clamped(low, size, most + self.saturated)
     }
 
@@ -80,10 +81,10 @@ impl<K: FlowKey> FlowRadar<K> {
         let most = least(self.shape.cells_of(digest).map(|cell| {
             if decoded.is_clean(cell) {
                 nothing
-            } else if decoded.uncertain == 0 {
-                decoded.rest[cell].size()
+            } else if decoded.uncertain() == 0 {
+                decoded.rest.size(cell)
             } else {
-                self.cells[cell].size()
+                self.cells.size(cell)
             }
         }));
         Span { low: nothing, value: most, high: most + self.untracked + self.saturated }
@@ -148,18 +149,19 @@ fn least(sizes: impl Iterator<Item = Size>) -> Size {
 }
 
 impl<K: FlowKey> Answers for FlowRadar<K> {
-    /// What is in no decoded flow.
+    /// What is not in a flow of certain size.
     fn untracked(&self) -> Size {
-        self.rest().value
+        minus(self.total, self.decoded().certain_size()) + self.untracked
     }
 
     fn saturated(&self) -> Size {
         self.saturated
     }
 
-    /// Only where all flows are decoded, and all their sizes certain.
+    /// Those whose size is certain: all of them in most epochs, and a fair sample of all in one that
+    /// has too many. The others are among the candidates, or untracked altogether.
     fn flows(&self) -> Option<&dyn Flows> {
-        self.decoded().is_exact().then_some(self)
+        Some(self)
     }
 
     fn size(&self) -> Option<&dyn SizeQuery> {
@@ -225,7 +227,7 @@ impl<K: FlowKey> Answers for FlowRadar<K> {
             bin.1 += 1;
         }
         let estimate = |(size, (certain, flows)): (u64, (u64, u64))| {
-            let others = most.checked_div(size).unwrap_or(0) + decoded.uncertain as u64;
+            let others = most.checked_div(size).unwrap_or(0) + decoded.uncertain() as u64;
             let (low, high) = (certain as f64, (certain + others).max(flows) as f64);
             (size, Estimate::between(low, (flows as f64 * scale).min(high), high))
         };
@@ -235,7 +237,7 @@ impl<K: FlowKey> Answers for FlowRadar<K> {
 
 impl<K: FlowKey> Flows for FlowRadar<K> {
     fn len(&self) -> usize {
-        self.decoded().len()
+        self.decoded().certain()
     }
 
     fn most(&self) -> usize {
@@ -243,14 +245,13 @@ impl<K: FlowKey> Flows for FlowRadar<K> {
     }
 
     fn get(&self, index: usize) -> (&[u8], Size) {
-        let (key, size) = self.decoded().flow(self.decoded().cell(index));
-        (key.canonical(), size)
+        self.decoded().certain_flow(index)
     }
 
     fn for_each(&self, visit: &mut dyn FnMut(&[u8], Size)) {
-        for cell in self.decoded().cells() {
-            let (key, size) = self.decoded().flow(cell);
-            visit(key.canonical(), size);
+        for index in 0..self.len() {
+            let (key, size) = self.decoded().certain_flow(index);
+            visit(key, size);
         }
     }
 }

@@ -1,6 +1,8 @@
-//! A cell of the invertible lookup table, and which cells a flow has.
+//! What a cell of the invertible lookup table says, and which cells a flow has.
 
-use bytemuck::{Zeroable, bytes_of, bytes_of_mut};
+use std::slice;
+
+use bytemuck::{cast_slice, cast_slice_mut};
 
 use super::super::super::Size;
 use super::super::super::remix::remix;
@@ -9,14 +11,16 @@ use crate::key::FlowKey;
 /// Hashes at most: the cells of a flow, and its bits in the filter.
 pub(super) const MOST_HASHES: usize = 5;
 
+/// The word of a digest that the filter takes: no cell depends on it.
+pub(super) const FILTER_WORD: u64 = MOST_HASHES as u64;
+
 /// Flows that a cell can count.
 pub(super) const MOST_FLOWS: u64 = u16::MAX as u64;
 /// Bytes that a cell can count: 48 bits, 256 TiB.
 pub(super) const MOST_BYTES: u64 = (1 << 48) - 1;
 
-/// The sum of its flows: 16 bytes for keys of 4 bytes, so that no cell is in two cache lines.
-#[derive(Clone, Copy, Zeroable)]
-#[repr(C)]
+/// The sum of its flows.
+#[derive(Clone, Copy)]
 pub(super) struct Cell<K> {
     /// Exclusive or of the keys.
     pub(super) key: K,
@@ -27,19 +31,19 @@ pub(super) struct Cell<K> {
 
 /// Exclusive or, in place.
 #[inline(always)]
-fn mix<K: FlowKey>(key: &mut K, other: &K) {
-    for (byte, other) in bytes_of_mut(key).iter_mut().zip(bytes_of(other)) {
-        *byte ^= other;
+pub(super) fn mix<K: FlowKey>(key: &mut K, other: &K) {
+    // Keys are whole words.
+    let words: &mut [u32] = cast_slice_mut(slice::from_mut(key));
+    for (word, other) in words.iter_mut().zip(cast_slice::<K, u32>(slice::from_ref(other))) {
+        *word ^= other;
     }
 }
 
 impl<K: FlowKey> Cell<K> {
-    #[inline(always)]
     pub(super) fn flows(&self) -> u64 {
         self.tally >> 48
     }
 
-    #[inline(always)]
     pub(super) fn bytes(&self) -> u64 {
         self.tally & MOST_BYTES
     }
@@ -49,7 +53,6 @@ impl<K: FlowKey> Cell<K> {
     }
 
     /// Counts a packet, or several; there is room.
-    #[inline(always)]
     pub(super) fn count(&mut self, packets: u32, bytes: u64) {
         self.packets = self.packets.wrapping_add(packets);
         self.tally = self.tally.wrapping_add(bytes);
@@ -59,13 +62,6 @@ impl<K: FlowKey> Cell<K> {
     pub(super) fn has_room(&self, packets: u32, bytes: u64) -> bool {
         self.packets.checked_add(packets).is_some()
             && self.bytes().checked_add(bytes).is_some_and(|sum| sum <= MOST_BYTES)
-    }
-
-    /// Adds the key of a new flow; there is room.
-    #[inline(always)]
-    pub(super) fn enter(&mut self, key: &K) {
-        mix(&mut self.key, key);
-        self.tally = self.tally.wrapping_add(1 << 48);
     }
 
     /// Takes a key out again, and leaves its packets.
@@ -114,9 +110,15 @@ impl Shape {
     /// The cell of a flow in part number `hash`.
     #[inline(always)]
     pub(super) fn cell(self, digest: u64, hash: usize) -> usize {
-        let word = remix(digest, hash as u64 / 2);
+        self.place(remix(digest, hash as u64 / 2), hash)
+    }
+
+    /// The cell in part number `hash` of a flow whose word for this hash, and for the one beside
+    /// it, is `word`.
+    #[inline(always)]
+    pub(super) fn place(self, word: u64, hash: usize) -> usize {
         let half = if hash.is_multiple_of(2) { word >> 32 } else { word & 0xffff_ffff };
-        hash * self.part + ((half * self.part as u64) >> 32) as usize
+        hash * self.part + ((half * u64::from(self.part as u32)) >> 32) as usize
     }
 
     /// The cells of a flow.
@@ -125,9 +127,9 @@ impl Shape {
         (0..self.hashes).map(move |hash| self.cell(digest, hash))
     }
 
-    /// What the filter knows a flow by: a word that no cell depends on.
+    /// What the filter knows a flow by.
     #[inline(always)]
     pub(super) fn filter_word(digest: u64) -> u64 {
-        remix(digest, MOST_HASHES as u64)
+        remix(digest, FILTER_WORD)
     }
 }

@@ -16,7 +16,8 @@ use flowgauge_kernel::{Digester, Zeroed};
 
 use super::super::super::{BuildError, Memory, Size};
 use super::super::bloom::BlockedBloom;
-use super::cell::{Cell, Shape};
+use super::cell::Shape;
+use super::cells::Cells;
 use crate::key::FlowKey;
 
 /// What a cell says.
@@ -44,20 +45,23 @@ fn witness(state: u8) -> Witness {
 /// The flows that could be told.
 pub(super) struct Decoded<K> {
     /// A copy of the cells; those that named a flow keep it, the others what was not taken out.
-    pub(super) rest: Zeroed<Cell<K>>,
-    /// The cells that named a flow, in the order of peeling; behind them cells waiting for it.
+    pub(super) rest: Cells<K>,
+    /// The cells that named a flow, those of certain size first; while peeling, in the order of that
+    /// and with cells waiting behind them.
     named: Zeroed<u32>,
     states: Zeroed<u8>,
     flows: usize,
-    /// Flows whose size may include packets of a flow that the filter missed.
-    pub(super) uncertain: usize,
+    /// Flows whose size is certain, and what they weigh. The size of another may include packets of
+    /// a flow that the filter missed.
+    certain: usize,
+    certain_size: Size,
     /// Flows that cannot be told from each other.
     pub(super) undecoded: u64,
 }
 
 /// What is decoded.
 pub(super) struct Source<'a, K> {
-    pub(super) cells: &'a [Cell<K>],
+    pub(super) cells: &'a Cells<K>,
     pub(super) filter: &'a BlockedBloom,
     pub(super) shape: Shape,
     pub(super) digester: &'a Digester,
@@ -76,22 +80,24 @@ impl<K: FlowKey> Source<'_, K> {
 
 impl<K: FlowKey> Decoded<K> {
     /// Bytes reserved for each cell.
-    pub(super) const CELL_BYTES: usize = size_of::<Cell<K>>() + size_of::<u32>() + size_of::<u8>();
+    pub(super) const CELL_BYTES: usize =
+        Cells::<K>::CELL_BYTES + size_of::<u32>() + size_of::<u8>();
 
     pub(super) fn new(cells: usize, memory: &Memory) -> Result<Self, BuildError> {
         Ok(Self {
-            rest: memory.zeroed(cells)?,
+            rest: Cells::new(cells, memory)?,
             named: memory.zeroed(cells)?,
             states: memory.zeroed(cells)?,
             flows: 0,
-            uncertain: 0,
+            certain: 0,
+            certain_size: Size::default(),
             undecoded: 0,
         })
     }
 
     /// Decodes. Cost: some 100 ns a flow.
     pub(super) fn run(&mut self, from: &Source<'_, K>) {
-        self.rest.copy_from_slice(from.cells);
+        self.rest.copy_from(from.cells);
         self.states.fill(0);
         self.peel(from);
         let mut dirty = false;
@@ -101,25 +107,26 @@ impl<K: FlowKey> Decoded<K> {
                 dirty |= *state == DIRTY;
             }
         }
-        let unnamed = |(cell, state): (&Cell<K>, &u8)| if *state == 0 { cell.flows() } else { 0 };
-        let part = self.rest.iter().zip(self.states.iter()).take(from.shape.part);
-        self.undecoded = part.map(unnamed).sum();
+        let unnamed = |cell: &usize| self.states[*cell] == 0;
+        let part = (0..from.shape.part).filter(unnamed);
+        self.undecoded = part.map(|cell| self.rest.flows(cell)).sum();
         self.judge(from, dirty);
+        self.put_certain_first();
     }
 
     fn peel(&mut self, from: &Source<'_, K>) {
         let (mut head, mut tail) = (0, 0);
         self.flows = 0;
-        for (index, cell) in self.rest.iter().enumerate() {
-            if cell.flows() == 1 {
-                self.named[tail] = index as u32;
+        for cell in 0..self.rest.len() {
+            if self.rest.flows(cell) == 1 {
+                self.named[tail] = cell as u32;
                 tail += 1;
             }
         }
         while head < tail {
             let named = self.named[head] as usize;
             head += 1;
-            let cell = self.rest[named];
+            let cell = self.rest.get(named);
             // Its flow may have been read from another cell by now.
             if cell.flows() != 1 {
                 continue;
@@ -129,10 +136,11 @@ impl<K: FlowKey> Decoded<K> {
             self.named[self.flows] = named as u32;
             self.flows += 1;
             for other in from.shape.cells_of(digest).filter(|other| *other != named) {
-                let rest = &mut self.rest[other];
-                let before = rest.flows();
-                rest.leave(&cell.key);
-                rest.discount(cell.size());
+                let before = self.rest.flows(other);
+                self.rest.change(other, |rest| {
+                    rest.leave(&cell.key);
+                    rest.discount(cell.size());
+                });
                 // A cell comes to one flow once.
                 if before == 2 {
                     self.named[tail] = other as u32;
@@ -143,7 +151,6 @@ impl<K: FlowKey> Decoded<K> {
     }
 
     fn judge(&mut self, from: &Source<'_, K>, dirty: bool) {
-        self.uncertain = 0;
         let sure = !dirty && self.undecoded == 0;
         for index in (0..self.flows).rev() {
             let named = self.named[index] as usize;
@@ -151,7 +158,7 @@ impl<K: FlowKey> Decoded<K> {
                 self.states[named] = NAMED | CLEAN;
                 continue;
             }
-            let digest = self.rest[named].key.digest(from.digester);
+            let digest = self.rest.get(named).key.digest(from.digester);
             let (mut clean, mut dirty) = (0, 0);
             for other in from.shape.cells_of(digest).filter(|other| *other != named) {
                 match witness(self.states[other]) {
@@ -165,13 +172,39 @@ impl<K: FlowKey> Decoded<K> {
                 (clean, dirty) if clean > dirty => CLEAN,
                 _ => DIRTY,
             };
-            self.uncertain += usize::from(self.states[named] & CLEAN == 0);
+        }
+    }
+
+    fn put_certain_first(&mut self) {
+        (self.certain, self.certain_size) = (0, Size::default());
+        for index in 0..self.flows {
+            let cell = self.named[index] as usize;
+            if self.is_clean(cell) {
+                self.named.swap(self.certain, index);
+                self.certain += 1;
+                self.certain_size += self.rest.size(cell);
+            }
         }
     }
 
     /// Number of flows told.
     pub(super) fn len(&self) -> usize {
         self.flows
+    }
+
+    /// Number of flows told whose size is certain.
+    pub(super) fn certain(&self) -> usize {
+        self.certain
+    }
+
+    /// What they weigh.
+    pub(super) fn certain_size(&self) -> Size {
+        self.certain_size
+    }
+
+    /// Number of flows told whose size is not certain.
+    pub(super) fn uncertain(&self) -> usize {
+        self.flows - self.certain
     }
 
     /// Whether every flow was told.
@@ -181,27 +214,29 @@ impl<K: FlowKey> Decoded<K> {
 
     /// Whether every flow was told, and its size is certain.
     pub(super) fn is_exact(&self) -> bool {
-        self.is_complete() && self.uncertain == 0
+        self.is_complete() && self.uncertain() == 0
     }
 
-    /// The cell that names flow number `index`.
-    pub(super) fn cell(&self, index: usize) -> usize {
-        self.named[..self.flows][index] as usize
-    }
-
-    /// The cells that name flows, in the order of peeling.
+    /// The cells that name flows, those of certain size first.
     pub(super) fn cells(&self) -> impl Iterator<Item = usize> {
         self.named[..self.flows].iter().map(|cell| *cell as usize)
     }
 
+    /// The flow number `index` of those whose size is certain: its canonical key and size.
+    pub(super) fn certain_flow(&self, index: usize) -> (&[u8], Size) {
+        let cell = self.named[..self.certain][index] as usize;
+        (self.rest.canonical(cell), self.rest.size(cell))
+    }
+
     /// The flow that a cell names.
-    pub(super) fn flow(&self, cell: usize) -> (&K, Size) {
-        (&self.rest[cell].key, self.rest[cell].size())
+    pub(super) fn flow(&self, cell: usize) -> (K, Size) {
+        let cell = self.rest.get(cell);
+        (cell.key, cell.size())
     }
 
     /// Whether the cell names this flow.
     pub(super) fn names(&self, cell: usize, key: &K) -> bool {
-        self.states[cell] & NAMED != 0 && self.rest[cell].key == *key
+        self.states[cell] & NAMED != 0 && self.rest.get(cell).key == *key
     }
 
     /// Whether nothing but certain flows is in the cell; of a cell that names a flow, whether that

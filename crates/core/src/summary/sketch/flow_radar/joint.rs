@@ -74,7 +74,7 @@ impl<K: FlowKey> Part<'_, K> {
 pub fn decode_jointly<K: FlowKey>(radars: &[&FlowRadar<K>]) -> Vec<JointRadar<K>> {
     let mut parts: Vec<Part<'_, K>> = radars
         .iter()
-        .map(|radar| Part { radar, cells: radar.cells.to_vec(), flows: Vec::new() })
+        .map(|radar| Part { radar, cells: radar.cells.iter().collect(), flows: Vec::new() })
         .collect();
     let numbers = name_flows(&mut parts);
     // What the radars that read a flow alone say of it.
@@ -128,7 +128,7 @@ fn name_flows<K: FlowKey>(parts: &mut [Part<'_, K>]) -> usize {
 
 fn sizes<K: FlowKey>(part: &Part<'_, K>, said: &[Option<Size>]) -> JointRadar<K> {
     let shape = part.radar.shape;
-    let mut rest: Vec<Size> = part.radar.cells.iter().map(Cell::size).collect();
+    let mut rest: Vec<Size> = part.radar.cells.iter().map(|cell| cell.size()).collect();
     for flow in &part.flows {
         for place in shape.cells_of(flow.digest) {
             let size = flow.alone.unwrap_or_default();

@@ -8,46 +8,47 @@
 
 mod answers;
 mod cell;
+mod cells;
 mod decode;
 mod joint;
 mod lazy;
+mod update;
 
 use std::any::Any;
 
-use bytemuck::Zeroable;
-use flowgauge_kernel::{Digester, Zeroed, prefetch};
+use flowgauge_kernel::Digester;
 
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{
-    Answers, BuildError, Counter, Describe, Incompatible, Info, Ingest, Laws, Memory, Merge,
-    Options, Parameter, Setting, Size,
+    Answers, BuildError, Describe, Incompatible, Info, Ingest, Laws, Memory, Merge, Options,
+    Parameter, Setting, Size,
 };
 use super::bloom::{BlockedBloom, LINE_BYTES};
-use crate::batch::{BATCH_PACKETS, Batch};
+use crate::batch::Batch;
 use crate::key::FlowKey;
 use cell::{Cell, MOST_BYTES, MOST_FLOWS, MOST_HASHES, Shape};
+use cells::Cells;
 use decode::{Decoded, Source};
 pub use joint::{JointFlow, JointRadar, decode_jointly};
 use lazy::Lazy;
-
-/// Packets whose cells are asked for ahead of the one in hand.
-const PREFETCH_AHEAD: usize = 32;
 
 /// Share of the cells' memory that the filter takes, unless asked otherwise.
 const FILTER_SHARE: usize = 3;
 
 /// Sizes of flows, and how to read them from the cells.
 ///
-/// Cost: one cache line of the filter and one for each hash, asked for ahead. Memory in bytes:
-/// `cells × (2 × cell + 5) + filter`, a cell being `size_of::<K>() + 12` rounded up to the key's or
-/// 8 bytes' alignment; the second cell and the 5 bytes are where the flows are decoded.
+/// Cost: one cache line of the filter and one for each hash, asked for ahead; as many more for a new
+/// flow. Memory in bytes: `cells × (2 × (size_of::<K>() + 12) + 5) + filter`; the second cell and the
+/// 5 bytes are where the flows are decoded.
 pub struct FlowRadar<K> {
     digester: Digester,
     shape: Shape,
-    cells: Zeroed<Cell<K>>,
+    cells: Cells<K>,
     filter: BlockedBloom,
     /// What was counted in the cells of each part.
     total: Size,
+    /// Flows of the cell with most of them.
+    fullest: u32,
     /// Of new flows whose cells were full.
     untracked: Size,
     saturated: Size,
@@ -77,7 +78,7 @@ impl Describe for FlowRadar<()> {
                 help: "cells of a flow, and its bits in the filter: 3, 4 or 5 (default: 4)",
             },
         ],
-        memory: "cells x (2 x (key + 12, rounded up to 4 or 8) + 5) + filter",
+        memory: "cells x (2 x (key + 12) + 5) + filter",
         laws: Laws { commutable: true, aggregatable: true, merge: Merge::Disjoint },
     };
 
@@ -88,7 +89,7 @@ impl Describe for FlowRadar<()> {
         let filter = parameters.integer("filter", LINE_BYTES as u64..=1 << 40)?;
         let cells = parameters.integer("cells", 2 * hashes as u64..=1 << 32)?;
         let flows = parameters.integer("flows", 1..=1 << 31)?;
-        let cell = size_of::<Cell<K>>();
+        let cell = Cells::<K>::CELL_BYTES;
         let cells = match (cells, flows) {
             (Some(cells), _) => cells as usize,
             (None, Some(flows)) => cells_for(flows as usize, hashes),
@@ -132,13 +133,18 @@ impl<K: FlowKey> FlowRadar<K> {
         Ok(Self {
             digester,
             shape,
-            cells: memory.zeroed(shape.cells())?,
+            cells: Cells::new(shape.cells(), memory)?,
             filter: BlockedBloom::new(filter_lines, shape.hashes, memory)?,
             total: Size::default(),
+            fullest: 0,
             untracked: Size::default(),
             saturated: Size::default(),
             decoded: Lazy::new(Decoded::new(shape.cells(), memory)?),
         })
+    }
+
+    fn fullest_cell(&self) -> u32 {
+        (0..self.cells.len()).map(|cell| self.cells.flows(cell) as u32).max().unwrap_or(0)
     }
 
     fn source(&self) -> Source<'_, K> {
@@ -154,48 +160,6 @@ impl<K: FlowKey> FlowRadar<K> {
         self.decoded.get(|decoded| decoded.run(&self.source()))
     }
 
-    /// Takes a batch whose weight surely fits into the cells.
-    fn ingest_rows<const HASHES: usize>(&mut self, batch: &Batch<K>) {
-        let (keys, digests) = (batch.keys(), batch.digests());
-        let (packets, bytes) = (batch.packets(), batch.bytes());
-        let shape = Shape { hashes: HASHES, ..self.shape };
-        let mut places = [[0u32; HASHES]; BATCH_PACKETS];
-        let mut words = [0u64; BATCH_PACKETS];
-        for ((places, word), &digest) in places.iter_mut().zip(&mut words).zip(digests) {
-            *places = std::array::from_fn(|hash| shape.cell(digest, hash) as u32);
-            *word = Shape::filter_word(digest);
-        }
-        let (cells, filter) = (&mut self.cells[..], &mut self.filter);
-        let ask = |cells: &[Cell<K>], filter: &BlockedBloom, i: usize| {
-            filter.prefetch(words[i]);
-            places[i].iter().for_each(|place| prefetch(cells, *place as usize));
-        };
-        for i in 0..keys.len().min(PREFETCH_AHEAD) {
-            ask(cells, filter, i);
-        }
-        for i in 0..keys.len() {
-            if i + PREFETCH_AHEAD < keys.len() {
-                ask(cells, filter, i + PREFETCH_AHEAD);
-            }
-            if !filter.seems_to_hold::<HASHES>(words[i]) {
-                let full = |place: &u32| cells[*place as usize].flows() == MOST_FLOWS;
-                if places[i].iter().any(full) {
-                    let size = Size { packets: u64::from(packets[i]), bytes: bytes[i] };
-                    self.untracked += size;
-                    // It was counted before it was looked at.
-                    self.total.packets -= size.packets;
-                    self.total.bytes -= size.bytes;
-                    continue;
-                }
-                filter.insert(words[i]);
-                places[i].iter().for_each(|place| cells[*place as usize].enter(&keys[i]));
-            }
-            for place in places[i] {
-                cells[place as usize].count(packets[i], bytes[i]);
-            }
-        }
-    }
-
     /// Takes one row of a batch, which may not fit: then no cell changes, so that what the cells
     /// hold stays the sum of flows.
     fn ingest_row(&mut self, key: &K, digest: u64, packets: u32, bytes: u64) {
@@ -204,7 +168,7 @@ impl<K: FlowKey> FlowRadar<K> {
         let new = !self.filter.holds(word);
         let places = self.shape.cells_of(digest);
         let room = |place| {
-            let cell: &Cell<K> = &self.cells[place];
+            let cell = self.cells.get(place);
             cell.has_room(packets, bytes) && !(new && cell.flows() == MOST_FLOWS)
         };
         if !places.clone().all(room) {
@@ -213,9 +177,13 @@ impl<K: FlowKey> FlowRadar<K> {
         }
         if new {
             self.filter.insert(word);
-            places.clone().for_each(|place| self.cells[place].enter(key));
         }
-        places.for_each(|place| self.cells[place].count(packets, bytes));
+        for place in places {
+            if new {
+                self.fullest = self.fullest.max(self.cells.enter(place, key));
+            }
+            self.cells.change(place, |cell| cell.count(packets, bytes));
+        }
         self.total += size;
     }
 }
@@ -224,9 +192,16 @@ impl<K: FlowKey> Ingest<K> for FlowRadar<K> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         self.decoded.forget();
         batch.digest(&self.digester);
-        let size = Size { packets: u32::sum(batch.packets()), bytes: u64::sum(batch.bytes()) };
+        let (mut size, mut bits) = (Size::default(), 0);
+        for (packets, bytes) in batch.packets().iter().zip(batch.bytes()) {
+            size.packets += u64::from(*packets);
+            size.bytes = size.bytes.wrapping_add(*bytes);
+            bits |= bytes;
+        }
         let total = self.total + size;
-        if total.packets > u64::from(u32::MAX) || total.bytes > MOST_BYTES {
+        let flows = u64::from(self.fullest) + batch.len() as u64;
+        let most = u64::from(u32::MAX);
+        if bits > most || total.packets > most || total.bytes > MOST_BYTES || flows > MOST_FLOWS {
             for i in 0..batch.len() {
                 let (packets, bytes) = (batch.packets()[i], batch.bytes()[i]);
                 self.ingest_row(&batch.keys()[i], batch.digests()[i], packets, bytes);
@@ -268,19 +243,22 @@ impl<K: FlowKey> Ingest<K> for FlowRadar<K> {
                 ));
             }
         };
-        if self.cells.iter().zip(other.cells.iter()).any(|(cell, other)| !cell.takes(other)) {
+        if self.cells.iter().zip(other.cells.iter()).any(|(cell, other)| !cell.takes(&other)) {
             return Err(Incompatible("the sum is more than the cells can count"));
         }
-        for (cell, other) in self.cells.iter_mut().zip(other.cells.iter()) {
-            cell.add(other);
+        for (at, other) in other.cells.iter().enumerate() {
+            self.cells.change(at, |cell| cell.add(&other));
         }
         for named in flows.cells() {
             let (key, _) = flows.flow(named);
             let digest = key.digest(&self.digester);
             if filter.holds(Shape::filter_word(digest)) {
-                self.shape.cells_of(digest).for_each(|place| self.cells[place].leave(key));
+                for place in self.shape.cells_of(digest) {
+                    self.cells.change(place, |cell| cell.leave(&key));
+                }
             }
         }
+        self.fullest = self.fullest_cell();
         self.filter.unite(&other.filter);
         self.total += other.total;
         self.untracked += other.untracked;
@@ -305,21 +283,25 @@ impl<K: FlowKey> Ingest<K> for FlowRadar<K> {
         self.total = from.size("total")?;
         self.untracked = from.size("untracked")?;
         self.saturated = from.size("saturated")?;
-        for cell in self.cells.iter_mut() {
-            cell.key = from.key("sum of keys")?;
-            (cell.packets, cell.tally) = (from.number("packets")?, from.number("flows, bytes")?);
+        for at in 0..self.cells.len() {
+            let key = from.key("sum of keys")?;
+            let (packets, tally) = (from.number("packets")?, from.number("flows, bytes")?);
+            let cell = Cell { key, packets, tally };
             // That no cell has more than the total is what spares a check for each packet.
             if u64::from(cell.packets) > self.total.packets || cell.bytes() > self.total.bytes {
                 return Err(from.invalid("packets", 12, "they are more than the total"));
             }
+            self.cells.set(at, &cell);
         }
+        self.fullest = self.fullest_cell();
         self.filter.load(from)
     }
 
     fn clear(&mut self) {
-        self.cells.fill(Cell::zeroed());
+        self.cells.clear();
         self.filter.clear();
         self.total = Size::default();
+        self.fullest = 0;
         self.untracked = Size::default();
         self.saturated = Size::default();
         self.decoded.forget();
