@@ -179,8 +179,8 @@ impl<R: Rule> Grid<R> {
     ) -> usize {
         self.margin.set(None);
         let packets = Packets { digests, weights, limit };
-        // No cell holds more than the weight of all packets.
-        if self.total.saturating_add(Weight::<R>::sum(weights)) > R::Cell::MOST {
+        // No cell holds more than the weight of all packets, which may itself be full.
+        if self.total.saturating_add(Weight::<R>::sum(weights)) >= R::Cell::MOST {
             self.count::<MOST_ROWS, true>(&packets, heavy)
         } else if self.rows == WORDS {
             self.count_words(&packets, heavy)
