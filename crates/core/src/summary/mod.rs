@@ -15,7 +15,6 @@ pub mod quantile;
 mod remix;
 mod saturating;
 pub mod sketch;
-mod slot;
 mod state;
 pub mod table;
 mod traits;

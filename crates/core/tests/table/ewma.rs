@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use flowgauge_core::key::{Key4, Key13};
+use flowgauge_core::key::Key13;
 use flowgauge_core::summary::{Estimate, Forecast, Ingest, Measure, Options, Size};
 
 use super::{
@@ -156,31 +156,18 @@ fn bounds_hold_what_was_untracked() {
     for name in TABLES {
         let buckets = if name == "cuckoo-4" { "16" } else { "64" };
         let parameters = [STATE, ("buckets", buckets)];
-        let mut table = build::<Key4>(name, &options(1 << 20, 7, &parameters));
+        let mut table = build::<Key13>(name, &options(1 << 20, 7, &parameters));
         let mut model = Model::default();
         let mut seen_wide = false;
         for epoch in 0..10 {
             let packets = packets(400, 200, epoch);
             feed(&mut *table, &packets);
-            let now = truth::<Key4>(&packets);
+            let now = truth::<Key13>(&packets);
             let expected = model.forecasts(&now, Measure::Packets);
-            table.answers().forecasts().unwrap().for_each(&mut |key, found| {
-                let truth = expected.get(key.as_bytes());
-                let within = |bounds: Estimate, truth: f64| {
-                    // What is forgotten counts as 0: to within 2 of these bounds.
-                    bounds.low <= truth + 2.0 && truth <= bounds.high + 2.0
-                };
-                let zero = (0.0, 0.0, 0.0);
-                let truth = truth.map_or(zero, |f| {
-                    (f.before.value, f.forecast.map_or(0.0, |f| f.value), f.now.value)
-                });
-                assert!(within(found.before, truth.0), "{name}: {found:?} {truth:?}");
-                if let Some(forecast) = found.forecast {
-                    assert!(within(forecast, truth.1), "{name}: {found:?} {truth:?}");
-                    seen_wide |= forecast.high > forecast.value;
-                }
-                assert_eq!(found.now.value as u64, truth.2 as u64, "{name}");
-            });
+            bounds_hold(name, &*table, &expected);
+            for found in forecasts(&*table).into_values() {
+                seen_wide |= found.forecast.is_some_and(|forecast| forecast.high > forecast.value);
+            }
             model.close(&now, Measure::Packets);
             table.next_epoch();
         }
@@ -218,7 +205,9 @@ fn bounds_hold_of_merged_tables_that_were_full() {
             for epoch in 0..epochs {
                 if epoch > 0 {
                     model.close(&now, Measure::Packets);
-                    shards.iter_mut().for_each(|shard| shard.next_epoch());
+                    for shard in &mut shards {
+                        shard.next_epoch();
+                    }
                 }
                 let packets = packets(400, 200, epoch);
                 now = truth::<Key13>(&packets);

@@ -29,6 +29,9 @@ const EXCESS: f64 = 20.0;
 /// Heavy keys that are kept, unless asked otherwise or the memory is small.
 pub(super) const MOST_CANDIDATES: usize = 1 << 14;
 
+/// Fewer packets are counted one by one: a block has a list of heavy ones to begin with.
+const LEAST_BLOCK: usize = 32;
+
 /// Columns whose cache lines are asked for ahead of the one in hand.
 pub(super) const PREFETCH_AHEAD: usize = 32;
 
@@ -133,13 +136,15 @@ impl<K: FlowKey, C: Counter> CountArray<K, C> {
     fn take_by_room(&mut self, keys: &[K], digests: &[u64], weights: &[C]) {
         let mut from = 0;
         while from < keys.len() {
-            let upto = keys.len().min(from + self.heavy.room().max(1));
-            let block = from..upto;
-            if block.len() == 1 {
-                self.take::<1>(&keys[block.clone()], &digests[block.clone()], &weights[block]);
+            let room = self.heavy.room();
+            let upto = keys.len().min(from + room.max(LEAST_BLOCK));
+            if room < LEAST_BLOCK {
+                for i in from..upto {
+                    self.take::<1>(&keys[i..=i], &digests[i..=i], &weights[i..=i]);
+                }
             } else {
-                let (keys, digests) = (&keys[block.clone()], &digests[block.clone()]);
-                self.take::<BATCH_PACKETS>(keys, digests, &weights[block]);
+                let (keys, digests) = (&keys[from..upto], &digests[from..upto]);
+                self.take::<BATCH_PACKETS>(keys, digests, &weights[from..upto]);
             }
             from = upto;
         }

@@ -35,15 +35,14 @@ pub(super) fn decompound(values: impl Iterator<Item = u32>) -> Vec<(u64, f64)> {
     let mut small = vec![0.0f64; SMALL + 1];
     let mut large = vec![Bin::default(); LARGE];
     for value in values {
-        match small.get_mut(value as usize) {
-            Some(counters) => *counters += 1.0,
-            None => {
-                let octaves = (f64::from(value) / SMALL as f64).log2();
-                let bin = &mut large[(octaves * PER_OCTAVE as f64) as usize % LARGE];
-                bin.counters += 1.0;
-                bin.sum += f64::from(value);
-            }
+        if let Some(counters) = small.get_mut(value as usize) {
+            *counters += 1.0;
+            continue;
         }
+        let octaves = (f64::from(value) / SMALL as f64).log2();
+        let bin = &mut large[(octaves * PER_OCTAVE as f64) as usize % LARGE];
+        bin.counters += 1.0;
+        bin.sum += f64::from(value);
     }
     let larges: f64 = large.iter().map(|bin| bin.counters).sum();
     let counters: f64 = small.iter().sum();

@@ -2,7 +2,6 @@
 
 mod additive;
 mod decompound;
-mod keyed;
 mod mrac;
 mod replacing;
 mod shared;

@@ -77,7 +77,9 @@ impl Describe for Mrac<()> {
 impl<K: FlowKey> Ingest<K> for Mrac<K> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         batch.digest(&self.digester);
-        self.flows.take();
+        if self.flows.get().is_some() {
+            self.forget_flows();
+        }
         let (digests, packets) = (batch.digests(), batch.packets());
         let counters = &mut *self.counters;
         let mask = counters.len() - 1;
@@ -100,7 +102,7 @@ impl<K: FlowKey> Ingest<K> for Mrac<K> {
 
     fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
         let other = twin(self, other, |summary| Basis::of(&summary.digester))?;
-        self.flows.take();
+        self.forget_flows();
         for (counter, other) in self.counters.iter_mut().zip(other.counters.iter()) {
             self.saturated = self.saturated.saturating_add(counter.add(*other));
         }
@@ -122,7 +124,7 @@ impl<K: FlowKey> Ingest<K> for Mrac<K> {
     }
 
     fn clear(&mut self) {
-        self.flows.take();
+        self.forget_flows();
         self.counters.fill(0);
         self.total = 0;
         self.saturated = 0;
@@ -142,6 +144,11 @@ impl<K: FlowKey> Ingest<K> for Mrac<K> {
 }
 
 impl<K: FlowKey> Mrac<K> {
+    #[cold]
+    fn forget_flows(&mut self) {
+        self.flows = OnceCell::new();
+    }
+
     /// Expected flows of each size, by size.
     fn flows(&self) -> &[(u64, f64)] {
         self.flows.get_or_init(|| decompound(self.counters.iter().copied()))

@@ -99,6 +99,7 @@ impl Marks for Fm {
         let zeros: u32 = bitmaps.iter().map(|bitmap| bitmap.trailing_ones()).sum();
         let mean = f64::from(zeros) / m;
         let flows = m / PHI * (mean.exp2() - (-FEW * mean).exp2()) / (1.0 + BIAS / m);
+        let flows = flows.max(set);
         // Normal is the error of the mean.
         let factor = (2.0 * LOG_ERROR / m.sqrt()).exp2();
         let within = |flows: f64| flows.clamp(set, packets.max(set));

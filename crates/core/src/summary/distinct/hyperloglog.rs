@@ -67,7 +67,8 @@ impl Describe for HyperLogLog {
             },
         ],
         memory: "registers",
-        laws: Laws { commutable: true, aggregatable: true, merge: Merge::WithinBounds },
+        // The history that the estimate is made from depends on the order, within its error.
+        laws: Laws { commutable: false, aggregatable: true, merge: Merge::WithinBounds },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {

@@ -196,8 +196,8 @@ impl<R: Rule> Grid<R> {
     ) -> usize {
         self.margin.set(None);
         let total = self.total.saturating_add(Weight::<R>::sum(packets.weights));
-        // No cell holds more than the weight of all packets.
-        let (lost, found) = if total > R::Cell::MOST {
+        // No cell holds more than the weight of all packets, which may itself be full.
+        let (lost, found) = if total >= R::Cell::MOST {
             self.take_rows::<MOST_ROWS, true, LIST>(packets, heavy)
         } else if self.rows == WORDS {
             self.take_words::<LIST>(packets, heavy)

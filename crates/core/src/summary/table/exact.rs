@@ -192,20 +192,17 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Ingest<K> for ExactTable<K, S, L> {
         let untracked = self.untracked + other.untracked;
         for (key, state) in other.all() {
             let digest = key.digest(&self.digester);
-            match self.place(*key, digest) {
-                Some(flow) => {
-                    if !state.is_silent() {
-                        self.activate(flow);
-                    }
-                    self.saturated += self.layout.state_mut(flow).merge(state);
+            let Some(flow) = self.place(*key, digest) else {
+                self.miss(state.size());
+                if let Some(ewma) = state.ewma() {
+                    self.past.lose(ewma);
                 }
-                None => {
-                    self.miss(state.size());
-                    if let Some(ewma) = state.ewma() {
-                        self.past.lose(ewma);
-                    }
-                }
+                continue;
+            };
+            if !state.is_silent() {
+                self.activate(flow);
             }
+            self.saturated += self.layout.state_mut(flow).merge(state);
         }
         if untracked != Size::default() {
             self.whole = 0;
