@@ -18,8 +18,8 @@ const HASHES: u32 = 3;
 /// The number of elements by the bits of a full filter, which no count passes.
 const MOST: u32 = 2366;
 
-/// From a count above this on the bits decide: it lacks one element in twenty here, a third of 1000,
-/// and never passes 1024.
+/// From a count above this on the bits decide: it lacks one element in twenty here, four in ten of
+/// 1000, and never passes 1024.
 const COUNTED: u32 = 256;
 
 /// Standard errors of a normal distribution that 95 % are within.
