@@ -100,8 +100,9 @@ impl<K: FlowKey> Cells<K> {
         bytes: &[u64],
     ) {
         let (counts, entered) = (&mut self.counts[..], &mut self.entered[..]);
-        for (i, (packets, bytes)) in packets.iter().zip(bytes).enumerate().take(BATCH_PACKETS) {
-            let size = bytes << 32 | u64::from(*packets);
+        // A bound that the compiler sees, for all columns at once.
+        for i in 0..packets.len().min(bytes.len()).min(BATCH_PACKETS) {
+            let size = bytes[i] << 32 | u64::from(packets[i]);
             for places in places {
                 let place = places[i] as usize;
                 let (sum, carry) = counts[place].overflowing_add(size);

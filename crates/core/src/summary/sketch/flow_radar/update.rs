@@ -35,7 +35,7 @@ impl<K: FlowKey> FlowRadar<K> {
                 *place = shape.place(*word, hash) as u32;
             }
         }
-        for i in 0..digests.len() {
+        for i in 0..digests.len().min(BATCH_PACKETS) {
             for places in &places {
                 cells.prefetch_counts(places[i] as usize);
             }
@@ -51,7 +51,7 @@ impl<K: FlowKey> FlowRadar<K> {
         for at in 0..seem_new {
             let i = usize::from(new[at]);
             // It may be the second packet of a flow.
-            if !filter.holds(words[i]) {
+            if !filter.line_seems_to_hold::<HASHES>(lines[i] as usize, words[i]) {
                 filter.insert(words[i]);
                 for places in &places {
                     cells.prefetch_entered(places[i] as usize);
@@ -62,11 +62,13 @@ impl<K: FlowKey> FlowRadar<K> {
         }
 
         cells.count(&places, batch.packets(), batch.bytes());
+        let mut fullest = self.fullest;
         for i in &new[..entering] {
             let i = usize::from(*i);
             for places in &places {
-                self.fullest = self.fullest.max(cells.enter(places[i] as usize, &keys[i]));
+                fullest = fullest.max(cells.enter(places[i] as usize, &keys[i]));
             }
         }
+        self.fullest = fullest;
     }
 }
