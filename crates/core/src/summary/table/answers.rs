@@ -90,10 +90,10 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> SizeQuery for ExactTable<K, S, L> {
 /// What found no room may hold further elements of any address, after a merge even of listed ones.
 impl<K: FlowKey, S: State, L: Layout<K, S>> Spread for ExactTable<K, S, L> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, Estimate)) {
-        let missed = (self.untracked + self.saturated).packets;
+        let (unseen, uncounted) = (self.untracked.packets, self.saturated.packets);
         for (key, state) in self.all() {
             if let Some(distinct) = state.distinct_above(self.spread) {
-                visit(CanonicalKey::new(key.canonical()), distinct.estimate(missed));
+                visit(CanonicalKey::new(key.canonical()), distinct.estimate(unseen, uncounted));
             }
         }
     }
