@@ -3,7 +3,7 @@
 use flowgauge_capture::{CaptureError, Frame, Frames, Source};
 use flowgauge_core::packet::{Headers, parse, parse_common, parse_inner};
 use flowgauge_core::summary::{Candidates, Spread};
-use flowgauge_core::task::{EpochContext, Task};
+use flowgauge_core::task::{EpochContext, Lane, Report, Task, Threshold};
 
 use crate::account::Account;
 use crate::breakdown::BreakdownTask;
@@ -245,6 +245,9 @@ impl<L: Lanes> Engine<L> {
                 Err(reason) => notes.push(format!("{} is left out: {reason}", task.name())),
             }
         }
+        if tasks.iter().any(|(_, report)| matches!(report, Report::Hierarchical { .. })) {
+            notes.extend(lanes.iter().find_map(|lane| few(lane, &context)));
+        }
         let breakdown = self.scratch.breakdown.run(self.config.by, &lanes);
         let times = (account.read > 0).then_some((open.earliest_ns, open.latest_ns));
         let bounds = open.bounds_ns.or(times);
@@ -265,6 +268,25 @@ impl<L: Lanes> Engine<L> {
         self.lanes.next_epoch();
         Ok(())
     }
+}
+
+/// What to say of a lane that counts prefixes in a sample too small for the threshold.
+fn few(lane: &Lane<'_>, epoch: &EpochContext) -> Option<String> {
+    let (least, by) = (lane.answers.prefixes()?.sampling()?.least(), epoch.by.name());
+    let threshold = epoch.threshold_weight();
+    let measure_more = match epoch.threshold {
+        Threshold::Share(share) if share > 0.0 => {
+            format!("measure {:.0} {by} an epoch, ", (least / share).ceil())
+        }
+        _ => String::new(),
+    };
+    (threshold < least).then(|| {
+        format!(
+            "the sample is too small for prefixes of {threshold:.1} {by}: some that are listed may \
+             weigh less, and some that weigh more may be missing; {measure_more}raise the threshold \
+             to {least:.0} {by}, or use mst, which counts every packet"
+        )
+    })
 }
 
 impl Open {

@@ -4,6 +4,16 @@
 /// of each other and the seeds not fixed.
 pub(crate) const FALSE_ALARM: f64 = 1e-6;
 
+/// The least number of bounds, each of which fails with this probability, that could be too many
+/// failures at all.
+pub(crate) fn enough_to_judge(probability: f64) -> u64 {
+    let mut asked = 1;
+    while probability < 1.0 && most_failures(asked, probability) == asked {
+        asked += 1;
+    }
+    asked
+}
+
 /// The most of `asked` bounds, each of which fails with this probability, that fail but for a
 /// chance of [`FALSE_ALARM`].
 pub(crate) fn most_failures(asked: u64, probability: f64) -> u64 {
@@ -58,5 +68,8 @@ mod tests {
         assert_eq!(most_failures(1, 0.05), 1);
         assert_eq!(most_failures(1000, 0.0), 0);
         assert_eq!(most_failures(7, 1.0), 7);
+        // 0.05⁴ is 6 × 10⁻⁶, and 0.002² 4 × 10⁻⁶.
+        assert_eq!(enough_to_judge(0.05), 5);
+        assert_eq!(enough_to_judge(0.002), 3);
     }
 }

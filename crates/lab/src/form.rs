@@ -34,7 +34,8 @@ pub(crate) static PROFILES: [Profile; 5] = [
 pub(crate) struct Form {
     /// Packets of an epoch.
     pub(crate) packets: u64,
-    /// Streams of each profile; the seeds are 1, 2, ….
+    /// Streams of each profile, or more where these give too few bounds to judge; the seeds are
+    /// 1, 2, ….
     pub(crate) seeds: u64,
     /// The profiles.
     pub(crate) profiles: Vec<&'static Profile>,
@@ -53,7 +54,8 @@ impl Form {
 
     /// Whether this row was measured in this form.
     pub(crate) fn has(&self, row: &Row) -> bool {
-        (row.packets, row.seeds) == (self.packets, self.seeds)
+        row.packets == self.packets
+            && row.seeds >= self.seeds
             && self.profiles.iter().any(|profile| profile.name == row.profile)
     }
 }

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use crate::binomial::{FALSE_ALARM, most_failures};
+use crate::binomial::{FALSE_ALARM, enough_to_judge, most_failures};
 use crate::table::Row;
 
 /// How much worse a row may be.
@@ -108,9 +108,13 @@ impl Findings<'_> {
             self.add("sure", "to hold always", is, "at most 0");
         }
         let confidence = confidence.unwrap_or(1.0);
-        let most = most_failures(likely.asked, 1.0 - confidence);
-        if likely.broken > most {
-            let was = format!("to hold with {confidence:.6}");
+        let (most, enough) =
+            (most_failures(likely.asked, 1.0 - confidence), enough_to_judge(1.0 - confidence));
+        let was = format!("to hold with {confidence:.6}");
+        if (1..enough).contains(&likely.asked) {
+            let is = format!("{} asked", likely.asked);
+            self.add("likely", was, is, format!("{enough} could fail; measure more seeds"));
+        } else if likely.broken > most {
             let is = format!("{} of {} broken", likely.broken, likely.asked);
             let limit = format!("at most {most}: more by chance once in {:.0}", 1.0 / FALSE_ALARM);
             self.add("likely", was, is, limit);
@@ -212,7 +216,9 @@ mod tests {
         let most = most_failures(100, 0.05);
         assert!(columns(|row| row.likely.broken = most).is_empty());
         assert_eq!(columns(|row| row.likely.broken = most + 1), ["likely"]);
-        assert_eq!(columns(|row| row.likely = Bounds { broken: 1, asked: 1 }), [""; 0]);
+        // So few could not fail.
+        assert_eq!(columns(|row| row.likely = Bounds { broken: 0, asked: 4 }), ["likely"]);
+        assert!(columns(|row| row.likely = Bounds { broken: 0, asked: 0 }).is_empty());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use flowgauge_kernel::{Digester, Isa, Seed};
 
 use crate::args::Selection;
 use crate::failure::Failure;
-use crate::form::Form;
+use crate::form::{Form, Profile};
 use crate::plan::{self, Case, KINDS};
 use crate::score::{Score, Truth, judge};
 use crate::subject;
@@ -21,10 +21,17 @@ const TOP: usize = 100;
 /// Flows that `changes` lists at most: more than there are.
 const MOST_CHANGES: usize = 10_000;
 
+/// Bounds with a probability that a row must have been asked, if there are any: of 20 bounds of 95 %
+/// the gate lets 8 fail. More seeds give them, up to so many.
+const ENOUGH_BOUNDS: u64 = 20;
+const MOST_SEEDS: u64 = 20;
+
 /// A case on one profile, and what came of it.
 struct Outcome {
     case: Case,
     score: Score,
+    /// Streams that were measured.
+    seeds: u64,
     /// Over the streams.
     flows: u64,
     parameters: String,
@@ -42,29 +49,20 @@ pub(crate) fn rows(form: &Form, selection: &Selection) -> Result<Vec<Row>, Failu
         let outcome = |&case| Outcome {
             case,
             score: Score::default(),
+            seeds: 0,
             flows: 0,
             parameters: String::new(),
             memory_bytes: 0,
         };
         let mut outcomes: Vec<Outcome> = cases.iter().map(outcome).collect();
-        for seed in 1..=form.seeds {
-            eprintln!("{}, {} packets, seed {seed}", profile.name, form.packets);
-            for scene in Scene::ALL {
-                let epochs = scene.draw(profile, form.packets, THRESHOLD, seed)?;
-                for kind in KINDS {
-                    let mut group: Vec<&mut Outcome> = outcomes
-                        .iter_mut()
-                        .filter(|o| (o.case.scene, o.case.kind) == (scene, kind))
-                        .collect();
-                    let stream = Stream { scene, kind, seed, epochs: &epochs };
-                    match kind {
-                        _ if group.is_empty() => {}
-                        KeyKind::Pair => stream.measure::<Key8>(&mut group)?,
-                        KeyKind::FiveTuple => stream.measure::<Key13>(&mut group)?,
-                        _ => stream.measure::<Key4>(&mut group)?,
-                    }
-                }
+        for seed in 1..=form.seeds.max(MOST_SEEDS) {
+            let mut open: Vec<&mut Outcome> =
+                outcomes.iter_mut().filter(|o| seed <= form.seeds || o.lacks_bounds()).collect();
+            if open.is_empty() {
+                break;
             }
+            eprintln!("{}, {} packets, seed {seed}", profile.name, form.packets);
+            measure(&mut open, form, profile, seed)?;
         }
         by_profile.push(outcomes);
     }
@@ -75,6 +73,43 @@ pub(crate) fn rows(form: &Form, selection: &Selection) -> Result<Vec<Row>, Failu
     let profiles = 0..form.profiles.len();
     let order = (0..cases.len()).flat_map(|at| profiles.clone().map(move |profile| (at, profile)));
     Ok(order.map(row).collect())
+}
+
+impl Outcome {
+    /// Whether there were bounds that hold with a probability, and too few of them to judge.
+    fn lacks_bounds(&self) -> bool {
+        (1..ENOUGH_BOUNDS).contains(&self.score.likely.asked)
+    }
+}
+
+/// Measures these cases on one stream of a profile.
+fn measure(
+    outcomes: &mut [&mut Outcome],
+    form: &Form,
+    profile: &Profile,
+    seed: u64,
+) -> Result<(), Failure> {
+    for scene in Scene::ALL {
+        if outcomes.iter().all(|outcome| outcome.case.scene != scene) {
+            continue;
+        }
+        let epochs = scene.draw(profile, form.packets, THRESHOLD, seed)?;
+        for kind in KINDS {
+            let mut group: Vec<&mut Outcome> = outcomes
+                .iter_mut()
+                .map(|outcome| &mut **outcome)
+                .filter(|o| (o.case.scene, o.case.kind) == (scene, kind))
+                .collect();
+            let stream = Stream { scene, kind, seed, epochs: &epochs };
+            match kind {
+                _ if group.is_empty() => {}
+                KeyKind::Pair => stream.measure::<Key8>(&mut group)?,
+                KeyKind::FiveTuple => stream.measure::<Key13>(&mut group)?,
+                _ => stream.measure::<Key4>(&mut group)?,
+            }
+        }
+    }
+    Ok(())
 }
 
 fn row(form: &Form, profile: &str, outcome: &Outcome) -> Row {
@@ -88,8 +123,8 @@ fn row(form: &Form, profile: &str, outcome: &Outcome) -> Row {
         parameters: outcome.parameters.clone(),
         memory_bytes: outcome.memory_bytes as u64,
         packets: form.packets,
-        flows: outcome.flows / form.seeds,
-        seeds: form.seeds,
+        flows: outcome.flows / outcome.seeds,
+        seeds: outcome.seeds,
         ..Row::default()
     };
     row.scored(&outcome.score)
@@ -122,6 +157,7 @@ impl Stream<'_> {
                 reports = trial.epoch(epoch, context);
             }
             for (outcome, report) in cases.iter_mut().zip(reports) {
+                outcome.seeds += 1;
                 outcome.flows += truth.flows();
                 outcome.parameters = trial.parameters();
                 outcome.memory_bytes = trial.memory_bytes();

@@ -24,5 +24,5 @@ pub use memory::Memory;
 pub use saturating::Counter;
 pub use traits::{
     Answers, Candidates, Cells, Estimate, Flows, Forecast, Forecasts, Incompatible, Ingest,
-    Measure, Prefixes, QuantileOf, Quantiles, Size, SizeEstimate, SizeQuery, Spread,
+    Measure, Prefixes, QuantileOf, Quantiles, Sampling, Size, SizeEstimate, SizeQuery, Spread,
 };

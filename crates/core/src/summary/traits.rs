@@ -309,10 +309,33 @@ pub trait Prefixes {
     fn for_each(&self, node: usize, visit: &mut dyn FnMut(CanonicalKey, Estimate));
     /// The weight of a prefix of this node, within bounds that the packets counted surely keep.
     fn estimate(&self, node: usize, prefix: &[u8]) -> Estimate;
-    /// Where only a sample of the packets was counted: how far any sum of weights of prefixes that
-    /// have no packet in common may be off for that, and the probability that it is not further.
-    fn sampling(&self) -> Option<(f64, f64)> {
+    /// Where only a sample of the packets was counted: how the weights err for that.
+    fn sampling(&self) -> Option<Sampling> {
         None
+    }
+}
+
+/// How weights err that are known from a random sample of the packets.
+#[derive(Clone, Copy, Debug)]
+pub struct Sampling {
+    /// The square of the error is at most this times the weight that was sampled from.
+    pub unit: f64,
+    /// Probability that it is.
+    pub confidence: f64,
+}
+
+impl Sampling {
+    /// How far a sum of weights, some of them taken off, may be off whose terms are estimated to
+    /// weigh `estimated` in all: the weights that a true one of t is taken for are within √(unit t),
+    /// and the largest t for which this one is decides (Wilson, JASA 1927).
+    pub fn error(&self, estimated: f64) -> f64 {
+        let root = (self.unit.sqrt() + (self.unit + 4.0 * estimated).sqrt()) / 2.0;
+        self.unit.sqrt() * root
+    }
+
+    /// The least weight that is known to half of itself.
+    pub fn least(&self) -> f64 {
+        6.0 * self.unit
     }
 }
 

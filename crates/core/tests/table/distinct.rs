@@ -7,7 +7,7 @@ use flowgauge_core::key::{FlowKey, Key4, Key16};
 use flowgauge_core::summary::{Estimate, Ingest, Options};
 
 use super::zipf::Zipf;
-use super::{Packet, TABLES, build, feed, key, options, stored_and_back};
+use super::{Packet, TABLES, build, feed, key, options, packets, stored_and_back};
 
 const STATE: (&str, &str) = ("state", "distinct");
 
@@ -138,6 +138,38 @@ fn a_full_filter_says_at_least() {
     let bounds = distinct[key::<Key4>(0).canonical()];
     assert_eq!((bounds.low, bounds.high, bounds.confidence), (342.0, 10_000.0, None));
     assert!((2365.0..2366.0).contains(&bounds.value), "{bounds:?}");
+}
+
+/// What a displaced address had met is forgotten, and what packets without room met was never known:
+/// each may be a peer more.
+#[test]
+fn bounds_hold_for_what_a_filter_did_not_see() {
+    let mut random = fastrand::Rng::with_seed(3);
+    let others = packets(64, 64, 3);
+    let (before, after) = (peers(1000, 300, 1, &mut random), peers(1000, 200, 1, &mut random));
+    let mut array =
+        build::<Key4>("replacing-array", &options(1 << 20, 3, &[("columns", "2"), STATE]));
+    for packets in [&before, &others, &after] {
+        feed(&mut *array, packets);
+    }
+    let displaced = spreaders(&*array)[key::<Key4>(1000).canonical()];
+    // The table has no room for the address in one shard, and has in the other.
+    let options = options(1 << 20, 3, &[("buckets", "8"), STATE]);
+    let mut shards = [[&others, &before], [&after, &after]].map(|parts| {
+        let mut shard = build::<Key4>("linear-table", &options);
+        for packets in parts {
+            feed(&mut *shard, packets);
+        }
+        shard
+    });
+    let [full, roomy] = &mut shards;
+    assert!(spreaders(&**full).is_empty());
+    roomy.merge(&**full).unwrap();
+    let merged = spreaders(&**roomy)[key::<Key4>(1000).canonical()];
+    for distinct in [displaced, merged] {
+        assert!((180.0..220.0).contains(&distinct.value), "{distinct:?}");
+        assert!(distinct.low <= 500.0 && 500.0 <= distinct.high, "{distinct:?}");
+    }
 }
 
 /// Shards that saw the same peers, and shards that saw others.

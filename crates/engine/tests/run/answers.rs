@@ -127,6 +127,32 @@ fn every_pair_of_key_and_task_answers_or_is_refused_with_a_reason() {
     }
 }
 
+/// A sample that cannot tell prefixes of the threshold apart says so, and what would.
+#[test]
+fn a_sample_too_small_for_the_threshold_is_noted() {
+    let mut pcap = Pcap::new();
+    for packet in 0..4000_u32 {
+        pcap.udp(packet.into(), (packet % 7, 5), (1, 80));
+    }
+    let notes = |algorithm: &str, threshold| {
+        let config = Config {
+            key: KeyKind::Source.into(),
+            algorithm: algorithm.to_owned(),
+            threshold,
+            ..asking(&["hierarchical"])
+        };
+        only_epoch(config, &pcap.0)["notes"].to_string()
+    };
+    // Five sides, and six times 2.576² for each.
+    let told = notes("rhhh", Threshold::Share(0.001));
+    for part in ["prefixes of 4.0 packets", "measure 199", "the threshold to 199 packets"] {
+        assert!(told.contains(part), "{told}");
+    }
+    assert!(notes("rhhh", Threshold::Weight(198)).contains("too small"));
+    assert_eq!(notes("rhhh", Threshold::Weight(200)), "[]");
+    assert_eq!(notes("mst", Threshold::Share(0.001)), "[]");
+}
+
 /// IPv6 addresses are too long for some algorithms: they are counted and not measured, and IPv4 is.
 #[test]
 fn packets_of_ipv6_are_counted_where_only_ipv4_can_be_measured() {

@@ -305,7 +305,7 @@ impl<K: FlowKey, S: State> Spread for KeyedArray<K, S> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, Estimate)) {
         for slot in self.occupied() {
             if let Some(distinct) = slot.state.distinct_above(self.spread) {
-                let estimate = distinct.estimate(self.missed().packets);
+                let estimate = distinct.estimate(self.displaced.packets, self.saturated.packets);
                 visit(CanonicalKey::new(slot.key.canonical()), estimate);
             }
         }

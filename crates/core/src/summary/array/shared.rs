@@ -332,7 +332,7 @@ impl<K: FlowKey, S: State> Spread for SharedArray<K, S> {
         let all = self.states.iter().map(|state| weight(state, self.by)).sum();
         for key in self.heavy.iter() {
             if let Some(distinct) = self.state(key).distinct_above(self.spread) {
-                let estimate = distinct.estimate(self.saturated.packets);
+                let estimate = distinct.estimate(0, self.saturated.packets);
                 visit(CanonicalKey::new(key.canonical()), self.lowered(estimate, all));
             }
         }

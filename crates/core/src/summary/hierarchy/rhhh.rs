@@ -2,10 +2,10 @@
 //!
 //! Paper: Ben Basat, Einziger, Friedman, Luizelli, Waisbard, "Constant time updates in hierarchical
 //! heavy hitters" (SIGCOMM 2017), §4. A die of V sides is thrown for each packet; each of the H nodes
-//! has one side, and with the other sides nothing is counted. Counts are multiplied by V, and a sum of
-//! counts whose packets differ is off by Z √(N V) at most, with the probability that the quantile Z
-//! stands for: less than ε N from Z² V / ε² packets on. Where packets have weights of up to w, so have
-//! what the counters miss: Z √(N V w).
+//! has one side, and with the other sides nothing is counted. Counts are multiplied by V. A weight f is
+//! then off by Z √(V f) at most, with the probability that the quantile Z stands for; the paper takes
+//! all packets N for f, so that from Z² V / ε² packets on no prefix is off by more than ε N. Where
+//! packets have weights of up to w, so have what the counters miss: Z √(V f w).
 
 use std::any::Any;
 
@@ -13,7 +13,7 @@ use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::counter::{CONFIDENCE, PARAMETERS, Sampler, Z};
 use super::super::{
     Answers, BuildError, Candidates, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws,
-    Measure, Merge, Options, Parameter, Prefixes, Setting, Size, SizeEstimate, SizeQuery,
+    Measure, Merge, Options, Parameter, Prefixes, Sampling, Setting, Size, SizeEstimate, SizeQuery,
 };
 use super::levels::Levels;
 use crate::batch::Batch;
@@ -69,9 +69,9 @@ impl<K: FlowKey, C: Counter> Rhhh<K, C> {
         Ok(Self { levels, sides, sampler, total: 0, largest: 0 })
     }
 
-    /// How far a sum of weights without common packets is off at most.
-    fn error(&self) -> f64 {
-        Z * (self.total as f64 * self.sides as f64 * self.largest as f64).sqrt()
+    fn sample(&self) -> Sampling {
+        let unit = Z * Z * self.sides as f64 * self.largest as f64;
+        Sampling { unit, confidence: CONFIDENCE }
     }
 
     /// The weight of all packets, from that of the sample.
@@ -82,13 +82,11 @@ impl<K: FlowKey, C: Counter> Rhhh<K, C> {
 
     /// The same, with what the sample may miss.
     fn widened(&self, counted: Estimate) -> Estimate {
-        let (all, error) = (self.scaled(counted), self.error());
-        Estimate {
-            low: (all.low - error).max(counted.low),
-            high: all.high + error,
-            confidence: Some(CONFIDENCE),
-            ..all
-        }
+        let (all, most) = (self.scaled(counted), self.total as f64);
+        let error = self.sample().error(all.high);
+        let low = (all.low - error).max(counted.low);
+        let high = (all.high + error).min(most).max(low);
+        Estimate { value: all.value.min(high), low, high, confidence: Some(CONFIDENCE) }
     }
 }
 
@@ -212,7 +210,7 @@ impl<K: FlowKey, C: Counter> Prefixes for Rhhh<K, C> {
         self.scaled(self.levels.estimate(node, prefix))
     }
 
-    fn sampling(&self) -> Option<(f64, f64)> {
-        Some((self.error(), CONFIDENCE))
+    fn sampling(&self) -> Option<Sampling> {
+        Some(self.sample())
     }
 }

@@ -67,25 +67,28 @@ impl Distinct {
         (load * bits / hashes, (bits * (load.exp() - load - 1.0)).sqrt() / hashes)
     }
 
-    /// The number of distinct elements of a key of which `missed` packets may be elsewhere.
+    /// The number of distinct elements of a key that has no more packets beside its own than
+    /// `unseen` that never came to this filter and `uncounted` that only its counter had no room for.
     ///
     /// The value is that of the bits, but at least what was counted as new. The bounds are its
     /// 95 % interval, and never outside what is sure: each element sets three bits at most, and
-    /// brings a packet. Of a full filter only that is known, without a confidence: at least.
-    pub(crate) fn estimate(&self, missed: u64) -> Estimate {
+    /// brings a packet; each packet unseen may bring another. Of a full filter only that is known,
+    /// without a confidence: at least.
+    pub(crate) fn estimate(&self, unseen: u64, uncounted: u64) -> Estimate {
         let set = self.bits_set();
         let least = f64::from(set.div_ceil(HASHES));
-        let most = self.size().packets.saturating_add(missed) as f64;
+        let most = self.size().packets.saturating_add(uncounted) as f64;
+        let unseen = unseen as f64;
         let (by_bits, error) = self.by_bits();
         let fresh = f64::from(self.fresh);
         let value = by_bits.max(fresh).min(most);
         if set == BITS {
-            return Estimate::between(least, value, most);
+            return Estimate::between(least, value, most + unseen);
         }
         Estimate {
             value,
             low: (by_bits - ERRORS * error).min(fresh).max(least),
-            high: (by_bits + ERRORS * error).max(value).min(most),
+            high: (by_bits + ERRORS * error).max(value).min(most) + unseen,
             confidence: Some(CONFIDENCE),
         }
     }

@@ -104,7 +104,8 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Spread for ExactTable<K, S, L> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, Estimate)) {
         for (flow, (key, state)) in self.all().enumerate() {
             if let Some(distinct) = state.distinct_above(self.spread) {
-                let estimate = distinct.estimate(self.missed(flow).packets);
+                let unseen = if self.is_whole(flow) { 0 } else { self.untracked.packets };
+                let estimate = distinct.estimate(unseen, self.saturated.packets);
                 visit(CanonicalKey::new(key.canonical()), estimate);
             }
         }

@@ -11,7 +11,8 @@
 //! the upper bound of total and discounted weight, for the prefixes as reported.
 //!
 //! A summary that counts prefixes answers with bounds: then a prefix is reported when its discounted
-//! weight may exceed the threshold, so that none which does is left out.
+//! weight may exceed the threshold, so that none which does is left out. Where it counts a sample, that
+//! is so of the sample, and the bounds say what the sample leaves open.
 
 mod bounded;
 mod one;
@@ -153,7 +154,8 @@ impl Task for Hierarchical {
         for lane in lanes {
             let dimensions = self.dimensions(lane)?;
             if let Some(prefixes) = self.prefixes(by, lane)? {
-                bounded::heavy(prefixes, &dimensions, threshold, |item| items.push(item));
+                let total = epoch.keyed.by(by) as f64;
+                bounded::heavy(prefixes, &dimensions, threshold, total, |item| items.push(item));
                 continue;
             }
             let flows = exact(ENTRY.name, INSTEAD, lane)?;
