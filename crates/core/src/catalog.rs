@@ -68,8 +68,8 @@ catalog![
     NetFlow<()>,
     InstaMeasure<(), (), 1>,
     InstaMeasure<(), (), 2>,
-    Mst<(), ()>,
-    Rhhh<(), ()>,
+    Mst,
+    Rhhh,
     Kll<()>,
 ];
 
