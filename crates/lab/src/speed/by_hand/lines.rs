@@ -34,6 +34,7 @@ impl Look {
     }
 
     #[inline(always)]
+    #[expect(clippy::needless_bitwise_bool, reason = "a branch is what this is to avoid")]
     pub(super) fn is_all(&self) -> bool {
         (self.same & self.same.wrapping_sub(1) == 0) & (self.empty & 1 != 0) & (self.empty > 1)
     }

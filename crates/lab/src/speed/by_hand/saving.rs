@@ -112,6 +112,7 @@ impl<const COUNTERS: usize, const LINES: usize> SpaceSaving<COUNTERS, LINES> {
 
     /// Packets up to the first one that is not usual; returns how many.
     #[inline(always)]
+    #[expect(clippy::needless_bitwise_bool, reason = "a branch is what this is to avoid")]
     fn run(&mut self, keys: &[u64], digests: &[u64]) -> usize {
         if self.taken < self.most {
             return 0;
