@@ -80,8 +80,8 @@ catalog![
     NetFlow<()>,
     InstaMeasure<(), (), 1>,
     InstaMeasure<(), (), 2>,
-    Mst<(), ()>,
-    Rhhh<(), ()>,
+    Mst,
+    Rhhh,
     Kll<()>,
 ];
 

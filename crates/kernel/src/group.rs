@@ -24,9 +24,36 @@ pub fn equal_in_group(words: &[u32; 8], mask: u32, value: u32) -> u32 {
     (0..8).fold(0, |equal, at| equal | u32::from(words[at] & mask == value) << at)
 }
 
+/// Which of the bytes equal `value`: one bit each, the first byte's lowest.
+#[inline(always)]
+pub fn equal_in_line(bytes: &[u8; 16], value: u8) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::*;
+        // SAFETY: SSE2 is part of x86-64; the load is of the 16 bytes, and asks for no alignment.
+        unsafe {
+            let line = _mm_loadu_si128(bytes.as_ptr().cast());
+            let value = _mm_set1_epi8(value.cast_signed());
+            _mm_movemask_epi8(_mm_cmpeq_epi8(line, value)).cast_unsigned()
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    (0..16).fold(0, |equal, at| equal | u32::from(bytes[at] == value) << at)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_are_compared_one_by_one() {
+        for value in 0..=u8::MAX {
+            let bytes: [u8; 16] = std::array::from_fn(|at| value ^ [0, 1, 128, 0xff][at * 7 % 4]);
+            let expected = (0..16).filter(|&at| bytes[at] == value).map(|at| 1 << at);
+            assert_eq!(equal_in_line(&bytes, value), expected.sum::<u32>(), "{bytes:x?}");
+            assert_eq!(equal_in_line(&[value; 16], value), 0xffff);
+        }
+    }
 
     #[test]
     fn words_are_compared_one_by_one_in_the_bits_of_the_mask() {

@@ -21,6 +21,6 @@ pub mod scalar;
 
 pub use detect::Isa;
 pub use digest::{Digester, Seed, Words};
-pub use group::equal_in_group;
+pub use group::{equal_in_group, equal_in_line};
 pub use memory::Zeroed;
 pub use prefetch::prefetch;

@@ -2,8 +2,8 @@
 
 use super::super::{BuildError, Options, Parameter};
 
-/// Half of the cells of an index of 32-bit numbers.
-const MOST_COUNTERS: u64 = 1 << 30;
+/// A quarter of the places of an index of 31-bit numbers, which has two or a few more for each.
+const MOST_COUNTERS: u64 = 1 << 29;
 
 /// The parameters that [`counters`] reads.
 pub(in crate::summary) const PARAMETERS: [Parameter; 2] = [

@@ -144,22 +144,29 @@ impl<K: FlowKey, C: Counter> Ingest<K> for SharedCounters<K, C> {
         batch.digest(&self.digester);
         let (digests, weights) = (batch.digests(), C::column(batch));
         let counters = &mut *self.counters;
+        // A copy in registers: in memory each packet would wait for the store of the one before.
+        let mut rng = self.rng.clone();
         // The places first, so that their cache lines arrive together.
         let mut places = [0; BATCH_PACKETS];
         for (place, &digest) in places.iter_mut().zip(digests) {
-            let n = (u64::from(self.rng.u32(..)) * u64::from(self.shared)) >> 32;
+            let n = (u64::from(rng.u32(..)) * u64::from(self.shared)) >> 32;
             *place = Self::place(digest, n, counters.len());
             prefetch(counters, *place);
         }
-        let (mut total, mut squares, mut saturated) = (self.total, self.squares, self.saturated);
+        self.rng = rng;
+        let (mut total, mut squares, mut saturated) = (0u64, 0u128, 0u64);
         for (&place, &weight) in places.iter().zip(weights) {
             let counter = &mut counters[place];
             let before = counter.get();
             saturated = saturated.saturating_add(counter.add(weight));
-            squares = squares.saturating_add(square(counter.get()) - square(before));
-            total = total.saturating_add(counter.get() - before);
+            let (more, sum) =
+                (counter.get() - before, u128::from(counter.get()) + u128::from(before));
+            total = total.saturating_add(more);
+            squares = squares.saturating_add(u128::from(more) * sum);
         }
-        (self.total, self.squares, self.saturated) = (total, squares, saturated);
+        self.squares = self.squares.saturating_add(squares);
+        self.total = self.total.saturating_add(total);
+        self.saturated = self.saturated.saturating_add(saturated);
     }
 
     fn answers(&self) -> &dyn Answers {

@@ -9,12 +9,14 @@
 //! What was taken off a key is what was taken off every key since it came in: with E, the sum of all
 //! that was ever taken off, d = E − e. So only e and r + d are kept for a key.
 
+use std::hint::{black_box, select_unpredictable};
+
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed};
 
 use super::super::codec::{DecodeError, Reader, Writer};
-use super::super::{BuildError, Estimate, Incompatible, Memory};
-use super::index::Index;
+use super::super::{BuildError, Counter, Estimate, Incompatible, Memory};
+use super::index::{Index, LARGE};
 use crate::key::FlowKey;
 
 /// What the paper sets δ to, the share of keys that should leave at once.
@@ -40,7 +42,7 @@ impl<K> Held<K> {
 
 /// The keys held, their number fixed.
 ///
-/// Cost: a chain of the index and a key a packet; now and then a walk through all keys. Memory in
+/// Cost: a line of the index and a key a packet; now and then a walk through all keys. Memory in
 /// bytes: see [`Self::bytes`].
 pub(super) struct FastPath<K> {
     digester: Digester,
@@ -75,12 +77,6 @@ impl<K: FlowKey> FastPath<K> {
         &self.digester
     }
 
-    /// Asks for the memory where the search for this digest begins.
-    #[inline(always)]
-    pub(super) fn prefetch(&self, digest: u64) {
-        self.index.prefetch(digest);
-    }
-
     #[inline(always)]
     fn find(&self, key: K, digest: u64) -> Option<usize> {
         let held = &*self.held;
@@ -95,6 +91,67 @@ impl<K: FlowKey> FastPath<K> {
         }
     }
 
+    /// Adds the weights of these packets, one after the other.
+    #[inline(always)]
+    pub(super) fn add_all<C: Counter>(&mut self, keys: &[K], digests: &[u64], weights: &[C]) {
+        if self.held.len() >= LARGE {
+            for &digest in digests {
+                self.index.prefetch(digest);
+            }
+        }
+        let mut at = 0;
+        loop {
+            let rest = (&keys[at..], &digests[at..], &weights[at..]);
+            at += if self.index.is_wide() {
+                self.add_usual::<true, C>(rest.0, rest.1, rest.2)
+            } else {
+                self.add_usual::<false, C>(rest.0, rest.1, rest.2)
+            };
+            if at == keys.len() {
+                break;
+            }
+            self.add(keys[at], digests[at], weights[at].get());
+            at += 1;
+        }
+    }
+
+    /// Adds the weights of these packets while their keys are held or find room; returns of how
+    /// many. Which of both cannot be foreseen, so that both take the same steps.
+    #[inline(always)]
+    fn add_usual<const WIDE: bool, C: Counter>(
+        &mut self,
+        keys: &[K],
+        digests: &[u64],
+        weights: &[C],
+    ) -> usize {
+        let (most, taken, mut len) = (self.held.len(), self.taken, self.len);
+        let (held, mut lines) = (&mut self.held[..most], self.index.lines::<WIDE>());
+        let mut done = keys.len();
+        for (i, ((&key, &digest), &weight)) in keys.iter().zip(digests).zip(weights).enumerate() {
+            let look = lines.look(digest);
+            let first = lines.first(&look);
+            let has = (held[first].key == key) & look.is_there();
+            let room = (len < most) & look.is_all();
+            // Hidden from the compiler, which would make a branch of `has`.
+            if !black_box(has | room) {
+                done = i;
+                break;
+            }
+            let at = select_unpredictable(has, first, len);
+            lines.give(&look, at, has);
+            let Held { missed, counted, .. } = held[at];
+            held[at] = Held {
+                key,
+                missed: select_unpredictable(has, missed, taken),
+                counted: select_unpredictable(has, counted, 0).saturating_add(weight.get()),
+            };
+            len += usize::from(!has);
+        }
+        self.len = len;
+        done
+    }
+
+    #[cold]
     fn come_in(&mut self, key: K, digest: u64, weight: u64) {
         let missed = self.taken;
         if self.len == self.held.len() {
@@ -139,14 +196,13 @@ impl<K: FlowKey> FastPath<K> {
             let held = self.held[at];
             if held.left(self.taken) > 0 {
                 self.held[stay] = held;
+                self.index.renumber(at, stay);
                 stay += 1;
+            } else {
+                self.index.remove(at, || held.key.digest(&self.digester));
             }
         }
         self.len = stay;
-        self.index.clear();
-        for at in 0..stay {
-            self.index.insert(self.held[at].key.digest(&self.digester), at);
-        }
     }
 
     fn bounds(held: &Held<K>) -> Estimate {

@@ -3,6 +3,7 @@
 mod capacity;
 mod csm;
 mod fast_path;
+mod halves;
 mod index;
 mod misra_gries;
 mod monitor;
@@ -13,6 +14,7 @@ mod sampled;
 mod sketch_visor;
 mod space_saving;
 mod stream_summary;
+mod sweep;
 mod tournament;
 mod tracked;
 
@@ -24,7 +26,6 @@ pub use space_saving::SpaceSaving;
 pub use stream_summary::StreamSummary;
 
 pub(super) use capacity::{PARAMETERS, counters};
-pub(super) use monitor::{Monitor, excess, size};
+pub(super) use monitor::{Monitor, Monitored, excess, size};
 pub(super) use random::Sampler;
 pub(super) use sampled::{CONFIDENCE, Z};
-pub(super) use tournament::Tournament;

@@ -7,8 +7,15 @@ use bytemuck::Zeroable;
 use flowgauge_kernel::Digester;
 
 use super::super::codec::{DecodeError, Reader, Writer};
-use super::super::{Counter, Estimate, Incompatible, Measure, Size, SizeEstimate};
+use super::super::{
+    BuildError, Counter, Estimate, Incompatible, Measure, Memory, Size, SizeEstimate,
+};
+use super::sweep::Sweep;
+use super::tournament::Tournament;
 use crate::key::{CanonicalKey, FlowKey};
+
+/// Packets whose lines of the index are asked for ahead of the one in hand.
+const PREFETCH_AHEAD: usize = 16;
 
 /// A key whose weight is at most `count`, and at least `count - error`.
 #[derive(Clone, Copy, Debug, Zeroable)]
@@ -43,6 +50,10 @@ impl<K: FlowKey, C: Counter> Entry<K, C> {
 pub(in crate::summary) trait Monitor<K: FlowKey, C: Counter>:
     Sized + Send + 'static
 {
+    /// Bytes reserved for so many entries.
+    fn bytes(entries: usize) -> usize;
+    /// Reserves so many entries.
+    fn new(entries: usize, digester: Digester, memory: &Memory) -> Result<Self, BuildError>;
     /// The digest that keys are found by.
     fn digester(&self) -> &Digester;
     /// Entries at most.
@@ -51,6 +62,16 @@ pub(in crate::summary) trait Monitor<K: FlowKey, C: Counter>:
     fn prefetch(&self, digest: u64);
     /// Adds weight to a key, which takes over the least entry where it has none.
     fn add(&mut self, key: K, digest: u64, weight: C);
+    /// Adds the weights of these packets, one after the other.
+    #[inline(always)]
+    fn add_all(&mut self, keys: &[K], digests: &[u64], weights: &[C]) {
+        for i in 0..keys.len() {
+            if let Some(&digest) = digests.get(i + PREFETCH_AHEAD) {
+                self.prefetch(digest);
+            }
+            self.add(keys[i], digests[i], weights[i]);
+        }
+    }
     /// The entries, in any order.
     fn entries(&self) -> impl Iterator<Item = Entry<K, C>>;
     /// The entry of a key.
@@ -107,6 +128,20 @@ pub(in crate::summary) trait Monitor<K: FlowKey, C: Counter>:
         let sum = excess.saturating_add(self.excess()).saturating_add(other.excess());
         self.replace(&entries, sum);
     }
+}
+
+/// A counter with the monitor that suits what it counts.
+pub(in crate::summary) trait Monitored: Counter {
+    /// Finds the least entry at once for packets, and soon for weights of any size.
+    type Monitor<K: FlowKey>: Monitor<K, Self>;
+}
+
+impl Monitored for u32 {
+    type Monitor<K: FlowKey> = Sweep<K>;
+}
+
+impl Monitored for u64 {
+    type Monitor<K: FlowKey> = Tournament<K>;
 }
 
 /// The `most` heaviest entries of the union of both, heaviest first, and the excess of their sums.

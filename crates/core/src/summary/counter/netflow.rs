@@ -94,13 +94,17 @@ impl<K: FlowKey> Ingest<K> for NetFlow<K> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         let (keys, packets, bytes) = (batch.keys(), batch.packets(), batch.bytes());
         self.largest = bytes.iter().fold(self.largest, |largest, &bytes| largest.max(bytes));
-        for i in 0..keys.len() {
-            let mut left = u64::from(packets[i]);
-            while self.sampler.choose(&mut left) {
-                let digest = keys[i].digest(&self.digester);
-                // Of packets that came as a sum, each has its share.
-                self.table.add(keys[i], digest, 1, bytes[i] / u64::from(packets[i]), 0);
+        let all: u64 = packets.iter().map(|&packets| u64::from(packets)).sum();
+        let (mut left, mut i, mut rest) = (all, 0, all);
+        while self.sampler.choose(&mut left) {
+            // The row of the packet that has `left` behind it.
+            while rest - u64::from(packets[i]) > left {
+                rest -= u64::from(packets[i]);
+                i += 1;
             }
+            let digest = keys[i].digest(&self.digester);
+            // Of packets that came as a sum, each has its share.
+            self.table.add(keys[i], digest, 1, bytes[i] / u64::from(packets[i]), 0);
         }
     }
 

@@ -91,7 +91,7 @@ impl<K: FlowKey, C: Unsigned> TwoPaths<K, C> {
         let rate = parameters.integer("rate", 1..=1_000_000_000_000)?.unwrap_or(RATE);
         let length = parameters.integer("queue", 1..=1 << 20)?.unwrap_or(QUEUE);
         let fit = options.memory_bytes / 8 / FastPath::<K>::bytes(1);
-        let counters = match parameters.integer("counters", 1..=1 << 30)? {
+        let counters = match parameters.integer("counters", 1..=1 << 29)? {
             Some(counters) => counters as usize,
             None => fit.clamp(1, MOST_COUNTERS),
         };

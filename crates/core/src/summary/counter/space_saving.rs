@@ -2,22 +2,23 @@
 //!
 //! Paper: Metwally, Agrawal, El Abbadi, "Efficient computation of frequent and top-k elements in
 //! data streams" (ICDT 2005), §3; with a heap, as "SSH" of Cormode, Hadjieleftheriou, "Finding
-//! frequent items in data streams" (VLDB 2008), §3; the heap is a tournament. A key without a counter
+//! frequent items in data streams" (VLDB 2008), §3; for packets a sweep is in place of the heap, and
+//! for bytes the heap is a tournament. A key without a counter
 //! takes over the one of the least count, and that count is its error. With m counters and total
 //! weight N, estimates lie within f and f + N/m, and every key over N/m has a counter.
 
-use super::super::{BuildError, Counter, Describe, Info, Ingest, Laws, Measure, Merge, Options};
+use super::super::{BuildError, Describe, Info, Ingest, Laws, Measure, Merge, Options};
 use super::capacity::{PARAMETERS, counters};
-use super::tournament::Tournament;
+use super::monitor::{Monitor, Monitored};
 use super::tracked::Tracked;
 use crate::key::FlowKey;
 
 /// Space-Saving with a heap.
 ///
-/// Cost: a chain of the index and an entry a packet; for keys without a counter, a match of four for
-/// each factor of four in the counters. Memory in bytes: `counters × (size_of::<K>() + 8 by packets, +
-/// 16 by bytes, rounded up to the key's or 8 bytes' alignment, + 12)`, and for each of some
-/// `counters / 3` matches 8 by packets, 16 by bytes; up to 3 KiB more for fewer than 512 counters.
+/// Cost: a line of the index and an entry a packet, and by packets another one passed by a sweep; by
+/// bytes, for keys without a counter, a match of four for each factor of four in the counters. Memory
+/// in bytes: `counters × (size_of::<K>() + 17)` by packets, `counters × (size_of::<K>() + 30.2)` by
+/// bytes, and up to 1 KiB more for fewer than 224 counters.
 pub struct SpaceSaving;
 
 impl Describe for SpaceSaving {
@@ -26,18 +27,18 @@ impl Describe for SpaceSaving {
         idea: "a new key takes over the least of the counters (heap, any weights)",
         paper: "Metwally et al. (ICDT 2005), section 3",
         parameters: &PARAMETERS,
-        memory: "counters x ((key + 8 by packets, key + 16 by bytes, rounded up to 4 or 8) + 12) \
-                 + counters / 3 x (8 by packets, 16 by bytes); to 3 KiB more below 512 counters",
+        memory: "counters x (key + 17 by packets, key + 30.2 by bytes, rounded up to 4 or 8); to 1 \
+                 KiB more below 224 counters",
         // The bounds hold in any order and for any sums; the entries near the least count differ.
         laws: Laws { commutable: true, aggregatable: true, merge: Merge::WithinBounds },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
-        fn tracked<K: FlowKey, C: Counter>(
+        fn tracked<K: FlowKey, C: Monitored>(
             options: &Options,
         ) -> Result<Box<dyn Ingest<K>>, BuildError> {
-            let entries = counters(options, Tournament::<K, C>::bytes)?;
-            let monitor = Tournament::<K, C>::new(entries, options.digester, &options.memory)?;
+            let entries = counters(options, C::Monitor::<K>::bytes)?;
+            let monitor = C::Monitor::<K>::new(entries, options.digester, &options.memory)?;
             Ok(Box::new(Tracked::<K, C, _>::new(monitor)))
         }
         match options.by {

@@ -1,4 +1,4 @@
-//! A monitor whose least entry is found by a tournament, for weights of any size.
+//! A monitor whose least entry is found by a tournament, for weights of any size: for bytes.
 //!
 //! Four entries play a match, four winners of neighbouring matches play the next, and so on: the
 //! winner of all is the entry of the least count. Results are kept, and may be old: counts grow, and
@@ -25,26 +25,22 @@ const PLAYERS: usize = 4;
 /// The winner of a match: its count at that time, and the number of the entry.
 #[derive(Clone, Copy, Zeroable)]
 #[repr(C)]
-struct Winner<C> {
-    count: C,
+struct Winner {
+    count: u64,
     entry: u32,
 }
 
-impl<C: Counter> Winner<C> {
+impl Winner {
     /// The first of the lesser count: selected without a branch, whose outcome would be random.
     #[inline(always)]
     fn or(self, other: Self) -> Self {
-        if other.count.get() < self.count.get() { other } else { self }
+        if other.count < self.count { other } else { self }
     }
 }
 
 /// The winner of the match number `index` among `players`.
 #[inline(always)]
-fn play<P, C: Counter>(
-    players: &[P],
-    index: usize,
-    player: impl Fn(usize, &P) -> Winner<C>,
-) -> Winner<C> {
+fn play<P>(players: &[P], index: usize, player: impl Fn(usize, &P) -> Winner) -> Winner {
     let first = PLAYERS * index;
     if let Some([a, b, c, d]) = players.get(first..first + PLAYERS) {
         let (a, b) = (player(first, a), player(first + 1, b));
@@ -58,13 +54,13 @@ fn play<P, C: Counter>(
 /// Entries behind an index, and the tournament over them.
 ///
 /// Cost: one search in the index and one add; a key without an entry has one match for every factor
-/// of four in their number played again. Memory in bytes: see [`Self::bytes`].
-pub(in crate::summary) struct Tournament<K, C> {
+/// of four in their number played again. Memory in bytes: see [`Monitor::bytes`].
+pub(in crate::summary) struct Tournament<K> {
     digester: Digester,
-    entries: Zeroed<Entry<K, C>>,
+    entries: Zeroed<Entry<K, u64>>,
     /// The winners, round after round; the last is the winner of all. In use while all entries are
     /// taken.
-    winners: Zeroed<Winner<C>>,
+    winners: Zeroed<Winner>,
     index: Index,
     taken: usize,
     excess: u64,
@@ -81,29 +77,7 @@ const fn matches(entries: usize) -> usize {
     sum
 }
 
-impl<K: FlowKey, C: Counter> Tournament<K, C> {
-    /// Bytes reserved for so many entries.
-    pub(in crate::summary) const fn bytes(entries: usize) -> usize {
-        entries * size_of::<Entry<K, C>>()
-            + matches(entries) * size_of::<Winner<C>>()
-            + Index::memory_bytes(entries)
-    }
-
-    pub(in crate::summary) fn new(
-        entries: usize,
-        digester: Digester,
-        memory: &Memory,
-    ) -> Result<Self, BuildError> {
-        Ok(Self {
-            digester,
-            entries: memory.zeroed(entries)?,
-            winners: memory.zeroed(matches(entries))?,
-            index: Index::new(entries, memory)?,
-            taken: 0,
-            excess: 0,
-        })
-    }
-
+impl<K: FlowKey> Tournament<K> {
     #[inline(always)]
     fn find(&self, key: K, digest: u64) -> Option<usize> {
         let entries = &*self.entries;
@@ -113,7 +87,7 @@ impl<K: FlowKey, C: Counter> Tournament<K, C> {
     /// Plays the matches number `index` and above that its winner goes on to, round by round.
     #[inline(always)]
     fn play_from(&mut self, mut index: usize) {
-        let mut winner = play(&self.entries, index, |entry, player: &Entry<K, C>| Winner {
+        let mut winner = play(&self.entries, index, |entry, player: &Entry<K, u64>| Winner {
             count: player.count,
             entry: entry as u32,
         });
@@ -137,7 +111,7 @@ impl<K: FlowKey, C: Counter> Tournament<K, C> {
             let last = self.winners.len() - 1;
             let Winner { count, entry } = self.winners[last];
             let entry = entry as usize;
-            if self.entries[entry].count.get() == count.get() {
+            if self.entries[entry].count == count {
                 return entry;
             }
             self.play_from(entry / PLAYERS);
@@ -145,13 +119,13 @@ impl<K: FlowKey, C: Counter> Tournament<K, C> {
     }
 
     /// Puts a key into the entry of the least count.
-    fn take_over(&mut self, key: K, digest: u64, weight: C) {
+    fn take_over(&mut self, key: K, digest: u64, weight: u64) {
         if self.taken < self.entries.len() {
-            return self.append(Entry { key, count: weight, error: C::zeroed() }, digest);
+            return self.append(Entry { key, count: weight, error: 0 }, digest);
         }
         let place = self.least();
         let Entry { key: before, count: error, .. } = self.entries[place];
-        self.index.remove(before.digest(&self.digester), place);
+        self.index.remove(place, || before.digest(&self.digester));
         self.index.insert(digest, place);
         let mut count = error;
         self.excess = self.excess.saturating_add(count.add(weight));
@@ -160,7 +134,7 @@ impl<K: FlowKey, C: Counter> Tournament<K, C> {
     }
 
     /// Adds an entry where one is free.
-    fn append(&mut self, entry: Entry<K, C>, digest: u64) {
+    fn append(&mut self, entry: Entry<K, u64>, digest: u64) {
         self.entries[self.taken] = entry;
         self.index.insert(digest, self.taken);
         self.taken += 1;
@@ -170,7 +144,24 @@ impl<K: FlowKey, C: Counter> Tournament<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Counter> Monitor<K, C> for Tournament<K, C> {
+impl<K: FlowKey> Monitor<K, u64> for Tournament<K> {
+    fn bytes(entries: usize) -> usize {
+        entries * size_of::<Entry<K, u64>>()
+            + matches(entries) * size_of::<Winner>()
+            + Index::memory_bytes(entries)
+    }
+
+    fn new(entries: usize, digester: Digester, memory: &Memory) -> Result<Self, BuildError> {
+        Ok(Self {
+            digester,
+            entries: memory.zeroed(entries)?,
+            winners: memory.zeroed(matches(entries))?,
+            index: Index::new(entries, memory)?,
+            taken: 0,
+            excess: 0,
+        })
+    }
+
     fn digester(&self) -> &Digester {
         &self.digester
     }
@@ -185,7 +176,7 @@ impl<K: FlowKey, C: Counter> Monitor<K, C> for Tournament<K, C> {
     }
 
     #[inline(always)]
-    fn add(&mut self, key: K, digest: u64, weight: C) {
+    fn add(&mut self, key: K, digest: u64, weight: u64) {
         match self.find(key, digest) {
             Some(entry) => {
                 let excess = self.entries[entry].count.add(weight);
@@ -195,27 +186,26 @@ impl<K: FlowKey, C: Counter> Monitor<K, C> for Tournament<K, C> {
         }
     }
 
-    fn entries(&self) -> impl Iterator<Item = Entry<K, C>> {
+    fn entries(&self) -> impl Iterator<Item = Entry<K, u64>> {
         self.entries[..self.taken].iter().copied()
     }
 
-    fn entry(&self, key: K) -> Option<Entry<K, C>> {
+    fn entry(&self, key: K) -> Option<Entry<K, u64>> {
         self.find(key, key.digest(&self.digester)).map(|entry| self.entries[entry])
     }
 
-    fn unheld(&self) -> C {
+    fn unheld(&self) -> u64 {
         if self.taken < self.entries.len() {
-            return C::zeroed();
+            return 0;
         }
-        let counts = self.entries.iter().map(|entry| entry.count);
-        counts.min_by_key(|count| count.get()).unwrap_or(C::zeroed())
+        self.entries.iter().map(|entry| entry.count).min().unwrap_or(0)
     }
 
     fn excess(&self) -> u64 {
         self.excess
     }
 
-    fn replace(&mut self, entries: &[Entry<K, C>], excess: u64) {
+    fn replace(&mut self, entries: &[Entry<K, u64>], excess: u64) {
         self.clear();
         self.excess = excess;
         for entry in entries {
@@ -233,10 +223,14 @@ impl<K: FlowKey, C: Counter> Monitor<K, C> for Tournament<K, C> {
     fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.excess = from.number("excess")?;
         for _ in 0..from.count("number of keys", self.entries.len())? {
-            let entry = Entry::<K, C>::load(from)?;
+            let entry = Entry::<K, u64>::load(from)?;
             let digest = entry.key.digest(&self.digester);
             if self.find(entry.key, digest).is_some() {
-                return Err(from.invalid("key", Entry::<K, C>::STORED_BYTES, "it is there twice"));
+                return Err(from.invalid(
+                    "key",
+                    Entry::<K, u64>::STORED_BYTES,
+                    "it is there twice",
+                ));
             }
             self.append(entry, digest);
         }

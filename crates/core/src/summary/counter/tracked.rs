@@ -12,9 +12,6 @@ use super::monitor::{Monitor, excess, size};
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
 
-/// Packets whose cells of the index are asked for ahead of the one in hand.
-const PREFETCH_AHEAD: usize = 16;
-
 /// The keys of one pipeline, in the monitor `M`.
 pub(super) struct Tracked<K, C, M> {
     monitor: M,
@@ -30,13 +27,7 @@ impl<K, C, M> Tracked<K, C, M> {
 impl<K: FlowKey, C: Counter, M: Monitor<K, C>> Ingest<K> for Tracked<K, C, M> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         batch.digest(self.monitor.digester());
-        let (keys, digests, weights) = (batch.keys(), batch.digests(), C::column(batch));
-        for i in 0..keys.len() {
-            if let Some(&digest) = digests.get(i + PREFETCH_AHEAD) {
-                self.monitor.prefetch(digest);
-            }
-            self.monitor.add(keys[i], digests[i], weights[i]);
-        }
+        self.monitor.add_all(batch.keys(), batch.digests(), C::column(batch));
     }
 
     fn answers(&self) -> &dyn Answers {

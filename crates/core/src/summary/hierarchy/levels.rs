@@ -1,42 +1,43 @@
 //! A Space-Saving for each node of a hierarchy, in memory that all of them share.
 
 use super::super::codec::{DecodeError, Reader, Writer};
-use super::super::counter::{Monitor, Tournament, counters, excess, size};
+use super::super::counter::{Monitor, Monitored, counters, excess, size};
 use super::super::{
-    BuildError, Counter, Estimate, Incompatible, Measure, Options, Prefixes, Size, SizeEstimate,
+    BuildError, Estimate, Incompatible, Measure, Options, Prefixes, Size, SizeEstimate,
 };
 use super::nodes::{Node, nodes};
+use crate::batch::BATCH_PACKETS;
 use crate::key::{CanonicalKey, FlowKey};
 use crate::task::Hierarchy;
 
 /// A node with the counters of its prefixes.
-struct Level<K, C> {
+struct Level<K: FlowKey, C: Monitored> {
     node: Node<K>,
-    counts: Tournament<K, C>,
+    counts: C::Monitor<K>,
 }
 
 /// All levels, the keys' own first and the root's last.
 ///
 /// A node has `counters` counters, or as many as it has prefixes. Memory in bytes: that of Space-Saving
 /// for each, and the levels themselves.
-pub(super) struct Levels<K, C> {
+pub(super) struct Levels<K: FlowKey, C: Monitored> {
     all: Vec<Level<K, C>>,
     hierarchy: Hierarchy,
     counters: usize,
 }
 
-impl<K: FlowKey, C: Counter> Levels<K, C> {
+impl<K: FlowKey, C: Monitored> Levels<K, C> {
     pub(super) fn new(algorithm: &'static str, options: &Options) -> Result<Self, BuildError> {
         let nodes = nodes::<K>(algorithm, options.hierarchy)?;
         let bytes = |counters: usize| {
-            let one = |node: &Node<K>| Tournament::<K, C>::bytes(counters.min(node.prefixes()));
+            let one = |node: &Node<K>| C::Monitor::<K>::bytes(counters.min(node.prefixes()));
             nodes.iter().map(one).sum::<usize>() + nodes.len() * size_of::<Level<K, C>>()
         };
         let counters = counters(options, bytes)?;
         options.memory.take(nodes.len() * size_of::<Level<K, C>>())?;
         let level = |node: Node<K>| {
             let entries = counters.min(node.prefixes());
-            let counts = Tournament::new(entries, options.digester, &options.memory)?;
+            let counts = C::Monitor::<K>::new(entries, options.digester, &options.memory)?;
             Ok(Level { node, counts })
         };
         let all = nodes.into_iter().map(level).collect::<Result<_, BuildError>>()?;
@@ -52,22 +53,25 @@ impl<K: FlowKey, C: Counter> Levels<K, C> {
         self.counters
     }
 
-    /// Adds weight to the prefix of this key at one level.
+    /// Adds the weights of packets, at most a batch of them, at one level.
     #[inline(always)]
-    pub(super) fn add(&mut self, level: usize, key: K, weight: C) {
+    pub(super) fn add(&mut self, level: usize, keys: &[K], weights: &[C]) {
         let Level { node, counts } = &mut self.all[level];
-        let prefix = key.masked(node.mask);
-        counts.add(prefix, prefix.digest(counts.digester()), weight);
+        let mut prefixes = [K::zeroed(); BATCH_PACKETS];
+        let prefixes = &mut prefixes[..keys.len()];
+        for (prefix, key) in prefixes.iter_mut().zip(keys) {
+            *prefix = key.masked(node.mask);
+        }
+        let mut digests = [0; BATCH_PACKETS];
+        let digests = &mut digests[..keys.len()];
+        counts.digester().digest_batch(K::words(prefixes), K::BYTES, digests);
+        counts.add_all(prefixes, digests, weights);
     }
 
     /// Adds the weights of packets at all levels, one level after the other.
     pub(super) fn add_all(&mut self, keys: &[K], weights: &[C]) {
-        for Level { node, counts } in &mut self.all {
-            let (mask, digester) = (node.mask, *counts.digester());
-            for (key, &weight) in keys.iter().zip(weights) {
-                let prefix = key.masked(mask);
-                counts.add(prefix, prefix.digest(&digester), weight);
-            }
+        for level in 0..self.all.len() {
+            self.add(level, keys, weights);
         }
     }
 
@@ -122,7 +126,7 @@ impl<K: FlowKey, C: Counter> Levels<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Counter> Prefixes for Levels<K, C> {
+impl<K: FlowKey, C: Monitored> Prefixes for Levels<K, C> {
     fn measure(&self) -> Measure {
         C::MEASURE
     }

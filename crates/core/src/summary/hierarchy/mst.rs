@@ -8,22 +8,22 @@
 use std::any::Any;
 
 use super::super::codec::{DecodeError, Reader, Writer};
-use super::super::counter::PARAMETERS;
+use super::super::counter::{Monitored, PARAMETERS};
 use super::super::{
-    Answers, BuildError, Candidates, Counter, Describe, Incompatible, Info, Ingest, Laws, Measure,
-    Merge, Options, Prefixes, Setting, Size, SizeEstimate, SizeQuery,
+    Answers, BuildError, Candidates, Describe, Incompatible, Info, Ingest, Laws, Measure, Merge,
+    Options, Prefixes, Setting, Size, SizeEstimate, SizeQuery,
 };
 use super::levels::Levels;
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
 
-/// A Space-Saving for each node, of the measure that `C` counts.
+/// A Space-Saving for each node.
 ///
 /// Cost and memory: those of Space-Saving, times the nodes; a node of few prefixes has only as many
 /// counters.
-pub struct Mst<K, C>(Levels<K, C>);
+pub struct Mst;
 
-impl Describe for Mst<(), ()> {
+impl Describe for Mst {
     const INFO: Info = Info {
         name: "mst",
         idea: "a Space-Saving for each prefix length; every packet counts in all of them",
@@ -37,13 +37,16 @@ impl Describe for Mst<(), ()> {
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
         let name = Self::INFO.name;
         Ok(match options.by {
-            Measure::Packets => Box::new(Mst::<K, u32>(Levels::new(name, options)?)),
-            Measure::Bytes => Box::new(Mst::<K, u64>(Levels::new(name, options)?)),
+            Measure::Packets => Box::new(All::<K, u32>(Levels::new(name, options)?)),
+            Measure::Bytes => Box::new(All::<K, u64>(Levels::new(name, options)?)),
         })
     }
 }
 
-impl<K: FlowKey, C: Counter> Ingest<K> for Mst<K, C> {
+/// All levels, of the measure that `C` counts.
+struct All<K: FlowKey, C: Monitored>(Levels<K, C>);
+
+impl<K: FlowKey, C: Monitored> Ingest<K> for All<K, C> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         self.0.add_all(batch.keys(), C::column(batch));
     }
@@ -84,7 +87,7 @@ impl<K: FlowKey, C: Counter> Ingest<K> for Mst<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Counter> Answers for Mst<K, C> {
+impl<K: FlowKey, C: Monitored> Answers for All<K, C> {
     fn saturated(&self) -> Size {
         self.0.saturated()
     }
@@ -99,13 +102,13 @@ impl<K: FlowKey, C: Counter> Answers for Mst<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Counter> SizeQuery for Mst<K, C> {
+impl<K: FlowKey, C: Monitored> SizeQuery for All<K, C> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
         self.0.size(key, |weight| weight)
     }
 }
 
-impl<K: FlowKey, C: Counter> Candidates for Mst<K, C> {
+impl<K: FlowKey, C: Monitored> Candidates for All<K, C> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
         self.0.candidates(|weight| weight, visit);
     }

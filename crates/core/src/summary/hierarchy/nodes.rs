@@ -32,6 +32,9 @@ impl<K: FlowKey> Node<K> {
     }
 }
 
+/// Nodes at most: those of pairs of IPv6 addresses, by bytes.
+pub(super) const MOST_NODES: usize = 17 * 17;
+
 /// The nodes of a hierarchy over keys of type `K`, each one after all that are below it.
 pub(super) fn nodes<K: FlowKey>(
     algorithm: &'static str,

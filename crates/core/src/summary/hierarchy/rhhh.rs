@@ -10,13 +10,14 @@
 use std::any::Any;
 
 use super::super::codec::{DecodeError, Reader, Writer};
-use super::super::counter::{CONFIDENCE, PARAMETERS, Sampler, Z};
+use super::super::counter::{CONFIDENCE, Monitored, PARAMETERS, Sampler, Z};
 use super::super::{
-    Answers, BuildError, Candidates, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws,
-    Measure, Merge, Options, Parameter, Prefixes, Sampling, Setting, Size, SizeEstimate, SizeQuery,
+    Answers, BuildError, Candidates, Describe, Estimate, Incompatible, Info, Ingest, Laws, Measure,
+    Merge, Options, Parameter, Prefixes, Sampling, Setting, Size, SizeEstimate, SizeQuery,
 };
 use super::levels::Levels;
-use crate::batch::Batch;
+use super::nodes::MOST_NODES;
+use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
 use crate::task::Hierarchy;
 
@@ -24,16 +25,9 @@ use crate::task::Hierarchy;
 ///
 /// Cost: that of one Space-Saving times H / V; packets that no node counts are passed over at once.
 /// Memory: as of `mst`.
-pub struct Rhhh<K, C> {
-    levels: Levels<K, C>,
-    sides: u64,
-    sampler: Sampler,
-    total: u64,
-    /// The largest weight that came at once.
-    largest: u64,
-}
+pub struct Rhhh;
 
-impl Describe for Rhhh<(), ()> {
+impl Describe for Rhhh {
     const INFO: Info = Info {
         name: "rhhh",
         idea: "a Space-Saving for each prefix length; a packet counts in one of them, at random",
@@ -53,13 +47,23 @@ impl Describe for Rhhh<(), ()> {
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
         Ok(match options.by {
-            Measure::Packets => Box::new(Rhhh::<K, u32>::new(options)?),
-            Measure::Bytes => Box::new(Rhhh::<K, u64>::new(options)?),
+            Measure::Packets => Box::new(Drawn::<K, u32>::new(options)?),
+            Measure::Bytes => Box::new(Drawn::<K, u64>::new(options)?),
         })
     }
 }
 
-impl<K: FlowKey, C: Counter> Rhhh<K, C> {
+/// All levels, of the measure that `C` counts, and the die.
+struct Drawn<K: FlowKey, C: Monitored> {
+    levels: Levels<K, C>,
+    sides: u64,
+    sampler: Sampler,
+    total: u64,
+    /// The largest weight that came at once.
+    largest: u64,
+}
+
+impl<K: FlowKey, C: Monitored> Drawn<K, C> {
     fn new(options: &Options) -> Result<Self, BuildError> {
         let levels = Levels::new("rhhh", options)?;
         let nodes = levels.len() as u64;
@@ -90,18 +94,39 @@ impl<K: FlowKey, C: Counter> Rhhh<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Counter> Ingest<K> for Rhhh<K, C> {
+impl<K: FlowKey, C: Monitored> Ingest<K> for Drawn<K, C> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         let (keys, weights) = (batch.keys(), C::column(batch));
         for weight in weights {
             self.total = self.total.saturating_add(weight.get());
             self.largest = self.largest.max(weight.get());
         }
-        let mut left = keys.len() as u64;
+        // The packets of each level one after the other, which are in a cache then.
+        let (mut rows, mut levels, mut ends) =
+            ([0; BATCH_PACKETS], [0; BATCH_PACKETS], [0; MOST_NODES]);
+        let (mut drawn, mut left) = (0, keys.len() as u64);
         while self.sampler.choose(&mut left) {
-            let at = keys.len() - 1 - left as usize;
-            let level = self.sampler.below(self.levels.len() as u32);
-            self.levels.add(level as usize, keys[at], weights[at]);
+            rows[drawn] = keys.len() - 1 - left as usize;
+            levels[drawn] = self.sampler.below(self.levels.len() as u32) as usize;
+            ends[levels[drawn]] += 1;
+            drawn += 1;
+        }
+        let mut end = 0;
+        for begin in &mut ends {
+            (*begin, end) = (end, end + *begin);
+        }
+        let (mut sorted, mut theirs) = ([K::zeroed(); BATCH_PACKETS], [C::zeroed(); BATCH_PACKETS]);
+        for (&row, &level) in rows[..drawn].iter().zip(&levels) {
+            sorted[ends[level]] = keys[row];
+            theirs[ends[level]] = weights[row];
+            ends[level] += 1;
+        }
+        let mut begin = 0;
+        for (level, &end) in ends[..self.levels.len()].iter().enumerate() {
+            if begin < end {
+                self.levels.add(level, &sorted[begin..end], &theirs[begin..end]);
+            }
+            begin = end;
         }
     }
 
@@ -156,7 +181,7 @@ impl<K: FlowKey, C: Counter> Ingest<K> for Rhhh<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Counter> Answers for Rhhh<K, C> {
+impl<K: FlowKey, C: Monitored> Answers for Drawn<K, C> {
     fn saturated(&self) -> Size {
         let Size { packets, bytes } = self.levels.saturated();
         let all = |counted: u64| counted.saturating_mul(self.sides);
@@ -173,13 +198,13 @@ impl<K: FlowKey, C: Counter> Answers for Rhhh<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Counter> SizeQuery for Rhhh<K, C> {
+impl<K: FlowKey, C: Monitored> SizeQuery for Drawn<K, C> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
         self.levels.size(key, |counted| self.widened(counted))
     }
 }
 
-impl<K: FlowKey, C: Counter> Candidates for Rhhh<K, C> {
+impl<K: FlowKey, C: Monitored> Candidates for Drawn<K, C> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
         self.levels.candidates(|counted| self.widened(counted), visit);
     }
@@ -189,7 +214,7 @@ impl<K: FlowKey, C: Counter> Candidates for Rhhh<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Counter> Prefixes for Rhhh<K, C> {
+impl<K: FlowKey, C: Monitored> Prefixes for Drawn<K, C> {
     fn measure(&self) -> Measure {
         C::MEASURE
     }

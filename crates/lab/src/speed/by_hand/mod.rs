@@ -4,8 +4,14 @@
 //! one each, at the size that is measured: no traits, no parameters, no other measures.
 
 mod arrays;
+mod counters;
 mod heavy;
+mod hierarchy;
+mod instant;
+mod lines;
 mod radar;
+mod sampled;
+mod saving;
 mod sketches;
 
 use bytemuck::Zeroable;
@@ -24,6 +30,8 @@ const AHEAD: usize = 16;
 
 /// The loop of one algorithm.
 trait ByHand {
+    /// Whether it needs the digests of the keys.
+    const DIGESTS: bool = true;
     /// Forgets everything.
     fn clear(&mut self);
     /// Counts a packet of each of these keys, at most a batch of them.
@@ -41,8 +49,13 @@ impl<L: ByHand> Batched<L> {
     fn count(&mut self, keys: &[Key8]) {
         for keys in keys.chunks(BATCH) {
             self.batch.fill(keys, FRAME_BYTES);
-            self.batch.digest(&self.digester);
-            self.by_hand.update(Key8::words(self.batch.keys()), self.batch.digests());
+            let digests = if L::DIGESTS {
+                self.batch.digest(&self.digester);
+                self.batch.digests()
+            } else {
+                &[]
+            };
+            self.by_hand.update(Key8::words(self.batch.keys()), digests);
         }
     }
 }
@@ -119,6 +132,15 @@ macro_rules! loops {
     };
 }
 
+/// The same for loops that digest keys of their own.
+macro_rules! digesting_loops {
+    ($($name:ident: $new:expr;)*) => {
+        $(pub(super) fn $name(digester: Digester) -> Box<dyn Contestant> {
+            Box::new(Batched { digester, by_hand: $new(digester), batch: Batch::new() })
+        })*
+    };
+}
+
 loops! {
     mrac: arrays::Mrac::new();
     count_array: arrays::CountArray::new();
@@ -133,4 +155,15 @@ loops! {
     count_sketch: sketches::CountSketch::new();
     k_ary: sketches::KAry::new();
     flow_radar: radar::FlowRadar::new();
+    rcc: instant::Marks::<1>::new();
+    insta_measure: instant::Marks::<2>::new();
+}
+
+digesting_loops! {
+    space_saving: saving::SpaceSaving::<128, 32>::all;
+    stream_summary: counters::StreamSummary::new;
+    misra_gries: counters::MisraGries::new;
+    netflow: sampled::NetFlow::new;
+    mst: hierarchy::Mst::new;
+    rhhh: hierarchy::Rhhh::new;
 }

@@ -1,0 +1,159 @@
+//! Marks that let one packet in so many through, and the flow table behind them.
+
+use bytemuck::Zeroable;
+use flowgauge_kernel::Zeroed;
+
+use super::{AHEAD, BATCH, ByHand, FRAME, ask, zeroed};
+
+/// Bytes of all marks.
+const SKETCH: usize = 128 << 10;
+const ENTRIES: usize = 1 << 14;
+const PROBES: usize = 16;
+
+const OCCUPIED: u32 = 1;
+const REFERENCED: u32 = 2;
+const WHOLE: u32 = 4;
+const FLAGS: u32 = OCCUPIED | REFERENCED | WHOLE;
+
+#[derive(Clone, Copy, Zeroable)]
+#[repr(C)]
+struct Entry {
+    key: u64,
+    id: u32,
+    packets: u32,
+    bytes: u64,
+    time_ns: i64,
+}
+
+/// One layer of marks, or two with three arrays in the second.
+pub(super) struct Marks<const LAYERS: usize> {
+    halves: [u16; 256],
+    first: Zeroed<u32>,
+    second: Zeroed<u32>,
+    random: fastrand::Rng,
+    packets: u64,
+    entries: Zeroed<Entry>,
+    occupied: Zeroed<u32>,
+    flows: usize,
+    evictions: u64,
+    evicted: (u64, u64),
+}
+
+impl<const LAYERS: usize> Marks<LAYERS> {
+    const WORDS: usize = if LAYERS == 1 { SKETCH / 4 } else { SKETCH / 16 };
+
+    pub(super) fn new() -> Self {
+        let half = |value: usize| {
+            (0..4).fold(0, |half, at| half | 1 << (4 * at + (value >> (2 * at)) % 4))
+        };
+        Self {
+            halves: std::array::from_fn(half),
+            first: zeroed(Self::WORDS),
+            second: zeroed(if LAYERS == 1 { 0 } else { 3 * Self::WORDS }),
+            random: fastrand::Rng::with_seed(1),
+            packets: 0,
+            entries: zeroed(ENTRIES),
+            occupied: zeroed(ENTRIES),
+            flows: 0,
+            evictions: 0,
+            evicted: (0, 0),
+        }
+    }
+
+    /// Counts what a packet stands for.
+    #[inline(never)]
+    fn count(&mut self, key: u64, digest: u64) {
+        let entries = &mut self.entries[..ENTRIES];
+        let mut path = [0; PROBES];
+        let mut at = digest as usize;
+        for (step, place) in path.iter_mut().enumerate() {
+            at = at.wrapping_add(step) % ENTRIES;
+            *place = at;
+            let entry = &mut entries[at];
+            if entry.key == key && entry.id != 0 {
+                entry.id |= REFERENCED;
+                entry.packets = entry.packets.saturating_add(1);
+                entry.bytes = entry.bytes.saturating_add(FRAME);
+                return;
+            }
+            if entry.id == 0 {
+                self.occupied[self.flows] = at as u32;
+                self.flows += 1;
+                return self.fill(at, key, digest);
+            }
+        }
+        // All are of the same time, so that none has expired.
+        let rank = |&at: &usize| (entries[at].id & REFERENCED, entries[at].packets);
+        let victim = path.iter().copied().min_by_key(rank).unwrap_or(0);
+        for at in path {
+            entries[at].id &= !REFERENCED;
+        }
+        self.evictions += 1;
+        self.evicted.0 += u64::from(entries[victim].packets);
+        self.evicted.1 += entries[victim].bytes;
+        self.fill(victim, key, digest);
+    }
+
+    #[inline(always)]
+    fn fill(&mut self, at: usize, key: u64, digest: u64) {
+        let whole = if self.evictions == 0 { WHOLE } else { 0 };
+        let id = (digest >> 32) as u32 & !FLAGS | OCCUPIED | whole;
+        self.entries[at] = Entry { key, id, packets: 1, bytes: FRAME, time_ns: 0 };
+    }
+}
+
+/// Sets a mark, and tells whether two or fewer are missing.
+#[inline(always)]
+fn mark(word: &mut u32, vector: u32, random: u32) -> bool {
+    *word |= vector & (0xf << (4 * (random % 8)));
+    let clear = vector & !*word;
+    let clear = clear & clear.wrapping_sub(1);
+    clear & clear.wrapping_sub(1) == 0
+}
+
+impl<const LAYERS: usize> ByHand for Marks<LAYERS> {
+    fn clear(&mut self) {
+        self.first.fill(0);
+        self.second.fill(0);
+        self.entries.fill(Entry::zeroed());
+        (self.flows, self.evictions, self.packets) = (0, 0, 0);
+    }
+
+    #[inline(always)]
+    fn update(&mut self, keys: &[u64], digests: &[u64]) {
+        let (mut random, mut through, mut count) = (self.random.clone(), [0_u8; BATCH], 0);
+        let first = &mut self.first[..Self::WORDS];
+        for &digest in digests.iter().take(AHEAD) {
+            ask(first, digest as usize % Self::WORDS);
+        }
+        for (i, &digest) in digests.iter().enumerate() {
+            if let Some(&ahead) = digests.get(i + AHEAD) {
+                ask(first, ahead as usize % Self::WORDS);
+            }
+            let half = |shift: u32| u32::from(self.halves[(digest >> shift) as usize % 256]);
+            let vector = half(56) | half(48) << 16;
+            let draw = random.u64(..);
+            let word = &mut first[digest as usize % Self::WORDS];
+            if !mark(word, vector, draw as u32) {
+                continue;
+            }
+            let clear = (vector & !*word).count_ones() as usize;
+            *word &= !vector;
+            if LAYERS == 2 {
+                let word = &mut self.second[clear * Self::WORDS + digest as usize % Self::WORDS];
+                if !mark(word, vector, (draw >> 32) as u32) {
+                    continue;
+                }
+                *word &= !vector;
+            }
+            ask(&self.entries, digest as usize % ENTRIES);
+            through[count % BATCH] = i as u8;
+            count += 1;
+        }
+        self.random = random;
+        for i in through[..count].iter().map(|&i| usize::from(i)) {
+            self.count(keys[i], digests[i]);
+        }
+        self.packets += digests.len() as u64;
+    }
+}
