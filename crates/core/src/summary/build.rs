@@ -58,7 +58,8 @@ pub struct Parameter {
 /// What accelerators, workers and readers may rely on.
 #[derive(Clone, Copy, Debug)]
 pub struct Laws {
-    /// The order of updates does not matter.
+    /// The order of updates does not matter: where sums are [`Merge::Equal`] the numbers are the
+    /// same, elsewhere the bounds hold.
     pub commutable: bool,
     /// Updates of one key may be summed to one weighted update.
     pub aggregatable: bool,

@@ -67,8 +67,7 @@ impl Describe for HyperLogLog {
             },
         ],
         memory: "registers",
-        // The history that the estimate is made from depends on the order, within its error.
-        laws: Laws { commutable: false, aggregatable: true, merge: Merge::WithinBounds },
+        laws: Laws { commutable: true, aggregatable: true, merge: Merge::WithinBounds },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
