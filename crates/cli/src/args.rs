@@ -22,7 +22,7 @@ static VERSION: LazyLock<String> =
 /// Measures network traffic in fixed memory
 ///
 /// It says who is heavy, who spreads, what changed, how many flows there are, how they are sized
-/// and how random they look. Memory is fixed at start, every number carries its bounds, and every
+/// and how random they look. Memory is fixed at start, estimates carry their bounds, and every
 /// packet is accounted for.
 #[derive(Parser)]
 #[command(
@@ -44,9 +44,9 @@ pub(crate) enum Command {
     Analyze(Measurement),
     /// Writes a synthetic capture, whose truth is known
     Generate(Generation),
-    /// Prints algorithms, tasks, keys and accelerators, and what goes with what
+    /// Prints algorithms, tasks and keys, and what goes with what
     List(Listing),
-    /// Prints for these options what would run, its memory and its bounds; runs nothing
+    /// Prints for these options what would run, and its memory; runs nothing
     Explain(Measurement),
     /// Prints a completion script for a shell
     #[command(hide = true)]
@@ -144,9 +144,9 @@ pub(crate) struct Measurement {
         help_heading = HOW)]
     pub(crate) algorithm: Spec,
 
-    /// What stands before it, with its parameters: NAME[:k=v,…]; see 'flowgauge list'
+    /// What stands before it; there is none yet
     #[arg(long, value_name = "NAME", default_value = "none", value_parser = values::spec,
-        help_heading = HOW)]
+        hide = true)]
     pub(crate) accelerator: Spec,
 
     /// The memory reserved for measuring, such as 64MiB or 1GB
@@ -154,8 +154,8 @@ pub(crate) struct Measurement {
         help_heading = HOW)]
     pub(crate) memory: usize,
 
-    /// Threads that measure
-    #[arg(long, value_name = "N", default_value_t = 1, help_heading = HOW)]
+    /// Threads that measure; there is one so far
+    #[arg(long, value_name = "N", default_value_t = 1, hide = true)]
     pub(crate) workers: usize,
 
     /// The secret of the hash; summaries merge only where it is the same

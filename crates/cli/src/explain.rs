@@ -124,7 +124,7 @@ fn bounds(explanation: &Explanation) -> String {
              widen the bounds of what they could have changed",
             count(flows as f64)
         ),
-        None => "Sizes are estimates, each with its bounds".to_owned(),
+        None => "Sizes are estimates; a report gives the bounds of each".to_owned(),
     }
 }
 

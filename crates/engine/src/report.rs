@@ -45,7 +45,8 @@ pub struct SummaryInfo {
     pub parameters: Vec<(String, Setting)>,
 }
 
-/// Traffic by protocol, and by protocol and port, heaviest first.
+/// Traffic by protocol, and by protocol and port, heaviest first: that of listed flows. What is
+/// untracked is in the account.
 #[derive(Clone, Debug, Default)]
 pub struct Breakdown {
     /// IP protocol and its size.

@@ -76,6 +76,14 @@ fn help_and_version_are_no_failure() {
         let help = flowgauge(arguments);
         assert_eq!((help.code, help.err.as_str()), (0, ""));
         assert!(!help.out.contains("completions"), "{}", help.out);
+        // What there is not yet is not offered.
+        for absent in ["--workers", "--accelerator"] {
+            assert!(!help.out.contains(absent), "{}", help.out);
+        }
     }
+    // The bounds stand in reports.
+    let explain = flowgauge(&["explain", "--algorithm", "count-min:epsilon=0.01,delta=0.01"]);
+    assert!(explain.out.contains("a report gives the bounds of each"), "{}", explain.out);
+    assert!(!flowgauge(&["--help"]).out.contains("its bounds"));
     assert_eq!(flowgauge(&[]).code, 2);
 }

@@ -1,4 +1,4 @@
-//! `changes`: flows that left the forecast of their size (Simple, section 5).
+//! `changes`: flows that left the forecast of their size (Simple, section 4.2).
 //!
 //! A flow is reported when its size and its forecast differ by more than the threshold, whether it
 //! grew, appeared, shrank or vanished. Forecasts come from the summary where it keeps them; else,

@@ -1,4 +1,4 @@
-//! `superspreaders` and `victims`: addresses with many distinct peers (Simple, section 5).
+//! `superspreaders` and `victims`: addresses with many distinct peers (Simple, section 4.2).
 //!
 //! A superspreader is a source with more than N distinct destinations, a victim a destination with
 //! more than N distinct sources. A peer is an endpoint (address and port, whatever the protocol;

@@ -52,9 +52,20 @@ impl Describe for LinearCounting {
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
         let parameters = &options.parameters;
         parameters.exclusive("bits", &["flows", "epsilon"])?;
-        let bits = match parameters.integer("flows", 1..=1 << 40)? {
-            Some(flows) => bits_for(flows, parameters.fraction("epsilon")?.unwrap_or(0.01)),
-            None => {
+        let epsilon = parameters.fraction("epsilon")?;
+        let bits = match (parameters.integer("flows", 1..=1 << 40)?, epsilon) {
+            (Some(flows), _) => bits_for(flows, epsilon.unwrap_or(0.01)),
+            (None, Some(epsilon)) => {
+                return Err(BuildError::OutOfRange {
+                    name: "epsilon",
+                    value: epsilon.to_string(),
+                    range:
+                        "enough alone: the bits for an error depend on the flows, so give flows \
+                            too"
+                        .to_owned(),
+                });
+            }
+            (None, None) => {
                 WORD * parameters.words(
                     "bits",
                     WORD,

@@ -48,6 +48,9 @@ pub(super) fn nodes<K: FlowKey>(
     if !keys.contains(&K::BYTES) {
         let keys = match hierarchy {
             Hierarchy::Pair => "this hierarchy is over pairs; use --key pair",
+            _ if [8, 32].contains(&K::BYTES) => {
+                "this hierarchy is over one address; use --hierarchy pair, --key source or destination"
+            }
             _ => "this hierarchy is over one address; use --key source or destination",
         };
         let reason = format!("{keys}, or linear-table, which answers for any key");

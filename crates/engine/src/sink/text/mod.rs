@@ -212,11 +212,16 @@ fn reasons(reasons: impl ExactSizeIterator<Item = (u64, String)>) -> String {
 
 /// Traffic by protocol and by port.
 fn breakdown(page: &mut String, breakdown: &Breakdown, report: &EpochReport) {
-    let protocols = breakdown
+    let mut protocols: Vec<_> = breakdown
         .protocols
         .iter()
         .map(|(protocol, size)| (tasks::protocol(*protocol), "", size))
         .collect();
+    // What may be of any of them.
+    let untracked = &report.account.untracked;
+    if untracked.packets > 0 {
+        protocols.push(("untracked".to_owned(), "", untracked));
+    }
     sizes(page, "Protocols", protocols, report);
     let ports = breakdown.ports.iter().map(|(protocol, port, size)| {
         let name = format!("{}/{port}", tasks::protocol(*protocol));
