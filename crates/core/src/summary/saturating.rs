@@ -81,6 +81,20 @@ impl Counter for u64 {
     }
 }
 
+/// The largest of `so_far` and these numbers. Often their bits already tell that none is larger; and
+/// numbers of 31 bits, as those of bytes in a packet mostly are, have vector instructions to compare
+/// them by, which those of 64 bits have not everywhere.
+pub(super) fn largest(so_far: u64, numbers: &[u64]) -> u64 {
+    let bits = numbers.iter().fold(0, |bits, number| bits | number);
+    if bits <= so_far {
+        so_far
+    } else if i32::try_from(bits).is_ok() {
+        so_far.max(numbers.iter().fold(0, |largest, &number| largest.max(number as i32)) as u64)
+    } else {
+        numbers.iter().fold(so_far, |largest, &number| largest.max(number))
+    }
+}
+
 /// Fills a counter that wrapped to `wrapped`, which is one less than the excess over `most`. Apart,
 /// so that nothing of it is computed for counters that have room.
 #[cold]
@@ -92,6 +106,17 @@ fn full<C>(counter: &mut C, most: C, wrapped: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_largest_is_found_among_small_and_large_numbers() {
+        assert_eq!(largest(7, &[]), 7);
+        assert_eq!(largest(7, &[64, 1514, 1500]), 1514);
+        assert_eq!(largest(1513, &[64, 1512, 1500]), 1513);
+        assert_eq!(largest(2000, &[1514, 1 << 9]), 2000);
+        assert_eq!(largest(7, &[1 << 31, 1514, (1 << 31) - 1]), 1 << 31);
+        assert_eq!(largest(1 << 33, &[1 << 32, 1]), 1 << 33);
+        assert_eq!(largest(0, &[7, u64::MAX, 1 << 40]), u64::MAX);
+    }
 
     #[test]
     fn a_full_counter_stays_full_and_returns_the_excess() {

@@ -162,7 +162,10 @@ impl<K: FlowKey, C: Counter> Ingest<K> for SharedCounters<K, C> {
             let (more, sum) =
                 (counter.get() - before, u128::from(counter.get()) + u128::from(before));
             total = total.saturating_add(more);
-            squares = squares.saturating_add(u128::from(more) * sum);
+            let more = u128::from(more) * sum;
+            // Of 32-bit counters those of a batch cannot overflow.
+            let narrow = size_of::<C>() < size_of::<u64>();
+            squares = if narrow { squares + more } else { squares.saturating_add(more) };
         }
         self.squares = self.squares.saturating_add(squares);
         self.total = self.total.saturating_add(total);

@@ -13,7 +13,7 @@ use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::table::{Counts, MOST_BUCKETS};
 use super::super::{
     Answers, BuildError, Candidates, Describe, Estimate, Incompatible, Info, Ingest, Laws, Measure,
-    Merge, Options, Parameter, Setting, Size, SizeEstimate, SizeQuery,
+    Merge, Options, Parameter, Setting, Size, SizeEstimate, SizeQuery, largest,
 };
 use super::random::Sampler;
 use super::sampled::scaled;
@@ -93,15 +93,20 @@ impl<K: FlowKey> NetFlow<K> {
 impl<K: FlowKey> Ingest<K> for NetFlow<K> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         let (keys, packets, bytes) = (batch.keys(), batch.packets(), batch.bytes());
-        self.largest = bytes.iter().fold(self.largest, |largest, &bytes| largest.max(bytes));
+        self.largest = largest(self.largest, bytes);
         let all: u64 = packets.iter().map(|&packets| u64::from(packets)).sum();
-        let (mut left, mut i, mut rest) = (all, 0, all);
+        let (mut left, mut next, mut rest) = (all, 0, all);
         while self.sampler.choose(&mut left) {
-            // The row of the packet that has `left` behind it.
-            while rest - u64::from(packets[i]) > left {
-                rest -= u64::from(packets[i]);
-                i += 1;
-            }
+            // The row of the packet with `left` behind it: at once where rows are packets.
+            let i = if all == keys.len() as u64 {
+                keys.len() - 1 - left as usize
+            } else {
+                while rest - u64::from(packets[next]) > left {
+                    rest -= u64::from(packets[next]);
+                    next += 1;
+                }
+                next
+            };
             let digest = keys[i].digest(&self.digester);
             // Of packets that came as a sum, each has its share.
             self.table.add(keys[i], digest, 1, bytes[i] / u64::from(packets[i]), 0);

@@ -9,14 +9,16 @@ use super::super::codec::{DecodeError, Reader, Writer};
 pub(in crate::summary) struct Sampler {
     seed: u64,
     rng: Rng,
-    probability: f64,
+    /// The logarithm of the probability that a packet is not chosen.
+    passed_over: f64,
     /// Packets to pass over before the next one is chosen.
     skip: u64,
 }
 
 impl Sampler {
     pub(in crate::summary) fn new(seed: u64, probability: f64) -> Self {
-        let mut sampler = Self { seed, rng: Rng::with_seed(seed), probability, skip: 0 };
+        let passed_over = (-probability.min(1.0)).ln_1p();
+        let mut sampler = Self { seed, rng: Rng::with_seed(seed), passed_over, skip: 0 };
         sampler.reset();
         sampler
     }
@@ -29,13 +31,13 @@ impl Sampler {
 
     /// A number of packets to pass over, geometrically distributed.
     fn draw(&mut self) -> u64 {
-        if self.probability >= 1.0 {
+        if self.passed_over.is_infinite() {
             return 0;
         }
         // Strictly between 0 and 1, so that the logarithm is a number.
         let uniform = (self.rng.u64(..) >> 11) as f64 + 0.5;
         let log = (uniform / (1u64 << 53) as f64).ln();
-        (log / (-self.probability).ln_1p()) as u64
+        (log / self.passed_over) as u64
     }
 
     /// Passes over as many of `packets` as are to be; whether one of them is then chosen, which

@@ -15,7 +15,7 @@ use flowgauge_kernel::Digester;
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{
     Answers, BuildError, Candidates, Describe, Incompatible, Info, Ingest, Laws, Merge, Options,
-    Parameter, Setting, Size, SizeEstimate, SizeQuery,
+    Parameter, Setting, Size, SizeEstimate, SizeQuery, largest,
 };
 use super::bounds::Flow;
 use super::regulator::Regulator;
@@ -220,8 +220,7 @@ impl<K: FlowKey, W: Word, const LAYERS: usize> Ingest<K> for InstaMeasure<K, W, 
         Self::add_rows(flows, batch, &rows[..count]);
         let total: u64 = packets.iter().map(|&packets| u64::from(packets)).sum();
         self.packets = self.packets.saturating_add(total);
-        self.longest =
-            batch.bytes().iter().fold(self.longest, |longest, &bytes| longest.max(bytes));
+        self.longest = largest(self.longest, batch.bytes());
     }
 
     fn answers(&self) -> &dyn Answers {

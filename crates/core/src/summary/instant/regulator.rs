@@ -14,9 +14,7 @@ use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::remix::remix;
 use super::super::{BuildError, Memory};
 use super::word::{SATURATED_ZEROS, VECTOR_BITS, Word, decode};
-
-/// Words whose cache lines are asked for ahead of the one in hand.
-const PREFETCH_AHEAD: usize = 16;
+use crate::batch::BATCH_PACKETS;
 
 /// Lets about one packet in `UNIT` of each flow through, for `LAYERS` of 1 (RCC) or 2
 /// (FlowRegulator).
@@ -78,39 +76,72 @@ impl<W: Word, const LAYERS: usize> Regulator<W, LAYERS> {
     /// for each that is let through.
     #[inline(always)]
     pub fn regulate(&mut self, digests: &[u64], packets: &[u32], mut emit: impl FnMut(usize)) {
-        let (first, second) = (&mut *self.first, &mut *self.second);
-        let (words, last_level) = (first.len(), self.levels.saturating_sub(1));
-        // A copy in registers: in memory each packet would wait for the store of the one before.
-        let mut random = self.random.clone();
-        for &digest in digests.iter().take(PREFETCH_AHEAD) {
-            prefetch(first, digest as usize & (words - 1));
+        let mask = self.first.len() - 1;
+        for &digest in digests {
+            prefetch(&self.first, digest as usize & mask);
+        }
+        if packets.iter().fold(0, |others, &packets| others | (packets ^ 1)) == 0 {
+            for (chunk, digests) in digests.chunks(BATCH_PACKETS).enumerate() {
+                self.regulate_singles(digests, |i| emit(BATCH_PACKETS * chunk + i));
+            }
+            return;
         }
         for (i, (&digest, &packets)) in digests.iter().zip(packets).enumerate() {
-            if let Some(&digest) = digests.get(i + PREFETCH_AHEAD) {
-                prefetch(first, digest as usize & (words - 1));
-            }
-            let place = digest as usize & (words - 1);
             let vector = W::vector(digest);
             for _ in 0..packets {
-                let draw = random.u64(..);
-                let word = &mut first[place];
-                if !word.mark(vector, draw) {
-                    continue;
-                }
-                let level = word.zeros(vector) as usize;
-                word.erase(vector);
-                if LAYERS == 2 {
-                    let word = &mut second[level.min(last_level) * words + place];
-                    // Bits of the draw that the first layer did not use.
-                    if !word.mark(vector, draw >> 32) {
-                        continue;
+                let draw = self.random.u64(..);
+                let word = &mut self.first[digest as usize & mask];
+                if word.mark(vector, draw) {
+                    let missing = word.missing(vector);
+                    word.erase(vector, true);
+                    if self.goes_on(digest, missing, draw >> 32) {
+                        emit(i);
                     }
-                    word.erase(vector);
                 }
-                emit(i);
             }
         }
+    }
+
+    /// The same for at most a batch of flows with a packet each. One word in ten saturates, which
+    /// cannot be foreseen: so what saturates is noted without a branch, and goes on afterwards.
+    #[inline(always)]
+    fn regulate_singles(&mut self, digests: &[u64], mut emit: impl FnMut(usize)) {
+        let first = &mut *self.first;
+        let mask = first.len() - 1;
+        let mut notes = [(0, W::zeroed(), 0); BATCH_PACKETS];
+        let mut noted = 0;
+        // A copy in registers: in memory each packet would wait for the store of the one before.
+        let mut random = self.random.clone();
+        for (i, &digest) in digests.iter().enumerate() {
+            let (vector, draw) = (W::vector(digest), random.u64(..));
+            let word = &mut first[digest as usize & mask];
+            let saturated = word.mark(vector, draw);
+            notes[noted % BATCH_PACKETS] = (i as u32, word.missing(vector), (draw >> 32) as u32);
+            word.erase(vector, saturated);
+            noted += usize::from(saturated);
+        }
         self.random = random;
+        for &(i, missing, draw) in &notes[..noted] {
+            if self.goes_on(digests[i as usize], missing, draw.into()) {
+                emit(i as usize);
+            }
+        }
+    }
+
+    /// Whether a packet that saturated its word in the first layer is let through, `missing` being
+    /// the bits that were clear; of the draw come those bits that the first layer did not use.
+    #[inline(always)]
+    fn goes_on(&mut self, digest: u64, missing: W, draw: u64) -> bool {
+        if LAYERS == 1 {
+            return true;
+        }
+        let words = self.first.len();
+        let level = (missing.ones() as usize).min(self.levels - 1);
+        let word = &mut self.second[level * words + (digest as usize & (words - 1))];
+        let vector = W::vector(digest);
+        let saturated = word.mark(vector, draw);
+        word.erase(vector, saturated);
+        saturated
     }
 
     /// Packets that the flow with this digest has left behind, if all marks were its own: added to
@@ -118,7 +149,7 @@ impl<W: Word, const LAYERS: usize> Regulator<W, LAYERS> {
     pub fn residual(&self, digest: u64) -> f64 {
         let (vector, words) = (W::vector(digest), self.first.len());
         let place = digest as usize & (words - 1);
-        let marks = |word: W| decode(word.zeros(vector));
+        let marks = |word: W| decode(word.missing(vector).ones());
         let second = self.second.chunks_exact(words).map(|words| marks(words[place]));
         marks(self.first[place]) + Self::WAIT * second.sum::<f64>()
     }

@@ -37,9 +37,12 @@ pub trait Word: Number + Send + 'static {
     /// vector is now saturated.
     fn mark(&mut self, vector: Self, random: u64) -> bool;
     /// The bits of `vector` that are clear.
-    fn zeros(self, vector: Self) -> u32;
-    /// Clears the bits of `vector`, whoever set them.
-    fn erase(&mut self, vector: Self);
+    #[must_use]
+    fn missing(self, vector: Self) -> Self;
+    /// How many bits are set.
+    fn ones(self) -> u32;
+    /// Clears the bits of `vector`, whoever set them, if it is `saturated`.
+    fn erase(&mut self, vector: Self, saturated: bool);
 }
 
 /// Sixteen bits of a vector for each value of the `N` that the digest's bits can have: groups of
@@ -90,13 +93,19 @@ macro_rules! word {
             }
 
             #[inline(always)]
-            fn zeros(self, vector: Self) -> u32 {
-                (vector & !self).count_ones()
+            fn missing(self, vector: Self) -> Self {
+                vector & !self
             }
 
             #[inline(always)]
-            fn erase(&mut self, vector: Self) {
-                *self &= !vector;
+            fn ones(self) -> u32 {
+                self.count_ones()
+            }
+
+            #[inline(always)]
+            fn erase(&mut self, vector: Self, saturated: bool) {
+                // By a mask: it cannot be foreseen which packet saturates.
+                *self &= !(vector & Self::from(saturated).wrapping_neg());
             }
         }
     };
@@ -134,11 +143,13 @@ mod tests {
         let vector = u32::vector(0x0123_4567_89ab_cdef);
         let mut word = 0u32;
         for number in 0..8 {
-            assert_eq!(word.zeros(vector), 8 - number as u32);
+            assert_eq!(word.missing(vector).ones(), 8 - number as u32);
             assert!(!word.mark(vector, number) || number >= 5);
         }
         assert_eq!(word, vector);
-        word.erase(vector);
+        word.erase(vector, false);
+        assert_eq!(word, vector);
+        word.erase(vector, true);
         assert_eq!(word, 0);
     }
 

@@ -3,7 +3,7 @@
 use bytemuck::Zeroable;
 use flowgauge_kernel::Zeroed;
 
-use super::{AHEAD, BATCH, ByHand, FRAME, ask, zeroed};
+use super::{BATCH, ByHand, FRAME, ask, zeroed};
 
 /// Bytes of all marks.
 const SKETCH: usize = 128 << 10;
@@ -102,6 +102,13 @@ impl<const LAYERS: usize> Marks<LAYERS> {
     }
 }
 
+/// The eight bits of a flow.
+#[inline(always)]
+fn vector(halves: &[u16; 256], digest: u64) -> u32 {
+    let half = |shift: u32| u32::from(halves[(digest >> shift) as usize % 256]);
+    half(56) | half(48) << 16
+}
+
 /// Sets a mark, and tells whether two or fewer are missing.
 #[inline(always)]
 fn mark(word: &mut u32, vector: u32, random: u32) -> bool {
@@ -121,37 +128,36 @@ impl<const LAYERS: usize> ByHand for Marks<LAYERS> {
 
     #[inline(always)]
     fn update(&mut self, keys: &[u64], digests: &[u64]) {
-        let (mut random, mut through, mut count) = (self.random.clone(), [0_u8; BATCH], 0);
+        let (mut random, mut noted, mut count) = (self.random.clone(), [(0, 0, 0); BATCH], 0);
         let first = &mut self.first[..Self::WORDS];
-        for &digest in digests.iter().take(AHEAD) {
+        for &digest in digests {
             ask(first, digest as usize % Self::WORDS);
         }
         for (i, &digest) in digests.iter().enumerate() {
-            if let Some(&ahead) = digests.get(i + AHEAD) {
-                ask(first, ahead as usize % Self::WORDS);
-            }
-            let half = |shift: u32| u32::from(self.halves[(digest >> shift) as usize % 256]);
-            let vector = half(56) | half(48) << 16;
-            let draw = random.u64(..);
+            let (vector, draw) = (vector(&self.halves, digest), random.u64(..));
             let word = &mut first[digest as usize % Self::WORDS];
-            if !mark(word, vector, draw as u32) {
-                continue;
-            }
-            let clear = (vector & !*word).count_ones() as usize;
-            *word &= !vector;
-            if LAYERS == 2 {
-                let word = &mut self.second[clear * Self::WORDS + digest as usize % Self::WORDS];
-                if !mark(word, vector, (draw >> 32) as u32) {
-                    continue;
-                }
-                *word &= !vector;
-            }
-            ask(&self.entries, digest as usize % ENTRIES);
-            through[count % BATCH] = i as u8;
-            count += 1;
+            let saturated = mark(word, vector, draw as u32);
+            noted[count % BATCH] = (i, vector & !*word, (draw >> 32) as u32);
+            *word &= !(vector & u32::from(saturated).wrapping_neg());
+            count += usize::from(saturated);
         }
         self.random = random;
-        for i in through[..count].iter().map(|&i| usize::from(i)) {
+        let mut through = 0;
+        for at in 0..count {
+            let (i, missing, draw) = noted[at];
+            let digest = digests[i];
+            let mut saturated = true;
+            if LAYERS == 2 {
+                let (level, vector) = (missing.count_ones() as usize, vector(&self.halves, digest));
+                let word = &mut self.second[level * Self::WORDS + digest as usize % Self::WORDS];
+                saturated = mark(word, vector, draw);
+                *word &= !(vector & u32::from(saturated).wrapping_neg());
+            }
+            ask(&self.entries, digest as usize % ENTRIES);
+            noted[through].0 = i;
+            through += usize::from(saturated);
+        }
+        for &(i, ..) in &noted[..through] {
             self.count(keys[i], digests[i]);
         }
         self.packets += digests.len() as u64;

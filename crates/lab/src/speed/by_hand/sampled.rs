@@ -1,10 +1,12 @@
 //! One packet in a hundred, in a table.
 
+use std::hint::black_box;
+
 use flowgauge_core::key::Key8;
 use flowgauge_kernel::Digester;
 
 use super::arrays::LinearTable;
-use super::{ByHand, FRAME};
+use super::{BATCH, ByHand, FRAME};
 
 const SAMPLE: f64 = 100.0;
 
@@ -14,13 +16,22 @@ pub(super) struct NetFlow {
     table: LinearTable<{ 1 << 15 }>,
     random: fastrand::Rng,
     skip: usize,
+    /// Of all packets, chosen or not.
     largest: u64,
+    sizes: [u64; BATCH],
 }
 
 impl NetFlow {
     pub(super) fn new(digester: Digester) -> Self {
         let random = fastrand::Rng::with_seed(1);
-        Self { digester, table: LinearTable::new(), random, skip: 0, largest: 0 }
+        Self {
+            digester,
+            table: LinearTable::new(),
+            random,
+            skip: 0,
+            largest: 0,
+            sizes: [FRAME; BATCH],
+        }
     }
 }
 
@@ -40,7 +51,10 @@ impl ByHand for NetFlow {
             let uniform = (self.random.u64(..) >> 11) as f64 + 0.5;
             let log = (uniform / (1_u64 << 53) as f64).ln();
             self.skip += 1 + (log / (-1.0 / SAMPLE).ln_1p()) as usize;
-            self.largest = self.largest.max(FRAME);
+        }
+        let sizes = &black_box(&self.sizes)[..keys.len()];
+        if sizes.iter().fold(0, |bits, size| bits | size) > self.largest {
+            self.largest = sizes.iter().copied().fold(self.largest, u64::max);
         }
         self.skip -= keys.len();
     }
