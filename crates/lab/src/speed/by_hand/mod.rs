@@ -10,9 +10,11 @@ mod hierarchy;
 mod instant;
 mod lines;
 mod radar;
+mod reversible;
 mod sampled;
 mod saving;
 mod sketches;
+mod univmon;
 
 use bytemuck::Zeroable;
 use flowgauge_core::batch::{BATCH_PACKETS as BATCH, Batch};
@@ -21,6 +23,7 @@ use flowgauge_kernel::{Digester, Zeroed, prefetch as ask};
 
 use super::contestant::{Contestant, FRAME_BYTES};
 use super::stream::Stream;
+pub(super) use reversible::two_level;
 
 /// Bytes of every packet.
 const FRAME: u64 = FRAME_BYTES as u64;
@@ -155,6 +158,8 @@ loops! {
     count_sketch: sketches::CountSketch::new();
     k_ary: sketches::KAry::new();
     flow_radar: radar::FlowRadar::new();
+    reversible: reversible::Reversible::new();
+    univmon: univmon::UnivMon::new();
     rcc: instant::Marks::<1>::new();
     insta_measure: instant::Marks::<2>::new();
 }
