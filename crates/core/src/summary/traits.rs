@@ -327,7 +327,7 @@ impl Sampling {
     /// weigh `estimated` in all: the weights that a true one of t is taken for are within √(unit t),
     /// and the largest t for which this one is decides (Wilson, JASA 1927).
     pub fn error(&self, estimated: f64) -> f64 {
-        let root = (self.unit.sqrt() + (self.unit + 4.0 * estimated).sqrt()) / 2.0;
+        let root = f64::midpoint(self.unit.sqrt(), (self.unit + 4.0 * estimated).sqrt());
         self.unit.sqrt() * root
     }
 

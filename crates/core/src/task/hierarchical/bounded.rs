@@ -151,7 +151,9 @@ impl Reported {
         if self.dimensions == 1 {
             let covered: Vec<u128> =
                 self.one.range(addresses(prefix.source)).map(|(address, _)| *address).collect();
-            covered.iter().for_each(|address| _ = self.one.remove(address));
+            for address in covered {
+                self.one.remove(&address);
+            }
             self.one.insert(prefix.source.0, (prefix, weight));
         } else {
             self.two.push((prefix, weight));
