@@ -30,13 +30,12 @@ fn gaps() -> Config {
 
 #[test]
 fn every_capture_is_reported_on() {
-    let folder = match env::var_os("FLOWGAUGE_CAPTURES") {
-        Some(folder) => PathBuf::from(folder),
-        None => {
-            println!("FLOWGAUGE_CAPTURES names no folder of captures: those of the tests alone");
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/captures")
-        }
-    };
+    let named = env::var_os("FLOWGAUGE_CAPTURES").map(PathBuf::from);
+    if named.is_none() {
+        println!("FLOWGAUGE_CAPTURES names no folder of captures: those of the tests alone");
+    }
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/captures");
+    let folder = named.unwrap_or(own);
     let every = ["top", "heavy-hitters", "changes", "quantiles", "hierarchical"];
     for file in files(&folder) {
         for config in [asking(&every), gaps()] {

@@ -151,8 +151,8 @@ impl Reported {
         if self.dimensions == 1 {
             let covered: Vec<u128> =
                 self.one.range(addresses(prefix.source)).map(|(address, _)| *address).collect();
-            for address in &covered {
-                self.one.remove(address);
+            for address in covered {
+                self.one.remove(&address);
             }
             self.one.insert(prefix.source.0, (prefix, weight));
         } else {
