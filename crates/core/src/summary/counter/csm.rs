@@ -124,6 +124,42 @@ impl<K: FlowKey, C: Counter> SharedCounters<K, C> {
         Estimate { value: value.max(0.0), low, high, confidence: Some(CONFIDENCE) }
     }
 
+    /// Adds weights to the counters at these places.
+    #[inline(always)]
+    fn add_each(&mut self, places: &[usize], weights: &[C]) {
+        let (mut total, mut squares, mut saturated) = (self.total, self.squares, self.saturated);
+        for (&place, &weight) in places.iter().zip(weights) {
+            let counter = &mut self.counters[place];
+            let before = counter.get();
+            saturated = saturated.saturating_add(counter.add(weight));
+            squares = squares.saturating_add(square(counter.get()) - square(before));
+            total = total.saturating_add(counter.get() - before);
+        }
+        (self.total, self.squares, self.saturated) = (total, squares, saturated);
+    }
+
+    /// Adds the same weight, of 32 bits, to the counters at these places: `n` times w add n w² and
+    /// 2 w for each that was there before to the squares, less what full counters do not take.
+    #[inline(always)]
+    fn add_alike(&mut self, places: &[usize], weight: C) {
+        let (mut sum, mut squares, mut saturated) = (0u64, 0u128, 0u64);
+        for &place in places {
+            let counter = &mut self.counters[place];
+            let before = counter.get();
+            let excess = counter.add(weight);
+            sum += before;
+            if excess > 0 {
+                saturated += excess;
+                squares += square(before + weight.get()) - square(counter.get());
+            }
+        }
+        let (count, weight) = (places.len() as u64, weight.get());
+        let all = u128::from(count) * square(weight) + 2 * u128::from(weight) * u128::from(sum);
+        self.saturated = self.saturated.saturating_add(saturated);
+        self.total = self.total.saturating_add(count * weight - saturated);
+        self.squares = self.squares.saturating_add(all - squares);
+    }
+
     /// Total and squares anew. The total is that of the counters: what they could not take is in
     /// nobody's noise.
     fn sum_up(&mut self) {
@@ -154,22 +190,13 @@ impl<K: FlowKey, C: Counter> Ingest<K> for SharedCounters<K, C> {
             prefetch(counters, *place);
         }
         self.rng = rng;
-        let (mut total, mut squares, mut saturated) = (0u64, 0u128, 0u64);
-        for (&place, &weight) in places.iter().zip(weights) {
-            let counter = &mut counters[place];
-            let before = counter.get();
-            saturated = saturated.saturating_add(counter.add(weight));
-            let (more, sum) =
-                (counter.get() - before, u128::from(counter.get()) + u128::from(before));
-            total = total.saturating_add(more);
-            let more = u128::from(more) * sum;
-            // Of 32-bit counters those of a batch cannot overflow.
-            let narrow = size_of::<C>() < size_of::<u64>();
-            squares = if narrow { squares + more } else { squares.saturating_add(more) };
+        let places = &places[..digests.len()];
+        match weights {
+            [one, rest @ ..] if size_of::<C>() < 8 && *rest == weights[..rest.len()] => {
+                self.add_alike(places, *one);
+            }
+            _ => self.add_each(places, weights),
         }
-        self.squares = self.squares.saturating_add(squares);
-        self.total = self.total.saturating_add(total);
-        self.saturated = self.saturated.saturating_add(saturated);
     }
 
     fn answers(&self) -> &dyn Answers {
@@ -242,5 +269,38 @@ impl<K: FlowKey, C: Counter> SizeQuery for SharedCounters<K, C> {
         let key = K::from_canonical(key);
         let weight = key.map(|key| self.weight(key.digest(&self.digester)));
         size::<C>(weight.unwrap_or(Estimate::exact(0)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::Key4;
+
+    /// Places that come twice, counters that fill up, and sums of packets.
+    #[test]
+    fn equal_weights_add_up_as_any_others() {
+        let options = Options::new(64, 1);
+        for weight in [1, 7, u32::MAX] {
+            let [mut alike, mut each] = [(); 2].map(|()| {
+                let mut summary = SharedCounters::<Key4, u32>::new(&options).expect("it is small");
+                for (n, counter) in summary.counters.iter_mut().enumerate() {
+                    *counter = if n % 2 == 0 { u32::MAX - n as u32 } else { 1000 * n as u32 };
+                }
+                summary.sum_up();
+                summary
+            });
+            let places = [0, 1, 2, 3, 1, 2, 15, 14, 6];
+            alike.add_alike(&places, weight);
+            each.add_each(&places, &[weight; 9]);
+            assert_eq!(*alike.counters, *each.counters);
+            let sums = |summary: &SharedCounters<Key4, u32>| {
+                (summary.total, summary.squares, summary.saturated)
+            };
+            assert_eq!(sums(&alike), sums(&each), "{weight}");
+            let kept = sums(&alike);
+            alike.sum_up();
+            assert_eq!(sums(&alike), kept);
+        }
     }
 }
