@@ -55,7 +55,7 @@ impl Top {
     fn surely_holds(&self, key: u64, digest: u64) -> bool {
         let held = |at: usize| {
             let number = self.index[at % PLACES];
-            (number != 0) & (self.heap[usize::from(number.wrapping_sub(1)) % TOP].1 == key)
+            number != 0 && self.heap[usize::from(number.wrapping_sub(1)) % TOP].1 == key
         };
         held(digest as usize) | held(digest as usize + 1)
     }
