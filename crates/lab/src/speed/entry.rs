@@ -60,9 +60,11 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry("conservative-count-min", SKETCH, None),
     entry("count-sketch", SKETCH, Some(0.5)).by_hand(by_hand::count_sketch),
     entry("k-ary", SKETCH, Some(0.5)).by_hand(by_hand::k_ary),
-    entry("reversible-sketch", &[("columns", "65536")], Some(0.1)),
-    entry("two-level", &[("columns", "65536"), ("bitmaps", "4096")], Some(0.1)),
-    entry("univmon", &[("columns", "65536"), ("top", "128")], Some(0.09)),
+    entry("reversible-sketch", &[("columns", "65536")], Some(0.1)).by_hand(by_hand::reversible),
+    entry("two-level", &[("columns", "65536"), ("bitmaps", "4096")], Some(0.1))
+        .by_hand(by_hand::two_level),
+    entry("univmon", &[("levels", "4"), ("columns", "65536"), ("top", "128")], Some(0.09))
+        .by_hand(by_hand::univmon),
     entry("flow-radar", &[("cells", "262144"), ("hashes", "4")], Some(0.27))
         .by_hand(by_hand::flow_radar),
     entry("elastic-sketch", &[], None),

@@ -4,7 +4,7 @@ use super::super::Counter;
 use super::super::codec::Number;
 
 /// A cell: unsigned as its weights are, or signed of the same width.
-pub(crate) trait Cell: Number + Send + 'static {
+pub trait Cell: Number + Send + 'static {
     /// The weights of packets.
     type Weight: Counter;
     /// The largest number, of either sign.
@@ -18,14 +18,14 @@ pub(crate) trait Cell: Number + Send + 'static {
 }
 
 /// A cell that is a counter.
-pub(crate) trait Unsigned: Cell<Weight = Self> + Counter {
+pub trait Unsigned: Cell<Weight = Self> + Counter {
     /// Adds `weight`, up to the largest number where the cell may be `FULL`; returns what found no
     /// room.
     fn raise<const FULL: bool>(&mut self, weight: Self) -> u64;
 }
 
 /// A cell that weights are added to and subtracted from.
-pub(crate) trait Signed: Cell {
+pub trait Signed: Cell {
     /// Adds `weight` times `sign`, which is 1 or -1, up to the largest number of either sign where the
     /// cell may be `FULL`; returns what found no room.
     fn turn<const FULL: bool>(&mut self, weight: Self::Weight, sign: i64) -> u64;

@@ -14,6 +14,7 @@ mod modular;
 mod reversible;
 mod reversible_answers;
 mod reversible_search;
+mod reversible_shape;
 mod row_sketch;
 mod rows;
 mod spreaders;

@@ -15,8 +15,9 @@
 use fastrand::Rng;
 use flowgauge_kernel::{Digester, Zeroed};
 
+use super::super::codec::{DecodeError, Number, Reader};
 use super::super::remix::remix;
-use super::super::{BuildError, Memory, Parameters};
+use super::super::{BuildError, Counter, Memory};
 use super::mangle::{self, Mangle};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
@@ -31,10 +32,13 @@ pub(super) const MOST_VERIFY: usize = 4;
 pub(super) const BYTES: usize = 256;
 
 /// With more bits, the heavy columns would be too many to search.
-const MOST_COLUMNS: usize = 1 << 20;
+pub(super) const MOST_COLUMNS: usize = 1 << 20;
 
 /// What `seed` is mixed with, so that the tables have nothing in common with the digest.
 const SALT: u64 = 0x6d6f_6475_6c61_7221;
+
+/// The words of a batch's mangled keys.
+pub(super) type Mangled = [[u8; 8]; BATCH_PACKETS];
 
 /// The hash functions of all rows.
 ///
@@ -68,55 +72,8 @@ pub(super) struct Slot {
     pub(super) below: u32,
 }
 
-/// The rows by modular hashing and by the digest that the parameters give, or else as few as keys of
-/// `K` can be recovered from and one. All eight pairs of neighbouring words of a 64-bit key have a row;
-/// a ninth would repeat one of them.
-pub(super) fn rows<K: FlowKey>(
-    parameters: &Parameters,
-    algorithm: &'static str,
-) -> Result<[usize; 2], BuildError> {
-    let fewest = match K::BYTES {
-        4 => 4,
-        8 => MOST_ROWS as u64,
-        bytes => {
-            return Err(BuildError::Unfit {
-                algorithm,
-                reason: format!(
-                    "keys of {bytes} bytes are too long to be recovered from columns; keys of 4 or 8 \
-                     bytes can be: one or two IPv4 addresses, a protocol or a port; use a table, such \
-                     as linear-table, for others"
-                ),
-            });
-        }
-    };
-    let rows = parameters.integer("rows", fewest..=MOST_ROWS as u64)?.unwrap_or(fewest);
-    let verify = parameters.integer("verify", 0..=MOST_VERIFY as u64)?.unwrap_or(1);
-    Ok([rows as usize, verify as usize])
-}
-
-/// The columns that the parameters give, or else as many as fit into `memory_bytes` with
-/// `column_bytes` each and the tables of `rows` rows.
-pub(super) fn columns<K: FlowKey>(
-    parameters: &Parameters,
-    memory_bytes: usize,
-    rows: usize,
-    column_bytes: usize,
-) -> Result<usize, BuildError> {
-    let tables = rows * window::<K>(MOST_COLUMNS.ilog2()) * BYTES;
-    let rest = memory_bytes.saturating_sub(tables).min(MOST_COLUMNS * column_bytes);
-    let columns = parameters.power_of_two("columns", rest, column_bytes)?;
-    if columns > MOST_COLUMNS {
-        return Err(BuildError::OutOfRange {
-            name: "columns",
-            value: columns.to_string(),
-            range: format!("a power of two from 2 to {MOST_COLUMNS}"),
-        });
-    }
-    Ok(columns)
-}
-
 /// Words that a row of keys of `K` reads.
-fn window<K: FlowKey>(column_bits: u32) -> usize {
+pub(super) fn window<K: FlowKey>(column_bits: u32) -> usize {
     if K::BYTES == 4 { 4 } else { column_bits.div_ceil(8).max(2) as usize }
 }
 
@@ -216,53 +173,72 @@ impl Modular {
         &self,
         batch: &mut Batch<K>,
         digester: &Digester,
-        out: &mut [u64; BATCH_PACKETS],
+        out: &mut Mangled,
     ) {
         if self.verify > 0 {
             batch.digest(digester);
         }
         for (key, out) in batch.keys().iter().zip(out) {
-            *out = self.mangle.apply(mangle::number(key));
+            *out = self.mangle.apply(mangle::number(key)).to_le_bytes();
         }
     }
 
-    /// The columns in `row` of a prepared batch's keys.
-    #[inline]
-    pub(super) fn fill<K: FlowKey>(
+    /// Calls `each` with the number of every packet of a prepared batch, and its key's column in
+    /// `row`.
+    #[inline(always)]
+    pub(super) fn columns_of<K: FlowKey>(
         &self,
         row: usize,
         batch: &Batch<K>,
-        mangled: &[u64; BATCH_PACKETS],
-        out: &mut [u32; BATCH_PACKETS],
+        mangled: &Mangled,
+        mut each: impl FnMut(usize, u32),
     ) {
         let mangled = &mangled[..batch.len()];
         match (row.checked_sub(self.rows), self.window) {
             (Some(verify), _) => {
                 let mask = self.columns() - 1;
-                for (digest, out) in batch.digests().iter().zip(out) {
-                    *out = by_digest(*digest, verify, mask) as u32;
+                for (i, digest) in batch.digests().iter().enumerate() {
+                    each(i, by_digest(*digest, verify, mask) as u32);
                 }
             }
-            (None, 2) => self.fill_from::<2>(row, mangled, out),
-            (None, 3) => self.fill_from::<3>(row, mangled, out),
-            (None, _) => self.fill_from::<4>(row, mangled, out),
+            (None, 2) => self.columns_from::<2>(row, mangled, each),
+            (None, 3) => self.columns_from::<3>(row, mangled, each),
+            (None, _) => self.columns_from::<4>(row, mangled, each),
         }
     }
 
     #[inline(always)]
-    fn fill_from<const WINDOW: usize>(&self, row: usize, mangled: &[u64], out: &mut [u32]) {
+    fn columns_from<const WINDOW: usize>(
+        &self,
+        row: usize,
+        mangled: &[[u8; 8]],
+        mut each: impl FnMut(usize, u32),
+    ) {
         let tables: &[[u8; BYTES]] = &self.parts[row * WINDOW..][..WINDOW];
         let tables: [&[u8; BYTES]; WINDOW] = std::array::from_fn(|slot| &tables[slot]);
         let slots: [Slot; WINDOW] = std::array::from_fn(|slot| self.slot(row, slot));
-        for (mangled, out) in mangled.iter().zip(out) {
+        for (i, mangled) in mangled.iter().enumerate() {
             let mut column = 0;
             for (slot, table) in slots.iter().zip(&tables) {
-                let word = (mangled >> (8 * slot.word)) as u8;
-                column |= u32::from(table[usize::from(word)]) << slot.below;
+                let part = table[usize::from(mangled[slot.word % mangled.len()])];
+                column = column << slot.bits | u32::from(part);
             }
-            *out = column;
+            each(i, column);
         }
     }
+}
+
+/// Reads the saved counters of all rows.
+pub(super) fn load_counters<C: Counter + Number>(
+    from: &mut Reader<'_>,
+    counters: &mut Zeroed<C>,
+    total: u64,
+) -> Result<(), DecodeError> {
+    from.numbers("counters", counters)?;
+    if counters.iter().all(|counter| counter.get() <= total) {
+        return Ok(());
+    }
+    Err(from.invalid("counters", counters.memory_bytes(), "one is above the total"))
 }
 
 /// The column of the row by the digest that has this number.

@@ -12,10 +12,12 @@ use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{
-    Answers, BuildError, Counter, Describe, Incompatible, Info, Ingest, Laws, Measure, Memory,
-    Merge, Options, Parameter, Setting,
+    Answers, BuildError, Describe, Incompatible, Info, Ingest, Laws, Measure, Memory, Merge,
+    Options, Parameter, Setting,
 };
-use super::modular::{self, Modular};
+use super::cell::{Cell, Unsigned};
+use super::modular::{Mangled, Modular, load_counters};
+use super::reversible_shape::{self, DELTA, EPSILON};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
 use crate::task::Threshold;
@@ -64,6 +66,8 @@ impl Describe for ReversibleSketch<(), ()> {
                 help: "counters of a row, a power of two up to 1048576 (default: what fits into the \
                        memory)",
             },
+            EPSILON,
+            DELTA,
         ],
         memory: "(rows + verify) x columns x (4 by packets, 8 by bytes) + rows x 256 x (4 for keys \
                  of 4 bytes; for keys of 8 bytes 2, or 3 with over 65536 columns)",
@@ -78,12 +82,14 @@ impl Describe for ReversibleSketch<(), ()> {
     }
 }
 
-impl<K: FlowKey, C: Counter> ReversibleSketch<K, C> {
+impl<K: FlowKey, C: Unsigned> ReversibleSketch<K, C> {
     fn from_options(options: &Options) -> Result<Self, BuildError> {
         let (parameters, memory_bytes) = (&options.parameters, options.memory_bytes);
-        let [rows, verify] = modular::rows::<K>(parameters, NAME)?;
-        let column_bytes = (rows + verify) * size_of::<C>();
-        let columns = modular::columns::<K>(parameters, memory_bytes, rows, column_bytes)?;
+        let [rows, verify] = reversible_shape::rows::<K>(parameters, NAME)?;
+        // The tasks get the cells, and beside them the total and the noise.
+        let memory_bytes = memory_bytes.saturating_sub(2 * options.task_bytes_per_cell);
+        let column_bytes = (rows + verify) * (size_of::<C>() + options.task_bytes_per_cell);
+        let columns = reversible_shape::columns::<K>(parameters, memory_bytes, rows, column_bytes)?;
         Self::new(rows, verify, columns, options.threshold, options.digester, &options.memory)
     }
 
@@ -117,33 +123,37 @@ impl<K: FlowKey, C: Counter> ReversibleSketch<K, C> {
     }
 }
 
-/// Adds weights to the counters of one row.
-#[inline(always)]
-fn count<C: Counter>(counters: &mut [C], columns: &[u32], weights: &[C]) -> u64 {
-    let mut saturated = 0u64;
-    for (&column, &weight) in columns.iter().zip(weights) {
-        saturated = saturated.saturating_add(counters[column as usize].add(weight));
+impl<K: FlowKey, C: Unsigned> ReversibleSketch<K, C> {
+    /// Row by row: the tables of one row stay in the first-level cache, and its counters are asked for
+    /// while the columns of the batch are worked out. Counters may be `FULL`, or surely are not.
+    fn count<const FULL: bool>(&mut self, batch: &Batch<K>, mangled: &Mangled) {
+        let (weights, mut columns) = (C::column(batch), [0; BATCH_PACKETS]);
+        for (row, counters) in self.counters.chunks_exact_mut(self.modular.columns()).enumerate() {
+            self.modular.columns_of(row, batch, mangled, |i, column| {
+                prefetch(counters, column as usize);
+                columns[i % BATCH_PACKETS] = column;
+            });
+            for (&column, &weight) in columns.iter().zip(weights) {
+                let lost = counters[column as usize].raise::<FULL>(weight);
+                if FULL {
+                    self.saturated = self.saturated.saturating_add(lost);
+                }
+            }
+        }
     }
-    saturated
 }
 
-impl<K: FlowKey, C: Counter> Ingest<K> for ReversibleSketch<K, C> {
-    /// Row by row: the tables of one row stay in the first-level cache, and its counters are asked for
-    /// while the columns of the batch are worked out.
+impl<K: FlowKey, C: Unsigned> Ingest<K> for ReversibleSketch<K, C> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
-        let (mut mangled, mut columns) = ([0; BATCH_PACKETS], [0; BATCH_PACKETS]);
+        let mut mangled = [[0; 8]; BATCH_PACKETS];
         self.modular.prepare(batch, &self.digester, &mut mangled);
-        let weights = C::column(batch);
-        for (row, counters) in self.counters.chunks_exact_mut(self.modular.columns()).enumerate() {
-            self.modular.fill(row, batch, &mangled, &mut columns);
-            let columns = &columns[..weights.len()];
-            for column in columns {
-                prefetch(counters, *column as usize);
-            }
-            self.saturated = self.saturated.saturating_add(count(counters, columns, weights));
+        self.total = self.total.saturating_add(C::sum(C::column(batch)));
+        // No counter holds more than the weight of all packets.
+        if self.total < <C as Cell>::MOST {
+            self.count::<false>(batch, &mangled);
+        } else {
+            self.count::<true>(batch, &mangled);
         }
-        let weight = weights.iter().map(|weight| weight.get());
-        self.total = weight.fold(self.total, u64::saturating_add);
     }
 
     fn answers(&self) -> &dyn Answers {
@@ -175,7 +185,7 @@ impl<K: FlowKey, C: Counter> Ingest<K> for ReversibleSketch<K, C> {
     fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.total = from.number("total")?;
         self.saturated = from.number("saturated")?;
-        from.numbers("counters", &mut self.counters)
+        load_counters(from, &mut self.counters, self.total)
     }
 
     fn clear(&mut self) {

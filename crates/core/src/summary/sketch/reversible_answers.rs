@@ -1,8 +1,7 @@
 //! What a reversible sketch answers: sizes, the keys recovered from its counters, and its cells.
 
-use super::super::{
-    Answers, Candidates, Cells, Counter, Estimate, Measure, Size, SizeEstimate, SizeQuery,
-};
+use super::super::{Answers, Candidates, Cells, Estimate, Measure, Size, SizeEstimate, SizeQuery};
+use super::cell::Unsigned;
 use super::modular::{MOST_ROWS, MOST_VERIFY};
 use super::reversible::ReversibleSketch;
 use super::reversible_search::{Heaviest, capacity, search};
@@ -41,7 +40,7 @@ fn confidence(rows: usize) -> f64 {
     sum
 }
 
-impl<K: FlowKey, C: Counter> ReversibleSketch<K, C> {
+impl<K: FlowKey, C: Unsigned> ReversibleSketch<K, C> {
     /// The estimate from cells of any kind, `cell` being read by its place.
     fn median_of(&self, key: &K, total: f64, cell: impl Fn(usize) -> f64) -> f64 {
         let mut values = [0.0; MOST];
@@ -127,7 +126,7 @@ impl<K: FlowKey, C: Counter> ReversibleSketch<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Counter> Answers for ReversibleSketch<K, C> {
+impl<K: FlowKey, C: Unsigned> Answers for ReversibleSketch<K, C> {
     fn saturated(&self) -> Size {
         match C::MEASURE {
             Measure::Packets => Size { packets: self.saturated, bytes: 0 },
@@ -145,14 +144,14 @@ impl<K: FlowKey, C: Counter> Answers for ReversibleSketch<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Counter> SizeQuery for ReversibleSketch<K, C> {
+impl<K: FlowKey, C: Unsigned> SizeQuery for ReversibleSketch<K, C> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
         K::from_canonical(key).map_or_else(SizeEstimate::default, |key| self.size_of(&key))
     }
 }
 
 /// Recovered from the counters each time that they are asked for.
-impl<K: FlowKey, C: Counter> Candidates for ReversibleSketch<K, C> {
+impl<K: FlowKey, C: Unsigned> Candidates for ReversibleSketch<K, C> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
         self.recover_heavy(&mut |key| {
             visit(CanonicalKey::new(key.canonical()), self.size_of(&key));
@@ -165,29 +164,36 @@ impl<K: FlowKey, C: Counter> Candidates for ReversibleSketch<K, C> {
     }
 }
 
-/// The counters row by row, and the total.
-impl<K: FlowKey, C: Counter> Cells for ReversibleSketch<K, C> {
+/// The counters row by row, then the total, then the noise of a row.
+impl<K: FlowKey, C: Unsigned> Cells for ReversibleSketch<K, C> {
     fn measure(&self) -> Measure {
         C::MEASURE
     }
 
     fn len(&self) -> usize {
-        self.counters.len() + 1
+        self.counters.len() + 2
     }
 
     fn read(&self, cells: &mut [f64]) {
         for (cell, counter) in cells.iter_mut().zip(self.counters.iter()) {
             *cell = counter.get() as f64;
         }
-        cells[self.counters.len()] = self.total as f64;
+        let tail = self.counters.len();
+        cells[tail] = self.total as f64;
+        cells[tail + 1] = 0.0;
+    }
+
+    fn seal(&self, cells: &mut [f64]) {
+        let tail = self.counters.len();
+        cells[tail + 1] = self.noise(&cells[..tail], cells[tail]);
     }
 
     /// The median over the rows, give or take what nine of ten cells differ by from their mean.
     fn estimate(&self, cells: &[f64], key: &[u8]) -> Estimate {
         let Some(key) = K::from_canonical(key) else { return Estimate::exact(0) };
-        let (total, cells) = (cells[self.counters.len()], &cells[..self.counters.len()]);
+        let tail = self.counters.len();
+        let (total, noise) = (cells[tail], cells[tail + 1]);
         let value = self.median_of(&key, total, |place| cells[place]);
-        let noise = self.noise(cells, total);
         let (low, high) = (value - noise, value + noise);
         Estimate { value, low, high, confidence: Some(confidence(self.modular.all_rows())) }
     }
@@ -195,9 +201,10 @@ impl<K: FlowKey, C: Counter> Cells for ReversibleSketch<K, C> {
     /// Keys whose size has one sign in all rows, and is over the threshold by the median; a row may
     /// stay behind it by the noise. At most its capacity of columns of a row for either sign.
     fn recover(&self, cells: &[f64], threshold: f64, visit: &mut dyn FnMut(CanonicalKey)) {
-        let (total, cells) = (cells[self.counters.len()], &cells[..self.counters.len()]);
+        let tail = self.counters.len();
+        let (total, noise) = (cells[tail], cells[tail + 1]);
         let columns = self.modular.columns();
-        let in_a_row = (threshold - self.noise(cells, total)).max(threshold / 2.0);
+        let in_a_row = (threshold - noise).max(threshold / 2.0);
         for sign in [1.0, -1.0] {
             let cell = |place: usize| sign * unbiased(cells[place], total, columns);
             self.recover_over(in_a_row, cell, &mut |key: K| {

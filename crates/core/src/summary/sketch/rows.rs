@@ -133,13 +133,6 @@ pub(crate) fn signs(digest: u64) -> u64 {
     remix(digest, SIGNS_WORD)
 }
 
-/// `weight` with the sign of `row`.
-#[inline(always)]
-pub(crate) fn signed(signs: u64, row: usize, weight: i64) -> i64 {
-    let flip = -(signs >> row & 1).cast_signed();
-    (weight ^ flip).wrapping_sub(flip)
-}
-
 /// The median; of an even number the mean of the middle two. Reorders the values.
 #[inline]
 pub(crate) fn median(values: &mut [f64]) -> f64 {

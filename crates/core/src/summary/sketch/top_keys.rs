@@ -72,6 +72,19 @@ impl<K: FlowKey> TopKeys<K> {
         self.index[self.find(key, digest)] != 0
     }
 
+    /// Whether the key is surely there: without branches, and only as far as most keys are from
+    /// their home.
+    #[expect(clippy::needless_bitwise_bool, reason = "lazy operators are branches")]
+    #[inline(always)]
+    pub(super) fn surely_holds(&self, key: &K, digest: u64) -> bool {
+        let is_at = |home: u64| {
+            let at = self.index[home as usize & (self.index.len() - 1)] as usize;
+            // What stands in the last place of an empty index is not looked at.
+            (at != 0) & (self.heap[at.wrapping_sub(1) & (self.heap.len() - 1)].key == *key)
+        };
+        is_at(digest) | is_at(digest.wrapping_add(1))
+    }
+
     /// Whether there is no room for another key.
     pub(super) fn is_full(&self) -> bool {
         self.len == self.heap.len()

@@ -17,7 +17,9 @@ use super::super::{
     Answers, BuildError, Counter, Describe, Incompatible, Info, Ingest, Laws, Memory, Merge,
     Options, Parameter, Setting,
 };
-use super::modular::{self, Modular};
+use super::cell::Unsigned;
+use super::modular::{Mangled, Modular, load_counters};
+use super::reversible_shape::{self, DELTA, EPSILON};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
 
@@ -86,6 +88,8 @@ impl Describe for TwoLevel<()> {
                 help: "bits of a bitmap, 8 to 65536 (default: twice the spread or more, at least \
                        256)",
             },
+            EPSILON,
+            DELTA,
         ],
         memory: "(rows + verify) x (columns x 4 + bitmaps x bits / 8) + rows x 256 x (4 for keys of 4 bytes; \
                  for keys of 8 bytes 2, or 3 with over 65536 columns)",
@@ -94,7 +98,7 @@ impl Describe for TwoLevel<()> {
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
         let parameters = &options.parameters;
-        let [rows, verify] = modular::rows::<K>(parameters, NAME)?;
+        let [rows, verify] = reversible_shape::rows::<K>(parameters, NAME)?;
         let enough = options.spread.clamp(128, MOST_BITS / 2).next_power_of_two() * 2;
         let bits = parameters.integer("bits", 8..=MOST_BITS)?.unwrap_or(enough) as usize;
         let all_rows = rows + verify;
@@ -103,11 +107,15 @@ impl Describe for TwoLevel<()> {
             let bitmaps = parameters.power_of_two("bitmaps", usize::MAX, 1)?;
             let taken = all_rows * (bitmaps * bits).div_ceil(8);
             let rest = options.memory_bytes.saturating_sub(taken);
-            (modular::columns::<K>(parameters, rest, rows, counter)?, bitmaps)
+            (reversible_shape::columns::<K>(parameters, rest, rows, counter)?, bitmaps)
         } else {
             let bitmap = (all_rows * bits).div_ceil(8 * COUNTERS_PER_BITMAP);
-            let columns =
-                modular::columns::<K>(parameters, options.memory_bytes, rows, counter + bitmap)?;
+            let columns = reversible_shape::columns::<K>(
+                parameters,
+                options.memory_bytes,
+                rows,
+                counter + bitmap,
+            )?;
             (columns, (columns / COUNTERS_PER_BITMAP).max(2))
         };
         if bitmaps > columns {
@@ -189,37 +197,48 @@ impl<K: FlowKey> TwoLevel<K> {
     }
 }
 
-impl<K: FlowKey> Ingest<K> for TwoLevel<K> {
-    /// Row by row, as a reversible sketch does.
-    fn ingest(&mut self, batch: &mut Batch<K>) {
-        let (mut mangled, mut columns) = ([0; BATCH_PACKETS], [0; BATCH_PACKETS]);
-        self.modular.prepare(batch, &self.digester, &mut mangled);
-        let (packets, elements) = (batch.packets(), batch.elements());
+impl<K: FlowKey> TwoLevel<K> {
+    /// Row by row, as a reversible sketch does. Counters may be `FULL`, or surely are not.
+    fn count<const FULL: bool>(&mut self, batch: &Batch<K>, mangled: &Mangled) {
         let (shift, bits) = (self.bitmap_shift(), self.bits);
-        let bit = |column: u32, element: u64| {
-            (column >> shift) as usize * bits
-                + ((u128::from(element) * bits as u128) >> 64) as usize
-        };
-        let mut saturated = 0u64;
-        let row_words = self.row_words();
+        // Which bit of a bitmap is an element's, and then which of a row.
+        let (mut bit_of, mut places) = ([0; BATCH_PACKETS], [0; BATCH_PACKETS]);
+        for (bit, element) in bit_of.iter_mut().zip(batch.elements()) {
+            *bit = ((u128::from(*element) * bits as u128) >> 64) as usize;
+        }
+        let (mut columns, row_words) = ([0; BATCH_PACKETS], self.row_words());
         let counters = self.counters.chunks_exact_mut(self.modular.columns());
         let rows = counters.zip(self.words.chunks_exact_mut(row_words));
         for (row, (counters, words)) in rows.enumerate() {
-            self.modular.fill(row, batch, &mangled, &mut columns);
-            let columns = &columns[..packets.len()];
-            for (&column, &element) in columns.iter().zip(elements) {
+            self.modular.columns_of(row, batch, mangled, |i, column| {
+                let place = (column >> shift) as usize * bits + bit_of[i % BATCH_PACKETS];
                 prefetch(counters, column as usize);
-                prefetch(words, bit(column, element) / 64);
-            }
-            for ((&column, &element), &packets) in columns.iter().zip(elements).zip(packets) {
-                saturated = saturated.saturating_add(counters[column as usize].add(packets));
-                let bit = bit(column, element);
-                words[bit / 64] |= 1 << (bit % 64);
+                prefetch(words, place / 64);
+                columns[i % BATCH_PACKETS] = column;
+                places[i % BATCH_PACKETS] = place;
+            });
+            for ((&column, place), &packets) in columns.iter().zip(&places).zip(batch.packets()) {
+                let lost = counters[column as usize].raise::<FULL>(packets);
+                if FULL {
+                    self.saturated = self.saturated.saturating_add(lost);
+                }
+                words[place / 64] |= 1 << (place % 64);
             }
         }
-        self.saturated = self.saturated.saturating_add(saturated);
-        let packets = packets.iter().map(|packets| u64::from(*packets));
-        self.total = packets.fold(self.total, u64::saturating_add);
+    }
+}
+
+impl<K: FlowKey> Ingest<K> for TwoLevel<K> {
+    fn ingest(&mut self, batch: &mut Batch<K>) {
+        let mut mangled = [[0; 8]; BATCH_PACKETS];
+        self.modular.prepare(batch, &self.digester, &mut mangled);
+        self.total = self.total.saturating_add(u32::sum(batch.packets()));
+        // No counter holds more than all packets.
+        if self.total < u64::from(u32::MAX) {
+            self.count::<false>(batch, &mangled);
+        } else {
+            self.count::<true>(batch, &mangled);
+        }
     }
 
     fn answers(&self) -> &dyn Answers {
@@ -254,7 +273,7 @@ impl<K: FlowKey> Ingest<K> for TwoLevel<K> {
     fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.total = from.number("total")?;
         self.saturated = from.number("saturated")?;
-        from.numbers("counters", &mut self.counters)?;
+        load_counters(from, &mut self.counters, self.total)?;
         from.numbers("bitmaps", &mut self.words)
     }
 

@@ -6,7 +6,9 @@
 mod arrays;
 mod heavy;
 mod radar;
+mod reversible;
 mod sketches;
+mod univmon;
 
 use bytemuck::Zeroable;
 use flowgauge_core::batch::{BATCH_PACKETS as BATCH, Batch};
@@ -15,6 +17,7 @@ use flowgauge_kernel::{Digester, Zeroed, prefetch as ask};
 
 use super::contestant::{Contestant, FRAME_BYTES};
 use super::stream::Stream;
+pub(super) use reversible::two_level;
 
 /// Bytes of every packet.
 const FRAME: u64 = FRAME_BYTES as u64;
@@ -131,4 +134,6 @@ loops! {
     count_sketch: sketches::CountSketch::new();
     k_ary: sketches::KAry::new();
     flow_radar: radar::FlowRadar::new();
+    reversible: reversible::Reversible::new();
+    univmon: univmon::UnivMon::new();
 }

@@ -4,10 +4,11 @@ use std::cell::Cell as Cached;
 
 use flowgauge_kernel::{Zeroed, prefetch};
 
-use super::super::super::codec::{DecodeError, Number, Reader, Writer};
+use super::super::super::codec::{DecodeError, Reader, Writer};
 use super::super::super::remix::remix;
 use super::super::super::{BuildError, Counter, Estimate, Memory};
-use super::super::rows::{MOST_ROWS, Rows, median, median_fails, signed, signs};
+use super::super::cell::Signed;
+use super::super::rows::{MOST_ROWS, Rows, median, median_fails, signs};
 use super::super::top_keys::TopKeys;
 use crate::batch::BATCH_PACKETS;
 use crate::key::FlowKey;
@@ -21,76 +22,6 @@ const ROW_FAILS: f64 = 1.0 / 8.0;
 /// Random places where the noise of a level is measured, and the word that they are made from.
 const NOISE_TRIALS: u64 = 1 << 12;
 const NOISE_WORD: u64 = 15;
-
-/// A signed counter: 32 bits for packets, 64 for bytes.
-pub trait Signed: Number + Send + 'static {
-    /// The weights of packets.
-    type Weight: Counter;
-    /// Adds a weight with the sign of `row`; returns what found no room.
-    fn add(&mut self, signs: u64, row: usize, weight: Self::Weight) -> u64;
-    /// Adds another counter; returns what found no room.
-    fn join(&mut self, other: Self) -> u64;
-    /// The number counted.
-    fn get(self) -> i64;
-}
-
-impl Signed for i32 {
-    type Weight = u32;
-
-    #[inline(always)]
-    fn add(&mut self, signs: u64, row: usize, weight: u32) -> u64 {
-        let sum = i64::from(*self) + signed(signs, row, i64::from(weight));
-        *self = sum as Self;
-        if i64::from(*self) == sum { 0 } else { full(self, sum) }
-    }
-
-    #[inline(always)]
-    fn join(&mut self, other: Self) -> u64 {
-        let sum = i64::from(*self) + i64::from(other);
-        *self = self.saturating_add(other);
-        sum.abs_diff(i64::from(*self))
-    }
-
-    #[inline(always)]
-    fn get(self) -> i64 {
-        i64::from(self)
-    }
-}
-
-impl Signed for i64 {
-    type Weight = u64;
-
-    #[inline(always)]
-    fn add(&mut self, signs: u64, row: usize, weight: u64) -> u64 {
-        let most = weight.min(Self::MAX as u64);
-        let lost = self.join(signed(signs, row, most.cast_signed()));
-        lost + (weight - most)
-    }
-
-    #[inline(always)]
-    fn join(&mut self, other: Self) -> u64 {
-        if let Some(sum) = self.checked_add(other) {
-            *self = sum;
-            return 0;
-        }
-        let sum = i128::from(*self) + i128::from(other);
-        *self = self.saturating_add(other);
-        sum.abs_diff(i128::from(*self)) as u64
-    }
-
-    #[inline(always)]
-    fn get(self) -> i64 {
-        self
-    }
-}
-
-/// Fills a counter that cannot hold `sum`; returns what found no room. Apart, so that nothing of it
-/// is computed for counters that have room.
-#[cold]
-fn full(counter: &mut i32, sum: i64) -> u64 {
-    *counter = if sum < 0 { i32::MIN } else { i32::MAX };
-    sum.abs_diff(i64::from(*counter))
-}
 
 /// The median of whole numbers; of an even number the middle of the middle two.
 #[inline(always)]
@@ -125,8 +56,10 @@ pub(super) struct Level<K, C> {
     pub(super) cells: Zeroed<C>,
     pub(super) top: TopKeys<K>,
     pub(super) saturated: u64,
+    /// What the cells do not exceed, of either sign.
+    reach: u64,
     /// How far an estimate is off at most, since the last packet, once it was asked for.
-    margin: Cached<Option<(f64, Option<f64>)>>,
+    margin: Cached<Option<f64>>,
 }
 
 impl<K: FlowKey, C: Signed> Level<K, C> {
@@ -136,66 +69,104 @@ impl<K: FlowKey, C: Signed> Level<K, C> {
             cells: memory.zeroed(rows.cells())?,
             top: TopKeys::new(top, memory)?,
             saturated: 0,
+            reach: 0,
             margin: Cached::new(None),
         })
     }
 
     /// Counts packets, and admits their keys to the heap.
-    #[inline]
     pub(super) fn ingest<const D: usize>(&mut self, packets: &Selected<'_, K, C::Weight>) {
+        let weights = packets.rows.iter().map(|row| packets.weights[usize::from(*row)].get());
+        self.reach = weights.fold(self.reach, u64::saturating_add);
         self.margin.set(None);
+        if self.reach <= C::MOST {
+            self.count::<D, false>(packets);
+        } else {
+            self.count::<MOST_ROWS, true>(packets);
+        }
+    }
+
+    /// [`Self::ingest`] for `D` rows, whose cells may be `FULL` or surely are not.
+    #[inline(never)]
+    fn count<const D: usize, const FULL: bool>(&mut self, packets: &Selected<'_, K, C::Weight>) {
         let (rows, cells, top) = (self.rows, &mut self.cells[..], &mut self.top);
-        let count = rows.count::<D>();
-        let (digests, mut saturated) = (&packets.digests[..packets.rows.len()], 0);
-        let ask = |cells: &[C], digest| {
-            rows.places::<D>(digest)[..count].iter().for_each(|place| prefetch(cells, *place));
+        let (count, digests) = (rows.count::<D>(), &packets.digests[..packets.rows.len()]);
+        let mut places = [[0; BATCH_PACKETS]; D];
+        rows.place_batch(digests, &mut places);
+        for places in &places[..count] {
+            places[..PREFETCH_AHEAD].iter().for_each(|place| prefetch(cells, *place as usize));
+        }
+        // Of a key that is held nothing is to be done, and which are is known before their estimates
+        // are. One rare branch is left: those at every heavy packet would be mispredicted too often.
+        let mut enough = [0; BATCH_PACKETS];
+        let look = |top: &TopKeys<K>, enough: &mut [u8; BATCH_PACKETS], from: usize| {
+            let selected = packets.rows[from..].iter().zip(&digests[from..]);
+            for ((&at, &digest), enough) in selected.zip(&mut enough[from..]) {
+                let held = top.surely_holds(&packets.keys[usize::from(at)], digest);
+                *enough = count.div_ceil(2) as u8 | u8::from(held) << 7;
+            }
         };
-        digests.iter().take(PREFETCH_AHEAD).for_each(|digest| ask(cells, *digest));
+        look(top, &mut enough, 0);
+        // In registers: in memory each packet would wait for the store of the one before.
+        let (mut least, mut saturated) = (top.least(), self.saturated);
         for (i, (&at, &digest)) in packets.rows.iter().zip(digests).enumerate() {
-            if let Some(&digest) = digests.get(i + PREFETCH_AHEAD) {
-                ask(cells, digest);
+            if i + PREFETCH_AHEAD < BATCH_PACKETS {
+                for places in &places[..count] {
+                    prefetch(cells, places[i + PREFETCH_AHEAD] as usize);
+                }
             }
-            let weight = packets.weights[usize::from(at)];
-            let signs = signs(digest);
-            let mut values = [0; D];
-            let places = rows.places::<D>(digest);
-            for (row, (&place, value)) in places.iter().zip(&mut values).take(count).enumerate() {
-                saturated += cells[place].add(signs, row, weight);
-                *value = signed(signs, row, cells[place].get());
+            let (weight, signs) = (packets.weights[usize::from(at)], signs(digest));
+            let (mut values, mut over) = ([0; D], 0u8);
+            for row in 0..count {
+                let (cell, sign) = (&mut cells[places[row][i] as usize], sign(signs, row));
+                let lost = cell.turn::<FULL>(weight, sign);
+                if FULL {
+                    saturated = u64::saturating_add(saturated, lost);
+                }
+                values[row] = cell.turned(sign);
+                over += u8::from(values[row] > least);
             }
-            let value = middle(&mut values[..count]);
-            if value > top.least() {
+            // The median is not above what most rows are not above.
+            if over >= enough[i] {
+                let value = middle(&mut values[..count]);
                 let key = &packets.keys[usize::from(at)];
-                if !top.holds(key, digest) {
+                if value > least && !top.holds(key, digest) {
                     top.offer(*key, digest, value, |digest| estimate(rows, cells, digest));
+                    least = top.least();
+                    look(top, &mut enough, i + 1);
                 }
             }
         }
-        self.saturated = self.saturated.saturating_add(saturated);
+        self.saturated = saturated;
     }
 
     /// The estimate of a key: no less than 0.
     pub(super) fn size(&self, digest: u64) -> f64 {
-        median_of(self.rows, digest, |place| self.cells[place].get() as f64).max(0.0)
+        median_of(self.rows, digest, |place| self.cells[place].real()).max(0.0)
     }
 
     /// The estimate with bounds.
     pub(super) fn bounded(&self, digest: u64) -> Estimate {
         let value = self.size(digest);
-        let (margin, confidence) = self
+        let margin = self
             .margin
             .get()
-            .unwrap_or_else(|| margin(self.rows, self.cells.iter().map(|cell| cell.get() as f64)));
-        self.margin.set(Some((margin, confidence)));
+            .unwrap_or_else(|| margin(self.rows, self.cells.iter().map(|cell| cell.real())));
+        self.margin.set(Some(margin));
         let low = (value - margin).max(0.0);
         let high = value + margin + self.saturated as f64;
-        Estimate { value, low, high, confidence }
+        Estimate { value, low, high, confidence: Some(self.confidence()) }
+    }
+
+    /// The chance that an estimate is within its margin.
+    pub(super) fn confidence(&self) -> f64 {
+        1.0 - median_fails(self.rows.rows(), ROW_FAILS)
     }
 
     /// The mean of a function of what an estimate is off, which is what a key that was never seen
     /// would have as its own: the median of random cells with random signs.
     pub(super) fn mean_over_noise(&self, of: impl Fn(f64) -> f64) -> f64 {
-        let cell = |place: usize| self.cells[place].get() as f64;
+        let cell = |place: usize| self.cells[place].real();
         let trial = |trial| of(median_of(self.rows, remix(trial, NOISE_WORD), cell));
         (0..NOISE_TRIALS).map(trial).sum::<f64>() / NOISE_TRIALS as f64
     }
@@ -205,6 +176,7 @@ impl<K: FlowKey, C: Signed> Level<K, C> {
             self.saturated = self.saturated.saturating_add(cell.join(*other));
         }
         self.saturated = self.saturated.saturating_add(other.saturated);
+        self.reach = self.reach.saturating_add(other.reach);
         let (rows, cells) = (self.rows, &self.cells[..]);
         self.top.merge(&other.top, |digest| estimate(rows, cells, digest));
         self.margin.set(None);
@@ -214,6 +186,7 @@ impl<K: FlowKey, C: Signed> Level<K, C> {
         self.cells.fill(C::zeroed());
         self.top.clear();
         self.saturated = 0;
+        self.reach = 0;
         self.margin.set(None);
     }
 
@@ -230,8 +203,15 @@ impl<K: FlowKey, C: Signed> Level<K, C> {
     ) -> Result<(), DecodeError> {
         self.saturated = from.number("saturated")?;
         from.numbers("cells", &mut self.cells)?;
+        self.reach = self.cells.iter().map(|cell| cell.size()).max().unwrap_or(0);
         self.top.load(from, digest)
     }
+}
+
+/// The sign of a row: 1, or -1 where the weight is subtracted.
+#[inline(always)]
+fn sign(signs: u64, row: usize) -> i64 {
+    1 - 2 * (signs >> row & 1).cast_signed()
 }
 
 /// The estimate that the heap goes by.
@@ -241,7 +221,7 @@ fn estimate<C: Signed>(rows: Rows, cells: &[C], digest: u64) -> i64 {
     let places = rows.places::<MOST_ROWS>(digest);
     let mut values = [0; MOST_ROWS];
     for (row, value) in values.iter_mut().enumerate().take(rows.rows()) {
-        *value = signed(signs, row, cells[places[row]].get());
+        *value = cells[places[row]].turned(sign(signs, row));
     }
     middle(&mut values[..rows.rows()])
 }
@@ -259,14 +239,13 @@ pub(super) fn median_of(rows: Rows, digest: u64, cell: impl Fn(usize) -> f64) ->
     median(values)
 }
 
-/// How far the median of the rows is off at most, and with what confidence: √8 standard deviations
-/// of a row, all flows together being the median row's squares.
-pub(super) fn margin(rows: Rows, cells: impl Iterator<Item = f64>) -> (f64, Option<f64>) {
+/// How far the median of the rows is off at most: √8 standard deviations of a row, all flows together
+/// being the median row's squares.
+pub(super) fn margin(rows: Rows, cells: impl Iterator<Item = f64>) -> f64 {
     let mut squares = [0.0; MOST_ROWS];
     for (place, cell) in cells.enumerate() {
         squares[place / rows.columns()] += cell * cell;
     }
     let square = median(&mut squares[..rows.rows()]);
-    let margin = (square / ROW_FAILS / rows.columns() as f64).sqrt();
-    (margin, Some(1.0 - median_fails(rows.rows(), ROW_FAILS)))
+    (square / ROW_FAILS / rows.columns() as f64).sqrt()
 }

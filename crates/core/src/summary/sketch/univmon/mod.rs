@@ -18,11 +18,12 @@ use super::super::{
     Answers, BuildError, Candidates, Cells, Counter, Describe, Estimate, Incompatible, Info,
     Ingest, Laws, Measure, Merge, Options, Parameter, Setting, Size, SizeEstimate, SizeQuery,
 };
+use super::cell::Signed;
 use super::rows::{Rows, Targets, with_rows};
 use super::top_keys::TopKeys;
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
-use level::{Level, Selected, Signed, median_of};
+use level::{Level, Selected, median_of};
 
 /// The word of a digest whose low zeros say in how many levels a key is. The levels behind the
 /// first take their own digest from the words that follow.
@@ -120,7 +121,11 @@ impl<K: FlowKey, C: Signed> UnivMon<K, C> {
         // The levels' columns as eighths of the first one's.
         let sizes = parameters.word("sizes", SIZES)?;
         let eighths: usize = (0..levels).map(|level| columns_of(sizes, level, 1 << 8) >> 5).sum();
-        let for_first = (rest / eighths).saturating_mul(1 << HALVINGS);
+        // The tasks get the cells of the first level, and beside them the margin.
+        let (first_eighths, task_bytes) = (1 << HALVINGS, options.task_bytes_per_cell);
+        let bytes = eighths * size_of::<C>() + first_eighths * task_bytes;
+        let rest = rest.saturating_sub(task_bytes);
+        let for_first = (rest / bytes).saturating_mul(first_eighths * size_of::<C>());
         let first = Targets::Median.shape(parameters, for_first, size_of::<C>())?;
         let level = |level| {
             let rows = Rows::new(first.rows(), columns_of(sizes, level, first.columns()));
@@ -133,29 +138,33 @@ impl<K: FlowKey, C: Signed> UnivMon<K, C> {
     /// The number of the deepest level that a key is in.
     #[inline(always)]
     fn depth(&self, digest: u64) -> usize {
-        let zeros = remix(digest, LEVELS_WORD).trailing_zeros() as usize;
-        zeros.min(self.levels.len() - 1)
+        let deepest = 1 << (self.levels.len() - 1);
+        (remix(digest, LEVELS_WORD) | deepest).trailing_zeros() as usize
     }
 
     fn ingest_rows<const D: usize>(&mut self, batch: &Batch<K>) {
         let (keys, weights) = (batch.keys(), C::Weight::column(batch));
-        let depths: [u8; BATCH_PACKETS] = std::array::from_fn(|row| {
-            batch.digests().get(row).map_or(0, |digest| self.depth(*digest) as u8)
-        });
+        let mut depths = [0; BATCH_PACKETS];
+        for (depth, digest) in depths.iter_mut().zip(batch.digests()) {
+            *depth = self.depth(*digest);
+        }
         let mut rows: [u8; BATCH_PACKETS] = std::array::from_fn(|row| row as u8);
         let mut digests = [0; BATCH_PACKETS];
+        digests[..keys.len()].copy_from_slice(batch.digests());
         let mut count = keys.len();
+        // Level by level, since what a level does depends on no other.
         for (number, level) in self.levels.iter_mut().enumerate() {
-            // Level by level, since what a level does depends on no other.
-            let mut kept = 0;
-            for i in 0..count {
-                let row = rows[i];
-                rows[kept] = row;
-                kept += usize::from(usize::from(depths[usize::from(row)]) >= number);
-            }
-            count = kept;
-            for (digest, row) in digests.iter_mut().zip(&rows[..count]) {
-                *digest = level_digest(batch.digests()[usize::from(*row)], number);
+            if number > 0 {
+                let mut kept = 0;
+                for i in 0..count {
+                    let row = rows[i];
+                    rows[kept] = row;
+                    kept += usize::from(depths[usize::from(row)] >= number);
+                }
+                count = kept;
+                for (digest, row) in digests.iter_mut().zip(&rows[..count]) {
+                    *digest = level_digest(batch.digests()[usize::from(*row)], number);
+                }
             }
             let selected = Selected { keys, weights, rows: &rows[..count], digests: &digests };
             level.ingest::<D>(&selected);
@@ -297,27 +306,34 @@ impl<K: FlowKey, C: Signed> Candidates for UnivMon<K, C> {
     }
 }
 
-/// The cells of the first level.
+/// The cells of the first level, then how far estimates from them are off.
 impl<K: FlowKey, C: Signed> Cells for UnivMon<K, C> {
     fn measure(&self) -> Measure {
         C::Weight::MEASURE
     }
 
     fn len(&self) -> usize {
-        self.levels[0].cells.len()
+        self.levels[0].cells.len() + 1
     }
 
     fn read(&self, cells: &mut [f64]) {
         for (out, cell) in cells.iter_mut().zip(self.levels[0].cells.iter()) {
-            *out = cell.get() as f64;
+            *out = cell.real();
         }
+        cells[self.levels[0].cells.len()] = 0.0;
+    }
+
+    fn seal(&self, cells: &mut [f64]) {
+        let tail = self.levels[0].cells.len();
+        cells[tail] = level::margin(self.levels[0].rows, cells[..tail].iter().copied());
     }
 
     fn estimate(&self, cells: &[f64], key: &[u8]) -> Estimate {
-        let rows = self.levels[0].rows;
+        let level = &self.levels[0];
         let Some(key) = K::from_canonical(key) else { return Estimate::exact(0) };
-        let value = median_of(rows, key.digest(&self.digester), |place| cells[place]);
-        let (margin, confidence) = level::margin(rows, cells.iter().copied());
-        Estimate { value, low: value - margin, high: value + margin, confidence }
+        let value = median_of(level.rows, key.digest(&self.digester), |place| cells[place]);
+        let margin = cells[level.cells.len()];
+        let (low, high) = (value - margin, value + margin);
+        Estimate { value, low, high, confidence: Some(level.confidence()) }
     }
 }

@@ -5,7 +5,7 @@
 //! estimate. So Y = 2·Y' + Σ (1 − 2·b)·g(f) over the heavy keys, b being 1 for those that are in
 //! the next level. A level whose heap is not full has all of its flows in it, and ends the recursion.
 
-use super::level::Signed;
+use super::super::cell::Signed;
 use super::{Estimate, UnivMon};
 use crate::key::FlowKey;
 

@@ -1,0 +1,97 @@
+//! How many rows and columns a sketch by modular hashing has, given as such or by the errors that
+//! are wanted: those of Count-Min, whose bounds hold for any rows of random columns.
+//!
+//! Formulas: Cormode and Muthukrishnan, "An improved data stream summary: the count-min sketch and
+//! its applications" (J. Algorithms 2005), section 3: with e/ε columns and ln 1/δ rows the least
+//! counter of a key is off by more than ε of the total weight with the chance δ at most.
+
+use super::super::{BuildError, Parameter, Parameters};
+use super::modular::{BYTES, MOST_COLUMNS, MOST_ROWS, MOST_VERIFY, window};
+use crate::key::FlowKey;
+
+/// The error of a size that is wanted.
+pub(super) const EPSILON: Parameter = Parameter {
+    name: "epsilon",
+    help: "instead of columns: the error of a size as a share of all sizes' sum; columns = \
+           e / epsilon, rounded up to a power of two",
+};
+
+/// The chance of a larger one.
+pub(super) const DELTA: Parameter = Parameter {
+    name: "delta",
+    help: "instead of rows and verify: the chance of a larger error; all rows = ln (1 / delta), \
+           rounded up, but no fewer than the default's",
+};
+
+/// The rows by modular hashing and by the digest that the parameters give, or else as few as keys of
+/// `K` can be recovered from and one. All eight pairs of neighbouring words of a 64-bit key have a row;
+/// a ninth would repeat one of them.
+pub(super) fn rows<K: FlowKey>(
+    parameters: &Parameters,
+    algorithm: &'static str,
+) -> Result<[usize; 2], BuildError> {
+    let fewest = match K::BYTES {
+        4 => 4,
+        8 => MOST_ROWS,
+        bytes => {
+            return Err(BuildError::Unfit {
+                algorithm,
+                reason: format!(
+                    "keys of {bytes} bytes are too long to be recovered from columns; keys of 4 or 8 \
+                     bytes can be: one or two IPv4 addresses, a protocol or a port; use a table, such \
+                     as linear-table, for others"
+                ),
+            });
+        }
+    };
+    parameters.exclusive("delta", &["rows", "verify"])?;
+    if let Some(delta) = parameters.fraction("delta")? {
+        let all_rows = (1.0 / delta).ln().ceil() as usize;
+        if all_rows > MOST_ROWS + MOST_VERIFY {
+            let most = MOST_ROWS + MOST_VERIFY;
+            return Err(out_of_range(
+                parameters,
+                "delta",
+                format!("such that {most} rows suffice"),
+            ));
+        }
+        // Those by the digest cost less, and tell true keys from others.
+        let verify = all_rows.saturating_sub(fewest).clamp(1, MOST_VERIFY);
+        return Ok([fewest.max(all_rows.saturating_sub(verify)), verify]);
+    }
+    let rows = parameters.integer("rows", fewest as u64..=MOST_ROWS as u64)?;
+    let verify = parameters.integer("verify", 0..=MOST_VERIFY as u64)?.unwrap_or(1);
+    Ok([rows.map_or(fewest, |rows| rows as usize), verify as usize])
+}
+
+/// The columns that the parameters give, or else as many as fit into `memory_bytes` with
+/// `column_bytes` each and the tables of `rows` rows.
+pub(super) fn columns<K: FlowKey>(
+    parameters: &Parameters,
+    memory_bytes: usize,
+    rows: usize,
+    column_bytes: usize,
+) -> Result<usize, BuildError> {
+    parameters.exclusive("epsilon", &["columns"])?;
+    if let Some(epsilon) = parameters.fraction("epsilon")? {
+        let columns = (std::f64::consts::E / epsilon).ceil();
+        if columns > MOST_COLUMNS as f64 {
+            let range = format!("such that {MOST_COLUMNS} columns suffice");
+            return Err(out_of_range(parameters, "epsilon", range));
+        }
+        return Ok((columns as usize).next_power_of_two());
+    }
+    let tables = rows * window::<K>(MOST_COLUMNS.ilog2()) * BYTES;
+    let rest = memory_bytes.saturating_sub(tables).min(MOST_COLUMNS * column_bytes);
+    let columns = parameters.power_of_two("columns", rest, column_bytes)?;
+    if columns > MOST_COLUMNS {
+        let range = format!("a power of two from 2 to {MOST_COLUMNS}");
+        return Err(out_of_range(parameters, "columns", range));
+    }
+    Ok(columns)
+}
+
+fn out_of_range(parameters: &Parameters, name: &'static str, range: String) -> BuildError {
+    let value = parameters.get(name).unwrap_or_default().to_owned();
+    BuildError::OutOfRange { name, value, range }
+}
