@@ -192,6 +192,7 @@ fn sizes_are_unbiased_and_within_their_bounds() {
         let cells = flowgauge_core::summary::Answers::cells(summary).unwrap();
         let mut numbers = vec![0.0; cells.len()];
         cells.read(&mut numbers);
+        cells.seal(&mut numbers);
         for flow in &asked {
             let estimate = cells.estimate(&numbers, key(*flow).canonical());
             held += usize::from(estimate.low <= weights[flow] && weights[flow] <= estimate.high);
@@ -223,10 +224,14 @@ fn changes_are_in_the_difference_of_the_cells() {
         cells.read(&mut numbers);
         numbers
     };
-    let difference: Vec<f64> =
+    let mut difference: Vec<f64> =
         read(&after).iter().zip(read(&before)).map(|(after, before)| after - before).collect();
     let cells = after.answers().cells().unwrap();
-    assert_eq!(cells.estimate(&difference, key(123_456_789).canonical()).value, 3000.0);
+    cells.seal(&mut difference);
+    let change = cells.estimate(&difference, key(123_456_789).canonical());
+    assert_eq!(change.value, 3000.0);
+    // One flow of 3000 in 65536 columns: √8 × 3000 ÷ 256.
+    assert!((change.high - change.value - 33.146).abs() < 0.001, "{change:?}");
     assert_eq!(cells.estimate(&difference, key(0).canonical()).value, 0.0);
 }
 

@@ -42,6 +42,7 @@ impl Top {
         self.index[self.find(key, digest)] != 0
     }
 
+    /// Which keys are surely held.
     #[inline(never)]
     fn look(&self, keys: &[u64], digests: &[u64], held: &mut [bool]) {
         for ((held, &key), &digest) in held.iter_mut().zip(keys).zip(digests) {
@@ -51,11 +52,12 @@ impl Top {
 
     /// Whether a key is surely held: no branch can be mispredicted, and those that are not in the
     /// first places are left out.
+    #[expect(clippy::needless_bitwise_bool, reason = "lazy operators are branches")]
     #[inline(always)]
     fn surely_holds(&self, key: u64, digest: u64) -> bool {
         let held = |at: usize| {
             let number = self.index[at % PLACES];
-            number != 0 && self.heap[usize::from(number.wrapping_sub(1)) % TOP].1 == key
+            (number != 0) & (self.heap[usize::from(number.wrapping_sub(1)) % TOP].1 == key)
         };
         held(digest as usize) | held(digest as usize + 1)
     }
