@@ -137,7 +137,7 @@ fn heavy_hitters() {
     for ((bits, name), quality) in &curves {
         let (precision, recall) = (quality.precision(), quality.recall());
         println!("{name}\t{}\t{}\t{precision:.4}\t{recall:.4}", 1 << bits, quality.there);
-        assert_eq!(if *name == "count-array" { recall } else { precision }, 1.0);
+        assert!(if *name == "count-array" { recall } else { precision } >= 1.0);
     }
     let per_column = sources as f64 / SEEDS as f64 / f64::from(1 << 21);
     assert!((0.095..0.115).contains(&per_column), "{per_column} sources for each column");
