@@ -255,12 +255,13 @@ fn wmre(answers: &dyn Answers, truth: &HashMap<u64, f64>) -> f64 {
     difference / mean
 }
 
-/// With a flow to each counter, over four seeds. An independent simulation gives 0.02 to 0.055 for
-/// Zipf 1.1; for 1.5, whose few large flows have sizes of their own, 0.08 to 0.15, and 0.104 on
-/// average.
+/// With a flow to each counter, over four seeds. Zipf 1.5 has some hundred large flows with sizes of
+/// their own, which no histogram of counters can place to the packet: they are the smaller a share,
+/// and the error with them, the more flows there are (0.108 at 2¹⁴, 0.087 at 2¹⁵, 0.064 at 2¹⁶).
 #[test]
 fn mrac_recovers_the_sizes_of_flows() {
-    for (skew, columns, most) in [(1.1, 1 << 17, 0.055), (1.5, 1 << 14, 0.12)] {
+    for (skew, columns, most) in [(1.1, 1 << 17, 0.055), (1.5, 1 << 15, 0.1), (1.5, 1 << 16, 0.08)]
+    {
         let mut errors = 0.0;
         for seed in 7..11 {
             // As many flows as counters.
