@@ -278,7 +278,9 @@ fn memory_is_what_the_catalog_says() {
     };
     let (packets, array) = (Measure::Packets, [("columns", 512), ("candidates", 64)]);
     assert_eq!(bytes("linear-table", &[("buckets", 1024)], packets), 4 * 1024 + 768 * 32);
-    assert_eq!(bytes("replacing-array", &[("columns", 512)], packets), 512 * 32);
+    assert_eq!(bytes("replacing-array", &array, packets), 512 * 32 + 64 * (32 + 8));
+    let bare = [("columns", 512), ("candidates", 0)];
+    assert_eq!(bytes("replacing-array", &bare, packets), 512 * 32);
     assert_eq!(bytes("count-array", &array, packets), 512 * 4 + 64 * 56);
     assert_eq!(bytes("count-array", &array, Measure::Bytes), 512 * 8 + 64 * 56);
     // Without parameters a summary fills its memory as far as a power of two allows.

@@ -6,9 +6,22 @@
 use flowgauge_kernel::{Digester, Zeroed};
 
 use super::codec::{DecodeError, Patience, Reader, Writer};
-use super::{BuildError, Memory};
+use super::{BuildError, Memory, Options};
 use crate::key::FlowKey;
 use crate::task::Threshold;
+
+/// Heavy keys that are kept, unless asked otherwise or the memory is small.
+const MOST_CANDIDATES: usize = 1 << 14;
+
+/// The parameter `candidates`: none, a power of two, or what a quarter of the memory holds of
+/// candidates of `bytes` bytes.
+pub(crate) fn candidates(options: &Options, bytes: usize) -> Result<usize, BuildError> {
+    if options.parameters.get("candidates") == Some("0") {
+        return Ok(0);
+    }
+    let memory_bytes = (options.memory_bytes / 4).min(MOST_CANDIDATES * bytes);
+    options.parameters.power_of_two("candidates", memory_bytes, bytes)
+}
 
 /// A set of keys of bounded size.
 ///

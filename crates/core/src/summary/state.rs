@@ -11,7 +11,7 @@ mod padded;
 use bytemuck::Zeroable;
 
 use super::codec::{DecodeError, Reader, Writer};
-use super::{BuildError, Counter, Laws, Options, Parameter, Parameters, Setting, Size};
+use super::{BuildError, Counter, Laws, Measure, Options, Parameter, Parameters, Setting, Size};
 use crate::key::FlowKey;
 
 pub(crate) use distinct::Distinct;
@@ -54,6 +54,12 @@ pub(crate) trait State: Copy + Zeroable + Send + 'static {
     fn next_epoch(&mut self, past: &Past) -> bool {
         let _ = past;
         false
+    }
+    /// Whether more than `limit` is lost with it: its size by this measure, its forecast, or its
+    /// number of distinct elements.
+    #[inline(always)]
+    fn outweighs(&self, limit: f64, by: Measure) -> bool {
+        self.size().by(by) as f64 > limit
     }
     /// The counter of distinct elements.
     fn distinct(&self) -> Option<&Distinct> {

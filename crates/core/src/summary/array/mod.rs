@@ -2,6 +2,7 @@
 
 mod additive;
 mod decompound;
+mod displaced;
 mod mrac;
 mod replacing;
 mod shared;

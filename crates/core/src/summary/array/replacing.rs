@@ -2,8 +2,9 @@
 //!
 //! Paper: Alipourfard et al., "A comparison of performance and accuracy of measurement algorithms
 //! in software" (SOSR 2018), §3; with other states than counters §4.2. A key that is displaced
-//! begins anew, so that nothing is ever above the truth. What it loses is counted, so that the
-//! bounds hold for every key.
+//! begins anew, so that nothing is ever above the truth. Beside the paper, heavy states that are
+//! displaced are put by in a small table, and a key has what is in its slot and there. What is lost
+//! is counted, so that the bounds hold for every key.
 
 use std::any::Any;
 
@@ -12,11 +13,14 @@ use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
 use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
+use super::super::heavy;
 use super::super::state::{self, ARRAY_STATE, Count, Distinct, Ewma, Kind, Past, State};
 use super::super::{
-    Answers, BuildError, Candidates, Describe, Estimate, Forecast, Forecasts, Incompatible, Info,
-    Ingest, Laws, Merge, Options, Parameter, Setting, Size, SizeEstimate, SizeQuery, Spread,
+    Answers, BuildError, Candidates, Counter, Describe, Estimate, Forecast, Forecasts,
+    Incompatible, Info, Ingest, Laws, Measure, Merge, Options, Parameter, Setting, Size,
+    SizeEstimate, SizeQuery, Spread,
 };
+use super::displaced::{Displaced, lose};
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
 
@@ -25,23 +29,31 @@ const PREFETCH_AHEAD: usize = 32;
 
 /// Every state in a slot of its own, until another key takes that over.
 ///
-/// Cost: one cache line a packet. Memory in bytes: `columns × (size_of::<K>() + 12, or 144 distinct,
-/// or 28 ewma, rounded up to the key's alignment)`.
+/// Cost: one cache line a packet. Memory in bytes, with `slot` for `size_of::<K>() + 12, or 144
+/// distinct, or 28 ewma, rounded up to the key's alignment`: `columns × slot + candidates × (slot +
+/// 8)`.
 pub struct ReplacingArray;
 
 impl Describe for ReplacingArray {
     const INFO: Info = Info {
         name: "replacing-array",
-        idea: "one array of keyed slots by one hash, a colliding key takes the slot over",
+        idea: "one array of keyed slots by one hash, a colliding key takes the slot over, heavy \
+               states are put by",
         paper: "Simple (SOSR 2018), section 3",
         parameters: &[
             Parameter {
                 name: "columns",
                 help: "number of slots, a power of two (default: what fits into the memory)",
             },
+            Parameter {
+                name: "candidates",
+                help: "displaced heavy states that are kept, a power of two, or 0 to lose them all \
+                       as in the paper (default: 16384, or what a quarter of the memory holds)",
+            },
             ARRAY_STATE,
         ],
-        memory: "columns x (key + 12, or 144 distinct, or 28 ewma, rounded up to 4 or 8)",
+        memory: "columns x slot + candidates x (slot + 8), a slot being key + 12, or 144 distinct, \
+                 or 28 ewma, rounded up to 4 or 8",
         laws: Laws { commutable: false, aggregatable: false, merge: Merge::WithinBounds },
     };
 
@@ -62,37 +74,49 @@ struct Slot<K, S> {
     state: S,
 }
 
+/// All that is known of a key, and what counters have no room for of that.
+struct Whole<S> {
+    state: S,
+    excess: Size,
+}
+
 /// One array of keyed states.
 struct KeyedArray<K, S> {
     digester: Digester,
     slots: Zeroed<Slot<K, S>>,
+    displaced: Displaced<K, S>,
     spread: u64,
     past: Past,
-    displaced: Size,
+    /// The weight of all packets.
+    total: u64,
     saturated: Size,
 }
 
 impl<K: FlowKey, S: State> KeyedArray<K, S> {
     fn new(options: &Options) -> Result<Self, BuildError> {
+        let per_candidate = Displaced::<K, S>::BYTES_PER_STATE;
+        let candidates = heavy::candidates(options, per_candidate)?;
+        let rest = options.memory_bytes.saturating_sub(candidates.saturating_mul(per_candidate));
         let slot = size_of::<Slot<K, S>>();
-        let columns = options.parameters.power_of_two("columns", options.memory_bytes, slot)?;
+        let columns = options.parameters.power_of_two("columns", rest, slot)?;
         Ok(Self {
             digester: options.digester,
             slots: options.memory.zeroed(columns)?,
+            displaced: Displaced::new(candidates, options)?,
             spread: options.spread,
             past: Past::new(options.by),
-            displaced: Size::default(),
+            total: 0,
             saturated: Size::default(),
         })
     }
 
     fn basis(&self) -> Basis {
         let (by, spread) = (self.past.by(), self.spread);
-        Basis {
+        self.displaced.basis(Basis {
             by: S::LASTING.then_some(by),
             spread: S::ELEMENTS.then_some(spread),
             ..Basis::of(&self.digester)
-        }
+        })
     }
 
     #[inline(always)]
@@ -100,30 +124,43 @@ impl<K: FlowKey, S: State> KeyedArray<K, S> {
         digest as usize & (self.slots.len() - 1)
     }
 
-    /// Notes what is lost with the state of a displaced key.
-    fn displace(&mut self, state: &S) {
-        self.displaced += state.size();
-        if let Some(ewma) = state.ewma() {
-            self.past.lose(ewma);
-        }
-    }
-
     /// What any key may have had while it was displaced.
     fn missed(&self) -> Size {
-        self.displaced + self.saturated
+        self.displaced.lost + self.saturated
     }
 
-    fn bounds(&self, size: Size) -> SizeEstimate {
+    /// What is known of a key: what its slot has, if it is its own, and what was put by.
+    fn whole(&self, key: K) -> Whole<S> {
+        let digest = key.digest(&self.digester);
+        let slot = &self.slots[self.column(digest)];
+        let mut state = if slot.key == key { slot.state } else { S::zeroed() };
+        let by_side = self.displaced.find(key, digest);
+        let excess = by_side.map_or(Size::default(), |by_side| state.merge(by_side));
+        Whole { state, excess }
+    }
+
+    fn size_of(&self, whole: &Whole<S>) -> SizeEstimate {
+        let size = whole.state.size() + whole.excess;
         SizeEstimate::between(size, size, size + self.missed())
+    }
+
+    /// Every key of which anything is known, once.
+    fn keys(&self) -> impl Iterator<Item = K> {
+        let by_side = |key: K| self.displaced.find(key, key.digest(&self.digester)).is_some();
+        let in_slots = self.occupied().map(|slot| slot.key).filter(move |key| !by_side(*key));
+        self.displaced.iter().map(|(key, _)| key).chain(in_slots)
     }
 
     fn occupied(&self) -> impl Iterator<Item = &Slot<K, S>> {
         self.slots.iter().filter(|slot| !slot.state.is_nothing())
     }
+}
 
-    fn forget_epoch(&mut self) {
-        self.displaced = Size::default();
-        self.saturated = Size::default();
+/// The weight of packets by this measure.
+fn weight(packets: &[u32], bytes: &[u64], by: Measure) -> u64 {
+    match by {
+        Measure::Packets => u32::sum(packets),
+        Measure::Bytes => u64::sum(bytes),
     }
 }
 
@@ -132,10 +169,12 @@ impl<K: FlowKey, S: State> Ingest<K> for KeyedArray<K, S> {
         batch.digest(&self.digester);
         let (keys, digests) = (batch.keys(), batch.digests());
         let (packets, bytes, elements) = (batch.packets(), batch.bytes(), batch.elements());
+        // A limit only grows: what does not pass it as it is before the batch is light.
+        let (by, limit) = (self.past.by(), self.displaced.limit(self.total));
         let slots: &mut [Slot<K, S>] = &mut self.slots;
         let mask = slots.len() - 1;
         // In a local: in memory each packet would wait for the store of the one before.
-        let mut displaced = Size::default();
+        let mut lost = Size::default();
         for &digest in digests.iter().take(PREFETCH_AHEAD) {
             prefetch(slots, digest as usize & mask);
         }
@@ -151,17 +190,22 @@ impl<K: FlowKey, S: State> Ingest<K> for KeyedArray<K, S> {
                     self.saturated += excess;
                 }
             } else {
-                displaced += slot.state.size();
-                if let Some(ewma) = slot.state.ewma() {
-                    self.past.lose(ewma);
-                }
                 let mut state = S::zeroed();
                 // One row fills no counter.
                 let _ = state.add(packets[i], bytes[i], element);
-                *slot = Slot { key: keys[i], state };
+                let old = std::mem::replace(slot, Slot { key: keys[i], state });
+                if old.state.outweighs(limit, by) {
+                    // After this packet: batches of any size agree.
+                    let total = self.total.saturating_add(weight(&packets[..=i], &bytes[..=i], by));
+                    self.saturated +=
+                        self.displaced.take(old.key, &old.state, total, &mut self.past);
+                } else {
+                    lose(&old.state, &mut lost, &mut self.past);
+                }
             }
         }
-        self.displaced += displaced;
+        self.displaced.lost += lost;
+        self.total = self.total.saturating_add(weight(packets, bytes, by));
     }
 
     fn answers(&self) -> &dyn Answers {
@@ -171,8 +215,12 @@ impl<K: FlowKey, S: State> Ingest<K> for KeyedArray<K, S> {
     /// Where both hold a slot, the heavier key keeps it and the other's state is displaced.
     fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
         let other = twin(self, other, Self::basis)?;
-        for (column, slot) in other.slots.iter().enumerate() {
-            let own = &mut self.slots[column];
+        self.total = self.total.saturating_add(other.total);
+        self.saturated += other.saturated;
+        self.past.merge(&other.past);
+        let (total, past) = (self.total, &mut self.past);
+        self.saturated += self.displaced.merge(&other.displaced, total, past);
+        for (own, slot) in self.slots.iter_mut().zip(other.slots.iter()) {
             if own.key == slot.key {
                 self.saturated += own.state.merge(&slot.state);
                 continue;
@@ -181,16 +229,13 @@ impl<K: FlowKey, S: State> Ingest<K> for KeyedArray<K, S> {
             if own.state.is_nothing() || own.state.size().packets < slot.state.size().packets {
                 std::mem::swap(own, &mut lighter);
             }
-            self.displace(&lighter.state);
+            self.saturated += self.displaced.take(lighter.key, &lighter.state, total, past);
         }
-        self.past.merge(&other.past);
-        self.displaced += other.displaced;
-        self.saturated += other.saturated;
         Ok(())
     }
 
     fn save(&self, out: &mut Writer) {
-        out.size(self.displaced);
+        out.number(self.total);
         out.size(self.saturated);
         if S::LASTING {
             self.past.save(out);
@@ -202,10 +247,11 @@ impl<K: FlowKey, S: State> Ingest<K> for KeyedArray<K, S> {
                 slot.state.save(out);
             }
         });
+        self.displaced.save(out);
     }
 
     fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
-        self.displaced = from.size("displaced")?;
+        self.total = from.number("total")?;
         self.saturated = from.size("saturated")?;
         if S::LASTING {
             self.past.load(from)?;
@@ -219,29 +265,37 @@ impl<K: FlowKey, S: State> Ingest<K> for KeyedArray<K, S> {
             }
             self.slots[column] = slot;
         }
-        Ok(())
+        self.displaced.load(from)
     }
 
     fn clear(&mut self) {
         self.slots.fill(Slot::zeroed());
+        self.displaced.clear();
         self.past = self.past.forgotten();
-        self.forget_epoch();
+        self.total = 0;
+        self.saturated = Size::default();
     }
 
     fn next_epoch(&mut self) {
         if !S::LASTING {
             return self.clear();
         }
+        let past = self.past;
         for slot in self.slots.iter_mut() {
-            slot.state.next_epoch(&self.past);
+            slot.state.next_epoch(&past);
         }
         self.past.next_epoch(self.missed(), true);
-        self.forget_epoch();
+        self.displaced.next_epoch(self.total, &past, &mut self.past);
+        self.total = 0;
+        self.saturated = Size::default();
     }
 
     fn parameters(&self) -> Vec<(&'static str, Setting)> {
-        let columns = ("columns", Setting::Integer(self.slots.len() as u64));
-        std::iter::once(columns).chain(state::parameters::<S>()).collect()
+        let sizes = [
+            ("columns", Setting::Integer(self.slots.len() as u64)),
+            ("candidates", Setting::Integer(self.displaced.most() as u64)),
+        ];
+        sizes.into_iter().chain(state::parameters::<S>()).collect()
     }
 
     fn wants_elements(&self) -> bool {
@@ -249,7 +303,7 @@ impl<K: FlowKey, S: State> Ingest<K> for KeyedArray<K, S> {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.slots.memory_bytes()
+        self.slots.memory_bytes() + self.displaced.memory_bytes()
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -259,7 +313,7 @@ impl<K: FlowKey, S: State> Ingest<K> for KeyedArray<K, S> {
 
 impl<K: FlowKey, S: State> Answers for KeyedArray<K, S> {
     fn untracked(&self) -> Size {
-        self.displaced
+        self.displaced.lost
     }
     fn saturated(&self) -> Size {
         self.saturated
@@ -280,48 +334,54 @@ impl<K: FlowKey, S: State> Answers for KeyedArray<K, S> {
 
 impl<K: FlowKey, S: State> SizeQuery for KeyedArray<K, S> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
-        let Some(key) = K::from_canonical(key) else {
-            return SizeEstimate::exact(Size::default());
-        };
-        let slot = &self.slots[self.column(key.digest(&self.digester))];
-        self.bounds(if slot.key == key { slot.state.size() } else { Size::default() })
+        match K::from_canonical(key) {
+            Some(key) => self.size_of(&self.whole(key)),
+            None => SizeEstimate::exact(Size::default()),
+        }
     }
 }
 
 impl<K: FlowKey, S: State> Candidates for KeyedArray<K, S> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
-        for slot in self.occupied().filter(|slot| !slot.state.is_silent()) {
-            visit(CanonicalKey::new(slot.key.canonical()), self.bounds(slot.state.size()));
+        for key in self.keys() {
+            let whole = self.whole(key);
+            if !whole.state.is_silent() {
+                visit(CanonicalKey::new(key.canonical()), self.size_of(&whole));
+            }
         }
     }
 
     fn overflow(&self) -> u64 {
-        0
+        self.displaced.overflow()
     }
 }
 
 /// What was displaced may hold further elements of any address.
 impl<K: FlowKey, S: State> Spread for KeyedArray<K, S> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, Estimate)) {
-        for slot in self.occupied() {
-            if let Some(distinct) = slot.state.distinct_above(self.spread) {
-                let estimate = distinct.estimate(self.displaced.packets, self.saturated.packets);
-                visit(CanonicalKey::new(slot.key.canonical()), estimate);
+        let (unseen, uncounted) = (self.displaced.lost.packets, self.saturated.packets);
+        for key in self.keys() {
+            let Whole { state, excess } = self.whole(key);
+            if let Some(distinct) = state.distinct_above(self.spread) {
+                let uncounted = uncounted.saturating_add(excess.packets);
+                let estimate = distinct.estimate(unseen, uncounted);
+                visit(CanonicalKey::new(key.canonical()), estimate);
             }
         }
     }
 
     fn overflow(&self) -> u64 {
-        0
+        self.displaced.overflow()
     }
 }
 
 impl<K: FlowKey, S: State> Forecasts for KeyedArray<K, S> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, Forecast)) {
-        for slot in self.occupied() {
-            if let Some(ewma) = slot.state.ewma() {
-                let forecast = self.past.of(ewma, self.missed());
-                visit(CanonicalKey::new(slot.key.canonical()), forecast);
+        for key in self.keys() {
+            let Whole { state, excess } = self.whole(key);
+            if let Some(ewma) = state.ewma() {
+                let forecast = self.past.of(ewma, self.missed() + excess);
+                visit(CanonicalKey::new(key.canonical()), forecast);
             }
         }
     }

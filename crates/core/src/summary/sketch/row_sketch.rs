@@ -6,7 +6,7 @@ use flowgauge_kernel::Digester;
 
 use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
-use super::super::heavy::HeavyKeys;
+use super::super::heavy::{self, HeavyKeys};
 use super::super::{
     Answers, BuildError, Candidates, Cells, Counter, Estimate, Incompatible, Ingest, Measure,
     Options, Setting, Size, SizeEstimate, SizeQuery,
@@ -17,9 +17,6 @@ use super::rows::CONFIDENCE;
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
 use crate::task::Threshold;
-
-/// Heavy keys that are kept, unless asked otherwise or the memory is small.
-const MOST_CANDIDATES: usize = 1 << 14;
 
 /// A sketch with the keys that became heavy while the epoch ran, unless it is to keep none.
 ///
@@ -35,17 +32,12 @@ pub(crate) struct RowSketch<K, R: Rule> {
 impl<K: FlowKey, R: Rule> RowSketch<K, R> {
     pub(crate) fn new(options: &Options) -> Result<Self, BuildError> {
         let per_candidate = HeavyKeys::<K>::memory_bytes(1);
-        let for_candidates = (options.memory_bytes / 4).min(MOST_CANDIDATES * per_candidate);
-        let parameters = &options.parameters;
-        let candidates = match parameters.get("candidates") {
-            Some("0") => 0,
-            _ => parameters.power_of_two("candidates", for_candidates, per_candidate)?,
-        };
+        let candidates = heavy::candidates(options, per_candidate)?;
         let rest = options.memory_bytes.saturating_sub(candidates.saturating_mul(per_candidate));
         // Beside the cells the tasks get the total and the noise.
         let rest = rest.saturating_sub(2 * options.task_bytes_per_cell);
         let cell_bytes = size_of::<R::Cell>() + options.task_bytes_per_cell;
-        let rows = R::TARGETS.shape(parameters, rest, cell_bytes)?;
+        let rows = R::TARGETS.shape(&options.parameters, rest, cell_bytes)?;
         Ok(Self {
             digester: options.digester,
             grid: Grid::new(rows, options)?,

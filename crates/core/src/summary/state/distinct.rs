@@ -8,7 +8,7 @@
 use bytemuck::Zeroable;
 
 use super::super::codec::{DecodeError, Reader, Writer};
-use super::super::{Estimate, Size};
+use super::super::{Estimate, Measure, Size};
 use super::{Count, State};
 
 const BITS: u32 = 1024;
@@ -146,6 +146,11 @@ impl State for Distinct {
             return Err(from.invalid("distinct", width, "its bits and packets say otherwise"));
         }
         Ok(state)
+    }
+
+    #[inline(always)]
+    fn outweighs(&self, limit: f64, _: Measure) -> bool {
+        self.exceeds(limit as u64)
     }
 
     fn distinct(&self) -> Option<&Distinct> {

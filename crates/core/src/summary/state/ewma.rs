@@ -70,9 +70,11 @@ impl Past {
         self.started = true;
     }
 
-    /// Takes note of a key whose state makes way for another key's, with all its past.
+    /// Takes note of a key whose state makes way for another key's, with all its past; another part
+    /// of that past may be kept elsewhere.
     pub(crate) fn lose(&mut self, state: &Ewma) {
         self.before = self.before.saturating_add(state.before);
+        self.partial |= state.before > 0;
         self.forecast += state.forecast;
     }
 
@@ -168,6 +170,11 @@ impl State for Ewma {
 
     fn is_nothing(&self) -> bool {
         self.is_silent() && self.forecast == 0.0
+    }
+
+    #[inline(always)]
+    fn outweighs(&self, limit: f64, by: Measure) -> bool {
+        (self.size().by(by) as f64).max(self.forecast) > limit
     }
 
     fn next_epoch(&mut self, past: &Past) -> bool {

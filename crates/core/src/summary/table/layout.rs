@@ -97,6 +97,22 @@ pub(in crate::summary) struct Inline<K, S, I> {
     len: usize,
 }
 
+impl<K: FlowKey, S: State, I: Index> Inline<K, S, I> {
+    /// Buckets for each flow of [`Self::with_room`]: half of them are empty.
+    const BUCKETS_PER_FLOW: usize = 2;
+
+    /// Bytes that [`Self::with_room`] reserves for each flow.
+    pub(in crate::summary) const fn bytes_per_flow() -> usize {
+        Self::BUCKETS_PER_FLOW * I::BUCKET_BYTES + size_of::<Entry<K, S>>()
+    }
+
+    /// Reserves room for `most` flows, a power of two up to 2³¹.
+    pub(in crate::summary) fn with_room(most: usize, memory: &Memory) -> Result<Self, BuildError> {
+        let index = I::new(Self::BUCKETS_PER_FLOW * most, memory)?;
+        Ok(Self { index, entries: memory.zeroed(most)?, len: 0 })
+    }
+}
+
 impl<K: FlowKey, S: State, I: Index> Layout<K, S> for Inline<K, S, I> {
     fn bytes_per_bucket(more: usize) -> usize {
         let (numerator, denominator) = I::FULL;

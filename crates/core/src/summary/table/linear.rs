@@ -23,8 +23,11 @@ use crate::key::FlowKey;
 /// the key's alignment)`.
 pub struct LinearTable;
 
+/// Where it keeps its flows.
+pub(in crate::summary) type Linear<K, S> = Inline<K, S, Groups>;
+
 /// A linear table of counters, for summaries that stand on one.
-pub(in crate::summary) type Counts<K> = ExactTable<K, Count, Inline<K, Count, Groups>>;
+pub(in crate::summary) type Counts<K> = ExactTable<K, Count, Linear<K, Count>>;
 
 /// Buckets at most: flows are numbered by 32 bits.
 pub(in crate::summary) const MOST_BUCKETS: u64 = 1 << 32;
@@ -53,6 +56,6 @@ impl Describe for LinearTable {
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
         with_state!(Kind::from_options::<K>(Self::INFO.name, &Kind::OF_TABLES, options)?, S =>
-            ExactTable::<K, S, Inline<K, S, Groups>>::build(options, MOST_BUCKETS))
+            ExactTable::<K, S, Linear<K, S>>::build(options, MOST_BUCKETS))
     }
 }

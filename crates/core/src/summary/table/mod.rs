@@ -10,5 +10,6 @@ mod linear;
 
 pub use cuckoo::{Cuckoo1, Cuckoo4};
 pub use indirect::IndirectTable;
+pub(super) use layout::Layout;
 pub use linear::LinearTable;
-pub(super) use linear::{Counts, MOST_BUCKETS};
+pub(super) use linear::{Counts, Linear, MOST_BUCKETS};

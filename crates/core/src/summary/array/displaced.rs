@@ -1,0 +1,239 @@
+//! Heavy states whose slots other keys took over, in a small exact table.
+//!
+//! A slot that two keys share changes hands with each of their packets, and the heavier key would
+//! lose all that it had. So what is worth more than an eighth of the threshold is put by here, added
+//! to what was put by of its key before. A share θ of the weight leaves fewer than 8/θ such states: a
+//! full table first drops those that are worth less by now.
+
+use flowgauge_kernel::Digester;
+
+use super::super::basis::Basis;
+use super::super::codec::{DecodeError, Patience, Reader, Writer};
+use super::super::state::{Past, State};
+use super::super::table::{Layout, Linear, MOST_BUCKETS};
+use super::super::{BuildError, Measure, Options, Size};
+use crate::key::FlowKey;
+use crate::task::Threshold;
+
+/// What is put by is worth more than this part of the threshold.
+const PART: f64 = 1.0 / 8.0;
+
+/// Up to `most` states, each of a key of its own.
+///
+/// Memory in bytes: `most × (8 + size_of::<K>() + size_of::<S>(), rounded up to the key's
+/// alignment)`.
+pub(super) struct Displaced<K, S> {
+    digester: Digester,
+    /// None where nothing is put by.
+    table: Option<Linear<K, S>>,
+    by: Measure,
+    threshold: Threshold,
+    spread: u64,
+    /// The weight of the epoch before.
+    before: u64,
+    /// The table is not pruned again before the limit has grown to this.
+    prune_at: f64,
+    overflow: u64,
+    /// What was displaced and is nowhere now.
+    pub(super) lost: Size,
+}
+
+impl<K: FlowKey, S: State> Displaced<K, S> {
+    /// Bytes reserved for each state.
+    pub(super) const BYTES_PER_STATE: usize = Linear::<K, S>::bytes_per_flow();
+
+    /// Reserves room for `most` states, a power of two or 0.
+    pub(super) fn new(most: usize, options: &Options) -> Result<Self, BuildError> {
+        if most as u64 > MOST_BUCKETS / 2 {
+            return Err(BuildError::OutOfRange {
+                name: "candidates",
+                value: most.to_string(),
+                range: format!("0 or a power of two from 2 to {}", MOST_BUCKETS / 2),
+            });
+        }
+        let table = if most == 0 { None } else { Some(Linear::with_room(most, &options.memory)?) };
+        Ok(Self {
+            digester: options.digester,
+            table,
+            by: options.by,
+            threshold: options.threshold,
+            spread: options.spread,
+            before: 0,
+            prune_at: 0.0,
+            overflow: 0,
+            lost: Size::default(),
+        })
+    }
+
+    /// What they depend on, where any are kept.
+    pub(super) fn basis(&self, basis: Basis) -> Basis {
+        match (&self.table, S::ELEMENTS) {
+            (None, _) => basis,
+            (_, true) => Basis { spread: Some(self.spread), ..basis },
+            _ => Basis { by: Some(self.by), threshold: Some(self.threshold), ..basis },
+        }
+    }
+
+    /// What a state is worth more than that is put by, after packets of this `total` weight.
+    pub(super) fn limit(&self, total: u64) -> f64 {
+        match &self.table {
+            None => f64::INFINITY,
+            Some(_) if S::ELEMENTS => PART * self.spread as f64,
+            // A forecast is worth what it was in the epoch before.
+            Some(_) => PART * self.threshold.weight(total.max(self.before)),
+        }
+    }
+
+    /// States that there is room for.
+    pub(super) fn most(&self) -> usize {
+        self.table.as_ref().map_or(0, Layout::most)
+    }
+
+    /// Takes over a displaced state if it is worth more than the limit; else, or where it finds no
+    /// room, it is lost. Returns what a counter had no room for.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn take(&mut self, key: K, state: &S, total: u64, past: &mut Past) -> Size {
+        let limit = self.limit(total);
+        if state.outweighs(limit, self.by) {
+            if let Some(own) = self.place(key, limit, past) {
+                return own.merge(state);
+            }
+            self.overflow = self.overflow.saturating_add(1);
+        }
+        lose(state, &mut self.lost, past);
+        Size::default()
+    }
+
+    /// The state of this key, made where there is none and there is room.
+    fn place(&mut self, key: K, limit: f64, past: &mut Past) -> Option<&mut S> {
+        let digest = key.digest(&self.digester);
+        let table = self.table.as_ref()?;
+        let found = table.find(key, digest);
+        if found.is_none() && table.len() == table.most() && limit >= self.prune_at {
+            // Pruning costs the table's size: an eighth more must be due to go again.
+            self.prune_at = (limit * 1.125).max(f64::MIN_POSITIVE);
+            self.retain(limit, past, |_| true);
+        }
+        let table = self.table.as_mut()?;
+        let flow = found.or_else(|| table.insert(key, digest, &self.digester, None))?;
+        Some(table.state_mut(flow))
+    }
+
+    /// Keeps the states that stay and are worth more than `limit` then.
+    fn retain(&mut self, limit: f64, past: &mut Past, mut stays: impl FnMut(&mut S) -> bool) {
+        let Some(table) = &mut self.table else { return };
+        let (by, lost) = (self.by, &mut self.lost);
+        table.retain(&self.digester, |state| {
+            let stays = stays(state) && state.outweighs(limit, by);
+            if !stays {
+                lose(state, lost, past);
+            }
+            stays
+        });
+    }
+
+    /// What was put by of this key.
+    pub(super) fn find(&self, key: K, digest: u64) -> Option<&S> {
+        let table = self.table.as_ref()?;
+        table.find(key, digest).map(|flow| table.state(flow))
+    }
+
+    /// All that was put by, with its keys.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (K, &S)> {
+        self.table
+            .iter()
+            .flat_map(|table| (0..table.len()).map(|flow| (*table.key(flow), table.state(flow))))
+    }
+
+    /// Times that a state worth more than the limit found no room.
+    pub(super) fn overflow(&self) -> u64 {
+        self.overflow
+    }
+
+    /// Begins an epoch after one of `total` weight, with the `past` that it had; what is then worth
+    /// no more than the limit is lost to the past `now`.
+    pub(super) fn next_epoch(&mut self, total: u64, past: &Past, now: &mut Past) {
+        self.forget();
+        self.before = total;
+        self.retain(self.limit(total), now, |state| state.next_epoch(past));
+        self.lost = Size::default();
+    }
+
+    pub(super) fn clear(&mut self) {
+        if let Some(table) = &mut self.table {
+            table.clear(&self.digester);
+        }
+        self.forget();
+        self.before = 0;
+    }
+
+    fn forget(&mut self) {
+        (self.prune_at, self.overflow, self.lost) = (0.0, 0, Size::default());
+    }
+
+    /// Adds what `other` has, where it is worth more than the limit after packets of this `total`
+    /// weight; returns what counters had no room for.
+    pub(super) fn merge(&mut self, other: &Self, total: u64, past: &mut Past) -> Size {
+        self.before = self.before.saturating_add(other.before);
+        self.lost += other.lost;
+        self.overflow = self.overflow.saturating_add(other.overflow);
+        other.iter().map(|(key, state)| self.take(key, state, total, past)).sum()
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.table.as_ref().map_or(0, Layout::memory_bytes)
+    }
+
+    pub(super) fn save(&self, out: &mut Writer) {
+        out.size(self.lost);
+        if S::LASTING {
+            out.number(self.before);
+        }
+        out.number(self.overflow);
+        out.number(self.prune_at);
+        out.number(self.table.as_ref().map_or(0, Layout::len) as u64);
+        out.sorted(K::BYTES + S::STORED_BYTES, |out| {
+            for (key, state) in self.iter() {
+                out.key(key);
+                state.save(out);
+            }
+        });
+    }
+
+    /// Takes over what was saved; this one is empty.
+    pub(super) fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        self.lost = from.size("displaced")?;
+        if S::LASTING {
+            self.before = from.number("total before")?;
+        }
+        self.overflow = from.number("overflow of the candidates")?;
+        self.prune_at = from.number("threshold of the candidates")?;
+        if !(0.0..=f64::MAX).contains(&self.prune_at) {
+            return Err(from.invalid("threshold of the candidates", 8, "it is no weight"));
+        }
+        let count = from.count("number of candidates", self.most())?;
+        let Some(table) = &mut self.table else { return Ok(()) };
+        let (mut patience, mut before) = (Patience::new(count), None);
+        for _ in 0..count {
+            let key: K = from.next_key("candidate", &mut before)?;
+            let state = S::load(from)?;
+            let digest = key.digest(&self.digester);
+            let Some(flow) = table.insert(key, digest, &self.digester, Some(&mut patience)) else {
+                let width = K::BYTES + S::STORED_BYTES;
+                return Err(from.invalid("candidate", width, "its place collides with others'"));
+            };
+            *table.state_mut(flow) = state;
+        }
+        Ok(())
+    }
+}
+
+/// Takes note of a state that is nowhere from now on.
+#[inline(always)]
+pub(super) fn lose<S: State>(state: &S, lost: &mut Size, past: &mut Past) {
+    *lost += state.size();
+    if let Some(ewma) = state.ewma() {
+        past.lose(ewma);
+    }
+}
