@@ -3,9 +3,11 @@
 //! A key joins when its estimate passes the threshold's share of the weight so far. Early in an
 //! epoch that is nearly every key, so a full set first drops the members that fell behind.
 
+use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed};
 
 use super::codec::{DecodeError, Patience, Reader, Writer};
+use super::share::Share;
 use super::{BuildError, Memory, Options};
 use crate::key::FlowKey;
 use crate::task::Threshold;
@@ -23,31 +25,43 @@ pub(crate) fn candidates(options: &Options, bytes: usize) -> Result<usize, Build
     options.parameters.power_of_two("candidates", memory_bytes, bytes)
 }
 
-/// A set of keys of bounded size.
+/// A key with its share.
+#[derive(Clone, Copy, Zeroable)]
+#[repr(C)]
+struct Member<K, S> {
+    key: K,
+    share: S,
+}
+
+/// A set of keys of bounded size, each with a share of what it is heavy by.
 ///
-/// Memory in bytes: `2 × most × (size_of::<K>() + 4) + most × size_of::<K>()`.
-pub(crate) struct HeavyKeys<K> {
+/// A key's place is found by the low bits of its digest, as its column of an array is: those that
+/// share a column are found together.
+///
+/// Memory in bytes, with `member` for `size_of::<K>() + size_of::<S>()`, rounded up to the
+/// alignment: `2 × most × (member + 4) + most × member`.
+pub(crate) struct HeavyKeys<K, S = ()> {
     /// Half full at most; empty where the tag is 0.
-    keys: Zeroed<K>,
+    members: Zeroed<Member<K, S>>,
     tags: Zeroed<u32>,
     /// Where [`Self::prune`] puts the members that stay.
-    kept: Zeroed<K>,
+    kept: Zeroed<Member<K, S>>,
     len: usize,
     /// The set is not pruned again before the threshold has grown to this.
     prune_at: f64,
     overflow: u64,
 }
 
-impl<K: FlowKey> HeavyKeys<K> {
+impl<K: FlowKey, S: Share> HeavyKeys<K, S> {
     /// Bytes reserved for a set of `most` keys.
     pub(crate) const fn memory_bytes(most: usize) -> usize {
-        2 * most * (size_of::<K>() + size_of::<u32>()) + most * size_of::<K>()
+        2 * most * (size_of::<Member<K, S>>() + size_of::<u32>()) + most * size_of::<Member<K, S>>()
     }
 
-    /// Reserves a set of `most` keys, a power of two.
+    /// Reserves a set of `most` keys, a power of two or 0.
     pub(crate) fn new(most: usize, memory: &Memory) -> Result<Self, BuildError> {
         Ok(Self {
-            keys: memory.zeroed(2 * most)?,
+            members: memory.zeroed(2 * most)?,
             tags: memory.zeroed(2 * most)?,
             kept: memory.zeroed(most)?,
             len: 0,
@@ -56,16 +70,21 @@ impl<K: FlowKey> HeavyKeys<K> {
         })
     }
 
+    /// Keys that there is room for.
+    pub(crate) fn most(&self) -> usize {
+        self.kept.len()
+    }
+
     /// Where `key` is, or else the empty place where it would go.
     #[inline(always)]
     fn find(&self, key: &K, digest: u64) -> Result<usize, usize> {
-        let (keys, tags) = (&*self.keys, &*self.tags);
+        let (members, tags) = (&*self.members, &*self.tags);
         let mask = tags.len() - 1;
         let tag = Self::tag(digest);
-        let mut place = tag as usize >> 1 & mask;
+        let mut place = digest as usize & mask;
         // Ends, since half of the places are always empty.
         loop {
-            if tags[place] == tag && keys[place] == *key {
+            if tags[place] == tag && members[place].key == *key {
                 return Ok(place);
             }
             if tags[place] == 0 {
@@ -75,7 +94,7 @@ impl<K: FlowKey> HeavyKeys<K> {
         }
     }
 
-    /// The high half of the digest: no bit of it chooses a column of the first row.
+    /// The high half of the digest: no bit of it chooses a place, nor a column of the first row.
     #[inline(always)]
     fn tag(digest: u64) -> u32 {
         (digest >> 32) as u32 | 1
@@ -87,12 +106,43 @@ impl<K: FlowKey> HeavyKeys<K> {
         self.find(key, digest).is_ok()
     }
 
-    /// Puts `key` where it is or would go; does not count it. Returns how many places are before.
-    fn put(&mut self, key: K, digest: u64) -> usize {
-        let (Ok(place) | Err(place)) = self.find(&key, digest);
-        self.keys[place] = key;
+    /// The share of `key`, if it is there.
+    #[inline(always)]
+    pub(crate) fn share(&mut self, key: &K, digest: u64) -> Option<&mut S> {
+        let place = self.find(key, digest).ok()?;
+        Some(&mut self.members[place].share)
+    }
+
+    /// The keys that share a column with the key of this digest, itself among them, in an array of
+    /// `columns` columns, a power of two, that the low bits of a digest name.
+    pub(crate) fn of_column(
+        &self,
+        digest: u64,
+        columns: usize,
+        digester: &Digester,
+    ) -> impl Iterator<Item = (K, &S)> {
+        let (places, column) = (self.tags.len(), digest as usize & (columns - 1));
+        // Of few columns each has many first places.
+        let step = columns.min(places).max(1);
+        let first = (column & (step - 1)..places).step_by(step);
+        first.flat_map(move |first| {
+            let run = (first..first + places).map(move |place| place & (places - 1));
+            let run = run.take_while(|place| self.tags[*place] != 0);
+            run.map(|place| &self.members[place]).filter_map(move |member| {
+                let digest = member.key.digest(digester) as usize;
+                let same = digest & (columns - 1) == column && digest & (places - 1) == first;
+                same.then_some((member.key, &member.share))
+            })
+        })
+    }
+
+    /// Puts a member where its key is or would go; does not count it. Returns how many places are
+    /// before.
+    fn put(&mut self, member: Member<K, S>, digest: u64) -> usize {
+        let (Ok(place) | Err(place)) = self.find(&member.key, digest);
+        self.members[place] = member;
         self.tags[place] = Self::tag(digest);
-        place.wrapping_sub(Self::tag(digest) as usize >> 1) & (self.tags.len() - 1)
+        place.wrapping_sub(digest as usize) & (self.tags.len() - 1)
     }
 
     /// Keys that find room without anything being dropped.
@@ -101,55 +151,69 @@ impl<K: FlowKey> HeavyKeys<K> {
         self.kept.len() - self.len
     }
 
-    /// Adds `key`, which must not be there. A full set is pruned of the keys whose `estimate` does
-    /// not pass `threshold` any more; where that frees nothing, the overflow is counted.
+    /// Adds `key`, which must not be there, with its share. A full set is pruned of the keys whose
+    /// `estimate` does not pass `threshold` any more; where that frees nothing, the overflow is
+    /// counted.
     #[cold]
     #[inline(never)]
     pub(crate) fn join(
         &mut self,
-        key: K,
-        digest: u64,
+        (key, digest, share): (K, u64, S),
         threshold: f64,
         digester: &Digester,
-        estimate: impl Fn(K) -> f64,
+        estimate: impl Fn(&Self, K) -> f64,
     ) {
         if self.len == self.kept.len() {
-            if threshold < self.prune_at {
-                self.overflow = self.overflow.saturating_add(1);
-                return;
+            if threshold >= self.prune_at {
+                self.prune(threshold, digester, estimate);
             }
-            self.prune(threshold, digester, estimate);
             if self.len == self.kept.len() {
                 self.overflow = self.overflow.saturating_add(1);
                 return;
             }
         }
-        self.put(key, digest);
+        self.put(Member { key, share }, digest);
         self.len += 1;
     }
 
     #[cold]
-    fn prune(&mut self, threshold: f64, digester: &Digester, estimate: impl Fn(K) -> f64) {
+    fn prune(&mut self, threshold: f64, digester: &Digester, estimate: impl Fn(&Self, K) -> f64) {
+        self.retain(digester, |set, key| estimate(set, key) > threshold);
+        // Pruning costs the set's size: a share of it must be due again. A threshold of 0 drops
+        // nobody, however often.
+        self.prune_at = (threshold * 1.125).max(f64::MIN_POSITIVE);
+    }
+
+    /// Keeps the keys that stay, as it is seen before any of them goes.
+    fn retain(&mut self, digester: &Digester, stays: impl Fn(&Self, K) -> bool) {
         let mut kept = 0;
-        for (key, tag) in self.keys.iter().zip(self.tags.iter()) {
-            if *tag != 0 && estimate(*key) > threshold {
-                self.kept[kept] = *key;
+        for place in 0..self.tags.len() {
+            let member = self.members[place];
+            if self.tags[place] != 0 && stays(self, member.key) {
+                self.kept[kept] = member;
                 kept += 1;
             }
         }
         self.tags.fill(0);
         self.len = kept;
         for index in 0..kept {
-            let key = self.kept[index];
-            self.put(key, key.digest(digester));
+            let member = self.kept[index];
+            self.put(member, member.key.digest(digester));
         }
-        // Pruning costs the set's size: a share of it must be due again. A threshold of 0 drops
-        // nobody, however often.
-        self.prune_at = (threshold * 1.125).max(f64::MIN_POSITIVE);
+    }
+
+    fn members(&self) -> impl Iterator<Item = &Member<K, S>> {
+        let members = self.members.iter().zip(self.tags.iter());
+        members.filter(|(_, tag)| **tag != 0).map(|(member, _)| member)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = K> {
-        self.keys.iter().zip(self.tags.iter()).filter(|(_, tag)| **tag != 0).map(|(key, _)| *key)
+        self.members().map(|member| member.key)
+    }
+
+    pub(crate) fn shares_mut(&mut self) -> impl Iterator<Item = &mut S> {
+        let members = self.members.iter_mut().zip(self.tags.iter());
+        members.filter(|(_, tag)| **tag != 0).map(|(member, _)| &mut member.share)
     }
 
     /// Times that a heavy key found no room.
@@ -164,11 +228,23 @@ impl<K: FlowKey> HeavyKeys<K> {
         self.overflow = 0;
     }
 
+    /// Begins an epoch with the keys that stay from the one before.
+    pub(crate) fn next_epoch(&mut self, digester: &Digester, stays: impl Fn(&Self, K) -> bool) {
+        self.retain(digester, stays);
+        self.prune_at = 0.0;
+        self.overflow = 0;
+    }
+
     pub(crate) fn save(&self, out: &mut Writer) {
         out.number(self.overflow);
         out.number(self.prune_at);
         out.number(self.len as u64);
-        out.sorted(K::BYTES, |out| self.iter().for_each(|key| out.key(key)));
+        out.sorted(K::BYTES + S::STORED_BYTES, |out| {
+            for member in self.members() {
+                out.key(member.key);
+                member.share.save(out);
+            }
+        });
     }
 
     /// Takes over a saved set; this one is empty.
@@ -186,10 +262,12 @@ impl<K: FlowKey> HeavyKeys<K> {
         let (mut patience, mut before) = (Patience::new(count), None);
         for _ in 0..count {
             let key: K = from.next_key("candidate", &mut before)?;
-            let steps = self.put(key, key.digest(digester));
+            let share = S::load(from)?;
+            let steps = self.put(Member { key, share }, key.digest(digester));
             self.len += 1;
             if !patience.take(steps) {
-                return Err(from.invalid("candidate", K::BYTES, "its place collides with others'"));
+                let width = K::BYTES + S::STORED_BYTES;
+                return Err(from.invalid("candidate", width, "its place collides with others'"));
             }
         }
         Ok(())
@@ -207,18 +285,21 @@ impl<K: FlowKey> HeavyKeys<K> {
         }
     }
 
-    /// Adds the keys of `other`.
+    /// Adds the keys of `other` with their shares.
     pub(crate) fn merge(
         &mut self,
         other: &Self,
         threshold: f64,
         digester: &Digester,
-        estimate: impl Fn(K) -> f64 + Copy,
+        estimate: impl Fn(&Self, K) -> f64 + Copy,
     ) {
-        for key in other.iter() {
-            let digest = key.digest(digester);
-            if !self.has(&key, digest) {
-                self.join(key, digest, threshold, digester, estimate);
+        for member in other.members() {
+            let digest = member.key.digest(digester);
+            if let Some(share) = self.share(&member.key, digest) {
+                share.merge(&member.share);
+            } else {
+                let member = (member.key, digest, member.share);
+                self.join(member, threshold, digester, estimate);
             }
         }
         self.overflow = self.overflow.saturating_add(other.overflow);
@@ -244,7 +325,8 @@ mod tests {
             let asked = Cell::new(0);
             for number in 0u32..1000 {
                 let key = Key4::from_canonical(&number.to_be_bytes()).unwrap();
-                set.join(key, key.digest(&digester), threshold, &digester, |_| {
+                let digest = key.digest(&digester);
+                set.join((key, digest, ()), threshold, &digester, |_, _| {
                     asked.set(asked.get() + 1);
                     10.0
                 });

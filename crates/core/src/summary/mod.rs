@@ -14,6 +14,7 @@ mod memory;
 pub mod quantile;
 mod remix;
 mod saturating;
+mod share;
 pub mod sketch;
 mod state;
 pub mod table;

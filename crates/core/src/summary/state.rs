@@ -90,6 +90,15 @@ impl Count {
         self.packets
     }
 
+    /// What is left without another one, which is a part of it.
+    fn minus(&self, other: &Self) -> Self {
+        let (packets, bytes) = (self.packets, self.bytes);
+        Self {
+            packets: packets.saturating_sub(other.packets),
+            bytes: bytes.saturating_sub(other.bytes),
+        }
+    }
+
     /// The stored form of any count, also of none.
     fn load_any(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(Self { packets: from.number("packets")?, bytes: from.number("bytes")? })

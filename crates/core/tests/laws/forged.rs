@@ -84,29 +84,32 @@ fn a_flag_is_0_or_1() {
     assert!(reason.contains("neither 0 nor 1"), "{reason}");
 }
 
-/// The candidates at the end of a payload: their overflow, threshold and number, and the keys.
-fn with_candidates(file: &[u8], count: usize, edit: impl Fn(&mut [u8])) -> Vec<u8> {
+/// The candidates at the end of a payload: their overflow, threshold and number, and `bytes` bytes of
+/// keys with what is counted of them.
+fn with_candidates(file: &[u8], bytes: usize, edit: impl Fn(&mut [u8])) -> Vec<u8> {
     let mut payload = payload(file);
-    let from = payload.len() - Key4::BYTES * count - 3 * 8;
+    let from = payload.len() - bytes - 3 * 8;
     edit(&mut payload[from..]);
     with_payload(file, &payload)
 }
 
 #[test]
 fn candidates_stand_there_once_and_their_threshold_is_a_weight() {
-    for name in ["count-array", "count-min"] {
+    for (name, width) in [("count-array", Key4::BYTES + 4), ("count-min", Key4::BYTES)] {
         let file = stored(name, &[("columns", "64"), ("candidates", "64")], 2000);
         let decoded = decode::<Key4>(&file, LIMIT).unwrap().summary;
         let mut count = 0;
         decoded.answers().candidates().unwrap().for_each(&mut |_, _| count += 1);
         assert!(count > 10);
-        let whole = with_candidates(&file, count, |_| ());
+        let bytes = count * width;
+        let whole = with_candidates(&file, bytes, |_| ());
         assert!(whole == file);
-        let twice = with_candidates(&file, count, |set| set.copy_within(24..28, 28));
+        let twice = with_candidates(&file, bytes, |set| set.copy_within(24..28, 24 + width));
         assert!(refused(&twice).contains("each of them once"), "{}", refused(&twice));
         for threshold in [f64::NAN, f64::INFINITY, -1.0] {
-            let bytes = threshold.to_le_bytes();
-            let forged = with_candidates(&file, count, |set| set[8..16].copy_from_slice(&bytes));
+            let threshold = threshold.to_le_bytes();
+            let forged =
+                with_candidates(&file, bytes, |set| set[8..16].copy_from_slice(&threshold));
             assert!(refused(&forged).contains("it is no weight"), "{}", refused(&forged));
         }
     }

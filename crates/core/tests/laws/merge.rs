@@ -218,7 +218,9 @@ fn keys_that_only_the_sum_makes_heavy_are_said_to_be_missing() {
         (named, candidates.overflow())
     };
     for name in ["count-array", "count-min", "count-sketch", "k-ary"] {
-        assert_eq!(overflow(name, Threshold::Weight(1000), [600, 600]), (0, 1), "{name}");
+        // An array keeps what is over half the threshold, and so knows it here all the same.
+        let named = usize::from(name == "count-array");
+        assert_eq!(overflow(name, Threshold::Weight(1000), [600, 600]), (named, 1), "{name}");
         assert_eq!(overflow(name, Threshold::Weight(1000), [400, 500]), (0, 0), "{name}");
         assert_eq!(overflow(name, Threshold::Weight(100), [600, 0]), (1, 0), "{name}");
         assert_eq!(overflow(name, Threshold::Share(0.5), [600, 600]), (1, 0), "{name}");

@@ -101,8 +101,8 @@ fn listed<K: FlowKey>(summary: &dyn Ingest<K>) -> HashMap<Vec<u8>, Size> {
     sizes
 }
 
-/// The summary with one counter of packets, which `bytes` follow, raised from `packets` to where one
-/// more packet fills it.
+/// The summary with its first counter of `packets`, which `bytes` follow, raised to where one more packet
+/// fills it.
 fn nearly_full<K: FlowKey>(
     name: &str,
     options: &Options,
@@ -112,7 +112,7 @@ fn nearly_full<K: FlowKey>(
     let mut stored = encode(catalog::info(name).unwrap(), options, summary);
     let end = stored.len() - 4;
     let counter = [&packets.to_le_bytes(), bytes].concat();
-    let at = (0..end).rfind(|at| stored[*at..].starts_with(&counter)).unwrap();
+    let at = (0..end).find(|at| stored[*at..].starts_with(&counter)).unwrap();
     stored[at..at + 4].copy_from_slice(&(u32::MAX - 1).to_le_bytes());
     let checksum = crc32fast::hash(&stored[..end]);
     stored[end..].copy_from_slice(&checksum.to_le_bytes());

@@ -3,6 +3,8 @@
 //! Paper: Alipourfard et al., "A comparison of performance and accuracy of measurement algorithms
 //! in software" (SOSR 2018), §3. An estimate is never below the truth; its expected excess is the
 //! other keys' weight over the number of columns. Heavy keys are kept in a set beside the array.
+//! Beside the paper, the keys of a column that became heavy are counted in the set, too, each by
+//! itself: what the others of its column have there is not a key's own.
 
 use std::any::Any;
 
@@ -10,7 +12,7 @@ use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
 use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
-use super::super::heavy::HeavyKeys;
+use super::super::heavy::{self, HeavyKeys};
 use super::super::state::{self, ARRAY_STATE, Distinct, Ewma, Kind};
 use super::super::{
     Answers, BuildError, Candidates, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws,
@@ -26,8 +28,9 @@ use crate::task::Threshold;
 pub(super) const CONFIDENCE: f64 = 0.95;
 const EXCESS: f64 = 20.0;
 
-/// Heavy keys that are kept, unless asked otherwise or the memory is small.
-pub(super) const MOST_CANDIDATES: usize = 1 << 14;
+/// A column is heavy from this part of the threshold on, so that of what makes a key pass the
+/// threshold in the end a part is known to be its own.
+pub(super) const PART: f64 = 0.5;
 
 /// Fewer packets are counted one by one: a block has a list of heavy ones to begin with.
 const LEAST_BLOCK: usize = 32;
@@ -37,13 +40,13 @@ pub(super) const PREFETCH_AHEAD: usize = 32;
 
 /// One array of counters of one measure: `C` is `u32` for packets, `u64` for bytes.
 ///
-/// Cost: one cache line a packet; one more in the set while the key is heavy. Memory in bytes:
-/// `columns × size_of::<C>() + candidates × (3 × size_of::<K>() + 8)`.
+/// Cost: one cache line a packet; two more in the set while its column is heavy. Memory in bytes,
+/// with `member` for `size_of::<K>() + size_of::<C>()`, rounded up to the alignment: `columns ×
+/// size_of::<C>() + candidates × (3 × member + 8)`.
 pub struct CountArray<K, C> {
     digester: Digester,
     counters: Zeroed<C>,
-    heavy: HeavyKeys<K>,
-    candidates: usize,
+    heavy: HeavyKeys<K, C>,
     threshold: Threshold,
     total: u64,
     saturated: u64,
@@ -61,14 +64,14 @@ impl Describe for CountArray<(), ()> {
             },
             Parameter {
                 name: "candidates",
-                help: "heavy keys that are kept, a power of two (default: 16384, or what \
-                       a quarter of the memory holds)",
+                help: "heavy keys that are kept and counted apart, a power of two, or 0 (default: \
+                       16384, or what a quarter of the memory holds)",
             },
             ARRAY_STATE,
         ],
-        memory: "columns x (4 by packets, 8 by bytes, 144 distinct, 28 ewma) + candidates x (3 x key + 8), \
-                 twice that for ewma",
-        laws: Laws { commutable: true, aggregatable: true, merge: Merge::Equal },
+        memory: "columns x state + candidates x (3 x (key + state) + 8), a state being 4 by packets, \
+                 8 by bytes, 28 ewma, 144 distinct and then none beside the key",
+        laws: Laws { commutable: true, aggregatable: true, merge: Merge::WithinBounds },
     };
 
     fn laws(parameters: &Parameters) -> Laws {
@@ -88,16 +91,16 @@ impl Describe for CountArray<(), ()> {
 
 impl<K: FlowKey, C: Counter> CountArray<K, C> {
     fn from_options(options: &Options) -> Result<Self, BuildError> {
-        let per_candidate = HeavyKeys::<K>::memory_bytes(1);
-        let for_candidates = (options.memory_bytes / 4).min(MOST_CANDIDATES * per_candidate);
+        let per_candidate = HeavyKeys::<K, C>::memory_bytes(1);
+        let candidates = heavy::candidates(options, per_candidate)?;
+        let rest = options.memory_bytes.saturating_sub(candidates.saturating_mul(per_candidate));
         let parameters = &options.parameters;
-        let candidates = parameters.power_of_two("candidates", for_candidates, per_candidate)?;
-        let rest = options.memory_bytes.saturating_sub(candidates * per_candidate);
         let columns = parameters.power_of_two("columns", rest, size_of::<C>())?;
         Self::new(columns, candidates, options.threshold, options.digester, &options.memory)
     }
 
-    /// Reserves `columns` counters and room for `candidates` heavy keys, both powers of two.
+    /// Reserves `columns` counters and room for `candidates` heavy keys, both powers of two, or the
+    /// latter 0.
     ///
     /// # Errors
     /// When the memory does not suffice.
@@ -108,12 +111,12 @@ impl<K: FlowKey, C: Counter> CountArray<K, C> {
         digester: Digester,
         memory: &Memory,
     ) -> Result<Self, BuildError> {
-        debug_assert!(columns.is_power_of_two() && candidates.is_power_of_two());
+        debug_assert!(columns.is_power_of_two());
+        debug_assert!(candidates == 0 || candidates.is_power_of_two());
         Ok(Self {
             digester,
             counters: memory.zeroed(columns)?,
             heavy: HeavyKeys::new(candidates, memory)?,
-            candidates,
             threshold,
             total: 0,
             saturated: 0,
@@ -124,9 +127,13 @@ impl<K: FlowKey, C: Counter> CountArray<K, C> {
         Basis { threshold: Some(self.threshold), ..Basis::of(&self.digester) }
     }
 
-    fn count(&self, key: K) -> u64 {
-        let column = key.digest(&self.digester) as usize & (self.counters.len() - 1);
-        self.counters[column].get()
+    fn count(&self, key: K) -> Count {
+        count(&self.counters, &self.heavy, &self.digester, key)
+    }
+
+    /// What a heavy column passes in an epoch of so much weight, rounded down.
+    fn limit(threshold: Threshold, total: u64) -> u64 {
+        (PART * threshold.weight(total)) as u64
     }
 
     /// Counts as many packets at once as the set has room for: what a full set drops depends on all
@@ -159,7 +166,10 @@ impl<K: FlowKey, C: Counter> CountArray<K, C> {
             prefetch(counters, digest as usize & mask);
         }
         let before = self.total;
-        let low = self.threshold.weight(before) as u64;
+        let low = match self.heavy.most() {
+            0 => u64::MAX,
+            _ => Self::limit(self.threshold, before),
+        };
         let (mut listed, mut counts) = ([0u8; N], [C::zeroed(); N]);
         let (mut heavy, mut total) = (0, before);
         for i in 0..keys.len() {
@@ -179,7 +189,7 @@ impl<K: FlowKey, C: Counter> CountArray<K, C> {
         }
         self.total = total;
         // A threshold only grows: what passes it as it is after the batch passed it in the batch.
-        let high = self.threshold.weight(total) as u64;
+        let high = Self::limit(self.threshold, total);
         let (mut so_far, mut summed) = (before, 0);
         let counters = &*counters;
         for &i in &listed[..heavy] {
@@ -191,34 +201,74 @@ impl<K: FlowKey, C: Counter> CountArray<K, C> {
                     .map(|weight| weight.get())
                     .fold(so_far, u64::saturating_add);
                 summed = i + 1;
-                if counts[i].get() <= self.threshold.weight(so_far) as u64 {
+                if counts[i].get() <= Self::limit(self.threshold, so_far) {
                     continue;
                 }
             }
-            if !self.heavy.has(&keys[i], digests[i]) {
-                let threshold = self.threshold.weight(total);
-                self.heavy.join(keys[i], digests[i], threshold, digester, move |key| {
-                    counters[key.digest(digester) as usize & mask].get() as f64
-                });
+            if let Some(share) = self.heavy.share(&keys[i], digests[i]) {
+                // What a share has no room for, the counter has none for either.
+                let _ = share.add(weights[i]);
+                continue;
             }
+            let threshold = self.threshold.weight(total);
+            let member = (keys[i], digests[i], weights[i]);
+            self.heavy.join(member, threshold, digester, |heavy, key| {
+                count(counters, heavy, digester, key).most as f64
+            });
         }
     }
 
-    /// The counter is never below the truth, unless it is full.
-    fn bounds(&self, count: u64) -> Estimate {
-        let low = least_of(count as f64, self.total as f64, self.counters.len());
-        let full = count == C::MOST.get();
-        let high = if full { count.saturating_add(self.saturated) } else { count };
-        Estimate { value: count as f64, low, high: high as f64, confidence: Some(CONFIDENCE) }
+    /// The most is never below the truth, unless the counter is full.
+    fn bounds(&self, count: Count) -> Estimate {
+        let Count { own, most, column } = count;
+        let low = least_of(column as f64, self.total as f64, self.counters.len());
+        let full = column == C::MOST.get();
+        let high = if full { most.saturating_add(self.saturated) } else { most };
+        let (own, most) = (own as f64, most as f64);
+        Estimate {
+            value: most,
+            low: low.max(own).min(most),
+            high: high as f64,
+            confidence: Some(CONFIDENCE),
+        }
     }
 
-    fn estimate_of(&self, count: u64) -> SizeEstimate {
+    fn estimate_of(&self, count: Count) -> SizeEstimate {
         let estimate = Some(self.bounds(count));
         match C::MEASURE {
             Measure::Packets => SizeEstimate { packets: estimate, bytes: None },
             Measure::Bytes => SizeEstimate { packets: None, bytes: estimate },
         }
     }
+}
+
+/// What is known of a key.
+#[derive(Clone, Copy, Default)]
+struct Count {
+    /// What was counted of it apart.
+    own: u64,
+    /// What of its column is not others' own.
+    most: u64,
+    column: u64,
+}
+
+fn count<K: FlowKey, C: Counter>(
+    counters: &[C],
+    heavy: &HeavyKeys<K, C>,
+    digester: &Digester,
+    key: K,
+) -> Count {
+    let (digest, columns) = (key.digest(digester), counters.len());
+    let (mut own, mut others) = (0, 0u64);
+    for (member, share) in heavy.of_column(digest, columns, digester) {
+        if member == key {
+            own = share.get();
+        } else {
+            others = others.saturating_add(share.get());
+        }
+    }
+    let column = counters[digest as usize & (columns - 1)].get();
+    Count { own, most: column.saturating_sub(others).max(own), column }
 }
 
 /// The least that a key has surely enough of the `count` in its column, where all `columns` hold
@@ -237,7 +287,7 @@ impl<K: FlowKey, C: Counter> Ingest<K> for CountArray<K, C> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         batch.digest(&self.digester);
         let (keys, digests, weights) = (batch.keys(), batch.digests(), C::column(batch));
-        if self.heavy.room() >= keys.len() {
+        if self.heavy.room() >= keys.len() || self.heavy.most() == 0 {
             return self.take::<BATCH_PACKETS>(keys, digests, weights);
         }
         self.take_by_room(keys, digests, weights);
@@ -257,8 +307,8 @@ impl<K: FlowKey, C: Counter> Ingest<K> for CountArray<K, C> {
         self.total = self.total.saturating_add(other.total);
         let threshold = self.threshold.weight(self.total);
         let (counters, digester) = (&self.counters, &self.digester);
-        self.heavy.merge(&other.heavy, threshold, digester, |key| {
-            counters[key.digest(digester) as usize & (counters.len() - 1)].get() as f64
+        self.heavy.merge(&other.heavy, threshold, digester, |heavy, key| {
+            count(counters, heavy, digester, key).most as f64
         });
         Ok(())
     }
@@ -287,12 +337,12 @@ impl<K: FlowKey, C: Counter> Ingest<K> for CountArray<K, C> {
     fn parameters(&self) -> Vec<(&'static str, Setting)> {
         vec![
             ("columns", Setting::Integer(self.counters.len() as u64)),
-            ("candidates", Setting::Integer(self.candidates as u64)),
+            ("candidates", Setting::Integer(self.heavy.most() as u64)),
         ]
     }
 
     fn memory_bytes(&self) -> usize {
-        self.counters.memory_bytes() + HeavyKeys::<K>::memory_bytes(self.candidates)
+        self.counters.memory_bytes() + HeavyKeys::<K, C>::memory_bytes(self.heavy.most())
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -311,13 +361,14 @@ impl<K: FlowKey, C: Counter> Answers for CountArray<K, C> {
         Some(self)
     }
     fn candidates(&self) -> Option<&dyn Candidates> {
-        Some(self)
+        (self.heavy.most() > 0).then_some(self as &dyn Candidates)
     }
 }
 
 impl<K: FlowKey, C: Counter> SizeQuery for CountArray<K, C> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
-        self.estimate_of(K::from_canonical(key).map_or(0, |key| self.count(key)))
+        let count = K::from_canonical(key).map_or_else(Count::default, |key| self.count(key));
+        self.estimate_of(count)
     }
 }
 

@@ -2,69 +2,155 @@
 //!
 //! Paper: Alipourfard et al., "A comparison of performance and accuracy of measurement algorithms
 //! in software" (SOSR 2018), §4.2. A key is listed when the state of its column says that it is
-//! heavy: spread, or over the threshold. So nothing heavy is missed, and whoever shares a column
-//! with a heavy key is listed, too. Forecasts are of columns: a key that was heavy stays listed while
-//! its forecast is over half the threshold.
+//! heavy: spread, or over the threshold. So nothing heavy is missed. Who shares a column with a
+//! spread key is listed, too. Of sizes and forecasts, which are sums, each key of a heavy column has
+//! a part of its own beside, and what is others' is taken off. A key that was heavy stays listed
+//! while its forecast is over half the threshold.
 
 use std::any::Any;
 
+use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
 use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
-use super::super::heavy::HeavyKeys;
-use super::super::state::{self, Ewma, Past, State};
+use super::super::heavy::{self, HeavyKeys};
+use super::super::share::Share;
+use super::super::state::{self, Distinct, Ewma, Past, State};
 use super::super::{
     Answers, BuildError, Candidates, Estimate, Forecast, Forecasts, Incompatible, Ingest, Measure,
     Options, Setting, Size, SizeEstimate, SizeQuery, Spread,
 };
-use super::additive::{CONFIDENCE, MOST_CANDIDATES, PREFETCH_AHEAD, least_of};
+use super::additive::{CONFIDENCE, PART, PREFETCH_AHEAD, least_of};
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
 use crate::task::Threshold;
 
-/// One array of states. Memory in bytes: `columns × size_of::<S>() + candidates × (3 ×
-/// size_of::<K>() + 8)`, twice the latter where states outlive the epoch.
-pub(super) struct SharedArray<K, S> {
+/// A state that the keys of a column share.
+pub(super) trait Shared: State {
+    /// A key's own part of it.
+    type Own: Share;
+    /// Takes packets into a key's own part.
+    fn add_own(own: &mut Self::Own, packets: u32, bytes: u64);
+    /// Begins an epoch after one with this `past`.
+    fn next_own(own: &mut Self::Own, past: &Past);
+    /// The state of a key's own part alone.
+    fn alone(own: &Self::Own) -> Self;
+    /// What is left without another key's own part.
+    fn without(&self, own: &Self::Own) -> Self;
+}
+
+/// A union: whose an element is cannot be told.
+impl Shared for Distinct {
+    type Own = ();
+
+    #[inline(always)]
+    fn add_own((): &mut (), _: u32, _: u64) {}
+
+    fn next_own((): &mut (), _: &Past) {}
+
+    fn alone((): &()) -> Self {
+        Self::zeroed()
+    }
+
+    fn without(&self, (): &()) -> Self {
+        *self
+    }
+}
+
+/// A sum.
+impl Shared for Ewma {
+    type Own = Self;
+
+    #[inline(always)]
+    fn add_own(own: &mut Self, packets: u32, bytes: u64) {
+        // What it has no room for, the column has none for either.
+        let _ = own.add(packets, bytes, 0);
+    }
+
+    fn next_own(own: &mut Self, past: &Past) {
+        own.next_epoch(past);
+    }
+
+    fn alone(own: &Self) -> Self {
+        *own
+    }
+
+    fn without(&self, own: &Self) -> Self {
+        self.minus(own)
+    }
+}
+
+/// One array of states.
+///
+/// Memory in bytes: `columns × size_of::<S>() + candidates × (3 × member + 8)`, with `member` for
+/// `size_of::<K>() + size_of::<S::Own>()`, rounded up to the alignment.
+pub(super) struct SharedArray<K, S: Shared> {
     digester: Digester,
     states: Zeroed<S>,
-    /// Keys that are heavy in this epoch.
-    heavy: HeavyKeys<K>,
-    /// Keys that were, where states outlive the epoch.
-    heavy_before: Option<HeavyKeys<K>>,
-    candidates: usize,
+    /// The keys of heavy columns, and those with a heavy forecast.
+    heavy: HeavyKeys<K, S::Own>,
     by: Measure,
     threshold: Threshold,
     spread: u64,
     past: Past,
     total: Size,
+    /// The weight of the epoch before.
+    total_before: u64,
     saturated: Size,
 }
 
-impl<K: FlowKey, S: State> SharedArray<K, S> {
-    fn bytes_per_candidate() -> usize {
-        HeavyKeys::<K>::memory_bytes(if S::LASTING { 2 } else { 1 })
-    }
+/// What is known of a key.
+struct Known<S> {
+    column: S,
+    /// What of its column is not others' own.
+    most: S,
+    /// What was counted of it apart.
+    own: S,
+}
 
+fn known<K: FlowKey, S: Shared>(
+    states: &[S],
+    heavy: &HeavyKeys<K, S::Own>,
+    digester: &Digester,
+    key: K,
+) -> Known<S> {
+    let (digest, columns) = (key.digest(digester), states.len());
+    let column = states[digest as usize & (columns - 1)];
+    let (mut most, mut own) = (column, S::zeroed());
+    for (member, share) in heavy.of_column(digest, columns, digester) {
+        if member == key {
+            own = S::alone(share);
+        } else {
+            most = most.without(share);
+        }
+    }
+    Known { column, most, own }
+}
+
+/// What a key must pass to be heavy now, and to stay listed for its forecast.
+#[derive(Clone, Copy)]
+struct Limits {
+    now: f64,
+    forecast: f64,
+}
+
+impl<K: FlowKey, S: Shared> SharedArray<K, S> {
     pub(super) fn build(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
-        let per_candidate = Self::bytes_per_candidate();
-        let for_candidates = (options.memory_bytes / 4).min(MOST_CANDIDATES * per_candidate);
-        let parameters = &options.parameters;
-        let candidates = parameters.power_of_two("candidates", for_candidates, per_candidate)?;
-        let rest = options.memory_bytes.saturating_sub(candidates * per_candidate);
-        let columns = parameters.power_of_two("columns", rest, size_of::<S>())?;
-        let keys = || HeavyKeys::new(candidates, &options.memory);
+        let per_candidate = HeavyKeys::<K, S::Own>::memory_bytes(1);
+        let candidates = heavy::candidates(options, per_candidate)?;
+        let rest = options.memory_bytes.saturating_sub(candidates.saturating_mul(per_candidate));
+        let columns = options.parameters.power_of_two("columns", rest, size_of::<S>())?;
         Ok(Box::new(Self {
             digester: options.digester,
             states: options.memory.zeroed(columns)?,
-            heavy: keys()?,
-            heavy_before: if S::LASTING { Some(keys()?) } else { None },
-            candidates,
+            heavy: HeavyKeys::new(candidates, &options.memory)?,
             by: options.by,
             threshold: options.threshold,
             spread: options.spread,
             past: Past::new(options.by),
             total: Size::default(),
+            total_before: 0,
             saturated: Size::default(),
         }))
     }
@@ -77,49 +163,64 @@ impl<K: FlowKey, S: State> SharedArray<K, S> {
         Basis { by, threshold, ..Basis::of(&self.digester) }
     }
 
-    fn state(&self, key: K) -> &S {
-        &self.states[key.digest(&self.digester) as usize & (self.states.len() - 1)]
+    fn known(&self, key: K) -> Known<S> {
+        known(&self.states, &self.heavy, &self.digester, key)
     }
 
-    /// What a heavy column passes.
-    #[inline(always)]
-    fn limit(&self) -> f64 {
-        if S::ELEMENTS { self.spread as f64 } else { self.threshold.weight(self.total.by(self.by)) }
-    }
-
-    #[inline(never)]
-    fn join(&mut self, key: K, digest: u64) {
-        if !self.heavy.has(&key, digest) {
-            let (limit, by) = (self.limit(), self.by);
-            let (states, digester) = (&self.states, &self.digester);
-            self.heavy.join(key, digest, limit, digester, |key| {
-                weight(&states[key.digest(digester) as usize & (states.len() - 1)], by)
-            });
+    /// The forecasts are of the size of the epoch before.
+    fn limits(&self) -> Limits {
+        if S::ELEMENTS {
+            return Limits { now: self.spread as f64, forecast: f64::INFINITY };
         }
+        let now = self.total.by(self.by);
+        let before = self.threshold.weight(now.max(self.total_before));
+        Limits { now: self.threshold.weight(now), forecast: before / 2.0 }
     }
 
-    /// By Markov's inequality from what the other keys add to a column on average: `total` is that
-    /// of all columns. The upper bound stays.
-    fn lowered(&self, estimate: Estimate, total: f64) -> Estimate {
-        let low = least_of(estimate.low, total, self.states.len());
-        let confidence = estimate.confidence.unwrap_or(1.0) - (1.0 - CONFIDENCE);
-        Estimate { low, confidence: Some(confidence), ..estimate }
+    /// Takes packets of a key whose column is heavy into its own part.
+    #[inline(never)]
+    fn take_apart(&mut self, key: K, digest: u64, packets: u32, bytes: u64) {
+        if let Some(own) = self.heavy.share(&key, digest) {
+            return S::add_own(own, packets, bytes);
+        }
+        let mut own = S::Own::zeroed();
+        S::add_own(&mut own, packets, bytes);
+        let (limits, by) = (self.limits(), self.by);
+        let (states, digester) = (&self.states, &self.digester);
+        self.heavy.join((key, digest, own), limits.now, digester, |heavy, key| {
+            worth(&known(states, heavy, digester, key).most, by, limits)
+        });
     }
 
-    fn bounds(&self, size: Size) -> SizeEstimate {
-        let column = SizeEstimate::counted(size, self.saturated);
-        let of = |measure: Measure| {
-            let total = self.total.by(measure) as f64;
-            column.by(measure).map(|estimate| self.lowered(estimate, total))
+    /// By Markov's inequality from what the other keys add to a column on average, `total` being
+    /// that of all columns; but at least what is a key's own. The upper bound stays.
+    fn lowered(&self, most: Estimate, column: f64, own: f64, total: f64) -> Estimate {
+        let low = least_of(column, total, self.states.len()).max(own).min(most.low);
+        let confidence = most.confidence.unwrap_or(1.0) - (1.0 - CONFIDENCE);
+        Estimate { low, confidence: Some(confidence), ..most }
+    }
+
+    fn bounds(&self, known: &Known<S>) -> SizeEstimate {
+        let [column, most, own] = [&known.column, &known.most, &known.own].map(State::size);
+        let full = column.packets >= u64::from(u32::MAX);
+        let high = if full { most + self.saturated } else { most };
+        let estimate = SizeEstimate::between(most, most, high);
+        let of = |by: Measure| {
+            let [column, own, total] = [column, own, self.total].map(|size| size.by(by) as f64);
+            estimate.by(by).map(|most| self.lowered(most, column, own, total))
         };
         SizeEstimate { packets: of(Measure::Packets), bytes: of(Measure::Bytes) }
     }
 
     fn forget_epoch(&mut self) {
-        self.heavy.clear();
         self.total = Size::default();
         self.saturated = Size::default();
     }
+}
+
+/// What a full set of heavy keys keeps a key for.
+fn worth<S: State>(state: &S, by: Measure, limits: Limits) -> f64 {
+    if forecast(state) > limits.forecast { f64::INFINITY } else { weight(state, by) }
 }
 
 /// What makes a column heavy.
@@ -131,12 +232,12 @@ fn weight<S: State>(state: &S, by: Measure) -> f64 {
     }
 }
 
-impl<K: FlowKey, S: State> Ingest<K> for SharedArray<K, S> {
+impl<K: FlowKey, S: Shared> Ingest<K> for SharedArray<K, S> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         batch.digest(&self.digester);
         let (keys, digests) = (batch.keys(), batch.digests());
         let (packets, bytes, elements) = (batch.packets(), batch.bytes(), batch.elements());
-        let mask = self.states.len() - 1;
+        let (mask, names) = (self.states.len() - 1, self.heavy.most() > 0);
         for &digest in digests.iter().take(PREFETCH_AHEAD) {
             prefetch(&self.states, digest as usize & mask);
         }
@@ -154,11 +255,11 @@ impl<K: FlowKey, S: State> Ingest<K> for SharedArray<K, S> {
             let heavy = if S::ELEMENTS {
                 state.distinct_above(self.spread).is_some()
             } else {
-                let limit = self.threshold.weight(self.total.by(self.by));
+                let limit = PART * self.threshold.weight(self.total.by(self.by));
                 state.size().by(self.by) as f64 > limit
             };
-            if heavy {
-                self.join(keys[i], digests[i]);
+            if heavy && names {
+                self.take_apart(keys[i], digests[i], packets[i], bytes[i]);
             }
         }
     }
@@ -181,14 +282,13 @@ impl<K: FlowKey, S: State> Ingest<K> for SharedArray<K, S> {
         }
         self.past.merge(&other.past);
         self.total += other.total;
+        self.total_before = self.total_before.saturating_add(other.total_before);
         self.saturated += other.saturated;
-        let limit = self.limit();
-        let (states, digester, by) = (&self.states, &self.digester, self.by);
-        let state = |key: K| &states[key.digest(digester) as usize & (states.len() - 1)];
-        self.heavy.merge(&other.heavy, limit, digester, |key| weight(state(key), by));
-        if let (Some(own), Some(other)) = (&mut self.heavy_before, &other.heavy_before) {
-            own.merge(other, limit / 2.0, digester, |key| forecast(state(key)));
-        }
+        let (limits, by) = (self.limits(), self.by);
+        let (states, digester) = (&self.states, &self.digester);
+        self.heavy.merge(&other.heavy, limits.now, digester, |heavy, key| {
+            worth(&known(states, heavy, digester, key).most, by, limits)
+        });
         Ok(())
     }
 
@@ -197,6 +297,7 @@ impl<K: FlowKey, S: State> Ingest<K> for SharedArray<K, S> {
         out.size(self.saturated);
         if S::LASTING {
             self.past.save(out);
+            out.number(self.total_before);
         }
         out.number(self.states.iter().filter(|state| !state.is_nothing()).count() as u64);
         for (column, state) in (0u64..).zip(self.states.iter()) {
@@ -206,9 +307,6 @@ impl<K: FlowKey, S: State> Ingest<K> for SharedArray<K, S> {
             }
         }
         self.heavy.save(out);
-        if let Some(keys) = &self.heavy_before {
-            keys.save(out);
-        }
     }
 
     fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
@@ -216,6 +314,7 @@ impl<K: FlowKey, S: State> Ingest<K> for SharedArray<K, S> {
         self.saturated = from.size("saturated")?;
         if S::LASTING {
             self.past.load(from)?;
+            self.total_before = from.number("total before")?;
         }
         let columns = self.states.len();
         let mut next = 0;
@@ -227,46 +326,40 @@ impl<K: FlowKey, S: State> Ingest<K> for SharedArray<K, S> {
             next = column + 1;
             self.states[column] = S::load(from)?;
         }
-        self.heavy.load(from, &self.digester)?;
-        match &mut self.heavy_before {
-            Some(keys) => keys.load(from, &self.digester),
-            None => Ok(()),
-        }
+        self.heavy.load(from, &self.digester)
     }
 
     fn clear(&mut self) {
         self.states.fill(S::zeroed());
-        if let Some(keys) = &mut self.heavy_before {
-            keys.clear();
-        }
+        self.heavy.clear();
         self.past = self.past.forgotten();
+        self.total_before = 0;
         self.forget_epoch();
     }
 
     fn next_epoch(&mut self) {
-        let limit = self.limit() / 2.0;
-        let Some(before) = &mut self.heavy_before else { return self.clear() };
+        if !S::LASTING {
+            return self.clear();
+        }
         for state in self.states.iter_mut() {
             state.next_epoch(&self.past);
         }
-        self.past.next_epoch(self.saturated, true);
-        let (states, digester) = (&self.states, &self.digester);
-        let forecast =
-            |key: K| forecast(&states[key.digest(digester) as usize & (states.len() - 1)]);
-        for key in before.iter().filter(|key| forecast(*key) > limit) {
-            let digest = key.digest(digester);
-            if !self.heavy.has(&key, digest) {
-                self.heavy.join(key, digest, limit, digester, forecast);
-            }
+        for own in self.heavy.shares_mut() {
+            S::next_own(own, &self.past);
         }
-        std::mem::swap(before, &mut self.heavy);
+        self.past.next_epoch(self.saturated, true);
+        self.total_before = self.total.by(self.by);
         self.forget_epoch();
+        let (states, digester, limits) = (&self.states, &self.digester, self.limits());
+        self.heavy.next_epoch(digester, |heavy, key| {
+            forecast(&known(states, heavy, digester, key).most) > limits.forecast
+        });
     }
 
     fn parameters(&self) -> Vec<(&'static str, Setting)> {
         let sizes = [
             ("columns", Setting::Integer(self.states.len() as u64)),
-            ("candidates", Setting::Integer(self.candidates as u64)),
+            ("candidates", Setting::Integer(self.heavy.most() as u64)),
         ];
         sizes.into_iter().chain(state::parameters::<S>()).collect()
     }
@@ -276,7 +369,7 @@ impl<K: FlowKey, S: State> Ingest<K> for SharedArray<K, S> {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.states.memory_bytes() + self.candidates * Self::bytes_per_candidate()
+        self.states.memory_bytes() + HeavyKeys::<K, S::Own>::memory_bytes(self.heavy.most())
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -289,7 +382,7 @@ fn forecast<S: State>(state: &S) -> f64 {
     state.ewma().map_or(0.0, Ewma::forecast)
 }
 
-impl<K: FlowKey, S: State> Answers for SharedArray<K, S> {
+impl<K: FlowKey, S: Shared> Answers for SharedArray<K, S> {
     fn saturated(&self) -> Size {
         self.saturated
     }
@@ -298,27 +391,32 @@ impl<K: FlowKey, S: State> Answers for SharedArray<K, S> {
     }
     fn candidates(&self) -> Option<&dyn Candidates> {
         // Spread keys are not the heavy ones.
-        (!S::ELEMENTS).then_some(self as &dyn Candidates)
+        (!S::ELEMENTS && self.heavy.most() > 0).then_some(self as &dyn Candidates)
     }
     fn spread(&self) -> Option<&dyn Spread> {
-        S::ELEMENTS.then_some(self as &dyn Spread)
+        (S::ELEMENTS && self.heavy.most() > 0).then_some(self as &dyn Spread)
     }
     fn forecasts(&self) -> Option<&dyn Forecasts> {
-        S::LASTING.then_some(self as &dyn Forecasts)
+        (S::LASTING && self.heavy.most() > 0).then_some(self as &dyn Forecasts)
     }
 }
 
-impl<K: FlowKey, S: State> SizeQuery for SharedArray<K, S> {
+impl<K: FlowKey, S: Shared> SizeQuery for SharedArray<K, S> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
-        let size = K::from_canonical(key).map_or(Size::default(), |key| self.state(key).size());
-        self.bounds(size)
+        match K::from_canonical(key) {
+            Some(key) => self.bounds(&self.known(key)),
+            None => SizeEstimate::exact(Size::default()),
+        }
     }
 }
 
-impl<K: FlowKey, S: State> Candidates for SharedArray<K, S> {
+impl<K: FlowKey, S: Shared> Candidates for SharedArray<K, S> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
         for key in self.heavy.iter() {
-            visit(CanonicalKey::new(key.canonical()), self.bounds(self.state(key).size()));
+            let known = self.known(key);
+            if !known.most.is_silent() {
+                visit(CanonicalKey::new(key.canonical()), self.bounds(&known));
+            }
         }
     }
 
@@ -327,13 +425,14 @@ impl<K: FlowKey, S: State> Candidates for SharedArray<K, S> {
     }
 }
 
-impl<K: FlowKey, S: State> Spread for SharedArray<K, S> {
+impl<K: FlowKey, S: Shared> Spread for SharedArray<K, S> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, Estimate)) {
         let all = self.states.iter().map(|state| weight(state, self.by)).sum();
         for key in self.heavy.iter() {
-            if let Some(distinct) = self.state(key).distinct_above(self.spread) {
+            if let Some(distinct) = self.known(key).column.distinct_above(self.spread) {
                 let estimate = distinct.estimate(0, self.saturated.packets);
-                visit(CanonicalKey::new(key.canonical()), self.lowered(estimate, all));
+                let estimate = self.lowered(estimate, estimate.low, 0.0, all);
+                visit(CanonicalKey::new(key.canonical()), estimate);
             }
         }
     }
@@ -343,26 +442,31 @@ impl<K: FlowKey, S: State> Spread for SharedArray<K, S> {
     }
 }
 
-impl<K: FlowKey, S: State> Forecasts for SharedArray<K, S> {
+impl<K: FlowKey, S: Shared> Forecasts for SharedArray<K, S> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, Forecast)) {
+        let parts = |forecast: &Forecast| {
+            let expected = forecast.forecast.map_or(0.0, |forecast| forecast.value);
+            [forecast.before.value, expected, forecast.now.value]
+        };
         let of = |state: &S| state.ewma().map(|ewma| self.past.of(ewma, self.saturated));
-        let (mut before, mut forecasts, mut now) = (0.0, 0.0, 0.0);
+        let mut totals = [0.0; 3];
         for forecast in self.states.iter().filter_map(of) {
-            before += forecast.before.value;
-            forecasts += forecast.forecast.map_or(0.0, |forecast| forecast.value);
-            now += forecast.now.value;
+            totals.iter_mut().zip(parts(&forecast)).for_each(|(total, part)| *total += part);
         }
-        let past = self.heavy_before.iter().flat_map(HeavyKeys::iter);
-        let past = past.filter(|key| !self.heavy.has(key, key.digest(&self.digester)));
-        for key in self.heavy.iter().chain(past) {
-            if let Some(forecast) = of(self.state(key)) {
-                let forecast = Forecast {
-                    before: self.lowered(forecast.before, before),
-                    forecast: forecast.forecast.map(|f| self.lowered(f, forecasts)),
-                    now: self.lowered(forecast.now, now),
-                };
-                visit(CanonicalKey::new(key.canonical()), forecast);
-            }
+        for key in self.heavy.iter() {
+            let Known { column, most, own } = self.known(key);
+            let (Some(column), Some(most), Some(own)) = (of(&column), of(&most), of(&own)) else {
+                continue;
+            };
+            let (columns, owns) = (parts(&column), parts(&own));
+            let lowered =
+                |part: usize, most| self.lowered(most, columns[part], owns[part], totals[part]);
+            let forecast = Forecast {
+                before: lowered(0, most.before),
+                forecast: most.forecast.map(|most| lowered(1, most)),
+                now: lowered(2, most.now),
+            };
+            visit(CanonicalKey::new(key.canonical()), forecast);
         }
     }
 }

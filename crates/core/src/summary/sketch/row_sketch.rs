@@ -68,7 +68,7 @@ impl<K: FlowKey, R: Rule> RowSketch<K, R> {
             for &number in &heavy[..found] {
                 let (key, digest) = (keys[start + number as usize], digests[number as usize]);
                 if !self.heavy.has(&key, digest) {
-                    self.heavy.join(key, digest, threshold, &self.digester, |key| {
+                    self.heavy.join((key, digest, ()), threshold, &self.digester, |_, key| {
                         R::estimate(&self.grid, key.digest(&self.digester))
                     });
                 }
@@ -102,7 +102,7 @@ impl<K: FlowKey, R: Rule> Ingest<K> for RowSketch<K, R> {
         self.grid.merge(&other.grid);
         let (grid, digester) = (&self.grid, &self.digester);
         let threshold = self.threshold.weight(grid.total);
-        self.heavy.merge(&other.heavy, threshold, digester, |key| {
+        self.heavy.merge(&other.heavy, threshold, digester, |_, key| {
             R::estimate(grid, key.digest(digester))
         });
         Ok(())

@@ -160,12 +160,11 @@ impl State for Ewma {
     }
 
     fn load(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let count = Count::load_any(from)?;
-        let (before, forecast) = (from.number("size before")?, load_forecast(from)?);
-        if count.packets() == 0 && forecast < FORGET_BELOW {
+        let state = Self::load_any(from)?;
+        if state.is_silent() && state.forecast < FORGET_BELOW {
             return Err(from.invalid("forecast", size_of::<f64>(), "it was to be forgotten"));
         }
-        Ok(Self { count, before, forecast })
+        Ok(state)
     }
 
     fn is_nothing(&self) -> bool {
@@ -193,5 +192,20 @@ impl Ewma {
     /// The forecast for the epoch that is open.
     pub(crate) fn forecast(&self) -> f64 {
         self.forecast
+    }
+
+    /// What is left without another one, which is a part of it.
+    pub(crate) fn minus(&self, other: &Self) -> Self {
+        Self {
+            count: self.count.minus(&other.count),
+            before: { self.before }.saturating_sub(other.before),
+            forecast: (self.forecast - other.forecast).max(0.0),
+        }
+    }
+
+    /// The stored form of any state, also of none.
+    pub(crate) fn load_any(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let count = Count::load_any(from)?;
+        Ok(Self { count, before: from.number("size before")?, forecast: load_forecast(from)? })
     }
 }

@@ -37,7 +37,8 @@ impl ByHand for Mrac {
     }
 }
 
-/// An array of counters with the keys over a thousandth of the packets so far.
+/// An array of counters, with the keys whose column is over half a thousandth of the packets so far,
+/// counted apart.
 pub(super) struct CountArray {
     counters: Zeroed<u32>,
     heavy: Heavy,
@@ -66,11 +67,11 @@ impl ByHand for CountArray {
             let counter = &mut counters[digest as usize % COLUMNS];
             *counter = counter.saturating_add(1);
             listed[over % BATCH] = i as u8;
-            over += usize::from(u64::from(*counter) > (packets * 4_294_968) >> 32);
+            over += usize::from(u64::from(*counter) > (packets * 2_147_484) >> 32);
         }
         self.packets = packets;
         for i in listed[..over].iter().map(|&i| usize::from(i)) {
-            self.heavy.note(keys[i], digests[i]);
+            self.heavy.count(keys[i], digests[i]);
         }
     }
 }

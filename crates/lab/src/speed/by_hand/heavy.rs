@@ -3,36 +3,51 @@
 /// Keys that find room.
 const MOST: usize = 1 << 13;
 
-/// Open addressing; 0 is an empty tag.
+/// Open addressing of tags, counts and keys; 0 is an empty tag.
 pub(super) struct Heavy {
-    places: Vec<(u32, u64)>,
+    places: Vec<(u32, u32, u64)>,
     members: usize,
 }
 
 impl Heavy {
     pub(super) fn new() -> Self {
-        Self { places: vec![(0, 0); 2 * MOST], members: 0 }
+        Self { places: vec![(0, 0, 0); 2 * MOST], members: 0 }
     }
 
     pub(super) fn clear(&mut self) {
-        self.places.fill((0, 0));
+        self.places.fill((0, 0, 0));
         self.members = 0;
     }
 
     /// Adds a key, unless it is there or there is no room.
     #[inline(always)]
     pub(super) fn note(&mut self, key: u64, digest: u64) {
+        self.find(key, digest);
+    }
+
+    /// The same, and counts its packets from then on.
+    #[inline(always)]
+    pub(super) fn count(&mut self, key: u64, digest: u64) {
+        if let Some(at) = self.find(key, digest) {
+            self.places[at].1 = self.places[at].1.saturating_add(1);
+        }
+    }
+
+    #[inline(always)]
+    fn find(&mut self, key: u64, digest: u64) -> Option<usize> {
         let tag = (digest >> 32) as u32 | 1;
         let mut at = (tag >> 1) as usize & (2 * MOST - 1);
         while self.places[at].0 != 0 {
-            if self.places[at] == (tag, key) {
-                return;
+            if self.places[at].0 == tag && self.places[at].2 == key {
+                return Some(at);
             }
             at = (at + 1) & (2 * MOST - 1);
         }
-        if self.members < MOST {
-            self.places[at] = (tag, key);
-            self.members += 1;
+        if self.members == MOST {
+            return None;
         }
+        self.places[at] = (tag, 0, key);
+        self.members += 1;
+        Some(at)
     }
 }
