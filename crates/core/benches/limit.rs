@@ -257,10 +257,10 @@ impl TableByHand {
     }
 }
 
-/// A counter array with its set of keys over a thousandth of the packets so far.
+/// A counter array with its set of keys over half a thousandth of the packets so far, counted apart.
 struct ArrayByHand {
     counters: Zeroed<u32>,
-    heavy: Vec<Option<Words>>,
+    heavy: Vec<Option<(Words, u32)>>,
     members: usize,
     packets: u64,
     saturated: u64,
@@ -274,11 +274,11 @@ impl ArrayByHand {
 
     fn ingest(&mut self, words: &[Words], digester: &Digester) {
         let counters: &mut [u32] = &mut self.counters;
-        let heavy: &mut [Option<Words>] = &mut self.heavy;
+        let heavy: &mut [Option<(Words, u32)>] = &mut self.heavy;
         let (mut packets, mut saturated, mut members) = (self.packets, 0, self.members);
         let (mut listed, mut counts) = ([0u8; BATCH_PACKETS], [0u32; BATCH_PACKETS]);
         let mut over = 0;
-        let mut low = packets / 1000;
+        let mut low = packets / 2000;
         let mask = counters.len() - 1;
         digested!(
             words,
@@ -300,16 +300,17 @@ impl ArrayByHand {
                 let mask = heavy.len() - 1;
                 for &i in &listed[..over] {
                     let i = usize::from(i);
-                    if u64::from(counts[i]) * 1000 > packets + i as u64 + 1 && members < 1 << 14 {
+                    if u64::from(counts[i]) * 2000 > packets + i as u64 + 1 && members < 1 << 14 {
                         let word = &batch[i];
                         let mut at = (digests[i] >> 33) as usize & mask;
                         loop {
-                            let Some(member) = &heavy[at] else {
-                                heavy[at] = Some(*word);
+                            let Some((member, own)) = &mut heavy[at] else {
+                                heavy[at] = Some((*word, 1));
                                 members += 1;
                                 break;
                             };
                             if member == word {
+                                *own = own.saturating_add(1);
                                 break;
                             }
                             at = (at + 1) & mask;
@@ -317,7 +318,7 @@ impl ArrayByHand {
                     }
                 }
                 packets += batch.len() as u64;
-                low = packets / 1000;
+                low = packets / 2000;
                 over = 0;
             }
         );

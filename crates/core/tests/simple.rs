@@ -8,6 +8,7 @@
 mod zipf;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
 
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog;
@@ -75,7 +76,7 @@ fn heavy(summary: &dyn Ingest<Key4>) -> HashSet<u32> {
     found
 }
 
-/// Precision and recall of what is found over several epochs.
+/// What is found over several epochs.
 #[derive(Default)]
 struct Quality {
     right: usize,
@@ -99,7 +100,28 @@ impl Quality {
     }
 }
 
-/// Tables with room for all sources are exact, and so the array of 2^21 slots is nearly.
+/// How many there are, precision and recall.
+impl fmt::Display for Quality {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\t{:.4}\t{:.4}", self.there, self.precision(), self.recall())
+    }
+}
+
+type Parameters<'a> = &'a [(&'a str, &'a str)];
+
+/// Both arrays, and each by the paper's rule alone.
+const REPLACING: (&str, Parameters<'static>) = ("replacing-array", &[]);
+const BARE_REPLACING: (&str, Parameters<'static>) = ("replacing-array", &[("candidates", "0")]);
+const ADDITIVE: (&str, Parameters<'static>) = ("count-array", &[]);
+const BARE_ADDITIVE: (&str, Parameters<'static>) = ("count-array", &[("candidates", "0")]);
+
+/// Tables with room for all sources are exact.
+///
+/// By the paper's rules alone, the replacing array names nobody wrongly, and a source of r times the
+/// threshold is found when no other in its column sends in the last 1/r of the epoch; the additive
+/// one overlooks nobody, and with a heavy source it names those that share its column, of which there
+/// are as many as sources for each column. What is put by of a heavy source, and what is counted apart
+/// of those in its column, leave next to nothing of either.
 #[test]
 fn heavy_hitters() {
     let tables = [
@@ -108,12 +130,7 @@ fn heavy_hitters() {
         ("cuckoo-1", "1048576"),
         ("cuckoo-4", "131072"),
     ];
-    let arrays: [(&str, &[(&str, &str)]); 3] = [
-        ("replacing-array", &[]),
-        ("replacing-array", &[("candidates", "0")]),
-        ("count-array", &[]),
-    ];
-    let mut curves = BTreeMap::<(u32, usize), Quality>::new();
+    let mut curves = BTreeMap::<(u32, (&str, Parameters<'_>)), Quality>::new();
     let mut sources = 0;
     for seed in 1..=SEEDS {
         let packets = epoch(Zipf::new(RANKS, 1.1, seed), |rank| source(rank, seed));
@@ -121,97 +138,131 @@ fn heavy_hitters() {
         sources += sizes.len();
         let truth = sizes.iter().filter(|(_, size)| **size > HEAVY).map(|(source, _)| *source);
         let truth: HashSet<u32> = truth.collect();
-        let found = |name, parameters: &[(&str, &str)]| {
+        let fed = |name, parameters: &[(&str, &str)]| {
             let mut summary = build(name, parameters, seed);
             feed(&mut *summary, &packets);
-            heavy(&*summary)
+            summary
         };
         if seed == 1 {
             for (name, buckets) in tables {
-                assert_eq!(found(name, &[("buckets", buckets)]), truth, "{name}");
+                assert_eq!(heavy(&*fed(name, &[("buckets", buckets)])), truth, "{name}");
             }
         }
         for bits in if seed == 1 { 14..=23 } else { 21..=21 } {
             let columns = (1 << bits).to_string();
-            for (number, (name, parameters)) in arrays.iter().enumerate() {
-                let parameters = [&[("columns", &*columns)], *parameters].concat();
-                let found = found(name, &parameters);
-                curves.entry((bits, number)).or_default().add(&found, &truth);
+            for array in [REPLACING, BARE_REPLACING, ADDITIVE, BARE_ADDITIVE] {
+                let summary = fed(array.0, &[&[("columns", &*columns)], array.1].concat());
+                let found = match array {
+                    BARE_ADDITIVE => over_by_size(&*summary, sizes.keys()),
+                    _ => heavy(&*summary),
+                };
+                curves.entry((bits, array)).or_default().add(&found, &truth);
             }
         }
     }
     println!("array\tcolumns\theavy\tprecision\trecall");
-    for ((bits, number), quality) in &curves {
-        let (precision, recall) = (quality.precision(), quality.recall());
-        println!(
-            "{:?}\t{}\t{}\t{precision:.4}\t{recall:.4}",
-            arrays[*number],
-            1 << bits,
-            quality.there
-        );
+    for ((bits, array), quality) in &curves {
+        println!("{}\t{}\t{quality}", said(*array), 1 << bits);
+        let sure = if array.0 == "count-array" { quality.recall() } else { quality.precision() };
+        assert!(sure >= 1.0, "{array:?}");
     }
+    // What is measured here is 1 and 1: not one of some 640 heavy sources is overlooked, nor named
+    // wrongly.
+    assert!(curves[&(21, REPLACING)].recall() >= 0.96);
+    assert!(curves[&(21, ADDITIVE)].precision() >= 0.97);
     let per_column = sources as f64 / SEEDS as f64 / f64::from(1 << 21);
     assert!((0.095..0.115).contains(&per_column), "{per_column} sources for each column");
-    let replacing = &curves[&(21, 0)];
-    assert!(replacing.precision() >= 1.0 && replacing.recall() >= 0.96);
-    assert!(curves[&(21, 2)].recall() >= 1.0);
+    // Some 640 heavy sources, about Poisson: four standard errors are left once in 15,000 choices
+    // of seeds.
+    let replacing = &curves[&(21, BARE_REPLACING)];
+    let expected = replacing.there as f64 * (1.0 - found_by_replacing(f64::from(1 << 21)));
+    let missed = (replacing.there - replacing.right) as f64;
+    println!("replacing alone, of 2^21: {missed} overlooked, {expected:.1} expected");
+    assert!((missed - expected).abs() <= 4.0 * expected.sqrt());
+    let additive = &curves[&(21, BARE_ADDITIVE)];
+    let expected = additive.there as f64 * per_column;
+    let wrong = (additive.found - additive.right) as f64;
+    println!("adding alone, of 2^21: {wrong} named wrongly, at most {expected:.1} expected");
+    assert!(wrong <= expected + 4.0 * expected.sqrt());
 }
 
-/// The sources that a summary says to have changed.
-fn changed(summary: &dyn Ingest<Key4>) -> HashSet<u32> {
-    let mut found = HashSet::new();
-    summary.answers().forecasts().unwrap().for_each(&mut |key, forecast| {
-        let expected = forecast.forecast.unwrap().value;
-        if (forecast.now.value - expected).abs() > f64::from(HEAVY) {
-            found.insert(u32::from_ne_bytes(key.as_bytes().try_into().unwrap()));
-        }
+fn said((name, parameters): (&str, Parameters<'_>)) -> String {
+    let alone = if parameters.is_empty() { "" } else { " candidates=0" };
+    format!("{name}{alone}")
+}
+
+/// Of these sources, those whose size is said to be over the threshold.
+fn over_by_size<'a>(
+    summary: &dyn Ingest<Key4>,
+    sources: impl Iterator<Item = &'a u32>,
+) -> HashSet<u32> {
+    let sizes = summary.answers().size().unwrap();
+    let size = |source: u32| sizes.estimate(&source.to_ne_bytes()).packets.unwrap().value;
+    sources.copied().filter(|source| size(*source) > f64::from(HEAVY)).collect()
+}
+
+/// The chance that a heavy source is found in an array of so many columns: the mean over the heavy
+/// ranks of exp(−D(1/r)/columns), D being the sources that send in such a part of an epoch.
+fn found_by_replacing(columns: f64) -> f64 {
+    let weights = || (1..=RANKS).map(|rank| (rank as f64).powf(-1.1));
+    let sum: f64 = weights().sum();
+    let means = || weights().map(move |weight| weight / sum * PACKETS as f64);
+    let heavy = means().take_while(|mean| *mean > f64::from(HEAVY));
+    let found = heavy.map(|mean| {
+        let part = f64::from(HEAVY) / mean;
+        let sources: f64 = means().map(|mean| 1.0 - (-mean * part).exp()).sum();
+        (-sources / columns).exp()
     });
-    found
+    let found: Vec<f64> = found.collect();
+    found.iter().sum::<f64>() / found.len() as f64
 }
 
+/// Three epochs in each of which half of the ranks have another source than before. A source changed,
+/// as the task `changes` has it, when its size and its forecast differ by more than the threshold;
+/// which ones did is read from a table with room for all of them.
+///
+/// Of some 1270 changes three are overlooked on average, of which 12 may be, and none is named
+/// wrongly: one choice of seeds in 50,000 fails by chance.
 #[test]
 fn changes() {
-    let arrays: [(&str, &[(&str, &str)]); 3] = [
-        ("replacing-array", &[]),
-        ("replacing-array", &[("candidates", "0")]),
-        ("count-array", &[]),
-    ];
+    let arrays = [REPLACING, BARE_REPLACING, ADDITIVE];
     let mut qualities: [Quality; 3] = Default::default();
     for seed in 1..=SEEDS {
         let mut ranks = Zipf::new(RANKS, 1.1, seed);
         let mut table = build("linear-table", &[("buckets", "1048576"), ("state", "ewma")], seed);
-        let mut summaries: Vec<_> = arrays
-            .iter()
-            .map(|(name, parameters)| {
-                build(
-                    name,
-                    &[&[("columns", "2097152"), ("state", "ewma")], *parameters].concat(),
-                    seed,
-                )
-            })
-            .collect();
+        let ewma = [("columns", "2097152"), ("state", "ewma")];
+        let mut summaries =
+            arrays.map(|(name, parameters)| build(name, &[&ewma, parameters].concat(), seed));
         for number in 0..3 {
-            // Half of the ranks have another source in each epoch.
             let moves = |rank: u32| rank.wrapping_mul(0x85eb_ca6b) >> 31;
             let packets = epoch(&mut ranks, |rank| source(rank, seed) ^ (moves(rank) * number));
             feed(&mut *table, &packets);
-            let truth = if number > 0 { changed(&*table) } else { HashSet::new() };
+            let truth = changed(&*table);
             table.next_epoch();
             for (summary, quality) in summaries.iter_mut().zip(&mut qualities) {
                 feed(&mut **summary, &packets);
-                if number > 0 {
-                    quality.add(&changed(&**summary), &truth);
-                }
+                quality.add(&changed(&**summary), &truth);
                 summary.next_epoch();
             }
         }
     }
-    for (array, quality) in arrays.iter().zip(&qualities) {
-        println!(
-            "{array:?}\t{}\t{:.4}\t{:.4}",
-            quality.there,
-            quality.precision(),
-            quality.recall()
-        );
+    println!("array\tchanges\tprecision\trecall");
+    for (array, quality) in arrays.into_iter().zip(&qualities) {
+        println!("{}\t{quality}", said(array));
+        if array != BARE_REPLACING {
+            assert!(quality.precision() >= 0.99 && quality.recall() >= 0.99, "{array:?}");
+        }
     }
+}
+
+/// The sources that a summary says to have changed; none in the first epoch.
+fn changed(summary: &dyn Ingest<Key4>) -> HashSet<u32> {
+    let mut found = HashSet::new();
+    summary.answers().forecasts().unwrap().for_each(&mut |key, forecast| {
+        let Some(expected) = forecast.forecast else { return };
+        if (forecast.now.value - expected.value).abs() > f64::from(HEAVY) {
+            found.insert(u32::from_ne_bytes(key.as_bytes().try_into().unwrap()));
+        }
+    });
+    found
 }

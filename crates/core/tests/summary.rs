@@ -178,20 +178,25 @@ proptest! {
                 }
             }
         }
+        // What is taken off for others' own is never a key's own, however many find room.
         let estimates = |array: &dyn Ingest<Key13>| {
             let sizes = array.answers().size().unwrap();
             let of = |key: &Vec<u8>| sizes.estimate(key).by(by).unwrap();
             truth.keys().map(of).collect::<Vec<_>>()
         };
-        let [alone, bare] = ["2048", "0"].map(|candidates| {
-            let parameters = [("columns", 1u64 << columns), ("candidates", candidates.parse().unwrap())];
-            let mut array =
-                catalog::build::<Key13>("count-array", &self::options(&parameters, by)).unwrap();
+        let [bare, little] = [0, 8].map(|candidates| {
+            let options =
+                self::options(&[("columns", 1 << columns), ("candidates", candidates)], by);
+            let mut array = catalog::build::<Key13>("count-array", &options).unwrap();
             feed(&mut *array, &packets, 256);
             estimates(&*array)
         });
-        for ((alone, merged), bare) in alone.iter().zip(estimates(&*merged)).zip(&bare) {
-            prop_assert!(alone.value <= bare.value && merged.value <= bare.value);
+        for found in [estimates(&*array), estimates(&*merged), little] {
+            for ((found, bare), size) in found.iter().zip(&bare).zip(truth.values()) {
+                let size = size.by(by) as f64;
+                prop_assert!(size <= found.value && found.value <= bare.value);
+                prop_assert!(found.low <= size || found.low <= bare.low);
+            }
         }
     }
 
@@ -219,8 +224,13 @@ proptest! {
     #[test]
     fn a_replacing_array_is_never_over_and_counts_what_it_displaced(
         packets in packets(2000), columns in 1u32..12,
+        candidates in prop::sample::select(vec![0, 4, 1024]), share in 0.0001f64..0.3,
     ) {
-        let options = options(&[("columns", 1 << columns)], Measure::Packets);
+        let parameters = [("columns", 1 << columns), ("candidates", candidates)];
+        let options = Options {
+            threshold: Threshold::Share(share),
+            ..options(&parameters, Measure::Packets)
+        };
         let build = || catalog::build::<Key37>("replacing-array", &options).unwrap();
         let (mut array, mut merged, mut half) = (build(), build(), build());
         feed(&mut *array, &packets, 256);

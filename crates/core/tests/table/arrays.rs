@@ -41,9 +41,11 @@ fn forecasts(array: &dyn Ingest<Key4>) -> HashMap<Vec<u8>, Forecast> {
 /// silent for the flow.
 #[test]
 fn forecasts_of_arrays_are_within_their_bounds() {
-    for name in ARRAYS {
+    let arrays = [("count-array", "1024"), ("count-array", "256")];
+    let replacing = ["1024", "8", "0"].map(|candidates| ("replacing-array", candidates));
+    for (name, candidates) in arrays.into_iter().chain(replacing) {
         for by in [Measure::Packets, Measure::Bytes] {
-            let parameters = [("state", "ewma"), ("columns", "256")];
+            let parameters = [("state", "ewma"), ("columns", "256"), ("candidates", candidates)];
             let threshold = Threshold::Share(0.01);
             let options = Options { by, threshold, ..options(1 << 20, 1, &parameters) };
             let mut array = build::<Key4>(name, &options);
