@@ -4,6 +4,7 @@ mod additive;
 mod decompound;
 mod displaced;
 mod mrac;
+mod own;
 mod replacing;
 mod shared;
 

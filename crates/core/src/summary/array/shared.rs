@@ -15,71 +15,16 @@ use flowgauge_kernel::{Digester, Zeroed, prefetch};
 use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::heavy::{self, HeavyKeys};
-use super::super::share::Share;
-use super::super::state::{self, Distinct, Ewma, Past, State};
+use super::super::state::{self, Ewma, Past, State};
 use super::super::{
     Answers, BuildError, Candidates, Estimate, Forecast, Forecasts, Incompatible, Ingest, Measure,
     Options, Setting, Size, SizeEstimate, SizeQuery, Spread,
 };
 use super::additive::{CONFIDENCE, PART, PREFETCH_AHEAD, least_of};
+use super::own::{Known, Shared, known};
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
 use crate::task::Threshold;
-
-/// A state that the keys of a column share.
-pub(super) trait Shared: State {
-    /// A key's own part of it.
-    type Own: Share;
-    /// Takes packets into a key's own part.
-    fn add_own(own: &mut Self::Own, packets: u32, bytes: u64);
-    /// Begins an epoch after one with this `past`.
-    fn next_own(own: &mut Self::Own, past: &Past);
-    /// The state of a key's own part alone.
-    fn alone(own: &Self::Own) -> Self;
-    /// What is left without another key's own part.
-    fn without(&self, own: &Self::Own) -> Self;
-}
-
-/// A union: whose an element is cannot be told.
-impl Shared for Distinct {
-    type Own = ();
-
-    #[inline(always)]
-    fn add_own((): &mut (), _: u32, _: u64) {}
-
-    fn next_own((): &mut (), _: &Past) {}
-
-    fn alone((): &()) -> Self {
-        Self::zeroed()
-    }
-
-    fn without(&self, (): &()) -> Self {
-        *self
-    }
-}
-
-/// A sum.
-impl Shared for Ewma {
-    type Own = Self;
-
-    #[inline(always)]
-    fn add_own(own: &mut Self, packets: u32, bytes: u64) {
-        // What it has no room for, the column has none for either.
-        let _ = own.add(packets, bytes, 0);
-    }
-
-    fn next_own(own: &mut Self, past: &Past) {
-        own.next_epoch(past);
-    }
-
-    fn alone(own: &Self) -> Self {
-        *own
-    }
-
-    fn without(&self, own: &Self) -> Self {
-        self.minus(own)
-    }
-}
 
 /// One array of states.
 ///
@@ -98,34 +43,6 @@ pub(super) struct SharedArray<K, S: Shared> {
     /// The weight of the epoch before.
     total_before: u64,
     saturated: Size,
-}
-
-/// What is known of a key.
-struct Known<S> {
-    column: S,
-    /// What of its column is not others' own.
-    most: S,
-    /// What was counted of it apart.
-    own: S,
-}
-
-fn known<K: FlowKey, S: Shared>(
-    states: &[S],
-    heavy: &HeavyKeys<K, S::Own>,
-    digester: &Digester,
-    key: K,
-) -> Known<S> {
-    let (digest, columns) = (key.digest(digester), states.len());
-    let column = states[digest as usize & (columns - 1)];
-    let (mut most, mut own) = (column, S::zeroed());
-    for (member, share) in heavy.of_column(digest, columns, digester) {
-        if member == key {
-            own = S::alone(share);
-        } else {
-            most = most.without(share);
-        }
-    }
-    Known { column, most, own }
 }
 
 /// What a key must pass to be heavy now, and to stay listed for its forecast.
