@@ -19,11 +19,11 @@ const OVER: u8 = u8::MAX;
 /// All places of a line but the first, as bits.
 const USABLE: u32 = 0xfffe;
 
-/// Lines for so many counters: one for seven, or for four where all of it is in a first-level cache
-/// anyway. With seven of its fifteen places taken on average, one line in four hundred is full.
+/// Lines for so many counters: one for seven, or for two where all of it is in a first-level cache
+/// anyway: a line is read at once only if it was not written just before. With seven of its fifteen places taken on average, one line in four hundred is full.
 const fn lines(counters: usize) -> usize {
-    let (most, few) = (counters.div_ceil(7), counters.div_ceil(4));
-    let few = if few < 32 { few } else { 32 };
+    let (most, few) = (counters.div_ceil(7), counters.div_ceil(2));
+    let few = if few < 64 { few } else { 64 };
     if few > most { few } else { most }
 }
 
@@ -36,7 +36,7 @@ const fn lines(counters: usize) -> usize {
 /// loop of unforeseeable length.
 ///
 /// Memory in bytes: 8.9 a counter, or 15.4 from 14,330 counters on, and as much for a line that
-/// nothing is in; up to 1 KiB more for fewer than 224 counters.
+/// nothing is in; up to 3 KiB more for fewer than 448 counters.
 pub(super) struct Index {
     tags: Zeroed<[u8; PLACES]>,
     /// The counter in each place; in the first one of a line, how many went over it.

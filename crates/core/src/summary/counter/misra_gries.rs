@@ -21,7 +21,7 @@ use crate::key::{CanonicalKey, FlowKey};
 /// Misra-Gries of one measure, that of `C`.
 ///
 /// Cost: see its keys. Memory in bytes: `counters × ((size_of::<K>() + 16, rounded up to 8) + 8.9)`,
-/// and up to 1 KiB more for fewer than 224 counters.
+/// and up to 3 KiB more for fewer than 448 counters.
 pub struct MisraGries<K, C> {
     keys: FastPath<K>,
     measure: PhantomData<fn() -> C>,
@@ -33,7 +33,7 @@ impl Describe for MisraGries<(), ()> {
         idea: "a key without room has as much taken off every key; three counters bound each",
         paper: "SketchVisor (SIGCOMM 2017), section 4",
         parameters: &PARAMETERS,
-        memory: "counters x ((key + 16, rounded up to 8) + 8.9); to 1 KiB more below 224 counters",
+        memory: "counters x ((key + 16, rounded up to 8) + 8.9); to 3 KiB more below 448 counters",
         laws: Laws { commutable: true, aggregatable: true, merge: Merge::WithinBounds },
     };
 

@@ -24,7 +24,7 @@ use crate::key::FlowKey;
 ///
 /// Cost: a line of the index, the entry, its neighbours and a bucket or two a packet. Memory in
 /// bytes: `counters × ((size_of::<K>() + 16, rounded up to the key's alignment) + 24.9)`, and up
-/// to 1 KiB more for fewer than 224 counters.
+/// to 3 KiB more for fewer than 448 counters.
 pub struct StreamSummary;
 
 impl Describe for StreamSummary {
@@ -33,7 +33,7 @@ impl Describe for StreamSummary {
         idea: "a new key takes over the least of the counters (linked buckets, packets only)",
         paper: "Metwally et al. (ICDT 2005), section 3",
         parameters: &PARAMETERS,
-        memory: "counters x ((key + 16, rounded up to 4 or 8) + 24.9); to 1 KiB more below 224 counters",
+        memory: "counters x ((key + 16, rounded up to 4 or 8) + 24.9); to 3 KiB more below 448 counters",
         // Sums are counted right, but their way along the buckets may be long.
         laws: Laws { commutable: true, aggregatable: false, merge: Merge::WithinBounds },
     };
