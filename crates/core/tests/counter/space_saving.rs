@@ -174,7 +174,7 @@ fn sizes_that_differ_do_not_merge() {
         catalog::build::<Key4>("space-saving", &options).unwrap()
     };
     let error = build(10).merge(&*build(11)).unwrap_err().to_string();
-    assert!(error.contains("sizes differ"), "{error}");
+    assert!(error.contains("parameters differ"), "{error}");
 }
 
 /// The frequent items of DataSketches, and Space-Saving in as many bytes: it promises a smaller error
@@ -212,4 +212,40 @@ fn space_saving_is_no_worse_than_frequent_items_in_as_much_memory() {
         assert!(our_widest <= peer.maximum_error() as f64);
     }
     assert!(our_error <= peer_error, "{our_error} against {peer_error}");
+}
+
+/// A merge looks at each entry of both, and asks once what keys without one may weigh; so does whoever
+/// asks for many such keys. Were that looked for anew for each, it would take 2^34 steps and more.
+#[test]
+fn many_counters_merge_and_answer_soon() {
+    const COUNTERS: u64 = 1 << 17;
+    for (name, by) in [
+        ("space-saving", Measure::Packets),
+        ("space-saving", Measure::Bytes),
+        ("stream-summary", Measure::Packets),
+    ] {
+        let options = options(by, 1, &[("counters", COUNTERS)]);
+        let part = |first: u32| {
+            let keys = first..first + COUNTERS as u32 + 10;
+            summary(name, &options, &keys.map(|flow| (flow, 64)).collect::<Vec<_>>())
+        };
+        let (mut sum, other) = (part(0), part(1 << 30));
+        let begin = std::time::Instant::now();
+        sum.merge(&*other).unwrap();
+        let merged = begin.elapsed();
+        let begin = std::time::Instant::now();
+        let absent = estimate(&*sum, by, u32::MAX);
+        for flow in 1 << 20..(1 << 20) + COUNTERS as u32 {
+            assert_eq!(estimate(&*sum, by, flow), absent);
+        }
+        let answered = begin.elapsed();
+        println!("{name} by {}: merged in {merged:?}, answered in {answered:?}", by.name());
+        assert!(merged.as_secs() < 1 && answered.as_secs() < 1, "{merged:?} {answered:?}");
+        // What is asked is not what it was, once packets came.
+        feed(&mut *sum, &[(5, 1000), (6, 1000), (7, 1000)]);
+        let unit = if by == Measure::Bytes { 64.0 } else { 1.0 };
+        assert!(estimate(&*sum, by, u32::MAX).value <= absent.value + unit);
+        sum.clear();
+        assert!(estimate(&*sum, by, u32::MAX).high.total_cmp(&0.0).is_eq());
+    }
 }

@@ -7,6 +7,7 @@
 use std::any::Any;
 use std::marker::PhantomData;
 
+use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{
     Answers, BuildError, Candidates, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws,
@@ -15,6 +16,7 @@ use super::super::{
 use super::capacity::{PARAMETERS, counters};
 use super::fast_path::FastPath;
 use super::monitor::size;
+use super::steps::Steps;
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
 
@@ -50,7 +52,7 @@ impl Describe for MisraGries<(), ()> {
 impl<K: FlowKey, C: Counter> Ingest<K> for MisraGries<K, C> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         batch.digest(self.keys.digester());
-        self.keys.add_all(batch.keys(), batch.digests(), C::column(batch));
+        self.keys.add_in_steps(batch.keys(), batch.digests(), C::column(batch));
     }
 
     fn answers(&self) -> &dyn Answers {
@@ -58,8 +60,7 @@ impl<K: FlowKey, C: Counter> Ingest<K> for MisraGries<K, C> {
     }
 
     fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
-        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
-        self.keys.fits(&other.keys)?;
+        let other = twin(self, other, |summary| Basis::of(summary.keys.digester()))?;
         self.keys.merge(&other.keys);
         Ok(())
     }
