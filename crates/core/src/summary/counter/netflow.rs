@@ -14,7 +14,7 @@ use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::table::{Counts, MOST_BUCKETS};
 use super::super::{
     Answers, BuildError, Candidates, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws,
-    Measure, Merge, Options, Parameter, Setting, Size, SizeEstimate, SizeQuery, largest,
+    Measure, Merge, Options, Parameter, Setting, Size, SizeEstimate, SizeQuery, sum_and_largest,
 };
 use super::random::Sampler;
 use super::sampled::scaled;
@@ -97,9 +97,10 @@ impl<K: FlowKey> NetFlow<K> {
 impl<K: FlowKey> Ingest<K> for NetFlow<K> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         let (keys, packets, bytes) = (batch.keys(), batch.packets(), batch.bytes());
-        self.largest = largest(self.largest, bytes);
-        let (all, all_bytes) = (u32::sum(packets), u64::sum(bytes));
+        let (all_bytes, largest) = sum_and_largest(self.largest, bytes);
+        let all = u32::sum(packets);
         self.total += Size { packets: all, bytes: all_bytes };
+        self.largest = largest;
         let (mut left, mut next, mut rest) = (all, 0, all);
         while self.sampler.choose(&mut left) {
             // The row of the packet with `left` behind it: at once where rows are packets.
