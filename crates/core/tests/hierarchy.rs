@@ -364,6 +364,32 @@ fn rhhh_converges() {
     }
 }
 
+/// One number of sides is for both versions of IP, of which IPv6 has more nodes, each with a side.
+#[test]
+fn a_die_has_a_side_for_each_node() {
+    fn sides<K: FlowKey>(hierarchy: Hierarchy, v: u64) -> Result<String, String> {
+        let options = options(hierarchy, Measure::Packets, 1, 0).with([("counters", 4), ("v", v)]);
+        let summary = catalog::build::<K>("rhhh", &options).map_err(|error| error.to_string())?;
+        Ok(summary.parameters()[1].1.to_string())
+    }
+    let is = |sides: u64| Ok(sides.to_string());
+    assert_eq!(sides::<Key4>(Hierarchy::Bytes, 10), is(10));
+    assert_eq!(sides::<Key16>(Hierarchy::Bytes, 10), is(17));
+    assert_eq!(sides::<Key16>(Hierarchy::Bytes, 170), is(170));
+    assert_eq!(sides::<Key16>(Hierarchy::Bits, 33), is(129));
+    assert_eq!(sides::<Key8>(Hierarchy::Pair, 25), is(25));
+    assert_eq!(sides::<Key32>(Hierarchy::Pair, 25), is(289));
+    for (result, fewest) in [
+        (sides::<Key4>(Hierarchy::Bytes, 4), 5),
+        (sides::<Key16>(Hierarchy::Bytes, 4), 5),
+        (sides::<Key4>(Hierarchy::Bits, 32), 33),
+        (sides::<Key8>(Hierarchy::Pair, 24), 25),
+    ] {
+        let error = result.unwrap_err();
+        assert!(error.contains(&format!("is not a whole number from {fewest} to")), "{error}");
+    }
+}
+
 /// At the least threshold that a sample is good for, most of what is reported is heavy, and nearly
 /// all that is heavy is reported.
 #[test]

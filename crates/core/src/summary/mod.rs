@@ -23,7 +23,7 @@ mod traits;
 pub use build::{BuildError, Describe, Info, Laws, Merge, Options, Parameter, Parameters, Setting};
 pub use memory::Memory;
 pub use saturating::Counter;
-use saturating::largest;
+use saturating::sum_and_largest;
 pub use traits::{
     Answers, Candidates, Cells, Estimate, Flows, Forecast, Forecasts, Incompatible, Ingest,
     Measure, Prefixes, QuantileOf, Quantiles, Sampling, Size, SizeEstimate, SizeQuery, Spread,

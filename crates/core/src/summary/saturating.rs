@@ -81,18 +81,23 @@ impl Counter for u64 {
     }
 }
 
-/// The largest of `so_far` and these numbers. Often their bits already tell that none is larger; and
-/// numbers of 31 bits, as those of bytes in a packet mostly are, have vector instructions to compare
-/// them by, which those of 64 bits have not everywhere.
-pub(super) fn largest(so_far: u64, numbers: &[u64]) -> u64 {
-    let bits = numbers.iter().fold(0, |bits, number| bits | number);
-    if bits <= so_far {
+/// The sum of these numbers, and the largest of them and `so_far`, in one pass where they are small:
+/// sums of what is far from full need no check for each, and often the numbers' bits already tell that
+/// none is larger. Numbers of 31 bits, as those of bytes in a packet mostly are, have vector
+/// instructions to compare them by, which those of 64 bits have not everywhere.
+pub(super) fn sum_and_largest(so_far: u64, numbers: &[u64]) -> (u64, u64) {
+    let both = |(sum, bits): (u64, u64), number| (sum.wrapping_add(number), bits | number);
+    let (sum, bits) = numbers.iter().copied().fold((0, 0), both);
+    let is_small = bits < u64::from(u32::MAX) && numbers.len() < 1 << 32;
+    let sum = if is_small { sum } else { u64::sum(numbers) };
+    let largest = if bits <= so_far {
         so_far
     } else if i32::try_from(bits).is_ok() {
         so_far.max(numbers.iter().fold(0, |largest, &number| largest.max(number as i32)) as u64)
     } else {
         numbers.iter().fold(so_far, |largest, &number| largest.max(number))
-    }
+    };
+    (sum, largest)
 }
 
 /// Fills a counter that wrapped to `wrapped`, which is one less than the excess over `most`. Apart,
@@ -108,14 +113,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_largest_is_found_among_small_and_large_numbers() {
-        assert_eq!(largest(7, &[]), 7);
-        assert_eq!(largest(7, &[64, 1514, 1500]), 1514);
-        assert_eq!(largest(1513, &[64, 1512, 1500]), 1513);
-        assert_eq!(largest(2000, &[1514, 1 << 9]), 2000);
-        assert_eq!(largest(7, &[1 << 31, 1514, (1 << 31) - 1]), 1 << 31);
-        assert_eq!(largest(1 << 33, &[1 << 32, 1]), 1 << 33);
-        assert_eq!(largest(0, &[7, u64::MAX, 1 << 40]), u64::MAX);
+    fn the_sum_and_the_largest_are_found_among_small_and_large_numbers() {
+        assert_eq!(sum_and_largest(7, &[]), (0, 7));
+        assert_eq!(sum_and_largest(7, &[64, 1514, 1500]), (3078, 1514));
+        assert_eq!(sum_and_largest(1513, &[64, 1512, 1500]), (3076, 1513));
+        assert_eq!(sum_and_largest(2000, &[1514, 1 << 9]), (2026, 2000));
+        let sum = (1 << 32) + 1513;
+        assert_eq!(sum_and_largest(7, &[1 << 31, 1514, (1 << 31) - 1]), (sum, 1 << 31));
+        assert_eq!(sum_and_largest(1 << 33, &[1 << 32, 1]), ((1 << 32) + 1, 1 << 33));
+        assert_eq!(sum_and_largest(0, &[7, u64::MAX, 1 << 40]), (u64::MAX, u64::MAX));
     }
 
     #[test]

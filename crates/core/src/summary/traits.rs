@@ -150,6 +150,13 @@ impl Estimate {
     pub fn between(low: f64, value: f64, high: f64) -> Self {
         Self { value, low, high, confidence: None }
     }
+
+    /// The same, for a part of `total`.
+    pub(crate) fn within(self, total: u64) -> Self {
+        let most = total as f64;
+        let Self { value, low, high, confidence } = self;
+        Self { value: value.min(most), low: low.min(most), high: high.min(most), confidence }
+    }
 }
 
 /// A size whose measures a summary may hold or not.

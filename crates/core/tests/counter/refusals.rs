@@ -21,6 +21,10 @@ fn sizes_and_targets_are_checked() {
     }
     let none = refusal("netflow", Measure::Packets, &[("sample", "0")]);
     assert!(none.contains("sample=0 is not"), "{none}");
+    for (name, value) in [("rate", "0"), ("rate", "1000000001"), ("queue", "0")] {
+        let out = refusal("sketch-visor", Measure::Packets, &[(name, value)]);
+        assert!(out.contains(&format!("{name}={value} is not a whole number from 1 to")), "{out}");
+    }
     let more = refusal("csm", Measure::Packets, &[("counters", "10"), ("shared", "11")]);
     assert!(more.contains("shared=11 is not a whole number from 1 to 10"), "{more}");
 }

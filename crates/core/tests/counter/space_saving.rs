@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use datasketches::frequencies::FrequentItemsSketch;
 use flowgauge_core::catalog;
 use flowgauge_core::key::Key4;
+use flowgauge_core::summary::codec::{decode, encode};
 use flowgauge_core::summary::{Ingest, Measure};
 
 use crate::stream::{Packet, estimate, feed, named, options, packets, summary, weights};
@@ -97,6 +98,50 @@ fn keys_without_a_counter_take_over_the_least() {
     }
 }
 
+/// What the definition says, with the first of the least counts taken over: each key with its count
+/// and error.
+fn defined(packets: &[Packet], by: Measure, counters: usize) -> BTreeMap<u32, (f64, f64)> {
+    let mut entries: Vec<(u32, u64, u64)> = Vec::new();
+    for &(flow, bytes) in packets {
+        let weight = if by == Measure::Packets { 1 } else { u64::from(bytes) };
+        if let Some((_, count, _)) = entries.iter_mut().find(|entry| entry.0 == flow) {
+            *count += weight;
+        } else if entries.len() < counters {
+            entries.push((flow, weight, 0));
+        } else {
+            let least = entries.iter_mut().min_by_key(|entry| entry.1).unwrap();
+            *least = (flow, least.1 + weight, least.1);
+        }
+    }
+    let bounds = |(flow, count, error)| (flow, ((count - error) as f64, count as f64));
+    entries.into_iter().map(bounds).collect()
+}
+
+/// Sweep and tournament find the very entry that a search through all would: at the ends of blocks
+/// of entries, with keys that come again at once, soon or never, and after loading what was stored.
+#[test]
+fn the_first_of_the_least_counts_is_taken_over() {
+    for (skew, seed) in [(0.0, 12), (0.7, 13), (1.1, 14)] {
+        let mut packets = packets(12_000, FLOWS as usize, skew, seed);
+        // Trains of packets, as traffic has them.
+        packets.iter_mut().enumerate().for_each(|(i, packet)| packet.0 += (i / 700) as u32 % 5);
+        for by in [Measure::Packets, Measure::Bytes] {
+            for counters in [1, 2, 7, 63, 64, 65, 128, 200, 600] {
+                let options = options(by, seed, &[("counters", counters)]);
+                let half = summary("space-saving", &options, &packets[..6000]);
+                let info = catalog::info("space-saving").unwrap();
+                let stored = encode(info, &options, &*half);
+                let mut summary = decode::<Key4>(&stored, 1 << 20).unwrap().summary;
+                feed(&mut *summary, &packets[6000..]);
+                let found = named(&*summary, by).into_iter();
+                let found = found.map(|(flow, found)| (flow, (found.low, found.high)));
+                let expected = defined(&packets, by, counters as usize);
+                assert!(found.eq(expected), "{counters} counters by {}, seed {seed}", by.name());
+            }
+        }
+    }
+}
+
 #[test]
 fn shards_merge_within_the_bounds() {
     let packets = packets(40_000, FLOWS as usize, 1.0, 8);
@@ -129,7 +174,7 @@ fn sizes_that_differ_do_not_merge() {
         catalog::build::<Key4>("space-saving", &options).unwrap()
     };
     let error = build(10).merge(&*build(11)).unwrap_err().to_string();
-    assert!(error.contains("sizes differ"), "{error}");
+    assert!(error.contains("parameters differ"), "{error}");
 }
 
 /// The frequent items of DataSketches, and Space-Saving in as many bytes: it promises a smaller error
@@ -167,4 +212,40 @@ fn space_saving_is_no_worse_than_frequent_items_in_as_much_memory() {
         assert!(our_widest <= peer.maximum_error() as f64);
     }
     assert!(our_error <= peer_error, "{our_error} against {peer_error}");
+}
+
+/// A merge looks at each entry of both, and asks once what keys without one may weigh; so does whoever
+/// asks for many such keys. Were that looked for anew for each, it would take 2^34 steps and more.
+#[test]
+fn many_counters_merge_and_answer_soon() {
+    const COUNTERS: u64 = 1 << 17;
+    for (name, by) in [
+        ("space-saving", Measure::Packets),
+        ("space-saving", Measure::Bytes),
+        ("stream-summary", Measure::Packets),
+    ] {
+        let options = options(by, 1, &[("counters", COUNTERS)]);
+        let part = |first: u32| {
+            let keys = first..first + COUNTERS as u32 + 10;
+            summary(name, &options, &keys.map(|flow| (flow, 64)).collect::<Vec<_>>())
+        };
+        let (mut sum, other) = (part(0), part(1 << 30));
+        let begin = std::time::Instant::now();
+        sum.merge(&*other).unwrap();
+        let merged = begin.elapsed();
+        let begin = std::time::Instant::now();
+        let absent = estimate(&*sum, by, u32::MAX);
+        for flow in 1 << 20..(1 << 20) + COUNTERS as u32 {
+            assert_eq!(estimate(&*sum, by, flow), absent);
+        }
+        let answered = begin.elapsed();
+        println!("{name} by {}: merged in {merged:?}, answered in {answered:?}", by.name());
+        assert!(merged.as_secs() < 1 && answered.as_secs() < 1, "{merged:?} {answered:?}");
+        // What is asked is not what it was, once packets came.
+        feed(&mut *sum, &[(5, 1000), (6, 1000), (7, 1000)]);
+        let unit = if by == Measure::Bytes { 64.0 } else { 1.0 };
+        assert!(estimate(&*sum, by, u32::MAX).value <= absent.value + unit);
+        sum.clear();
+        assert!(estimate(&*sum, by, u32::MAX).high.total_cmp(&0.0).is_eq());
+    }
 }

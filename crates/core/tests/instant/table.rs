@@ -9,11 +9,14 @@ use flowgauge_core::summary::{Measure, Options, Size};
 
 use super::lab::*;
 
-fn counts(summary: &Summary) -> HashMap<usize, Size> {
+/// What was let through of each flow, each packet for `unit`: what is behind is less than one more, of
+/// the mean length of those.
+fn counts(summary: &Summary, unit: f64) -> HashMap<usize, Size> {
     let mut counts = HashMap::new();
     summary.answers().candidates().unwrap().for_each(&mut |key, size| {
-        let [packets, bytes] =
-            [size.packets, size.bytes].map(|size| (size.unwrap().value / RCC_UNIT).round() as u64);
+        let [packets, bytes] = [size.packets, size.bytes].map(|size| size.unwrap().value);
+        let count = (packets / unit + 1e-9).floor();
+        let [packets, bytes] = [count, (count * bytes / packets).round()].map(|size| size as u64);
         assert!(counts.insert(flow_of(&key), Size { packets, bytes }).is_none(), "listed twice");
     });
     counts
@@ -29,7 +32,7 @@ fn evictions_are_counted() {
     ];
     let truth = feed(&mut summaries, 400_000, 20_000, 1, |_, random| mixed(random));
     let [large, small] = &summaries;
-    let (all, kept) = (counts(large), counts(small));
+    let (all, kept) = (counts(large, RCC_UNIT), counts(small, RCC_UNIT));
     assert_eq!(large.answers().candidates().unwrap().overflow(), 0);
     assert_eq!(large.answers().untracked(), Size::default());
     assert!(all.len() > 3000 && kept.len() <= 1024);
@@ -71,13 +74,13 @@ fn the_expired_go_first_and_then_those_without_a_second_chance() {
         let mut summary = build("rcc", 1, &parameters);
         let seconds = |seconds: i64| seconds * 1_000_000_000;
         send(&mut summary, 1, 200, 0);
-        while !counts(&summary).contains_key(&2) {
+        while !counts(&summary, RCC_UNIT).contains_key(&2) {
             send(&mut summary, 2, 1, seconds(silent_seconds));
         }
         while summary.answers().candidates().unwrap().overflow() == 0 {
             send(&mut summary, 3, 1, seconds(silent_seconds));
         }
-        let kept = counts(&summary);
+        let kept = counts(&summary, RCC_UNIT);
         assert!(kept.contains_key(&3));
         assert!(!kept.contains_key(&evicted), "{silent_seconds} s: {kept:?}");
     }
@@ -92,20 +95,19 @@ fn a_merge_unites_the_tables() {
         let one = std::slice::from_mut(shard);
         truth.push(feed(one, 100_000, 2000, number as u64, |_, _| 100));
     }
-    let parts: Vec<_> = shards.iter().map(counts).collect();
+    let parts: Vec<_> = shards.iter().map(|shard| counts(shard, UNIT)).collect();
     let mut shards = shards.into_iter();
     let mut sum = shards.next().unwrap();
     for shard in shards {
         sum.merge(&*shard).unwrap();
     }
-    let counts = counts(&sum);
+    let counts = counts(&sum, UNIT);
     let mut outside = 0;
     for flow in 0..2000 {
         let of_parts = parts.iter().filter_map(|part| part.get(&flow));
         let expected = of_parts.map(|size| size.packets).sum::<u64>();
-        // Rounded in each part, in units of RCC.
         let count = counts.get(&flow).map_or(0, |size| size.packets);
-        assert!(count.abs_diff(expected) <= 4, "flow {flow}: {count} of {expected}");
+        assert_eq!(count, expected, "flow {flow}");
         let truth = truth.iter().map(|part| part[flow].packets).sum::<u64>() as f64;
         let bounds = estimate(&sum, flow).packets.unwrap();
         outside += usize::from(truth < bounds.low || bounds.high < truth);
@@ -114,7 +116,7 @@ fn a_merge_unites_the_tables() {
     let error = sum.merge(&*build("rcc", 1, &[])).unwrap_err().to_string();
     assert!(error.contains("types differ"), "{error}");
     let error = sum.merge(&*build("insta-measure", 1, &[("probes", 3)])).unwrap_err().to_string();
-    assert!(error.contains("sizes differ"), "{error}");
+    assert!(error.contains("parameters differ"), "{error}");
 }
 
 /// Where all packets of a flow have one length, its bytes are its packets times that.

@@ -47,7 +47,7 @@ fn write(info: &Info) {
     };
     let bytes = least(stored::<Key8>).or_else(|| least(stored::<Key4>));
     let bytes = bytes.or_else(|| least(stored::<Key16>)).unwrap();
-    assert!(bytes.len() <= 8 << 10, "{}: {} bytes", info.name, bytes.len());
+    assert!(bytes.len() <= 10 << 10, "{}: {} bytes", info.name, bytes.len());
     fs::write(path(info), bytes).unwrap();
 }
 

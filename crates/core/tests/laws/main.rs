@@ -10,6 +10,7 @@ mod stream;
 #[allow(unreachable_pub, reason = "it serves the fuzz target too")]
 #[path = "../../../../fuzz/src/summaries.rs"]
 mod summaries;
+mod total;
 
 use flowgauge_core::catalog::{self, ALGORITHMS};
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key13, Key16, Key32, Key37};

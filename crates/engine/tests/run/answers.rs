@@ -153,6 +153,23 @@ fn a_sample_too_small_for_the_threshold_is_noted() {
     assert_eq!(notes("mst", Threshold::Share(0.001)), "[]");
 }
 
+/// IPv6 has more prefix lengths than a die that is right for IPv4 has sides.
+#[test]
+fn a_number_of_sides_serves_both_versions_of_ip() {
+    let mut pcap = Pcap::new();
+    for host in 0..300 {
+        pcap.udp(host, (1, 5), (host as u32, 80));
+    }
+    let config = Config {
+        key: KeyKind::Source.into(),
+        algorithm: "rhhh".to_owned(),
+        parameters: flowgauge_core::summary::Parameters::new([("v", 10)]),
+        ..asking(&["hierarchical"])
+    };
+    assert_eq!(Plan::new(config.clone()).unwrap().explain().lanes.len(), 2);
+    assert_eq!(only_epoch(config, &pcap.0)["account"]["keyed"], 300);
+}
+
 /// IPv6 addresses are too long for some algorithms: they are counted and not measured, and IPv4 is.
 #[test]
 fn packets_of_ipv6_are_counted_where_only_ipv4_can_be_measured() {

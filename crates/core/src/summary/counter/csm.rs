@@ -12,6 +12,7 @@ use std::marker::PhantomData;
 use fastrand::Rng;
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
+use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::remix::remix;
 use super::super::{
@@ -112,16 +113,17 @@ impl<K: FlowKey, C: Counter> SharedCounters<K, C> {
     /// The flow's counters hold a random sample of all counters' contents, beside its own: a sum of
     /// `shared` of them has the variance of so many.
     fn weight(&self, digest: u64) -> Estimate {
-        let (all, shared) = (self.counters.len() as f64, f64::from(self.shared));
+        let (counters, shared) = (self.counters.len() as f64, f64::from(self.shared));
         let places = (0..self.shared).map(|n| Self::place(digest, n.into(), self.counters.len()));
         let sum: f64 = places.map(|place| self.counters[place].get() as f64).sum();
-        let mean = self.total as f64 / all;
-        let variance = (self.squares as f64 / all - mean * mean).max(0.0);
+        let mean = self.total as f64 / counters;
+        let variance = (self.squares as f64 / counters - mean * mean).max(0.0);
         let value = sum - shared * mean;
         let error = DEVIATIONS * (shared * variance).sqrt();
         let high = (value + error).max(0.0) + self.saturated as f64;
         let low = (value - error).max(0.0);
-        Estimate { value: value.max(0.0), low, high, confidence: Some(CONFIDENCE) }
+        let all = self.total.saturating_add(self.saturated);
+        Estimate { value: value.max(0.0), low, high, confidence: Some(CONFIDENCE) }.within(all)
     }
 
     /// Adds weights to the counters at these places.
@@ -204,13 +206,7 @@ impl<K: FlowKey, C: Counter> Ingest<K> for SharedCounters<K, C> {
     }
 
     fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
-        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
-        if other.digester.seed() != self.digester.seed() {
-            return Err(Incompatible("seeds differ"));
-        }
-        if other.counters.len() != self.counters.len() || other.shared != self.shared {
-            return Err(Incompatible("sizes differ"));
-        }
+        let other = twin(self, other, |summary| Basis::of(&summary.digester))?;
         self.saturated = self.saturated.saturating_add(other.saturated);
         for (counter, &other) in self.counters.iter_mut().zip(other.counters.iter()) {
             self.saturated = self.saturated.saturating_add(counter.add(other));

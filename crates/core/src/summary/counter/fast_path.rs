@@ -15,11 +15,12 @@ use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed};
 
 use super::super::codec::{DecodeError, Reader, Writer};
-use super::super::{BuildError, Counter, Estimate, Incompatible, Memory};
-use super::index::{Index, LARGE};
+use super::super::{BuildError, Counter, Estimate, Memory};
+use super::index::Index;
+use super::steps::Steps;
 use crate::key::FlowKey;
 
-/// What the paper sets δ to, the share of keys that should leave at once.
+/// What the paper sets δ to, the share of keys that should leave at once, and here do.
 const LEAVING: f64 = 0.05;
 
 /// A key with the bound of its weight before it came in, and its weight since then.
@@ -91,71 +92,11 @@ impl<K: FlowKey> FastPath<K> {
         }
     }
 
-    /// Adds the weights of these packets, one after the other.
-    #[inline(always)]
-    pub(super) fn add_all<C: Counter>(&mut self, keys: &[K], digests: &[u64], weights: &[C]) {
-        if self.held.len() >= LARGE {
-            for &digest in digests {
-                self.index.prefetch(digest);
-            }
-        }
-        let mut at = 0;
-        loop {
-            let rest = (&keys[at..], &digests[at..], &weights[at..]);
-            at += if self.index.is_wide() {
-                self.add_usual::<true, C>(rest.0, rest.1, rest.2)
-            } else {
-                self.add_usual::<false, C>(rest.0, rest.1, rest.2)
-            };
-            if at == keys.len() {
-                break;
-            }
-            self.add(keys[at], digests[at], weights[at].get());
-            at += 1;
-        }
-    }
-
-    /// Adds the weights of these packets while their keys are held or find room; returns of how
-    /// many. Which of both cannot be foreseen, so that both take the same steps.
-    #[inline(always)]
-    fn add_usual<const WIDE: bool, C: Counter>(
-        &mut self,
-        keys: &[K],
-        digests: &[u64],
-        weights: &[C],
-    ) -> usize {
-        let (most, taken, mut len) = (self.held.len(), self.taken, self.len);
-        let (held, mut lines) = (&mut self.held[..most], self.index.lines::<WIDE>());
-        let mut done = keys.len();
-        for (i, ((&key, &digest), &weight)) in keys.iter().zip(digests).zip(weights).enumerate() {
-            let look = lines.look(digest);
-            let first = lines.first(&look);
-            let has = (held[first].key == key) & look.is_there();
-            let room = (len < most) & look.is_all();
-            // Hidden from the compiler, which would make a branch of `has`.
-            if !black_box(has | room) {
-                done = i;
-                break;
-            }
-            let at = select_unpredictable(has, first, len);
-            lines.give(&look, at, has);
-            let Held { missed, counted, .. } = held[at];
-            held[at] = Held {
-                key,
-                missed: select_unpredictable(has, missed, taken),
-                counted: select_unpredictable(has, counted, 0).saturating_add(weight.get()),
-            };
-            len += usize::from(!has);
-        }
-        self.len = len;
-        done
-    }
-
     #[cold]
     fn come_in(&mut self, key: K, digest: u64, weight: u64) {
         let missed = self.taken;
         if self.len == self.held.len() {
-            let off = self.threshold(weight);
+            let off = self.enough(self.threshold(weight));
             self.take_off(off);
             if weight <= off {
                 return;
@@ -174,7 +115,7 @@ impl<K: FlowKey> FastPath<K> {
     /// included, as if the weights followed a power law.
     fn threshold(&self, weight: u64) -> u64 {
         let (mut largest, mut second, mut least) = (weight, 0, weight);
-        for left in self.held.iter().map(|held| held.left(self.taken)) {
+        for left in self.lefts() {
             second = second.max(left.min(largest));
             largest = largest.max(left);
             least = least.min(left);
@@ -186,6 +127,41 @@ impl<K: FlowKey> FastPath<K> {
         let exponent = -(-LEAVING).ln_1p() / std::f64::consts::LN_2;
         // Not less than the least, so that a key leaves or the one at hand stays out.
         ((least as f64 * ratio.powf(exponent)) as u64).max(least)
+    }
+
+    /// `off`, or more where fewer than the share that should leave would, whatever their weights
+    /// follow: so there is one walk for that many new keys at most. The others, nineteen of twenty,
+    /// lose all of it: all that is ever taken off is at most 1/0.95 of the mean weight of a counter.
+    fn enough(&self, off: u64) -> u64 {
+        let leaving = (self.len as f64 * LEAVING) as usize;
+        let gone = self.lefts().filter(|left| *left <= off).count();
+        match leaving.checked_sub(1) {
+            Some(last) if gone < leaving => self.ranked(last),
+            _ => off,
+        }
+    }
+
+    /// What is left of each key.
+    fn lefts(&self) -> impl Iterator<Item = u64> {
+        self.held[..self.len].iter().map(|held| held.left(self.taken))
+    }
+
+    /// What is left of the key of this rank, the least being 0: byte by byte, without memory for them.
+    fn ranked(&self, mut rank: usize) -> u64 {
+        let (mut found, bits) = (0, u64::BITS - self.lefts().max().unwrap_or(0).leading_zeros());
+        for shift in (0..bits).step_by(8).rev() {
+            let mut counts = [0; 256];
+            for left in self.lefts().filter(|left| left >> shift >> 8 == found) {
+                counts[(left >> shift) as usize % 256] += 1;
+            }
+            let mut byte = 0;
+            while byte < 255 && rank >= counts[byte] {
+                rank -= counts[byte];
+                byte += 1;
+            }
+            found = found << 8 | byte as u64;
+        }
+        found
     }
 
     /// Takes `off` off every key; those with nothing left leave.
@@ -222,16 +198,6 @@ impl<K: FlowKey> FastPath<K> {
     /// The keys held, with their weights.
     pub(super) fn iter(&self) -> impl Iterator<Item = (K, Estimate)> {
         self.held[..self.len].iter().map(|held| (held.key, Self::bounds(held)))
-    }
-
-    pub(super) fn fits(&self, other: &Self) -> Result<(), Incompatible> {
-        if other.digester.seed() != self.digester.seed() {
-            return Err(Incompatible("seeds differ"));
-        }
-        if other.most() != self.most() {
-            return Err(Incompatible("sizes differ"));
-        }
-        Ok(())
     }
 
     /// Adds what is left of each key, and takes the most that does not fit off all of them (Agarwal
@@ -305,5 +271,102 @@ impl<K: FlowKey> FastPath<K> {
 
     pub(super) fn memory_bytes(&self) -> usize {
         Self::bytes(self.held.len())
+    }
+}
+
+impl<K: FlowKey, C: Counter> Steps<K, C> for FastPath<K> {
+    #[inline(always)]
+    fn index(&self) -> &Index {
+        &self.index
+    }
+
+    /// Packets whose keys are held or find room. Which of both cannot be foreseen, so that both take
+    /// the same steps.
+    #[inline(always)]
+    fn add_usual<const WIDE: bool>(&mut self, keys: &[K], digests: &[u64], weights: &[C]) -> usize {
+        let (most, taken, mut len) = (self.held.len(), self.taken, self.len);
+        let (held, mut lines) = (&mut self.held[..most], self.index.lines::<WIDE>());
+        let mut done = keys.len();
+        for (i, ((&key, &digest), &weight)) in keys.iter().zip(digests).zip(weights).enumerate() {
+            let look = lines.look(digest);
+            let first = lines.first(&look);
+            let has = (held[first].key == key) & look.is_there();
+            let room = (len < most) & look.is_all();
+            // Hidden from the compiler, which would make a branch of `has`.
+            if !black_box(has | room) {
+                done = i;
+                break;
+            }
+            let at = select_unpredictable(has, first, len);
+            lines.give(&look, at, has);
+            let Held { missed, counted, .. } = held[at];
+            held[at] = Held {
+                key,
+                missed: select_unpredictable(has, missed, taken),
+                counted: select_unpredictable(has, counted, 0).saturating_add(weight.get()),
+            };
+            len += usize::from(!has);
+        }
+        self.len = len;
+        done
+    }
+
+    #[inline(always)]
+    fn add_one(&mut self, key: K, digest: u64, weight: C) {
+        self.add(key, digest, weight.get());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use flowgauge_kernel::{Isa, Seed};
+
+    use super::*;
+    use crate::key::Key4;
+
+    /// The two largest weights are equal, so that the power law has no exponent, and others come one
+    /// above the least: a walk for each would cost as many steps as there are keys.
+    #[test]
+    #[expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+    fn walks_are_few_whatever_the_weights() {
+        let digester = Digester::new(Seed::new(1), Isa::best());
+        for (most, walks_at_most) in [(1000, 10_000 / 50 + 1), (20, 10_000), (3, 10_000)] {
+            let mut path = FastPath::<Key4>::new(most, digester, &Memory::unlimited()).unwrap();
+            let mut truths = BTreeMap::new();
+            let (mut walks, mut total) = (0, 0);
+            for number in 0..most as u32 + 10_000 {
+                let key = Key4::from_canonical(&number.to_be_bytes()).unwrap();
+                let least = path.lefts().min().unwrap_or(0);
+                let weight = if number < 2 { 1 << 40 } else { least + 1 + u64::from(number % 7) };
+                let before = path.taken;
+                path.add(key, key.digest(&digester), weight);
+                walks += usize::from(path.taken > before);
+                truths.insert(number, (key, weight));
+                total += weight;
+            }
+            assert!(walks <= walks_at_most, "{walks} walks of {most} keys");
+            assert!(path.taken as f64 <= total as f64 / (0.95 * most as f64), "{most}");
+            for (key, weight) in truths.into_values() {
+                let Estimate { low, high, .. } = path.weight(key);
+                assert!(low <= weight as f64 && weight as f64 <= high);
+            }
+        }
+    }
+
+    #[test]
+    #[expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+    fn weights_are_ranked() {
+        let digester = Digester::new(Seed::new(1), Isa::best());
+        let mut path = FastPath::<Key4>::new(300, digester, &Memory::unlimited()).unwrap();
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut weights: Vec<u64> = (0..300).map(|_| random.u64(..) >> random.u32(0..64)).collect();
+        for (number, weight) in (0..300u32).zip(&weights) {
+            let key = Key4::from_canonical(&number.to_be_bytes()).unwrap();
+            path.add(key, key.digest(&digester), *weight);
+        }
+        weights.sort_unstable();
+        assert!(weights.iter().enumerate().all(|(rank, weight)| path.ranked(rank) == *weight));
     }
 }

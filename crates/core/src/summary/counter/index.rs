@@ -8,7 +8,7 @@ use super::super::{BuildError, Memory};
 use super::halves::{Halves, HalvesMut};
 
 /// Counters from which on the lines of a whole batch should be asked for at once.
-pub(super) const LARGE: usize = 2048;
+const LARGE: usize = 2048;
 
 /// Places of a line. The first one stands for the keys that found the line full.
 const PLACES: usize = 16;
@@ -19,11 +19,12 @@ const OVER: u8 = u8::MAX;
 /// All places of a line but the first, as bits.
 const USABLE: u32 = 0xfffe;
 
-/// Lines for so many counters: one for seven, or for four where all of it is in a first-level cache
-/// anyway. With seven of its fifteen places taken on average, one line in four hundred is full.
+/// Lines for so many counters: one for seven, or for two where all of it is in a first-level cache
+/// anyway: a line is read at once only if it was not written just before. With seven of its fifteen
+/// places taken on average, one line in four hundred is full.
 const fn lines(counters: usize) -> usize {
-    let (most, few) = (counters.div_ceil(7), counters.div_ceil(4));
-    let few = if few < 32 { few } else { 32 };
+    let (most, few) = (counters.div_ceil(7), counters.div_ceil(2));
+    let few = if few < 64 { few } else { 64 };
     if few > most { few } else { most }
 }
 
@@ -36,8 +37,8 @@ const fn lines(counters: usize) -> usize {
 /// loop of unforeseeable length.
 ///
 /// Memory in bytes: 8.9 a counter, or 15.4 from 14,330 counters on, and as much for a line that
-/// nothing is in; up to 1 KiB more for fewer than 224 counters.
-pub(super) struct Index {
+/// nothing is in; up to 3 KiB more for fewer than 448 counters.
+pub(in crate::summary) struct Index {
     tags: Zeroed<[u8; PLACES]>,
     /// The counter in each place; in the first one of a line, how many went over it.
     numbers: Halves,
@@ -85,6 +86,16 @@ impl Index {
         let line = self.line(digest);
         prefetch(&self.tags, line);
         self.numbers.prefetch(PLACES * line);
+    }
+
+    /// Asks for the lines of a batch, where they may be far away.
+    #[inline(always)]
+    pub(super) fn prefetch_all(&self, digests: &[u64]) {
+        if self.places.len() >= LARGE {
+            for &digest in digests {
+                self.prefetch(digest);
+            }
+        }
     }
 
     /// The number of the counter of this digest that `holds` the key.

@@ -7,6 +7,7 @@
 use std::any::Any;
 use std::marker::PhantomData;
 
+use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{
     Answers, BuildError, Candidates, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws,
@@ -15,13 +16,14 @@ use super::super::{
 use super::capacity::{PARAMETERS, counters};
 use super::fast_path::FastPath;
 use super::monitor::size;
+use super::steps::Steps;
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
 
 /// Misra-Gries of one measure, that of `C`.
 ///
 /// Cost: see its keys. Memory in bytes: `counters × ((size_of::<K>() + 16, rounded up to 8) + 8.9)`,
-/// and up to 1 KiB more for fewer than 224 counters.
+/// and up to 3 KiB more for fewer than 448 counters.
 pub struct MisraGries<K, C> {
     keys: FastPath<K>,
     measure: PhantomData<fn() -> C>,
@@ -33,7 +35,7 @@ impl Describe for MisraGries<(), ()> {
         idea: "a key without room has as much taken off every key; three counters bound each",
         paper: "SketchVisor (SIGCOMM 2017), section 4",
         parameters: &PARAMETERS,
-        memory: "counters x ((key + 16, rounded up to 8) + 8.9); to 1 KiB more below 224 counters",
+        memory: "counters x ((key + 16, rounded up to 8) + 8.9); to 3 KiB more below 448 counters",
         laws: Laws { commutable: true, aggregatable: true, merge: Merge::WithinBounds },
     };
 
@@ -50,7 +52,7 @@ impl Describe for MisraGries<(), ()> {
 impl<K: FlowKey, C: Counter> Ingest<K> for MisraGries<K, C> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         batch.digest(self.keys.digester());
-        self.keys.add_all(batch.keys(), batch.digests(), C::column(batch));
+        self.keys.add_in_steps(batch.keys(), batch.digests(), C::column(batch));
     }
 
     fn answers(&self) -> &dyn Answers {
@@ -58,8 +60,7 @@ impl<K: FlowKey, C: Counter> Ingest<K> for MisraGries<K, C> {
     }
 
     fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
-        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
-        self.keys.fits(&other.keys)?;
+        let other = twin(self, other, |summary| Basis::of(summary.keys.digester()))?;
         self.keys.merge(&other.keys);
         Ok(())
     }

@@ -13,6 +13,7 @@ mod random;
 mod sampled;
 mod sketch_visor;
 mod space_saving;
+mod steps;
 mod stream_summary;
 mod sweep;
 mod tournament;

@@ -7,9 +7,8 @@ use bytemuck::Zeroable;
 use flowgauge_kernel::Digester;
 
 use super::super::codec::{DecodeError, Reader, Writer};
-use super::super::{
-    BuildError, Counter, Estimate, Incompatible, Measure, Memory, Size, SizeEstimate,
-};
+use super::super::{BuildError, Counter, Estimate, Measure, Memory, Size, SizeEstimate};
+use super::index::Index;
 use super::sweep::Sweep;
 use super::tournament::Tournament;
 use crate::key::{CanonicalKey, FlowKey};
@@ -58,38 +57,88 @@ pub(in crate::summary) trait Monitor<K: FlowKey, C: Counter>:
     fn digester(&self) -> &Digester;
     /// Entries at most.
     fn most(&self) -> usize;
-    /// Asks for the memory where the search for this digest begins.
-    fn prefetch(&self, digest: u64);
-    /// Adds weight to a key, which takes over the least entry where it has none.
+    /// Where entries are found by the digests of their keys.
+    fn index(&self) -> &Index;
+    /// Counts are about to change, once for all that [`Self::add_all`] adds.
+    fn change(&mut self) {}
+    /// Adds weight to a key, which takes over the least entry where it has none; in
+    /// [`Self::add_all`].
     fn add(&mut self, key: K, digest: u64, weight: C);
     /// Adds the weights of these packets, one after the other.
     #[inline(always)]
     fn add_all(&mut self, keys: &[K], digests: &[u64], weights: &[C]) {
+        self.change();
         for i in 0..keys.len() {
             if let Some(&digest) = digests.get(i + PREFETCH_AHEAD) {
-                self.prefetch(digest);
+                self.index().prefetch(digest);
             }
             self.add(keys[i], digests[i], weights[i]);
         }
     }
+    /// Adds an entry of a key that has none; there is room.
+    fn append(&mut self, entry: Entry<K, C>, digest: u64);
     /// The entries, in any order.
     fn entries(&self) -> impl Iterator<Item = Entry<K, C>>;
+    /// The entries in the order in which they are stored, and appended again, so that the same goes
+    /// first of equal counts.
+    fn stored(&self) -> impl Iterator<Item = Entry<K, C>> {
+        self.entries()
+    }
+    /// Whether an entry can come after those that are there, in that order.
+    fn follows(&self, entry: &Entry<K, C>) -> bool {
+        let _ = entry;
+        true
+    }
     /// The entry of a key.
     fn entry(&self, key: K) -> Option<Entry<K, C>>;
     /// The most that a key without an entry weighs: the least count where all entries are taken.
+    /// All of them may be looked at, once until it is changed again.
     fn unheld(&self) -> C;
     /// Weight that full counters could not take.
     fn excess(&self) -> u64;
-    /// Takes these entries, the heaviest first, instead of its own.
-    fn replace(&mut self, entries: &[Entry<K, C>], excess: u64);
-    /// Writes its contents, with the order that decides among equal counts.
-    fn save(&self, out: &mut Writer);
-    /// Takes over saved contents; it is empty.
-    fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError>;
+    /// Changes that.
+    fn set_excess(&mut self, excess: u64);
     /// Forgets everything.
     fn clear(&mut self);
+
+    /// Takes these entries, the heaviest first, instead of its own.
+    fn replace(&mut self, entries: &[Entry<K, C>], excess: u64) {
+        self.clear();
+        self.change();
+        self.set_excess(excess);
+        for entry in entries {
+            self.append(*entry, entry.key.digest(self.digester()));
+        }
+    }
+
+    /// Writes its contents, with the order that decides among equal counts.
+    fn save(&self, out: &mut Writer) {
+        out.number(self.excess());
+        out.number(self.entries().count() as u64);
+        self.stored().for_each(|entry| entry.save(out));
+    }
+
+    /// Takes over saved contents; it is empty.
+    fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        self.set_excess(from.number("excess")?);
+        for _ in 0..from.count("number of keys", self.most())? {
+            let entry = Entry::<K, C>::load(from)?;
+            let width = Entry::<K, C>::STORED_BYTES;
+            if self.entry(entry.key).is_some() {
+                return Err(from.invalid("key", width, "it is there twice"));
+            }
+            if !self.follows(&entry) {
+                return Err(from.invalid("count", width, "it is more than the one before"));
+            }
+            self.append(entry, entry.key.digest(self.digester()));
+        }
+        Ok(())
+    }
+
     /// Bytes of memory reserved.
-    fn memory_bytes(&self) -> usize;
+    fn memory_bytes(&self) -> usize {
+        Self::bytes(self.most())
+    }
 
     /// The weight of a key; surely within the bounds.
     fn weight(&self, key: K) -> Estimate {
@@ -111,18 +160,7 @@ pub(in crate::summary) trait Monitor<K: FlowKey, C: Counter>:
         count.saturating_add(self.excess()) as f64
     }
 
-    /// Whether both find keys alike and have as much room.
-    fn fits(&self, other: &Self) -> Result<(), Incompatible> {
-        if other.digester().seed() != self.digester().seed() {
-            return Err(Incompatible("seeds differ"));
-        }
-        if other.most() != self.most() {
-            return Err(Incompatible("sizes differ"));
-        }
-        Ok(())
-    }
-
-    /// Adds another one that fits.
+    /// Adds another one of the same seed and size.
     fn merge(&mut self, other: &Self) {
         let (entries, excess) = united(self, other, self.most());
         let sum = excess.saturating_add(self.excess()).saturating_add(other.excess());
@@ -155,6 +193,7 @@ fn united<K: FlowKey, C: Counter>(
     most: usize,
 ) -> (Vec<Entry<K, C>>, u64) {
     let mut excess = 0u64;
+    let (a_unheld, b_unheld) = (a.unheld(), b.unheld());
     let mut sum = |mut entry: Entry<K, C>, other: Option<Entry<K, C>>, unheld: C| {
         let (count, error) = other.map_or((unheld, unheld), |other| (other.count, other.error));
         excess = excess.saturating_add(entry.count.add(count));
@@ -163,9 +202,9 @@ fn united<K: FlowKey, C: Counter>(
         entry
     };
     let mut entries: Vec<Entry<K, C>> =
-        a.entries().map(|entry| sum(entry, b.entry(entry.key), b.unheld())).collect();
+        a.entries().map(|entry| sum(entry, b.entry(entry.key), b_unheld)).collect();
     let in_one = b.entries().filter(|entry| a.entry(entry.key).is_none());
-    entries.extend(in_one.map(|entry| sum(entry, None, a.unheld())));
+    entries.extend(in_one.map(|entry| sum(entry, None, a_unheld)));
     let rank = |entry: &Entry<K, C>| {
         (Reverse(entry.count.get()), CanonicalKey::new(entry.key.canonical()))
     };

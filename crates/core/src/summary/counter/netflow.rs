@@ -9,11 +9,12 @@ use std::any::Any;
 
 use flowgauge_kernel::Digester;
 
+use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::table::{Counts, MOST_BUCKETS};
 use super::super::{
-    Answers, BuildError, Candidates, Describe, Estimate, Incompatible, Info, Ingest, Laws, Measure,
-    Merge, Options, Parameter, Setting, Size, SizeEstimate, SizeQuery, largest,
+    Answers, BuildError, Candidates, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws,
+    Measure, Merge, Options, Parameter, Setting, Size, SizeEstimate, SizeQuery, sum_and_largest,
 };
 use super::random::Sampler;
 use super::sampled::scaled;
@@ -32,7 +33,9 @@ pub struct NetFlow<K> {
     table: Counts<K>,
     sample: u64,
     sampler: Sampler,
-    /// Bytes of the largest packet, chosen or not.
+    /// All packets, chosen or not.
+    total: Size,
+    /// Bytes of the largest of them.
     largest: u64,
 }
 
@@ -61,6 +64,7 @@ impl Describe for NetFlow<()> {
             table: Counts::new(options, MOST_BUCKETS)?,
             sample,
             sampler: Sampler::new(options.digester.seed().value(), 1.0 / sample as f64),
+            total: Size::default(),
             largest: 0,
         }))
     }
@@ -73,19 +77,19 @@ impl<K: FlowKey> NetFlow<K> {
         let scale = |by: Measure| {
             let largest = if by == Measure::Packets { 1 } else { self.largest };
             let of = |sampled: f64| scaled(sampled as u64, probability, largest);
-            sampled.by(by).map(|sampled| Estimate {
-                low: of(sampled.low).low,
-                high: of(sampled.high).high,
-                ..of(sampled.value)
+            sampled.by(by).map(|sampled| {
+                let (low, high) = (of(sampled.low).low, of(sampled.high).high);
+                Estimate { low, high, ..of(sampled.value) }.within(self.total.by(by))
             })
         };
         SizeEstimate { packets: scale(Measure::Packets), bytes: scale(Measure::Bytes) }
     }
 
     fn scaled_size(&self, sampled: Size) -> Size {
+        let all = |sampled: u64, total: u64| sampled.saturating_mul(self.sample).min(total);
         Size {
-            packets: sampled.packets.saturating_mul(self.sample),
-            bytes: sampled.bytes.saturating_mul(self.sample),
+            packets: all(sampled.packets, self.total.packets),
+            bytes: all(sampled.bytes, self.total.bytes),
         }
     }
 }
@@ -93,8 +97,10 @@ impl<K: FlowKey> NetFlow<K> {
 impl<K: FlowKey> Ingest<K> for NetFlow<K> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         let (keys, packets, bytes) = (batch.keys(), batch.packets(), batch.bytes());
-        self.largest = largest(self.largest, bytes);
-        let all: u64 = packets.iter().map(|&packets| u64::from(packets)).sum();
+        let (all_bytes, largest) = sum_and_largest(self.largest, bytes);
+        let all = u32::sum(packets);
+        self.total += Size { packets: all, bytes: all_bytes };
+        self.largest = largest;
         let (mut left, mut next, mut rest) = (all, 0, all);
         while self.sampler.choose(&mut left) {
             // The row of the packet with `left` behind it: at once where rows are packets.
@@ -118,32 +124,30 @@ impl<K: FlowKey> Ingest<K> for NetFlow<K> {
     }
 
     fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
-        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
-        if other.digester.seed() != self.digester.seed() {
-            return Err(Incompatible("seeds differ"));
-        }
-        if other.sample != self.sample {
-            return Err(Incompatible("sizes differ"));
-        }
+        let other = twin(self, other, |summary| Basis::of(&summary.digester))?;
         self.table.merge(&other.table)?;
+        self.total += other.total;
         self.largest = self.largest.max(other.largest);
         Ok(())
     }
 
     fn save(&self, out: &mut Writer) {
         self.sampler.save(out);
+        out.size(self.total);
         out.number(self.largest);
         self.table.save(out);
     }
 
     fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.sampler.load(from)?;
+        self.total = from.size("all packets")?;
         self.largest = from.number("largest packet")?;
         self.table.load(from)
     }
 
     fn clear(&mut self) {
         self.sampler.reset();
+        self.total = Size::default();
         self.largest = 0;
         self.table.clear();
     }

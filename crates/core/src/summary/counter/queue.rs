@@ -15,7 +15,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// A server of `rate` packets per second, at most 10¹², and room for `length` packets, at most
+    /// A server of `rate` packets per second, at most 10⁹, and room for `length` packets, at most
     /// 2²⁰.
     pub(super) fn new(rate: u64, length: u64) -> Self {
         let service_ps = PICOSECONDS / rate;

@@ -13,6 +13,7 @@
 use std::any::Any;
 use std::collections::BTreeSet;
 
+use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::sketch::{Least, RowSketch, Unsigned};
 use super::super::{
@@ -29,6 +30,8 @@ use crate::key::{CanonicalKey, FlowKey};
 const MOST_COUNTERS: usize = 1024;
 /// Packets a second of the normal path: what sketches of many rows reach on a core of a busy switch.
 const RATE: u64 = 2_000_000;
+/// The fastest normal path: beyond, what one packet takes is too few picoseconds to be told.
+const MOST_RATE: u64 = 1_000_000_000;
 /// Packets that may wait for the normal path.
 const QUEUE: u64 = 1024;
 
@@ -45,8 +48,8 @@ impl Describe for SketchVisor {
         parameters: &[
             Parameter {
                 name: "rate",
-                help: "packets per second that the sketch serves, by the packets' own times \
-                       (default: 2000000)",
+                help: "packets per second that the sketch serves, by the packets' own times, up to \
+                       1000000000 (default: 2000000)",
             },
             Parameter { name: "queue", help: "packets that wait for it at most (default: 1024)" },
             Parameter {
@@ -88,7 +91,7 @@ struct TwoPaths<K, C: Unsigned> {
 impl<K: FlowKey, C: Unsigned> TwoPaths<K, C> {
     fn new(options: &Options) -> Result<Self, BuildError> {
         let parameters = &options.parameters;
-        let rate = parameters.integer("rate", 1..=1_000_000_000_000)?.unwrap_or(RATE);
+        let rate = parameters.integer("rate", 1..=MOST_RATE)?.unwrap_or(RATE);
         let length = parameters.integer("queue", 1..=1 << 20)?.unwrap_or(QUEUE);
         let fit = options.memory_bytes / 8 / FastPath::<K>::bytes(1);
         let counters = match parameters.integer("counters", 1..=1 << 29)? {
@@ -148,11 +151,7 @@ impl<K: FlowKey, C: Unsigned> Ingest<K> for TwoPaths<K, C> {
     }
 
     fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
-        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
-        self.fast.fits(&other.fast)?;
-        if (other.rate, other.length) != (self.rate, self.length) {
-            return Err(Incompatible("sizes differ"));
-        }
+        let other = twin(self, other, |summary| Basis::of(&summary.normal.digester))?;
         self.normal.merge(&other.normal)?;
         self.fast.merge(&other.fast);
         Ok(())

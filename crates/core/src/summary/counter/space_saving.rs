@@ -18,7 +18,7 @@ use crate::key::FlowKey;
 /// Cost: a line of the index and an entry a packet, and by packets another one passed by a sweep; by
 /// bytes, for keys without a counter, a match of four for each factor of four in the counters. Memory
 /// in bytes: `counters × (size_of::<K>() + 17)` by packets, `counters × (size_of::<K>() + 30.2)` by
-/// bytes, and up to 1 KiB more for fewer than 224 counters.
+/// bytes, and up to 3 KiB more for fewer than 448 counters.
 pub struct SpaceSaving;
 
 impl Describe for SpaceSaving {
@@ -27,8 +27,8 @@ impl Describe for SpaceSaving {
         idea: "a new key takes over the least of the counters (heap, any weights)",
         paper: "Metwally et al. (ICDT 2005), section 3",
         parameters: &PARAMETERS,
-        memory: "counters x (key + 17 by packets, key + 30.2 by bytes, rounded up to 4 or 8); to 1 \
-                 KiB more below 224 counters",
+        memory: "counters x (key + 17 by packets, key + 30.2 by bytes, rounded up to 4 or 8); to 3 \
+                 KiB more below 448 counters",
         // The bounds hold in any order and for any sums; the entries near the least count differ.
         laws: Laws { commutable: true, aggregatable: true, merge: Merge::WithinBounds },
     };

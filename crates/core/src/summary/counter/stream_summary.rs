@@ -10,7 +10,6 @@
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed};
 
-use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{
     BuildError, Counter, Describe, Info, Ingest, Laws, Measure, Memory, Merge, Options,
 };
@@ -24,7 +23,7 @@ use crate::key::FlowKey;
 ///
 /// Cost: a line of the index, the entry, its neighbours and a bucket or two a packet. Memory in
 /// bytes: `counters × ((size_of::<K>() + 16, rounded up to the key's alignment) + 24.9)`, and up
-/// to 1 KiB more for fewer than 224 counters.
+/// to 3 KiB more for fewer than 448 counters.
 pub struct StreamSummary;
 
 impl Describe for StreamSummary {
@@ -33,7 +32,7 @@ impl Describe for StreamSummary {
         idea: "a new key takes over the least of the counters (linked buckets, packets only)",
         paper: "Metwally et al. (ICDT 2005), section 3",
         parameters: &PARAMETERS,
-        memory: "counters x ((key + 16, rounded up to 4 or 8) + 24.9); to 1 KiB more below 224 counters",
+        memory: "counters x ((key + 16, rounded up to 4 or 8) + 24.9); to 3 KiB more below 448 counters",
         // Sums are counted right, but their way along the buckets may be long.
         laws: Laws { commutable: true, aggregatable: false, merge: Merge::WithinBounds },
     };
@@ -188,16 +187,6 @@ impl<K: FlowKey> Linked<K> {
         self.attach(node, count, bucket, larger);
     }
 
-    /// Adds an entry where one is free.
-    fn append(&mut self, Entry { key, count, error }: Entry<K, u32>, digest: u64) {
-        self.index.insert(digest, self.taken);
-        self.taken += 1;
-        let node = self.taken as Link;
-        self.node(node).key = key;
-        self.node(node).error = error;
-        self.attach(node, count, 0, self.least);
-    }
-
     /// The numbers of the entries, the least first.
     fn in_order(&self) -> impl Iterator<Item = usize> {
         let bucket = |link: Link| (link as usize).checked_sub(1).map(|at| self.buckets[at]);
@@ -242,8 +231,8 @@ impl<K: FlowKey> Monitor<K, u32> for Linked<K> {
     }
 
     #[inline(always)]
-    fn prefetch(&self, digest: u64) {
-        self.index.prefetch(digest);
+    fn index(&self) -> &Index {
+        &self.index
     }
 
     #[inline(always)]
@@ -264,8 +253,29 @@ impl<K: FlowKey> Monitor<K, u32> for Linked<K> {
         self.grow(node, weight);
     }
 
+    fn append(&mut self, Entry { key, count, error }: Entry<K, u32>, digest: u64) {
+        self.index.insert(digest, self.taken);
+        self.taken += 1;
+        let node = self.taken as Link;
+        self.node(node).key = key;
+        self.node(node).error = error;
+        self.attach(node, count, 0, self.least);
+    }
+
     fn entries(&self) -> impl Iterator<Item = Entry<K, u32>> {
         (0..self.taken).map(|at| self.entry_at(at))
+    }
+
+    /// In the order of the lists; the last comes first, so that each that is appended goes to the
+    /// front.
+    fn stored(&self) -> impl Iterator<Item = Entry<K, u32>> {
+        let places: Vec<usize> = self.in_order().collect();
+        places.into_iter().rev().map(|at| self.entry_at(at))
+    }
+
+    fn follows(&self, entry: &Entry<K, u32>) -> bool {
+        let least = (self.least as usize).checked_sub(1);
+        least.is_none_or(|least| entry.count <= self.buckets[least].count)
     }
 
     fn entry(&self, key: K) -> Option<Entry<K, u32>> {
@@ -283,50 +293,13 @@ impl<K: FlowKey> Monitor<K, u32> for Linked<K> {
         self.excess
     }
 
-    fn replace(&mut self, entries: &[Entry<K, u32>], excess: u64) {
-        self.clear();
+    fn set_excess(&mut self, excess: u64) {
         self.excess = excess;
-        for entry in entries {
-            self.append(*entry, entry.key.digest(&self.digester));
-        }
-    }
-
-    fn save(&self, out: &mut Writer) {
-        out.number(self.excess);
-        out.number(self.taken as u64);
-        // In the order of the lists, by which the first of equal counts goes first; the last comes
-        // first, so that each that is loaded goes to the front.
-        let places: Vec<usize> = self.in_order().collect();
-        places.into_iter().rev().for_each(|at| self.entry_at(at).save(out));
-    }
-
-    fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
-        self.excess = from.number("excess")?;
-        let mut least = u32::MAX;
-        let taken = from.count("number of keys", self.nodes.len())?;
-        for _ in 0..taken {
-            let entry = Entry::<K, u32>::load(from)?;
-            let width = Entry::<K, u32>::STORED_BYTES;
-            let digest = entry.key.digest(&self.digester);
-            if entry.count > least {
-                return Err(from.invalid("count", width, "it is more than the one before"));
-            }
-            if self.find(entry.key, digest).is_some() {
-                return Err(from.invalid("key", width, "it is there twice"));
-            }
-            least = entry.count;
-            self.append(entry, digest);
-        }
-        Ok(())
     }
 
     fn clear(&mut self) {
         self.index.clear();
         (self.taken, self.used, self.excess) = (0, 0, 0);
         (self.least, self.free) = (0, 0);
-    }
-
-    fn memory_bytes(&self) -> usize {
-        Self::bytes(self.nodes.len())
     }
 }

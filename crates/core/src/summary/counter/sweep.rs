@@ -11,14 +11,15 @@
 //! else. So the usual packet, whether its key has an entry or takes one over, takes the same steps,
 //! where selections decide what is written; what is rare ends the loop.
 
+use std::cell::OnceCell;
 use std::hint::{black_box, select_unpredictable};
 
 use flowgauge_kernel::{Digester, Zeroed, equal_in_group};
 
-use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{BuildError, Counter, Memory};
-use super::index::{Index, LARGE};
+use super::index::Index;
 use super::monitor::{Entry, Monitor};
+use super::steps::Steps;
 use crate::key::FlowKey;
 
 /// Entries of a block, one bit each.
@@ -45,6 +46,8 @@ pub(in crate::summary) struct Sweep<K> {
     start: usize,
     /// The entries of the block that had the least count and may still have it.
     pending: u64,
+    /// The least count, where it was asked for since it changed.
+    unheld: OnceCell<u32>,
 }
 
 impl<K: FlowKey> Sweep<K> {
@@ -113,19 +116,22 @@ impl<K: FlowKey> Sweep<K> {
             self.pending &= self.pending - 1;
         }
     }
+}
 
-    /// Adds an entry where one is free.
-    fn append(&mut self, Entry { key, count, error }: Entry<K, u32>, digest: u64) {
-        let entry = self.taken;
-        (self.keys[entry], self.counts[entry], self.errors[entry]) = (key, count, error);
-        self.index.insert(digest, entry);
-        self.taken += 1;
-        if self.taken == self.keys.len() {
-            self.begin();
-        }
+/// Which of the counts equal `count`, one bit each.
+fn equal(counts: &[u32], count: u32) -> u64 {
+    let (groups, rest) = counts.as_chunks();
+    let bits = rest.iter().rev().fold(0, |bits, &other| bits << 1 | u64::from(other == count));
+    let group = |bits: u64, group| bits << 8 | u64::from(equal_in_group(group, u32::MAX, count));
+    groups.iter().rev().fold(bits, group)
+}
+
+impl<K: FlowKey> Steps<K, u32> for Sweep<K> {
+    #[inline(always)]
+    fn index(&self) -> &Index {
+        &self.index
     }
 
-    /// Adds the weights of these packets while that takes only the usual steps; returns of how many.
     #[inline(always)]
     #[expect(clippy::needless_bitwise_bool, reason = "a branch is what this is to avoid")]
     fn add_usual<const WIDE: bool>(
@@ -170,14 +176,11 @@ impl<K: FlowKey> Sweep<K> {
         self.pending = pending;
         done
     }
-}
 
-/// Which of the counts equal `count`, one bit each.
-fn equal(counts: &[u32], count: u32) -> u64 {
-    let (groups, rest) = counts.as_chunks();
-    let bits = rest.iter().rev().fold(0, |bits, &other| bits << 1 | u64::from(other == count));
-    let group = |bits: u64, group| bits << 8 | u64::from(equal_in_group(group, u32::MAX, count));
-    groups.iter().rev().fold(bits, group)
+    #[inline(always)]
+    fn add_one(&mut self, key: K, digest: u64, weight: u32) {
+        self.add(key, digest, weight);
+    }
 }
 
 impl<K: FlowKey> Monitor<K, u32> for Sweep<K> {
@@ -200,6 +203,7 @@ impl<K: FlowKey> Monitor<K, u32> for Sweep<K> {
             least: 0,
             start: 0,
             pending: 0,
+            unheld: OnceCell::new(),
         })
     }
 
@@ -212,8 +216,13 @@ impl<K: FlowKey> Monitor<K, u32> for Sweep<K> {
     }
 
     #[inline(always)]
-    fn prefetch(&self, digest: u64) {
-        self.index.prefetch(digest);
+    fn index(&self) -> &Index {
+        &self.index
+    }
+
+    #[inline(always)]
+    fn change(&mut self) {
+        self.unheld.take();
     }
 
     #[inline(always)]
@@ -229,24 +238,18 @@ impl<K: FlowKey> Monitor<K, u32> for Sweep<K> {
 
     #[inline(always)]
     fn add_all(&mut self, keys: &[K], digests: &[u64], weights: &[u32]) {
-        if self.keys.len() >= LARGE {
-            for &digest in digests {
-                self.index.prefetch(digest);
-            }
-        }
-        let mut at = 0;
-        loop {
-            let rest = (&keys[at..], &digests[at..], &weights[at..]);
-            at += if self.index.is_wide() {
-                self.add_usual::<true>(rest.0, rest.1, rest.2)
-            } else {
-                self.add_usual::<false>(rest.0, rest.1, rest.2)
-            };
-            if at == keys.len() {
-                break;
-            }
-            self.add(keys[at], digests[at], weights[at]);
-            at += 1;
+        self.change();
+        self.add_in_steps(keys, digests, weights);
+    }
+
+    fn append(&mut self, Entry { key, count, error }: Entry<K, u32>, digest: u64) {
+        self.change();
+        let entry = self.taken;
+        (self.keys[entry], self.counts[entry], self.errors[entry]) = (key, count, error);
+        self.index.insert(digest, entry);
+        self.taken += 1;
+        if self.taken == self.keys.len() {
+            self.begin();
         }
     }
 
@@ -267,52 +270,19 @@ impl<K: FlowKey> Monitor<K, u32> for Sweep<K> {
         if self.taken < self.keys.len() {
             return 0;
         }
-        self.counts.iter().copied().min().unwrap_or(0)
+        *self.unheld.get_or_init(|| self.counts.iter().copied().min().unwrap_or(0))
     }
 
     fn excess(&self) -> u64 {
         self.excess
     }
 
-    fn replace(&mut self, entries: &[Entry<K, u32>], excess: u64) {
-        self.clear();
+    fn set_excess(&mut self, excess: u64) {
         self.excess = excess;
-        for entry in entries {
-            self.append(*entry, entry.key.digest(&self.digester));
-        }
-    }
-
-    fn save(&self, out: &mut Writer) {
-        out.number(self.excess);
-        out.number(self.taken as u64);
-        // In their order, by which the first of equal counts goes first.
-        self.entries().for_each(|entry| entry.save(out));
-    }
-
-    fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
-        self.excess = from.number("excess")?;
-        for _ in 0..from.count("number of keys", self.keys.len())? {
-            let entry = Entry::<K, u32>::load(from)?;
-            let digest = entry.key.digest(&self.digester);
-            if self.find(entry.key, digest).is_some() {
-                return Err(from.invalid(
-                    "key",
-                    Entry::<K, u32>::STORED_BYTES,
-                    "it is there twice",
-                ));
-            }
-            self.append(entry, digest);
-        }
-        Ok(())
     }
 
     fn clear(&mut self) {
         self.index.clear();
-        self.taken = 0;
-        self.excess = 0;
-    }
-
-    fn memory_bytes(&self) -> usize {
-        Self::bytes(self.keys.len())
+        (self.taken, self.excess) = (0, 0);
     }
 }

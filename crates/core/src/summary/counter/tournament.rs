@@ -10,10 +10,11 @@
 //! A match again takes a fixed number of steps without a branch; a heap's sinking entry stops
 //! somewhere, which a processor cannot foresee.
 
+use std::cell::OnceCell;
+
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed};
 
-use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{BuildError, Counter, Memory};
 use super::index::Index;
 use super::monitor::{Entry, Monitor};
@@ -64,6 +65,8 @@ pub(in crate::summary) struct Tournament<K> {
     index: Index,
     taken: usize,
     excess: u64,
+    /// The least count, where it was asked for since it changed.
+    unheld: OnceCell<u64>,
 }
 
 /// Matches of all rounds among so many entries.
@@ -132,16 +135,6 @@ impl<K: FlowKey> Tournament<K> {
         self.entries[place] = Entry { key, count, error };
         self.play_from(place / PLAYERS);
     }
-
-    /// Adds an entry where one is free.
-    fn append(&mut self, entry: Entry<K, u64>, digest: u64) {
-        self.entries[self.taken] = entry;
-        self.index.insert(digest, self.taken);
-        self.taken += 1;
-        if self.taken == self.entries.len() {
-            (0..self.taken.div_ceil(PLAYERS)).for_each(|first| self.play_from(first));
-        }
-    }
 }
 
 impl<K: FlowKey> Monitor<K, u64> for Tournament<K> {
@@ -159,6 +152,7 @@ impl<K: FlowKey> Monitor<K, u64> for Tournament<K> {
             index: Index::new(entries, memory)?,
             taken: 0,
             excess: 0,
+            unheld: OnceCell::new(),
         })
     }
 
@@ -171,8 +165,13 @@ impl<K: FlowKey> Monitor<K, u64> for Tournament<K> {
     }
 
     #[inline(always)]
-    fn prefetch(&self, digest: u64) {
-        self.index.prefetch(digest);
+    fn index(&self) -> &Index {
+        &self.index
+    }
+
+    #[inline(always)]
+    fn change(&mut self) {
+        self.unheld.take();
     }
 
     #[inline(always)]
@@ -183,6 +182,16 @@ impl<K: FlowKey> Monitor<K, u64> for Tournament<K> {
                 self.excess = self.excess.saturating_add(excess);
             }
             None => self.take_over(key, digest, weight),
+        }
+    }
+
+    fn append(&mut self, entry: Entry<K, u64>, digest: u64) {
+        self.change();
+        self.entries[self.taken] = entry;
+        self.index.insert(digest, self.taken);
+        self.taken += 1;
+        if self.taken == self.entries.len() {
+            (0..self.taken.div_ceil(PLAYERS)).for_each(|first| self.play_from(first));
         }
     }
 
@@ -198,52 +207,20 @@ impl<K: FlowKey> Monitor<K, u64> for Tournament<K> {
         if self.taken < self.entries.len() {
             return 0;
         }
-        self.entries.iter().map(|entry| entry.count).min().unwrap_or(0)
+        let least = || self.entries.iter().map(|entry| entry.count).min().unwrap_or(0);
+        *self.unheld.get_or_init(least)
     }
 
     fn excess(&self) -> u64 {
         self.excess
     }
 
-    fn replace(&mut self, entries: &[Entry<K, u64>], excess: u64) {
-        self.clear();
+    fn set_excess(&mut self, excess: u64) {
         self.excess = excess;
-        for entry in entries {
-            self.append(*entry, entry.key.digest(&self.digester));
-        }
-    }
-
-    fn save(&self, out: &mut Writer) {
-        out.number(self.excess);
-        out.number(self.taken as u64);
-        // In their order, by which the first of equal counts goes first.
-        self.entries().for_each(|entry| entry.save(out));
-    }
-
-    fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
-        self.excess = from.number("excess")?;
-        for _ in 0..from.count("number of keys", self.entries.len())? {
-            let entry = Entry::<K, u64>::load(from)?;
-            let digest = entry.key.digest(&self.digester);
-            if self.find(entry.key, digest).is_some() {
-                return Err(from.invalid(
-                    "key",
-                    Entry::<K, u64>::STORED_BYTES,
-                    "it is there twice",
-                ));
-            }
-            self.append(entry, digest);
-        }
-        Ok(())
     }
 
     fn clear(&mut self) {
         self.index.clear();
-        self.taken = 0;
-        self.excess = 0;
-    }
-
-    fn memory_bytes(&self) -> usize {
-        Self::bytes(self.entries.len())
+        (self.taken, self.excess) = (0, 0);
     }
 }

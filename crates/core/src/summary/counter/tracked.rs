@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::marker::PhantomData;
 
+use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{
     Answers, Candidates, Counter, Estimate, Incompatible, Ingest, Setting, Size, SizeEstimate,
@@ -35,8 +36,7 @@ impl<K: FlowKey, C: Counter, M: Monitor<K, C>> Ingest<K> for Tracked<K, C, M> {
     }
 
     fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
-        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
-        self.monitor.fits(&other.monitor)?;
+        let other = twin(self, other, |summary| Basis::of(summary.monitor.digester()))?;
         self.monitor.merge(&other.monitor);
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! A Space-Saving for each node of a hierarchy, in memory that all of them share.
 
+use flowgauge_kernel::Digester;
+
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::counter::{Monitor, Monitored, counters, excess, size};
 use super::super::{
@@ -22,6 +24,7 @@ struct Level<K: FlowKey, C: Monitored> {
 /// for each, and the levels themselves.
 pub(super) struct Levels<K: FlowKey, C: Monitored> {
     all: Vec<Level<K, C>>,
+    digester: Digester,
     hierarchy: Hierarchy,
     counters: usize,
 }
@@ -41,7 +44,7 @@ impl<K: FlowKey, C: Monitored> Levels<K, C> {
             Ok(Level { node, counts })
         };
         let all = nodes.into_iter().map(level).collect::<Result<_, BuildError>>()?;
-        Ok(Self { all, hierarchy: options.hierarchy, counters })
+        Ok(Self { all, digester: options.digester, hierarchy: options.hierarchy, counters })
     }
 
     pub(super) fn len(&self) -> usize {
@@ -64,7 +67,7 @@ impl<K: FlowKey, C: Monitored> Levels<K, C> {
         }
         let mut digests = [0; BATCH_PACKETS];
         let digests = &mut digests[..keys.len()];
-        counts.digester().digest_batch(K::words(prefixes), K::BYTES, digests);
+        self.digester.digest_batch(K::words(prefixes), K::BYTES, digests);
         counts.add_all(prefixes, digests, weights);
     }
 
@@ -94,12 +97,17 @@ impl<K: FlowKey, C: Monitored> Levels<K, C> {
         self.for_each(0, &mut |key, weight| visit(key, size::<C>(adjust(weight))));
     }
 
+    /// The digest that prefixes are found by.
+    pub(super) fn digester(&self) -> &Digester {
+        &self.digester
+    }
+
+    /// Whether both look at the same prefixes.
     pub(super) fn fits(&self, other: &Self) -> Result<(), Incompatible> {
-        if other.all.len() != self.all.len() {
-            return Err(Incompatible("sizes differ"));
+        if other.hierarchy != self.hierarchy {
+            return Err(Incompatible("hierarchies differ"));
         }
-        let mut pairs = self.all.iter().zip(&other.all);
-        pairs.try_for_each(|(level, other)| level.counts.fits(&other.counts))
+        Ok(())
     }
 
     pub(super) fn merge(&mut self, other: &Self) {

@@ -7,6 +7,7 @@
 
 use std::any::Any;
 
+use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::counter::{Monitored, PARAMETERS};
 use super::super::{
@@ -56,7 +57,7 @@ impl<K: FlowKey, C: Monitored> Ingest<K> for All<K, C> {
     }
 
     fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
-        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
+        let other = twin(self, other, |summary| Basis::of(summary.0.digester()))?;
         self.0.fits(&other.0)?;
         self.0.merge(&other.0);
         Ok(())

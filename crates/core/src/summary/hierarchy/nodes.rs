@@ -35,6 +35,15 @@ impl<K: FlowKey> Node<K> {
 /// Nodes at most: those of pairs of IPv6 addresses, by bytes.
 pub(super) const MOST_NODES: usize = 17 * 17;
 
+/// The number of nodes over IPv4 addresses.
+pub(super) fn ipv4_nodes(hierarchy: Hierarchy) -> usize {
+    match hierarchy {
+        Hierarchy::Bytes => 5,
+        Hierarchy::Bits => 33,
+        Hierarchy::Pair => 5 * 5,
+    }
+}
+
 /// The nodes of a hierarchy over keys of type `K`, each one after all that are below it.
 pub(super) fn nodes<K: FlowKey>(
     algorithm: &'static str,

@@ -9,6 +9,7 @@
 
 use std::any::Any;
 
+use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::counter::{CONFIDENCE, Monitored, PARAMETERS, Sampler, Z};
 use super::super::{
@@ -16,7 +17,7 @@ use super::super::{
     Merge, Options, Parameter, Prefixes, Sampling, Setting, Size, SizeEstimate, SizeQuery,
 };
 use super::levels::Levels;
-use super::nodes::MOST_NODES;
+use super::nodes::{MOST_NODES, ipv4_nodes};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
 use crate::task::Hierarchy;
@@ -37,8 +38,9 @@ impl Describe for Rhhh {
             PARAMETERS[1],
             Parameter {
                 name: "v",
-                help: "sides of the die, at least as many as prefix lengths (default: as many); ten \
-                       times as many count a tenth of the packets",
+                help: "sides of the die, at least as many as IPv4 has prefix lengths (default: as \
+                       many as there are, which also is the least for IPv6); ten times as many \
+                       count a tenth of the packets",
             },
         ],
         memory: "as mst",
@@ -67,7 +69,9 @@ impl<K: FlowKey, C: Monitored> Drawn<K, C> {
     fn new(options: &Options) -> Result<Self, BuildError> {
         let levels = Levels::new("rhhh", options)?;
         let nodes = levels.len() as u64;
-        let sides = options.parameters.integer("v", nodes..=1 << 32)?.unwrap_or(nodes);
+        // IPv6 has more nodes, each of which needs a side: the same number is asked for both.
+        let fewest = ipv4_nodes(options.hierarchy) as u64;
+        let sides = options.parameters.integer("v", fewest..=1 << 32)?.unwrap_or(nodes).max(nodes);
         let probability = nodes as f64 / sides as f64;
         let sampler = Sampler::new(options.digester.seed().value(), probability);
         Ok(Self { levels, sides, sampler, total: 0, largest: 0 })
@@ -81,16 +85,17 @@ impl<K: FlowKey, C: Monitored> Drawn<K, C> {
     /// The weight of all packets, from that of the sample.
     fn scaled(&self, counted: Estimate) -> Estimate {
         let sides = self.sides as f64;
-        Estimate::between(counted.low * sides, counted.value * sides, counted.high * sides)
+        let (low, high) = (counted.low * sides, counted.high * sides);
+        Estimate::between(low, counted.value * sides, high).within(self.total)
     }
 
     /// The same, with what the sample may miss.
     fn widened(&self, counted: Estimate) -> Estimate {
-        let (all, most) = (self.scaled(counted), self.total as f64);
+        let all = self.scaled(counted);
         let error = self.sample().error(all.high);
-        let low = (all.low - error).max(counted.low);
-        let high = (all.high + error).min(most).max(low);
-        Estimate { value: all.value.min(high), low, high, confidence: Some(CONFIDENCE) }
+        let low = (all.low - error).max(counted.low).min(all.value);
+        let high = all.high + error;
+        Estimate { value: all.value, low, high, confidence: Some(CONFIDENCE) }.within(self.total)
     }
 }
 
@@ -135,11 +140,8 @@ impl<K: FlowKey, C: Monitored> Ingest<K> for Drawn<K, C> {
     }
 
     fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
-        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
+        let other = twin(self, other, |summary| Basis::of(summary.levels.digester()))?;
         self.levels.fits(&other.levels)?;
-        if other.sides != self.sides {
-            return Err(Incompatible("sizes differ"));
-        }
         self.levels.merge(&other.levels);
         self.total = self.total.saturating_add(other.total);
         self.largest = self.largest.max(other.largest);

@@ -1,12 +1,13 @@
 //! How far a size decoded at saturation may be from the truth.
 //!
 //! A flow that is alone in its words is let through after waits of `UNIT` packets in the mean, with
-//! the variance of sums of coupon collector's waits, and then has a part of a wait behind it. Where
-//! all marks of its words are other flows', each of its packets is let through with a chance of
-//! 1 / `UNIT`, whatever came before: its number is a Poisson number. Between these two, variance
-//! and remainder are taken in proportion to the share of other flows' marks.
+//! the variance of sums of coupon collector's waits, and then has a part of a wait behind it, which
+//! its marks tell. Where all marks of its words are other flows', each of its packets is let through
+//! with a chance of 1 / `UNIT`, whatever came before: its number is a Poisson number, and the marks
+//! tell nothing of it. Between these two, variance and remainder are taken in proportion to the share
+//! of other flows' marks.
 
-use super::super::Estimate;
+use super::super::{Estimate, Size};
 
 /// Standard deviations either way.
 const DEVIATIONS: f64 = 2.0;
@@ -24,8 +25,10 @@ pub(super) struct Flow {
     pub(super) unit: f64,
     /// The relative variance of a wait without other flows.
     pub(super) variance: f64,
-    /// Packets of all flows.
-    pub(super) total: f64,
+    /// The size of all flows.
+    pub(super) total: Size,
+    /// Packets that the marks on the flow's vectors would be, were they all its own.
+    pub(super) behind: f64,
     /// Marks of all packets that fall on the flow's vector, in the mean.
     pub(super) marks: f64,
     /// Regulators that its packets went through: more than one after a merge.
@@ -55,19 +58,27 @@ impl Flow {
         self.variance + (1.0 - self.variance) * foreign
     }
 
+    /// Packets of the flow that are likely behind, when `count` of its own were let through: no more
+    /// than the wait of a flow that is alone, and none of a flow that was never let through, of which
+    /// nothing is known.
+    fn likely_behind(&self, count: f64) -> f64 {
+        if count > 0.0 { (1.0 - self.foreign(count)) * self.behind.min(self.unit) } else { 0.0 }
+    }
+
     /// Packets of a flow of which `count` were let through, surely at least as many.
     pub(super) fn packets(&self, count: f64) -> Estimate {
         let foreign = self.foreign(count);
         let (own, variance) = (1.0 - foreign, self.variance(foreign));
         let low = waits(count - self.regulators * foreign, variance, -DEVIATIONS);
         let high = waits(count + self.regulators * own + self.lost.0, variance, DEVIATIONS);
-        let value = (self.unit * count).min(self.total);
+        let value = self.unit * count + self.likely_behind(count);
         Estimate {
             value,
             low: (self.unit * low).max(count).min(value),
-            high: (self.unit * high).min(self.total),
+            high: self.unit * high,
             confidence: Some(CONFIDENCE),
         }
+        .within(self.total.packets)
     }
 
     /// Bytes of such a flow, when those that were let through had `bytes` bytes in all.
@@ -80,12 +91,13 @@ impl Flow {
         let remainder = self.longest * self.regulators + self.lost.1;
         let high = mean * waits(count, variance, DEVIATIONS) + remainder;
         let most = self.packets(count).high * self.longest;
-        let value = self.unit * bytes;
+        let value = self.unit * bytes + mean * self.likely_behind(count);
         Estimate {
             value,
             low: (self.unit * low).max(bytes).min(value),
             high: (self.unit * high).min(most).max(value),
             confidence: Some(CONFIDENCE),
         }
+        .within(self.total.bytes)
     }
 }

@@ -77,6 +77,34 @@ pub(super) fn window<K: FlowKey>(column_bits: u32) -> usize {
     if K::BYTES == 4 { 4 } else { column_bits.div_ceil(8).max(2) as usize }
 }
 
+/// The word number `slot` of the `window` that `row` reads, of `words`. The first word decides the
+/// highest bits of the column.
+fn slot(words: usize, window: usize, column_bits: u32, row: usize, slot: usize) -> Slot {
+    let mut read = [0; 4];
+    for (step, word) in read[..window].iter_mut().enumerate() {
+        *word = (row + step) % words;
+    }
+    read[..window].sort_unstable();
+    let below = |slot: usize| (column_bits as usize * (window - slot) / window) as u32;
+    let (above, below) = (below(slot), below(slot + 1));
+    Slot { word: read[slot], bits: above - below, below }
+}
+
+/// The keys that share all columns with one, in the mean: those whose words all have the same parts,
+/// of which `verify` rows by the digest leave what chance does.
+pub(super) fn false_keys<K: FlowKey>([rows, verify]: [usize; 2], columns: usize) -> f64 {
+    let column_bits = columns.ilog2();
+    let window = window::<K>(column_bits);
+    let mut bits = [0; 8];
+    for (row, number) in (0..rows).flat_map(|row| (0..window).map(move |slot| (row, slot))) {
+        let Slot { word, bits: more, .. } = slot(K::BYTES, window, column_bits, row, number);
+        bits[word] += more;
+    }
+    let of_word = |bits: &u32| 1.0 + (BYTES - 1) as f64 * f64::exp2(-f64::from(*bits));
+    let alike: f64 = bits[..K::BYTES].iter().map(of_word).product();
+    (alike - 1.0) / (columns as f64).powf(verify as f64)
+}
+
 impl Modular {
     /// Tables for `rows` rows by modular hashing, beside `verify` rows by the digest, of `columns`
     /// columns, a power of two.
@@ -123,17 +151,9 @@ impl Modular {
         [self.rows, self.verify, self.columns()]
     }
 
-    /// The word number `slot` that `row` reads. The first word decides the highest bits.
+    /// The word number `slot` that `row` reads.
     fn slot(&self, row: usize, slot: usize) -> Slot {
-        let mut read = [0; 4];
-        for (step, word) in read[..self.window].iter_mut().enumerate() {
-            *word = (row + step) % self.words;
-        }
-        read[..self.window].sort_unstable();
-        let (bits, window) = (self.column_bits as usize, self.window);
-        let below = |slot: usize| (bits * (window - slot) / window) as u32;
-        let (above, below) = (below(slot), below(slot + 1));
-        Slot { word: read[slot], bits: above - below, below }
+        self::slot(self.words, self.window, self.column_bits, row, slot)
     }
 
     /// The words that `row` reads, each with its table.

@@ -63,8 +63,8 @@ impl Describe for ReversibleSketch<(), ()> {
             },
             Parameter {
                 name: "columns",
-                help: "counters of a row, a power of two up to 1048576 (default: what fits into the \
-                       memory)",
+                help: "counters of a row, a power of two up to 1048576, and so many that few wrong keys \
+                       are named (default: what fits into the memory)",
             },
             EPSILON,
             DELTA,
@@ -90,6 +90,8 @@ impl<K: FlowKey, C: Unsigned> ReversibleSketch<K, C> {
         let memory_bytes = memory_bytes.saturating_sub(2 * options.task_bytes_per_cell);
         let column_bytes = (rows + verify) * (size_of::<C>() + options.task_bytes_per_cell);
         let columns = reversible_shape::columns::<K>(parameters, memory_bytes, rows, column_bytes)?;
+        let shape = [rows, verify];
+        reversible_shape::check::<K>(parameters, shape, columns, column_bytes, memory_bytes)?;
         Self::new(rows, verify, columns, options.threshold, options.digester, &options.memory)
     }
 

@@ -6,7 +6,7 @@
 //! counter of a key is off by more than ε of the total weight with the chance δ at most.
 
 use super::super::{BuildError, Parameter, Parameters};
-use super::modular::{BYTES, MOST_COLUMNS, MOST_ROWS, MOST_VERIFY, window};
+use super::modular::{BYTES, MOST_COLUMNS, MOST_ROWS, MOST_VERIFY, false_keys, window};
 use crate::key::FlowKey;
 
 /// The error of a size that is wanted.
@@ -81,7 +81,7 @@ pub(super) fn columns<K: FlowKey>(
         }
         return Ok((columns as usize).next_power_of_two());
     }
-    let tables = rows * window::<K>(MOST_COLUMNS.ilog2()) * BYTES;
+    let tables = table_bytes::<K>(rows);
     let rest = memory_bytes.saturating_sub(tables).min(MOST_COLUMNS * column_bytes);
     let columns = parameters.power_of_two("columns", rest, column_bytes)?;
     if columns > MOST_COLUMNS {
@@ -89,6 +89,40 @@ pub(super) fn columns<K: FlowKey>(
         return Err(out_of_range(parameters, "columns", range));
     }
     Ok(columns)
+}
+
+/// Bytes of the tables of `rows` rows, however many columns there are.
+fn table_bytes<K: FlowKey>(rows: usize) -> usize {
+    rows * window::<K>(MOST_COLUMNS.ilog2()) * BYTES
+}
+
+/// Refuses so few columns that a heavy key is named together with more than one, in the mean, that
+/// nobody sent.
+pub(super) fn check<K: FlowKey>(
+    parameters: &Parameters,
+    rows: [usize; 2],
+    columns: usize,
+    column_bytes: usize,
+    memory_bytes: usize,
+) -> Result<(), BuildError> {
+    let mut fewest = columns;
+    while false_keys::<K>(rows, fewest) > 1.0 && fewest < MOST_COLUMNS {
+        fewest *= 2;
+    }
+    if fewest == columns {
+        return Ok(());
+    }
+    match ["columns", "epsilon"].into_iter().find(|name| parameters.get(name).is_some()) {
+        Some(name) => {
+            let more =
+                format!("that gives {fewest} columns: fewer name more wrong keys than right");
+            Err(out_of_range(parameters, name, more))
+        }
+        None => Err(BuildError::TooLittleMemory {
+            needed: table_bytes::<K>(rows[0]) + fewest * column_bytes,
+            given: memory_bytes,
+        }),
+    }
 }
 
 fn out_of_range(parameters: &Parameters, name: &'static str, range: String) -> BuildError {

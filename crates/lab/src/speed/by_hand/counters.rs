@@ -24,7 +24,7 @@ struct Held {
 pub(super) struct MisraGries {
     digester: Digester,
     held: [Held; COUNTERS],
-    lines: Lines<COUNTERS, 32>,
+    lines: Lines<COUNTERS, 64>,
     len: usize,
     taken: u64,
 }
@@ -149,7 +149,7 @@ pub(super) struct StreamSummary {
     digester: Digester,
     nodes: Zeroed<Node>,
     buckets: Zeroed<Bucket>,
-    lines: Lines<COUNTERS, 32>,
+    lines: Lines<COUNTERS, 64>,
     taken: usize,
     least: u32,
     free: u32,

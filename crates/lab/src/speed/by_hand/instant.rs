@@ -1,5 +1,7 @@
 //! Marks that let one packet in so many through, and the flow table behind them.
 
+use std::hint::black_box;
+
 use bytemuck::Zeroable;
 use flowgauge_kernel::Zeroed;
 
@@ -32,6 +34,9 @@ pub(super) struct Marks<const LAYERS: usize> {
     second: Zeroed<u32>,
     random: fastrand::Rng,
     packets: u64,
+    bytes: u64,
+    largest: u64,
+    sizes: [u64; BATCH],
     entries: Zeroed<Entry>,
     occupied: Zeroed<u32>,
     flows: usize,
@@ -52,6 +57,9 @@ impl<const LAYERS: usize> Marks<LAYERS> {
             second: zeroed(if LAYERS == 1 { 0 } else { 3 * Self::WORDS }),
             random: fastrand::Rng::with_seed(1),
             packets: 0,
+            bytes: 0,
+            largest: 0,
+            sizes: [FRAME; BATCH],
             entries: zeroed(ENTRIES),
             occupied: zeroed(ENTRIES),
             flows: 0,
@@ -161,5 +169,12 @@ impl<const LAYERS: usize> ByHand for Marks<LAYERS> {
             self.count(keys[i], digests[i]);
         }
         self.packets += digests.len() as u64;
+        let sizes = &black_box(&self.sizes)[..keys.len()];
+        let both = |(sum, bits): (u64, u64), size: &u64| (sum + size, bits | size);
+        let (sum, bits) = sizes.iter().fold((0, 0), both);
+        self.bytes += sum;
+        if bits > self.largest {
+            self.largest = sizes.iter().copied().fold(self.largest, u64::max);
+        }
     }
 }

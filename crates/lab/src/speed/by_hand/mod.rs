@@ -165,7 +165,7 @@ loops! {
 }
 
 digesting_loops! {
-    space_saving: saving::SpaceSaving::<128, 32>::all;
+    space_saving: saving::SpaceSaving::<128, 64>::all;
     stream_summary: counters::StreamSummary::new;
     misra_gries: counters::MisraGries::new;
     netflow: sampled::NetFlow::new;

@@ -17,6 +17,7 @@ pub(super) struct NetFlow {
     random: fastrand::Rng,
     skip: usize,
     /// Of all packets, chosen or not.
+    total: (u64, u64),
     largest: u64,
     sizes: [u64; BATCH],
 }
@@ -29,6 +30,7 @@ impl NetFlow {
             table: LinearTable::new(),
             random,
             skip: 0,
+            total: (0, 0),
             largest: 0,
             sizes: [FRAME; BATCH],
         }
@@ -53,7 +55,10 @@ impl ByHand for NetFlow {
             self.skip += 1 + (log / (-1.0 / SAMPLE).ln_1p()) as usize;
         }
         let sizes = &black_box(&self.sizes)[..keys.len()];
-        if sizes.iter().fold(0, |bits, size| bits | size) > self.largest {
+        let both = |(sum, bits): (u64, u64), size: &u64| (sum + size, bits | size);
+        let (sum, bits) = sizes.iter().fold((0, 0), both);
+        self.total = (self.total.0 + keys.len() as u64, self.total.1 + sum);
+        if bits > self.largest {
             self.largest = sizes.iter().copied().fold(self.largest, u64::max);
         }
         self.skip -= keys.len();
