@@ -60,7 +60,7 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry("hyperloglog", &[], None),
     Entry { rival: Some(COUNT_MIN), ..entry("count-min", ROWS, Some(0.8)).by_hand(by_hand::rows) },
     entry("count-min", SKETCH, None).by_hand(by_hand::count_min),
-    entry("conservative-count-min", SKETCH, None),
+    entry("conservative-count-min", SKETCH, None).by_hand(by_hand::conservative),
     entry("count-sketch", ROWS, Some(0.5)).by_hand(by_hand::signed_rows),
     entry("count-sketch", SKETCH, None).by_hand(by_hand::count_sketch),
     entry("k-ary", ROWS, Some(0.5)).by_hand(by_hand::rows),
@@ -72,7 +72,8 @@ pub(super) static ENTRIES: &[Entry] = &[
         .by_hand(by_hand::univmon),
     entry("flow-radar", &[("cells", "262144"), ("hashes", "4")], Some(0.27))
         .by_hand(by_hand::flow_radar),
-    entry("elastic-sketch", &[], None),
+    entry("elastic-sketch", &[("buckets", "2048"), ("light", "524288")], None)
+        .by_hand(by_hand::elastic),
     entry("space-saving", &[("counters", "128")], Some(0.15)).by_hand(by_hand::space_saving),
     Entry { rival: Some(FREQUENT_ITEMS), ..entry("space-saving", &[], None) },
     entry("stream-summary", &[("counters", "128")], None).by_hand(by_hand::stream_summary),

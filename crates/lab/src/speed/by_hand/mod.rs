@@ -4,7 +4,9 @@
 //! one each, at the size that is measured: no traits, no parameters, no other measures.
 
 mod arrays;
+mod conservative;
 mod counters;
+mod elastic;
 mod heavy;
 mod hierarchy;
 mod instant;
@@ -157,6 +159,8 @@ loops! {
     count_min: sketches::CountMin::new();
     count_sketch: sketches::CountSketch::new();
     k_ary: sketches::KAry::new();
+    conservative: conservative::Conservative::new();
+    elastic: elastic::Elastic::new();
     flow_radar: radar::FlowRadar::new();
     reversible: reversible::Reversible::new();
     univmon: univmon::UnivMon::new();
