@@ -3,7 +3,7 @@
 use bytemuck::Zeroable;
 use flowgauge_kernel::Zeroed;
 
-use super::{AHEAD, ByHand, ask, mix, zeroed};
+use super::{BATCH, ByHand, mix, zeroed};
 
 const BUCKETS: usize = 1 << 11;
 const LIGHT: usize = 1 << 19;
@@ -46,11 +46,12 @@ impl ByHand for Elastic {
             *counter = counter.saturating_add(packets.min(255) as u8);
             self.light_total += u64::from(packets);
         };
+        let mut places = [0; BATCH];
+        for (place, &digest) in places.iter_mut().zip(digests) {
+            *place = mix(digest, 0) as usize % BUCKETS;
+        }
         for (i, &digest) in digests.iter().enumerate() {
-            if let Some(&ahead) = digests.get(i + AHEAD) {
-                ask(buckets, mix(ahead, 0) as usize % BUCKETS);
-            }
-            let bucket = &mut buckets[mix(digest, 0) as usize % BUCKETS];
+            let bucket = &mut buckets[places[i % BATCH]];
             let found = (0..SLOTS).fold(0, |found, slot| {
                 let (same, taken) = (bucket.keys[slot] == keys[i], bucket.votes[slot] > 0);
                 found | (u32::from(same) & u32::from(taken)) << slot
