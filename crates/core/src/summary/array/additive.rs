@@ -9,7 +9,6 @@ use std::any::Any;
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
 use super::super::basis::{Basis, twin};
-use super::super::cached::CACHED_BYTES;
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::heavy::HeavyKeys;
 use super::super::state::{self, ARRAY_STATE, Distinct, Ewma, Kind};
@@ -156,10 +155,8 @@ impl<K: FlowKey, C: Counter> CountArray<K, C> {
     fn take<const N: usize>(&mut self, keys: &[K], digests: &[u64], weights: &[C]) {
         let (counters, digester) = (&mut *self.counters, &self.digester);
         let mask = counters.len() - 1;
-        if size_of_val(counters) > CACHED_BYTES {
-            for &digest in digests {
-                prefetch(counters, digest as usize & mask);
-            }
+        for &digest in digests {
+            prefetch(counters, digest as usize & mask);
         }
         let before = self.total;
         let low = self.threshold.weight(before) as u64;

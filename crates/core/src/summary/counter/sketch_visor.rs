@@ -116,48 +116,31 @@ impl<K: FlowKey, C: Unsigned> TwoPaths<K, C> {
     }
 }
 
-/// The packets of a batch that take one path, in their order.
-struct Taken<K, C> {
-    keys: [K; BATCH_PACKETS],
-    digests: [u64; BATCH_PACKETS],
-    weights: [C; BATCH_PACKETS],
-    len: usize,
-}
-
-impl<K: FlowKey, C: Unsigned> Taken<K, C> {
-    fn new() -> Self {
-        let (keys, weights) = ([K::zeroed(); BATCH_PACKETS], [C::zeroed(); BATCH_PACKETS]);
-        Self { keys, digests: [0; BATCH_PACKETS], weights, len: 0 }
-    }
-
-    #[inline(always)]
-    fn push(&mut self, key: K, digest: u64, weight: C) {
-        let at = self.len % BATCH_PACKETS;
-        (self.keys[at], self.digests[at], self.weights[at]) = (key, digest, weight);
-        self.len += 1;
-    }
-
-    fn columns(&self) -> (&[K], &[u64], &[C]) {
-        (&self.keys[..self.len], &self.digests[..self.len], &self.weights[..self.len])
-    }
-}
-
 impl<K: FlowKey, C: Unsigned> Ingest<K> for TwoPaths<K, C> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         batch.digest(&self.normal.digester);
         let (keys, digests, weights) = (batch.keys(), batch.digests(), C::column(batch));
         let (packets, times_ns) = (batch.packets(), batch.times_ns());
-        // Each path takes what it is given together.
-        let (mut queued, mut passed) = (Taken::new(), Taken::new());
+        // The sketch takes what it is given together.
+        let mut queued_keys = [K::zeroed(); BATCH_PACKETS];
+        let mut queued_digests = [0; BATCH_PACKETS];
+        let mut queued_weights = [C::zeroed(); BATCH_PACKETS];
+        let mut queued = 0;
         for i in 0..keys.len() {
-            let takes = self.queue.takes(times_ns[i], packets[i].into());
-            let path = if takes { &mut queued } else { &mut passed };
-            path.push(keys[i], digests[i], weights[i]);
+            if self.queue.takes(times_ns[i], packets[i].into()) {
+                queued_keys[queued] = keys[i];
+                queued_digests[queued] = digests[i];
+                queued_weights[queued] = weights[i];
+                queued += 1;
+            } else {
+                self.fast.add(keys[i], digests[i], weights[i].get());
+            }
         }
-        let (keys, digests, weights) = queued.columns();
-        self.normal.take(keys, digests, weights);
-        let (keys, digests, weights) = passed.columns();
-        self.fast.add_all(keys, digests, weights);
+        self.normal.take(
+            &queued_keys[..queued],
+            &queued_digests[..queued],
+            &queued_weights[..queued],
+        );
     }
 
     fn answers(&self) -> &dyn Answers {

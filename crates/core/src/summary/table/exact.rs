@@ -124,9 +124,9 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
     }
 
     /// The flow with this key, made where there is none; `None` where it finds no room.
-    #[inline(always)]
+    #[inline(never)]
     fn place(&mut self, key: K, digest: u64) -> Option<usize> {
-        let found = self.layout.find(key, digest);
+        let found = self.find(key, digest);
         found.or_else(|| self.layout.insert(key, digest, &self.digester, None))
     }
 
