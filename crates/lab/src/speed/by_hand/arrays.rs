@@ -60,6 +60,9 @@ impl ByHand for CountArray {
     #[inline(always)]
     fn update(&mut self, keys: &[u64], digests: &[u64]) {
         let counters = &mut self.counters[..COLUMNS];
+        for &digest in digests {
+            ask(counters, digest as usize % COLUMNS);
+        }
         let (mut listed, mut over, mut packets) = ([0_u8; BATCH], 0, self.packets);
         for (i, &digest) in digests.iter().enumerate() {
             packets += 1;
