@@ -162,7 +162,7 @@ impl<K: FlowKey, C: Counter> CountArray<K, C> {
     fn take<const N: usize>(&mut self, keys: &[K], digests: &[u64], weights: &[C]) {
         let (counters, digester) = (&mut *self.counters, &self.digester);
         let mask = counters.len() - 1;
-        for &digest in digests.iter().take(PREFETCH_AHEAD) {
+        for &digest in digests {
             prefetch(counters, digest as usize & mask);
         }
         let before = self.total;
@@ -171,22 +171,21 @@ impl<K: FlowKey, C: Counter> CountArray<K, C> {
             _ => Self::limit(self.threshold, before),
         };
         let (mut listed, mut counts) = ([0u8; N], [C::zeroed(); N]);
-        let (mut heavy, mut total) = (0, before);
-        for i in 0..keys.len() {
-            if let Some(&digest) = digests.get(i + PREFETCH_AHEAD) {
-                prefetch(counters, digest as usize & mask);
-            }
-            let counter = &mut counters[digests[i] as usize & mask];
-            let excess = counter.add(weights[i]);
+        let (mut heavy, mut saturated) = (0, 0u64);
+        let packets = digests.iter().zip(weights).zip(&mut counts);
+        for (i, ((&digest, &weight), count)) in packets.enumerate() {
+            let counter = &mut counters[digest as usize & mask];
+            let excess = counter.add(weight);
             if excess > 0 {
-                self.saturated = self.saturated.saturating_add(excess);
+                saturated = saturated.saturating_add(excess);
             }
-            total = total.saturating_add(weights[i].get());
             // Which packets are heavy cannot be foretold: a list of them costs less than a branch.
-            listed[heavy] = i as u8;
-            counts[i] = *counter;
+            listed[heavy % N] = i as u8;
+            *count = *counter;
             heavy += usize::from(counter.get() > low);
         }
+        self.saturated = self.saturated.saturating_add(saturated);
+        let total = before.saturating_add(C::sum(weights));
         self.total = total;
         // A threshold only grows: what passes it as it is after the batch passed it in the batch.
         let high = Self::limit(self.threshold, total);

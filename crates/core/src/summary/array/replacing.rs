@@ -24,9 +24,6 @@ use super::displaced::{Displaced, lose};
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
 
-/// Slots whose cache lines are asked for ahead of the one in hand.
-const PREFETCH_AHEAD: usize = 32;
-
 /// Every state in a slot of its own, until another key takes that over.
 ///
 /// Cost: one cache line a packet. Memory in bytes, with `slot` for `size_of::<K>() + 12, or 144
@@ -175,13 +172,10 @@ impl<K: FlowKey, S: State> Ingest<K> for KeyedArray<K, S> {
         let mask = slots.len() - 1;
         // In a local: in memory each packet would wait for the store of the one before.
         let mut lost = Size::default();
-        for &digest in digests.iter().take(PREFETCH_AHEAD) {
+        for &digest in digests {
             prefetch(slots, digest as usize & mask);
         }
         for i in 0..keys.len() {
-            if let Some(&digest) = digests.get(i + PREFETCH_AHEAD) {
-                prefetch(slots, digest as usize & mask);
-            }
             let element = if S::ELEMENTS { elements[i] } else { 0 };
             let slot = &mut slots[digests[i] as usize & mask];
             if slot.key == keys[i] {

@@ -5,7 +5,9 @@
 //! the paper follows, a slot holds a flow's number and a tag, so that a displacement moves four
 //! bytes; nothing is kept for deletions.
 
-use flowgauge_kernel::{Zeroed, prefetch};
+use std::hint::select_unpredictable;
+
+use flowgauge_kernel::{Zeroed, equal_in_group, prefetch};
 
 use super::super::codec::Patience;
 use super::super::remix::remix;
@@ -193,12 +195,15 @@ impl<const SLOTS: usize> Index for Cuckoo<SLOTS> {
     #[inline(always)]
     fn guess(&self, digest: u64) -> usize {
         let tag = self.slot(digest, 0) & !self.number;
-        let [first, second] = self.places(digest).map(|bucket| self.buckets[bucket]);
-        let mut guess = 0;
-        for slots in [second, first] {
-            for slot in slots {
-                guess = if slot & !self.number == tag && slot != 0 { slot } else { guess };
-            }
+        let buckets = self.places(digest).map(|bucket| self.buckets[bucket]);
+        let slots = buckets.as_flattened();
+        if let Some(slots) = slots.first_chunk() {
+            let same = equal_in_group(slots, !self.number, tag);
+            return self.flow(slots[same.trailing_zeros() as usize % slots.len()]);
+        }
+        let (mut guess, others) = (slots[0], &slots[1..]);
+        for &slot in others {
+            guess = select_unpredictable(guess & !self.number == tag, guess, slot);
         }
         self.flow(guess)
     }

@@ -78,6 +78,34 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
         }
     }
 
+    /// Takes in packets of flows that are where they are guessed, up to the first that is not, and
+    /// returns how many: a loop without calls, all of whose locals stay in registers.
+    #[inline(always)]
+    fn run(
+        &mut self,
+        guesses: &[usize],
+        keys: &[K],
+        packets: &[u32],
+        bytes: &[u64],
+        elements: &[u64],
+    ) -> usize {
+        let len = keys.len();
+        let (guesses, packets) = (&guesses[..len], &packets[..len]);
+        let (bytes, elements) = (&bytes[..len], &elements[..len]);
+        for (i, &key) in keys.iter().enumerate() {
+            match self.layout.guessed(guesses[i], key) {
+                Some(state) if !S::LASTING || !state.is_silent() => {
+                    let excess = state.add(packets[i], bytes[i], elements[i]);
+                    if excess != Size::default() {
+                        self.saturated += excess;
+                    }
+                }
+                _ => return i,
+            }
+        }
+        len
+    }
+
     /// Takes in packets of the flow with this key, wherever it is, or else makes it.
     #[inline(never)]
     pub(in crate::summary) fn add(
@@ -168,16 +196,20 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Ingest<K> for ExactTable<K, S, L> {
         for ((guess, &key), &digest) in guesses.iter_mut().zip(keys).zip(digests) {
             *guess = self.layout.guess(key, digest);
         }
-        for i in 0..keys.len() {
-            match self.layout.guessed(guesses[i], keys[i]) {
-                Some(state) if !S::LASTING || !state.is_silent() => {
-                    let excess = state.add(packets[i], bytes[i], elements[i]);
-                    if excess != Size::default() {
-                        self.saturated += excess;
-                    }
-                }
-                _ => self.add(keys[i], digests[i], packets[i], bytes[i], elements[i]),
+        let (guesses, mut at) = (&guesses[..keys.len()], 0);
+        loop {
+            at += self.run(
+                &guesses[at..],
+                &keys[at..],
+                &packets[at..],
+                &bytes[at..],
+                &elements[at..],
+            );
+            if at == keys.len() {
+                return;
             }
+            self.add(keys[at], digests[at], packets[at], bytes[at], elements[at]);
+            at += 1;
         }
     }
 

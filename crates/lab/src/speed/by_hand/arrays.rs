@@ -1,10 +1,10 @@
-//! One access a packet: arrays, bitmaps and a table.
+//! One access a packet: arrays and bitmaps.
 
 use bytemuck::Zeroable;
 use flowgauge_kernel::Zeroed;
 
 use super::heavy::Heavy;
-use super::{AHEAD, BATCH, ByHand, FRAME, ask, mix, zeroed};
+use super::{BATCH, ByHand, FRAME, ask, mix, zeroed};
 
 const COLUMNS: usize = 1 << 18;
 
@@ -61,6 +61,9 @@ impl ByHand for CountArray {
     #[inline(always)]
     fn update(&mut self, keys: &[u64], digests: &[u64]) {
         let counters = &mut self.counters[..COLUMNS];
+        for &digest in digests {
+            ask(counters, digest as usize % COLUMNS);
+        }
         let (mut listed, mut over, mut packets) = ([0_u8; BATCH], 0, self.packets);
         for (i, &digest) in digests.iter().enumerate() {
             packets += 1;
@@ -127,61 +130,53 @@ impl ByHand for Fm {
     }
 }
 
+/// A key with its packets and bytes.
 #[derive(Clone, Copy, Zeroable)]
-#[repr(C)]
-struct Bucket {
+#[repr(C, packed(4))]
+struct Slot {
     key: u64,
     packets: u32,
     bytes: u64,
+    unused: u32,
 }
 
-/// Linear probing over keys with packets and bytes, and the list of what is occupied.
-pub(super) struct LinearTable<const BUCKETS: usize> {
-    buckets: Zeroed<Bucket>,
-    occupied: Zeroed<u32>,
-    flows: usize,
-    untracked: u64,
+/// Keyed slots that a colliding key takes over, and what is lost so.
+pub(super) struct Replacing {
+    slots: Zeroed<Slot>,
+    displaced: (u64, u64),
 }
 
-impl<const BUCKETS: usize> LinearTable<BUCKETS> {
+impl Replacing {
     pub(super) fn new() -> Self {
-        Self { buckets: zeroed(BUCKETS), occupied: zeroed(BUCKETS / 4 * 3), flows: 0, untracked: 0 }
+        Self { slots: zeroed(COLUMNS), displaced: (0, 0) }
     }
 }
 
-impl<const BUCKETS: usize> ByHand for LinearTable<BUCKETS> {
+impl ByHand for Replacing {
     fn clear(&mut self) {
-        self.buckets.fill(Bucket::zeroed());
-        self.flows = 0;
+        self.slots.fill(Slot::zeroed());
+        self.displaced = (0, 0);
     }
 
     #[inline(always)]
     fn update(&mut self, keys: &[u64], digests: &[u64]) {
-        let buckets = &mut self.buckets[..BUCKETS];
-        for &digest in digests.iter().take(4 * AHEAD) {
-            ask(buckets, digest as usize % BUCKETS);
+        let slots = &mut self.slots[..COLUMNS];
+        for &digest in digests {
+            ask(slots, digest as usize % COLUMNS);
         }
-        for (i, (&key, &digest)) in keys.iter().zip(digests).enumerate() {
-            if let Some(&ahead) = digests.get(i + 4 * AHEAD) {
-                ask(buckets, ahead as usize % BUCKETS);
+        let (mut packets, mut bytes) = self.displaced;
+        for (&key, &digest) in keys.iter().zip(digests) {
+            let slot = &mut slots[digest as usize % COLUMNS];
+            if slot.key == key {
+                slot.packets = slot.packets.saturating_add(1);
+                slot.bytes = slot.bytes.saturating_add(FRAME);
+            } else {
+                packets += u64::from(slot.packets);
+                bytes += slot.bytes;
+                *slot = Slot { key, packets: 1, bytes: FRAME, unused: 0 };
             }
-            let mut at = digest as usize % BUCKETS;
-            while buckets[at].packets != 0 && buckets[at].key != key {
-                at = (at + 1) % BUCKETS;
-            }
-            let bucket = &mut buckets[at];
-            if bucket.packets == 0 {
-                if self.flows == self.occupied.len() {
-                    self.untracked += 1;
-                    continue;
-                }
-                self.occupied[self.flows] = at as u32;
-                self.flows += 1;
-                bucket.key = key;
-            }
-            bucket.packets = bucket.packets.saturating_add(1);
-            bucket.bytes = bucket.bytes.saturating_add(FRAME);
         }
+        self.displaced = (packets, bytes);
     }
 }
 

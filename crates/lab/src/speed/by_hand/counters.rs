@@ -6,8 +6,7 @@ use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed};
 
 use super::lines::Lines;
-use super::saving::digest;
-use super::{ByHand, zeroed};
+use super::{ByHand, ByRuns, digest, zeroed};
 
 const COUNTERS: usize = 128;
 
@@ -21,20 +20,22 @@ struct Held {
 }
 
 /// Misra-Gries with the three counters of SketchVisor.
-pub(super) struct MisraGries {
+pub(super) struct MisraGries<const COUNTERS: usize, const LINES: usize> {
     digester: Digester,
     held: [Held; COUNTERS],
-    lines: Lines<COUNTERS, 64>,
+    lines: Lines<COUNTERS, LINES>,
     len: usize,
     taken: u64,
 }
 
-impl MisraGries {
+impl<const COUNTERS: usize, const LINES: usize> MisraGries<COUNTERS, LINES> {
     pub(super) fn new(digester: Digester) -> Self {
         let held = [Held::zeroed(); COUNTERS];
         Self { digester, held, lines: Lines::new(), len: 0, taken: 0 }
     }
+}
 
+impl<const COUNTERS: usize, const LINES: usize> ByRuns for MisraGries<COUNTERS, LINES> {
     #[inline(never)]
     fn add(&mut self, key: u64, digest_of_key: u64) {
         if let Some(at) = self.lines.find(digest_of_key, |at| self.held[at].key == key) {
@@ -100,7 +101,7 @@ impl MisraGries {
     }
 }
 
-impl ByHand for MisraGries {
+impl<const COUNTERS: usize, const LINES: usize> ByHand for MisraGries<COUNTERS, LINES> {
     fn clear(&mut self) {
         self.lines.clear();
         (self.len, self.taken) = (0, 0);
@@ -108,15 +109,7 @@ impl ByHand for MisraGries {
 
     #[inline(always)]
     fn update(&mut self, keys: &[u64], digests: &[u64]) {
-        let mut at = 0;
-        loop {
-            at += self.run(&keys[at..], &digests[at..]);
-            if at == keys.len() {
-                return;
-            }
-            self.add(keys[at], digests[at]);
-            at += 1;
-        }
+        self.take(keys, digests);
     }
 }
 

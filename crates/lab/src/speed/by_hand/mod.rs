@@ -5,6 +5,7 @@
 
 mod arrays;
 mod counters;
+mod elastic;
 mod heavy;
 mod hierarchy;
 mod instant;
@@ -14,7 +15,9 @@ mod reversible;
 mod sampled;
 mod saving;
 mod sketches;
+mod tables;
 mod univmon;
+mod visor;
 
 use bytemuck::Zeroable;
 use flowgauge_core::batch::{BATCH_PACKETS as BATCH, Batch};
@@ -24,6 +27,7 @@ use flowgauge_kernel::{Digester, Zeroed, prefetch as ask};
 use super::contestant::{Contestant, FRAME_BYTES};
 use super::stream::Stream;
 pub(super) use reversible::two_level;
+use sketches::{Conservative, CountMin, CountSketch, KAry, Sketch, Yardstick};
 
 /// Bytes of every packet.
 const FRAME: u64 = FRAME_BYTES as u64;
@@ -39,6 +43,28 @@ trait ByHand {
     fn clear(&mut self);
     /// Counts a packet of each of these keys, at most a batch of them.
     fn update(&mut self, keys: &[u64], digests: &[u64]);
+}
+
+/// A loop that takes the usual packets in runs.
+trait ByRuns {
+    /// Counts packets up to the first one that is not usual; returns how many.
+    fn run(&mut self, keys: &[u64], digests: &[u64]) -> usize;
+    /// Counts a packet of any kind.
+    fn add(&mut self, key: u64, digest: u64);
+
+    /// Counts all.
+    #[inline(always)]
+    fn take(&mut self, keys: &[u64], digests: &[u64]) {
+        let mut at = 0;
+        loop {
+            at += self.run(&keys[at..], &digests[at..]);
+            if at == keys.len() {
+                return;
+            }
+            self.add(keys[at], digests[at]);
+            at += 1;
+        }
+    }
 }
 
 /// A loop that gets the batches that a summary gets: what it costs to fill them is on both sides.
@@ -120,10 +146,16 @@ fn mix(digest: u64, n: u64) -> u64 {
     (product >> 64) as u64 ^ product as u64
 }
 
+/// The digest of a key that stands alone, as one that gives up its place.
+#[inline(always)]
+fn digest(key: u64, digester: &Digester) -> u64 {
+    Key8::from_canonical(&key.to_ne_bytes()).map_or(0, |key| key.digest(digester))
+}
+
 /// What all rates are compared with: a plain Count-Min of 4 rows of 65536 columns, which are the
 /// digest's four 16-bit slices.
 pub(super) fn yardstick(digester: Digester) -> Box<dyn Contestant> {
-    Box::new(Plain { digester, by_hand: sketches::Yardstick::new() })
+    Box::new(Plain { digester, by_hand: Yardstick::new() })
 }
 
 /// Defines the builders of the loops.
@@ -149,14 +181,18 @@ loops! {
     count_array: arrays::CountArray::new();
     linear_counting: arrays::LinearCounting::new();
     fm: arrays::Fm::default();
-    large_table: arrays::LinearTable::<{ 1 << 21 }>::new();
-    small_table: arrays::LinearTable::<{ 1 << 19 }>::new();
+    replacing: arrays::Replacing::new();
+    large_table: tables::LinearTable::<{ 1 << 21 }>::new();
+    small_table: tables::LinearTable::<{ 1 << 19 }>::new();
+    indirect_table: tables::IndirectTable::<{ 1 << 19 }>::new();
     csm: arrays::Csm::new();
-    rows: sketches::Yardstick::new();
-    signed_rows: sketches::Signs::new();
-    count_min: sketches::CountMin::new();
-    count_sketch: sketches::CountSketch::new();
-    k_ary: sketches::KAry::new();
+    rows: Yardstick::new();
+    signed_rows: Sketch::<CountSketch, false>::new();
+    count_min: Sketch::<CountMin, true>::new();
+    conservative: Sketch::<Conservative, true>::new();
+    count_sketch: Sketch::<CountSketch, true>::new();
+    k_ary: Sketch::<KAry, true>::new();
+    elastic: elastic::Elastic::new();
     flow_radar: radar::FlowRadar::new();
     reversible: reversible::Reversible::new();
     univmon: univmon::UnivMon::new();
@@ -165,9 +201,12 @@ loops! {
 }
 
 digesting_loops! {
+    cuckoo_1: tables::Cuckoo::<{ 1 << 19 }, 1>::new;
+    cuckoo_4: tables::Cuckoo::<{ 1 << 16 }, 4>::new;
     space_saving: saving::SpaceSaving::<128, 64>::all;
     stream_summary: counters::StreamSummary::new;
-    misra_gries: counters::MisraGries::new;
+    misra_gries: counters::MisraGries::<128, 64>::new;
+    sketch_visor: visor::SketchVisor::new;
     netflow: sampled::NetFlow::new;
     mst: hierarchy::Mst::new;
     rhhh: hierarchy::Rhhh::new;

@@ -5,7 +5,7 @@ use std::hint::black_box;
 use flowgauge_core::key::Key8;
 use flowgauge_kernel::Digester;
 
-use super::arrays::LinearTable;
+use super::tables::LinearTable;
 use super::{BATCH, ByHand, FRAME};
 
 const SAMPLE: f64 = 100.0;

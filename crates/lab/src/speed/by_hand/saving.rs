@@ -2,11 +2,10 @@
 
 use std::hint::{black_box, select_unpredictable as select};
 
-use flowgauge_core::key::{FlowKey, Key8};
 use flowgauge_kernel::{Digester, Zeroed, equal_in_group};
 
 use super::lines::Lines;
-use super::{ByHand, zeroed};
+use super::{ByHand, ByRuns, digest, zeroed};
 
 /// Entries of a block, one bit each.
 const BLOCK: usize = 64;
@@ -24,12 +23,6 @@ pub(super) struct SpaceSaving<const COUNTERS: usize, const LINES: usize> {
     least: u32,
     start: usize,
     pending: u64,
-}
-
-/// The digest of a key that gives up its entry.
-#[inline(always)]
-pub(super) fn digest(key: u64, digester: &Digester) -> u64 {
-    Key8::from_canonical(&key.to_ne_bytes()).map_or(0, |key| key.digest(digester))
 }
 
 impl<const COUNTERS: usize, const LINES: usize> SpaceSaving<COUNTERS, LINES> {
@@ -85,8 +78,9 @@ impl<const COUNTERS: usize, const LINES: usize> SpaceSaving<COUNTERS, LINES> {
             });
         }
     }
+}
 
-    /// A packet that is not usual.
+impl<const COUNTERS: usize, const LINES: usize> ByRuns for SpaceSaving<COUNTERS, LINES> {
     #[inline(never)]
     fn add(&mut self, key: u64, digest_of_key: u64) {
         if let Some(at) = self.lines.find(digest_of_key, |at| self.keys[at] == key) {
@@ -110,7 +104,6 @@ impl<const COUNTERS: usize, const LINES: usize> SpaceSaving<COUNTERS, LINES> {
         self.counts[at] = self.counts[at].saturating_add(1);
     }
 
-    /// Packets up to the first one that is not usual; returns how many.
     #[inline(always)]
     #[expect(clippy::needless_bitwise_bool, reason = "a branch is what this is to avoid")]
     fn run(&mut self, keys: &[u64], digests: &[u64]) -> usize {
@@ -155,14 +148,6 @@ impl<const COUNTERS: usize, const LINES: usize> ByHand for SpaceSaving<COUNTERS,
 
     #[inline(always)]
     fn update(&mut self, keys: &[u64], digests: &[u64]) {
-        let mut at = 0;
-        loop {
-            at += self.run(&keys[at..], &digests[at..]);
-            if at == keys.len() {
-                return;
-            }
-            self.add(keys[at], digests[at]);
-            at += 1;
-        }
+        self.take(keys, digests);
     }
 }

@@ -8,18 +8,20 @@
 mod answers;
 
 use std::any::Any;
+use std::hint::select_unpredictable;
 
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
 use super::super::basis::{Basis, twin};
+use super::super::cached::CACHED_BYTES;
 use super::super::codec::{DecodeError, Number, Reader, Writer};
-use super::super::remix::remix;
+use super::super::remix::{remix, remix_batch};
 use super::super::{
     Answers, BuildError, Counter, Describe, Incompatible, Info, Ingest, Laws, Measure, Memory,
     Merge, Options, Parameter, Setting,
 };
-use crate::batch::Batch;
+use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
 
 /// Slots of a bucket: with keys of 4 bytes, counted in packets, it is one cache line.
@@ -175,18 +177,22 @@ impl<K: FlowKey, C: Light> ElasticSketch<K, C> {
     }
 
     #[inline(always)]
-    fn add(&mut self, key: K, digest: u64, weight: C) {
-        let at = self.bucket_of(digest);
+    fn add(&mut self, at: usize, key: K, digest: u64, weight: C) {
         let bucket = &mut self.buckets[at];
+        // Which slot it is cannot be foretold: all are looked at, without a branch.
+        let same = (0..SLOTS).fold(0, |same, slot| {
+            let taken = bucket.votes[slot].get() > 0;
+            same | (u32::from(bucket.keys[slot] == key) & u32::from(taken)) << slot
+        });
+        if same != 0 {
+            let slot = same.trailing_zeros() as usize % SLOTS;
+            self.saturated = self.saturated.saturating_add(bucket.votes[slot].add(weight));
+            return;
+        }
         let mut least = 0;
-        for slot in 0..SLOTS {
-            if bucket.keys[slot] == key && bucket.votes[slot].get() > 0 {
-                self.saturated = self.saturated.saturating_add(bucket.votes[slot].add(weight));
-                return;
-            }
-            if bucket.votes[slot].get() < bucket.votes[least].get() {
-                least = slot;
-            }
+        for slot in 1..SLOTS {
+            let less = bucket.votes[slot].get() < bucket.votes[least].get();
+            least = select_unpredictable(less, slot, least);
         }
         let votes = bucket.votes[least].get();
         if votes == 0 {
@@ -230,14 +236,22 @@ impl<K: FlowKey, C: Light> Ingest<K> for ElasticSketch<K, C> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         batch.digest(&self.digester);
         let (keys, digests, weights) = (batch.keys(), batch.digests(), C::column(batch));
+        let mut words = [0; BATCH_PACKETS];
+        let words = &mut words[..keys.len()];
+        remix_batch(&self.digester, digests, BUCKET_WORD, words);
+        let mask = self.buckets.len() - 1;
+        let cached = self.light.memory_bytes() <= CACHED_BYTES;
         for i in 0..keys.len() {
-            if let Some(&digest) = digests.get(i + PREFETCH_AHEAD) {
-                prefetch(&self.buckets, self.bucket_of(digest));
+            let ahead = i + PREFETCH_AHEAD;
+            if let Some(&word) = words.get(ahead) {
+                prefetch(&self.buckets, word as usize & mask);
+            }
+            if let Some(&digest) = digests.get(ahead).filter(|_| !cached) {
                 prefetch(&self.light, self.light_of(digest));
             }
             // A packet of no weight would leave a slot that looks empty.
             if weights[i].get() > 0 {
-                self.add(keys[i], digests[i], weights[i]);
+                self.add(words[i] as usize & mask, keys[i], digests[i], weights[i]);
             }
         }
     }
