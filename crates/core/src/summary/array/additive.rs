@@ -291,6 +291,10 @@ impl<K: FlowKey, C: Counter> Ingest<K> for CountArray<K, C> {
         ]
     }
 
+    fn wants_bytes(&self) -> bool {
+        C::MEASURE == Measure::Bytes
+    }
+
     fn memory_bytes(&self) -> usize {
         self.counters.memory_bytes() + HeavyKeys::<K>::memory_bytes(self.candidates)
     }
