@@ -144,10 +144,11 @@ pub(crate) struct Measurement {
         help_heading = HOW)]
     pub(crate) algorithm: Spec,
 
-    /// What stands before it; there is none yet
+    /// What stands before it and makes it cheaper, with its parameters: NAME[:k=v,…] or none; may be
+    /// repeated, packets meet the first one first
     #[arg(long, value_name = "NAME", default_value = "none", value_parser = values::spec,
-        hide = true)]
-    pub(crate) accelerator: Spec,
+        help_heading = HOW)]
+    pub(crate) accelerator: Vec<Spec>,
 
     /// The memory reserved for measuring, such as 64MiB or 1GB
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = values::size,

@@ -9,12 +9,6 @@ use crate::failure::Failure;
 
 /// The run that the options ask for.
 pub(crate) fn config(measurement: &Measurement) -> Result<Config, Failure> {
-    let accelerator = &measurement.accelerator;
-    if accelerator.name != "none" || accelerator.parameters != Parameters::default() {
-        return Err(Failure::Usage(
-            "this version has no accelerator; leave --accelerator out or give none".to_owned(),
-        ));
-    }
     if measurement.workers != 1 {
         return Err(Failure::Usage(
             "this version measures with one worker; leave --workers out or give 1".to_owned(),
@@ -35,6 +29,7 @@ pub(crate) fn config(measurement: &Measurement) -> Result<Config, Failure> {
         by: measurement.by,
         algorithm: measurement.algorithm.name.clone(),
         parameters: measurement.algorithm.parameters.clone(),
+        accelerators: accelerators(measurement)?,
         memory_bytes: measurement.memory,
         tasks: measurement.task.clone(),
         epoch: measurement.epoch,
@@ -51,4 +46,15 @@ pub(crate) fn config(measurement: &Measurement) -> Result<Config, Failure> {
         seed: measurement.seed,
         ..Config::default()
     })
+}
+
+/// The accelerators asked for; `none` stands alone.
+fn accelerators(measurement: &Measurement) -> Result<Vec<(String, Parameters)>, Failure> {
+    match &measurement.accelerator[..] {
+        [one] if one.name == "none" && one.parameters == Parameters::default() => Ok(Vec::new()),
+        all if all.iter().any(|one| one.name == "none") => Err(Failure::Usage(
+            "--accelerator none has neither parameters nor another one beside it".to_owned(),
+        )),
+        all => Ok(all.iter().map(|one| (one.name.clone(), one.parameters.clone())).collect()),
+    }
 }

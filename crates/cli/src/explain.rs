@@ -68,6 +68,11 @@ fn page(config: &Config, explanation: &Explanation) -> String {
         paragraph(&mut page, "  ", info.idea);
         paragraph(&mut page, "  ", info.paper);
     }
+    for (name, _) in &config.accelerators {
+        if let Ok(info) = catalog::accelerator_info(name) {
+            paragraph(&mut page, "  ", &format!("behind {name}: {}", info.idea));
+        }
+    }
     for (name, value) in &summary.parameters {
         paragraph(&mut page, "  ", &format!("{name} = {value}"));
     }

@@ -3,7 +3,8 @@
 //! What goes with what is asked of the engine itself: a pair is listed where a run of it can be
 //! planned.
 
-use flowgauge_core::catalog::ALGORITHMS;
+use flowgauge_core::accelerator::AcceleratorInfo;
+use flowgauge_core::catalog::{self, ACCELERATORS, ALGORITHMS};
 use flowgauge_core::key::KeyKind;
 use flowgauge_core::summary::{Info, Measure, Merge};
 use flowgauge_core::task::{TASKS, TaskEntry};
@@ -58,7 +59,7 @@ fn lines() -> String {
             "idea": algorithm.idea,
             "paper": algorithm.paper,
             "tasks": names(TASKS, |task| algorithm_answers(algorithm, task), |task| task.name),
-            "accelerators": ["none"],
+            "accelerators": accelerators(algorithm),
             "merges": true,
             "merged": merged(algorithm),
             "commutable": algorithm.laws.commutable,
@@ -67,7 +68,19 @@ fn lines() -> String {
             "memory": algorithm.memory,
         })
     });
-    let accelerator = json!({ "kind": "accelerator", "name": "none" });
+    let none = json!({ "kind": "accelerator", "name": "none" });
+    let accelerators = ACCELERATORS.iter().map(|accelerator| {
+        let parameters = accelerator.parameters.iter().map(|p| (p.name.to_owned(), json!(p.help)));
+        json!({
+            "kind": "accelerator",
+            "name": accelerator.name,
+            "idea": accelerator.idea,
+            "paper": accelerator.paper,
+            "algorithms": catalog::able(accelerator.name),
+            "parameters": parameters.collect::<serde_json::Map<_, _>>(),
+            "memory": accelerator.memory,
+        })
+    });
     let tasks = TASKS.into_iter().map(|task| {
         json!({
             "kind": "task",
@@ -86,7 +99,8 @@ fn lines() -> String {
             "tasks": names(TASKS, |task| key_answers(kind, task), |task| task.name),
         })
     });
-    let all: Vec<Value> = algorithms.chain([accelerator]).chain(tasks).chain(keys).collect();
+    let all: Vec<Value> =
+        algorithms.chain([none]).chain(accelerators).chain(tasks).chain(keys).collect();
     let lines: Vec<String> = all.iter().map(Value::to_string).collect();
     lines.join("\n") + "\n"
 }
@@ -103,7 +117,19 @@ fn page() -> String {
         paragraph(&mut page, &indent, &format!("memory in bytes: {}", algorithm.memory));
         paragraph(&mut page, &indent, &format!("merges: {}", merged(algorithm)));
     }
-    page.push_str("\nAccelerators\n  none\n\nTasks (+ runs by default)\n");
+    page.push_str("\nAccelerators\n");
+    for accelerator in ACCELERATORS {
+        paragraph(&mut page, &format!("  {:<17}", accelerator.name), accelerator.idea);
+        let indent = " ".repeat(19);
+        paragraph(&mut page, &indent, accelerator.paper);
+        for parameter in accelerator.parameters {
+            paragraph(&mut page, &indent, &format!("{}: {}", parameter.name, parameter.help));
+        }
+        paragraph(&mut page, &indent, &format!("memory in bytes: {}", accelerator.memory));
+        let able = catalog::able(accelerator.name).join(", ");
+        paragraph(&mut page, &indent, &format!("goes before: {able}"));
+    }
+    page.push_str("\nTasks (+ runs by default)\n");
     for (number, task) in (1..).zip(TASKS) {
         let mark = if task.by_default { '+' } else { ' ' };
         paragraph(&mut page, &format!("{mark} {number:>2} {:<17}  ", task.name), task.question);
@@ -135,6 +161,14 @@ fn matrix<T>(
         table.row(cells, 0.0);
     }
     table.write(page);
+}
+
+/// What may stand before an algorithm with its default parameters.
+fn accelerators(algorithm: &Info) -> Vec<&'static str> {
+    let before =
+        |accelerator: &&AcceleratorInfo| catalog::able(accelerator.name).contains(&algorithm.name);
+    let able = ACCELERATORS.iter().filter(before).map(|accelerator| accelerator.name);
+    std::iter::once("none").chain(able).collect()
 }
 
 /// What a merge of two summaries gives.

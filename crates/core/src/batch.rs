@@ -21,6 +21,17 @@ pub struct Batch<K> {
     elements: Box<[u64; BATCH_PACKETS]>,
 }
 
+/// All columns at their full length, of which only the first rows mean something: for loops over
+/// part of a batch that no index is checked in.
+#[derive(Clone, Copy)]
+pub(crate) struct Columns<'a, K> {
+    pub(crate) keys: &'a [K; BATCH_PACKETS],
+    pub(crate) digests: &'a [u64; BATCH_PACKETS],
+    pub(crate) packets: &'a [u32; BATCH_PACKETS],
+    pub(crate) bytes: &'a [u64; BATCH_PACKETS],
+    pub(crate) elements: &'a [u64; BATCH_PACKETS],
+}
+
 impl<K: FlowKey> Batch<K> {
     /// An empty batch.
     pub fn new() -> Self {
@@ -71,6 +82,29 @@ impl<K: FlowKey> Batch<K> {
         self.keys[..keys.len()].copy_from_slice(keys);
         self.bytes[..keys.len()].fill(u64::from(bytes));
         self.times_ns[..keys.len()].fill(0);
+    }
+
+    /// Adds a row that stands for several packets of a flow, the last of them at this time. A batch of
+    /// sums has no other rows.
+    ///
+    /// # Panics
+    /// When the batch is full.
+    #[inline(always)]
+    pub(crate) fn push_sum(
+        &mut self,
+        key: K,
+        packets: u32,
+        bytes: u64,
+        time_ns: i64,
+        element: u64,
+    ) {
+        let at = self.len;
+        self.keys[at] = key;
+        self.packets[at] = packets;
+        self.bytes[at] = bytes;
+        self.times_ns[at] = time_ns;
+        self.elements[at] = element;
+        self.len = at + 1;
     }
 
     /// Packets in the batch.
@@ -131,6 +165,17 @@ impl<K: FlowKey> Batch<K> {
     #[inline(always)]
     pub fn elements(&self) -> &[u64] {
         &self.elements[..self.len]
+    }
+
+    /// The columns; the digests are meaningless before [`Self::digest`].
+    pub(crate) fn columns(&self) -> Columns<'_, K> {
+        Columns {
+            keys: &self.keys,
+            digests: &self.digests,
+            packets: &self.packets,
+            bytes: &self.bytes,
+            elements: &self.elements,
+        }
     }
 
     /// Packet times in nanoseconds since the UNIX epoch.

@@ -1,5 +1,6 @@
-//! The one list of algorithms: a new one is a file and a line here.
+//! The one list of algorithms, and that of accelerators: a new one is a file and a line here.
 
+use crate::accelerator::{Accelerate, AcceleratorInfo, AggEvict};
 use crate::key::FlowKey;
 #[cfg(all(debug_assertions, not(test)))]
 use crate::key::{Key4, Key8, Key13, Key16, Key32, Key37};
@@ -32,7 +33,8 @@ macro_rules! catalog {
             options: &Options,
         ) -> Result<Box<dyn Ingest<K>>, BuildError> {
             $(if name == <$summary as Describe>::INFO.name {
-                options.parameters.check(&<$summary as Describe>::INFO)?;
+                let info = <$summary as Describe>::INFO;
+                options.parameters.check(info.name, info.parameters)?;
                 return <$summary as Describe>::build::<K>(options);
             })*
             Err(unknown(name))
@@ -44,7 +46,8 @@ macro_rules! catalog {
         /// When there is no such algorithm, or it has no such parameter.
         pub fn laws(name: &str, parameters: &Parameters) -> Result<Laws, BuildError> {
             $(if name == <$summary as Describe>::INFO.name {
-                parameters.check(&<$summary as Describe>::INFO)?;
+                let info = <$summary as Describe>::INFO;
+                parameters.check(info.name, info.parameters)?;
                 return Ok(<$summary as Describe>::laws(parameters));
             })*
             Err(unknown(name))
@@ -84,6 +87,109 @@ catalog![
     Rhhh,
     Kll<()>,
 ];
+
+macro_rules! accelerators {
+    ($($accelerator:ty),* $(,)?) => {
+        /// Every accelerator, in the order of `flowgauge list`.
+        pub const ACCELERATORS: &[AcceleratorInfo] = &[$(<$accelerator as Accelerate>::INFO),*];
+
+        /// Whether the accelerator called `name` is sound before a summary with these laws.
+        ///
+        /// # Errors
+        /// When it is not, with the reason.
+        fn fits(name: &str, laws: &Laws) -> Result<(), &'static str> {
+            $(if name == <$accelerator as Accelerate>::INFO.name {
+                return <$accelerator as Accelerate>::fits(laws);
+            })*
+            Err("there is no such accelerator")
+        }
+
+        /// Bytes that it reserves at most.
+        fn accelerator_bytes<K: FlowKey>(
+            name: &str,
+            options: &Options,
+        ) -> Result<usize, BuildError> {
+            $(if name == <$accelerator as Accelerate>::INFO.name {
+                let info = <$accelerator as Accelerate>::INFO;
+                options.parameters.check(info.name, info.parameters)?;
+                return <$accelerator as Accelerate>::memory_bytes::<K>(options);
+            })*
+            Err(unknown_accelerator(name))
+        }
+
+        fn put_before<K: FlowKey>(
+            name: &str,
+            options: &Options,
+            inner: Box<dyn Ingest<K>>,
+        ) -> Result<Box<dyn Ingest<K>>, BuildError> {
+            $(if name == <$accelerator as Accelerate>::INFO.name {
+                return <$accelerator as Accelerate>::build(options, inner);
+            })*
+            Err(unknown_accelerator(name))
+        }
+    };
+}
+
+accelerators![AggEvict];
+
+/// Builds the algorithm called `name` for keys of type `K` behind accelerators, the first of which
+/// meets the packets first, each with its parameters. All of it shares the memory of the options.
+///
+/// # Errors
+/// As [`build`], and when an accelerator does not exist, cannot be built so, or is not sound there.
+pub fn build_accelerated<K: FlowKey>(
+    accelerators: &[(String, Parameters)],
+    name: &str,
+    options: &Options,
+) -> Result<Box<dyn Ingest<K>>, BuildError> {
+    if accelerators.is_empty() {
+        return build(name, options);
+    }
+    let (algorithm, laws) = (info(name)?, laws(name, &options.parameters)?);
+    let mut inner = options.clone();
+    let mut own = Vec::new();
+    for (accelerator, parameters) in accelerators {
+        let known = accelerator_info(accelerator)?;
+        fits(accelerator, &laws).map_err(|reason| BuildError::Unsound {
+            accelerator: known.name,
+            algorithm: algorithm.name,
+            reason,
+            able: able(accelerator).join(", "),
+        })?;
+        let options = Options { parameters: parameters.clone(), ..options.clone() };
+        let bytes = accelerator_bytes::<K>(accelerator, &options)?;
+        inner.memory_bytes = inner.memory_bytes.saturating_sub(bytes);
+        own.push((known.name, options));
+    }
+    let mut summary = build::<K>(name, &inner)?;
+    let mut memory = inner.memory;
+    for (accelerator, mut options) in own.into_iter().rev() {
+        options.memory = memory;
+        summary = put_before(accelerator, &options, summary)?;
+        memory = options.memory;
+    }
+    Ok(summary)
+}
+
+/// The algorithms that an accelerator goes before, with their default parameters.
+pub fn able(accelerator: &str) -> Vec<&'static str> {
+    let fit = |info: &&Info| fits(accelerator, &info.laws).is_ok();
+    ALGORITHMS.iter().filter(fit).map(|info| info.name).collect()
+}
+
+/// What the list says of the accelerator called `name`.
+///
+/// # Errors
+/// When there is no such accelerator.
+pub fn accelerator_info(name: &str) -> Result<&'static AcceleratorInfo, BuildError> {
+    let found = ACCELERATORS.iter().find(|info| info.name == name);
+    found.ok_or_else(|| unknown_accelerator(name))
+}
+
+fn unknown_accelerator(name: &str) -> BuildError {
+    let known = ACCELERATORS.iter().map(|info| info.name).collect::<Vec<_>>().join(", ");
+    BuildError::UnknownAccelerator { name: name.to_owned(), known }
+}
 
 /// What the catalog says of the algorithm called `name`.
 ///

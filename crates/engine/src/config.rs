@@ -17,6 +17,9 @@ pub struct Config {
     pub algorithm: String,
     /// Its parameters.
     pub parameters: Parameters,
+    /// The accelerators before it by name, the first of which meets the packets first, each with its
+    /// parameters.
+    pub accelerators: Vec<(String, Parameters)>,
     /// Bytes reserved for measuring, over all lanes and tasks.
     pub memory_bytes: usize,
     /// The tasks by name; those by default where `None`.
@@ -56,6 +59,7 @@ impl Default for Config {
             by: Measure::Packets,
             algorithm: "linear-table".to_owned(),
             parameters: Parameters::default(),
+            accelerators: Vec::new(),
             memory_bytes: 256 << 20,
             tasks: None,
             epoch: EpochLength::Whole,

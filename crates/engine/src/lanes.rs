@@ -36,6 +36,8 @@ pub(crate) trait Lanes {
     fn memory_bytes(&self) -> Vec<usize>;
     /// The parameters in force; those of the IPv6 lane end in `_ipv6`.
     fn parameters(&self) -> Vec<(String, Setting)>;
+    /// The accelerators before the summaries, by name; "none" where there is none.
+    fn accelerator(&self) -> String;
 }
 
 /// One key type on its way: a batch that fills, and the summary that takes it.
@@ -110,7 +112,17 @@ impl<K: FlowKey> Lane<K> {
 
     fn parameters(&self, suffix: &str) -> impl Iterator<Item = (String, Setting)> {
         let parameters = self.summary.parameters().into_iter();
-        parameters.map(move |(name, value)| (format!("{name}{suffix}"), value))
+        let own = parameters.map(move |(name, value)| (format!("{name}{suffix}"), value));
+        let accelerators = self.summary.accelerators().into_iter();
+        own.chain(accelerators.flat_map(move |(accelerator, parameters)| {
+            let parameters = parameters.into_iter();
+            parameters.map(move |(name, value)| (format!("{accelerator}.{name}{suffix}"), value))
+        }))
+    }
+
+    fn accelerator(&self) -> String {
+        let names: Vec<_> = self.summary.accelerators().iter().map(|(name, _)| *name).collect();
+        if names.is_empty() { "none".to_owned() } else { names.join("+") }
     }
 
     fn view(&self) -> task::Lane<'_> {
@@ -189,6 +201,10 @@ impl<A: FlowKey + Extract<8>, B: FlowKey + Extract<32>> Lanes for TwoLanes<A, B>
         self.v4.parameters("").chain(v6.into_iter().flatten()).collect()
     }
 
+    fn accelerator(&self) -> String {
+        self.v4.accelerator()
+    }
+
     fn memory_bytes(&self) -> Vec<usize> {
         let v6 = self.v6.as_ref().map(|v6| v6.summary.memory_bytes());
         std::iter::once(self.v4.summary.memory_bytes()).chain(v6).collect()
@@ -229,6 +245,10 @@ impl Lanes for OneLane {
 
     fn parameters(&self) -> Vec<(String, Setting)> {
         self.lane.parameters("").collect()
+    }
+
+    fn accelerator(&self) -> String {
+        self.lane.accelerator()
     }
 
     fn memory_bytes(&self) -> Vec<usize> {

@@ -282,7 +282,8 @@ impl Builder {
             hierarchy: config.hierarchy,
             ..Options::new((self.lanes_bytes as f64 * share) as usize, config.seed)
         };
-        let summary: Box<dyn Ingest<K>> = catalog::build(&config.algorithm, &options)?;
+        let summary: Box<dyn Ingest<K>> =
+            catalog::build_accelerated(&config.accelerators, &config.algorithm, &options)?;
         let (key, batch, of) = (config.key, config.batch_packets, config.spread_of);
         Ok(Lane::new(key, batch, summary, of, options.digester))
     }
@@ -328,7 +329,7 @@ impl Builder {
         let info = catalog::info(&self.config.algorithm)?;
         let summary = SummaryInfo {
             algorithm: info.name,
-            accelerator: "none",
+            accelerator: lanes.accelerator(),
             memory_bytes: lanes.memory_bytes().iter().sum::<usize>()
                 + words.memory_bytes()
                 + tasks.iter().map(|task| task.history_bytes()).sum::<usize>(),

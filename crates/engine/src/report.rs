@@ -37,11 +37,12 @@ pub struct EpochReport {
 pub struct SummaryInfo {
     /// Its name in the catalog.
     pub algorithm: &'static str,
-    /// The accelerator before it; "none" where there is none.
-    pub accelerator: &'static str,
+    /// The accelerators before it, the first of which meets the packets first, with a plus between
+    /// them; "none" where there is none.
+    pub accelerator: String,
     /// Bytes reserved for measuring, over all lanes.
     pub memory_bytes: usize,
-    /// Its parameters, as the catalog names them.
+    /// Its parameters, as the catalog names them; those of an accelerator behind its name and a dot.
     pub parameters: Vec<(String, Setting)>,
 }
 

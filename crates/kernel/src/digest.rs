@@ -124,6 +124,11 @@ impl Digester {
         &self.seed
     }
 
+    /// The instruction set.
+    pub fn isa(&self) -> Isa {
+        self.isa
+    }
+
     /// The digest of one key of `bytes` canonical bytes.
     #[inline(always)]
     pub fn digest<W: Words>(&self, key: &W, bytes: usize) -> u64 {

@@ -224,3 +224,29 @@ fn ends_quietly_when_nobody_reads_on() {
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
 }
+
+/// Packets that are summed up on their way give the report that they would give one by one.
+#[test]
+fn an_accelerator_changes_no_exact_number() {
+    let capture = file("accelerated.pcap", &pcap(&traffic()));
+    let report = |accelerator: &str| {
+        let arguments = ["analyze", "--format", "json", "--epoch", "100p", "--accelerator"];
+        let answer = flowgauge(&[&arguments[..], &[accelerator, &capture]].concat());
+        assert_eq!((answer.code, answer.err.as_str()), (0, ""));
+        let lines = answer.lines();
+        valid(&lines);
+        let tasks: Vec<_> = lines.iter().map(|line| line["tasks"].clone()).collect();
+        (tasks, lines[0]["summary"].clone())
+    };
+    let (plain, summary) = report("none");
+    assert!(plain.len() > 7);
+    assert_eq!(summary["accelerator"], "none");
+    for accelerator in ["agg-evict", "agg-evict:rows=1", "agg-evict:memory=8192,policy=lru"] {
+        let (accelerated, summary) = report(accelerator);
+        assert_eq!(accelerated, plain, "{accelerator}");
+        assert_eq!(summary["accelerator"], "agg-evict");
+        assert!(summary["parameters"]["agg-evict.rows"].is_u64(), "{summary}");
+    }
+    let page = flowgauge(&["explain", "--accelerator", "agg-evict:rows=64"]).out;
+    assert!(page.contains("behind agg-evict: sums up") && page.contains("agg-evict.rows = 64"));
+}

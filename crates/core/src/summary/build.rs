@@ -222,18 +222,18 @@ impl Parameters {
         }
     }
 
-    /// Fails on the first name that `info` does not list.
+    /// Fails on the first name that is not among these.
     ///
     /// # Errors
-    /// When a name is unknown.
-    pub fn check(&self, info: &Info) -> Result<(), BuildError> {
-        let known = |name: &str| info.parameters.iter().any(|parameter| parameter.name == name);
-        match self.0.keys().find(|name| !known(name)) {
+    /// When a name is unknown; `of` is whom it was given to.
+    pub fn check(&self, of: &'static str, known: &[Parameter]) -> Result<(), BuildError> {
+        let unknown = |name: &&String| known.iter().all(|parameter| parameter.name != **name);
+        match self.0.keys().find(unknown) {
             None => Ok(()),
             Some(name) => Err(BuildError::UnknownParameter {
-                algorithm: info.name,
+                of,
                 name: name.clone(),
-                known: info.parameters.iter().map(|p| p.name).collect::<Vec<_>>().join(", "),
+                known: known.iter().map(|p| p.name).collect::<Vec<_>>().join(", "),
             }),
         }
     }
@@ -299,11 +299,11 @@ pub enum BuildError {
         /// What there is.
         known: String,
     },
-    /// The algorithm has no such parameter.
-    #[error("{algorithm} has no parameter '{name}'; it has {known}")]
+    /// The algorithm, or accelerator, has no such parameter.
+    #[error("{of} has no parameter '{name}'; it has {known}")]
     UnknownParameter {
-        /// The algorithm.
-        algorithm: &'static str,
+        /// The algorithm or accelerator.
+        of: &'static str,
         /// What was given.
         name: String,
         /// What there is.
@@ -334,6 +334,26 @@ pub enum BuildError {
         algorithm: &'static str,
         /// Why not, and what could.
         reason: String,
+    },
+    /// No accelerator has this name.
+    #[error("no accelerator is called '{name}'; there are {known}")]
+    UnknownAccelerator {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// The accelerator would change what the algorithm counts.
+    #[error("{accelerator} does not go before {algorithm}: {reason}; it goes before {able}")]
+    Unsound {
+        /// The accelerator.
+        accelerator: &'static str,
+        /// The algorithm.
+        algorithm: &'static str,
+        /// Why not.
+        reason: &'static str,
+        /// What it goes before.
+        able: String,
     },
     /// The memory does not hold the smallest structure.
     #[error("{given} bytes of memory are too few, {needed} are needed; raise --memory")]

@@ -12,7 +12,7 @@ pub mod hierarchy;
 pub mod instant;
 mod memory;
 pub mod quantile;
-mod remix;
+pub(crate) mod remix;
 mod saturating;
 mod share;
 pub mod sketch;

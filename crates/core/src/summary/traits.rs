@@ -17,7 +17,8 @@ use crate::task::Hierarchy;
 pub trait Ingest<K: FlowKey>: Send {
     /// Takes a batch, digesting it where that was not done before.
     fn ingest(&mut self, batch: &mut Batch<K>);
-    /// Passes on what is held back; may be called at any time, again and again.
+    /// Passes on what is held back; may be called at any time, again and again. What is not passed
+    /// on is neither in answers, nor in stored bytes, nor in what others merge of it.
     fn settle(&mut self) {}
     /// The read side.
     fn answers(&self) -> &dyn Answers;
@@ -50,6 +51,14 @@ pub trait Ingest<K: FlowKey>: Send {
     /// Whether it reads the batch's elements: the peers of addresses.
     fn wants_elements(&self) -> bool {
         false
+    }
+    /// Whether it reads the batch's bytes.
+    fn wants_bytes(&self) -> bool {
+        true
+    }
+    /// The accelerators before it, outermost first, with their parameters in force.
+    fn accelerators(&self) -> Vec<(&'static str, Vec<(&'static str, Setting)>)> {
+        Vec::new()
     }
     /// Bytes of memory reserved.
     fn memory_bytes(&self) -> usize;

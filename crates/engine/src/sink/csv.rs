@@ -83,7 +83,7 @@ impl<W: Write> Sink for CsvSink<W> {
             .text("key", &report.key.to_string())
             .text("by", report.by.name())
             .text("algorithm", summary.algorithm)
-            .text("accelerator", summary.accelerator)
+            .text("accelerator", &summary.accelerator)
             .cell("memory_bytes", summary.memory_bytes);
         row = account(row, &report.account);
         self.row("epochs", Some(report.epoch), row);

@@ -91,7 +91,7 @@ pub(crate) fn plausible() -> EpochReport {
         account: account(),
         summary: SummaryInfo {
             algorithm: "linear-table",
-            accelerator: "none",
+            accelerator: "none".to_owned(),
             memory_bytes: 256 << 20,
             parameters: vec![("slots".to_owned(), Setting::Integer(4_194_304))],
         },

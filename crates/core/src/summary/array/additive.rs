@@ -340,6 +340,10 @@ impl<K: FlowKey, C: Counter> Ingest<K> for CountArray<K, C> {
         ]
     }
 
+    fn wants_bytes(&self) -> bool {
+        C::MEASURE == Measure::Bytes
+    }
+
     fn memory_bytes(&self) -> usize {
         self.counters.memory_bytes() + HeavyKeys::<K, C>::memory_bytes(self.heavy.most())
     }

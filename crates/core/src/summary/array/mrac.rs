@@ -134,6 +134,10 @@ impl<K: FlowKey> Ingest<K> for Mrac<K> {
         vec![("columns", Setting::Integer(self.counters.len() as u64))]
     }
 
+    fn wants_bytes(&self) -> bool {
+        false
+    }
+
     fn memory_bytes(&self) -> usize {
         self.counters.memory_bytes()
     }

@@ -81,6 +81,10 @@ impl<K: FlowKey, C: Counter> Ingest<K> for MisraGries<K, C> {
         vec![("counters", Setting::Integer(self.keys.most() as u64))]
     }
 
+    fn wants_bytes(&self) -> bool {
+        C::MEASURE == Measure::Bytes
+    }
+
     fn memory_bytes(&self) -> usize {
         self.keys.memory_bytes()
     }

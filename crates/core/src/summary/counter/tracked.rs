@@ -6,8 +6,8 @@ use std::marker::PhantomData;
 use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{
-    Answers, Candidates, Counter, Estimate, Incompatible, Ingest, Setting, Size, SizeEstimate,
-    SizeQuery,
+    Answers, Candidates, Counter, Estimate, Incompatible, Ingest, Measure, Setting, Size,
+    SizeEstimate, SizeQuery,
 };
 use super::monitor::{Monitor, excess, size};
 use crate::batch::Batch;
@@ -55,6 +55,10 @@ impl<K: FlowKey, C: Counter, M: Monitor<K, C>> Ingest<K> for Tracked<K, C, M> {
 
     fn parameters(&self) -> Vec<(&'static str, Setting)> {
         vec![("counters", Setting::Integer(self.monitor.most() as u64))]
+    }
+
+    fn wants_bytes(&self) -> bool {
+        C::MEASURE == Measure::Bytes
     }
 
     fn memory_bytes(&self) -> usize {

@@ -85,6 +85,10 @@ impl<K: FlowKey, M: Marks> Ingest<K> for Bitmaps<M> {
         vec![(name, Setting::Integer((self.words.len() * items) as u64))]
     }
 
+    fn wants_bytes(&self) -> bool {
+        false
+    }
+
     fn memory_bytes(&self) -> usize {
         self.words.memory_bytes()
     }

@@ -176,6 +176,10 @@ impl<K: FlowKey> Ingest<K> for HyperLogLog {
         vec![("registers", Setting::Integer(self.registers as u64))]
     }
 
+    fn wants_bytes(&self) -> bool {
+        false
+    }
+
     fn memory_bytes(&self) -> usize {
         self.registers
     }

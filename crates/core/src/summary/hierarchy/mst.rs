@@ -79,6 +79,10 @@ impl<K: FlowKey, C: Monitored> Ingest<K> for All<K, C> {
         vec![("counters", Setting::Integer(self.0.counters() as u64))]
     }
 
+    fn wants_bytes(&self) -> bool {
+        C::MEASURE == Measure::Bytes
+    }
+
     fn memory_bytes(&self) -> usize {
         self.0.memory_bytes()
     }

@@ -174,6 +174,10 @@ impl<K: FlowKey, C: Monitored> Ingest<K> for Drawn<K, C> {
         ]
     }
 
+    fn wants_bytes(&self) -> bool {
+        C::MEASURE == Measure::Bytes
+    }
+
     fn memory_bytes(&self) -> usize {
         self.levels.memory_bytes()
     }

@@ -204,6 +204,10 @@ impl<K: FlowKey, C: Unsigned> Ingest<K> for ReversibleSketch<K, C> {
         ]
     }
 
+    fn wants_bytes(&self) -> bool {
+        C::MEASURE == Measure::Bytes
+    }
+
     fn memory_bytes(&self) -> usize {
         self.modular.memory_bytes() + self.counters.memory_bytes()
     }

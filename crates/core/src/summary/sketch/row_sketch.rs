@@ -131,6 +131,10 @@ impl<K: FlowKey, R: Rule> Ingest<K> for RowSketch<K, R> {
         ]
     }
 
+    fn wants_bytes(&self) -> bool {
+        Weight::<R>::MEASURE == Measure::Bytes
+    }
+
     fn memory_bytes(&self) -> usize {
         self.grid.cells.memory_bytes() + HeavyKeys::<K>::memory_bytes(self.candidates)
     }

@@ -300,6 +300,10 @@ impl<K: FlowKey> Ingest<K> for TwoLevel<K> {
         true
     }
 
+    fn wants_bytes(&self) -> bool {
+        false
+    }
+
     fn memory_bytes(&self) -> usize {
         self.modular.memory_bytes() + self.counters.memory_bytes() + self.words.memory_bytes()
     }

@@ -38,7 +38,7 @@ impl<W: Write> Sink for TextSink<W> {
         let (start, end) = (report.start_ns, report.end_ns);
         rule(&mut page, &format!("epoch {} · {}", report.epoch, span(start, end)));
         let summary = &report.summary;
-        let accelerator = match summary.accelerator {
+        let accelerator = match summary.accelerator.as_str() {
             "none" => String::new(),
             name => format!(" behind {name}"),
         };

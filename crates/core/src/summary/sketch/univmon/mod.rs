@@ -245,6 +245,10 @@ impl<K: FlowKey, C: Signed> Ingest<K> for UnivMon<K, C> {
         ]
     }
 
+    fn wants_bytes(&self) -> bool {
+        C::Weight::MEASURE == Measure::Bytes
+    }
+
     fn memory_bytes(&self) -> usize {
         let cells: usize = self.levels.iter().map(|level| level.cells.memory_bytes()).sum();
         cells + self.levels.len() * self.top * TopKeys::<K>::KEY_BYTES

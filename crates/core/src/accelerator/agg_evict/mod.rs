@@ -1,0 +1,352 @@
+//! Agg-Evict: packets of a flow that come close together reach the summary as one.
+//!
+//! Paper: Zhou et al., "Accelerating network measurement in software" (CCR 2018), section 3. Rows of
+//! 16 pairs of flow and sum; a packet's row and fingerprint are cut from its digest, and the 16
+//! fingerprints of the row are compared at once. What is not there takes the place of a pair, whose
+//! sum goes to the summary. The paper's row is the key modulo their number, which crafted or regular
+//! keys crowd into one; here it is a part of the seeded digest. Its fingerprint of a long key, the
+//! exclusive or of its words, is the same in both directions of a flow; here equal fingerprints are
+//! told apart by the whole flow, which stands beside.
+
+mod pairs;
+mod policy;
+
+use std::any::Any;
+
+use bytemuck::Zeroable;
+use flowgauge_kernel::{Digester, Zeroed};
+
+use self::pairs::{Add, Both, Evicted, Flow, Keyed, MOST_ROWS, PAIRS, Packets, Row, Spoken, Sum};
+use self::policy::{LeastRecent, Policy, RoundRobin};
+use super::{Accelerate, AcceleratorInfo};
+use crate::batch::{BATCH_PACKETS, Batch};
+use crate::key::FlowKey;
+use crate::summary::codec::{DecodeError, Reader, Writer};
+use crate::summary::{
+    Answers, BuildError, Incompatible, Ingest, Laws, Options, Parameter, Setting, Size,
+};
+
+/// Bytes of all rows unless asked otherwise: what the paper's 2,000 rows of 4-byte keys take.
+const DEFAULT_BYTES: u64 = 258 << 10;
+
+/// Bytes of rows at most.
+const MOST_BYTES: u64 = 1 << 30;
+
+/// Evicted sums are passed on when so few more find room: half a batch of packets may evict as many.
+const PASSED_ON: usize = BATCH_PACKETS / 2;
+
+/// Sums of flows on their way to a summary.
+///
+/// Once it settled, what is [linear](crate::summary::Merge::Equal) holds what it would have held
+/// without; other summaries keep their bounds. `settle` passes on all that is held back: until then
+/// neither answers nor stored bytes have it.
+///
+/// Cost: one row, and the summary's cost for the share of the packets that is evicted. Memory in
+/// bytes: `rows × 16 × (4 + 4 + size_of::<K>())`, 8 more for each pair where the summary reads
+/// bytes and where it reads elements, and 8 for each row under `policy=lru`, rounded up to cache
+/// lines.
+struct Aggregator<K, F, S, P> {
+    digester: Digester,
+    inner: Box<dyn Ingest<K>>,
+    rows: Zeroed<Row<F, S>>,
+    policy: P,
+    evicted: Evicted<F, S>,
+    /// What was evicted, as the summary takes it.
+    sums: Batch<K>,
+    /// What was added since the last time that no pair held anything.
+    held: Size,
+    /// Time of the latest packet.
+    time_ns: i64,
+}
+
+/// Agg-Evict, as the catalog has it.
+pub struct AggEvict;
+
+impl Accelerate for AggEvict {
+    const INFO: AcceleratorInfo = AcceleratorInfo {
+        name: "agg-evict",
+        idea: "sums up the packets of flows that come close together",
+        paper: "Agg-Evict (CCR 2018), section 3",
+        parameters: &[
+            Parameter {
+                name: "rows",
+                help: "rows of 16 pairs, a power of two up to 65536 (default: what fits into memory)",
+            },
+            Parameter { name: "memory", help: "bytes of all rows (default: 264192)" },
+            Parameter {
+                name: "policy",
+                help: "who makes room: round-robin (the default), or lru, the pair of the row whose \
+                       flow was seen least recently",
+            },
+        ],
+        memory: "rows x 16 x (8 + key), 8 more a pair where bytes are read and where elements are, 8 \
+                 more a row with policy=lru, in whole lines of 64",
+    };
+
+    fn fits(laws: &Laws) -> Result<(), &'static str> {
+        match laws {
+            Laws { commutable: false, .. } => Err("the order of its packets matters"),
+            Laws { aggregatable: false, .. } => {
+                Err("packets summed up are not the same to it as one by one")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn memory_bytes<K: FlowKey>(options: &Options) -> Result<usize, BuildError> {
+        Ok(match asked(options)? {
+            Asked::Rows(rows) => {
+                rows * (size_of::<Row<Spoken<K>, Both>>() + LeastRecent::ROW_BYTES)
+            }
+            Asked::Bytes(bytes) => bytes,
+        })
+    }
+
+    fn build<K: FlowKey>(
+        options: &Options,
+        inner: Box<dyn Ingest<K>>,
+    ) -> Result<Box<dyn Ingest<K>>, BuildError> {
+        match (inner.wants_elements(), inner.wants_bytes()) {
+            (false, false) => by_policy::<K, Keyed<K>, Packets>(options, inner),
+            (false, true) => by_policy::<K, Keyed<K>, Both>(options, inner),
+            (true, false) => by_policy::<K, Spoken<K>, Packets>(options, inner),
+            (true, true) => by_policy::<K, Spoken<K>, Both>(options, inner),
+        }
+    }
+}
+
+/// What says how many rows there are.
+enum Asked {
+    Rows(usize),
+    Bytes(usize),
+}
+
+fn asked(options: &Options) -> Result<Asked, BuildError> {
+    let parameters = &options.parameters;
+    parameters.exclusive("rows", &["memory"])?;
+    if let Some(rows) = parameters.integer("rows", 1..=MOST_ROWS as u64)? {
+        let refused = || BuildError::OutOfRange {
+            name: "rows",
+            value: rows.to_string(),
+            range: format!("a power of two up to {MOST_ROWS}"),
+        };
+        return rows.is_power_of_two().then_some(Asked::Rows(rows as usize)).ok_or_else(refused);
+    }
+    let bytes = parameters.integer("memory", 1024..=MOST_BYTES)?;
+    // A quarter of a small run's memory at most.
+    let default = || DEFAULT_BYTES.min(options.memory_bytes as u64 / 4);
+    Ok(Asked::Bytes(bytes.unwrap_or_else(default) as usize))
+}
+
+fn by_policy<K: FlowKey, F: Flow<K>, S: Sum>(
+    options: &Options,
+    inner: Box<dyn Ingest<K>>,
+) -> Result<Box<dyn Ingest<K>>, BuildError> {
+    Ok(match options.parameters.word("policy", &[RoundRobin::NAME, LeastRecent::NAME])? {
+        RoundRobin::NAME => Box::new(Aggregator::<K, F, S, RoundRobin>::new(options, inner)?),
+        _ => Box::new(Aggregator::<K, F, S, LeastRecent>::new(options, inner)?),
+    })
+}
+
+impl<K: FlowKey, F: Flow<K>, S: Sum, P: Policy> Aggregator<K, F, S, P> {
+    fn new(options: &Options, inner: Box<dyn Ingest<K>>) -> Result<Self, BuildError> {
+        let row = size_of::<Row<F, S>>() + P::ROW_BYTES;
+        let rows = match asked(options)? {
+            Asked::Rows(rows) => rows,
+            Asked::Bytes(bytes) => 1 << (bytes / row).clamp(1, MOST_ROWS).ilog2(),
+        };
+        Ok(Self {
+            digester: options.digester,
+            inner,
+            rows: options.memory.zeroed(rows)?,
+            policy: P::new(rows, &options.memory)?,
+            evicted: Evicted::new(),
+            sums: Batch::new(),
+            held: Size::default(),
+            time_ns: 0,
+        })
+    }
+
+    /// Counts a batch's packets and bytes among the held ones, unless some pair's sum might then
+    /// overflow: none exceeds the sum of all.
+    #[inline(always)]
+    fn has_room(&mut self, batch: &Batch<K>) -> bool {
+        let packets: u64 = batch.packets().iter().map(|packets| u64::from(*packets)).sum();
+        let packets = self.held.packets + packets;
+        let mut bytes = self.held.bytes;
+        if self.inner.wants_bytes() {
+            // A batch's bytes add up without a check where each row has fewer than 2⁴⁸.
+            let most = batch.bytes().iter().fold(0, |all, bytes| all | bytes);
+            if most >> 48 != 0 || bytes >> 62 != 0 {
+                return false;
+            }
+            bytes += batch.bytes().iter().sum::<u64>();
+        }
+        let room = u32::try_from(packets).is_ok();
+        if room {
+            self.held = Size { packets, bytes };
+        }
+        room
+    }
+
+    /// Passes on what was evicted.
+    fn pass_on(&mut self) {
+        self.sums.clear();
+        for (flow, sum) in self.evicted.iter() {
+            let (key, element) = (flow.key(), flow.element());
+            self.sums.push_sum(key, sum.packets(), sum.bytes(), self.time_ns, element);
+        }
+        self.evicted.clear();
+        if !self.sums.is_empty() {
+            self.inner.ingest(&mut self.sums);
+        }
+    }
+
+    /// Passes on everything.
+    fn empty(&mut self) {
+        if self.held == Size::default() {
+            return;
+        }
+        for number in 0..self.rows.len() {
+            if self.evicted.room() < PAIRS {
+                self.pass_on();
+            }
+            self.rows[number].empty(&mut self.evicted);
+        }
+        self.pass_on();
+        self.held = Size::default();
+    }
+}
+
+impl<K: FlowKey, F: Flow<K>, S: Sum, P: Policy> Ingest<K> for Aggregator<K, F, S, P> {
+    fn ingest(&mut self, batch: &mut Batch<K>) {
+        let Some(time_ns) = batch.times_ns().last() else { return };
+        self.time_ns = *time_ns;
+        if !self.has_room(batch) {
+            self.empty();
+            if !self.has_room(batch) {
+                return self.inner.ingest(batch);
+            }
+        }
+        batch.digest(&self.digester);
+        let mut own = [0; BATCH_PACKETS];
+        let digests = F::digests(batch, &self.digester, &mut own);
+        let mut start = 0;
+        while start < batch.len() {
+            let end = batch.len().min(start + self.evicted.room());
+            self.digester.isa().with_lines(Add {
+                rows: &mut self.rows,
+                policy: &mut self.policy,
+                columns: batch.columns(),
+                digests,
+                packets: start..end,
+                evicted: &mut self.evicted,
+            });
+            if self.evicted.room() <= PASSED_ON {
+                self.pass_on();
+            }
+            start = end;
+        }
+    }
+
+    fn settle(&mut self) {
+        self.empty();
+        self.inner.settle();
+    }
+
+    fn answers(&self) -> &dyn Answers {
+        self.inner.answers()
+    }
+
+    fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
+        self.settle();
+        self.inner.merge(other)
+    }
+
+    fn save(&self, out: &mut Writer) {
+        self.inner.save(out);
+    }
+
+    fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        self.inner.load(from)
+    }
+
+    fn clear(&mut self) {
+        self.rows.fill(Row::zeroed());
+        self.policy.clear();
+        self.evicted.clear();
+        self.held = Size::default();
+        self.inner.clear();
+    }
+
+    fn next_epoch(&mut self) {
+        self.settle();
+        self.policy.clear();
+        self.inner.next_epoch();
+    }
+
+    fn parameters(&self) -> Vec<(&'static str, Setting)> {
+        self.inner.parameters()
+    }
+
+    fn accelerators(&self) -> Vec<(&'static str, Vec<(&'static str, Setting)>)> {
+        let own = vec![
+            ("rows", Setting::Integer(self.rows.len() as u64)),
+            ("policy", Setting::Word(P::NAME)),
+        ];
+        let mut all = vec![(AggEvict::INFO.name, own)];
+        all.extend(self.inner.accelerators());
+        all
+    }
+
+    fn wants_elements(&self) -> bool {
+        self.inner.wants_elements()
+    }
+
+    fn wants_bytes(&self) -> bool {
+        self.inner.wants_bytes()
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.rows.memory_bytes() + self.rows.len() * P::ROW_BYTES + self.inner.memory_bytes()
+    }
+
+    /// The summary: merges take it for what it holds.
+    fn as_any(&self) -> &dyn Any {
+        self.inner.as_any()
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+mod tests {
+    use super::*;
+    use crate::catalog;
+    use crate::key::Key4;
+    use crate::summary::Parameters;
+
+    /// Sums that a pair could not hold leave before, or pass by.
+    #[test]
+    fn no_sum_overflows() {
+        let accelerators = [("agg-evict".to_owned(), Parameters::default())];
+        let options = Options::new(1 << 20, 1);
+        let mut summary =
+            catalog::build_accelerated::<Key4>(&accelerators, "linear-table", &options).unwrap();
+        let key = |n: u32| Key4::from_canonical(&n.to_be_bytes()).unwrap();
+        let mut batch = Batch::new();
+        for (packets, bytes) in [(1 << 31, 1 << 40), (1 << 31, 1 << 40), (1, u64::MAX / 4)] {
+            for flow in 0..2 {
+                batch.push_sum(key(flow), packets, bytes, 0, 0);
+            }
+            summary.ingest(&mut batch);
+            batch.clear();
+        }
+        summary.settle();
+        let answers = summary.answers();
+        let bytes = answers.size().unwrap().estimate(key(1).canonical()).bytes.unwrap();
+        let sent = ((1u64 << 41) + u64::MAX / 4) as f64;
+        assert!((bytes.value - sent).abs() < 1.0, "{bytes:?}");
+        let packets = answers.flows().unwrap().get(0).1.packets + answers.saturated().packets;
+        assert!(packets > u64::from(u32::MAX), "{packets}");
+    }
+}

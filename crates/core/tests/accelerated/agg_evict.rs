@@ -1,0 +1,293 @@
+//! Agg-Evict in front of everything that it goes before.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use flowgauge_core::accelerator::{Accelerate, AggEvict};
+use flowgauge_core::batch::Batch;
+use flowgauge_core::catalog;
+use flowgauge_core::key::{FlowKey, Key4, Key8, Key13, Key16, Key32, Key37};
+use flowgauge_core::summary::codec::{DecodeError, Reader, Writer, encode};
+use flowgauge_core::summary::{
+    Answers, Incompatible, Info, Ingest, Measure, Merge, Options, Parameters, Setting,
+};
+use flowgauge_kernel::{Digester, Isa, Seed};
+
+use super::build;
+use super::stream::{Packet, feed, key, packets};
+
+const NAME: &str = "agg-evict";
+const FLOWS: u32 = 700;
+
+fn options(by: Measure) -> Options {
+    Options { by, ..Options::new(256 << 10, 1) }
+}
+
+/// Sizes of all flows in both measures, and of one that is none, are within the bounds as often as
+/// these say: of 701 flows 5 % more outside are six standard errors and more.
+fn bounds_hold(info: &Info, keys: &[Vec<u8>], packets: &[Packet], answers: &dyn Answers) {
+    let Some(sizes) = answers.size() else { return };
+    let mut truths = vec![[0u64; 2]; keys.len()];
+    for packet in packets {
+        truths[packet.flow as usize][0] += 1;
+        truths[packet.flow as usize][1] += u64::from(packet.bytes);
+    }
+    for (measure, by) in [Measure::Packets, Measure::Bytes].into_iter().enumerate() {
+        let (mut outside, mut allowed) = (0.0, 0.0);
+        for (key, truth) in keys.iter().zip(&truths) {
+            let Some(estimate) = sizes.estimate(key).by(by) else { continue };
+            let truth = truth[measure] as f64;
+            let within = estimate.low <= truth && truth <= estimate.high;
+            assert!(within || estimate.confidence.is_some(), "{} {estimate:?} {truth}", info.name);
+            outside += f64::from(u8::from(!within));
+            allowed += 1.0 - estimate.confidence.unwrap_or(1.0);
+        }
+        assert!(outside <= allowed + 0.05 * keys.len() as f64, "{}: {outside}", info.name);
+    }
+}
+
+fn changes_nothing<K: FlowKey>(info: &Info) -> bool {
+    let packets = packets(6000, FLOWS, 5);
+    let keys: Vec<_> = (0..=FLOWS).map(|flow| key::<K>(flow).canonical().to_vec()).collect();
+    let mut built = false;
+    for by in [Measure::Packets, Measure::Bytes] {
+        let mut options = options(by);
+        if ["count-min", "count-sketch", "k-ary"].contains(&info.name) {
+            options = options.with([("candidates", "0")]);
+        }
+        let Some(mut plain) = build::<K>(None, info.name, &options) else { continue };
+        built = true;
+        feed(&mut *plain, &packets, 256);
+        let expected = encode(info, &options, &*plain);
+        // From a table that nearly every packet overflows to one that is never full.
+        for (rows, policy, batch) in [
+            ("1", "round-robin", 256),
+            ("4", "lru", 7),
+            ("16", "round-robin", 64),
+            ("64", "lru", 1),
+        ] {
+            let accelerator = (NAME, Parameters::new([("rows", rows), ("policy", policy)]));
+            let options =
+                Options { parameters: Parameters::new(plain.parameters()), ..options.clone() };
+            let mut summary = build::<K>(Some(accelerator), info.name, &options).unwrap();
+            feed(&mut *summary, &packets, batch);
+            bounds_hold(info, &keys, &packets, summary.answers());
+            // Bitmaps and sums are the same to the bit, but for the lists of heavy keys, which depend
+            // on when a key was seen.
+            if info.laws.merge == Merge::Equal && plain.answers().candidates().is_none() {
+                let stored = encode(info, &options, &*summary);
+                assert!(stored == expected, "{}, {rows} rows, {policy}", info.name);
+            }
+            assert_eq!(flows(summary.answers()), flows(plain.answers()), "{}", info.name);
+            if info.laws.merge == Merge::Equal {
+                let [one, other] = [&plain, &summary].map(|summary| summary.answers());
+                assert_eq!(one.cardinality(), other.cardinality(), "{}", info.name);
+                if let (Some(one), Some(other)) = (one.size(), other.size()) {
+                    let same = |key: &Vec<u8>| one.estimate(key) == other.estimate(key);
+                    assert!(keys.iter().all(same), "{}, {rows} rows, {policy}", info.name);
+                }
+            }
+            // Nothing is left of an epoch in the next, and batches of any size give the same.
+            summary.clear();
+            feed(&mut *summary, &packets, 256);
+            let again = encode(info, &options, &*summary);
+            let mut other = build::<K>(
+                Some((NAME, Parameters::new([("rows", rows), ("policy", policy)]))),
+                info.name,
+                &options,
+            )
+            .unwrap();
+            feed(&mut *other, &packets, 33);
+            if info.name != "kll" {
+                assert!(encode(info, &options, &*other) == again, "{}: {rows}", info.name);
+            }
+        }
+    }
+    built
+}
+
+/// All flows, where there is a list of them.
+fn flows(answers: &dyn Answers) -> Option<HashMap<Vec<u8>, (u64, u64)>> {
+    let mut all = HashMap::new();
+    answers.flows()?.for_each(&mut |flow, size| {
+        all.insert(flow.to_vec(), (size.packets, size.bytes));
+    });
+    Some(all)
+}
+
+#[test]
+fn summaries_hold_what_they_would_without() {
+    for name in catalog::able(NAME) {
+        let info = catalog::info(name).unwrap();
+        let keys = [
+            changes_nothing::<Key4>(info),
+            changes_nothing::<Key8>(info),
+            changes_nothing::<Key13>(info),
+            changes_nothing::<Key16>(info),
+            changes_nothing::<Key32>(info),
+            changes_nothing::<Key37>(info),
+        ];
+        assert!(keys.contains(&true), "{name}");
+    }
+}
+
+/// A table is what counts exactly: flows that share a fingerprint take turns in one pair.
+#[test]
+fn flows_of_one_fingerprint_are_told_apart() {
+    let digester = Digester::new(Seed::new(1), Isa::best());
+    let mut seen = HashMap::new();
+    let mut collisions = Vec::new();
+    // Some 12 of 2^36 / 2 pairs share 32 bits.
+    for number in 0u64..300_000 {
+        let key = Key8::from_canonical(&number.to_be_bytes()).unwrap();
+        if let Some(other) = seen.insert(key.digest(&digester) as u32, key) {
+            collisions.push([key, other]);
+        }
+    }
+    assert!(collisions.len() > 3, "{}", collisions.len());
+    for policy in ["round-robin", "lru"] {
+        let accelerator = (NAME, Parameters::new([("rows", "1"), ("policy", policy)]));
+        let mut summary =
+            build::<Key8>(Some(accelerator), "linear-table", &Options::new(1 << 20, 1)).unwrap();
+        let mut batch = Batch::new();
+        for _ in 0..50 {
+            for [key, other] in &collisions {
+                for key in [key, key, other, key, other] {
+                    batch.push(*key, 100, 0);
+                }
+            }
+            if batch.len() > 150 {
+                summary.ingest(&mut batch);
+                batch.clear();
+            }
+        }
+        summary.ingest(&mut batch);
+        summary.settle();
+        let flows = flows(summary.answers()).unwrap();
+        assert_eq!(flows.len(), 2 * collisions.len());
+        for [key, other] in &collisions {
+            assert_eq!(flows[key.canonical()], (150, 15_000));
+            assert_eq!(flows[other.canonical()], (100, 10_000));
+        }
+    }
+}
+
+/// The flow of all zeros, whose pair looks empty, is a flow like any other.
+#[test]
+fn the_zero_key_is_counted() {
+    let accelerator = (NAME, Parameters::new([("rows", "1")]));
+    let mut summary =
+        build::<Key4>(Some(accelerator), "linear-table", &Options::new(1 << 20, 1)).unwrap();
+    let zero = |flow| Packet { flow, bytes: 64, peer: 0 };
+    let packets: Vec<Packet> = (0..2000).flat_map(|i| [zero(0), zero(i % 20)]).collect();
+    feed(&mut *summary, &packets, 256);
+    let flows = flows(summary.answers()).unwrap();
+    assert_eq!(flows[&vec![0; 4]], (2100, 2100 * 64));
+    assert_eq!(flows.values().map(|(packets, _)| packets).sum::<u64>(), 4000);
+}
+
+/// A summary that writes down what reaches it.
+struct Log(Arc<Mutex<Vec<(u32, u32)>>>);
+
+impl Answers for Log {}
+
+impl Ingest<Key4> for Log {
+    fn ingest(&mut self, batch: &mut Batch<Key4>) {
+        let rows = batch.keys().iter().zip(batch.packets());
+        let rows = rows.map(|(key, packets)| {
+            (u32::from_be_bytes(key.canonical().try_into().unwrap()), *packets)
+        });
+        self.0.lock().unwrap().extend(rows);
+    }
+    fn answers(&self) -> &dyn Answers {
+        self
+    }
+    fn merge(&mut self, _: &dyn Ingest<Key4>) -> Result<(), Incompatible> {
+        Ok(())
+    }
+    fn save(&self, _: &mut Writer) {}
+    fn load(&mut self, _: &mut Reader<'_>) -> Result<(), DecodeError> {
+        Ok(())
+    }
+    fn clear(&mut self) {}
+    fn parameters(&self) -> Vec<(&'static str, Setting)> {
+        Vec::new()
+    }
+    fn memory_bytes(&self) -> usize {
+        0
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// What reaches the summary of packets of these flows, through one row.
+fn passed_on(policy: &str, flows: impl Iterator<Item = u32>) -> Vec<(u32, u32)> {
+    let log = Arc::default();
+    let options = Options::new(1 << 20, 1).with([("rows", "1"), ("policy", policy)]);
+    let inner = Box::new(Log(Arc::clone(&log)));
+    let mut summary = AggEvict::build(&options, inner).unwrap();
+    let packets: Vec<Packet> = flows.map(|flow| Packet { flow, bytes: 64, peer: 0 }).collect();
+    feed(&mut *summary, &packets, 256);
+    let log = log.lock().unwrap();
+    log.clone()
+}
+
+/// A flow that is in every second packet never leaves a row that drops the least recent, and leaves
+/// once a turn where all pairs take turns.
+#[test]
+fn the_policies_drop_whom_they_say() {
+    let flows = || (1..=1600).flat_map(|i| [0xffff_ffff, i]);
+    let hot = |policy| {
+        let rows = passed_on(policy, flows());
+        assert_eq!(rows.iter().map(|(_, packets)| packets).sum::<u32>(), 3200);
+        rows.into_iter().filter(|(key, _)| *key == key4(0xffff_ffff)).count()
+    };
+    assert_eq!(hot("lru"), 1);
+    let turns = hot("round-robin");
+    assert!((90..=110).contains(&turns), "{turns}");
+}
+
+/// The number that stands in the key of a flow.
+fn key4(flow: u32) -> u32 {
+    u32::from_be_bytes(key::<Key4>(flow).canonical().try_into().unwrap())
+}
+
+#[test]
+fn what_it_would_change_is_refused_with_what_it_goes_before() {
+    let refusal = |name: &str, parameter: Option<(&str, &str)>| {
+        let options = Options::new(1 << 20, 1).with(parameter);
+        let accelerators = [(NAME.to_owned(), Parameters::default())];
+        let error = catalog::build_accelerated::<Key8>(&accelerators, name, &options).err();
+        error.map(|error| error.to_string()).unwrap_or_default()
+    };
+    let conservative = refusal("conservative-count-min", None);
+    assert!(conservative.contains("the order of its packets matters"), "{conservative}");
+    assert!(conservative.contains("count-min, count-sketch"), "{conservative}");
+    let sizes = refusal("kll", Some(("of", "size")));
+    assert!(sizes.contains("packets summed up are not the same to it"), "{sizes}");
+    assert!(refusal("replacing-array", None).contains("order"));
+    assert_eq!(refusal("kll", Some(("of", "key"))), "");
+    assert_eq!(refusal("count-min", None), "");
+}
+
+/// Its memory is a part of the memory given.
+#[test]
+fn it_stays_within_the_memory() {
+    for bytes in [64 << 10, 1 << 20, 16 << 20] {
+        for name in catalog::able(NAME) {
+            let accelerator = (NAME, Parameters::default());
+            let options = Options::new(bytes, 1);
+            let Some(summary) = build::<Key8>(Some(accelerator), name, &options) else { continue };
+            assert!(
+                summary.memory_bytes() <= bytes,
+                "{name}: {} of {bytes}",
+                summary.memory_bytes()
+            );
+            let (accelerator, parameters) = &summary.accelerators()[0];
+            assert_eq!(*accelerator, NAME);
+            assert!(parameters.iter().any(|(name, _)| *name == "rows"));
+        }
+    }
+}

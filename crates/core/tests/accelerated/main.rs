@@ -1,0 +1,26 @@
+//! What accelerators must not change.
+#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+mod agg_evict;
+#[allow(unreachable_pub, dead_code, reason = "the law tests use more of it")]
+#[path = "../laws/stream.rs"]
+mod stream;
+
+use flowgauge_core::catalog;
+use flowgauge_core::key::FlowKey;
+use flowgauge_core::summary::{BuildError, Ingest, Options, Parameters};
+
+/// The algorithm behind one accelerator, or `None` where it refuses keys of this width.
+fn build<K: FlowKey>(
+    accelerator: Option<(&str, Parameters)>,
+    name: &str,
+    options: &Options,
+) -> Option<Box<dyn Ingest<K>>> {
+    let accelerators: Vec<_> =
+        accelerator.into_iter().map(|(name, parameters)| (name.to_owned(), parameters)).collect();
+    match catalog::build_accelerated(&accelerators, name, options) {
+        Ok(summary) => Some(summary),
+        Err(BuildError::Unfit { .. }) => None,
+        Err(error) => panic!("{name}: {error}"),
+    }
+}
