@@ -10,6 +10,7 @@ pub mod distinct;
 mod heavy;
 pub mod hierarchy;
 pub mod instant;
+mod listed;
 mod memory;
 pub mod quantile;
 pub(crate) mod remix;

@@ -11,13 +11,14 @@ use flowgauge_kernel::Digester;
 
 use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
+use super::super::listed::least_mean;
 use super::super::table::{Counts, MOST_BUCKETS};
 use super::super::{
     Answers, BuildError, Candidates, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws,
     Measure, Merge, Options, Parameter, Setting, Size, SizeEstimate, SizeQuery, sum_and_largest,
 };
 use super::random::Sampler;
-use super::sampled::scaled;
+use super::sampled::{CONFIDENCE, scaled};
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
 
@@ -83,6 +84,22 @@ impl<K: FlowKey> NetFlow<K> {
             })
         };
         SizeEstimate { packets: scale(Measure::Packets), bytes: scale(Measure::Bytes) }
+    }
+
+    /// The same of a flow that the sample chose: one of those that are listed.
+    fn listed(&self, sampled: &SizeEstimate) -> SizeEstimate {
+        let flows = self.total.packets as f64;
+        let lower = |by: Measure, estimate: Option<Estimate>| {
+            let unit = if by == Measure::Packets { 1.0 } else { self.largest.max(1) as f64 };
+            let seen = sampled.by(by)?.low;
+            let sure = unit * self.sample as f64 * least_mean(seen / unit, 1.0, flows, CONFIDENCE);
+            estimate.map(|estimate| Estimate { low: sure.max(seen).min(estimate.low), ..estimate })
+        };
+        let SizeEstimate { packets, bytes } = self.scaled(sampled);
+        SizeEstimate {
+            packets: lower(Measure::Packets, packets),
+            bytes: lower(Measure::Bytes, bytes),
+        }
     }
 
     fn scaled_size(&self, sampled: Size) -> Size {
@@ -190,7 +207,7 @@ impl<K: FlowKey> SizeQuery for NetFlow<K> {
 
 impl<K: FlowKey> Candidates for NetFlow<K> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
-        Candidates::for_each(&self.table, &mut |key, sampled| visit(key, self.scaled(&sampled)));
+        Candidates::for_each(&self.table, &mut |key, sampled| visit(key, self.listed(&sampled)));
     }
 
     fn overflow(&self) -> u64 {

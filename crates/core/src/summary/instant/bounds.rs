@@ -7,7 +7,8 @@
 //! tell nothing of it. Between these two, variance and remainder are taken in proportion to the share
 //! of other flows' marks.
 
-use super::super::{Estimate, Size};
+use super::super::listed::least_mean;
+use super::super::{Estimate, Size, SizeEstimate};
 
 /// Standard deviations either way.
 const DEVIATIONS: f64 = 2.0;
@@ -65,8 +66,33 @@ impl Flow {
         if count > 0.0 { (1.0 - self.foreign(count)) * self.behind.min(self.unit) } else { 0.0 }
     }
 
+    /// The size of a given flow of which packets of this size were let through.
+    pub(super) fn size(&self, through: Size) -> SizeEstimate {
+        let (count, bytes) = (through.packets as f64, through.bytes as f64);
+        SizeEstimate { packets: Some(self.packets(count)), bytes: Some(self.bytes(count, bytes)) }
+    }
+
+    /// The same of a flow that was chosen by what was let through, as those listed are: its lower
+    /// bounds are those of the luckiest flow.
+    pub(super) fn listed(&self, through: Size) -> SizeEstimate {
+        let (count, bytes) = (through.packets as f64, through.bytes as f64);
+        let variance = self.variance(self.foreign(count));
+        let least = |variance: f64| {
+            self.unit * least_mean(count, variance, self.total.packets as f64, CONFIDENCE)
+        };
+        let mean = if count > 0.0 { bytes / count } else { 0.0 };
+        let of_bytes = mean * least(variance - self.variance + SIZE_VARIANCE);
+        let lower = |estimate: Estimate, sure: f64, seen: f64| {
+            Some(Estimate { low: sure.max(seen).min(estimate.low), ..estimate })
+        };
+        SizeEstimate {
+            packets: lower(self.packets(count), least(variance), count),
+            bytes: lower(self.bytes(count, bytes), of_bytes, bytes),
+        }
+    }
+
     /// Packets of a flow of which `count` were let through, surely at least as many.
-    pub(super) fn packets(&self, count: f64) -> Estimate {
+    fn packets(&self, count: f64) -> Estimate {
         let foreign = self.foreign(count);
         let (own, variance) = (1.0 - foreign, self.variance(foreign));
         let low = waits(count - self.regulators * foreign, variance, -DEVIATIONS);
@@ -82,7 +108,7 @@ impl Flow {
     }
 
     /// Bytes of such a flow, when those that were let through had `bytes` bytes in all.
-    pub(super) fn bytes(&self, count: f64, bytes: f64) -> Estimate {
+    fn bytes(&self, count: f64, bytes: f64) -> Estimate {
         let foreign = self.foreign(count);
         let variance = self.variance(foreign) - self.variance + SIZE_VARIANCE;
         let mean = if count > 0.0 { bytes / count } else { 0.0 };

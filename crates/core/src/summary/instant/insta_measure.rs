@@ -178,19 +178,14 @@ impl<K: FlowKey, W: Word, const LAYERS: usize> InstaMeasure<K, W, LAYERS> {
         }
     }
 
-    /// The size of the flow of an entry.
-    fn estimate_of_entry(&self, entry: &Entry<K>, digest: u64) -> SizeEstimate {
-        self.estimate_of(entry.size(), entry.is_whole(), self.regulator.residual(digest))
-    }
-
-    /// The size of a flow of which `size` reached the table; `whole` says that no part of it was
-    /// evicted, and `behind` what it may have left behind.
-    fn estimate_of(&self, size: Size, whole: bool, behind: f64) -> SizeEstimate {
+    /// What is known of a flow beside what of it reached the table; `whole` says that no part of that
+    /// was evicted, and `behind` is what it may have left behind.
+    fn flow(&self, whole: bool, behind: f64) -> Flow {
         let mut lost = self.flows.saturated();
         if !whole {
             lost += self.flows.evicted();
         }
-        let flow = Flow {
+        Flow {
             unit: Regulator::<W, LAYERS>::UNIT,
             variance: Regulator::<W, LAYERS>::VARIANCE,
             total: self.total,
@@ -199,12 +194,11 @@ impl<K: FlowKey, W: Word, const LAYERS: usize> InstaMeasure<K, W, LAYERS> {
             regulators: self.regulators as f64,
             longest: self.longest as f64,
             lost: (lost.packets as f64, lost.bytes as f64),
-        };
-        let count = size.packets as f64;
-        SizeEstimate {
-            packets: Some(flow.packets(count)),
-            bytes: Some(flow.bytes(count, size.bytes as f64)),
         }
+    }
+
+    fn flow_of_entry(&self, entry: &Entry<K>, digest: u64) -> Flow {
+        self.flow(entry.is_whole(), self.regulator.residual(digest))
     }
 }
 
@@ -317,18 +311,19 @@ impl<K: FlowKey, W: Word, const LAYERS: usize> SizeQuery for InstaMeasure<K, W, 
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
         let Some(key) = K::from_canonical(key) else { return SizeEstimate::exact(Size::default()) };
         let digest = key.digest(&self.digester);
-        match self.flows.get(key, digest) {
-            Some(entry) => self.estimate_of_entry(entry, digest),
-            None => self.estimate_of(Size::default(), self.flows.evictions() == 0, 0.0),
-        }
+        let (flow, size) = match self.flows.get(key, digest) {
+            Some(entry) => (self.flow_of_entry(entry, digest), entry.size()),
+            None => (self.flow(self.flows.evictions() == 0, 0.0), Size::default()),
+        };
+        flow.size(size)
     }
 }
 
 impl<K: FlowKey, W: Word, const LAYERS: usize> Candidates for InstaMeasure<K, W, LAYERS> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
         for entry in self.flows.iter() {
-            let size = self.estimate_of_entry(entry, entry.key.digest(&self.digester));
-            visit(CanonicalKey::new(entry.key.canonical()), size);
+            let flow = self.flow_of_entry(entry, entry.key.digest(&self.digester));
+            visit(CanonicalKey::new(entry.key.canonical()), flow.listed(entry.size()));
         }
     }
 
