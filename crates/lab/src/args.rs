@@ -40,7 +40,7 @@ pub(crate) enum Command {
     /// All on one core, from keys in memory, in CPU time, medians over interleaved rounds. `share` is
     /// of the rate of the yardstick: a plain loop that counts into a Count-Min of 4 x 65536. `ratio`
     /// is the time of the algorithm over that of a hand-written loop of the same work, `speedup` its
-    /// rate over that of another implementation.
+    /// rate over that of another implementation, or of itself alone where something accelerates it.
     Speed(Speed),
 }
 

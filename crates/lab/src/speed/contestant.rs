@@ -3,7 +3,7 @@
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog;
 use flowgauge_core::key::Key8;
-use flowgauge_core::summary::{Ingest, Options};
+use flowgauge_core::summary::{Ingest, Options, Parameters};
 use flowgauge_core::task::Hierarchy;
 use flowgauge_kernel::Digester;
 
@@ -29,14 +29,24 @@ pub(super) struct Cataloged {
 }
 
 impl Cataloged {
-    pub(super) fn new(entry: &Entry, digester: Digester) -> Result<Self, Failure> {
+    /// The algorithm of an entry behind what stands before it, or `alone`.
+    pub(super) fn new(entry: &Entry, alone: bool, digester: Digester) -> Result<Self, Failure> {
         let memory = entry.rival.as_ref().and_then(|rival| rival.memory);
         let mut options = Options::new(memory.map_or(1 << 20, |bytes| bytes()), 1)
             .with(entry.parameters.iter().copied());
         options.digester = digester;
         options.hierarchy = Hierarchy::Pair;
-        let summary =
-            catalog::build::<Key8>(entry.name, &options).map_err(|error| Failure::Build {
+        let accelerators: Vec<_> = entry
+            .accelerator
+            .iter()
+            .filter(|_| !alone)
+            .map(|accelerator| {
+                let parameters = accelerator.parameters.iter().copied();
+                (accelerator.name.to_owned(), Parameters::new(parameters))
+            })
+            .collect();
+        let summary = catalog::build_accelerated::<Key8>(&accelerators, entry.name, &options)
+            .map_err(|error| Failure::Build {
                 algorithm: entry.name,
                 asked: format!("{:?}", entry.parameters),
                 error,
@@ -45,9 +55,15 @@ impl Cataloged {
     }
 
     pub(super) fn parameters(&self) -> String {
-        let parameters = self.summary.parameters();
-        let pairs = parameters.iter().map(|(name, value)| format!("{name}={value}"));
-        pairs.collect::<Vec<_>>().join(",")
+        let own = self.summary.parameters().into_iter();
+        let pairs = own.map(|(name, value)| format!("{name}={value}"));
+        let before =
+            self.summary.accelerators().into_iter().flat_map(|(accelerator, parameters)| {
+                parameters
+                    .into_iter()
+                    .map(move |(name, value)| format!("{accelerator}.{name}={value}"))
+            });
+        pairs.chain(before).collect::<Vec<_>>().join(",")
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
@@ -59,6 +75,7 @@ impl Cataloged {
             self.batch.fill(keys, FRAME_BYTES);
             self.summary.ingest(&mut self.batch);
         }
+        self.summary.settle();
     }
 }
 
@@ -70,7 +87,8 @@ impl Contestant for Cataloged {
 
     fn take(&mut self, stream: &Stream) {
         if !self.summary.wants_elements() {
-            return self.ingest(&stream.keys);
+            self.ingest(&stream.keys);
+            return self.summary.settle();
         }
         let elements = stream.elements.chunks(BATCH_PACKETS);
         for (keys, elements) in stream.keys.chunks(BATCH_PACKETS).zip(elements) {
@@ -80,5 +98,6 @@ impl Contestant for Cataloged {
             }
             self.summary.ingest(&mut self.batch);
         }
+        self.summary.settle();
     }
 }

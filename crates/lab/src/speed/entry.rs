@@ -17,19 +17,44 @@ pub(super) struct Entry {
     /// A hand-written loop of the same work.
     pub(super) by_hand: Option<fn(Digester) -> Box<dyn Contestant>>,
     pub(super) rival: Option<Rival>,
+    /// What stands before it: it is compared with itself alone.
+    pub(super) accelerator: Option<Accelerator>,
 }
+
+/// An accelerator with its parameters.
+pub(super) struct Accelerator {
+    pub(super) name: &'static str,
+    pub(super) parameters: &'static [(&'static str, &'static str)],
+    /// How many times as many updates a second are wanted.
+    pub(super) speedup: Option<f64>,
+}
+
+/// As much memory as a second-level cache: backbone traffic evicts one packet in thirty.
+const AGG_EVICT: &[(&str, &str)] = &[("rows", "4096")];
 
 const fn entry(
     name: &'static str,
     parameters: &'static [(&'static str, &'static str)],
     share: Option<f64>,
 ) -> Entry {
-    Entry { name, parameters, share, crowded: false, by_hand: None, rival: None }
+    Entry { name, parameters, share, crowded: false, by_hand: None, rival: None, accelerator: None }
 }
 
 impl Entry {
     const fn crowded(self) -> Self {
         Self { crowded: true, ..self }
+    }
+
+    /// What it is compared with, and how many times as fast it is to be.
+    pub(super) fn rivalry(&self) -> Option<(&'static str, Option<f64>)> {
+        let alone = self.accelerator.as_ref().map(|accelerator| ("alone", accelerator.speedup));
+        alone.or_else(|| self.rival.as_ref().map(|rival| (rival.name, Some(rival.speedup))))
+    }
+
+    /// Behind Agg-Evict.
+    const fn aggregated(self, speedup: Option<f64>) -> Self {
+        let agg_evict = Accelerator { name: "agg-evict", parameters: AGG_EVICT, speedup };
+        Self { accelerator: Some(agg_evict), ..self }
     }
 
     const fn by_hand(self, build: fn(Digester) -> Box<dyn Contestant>) -> Self {
@@ -91,4 +116,18 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry("mst", &[("counters", "1400")], None).by_hand(by_hand::mst),
     entry("rhhh", &[("counters", "1400")], None).by_hand(by_hand::rhhh),
     entry("kll", &[], None),
+    // What reaches FM costs next to nothing: this is the accelerator alone.
+    entry("fm", &[("bitmaps", "4")], Some(0.8)).aggregated(None),
+    entry("linear-table", &[("buckets", "2097152")], None).crowded().aggregated(None),
+    entry("mrac", &[("columns", "262144")], None).aggregated(None),
+    entry("linear-counting", &[("bits", "8388608")], None).aggregated(None),
+    entry("count-min", ROWS, Some(0.7)).aggregated(None),
+    entry("count-sketch", ROWS, None).aggregated(None),
+    entry("k-ary", ROWS, None).aggregated(None),
+    entry("reversible-sketch", &[("columns", "65536")], None).aggregated(Some(3.0)),
+    entry("two-level", &[("columns", "65536"), ("bitmaps", "4096")], None).aggregated(Some(3.0)),
+    entry("univmon", &[("levels", "4"), ("columns", "65536"), ("top", "128")], Some(0.5))
+        .aggregated(Some(3.0)),
+    entry("flow-radar", &[("cells", "262144"), ("hashes", "4")], Some(0.5)).aggregated(Some(1.5)),
+    entry("space-saving", &[("counters", "128")], Some(0.5)).aggregated(Some(3.0)),
 ];

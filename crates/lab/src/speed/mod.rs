@@ -39,9 +39,14 @@ struct Contest {
 
 impl Contest {
     fn new(entry: &'static Entry, digester: Digester) -> Result<Self, Failure> {
-        let summary = Cataloged::new(entry, digester)?;
+        let summary = Cataloged::new(entry, false, digester)?;
         let by_hand = entry.by_hand.map(|build| build(digester));
-        let rival = entry.rival.as_ref().map(|rival| (rival.build)());
+        let rival = match &entry.rival {
+            _ if entry.accelerator.is_some() => {
+                Some(Box::new(Cataloged::new(entry, true, digester)?) as Box<dyn Contestant>)
+            }
+            rival => rival.as_ref().map(|rival| (rival.build)()),
+        };
         Ok(Self { entry, summary, by_hand, rival, times: Vec::new() })
     }
 
@@ -67,6 +72,7 @@ impl Contest {
             |of: usize, to: usize| median(self.times.iter().map(|times| times[of] / times[to]));
         Row {
             structure: self.entry.name,
+            accelerator: self.entry.accelerator.as_ref().map(|accelerator| accelerator.name),
             parameters: self.summary.parameters(),
             crowded: self.entry.crowded,
             memory_bytes: self.summary.memory_bytes(),
@@ -75,11 +81,11 @@ impl Contest {
             wanted_share: self.entry.share,
             by_hand: self.by_hand.as_ref().map(|_| (rate(2), ratio(0, 2))),
             most_ratio: LIMIT,
-            rival: self.entry.rival.as_ref().map(|rival| Rivalry {
-                name: rival.name,
+            rival: self.entry.rivalry().map(|(name, wanted)| Rivalry {
+                name,
                 rate: rate(3),
                 speedup: ratio(3, 0),
-                wanted: rival.speedup,
+                wanted,
             }),
         }
     }

@@ -9,6 +9,8 @@ use crate::failure::Failure;
 /// One algorithm with its parameters.
 pub(super) struct Row {
     pub(super) structure: &'static str,
+    /// What stands before it.
+    pub(super) accelerator: Option<&'static str>,
     /// The parameters in force.
     pub(super) parameters: String,
     /// Whether it held a million flows before.
@@ -26,13 +28,13 @@ pub(super) struct Row {
     pub(super) rival: Option<Rivalry>,
 }
 
-/// Another implementation beside an algorithm.
+/// Another implementation beside an algorithm, or the algorithm alone beside itself accelerated.
 pub(super) struct Rivalry {
     pub(super) name: &'static str,
     pub(super) rate: f64,
     /// The rate of the algorithm over that of the other.
     pub(super) speedup: f64,
-    pub(super) wanted: f64,
+    pub(super) wanted: Option<f64>,
 }
 
 const COLUMNS: [&str; 13] = [
@@ -61,14 +63,17 @@ impl Row {
         if let Some((_, ratio)) = self.by_hand.filter(|(_, ratio)| *ratio > self.most_ratio) {
             short.push(format!("loop_ratio {ratio:.2} > {}", self.most_ratio));
         }
-        if let Some(rival) = self.rival.as_ref().filter(|rival| rival.speedup < rival.wanted) {
-            short.push(format!("speedup {:.2} < {}", rival.speedup, rival.wanted));
+        if let Some(rival) = &self.rival
+            && let Some(wanted) = rival.wanted.filter(|wanted| rival.speedup < *wanted)
+        {
+            short.push(format!("speedup {:.2} < {wanted}", rival.speedup));
         }
         short
     }
 
     fn wants(&self) -> bool {
-        self.wanted_share.is_some() || self.by_hand.is_some() || self.rival.is_some()
+        let speedup = self.rival.as_ref().and_then(|rival| rival.wanted);
+        self.wanted_share.is_some() || self.by_hand.is_some() || speedup.is_some()
     }
 
     fn fields(&self) -> [String; COLUMNS.len()] {
@@ -82,7 +87,9 @@ impl Row {
             _ => String::new(),
         };
         [
-            self.structure.to_owned() + if self.crowded { " (crowded)" } else { "" },
+            self.structure.to_owned()
+                + if self.crowded { " (crowded)" } else { "" }
+                + &self.accelerator.map_or(String::new(), |name| format!(" behind {name}")),
             self.parameters.clone(),
             self.memory_bytes.to_string(),
             format!("{:.1}", self.rate),
@@ -93,7 +100,7 @@ impl Row {
             rival.map_or(String::new(), |rival| rival.name.to_owned()),
             number(rival.map(|rival| rival.rate)),
             number(rival.map(|rival| rival.speedup)),
-            wanted(rival.map(|rival| rival.wanted)),
+            wanted(rival.and_then(|rival| rival.wanted)),
             met,
         ]
     }

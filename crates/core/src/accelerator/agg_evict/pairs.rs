@@ -1,5 +1,7 @@
 //! The pairs of flow and weight, row by row.
 
+use std::slice;
+
 use bytemuck::Zeroable;
 use flowgauge_kernel::{CompareLines, Digester, Line, WithLines, Zeroed, prefetch};
 
@@ -235,7 +237,8 @@ impl<K: FlowKey, F: Flow<K>, S: Sum, P: Policy> WithLines for Add<'_, K, F, S, P
         let rows = &mut rows[..];
         for i in packets.start..packets.end.min(BATCH_PACKETS) {
             // Behind the last packet stand digests of earlier ones, which do no harm.
-            prefetch(rows, row_of(digests[(i + PREFETCH_AHEAD) % BATCH_PACKETS], rows.len()));
+            let ahead = row_of(digests[(i + PREFETCH_AHEAD) % BATCH_PACKETS], rows.len());
+            prefetch(slice::from_ref(&rows[ahead].fingerprints), 0);
             let (digest, flow) = (digests[i], F::new(columns.keys[i], columns.elements[i]));
             let (packets, bytes) = (columns.packets[i], columns.bytes[i]);
             let number = row_of(digest, rows.len());
