@@ -31,6 +31,10 @@ pub trait Signed: Cell {
     fn turn<const FULL: bool>(&mut self, weight: Self::Weight, sign: i64) -> u64;
     /// Its number times `sign`.
     fn turned(self, sign: i64) -> i64;
+    /// The cell of this number, or of the largest.
+    fn at_most(number: u64) -> Self;
+    /// Whether its number times `sign` is over that of `limit`.
+    fn exceeds(self, sign: i64, limit: Self) -> bool;
 }
 
 macro_rules! unsigned {
@@ -112,6 +116,17 @@ macro_rules! signed {
             #[inline(always)]
             fn turned(self, sign: i64) -> i64 {
                 i64::from(self).wrapping_mul(sign)
+            }
+
+            #[inline(always)]
+            fn at_most(number: u64) -> Self {
+                number.min(Self::MOST) as $cell
+            }
+
+            #[inline(always)]
+            fn exceeds(self, sign: i64, limit: Self) -> bool {
+                // No cell holds the number that has no opposite.
+                self.wrapping_mul(sign as $cell) > limit
             }
         }
     )*};

@@ -79,13 +79,13 @@ impl<C: Signed> Rule for Signs<C> {
         weight: Weight<Self>,
         limit: u64,
     ) -> (u64, bool) {
-        let (signs, limit) = (signs(digest), i64::try_from(limit).unwrap_or(i64::MAX));
+        let (signs, limit) = (signs(digest), C::at_most(limit));
         let (mut lost, mut beyond) = (0, 0);
         for (row, &place) in places.iter().enumerate() {
             let sign = 1 - 2 * (signs >> row & 1).cast_signed();
             let cell = &mut cells[place];
             lost += cell.turn::<FULL>(weight, sign);
-            beyond += usize::from(cell.turned(sign) > limit);
+            beyond += usize::from(cell.exceeds(sign, limit));
         }
         (lost, beyond >= places.len().div_ceil(2))
     }
