@@ -120,7 +120,7 @@ macro_rules! signed {
 
             #[inline(always)]
             fn at_most(number: u64) -> Self {
-                number.min(Self::MOST) as $cell
+                <$cell>::try_from(number).unwrap_or(<$cell>::MAX)
             }
 
             #[inline(always)]
