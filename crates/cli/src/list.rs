@@ -6,7 +6,7 @@
 use flowgauge_core::accelerator::AcceleratorInfo;
 use flowgauge_core::catalog::{self, ACCELERATORS, ALGORITHMS};
 use flowgauge_core::key::KeyKind;
-use flowgauge_core::summary::{Info, Measure, Merge};
+use flowgauge_core::summary::{Info, Measure, Merge, Parameter};
 use flowgauge_core::task::{TASKS, TaskEntry};
 use flowgauge_engine::Plan;
 use flowgauge_engine::sink::layout::{Align, Cell, Table, paragraph};
@@ -107,27 +107,16 @@ fn lines() -> String {
 
 fn page() -> String {
     let mut page = String::from("Algorithms\n");
-    for algorithm in ALGORITHMS {
-        paragraph(&mut page, &format!("  {:<17}", algorithm.name), algorithm.idea);
-        let indent = " ".repeat(19);
-        paragraph(&mut page, &indent, algorithm.paper);
-        for parameter in algorithm.parameters {
-            paragraph(&mut page, &indent, &format!("{}: {}", parameter.name, parameter.help));
-        }
-        paragraph(&mut page, &indent, &format!("memory in bytes: {}", algorithm.memory));
-        paragraph(&mut page, &indent, &format!("merges: {}", merged(algorithm)));
+    for info in ALGORITHMS {
+        let &Info { name, idea, paper, parameters, memory, .. } = info;
+        entry(&mut page, [name, idea, paper, memory], parameters);
+        paragraph(&mut page, INDENT, &format!("merges: {}", merged(info)));
     }
     page.push_str("\nAccelerators\n");
-    for accelerator in ACCELERATORS {
-        paragraph(&mut page, &format!("  {:<17}", accelerator.name), accelerator.idea);
-        let indent = " ".repeat(19);
-        paragraph(&mut page, &indent, accelerator.paper);
-        for parameter in accelerator.parameters {
-            paragraph(&mut page, &indent, &format!("{}: {}", parameter.name, parameter.help));
-        }
-        paragraph(&mut page, &indent, &format!("memory in bytes: {}", accelerator.memory));
-        let able = catalog::able(accelerator.name).join(", ");
-        paragraph(&mut page, &indent, &format!("goes before: {able}"));
+    for &AcceleratorInfo { name, idea, paper, parameters, memory } in ACCELERATORS {
+        entry(&mut page, [name, idea, paper, memory], parameters);
+        let able = catalog::able(name).join(", ");
+        paragraph(&mut page, INDENT, &format!("goes before: {able}"));
     }
     page.push_str("\nTasks (+ runs by default)\n");
     for (number, task) in (1..).zip(TASKS) {
@@ -142,6 +131,19 @@ fn page() -> String {
     );
     matrix(&mut page, KeyKind::ALL, |kind, task| key_answers(*kind, task));
     page
+}
+
+/// Where what is said of a name begins.
+const INDENT: &str = "                   ";
+
+/// What is said of algorithms and accelerators alike.
+fn entry(page: &mut String, [name, idea, paper, memory]: [&str; 4], parameters: &[Parameter]) {
+    paragraph(page, &format!("  {name:<17}"), idea);
+    paragraph(page, INDENT, paper);
+    for parameter in parameters {
+        paragraph(page, INDENT, &format!("{}: {}", parameter.name, parameter.help));
+    }
+    paragraph(page, INDENT, &format!("memory in bytes: {memory}"));
 }
 
 /// A row for each of `rows`, a column for each task.
