@@ -11,6 +11,7 @@ mod heavy;
 pub mod hierarchy;
 pub mod instant;
 mod memory;
+mod patience;
 pub mod quantile;
 pub(crate) mod remix;
 mod saturating;
@@ -23,7 +24,7 @@ mod traits;
 pub use build::{BuildError, Describe, Info, Laws, Merge, Options, Parameter, Parameters, Setting};
 pub use memory::Memory;
 pub use saturating::Counter;
-use saturating::sum_and_largest;
+pub(crate) use saturating::sum_and_largest;
 pub use traits::{
     Answers, Candidates, Cells, Estimate, Flows, Forecast, Forecasts, Incompatible, Ingest,
     Measure, Prefixes, QuantileOf, Quantiles, Sampling, Size, SizeEstimate, SizeQuery, Spread,
