@@ -47,6 +47,8 @@ struct Kind {
 struct Sampled<K> {
     kind: Kind,
     by: Measure,
+    /// Whether anybody reads the bytes of what was taken.
+    reads_bytes: bool,
     draws: Sampler,
     /// One unit in so many is taken, up to the unit number `until`.
     one_in: u64,
@@ -89,9 +91,11 @@ impl<K: FlowKey> Sampled<K> {
         let draws = Sampler::new(options.digester.seed().value() ^ SALT, 1.0 / one_in as f64);
         let (seen, total, largest, merged) = (0, 0, 0, 0);
         let (by, taken) = (options.by, Batch::new());
+        let reads_bytes = inner.wants_bytes();
         Ok(Box::new(Self {
             kind,
             by,
+            reads_bytes,
             draws,
             one_in,
             until,
@@ -161,25 +165,26 @@ impl<K: FlowKey> Sampled<K> {
         }
     }
 
-    /// Takes a row, which stands for so many units.
+    /// Takes a row, which stands for so many units. A summary of sizes has no use for elements.
     #[inline]
     fn take(&mut self, batch: &Batch<K>, row: usize, units: u64) {
         if self.taken.len() + 2 > BATCH_PACKETS {
             self.pass_on();
         }
-        let (key, element) = (batch.keys()[row], batch.columns().elements[row]);
-        let (packets, bytes) = (batch.packets()[row], batch.bytes()[row]);
-        let time_ns = batch.times_ns()[row];
+        let (key, time_ns) = (batch.keys()[row], batch.times_ns()[row]);
+        // Lines of the batch that nobody asks for stay where they are.
+        let packets = if batch.is_plain() { 1 } else { batch.packets()[row] };
+        let bytes = if self.reads_bytes { batch.bytes()[row] } else { 0 };
         if self.kind.units == Measure::Bytes {
-            return self.taken.push_sum(key, packets, units, time_ns, element);
+            return self.taken.push_sum(key, packets, units, time_ns, 0);
         }
         let bytes = u128::from(bytes) * u128::from(units) / u128::from(packets.max(1));
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         // Both terms of n + w - G are below 2^32, and so two rows hold them.
         let first = u32::try_from(units).unwrap_or(u32::MAX);
-        self.taken.push_sum(key, first, bytes, time_ns, element);
+        self.taken.push_sum(key, first, bytes, time_ns, 0);
         if let Ok(rest @ 1..) = u32::try_from(units - u64::from(first)) {
-            self.taken.push_sum(key, rest, 0, time_ns, element);
+            self.taken.push_sum(key, rest, 0, time_ns, 0);
         }
     }
 
@@ -302,12 +307,8 @@ impl<K: FlowKey> Ingest<K> for Sampled<K> {
         all
     }
 
-    fn wants_elements(&self) -> bool {
-        self.inner.wants_elements()
-    }
-
     fn wants_bytes(&self) -> bool {
-        self.by == Measure::Bytes || self.inner.wants_bytes()
+        self.by == Measure::Bytes || self.reads_bytes
     }
 
     fn memory_bytes(&self) -> usize {
