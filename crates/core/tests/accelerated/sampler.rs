@@ -205,3 +205,29 @@ fn they_stay_within_the_memory() {
         }
     }
 }
+
+/// The weights of prefixes say how they err for the sample.
+#[test]
+fn prefixes_are_sampled() {
+    let stream = packets(40_000, FLOWS, 3);
+    for sampler in samplers() {
+        let mut summary =
+            build::<Key4>(Some(sampler), "mst", &options(Measure::Packets, 1)).unwrap();
+        feed(&mut *summary, &stream, 256);
+        let prefixes = summary.answers().prefixes().unwrap();
+        let sampling = prefixes.sampling().unwrap();
+        let nodes = prefixes.nodes();
+        let node = |bits| nodes.iter().position(|node| *node == (bits, 0)).unwrap();
+        let mut outside = 0;
+        for flow in 0..FLOWS {
+            let size = prefixes.estimate(node(32), key::<Key4>(flow).canonical());
+            let truth = stream.iter().filter(|packet| packet.flow == flow).count() as f64;
+            let low = size.low - sampling.error(size.low);
+            let high = size.high + sampling.error(size.high);
+            outside += u32::from(!(low..=high).contains(&truth));
+        }
+        assert!(outside <= 15, "{outside} of 300, for a chance of 0.05 at most");
+        let all = prefixes.estimate(node(0), &[0; 4]);
+        assert!((all.value - 40_000.0).abs() <= sampling.error(40_000.0), "{all:?}");
+    }
+}
