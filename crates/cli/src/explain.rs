@@ -68,9 +68,12 @@ fn page(config: &Config, explanation: &Explanation) -> String {
         paragraph(&mut page, "  ", info.idea);
         paragraph(&mut page, "  ", info.paper);
     }
-    for (name, _) in &config.accelerators {
+    for (name, parameters) in &config.accelerators {
         if let Ok(info) = catalog::accelerator_info(name) {
             paragraph(&mut page, "  ", &format!("behind {name}: {}", info.idea));
+        }
+        if let Ok(Some(promise)) = catalog::promise(name, parameters) {
+            paragraph(&mut page, "  ", &promise);
         }
     }
     for (name, value) in &summary.parameters {

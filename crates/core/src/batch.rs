@@ -13,6 +13,8 @@ pub const BATCH_PACKETS: usize = 256;
 pub struct Batch<K> {
     len: usize,
     digested: bool,
+    /// Whether rows may stand for several packets.
+    sums: bool,
     keys: Box<[K; BATCH_PACKETS]>,
     digests: Box<[u64; BATCH_PACKETS]>,
     packets: Box<[u32; BATCH_PACKETS]>,
@@ -33,11 +35,15 @@ pub(crate) struct Columns<'a, K> {
 }
 
 impl<K: FlowKey> Batch<K> {
+    /// Bytes of memory.
+    pub(crate) const BYTES: usize = BATCH_PACKETS * (size_of::<K>() + 36);
+
     /// An empty batch.
     pub fn new() -> Self {
         Self {
             len: 0,
             digested: false,
+            sums: false,
             keys: Box::new([K::zeroed(); BATCH_PACKETS]),
             digests: Box::new([0; BATCH_PACKETS]),
             packets: Box::new([1; BATCH_PACKETS]),
@@ -104,7 +110,14 @@ impl<K: FlowKey> Batch<K> {
         self.bytes[at] = bytes;
         self.times_ns[at] = time_ns;
         self.elements[at] = element;
+        self.sums = true;
         self.len = at + 1;
+    }
+
+    /// Whether each row is one packet, for sure.
+    #[inline(always)]
+    pub(crate) fn is_plain(&self) -> bool {
+        !self.sums
     }
 
     /// Packets in the batch.

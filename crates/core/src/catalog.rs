@@ -1,6 +1,6 @@
 //! The one list of algorithms, and that of accelerators: a new one is a file and a line here.
 
-use crate::accelerator::{Accelerate, AcceleratorInfo, AggEvict};
+use crate::accelerator::{Accelerate, AcceleratorInfo, AggEvict, Skipper, Uniform};
 use crate::key::FlowKey;
 #[cfg(all(debug_assertions, not(test)))]
 use crate::key::{Key4, Key8, Key13, Key16, Key32, Key37};
@@ -117,6 +117,21 @@ macro_rules! accelerators {
             Err(unknown_accelerator(name))
         }
 
+        /// What sizes are worth behind the accelerator called `name` with these parameters, in a
+        /// sentence; `None` where they stay what they are.
+        ///
+        /// # Errors
+        /// When there is no such accelerator, or a parameter is out of range.
+        pub fn promise(
+            name: &str,
+            parameters: &Parameters,
+        ) -> Result<Option<String>, BuildError> {
+            $(if name == <$accelerator as Accelerate>::INFO.name {
+                return <$accelerator as Accelerate>::promise(parameters);
+            })*
+            Err(unknown_accelerator(name))
+        }
+
         fn put_before<K: FlowKey>(
             name: &str,
             options: &Options,
@@ -130,7 +145,7 @@ macro_rules! accelerators {
     };
 }
 
-accelerators![AggEvict];
+accelerators![AggEvict, Skipper, Uniform];
 
 /// Builds the algorithm called `name` for keys of type `K` behind accelerators, the first of which
 /// meets the packets first, each with its parameters. All of it shares the memory of the options.
@@ -147,25 +162,29 @@ pub fn build_accelerated<K: FlowKey>(
     }
     let (algorithm, laws) = (info(name)?, laws(name, &options.parameters)?);
     let mut inner = options.clone();
-    let mut own = Vec::new();
+    let mut own: Vec<(&AcceleratorInfo, Options)> = Vec::new();
     for (accelerator, parameters) in accelerators {
         let known = accelerator_info(accelerator)?;
-        fits(accelerator, &laws).map_err(|reason| BuildError::Unsound {
-            accelerator: known.name,
-            algorithm: algorithm.name,
+        let refused = |accelerator: &AcceleratorInfo, algorithm, reason| BuildError::Unsound {
+            accelerator: accelerator.name,
+            algorithm,
             reason,
-            able: able(accelerator).join(", "),
-        })?;
+            able: able(accelerator.name).join(", "),
+        };
+        fits(accelerator, &laws).map_err(|reason| refused(known, algorithm.name, reason))?;
+        if let Some((other, _)) = own.iter().find(|(other, _)| known.samples && other.samples) {
+            return Err(refused(other, known.name, "one sample is enough"));
+        }
         let options = Options { parameters: parameters.clone(), ..options.clone() };
         let bytes = accelerator_bytes::<K>(accelerator, &options)?;
         inner.memory_bytes = inner.memory_bytes.saturating_sub(bytes);
-        own.push((known.name, options));
+        own.push((known, options));
     }
     let mut summary = build::<K>(name, &inner)?;
     let mut memory = inner.memory;
     for (accelerator, mut options) in own.into_iter().rev() {
         options.memory = memory;
-        summary = put_before(accelerator, &options, summary)?;
+        summary = put_before(accelerator.name, &options, summary)?;
         memory = options.memory;
     }
     Ok(summary)

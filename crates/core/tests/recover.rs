@@ -497,7 +497,7 @@ fn errors_are_targets_too() {
         let of = |name| parameters.iter().find(|(own, _)| *own == name).unwrap().1;
         ["columns", "rows", "verify"].map(|name| match of(name) {
             Setting::Integer(value) => value,
-            Setting::Word(word) => panic!("{name} is {word}"),
+            other => panic!("{name} is {other}"),
         })
     }
     for name in ["reversible-sketch", "two-level"] {

@@ -1,11 +1,13 @@
 //! What stands before a summary and makes it cheaper: itself an [`Ingest`], batch by batch.
 
 mod agg_evict;
+mod sampler;
 
 use crate::key::FlowKey;
-use crate::summary::{BuildError, Ingest, Laws, Options, Parameter};
+use crate::summary::{BuildError, Ingest, Laws, Options, Parameter, Parameters};
 
 pub use agg_evict::AggEvict;
+pub use sampler::{Skipper, Uniform};
 
 /// A type of accelerator, as the list has it.
 pub trait Accelerate {
@@ -32,6 +34,15 @@ pub trait Accelerate {
         options: &Options,
         inner: Box<dyn Ingest<K>>,
     ) -> Result<Box<dyn Ingest<K>>, BuildError>;
+
+    /// What sizes are worth behind it, in a sentence; `None` where they stay what they are.
+    ///
+    /// # Errors
+    /// When a parameter is out of range.
+    fn promise(parameters: &Parameters) -> Result<Option<String>, BuildError> {
+        let _ = parameters;
+        Ok(None)
+    }
 }
 
 /// What the list says of an accelerator.
@@ -47,4 +58,7 @@ pub struct AcceleratorInfo {
     pub parameters: &'static [Parameter],
     /// Memory in bytes, as a formula.
     pub memory: &'static str,
+    /// Whether it passes on a sample of the packets: a summary behind it is another than one of all,
+    /// and is stored as such; and it goes before no other of its kind.
+    pub samples: bool,
 }

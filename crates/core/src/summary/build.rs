@@ -63,6 +63,8 @@ pub struct Laws {
     pub commutable: bool,
     /// Updates of one key may be summed to one weighted update.
     pub aggregatable: bool,
+    /// What it is for are the sizes of flows, which a weighted sample of the packets keeps.
+    pub sizes: bool,
     /// How the sum of two summaries relates to the summary of the sum.
     pub merge: Merge,
 }
@@ -134,10 +136,12 @@ impl Options {
 }
 
 /// The value of a parameter in force.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Setting {
     /// A size or a count.
     Integer(u64),
+    /// An error or a probability.
+    Fraction(f64),
     /// One of the words that the parameter knows.
     Word(&'static str),
 }
@@ -146,6 +150,7 @@ impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Integer(value) => value.fmt(f),
+            Self::Fraction(value) => value.fmt(f),
             Self::Word(word) => word.fmt(f),
         }
     }

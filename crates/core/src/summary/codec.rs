@@ -6,6 +6,9 @@
 //! text of its value), the length of the payload (u64), the payload, and the CRC-32 of all bytes
 //! before it. Names and values are a length (u8) and that many bytes of UTF-8.
 //!
+//! A summary of a sample has the name of the sampler and a plus before that of its algorithm; the
+//! sampler's parameters come first, with its name and a dot before theirs.
+//!
 //! Decoding checks the checksum first, builds an empty summary from the parameters within the
 //! memory limit, and lets it load the payload; nothing else is allocated, but by the library behind
 //! HyperLogLog and KLL, for what their sizes allow.
@@ -17,6 +20,8 @@ use super::{BuildError, Info, Ingest, Measure, Memory, Options, Parameters, Size
 use crate::catalog;
 use crate::key::FlowKey;
 use crate::task::{Hierarchy, Threshold};
+
+pub(crate) use super::patience::Patience;
 
 const MAGIC: &[u8; 4] = b"FGSM";
 const VERSION: u16 = 1;
@@ -252,40 +257,25 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Steps from place to place that hash tables may still take while they are read: the bytes tell
-/// their seed, so that whoever wrote them may have chosen keys that collide.
-#[derive(Debug)]
-pub(crate) struct Patience(usize);
-
-impl Patience {
-    /// Keys that collide by chance take a few steps each; small tables may take more.
-    const STEPS_PER_KEY: usize = 64;
-    const STEPS: usize = 1 << 20;
-
-    /// For so many `keys`.
-    pub(crate) fn new(keys: usize) -> Self {
-        Self(Self::STEPS.saturating_add(keys.saturating_mul(Self::STEPS_PER_KEY)))
-    }
-
-    /// Steps that are left.
-    pub(crate) fn left(&self) -> usize {
-        self.0
-    }
-
-    /// Takes steps; returns whether there were as many.
-    pub(crate) fn take(&mut self, steps: usize) -> bool {
-        let enough = steps <= self.0;
-        self.0 = self.0.saturating_sub(steps);
-        enough
-    }
-}
-
 /// The stored form of `summary`, which was built by the algorithm `info` from `options`.
 pub fn encode<K: FlowKey>(info: &Info, options: &Options, summary: &dyn Ingest<K>) -> Vec<u8> {
     let mut out = Writer::default();
     out.numbers(MAGIC);
     out.number(VERSION);
-    out.text(info.name);
+    let mut name = info.name.to_owned();
+    let mut parameters = Vec::new();
+    // What passes on all packets leaves no trace.
+    let samplers = summary.accelerators().into_iter().filter(|(name, _)| {
+        catalog::accelerator_info(name).is_ok_and(|accelerator| accelerator.samples)
+    });
+    for (sampler, own) in samplers {
+        name = format!("{sampler}+{name}");
+        parameters
+            .extend(own.into_iter().map(|(name, value)| (format!("{sampler}.{name}"), value)));
+    }
+    let own = summary.parameters().into_iter();
+    parameters.extend(own.map(|(name, value)| (name.to_owned(), value)));
+    out.text(&name);
     out.number(K::BYTES as u16);
     out.number(options.digester.seed().value());
     out.number(match options.by {
@@ -308,10 +298,9 @@ pub fn encode<K: FlowKey>(info: &Info, options: &Options, summary: &dyn Ingest<K
         Hierarchy::Bits => 1,
         Hierarchy::Pair => 2,
     });
-    let parameters = summary.parameters();
     out.number(parameters.len() as u8);
     for (name, value) in parameters {
-        out.text(name);
+        out.text(&name);
         out.text(&value.to_string());
     }
     let length_at = out.0.len();
@@ -345,6 +334,8 @@ pub fn decode<K: FlowKey>(bytes: &[u8], limit: usize) -> Result<Decoded<K>, Deco
     from.bytes = &bytes[..end];
 
     let name = from.text("algorithm")?;
+    let (sampler, name) =
+        name.split_once('+').map_or((None, name), |(sampler, name)| (Some(sampler), name));
     let info = catalog::info(name)?;
     if usize::from(from.number::<u16>("key bytes")?) != K::BYTES {
         return invalid(&from, "key bytes", 2, "the keys are of another kind");
@@ -370,9 +361,14 @@ pub fn decode<K: FlowKey>(bytes: &[u8], limit: usize) -> Result<Decoded<K>, Deco
         2 => Hierarchy::Pair,
         _ => return invalid(&from, "hierarchy", 1, "it is not bytes, bits or pair"),
     };
-    let mut parameters = Vec::new();
+    let (mut parameters, mut of_sampler) = (Vec::new(), Vec::new());
     for _ in 0..from.number::<u8>("number of parameters")? {
-        parameters.push((from.text("name of a parameter")?, from.text("value of a parameter")?));
+        let name = from.text("name of a parameter")?;
+        let value = from.text("value of a parameter")?;
+        match sampler.and_then(|sampler| name.strip_prefix(sampler)?.strip_prefix('.')) {
+            Some(name) => of_sampler.push((name, value)),
+            None => parameters.push((name, value)),
+        }
     }
     let payload = from.number::<u64>("length")?;
     if payload != (end - from.offset) as u64 {
@@ -391,7 +387,8 @@ pub fn decode<K: FlowKey>(bytes: &[u8], limit: usize) -> Result<Decoded<K>, Deco
         spread,
         hierarchy,
     };
-    let mut summary = catalog::build(name, &options)?;
+    let sampler = sampler.map(|sampler| (sampler.to_owned(), Parameters::new(of_sampler)));
+    let mut summary = catalog::build_accelerated(sampler.as_slice(), name, &options)?;
     summary.load(&mut from)?;
     if from.offset != end {
         return invalid(&from, "payload", 0, "there is more than the summary has");

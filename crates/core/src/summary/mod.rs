@@ -12,6 +12,7 @@ pub mod hierarchy;
 pub mod instant;
 mod listed;
 mod memory;
+mod patience;
 pub mod quantile;
 pub(crate) mod remix;
 mod saturating;
@@ -24,7 +25,7 @@ mod traits;
 pub use build::{BuildError, Describe, Info, Laws, Merge, Options, Parameter, Parameters, Setting};
 pub use memory::Memory;
 pub use saturating::Counter;
-use saturating::sum_and_largest;
+pub(crate) use saturating::sum_and_largest;
 pub use traits::{
     Answers, Candidates, Cells, Estimate, Flows, Forecast, Forecasts, Incompatible, Ingest,
     Measure, Prefixes, QuantileOf, Quantiles, Sampling, Size, SizeEstimate, SizeQuery, Spread,

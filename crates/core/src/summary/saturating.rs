@@ -85,7 +85,7 @@ impl Counter for u64 {
 /// sums of what is far from full need no check for each, and often the numbers' bits already tell that
 /// none is larger. Numbers of 31 bits, as those of bytes in a packet mostly are, have vector
 /// instructions to compare them by, which those of 64 bits have not everywhere.
-pub(super) fn sum_and_largest(so_far: u64, numbers: &[u64]) -> (u64, u64) {
+pub(crate) fn sum_and_largest(so_far: u64, numbers: &[u64]) -> (u64, u64) {
     let both = |(sum, bits): (u64, u64), number| (sum.wrapping_add(number), bits | number);
     let (sum, bits) = numbers.iter().copied().fold((0, 0), both);
     let is_small = bits < u64::from(u32::MAX) && numbers.len() < 1 << 32;

@@ -26,7 +26,12 @@ fn options(by: Measure) -> Options {
 
 /// Sizes of all flows in both measures, and of one that is none, are within the bounds as often as
 /// these say: of 701 flows 5 % more outside are six standard errors and more.
-fn bounds_hold(info: &Info, keys: &[Vec<u8>], packets: &[Packet], answers: &dyn Answers) {
+pub(super) fn bounds_hold(
+    info: &Info,
+    keys: &[Vec<u8>],
+    packets: &[Packet],
+    answers: &dyn Answers,
+) {
     let Some(sizes) = answers.size() else { return };
     let mut truths = vec![[0u64; 2]; keys.len()];
     for packet in packets {
@@ -188,7 +193,7 @@ fn the_zero_key_is_counted() {
 }
 
 /// A summary that writes down what reaches it.
-struct Log(Arc<Mutex<Vec<(u32, u32)>>>);
+pub(super) struct Log(pub(super) Arc<Mutex<Vec<(u32, u32)>>>);
 
 impl Answers for Log {}
 

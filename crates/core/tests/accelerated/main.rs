@@ -1,10 +1,15 @@
-//! What accelerators must not change.
+//! What accelerators must not change, and how samplers err.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 mod agg_evict;
+mod sampler;
+mod skipper;
 #[allow(unreachable_pub, dead_code, reason = "the law tests use more of it")]
 #[path = "../laws/stream.rs"]
 mod stream;
+mod uniform;
+#[path = "../support/zipf.rs"]
+mod zipf;
 
 use flowgauge_core::catalog;
 use flowgauge_core::key::FlowKey;

@@ -122,6 +122,7 @@ pub fn parameters(parameters: &[(String, Setting)]) -> Value {
     let parameters = parameters.iter().map(|(name, setting)| {
         let value = match setting {
             Setting::Integer(value) => json!(value),
+            Setting::Fraction(value) => json!(value),
             Setting::Word(word) => json!(word),
         };
         (name.clone(), value)

@@ -81,6 +81,7 @@ impl Accelerate for AggEvict {
         ],
         memory: "rows x 16 x (8 + key), 8 more a pair where bytes are read and where elements are, 8 \
                  more a row with policy=lru, in whole lines of 64",
+        samples: false,
     };
 
     fn fits(laws: &Laws) -> Result<(), &'static str> {

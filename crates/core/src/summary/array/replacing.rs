@@ -51,7 +51,12 @@ impl Describe for ReplacingArray {
         ],
         memory: "columns x slot + candidates x (slot + 8), a slot being key + 12, or 144 distinct, \
                  or 28 ewma, rounded up to 4 or 8",
-        laws: Laws { commutable: false, aggregatable: false, merge: Merge::WithinBounds },
+        laws: Laws {
+            commutable: false,
+            aggregatable: false,
+            sizes: true,
+            merge: Merge::WithinBounds,
+        },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {

@@ -65,7 +65,12 @@ impl Describe for SharedCounters<(), ()> {
         ],
         memory: "counters x (4 by packets, 8 by bytes)",
         // A sum would go to one counter as a whole, and the counters' noise grow with it.
-        laws: Laws { commutable: true, aggregatable: false, merge: Merge::WithinBounds },
+        laws: Laws {
+            commutable: true,
+            aggregatable: false,
+            sizes: true,
+            merge: Merge::WithinBounds,
+        },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {

@@ -36,7 +36,12 @@ impl Describe for MisraGries<(), ()> {
         paper: "SketchVisor (SIGCOMM 2017), section 4",
         parameters: &PARAMETERS,
         memory: "counters x ((key + 16, rounded up to 8) + 8.9); to 3 KiB more below 448 counters",
-        laws: Laws { commutable: true, aggregatable: true, merge: Merge::WithinBounds },
+        laws: Laws {
+            commutable: true,
+            aggregatable: true,
+            sizes: true,
+            merge: Merge::WithinBounds,
+        },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {

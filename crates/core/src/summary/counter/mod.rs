@@ -28,5 +28,5 @@ pub use stream_summary::StreamSummary;
 
 pub(super) use capacity::{PARAMETERS, counters};
 pub(super) use monitor::{Monitor, Monitored, excess, size};
-pub(super) use random::Sampler;
+pub(crate) use random::Sampler;
 pub(super) use sampled::{CONFIDENCE, Z};

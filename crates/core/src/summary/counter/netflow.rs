@@ -54,7 +54,12 @@ impl Describe for NetFlow<()> {
             },
         ],
         memory: "as linear-table",
-        laws: Laws { commutable: true, aggregatable: true, merge: Merge::WithinBounds },
+        laws: Laws {
+            commutable: true,
+            aggregatable: true,
+            sizes: true,
+            merge: Merge::WithinBounds,
+        },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {

@@ -6,7 +6,7 @@ use super::super::codec::{DecodeError, Reader, Writer};
 
 /// One packet in so many is chosen: each with the same probability, whatever came before. What is
 /// drawn is how many to pass over, so that packets which are not chosen cost nothing.
-pub(in crate::summary) struct Sampler {
+pub(crate) struct Sampler {
     seed: u64,
     rng: Rng,
     /// The logarithm of the probability that a packet is not chosen.
@@ -16,17 +16,27 @@ pub(in crate::summary) struct Sampler {
 }
 
 impl Sampler {
-    pub(in crate::summary) fn new(seed: u64, probability: f64) -> Self {
-        let passed_over = (-probability.min(1.0)).ln_1p();
-        let mut sampler = Self { seed, rng: Rng::with_seed(seed), passed_over, skip: 0 };
-        sampler.reset();
+    pub(crate) fn new(seed: u64, probability: f64) -> Self {
+        let mut sampler = Self { seed, rng: Rng::with_seed(seed), passed_over: 0.0, skip: 0 };
+        sampler.change(probability);
         sampler
     }
 
-    /// Goes back to the first state.
-    pub(in crate::summary) fn reset(&mut self) {
-        self.rng = Rng::with_seed(self.seed);
+    /// Chooses with another probability from here on.
+    pub(crate) fn change(&mut self, probability: f64) {
+        self.passed_over = (-probability.min(1.0)).ln_1p();
         self.skip = self.draw();
+    }
+
+    /// Goes back to the first state.
+    pub(crate) fn reset(&mut self) {
+        self.rewind();
+        self.skip = self.draw();
+    }
+
+    /// Draws from the beginning again, with the next [`Self::change`].
+    pub(crate) fn rewind(&mut self) {
+        self.rng = Rng::with_seed(self.seed);
     }
 
     /// A number of packets to pass over, geometrically distributed.
@@ -43,9 +53,8 @@ impl Sampler {
     /// Passes over as many of `packets` as are to be; whether one of them is then chosen, which
     /// counts among those passed.
     #[inline(always)]
-    pub(in crate::summary) fn choose(&mut self, packets: &mut u64) -> bool {
-        if self.skip >= *packets {
-            self.skip -= *packets;
+    pub(crate) fn choose(&mut self, packets: &mut u64) -> bool {
+        if self.pass(*packets) {
             *packets = 0;
             return false;
         }
@@ -54,18 +63,28 @@ impl Sampler {
         true
     }
 
+    /// Passes over all of `packets`, unless one of them is to be chosen; whether it did.
+    #[inline(always)]
+    pub(crate) fn pass(&mut self, packets: u64) -> bool {
+        let passed = self.skip >= packets;
+        if passed {
+            self.skip -= packets;
+        }
+        passed
+    }
+
     /// A number below `end`.
     #[inline(always)]
-    pub(in crate::summary) fn below(&mut self, end: u32) -> u32 {
+    pub(crate) fn below(&mut self, end: u32) -> u32 {
         ((u64::from(self.rng.u32(..)) * u64::from(end)) >> 32) as u32
     }
 
-    pub(in crate::summary) fn save(&self, out: &mut Writer) {
+    pub(crate) fn save(&self, out: &mut Writer) {
         out.number(self.rng.get_seed());
         out.number(self.skip);
     }
 
-    pub(in crate::summary) fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+    pub(crate) fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.rng = Rng::with_seed(from.number("random state")?);
         self.skip = from.number("packets to pass over")?;
         Ok(())

@@ -69,7 +69,12 @@ impl Describe for SketchVisor {
         ],
         memory: "as misra-gries and count-min together",
         // Which path a packet takes is a matter of its time.
-        laws: Laws { commutable: false, aggregatable: false, merge: Merge::WithinBounds },
+        laws: Laws {
+            commutable: false,
+            aggregatable: false,
+            sizes: true,
+            merge: Merge::WithinBounds,
+        },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {

@@ -30,7 +30,12 @@ impl Describe for SpaceSaving {
         memory: "counters x (key + 17 by packets, key + 30.2 by bytes, rounded up to 4 or 8); to 3 \
                  KiB more below 448 counters",
         // The bounds hold in any order and for any sums; the entries near the least count differ.
-        laws: Laws { commutable: true, aggregatable: true, merge: Merge::WithinBounds },
+        laws: Laws {
+            commutable: true,
+            aggregatable: true,
+            sizes: true,
+            merge: Merge::WithinBounds,
+        },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {

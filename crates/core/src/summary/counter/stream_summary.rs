@@ -34,7 +34,12 @@ impl Describe for StreamSummary {
         parameters: &PARAMETERS,
         memory: "counters x ((key + 16, rounded up to 4 or 8) + 24.9); to 3 KiB more below 448 counters",
         // Sums are counted right, but their way along the buckets may be long.
-        laws: Laws { commutable: true, aggregatable: false, merge: Merge::WithinBounds },
+        laws: Laws {
+            commutable: true,
+            aggregatable: false,
+            sizes: true,
+            merge: Merge::WithinBounds,
+        },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {

@@ -32,7 +32,12 @@ impl Describe for Mst {
         parameters: &PARAMETERS,
         memory: "for each prefix length, as space-saving with so many counters, or as many as there \
                  are such prefixes; and 256 or so bytes",
-        laws: Laws { commutable: true, aggregatable: true, merge: Merge::WithinBounds },
+        laws: Laws {
+            commutable: true,
+            aggregatable: true,
+            sizes: true,
+            merge: Merge::WithinBounds,
+        },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {

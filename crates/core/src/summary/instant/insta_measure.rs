@@ -86,7 +86,12 @@ impl Describe for InstaMeasure<(), (), 1> {
         paper: "InstaMeasure (ICDCS 2019), section 3.A",
         parameters: &[SKETCH, WORD, ENTRIES, PROBE_LIMIT, TIMEOUT],
         memory: "sketch + entries x (key + 24, rounded up to 8) + 4 x entries",
-        laws: Laws { commutable: false, aggregatable: false, merge: Merge::WithinBounds },
+        laws: Laws {
+            commutable: false,
+            aggregatable: false,
+            sizes: true,
+            merge: Merge::WithinBounds,
+        },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
@@ -101,7 +106,12 @@ impl Describe for InstaMeasure<(), (), 2> {
         paper: "InstaMeasure (ICDCS 2019), section 3",
         parameters: &[SKETCH, WORD, LEVELS, ENTRIES, PROBE_LIMIT, TIMEOUT],
         memory: "sketch + entries x (key + 24, rounded up to 8) + 4 x entries",
-        laws: Laws { commutable: false, aggregatable: false, merge: Merge::WithinBounds },
+        laws: Laws {
+            commutable: false,
+            aggregatable: false,
+            sizes: true,
+            merge: Merge::WithinBounds,
+        },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {

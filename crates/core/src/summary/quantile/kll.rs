@@ -113,7 +113,12 @@ impl Describe for Kll<()> {
             Parameter { name: "epsilon", help: "instead of k: the error of a rank, as a share" },
         ],
         memory: "(3 k + 480) x (key, or 8)",
-        laws: Laws { commutable: true, aggregatable: true, merge: Merge::WithinBounds },
+        laws: Laws {
+            commutable: true,
+            aggregatable: true,
+            sizes: false,
+            merge: Merge::WithinBounds,
+        },
     };
 
     /// A sum of packets has lost their lengths and times, and gaps depend on the order.

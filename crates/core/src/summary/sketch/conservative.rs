@@ -28,7 +28,12 @@ impl Describe for ConservativeCountMin {
         paper: "conservative update (SIGCOMM 2002), section 3.3.2",
         parameters: PARAMETERS,
         memory: MEMORY,
-        laws: Laws { commutable: false, aggregatable: false, merge: Merge::WithinBounds },
+        laws: Laws {
+            commutable: false,
+            aggregatable: false,
+            sizes: true,
+            merge: Merge::WithinBounds,
+        },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {

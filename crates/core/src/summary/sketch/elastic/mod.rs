@@ -118,7 +118,12 @@ impl Describe for ElasticSketch<(), u32> {
         ],
         memory: "buckets x (7 x key + 8 x (4 by packets, 8 by bytes) + 4, rounded up) \
                  + light x (1 by packets, 4 by bytes)",
-        laws: Laws { commutable: false, aggregatable: false, merge: Merge::WithinBounds },
+        laws: Laws {
+            commutable: false,
+            aggregatable: false,
+            sizes: true,
+            merge: Merge::WithinBounds,
+        },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {

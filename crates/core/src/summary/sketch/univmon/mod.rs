@@ -98,7 +98,12 @@ impl Describe for UnivMon<(), ()> {
         memory: "rows x columns x (levels, or 1 + 1/2 + 1/4 + 1/8 for each further level) x (4 by \
                  packets, 8 by bytes) + levels x top x (key + 20, rounded up to 8, + 8)",
         // The heaps hold the heaviest keys whatever the order, but for keys of nearly equal size.
-        laws: Laws { commutable: true, aggregatable: true, merge: Merge::WithinBounds },
+        laws: Laws {
+            commutable: true,
+            aggregatable: true,
+            sizes: true,
+            merge: Merge::WithinBounds,
+        },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {

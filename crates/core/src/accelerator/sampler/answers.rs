@@ -1,0 +1,114 @@
+//! What a summary of a sample tells of all packets.
+
+use super::Sampled;
+use crate::key::{CanonicalKey, FlowKey};
+use crate::summary::{
+    Answers, Candidates, Estimate, Measure, Prefixes, Sampling, Size, SizeEstimate, SizeQuery,
+};
+use crate::task::Hierarchy;
+
+impl<K: FlowKey> Sampled<K> {
+    /// A weight of all packets, from that of the sample, within the bounds of which it is.
+    fn widened(&self, sampled: Estimate) -> Estimate {
+        let Some(sampling) = self.sampling() else { return sampled.within(self.total) };
+        let Estimate { value, low, high, confidence } = sampled;
+        // Either the sample or the summary is off.
+        let confidence = confidence.unwrap_or(1.0) + sampling.confidence - 1.0;
+        Estimate {
+            value,
+            low: (low - sampling.error(low)).max(0.0),
+            high: high + sampling.error(high),
+            confidence: Some(confidence.max(0.0)),
+        }
+        .within(self.total)
+    }
+
+    /// The size, in the measure that was sampled by.
+    fn whole(&self, sampled: &SizeEstimate) -> SizeEstimate {
+        let estimate = sampled.by(self.by).map(|sampled| self.widened(sampled));
+        match self.by {
+            Measure::Packets => SizeEstimate { packets: estimate, bytes: None },
+            Measure::Bytes => SizeEstimate { packets: None, bytes: estimate },
+        }
+    }
+
+    fn measured(&self, sampled: Size) -> Size {
+        let weight = sampled.by(self.by).min(self.total);
+        match self.by {
+            Measure::Packets => Size { packets: weight, bytes: 0 },
+            Measure::Bytes => Size { packets: 0, bytes: weight },
+        }
+    }
+}
+
+/// Sizes, and what is heavy: how many flows there are, and how many of a size, a sample does not tell.
+impl<K: FlowKey> Answers for Sampled<K> {
+    fn untracked(&self) -> Size {
+        self.measured(self.inner.answers().untracked())
+    }
+    fn saturated(&self) -> Size {
+        self.measured(self.inner.answers().saturated())
+    }
+    fn size(&self) -> Option<&dyn SizeQuery> {
+        self.inner.answers().size().map(|_| self as &dyn SizeQuery)
+    }
+    fn candidates(&self) -> Option<&dyn Candidates> {
+        self.inner.answers().candidates().map(|_| self as &dyn Candidates)
+    }
+    fn prefixes(&self) -> Option<&dyn Prefixes> {
+        // Of a sample of a sample the error is none that `Sampling` could tell.
+        let whole = |prefixes: &&dyn Prefixes| prefixes.sampling().is_none();
+        self.inner.answers().prefixes().filter(whole).map(|_| self as &dyn Prefixes)
+    }
+}
+
+impl<K: FlowKey> SizeQuery for Sampled<K> {
+    fn estimate(&self, key: &[u8]) -> SizeEstimate {
+        let sampled = self.inner.answers().size().map(|sizes| sizes.estimate(key));
+        self.whole(&sampled.unwrap_or_default())
+    }
+}
+
+impl<K: FlowKey> Candidates for Sampled<K> {
+    fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
+        if let Some(candidates) = self.inner.answers().candidates() {
+            candidates.for_each(&mut |key, sampled| visit(key, self.whole(&sampled)));
+        }
+    }
+
+    fn overflow(&self) -> u64 {
+        self.inner.answers().candidates().map_or(0, Candidates::overflow)
+    }
+}
+
+/// The prefixes of the sample, and how they err.
+impl<K: FlowKey> Prefixes for Sampled<K> {
+    fn measure(&self) -> Measure {
+        self.by
+    }
+
+    fn hierarchy(&self) -> Hierarchy {
+        let prefixes = self.inner.answers().prefixes();
+        prefixes.map_or(Hierarchy::Bytes, Prefixes::hierarchy)
+    }
+
+    fn nodes(&self) -> Vec<(u8, u8)> {
+        self.inner.answers().prefixes().map(Prefixes::nodes).unwrap_or_default()
+    }
+
+    fn for_each(&self, node: usize, visit: &mut dyn FnMut(CanonicalKey, Estimate)) {
+        if let Some(prefixes) = self.inner.answers().prefixes() {
+            prefixes.for_each(node, &mut |key, sampled| visit(key, sampled.within(self.total)));
+        }
+    }
+
+    fn estimate(&self, node: usize, prefix: &[u8]) -> Estimate {
+        let prefixes = self.inner.answers().prefixes();
+        let sampled = prefixes.map(|prefixes| prefixes.estimate(node, prefix));
+        sampled.unwrap_or(Estimate::exact(0)).within(self.total)
+    }
+
+    fn sampling(&self) -> Option<Sampling> {
+        Sampled::sampling(self)
+    }
+}

@@ -1,0 +1,321 @@
+//! Samplers: a summary takes few of the packets, each with the weight of those that it stands for.
+//!
+//! Which packets are taken is drawn by their place in the stream, whatever they are: a draw says how
+//! many to pass over, and these are neither digested nor read. A row that stands for w packets is w
+//! packets in a row. When its packet number G is taken, with the weight n of one in n, then the w - G
+//! behind it are taken as they are: n + w - G in all, which is right on average, and off no further
+//! than if each of them had been drawn ("Weighted Skipper", Ben Basat et al., section VII; by Jensen's
+//! inequality each exponential moment is at most that of w draws).
+
+mod answers;
+mod rate;
+mod skipper;
+mod uniform;
+
+use std::any::Any;
+
+use self::rate::Rate;
+pub use self::skipper::Skipper;
+pub use self::uniform::Uniform;
+use crate::batch::{BATCH_PACKETS, Batch};
+use crate::key::FlowKey;
+use crate::summary::codec::{DecodeError, Reader, Writer};
+use crate::summary::counter::Sampler;
+use crate::summary::{
+    Answers, BuildError, Counter, Incompatible, Ingest, Laws, Measure, Options, Sampling, Setting,
+    sum_and_largest,
+};
+
+/// Summaries have draws of their own from the same seed.
+const SALT: u64 = 0x5a3f_91c8_27d4_e60b;
+
+/// What kinds of samplers differ in.
+struct Kind {
+    name: &'static str,
+    settings: Vec<(&'static str, Setting)>,
+    rate: Rate,
+    /// What one in so many of is taken.
+    units: Measure,
+    /// Chance of a larger error than the bounds allow.
+    delta: f64,
+}
+
+/// A sample of the packets on its way to a summary.
+///
+/// It measures what the options name alone: of the other measure it gives no size. `settle` passes
+/// on what was taken: until then answers are without it. Memory: one batch.
+struct Sampled<K> {
+    kind: Kind,
+    by: Measure,
+    /// Whether anybody reads the bytes of what was taken.
+    reads_bytes: bool,
+    draws: Sampler,
+    /// One unit in so many is taken, up to the unit number `until`.
+    one_in: u64,
+    until: u64,
+    /// Units so far.
+    seen: u64,
+    /// Weight of all packets, taken or not.
+    total: u64,
+    /// The largest weight of a unit.
+    largest: u64,
+    /// Weights that a unit taken elsewhere, and merged, may have stood for.
+    merged: u64,
+    /// What was taken.
+    taken: Batch<K>,
+    inner: Box<dyn Ingest<K>>,
+}
+
+/// Whether samples are all that a summary with these laws needs.
+fn fits(laws: Laws) -> Result<(), &'static str> {
+    match laws {
+        Laws { sizes: false, .. } => Err("what it tells of is not known from a sample"),
+        Laws { aggregatable: false, .. } => {
+            Err("it takes packets one by one, and one of a sample stands for many")
+        }
+        _ => Ok(()),
+    }
+}
+
+impl<K: FlowKey> Sampled<K> {
+    /// Bytes of the batch.
+    const BYTES: usize = Batch::<K>::BYTES;
+
+    fn before(
+        kind: Kind,
+        options: &Options,
+        inner: Box<dyn Ingest<K>>,
+    ) -> Result<Box<dyn Ingest<K>>, BuildError> {
+        options.memory.take(Self::BYTES)?;
+        let (one_in, until) = kind.rate.at(1);
+        let draws = Sampler::new(options.digester.seed().value() ^ SALT, 1.0 / one_in as f64);
+        let (seen, total, largest, merged) = (0, 0, 0, 0);
+        let (by, taken) = (options.by, Batch::new());
+        let reads_bytes = inner.wants_bytes();
+        Ok(Box::new(Self {
+            kind,
+            by,
+            reads_bytes,
+            draws,
+            one_in,
+            until,
+            seen,
+            total,
+            largest,
+            merged,
+            taken,
+            inner,
+        }))
+    }
+
+    /// Counts all packets; returns how many units they are.
+    #[inline(always)]
+    fn count(&mut self, batch: &Batch<K>) -> u64 {
+        let units = match self.kind.units {
+            Measure::Packets if batch.is_plain() => batch.len() as u64,
+            Measure::Packets => u32::sum(batch.packets()),
+            Measure::Bytes => u64::sum(batch.bytes()),
+        };
+        let mut weight = units;
+        if self.kind.units != self.by {
+            (weight, self.largest) = sum_and_largest(self.largest, batch.bytes());
+        }
+        self.total = self.total.saturating_add(weight);
+        units
+    }
+
+    /// Takes from here on as the rate at the unit number `unit` says.
+    fn change(&mut self, unit: u64) {
+        (self.one_in, self.until) = self.kind.rate.at(unit);
+        self.draws.change(1.0 / self.one_in as f64);
+    }
+
+    /// Draws among packets that come one by one, by their numbers.
+    fn draw_packets(&mut self, batch: &Batch<K>, end: u64) {
+        let mut at = self.seen;
+        while at < end {
+            if at == self.until {
+                self.change(at + 1);
+            }
+            let stretch = end.min(self.until);
+            let mut left = stretch - at;
+            while self.draws.choose(&mut left) {
+                let row = (stretch - left - 1 - self.seen) as usize;
+                self.take(batch, row, self.one_in);
+            }
+            at = stretch;
+        }
+        self.seen = end;
+    }
+
+    /// Draws among rows of any number of units; all of a row are drawn at the rate of its last one.
+    fn draw_rows(&mut self, batch: &Batch<K>) {
+        for row in 0..batch.len() {
+            let mut left = match self.kind.units {
+                Measure::Packets => u64::from(batch.packets()[row]),
+                Measure::Bytes => batch.bytes()[row],
+            };
+            self.seen = self.seen.saturating_add(left);
+            if self.seen > self.until {
+                self.change(self.seen);
+            }
+            if self.draws.choose(&mut left) {
+                self.take(batch, row, self.one_in.saturating_add(left));
+            }
+        }
+    }
+
+    /// Takes a row, which stands for so many units. A summary of sizes has no use for elements.
+    #[inline]
+    fn take(&mut self, batch: &Batch<K>, row: usize, units: u64) {
+        if self.taken.len() + 2 > BATCH_PACKETS {
+            self.pass_on();
+        }
+        let (key, time_ns) = (batch.keys()[row], batch.times_ns()[row]);
+        // Lines of the batch that nobody asks for stay where they are.
+        let packets = if batch.is_plain() { 1 } else { batch.packets()[row] };
+        let bytes = if self.reads_bytes { batch.bytes()[row] } else { 0 };
+        if self.kind.units == Measure::Bytes {
+            return self.taken.push_sum(key, packets, units, time_ns, 0);
+        }
+        let bytes = u128::from(bytes) * u128::from(units) / u128::from(packets.max(1));
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        // Both terms of n + w - G are below 2^32, and so two rows hold them.
+        let first = u32::try_from(units).unwrap_or(u32::MAX);
+        self.taken.push_sum(key, first, bytes, time_ns, 0);
+        if let Ok(rest @ 1..) = u32::try_from(units - u64::from(first)) {
+            self.taken.push_sum(key, rest, 0, time_ns, 0);
+        }
+    }
+
+    /// Passes on what was taken.
+    fn pass_on(&mut self) {
+        if !self.taken.is_empty() {
+            self.inner.ingest(&mut self.taken);
+            self.taken.clear();
+        }
+    }
+
+    /// The most that a unit taken may have stood for; 0 while nothing was passed over.
+    fn weight(&self) -> u64 {
+        let own = match self.one_in {
+            1 => 0,
+            one_in if self.kind.units == self.by => one_in,
+            one_in => one_in.saturating_mul(self.largest),
+        };
+        own.saturating_add(self.merged)
+    }
+
+    /// How weights err; `None` while nothing was passed over.
+    fn sampling(&self) -> Option<Sampling> {
+        // Chernoff's bounds for sums of numbers from 0 to this weight, half of the chance for each side:
+        // sums that are t on average fall short by √(2 weight ln(2/δ) t) at most, and exceed t by less
+        // than the same for what they are then.
+        let unit = 2.0 * self.weight() as f64 * (2.0 / self.kind.delta).ln();
+        (unit > 0.0).then_some(Sampling { unit, confidence: 1.0 - self.kind.delta })
+    }
+
+    /// Forgets the packets, and goes on drawing.
+    fn forget(&mut self) {
+        (self.seen, self.total, self.largest, self.merged) = (0, 0, 0, 0);
+        self.taken.clear();
+        self.change(1);
+    }
+}
+
+impl<K: FlowKey> Ingest<K> for Sampled<K> {
+    fn ingest(&mut self, batch: &mut Batch<K>) {
+        let units = self.count(batch);
+        let end = self.seen.saturating_add(units);
+        if self.one_in == 1 && end <= self.until {
+            self.seen = end;
+            self.pass_on();
+            if !batch.is_empty() {
+                self.inner.ingest(batch);
+            }
+        } else if end <= self.until && self.draws.pass(units) {
+            self.seen = end;
+        } else if self.kind.units == Measure::Packets && batch.is_plain() {
+            self.draw_packets(batch, end);
+        } else {
+            self.draw_rows(batch);
+        }
+    }
+
+    fn settle(&mut self) {
+        self.pass_on();
+        self.inner.settle();
+    }
+
+    fn answers(&self) -> &dyn Answers {
+        self
+    }
+
+    /// Both took the same places of their streams, if these were of one seed: errors add up.
+    fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
+        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
+        if self.kind.name != other.kind.name {
+            return Err(Incompatible("types differ"));
+        }
+        if self.by != other.by {
+            return Err(Incompatible("measures differ"));
+        }
+        if self.kind.settings != other.kind.settings {
+            return Err(Incompatible("parameters differ"));
+        }
+        self.settle();
+        self.inner.merge(&*other.inner)?;
+        self.total = self.total.saturating_add(other.total);
+        self.merged = self.merged.saturating_add(other.weight());
+        Ok(())
+    }
+
+    fn save(&self, out: &mut Writer) {
+        out.numbers(&[self.seen, self.total, self.largest, self.merged]);
+        self.draws.save(out);
+        self.inner.save(out);
+    }
+
+    fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        let mut numbers = [0; 4];
+        from.numbers("what was sampled", &mut numbers)?;
+        [self.seen, self.total, self.largest, self.merged] = numbers;
+        self.change(self.seen.max(1));
+        self.draws.load(from)?;
+        self.inner.load(from)
+    }
+
+    fn clear(&mut self) {
+        self.draws.rewind();
+        self.forget();
+        self.inner.clear();
+    }
+
+    fn next_epoch(&mut self) {
+        self.settle();
+        self.forget();
+        self.inner.next_epoch();
+    }
+
+    fn parameters(&self) -> Vec<(&'static str, Setting)> {
+        self.inner.parameters()
+    }
+
+    fn accelerators(&self) -> Vec<(&'static str, Vec<(&'static str, Setting)>)> {
+        let mut all = vec![(self.kind.name, self.kind.settings.clone())];
+        all.extend(self.inner.accelerators());
+        all
+    }
+
+    fn wants_bytes(&self) -> bool {
+        self.by == Measure::Bytes || self.reads_bytes
+    }
+
+    fn memory_bytes(&self) -> usize {
+        Self::BYTES + self.inner.memory_bytes()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

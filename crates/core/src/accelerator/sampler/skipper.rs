@@ -1,0 +1,122 @@
+//! Skipper: a sample that is large enough from the first packet on.
+//!
+//! Paper: Ben Basat, Einziger, Friedman et al., "Skipper: black-box acceleration of measurement
+//! algorithms in software switches", sections III, IV and VII. Packet number N is taken with the
+//! probability 1/⌈N/Γ⌉, so that all are until a sample will do, and then ever fewer. The least Γ for
+//! which Chernoff's bound holds is ⌈3 ε⁻² ln(2/δ)⌉; the paper has ln(1/(2δ)) there, with which fewer
+//! packets are taken and bounds are wider. By bytes it is the byte number N, and then the rest of its
+//! packet. The draw is renewed where the probability changes, which geometric draws do not mind.
+
+use super::super::{Accelerate, AcceleratorInfo};
+use super::{Kind, Rate, Sampled};
+use crate::batch::Batch;
+use crate::key::FlowKey;
+use crate::summary::{BuildError, Ingest, Laws, Options, Parameter, Parameters, Setting};
+
+/// What is off, and the chance that more is, as shares.
+const EPSILON: f64 = 0.01;
+const DELTA: f64 = 0.01;
+
+const CHERNOFF: &str = "chernoff";
+const PAPER: &str = "paper";
+
+/// Skipper, as the catalog has it.
+///
+/// Cost: a draw for each packet taken, of which there are Γ (ln(N/Γ) + 2) at most on average; others
+/// cost nothing but a share of their batch, of which by bytes the lengths are summed up. Sizes are off
+/// by ε N at most, with the chance δ for more, and less for flows that are small: their bounds say how
+/// much. The summary behind it counts what was taken, of which there may be more than N by a share ε:
+/// where its size follows from an error, ask it for as much less.
+pub struct Skipper;
+
+/// Its parameters in force.
+#[derive(Clone, Copy)]
+struct Asked {
+    epsilon: f64,
+    delta: f64,
+    gamma: &'static str,
+}
+
+impl Asked {
+    fn new(parameters: &Parameters) -> Result<Self, BuildError> {
+        let epsilon = parameters.fraction("epsilon")?.unwrap_or(EPSILON);
+        let delta = parameters.fraction("delta")?.unwrap_or(DELTA);
+        let gamma = parameters.word("gamma", &[CHERNOFF, PAPER])?;
+        if gamma == PAPER && delta >= 0.5 {
+            return Err(BuildError::OutOfRange {
+                name: "delta",
+                value: delta.to_string(),
+                range: "less than 0.5, of which gamma=paper takes the logarithm".to_owned(),
+            });
+        }
+        Ok(Self { epsilon, delta, gamma })
+    }
+
+    /// Γ: packets, or bytes, from one change of the probability to the next.
+    fn step(self) -> u64 {
+        let ratio = if self.gamma == PAPER { 0.5 / self.delta } else { 2.0 / self.delta };
+        (3.0 / self.epsilon.powi(2) * ratio.ln()).ceil().max(1.0) as u64
+    }
+}
+
+impl Accelerate for Skipper {
+    const INFO: AcceleratorInfo = AcceleratorInfo {
+        name: "skipper",
+        idea: "passes on ever fewer packets, chosen at random, as few as an error allows at each time",
+        paper: "Skipper (Ben Basat et al.), sections III to VII",
+        parameters: &[
+            Parameter {
+                name: "epsilon",
+                help: "the error that it adds, as a share of the total weight (default: 0.01)",
+            },
+            Parameter { name: "delta", help: "the chance of a larger error (default: 0.01)" },
+            Parameter {
+                name: "gamma",
+                help: "packets (or bytes) until it takes one in two, then in three, and so on: \
+                       chernoff, 3 ln(2 / delta) / epsilon² (the default), or as printed in the \
+                       paper, 3 ln(1 / (2 delta)) / epsilon²",
+            },
+        ],
+        memory: "256 x (key + 36)",
+        samples: true,
+    };
+
+    fn fits(laws: &Laws) -> Result<(), &'static str> {
+        super::fits(*laws)
+    }
+
+    fn memory_bytes<K: FlowKey>(_: &Options) -> Result<usize, BuildError> {
+        Ok(Batch::<K>::BYTES)
+    }
+
+    fn build<K: FlowKey>(
+        options: &Options,
+        inner: Box<dyn Ingest<K>>,
+    ) -> Result<Box<dyn Ingest<K>>, BuildError> {
+        let asked = Asked::new(&options.parameters)?;
+        let kind = Kind {
+            name: Self::INFO.name,
+            settings: vec![
+                ("epsilon", Setting::Fraction(asked.epsilon)),
+                ("delta", Setting::Fraction(asked.delta)),
+                ("gamma", Setting::Word(asked.gamma)),
+            ],
+            rate: Rate::falling(asked.step()),
+            units: options.by,
+            delta: asked.delta,
+        };
+        Sampled::before(kind, options, inner)
+    }
+
+    fn promise(parameters: &Parameters) -> Result<Option<String>, BuildError> {
+        let asked = Asked::new(parameters)?;
+        Ok(Some(format!(
+            "sizes are off by {} of the total beside the algorithm's own error, at each time, with the \
+             chance of {} beside its own for more; of the first {} all are counted, of as many \
+             thereafter one in two, then one in three, and so on",
+            asked.epsilon,
+            2.0 * asked.delta,
+            asked.step()
+        )))
+    }
+}

@@ -1,0 +1,74 @@
+//! Uniform sampling: one packet in so many, whatever it is.
+//!
+//! What routers do, with the random sampling of Duffield, Lund, Thorup, "Estimating flow distributions
+//! from sampled flow statistics" (SIGCOMM 2003), §2: right on average, and far off for small flows and
+//! in short epochs.
+
+use super::super::{Accelerate, AcceleratorInfo};
+use super::{Kind, Rate, Sampled};
+use crate::batch::Batch;
+use crate::key::FlowKey;
+use crate::summary::{BuildError, Ingest, Laws, Measure, Options, Parameter, Parameters, Setting};
+
+/// A common rate of routers on fast links.
+const SAMPLE: u64 = 100;
+
+/// Chance that a size is not within its bounds.
+const DELTA: f64 = 0.01;
+
+/// Uniform sampling, as the catalog has it.
+///
+/// Cost: a draw for each packet taken; a packet that is not costs nothing but a share of its batch, of
+/// which by bytes the lengths are summed up. A flow of f packets is off by √(2 n f ln(2/δ)) at most
+/// and some more where that is more than f; by bytes, by the same times the root of the longest packet.
+pub struct Uniform;
+
+fn sample(parameters: &Parameters) -> Result<u64, BuildError> {
+    Ok(parameters.integer("sample", 1..=1 << 31)?.unwrap_or(SAMPLE))
+}
+
+impl Accelerate for Uniform {
+    const INFO: AcceleratorInfo = AcceleratorInfo {
+        name: "uniform",
+        idea: "passes on one packet in so many, chosen at random, with their weight",
+        paper: "Duffield et al. (SIGCOMM 2003), section 2",
+        parameters: &[Parameter {
+            name: "sample",
+            help: "one packet in so many is passed on (default: 100)",
+        }],
+        memory: "256 x (key + 36)",
+        samples: true,
+    };
+
+    fn fits(laws: &Laws) -> Result<(), &'static str> {
+        super::fits(*laws)
+    }
+
+    fn memory_bytes<K: FlowKey>(_: &Options) -> Result<usize, BuildError> {
+        Ok(Batch::<K>::BYTES)
+    }
+
+    fn build<K: FlowKey>(
+        options: &Options,
+        inner: Box<dyn Ingest<K>>,
+    ) -> Result<Box<dyn Ingest<K>>, BuildError> {
+        let sample = sample(&options.parameters)?;
+        let kind = Kind {
+            name: Self::INFO.name,
+            settings: vec![("sample", Setting::Integer(sample))],
+            rate: Rate::constant(sample),
+            units: Measure::Packets,
+            delta: DELTA,
+        };
+        Sampled::before(kind, options, inner)
+    }
+
+    fn promise(parameters: &Parameters) -> Result<Option<String>, BuildError> {
+        let sample = sample(parameters)?;
+        let error = (2.0 * sample as f64 * (2.0 / DELTA).ln()).sqrt();
+        Ok(Some(format!(
+            "a flow of f packets is off by {error:.1} √f beside the algorithm's own error, with the \
+             chance of {DELTA} for more"
+        )))
+    }
+}

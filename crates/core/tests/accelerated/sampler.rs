@@ -1,0 +1,233 @@
+//! What holds of all samplers, in front of everything that they go before.
+
+use flowgauge_core::batch::Batch;
+use flowgauge_core::catalog;
+use flowgauge_core::key::{FlowKey, Key4, Key8, Key13, Key37};
+use flowgauge_core::summary::codec::{decode, encode};
+use flowgauge_core::summary::{Info, Ingest, Measure, Options, Parameters};
+
+use super::agg_evict::bounds_hold;
+use super::build;
+use super::stream::{feed, key, packets};
+
+const FLOWS: u32 = 300;
+const BYTES: usize = 256 << 10;
+
+/// The samplers, with parameters by which they pass over most of a short stream.
+fn samplers() -> [(&'static str, Parameters); 2] {
+    [
+        ("uniform", Parameters::new([("sample", 10)])),
+        ("skipper", Parameters::new([("epsilon", "0.1"), ("delta", "0.05")])),
+    ]
+}
+
+fn options(by: Measure, seed: u64) -> Options {
+    Options { by, ..Options::new(BYTES, seed) }
+}
+
+fn all_hold<K: FlowKey>(info: &Info, sampler: &(&str, Parameters), by: Measure) -> bool {
+    let stream = packets(12_000, FLOWS, 5);
+    let keys: Vec<_> = (0..=FLOWS).map(|flow| key::<K>(flow).canonical().to_vec()).collect();
+    let options = options(by, 1);
+    let Some(mut summary) = build::<K>(Some(sampler.clone()), info.name, &options) else {
+        return false;
+    };
+    // Nothing was seen, and nothing is said to be.
+    summary.ingest(&mut Batch::new());
+    summary.settle();
+    bounds_hold(info, &keys, &[], summary.answers());
+    let stored = |summary: &dyn Ingest<K>| encode(info, &options, summary);
+    let empty = stored(&*summary);
+
+    // Batches of any size give the same.
+    feed(&mut *summary, &stream, 256);
+    bounds_hold(info, &keys, &stream, summary.answers());
+    let all = stored(&*summary);
+    for batch in [1, 33] {
+        let mut other = build::<K>(Some(sampler.clone()), info.name, &options).unwrap();
+        feed(&mut *other, &stream, batch);
+        assert!(stored(&*other) == all, "{} by {batch}", info.name);
+    }
+
+    // What is stored is the sample, with its bounds, and goes on as it would.
+    let decoded = decode::<K>(&all, 2 * BYTES).unwrap();
+    let mut copy = decoded.summary;
+    assert_eq!(copy.accelerators(), summary.accelerators());
+    assert!(stored(&*copy) == all, "{}", info.name);
+    for summary in [&mut copy, &mut summary] {
+        feed(&mut **summary, &stream, 256);
+    }
+    assert!(stored(&*copy) == stored(&*summary), "{}", info.name);
+
+    // Of two times the packets the bounds hold, whichever way they came together.
+    let twice = [&stream[..], &stream[..]].concat();
+    bounds_hold(info, &keys, &twice, summary.answers());
+    summary.clear();
+    assert!(stored(&*summary) == empty, "{}", info.name);
+    feed(&mut *summary, &stream, 256);
+    assert!(stored(&*summary) == all, "{}", info.name);
+    let other = decode::<K>(&all, 2 * BYTES).unwrap().summary;
+    summary.merge(&*other).unwrap();
+    if info.name != "flow-radar" {
+        bounds_hold(info, &keys, &twice, summary.answers());
+    }
+
+    // No answer is more than all that there was, and none of what a sample does not tell.
+    let total: u64 = twice
+        .iter()
+        .map(|packet| if by == Measure::Packets { 1 } else { packet.bytes.into() })
+        .sum();
+    let answers = summary.answers();
+    if let Some(candidates) = answers.candidates() {
+        candidates.for_each(&mut |_, size| {
+            let other = if by == Measure::Packets { size.bytes } else { size.packets };
+            assert!(other.is_none() && size.by(by).unwrap().high <= total as f64, "{size:?}");
+        });
+    }
+    assert!(answers.flows().is_none() && answers.cardinality().is_none());
+    assert!(answers.weight_logs(by).is_none() && answers.distribution().is_none());
+    assert!(answers.spread().is_none() && answers.forecasts().is_none());
+    assert!(answers.cells().is_none() && answers.quantiles().is_none());
+
+    // A summary of all packets is none of a sample.
+    let mut plain = build::<K>(None, info.name, &options).unwrap();
+    assert_eq!(plain.merge(&*summary).unwrap_err().0, "types differ", "{}", info.name);
+    assert_eq!(summary.merge(&*plain).unwrap_err().0, "types differ", "{}", info.name);
+    true
+}
+
+#[test]
+fn samples_are_what_they_say() {
+    for sampler in &samplers() {
+        for name in catalog::able(sampler.0) {
+            let info = catalog::info(name).unwrap();
+            let held = [Measure::Packets, Measure::Bytes].map(|by| {
+                all_hold::<Key4>(info, sampler, by) | all_hold::<Key13>(info, sampler, by)
+            });
+            assert!(held.contains(&true), "{name}");
+        }
+    }
+}
+
+/// Rows that stand for several packets are drawn as that many.
+#[test]
+fn sums_are_sampled_and_samples_are_summed() {
+    let stream = packets(30_000, FLOWS, 9);
+    let keys: Vec<_> = (0..=FLOWS).map(|flow| key::<Key8>(flow).canonical().to_vec()).collect();
+    let aggregator = ("agg-evict".to_owned(), Parameters::new([("rows", 4)]));
+    for (name, parameters) in samplers() {
+        let sampler = (name.to_owned(), parameters);
+        for accelerators in
+            [[aggregator.clone(), sampler.clone()], [sampler.clone(), aggregator.clone()]]
+        {
+            for by in [Measure::Packets, Measure::Bytes] {
+                let options = options(by, 1);
+                let build = |name| {
+                    catalog::build_accelerated::<Key8>(&accelerators, name, &options).unwrap()
+                };
+                for algorithm in ["linear-table", "count-min", "space-saving"] {
+                    let mut summary = build(algorithm);
+                    feed(&mut *summary, &stream, 256);
+                    let info = catalog::info(algorithm).unwrap();
+                    bounds_hold(info, &keys, &stream, summary.answers());
+                    let mut other = build(algorithm);
+                    feed(&mut *other, &stream, 256);
+                    summary.merge(&*other).unwrap();
+                    let twice = [&stream[..], &stream[..]].concat();
+                    bounds_hold(info, &keys, &twice, summary.answers());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_sample_does_not_tell_is_refused_with_the_reason() {
+    let refusal = |accelerators: &[&str], name: &str, parameter: Option<(&str, &str)>| {
+        let options = Options::new(1 << 20, 1).with(parameter);
+        let accelerators: Vec<_> =
+            accelerators.iter().map(|name| ((*name).to_owned(), Parameters::default())).collect();
+        let error = catalog::build_accelerated::<Key8>(&accelerators, name, &options).err();
+        error.map(|error| error.to_string()).unwrap_or_default()
+    };
+    for (sampler, _) in samplers() {
+        for name in ["fm", "linear-counting", "hyperloglog", "two-level", "kll", "mrac"] {
+            let refused = refusal(&[sampler], name, None);
+            assert!(refused.contains("is not known from a sample"), "{name}: {refused}");
+            assert!(refused.contains("count-min, count-sketch"), "{refused}");
+        }
+        for name in ["csm", "stream-summary", "elastic-sketch", "rcc", "insta-measure"] {
+            let refused = refusal(&[sampler], name, None);
+            assert!(refused.contains("it takes packets one by one"), "{name}: {refused}");
+        }
+        let distinct = refusal(&[sampler], "linear-table", Some(("state", "distinct")));
+        assert!(distinct.contains("it takes packets one by one"), "{distinct}");
+        for other in ["uniform", "skipper"] {
+            let refused = refusal(&[sampler, "agg-evict", other], "count-min", None);
+            let reason = format!("{sampler} does not go before {other}: one sample is enough");
+            assert!(refused.contains(&reason), "{refused}");
+        }
+        assert_eq!(refusal(&["agg-evict", sampler], "count-min", None), "");
+        assert_eq!(refusal(&[sampler, "agg-evict"], "count-min", None), "");
+    }
+}
+
+#[test]
+fn parameters_are_checked() {
+    let refusal = |name: &str, pairs: &[(&str, &str)]| {
+        let accelerators = [(name.to_owned(), Parameters::new(pairs.iter().copied()))];
+        let options = Options::new(1 << 20, 1);
+        let error = catalog::build_accelerated::<Key8>(&accelerators, "count-min", &options).err();
+        error.map(|error| error.to_string()).unwrap_or_default()
+    };
+    assert!(refusal("uniform", &[("sample", "0")]).contains("from 1 to 2147483648"));
+    assert!(refusal("uniform", &[("p", "0.01")]).contains("it has sample"));
+    assert!(refusal("skipper", &[("epsilon", "1")]).contains("between 0 and 1"));
+    assert!(refusal("skipper", &[("gamma", "2")]).contains("chernoff, paper"));
+    let half = refusal("skipper", &[("gamma", "paper"), ("delta", "0.6")]);
+    assert!(half.contains("less than 0.5"), "{half}");
+    assert_eq!(refusal("skipper", &[("gamma", "paper"), ("epsilon", "1e-300")]), "");
+}
+
+/// Their batch is a part of the memory given.
+#[test]
+fn they_stay_within_the_memory() {
+    for sampler in samplers() {
+        for bytes in [64 << 10, 16 << 20] {
+            for name in catalog::able(sampler.0) {
+                let options = Options::new(bytes, 1);
+                let Some(summary) = build::<Key37>(Some(sampler.clone()), name, &options) else {
+                    continue;
+                };
+                let taken = summary.memory_bytes();
+                assert!(taken <= bytes, "{name}: {taken} of {bytes}");
+            }
+        }
+    }
+}
+
+/// The weights of prefixes say how they err for the sample.
+#[test]
+fn prefixes_are_sampled() {
+    let stream = packets(40_000, FLOWS, 3);
+    for sampler in samplers() {
+        let mut summary =
+            build::<Key4>(Some(sampler), "mst", &options(Measure::Packets, 1)).unwrap();
+        feed(&mut *summary, &stream, 256);
+        let prefixes = summary.answers().prefixes().unwrap();
+        let sampling = prefixes.sampling().unwrap();
+        let nodes = prefixes.nodes();
+        let node = |bits| nodes.iter().position(|node| *node == (bits, 0)).unwrap();
+        let mut outside = 0;
+        for flow in 0..FLOWS {
+            let size = prefixes.estimate(node(32), key::<Key4>(flow).canonical());
+            let truth = stream.iter().filter(|packet| packet.flow == flow).count() as f64;
+            let low = size.low - sampling.error(size.low);
+            let high = size.high + sampling.error(size.high);
+            outside += u32::from(!(low..=high).contains(&truth));
+        }
+        assert!(outside <= 15, "{outside} of 300, for a chance of 0.05 at most");
+        let all = prefixes.estimate(node(0), &[0; 4]);
+        assert!((all.value - 40_000.0).abs() <= sampling.error(40_000.0), "{all:?}");
+    }
+}
