@@ -113,7 +113,7 @@ fn page() -> String {
         paragraph(&mut page, INDENT, &format!("merges: {}", merged(info)));
     }
     page.push_str("\nAccelerators\n");
-    for &AcceleratorInfo { name, idea, paper, parameters, memory } in ACCELERATORS {
+    for &AcceleratorInfo { name, idea, paper, parameters, memory, .. } in ACCELERATORS {
         entry(&mut page, [name, idea, paper, memory], parameters);
         let able = catalog::able(name).join(", ");
         paragraph(&mut page, INDENT, &format!("goes before: {able}"));

@@ -32,6 +32,21 @@ impl<K: FlowKey> Sampled<K> {
         }
     }
 
+    /// The size of a flow that the sample chose, as it chose those that are listed: the lower bound
+    /// holds for the luckiest flow, of which there are no more than units.
+    fn listed(&self, sampled: &SizeEstimate) -> SizeEstimate {
+        let whole = self.whole(sampled);
+        let Some(sampling) = self.sampling_of(self.total.max(self.seen)) else { return whole };
+        let lower = |whole: Option<Estimate>, sampled: Option<Estimate>| {
+            let low = sampled.map_or(0.0, |sampled| sampled.low - sampling.error(sampled.low));
+            whole.map(|whole| Estimate { low: whole.low.min(low.max(0.0)), ..whole })
+        };
+        SizeEstimate {
+            packets: lower(whole.packets, sampled.packets),
+            bytes: lower(whole.bytes, sampled.bytes),
+        }
+    }
+
     fn measured(&self, sampled: Size) -> Size {
         let weight = sampled.by(self.by).min(self.total);
         match self.by {
@@ -72,7 +87,7 @@ impl<K: FlowKey> SizeQuery for Sampled<K> {
 impl<K: FlowKey> Candidates for Sampled<K> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
         if let Some(candidates) = self.inner.answers().candidates() {
-            candidates.for_each(&mut |key, sampled| visit(key, self.whole(&sampled)));
+            candidates.for_each(&mut |key, sampled| visit(key, self.listed(&sampled)));
         }
     }
 

@@ -206,12 +206,18 @@ impl<K: FlowKey> Sampled<K> {
         own.saturating_add(self.merged)
     }
 
-    /// How weights err; `None` while nothing was passed over.
+    /// How weights of given flows err; `None` while nothing was passed over.
     fn sampling(&self) -> Option<Sampling> {
+        self.sampling_of(1)
+    }
+
+    /// How the weight of the luckiest of so many flows errs.
+    fn sampling_of(&self, flows: u64) -> Option<Sampling> {
         // Chernoff's bounds for sums of numbers from 0 to this weight, half of the chance for each side:
         // sums that are t on average fall short by √(2 weight ln(2/δ) t) at most, and exceed t by less
         // than the same for what they are then.
-        let unit = 2.0 * self.weight() as f64 * (2.0 / self.kind.delta).ln();
+        let chances = 2.0 * flows.max(1) as f64 / self.kind.delta;
+        let unit = 2.0 * self.weight() as f64 * chances.ln();
         (unit > 0.0).then_some(Sampling { unit, confidence: 1.0 - self.kind.delta })
     }
 
