@@ -8,6 +8,13 @@ use crate::summary::{
 use crate::task::Hierarchy;
 
 impl<K: FlowKey> Sampled<K> {
+    /// The weight of the packets taken of which the sample weighs so much: none was multiplied by more
+    /// than one was taken of.
+    fn seen_of(&self, sampled: f64) -> f64 {
+        // How many one was taken of elsewhere is not known.
+        if self.merged == 0 { sampled / self.one_in as f64 } else { 0.0 }
+    }
+
     /// A weight of all packets, from that of the sample, within the bounds of which it is.
     fn widened(&self, sampled: Estimate) -> Estimate {
         let Some(sampling) = self.sampling() else { return sampled.within(self.total) };
@@ -16,7 +23,7 @@ impl<K: FlowKey> Sampled<K> {
         let confidence = confidence.unwrap_or(1.0) + sampling.confidence - 1.0;
         Estimate {
             value,
-            low: (low - sampling.error(low)).max(0.0),
+            low: (low - sampling.error(low)).max(self.seen_of(low)),
             high: high + sampling.error(high),
             confidence: Some(confidence.max(0.0)),
         }
@@ -38,8 +45,9 @@ impl<K: FlowKey> Sampled<K> {
         let whole = self.whole(sampled);
         let Some(sampling) = self.sampling_of(self.total.max(self.seen)) else { return whole };
         let lower = |whole: Option<Estimate>, sampled: Option<Estimate>| {
-            let low = sampled.map_or(0.0, |sampled| sampled.low - sampling.error(sampled.low));
-            whole.map(|whole| Estimate { low: whole.low.min(low.max(0.0)), ..whole })
+            let sampled = sampled.map_or(0.0, |sampled| sampled.low);
+            let low = (sampled - sampling.error(sampled)).max(self.seen_of(sampled));
+            whole.map(|whole| Estimate { low: whole.low.min(low), ..whole })
         };
         SizeEstimate {
             packets: lower(whole.packets, sampled.packets),
