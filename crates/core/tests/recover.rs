@@ -409,7 +409,7 @@ fn merged_sketches_equal_one_of_all_packets() {
         }
         assert!(encode(info, &options, &*sum) == encode(info, &options, &*one), "{name}");
         let other = build::<K>(name, &Options::new(1 << 17, 1));
-        assert!(sum.merge(&*other).unwrap_err().to_string().contains("sizes differ"));
+        assert!(sum.merge(&*other).unwrap_err().to_string().contains("parameters differ"));
     }
     for name in ["reversible-sketch", "two-level"] {
         merges::<Key4>(name);

@@ -12,6 +12,7 @@ use std::marker::PhantomData;
 
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
+use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{
     Answers, BuildError, Counter, Describe, Incompatible, Info, Ingest, Laws, Memory, Merge,
@@ -132,7 +133,7 @@ impl Describe for TwoLevel<()> {
 }
 
 /// The sizes of a [`TwoLevel`].
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 struct Shape {
     /// Rows by modular hashing, of both levels.
     rows: usize,
@@ -167,11 +168,6 @@ impl<K: FlowKey> TwoLevel<K> {
             saturated: 0,
             key: PhantomData,
         })
-    }
-
-    fn shape(&self) -> Shape {
-        let [rows, verify, columns] = self.modular.shape();
-        Shape { rows, verify, columns, bitmaps: self.bitmaps, bits: self.bits }
     }
 
     /// The columns that share a bitmap differ in these lowest bits.
@@ -246,13 +242,7 @@ impl<K: FlowKey> Ingest<K> for TwoLevel<K> {
     }
 
     fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
-        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
-        if other.digester.seed() != self.digester.seed() {
-            return Err(Incompatible("seeds differ"));
-        }
-        if other.shape() != self.shape() {
-            return Err(Incompatible("sizes differ"));
-        }
+        let other = twin(self, other, |summary| Basis::of(&summary.digester))?;
         for (counter, other) in self.counters.iter_mut().zip(other.counters.iter()) {
             self.saturated = self.saturated.saturating_add(counter.add(*other));
         }
@@ -285,13 +275,13 @@ impl<K: FlowKey> Ingest<K> for TwoLevel<K> {
     }
 
     fn parameters(&self) -> Vec<(&'static str, Setting)> {
-        let Shape { rows, verify, columns, bitmaps, bits } = self.shape();
+        let [rows, verify, columns] = self.modular.shape();
         let sizes = [
             ("rows", rows),
             ("verify", verify),
             ("columns", columns),
-            ("bitmaps", bitmaps),
-            ("bits", bits),
+            ("bitmaps", self.bitmaps),
+            ("bits", self.bits),
         ];
         sizes.map(|(name, value)| (name, Setting::Integer(value as u64))).to_vec()
     }

@@ -18,6 +18,7 @@ use std::any::Any;
 
 use flowgauge_kernel::Digester;
 
+use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{
     Answers, BuildError, Describe, Incompatible, Info, Ingest, Laws, Memory, Merge, Options,
@@ -225,13 +226,7 @@ impl<K: FlowKey> Ingest<K> for FlowRadar<K> {
     /// must all be decoded. Where neither can be, flows of both would cancel out, so that is an
     /// error.
     fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
-        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
-        if other.digester.seed() != self.digester.seed() {
-            return Err(Incompatible("seeds differ"));
-        }
-        if other.shape != self.shape || other.filter.bits() != self.filter.bits() {
-            return Err(Incompatible("sizes differ"));
-        }
+        let other = twin(self, other, |summary| Basis::of(&summary.digester))?;
         let (flows, filter) = match (other.decoded().is_complete(), self.decoded().is_complete()) {
             (true, _) => (other.decoded(), &self.filter),
             // Decoded a line before.

@@ -12,6 +12,7 @@ use std::any::Any;
 
 use flowgauge_kernel::Digester;
 
+use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::remix::remix;
 use super::super::{
@@ -202,17 +203,7 @@ impl<K: FlowKey, C: Signed> Ingest<K> for UnivMon<K, C> {
     }
 
     fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
-        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
-        if other.digester.seed() != self.digester.seed() {
-            return Err(Incompatible("seeds differ"));
-        }
-        if other.top != self.top
-            || other.levels.len() != self.levels.len()
-            || other.levels[0].rows != self.levels[0].rows
-            || other.sizes != self.sizes
-        {
-            return Err(Incompatible("sizes differ"));
-        }
+        let other = twin(self, other, |summary| Basis::of(&summary.digester))?;
         for (level, other) in self.levels.iter_mut().zip(&other.levels) {
             level.merge(other);
         }
