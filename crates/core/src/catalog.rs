@@ -105,7 +105,7 @@ macro_rules! accelerators {
         }
 
         /// Bytes that it reserves at most.
-        fn accelerator_bytes<K: FlowKey>(
+        fn own_bytes<K: FlowKey>(
             name: &str,
             options: &Options,
         ) -> Result<usize, BuildError> {
@@ -176,7 +176,7 @@ pub fn build_accelerated<K: FlowKey>(
             return Err(refused(other, known.name, "one sample is enough"));
         }
         let options = Options { parameters: parameters.clone(), ..options.clone() };
-        let bytes = accelerator_bytes::<K>(accelerator, &options)?;
+        let bytes = own_bytes::<K>(accelerator, &options)?;
         inner.memory_bytes = inner.memory_bytes.saturating_sub(bytes);
         own.push((known, options));
     }
@@ -188,6 +188,20 @@ pub fn build_accelerated<K: FlowKey>(
         memory = options.memory;
     }
     Ok(summary)
+}
+
+/// Bytes that these accelerators reserve at most, of those that the options give.
+///
+/// # Errors
+/// When one of them does not exist, or a parameter is out of range.
+pub fn accelerator_bytes<K: FlowKey>(
+    accelerators: &[(String, Parameters)],
+    options: &Options,
+) -> Result<usize, BuildError> {
+    let bytes = |(name, parameters): &(String, Parameters)| {
+        own_bytes::<K>(name, &Options { parameters: parameters.clone(), ..options.clone() })
+    };
+    accelerators.iter().map(bytes).sum()
 }
 
 /// The algorithms that an accelerator goes before, with their default parameters.

@@ -1,8 +1,10 @@
 //! What takes packets.
 
+use std::hint::black_box;
+
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog;
-use flowgauge_core::key::Key8;
+use flowgauge_core::key::{FlowKey, Key8};
 use flowgauge_core::summary::{Ingest, Options, Parameters};
 use flowgauge_core::task::Hierarchy;
 use flowgauge_kernel::Digester;
@@ -10,22 +12,28 @@ use flowgauge_kernel::Digester;
 use super::entry::Entry;
 use super::stream::Stream;
 use crate::failure::Failure;
+use crate::subject;
 
 /// Bytes of every frame.
 pub(super) const FRAME_BYTES: u32 = 64;
+
+/// Packets of a long run: a sampler takes ever fewer.
+const LONG: usize = 1_000_000_000;
 
 /// Something that counts packets.
 pub(super) trait Contestant {
     /// Forgets everything, and takes a packet of each of these flows.
     fn begin(&mut self, earlier: &[Key8]);
-    /// Takes all packets.
-    fn take(&mut self, stream: &Stream);
+    /// Takes all packets, once or more often; returns how many it took.
+    fn take(&mut self, stream: &mut Stream) -> usize;
 }
 
 /// A summary of the catalog.
 pub(super) struct Cataloged {
     summary: Box<dyn Ingest<Key8>>,
     batch: Batch<Key8>,
+    /// Whether it takes a billion packets, out of batches that are filled already.
+    long: bool,
 }
 
 impl Cataloged {
@@ -51,23 +59,26 @@ impl Cataloged {
                 asked: format!("{:?}", entry.parameters),
                 error,
             })?;
-        Ok(Self { summary, batch: Batch::new() })
+        Ok(Self { summary, batch: Batch::new(), long: entry.reading.is_some() && !alone })
     }
 
     pub(super) fn parameters(&self) -> String {
-        let own = self.summary.parameters().into_iter();
-        let pairs = own.map(|(name, value)| format!("{name}={value}"));
-        let before =
-            self.summary.accelerators().into_iter().flat_map(|(accelerator, parameters)| {
-                parameters
-                    .into_iter()
-                    .map(move |(name, value)| format!("{accelerator}.{name}={value}"))
-            });
-        pairs.chain(before).collect::<Vec<_>>().join(",")
+        subject::parameters(&*self.summary)
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
         self.summary.memory_bytes()
+    }
+
+    fn take_long(&mut self, stream: &mut Stream) -> usize {
+        let turns = LONG.div_ceil(stream.keys.len());
+        for _ in 0..turns {
+            for batch in &mut stream.batches {
+                self.summary.ingest(batch);
+            }
+        }
+        self.summary.settle();
+        turns * stream.keys.len()
     }
 
     fn ingest(&mut self, keys: &[Key8]) {
@@ -79,25 +90,39 @@ impl Cataloged {
     }
 }
 
+/// What costs least: a loop that reads the keys and does nothing with them.
+pub(super) struct Reading;
+
+impl Contestant for Reading {
+    fn begin(&mut self, _: &[Key8]) {}
+
+    fn take(&mut self, stream: &mut Stream) -> usize {
+        let keys = Key8::words(black_box(&stream.keys));
+        black_box(keys.iter().fold(0, |all, key| all ^ key));
+        keys.len()
+    }
+}
+
 impl Contestant for Cataloged {
     fn begin(&mut self, earlier: &[Key8]) {
         self.summary.clear();
         self.ingest(earlier);
     }
 
-    fn take(&mut self, stream: &Stream) {
+    fn take(&mut self, stream: &mut Stream) -> usize {
+        if self.long {
+            return self.take_long(stream);
+        }
         if !self.summary.wants_elements() {
             self.ingest(&stream.keys);
-            return self.summary.settle();
+            return stream.keys.len();
         }
         let elements = stream.elements.chunks(BATCH_PACKETS);
         for (keys, elements) in stream.keys.chunks(BATCH_PACKETS).zip(elements) {
-            self.batch.clear();
-            for (&key, &element) in keys.iter().zip(elements) {
-                self.batch.push_with_element(key, FRAME_BYTES, 0, element);
-            }
+            self.batch.fill_with_elements(keys, elements, FRAME_BYTES);
             self.summary.ingest(&mut self.batch);
         }
         self.summary.settle();
+        stream.keys.len()
     }
 }

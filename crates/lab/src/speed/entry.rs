@@ -19,6 +19,9 @@ pub(super) struct Entry {
     pub(super) rival: Option<Rival>,
     /// What stands before it: it is compared with itself alone.
     pub(super) accelerator: Option<Accelerator>,
+    /// How many times as long as a loop that reads all keys it may take: it gets a billion packets, in
+    /// batches that are filled already.
+    pub(super) reading: Option<f64>,
 }
 
 /// An accelerator with its parameters.
@@ -37,7 +40,16 @@ const fn entry(
     parameters: &'static [(&'static str, &'static str)],
     share: Option<f64>,
 ) -> Entry {
-    Entry { name, parameters, share, crowded: false, by_hand: None, rival: None, accelerator: None }
+    Entry {
+        name,
+        parameters,
+        share,
+        crowded: false,
+        by_hand: None,
+        rival: None,
+        accelerator: None,
+        reading: None,
+    }
 }
 
 impl Entry {
@@ -51,10 +63,23 @@ impl Entry {
         alone.or_else(|| self.rival.as_ref().map(|rival| (rival.name, Some(rival.speedup))))
     }
 
+    const fn behind(
+        self,
+        name: &'static str,
+        parameters: &'static [(&'static str, &'static str)],
+        speedup: Option<f64>,
+    ) -> Self {
+        Self { accelerator: Some(Accelerator { name, parameters, speedup }), ..self }
+    }
+
     /// Behind Agg-Evict.
     const fn aggregated(self, speedup: Option<f64>) -> Self {
-        let agg_evict = Accelerator { name: "agg-evict", parameters: AGG_EVICT, speedup };
-        Self { accelerator: Some(agg_evict), ..self }
+        self.behind("agg-evict", AGG_EVICT, speedup)
+    }
+
+    /// Behind Skipper, with an error of 1 %.
+    const fn skipped(self, speedup: f64) -> Self {
+        Self { reading: Some(1.5), ..self.behind("skipper", &[("epsilon", "0.01")], Some(speedup)) }
     }
 
     const fn by_hand(self, build: fn(Digester) -> Box<dyn Contestant>) -> Self {
@@ -67,6 +92,9 @@ const SKETCH: &[(&str, &str)] = &[("rows", "4"), ("columns", "65536")];
 
 /// Four rows of 65536 columns alone, as the yardstick and other implementations have them.
 const ROWS: &[(&str, &str)] = &[("rows", "4"), ("columns", "65536"), ("candidates", "0")];
+
+/// Five rows, as the Skipper paper has them.
+const FIVE_ROWS: &[(&str, &str)] = &[("rows", "5"), ("columns", "65536"), ("candidates", "0")];
 
 /// Every algorithm, at the size of its paper where that has one.
 pub(super) static ENTRIES: &[Entry] = &[
@@ -130,4 +158,7 @@ pub(super) static ENTRIES: &[Entry] = &[
         .aggregated(Some(3.0)),
     entry("flow-radar", &[("cells", "262144"), ("hashes", "4")], Some(0.5)).aggregated(Some(1.5)),
     entry("space-saving", &[("counters", "128")], Some(0.5)).aggregated(Some(3.0)),
+    entry("space-saving", &[("counters", "128")], None).skipped(12.0),
+    entry("count-sketch", FIVE_ROWS, None).skipped(8.0),
+    entry("count-min", FIVE_ROWS, None).skipped(5.0),
 ];

@@ -37,7 +37,7 @@ pub(super) struct Rivalry {
     pub(super) wanted: Option<f64>,
 }
 
-const COLUMNS: [&str; 13] = [
+const COLUMNS: [&str; 14] = [
     "structure",
     "parameters",
     "memory_bytes",
@@ -46,6 +46,7 @@ const COLUMNS: [&str; 13] = [
     "wanted_share",
     "loop_rate",
     "loop_ratio",
+    "most_ratio",
     "rival",
     "rival_rate",
     "speedup",
@@ -97,6 +98,7 @@ impl Row {
             wanted(self.wanted_share),
             number(self.by_hand.map(|(rate, _)| rate)),
             number(self.by_hand.map(|(_, ratio)| ratio)),
+            wanted(self.by_hand.map(|_| self.most_ratio)),
             rival.map_or(String::new(), |rival| rival.name.to_owned()),
             number(rival.map(|rival| rival.rate)),
             number(rival.map(|rival| rival.speedup)),

@@ -61,8 +61,9 @@ impl<S, N: Fn() -> Option<S>, U: Fn(&mut S, u64)> Contestant for Sketch<S, N, U>
         self.count(earlier);
     }
 
-    fn take(&mut self, stream: &Stream) {
+    fn take(&mut self, stream: &mut Stream) -> usize {
         self.count(&stream.keys);
+        stream.keys.len()
     }
 }
 

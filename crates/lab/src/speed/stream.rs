@@ -3,55 +3,89 @@
 use std::collections::HashSet;
 
 use flowgauge_capture::synthetic::{Config, Profile, Traffic};
+use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::key::{FlowKey, Key8};
 use flowgauge_kernel::Digester;
 
+use super::contestant::FRAME_BYTES;
 use crate::failure::Failure;
 
 /// Packets before those that are measured: with them the run has a million flows.
 const BEFORE: usize = 26_000_000;
 
-/// Pairs of addresses in the order of a backbone link.
+/// Flows of the profiles that say how many there are.
+const FLOWS: u64 = 1_000_000;
+
+/// A kind of traffic.
+#[derive(Debug)]
+pub(crate) struct Order {
+    /// Its name on the command line.
+    pub(crate) name: &'static str,
+    profile: Profile,
+}
+
+/// Every kind; wanted numbers are about the first.
+pub(crate) static ORDERS: [Order; 3] = [
+    Order { name: "backbone", profile: Profile::Backbone { flows: None } },
+    Order { name: "zipf-1.1", profile: Profile::Zipf { flows: FLOWS, skew: 1.1 } },
+    Order { name: "uniform", profile: Profile::Zipf { flows: FLOWS, skew: 0.0 } },
+];
+
+/// Pairs of addresses in the order in which they come over a link.
 pub(super) struct Stream {
+    order: &'static Order,
     /// Every flow of the run before `keys`, in the order in which they began.
     pub(super) earlier: Vec<Key8>,
     /// A key a packet.
     pub(super) keys: Vec<Key8>,
     /// The digest of what follows the source in the five-tuple, a packet.
     pub(super) elements: Vec<u64>,
+    /// The keys in batches, for what reads few of them.
+    pub(super) batches: Vec<Batch<Key8>>,
 }
 
 impl Stream {
-    pub(super) fn draw(packets: usize, digester: &Digester) -> Result<Self, Failure> {
+    pub(super) fn draw(
+        order: &'static Order,
+        packets: usize,
+        digester: &Digester,
+    ) -> Result<Self, Failure> {
         let traffic = Traffic::new(Config {
-            profile: Profile::Backbone { flows: None },
+            profile: order.profile,
             packets: (BEFORE + packets) as u64,
             ..Config::default()
         })?;
-        let mut stream = Self { earlier: Vec::new(), keys: Vec::new(), elements: Vec::new() };
+        let (mut earlier, mut keys, mut elements) = (Vec::new(), Vec::new(), Vec::new());
         let mut seen = HashSet::new();
         for (number, packet) in traffic.enumerate() {
             let tuple = packet.key.as_bytes();
             let word = |start: usize| Key8::from_canonical(&tuple[start..start + 8]);
             let (Some(key), Some(peer)) = (word(0), word(4)) else { continue };
             if number >= BEFORE {
-                stream.keys.push(key);
-                stream.elements.push(peer.digest(digester));
+                keys.push(key);
+                elements.push(peer.digest(digester));
             } else if seen.insert(Key8::words(&[key])[0]) {
-                stream.earlier.push(key);
+                earlier.push(key);
             }
         }
-        Ok(stream)
+        let filled = |keys: &[Key8]| {
+            let mut batch = Batch::new();
+            batch.fill(keys, FRAME_BYTES);
+            batch
+        };
+        let batches = keys.chunks(BATCH_PACKETS).map(filled).collect();
+        Ok(Self { order, earlier, keys, elements, batches })
     }
 
     /// What it is, in a line.
     pub(super) fn describe(&self, rounds: u64) -> String {
         let flows: HashSet<u64> = Key8::words(&self.keys).iter().copied().collect();
         format!(
-            "{} packets of {} flows (pairs of addresses, profile backbone), {} flows before them \
-             where crowded, {rounds} rounds",
+            "{} packets of {} flows (pairs of addresses, profile {}), {} flows before them where \
+             crowded, {rounds} rounds",
             self.keys.len(),
             flows.len(),
+            self.order.name,
             self.earlier.len(),
         )
     }
