@@ -43,6 +43,12 @@ pub(crate) enum Command {
     /// is the time of the algorithm over that of a hand-written loop of the same work, of a sampler
     /// over that of a loop that reads all keys; `speedup` is its rate over that of another implementation, or of itself alone where something accelerates it.
     Speed(Speed),
+    /// Measures where Agg-Evict pays: rates by structure, traffic, length of runs and rows
+    ///
+    /// `evicted` is the share of the packets that reaches the structure as a sum, `speedup` the rate over
+    /// that of the structure alone, `link_gbit` the fastest Ethernet whose smallest packets one core
+    /// keeps up with, and `best` marks the fastest of a structure on a stream.
+    Sweep(Sweep),
 }
 
 #[derive(Args)]
@@ -107,6 +113,23 @@ pub(crate) struct Speed {
     /// Exit with 1 where a number is not what is wanted
     #[arg(long)]
     pub(crate) check: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct Sweep {
+    /// Packets of each stream
+    #[arg(long, value_name = "N", default_value_t = 4_000_000,
+        value_parser = clap::value_parser!(u64).range(256..))]
+    pub(crate) packets: u64,
+
+    /// Rounds, of which the medians are written
+    #[arg(long, value_name = "N", default_value_t = 3,
+        value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) rounds: u64,
+
+    /// Where the table goes besides standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
 }
 
 /// What to measure of what there is.

@@ -39,27 +39,37 @@ pub(super) struct Cataloged {
 impl Cataloged {
     /// The algorithm of an entry behind what stands before it, or `alone`.
     pub(super) fn new(entry: &Entry, alone: bool, digester: Digester) -> Result<Self, Failure> {
+        let accelerator = entry.accelerator.as_ref().filter(|_| !alone).map(|accelerator| {
+            let parameters = accelerator.parameters.iter().copied();
+            (accelerator.name.to_owned(), Parameters::new(parameters))
+        });
+        let long = entry.reading.is_some() && !alone;
+        Ok(Self { long, ..Self::behind(accelerator, entry, digester)? })
+    }
+
+    /// The algorithm of an entry behind this.
+    pub(super) fn behind(
+        accelerator: Option<(String, Parameters)>,
+        entry: &Entry,
+        digester: Digester,
+    ) -> Result<Self, Failure> {
         let memory = entry.rival.as_ref().and_then(|rival| rival.memory);
         let mut options = Options::new(memory.map_or(1 << 20, |bytes| bytes()), 1)
             .with(entry.parameters.iter().copied());
         options.digester = digester;
         options.hierarchy = Hierarchy::Pair;
-        let accelerators: Vec<_> = entry
-            .accelerator
-            .iter()
-            .filter(|_| !alone)
-            .map(|accelerator| {
-                let parameters = accelerator.parameters.iter().copied();
-                (accelerator.name.to_owned(), Parameters::new(parameters))
-            })
-            .collect();
+        let accelerators = Vec::from_iter(accelerator);
+        let failed = |error| Failure::Build {
+            algorithm: entry.name,
+            asked: format!("{:?}", entry.parameters),
+            error,
+        };
+        // What stands before it has memory of its own.
+        options.memory_bytes +=
+            catalog::accelerator_bytes::<Key8>(&accelerators, &options).map_err(failed)?;
         let summary = catalog::build_accelerated::<Key8>(&accelerators, entry.name, &options)
-            .map_err(|error| Failure::Build {
-                algorithm: entry.name,
-                asked: format!("{:?}", entry.parameters),
-                error,
-            })?;
-        Ok(Self { summary, batch: Batch::new(), long: entry.reading.is_some() && !alone })
+            .map_err(failed)?;
+        Ok(Self { summary, batch: Batch::new(), long: false })
     }
 
     pub(super) fn parameters(&self) -> String {

@@ -13,6 +13,7 @@ mod machine;
 mod report;
 mod rival;
 mod stream;
+mod sweep;
 
 use flowgauge_kernel::{Digester, Isa, Seed};
 
@@ -23,6 +24,7 @@ use entry::{ENTRIES, Entry};
 use report::{Report, Rivalry, Row};
 pub(crate) use stream::ORDERS;
 use stream::{Order, Stream};
+pub(crate) use sweep::measure as sweep;
 
 /// An algorithm may take this much longer than its hand-written loop.
 const LIMIT: f64 = 1.25;

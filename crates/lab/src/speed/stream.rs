@@ -1,6 +1,7 @@
 //! The packets that everything takes, in memory.
 
 use std::collections::HashSet;
+use std::iter;
 
 use flowgauge_capture::synthetic::{Config, Profile, Traffic};
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
@@ -25,11 +26,17 @@ pub(crate) struct Order {
 }
 
 /// Every kind; wanted numbers are about the first.
-pub(crate) static ORDERS: [Order; 3] = [
+pub(crate) static ORDERS: [Order; 5] = [
     Order { name: "backbone", profile: Profile::Backbone { flows: None } },
-    Order { name: "zipf-1.1", profile: Profile::Zipf { flows: FLOWS, skew: 1.1 } },
-    Order { name: "uniform", profile: Profile::Zipf { flows: FLOWS, skew: 0.0 } },
+    zipf("zipf-1.5", 1.5),
+    zipf("zipf-1.1", 1.1),
+    zipf("zipf-0.75", 0.75),
+    zipf("uniform", 0.0),
 ];
+
+const fn zipf(name: &'static str, skew: f64) -> Order {
+    Order { name, profile: Profile::Zipf { flows: FLOWS, skew } }
+}
 
 /// Pairs of addresses in the order in which they come over a link.
 pub(super) struct Stream {
@@ -75,6 +82,23 @@ impl Stream {
         };
         let batches = keys.chunks(BATCH_PACKETS).map(filled).collect();
         Ok(Self { order, earlier, keys, elements, batches })
+    }
+
+    /// The name of the traffic.
+    pub(super) fn name(&self) -> &'static str {
+        self.order.name
+    }
+
+    /// Each packet as often as this, one right after the other: no more packets than there were.
+    pub(super) fn in_runs_of(&self, packets: usize) -> Self {
+        let repeated = |all: &[u64]| -> Vec<u64> {
+            let each = all.iter().flat_map(|one| iter::repeat_n(*one, packets));
+            each.take(all.len()).collect()
+        };
+        let keys = repeated(Key8::words(&self.keys)).into_iter();
+        let keys = keys.filter_map(|key| Key8::from_canonical(&key.to_ne_bytes())).collect();
+        let elements = repeated(&self.elements);
+        Self { order: self.order, earlier: Vec::new(), keys, elements, batches: Vec::new() }
     }
 
     /// What it is, in a line.
