@@ -56,6 +56,7 @@ pub struct Parameter {
 }
 
 /// What accelerators, workers and readers may rely on.
+#[expect(clippy::struct_excessive_bools, reason = "each is a law of its own")]
 #[derive(Clone, Copy, Debug)]
 pub struct Laws {
     /// The order of updates does not matter: where sums are [`Merge::Equal`] the numbers are the
@@ -65,6 +66,8 @@ pub struct Laws {
     pub aggregatable: bool,
     /// What it is for are the sizes of flows, which a weighted sample of the packets keeps.
     pub sizes: bool,
+    /// It is rows of counters, into single ones of which packets may go: [`Ingest::rows`].
+    pub rows: bool,
     /// How the sum of two summaries relates to the summary of the sum.
     pub merge: Merge,
 }

@@ -15,6 +15,7 @@ mod memory;
 mod patience;
 pub mod quantile;
 pub(crate) mod remix;
+mod row_ingest;
 mod saturating;
 mod share;
 pub mod sketch;
@@ -24,6 +25,7 @@ mod traits;
 
 pub use build::{BuildError, Describe, Info, Laws, Merge, Options, Parameter, Parameters, Setting};
 pub use memory::Memory;
+pub use row_ingest::RowIngest;
 pub use saturating::Counter;
 pub(crate) use saturating::sum_and_largest;
 pub use traits::{

@@ -7,8 +7,8 @@ use std::any::Any;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
 
-use super::Setting;
 use super::codec::{DecodeError, Reader, Writer};
+use super::{RowIngest, Setting};
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
 use crate::task::Hierarchy;
@@ -59,6 +59,10 @@ pub trait Ingest<K: FlowKey>: Send {
     /// The accelerators before it, outermost first, with their parameters in force.
     fn accelerators(&self) -> Vec<(&'static str, Vec<(&'static str, Setting)>)> {
         Vec::new()
+    }
+    /// Its rows, where they may be sampled one by one.
+    fn rows(&mut self) -> Option<&mut dyn RowIngest<K>> {
+        None
     }
     /// Bytes of memory reserved.
     fn memory_bytes(&self) -> usize;

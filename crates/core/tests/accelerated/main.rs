@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 mod agg_evict;
+mod rows;
 mod sampler;
 mod skipper;
 #[allow(unreachable_pub, dead_code, reason = "the law tests use more of it")]

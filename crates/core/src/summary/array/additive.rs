@@ -75,6 +75,7 @@ impl Describe for CountArray<(), ()> {
             commutable: true,
             aggregatable: true,
             sizes: true,
+            rows: false,
             merge: Merge::WithinBounds,
         },
     };

@@ -55,6 +55,7 @@ impl Describe for ReplacingArray {
             commutable: false,
             aggregatable: false,
             sizes: true,
+            rows: false,
             merge: Merge::WithinBounds,
         },
     };

@@ -69,6 +69,7 @@ impl Describe for SharedCounters<(), ()> {
             commutable: true,
             aggregatable: false,
             sizes: true,
+            rows: false,
             merge: Merge::WithinBounds,
         },
     };

@@ -40,6 +40,7 @@ impl Describe for MisraGries<(), ()> {
             commutable: true,
             aggregatable: true,
             sizes: true,
+            rows: false,
             merge: Merge::WithinBounds,
         },
     };

@@ -58,6 +58,7 @@ impl Describe for NetFlow<()> {
             commutable: true,
             aggregatable: true,
             sizes: true,
+            rows: false,
             merge: Merge::WithinBounds,
         },
     };

@@ -73,6 +73,7 @@ impl Describe for SketchVisor {
             commutable: false,
             aggregatable: false,
             sizes: true,
+            rows: false,
             merge: Merge::WithinBounds,
         },
     };

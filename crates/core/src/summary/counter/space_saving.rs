@@ -34,6 +34,7 @@ impl Describe for SpaceSaving {
             commutable: true,
             aggregatable: true,
             sizes: true,
+            rows: false,
             merge: Merge::WithinBounds,
         },
     };

@@ -38,6 +38,7 @@ impl Describe for StreamSummary {
             commutable: true,
             aggregatable: false,
             sizes: true,
+            rows: false,
             merge: Merge::WithinBounds,
         },
     };

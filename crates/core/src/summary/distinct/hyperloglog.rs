@@ -71,6 +71,7 @@ impl Describe for HyperLogLog {
             commutable: true,
             aggregatable: true,
             sizes: false,
+            rows: false,
             merge: Merge::WithinBounds,
         },
     };

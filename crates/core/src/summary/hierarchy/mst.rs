@@ -36,6 +36,7 @@ impl Describe for Mst {
             commutable: true,
             aggregatable: true,
             sizes: true,
+            rows: false,
             merge: Merge::WithinBounds,
         },
     };

@@ -48,6 +48,7 @@ impl Describe for Rhhh {
             commutable: true,
             aggregatable: true,
             sizes: true,
+            rows: false,
             merge: Merge::WithinBounds,
         },
     };

@@ -90,6 +90,7 @@ impl Describe for InstaMeasure<(), (), 1> {
             commutable: false,
             aggregatable: false,
             sizes: true,
+            rows: false,
             merge: Merge::WithinBounds,
         },
     };
@@ -110,6 +111,7 @@ impl Describe for InstaMeasure<(), (), 2> {
             commutable: false,
             aggregatable: false,
             sizes: true,
+            rows: false,
             merge: Merge::WithinBounds,
         },
     };

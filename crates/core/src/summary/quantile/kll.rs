@@ -117,6 +117,7 @@ impl Describe for Kll<()> {
             commutable: true,
             aggregatable: true,
             sizes: false,
+            rows: false,
             merge: Merge::WithinBounds,
         },
     };

@@ -32,6 +32,7 @@ impl Describe for ConservativeCountMin {
             commutable: false,
             aggregatable: false,
             sizes: true,
+            rows: false,
             merge: Merge::WithinBounds,
         },
     };

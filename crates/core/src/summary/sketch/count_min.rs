@@ -9,9 +9,10 @@ use std::marker::PhantomData;
 
 use super::super::{
     BuildError, Cells, Describe, Estimate, Info, Ingest, Laws, Measure, Merge, Options, Parameter,
+    RowIngest,
 };
 use super::cell::{Cell, Unsigned};
-use super::grid::{Grid, Linear, Rule};
+use super::grid::{Grid, Linear, Rule, Weight};
 use super::k_ary;
 use super::row_sketch::RowSketch;
 use super::rows::{CONFIDENCE, MOST_ROWS, Rows, Targets};
@@ -60,7 +61,13 @@ impl Describe for CountMin {
         paper: "Count-Min (J. Algorithms 2005), sections 3 and 4.1",
         parameters: PARAMETERS,
         memory: MEMORY,
-        laws: Laws { commutable: true, aggregatable: true, sizes: true, merge: Merge::Equal },
+        laws: Laws {
+            commutable: true,
+            aggregatable: true,
+            sizes: true,
+            rows: true,
+            merge: Merge::Equal,
+        },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
@@ -95,8 +102,12 @@ impl<C: Unsigned> Rule for Least<C> {
         (lost, least > limit)
     }
 
+    /// The least of samples is too low: they are read as K-ary's are, and so is their margin.
     #[inline]
     fn estimate(grid: &Grid<Self>, digest: u64) -> f64 {
+        if grid.unit > 0 {
+            return k_ary::estimate(grid, digest);
+        }
         least(grid.rows, &grid.cells, digest).get() as f64
     }
 
@@ -104,6 +115,9 @@ impl<C: Unsigned> Rule for Least<C> {
     /// share of the columns that is δ over all rows, the key's own cell counted as one of them. By
     /// Markov's inequality it is not above the mean × δ^(−1/d).
     fn margin(grid: &Grid<Self>) -> f64 {
+        if grid.unit > 0 {
+            return k_ary::margin(grid);
+        }
         let (rows, columns) = (grid.rows, grid.rows.columns());
         let factor = factor(rows);
         let allowed = 1.0 - confidence(rows);
@@ -137,6 +151,10 @@ impl<C: Unsigned> Rule for Least<C> {
     fn cells<K: FlowKey>(sketch: &RowSketch<K, Self>) -> Option<&dyn Cells> {
         Some(sketch)
     }
+
+    fn sampled<K: FlowKey>(sketch: &mut RowSketch<K, Self>) -> Option<&mut dyn RowIngest<K>> {
+        Some(sketch)
+    }
 }
 
 /// Differences of counters have no least one that means anything: they are read as K-ary's are.
@@ -147,6 +165,21 @@ impl<C: Unsigned> Linear for Least<C> {
 
     fn noise(rows: Rows, total: f64, cells: impl Fn(usize) -> f64) -> f64 {
         k_ary::noise(rows, total, cells)
+    }
+
+    fn squared_l2(rows: Rows, total: f64, cells: impl Fn(usize) -> f64) -> f64 {
+        k_ary::squared_l2(rows, total, cells)
+    }
+
+    #[inline(always)]
+    fn add_to_row<const FULL: bool>(
+        cell: &mut C,
+        _: usize,
+        _: u64,
+        weight: Weight<Self>,
+        limit: u64,
+    ) -> (u64, bool) {
+        k_ary::add_to_row::<FULL, C>(cell, weight, limit)
     }
 }
 

@@ -9,6 +9,7 @@ use std::marker::PhantomData;
 
 use super::super::{
     BuildError, Cells, Describe, Estimate, Info, Ingest, Laws, Measure, Merge, Options, Parameter,
+    RowIngest,
 };
 use super::cell::Signed;
 use super::count_min::{CANDIDATES, MEMORY};
@@ -53,7 +54,13 @@ impl Describe for CountSketch {
         paper: "Count Sketch (ICALP 2002), section 3",
         parameters: PARAMETERS,
         memory: MEMORY,
-        laws: Laws { commutable: true, aggregatable: true, sizes: true, merge: Merge::Equal },
+        laws: Laws {
+            commutable: true,
+            aggregatable: true,
+            sizes: true,
+            rows: true,
+            merge: Merge::Equal,
+        },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
@@ -112,6 +119,10 @@ impl<C: Signed> Rule for Signs<C> {
     fn cells<K: FlowKey>(sketch: &RowSketch<K, Self>) -> Option<&dyn Cells> {
         Some(sketch)
     }
+
+    fn sampled<K: FlowKey>(sketch: &mut RowSketch<K, Self>) -> Option<&mut dyn RowIngest<K>> {
+        Some(sketch)
+    }
 }
 
 impl<C: Signed> Linear for Signs<C> {
@@ -126,10 +137,26 @@ impl<C: Signed> Linear for Signs<C> {
         median(&mut values[..rows.rows()])
     }
 
-    fn noise(rows: Rows, _: f64, cells: impl Fn(usize) -> f64) -> f64 {
-        let squares = |places: std::ops::Range<usize>| places.map(|at| cells(at).powi(2)).sum();
-        let variance = median_of_rows(rows, squares) / rows.columns() as f64;
+    fn squared_l2(rows: Rows, _: f64, cells: impl Fn(usize) -> f64) -> f64 {
+        median_of_rows(rows, |places| places.map(|at| cells(at).powi(2)).sum())
+    }
+
+    fn noise(rows: Rows, total: f64, cells: impl Fn(usize) -> f64) -> f64 {
+        let variance = Self::squared_l2(rows, total, cells) / rows.columns() as f64;
         deviations(rows.rows()) * variance.sqrt()
+    }
+
+    #[inline(always)]
+    fn add_to_row<const FULL: bool>(
+        cell: &mut C,
+        row: usize,
+        digest: u64,
+        weight: Weight<Self>,
+        limit: u64,
+    ) -> (u64, bool) {
+        let sign = 1 - 2 * (signs(digest) >> row & 1).cast_signed();
+        let lost = cell.turn::<FULL>(weight, sign);
+        (lost, cell.exceeds(sign, C::at_most(limit)))
     }
 }
 

@@ -6,10 +6,11 @@ use flowgauge_kernel::{Zeroed, prefetch};
 
 use super::super::cached::CACHED_BYTES;
 use super::super::codec::{DecodeError, Reader, Writer};
-use super::super::{BuildError, Cells, Counter, Estimate, Options};
+use super::super::{BuildError, Cells, Counter, Estimate, Options, RowIngest};
 use super::cell::Cell;
+use super::noise::Noise;
 use super::row_sketch::RowSketch;
-use super::rows::{MOST_ROWS, Rows, Targets, with_rows};
+use super::rows::{CONFIDENCE, MOST_ROWS, Rows, Targets, deviations, with_rows};
 use crate::batch::BATCH_PACKETS;
 use crate::key::FlowKey;
 use crate::task::Threshold;
@@ -69,14 +70,31 @@ pub(crate) trait Rule: Send + Sized + 'static {
         let _ = sketch;
         None
     }
+
+    /// The rows, likewise: of other cells a sample tells nothing.
+    fn sampled<K: FlowKey>(sketch: &mut RowSketch<K, Self>) -> Option<&mut dyn RowIngest<K>> {
+        let _ = sketch;
+        None
+    }
 }
 
 /// A rule whose cells are sums of the weights, so that sums and differences of them mean something.
 pub(crate) trait Linear: Rule {
     /// The estimate of a key from any such cells, whose total is `total`.
     fn value(rows: Rows, digest: u64, total: f64, cell: impl Fn(usize) -> f64) -> f64;
-    /// How far it is off at most, with [`CONFIDENCE`].
+    /// The sum of the squares of all sizes, as the median row has it.
+    fn squared_l2(rows: Rows, total: f64, cells: impl Fn(usize) -> f64) -> f64;
+    /// How far an estimate is off at most, with [`CONFIDENCE`].
     fn noise(rows: Rows, total: f64, cells: impl Fn(usize) -> f64) -> f64;
+    /// Adds `weight` to the cell of a key in one row. Returns what found no room, and whether the
+    /// cell now says more than `limit`.
+    fn add_to_row<const FULL: bool>(
+        cell: &mut Self::Cell,
+        row: usize,
+        digest: u64,
+        weight: Weight<Self>,
+        limit: u64,
+    ) -> (u64, bool);
 }
 
 /// A linear function of the total weight in whole numbers: exact against each packet's own total,
@@ -94,7 +112,7 @@ impl Limit {
     }
 
     #[inline(always)]
-    fn at(self, total: u64) -> u64 {
+    pub(crate) fn at(self, total: u64) -> u64 {
         let share = (u128::from(total) * u128::from(self.share)) >> 64;
         self.base.saturating_add(share as u64)
     }
@@ -147,8 +165,13 @@ pub(crate) struct Grid<R: Rule> {
     pub(crate) total: u64,
     /// Increments that a full cell could not take, over all rows.
     pub(crate) saturated: u64,
-    /// The margin of the estimates since the last packet, once it was asked for.
-    margin: Cached<Option<f64>>,
+    /// What no cell exceeds.
+    pub(super) reach: u64,
+    deviations: f64,
+    /// The variance of a flow's sampled weight over that weight; 0 while rows are no samples.
+    pub(crate) unit: u64,
+    /// How estimates err since the last packet, once it was asked for.
+    pub(super) noise: Cached<Option<Noise>>,
 }
 
 impl<R: Rule> Grid<R> {
@@ -159,15 +182,39 @@ impl<R: Rule> Grid<R> {
             cells: options.memory.zeroed(rows.cells())?,
             total: 0,
             saturated: 0,
-            margin: Cached::new(None),
+            reach: 0,
+            deviations: deviations(rows.rows()),
+            unit: 0,
+            noise: Cached::new(None),
         })
     }
 
     /// The estimate of a key with its bounds.
     pub(crate) fn estimate(&self, digest: u64) -> Estimate {
-        let margin = self.margin.get().unwrap_or_else(|| R::margin(self));
-        self.margin.set(Some(margin));
-        R::bounds(self, R::estimate(self, digest), margin)
+        let (noise, value) = (self.noise(), R::estimate(self, digest));
+        if self.unit == 0 {
+            return R::bounds(self, value, noise.margin);
+        }
+        let ((low, high), lost) = (noise.bounds(value), self.saturated as f64);
+        let (low, high) = ((low - lost).max(0.0), high + lost);
+        Estimate { value, low, high, confidence: Some(CONFIDENCE) }.within(self.total)
+    }
+
+    /// The estimate of a key that is listed because it is large.
+    pub(crate) fn listed(&self, digest: u64) -> Estimate {
+        self.noise().listed(self.estimate(digest), self.total, self.rows.rows())
+    }
+
+    fn noise(&self) -> Noise {
+        let read = || self.noise_of(R::margin(self), self.unit as f64);
+        let noise = self.noise.get().unwrap_or_else(read);
+        self.noise.set(Some(noise));
+        noise
+    }
+
+    /// How estimates err whose rows are samples of this `unit`.
+    pub(crate) fn noise_of(&self, margin: f64, unit: f64) -> Noise {
+        Noise { margin, deviations: self.deviations, unit }
     }
 
     /// Counts packets.
@@ -194,10 +241,12 @@ impl<R: Rule> Grid<R> {
         packets: &Packets<'_, Weight<R>>,
         heavy: &mut [u8; BATCH_PACKETS],
     ) -> usize {
-        self.margin.set(None);
-        let total = self.total.saturating_add(Weight::<R>::sum(packets.weights));
+        self.noise.set(None);
+        let weight = Weight::<R>::sum(packets.weights);
+        let total = self.total.saturating_add(weight);
+        self.reach = self.reach.saturating_add(weight);
         // No cell holds more than the weight of all packets, which may itself be full.
-        let (lost, found) = if total >= R::Cell::MOST {
+        let (lost, found) = if total.max(self.reach) >= R::Cell::MOST {
             self.take_rows::<MOST_ROWS, true, LIST>(packets, heavy)
         } else if self.rows == WORDS {
             self.take_words::<LIST>(packets, heavy)
@@ -264,7 +313,10 @@ impl<R: Rule> Grid<R> {
         }
         self.saturated = self.saturated.saturating_add(other.saturated);
         self.total = self.total.saturating_add(other.total);
-        self.margin.set(None);
+        self.reach = self.reach.saturating_add(other.reach);
+        // Both samples may be of the same places.
+        self.unit = self.unit.saturating_add(other.unit);
+        self.noise.set(None);
     }
 
     pub(crate) fn save(&self, out: &mut Writer) {
@@ -277,7 +329,8 @@ impl<R: Rule> Grid<R> {
         self.total = from.number("total")?;
         self.saturated = from.number("saturated")?;
         from.numbers("cells", &mut self.cells)?;
-        if !R::possible(self) {
+        self.reach = self.cells.iter().map(|cell| cell.size()).max().unwrap_or(0);
+        if self.unit == 0 && !R::possible(self) {
             let width = self.cells.memory_bytes();
             return Err(from.invalid("cells", width, "no packets of this total make them"));
         }
@@ -286,8 +339,7 @@ impl<R: Rule> Grid<R> {
 
     pub(crate) fn clear(&mut self) {
         self.cells.fill(bytemuck::Zeroable::zeroed());
-        self.total = 0;
-        self.saturated = 0;
-        self.margin.set(None);
+        (self.total, self.saturated, self.reach, self.unit) = (0, 0, 0, 0);
+        self.noise.set(None);
     }
 }

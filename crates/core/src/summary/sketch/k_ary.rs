@@ -10,12 +10,12 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::super::{
-    BuildError, Cells, Describe, Estimate, Info, Ingest, Laws, Measure, Merge, Options,
+    BuildError, Cells, Describe, Estimate, Info, Ingest, Laws, Measure, Merge, Options, RowIngest,
 };
-use super::cell::Unsigned;
+use super::cell::{Cell, Unsigned};
 use super::count_min::{MEMORY, adds_up};
 use super::count_sketch::{PARAMETERS, medians};
-use super::grid::{Grid, Limit, Linear, Rule};
+use super::grid::{Grid, Limit, Linear, Rule, Weight};
 use super::row_sketch::RowSketch;
 use super::rows::{MOST_ROWS, Rows, Targets, deviations, median, median_of_rows};
 use crate::key::FlowKey;
@@ -34,7 +34,13 @@ impl Describe for KAry {
         paper: "K-ary sketch (IMC 2003), section 3.1",
         parameters: PARAMETERS,
         memory: MEMORY,
-        laws: Laws { commutable: true, aggregatable: true, sizes: true, merge: Merge::Equal },
+        laws: Laws {
+            commutable: true,
+            aggregatable: true,
+            sizes: true,
+            rows: true,
+            merge: Merge::Equal,
+        },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
@@ -70,7 +76,7 @@ impl<C: Unsigned> Rule for Centred<C> {
     }
 
     fn estimate(grid: &Grid<Self>, digest: u64) -> f64 {
-        value(grid.rows, digest, grid.total as f64, |place| grid.cells[place].real()).max(0.0)
+        estimate(grid, digest)
     }
 
     /// The counter of a key whose size is the threshold.
@@ -83,7 +89,7 @@ impl<C: Unsigned> Rule for Centred<C> {
     }
 
     fn margin(grid: &Grid<Self>) -> f64 {
-        noise(grid.rows, grid.total as f64, |place| grid.cells[place].real())
+        margin(grid)
     }
 
     fn bounds(grid: &Grid<Self>, value: f64, margin: f64) -> Estimate {
@@ -97,6 +103,10 @@ impl<C: Unsigned> Rule for Centred<C> {
     fn cells<K: FlowKey>(sketch: &RowSketch<K, Self>) -> Option<&dyn Cells> {
         Some(sketch)
     }
+
+    fn sampled<K: FlowKey>(sketch: &mut RowSketch<K, Self>) -> Option<&mut dyn RowIngest<K>> {
+        Some(sketch)
+    }
 }
 
 impl<C: Unsigned> Linear for Centred<C> {
@@ -107,6 +117,43 @@ impl<C: Unsigned> Linear for Centred<C> {
     fn noise(rows: Rows, total: f64, cells: impl Fn(usize) -> f64) -> f64 {
         noise(rows, total, cells)
     }
+
+    fn squared_l2(rows: Rows, total: f64, cells: impl Fn(usize) -> f64) -> f64 {
+        squared_l2(rows, total, cells)
+    }
+
+    #[inline(always)]
+    fn add_to_row<const FULL: bool>(
+        cell: &mut C,
+        _: usize,
+        _: u64,
+        weight: Weight<Self>,
+        limit: u64,
+    ) -> (u64, bool) {
+        add_to_row::<FULL, C>(cell, weight, limit)
+    }
+}
+
+/// [`Rule::estimate`] of counters that are read without bias.
+#[inline]
+pub(super) fn estimate<R: Rule>(grid: &Grid<R>, digest: u64) -> f64 {
+    value(grid.rows, digest, grid.total as f64, |place| grid.cells[place].real()).max(0.0)
+}
+
+/// [`Rule::margin`] of these.
+pub(super) fn margin<R: Rule>(grid: &Grid<R>) -> f64 {
+    noise(grid.rows, grid.total as f64, |place| grid.cells[place].real())
+}
+
+/// [`Linear::add_to_row`] of counters.
+#[inline(always)]
+pub(super) fn add_to_row<const FULL: bool, C: Unsigned>(
+    cell: &mut C,
+    weight: C,
+    limit: u64,
+) -> (u64, bool) {
+    let lost = cell.raise::<FULL>(weight);
+    (lost, cell.get() > limit)
 }
 
 /// The median over the rows of what each says without bias.
@@ -121,11 +168,16 @@ pub(super) fn value(rows: Rows, digest: u64, total: f64, cell: impl Fn(usize) ->
 /// The standard deviation of a row by its own squares, (L2² − f²)/(w − 1), times the deviations that
 /// the median may be off by.
 pub(super) fn noise(rows: Rows, total: f64, cells: impl Fn(usize) -> f64) -> f64 {
+    let variance = squared_l2(rows, total, cells) / (rows.columns() as f64 - 1.0);
+    deviations(rows.rows()) * variance.sqrt()
+}
+
+/// L2² by the squares of the median row.
+pub(super) fn squared_l2(rows: Rows, total: f64, cells: impl Fn(usize) -> f64) -> f64 {
     let columns = rows.columns() as f64;
     let squares = |places: Range<usize>| {
         places.map(|place| (cells(place) - total / columns).powi(2)).sum::<f64>()
     };
     // Around the mean they sum up to (1 − 1/w) L2² on average.
-    let squared_l2 = median_of_rows(rows, squares) / (1.0 - 1.0 / columns);
-    deviations(rows.rows()) * (squared_l2 / (columns - 1.0)).sqrt()
+    median_of_rows(rows, squares) / (1.0 - 1.0 / columns)
 }

@@ -9,7 +9,7 @@ use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::heavy::{self, HeavyKeys};
 use super::super::{
     Answers, BuildError, Candidates, Cells, Counter, Estimate, Incompatible, Ingest, Measure,
-    Options, Setting, Size, SizeEstimate, SizeQuery,
+    Options, RowIngest, Setting, Size, SizeEstimate, SizeQuery,
 };
 use super::cell::Cell;
 use super::grid::{Grid, Linear, Rule, Weight};
@@ -18,15 +18,18 @@ use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
 use crate::task::Threshold;
 
+/// Numbers beside the cells that estimates from cells need.
+const TAIL: usize = 3;
+
 /// A sketch with the keys that became heavy while the epoch ran, unless it is to keep none.
 ///
 /// Memory in bytes: `rows × columns × size_of::<Cell>() + candidates × (3 × size_of::<K>() + 8)`.
 pub(crate) struct RowSketch<K, R: Rule> {
     pub(crate) digester: Digester,
     pub(crate) grid: Grid<R>,
-    heavy: HeavyKeys<K>,
-    candidates: usize,
-    threshold: Threshold,
+    pub(super) heavy: HeavyKeys<K>,
+    pub(super) candidates: usize,
+    pub(super) threshold: Threshold,
 }
 
 impl<K: FlowKey, R: Rule> RowSketch<K, R> {
@@ -34,8 +37,8 @@ impl<K: FlowKey, R: Rule> RowSketch<K, R> {
         let per_candidate = HeavyKeys::<K>::memory_bytes(1);
         let candidates = heavy::candidates(options, per_candidate)?;
         let rest = options.memory_bytes.saturating_sub(candidates.saturating_mul(per_candidate));
-        // Beside the cells the tasks get the total and the noise.
-        let rest = rest.saturating_sub(2 * options.task_bytes_per_cell);
+        // Beside the cells the tasks get the total, the noise and the unit of the sample.
+        let rest = rest.saturating_sub(TAIL * options.task_bytes_per_cell);
         let cell_bytes = size_of::<R::Cell>() + options.task_bytes_per_cell;
         let rows = R::TARGETS.shape(&options.parameters, rest, cell_bytes)?;
         Ok(Self {
@@ -77,8 +80,8 @@ impl<K: FlowKey, R: Rule> RowSketch<K, R> {
         }
     }
 
-    fn size(&self, digest: u64) -> SizeEstimate {
-        let estimate = Some(self.grid.estimate(digest));
+    fn size(estimate: Estimate) -> SizeEstimate {
+        let estimate = Some(estimate);
         match Weight::<R>::MEASURE {
             Measure::Packets => SizeEstimate { packets: estimate, bytes: None },
             Measure::Bytes => SizeEstimate { packets: None, bytes: estimate },
@@ -135,6 +138,10 @@ impl<K: FlowKey, R: Rule> Ingest<K> for RowSketch<K, R> {
         Weight::<R>::MEASURE == Measure::Bytes
     }
 
+    fn rows(&mut self) -> Option<&mut dyn RowIngest<K>> {
+        R::sampled(self)
+    }
+
     fn memory_bytes(&self) -> usize {
         self.grid.cells.memory_bytes() + HeavyKeys::<K>::memory_bytes(self.candidates)
     }
@@ -168,14 +175,16 @@ impl<K: FlowKey, R: Rule> Answers for RowSketch<K, R> {
 impl<K: FlowKey, R: Rule> SizeQuery for RowSketch<K, R> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
         let digest = K::from_canonical(key).map(|key| key.digest(&self.digester));
-        digest.map_or(SizeEstimate::exact(Size::default()), |digest| self.size(digest))
+        let size = |digest| Self::size(self.grid.estimate(digest));
+        digest.map_or(SizeEstimate::exact(Size::default()), size)
     }
 }
 
 impl<K: FlowKey, R: Rule> Candidates for RowSketch<K, R> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
         for key in self.heavy.iter() {
-            visit(CanonicalKey::new(key.canonical()), self.size(key.digest(&self.digester)));
+            let listed = self.grid.listed(key.digest(&self.digester));
+            visit(CanonicalKey::new(key.canonical()), Self::size(listed));
         }
     }
 
@@ -184,14 +193,16 @@ impl<K: FlowKey, R: Rule> Candidates for RowSketch<K, R> {
     }
 }
 
-/// The cells row by row, then the total, then the noise of estimates from all of these.
+/// The cells row by row, then the total, then the noise of estimates from all of these, then the unit
+/// of the sample: where an epoch counts a times, its sample's variance counts a² times, and the sum of
+/// those is at most the sum of the units, each a times, times that of the weights.
 impl<K: FlowKey, R: Linear> Cells for RowSketch<K, R> {
     fn measure(&self) -> Measure {
         Weight::<R>::MEASURE
     }
 
     fn len(&self) -> usize {
-        self.grid.cells.len() + 2
+        self.grid.cells.len() + TAIL
     }
 
     fn read(&self, cells: &mut [f64]) {
@@ -201,6 +212,7 @@ impl<K: FlowKey, R: Linear> Cells for RowSketch<K, R> {
         let tail = self.grid.cells.len();
         cells[tail] = self.grid.total as f64;
         cells[tail + 1] = 0.0;
+        cells[tail + 2] = self.grid.unit as f64;
     }
 
     fn seal(&self, cells: &mut [f64]) {
@@ -211,9 +223,10 @@ impl<K: FlowKey, R: Linear> Cells for RowSketch<K, R> {
     fn estimate(&self, cells: &[f64], key: &[u8]) -> Estimate {
         let Some(key) = K::from_canonical(key) else { return Estimate::exact(0) };
         let tail = self.grid.cells.len();
-        let (digest, noise) = (key.digest(&self.digester), cells[tail + 1]);
+        let digest = key.digest(&self.digester);
         let value = R::value(self.grid.rows, digest, cells[tail], |place| cells[place]);
-        let (low, high) = (value - noise, value + noise);
+        let (low, high) =
+            self.grid.noise_of(cells[tail + 1], cells[tail + 2].max(0.0)).bounds(value);
         Estimate { value, low, high, confidence: Some(CONFIDENCE) }
     }
 }

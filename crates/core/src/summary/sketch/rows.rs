@@ -94,6 +94,20 @@ impl Rows {
         places
     }
 
+    /// The cell of a key in one row.
+    #[inline(always)]
+    pub(crate) fn place(self, digest: u64, row: usize) -> usize {
+        let (mut word, mut shift) = (digest, row as u32 * self.bits);
+        if shift + self.bits > u64::BITS {
+            let in_word = u64::BITS / self.bits;
+            for _ in 0..row as u32 / in_word {
+                word = remix(word, COLUMNS_WORD);
+            }
+            shift = row as u32 % in_word * self.bits;
+        }
+        self.cell(row, word >> shift) as usize
+    }
+
     /// The cells of many keys: `places[row][i]` is that of `digests[i]`. Row by row, since so
     /// the loops are simple enough for vectors.
     #[inline]

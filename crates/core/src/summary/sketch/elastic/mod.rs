@@ -122,6 +122,7 @@ impl Describe for ElasticSketch<(), u32> {
             commutable: false,
             aggregatable: false,
             sizes: true,
+            rows: false,
             merge: Merge::WithinBounds,
         },
     };

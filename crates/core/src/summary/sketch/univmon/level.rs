@@ -8,6 +8,7 @@ use super::super::super::codec::{DecodeError, Reader, Writer};
 use super::super::super::remix::remix;
 use super::super::super::{BuildError, Counter, Estimate, Memory};
 use super::super::cell::Signed;
+use super::super::noise::Noise;
 use super::super::rows::{MOST_ROWS, Rows, median, median_fails, signs};
 use super::super::top_keys::TopKeys;
 use crate::batch::BATCH_PACKETS;
@@ -57,9 +58,9 @@ pub(super) struct Level<K, C> {
     pub(super) top: TopKeys<K>,
     pub(super) saturated: u64,
     /// What the cells do not exceed, of either sign.
-    reach: u64,
+    pub(super) reach: u64,
     /// How far an estimate is off at most, since the last packet, once it was asked for.
-    margin: Cached<Option<f64>>,
+    pub(super) margin: Cached<Option<f64>>,
 }
 
 impl<K: FlowKey, C: Signed> Level<K, C> {
@@ -145,17 +146,27 @@ impl<K: FlowKey, C: Signed> Level<K, C> {
         median_of(self.rows, digest, |place| self.cells[place].real()).max(0.0)
     }
 
-    /// The estimate with bounds.
-    pub(super) fn bounded(&self, digest: u64) -> Estimate {
+    /// The estimate with bounds, where the rows are samples of this `unit`.
+    pub(super) fn bounded(&self, digest: u64, unit: u64) -> Estimate {
         let value = self.size(digest);
+        let (low, high) = self.noise(unit).bounds(value);
+        let (low, high) = (low.max(0.0), high + self.saturated as f64);
+        Estimate { value, low, high, confidence: Some(self.confidence()) }
+    }
+
+    /// How estimates err where the rows are samples of this `unit`.
+    pub(super) fn noise(&self, unit: u64) -> Noise {
         let margin = self
             .margin
             .get()
             .unwrap_or_else(|| margin(self.rows, self.cells.iter().map(|cell| cell.real())));
         self.margin.set(Some(margin));
-        let low = (value - margin).max(0.0);
-        let high = value + margin + self.saturated as f64;
-        Estimate { value, low, high, confidence: Some(self.confidence()) }
+        noise(margin, unit as f64)
+    }
+
+    /// L2² of the level's flows.
+    pub(super) fn squared_l2(&self) -> f64 {
+        squared_l2(self.rows, self.cells.iter().map(|cell| cell.real()))
     }
 
     /// The chance that an estimate is within its margin.
@@ -210,13 +221,13 @@ impl<K: FlowKey, C: Signed> Level<K, C> {
 
 /// The sign of a row: 1, or -1 where the weight is subtracted.
 #[inline(always)]
-fn sign(signs: u64, row: usize) -> i64 {
+pub(super) fn sign(signs: u64, row: usize) -> i64 {
     1 - 2 * (signs >> row & 1).cast_signed()
 }
 
 /// The estimate that the heap goes by.
 #[inline]
-fn estimate<C: Signed>(rows: Rows, cells: &[C], digest: u64) -> i64 {
+pub(super) fn estimate<C: Signed>(rows: Rows, cells: &[C], digest: u64) -> i64 {
     let signs = signs(digest);
     let places = rows.places::<MOST_ROWS>(digest);
     let mut values = [0; MOST_ROWS];
@@ -242,10 +253,19 @@ pub(super) fn median_of(rows: Rows, digest: u64, cell: impl Fn(usize) -> f64) ->
 /// How far the median of the rows is off at most: √8 standard deviations of a row, all flows together
 /// being the median row's squares.
 pub(super) fn margin(rows: Rows, cells: impl Iterator<Item = f64>) -> f64 {
+    (squared_l2(rows, cells) / ROW_FAILS / rows.columns() as f64).sqrt()
+}
+
+/// [`Noise`] with this margin.
+pub(super) fn noise(margin: f64, unit: f64) -> Noise {
+    Noise { margin, deviations: (1.0 / ROW_FAILS).sqrt(), unit }
+}
+
+/// L2² by the squares of the median row.
+fn squared_l2(rows: Rows, cells: impl Iterator<Item = f64>) -> f64 {
     let mut squares = [0.0; MOST_ROWS];
     for (place, cell) in cells.enumerate() {
         squares[place / rows.columns()] += cell * cell;
     }
-    let square = median(&mut squares[..rows.rows()]);
-    (square / ROW_FAILS / rows.columns() as f64).sqrt()
+    median(&mut squares[..rows.rows()])
 }

@@ -6,6 +6,7 @@
 //! follows from those by a recursion from the deepest level.
 
 mod level;
+mod sampled;
 mod sum;
 
 use std::any::Any;
@@ -17,7 +18,8 @@ use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::remix::remix;
 use super::super::{
     Answers, BuildError, Candidates, Cells, Counter, Describe, Estimate, Incompatible, Info,
-    Ingest, Laws, Measure, Merge, Options, Parameter, Setting, Size, SizeEstimate, SizeQuery,
+    Ingest, Laws, Measure, Merge, Options, Parameter, RowIngest, Setting, Size, SizeEstimate,
+    SizeQuery,
 };
 use super::cell::Signed;
 use super::rows::{Rows, Targets, with_rows};
@@ -40,6 +42,9 @@ const MOST_TOP: usize = 1 << 10;
 /// The sizes of levels halve until an eighth is reached, as the four levels of the Agg-Evict paper.
 const HALVINGS: usize = 3;
 
+/// Numbers beside the cells that estimates from cells need.
+const TAIL: usize = 2;
+
 /// How the columns of the levels go on from the first one's.
 const SIZES: &[&str] = &["halving", "equal"];
 
@@ -60,6 +65,10 @@ pub struct UnivMon<K, C> {
     levels: Box<[Level<K, C>]>,
     top: usize,
     sizes: &'static str,
+    /// What the rows are samples of, once they are: the weight of all packets, and the variance of a
+    /// flow's sampled weight over that weight.
+    total: u64,
+    unit: u64,
 }
 
 impl Describe for UnivMon<(), ()> {
@@ -103,6 +112,7 @@ impl Describe for UnivMon<(), ()> {
             commutable: true,
             aggregatable: true,
             sizes: true,
+            rows: true,
             merge: Merge::WithinBounds,
         },
     };
@@ -127,10 +137,10 @@ impl<K: FlowKey, C: Signed> UnivMon<K, C> {
         // The levels' columns as eighths of the first one's.
         let sizes = parameters.word("sizes", SIZES)?;
         let eighths: usize = (0..levels).map(|level| columns_of(sizes, level, 1 << 8) >> 5).sum();
-        // The tasks get the cells of the first level, and beside them the margin.
+        // The tasks get the cells of the first level, and beside them what estimates need.
         let (first_eighths, task_bytes) = (1 << HALVINGS, options.task_bytes_per_cell);
         let bytes = eighths * size_of::<C>() + first_eighths * task_bytes;
-        let rest = rest.saturating_sub(task_bytes);
+        let rest = rest.saturating_sub(TAIL * task_bytes);
         let for_first = (rest / bytes).saturating_mul(first_eighths * size_of::<C>());
         let first = Targets::Median.shape(parameters, for_first, size_of::<C>())?;
         let level = |level| {
@@ -138,7 +148,7 @@ impl<K: FlowKey, C: Signed> UnivMon<K, C> {
             Level::new(rows, top, &options.memory)
         };
         let levels = (0..levels).map(level).collect::<Result<_, _>>()?;
-        Ok(Self { digester: options.digester, levels, top, sizes })
+        Ok(Self { digester: options.digester, levels, top, sizes, total: 0, unit: 0 })
     }
 
     /// The number of the deepest level that a key is in.
@@ -148,7 +158,12 @@ impl<K: FlowKey, C: Signed> UnivMon<K, C> {
         (remix(digest, LEVELS_WORD) | deepest).trailing_zeros() as usize
     }
 
-    fn ingest_rows<const D: usize>(&mut self, batch: &Batch<K>) {
+    /// Hands each level its packets of a batch.
+    fn each_level(
+        &mut self,
+        batch: &Batch<K>,
+        mut take: impl FnMut(&mut Level<K, C>, &Selected<'_, K, C::Weight>),
+    ) {
         let (keys, weights) = (batch.keys(), C::Weight::column(batch));
         let mut depths = [0; BATCH_PACKETS];
         for (depth, digest) in depths.iter_mut().zip(batch.digests()) {
@@ -173,12 +188,17 @@ impl<K: FlowKey, C: Signed> UnivMon<K, C> {
                 }
             }
             let selected = Selected { keys, weights, rows: &rows[..count], digests: &digests };
-            level.ingest::<D>(&selected);
+            take(level, &selected);
         }
     }
 
-    fn estimate_of(&self, digest: u64) -> SizeEstimate {
-        let estimate = Some(self.levels[0].bounded(digest));
+    fn estimate_of(&self, digest: u64) -> Estimate {
+        let estimate = self.levels[0].bounded(digest, self.unit);
+        if self.unit > 0 { estimate.within(self.total) } else { estimate }
+    }
+
+    fn size_of(estimate: Estimate) -> SizeEstimate {
+        let estimate = Some(estimate);
         match C::Weight::MEASURE {
             Measure::Packets => SizeEstimate { packets: estimate, bytes: None },
             Measure::Bytes => SizeEstimate { packets: None, bytes: estimate },
@@ -195,7 +215,9 @@ fn level_digest(digest: u64, level: usize) -> u64 {
 impl<K: FlowKey, C: Signed> Ingest<K> for UnivMon<K, C> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         batch.digest(&self.digester);
-        with_rows!(self.levels[0].rows.rows(), D => self.ingest_rows::<D>(batch));
+        with_rows!(self.levels[0].rows.rows(), D => {
+            self.each_level(batch, Level::ingest::<D>);
+        });
     }
 
     fn answers(&self) -> &dyn Answers {
@@ -207,6 +229,9 @@ impl<K: FlowKey, C: Signed> Ingest<K> for UnivMon<K, C> {
         for (level, other) in self.levels.iter_mut().zip(&other.levels) {
             level.merge(other);
         }
+        // Both samples may be of the same places.
+        self.total = self.total.saturating_add(other.total);
+        self.unit = self.unit.saturating_add(other.unit);
         Ok(())
     }
 
@@ -229,6 +254,7 @@ impl<K: FlowKey, C: Signed> Ingest<K> for UnivMon<K, C> {
 
     fn clear(&mut self) {
         self.levels.iter_mut().for_each(Level::clear);
+        (self.total, self.unit) = (0, 0);
     }
 
     fn parameters(&self) -> Vec<(&'static str, Setting)> {
@@ -243,6 +269,10 @@ impl<K: FlowKey, C: Signed> Ingest<K> for UnivMon<K, C> {
 
     fn wants_bytes(&self) -> bool {
         C::Weight::MEASURE == Measure::Bytes
+    }
+
+    fn rows(&mut self) -> Option<&mut dyn RowIngest<K>> {
+        Some(self)
     }
 
     fn memory_bytes(&self) -> usize {
@@ -288,15 +318,19 @@ impl<K: FlowKey, C: Signed> Answers for UnivMon<K, C> {
 impl<K: FlowKey, C: Signed> SizeQuery for UnivMon<K, C> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
         let digest = K::from_canonical(key).map(|key| key.digest(&self.digester));
-        digest.map_or(SizeEstimate::exact(Size::default()), |digest| self.estimate_of(digest))
+        let size = |digest| Self::size_of(self.estimate_of(digest));
+        digest.map_or(SizeEstimate::exact(Size::default()), size)
     }
 }
 
 /// The heavy keys of the first level.
 impl<K: FlowKey, C: Signed> Candidates for UnivMon<K, C> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
-        for (key, digest) in self.levels[0].top.iter() {
-            visit(CanonicalKey::new(key.canonical()), self.estimate_of(digest));
+        let level = &self.levels[0];
+        for (key, digest) in level.top.iter() {
+            let (asked, noise) = (self.estimate_of(digest), level.noise(self.unit));
+            let listed = noise.listed(asked, self.total, level.rows.rows());
+            visit(CanonicalKey::new(key.canonical()), Self::size_of(listed));
         }
     }
 
@@ -306,21 +340,23 @@ impl<K: FlowKey, C: Signed> Candidates for UnivMon<K, C> {
     }
 }
 
-/// The cells of the first level, then how far estimates from them are off.
+/// The cells of the first level, then how far estimates from them are off, then the unit of the sample.
 impl<K: FlowKey, C: Signed> Cells for UnivMon<K, C> {
     fn measure(&self) -> Measure {
         C::Weight::MEASURE
     }
 
     fn len(&self) -> usize {
-        self.levels[0].cells.len() + 1
+        self.levels[0].cells.len() + TAIL
     }
 
     fn read(&self, cells: &mut [f64]) {
         for (out, cell) in cells.iter_mut().zip(self.levels[0].cells.iter()) {
             *out = cell.real();
         }
-        cells[self.levels[0].cells.len()] = 0.0;
+        let tail = self.levels[0].cells.len();
+        cells[tail] = 0.0;
+        cells[tail + 1] = self.unit as f64;
     }
 
     fn seal(&self, cells: &mut [f64]) {
@@ -332,8 +368,9 @@ impl<K: FlowKey, C: Signed> Cells for UnivMon<K, C> {
         let level = &self.levels[0];
         let Some(key) = K::from_canonical(key) else { return Estimate::exact(0) };
         let value = median_of(level.rows, key.digest(&self.digester), |place| cells[place]);
-        let margin = cells[level.cells.len()];
-        let (low, high) = (value - margin, value + margin);
+        let tail = level.cells.len();
+        let noise = level::noise(cells[tail], cells[tail + 1].max(0.0));
+        let (low, high) = noise.bounds(value);
         Estimate { value, low, high, confidence: Some(level.confidence()) }
     }
 }
