@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 mod agg_evict;
+mod norm;
 mod rows;
 mod sampler;
 mod skipper;

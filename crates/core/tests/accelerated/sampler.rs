@@ -25,18 +25,22 @@ fn options(by: Measure, seed: u64) -> Options {
     Options { by, ..Options::new(BYTES, seed) }
 }
 
-fn all_hold<K: FlowKey>(info: &Info, sampler: &(&str, Parameters), by: Measure) -> bool {
+pub(super) fn all_hold<K: FlowKey>(
+    info: &Info,
+    sampler: &(&str, Parameters),
+    options: &Options,
+) -> bool {
+    let by = options.by;
     let stream = packets(12_000, FLOWS, 5);
     let keys: Vec<_> = (0..=FLOWS).map(|flow| key::<K>(flow).canonical().to_vec()).collect();
-    let options = options(by, 1);
-    let Some(mut summary) = build::<K>(Some(sampler.clone()), info.name, &options) else {
+    let Some(mut summary) = build::<K>(Some(sampler.clone()), info.name, options) else {
         return false;
     };
     // Nothing was seen, and nothing is said to be.
     summary.ingest(&mut Batch::new());
     summary.settle();
     bounds_hold(info, &keys, &[], summary.answers());
-    let stored = |summary: &dyn Ingest<K>| encode(info, &options, summary);
+    let stored = |summary: &dyn Ingest<K>| encode(info, options, summary);
     let empty = stored(&*summary);
 
     // Batches of any size give the same.
@@ -44,7 +48,7 @@ fn all_hold<K: FlowKey>(info: &Info, sampler: &(&str, Parameters), by: Measure) 
     bounds_hold(info, &keys, &stream, summary.answers());
     let all = stored(&*summary);
     for batch in [1, 33] {
-        let mut other = build::<K>(Some(sampler.clone()), info.name, &options).unwrap();
+        let mut other = build::<K>(Some(sampler.clone()), info.name, options).unwrap();
         feed(&mut *other, &stream, batch);
         assert!(stored(&*other) == all, "{} by {batch}", info.name);
     }
@@ -90,7 +94,7 @@ fn all_hold<K: FlowKey>(info: &Info, sampler: &(&str, Parameters), by: Measure) 
     assert!(answers.cells().is_none() && answers.quantiles().is_none());
 
     // A summary of all packets is none of a sample.
-    let mut plain = build::<K>(None, info.name, &options).unwrap();
+    let mut plain = build::<K>(None, info.name, options).unwrap();
     assert_eq!(plain.merge(&*summary).unwrap_err().0, "types differ", "{}", info.name);
     assert_eq!(summary.merge(&*plain).unwrap_err().0, "types differ", "{}", info.name);
     true
@@ -102,7 +106,9 @@ fn samples_are_what_they_say() {
         for name in catalog::able(sampler.0) {
             let info = catalog::info(name).unwrap();
             let held = [Measure::Packets, Measure::Bytes].map(|by| {
-                all_hold::<Key4>(info, sampler, by) | all_hold::<Key13>(info, sampler, by)
+                let options = options(by, 1);
+                all_hold::<Key4>(info, sampler, &options)
+                    | all_hold::<Key13>(info, sampler, &options)
             });
             assert!(held.contains(&true), "{name}");
         }
@@ -187,6 +193,9 @@ fn parameters_are_checked() {
     let half = refusal("skipper", &[("gamma", "paper"), ("delta", "0.6")]);
     assert!(half.contains("less than 0.5"), "{half}");
     assert_eq!(refusal("skipper", &[("gamma", "paper"), ("epsilon", "1e-300")]), "");
+    assert!(refusal("skipper", &[("l2", "1")]).contains("own, paper"));
+    assert!(refusal("skipper", &[("l2", "own"), ("gamma", "paper")]).contains("decide the same"));
+    assert!(refusal("skipper", &[("p", "0.1")]).contains("ask for l2=own"));
 }
 
 /// Their batch is a part of the memory given.
