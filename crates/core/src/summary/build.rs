@@ -58,6 +58,8 @@ pub struct Parameter {
 /// What accelerators, workers and readers may rely on.
 #[derive(Clone, Copy, Debug)]
 pub struct Laws {
+    /// Each flow has a counter of its own, unless the summary is full.
+    pub flows: bool,
     /// The order of updates does not matter: where sums are [`Merge::Equal`] the numbers are the
     /// same, elsewhere the bounds hold.
     pub commutable: bool,

@@ -2,6 +2,9 @@
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 mod agg_evict;
+#[path = "../laws/ask.rs"]
+mod ask;
+mod flow_regulator;
 mod sampler;
 mod skipper;
 #[allow(unreachable_pub, dead_code, reason = "the law tests use more of it")]

@@ -53,7 +53,13 @@ impl Describe for Mrac<()> {
             },
         ],
         memory: "4 x columns",
-        laws: Laws { commutable: true, aggregatable: true, sizes: false, merge: Merge::Equal },
+        laws: Laws {
+            flows: false,
+            commutable: true,
+            aggregatable: true,
+            sizes: false,
+            merge: Merge::Equal,
+        },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {

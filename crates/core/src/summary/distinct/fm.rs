@@ -57,7 +57,13 @@ impl Describe for Fm {
             },
         ],
         memory: "4 x bitmaps",
-        laws: Laws { commutable: true, aggregatable: true, sizes: false, merge: Merge::Equal },
+        laws: Laws {
+            flows: false,
+            commutable: true,
+            aggregatable: true,
+            sizes: false,
+            merge: Merge::Equal,
+        },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {

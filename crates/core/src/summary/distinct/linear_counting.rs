@@ -46,7 +46,13 @@ impl Describe for LinearCounting {
             },
         ],
         memory: "bits / 8",
-        laws: Laws { commutable: true, aggregatable: true, sizes: false, merge: Merge::Equal },
+        laws: Laws {
+            flows: false,
+            commutable: true,
+            aggregatable: true,
+            sizes: false,
+            merge: Merge::Equal,
+        },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {

@@ -60,7 +60,13 @@ impl Describe for CountMin {
         paper: "Count-Min (J. Algorithms 2005), sections 3 and 4.1",
         parameters: PARAMETERS,
         memory: MEMORY,
-        laws: Laws { commutable: true, aggregatable: true, sizes: true, merge: Merge::Equal },
+        laws: Laws {
+            flows: false,
+            commutable: true,
+            aggregatable: true,
+            sizes: true,
+            merge: Merge::Equal,
+        },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {

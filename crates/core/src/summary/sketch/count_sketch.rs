@@ -53,7 +53,13 @@ impl Describe for CountSketch {
         paper: "Count Sketch (ICALP 2002), section 3",
         parameters: PARAMETERS,
         memory: MEMORY,
-        laws: Laws { commutable: true, aggregatable: true, sizes: true, merge: Merge::Equal },
+        laws: Laws {
+            flows: false,
+            commutable: true,
+            aggregatable: true,
+            sizes: true,
+            merge: Merge::Equal,
+        },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {

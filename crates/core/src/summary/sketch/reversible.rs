@@ -72,7 +72,13 @@ impl Describe for ReversibleSketch<(), ()> {
         ],
         memory: "(rows + verify) x columns x (4 by packets, 8 by bytes) + rows x 256 x (4 for keys \
                  of 4 bytes; for keys of 8 bytes 2, or 3 with over 65536 columns)",
-        laws: Laws { commutable: true, aggregatable: true, sizes: true, merge: Merge::Equal },
+        laws: Laws {
+            flows: false,
+            commutable: true,
+            aggregatable: true,
+            sizes: true,
+            merge: Merge::Equal,
+        },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {

@@ -49,7 +49,13 @@ impl Describe for Cuckoo1 {
         paper: "Simple (SOSR 2018), section 3.2",
         parameters: &[BUCKETS, state::STATE, state::PADDING],
         memory: "4 x buckets + 1/2 x buckets x (key + state of 12 or more, rounded up to 4 or 8)",
-        laws: Laws { commutable: true, aggregatable: true, sizes: true, merge: Merge::Equal },
+        laws: Laws {
+            flows: true,
+            commutable: true,
+            aggregatable: true,
+            sizes: true,
+            merge: Merge::Equal,
+        },
     };
 
     fn laws(parameters: &Parameters) -> Laws {
@@ -68,7 +74,13 @@ impl Describe for Cuckoo4 {
         paper: "Simple (SOSR 2018), section 3.2",
         parameters: &[BUCKETS, state::STATE, state::PADDING],
         memory: "16 x buckets + 61/16 x buckets x (key + state of 12 or more, rounded up to 4 or 8)",
-        laws: Laws { commutable: true, aggregatable: true, sizes: true, merge: Merge::Equal },
+        laws: Laws {
+            flows: true,
+            commutable: true,
+            aggregatable: true,
+            sizes: true,
+            merge: Merge::Equal,
+        },
     };
 
     fn laws(parameters: &Parameters) -> Laws {

@@ -47,7 +47,13 @@ impl Describe for LinearTable {
             PADDING,
         ],
         memory: "4 x buckets + 3/4 x buckets x (key + state of 12 or more, rounded up to 4 or 8)",
-        laws: Laws { commutable: true, aggregatable: true, sizes: true, merge: Merge::Equal },
+        laws: Laws {
+            flows: true,
+            commutable: true,
+            aggregatable: true,
+            sizes: true,
+            merge: Merge::Equal,
+        },
     };
 
     fn laws(parameters: &Parameters) -> Laws {

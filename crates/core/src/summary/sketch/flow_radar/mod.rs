@@ -80,7 +80,13 @@ impl Describe for FlowRadar<()> {
             },
         ],
         memory: "cells x (2 x (key + 12) + 5) + filter",
-        laws: Laws { commutable: true, aggregatable: true, sizes: true, merge: Merge::Disjoint },
+        laws: Laws {
+            flows: false,
+            commutable: true,
+            aggregatable: true,
+            sizes: true,
+            merge: Merge::Disjoint,
+        },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
