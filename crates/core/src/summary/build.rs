@@ -56,6 +56,7 @@ pub struct Parameter {
 }
 
 /// What accelerators, workers and readers may rely on.
+#[expect(clippy::struct_excessive_bools, reason = "each is a law of its own")]
 #[derive(Clone, Copy, Debug)]
 pub struct Laws {
     /// Each flow has a counter of its own, unless the summary is full.

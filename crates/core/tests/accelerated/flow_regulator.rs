@@ -3,7 +3,7 @@
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key13, Key16, Key32, Key37};
 use flowgauge_core::summary::codec::{DecodeError, encode};
-use flowgauge_core::summary::{Options, Parameters};
+use flowgauge_core::summary::{Answers, Options, Parameters};
 
 use super::ask::decode_and_use;
 use super::build;
@@ -12,8 +12,8 @@ use super::stream::{feed, key, packets};
 const NAME: &str = "flow-regulator";
 const BYTES: usize = 128 << 10;
 
-fn small() -> Option<(&'static str, Parameters)> {
-    Some((NAME, Parameters::new([("sketch", 512)])))
+fn small() -> (&'static str, Parameters) {
+    (NAME, Parameters::new([("sketch", 512)]))
 }
 
 /// With one seed the same packets are let through, whatever the key and the table.
@@ -24,14 +24,14 @@ fn says_what_insta_measure_does<K: FlowKey>() {
         build::<K>(None, "insta-measure", &options.clone().with([("sketch", 512)])).unwrap();
     feed(&mut *insta, &stream, 256);
     for name in catalog::able(NAME) {
-        let mut summary = build::<K>(small(), name, &options).unwrap();
+        let mut summary = build::<K>(Some(small()), name, &options).unwrap();
         feed(&mut *summary, &stream, 100);
         let [one, other] = [&summary, &insta].map(|summary| summary.answers().size().unwrap());
         for flow in 0..=300 {
             let key = key::<K>(flow);
             assert_eq!(one.estimate(key.canonical()), other.estimate(key.canonical()), "{name}");
         }
-        let listed = |answers: &dyn flowgauge_core::summary::Answers| {
+        let listed = |answers: &dyn Answers| {
             let mut all = Vec::new();
             answers.candidates().unwrap().for_each(&mut |key, size| {
                 all.push((key.as_bytes().to_vec(), format!("{size:?}")));
@@ -60,11 +60,12 @@ fn an_aggregator_behind_it_changes_nothing() {
     let stream = packets(20_000, 300, 5);
     let options = Options::new(BYTES, 1);
     let aggregator = ("agg-evict".to_owned(), Parameters::new([("rows", 1)]));
-    let regulator = small().map(|(name, parameters)| (name.to_owned(), parameters)).unwrap();
+    let (name, parameters) = small();
+    let regulator = (name.to_owned(), parameters);
     let mut both =
         catalog::build_accelerated::<Key8>(&[regulator, aggregator], "linear-table", &options)
             .unwrap();
-    let mut alone = build::<Key8>(small(), "linear-table", &options).unwrap();
+    let mut alone = build::<Key8>(Some(small()), "linear-table", &options).unwrap();
     for summary in [&mut both, &mut alone] {
         feed(&mut **summary, &stream, 256);
     }
@@ -118,7 +119,7 @@ fn what_is_no_table_is_refused_with_the_reason() {
 #[test]
 fn no_bytes_do_harm() {
     let options = Options::new(BYTES, 1).with([("buckets", 64)]);
-    let mut summary = build::<Key4>(small(), "linear-table", &options).unwrap();
+    let mut summary = build::<Key4>(Some(small()), "linear-table", &options).unwrap();
     feed(&mut *summary, &packets(8000, 100, 13), 256);
     let info = catalog::info("linear-table").unwrap();
     let stored = encode(info, &options, &*summary);

@@ -79,7 +79,9 @@ pub(crate) fn feed(
             time_ns += 1000;
         }
         if batch.is_empty() {
-            summaries.iter_mut().for_each(|summary| summary.settle());
+            for summary in summaries {
+                summary.settle();
+            }
             return truth;
         }
         for summary in &mut *summaries {

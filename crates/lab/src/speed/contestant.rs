@@ -51,7 +51,11 @@ impl Cataloged {
                 asked: format!("{:?}", entry.parameters),
                 error,
             })?;
-        Ok(Self { summary, batch: Batch::new() })
+        Ok(Self::of(summary))
+    }
+
+    pub(super) fn of(summary: Box<dyn Ingest<Key8>>) -> Self {
+        Self { summary, batch: Batch::new() }
     }
 
     pub(super) fn parameters(&self) -> String {

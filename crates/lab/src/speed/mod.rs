@@ -20,9 +20,9 @@ use flowgauge_kernel::{Digester, Isa, Seed};
 use crate::args::Speed;
 use crate::failure::Failure;
 use contestant::{Cataloged, Contestant};
-use entry::{ENTRIES, Entry};
+use entry::{ENTRIES, Entry, Traffic};
 use report::{Report, Rivalry, Row};
-use stream::Stream;
+use stream::{Stream, Streams};
 
 /// An algorithm may take this much longer than its hand-written loop.
 const LIMIT: f64 = 1.25;
@@ -50,8 +50,12 @@ impl Contest {
         Ok(Self { entry, summary, by_hand, rival, times: Vec::new() })
     }
 
-    fn run(&mut self, stream: &Stream, yardstick: &mut dyn Contestant) {
-        let earlier: &[Key8] = if self.entry.crowded { &stream.earlier } else { &[] };
+    fn run(&mut self, streams: &Streams, yardstick: &mut dyn Contestant) {
+        let (stream, earlier): (&Stream, &[Key8]) = match self.entry.traffic {
+            Traffic::Backbone => (&streams.backbone, &[]),
+            Traffic::Crowded => (&streams.backbone, &streams.backbone.earlier),
+            Traffic::Scattered => (&streams.scattered, &streams.scattered.earlier),
+        };
         let seconds = |contestant: &mut dyn Contestant| {
             contestant.begin(earlier);
             let start = clock::thread_seconds();
@@ -74,7 +78,7 @@ impl Contest {
             structure: self.entry.name,
             accelerator: self.entry.accelerator.as_ref().map(|accelerator| accelerator.name),
             parameters: self.summary.parameters(),
-            crowded: self.entry.crowded,
+            traffic: self.entry.traffic.name(),
             memory_bytes: self.summary.memory_bytes(),
             rate: rate(0),
             share: ratio(1, 0),
@@ -110,21 +114,21 @@ pub(crate) fn measure(speed: &Speed) -> Result<bool, Failure> {
     };
     let contests = ENTRIES.iter().filter(among).map(|entry| Contest::new(entry, digester));
     let mut contests = contests.collect::<Result<Vec<_>, _>>()?;
-    let stream = Stream::draw(speed.packets as usize, &digester)?;
+    let streams = Streams::draw(speed.packets as usize, &digester)?;
     let mut yardstick = by_hand::yardstick(digester);
     // The first round touches the memory and is not counted.
     for round in 0..=speed.rounds {
         for contest in &mut contests {
-            contest.run(&stream, &mut *yardstick);
+            contest.run(&streams, &mut *yardstick);
             if round == 0 {
                 contest.times.clear();
             }
         }
     }
-    let packets = stream.keys.len();
+    let packets = streams.backbone.keys.len();
     let report = Report {
         machine: machine::describe(),
-        stream: stream.describe(speed.rounds),
+        stream: streams.describe(speed.rounds),
         yardstick: rate(packets, contests.iter().flat_map(|contest| &contest.times), 1),
         rows: contests.iter().map(|contest| contest.row(packets)).collect(),
     };

@@ -117,7 +117,8 @@ impl<W: Word, const LAYERS: usize, T: Behind> Ingest<T::Key> for Regulated<W, LA
     /// A row that stands for several packets counts as so many of equal length.
     fn ingest(&mut self, batch: &mut Batch<T::Key>) {
         batch.digest(&self.digester);
-        let (digests, packets) = (batch.digests(), batch.packets());
+        let digests = batch.digests();
+        let packets = (!batch.is_plain()).then(|| batch.packets());
         // Flows lie anywhere in memory: they are asked for at once, and counted afterwards.
         let mut rows = [0; BATCH_PACKETS];
         let mut count = 0;
@@ -133,7 +134,7 @@ impl<W: Word, const LAYERS: usize, T: Behind> Ingest<T::Key> for Regulated<W, LA
         });
         table.take(batch, &rows[..count]);
         let (bytes, longest) = sum_and_largest(self.longest, batch.bytes());
-        self.total += Size { packets: u32::sum(packets), bytes };
+        self.total += Size { packets: packets.map_or(digests.len() as u64, u32::sum), bytes };
         self.longest = longest;
     }
 

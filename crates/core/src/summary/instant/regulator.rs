@@ -106,20 +106,25 @@ impl<W: Word, const LAYERS: usize> Regulator<W, LAYERS> {
         })
     }
 
-    /// Takes packets by their flows' digests, `packets[i]` of flow `i`, and calls `emit` with `i`
-    /// for each that is let through.
+    /// Takes packets by their flows' digests, one of each or `packets[i]` of flow `i`, and calls
+    /// `emit` with `i` for each that is let through.
     #[inline(always)]
-    pub fn regulate(&mut self, digests: &[u64], packets: &[u32], mut emit: impl FnMut(usize)) {
+    pub fn regulate(
+        &mut self,
+        digests: &[u64],
+        packets: Option<&[u32]>,
+        mut emit: impl FnMut(usize),
+    ) {
         let mask = self.first.len() - 1;
         for &digest in digests {
             prefetch(&self.first, digest as usize & mask);
         }
-        if packets.iter().fold(0, |others, &packets| others | (packets ^ 1)) == 0 {
+        let Some(packets) = packets else {
             for (chunk, digests) in digests.chunks(BATCH_PACKETS).enumerate() {
                 self.regulate_singles(digests, |i| emit(BATCH_PACKETS * chunk + i));
             }
             return;
-        }
+        };
         for (i, (&digest, &packets)) in digests.iter().zip(packets).enumerate() {
             let vector = W::vector(digest);
             for _ in 0..packets {
