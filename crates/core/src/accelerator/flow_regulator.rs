@@ -62,10 +62,12 @@ impl Accelerate for FlowRegulator {
     fn promise(_: &Parameters) -> Result<Option<String>, BuildError> {
         let unit = Regulator::<u32, 2>::UNIT;
         Ok(Some(format!(
-            "one packet in {unit:.1} of a flow reaches the table ({:.2} % of all); a size of f packets \
-             has a standard error of {:.1} √f where the flow is alone in its words, and up to {:.1} √f \
-             where they are crowded; smaller flows than some {unit:.0} packets may not be listed",
+            "one packet in {unit:.1} of a flow reaches the table ({:.2} % of all), and the {:.0} or so \
+             behind are told from its marks; a size of f packets has a standard error of {:.1} √f \
+             where the flow is alone in its words, and of up to {:.1} √f where they are crowded; \
+             flows of fewer than some {unit:.0} packets may not be listed",
             100.0 / unit,
+            unit / 2.0,
             (unit * Regulator::<u32, 2>::VARIANCE).sqrt(),
             unit.sqrt()
         )))

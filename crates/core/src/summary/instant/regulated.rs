@@ -84,6 +84,15 @@ impl<W: Word, const LAYERS: usize, T: Behind> Regulated<W, LAYERS, T> {
         self.table.summary().answers()
     }
 
+    /// Forgets all packets, but for those that the table has.
+    fn forget(&mut self) {
+        self.regulator.clear();
+        self.table.forget();
+        self.total = Size::default();
+        self.longest = 0;
+        self.regulators = 1;
+    }
+
     /// What `size` packets that reached the table stand for.
     fn decoded(&self, size: Size) -> Size {
         let unit = Regulator::<W, LAYERS>::UNIT;
@@ -251,16 +260,5 @@ impl<W: Word, const LAYERS: usize, T: Behind> Candidates for Regulated<W, LAYERS
 
     fn overflow(&self) -> u64 {
         self.answers_of_table().candidates().map_or(0, Candidates::overflow)
-    }
-}
-
-impl<W: Word, const LAYERS: usize, T: Behind> Regulated<W, LAYERS, T> {
-    /// Forgets all packets, but for those that the table has.
-    fn forget(&mut self) {
-        self.regulator.clear();
-        self.table.forget();
-        self.total = Size::default();
-        self.longest = 0;
-        self.regulators = 1;
     }
 }
