@@ -16,6 +16,16 @@ fn small() -> (&'static str, Parameters) {
     (NAME, Parameters::new([("sketch", 512)]))
 }
 
+/// Who is listed, with what is said of them.
+fn listed(answers: &dyn Answers) -> Vec<(Vec<u8>, String)> {
+    let mut all = Vec::new();
+    answers.candidates().unwrap().for_each(&mut |key, size| {
+        all.push((key.as_bytes().to_vec(), format!("{size:?}")));
+    });
+    all.sort();
+    all
+}
+
 /// With one seed the same packets are let through, whatever the key and the table.
 fn says_what_insta_measure_does<K: FlowKey>() {
     let stream = packets(20_000, 300, 5);
@@ -31,14 +41,6 @@ fn says_what_insta_measure_does<K: FlowKey>() {
             let key = key::<K>(flow);
             assert_eq!(one.estimate(key.canonical()), other.estimate(key.canonical()), "{name}");
         }
-        let listed = |answers: &dyn Answers| {
-            let mut all = Vec::new();
-            answers.candidates().unwrap().for_each(&mut |key, size| {
-                all.push((key.as_bytes().to_vec(), format!("{size:?}")));
-            });
-            all.sort();
-            all
-        };
         assert_eq!(listed(summary.answers()), listed(insta.answers()), "{name}");
         assert!(summary.memory_bytes() <= BYTES, "{name}: {}", summary.memory_bytes());
     }
@@ -73,6 +75,25 @@ fn an_aggregator_behind_it_changes_nothing() {
     for flow in 0..=300 {
         let key = key::<Key8>(flow);
         assert_eq!(both.estimate(key.canonical()), alone.estimate(key.canonical()));
+    }
+}
+
+/// What is held back belongs to the epoch that it came in; the next one is like the first.
+#[test]
+fn an_epoch_begins_without_packets() {
+    let stream = packets(20_000, 300, 5);
+    for state in ["counter", "ewma"] {
+        let options = Options::new(BYTES, 1).with([("state", state)]);
+        let mut summary = build::<Key8>(Some(small()), "linear-table", &options).unwrap();
+        feed(&mut *summary, &stream, 256);
+        let first = listed(summary.answers());
+        assert!(first.len() > 20, "{state}: {}", first.len());
+        summary.next_epoch();
+        assert_eq!(listed(summary.answers()), [], "{state}");
+        let nobody = summary.answers().size().unwrap().estimate(key::<Key8>(0).canonical());
+        assert!(nobody.packets.unwrap().high <= 0.0, "{state}");
+        feed(&mut *summary, &stream, 100);
+        assert_eq!(listed(summary.answers()), first, "{state}");
     }
 }
 

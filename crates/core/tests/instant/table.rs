@@ -79,7 +79,7 @@ fn alone_it_counts_exactly() {
                 let size = estimate(table, flow).by(by).unwrap();
                 let truth = truth.by(by) as f64;
                 assert!(size.low <= truth && truth <= size.high && size.confidence.is_none());
-                assert!(!exact || size.low == size.high, "{flow}: {size:?}");
+                assert!(!exact || size.high <= size.low, "{flow}: {size:?}");
             }
         }
     };
