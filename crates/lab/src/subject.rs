@@ -45,8 +45,12 @@ const PRESETS: &[Preset] = &[
 type Accelerator = (&'static str, &'static [(&'static str, &'static str)]);
 
 /// What every algorithm that allows it is measured behind, besides alone.
-const BEHIND: &[Accelerator] =
-    &[("agg-evict", &[("memory", "262144")]), ("skipper", &[]), ("uniform", &[])];
+const BEHIND: &[Accelerator] = &[
+    ("agg-evict", &[("memory", "262144")]),
+    ("skipper", &[]),
+    ("uniform", &[]),
+    ("flow-regulator", &[]),
+];
 
 /// An algorithm with what it is asked for.
 #[derive(Clone, Copy, Debug)]

@@ -1,12 +1,14 @@
 //! What stands before a summary and makes it cheaper: itself an [`Ingest`], batch by batch.
 
 mod agg_evict;
+mod flow_regulator;
 mod sampler;
 
 use crate::key::FlowKey;
 use crate::summary::{BuildError, Ingest, Laws, Options, Parameter, Parameters};
 
 pub use agg_evict::AggEvict;
+pub use flow_regulator::FlowRegulator;
 pub use sampler::{Skipper, Uniform};
 
 /// A type of accelerator, as the list has it.
@@ -19,6 +21,11 @@ pub trait Accelerate {
     /// # Errors
     /// When it is not, with the reason.
     fn fits(laws: &Laws) -> Result<(), &'static str>;
+
+    /// What holds behind it of a summary with these laws: what other accelerators before it see.
+    fn laws(summary: Laws) -> Laws {
+        summary
+    }
 
     /// Bytes that it reserves at most, before whatever summary.
     ///

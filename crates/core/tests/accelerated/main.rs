@@ -2,6 +2,9 @@
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 mod agg_evict;
+#[path = "../laws/ask.rs"]
+mod ask;
+mod flow_regulator;
 mod norm;
 mod rows;
 mod sampler;

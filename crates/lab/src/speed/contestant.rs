@@ -69,7 +69,11 @@ impl Cataloged {
             catalog::accelerator_bytes::<Key8>(&accelerators, &options).map_err(failed)?;
         let summary = catalog::build_accelerated::<Key8>(&accelerators, entry.name, &options)
             .map_err(failed)?;
-        Ok(Self { summary, batch: Batch::new(), long: false })
+        Ok(Self::of(summary))
+    }
+
+    pub(super) fn of(summary: Box<dyn Ingest<Key8>>) -> Self {
+        Self { summary, batch: Batch::new(), long: false }
     }
 
     pub(super) fn parameters(&self) -> String {

@@ -4,7 +4,28 @@ use flowgauge_kernel::Digester;
 
 use super::by_hand;
 use super::contestant::Contestant;
-use super::rival::{COUNT_MIN, FREQUENT_ITEMS, Rival};
+use super::rival::{COUNT_MIN, FREQUENT_ITEMS, Rival, WORKING_SET};
+
+/// What packets an algorithm takes.
+#[derive(Clone, Copy)]
+pub(super) enum Traffic {
+    /// That of the profile.
+    Ordered,
+    /// The same, after a packet of each of a million flows.
+    Crowded,
+    /// Of millions of flows that are all alike, after a packet of each: no cache helps a table.
+    Scattered,
+}
+
+impl Traffic {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Ordered => "",
+            Self::Crowded => " (crowded)",
+            Self::Scattered => " (scattered)",
+        }
+    }
+}
 
 /// An algorithm with its parameters.
 pub(super) struct Entry {
@@ -12,8 +33,7 @@ pub(super) struct Entry {
     pub(super) parameters: &'static [(&'static str, &'static str)],
     /// The share of the yardstick's rate that is wanted.
     pub(super) share: Option<f64>,
-    /// Whether it holds a million flows before it is measured.
-    pub(super) crowded: bool,
+    pub(super) traffic: Traffic,
     /// A hand-written loop of the same work.
     pub(super) by_hand: Option<fn(Digester) -> Box<dyn Contestant>>,
     pub(super) rival: Option<Rival>,
@@ -44,7 +64,7 @@ const fn entry(
         name,
         parameters,
         share,
-        crowded: false,
+        traffic: Traffic::Ordered,
         by_hand: None,
         rival: None,
         accelerator: None,
@@ -54,13 +74,17 @@ const fn entry(
 
 impl Entry {
     const fn crowded(self) -> Self {
-        Self { crowded: true, ..self }
+        Self { traffic: Traffic::Crowded, ..self }
+    }
+
+    const fn scattered(self) -> Self {
+        Self { traffic: Traffic::Scattered, ..self }
     }
 
     /// What it is compared with, and how many times as fast it is to be.
     pub(super) fn rivalry(&self) -> Option<(&'static str, Option<f64>)> {
         let alone = self.accelerator.as_ref().map(|accelerator| ("alone", accelerator.speedup));
-        alone.or_else(|| self.rival.as_ref().map(|rival| (rival.name, Some(rival.speedup))))
+        alone.or_else(|| self.rival.as_ref().map(|rival| (rival.name, rival.speedup)))
     }
 
     const fn behind(
@@ -82,6 +106,11 @@ impl Entry {
         Self { reading: Some(1.5), ..self.behind("skipper", &[("epsilon", "0.01")], Some(speedup)) }
     }
 
+    /// Behind FlowRegulator. It pays where most packets miss the caches.
+    const fn regulated(self) -> Self {
+        self.behind("flow-regulator", &[], None)
+    }
+
     const fn by_hand(self, build: fn(Digester) -> Box<dyn Contestant>) -> Self {
         Self { by_hand: Some(build), ..self }
     }
@@ -95,6 +124,9 @@ const ROWS: &[(&str, &str)] = &[("rows", "4"), ("columns", "65536"), ("candidate
 
 /// Five rows, as the Skipper paper has them.
 const FIVE_ROWS: &[(&str, &str)] = &[("rows", "5"), ("columns", "65536"), ("candidates", "0")];
+
+/// InstaMeasure with a table far larger than the caches.
+const INSTA_MEASURE: Entry = entry("insta-measure", &[("entries", "8388608")], None);
 
 /// Every algorithm, at the size of its paper where that has one.
 pub(super) static ENTRIES: &[Entry] = &[
@@ -161,4 +193,11 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry("space-saving", &[("counters", "128")], None).skipped(12.0),
     entry("count-sketch", FIVE_ROWS, None).skipped(8.0),
     entry("count-min", FIVE_ROWS, None).skipped(5.0),
+    Entry { rival: Some(WORKING_SET), ..INSTA_MEASURE.scattered() },
+    Entry { rival: Some(Rival { speedup: None, ..WORKING_SET }), ..INSTA_MEASURE.crowded() },
+    entry("linear-table", &[("buckets", "8388608")], None).scattered().regulated(),
+    entry("indirect-table", &[("buckets", "8388608")], None).scattered().regulated(),
+    entry("cuckoo-1", &[("buckets", "16777216")], None).scattered().regulated(),
+    entry("cuckoo-4", &[("buckets", "2097152")], None).scattered().regulated(),
+    entry("linear-table", &[("buckets", "2097152")], None).crowded().regulated(),
 ];

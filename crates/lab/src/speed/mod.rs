@@ -20,10 +20,10 @@ use flowgauge_kernel::{Digester, Isa, Seed};
 use crate::args::Speed;
 use crate::failure::Failure;
 use contestant::{Cataloged, Contestant, Reading};
-use entry::{ENTRIES, Entry};
+use entry::{ENTRIES, Entry, Traffic};
 use report::{Report, Rivalry, Row};
 pub(crate) use stream::ORDERS;
-use stream::{Order, Stream};
+use stream::{Order, Streams};
 pub(crate) use sweep::measure as sweep;
 
 /// An algorithm may take this much longer than its hand-written loop.
@@ -55,10 +55,14 @@ impl Contest {
         Ok(Self { entry, summary, by_hand, rival, times: Vec::new() })
     }
 
-    fn run(&mut self, stream: &mut Stream, yardstick: &mut dyn Contestant) {
-        let crowded = self.entry.crowded;
+    fn run(&mut self, streams: &mut Streams, yardstick: &mut dyn Contestant) {
+        let (stream, begun) = match self.entry.traffic {
+            Traffic::Ordered => (&mut streams.ordered, false),
+            Traffic::Crowded => (&mut streams.ordered, true),
+            Traffic::Scattered => (&mut streams.scattered, true),
+        };
         let mut seconds = |contestant: &mut dyn Contestant| {
-            contestant.begin(if crowded { &stream.earlier } else { &[] });
+            contestant.begin(if begun { &stream.earlier } else { &[] });
             let start = clock::thread_seconds();
             let packets = contestant.take(stream);
             (clock::thread_seconds() - start) / packets as f64
@@ -80,7 +84,7 @@ impl Contest {
             structure: self.entry.name,
             accelerator: self.entry.accelerator.as_ref().map(|accelerator| accelerator.name),
             parameters: self.summary.parameters(),
-            crowded: self.entry.crowded,
+            traffic: self.entry.traffic.name(),
             memory_bytes: self.summary.memory_bytes(),
             rate: rate(0),
             share: ratio(1, 0),
@@ -122,12 +126,12 @@ pub(crate) fn measure(speed: &Speed) -> Result<bool, Failure> {
     let contests = ENTRIES.iter().filter(among).map(|entry| Contest::new(entry, digester));
     let mut contests = contests.collect::<Result<Vec<_>, _>>()?;
     let order = order(&speed.profile);
-    let mut stream = Stream::draw(order, speed.packets as usize, &digester)?;
+    let mut streams = Streams::draw(order, speed.packets as usize, &digester)?;
     let mut yardstick = by_hand::yardstick(digester);
     // The first round touches the memory and is not counted.
     for round in 0..=speed.rounds {
         for contest in &mut contests {
-            contest.run(&mut stream, &mut *yardstick);
+            contest.run(&mut streams, &mut *yardstick);
             if round == 0 {
                 contest.times.clear();
             }
@@ -136,7 +140,7 @@ pub(crate) fn measure(speed: &Speed) -> Result<bool, Failure> {
     let wanted = order.name == ORDERS[0].name;
     let report = Report {
         machine: machine::describe(),
-        stream: stream.describe(speed.rounds),
+        stream: streams.describe(speed.rounds),
         yardstick: rate(contests.iter().flat_map(|contest| &contest.times), 1),
         rows: contests.iter().map(|contest| contest.row(wanted)).collect(),
     };

@@ -13,8 +13,8 @@ pub(super) struct Row {
     pub(super) accelerator: Option<&'static str>,
     /// The parameters in force.
     pub(super) parameters: String,
-    /// Whether it held a million flows before.
-    pub(super) crowded: bool,
+    /// What it took, where that is not the backbone's packets alone.
+    pub(super) traffic: &'static str,
     pub(super) memory_bytes: usize,
     /// Millions of updates a second.
     pub(super) rate: f64,
@@ -89,7 +89,7 @@ impl Row {
         };
         [
             self.structure.to_owned()
-                + if self.crowded { " (crowded)" } else { "" }
+                + self.traffic
                 + &self.accelerator.map_or(String::new(), |name| format!(" behind {name}")),
             self.parameters.clone(),
             self.memory_bytes.to_string(),

@@ -17,6 +17,9 @@ const BEFORE: usize = 26_000_000;
 /// Flows of the profiles that say how many there are.
 const FLOWS: u64 = 1_000_000;
 
+/// Flows that are all alike: a table of them is far larger than the caches.
+const ALIKE: u64 = 1 << 22;
+
 /// A kind of traffic.
 #[derive(Debug)]
 pub(crate) struct Order {
@@ -38,7 +41,15 @@ const fn zipf(name: &'static str, skew: f64) -> Order {
     Order { name, profile: Profile::Zipf { flows: FLOWS, skew } }
 }
 
-/// Pairs of addresses in the order in which they come over a link.
+/// All packets that there are.
+pub(super) struct Streams {
+    /// Pairs of addresses in the order in which they come over a link.
+    pub(super) ordered: Stream,
+    /// Each packet of one of `ALIKE` flows, whichever.
+    pub(super) scattered: Stream,
+}
+
+/// Packets, and the flows before them.
 pub(super) struct Stream {
     order: &'static Order,
     /// Every flow of the run before `keys`, in the order in which they began.
@@ -51,7 +62,41 @@ pub(super) struct Stream {
     pub(super) batches: Vec<Batch<Key8>>,
 }
 
+impl Streams {
+    pub(super) fn draw(
+        order: &'static Order,
+        packets: usize,
+        digester: &Digester,
+    ) -> Result<Self, Failure> {
+        let ordered = Stream::draw(order, packets, digester)?;
+        // As many, though some packet may have no addresses.
+        let scattered = Stream::scattered(order, ordered.keys.len());
+        Ok(Self { ordered, scattered })
+    }
+
+    /// What they are, in a line.
+    pub(super) fn describe(&self, rounds: u64) -> String {
+        format!(
+            "{}; where scattered, as many packets of {ALIKE} flows that are all alike, a packet of \
+             each before them; {rounds} rounds",
+            self.ordered.describe()
+        )
+    }
+}
+
 impl Stream {
+    fn scattered(order: &'static Order, packets: usize) -> Self {
+        let mut random = fastrand::Rng::with_seed(1);
+        let key = |flow: u64| Key8::from_canonical(&(flow + 1).to_be_bytes());
+        Self {
+            order,
+            earlier: (0..ALIKE).filter_map(key).collect(),
+            keys: (0..packets).filter_map(|_| key(random.u64(0..ALIKE))).collect(),
+            elements: Vec::new(),
+            batches: Vec::new(),
+        }
+    }
+
     pub(super) fn draw(
         order: &'static Order,
         packets: usize,
@@ -102,11 +147,11 @@ impl Stream {
     }
 
     /// What it is, in a line.
-    pub(super) fn describe(&self, rounds: u64) -> String {
+    fn describe(&self) -> String {
         let flows: HashSet<u64> = Key8::words(&self.keys).iter().copied().collect();
         format!(
             "{} packets of {} flows (pairs of addresses, profile {}), {} flows before them where \
-             crowded, {rounds} rounds",
+             crowded",
             self.keys.len(),
             flows.len(),
             self.order.name,
