@@ -152,7 +152,9 @@ fn errors_stay_within_epsilon_at_every_prefix() {
 
 /// The error of the flow of each packet that arrives (one in 2,000 of them is asked for), as its root
 /// mean square over all prefixes: at 1 % for both it is within 1.1 times that of the plain summary,
-/// whatever the length. Count Sketch has as many counters as Count-Min, like the paper's.
+/// whatever the length, where the largest flow has 1 % of the packets, as on a backbone. Where it has
+/// 15 %, Count Sketch is up to 1.15 times as far off: the median of its rows sheds such flows' noise,
+/// a sample does not. Count Sketch has as many counters as Count-Min, like the paper's.
 #[test]
 fn on_arrival_it_errs_as_the_plain_one_does() {
     let lengths = if long() {
@@ -161,15 +163,19 @@ fn on_arrival_it_errs_as_the_plain_one_does() {
         &[100_000, 1_000_000]
     };
     let sketch = [("rows", "5"), ("columns", "256"), ("candidates", "0")];
-    for (name, parameters) in [
+    let structures = [
         ("space-saving", &[("counters", "100")][..]),
         ("count-min", &sketch),
         ("count-sketch", &sketch),
-    ] {
+    ];
+    let cases = [(0.8, 1.1), (1.1, 1.2)];
+    for ((name, parameters), (skew, most)) in
+        structures.into_iter().flat_map(|structure| cases.map(|case| (structure, case)))
+    {
         // For each length, the sum of squares of both, over the prefixes of four streams.
         let mut squares = vec![[0.0f64; 2]; lengths.len()];
         for seed in 0..4 {
-            let keys = keys(1_000_000, seed);
+            let keys: Vec<_> = Zipf::new(100_000, skew, seed).take(1_000_000).map(key).collect();
             let options = Options::new(1 << 20, seed).with(parameters.iter().copied());
             let build = |sampler| build::<Key4>(sampler, name, &options).unwrap();
             let mut plain = build(None);
@@ -201,8 +207,10 @@ fn on_arrival_it_errs_as_the_plain_one_does() {
         for (length, squares) in lengths.iter().zip(&squares) {
             let [plain, accelerated] =
                 squares.map(|sum| (sum / (4.0 * *length as f64 / 2000.0)).sqrt());
-            println!("{name}, {length} packets: {plain:.1} plain, {accelerated:.1} accelerated");
-            assert!(accelerated <= 1.1 * plain, "{name}: {plain} {accelerated}");
+            println!(
+                "{name}, skew {skew}, {length}: {plain:.1} plain, {accelerated:.1} accelerated"
+            );
+            assert!(accelerated <= most * plain, "{name}, {skew}: {plain} {accelerated}");
         }
     }
 }
