@@ -1,6 +1,6 @@
 //! The one list of algorithms, and that of accelerators: a new one is a file and a line here.
 
-use crate::accelerator::{Accelerate, AcceleratorInfo, AggEvict, Skipper, Uniform};
+use crate::accelerator::{Accelerate, AcceleratorInfo, AggEvict, NitroSketch, Skipper, Uniform};
 use crate::key::FlowKey;
 #[cfg(all(debug_assertions, not(test)))]
 use crate::key::{Key4, Key8, Key13, Key16, Key32, Key37};
@@ -145,7 +145,7 @@ macro_rules! accelerators {
     };
 }
 
-accelerators![AggEvict, Skipper, Uniform];
+accelerators![AggEvict, NitroSketch, Skipper, Uniform];
 
 /// Builds the algorithm called `name` for keys of type `K` behind accelerators, the first of which
 /// meets the packets first, each with its parameters. All of it shares the memory of the options.

@@ -1,12 +1,14 @@
 //! What stands before a summary and makes it cheaper: itself an [`Ingest`], batch by batch.
 
 mod agg_evict;
+mod nitro;
 mod sampler;
 
 use crate::key::FlowKey;
 use crate::summary::{BuildError, Ingest, Laws, Options, Parameter, Parameters};
 
 pub use agg_evict::AggEvict;
+pub use nitro::NitroSketch;
 pub use sampler::{Skipper, Uniform};
 
 /// A type of accelerator, as the list has it.

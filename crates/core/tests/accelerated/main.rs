@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 mod agg_evict;
+mod nitro;
+mod nitro_error;
 mod rows;
 mod sampler;
 mod skipper;
