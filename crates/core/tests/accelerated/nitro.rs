@@ -240,6 +240,45 @@ fn sums_are_sampled() {
     }
 }
 
+/// Bytes that nobody stored make a summary that works, or none.
+#[test]
+fn forged_bytes_do_no_harm() {
+    let stream = packets(45_000, FLOWS, 5);
+    let mut random = fastrand::Rng::with_seed(1);
+    for mode in [&[("p", "0.1")][..], &[("mode", "line-rate")], &[("mode", "correct")]] {
+        for name in SKETCHES {
+            let (info, options) = (catalog::info(name).unwrap(), options(Measure::Packets, &[]));
+            let options = options.with([("rows", "4"), ("columns", "64")]);
+            let mut summary = build::<Key4>(Some(nitro(mode)), name, &options).unwrap();
+            feed_timed(&mut *summary, &stream, 100, 256);
+            let stored = encode(info, &options, &*summary);
+            let from = stored.len() - 4 - payload(&stored).len();
+            let mut taken = 0;
+            for _ in 0..200 {
+                // Mostly of what the accelerator says of itself, 73 bytes.
+                let mut forged = stored.clone();
+                for _ in 0..random.usize(1..4) {
+                    let most = if random.bool() { 73 } else { payload(&stored).len() };
+                    let at = from + random.usize(..most);
+                    forged[at] = [0, 1, 127, 128, 255, random.u8(..)][random.usize(..6)];
+                }
+                let end = forged.len() - 4;
+                let checksum = crc32fast::hash(&forged[..end]);
+                forged[end..].copy_from_slice(&checksum.to_le_bytes());
+                let Ok(decoded) = decode::<Key4>(&forged, 2 << 20) else { continue };
+                let mut copy = decoded.summary;
+                taken += 1;
+                feed_timed(&mut *copy, &stream[..20_000], 25, 256);
+                copy.merge(&*summary).unwrap();
+                let size = copy.answers().size().unwrap().estimate(key::<Key4>(1).canonical());
+                let size = size.packets.unwrap();
+                assert!(size.low <= size.high, "{size:?}");
+            }
+            assert!(taken > 20, "{name} {mode:?}: {taken}");
+        }
+    }
+}
+
 #[test]
 fn parameters_are_checked_and_the_bound_is_told() {
     let refusal = |pairs: &[(&str, &str)]| {

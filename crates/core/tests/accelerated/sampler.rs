@@ -8,6 +8,7 @@ use flowgauge_core::summary::{Info, Ingest, Measure, Options, Parameters};
 
 use super::agg_evict::bounds_hold;
 use super::build;
+use super::nitro::nitro;
 use super::stream::{feed, key, packets};
 
 const FLOWS: u32 = 300;
@@ -198,7 +199,7 @@ fn parameters_are_checked() {
 /// Their batch is a part of the memory given.
 #[test]
 fn they_stay_within_the_memory() {
-    for sampler in samplers() {
+    for sampler in samplers().into_iter().chain([nitro(&[])]) {
         for bytes in [64 << 10, 16 << 20] {
             for name in catalog::able(sampler.0) {
                 let options = Options::new(bytes, 1);

@@ -33,7 +33,7 @@ pub(super) enum Mode {
 }
 
 /// What was asked for.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy)]
 pub(super) struct Asked {
     pub(super) mode: Mode,
     /// One packet in so many at least.

@@ -149,7 +149,7 @@ impl<K: FlowKey> Ingest<K> for Nitro<K> {
         if self.by != other.by {
             return Err(Incompatible("measures differ"));
         }
-        if self.pace.asked() != other.pace.asked() {
+        if self.pace.asked().settings() != other.pace.asked().settings() {
             return Err(Incompatible("parameters differ"));
         }
         self.settle();
