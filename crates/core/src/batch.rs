@@ -90,6 +90,16 @@ impl<K: FlowKey> Batch<K> {
         self.times_ns[..keys.len()].fill(0);
     }
 
+    /// The same with the packets' elements.
+    ///
+    /// # Panics
+    /// When there are more than [`BATCH_PACKETS`], or not as many elements as keys.
+    #[inline]
+    pub fn fill_with_elements(&mut self, keys: &[K], elements: &[u64], bytes: u32) {
+        self.fill(keys, bytes);
+        self.elements[..keys.len()].copy_from_slice(elements);
+    }
+
     /// Adds a row that stands for several packets of a flow, the last of them at this time. A batch of
     /// sums has no other rows.
     ///

@@ -1,6 +1,8 @@
 //! The one list of algorithms, and that of accelerators: a new one is a file and a line here.
 
-use crate::accelerator::{Accelerate, AcceleratorInfo, AggEvict, NitroSketch, Skipper, Uniform};
+use crate::accelerator::{
+    Accelerate, AcceleratorInfo, AggEvict, FlowRegulator, NitroSketch, Skipper, Uniform,
+};
 use crate::key::FlowKey;
 #[cfg(all(debug_assertions, not(test)))]
 use crate::key::{Key4, Key8, Key13, Key16, Key32, Key37};
@@ -104,8 +106,16 @@ macro_rules! accelerators {
             Err("there is no such accelerator")
         }
 
+        /// What holds behind the accelerator called `name` of a summary with these laws.
+        fn laws_behind(name: &str, laws: Laws) -> Laws {
+            $(if name == <$accelerator as Accelerate>::INFO.name {
+                return <$accelerator as Accelerate>::laws(laws);
+            })*
+            laws
+        }
+
         /// Bytes that it reserves at most.
-        fn accelerator_bytes<K: FlowKey>(
+        fn own_bytes<K: FlowKey>(
             name: &str,
             options: &Options,
         ) -> Result<usize, BuildError> {
@@ -145,7 +155,7 @@ macro_rules! accelerators {
     };
 }
 
-accelerators![AggEvict, NitroSketch, Skipper, Uniform];
+accelerators![AggEvict, NitroSketch, Skipper, Uniform, FlowRegulator];
 
 /// Builds the algorithm called `name` for keys of type `K` behind accelerators, the first of which
 /// meets the packets first, each with its parameters. All of it shares the memory of the options.
@@ -160,34 +170,62 @@ pub fn build_accelerated<K: FlowKey>(
     if accelerators.is_empty() {
         return build(name, options);
     }
-    let (algorithm, laws) = (info(name)?, laws(name, &options.parameters)?);
+    sound(accelerators, name, &options.parameters)?;
     let mut inner = options.clone();
-    let mut own: Vec<(&AcceleratorInfo, Options)> = Vec::new();
+    let mut own: Vec<(&str, Options)> = Vec::new();
     for (accelerator, parameters) in accelerators {
-        let known = accelerator_info(accelerator)?;
-        let refused = |accelerator: &AcceleratorInfo, algorithm, reason| BuildError::Unsound {
-            accelerator: accelerator.name,
-            algorithm,
-            reason,
-            able: able(accelerator.name).join(", "),
-        };
-        fits(accelerator, &laws).map_err(|reason| refused(known, algorithm.name, reason))?;
-        if let Some((other, _)) = own.iter().find(|(other, _)| known.samples && other.samples) {
-            return Err(refused(other, known.name, "one sample is enough"));
-        }
         let options = Options { parameters: parameters.clone(), ..options.clone() };
-        let bytes = accelerator_bytes::<K>(accelerator, &options)?;
+        let bytes = own_bytes::<K>(accelerator, &options)?;
         inner.memory_bytes = inner.memory_bytes.saturating_sub(bytes);
-        own.push((known, options));
+        own.push((accelerator, options));
     }
     let mut summary = build::<K>(name, &inner)?;
     let mut memory = inner.memory;
     for (accelerator, mut options) in own.into_iter().rev() {
         options.memory = memory;
-        summary = put_before(accelerator.name, &options, summary)?;
+        summary = put_before(accelerator, &options, summary)?;
         memory = options.memory;
     }
     Ok(summary)
+}
+
+/// Bytes that these accelerators reserve at most, of those that the options give.
+///
+/// # Errors
+/// When one of them does not exist, or a parameter is out of range.
+pub fn accelerator_bytes<K: FlowKey>(
+    accelerators: &[(String, Parameters)],
+    options: &Options,
+) -> Result<usize, BuildError> {
+    let bytes = |(name, parameters): &(String, Parameters)| {
+        own_bytes::<K>(name, &Options { parameters: parameters.clone(), ..options.clone() })
+    };
+    accelerators.iter().map(bytes).sum()
+}
+
+/// Whether each accelerator is sound before what is behind it.
+fn sound(
+    accelerators: &[(String, Parameters)],
+    name: &str,
+    parameters: &Parameters,
+) -> Result<(), BuildError> {
+    let (mut next, mut laws, mut sampler) = (info(name)?.name, laws(name, parameters)?, None);
+    for (accelerator, _) in accelerators.iter().rev() {
+        let known = accelerator_info(accelerator)?;
+        let refused = |algorithm, reason| BuildError::Unsound {
+            accelerator: known.name,
+            algorithm,
+            reason,
+            able: able(known.name).join(", "),
+        };
+        if let Some(other) = sampler.filter(|_| known.samples) {
+            return Err(refused(other, "one sample is enough"));
+        }
+        fits(accelerator, &laws).map_err(|reason| refused(next, reason))?;
+        (next, laws) = (known.name, laws_behind(accelerator, laws));
+        sampler = sampler.or(known.samples.then_some(known.name));
+    }
+    Ok(())
 }
 
 /// The algorithms that an accelerator goes before, with their default parameters.

@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use flowgauge_core::catalog::ALGORITHMS;
 
 use crate::form::{Form, PROFILES};
+use crate::speed::ORDERS;
 use crate::table::Row;
 
 /// Measures the accuracy and the speed of every algorithm, and guards them
@@ -39,9 +40,15 @@ pub(crate) enum Command {
     ///
     /// All on one core, from keys in memory, in CPU time, medians over interleaved rounds. `share` is
     /// of the rate of the yardstick: a plain loop that counts into a Count-Min of 4 x 65536. `ratio`
-    /// is the time of the algorithm over that of a hand-written loop of the same work, `speedup` its
-    /// rate over that of another implementation, or of itself alone where something accelerates it.
+    /// is the time of the algorithm over that of a hand-written loop of the same work, of a sampler
+    /// over that of a loop that reads all keys; `speedup` is its rate over that of another implementation, or of itself alone where something accelerates it.
     Speed(Speed),
+    /// Measures where Agg-Evict pays: rates by structure, traffic, length of runs and rows
+    ///
+    /// `evicted` is the share of the packets that reaches the structure as a sum, `speedup` the rate over
+    /// that of the structure alone, `link_gbit` the fastest Ethernet whose smallest packets one core
+    /// keeps up with, and `best` marks the fastest of a structure on a stream.
+    Sweep(Sweep),
 }
 
 #[derive(Args)]
@@ -79,6 +86,11 @@ pub(crate) struct Gate {
 
 #[derive(Args)]
 pub(crate) struct Speed {
+    /// The profile of the traffic
+    #[arg(long, value_name = "NAME", default_value = ORDERS[0].name,
+        value_parser = PossibleValuesParser::new(ORDERS.iter().map(|order| order.name)))]
+    pub(crate) profile: String,
+
     /// Packets of a round, after 26 million that only tell which flows there are
     #[arg(long, value_name = "N", default_value_t = 4_000_000,
         value_parser = clap::value_parser!(u64).range(256..))]
@@ -103,6 +115,23 @@ pub(crate) struct Speed {
     pub(crate) check: bool,
 }
 
+#[derive(Args)]
+pub(crate) struct Sweep {
+    /// Packets of each stream
+    #[arg(long, value_name = "N", default_value_t = 4_000_000,
+        value_parser = clap::value_parser!(u64).range(256..))]
+    pub(crate) packets: u64,
+
+    /// Rounds, of which the medians are written
+    #[arg(long, value_name = "N", default_value_t = 3,
+        value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) rounds: u64,
+
+    /// Where the table goes besides standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
 /// What to measure of what there is.
 #[derive(Args)]
 pub(crate) struct Selection {
@@ -120,8 +149,9 @@ pub(crate) struct Selection {
 impl Selection {
     /// Whether this row is of it.
     pub(crate) fn has(&self, row: &Row) -> bool {
-        let among = |names: &[String], name| names.is_empty() || names.contains(name);
-        among(&self.profiles, &row.profile) && among(&self.algorithms, &row.algorithm)
+        let among =
+            |names: &[String], name: &str| names.is_empty() || names.iter().any(|n| n == name);
+        among(&self.profiles, &row.profile) && among(&self.algorithms, row.own_algorithm())
     }
 }
 

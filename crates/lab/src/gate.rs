@@ -157,7 +157,7 @@ pub(crate) fn compare(baseline: &[Row], rows: &[Row]) -> Vec<Finding> {
 }
 
 fn compare_row(findings: &mut Findings<'_>, was: &Row, is: &Row) {
-    let unseeded = UNSEEDED.contains(&was.algorithm.as_str());
+    let unseeded = UNSEEDED.contains(&was.own_algorithm());
     let slack = if unseeded { UNSEEDED_SLACK } else { SLACK };
     findings.same("key", &was.key, &is.key);
     findings.same("parameters", &was.parameters, &is.parameters);

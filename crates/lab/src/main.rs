@@ -38,6 +38,7 @@ fn main() -> ExitCode {
         Command::Accuracy(accuracy) => write_accuracy(accuracy),
         Command::Gate(gate) => pass_gate(gate),
         Command::Speed(speed) => write_speed(speed),
+        Command::Sweep(sweep) => speed::sweep(sweep).map(|()| ExitCode::SUCCESS),
     };
     match done {
         Ok(code) => code,

@@ -115,7 +115,7 @@ fn measure(
 fn row(form: &Form, profile: &str, outcome: &Outcome) -> Row {
     let Case { subject, entry, kind, .. } = outcome.case;
     let row = Row {
-        algorithm: subject.info.name.to_owned(),
+        algorithm: subject.name(),
         asked: subject.asked(),
         task: entry.name.to_owned(),
         profile: profile.to_owned(),

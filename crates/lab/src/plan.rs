@@ -44,10 +44,10 @@ fn question(entry: &TaskEntry) -> (Scene, &'static [KeyKind]) {
 /// When an algorithm cannot be built as asked.
 pub(crate) fn cases(subjects: &[Subject]) -> Result<Vec<Case>, Failure> {
     let mut cases = Vec::new();
-    let mut planned: Vec<(&str, Vec<String>)> = Vec::new();
+    let mut planned: Vec<(String, Vec<String>)> = Vec::new();
     let mut plan = |subject: Subject| {
         let probe = Probe::of(&subject)?;
-        let shape = (subject.info.name, probe.parameters);
+        let shape = (subject.name(), probe.parameters);
         if planned.contains(&shape) {
             return Ok(false);
         }
@@ -60,7 +60,7 @@ pub(crate) fn cases(subjects: &[Subject]) -> Result<Vec<Case>, Failure> {
         Ok::<_, Failure>(probe.is_table)
     };
     for &subject in subjects {
-        if plan(subject)? && subject.parameters.is_empty() {
+        if plan(subject)? && subject.parameters.is_empty() && subject.behind.is_none() {
             plan(subject.roomy())?;
         }
     }

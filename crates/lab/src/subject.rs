@@ -1,7 +1,8 @@
-//! What is measured: each algorithm with one or more sets of parameters.
+//! What is measured: each algorithm with one or more sets of parameters, and behind accelerators.
 
-use flowgauge_core::catalog::ALGORITHMS;
-use flowgauge_core::summary::{Info, Options};
+use flowgauge_core::catalog::{self, ALGORITHMS};
+use flowgauge_core::key::FlowKey;
+use flowgauge_core::summary::{BuildError, Info, Ingest, Options, Parameters};
 use flowgauge_core::task::Threshold;
 
 use crate::args::Selection;
@@ -40,9 +41,22 @@ const PRESETS: &[Preset] = &[
     Preset(Some("linear-counting"), &[("bits", "8388608")]),
 ];
 
+/// An accelerator with its parameters.
+type Accelerator = (&'static str, &'static [(&'static str, &'static str)]);
+
+/// What every algorithm that allows it is measured behind, besides alone.
+const BEHIND: &[Accelerator] = &[
+    ("agg-evict", &[("memory", "262144")]),
+    ("skipper", &[]),
+    ("uniform", &[]),
+    ("flow-regulator", &[]),
+];
+
 /// An algorithm with what it is asked for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subject {
+    /// What stands before it, with memory of its own.
+    pub(crate) behind: Option<Accelerator>,
     /// What the catalog says of it.
     pub(crate) info: &'static Info,
     /// Its parameters.
@@ -52,6 +66,22 @@ pub(crate) struct Subject {
 }
 
 impl Subject {
+    /// The name in the table.
+    pub(crate) fn name(&self) -> String {
+        match self.behind {
+            Some((accelerator, _)) => format!("{} behind {accelerator}", self.info.name),
+            None => self.info.name.to_owned(),
+        }
+    }
+
+    /// The accelerators before it, as the catalog takes them.
+    pub(crate) fn accelerators(&self) -> Vec<(String, Parameters)> {
+        let accelerator = |(name, parameters): Accelerator| {
+            (name.to_owned(), Parameters::new(parameters.iter().copied()))
+        };
+        self.behind.map(accelerator).into_iter().collect()
+    }
+
     /// The parameters, or else the memory, as the table names them.
     pub(crate) fn asked(&self) -> String {
         match self.parameters {
@@ -65,14 +95,26 @@ impl Subject {
     }
 
     /// What the catalog builds it from.
-    pub(crate) fn options(&self, threshold: Threshold, seed: u64) -> Options {
+    ///
+    /// # Errors
+    /// When what stands before it cannot be as asked.
+    pub(crate) fn options<K: FlowKey>(
+        &self,
+        threshold: Threshold,
+        seed: u64,
+    ) -> Result<Options, BuildError> {
         let options = Options { threshold, ..Options::new(self.memory_bytes, seed) };
-        options.with(self.parameters.iter().copied())
+        let before = catalog::accelerator_bytes::<K>(&self.accelerators(), &options)?;
+        let options = Options { memory_bytes: options.memory_bytes + before, ..options };
+        Ok(options.with(self.parameters.iter().copied()))
     }
 
     /// Whether both are the same.
     pub(crate) fn is(&self, other: &Self) -> bool {
-        let what = |subject: &Self| (subject.info.name, subject.parameters, subject.memory_bytes);
+        let what = |subject: &Self| {
+            let before = subject.behind.map(|(name, _)| name);
+            (before, subject.info.name, subject.parameters, subject.memory_bytes)
+        };
         what(self) == what(other)
     }
 
@@ -80,6 +122,16 @@ impl Subject {
     pub(crate) fn roomy(self) -> Self {
         Self { memory_bytes: ROOMY, ..self }
     }
+}
+
+/// The parameters of a summary that are in force, and those of what stands before it.
+pub(crate) fn parameters<K: FlowKey>(summary: &dyn Ingest<K>) -> String {
+    let own = summary.parameters().into_iter().map(|(name, value)| format!("{name}={value}"));
+    let before = summary.accelerators().into_iter().flat_map(|(accelerator, parameters)| {
+        let named = move |(name, value)| format!("{accelerator}.{name}={value}");
+        parameters.into_iter().map(named)
+    });
+    own.chain(before).collect::<Vec<_>>().join(",")
 }
 
 /// Everything of the catalog that is selected.
@@ -96,5 +148,14 @@ fn of(info: &'static Info) -> impl Iterator<Item = Subject> {
     });
     let default: &[(&str, &str)] = &[];
     let parameters = std::iter::once(default).chain(presets.map(|preset| preset.1));
-    parameters.map(move |parameters| Subject { info, parameters, memory_bytes: MEMORY })
+    let able = |accelerator: &Accelerator| catalog::able(accelerator.0).contains(&info.name);
+    let alone = parameters.map(|parameters| (None, parameters));
+    let behind = BEHIND.iter().filter(move |accelerator| able(accelerator));
+    let behind = behind.map(move |accelerator| (Some(*accelerator), default));
+    alone.chain(behind).map(move |(behind, parameters)| Subject {
+        behind,
+        info,
+        parameters,
+        memory_bytes: MEMORY,
+    })
 }

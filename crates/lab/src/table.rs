@@ -10,6 +10,7 @@ use crate::score::{Bounds, Score};
 /// One algorithm at one task on one profile of traffic.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Row {
+    /// Its name, and behind which accelerator it was measured.
     pub(crate) algorithm: String,
     /// The parameters, or the memory, that it was built with.
     pub(crate) asked: String,
@@ -61,6 +62,11 @@ impl Row {
     /// What tells it from other rows.
     pub(crate) fn name(&self) -> [&str; 4] {
         [&self.algorithm, &self.asked, &self.task, &self.profile]
+    }
+
+    /// The algorithm, whatever stands before it.
+    pub(crate) fn own_algorithm(&self) -> &str {
+        self.algorithm.split(' ').next().unwrap_or_default()
     }
 
     /// The same row with this score.

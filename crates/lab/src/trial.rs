@@ -10,7 +10,7 @@ use flowgauge_core::task::{
 use flowgauge_kernel::Seed;
 
 use crate::failure::Failure;
-use crate::subject::Subject;
+use crate::subject::{self, Subject};
 use crate::traffic::Keyed;
 
 /// What makes a flow heavy.
@@ -37,12 +37,14 @@ impl<K: FlowKey> Trial<K> {
         flows: &[CanonicalKey],
         seed: u64,
     ) -> Result<Self, Failure> {
-        let options = subject.options(Threshold::Share(THRESHOLD), seed);
-        let summary: Box<dyn Ingest<K>> =
-            catalog::build(subject.info.name, &options).map_err(|error| {
-                let (algorithm, asked) = (subject.info.name, subject.asked());
-                Failure::Build { algorithm, asked, error }
-            })?;
+        let failed = |error| {
+            let (algorithm, asked) = (subject.info.name, subject.asked());
+            Failure::Build { algorithm, asked, error }
+        };
+        let options = subject.options::<K>(Threshold::Share(THRESHOLD), seed).map_err(failed)?;
+        let accelerators = subject.accelerators();
+        let summary = catalog::build_accelerated::<K>(&accelerators, subject.info.name, &options)
+            .map_err(failed)?;
         let most = summary.answers().flows().map_or(0, Flows::most);
         let cells = match summary.answers().flows() {
             Some(_) => None,
@@ -85,10 +87,7 @@ impl<K: FlowKey> Trial<K> {
 
     /// The parameters in force.
     pub(crate) fn parameters(&self) -> String {
-        let parameters = self.summary.parameters().into_iter();
-        let pairs: Vec<String> =
-            parameters.map(|(name, value)| format!("{name}={value}")).collect();
-        pairs.join(",")
+        subject::parameters(&*self.summary)
     }
 
     /// Bytes that the summary holds.

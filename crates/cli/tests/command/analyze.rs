@@ -247,6 +247,11 @@ fn an_accelerator_changes_no_exact_number() {
         assert_eq!(summary["accelerator"], "agg-evict");
         assert!(summary["parameters"]["agg-evict.rows"].is_u64(), "{summary}");
     }
+    let (_, summary) = report("flow-regulator:sketch=4096");
+    assert_eq!(summary["accelerator"], "flow-regulator");
+    assert_eq!(summary["parameters"]["flow-regulator.sketch"], 4096);
+    let page = flowgauge(&["explain", "--accelerator", "flow-regulator"]).out;
+    assert!(page.contains("behind flow-regulator: two") && page.contains("one packet in 94.9"));
     let page = flowgauge(&["explain", "--accelerator", "agg-evict:rows=64"]).out;
     assert!(page.contains("behind agg-evict: sums up") && page.contains("agg-evict.rows = 64"));
 }

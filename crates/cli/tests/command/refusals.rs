@@ -40,6 +40,14 @@ fn wrong_usage_is_one_line_and_exit_code_2() {
             &["analyze", "--accelerator", "agg-evict", "--algorithm", "csm", &capture],
             "it goes before linear-table",
         ),
+        (
+            &["analyze", "--accelerator", "flow-regulator", "--algorithm", "count-min", &capture],
+            "it needs a flow table behind it; it goes before linear-table",
+        ),
+        (
+            &["analyze", "--accelerator", "agg-evict", "--accelerator", "flow-regulator", &capture],
+            "agg-evict does not go before flow-regulator",
+        ),
         (&["analyze", "--workers", "2", &capture], "--workers"),
         (&["analyze", "--filter", "tcp and and", &capture], "filter"),
         (&["analyze", "-o", &capture, &capture], "input"),

@@ -1,6 +1,7 @@
 //! What stands before a summary and makes it cheaper: itself an [`Ingest`], batch by batch.
 
 mod agg_evict;
+mod flow_regulator;
 mod nitro;
 mod sampler;
 
@@ -8,6 +9,7 @@ use crate::key::FlowKey;
 use crate::summary::{BuildError, Ingest, Laws, Options, Parameter, Parameters};
 
 pub use agg_evict::AggEvict;
+pub use flow_regulator::FlowRegulator;
 pub use nitro::NitroSketch;
 pub use sampler::{Skipper, Uniform};
 
@@ -21,6 +23,11 @@ pub trait Accelerate {
     /// # Errors
     /// When it is not, with the reason.
     fn fits(laws: &Laws) -> Result<(), &'static str>;
+
+    /// What holds behind it of a summary with these laws: what other accelerators before it see.
+    fn laws(summary: Laws) -> Laws {
+        summary
+    }
 
     /// Bytes that it reserves at most, before whatever summary.
     ///

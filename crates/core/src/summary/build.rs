@@ -59,6 +59,8 @@ pub struct Parameter {
 #[expect(clippy::struct_excessive_bools, reason = "each is a law of its own")]
 #[derive(Clone, Copy, Debug)]
 pub struct Laws {
+    /// Each flow has a counter of its own, unless the summary is full.
+    pub flows: bool,
     /// The order of updates does not matter: where sums are [`Merge::Equal`] the numbers are the
     /// same, elsewhere the bounds hold.
     pub commutable: bool,

@@ -2,8 +2,12 @@
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 mod agg_evict;
+#[path = "../laws/ask.rs"]
+mod ask;
+mod flow_regulator;
 mod nitro;
 mod nitro_error;
+mod norm;
 mod rows;
 mod sampler;
 mod skipper;

@@ -87,7 +87,9 @@ fn samples_of_rows_are_what_they_say() {
     for name in SKETCHES {
         let info = catalog::info(name).unwrap();
         for by in [Measure::Packets, Measure::Bytes] {
-            assert!(all_hold::<Key4>(info, &sampler, by) && all_hold::<Key13>(info, &sampler, by));
+            let options = options(by, &[]);
+            assert!(all_hold::<Key4>(info, &sampler, &options));
+            assert!(all_hold::<Key13>(info, &sampler, &options));
         }
     }
 }

@@ -13,7 +13,7 @@ use super::build;
 use super::stream::key;
 use super::zipf::Zipf;
 
-fn long() -> bool {
+pub(super) fn long() -> bool {
     let long = env::var_os("FLOWGAUGE_LONG").is_some();
     if !long {
         println!("longer streams are left out: FLOWGAUGE_LONG=1 has them");
@@ -21,11 +21,11 @@ fn long() -> bool {
     long
 }
 
-fn keys(packets: usize, seed: u64) -> Vec<Key4> {
+pub(super) fn keys(packets: usize, seed: u64) -> Vec<Key4> {
     Zipf::new(100_000, 1.1, seed).take(packets).map(key).collect()
 }
 
-fn feed(summary: &mut dyn Ingest<Key4>, batch: &mut Batch<Key4>, keys: &[Key4]) {
+pub(super) fn feed(summary: &mut dyn Ingest<Key4>, batch: &mut Batch<Key4>, keys: &[Key4]) {
     for keys in keys.chunks(BATCH_PACKETS) {
         batch.fill(keys, 100);
         summary.ingest(batch);
@@ -33,7 +33,7 @@ fn feed(summary: &mut dyn Ingest<Key4>, batch: &mut Batch<Key4>, keys: &[Key4]) 
     summary.settle();
 }
 
-fn estimate(summary: &dyn Ingest<Key4>, key: Key4) -> f64 {
+pub(super) fn estimate(summary: &dyn Ingest<Key4>, key: Key4) -> f64 {
     let size = summary.answers().size().unwrap().estimate(key.canonical());
     size.packets.or(size.bytes).unwrap().value
 }
@@ -196,7 +196,7 @@ fn on_arrival_it_errs_as_the_plain_one_does() {
 }
 
 /// The number of the flow with this key.
-fn rank(key: Key4) -> usize {
+pub(super) fn rank(key: Key4) -> usize {
     let bytes = key.canonical();
     u32::from_be_bytes([bytes[1], bytes[2], bytes[3], bytes[0]]) as usize
 }

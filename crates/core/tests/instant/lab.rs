@@ -3,7 +3,7 @@
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog;
 use flowgauge_core::key::{CanonicalKey, FlowKey, Key4};
-use flowgauge_core::summary::{Ingest, Measure, Options, Size, SizeEstimate};
+use flowgauge_core::summary::{Ingest, Measure, Options, Parameters, Size, SizeEstimate};
 
 /// Packets that one which a FlowRegulator lets through stands for.
 pub(crate) const UNIT: f64 = 94.923_265_306_122_45;
@@ -34,6 +34,18 @@ pub(crate) fn build_in(
 ) -> Summary {
     let options = Options::new(memory_bytes, seed).with(parameters.iter().copied());
     catalog::build(name, &options).unwrap()
+}
+
+/// A table behind a FlowRegulator.
+pub(crate) fn regulated(
+    table: &str,
+    memory_bytes: usize,
+    parameters: &[(&str, u64)],
+    regulator: &[(&str, u64)],
+) -> Summary {
+    let options = Options::new(memory_bytes, 1).with(parameters.iter().copied());
+    let regulator = ("flow-regulator".to_owned(), Parameters::new(regulator.iter().copied()));
+    catalog::build_accelerated(&[regulator], table, &options).unwrap()
 }
 
 /// Packets of mixed sizes, 7 : 4 : 1 of them of 64, 576 and 1500 bytes.
@@ -67,6 +79,9 @@ pub(crate) fn feed(
             time_ns += 1000;
         }
         if batch.is_empty() {
+            for summary in summaries {
+                summary.settle();
+            }
             return truth;
         }
         for summary in &mut *summaries {

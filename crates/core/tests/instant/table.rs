@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
 use flowgauge_core::key::Key4;
+use flowgauge_core::summary::instant::WorkingSet;
 use flowgauge_core::summary::{Measure, Options, Size};
 
 use super::lab::*;
@@ -53,6 +54,43 @@ fn evictions_are_counted() {
     for flow in (0..truth.len()).filter(|flow| !kept.contains_key(flow)) {
         assert!(estimate(small, flow).packets.unwrap().high >= evicted);
     }
+}
+
+/// Without a regulator before it, the table counts exactly what it does not evict.
+#[test]
+fn alone_it_counts_exactly() {
+    let table = |entries: u64| -> Summary {
+        let options = Options::new(0, 1).with([("entries", entries)]);
+        Box::new(WorkingSet::<Key4>::from_options(&options, 0).unwrap())
+    };
+    let mut tables = [table(1 << 15), table(1024), table(1024)];
+    let truth = feed(&mut tables[..2], 100_000, 5000, 1, |_, random| mixed(random));
+    let more = feed(&mut tables[2..], 100_000, 5000, 2, |_, random| mixed(random));
+    let check = |table: &Summary, truth: &[Size], exact: bool| {
+        let mut sum = table.answers().untracked();
+        table.answers().candidates().unwrap().for_each(&mut |_, size| {
+            let [packets, bytes] =
+                [size.packets, size.bytes].map(|size| size.unwrap().value as u64);
+            sum += Size { packets, bytes };
+        });
+        assert_eq!(sum, truth.iter().copied().sum());
+        for (flow, truth) in truth.iter().enumerate() {
+            for by in [Measure::Packets, Measure::Bytes] {
+                let size = estimate(table, flow).by(by).unwrap();
+                let truth = truth.by(by) as f64;
+                assert!(size.low <= truth && truth <= size.high && size.confidence.is_none());
+                assert!(!exact || size.high <= size.low, "{flow}: {size:?}");
+            }
+        }
+    };
+    let [large, mut small, other] = tables;
+    check(&large, &truth, true);
+    check(&small, &truth, false);
+    assert!(small.answers().untracked().packets > 1000);
+    small.merge(&*other).unwrap();
+    let both: Vec<Size> = truth.iter().zip(&more).map(|(one, other)| *one + *other).collect();
+    check(&small, &both, false);
+    assert_eq!(small.merge(&*large).unwrap_err().0, "parameters differ");
 }
 
 /// Sends `packets` packets of a flow at a time.

@@ -54,13 +54,13 @@ pub(crate) fn signed(mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 /// The bytes with `count` of them, from `at`, set to their most.
-fn raised(bytes: &[u8], at: usize, count: usize) -> Vec<u8> {
+pub(crate) fn raised(bytes: &[u8], at: usize, count: usize) -> Vec<u8> {
     let mut raised = bytes.to_vec();
     raised[at..].iter_mut().take(count).for_each(|byte| *byte = 0xff);
     raised
 }
 
-fn flipped(bytes: &[u8], at: usize, bit: u32) -> Vec<u8> {
+pub(crate) fn flipped(bytes: &[u8], at: usize, bit: u32) -> Vec<u8> {
     let mut flipped = bytes.to_vec();
     flipped[at] ^= 1 << bit;
     flipped

@@ -6,6 +6,7 @@ mod codec;
 mod forged;
 mod golden;
 mod merge;
+mod samples;
 mod stream;
 #[allow(unreachable_pub, reason = "it serves the fuzz target too")]
 #[path = "../../../../fuzz/src/summaries.rs"]

@@ -1,8 +1,10 @@
 //! What takes packets.
 
+use std::hint::black_box;
+
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog;
-use flowgauge_core::key::Key8;
+use flowgauge_core::key::{FlowKey, Key8};
 use flowgauge_core::summary::{Ingest, Options, Parameters};
 use flowgauge_core::task::Hierarchy;
 use flowgauge_kernel::Digester;
@@ -10,64 +12,87 @@ use flowgauge_kernel::Digester;
 use super::entry::Entry;
 use super::stream::Stream;
 use crate::failure::Failure;
+use crate::subject;
 
 /// Bytes of every frame.
 pub(super) const FRAME_BYTES: u32 = 64;
+
+/// Packets of a long run: a sampler takes ever fewer.
+const LONG: usize = 1_000_000_000;
 
 /// Something that counts packets.
 pub(super) trait Contestant {
     /// Forgets everything, and takes a packet of each of these flows.
     fn begin(&mut self, earlier: &[Key8]);
-    /// Takes all packets.
-    fn take(&mut self, stream: &Stream);
+    /// Takes all packets, once or more often; returns how many it took.
+    fn take(&mut self, stream: &mut Stream) -> usize;
 }
 
 /// A summary of the catalog.
 pub(super) struct Cataloged {
     summary: Box<dyn Ingest<Key8>>,
     batch: Batch<Key8>,
+    /// Whether it takes a billion packets, out of batches that are filled already.
+    long: bool,
 }
 
 impl Cataloged {
     /// The algorithm of an entry behind what stands before it, or `alone`.
     pub(super) fn new(entry: &Entry, alone: bool, digester: Digester) -> Result<Self, Failure> {
+        let accelerator = entry.accelerator.as_ref().filter(|_| !alone).map(|accelerator| {
+            let parameters = accelerator.parameters.iter().copied();
+            (accelerator.name.to_owned(), Parameters::new(parameters))
+        });
+        let long = entry.reading.is_some() && !alone;
+        Ok(Self { long, ..Self::behind(accelerator, entry, digester)? })
+    }
+
+    /// The algorithm of an entry behind this.
+    pub(super) fn behind(
+        accelerator: Option<(String, Parameters)>,
+        entry: &Entry,
+        digester: Digester,
+    ) -> Result<Self, Failure> {
         let memory = entry.rival.as_ref().and_then(|rival| rival.memory);
         let mut options = Options::new(memory.map_or(1 << 20, |bytes| bytes()), 1)
             .with(entry.parameters.iter().copied());
         options.digester = digester;
         options.hierarchy = Hierarchy::Pair;
-        let accelerators: Vec<_> = entry
-            .accelerator
-            .iter()
-            .filter(|_| !alone)
-            .map(|accelerator| {
-                let parameters = accelerator.parameters.iter().copied();
-                (accelerator.name.to_owned(), Parameters::new(parameters))
-            })
-            .collect();
+        let accelerators = Vec::from_iter(accelerator);
+        let failed = |error| Failure::Build {
+            algorithm: entry.name,
+            asked: format!("{:?}", entry.parameters),
+            error,
+        };
+        // What stands before it has memory of its own.
+        options.memory_bytes +=
+            catalog::accelerator_bytes::<Key8>(&accelerators, &options).map_err(failed)?;
         let summary = catalog::build_accelerated::<Key8>(&accelerators, entry.name, &options)
-            .map_err(|error| Failure::Build {
-                algorithm: entry.name,
-                asked: format!("{:?}", entry.parameters),
-                error,
-            })?;
-        Ok(Self { summary, batch: Batch::new() })
+            .map_err(failed)?;
+        Ok(Self::of(summary))
+    }
+
+    pub(super) fn of(summary: Box<dyn Ingest<Key8>>) -> Self {
+        Self { summary, batch: Batch::new(), long: false }
     }
 
     pub(super) fn parameters(&self) -> String {
-        let own = self.summary.parameters().into_iter();
-        let pairs = own.map(|(name, value)| format!("{name}={value}"));
-        let before =
-            self.summary.accelerators().into_iter().flat_map(|(accelerator, parameters)| {
-                parameters
-                    .into_iter()
-                    .map(move |(name, value)| format!("{accelerator}.{name}={value}"))
-            });
-        pairs.chain(before).collect::<Vec<_>>().join(",")
+        subject::parameters(&*self.summary)
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
         self.summary.memory_bytes()
+    }
+
+    fn take_long(&mut self, stream: &mut Stream) -> usize {
+        let turns = LONG.div_ceil(stream.keys.len());
+        for _ in 0..turns {
+            for batch in &mut stream.batches {
+                self.summary.ingest(batch);
+            }
+        }
+        self.summary.settle();
+        turns * stream.keys.len()
     }
 
     fn ingest(&mut self, keys: &[Key8]) {
@@ -79,25 +104,39 @@ impl Cataloged {
     }
 }
 
+/// What costs least: a loop that reads the keys and does nothing with them.
+pub(super) struct Reading;
+
+impl Contestant for Reading {
+    fn begin(&mut self, _: &[Key8]) {}
+
+    fn take(&mut self, stream: &mut Stream) -> usize {
+        let keys = Key8::words(black_box(&stream.keys));
+        black_box(keys.iter().fold(0, |all, key| all ^ key));
+        keys.len()
+    }
+}
+
 impl Contestant for Cataloged {
     fn begin(&mut self, earlier: &[Key8]) {
         self.summary.clear();
         self.ingest(earlier);
     }
 
-    fn take(&mut self, stream: &Stream) {
+    fn take(&mut self, stream: &mut Stream) -> usize {
+        if self.long {
+            return self.take_long(stream);
+        }
         if !self.summary.wants_elements() {
             self.ingest(&stream.keys);
-            return self.summary.settle();
+            return stream.keys.len();
         }
         let elements = stream.elements.chunks(BATCH_PACKETS);
         for (keys, elements) in stream.keys.chunks(BATCH_PACKETS).zip(elements) {
-            self.batch.clear();
-            for (&key, &element) in keys.iter().zip(elements) {
-                self.batch.push_with_element(key, FRAME_BYTES, 0, element);
-            }
+            self.batch.fill_with_elements(keys, elements, FRAME_BYTES);
             self.summary.ingest(&mut self.batch);
         }
         self.summary.settle();
+        stream.keys.len()
     }
 }

@@ -4,7 +4,28 @@ use flowgauge_kernel::Digester;
 
 use super::by_hand;
 use super::contestant::Contestant;
-use super::rival::{COUNT_MIN, FREQUENT_ITEMS, Rival};
+use super::rival::{COUNT_MIN, FREQUENT_ITEMS, Rival, WORKING_SET};
+
+/// What packets an algorithm takes.
+#[derive(Clone, Copy)]
+pub(super) enum Traffic {
+    /// That of the profile.
+    Ordered,
+    /// The same, after a packet of each of a million flows.
+    Crowded,
+    /// Of millions of flows that are all alike, after a packet of each: no cache helps a table.
+    Scattered,
+}
+
+impl Traffic {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Ordered => "",
+            Self::Crowded => " (crowded)",
+            Self::Scattered => " (scattered)",
+        }
+    }
+}
 
 /// An algorithm with its parameters.
 pub(super) struct Entry {
@@ -12,13 +33,15 @@ pub(super) struct Entry {
     pub(super) parameters: &'static [(&'static str, &'static str)],
     /// The share of the yardstick's rate that is wanted.
     pub(super) share: Option<f64>,
-    /// Whether it holds a million flows before it is measured.
-    pub(super) crowded: bool,
+    pub(super) traffic: Traffic,
     /// A hand-written loop of the same work.
     pub(super) by_hand: Option<fn(Digester) -> Box<dyn Contestant>>,
     pub(super) rival: Option<Rival>,
     /// What stands before it: it is compared with itself alone.
     pub(super) accelerator: Option<Accelerator>,
+    /// How many times as long as a loop that reads all keys it may take: it gets a billion packets, in
+    /// batches that are filled already.
+    pub(super) reading: Option<f64>,
 }
 
 /// An accelerator with its parameters.
@@ -37,24 +60,55 @@ const fn entry(
     parameters: &'static [(&'static str, &'static str)],
     share: Option<f64>,
 ) -> Entry {
-    Entry { name, parameters, share, crowded: false, by_hand: None, rival: None, accelerator: None }
+    Entry {
+        name,
+        parameters,
+        share,
+        traffic: Traffic::Ordered,
+        by_hand: None,
+        rival: None,
+        accelerator: None,
+        reading: None,
+    }
 }
 
 impl Entry {
     const fn crowded(self) -> Self {
-        Self { crowded: true, ..self }
+        Self { traffic: Traffic::Crowded, ..self }
+    }
+
+    const fn scattered(self) -> Self {
+        Self { traffic: Traffic::Scattered, ..self }
     }
 
     /// What it is compared with, and how many times as fast it is to be.
     pub(super) fn rivalry(&self) -> Option<(&'static str, Option<f64>)> {
         let alone = self.accelerator.as_ref().map(|accelerator| ("alone", accelerator.speedup));
-        alone.or_else(|| self.rival.as_ref().map(|rival| (rival.name, Some(rival.speedup))))
+        alone.or_else(|| self.rival.as_ref().map(|rival| (rival.name, rival.speedup)))
+    }
+
+    const fn behind(
+        self,
+        name: &'static str,
+        parameters: &'static [(&'static str, &'static str)],
+        speedup: Option<f64>,
+    ) -> Self {
+        Self { accelerator: Some(Accelerator { name, parameters, speedup }), ..self }
     }
 
     /// Behind Agg-Evict.
     const fn aggregated(self, speedup: Option<f64>) -> Self {
-        let agg_evict = Accelerator { name: "agg-evict", parameters: AGG_EVICT, speedup };
-        Self { accelerator: Some(agg_evict), ..self }
+        self.behind("agg-evict", AGG_EVICT, speedup)
+    }
+
+    /// Behind Skipper, with an error of 1 %.
+    const fn skipped(self, speedup: f64) -> Self {
+        Self { reading: Some(1.5), ..self.behind("skipper", &[("epsilon", "0.01")], Some(speedup)) }
+    }
+
+    /// Behind FlowRegulator. It pays where most packets miss the caches.
+    const fn regulated(self) -> Self {
+        self.behind("flow-regulator", &[], None)
     }
 
     const fn by_hand(self, build: fn(Digester) -> Box<dyn Contestant>) -> Self {
@@ -67,6 +121,12 @@ const SKETCH: &[(&str, &str)] = &[("rows", "4"), ("columns", "65536")];
 
 /// Four rows of 65536 columns alone, as the yardstick and other implementations have them.
 const ROWS: &[(&str, &str)] = &[("rows", "4"), ("columns", "65536"), ("candidates", "0")];
+
+/// Five rows, as the Skipper paper has them.
+const FIVE_ROWS: &[(&str, &str)] = &[("rows", "5"), ("columns", "65536"), ("candidates", "0")];
+
+/// InstaMeasure with a table far larger than the caches.
+const INSTA_MEASURE: Entry = entry("insta-measure", &[("entries", "8388608")], None);
 
 /// Every algorithm, at the size of its paper where that has one.
 pub(super) static ENTRIES: &[Entry] = &[
@@ -130,4 +190,14 @@ pub(super) static ENTRIES: &[Entry] = &[
         .aggregated(Some(3.0)),
     entry("flow-radar", &[("cells", "262144"), ("hashes", "4")], Some(0.5)).aggregated(Some(1.5)),
     entry("space-saving", &[("counters", "128")], Some(0.5)).aggregated(Some(3.0)),
+    entry("space-saving", &[("counters", "128")], None).skipped(12.0),
+    entry("count-sketch", FIVE_ROWS, None).skipped(8.0),
+    entry("count-min", FIVE_ROWS, None).skipped(5.0),
+    Entry { rival: Some(WORKING_SET), ..INSTA_MEASURE.scattered() },
+    Entry { rival: Some(Rival { speedup: None, ..WORKING_SET }), ..INSTA_MEASURE.crowded() },
+    entry("linear-table", &[("buckets", "8388608")], None).scattered().regulated(),
+    entry("indirect-table", &[("buckets", "8388608")], None).scattered().regulated(),
+    entry("cuckoo-1", &[("buckets", "16777216")], None).scattered().regulated(),
+    entry("cuckoo-4", &[("buckets", "2097152")], None).scattered().regulated(),
+    entry("linear-table", &[("buckets", "2097152")], None).crowded().regulated(),
 ];

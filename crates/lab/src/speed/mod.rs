@@ -13,16 +13,18 @@ mod machine;
 mod report;
 mod rival;
 mod stream;
+mod sweep;
 
-use flowgauge_core::key::Key8;
 use flowgauge_kernel::{Digester, Isa, Seed};
 
 use crate::args::Speed;
 use crate::failure::Failure;
-use contestant::{Cataloged, Contestant};
-use entry::{ENTRIES, Entry};
+use contestant::{Cataloged, Contestant, Reading};
+use entry::{ENTRIES, Entry, Traffic};
 use report::{Report, Rivalry, Row};
-use stream::Stream;
+pub(crate) use stream::ORDERS;
+use stream::{Order, Streams};
+pub(crate) use sweep::measure as sweep;
 
 /// An algorithm may take this much longer than its hand-written loop.
 const LIMIT: f64 = 1.25;
@@ -33,14 +35,17 @@ struct Contest {
     summary: Cataloged,
     by_hand: Option<Box<dyn Contestant>>,
     rival: Option<Box<dyn Contestant>>,
-    /// Seconds of the summary, the yardstick, the loop and the rival, round by round.
+    /// Seconds a packet of the summary, the yardstick, the loop and the rival, round by round.
     times: Vec<[f64; 4]>,
 }
 
 impl Contest {
     fn new(entry: &'static Entry, digester: Digester) -> Result<Self, Failure> {
         let summary = Cataloged::new(entry, false, digester)?;
-        let by_hand = entry.by_hand.map(|build| build(digester));
+        let by_hand = match entry.reading {
+            Some(_) => Some(Box::new(Reading) as Box<dyn Contestant>),
+            None => entry.by_hand.map(|build| build(digester)),
+        };
         let rival = match &entry.rival {
             _ if entry.accelerator.is_some() => {
                 Some(Box::new(Cataloged::new(entry, true, digester)?) as Box<dyn Contestant>)
@@ -50,13 +55,17 @@ impl Contest {
         Ok(Self { entry, summary, by_hand, rival, times: Vec::new() })
     }
 
-    fn run(&mut self, stream: &Stream, yardstick: &mut dyn Contestant) {
-        let earlier: &[Key8] = if self.entry.crowded { &stream.earlier } else { &[] };
-        let seconds = |contestant: &mut dyn Contestant| {
-            contestant.begin(earlier);
+    fn run(&mut self, streams: &mut Streams, yardstick: &mut dyn Contestant) {
+        let (stream, begun) = match self.entry.traffic {
+            Traffic::Ordered => (&mut streams.ordered, false),
+            Traffic::Crowded => (&mut streams.ordered, true),
+            Traffic::Scattered => (&mut streams.scattered, true),
+        };
+        let mut seconds = |contestant: &mut dyn Contestant| {
+            contestant.begin(if begun { &stream.earlier } else { &[] });
             let start = clock::thread_seconds();
-            contestant.take(stream);
-            clock::thread_seconds() - start
+            let packets = contestant.take(stream);
+            (clock::thread_seconds() - start) / packets as f64
         };
         self.times.push([
             seconds(&mut self.summary),
@@ -66,29 +75,35 @@ impl Contest {
         ]);
     }
 
-    fn row(&self, packets: usize) -> Row {
-        let rate = |i: usize| rate(packets, &self.times, i);
+    /// The row; numbers are `wanted` of the traffic that they are about.
+    fn row(&self, wanted: bool) -> Row {
+        let rate = |i: usize| rate(&self.times, i);
         let ratio =
             |of: usize, to: usize| median(self.times.iter().map(|times| times[of] / times[to]));
         Row {
             structure: self.entry.name,
             accelerator: self.entry.accelerator.as_ref().map(|accelerator| accelerator.name),
             parameters: self.summary.parameters(),
-            crowded: self.entry.crowded,
+            traffic: self.entry.traffic.name(),
             memory_bytes: self.summary.memory_bytes(),
             rate: rate(0),
             share: ratio(1, 0),
-            wanted_share: self.entry.share,
+            wanted_share: self.entry.share.filter(|_| wanted),
             by_hand: self.by_hand.as_ref().map(|_| (rate(2), ratio(0, 2))),
-            most_ratio: LIMIT,
-            rival: self.entry.rivalry().map(|(name, wanted)| Rivalry {
+            most_ratio: self.entry.reading.unwrap_or(LIMIT),
+            rival: self.entry.rivalry().map(|(name, speedup)| Rivalry {
                 name,
                 rate: rate(3),
                 speedup: ratio(3, 0),
-                wanted,
+                wanted: speedup.filter(|_| wanted),
             }),
         }
     }
+}
+
+/// The profile of this name, which is one of those.
+fn order(name: &str) -> &'static Order {
+    ORDERS.iter().find(|order| order.name == name).unwrap_or(&ORDERS[0])
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {
@@ -98,8 +113,8 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
 }
 
 /// Millions of packets a second, from the times at position `i`.
-fn rate<'a>(packets: usize, times: impl IntoIterator<Item = &'a [f64; 4]>, i: usize) -> f64 {
-    packets as f64 / 1e6 / median(times.into_iter().map(|times| times[i]))
+fn rate<'a>(times: impl IntoIterator<Item = &'a [f64; 4]>, i: usize) -> f64 {
+    1e-6 / median(times.into_iter().map(|times| times[i]))
 }
 
 /// Measures, prints and writes; returns whether all is as wanted.
@@ -110,23 +125,24 @@ pub(crate) fn measure(speed: &Speed) -> Result<bool, Failure> {
     };
     let contests = ENTRIES.iter().filter(among).map(|entry| Contest::new(entry, digester));
     let mut contests = contests.collect::<Result<Vec<_>, _>>()?;
-    let stream = Stream::draw(speed.packets as usize, &digester)?;
+    let order = order(&speed.profile);
+    let mut streams = Streams::draw(order, speed.packets as usize, &digester)?;
     let mut yardstick = by_hand::yardstick(digester);
     // The first round touches the memory and is not counted.
     for round in 0..=speed.rounds {
         for contest in &mut contests {
-            contest.run(&stream, &mut *yardstick);
+            contest.run(&mut streams, &mut *yardstick);
             if round == 0 {
                 contest.times.clear();
             }
         }
     }
-    let packets = stream.keys.len();
+    let wanted = order.name == ORDERS[0].name;
     let report = Report {
         machine: machine::describe(),
-        stream: stream.describe(speed.rounds),
-        yardstick: rate(packets, contests.iter().flat_map(|contest| &contest.times), 1),
-        rows: contests.iter().map(|contest| contest.row(packets)).collect(),
+        stream: streams.describe(speed.rounds),
+        yardstick: rate(contests.iter().flat_map(|contest| &contest.times), 1),
+        rows: contests.iter().map(|contest| contest.row(wanted)).collect(),
     };
     report.write(speed.output.as_deref())?;
     Ok(report.met())

@@ -13,8 +13,8 @@ pub(super) struct Row {
     pub(super) accelerator: Option<&'static str>,
     /// The parameters in force.
     pub(super) parameters: String,
-    /// Whether it held a million flows before.
-    pub(super) crowded: bool,
+    /// What it took, where that is not the backbone's packets alone.
+    pub(super) traffic: &'static str,
     pub(super) memory_bytes: usize,
     /// Millions of updates a second.
     pub(super) rate: f64,
@@ -37,7 +37,7 @@ pub(super) struct Rivalry {
     pub(super) wanted: Option<f64>,
 }
 
-const COLUMNS: [&str; 13] = [
+const COLUMNS: [&str; 14] = [
     "structure",
     "parameters",
     "memory_bytes",
@@ -46,6 +46,7 @@ const COLUMNS: [&str; 13] = [
     "wanted_share",
     "loop_rate",
     "loop_ratio",
+    "most_ratio",
     "rival",
     "rival_rate",
     "speedup",
@@ -88,7 +89,7 @@ impl Row {
         };
         [
             self.structure.to_owned()
-                + if self.crowded { " (crowded)" } else { "" }
+                + self.traffic
                 + &self.accelerator.map_or(String::new(), |name| format!(" behind {name}")),
             self.parameters.clone(),
             self.memory_bytes.to_string(),
@@ -97,6 +98,7 @@ impl Row {
             wanted(self.wanted_share),
             number(self.by_hand.map(|(rate, _)| rate)),
             number(self.by_hand.map(|(_, ratio)| ratio)),
+            wanted(self.by_hand.map(|_| self.most_ratio)),
             rival.map_or(String::new(), |rival| rival.name.to_owned()),
             number(rival.map(|rival| rival.rate)),
             number(rival.map(|rival| rival.speedup)),

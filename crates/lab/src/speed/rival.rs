@@ -1,10 +1,13 @@
-//! The same structures in the crate datasketches, which takes one key at a time.
+//! What algorithms are compared with: the same structures in the crate datasketches, which takes one
+//! key at a time, and a part of an algorithm alone.
 
 use datasketches::countmin::CountMinSketch;
 use datasketches::frequencies::FrequentItemsSketch;
 use flowgauge_core::key::{FlowKey, Key8};
+use flowgauge_core::summary::Options;
+use flowgauge_core::summary::instant::WorkingSet;
 
-use super::contestant::Contestant;
+use super::contestant::{Cataloged, Contestant};
 use super::stream::Stream;
 
 /// Keys that the table of frequent items has room for; three quarters of them are used.
@@ -17,7 +20,7 @@ pub(super) struct Rival {
     /// Its memory, where the summary beside it is given as much.
     pub(super) memory: Option<fn() -> usize>,
     /// How many times as many updates a second are wanted.
-    pub(super) speedup: f64,
+    pub(super) speedup: Option<f64>,
 }
 
 /// Count-Min, with as many counters of as many bits.
@@ -25,7 +28,7 @@ pub(super) const COUNT_MIN: Rival = Rival {
     name: "datasketches CountMinSketch",
     build: || of(|| CountMinSketch::<u32>::new(4, 1 << 16).ok(), CountMinSketch::update),
     memory: None,
-    speedup: 5.0,
+    speedup: Some(5.0),
 };
 
 /// Frequent items, whose errors are ruled by the memory that it has. Space-Saving with m counters in
@@ -35,8 +38,20 @@ pub(super) const FREQUENT_ITEMS: Rival = Rival {
     name: "datasketches FrequentItemsSketch",
     build: || of(frequent, FrequentItemsSketch::update),
     memory: Some(frequent_bytes),
-    speedup: 2.0,
+    speedup: Some(2.0),
 };
+
+/// InstaMeasure's flow table without the regulator before it, of as many entries.
+pub(super) const WORKING_SET: Rival =
+    Rival { name: "its table alone", build: working_set, memory: None, speedup: Some(3.0) };
+
+/// # Panics
+/// When the operating system refuses the memory.
+fn working_set() -> Box<dyn Contestant> {
+    let options = Options::new(0, 1).with([("entries", 1 << 23)]);
+    let table = WorkingSet::from_options(&options, 0).expect("there is as much memory");
+    Box::new(Cataloged::of(Box::new(table)))
+}
 
 fn frequent() -> Option<FrequentItemsSketch<u64>> {
     FrequentItemsSketch::new(FREQUENT).ok()
@@ -61,8 +76,9 @@ impl<S, N: Fn() -> Option<S>, U: Fn(&mut S, u64)> Contestant for Sketch<S, N, U>
         self.count(earlier);
     }
 
-    fn take(&mut self, stream: &Stream) {
+    fn take(&mut self, stream: &mut Stream) -> usize {
         self.count(&stream.keys);
+        stream.keys.len()
     }
 }
 

@@ -1,57 +1,160 @@
 //! The packets that everything takes, in memory.
 
 use std::collections::HashSet;
+use std::iter;
 
 use flowgauge_capture::synthetic::{Config, Profile, Traffic};
+use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::key::{FlowKey, Key8};
 use flowgauge_kernel::Digester;
 
+use super::contestant::FRAME_BYTES;
 use crate::failure::Failure;
 
 /// Packets before those that are measured: with them the run has a million flows.
 const BEFORE: usize = 26_000_000;
 
-/// Pairs of addresses in the order of a backbone link.
+/// Flows of the profiles that say how many there are.
+const FLOWS: u64 = 1_000_000;
+
+/// Flows that are all alike: a table of them is far larger than the caches.
+const ALIKE: u64 = 1 << 22;
+
+/// A kind of traffic.
+#[derive(Debug)]
+pub(crate) struct Order {
+    /// Its name on the command line.
+    pub(crate) name: &'static str,
+    profile: Profile,
+}
+
+/// Every kind; wanted numbers are about the first.
+pub(crate) static ORDERS: [Order; 5] = [
+    Order { name: "backbone", profile: Profile::Backbone { flows: None } },
+    zipf("zipf-1.5", 1.5),
+    zipf("zipf-1.1", 1.1),
+    zipf("zipf-0.75", 0.75),
+    zipf("uniform", 0.0),
+];
+
+const fn zipf(name: &'static str, skew: f64) -> Order {
+    Order { name, profile: Profile::Zipf { flows: FLOWS, skew } }
+}
+
+/// All packets that there are.
+pub(super) struct Streams {
+    /// Pairs of addresses in the order in which they come over a link.
+    pub(super) ordered: Stream,
+    /// Each packet of one of `ALIKE` flows, whichever.
+    pub(super) scattered: Stream,
+}
+
+/// Packets, and the flows before them.
 pub(super) struct Stream {
+    order: &'static Order,
     /// Every flow of the run before `keys`, in the order in which they began.
     pub(super) earlier: Vec<Key8>,
     /// A key a packet.
     pub(super) keys: Vec<Key8>,
     /// The digest of what follows the source in the five-tuple, a packet.
     pub(super) elements: Vec<u64>,
+    /// The keys in batches, for what reads few of them.
+    pub(super) batches: Vec<Batch<Key8>>,
+}
+
+impl Streams {
+    pub(super) fn draw(
+        order: &'static Order,
+        packets: usize,
+        digester: &Digester,
+    ) -> Result<Self, Failure> {
+        let ordered = Stream::draw(order, packets, digester)?;
+        // As many, though some packet may have no addresses.
+        let scattered = Stream::scattered(order, ordered.keys.len());
+        Ok(Self { ordered, scattered })
+    }
+
+    /// What they are, in a line.
+    pub(super) fn describe(&self, rounds: u64) -> String {
+        format!(
+            "{}; where scattered, as many packets of {ALIKE} flows that are all alike, a packet of \
+             each before them; {rounds} rounds",
+            self.ordered.describe()
+        )
+    }
 }
 
 impl Stream {
-    pub(super) fn draw(packets: usize, digester: &Digester) -> Result<Self, Failure> {
+    fn scattered(order: &'static Order, packets: usize) -> Self {
+        let mut random = fastrand::Rng::with_seed(1);
+        let key = |flow: u64| Key8::from_canonical(&(flow + 1).to_be_bytes());
+        Self {
+            order,
+            earlier: (0..ALIKE).filter_map(key).collect(),
+            keys: (0..packets).filter_map(|_| key(random.u64(0..ALIKE))).collect(),
+            elements: Vec::new(),
+            batches: Vec::new(),
+        }
+    }
+
+    pub(super) fn draw(
+        order: &'static Order,
+        packets: usize,
+        digester: &Digester,
+    ) -> Result<Self, Failure> {
         let traffic = Traffic::new(Config {
-            profile: Profile::Backbone { flows: None },
+            profile: order.profile,
             packets: (BEFORE + packets) as u64,
             ..Config::default()
         })?;
-        let mut stream = Self { earlier: Vec::new(), keys: Vec::new(), elements: Vec::new() };
+        let (mut earlier, mut keys, mut elements) = (Vec::new(), Vec::new(), Vec::new());
         let mut seen = HashSet::new();
         for (number, packet) in traffic.enumerate() {
             let tuple = packet.key.as_bytes();
             let word = |start: usize| Key8::from_canonical(&tuple[start..start + 8]);
             let (Some(key), Some(peer)) = (word(0), word(4)) else { continue };
             if number >= BEFORE {
-                stream.keys.push(key);
-                stream.elements.push(peer.digest(digester));
+                keys.push(key);
+                elements.push(peer.digest(digester));
             } else if seen.insert(Key8::words(&[key])[0]) {
-                stream.earlier.push(key);
+                earlier.push(key);
             }
         }
-        Ok(stream)
+        let filled = |keys: &[Key8]| {
+            let mut batch = Batch::new();
+            batch.fill(keys, FRAME_BYTES);
+            batch
+        };
+        let batches = keys.chunks(BATCH_PACKETS).map(filled).collect();
+        Ok(Self { order, earlier, keys, elements, batches })
+    }
+
+    /// The name of the traffic.
+    pub(super) fn name(&self) -> &'static str {
+        self.order.name
+    }
+
+    /// Each packet as often as this, one right after the other: no more packets than there were.
+    pub(super) fn in_runs_of(&self, packets: usize) -> Self {
+        let repeated = |all: &[u64]| -> Vec<u64> {
+            let each = all.iter().flat_map(|one| iter::repeat_n(*one, packets));
+            each.take(all.len()).collect()
+        };
+        let keys = repeated(Key8::words(&self.keys)).into_iter();
+        let keys = keys.filter_map(|key| Key8::from_canonical(&key.to_ne_bytes())).collect();
+        let elements = repeated(&self.elements);
+        Self { order: self.order, earlier: Vec::new(), keys, elements, batches: Vec::new() }
     }
 
     /// What it is, in a line.
-    pub(super) fn describe(&self, rounds: u64) -> String {
+    fn describe(&self) -> String {
         let flows: HashSet<u64> = Key8::words(&self.keys).iter().copied().collect();
         format!(
-            "{} packets of {} flows (pairs of addresses, profile backbone), {} flows before them \
-             where crowded, {rounds} rounds",
+            "{} packets of {} flows (pairs of addresses, profile {}), {} flows before them where \
+             crowded",
             self.keys.len(),
             flows.len(),
+            self.order.name,
             self.earlier.len(),
         )
     }

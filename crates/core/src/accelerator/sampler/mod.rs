@@ -8,13 +8,15 @@
 //! inequality each exponential moment is at most that of w draws).
 
 mod answers;
+mod norm;
 mod rate;
 mod skipper;
 mod uniform;
 
 use std::any::Any;
 
-use self::rate::Rate;
+use self::norm::Norm;
+use self::rate::{MOST, Rate};
 pub use self::skipper::Skipper;
 pub use self::uniform::Uniform;
 use crate::batch::{BATCH_PACKETS, Batch};
@@ -87,12 +89,11 @@ impl<K: FlowKey> Sampled<K> {
         inner: Box<dyn Ingest<K>>,
     ) -> Result<Box<dyn Ingest<K>>, BuildError> {
         options.memory.take(Self::BYTES)?;
-        let (one_in, until) = kind.rate.at(1);
-        let draws = Sampler::new(options.digester.seed().value() ^ SALT, 1.0 / one_in as f64);
-        let (seen, total, largest, merged) = (0, 0, 0, 0);
+        let draws = Sampler::new(options.digester.seed().value() ^ SALT, 1.0);
+        let (one_in, until, seen, total, largest, merged) = (1, 0, 0, 0, 0, 0);
         let (by, taken) = (options.by, Batch::new());
         let reads_bytes = inner.wants_bytes();
-        Ok(Box::new(Self {
+        let mut sampled = Self {
             kind,
             by,
             reads_bytes,
@@ -105,7 +106,9 @@ impl<K: FlowKey> Sampled<K> {
             merged,
             taken,
             inner,
-        }))
+        };
+        sampled.clear();
+        Ok(Box::new(sampled))
     }
 
     /// Counts all packets; returns how many units they are.
@@ -126,8 +129,26 @@ impl<K: FlowKey> Sampled<K> {
 
     /// Takes from here on as the rate at the unit number `unit` says.
     fn change(&mut self, unit: u64) {
-        (self.one_in, self.until) = self.kind.rate.at(unit);
+        (self.one_in, self.until) = match self.kind.rate {
+            Rate::Steps(steps) => steps.at(unit),
+            Rate::Norm(norm) => self.read_norm(norm, unit),
+        };
         self.draws.change(1.0 / self.one_in as f64);
+    }
+
+    /// The rate by the norm of all packets before this unit, and until when it is not read again.
+    fn read_norm(&mut self, norm: Norm, unit: u64) -> (u64, u64) {
+        self.pass_on();
+        let seen = unit - 1;
+        let rows = self.inner.rows().filter(|_| norm.is_own());
+        let (cells, squared_l2) = rows.map_or((0, 0.0), |rows| (rows.cells(), rows.squared_l2()));
+        // Flows have a unit at least; and what the sample adds to the squares is no flow's.
+        let added = (self.one_in - 1) as f64 * seen as f64;
+        let one_in = norm.one_in((squared_l2 - added).max(seen as f64));
+        // It is read while it grows by an eighth, and no more than a cell a unit.
+        let until = unit.saturating_add((unit / 8).max(cells as u64).max(BATCH_PACKETS as u64));
+        // Bounds go by the largest that ever was.
+        (one_in.max(self.one_in), until)
     }
 
     /// Draws among packets that come one by one, by their numbers.
@@ -223,7 +244,7 @@ impl<K: FlowKey> Sampled<K> {
 
     /// Forgets the packets, and goes on drawing.
     fn forget(&mut self) {
-        (self.seen, self.total, self.largest, self.merged) = (0, 0, 0, 0);
+        (self.one_in, self.seen, self.total, self.largest, self.merged) = (1, 0, 0, 0, 0);
         self.taken.clear();
         self.change(1);
     }
@@ -277,30 +298,33 @@ impl<K: FlowKey> Ingest<K> for Sampled<K> {
     }
 
     fn save(&self, out: &mut Writer) {
-        out.numbers(&[self.seen, self.total, self.largest, self.merged]);
+        out.numbers(&[self.seen, self.total, self.largest, self.merged, self.one_in, self.until]);
         self.draws.save(out);
         self.inner.save(out);
     }
 
     fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
-        let mut numbers = [0; 4];
+        let mut numbers = [0; 6];
         from.numbers("what was sampled", &mut numbers)?;
-        [self.seen, self.total, self.largest, self.merged] = numbers;
-        self.change(self.seen.max(1));
+        [self.seen, self.total, self.largest, self.merged, self.one_in, self.until] = numbers;
+        if !(1..=MOST).contains(&self.one_in) || self.until < self.seen {
+            return Err(from.invalid("what was sampled", 48, "it is no rate"));
+        }
+        self.draws.change(1.0 / self.one_in as f64);
         self.draws.load(from)?;
         self.inner.load(from)
     }
 
     fn clear(&mut self) {
         self.draws.rewind();
-        self.forget();
         self.inner.clear();
+        self.forget();
     }
 
     fn next_epoch(&mut self) {
         self.settle();
-        self.forget();
         self.inner.next_epoch();
+        self.forget();
     }
 
     fn parameters(&self) -> Vec<(&'static str, Setting)> {

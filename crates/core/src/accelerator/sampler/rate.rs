@@ -1,17 +1,28 @@
 //! How many units one is taken of.
 
+use super::norm::Norm;
+
 /// The most that one is taken of: its weight and that of what came with it must fit into 32 bits
 /// twice. Whoever is taken from fewer errs less.
-const MOST: u64 = 1 << 31;
+pub(super) const MOST: u64 = 1 << 31;
+
+/// What says how many units one is taken of.
+#[derive(Clone, Copy)]
+pub(super) enum Rate {
+    /// How many units there were.
+    Steps(Steps),
+    /// How large all flows are together.
+    Norm(Norm),
+}
 
 /// One in `first` of the first `step` units, one in twice as many of the next `step`, and so on.
 #[derive(Clone, Copy)]
-pub(super) struct Rate {
+pub(super) struct Steps {
     first: u64,
     step: u64,
 }
 
-impl Rate {
+impl Steps {
     /// One in `n` of all.
     pub(super) fn constant(n: u64) -> Self {
         Self { first: n, step: u64::MAX }
@@ -36,11 +47,11 @@ mod tests {
 
     #[test]
     fn the_rate_falls_with_each_step() {
-        let falling = Rate::falling(10);
+        let falling = Steps::falling(10);
         assert_eq!([1, 10, 11, 20, 21].map(|unit| falling.at(unit).0), [1, 1, 2, 2, 3]);
         assert_eq!([1, 10, 11, 20, 21].map(|unit| falling.at(unit).1), [10, 10, 20, 20, 30]);
         assert_eq!(falling.at(u64::MAX), (MOST, u64::MAX));
-        let constant = Rate::constant(100);
+        let constant = Steps::constant(100);
         assert_eq!([1, u64::MAX].map(|unit| constant.at(unit)), [(100, u64::MAX); 2]);
     }
 }

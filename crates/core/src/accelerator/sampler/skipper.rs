@@ -8,8 +8,11 @@
 //! packet. The draw is renewed where the probability changes, which geometric draws do not mind.
 
 use super::super::{Accelerate, AcceleratorInfo};
+use super::norm::{Norm, OWN};
+use super::rate::Steps;
 use super::{Kind, Rate, Sampled};
 use crate::batch::Batch;
+use crate::catalog;
 use crate::key::FlowKey;
 use crate::summary::{BuildError, Ingest, Laws, Options, Parameter, Parameters, Setting};
 
@@ -29,15 +32,47 @@ const PAPER: &str = "paper";
 /// where its size follows from an error, ask it for as much less.
 pub struct Skipper;
 
-/// Its parameters in force.
+/// What its parameters ask for: errors that are a share of the total, or of L2.
+enum Asked {
+    L1(Share),
+    L2(Norm),
+}
+
+impl Asked {
+    /// For keys of so many bits.
+    fn new(parameters: &Parameters, bits: usize) -> Result<Self, BuildError> {
+        if parameters.get("l2").is_some() {
+            return Ok(Self::L2(Norm::new(parameters, bits)?));
+        }
+        if let Some(p) = parameters.get("p") {
+            return Err(BuildError::OutOfRange {
+                name: "p",
+                value: p.to_owned(),
+                range: format!("for the share of the total: ask for l2={OWN} too"),
+            });
+        }
+        Ok(Self::L1(Share::new(parameters)?))
+    }
+}
+
+/// The summaries that have an L2 to go by.
+fn no_norm() -> BuildError {
+    let able = catalog::ALGORITHMS.iter().filter(|info| info.laws.rows).map(|info| info.name);
+    BuildError::Unfit {
+        algorithm: Skipper::INFO.name,
+        reason: format!("l2 is read off {}", able.collect::<Vec<_>>().join(", ")),
+    }
+}
+
+/// An error that is a share of the total.
 #[derive(Clone, Copy)]
-struct Asked {
+struct Share {
     epsilon: f64,
     delta: f64,
     gamma: &'static str,
 }
 
-impl Asked {
+impl Share {
     fn new(parameters: &Parameters) -> Result<Self, BuildError> {
         let epsilon = parameters.fraction("epsilon")?.unwrap_or(EPSILON);
         let delta = parameters.fraction("delta")?.unwrap_or(DELTA);
@@ -50,6 +85,14 @@ impl Asked {
             });
         }
         Ok(Self { epsilon, delta, gamma })
+    }
+
+    fn settings(self) -> Vec<(&'static str, Setting)> {
+        vec![
+            ("epsilon", Setting::Fraction(self.epsilon)),
+            ("delta", Setting::Fraction(self.delta)),
+            ("gamma", Setting::Word(self.gamma)),
+        ]
     }
 
     /// Γ: packets, or bytes, from one change of the probability to the next.
@@ -76,6 +119,17 @@ impl Accelerate for Skipper {
                        chernoff, 3 ln(2 / delta) / epsilon² (the default), or as printed in the \
                        paper, 3 ln(1 / (2 delta)) / epsilon²",
             },
+            Parameter {
+                name: "l2",
+                help: "instead: before a sketch whose error is a share of the root of the sum of all \
+                       sizes' squares, as few packets as the same share (epsilon, default: 0.05) allows; \
+                       that root is read off the sketch (own), or it is the least possible (paper)",
+            },
+            Parameter {
+                name: "p",
+                help: "with l2, the least probability of a packet (default: 0.01); the sketch needs \
+                       1 / (p epsilon²) columns and more",
+            },
         ],
         memory: "256 x (key + 36)",
         samples: true,
@@ -91,25 +145,31 @@ impl Accelerate for Skipper {
 
     fn build<K: FlowKey>(
         options: &Options,
-        inner: Box<dyn Ingest<K>>,
+        mut inner: Box<dyn Ingest<K>>,
     ) -> Result<Box<dyn Ingest<K>>, BuildError> {
-        let asked = Asked::new(&options.parameters)?;
-        let kind = Kind {
-            name: Self::INFO.name,
-            settings: vec![
-                ("epsilon", Setting::Fraction(asked.epsilon)),
-                ("delta", Setting::Fraction(asked.delta)),
-                ("gamma", Setting::Word(asked.gamma)),
-            ],
-            rate: Rate::falling(asked.step()),
-            units: options.by,
-            delta: asked.delta,
+        let (settings, rate, delta) = match Asked::new(&options.parameters, 8 * K::BYTES)? {
+            Asked::L1(asked) => {
+                (asked.settings(), Rate::Steps(Steps::falling(asked.step())), asked.delta)
+            }
+            Asked::L2(_) if inner.rows().is_none() => return Err(no_norm()),
+            Asked::L2(norm) => (norm.settings(), Rate::Norm(norm), norm.delta),
         };
+        let kind = Kind { name: Self::INFO.name, settings, rate, units: options.by, delta };
         Sampled::before(kind, options, inner)
     }
 
     fn promise(parameters: &Parameters) -> Result<Option<String>, BuildError> {
-        let asked = Asked::new(parameters)?;
+        let asked = match Asked::new(parameters, 64)? {
+            Asked::L1(asked) => asked,
+            Asked::L2(Norm { epsilon, delta, least, .. }) => {
+                return Ok(Some(format!(
+                    "sizes are off by {epsilon} of the root of the sum of all sizes' squares beside the \
+                     algorithm's own error, with the chance of {delta} beside its own for more, if it \
+                     has {:.0} columns; no packet is passed on with less than the probability {least}",
+                    (1.0 / (least * epsilon * epsilon)).ceil()
+                )));
+            }
+        };
         Ok(Some(format!(
             "sizes are off by {} of the total beside the algorithm's own error, at each time, with the \
              chance of {} beside its own for more; of the first {} all are counted, of as many \

@@ -5,6 +5,7 @@
 //! in short epochs.
 
 use super::super::{Accelerate, AcceleratorInfo};
+use super::rate::Steps;
 use super::{Kind, Rate, Sampled};
 use crate::batch::Batch;
 use crate::key::FlowKey;
@@ -56,7 +57,7 @@ impl Accelerate for Uniform {
         let kind = Kind {
             name: Self::INFO.name,
             settings: vec![("sample", Setting::Integer(sample))],
-            rate: Rate::constant(sample),
+            rate: Rate::Steps(Steps::constant(sample)),
             units: Measure::Packets,
             delta: DELTA,
         };

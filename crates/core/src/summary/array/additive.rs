@@ -72,6 +72,7 @@ impl Describe for CountArray<(), ()> {
         memory: "columns x state + candidates x (3 x (key + state) + 8), a state being 4 by packets, \
                  8 by bytes, 28 ewma, 144 distinct and then none beside the key",
         laws: Laws {
+            flows: false,
             commutable: true,
             aggregatable: true,
             sizes: true,

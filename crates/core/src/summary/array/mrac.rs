@@ -58,6 +58,7 @@ impl Describe for Mrac<()> {
             aggregatable: true,
             sizes: false,
             rows: false,
+            flows: false,
             merge: Merge::Equal,
         },
     };

@@ -52,6 +52,7 @@ impl Describe for ReplacingArray {
         memory: "columns x slot + candidates x (slot + 8), a slot being key + 12, or 144 distinct, \
                  or 28 ewma, rounded up to 4 or 8",
         laws: Laws {
+            flows: false,
             commutable: false,
             aggregatable: false,
             sizes: true,

@@ -66,6 +66,7 @@ impl Describe for SharedCounters<(), ()> {
         memory: "counters x (4 by packets, 8 by bytes)",
         // A sum would go to one counter as a whole, and the counters' noise grow with it.
         laws: Laws {
+            flows: false,
             commutable: true,
             aggregatable: false,
             sizes: true,

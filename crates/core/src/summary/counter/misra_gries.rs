@@ -37,6 +37,7 @@ impl Describe for MisraGries<(), ()> {
         parameters: &PARAMETERS,
         memory: "counters x ((key + 16, rounded up to 8) + 8.9); to 3 KiB more below 448 counters",
         laws: Laws {
+            flows: false,
             commutable: true,
             aggregatable: true,
             sizes: true,

@@ -55,6 +55,7 @@ impl Describe for NetFlow<()> {
         ],
         memory: "as linear-table",
         laws: Laws {
+            flows: false,
             commutable: true,
             aggregatable: true,
             sizes: true,

@@ -70,6 +70,7 @@ impl Describe for SketchVisor {
         memory: "as misra-gries and count-min together",
         // Which path a packet takes is a matter of its time.
         laws: Laws {
+            flows: false,
             commutable: false,
             aggregatable: false,
             sizes: true,

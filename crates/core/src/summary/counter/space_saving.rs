@@ -31,6 +31,7 @@ impl Describe for SpaceSaving {
                  KiB more below 448 counters",
         // The bounds hold in any order and for any sums; the entries near the least count differ.
         laws: Laws {
+            flows: false,
             commutable: true,
             aggregatable: true,
             sizes: true,

@@ -35,6 +35,7 @@ impl Describe for StreamSummary {
         memory: "counters x ((key + 16, rounded up to 4 or 8) + 24.9); to 3 KiB more below 448 counters",
         // Sums are counted right, but their way along the buckets may be long.
         laws: Laws {
+            flows: false,
             commutable: true,
             aggregatable: false,
             sizes: true,

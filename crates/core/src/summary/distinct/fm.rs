@@ -62,6 +62,7 @@ impl Describe for Fm {
             aggregatable: true,
             sizes: false,
             rows: false,
+            flows: false,
             merge: Merge::Equal,
         },
     };

@@ -68,6 +68,7 @@ impl Describe for HyperLogLog {
         ],
         memory: "registers",
         laws: Laws {
+            flows: false,
             commutable: true,
             aggregatable: true,
             sizes: false,

@@ -51,6 +51,7 @@ impl Describe for LinearCounting {
             aggregatable: true,
             sizes: false,
             rows: false,
+            flows: false,
             merge: Merge::Equal,
         },
     };

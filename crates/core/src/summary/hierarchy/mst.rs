@@ -33,6 +33,7 @@ impl Describe for Mst {
         memory: "for each prefix length, as space-saving with so many counters, or as many as there \
                  are such prefixes; and 256 or so bytes",
         laws: Laws {
+            flows: false,
             commutable: true,
             aggregatable: true,
             sizes: true,

@@ -45,6 +45,7 @@ impl Describe for Rhhh {
         ],
         memory: "as mst",
         laws: Laws {
+            flows: false,
             commutable: true,
             aggregatable: true,
             sizes: true,

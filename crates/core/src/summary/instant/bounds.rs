@@ -66,16 +66,14 @@ impl Flow {
         if count > 0.0 { (1.0 - self.foreign(count)) * self.behind.min(self.unit) } else { 0.0 }
     }
 
-    /// The size of a given flow of which packets of this size were let through.
-    pub(super) fn size(&self, through: Size) -> SizeEstimate {
-        let (count, bytes) = (through.packets as f64, through.bytes as f64);
+    /// The size of a given flow of which `count` packets of `bytes` bytes in all were let through.
+    pub(super) fn size(&self, (count, bytes): (f64, f64)) -> SizeEstimate {
         SizeEstimate { packets: Some(self.packets(count)), bytes: Some(self.bytes(count, bytes)) }
     }
 
     /// The same of a flow that was chosen by what was let through, as those listed are: its lower
     /// bounds are those of the luckiest flow.
-    pub(super) fn listed(&self, through: Size) -> SizeEstimate {
-        let (count, bytes) = (through.packets as f64, through.bytes as f64);
+    pub(super) fn listed(&self, (count, bytes): (f64, f64)) -> SizeEstimate {
         let variance = self.variance(self.foreign(count));
         let least = |variance: f64| {
             self.unit * least_mean(count, variance, self.total.packets as f64, CONFIDENCE)

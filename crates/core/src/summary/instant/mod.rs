@@ -2,15 +2,20 @@
 //! saturate.
 //!
 //! Paper: Jang et al., "InstaMeasure: instant per-flow detection using large in-DRAM working set of
-//! active flows" (ICDCS 2019), §3. A [`Regulator`] of [`Word`]s decides which packets reach the
-//! table of [`InstaMeasure`], and what each of those stands for.
+//! active flows" (ICDCS 2019), §3. A [`Regulator`] of [`Word`]s decides which packets reach a flow
+//! table, and [`Regulated`] reads that table for what each of those stands for. Its own table is the
+//! [`WorkingSet`]: then it is [`InstaMeasure`]. Before another table it is an accelerator.
 
 mod bounds;
 mod insta_measure;
-mod regulator;
+mod regulated;
+pub(crate) mod regulator;
 mod word;
 mod working_set;
 
 pub use insta_measure::InstaMeasure;
+pub(crate) use insta_measure::LAWS;
+pub use regulated::{Behind, Regulated};
 pub use regulator::Regulator;
 pub use word::Word;
+pub use working_set::WorkingSet;

@@ -8,13 +8,46 @@
 //! clear bits at saturation (the noise level) or one for all; what saturates that stands for 94.9
 //! packets.
 
-use flowgauge_kernel::{Seed, Zeroed, prefetch};
+use flowgauge_kernel::{Zeroed, prefetch};
 
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::remix::remix;
-use super::super::{BuildError, Memory};
+use super::super::{BuildError, Options, Parameter, Setting};
 use super::word::{SATURATED_ZEROS, VECTOR_BITS, Word, decode};
 use crate::batch::BATCH_PACKETS;
+
+/// Bytes of the arrays, unless asked otherwise or the memory is small.
+const SKETCH_BYTES: usize = 128 << 10;
+
+/// The smallest arrays: four of two words of 64 bits.
+const LEAST_SKETCH_BYTES: usize = 64;
+
+pub(crate) const SKETCH: Parameter = Parameter {
+    name: "sketch",
+    help: "bytes of all counter arrays, a power of two \
+           (default: 131072, or what a quarter of the memory holds)",
+};
+pub(crate) const WORD: Parameter =
+    Parameter { name: "word", help: "bits of a word of the arrays, 32 or 64 (default: 32)" };
+pub(crate) const LEVELS: Parameter = Parameter {
+    name: "levels",
+    help: "arrays of the second layer: 3, one for each noise level, or 1 (default: 3)",
+};
+
+/// Bytes of all arrays that these options ask for.
+///
+/// # Errors
+/// When it is no power of two, or too few.
+pub(crate) fn sketch_bytes(options: &Options) -> Result<usize, BuildError> {
+    let default = SKETCH_BYTES.min(options.memory_bytes / 4);
+    let bytes = options.parameters.power_of_two("sketch", default, 1)?;
+    let refused = || BuildError::OutOfRange {
+        name: "sketch",
+        value: bytes.to_string(),
+        range: format!("a power of two from {LEAST_SKETCH_BYTES}"),
+    };
+    (bytes >= LEAST_SKETCH_BYTES).then_some(bytes).ok_or_else(refused)
+}
 
 /// Lets about one packet in `UNIT` of each flow through, for `LAYERS` of 1 (RCC) or 2
 /// (FlowRegulator).
@@ -36,7 +69,7 @@ impl<W: Word, const LAYERS: usize> Regulator<W, LAYERS> {
 
     /// The variance of that number for a flow that is alone in its words, over `UNIT` squared: of
     /// the waits for the sixth bit, and of the sums of such waits.
-    pub(super) const VARIANCE: f64 = {
+    pub(crate) const VARIANCE: f64 = {
         let mut waits = 0.0;
         let mut clear = VECTOR_BITS;
         while clear > SATURATED_ZEROS {
@@ -51,41 +84,47 @@ impl<W: Word, const LAYERS: usize> Regulator<W, LAYERS> {
     /// Marks that saturate one vector, in the mean.
     const WAIT: f64 = decode(SATURATED_ZEROS);
 
-    /// Reserves `words` words, a power of two, for each array: one, and `levels` (1 or 3) of the
-    /// second layer where there is one.
+    /// A regulator of the arrays that its parameters ask for: one, and 1 or 3 of the second layer
+    /// where there is one.
     ///
     /// # Errors
-    /// When the memory does not suffice.
-    pub fn new(
-        words: usize,
-        levels: usize,
-        seed: &Seed,
-        memory: &Memory,
-    ) -> Result<Self, BuildError> {
-        debug_assert!(words.is_power_of_two() && (levels == 0) == (LAYERS == 1));
+    /// When a parameter is out of range, or the memory does not suffice.
+    pub(crate) fn from_options(options: &Options) -> Result<Self, BuildError> {
+        let levels = match options.parameters.word("levels", &["3", "1"])? {
+            _ if LAYERS == 1 => 0,
+            "1" => 1,
+            _ => 3,
+        };
+        let words = sketch_bytes(options)? / (1 + levels) / size_of::<W>();
+        let seed = remix(options.digester.seed().value(), 0);
         Ok(Self {
-            seed: remix(seed.value(), 0),
-            random: fastrand::Rng::with_seed(remix(seed.value(), 0)),
-            first: memory.zeroed(words)?,
-            second: memory.zeroed(words * levels)?,
+            seed,
+            random: fastrand::Rng::with_seed(seed),
+            first: options.memory.zeroed(words)?,
+            second: options.memory.zeroed(words * levels)?,
             levels,
         })
     }
 
-    /// Takes packets by their flows' digests, `packets[i]` of flow `i`, and calls `emit` with `i`
-    /// for each that is let through.
+    /// Takes packets by their flows' digests, one of each or `packets[i]` of flow `i`, and calls
+    /// `emit` with `i` for each that is let through.
     #[inline(always)]
-    pub fn regulate(&mut self, digests: &[u64], packets: &[u32], mut emit: impl FnMut(usize)) {
+    pub fn regulate(
+        &mut self,
+        digests: &[u64],
+        packets: Option<&[u32]>,
+        mut emit: impl FnMut(usize),
+    ) {
         let mask = self.first.len() - 1;
         for &digest in digests {
             prefetch(&self.first, digest as usize & mask);
         }
-        if packets.iter().fold(0, |others, &packets| others | (packets ^ 1)) == 0 {
+        let Some(packets) = packets else {
             for (chunk, digests) in digests.chunks(BATCH_PACKETS).enumerate() {
                 self.regulate_singles(digests, |i| emit(BATCH_PACKETS * chunk + i));
             }
             return;
-        }
+        };
         for (i, (&digest, &packets)) in digests.iter().zip(packets).enumerate() {
             let vector = W::vector(digest);
             for _ in 0..packets {
@@ -159,9 +198,18 @@ impl<W: Word, const LAYERS: usize> Regulator<W, LAYERS> {
         self.first.memory_bytes() + self.second.memory_bytes()
     }
 
-    /// Arrays of the second layer.
-    pub fn levels(&self) -> usize {
-        self.levels
+    /// The parameters in force.
+    pub(crate) fn settings(&self) -> Vec<(&'static str, Setting)> {
+        let mut settings = vec![
+            ("sketch", Setting::Integer(self.memory_bytes() as u64)),
+            ("word", Setting::Word(W::NAME)),
+        ];
+        match self.levels {
+            0 => {}
+            1 => settings.push(("levels", Setting::Word("1"))),
+            _ => settings.push(("levels", Setting::Word("3"))),
+        }
+        settings
     }
 
     /// Share of all packets' marks that fall on any one vector of the first layer.

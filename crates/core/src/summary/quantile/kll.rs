@@ -114,6 +114,7 @@ impl Describe for Kll<()> {
         ],
         memory: "(3 k + 480) x (key, or 8)",
         laws: Laws {
+            flows: false,
             commutable: true,
             aggregatable: true,
             sizes: false,

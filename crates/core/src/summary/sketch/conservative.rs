@@ -29,6 +29,7 @@ impl Describe for ConservativeCountMin {
         parameters: PARAMETERS,
         memory: MEMORY,
         laws: Laws {
+            flows: false,
             commutable: false,
             aggregatable: false,
             sizes: true,

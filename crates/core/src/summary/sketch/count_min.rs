@@ -66,6 +66,7 @@ impl Describe for CountMin {
             aggregatable: true,
             sizes: true,
             rows: true,
+            flows: false,
             merge: Merge::Equal,
         },
     };

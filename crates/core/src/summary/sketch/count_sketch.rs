@@ -59,6 +59,7 @@ impl Describe for CountSketch {
             aggregatable: true,
             sizes: true,
             rows: true,
+            flows: false,
             merge: Merge::Equal,
         },
     };

@@ -39,6 +39,7 @@ impl Describe for KAry {
             aggregatable: true,
             sizes: true,
             rows: true,
+            flows: false,
             merge: Merge::Equal,
         },
     };

@@ -77,6 +77,7 @@ impl Describe for ReversibleSketch<(), ()> {
             aggregatable: true,
             sizes: true,
             rows: false,
+            flows: false,
             merge: Merge::Equal,
         },
     };

@@ -99,6 +99,7 @@ impl Describe for TwoLevel<()> {
             aggregatable: true,
             sizes: false,
             rows: false,
+            flows: false,
             merge: Merge::Equal,
         },
     };

@@ -54,6 +54,7 @@ impl Describe for Cuckoo1 {
             aggregatable: true,
             sizes: true,
             rows: false,
+            flows: true,
             merge: Merge::Equal,
         },
     };
@@ -79,6 +80,7 @@ impl Describe for Cuckoo4 {
             aggregatable: true,
             sizes: true,
             rows: false,
+            flows: true,
             merge: Merge::Equal,
         },
     };

@@ -46,6 +46,7 @@ impl Describe for IndirectTable {
             aggregatable: true,
             sizes: true,
             rows: false,
+            flows: true,
             merge: Merge::Equal,
         },
     };

@@ -52,6 +52,7 @@ impl Describe for LinearTable {
             aggregatable: true,
             sizes: true,
             rows: false,
+            flows: true,
             merge: Merge::Equal,
         },
     };

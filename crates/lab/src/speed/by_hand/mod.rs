@@ -95,8 +95,9 @@ impl<L: ByHand> Contestant for Batched<L> {
         self.count(earlier);
     }
 
-    fn take(&mut self, stream: &Stream) {
+    fn take(&mut self, stream: &mut Stream) -> usize {
         self.count(&stream.keys);
+        stream.keys.len()
     }
 }
 
@@ -126,8 +127,9 @@ impl<L: ByHand> Contestant for Plain<L> {
         self.count(earlier);
     }
 
-    fn take(&mut self, stream: &Stream) {
+    fn take(&mut self, stream: &mut Stream) -> usize {
         self.count(&stream.keys);
+        stream.keys.len()
     }
 }
 

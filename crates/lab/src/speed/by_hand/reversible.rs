@@ -156,13 +156,11 @@ impl Contestant for TwoLevel {
         self.packets = 0;
     }
 
-    fn take(&mut self, stream: &Stream) {
+    fn take(&mut self, stream: &mut Stream) -> usize {
         for (keys, elements) in stream.keys.chunks(BATCH).zip(stream.elements.chunks(BATCH)) {
-            self.batch.clear();
-            for (&key, &element) in keys.iter().zip(elements) {
-                self.batch.push_with_element(key, FRAME_BYTES, 0, element);
-            }
+            self.batch.fill_with_elements(keys, elements, FRAME_BYTES);
             self.update();
         }
+        stream.keys.len()
     }
 }

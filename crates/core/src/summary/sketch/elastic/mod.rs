@@ -119,6 +119,7 @@ impl Describe for ElasticSketch<(), u32> {
         memory: "buckets x (7 x key + 8 x (4 by packets, 8 by bytes) + 4, rounded up) \
                  + light x (1 by packets, 4 by bytes)",
         laws: Laws {
+            flows: false,
             commutable: false,
             aggregatable: false,
             sizes: true,

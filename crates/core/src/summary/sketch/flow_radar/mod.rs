@@ -85,6 +85,7 @@ impl Describe for FlowRadar<()> {
             aggregatable: true,
             sizes: true,
             rows: false,
+            flows: false,
             merge: Merge::Disjoint,
         },
     };

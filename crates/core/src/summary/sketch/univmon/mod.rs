@@ -109,6 +109,7 @@ impl Describe for UnivMon<(), ()> {
                  packets, 8 by bytes) + levels x top x (key + 20, rounded up to 8, + 8)",
         // The heaps hold the heaviest keys whatever the order, but for keys of nearly equal size.
         laws: Laws {
+            flows: false,
             commutable: true,
             aggregatable: true,
             sizes: true,

@@ -4,12 +4,33 @@
 //! flow that finds no empty entry within the limit takes over one that has expired, and else the
 //! least of those that were not updated since they were last passed over: their second chance.
 
+mod summary;
+
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
-use super::super::codec::{DecodeError, Reader, Writer};
-use super::super::{BuildError, Counter, Memory, Size};
+use super::super::{BuildError, Counter, Options, Parameter, Size};
 use crate::key::FlowKey;
+
+/// Entries that are probed for a flow. Longer paths cost more where the table is full, shorter
+/// ones evict before it is.
+const PROBES: u64 = 16;
+
+/// Seconds without a packet after which a flow may go before others.
+const TIMEOUT_SECONDS: u64 = 15;
+
+pub(super) const ENTRIES: Parameter = Parameter {
+    name: "entries",
+    help: "entries of the flow table, a power of two (default: what fits into the memory)",
+};
+pub(super) const PROBE_LIMIT: Parameter = Parameter {
+    name: "probes",
+    help: "entries that a flow may have, before one of them is evicted (default: 16)",
+};
+pub(super) const TIMEOUT: Parameter = Parameter {
+    name: "timeout",
+    help: "seconds after which a silent flow is evicted before any other (default: 15)",
+};
 
 /// Entries whose cache lines are asked for ahead of the one in hand, in a visit of all.
 const PREFETCH_AHEAD: usize = 64;
@@ -25,10 +46,10 @@ const FLAGS: u32 = OCCUPIED | REFERENCED | WHOLE;
 /// A flow of the working set.
 #[derive(Clone, Copy, Zeroable)]
 #[repr(C)]
-pub(super) struct Entry<K> {
-    pub(super) key: K,
+struct Entry<K> {
+    key: K,
     id: u32,
-    /// Packets that reached the table, each of which stands for many.
+    /// Packets that reached the table.
     packets: u32,
     /// Bytes of these.
     bytes: u64,
@@ -46,12 +67,12 @@ impl<K: FlowKey> Entry<K> {
     }
 
     /// What reached the table.
-    pub(super) fn size(&self) -> Size {
+    fn size(&self) -> Size {
         Size { packets: u64::from(self.packets), bytes: self.bytes }
     }
 
     /// Whether it lost no part of its flow to an earlier eviction.
-    pub(super) fn is_whole(&self) -> bool {
+    fn is_whole(&self) -> bool {
         self.id & WHOLE != 0
     }
 }
@@ -71,9 +92,10 @@ enum Place {
 
 /// The flow table. All sizes in it are of packets that reached it.
 ///
-/// Memory in bytes: `entries × (size_of::<K>() + 24, rounded up to 8) + 4 × entries`, these to
-/// list the occupied ones.
-pub(super) struct WorkingSet<K> {
+/// Cost: an entry, asked for ahead. Memory in bytes: `entries × (size_of::<K>() + 24, rounded up to
+/// 8) + 4 × entries`, these to list the occupied ones: 44 for each IPv4 five-tuple, 68 for IPv6.
+pub struct WorkingSet<K> {
+    digester: Digester,
     entries: Zeroed<Entry<K>>,
     /// Entries that hold a flow, in the order in which they were first taken.
     occupied: Zeroed<u32>,
@@ -87,21 +109,24 @@ pub(super) struct WorkingSet<K> {
 
 impl<K: FlowKey> WorkingSet<K> {
     /// Bytes of an entry.
-    pub(super) const ENTRY_BYTES: usize = size_of::<Entry<K>>() + size_of::<u32>();
+    const ENTRY_BYTES: usize = size_of::<Entry<K>>() + size_of::<u32>();
 
-    pub(super) fn new(
-        entries: usize,
-        probes: u32,
-        timeout_ns: u64,
-        memory: &Memory,
-    ) -> Result<Self, BuildError> {
-        debug_assert!(entries.is_power_of_two());
+    /// A table of as many entries as its parameters say, or as fit into `memory_bytes`.
+    ///
+    /// # Errors
+    /// When a parameter is out of range, or the memory does not suffice.
+    pub fn from_options(options: &Options, memory_bytes: usize) -> Result<Self, BuildError> {
+        let parameters = &options.parameters;
+        let entries = parameters.power_of_two("entries", memory_bytes, Self::ENTRY_BYTES)?;
+        let probes = parameters.integer("probes", 1..=1024)?.unwrap_or(PROBES) as u32;
+        let timeout = parameters.integer("timeout", 1..=u64::from(u32::MAX))?;
         Ok(Self {
-            entries: memory.zeroed(entries)?,
-            occupied: memory.zeroed(entries)?,
+            digester: options.digester,
+            entries: options.memory.zeroed(entries)?,
+            occupied: options.memory.zeroed(entries)?,
             flows: 0,
             probes,
-            timeout_ns,
+            timeout_ns: timeout.unwrap_or(TIMEOUT_SECONDS).saturating_mul(1_000_000_000),
             evictions: 0,
             evicted: Size::default(),
             saturated: Size::default(),
@@ -132,7 +157,7 @@ impl<K: FlowKey> WorkingSet<K> {
     }
 
     /// The entry of a flow.
-    pub(super) fn get(&self, key: K, digest: u64) -> Option<&Entry<K>> {
+    fn get(&self, key: K, digest: u64) -> Option<&Entry<K>> {
         match self.find(key, digest) {
             Place::Found(at) => Some(&self.entries[at]),
             Place::Empty(_) | Place::Full => None,
@@ -195,25 +220,8 @@ impl<K: FlowKey> WorkingSet<K> {
         victim
     }
 
-    /// Adds the flows of `other`.
-    pub(super) fn merge(&mut self, other: &Self, digester: &Digester) {
-        for entry in other.iter() {
-            let digest = entry.key.digest(digester);
-            self.add(entry.key, digest, entry.packets, entry.bytes, entry.time_ns);
-        }
-        if other.evictions > 0 {
-            // Of any flow here, a part may have been there.
-            for &at in &self.occupied[..self.flows] {
-                self.entries[at as usize].id &= !WHOLE;
-            }
-        }
-        self.evictions = self.evictions.saturating_add(other.evictions);
-        self.evicted += other.evicted;
-        self.saturated += other.saturated;
-    }
-
     /// The flows in it.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Entry<K>> {
+    fn iter(&self) -> impl Iterator<Item = &Entry<K>> {
         let occupied = &self.occupied[..self.flows];
         occupied.iter().enumerate().map(move |(index, &at)| {
             if let Some(&ahead) = occupied.get(index + PREFETCH_AHEAD) {
@@ -221,91 +229,5 @@ impl<K: FlowKey> WorkingSet<K> {
             }
             &self.entries[at as usize]
         })
-    }
-
-    /// Flows that were evicted to make room, the same one more than once if it came back.
-    pub(super) fn evictions(&self) -> u64 {
-        self.evictions
-    }
-
-    /// What evicted flows had.
-    pub(super) fn evicted(&self) -> Size {
-        self.evicted
-    }
-
-    /// What full counters could not take.
-    pub(super) fn saturated(&self) -> Size {
-        self.saturated
-    }
-
-    /// Number of entries, probe limit, and timeout in nanoseconds.
-    pub(super) fn shape(&self) -> (usize, u32, u64) {
-        (self.entries.len(), self.probes, self.timeout_ns)
-    }
-
-    pub(super) fn memory_bytes(&self) -> usize {
-        self.entries.memory_bytes() + self.occupied.memory_bytes()
-    }
-
-    pub(super) fn clear(&mut self) {
-        for &at in &self.occupied[..self.flows] {
-            self.entries[at as usize].id = 0;
-        }
-        self.flows = 0;
-        self.evictions = 0;
-        self.evicted = Size::default();
-        self.saturated = Size::default();
-    }
-
-    /// Entries are stored with their places, which depend on what was evicted.
-    pub(super) fn save(&self, out: &mut Writer) {
-        out.number(self.evictions);
-        out.size(self.evicted);
-        out.size(self.saturated);
-        out.number(self.flows as u64);
-        for &at in &self.occupied[..self.flows] {
-            let entry = &self.entries[at as usize];
-            out.number(at);
-            out.key(entry.key);
-            out.number(entry.id & FLAGS);
-            out.number(entry.packets);
-            out.number(entry.bytes);
-            out.number(entry.time_ns);
-        }
-    }
-
-    /// Takes over a saved table; this one is empty.
-    pub(super) fn load(
-        &mut self,
-        from: &mut Reader<'_>,
-        digester: &Digester,
-    ) -> Result<(), DecodeError> {
-        self.evictions = from.number("evictions")?;
-        self.evicted = from.size("evicted")?;
-        self.saturated = from.size("saturated")?;
-        for _ in 0..from.count("number of flows", self.entries.len())? {
-            let at: u32 = from.number("place of an entry")?;
-            let key: K = from.key("key")?;
-            let flags: u32 = from.number("flags")?;
-            let (packets, bytes) = (from.number("packets")?, from.number("bytes")?);
-            let time_ns = from.number("time")?;
-            let digest = key.digest(digester);
-            let free = self.entries.get(at as usize).is_some_and(|entry| entry.id == 0);
-            if !free || flags & !FLAGS != 0 || flags & OCCUPIED == 0 || packets == 0 {
-                return Err(from.invalid("entry", Entry::<K>::STORED_BYTES, "it is no flow's"));
-            }
-            self.entries[at as usize] =
-                Entry { key, id: id(digest) | flags, packets, bytes, time_ns };
-            self.occupied[self.flows] = at;
-            self.flows += 1;
-        }
-        let lost = |at: u32| {
-            let key = self.entries[at as usize].key;
-            !matches!(self.find(key, key.digest(digester)), Place::Found(found) if found == at as usize)
-        };
-        if self.occupied[..self.flows].iter().any(|&at| lost(at)) {
-            return Err(from.invalid("entries", 0, "a flow is not where its key leads"));
-        }
-        Ok(())
     }
 }

@@ -1,0 +1,120 @@
+//! FlowRegulator: one packet in a hundred reaches a flow table, and stands for the others.
+//!
+//! Paper: InstaMeasure (ICDCS 2019), §3.A. The regulator, and what is read of the table behind it, are
+//! those of [`InstaMeasure`](crate::summary::instant::InstaMeasure).
+
+use super::{Accelerate, AcceleratorInfo};
+use crate::batch::{BATCH_PACKETS, Batch};
+use crate::key::FlowKey;
+use crate::summary::instant::regulator::{LEVELS, SKETCH, WORD, sketch_bytes};
+use crate::summary::instant::{Behind, LAWS, Regulated, Regulator, Word};
+use crate::summary::{BuildError, Ingest, Laws, Options, Parameters};
+
+/// FlowRegulator, as the catalog has it.
+///
+/// Cost: one word a packet, a second one for one in ten; the table's cost for one in a hundred.
+pub struct FlowRegulator;
+
+/// A summary, and packets on their way to it.
+struct Passed<K> {
+    let_through: Batch<K>,
+    summary: Box<dyn Ingest<K>>,
+}
+
+impl Accelerate for FlowRegulator {
+    const INFO: AcceleratorInfo = AcceleratorInfo {
+        name: "flow-regulator",
+        idea: "two layers of shared bits that let 1 % of the packets through, each for 95 of its flow",
+        paper: "InstaMeasure (ICDCS 2019), section 3.A",
+        parameters: &[SKETCH, WORD, LEVELS],
+        memory: "sketch + 256 x (key + 36)",
+        samples: true,
+    };
+
+    fn fits(laws: &Laws) -> Result<(), &'static str> {
+        match laws {
+            Laws { flows: false, .. } => Err("it needs a flow table behind it"),
+            Laws { aggregatable: false, .. } => {
+                Err("it takes packets one by one, and one that is let through stands for many")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn laws(_: Laws) -> Laws {
+        LAWS
+    }
+
+    fn memory_bytes<K: FlowKey>(options: &Options) -> Result<usize, BuildError> {
+        Ok(sketch_bytes(options)? + Passed::<K>::BYTES)
+    }
+
+    fn build<K: FlowKey>(
+        options: &Options,
+        inner: Box<dyn Ingest<K>>,
+    ) -> Result<Box<dyn Ingest<K>>, BuildError> {
+        Ok(match options.parameters.word("word", &[u32::NAME, u64::NAME])? {
+            u32::NAME => Box::new(before::<K, u32>(options, inner)?),
+            _ => Box::new(before::<K, u64>(options, inner)?),
+        })
+    }
+
+    fn promise(_: &Parameters) -> Result<Option<String>, BuildError> {
+        let unit = Regulator::<u32, 2>::UNIT;
+        Ok(Some(format!(
+            "one packet in {unit:.1} of a flow reaches the table ({:.2} % of all), and the {:.0} or so \
+             behind are told from its marks; a size of f packets has a standard error of {:.1} √f \
+             where the flow is alone in its words, and of up to {:.1} √f where they are crowded; \
+             flows of fewer than some {unit:.0} packets may not be listed",
+            100.0 / unit,
+            unit / 2.0,
+            (unit * Regulator::<u32, 2>::VARIANCE).sqrt(),
+            unit.sqrt()
+        )))
+    }
+}
+
+fn before<K: FlowKey, W: Word>(
+    options: &Options,
+    summary: Box<dyn Ingest<K>>,
+) -> Result<Regulated<W, 2, Passed<K>>, BuildError> {
+    options.memory.take(Passed::<K>::BYTES)?;
+    let passed = Passed { let_through: Batch::new(), summary };
+    Ok(Regulated::new(options, Regulator::from_options(options)?, passed))
+}
+
+impl<K: FlowKey> Behind for Passed<K> {
+    type Key = K;
+    const ACCELERATOR: Option<&'static str> = Some(FlowRegulator::INFO.name);
+    const BYTES: usize = Batch::<K>::BYTES;
+
+    /// The table sees a batch of what was let through as a whole, for the sake of its prefetches.
+    fn take(&mut self, batch: &Batch<K>, rows: &[u8]) {
+        for i in rows.iter().map(|&i| usize::from(i)) {
+            if self.let_through.len() == BATCH_PACKETS {
+                self.settle();
+            }
+            let bytes = batch.bytes()[i] / u64::from(batch.packets()[i]);
+            self.let_through.push_sum(batch.keys()[i], 1, bytes, batch.times_ns()[i], 0);
+        }
+    }
+
+    fn settle(&mut self) {
+        if !self.let_through.is_empty() {
+            self.summary.ingest(&mut self.let_through);
+            self.let_through.clear();
+        }
+    }
+
+    fn forget(&mut self) {
+        self.let_through.clear();
+    }
+
+    fn summary(&self) -> &dyn Ingest<K> {
+        &*self.summary
+    }
+
+    fn summary_mut(&mut self) -> &mut dyn Ingest<K> {
+        &mut *self.summary
+    }
+}

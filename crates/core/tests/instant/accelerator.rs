@@ -1,0 +1,111 @@
+//! FlowRegulator before exact tables: what it lets through is what InstaMeasure counts.
+
+use flowgauge_core::summary::{Measure, Size};
+
+use super::lab::*;
+
+const TABLES: [&str; 4] = ["linear-table", "indirect-table", "cuckoo-1", "cuckoo-4"];
+
+/// Errors of flows of these sizes are within these limits, and one packet in ninety or fewer is let
+/// through.
+fn is_accurate(summary: &Summary, truth: &[Size], limits: &[((u64, u64), f64)]) {
+    let regulation = regulation(summary, truth, UNIT);
+    println!("regulation {:.3} %", 100.0 * regulation);
+    assert!(regulation <= 0.011, "{regulation}");
+    for by in [Measure::Packets, Measure::Bytes] {
+        for &(class, limit) in limits {
+            let errors = errors(summary, truth, by, class, UNIT);
+            println!("{by:?} {class:?}: {} flows, mean error {:.4}", errors.flows, errors.mean);
+            assert!(errors.flows > 0 && errors.mean <= limit, "{by:?} {class:?}: {}", errors.mean);
+        }
+    }
+}
+
+/// At one 25th of the size of the paper's evaluation, as [`super::accuracy`] explains it.
+#[test]
+fn a_table_behind_it_says_what_the_working_set_does() {
+    for regulator in [
+        &[("sketch", 8 << 10)][..],
+        &[("sketch", 4 << 10), ("levels", 1)],
+        &[("sketch", 8 << 10), ("word", 64)],
+    ] {
+        let mut summaries = vec![build("insta-measure", 1, regulator)];
+        summaries.extend(TABLES.map(|table| regulated(table, 16 << 20, &[], regulator)));
+        let truth = feed(&mut summaries, 4_000_000, 40_000, 1, |flow, _| {
+            64 + flow.wrapping_mul(811) % 1437
+        });
+        for (summary, table) in summaries[1..].iter().zip(TABLES) {
+            for flow in 0..truth.len() {
+                assert_eq!(
+                    estimate(summary, flow),
+                    estimate(&summaries[0], flow),
+                    "{table} {flow}"
+                );
+            }
+        }
+        is_accurate(
+            &summaries[1],
+            &truth,
+            &[((100_000, 1_000_000), 0.010), ((10_000, 100_000), 0.035)],
+        );
+    }
+}
+
+/// 100 million packets of a million flows.
+#[test]
+fn errors_at_the_papers_size() {
+    if std::env::var_os("FLOWGAUGE_LONG").is_none() {
+        println!("skipped: takes minutes; FLOWGAUGE_LONG=1 runs it, best with --release");
+        return;
+    }
+    let mut summaries = TABLES.map(|table| regulated(table, 64 << 20, &[], &[]));
+    let truth = feed(&mut summaries, 100_000_000, 1_000_000, 1, |flow, _| 64 + flow % 1437);
+    let limits =
+        [((1_000_000, u64::MAX), 0.003), ((100_000, 1_000_000), 0.010), ((10_000, 100_000), 0.035)];
+    for summary in &summaries {
+        is_accurate(summary, &truth, &limits);
+    }
+}
+
+/// What a full table has no room for is untracked, and within the bounds of those that it lacks.
+#[test]
+fn what_finds_no_room_is_untracked() {
+    let sum = |summary: &Summary| {
+        let mut sum = (0.0, 0);
+        summary.answers().candidates().unwrap().for_each(&mut |_, size| {
+            sum.0 += (size.packets.unwrap().value / UNIT + 1e-9).floor();
+            sum.1 += 1;
+        });
+        sum
+    };
+    for table in TABLES {
+        let parameters = [("buckets", 64)];
+        let regulator = [("sketch", 8 << 10)];
+        let mut summaries = [
+            regulated(table, 16 << 20, &[], &regulator),
+            regulated(table, 1 << 20, &parameters, &regulator),
+        ];
+        let truth = feed(&mut summaries, 400_000, 20_000, 1, |_, random| mixed(random));
+        let [large, small] = &summaries;
+        let ((all, flows), (kept, few)) = (sum(large), sum(small));
+        assert_eq!(large.answers().untracked(), Size::default());
+        assert!(flows > 300 && few < 256, "{table}: {flows}, {few}");
+        let untracked = small.answers().untracked();
+        let lacking = ((all - kept) * UNIT).round();
+        assert!(
+            (untracked.packets as f64 - lacking).abs() < 1.0,
+            "{table}: {untracked:?} {lacking}"
+        );
+
+        let mut listed = vec![false; truth.len()];
+        small.answers().candidates().unwrap().for_each(&mut |key, _| listed[flow_of(&key)] = true);
+        for flow in (0..truth.len()).filter(|flow| !listed[*flow]) {
+            let high = estimate(small, flow).packets.unwrap().high;
+            assert!(high >= untracked.packets as f64, "{table} {flow}: {high}");
+        }
+        for by in [Measure::Packets, Measure::Bytes] {
+            let errors = errors(small, &truth, by, (0, u64::MAX), UNIT);
+            assert!(errors.covered > 0.95, "{table} {by:?}: {}", errors.covered);
+        }
+    }
+}

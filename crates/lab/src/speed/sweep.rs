@@ -1,0 +1,221 @@
+//! Where Agg-Evict pays: by traffic, by length of runs, by rows, before what is slow and what is not.
+
+use std::any::Any;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+
+use flowgauge_core::accelerator::{Accelerate, AggEvict};
+use flowgauge_core::batch::{BATCH_PACKETS, Batch};
+use flowgauge_core::key::Key8;
+use flowgauge_core::summary::codec::{DecodeError, Reader, Writer};
+use flowgauge_core::summary::{Answers, Incompatible, Ingest, Options, Parameters, Setting};
+use flowgauge_kernel::{Digester, Isa, Seed};
+
+use super::clock;
+use super::contestant::{Cataloged, Contestant, FRAME_BYTES};
+use super::entry::ENTRIES;
+use super::stream::{ORDERS, Stream};
+use super::{machine, median};
+use crate::args::Sweep;
+use crate::failure::Failure;
+
+/// Rows of 16 pairs.
+const ROWS: [usize; 7] = [256, 1024, 2048, 4096, 8192, 16_384, 32_768];
+
+/// The nine solutions of the paper.
+const NINE: [&str; 9] = [
+    "count-min",
+    "flow-radar",
+    "univmon",
+    "reversible-sketch",
+    "two-level",
+    "space-saving",
+    "mrac",
+    "fm",
+    "linear-counting",
+];
+
+/// What is cheap already: these also see runs of packets.
+const CHEAP: [&str; 3] = ["count-min", "count-array", "linear-table"];
+
+/// Packets of a flow that come one right after the other, times what the traffic has.
+const RUNS: [usize; 3] = [1, 4, 16];
+
+/// Gigabits a second of Ethernet links, and millions of packets of the smallest size on them.
+const LINKS: [(u32, f64); 5] = [(200, 297.6), (100, 148.8), (40, 59.5), (25, 37.2), (10, 14.88)];
+
+/// One structure on one stream.
+struct Row {
+    structure: &'static str,
+    traffic: &'static str,
+    run: usize,
+    /// None where it is alone.
+    rows: Option<usize>,
+    /// Of the packets, what reaches the structure as a sum.
+    evicted: f64,
+    /// Millions of updates a second.
+    rate: f64,
+    /// Over the rate alone.
+    speedup: f64,
+    best: bool,
+}
+
+/// Counts what it gets.
+#[derive(Default)]
+struct Counted(u64);
+
+impl Answers for Counted {}
+
+impl Ingest<Key8> for Counted {
+    fn ingest(&mut self, batch: &mut Batch<Key8>) {
+        self.0 += batch.len() as u64;
+    }
+    fn answers(&self) -> &dyn Answers {
+        self
+    }
+    fn merge(&mut self, _: &dyn Ingest<Key8>) -> Result<(), Incompatible> {
+        Err(Incompatible("these are not for merging"))
+    }
+    fn save(&self, _: &mut Writer) {}
+    fn load(&mut self, _: &mut Reader<'_>) -> Result<(), DecodeError> {
+        Ok(())
+    }
+    fn clear(&mut self) {
+        self.0 = 0;
+    }
+    fn parameters(&self) -> Vec<(&'static str, Setting)> {
+        Vec::new()
+    }
+    fn wants_bytes(&self) -> bool {
+        false
+    }
+    fn memory_bytes(&self) -> usize {
+        0
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+fn rows_parameter(rows: usize) -> Parameters {
+    Parameters::new([("rows", rows.to_string())])
+}
+
+/// The share of the packets that so many rows pass on as sums.
+fn evicted(stream: &Stream, rows: usize, digester: Digester) -> Result<f64, Failure> {
+    let options =
+        Options { parameters: rows_parameter(rows), digester, ..Options::new(1 << 30, 1) };
+    let counted = Box::new(Counted::default());
+    let failed = |error| Failure::Build { algorithm: "agg-evict", asked: rows.to_string(), error };
+    let mut aggregator = AggEvict::build::<Key8>(&options, counted).map_err(failed)?;
+    let mut batch = Batch::new();
+    for keys in stream.keys.chunks(BATCH_PACKETS) {
+        batch.fill(keys, FRAME_BYTES);
+        aggregator.ingest(&mut batch);
+    }
+    aggregator.settle();
+    let counted = aggregator.as_any().downcast_ref::<Counted>().map_or(0, |counted| counted.0);
+    Ok(counted as f64 / stream.keys.len() as f64)
+}
+
+/// One structure alone and behind every number of rows, in turns.
+fn structure(
+    name: &'static str,
+    stream: &mut Stream,
+    run: usize,
+    shares: &[f64],
+    sweep: &Sweep,
+) -> Result<Vec<Row>, Failure> {
+    let digester = Digester::new(Seed::new(1), Isa::best());
+    let Some(entry) = ENTRIES.iter().find(|entry| entry.name == name) else {
+        return Ok(Vec::new());
+    };
+    // The sizes are those of the table of speeds; no flow was there before.
+    let build = |rows: Option<usize>| {
+        let accelerator = rows.map(|rows| ("agg-evict".to_owned(), rows_parameter(rows)));
+        Cataloged::behind(accelerator, entry, digester)
+    };
+    let all = || std::iter::once(None).chain(ROWS.map(Some));
+    let mut contestants = all().map(build).collect::<Result<Vec<_>, _>>()?;
+    let mut times = vec![Vec::new(); contestants.len()];
+    // The first round touches the memory and is not counted.
+    for round in 0..=sweep.rounds {
+        for (contestant, times) in contestants.iter_mut().zip(&mut times) {
+            contestant.begin(&[]);
+            let start = clock::thread_seconds();
+            let packets = contestant.take(stream);
+            if round > 0 {
+                times.push((clock::thread_seconds() - start) / packets as f64);
+            }
+        }
+    }
+    let mut table: Vec<Row> = all()
+        .zip(&times)
+        .zip(std::iter::once(&1.0).chain(shares))
+        .map(|((rows, own), evicted)| Row {
+            structure: name,
+            traffic: stream.name(),
+            run,
+            rows,
+            evicted: *evicted,
+            rate: 1e-6 / median(own.iter().copied()),
+            speedup: median(times[0].iter().zip(own).map(|(alone, own)| alone / own)),
+            best: false,
+        })
+        .collect();
+    if let Some(best) = table.iter_mut().max_by(|a, b| a.rate.total_cmp(&b.rate)) {
+        best.best = true;
+    }
+    Ok(table)
+}
+
+/// Measures, prints and writes.
+pub(crate) fn measure(sweep: &Sweep) -> Result<(), Failure> {
+    let digester = Digester::new(Seed::new(1), Isa::best());
+    let mut table = Vec::new();
+    for order in &ORDERS {
+        let stream = Stream::draw(order, sweep.packets as usize, &digester)?;
+        for run in RUNS {
+            let mut stream = stream.in_runs_of(run);
+            let shares = ROWS.map(|rows| evicted(&stream, rows, digester));
+            let shares = shares.into_iter().collect::<Result<Vec<_>, _>>()?;
+            let names = NINE.iter().chain(CHEAP.iter().filter(|name| !NINE.contains(name)));
+            for name in names.filter(|name| run == 1 || CHEAP.contains(name)) {
+                table.extend(structure(name, &mut stream, run, &shares, sweep)?);
+            }
+        }
+    }
+    let head = format!(
+        "# {}\n# {} packets of each stream, {} rounds; rates in million updates a second",
+        machine::describe(),
+        sweep.packets,
+        sweep.rounds
+    );
+    write(&head, &table, io::stdout().lock()).map_err(Failure::of("standard output"))?;
+    let Some(path) = &sweep.output else { return Ok(()) };
+    let failed = Failure::of(path.display());
+    let file = BufWriter::new(File::create(path).map_err(&failed)?);
+    write(&head, &table, file).map_err(&failed)
+}
+
+fn write(head: &str, table: &[Row], mut out: impl Write) -> io::Result<()> {
+    writeln!(out, "{head}")?;
+    writeln!(out, "structure\ttraffic\trun\trows\tevicted\trate\tspeedup\tlink_gbit\tbest")?;
+    for row in table {
+        let link = LINKS.iter().find(|(_, packets)| row.rate >= *packets);
+        writeln!(
+            out,
+            "{}\t{}\t{}\t{}\t{:.4}\t{:.1}\t{:.3}\t{}\t{}",
+            row.structure,
+            row.traffic,
+            row.run,
+            row.rows.map_or("alone".to_owned(), |rows| rows.to_string()),
+            row.evicted,
+            row.rate,
+            row.speedup,
+            link.map_or(String::new(), |(gbit, _)| gbit.to_string()),
+            if row.best { "best" } else { "" },
+        )?;
+    }
+    out.flush()
+}
