@@ -135,11 +135,8 @@ impl Pace {
     }
 
     /// Takes note of when the first packet came.
-    #[inline(always)]
     pub(super) fn begin(&mut self, time_ns: i64) {
-        if self.seen == 0 {
-            self.since_ns = time_ns;
-        }
+        self.since_ns = time_ns;
     }
 
     /// One packet in how many is taken from here on, a window having ended at this time. L2², as the

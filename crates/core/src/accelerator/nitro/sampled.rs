@@ -123,8 +123,9 @@ impl<K: FlowKey> Ingest<K> for Nitro<K> {
         let mut from = 0;
         // Lines of the batch that nobody asks for stay where they are.
         if self.pace.asked().mode != Mode::Fixed {
-            let Some(time_ns) = batch.times_ns().first() else { return };
-            self.pace.begin(*time_ns);
+            if let Some(time_ns) = batch.times_ns().first().filter(|_| self.pace.seen == 0) {
+                self.pace.begin(*time_ns);
+            }
             while let Some(row) = self.turning(batch, from) {
                 self.take(batch, from..row + 1);
                 self.turn(batch.times_ns()[row]);
