@@ -1,6 +1,8 @@
 //! The one list of algorithms, and that of accelerators: a new one is a file and a line here.
 
-use crate::accelerator::{Accelerate, AcceleratorInfo, AggEvict, FlowRegulator, Skipper, Uniform};
+use crate::accelerator::{
+    Accelerate, AcceleratorInfo, AggEvict, FlowRegulator, NitroSketch, Skipper, Uniform,
+};
 use crate::key::FlowKey;
 #[cfg(all(debug_assertions, not(test)))]
 use crate::key::{Key4, Key8, Key13, Key16, Key32, Key37};
@@ -153,7 +155,7 @@ macro_rules! accelerators {
     };
 }
 
-accelerators![AggEvict, Skipper, Uniform, FlowRegulator];
+accelerators![AggEvict, NitroSketch, Skipper, Uniform, FlowRegulator];
 
 /// Builds the algorithm called `name` for keys of type `K` behind accelerators, the first of which
 /// meets the packets first, each with its parameters. All of it shares the memory of the options.

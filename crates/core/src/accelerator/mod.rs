@@ -2,6 +2,7 @@
 
 mod agg_evict;
 mod flow_regulator;
+mod nitro;
 mod sampler;
 
 use crate::key::FlowKey;
@@ -9,6 +10,7 @@ use crate::summary::{BuildError, Ingest, Laws, Options, Parameter, Parameters};
 
 pub use agg_evict::AggEvict;
 pub use flow_regulator::FlowRegulator;
+pub use nitro::NitroSketch;
 pub use sampler::{Skipper, Uniform};
 
 /// A type of accelerator, as the list has it.

@@ -5,6 +5,8 @@ mod agg_evict;
 #[path = "../laws/ask.rs"]
 mod ask;
 mod flow_regulator;
+mod nitro;
+mod nitro_error;
 mod norm;
 mod rows;
 mod sampler;

@@ -8,6 +8,7 @@ use flowgauge_core::summary::{Info, Ingest, Measure, Options, Parameters};
 
 use super::agg_evict::bounds_hold;
 use super::build;
+use super::nitro::nitro;
 use super::stream::{feed, key, packets};
 
 const FLOWS: u32 = 300;
@@ -33,7 +34,7 @@ fn options(by: Measure, seed: u64) -> Options {
 
 pub(super) fn all_hold<K: FlowKey>(
     info: &Info,
-    sampler: &(&str, Parameters),
+    sampler: &(&'static str, Parameters),
     options: &Options,
 ) -> bool {
     let by = options.by;
@@ -98,7 +99,9 @@ pub(super) fn all_hold<K: FlowKey>(
     assert!(answers.flows().is_none() && answers.cardinality().is_none());
     assert!(answers.weight_logs(by).is_none() && answers.distribution().is_none());
     assert!(answers.spread().is_none() && answers.forecasts().is_none());
-    assert!(answers.cells().is_none() && answers.quantiles().is_none());
+    assert!(answers.quantiles().is_none());
+    // The cells of samples are samples where each row has its own.
+    assert_eq!(answers.cells().is_some(), sampler.0 == "nitro");
 
     // A summary of all packets is none of a sample.
     let mut plain = build::<K>(None, info.name, options).unwrap();
@@ -208,7 +211,7 @@ fn parameters_are_checked() {
 /// Their batch is a part of the memory given.
 #[test]
 fn they_stay_within_the_memory() {
-    for sampler in all() {
+    for sampler in all().into_iter().chain([nitro(&[])]) {
         for bytes in [64 << 10, 16 << 20] {
             for name in catalog::able(sampler.0) {
                 let options = Options::new(bytes, 1);

@@ -7,7 +7,7 @@
 
 use super::super::Estimate;
 
-/// Chance that a flow in the list of them is below its lower bound for the luck of its sample.
+/// Chance that some flow in the list of them is below its lower bound for the luck of its sample.
 const LUCK: f64 = 0.01;
 
 /// How the estimates of one sketch err.
@@ -27,10 +27,18 @@ impl Noise {
         ends(value, self.margin, self.deviations.powi(2) * self.unit)
     }
 
-    /// The lower bound of a flow that is estimated as `value` and listed for that, as the largest of
-    /// so many `flows`: small ones among them were counted more often than they should have been. By
+    /// The lower bound of a flow that is estimated as `value` and listed for that among the flows of
+    /// `total`: small ones among them were counted more often than they should have been. A flow is
+    /// given its share of the total as its share of the chance that any is below.
+    fn least(self, value: f64, total: f64, rows: usize) -> f64 {
+        // A flow that is larger than this has a larger share of the chance.
+        let size = self.least_of(value, total, rows);
+        self.least_of(value, total / size.max(1.0), rows)
+    }
+
+    /// The lower bound of a flow that is one of so many `flows`, all of which are above theirs: by
     /// Bernstein's inequality no row of any of them is further above the truth.
-    fn least(self, value: f64, flows: f64, rows: usize) -> f64 {
+    fn least_of(self, value: f64, flows: f64, rows: usize) -> f64 {
         let chances = 2.0 * (rows as f64 * flows.max(1.0) / LUCK).ln();
         let value = (value - self.unit * chances / 6.0).max(0.0);
         let margin = self.margin / self.deviations * chances.sqrt();

@@ -1,0 +1,106 @@
+//! NitroSketch: each row of a sketch takes its own sample of the packets.
+//!
+//! Paper: Liu, Ben Basat, Einziger et al., "NitroSketch: robust and general sketch-based monitoring in
+//! software switches" (SIGCOMM 2019), sections 4 and 5. A packet of a sketch of d rows is d slots, one
+//! after another, and a slot is taken with the probability p: its row gets the packet's weight times
+//! 1/p. One draw says how many slots to pass over, whatever packets they are of; those are neither
+//! digested nor read. 1/p is a whole number, so that counters stay whole.
+//!
+//! A packet's rows are taken independently: that is what makes the median of the rows err less than
+//! as many packets, sampled for all rows at once, would.
+
+mod pace;
+mod sampled;
+mod slots;
+
+use self::pace::{Asked, Mode};
+use self::sampled::Nitro;
+use super::{Accelerate, AcceleratorInfo};
+use crate::batch::{BATCH_PACKETS, Batch};
+use crate::catalog;
+use crate::key::FlowKey;
+use crate::summary::{BuildError, Ingest, Laws, Options, Parameter, Parameters};
+
+/// NitroSketch, as the catalog has it.
+///
+/// Cost: a draw, and one counter's update, for each slot taken; a packet of which none is costs
+/// nothing but a share of its batch, of which by bytes the lengths are summed up. Sizes are right on
+/// average, but for flows of less than 10/p packets, of which the median of the rows is low. Memory:
+/// one batch.
+pub struct NitroSketch;
+
+impl Accelerate for NitroSketch {
+    const INFO: AcceleratorInfo = AcceleratorInfo {
+        name: "nitro",
+        idea: "lets each row of a sketch take its own sample of the packets",
+        paper: "NitroSketch (SIGCOMM 2019), sections 4 and 5",
+        parameters: &[
+            Parameter {
+                name: "p",
+                help: "the chance that a row takes a packet, one over a whole number (default: 0.01); \
+                       of the other modes the least chance (default: 1/128)",
+            },
+            Parameter {
+                name: "mode",
+                help: "fixed (the default); line-rate, as many packets a second whatever the rate, by \
+                       the times of the packets; or correct, all packets until the sketch is as good \
+                       without, then line-rate",
+            },
+            Parameter {
+                name: "epsilon",
+                help: "the error, as a share of L2, that mode=correct waits for, and that explain \
+                       tells the columns for (default: 0.05)",
+            },
+        ],
+        memory: "256 x (key + 37)",
+        samples: true,
+    };
+
+    fn fits(laws: &Laws) -> Result<(), &'static str> {
+        if laws.rows { Ok(()) } else { Err("it has no rows of counters that are right on average") }
+    }
+
+    fn memory_bytes<K: FlowKey>(_: &Options) -> Result<usize, BuildError> {
+        Ok(Batch::<K>::BYTES + BATCH_PACKETS)
+    }
+
+    fn build<K: FlowKey>(
+        options: &Options,
+        inner: Box<dyn Ingest<K>>,
+    ) -> Result<Box<dyn Ingest<K>>, BuildError> {
+        let asked = Asked::new(&options.parameters)?;
+        options.memory.take(Self::memory_bytes::<K>(options)?)?;
+        match Nitro::before(asked, options, inner) {
+            Ok(nitro) => Ok(Box::new(nitro)),
+            Err(inner) => Err(BuildError::Unsound {
+                accelerator: Self::INFO.name,
+                algorithm: inner.accelerators().first().map_or("this", |(name, _)| *name),
+                reason: "it stands right before a sketch, behind the others",
+                able: catalog::able(Self::INFO.name).join(", "),
+            }),
+        }
+    }
+
+    fn promise(parameters: &Parameters) -> Result<Option<String>, BuildError> {
+        let asked = Asked::new(parameters)?;
+        if asked.takes_all() {
+            return Ok(None);
+        }
+        let Asked { mode, most, epsilon } = asked;
+        let (taken, share) = match mode {
+            Mode::Fixed => ("one packet in", 8.0),
+            _ => ("at least one packet in", 11.0),
+        };
+        let columns = (share * epsilon.powi(-2) / asked.p()).ceil();
+        let (converges, before) = match mode {
+            Mode::Correct => (asked.convergence().sqrt(), "; until then all packets are counted"),
+            _ => (columns, ""),
+        };
+        // By Chebyshev's inequality: a share of (2 + p)/8 of the square is variance at most.
+        Ok(Some(format!(
+            "each row takes {taken} {most}, of its own choice; with {columns} columns it is off by more \
+             than {epsilon} L2, the root of the sum of all squared sizes, one time in 4 at most, and the \
+             median of the rows far less often, once L2 is {converges:.0}{before}"
+        )))
+    }
+}

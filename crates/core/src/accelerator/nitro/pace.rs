@@ -1,0 +1,285 @@
+//! How few of the packets a row takes: one in a number that may change as packets come.
+
+use crate::summary::codec::{DecodeError, Reader, Writer};
+use crate::summary::{BuildError, Parameters, Setting};
+
+/// Packets after which a pace that may change is looked at again.
+const WINDOW: u64 = 10_000;
+
+/// One packet in as many as come within 1.6 µs is taken, 0.625 million a second.
+const NS_A_PACKET: u64 = 1600;
+
+/// One in so many at least, unless asked otherwise.
+const FIXED: u64 = 100;
+const LINE_RATE: u64 = 1 << 7;
+
+/// The least `p` is one in this number.
+const MOST: u64 = 1 << 16;
+
+/// The error that convergence is tested for, as a share of L2.
+const EPSILON: f64 = 0.05;
+
+const MODES: &[&str] = &["fixed", "line-rate", "correct"];
+
+/// When the number changes.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Mode {
+    /// Never.
+    Fixed,
+    /// With the rate of the packets.
+    LineRate,
+    /// Likewise, once L2 is large enough for samples to be as good as all packets.
+    Correct,
+}
+
+/// What was asked for.
+#[derive(Clone, Copy)]
+pub(super) struct Asked {
+    pub(super) mode: Mode,
+    /// One packet in so many at least.
+    pub(super) most: u64,
+    pub(super) epsilon: f64,
+}
+
+impl Asked {
+    pub(super) fn new(parameters: &Parameters) -> Result<Self, BuildError> {
+        let mode = match parameters.word("mode", MODES)? {
+            "fixed" => Mode::Fixed,
+            "line-rate" => Mode::LineRate,
+            _ => Mode::Correct,
+        };
+        let asked = one_in(parameters)?;
+        let most = match mode {
+            Mode::Fixed => asked.unwrap_or(FIXED),
+            // The largest power of two within.
+            _ => 1 << asked.unwrap_or(LINE_RATE).ilog2(),
+        };
+        let epsilon = parameters.fraction("epsilon")?.unwrap_or(EPSILON);
+        Ok(Self { mode, most, epsilon })
+    }
+
+    pub(super) fn p(self) -> f64 {
+        1.0 / self.most as f64
+    }
+
+    /// Whether all packets are taken always.
+    pub(super) fn takes_all(self) -> bool {
+        self.most == 1
+    }
+
+    /// The parameters in force.
+    pub(super) fn settings(self) -> Vec<(&'static str, Setting)> {
+        let mut settings = vec![
+            ("mode", Setting::Word(MODES[self.mode as usize])),
+            ("p", Setting::Fraction(self.p())),
+        ];
+        if self.mode == Mode::Correct {
+            settings.push(("epsilon", Setting::Fraction(self.epsilon)));
+        }
+        settings
+    }
+
+    /// L2² from which on samples err by ε L2 no more often than all packets would, of packets whose
+    /// weights are 1 at most.
+    pub(super) fn convergence(self) -> f64 {
+        let (epsilon, p) = (self.epsilon, self.p());
+        121.0 * (1.0 + epsilon * p.sqrt()) * epsilon.powi(-4) * p.powi(-2)
+    }
+}
+
+/// The whole number nearest to 1/p.
+fn one_in(parameters: &Parameters) -> Result<Option<u64>, BuildError> {
+    let Some(text) = parameters.get("p") else { return Ok(None) };
+    match text.parse::<f64>() {
+        Ok(p) if (1.0 / MOST as f64..=1.0).contains(&p) => Ok(Some((1.0 / p).round() as u64)),
+        _ => Err(BuildError::OutOfRange {
+            name: "p",
+            value: text.to_owned(),
+            range: format!("a number from 1/{MOST} to 1, such as 0.01"),
+        }),
+    }
+}
+
+/// How many packets one is taken of now.
+pub(super) struct Pace {
+    asked: Asked,
+    /// Windows from one test of convergence to the next: a test reads each cell, of which there are no
+    /// more than packets in between.
+    tested_every: u64,
+    pub(super) one_in: u64,
+    /// Packets so far, up to the last one asked about.
+    pub(super) seen: u64,
+    /// The time of the first packet of the window.
+    since_ns: i64,
+    converged: bool,
+}
+
+impl Pace {
+    pub(super) fn new(asked: Asked, cells: usize) -> Self {
+        let one_in = if asked.mode == Mode::Fixed { asked.most } else { 1 };
+        let tested_every = (cells as u64).div_ceil(WINDOW);
+        Self { asked, tested_every, one_in, seen: 0, since_ns: 0, converged: false }
+    }
+
+    pub(super) fn asked(&self) -> Asked {
+        self.asked
+    }
+
+    /// The packet, counted from 1, after which the pace may be another.
+    #[inline(always)]
+    pub(super) fn until(&self) -> u64 {
+        match self.asked.mode {
+            Mode::Fixed => u64::MAX,
+            _ => (self.seen / WINDOW + 1).saturating_mul(WINDOW),
+        }
+    }
+
+    /// Takes note of when the first packet came.
+    pub(super) fn begin(&mut self, time_ns: i64) {
+        self.since_ns = time_ns;
+    }
+
+    /// One packet in how many is taken from here on, a window having ended at this time. L2², as the
+    /// sketch tells it, and the largest weight of a packet say whether it converged.
+    pub(super) fn turn(
+        &mut self,
+        time_ns: i64,
+        squared_l2: impl FnOnce() -> f64,
+        largest: u64,
+    ) -> u64 {
+        let windows = self.seen / WINDOW;
+        // The first window has a packet less than gaps between packets.
+        let packets = if windows == 1 { WINDOW - 1 } else { WINDOW };
+        let passed_ns = time_ns.saturating_sub(self.since_ns);
+        self.since_ns = time_ns;
+        if self.asked.mode == Mode::Correct
+            && !self.converged
+            && windows.is_multiple_of(self.tested_every)
+        {
+            let least = self.asked.convergence() * (largest as f64).powi(2);
+            self.converged = squared_l2() >= least;
+        }
+        if self.asked.mode == Mode::Correct && !self.converged {
+            return 1;
+        }
+        match u64::try_from(passed_ns) {
+            // Nobody says when the packets came.
+            _ if time_ns == 0 => 1,
+            Ok(passed_ns @ 1..) => {
+                let one_in = (packets * NS_A_PACKET).div_ceil(passed_ns).next_power_of_two();
+                one_in.min(self.asked.most)
+            }
+            // A clock that stands, or goes back, tells nothing.
+            _ => self.one_in,
+        }
+    }
+
+    /// Goes back to the first state.
+    pub(super) fn clear(&mut self) {
+        self.next_epoch();
+        self.since_ns = 0;
+        if self.asked.mode != Mode::Fixed {
+            self.one_in = 1;
+        }
+    }
+
+    /// Begins anew, at the rate of now.
+    pub(super) fn next_epoch(&mut self) {
+        (self.seen, self.converged) = (0, false);
+        if self.asked.mode == Mode::Correct {
+            self.one_in = 1;
+        }
+    }
+
+    pub(super) fn save(&self, out: &mut Writer) {
+        out.numbers(&[self.seen, self.one_in]);
+        out.number(self.since_ns);
+        out.number(u8::from(self.converged));
+    }
+
+    pub(super) fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        self.seen = from.number("packets seen")?;
+        self.one_in = from.number("packets of which one is taken")?;
+        let possible = match self.asked.mode {
+            Mode::Fixed => self.one_in == self.asked.most,
+            _ => self.one_in.is_power_of_two() && self.one_in <= self.asked.most,
+        };
+        if !possible {
+            return Err(from.invalid("packets of which one is taken", 8, "it is never so many"));
+        }
+        self.since_ns = from.number("time of the window")?;
+        self.converged = from.flag("convergence")?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+mod tests {
+    use super::*;
+
+    fn pace(pairs: &[(&str, &str)]) -> Pace {
+        let parameters = Parameters::new(pairs.iter().copied());
+        Pace::new(Asked::new(&parameters).unwrap(), 25_000)
+    }
+
+    /// One in how many at each window of packets that come at these distances.
+    fn windows(pace: &mut Pace, gaps_ns: &[i64], squared_l2: f64) -> Vec<u64> {
+        let mut time_ns = 1_000_000_000;
+        pace.begin(time_ns);
+        time_ns -= gaps_ns[0];
+        let turn = |gap_ns: &i64| {
+            time_ns += gap_ns * WINDOW.cast_signed();
+            pace.seen = pace.until();
+            pace.one_in = pace.turn(time_ns, || squared_l2, 1);
+            pace.one_in
+        };
+        gaps_ns.iter().map(turn).collect()
+    }
+
+    #[test]
+    fn the_line_rate_decides() {
+        let mut line_rate = pace(&[("mode", "line-rate")]);
+        assert_eq!((line_rate.one_in, line_rate.until()), (1, 10_000));
+        // 40 million packets a second, 10 million, 0.6 million, 100 million; a clock that stands, and
+        // one that goes back.
+        let gaps = [25, 25, 100, 1650, 10, 0, -5, 100];
+        assert_eq!(windows(&mut line_rate, &gaps, 0.0), [64, 64, 16, 1, 128, 128, 128, 16]);
+        let mut bounded = pace(&[("mode", "line-rate"), ("p", "0.03")]);
+        assert_eq!(windows(&mut bounded, &[10, 100, 200], 0.0), [32, 16, 8]);
+        bounded.next_epoch();
+        assert_eq!((bounded.one_in, bounded.until()), (8, 10_000));
+    }
+
+    #[test]
+    fn without_times_nothing_is_left_out() {
+        let mut line_rate = pace(&[("mode", "line-rate")]);
+        line_rate.begin(0);
+        line_rate.seen = line_rate.until();
+        assert_eq!(line_rate.turn(0, || 0.0, 1), 1);
+    }
+
+    /// Tests are due when there were as many packets as cells: at each third window.
+    #[test]
+    fn it_converges_before_it_samples() {
+        let asked = [("mode", "correct"), ("epsilon", "0.1"), ("p", "0.25")];
+        let least = 121.0 * 1.05 * 1e4 * 16.0;
+        let mut correct = pace(&asked);
+        assert!((correct.asked.convergence() / least - 1.0).abs() < 1e-9);
+        assert_eq!(windows(&mut correct, &[25; 7], least * 0.99), [1; 7]);
+        let mut correct = pace(&asked);
+        assert_eq!(windows(&mut correct, &[25; 4], least * 1.01), [1, 1, 4, 4]);
+        correct.next_epoch();
+        assert_eq!((correct.one_in, correct.converged), (1, false));
+    }
+
+    #[test]
+    fn p_is_one_over_a_whole_number() {
+        for (p, one_in) in [("0.01", 100), ("0.3", 3), ("1", 1), ("0.7", 1), ("1e-3", 1000)] {
+            assert_eq!(pace(&[("p", p)]).one_in, one_in, "{p}");
+        }
+        for p in ["0", "1.5", "-1", "nan", "1e-9", "x"] {
+            assert!(Asked::new(&Parameters::new([("p", p)])).is_err(), "{p}");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! The slots of the packets, of which few are taken.
+//!
+//! A row of a batch that stands for w packets is w packets in a row, as it is to samplers: for each
+//! row of the sketch its w slots follow one another, and when slot number G is taken, the w - G behind
+//! it are taken as they are, 1/p + w - G in all.
+
+use std::ops::Range;
+
+use flowgauge_kernel::prefetch;
+
+use super::sampled::Nitro;
+use crate::batch::{BATCH_PACKETS, Batch};
+use crate::key::FlowKey;
+use crate::summary::{Counter, Measure, sum_and_largest};
+
+/// Slots that are drawn before the first of them is looked at.
+const CHOSEN: usize = 32;
+
+impl<K: FlowKey> Nitro<K> {
+    /// Takes a stretch of a batch, of which the pace is the same.
+    pub(super) fn take(&mut self, batch: &mut Batch<K>, rows: Range<usize>) {
+        if rows.is_empty() {
+            return;
+        }
+        let packets = packets_of(batch, &rows);
+        let mut weight = packets;
+        if self.by == Measure::Bytes {
+            weight = self.weigh(batch, &rows);
+        }
+        if self.pace.one_in > 1 {
+            if !self.draws.pass(packets.saturating_mul(self.rows.into())) {
+                if batch.is_plain() {
+                    self.draw_packets(batch, &rows);
+                } else {
+                    self.draw_rows(batch, &rows);
+                }
+            }
+        } else if rows.len() == batch.len() {
+            self.inner.ingest(batch);
+        } else {
+            for row in rows {
+                let (packets, bytes) = (batch.packets()[row], batch.bytes()[row]);
+                self.taken.push_sum(batch.keys()[row], packets, bytes, batch.times_ns()[row], 0);
+            }
+            self.inner.ingest(&mut self.taken);
+            self.taken.clear();
+        }
+        self.pace.seen = self.pace.seen.saturating_add(packets);
+        self.total = self.total.saturating_add(weight);
+    }
+
+    /// The bytes of packets; takes note of the largest packet, of sums the mean one.
+    fn weigh(&mut self, batch: &Batch<K>, rows: &Range<usize>) -> u64 {
+        let bytes = &batch.bytes()[rows.clone()];
+        if batch.is_plain() {
+            let (sum, largest) = sum_and_largest(self.largest, bytes);
+            self.largest = largest;
+            return sum;
+        }
+        for (&bytes, &packets) in bytes.iter().zip(&batch.packets()[rows.clone()]) {
+            self.largest = self.largest.max(bytes.div_ceil(u64::from(packets.max(1))));
+        }
+        u64::sum(bytes)
+    }
+
+    /// Draws among packets that come one by one: the slots of one follow those of the one before.
+    fn draw_packets(&mut self, batch: &Batch<K>, rows: &Range<usize>) {
+        let slots = rows.len() as u32 * self.rows;
+        let mut left = u64::from(slots);
+        let mut chosen = [(0, 0); CHOSEN];
+        while left > 0 {
+            // Keys are asked for while further ones are drawn: they may be anywhere in memory.
+            let mut count = 0;
+            while count < CHOSEN && self.draws.choose(&mut left) {
+                let slot = slots - left as u32 - 1;
+                let at = rows.start + (slot / self.rows) as usize;
+                prefetch(batch.keys(), at);
+                chosen[count] = (at, slot % self.rows);
+                count += 1;
+            }
+            for &(at, of) in &chosen[..count] {
+                self.push(batch, rows, at, of, self.pace.one_in);
+            }
+        }
+    }
+
+    /// Draws among rows of any number of packets.
+    fn draw_rows(&mut self, batch: &Batch<K>, rows: &Range<usize>) {
+        for at in rows.clone() {
+            for of in 0..self.rows {
+                let mut left = u64::from(batch.packets()[at]);
+                if self.draws.choose(&mut left) {
+                    self.push(batch, rows, at, of, self.pace.one_in + left);
+                }
+            }
+        }
+    }
+
+    /// Puts so many packets' weight for one row aside, as those of the batch's row `at`, and passes
+    /// it all on where there is no room for more.
+    #[inline(always)]
+    fn push(&mut self, batch: &Batch<K>, rows: &Range<usize>, at: usize, of: u32, packets: u64) {
+        let key = batch.keys()[at];
+        // Both terms of 1/p + w - G are below 2^32, and so two rows hold them.
+        let first = u32::try_from(packets).unwrap_or(u32::MAX);
+        let bytes = match self.by {
+            Measure::Packets => 0,
+            Measure::Bytes if batch.is_plain() => batch.bytes()[at].saturating_mul(packets),
+            Measure::Bytes => {
+                let bytes = u128::from(batch.bytes()[at]) * u128::from(packets);
+                let bytes = bytes / u128::from(batch.packets()[at].max(1));
+                u64::try_from(bytes).unwrap_or(u64::MAX)
+            }
+        };
+        self.of[self.taken.len()] = of as u8;
+        self.taken.push_sum(key, first, bytes, 0, 0);
+        if let Ok(rest @ 1..) = u32::try_from(packets - u64::from(first)) {
+            self.of[self.taken.len()] = of as u8;
+            self.taken.push_sum(key, rest, 0, 0, 0);
+        }
+        if self.taken.len() + 2 > BATCH_PACKETS {
+            // As of this packet, wherever its batch ends.
+            let so_far = rows.start..at + 1;
+            let weight = match self.by {
+                Measure::Packets => packets_of(batch, &so_far),
+                Measure::Bytes => u64::sum(&batch.bytes()[so_far]),
+            };
+            self.pass_on(self.total.saturating_add(weight));
+        }
+    }
+}
+
+/// How many packets these rows of a batch stand for.
+#[inline(always)]
+fn packets_of<K: FlowKey>(batch: &Batch<K>, rows: &Range<usize>) -> u64 {
+    if batch.is_plain() { rows.len() as u64 } else { u32::sum(&batch.packets()[rows.clone()]) }
+}
