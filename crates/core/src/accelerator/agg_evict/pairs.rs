@@ -23,7 +23,7 @@ const MOST_PACKETS: u64 = u16::MAX as u64;
 const MANY_BYTES: u64 = 1 << 32;
 
 /// A row of pairs that has more cache lines is asked for with its first one only.
-const MOST_LINES: usize = 4;
+const MOST_LINES: usize = 8;
 
 /// Packets whose rows are asked for ahead of the one in hand.
 const PREFETCH_AHEAD: usize = 16;
