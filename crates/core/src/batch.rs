@@ -1,11 +1,14 @@
 //! The only thing that travels: up to 256 packets, in columns.
 
-use flowgauge_kernel::Digester;
+use flowgauge_kernel::{Digester, prefetch};
 
 use crate::key::FlowKey;
 
 /// Packets a batch holds at most.
 pub const BATCH_PACKETS: usize = 256;
+
+/// Bytes of a cache line.
+const LINE_BYTES: usize = 64;
 
 /// Up to [`BATCH_PACKETS`] packets of one key type, in columns of equal length.
 ///
@@ -15,6 +18,8 @@ pub struct Batch<K> {
     digested: bool,
     /// Whether rows may stand for several packets.
     sums: bool,
+    /// The first rows that have these bytes, and time 0, since [`Self::fill`] wrote so.
+    filled: (usize, u64),
     keys: Box<[K; BATCH_PACKETS]>,
     digests: Box<[u64; BATCH_PACKETS]>,
     packets: Box<[u32; BATCH_PACKETS]>,
@@ -44,6 +49,7 @@ impl<K: FlowKey> Batch<K> {
             len: 0,
             digested: false,
             sums: false,
+            filled: (0, 0),
             keys: Box::new([K::zeroed(); BATCH_PACKETS]),
             digests: Box::new([0; BATCH_PACKETS]),
             packets: Box::new([1; BATCH_PACKETS]),
@@ -77,17 +83,27 @@ impl<K: FlowKey> Batch<K> {
     }
 
     /// Replaces the contents by packets of these keys, all of `bytes` bytes and of time 0: for
-    /// streams of keys that lie in memory.
+    /// streams of keys that lie in memory, where the next keys stand behind these.
     ///
     /// # Panics
     /// When there are more than [`BATCH_PACKETS`].
     #[inline]
     pub fn fill(&mut self, keys: &[K], bytes: u32) {
+        let (rows, bytes) = (keys.len(), u64::from(bytes));
+        let (filled, with) = self.filled;
         self.clear();
-        self.len = keys.len();
-        self.keys[..keys.len()].copy_from_slice(keys);
-        self.bytes[..keys.len()].fill(u64::from(bytes));
-        self.times_ns[..keys.len()].fill(0);
+        self.len = rows;
+        self.keys[..rows].copy_from_slice(keys);
+        if filled < rows || with != bytes {
+            self.bytes[..rows].fill(bytes);
+            self.times_ns[..rows].fill(0);
+        }
+        // The next keys come from memory while these are counted: 0.5 ns a packet.
+        for next in (rows..2 * rows).step_by((LINE_BYTES / size_of::<K>()).max(1)) {
+            prefetch(keys, next);
+        }
+        // Rows that are pushed behind may differ.
+        self.filled = (rows, bytes);
     }
 
     /// The same with the packets' elements.
@@ -124,6 +140,25 @@ impl<K: FlowKey> Batch<K> {
         self.len = at + 1;
     }
 
+    /// Replaces the contents by rows of key, packets, bytes and element that each stand for several
+    /// packets of a flow, all of this time; those behind [`BATCH_PACKETS`] are left.
+    #[inline(always)]
+    pub(crate) fn fill_sums(
+        &mut self,
+        rows: impl Iterator<Item = (K, u32, u64, u64)>,
+        time_ns: i64,
+    ) {
+        self.clear();
+        let columns = self.keys.iter_mut().zip(self.packets.iter_mut());
+        let columns = columns.zip(self.bytes.iter_mut()).zip(self.elements.iter_mut());
+        for ((((key, packets), bytes), element), row) in columns.zip(rows) {
+            (*key, *packets, *bytes, *element) = row;
+            self.len += 1;
+        }
+        self.times_ns[..self.len].fill(time_ns);
+        self.sums = true;
+    }
+
     /// Whether each row is one packet, for sure.
     #[inline(always)]
     pub(crate) fn is_plain(&self) -> bool {
@@ -147,6 +182,7 @@ impl<K: FlowKey> Batch<K> {
     pub fn clear(&mut self) {
         self.len = 0;
         self.digested = false;
+        self.filled.0 = 0;
     }
 
     /// Fills the digest column, unless somebody did already.
@@ -211,5 +247,35 @@ impl<K: FlowKey> Batch<K> {
 impl<K: FlowKey> Default for Batch<K> {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytemuck::Zeroable;
+
+    use super::*;
+    use crate::key::Key4;
+
+    /// What is pushed behind the rows of a filled batch is not taken for what fills it again.
+    #[test]
+    fn a_batch_is_filled_anew() {
+        let keys = [Key4::zeroed(); BATCH_PACKETS];
+        let mut batch = Batch::new();
+        let check = |batch: &Batch<Key4>, bytes: u64| {
+            assert!(batch.bytes().iter().all(|other| *other == bytes));
+            assert!(batch.times_ns().iter().all(|time| *time == 0));
+        };
+        for (rows, bytes) in [(256, 64), (9, 64), (256, 64), (7, 65), (256, 64)] {
+            batch.fill(&keys[..rows], bytes);
+            check(&batch, bytes.into());
+            if rows < BATCH_PACKETS {
+                batch.push(keys[0], 7, 1);
+            }
+        }
+        batch.clear();
+        batch.push(keys[0], 7, 1);
+        batch.fill(&keys, 64);
+        check(&batch, 64);
     }
 }

@@ -64,7 +64,12 @@ impl Level {
         match self {
             Self::Scalar => true,
             Self::Avx2 => is_x86_feature_detected!("avx2"),
-            Self::Avx512 => is_x86_feature_detected!("avx512f"),
+            // All but the first processors that have the foundation have these.
+            Self::Avx512 => {
+                is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512vl")
+            }
         }
     }
 

@@ -15,14 +15,14 @@ mod digest;
 mod group;
 #[cfg(target_arch = "x86_64")]
 mod lanes;
-mod lines;
 mod memory;
 mod prefetch;
 pub mod scalar;
+mod tags;
 
 pub use detect::Isa;
 pub use digest::{Digester, Seed, Words};
 pub use group::{equal_in_group, equal_in_line};
-pub use lines::{CompareLines, Line, WithLines};
 pub use memory::Zeroed;
 pub use prefetch::prefetch;
+pub use tags::{FindTag, Tags, WithTags};

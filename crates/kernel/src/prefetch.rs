@@ -18,7 +18,9 @@ pub fn prefetch<T>(slots: &[T], index: usize) {
         ask(0);
         if !LINE.is_multiple_of(bytes) {
             (LINE..bytes).step_by(LINE).for_each(ask);
-            ask(bytes.saturating_sub(1));
+            if align_of::<T>() < LINE {
+                ask(bytes.saturating_sub(1));
+            }
         }
     }
     #[cfg(not(target_arch = "x86_64"))]

@@ -50,6 +50,7 @@ const BEHIND: &[Accelerator] = &[
     ("skipper", &[]),
     ("uniform", &[]),
     ("flow-regulator", &[]),
+    ("nitro", &[]),
 ];
 
 /// An algorithm with what it is asked for.

@@ -85,14 +85,14 @@ impl Cataloged {
     }
 
     fn take_long(&mut self, stream: &mut Stream) -> usize {
-        let turns = LONG.div_ceil(stream.keys.len());
+        let turns = LONG.div_ceil(stream.batches.len() * BATCH_PACKETS);
         for _ in 0..turns {
             for batch in &mut stream.batches {
                 self.summary.ingest(batch);
             }
         }
         self.summary.settle();
-        turns * stream.keys.len()
+        turns * stream.batches.len() * BATCH_PACKETS
     }
 
     fn ingest(&mut self, keys: &[Key8]) {

@@ -40,7 +40,7 @@ pub(super) struct Entry {
     /// What stands before it: it is compared with itself alone.
     pub(super) accelerator: Option<Accelerator>,
     /// How many times as long as a loop that reads all keys it may take: it gets a billion packets, in
-    /// batches that are filled already.
+    /// batches that are filled already and in the caches, as they come from a reader.
     pub(super) reading: Option<f64>,
 }
 
@@ -104,6 +104,11 @@ impl Entry {
     /// Behind Skipper, with an error of 1 %.
     const fn skipped(self, speedup: f64) -> Self {
         Self { reading: Some(1.5), ..self.behind("skipper", &[("epsilon", "0.01")], Some(speedup)) }
+    }
+
+    /// Behind NitroSketch, at its default of one update of a row in a hundred.
+    const fn sampled(self, reading: f64) -> Self {
+        Self { reading: Some(reading), ..self.behind("nitro", &[("p", "0.01")], None) }
     }
 
     /// Behind FlowRegulator. It pays where most packets miss the caches.
@@ -193,6 +198,13 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry("space-saving", &[("counters", "128")], None).skipped(12.0),
     entry("count-sketch", FIVE_ROWS, None).skipped(8.0),
     entry("count-min", FIVE_ROWS, None).skipped(5.0),
+    entry("count-min", ROWS, None).sampled(3.0),
+    entry("count-min", SKETCH, None).sampled(3.0),
+    entry("count-sketch", ROWS, None).sampled(3.0),
+    entry("count-sketch", SKETCH, None).sampled(3.0),
+    entry("k-ary", ROWS, None).sampled(3.0),
+    entry("k-ary", SKETCH, None).sampled(3.0),
+    entry("univmon", &[("levels", "4"), ("columns", "65536"), ("top", "128")], None).sampled(5.0),
     Entry { rival: Some(WORKING_SET), ..INSTA_MEASURE.scattered() },
     Entry { rival: Some(Rival { speedup: None, ..WORKING_SET }), ..INSTA_MEASURE.crowded() },
     entry("linear-table", &[("buckets", "8388608")], None).scattered().regulated(),

@@ -14,6 +14,9 @@ use crate::failure::Failure;
 /// Packets before those that are measured: with them the run has a million flows.
 const BEFORE: usize = 26_000_000;
 
+/// Batches that are there to be taken again and again.
+const GIVEN: usize = 256;
+
 /// Flows of the profiles that say how many there are.
 const FLOWS: u64 = 1_000_000;
 
@@ -58,7 +61,7 @@ pub(super) struct Stream {
     pub(super) keys: Vec<Key8>,
     /// The digest of what follows the source in the five-tuple, a packet.
     pub(super) elements: Vec<u64>,
-    /// The keys in batches, for what reads few of them.
+    /// The first of the keys in batches, for what reads few of them.
     pub(super) batches: Vec<Batch<Key8>>,
 }
 
@@ -125,7 +128,7 @@ impl Stream {
             batch.fill(keys, FRAME_BYTES);
             batch
         };
-        let batches = keys.chunks(BATCH_PACKETS).map(filled).collect();
+        let batches = keys.chunks_exact(BATCH_PACKETS).take(GIVEN).map(filled).collect();
         Ok(Self { order, earlier, keys, elements, batches })
     }
 

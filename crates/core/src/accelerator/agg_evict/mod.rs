@@ -8,6 +8,7 @@
 //! exclusive or of its words, is the same in both directions of a flow; here equal fingerprints are
 //! told apart by the whole flow, which stands beside.
 
+mod flow;
 mod pairs;
 mod policy;
 
@@ -16,14 +17,15 @@ use std::any::Any;
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed};
 
-use self::pairs::{Add, Both, Evicted, Flow, Keyed, MOST_ROWS, PAIRS, Packets, Row, Spoken, Sum};
+use self::flow::{Flow, Keyed, Spoken};
+use self::pairs::{Add, Bytes, Evicted, MOST_ROWS, Row, Sum};
 use self::policy::{LeastRecent, Policy, RoundRobin};
 use super::{Accelerate, AcceleratorInfo};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
 use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::{
-    Answers, BuildError, Incompatible, Ingest, Laws, Options, Parameter, Setting, Size,
+    Answers, BuildError, Incompatible, Ingest, Laws, Options, Parameter, Setting,
 };
 
 /// Bytes of all rows unless asked otherwise: what the paper's 2,000 rows of 4-byte keys take.
@@ -32,9 +34,6 @@ const DEFAULT_BYTES: u64 = 258 << 10;
 /// Bytes of rows at most.
 const MOST_BYTES: u64 = 1 << 30;
 
-/// Evicted sums are passed on when so few more find room: half a batch of packets may evict as many.
-const PASSED_ON: usize = BATCH_PACKETS / 2;
-
 /// Sums of flows on their way to a summary.
 ///
 /// Once it settled, what is [linear](crate::summary::Merge::Equal) holds what it would have held
@@ -42,19 +41,21 @@ const PASSED_ON: usize = BATCH_PACKETS / 2;
 /// neither answers nor stored bytes have it.
 ///
 /// Cost: one row, and the summary's cost for the share of the packets that is evicted. Memory in
-/// bytes: `rows × 16 × (4 + 4 + size_of::<K>())`, 8 more for each pair where the summary reads
+/// bytes: `rows × 16 × (2 + 2 + size_of::<K>())`, 8 more for each pair where the summary reads
 /// bytes and where it reads elements, and 8 for each row under `policy=lru`, rounded up to cache
 /// lines.
-struct Aggregator<K, F, S, P> {
+struct Aggregator<K, F, B, P> {
     digester: Digester,
     inner: Box<dyn Ingest<K>>,
-    rows: Zeroed<Row<F, S>>,
+    rows: Zeroed<Row<F, B>>,
     policy: P,
-    evicted: Evicted<F, S>,
+    evicted: Evicted<F, B>,
     /// What was evicted, as the summary takes it.
     sums: Batch<K>,
-    /// What was added since the last time that no pair held anything.
-    held: Size,
+    /// Digests of a batch's flows, where these are more than keys.
+    digests: Box<[u64; BATCH_PACKETS]>,
+    /// Whether a pair may hold anything.
+    holds: bool,
     /// Time of the latest packet.
     time_ns: i64,
 }
@@ -79,7 +80,7 @@ impl Accelerate for AggEvict {
                        flow was seen least recently",
             },
         ],
-        memory: "rows x 16 x (8 + key), 8 more a pair where bytes are read and where elements are, 8 \
+        memory: "rows x 16 x (4 + key), 8 more a pair where bytes are read and where elements are, 8 \
                  more a row with policy=lru, in whole lines of 64",
         samples: false,
     };
@@ -96,9 +97,7 @@ impl Accelerate for AggEvict {
 
     fn memory_bytes<K: FlowKey>(options: &Options) -> Result<usize, BuildError> {
         Ok(match asked(options)? {
-            Asked::Rows(rows) => {
-                rows * (size_of::<Row<Spoken<K>, Both>>() + LeastRecent::ROW_BYTES)
-            }
+            Asked::Rows(rows) => rows * (size_of::<Row<Spoken<K>, u64>>() + LeastRecent::ROW_BYTES),
             Asked::Bytes(bytes) => bytes,
         })
     }
@@ -108,10 +107,10 @@ impl Accelerate for AggEvict {
         inner: Box<dyn Ingest<K>>,
     ) -> Result<Box<dyn Ingest<K>>, BuildError> {
         match (inner.wants_elements(), inner.wants_bytes()) {
-            (false, false) => by_policy::<K, Keyed<K>, Packets>(options, inner),
-            (false, true) => by_policy::<K, Keyed<K>, Both>(options, inner),
-            (true, false) => by_policy::<K, Spoken<K>, Packets>(options, inner),
-            (true, true) => by_policy::<K, Spoken<K>, Both>(options, inner),
+            (false, false) => by_policy::<K, Keyed<K>, ()>(options, inner),
+            (false, true) => by_policy::<K, Keyed<K>, u64>(options, inner),
+            (true, false) => by_policy::<K, Spoken<K>, ()>(options, inner),
+            (true, true) => by_policy::<K, Spoken<K>, u64>(options, inner),
         }
     }
 }
@@ -139,19 +138,19 @@ fn asked(options: &Options) -> Result<Asked, BuildError> {
     Ok(Asked::Bytes(bytes.unwrap_or_else(default) as usize))
 }
 
-fn by_policy<K: FlowKey, F: Flow<K>, S: Sum>(
+fn by_policy<K: FlowKey, F: Flow<K>, B: Bytes>(
     options: &Options,
     inner: Box<dyn Ingest<K>>,
 ) -> Result<Box<dyn Ingest<K>>, BuildError> {
     Ok(match options.parameters.word("policy", &[RoundRobin::NAME, LeastRecent::NAME])? {
-        RoundRobin::NAME => Box::new(Aggregator::<K, F, S, RoundRobin>::new(options, inner)?),
-        _ => Box::new(Aggregator::<K, F, S, LeastRecent>::new(options, inner)?),
+        RoundRobin::NAME => Box::new(Aggregator::<K, F, B, RoundRobin>::new(options, inner)?),
+        _ => Box::new(Aggregator::<K, F, B, LeastRecent>::new(options, inner)?),
     })
 }
 
-impl<K: FlowKey, F: Flow<K>, S: Sum, P: Policy> Aggregator<K, F, S, P> {
+impl<K: FlowKey, F: Flow<K>, B: Bytes, P: Policy> Aggregator<K, F, B, P> {
     fn new(options: &Options, inner: Box<dyn Ingest<K>>) -> Result<Self, BuildError> {
-        let row = size_of::<Row<F, S>>() + P::ROW_BYTES;
+        let row = size_of::<Row<F, B>>() + P::ROW_BYTES;
         let rows = match asked(options)? {
             Asked::Rows(rows) => rows,
             Asked::Bytes(bytes) => 1 << (bytes / row).clamp(1, MOST_ROWS).ilog2(),
@@ -163,90 +162,55 @@ impl<K: FlowKey, F: Flow<K>, S: Sum, P: Policy> Aggregator<K, F, S, P> {
             policy: P::new(rows, &options.memory)?,
             evicted: Evicted::new(),
             sums: Batch::new(),
-            held: Size::default(),
+            digests: Box::new([0; BATCH_PACKETS]),
+            holds: false,
             time_ns: 0,
         })
     }
 
-    /// Counts a batch's packets and bytes among the held ones, unless some pair's sum might then
-    /// overflow: none exceeds the sum of all.
-    #[inline(always)]
-    fn has_room(&mut self, batch: &Batch<K>) -> bool {
-        let packets: u64 = batch.packets().iter().map(|packets| u64::from(*packets)).sum();
-        let packets = self.held.packets + packets;
-        let mut bytes = self.held.bytes;
-        if self.inner.wants_bytes() {
-            // A batch's bytes add up without a check where each row has fewer than 2⁴⁸.
-            let most = batch.bytes().iter().fold(0, |all, bytes| all | bytes);
-            if most >> 48 != 0 || bytes >> 62 != 0 {
-                return false;
-            }
-            bytes += batch.bytes().iter().sum::<u64>();
-        }
-        let room = u32::try_from(packets).is_ok();
-        if room {
-            self.held = Size { packets, bytes };
-        }
-        room
-    }
-
-    /// Passes on what was evicted.
+    /// Passes on what was evicted first, up to a batch of it.
     fn pass_on(&mut self) {
-        self.sums.clear();
-        for (flow, sum) in self.evicted.iter() {
-            let (key, element) = (flow.key(), flow.element());
-            self.sums.push_sum(key, sum.packets(), sum.bytes(), self.time_ns, element);
-        }
-        self.evicted.clear();
-        if !self.sums.is_empty() {
-            self.inner.ingest(&mut self.sums);
-        }
+        let sums = self.evicted.first();
+        self.sums.fill_sums(sums.iter().map(Sum::row), self.time_ns);
+        self.evicted.drop_first();
+        self.inner.ingest(&mut self.sums);
     }
 
     /// Passes on everything.
     fn empty(&mut self) {
-        if self.held == Size::default() {
+        if !self.holds {
             return;
         }
         for number in 0..self.rows.len() {
-            if self.evicted.room() < PAIRS {
+            self.rows[number].empty(&mut self.evicted);
+            if self.evicted.len() >= BATCH_PACKETS {
                 self.pass_on();
             }
-            self.rows[number].empty(&mut self.evicted);
         }
-        self.pass_on();
-        self.held = Size::default();
+        while self.evicted.len() > 0 {
+            self.pass_on();
+        }
+        self.holds = false;
     }
 }
 
-impl<K: FlowKey, F: Flow<K>, S: Sum, P: Policy> Ingest<K> for Aggregator<K, F, S, P> {
+impl<K: FlowKey, F: Flow<K>, B: Bytes, P: Policy> Ingest<K> for Aggregator<K, F, B, P> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         let Some(time_ns) = batch.times_ns().last() else { return };
         self.time_ns = *time_ns;
-        if !self.has_room(batch) {
-            self.empty();
-            if !self.has_room(batch) {
-                return self.inner.ingest(batch);
-            }
-        }
+        self.holds = true;
         batch.digest(&self.digester);
-        let mut own = [0; BATCH_PACKETS];
-        let digests = F::digests(batch, &self.digester, &mut own);
-        let mut start = 0;
-        while start < batch.len() {
-            let end = batch.len().min(start + self.evicted.room());
-            self.digester.isa().with_lines(Add {
-                rows: &mut self.rows,
-                policy: &mut self.policy,
-                columns: batch.columns(),
-                digests,
-                packets: start..end,
-                evicted: &mut self.evicted,
-            });
-            if self.evicted.room() <= PASSED_ON {
-                self.pass_on();
-            }
-            start = end;
+        self.digester.isa().with_tags(Add {
+            rows: &mut self.rows,
+            policy: &mut self.policy,
+            columns: batch.columns(),
+            len: batch.len(),
+            plain: batch.is_plain(),
+            digests: F::digests(batch, &self.digester, &mut self.digests),
+            evicted: &mut self.evicted,
+        });
+        if self.evicted.len() >= BATCH_PACKETS {
+            self.pass_on();
         }
     }
 
@@ -276,7 +240,7 @@ impl<K: FlowKey, F: Flow<K>, S: Sum, P: Policy> Ingest<K> for Aggregator<K, F, S
         self.rows.fill(Row::zeroed());
         self.policy.clear();
         self.evicted.clear();
-        self.held = Size::default();
+        self.holds = false;
         self.inner.clear();
     }
 
@@ -335,7 +299,8 @@ mod tests {
             catalog::build_accelerated::<Key4>(&accelerators, "linear-table", &options).unwrap();
         let key = |n: u32| Key4::from_canonical(&n.to_be_bytes()).unwrap();
         let mut batch = Batch::new();
-        for (packets, bytes) in [(1 << 31, 1 << 40), (1 << 31, 1 << 40), (1, u64::MAX / 4)] {
+        let rows = [(1 << 31, 1 << 40), (1 << 31, 1 << 40), (1, u64::MAX / 4), (65_535, 0), (1, 0)];
+        for (packets, bytes) in rows {
             for flow in 0..2 {
                 batch.push_sum(key(flow), packets, bytes, 0, 0);
             }

@@ -3,165 +3,67 @@
 use std::slice;
 
 use bytemuck::Zeroable;
-use flowgauge_kernel::{CompareLines, Digester, Line, WithLines, Zeroed, prefetch};
+use flowgauge_kernel::{FindTag, Tags, WithTags, Zeroed, prefetch};
 
+use super::flow::Flow;
 use super::policy::Policy;
-use crate::batch::{BATCH_PACKETS, Batch, Columns};
+use crate::batch::{BATCH_PACKETS, Columns};
 use crate::key::FlowKey;
-use crate::summary::remix;
 
-/// Pairs of a row: their fingerprints fill a cache line.
+/// Pairs of a row: their fingerprints and numbers of packets fill a cache line.
 pub(super) const PAIRS: usize = 16;
 
 /// Rows at most: 16 bits of the digest choose one.
 pub(super) const MOST_ROWS: usize = 1 << 16;
 
+/// Packets that a pair counts; a row of a batch that stands for more passes by.
+const MOST_PACKETS: u64 = u16::MAX as u64;
+
+/// Rows of a batch with bytes from here on pass by, too: no sum of others overflows.
+const MANY_BYTES: u64 = 1 << 32;
+
+/// A row of pairs that has more cache lines is asked for with its first one only.
+const MOST_LINES: usize = 8;
+
 /// Packets whose rows are asked for ahead of the one in hand.
 const PREFETCH_AHEAD: usize = 16;
 
-/// The word of a digest and of an element that a flow of both is found by.
-const ELEMENT_WORD: u64 = 21;
-
-/// What packets are told apart by.
-pub(super) trait Flow<K>: Copy + PartialEq + Zeroable + Send + 'static {
-    /// The digests of a batch's flows, of whose keys [`Batch::digests`] are; written to `own` where
-    /// they are others.
-    fn digests<'a>(
-        batch: &'a Batch<K>,
-        digester: &Digester,
-        own: &'a mut [u64; BATCH_PACKETS],
-    ) -> &'a [u64; BATCH_PACKETS]
-    where
-        K: FlowKey;
-    fn new(key: K, element: u64) -> Self;
-    fn key(self) -> K;
-    fn element(self) -> u64;
+/// Bytes summed up beside the packets.
+pub(super) trait Bytes: Copy + Zeroable + Send + 'static {
+    /// Those that a row of a batch says.
+    fn of(bytes: u64) -> Self;
+    fn add(&mut self, other: Self);
+    fn get(self) -> u64;
 }
 
-/// A key.
-#[derive(Clone, Copy, PartialEq, Zeroable)]
-#[repr(transparent)]
-pub(super) struct Keyed<K>(K);
-
-impl<K: FlowKey> Flow<K> for Keyed<K> {
+/// None, for summaries that read no bytes.
+impl Bytes for () {
     #[inline(always)]
-    fn digests<'a>(
-        batch: &'a Batch<K>,
-        _: &Digester,
-        _: &'a mut [u64; BATCH_PACKETS],
-    ) -> &'a [u64; BATCH_PACKETS] {
-        batch.columns().digests
-    }
+    fn of(_: u64) -> Self {}
 
     #[inline(always)]
-    fn new(key: K, _: u64) -> Self {
-        Self(key)
-    }
+    fn add(&mut self, (): Self) {}
 
     #[inline(always)]
-    fn key(self) -> K {
-        self.0
-    }
-
-    #[inline(always)]
-    fn element(self) -> u64 {
+    fn get(self) -> u64 {
         0
     }
 }
 
-/// A key and an element, for summaries that count those.
-#[derive(Clone, Copy, PartialEq, Zeroable)]
-#[repr(C)]
-pub(super) struct Spoken<K> {
-    element: u64,
-    key: K,
-}
-
-impl<K: FlowKey> Flow<K> for Spoken<K> {
-    fn digests<'a>(
-        batch: &'a Batch<K>,
-        digester: &Digester,
-        own: &'a mut [u64; BATCH_PACKETS],
-    ) -> &'a [u64; BATCH_PACKETS] {
-        let mut both = [0; BATCH_PACKETS];
-        for ((both, digest), element) in both.iter_mut().zip(batch.digests()).zip(batch.elements())
-        {
-            // Turned, lest a flow's two directions have one sum.
-            *both = digest ^ element.rotate_left(32);
-        }
-        let len = batch.len();
-        remix::remix_batch(digester, &both[..len], ELEMENT_WORD, &mut own[..len]);
-        own
+impl Bytes for u64 {
+    #[inline(always)]
+    fn of(bytes: u64) -> Self {
+        bytes
     }
 
     #[inline(always)]
-    fn new(key: K, element: u64) -> Self {
-        Self { element, key }
+    fn add(&mut self, other: Self) {
+        *self += other;
     }
 
     #[inline(always)]
-    fn key(self) -> K {
-        self.key
-    }
-
-    #[inline(always)]
-    fn element(self) -> u64 {
-        self.element
-    }
-}
-
-/// What is summed up of a flow's packets.
-pub(super) trait Sum: Copy + Zeroable + Send + 'static {
-    fn add(&mut self, packets: u32, bytes: u64);
-    fn packets(self) -> u32;
-    fn bytes(self) -> u64;
-}
-
-/// Packets alone, for summaries that read no bytes.
-#[derive(Clone, Copy, Zeroable)]
-#[repr(transparent)]
-pub(super) struct Packets(u32);
-
-impl Sum for Packets {
-    #[inline(always)]
-    fn add(&mut self, packets: u32, _: u64) {
-        self.0 += packets;
-    }
-
-    #[inline(always)]
-    fn packets(self) -> u32 {
-        self.0
-    }
-
-    #[inline(always)]
-    fn bytes(self) -> u64 {
-        0
-    }
-}
-
-/// Packets and bytes.
-#[derive(Clone, Copy, Zeroable)]
-#[repr(C, packed(4))]
-pub(super) struct Both {
-    packets: u32,
-    bytes: u64,
-}
-
-impl Sum for Both {
-    #[inline(always)]
-    fn add(&mut self, packets: u32, bytes: u64) {
-        self.packets += packets;
-        self.bytes += bytes;
-    }
-
-    #[inline(always)]
-    fn packets(self) -> u32 {
-        self.packets
-    }
-
-    #[inline(always)]
-    fn bytes(self) -> u64 {
-        self.bytes
+    fn get(self) -> u64 {
+        self
     }
 }
 
@@ -171,56 +73,66 @@ impl Sum for Both {
 /// place for it as any.
 #[derive(Clone, Copy, Zeroable)]
 #[repr(C, align(64))]
-pub(super) struct Row<F, S> {
-    fingerprints: Line,
-    sums: [S; PAIRS],
+pub(super) struct Row<F, B> {
+    fingerprints: Tags,
+    packets: [u16; PAIRS],
     flows: [F; PAIRS],
+    bytes: [B; PAIRS],
 }
 
-/// The row of a flow, one of `rows`, a power of two of them.
-#[inline(always)]
-fn row_of(digest: u64, rows: usize) -> usize {
-    // The bits of fingerprints and tags; those of columns are the fingerprint here.
-    (digest >> 32) as usize & (rows - 1)
+/// What a flow sent.
+#[derive(Clone, Copy, Zeroable)]
+#[repr(C)]
+pub(super) struct Sum<F, B> {
+    flow: F,
+    bytes: B,
+    packets: u32,
 }
 
-/// Adds packets of a batch to their pairs, and writes what has to make room to `evicted`, which has
-/// room for as many.
-pub(super) struct Add<'a, K, F, S, P> {
-    pub(super) rows: &'a mut Zeroed<Row<F, S>>,
-    pub(super) policy: &'a mut P,
-    pub(super) columns: Columns<'a, K>,
-    /// Of the flows.
-    pub(super) digests: &'a [u64; BATCH_PACKETS],
-    pub(super) packets: std::ops::Range<usize>,
-    pub(super) evicted: &'a mut Evicted<F, S>,
+impl<F: Copy, B: Bytes> Sum<F, B> {
+    /// As a row of a batch: key, packets, bytes and element.
+    #[inline(always)]
+    pub(super) fn row<K>(&self) -> (K, u32, u64, u64)
+    where
+        F: Flow<K>,
+    {
+        (self.flow.key(), self.packets, self.bytes.get(), self.flow.element())
+    }
 }
 
-/// What left its pair, in one piece each: there are few of them, and columns would be as many cache
+/// Sums on their way, in one piece each: there are few of them, and columns would be as many cache
 /// lines apart.
-pub(super) struct Evicted<F, S> {
+pub(super) struct Evicted<F, B> {
     len: usize,
-    pairs: Box<[(F, S); BATCH_PACKETS]>,
+    sums: Box<[Sum<F, B>; 2 * BATCH_PACKETS]>,
 }
 
-impl<F: Zeroable + Copy, S: Sum> Evicted<F, S> {
+impl<F: Zeroable + Copy, B: Bytes> Evicted<F, B> {
     pub(super) fn new() -> Self {
-        Self { len: 0, pairs: Box::new([(F::zeroed(), S::zeroed()); BATCH_PACKETS]) }
+        let empty = Sum { flow: F::zeroed(), bytes: B::zeroed(), packets: 0 };
+        Self { len: 0, sums: Box::new([empty; 2 * BATCH_PACKETS]) }
     }
 
-    /// How many more find room.
-    pub(super) fn room(&self) -> usize {
-        BATCH_PACKETS - self.len
+    pub(super) fn len(&self) -> usize {
+        self.len
     }
 
     #[inline(always)]
-    pub(super) fn push_unless_empty(&mut self, flow: F, sum: S) {
-        self.pairs[self.len % BATCH_PACKETS] = (flow, sum);
-        self.len += usize::from(sum.packets() != 0);
+    fn push_unless_empty(&mut self, flow: F, packets: u32, bytes: B) {
+        self.sums[self.len % (2 * BATCH_PACKETS)] = Sum { flow, bytes, packets };
+        self.len += usize::from(packets != 0);
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (F, S)> {
-        self.pairs[..self.len].iter().copied()
+    /// The first ones, up to a batch of them.
+    pub(super) fn first(&self) -> &[Sum<F, B>] {
+        &self.sums[..self.len.min(BATCH_PACKETS)]
+    }
+
+    /// Takes out the first ones.
+    pub(super) fn drop_first(&mut self) {
+        let taken = self.first().len();
+        self.sums.copy_within(taken..self.len, 0);
+        self.len -= taken;
     }
 
     pub(super) fn clear(&mut self) {
@@ -228,48 +140,99 @@ impl<F: Zeroable + Copy, S: Sum> Evicted<F, S> {
     }
 }
 
-impl<K: FlowKey, F: Flow<K>, S: Sum, P: Policy> WithLines for Add<'_, K, F, S, P> {
+/// Adds the packets of a batch to their pairs, and writes what has to make room to `evicted`, which
+/// has room for as many.
+pub(super) struct Add<'a, K, F, B, P> {
+    pub(super) rows: &'a mut Zeroed<Row<F, B>>,
+    pub(super) policy: &'a mut P,
+    pub(super) columns: Columns<'a, K>,
+    pub(super) len: usize,
+    /// Whether each row of the batch is one packet.
+    pub(super) plain: bool,
+    /// Of the flows.
+    pub(super) digests: &'a [u64; BATCH_PACKETS],
+    pub(super) evicted: &'a mut Evicted<F, B>,
+}
+
+impl<K: FlowKey, F: Flow<K>, B: Bytes, P: Policy> WithTags for Add<'_, K, F, B, P> {
     type Output = ();
 
     #[inline(always)]
-    fn run<C: CompareLines>(self, compare: C) {
-        let Self { rows, policy, columns, digests, packets, evicted } = self;
+    fn run<T: FindTag>(self, tags: T) {
+        if self.plain { self.add::<T, true>(tags) } else { self.add::<T, false>(tags) }
+    }
+}
+
+impl<K: FlowKey, F: Flow<K>, B: Bytes, P: Policy> Add<'_, K, F, B, P> {
+    #[inline(always)]
+    fn add<T: FindTag, const PLAIN: bool>(self, tags: T) {
+        let Self { rows, policy, columns, len, digests, evicted, .. } = self;
         let rows = &mut rows[..];
-        for i in packets.start..packets.end.min(BATCH_PACKETS) {
-            // Behind the last packet stand digests of earlier ones, which do no harm.
-            let ahead = row_of(digests[(i + PREFETCH_AHEAD) % BATCH_PACKETS], rows.len());
-            prefetch(slice::from_ref(&rows[ahead].fingerprints), 0);
-            let (digest, flow) = (digests[i], F::new(columns.keys[i], columns.elements[i]));
-            let (packets, bytes) = (columns.packets[i], columns.bytes[i]);
-            let number = row_of(digest, rows.len());
+        let last = rows.len() - 1;
+        // All at once, as vectors; behind the last packet stands the first row, again and again.
+        let mut numbers = [0; BATCH_PACKETS + PREFETCH_AHEAD];
+        for (number, digest) in numbers.iter_mut().zip(&digests[..len]) {
+            // The bits of fingerprints and tags; those of columns are the fingerprint here.
+            *number = (digest >> 32) as u32 & last as u32;
+        }
+        for i in 0..len.min(BATCH_PACKETS) {
+            ask(rows, numbers[i + PREFETCH_AHEAD] as usize);
+            let number = numbers[i] as usize & last;
             let row = &mut rows[number];
-            let equal = compare.equal(&row.fingerprints, digest as u32);
-            let pair = equal.trailing_zeros() as usize % PAIRS;
-            if equal != 0 && row.flows[pair] == flow {
-                policy.used(number, pair);
-                row.sums[pair].add(packets, bytes);
+            let (fingerprint, flow) =
+                (digests[i] as u16, F::new(columns.keys[i], columns.elements[i]));
+            let packets = if PLAIN { 1 } else { u64::from(columns.packets[i]) };
+            let bytes = B::of(columns.bytes[i]);
+            let passes_by = !PLAIN && (packets > MOST_PACKETS || bytes.get() >= MANY_BYTES);
+            let found = tags.find(&row.fingerprints, fingerprint);
+            if let Some(pair) = found
+                && row.flows[pair] == flow
+                && !passes_by
+            {
+                let sum = u64::from(row.packets[pair]) + packets;
+                if sum <= MOST_PACKETS {
+                    policy.used(number, pair);
+                    row.packets[pair] = sum as u16;
+                    row.bytes[pair].add(bytes);
+                    continue;
+                }
+            }
+            if passes_by {
+                evicted.push_unless_empty(flow, columns.packets[i], bytes);
                 continue;
             }
-            // Fingerprints of a row differ: a flow that has another's takes its pair.
-            let pair = if equal == 0 { policy.victim(number) } else { pair };
+            // Fingerprints of a row differ: a flow that has another's takes its pair, and so does
+            // one whose sum is as large as can be.
+            let pair = found.unwrap_or_else(|| policy.victim(number));
             policy.used(number, pair);
-            evicted.push_unless_empty(row.flows[pair], row.sums[pair]);
-            row.fingerprints.0[pair] = digest as u32;
+            evicted.push_unless_empty(row.flows[pair], row.packets[pair].into(), row.bytes[pair]);
+            row.fingerprints.0[pair] = fingerprint;
             row.flows[pair] = flow;
-            row.sums[pair] = S::zeroed();
-            row.sums[pair].add(packets, bytes);
+            row.packets[pair] = packets as u16;
+            row.bytes[pair] = bytes;
         }
     }
 }
 
-impl<F: Copy, S: Sum> Row<F, S> {
+/// Asks for a row.
+#[inline(always)]
+fn ask<F, B>(rows: &[Row<F, B>], number: usize) {
+    if size_of::<Row<F, B>>() <= MOST_LINES * align_of::<Row<F, B>>() {
+        prefetch(rows, number);
+    } else {
+        prefetch(slice::from_ref(&rows[number].fingerprints), 0);
+    }
+}
+
+impl<F: Copy + Zeroable, B: Bytes> Row<F, B> {
     /// Puts the pairs that hold something out, and is empty then.
-    pub(super) fn empty(&mut self, evicted: &mut Evicted<F, S>)
-    where
-        F: Zeroable,
-    {
-        for (flow, sum) in self.flows.into_iter().zip(self.sums) {
-            evicted.push_unless_empty(flow, sum);
+    pub(super) fn empty(&mut self, evicted: &mut Evicted<F, B>) {
+        for pair in 0..PAIRS {
+            evicted.push_unless_empty(
+                self.flows[pair],
+                self.packets[pair].into(),
+                self.bytes[pair],
+            );
         }
         *self = Self::zeroed();
     }
