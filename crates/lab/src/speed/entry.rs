@@ -29,7 +29,7 @@ pub(super) struct Accelerator {
     pub(super) speedup: Option<f64>,
 }
 
-/// As much memory as a second-level cache: backbone traffic evicts one packet in thirty.
+/// As many rows as a second-level cache holds: backbone traffic evicts one packet in thirty.
 const AGG_EVICT: &[(&str, &str)] = &[("rows", "4096")];
 
 const fn entry(
