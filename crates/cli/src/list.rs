@@ -115,21 +115,27 @@ fn page() -> String {
     page.push_str("\nAccelerators\n");
     for &AcceleratorInfo { name, idea, paper, parameters, memory, .. } in ACCELERATORS {
         entry(&mut page, [name, idea, paper, memory], parameters);
-        let able = catalog::able(name).join(", ");
-        paragraph(&mut page, INDENT, &format!("goes before: {able}"));
     }
     page.push_str("\nTasks (+ runs by default)\n");
     for (number, task) in (1..).zip(TASKS) {
         let mark = if task.by_default { '+' } else { ' ' };
         paragraph(&mut page, &format!("{mark} {number:>2} {:<17}  ", task.name), task.question);
     }
+    page.push_str("\nAccelerators that go before an algorithm, with its default parameters\n");
+    let names = ACCELERATORS.iter().map(|accelerator| accelerator.name);
+    let algorithms = || ALGORITHMS.iter().map(|algorithm| (algorithm.name, algorithm));
+    matrix(&mut page, names, algorithms(), |algorithm, at| {
+        catalog::able(ACCELERATORS[at].name).contains(&algorithm.name)
+    });
     page.push_str("\nTasks, by their numbers, that an algorithm answers for a key that can\n");
-    let rows = ALGORITHMS.iter().map(|algorithm| (algorithm.name, algorithm));
-    matrix(&mut page, rows, |algorithm, task| algorithm_answers(algorithm, task));
+    let numbers = || (1..=TASKS.len()).map(|number| number.to_string());
+    matrix(&mut page, numbers(), algorithms(), |algorithm, at| {
+        algorithm_answers(algorithm, TASKS[at])
+    });
     page.push_str(
         "\nTasks, by their numbers, that are answered for a key by an algorithm that can\n",
     );
-    matrix(&mut page, KeyKind::ALL, |kind, task| key_answers(*kind, task));
+    matrix(&mut page, numbers(), KeyKind::ALL, |kind, at| key_answers(*kind, TASKS[at]));
     page
 }
 
@@ -146,20 +152,20 @@ fn entry(page: &mut String, [name, idea, paper, memory]: [&str; 4], parameters: 
     paragraph(page, INDENT, &format!("memory in bytes: {memory}"));
 }
 
-/// A row for each of `rows`, a column for each task.
+/// A row for each of `rows`, a column for each title.
 fn matrix<T>(
     page: &mut String,
+    titles: impl Iterator<Item = impl Into<String>>,
     rows: impl IntoIterator<Item = (&'static str, T)>,
-    holds: impl Fn(&T, &TaskEntry) -> bool,
+    holds: impl Fn(&T, usize) -> bool,
 ) {
-    let numbers: Vec<String> = (1..=TASKS.len()).map(|number| number.to_string()).collect();
-    let mut titles = vec![("", Align::Left)];
-    titles.extend(numbers.iter().map(|number| (number.as_str(), Align::Right)));
-    let mut table = Table::new(&titles);
+    let titles: Vec<String> = titles.map(Into::into).collect();
+    let mut columns = vec![("", Align::Left)];
+    columns.extend(titles.iter().map(|title| (title.as_str(), Align::Right)));
+    let mut table = Table::new(&columns);
     for (name, one) in rows {
         let mut cells: Vec<Cell> = vec![name.into()];
-        cells
-            .extend(TASKS.into_iter().map(|task| if holds(&one, task) { "x" } else { "·" }.into()));
+        cells.extend((0..titles.len()).map(|at| if holds(&one, at) { "x" } else { "·" }.into()));
         table.row(cells, 0.0);
     }
     table.write(page);

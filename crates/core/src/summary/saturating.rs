@@ -44,6 +44,12 @@ impl Counter for u32 {
 
     #[inline(always)]
     fn sum(weights: &[Self]) -> u64 {
+        // Single packets, as most weights are, add up in words of their own width.
+        let both = |(sum, bits): (u32, u32), weight| (sum.wrapping_add(weight), bits | weight);
+        let (sum, bits) = weights.iter().copied().fold((0, 0), both);
+        if u64::from(bits).saturating_mul(weights.len() as u64) <= u64::from(Self::MAX) {
+            return u64::from(sum);
+        }
         weights.iter().map(|&weight| u64::from(weight)).sum()
     }
 }

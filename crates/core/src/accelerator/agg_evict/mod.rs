@@ -18,7 +18,7 @@ use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed};
 
 use self::flow::{Flow, Keyed, Spoken};
-use self::pairs::{Add, Bytes, Evicted, MOST_ROWS, Row, Sum};
+use self::pairs::{Add, Bytes, Evicted, LEAVING, MOST_ROWS, Row, Sum};
 use self::policy::{LeastRecent, Policy, RoundRobin};
 use super::{Accelerate, AcceleratorInfo};
 use crate::batch::{BATCH_PACKETS, Batch};
@@ -168,7 +168,7 @@ impl<K: FlowKey, F: Flow<K>, B: Bytes, P: Policy> Aggregator<K, F, B, P> {
         })
     }
 
-    /// Passes on what was evicted first, up to a batch of it.
+    /// Passes on what was evicted first.
     fn pass_on(&mut self) {
         let sums = self.evicted.first();
         self.sums.fill_sums(sums.iter().map(Sum::row), self.time_ns);
@@ -183,7 +183,7 @@ impl<K: FlowKey, F: Flow<K>, B: Bytes, P: Policy> Aggregator<K, F, B, P> {
         }
         for number in 0..self.rows.len() {
             self.rows[number].empty(&mut self.evicted);
-            if self.evicted.len() >= BATCH_PACKETS {
+            while self.evicted.len() >= LEAVING {
                 self.pass_on();
             }
         }
@@ -209,7 +209,7 @@ impl<K: FlowKey, F: Flow<K>, B: Bytes, P: Policy> Ingest<K> for Aggregator<K, F,
             digests: F::digests(batch, &self.digester, &mut self.digests),
             evicted: &mut self.evicted,
         });
-        if self.evicted.len() >= BATCH_PACKETS {
+        while self.evicted.len() >= LEAVING {
             self.pass_on();
         }
     }

@@ -16,6 +16,10 @@ pub(super) const PAIRS: usize = 16;
 /// Rows at most: 16 bits of the digest choose one.
 pub(super) const MOST_ROWS: usize = 1 << 16;
 
+/// Sums that leave together: half a batch, whose places in a summary a first-level cache holds where
+/// it asks for all of them at once.
+pub(super) const LEAVING: usize = BATCH_PACKETS / 2;
+
 /// Packets that a pair counts; a row of a batch that stands for more passes by.
 const MOST_PACKETS: u64 = u16::MAX as u64;
 
@@ -123,12 +127,12 @@ impl<F: Zeroable + Copy, B: Bytes> Evicted<F, B> {
         self.len += usize::from(packets != 0);
     }
 
-    /// The first ones, up to a batch of them.
+    /// Those that leave next.
     pub(super) fn first(&self) -> &[Sum<F, B>] {
-        &self.sums[..self.len.min(BATCH_PACKETS)]
+        &self.sums[..self.len.min(LEAVING)]
     }
 
-    /// Takes out the first ones.
+    /// Takes them out.
     pub(super) fn drop_first(&mut self) {
         let taken = self.first().len();
         self.sums.copy_within(taken..self.len, 0);
