@@ -37,8 +37,11 @@ bench: build ## the numbers of the README: in memory, and a capture of 20 millio
 accuracy: cargo-there ## how accurate every algorithm is: writes docs/accuracy.tsv
 	cargo run --release --locked -p flowgauge-lab -- accuracy -o docs/accuracy.tsv
 
-speed: cargo-there ## updates a second of every algorithm: writes docs/speed.tsv; wants an idle machine
+speed: cargo-there ## updates a second of every algorithm: writes docs/speed*.tsv and docs/agg-evict.tsv; wants an idle machine
 	cargo run --release --locked -p flowgauge-lab -- speed -o docs/speed.tsv
+	cargo run --release --locked -p flowgauge-lab -- speed --profile zipf-1.1 -o docs/speed-zipf-1.1.tsv
+	cargo run --release --locked -p flowgauge-lab -- speed --profile uniform -o docs/speed-uniform.tsv
+	cargo run --release --locked -p flowgauge-lab -- sweep -o docs/agg-evict.tsv
 
 gate: cargo-there ## fails where an algorithm is less accurate than docs/accuracy.tsv says
 	cargo run --release --locked -p flowgauge-lab -- gate --baseline docs/accuracy.tsv

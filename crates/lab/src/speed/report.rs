@@ -137,7 +137,9 @@ impl Report {
         writeln!(out, "# {}", self.stream)?;
         writeln!(
             out,
-            "# rates in million updates a second; the yardstick's is {:.1}",
+            "# rates in million updates a second; the yardstick's is {:.1}: it copies its keys plainly, \
+             while batches are filled with a prefetch of the keys behind (loop_rate of count-min is \
+             that loop from such batches)",
             self.yardstick
         )?;
         writeln!(out, "{}", COLUMNS.join("\t"))?;
