@@ -222,6 +222,11 @@ fn sound(
             return Err(refused(other, "one sample is enough"));
         }
         fits(accelerator, &laws).map_err(|reason| refused(next, reason))?;
+        if !known.samples
+            && accelerators.iter().filter(|(other, _)| other == accelerator).count() > 1
+        {
+            return Err(refused(known.name, "once is enough"));
+        }
         (next, laws) = (known.name, laws_behind(accelerator, laws));
         sampler = sampler.or(known.samples.then_some(known.name));
     }

@@ -32,6 +32,22 @@ fn wrong_usage_is_one_line_and_exit_code_2() {
         (&["analyze", "--algorithm", "linear-table:buckets=3", &capture], "power of two"),
         (&["analyze", "--accelerator", "turbo", &capture], "agg-evict"),
         (&["analyze", "--accelerator", "agg-evict:rows=3", &capture], "a power of two"),
+        (
+            &["analyze", "--accelerator", "agg-evict", "--accelerator", "agg-evict", &capture],
+            "once is enough",
+        ),
+        (
+            &[
+                "analyze",
+                "--algorithm=k-ary",
+                "--accelerator=nitro",
+                "--epoch=1s",
+                "--task=changes",
+                "--forecast=holt-winters",
+                &capture,
+            ],
+            "how a sample errs is then not known",
+        ),
         (&["analyze", "--accelerator", "agg-evict:k=3", &capture], "it has rows, memory, policy"),
         (&["analyze", "--accelerator", "agg-evict:rows=4,memory=4096", &capture], "give one"),
         (&["analyze", "--accelerator", "none:rows=4", &capture], "none"),

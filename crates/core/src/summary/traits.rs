@@ -387,6 +387,11 @@ pub trait Cells {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
+    /// Whether they are of a sample: how estimates err is then known of sums and averages of cells, not
+    /// of differences.
+    fn sampled(&self) -> bool {
+        false
+    }
     /// Writes the cells as they are.
     fn read(&self, cells: &mut [f64]);
     /// Fills in what estimates from such cells need and sums do not carry, such as the scale of

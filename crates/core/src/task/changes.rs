@@ -92,6 +92,15 @@ impl Changes {
                     cells.len()
                 )));
             }
+            (None, None, Some(cells))
+                if cells.sampled() && self.model == ForecastModel::HoltWinters =>
+            {
+                return Err(Unsupported(
+                    "changes by holt-winters take some epochs off others: how a sample errs is then \
+                     not known; --forecast ewma and moving-average only add up"
+                        .to_owned(),
+                ));
+            }
             (None, None, Some(cells)) => return Ok(Source::Cells(cells)),
             (None, _, _) => Source::Flows(exact(ENTRY.name, INSTEAD, lane)?),
         };

@@ -49,7 +49,7 @@ fn there_must_be_a_norm() {
 }
 
 /// Flows large and small are off by ε L2 at most at every prefix, in a Count Sketch of 1/(p ε²) columns
-/// and more, and fewer packets are taken the longer it lasts. 8 seeds; the chance of more is 0.01 for
+/// and more, of which one in a dozen packets is taken in the end. 8 seeds; the chance of more is 0.01 for
 /// the sample and as much for the sketch, so that of 1120 estimates 22 are expected beyond at most.
 #[test]
 fn errors_stay_within_epsilon_of_the_norm() {
@@ -63,7 +63,7 @@ fn errors_stay_within_epsilon_of_the_norm() {
             ("columns", "32768"),
             ("candidates", "0"),
         ]);
-        let sampler = l2(&[("epsilon", "0.1"), ("p", "0.01")]);
+        let sampler = l2(&[("epsilon", "0.2"), ("p", "0.01")]);
         let mut summary = build::<Key4>(Some(sampler), "count-sketch", &options).unwrap();
         let mut sizes = vec![0u64; 100_000];
         let mut batch = Batch::new();
@@ -78,7 +78,7 @@ fn errors_stay_within_epsilon_of_the_norm() {
                 let size = summary.answers().size().unwrap().estimate(flow.canonical());
                 let size = size.packets.unwrap();
                 asked += 1.0;
-                beyond += f64::from(u8::from((size.value - truth).abs() > 0.1 * norm));
+                beyond += f64::from(u8::from((size.value - truth).abs() > 0.2 * norm));
                 outside += f64::from(u8::from(!(size.low..=size.high).contains(&truth)));
             }
         }

@@ -81,8 +81,10 @@ impl Streams {
     pub(super) fn describe(&self, rounds: u64) -> String {
         format!(
             "{}; where scattered, as many packets of {ALIKE} flows that are all alike, a packet of \
-             each before them; {rounds} rounds",
-            self.ordered.describe()
+             each before them; behind skipper and nitro the first {} of the packets again and again, a \
+             billion in all, in batches that are filled; {rounds} rounds",
+            self.ordered.describe(),
+            GIVEN * BATCH_PACKETS
         )
     }
 }

@@ -35,6 +35,9 @@ const NINE: [&str; 9] = [
     "linear-counting",
 ];
 
+/// The one of them that is told who speaks with whom.
+const TELLS_ELEMENTS: &str = "two-level";
+
 /// What is cheap already: these also see runs of packets.
 const CHEAP: [&str; 3] = ["count-min", "count-array", "linear-table"];
 
@@ -60,15 +63,17 @@ struct Row {
     best: bool,
 }
 
-/// Counts what it gets.
-#[derive(Default)]
-struct Counted(u64);
+/// Counts what it gets, of flows that are told apart by their elements too or not.
+struct Counted {
+    rows: u64,
+    elements: bool,
+}
 
 impl Answers for Counted {}
 
 impl Ingest<Key8> for Counted {
     fn ingest(&mut self, batch: &mut Batch<Key8>) {
-        self.0 += batch.len() as u64;
+        self.rows += batch.len() as u64;
     }
     fn answers(&self) -> &dyn Answers {
         self
@@ -81,13 +86,16 @@ impl Ingest<Key8> for Counted {
         Ok(())
     }
     fn clear(&mut self) {
-        self.0 = 0;
+        self.rows = 0;
     }
     fn parameters(&self) -> Vec<(&'static str, Setting)> {
         Vec::new()
     }
     fn wants_bytes(&self) -> bool {
         false
+    }
+    fn wants_elements(&self) -> bool {
+        self.elements
     }
     fn memory_bytes(&self) -> usize {
         0
@@ -101,21 +109,26 @@ fn rows_parameter(rows: usize) -> Parameters {
     Parameters::new([("rows", rows.to_string())])
 }
 
-/// The share of the packets that so many rows pass on as sums.
-fn evicted(stream: &Stream, rows: usize, digester: Digester) -> Result<f64, Failure> {
-    let options =
-        Options { parameters: rows_parameter(rows), digester, ..Options::new(1 << 30, 1) };
-    let counted = Box::new(Counted::default());
-    let failed = |error| Failure::Build { algorithm: "agg-evict", asked: rows.to_string(), error };
-    let mut aggregator = AggEvict::build::<Key8>(&options, counted).map_err(failed)?;
-    let mut batch = Batch::new();
-    for keys in stream.keys.chunks(BATCH_PACKETS) {
-        batch.fill(keys, FRAME_BYTES);
-        aggregator.ingest(&mut batch);
-    }
-    aggregator.settle();
-    let counted = aggregator.as_any().downcast_ref::<Counted>().map_or(0, |counted| counted.0);
-    Ok(counted as f64 / stream.keys.len() as f64)
+/// The shares of the packets that the numbers of rows pass on as sums, to what wants elements or not.
+fn evicted(stream: &Stream, elements: bool, digester: Digester) -> Result<Vec<f64>, Failure> {
+    let share = |rows: usize| {
+        let parameters = rows_parameter(rows);
+        let options = Options { parameters, digester, ..Options::new(1 << 30, 1) };
+        let counted = Box::new(Counted { rows: 0, elements });
+        let failed =
+            |error| Failure::Build { algorithm: "agg-evict", asked: rows.to_string(), error };
+        let mut aggregator = AggEvict::build::<Key8>(&options, counted).map_err(failed)?;
+        let mut batch = Batch::new();
+        let batches = stream.keys.chunks(BATCH_PACKETS).zip(stream.elements.chunks(BATCH_PACKETS));
+        for (keys, elements) in batches {
+            batch.fill_with_elements(keys, elements, FRAME_BYTES);
+            aggregator.ingest(&mut batch);
+        }
+        aggregator.settle();
+        let counted = aggregator.as_any().downcast_ref::<Counted>();
+        Ok(counted.map_or(0, |counted| counted.rows) as f64 / stream.keys.len() as f64)
+    };
+    ROWS.into_iter().map(share).collect()
 }
 
 /// One structure alone and behind every number of rows, in turns.
@@ -177,11 +190,13 @@ pub(crate) fn measure(sweep: &Sweep) -> Result<(), Failure> {
         let stream = Stream::draw(order, sweep.packets as usize, &digester)?;
         for run in RUNS {
             let mut stream = stream.in_runs_of(run);
-            let shares = ROWS.map(|rows| evicted(&stream, rows, digester));
-            let shares = shares.into_iter().collect::<Result<Vec<_>, _>>()?;
+            let [shares, of_elements] =
+                [false, true].map(|elements| evicted(&stream, elements, digester));
+            let (shares, of_elements) = (shares?, of_elements?);
             let names = NINE.iter().chain(CHEAP.iter().filter(|name| !NINE.contains(name)));
             for name in names.filter(|name| run == 1 || CHEAP.contains(name)) {
-                table.extend(structure(name, &mut stream, run, &shares, sweep)?);
+                let shares = if *name == TELLS_ELEMENTS { &of_elements } else { &shares };
+                table.extend(structure(name, &mut stream, run, shares, sweep)?);
             }
         }
     }

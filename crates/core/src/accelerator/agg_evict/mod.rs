@@ -43,7 +43,7 @@ const MOST_BYTES: u64 = 1 << 30;
 /// Cost: one row, and the summary's cost for the share of the packets that is evicted. Memory in
 /// bytes: `rows × 16 × (2 + 2 + size_of::<K>())`, 8 more for each pair where the summary reads
 /// bytes and where it reads elements, and 8 for each row under `policy=lru`, rounded up to cache
-/// lines.
+/// lines; and [`staged`].
 struct Aggregator<K, F, B, P> {
     digester: Digester,
     inner: Box<dyn Ingest<K>>,
@@ -81,7 +81,8 @@ impl Accelerate for AggEvict {
             },
         ],
         memory: "rows x 16 x (4 + key), 8 more a pair where bytes are read and where elements are, 8 \
-                 more a row with policy=lru, in whole lines of 64",
+                 more a row with policy=lru, in whole lines of 64; 256 x (3 x key + 60) for what leaves, \
+                 and 16 x 256 more where bytes are read and where elements are",
         samples: false,
     };
 
@@ -99,7 +100,7 @@ impl Accelerate for AggEvict {
         Ok(match asked(options)? {
             Asked::Rows(rows) => rows * (size_of::<Row<Spoken<K>, u64>>() + LeastRecent::ROW_BYTES),
             Asked::Bytes(bytes) => bytes,
-        })
+        } + staged::<K, Spoken<K>, u64>())
     }
 
     fn build<K: FlowKey>(
@@ -113,6 +114,11 @@ impl Accelerate for AggEvict {
             (true, true) => by_policy::<K, Spoken<K>, u64>(options, inner),
         }
     }
+}
+
+/// Bytes of what is on its way to the summary.
+const fn staged<K: FlowKey, F, B>() -> usize {
+    Batch::<K>::BYTES + Evicted::<F, B>::BYTES + BATCH_PACKETS * size_of::<u64>()
 }
 
 /// What says how many rows there are.
@@ -155,6 +161,7 @@ impl<K: FlowKey, F: Flow<K>, B: Bytes, P: Policy> Aggregator<K, F, B, P> {
             Asked::Rows(rows) => rows,
             Asked::Bytes(bytes) => 1 << (bytes / row).clamp(1, MOST_ROWS).ilog2(),
         };
+        options.memory.take(staged::<K, F, B>())?;
         Ok(Self {
             digester: options.digester,
             inner,
@@ -273,7 +280,8 @@ impl<K: FlowKey, F: Flow<K>, B: Bytes, P: Policy> Ingest<K> for Aggregator<K, F,
     }
 
     fn memory_bytes(&self) -> usize {
-        self.rows.memory_bytes() + self.rows.len() * P::ROW_BYTES + self.inner.memory_bytes()
+        let rows = self.rows.memory_bytes() + self.rows.len() * P::ROW_BYTES;
+        rows + staged::<K, F, B>() + self.inner.memory_bytes()
     }
 
     /// The summary: merges take it for what it holds.
@@ -299,7 +307,9 @@ mod tests {
             catalog::build_accelerated::<Key4>(&accelerators, "linear-table", &options).unwrap();
         let key = |n: u32| Key4::from_canonical(&n.to_be_bytes()).unwrap();
         let mut batch = Batch::new();
-        let rows = [(1 << 31, 1 << 40), (1 << 31, 1 << 40), (1, u64::MAX / 4), (65_535, 0), (1, 0)];
+        let mut rows = vec![(1 << 31, 1 << 40), (1 << 31, 1 << 40), (65_535, 0), (1, 0)];
+        // So many that a pair would overflow.
+        rows.extend([(1, u64::MAX / 4); 5]);
         for (packets, bytes) in rows {
             for flow in 0..2 {
                 batch.push_sum(key(flow), packets, bytes, 0, 0);
@@ -310,9 +320,12 @@ mod tests {
         summary.settle();
         let answers = summary.answers();
         let bytes = answers.size().unwrap().estimate(key(1).canonical()).bytes.unwrap();
-        let sent = ((1u64 << 41) + u64::MAX / 4) as f64;
-        assert!((bytes.value - sent).abs() < 1.0, "{bytes:?}");
-        let packets = answers.flows().unwrap().get(0).1.packets + answers.saturated().packets;
-        assert!(packets > u64::from(u32::MAX), "{packets}");
+        let sent = u128::from(u64::MAX / 4) * 5 + (1 << 41);
+        let lost = 2 * (sent - u128::from(u64::MAX));
+        assert_eq!((bytes.value as u64, u128::from(answers.saturated().bytes)), (u64::MAX, lost));
+        // Of each flow the table keeps as many as fit into its counter, and says what does not.
+        let sent = 2 * (2 * (1u64 << 31) + 65_535 + 1 + 5);
+        let kept: u64 = (0..2).map(|flow| answers.flows().unwrap().get(flow).1.packets).sum();
+        assert_eq!(kept + answers.saturated().packets, sent);
     }
 }

@@ -111,6 +111,10 @@ pub(super) struct Evicted<F, B> {
     sums: Box<[Sum<F, B>; 2 * BATCH_PACKETS]>,
 }
 
+impl<F, B> Evicted<F, B> {
+    pub(super) const BYTES: usize = 2 * BATCH_PACKETS * size_of::<Sum<F, B>>();
+}
+
 impl<F: Zeroable + Copy, B: Bytes> Evicted<F, B> {
     pub(super) fn new() -> Self {
         let empty = Sum { flow: F::zeroed(), bytes: B::zeroed(), packets: 0 };

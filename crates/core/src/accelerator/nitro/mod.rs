@@ -96,11 +96,13 @@ impl Accelerate for NitroSketch {
             Mode::Correct => (asked.convergence().sqrt(), "; until then all packets are counted"),
             _ => (columns, ""),
         };
-        // By Chebyshev's inequality: a share of (2 + p)/8 of the square is variance at most.
+        // By Chebyshev's inequality: a share of (2 - p)/8 of the square is variance at most, where
+        // weights are 1; larger ones count as so many times as large a flow.
         Ok(Some(format!(
             "each row takes {taken} {most}, of its own choice; with {columns} columns it is off by more \
              than {epsilon} L2, the root of the sum of all squared sizes, one time in 4 at most, and the \
-             median of the rows far less often, once L2 is {converges:.0}{before}"
+             median of the rows far less often, once L2 is {converges:.0} times the largest weight of a \
+             packet (by packets 1){before}"
         )))
     }
 }

@@ -3,7 +3,8 @@
 use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::{BuildError, Parameters, Setting};
 
-/// Packets after which a pace that may change is looked at again.
+/// Rows of batches after which a pace that may change is looked at again: packets, or the sums that
+/// reach it as one.
 const WINDOW: u64 = 10_000;
 
 /// One packet in as many as come within 1.6 µs is taken, 0.625 million a second.
@@ -104,10 +105,11 @@ fn one_in(parameters: &Parameters) -> Result<Option<u64>, BuildError> {
 pub(super) struct Pace {
     asked: Asked,
     /// Windows from one test of convergence to the next: a test reads each cell, of which there are no
-    /// more than packets in between.
+    /// more than rows in between.
     tested_every: u64,
     pub(super) one_in: u64,
-    /// Packets so far, up to the last one asked about.
+    /// Rows so far, up to the last one asked about. What comes as a sum costs as much as a packet, and
+    /// tells no more about when it came.
     pub(super) seen: u64,
     /// The time of the first packet of the window.
     since_ns: i64,
@@ -125,7 +127,7 @@ impl Pace {
         self.asked
     }
 
-    /// The packet, counted from 1, after which the pace may be another.
+    /// The row, counted from 1, after which the pace may be another.
     #[inline(always)]
     pub(super) fn until(&self) -> u64 {
         match self.asked.mode {
@@ -199,6 +201,9 @@ impl Pace {
 
     pub(super) fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.seen = from.number("packets seen")?;
+        if self.seen > u64::MAX / 2 {
+            return Err(from.invalid("packets seen", 8, "nobody has seen so many"));
+        }
         self.one_in = from.number("packets of which one is taken")?;
         let possible = match self.asked.mode {
             Mode::Fixed => self.one_in == self.asked.most,

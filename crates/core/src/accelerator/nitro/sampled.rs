@@ -55,23 +55,18 @@ impl<K: FlowKey> Nitro<K> {
         let (total, largest, merged) = (0, 0, 0);
         let (by, rows, taken) = (options.by, rows as u32, Batch::new());
         let of = Box::new([0; BATCH_PACKETS]);
-        Ok(Self { by, pace, draws, rows, fewest, total, largest, merged, taken, of, inner })
+        let mut nitro =
+            Self { by, pace, draws, rows, fewest, total, largest, merged, taken, of, inner };
+        // The sketch knows from the beginning that its rows will be samples, where they surely are.
+        nitro.pass_on(0);
+        Ok(nitro)
     }
 
-    /// The row of a batch with whose last packet a window ends, from here on.
+    /// The row of a batch with which a window ends, from here on.
     #[inline(always)]
     fn turning(&self, batch: &Batch<K>, from: usize) -> Option<usize> {
-        let left = self.pace.until().saturating_sub(self.pace.seen).max(1);
-        if batch.is_plain() {
-            let rows = (batch.len() - from) as u64;
-            return (left <= rows).then(|| from + left as usize - 1);
-        }
-        let mut packets = 0;
-        let ends = |row: &usize| {
-            packets += u64::from(batch.packets()[*row]);
-            packets >= left
-        };
-        (from..batch.len()).find(ends)
+        let left = self.pace.until() - self.pace.seen;
+        (left <= (batch.len() - from) as u64).then(|| from + left as usize - 1)
     }
 
     /// Goes on at another pace, where the time at which a window ended says so.

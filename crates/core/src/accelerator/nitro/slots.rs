@@ -22,7 +22,7 @@ impl<K: FlowKey> Nitro<K> {
         if rows.is_empty() {
             return;
         }
-        let packets = packets_of(batch, &rows);
+        let (packets, count) = (packets_of(batch, &rows), rows.len() as u64);
         let mut weight = packets;
         if self.by == Measure::Bytes {
             weight = self.weigh(batch, &rows);
@@ -45,7 +45,7 @@ impl<K: FlowKey> Nitro<K> {
             self.inner.ingest(&mut self.taken);
             self.taken.clear();
         }
-        self.pace.seen = self.pace.seen.saturating_add(packets);
+        self.pace.seen += count;
         self.total = self.total.saturating_add(weight);
     }
 

@@ -16,7 +16,7 @@ mod uniform;
 use std::any::Any;
 
 use self::norm::Norm;
-use self::rate::{MOST, Rate};
+use self::rate::Rate;
 pub use self::skipper::Skipper;
 pub use self::uniform::Uniform;
 use crate::batch::{BATCH_PACKETS, Batch};
@@ -307,8 +307,12 @@ impl<K: FlowKey> Ingest<K> for Sampled<K> {
         let mut numbers = [0; 6];
         from.numbers("what was sampled", &mut numbers)?;
         [self.seen, self.total, self.largest, self.merged, self.one_in, self.until] = numbers;
-        if !(1..=MOST).contains(&self.one_in) || self.until < self.seen {
-            return Err(from.invalid("what was sampled", 48, "it is no rate"));
+        let possible = match self.kind.rate {
+            Rate::Steps(steps) => steps.at(self.seen.max(1)) == (self.one_in, self.until),
+            Rate::Norm(norm) => (1..=norm.most()).contains(&self.one_in) && self.until >= self.seen,
+        };
+        if !possible {
+            return Err(from.invalid("what was sampled", 48, "it is another rate"));
         }
         self.draws.change(1.0 / self.one_in as f64);
         self.draws.load(from)?;

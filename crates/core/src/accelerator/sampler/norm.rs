@@ -54,6 +54,11 @@ impl Norm {
         self.of == OWN
     }
 
+    /// How many one is taken of at most.
+    pub(super) fn most(self) -> u64 {
+        self.one_in(f64::INFINITY)
+    }
+
     /// How many one is taken of where the squares of all sizes sum up to this.
     pub(super) fn one_in(self, squared_l2: f64) -> u64 {
         let logarithm = self.bits as f64 * std::f64::consts::LN_2 - self.delta.ln();

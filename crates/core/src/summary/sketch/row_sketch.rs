@@ -59,6 +59,11 @@ impl<K: FlowKey, R: Rule> RowSketch<K, R> {
         if self.candidates == 0 {
             return self.grid.count(digests, weights);
         }
+        if self.grid.unit > 0 {
+            // The rule's own look at the cells is for cells that are no samples.
+            self.grid.count(digests, weights);
+            return (0..keys.len()).for_each(|at| self.admit(keys[at], digests[at]));
+        }
         let limit = R::limit(self.grid.rows, self.threshold);
         let mut heavy = [0; BATCH_PACKETS];
         let mut start = 0;
@@ -77,6 +82,16 @@ impl<K: FlowKey, R: Rule> RowSketch<K, R> {
                 }
             }
             start = end;
+        }
+    }
+
+    /// Takes a key in whose estimate passes the threshold.
+    pub(super) fn admit(&mut self, key: K, digest: u64) {
+        let threshold = self.threshold.weight(self.grid.total);
+        if !self.heavy.has(&key, digest) && R::estimate(&self.grid, digest) > threshold {
+            self.heavy.join((key, digest, ()), threshold, &self.digester, |_, key| {
+                R::estimate(&self.grid, key.digest(&self.digester))
+            });
         }
     }
 
@@ -195,7 +210,7 @@ impl<K: FlowKey, R: Rule> Candidates for RowSketch<K, R> {
 
 /// The cells row by row, then the total, then the noise of estimates from all of these, then the unit
 /// of the sample: where an epoch counts a times, its sample's variance counts a² times, and the sum of
-/// those is at most the sum of the units, each a times, times that of the weights.
+/// those is at most the sum of the units, each a times, times that of the weights, if no a is negative.
 impl<K: FlowKey, R: Linear> Cells for RowSketch<K, R> {
     fn measure(&self) -> Measure {
         Weight::<R>::MEASURE
@@ -203,6 +218,10 @@ impl<K: FlowKey, R: Linear> Cells for RowSketch<K, R> {
 
     fn len(&self) -> usize {
         self.grid.cells.len() + TAIL
+    }
+
+    fn sampled(&self) -> bool {
+        self.grid.unit > 0
     }
 
     fn read(&self, cells: &mut [f64]) {

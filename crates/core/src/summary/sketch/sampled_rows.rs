@@ -92,14 +92,8 @@ impl<K: FlowKey, R: Linear> RowIngest<K> for RowSketch<K, R> {
             return;
         }
         // A row that is over the limit is a hint: all are asked before a key joins.
-        let threshold = self.threshold.weight(self.grid.total);
-        let estimate = |key: K| R::estimate(&self.grid, key.digest(&self.digester));
-        for &number in &heavy[..found] {
-            let (key, digest) = (keys[usize::from(number)], digests[usize::from(number)]);
-            if !self.heavy.has(&key, digest) && R::estimate(&self.grid, digest) > threshold {
-                self.heavy
-                    .join((key, digest, ()), threshold, &self.digester, |_, key| estimate(key));
-            }
+        for number in heavy[..found].iter().map(|number| usize::from(*number)) {
+            self.admit(keys[number], digests[number]);
         }
     }
 

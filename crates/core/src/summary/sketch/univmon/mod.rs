@@ -351,6 +351,10 @@ impl<K: FlowKey, C: Signed> Cells for UnivMon<K, C> {
         self.levels[0].cells.len() + TAIL
     }
 
+    fn sampled(&self) -> bool {
+        self.unit > 0
+    }
+
     fn read(&self, cells: &mut [f64]) {
         for (out, cell) in cells.iter_mut().zip(self.levels[0].cells.iter()) {
             *out = cell.real();
