@@ -74,6 +74,18 @@ pub struct Laws {
     pub merge: Merge,
 }
 
+impl Laws {
+    /// Nothing holds but bounds.
+    pub const NONE: Self = Self {
+        flows: false,
+        commutable: false,
+        aggregatable: false,
+        sizes: false,
+        rows: false,
+        merge: Merge::WithinBounds,
+    };
+}
+
 /// What a merge gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Merge {

@@ -16,7 +16,7 @@ use super::super::heavy::{self, HeavyKeys};
 use super::super::state::{self, ARRAY_STATE, Distinct, Ewma, Kind};
 use super::super::{
     Answers, BuildError, Candidates, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws,
-    Measure, Memory, Merge, Options, Parameter, Parameters, Setting, Size, SizeEstimate, SizeQuery,
+    Measure, Memory, Options, Parameter, Parameters, Setting, Size, SizeEstimate, SizeQuery,
 };
 use super::shared::SharedArray;
 use crate::batch::{BATCH_PACKETS, Batch};
@@ -71,14 +71,7 @@ impl Describe for CountArray<(), ()> {
         ],
         memory: "columns x state + candidates x (3 x (key + state) + 8), a state being 4 by packets, \
                  8 by bytes, 28 ewma, 144 distinct and then none beside the key",
-        laws: Laws {
-            flows: false,
-            commutable: true,
-            aggregatable: true,
-            sizes: true,
-            rows: false,
-            merge: Merge::WithinBounds,
-        },
+        laws: Laws { commutable: true, aggregatable: true, sizes: true, ..Laws::NONE },
     };
 
     fn laws(parameters: &Parameters) -> Laws {

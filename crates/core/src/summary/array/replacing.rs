@@ -17,8 +17,8 @@ use super::super::heavy;
 use super::super::state::{self, ARRAY_STATE, Count, Distinct, Ewma, Kind, Past, State};
 use super::super::{
     Answers, BuildError, Candidates, Counter, Describe, Estimate, Forecast, Forecasts,
-    Incompatible, Info, Ingest, Laws, Measure, Merge, Options, Parameter, Setting, Size,
-    SizeEstimate, SizeQuery, Spread,
+    Incompatible, Info, Ingest, Laws, Measure, Options, Parameter, Setting, Size, SizeEstimate,
+    SizeQuery, Spread,
 };
 use super::displaced::{Displaced, lose};
 use crate::batch::Batch;
@@ -51,14 +51,7 @@ impl Describe for ReplacingArray {
         ],
         memory: "columns x slot + candidates x (slot + 8), a slot being key + 12, or 144 distinct, \
                  or 28 ewma, rounded up to 4 or 8",
-        laws: Laws {
-            flows: false,
-            commutable: false,
-            aggregatable: false,
-            sizes: true,
-            rows: false,
-            merge: Merge::WithinBounds,
-        },
+        laws: Laws { sizes: true, ..Laws::NONE },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {

@@ -17,7 +17,7 @@ use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::remix::remix;
 use super::super::{
     Answers, BuildError, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws, Measure,
-    Merge, Options, Parameter, Setting, Size, SizeEstimate, SizeQuery,
+    Options, Parameter, Setting, Size, SizeEstimate, SizeQuery,
 };
 use super::monitor::{excess, size};
 use crate::batch::{BATCH_PACKETS, Batch};
@@ -65,14 +65,7 @@ impl Describe for SharedCounters<(), ()> {
         ],
         memory: "counters x (4 by packets, 8 by bytes)",
         // A sum would go to one counter as a whole, and the counters' noise grow with it.
-        laws: Laws {
-            flows: false,
-            commutable: true,
-            aggregatable: false,
-            sizes: true,
-            rows: false,
-            merge: Merge::WithinBounds,
-        },
+        laws: Laws { commutable: true, sizes: true, ..Laws::NONE },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {

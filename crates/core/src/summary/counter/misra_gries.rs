@@ -11,7 +11,7 @@ use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{
     Answers, BuildError, Candidates, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws,
-    Measure, Merge, Options, Setting, SizeEstimate, SizeQuery,
+    Measure, Options, Setting, SizeEstimate, SizeQuery,
 };
 use super::capacity::{PARAMETERS, counters};
 use super::fast_path::FastPath;
@@ -36,14 +36,7 @@ impl Describe for MisraGries<(), ()> {
         paper: "SketchVisor (SIGCOMM 2017), section 4",
         parameters: &PARAMETERS,
         memory: "counters x ((key + 16, rounded up to 8) + 8.9); to 3 KiB more below 448 counters",
-        laws: Laws {
-            flows: false,
-            commutable: true,
-            aggregatable: true,
-            sizes: true,
-            rows: false,
-            merge: Merge::WithinBounds,
-        },
+        laws: Laws { commutable: true, aggregatable: true, sizes: true, ..Laws::NONE },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {

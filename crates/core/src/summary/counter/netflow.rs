@@ -15,7 +15,7 @@ use super::super::listed::least_mean;
 use super::super::table::{Counts, MOST_BUCKETS};
 use super::super::{
     Answers, BuildError, Candidates, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws,
-    Measure, Merge, Options, Parameter, Setting, Size, SizeEstimate, SizeQuery, sum_and_largest,
+    Measure, Options, Parameter, Setting, Size, SizeEstimate, SizeQuery, sum_and_largest,
 };
 use super::random::Sampler;
 use super::sampled::{CONFIDENCE, scaled};
@@ -54,14 +54,7 @@ impl Describe for NetFlow<()> {
             },
         ],
         memory: "as linear-table",
-        laws: Laws {
-            flows: false,
-            commutable: true,
-            aggregatable: true,
-            sizes: true,
-            rows: false,
-            merge: Merge::WithinBounds,
-        },
+        laws: Laws { commutable: true, aggregatable: true, sizes: true, ..Laws::NONE },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {

@@ -18,7 +18,7 @@ use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::sketch::{Least, RowSketch, Unsigned};
 use super::super::{
     Answers, BuildError, Candidates, Describe, Estimate, Incompatible, Info, Ingest, Laws, Measure,
-    Merge, Options, Parameter, Setting, Size, SizeEstimate, SizeQuery,
+    Options, Parameter, Setting, Size, SizeEstimate, SizeQuery,
 };
 use super::fast_path::FastPath;
 use super::monitor::size;
@@ -69,14 +69,7 @@ impl Describe for SketchVisor {
         ],
         memory: "as misra-gries and count-min together",
         // Which path a packet takes is a matter of its time.
-        laws: Laws {
-            flows: false,
-            commutable: false,
-            aggregatable: false,
-            sizes: true,
-            rows: false,
-            merge: Merge::WithinBounds,
-        },
+        laws: Laws { sizes: true, ..Laws::NONE },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {

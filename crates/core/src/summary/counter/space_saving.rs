@@ -7,7 +7,7 @@
 //! takes over the one of the least count, and that count is its error. With m counters and total
 //! weight N, estimates lie within f and f + N/m, and every key over N/m has a counter.
 
-use super::super::{BuildError, Describe, Info, Ingest, Laws, Measure, Merge, Options};
+use super::super::{BuildError, Describe, Info, Ingest, Laws, Measure, Options};
 use super::capacity::{PARAMETERS, counters};
 use super::monitor::{Monitor, Monitored};
 use super::tracked::Tracked;
@@ -30,14 +30,7 @@ impl Describe for SpaceSaving {
         memory: "counters x (key + 17 by packets, key + 30.2 by bytes, rounded up to 4 or 8); to 3 \
                  KiB more below 448 counters",
         // The bounds hold in any order and for any sums; the entries near the least count differ.
-        laws: Laws {
-            flows: false,
-            commutable: true,
-            aggregatable: true,
-            sizes: true,
-            rows: false,
-            merge: Merge::WithinBounds,
-        },
+        laws: Laws { commutable: true, aggregatable: true, sizes: true, ..Laws::NONE },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {

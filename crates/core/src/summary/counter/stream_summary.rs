@@ -10,9 +10,7 @@
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed};
 
-use super::super::{
-    BuildError, Counter, Describe, Info, Ingest, Laws, Measure, Memory, Merge, Options,
-};
+use super::super::{BuildError, Counter, Describe, Info, Ingest, Laws, Measure, Memory, Options};
 use super::capacity::{PARAMETERS, counters};
 use super::index::Index;
 use super::monitor::{Entry, Monitor};
@@ -34,14 +32,7 @@ impl Describe for StreamSummary {
         parameters: &PARAMETERS,
         memory: "counters x ((key + 16, rounded up to 4 or 8) + 24.9); to 3 KiB more below 448 counters",
         // Sums are counted right, but their way along the buckets may be long.
-        laws: Laws {
-            flows: false,
-            commutable: true,
-            aggregatable: false,
-            sizes: true,
-            rows: false,
-            merge: Merge::WithinBounds,
-        },
+        laws: Laws { commutable: true, sizes: true, ..Laws::NONE },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {

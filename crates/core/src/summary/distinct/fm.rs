@@ -57,14 +57,7 @@ impl Describe for Fm {
             },
         ],
         memory: "4 x bitmaps",
-        laws: Laws {
-            commutable: true,
-            aggregatable: true,
-            sizes: false,
-            rows: false,
-            flows: false,
-            merge: Merge::Equal,
-        },
+        laws: Laws { commutable: true, aggregatable: true, merge: Merge::Equal, ..Laws::NONE },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {

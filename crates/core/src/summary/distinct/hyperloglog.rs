@@ -13,8 +13,8 @@ use flowgauge_kernel::Digester;
 use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{
-    Answers, BuildError, Describe, Estimate, Incompatible, Info, Ingest, Laws, Merge, Options,
-    Parameter, Setting,
+    Answers, BuildError, Describe, Estimate, Incompatible, Info, Ingest, Laws, Options, Parameter,
+    Setting,
 };
 use super::{CONFIDENCE, items_for};
 use crate::batch::Batch;
@@ -67,14 +67,7 @@ impl Describe for HyperLogLog {
             },
         ],
         memory: "registers",
-        laws: Laws {
-            flows: false,
-            commutable: true,
-            aggregatable: true,
-            sizes: false,
-            rows: false,
-            merge: Merge::WithinBounds,
-        },
+        laws: Laws { commutable: true, aggregatable: true, ..Laws::NONE },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {

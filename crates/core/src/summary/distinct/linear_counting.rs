@@ -46,14 +46,7 @@ impl Describe for LinearCounting {
             },
         ],
         memory: "bits / 8",
-        laws: Laws {
-            commutable: true,
-            aggregatable: true,
-            sizes: false,
-            rows: false,
-            flows: false,
-            merge: Merge::Equal,
-        },
+        laws: Laws { commutable: true, aggregatable: true, merge: Merge::Equal, ..Laws::NONE },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {

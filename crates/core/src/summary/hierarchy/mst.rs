@@ -11,8 +11,8 @@ use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::counter::{Monitored, PARAMETERS};
 use super::super::{
-    Answers, BuildError, Candidates, Describe, Incompatible, Info, Ingest, Laws, Measure, Merge,
-    Options, Prefixes, Setting, Size, SizeEstimate, SizeQuery,
+    Answers, BuildError, Candidates, Describe, Incompatible, Info, Ingest, Laws, Measure, Options,
+    Prefixes, Setting, Size, SizeEstimate, SizeQuery,
 };
 use super::levels::Levels;
 use crate::batch::Batch;
@@ -32,14 +32,7 @@ impl Describe for Mst {
         parameters: &PARAMETERS,
         memory: "for each prefix length, as space-saving with so many counters, or as many as there \
                  are such prefixes; and 256 or so bytes",
-        laws: Laws {
-            flows: false,
-            commutable: true,
-            aggregatable: true,
-            sizes: true,
-            rows: false,
-            merge: Merge::WithinBounds,
-        },
+        laws: Laws { commutable: true, aggregatable: true, sizes: true, ..Laws::NONE },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {

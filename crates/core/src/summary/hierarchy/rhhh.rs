@@ -14,7 +14,7 @@ use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::counter::{CONFIDENCE, Monitored, PARAMETERS, Sampler, Z};
 use super::super::{
     Answers, BuildError, Candidates, Describe, Estimate, Incompatible, Info, Ingest, Laws, Measure,
-    Merge, Options, Parameter, Prefixes, Sampling, Setting, Size, SizeEstimate, SizeQuery,
+    Options, Parameter, Prefixes, Sampling, Setting, Size, SizeEstimate, SizeQuery,
 };
 use super::levels::Levels;
 use super::nodes::{MOST_NODES, ipv4_nodes};
@@ -44,14 +44,7 @@ impl Describe for Rhhh {
             },
         ],
         memory: "as mst",
-        laws: Laws {
-            flows: false,
-            commutable: true,
-            aggregatable: true,
-            sizes: true,
-            rows: false,
-            merge: Merge::WithinBounds,
-        },
+        laws: Laws { commutable: true, aggregatable: true, sizes: true, ..Laws::NONE },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {

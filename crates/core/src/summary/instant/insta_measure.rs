@@ -3,7 +3,7 @@
 //! Paper: Jang et al., "InstaMeasure: instant per-flow detection using large in-DRAM working set of
 //! active flows" (ICDCS 2019), §3.
 
-use super::super::{BuildError, Describe, Info, Ingest, Laws, Merge, Options};
+use super::super::{BuildError, Describe, Info, Ingest, Laws, Options};
 use super::regulated::{Behind, Regulated};
 use super::regulator::{LEVELS, Regulator, SKETCH, WORD};
 use super::word::Word;
@@ -47,14 +47,7 @@ impl Describe for InstaMeasure<(), (), 2> {
 }
 
 /// What holds behind a regulator, whatever the table.
-pub(crate) const LAWS: Laws = Laws {
-    flows: false,
-    commutable: false,
-    aggregatable: false,
-    sizes: true,
-    rows: false,
-    merge: Merge::WithinBounds,
-};
+pub(crate) const LAWS: Laws = Laws { sizes: true, ..Laws::NONE };
 
 fn build<K: FlowKey, const LAYERS: usize>(
     options: &Options,

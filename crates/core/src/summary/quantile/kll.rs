@@ -16,8 +16,8 @@ use flowgauge_kernel::Digester;
 use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{
-    Answers, BuildError, Describe, Incompatible, Info, Ingest, Laws, Measure, Merge, Options,
-    Parameter, Parameters, QuantileOf, Quantiles, Setting,
+    Answers, BuildError, Describe, Incompatible, Info, Ingest, Laws, Measure, Options, Parameter,
+    Parameters, QuantileOf, Quantiles, Setting,
 };
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
@@ -113,14 +113,7 @@ impl Describe for Kll<()> {
             Parameter { name: "epsilon", help: "instead of k: the error of a rank, as a share" },
         ],
         memory: "(3 k + 480) x (key, or 8)",
-        laws: Laws {
-            flows: false,
-            commutable: true,
-            aggregatable: true,
-            sizes: false,
-            rows: false,
-            merge: Merge::WithinBounds,
-        },
+        laws: Laws { commutable: true, aggregatable: true, ..Laws::NONE },
     };
 
     /// A sum of packets has lost their lengths and times, and gaps depend on the order.

@@ -7,7 +7,7 @@
 
 use std::marker::PhantomData;
 
-use super::super::{BuildError, Describe, Estimate, Info, Ingest, Laws, Measure, Merge, Options};
+use super::super::{BuildError, Describe, Estimate, Info, Ingest, Laws, Measure, Options};
 use super::cell::Unsigned;
 use super::count_min::{MEMORY, PARAMETERS, factor, least, sums};
 use super::grid::{Grid, Rule};
@@ -28,14 +28,7 @@ impl Describe for ConservativeCountMin {
         paper: "conservative update (SIGCOMM 2002), section 3.3.2",
         parameters: PARAMETERS,
         memory: MEMORY,
-        laws: Laws {
-            flows: false,
-            commutable: false,
-            aggregatable: false,
-            sizes: true,
-            rows: false,
-            merge: Merge::WithinBounds,
-        },
+        laws: Laws { sizes: true, ..Laws::NONE },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {

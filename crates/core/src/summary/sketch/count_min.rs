@@ -66,8 +66,8 @@ impl Describe for CountMin {
             aggregatable: true,
             sizes: true,
             rows: true,
-            flows: false,
             merge: Merge::Equal,
+            ..Laws::NONE
         },
     };
 

@@ -59,8 +59,8 @@ impl Describe for CountSketch {
             aggregatable: true,
             sizes: true,
             rows: true,
-            flows: false,
             merge: Merge::Equal,
+            ..Laws::NONE
         },
     };
 

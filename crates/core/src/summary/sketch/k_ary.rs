@@ -39,8 +39,8 @@ impl Describe for KAry {
             aggregatable: true,
             sizes: true,
             rows: true,
-            flows: false,
             merge: Merge::Equal,
+            ..Laws::NONE
         },
     };
 

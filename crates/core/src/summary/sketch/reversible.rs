@@ -76,9 +76,8 @@ impl Describe for ReversibleSketch<(), ()> {
             commutable: true,
             aggregatable: true,
             sizes: true,
-            rows: false,
-            flows: false,
             merge: Merge::Equal,
+            ..Laws::NONE
         },
     };
 

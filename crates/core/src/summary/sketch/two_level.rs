@@ -94,14 +94,7 @@ impl Describe for TwoLevel<()> {
         ],
         memory: "(rows + verify) x (columns x 4 + bitmaps x bits / 8) + rows x 256 x (4 for keys of 4 bytes; \
                  for keys of 8 bytes 2, or 3 with over 65536 columns)",
-        laws: Laws {
-            commutable: true,
-            aggregatable: true,
-            sizes: false,
-            rows: false,
-            flows: false,
-            merge: Merge::Equal,
-        },
+        laws: Laws { commutable: true, aggregatable: true, merge: Merge::Equal, ..Laws::NONE },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {

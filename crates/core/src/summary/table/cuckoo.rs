@@ -50,12 +50,12 @@ impl Describe for Cuckoo1 {
         parameters: &[BUCKETS, state::STATE, state::PADDING],
         memory: "4 x buckets + 1/2 x buckets x (key + state of 12 or more, rounded up to 4 or 8)",
         laws: Laws {
+            flows: true,
             commutable: true,
             aggregatable: true,
             sizes: true,
-            rows: false,
-            flows: true,
             merge: Merge::Equal,
+            ..Laws::NONE
         },
     };
 
@@ -76,12 +76,12 @@ impl Describe for Cuckoo4 {
         parameters: &[BUCKETS, state::STATE, state::PADDING],
         memory: "16 x buckets + 61/16 x buckets x (key + state of 12 or more, rounded up to 4 or 8)",
         laws: Laws {
+            flows: true,
             commutable: true,
             aggregatable: true,
             sizes: true,
-            rows: false,
-            flows: true,
             merge: Merge::Equal,
+            ..Laws::NONE
         },
     };
 

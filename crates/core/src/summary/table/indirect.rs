@@ -42,12 +42,12 @@ impl Describe for IndirectTable {
         memory: "buckets x (key + 4, rounded up to 4 or 8) \
                  + 3/4 x buckets x (4 + state of 12 or more)",
         laws: Laws {
+            flows: true,
             commutable: true,
             aggregatable: true,
             sizes: true,
-            rows: false,
-            flows: true,
             merge: Merge::Equal,
+            ..Laws::NONE
         },
     };
 

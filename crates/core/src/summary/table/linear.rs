@@ -48,12 +48,12 @@ impl Describe for LinearTable {
         ],
         memory: "4 x buckets + 3/4 x buckets x (key + state of 12 or more, rounded up to 4 or 8)",
         laws: Laws {
+            flows: true,
             commutable: true,
             aggregatable: true,
             sizes: true,
-            rows: false,
-            flows: true,
             merge: Merge::Equal,
+            ..Laws::NONE
         },
     };
 

@@ -19,7 +19,7 @@ use super::super::codec::{DecodeError, Number, Reader, Writer};
 use super::super::remix::{remix, remix_batch};
 use super::super::{
     Answers, BuildError, Counter, Describe, Incompatible, Info, Ingest, Laws, Measure, Memory,
-    Merge, Options, Parameter, Setting,
+    Options, Parameter, Setting,
 };
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
@@ -118,14 +118,7 @@ impl Describe for ElasticSketch<(), u32> {
         ],
         memory: "buckets x (7 x key + 8 x (4 by packets, 8 by bytes) + 4, rounded up) \
                  + light x (1 by packets, 4 by bytes)",
-        laws: Laws {
-            flows: false,
-            commutable: false,
-            aggregatable: false,
-            sizes: true,
-            rows: false,
-            merge: Merge::WithinBounds,
-        },
+        laws: Laws { sizes: true, ..Laws::NONE },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {

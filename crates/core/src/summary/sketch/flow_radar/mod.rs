@@ -84,9 +84,8 @@ impl Describe for FlowRadar<()> {
             commutable: true,
             aggregatable: true,
             sizes: true,
-            rows: false,
-            flows: false,
             merge: Merge::Disjoint,
+            ..Laws::NONE
         },
     };
 

@@ -18,8 +18,7 @@ use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::remix::remix;
 use super::super::{
     Answers, BuildError, Candidates, Cells, Counter, Describe, Estimate, Incompatible, Info,
-    Ingest, Laws, Measure, Merge, Options, Parameter, RowIngest, Setting, Size, SizeEstimate,
-    SizeQuery,
+    Ingest, Laws, Measure, Options, Parameter, RowIngest, Setting, Size, SizeEstimate, SizeQuery,
 };
 use super::cell::Signed;
 use super::rows::{Rows, Targets, with_rows};
@@ -108,14 +107,7 @@ impl Describe for UnivMon<(), ()> {
         memory: "rows x columns x (levels, or 1 + 1/2 + 1/4 + 1/8 for each further level) x (4 by \
                  packets, 8 by bytes) + levels x top x (key + 20, rounded up to 8, + 8)",
         // The heaps hold the heaviest keys whatever the order, but for keys of nearly equal size.
-        laws: Laws {
-            flows: false,
-            commutable: true,
-            aggregatable: true,
-            sizes: true,
-            rows: true,
-            merge: Merge::WithinBounds,
-        },
+        laws: Laws { commutable: true, aggregatable: true, sizes: true, rows: true, ..Laws::NONE },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
