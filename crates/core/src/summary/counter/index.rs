@@ -170,6 +170,12 @@ impl Index {
         }
     }
 
+    /// Whether a counter is in the line of its digest.
+    #[inline(always)]
+    pub(super) fn is_home(&self, counter: usize) -> bool {
+        self.places.get(counter).is_multiple_of(2)
+    }
+
     /// Gives another number, which no counter has, to a counter.
     #[inline(always)]
     pub(super) fn renumber(&mut self, counter: usize, number: usize) {

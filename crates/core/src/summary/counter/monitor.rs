@@ -75,6 +75,11 @@ pub(in crate::summary) trait Monitor<K: FlowKey, C: Counter>:
             self.add(keys[i], digests[i], weights[i]);
         }
     }
+    /// The same of sums of packets.
+    #[inline(always)]
+    fn add_sums(&mut self, keys: &[K], digests: &[u64], weights: &[C]) {
+        self.add_all(keys, digests, weights);
+    }
     /// Adds an entry of a key that has none; there is room.
     fn append(&mut self, entry: Entry<K, C>, digest: u64);
     /// The entries, in any order.

@@ -2,28 +2,27 @@
 //!
 //! Entries of the least count are taken over in the order of their numbers, and count more from then
 //! on. So one sweep over all entries finds every one of the least count, and only after its end is
-//! the least count a larger one. It is at most the packets over the entries, and so is the number of
-//! sweeps: an entry is passed once a packet at most, whatever comes. A sweep looks at blocks of 64
-//! entries: at the counts of those whose floor, which no count of the block is below, is the least
-//! count, and only at the floor of the others.
-//!
-//! Which packets have an entry cannot be foreseen, and a branch mispredicted costs as much as all
-//! else. So the usual packet, whether its key has an entry or takes one over, takes the same steps,
-//! where selections decide what is written; what is rare ends the loop.
+//! the least count a larger one. A sweep looks at blocks of entries: at the counts of those whose
+//! floor, which no count of the block is below, is the least count, and only at the floor of the
+//! others. By packets one by one, the least count is at most the packets over the entries, and so is
+//! the number of sweeps: an entry is passed once a packet at most, whatever comes. By sums of packets
+//! it grows in steps: for each of them two blocks are looked at, at most, and all floors.
+
+mod packets;
+mod sums;
 
 use std::cell::OnceCell;
-use std::hint::{black_box, select_unpredictable};
 
 use flowgauge_kernel::{Digester, Zeroed, equal_in_group};
 
 use super::super::{BuildError, Counter, Memory};
 use super::index::Index;
 use super::monitor::{Entry, Monitor};
-use super::steps::Steps;
+use super::steps::Steps as _;
 use crate::key::FlowKey;
 
 /// Entries of a block, one bit each.
-const BLOCK: usize = 64;
+const BLOCK: usize = 128;
 
 /// Entries in columns behind an index.
 ///
@@ -37,15 +36,15 @@ pub(in crate::summary) struct Sweep<K> {
     index: Index,
     taken: usize,
     excess: u64,
-    /// Of each block, a number that no count is below. In use, as is all below, while all entries
-    /// are taken.
+    /// Of each block, a number that no count is below but those of the pending entries. In use, as is
+    /// all below, while all entries are taken.
     floors: Zeroed<u32>,
     /// No count is below it.
     least: u32,
     /// Where the block begins that the sweep is at.
     start: usize,
     /// The entries of the block that had the least count and may still have it.
-    pending: u64,
+    pending: u128,
     /// The least count, where it was asked for since it changed.
     unheld: OnceCell<u32>,
 }
@@ -66,30 +65,68 @@ impl<K: FlowKey> Sweep<K> {
         self.block(start).iter().copied().min().unwrap_or(u32::MAX)
     }
 
+    /// The first of the pending entries, if it has the least count still.
+    #[inline(always)]
+    fn next(&self) -> Option<usize> {
+        let next = self.start + self.pending.trailing_zeros() as usize;
+        (self.pending != 0 && self.counts[next] == self.least).then_some(next)
+    }
+
     /// The entry of the least count, the first of several: where the sweep has come to, or goes on
     /// to.
     fn sweep(&mut self) -> usize {
         loop {
-            while self.pending != 0 {
-                let entry = self.start + self.pending.trailing_zeros() as usize;
-                if self.counts[entry] == self.least {
-                    return entry;
-                }
+            if let Some(next) = self.next() {
+                return next;
+            }
+            if self.pending == 0 {
+                self.go_on();
+            } else {
                 self.pending &= self.pending - 1;
             }
-            let block = self.start / BLOCK;
-            self.floors[block] = self.floor(self.start);
-            let next =
-                |from: usize| self.floors[from..].iter().position(|&floor| floor == self.least);
-            let next = if let Some(next) = next(block) {
-                block + next
-            } else {
-                self.least = self.floors.iter().copied().min().unwrap_or(0);
-                self.floors.iter().position(|&floor| floor == self.least).unwrap_or(0)
-            };
-            self.start = next * BLOCK;
-            self.pending = equal(self.block(self.start), self.least);
         }
+    }
+
+    /// Goes on to the next block that may have the least count, or the next larger one.
+    fn go_on(&mut self) {
+        let first = |floors: &[u32], least| floors.iter().position(|&floor| floor == least);
+        let block = self.start / BLOCK;
+        let next = if let Some(next) = first(&self.floors[block..], self.least) {
+            block + next
+        } else {
+            self.least = self.floors.iter().copied().min().unwrap_or(0);
+            first(&self.floors, self.least).unwrap_or(0)
+        };
+        self.start = next * BLOCK;
+        self.pending = equal(self.block(self.start), self.least);
+        // The next larger count is mostly there, so that the least of all is seldom looked for.
+        let above = self.least.saturating_add(1);
+        self.floors[next] = if self.pending == 0 { self.floor(self.start) } else { above };
+    }
+
+    /// Whether there is a least entry to sweep for: counts that are full stay the least.
+    #[inline(always)]
+    fn sweeps(&self) -> bool {
+        self.taken == self.keys.len() && self.least < u32::MAX
+    }
+
+    /// Sweeps, and adds packets from the one of a number on, which returns how many were added before
+    /// the sweep has to go on, or before one that is not usual; returns of how many.
+    #[inline(always)]
+    fn while_swept(
+        &mut self,
+        packets: usize,
+        mut add: impl FnMut(&mut Self, usize) -> usize,
+    ) -> usize {
+        let mut at = 0;
+        while self.sweeps() {
+            self.sweep();
+            at += add(self, at);
+            if at == packets || self.next().is_some() {
+                break;
+            }
+        }
+        at
     }
 
     /// Begins a sweep, now that all entries are taken.
@@ -119,68 +156,15 @@ impl<K: FlowKey> Sweep<K> {
 }
 
 /// Which of the counts equal `count`, one bit each.
-fn equal(counts: &[u32], count: u32) -> u64 {
-    let (groups, rest) = counts.as_chunks();
-    let bits = rest.iter().rev().fold(0, |bits, &other| bits << 1 | u64::from(other == count));
-    let group = |bits: u64, group| bits << 8 | u64::from(equal_in_group(group, u32::MAX, count));
-    groups.iter().rev().fold(bits, group)
-}
-
-impl<K: FlowKey> Steps<K, u32> for Sweep<K> {
-    #[inline(always)]
-    fn index(&self) -> &Index {
-        &self.index
-    }
-
-    #[inline(always)]
-    #[expect(clippy::needless_bitwise_bool, reason = "a branch is what this is to avoid")]
-    fn add_usual<const WIDE: bool>(
-        &mut self,
-        keys: &[K],
-        digests: &[u64],
-        weights: &[u32],
-    ) -> usize {
-        let most = self.keys.len();
-        // Counts that are full stay the least.
-        if self.taken < most || self.least == u32::MAX {
-            return 0;
-        }
-        let (held, counts) = (&mut self.keys[..most], &mut self.counts[..most]);
-        let (errors, mut lines) = (&mut self.errors[..most], self.index.lines::<WIDE>());
-        let (start, least, mut pending) = (self.start, self.least, self.pending);
-        let mut done = keys.len();
-        for (i, ((&key, &digest), &weight)) in keys.iter().zip(digests).zip(weights).enumerate() {
-            let look = lines.look(digest);
-            let first = lines.first(&look);
-            let next = start + pending.trailing_zeros() as usize;
-            if first >= most || next >= most {
-                done = i;
-                break;
-            }
-            let has = (held[first] == key) & look.is_there();
-            let free = (counts[next] == least) & lines.can_take(next) & look.is_all();
-            let entry = select_unpredictable(has, first, next);
-            let (sum, over) = counts[entry].overflowing_add(weight);
-            // Hidden from the compiler, which would make a branch of `has`.
-            if !black_box((has | free) & !over) {
-                done = i;
-                break;
-            }
-            lines.take(entry, has);
-            lines.give(&look, entry, has);
-            held[entry] = key;
-            errors[entry] = select_unpredictable(has, errors[entry], counts[entry]);
-            counts[entry] = sum;
-            pending = select_unpredictable(has, pending, pending & pending.wrapping_sub(1));
-        }
-        self.pending = pending;
-        done
-    }
-
-    #[inline(always)]
-    fn add_one(&mut self, key: K, digest: u64, weight: u32) {
-        self.add(key, digest, weight);
-    }
+fn equal(counts: &[u32], count: u32) -> u128 {
+    let half = |counts: &[u32]| {
+        let (groups, rest) = counts.as_chunks();
+        let bits = rest.iter().rev().fold(0, |bits, &other| bits << 1 | u64::from(other == count));
+        let group = |bits, group| bits << 8 | u64::from(equal_in_group(group, u32::MAX, count));
+        groups.iter().rev().fold(bits, group)
+    };
+    let (low, high) = counts.split_at(counts.len().min(BLOCK / 2));
+    u128::from(half(low)) | u128::from(half(high)) << (BLOCK / 2)
 }
 
 impl<K: FlowKey> Monitor<K, u32> for Sweep<K> {
@@ -240,6 +224,11 @@ impl<K: FlowKey> Monitor<K, u32> for Sweep<K> {
     fn add_all(&mut self, keys: &[K], digests: &[u64], weights: &[u32]) {
         self.change();
         self.add_in_steps(keys, digests, weights);
+    }
+
+    fn add_sums(&mut self, keys: &[K], digests: &[u64], weights: &[u32]) {
+        self.change();
+        self.add_summed(keys, digests, weights);
     }
 
     fn append(&mut self, Entry { key, count, error }: Entry<K, u32>, digest: u64) {

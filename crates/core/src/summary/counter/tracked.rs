@@ -28,7 +28,12 @@ impl<K, C, M> Tracked<K, C, M> {
 impl<K: FlowKey, C: Counter, M: Monitor<K, C>> Ingest<K> for Tracked<K, C, M> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         batch.digest(self.monitor.digester());
-        self.monitor.add_all(batch.keys(), batch.digests(), C::column(batch));
+        let (keys, digests, weights) = (batch.keys(), batch.digests(), C::column(batch));
+        if batch.is_plain() {
+            self.monitor.add_all(keys, digests, weights);
+        } else {
+            self.monitor.add_sums(keys, digests, weights);
+        }
     }
 
     fn answers(&self) -> &dyn Answers {
