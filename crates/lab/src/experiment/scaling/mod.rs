@@ -1,0 +1,1 @@
+//! How structures of their own scale over cores.
