@@ -61,5 +61,15 @@ pub(crate) struct Outcome {
 }
 
 /// Every experiment, in the order of the report.
-pub(crate) const EXPERIMENTS: &[&Experiment] =
-    &[&simple::FIG1, &simple::FIG2, &simple::FIG3, &simple::FIG3C, &agg_evict::FIG5];
+#[rustfmt::skip]
+pub(crate) const EXPERIMENTS: &[&Experiment] = &[
+    &simple::FIG1,
+    &simple::FIG2,
+    &simple::FIG3,
+    &simple::FIG3C,
+    &simple::FIG4,
+    &simple::FIG5,
+    &simple::FIG6,
+    &simple::FIG7,
+    &agg_evict::FIG5,
+];

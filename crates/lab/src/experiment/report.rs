@@ -41,8 +41,8 @@ pub(crate) fn run(run: &Run) -> Result<(), Failure> {
         let page = Page::measure(experiment, &setting, &options)?;
         page.write(&run.output)?;
         let seconds = start.elapsed().as_secs_f64();
-        let verdict = &page.verdict;
-        println!("{}: {} ({seconds:.1} s). {}", experiment.name, verdict.stand, verdict.sentence);
+        println!("{} ({seconds:.1} s): {}", experiment.name, page.verdict.sentence());
+        page.verdict.lines().for_each(|line| println!("  {line}"));
         pages.push(page);
     }
     if all {
@@ -137,9 +137,14 @@ impl Page {
         let stem = self.stem();
         let mut page = format!(
             "{level} {name}: {title}\n\n{paper}\n\n**Claim.** {claim}\n\n\
-             **{}.** {}\n\n![{title}]({folder}{stem}.svg)\n\n**Limit.** {}\n\n",
-            verdict.stand, verdict.sentence, outcome.limit
+             **{}.**\n",
+            verdict.sentence()
         );
+        for line in verdict.lines() {
+            let _ = writeln!(page, "- {line}");
+        }
+        let _ =
+            writeln!(page, "\n![{title}]({folder}{stem}.svg)\n\n**Limit.** {}\n", outcome.limit);
         if !outcome.notes.is_empty() {
             let _ = writeln!(page, "**Note.** {}\n", outcome.notes);
         }

@@ -101,8 +101,19 @@ impl<'a> Panel<'a> {
         rows
     }
 
+    /// Whether the names of places are so long that they are written aslant.
+    fn aslant(&self) -> bool {
+        let room = (RIGHT - LEFT) / self.places.len().max(1) as f64;
+        self.places.iter().any(|place| place.len() as f64 * LETTER > room)
+    }
+
+    /// Where the legend begins.
+    fn below(&self) -> f64 {
+        if self.aslant() { HEIGHT + 20.0 } else { HEIGHT }
+    }
+
     fn height(&self) -> f64 {
-        HEIGHT + LEGEND * self.legend().len() as f64
+        self.below() + LEGEND * self.legend().len() as f64
     }
 
     fn draw(&self, out: &mut String) {
@@ -129,9 +140,7 @@ impl<'a> Panel<'a> {
                 text(out, x, BOTTOM + 17.0, "middle", "", &label(tick));
             }
         }
-        // Long names are written aslant.
-        let room = (RIGHT - LEFT) / self.places.len().max(1) as f64;
-        let aslant = self.places.iter().any(|place| place.len() as f64 * LETTER > room);
+        let aslant = self.aslant();
         for (at, place) in self.places.iter().enumerate() {
             let (x, y) = (self.x.place(at as f64), BOTTOM + 15.0);
             if aslant {
@@ -143,7 +152,7 @@ impl<'a> Panel<'a> {
             }
         }
         let _ = write!(out, r#"<path class="axis" d="M{LEFT} {BOTTOM}H{RIGHT}"/>"#);
-        let below = if aslant { BOTTOM + 58.0 } else { BOTTOM + 36.0 };
+        let below = if aslant { BOTTOM + 62.0 } else { BOTTOM + 36.0 };
         text(out, f64::midpoint(LEFT, RIGHT), below, "middle", "", self.chart.x_axis.label);
         let middle = f64::midpoint(TOP, BOTTOM);
         let _ = write!(out, r#"<g transform="translate(16 {middle}) rotate(-90)">"#);
@@ -198,7 +207,7 @@ impl<'a> Panel<'a> {
 
     fn draw_legend(&self, out: &mut String) {
         for (at, row) in self.legend().into_iter().enumerate() {
-            let (mut x, y) = (24.0, HEIGHT + LEGEND * at as f64);
+            let (mut x, y) = (24.0, self.below() + LEGEND * at as f64);
             for line in row {
                 let colour = COLOURS[line.colour % COLOURS.len()];
                 let dashed = if line.column > 0 { " dashed" } else { "" };

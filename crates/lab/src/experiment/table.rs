@@ -99,8 +99,8 @@ impl<'a> Row<'a> {
 
 impl Table {
     /// An empty table.
-    pub(crate) fn new<const N: usize>(columns: [&'static str; N]) -> Self {
-        Self { columns: columns.to_vec(), rows: Vec::new() }
+    pub(crate) fn new(columns: impl IntoIterator<Item = &'static str>) -> Self {
+        Self { columns: columns.into_iter().collect(), rows: Vec::new() }
     }
 
     /// Adds a row. Cells too few are empty, those too many are left.

@@ -6,7 +6,7 @@ use super::verdict::Stand;
 use super::{EXPERIMENTS, Experiment, Setting, Table};
 
 fn tiny() -> Setting {
-    Setting { packets: 20_000, rounds: 1, most_bytes: 1 << 20, factor: 16, ..Setting::quick() }
+    Setting { packets: 40_000, rounds: 1, most_bytes: 1 << 20, factor: 16, ..Setting::quick() }
 }
 
 /// Names are there once, belong to a paper, and are fit for files.

@@ -28,11 +28,11 @@ impl fmt::Display for Stand {
     }
 }
 
-/// What became of a claim, in a sentence with the numbers that decided it.
+/// What became of a claim.
 #[derive(Clone, Debug)]
 pub(crate) struct Verdict {
     pub(crate) stand: Stand,
-    pub(crate) sentence: String,
+    parts: Vec<Part>,
 }
 
 /// A part of a claim, checked.
@@ -66,10 +66,10 @@ impl Part {
             _ => None,
         };
         let told = format!(
-            "{what}: {} times as much ({} to {}; less at {under} of {} points, more at {over})",
-            short(median(&ratios)),
-            short(least(&ratios)),
-            short(most(&ratios)),
+            "{what}: {} ({} to {}); less at {under} of {} points, more at {over}",
+            digits(median(&ratios)),
+            digits(least(&ratios)),
+            digits(most(&ratios)),
             ratios.len()
         );
         Self { holds, told }
@@ -90,19 +90,19 @@ impl Part {
         } else {
             None
         };
-        Self { holds, told: format!("{what}: from {} to {}", short(*first), short(*last)) }
+        Self { holds, told: format!("{what}: from {} to {}", digits(*first), digits(*last)) }
     }
 
     /// Claims that a number is at least so much; a missing one is open.
     pub(crate) fn at_least(what: &str, number: f64, least: f64) -> Self {
         let holds = number.is_finite().then_some(number >= least);
-        Self { holds, told: format!("{what}: {} (at least {})", short(number), short(least)) }
+        Self { holds, told: format!("{what}: {} (at least {})", digits(number), digits(least)) }
     }
 
     /// Claims that a number is at most so much; a missing one is open.
     pub(crate) fn at_most(what: &str, number: f64, most: f64) -> Self {
         let holds = number.is_finite().then_some(number <= most);
-        Self { holds, told: format!("{what}: {} (at most {})", short(number), short(most)) }
+        Self { holds, told: format!("{what}: {} (at most {})", digits(number), digits(most)) }
     }
 }
 
@@ -118,12 +118,29 @@ impl Verdict {
         } else {
             Stand::Confirmed
         };
-        let told = parts.iter().map(|part| match part.holds {
-            Some(true) => format!("holds: {}", part.told),
-            Some(false) => format!("does not hold: {}", part.told),
-            None => format!("cannot be told: {}", part.told),
-        });
-        Self { stand, sentence: told.collect::<Vec<_>>().join(". ") + "." }
+        Self { stand, parts }
+    }
+
+    /// In a sentence.
+    pub(crate) fn sentence(&self) -> String {
+        let count = |holds| self.parts.iter().filter(|part| part.holds == holds).count();
+        let open = match count(None) {
+            0 => String::new(),
+            open => format!(", {open} cannot be told"),
+        };
+        format!("{}: {} of {} parts hold{open}", self.stand, count(Some(true)), self.parts.len())
+    }
+
+    /// Part by part, with the numbers that decided.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = String> {
+        self.parts.iter().map(|part| {
+            let word = match part.holds {
+                Some(true) => "holds",
+                Some(false) => "does not hold",
+                None => "cannot be told",
+            };
+            format!("{word}: {}", part.told)
+        })
     }
 }
 
@@ -132,6 +149,17 @@ pub(crate) fn median(numbers: &[f64]) -> f64 {
     let mut sorted = numbers.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// A number with three digits that tell.
+fn digits(number: f64) -> String {
+    let whole = number.abs() >= 100.0;
+    let text = if whole { format!("{number:.0}") } else { short((number * 1e3).round() / 1e3) };
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
 }
 
 fn least(numbers: &[f64]) -> f64 {
@@ -168,7 +196,9 @@ mod tests {
         let both = [Part::at_least("one", 1.0, 2.0), Part::open("other")];
         let verdict = Verdict::of(both);
         assert_eq!(verdict.stand, Stand::Contradicted);
-        assert_eq!(verdict.sentence, "does not hold: one: 1 (at least 2). cannot be told: other.");
+        assert_eq!(verdict.sentence(), "Contradicted: 0 of 2 parts hold, 1 cannot be told");
+        let lines: Vec<String> = verdict.lines().collect();
+        assert_eq!(lines, ["does not hold: one: 1 (at least 2)", "cannot be told: other"]);
         assert_eq!(Verdict::of([]).stand, Stand::Open);
     }
 }

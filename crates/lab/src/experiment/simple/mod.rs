@@ -4,82 +4,169 @@
 mod fig1;
 mod fig2;
 mod fig3;
+mod fig4;
+mod fig5;
+mod fig6;
+mod fig7;
+mod heap;
 
 use flowgauge_core::key::{Extract, FlowKey};
 
 pub(super) use fig1::FIG1;
 pub(super) use fig2::FIG2;
 pub(super) use fig3::{FIG3, FIG3C};
+pub(super) use fig4::FIG4;
+pub(super) use fig5::FIG5;
+pub(super) use fig6::FIG6;
+pub(super) use fig7::FIG7;
+use heap::Heap;
 
+use super::chart::{Chart, linear, log};
 use super::exam::Exam;
-use super::latency::{self, BARE};
+use super::latency::{self, BARE, Bare, Runner};
 use super::setting::Setting;
 use super::stream::Stream;
 use super::structure::Structure;
-use super::table::{Table, row};
+use super::table::Table;
 use crate::failure::Failure;
 
 /// Packets of a batch.
 const BATCH: usize = 64;
 
-/// Bytes of structures whose size is not what is varied: more than a last-level cache had.
+/// Bytes of structures whose size is not what is varied: more than the paper's last-level cache.
 const LARGE: usize = 32 << 20;
 
-/// The structures of the figures, in so much memory.
-fn count_array(bytes: usize) -> Structure {
-    Structure::new("count array", "count-array").in_bytes(bytes)
+/// What tables call the structures.
+const ARRAY: &str = "count array";
+const OVERWRITING: &str = "overwriting array";
+const COUNT_MIN: &str = "Count-Min";
+const LINEAR: &str = "linear table";
+const CUCKOO_1: &str = "cuckoo-1";
+const CUCKOO_4: &str = "cuckoo-4";
+const SPACE_SAVING: &str = "Space-Saving";
+const HEAP: &str = "binary heap";
+
+/// What is measured: something that takes packets, and a structure that answers as it would.
+struct Contender<K> {
+    label: String,
+    runner: Box<dyn Runner<K>>,
+    answers: Structure,
 }
 
-/// The array in which the last key stays.
-fn overwriting_array(bytes: usize) -> Structure {
-    let paper = [("candidates", "0")];
-    Structure::new("overwriting array", "replacing-array").with(paper).in_bytes(bytes)
+impl<K: FlowKey> Contender<K> {
+    fn of(structure: Structure, setting: &Setting) -> Result<Self, Failure> {
+        let runner = Box::new(structure.build::<K>(setting)?);
+        Ok(Self { label: structure.label.clone(), runner, answers: structure })
+    }
+
+    /// An algorithm under this name, in so many bytes.
+    fn new(
+        label: &str,
+        algorithm: &'static str,
+        parameters: &[(&str, &str)],
+        bytes: usize,
+        setting: &Setting,
+    ) -> Result<Self, Failure> {
+        let structure = Structure::new(label, algorithm).in_bytes(bytes);
+        Self::of(structure.with(parameters.iter().copied()), setting)
+    }
+
+    /// The structures of most figures, by name.
+    fn named(label: &str, bytes: usize, setting: &Setting) -> Result<Self, Failure> {
+        let (algorithm, parameters): (_, &[_]) = match label {
+            ARRAY => ("count-array", &[]),
+            OVERWRITING => ("replacing-array", &[("candidates", "0")]),
+            COUNT_MIN => ("count-min", &[("rows", "3")]),
+            CUCKOO_1 => ("cuckoo-1", &[]),
+            CUCKOO_4 => ("cuckoo-4", &[]),
+            SPACE_SAVING => ("space-saving", &[]),
+            HEAP => return Ok(Self::heap::<0>(bytes)),
+            _ => ("linear-table", &[]),
+        };
+        Self::new(label, algorithm, parameters, bytes, setting)
+    }
+
+    /// The paper's heap, with so many bytes more an entry.
+    fn heap<const PAYLOAD: usize>(bytes: usize) -> Self {
+        let heap = Heap::<K, PAYLOAD>::new(bytes);
+        let counters = [("counters", heap.counters())];
+        let answers = Structure::new(HEAP, "space-saving").with(counters);
+        Self { label: HEAP.to_owned(), runner: Box::new(heap), answers }
+    }
 }
 
-fn count_min(bytes: usize) -> Structure {
-    Structure::new("Count-Min", "count-min").with([("rows", "3")]).in_bytes(bytes)
+/// An empty table of latency and accuracy by these columns.
+fn table(by: impl IntoIterator<Item = &'static str>) -> Table {
+    let by = std::iter::once("structure").chain(by);
+    Table::new(by.chain(["mean_ns", "p99_ns", "precision", "recall"]))
 }
 
-fn linear_table(bytes: usize) -> Structure {
-    Structure::new("linear table", "linear-table").in_bytes(bytes)
-}
-
-fn heap(bytes: usize) -> Structure {
-    Structure::new("Space-Saving", "space-saving").in_bytes(bytes)
-}
-
-/// An empty table of latency and accuracy.
-fn table() -> Table {
-    Table::new(["structure", "size_mb", "skew", "mean_ns", "p99_ns", "precision", "recall"])
-}
-
-/// Measures these structures of so many bytes on traffic of this skew (of none where it is the trace),
-/// and how well they answer where a task is asked: a row for each, and one for the bare loop.
+/// Measures these, and how well they answer where a task is asked: a row for each, and one for the
+/// bare loop; `at` is what the rows say in the table's own columns.
 fn measure<K: FlowKey + Extract<8>>(
     table: &mut Table,
-    structures: &[Structure],
-    (bytes, skew): (usize, Option<f64>),
+    at: &[f64],
+    mut contenders: Vec<Contender<K>>,
     setting: &Setting,
     stream: &Stream<K>,
     exam: Option<(&Exam<'_, K>, &str)>,
 ) -> Result<(), Failure> {
-    let mb = bytes as f64 / f64::from(1 << 20);
-    let (bare, times) = latency::of_structures(structures, setting, stream, BATCH)?;
-    row!(table, BARE, mb, skew, bare.mean_ns, bare.p99_ns);
-    for (structure, time) in structures.iter().zip(times) {
-        let score = match exam {
-            Some((exam, task)) => exam.score(structure, task)?,
-            None => None,
+    let mut bare = Bare::new();
+    let mut runners: Vec<&mut dyn Runner<K>> = vec![&mut bare];
+    runners.extend(contenders.iter_mut().map(|one| &mut *one.runner as &mut dyn Runner<K>));
+    let times = latency::race(&mut runners, stream, BATCH, setting.rounds);
+    let labels = std::iter::once(BARE).chain(contenders.iter().map(|one| one.label.as_str()));
+    for (number, (label, time)) in labels.zip(times).enumerate() {
+        let answers = number.checked_sub(1).map(|number| &contenders[number].answers);
+        let score = match (exam, answers) {
+            (Some((exam, task)), Some(answers)) => exam.score(answers, task)?,
+            _ => None,
         };
-        let (precision, recall) =
-            score.map_or((None, None), |score| (score.precision(), score.recall()));
-        let label = structure.label.as_str();
-        row!(table, label, mb, skew, time.mean_ns, time.p99_ns, precision, recall);
+        let accuracy = score.map_or([None, None], |score| [score.precision(), score.recall()]);
+        let at = at.iter().map(|number| (*number).into());
+        let times = [time.mean_ns, time.p99_ns].map(Into::into);
+        let accuracy = accuracy.map(Into::into);
+        table.push(std::iter::once(label.into()).chain(at).chain(times).chain(accuracy));
     }
     Ok(())
+}
+
+/// Bytes in units of 2²⁰.
+fn megabytes(bytes: usize) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
 }
 
 /// What the bare loop says.
 fn limit(table: &Table) -> String {
     latency::limit(&table.numbers("structure", BARE, "mean_ns"), BATCH)
 }
+
+/// Mean and tail by size.
+const BY_SIZE: Chart = Chart {
+    title: "Latency",
+    x: "size_mb",
+    x_axis: log("size (MB)"),
+    y: &[("mean_ns", " mean"), ("p99_ns", " p99")],
+    y_axis: linear("latency (ns a packet)"),
+    series: "structure",
+    only: &[],
+};
+
+/// Precision by tail.
+const PRECISION: Chart = Chart {
+    title: "Precision against tail latency",
+    x: "p99_ns",
+    x_axis: linear("99th percentile of latency (ns a packet)"),
+    y: &[("precision", "")],
+    y_axis: linear("precision"),
+    series: "structure",
+    only: &[],
+};
+
+/// Recall by tail.
+const RECALL: Chart = Chart {
+    title: "Recall against tail latency",
+    y: &[("recall", "")],
+    y_axis: linear("recall"),
+    ..PRECISION
+};
