@@ -71,5 +71,13 @@ pub(crate) const EXPERIMENTS: &[&Experiment] = &[
     &simple::FIG5,
     &simple::FIG6,
     &simple::FIG7,
+    &agg_evict::FIG2,
+    &agg_evict::FIG4,
     &agg_evict::FIG5,
+    &agg_evict::FIG6,
+    &agg_evict::FIG6C,
+    &agg_evict::FIG7,
+    &agg_evict::FIG7C,
+    &agg_evict::FIG8A,
+    &agg_evict::FIG8B,
 ];

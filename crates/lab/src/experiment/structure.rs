@@ -17,6 +17,7 @@ pub(crate) struct Structure {
     memory_bytes: usize,
     parameters: Parameters,
     accelerators: Vec<(String, Parameters)>,
+    isa: Isa,
 }
 
 impl Structure {
@@ -28,7 +29,13 @@ impl Structure {
             memory_bytes: 1 << 20,
             parameters: Parameters::default(),
             accelerators: Vec::new(),
+            isa: Isa::best(),
         }
+    }
+
+    /// Under another name.
+    pub(crate) fn named(self, label: &str) -> Self {
+        Self { label: label.to_owned(), ..self }
     }
 
     /// In as much memory, where its parameters do not say more precisely.
@@ -54,6 +61,11 @@ impl Structure {
         self
     }
 
+    /// On this instruction set.
+    pub(crate) fn on(self, isa: Isa) -> Self {
+        Self { isa, ..self }
+    }
+
     /// What the catalog builds it from.
     ///
     /// # Errors
@@ -61,7 +73,7 @@ impl Structure {
     pub(crate) fn options<K: FlowKey>(&self, setting: &Setting) -> Result<Options, Failure> {
         let mut options = Options {
             parameters: self.parameters.clone(),
-            digester: Digester::new(Seed::new(setting.seed), Isa::best()),
+            digester: Digester::new(Seed::new(setting.seed), self.isa),
             ..Options::new(self.memory_bytes, setting.seed)
         };
         let before = catalog::accelerator_bytes::<K>(&self.accelerators, &options);

@@ -2,11 +2,11 @@
 
 use flowgauge_core::key::{Key4, KeyKind};
 
-use crate::experiment::chart::{Chart, linear};
-use crate::experiment::latency;
+use super::{ALONE, BEHIND};
+use crate::experiment::chart::Chart;
 use crate::experiment::setting::{Mix, Setting};
 use crate::experiment::stream::Stream;
-use crate::experiment::table::{Table, row};
+use crate::experiment::table::Table;
 use crate::experiment::verdict::{Part, Verdict};
 use crate::experiment::{Experiment, Outcome};
 use crate::failure::Failure;
@@ -20,24 +20,8 @@ pub(crate) const FIG5: Experiment = Experiment {
     measure,
     judge,
     charts: &[
-        Chart {
-            title: "Throughput",
-            x: "solution",
-            x_axis: linear(""),
-            y: &[("mpps", "")],
-            y_axis: linear("million packets a second"),
-            series: "how",
-            only: &[super::ALONE, super::BEHIND],
-        },
-        Chart {
-            title: "Latency (the line is the 99th percentile)",
-            x: "solution",
-            x_axis: linear(""),
-            y: &[("mean_ns", " mean"), ("p99_ns", " p99")],
-            y_axis: linear("latency (ns a packet)"),
-            series: "how",
-            only: &[super::ALONE, super::BEHIND],
-        },
+        Chart { x: "solution", ..super::THROUGHPUT },
+        Chart { x: "solution", ..super::LATENCY },
     ],
 };
 
@@ -46,28 +30,27 @@ const LINE_RATE: f64 = 14.88;
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let stream = Stream::<Key4>::draw(setting, Mix::Trace, KeyKind::Source)?;
-    let mut table = Table::new(["solution", "how", "mean_ns", "p99_ns", "mpps"]);
-    let mut bares = Vec::new();
+    let mut table = super::table(["solution"]);
     for structure in super::nine() {
-        let both = [structure.clone(), super::behind(&structure, super::ROWS)];
-        let (bare, times) = latency::of_structures(&both, setting, &stream, super::BATCH)?;
-        bares.push(bare.mean_ns);
-        for (how, time) in [super::ALONE, super::BEHIND].into_iter().zip(times) {
-            let label = structure.label.as_str();
-            row!(table, label, how, time.mean_ns, time.p99_ns, 1e3 / time.mean_ns);
-        }
+        let at = [structure.label.as_str().into()];
+        let both = super::both(&structure, super::ROWS);
+        super::measure(&mut table, &at, &both, setting, &stream, super::BATCH)?;
     }
-    let limit = latency::limit(&bares, super::BATCH);
-    Ok(Outcome { table, limit, notes: String::new() })
+    let limit = super::limit(&table);
+    let notes =
+        "This aggregator hands on what it evicts in half batches of 128 sums, so that one batch \
+                 of 32 packets in some pays for many: that is the tail."
+            .to_owned();
+    Ok(Outcome { table, limit, notes })
 }
 
 fn judge(table: &Table) -> Verdict {
     let of = |how: &str, column: &str| table.numbers("how", how, column);
     let less = |what: &str, column: &str| {
         let what = format!("{what} behind the aggregator over alone");
-        Part::less(&what, &of(super::BEHIND, column), &of(super::ALONE, column))
+        Part::less(&what, &of(BEHIND, column), &of(ALONE, column))
     };
-    let reached = table.of("how", super::BEHIND).filter(|row| row.text("solution") != "TwoLevel");
+    let reached = table.of("how", BEHIND).filter(|row| row.text("solution") != "TwoLevel");
     let slowest = reached.map(|row| row.number("mpps")).fold(f64::NAN, f64::min);
     Verdict::of([
         less("mean", "mean_ns"),
