@@ -27,7 +27,7 @@ const BUCKET_CYCLES: u64 = 2;
 const WARM_UP: usize = 8;
 
 /// What takes batches and is timed.
-pub(crate) trait Runner<K: FlowKey> {
+pub(crate) trait Runner<K: FlowKey>: Send {
     /// Begins an epoch.
     fn begin(&mut self);
     /// Takes a batch.
@@ -87,7 +87,7 @@ pub(crate) struct Latency {
 }
 
 /// Cycles a packet, by packets.
-struct Histogram {
+pub(super) struct Histogram {
     packets: Vec<u64>,
     /// Cycles of all batches in it.
     cycles: u64,
@@ -96,12 +96,12 @@ struct Histogram {
 }
 
 impl Histogram {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { packets: vec![0; BUCKETS], cycles: 0, beyond: 0 }
     }
 
     /// Takes a batch of so many packets and cycles.
-    fn take(&mut self, packets: usize, cycles: u64) {
+    pub(super) fn take(&mut self, packets: usize, cycles: u64) {
         let bucket = cycles / packets as u64 / BUCKET_CYCLES;
         match self.packets.get_mut(bucket as usize) {
             Some(count) => {
@@ -112,7 +112,16 @@ impl Histogram {
         }
     }
 
-    fn latency(&self) -> Latency {
+    /// Takes in another one.
+    pub(super) fn merge(&mut self, other: &Self) {
+        for (packets, others) in self.packets.iter_mut().zip(&other.packets) {
+            *packets += others;
+        }
+        self.cycles += other.cycles;
+        self.beyond += other.beyond;
+    }
+
+    pub(super) fn latency(&self) -> Latency {
         // The middle of a bucket stands for it.
         let cycles = |bucket: usize| (bucket as u64 * BUCKET_CYCLES + BUCKET_CYCLES / 2) as f64;
         let within: u64 = self.packets.iter().sum();
@@ -200,6 +209,18 @@ pub(crate) fn race<K: FlowKey>(
     batch_packets: usize,
     rounds: usize,
 ) -> Vec<Latency> {
+    race_paced(runners, stream, batch_packets, rounds, 0.0)
+}
+
+/// The same with a pause of so many nanoseconds behind each measured batch.
+pub(crate) fn race_paced<K: FlowKey>(
+    runners: &mut [&mut dyn Runner<K>],
+    stream: &Stream<K>,
+    batch_packets: usize,
+    rounds: usize,
+    pause_ns: f64,
+) -> Vec<Latency> {
+    let pause = (pause_ns / ns_per_cycle()) as u64;
     let mut batch = Batch::new();
     let warm = stream.keys.len() / WARM_UP;
     let warm_up =
@@ -216,7 +237,11 @@ pub(crate) fn race<K: FlowKey>(
             pass(&mut **runner, &warm_up, batch_packets, &mut batch, None);
             runner.begin();
             let mut histogram = Histogram::new();
-            let mut timed = |packets, cycles| histogram.take(packets, cycles);
+            let mut timed = |packets, taken| {
+                histogram.take(packets, taken);
+                let start = cycles();
+                while cycles() - start < pause {}
+            };
             pass(&mut **runner, stream, batch_packets, &mut batch, Some(&mut timed));
             times.push(histogram.latency());
         }

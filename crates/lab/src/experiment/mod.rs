@@ -5,11 +5,13 @@
 //! [`EXPERIMENTS`].
 
 mod agg_evict;
+mod antagonist;
 mod chart;
 mod exam;
 mod insta_measure;
 mod latency;
 mod nitro;
+mod parallel;
 mod report;
 mod scale;
 mod scaling;
@@ -71,6 +73,10 @@ pub(crate) const EXPERIMENTS: &[&Experiment] = &[
     &simple::FIG5,
     &simple::FIG6,
     &simple::FIG7,
+    &simple::FIG8,
+    &simple::FIG9A,
+    &simple::FIG9B,
+    &simple::ZERO_LOSS,
     &agg_evict::FIG2,
     &agg_evict::FIG4,
     &agg_evict::FIG5,
@@ -80,4 +86,5 @@ pub(crate) const EXPERIMENTS: &[&Experiment] = &[
     &agg_evict::FIG7C,
     &agg_evict::FIG8A,
     &agg_evict::FIG8B,
+    &scaling::SEPARATE,
 ];

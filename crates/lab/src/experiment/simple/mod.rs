@@ -8,7 +8,10 @@ mod fig4;
 mod fig5;
 mod fig6;
 mod fig7;
+mod fig8;
+mod fig9;
 mod heap;
+mod zero_loss;
 
 use flowgauge_core::key::{Extract, FlowKey};
 
@@ -19,7 +22,10 @@ pub(super) use fig4::FIG4;
 pub(super) use fig5::FIG5;
 pub(super) use fig6::FIG6;
 pub(super) use fig7::FIG7;
+pub(super) use fig8::FIG8;
+pub(super) use fig9::{FIG9A, FIG9B};
 use heap::Heap;
+pub(super) use zero_loss::ZERO_LOSS;
 
 use super::chart::{Chart, linear, log};
 use super::exam::Exam;
