@@ -10,6 +10,7 @@ mod avx2;
 mod avx512;
 #[cfg(feature = "counting")]
 pub mod counting;
+mod cycles;
 mod detect;
 mod digest;
 mod group;
@@ -20,6 +21,7 @@ mod prefetch;
 pub mod scalar;
 mod tags;
 
+pub use cycles::cycles;
 pub use detect::Isa;
 pub use digest::{Digester, Seed, Words};
 pub use group::{equal_in_group, equal_in_line};

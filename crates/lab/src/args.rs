@@ -49,6 +49,51 @@ pub(crate) enum Command {
     /// that of the structure alone, `link_gbit` the fastest Ethernet whose smallest packets one core
     /// keeps up with, and `best` marks the fastest of a structure on a stream.
     Sweep(Sweep),
+    /// Names every experiment: the papers' figures
+    List,
+    /// Measures papers' figures anew, and says whether their claims stand on this machine
+    ///
+    /// Writes a table, a picture and a page for each, and with `all` a report beside the folder.
+    Run(Run),
+}
+
+#[derive(Args)]
+pub(crate) struct Run {
+    /// Experiments as `list` names them, or all
+    #[arg(required = true, value_name = "NAME")]
+    pub(crate) names: Vec<String>,
+
+    /// Smaller epochs, fewer sizes and rounds: a quarter of an hour for all of them (the default)
+    #[arg(long)]
+    pub(crate) quick: bool,
+
+    /// The papers' epochs and sizes
+    #[arg(long, conflicts_with = "quick")]
+    pub(crate) full: bool,
+
+    /// Seed of traffic and digests
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// Packets to take instead of those of a generated backbone: a capture, or with --key-bytes a file
+    /// of keys; sweeps over skews stay generated
+    #[arg(long, value_name = "FILE")]
+    pub(crate) keys: Option<PathBuf>,
+
+    /// Bytes of each key: 4 (source), 8 (addresses) or 13 (addresses, ports, protocol)
+    #[arg(long, value_name = "N", requires = "keys", value_parser = key_bytes)]
+    pub(crate) key_bytes: Option<usize>,
+
+    /// The folder for the files
+    #[arg(short, long, value_name = "DIR", default_value = "docs/lab")]
+    pub(crate) output: PathBuf,
+}
+
+fn key_bytes(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(bytes @ (4 | 8 | 13)) => Ok(bytes),
+        _ => Err("must be 4, 8 or 13".to_owned()),
+    }
 }
 
 #[derive(Args)]

@@ -40,6 +40,17 @@ pub(crate) enum Failure {
     /// The traffic cannot be generated.
     #[error("the traffic: {0}")]
     Traffic(#[from] ConfigError),
+    /// A trace is not what an experiment needs.
+    #[error("{name}: {reason}")]
+    Trace {
+        /// Its name.
+        name: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// No experiment has this name.
+    #[error("no experiment is called '{0}'; 'flowgauge-lab list' names them all")]
+    Unknown(String),
     /// The operating system refused memory for a task.
     #[error("memory for the task {task}: {error}")]
     Task {

@@ -9,10 +9,12 @@
 mod args;
 mod binomial;
 mod exact;
+mod experiment;
 mod failure;
 mod form;
 mod gate;
 mod hierarchy;
+mod machine;
 mod measure;
 mod plan;
 mod score;
@@ -38,6 +40,8 @@ fn main() -> ExitCode {
         Command::Accuracy(accuracy) => write_accuracy(accuracy),
         Command::Gate(gate) => pass_gate(gate),
         Command::Speed(speed) => write_speed(speed),
+        Command::List => experiment::list().map(|()| ExitCode::SUCCESS),
+        Command::Run(run) => experiment::run(run).map(|()| ExitCode::SUCCESS),
         Command::Sweep(sweep) => speed::sweep(sweep).map(|()| ExitCode::SUCCESS),
     };
     match done {

@@ -93,7 +93,7 @@ fn measure(
         if outcomes.iter().all(|outcome| outcome.case.scene != scene) {
             continue;
         }
-        let epochs = scene.draw(profile, form.packets, THRESHOLD, seed)?;
+        let epochs = scene.draw(profile.order, form.packets, THRESHOLD, seed)?;
         for kind in KINDS {
             let mut group: Vec<&mut Outcome> = outcomes
                 .iter_mut()

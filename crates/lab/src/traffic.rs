@@ -1,14 +1,12 @@
 //! Packets in memory, and what was planted among them.
 
 use flowgauge_capture::synthetic::{
-    self, Config, ConfigError, Plant, PlantKind, Size, Traffic, Volume,
+    self, Config, ConfigError, Plant, PlantKind, Profile, Size, Traffic, Volume,
 };
 use flowgauge_core::key::{Element, Extract, KeyKind};
 use flowgauge_core::packet::{Ip, Ports};
 use flowgauge_core::task::SpreadOf;
 use flowgauge_kernel::Digester;
-
-use crate::form::Profile;
 
 /// What is planted in the traffic, for tasks that would find little otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,13 +99,13 @@ impl Scene {
     /// When what is planted does not fit into so few packets.
     pub(crate) fn draw(
         self,
-        profile: &Profile,
+        profile: Profile,
         packets: u64,
         threshold: f64,
         seed: u64,
     ) -> Result<Vec<Vec<Packet>>, ConfigError> {
         let mut traffic = Traffic::new(Config {
-            profile: profile.order,
+            profile,
             packets: self.epochs() * packets,
             size: Size::Imix,
             rate: 547_000,

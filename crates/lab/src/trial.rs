@@ -3,7 +3,7 @@
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog;
 use flowgauge_core::key::{CanonicalKey, FlowKey, KeyKind};
-use flowgauge_core::summary::{Cells, Flows, Ingest, Measure};
+use flowgauge_core::summary::{Cells, Flows, Ingest, Measure, Options};
 use flowgauge_core::task::{
     EpochContext, HistoryShape, Lane, Report, Task, TaskEntry, TaskOptions, Threshold, Unsupported,
 };
@@ -45,6 +45,21 @@ impl<K: FlowKey> Trial<K> {
         let accelerators = subject.accelerators();
         let summary = catalog::build_accelerated::<K>(&accelerators, subject.info.name, &options)
             .map_err(failed)?;
+        Self::of(summary, kind, entries, flows, &options, seed)
+    }
+
+    /// Tasks to read this summary, which was built from these options.
+    ///
+    /// # Errors
+    /// When memory is refused.
+    pub(crate) fn of(
+        summary: Box<dyn Ingest<K>>,
+        kind: KeyKind,
+        entries: &[&'static TaskEntry],
+        flows: &[CanonicalKey],
+        options: &Options,
+        seed: u64,
+    ) -> Result<Self, Failure> {
         let most = summary.answers().flows().map_or(0, Flows::most);
         let cells = match summary.answers().flows() {
             Some(_) => None,

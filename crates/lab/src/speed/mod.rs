@@ -9,7 +9,6 @@ mod by_hand;
 mod clock;
 mod contestant;
 mod entry;
-mod machine;
 mod report;
 mod rival;
 mod stream;
@@ -139,7 +138,7 @@ pub(crate) fn measure(speed: &Speed) -> Result<bool, Failure> {
     }
     let wanted = order.name == ORDERS[0].name;
     let report = Report {
-        machine: machine::describe(),
+        machine: crate::machine::describe(),
         stream: streams.describe(speed.rounds),
         yardstick: rate(contests.iter().flat_map(|contest| &contest.times), 1),
         rows: contests.iter().map(|contest| contest.row(wanted)).collect(),

@@ -14,8 +14,8 @@ use flowgauge_kernel::{Digester, Isa, Seed};
 use super::clock;
 use super::contestant::{Cataloged, Contestant, FRAME_BYTES};
 use super::entry::ENTRIES;
+use super::median;
 use super::stream::{ORDERS, Stream};
-use super::{machine, median};
 use crate::args::Sweep;
 use crate::failure::Failure;
 
@@ -202,7 +202,7 @@ pub(crate) fn measure(sweep: &Sweep) -> Result<(), Failure> {
     }
     let head = format!(
         "# {}\n# {} packets of each stream, {} rounds; rates in million updates a second",
-        machine::describe(),
+        crate::machine::describe(),
         sweep.packets,
         sweep.rounds
     );

@@ -1,0 +1,84 @@
+//! How accurate a structure is on a stream: precision and recall of what a task names.
+
+use flowgauge_core::key::{Extract, FlowKey, KeyKind};
+use flowgauge_core::summary::{Measure, Size};
+use flowgauge_core::task::{EpochContext, Threshold, find};
+use flowgauge_kernel::{Digester, Isa, Seed};
+
+use super::setting::{Mix, Setting};
+use super::structure::Structure;
+use crate::failure::Failure;
+use crate::score::{Score, Truth, judge};
+use crate::traffic::{Keyed, Packet, Scene, keyed};
+use crate::trial::{THRESHOLD, Trial};
+
+/// Items that a task names at most: more than there are.
+const MOST: usize = 10_000;
+
+/// Epochs, what is true of the last of them, and who asks.
+pub(crate) struct Exam<'a, K> {
+    setting: &'a Setting,
+    kind: KeyKind,
+    epochs: Vec<Vec<Keyed<K>>>,
+    contexts: Vec<EpochContext>,
+    truth: Truth<'a>,
+}
+
+impl<'a, K: FlowKey + Extract<8>> Exam<'a, K> {
+    /// Counts the truth of these packets, which were drawn for this scene.
+    ///
+    /// # Errors
+    /// When the trace has no such keys.
+    pub(crate) fn new(
+        setting: &'a Setting,
+        mix: Mix,
+        scene: Scene,
+        kind: KeyKind,
+        packets: &'a [Vec<Packet>],
+    ) -> Result<Self, Failure> {
+        // Peers are endpoints.
+        setting.needs(mix, if scene == Scene::Spread { 13 } else { K::BYTES })?;
+        let digester = Digester::new(Seed::new(setting.seed), Isa::best());
+        let epochs: Vec<_> = packets.iter().map(|epoch| keyed(epoch, kind, &digester)).collect();
+        let truth = Truth::count(scene, packets, &epochs, THRESHOLD);
+        let context = |epoch: &Vec<Keyed<K>>| EpochContext {
+            by: Measure::Packets,
+            keyed: Size {
+                packets: epoch.len() as u64,
+                bytes: epoch.iter().map(|packet| u64::from(packet.wire)).sum(),
+            },
+            threshold: Threshold::Share(THRESHOLD),
+            top: MOST,
+        };
+        let contexts = epochs.iter().map(context).collect();
+        Ok(Self { setting, kind, epochs, contexts, truth })
+    }
+
+    /// How good a structure's answer to this task is, after the last epoch; `None` where it cannot
+    /// answer.
+    ///
+    /// # Errors
+    /// When it cannot be built.
+    pub(crate) fn score(
+        &self,
+        structure: &Structure,
+        task: &str,
+    ) -> Result<Option<Score>, Failure> {
+        let Some(entry) = find(task) else { return Ok(None) };
+        let summary = structure.build::<K>(self.setting)?;
+        let options = structure.options::<K>(self.setting)?;
+        let asked = self.truth.asked();
+        let seed = self.setting.seed;
+        let mut trial = Trial::of(summary, self.kind, &[entry], &asked, &options, seed)?;
+        let mut score = Score::default();
+        for (at, (epoch, context)) in self.epochs.iter().zip(&self.contexts).enumerate() {
+            let report = trial.epoch(epoch, context).pop();
+            if at + 1 < self.epochs.len() {
+                continue;
+            }
+            let Some(Ok(report)) = report else { return Ok(None) };
+            judge(&mut score, task, &report, context, &self.truth);
+        }
+        Ok(Some(score))
+    }
+}

@@ -1,0 +1,279 @@
+//! Latency as the papers measure it: the cycles of each batch by its packets, in a histogram of two
+//! cycles a bucket, after a warm-up pass.
+
+use std::hint::black_box;
+
+use flowgauge_core::batch::{BATCH_PACKETS, Batch};
+use flowgauge_core::key::FlowKey;
+use flowgauge_core::summary::Ingest;
+use flowgauge_kernel::{Digester, Isa, Seed, cycles};
+
+use super::setting::{FRAME_BYTES, Setting};
+use super::stream::Stream;
+use super::structure::Structure;
+use super::table::short;
+use super::verdict::median;
+use crate::failure::Failure;
+use crate::machine::ns_per_cycle;
+
+/// What tables call the bare loop.
+pub(crate) const BARE: &str = "bare loop";
+
+/// Buckets of the histogram, and cycles of each.
+const BUCKETS: usize = 2048;
+const BUCKET_CYCLES: u64 = 2;
+
+/// One in so many packets warms caches and predictors up before each measured pass.
+const WARM_UP: usize = 8;
+
+/// What takes batches and is timed.
+pub(crate) trait Runner<K: FlowKey>: Send {
+    /// Begins an epoch.
+    fn begin(&mut self);
+    /// Takes a batch.
+    fn take(&mut self, batch: &mut Batch<K>);
+    /// Takes in what is held back.
+    fn end(&mut self) {}
+    /// Whether batches need elements.
+    fn wants_elements(&self) -> bool {
+        false
+    }
+}
+
+impl<K: FlowKey> Runner<K> for Box<dyn Ingest<K>> {
+    fn begin(&mut self) {
+        self.next_epoch();
+    }
+
+    fn take(&mut self, batch: &mut Batch<K>) {
+        self.ingest(batch);
+    }
+
+    fn end(&mut self) {
+        self.settle();
+    }
+
+    fn wants_elements(&self) -> bool {
+        Ingest::wants_elements(&**self)
+    }
+}
+
+/// The limit: batches are filled and digested, and nothing is counted.
+pub(crate) struct Bare(Digester);
+
+impl Bare {
+    /// A bare loop.
+    pub(crate) fn new() -> Self {
+        Self(Digester::new(Seed::new(1), Isa::best()))
+    }
+}
+
+impl<K: FlowKey> Runner<K> for Bare {
+    fn begin(&mut self) {}
+
+    fn take(&mut self, batch: &mut Batch<K>) {
+        batch.digest(&self.0);
+        black_box(batch.digests());
+    }
+}
+
+/// The time of a packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Latency {
+    /// Mean of the batches that the histogram holds.
+    pub(crate) mean_ns: f64,
+    /// What 99 of 100 packets stay within.
+    pub(crate) p99_ns: f64,
+}
+
+/// Cycles a packet, by packets.
+pub(super) struct Histogram {
+    packets: Vec<u64>,
+    /// Cycles of all batches in it.
+    cycles: u64,
+    /// Packets of batches beyond the last bucket: something else ran meanwhile.
+    beyond: u64,
+}
+
+impl Histogram {
+    pub(super) fn new() -> Self {
+        Self { packets: vec![0; BUCKETS], cycles: 0, beyond: 0 }
+    }
+
+    /// Takes a batch of so many packets and cycles.
+    pub(super) fn take(&mut self, packets: usize, cycles: u64) {
+        let bucket = cycles / packets as u64 / BUCKET_CYCLES;
+        match self.packets.get_mut(bucket as usize) {
+            Some(count) => {
+                *count += packets as u64;
+                self.cycles += cycles;
+            }
+            None => self.beyond += packets as u64,
+        }
+    }
+
+    /// Takes in another one.
+    pub(super) fn merge(&mut self, other: &Self) {
+        for (packets, others) in self.packets.iter_mut().zip(&other.packets) {
+            *packets += others;
+        }
+        self.cycles += other.cycles;
+        self.beyond += other.beyond;
+    }
+
+    pub(super) fn latency(&self) -> Latency {
+        // The middle of a bucket stands for it.
+        let cycles = |bucket: usize| (bucket as u64 * BUCKET_CYCLES + BUCKET_CYCLES / 2) as f64;
+        let within: u64 = self.packets.iter().sum();
+        let mean = self.cycles as f64 / within as f64;
+        let mut left = (within + self.beyond) * 99 / 100;
+        let p99 = self.packets.iter().position(|packets| {
+            let here = left <= *packets;
+            left = left.saturating_sub(*packets);
+            here
+        });
+        let tick = ns_per_cycle();
+        Latency { mean_ns: mean * tick, p99_ns: p99.map_or(f64::NAN, cycles) * tick }
+    }
+}
+
+/// Takes the keys in batches of so many, from memory; those larger than a batch of the engine are
+/// first copied to a buffer. Without a histogram nothing is timed.
+pub(crate) fn pass<K: FlowKey>(
+    runner: &mut dyn Runner<K>,
+    stream: &Stream<K>,
+    batch_packets: usize,
+    batch: &mut Batch<K>,
+    mut timed: Option<&mut dyn FnMut(usize, u64)>,
+) {
+    let with_elements = runner.wants_elements();
+    let mut buffer: Vec<K> = Vec::with_capacity(batch_packets);
+    let elements = stream.elements.chunks(batch_packets);
+    for (keys, elements) in stream.keys.chunks(batch_packets).zip(elements) {
+        let start = cycles();
+        let keys = if batch_packets > BATCH_PACKETS {
+            buffer.clear();
+            buffer.extend_from_slice(keys);
+            black_box(&buffer[..])
+        } else {
+            keys
+        };
+        for (keys, elements) in keys.chunks(BATCH_PACKETS).zip(elements.chunks(BATCH_PACKETS)) {
+            if with_elements {
+                batch.fill_with_elements(keys, elements, FRAME_BYTES);
+            } else {
+                batch.fill(keys, FRAME_BYTES);
+            }
+            runner.take(batch);
+        }
+        if let Some(timed) = &mut timed {
+            timed(keys.len(), cycles() - start);
+        }
+    }
+    runner.end();
+}
+
+/// The latencies of the bare loop and of these structures.
+///
+/// # Errors
+/// When one of them cannot be built.
+pub(crate) fn of_structures<K: FlowKey>(
+    structures: &[Structure],
+    setting: &Setting,
+    stream: &Stream<K>,
+    batch_packets: usize,
+) -> Result<(Latency, Vec<Latency>), Failure> {
+    let built = structures.iter().map(|structure| structure.build::<K>(setting));
+    let mut built = built.collect::<Result<Vec<_>, _>>()?;
+    let mut bare = Bare::new();
+    let mut runners: Vec<&mut dyn Runner<K>> = vec![&mut bare];
+    runners.extend(built.iter_mut().map(|summary| summary as &mut dyn Runner<K>));
+    let mut times = race(&mut runners, stream, batch_packets, setting.rounds);
+    Ok((times.remove(0), times))
+}
+
+/// What a bare loop's times in batches of so many say, in a sentence.
+pub(crate) fn limit(bare_ns: &[f64], batch_packets: usize) -> String {
+    format!(
+        "Batches of {batch_packets} that are filled and digested, with nothing counted, take {} ns a \
+         packet.",
+        short(median(bare_ns))
+    )
+}
+
+/// The latencies of these runners, one after another in each round, on the same packets in batches of
+/// so many: medians over the rounds.
+pub(crate) fn race<K: FlowKey>(
+    runners: &mut [&mut dyn Runner<K>],
+    stream: &Stream<K>,
+    batch_packets: usize,
+    rounds: usize,
+) -> Vec<Latency> {
+    race_paced(runners, stream, batch_packets, rounds, 0.0)
+}
+
+/// The same with a pause of so many nanoseconds behind each measured batch.
+pub(crate) fn race_paced<K: FlowKey>(
+    runners: &mut [&mut dyn Runner<K>],
+    stream: &Stream<K>,
+    batch_packets: usize,
+    rounds: usize,
+    pause_ns: f64,
+) -> Vec<Latency> {
+    let pause = (pause_ns / ns_per_cycle()) as u64;
+    let mut batch = Batch::new();
+    let warm = stream.keys.len() / WARM_UP;
+    let warm_up =
+        Stream { keys: stream.keys[..warm].to_vec(), elements: stream.elements[..warm].to_vec() };
+    // What is touched for the first time costs a fault.
+    for runner in &mut *runners {
+        runner.begin();
+        pass(&mut **runner, stream, batch_packets, &mut batch, None);
+    }
+    let mut times = vec![Vec::new(); runners.len()];
+    for _ in 0..rounds {
+        for (runner, times) in runners.iter_mut().zip(&mut times) {
+            runner.begin();
+            pass(&mut **runner, &warm_up, batch_packets, &mut batch, None);
+            runner.begin();
+            let mut histogram = Histogram::new();
+            let mut timed = |packets, taken| {
+                histogram.take(packets, taken);
+                let start = cycles();
+                while cycles() - start < pause {}
+            };
+            pass(&mut **runner, stream, batch_packets, &mut batch, Some(&mut timed));
+            times.push(histogram.latency());
+        }
+    }
+    let middle = |times: &Vec<Latency>, of: fn(&Latency) -> f64| {
+        median(&times.iter().map(of).collect::<Vec<f64>>())
+    };
+    let middles = times.iter().map(|times| Latency {
+        mean_ns: middle(times, |latency| latency.mean_ns),
+        p99_ns: middle(times, |latency| latency.p99_ns),
+    });
+    middles.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_histogram_knows_mean_and_tail() {
+        let mut histogram = Histogram::new();
+        for _ in 0..98 {
+            histogram.take(64, 64 * 10);
+        }
+        histogram.take(64, 64 * 100);
+        histogram.take(64, 64 * 1_000_000);
+        let Latency { mean_ns, p99_ns } = histogram.latency();
+        let tick = ns_per_cycle();
+        assert!((mean_ns / tick - (98.0 * 10.0 + 100.0) / 99.0).abs() < 1e-9);
+        assert!((p99_ns / tick - 101.0).abs() < 1e-9);
+        histogram.take(64, 64 * 1_000_000);
+        histogram.take(64, 64 * 1_000_000);
+        assert!(histogram.latency().p99_ns.is_nan(), "the tail lies beyond");
+    }
+}

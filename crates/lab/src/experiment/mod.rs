@@ -1,0 +1,90 @@
+//! The papers' figures, measured anew: each experiment is a claim, a measurement, and a check that
+//! tells from the measured numbers whether the claim stands here.
+//!
+//! To add one: a file below the paper's folder with a `const … : Experiment`, and its name in
+//! [`EXPERIMENTS`].
+
+mod agg_evict;
+mod antagonist;
+mod chart;
+mod exam;
+mod insta_measure;
+mod latency;
+mod nitro;
+mod parallel;
+mod report;
+mod scale;
+mod scaling;
+mod setting;
+mod simple;
+mod skipper;
+mod stream;
+mod structure;
+mod svg;
+mod table;
+#[cfg(test)]
+mod tests;
+mod verdict;
+
+use chart::Chart;
+pub(crate) use report::{list, run};
+use setting::Setting;
+use table::Table;
+use verdict::Verdict;
+
+use crate::failure::Failure;
+
+/// A figure of a paper.
+pub(crate) struct Experiment {
+    /// The paper's short name and the figure: `simple/fig2`.
+    pub(crate) name: &'static str,
+    /// What is measured, in a few words.
+    title: &'static str,
+    /// The paper and the figure.
+    paper: &'static str,
+    /// What the paper says of it, in our words.
+    claim: &'static str,
+    /// Measures it.
+    measure: fn(&Setting) -> Result<Outcome, Failure>,
+    /// Checks the claim with the measured numbers, and nothing else.
+    judge: fn(&Table) -> Verdict,
+    /// What is drawn of the table.
+    charts: &'static [Chart],
+}
+
+/// What was measured.
+pub(crate) struct Outcome {
+    /// Every number.
+    table: Table,
+    /// What nothing could be faster than, in a sentence: the bare loop beside it.
+    limit: String,
+    /// What else one has to know, in sentences; may be empty.
+    notes: String,
+}
+
+/// Every experiment, in the order of the report.
+#[rustfmt::skip]
+pub(crate) const EXPERIMENTS: &[&Experiment] = &[
+    &simple::FIG1,
+    &simple::FIG2,
+    &simple::FIG3,
+    &simple::FIG3C,
+    &simple::FIG4,
+    &simple::FIG5,
+    &simple::FIG6,
+    &simple::FIG7,
+    &simple::FIG8,
+    &simple::FIG9A,
+    &simple::FIG9B,
+    &simple::ZERO_LOSS,
+    &agg_evict::FIG2,
+    &agg_evict::FIG4,
+    &agg_evict::FIG5,
+    &agg_evict::FIG6,
+    &agg_evict::FIG6C,
+    &agg_evict::FIG7,
+    &agg_evict::FIG7C,
+    &agg_evict::FIG8A,
+    &agg_evict::FIG8B,
+    &scaling::SEPARATE,
+];

@@ -1,0 +1,90 @@
+//! Several threads at once, each with packets and a runner of its own.
+
+use std::sync::Barrier;
+use std::thread;
+
+use flowgauge_core::batch::Batch;
+use flowgauge_core::key::FlowKey;
+use flowgauge_kernel::{Digester, Isa, Seed, cycles};
+
+use super::latency::{Histogram, Latency, Runner, pass};
+use super::stream::Stream;
+use crate::machine::ns_per_cycle;
+
+/// What threads took together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Together {
+    /// Nanoseconds from the start of the first to the end of the last.
+    pub(crate) wall_ns: f64,
+    /// The time of a packet on its thread.
+    pub(crate) latency: Latency,
+}
+
+impl<K: FlowKey> Stream<K> {
+    /// The packets of so many workers: those of a flow go to one of them, by the bits of the digest
+    /// that are for that.
+    pub(crate) fn split(&self, workers: usize) -> Vec<Self> {
+        let digester = Digester::new(Seed::new(1), Isa::best());
+        let mut parts = vec![Self { keys: Vec::new(), elements: Vec::new() }; workers];
+        for (key, element) in self.keys.iter().zip(&self.elements) {
+            let part = &mut parts[(key.digest(&digester) >> 48) as usize % workers];
+            part.keys.push(*key);
+            part.elements.push(*element);
+        }
+        parts
+    }
+}
+
+/// Each runner takes its stream on a thread of its own, all at the same time. Nothing is begun before.
+pub(crate) fn together<'a, K: FlowKey>(
+    pairs: impl ExactSizeIterator<Item = (&'a mut dyn Runner<K>, &'a Stream<K>)>,
+    batch_packets: usize,
+) -> Together {
+    let start = Barrier::new(pairs.len());
+    let done = thread::scope(|scope| {
+        let threads: Vec<_> = pairs
+            .map(|(runner, stream)| {
+                let start = &start;
+                scope.spawn(move || {
+                    let (mut batch, mut histogram) = (Batch::new(), Histogram::new());
+                    let mut timed = |packets, cycles| histogram.take(packets, cycles);
+                    start.wait();
+                    let begun = cycles();
+                    pass(runner, stream, batch_packets, &mut batch, Some(&mut timed));
+                    (begun, cycles(), histogram)
+                })
+            })
+            .collect();
+        let done = threads.into_iter().filter_map(|thread| thread.join().ok());
+        done.collect::<Vec<(u64, u64, Histogram)>>()
+    });
+    let mut all = Histogram::new();
+    for (_, _, histogram) in &done {
+        all.merge(histogram);
+    }
+    let first = done.iter().map(|(begun, _, _)| *begun).min().unwrap_or(0);
+    let last = done.iter().map(|(_, ended, _)| *ended).max().unwrap_or(0);
+    Together { wall_ns: (last - first) as f64 * ns_per_cycle(), latency: all.latency() }
+}
+
+#[cfg(test)]
+mod tests {
+    use flowgauge_core::key::{FlowKey, Key4};
+
+    use super::*;
+    use crate::experiment::latency::Bare;
+
+    #[test]
+    fn flows_stay_whole_and_threads_take_all() {
+        let keys = (0..10_000_u32).filter_map(|i| Key4::from_canonical(&(i % 700).to_be_bytes()));
+        let stream = Stream { keys: keys.collect(), elements: vec![0; 10_000] };
+        let parts = stream.split(2);
+        assert_eq!(parts[0].keys.len() + parts[1].keys.len(), 10_000);
+        assert!(parts.iter().all(|part| part.keys.len() > 4000));
+        assert!(parts[0].keys.iter().take(300).all(|key| !parts[1].keys.contains(key)));
+        let mut runners = [Bare::new(), Bare::new()];
+        let pairs = runners.iter_mut().map(|runner| runner as &mut dyn Runner<Key4>).zip(&parts);
+        let done = together(pairs, 64);
+        assert!(done.wall_ns > 0.0 && done.latency.mean_ns > 0.0);
+    }
+}

@@ -1,0 +1,93 @@
+//! Where a number stands on an axis.
+
+/// A range of numbers on a range of the picture.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scale {
+    from: f64,
+    to: f64,
+    log: bool,
+    start: f64,
+    end: f64,
+}
+
+impl Scale {
+    /// A range that holds these numbers, those of a logarithmic one all above 0. A linear one begins
+    /// at 0 where no number is below.
+    pub(super) fn of(numbers: impl Iterator<Item = f64>, log: bool, start: f64, end: f64) -> Self {
+        let range = numbers.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), number| {
+            (least.min(number), most.max(number))
+        });
+        let (from, to) = match range {
+            (least, most) if least > most => (1.0, 10.0),
+            (least, most) if log => (least / 1.15, most * 1.15),
+            (least, most) => (least.min(0.0), if most > 0.0 { most * 1.05 } else { 1.0 }),
+        };
+        Self { from, to, log, start, end }
+    }
+
+    /// A linear range.
+    pub(super) fn between(from: f64, to: f64, start: f64, end: f64) -> Self {
+        Self { from, to, log: false, start, end }
+    }
+
+    /// Where a number stands.
+    pub(super) fn place(&self, number: f64) -> f64 {
+        let share = if self.log {
+            (number / self.from).ln() / (self.to / self.from).ln()
+        } else {
+            (number - self.from) / (self.to - self.from)
+        };
+        self.start + share * (self.end - self.start)
+    }
+
+    /// Round numbers within the range, some four to nine.
+    pub(super) fn ticks(&self) -> Vec<f64> {
+        if !self.log {
+            let step = round_step((self.to - self.from) / 6.0);
+            let ends = ((self.from / step).ceil() as i64, (self.to / step).floor() as i64);
+            return (ends.0..=ends.1).map(|i| i as f64 * step).collect();
+        }
+        let decades = (self.to / self.from).log10();
+        if decades < 0.5 {
+            return Self { log: false, ..*self }.ticks().into_iter().filter(|t| *t > 0.0).collect();
+        }
+        let within: &[f64] = if decades < 3.0 { &[1.0, 2.0, 5.0] } else { &[1.0] };
+        let powers = self.from.log10().floor() as i32..=self.to.log10().ceil() as i32;
+        let ticks = powers.flat_map(|power| within.iter().map(move |w| w * 10_f64.powi(power)));
+        ticks.filter(|tick| (self.from..=self.to).contains(tick)).collect()
+    }
+}
+
+/// The number of a tick, without zeros behind.
+pub(super) fn label(tick: f64) -> String {
+    // Multiples of a step err in the last digits.
+    let text = format!("{tick:.6}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// 1, 2 or 5 times a power of ten, at least so much.
+fn round_step(least: f64) -> f64 {
+    let power = 10_f64.powf(least.log10().floor());
+    let factor = [1.0, 2.0, 5.0].into_iter().find(|factor| factor * power >= least * 0.999);
+    factor.unwrap_or(10.0) * power
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_and_in_range() {
+        let linear = Scale::of([3.0, 57.0].into_iter(), false, 0.0, 100.0);
+        assert_eq!(linear.ticks(), [0.0, 10.0, 20.0, 30.0, 40.0, 50.0]);
+        assert!((linear.place(57.0) - 100.0 / 1.05).abs() < 1e-9);
+        let log = Scale::of([0.02, 150.0].into_iter(), true, 0.0, 100.0);
+        assert_eq!(log.ticks(), [0.1, 1.0, 10.0, 100.0]);
+        assert_eq!([label(0.1), label(3.0 * 0.1), label(200.0)], ["0.1", "0.3", "200"]);
+        let narrow = Scale::of([20.0, 22.0].into_iter(), true, 0.0, 1.0);
+        assert!(narrow.ticks().len() > 2, "{:?}", narrow.ticks());
+        assert!(!Scale::of(std::iter::empty(), true, 0.0, 1.0).ticks().is_empty());
+        let still = Scale::of([0.0].into_iter(), false, 0.0, 1.0);
+        assert!(still.place(0.0).is_finite() && !still.ticks().is_empty());
+    }
+}

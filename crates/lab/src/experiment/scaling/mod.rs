@@ -1,0 +1,5 @@
+//! How structures of their own scale over cores.
+
+mod separate;
+
+pub(super) use separate::SEPARATE;

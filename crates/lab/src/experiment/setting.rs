@@ -1,0 +1,206 @@
+//! How much is measured, and on which packets.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use flowgauge_capture::synthetic::Profile;
+use flowgauge_capture::{Captures, Source};
+use flowgauge_core::packet::{Headers, Ip, Ports, parse};
+
+use crate::failure::Failure;
+use crate::traffic::{Packet, Scene};
+use crate::trial::THRESHOLD;
+
+/// Flows of the generated Zipf traffic, as many as the papers' traces have.
+const FLOWS: u64 = 1_000_000;
+
+/// Bytes of a five-tuple, of which a key file has the first.
+const TUPLE_BYTES: usize = 13;
+
+/// Bytes of a generated frame.
+pub(crate) const FRAME_BYTES: u32 = 64;
+
+/// How much is measured, and on which packets.
+#[derive(Clone, Debug)]
+pub(crate) struct Setting {
+    /// Packets of an epoch.
+    pub(crate) packets: usize,
+    /// Rounds, of which medians are told.
+    pub(crate) rounds: usize,
+    /// Bytes of the largest structure of a sweep over sizes.
+    pub(crate) most_bytes: usize,
+    /// The factor between two sizes of a sweep.
+    pub(crate) factor: usize,
+    /// The seed of traffic and digests.
+    pub(crate) seed: u64,
+    /// A trace to be taken instead of the generated one.
+    pub(crate) trace: Option<Trace>,
+}
+
+/// Which packets.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Mix {
+    /// The trace: that of the user, or else one like that of a backbone.
+    Trace,
+    /// Packets of a million flows in random order, their shares by Zipf's law with this skew.
+    Zipf(f64),
+}
+
+/// Packets of a file.
+#[derive(Clone, Debug)]
+pub(crate) struct Trace {
+    /// The command line's words for it.
+    pub(crate) words: String,
+    /// Bytes of the five-tuple that are known.
+    key_bytes: usize,
+    packets: Vec<Packet>,
+}
+
+impl Setting {
+    /// A few minutes for everything.
+    pub(crate) fn quick() -> Self {
+        Self {
+            packets: 1_000_000,
+            rounds: 3,
+            most_bytes: 64 << 20,
+            factor: 4,
+            seed: 1,
+            trace: None,
+        }
+    }
+
+    /// The papers' epochs and sizes.
+    pub(crate) fn full() -> Self {
+        Self { packets: 2_000_000, rounds: 7, most_bytes: 256 << 20, factor: 2, ..Self::quick() }
+    }
+
+    /// Sizes from this one to the largest.
+    pub(crate) fn sizes(&self, least: usize) -> Vec<usize> {
+        let next = |size: &usize| Some(size * self.factor);
+        std::iter::successors(Some(least), next).take_while(|s| *s <= self.most_bytes).collect()
+    }
+
+    /// The epochs of a scene.
+    ///
+    /// # Errors
+    /// When what is planted does not fit, or the trace is too short or its keys are.
+    pub(crate) fn epochs(&self, mix: Mix, scene: Scene) -> Result<Vec<Vec<Packet>>, Failure> {
+        let profile = match (mix, &self.trace) {
+            (Mix::Trace, Some(trace)) => {
+                let epochs = trace.packets.chunks_exact(self.packets).take(2);
+                let epochs: Vec<Vec<Packet>> = epochs.map(<[Packet]>::to_vec).collect();
+                let wanted = if scene == Scene::Changes { 2 } else { 1 };
+                return match epochs.len() {
+                    have if have < wanted => Err(Failure::Trace {
+                        name: trace.words.clone(),
+                        reason: format!(
+                            "{} packets, where {wanted} epochs of {} are wanted",
+                            trace.packets.len(),
+                            self.packets
+                        ),
+                    }),
+                    _ => Ok(epochs.into_iter().take(wanted).collect()),
+                };
+            }
+            (Mix::Trace, None) => Profile::Backbone { flows: None },
+            (Mix::Zipf(skew), _) => Profile::Zipf { flows: FLOWS, skew },
+        };
+        Ok(scene.draw(profile, self.packets as u64, THRESHOLD, self.seed)?)
+    }
+
+    /// Refuses a trace that knows fewer bytes of the five-tuple than these.
+    ///
+    /// # Errors
+    /// When it does.
+    pub(crate) fn needs(&self, mix: Mix, bytes: usize) -> Result<(), Failure> {
+        match &self.trace {
+            Some(trace) if mix == Mix::Trace && trace.key_bytes < bytes => Err(Failure::Trace {
+                name: trace.words.clone(),
+                reason: format!("keys of {} bytes, where {bytes} are needed", trace.key_bytes),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Trace {
+    /// Reads at most so many packets of a capture, or of a file of keys of so many bytes, the first of
+    /// a five-tuple each.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub(crate) fn read(
+        path: &Path,
+        key_bytes: Option<usize>,
+        most: usize,
+    ) -> Result<Self, Failure> {
+        let words = match key_bytes {
+            Some(bytes) => format!("--keys {} --key-bytes {bytes}", path.display()),
+            None => format!("--keys {}", path.display()),
+        };
+        let packets = match key_bytes {
+            Some(bytes) => {
+                let keys = fs::read(path).map_err(Failure::of(path.display()))?;
+                keys.chunks_exact(bytes).take(most).map(of_key).collect()
+            }
+            None => of_capture(path.to_path_buf(), most)?,
+        };
+        Ok(Self { words, key_bytes: key_bytes.unwrap_or(TUPLE_BYTES), packets })
+    }
+}
+
+/// A packet of which the first bytes of the five-tuple are known.
+fn of_key(key: &[u8]) -> Packet {
+    let mut tuple = [0; TUPLE_BYTES];
+    tuple[..key.len()].copy_from_slice(key);
+    let mut addresses = [0; 8];
+    addresses.copy_from_slice(&tuple[..8]);
+    let ports = Ports::Found(u32::from_be_bytes([tuple[8], tuple[9], tuple[10], tuple[11]]));
+    let ip = Ip { addresses, protocol: tuple[12], ports };
+    Packet { ip, wire: FRAME_BYTES, time_ns: 0 }
+}
+
+/// The packets of IPv4.
+fn of_capture(path: PathBuf, most: usize) -> Result<Vec<Packet>, Failure> {
+    let name = path.display().to_string();
+    let mut captures = Captures::open([path]);
+    let mut packets = Vec::new();
+    while packets.len() < most {
+        let frames = captures
+            .poll()
+            .map_err(|error| Failure::Trace { name: name.clone(), reason: error.to_string() })?;
+        let Some(frames) = frames else { break };
+        for frame in frames.frames {
+            if let Headers::V4(ip) = parse(frame.link, frames.captured(frame)) {
+                packets.push(Packet { ip, wire: frame.wire, time_ns: frame.time_ns });
+            }
+        }
+    }
+    packets.truncate(most);
+    Ok(packets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn key_files_are_traces() {
+        let path = std::env::temp_dir().join(format!("flowgauge-keys-{}", std::process::id()));
+        let keys: Vec<u8> = (0..100_u8).flat_map(|i| [10, 0, 0, i, 10, 1, 1, i]).collect();
+        assert!(fs::write(&path, keys).is_ok());
+        let trace = Trace::read(&path, Some(8), 90);
+        assert!(fs::remove_file(&path).is_ok());
+        let Ok(trace) = trace else { panic!("the file is there") };
+        assert_eq!(trace.packets.len(), 90);
+        assert_eq!(trace.packets[7].ip.addresses, [10, 0, 0, 7, 10, 1, 1, 7]);
+        let setting = Setting { packets: 40, trace: Some(trace), ..Setting::quick() };
+        let epochs = setting.epochs(Mix::Trace, Scene::Changes);
+        assert!(epochs.is_ok_and(|epochs| epochs.len() == 2 && epochs[1][0].ip.addresses[3] == 40));
+        assert!(setting.needs(Mix::Trace, 8).is_ok() && setting.needs(Mix::Zipf(1.0), 13).is_ok());
+        assert!(setting.needs(Mix::Trace, 13).is_err());
+        let long = Setting { packets: 91, ..setting };
+        assert!(long.epochs(Mix::Trace, Scene::Plain).is_err());
+        assert_eq!(long.sizes(1 << 20), [1 << 20, 4 << 20, 16 << 20, 64 << 20]);
+    }
+}

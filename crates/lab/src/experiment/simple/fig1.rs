@@ -1,0 +1,80 @@
+//! Figure 1: one hash function against several.
+
+use flowgauge_core::key::{Key8, KeyKind};
+
+use super::{ARRAY, COUNT_MIN, CUCKOO_1, CUCKOO_4, Contender, LINEAR, OVERWRITING};
+use crate::experiment::chart::Chart;
+use crate::experiment::exam::Exam;
+use crate::experiment::latency::BARE;
+use crate::experiment::setting::{Mix, Setting};
+use crate::experiment::stream::Stream;
+use crate::experiment::table::Table;
+use crate::experiment::verdict::{Part, Verdict};
+use crate::experiment::{Experiment, Outcome};
+use crate::failure::Failure;
+use crate::traffic::Scene;
+
+pub(crate) const FIG1: Experiment = Experiment {
+    name: "simple/fig1",
+    title: "one hash function against several",
+    paper: "Simple (SOSR 2018), Fig. 1",
+    claim: "A linear table has a lower mean and tail latency than cuckoo tables of one and of four slots \
+            a bucket, at every size. A count array has lower ones than Count-Min with three rows at \
+            every size, and reaches a given accuracy (98 % here) at a lower tail.",
+    measure,
+    judge,
+    charts: &[
+        Chart { title: "Tables", only: &[BARE, LINEAR, CUCKOO_1, CUCKOO_4], ..super::BY_SIZE },
+        Chart { title: "Arrays", only: &[BARE, ARRAY, OVERWRITING, COUNT_MIN], ..super::BY_SIZE },
+        Chart { only: &[ARRAY, OVERWRITING, COUNT_MIN], ..super::PRECISION },
+        Chart { only: &[ARRAY, OVERWRITING, COUNT_MIN], ..super::RECALL },
+    ],
+};
+
+fn measure(setting: &Setting) -> Result<Outcome, Failure> {
+    let packets = setting.epochs(Mix::Trace, Scene::Plain)?;
+    let exam = Exam::<Key8>::new(setting, Mix::Trace, Scene::Plain, KeyKind::Pair, &packets)?;
+    let stream = Stream::of(&packets[0], KeyKind::Pair, setting.seed);
+    let mut table = super::table(["size_mb"]);
+    for bytes in setting.sizes(1 << 16) {
+        let names = [LINEAR, CUCKOO_1, CUCKOO_4, ARRAY, OVERWRITING, COUNT_MIN];
+        let contenders = names.iter().map(|name| Contender::named(name, bytes, setting));
+        let contenders = contenders.collect::<Result<Vec<_>, _>>()?;
+        let exam = Some((&exam, "heavy-hitters"));
+        let at = [super::megabytes(bytes)];
+        super::measure(&mut table, &at, contenders, setting, &stream, exam)?;
+    }
+    let limit = super::limit(&table);
+    let notes = "The count array counts the keys of heavy columns apart, so that it names them all; a \
+                 small one, of which every column is heavy, pays for that. The overwriting array is the \
+                 paper's rule alone."
+        .to_owned();
+    Ok(Outcome { table, limit, notes })
+}
+
+fn judge(table: &Table) -> Verdict {
+    let of = |name: &str, column: &str| table.numbers("structure", name, column);
+    let less = |what: &str, one: &str, other: &str, column: &str| {
+        let what = format!("{what} of the {one} over {other}");
+        Part::less(&what, &of(one, column), &of(other, column))
+    };
+    // The lowest tail at which a structure is as precise as that, and misses as little.
+    let tail = |name: &str| {
+        let good = |number: f64| number >= 0.98;
+        let rows = table.of("structure", name);
+        let rows = rows.filter(|row| good(row.number("precision")) && good(row.number("recall")));
+        rows.map(|row| row.number("p99_ns")).fold(f64::NAN, f64::min)
+    };
+    let mut parts = Vec::new();
+    for (what, column) in [("mean", "mean_ns"), ("tail", "p99_ns")] {
+        parts.push(less(what, LINEAR, CUCKOO_1, column));
+        parts.push(less(what, LINEAR, CUCKOO_4, column));
+        parts.push(less(what, ARRAY, COUNT_MIN, column));
+    }
+    parts.push(Part::less(
+        "least tail of the count array over Count-Min where precision and recall reach 98 %",
+        &[tail(ARRAY)],
+        &[tail(COUNT_MIN)],
+    ));
+    Verdict::of(parts)
+}

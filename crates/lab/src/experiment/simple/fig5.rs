@@ -1,0 +1,72 @@
+//! Figure 5: change detection.
+
+use flowgauge_core::key::{Key8, KeyKind};
+
+use super::{ARRAY, CUCKOO_1, CUCKOO_4, Contender, LINEAR};
+use crate::experiment::exam::Exam;
+use crate::experiment::setting::{Mix, Setting};
+use crate::experiment::stream::Stream;
+use crate::experiment::table::Table;
+use crate::experiment::verdict::{Part, Verdict};
+use crate::experiment::{Experiment, Outcome};
+use crate::failure::Failure;
+use crate::traffic::Scene;
+
+pub(crate) const FIG5: Experiment = Experiment {
+    name: "simple/fig5",
+    title: "changes: a forecast for each flow",
+    paper: "Simple (SOSR 2018), Fig. 5",
+    claim: "With a moving average for each flow the order stays: the count array has the lowest latency \
+            at 99 % precision, and the linear table is exact.",
+    measure,
+    judge,
+    charts: &[super::BY_SIZE, super::PRECISION, super::RECALL],
+};
+
+const NAMES: [(&str, &str); 4] = [
+    (ARRAY, "count-array"),
+    (LINEAR, "linear-table"),
+    (CUCKOO_1, "cuckoo-1"),
+    (CUCKOO_4, "cuckoo-4"),
+];
+
+fn measure(setting: &Setting) -> Result<Outcome, Failure> {
+    let packets = setting.epochs(Mix::Trace, Scene::Changes)?;
+    let exam = Exam::<Key8>::new(setting, Mix::Trace, Scene::Changes, KeyKind::Pair, &packets)?;
+    let last = packets.last().map_or(&[][..], Vec::as_slice);
+    let stream = Stream::of(last, KeyKind::Pair, setting.seed);
+    let mut table = super::table(["size_mb"]);
+    for bytes in setting.sizes(1 << 18) {
+        let state = [("state", "ewma")];
+        let contenders =
+            NAMES.map(|(label, name)| Contender::new(label, name, &state, bytes, setting));
+        let contenders = contenders.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let at = [super::megabytes(bytes)];
+        let exam = Some((&exam, "changes"));
+        super::measure(&mut table, &at, contenders, setting, &stream, exam)?;
+    }
+    let limit = super::limit(&table);
+    let notes =
+        "Sixteen flows appear and sixteen vanish between two epochs, with half to eight times \
+                 the threshold; accuracy is that of the second. The tables keep flows of the epoch \
+                 before, so that times are of a table that knows most flows."
+            .to_owned();
+    Ok(Outcome { table, limit, notes })
+}
+
+fn judge(table: &Table) -> Verdict {
+    let of = |name: &str, column: &str| table.numbers("structure", name, column);
+    let last = |name: &str, column: &str| of(name, column).last().copied().unwrap_or(f64::NAN);
+    let told = |what: &str, name: &str| format!("{what} of the largest {name}");
+    let less = |what: &str, column: &str| {
+        let what = format!("{what} of the array over the table");
+        Part::less(&what, &of(ARRAY, column), &of(LINEAR, column))
+    };
+    Verdict::of([
+        less("mean", "mean_ns"),
+        less("tail", "p99_ns"),
+        Part::at_least(&told("precision", ARRAY), last(ARRAY, "precision"), 0.99),
+        Part::at_least(&told("precision", LINEAR), last(LINEAR, "precision"), 1.0),
+        Part::at_least(&told("recall", LINEAR), last(LINEAR, "recall"), 1.0),
+    ])
+}

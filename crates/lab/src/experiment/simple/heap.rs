@@ -1,0 +1,218 @@
+//! The paper's heap: Space-Saving with a hash index and a binary heap, from which the least entry is
+//! taken. A step of the heap moves an entry and tells it where it is.
+
+use flowgauge_core::batch::Batch;
+use flowgauge_core::key::FlowKey;
+use flowgauge_kernel::{Digester, Isa, Seed, prefetch};
+
+use crate::experiment::latency::Runner;
+
+/// A key with its counter of 12 bytes and `PAYLOAD` bytes of its latest packet.
+#[derive(Clone, Copy)]
+struct Entry<K, const PAYLOAD: usize> {
+    key: K,
+    digest: u32,
+    /// Where it is in the heap.
+    place: u32,
+    bytes: u64,
+    payload: [u8; PAYLOAD],
+}
+
+/// A binary heap of counters by their packets, the least of them first.
+pub(super) struct Heap<K, const PAYLOAD: usize> {
+    digester: Digester,
+    /// Entries by number.
+    entries: Vec<Entry<K, PAYLOAD>>,
+    /// Packets and number of each entry, as a heap.
+    order: Vec<(u32, u32)>,
+    /// Numbers by digest, one more each; 0 is free.
+    index: Vec<u32>,
+    most: usize,
+}
+
+impl<K: FlowKey, const PAYLOAD: usize> Heap<K, PAYLOAD> {
+    /// As many counters as fit into so many bytes, at least one.
+    pub(super) fn new(bytes: usize) -> Self {
+        let most = (bytes / Self::entry_bytes()).max(1);
+        Self {
+            digester: Digester::new(Seed::new(1), Isa::best()),
+            entries: Vec::with_capacity(most),
+            order: Vec::with_capacity(most),
+            index: vec![0; (2 * most).next_power_of_two()],
+            most,
+        }
+    }
+
+    /// Bytes of an entry with its places in heap and index.
+    fn entry_bytes() -> usize {
+        size_of::<Entry<K, PAYLOAD>>() + size_of::<(u32, u32)>() + 2 * size_of::<u32>()
+    }
+
+    /// Counters that there are.
+    pub(super) fn counters(&self) -> usize {
+        self.most
+    }
+
+    fn count(&mut self, key: K, digest: u32, bytes: u64) {
+        let place = match self.find(key, digest) {
+            Some(number) => self.entries[number].place as usize,
+            None if self.entries.len() < self.most => {
+                let number = self.entries.len() as u32;
+                let place = self.order.len();
+                let payload = [0; PAYLOAD];
+                let place_of = place as u32;
+                self.entries.push(Entry { key, digest, place: place_of, bytes: 0, payload });
+                self.order.push((0, number));
+                self.insert(digest, number);
+                self.rise(place)
+            }
+            None => {
+                let number = self.order[0].1;
+                self.remove(self.entries[number as usize].digest, number);
+                self.insert(digest, number);
+                let entry = &mut self.entries[number as usize];
+                (entry.key, entry.digest) = (key, digest);
+                0
+            }
+        };
+        let (packets, number) = &mut self.order[place];
+        *packets += 1;
+        let entry = &mut self.entries[*number as usize];
+        entry.bytes += bytes;
+        entry.payload = [bytes as u8; PAYLOAD];
+        self.sink(place);
+    }
+
+    fn find(&self, key: K, digest: u32) -> Option<usize> {
+        let mask = self.index.len() - 1;
+        let mut at = digest as usize & mask;
+        while self.index[at] != 0 {
+            let number = self.index[at] as usize - 1;
+            if self.entries[number].key == key {
+                return Some(number);
+            }
+            at = (at + 1) & mask;
+        }
+        None
+    }
+
+    fn insert(&mut self, digest: u32, number: u32) {
+        let mask = self.index.len() - 1;
+        let mut at = digest as usize & mask;
+        while self.index[at] != 0 {
+            at = (at + 1) & mask;
+        }
+        self.index[at] = number + 1;
+    }
+
+    /// Frees the place of an entry, and moves up what stands behind it.
+    fn remove(&mut self, digest: u32, number: u32) {
+        let mask = self.index.len() - 1;
+        let mut free = digest as usize & mask;
+        while self.index[free] != number + 1 {
+            free = (free + 1) & mask;
+        }
+        let mut at = (free + 1) & mask;
+        while self.index[at] != 0 {
+            let home = self.entries[self.index[at] as usize - 1].digest as usize & mask;
+            // What is at home between both places stays.
+            if at.wrapping_sub(home) & mask >= at.wrapping_sub(free) & mask {
+                self.index[free] = self.index[at];
+                free = at;
+            }
+            at = (at + 1) & mask;
+        }
+        self.index[free] = 0;
+    }
+
+    fn swap(&mut self, one: usize, other: usize) {
+        self.order.swap(one, other);
+        for place in [one, other] {
+            let number = self.order[place].1 as usize;
+            self.entries[number].place = place as u32;
+        }
+    }
+
+    fn rise(&mut self, mut place: usize) -> usize {
+        while place > 0 && self.order[place].0 < self.order[(place - 1) / 2].0 {
+            self.swap(place, (place - 1) / 2);
+            place = (place - 1) / 2;
+        }
+        place
+    }
+
+    fn sink(&mut self, mut place: usize) {
+        while let Some(left) = self.order.get(2 * place + 1) {
+            let right = self.order.get(2 * place + 2).is_some_and(|right| right.0 < left.0);
+            let least = 2 * place + 1 + usize::from(right);
+            if self.order[least].0 >= self.order[place].0 {
+                break;
+            }
+            self.swap(place, least);
+            place = least;
+        }
+    }
+}
+
+impl<K: FlowKey, const PAYLOAD: usize> Runner<K> for Heap<K, PAYLOAD> {
+    fn begin(&mut self) {
+        self.entries.clear();
+        self.order.clear();
+        self.index.fill(0);
+    }
+
+    fn take(&mut self, batch: &mut Batch<K>) {
+        batch.digest(&self.digester);
+        let mask = self.index.len() - 1;
+        for digest in batch.digests() {
+            prefetch(&self.index, *digest as u32 as usize & mask);
+        }
+        let rows = batch.keys().iter().zip(batch.digests()).zip(batch.bytes());
+        for ((key, digest), bytes) in rows {
+            self.count(*key, *digest as u32, *bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use flowgauge_core::key::Key8;
+
+    use super::*;
+
+    /// The counters are those of Space-Saving: their sum is that of the packets, each is at least the
+    /// truth, the index finds every entry, and no entry is under what it stands over.
+    #[test]
+    fn the_heap_counts() {
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut heap = Heap::<Key8, 4>::new(50 * Heap::<Key8, 4>::entry_bytes());
+        assert_eq!(heap.counters(), 50);
+        let mut truth = HashMap::<u64, u32>::new();
+        let mut batch = Batch::new();
+        for _ in 0..200 {
+            batch.clear();
+            for _ in 0..50 {
+                let most = random.u64(1..200);
+                let flow = random.u64(0..most);
+                *truth.entry(flow).or_default() += 1;
+                if let Some(key) = Key8::from_canonical(&flow.to_ne_bytes()) {
+                    batch.push(key, 64, 0);
+                }
+            }
+            heap.take(&mut batch);
+        }
+        assert_eq!(heap.order.iter().map(|(packets, _)| *packets).sum::<u32>(), 10_000);
+        for (place, (packets, number)) in heap.order.iter().enumerate() {
+            let entry = &heap.entries[*number as usize];
+            assert_eq!(entry.place as usize, place);
+            assert!(place == 0 || heap.order[(place - 1) / 2].0 <= *packets);
+            assert_eq!(heap.find(entry.key, entry.digest), Some(*number as usize));
+            let flow = Key8::words(&[entry.key])[0];
+            assert!(*packets >= truth[&flow]);
+        }
+        heap.begin();
+        assert!(heap.order.is_empty() && heap.index.iter().all(|number| *number == 0));
+    }
+}

@@ -1,0 +1,178 @@
+//! Alipourfard et al., "A comparison of performance and accuracy of measurement algorithms in
+//! software" (SOSR 2018).
+
+mod fig1;
+mod fig2;
+mod fig3;
+mod fig4;
+mod fig5;
+mod fig6;
+mod fig7;
+mod fig8;
+mod fig9;
+mod heap;
+mod zero_loss;
+
+use flowgauge_core::key::{Extract, FlowKey};
+
+pub(super) use fig1::FIG1;
+pub(super) use fig2::FIG2;
+pub(super) use fig3::{FIG3, FIG3C};
+pub(super) use fig4::FIG4;
+pub(super) use fig5::FIG5;
+pub(super) use fig6::FIG6;
+pub(super) use fig7::FIG7;
+pub(super) use fig8::FIG8;
+pub(super) use fig9::{FIG9A, FIG9B};
+use heap::Heap;
+pub(super) use zero_loss::ZERO_LOSS;
+
+use super::chart::{Chart, linear, log};
+use super::exam::Exam;
+use super::latency::{self, BARE, Bare, Runner};
+use super::setting::Setting;
+use super::stream::Stream;
+use super::structure::Structure;
+use super::table::Table;
+use crate::failure::Failure;
+
+/// Packets of a batch.
+const BATCH: usize = 64;
+
+/// Bytes of structures whose size is not what is varied: more than the paper's last-level cache.
+const LARGE: usize = 32 << 20;
+
+/// What tables call the structures.
+const ARRAY: &str = "count array";
+const OVERWRITING: &str = "overwriting array";
+const COUNT_MIN: &str = "Count-Min";
+const LINEAR: &str = "linear table";
+const CUCKOO_1: &str = "cuckoo-1";
+const CUCKOO_4: &str = "cuckoo-4";
+const SPACE_SAVING: &str = "Space-Saving";
+const HEAP: &str = "binary heap";
+
+/// What is measured: something that takes packets, and a structure that answers as it would.
+struct Contender<K> {
+    label: String,
+    runner: Box<dyn Runner<K>>,
+    answers: Structure,
+}
+
+impl<K: FlowKey> Contender<K> {
+    fn of(structure: Structure, setting: &Setting) -> Result<Self, Failure> {
+        let runner = Box::new(structure.build::<K>(setting)?);
+        Ok(Self { label: structure.label.clone(), runner, answers: structure })
+    }
+
+    /// An algorithm under this name, in so many bytes.
+    fn new(
+        label: &str,
+        algorithm: &'static str,
+        parameters: &[(&str, &str)],
+        bytes: usize,
+        setting: &Setting,
+    ) -> Result<Self, Failure> {
+        let structure = Structure::new(label, algorithm).in_bytes(bytes);
+        Self::of(structure.with(parameters.iter().copied()), setting)
+    }
+
+    /// The structures of most figures, by name.
+    fn named(label: &str, bytes: usize, setting: &Setting) -> Result<Self, Failure> {
+        let (algorithm, parameters): (_, &[_]) = match label {
+            ARRAY => ("count-array", &[]),
+            OVERWRITING => ("replacing-array", &[("candidates", "0")]),
+            COUNT_MIN => ("count-min", &[("rows", "3")]),
+            CUCKOO_1 => ("cuckoo-1", &[]),
+            CUCKOO_4 => ("cuckoo-4", &[]),
+            SPACE_SAVING => ("space-saving", &[]),
+            HEAP => return Ok(Self::heap::<0>(bytes)),
+            _ => ("linear-table", &[]),
+        };
+        Self::new(label, algorithm, parameters, bytes, setting)
+    }
+
+    /// The paper's heap, with so many bytes more an entry.
+    fn heap<const PAYLOAD: usize>(bytes: usize) -> Self {
+        let heap = Heap::<K, PAYLOAD>::new(bytes);
+        let counters = [("counters", heap.counters())];
+        let answers = Structure::new(HEAP, "space-saving").with(counters);
+        Self { label: HEAP.to_owned(), runner: Box::new(heap), answers }
+    }
+}
+
+/// An empty table of latency and accuracy by these columns.
+fn table(by: impl IntoIterator<Item = &'static str>) -> Table {
+    let by = std::iter::once("structure").chain(by);
+    Table::new(by.chain(["mean_ns", "p99_ns", "precision", "recall"]))
+}
+
+/// Measures these, and how well they answer where a task is asked: a row for each, and one for the
+/// bare loop; `at` is what the rows say in the table's own columns.
+fn measure<K: FlowKey + Extract<8>>(
+    table: &mut Table,
+    at: &[f64],
+    mut contenders: Vec<Contender<K>>,
+    setting: &Setting,
+    stream: &Stream<K>,
+    exam: Option<(&Exam<'_, K>, &str)>,
+) -> Result<(), Failure> {
+    let mut bare = Bare::new();
+    let mut runners: Vec<&mut dyn Runner<K>> = vec![&mut bare];
+    runners.extend(contenders.iter_mut().map(|one| &mut *one.runner as &mut dyn Runner<K>));
+    let times = latency::race(&mut runners, stream, BATCH, setting.rounds);
+    let labels = std::iter::once(BARE).chain(contenders.iter().map(|one| one.label.as_str()));
+    for (number, (label, time)) in labels.zip(times).enumerate() {
+        let answers = number.checked_sub(1).map(|number| &contenders[number].answers);
+        let score = match (exam, answers) {
+            (Some((exam, task)), Some(answers)) => exam.score(answers, task)?,
+            _ => None,
+        };
+        let accuracy = score.map_or([None, None], |score| [score.precision(), score.recall()]);
+        let at = at.iter().map(|number| (*number).into());
+        let times = [time.mean_ns, time.p99_ns].map(Into::into);
+        let accuracy = accuracy.map(Into::into);
+        table.push(std::iter::once(label.into()).chain(at).chain(times).chain(accuracy));
+    }
+    Ok(())
+}
+
+/// Bytes in units of 2²⁰.
+fn megabytes(bytes: usize) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
+/// What the bare loop says.
+fn limit(table: &Table) -> String {
+    latency::limit(&table.numbers("structure", BARE, "mean_ns"), BATCH)
+}
+
+/// Mean and tail by size.
+const BY_SIZE: Chart = Chart {
+    title: "Latency",
+    x: "size_mb",
+    x_axis: log("size (MB)"),
+    y: &[("mean_ns", " mean"), ("p99_ns", " p99")],
+    y_axis: linear("latency (ns a packet)"),
+    series: "structure",
+    only: &[],
+};
+
+/// Precision by tail.
+const PRECISION: Chart = Chart {
+    title: "Precision against tail latency",
+    x: "p99_ns",
+    x_axis: linear("99th percentile of latency (ns a packet)"),
+    y: &[("precision", "")],
+    y_axis: linear("precision"),
+    series: "structure",
+    only: &[],
+};
+
+/// Recall by tail.
+const RECALL: Chart = Chart {
+    title: "Recall against tail latency",
+    y: &[("recall", "")],
+    y_axis: linear("recall"),
+    ..PRECISION
+};

@@ -1,0 +1,150 @@
+//! The zero-loss rate: what the figures' latencies are measured at.
+
+use flowgauge_core::batch::Batch;
+use flowgauge_core::key::{FlowKey, Key8, KeyKind};
+use flowgauge_kernel::cycles;
+
+use super::{
+    ARRAY, BATCH, COUNT_MIN, CUCKOO_1, CUCKOO_4, Contender, HEAP, LINEAR, OVERWRITING, SPACE_SAVING,
+};
+use crate::experiment::chart::{Chart, linear};
+use crate::experiment::latency::{BARE, Bare, Runner, race};
+use crate::experiment::setting::{FRAME_BYTES, Mix, Setting};
+use crate::experiment::stream::Stream;
+use crate::experiment::table::{Table, row};
+use crate::experiment::verdict::{Part, Verdict};
+use crate::experiment::{Experiment, Outcome};
+use crate::failure::Failure;
+use crate::machine::ns_per_cycle;
+
+pub(crate) const ZERO_LOSS: Experiment = Experiment {
+    name: "simple/zero-loss",
+    title: "the highest rate without loss",
+    paper: "Simple (SOSR 2018), section 3.1 (RFC 2544)",
+    claim: "The mean latency rules the throughput: structures are in the same order by the rate at which a \
+            queue of 4096 packets just does not overflow as by their mean latencies, and that rate is \
+            near what the mean allows (80 % here).",
+    measure,
+    judge,
+    charts: &[Chart {
+        title: "Packets a second",
+        x: "structure",
+        x_axis: linear(""),
+        y: &[("mpps", "")],
+        y_axis: linear("million packets a second"),
+        series: "rate",
+        only: &[],
+    }],
+};
+
+const NAMES: [&str; 8] =
+    [ARRAY, OVERWRITING, COUNT_MIN, LINEAR, CUCKOO_1, CUCKOO_4, HEAP, SPACE_SAVING];
+
+/// Bytes of each structure.
+const BYTES: usize = 4 << 20;
+
+/// Packets that wait at most.
+const QUEUE: usize = 4096;
+
+/// Steps of the search, each halving what is open, and times that a rate is tried before it is given up:
+/// something else may have had the processor.
+const STEPS: usize = 7;
+const TRIES: usize = 3;
+
+const WITHOUT_LOSS: &str = "without loss";
+const BY_MEAN: &str = "by the mean latency";
+
+fn measure(setting: &Setting) -> Result<Outcome, Failure> {
+    let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::Pair)?;
+    let contenders = NAMES.iter().map(|name| Contender::<Key8>::named(name, BYTES, setting));
+    let mut contenders = contenders.collect::<Result<Vec<_>, _>>()?;
+    let mut bare = Bare::new();
+    let mut runners: Vec<&mut dyn Runner<Key8>> = vec![&mut bare];
+    runners.extend(contenders.iter_mut().map(|one| &mut *one.runner as &mut dyn Runner<Key8>));
+    let times = race(&mut runners, &stream, BATCH, setting.rounds);
+    let mut table = Table::new(["structure", "rate", "mpps"]);
+    for ((name, runner), time) in std::iter::once(&BARE).chain(&NAMES).zip(runners).zip(times) {
+        row!(table, *name, BY_MEAN, 1e3 / time.mean_ns);
+        row!(table, *name, WITHOUT_LOSS, 1e3 / search(runner, &stream, time.mean_ns));
+    }
+    let bare = table.of("structure", BARE).map(|row| row.number("mpps"));
+    let limit = format!(
+        "The bare loop keeps up with {:.0} million packets a second.",
+        bare.fold(f64::NAN, f64::min)
+    );
+    let notes =
+        "Packets arrive by the clock, at a steady rate; the loop takes up to 64 that wait. A rate \
+                 counts where one of three passes over the epoch lost nothing."
+            .to_owned();
+    Ok(Outcome { table, limit, notes })
+}
+
+/// The least time between packets, in nanoseconds, without a loss: between half and six times this one.
+fn search(runner: &mut dyn Runner<Key8>, stream: &Stream<Key8>, mean_ns: f64) -> f64 {
+    let (mut lossy, mut fine) = (0.5 * mean_ns, 6.0 * mean_ns);
+    for _ in 0..STEPS {
+        let gap = (lossy * fine).sqrt();
+        if (0..TRIES).any(|_| is_lossless(runner, stream, gap)) {
+            fine = gap;
+        } else {
+            lossy = gap;
+        }
+    }
+    fine
+}
+
+/// Whether the queue never overflows when a packet arrives every so many nanoseconds.
+fn is_lossless<K: FlowKey>(runner: &mut dyn Runner<K>, stream: &Stream<K>, gap_ns: f64) -> bool {
+    let mut batch = Batch::new();
+    let rate = ns_per_cycle() / gap_ns;
+    let mut taken = 0;
+    runner.begin();
+    let start = cycles();
+    while taken < stream.keys.len() {
+        let arrived = ((cycles() - start) as f64 * rate) as usize;
+        let waiting = arrived.min(stream.keys.len()) - taken;
+        if waiting > QUEUE {
+            return false;
+        }
+        let next = waiting.min(BATCH);
+        if next > 0 {
+            batch.fill(&stream.keys[taken..taken + next], FRAME_BYTES);
+            runner.take(&mut batch);
+            taken += next;
+        }
+    }
+    runner.end();
+    true
+}
+
+fn judge(table: &Table) -> Verdict {
+    let rates = |rate: &str| -> Vec<f64> {
+        let rows = table.of("rate", rate).filter(|row| row.text("structure") != BARE);
+        rows.map(|row| row.number("mpps")).collect()
+    };
+    let (by_mean, without_loss) = (rates(BY_MEAN), rates(WITHOUT_LOSS));
+    let (mut alike, mut pairs) = (0, 0);
+    for (at, mean) in by_mean.iter().enumerate() {
+        for (other_at, other_mean) in by_mean.iter().enumerate().skip(at + 1) {
+            // Means that are nearly the same have no order.
+            if (mean / other_mean).ln().abs() > 0.1 {
+                pairs += 1;
+                alike +=
+                    usize::from((mean > other_mean) == (without_loss[at] > without_loss[other_at]));
+            }
+        }
+    }
+    let shares = without_loss.iter().zip(&by_mean).map(|(rate, mean)| rate / mean);
+    Verdict::of([
+        Part::at_least(
+            "share of pairs of structures in the same order by both",
+            f64::from(alike as u32) / f64::from(pairs as u32),
+            0.9,
+        ),
+        Part::at_least(
+            "rate without loss over the one by the mean, at worst",
+            shares.fold(f64::NAN, f64::min),
+            0.8,
+        ),
+    ])
+}

@@ -1,0 +1,1 @@
+//! Skipper: black-box acceleration of measurement algorithms in software switches.

@@ -1,0 +1,104 @@
+//! A structure to be measured: an algorithm of the catalog with its parameters.
+
+use flowgauge_core::catalog;
+use flowgauge_core::key::FlowKey;
+use flowgauge_core::summary::{BuildError, Ingest, Options, Parameters};
+use flowgauge_kernel::{Digester, Isa, Seed};
+
+use super::setting::Setting;
+use crate::failure::Failure;
+
+/// An algorithm of the catalog with its parameters.
+#[derive(Clone, Debug)]
+pub(crate) struct Structure {
+    /// What the table calls it.
+    pub(crate) label: String,
+    algorithm: &'static str,
+    memory_bytes: usize,
+    parameters: Parameters,
+    accelerators: Vec<(String, Parameters)>,
+    isa: Isa,
+}
+
+impl Structure {
+    /// An algorithm in as much memory as its parameters say.
+    pub(crate) fn new(label: impl Into<String>, algorithm: &'static str) -> Self {
+        Self {
+            label: label.into(),
+            algorithm,
+            memory_bytes: 1 << 20,
+            parameters: Parameters::default(),
+            accelerators: Vec::new(),
+            isa: Isa::best(),
+        }
+    }
+
+    /// Under another name.
+    pub(crate) fn named(self, label: &str) -> Self {
+        Self { label: label.to_owned(), ..self }
+    }
+
+    /// In as much memory, where its parameters do not say more precisely.
+    pub(crate) fn in_bytes(self, memory_bytes: usize) -> Self {
+        Self { memory_bytes, ..self }
+    }
+
+    /// With these parameters.
+    pub(crate) fn with(
+        self,
+        parameters: impl IntoIterator<Item = (impl Into<String>, impl ToString)>,
+    ) -> Self {
+        Self { parameters: Parameters::new(parameters), ..self }
+    }
+
+    /// Behind an accelerator, which has memory of its own.
+    pub(crate) fn behind(
+        mut self,
+        name: &str,
+        parameters: impl IntoIterator<Item = (impl Into<String>, impl ToString)>,
+    ) -> Self {
+        self.accelerators.push((name.to_owned(), Parameters::new(parameters)));
+        self
+    }
+
+    /// On this instruction set.
+    pub(crate) fn on(self, isa: Isa) -> Self {
+        Self { isa, ..self }
+    }
+
+    /// What the catalog builds it from.
+    ///
+    /// # Errors
+    /// When an accelerator cannot be as asked.
+    pub(crate) fn options<K: FlowKey>(&self, setting: &Setting) -> Result<Options, Failure> {
+        let mut options = Options {
+            parameters: self.parameters.clone(),
+            digester: Digester::new(Seed::new(setting.seed), self.isa),
+            ..Options::new(self.memory_bytes, setting.seed)
+        };
+        let before = catalog::accelerator_bytes::<K>(&self.accelerators, &options);
+        options.memory_bytes += before.map_err(|error| self.failed(error))?;
+        Ok(options)
+    }
+
+    /// Builds it.
+    ///
+    /// # Errors
+    /// When it cannot be built as asked for such keys.
+    pub(crate) fn build<K: FlowKey>(
+        &self,
+        setting: &Setting,
+    ) -> Result<Box<dyn Ingest<K>>, Failure> {
+        let options = self.options::<K>(setting)?;
+        let built = catalog::build_accelerated::<K>(&self.accelerators, self.algorithm, &options);
+        built.map_err(|error| self.failed(error))
+    }
+
+    fn failed(&self, error: BuildError) -> Failure {
+        Failure::Build {
+            algorithm: self.algorithm,
+            asked: format!("{:?}, {} bytes", self.parameters, self.memory_bytes),
+            error,
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! What an experiment measured: a table with named columns.
+
+use std::fmt;
+use std::io::{self, Write};
+
+/// A cell. A number that is none is empty.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Cell {
+    Text(String),
+    Number(f64),
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<f64> for Cell {
+    fn from(number: f64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<usize> for Cell {
+    fn from(number: usize) -> Self {
+        Self::Number(number as f64)
+    }
+}
+
+impl From<Option<f64>> for Cell {
+    fn from(number: Option<f64>) -> Self {
+        Self::Number(number.unwrap_or(f64::NAN))
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Number(number) if number.is_nan() => Ok(()),
+            Self::Number(number) => f.write_str(&short(*number)),
+        }
+    }
+}
+
+/// A number with four digits that tell, and whole ones in full.
+pub(crate) fn short(number: f64) -> String {
+    if number == 0.0 || number.fract() == 0.0 && number.abs() < 1e15 {
+        return format!("{number:.0}");
+    }
+    let digits = 3 - number.abs().log10().floor() as i32;
+    format!("{number:.*}", digits.clamp(0, 9) as usize)
+}
+
+/// Rows of equal length under named columns. Names end in their unit.
+#[derive(Clone, Debug)]
+pub(crate) struct Table {
+    columns: Vec<&'static str>,
+    rows: Vec<Vec<Cell>>,
+}
+
+/// A row by the names of its cells.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row<'a> {
+    columns: &'a [&'static str],
+    cells: &'a [Cell],
+}
+
+impl<'a> Row<'a> {
+    /// The cell in a column; `None` where there is no such column.
+    pub(crate) fn cell(&self, column: &str) -> Option<&'a Cell> {
+        let at = self.columns.iter().position(|name| *name == column)?;
+        self.cells.get(at)
+    }
+
+    /// The text in a column; empty where there is none.
+    pub(crate) fn text(&self, column: &str) -> &'a str {
+        match self.cell(column) {
+            Some(Cell::Text(text)) => text,
+            _ => "",
+        }
+    }
+
+    /// The number in a column; not a number where there is none.
+    pub(crate) fn number(&self, column: &str) -> f64 {
+        match self.cell(column) {
+            Some(Cell::Number(number)) => *number,
+            _ => f64::NAN,
+        }
+    }
+}
+
+impl Table {
+    /// An empty table.
+    pub(crate) fn new(columns: impl IntoIterator<Item = &'static str>) -> Self {
+        Self { columns: columns.into_iter().collect(), rows: Vec::new() }
+    }
+
+    /// Adds a row. Cells too few are empty, those too many are left.
+    pub(crate) fn push(&mut self, cells: impl IntoIterator<Item = Cell>) {
+        let mut row: Vec<Cell> = cells.into_iter().take(self.columns.len()).collect();
+        row.resize(self.columns.len(), Cell::Number(f64::NAN));
+        self.rows.push(row);
+    }
+
+    /// Every row.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = Row<'_>> {
+        self.rows.iter().map(|cells| Row { columns: &self.columns, cells })
+    }
+
+    /// The rows with this text in a column.
+    pub(crate) fn of<'a>(
+        &'a self,
+        column: &'a str,
+        text: &'a str,
+    ) -> impl Iterator<Item = Row<'a>> {
+        self.rows().filter(move |row| row.text(column) == text)
+    }
+
+    /// The texts of a column, each once, in order.
+    pub(crate) fn texts(&self, column: &str) -> Vec<&str> {
+        let mut texts = Vec::new();
+        for row in self.rows() {
+            let text = row.text(column);
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
+        texts
+    }
+
+    /// The numbers `y` of the rows with `text` in `column`, in the order of rows.
+    pub(crate) fn numbers(&self, column: &str, text: &str, y: &str) -> Vec<f64> {
+        self.of(column, text).map(|row| row.number(y)).collect()
+    }
+
+    /// Writes it with tabs.
+    pub(crate) fn write(&self, mut out: impl Write) -> io::Result<()> {
+        writeln!(out, "{}", self.columns.join("\t"))?;
+        for cells in &self.rows {
+            let cells: Vec<String> = cells.iter().map(Cell::to_string).collect();
+            writeln!(out, "{}", cells.join("\t"))?;
+        }
+        out.flush()
+    }
+}
+
+/// A row of a [`Table`] from cells of any kind.
+macro_rules! row {
+    ($table:expr, $($cell:expr),+ $(,)?) => {
+        $table.push([$($crate::experiment::table::Cell::from($cell)),+])
+    };
+}
+pub(crate) use row;
+
+#[cfg(test)]
+impl Table {
+    /// Every cell, to be changed.
+    pub(crate) fn cells_mut(&mut self) -> impl Iterator<Item = &mut Cell> {
+        self.rows.iter_mut().flatten()
+    }
+
+    /// A table of these columns without a row.
+    pub(crate) fn empty_of(other: &Self) -> Self {
+        Self { columns: other.columns.clone(), rows: Vec::new() }
+    }
+
+    /// The names of the columns.
+    pub(crate) fn columns(&self) -> &[&'static str] {
+        &self.columns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_written_and_read() {
+        let mut table = Table::new(["structure", "size_bytes", "mean_ns"]);
+        row!(table, "a", 1024_usize, 1.23456);
+        row!(table, "b", 2048_usize, None);
+        row!(table, "a", 4096_usize, 1234.56);
+        assert_eq!(table.texts("structure"), ["a", "b"]);
+        assert_eq!(table.numbers("structure", "a", "mean_ns"), [1.23456, 1234.56]);
+        let mut out = Vec::new();
+        assert!(table.write(&mut out).is_ok());
+        let text = String::from_utf8_lossy(&out);
+        assert_eq!(
+            text,
+            "structure\tsize_bytes\tmean_ns\na\t1024\t1.235\nb\t2048\t\na\t4096\t1235\n"
+        );
+        assert_eq!([short(0.000_123_46), short(-12.347)], ["0.0001235", "-12.35"]);
+    }
+}

@@ -1,0 +1,70 @@
+//! The machine: what it is, and how steady.
+
+use std::fs;
+use std::hint::black_box;
+use std::sync::OnceLock;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use flowgauge_kernel::{Isa, cycles};
+
+/// Model and number of processors, and the instruction set in use.
+pub(crate) fn describe() -> String {
+    let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let model = model.map_or("unknown processor", |(_, model)| model.trim());
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    format!("{model}, {cores} cores, instruction set {}", Isa::best())
+}
+
+/// The data caches of the first core, nearest first, and who governs its clock.
+pub(crate) fn caches() -> String {
+    let cpu = "/sys/devices/system/cpu/cpu0";
+    let read = |file: String| Some(fs::read_to_string(file).ok()?.trim().to_owned());
+    let cache = |index: usize| {
+        let of = |what: &str| read(format!("{cpu}/cache/index{index}/{what}"));
+        let (level, kind, size) = (of("level")?, of("type")?, of("size")?);
+        (kind != "Instruction").then(|| format!("L{level} {size}"))
+    };
+    let caches: Vec<String> = (0..8).filter_map(cache).collect();
+    let caches = if caches.is_empty() { "not readable".to_owned() } else { caches.join(", ") };
+    let governor = read(format!("{cpu}/cpufreq/scaling_governor"));
+    format!("caches {caches}; governor {}", governor.as_deref().unwrap_or("not readable"))
+}
+
+/// Nanoseconds of a tick of the time-stamp counter: measured once, over 20 ms.
+pub(crate) fn ns_per_cycle() -> f64 {
+    static TICK: OnceLock<f64> = OnceLock::new();
+    *TICK.get_or_init(|| {
+        let (start, ticks) = (Instant::now(), cycles());
+        while start.elapsed() < Duration::from_millis(20) {}
+        start.elapsed().as_nanos() as f64 / (cycles() - ticks) as f64
+    })
+}
+
+/// How unsteady the machine is at present: by which share the same work, 200 times some 50 µs of
+/// arithmetic, took longer than at best, in the median and in the slowest of a hundred.
+pub(crate) fn noise() -> (f64, f64) {
+    let work = || {
+        let start = cycles();
+        black_box((0..50_000_u64).fold(1_u64, |x, i| black_box(x.wrapping_mul(i | 1))));
+        (cycles() - start) as f64
+    };
+    let mut times: Vec<f64> = (0..200).map(|_| work()).collect();
+    times.sort_by(f64::total_cmp);
+    let over = |at: usize| times[at] / times[0] - 1.0;
+    (over(100), over(198))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machine_is_measured() {
+        assert!((0.05..=2.0).contains(&ns_per_cycle()), "{}", ns_per_cycle());
+        let (median, slow) = noise();
+        assert!(median >= 0.0 && slow >= median);
+        assert!(caches().contains("governor"));
+    }
+}
