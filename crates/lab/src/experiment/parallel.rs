@@ -1,6 +1,7 @@
 //! Several threads at once, each with packets and a runner of its own.
 
-use std::sync::Barrier;
+use std::hint::spin_loop;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use flowgauge_core::batch::Batch;
@@ -35,12 +36,33 @@ impl<K: FlowKey> Stream<K> {
     }
 }
 
-/// Each runner takes its stream on a thread of its own, all at the same time. Nothing is begun before.
+/// Where threads wait for each other without sleeping: one that sleeps is woken late, and maybe on the
+/// core of another.
+pub(crate) struct Start(AtomicUsize);
+
+impl Start {
+    /// For so many threads.
+    pub(crate) fn of(threads: usize) -> Self {
+        Self(AtomicUsize::new(threads))
+    }
+
+    /// Waits for all.
+    pub(crate) fn wait(&self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+        while self.0.load(Ordering::Acquire) > 0 {
+            spin_loop();
+        }
+    }
+}
+
+/// Each runner takes its stream so many times on a thread of its own, all at the same time. Nothing is
+/// begun before.
 pub(crate) fn together<'a, K: FlowKey>(
     pairs: impl ExactSizeIterator<Item = (&'a mut dyn Runner<K>, &'a Stream<K>)>,
     batch_packets: usize,
+    passes: usize,
 ) -> Together {
-    let start = Barrier::new(pairs.len());
+    let start = Start::of(pairs.len());
     let done = thread::scope(|scope| {
         let threads: Vec<_> = pairs
             .map(|(runner, stream)| {
@@ -50,7 +72,9 @@ pub(crate) fn together<'a, K: FlowKey>(
                     let mut timed = |packets, cycles| histogram.take(packets, cycles);
                     start.wait();
                     let begun = cycles();
-                    pass(runner, stream, batch_packets, &mut batch, Some(&mut timed));
+                    for _ in 0..passes {
+                        pass(runner, stream, batch_packets, &mut batch, Some(&mut timed));
+                    }
                     (begun, cycles(), histogram)
                 })
             })
@@ -84,7 +108,7 @@ mod tests {
         assert!(parts[0].keys.iter().take(300).all(|key| !parts[1].keys.contains(key)));
         let mut runners = [Bare::new(), Bare::new()];
         let pairs = runners.iter_mut().map(|runner| runner as &mut dyn Runner<Key4>).zip(&parts);
-        let done = together(pairs, 64);
+        let done = together(pairs, 64, 2);
         assert!(done.wall_ns > 0.0 && done.latency.mean_ns > 0.0);
     }
 }

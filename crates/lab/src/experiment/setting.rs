@@ -61,7 +61,7 @@ impl Setting {
     pub(crate) fn quick() -> Self {
         Self {
             packets: 1_000_000,
-            rounds: 3,
+            rounds: 5,
             most_bytes: 64 << 20,
             factor: 4,
             seed: 1,
@@ -71,7 +71,7 @@ impl Setting {
 
     /// The papers' epochs and sizes.
     pub(crate) fn full() -> Self {
-        Self { packets: 2_000_000, rounds: 7, most_bytes: 256 << 20, factor: 2, ..Self::quick() }
+        Self { packets: 2_000_000, rounds: 9, most_bytes: 256 << 20, factor: 2, ..Self::quick() }
     }
 
     /// Sizes from this one to the largest.

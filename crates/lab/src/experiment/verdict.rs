@@ -65,13 +65,16 @@ impl Part {
             (_, over) if over > 0 => Some(false),
             _ => None,
         };
-        let told = format!(
-            "{what}: {} ({} to {}); less at {under} of {} points, more at {over}",
-            digits(median(&ratios)),
-            digits(least(&ratios)),
-            digits(most(&ratios)),
-            ratios.len()
-        );
+        let told = match ratios[..] {
+            [ratio] => format!("{what}: {}", digits(ratio)),
+            _ => format!(
+                "{what}: {} ({} to {}); less at {under} of {} points, more at {over}",
+                digits(median(&ratios)),
+                digits(least(&ratios)),
+                digits(most(&ratios)),
+                ratios.len()
+            ),
+        };
         Self { holds, told }
     }
 

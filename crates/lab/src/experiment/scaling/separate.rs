@@ -1,7 +1,6 @@
 //! Two workers with a summary each, against one.
 
 use std::hint::black_box;
-use std::sync::Barrier;
 use std::thread;
 
 use flowgauge_core::catalog::ALGORITHMS;
@@ -10,7 +9,7 @@ use flowgauge_kernel::cycles;
 
 use crate::experiment::chart::{Chart, linear};
 use crate::experiment::latency::Runner;
-use crate::experiment::parallel::together;
+use crate::experiment::parallel::{Start, together};
 use crate::experiment::setting::{Mix, Setting};
 use crate::experiment::stream::Stream;
 use crate::experiment::structure::Structure;
@@ -45,7 +44,11 @@ const WORKERS: usize = 2;
 const BATCH: usize = 256;
 
 /// Bytes of a summary that fits the cache, all workers' together.
-const SMALL: usize = 1 << 18;
+const SMALL: usize = 1 << 19;
+
+/// Nanoseconds of a measurement at least, for each packet of an epoch: 40 ms are long enough for threads
+/// to have a core each.
+const LEAST_NS: f64 = 40.0;
 
 /// What is wanted of a summary in the cache, and of a large table.
 const WANTED: f64 = 1.8;
@@ -55,8 +58,8 @@ const CACHED: &str = "in the cache";
 const LARGE: &str = "a million flows";
 const ARITHMETIC: &str = "arithmetic alone";
 
-/// Steps of arithmetic of a worker.
-const STEPS: u64 = 20_000_000;
+/// Steps of arithmetic, for each packet of an epoch.
+const STEPS: u64 = 40;
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::Pair)?;
@@ -78,7 +81,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let parts = stream.split(WORKERS);
     let structure = Structure::new("linear-table", "linear-table").in_bytes(128 << 20);
     scale(&mut table, &structure, LARGE, setting, &stream, &parts)?;
-    let ratio = arithmetic(setting.rounds);
+    let ratio = arithmetic(setting);
     row!(table, ARITHMETIC, ARITHMETIC, f64::NAN, f64::NAN, ratio);
     let limit = format!(
         "A loop of multiplications, which touches no memory, is {} times as fast on two threads: that is \
@@ -107,15 +110,19 @@ fn scale(
     let built = (0..=parts.len()).map(|_| structure.build::<Key8>(setting));
     let mut built = built.collect::<Result<Vec<_>, _>>()?;
     let (alone, both) = built.split_at_mut(1);
-    let mut times = Vec::new();
-    for _ in 0..=setting.rounds {
+    let mut one = |passes| {
         let one = alone.iter_mut().map(|summary| summary as &mut dyn Runner<Key8>);
-        let one = together(one.zip(std::slice::from_ref(whole)), BATCH).wall_ns;
+        together(one.zip(std::slice::from_ref(whole)), BATCH, passes).wall_ns / passes as f64
+    };
+    let mut two = |passes| {
         let two = both.iter_mut().map(|summary| summary as &mut dyn Runner<Key8>);
-        times.push([one, together(two.zip(parts), BATCH).wall_ns]);
-    }
-    // The first round meets every flow for the first time.
-    let times = &times[1..];
+        together(two.zip(parts), BATCH, passes).wall_ns / passes as f64
+    };
+    // The first passes meet every flow for the first time.
+    one(1);
+    two(1);
+    let passes = (LEAST_NS * setting.packets as f64 / one(1)).ceil() as usize;
+    let times: Vec<[f64; 2]> = (0..setting.rounds).map(|_| [one(passes), two(passes)]).collect();
     let packets = whole.keys.len() as f64;
     let rate = |at: usize| {
         median(&times.iter().map(|times| 1e3 * packets / times[at]).collect::<Vec<_>>())
@@ -126,16 +133,17 @@ fn scale(
 }
 
 /// How many times as fast arithmetic is on all workers as on one.
-fn arithmetic(rounds: usize) -> f64 {
+fn arithmetic(setting: &Setting) -> f64 {
+    let all = STEPS * setting.packets as u64;
     let work = |threads: u64| {
-        let start = Barrier::new(threads as usize);
+        let start = Start::of(threads as usize);
         let spans: Vec<(u64, u64)> = thread::scope(|scope| {
             let spawn = |_| {
                 let start = &start;
                 scope.spawn(move || {
                     start.wait();
                     let begun = cycles();
-                    let steps = 0..STEPS / threads;
+                    let steps = 0..all / threads;
                     // Four chains at once keep the multiplier busy.
                     black_box(steps.fold([1_u64, 3, 5, 7], |chains, step| {
                         chains.map(|chain| black_box(chain.wrapping_mul(step | 1)))
@@ -150,7 +158,7 @@ fn arithmetic(rounds: usize) -> f64 {
         let last = spans.iter().map(|span| span.1).max().unwrap_or(0);
         (last - first) as f64
     };
-    median(&(0..rounds.max(3)).map(|_| work(1) / work(WORKERS as u64)).collect::<Vec<_>>())
+    median(&(0..setting.rounds).map(|_| work(1) / work(WORKERS as u64)).collect::<Vec<_>>())
 }
 
 fn judge(table: &Table) -> Verdict {
