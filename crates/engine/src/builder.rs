@@ -2,7 +2,7 @@
 
 use flowgauge_core::catalog;
 use flowgauge_core::key::{Extract, FlowKey, Key4};
-use flowgauge_core::summary::{BuildError, Cells, Flows, Ingest, Options};
+use flowgauge_core::summary::{BuildError, Cells, Flows, Ingest, Memory, Options};
 use flowgauge_core::task::{self, HistoryShape, TASKS, Task, TaskEntry, TaskOptions};
 use flowgauge_kernel::{Seed, Zeroed};
 
@@ -118,6 +118,8 @@ impl Builder {
         let set_bytes = self.lanes_bytes / (config.workers * self.sets_each);
         let options = Options {
             parameters: config.parameters.clone(),
+            // Parameters that say more than the memory holds are refused, not obeyed.
+            memory: Memory::limited(set_bytes),
             // The tasks read one set of each worker at a time.
             task_bytes_per_flow: self.task_bytes_per_flow.div_ceil(self.sets_each),
             task_bytes_per_cell: self.task_bytes_per_cell.div_ceil(self.sets_each),

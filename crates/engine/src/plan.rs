@@ -80,7 +80,8 @@ impl Plan {
         can(&Config { key, by, ..Config::default() }, algorithm, task)
     }
 
-    fn build(config: Config) -> Result<Self, EngineError> {
+    /// [`Self::new`], without looking for what else could be asked where this cannot.
+    pub(crate) fn build(config: Config) -> Result<Self, EngineError> {
         check_ranges(&config)?;
         let kind = config.key.kind;
         Ok(Self(match kind {
