@@ -14,6 +14,7 @@ use crate::summary::distinct::{Fm, HyperLogLog, LinearCounting};
 use crate::summary::hierarchy::{Mst, Rhhh};
 use crate::summary::instant::InstaMeasure;
 use crate::summary::quantile::Kll;
+use crate::summary::shared::{Share, SharedIngest};
 use crate::summary::sketch::{
     ConservativeCountMin, CountMin, CountSketch, ElasticSketch, FlowRadar, KAry, ReversibleSketch,
     TwoLevel, UnivMon,
@@ -89,6 +90,33 @@ catalog![
     Rhhh,
     Kll<()>,
 ];
+
+macro_rules! shared {
+    ($($summary:ty),* $(,)?) => {
+        /// The names of the algorithms that workers can share.
+        pub const SHARED: &[&str] = &[$(<$summary as Describe>::INFO.name),*];
+
+        /// Builds the algorithm called `name` for keys of type `K` as one that any number of workers
+        /// fill at once. The memory is shared with the ordinary summary that it moves to.
+        ///
+        /// # Errors
+        /// When there is no such algorithm, when it cannot be shared, or not with these parameters, or
+        /// as [`build`].
+        pub fn build_shared<K: FlowKey>(
+            name: &str,
+            options: &Options,
+        ) -> Result<Box<dyn SharedIngest<K>>, BuildError> {
+            let known = info(name)?;
+            options.parameters.check(known.name, known.parameters)?;
+            $(if name == <$summary as Describe>::INFO.name {
+                return <$summary as Share>::share::<K>(options);
+            })*
+            Err(BuildError::Unshared { algorithm: known.name, able: SHARED.join(", ") })
+        }
+    };
+}
+
+shared![LinearTable, CountArray<(), ()>, CountMin, CountSketch, KAry];
 
 macro_rules! accelerators {
     ($($accelerator:ty),* $(,)?) => {

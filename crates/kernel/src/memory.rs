@@ -18,13 +18,14 @@ pub struct Zeroed<T> {
     item: PhantomData<T>,
 }
 
-impl<T: Zeroable + Copy> Zeroed<T> {
+impl<T: Zeroable> Zeroed<T> {
     /// Reserves `len` zeroed items.
     ///
     /// # Errors
     /// When the address space or the memory limit of the process does not allow it.
     pub fn new(len: usize) -> io::Result<Self> {
         const { assert!(align_of::<T>() <= 4096, "a mapping is aligned to a page") };
+        const { assert!(!std::mem::needs_drop::<T>(), "what is unmapped is not dropped") };
         let bytes = len.checked_mul(size_of::<T>()).ok_or(io::ErrorKind::OutOfMemory)?;
         let map = MmapMut::map_anon(bytes.max(1))?;
         #[cfg(target_os = "linux")]
@@ -45,19 +46,19 @@ impl<T: Zeroable + Copy> Zeroed<T> {
 #[cfg(target_os = "linux")]
 const HUGE_PAGE: usize = 2 << 20;
 
-impl<T: Zeroable + Copy> Deref for Zeroed<T> {
+impl<T: Zeroable> Deref for Zeroed<T> {
     type Target = [T];
     #[inline(always)]
     fn deref(&self) -> &[T] {
         // SAFETY: the mapping holds `len` items in at most `isize::MAX` bytes (`map_anon` refuses
         // more), is aligned to a page, and was all zero at first, which `Zeroable` makes a valid
-        // `T`; since then only `T`s were written through `deref_mut`. Nobody else has the mapping,
-        // and the borrow of `self` covers the slice.
+        // `T`; since then only `T`s were written through `deref_mut`, or through the atomics that a
+        // `T` may be. Nobody else has the mapping, and the borrow of `self` covers the slice.
         unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast(), self.len) }
     }
 }
 
-impl<T: Zeroable + Copy> DerefMut for Zeroed<T> {
+impl<T: Zeroable> DerefMut for Zeroed<T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [T] {
         // SAFETY: as in `deref`; the exclusive borrow of `self` makes the slice exclusive.

@@ -188,6 +188,14 @@ impl Parameters {
         self.0.get(name).map(String::as_str)
     }
 
+    /// The same, and `name` with this value.
+    #[must_use]
+    pub(crate) fn and(&self, name: &str, value: &str) -> Self {
+        let mut all = self.0.clone();
+        all.insert(name.to_owned(), value.to_owned());
+        Self(all)
+    }
+
     /// The whole number that `name` gives, within `range`.
     pub(crate) fn integer(
         &self,
@@ -348,6 +356,16 @@ pub enum BuildError {
         name: &'static str,
         /// The other.
         other: &'static str,
+    },
+    /// Workers cannot share the algorithm.
+    #[error(
+        "workers cannot share {algorithm}: its packets do more than add to counters; they can share {able}"
+    )]
+    Unshared {
+        /// The algorithm.
+        algorithm: &'static str,
+        /// What they can share.
+        able: String,
     },
     /// The structure cannot hold what it is asked to.
     #[error("{algorithm} cannot measure this: {reason}")]

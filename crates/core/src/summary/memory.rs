@@ -29,7 +29,7 @@ impl Memory {
     ///
     /// # Errors
     /// When they do not fit into what is left, or the operating system refuses.
-    pub fn zeroed<T: Zeroable + Copy>(&self, len: usize) -> Result<Zeroed<T>, BuildError> {
+    pub fn zeroed<T: Zeroable>(&self, len: usize) -> Result<Zeroed<T>, BuildError> {
         self.take(len.saturating_mul(size_of::<T>()))?;
         Zeroed::new(len).map_err(|error| BuildError::Refused {
             bytes: len.saturating_mul(size_of::<T>()),

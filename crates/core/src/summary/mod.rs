@@ -18,6 +18,7 @@ pub(crate) mod remix;
 mod row_ingest;
 mod saturating;
 mod share;
+pub mod shared;
 pub mod sketch;
 mod state;
 pub mod table;

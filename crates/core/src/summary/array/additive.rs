@@ -13,6 +13,8 @@ use flowgauge_kernel::{Digester, Zeroed, prefetch};
 use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::heavy::{self, HeavyKeys};
+use super::super::shared::{self as workers, AtomicSums, CELL_BYTES, Share, SharedIngest, Sums};
+use super::super::sketch::{Unsigned, rows::Rows};
 use super::super::state::{self, ARRAY_STATE, Distinct, Ewma, Kind};
 use super::super::{
     Answers, BuildError, Candidates, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws,
@@ -350,6 +352,47 @@ impl<K: FlowKey, C: Counter> Ingest<K> for CountArray<K, C> {
 
     fn as_any(&self) -> &dyn Any {
         self
+    }
+}
+
+/// One row, whose columns are the low bits of the digest.
+impl<K: FlowKey, C: Unsigned> Sums<K> for CountArray<K, C> {
+    type Weight = C;
+    const SIGNED: bool = false;
+
+    fn shape(&self) -> Rows {
+        Rows::new(1, self.counters.len())
+    }
+
+    fn replace(&mut self, total: u64, lost: u64, sums: impl Iterator<Item = u64>) {
+        self.clear();
+        (self.total, self.saturated) = (total, lost);
+        for (counter, sum) in self.counters.iter_mut().zip(sums) {
+            let (cut, over) = C::of_sum(sum);
+            *counter = cut;
+            self.saturated = self.saturated.saturating_add(over);
+        }
+    }
+}
+
+impl Share for CountArray<(), ()> {
+    fn share<K: FlowKey>(options: &Options) -> Result<Box<dyn SharedIngest<K>>, BuildError> {
+        let counters = &Kind::OF_ARRAYS[..1];
+        Kind::from_options::<K>(Self::INFO.name, counters, options)?;
+        let options = workers::without_candidates(options)?;
+        match options.by {
+            Measure::Packets => CountArray::<K, u32>::share_from(&options),
+            Measure::Bytes => CountArray::<K, u64>::share_from(&options),
+        }
+    }
+}
+
+impl<K: FlowKey, C: Unsigned> CountArray<K, C> {
+    fn share_from(options: &Options) -> Result<Box<dyn SharedIngest<K>>, BuildError> {
+        // Of the memory of both, the counters' part is theirs of a column's.
+        let memory_bytes = options.memory_bytes / (size_of::<C>() + CELL_BYTES) * size_of::<C>();
+        let options = Options { memory_bytes, ..options.clone() };
+        AtomicSums::build(&options, Self::from_options(&options)?)
     }
 }
 

@@ -15,6 +15,9 @@ pub trait Cell: Number + Send + 'static {
     fn size(self) -> u64;
     /// Adds another cell, up to the largest number; returns what found no room.
     fn join(&mut self, other: Self) -> u64;
+    /// The cell of a sum in 64 bits, of two's complement where it is signed, or of the largest number;
+    /// and what found no room.
+    fn of_sum(sum: u64) -> (Self, u64);
 }
 
 /// A cell that is a counter.
@@ -57,6 +60,11 @@ macro_rules! unsigned {
             fn join(&mut self, other: Self) -> u64 {
                 self.add(other)
             }
+
+            fn of_sum(sum: u64) -> (Self, u64) {
+                let cell = <$cell>::try_from(sum).unwrap_or(<$cell>::MAX);
+                (cell, sum - cell.get())
+            }
         }
 
         impl Unsigned for $cell {
@@ -94,6 +102,12 @@ macro_rules! signed {
                 let most = i128::from(Self::MAX);
                 *self = sum.clamp(-most, most) as $cell;
                 (sum - i128::from(*self)).unsigned_abs() as u64
+            }
+
+            fn of_sum(sum: u64) -> (Self, u64) {
+                let (sum, most) = (i128::from(sum.cast_signed()), i128::from(Self::MAX));
+                let cell = sum.clamp(-most, most) as $cell;
+                (cell, (sum - i128::from(cell)).unsigned_abs() as u64)
             }
         }
 

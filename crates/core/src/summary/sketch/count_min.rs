@@ -7,6 +7,7 @@
 
 use std::marker::PhantomData;
 
+use super::super::shared::{Share, SharedIngest};
 use super::super::{
     BuildError, Cells, Describe, Estimate, Info, Ingest, Laws, Measure, Merge, Options, Parameter,
     RowIngest,
@@ -76,6 +77,15 @@ impl Describe for CountMin {
             Measure::Packets => Box::new(RowSketch::<K, Least<u32>>::new(options)?),
             Measure::Bytes => Box::new(RowSketch::<K, Least<u64>>::new(options)?),
         })
+    }
+}
+
+impl Share for CountMin {
+    fn share<K: FlowKey>(options: &Options) -> Result<Box<dyn SharedIngest<K>>, BuildError> {
+        match options.by {
+            Measure::Packets => RowSketch::<K, Least<u32>>::share(options),
+            Measure::Bytes => RowSketch::<K, Least<u64>>::share(options),
+        }
     }
 }
 

@@ -7,6 +7,7 @@
 
 use std::marker::PhantomData;
 
+use super::super::shared::{Share, SharedIngest};
 use super::super::{
     BuildError, Cells, Describe, Estimate, Info, Ingest, Laws, Measure, Merge, Options, Parameter,
     RowIngest,
@@ -72,6 +73,15 @@ impl Describe for CountSketch {
     }
 }
 
+impl Share for CountSketch {
+    fn share<K: FlowKey>(options: &Options) -> Result<Box<dyn SharedIngest<K>>, BuildError> {
+        match options.by {
+            Measure::Packets => RowSketch::<K, Signs<i32>>::share(options),
+            Measure::Bytes => RowSketch::<K, Signs<i64>>::share(options),
+        }
+    }
+}
+
 /// Every counter of a key takes its weight with the sign of the row.
 pub(crate) struct Signs<C>(PhantomData<C>);
 
@@ -127,6 +137,8 @@ impl<C: Signed> Rule for Signs<C> {
 }
 
 impl<C: Signed> Linear for Signs<C> {
+    const SIGNED: bool = true;
+
     #[inline]
     fn value(rows: Rows, digest: u64, _: f64, cell: impl Fn(usize) -> f64) -> f64 {
         let (places, signs) = (rows.places::<MOST_ROWS>(digest), signs(digest));

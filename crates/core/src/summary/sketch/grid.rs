@@ -80,6 +80,8 @@ pub(crate) trait Rule: Send + Sized + 'static {
 
 /// A rule whose cells are sums of the weights, so that sums and differences of them mean something.
 pub(crate) trait Linear: Rule {
+    /// Whether some rows subtract a key's weight: those that [`signs`](super::rows::signs) tell.
+    const SIGNED: bool = false;
     /// The estimate of a key from any such cells, whose total is `total`.
     fn value(rows: Rows, digest: u64, total: f64, cell: impl Fn(usize) -> f64) -> f64;
     /// The sum of the squares of all sizes, as the median row has it.
@@ -317,6 +319,18 @@ impl<R: Rule> Grid<R> {
         // Both samples may be of the same places.
         self.unit = self.unit.saturating_add(other.unit);
         self.noise.set(None);
+    }
+
+    /// Takes over the sums of cells, in 64 bits, instead of its own; `lost` is what these lack of the
+    /// total, over all rows.
+    pub(crate) fn replace(&mut self, total: u64, lost: u64, sums: impl Iterator<Item = u64>) {
+        self.clear();
+        (self.total, self.reach, self.saturated) = (total, total, lost);
+        for (cell, sum) in self.cells.iter_mut().zip(sums) {
+            let (cut, over) = R::Cell::of_sum(sum);
+            *cell = cut;
+            self.saturated = self.saturated.saturating_add(over);
+        }
     }
 
     pub(crate) fn save(&self, out: &mut Writer) {

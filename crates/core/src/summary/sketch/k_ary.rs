@@ -9,6 +9,7 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
+use super::super::shared::{Share, SharedIngest};
 use super::super::{
     BuildError, Cells, Describe, Estimate, Info, Ingest, Laws, Measure, Merge, Options, RowIngest,
 };
@@ -49,6 +50,15 @@ impl Describe for KAry {
             Measure::Packets => Box::new(RowSketch::<K, Centred<u32>>::new(options)?),
             Measure::Bytes => Box::new(RowSketch::<K, Centred<u64>>::new(options)?),
         })
+    }
+}
+
+impl Share for KAry {
+    fn share<K: FlowKey>(options: &Options) -> Result<Box<dyn SharedIngest<K>>, BuildError> {
+        match options.by {
+            Measure::Packets => RowSketch::<K, Centred<u32>>::share(options),
+            Measure::Bytes => RowSketch::<K, Centred<u64>>::share(options),
+        }
     }
 }
 

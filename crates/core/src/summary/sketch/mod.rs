@@ -17,7 +17,7 @@ mod reversible_answers;
 mod reversible_search;
 mod reversible_shape;
 mod row_sketch;
-mod rows;
+pub(super) mod rows;
 mod sampled_rows;
 mod spreaders;
 mod top_keys;

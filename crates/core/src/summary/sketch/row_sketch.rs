@@ -7,13 +7,14 @@ use flowgauge_kernel::Digester;
 use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::heavy::{self, HeavyKeys};
+use super::super::shared::{self, AtomicSums, SharedIngest, Sums};
 use super::super::{
     Answers, BuildError, Candidates, Cells, Counter, Estimate, Incompatible, Ingest, Measure,
     Options, RowIngest, Setting, Size, SizeEstimate, SizeQuery,
 };
 use super::cell::Cell;
 use super::grid::{Grid, Linear, Rule, Weight};
-use super::rows::CONFIDENCE;
+use super::rows::{CONFIDENCE, Rows};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
 use crate::task::Threshold;
@@ -163,6 +164,29 @@ impl<K: FlowKey, R: Rule> Ingest<K> for RowSketch<K, R> {
 
     fn as_any(&self) -> &dyn Any {
         self
+    }
+}
+
+impl<K: FlowKey, R: Linear> Sums<K> for RowSketch<K, R> {
+    type Weight = Weight<R>;
+    const SIGNED: bool = R::SIGNED;
+
+    fn shape(&self) -> Rows {
+        self.grid.rows
+    }
+
+    fn replace(&mut self, total: u64, lost: u64, sums: impl Iterator<Item = u64>) {
+        self.grid.replace(total, lost, sums);
+    }
+}
+
+impl<K: FlowKey, R: Linear> RowSketch<K, R> {
+    /// One that workers share.
+    pub(super) fn share(options: &Options) -> Result<Box<dyn SharedIngest<K>>, BuildError> {
+        let options = shared::without_candidates(options)?;
+        let task_bytes_per_cell = options.task_bytes_per_cell + shared::CELL_BYTES;
+        let options = Options { task_bytes_per_cell, ..options };
+        AtomicSums::build(&options, Self::new(&options)?)
     }
 }
 

@@ -123,6 +123,34 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
         self.saturated += self.layout.state_mut(flow).add(packets, bytes, element);
     }
 
+    pub(in crate::summary) fn buckets(&self) -> usize {
+        self.layout.buckets()
+    }
+
+    /// Flows that there is room for.
+    pub(in crate::summary) fn most(&self) -> usize {
+        self.layout.most()
+    }
+
+    /// Takes in a flow that it does not have, whose packets may be more than a counter holds; or counts
+    /// it as untracked.
+    pub(in crate::summary) fn add_flow(&mut self, key: K, digest: u64, size: Size) {
+        let Some(flow) = self.place(key, digest) else { return self.miss(size) };
+        self.activate(flow);
+        let packets = u32::try_from(size.packets).unwrap_or(u32::MAX);
+        self.saturated += self.layout.state_mut(flow).add(packets, size.bytes, 0);
+        self.saturated += Size { packets: size.packets - u64::from(packets), bytes: 0 };
+    }
+
+    /// Counts what may be of any flow as untracked, and what found no room in a counter.
+    pub(in crate::summary) fn lose(&mut self, untracked: Size, saturated: Size) {
+        self.untracked += untracked;
+        self.saturated += saturated;
+        if self.untracked != Size::default() {
+            self.whole = 0;
+        }
+    }
+
     /// The flow with this key, made where there is none; `None` where it finds no room.
     #[inline(never)]
     fn place(&mut self, key: K, digest: u64) -> Option<usize> {

@@ -1,0 +1,177 @@
+//! Summaries that several workers fill at once, without a lock.
+//!
+//! Paper: Alipourfard et al., "A comparison of performance and accuracy of measurement algorithms
+//! in software" (SOSR 2018), §5. Counters are added to atomically, and a table's bucket is claimed by
+//! a compare-and-swap. That costs more than a summary for each worker, since every addition waits
+//! until its cache line is this core's alone; what it saves are the copies and their merge.
+//!
+//! At the close of an epoch what was counted moves to an ordinary summary of the same shape, whose
+//! answers, merges and stored form are those of any other. It is what one worker would have counted:
+//! to the bit where cells are sums, the same flows and sizes in a table with room.
+//!
+//! Numbers have 64 bits here, where an ordinary summary's packets have 32: the excess is cut off at
+//! the close, and counted as saturated as it always is. That no number of 64 bits wraps is seen to
+//! once a batch: what would take the sum of all weights beyond them is not added, but counted as
+//! saturated.
+
+mod atomic;
+mod flows;
+#[cfg(all(loom, test))]
+mod model;
+mod sums;
+mod table;
+
+use std::sync::{Mutex, PoisonError};
+
+pub(super) use sums::{AtomicSums, CELL_BYTES, Sums};
+
+use self::atomic::{AtomicU64, Relaxed};
+use super::{BuildError, Describe, Ingest, Options};
+use crate::batch::Batch;
+use crate::key::FlowKey;
+
+/// The write side of a summary that several workers fill.
+pub trait SharedIngest<K: FlowKey>: Send + Sync {
+    /// Takes a batch, digesting it where that was not done before; in any number of threads at once.
+    fn ingest(&self, batch: &mut Batch<K>);
+    /// Moves what was counted since the last time into an ordinary summary of the same shape, which
+    /// holds nothing else, and forgets it here. Without allocation.
+    fn collect(&mut self) -> &mut dyn Ingest<K>;
+    /// Bytes of memory reserved, those of the ordinary summary included.
+    fn memory_bytes(&self) -> usize;
+}
+
+/// A type of summary that workers can share.
+pub trait Share: Describe {
+    /// Reserves the memory and builds the summary for keys of type `K`.
+    ///
+    /// # Errors
+    /// As [`Describe::build`], and when the parameters ask for what cannot be shared.
+    fn share<K: FlowKey>(options: &Options) -> Result<Box<dyn SharedIngest<K>>, BuildError>;
+}
+
+/// The parameters of a summary that keeps no keys beside its cells: which of them are heavy depends on
+/// the order of all packets.
+pub(super) fn without_candidates(options: &Options) -> Result<Options, BuildError> {
+    match options.parameters.get("candidates") {
+        None | Some("0") => {}
+        Some(value) => {
+            return Err(BuildError::OutOfRange {
+                name: "candidates",
+                value: value.to_owned(),
+                range: "0, as it is where workers share a summary".to_owned(),
+            });
+        }
+    }
+    Ok(Options { parameters: options.parameters.and("candidates", "0"), ..options.clone() })
+}
+
+/// The sum of all weights, which no sum of some of them is over.
+struct Total {
+    most: u64,
+    weight: AtomicU64,
+}
+
+impl Total {
+    fn new(most: u64) -> Self {
+        Self { most, weight: AtomicU64::new(0) }
+    }
+
+    /// Whether so much more is no more than the most; it is then part of the sum.
+    fn takes(&self, weight: u64) -> bool {
+        let sum = |sum: u64| sum.checked_add(weight).filter(|sum| *sum <= self.most);
+        self.weight.fetch_update(Relaxed, Relaxed, sum).is_ok()
+    }
+
+    /// The sum, which is 0 from then on.
+    fn reset(&mut self) -> u64 {
+        self.weight.swap(0, Relaxed)
+    }
+}
+
+/// What only the close of an epoch reads. A mutex that nobody locks: so that what is inside need not
+/// be `Sync`.
+struct Closed<S>(Mutex<S>);
+
+impl<S> Closed<S> {
+    fn new(summary: S) -> Self {
+        Self(Mutex::new(summary))
+    }
+
+    fn get(&mut self) -> &mut S {
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+mod tests {
+    use super::super::Measure;
+    use super::super::codec::encode;
+    use crate::batch::Batch;
+    use crate::catalog;
+    use crate::key::{FlowKey, Key4};
+    use crate::summary::Options;
+
+    /// The stored form of what these rows make, one worker's and the shared one's.
+    fn both(name: &str, by: Measure, rows: &[(u32, u32, u64)]) -> [Vec<u8>; 2] {
+        let info = catalog::info(name).unwrap();
+        let alone = Options { by, ..Options::new(64 << 10, 1) };
+        let alone = match name {
+            "linear-table" => alone.with([("buckets", "64")]),
+            "count-array" => alone.with([("columns", "64"), ("candidates", "0")]),
+            _ => alone.with([("columns", "64"), ("candidates", "0"), ("rows", "3")]),
+        };
+        let mut ordinary = catalog::build::<Key4>(name, &alone).unwrap();
+        let mut shared = catalog::build_shared::<Key4>(name, &alone).unwrap();
+        let mut batch = Batch::new();
+        for &(flow, packets, bytes) in rows {
+            let key = Key4::from_canonical(&flow.to_be_bytes()).unwrap();
+            batch.push_sum(key, packets, bytes, 0, 0);
+            shared.ingest(&mut batch);
+            ordinary.ingest(&mut batch);
+            batch.clear();
+        }
+        [&*ordinary, shared.collect()].map(|summary| encode(info, &alone, summary))
+    }
+
+    /// Packets that are more than 32 bits hold, which only counters of unsigned numbers cut off in any
+    /// order.
+    #[test]
+    fn full_counters_are_those_of_one_worker() {
+        let rows =
+            [(1, u32::MAX, 1 << 40), (2, 7, 1), (1, u32::MAX, 1), (3, 1 << 31, 1), (1, 9, 1)];
+        for name in catalog::SHARED {
+            let rows = if *name == "count-sketch" { &rows[1..3] } else { &rows[..] };
+            let [ordinary, shared] = both(name, Measure::Packets, rows);
+            assert!(ordinary == shared, "{name}");
+        }
+    }
+
+    /// Bytes that are more than 64 bits hold are saturated, whatever flow they are of.
+    #[test]
+    fn nothing_wraps() {
+        let rows = [(1, 1, u64::MAX - 10), (2, 1, 11), (2, 1, 5)];
+        for name in catalog::SHARED {
+            let options = Options { by: Measure::Bytes, ..Options::new(64 << 10, 1) };
+            let mut shared = catalog::build_shared::<Key4>(name, &options).unwrap();
+            let mut batch = Batch::new();
+            for (flow, packets, bytes) in rows {
+                let key = Key4::from_canonical(&u32::to_be_bytes(flow)).unwrap();
+                batch.push_sum(key, packets, bytes, 0, 0);
+                shared.ingest(&mut batch);
+                batch.clear();
+            }
+            let answers = shared.collect().answers();
+            let size = |flow: u32| {
+                let estimate = answers.size().unwrap().estimate(&flow.to_be_bytes());
+                estimate.bytes.unwrap().value
+            };
+            let signed = *name == "count-sketch";
+            let kept = if signed { 0.0 } else { (u64::MAX - 10) as f64 };
+            assert!(size(1) >= kept * (1.0 - 1e-9), "{name}");
+            let lost = if signed { u64::MAX - 10 } else { 11 };
+            assert!(answers.saturated().bytes >= lost, "{name}");
+        }
+    }
+}
