@@ -68,7 +68,7 @@ impl Captures {
         Self::from_reader(name, Cursor::new(bytes))
     }
 
-    fn new(origins: impl IntoIterator<Item = Origin>) -> Self {
+    pub(crate) fn new(origins: impl IntoIterator<Item = Origin>) -> Self {
         let waiting: VecDeque<Origin> = origins.into_iter().collect();
         let bytes = waiting.iter().map(Origin::bytes).sum();
         let (files, bytes_behind, bytes_here) = (Vec::new(), 0, Some(0));

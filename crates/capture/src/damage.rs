@@ -56,6 +56,10 @@ pub enum Damage {
         /// Bytes from the begin of the record to the end of the field.
         needed: u64,
     },
+    /// A packet goes on over the place where the file was cut for several readers, so that not all
+    /// of what they read is right.
+    #[error("packet goes on over byte {0}, where the file was cut for several readers")]
+    Seam(u64),
     /// More captured bytes than any capture tool writes.
     #[error("captured length {0} is over {MAX_CAPTURED}")]
     CapturedLength(u32),

@@ -13,6 +13,7 @@ use std::{
 
 use zstd::stream::read::Decoder as ZstdDecoder;
 
+use crate::cut::Part;
 use crate::damage::{CaptureError, Refusal};
 use crate::gzip::Gzip;
 
@@ -31,6 +32,7 @@ const ZSTD_PIECE_BYTES: usize = 512;
 /// Something to read, not opened yet.
 pub(crate) enum Origin {
     Path(PathBuf),
+    Part(Part),
     StandardInput,
     Reader(String, Box<dyn Read + Send>),
 }
@@ -42,13 +44,15 @@ pub(crate) struct Input {
     pub(crate) bytes: Box<dyn Read + Send>,
     /// Bytes taken from it so far, compressed as they stand.
     pub(crate) meter: Arc<AtomicU64>,
+    /// The part of a capture that `bytes` are, where they are not all of it.
+    pub(crate) part: Option<Part>,
 }
 
 impl Origin {
     /// The name as it was given.
     pub(crate) fn name(&self) -> String {
         match self {
-            Self::Path(path) => path.display().to_string(),
+            Self::Path(path) | Self::Part(Part { path, .. }) => path.display().to_string(),
             Self::StandardInput => "standard input".to_owned(),
             Self::Reader(name, _) => name.clone(),
         }
@@ -76,6 +80,7 @@ impl Origin {
                 Ok(metadata) if !metadata.is_dir() => None,
                 Ok(_) | Err(_) => Some(0),
             },
+            Self::Part(part) => Some(part.bytes.end - part.bytes.start),
             Self::StandardInput | Self::Reader(..) => None,
         }
     }
@@ -85,6 +90,12 @@ impl Origin {
         let file = self.shown();
         let unreadable = |refusal| CaptureError::Unreadable { file: file.clone(), refusal };
         let source: Box<dyn Read + Send> = match self {
+            Self::Part(part) => {
+                let meter = Arc::default();
+                let source = part.reader().map_err(|error| unreadable(Refusal::Open(error)))?;
+                let bytes = Box::new(Metered { inner: source, meter: Arc::clone(&meter) });
+                return Ok(Input { file, compressed: false, bytes, meter, part: Some(part) });
+            }
             Self::Path(path) if path.is_dir() => return Err(unreadable(Refusal::Directory)),
             Self::Path(path) => match File::open(path) {
                 Ok(file) => Box::new(file),
@@ -95,7 +106,7 @@ impl Origin {
         };
         let meter = Arc::default();
         match decompress(source, Arc::clone(&meter)) {
-            Ok((bytes, compressed)) => Ok(Input { file, compressed, bytes, meter }),
+            Ok((bytes, compressed)) => Ok(Input { file, compressed, bytes, meter, part: None }),
             Err(error) => Err(unreadable(Refusal::Open(error))),
         }
     }
@@ -126,13 +137,15 @@ fn decompress(
     Ok((Box::new(Decompressed { decoder, bytes: 0, meter }), true))
 }
 
-enum Codec {
+/// What a file is compressed with.
+pub(crate) enum Codec {
     Gzip,
     Zstd,
 }
 
 impl Codec {
-    fn of(magic: &[u8]) -> Option<Self> {
+    /// What `magic`, the first bytes of a file, say.
+    pub(crate) fn of(magic: &[u8]) -> Option<Self> {
         match magic {
             [0x1f, 0x8b, ..] => Some(Self::Gzip),
             // The second is a frame to be skipped, which parallel compressors put first.

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod captures;
+mod cut;
 mod damage;
 pub mod filter;
 mod format;
@@ -19,5 +20,6 @@ pub mod synthetic;
 mod window;
 
 pub use captures::Captures;
+pub use cut::{Part, Whole, cut};
 pub use damage::{CaptureError, Damage, Refusal};
 pub use frames::{FileCounts, Frame, Frames, Progress, Source};

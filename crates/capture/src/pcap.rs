@@ -8,7 +8,11 @@ use crate::{
     frames::Frame,
 };
 
-const FILE_HEADER: usize = 24;
+/// Bytes of the file header.
+pub(crate) const FILE_HEADER: usize = 24;
+
+/// Bytes of the largest record.
+pub(crate) const LARGEST_RECORD: usize = 24 + MAX_CAPTURED as usize;
 
 /// Bits of the link type field that say what the first bytes of a frame are. Above them stand
 /// reserved bits and the length of the frame check sequence.
@@ -16,19 +20,29 @@ const LINK_TYPE: u32 = 0xffff;
 const LINK_RESERVED: u32 = 0x03ff_0000;
 
 /// A classic pcap file, after its header.
+#[derive(Clone, Debug)]
 pub(crate) struct Pcap {
     order: ByteOrder,
     /// Nanoseconds in a unit of the fraction of a second.
     fraction_ns: i64,
-    record_header: usize,
+    pub(crate) record_header: usize,
     lengths: Lengths,
     snap_length: u32,
     link: LinkType,
     pub(crate) irregular: u64,
 }
 
+/// A record, as far as its header tells without its file.
+pub(crate) struct Record {
+    /// Bytes of header and packet.
+    pub(crate) bytes: usize,
+    /// The time: seconds since the UNIX epoch, and units of [`Pcap::fractions`].
+    pub(crate) seconds: u32,
+    pub(crate) fraction: u32,
+}
+
 /// In what order a record holds its two lengths.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Lengths {
     /// Captured, then original: since version 2.4.
     Straight,
@@ -75,6 +89,35 @@ impl Pcap {
         Ok(Begin::Found(Format::Pcap(pcap), FILE_HEADER))
     }
 
+    /// The captured length and that on the wire, as the header of a record holds them.
+    #[inline(always)]
+    fn lengths(&self, order: ByteOrder, header: &[u8]) -> (u32, u32) {
+        let (first, second) = (order.u32(header, 8), order.u32(header, 12));
+        match self.lengths {
+            Lengths::Straight => (first, second),
+            Lengths::Lesser if first <= second => (first, second),
+            Lengths::Lesser | Lengths::Swapped => (second, first),
+        }
+    }
+
+    /// What `bytes` begin with, taken as a record; `None` where its header is not there as a whole,
+    /// or has a captured length that [`Pcap::walk`] refuses.
+    #[inline(always)]
+    pub(crate) fn record(&self, bytes: &[u8]) -> Option<Record> {
+        let header = bytes.get(..self.record_header)?;
+        let (captured, _) = self.lengths(self.order, header);
+        (captured <= MAX_CAPTURED).then(|| Record {
+            bytes: self.record_header + captured as usize,
+            seconds: self.order.u32(header, 0),
+            fraction: self.order.u32(header, 4),
+        })
+    }
+
+    /// What the fraction of a second stays below in a sound record.
+    pub(crate) fn fractions(&self) -> u32 {
+        (1_000_000_000 / self.fraction_ns) as u32
+    }
+
     /// Walks records; see [`Format::walk`].
     pub(crate) fn walk(&mut self, bytes: &[u8], at: usize, frames: &mut [Frame]) -> Walk {
         match self.order {
@@ -98,13 +141,7 @@ impl Pcap {
             let Some(header) = bytes.get(at..at + self.record_header) else {
                 break Need::whole(self.record_header, "record header").into();
             };
-            let mut captured = order.u32(header, 8);
-            let mut wire = order.u32(header, 12);
-            match self.lengths {
-                Lengths::Straight => {}
-                Lengths::Lesser if captured <= wire => {}
-                Lengths::Lesser | Lengths::Swapped => (captured, wire) = (wire, captured),
-            }
+            let (captured, wire) = self.lengths(order, header);
             if captured > MAX_CAPTURED {
                 break Damage::CapturedLength(captured).into();
             }

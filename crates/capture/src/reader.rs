@@ -24,6 +24,8 @@ pub(crate) struct Reader {
     window: Window,
     meter: Arc<AtomicU64>,
     format: Option<Format>,
+    /// Where this reader's part of the file ends, if another one begins there.
+    seam: Option<u64>,
     frames: Box<[Frame; BATCH_PACKETS]>,
     /// How many of `frames` were read last.
     read: usize,
@@ -31,10 +33,12 @@ pub(crate) struct Reader {
 
 impl Reader {
     pub(crate) fn new(input: Input) -> Self {
-        let Input { file, compressed, bytes, meter } = input;
-        let window = Window::new(bytes);
+        let Input { file, compressed, bytes, meter, part } = input;
+        let (begin, seam) = part.as_ref().map_or((0, None), |part| (part.bytes.start, part.seam()));
+        let window = Window::new(bytes, begin);
+        let format = part.map(|part| Format::Pcap(part.pcap));
         let frames = Box::new([NO_FRAME; BATCH_PACKETS]);
-        Self { file, compressed, window, meter, format: None, frames, read: 0 }
+        Self { file, compressed, window, meter, format, seam, frames, read: 0 }
     }
 
     /// Reads some frames, which [`Reader::frames`] then holds; `false` at the end.
@@ -100,13 +104,16 @@ impl Reader {
         let present = need.passed + self.window.unread() as u64;
         // A first section header is a file header too, though the walk meets it.
         let in_file_header = self.format.is_none() || self.window.offset() == 0;
+        let seam = self.seam.filter(|&seam| seam == self.window.offset() + present);
         match present {
             0 if in_file_header => Err(self.unreadable(Refusal::Empty)),
-            0 => Ok(false),
+            // A file that shrank since it was cut lacks what its other part held for certain.
+            0 if self.seam.is_none() || seam.is_some() => Ok(false),
             _ if in_file_header => Err(self.unreadable(Refusal::HeaderCut(present))),
             _ => {
                 let Need { field, passed, whole: needed, .. } = need;
-                Err(self.damaged(passed, Damage::Cut { field, present, needed }))
+                let cut = Damage::Cut { field, present, needed };
+                Err(self.damaged(passed, seam.map_or(cut, Damage::Seam)))
             }
         }
     }

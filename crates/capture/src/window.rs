@@ -19,13 +19,14 @@ pub(crate) struct Window {
     /// Where the unread bytes in `buffer` begin and end.
     at: usize,
     end: usize,
-    /// Bytes of the input before `buffer`.
+    /// Bytes of the file before `buffer`.
     before: u64,
 }
 
 impl Window {
-    pub(crate) fn new(input: Box<dyn Read + Send>) -> Self {
-        Self { input, buffer: vec![0; BYTES], at: 0, end: 0, before: 0 }
+    /// A window on an input that begins at byte `before` of a file.
+    pub(crate) fn new(input: Box<dyn Read + Send>, before: u64) -> Self {
+        Self { input, buffer: vec![0; BYTES], at: 0, end: 0, before }
     }
 
     /// What has been read, and where in it the unread bytes begin.
@@ -38,7 +39,7 @@ impl Window {
         self.end - self.at
     }
 
-    /// Where the unread bytes begin, counted from the begin of the input.
+    /// Where the unread bytes begin, counted from the begin of the file.
     pub(crate) fn offset(&self) -> u64 {
         self.before + self.at as u64
     }

@@ -7,6 +7,7 @@ mod corpus;
 mod damage;
 mod naive;
 mod oracle;
+mod parts;
 mod several;
 mod streams;
 mod support;

@@ -1,0 +1,146 @@
+//! The finder on stretches as short as small captures allow.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use super::finder::{Finder, Found};
+use crate::format::{Begin, Format};
+use crate::pcap::Pcap;
+
+const SECONDS: u32 = 1_700_000_000;
+
+/// A header of a record with its packet behind it, microseconds, little-endian.
+fn record(seconds: u32, fraction: u32, packet: &[u8]) -> Vec<u8> {
+    let length = packet.len() as u32;
+    let header = [seconds, fraction, length, length].map(u32::to_le_bytes);
+    [header.as_flattened(), packet].concat()
+}
+
+fn header(magic: u32) -> Vec<u8> {
+    [magic, 0x0004_0002, 0, 0, 262_144, 1].map(u32::to_le_bytes).as_flattened().to_vec()
+}
+
+fn pcap(bytes: &[u8]) -> Option<Pcap> {
+    match Format::begin(bytes) {
+        Ok(Begin::Found(Format::Pcap(pcap), _)) => Some(pcap),
+        _ => None,
+    }
+}
+
+/// Where the records of a classic pcap begin, its end last; `None` where it is damaged.
+fn edges(pcap: &Pcap, bytes: &[u8]) -> Option<Vec<usize>> {
+    let mut edges = vec![24];
+    while edges[edges.len() - 1] < bytes.len() {
+        let at = edges[edges.len() - 1];
+        edges.push(at + pcap.record(&bytes[at..])?.bytes);
+    }
+    (edges[edges.len() - 1] == bytes.len()).then_some(edges)
+}
+
+/// Looks from each of `places` that leave a whole stretch: how many are found, and how many not.
+/// What is found must be a begin.
+fn look(name: &str, bytes: &[u8], step: usize) -> (usize, usize) {
+    let Some(pcap) = pcap(bytes) else { return (0, 0) };
+    let Some(edges) = edges(&pcap, bytes) else { return (0, 0) };
+    let Some(largest) = edges.windows(2).map(|pair| pair[1] - pair[0]).max() else { return (0, 0) };
+    let first = pcap.record(&bytes[24..]).unwrap();
+    let Some(finder) = Finder::new(&pcap, &first) else { return (0, 0) };
+    let (mut found, mut refused) = (0, 0);
+    for from in (24..bytes.len()).step_by(step) {
+        let Some(stretch) = bytes.get(from..from + 2 * largest) else { break };
+        match finder.find_within(stretch, largest) {
+            Found::At(at) => {
+                found += 1;
+                assert!(edges.binary_search(&(from + at)).is_ok(), "{name}: {from} + {at}");
+            }
+            Found::Several | Found::None => refused += 1,
+        }
+    }
+    (found, refused)
+}
+
+fn captures(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            captures(&path, found);
+        } else if path.extension().is_some_and(|end| end == "pcap") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn what_is_found_in_real_captures_is_a_begin() {
+    let mut paths = Vec::new();
+    captures(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data"), &mut paths);
+    match env::var_os("FLOWGAUGE_CAPTURES") {
+        Some(folder) => captures(Path::new(&folder), &mut paths),
+        None => println!("only the captures that are here: FLOWGAUGE_CAPTURES names no folder"),
+    }
+    let (mut files, mut found, mut refused) = (0, 0, 0);
+    for path in paths {
+        let bytes = fs::read(&path).unwrap();
+        let looked = look(&path.display().to_string(), &bytes, (bytes.len() / 50).max(1));
+        files += usize::from(looked.0 > 0);
+        found += looked.0;
+        refused += looked.1;
+        if looked.1 > 0 {
+            println!("{}: {looked:?}", path.display());
+        }
+    }
+    println!("{files} files, {found} begins found, {refused} refused");
+    // Those whose fractions or times are unsound are refused.
+    assert!(found >= 100 && refused * 5 < found, "{found} found, {refused} refused");
+}
+
+#[test]
+fn zeros_text_and_headers_as_payload_hide_no_begin() {
+    let headers = [header(0xa1b2_c3d4), record(SECONDS, 7, &[1; 50]), record(0, 0, &[])].concat();
+    for payload in [vec![0; 700], vec![b'a'; 700], headers.repeat(5), vec![0xff; 700]] {
+        let mut file = header(0xa1b2_c3d4);
+        for index in 0..60 {
+            // Fractions one by one are as even as seconds would be.
+            file.extend(record(SECONDS, index, &payload[..(index as usize * 97) % payload.len()]));
+        }
+        let (found, refused) = look("payload", &file, 1);
+        assert!(found > 10_000 && refused == 0, "{found} {refused}");
+    }
+}
+
+#[test]
+fn a_capture_in_a_packet_is_no_begin_where_its_chain_ends_and_is_refused_where_it_goes_on() {
+    let inner = record(SECONDS + 5, 1, &[3; 40]).repeat(10);
+    // The last record within reaches over the next header, to what follows it.
+    let bridge = record(SECONDS + 5, 1, &[3; 32])[..32].to_vec();
+    for (payload, goes_on) in [(inner.clone(), false), ([inner, bridge].concat(), true)] {
+        let mut file = header(0xa1b2_c3d4);
+        file.extend(record(SECONDS, 0, &payload).repeat(30));
+        let pcap = pcap(&file).unwrap();
+        let finder = Finder::new(&pcap, &pcap.record(&file[24..]).unwrap()).unwrap();
+        let largest = payload.len() + 16;
+        for from in 24..file.len() - 2 * largest {
+            match finder.find_within(&file[from..from + 2 * largest], largest) {
+                Found::At(at) => {
+                    assert!(!goes_on && (from + at - 24).is_multiple_of(largest), "{from} + {at}");
+                }
+                found => assert!(goes_on && found == Found::Several, "{from}: {found:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn files_whose_fractions_may_be_times_have_no_finder() {
+    // From 11.6 days on a microsecond is no second, and from 31.7 years on no nanosecond is.
+    for (magic, least) in [(0xa1b2_c3d4, 1_000_000), (0xa1b2_3c4d, 1_000_000_000)] {
+        let pcap = pcap(&header(magic)).unwrap();
+        for (seconds, there) in
+            [(0, false), (86_399, false), (least + 86_399, false), (least + 86_400, true)]
+        {
+            let first = pcap.record(&record(seconds, 0, &[])).unwrap();
+            assert_eq!(Finder::new(&pcap, &first).is_some(), there, "{seconds}");
+        }
+    }
+}
