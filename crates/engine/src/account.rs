@@ -23,6 +23,8 @@ pub struct Account {
     pub keyed_bytes: u64,
     /// Keyed packets and bytes whose key found no room in the summary.
     pub untracked: Size,
+    /// Packets that were lost before they could be read.
+    pub lost: u64,
     /// Increments that a full counter could not take.
     pub saturated: Size,
     /// Packets older than the open epoch, which they joined.
@@ -61,6 +63,7 @@ impl Account {
         self.keyed += other.keyed;
         self.keyed_bytes += other.keyed_bytes;
         self.untracked += other.untracked;
+        self.lost += other.lost;
         self.saturated += other.saturated;
         self.late += other.late;
         self.backwards += other.backwards;

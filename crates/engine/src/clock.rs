@@ -13,7 +13,9 @@ pub(crate) struct Clock {
     /// The first and the last nanosecond of the open epoch; all of them where time ends no epoch.
     start_ns: i64,
     last_of_epoch_ns: i64,
-    /// Time of the packet before.
+    /// Whether there is an open epoch.
+    opened: bool,
+    /// Time of the packet before, where there was one.
     last_ns: i64,
     started: bool,
 }
@@ -44,6 +46,7 @@ impl Clock {
             length_ns,
             start_ns: i64::MIN,
             last_of_epoch_ns: i64::MAX,
+            opened: false,
             last_ns: 0,
             started: false,
         }
@@ -72,19 +75,33 @@ impl Clock {
         }
         self.last_ns = time_ns;
         if let Some(length_ns) = self.length_ns {
-            let into = i128::from(time_ns) - i128::from(self.start_ns);
-            if !self.started {
-                self.open(time_ns, length_ns);
-            } else if into < 0 {
-                tick.late = true;
-            } else if into >= i128::from(length_ns) {
-                tick.closes = true;
-                tick.gap = (into / i128::from(length_ns) - 1) as u64;
-                self.open(time_ns, length_ns);
-            }
+            tick.late = self.opened && time_ns < self.start_ns;
+            self.advance(time_ns, length_ns, &mut tick);
         }
         self.started = true;
         tick
+    }
+
+    /// What it means that no packet older than `now_ns` comes any more; `None` where that neither
+    /// opens nor ends an epoch.
+    pub(crate) fn passes(&mut self, now_ns: i64) -> Option<Tick> {
+        let length_ns =
+            self.length_ns.filter(|_| !self.opened || now_ns > self.last_of_epoch_ns)?;
+        let mut tick = Tick::default();
+        self.advance(now_ns, length_ns, &mut tick);
+        Some(tick)
+    }
+
+    /// Opens the epoch that `time_ns` is in, unless that is the open one or an older one.
+    fn advance(&mut self, time_ns: i64, length_ns: i64, tick: &mut Tick) {
+        let into = i128::from(time_ns) - i128::from(self.start_ns);
+        if !self.opened {
+            self.open(time_ns, length_ns);
+        } else if into >= i128::from(length_ns) {
+            tick.closes = true;
+            tick.gap = (into / i128::from(length_ns) - 1) as u64;
+            self.open(time_ns, length_ns);
+        }
     }
 
     /// Opens the epoch that `time_ns` is in.
@@ -93,11 +110,12 @@ impl Clock {
         // The first epoch of all time may begin before the first nanosecond: it is cut there.
         self.start_ns = time_ns.saturating_sub(into);
         self.last_of_epoch_ns = self.start_ns.saturating_add(length_ns - 1);
+        self.opened = true;
     }
 
     /// The bounds of the open time epoch.
     pub(crate) fn bounds_ns(&self) -> Option<(i64, i64)> {
-        let length_ns = self.length_ns.filter(|_| self.started)?;
+        let length_ns = self.length_ns.filter(|_| self.opened)?;
         Some((self.start_ns, self.start_ns.saturating_add(length_ns)))
     }
 }
@@ -136,6 +154,21 @@ mod tests {
             strange[5..],
             [(false, false), (true, false), (true, true), (false, false), (true, true)]
         );
+    }
+
+    #[test]
+    fn time_that_passes_ends_epochs_without_a_packet_and_is_no_packet_itself() {
+        let mut clock = Clock::new(EpochLength::Time(10));
+        assert_eq!(clock.passes(15), Some(Tick::default()));
+        assert_eq!((clock.bounds_ns(), clock.passes(19)), (Some((10, 20)), None));
+        let closes = Tick { closes: true, ..Tick::default() };
+        assert_eq!((clock.passes(20), clock.passes(20)), (Some(closes), None));
+        // A first packet that was on its way joins the open epoch, and nothing came before it.
+        assert_eq!(clock.tick(19), Tick { late: true, ..Tick::default() });
+        assert!(clock.flows(21));
+        assert_eq!(clock.passes(55), Some(Tick { gap: 2, ..closes }));
+        assert_eq!(clock.bounds_ns(), Some((50, 60)));
+        assert_eq!(Clock::new(EpochLength::Whole).passes(i64::MAX), None);
     }
 
     #[test]

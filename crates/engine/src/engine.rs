@@ -59,6 +59,8 @@ struct Open {
     /// Times of the earliest and the latest packet of the open epoch.
     earliest_ns: i64,
     latest_ns: i64,
+    /// Packets lost so far, by the source's count.
+    lost: u64,
     /// Over the epochs closed so far.
     total: TotalReport,
 }
@@ -80,6 +82,7 @@ impl<L: Lanes> Engine<L> {
             bounds_ns: None,
             earliest_ns: i64::MAX,
             latest_ns: i64::MIN,
+            lost: 0,
             total: TotalReport::default(),
         };
         let mut problems = Vec::new();
@@ -89,6 +92,12 @@ impl<L: Lanes> Engine<L> {
                 Ok(None) => break,
                 Err(problem) => problems.push(problem),
             }
+            let lost = source.lost();
+            open.account.lost += lost - open.lost;
+            open.lost = lost;
+            while let Some(tick) = source.clock_ns().and_then(|now_ns| open.clock.passes(now_ns)) {
+                self.step(tick, &mut open, sink)?;
+            }
             progress(source);
         }
         let unreadable =
@@ -97,7 +106,8 @@ impl<L: Lanes> Engine<L> {
             && problems.iter().filter(|problem| unreadable(problem)).count()
                 == source.files().len();
         // A run over sound but empty input is one empty epoch; one over no input is none.
-        if open.account.read > 0 || (open.total.epochs == 0 && !nothing_to_read) {
+        let holds = open.account.read > 0 || open.account.lost > 0;
+        if holds || (open.total.epochs == 0 && !nothing_to_read) {
             self.close(&mut open, sink)?;
         }
         let mut total = open.total;
