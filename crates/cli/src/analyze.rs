@@ -5,19 +5,20 @@ use std::path::PathBuf;
 use flowgauge_capture::{CaptureError, Captures};
 use flowgauge_engine::Plan;
 
-use crate::args::Measurement;
+use crate::args::Reading;
 use crate::config::config;
 use crate::failure::{DAMAGED, FAILED, FINE, Failure, complain};
 use crate::output;
 use crate::progress::Bar;
 
 /// Runs the command, and gives its exit code: that of the worst file.
-pub(crate) fn run(measurement: &Measurement) -> Result<u8, Failure> {
-    let files: Vec<PathBuf> = measurement.read.iter().chain(&measurement.files).cloned().collect();
+pub(crate) fn run(reading: &Reading) -> Result<u8, Failure> {
+    let files: Vec<PathBuf> = reading.read.iter().chain(&reading.files).cloned().collect();
     if files.is_empty() {
         let message = "no capture is named; give files, or '-' for standard input";
         return Err(Failure::Usage(message.to_owned()));
     }
+    let measurement = &reading.measurement;
     let plan = Plan::new(config(measurement)?)?;
     let mut bar = Bar::new();
     let out = output::open(measurement.output.output.as_deref(), &files)?;
