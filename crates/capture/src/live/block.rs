@@ -112,3 +112,86 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frames::NO_FRAME;
+
+    /// A block with packets of 20 bytes each, 1, 2, 3, …, of these states and tags.
+    fn block(packets: &[(u32, u32, u16)]) -> Vec<u8> {
+        let mut block = vec![0; 512];
+        let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
+        let head = offset_of!(tpacket_block_desc, hdr);
+        let number = packets.len() as u32;
+        put(head + offset_of!(tpacket_hdr_v1, num_pkts), &number.to_ne_bytes());
+        put(head + offset_of!(tpacket_hdr_v1, offset_to_first_pkt), &48_u32.to_ne_bytes());
+        for (index, (status, control, kind)) in packets.iter().enumerate() {
+            let at = 48 + index * 128;
+            let tag = at + offset_of!(tpacket3_hdr, hv1);
+            for (offset, word) in [
+                (offset_of!(tpacket3_hdr, tp_next_offset), 128),
+                (offset_of!(tpacket3_hdr, tp_sec), 7),
+                (offset_of!(tpacket3_hdr, tp_nsec), 9),
+                (offset_of!(tpacket3_hdr, tp_snaplen), 20),
+                (offset_of!(tpacket3_hdr, tp_len), 60),
+                (offset_of!(tpacket3_hdr, tp_status), *status),
+            ] {
+                put(at + offset, &u32::to_ne_bytes(word));
+            }
+            put(at + offset_of!(tpacket3_hdr, tp_mac), &86_u16.to_ne_bytes());
+            put(tag + offset_of!(tpacket_hdr_variant1, tp_vlan_tci), &control.to_ne_bytes());
+            put(tag + offset_of!(tpacket_hdr_variant1, tp_vlan_tpid), &kind.to_ne_bytes());
+            let packet: Vec<u8> = (1..=20).collect();
+            put(at + 86, &packet);
+        }
+        block
+    }
+
+    #[test]
+    fn frames_are_as_they_were_on_the_wire() {
+        let (valid, known) = (libc::TP_STATUS_VLAN_VALID, libc::TP_STATUS_VLAN_TPID_VALID);
+        let mut block = block(&[(0, 5, 5), (valid, 0x2007, 0), (valid | known, 1, 0x88a8)]);
+        let mut walk = Walk::new(&block);
+        let mut frames = [NO_FRAME; 2];
+        let mut seen = Vec::new();
+        loop {
+            let read = walk.frames(&mut block, LinkType::ETHERNET, &mut frames);
+            if read == 0 {
+                break;
+            }
+            for frame in &frames[..read] {
+                let bytes = &block[frame.offset..][..frame.captured as usize];
+                seen.push((frame.wire, frame.time_ns, bytes.to_vec()));
+            }
+        }
+        let packet: Vec<u8> = (1..=20).collect();
+        let with = |tag: [u8; 4]| [&packet[..12], &tag, &packet[12..]].concat();
+        let time_ns = 7_000_000_009;
+        assert_eq!(
+            seen,
+            [
+                (60, time_ns, packet.clone()),
+                (64, time_ns, with([0x81, 0, 0x20, 7])),
+                (64, time_ns, with([0x88, 0xa8, 0, 1])),
+            ]
+        );
+        assert_eq!(walk.unread(), 0);
+    }
+
+    #[test]
+    fn what_lies_outside_of_the_block_is_not_read_but_counted() {
+        let whole = block(&[(0, 0, 0); 3]);
+        for length in 0..whole.len() {
+            let mut block = whole[..length].to_vec();
+            let mut walk = Walk::new(&block);
+            let left = walk.unread();
+            let mut frames = [NO_FRAME; 4];
+            let read = walk.frames(&mut block, LinkType::ETHERNET, &mut frames);
+            let expected = (0..3).filter(|index| 48 + index * 128 + 106 <= length).count();
+            assert_eq!(read, expected, "{length}");
+            assert_eq!(read as u32 + walk.unread(), left);
+            assert_eq!(walk.frames(&mut block, LinkType::ETHERNET, &mut frames), 0);
+        }
+    }
+}

@@ -12,16 +12,19 @@ use serde_json::{Value, json};
 
 use crate::run::{Answer, arp, file, flowgauge, pcap, tcp6, traffic, udp};
 
-/// Sends the packets of a little-endian pcap.
+/// Sends the packets of a little-endian pcap, so many times.
 const SEND: &str = "
 import socket, struct, sys
 out = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
 out.bind((sys.argv[1], 0))
-data, at = open(sys.argv[2], 'rb').read(), 24
+data, at, packets = open(sys.argv[2], 'rb').read(), 24, []
 while at < len(data):
     length = struct.unpack_from('<I', data, at + 8)[0]
-    out.send(data[at + 16:at + 16 + length])
+    packets.append(data[at + 16:at + 16 + length])
     at += 16 + length
+for _ in range(int(sys.argv[3])):
+    for packet in packets:
+        out.send(packet)
 ";
 
 /// Sends 50 datagrams from the host to itself.
@@ -79,7 +82,11 @@ impl Net {
     }
 
     fn send(&self, capture: &str) {
-        self.run("python3", &["-c", SEND, "there", capture]);
+        self.send_often(capture, 1);
+    }
+
+    fn send_often(&self, capture: &str, times: u32) {
+        self.run("python3", &["-c", SEND, "there", capture, &times.to_string()]);
     }
 
     /// Begins to measure, and waits until packets are received.
@@ -107,8 +114,12 @@ impl Drop for Net {
 struct Live(Child);
 
 impl Live {
-    fn interrupt(self, signal: &str) -> Answer {
+    fn signal(&self, signal: &str) {
         assert!(succeeds("kill", &[signal, &self.0.id().to_string()]));
+    }
+
+    fn interrupt(self, signal: &str) -> Answer {
+        self.signal(signal);
         self.end()
     }
 
@@ -229,6 +240,31 @@ fn live_epochs_end_by_the_clock_without_a_packet() {
     assert_eq!(epochs.iter().map(read).sum::<u64>(), traffic().len() as u64);
     assert!(epochs[..5].iter().all(|epoch| read(epoch) == 0), "nothing was sent so early");
     assert_eq!(total["account"]["late"], 0);
+}
+
+#[test]
+fn live_says_what_the_kernel_dropped() {
+    let Some(net) = Net::new("lost") else { return };
+    let mut large = udp(5, 5, 5);
+    large.resize(1514, 7);
+    let capture = file("lost.pcap", &pcap(&vec![large; 100]));
+    let live = net.live("here", &["--epoch", "whole"]);
+    // While it sleeps, 45 MB do not find room in the ring of 32 MiB.
+    live.signal("-STOP");
+    net.send_often(&capture, 300);
+    live.signal("-CONT");
+    let answer = live.interrupt("-INT");
+    let lines = answer.lines();
+    let account = &lines[0]["account"];
+    let read = account["read"].as_u64().unwrap();
+    assert!((15_000..25_000).contains(&read), "{read} packets of some 1600 bytes in the ring");
+    assert_eq!(account["keyed"], read);
+    let begin = format!(
+        "here: received 30,000 packets; {},{:03} dropped by the kernel, ",
+        (30_000 - read) / 1000,
+        (30_000 - read) % 1000
+    );
+    assert!(answer.err.starts_with(&begin), "{}", answer.err);
 }
 
 #[test]
