@@ -2,7 +2,7 @@
 //!
 //! [`Captures`] reads files one after another as one stream: an input is opened and decompressed
 //! (`input`), its bytes pass through a `window`, a format (`pcap` or `pcapng`) walks the records
-//! in it, and a `reader` joins the three and says where a file is damaged. [`cut`] makes parts of a
+//! in it, and a `reader` joins the three and says where a file is damaged. [`cut()`] makes parts of a
 //! large file, each a source of its own. [`AfPacket`] waits for what an interface receives; `unsafe`
 //! code is in its folder only.
 

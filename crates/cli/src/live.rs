@@ -1,11 +1,10 @@
 //! `flowgauge live`: packets of an interface in, a report each epoch out.
 
-use std::io;
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use flowgauge_capture::AfPacket;
-use flowgauge_engine::sink::units::{count, plural};
 use flowgauge_engine::sink::visible;
 use flowgauge_engine::{EpochLength, Plan};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -33,13 +32,14 @@ pub(crate) fn run(live: &Live) -> Result<u8, Failure> {
     let mut sink = output::sink(measurement.output.format, out, measurement.top);
     let outcome = plan.run(&mut source, &mut *sink, &mut |_| {})?;
     let account = &outcome.total.account;
-    // What is left to say whatever the format of the report, as tcpdump does.
-    eprintln!(
-        "{}: received {}; {} dropped by the kernel, {} measured",
+    // For a person who waits, whatever the report's format and wherever it goes.
+    let _ = writeln!(
+        io::stderr(),
+        "{}: {} packets received, {} dropped by the kernel, {} measured",
         visible(interface),
-        plural(account.read + account.lost, "packet"),
-        count(account.lost as f64),
-        count(account.keyed as f64),
+        account.read + account.lost,
+        account.lost,
+        account.keyed,
     );
     for problem in &outcome.problems {
         complain(&problem.to_string());

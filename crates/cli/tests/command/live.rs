@@ -197,12 +197,10 @@ fn live_measures_what_analyze_measures_of_the_same_packets() {
         assert_eq!(lines[1]["account"]["read"], received);
         assert_eq!(lines[1]["files"], json!(["here"]));
         let keyed = expected["account"]["keyed"].as_u64().unwrap();
-        // "1,165" as people read it.
-        let figures: String = answer.err.chars().filter(|&c| c != ',').collect();
         assert_eq!(
-            figures,
+            answer.err,
             format!(
-                "here: received {received} packets; 0 dropped by the kernel {keyed} measured\n"
+                "here: {received} packets received, 0 dropped by the kernel, {keyed} measured\n"
             )
         );
     }
@@ -223,13 +221,13 @@ fn live_ends_after_so_many_packets_and_by_sigterm() {
 #[test]
 fn live_epochs_end_by_the_clock_without_a_packet() {
     let Some(net) = Net::new("clock") else { return };
-    let live = net.live("here", &["--epoch", "200ms"]);
-    sleep(Duration::from_millis(1500));
+    let live = net.live("here", &["--epoch", "400ms"]);
+    sleep(Duration::from_millis(2400));
     net.send(&file("clock.pcap", &pcap(&traffic())));
-    sleep(Duration::from_secs(1));
+    sleep(Duration::from_millis(1200));
     let lines = live.interrupt("-INT").lines();
     let (total, epochs) = lines.split_last().unwrap();
-    assert!(epochs.len() >= 10, "{} epochs", epochs.len());
+    assert!(epochs.len() >= 8, "{} epochs", epochs.len());
     assert_eq!(total["epochs"], epochs.len());
     for (number, pair) in epochs.windows(2).enumerate() {
         assert_eq!(pair[0]["type"], "epoch");
@@ -259,11 +257,8 @@ fn live_says_what_the_kernel_dropped() {
     let read = account["read"].as_u64().unwrap();
     assert!((15_000..25_000).contains(&read), "{read} packets of some 1600 bytes in the ring");
     assert_eq!(account["keyed"], read);
-    let begin = format!(
-        "here: received 30,000 packets; {},{:03} dropped by the kernel, ",
-        (30_000 - read) / 1000,
-        (30_000 - read) % 1000
-    );
+    let lost = 30_000 - read;
+    let begin = format!("here: 30000 packets received, {lost} dropped by the kernel, {read}");
     assert!(answer.err.starts_with(&begin), "{}", answer.err);
 }
 
