@@ -10,7 +10,7 @@ use flowgauge_capture::synthetic::{Plant, Size};
 use flowgauge_core::key::KeySpec;
 use flowgauge_core::summary::Measure;
 use flowgauge_core::task::{ForecastModel, Hierarchy, SpreadOf, Threshold};
-use flowgauge_engine::EpochLength;
+use flowgauge_engine::{Dispatch, EpochLength, Overrun};
 use flowgauge_kernel::Isa;
 
 use crate::values::{self, Spec};
@@ -182,9 +182,24 @@ pub(crate) struct Measurement {
         help_heading = HOW)]
     pub(crate) memory: usize,
 
-    /// Threads that measure; there is one so far
-    #[arg(long, value_name = "N", default_value_t = 1, hide = true)]
+    /// Threads that measure; the first of them reads, too
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = HOW,
+        value_parser = RangedU64ValueParser::<usize>::new().range(1..=256))]
     pub(crate) workers: usize,
+
+    /// Which of several workers measures a packet: by the digest of its key, by the one-bits of its
+    /// source address, or whole batches by turns [default: digest; queue behind a sampler]
+    #[arg(long, value_name = "BY", value_parser = choice(Dispatch::ALL), help_heading = HOW)]
+    pub(crate) dispatch: Option<Dispatch>,
+
+    /// Where a worker has no time: wait, or drop packets and count them
+    #[arg(long, value_name = "WHAT", default_value = "wait", value_parser = choice(Overrun::ALL),
+        help_heading = HOW)]
+    pub(crate) overrun: Overrun,
+
+    /// Keep each worker on a core of its own
+    #[arg(long, help_heading = HOW)]
+    pub(crate) pin: bool,
 
     /// The secret of the hash; summaries merge only where it is the same
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = HOW)]

@@ -9,11 +9,6 @@ use crate::failure::Failure;
 
 /// The run that the options ask for.
 pub(crate) fn config(measurement: &Measurement) -> Result<Config, Failure> {
-    if measurement.workers != 1 {
-        return Err(Failure::Usage(
-            "this version measures with one worker; leave --workers out or give 1".to_owned(),
-        ));
-    }
     let asked = measurement.task.iter().flatten().any(|task| task == "flow-size");
     if asked == measurement.flow.is_empty() {
         return Err(Failure::Usage(
@@ -44,6 +39,10 @@ pub(crate) fn config(measurement: &Measurement) -> Result<Config, Failure> {
         filter: filter.map_err(|error| Failure::Usage(error.to_string()))?,
         limit: measurement.count,
         seed: measurement.seed,
+        workers: measurement.workers,
+        dispatch: measurement.dispatch,
+        overrun: measurement.overrun,
+        pin: measurement.pin,
         ..Config::default()
     })
 }

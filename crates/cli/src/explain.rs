@@ -43,6 +43,9 @@ fn line(config: &Config, explanation: &Explanation) -> String {
         "accelerator": summary.accelerator,
         "parameters": parameters(&summary.parameters),
         "memory_bytes": summary.memory_bytes,
+        "workers": explanation.workers,
+        "dispatch": explanation.dispatch.name(),
+        "same_numbers": explanation.workers == 1 || explanation.same,
         "lanes": lanes.collect::<Vec<_>>(),
         "scratch_bytes": explanation.scratch_bytes,
         "history_bytes": explanation.history_bytes,
@@ -80,6 +83,11 @@ fn page(config: &Config, explanation: &Explanation) -> String {
         paragraph(&mut page, "  ", &format!("{name} = {value}"));
     }
     paragraph(&mut page, "  ", &format!("{}.", bounds(explanation)));
+
+    if explanation.workers > 1 {
+        page.push_str("\nWorkers\n");
+        paragraph(&mut page, "  ", &workers(explanation));
+    }
 
     page.push_str("\nMemory\n");
     let (left, right) = (("", Align::Left), ("", Align::Right));
@@ -121,6 +129,21 @@ fn page(config: &Config, explanation: &Explanation) -> String {
         }
     }
     page
+}
+
+/// How several workers share the work, and what their numbers are worth.
+fn workers(explanation: &Explanation) -> String {
+    let sets = match explanation.sets {
+        1 => "each with summaries of its own",
+        _ => "each with two sets of summaries, one of which is in use while the other is read",
+    };
+    let numbers = if explanation.same {
+        "the same numbers as one worker with the same parameters, where nothing is full"
+    } else {
+        "numbers within the bounds, other ones than one worker's"
+    };
+    let (workers, dispatch) = (explanation.workers, explanation.dispatch.name());
+    format!("{workers} threads that measure, {sets}; packets by {dispatch}; they give {numbers}.")
 }
 
 /// What the numbers of a run are worth.

@@ -51,9 +51,10 @@ impl From<EngineError> for Failure {
     fn from(error: EngineError) -> Self {
         match error {
             EngineError::Sink(error) => Self::output("the report", &error),
-            EngineError::Refused(_) | EngineError::Build(BuildError::Refused { .. }) => {
-                Self::Failed(error.to_string())
-            }
+            EngineError::Refused(_)
+            | EngineError::Thread(_)
+            | EngineError::Panicked { .. }
+            | EngineError::Build(BuildError::Refused { .. }) => Self::Failed(error.to_string()),
             _ => Self::Usage(error.to_string()),
         }
     }

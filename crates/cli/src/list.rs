@@ -110,7 +110,11 @@ fn page() -> String {
     for info in ALGORITHMS {
         let &Info { name, idea, paper, parameters, memory, .. } = info;
         entry(&mut page, [name, idea, paper, memory], parameters);
-        paragraph(&mut page, INDENT, &format!("merges: {}", merged(info)));
+        paragraph(
+            &mut page,
+            INDENT,
+            &format!("merges, and several workers measure: {}", merged(info)),
+        );
     }
     page.push_str("\nAccelerators\n");
     for &AcceleratorInfo { name, idea, paper, parameters, memory, .. } in ACCELERATORS {

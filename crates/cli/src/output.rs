@@ -10,7 +10,10 @@ use crate::args::{Format, Output};
 use crate::failure::Failure;
 
 /// Opens the file that `-o` names, or standard output. `inputs` must not be overwritten.
-pub(crate) fn open(output: Option<&Path>, inputs: &[PathBuf]) -> Result<Box<dyn Write>, Failure> {
+pub(crate) fn open(
+    output: Option<&Path>,
+    inputs: &[PathBuf],
+) -> Result<Box<dyn Write + Send>, Failure> {
     let Some(path) = output.filter(|path| *path != Path::new("-")) else {
         return Ok(Box::new(io::stdout()));
     };
@@ -37,7 +40,7 @@ fn place(path: &Path) -> Option<PathBuf> {
 }
 
 /// The sink for a format; a list in the text shows at most `rows` items.
-pub(crate) fn sink(format: Format, out: impl Write + 'static, rows: usize) -> Box<dyn Sink> {
+pub(crate) fn sink(format: Format, out: impl Write + Send + 'static, rows: usize) -> Box<dyn Sink> {
     // Sinks flush at the end of each report.
     let out = BufWriter::new(out);
     match format {

@@ -44,7 +44,7 @@ impl Bar {
     }
 
     /// A writer that takes the bar away while it writes, since both may be on one terminal.
-    pub(crate) fn around<W: Write>(&self, out: W) -> impl Write + use<W> {
+    pub(crate) fn around<W: Write + Send>(&self, out: W) -> impl Write + Send + use<W> {
         Beside { bar: self.drawn.clone(), out }
     }
 

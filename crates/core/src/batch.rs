@@ -82,6 +82,24 @@ impl<K: FlowKey> Batch<K> {
         self.push(key, bytes, time_ns);
     }
 
+    /// Adds the packet that is row `row` of another batch, with all that is known of it, its digest
+    /// among that if the other batch has them.
+    ///
+    /// # Panics
+    /// When the batch is full, or the other one is shorter.
+    #[inline(always)]
+    pub fn push_row(&mut self, from: &Self, row: usize) {
+        let at = self.len;
+        self.digests[at] = from.digests[row];
+        self.digested = from.digested;
+        self.push_with_element(
+            from.keys[row],
+            from.bytes[row] as u32,
+            from.times_ns[row],
+            from.elements[row],
+        );
+    }
+
     /// Replaces the contents by packets of these keys, all of `bytes` bytes and of time 0: for
     /// streams of keys that lie in memory, where the next keys stand behind these.
     ///

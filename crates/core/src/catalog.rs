@@ -203,6 +203,19 @@ pub fn accelerator_bytes<K: FlowKey>(
     accelerators.iter().map(bytes).sum()
 }
 
+/// What holds of the algorithm called `name` with these parameters behind these accelerators.
+///
+/// # Errors
+/// When there is no such algorithm, or it has no such parameter.
+pub fn accelerated_laws(
+    accelerators: &[(String, Parameters)],
+    name: &str,
+    parameters: &Parameters,
+) -> Result<Laws, BuildError> {
+    let behind = |laws, (accelerator, _): &(String, _)| laws_behind(accelerator, laws);
+    Ok(accelerators.iter().rev().fold(laws(name, parameters)?, behind))
+}
+
 /// Whether each accelerator is sound before what is behind it.
 fn sound(
     accelerators: &[(String, Parameters)],

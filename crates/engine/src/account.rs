@@ -6,7 +6,7 @@ use flowgauge_core::packet::{Fault, Layer, Malformed, NoKey};
 use flowgauge_core::summary::Size;
 
 /// The account of an epoch or of a whole run. Invariant: `read = filtered + malformed + no_key +
-/// keyed`, and `keyed = ingested + untracked`.
+/// keyed`, and `keyed = ingested + untracked + dropped`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     /// Packets that the source handed out.
@@ -23,6 +23,8 @@ pub struct Account {
     pub keyed_bytes: u64,
     /// Keyed packets and bytes whose key found no room in the summary.
     pub untracked: Size,
+    /// Keyed packets and bytes that no worker had time for.
+    pub dropped: Size,
     /// Packets that were lost before they could be read.
     pub lost: u64,
     /// Increments that a full counter could not take.
@@ -63,6 +65,7 @@ impl Account {
         self.keyed += other.keyed;
         self.keyed_bytes += other.keyed_bytes;
         self.untracked += other.untracked;
+        self.dropped += other.dropped;
         self.lost += other.lost;
         self.saturated += other.saturated;
         self.late += other.late;

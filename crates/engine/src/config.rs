@@ -48,8 +48,19 @@ pub struct Config {
     pub limit: Option<u64>,
     /// The seed of the digest.
     pub seed: u64,
-    /// Packets in a batch, 1 to 256. It changes the speed, never a report.
+    /// Packets in a batch, 1 to 256. It changes the speed, never a report, unless whole batches are
+    /// dispatched to several workers.
     pub batch_packets: usize,
+    /// Threads that measure, 1 to 256. The first of them reads, too; where there are several, one
+    /// more closes the epochs.
+    pub workers: usize,
+    /// Which of them measures a packet; by default the one that its digest says, and where a sampler
+    /// meets the packets first, each gets whole batches.
+    pub dispatch: Option<Dispatch>,
+    /// What happens to packets that a worker has no time for.
+    pub overrun: Overrun,
+    /// Whether each worker stays on a core of its own.
+    pub pin: bool,
 }
 
 impl Default for Config {
@@ -75,6 +86,10 @@ impl Default for Config {
             limit: None,
             seed: 0,
             batch_packets: BATCH_PACKETS,
+            workers: 1,
+            dispatch: None,
+            overrun: Overrun::Wait,
+            pin: false,
         }
     }
 }
@@ -88,4 +103,40 @@ pub enum EpochLength {
     Packets(u64),
     /// At multiples of so many nanoseconds since the UNIX epoch, by packet time.
     Time(i64),
+}
+
+/// Which of several workers measures a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dispatch {
+    /// That which the digest of its key says: all packets of a flow go to one worker.
+    Digest,
+    /// That which the number of one-bits of its source address says, as in InstaMeasure: likewise.
+    Source,
+    /// Whole batches go to one worker after another.
+    Queue,
+}
+
+impl Dispatch {
+    /// All of them, by name.
+    pub const ALL: [(&'static str, Self); 3] =
+        [("digest", Self::Digest), ("source", Self::Source), ("queue", Self::Queue)];
+
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, one)| *one == self).map_or("", |(name, _)| name)
+    }
+}
+
+/// What happens to packets that a worker has no time for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overrun {
+    /// The source waits.
+    Wait,
+    /// They are counted as dropped.
+    Drop,
+}
+
+impl Overrun {
+    /// All of them, by name.
+    pub const ALL: [(&'static str, Self); 2] = [("wait", Self::Wait), ("drop", Self::Drop)];
 }

@@ -42,6 +42,20 @@ pub enum EngineError {
     /// The operating system refused memory for the tasks.
     #[error("the operating system refused memory for the tasks: {0}")]
     Refused(io::Error),
+    /// Several workers cannot measure this.
+    #[error("{0}")]
+    Workers(String),
+    /// The operating system refused a thread, or a core for one.
+    #[error("the operating system refused a thread, or its core: {0}")]
+    Thread(io::Error),
+    /// A thread ended before its work: a defect.
+    #[error("the thread '{thread}' failed: {message}; please report this defect")]
+    Panicked {
+        /// Its name.
+        thread: String,
+        /// Why, as far as it is known.
+        message: String,
+    },
     /// The report cannot be written.
     #[error("the report cannot be written: {0}")]
     Sink(#[from] io::Error),

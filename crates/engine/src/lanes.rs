@@ -1,4 +1,4 @@
-//! Headers to keys to batches to summaries, one lane for each key type.
+//! Headers to keys to batches, one lane for each key type.
 //!
 //! Keys with addresses have a lane for IPv4 and one for IPv6, so that an IPv4 key stays small;
 //! keys without share one lane, since IPv4 and IPv6 have the same protocols and ports.
@@ -6,8 +6,8 @@
 use flowgauge_core::batch::Batch;
 use flowgauge_core::key::{Element, Extract, FlowKey, Key4, KeySpec};
 use flowgauge_core::packet::{Headers, Ip, Malformed, NoKey};
-use flowgauge_core::summary::{Ingest, Setting, Size};
-use flowgauge_core::task::{self, SpreadOf};
+use flowgauge_core::summary::{Ingest, Size};
+use flowgauge_core::task::SpreadOf;
 use flowgauge_kernel::Digester;
 
 /// Why a packet has no key.
@@ -16,147 +16,148 @@ pub(crate) enum Keyless {
     Malformed(Malformed),
 }
 
+/// Whoever takes the lanes' batches. A batch is cleared when it was taken.
+pub(crate) trait Take<A, B> {
+    /// Takes a batch of the first lane.
+    fn first(&mut self, batch: &mut Batch<A>);
+    /// Takes a batch of the second lane.
+    fn second(&mut self, batch: &mut Batch<B>);
+}
+
 /// All lanes of a run.
-pub(crate) trait Lanes {
+pub(crate) trait Lanes: Clone + Send {
+    /// The keys of the first lane.
+    type First: FlowKey;
+    /// The keys of the second lane, where there is one.
+    type Second: FlowKey;
     /// Puts a packet into its lane.
-    fn push(&mut self, headers: &Headers, wire: u32, time_ns: i64) -> Result<(), Keyless>;
-    /// Hands all batches to their summaries, and settles these.
-    fn settle(&mut self);
-    /// Keyed packets and bytes since the last [`Self::next_epoch`], up to the last [`Self::settle`].
+    fn push(
+        &mut self,
+        headers: &Headers,
+        wire: u32,
+        time_ns: i64,
+        to: &mut impl Take<Self::First, Self::Second>,
+    ) -> Result<(), Keyless>;
+    /// Passes on the batches that are not full.
+    fn flush(&mut self, to: &mut impl Take<Self::First, Self::Second>);
+    /// Packets and bytes that have a key, since the last [`Self::forget`] up to the last
+    /// [`Self::flush`].
     fn keyed(&self) -> Size;
     /// Those of them that no lane takes.
     fn unmeasured(&self) -> Size {
         Size::default()
     }
-    /// What the tasks read.
-    fn views(&self) -> Vec<task::Lane<'_>>;
-    /// Begins a new epoch.
-    fn next_epoch(&mut self);
-    /// Bytes reserved by each lane's summary.
-    fn memory_bytes(&self) -> Vec<usize>;
-    /// The parameters in force; those of the IPv6 lane end in `_ipv6`.
-    fn parameters(&self) -> Vec<(String, Setting)>;
-    /// The accelerators before the summaries, by name; "none" where there is none.
-    fn accelerator(&self) -> String;
+    /// Counts from nothing again.
+    fn forget(&mut self);
 }
 
-/// One key type on its way: a batch that fills, and the summary that takes it.
+/// One key type on its way: a batch that fills.
 pub(crate) struct Lane<K> {
     key: KeySpec,
     mask: K,
     batch: Batch<K>,
     batch_packets: usize,
-    summary: Box<dyn Ingest<K>>,
     /// How elements are digested, where the summary wants them.
     elements: Option<(SpreadOf, Digester)>,
     keyed: Size,
 }
 
 impl<K: FlowKey> Lane<K> {
+    /// A lane for batches of so many packets, with the elements that `summary` wants.
     pub(crate) fn new(
         key: KeySpec,
         batch_packets: usize,
-        summary: Box<dyn Ingest<K>>,
+        summary: &dyn Ingest<K>,
         spread_of: SpreadOf,
         digester: Digester,
     ) -> Self {
-        let (mask, batch) = (key.mask(), Batch::new());
         let elements = summary.wants_elements().then_some((spread_of, digester));
-        Self { key, mask, batch, batch_packets, summary, elements, keyed: Size::default() }
+        let (mask, batch) = (key.mask(), Batch::new());
+        Self { key, mask, batch, batch_packets, elements, keyed: Size::default() }
     }
 
-    /// Takes a packet with an IP header.
+    /// Takes a packet with an IP header; `pass` gets the batch when it is full.
     #[inline(always)]
-    fn take<const N: usize>(&mut self, ip: &Ip<N>, wire: u32, time_ns: i64) -> Result<(), Keyless>
+    fn take<const N: usize>(
+        &mut self,
+        ip: &Ip<N>,
+        wire: u32,
+        time_ns: i64,
+        pass: impl FnOnce(&mut Batch<K>),
+    ) -> Result<(), Keyless>
     where
         K: Extract<N>,
         Ip<N>: Element,
     {
         let key = K::extract(self.key.kind, ip).map_err(Keyless::Malformed)?;
         match &self.elements {
-            None => self.push(key, wire, time_ns),
+            None => self.batch.push(key.masked(self.mask), wire, time_ns),
             Some((of, digester)) => {
                 let element = ip.element(self.key.kind, *of, digester);
                 let element = element.map_err(Keyless::Malformed)?;
                 self.batch.push_with_element(key.masked(self.mask), wire, time_ns, element);
-                self.flush_full();
             }
+        }
+        if self.batch.len() == self.batch_packets {
+            self.flush(pass);
         }
         Ok(())
     }
 
-    #[inline(always)]
-    fn push(&mut self, key: K, wire: u32, time_ns: i64) {
-        self.batch.push(key.masked(self.mask), wire, time_ns);
-        self.flush_full();
-    }
-
-    #[inline(always)]
-    fn flush_full(&mut self) {
-        if self.batch.len() == self.batch_packets {
-            self.flush();
+    fn flush(&mut self, pass: impl FnOnce(&mut Batch<K>)) {
+        if !self.batch.is_empty() {
+            self.keyed += size(&self.batch);
+            pass(&mut self.batch);
+            self.batch.clear();
         }
-    }
-
-    fn flush(&mut self) {
-        let (packets, bytes) = (self.batch.len() as u64, self.batch.bytes().iter().sum());
-        self.keyed += Size { packets, bytes };
-        self.summary.ingest(&mut self.batch);
-        self.batch.clear();
-    }
-
-    fn settle(&mut self) {
-        self.flush();
-        self.summary.settle();
-    }
-
-    fn parameters(&self, suffix: &str) -> impl Iterator<Item = (String, Setting)> {
-        let parameters = self.summary.parameters().into_iter();
-        let own = parameters.map(move |(name, value)| (format!("{name}{suffix}"), value));
-        let accelerators = self.summary.accelerators().into_iter();
-        own.chain(accelerators.flat_map(move |(accelerator, parameters)| {
-            let parameters = parameters.into_iter();
-            parameters.map(move |(name, value)| (format!("{accelerator}.{name}{suffix}"), value))
-        }))
-    }
-
-    fn accelerator(&self) -> String {
-        let names: Vec<_> = self.summary.accelerators().iter().map(|(name, _)| *name).collect();
-        if names.is_empty() { "none".to_owned() } else { names.join("+") }
-    }
-
-    fn view(&self) -> task::Lane<'_> {
-        task::Lane { key: self.key, key_bytes: K::BYTES, answers: self.summary.answers() }
-    }
-
-    fn next_epoch(&mut self) {
-        self.summary.next_epoch();
-        self.keyed = Size::default();
     }
 }
 
+impl<K: FlowKey> Clone for Lane<K> {
+    /// An empty lane like this one.
+    fn clone(&self) -> Self {
+        let &Self { key, mask, batch_packets, elements, .. } = self;
+        Self { key, mask, batch: Batch::new(), batch_packets, elements, keyed: Size::default() }
+    }
+}
+
+/// Packets and bytes of a batch of single packets.
+pub(crate) fn size<K: FlowKey>(batch: &Batch<K>) -> Size {
+    Size { packets: batch.len() as u64, bytes: batch.bytes().iter().sum() }
+}
+
 /// IPv4 and IPv6 side by side, or IPv4 alone where the algorithm cannot hold keys of IPv6.
-pub(crate) struct TwoLanes<A, B> {
+#[derive(Clone)]
+pub(crate) struct TwoLanes<A: FlowKey, B: FlowKey> {
     v4: Lane<A>,
     v6: Option<Lane<B>>,
     /// IPv6 packets and bytes without a lane.
     unmeasured: Size,
 }
 
-impl<A, B> TwoLanes<A, B> {
+impl<A: FlowKey, B: FlowKey> TwoLanes<A, B> {
     pub(crate) fn new(v4: Lane<A>, v6: Option<Lane<B>>) -> Self {
         Self { v4, v6, unmeasured: Size::default() }
     }
 }
 
 impl<A: FlowKey + Extract<8>, B: FlowKey + Extract<32>> Lanes for TwoLanes<A, B> {
+    type First = A;
+    type Second = B;
+
     #[inline(always)]
-    fn push(&mut self, headers: &Headers, wire: u32, time_ns: i64) -> Result<(), Keyless> {
+    fn push(
+        &mut self,
+        headers: &Headers,
+        wire: u32,
+        time_ns: i64,
+        to: &mut impl Take<A, B>,
+    ) -> Result<(), Keyless> {
         match headers {
-            Headers::V4(ip) => self.v4.take(ip, wire, time_ns),
+            Headers::V4(ip) => self.v4.take(ip, wire, time_ns, |batch| to.first(batch)),
             Headers::V6(ip) => {
                 if let Some(v6) = &mut self.v6 {
-                    return v6.take(ip, wire, time_ns);
+                    return v6.take(ip, wire, time_ns, |batch| to.second(batch));
                 }
                 B::extract(self.v4.key.kind, ip).map_err(Keyless::Malformed)?;
                 self.unmeasured += Size { packets: 1, bytes: u64::from(wire) };
@@ -167,10 +168,10 @@ impl<A: FlowKey + Extract<8>, B: FlowKey + Extract<32>> Lanes for TwoLanes<A, B>
         }
     }
 
-    fn settle(&mut self) {
-        self.v4.settle();
+    fn flush(&mut self, to: &mut impl Take<A, B>) {
+        self.v4.flush(|batch| to.first(batch));
         if let Some(v6) = &mut self.v6 {
-            v6.settle();
+            v6.flush(|batch| to.second(batch));
         }
     }
 
@@ -183,75 +184,48 @@ impl<A: FlowKey + Extract<8>, B: FlowKey + Extract<32>> Lanes for TwoLanes<A, B>
         self.unmeasured
     }
 
-    fn views(&self) -> Vec<task::Lane<'_>> {
-        let v6 = self.v6.as_ref().map(Lane::view);
-        std::iter::once(self.v4.view()).chain(v6).collect()
-    }
-
-    fn next_epoch(&mut self) {
-        self.v4.next_epoch();
+    fn forget(&mut self) {
+        self.v4.keyed = Size::default();
         if let Some(v6) = &mut self.v6 {
-            v6.next_epoch();
+            v6.keyed = Size::default();
         }
         self.unmeasured = Size::default();
-    }
-
-    fn parameters(&self) -> Vec<(String, Setting)> {
-        let v6 = self.v6.as_ref().map(|v6| v6.parameters("_ipv6"));
-        self.v4.parameters("").chain(v6.into_iter().flatten()).collect()
-    }
-
-    fn accelerator(&self) -> String {
-        self.v4.accelerator()
-    }
-
-    fn memory_bytes(&self) -> Vec<usize> {
-        let v6 = self.v6.as_ref().map(|v6| v6.summary.memory_bytes());
-        std::iter::once(self.v4.summary.memory_bytes()).chain(v6).collect()
     }
 }
 
 /// One lane for both versions.
-pub(crate) struct OneLane {
-    pub(crate) lane: Lane<Key4>,
-}
+#[derive(Clone)]
+pub(crate) struct OneLane(pub(crate) Lane<Key4>);
 
 impl Lanes for OneLane {
+    type First = Key4;
+    type Second = Key4;
+
     #[inline(always)]
-    fn push(&mut self, headers: &Headers, wire: u32, time_ns: i64) -> Result<(), Keyless> {
+    fn push(
+        &mut self,
+        headers: &Headers,
+        wire: u32,
+        time_ns: i64,
+        to: &mut impl Take<Key4, Key4>,
+    ) -> Result<(), Keyless> {
         match headers {
-            Headers::V4(ip) => self.lane.take(ip, wire, time_ns),
-            Headers::V6(ip) => self.lane.take(ip, wire, time_ns),
+            Headers::V4(ip) => self.0.take(ip, wire, time_ns, |batch| to.first(batch)),
+            Headers::V6(ip) => self.0.take(ip, wire, time_ns, |batch| to.first(batch)),
             Headers::NoKey(reason) => Err(Keyless::NoKey(*reason)),
             Headers::Malformed(malformed) => Err(Keyless::Malformed(*malformed)),
         }
     }
 
-    fn settle(&mut self) {
-        self.lane.settle();
+    fn flush(&mut self, to: &mut impl Take<Key4, Key4>) {
+        self.0.flush(|batch| to.first(batch));
     }
 
     fn keyed(&self) -> Size {
-        self.lane.keyed
+        self.0.keyed
     }
 
-    fn views(&self) -> Vec<task::Lane<'_>> {
-        vec![self.lane.view()]
-    }
-
-    fn next_epoch(&mut self) {
-        self.lane.next_epoch();
-    }
-
-    fn parameters(&self) -> Vec<(String, Setting)> {
-        self.lane.parameters("").collect()
-    }
-
-    fn accelerator(&self) -> String {
-        self.lane.accelerator()
-    }
-
-    fn memory_bytes(&self) -> Vec<usize> {
-        vec![self.lane.summary.memory_bytes()]
+    fn forget(&mut self) {
+        self.0.keyed = Size::default();
     }
 }

@@ -3,16 +3,25 @@
 
 pub mod account;
 mod breakdown;
+mod builder;
 mod clock;
+mod close;
 mod config;
+mod crew;
 mod engine;
 mod error;
+mod joined;
 mod lanes;
 mod plan;
+mod reader;
 pub mod report;
 pub mod sink;
+mod summaries;
+mod swaps;
 
-pub use config::{Config, EpochLength};
-pub use engine::{Outcome, Packets};
+pub use config::{Config, Dispatch, EpochLength, Overrun};
+pub use engine::Outcome;
 pub use error::{Able, EngineError};
 pub use plan::{Explanation, LaneExplanation, Plan};
+pub use reader::Packets;
+pub use swaps::{Swaps, Waits};

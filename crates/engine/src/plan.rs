@@ -1,19 +1,16 @@
-//! From a configuration to a run: the key chooses the lanes, the memory is divided and reserved.
+//! From a configuration to a run: what was asked is checked, and what will be done is explained.
 
 use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::catalog;
-use flowgauge_core::key::{
-    Extract, FlowKey, Key4, Key8, Key13, Key16, Key32, Key37, KeyKind, KeySpec,
-};
-use flowgauge_core::summary::{BuildError, Cells, Flows, Ingest, Measure, Options, Parameters};
-use flowgauge_core::task::{self, HistoryShape, TASKS, Task, TaskEntry, TaskOptions};
-use flowgauge_kernel::{Seed, Zeroed};
+use flowgauge_core::key::{Key4, Key8, Key13, Key16, Key32, Key37, KeyKind, KeySpec};
+use flowgauge_core::summary::{BuildError, Flows, Measure, Parameters};
 
-use crate::breakdown::BreakdownTask;
-use crate::config::{Config, EpochLength};
-use crate::engine::{Engine, Outcome, Packets, Scratch};
+use crate::builder;
+use crate::config::{Config, Dispatch, EpochLength};
+use crate::engine::{Engine, Outcome};
 use crate::error::{Able, EngineError};
-use crate::lanes::{Lane, Lanes, OneLane, TwoLanes};
+use crate::lanes::Lanes;
+use crate::reader::Packets;
 use crate::report::SummaryInfo;
 use crate::sink::Sink;
 
@@ -35,6 +32,15 @@ pub struct Explanation {
     pub tasks: Vec<&'static str>,
     /// What is left out, and why.
     pub notes: Vec<String>,
+    /// Threads that measure.
+    pub workers: usize,
+    /// Sets of summaries that each of them has: one is in use while the other is read.
+    pub sets: usize,
+    /// Which worker measures a packet.
+    pub dispatch: Dispatch,
+    /// Whether several workers give the same numbers as one with the same parameters, so long as no
+    /// table is full: else numbers within the bounds.
+    pub same: bool,
 }
 
 /// What `explain` prints of a lane.
@@ -42,7 +48,7 @@ pub struct Explanation {
 pub struct LaneExplanation {
     /// Canonical bytes of a key.
     pub key_bytes: usize,
-    /// Bytes that the summary reserves.
+    /// Bytes that its summaries reserve, over all workers.
     pub memory_bytes: usize,
     /// Flows that there is room for, where the summary is a table.
     pub flows: Option<usize>,
@@ -78,14 +84,12 @@ impl Plan {
         check_ranges(&config)?;
         let kind = config.key.kind;
         Ok(Self(match kind {
-            KeyKind::Source | KeyKind::Destination => Box::new(two::<Key4, Key16>(config)?),
-            KeyKind::Pair => Box::new(two::<Key8, Key32>(config)?),
-            KeyKind::FiveTuple => Box::new(two::<Key13, Key37>(config)?),
-            KeyKind::Protocol | KeyKind::DestinationPort => {
-                let builder = Builder::new(config, &[Key4::BYTES])?;
-                let lane = builder.lane::<Key4>(1.0)?;
-                Box::new(builder.finish(OneLane { lane })?)
+            KeyKind::Source | KeyKind::Destination => {
+                Box::new(builder::two::<Key4, Key16>(config)?)
             }
+            KeyKind::Pair => Box::new(builder::two::<Key8, Key32>(config)?),
+            KeyKind::FiveTuple => Box::new(builder::two::<Key13, Key37>(config)?),
+            KeyKind::Protocol | KeyKind::DestinationPort => Box::new(builder::one(config)?),
         }))
     }
 
@@ -93,9 +97,10 @@ impl Plan {
     /// after every few frames.
     ///
     /// # Errors
-    /// When the report cannot be written. What is wrong with the input is in the [`Outcome`].
+    /// When the report cannot be written, or a thread cannot be had or fails. What is wrong with the
+    /// input is in the [`Outcome`].
     pub fn run(
-        mut self,
+        self,
         source: &mut Packets<'_>,
         sink: &mut dyn Sink,
         progress: &mut dyn FnMut(&Packets<'_>),
@@ -112,7 +117,7 @@ impl Plan {
 /// An engine of any key type.
 trait Ready {
     fn run(
-        &mut self,
+        self: Box<Self>,
         source: &mut Packets<'_>,
         sink: &mut dyn Sink,
         progress: &mut dyn FnMut(&Packets<'_>),
@@ -122,29 +127,35 @@ trait Ready {
 
 impl<L: Lanes> Ready for Engine<L> {
     fn run(
-        &mut self,
+        self: Box<Self>,
         source: &mut Packets<'_>,
         sink: &mut dyn Sink,
         progress: &mut dyn FnMut(&Packets<'_>),
     ) -> Result<Outcome, EngineError> {
-        Engine::run(self, source, sink, progress)
+        Engine::run(*self, source, sink, progress)
     }
 
     fn explain(&self) -> Explanation {
-        let lanes = self.lanes.views().into_iter().zip(self.lanes.memory_bytes());
+        let (workers, sets) = (self.sets.len(), self.sets[0].len());
+        let (view, closer) = (self.view(), &self.closer);
+        let views = view.lanes().into_iter().zip(self.sets[0][0].memory_bytes());
         Explanation {
-            summary: self.summary.clone(),
-            lanes: lanes
+            summary: closer.summary.clone(),
+            lanes: views
                 .map(|(lane, memory_bytes)| LaneExplanation {
                     key_bytes: lane.key_bytes,
-                    memory_bytes,
+                    memory_bytes: memory_bytes * workers * sets,
                     flows: lane.answers.flows().map(Flows::most),
                 })
                 .collect(),
-            scratch_bytes: self.scratch.words.memory_bytes(),
-            history_bytes: self.tasks.iter().map(|task| task.history_bytes()).sum(),
-            tasks: self.tasks.iter().map(|task| task.name()).collect(),
-            notes: self.notes.clone(),
+            scratch_bytes: closer.scratch.memory_bytes(),
+            history_bytes: closer.tasks.iter().map(|task| task.history_bytes()).sum(),
+            tasks: closer.tasks.iter().map(|task| task.name()).collect(),
+            notes: closer.notes.clone(),
+            workers,
+            sets,
+            dispatch: self.sharing.way.dispatch(),
+            same: self.sharing.same,
         }
     }
 }
@@ -162,8 +173,14 @@ fn check_ranges(config: &Config) -> Result<(), EngineError> {
     if !(1..=BATCH_PACKETS).contains(&config.batch_packets) {
         return refuse("the batch's packets", "1 to 256", config.batch_packets as i128);
     }
+    if !(1..=MOST_WORKERS).contains(&config.workers) {
+        return refuse("the workers", "1 to 256", config.workers as i128);
+    }
     Ok(())
 }
+
+/// More workers than this would not pay on any machine there is.
+const MOST_WORKERS: usize = 256;
 
 /// Memory for a run that is planned only to see whether it can be.
 const PROBE_BYTES: usize = 16 << 20;
@@ -209,176 +226,11 @@ fn enough(config: &Config) -> Option<usize> {
     Some(enough)
 }
 
-/// The share of the memory that the IPv4 lane gets.
-const V4_SHARE: f64 = 0.75;
-
-/// An algorithm that holds the keys of IPv4 only measures these, with all the memory; an operator
-/// would rather have them and the number of IPv6 packets than nothing.
-fn two<A, B>(config: Config) -> Result<Engine<TwoLanes<A, B>>, EngineError>
-where
-    A: FlowKey + Extract<8>,
-    B: FlowKey + Extract<32>,
-{
-    let mut builder = Builder::new(config, &[A::BYTES, B::BYTES])?;
-    let lanes = match builder.lane::<B>(1.0 - V4_SHARE) {
-        Err(EngineError::Build(unfit @ BuildError::Unfit { .. })) => {
-            let v4 = builder.lane::<A>(1.0)?;
-            builder.notes.push(format!("IPv6 packets are counted as untracked: {unfit}"));
-            TwoLanes::new(v4, None)
-        }
-        v6 => TwoLanes::new(builder.lane::<A>(V4_SHARE)?, Some(v6?)),
-    };
-    builder.finish(lanes)
-}
-
-/// Divides the memory among lanes and tasks.
-struct Builder {
-    config: Config,
-    entries: Vec<&'static TaskEntry>,
-    /// Bytes for the lanes and for what the tasks need for each of their flows.
-    lanes_bytes: usize,
-    task_bytes_per_flow: usize,
-    task_bytes_per_cell: usize,
-    /// What is left out, and why.
-    notes: Vec<String>,
-}
-
-/// Flows, or cells, for which the tasks are asked what they need, to find what they need for each.
-const PROBE: usize = 1 << 16;
-
-impl Builder {
-    fn new(config: Config, key_bytes: &[usize]) -> Result<Self, EngineError> {
-        let entries = entries(&config)?;
-        let probe = |flows: usize, cells: usize| {
-            let shapes =
-                key_bytes.iter().map(|&key_bytes| HistoryShape { key_bytes, flows, cells });
-            let tasks = build_tasks(&config, &entries, shapes.collect())?;
-            let history: usize = tasks.iter().map(|task| task.history_bytes()).sum();
-            let scratch = tasks.iter().map(|task| task.scratch_bytes(flows)).max().unwrap_or(0);
-            Ok::<_, EngineError>(scratch + history)
-        };
-        let (fixed, flows, cells) = (probe(0, 0)?, probe(PROBE, 0)?, probe(0, PROBE)?);
-        let lanes_bytes =
-            config.memory_bytes.checked_sub(fixed).filter(|bytes| *bytes > 0).ok_or(
-                BuildError::TooLittleMemory { needed: fixed + 1, given: config.memory_bytes },
-            )?;
-        let task_bytes_per_flow = (flows - fixed).div_ceil(PROBE);
-        // Each lane has cells of its own, and they cost the same whatever the key.
-        let task_bytes_per_cell = (cells - fixed).div_ceil(key_bytes.len() * PROBE);
-        let notes = Vec::new();
-        Ok(Self { config, entries, lanes_bytes, task_bytes_per_flow, task_bytes_per_cell, notes })
-    }
-
-    /// Builds a lane with `share` of the memory.
-    fn lane<K: FlowKey>(&self, share: f64) -> Result<Lane<K>, EngineError> {
-        let config = &self.config;
-        let options = Options {
-            parameters: config.parameters.clone(),
-            task_bytes_per_flow: self.task_bytes_per_flow,
-            task_bytes_per_cell: self.task_bytes_per_cell,
-            by: config.by,
-            threshold: config.threshold,
-            spread: config.spread,
-            hierarchy: config.hierarchy,
-            ..Options::new((self.lanes_bytes as f64 * share) as usize, config.seed)
-        };
-        let summary: Box<dyn Ingest<K>> =
-            catalog::build_accelerated(&config.accelerators, &config.algorithm, &options)?;
-        let (key, batch, of) = (config.key, config.batch_packets, config.spread_of);
-        Ok(Lane::new(key, batch, summary, of, options.digester))
-    }
-
-    /// Builds the tasks for lanes of this size, and leaves out those that cannot be answered.
-    fn finish<L: Lanes>(mut self, lanes: L) -> Result<Engine<L>, EngineError> {
-        let views = lanes.views();
-        let most = |lane: &task::Lane<'_>| lane.answers.flows().map_or(0, Flows::most);
-        let shapes = views
-            .iter()
-            .map(|lane| {
-                let cells = match lane.answers.flows() {
-                    Some(_) => None,
-                    None => lane.answers.cells(),
-                };
-                HistoryShape {
-                    key_bytes: lane.key_bytes,
-                    flows: most(lane),
-                    cells: cells.map_or(0, Cells::len),
-                }
-            })
-            .collect();
-        let mut tasks = Vec::new();
-        let mut notes = std::mem::take(&mut self.notes);
-        for task in build_tasks(&self.config, &self.entries, shapes)? {
-            match task.check(self.config.by, &views) {
-                Ok(()) => tasks.push(task),
-                Err(reason) if self.config.tasks.is_none() => {
-                    notes.push(format!("{} is left out: {reason}", task.name()));
-                }
-                Err(reason) => {
-                    return Err(EngineError::Task {
-                        task: task.name(),
-                        reason,
-                        able: Able::default(),
-                    });
-                }
-            }
-        }
-        let flows: usize = views.iter().map(most).sum();
-        let scratch_bytes = tasks.iter().map(|task| task.scratch_bytes(flows)).max().unwrap_or(0);
-        let words = Zeroed::new(scratch_bytes.div_ceil(8)).map_err(EngineError::Refused)?;
-        let info = catalog::info(&self.config.algorithm)?;
-        let summary = SummaryInfo {
-            algorithm: info.name,
-            accelerator: lanes.accelerator(),
-            memory_bytes: lanes.memory_bytes().iter().sum::<usize>()
-                + words.memory_bytes()
-                + tasks.iter().map(|task| task.history_bytes()).sum::<usize>(),
-            parameters: lanes.parameters(),
-        };
-        drop(views);
-        let scratch = Scratch { words, breakdown: BreakdownTask::new() };
-        Ok(Engine { config: self.config, lanes, tasks, scratch, summary, notes, unfit: None })
-    }
-}
-
-/// The tasks asked for, or those by default.
-fn entries(config: &Config) -> Result<Vec<&'static TaskEntry>, EngineError> {
-    let Some(names) = &config.tasks else {
-        return Ok(TASKS.into_iter().filter(|entry| entry.by_default).collect());
-    };
-    for name in names {
-        if task::find(name).is_none() {
-            let known = TASKS.map(|entry| entry.name).join(", ");
-            return Err(EngineError::UnknownTask { name: name.clone(), known });
-        }
-    }
-    Ok(TASKS.into_iter().filter(|entry| names.iter().any(|name| name == entry.name)).collect())
-}
-
-fn build_tasks(
-    config: &Config,
-    entries: &[&'static TaskEntry],
-    history: Vec<HistoryShape>,
-) -> Result<Vec<Box<dyn Task>>, EngineError> {
-    let options = TaskOptions {
-        spread: config.spread,
-        spread_of: config.spread_of,
-        hierarchy: config.hierarchy,
-        flows: config.flows.clone(),
-        history,
-        forecast: config.forecast,
-        seed: Seed::new(config.seed),
-    };
-    entries
-        .iter()
-        .map(|entry| entry.build(&options))
-        .collect::<Result<_, _>>()
-        .map_err(EngineError::Refused)
-}
-
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 mod tests {
+    use flowgauge_core::task;
+
     use super::*;
 
     #[test]

@@ -86,4 +86,18 @@ pub struct TotalReport {
     pub irregular: u64,
     /// One line for each input that was damaged or could not be read.
     pub problems: Vec<String>,
+    /// What else a reader must know.
+    pub notes: Vec<String>,
+}
+
+impl TotalReport {
+    /// Adds an epoch with the times of its earliest and latest packet.
+    pub(crate) fn add(&mut self, account: &Account, times_ns: Option<(i64, i64)>) {
+        self.epochs += 1;
+        self.account.add(account);
+        if let Some((earliest_ns, latest_ns)) = times_ns {
+            self.start_ns = Some(self.start_ns.map_or(earliest_ns, |start| start.min(earliest_ns)));
+            self.end_ns = Some(self.end_ns.map_or(latest_ns, |end| end.max(latest_ns)));
+        }
+    }
 }

@@ -1,4 +1,5 @@
-//! Batch kernels: the innermost loops of flowgauge, each compiled once per instruction set.
+//! Batch kernels: the innermost loops of flowgauge, each compiled once per instruction set; and what
+//! threads hand each other batches and summaries by, which `make loom` checks.
 //!
 //! This crate is the only one with `unsafe` code. The digest has a scalar twin in [`scalar`] that
 //! is free of intrinsics; the instruction set is detected once and is a value ([`Isa`]) that the
@@ -12,17 +13,21 @@ mod avx512;
 pub mod counting;
 mod detect;
 mod digest;
+mod exchange;
 mod group;
 #[cfg(target_arch = "x86_64")]
 mod lanes;
 mod memory;
 mod prefetch;
+mod ring;
 pub mod scalar;
 mod tags;
 
 pub use detect::Isa;
 pub use digest::{Digester, Seed, Words};
+pub use exchange::{Keeper, User, exchange};
 pub use group::{equal_in_group, equal_in_line};
 pub use memory::Zeroed;
 pub use prefetch::prefetch;
+pub use ring::{Consumer, Gone, Producer, ring};
 pub use tags::{FindTag, Tags, WithTags};

@@ -181,6 +181,7 @@ fn live_measures_what_analyze_measures_of_the_same_packets() {
     for arguments in [
         &["--epoch", "whole"][..],
         &["--epoch", "whole", "--filter", "vlan and ip"],
+        &["--epoch", "whole", "--workers", "2"],
         &["--epoch", "whole", "--key", "source", "--by", "bytes", "--filter", "not port 53"],
     ] {
         let live = net.live("here", arguments);
@@ -258,6 +259,7 @@ fn live_says_what_the_kernel_dropped() {
     assert!((15_000..25_000).contains(&read), "{read} packets of some 1600 bytes in the ring");
     assert_eq!(account["keyed"], read);
     let lost = 30_000 - read;
+    assert_eq!(account["lost"], lost);
     let begin = format!("here: 30000 packets received, {lost} dropped by the kernel, {read}");
     assert!(answer.err.starts_with(&begin), "{}", answer.err);
 }

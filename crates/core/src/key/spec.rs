@@ -49,7 +49,8 @@ impl KeyKind {
         matches!(self, Self::FiveTuple | Self::DestinationPort)
     }
 
-    fn has_source(self) -> bool {
+    /// Whether the key holds the source address, which then stands first.
+    pub fn has_source(self) -> bool {
         matches!(self, Self::Source | Self::Pair | Self::FiveTuple)
     }
 
@@ -181,7 +182,7 @@ impl KeySpec {
     }
 
     /// Bytes of an address, and bits kept of it, in a key of `key_bytes` canonical bytes.
-    pub(crate) fn address(self, key_bytes: usize) -> (usize, u8) {
+    pub fn address(self, key_bytes: usize) -> (usize, u8) {
         match key_bytes {
             Key4::BYTES | Key8::BYTES | Key13::BYTES => (4, self.v4_prefix),
             _ => (16, self.v6_prefix),

@@ -76,7 +76,7 @@ impl<W: Write> CsvSink<W> {
     }
 }
 
-impl<W: Write> Sink for CsvSink<W> {
+impl<W: Write + Send> Sink for CsvSink<W> {
     fn epoch(&mut self, report: &EpochReport) -> io::Result<()> {
         let summary = &report.summary;
         let mut row = times(report.start_ns, report.end_ns)
@@ -111,6 +111,9 @@ impl<W: Write> Sink for CsvSink<W> {
         self.row("total", None, row);
         for problem in &report.problems {
             self.row("problems", None, Row::new().text("problem", problem));
+        }
+        for note in &report.notes {
+            self.row("notes", None, Row::new().text("note", note));
         }
         for (index, table) in self.tables.drain(..).enumerate() {
             if index > 0 {
@@ -289,6 +292,9 @@ fn account(row: Row, account: &Account) -> Row {
         .cell("keyed_bytes", account.keyed_bytes)
         .cell("untracked", account.untracked.packets)
         .cell("untracked_bytes", account.untracked.bytes)
+        .cell("dropped", account.dropped.packets)
+        .cell("dropped_bytes", account.dropped.bytes)
+        .cell("lost", account.lost)
         .cell("saturated", account.saturated.packets)
         .cell("saturated_bytes", account.saturated.bytes)
         .cell("late", account.late)

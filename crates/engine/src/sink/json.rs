@@ -30,7 +30,7 @@ impl<W: Write> JsonSink<W> {
     }
 }
 
-impl<W: Write> Sink for JsonSink<W> {
+impl<W: Write + Send> Sink for JsonSink<W> {
     fn epoch(&mut self, report: &EpochReport) -> io::Result<()> {
         let tasks: Map<String, Value> = report
             .tasks
@@ -73,6 +73,7 @@ impl<W: Write> Sink for JsonSink<W> {
             "end": time(report.end_ns),
             "account": account,
             "problems": report.problems,
+            "notes": report.notes,
         }))
     }
 }
@@ -98,6 +99,9 @@ fn account(account: &Account) -> Value {
         "keyed_bytes": account.keyed_bytes,
         "untracked": account.untracked.packets,
         "untracked_bytes": account.untracked.bytes,
+        "dropped": account.dropped.packets,
+        "dropped_bytes": account.dropped.bytes,
+        "lost": account.lost,
         "saturated": account.saturated.packets,
         "saturated_bytes": account.saturated.bytes,
         "late": account.late,

@@ -21,8 +21,9 @@ pub use json::{JsonSink, parameters};
 pub use text::TextSink;
 use time::rfc3339;
 
-/// Something that takes reports in the order of time.
-pub trait Sink {
+/// Something that takes reports in the order of time; where several threads measure, one of its own
+/// writes them.
+pub trait Sink: Send {
     /// A closed epoch.
     ///
     /// # Errors

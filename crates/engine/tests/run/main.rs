@@ -6,7 +6,9 @@ mod answers;
 mod capture;
 mod corpus;
 mod epochs;
+mod live;
 mod refusals;
+mod workers;
 
 use flowgauge_capture::Captures;
 use flowgauge_engine::sink::JsonSink;

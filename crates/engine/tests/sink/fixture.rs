@@ -377,5 +377,6 @@ pub(crate) fn total(files: &[&str], epochs: u64) -> TotalReport {
         problems: vec![
             "cut.pcap: byte 1234: the record ends after 60 of 1500 captured bytes".to_owned(),
         ],
+        notes: Vec::new(),
     }
 }

@@ -31,7 +31,7 @@ impl<W: Write> TextSink<W> {
     }
 }
 
-impl<W: Write> Sink for TextSink<W> {
+impl<W: Write + Send> Sink for TextSink<W> {
     fn epoch(&mut self, report: &EpochReport) -> io::Result<()> {
         self.epochs += 1;
         let mut page = String::new();
@@ -59,12 +59,7 @@ impl<W: Write> Sink for TextSink<W> {
         if let Some(traffic) = &report.breakdown {
             breakdown(&mut page, traffic, report);
         }
-        if !report.notes.is_empty() {
-            heading(&mut page, "Notes");
-            for note in &report.notes {
-                paragraph(&mut page, "  · ", &escape::visible(note));
-            }
-        }
+        notes(&mut page, &report.notes);
         page.push('\n');
         self.page(&page)
     }
@@ -111,6 +106,7 @@ impl<W: Write> Sink for TextSink<W> {
                 paragraph(&mut page, "  ! ", &escape::visible(problem));
             }
         }
+        notes(&mut page, &report.notes);
         self.page(&page)
     }
 }
@@ -123,6 +119,16 @@ fn rule(page: &mut String, title: &str) {
 
 fn heading(page: &mut String, title: &str) {
     let _ = write!(page, "\n{title}\n");
+}
+
+/// What else a reader must know.
+fn notes(page: &mut String, notes: &[String]) {
+    if !notes.is_empty() {
+        heading(page, "Notes");
+        for note in notes {
+            paragraph(page, "  · ", &escape::visible(note));
+        }
+    }
 }
 
 /// From when to when, to the millisecond (over days to the second), and how long that is.
@@ -179,6 +185,12 @@ fn account(page: &mut String, account: &Account, irregular: u64) {
             account.untracked.packets,
             format!("of them, {}, of flows that found no room", bytes(account.untracked)),
         ),
+        (
+            "dropped",
+            account.dropped.packets,
+            format!("of them, {}, that no worker had time for", bytes(account.dropped)),
+        ),
+        ("lost", account.lost, "besides, before they could be read".to_owned()),
         (
             "saturated",
             account.saturated.packets.max(account.saturated.bytes),

@@ -1,0 +1,158 @@
+//! The close of an epoch: the tasks are answered, and the report goes to the sink.
+
+use flowgauge_core::key::KeySpec;
+use flowgauge_core::summary::{Candidates, Measure, Size, Spread};
+use flowgauge_core::task::{EpochContext, Lane, Report, Task, Threshold};
+
+use crate::account::Account;
+use crate::breakdown::BreakdownTask;
+use crate::config::Config;
+use crate::error::EngineError;
+use crate::reader::Ended;
+use crate::report::{EpochReport, Gap, SummaryInfo, TotalReport};
+use crate::sink::Sink;
+
+/// Whoever closes epochs: one at a time, in their order.
+pub(crate) struct Closer {
+    pub(crate) key: KeySpec,
+    by: Measure,
+    threshold: Threshold,
+    top: usize,
+    pub(crate) tasks: Vec<Box<dyn Task>>,
+    /// What the tasks work in, reserved at start.
+    pub(crate) scratch: flowgauge_kernel::Zeroed<u64>,
+    breakdown: BreakdownTask,
+    pub(crate) summary: SummaryInfo,
+    /// What is left out, and why.
+    pub(crate) notes: Vec<String>,
+    /// Over the epochs closed so far.
+    pub(crate) total: TotalReport,
+}
+
+impl Closer {
+    pub(crate) fn new(
+        config: &Config,
+        tasks: Vec<Box<dyn Task>>,
+        scratch: flowgauge_kernel::Zeroed<u64>,
+        summary: SummaryInfo,
+        notes: Vec<String>,
+    ) -> Self {
+        Self {
+            key: config.key,
+            by: config.by,
+            threshold: config.threshold,
+            top: config.top,
+            tasks,
+            scratch,
+            breakdown: BreakdownTask::new(),
+            summary,
+            notes,
+            total: TotalReport::default(),
+        }
+    }
+
+    /// Answers from `lanes`, which are settled, and reports to `sink`.
+    pub(crate) fn close(
+        &mut self,
+        ended: Ended,
+        lanes: &[Lane<'_>],
+        sink: &mut dyn Sink,
+    ) -> Result<(), EngineError> {
+        let mut account = ended.account;
+        let keyed = Size { packets: account.keyed, bytes: account.keyed_bytes };
+        let mut notes = self.notes.clone();
+        notes.extend(ended.unfit.map(|reason| format!("counted as filtered: {reason}")));
+        full(lanes, &mut account, &mut notes);
+        account.untracked += ended.unmeasured;
+        let context = EpochContext { by: self.by, keyed, threshold: self.threshold, top: self.top };
+        let mut tasks = Vec::with_capacity(self.tasks.len());
+        for task in &mut self.tasks {
+            match task.run(&context, lanes, &mut self.scratch) {
+                Ok(report) => tasks.push((task.name(), report)),
+                Err(reason) => notes.push(format!("{} is left out: {reason}", task.name())),
+            }
+        }
+        if tasks.iter().any(|(_, report)| matches!(report, Report::Hierarchical { .. })) {
+            notes.extend(lanes.iter().find_map(|lane| few(lane, &context)));
+        }
+        let breakdown = self.breakdown.run(self.by, lanes);
+        self.total.add(&account, ended.times_ns);
+        sink.epoch(&EpochReport {
+            epoch: ended.epoch,
+            start_ns: ended.bounds_ns.map(|(start_ns, _)| start_ns),
+            end_ns: ended.bounds_ns.map(|(_, end_ns)| end_ns),
+            key: self.key,
+            by: self.by,
+            account,
+            summary: self.summary.clone(),
+            tasks,
+            breakdown,
+            notes,
+        })?;
+        Ok(())
+    }
+
+    /// Takes note of empty epochs, and reports them.
+    pub(crate) fn gap(&mut self, gap: &Gap, sink: &mut dyn Sink) -> Result<(), EngineError> {
+        sink.gap(gap)?;
+        for task in &mut self.tasks {
+            task.pass(gap.epochs);
+        }
+        Ok(())
+    }
+}
+
+/// Counts what the lanes had no room for, and says what it may hide.
+fn full(lanes: &[Lane<'_>], account: &mut Account, notes: &mut Vec<String>) {
+    for lane in lanes {
+        account.untracked += lane.answers.untracked();
+        account.saturated += lane.answers.saturated();
+        let heavy = lane.answers.candidates().map_or(0, Candidates::overflow);
+        if heavy > 0 {
+            notes.push(format!(
+                "heavy keys found no room {heavy} times: some may be missing; raise the \
+                 threshold or the memory, or the parameter candidates where there is one"
+            ));
+        }
+        let spread = lane.answers.spread().map_or(0, Spread::overflow);
+        if spread > 0 {
+            notes.push(format!(
+                "addresses that spread found no room {spread} times: some may be missing; raise \
+                 the spread or the memory"
+            ));
+        }
+    }
+    if account.untracked.packets > 0 {
+        notes.push(
+            "the table was full: untracked packets may hide heavy flows and spreaders; raise \
+             the memory, or choose a coarser key or shorter epochs"
+                .to_owned(),
+        );
+    }
+    if account.dropped.packets > 0 {
+        notes.push(
+            "the workers were too slow: dropped packets are in no answer and in no bounds; use \
+             more workers, or a cheaper algorithm or key"
+                .to_owned(),
+        );
+    }
+}
+
+/// What to say of a lane that counts prefixes in a sample too small for the threshold.
+fn few(lane: &Lane<'_>, epoch: &EpochContext) -> Option<String> {
+    let (least, by) = (lane.answers.prefixes()?.sampling()?.least(), epoch.by.name());
+    let threshold = epoch.threshold_weight();
+    let measure_more = match epoch.threshold {
+        Threshold::Share(share) if share > 0.0 => {
+            format!("measure {:.0} {by} an epoch, ", (least / share).ceil())
+        }
+        _ => String::new(),
+    };
+    (threshold < least).then(|| {
+        format!(
+            "the sample is too small for prefixes of {threshold:.1} {by}: some that are listed may \
+             weigh less, and some that weigh more may be missing; {measure_more}raise the threshold \
+             to {least:.0} {by}, or use mst, which counts every packet"
+        )
+    })
+}

@@ -1,0 +1,107 @@
+//! The thread that closes epochs.
+
+use flowgauge_core::key::FlowKey;
+use flowgauge_core::summary::Size;
+use flowgauge_kernel::{Consumer, Gone, Keeper};
+
+use super::worker::Set;
+use crate::close::Closer;
+use crate::error::EngineError;
+use crate::reader::Ended;
+use crate::report::Gap;
+use crate::sink::Sink;
+use crate::summaries::View;
+
+/// Events on their way to the closer: more than there can be while a worker has two sets.
+pub(super) const EVENTS: usize = 8;
+
+/// What the reader tells the closer.
+pub(super) enum Event {
+    End(Box<Ended>),
+    Gap(Gap),
+}
+
+pub(super) struct Closing<'a, A, B> {
+    closer: &'a mut Closer,
+    sink: &'a mut dyn Sink,
+    /// What each worker hands over.
+    keepers: Vec<Keeper<Set<A, B>>>,
+    events: Consumer<Option<Event>>,
+    joined: bool,
+    /// The sets of the epoch that is being closed.
+    sets: Vec<Set<A, B>>,
+}
+
+impl<'a, A: FlowKey, B: FlowKey> Closing<'a, A, B> {
+    pub(super) fn new(
+        closer: &'a mut Closer,
+        sink: &'a mut dyn Sink,
+        keepers: Vec<Keeper<Set<A, B>>>,
+        events: Consumer<Option<Event>>,
+        joined: bool,
+    ) -> Self {
+        let sets = Vec::with_capacity(keepers.len());
+        Self { closer, sink, keepers, events, joined, sets }
+    }
+
+    /// Closes epochs in their order until the reader ends, or a worker is gone.
+    pub(super) fn run(mut self) -> Result<(), EngineError> {
+        while let Ok(Some(event)) = self.events.pop(Option::take) {
+            match event {
+                Event::Gap(gap) => self.closer.gap(&gap, self.sink)?,
+                Event::End(ended) => {
+                    if self.collect().is_err() {
+                        break;
+                    }
+                    self.close(*ended)?;
+                    self.give_back();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what each worker measured.
+    fn collect(&mut self) -> Result<(), Gone> {
+        for keeper in &mut self.keepers {
+            self.sets.push(keeper.take()?);
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, ended: Ended) -> Result<(), EngineError> {
+        let sizes = [ended.unmeasured, ended.account.dropped];
+        let ingested: Size = self.sets.iter().map(|set| set.ingested).chain(sizes).sum();
+        debug_assert_eq!(
+            (ingested.packets, ingested.bytes),
+            (ended.account.keyed, ended.account.keyed_bytes),
+            "every packet with a key was measured, or counted as not measured"
+        );
+        for set in &mut self.sets {
+            set.summaries.settle();
+        }
+        let mut seen = self.sets.len();
+        if !self.joined
+            && let Some((first, others)) = self.sets.split_first_mut()
+        {
+            for other in others {
+                let merged = first.summaries.merge(&other.summaries);
+                merged.map_err(|reason| EngineError::Workers(reason.to_string()))?;
+            }
+            first.summaries.settle();
+            seen = 1;
+        }
+        let sets = self.sets[..seen].iter().map(|set| &set.summaries);
+        let view = View::new(self.closer.key, sets);
+        self.closer.close(ended, &view.lanes(), self.sink)
+    }
+
+    /// Clears the sets, and gives them back.
+    fn give_back(&mut self) {
+        for (keeper, mut set) in self.keepers.iter_mut().zip(self.sets.drain(..)) {
+            set.summaries.next_epoch();
+            set.ingested = Size::default();
+            keeper.give_back(set);
+        }
+    }
+}

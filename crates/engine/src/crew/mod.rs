@@ -1,0 +1,95 @@
+//! Several threads that measure: one reads and dispatches, too, and one more closes the epochs.
+//!
+//! The reader's batches go to the workers through rings, and so does the end of an epoch, behind its
+//! last batch: a worker without a packet comes to it as well. There it hands its summaries over to
+//! the closer and goes on with a spare set, so that nobody waits for what is done at the close.
+
+mod closing;
+mod dispatch;
+mod pin;
+mod sharing;
+mod worker;
+
+use std::any::Any;
+use std::thread::{self, Scope, ScopedJoinHandle};
+
+use flowgauge_core::key::FlowKey;
+use flowgauge_kernel::{exchange, ring};
+
+use crate::close::Closer;
+use crate::config::Config;
+use crate::error::EngineError;
+use crate::sink::Sink;
+use crate::summaries::Summaries;
+use crate::swaps::Swaps;
+use closing::{Closing, EVENTS};
+pub(crate) use dispatch::{Dispatcher, Way};
+pub(crate) use pin::Cores;
+pub(crate) use sharing::Sharing;
+use worker::{PARCELS, Parcel, Set, Worker};
+
+/// Lets `read` pass batches to as many workers as there are sets of summaries. Returns what it
+/// returns, and how the workers were stopped by the ends of epochs.
+pub(crate) fn run<A: FlowKey, B: FlowKey, T>(
+    config: &Config,
+    sharing: &Sharing,
+    sets: Vec<Vec<Summaries<A, B>>>,
+    closer: &mut Closer,
+    sink: &mut dyn Sink,
+    read: impl FnOnce(&mut Dispatcher<A, B>) -> Result<T, EngineError>,
+) -> Result<(T, Swaps), EngineError> {
+    let (events, ends) = ring(EVENTS, || None);
+    let (workers, keepers): (Vec<_>, Vec<_>) = sets
+        .into_iter()
+        .map(|sets| exchange(sets.into_iter().map(Set::new).collect()))
+        .map(|(user, keeper)| (Worker::new(user), keeper))
+        .unzip();
+    thread::scope(|scope| {
+        let closing = Closing::new(closer, sink, keepers, ends, sharing.joined);
+        let closing = spawn(scope, "closer".to_owned(), || closing.run())?;
+        let mut workers = workers.into_iter().enumerate();
+        let own = workers.next().map(|(_, own)| own);
+        let mut rings = Vec::new();
+        let mut others = Vec::new();
+        for (number, worker) in workers {
+            let (parcels, work) = ring(PARCELS, Parcel::new);
+            let cores = sharing.cores.clone();
+            others.push(spawn(scope, format!("worker {number}"), move || {
+                let _pinned = cores.map(|cores| cores.pin(number)).transpose()?;
+                Ok(worker.run(work))
+            })?);
+            rings.push(parcels);
+        }
+        let own = own.ok_or_else(|| EngineError::Workers("there is no worker".to_owned()))?;
+        let mut dispatcher = Dispatcher::new(config, sharing.way, own, rings, events);
+        let pinned = sharing.cores.as_ref().map(|cores| cores.pin(0)).transpose();
+        let result = pinned.and_then(|_pinned| read(&mut dispatcher));
+        let mut swaps = dispatcher.finish();
+        // Whoever failed first made the others end: the closer by a report that nobody takes, then a
+        // worker.
+        let closed = closing.join().unwrap_or_else(|panic| failed("closer".to_owned(), &*panic));
+        let mut ended = closed.map(|()| swaps.clone());
+        for (number, worker) in (1..).zip(others) {
+            let joined = worker.join();
+            let joined = joined.unwrap_or_else(|panic| failed(format!("worker {number}"), &*panic));
+            ended = ended.and(joined).inspect(|other| swaps.add(other));
+        }
+        ended?;
+        Ok((result?, swaps))
+    })
+}
+
+fn spawn<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    name: String,
+    work: impl FnOnce() -> Result<T, EngineError> + Send + 'scope,
+) -> Result<ScopedJoinHandle<'scope, Result<T, EngineError>>, EngineError> {
+    thread::Builder::new().name(name).spawn_scoped(scope, work).map_err(EngineError::Thread)
+}
+
+/// What a thread that panicked said last.
+fn failed<T>(thread: String, panic: &(dyn Any + Send)) -> Result<T, EngineError> {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    Err(EngineError::Panicked { thread, message: text.unwrap_or("no reason given").to_owned() })
+}

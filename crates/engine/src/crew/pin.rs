@@ -1,0 +1,89 @@
+//! A core for each worker.
+
+use crate::error::EngineError;
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+    use super::{EngineError, refused};
+
+    /// The cores that this process may use, in their order, of which each worker gets one.
+    #[derive(Clone, Debug)]
+    pub(crate) struct Cores {
+        allowed: CpuSet,
+        numbers: Vec<usize>,
+    }
+
+    /// The calling thread stays on its core until this is dropped.
+    pub(crate) struct Pinned {
+        before: CpuSet,
+    }
+
+    impl Cores {
+        /// Cores for so many workers.
+        ///
+        /// # Errors
+        /// When there are not as many.
+        pub(crate) fn new(workers: usize) -> Result<Self, EngineError> {
+            let allowed = sched_getaffinity(None).map_err(thread)?;
+            let numbers: Vec<_> =
+                (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect();
+            if numbers.len() < workers {
+                return Err(refused(numbers.len(), workers));
+            }
+            Ok(Self { allowed, numbers })
+        }
+
+        /// Keeps the calling thread on the core of this worker.
+        ///
+        /// # Errors
+        /// When the operating system refuses.
+        pub(crate) fn pin(&self, worker: usize) -> Result<Pinned, EngineError> {
+            let mut core = CpuSet::new();
+            core.set(self.numbers[worker]);
+            sched_setaffinity(None, &core).map_err(thread)?;
+            Ok(Pinned { before: self.allowed })
+        }
+    }
+
+    impl Drop for Pinned {
+        fn drop(&mut self) {
+            // A thread that cannot leave its core stays there.
+            let _ = sched_setaffinity(None, &self.before);
+        }
+    }
+
+    fn thread(error: rustix::io::Errno) -> EngineError {
+        EngineError::Thread(error.into())
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod linux {
+    use super::{EngineError, refused};
+
+    /// No cores: workers are pinned on Linux only.
+    #[derive(Clone, Debug)]
+    pub(crate) enum Cores {}
+
+    impl Cores {
+        /// # Errors
+        /// Always.
+        pub(crate) fn new(workers: usize) -> Result<Self, EngineError> {
+            Err(refused(0, workers))
+        }
+
+        pub(crate) fn pin(&self, _: usize) -> Result<(), EngineError> {
+            match *self {}
+        }
+    }
+}
+
+pub(crate) use linux::Cores;
+
+fn refused(cores: usize, workers: usize) -> EngineError {
+    EngineError::Workers(format!(
+        "--pin needs a core for each of {workers} workers, and there are {cores} to pin to"
+    ))
+}

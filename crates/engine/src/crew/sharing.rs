@@ -1,0 +1,114 @@
+//! How workers share the work, and what they cannot share.
+
+use flowgauge_core::catalog;
+use flowgauge_core::key::{FlowKey, KeySpec};
+use flowgauge_core::summary::{Answers, BuildError, Merge, Options, QuantileOf};
+
+use super::{Cores, Way};
+use crate::config::{Config, Dispatch};
+use crate::error::EngineError;
+use crate::summaries::{Summaries, View};
+
+/// How the work is shared.
+#[derive(Clone, Debug)]
+pub(crate) struct Sharing {
+    pub(crate) way: Way,
+    /// Whether the workers' summaries are read side by side, since no flow is in two of them, and
+    /// not merged.
+    pub(crate) joined: bool,
+    /// Whether several workers give the same numbers as one.
+    pub(crate) same: bool,
+    pub(crate) cores: Option<Cores>,
+}
+
+impl Sharing {
+    /// The sharing that `config` asks for, of summaries like these.
+    ///
+    /// # Errors
+    /// When several workers cannot measure this, with a sentence that says what could.
+    pub(crate) fn new<A: FlowKey, B: FlowKey>(
+        config: &Config,
+        summaries: &Summaries<A, B>,
+    ) -> Result<Self, EngineError> {
+        let sampled = sampled(config)?;
+        let Config { accelerators, algorithm, parameters, .. } = config;
+        let laws = catalog::accelerated_laws(accelerators, algorithm, parameters)?;
+        let merge = laws.merge;
+        // Who passes packets over has no need of their digests.
+        let dispatch = config.dispatch.unwrap_or(match sampled.first() {
+            Some(true) if laws.commutable => Dispatch::Queue,
+            _ => Dispatch::Digest,
+        });
+        let disjoint = dispatch != Dispatch::Queue;
+        let view = View::new(config.key, std::iter::once(summaries));
+        let lanes = view.lanes();
+        if config.workers > 1 {
+            for lane in &lanes {
+                check(lane.answers)?;
+            }
+            if merge == Merge::Disjoint && !disjoint {
+                return refuse(format!(
+                    "parts of {} add up only where all packets of a flow are in one of them: use \
+                     --dispatch digest",
+                    config.algorithm
+                ));
+            }
+        }
+        if dispatch == Dispatch::Source && !config.key.kind.has_source() {
+            return refuse(format!(
+                "--dispatch source needs a key with a source address, and {} has none; use \
+                 --dispatch digest",
+                config.key.kind.name()
+            ));
+        }
+        let address = |key_bytes| config.key.address(key_bytes).0;
+        let way = match dispatch {
+            Dispatch::Digest => Way::Digest(Options::new(0, config.seed).digester),
+            Dispatch::Source => Way::Source([address(A::BYTES), address(B::BYTES)]),
+            Dispatch::Queue => Way::Queue,
+        };
+        let flows = lanes.iter().all(|lane| lane.answers.flows().is_some());
+        let joined = config.workers > 1 && disjoint && flows;
+        let same = (joined || merge != Merge::WithinBounds) && !sampled.contains(&true);
+        let cores = config.pin.then(|| Cores::new(config.workers)).transpose()?;
+        Ok(Self { way, joined, same, cores })
+    }
+
+    /// What the tasks see of these workers, each with its sets.
+    pub(crate) fn view<'a, A: FlowKey, B: FlowKey>(
+        &self,
+        key: KeySpec,
+        sets: &'a [Vec<Summaries<A, B>>],
+    ) -> View<'a> {
+        let seen = if self.joined { sets.len() } else { 1 };
+        View::new(key, sets[..seen].iter().map(|worker| &worker[0]))
+    }
+}
+
+/// Whether each accelerator passes on a sample, or what comes of one.
+fn sampled(config: &Config) -> Result<Vec<bool>, BuildError> {
+    let info = |(name, _): &(String, _)| Ok(catalog::accelerator_info(name)?.samples);
+    config.accelerators.iter().map(info).collect()
+}
+
+/// Refuses what has to see all packets, in all epochs.
+fn check(answers: &dyn Answers) -> Result<(), EngineError> {
+    if answers.forecasts().is_some() {
+        return refuse(
+            "a summary that keeps forecasts from epoch to epoch is not shared among workers: leave \
+             state=ewma out, so that the task changes keeps them, or use one worker"
+                .to_owned(),
+        );
+    }
+    if answers.quantiles().is_some_and(|quantiles| quantiles.of() == QuantileOf::GapNs) {
+        return refuse(
+            "the time between packets is known only to one who sees all of them: use one worker"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}
+
+fn refuse<T>(reason: String) -> Result<T, EngineError> {
+    Err(EngineError::Workers(reason))
+}

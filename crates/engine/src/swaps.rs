@@ -1,0 +1,132 @@
+//! How long workers are stopped by the end of an epoch.
+
+use std::time::Duration;
+
+use crate::sink::units;
+
+/// Nanoseconds that fall into one bucket, and buckets: up to 65 µs.
+const BUCKET_NS: usize = 16;
+const BUCKETS: usize = 4096;
+
+/// A histogram of the times that workers spent in changing their summaries at the end of an epoch,
+/// or waiting for a set that was not ready. Memory: 16 KiB, and 32 bytes.
+#[derive(Clone, Debug)]
+pub struct Swaps {
+    buckets: Box<[u32; BUCKETS]>,
+    /// Times beyond the last bucket.
+    beyond: u64,
+    longest: Duration,
+    waits: Waits,
+}
+
+/// How often, and how long, a worker had packets of the next epoch while all its sets were still
+/// with the closer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waits {
+    /// Epochs that began late, counted for each worker.
+    pub epochs: u64,
+    /// How late, in all.
+    pub time: Duration,
+}
+
+impl Default for Swaps {
+    fn default() -> Self {
+        let buckets = Box::new([0; BUCKETS]);
+        Self { buckets, beyond: 0, longest: Duration::ZERO, waits: Waits::default() }
+    }
+}
+
+impl Swaps {
+    pub(crate) fn record(&mut self, stopped: Duration) {
+        match self.buckets.get_mut(stopped.as_nanos() as usize / BUCKET_NS) {
+            Some(bucket) => *bucket += 1,
+            None => self.beyond += 1,
+        }
+        self.longest = self.longest.max(stopped);
+    }
+
+    /// Records a wait for a set that was not ready.
+    pub(crate) fn record_wait(&mut self, waited: Duration) {
+        self.record(waited);
+        self.waits.epochs += 1;
+        self.waits.time += waited;
+    }
+
+    /// Adds those of another worker.
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (bucket, other) in self.buckets.iter_mut().zip(&*other.buckets) {
+            *bucket += other;
+        }
+        self.beyond += other.beyond;
+        self.longest = self.longest.max(other.longest);
+        self.waits.epochs += other.waits.epochs;
+        self.waits.time += other.waits.time;
+    }
+
+    /// Stops recorded.
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().map(|&bucket| u64::from(bucket)).sum::<u64>() + self.beyond
+    }
+
+    /// The time that a share `q` of the stops were no longer than, to 16 ns up to 65 µs, and the
+    /// longest of all beyond that; zero without a stop.
+    pub fn quantile(&self, q: f64) -> Duration {
+        let rank = (q * self.count() as f64).ceil() as u64;
+        let mut seen = 0;
+        for (upper, &bucket) in (1u64..).zip(&*self.buckets) {
+            seen += u64::from(bucket);
+            if seen >= rank {
+                return Duration::from_nanos(upper * BUCKET_NS as u64).min(self.longest);
+            }
+        }
+        self.longest
+    }
+
+    /// The longest stop.
+    pub fn longest(&self) -> Duration {
+        self.longest
+    }
+
+    /// The waits for sets that were not ready.
+    pub fn waits(&self) -> Waits {
+        self.waits
+    }
+
+    /// What a report says of them.
+    pub(crate) fn note(&self) -> Option<String> {
+        let Waits { epochs, time } = self.waits;
+        (epochs > 0).then(|| {
+            format!(
+                "epochs ended faster than they could be closed: workers waited {} times, {} in \
+                 all; longer epochs or fewer tasks would spare that",
+                units::count(epochs as f64),
+                units::duration(i128::try_from(time.as_nanos()).unwrap_or(i128::MAX)),
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_those_of_the_times_recorded() {
+        let mut swaps = Swaps::default();
+        assert_eq!(swaps.quantile(0.999), Duration::ZERO);
+        for stop in 1..=1000 {
+            swaps.record(Duration::from_nanos(stop));
+        }
+        assert_eq!(swaps.quantile(0.5), Duration::from_nanos(512));
+        assert_eq!(swaps.quantile(1.0), Duration::from_micros(1));
+        let mut other = Swaps::default();
+        other.record_wait(Duration::from_millis(3));
+        assert!(swaps.note().is_none() && other.note().is_some());
+        swaps.add(&other);
+        assert_eq!((swaps.count(), swaps.longest()), (1001, Duration::from_millis(3)));
+        assert_eq!(swaps.quantile(1.0), Duration::from_millis(3));
+        assert_eq!(swaps.quantile(0.999), Duration::from_micros(1));
+        let waits = Waits { epochs: 1, time: Duration::from_millis(3) };
+        assert_eq!(swaps.waits(), waits);
+    }
+}

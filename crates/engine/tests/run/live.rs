@@ -1,0 +1,104 @@
+//! A source that knows the time and what was lost: epochs end without a packet.
+
+use flowgauge_capture::{CaptureError, FileCounts, Frame, Frames, Progress, Source};
+use flowgauge_core::packet::LinkType;
+use flowgauge_engine::sink::JsonSink;
+use flowgauge_engine::{Config, EpochLength, Plan};
+use serde_json::Value;
+
+use crate::asking;
+use crate::capture::udp;
+
+const SECOND: i64 = 1_000_000_000;
+
+/// What happens between two looks at a source: packets at these times, then the time that it is, and
+/// what was lost so far.
+type Step = (&'static [i64], i64, u64);
+
+struct Live {
+    steps: std::slice::Iter<'static, Step>,
+    now: Step,
+    bytes: Vec<u8>,
+    frames: Vec<Frame>,
+}
+
+impl Live {
+    fn new(steps: &'static [Step]) -> Self {
+        let (steps, bytes) = (steps.iter(), udp((1, 1), (2, 2)));
+        Self { steps, now: (&[], 0, 0), bytes, frames: Vec::new() }
+    }
+}
+
+impl Source for Live {
+    type Error = CaptureError;
+
+    fn poll(&mut self) -> Result<Option<Frames<'_>>, CaptureError> {
+        let Some(step) = self.steps.next() else { return Ok(None) };
+        self.now = *step;
+        let wire = self.bytes.len() as u32;
+        let link = LinkType::ETHERNET;
+        let frame =
+            |time_ns: &i64| Frame { offset: 0, captured: wire, wire, time_ns: *time_ns, link };
+        self.frames = step.0.iter().map(frame).collect();
+        Ok(Some(Frames { bytes: &self.bytes, frames: &self.frames }))
+    }
+
+    fn progress(&self) -> Progress {
+        Progress { read: 0, total: None }
+    }
+
+    fn files(&self) -> &[FileCounts] {
+        &[]
+    }
+
+    fn clock_ns(&self) -> Option<i64> {
+        Some(self.now.1)
+    }
+
+    fn lost(&self) -> u64 {
+        self.now.2
+    }
+}
+
+const STEPS: &[Step] = &[
+    (&[], 100 * SECOND, 0),
+    (&[100 * SECOND + 1, 100 * SECOND + 2], 100 * SECOND + 3, 4),
+    (&[], 101 * SECOND, 5),
+    (&[], 101 * SECOND + 1, 7),
+    (&[], 102 * SECOND, 7),
+    (&[101 * SECOND, 102 * SECOND], 102 * SECOND + 1, 7),
+    // Somebody set the clock, or the machine slept.
+    (&[106 * SECOND], 106 * SECOND + 5, 7),
+    (&[], 106 * SECOND + 6, 8),
+];
+
+#[test]
+fn epochs_end_by_the_clock_and_what_was_lost_is_told() {
+    for workers in [1, 2] {
+        let epoch = EpochLength::Time(SECOND);
+        let config = Config { epoch, workers, ..asking(&["top"]) };
+        let mut out = Vec::new();
+        let plan = Plan::new(config).unwrap();
+        let total = plan.run(&mut Live::new(STEPS), &mut JsonSink::new(&mut out), &mut |_| {});
+        let lines = String::from_utf8(out).unwrap();
+        let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let found: Vec<_> = lines
+            .filter(|line| line["type"] != "total")
+            .map(|line| {
+                let count = |name| line["account"][name].as_u64();
+                (line["epoch"].as_u64().unwrap(), count("keyed"), count("lost"), count("late"))
+            })
+            .collect();
+        // The lost ones count where they were first heard of.
+        let expected = [
+            (0, Some(2), Some(5), Some(0)),
+            (1, Some(0), Some(2), Some(0)),
+            (2, Some(2), Some(0), Some(1)),
+            (3, None, None, None),
+            (6, Some(1), Some(1), Some(0)),
+        ];
+        assert_eq!(found, expected, "{workers}");
+        let account = total.unwrap().total.account;
+        assert_eq!((account.read, account.lost, account.backwards), (5, 8, 0));
+    }
+}
