@@ -5,7 +5,7 @@ DESTDIR ?=
 CARGO := $(shell command -v cargo 2>/dev/null)
 BINARY := target/release/flowgauge
 
-.PHONY: build demo test lint bench accuracy gate speed golden deny fuzz interop loom install uninstall soak cargo-there
+.PHONY: build demo test live-test lint bench accuracy gate speed golden deny fuzz interop loom install uninstall soak cargo-there
 
 build: cargo-there ## release build
 	cargo build --release --locked
@@ -16,6 +16,9 @@ demo: build ## a real capture, and a generated one of a million packets
 test: cargo-there ## all tests that need neither root nor network; kernel and core on each instruction set
 	cargo test --workspace --locked
 	for isa in scalar avx2; do FLOWGAUGE_ISA=$$isa cargo test --quiet --locked -p flowgauge-kernel -p flowgauge-core || exit 1; done
+
+live-test: cargo-there ## live capture in network namespaces; needs root, iproute2 and python3
+	FLOWGAUGE_LIVE=1 cargo test --locked -p flowgauge --test command live::
 
 lint: cargo-there ## format, clippy and documentation
 	cargo fmt --all --check

@@ -4,6 +4,8 @@ use std::io;
 
 use thiserror::Error;
 
+use crate::live::InterfaceFault;
+
 /// Most captured bytes that a packet may have. More is damage: it is the largest snapshot length
 /// that capture tools ask for.
 pub(crate) const MAX_CAPTURED: u32 = 262_144;
@@ -41,6 +43,27 @@ pub enum CaptureError {
         /// Why.
         refusal: Refusal,
     },
+    /// An interface gives no packets, or no more.
+    #[error("{interface}: {fault}")]
+    Interface {
+        /// Its name, with control characters escaped.
+        interface: String,
+        /// Why.
+        fault: InterfaceFault,
+    },
+}
+
+/// A name for messages: one line, whatever characters it has.
+pub(crate) fn shown(name: &str) -> String {
+    let mut shown = String::with_capacity(name.len());
+    for character in name.chars() {
+        match character {
+            '\\' | '\'' | '"' => shown.push(character),
+            // Escapes control characters and what turns the reading direction around.
+            _ => shown.extend(character.escape_debug()),
+        }
+    }
+    shown
 }
 
 /// What is wrong with a record. The text begins with the name of the field.

@@ -17,6 +17,10 @@ pub struct Frame {
     pub link: LinkType,
 }
 
+/// What a place for a frame holds before one is there.
+pub(crate) const NO_FRAME: Frame =
+    Frame { offset: 0, captured: 0, wire: 0, time_ns: 0, link: LinkType::NULL };
+
 /// Some frames in the order of the capture, and the bytes that they lie in.
 #[derive(Clone, Copy, Debug)]
 pub struct Frames<'a> {
@@ -39,7 +43,8 @@ pub trait Source {
     /// Why the source could not go on.
     type Error;
 
-    /// The next frames, at most as many as a batch has packets; `None` at the end.
+    /// The next frames, at most as many as a batch has packets; `None` at the end. A source that
+    /// waits for packets hands out none where none came in a while.
     ///
     /// # Errors
     /// When the input is damaged or cannot be read. All frames before that place were handed out

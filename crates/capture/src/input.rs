@@ -14,7 +14,7 @@ use std::{
 use zstd::stream::read::Decoder as ZstdDecoder;
 
 use crate::cut::Part;
-use crate::damage::{CaptureError, Refusal};
+use crate::damage::{CaptureError, Refusal, shown};
 use crate::gzip::Gzip;
 
 /// A bomb is what grows by more than this factor once it has grown to more than this.
@@ -58,20 +58,6 @@ impl Origin {
         }
     }
 
-    /// The name for messages: one line, whatever characters the file's name has.
-    fn shown(&self) -> String {
-        let name = self.name();
-        let mut shown = String::with_capacity(name.len());
-        for character in name.chars() {
-            match character {
-                '\\' | '\'' | '"' => shown.push(character),
-                // Escapes control characters and what turns the reading direction around.
-                _ => shown.extend(character.escape_debug()),
-            }
-        }
-        shown
-    }
-
     /// Bytes to be read, where that is known; what cannot be opened has none.
     pub(crate) fn bytes(&self) -> Option<u64> {
         match self {
@@ -87,7 +73,7 @@ impl Origin {
 
     /// Opens it and looks at its first bytes.
     pub(crate) fn open(self) -> Result<Input, CaptureError> {
-        let file = self.shown();
+        let file = shown(&self.name());
         let unreadable = |refusal| CaptureError::Unreadable { file: file.clone(), refusal };
         let source: Box<dyn Read + Send> = match self {
             Self::Part(part) => {

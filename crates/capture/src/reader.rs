@@ -5,17 +5,15 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use flowgauge_core::{batch::BATCH_PACKETS, packet::LinkType};
+use flowgauge_core::batch::BATCH_PACKETS;
 
 use crate::{
     damage::{CaptureError, Damage, Refusal},
     format::{Begin, Format, Need, Stop},
-    frames::{Frame, Frames},
+    frames::{Frame, Frames, NO_FRAME},
     input::Input,
     window::Window,
 };
-
-const NO_FRAME: Frame = Frame { offset: 0, captured: 0, wire: 0, time_ns: 0, link: LinkType::NULL };
 
 /// Reads a capture of either format.
 pub(crate) struct Reader {

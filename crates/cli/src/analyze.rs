@@ -1,11 +1,9 @@
 //! `flowgauge analyze`: captures in, reports out.
 
-use std::path::PathBuf;
-
 use flowgauge_capture::{CaptureError, Captures};
 use flowgauge_engine::Plan;
 
-use crate::args::Measurement;
+use crate::args::Reading;
 use crate::auto;
 use crate::config::config;
 use crate::failure::{DAMAGED, FAILED, FINE, Failure, complain};
@@ -13,12 +11,13 @@ use crate::output;
 use crate::progress::Bar;
 
 /// Runs the command, and gives its exit code: that of the worst file.
-pub(crate) fn run(measurement: &Measurement) -> Result<u8, Failure> {
-    let files: Vec<PathBuf> = measurement.read.iter().chain(&measurement.files).cloned().collect();
+pub(crate) fn run(reading: &Reading) -> Result<u8, Failure> {
+    let files = reading.files();
     if files.is_empty() {
         let message = "no capture is named; give files, or '-' for standard input";
         return Err(Failure::Usage(message.to_owned()));
     }
+    let measurement = &reading.measurement;
     let mut config = config(measurement)?;
     if let Some(choice) = auto::chosen(&config, measurement, &files)? {
         complain(&auto::line(&choice));

@@ -41,13 +41,18 @@ pub(crate) struct Cli {
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Reads captures (pcap or pcapng, plain, .gz or .zst) and reports what is in them
-    Analyze(Measurement),
+    Analyze(Reading),
+    /// Measures what an interface receives and sends, and reports at the end of each epoch
+    ///
+    /// It runs until it is interrupted (Ctrl-C), and ends with the total: what was received, what
+    /// the kernel dropped, what was measured. It needs root or the capability CAP_NET_RAW.
+    Live(Live),
     /// Writes a synthetic capture, whose truth is known
     Generate(Generation),
     /// Prints algorithms, tasks and keys, and what goes with what
     List(Listing),
     /// Prints for these options what would run, and its memory; runs nothing
-    Explain(Measurement),
+    Explain(Reading),
     /// Prints a completion script for a shell
     #[command(hide = true)]
     Completions {
@@ -59,9 +64,9 @@ pub(crate) enum Command {
     Man,
 }
 
-/// What to measure, how, and where the report goes: shared by every command that measures.
+/// Captures to measure.
 #[derive(Args)]
-pub(crate) struct Measurement {
+pub(crate) struct Reading {
     /// Captures; '-' is standard input
     #[arg(value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
@@ -70,6 +75,35 @@ pub(crate) struct Measurement {
     #[arg(short = 'r', value_name = "FILE", help_heading = INPUT)]
     pub(crate) read: Vec<PathBuf>,
 
+    #[command(flatten)]
+    pub(crate) measurement: Measurement,
+}
+
+impl Reading {
+    /// All captures, in their order.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        self.read.iter().chain(&self.files).cloned().collect()
+    }
+}
+
+/// An interface to measure.
+#[derive(Args)]
+pub(crate) struct Live {
+    /// The interface, such as eth0 or lo
+    #[arg(short, long, value_name = "INTERFACE", help_heading = INPUT)]
+    pub(crate) interface: String,
+
+    /// Leave promiscuous mode as it is; else packets to other hosts are asked for, too
+    #[arg(short = 'p', long, help_heading = INPUT)]
+    pub(crate) no_promiscuous_mode: bool,
+
+    #[command(flatten)]
+    pub(crate) measurement: Measurement,
+}
+
+/// What to measure, how, and where the report goes: shared by every command that measures.
+#[derive(Args)]
+pub(crate) struct Measurement {
     /// Stop after N packets (of those that pass the filter)
     #[arg(short = 'c', value_name = "N", help_heading = INPUT,
         value_parser = clap::value_parser!(u64).range(1..))]
@@ -99,9 +133,9 @@ pub(crate) struct Measurement {
     pub(crate) task: Option<Vec<String>>,
 
     /// Where an epoch ends: whole, after a time (10s, 500ms, 1m) or after packets (2000000p)
-    #[arg(long, value_name = "LENGTH", default_value = "whole", value_parser = values::epoch,
-        help_heading = WHAT)]
-    pub(crate) epoch: EpochLength,
+    /// [default: whole; live: 10s]
+    #[arg(long, value_name = "LENGTH", value_parser = values::epoch, help_heading = WHAT)]
+    pub(crate) epoch: Option<EpochLength>,
 
     /// What heavy-hitters, changes and hierarchical exceed: a share of the epoch (0.1%), or a
     /// number of packets or bytes

@@ -2,7 +2,7 @@
 
 use flowgauge_capture::filter::Filter;
 use flowgauge_core::summary::Parameters;
-use flowgauge_engine::Config;
+use flowgauge_engine::{Config, EpochLength};
 
 use crate::args::Measurement;
 use crate::failure::Failure;
@@ -27,7 +27,7 @@ pub(crate) fn config(measurement: &Measurement) -> Result<Config, Failure> {
         accelerators: accelerators(measurement)?,
         memory_bytes: measurement.memory,
         tasks: measurement.task.clone(),
-        epoch: measurement.epoch,
+        epoch: measurement.epoch.unwrap_or(EpochLength::Whole),
         threshold: measurement.threshold,
         spread: measurement.spread,
         spread_of: measurement.spread_of,

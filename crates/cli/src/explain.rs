@@ -9,18 +9,18 @@ use flowgauge_engine::sink::units::{count, memory, plural};
 use flowgauge_engine::{Config, EpochLength, Explanation, Plan};
 use serde_json::json;
 
-use crate::args::{Format, Measurement};
+use crate::args::{Format, Reading};
 use crate::auto;
 use crate::config::config;
 use crate::failure::Failure;
 use crate::output;
 
 /// Runs the command.
-pub(crate) fn run(measurement: &Measurement) -> Result<(), Failure> {
+pub(crate) fn run(reading: &Reading) -> Result<(), Failure> {
+    let measurement = &reading.measurement;
     measurement.output.no_csv("an explanation")?;
     let mut config = config(measurement)?;
-    let files: Vec<_> = measurement.read.iter().chain(&measurement.files).cloned().collect();
-    let choice = auto::chosen(&config, measurement, &files)?;
+    let choice = auto::chosen(&config, measurement, &reading.files())?;
     if let Some(choice) = &choice {
         config = choice.config.clone();
     }

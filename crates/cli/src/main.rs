@@ -9,6 +9,7 @@ mod explain;
 mod failure;
 mod generate;
 mod list;
+mod live;
 mod output;
 mod progress;
 mod shell;
@@ -37,10 +38,11 @@ fn main() -> ExitCode {
         }
     };
     let done = match &cli.command {
-        Command::Analyze(measurement) => analyze::run(measurement),
+        Command::Analyze(reading) => analyze::run(reading),
+        Command::Live(live) => live::run(live),
         Command::Generate(generation) => generate::run(generation).map(|()| FINE),
         Command::List(listing) => list::run(listing).map(|()| FINE),
-        Command::Explain(measurement) => explain::run(measurement).map(|()| FINE),
+        Command::Explain(reading) => explain::run(reading).map(|()| FINE),
         Command::Completions { shell } => shell::completions(*shell).map(|()| FINE),
         Command::Man => shell::man().map(|()| FINE),
     };

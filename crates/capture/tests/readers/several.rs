@@ -55,7 +55,7 @@ fn each_is_read_as_far_as_it_goes() {
         .iter()
         .map(|error| match error {
             CaptureError::Unreadable { refusal, .. } => refusal,
-            CaptureError::Damaged { .. } => panic!("{error}"),
+            CaptureError::Damaged { .. } | CaptureError::Interface { .. } => panic!("{error}"),
         })
         .collect();
     assert!(

@@ -4,5 +4,6 @@
 mod analyze;
 mod generate;
 mod list;
+mod live;
 mod refusals;
 mod run;

@@ -1,0 +1,45 @@
+//! Counts what an interface gives and looks into no packet: what live capture alone costs.
+//!
+//! `cargo run --release -p flowgauge-capture --example listen -- INTERFACE SECONDS`, as root,
+//! prints how many packets were received, and how many the kernel dropped.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use flowgauge_capture::{AfPacket, CaptureError, Source};
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().collect();
+    let [_, interface, seconds] = &arguments[..] else {
+        eprintln!("usage: listen INTERFACE SECONDS");
+        return ExitCode::from(2);
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    let (seconds, alarm) = (seconds.parse().unwrap_or(1), Arc::clone(&stop));
+    thread::spawn(move || {
+        thread::sleep(Duration::from_secs(seconds));
+        alarm.store(true, Ordering::Relaxed);
+    });
+    match listen(interface, stop) {
+        Ok((packets, lost)) => {
+            println!("{packets} packets, {lost} dropped by the kernel");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn listen(interface: &str, stop: Arc<AtomicBool>) -> Result<(usize, u64), CaptureError> {
+    let mut source = AfPacket::open(interface, true, stop)?;
+    let mut packets = 0;
+    while let Some(frames) = source.poll()? {
+        packets += frames.frames.len();
+    }
+    Ok((packets, source.lost()))
+}

@@ -1,0 +1,43 @@
+//! What can be wrong with an interface.
+
+use std::io;
+
+use libc::{EACCES, EPERM};
+use thiserror::Error;
+
+/// Why an interface gives no packets, or no more. The text says what to do.
+#[derive(Debug, Error)]
+pub enum InterfaceFault {
+    /// No interface has this name; the names of all.
+    #[error("no such interface; there are {}", .0.join(", "))]
+    Missing(Vec<String>),
+    /// The user may not see other people's packets.
+    #[error(
+        "capturing needs privilege; run as root, or allow the program once by 'setcap \
+         cap_net_raw+ep'"
+    )]
+    Privilege,
+    /// The interface is not up.
+    #[error("the interface is down; bring it up by 'ip link set up'")]
+    Down,
+    /// The interface was there and up, and is no more.
+    #[error("the interface went down or away; packets before that are counted")]
+    Gone,
+    /// The first bytes of its frames are of a kind that is not understood; its number in Linux.
+    #[error(
+        "frames of hardware type {0} are not understood; Ethernet, loopback and IP tunnels are"
+    )]
+    Hardware(u16),
+    /// Whatever else the operating system says.
+    #[error("capturing failed: {0}")]
+    System(io::Error),
+}
+
+impl From<io::Error> for InterfaceFault {
+    fn from(error: io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(EPERM | EACCES) => Self::Privilege,
+            _ => Self::System(error),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The packet socket: what of the operating system's interface is needed, with its errors.
+
+use std::ffi::CStr;
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+use libc::{c_int, c_void, socklen_t};
+
+/// A raw packet socket. It receives nothing before it is bound.
+pub(super) struct Socket(OwnedFd);
+
+/// What came while waiting.
+pub(super) enum Event {
+    /// Something may be there, or the time is over, or a signal came.
+    None,
+    /// The interface is down or gone.
+    Down,
+}
+
+/// A result of a call by the C convention.
+fn checked(result: c_int) -> io::Result<c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+impl Socket {
+    pub(super) fn new() -> io::Result<Self> {
+        // SAFETY: no pointer is passed.
+        let fd = checked(unsafe {
+            libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0)
+        })?;
+        // SAFETY: the descriptor is new, and nobody else's.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Receives from the interface all that has `protocol`; nothing if that is 0.
+    pub(super) fn bind(&self, interface: c_int, protocol: c_int) -> io::Result<()> {
+        // SAFETY: all zeros are a value of this structure of integers.
+        let mut address: libc::sockaddr_ll = unsafe { zeroed() };
+        address.sll_family = libc::AF_PACKET as u16;
+        address.sll_protocol = (protocol as u16).to_be();
+        address.sll_ifindex = interface;
+        let length = size_of::<libc::sockaddr_ll>() as socklen_t;
+        // SAFETY: the address is valid for its length during the call.
+        checked(unsafe { libc::bind(self.fd(), (&raw const address).cast(), length) })?;
+        Ok(())
+    }
+
+    /// The hardware type (`ARPHRD_…`) of the interface that it is bound to.
+    pub(super) fn hardware(&self) -> io::Result<u16> {
+        // SAFETY: all zeros are a value of this structure of integers.
+        let mut address: libc::sockaddr_ll = unsafe { zeroed() };
+        let mut length = size_of::<libc::sockaddr_ll>() as socklen_t;
+        // SAFETY: the address may be written for its length during the call.
+        checked(unsafe {
+            libc::getsockname(self.fd(), (&raw mut address).cast(), &raw mut length)
+        })?;
+        Ok(address.sll_hatype)
+    }
+
+    /// Sets an option of the packet layer, whose value is of the type `T` in C.
+    pub(super) fn set<T>(&self, option: c_int, value: &T) -> io::Result<()> {
+        let length = size_of::<T>() as socklen_t;
+        let value: *const c_void = (&raw const *value).cast();
+        // SAFETY: the value is valid for its length during the call, which only reads it.
+        checked(unsafe { libc::setsockopt(self.fd(), libc::SOL_PACKET, option, value, length) })?;
+        Ok(())
+    }
+
+    /// Packets dropped since this was asked last.
+    pub(super) fn dropped(&self) -> io::Result<u64> {
+        // SAFETY: all zeros are a value of this structure of integers.
+        let mut counts: libc::tpacket_stats_v3 = unsafe { zeroed() };
+        self.get(libc::SOL_PACKET, libc::PACKET_STATISTICS, &mut counts)?;
+        Ok(u64::from(counts.tp_drops))
+    }
+
+    /// Waits for a block of packets, at most so long.
+    pub(super) fn wait(&self, most: Duration) -> io::Result<Event> {
+        let mut wanted = libc::pollfd { fd: self.fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one structure is passed, which may be written during the call.
+        let ready = unsafe { libc::poll(&raw mut wanted, 1, most.as_millis() as c_int) };
+        match checked(ready) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(Event::None),
+            Err(error) => return Err(error),
+            Ok(_) if wanted.revents & libc::POLLERR == 0 => return Ok(Event::None),
+            Ok(_) => {}
+        }
+        self.event()
+    }
+
+    /// What befell the interface since this was asked last.
+    pub(super) fn event(&self) -> io::Result<Event> {
+        let mut error: c_int = 0;
+        self.get(libc::SOL_SOCKET, libc::SO_ERROR, &mut error)?;
+        match error {
+            0 => Ok(Event::None),
+            libc::ENETDOWN => Ok(Event::Down),
+            error => Err(io::Error::from_raw_os_error(error)),
+        }
+    }
+
+    /// Reads an option whose value is of the type `T` in C, made of integers.
+    fn get<T: Copy>(&self, level: c_int, option: c_int, value: &mut T) -> io::Result<()> {
+        let mut length = size_of::<T>() as socklen_t;
+        let value: *mut c_void = (&raw mut *value).cast();
+        // SAFETY: the value may be written for its length during the call, and any bytes are one.
+        checked(unsafe { libc::getsockopt(self.fd(), level, option, value, &raw mut length) })?;
+        Ok(())
+    }
+
+    pub(super) fn fd(&self) -> c_int {
+        self.0.as_raw_fd()
+    }
+}
+
+/// The number of the interface `name`.
+pub(super) fn interface(name: &CStr) -> Option<c_int> {
+    // SAFETY: the name is a string that C understands.
+    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+    c_int::try_from(index).ok().filter(|&index| index > 0)
+}
+
+/// The names of all interfaces.
+pub(super) fn interfaces() -> Vec<String> {
+    let mut names = Vec::new();
+    // SAFETY: no pointer is passed.
+    let first = unsafe { libc::if_nameindex() };
+    let mut entry = first;
+    while !entry.is_null() {
+        // SAFETY: the array goes on up to an entry without a name, which ends the loop.
+        let libc::if_nameindex { if_index, if_name } = unsafe { *entry };
+        if if_index == 0 || if_name.is_null() {
+            break;
+        }
+        // SAFETY: the name is a string of C that lives as long as the array.
+        names.push(unsafe { CStr::from_ptr(if_name) }.to_string_lossy().into_owned());
+        // SAFETY: behind an entry that is not the last stands another.
+        entry = unsafe { entry.add(1) };
+    }
+    if !first.is_null() {
+        // SAFETY: the array came from `if_nameindex`, and is not used any more.
+        unsafe { libc::if_freenameindex(first) };
+    }
+    names
+}

@@ -1,0 +1,63 @@
+//! `flowgauge live`: packets of an interface in, a report each epoch out.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use flowgauge_capture::AfPacket;
+use flowgauge_engine::sink::visible;
+use flowgauge_engine::{EpochLength, Plan};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+
+use crate::args::Live;
+use crate::auto;
+use crate::config::config;
+use crate::failure::{FAILED, FINE, Failure, complain};
+use crate::output;
+
+/// How long an epoch is where nobody says.
+const EPOCH: EpochLength = EpochLength::Time(10_000_000_000);
+
+/// Runs the command until a signal or the limit ends it, and gives its exit code.
+pub(crate) fn run(live: &Live) -> Result<u8, Failure> {
+    let measurement = &live.measurement;
+    let mut config = config(measurement)?;
+    config.epoch = measurement.epoch.unwrap_or(EPOCH);
+    if let Some(choice) = auto::chosen(&config, measurement, &[])? {
+        complain(&auto::line(&choice));
+        config = choice.config;
+    }
+    let plan = Plan::new(config)?;
+    let stop = stop().map_err(|error| Failure::Failed(format!("signals: {error}")))?;
+    let interface = &live.interface;
+    let mut source = AfPacket::open(interface, !live.no_promiscuous_mode, stop)
+        .map_err(|error| Failure::Failed(error.to_string()))?;
+    let out = output::open(measurement.output.output.as_deref(), &[])?;
+    let mut sink = output::sink(measurement.output.format, out, measurement.top);
+    let outcome = plan.run(&mut source, &mut *sink, &mut |_| {})?;
+    let account = &outcome.total.account;
+    // For a person who waits, whatever the report's format and wherever it goes.
+    let _ = writeln!(
+        io::stderr(),
+        "{}: {} packets received, {} dropped by the kernel, {} measured",
+        visible(interface),
+        account.read + account.lost,
+        account.lost,
+        account.keyed,
+    );
+    for problem in &outcome.problems {
+        complain(&problem.to_string());
+    }
+    Ok(if outcome.problems.is_empty() { FINE } else { FAILED })
+}
+
+/// A flag that is set by the first signal to end; the second one ends the process.
+fn stop() -> io::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        flag::register_conditional_default(signal, Arc::clone(&stop))?;
+        flag::register(signal, Arc::clone(&stop))?;
+    }
+    Ok(stop)
+}

@@ -1,0 +1,330 @@
+//! `live` on a pair of interfaces in a network namespace of its own, against `analyze` of what was
+//! sent. These tests need root, `ip netns` and python3, and skip themselves elsewhere;
+//! `FLOWGAUGE_LIVE=1` forbids that.
+
+use std::env;
+use std::os::unix::fs::MetadataExt;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::run::{Answer, arp, file, flowgauge, pcap, tcp6, traffic, udp};
+
+/// Sends the packets of a little-endian pcap, so many times.
+const SEND: &str = "
+import socket, struct, sys
+out = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+out.bind((sys.argv[1], 0))
+data, at, packets = open(sys.argv[2], 'rb').read(), 24, []
+while at < len(data):
+    length = struct.unpack_from('<I', data, at + 8)[0]
+    packets.append(data[at + 16:at + 16 + length])
+    at += 16 + length
+for _ in range(int(sys.argv[3])):
+    for packet in packets:
+        out.send(packet)
+";
+
+/// Sends 50 datagrams from the host to itself.
+const SEND_HOME: &str = "
+import socket
+home = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+home.bind(('127.0.0.1', 0))
+for _ in range(50):
+    home.sendto(b'hello', home.getsockname())
+";
+
+/// A namespace with the interfaces `here` and `there`, two ends of a wire.
+struct Net(String);
+
+impl Net {
+    /// Makes it; `None` with a printed reason where that is not possible.
+    fn new(name: &str) -> Option<Self> {
+        let skipped = |reason: &str| {
+            assert!(env::var_os("FLOWGAUGE_LIVE").is_none(), "{reason}");
+            println!("skipped: {reason}");
+            None
+        };
+        if !root() {
+            return skipped("not root");
+        }
+        let net = Self(format!("flowgauge-{}-{name}", std::process::id()));
+        if !succeeds("ip", &["netns", "add", &net.0]) {
+            // Without a namespace there is nothing to be taken away.
+            std::mem::forget(net);
+            return skipped("ip netns is missing or forbidden");
+        }
+        if !succeeds("python3", &["-c", "import socket"]) {
+            return skipped("python3 is missing");
+        }
+        // Without IPv6 nobody else sends anything.
+        net.run("sh", &["-c", "echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6"]);
+        net.run("ip", &["link", "add", "here", "type", "veth", "peer", "name", "there"]);
+        for interface in ["lo", "here", "there"] {
+            net.run("ip", &["link", "set", interface, "up"]);
+        }
+        Some(net)
+    }
+
+    /// A command inside.
+    fn command(&self, program: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.0, program]).args(arguments);
+        command
+    }
+
+    fn run(&self, program: &str, arguments: &[&str]) -> String {
+        let output = self.command(program, arguments).output().unwrap();
+        assert!(output.status.success(), "{program} {arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn send(&self, capture: &str) {
+        self.send_often(capture, 1);
+    }
+
+    fn send_often(&self, capture: &str, times: u32) {
+        self.run("python3", &["-c", SEND, "there", capture, &times.to_string()]);
+    }
+
+    /// Begins to measure, and waits until packets are received.
+    fn live(&self, interface: &str, arguments: &[&str]) -> Live {
+        let arguments = [&["live", "-i", interface, "--format", "json"], arguments].concat();
+        let mut command = self.command(env!("CARGO_BIN_EXE_flowgauge"), &arguments);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let begun = Instant::now();
+        // A socket that is bound to all protocols.
+        while !self.run("cat", &["/proc/net/packet"]).contains(" 0003 ") {
+            assert!(begun.elapsed() < Duration::from_secs(20), "nothing listens");
+            sleep(Duration::from_millis(20));
+        }
+        Live(child)
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        succeeds("ip", &["netns", "del", &self.0]);
+    }
+}
+
+/// A run of the command.
+struct Live(Child);
+
+impl Live {
+    fn signal(&self, signal: &str) {
+        assert!(succeeds("kill", &[signal, &self.0.id().to_string()]));
+    }
+
+    fn interrupt(self, signal: &str) -> Answer {
+        self.signal(signal);
+        self.end()
+    }
+
+    fn end(self) -> Answer {
+        let output = self.0.wait_with_output().unwrap();
+        Answer {
+            code: output.status.code().unwrap(),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+fn root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+}
+
+fn succeeds(program: &str, arguments: &[&str]) -> bool {
+    let mut command = Command::new(program);
+    let status = command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}
+
+/// `frame` with a VLAN tag behind its addresses.
+fn tagged(frame: &[u8]) -> Vec<u8> {
+    [&frame[..12], &[0x81, 0x00, 0x20, 0x07], &frame[12..]].concat()
+}
+
+/// What must be the same of a report, however the packets came.
+fn same(report: &Value) -> Value {
+    let account = &report["account"];
+    assert_eq!(account["read"], account["keyed"].as_u64().unwrap() + rejected(account));
+    let counts = ["read", "filtered", "malformed", "no_key", "keyed", "keyed_bytes", "untracked"];
+    json!([
+        counts.map(|name| &account[name]),
+        account["malformed_reasons"],
+        account["no_key_reasons"],
+        report["tasks"],
+        report["breakdown"],
+    ])
+}
+
+fn rejected(account: &Value) -> u64 {
+    ["filtered", "malformed", "no_key"].iter().map(|name| account[*name].as_u64().unwrap()).sum()
+}
+
+#[test]
+fn live_measures_what_analyze_measures_of_the_same_packets() {
+    let Some(net) = Net::new("same") else { return };
+    let mut frames = traffic();
+    frames.extend((0..90).map(|index| tagged(&udp(3, index % 7, 80))));
+    frames.extend((0..40).map(|index| tagged(&tagged(&tcp6(index)))));
+    // Cut inside the IPv4 header, of an unknown protocol, and as large as the wire takes.
+    frames.extend([udp(1, 2, 3)[..30].to_vec(), [&[2; 12][..], &[0x12, 0x34, 1]].concat(), arp()]);
+    let mut large = udp(5, 5, 5);
+    large.resize(1514, 7);
+    frames.extend(vec![large; 300]);
+    let capture = file("live.pcap", &pcap(&frames));
+    for arguments in [
+        &["--epoch", "whole"][..],
+        &["--epoch", "whole", "--filter", "vlan and ip"],
+        &["--epoch", "whole", "--workers", "2"],
+        &["--epoch", "whole", "--key", "source", "--by", "bytes", "--filter", "not port 53"],
+    ] {
+        let live = net.live("here", arguments);
+        net.send(&capture);
+        let answer = live.interrupt("-INT");
+        assert_eq!(answer.code, 0, "{}", answer.err);
+        let lines = answer.lines();
+        let arguments = [&["analyze", "--format", "json"], arguments, &[&capture]].concat();
+        let offline = flowgauge(&arguments).lines();
+        let expected = &offline[0];
+        assert_eq!(lines.len(), 2);
+        assert_eq!(same(&lines[0]), same(expected), "{arguments:?}");
+        let received = frames.len() as u64;
+        assert_eq!(lines[1]["account"]["read"], received);
+        assert_eq!(lines[1]["files"], json!(["here"]));
+        let keyed = expected["account"]["keyed"].as_u64().unwrap();
+        assert_eq!(
+            answer.err,
+            format!(
+                "here: {received} packets received, 0 dropped by the kernel, {keyed} measured\n"
+            )
+        );
+    }
+}
+
+#[test]
+fn live_ends_after_so_many_packets_and_by_sigterm() {
+    let Some(net) = Net::new("count") else { return };
+    let capture = file("count.pcap", &pcap(&traffic()));
+    let live = net.live("here", &["-c", "100"]);
+    net.send(&capture);
+    let answer = live.end();
+    assert_eq!((answer.code, &answer.lines()[1]["account"]["keyed"]), (0, &json!(100)));
+    let answer = net.live("here", &[]).interrupt("-TERM");
+    assert_eq!((answer.code, &answer.lines().last().unwrap()["type"]), (0, &json!("total")));
+}
+
+#[test]
+fn live_epochs_end_by_the_clock_without_a_packet() {
+    let Some(net) = Net::new("clock") else { return };
+    let live = net.live("here", &["--epoch", "400ms"]);
+    sleep(Duration::from_millis(2400));
+    net.send(&file("clock.pcap", &pcap(&traffic())));
+    sleep(Duration::from_millis(1200));
+    let lines = live.interrupt("-INT").lines();
+    let (total, epochs) = lines.split_last().unwrap();
+    assert!(epochs.len() >= 8, "{} epochs", epochs.len());
+    assert_eq!(total["epochs"], epochs.len());
+    for (number, pair) in epochs.windows(2).enumerate() {
+        assert_eq!(pair[0]["type"], "epoch");
+        assert_eq!(pair[0]["epoch"], number);
+        assert_eq!(pair[0]["end"], pair[1]["start"]);
+    }
+    let read = |line: &Value| line["account"]["read"].as_u64().unwrap();
+    assert_eq!(epochs.iter().map(read).sum::<u64>(), traffic().len() as u64);
+    assert!(epochs[..5].iter().all(|epoch| read(epoch) == 0), "nothing was sent so early");
+    assert_eq!(total["account"]["late"], 0);
+}
+
+#[test]
+fn live_says_what_the_kernel_dropped() {
+    let Some(net) = Net::new("lost") else { return };
+    let mut large = udp(5, 5, 5);
+    large.resize(1514, 7);
+    let capture = file("lost.pcap", &pcap(&vec![large; 100]));
+    let live = net.live("here", &["--epoch", "whole"]);
+    // While it sleeps, 45 MB do not find room in the ring of 32 MiB.
+    live.signal("-STOP");
+    net.send_often(&capture, 300);
+    live.signal("-CONT");
+    let answer = live.interrupt("-INT");
+    let lines = answer.lines();
+    let account = &lines[0]["account"];
+    let read = account["read"].as_u64().unwrap();
+    assert!((15_000..25_000).contains(&read), "{read} packets of some 1600 bytes in the ring");
+    assert_eq!(account["keyed"], read);
+    let lost = 30_000 - read;
+    assert_eq!(account["lost"], lost);
+    let begin = format!("here: 30000 packets received, {lost} dropped by the kernel, {read}");
+    assert!(answer.err.starts_with(&begin), "{}", answer.err);
+}
+
+#[test]
+fn live_counts_a_packet_to_the_host_itself_once() {
+    let Some(net) = Net::new("loopback") else { return };
+    let live = net.live("lo", &["--epoch", "whole"]);
+    net.run("python3", &["-c", SEND_HOME]);
+    let lines = live.interrupt("-INT").lines();
+    // 14 + 20 + 8 + 5 bytes each.
+    assert_eq!(lines[0]["account"]["keyed"], 50);
+    assert_eq!(lines[0]["account"]["keyed_bytes"], 50 * 47);
+}
+
+#[test]
+fn live_keeps_what_came_before_its_interface_went() {
+    let Some(net) = Net::new("gone") else { return };
+    let capture = file("gone.pcap", &pcap(&traffic()));
+    for change in [&["link", "set", "here", "down"][..], &["link", "del", "here"]] {
+        let live = net.live("here", &["--epoch", "whole"]);
+        net.send(&capture);
+        net.run("ip", change);
+        let answer = live.end();
+        assert_eq!(answer.code, 1);
+        assert_eq!(answer.lines()[0]["account"]["read"], traffic().len());
+        let last = answer.err.lines().last().unwrap();
+        assert!(last.starts_with("flowgauge: here: the interface went down or away"), "{last}");
+        if change.contains(&"down") {
+            let refused = net.command(env!("CARGO_BIN_EXE_flowgauge"), &["live", "-i", "here"]);
+            refuses(refused, "flowgauge: here: the interface is down; bring it up by");
+            net.run("ip", &["link", "set", "here", "up"]);
+        }
+    }
+}
+
+/// The command says this in one line, and nothing else.
+fn refuses(mut command: Command, begin: &str) {
+    let output = command.output().unwrap();
+    assert_eq!((output.status.code(), &output.stdout[..]), (Some(1), &b""[..]));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.starts_with(begin) && text.lines().count() == 1, "{text}");
+}
+
+#[test]
+fn live_names_the_interfaces_where_there_is_no_such_one() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flowgauge"));
+    command.args(["live", "-i", "no-such\nthing"]);
+    refuses(command, r"flowgauge: no-such\nthing: no such interface; there are lo");
+}
+
+#[test]
+fn live_says_which_privilege_is_missing() {
+    let program = env!("CARGO_BIN_EXE_flowgauge");
+    let mut command = if root() {
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set=-all", "--inh-caps=-all", "--securebits=+noroot", program]);
+        command
+    } else {
+        Command::new(program)
+    };
+    command.args(["live", "-i", "lo"]);
+    if root() && !succeeds("setpriv", &["--version"]) {
+        println!("skipped: setpriv is missing");
+        return;
+    }
+    refuses(command, "flowgauge: lo: capturing needs privilege; run as root, or");
+}
