@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use flowgauge_capture::{CaptureError, Captures};
+use flowgauge_capture::CaptureError;
 use flowgauge_engine::Plan;
 
 use crate::args::Measurement;
@@ -22,8 +22,7 @@ pub(crate) fn run(measurement: &Measurement) -> Result<u8, Failure> {
     let mut bar = Bar::new();
     let out = output::open(measurement.output.output.as_deref(), &files)?;
     let mut sink = output::sink(measurement.output.format, bar.around(out), measurement.top);
-    let mut captures = Captures::open(&files);
-    let run = plan.run(&mut captures, &mut *sink, &mut |source| bar.tick(&source.progress()));
+    let run = plan.run_files(&files, &mut *sink, &mut |source| bar.tick(&source.progress()));
     bar.finish();
     let problems = run?.problems;
     for problem in &problems {
