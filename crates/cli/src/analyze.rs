@@ -1,6 +1,6 @@
 //! `flowgauge analyze`: captures in, reports out.
 
-use flowgauge_capture::{CaptureError, Captures};
+use flowgauge_capture::CaptureError;
 use flowgauge_engine::Plan;
 
 use crate::args::Reading;
@@ -27,8 +27,7 @@ pub(crate) fn run(reading: &Reading) -> Result<u8, Failure> {
     let mut bar = Bar::new();
     let out = output::open(measurement.output.output.as_deref(), &files)?;
     let mut sink = output::sink(measurement.output.format, bar.around(out), measurement.top);
-    let mut captures = Captures::open(&files);
-    let run = plan.run(&mut captures, &mut *sink, &mut |source| bar.tick(&source.progress()));
+    let run = plan.run_files(&files, &mut *sink, &mut |source| bar.tick(&source.progress()));
     bar.finish();
     let problems = run?.problems;
     for problem in &problems {

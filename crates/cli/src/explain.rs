@@ -58,6 +58,7 @@ fn line(config: &Config, explanation: &Explanation, choice: Option<&Choice>) -> 
         "memory_bytes": summary.memory_bytes,
         "workers": explanation.workers,
         "dispatch": explanation.dispatch.name(),
+        "parts": explanation.parts,
         "same_numbers": explanation.workers == 1 || explanation.same,
         "lanes": lanes.collect::<Vec<_>>(),
         "scratch_bytes": explanation.scratch_bytes,
@@ -157,7 +158,14 @@ fn workers(explanation: &Explanation) -> String {
         "numbers within the bounds, other ones than one worker's"
     };
     let (workers, dispatch) = (explanation.workers, explanation.dispatch.name());
-    format!("{workers} threads that measure, {sets}; packets by {dispatch}; they give {numbers}.")
+    let parts = if explanation.parts {
+        "each reads its own files, or its part of a file, where these can be cut; else "
+    } else {
+        ""
+    };
+    format!(
+        "{workers} threads that measure, {sets}; {parts}packets go by {dispatch}; they give {numbers}."
+    )
 }
 
 /// What the numbers of a run are worth.

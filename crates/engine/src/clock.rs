@@ -17,6 +17,8 @@ pub(crate) struct Clock {
     opened: bool,
     /// Time of the packet before, where there was one.
     last_ns: i64,
+    /// Time of the first packet; 0 before it.
+    first_ns: i64,
     started: bool,
 }
 
@@ -48,6 +50,7 @@ impl Clock {
             last_of_epoch_ns: i64::MAX,
             opened: false,
             last_ns: 0,
+            first_ns: 0,
             started: false,
         }
     }
@@ -70,8 +73,9 @@ impl Clock {
     pub(crate) fn tick(&mut self, time_ns: i64) -> Tick {
         let mut tick = Tick::default();
         if self.started {
-            tick.backwards = time_ns < self.last_ns;
-            tick.jump = time_ns.saturating_sub(self.last_ns) > JUMP_NS;
+            (tick.backwards, tick.jump) = strange(self.last_ns, time_ns);
+        } else {
+            self.first_ns = time_ns;
         }
         self.last_ns = time_ns;
         if let Some(length_ns) = self.length_ns {
@@ -90,6 +94,11 @@ impl Clock {
         let mut tick = Tick::default();
         self.advance(now_ns, length_ns, &mut tick);
         Some(tick)
+    }
+
+    /// Times of the first and of the last packet, in the order of the packets.
+    pub(crate) fn ends_ns(&self) -> Option<(i64, i64)> {
+        self.started.then_some((self.first_ns, self.last_ns))
     }
 
     /// Opens the epoch that `time_ns` is in, unless that is the open one or an older one.
@@ -118,6 +127,11 @@ impl Clock {
         let length_ns = self.length_ns.filter(|_| self.opened)?;
         Some((self.start_ns, self.start_ns.saturating_add(length_ns)))
     }
+}
+
+/// Whether a packet is older than the one before it, and over an hour younger.
+pub(crate) fn strange(before_ns: i64, time_ns: i64) -> (bool, bool) {
+    (time_ns < before_ns, time_ns.saturating_sub(before_ns) > JUMP_NS)
 }
 
 #[cfg(test)]

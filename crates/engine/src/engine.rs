@@ -1,6 +1,8 @@
 //! The run: packets in, reports out.
 
-use flowgauge_capture::CaptureError;
+use std::path::PathBuf;
+
+use flowgauge_capture::{CaptureError, Captures, FileCounts};
 use flowgauge_core::batch::Batch;
 use flowgauge_core::key::FlowKey;
 
@@ -9,6 +11,7 @@ use crate::config::Config;
 use crate::crew::{self, Sharing};
 use crate::error::EngineError;
 use crate::lanes::{Lanes, Take};
+use crate::parts;
 use crate::reader::{Crew, Ended, Packets, Reader};
 use crate::report::{Gap, TotalReport};
 use crate::sink::Sink;
@@ -60,14 +63,48 @@ impl<L: Lanes> Engine<L> {
             let read = |crew: &mut _| reader.read(source, crew, progress);
             crew::run(&self.config, &self.sharing, self.sets, closer, sink, read)?
         };
-        let mut total = self.closer.total;
-        total.files = source.files().iter().map(|file| file.file.clone()).collect();
-        total.irregular = source.files().iter().map(|file| file.irregular).sum();
-        total.problems = problems.iter().map(ToString::to_string).collect();
-        total.notes.extend(swaps.note());
-        sink.total(&total)?;
-        Ok(Outcome { problems, total, swaps })
+        total(self.closer.total, source.files(), problems, swaps, sink)
     }
+
+    /// Reads files, side by side where that is as good.
+    pub(crate) fn run_files(
+        mut self,
+        files: &[PathBuf],
+        sink: &mut dyn Sink,
+        progress: &mut dyn FnMut(&Packets<'_>),
+    ) -> Result<Outcome, EngineError> {
+        if self.sharing.parts
+            && let Some(parts) = parts::cut(files, self.config.workers)
+        {
+            let mut sets = self.sets.iter_mut().map(|worker| &mut worker[0]).collect::<Vec<_>>();
+            let cores = self.sharing.cores.as_ref();
+            let read = parts::read(&self.config, cores, &self.lanes, &mut sets, parts, progress)?;
+            if let Some((ended, files)) = read {
+                let (summaries, closer) = (&*sets[0], &mut self.closer);
+                let view = View::new(closer.key, std::iter::once(summaries));
+                closer.close(ended, &view.lanes(), sink)?;
+                return total(self.closer.total, &files, Vec::new(), Swaps::default(), sink);
+            }
+            sets.into_iter().for_each(Summaries::next_epoch);
+        }
+        self.run(&mut Captures::open(files), sink, progress)
+    }
+}
+
+/// Reports the end of a run.
+fn total(
+    mut total: TotalReport,
+    files: &[FileCounts],
+    problems: Vec<CaptureError>,
+    swaps: Swaps,
+    sink: &mut dyn Sink,
+) -> Result<Outcome, EngineError> {
+    total.files = files.iter().map(|file| file.file.clone()).collect();
+    total.irregular = files.iter().map(|file| file.irregular).sum();
+    total.problems = problems.iter().map(ToString::to_string).collect();
+    total.notes.extend(swaps.note());
+    sink.total(&total)?;
+    Ok(Outcome { problems, total, swaps })
 }
 
 /// One thread that reads, measures and closes.

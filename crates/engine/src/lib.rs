@@ -13,6 +13,7 @@ mod engine;
 mod error;
 mod joined;
 mod lanes;
+mod parts;
 mod plan;
 mod reader;
 pub mod report;

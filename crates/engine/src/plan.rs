@@ -1,5 +1,7 @@
 //! From a configuration to a run: what was asked is checked, and what will be done is explained.
 
+use std::path::PathBuf;
+
 use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::catalog;
 use flowgauge_core::key::{Key4, Key8, Key13, Key16, Key32, Key37, KeyKind, KeySpec};
@@ -38,6 +40,8 @@ pub struct Explanation {
     pub sets: usize,
     /// Which worker measures a packet.
     pub dispatch: Dispatch,
+    /// Whether each worker instead reads files of its own, or parts of a file, where these can be cut.
+    pub parts: bool,
     /// Whether several workers give the same numbers as one with the same parameters, so long as no
     /// table is full: else numbers within the bounds.
     pub same: bool,
@@ -109,6 +113,21 @@ impl Plan {
         self.0.run(source, sink, progress)
     }
 
+    /// Reads files to their ends, or to the limit, and reports to `sink`. Several workers read them
+    /// side by side where the result is the same for that: each its own files, or parts of a large one.
+    /// `progress` is called after every few frames of the first of them.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn run_files(
+        self,
+        files: &[PathBuf],
+        sink: &mut dyn Sink,
+        progress: &mut dyn FnMut(&Packets<'_>),
+    ) -> Result<Outcome, EngineError> {
+        self.0.run_files(files, sink, progress)
+    }
+
     /// What the run would do.
     pub fn explain(&self) -> Explanation {
         self.0.explain()
@@ -123,6 +142,12 @@ trait Ready {
         sink: &mut dyn Sink,
         progress: &mut dyn FnMut(&Packets<'_>),
     ) -> Result<Outcome, EngineError>;
+    fn run_files(
+        self: Box<Self>,
+        files: &[PathBuf],
+        sink: &mut dyn Sink,
+        progress: &mut dyn FnMut(&Packets<'_>),
+    ) -> Result<Outcome, EngineError>;
     fn explain(&self) -> Explanation;
 }
 
@@ -134,6 +159,15 @@ impl<L: Lanes> Ready for Engine<L> {
         progress: &mut dyn FnMut(&Packets<'_>),
     ) -> Result<Outcome, EngineError> {
         Engine::run(*self, source, sink, progress)
+    }
+
+    fn run_files(
+        self: Box<Self>,
+        files: &[PathBuf],
+        sink: &mut dyn Sink,
+        progress: &mut dyn FnMut(&Packets<'_>),
+    ) -> Result<Outcome, EngineError> {
+        Engine::run_files(*self, files, sink, progress)
     }
 
     fn explain(&self) -> Explanation {
@@ -156,6 +190,7 @@ impl<L: Lanes> Ready for Engine<L> {
             workers,
             sets,
             dispatch: self.sharing.way.dispatch(),
+            parts: self.sharing.parts,
             same: self.sharing.same,
         }
     }

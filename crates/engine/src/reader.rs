@@ -39,6 +39,8 @@ pub(crate) struct Ended {
     pub(crate) bounds_ns: Option<(i64, i64)>,
     /// Times of the earliest and the latest packet.
     pub(crate) times_ns: Option<(i64, i64)>,
+    /// Times of the first and the last packet of the whole run so far, in the order of the packets.
+    pub(crate) ends_ns: Option<(i64, i64)>,
     /// Why the filter could not judge some packets.
     pub(crate) unfit: Option<String>,
 }
@@ -221,6 +223,7 @@ impl<L: Lanes> Reader<L> {
             unmeasured: self.lanes.unmeasured(),
             bounds_ns: self.bounds_ns.or(times_ns),
             times_ns,
+            ends_ns: self.clock.ends_ns(),
             unfit: self.unfit.take(),
         })?;
         self.lanes.forget();

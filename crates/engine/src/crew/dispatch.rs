@@ -28,6 +28,17 @@ pub(crate) enum Way {
     Queue,
 }
 
+/// Shares that the packets are dealt out in: two for each worker but the one that reads, which has one
+/// beside its reading.
+fn shares(workers: usize) -> usize {
+    2 * workers - 1
+}
+
+/// Whose share this is.
+fn worker(share: usize) -> usize {
+    share.div_ceil(2)
+}
+
 impl Way {
     /// Its name in a configuration.
     pub(crate) fn dispatch(&self) -> Dispatch {
@@ -92,8 +103,8 @@ impl<A: FlowKey, B: FlowKey> Dispatcher<A, B> {
     /// The worker whose turn it is.
     fn next(&mut self) -> usize {
         let turn = self.turn;
-        self.turn = (turn + 1) % self.first.len();
-        turn
+        self.turn = (turn + 1) % shares(self.first.len());
+        worker(turn)
     }
 }
 
@@ -135,14 +146,14 @@ fn scatter<K: FlowKey>(
             batch.digest(&digester);
             for row in 0..batch.len() {
                 let bits = (batch.digests()[row] >> 48) as usize;
-                stage(batch, row, (bits * workers) >> 16);
+                stage(batch, row, worker((bits * shares(workers)) >> 16));
             }
         }
         Way::Source(bytes) => {
             for row in 0..batch.len() {
                 let source = &batch.keys()[row].canonical()[..bytes[lane]];
                 let ones: u32 = source.iter().map(|byte| byte.count_ones()).sum();
-                stage(batch, row, ones as usize % workers);
+                stage(batch, row, worker(ones as usize % shares(workers)));
             }
         }
         Way::Queue => send(turn, batch),

@@ -79,7 +79,8 @@ pub(crate) fn run<A: FlowKey, B: FlowKey, T>(
     })
 }
 
-fn spawn<'scope, T: Send + 'scope>(
+/// Begins a thread of this name.
+pub(crate) fn spawn<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     name: String,
     work: impl FnOnce() -> Result<T, EngineError> + Send + 'scope,
@@ -88,7 +89,7 @@ fn spawn<'scope, T: Send + 'scope>(
 }
 
 /// What a thread that panicked said last.
-fn failed<T>(thread: String, panic: &(dyn Any + Send)) -> Result<T, EngineError> {
+pub(crate) fn failed<T>(thread: String, panic: &(dyn Any + Send)) -> Result<T, EngineError> {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     Err(EngineError::Panicked { thread, message: text.unwrap_or("no reason given").to_owned() })

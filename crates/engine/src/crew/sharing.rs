@@ -5,7 +5,7 @@ use flowgauge_core::key::{FlowKey, KeySpec};
 use flowgauge_core::summary::{Answers, BuildError, Merge, Options, QuantileOf};
 
 use super::{Cores, Way};
-use crate::config::{Config, Dispatch};
+use crate::config::{Config, Dispatch, EpochLength};
 use crate::error::EngineError;
 use crate::summaries::{Summaries, View};
 
@@ -18,6 +18,9 @@ pub(crate) struct Sharing {
     pub(crate) joined: bool,
     /// Whether several workers give the same numbers as one.
     pub(crate) same: bool,
+    /// Whether workers may each read files of their own, or parts of files, in one epoch: nobody
+    /// then decides whose a packet is.
+    pub(crate) parts: bool,
     pub(crate) cores: Option<Cores>,
 }
 
@@ -70,8 +73,12 @@ impl Sharing {
         let flows = lanes.iter().all(|lane| lane.answers.flows().is_some());
         let joined = config.workers > 1 && disjoint && flows;
         let same = (joined || merge != Merge::WithinBounds) && !sampled.contains(&true);
+        // What adds up only where flows are kept apart is dispatched.
+        let adds_up = laws.commutable && (merge == Merge::Equal || !same);
+        let one_epoch = config.epoch == EpochLength::Whole && config.limit.is_none();
+        let parts = config.workers > 1 && config.dispatch.is_none() && adds_up && one_epoch;
         let cores = config.pin.then(|| Cores::new(config.workers)).transpose()?;
-        Ok(Self { way, joined, same, cores })
+        Ok(Self { way, joined, same, parts, cores })
     }
 
     /// What the tasks see of these workers, each with its sets.

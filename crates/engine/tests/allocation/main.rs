@@ -18,7 +18,7 @@ use flowgauge_core::task::TASKS;
 use flowgauge_engine::account::Account;
 use flowgauge_engine::report::{EpochReport, Gap, TotalReport};
 use flowgauge_engine::sink::{JsonSink, Sink};
-use flowgauge_engine::{Config, EpochLength, Plan};
+use flowgauge_engine::{Config, Dispatch, EpochLength, Plan};
 use flowgauge_kernel::counting::{Counting, Heap, heap};
 
 use cycle::{Cycle, Format};
@@ -162,6 +162,25 @@ fn four_times_the_packets_allocate_no_more() {
                 few.iter().zip(&many).map(|(few, many)| many.saturating_sub(*few)).sum::<u64>();
             assert!(more < 3 * account.keyed / 100, "{name} {format:?}: {more} more");
         }
+    }
+}
+
+/// What the thread that reads and dispatches allocates; the others only fill summaries, as one that is
+/// alone does.
+#[test]
+fn four_times_the_packets_allocate_no_more_where_several_measure() {
+    for (_, dispatch) in Dispatch::ALL {
+        let dispatch = Some(dispatch);
+        let config = Config { workers: 3, dispatch, memory_bytes: 8 << 20, ..Config::default() };
+        let allocations = |cycles| {
+            let plan = Plan::new(config.clone()).unwrap();
+            let mut source = Captures::from_reader("cycle", Cycle::new(Format::Pcap, cycles));
+            let before = heap();
+            let total = plan.run(&mut source, &mut JsonSink::new(io::sink()), &mut |_| {});
+            assert_eq!(total.unwrap().total.account.read, cycles * cycle::PACKETS);
+            heap().allocations - before.allocations
+        };
+        assert_eq!(allocations(4), allocations(16), "{dispatch:?}");
     }
 }
 

@@ -7,6 +7,7 @@ mod capture;
 mod corpus;
 mod epochs;
 mod live;
+mod parts;
 mod refusals;
 mod workers;
 

@@ -255,7 +255,7 @@ fn each(
 fn one_flow(packets: u64) -> Vec<u8> {
     let mut pcap = Pcap::new();
     for i in 0..packets {
-        pcap.udp(i, (1, 1), (2, 2));
+        pcap.udp(i, (3, 1), (2, 2));
     }
     pcap.0
 }
