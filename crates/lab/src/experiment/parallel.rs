@@ -11,6 +11,7 @@ use flowgauge_kernel::{Digester, Isa, Seed, cycles};
 use super::latency::{Histogram, Latency, Runner, pass};
 use super::stream::Stream;
 use crate::machine::ns_per_cycle;
+use crate::speed::clock::thread_seconds;
 
 /// What threads took together.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +20,19 @@ pub(crate) struct Together {
     pub(crate) wall_ns: f64,
     /// The time of a packet on its thread.
     pub(crate) latency: Latency,
+    /// The share of its time that the thread which had least of a core was running.
+    share: f64,
+}
+
+/// What a thread must have had of a core, and how often others may be in the way before it is given up.
+const ENOUGH: f64 = 0.97;
+const TRIES: usize = 12;
+
+impl Together {
+    /// A run in which every thread had a core; `None` where something else had one again and again.
+    pub(crate) fn undisturbed(mut run: impl FnMut() -> Self) -> Option<Self> {
+        (0..TRIES).map(|_| run()).find(|run| run.share >= ENOUGH)
+    }
 }
 
 impl<K: FlowKey> Stream<K> {
@@ -38,16 +52,16 @@ impl<K: FlowKey> Stream<K> {
 
 /// Where threads wait for each other without sleeping: one that sleeps is woken late, and maybe on the
 /// core of another.
-pub(crate) struct Start(AtomicUsize);
+struct Start(AtomicUsize);
 
 impl Start {
     /// For so many threads.
-    pub(crate) fn of(threads: usize) -> Self {
+    fn of(threads: usize) -> Self {
         Self(AtomicUsize::new(threads))
     }
 
     /// Waits for all.
-    pub(crate) fn wait(&self) {
+    fn wait(&self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
         while self.0.load(Ordering::Acquire) > 0 {
             spin_loop();
@@ -71,24 +85,31 @@ pub(crate) fn together<'a, K: FlowKey>(
                     let (mut batch, mut histogram) = (Batch::new(), Histogram::new());
                     let mut timed = |packets, cycles| histogram.take(packets, cycles);
                     start.wait();
-                    let begun = cycles();
+                    let (begun, ran) = (cycles(), thread_seconds());
                     for _ in 0..passes {
                         pass(runner, stream, batch_packets, &mut batch, Some(&mut timed));
                     }
-                    (begun, cycles(), histogram)
+                    (begun, cycles(), thread_seconds() - ran, histogram)
                 })
             })
             .collect();
         let done = threads.into_iter().filter_map(|thread| thread.join().ok());
-        done.collect::<Vec<(u64, u64, Histogram)>>()
+        done.collect::<Vec<(u64, u64, f64, Histogram)>>()
     });
     let mut all = Histogram::new();
-    for (_, _, histogram) in &done {
+    for (_, _, _, histogram) in &done {
         all.merge(histogram);
     }
-    let first = done.iter().map(|(begun, _, _)| *begun).min().unwrap_or(0);
-    let last = done.iter().map(|(_, ended, _)| *ended).max().unwrap_or(0);
-    Together { wall_ns: (last - first) as f64 * ns_per_cycle(), latency: all.latency() }
+    let first = done.iter().map(|(begun, ..)| *begun).min().unwrap_or(0);
+    let last = done.iter().map(|(_, ended, ..)| *ended).max().unwrap_or(0);
+    let share = |(begun, ended, ran, _): &(u64, u64, f64, Histogram)| {
+        ran * 1e9 / ((ended - begun) as f64 * ns_per_cycle())
+    };
+    Together {
+        wall_ns: (last - first) as f64 * ns_per_cycle(),
+        latency: all.latency(),
+        share: done.iter().map(share).fold(1.0, f64::min),
+    }
 }
 
 #[cfg(test)]

@@ -185,6 +185,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn captures_are_traces() {
+        use flowgauge_capture::synthetic::{Config, Traffic, to_pcap_bytes};
+
+        let Ok(traffic) = Traffic::new(Config { packets: 300, ..Config::default() }) else {
+            panic!("the defaults are sound")
+        };
+        let packets: Vec<_> = traffic.collect();
+        let path = std::env::temp_dir().join(format!("flowgauge-trace-{}", std::process::id()));
+        assert!(fs::write(&path, to_pcap_bytes(packets.iter().copied())).is_ok());
+        let trace = Trace::read(&path, None, 200);
+        assert!(fs::remove_file(&path).is_ok());
+        let Ok(trace) = trace else { panic!("the file is there") };
+        assert_eq!((trace.packets.len(), trace.key_bytes), (200, 13));
+        for (packet, expected) in trace.packets.iter().zip(packets) {
+            let expected = Packet::from(expected);
+            assert_eq!((packet.ip, packet.wire), (expected.ip, expected.wire));
+        }
+        assert!(Trace::read(&path, None, 200).is_err());
+    }
+
+    #[test]
     fn key_files_are_traces() {
         let path = std::env::temp_dir().join(format!("flowgauge-keys-{}", std::process::id()));
         let keys: Vec<u8> = (0..100_u8).flat_map(|i| [10, 0, 0, i, 10, 1, 1, i]).collect();

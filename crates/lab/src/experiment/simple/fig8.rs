@@ -9,7 +9,7 @@ use flowgauge_kernel::{Digester, Isa, Seed, prefetch};
 use super::BATCH;
 use crate::experiment::chart::{Chart, log};
 use crate::experiment::latency::{self, BARE, Bare, Latency, Runner};
-use crate::experiment::parallel::together;
+use crate::experiment::parallel::{Together, together};
 use crate::experiment::setting::{Mix, Setting};
 use crate::experiment::stream::Stream;
 use crate::experiment::table::{Table, row};
@@ -98,12 +98,14 @@ fn race(how: How, bytes: usize, parts: &[Stream<Key8>], rounds: usize) -> Latenc
     let digester = Digester::new(Seed::new(1), Isa::best());
     let counters = arrays.iter().cycle().take(parts.len());
     let mut runners: Vec<_> = counters.map(|array| Counters { how, digester, array }).collect();
-    let times = (0..=rounds).map(|_| {
+    let mut run = || {
         let runners = runners.iter_mut().map(|runner| runner as &mut dyn Runner<Key8>);
-        together(runners.zip(parts), BATCH, PASSES).latency
-    });
-    // The first round touches the memory.
-    let times: Vec<Latency> = times.skip(1).collect();
+        together(runners.zip(parts), BATCH, PASSES)
+    };
+    // The first time touches the memory.
+    run();
+    let times = (0..rounds).filter_map(|_| Together::undisturbed(&mut run));
+    let times: Vec<Latency> = times.map(|run| run.latency).collect();
     let middle = |of: fn(&Latency) -> f64| median(&times.iter().map(of).collect::<Vec<_>>());
     Latency { mean_ns: middle(|time| time.mean_ns), p99_ns: middle(|time| time.p99_ns) }
 }
