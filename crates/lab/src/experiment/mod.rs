@@ -10,6 +10,7 @@ mod chart;
 mod exam;
 mod insta_measure;
 mod latency;
+mod long;
 mod nitro;
 mod parallel;
 mod report;
@@ -86,5 +87,7 @@ pub(crate) const EXPERIMENTS: &[&Experiment] = &[
     &agg_evict::FIG7C,
     &agg_evict::FIG8A,
     &agg_evict::FIG8B,
+    &skipper::FIG2,
+    &skipper::FIG3,
     &scaling::SEPARATE,
 ];

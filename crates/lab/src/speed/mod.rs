@@ -6,7 +6,7 @@
 //! whatever slows the machine down slows all of them; ratios are medians over the rounds.
 
 mod by_hand;
-mod clock;
+pub(crate) mod clock;
 mod contestant;
 mod entry;
 mod report;
