@@ -29,9 +29,13 @@ mod verdict;
 
 use chart::Chart;
 pub(crate) use report::{list, run};
-use setting::Setting;
+pub(crate) use setting::{FRAME_BYTES, Mix, Setting};
+pub(crate) use stream::Stream;
+pub(crate) use structure::Structure;
 use table::Table;
+pub(crate) use table::short;
 use verdict::Verdict;
+pub(crate) use verdict::median;
 
 use crate::failure::Failure;
 
