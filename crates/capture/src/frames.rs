@@ -52,6 +52,19 @@ pub trait Source {
 
     /// The files begun so far, in their order; the last one may not be at its end.
     fn files(&self) -> &[FileCounts];
+
+    /// Time, in nanoseconds since the UNIX epoch, before which no packet comes any more, by the
+    /// wall clock of a source that waits for packets; `None` where only packets tell the time, as
+    /// in a file. Costs at most reading a clock.
+    fn clock_ns(&self) -> Option<i64> {
+        None
+    }
+
+    /// Packets so far that were lost on their way to this source, as a kernel drops them that
+    /// finds no room; none of a file.
+    fn lost(&self) -> u64 {
+        0
+    }
 }
 
 /// What was read of one file.

@@ -6,6 +6,7 @@ use flowgauge_capture::{CaptureError, Captures};
 use flowgauge_engine::Plan;
 
 use crate::args::Measurement;
+use crate::auto;
 use crate::config::config;
 use crate::failure::{DAMAGED, FAILED, FINE, Failure, complain};
 use crate::output;
@@ -18,7 +19,12 @@ pub(crate) fn run(measurement: &Measurement) -> Result<u8, Failure> {
         let message = "no capture is named; give files, or '-' for standard input";
         return Err(Failure::Usage(message.to_owned()));
     }
-    let plan = Plan::new(config(measurement)?)?;
+    let mut config = config(measurement)?;
+    if let Some(choice) = auto::chosen(&config, measurement, &files)? {
+        complain(&auto::line(&choice));
+        config = choice.config;
+    }
+    let plan = Plan::new(config)?;
     let mut bar = Bar::new();
     let out = output::open(measurement.output.output.as_deref(), &files)?;
     let mut sink = output::sink(measurement.output.format, bar.around(out), measurement.top);

@@ -139,7 +139,8 @@ pub(crate) struct Measurement {
     #[arg(long, value_name = "FIELD=VALUE,…", help_heading = WHAT)]
     pub(crate) flow: Vec<String>,
 
-    /// What measures, with its parameters: NAME[:k=v,…]; see 'flowgauge list'
+    /// What measures, with its parameters: NAME[:k=v,…]; see 'flowgauge list'. With auto the fastest
+    /// is chosen that answers the tasks within --error, by trials of a second or two
     #[arg(long, value_name = "NAME", default_value = "linear-table", value_parser = values::spec,
         help_heading = HOW)]
     pub(crate) algorithm: Spec,
@@ -149,6 +150,15 @@ pub(crate) struct Measurement {
     #[arg(long, value_name = "NAME", default_value = "none", value_parser = values::spec,
         help_heading = HOW)]
     pub(crate) accelerator: Vec<Spec>,
+
+    /// Half the width that bounds may have under --algorithm auto: of the traffic for sizes, of the
+    /// number itself elsewhere; 0 for exact [default: 0.01%]
+    #[arg(long, value_name = "SHARE", value_parser = values::share, help_heading = HOW)]
+    pub(crate) error: Option<f64>,
+
+    /// Packets a second that --algorithm auto must keep up with, such as 10Mpps
+    #[arg(long, value_name = "RATE", value_parser = values::rate, help_heading = HOW)]
+    pub(crate) rate: Option<f64>,
 
     /// The memory reserved for measuring, such as 64MiB or 1GB
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = values::size,

@@ -2,6 +2,7 @@
 
 use flowgauge_core::catalog;
 use flowgauge_core::task;
+use flowgauge_engine::auto::Choice;
 use flowgauge_engine::sink::layout::{Align, Table, paragraph};
 use flowgauge_engine::sink::parameters;
 use flowgauge_engine::sink::units::{count, memory, plural};
@@ -9,6 +10,7 @@ use flowgauge_engine::{Config, EpochLength, Explanation, Plan};
 use serde_json::json;
 
 use crate::args::{Format, Measurement};
+use crate::auto;
 use crate::config::config;
 use crate::failure::Failure;
 use crate::output;
@@ -16,16 +18,27 @@ use crate::output;
 /// Runs the command.
 pub(crate) fn run(measurement: &Measurement) -> Result<(), Failure> {
     measurement.output.no_csv("an explanation")?;
-    let config = config(measurement)?;
+    let mut config = config(measurement)?;
+    let files: Vec<_> = measurement.read.iter().chain(&measurement.files).cloned().collect();
+    let choice = auto::chosen(&config, measurement, &files)?;
+    if let Some(choice) = &choice {
+        config = choice.config.clone();
+    }
     let explanation = Plan::new(config.clone())?.explain();
     let text = match measurement.output.format {
-        Format::Json => line(&config, &explanation),
-        Format::Text | Format::Csv => page(&config, &explanation),
+        Format::Json => line(&config, &explanation, choice.as_ref()),
+        Format::Text | Format::Csv => {
+            let mut page = page(&config, &explanation);
+            if let Some(choice) = &choice {
+                auto::section(&mut page, choice);
+            }
+            page
+        }
     };
     output::write(measurement.output.output.as_deref(), &text)
 }
 
-fn line(config: &Config, explanation: &Explanation) -> String {
+fn line(config: &Config, explanation: &Explanation, choice: Option<&Choice>) -> String {
     let summary = &explanation.summary;
     let lanes = explanation.lanes.iter().map(|lane| {
         json!({
@@ -49,6 +62,7 @@ fn line(config: &Config, explanation: &Explanation) -> String {
         "bounds": bounds(explanation),
         "tasks": explanation.tasks,
         "left_out": explanation.notes,
+        "auto": choice.map(auto::value),
     });
     format!("{line}\n")
 }

@@ -3,6 +3,7 @@
 
 mod analyze;
 mod args;
+mod auto;
 mod config;
 mod explain;
 mod failure;

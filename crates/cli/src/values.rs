@@ -80,6 +80,24 @@ pub(crate) fn threshold(text: &str) -> Result<Threshold, String> {
     }
 }
 
+/// A share such as `0.1%` or `0`.
+pub(crate) fn share(text: &str) -> Result<f64, String> {
+    let percent = text.strip_suffix('%').or((text == "0").then_some(text));
+    match percent.and_then(decimal) {
+        Some(percent) if percent <= 100.0 => Ok(percent / 100.0),
+        _ => Err("write a share such as 0.1%".to_owned()),
+    }
+}
+
+/// Packets a second: `10Mpps`, `500kpps` or `1000pps`.
+pub(crate) fn rate(text: &str) -> Result<f64, String> {
+    let units = [("pps", 1), ("kpps", 1_000), ("Mpps", 1_000_000), ("Gpps", 1_000_000_000)];
+    match quantity(text, &units) {
+        Some(rate) if rate > 0 => Ok(rate as f64),
+        _ => Err("write a number and a unit, as in 10Mpps, 500kpps or 1000pps".to_owned()),
+    }
+}
+
 /// An algorithm or accelerator with its parameters.
 pub(crate) fn spec(text: &str) -> Result<Spec, String> {
     let (name, list) = text.split_once(':').unwrap_or((text, ""));
@@ -182,6 +200,19 @@ mod tests {
         assert_eq!(threshold("1000"), Ok(Threshold::Weight(1000)));
         for text in ["", "%", "101%", "-1%", "0.001", "nan%", "inf%", "1e3", "-1", "12k"] {
             assert!(threshold(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn shares_and_rates() {
+        for (text, value) in [("0", 0.0), ("0.1%", 0.001), ("100%", 1.0)] {
+            assert_eq!(share(text), Ok(value), "{text}");
+        }
+        for (text, value) in [("10Mpps", 1e7), ("1.5kpps", 1500.0), ("7pps", 7.0)] {
+            assert_eq!(rate(text), Ok(value), "{text}");
+        }
+        for text in ["", "1", "%", "101%", "-1%", "0pps", "10", "10 mpps", "Mpps"] {
+            assert!(share(text).is_err() && rate(text).is_err(), "{text}");
         }
     }
 

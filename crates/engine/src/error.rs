@@ -39,6 +39,12 @@ pub enum EngineError {
         /// The algorithms that can.
         able: Able,
     },
+    /// `auto` found nothing to choose.
+    #[error("auto found nothing: {nearest}")]
+    NoChoice {
+        /// What comes nearest.
+        nearest: String,
+    },
     /// The operating system refused memory for the tasks.
     #[error("the operating system refused memory for the tasks: {0}")]
     Refused(io::Error),

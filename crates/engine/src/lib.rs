@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod account;
+pub mod auto;
 mod breakdown;
 mod clock;
 mod config;

@@ -5,7 +5,9 @@ use flowgauge_core::catalog;
 use flowgauge_core::key::{
     Extract, FlowKey, Key4, Key8, Key13, Key16, Key32, Key37, KeyKind, KeySpec,
 };
-use flowgauge_core::summary::{BuildError, Cells, Flows, Ingest, Measure, Options, Parameters};
+use flowgauge_core::summary::{
+    BuildError, Cells, Flows, Ingest, Measure, Memory, Options, Parameters,
+};
 use flowgauge_core::task::{self, HistoryShape, TASKS, Task, TaskEntry, TaskOptions};
 use flowgauge_kernel::{Seed, Zeroed};
 
@@ -74,7 +76,8 @@ impl Plan {
         can(&Config { key, by, ..Config::default() }, algorithm, task)
     }
 
-    fn build(config: Config) -> Result<Self, EngineError> {
+    /// [`Self::new`], without looking for what else could be asked where this cannot.
+    pub(crate) fn build(config: Config) -> Result<Self, EngineError> {
         check_ranges(&config)?;
         let kind = config.key.kind;
         Ok(Self(match kind {
@@ -274,6 +277,8 @@ impl Builder {
         let config = &self.config;
         let options = Options {
             parameters: config.parameters.clone(),
+            // Parameters that say more than the memory holds are refused, not obeyed.
+            memory: Memory::limited(self.lanes_bytes),
             task_bytes_per_flow: self.task_bytes_per_flow,
             task_bytes_per_cell: self.task_bytes_per_cell,
             by: config.by,

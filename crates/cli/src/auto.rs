@@ -1,0 +1,122 @@
+//! `--algorithm auto`: the engine chooses, and says why.
+
+use std::path::{Path, PathBuf};
+
+use flowgauge_capture::Captures;
+use flowgauge_core::summary::Parameters;
+use flowgauge_engine::Config;
+use flowgauge_engine::auto::{Choice, Sample, Tried, Wanted, choose};
+use flowgauge_engine::sink::layout::{Align, Table, paragraph};
+use flowgauge_engine::sink::units::{count, percent};
+use serde_json::{Value, json};
+
+use crate::args::Measurement;
+use crate::failure::Failure;
+
+/// The name that is none of the catalog's.
+pub(crate) const AUTO: &str = "auto";
+
+/// Half the width that bounds may have where nothing is asked: a tenth of the default threshold.
+const ERROR: f64 = 0.0001;
+
+/// Candidates that an explanation lists at most.
+const LISTED: usize = 15;
+
+/// What is chosen, where it is left to the engine: for the first of the files that can be read
+/// twice, or for packets as on a backbone.
+pub(crate) fn chosen(
+    config: &Config,
+    measurement: &Measurement,
+    files: &[PathBuf],
+) -> Result<Option<Choice>, Failure> {
+    if config.algorithm != AUTO {
+        let given = measurement.error.is_some() || measurement.rate.is_some();
+        return if given {
+            let message = "--error and --rate are for --algorithm auto";
+            Err(Failure::Usage(message.to_owned()))
+        } else {
+            Ok(None)
+        };
+    }
+    if config.parameters != Parameters::default() || !config.accelerators.is_empty() {
+        return Err(Failure::Usage(
+            "--algorithm auto chooses parameters and accelerators by itself; leave them out"
+                .to_owned(),
+        ));
+    }
+    let sample = match files.iter().find(|file| again(file)) {
+        Some(file) => Sample::of(&mut Captures::open([file])),
+        None => backbone()?,
+    };
+    let sample = if sample.is_empty() { backbone()? } else { sample };
+    let wanted = Wanted { error: measurement.error.unwrap_or(ERROR), rate: measurement.rate };
+    Ok(Some(choose(config, wanted, &sample)?))
+}
+
+fn backbone() -> Result<Sample, Failure> {
+    Sample::backbone().map_err(|error| Failure::Failed(error.to_string()))
+}
+
+/// Whether the file gives the same bytes when it is opened once more.
+fn again(file: &Path) -> bool {
+    file.metadata().is_ok_and(|metadata| metadata.is_file())
+}
+
+/// The choice in a line.
+pub(crate) fn line(choice: &Choice) -> String {
+    let chosen = choice.tried.first().map_or_else(String::new, |tried| {
+        format!("{}: {}, {:.1} ns a packet", tried.name, within(tried), tried.ns)
+    });
+    let second = choice
+        .tried
+        .get(1)
+        .map_or_else(String::new, |tried| format!("; next is {} ({:.1} ns)", tried.name, tried.ns));
+    format!("auto chose {chosen}{second}; flowgauge explain shows what was tried")
+}
+
+fn within(tried: &Tried) -> String {
+    match tried.error {
+        0.0 => "exact".to_owned(),
+        error => format!("within {}", percent(error)),
+    }
+}
+
+/// What was tried, for an explanation.
+pub(crate) fn section(page: &mut String, choice: &Choice) {
+    page.push_str("\nChosen on this machine\n");
+    let outlook = format!(
+        "for epochs of {} packets and {} flows, as far as a sample tells",
+        count(choice.packets),
+        count(choice.flows)
+    );
+    paragraph(page, "  ", &outlook);
+    let (left, right) = (Align::Left, Align::Right);
+    let mut table =
+        Table::new(&[("", left), ("ns a packet", right), ("bounds", right), ("", left)]);
+    for tried in choice.tried.iter().take(LISTED) {
+        let reason = tried.reason.map_or("taken".to_owned(), |reason| reason.to_string());
+        let ns = format!("{:.1}", tried.ns);
+        table.row(
+            vec![tried.name.clone().into(), ns.into(), within(tried).into(), reason.into()],
+            0.0,
+        );
+    }
+    table.write(page);
+}
+
+/// What was tried, for programs.
+pub(crate) fn value(choice: &Choice) -> Value {
+    let tried = choice.tried.iter().map(|tried| {
+        json!({
+            "name": tried.name,
+            "ns_per_packet": tried.ns,
+            "error": tried.error,
+            "refused": tried.reason.map(|reason| reason.to_string()),
+        })
+    });
+    json!({
+        "packets": choice.packets,
+        "flows": choice.flows,
+        "tried": tried.collect::<Vec<_>>(),
+    })
+}
