@@ -49,6 +49,12 @@ pub(crate) enum Command {
     /// that of the structure alone, `link_gbit` the fastest Ethernet whose smallest packets one core
     /// keeps up with, and `best` marks the fastest of a structure on a stream.
     Sweep(Sweep),
+    /// Measures other projects' structures beside ours: updates a second and errors
+    ///
+    /// The same keys in the same order, as much memory, and CPU time of one core, one right after another
+    /// in every round. Errors are relative: of the sizes of flows with more than 0.1 % of the packets, or
+    /// of the number of flows.
+    Peers(Peers),
     /// Names every experiment: the papers' figures
     List,
     /// Measures papers' figures anew, and says whether their claims stand on this machine
@@ -158,6 +164,27 @@ pub(crate) struct Speed {
     /// Exit with 1 where a number is not what is wanted
     #[arg(long)]
     pub(crate) check: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct Peers {
+    /// Packets of the stream
+    #[arg(long, value_name = "N", default_value_t = 4_000_000,
+        value_parser = clap::value_parser!(u64).range(1000..))]
+    pub(crate) packets: u64,
+
+    /// Rounds, of which the medians are written
+    #[arg(long, value_name = "N", default_value_t = 7,
+        value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) rounds: u64,
+
+    /// Seed of traffic and digests
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// Where the table goes besides standard output, with tabs; beside it one in Markdown
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
 }
 
 #[derive(Args)]

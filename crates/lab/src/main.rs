@@ -16,6 +16,7 @@ mod gate;
 mod hierarchy;
 mod machine;
 mod measure;
+mod peers;
 mod plan;
 mod score;
 mod speed;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         Command::Accuracy(accuracy) => write_accuracy(accuracy),
         Command::Gate(gate) => pass_gate(gate),
         Command::Speed(speed) => write_speed(speed),
+        Command::Peers(peers) => peers::measure(peers).map(|()| ExitCode::SUCCESS),
         Command::List => experiment::list().map(|()| ExitCode::SUCCESS),
         Command::Run(run) => experiment::run(run).map(|()| ExitCode::SUCCESS),
         Command::Sweep(sweep) => speed::sweep(sweep).map(|()| ExitCode::SUCCESS),

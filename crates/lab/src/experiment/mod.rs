@@ -10,6 +10,7 @@ mod chart;
 mod exam;
 mod insta_measure;
 mod latency;
+mod long;
 mod nitro;
 mod parallel;
 mod report;
@@ -28,9 +29,13 @@ mod verdict;
 
 use chart::Chart;
 pub(crate) use report::{list, run};
-use setting::Setting;
+pub(crate) use setting::{FRAME_BYTES, Mix, Setting};
+pub(crate) use stream::Stream;
+pub(crate) use structure::Structure;
 use table::Table;
+pub(crate) use table::short;
 use verdict::Verdict;
+pub(crate) use verdict::median;
 
 use crate::failure::Failure;
 
@@ -86,5 +91,20 @@ pub(crate) const EXPERIMENTS: &[&Experiment] = &[
     &agg_evict::FIG7C,
     &agg_evict::FIG8A,
     &agg_evict::FIG8B,
+    &nitro::FIG3A,
+    &nitro::FIG3B,
+    &nitro::TABLE2,
+    &nitro::STRAWMEN,
+    &insta_measure::FIG1,
+    &insta_measure::FIG7,
+    &insta_measure::FIG8,
+    &insta_measure::FIG9A,
+    &insta_measure::FIG9B,
+    &insta_measure::FIG10,
+    &insta_measure::FIG11,
+    &insta_measure::FIG13,
+    &insta_measure::FIG14,
+    &skipper::FIG2,
+    &skipper::FIG3,
     &scaling::SEPARATE,
 ];

@@ -89,7 +89,7 @@ impl<W: Word, const LAYERS: usize> Regulator<W, LAYERS> {
     ///
     /// # Errors
     /// When a parameter is out of range, or the memory does not suffice.
-    pub(crate) fn from_options(options: &Options) -> Result<Self, BuildError> {
+    pub fn from_options(options: &Options) -> Result<Self, BuildError> {
         let levels = match options.parameters.word("levels", &["3", "1"])? {
             _ if LAYERS == 1 => 0,
             "1" => 1,

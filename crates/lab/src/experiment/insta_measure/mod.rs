@@ -1,2 +1,79 @@
 //! Jang et al., "InstaMeasure: instant per-flow detection using large in-DRAM working set of active
 //! flows" (ICDCS 2019).
+
+mod detection;
+mod errors;
+mod heavy;
+mod regulation;
+mod run;
+mod scatter;
+mod speed;
+mod vector;
+mod vectors;
+
+pub(super) use detection::FIG9B;
+pub(super) use errors::{FIG10, FIG11};
+pub(super) use heavy::FIG14;
+pub(super) use regulation::{FIG1, FIG7};
+pub(super) use scatter::FIG13;
+pub(super) use speed::FIG9A;
+pub(super) use vectors::FIG8;
+
+use flowgauge_capture::synthetic::{Config, Profile, Size, Traffic};
+use flowgauge_core::summary::instant::Regulator;
+
+use super::Failure;
+use super::setting::{Mix, Setting};
+use crate::traffic::{Packet, Scene};
+
+/// The regulators that most figures are about: of one layer, and of two.
+type Rcc = Regulator<u32, 1>;
+type FlowRegulator = Regulator<u32, 2>;
+
+/// Bytes of the paper's regulator.
+const SKETCH: usize = 128 << 10;
+
+/// Packets a second, on average, of the traffic.
+const RATE: u64 = 1_000_000;
+
+/// Flows of Zipf's traffic.
+const FLOWS: u64 = 1_000_000;
+
+/// Packets that are drawn at once.
+const PIECE: usize = 1 << 16;
+
+/// Hands on so many epochs of packets, piece by piece; of a trace no more than the one it has.
+fn pieces(
+    setting: &Setting,
+    mix: Mix,
+    epochs: usize,
+    mut take: impl FnMut(&[Packet]),
+) -> Result<(), Failure> {
+    if mix == Mix::Trace && setting.trace.is_some() {
+        let epochs = setting.epochs(mix, Scene::Plain)?;
+        epochs.iter().flat_map(|epoch| epoch.chunks(PIECE)).for_each(take);
+        return Ok(());
+    }
+    let profile = match mix {
+        Mix::Trace => Profile::Backbone { flows: None },
+        Mix::Zipf(skew) => Profile::Zipf { flows: FLOWS, skew },
+    };
+    let packets = (epochs * setting.packets) as u64;
+    let (size, seed) = (Size::Imix, setting.seed);
+    let config = Config { profile, packets, size, rate: RATE, seed, ..Config::default() };
+    let mut traffic = Traffic::new(config)?;
+    let mut piece: Vec<Packet> = Vec::with_capacity(PIECE);
+    loop {
+        piece.clear();
+        piece.extend(traffic.by_ref().take(PIECE).map(Packet::from));
+        if piece.is_empty() {
+            return Ok(());
+        }
+        take(&piece);
+    }
+}
+
+/// How many epochs a long run has: of 16 million packets, or of 128 million.
+fn epochs(setting: &Setting) -> usize {
+    if setting.packets < Setting::full().packets { 16 } else { 64 }
+}

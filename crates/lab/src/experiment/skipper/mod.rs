@@ -1,1 +1,88 @@
 //! Skipper: black-box acceleration of measurement algorithms in software switches.
+
+mod fig2;
+mod fig3;
+
+pub(super) use fig2::FIG2;
+pub(super) use fig3::FIG3;
+
+use super::chart::{Axis, Chart, log};
+use super::setting::Setting;
+use super::structure::Structure;
+
+/// The structures that are accelerated, and the one that cannot be.
+const COUNT_MIN: &str = "Count-Min";
+const COUNT_SKETCH: &str = "Count Sketch";
+const HEAP: &str = "Space-Saving";
+const BUCKETS: &str = "Space-Saving, linked buckets";
+
+/// Each with what tables call it behind Skipper.
+const ACCELERATED: [(&str, &str); 3] = [
+    (COUNT_MIN, "ACC(Count-Min)"),
+    (COUNT_SKETCH, "ACC(Count Sketch)"),
+    (HEAP, "ACC(Space-Saving)"),
+];
+
+/// The error where it is not what is varied, of the structure and of the sample alike.
+const EPSILON: f64 = 0.01;
+
+/// The chance that the sample errs by more.
+const DELTA: f64 = 0.0001;
+
+/// Packets of a stream of which all are taken: Γ, by Chernoff's bound.
+fn gamma(epsilon: f64) -> f64 {
+    3.0 / epsilon.powi(2) * (2.0 / DELTA).ln()
+}
+
+/// Packets of streams, up to 64 times the epoch that is in memory, or 512 times: a billion packets.
+fn lengths(setting: &Setting) -> Vec<usize> {
+    let most = if setting.packets < Setting::full().packets { 64 } else { 512 };
+    std::iter::successors(Some(1), |turns| Some(turns * setting.factor))
+        .take_while(|turns| *turns <= most)
+        .map(|turns| turns * setting.packets)
+        .collect()
+}
+
+/// Errors from large to small.
+fn epsilons(setting: &Setting) -> impl Iterator<Item = f64> {
+    (4..=12).step_by(if setting.factor > 2 { 2 } else { 1 }).map(|power| 0.5_f64.powi(power))
+}
+
+/// Every structure for this error, the plain ones first.
+fn structures(epsilon: f64) -> Vec<Structure> {
+    let columns = (std::f64::consts::E / epsilon).ceil() as usize;
+    let rows = [("rows", 5), ("columns", columns.next_power_of_two()), ("candidates", 0)];
+    let counters = [("counters", (1.0 / epsilon).ceil() as usize)];
+    let plain = [
+        Structure::new(COUNT_MIN, "count-min").with(rows),
+        Structure::new(COUNT_SKETCH, "count-sketch").with(rows),
+        Structure::new(HEAP, "space-saving").with(counters),
+    ];
+    let accelerated = plain.iter().zip(ACCELERATED).map(|(structure, (_, name))| {
+        let asked = [("epsilon", epsilon), ("delta", DELTA)];
+        structure.clone().named(name).behind("skipper", asked)
+    });
+    let accelerated: Vec<Structure> = accelerated.collect();
+    let buckets = Structure::new(BUCKETS, "stream-summary").with(counters);
+    plain.into_iter().chain([buckets]).chain(accelerated).collect()
+}
+
+/// Two panels: by the length of the stream, and by the error asked for.
+const fn panels(y: &'static [(&'static str, &'static str)], y_axis: Axis) -> [Chart; 2] {
+    let by_length = Chart {
+        title: "By the length of the stream, at an error of 1 %",
+        x: "length_packets",
+        x_axis: log("packets of the stream"),
+        y,
+        y_axis,
+        series: "structure",
+        only: &[],
+    };
+    let by_epsilon = Chart {
+        title: "By the error, in the longest stream",
+        x: "epsilon",
+        x_axis: log("error asked for, as a share of the packets"),
+        ..by_length
+    };
+    [by_length, by_epsilon]
+}

@@ -1,0 +1,126 @@
+//! Figure 9b: how long after the fact a heavy hitter is seen.
+
+use flowgauge_core::key::{FlowKey, Key13, KeyKind};
+use flowgauge_core::summary::Options;
+use flowgauge_kernel::{Digester, Isa, Seed};
+
+use super::{FlowRegulator, RATE, SKETCH};
+use crate::experiment::chart::{Chart, log};
+use crate::experiment::setting::{Mix, Setting};
+use crate::experiment::stream::Stream;
+use crate::experiment::table::{Table, row};
+use crate::experiment::verdict::{Part, Verdict};
+use crate::experiment::{Experiment, Outcome};
+use crate::failure::Failure;
+
+pub(crate) const FIG9B: Experiment = Experiment {
+    name: "insta-measure/fig9b",
+    title: "delay of detection, by the rate of a heavy hitter",
+    paper: "InstaMeasure (ICDCS 2019), Fig. 9b",
+    claim: "Decoded when it saturates, a flow of 10,000 packets a second is seen to exceed 0.05 % of a link \
+            of 1 Gbit/s some 10 ms after the packet with which it does, one of 130,000 after 1 ms.",
+    measure,
+    judge,
+    charts: &[Chart {
+        title: "Delay of detection",
+        x: "flow_kpps",
+        x_axis: log("rate of the flow (thousand packets a second)"),
+        y: &[("delay_ms", " mean"), ("most_ms", " at worst")],
+        y_axis: log("delay (ms)"),
+        series: "decoding",
+        only: &[],
+    }],
+};
+
+const SATURATION: &str = "at saturation";
+const EACH: &str = "at each packet";
+
+/// 0.05 % of the smallest packets that a link of 1 Gbit/s carries in a second.
+const THRESHOLD: f64 = 0.0005 * 1_488_095.0;
+
+/// Rates of the flow in thousands a second.
+const RATES: [u64; 6] = [10, 20, 50, 90, 130, 200];
+
+/// Flows of each rate, for each round.
+const FLOWS: usize = 15;
+
+fn measure(setting: &Setting) -> Result<Outcome, Failure> {
+    let stream = Stream::<Key13>::draw(setting, Mix::Trace, KeyKind::FiveTuple)?;
+    let digester = Digester::new(Seed::new(setting.seed), Isa::best());
+    let digests: Vec<u64> = stream.keys.iter().map(|key| key.digest(&digester)).collect();
+    let mut background = digests.iter().copied().cycle();
+    let options = Options::new(1 << 20, setting.seed).with([("sketch", SKETCH)]);
+    let failed = |error| Failure::Build { algorithm: "insta-measure", asked: String::new(), error };
+    let mut regulator = FlowRegulator::from_options(&options).map_err(failed)?;
+    regulator.regulate(&digests, None, |_| {});
+    let mut random = fastrand::Rng::with_seed(setting.seed);
+    let mut table = Table::new(["decoding", "flow_kpps", "delay_ms", "most_ms", "early_percent"]);
+    for rate in RATES {
+        let between = (RATE / 1000 / rate).max(1) as usize;
+        let mut late = [Vec::new(), Vec::new()];
+        for _ in 0..FLOWS * setting.rounds {
+            let crossed = detect(&mut regulator, random.u64(..), between, &mut background);
+            for (late, crossed) in late.iter_mut().zip(crossed) {
+                late.push((crossed - THRESHOLD.ceil()) / rate as f64);
+            }
+        }
+        for (decoding, late) in [SATURATION, EACH].into_iter().zip(late) {
+            let count = late.len() as f64;
+            let delay = late.iter().map(|late| late.max(0.0)).sum::<f64>() / count;
+            let most = late.iter().copied().fold(0.0, f64::max);
+            let early = late.iter().filter(|late| **late < 0.0).count() as f64;
+            row!(table, decoding, rate as f64, delay, most, 100.0 * early / count);
+        }
+    }
+    let limit =
+        "A counter of each flow's own sees it with no delay, at the cost of a table's entry for \
+                 every flow."
+            .to_owned();
+    let notes = format!(
+        "A flow exceeds {:.0} packets among a million a second of others, which it shares 128 KB with. One \
+         that is seen early has no delay; `early_percent` says how many are. Decoding at each packet adds \
+         what the regulator holds back.",
+        THRESHOLD.floor()
+    );
+    Ok(Outcome { table, limit, notes })
+}
+
+/// The number of its packets with which a flow is seen to be over the threshold: at saturation, and by
+/// decoding it at each of its packets. So many others come between two.
+fn detect(
+    regulator: &mut FlowRegulator,
+    flow: u64,
+    between: usize,
+    background: &mut impl Iterator<Item = u64>,
+) -> [f64; 2] {
+    let (mut packets, mut through) = (0.0, 0.0);
+    let mut seen = [None, None];
+    while seen[0].is_none() {
+        for other in background.by_ref().take(between - 1) {
+            regulator.regulate(&[other], None, |_| {});
+        }
+        packets += 1.0;
+        regulator.regulate(&[flow], None, |_| through += FlowRegulator::UNIT);
+        let decoded = [through, through + regulator.residual(flow)];
+        for (seen, decoded) in seen.iter_mut().zip(decoded) {
+            if seen.is_none() && decoded > THRESHOLD {
+                *seen = Some(packets);
+            }
+        }
+    }
+    seen.map(|seen| seen.unwrap_or(packets))
+}
+
+fn judge(table: &Table) -> Verdict {
+    let at = |kpps: f64, column: &str| {
+        let rows = table.of("decoding", SATURATION);
+        let mut rows = rows.filter(|row| (row.number("flow_kpps") - kpps).abs() < 0.5);
+        rows.next().map_or(f64::NAN, |row| row.number(column))
+    };
+    let means = table.numbers("decoding", SATURATION, "delay_ms");
+    Verdict::of([
+        Part::at_most("mean delay at 10,000 packets a second, ms", at(10.0, "delay_ms"), 10.0),
+        Part::at_most("mean delay at 130,000 packets a second, ms", at(130.0, "delay_ms"), 1.0),
+        Part::moves("mean delay by rate, ms", &means, false),
+    ])
+}

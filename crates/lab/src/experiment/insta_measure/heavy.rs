@@ -1,0 +1,98 @@
+//! Figure 14: heavy hitters that are overlooked, and others that are named.
+
+use flowgauge_core::summary::Measure;
+
+use super::run::{of_sketch, run};
+use crate::experiment::chart::{Chart, linear, log};
+use crate::experiment::setting::Setting;
+use crate::experiment::table::{Table, row};
+use crate::experiment::verdict::{Part, Verdict};
+use crate::experiment::{Experiment, Outcome};
+use crate::failure::Failure;
+
+pub(crate) const FIG14: Experiment = Experiment {
+    name: "insta-measure/fig14",
+    title: "heavy hitters overlooked and named wrongly",
+    paper: "InstaMeasure (ICDCS 2019), Fig. 14",
+    claim: "Fewer than 0.1 % of the flows that are no heavy hitters by packets are named, and fewer than \
+            0.2 % by bytes; of heavy hitters hardly any is overlooked.",
+    measure,
+    judge,
+    charts: &[
+        Chart { title: "Named wrongly", y: &[("wrong_percent", "")], ..BY_THRESHOLD },
+        Chart { title: "Overlooked", y: &[("missed_percent", "")], ..BY_THRESHOLD },
+    ],
+};
+
+const BY_THRESHOLD: Chart = Chart {
+    title: "",
+    x: "threshold_percent",
+    x_axis: log("threshold (% of the total)"),
+    y: &[],
+    y_axis: linear("%"),
+    series: "by",
+    only: &[],
+};
+
+/// Thresholds in percent.
+const THRESHOLDS: [f64; 5] = [0.01, 0.02, 0.05, 0.1, 0.2];
+
+fn measure(setting: &Setting) -> Result<Outcome, Failure> {
+    let flows = run(setting, &[of_sketch(super::SKETCH)])?;
+    let mut table = Table::new([
+        "by",
+        "threshold_percent",
+        "heavy",
+        "wrong_percent",
+        "missed_percent",
+        "wrong_of_heavy_percent",
+    ]);
+    for by in [Measure::Packets, Measure::Bytes] {
+        let total: f64 = flows.iter().map(|flow| flow.truth.by(by) as f64).sum();
+        for percent in THRESHOLDS {
+            let threshold = percent / 100.0 * total;
+            let (mut heavy, mut wrong, mut missed) = (0, 0, 0);
+            for flow in &flows {
+                let is = flow.truth.by(by) as f64 > threshold;
+                let named = flow.estimate(0, by) > threshold;
+                heavy += usize::from(is);
+                wrong += usize::from(named && !is);
+                missed += usize::from(is && !named);
+            }
+            let of = |part: usize, all: usize| 100.0 * part as f64 / all as f64;
+            let rates = (of(wrong, flows.len() - heavy), of(missed, heavy), of(wrong, heavy));
+            row!(table, by.name(), percent, heavy, rates.0, rates.1, rates.2);
+        }
+    }
+    let limit = "A table of all flows names each heavy hitter and no other.".to_owned();
+    let notes = format!(
+        "{} packets of {} flows by Zipf's law with skew 1.1, in 128 KB before a table of 2²⁰ entries. Those \
+         named wrongly are flows just below the threshold: `wrong_of_heavy_percent` counts them over the \
+         heavy hitters instead of over all others.",
+        flows.iter().map(|flow| flow.truth.packets).sum::<u64>(),
+        flows.len()
+    );
+    Ok(Outcome { table, limit, notes })
+}
+
+fn judge(table: &Table) -> Verdict {
+    let worst = |by: &str, column: &str| {
+        table.numbers("by", by, column).into_iter().fold(f64::NAN, f64::max)
+    };
+    // The paper's threshold.
+    let missed = |by: &str| {
+        let mut rows =
+            table.of("by", by).filter(|row| (row.number("threshold_percent") - 0.05).abs() < 1e-6);
+        rows.next().map_or(f64::NAN, |row| row.number("missed_percent"))
+    };
+    Verdict::of([
+        Part::at_most(
+            "named wrongly by packets, at worst %",
+            worst("packets", "wrong_percent"),
+            0.1,
+        ),
+        Part::at_most("named wrongly by bytes, at worst %", worst("bytes", "wrong_percent"), 0.2),
+        Part::at_most("overlooked at 0.05 % of the packets, %", missed("packets"), 1.0),
+        Part::at_most("overlooked at 0.05 % of the bytes, %", missed("bytes"), 1.0),
+    ])
+}

@@ -1,0 +1,110 @@
+//! A long run: what several structures say of every flow, and what is true.
+
+use flowgauge_core::batch::{BATCH_PACKETS, Batch};
+use flowgauge_core::key::{Extract, Key13, KeyKind};
+use flowgauge_core::summary::{Answers, Measure, Size};
+
+use crate::experiment::setting::{Mix, Setting};
+use crate::experiment::structure::Structure;
+use crate::failure::Failure;
+
+/// The skew of its traffic.
+const SKEW: f64 = 1.1;
+
+/// Buckets of the exact table: with room for more flows than there are.
+const BUCKETS: usize = 1 << 21;
+
+/// A flow.
+pub(super) struct Flow {
+    pub(super) truth: Size,
+    /// Packets and bytes, as each structure says.
+    estimates: Vec<[f64; 2]>,
+}
+
+impl Flow {
+    /// What a structure says.
+    pub(super) fn estimate(&self, structure: usize, by: Measure) -> f64 {
+        self.estimates[structure][usize::from(by == Measure::Bytes)]
+    }
+
+    /// By which share that is too much.
+    pub(super) fn error(&self, structure: usize, by: Measure) -> f64 {
+        self.estimate(structure, by) / self.truth.by(by) as f64 - 1.0
+    }
+}
+
+/// Every flow of a run over five-tuples of Zipf's traffic.
+///
+/// # Errors
+/// When a structure cannot be built.
+pub(super) fn run(setting: &Setting, structures: &[Structure]) -> Result<Vec<Flow>, Failure> {
+    let exact = Structure::new("exact", "linear-table").with([("buckets", BUCKETS)]);
+    let mut exact = exact.build::<Key13>(setting)?;
+    let built = structures.iter().map(|structure| structure.build::<Key13>(setting));
+    let mut built = built.collect::<Result<Vec<_>, _>>()?;
+    let mut batch = Batch::new();
+    super::pieces(setting, Mix::Zipf(SKEW), super::epochs(setting), |packets| {
+        for packets in packets.chunks(BATCH_PACKETS) {
+            batch.clear();
+            for packet in packets {
+                if let Ok(key) = Key13::extract(KeyKind::FiveTuple, &packet.ip) {
+                    batch.push(key, packet.wire, packet.time_ns);
+                }
+            }
+            exact.ingest(&mut batch);
+            for summary in &mut built {
+                summary.ingest(&mut batch);
+            }
+        }
+    })?;
+    exact.settle();
+    for summary in &mut built {
+        summary.settle();
+    }
+    if exact.answers().untracked().packets > 0 {
+        let reason = "more flows than the exact table has room for".to_owned();
+        return Err(Failure::Trace { name: "the traffic".to_owned(), reason });
+    }
+    let mut flows = Vec::new();
+    if let Some(all) = exact.answers().flows() {
+        all.for_each(&mut |key, truth| {
+            let estimate = |answers: &dyn Answers| {
+                let size = answers.size().map(|sizes| sizes.estimate(key));
+                [Measure::Packets, Measure::Bytes].map(|by| {
+                    size.and_then(|size| size.by(by)).map_or(f64::NAN, |estimate| estimate.value)
+                })
+            };
+            let estimates = built.iter().map(|summary| estimate(summary.answers())).collect();
+            flows.push(Flow { truth, estimates });
+        });
+    }
+    Ok(flows)
+}
+
+/// InstaMeasure with a regulator of so many bytes, before the paper's table.
+pub(super) fn of_sketch(bytes: usize) -> Structure {
+    let parameters = [("sketch", bytes), ("entries", 1 << 20)];
+    Structure::new(format!("{} KB", bytes >> 10), "insta-measure").with(parameters)
+}
+
+/// What is measured, how tables call it, and the least size of each class of flows, in tables' words
+/// too: the largest first.
+pub(super) struct Classes {
+    pub(super) by: Measure,
+    pub(super) classes: [(&'static str, f64); 3],
+}
+
+pub(super) const PACKETS: Classes = Classes {
+    by: Measure::Packets,
+    classes: [("1,000,000 packets", 1e6), ("100,000 packets", 1e5), ("10,000 packets", 1e4)],
+};
+
+pub(super) const BYTES: Classes =
+    Classes { by: Measure::Bytes, classes: [("1 GB", 1e9), ("100 MB", 1e8), ("10 MB", 1e7)] };
+
+impl Classes {
+    /// The class of a flow of this size: the first that it is not too small for.
+    pub(super) fn of(&self, size: f64) -> Option<&'static str> {
+        self.classes.iter().find(|(_, least)| size >= *least).map(|(name, _)| *name)
+    }
+}

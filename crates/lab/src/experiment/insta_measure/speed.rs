@@ -1,0 +1,117 @@
+//! Figure 9a: speed by the number of cores.
+
+use std::thread;
+
+use flowgauge_core::key::{FlowKey, Key13, KeyKind};
+
+use super::run::of_sketch;
+use crate::experiment::chart::{Chart, linear};
+use crate::experiment::latency::{Bare, Runner};
+use crate::experiment::parallel::together;
+use crate::experiment::setting::{Mix, Setting};
+use crate::experiment::stream::Stream;
+use crate::experiment::table::{Table, row, short};
+use crate::experiment::verdict::{Part, Verdict, median};
+use crate::experiment::{Experiment, Outcome};
+use crate::failure::Failure;
+
+pub(crate) const FIG9A: Experiment = Experiment {
+    name: "insta-measure/fig9a",
+    title: "speed by the number of cores",
+    paper: "InstaMeasure (ICDCS 2019), Fig. 9a",
+    claim: "One core takes 18.88 million packets a second, two take 25.48, three 36.19 and four 46.32, with \
+            packets dispatched by the one-bits of their source.",
+    measure,
+    judge,
+    charts: &[Chart {
+        title: "Throughput",
+        x: "cores",
+        x_axis: linear("cores"),
+        y: &[("mpps", "")],
+        y_axis: linear("million packets a second"),
+        series: "dispatch",
+        only: &[ONES, DIGEST],
+    }],
+};
+
+const ONES: &str = "by one-bits of the source";
+const DIGEST: &str = "by digest";
+const BARE_BY_DIGEST: &str = "bare loop";
+
+/// Packets of a batch.
+const BATCH: usize = 256;
+
+/// What the paper reaches on so many cores, as a multiple of one.
+const WANTED: [(f64, f64); 3] = [(2.0, 25.48 / 18.88), (3.0, 36.19 / 18.88), (4.0, 46.32 / 18.88)];
+
+fn measure(setting: &Setting) -> Result<Outcome, Failure> {
+    let stream = Stream::<Key13>::draw(setting, Mix::Trace, KeyKind::FiveTuple)?;
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let mut table = Table::new(["dispatch", "cores", "mpps", "largest_percent"]);
+    for workers in 1..=cores {
+        for dispatch in [ONES, DIGEST, BARE_BY_DIGEST] {
+            let parts =
+                if dispatch == ONES { by_ones(&stream, workers) } else { stream.split(workers) };
+            let mut rates = Vec::new();
+            let mut runners: Vec<Box<dyn Runner<Key13>>> = Vec::new();
+            for _ in 0..workers {
+                runners.push(match dispatch {
+                    BARE_BY_DIGEST => Box::new(Bare::new()),
+                    _ => Box::new(of_sketch(super::SKETCH).build::<Key13>(setting)?),
+                });
+            }
+            // The first round touches memory for the first time.
+            for round in 0..=setting.rounds {
+                let pairs = runners.iter_mut().map(as_runner).zip(&parts);
+                let wall_ns = together(pairs, BATCH).wall_ns;
+                if round > 0 {
+                    rates.push(1e3 * stream.keys.len() as f64 / wall_ns);
+                }
+            }
+            let largest = parts.iter().map(|part| part.keys.len()).max().unwrap_or(0);
+            let percent = 100.0 * largest as f64 / stream.keys.len() as f64;
+            row!(table, dispatch, workers, median(&rates), percent);
+        }
+    }
+    let bare = table.numbers("dispatch", BARE_BY_DIGEST, "mpps");
+    let limit = format!(
+        "Batches that are filled and digested, with nothing counted, on one core: {} million packets a \
+         second.",
+        short(bare.first().copied().unwrap_or(f64::NAN))
+    );
+    let notes = format!(
+        "This machine has {cores} cores. Each worker has a regulator and a table of its own, and its part of \
+         the packets in memory; the time is that of the slowest."
+    );
+    Ok(Outcome { table, limit, notes })
+}
+
+fn as_runner(boxed: &mut Box<dyn Runner<Key13>>) -> &mut dyn Runner<Key13> {
+    &mut **boxed
+}
+
+/// The parts of workers: a source's packets go to one of them, by its one-bits.
+fn by_ones(stream: &Stream<Key13>, workers: usize) -> Vec<Stream<Key13>> {
+    let mut parts = vec![Stream { keys: Vec::new(), elements: Vec::new() }; workers];
+    for (key, element) in stream.keys.iter().zip(&stream.elements) {
+        let ones: u32 = key.canonical()[..4].iter().map(|byte| byte.count_ones()).sum();
+        let part = &mut parts[ones as usize % workers];
+        part.keys.push(*key);
+        part.elements.push(*element);
+    }
+    parts
+}
+
+fn judge(table: &Table) -> Verdict {
+    let at = |cores: f64| {
+        let mut rows =
+            table.of("dispatch", ONES).filter(|row| (row.number("cores") - cores).abs() < 0.5);
+        rows.next().map_or(f64::NAN, |row| row.number("mpps"))
+    };
+    let one = Part::at_least("one core, in Mpps", at(1.0), 18.88);
+    let more = WANTED.iter().filter(|(cores, _)| at(*cores).is_finite() || *cores < 2.5);
+    let more = more.map(|(cores, times)| {
+        Part::at_least(&format!("{cores} cores over one"), at(*cores) / at(1.0), *times)
+    });
+    Verdict::of(std::iter::once(one).chain(more))
+}

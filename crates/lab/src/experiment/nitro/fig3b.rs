@@ -1,0 +1,188 @@
+//! Figure 3b: errors of Elastic Sketch by the number of flows.
+
+use flowgauge_core::key::{FlowKey, Key13, KeyKind};
+use flowgauge_core::summary::{Answers, Ingest, Measure};
+
+use crate::exact::{Exact, number};
+use crate::experiment::chart::{Chart, linear, log};
+use crate::experiment::long::Loop;
+use crate::experiment::setting::{Mix, Setting};
+use crate::experiment::stream::Stream;
+use crate::experiment::structure::Structure;
+use crate::experiment::table::{Table, row};
+use crate::experiment::verdict::{Part, Verdict};
+use crate::experiment::{Experiment, Outcome};
+use crate::failure::Failure;
+
+pub(crate) const FIG3B: Experiment = Experiment {
+    name: "nitro/fig3b",
+    title: "errors of entropy and of the number of flows, by the number of flows",
+    paper: "NitroSketch (SIGCOMM 2019), Fig. 3b",
+    claim: "Elastic Sketch in 2.7 MB is accurate with a million flows; with tens of millions its linear \
+            counting overflows, and its number of flows is off by more than 100 %, while a sketch of L2 \
+            (UnivMon) errs hardly more than with few.",
+    measure,
+    judge,
+    charts: &[
+        Chart { title: "Number of flows", y: &[("distinct_percent", "")], ..BY_FLOWS },
+        Chart { title: "Entropy", y: &[("entropy_percent", "")], ..BY_FLOWS },
+    ],
+};
+
+const BY_FLOWS: Chart = Chart {
+    title: "",
+    x: "flows",
+    x_axis: log("flows"),
+    y: &[],
+    y_axis: linear("relative error (%)"),
+    series: "structure",
+    only: &[],
+};
+
+const ELASTIC: &str = "Elastic Sketch";
+const UNIVMON: &str = "UnivMon";
+
+/// Bytes of each.
+const MEMORY: usize = 2_700_000;
+
+/// Levels of UnivMon and the keys of each: the deepest has room for its share of 35 million flows.
+const LEVELS: [(&str, usize); 2] = [("levels", 16), ("top", 2048)];
+
+/// Flows of a scan beside the trace, in quarters of an epoch's packets: up to 35 million.
+const QUARTERS: [usize; 6] = [0, 1, 4, 16, 64, 140];
+const FULL_QUARTERS: [usize; 6] = [0, 1, 2, 8, 32, 70];
+
+/// Packets that are handed over at once.
+const PIECE: usize = 1 << 14;
+
+fn measure(setting: &Setting) -> Result<Outcome, Failure> {
+    let stream = Stream::<Key13>::draw(setting, Mix::Trace, KeyKind::FiveTuple)?;
+    let trace = Exact::count(stream.keys.iter().map(|key| number(key.canonical())).collect());
+    let mut table =
+        Table::new(["structure", "flows", "packets", "distinct_percent", "entropy_percent"]);
+    let univmon = Structure::new(UNIVMON, "univmon").with(LEVELS).in_bytes(MEMORY);
+    let structures = [Structure::new(ELASTIC, "elastic-sketch").in_bytes(MEMORY), univmon];
+    let quarters = if setting.packets < Setting::full().packets { QUARTERS } else { FULL_QUARTERS };
+    for scanned in quarters.map(|quarters| quarters * setting.packets / 4) {
+        let flows = (trace.len() + scanned) as f64;
+        let packets = stream.keys.len() + scanned;
+        let entropy = entropy(packets as f64, logs(&trace));
+        for structure in &structures {
+            let mut summary = structure.build::<Key13>(setting)?;
+            feed(&mut summary, &stream.keys, scanned);
+            let answers = summary.answers();
+            let error = |estimate: Option<f64>, truth: f64| {
+                estimate.map(|estimate| 100.0 * (estimate / truth - 1.0).abs())
+            };
+            let distinct = answers.cardinality().map(|flows| flows.value);
+            let bits = told_entropy(answers, packets as f64);
+            let label = structure.label.as_str();
+            row!(table, label, flows, packets, error(distinct, flows), error(bits, entropy));
+        }
+    }
+    let limit = "A table of all flows errs nowhere, and takes some 40 bytes for each.".to_owned();
+    let notes = "The trace's epoch, and evenly among its packets those of a scan, each of another flow. \
+                 Elastic Sketch tells no entropy here: it is worked out from the sizes of its heavy flows, \
+                 the rest being as many flows of equal size as it tells of. Once its light part is full it \
+                 tells the least number of flows that is likely."
+        .to_owned();
+    Ok(Outcome { table, limit, notes })
+}
+
+/// Σ f log₂ f.
+fn logs(flows: &Exact) -> f64 {
+    flows.iter().map(|(_, packets)| packets as f64 * (packets as f64).log2()).sum()
+}
+
+/// Of so many packets of flows with this sum of f log₂ f, in bits.
+fn entropy(packets: f64, logs: f64) -> f64 {
+    packets.log2() - logs / packets
+}
+
+/// The entropy that a summary tells, or that its heavy flows and its number of flows imply.
+fn told_entropy(answers: &dyn Answers, packets: f64) -> Option<f64> {
+    if let Some(logs) = answers.weight_logs(Measure::Packets) {
+        return Some(entropy(packets, logs.value));
+    }
+    let (mut heavy, mut sizes, mut sum) = (0.0, 0.0, 0.0);
+    answers.candidates()?.for_each(&mut |_, size| {
+        let size = size.packets.map_or(1.0, |size| size.value.max(1.0));
+        heavy += 1.0;
+        sizes += size;
+        sum += size * size.log2();
+    });
+    let rest = (packets - sizes).max(0.0);
+    let flows = (answers.cardinality()?.value - heavy).max(1.0);
+    Some(entropy(packets, sum + rest * (rest / flows).max(1.0).log2()))
+}
+
+/// Hands over the keys, and evenly among them as many flows more with a packet each.
+fn feed(summary: &mut Box<dyn Ingest<Key13>>, keys: &[Key13], scanned: usize) {
+    let mut piece = Vec::with_capacity(PIECE + scanned / keys.len() + 2);
+    let mut flows = 0;
+    for (at, key) in keys.iter().enumerate() {
+        piece.push(*key);
+        let until = (at + 1) * scanned / keys.len();
+        piece.extend((flows..until).filter_map(|flow| of_scan(flow as u64)));
+        flows = until;
+        if piece.len() >= PIECE || at + 1 == keys.len() {
+            let packets = piece.len();
+            Loop::new(&piece).feed(summary, packets);
+            piece.clear();
+        }
+    }
+}
+
+/// A flow from an address that nobody else has.
+fn of_scan(flow: u64) -> Option<Key13> {
+    let mut tuple = [240, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 80, 6];
+    tuple[4..10].copy_from_slice(&flow.to_be_bytes()[2..]);
+    Key13::from_canonical(&tuple)
+}
+
+fn judge(table: &Table) -> Verdict {
+    let of = |name: &str, column: &str| table.numbers("structure", name, column);
+    let ends = |name: &str, column: &str| {
+        let errors = of(name, column);
+        [errors.first(), errors.last()].map(|error| error.copied().unwrap_or(f64::NAN))
+    };
+    let [few, many] = ends(ELASTIC, "distinct_percent");
+    let [_, entropy] = ends(ELASTIC, "entropy_percent");
+    let [_, distinct_of_univmon] = ends(UNIVMON, "distinct_percent");
+    let [_, entropy_of_univmon] = ends(UNIVMON, "entropy_percent");
+    Verdict::of([
+        Part::at_most("Elastic Sketch's number of flows, fewest, off by %", few, 5.0),
+        Part::at_least("Elastic Sketch's number of flows, most, off by %", many, 100.0),
+        Part::at_most("UnivMon's number of flows over it, most", distinct_of_univmon / many, 1.0),
+        Part::at_most(
+            "UnivMon's entropy over Elastic Sketch's, most",
+            entropy_of_univmon / entropy,
+            1.0,
+        ),
+        Part::at_most("UnivMon's number of flows, most, off by %", distinct_of_univmon, 20.0),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use flowgauge_core::summary::Flows;
+
+    use super::*;
+
+    #[test]
+    fn scans_are_of_other_flows_and_none_is_left_out() {
+        let key = |i: u32| Key13::from_canonical(&[&[10; 9][..], &i.to_be_bytes()].concat());
+        let keys: Vec<Key13> = (0..1000).filter_map(key).collect();
+        let table = Structure::new("", "linear-table");
+        let Ok(mut table) = table.build::<Key13>(&Setting::quick()) else { panic!("it is built") };
+        feed(&mut table, &keys, 7777);
+        let flows = table.answers().flows().map(Flows::len);
+        assert_eq!(flows, Some(8777));
+        let elastic = Structure::new("", "elastic-sketch").in_bytes(4 << 20);
+        let elastic = elastic.build::<Key13>(&Setting::quick());
+        let Ok(mut elastic) = elastic else { panic!("it is built") };
+        feed(&mut elastic, &keys, 7777);
+        let even = told_entropy(elastic.answers(), 8777.0);
+        assert!(even.is_some_and(|bits| (bits / 8777_f64.log2() - 1.0).abs() < 0.01), "{even:?}");
+    }
+}

@@ -1,0 +1,173 @@
+//! The two strawmen of section 4.1: a sketch of one array, and a sketch of sampled packets.
+
+use flowgauge_core::key::{FlowKey, Key8, KeyKind};
+use flowgauge_core::summary::{Ingest, Measure};
+
+use crate::exact::{Exact, number};
+use crate::experiment::chart::{Chart, linear, log};
+use crate::experiment::latency::{BARE, Bare, Runner};
+use crate::experiment::long::Loop;
+use crate::experiment::setting::{Mix, Setting};
+use crate::experiment::stream::Stream;
+use crate::experiment::structure::Structure;
+use crate::experiment::table::{Table, row, short};
+use crate::experiment::verdict::{Part, Verdict, median};
+use crate::experiment::{Experiment, Outcome};
+use crate::failure::Failure;
+use crate::trial::THRESHOLD;
+
+pub(crate) const STRAWMEN: Experiment = Experiment {
+    name: "nitro/strawmen",
+    title: "NitroSketch against a sketch of one array, and of sampled packets",
+    paper: "NitroSketch (SIGCOMM 2019), section 4.1",
+    claim: "A sketch of one array needs some 50 times the memory for the same guarantee, leaves the cache, \
+            and is slower than NitroSketch. A sketch of as small a sample of whole packets errs more than \
+            NitroSketch in the same memory, and it is slower, since it draws a random number a packet.",
+    measure,
+    judge,
+    charts: &[
+        Chart {
+            title: "Error of heavy flows",
+            y: &[("error_percent", "")],
+            y_axis: log("relative error (RMS, %)"),
+            ..BY_LENGTH
+        },
+        Chart {
+            title: "Throughput",
+            y: &[("mpps", "")],
+            y_axis: linear("million packets a second"),
+            ..BY_LENGTH
+        },
+    ],
+};
+
+const BY_LENGTH: Chart = Chart {
+    title: "",
+    x: "packets",
+    x_axis: log("packets of the stream"),
+    y: &[],
+    y_axis: linear(""),
+    series: "structure",
+    only: &[PLAIN, ONE, UNIFORM, NITRO],
+};
+
+const PLAIN: &str = "Count Sketch";
+const ONE: &str = "one array";
+const UNIFORM: &str = "sampled packets";
+const NITRO: &str = "NitroSketch";
+
+/// Streams are as many times as long as the one in memory.
+const TURNS: [usize; 4] = [1, 4, 16, 64];
+
+fn structures() -> [Structure; 4] {
+    let sketch = |label, rows, columns| {
+        let shape = [("rows", rows), ("columns", columns), ("candidates", 1024)];
+        Structure::new(label, "count-sketch").with(shape)
+    };
+    let rows = |label| sketch(label, 5, 1 << 16);
+    [
+        rows(PLAIN),
+        // 51 times the memory.
+        sketch(ONE, 1, 1 << 24),
+        rows(UNIFORM).behind("uniform", [("sample", "100")]),
+        rows(NITRO).behind("nitro", [("p", "0.01")]),
+    ]
+}
+
+fn measure(setting: &Setting) -> Result<Outcome, Failure> {
+    let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::Pair)?;
+    let flows = Exact::count(stream.keys.iter().map(|key| number(key.canonical())).collect());
+    let least = THRESHOLD * flows.total() as f64;
+    let heavy: Vec<_> = flows.iter().filter(|(_, packets)| *packets as f64 > least).collect();
+    let mut table = Table::new(["structure", "packets", "memory_bytes", "error_percent", "mpps"]);
+    let lengths = TURNS.map(|turns| turns * stream.keys.len());
+    let mut bare = vec![Vec::new(); lengths.len()];
+    // Squared errors, and rates, of each structure at each length.
+    let mut measured = vec![vec![(0.0, Vec::new()); lengths.len()]; structures().len()];
+    let mut memory = Vec::new();
+    for seed in 0..setting.rounds as u64 {
+        let setting = Setting { seed: setting.seed + seed, ..setting.clone() };
+        rates(&mut Bare::new(), &stream.keys, &lengths, |at, _, rate| bare[at].push(rate));
+        memory.clear();
+        for (structure, measured) in structures().iter().zip(&mut measured) {
+            let mut summary = structure.build::<Key8>(&setting)?;
+            memory.push(summary.memory_bytes());
+            // What is touched for the first time costs a fault.
+            Loop::new(&stream.keys).feed(&mut summary, stream.keys.len());
+            summary.clear();
+            rates(&mut summary, &stream.keys, &lengths, |at, summary, rate| {
+                measured[at].0 += square(&**summary, &heavy, TURNS[at]);
+                measured[at].1.push(rate);
+            });
+        }
+    }
+    for (length, rates) in lengths.iter().zip(&bare) {
+        row!(table, BARE, *length, f64::NAN, f64::NAN, median(rates));
+    }
+    for ((structure, measured), bytes) in structures().iter().zip(measured).zip(memory) {
+        for (length, (square, rates)) in lengths.iter().zip(measured) {
+            let error = 100.0 * (square / setting.rounds as f64).sqrt();
+            row!(table, structure.label.as_str(), *length, bytes, error, median(&rates));
+        }
+    }
+    let limit = format!(
+        "Batches that are filled and digested, with nothing counted: {} million packets a second.",
+        short(median(&table.numbers("structure", BARE, "mpps")))
+    );
+    let notes = format!(
+        "Errors of the {} flows with more than {} % of the packets. One packet in a hundred is sampled; of \
+         NitroSketch one row in a hundred, which are as many updates. Here whole packets are sampled by \
+         skips, too: no random number is drawn for those that are passed over.",
+        heavy.len(),
+        100.0 * THRESHOLD
+    );
+    Ok(Outcome { table, limit, notes })
+}
+
+/// Tells what became of a runner at each length, with the rate up to there in millions a second.
+fn rates<R: Runner<Key8>>(
+    runner: &mut R,
+    keys: &[Key8],
+    lengths: &[usize],
+    mut told: impl FnMut(usize, &R, f64),
+) {
+    let (mut stream, mut seconds) = (Loop::new(keys), 0.0);
+    for (at, length) in lengths.iter().enumerate() {
+        seconds += stream.feed(runner, *length);
+        told(at, runner, *length as f64 / seconds / 1e6);
+    }
+}
+
+/// The mean of the squared relative errors of these flows, each so many times as large.
+fn square(summary: &dyn Ingest<Key8>, flows: &[(u128, u64)], turns: usize) -> f64 {
+    let Some(sizes) = summary.answers().size() else { return f64::NAN };
+    let square = |(key, packets): &(u128, u64)| {
+        let estimate = sizes.estimate(&key.to_be_bytes()[..Key8::BYTES]).by(Measure::Packets);
+        let truth = (*packets * turns as u64) as f64;
+        estimate.map_or(f64::NAN, |estimate| (estimate.value / truth - 1.0).powi(2))
+    };
+    flows.iter().map(square).sum::<f64>() / flows.len() as f64
+}
+
+fn judge(table: &Table) -> Verdict {
+    let of = |name: &str, column: &str| table.numbers("structure", name, column);
+    let last = |name: &str, column: &str| of(name, column).last().copied().unwrap_or(f64::NAN);
+    Verdict::of([
+        Part::less("rate of one array over NitroSketch", &of(ONE, "mpps"), &of(NITRO, "mpps")),
+        Part::less(
+            "rate of sampled packets over NitroSketch",
+            &of(UNIFORM, "mpps"),
+            &of(NITRO, "mpps"),
+        ),
+        Part::less(
+            "error of NitroSketch over sampled packets",
+            &of(NITRO, "error_percent"),
+            &of(UNIFORM, "error_percent"),
+        ),
+        Part::at_most(
+            "rate of one array in a long stream, in Mpps",
+            last(ONE, "mpps"),
+            super::LINE_RATE,
+        ),
+    ])
+}

@@ -1,0 +1,112 @@
+//! Figure 3: the error on arrival, by the length of the stream and by the error asked for.
+
+use flowgauge_core::key::{Key8, KeyKind};
+
+use super::{ACCELERATED, EPSILON, HEAP};
+use crate::experiment::chart::log;
+use crate::experiment::long::Arrivals;
+use crate::experiment::setting::{Mix, Setting};
+use crate::experiment::stream::Stream;
+use crate::experiment::structure::Structure;
+use crate::experiment::table::{Table, row};
+use crate::experiment::verdict::{Part, Verdict};
+use crate::experiment::{Experiment, Outcome};
+use crate::failure::Failure;
+
+pub(crate) const FIG3: Experiment = Experiment {
+    name: "skipper/fig3",
+    title: "the error behind Skipper, by the length of the stream and by the error asked for",
+    paper: "Skipper, Fig. 3",
+    claim: "Asked for the flow of each packet as it arrives, Count-Min and Count Sketch err as they do \
+            alone, whatever the length of the stream and the error asked for; Space-Saving errs less than \
+            alone once packets are passed over.",
+    measure,
+    judge,
+    charts: &super::panels(&[("rmse_packets", "")], log("error on arrival (RMSE, packets)")),
+};
+
+/// Packets at which flows are asked for, before the first length and between each two.
+const ASKED: usize = 2000;
+
+/// The error of an accelerated sketch that is no larger, over that alone.
+const SIMILAR: f64 = 1.1;
+
+fn measure(setting: &Setting) -> Result<Outcome, Failure> {
+    let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::Pair)?;
+    let lengths = super::lengths(setting);
+    let arrivals = Arrivals::draw(&stream.keys, &lengths, ASKED, setting.seed);
+    let mut table =
+        Table::new(["structure", "length_packets", "epsilon", "rmse_packets", "passed"]);
+    for (label, errors) in errors(EPSILON, setting.rounds, setting, &stream, &arrivals)? {
+        for (length, error) in lengths.iter().zip(errors) {
+            row!(table, label.as_str(), *length, f64::NAN, error, passed(*length, EPSILON));
+        }
+    }
+    let longest = lengths.last().copied().unwrap_or(0);
+    for epsilon in super::epsilons(setting) {
+        for (label, errors) in errors(epsilon, 1, setting, &stream, &arrivals)? {
+            let error = errors.last().copied();
+            row!(table, label, f64::NAN, epsilon, error, passed(longest, epsilon));
+        }
+    }
+    let limit = "An exact table errs nowhere.".to_owned();
+    let notes = format!(
+        "Asked at {ASKED} packets at random up to the shortest length and between each two lengths, each \
+         speaking for its part of the stream; by length with {} seeds of the digest and the sample.",
+        setting.rounds
+    );
+    Ok(Outcome { table, limit, notes })
+}
+
+/// Whether a stream is so long that Skipper passes packets over.
+fn passed(packets: usize, epsilon: f64) -> &'static str {
+    if packets as f64 > super::gamma(epsilon) { "some" } else { "none" }
+}
+
+/// The errors of each structure at each length: roots of means of squares, over so many seeds.
+fn errors(
+    epsilon: f64,
+    seeds: usize,
+    setting: &Setting,
+    stream: &Stream<Key8>,
+    arrivals: &Arrivals<Key8>,
+) -> Result<Vec<(String, Vec<f64>)>, Failure> {
+    let lengths = super::lengths(setting);
+    let error = |structure: Structure| {
+        let mut sums = vec![0.0; lengths.len()];
+        for seed in 0..seeds as u64 {
+            let setting = Setting { seed: setting.seed + seed, ..setting.clone() };
+            let mut summary = structure.build::<Key8>(&setting)?;
+            let squares = arrivals.squares(&mut summary, |s| s.answers(), &stream.keys, &lengths);
+            for (sum, square) in sums.iter_mut().zip(squares.unwrap_or_default()) {
+                *sum += square;
+            }
+        }
+        let means = sums.iter().zip(&lengths).map(|(sum, n)| sum / (seeds * n) as f64);
+        Ok((structure.label, means.map(f64::sqrt).collect()))
+    };
+    // Linked buckets err as Space-Saving does.
+    let structures = super::structures(epsilon).into_iter();
+    structures.filter(|structure| structure.label != super::BUCKETS).map(error).collect()
+}
+
+fn judge(table: &Table) -> Verdict {
+    // Errors behind Skipper and alone, where packets are passed over.
+    let both = |alone: &str, behind: &str| {
+        let errors = |name: &str| -> Vec<f64> {
+            let rows = table.of("structure", name).filter(|row| row.text("passed") == "some");
+            rows.map(|row| row.number("rmse_packets")).collect()
+        };
+        (errors(behind), errors(alone))
+    };
+    let parts = ACCELERATED.map(|(alone, behind)| {
+        let (with, without) = both(alone, behind);
+        if alone == HEAP {
+            return Part::less(&format!("error of {behind} over {alone}"), &with, &without);
+        }
+        let ratios = with.iter().zip(&without).map(|(with, without)| with / without);
+        let most = ratios.fold(f64::NAN, f64::max);
+        Part::at_most(&format!("error of {behind} over {alone}, at worst"), most, SIMILAR)
+    });
+    Verdict::of(parts)
+}

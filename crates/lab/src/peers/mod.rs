@@ -1,0 +1,227 @@
+//! Other projects' structures beside ours: the same keys, the same memory, updates a second and errors.
+//!
+//! Everything runs on one core and counts the thread's CPU time. In every round all of them take the
+//! same packets, one right after the other; rates are medians over the rounds, and errors are those of
+//! the last.
+
+mod others;
+mod ours;
+mod report;
+
+use flowgauge_core::key::{FlowKey, Key8, KeyKind};
+
+use crate::args::Peers;
+use crate::exact::{Exact, number};
+use crate::experiment::{Mix, Setting, Stream, median};
+use crate::failure::Failure;
+use crate::speed::clock::thread_seconds;
+use crate::trial::THRESHOLD;
+use report::Row;
+
+/// Something that counts keys of eight bytes.
+trait Peer {
+    /// Forgets everything.
+    fn begin(&mut self);
+    /// Takes the keys, a packet each.
+    fn take(&mut self, keys: &[Key8]);
+    /// Bytes that it holds.
+    fn memory_bytes(&self) -> usize;
+    /// Packets of a flow, where it tells them.
+    fn size(&self, key: Key8) -> Option<f64>;
+    /// Number of flows, where it tells it.
+    fn flows(&self) -> Option<f64>;
+}
+
+/// One of a group.
+struct Contender {
+    /// Whose it is: a crate, or flowgauge.
+    project: &'static str,
+    name: &'static str,
+    peer: Box<dyn Peer>,
+}
+
+/// Structures for one purpose in as much memory, or of the same shape.
+struct Group {
+    purpose: &'static str,
+    contenders: Vec<Contender>,
+}
+
+/// What is true of the stream.
+struct Truth {
+    /// The large flows and their packets.
+    heavy: Vec<(Key8, f64)>,
+    flows: usize,
+}
+
+impl Truth {
+    fn count(keys: &[Key8]) -> Self {
+        let flows = Exact::count(keys.iter().map(|key| number(key.canonical())).collect());
+        let least = THRESHOLD * keys.len() as f64;
+        let heavy = flows.iter().filter(|(_, packets)| *packets as f64 > least);
+        let key = |key: u128| Key8::from_canonical(&key.to_be_bytes()[..Key8::BYTES]);
+        let heavy = heavy.filter_map(|(number, packets)| Some((key(number)?, packets as f64)));
+        Self { heavy: heavy.collect(), flows: flows.len() }
+    }
+
+    /// The root of the mean of squared relative errors, and the largest.
+    fn errors(&self, peer: &dyn Peer) -> Option<(f64, f64)> {
+        if let Some(flows) = peer.flows() {
+            let error = (flows / self.flows as f64 - 1.0).abs();
+            return Some((error, error));
+        }
+        let errors = self
+            .heavy
+            .iter()
+            .map(|(key, truth)| peer.size(*key).map(|packets| (packets / truth - 1.0).abs()));
+        let errors = errors.collect::<Option<Vec<f64>>>()?;
+        let squares: f64 = errors.iter().map(|error| error * error).sum();
+        let worst = errors.iter().copied().fold(0.0, f64::max);
+        Some(((squares / errors.len() as f64).sqrt(), worst))
+    }
+}
+
+/// Measures all of them, and writes what was asked for.
+///
+/// # Errors
+/// When a structure cannot be built, or a file cannot be written.
+pub(crate) fn measure(asked: &Peers) -> Result<(), Failure> {
+    let setting = Setting { packets: asked.packets as usize, seed: asked.seed, ..Setting::quick() };
+    let stream = Stream::<Key8>::draw(&setting, Mix::Trace, KeyKind::Pair)?;
+    let truth = Truth::count(&stream.keys);
+    let rows = rows(&setting, &stream.keys, &truth, asked.rounds as usize)?;
+    let about = format!(
+        "{} packets of {} flows (pairs of addresses, profile backbone), {} of them with more than {} % of \
+         the packets; {} rounds",
+        stream.keys.len(),
+        truth.flows,
+        truth.heavy.len(),
+        100.0 * THRESHOLD,
+        asked.rounds
+    );
+    report::write(&rows, &about, asked.output.as_deref())
+}
+
+fn rows(
+    setting: &Setting,
+    keys: &[Key8],
+    truth: &Truth,
+    rounds: usize,
+) -> Result<Vec<Row>, Failure> {
+    let mut groups = groups(setting, truth.flows)?;
+    let mut rows = Vec::new();
+    for group in &mut groups {
+        let mut times = vec![Vec::new(); group.contenders.len()];
+        // The first round touches memory for the first time.
+        for round in 0..=rounds {
+            for (contender, times) in group.contenders.iter_mut().zip(&mut times) {
+                contender.peer.begin();
+                let start = thread_seconds();
+                contender.peer.take(keys);
+                if round > 0 {
+                    times.push(thread_seconds() - start);
+                }
+            }
+        }
+        for (contender, times) in group.contenders.iter().zip(times) {
+            rows.push(Row {
+                purpose: group.purpose,
+                project: contender.project,
+                name: contender.name,
+                memory_bytes: contender.peer.memory_bytes(),
+                mups: keys.len() as f64 / median(&times) / 1e6,
+                errors: truth.errors(&*contender.peer),
+            });
+        }
+    }
+    Ok(rows)
+}
+
+/// Everything that is measured, for a stream of so many flows.
+fn groups(setting: &Setting, flows: usize) -> Result<Vec<Group>, Failure> {
+    let frequent = others::frequent_items();
+    let frequent_bytes = frequent.peer.memory_bytes();
+    Ok(vec![
+        Group {
+            purpose: "Count-Min, 4 x 65536",
+            contenders: [
+                ours::count_min(setting)?,
+                vec![others::datasketches_count_min(), others::asap_count_min()],
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
+        },
+        Group {
+            purpose: "Count Sketch, 4 x 65536",
+            contenders: vec![
+                ours::count_sketch(setting)?,
+                ours::nitro_count_sketch(setting)?,
+                others::asap_count_sketch(),
+            ],
+        },
+        Group {
+            purpose: "Count-Min 4 x 65536, one row in 100 sampled",
+            contenders: vec![ours::nitro_count_min(setting)?, others::asap_nitro_count_min()],
+        },
+        Group {
+            purpose: "frequent items",
+            contenders: vec![ours::space_saving(setting, frequent_bytes)?, frequent],
+        },
+        Group {
+            purpose: "exact table",
+            contenders: vec![
+                ours::linear_table(setting, flows)?,
+                others::map(),
+                others::map_of_digests(),
+            ],
+        },
+        Group {
+            purpose: "number of flows, 16384 registers",
+            contenders: vec![
+                ours::hyperloglog(setting)?,
+                ours::linear_counting(setting)?,
+                others::datasketches_hll(),
+                others::asap_hll(),
+            ],
+        },
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever counts is near the truth, and each group has one of ours and one of others.
+    #[test]
+    fn all_count_the_same_packets() {
+        let setting = Setting { packets: 60_000, ..Setting::quick() };
+        let stream = Stream::<Key8>::draw(&setting, Mix::Trace, KeyKind::Pair);
+        let Ok(stream) = stream else { panic!("the traffic is drawn") };
+        let truth = Truth::count(&stream.keys);
+        assert!(truth.heavy.len() > 20 && truth.flows > 1000);
+        let Ok(rows) = rows(&setting, &stream.keys, &truth, 1) else { panic!("all are built") };
+        for row in &rows {
+            let Row { purpose, project, name, memory_bytes, mups, errors } = row;
+            let about = format!("{purpose}: {name} of {project}, {errors:?}");
+            let Some((rms, worst)) = *errors else { panic!("{about}") };
+            // A sample of one in a hundred tells little of so short a stream, and frequent items
+            // leave out some.
+            let sampled = purpose.contains("sampled") || name.contains("NitroSketch");
+            let most = if sampled {
+                3.0
+            } else if *purpose == "frequent items" {
+                1.0
+            } else {
+                0.3
+            };
+            assert!(rms <= worst + 1e-12 && worst <= most, "{about}");
+            if *purpose == "exact table" {
+                assert!(worst < 1e-12, "{about}");
+            }
+            assert!(*memory_bytes > 1000 && *mups > 0.0, "{about}");
+            let same = || rows.iter().filter(|other| other.purpose == *purpose);
+            assert!(same().any(|row| row.project == ours::PROJECT), "{about}");
+            assert!(same().any(|row| row.project != ours::PROJECT), "{about}");
+        }
+    }
+}
