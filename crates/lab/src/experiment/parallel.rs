@@ -26,7 +26,7 @@ pub(crate) struct Together {
 
 /// What a thread must have had of a core, and how often others may be in the way before it is given up.
 const ENOUGH: f64 = 0.97;
-const TRIES: usize = 12;
+const TRIES: usize = 24;
 
 impl Together {
     /// A run in which every thread had a core; `None` where something else had one again and again.
