@@ -305,9 +305,8 @@ fn where_the_source_waits_nothing_is_dropped_and_the_wait_is_noted() {
     });
     let Outcome { total, swaps, .. } = outcome.unwrap();
     assert_eq!(total.account.keyed, 45_000);
-    // Five ends of epochs, and as many more stops as there were waits.
-    assert_eq!(swaps.count(), 5 + swaps.waits().epochs);
-    assert!(swaps.waits().epochs > 0 && swaps.waits().time <= swaps.longest() * 10);
+    assert_eq!(swaps.count(), 5);
+    assert!(swaps.waits().epochs > 0 && swaps.waits().time > Duration::from_millis(1));
     assert!(total.notes[0].contains("epochs ended faster"), "{:?}", total.notes);
 }
 
