@@ -199,7 +199,7 @@ pub(crate) struct Measurement {
         help_heading = HOW)]
     pub(crate) memory: usize,
 
-    /// Threads that measure; the first of them reads, too
+    /// Threads: each reads and measures a part of the input, or else one reads for the others
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = HOW,
         value_parser = RangedU64ValueParser::<usize>::new().range(1..=256))]
     pub(crate) workers: usize,

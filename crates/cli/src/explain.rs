@@ -164,7 +164,8 @@ fn workers(explanation: &Explanation) -> String {
         ""
     };
     format!(
-        "{workers} threads that measure, {sets}; {parts}packets go by {dispatch}; they give {numbers}."
+        "{workers} threads, {sets}; {parts}one reads, and packets go to the others by {dispatch}; they \
+         give {numbers}."
     )
 }
 

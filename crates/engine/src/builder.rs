@@ -8,7 +8,7 @@ use flowgauge_kernel::{Seed, Zeroed};
 
 use crate::close::Closer;
 use crate::config::{Config, EpochLength};
-use crate::crew::Sharing;
+use crate::crew::{Sharing, may_divide};
 use crate::engine::Engine;
 use crate::error::{Able, EngineError};
 use crate::lanes::{Lane, Lanes, OneLane, TwoLanes};
@@ -59,7 +59,8 @@ where
 struct Builder {
     config: Config,
     entries: Vec<&'static TaskEntry>,
-    /// Sets of summaries for each worker.
+    /// Threads that measure, and sets of summaries for each of them.
+    measuring: usize,
     sets_each: usize,
     /// Bytes for the lanes and for what the tasks need for each of their flows.
     lanes_bytes: usize,
@@ -93,9 +94,13 @@ impl Builder {
         let task_bytes_per_cell = (cells - fixed).div_ceil(key_bytes.len() * PROBE);
         let sets_each =
             if config.workers == 1 || config.epoch == EpochLength::Whole { 1 } else { 2 };
+        // One of several reads for the others, unless in one epoch each reads its own part.
+        let measuring =
+            if may_divide(&config) { config.workers } else { (config.workers - 1).max(1) };
         Ok(Self {
             config,
             entries,
+            measuring,
             sets_each,
             lanes_bytes,
             task_bytes_per_flow,
@@ -109,13 +114,13 @@ impl Builder {
         &self,
         mut make: impl FnMut() -> Result<S, EngineError>,
     ) -> Result<Vec<Vec<S>>, EngineError> {
-        (0..self.config.workers).map(|_| (0..self.sets_each).map(|_| make()).collect()).collect()
+        (0..self.measuring).map(|_| (0..self.sets_each).map(|_| make()).collect()).collect()
     }
 
     /// Builds a summary with `share` of the memory of a set.
     fn summary<K: FlowKey>(&self, share: f64) -> Result<Box<dyn Ingest<K>>, EngineError> {
         let config = &self.config;
-        let set_bytes = self.lanes_bytes / (config.workers * self.sets_each);
+        let set_bytes = self.lanes_bytes / (self.measuring * self.sets_each);
         let options = Options {
             parameters: config.parameters.clone(),
             // Parameters that say more than the memory holds are refused, not obeyed.

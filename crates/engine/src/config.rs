@@ -51,8 +51,8 @@ pub struct Config {
     /// Packets in a batch, 1 to 256. It changes the speed, never a report, unless whole batches are
     /// dispatched to several workers.
     pub batch_packets: usize,
-    /// Threads that measure, 1 to 256. The first of them reads, too; where there are several, one
-    /// more closes the epochs.
+    /// Threads, 1 to 256. Of several, each reads and measures a part of the input, or else the first
+    /// one reads for the others, and one more closes the epochs.
     pub workers: usize,
     /// Which of them measures a packet; by default the one that its digest says, and where a sampler
     /// meets the packets first, each gets whole batches.

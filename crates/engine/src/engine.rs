@@ -22,7 +22,7 @@ use crate::swaps::Swaps;
 pub(crate) struct Engine<L: Lanes> {
     pub(crate) config: Config,
     pub(crate) lanes: L,
-    /// The sets of summaries of each worker: one, or two where epochs are swapped.
+    /// The sets of summaries of each thread that may measure: one, or two where epochs are swapped.
     pub(crate) sets: Vec<Vec<Summaries<L::First, L::Second>>>,
     pub(crate) sharing: Sharing,
     pub(crate) closer: Closer,
@@ -54,12 +54,14 @@ impl<L: Lanes> Engine<L> {
     ) -> Result<Outcome, EngineError> {
         let mut reader = Reader::new(&self.config, self.lanes);
         let closer = &mut self.closer;
-        let (problems, swaps) = if let [only] = &mut self.sets[..] {
-            let mut alone = Alone { summaries: &mut only[0], closer, sink };
+        let (problems, swaps) = if self.config.workers == 1 {
+            let mut alone = Alone { summaries: &mut self.sets[0][0], closer, sink };
             let pinned = self.sharing.cores.as_ref().map(|cores| cores.pin(0)).transpose();
             let problems = pinned.and_then(|_pinned| reader.read(source, &mut alone, progress))?;
             (problems, Swaps::default())
         } else {
+            // This thread reads, and has no use of a set.
+            self.sets.truncate(self.config.workers - 1);
             let read = |crew: &mut _| reader.read(source, crew, progress);
             crew::run(&self.config, &self.sharing, self.sets, closer, sink, read)?
         };

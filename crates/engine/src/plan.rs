@@ -34,7 +34,7 @@ pub struct Explanation {
     pub tasks: Vec<&'static str>,
     /// What is left out, and why.
     pub notes: Vec<String>,
-    /// Threads that measure.
+    /// Threads that read or measure.
     pub workers: usize,
     /// Sets of summaries that each of them has: one is in use while the other is read.
     pub sets: usize,
@@ -171,7 +171,7 @@ impl<L: Lanes> Ready for Engine<L> {
     }
 
     fn explain(&self) -> Explanation {
-        let (workers, sets) = (self.sets.len(), self.sets[0].len());
+        let (workers, sets) = (self.config.workers, self.sets[0].len());
         let (view, closer) = (self.view(), &self.closer);
         let views = view.lanes().into_iter().zip(self.sets[0][0].memory_bytes());
         Explanation {
@@ -179,7 +179,7 @@ impl<L: Lanes> Ready for Engine<L> {
             lanes: views
                 .map(|(lane, memory_bytes)| LaneExplanation {
                     key_bytes: lane.key_bytes,
-                    memory_bytes: memory_bytes * workers * sets,
+                    memory_bytes: memory_bytes * self.sets.len() * sets,
                     flows: lane.answers.flows().map(Flows::most),
                 })
                 .collect(),

@@ -8,8 +8,8 @@ use crate::sink::units;
 const BUCKET_NS: usize = 16;
 const BUCKETS: usize = 4096;
 
-/// A histogram of the times that workers spent in changing their summaries at the end of an epoch,
-/// or waiting for a set that was not ready. Memory: 16 KiB, and 32 bytes.
+/// A histogram of the times that workers spent in changing their summaries at the end of an epoch;
+/// apart from it, how long they waited for a set where the closer could not keep up. Memory: 16 KiB, and 32 bytes.
 #[derive(Clone, Debug)]
 pub struct Swaps {
     buckets: Box<[u32; BUCKETS]>,
@@ -47,7 +47,6 @@ impl Swaps {
 
     /// Records a wait for a set that was not ready.
     pub(crate) fn record_wait(&mut self, waited: Duration) {
-        self.record(waited);
         self.waits.epochs += 1;
         self.waits.time += waited;
     }
@@ -63,13 +62,13 @@ impl Swaps {
         self.waits.time += other.waits.time;
     }
 
-    /// Stops recorded.
+    /// Changes recorded.
     pub fn count(&self) -> u64 {
         self.buckets.iter().map(|&bucket| u64::from(bucket)).sum::<u64>() + self.beyond
     }
 
-    /// The time that a share `q` of the stops were no longer than, to 16 ns up to 65 µs, and the
-    /// longest of all beyond that; zero without a stop.
+    /// The time that a share `q` of the changes took at most, to 16 ns up to 65 µs, and the longest
+    /// of all beyond that; zero without a change.
     pub fn quantile(&self, q: f64) -> Duration {
         let rank = (q * self.count() as f64).ceil() as u64;
         let mut seen = 0;
@@ -82,7 +81,7 @@ impl Swaps {
         self.longest
     }
 
-    /// The longest stop.
+    /// The longest change.
     pub fn longest(&self) -> Duration {
         self.longest
     }
@@ -120,13 +119,14 @@ mod tests {
         assert_eq!(swaps.quantile(0.5), Duration::from_nanos(512));
         assert_eq!(swaps.quantile(1.0), Duration::from_micros(1));
         let mut other = Swaps::default();
-        other.record_wait(Duration::from_millis(3));
+        other.record(Duration::from_millis(3));
+        other.record_wait(Duration::from_millis(4));
         assert!(swaps.note().is_none() && other.note().is_some());
         swaps.add(&other);
         assert_eq!((swaps.count(), swaps.longest()), (1001, Duration::from_millis(3)));
         assert_eq!(swaps.quantile(1.0), Duration::from_millis(3));
         assert_eq!(swaps.quantile(0.999), Duration::from_micros(1));
-        let waits = Waits { epochs: 1, time: Duration::from_millis(3) };
+        let waits = Waits { epochs: 1, time: Duration::from_millis(4) };
         assert_eq!(swaps.waits(), waits);
     }
 }

@@ -8,13 +8,12 @@ use flowgauge_core::summary::Size;
 use flowgauge_kernel::{Digester, Gone, Producer};
 
 use super::closing::Event;
-use super::worker::{Parcel, Worker};
+use super::worker::Parcel;
 use crate::config::{Config, Dispatch, Overrun};
 use crate::error::EngineError;
 use crate::lanes::{Take, size};
 use crate::reader::{Crew, Ended};
 use crate::report::Gap;
-use crate::swaps::Swaps;
 
 /// How a packet finds its worker.
 #[derive(Clone, Copy, Debug)]
@@ -28,17 +27,6 @@ pub(crate) enum Way {
     Queue,
 }
 
-/// Shares that the packets are dealt out in: two for each worker but the one that reads, which has one
-/// beside its reading.
-fn shares(workers: usize) -> usize {
-    2 * workers - 1
-}
-
-/// Whose share this is.
-fn worker(share: usize) -> usize {
-    share.div_ceil(2)
-}
-
 impl Way {
     /// Its name in a configuration.
     pub(crate) fn dispatch(&self) -> Dispatch {
@@ -50,7 +38,7 @@ impl Way {
     }
 }
 
-/// The worker that reads: its lanes' batches go to all workers, itself among them.
+/// The one who reads: batches of the lanes go to the workers.
 pub(crate) struct Dispatcher<A, B> {
     way: Way,
     batch_packets: usize,
@@ -65,8 +53,7 @@ pub(crate) struct Dispatcher<A, B> {
 
 /// The ways out.
 struct Out<A, B> {
-    own: Worker<A, B>,
-    others: Vec<Producer<Parcel<A, B>>>,
+    rings: Vec<Producer<Parcel<A, B>>>,
     overrun: Overrun,
     /// Packets and bytes of the open epoch that found a ring full.
     dropped: Size,
@@ -78,11 +65,10 @@ impl<A: FlowKey, B: FlowKey> Dispatcher<A, B> {
     pub(super) fn new(
         config: &Config,
         way: Way,
-        own: Worker<A, B>,
-        others: Vec<Producer<Parcel<A, B>>>,
+        rings: Vec<Producer<Parcel<A, B>>>,
         events: Producer<Option<Event>>,
     ) -> Self {
-        let workers = 1 + others.len();
+        let workers = rings.len();
         let (overrun, dropped, broken) = (config.overrun, Size::default(), false);
         Self {
             way,
@@ -90,21 +76,16 @@ impl<A: FlowKey, B: FlowKey> Dispatcher<A, B> {
             first: (0..workers).map(|_| Batch::new()).collect(),
             second: (0..workers).map(|_| Batch::new()).collect(),
             turn: 0,
-            out: Out { own, others, overrun, dropped, broken },
+            out: Out { rings, overrun, dropped, broken },
             events,
         }
-    }
-
-    /// Lets the others come to their ends.
-    pub(super) fn finish(self) -> Swaps {
-        self.out.own.finish()
     }
 
     /// The worker whose turn it is.
     fn next(&mut self) -> usize {
         let turn = self.turn;
-        self.turn = (turn + 1) % shares(self.first.len());
-        worker(turn)
+        self.turn = (turn + 1) % self.first.len();
+        turn
     }
 }
 
@@ -142,18 +123,19 @@ fn scatter<K: FlowKey>(
         }
     };
     match way {
+        _ if workers == 1 => send(0, batch),
         Way::Digest(digester) => {
             batch.digest(&digester);
             for row in 0..batch.len() {
                 let bits = (batch.digests()[row] >> 48) as usize;
-                stage(batch, row, worker((bits * shares(workers)) >> 16));
+                stage(batch, row, (bits * workers) >> 16);
             }
         }
         Way::Source(bytes) => {
             for row in 0..batch.len() {
                 let source = &batch.keys()[row].canonical()[..bytes[lane]];
                 let ones: u32 = source.iter().map(|byte| byte.count_ones()).sum();
-                stage(batch, row, worker(ones as usize % shares(workers)));
+                stage(batch, row, ones as usize % workers);
             }
         }
         Way::Queue => send(turn, batch),
@@ -196,21 +178,15 @@ impl<A, B> Dispatcher<A, B> {
 
 impl<A: FlowKey, B: FlowKey> Out<A, B> {
     fn first(&mut self, to: usize, batch: &mut Batch<A>) {
-        match to.checked_sub(1) {
-            None => self.broken |= self.own.first(batch).is_err(),
-            Some(at) => self.push(at, size(batch), |parcel| mem::swap(&mut parcel.first, batch)),
-        }
+        self.push(to, size(batch), |parcel| mem::swap(&mut parcel.first, batch));
     }
 
     fn second(&mut self, to: usize, batch: &mut Batch<B>) {
-        match to.checked_sub(1) {
-            None => self.broken |= self.own.second(batch).is_err(),
-            Some(at) => self.push(at, size(batch), |parcel| mem::swap(&mut parcel.second, batch)),
-        }
+        self.push(to, size(batch), |parcel| mem::swap(&mut parcel.second, batch));
     }
 
-    fn push(&mut self, at: usize, size: Size, fill: impl FnOnce(&mut Parcel<A, B>)) {
-        let ring = &mut self.others[at];
+    fn push(&mut self, to: usize, size: Size, fill: impl FnOnce(&mut Parcel<A, B>)) {
+        let ring = &mut self.rings[to];
         match self.overrun {
             Overrun::Wait => self.broken |= ring.push(fill).is_err(),
             Overrun::Drop => {
@@ -224,17 +200,10 @@ impl<A: FlowKey, B: FlowKey> Out<A, B> {
 
     /// Sends a worker what is left of the epoch, and that it ends there: that is never dropped.
     fn end(&mut self, to: usize, first: &mut Batch<A>, second: &mut Batch<B>) -> Result<(), Gone> {
-        match to.checked_sub(1) {
-            None => {
-                self.own.first(first)?;
-                self.own.second(second)?;
-                self.own.end()
-            }
-            Some(at) => self.others[at].push(|parcel| {
-                mem::swap(&mut parcel.first, first);
-                mem::swap(&mut parcel.second, second);
-                parcel.ends = true;
-            }),
-        }
+        self.rings[to].push(|parcel| {
+            mem::swap(&mut parcel.first, first);
+            mem::swap(&mut parcel.second, second);
+            parcel.ends = true;
+        })
     }
 }

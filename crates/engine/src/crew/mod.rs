@@ -1,4 +1,4 @@
-//! Several threads that measure: one reads and dispatches, too, and one more closes the epochs.
+//! One thread that reads and dispatches, others that measure, and one that closes the epochs.
 //!
 //! The reader's batches go to the workers through rings, and so does the end of an epoch, behind its
 //! last batch: a worker without a packet comes to it as well. There it hands its summaries over to
@@ -25,7 +25,7 @@ use crate::swaps::Swaps;
 use closing::{Closing, EVENTS};
 pub(crate) use dispatch::{Dispatcher, Way};
 pub(crate) use pin::Cores;
-pub(crate) use sharing::Sharing;
+pub(crate) use sharing::{Sharing, may_divide};
 use worker::{PARCELS, Parcel, Set, Worker};
 
 /// Lets `read` pass batches to as many workers as there are sets of summaries. Returns what it
@@ -47,11 +47,9 @@ pub(crate) fn run<A: FlowKey, B: FlowKey, T>(
     thread::scope(|scope| {
         let closing = Closing::new(closer, sink, keepers, ends, sharing.joined);
         let closing = spawn(scope, "closer".to_owned(), || closing.run())?;
-        let mut workers = workers.into_iter().enumerate();
-        let own = workers.next().map(|(_, own)| own);
         let mut rings = Vec::new();
         let mut others = Vec::new();
-        for (number, worker) in workers {
+        for (number, worker) in (1..).zip(workers) {
             let (parcels, work) = ring(PARCELS, Parcel::new);
             let cores = sharing.cores.clone();
             others.push(spawn(scope, format!("worker {number}"), move || {
@@ -60,19 +58,19 @@ pub(crate) fn run<A: FlowKey, B: FlowKey, T>(
             })?);
             rings.push(parcels);
         }
-        let own = own.ok_or_else(|| EngineError::Workers("there is no worker".to_owned()))?;
-        let mut dispatcher = Dispatcher::new(config, sharing.way, own, rings, events);
+        let mut dispatcher = Dispatcher::new(config, sharing.way, rings, events);
         let pinned = sharing.cores.as_ref().map(|cores| cores.pin(0)).transpose();
         let result = pinned.and_then(|_pinned| read(&mut dispatcher));
-        let mut swaps = dispatcher.finish();
+        drop(dispatcher);
+        let mut swaps = Swaps::default();
         // Whoever failed first made the others end: the closer by a report that nobody takes, then a
         // worker.
         let closed = closing.join().unwrap_or_else(|panic| failed("closer".to_owned(), &*panic));
-        let mut ended = closed.map(|()| swaps.clone());
+        let mut ended = closed;
         for (number, worker) in (1..).zip(others) {
             let joined = worker.join();
             let joined = joined.unwrap_or_else(|panic| failed(format!("worker {number}"), &*panic));
-            ended = ended.and(joined).inspect(|other| swaps.add(other));
+            ended = ended.and(joined.map(|other| swaps.add(&other)));
         }
         ended?;
         Ok((result?, swaps))

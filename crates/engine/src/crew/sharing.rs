@@ -75,8 +75,7 @@ impl Sharing {
         let same = (joined || merge != Merge::WithinBounds) && !sampled.contains(&true);
         // What adds up only where flows are kept apart is dispatched.
         let adds_up = laws.commutable && (merge == Merge::Equal || !same);
-        let one_epoch = config.epoch == EpochLength::Whole && config.limit.is_none();
-        let parts = config.workers > 1 && config.dispatch.is_none() && adds_up && one_epoch;
+        let parts = config.workers > 1 && adds_up && may_divide(config);
         let cores = config.pin.then(|| Cores::new(config.workers)).transpose()?;
         Ok(Self { way, joined, same, parts, cores })
     }
@@ -90,6 +89,11 @@ impl Sharing {
         let seen = if self.joined { sets.len() } else { 1 };
         View::new(key, sets[..seen].iter().map(|worker| &worker[0]))
     }
+}
+
+/// Whether one epoch covers all the input, and nobody asked for more than that.
+pub(crate) fn may_divide(config: &Config) -> bool {
+    config.epoch == EpochLength::Whole && config.dispatch.is_none() && config.limit.is_none()
 }
 
 /// Whether each accelerator passes on a sample, or what comes of one.

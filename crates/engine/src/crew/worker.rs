@@ -1,4 +1,4 @@
-//! What each worker does, the one that reads included.
+//! What each worker does.
 
 use std::time::Instant;
 
@@ -58,11 +58,6 @@ impl<A: FlowKey, B: FlowKey> Worker<A, B> {
         self.swaps
     }
 
-    /// Ends a worker's work.
-    pub(super) fn finish(self) -> Swaps {
-        self.swaps
-    }
-
     fn take(&mut self, parcel: &mut Parcel<A, B>) -> Result<(), Gone> {
         self.first(&mut parcel.first)?;
         self.second(&mut parcel.second)?;
@@ -70,12 +65,12 @@ impl<A: FlowKey, B: FlowKey> Worker<A, B> {
     }
 
     /// Measures a batch of the first lane, and clears it.
-    pub(super) fn first(&mut self, batch: &mut Batch<A>) -> Result<(), Gone> {
+    fn first(&mut self, batch: &mut Batch<A>) -> Result<(), Gone> {
         self.measure(batch, Summaries::first)
     }
 
     /// Measures a batch of the second lane, and clears it.
-    pub(super) fn second(&mut self, batch: &mut Batch<B>) -> Result<(), Gone> {
+    fn second(&mut self, batch: &mut Batch<B>) -> Result<(), Gone> {
         self.measure(batch, Summaries::second)
     }
 
@@ -96,7 +91,7 @@ impl<A: FlowKey, B: FlowKey> Worker<A, B> {
     }
 
     /// Hands what was measured over to the closer.
-    pub(super) fn end(&mut self) -> Result<(), Gone> {
+    fn end(&mut self) -> Result<(), Gone> {
         self.wait()?;
         let begun = Instant::now();
         self.sets.hand_over()?;

@@ -251,7 +251,7 @@ fn each(
     Plan::new(config).unwrap().run(&mut source, &mut Each(epoch), &mut |_| {})
 }
 
-/// `packets` packets of one flow, which dispatch by source gives to the second of two workers.
+/// `packets` packets of one flow, which dispatch by any means gives to one worker.
 fn one_flow(packets: u64) -> Vec<u8> {
     let mut pcap = Pcap::new();
     for i in 0..packets {
@@ -260,23 +260,17 @@ fn one_flow(packets: u64) -> Vec<u8> {
     pcap.0
 }
 
-fn busy_second(overrun: Overrun) -> Config {
-    Config {
-        epoch: EpochLength::Packets(10_000),
-        workers: 2,
-        dispatch: Some(Dispatch::Source),
-        overrun,
-        ..asking(&["top"])
-    }
+fn busy(overrun: Overrun) -> Config {
+    Config { epoch: EpochLength::Packets(10_000), workers: 2, overrun, ..asking(&["top"]) }
 }
 
-/// The closer takes long over the first epoch: the second worker, which has all the packets, waits
+/// The closer takes long over the first epoch: the worker that has all the packets waits
 /// for summaries in the third, and its ring is full. Each epoch's report says how many it measured.
 #[test]
 fn what_finds_a_full_ring_is_dropped_and_counted() {
     let mut sums = Vec::new();
     let mut wait = Some(Duration::from_millis(300));
-    let outcome = each(busy_second(Overrun::Drop), &one_flow(45_000), |report| {
+    let outcome = each(busy(Overrun::Drop), &one_flow(45_000), |report| {
         thread::sleep(wait.take().unwrap_or_default());
         let measured = match &report.tasks[0].1 {
             Report::Sizes { items, .. } => {
@@ -304,16 +298,15 @@ fn what_finds_a_full_ring_is_dropped_and_counted() {
 #[test]
 fn where_the_source_waits_nothing_is_dropped_and_the_wait_is_noted() {
     let mut wait = Some(Duration::from_millis(100));
-    let outcome = each(busy_second(Overrun::Wait), &one_flow(45_000), |report| {
+    let outcome = each(busy(Overrun::Wait), &one_flow(45_000), |report| {
         thread::sleep(wait.take().unwrap_or_default());
         assert_eq!((report.account.dropped, report.notes.len()), (Size::default(), 0));
         Ok(())
     });
     let Outcome { total, swaps, .. } = outcome.unwrap();
     assert_eq!(total.account.keyed, 45_000);
-    // Ten ends of epochs, and as many more stops as there were waits.
-    assert_eq!(swaps.count(), 10 + swaps.waits().epochs);
-    assert!(swaps.waits().epochs > 0 && swaps.waits().time <= swaps.longest() * 10);
+    assert_eq!(swaps.count(), 5);
+    assert!(swaps.waits().epochs > 0 && swaps.waits().time > Duration::from_millis(1));
     assert!(total.notes[0].contains("epochs ended faster"), "{:?}", total.notes);
 }
 
@@ -321,7 +314,7 @@ fn where_the_source_waits_nothing_is_dropped_and_the_wait_is_noted() {
 fn whoever_fails_ends_the_run_with_one_reason() {
     let bytes = one_flow(45_000);
     for workers in [2, 3] {
-        let config = Config { workers, ..busy_second(Overrun::Wait) };
+        let config = Config { workers, ..busy(Overrun::Wait) };
         let full = each(config.clone(), &bytes, |_| Err(io::ErrorKind::StorageFull.into()));
         assert!(matches!(full, Err(EngineError::Sink(_))), "{full:?}");
         let failed = each(config, &bytes, |report| {
@@ -360,6 +353,6 @@ fn the_end_of_an_epoch_stops_nobody_for_long() {
         let swaps = each(config, &bytes, |_| Ok(())).unwrap().swaps;
         let (most, longest) = (swaps.quantile(0.999), swaps.longest());
         println!("{memory_bytes}: {most:?}, longest {longest:?}, {:?}", swaps.waits());
-        assert!(swaps.count() >= 20_000 && most <= Duration::from_micros(50), "{most:?}");
+        assert!(swaps.count() >= 10_000 && most <= Duration::from_micros(50), "{most:?}");
     }
 }
