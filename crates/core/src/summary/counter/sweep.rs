@@ -2,9 +2,9 @@
 //!
 //! Entries of the least count are taken over in the order of their numbers, and count more from then
 //! on. So one sweep over all entries finds every one of the least count, and only after its end is
-//! the least count a larger one. A sweep looks at blocks of entries: at the counts of those whose
-//! floor, which no count of the block is below, is the least count, and only at the floor of the
-//! others. By packets one by one, the least count is at most the packets over the entries, and so is
+//! the least count a larger one. A sweep looks at blocks of 64 entries, two at a time: at the counts of
+//! those whose floor, which no count of the block is below, is the least count, and only at the floor
+//! of the others. By packets one by one, the least count is at most the packets over the entries, and so is
 //! the number of sweeps: an entry is passed once a packet at most, whatever comes. By sums of packets
 //! it grows in steps: for each of them two blocks are looked at, at most, and all floors.
 
@@ -22,7 +22,7 @@ use super::steps::Steps as _;
 use crate::key::FlowKey;
 
 /// Entries of a block, one bit each.
-const BLOCK: usize = 128;
+const BLOCK: usize = 64;
 
 /// Entries in columns behind an index.
 ///
@@ -41,9 +41,9 @@ pub(in crate::summary) struct Sweep<K> {
     floors: Zeroed<u32>,
     /// No count is below it.
     least: u32,
-    /// Where the block begins that the sweep is at.
+    /// Where the two blocks begin that the sweep is at.
     start: usize,
-    /// The entries of the block that had the least count and may still have it.
+    /// The entries of these blocks that had the least count and may still have it.
     pending: u128,
     /// The least count, where it was asked for since it changed.
     unheld: OnceCell<u32>,
@@ -87,7 +87,7 @@ impl<K: FlowKey> Sweep<K> {
         }
     }
 
-    /// Goes on to the next block that may have the least count, or the next larger one.
+    /// Goes on to the next blocks that may have the least count, or the next larger one.
     fn go_on(&mut self) {
         let first = |floors: &[u32], least| floors.iter().position(|&floor| floor == least);
         let block = self.start / BLOCK;
@@ -98,10 +98,21 @@ impl<K: FlowKey> Sweep<K> {
             first(&self.floors, self.least).unwrap_or(0)
         };
         self.start = next * BLOCK;
-        self.pending = equal(self.block(self.start), self.least);
+        self.pending = u128::from(self.visit(next)) | u128::from(self.visit(next + 1)) << BLOCK;
+    }
+
+    /// The entries of a block, if there is one, that have the least count, and are pending from then
+    /// on.
+    fn visit(&mut self, block: usize) -> u64 {
+        if self.floors.get(block) != Some(&self.least) {
+            return 0;
+        }
+        let start = block * BLOCK;
+        let pending = equal(self.block(start), self.least);
         // The next larger count is mostly there, so that the least of all is seldom looked for.
         let above = self.least.saturating_add(1);
-        self.floors[next] = if self.pending == 0 { self.floor(self.start) } else { above };
+        self.floors[block] = if pending == 0 { self.floor(start) } else { above };
+        pending
     }
 
     /// Whether there is a least entry to sweep for: counts that are full stay the least.
@@ -156,15 +167,11 @@ impl<K: FlowKey> Sweep<K> {
 }
 
 /// Which of the counts equal `count`, one bit each.
-fn equal(counts: &[u32], count: u32) -> u128 {
-    let half = |counts: &[u32]| {
-        let (groups, rest) = counts.as_chunks();
-        let bits = rest.iter().rev().fold(0, |bits, &other| bits << 1 | u64::from(other == count));
-        let group = |bits, group| bits << 8 | u64::from(equal_in_group(group, u32::MAX, count));
-        groups.iter().rev().fold(bits, group)
-    };
-    let (low, high) = counts.split_at(counts.len().min(BLOCK / 2));
-    u128::from(half(low)) | u128::from(half(high)) << (BLOCK / 2)
+fn equal(counts: &[u32], count: u32) -> u64 {
+    let (groups, rest) = counts.as_chunks();
+    let bits = rest.iter().rev().fold(0, |bits, &other| bits << 1 | u64::from(other == count));
+    let group = |bits: u64, group| bits << 8 | u64::from(equal_in_group(group, u32::MAX, count));
+    groups.iter().rev().fold(bits, group)
 }
 
 impl<K: FlowKey> Monitor<K, u32> for Sweep<K> {
