@@ -38,6 +38,10 @@ pub(crate) trait Runner<K: FlowKey>: Send {
     fn wants_elements(&self) -> bool {
         false
     }
+    /// Packets that found no room.
+    fn untracked(&self) -> u64 {
+        0
+    }
 }
 
 impl<K: FlowKey> Runner<K> for Box<dyn Ingest<K>> {
@@ -55,6 +59,10 @@ impl<K: FlowKey> Runner<K> for Box<dyn Ingest<K>> {
 
     fn wants_elements(&self) -> bool {
         Ingest::wants_elements(&**self)
+    }
+
+    fn untracked(&self) -> u64 {
+        self.answers().untracked().packets
     }
 }
 

@@ -122,7 +122,7 @@ impl Page {
         let file = File::create(&table).map_err(&failed)?;
         self.outcome.table.write(BufWriter::new(file)).map_err(&failed)?;
         write(&path("svg"), &self.picture())?;
-        write(&path("md"), &self.page("#", ""))
+        write(&path("md"), &format!("{}{}\n", self.page("#", ""), machine_line()))
     }
 
     /// The picture.
@@ -151,15 +151,18 @@ impl Page {
         let _ = writeln!(
             page,
             "Numbers: [{stem}.tsv]({folder}{stem}.tsv). Repeat: `flowgauge-lab run {name} {options}`. \
-             Machine: {}; {}. Noise: the same arithmetic took {:.1} % longer than at best in the \
-             median, and {:.0} % in one of a hundred.\n",
-            machine::describe(),
-            machine::caches(),
+             Noise: the same arithmetic took {:.1} % longer than at best in the median, and {:.0} % in \
+             one of a hundred.",
             100.0 * noise.0,
             100.0 * noise.1
         );
         page
     }
+}
+
+/// What all of it was measured on.
+fn machine_line() -> String {
+    format!("Machine: {}; {}.", machine::describe(), machine::caches())
 }
 
 /// The report of all.
@@ -170,10 +173,11 @@ fn report(pages: &[Page], folder: &str, options: &str) -> String {
          Written by `flowgauge-lab run all {options}`. Each section says what a paper claims, what was \
          measured here, and whether the claim stands on this machine: {} do, {} do not, {} are open. \
          Verdicts are computed from the numbers; times that differ by less than 3 % are not told \
-         apart.\n\n| figure | what | verdict |\n|---|---|---|\n",
+         apart.\n\n{}\n\n| figure | what | verdict |\n|---|---|---|\n",
         count(Stand::Confirmed),
         count(Stand::Contradicted),
         count(Stand::Open),
+        machine_line(),
     );
     for Page { experiment: Experiment { name, title, .. }, verdict, .. } in pages {
         // The anchor that Markdown makes of the heading.

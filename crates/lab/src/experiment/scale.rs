@@ -25,6 +25,22 @@ impl Scale {
         Self { from, to, log, start, end }
     }
 
+    /// The same, which need not begin at 0.
+    pub(super) fn around(
+        numbers: impl Iterator<Item = f64> + Clone,
+        log: bool,
+        start: f64,
+        end: f64,
+    ) -> Self {
+        let scale = Self::of(numbers.clone(), log, start, end);
+        let least = numbers.fold(f64::INFINITY, f64::min);
+        if log || !least.is_finite() {
+            return scale;
+        }
+        let margin = 0.05 * (scale.to - least);
+        Self { from: least - margin, ..scale }
+    }
+
     /// A linear range.
     pub(super) fn between(from: f64, to: f64, start: f64, end: f64) -> Self {
         Self { from, to, log: false, start, end }
@@ -87,6 +103,9 @@ mod tests {
         let narrow = Scale::of([20.0, 22.0].into_iter(), true, 0.0, 1.0);
         assert!(narrow.ticks().len() > 2, "{:?}", narrow.ticks());
         assert!(!Scale::of(std::iter::empty(), true, 0.0, 1.0).ticks().is_empty());
+        let skews = Scale::around([0.75, 1.75].into_iter(), false, 0.0, 100.0);
+        let labels: Vec<String> = skews.ticks().into_iter().map(label).collect();
+        assert_eq!(labels, ["0.8", "1", "1.2", "1.4", "1.6", "1.8"]);
         let still = Scale::of([0.0].into_iter(), false, 0.0, 1.0);
         assert!(still.place(0.0).is_finite() && !still.ticks().is_empty());
     }

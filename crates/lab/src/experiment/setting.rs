@@ -61,7 +61,7 @@ impl Setting {
     pub(crate) fn quick() -> Self {
         Self {
             packets: 1_000_000,
-            rounds: 3,
+            rounds: 5,
             most_bytes: 64 << 20,
             factor: 4,
             seed: 1,
@@ -71,7 +71,7 @@ impl Setting {
 
     /// The papers' epochs and sizes.
     pub(crate) fn full() -> Self {
-        Self { packets: 2_000_000, rounds: 7, most_bytes: 256 << 20, factor: 2, ..Self::quick() }
+        Self { packets: 2_000_000, rounds: 9, most_bytes: 256 << 20, factor: 2, ..Self::quick() }
     }
 
     /// Sizes from this one to the largest.
@@ -183,6 +183,27 @@ fn of_capture(path: PathBuf, most: usize) -> Result<Vec<Packet>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn captures_are_traces() {
+        use flowgauge_capture::synthetic::{Config, Traffic, to_pcap_bytes};
+
+        let Ok(traffic) = Traffic::new(Config { packets: 300, ..Config::default() }) else {
+            panic!("the defaults are sound")
+        };
+        let packets: Vec<_> = traffic.collect();
+        let path = std::env::temp_dir().join(format!("flowgauge-trace-{}", std::process::id()));
+        assert!(fs::write(&path, to_pcap_bytes(packets.iter().copied())).is_ok());
+        let trace = Trace::read(&path, None, 200);
+        assert!(fs::remove_file(&path).is_ok());
+        let Ok(trace) = trace else { panic!("the file is there") };
+        assert_eq!((trace.packets.len(), trace.key_bytes), (200, 13));
+        for (packet, expected) in trace.packets.iter().zip(packets) {
+            let expected = Packet::from(expected);
+            assert_eq!((packet.ip, packet.wire), (expected.ip, expected.wire));
+        }
+        assert!(Trace::read(&path, None, 200).is_err());
+    }
 
     #[test]
     fn key_files_are_traces() {

@@ -10,9 +10,12 @@ use super::table::Table;
 const WIDTH: f64 = 500.0;
 const HEIGHT: f64 = 310.0;
 
-/// The plot within its panel.
+/// More names than these along an axis need a panel of twice the width.
+const MANY: usize = 12;
+
+/// The plot within its panel: what is left and right of it, and where it ends.
 const LEFT: f64 = 68.0;
-const RIGHT: f64 = 484.0;
+const RIGHT: f64 = 16.0;
 const TOP: f64 = 36.0;
 const BOTTOM: f64 = 250.0;
 
@@ -41,20 +44,21 @@ text{font:12px system-ui,sans-serif;fill:var(--ink)}\
 /// Draws panels, two beside each other.
 pub(crate) fn draw(charts: &[Chart], table: &Table) -> String {
     let panels: Vec<Panel<'_>> = charts.iter().map(|chart| Panel::new(chart, table)).collect();
-    let beside = panels.len().clamp(1, 2);
+    let width = panels.iter().map(|panel| panel.width).fold(WIDTH, f64::max);
+    let beside = if width > WIDTH { 1 } else { panels.len().clamp(1, 2) };
     let mut body = String::new();
     let mut top = 0.0;
     for row in panels.chunks(beside) {
         let height = row.iter().map(Panel::height).fold(0.0, f64::max);
         for (at, panel) in row.iter().enumerate() {
-            let left = at as f64 * WIDTH;
+            let left = at as f64 * width;
             let _ = write!(body, r#"<g transform="translate({left} {top})">"#);
             panel.draw(&mut body);
             body.push_str("</g>\n");
         }
         top += height;
     }
-    let width = beside as f64 * WIDTH;
+    let width = beside as f64 * width;
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {top}\" width=\"{width}\" \
          height=\"{top}\" role=\"img\">\n{STYLE}\n\
@@ -67,6 +71,7 @@ struct Panel<'a> {
     chart: &'a Chart,
     places: Vec<&'a str>,
     lines: Vec<Line>,
+    width: f64,
     x: Scale,
     y: Scale,
 }
@@ -75,12 +80,19 @@ impl<'a> Panel<'a> {
     fn new(chart: &'a Chart, table: &'a Table) -> Self {
         let (places, lines) = (chart.places(table), chart.lines(table));
         let points = || lines.iter().flat_map(|line| &line.points);
+        let width = if places.len() > MANY { 2.0 * WIDTH } else { WIDTH };
+        let right = width - RIGHT;
         let x = match places.len() {
-            0 => Scale::of(points().map(|point| point.0), chart.x_axis.log, LEFT, RIGHT),
-            count => Scale::between(-0.5, count as f64 - 0.5, LEFT, RIGHT),
+            0 => Scale::around(points().map(|point| point.0), chart.x_axis.log, LEFT, right),
+            count => Scale::between(-0.5, count as f64 - 0.5, LEFT, right),
         };
         let y = Scale::of(points().map(|point| point.1), chart.y_axis.log, BOTTOM, TOP);
-        Self { chart, places, lines, x, y }
+        Self { chart, places, lines, width, x, y }
+    }
+
+    /// Where the plot ends.
+    fn right(&self) -> f64 {
+        self.width - RIGHT
     }
 
     /// The lines' names, in rows that fit.
@@ -89,7 +101,7 @@ impl<'a> Panel<'a> {
         let mut used = 0.0;
         for line in &self.lines {
             let width = entry_width(line);
-            if used + width > WIDTH - 24.0 && used > 0.0 {
+            if used + width > self.width - 24.0 && used > 0.0 {
                 rows.push(Vec::new());
                 used = 0.0;
             }
@@ -103,7 +115,7 @@ impl<'a> Panel<'a> {
 
     /// Whether the names of places are so long that they are written aslant.
     fn aslant(&self) -> bool {
-        let room = (RIGHT - LEFT) / self.places.len().max(1) as f64;
+        let room = (self.right() - LEFT) / self.places.len().max(1) as f64;
         self.places.iter().any(|place| place.len() as f64 * LETTER > room)
     }
 
@@ -128,9 +140,10 @@ impl<'a> Panel<'a> {
     }
 
     fn draw_axes(&self, out: &mut String) {
+        let right = self.right();
         for tick in self.y.ticks() {
             let y = self.y.place(tick);
-            let _ = write!(out, r#"<path class="grid" d="M{LEFT} {y:.1}H{RIGHT}"/>"#);
+            let _ = write!(out, r#"<path class="grid" d="M{LEFT} {y:.1}H{right}"/>"#);
             text(out, LEFT - 6.0, y + 4.0, "end", "", &label(tick));
         }
         if self.places.is_empty() {
@@ -151,9 +164,9 @@ impl<'a> Panel<'a> {
                 text(out, x, y + 2.0, "middle", "", place);
             }
         }
-        let _ = write!(out, r#"<path class="axis" d="M{LEFT} {BOTTOM}H{RIGHT}"/>"#);
+        let _ = write!(out, r#"<path class="axis" d="M{LEFT} {BOTTOM}H{right}"/>"#);
         let below = if aslant { BOTTOM + 62.0 } else { BOTTOM + 36.0 };
-        text(out, f64::midpoint(LEFT, RIGHT), below, "middle", "", self.chart.x_axis.label);
+        text(out, f64::midpoint(LEFT, right), below, "middle", "", self.chart.x_axis.label);
         let middle = f64::midpoint(TOP, BOTTOM);
         let _ = write!(out, r#"<g transform="translate(16 {middle}) rotate(-90)">"#);
         text(out, 0.0, 0.0, "middle", "", self.chart.y_axis.label);
@@ -177,15 +190,18 @@ impl<'a> Panel<'a> {
 
     /// The bars of a place stand side by side, in the order of series.
     fn draw_bars(&self, out: &mut String) {
-        let mut series: Vec<usize> = self.lines.iter().map(|line| line.colour).collect();
-        series.dedup();
-        let room = (RIGHT - LEFT) / self.places.len() as f64 * 0.8;
-        let width = room / series.len().max(1) as f64;
+        let at =
+            |line: &Line, place: f64| line.points.iter().any(|point| (point.0 - place).abs() < 0.5);
+        let room = (self.right() - LEFT) / self.places.len() as f64 * 0.8;
         for line in &self.lines {
-            let beside = series.iter().position(|colour| *colour == line.colour).unwrap_or(0);
             let colour = COLOURS[line.colour % COLOURS.len()];
-            for &(at, height) in &line.points {
-                let x = self.x.place(at) - room / 2.0 + width * beside as f64;
+            for &(place, height) in &line.points {
+                let mut here: Vec<usize> =
+                    self.lines.iter().filter(|l| at(l, place)).map(|line| line.colour).collect();
+                here.dedup();
+                let beside = here.iter().position(|colour| *colour == line.colour).unwrap_or(0);
+                let width = room / here.len().max(1) as f64;
+                let x = self.x.place(place) - room / 2.0 + width * beside as f64;
                 let y = self.y.place(height);
                 let _ = if line.column == 0 {
                     let tall = (BOTTOM - y).max(0.5);

@@ -65,13 +65,16 @@ impl Part {
             (_, over) if over > 0 => Some(false),
             _ => None,
         };
-        let told = format!(
-            "{what}: {} ({} to {}); less at {under} of {} points, more at {over}",
-            digits(median(&ratios)),
-            digits(least(&ratios)),
-            digits(most(&ratios)),
-            ratios.len()
-        );
+        let told = match ratios[..] {
+            [ratio] => format!("{what}: {}", digits(ratio)),
+            _ => format!(
+                "{what}: {} ({} to {}); less at {under} of {} points, more at {over}",
+                digits(median(&ratios)),
+                digits(least(&ratios)),
+                digits(most(&ratios)),
+                ratios.len()
+            ),
+        };
         Self { holds, told }
     }
 
@@ -153,6 +156,9 @@ pub(crate) fn median(numbers: &[f64]) -> f64 {
 
 /// A number with three digits that tell.
 fn digits(number: f64) -> String {
+    if !number.is_finite() {
+        return "not measured".to_owned();
+    }
     let whole = number.abs() >= 100.0;
     let text = if whole { format!("{number:.0}") } else { short((number * 1e3).round() / 1e3) };
     if text.contains('.') {
@@ -193,6 +199,7 @@ mod tests {
         assert_eq!(stand(Part::at_least("", 1.8, 1.8)), Stand::Confirmed);
         assert_eq!(stand(Part::at_most("", 1.8, 1.7)), Stand::Contradicted);
         assert_eq!(stand(Part::at_most("", f64::NAN, 1.7)), Stand::Open);
+        assert_eq!(Part::at_most("it", f64::NAN, 1.7).told, "it: not measured (at most 1.7)");
         let both = [Part::at_least("one", 1.0, 2.0), Part::open("other")];
         let verdict = Verdict::of(both);
         assert_eq!(verdict.stand, Stand::Contradicted);

@@ -21,14 +21,18 @@ pub(crate) const FIG7: Experiment = Experiment {
             ones (30 % less at 60 bytes); at skews 1.25 and 1.75 they cost next to nothing (5 ns).",
     measure,
     judge,
-    charts: &[Chart {
-        title: "",
-        x: "entry_bytes",
-        x_axis: linear("key and value (bytes)"),
-        series: "layout",
-        only: &[],
-        ..super::BY_SIZE
-    }],
+    charts: &[
+        Chart { title: "Skew 0.75", only: &["beside, skew 0.75", "apart, skew 0.75"], ..BY_ENTRY },
+        Chart { title: "Skew 1.25", only: &["beside, skew 1.25", "apart, skew 1.25"], ..BY_ENTRY },
+        Chart { title: "Skew 1.75", only: &["beside, skew 1.75", "apart, skew 1.75"], ..BY_ENTRY },
+    ],
+};
+
+const BY_ENTRY: Chart = Chart {
+    x: "entry_bytes",
+    x_axis: linear("key and value (bytes)"),
+    series: "layout",
+    ..super::BY_SIZE
 };
 
 const SKEWS: [f64; 3] = [0.75, 1.25, 1.75];

@@ -4,7 +4,7 @@ use std::thread;
 
 use flowgauge_core::key::{Key8, KeyKind};
 
-use super::{ARRAY, BATCH, CUCKOO_1, CUCKOO_4, Contender, LINEAR, OVERWRITING};
+use super::{ARRAY, BATCH, CUCKOO_1, CUCKOO_4, Contender, LINEAR, OVERWRITING, better};
 use crate::experiment::antagonist::{Antagonist, beside};
 use crate::experiment::chart::{Chart, linear, log};
 use crate::experiment::latency::{BARE, Bare, Runner, race_paced};
@@ -87,13 +87,10 @@ fn measure(setting: &Setting, antagonist: Antagonist) -> Result<Outcome, Failure
 /// That an array has the lowest mean in every setting: the better of the two, point by point.
 fn array_is_fastest(table: &Table) -> Part {
     let of = |name: &str| table.numbers("structure", name, "mean_ns");
-    let least = |one: Vec<f64>, other: Vec<f64>| -> Vec<f64> {
-        one.into_iter().zip(other).map(|(one, other)| one.min(other)).collect()
-    };
-    let tables = least(least(of(LINEAR), of(CUCKOO_1)), of(CUCKOO_4));
+    let tables = better(&better(&of(LINEAR), &of(CUCKOO_1)), &of(CUCKOO_4));
     Part::less(
         "mean of the faster array over the fastest table",
-        &least(of(ARRAY), of(OVERWRITING)),
+        &better(&of(ARRAY), &of(OVERWRITING)),
         &tables,
     )
 }

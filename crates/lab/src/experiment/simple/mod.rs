@@ -42,9 +42,11 @@ const BATCH: usize = 64;
 /// Bytes of structures whose size is not what is varied: more than the paper's last-level cache.
 const LARGE: usize = 32 << 20;
 
-/// What tables call the structures.
+/// What tables call the structures: the count array counts the keys of heavy columns apart, and alone
+/// it does not; the overwriting one keeps the last key of a slot, as the paper's does.
 const ARRAY: &str = "count array";
 const OVERWRITING: &str = "overwriting array";
+const PLAIN: &str = "array alone";
 const COUNT_MIN: &str = "Count-Min";
 const LINEAR: &str = "linear table";
 const CUCKOO_1: &str = "cuckoo-1";
@@ -82,6 +84,7 @@ impl<K: FlowKey> Contender<K> {
         let (algorithm, parameters): (_, &[_]) = match label {
             ARRAY => ("count-array", &[]),
             OVERWRITING => ("replacing-array", &[("candidates", "0")]),
+            PLAIN => ("count-array", &[("candidates", "0")]),
             COUNT_MIN => ("count-min", &[("rows", "3")]),
             CUCKOO_1 => ("cuckoo-1", &[]),
             CUCKOO_4 => ("cuckoo-4", &[]),
@@ -104,7 +107,7 @@ impl<K: FlowKey> Contender<K> {
 /// An empty table of latency and accuracy by these columns.
 fn table(by: impl IntoIterator<Item = &'static str>) -> Table {
     let by = std::iter::once("structure").chain(by);
-    Table::new(by.chain(["mean_ns", "p99_ns", "precision", "recall"]))
+    Table::new(by.chain(["mean_ns", "p99_ns", "held_percent", "precision", "recall"]))
 }
 
 /// Measures these, and how well they answer where a task is asked: a row for each, and one for the
@@ -130,11 +133,29 @@ fn measure<K: FlowKey + Extract<8>>(
         };
         let accuracy = score.map_or([None, None], |score| [score.precision(), score.recall()]);
         let at = at.iter().map(|number| (*number).into());
-        let times = [time.mean_ns, time.p99_ns].map(Into::into);
+        let held = number.checked_sub(1).map(|number| {
+            let untracked = contenders[number].runner.untracked() as f64;
+            100.0 * (1.0 - untracked / stream.keys.len() as f64)
+        });
+        let times = [time.mean_ns.into(), time.p99_ns.into(), held.into()];
         let accuracy = accuracy.map(Into::into);
         table.push(std::iter::once(label.into()).chain(at).chain(times).chain(accuracy));
     }
     Ok(())
+}
+
+/// The less of two columns, row by row: of two forms of one structure the better counts.
+fn better(one: &[f64], other: &[f64]) -> Vec<f64> {
+    one.iter().zip(other).map(|(one, other)| one.min(*other)).collect()
+}
+
+/// The numbers of a structure at those points at which each of these tables has room for every flow.
+fn roomy(table: &Table, tables: &[&str], name: &str, column: &str) -> Vec<f64> {
+    let held = tables.iter().map(|name| table.numbers("structure", name, "held_percent"));
+    let held: Vec<Vec<f64>> = held.collect();
+    let fits = |at: usize| held.iter().all(|held| held.get(at).is_some_and(|h| *h >= 100.0));
+    let numbers = table.numbers("structure", name, column).into_iter().enumerate();
+    numbers.filter(|(at, _)| fits(*at)).map(|(_, number)| number).collect()
 }
 
 /// Bytes in units of 2²⁰.
