@@ -21,6 +21,7 @@ use crate::error::EngineError;
 use crate::plan::Plan;
 
 pub use self::sample::Sample;
+pub use self::trial::widest;
 
 /// The time that the longer trials take together.
 const TIME: Duration = Duration::from_millis(600);
@@ -89,6 +90,11 @@ impl Tried {
             _ => None,
         };
         Self { name: candidate.name(), ns: trial.ns, error, reason, candidate }
+    }
+
+    /// The run `asked`, with this to measure.
+    pub fn config(&self, asked: &Config) -> Config {
+        self.candidate.config(asked)
     }
 }
 

@@ -93,9 +93,8 @@ struct Widest {
 
 impl Sink for Widest {
     fn epoch(&mut self, report: &EpochReport) -> io::Result<()> {
-        let total = Size { packets: report.account.keyed, bytes: report.account.keyed_bytes };
+        self.error = self.error.max(widest(report));
         for (_, task) in &report.tasks {
-            self.error = self.error.max(error(task, report.by, total));
             if let Report::Cardinality { flows } = task {
                 self.flows = flows.value;
             }
@@ -110,6 +109,13 @@ impl Sink for Widest {
     fn total(&mut self, _: &TotalReport) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// Half the width of the widest bounds in an epoch's answers: a share of the traffic where they are
+/// about sizes, of the number itself where they are about numbers.
+pub fn widest(report: &EpochReport) -> f64 {
+    let total = Size { packets: report.account.keyed, bytes: report.account.keyed_bytes };
+    report.tasks.iter().map(|(_, task)| error(task, report.by, total)).fold(0.0, f64::max)
 }
 
 /// Half the width of the widest bounds in an answer.

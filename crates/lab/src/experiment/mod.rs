@@ -6,6 +6,7 @@
 
 mod agg_evict;
 mod antagonist;
+mod auto;
 mod chart;
 mod exam;
 mod insta_measure;
@@ -106,5 +107,6 @@ pub(crate) const EXPERIMENTS: &[&Experiment] = &[
     &insta_measure::FIG14,
     &skipper::FIG2,
     &skipper::FIG3,
+    &auto::AUTO,
     &scaling::SEPARATE,
 ];

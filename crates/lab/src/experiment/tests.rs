@@ -9,16 +9,12 @@ fn tiny() -> Setting {
     Setting { packets: 40_000, rounds: 1, most_bytes: 1 << 20, factor: 16, ..Setting::quick() }
 }
 
-/// Names are there once, belong to a paper, and are fit for files.
+/// Names are there once, and are fit for files.
 #[test]
 fn names_are_unique() {
     let mut names: Vec<&str> = EXPERIMENTS.iter().map(|experiment| experiment.name).collect();
-    let fit = |name: &str| {
-        name.split_once('/').is_some_and(|(paper, figure)| {
-            let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-            !figure.is_empty() && paper.chars().chain(figure.chars()).all(plain)
-        })
-    };
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let fit = |name: &str| name.split('/').all(|part| !part.is_empty() && part.chars().all(plain));
     assert!(names.iter().all(|name| fit(name)), "{names:?}");
     let count = names.len();
     names.sort_unstable();

@@ -91,9 +91,9 @@ pub(super) fn space_saving(setting: &Setting, bytes: usize) -> Result<Contender,
     of(&Structure::new("", "space-saving").in_bytes(bytes), "space-saving", setting)
 }
 
-/// The exact table with room for so many flows.
+/// The exact table with room for so many flows: it is full at three quarters.
 pub(super) fn linear_table(setting: &Setting, flows: usize) -> Result<Contender, Failure> {
-    let buckets = (2 * flows).next_power_of_two();
+    let buckets = (4 * flows).div_ceil(3).next_power_of_two();
     of(&Structure::new("", "linear-table").with([("buckets", buckets)]), "linear-table", setting)
 }
 

@@ -71,7 +71,8 @@ fn markdown(rows: &[Row], about: &str) -> String {
     let _ = write!(
         text,
         "\n{about}; one core, CPU time, keys of eight bytes from memory. Errors are of the sizes of the \
-         large flows, or of the number of flows. {}; {}.\n",
+         large flows, or of the number of flows. The exact table counts bytes beside packets, the maps \
+         packets alone. {}; {}.\n",
         machine::describe(),
         machine::caches()
     );

@@ -31,7 +31,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let lengths = super::lengths(setting);
     let mut table = Table::new(["structure", "length_packets", "epsilon", "mpps"]);
     let structures = super::structures(EPSILON);
-    let rates = race(&structures, setting, &stream, &lengths, setting.rounds)?;
+    let rates = race(&structures, setting, &stream, &lengths, super::rounds(setting))?;
     for (label, rates) in labels(&structures).zip(rates) {
         for (length, rate) in lengths.iter().zip(rates) {
             row!(table, label, *length, f64::NAN, rate);

@@ -37,7 +37,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let arrivals = Arrivals::draw(&stream.keys, &lengths, ASKED, setting.seed);
     let mut table =
         Table::new(["structure", "length_packets", "epsilon", "rmse_packets", "passed"]);
-    for (label, errors) in errors(EPSILON, setting.rounds, setting, &stream, &arrivals)? {
+    for (label, errors) in errors(EPSILON, super::rounds(setting), setting, &stream, &arrivals)? {
         for (length, error) in lengths.iter().zip(errors) {
             row!(table, label.as_str(), *length, f64::NAN, error, passed(*length, EPSILON));
         }
@@ -53,7 +53,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let notes = format!(
         "Asked at {ASKED} packets at random up to the shortest length and between each two lengths, each \
          speaking for its part of the stream; by length with {} seeds of the digest and the sample.",
-        setting.rounds
+        super::rounds(setting)
     );
     Ok(Outcome { table, limit, notes })
 }

@@ -43,6 +43,11 @@ fn lengths(setting: &Setting) -> Vec<usize> {
         .collect()
 }
 
+/// Rounds: a stream is so long that half as many will do.
+fn rounds(setting: &Setting) -> usize {
+    setting.rounds.div_ceil(2)
+}
+
 /// Errors from large to small.
 fn epsilons(setting: &Setting) -> impl Iterator<Item = f64> {
     (4..=12).step_by(if setting.factor > 2 { 2 } else { 1 }).map(|power| 0.5_f64.powi(power))
