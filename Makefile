@@ -5,7 +5,7 @@ DESTDIR ?=
 CARGO := $(shell command -v cargo 2>/dev/null)
 BINARY := target/release/flowgauge
 
-.PHONY: build demo test live-test lint bench accuracy gate speed golden deny fuzz interop loom install uninstall soak cargo-there
+.PHONY: build demo test live-test lint bench accuracy gate speed golden deny fuzz interop lab loom install uninstall soak cargo-there
 
 build: cargo-there ## release build
 	cargo build --release --locked
@@ -52,8 +52,11 @@ gate: cargo-there ## fails where an algorithm is less accurate than docs/accurac
 fuzz: cargo-there ## each fuzz target for FUZZ_SECONDS (600); needs a nightly toolchain
 	bash fuzz/run.sh
 
-loom: cargo-there ## the ring between threads and the change of epochs, in all interleavings of small cases
-	RUSTFLAGS="--cfg loom" cargo test --locked -p flowgauge-kernel --lib model
+loom: cargo-there ## the ring between threads, the change of epochs and the shared table, in all interleavings of small cases
+	RUSTFLAGS="--cfg loom" cargo test --locked --target-dir target/loom -p flowgauge-kernel -p flowgauge-core --lib model
+
+lab: cargo-there ## the papers' figures measured anew: writes docs/lab.md; wants an idle machine
+	cargo run --release --locked -p flowgauge-lab -- run all
 
 interop: cargo-there ## what DataSketches' Python library reads of ours; needs python3 and a network
 	bash tests/interop.sh
