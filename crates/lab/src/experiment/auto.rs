@@ -3,7 +3,7 @@
 use std::io;
 
 use flowgauge_capture::Captures;
-use flowgauge_capture::synthetic::{self, Profile, Size, Traffic, to_pcap_bytes};
+use flowgauge_capture::synthetic::{self, Profile, Traffic, to_pcap_bytes};
 use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::key::KeyKind;
 use flowgauge_core::summary::Measure;
@@ -150,13 +150,17 @@ impl Workload {
     fn pcap(&self, setting: &Setting) -> Result<Vec<u8>, Failure> {
         let config = synthetic::Config {
             profile: self.profile,
-            packets: setting.packets as u64,
-            size: Size::Imix,
+            packets: packets(setting) as u64,
             seed: setting.seed,
             ..synthetic::Config::default()
         };
         Ok(to_pcap_bytes(Traffic::new(config)?))
     }
+}
+
+/// Packets of a workload: half an epoch, since there are some hundred candidates.
+fn packets(setting: &Setting) -> usize {
+    setting.packets / 2
 }
 
 /// A candidate over the whole workload.
@@ -186,7 +190,8 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
          runs over all of them; those within half as much again of the fastest, and the choice, {} times \
          more in turns. Errors are half the width of the widest bounds that were reported; times are CPU \
          time over the second half of the packets.",
-        setting.packets, setting.rounds
+        packets(setting),
+        setting.rounds
     );
     Ok(Outcome { table, limit, notes })
 }

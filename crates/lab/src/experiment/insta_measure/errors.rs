@@ -64,8 +64,7 @@ const FOR_LARGEST: usize = 8 << 20;
 /// How many of the largest flows are asked for.
 const MOST: [usize; 4] = [100, 1000, 10_000, 100_000];
 
-/// Packets that a flow leaves behind at most, so that it is seen for sure: ten times what one that is
-/// let through stands for.
+/// Packets of a flow that are enough to be ranked by: ten times what one that is let through stands for.
 const SEEN: f64 = 949.0;
 
 fn measure(setting: &Setting, classes: &Classes) -> Result<Outcome, Failure> {
