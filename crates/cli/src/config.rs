@@ -2,7 +2,7 @@
 
 use flowgauge_capture::filter::Filter;
 use flowgauge_core::summary::Parameters;
-use flowgauge_engine::{Config, EpochLength};
+use flowgauge_engine::{Config, EpochLength, Overrun};
 
 use crate::args::Measurement;
 use crate::failure::Failure;
@@ -19,6 +19,12 @@ pub(crate) fn config(measurement: &Measurement) -> Result<Config, Failure> {
     let key = measurement.key;
     let flows = measurement.flow.iter().map(|flow| key.parse_flow(flow)).collect::<Result<_, _>>();
     let filter = measurement.filter.as_deref().map(Filter::new).transpose();
+    if measurement.workers == 1
+        && (measurement.dispatch.is_some() || measurement.overrun == Overrun::Drop)
+    {
+        let message = "--dispatch and --overrun are for several workers; give --workers 2 or more";
+        return Err(Failure::Usage(message.to_owned()));
+    }
     Ok(Config {
         key,
         by: measurement.by,

@@ -99,8 +99,9 @@ pub(crate) fn read<L: Lanes>(
     pieces.sort_by_key(|piece| piece.number);
     let (first, others) = sets.split_at_mut(1);
     for other in others {
-        let merged = first[0].merge(other);
-        merged.map_err(|reason| EngineError::Workers(reason.to_string()))?;
+        if first[0].merge(other).is_err() {
+            return Ok(None);
+        }
     }
     first[0].settle();
     let view = View::new(config.key, std::iter::once(&*first[0]));

@@ -49,7 +49,6 @@ const ARPHRD_RAWIP: u16 = 519;
 pub struct AfPacket {
     socket: Socket,
     ring: Ring,
-    index: c_int,
     link: LinkType,
     /// How far the block was walked that is held.
     walk: Option<Walk>,
@@ -113,7 +112,6 @@ impl AfPacket {
         Ok(Self {
             socket,
             ring,
-            index,
             link,
             walk: None,
             frames: Box::new([NO_FRAME; BATCH_PACKETS]),
@@ -165,7 +163,7 @@ impl AfPacket {
     fn finish(&mut self, fault: Option<InterfaceFault>) {
         if self.end.is_none() {
             // Of an interface that is gone the socket has let go already.
-            let _ = self.socket.bind(self.index, 0);
+            let _ = self.socket.deafen();
             self.end = Some((Instant::now() + SETTLE, fault));
         }
     }

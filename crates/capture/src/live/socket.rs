@@ -34,7 +34,8 @@ impl Socket {
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Receives from the interface all that has `protocol`; nothing if that is 0.
+    /// Receives from the interface all that has `protocol`; with 0 what it received before, which is
+    /// nothing at first.
     pub(super) fn bind(&self, interface: c_int, protocol: c_int) -> io::Result<()> {
         // SAFETY: all zeros are a value of this structure of integers.
         let mut address: libc::sockaddr_ll = unsafe { zeroed() };
@@ -59,12 +60,26 @@ impl Socket {
         Ok(address.sll_hatype)
     }
 
+    /// Receives nothing from now on: a program that refuses every packet.
+    pub(super) fn deafen(&self) -> io::Result<()> {
+        let code = (libc::BPF_RET | libc::BPF_K) as u16;
+        let mut refuse = libc::sock_filter { code, jt: 0, jf: 0, k: 0 };
+        let program = libc::sock_fprog { len: 1, filter: &raw mut refuse };
+        self.set_of(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+    }
+
     /// Sets an option of the packet layer, whose value is of the type `T` in C.
     pub(super) fn set<T>(&self, option: c_int, value: &T) -> io::Result<()> {
+        self.set_of(libc::SOL_PACKET, option, value)
+    }
+
+    /// Sets an option of a layer, likewise.
+    fn set_of<T>(&self, layer: c_int, option: c_int, value: &T) -> io::Result<()> {
         let length = size_of::<T>() as socklen_t;
         let value: *const c_void = (&raw const *value).cast();
-        // SAFETY: the value is valid for its length during the call, which only reads it.
-        checked(unsafe { libc::setsockopt(self.fd(), libc::SOL_PACKET, option, value, length) })?;
+        // SAFETY: the value is valid for its length during the call, which only reads it; so is what
+        // a program's pointer names.
+        checked(unsafe { libc::setsockopt(self.fd(), layer, option, value, length) })?;
         Ok(())
     }
 

@@ -220,6 +220,21 @@ fn live_ends_after_so_many_packets_and_by_sigterm() {
 }
 
 #[test]
+fn live_counts_nothing_that_comes_after_the_signal() {
+    let Some(net) = Net::new("after") else { return };
+    let capture = file("after.pcap", &pcap(&traffic()));
+    let live = net.live("here", &[]);
+    net.send(&capture);
+    live.signal("-INT");
+    // Long enough for the signal, and over before the last block is handed over.
+    sleep(Duration::from_millis(20));
+    net.send(&capture);
+    let answer = live.end();
+    let total = answer.lines().pop().unwrap();
+    assert_eq!((answer.code, &total["account"]["read"]), (0, &json!(traffic().len())));
+}
+
+#[test]
 fn live_epochs_end_by_the_clock_without_a_packet() {
     let Some(net) = Net::new("clock") else { return };
     let live = net.live("here", &["--epoch", "400ms"]);

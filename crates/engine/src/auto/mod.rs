@@ -9,8 +9,8 @@ mod candidate;
 mod sample;
 mod trial;
 
-use std::fmt;
 use std::time::Duration;
+use std::{fmt, iter};
 
 use flowgauge_core::task::TASKS;
 
@@ -79,15 +79,19 @@ pub struct Tried {
 }
 
 impl Tried {
-    fn new(candidate: Candidate, trial: Trial, wanted: &Wanted, flows: f64) -> Self {
+    fn new(candidate: Candidate, trial: &Trial, wanted: &Wanted, flows: &[f64]) -> Self {
         let error = trial.error.max(candidate.sampling);
-        let reason = match trial.room {
+        // The flows of one lane have no room in another.
+        let mut lanes = flows.iter().zip(trial.room.iter().copied().chain(iter::repeat(Some(0))));
+        let full = lanes.find_map(|(flows, room)| room.filter(|room| *flows > *room as f64));
+        let table = trial.room.iter().all(Option::is_some);
+        let reason = match full {
             _ if error > wanted.error => Some(Reason::Wide),
             // What is exact on a sample may not be so on more: only a table surely is.
-            None if wanted.error == 0.0 => Some(Reason::Wide),
-            Some(room) if flows > room as f64 => Some(Reason::Full(room)),
-            _ if wanted.rate.is_some_and(|rate| trial.ns * rate > 1e9) => Some(Reason::Slow),
-            _ => None,
+            _ if wanted.error == 0.0 && !table => Some(Reason::Wide),
+            Some(room) => Some(Reason::Full(room)),
+            None if wanted.rate.is_some_and(|rate| trial.ns * rate > 1e9) => Some(Reason::Slow),
+            None => None,
         };
         Self { name: candidate.name(), ns: trial.ns, error, reason, candidate }
     }
@@ -103,7 +107,7 @@ impl Tried {
 pub enum Reason {
     /// Its bounds are wider than wanted.
     Wide,
-    /// It has room for so many flows only.
+    /// A lane has room for so many flows only.
     Full(usize),
     /// It does not keep up with the rate.
     Slow,
@@ -139,7 +143,7 @@ pub fn choose(asked: &Config, wanted: Wanted, sample: &Sample) -> Result<Choice,
     for candidate in Candidate::all(wanted.error) {
         // What cannot answer is refused here, with all that the plan knows.
         let Ok(trial) = trial::run(&candidate.config(asked), sample, first, 2) else { continue };
-        tried.push(Tried::new(candidate, trial, &wanted, flows));
+        tried.push(Tried::new(candidate, &trial, &wanted, &flows));
     }
     let fit = |tried: &Tried| !matches!(tried.reason, Some(Reason::Wide | Reason::Full(_)));
     tried.sort_by(|a, b| fit(b).cmp(&fit(a)).then(a.ns.total_cmp(&b.ns)));
@@ -153,7 +157,7 @@ pub fn choose(asked: &Config, wanted: Wanted, sample: &Sample) -> Result<Choice,
         let passes = (each.as_nanos() as f64 / pass_ns.max(1.0)).min(most) as usize;
         let config = one.candidate.config(asked);
         let trial = trial::run(&config, sample, sample.len(), passes.clamp(1, 1000))?;
-        *one = Tried::new(one.candidate.clone(), trial, &wanted, flows);
+        *one = Tried::new(one.candidate.clone(), &trial, &wanted, &flows);
     }
     let taken = |one: &Tried| one.reason.is_none();
     let fastest = tried.iter().filter(|one| taken(one)).map(|one| one.ns).fold(f64::MAX, f64::min);
@@ -173,7 +177,7 @@ pub fn choose(asked: &Config, wanted: Wanted, sample: &Sample) -> Result<Choice,
         let reason = if other.ns < ns { Reason::LessExact } else { Reason::Slower };
         other.reason.get_or_insert(reason);
     }
-    Ok(Choice { config, tried, flows, packets })
+    Ok(Choice { config, tried, flows: flows.iter().sum(), packets })
 }
 
 /// What comes nearest to what is wanted.
@@ -214,9 +218,9 @@ fn with_tasks(asked: &Config) -> Result<Config, EngineError> {
     Ok(Config { tasks: Some(tasks.map(str::to_owned).collect()), ..asked.clone() })
 }
 
-/// Packets and flows that are expected in an epoch. Flows grow as a power of the packets, whose
+/// Packets, and flows of each lane, that are expected in an epoch. Flows grow as a power of the packets, whose
 /// exponent the halves of the sample tell.
-fn outlook(config: &Config, sample: &Sample) -> Result<(f64, f64), EngineError> {
+fn outlook(config: &Config, sample: &Sample) -> Result<(f64, Vec<f64>), EngineError> {
     let taken = sample.len() as f64;
     let all = config.limit.unwrap_or(u64::MAX).min(sample.expected().unwrap_or(UNKNOWN)) as f64;
     let packets = match config.epoch {
@@ -226,6 +230,10 @@ fn outlook(config: &Config, sample: &Sample) -> Result<(f64, f64), EngineError> 
     };
     let half = trial::flows(config, sample, sample.len() / 2)?;
     let whole = trial::flows(config, sample, sample.len())?;
-    let exponent = (whole / half.max(1.0)).max(1.0).log2().min(1.0);
-    Ok((packets, whole * (packets / taken.max(1.0)).max(1.0).powf(exponent)))
+    let growth = (packets / taken.max(1.0)).max(1.0);
+    let flows = whole.iter().zip(half).map(|(&whole, half)| {
+        let (whole, half) = (whole as f64, half.max(1) as f64);
+        whole * growth.powf((whole / half).max(1.0).log2().min(1.0))
+    });
+    Ok((packets, flows.collect()))
 }

@@ -15,19 +15,19 @@ use crate::report::{EpochReport, Gap, TotalReport};
 use crate::sink::Sink;
 
 /// What a trial found.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Trial {
     /// Nanoseconds a packet, from its frame to its summary.
     pub(super) ns: f64,
     /// The widest bounds of what the tasks answered: half their width as a share of the traffic
     /// where they are about sizes, of the number itself where they are about numbers.
     pub(super) error: f64,
-    /// Flows that there is room for, where the summary is a table.
-    pub(super) room: Option<usize>,
+    /// Flows that there is room for in each lane, where the summary is a table.
+    pub(super) room: Vec<Option<usize>>,
 }
 
-/// Runs `config` over the first `packets` packets of the sample, `passes` times. The time is that of their second half, so that
-/// fresh memory and the tasks at the close do not count.
+/// Runs `config` over the first `packets` packets of the sample, `passes` times. The time is that of
+/// their second half, so that fresh memory and the tasks at the close do not count.
 pub(super) fn run(
     config: &Config,
     sample: &Sample,
@@ -46,7 +46,7 @@ pub(super) fn run(
     if needed > given {
         return Err(BuildError::TooLittleMemory { needed, given }.into());
     }
-    let room = explanation.lanes.iter().map(|lane| lane.flows).sum();
+    let room = explanation.lanes.iter().map(|lane| lane.flows).collect();
     let polls = packets.div_ceil(BATCH_PACKETS) * passes;
     let (mut widest, mut poll) = (Widest::default(), 0);
     let (mut start, mut end) = (Instant::now(), Instant::now());
@@ -66,37 +66,46 @@ pub(super) fn run(
 /// Memory in which an exact table holds whatever flows a sample may have.
 const ENOUGH: usize = 64 << 20;
 
-/// Flows among the first `packets` of the sample, counted exactly.
-pub(super) fn flows(config: &Config, sample: &Sample, packets: usize) -> Result<f64, EngineError> {
+/// Flows of each lane among the first `packets` of the sample, counted exactly.
+pub(super) fn flows(
+    config: &Config,
+    sample: &Sample,
+    packets: usize,
+) -> Result<Vec<usize>, EngineError> {
     let exact = Config {
         memory_bytes: config.memory_bytes.max(ENOUGH),
         algorithm: "linear-table".to_owned(),
         parameters: Parameters::default(),
         accelerators: Vec::new(),
-        tasks: Some(vec!["cardinality".to_owned()]),
+        tasks: Some(vec!["top".to_owned()]),
+        top: packets.max(1),
         epoch: EpochLength::Whole,
         limit: None,
         workers: 1,
         ..config.clone()
     };
+    let plan = Plan::new(exact)?;
+    let lanes = plan.explain().lanes;
     let mut widest = Widest::default();
-    Plan::new(exact)?.run(&mut sample.replay(packets, 1), &mut widest, &mut |_| {})?;
-    Ok(widest.flows)
+    plan.run(&mut sample.replay(packets, 1), &mut widest, &mut |_| {})?;
+    let of = |key_bytes| widest.key_bytes.iter().filter(|bytes| **bytes == key_bytes).count();
+    Ok(lanes.iter().map(|lane| of(lane.key_bytes)).collect())
 }
 
 /// Reads the bounds off a report.
 #[derive(Default)]
 struct Widest {
     error: f64,
-    flows: f64,
+    /// Bytes of each key that a list of sizes holds.
+    key_bytes: Vec<usize>,
 }
 
 impl Sink for Widest {
     fn epoch(&mut self, report: &EpochReport) -> io::Result<()> {
         self.error = self.error.max(widest(report));
         for (_, task) in &report.tasks {
-            if let Report::Cardinality { flows } = task {
-                self.flows = flows.value;
+            if let Report::Sizes { items, .. } = task {
+                self.key_bytes.extend(items.iter().map(|item| item.key.as_bytes().len()));
             }
         }
         Ok(())

@@ -161,7 +161,7 @@ impl<A: FlowKey, B: FlowKey> Crew<A, B> for Dispatcher<A, B> {
     }
 
     fn is_broken(&self) -> bool {
-        self.out.broken
+        self.out.broken || self.events.is_gone()
     }
 }
 

@@ -3,6 +3,7 @@
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, KeySpec};
 use flowgauge_core::summary::{Answers, BuildError, Merge, Options, QuantileOf};
+use flowgauge_core::task::Threshold;
 
 use super::{Cores, Way};
 use crate::config::{Config, Dispatch, EpochLength};
@@ -37,9 +38,10 @@ impl Sharing {
         let Config { accelerators, algorithm, parameters, .. } = config;
         let laws = catalog::accelerated_laws(accelerators, algorithm, parameters)?;
         let merge = laws.merge;
+        let fixed = matches!(config.threshold, Threshold::Weight(_));
         // Who passes packets over has no need of their digests.
         let dispatch = config.dispatch.unwrap_or(match sampled.first() {
-            Some(true) if laws.commutable => Dispatch::Queue,
+            Some(true) if laws.commutable && !fixed => Dispatch::Queue,
             _ => Dispatch::Digest,
         });
         let disjoint = dispatch != Dispatch::Queue;
@@ -71,6 +73,22 @@ impl Sharing {
             Dispatch::Queue => Way::Queue,
         };
         let flows = lanes.iter().all(|lane| lane.answers.flows().is_some());
+        if config.workers > 1 && merge == Merge::Disjoint && !flows {
+            return refuse(format!(
+                "parts of {} behind a sampler cannot be put together where they are full: use one \
+                 worker",
+                config.algorithm
+            ));
+        }
+        // A key over a fixed weight in the sum need not be over it in any part.
+        let named = lanes.iter().any(|lane| lane.answers.candidates().is_some());
+        if config.workers > 1 && fixed && named && !disjoint {
+            return refuse(
+                "a key over a fixed threshold may be below it in every worker's part: use --dispatch \
+                 digest, or a share as threshold"
+                    .to_owned(),
+            );
+        }
         let joined = config.workers > 1 && disjoint && flows;
         let same = (joined || merge != Merge::WithinBounds) && !sampled.contains(&true);
         // What adds up only where flows are kept apart is dispatched.
@@ -93,7 +111,10 @@ impl Sharing {
 
 /// Whether one epoch covers all the input, and nobody asked for more than that.
 pub(crate) fn may_divide(config: &Config) -> bool {
-    config.epoch == EpochLength::Whole && config.dispatch.is_none() && config.limit.is_none()
+    config.epoch == EpochLength::Whole
+        && config.dispatch.is_none()
+        && config.limit.is_none()
+        && matches!(config.threshold, Threshold::Share(_))
 }
 
 /// Whether each accelerator passes on a sample, or what comes of one.

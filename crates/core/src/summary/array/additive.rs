@@ -223,7 +223,8 @@ impl<K: FlowKey, C: Counter> CountArray<K, C> {
     fn bounds(&self, count: Count) -> Estimate {
         let Count { own, most, column } = count;
         let low = least_of(column as f64, self.total as f64, self.counters.len());
-        let full = column == C::MOST.get();
+        // A total that is full may have taken no more of any column.
+        let full = column == C::MOST.get() || self.total == u64::MAX;
         let high = if full { most.saturating_add(self.saturated) } else { most };
         let (own, most) = (own as f64, most as f64);
         Estimate {

@@ -19,7 +19,7 @@ use crate::key::FlowKey;
 /// model has two workers.
 const SPARES: usize = if cfg!(all(loom, test)) { 2 } else { 64 };
 
-/// Buckets at least: with all spares in use a fifth is empty still.
+/// Buckets at least: with all spares in use nearly a fifth is empty still.
 const LEAST_BUCKETS: usize = 1024;
 
 /// Words of the largest key.

@@ -7,12 +7,13 @@
 //!
 //! At the close of an epoch what was counted moves to an ordinary summary of the same shape, whose
 //! answers, merges and stored form are those of any other. It is what one worker would have counted:
-//! to the bit where cells are sums, the same flows and sizes in a table with room.
+//! to the bit where cells are sums that fit (unsigned ones also where they do not), the same flows and
+//! sizes in a table with room.
 //!
 //! Numbers have 64 bits here, where an ordinary summary's packets have 32: the excess is cut off at
 //! the close, and counted as saturated as it always is. That no number of 64 bits wraps is seen to
 //! once a batch: what would take the sum of all weights beyond them is not added, but counted as
-//! saturated.
+//! saturated, and in a table as untracked.
 
 mod atomic;
 mod flows;
@@ -171,7 +172,11 @@ mod tests {
             let kept = if signed { 0.0 } else { (u64::MAX - 10) as f64 };
             assert!(size(1) >= kept * (1.0 - 1e-9), "{name}");
             let lost = if signed { u64::MAX - 10 } else { 11 };
-            assert!(answers.saturated().bytes >= lost, "{name}");
+            let refused = answers.saturated().bytes.max(answers.untracked().bytes);
+            assert!(refused >= lost, "{name}");
+            // Whatever was refused, the bounds reach as far as what was there.
+            let second = answers.size().unwrap().estimate(&2u32.to_be_bytes()).bytes.unwrap();
+            assert!(signed || second.high >= 16.0, "{name}: {second:?}");
         }
     }
 }

@@ -85,7 +85,8 @@ impl<K: FlowKey> SharedIngest<K> for AtomicTable<K> {
         ordinary.clear();
         let digester = &self.digester;
         self.flows.drain(|key, size| ordinary.add_flow(key, key.digest(digester), size));
-        ordinary.lose(self.untracked.take(), self.refused.take());
+        // Whose packets those were is not known any more.
+        ordinary.lose(self.untracked.take() + self.refused.take(), Size::default());
         self.packets.reset();
         self.bytes.reset();
         ordinary
