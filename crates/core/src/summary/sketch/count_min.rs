@@ -233,7 +233,8 @@ fn confidence(rows: Rows) -> f64 {
 /// Bounds of an estimate that is never below the truth, unless its cells are full, and `margin`
 /// above it at most.
 pub(super) fn sums<R: Rule>(grid: &Grid<R>, value: f64, margin: f64) -> Estimate {
-    let full = value >= R::Cell::MOST as f64;
+    // A total that is full may have taken no more of any cell.
+    let full = value >= R::Cell::MOST as f64 || grid.total == u64::MAX;
     let high = if full { value + grid.saturated as f64 } else { value };
     let confidence = Some(confidence(grid.rows));
     Estimate { value, low: (value - margin).max(0.0), high, confidence }
