@@ -2,7 +2,7 @@
 
 use flowgauge_core::catalog;
 use flowgauge_core::key::{Extract, FlowKey, Key4};
-use flowgauge_core::summary::{BuildError, Cells, Flows, Ingest, Memory, Options};
+use flowgauge_core::summary::{BuildError, Cells, Flows, Ingest, Memory, Options, Parameters};
 use flowgauge_core::task::{self, HistoryShape, TASKS, Task, TaskEntry, TaskOptions};
 use flowgauge_kernel::{Seed, Zeroed};
 
@@ -124,7 +124,10 @@ impl Builder {
         let options = Options {
             parameters: config.parameters.clone(),
             // Parameters that say more than the memory holds are refused, not obeyed.
-            memory: Memory::limited(set_bytes),
+            memory: match config.parameters == Parameters::default() {
+                true => Memory::unlimited(),
+                false => Memory::limited(set_bytes),
+            },
             // The tasks read one set of each worker at a time.
             task_bytes_per_flow: self.task_bytes_per_flow.div_ceil(self.sets_each),
             task_bytes_per_cell: self.task_bytes_per_cell.div_ceil(self.sets_each),
