@@ -124,9 +124,10 @@ impl Builder {
         let options = Options {
             parameters: config.parameters.clone(),
             // Parameters that say more than the memory holds are refused, not obeyed.
-            memory: match config.parameters == Parameters::default() {
-                true => Memory::unlimited(),
-                false => Memory::limited(set_bytes),
+            memory: if config.parameters == Parameters::default() {
+                Memory::unlimited()
+            } else {
+                Memory::limited(set_bytes)
             },
             // The tasks read one set of each worker at a time.
             task_bytes_per_flow: self.task_bytes_per_flow.div_ceil(self.sets_each),
