@@ -151,10 +151,10 @@ fn errors_stay_within_epsilon_at_every_prefix() {
 }
 
 /// The error of the flow of each packet that arrives (one in 2,000 of them is asked for), as its root
-/// mean square over all prefixes: at 1 % for both it is within 1.1 times that of the plain summary,
-/// whatever the length, where the largest flow has 1 % of the packets, as on a backbone. Where it has
-/// 15 %, Count Sketch is up to 1.15 times as far off: the median of its rows sheds such flows' noise,
-/// a sample does not. Count Sketch has as many counters as Count-Min, like the paper's.
+/// mean square over all prefixes: at 1 % for both, and a chance of 0.01 % for more, it is within 1.1
+/// times that of the plain summary, whatever the length. With a chance of 1 % Count Sketch is up to 1.15
+/// times as far off where one flow has 15 % of the packets: the median of its rows sheds such a flow's
+/// noise, a sample does not. Count Sketch has as many counters as Count-Min, like the paper's.
 #[test]
 fn on_arrival_it_errs_as_the_plain_one_does() {
     let lengths = if long() {
@@ -168,26 +168,27 @@ fn on_arrival_it_errs_as_the_plain_one_does() {
         ("count-min", &sketch),
         ("count-sketch", &sketch),
     ];
+    // Of a flow with a share s of N packets the sample leaves an error of N √(s / 2Γ), Γ being in
+    // proportion to ln(2/δ).
+    let deltas = ["0.0001", "0.01"];
     let cases = [0.8, 1.1];
     for ((name, parameters), skew) in
         structures.into_iter().flat_map(|structure| cases.map(|case| (structure, case)))
     {
-        // Of a flow with a share s of N packets the sample leaves an error of N √(s / 2Γ); the median
-        // of a plain sketch's rows has shed most of what collides with a flow of 15 %.
-        let most = if name == "count-sketch" && skew > 1.0 { 1.15 } else { 1.1 };
-        // For each length, the sum of squares of both, over the prefixes of four streams.
-        let mut squares = vec![[0.0f64; 2]; lengths.len()];
+        // For each length, the sum of squares of each, over the prefixes of four streams.
+        let mut squares = vec![[0.0f64; 3]; lengths.len()];
         for seed in 0..4 {
             let keys: Vec<_> = Zipf::new(100_000, skew, seed).take(1_000_000).map(key).collect();
             let options = Options::new(1 << 20, seed).with(parameters.iter().copied());
             let build = |sampler| build::<Key4>(sampler, name, &options).unwrap();
-            let mut plain = build(None);
-            let mut accelerated = build(Some(("skipper", Parameters::default())));
+            let skipper = |delta| Some(("skipper", Parameters::new([("delta", delta)])));
+            let mut summaries = [None, skipper(deltas[0]), skipper(deltas[1])].map(build);
             let mut sizes = vec![0u64; 100_000];
             let (mut batch, mut seen) = (Batch::new(), 0);
             for part in keys.chunks(2000).cycle() {
-                feed(&mut *plain, &mut batch, part);
-                feed(&mut *accelerated, &mut batch, part);
+                for summary in &mut summaries {
+                    feed(&mut **summary, &mut batch, part);
+                }
                 for key in part {
                     sizes[rank(*key)] += 1;
                 }
@@ -195,12 +196,13 @@ fn on_arrival_it_errs_as_the_plain_one_does() {
                 let arrived = part[part.len() - 1];
                 let size = sizes[rank(arrived)] as f64;
                 let errors =
-                    [&plain, &accelerated].map(|summary| estimate(&**summary, arrived) - size);
+                    summaries.each_ref().map(|summary| estimate(&**summary, arrived) - size);
                 for (squares, _) in
                     squares.iter_mut().zip(lengths).filter(|(_, length)| seen <= **length)
                 {
-                    squares[0] += errors[0].powi(2);
-                    squares[1] += errors[1].powi(2);
+                    for (sum, error) in squares.iter_mut().zip(errors) {
+                        *sum += error.powi(2);
+                    }
                 }
                 if Some(&seen) == lengths.last() {
                     break;
@@ -208,12 +210,16 @@ fn on_arrival_it_errs_as_the_plain_one_does() {
             }
         }
         for (length, squares) in lengths.iter().zip(&squares) {
-            let [plain, accelerated] =
+            let [plain, rarely, usually] =
                 squares.map(|sum| (sum / (4.0 * *length as f64 / 2000.0)).sqrt());
             println!(
-                "{name}, skew {skew}, {length}: {plain:.1} plain, {accelerated:.1} accelerated"
+                "{name}, skew {skew}, {length}: {plain:.1} plain, {rarely:.1} at δ = {}, {usually:.1} \
+                 at {}",
+                deltas[0], deltas[1]
             );
-            assert!(accelerated <= most * plain, "{name}, {skew}: {plain} {accelerated}");
+            assert!(rarely <= 1.1 * plain, "{name}, {skew}: {plain} {rarely}");
+            let most = if name == "count-sketch" && skew > 1.0 { 1.15 } else { 1.1 };
+            assert!(usually <= most * plain, "{name}, {skew}: {plain} {usually}");
         }
     }
 }

@@ -48,6 +48,20 @@ impl<K: FlowKey> Stream<K> {
         }
         parts
     }
+
+    /// The packets of so many workers, `batch_packets` at a time by turns.
+    pub(crate) fn deal(&self, workers: usize, batch_packets: usize) -> Vec<Self> {
+        let of = |worker| {
+            let turns =
+                || (worker * batch_packets..self.keys.len()).step_by(workers * batch_packets);
+            let batch = |from: usize| from..self.keys.len().min(from + batch_packets);
+            Self {
+                keys: turns().flat_map(|from| &self.keys[batch(from)]).copied().collect(),
+                elements: turns().flat_map(|from| &self.elements[batch(from)]).copied().collect(),
+            }
+        };
+        (0..workers).map(of).collect()
+    }
 }
 
 /// Where threads wait for each other without sleeping: one that sleeps is woken late, and maybe on the
@@ -127,6 +141,10 @@ mod tests {
         assert_eq!(parts[0].keys.len() + parts[1].keys.len(), 10_000);
         assert!(parts.iter().all(|part| part.keys.len() > 4000));
         assert!(parts[0].keys.iter().take(300).all(|key| !parts[1].keys.contains(key)));
+        let dealt = stream.deal(3, 64);
+        assert_eq!(dealt.iter().map(|part| part.keys.len()).sum::<usize>(), 10_000);
+        assert_eq!(dealt[2].keys[..65], [&stream.keys[128..192], &stream.keys[320..321]].concat());
+        assert!(dealt.iter().all(|part| part.elements.len() == part.keys.len()));
         let mut runners = [Bare::new(), Bare::new()];
         let pairs = runners.iter_mut().map(|runner| runner as &mut dyn Runner<Key4>).zip(&parts);
         let done = together(pairs, 64, 2);

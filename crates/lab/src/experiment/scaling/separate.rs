@@ -5,6 +5,7 @@ use std::hint::black_box;
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog::ALGORITHMS;
 use flowgauge_core::key::{Key8, KeyKind};
+use flowgauge_core::summary::Merge;
 
 use super::{BATCH, WORKERS, in_turns};
 use crate::experiment::chart::{Chart, linear};
@@ -54,22 +55,29 @@ const STEPS: u64 = 8;
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::Pair)?;
-    let parts = stream.split(WORKERS);
+    let (apart, dealt) = (stream.split(WORKERS), stream.deal(WORKERS, BATCH));
     let mut table = Table::new(["structure", "kind", "one_mpps", "two_mpps", "ratio"]);
-    let larger = parts.iter().map(|part| part.keys.len()).max().unwrap_or(0) as f64
+    let larger = apart.iter().map(|part| part.keys.len()).max().unwrap_or(0) as f64
         / stream.keys.len() as f64;
-    let mut left_out = Vec::new();
+    let (mut left_out, mut by_flow) = (Vec::new(), Vec::new());
     for info in ALGORITHMS {
+        // As the engine has it: only what adds up may have a flow in both parts.
+        let parts = if info.laws.flows || info.laws.merge == Merge::Disjoint {
+            by_flow.push(info.name);
+            &apart
+        } else {
+            &dealt
+        };
         let structure = Structure::new(info.name, info.name).in_bytes(SMALL);
         let build = || Ok(Box::new(structure.build::<Key8>(setting)?) as Box<dyn Runner<Key8>>);
         if build().is_ok() {
-            scale(&mut table, [info.name, CACHED], build, setting, &stream, &parts)?;
+            scale(&mut table, [info.name, CACHED], build, setting, &stream, parts)?;
         } else {
             left_out.push(info.name);
         }
     }
     let build = || Ok(Box::new(Arithmetic) as Box<dyn Runner<Key8>>);
-    scale(&mut table, [ARITHMETIC; 2], build, setting, &stream, &parts)?;
+    scale(&mut table, [ARITHMETIC; 2], build, setting, &stream, &dealt)?;
     let uniform = Setting { packets: 4 * setting.packets, ..setting.clone() };
     let stream = Stream::<Key8>::draw(&uniform, Mix::Zipf(0.0), KeyKind::Pair)?;
     let parts = stream.split(WORKERS);
@@ -88,9 +96,10 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     };
     let notes = format!(
         "Each summary at its defaults in {} KiB, warm. Rounds in which a worker did not have a core of \
-         its own are taken anew. Flows are split by digest: the larger part has \
-         {:.1} % of the packets. Left out, since they need more: {}.",
+         its own are taken anew. Batches go to the workers by turns; where each flow has a counter of \
+         its own ({}), packets go by digest: the larger part then has {:.1} % of them. Left out, since they need more: {}.",
         SMALL >> 10,
+        by_flow.join(", "),
         100.0 * larger,
         if left_out.is_empty() { "none".to_owned() } else { left_out.join(", ") }
     );
