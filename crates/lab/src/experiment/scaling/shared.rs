@@ -70,7 +70,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     for (size, (bytes, flows)) in [(CACHED, SMALL), (BEYOND, (setting.most_bytes, MANY))] {
         for skew in SKEWS {
             let whole = draw(setting, flows, skew)?;
-            let parts = deal(&whole);
+            let parts = whole.deal(WORKERS, BATCH);
             let traffic = format!("{size}, skew {skew}");
             for name in catalog::SHARED {
                 let structure = Structure::new(*name, name).in_bytes(bytes);
@@ -108,24 +108,13 @@ fn draw(setting: &Setting, flows: u64, skew: f64) -> Result<Stream<Key8>, Failur
     Ok(Stream::of(&epochs[0], KeyKind::Pair, setting.seed))
 }
 
-/// The packets of each worker: whole batches by turns.
-fn deal(whole: &Stream<Key8>) -> [Stream<Key8>; WORKERS] {
-    let batches = whole.keys.chunks(BATCH).zip(whole.elements.chunks(BATCH)).enumerate();
-    let mut parts = [const { Stream { keys: Vec::new(), elements: Vec::new() } }; WORKERS];
-    for (number, (keys, elements)) in batches {
-        parts[number % WORKERS].keys.extend_from_slice(keys);
-        parts[number % WORKERS].elements.extend_from_slice(elements);
-    }
-    parts
-}
-
 /// Nanoseconds a packet, round by round: of one worker with an ordinary summary, of one with a shared
 /// one, of two with one each, and of two that share one; and the packets that found no room.
 fn contest(
     structure: &Structure,
     setting: &Setting,
     whole: &Stream<Key8>,
-    parts: &[Stream<Key8>; WORKERS],
+    parts: &[Stream<Key8>],
 ) -> Result<(Vec<[f64; 4]>, u64), Failure> {
     let mut shared = structure.share::<Key8>(setting)?;
     let shape = structure.clone().with(shared.collect().parameters());
