@@ -2,10 +2,12 @@
 //! cycles a bucket, after a warm-up pass.
 
 use std::hint::black_box;
+use std::sync::Arc;
 
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::key::FlowKey;
 use flowgauge_core::summary::Ingest;
+use flowgauge_core::summary::shared::SharedIngest;
 use flowgauge_kernel::{Digester, Isa, Seed, cycles};
 
 use super::setting::{FRAME_BYTES, Setting};
@@ -63,6 +65,16 @@ impl<K: FlowKey> Runner<K> for Box<dyn Ingest<K>> {
 
     fn untracked(&self) -> u64 {
         self.answers().untracked().packets
+    }
+}
+
+/// What others fill, too.
+impl<K: FlowKey> Runner<K> for Arc<dyn SharedIngest<K>> {
+    /// Goes on with the epoch that the others are in.
+    fn begin(&mut self) {}
+
+    fn take(&mut self, batch: &mut Batch<K>) {
+        self.ingest(batch);
     }
 }
 

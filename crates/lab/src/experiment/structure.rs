@@ -2,6 +2,7 @@
 
 use flowgauge_core::catalog;
 use flowgauge_core::key::FlowKey;
+use flowgauge_core::summary::shared::SharedIngest;
 use flowgauge_core::summary::{BuildError, Ingest, Options, Parameters};
 use flowgauge_kernel::{Digester, Isa, Seed};
 
@@ -91,6 +92,18 @@ impl Structure {
     ) -> Result<Box<dyn Ingest<K>>, Failure> {
         let options = self.options::<K>(setting)?;
         let built = catalog::build_accelerated::<K>(&self.accelerators, self.algorithm, &options);
+        built.map_err(|error| self.failed(error))
+    }
+
+    /// Builds it as one that several workers fill at once.
+    ///
+    /// # Errors
+    /// When it cannot be shared, or not be built as asked for such keys.
+    pub(crate) fn share<K: FlowKey>(
+        &self,
+        setting: &Setting,
+    ) -> Result<Box<dyn SharedIngest<K>>, Failure> {
+        let built = catalog::build_shared::<K>(self.algorithm, &self.options::<K>(setting)?);
         built.map_err(|error| self.failed(error))
     }
 

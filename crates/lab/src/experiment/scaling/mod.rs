@@ -1,5 +1,41 @@
-//! How structures of their own scale over cores.
+//! How structures of their own, and shared ones, scale over cores.
 
 mod separate;
+mod shared;
 
+use super::parallel::Together;
 pub(super) use separate::SEPARATE;
+pub(super) use shared::SHARED;
+
+/// Workers that are compared with one.
+const WORKERS: usize = 2;
+
+/// Packets of a batch.
+const BATCH: usize = 256;
+
+/// Nanoseconds of a measurement at least, for each packet: 20 ms for a million.
+const LEAST_NS: f64 = 20.0;
+
+/// Measures ways to take so many packets, as many times as they are told, in turns: the nanoseconds a
+/// packet of each of them, round by round. Nothing is told where the workers did not have a core each.
+fn in_turns<const N: usize>(
+    packets: usize,
+    rounds: usize,
+    mut ways: [&mut dyn FnMut(usize) -> Together; N],
+) -> Vec<[f64; N]> {
+    let all = LEAST_NS * packets as f64;
+    // The first passes meet every flow for the first time.
+    for way in &mut ways {
+        way(1);
+    }
+    let passes = ways.each_mut().map(|way| (all / way(1).wall_ns).ceil() as usize);
+    let round = |_| {
+        let mut times = [0.0; N];
+        for ((way, passes), time) in ways.iter_mut().zip(passes).zip(&mut times) {
+            let wall_ns = Together::undisturbed(|| way(passes))?.wall_ns;
+            *time = wall_ns / (passes * packets) as f64;
+        }
+        Some(times)
+    };
+    (0..rounds).map(round).collect::<Option<_>>().unwrap_or_default()
+}

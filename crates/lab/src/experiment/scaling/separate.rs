@@ -7,9 +7,10 @@ use flowgauge_core::catalog::ALGORITHMS;
 use flowgauge_core::key::{Key8, KeyKind};
 use flowgauge_core::summary::Merge;
 
+use super::{BATCH, WORKERS, in_turns};
 use crate::experiment::chart::{Chart, linear};
 use crate::experiment::latency::Runner;
-use crate::experiment::parallel::{Together, together};
+use crate::experiment::parallel::together;
 use crate::experiment::setting::{Mix, Setting};
 use crate::experiment::stream::Stream;
 use crate::experiment::structure::Structure;
@@ -38,16 +39,8 @@ pub(crate) const SEPARATE: Experiment = Experiment {
     }],
 };
 
-const WORKERS: usize = 2;
-
-/// Packets of a batch.
-const BATCH: usize = 256;
-
 /// Bytes of a summary that fits the cache, all workers' together.
 const SMALL: usize = 1 << 19;
-
-/// Nanoseconds of a measurement at least, for each packet of an epoch: 20 ms for a million.
-const LEAST_NS: f64 = 20.0;
 
 /// What is wanted of a summary in the cache, and of a large table.
 const WANTED: f64 = 1.8;
@@ -128,8 +121,7 @@ impl Runner<Key8> for Arithmetic {
     }
 }
 
-/// Rates of one worker and of two, in turns; the ratio is the median of the rounds' ratios. Nothing is
-/// told where the workers did not have a core each.
+/// Rates of one worker and of two; the ratio is the median of the rounds' ratios.
 fn scale(
     table: &mut Table,
     [label, kind]: [&str; 2],
@@ -138,28 +130,19 @@ fn scale(
     whole: &Stream<Key8>,
     parts: &[Stream<Key8>],
 ) -> Result<(), Failure> {
-    let mut runners = (0..=parts.len()).map(|_| build()).collect::<Result<Vec<_>, _>>()?;
-    let (alone, both) = runners.split_at_mut(1);
+    let mut alone = [build()?];
+    let mut both = parts.iter().map(|_| build()).collect::<Result<Vec<_>, _>>()?;
     let run = |runners: &mut [Box<dyn Runner<Key8>>], streams: &[Stream<Key8>], passes| {
         let runners = runners.iter_mut().map(|runner| &mut **runner as &mut dyn Runner<Key8>);
         together(runners.zip(streams), BATCH, passes)
     };
     let whole = std::slice::from_ref(whole);
-    // The first passes meet every flow for the first time.
-    run(alone, whole, 1);
-    run(both, parts, 1);
-    let once = run(alone, whole, 1).wall_ns;
-    let passes = (LEAST_NS * setting.packets as f64 / once).ceil() as usize;
-    let round = |_| {
-        let one = Together::undisturbed(|| run(alone, whole, passes))?.wall_ns;
-        Some([one, Together::undisturbed(|| run(both, parts, passes))?.wall_ns])
-    };
-    let times = (0..setting.rounds).map(round).collect::<Option<Vec<[f64; 2]>>>();
-    let times = times.unwrap_or_default();
-    let packets = (passes * whole[0].keys.len()) as f64;
-    let rate = |at: usize| {
-        median(&times.iter().map(|times| 1e3 * packets / times[at]).collect::<Vec<_>>())
-    };
+    let times = in_turns(
+        whole[0].keys.len(),
+        setting.rounds,
+        [&mut |passes| run(&mut alone, whole, passes), &mut |passes| run(&mut both, parts, passes)],
+    );
+    let rate = |at: usize| median(&times.iter().map(|ns| 1e3 / ns[at]).collect::<Vec<_>>());
     let ratio = median(&times.iter().map(|[one, two]| one / two).collect::<Vec<_>>());
     row!(table, label, kind, rate(0), rate(1), ratio);
     Ok(())

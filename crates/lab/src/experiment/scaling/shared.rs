@@ -1,0 +1,157 @@
+//! Two workers that share a summary, against two with a summary each.
+
+use std::sync::Arc;
+
+use flowgauge_capture::synthetic::Profile;
+use flowgauge_core::catalog;
+use flowgauge_core::key::{Key8, KeyKind};
+use flowgauge_core::summary::shared::SharedIngest;
+
+use super::{BATCH, WORKERS, in_turns};
+use crate::experiment::chart::{Chart, linear};
+use crate::experiment::latency::{self, Bare, Runner};
+use crate::experiment::parallel::{Together, together};
+use crate::experiment::setting::Setting;
+use crate::experiment::stream::Stream;
+use crate::experiment::structure::Structure;
+use crate::experiment::table::{Table, row};
+use crate::experiment::verdict::{Part, Verdict, median};
+use crate::experiment::{Experiment, Outcome};
+use crate::failure::Failure;
+use crate::traffic::Scene;
+use crate::trial::THRESHOLD;
+
+pub(crate) const SHARED: Experiment = Experiment {
+    name: "scaling/shared",
+    title: "two workers that share a summary, against two with one each",
+    paper: "Simple (SOSR 2018), section 5",
+    claim: "Sharing is slower than a summary for each worker, whatever the structure, its size and the \
+            skew of the traffic.",
+    measure,
+    judge,
+    charts: &[Chart {
+        title: "A packet of two workers: one each (bar), shared (tick)",
+        x: "structure",
+        x_axis: linear(""),
+        y: &[("two_ns", ", one each"), ("two_shared_ns", ", shared")],
+        y_axis: linear("ns a packet"),
+        series: "traffic",
+        only: &[],
+    }],
+};
+
+/// What fits the cache: bytes of a shared summary, and flows.
+const SMALL: (usize, u64) = (1 << 19, 1 << 12);
+
+/// Flows of a summary that does not.
+const MANY: u64 = 1_000_000;
+
+const CACHED: &str = "in the cache";
+const BEYOND: &str = "beyond the cache";
+
+/// Times that the bare loop takes all packets.
+const BARE_PASSES: usize = 8;
+
+const SKEWS: [f64; 3] = [0.0, 1.0, 1.5];
+
+fn measure(setting: &Setting) -> Result<Outcome, Failure> {
+    let mut table = Table::new([
+        "structure",
+        "size",
+        "skew",
+        "traffic",
+        "one_ns",
+        "one_shared_ns",
+        "two_ns",
+        "two_shared_ns",
+        "times",
+    ]);
+    let (mut bare_ns, mut full) = (Vec::new(), Vec::new());
+    for (size, (bytes, flows)) in [(CACHED, SMALL), (BEYOND, (setting.most_bytes, MANY))] {
+        for skew in SKEWS {
+            let whole = draw(setting, flows, skew)?;
+            let parts = whole.deal(WORKERS, BATCH);
+            let traffic = format!("{size}, skew {skew}");
+            for name in catalog::SHARED {
+                let structure = Structure::new(*name, name).in_bytes(bytes);
+                let (times, untracked) = contest(&structure, setting, &whole, &parts)?;
+                if untracked > 0 {
+                    full.push(format!("{name} {traffic}"));
+                }
+                let of = |at: usize| median(&times.iter().map(|ns| ns[at]).collect::<Vec<_>>());
+                let ratios = times.iter().map(|[_, _, two, shared]| shared / two);
+                let ratio = median(&ratios.collect::<Vec<_>>());
+                row!(table, *name, size, skew, traffic.as_str(), of(0), of(1), of(2), of(3), ratio);
+            }
+            let bare = run(&mut [Bare::new()], std::slice::from_ref(&whole), BARE_PASSES);
+            bare_ns.push(bare.latency.mean_ns);
+        }
+    }
+    let limit = latency::limit(&bare_ns, BATCH);
+    let notes = format!(
+        "Nanoseconds of one worker, and of two together, for each packet. A shared summary has its \
+         share of {} KiB, or of {} MiB; the others have as many cells, or as much room, without \
+         candidates, and one worker's cells half as large. Batches go to the workers by turns, so that \
+         both have packets of every flow: {} flows, or a million.{}",
+        SMALL.0 >> 10,
+        setting.most_bytes >> 20,
+        SMALL.1,
+        if full.is_empty() { String::new() } else { format!(" Full: {}.", full.join("; ")) }
+    );
+    Ok(Outcome { table, limit, notes })
+}
+
+/// Packets of so many flows, their shares by Zipf's law with this skew.
+fn draw(setting: &Setting, flows: u64, skew: f64) -> Result<Stream<Key8>, Failure> {
+    let profile = Profile::Zipf { flows, skew };
+    let epochs = Scene::Plain.draw(profile, setting.packets as u64, THRESHOLD, setting.seed)?;
+    Ok(Stream::of(&epochs[0], KeyKind::Pair, setting.seed))
+}
+
+/// Nanoseconds a packet, round by round: of one worker with an ordinary summary, of one with a shared
+/// one, of two with one each, and of two that share one; and the packets that found no room.
+fn contest(
+    structure: &Structure,
+    setting: &Setting,
+    whole: &Stream<Key8>,
+    parts: &[Stream<Key8>],
+) -> Result<(Vec<[f64; 4]>, u64), Failure> {
+    let mut shared = structure.share::<Key8>(setting)?;
+    let shape = structure.clone().with(shared.collect().parameters());
+    let mut alone = [shape.build::<Key8>(setting)?];
+    let mut each = [shape.build::<Key8>(setting)?, shape.build::<Key8>(setting)?];
+    let shared: Arc<dyn SharedIngest<Key8>> = shared.into();
+    let mut sharer = [Arc::clone(&shared)];
+    let mut sharers = [Arc::clone(&shared), shared];
+    let whole = std::slice::from_ref(whole);
+    let times = in_turns(
+        whole[0].keys.len(),
+        setting.rounds,
+        [
+            &mut |passes| run(&mut alone, whole, passes),
+            &mut |passes| run(&mut sharer, whole, passes),
+            &mut |passes| run(&mut each, parts, passes),
+            &mut |passes| run(&mut sharers, parts, passes),
+        ],
+    );
+    Ok((times, alone[0].untracked()))
+}
+
+/// Each of these takes its packets so many times, all at once.
+fn run<R: Runner<Key8>>(runners: &mut [R], streams: &[Stream<Key8>], passes: usize) -> Together {
+    let runners = runners.iter_mut().map(|runner| runner as &mut dyn Runner<Key8>);
+    together(runners.zip(streams), BATCH, passes)
+}
+
+fn judge(table: &Table) -> Verdict {
+    let less = |what: &str, size: &str, own: &str, shared: &str| {
+        let of = |column: &str| table.numbers("size", size, column);
+        Part::less(&format!("{what}, {size}: its own over a shared one"), &of(own), &of(shared))
+    };
+    Verdict::of([CACHED, BEYOND].into_iter().flat_map(|size| {
+        [
+            less("one worker", size, "one_ns", "one_shared_ns"),
+            less("two workers", size, "two_ns", "two_shared_ns"),
+        ]
+    }))
+}
