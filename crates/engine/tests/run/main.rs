@@ -9,6 +9,7 @@ mod epochs;
 mod live;
 mod parts;
 mod refusals;
+mod updates;
 mod workers;
 
 use flowgauge_capture::Captures;
