@@ -2,7 +2,7 @@
 
 use flowgauge_core::catalog;
 use flowgauge_core::key::{Extract, FlowKey, Key4};
-use flowgauge_core::summary::{BuildError, Cells, Flows, Ingest, Memory, Options, Parameters};
+use flowgauge_core::summary::{BuildError, Cells, Flows, Memory, Options, Parameters};
 use flowgauge_core::task::{self, HistoryShape, TASKS, Task, TaskEntry, TaskOptions};
 use flowgauge_kernel::{Seed, Zeroed};
 
@@ -13,7 +13,7 @@ use crate::engine::Engine;
 use crate::error::{Able, EngineError};
 use crate::lanes::{Lane, Lanes, OneLane, TwoLanes};
 use crate::report::SummaryInfo;
-use crate::summaries::Summaries;
+use crate::summaries::{Summaries, Summary};
 
 /// The share of the memory that the IPv4 lane gets.
 const V4_SHARE: f64 = 0.75;
@@ -22,7 +22,7 @@ const V4_SHARE: f64 = 0.75;
 pub(crate) fn one(config: Config) -> Result<Engine<OneLane>, EngineError> {
     let builder = Builder::new(config, &[Key4::BYTES])?;
     let sets = builder.sets(|| Ok(Summaries { first: builder.summary(1.0)?, second: None }))?;
-    let lanes = OneLane(builder.lane(&*sets[0][0].first));
+    let lanes = OneLane(builder.lane(&sets[0][0].first));
     builder.finish(lanes, sets)
 }
 
@@ -50,8 +50,8 @@ where
         }
     };
     let of_one = &sets[0][0];
-    let v6 = of_one.second.as_ref().map(|second| builder.lane(&**second));
-    let lanes = TwoLanes::new(builder.lane(&*of_one.first), v6);
+    let v6 = of_one.second.as_ref().map(|second| builder.lane(second));
+    let lanes = TwoLanes::new(builder.lane(&of_one.first), v6);
     builder.finish(lanes, sets)
 }
 
@@ -59,7 +59,7 @@ where
 struct Builder {
     config: Config,
     entries: Vec<&'static TaskEntry>,
-    /// Threads that measure, and sets of summaries for each of them.
+    /// Threads that measure with summaries of their own, or all as one; and sets of these for each.
     measuring: usize,
     sets_each: usize,
     /// Bytes for the lanes and for what the tasks need for each of their flows.
@@ -97,6 +97,7 @@ impl Builder {
         // One of several reads for the others, unless in one epoch each reads its own part.
         let measuring =
             if may_divide(&config) { config.workers } else { (config.workers - 1).max(1) };
+        let measuring = if config.shared { 1 } else { measuring };
         Ok(Self {
             config,
             entries,
@@ -118,7 +119,7 @@ impl Builder {
     }
 
     /// Builds a summary with `share` of the memory of a set.
-    fn summary<K: FlowKey>(&self, share: f64) -> Result<Box<dyn Ingest<K>>, EngineError> {
+    fn summary<K: FlowKey>(&self, share: f64) -> Result<Summary<K>, EngineError> {
         let config = &self.config;
         let set_bytes = self.lanes_bytes / (self.measuring * self.sets_each);
         let options = Options {
@@ -138,14 +139,19 @@ impl Builder {
             hierarchy: config.hierarchy,
             ..Options::new((set_bytes as f64 * share) as usize, config.seed)
         };
-        Ok(catalog::build_accelerated(&config.accelerators, &config.algorithm, &options)?)
+        Ok(if config.shared {
+            Summary::Shared(catalog::build_shared(&config.algorithm, &options)?.into())
+        } else {
+            let Config { accelerators, algorithm, .. } = config;
+            Summary::Own(catalog::build_accelerated(accelerators, algorithm, &options)?)
+        })
     }
 
     /// The lane of packets for such a summary.
-    fn lane<K: FlowKey>(&self, summary: &dyn Ingest<K>) -> Lane<K> {
+    fn lane<K: FlowKey>(&self, summary: &Summary<K>) -> Lane<K> {
         let config = &self.config;
         let digester = Options::new(0, config.seed).digester;
-        Lane::new(config.key, config.batch_packets, summary, config.spread_of, digester)
+        Lane::new(config.key, config.batch_packets, summary.ordinary(), config.spread_of, digester)
     }
 
     /// Builds the tasks for summaries of this size, and leaves out those that cannot be answered.

@@ -15,7 +15,7 @@ use crate::parts;
 use crate::reader::{Crew, Ended, Packets, Reader};
 use crate::report::{Gap, TotalReport};
 use crate::sink::Sink;
-use crate::summaries::{Summaries, View};
+use crate::summaries::{Summaries, View, hand_out};
 use crate::swaps::Swaps;
 
 /// A run whose key types are known at compile time.
@@ -23,6 +23,7 @@ pub(crate) struct Engine<L: Lanes> {
     pub(crate) config: Config,
     pub(crate) lanes: L,
     /// The sets of summaries of each thread that may measure: one, or two where epochs are swapped.
+    /// Where all share them, those of one thread.
     pub(crate) sets: Vec<Vec<Summaries<L::First, L::Second>>>,
     pub(crate) sharing: Sharing,
     pub(crate) closer: Closer,
@@ -61,7 +62,9 @@ impl<L: Lanes> Engine<L> {
             (problems, Swaps::default())
         } else {
             // This thread reads, and has no use of a set.
-            self.sets.truncate(self.config.workers - 1);
+            let workers = self.config.workers - 1;
+            self.sets.truncate(workers);
+            hand_out(&mut self.sets, workers, |sets| sets.iter().map(Summaries::another).collect());
             let read = |crew: &mut _| reader.read(source, crew, progress);
             crew::run(&self.config, &self.sharing, self.sets, closer, sink, read)?
         };
@@ -78,16 +81,18 @@ impl<L: Lanes> Engine<L> {
         if self.sharing.parts
             && let Some(parts) = parts::cut(files, self.config.workers)
         {
-            let mut sets = self.sets.iter_mut().map(|worker| &mut worker[0]).collect::<Vec<_>>();
+            let mut sets: Vec<_> = self.sets.into_iter().flatten().collect();
+            hand_out(&mut sets, self.config.workers, Summaries::another);
             let cores = self.sharing.cores.as_ref();
             let read = parts::read(&self.config, cores, &self.lanes, &mut sets, parts, progress)?;
             if let Some((ended, files)) = read {
-                let (summaries, closer) = (&*sets[0], &mut self.closer);
+                let (summaries, closer) = (&sets[0], &mut self.closer);
                 let view = View::new(closer.key, std::iter::once(summaries));
                 closer.close(ended, &view.lanes(), sink)?;
                 return total(self.closer.total, &files, Vec::new(), Swaps::default(), sink);
             }
-            sets.into_iter().for_each(Summaries::next_epoch);
+            sets.iter_mut().for_each(Summaries::next_epoch);
+            self.sets = sets.into_iter().map(|set| vec![set]).collect();
         }
         self.run(&mut Captures::open(files), sink, progress)
     }

@@ -36,8 +36,10 @@ pub struct Explanation {
     pub notes: Vec<String>,
     /// Threads that read or measure.
     pub workers: usize,
-    /// Sets of summaries that each of them has: one is in use while the other is read.
+    /// Sets of summaries that each of them has, or all of them: one is in use while the other is read.
     pub sets: usize,
+    /// Whether all of them fill the same summaries.
+    pub shared: bool,
     /// Which worker measures a packet.
     pub dispatch: Dispatch,
     /// Whether each worker instead reads files of its own, or parts of a file, where these can be cut.
@@ -87,6 +89,7 @@ impl Plan {
     /// [`Self::new`], without looking for what else could be asked where this cannot.
     pub(crate) fn build(config: Config) -> Result<Self, EngineError> {
         check_ranges(&config)?;
+        check_shared(&config)?;
         let kind = config.key.kind;
         Ok(Self(match kind {
             KeyKind::Source | KeyKind::Destination => {
@@ -189,6 +192,7 @@ impl<L: Lanes> Ready for Engine<L> {
             notes: closer.notes.clone(),
             workers,
             sets,
+            shared: self.config.shared,
             dispatch: self.sharing.way.dispatch(),
             parts: self.sharing.parts,
             same: self.sharing.same,
@@ -211,6 +215,20 @@ fn check_ranges(config: &Config) -> Result<(), EngineError> {
     }
     if !(1..=MOST_WORKERS).contains(&config.workers) {
         return refuse("the workers", "1 to 256", config.workers as i128);
+    }
+    Ok(())
+}
+
+/// Refuses to share what is not shared.
+fn check_shared(config: &Config) -> Result<(), EngineError> {
+    let refuse = |reason: &str| Err(EngineError::Workers(reason.to_owned()));
+    if config.shared && config.workers == 1 {
+        return refuse("--shared is for several workers; give --workers 2 or more");
+    }
+    if config.shared && !config.accelerators.is_empty() {
+        return refuse(
+            "workers share a summary with nothing before it: leave out --accelerator, or --shared",
+        );
     }
     Ok(())
 }

@@ -42,6 +42,7 @@ impl Sharing {
         // Who passes packets over has no need of their digests.
         let dispatch = config.dispatch.unwrap_or(match sampled.first() {
             Some(true) if laws.commutable && !fixed => Dispatch::Queue,
+            _ if config.shared => Dispatch::Queue,
             _ => Dispatch::Digest,
         });
         let disjoint = dispatch != Dispatch::Queue;
@@ -82,17 +83,18 @@ impl Sharing {
         }
         // A key over a fixed weight in the sum need not be over it in any part.
         let named = lanes.iter().any(|lane| lane.answers.candidates().is_some());
-        if config.workers > 1 && fixed && named && !disjoint {
+        if config.workers > 1 && fixed && named && !disjoint && !config.shared {
             return refuse(
                 "a key over a fixed threshold may be below it in every worker's part: use --dispatch \
                  digest, or a share as threshold"
                     .to_owned(),
             );
         }
-        let joined = config.workers > 1 && disjoint && flows;
-        let same = (joined || merge != Merge::WithinBounds) && !sampled.contains(&true);
+        let joined = config.workers > 1 && disjoint && flows && !config.shared;
+        let counted_as_one = joined || config.shared || merge != Merge::WithinBounds;
+        let same = counted_as_one && !sampled.contains(&true);
         // What adds up only where flows are kept apart is dispatched.
-        let adds_up = laws.commutable && (merge == Merge::Equal || !same);
+        let adds_up = config.shared || laws.commutable && (merge == Merge::Equal || !same);
         let parts = config.workers > 1 && adds_up && may_divide(config);
         let cores = config.pin.then(|| Cores::new(config.workers)).transpose()?;
         Ok(Self { way, joined, same, parts, cores })

@@ -9,6 +9,7 @@ mod epochs;
 mod live;
 mod parts;
 mod refusals;
+mod shared;
 mod workers;
 
 use flowgauge_capture::Captures;

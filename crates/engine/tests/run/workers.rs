@@ -22,7 +22,7 @@ const PACKETS: usize = 6000;
 const ALL: [Dispatch; 3] = [Dispatch::Digest, Dispatch::Source, Dispatch::Queue];
 
 /// What of the reports must not depend on the workers: all but memory, and how long threads waited.
-fn reports(config: Config, bytes: &[u8]) -> Vec<Value> {
+pub(crate) fn reports(config: Config, bytes: &[u8]) -> Vec<Value> {
     let (mut lines, _) = run(config, bytes);
     for line in &mut lines {
         if line["type"] == "epoch" {
@@ -35,10 +35,10 @@ fn reports(config: Config, bytes: &[u8]) -> Vec<Value> {
     lines
 }
 
-const EPOCHS: [EpochLength; 3] =
+pub(crate) const EPOCHS: [EpochLength; 3] =
     [EpochLength::Whole, EpochLength::Packets(1777), EpochLength::Time(4_000_000_000)];
 
-fn algorithm(name: &str, parameters: &[(&str, u64)]) -> Config {
+pub(crate) fn algorithm(name: &str, parameters: &[(&str, u64)]) -> Config {
     Config {
         algorithm: name.to_owned(),
         parameters: Parameters::new(parameters.iter().copied()),
@@ -242,7 +242,7 @@ impl<F: FnMut(&EpochReport) -> io::Result<()> + Send> Sink for Each<F> {
     }
 }
 
-fn each(
+pub(crate) fn each(
     config: Config,
     bytes: &[u8],
     epoch: impl FnMut(&EpochReport) -> io::Result<()> + Send,
@@ -252,7 +252,7 @@ fn each(
 }
 
 /// `packets` packets of one flow, which dispatch by any means gives to one worker.
-fn one_flow(packets: u64) -> Vec<u8> {
+pub(crate) fn one_flow(packets: u64) -> Vec<u8> {
     let mut pcap = Pcap::new();
     for i in 0..packets {
         pcap.udp(i, (3, 1), (2, 2));
@@ -260,7 +260,7 @@ fn one_flow(packets: u64) -> Vec<u8> {
     pcap.0
 }
 
-fn busy(overrun: Overrun) -> Config {
+pub(crate) fn busy(overrun: Overrun) -> Config {
     Config { epoch: EpochLength::Packets(10_000), workers: 2, overrun, ..asking(&["top"]) }
 }
 
