@@ -209,8 +209,14 @@ pub(crate) struct Measurement {
         value_parser = RangedU64ValueParser::<usize>::new().range(1..=256))]
     pub(crate) workers: usize,
 
+    /// Let all workers fill one summary, without locks, instead of one each. That is slower, and leaves
+    /// all the memory to one
+    #[arg(long, help_heading = HOW)]
+    pub(crate) shared: bool,
+
     /// Which of several workers measures a packet: by the digest of its key, by the one-bits of its
-    /// source address, or whole batches by turns [default: digest; queue behind a sampler]
+    /// source address, or whole batches by turns [default: digest; queue behind a sampler, and where
+    /// all fill one summary]
     #[arg(long, value_name = "BY", value_parser = choice(Dispatch::ALL), help_heading = HOW)]
     pub(crate) dispatch: Option<Dispatch>,
 

@@ -20,9 +20,12 @@ pub(crate) fn config(measurement: &Measurement) -> Result<Config, Failure> {
     let flows = measurement.flow.iter().map(|flow| key.parse_flow(flow)).collect::<Result<_, _>>();
     let filter = measurement.filter.as_deref().map(Filter::new).transpose();
     if measurement.workers == 1
-        && (measurement.dispatch.is_some() || measurement.overrun == Overrun::Drop)
+        && (measurement.shared
+            || measurement.dispatch.is_some()
+            || measurement.overrun == Overrun::Drop)
     {
-        let message = "--dispatch and --overrun are for several workers; give --workers 2 or more";
+        let message =
+            "--shared, --dispatch and --overrun are for several workers; give --workers 2 or more";
         return Err(Failure::Usage(message.to_owned()));
     }
     if measurement.updates.is_some() && measurement.output.format == Format::Csv {
@@ -52,6 +55,7 @@ pub(crate) fn config(measurement: &Measurement) -> Result<Config, Failure> {
         limit: measurement.count,
         seed: measurement.seed,
         workers: measurement.workers,
+        shared: measurement.shared,
         dispatch: measurement.dispatch,
         overrun: measurement.overrun,
         pin: measurement.pin,

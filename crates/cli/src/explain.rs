@@ -59,6 +59,7 @@ fn line(config: &Config, explanation: &Explanation, choice: Option<&Choice>) -> 
         "memory_bytes": summary.memory_bytes,
         "updates_bytes": explanation.updates_bytes,
         "workers": explanation.workers,
+        "shared": explanation.shared,
         "dispatch": explanation.dispatch.name(),
         "parts": explanation.parts,
         "same_numbers": explanation.workers == 1 || explanation.same,
@@ -154,9 +155,16 @@ fn page(config: &Config, explanation: &Explanation) -> String {
 
 /// How several workers share the work, and what their numbers are worth.
 fn workers(explanation: &Explanation) -> String {
-    let sets = match explanation.sets {
-        1 => "each with summaries of its own",
-        _ => "each with two sets of summaries, one of which is in use while the other is read",
+    let sets = match (explanation.shared, explanation.sets) {
+        (false, 1) => "each with summaries of its own",
+        (false, _) => {
+            "each with two sets of summaries, one of which is in use while the other is read"
+        }
+        (true, 1) => "which fill the same summaries without locks",
+        (true, _) => {
+            "which fill the same two sets of summaries without locks, one of which is in use while the \
+             other is read"
+        }
     };
     let numbers = if explanation.same {
         "the same numbers as one worker with the same parameters, where nothing is full"

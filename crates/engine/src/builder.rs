@@ -2,7 +2,7 @@
 
 use flowgauge_core::catalog;
 use flowgauge_core::key::{Extract, FlowKey, Key4};
-use flowgauge_core::summary::{BuildError, Cells, Flows, Ingest, Memory, Options, Parameters};
+use flowgauge_core::summary::{BuildError, Cells, Flows, Memory, Options, Parameters};
 use flowgauge_core::task::{self, HistoryShape, TASKS, Task, TaskEntry, TaskOptions};
 use flowgauge_kernel::{Seed, Zeroed};
 
@@ -13,7 +13,7 @@ use crate::engine::Engine;
 use crate::error::{Able, EngineError};
 use crate::lanes::{Lane, Lanes, OneLane, TwoLanes};
 use crate::report::SummaryInfo;
-use crate::summaries::{Sets, Summaries};
+use crate::summaries::{Sets, Summaries, Summary};
 
 /// The share of the memory that the IPv4 lane gets.
 const V4_SHARE: f64 = 0.75;
@@ -23,7 +23,7 @@ pub(crate) fn one(config: Config) -> Result<Engine<OneLane>, EngineError> {
     let mut builder = Builder::new(config, &[Key4::BYTES])?;
     let built =
         builder.build(|builder| Ok(Summaries { first: builder.summary(1.0)?, second: None }))?;
-    let lanes = OneLane(builder.lane(&*built.1.first().first));
+    let lanes = OneLane(builder.lane(&built.1.first().first));
     builder.finish(lanes, built)
 }
 
@@ -51,8 +51,8 @@ where
         }
     };
     let of_one = built.1.first();
-    let v6 = of_one.second.as_ref().map(|second| builder.lane(&**second));
-    let lanes = TwoLanes::new(builder.lane(&*of_one.first), v6);
+    let v6 = of_one.second.as_ref().map(|second| builder.lane(second));
+    let lanes = TwoLanes::new(builder.lane(&of_one.first), v6);
     builder.finish(lanes, built)
 }
 
@@ -129,7 +129,7 @@ impl Builder {
     }
 
     /// Builds a summary with `share` of the memory of a set.
-    fn summary<K: FlowKey>(&self, share: f64) -> Result<Box<dyn Ingest<K>>, EngineError> {
+    fn summary<K: FlowKey>(&self, share: f64) -> Result<Summary<K>, EngineError> {
         let config = &self.config;
         let set_bytes = self.lanes_bytes / self.all;
         let options = Options {
@@ -148,14 +148,19 @@ impl Builder {
             hierarchy: config.hierarchy,
             ..Options::new((set_bytes as f64 * share) as usize, config.seed)
         };
-        Ok(catalog::build_accelerated(&config.accelerators, &config.algorithm, &options)?)
+        Ok(if config.shared {
+            Summary::Shared(catalog::build_shared(&config.algorithm, &options)?.into())
+        } else {
+            let Config { accelerators, algorithm, .. } = config;
+            Summary::Own(catalog::build_accelerated(accelerators, algorithm, &options)?)
+        })
     }
 
     /// The lane of packets for such a summary.
-    fn lane<K: FlowKey>(&self, summary: &dyn Ingest<K>) -> Lane<K> {
+    fn lane<K: FlowKey>(&self, summary: &Summary<K>) -> Lane<K> {
         let config = &self.config;
         let digester = Options::new(0, config.seed).digester;
-        Lane::new(config.key, config.batch_packets, summary, config.spread_of, digester)
+        Lane::new(config.key, config.batch_packets, summary.ordinary(), config.spread_of, digester)
     }
 
     /// Builds the tasks for summaries of this size, and leaves out those that cannot be answered.

@@ -57,8 +57,10 @@ pub struct Config {
     /// Threads, 1 to 256. Of several, each reads and measures a part of the input, or else the first
     /// one reads for the others, and one more closes the epochs.
     pub workers: usize,
-    /// Which of them measures a packet; by default the one that its digest says, and where a sampler
-    /// meets the packets first, each gets whole batches.
+    /// Whether all of them fill one summary instead of one each. They do so without a lock, and slower.
+    pub shared: bool,
+    /// Which of them measures a packet; by default the one that its digest says. Where a sampler meets
+    /// the packets first, or all fill one summary, each gets whole batches.
     pub dispatch: Option<Dispatch>,
     /// What happens to packets that a worker has no time for.
     pub overrun: Overrun,
@@ -91,6 +93,7 @@ impl Default for Config {
             seed: 0,
             batch_packets: BATCH_PACKETS,
             workers: 1,
+            shared: false,
             dispatch: None,
             overrun: Overrun::Wait,
             pin: false,

@@ -15,7 +15,7 @@ use crate::parts;
 use crate::reader::{Crew, Ended, Packets, Reader};
 use crate::report::{Gap, TotalReport};
 use crate::sink::Sink;
-use crate::summaries::{Sets, Summaries, View};
+use crate::summaries::{Sets, Summaries, View, hand_out};
 use crate::swaps::Swaps;
 
 /// A run whose key types are known at compile time.
@@ -60,7 +60,9 @@ impl<L: Lanes> Engine<L> {
             (problems, Swaps::default())
         } else {
             // This thread reads, and has no use of a set.
-            self.sets.workers.truncate(self.config.workers - 1);
+            let (workers, sets) = (self.config.workers - 1, &mut self.sets.workers);
+            sets.truncate(workers);
+            hand_out(sets, workers, |sets| sets.iter().map(Summaries::another).collect());
             let read = |crew: &mut _| reader.read(source, crew, progress);
             crew::run(&self.config, &self.sharing, self.sets, closer, sink, read)?
         };
@@ -77,17 +79,18 @@ impl<L: Lanes> Engine<L> {
         if self.sharing.parts
             && let Some(parts) = parts::cut(files, self.config.workers)
         {
-            let mut sets =
-                self.sets.workers.iter_mut().map(|worker| &mut worker[0]).collect::<Vec<_>>();
+            let mut sets: Vec<_> = self.sets.workers.into_iter().flatten().collect();
+            hand_out(&mut sets, self.config.workers, Summaries::another);
             let cores = self.sharing.cores.as_ref();
             let read = parts::read(&self.config, cores, &self.lanes, &mut sets, parts, progress)?;
             if let Some((ended, files)) = read {
-                let (summaries, closer) = (&*sets[0], &mut self.closer);
+                let (summaries, closer) = (&sets[0], &mut self.closer);
                 let view = View::new(closer.key, std::iter::once(summaries));
                 closer.close(ended, &view.lanes(), sink)?;
                 return total(self.closer.total, &files, Vec::new(), Swaps::default(), sink);
             }
-            sets.into_iter().for_each(Summaries::next_epoch);
+            sets.iter_mut().for_each(Summaries::next_epoch);
+            self.sets.workers = sets.into_iter().map(|set| vec![set]).collect();
         }
         self.run(&mut Captures::open(files), sink, progress)
     }

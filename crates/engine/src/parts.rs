@@ -60,13 +60,14 @@ struct Read {
     counts: FileCounts,
 }
 
-/// Lets each worker read its share with a set of summaries, and merges these into the first one.
+/// Lets each worker read its share with a set of summaries, and merges these into the first one, or
+/// leaves one handle of what all share.
 /// Returns the epoch that they make up, and the files; `None` where one reader has to begin anew.
 pub(crate) fn read<L: Lanes>(
     config: &Config,
     cores: Option<&Cores>,
     lanes: &L,
-    sets: &mut [&mut Summaries<L::First, L::Second>],
+    sets: &mut Vec<Summaries<L::First, L::Second>>,
     shares: Vec<Vec<Numbered>>,
     progress: &mut dyn FnMut(&Packets<'_>),
 ) -> Result<Option<(Ended, Vec<FileCounts>)>, EngineError> {
@@ -93,6 +94,10 @@ pub(crate) fn read<L: Lanes>(
         }
         Ok::<_, EngineError>(pieces)
     })?;
+    if sets.first().is_some_and(Summaries::is_shared) {
+        sets.truncate(1);
+    }
+    sets.iter_mut().try_for_each(Summaries::collect)?;
     let Some(pieces) = pieces.into_iter().collect::<Option<Vec<_>>>() else { return Ok(None) };
     let mut pieces: Vec<Read> = pieces.into_iter().flatten().collect();
     // Parts of a file stand in the order of their workers.
@@ -104,7 +109,7 @@ pub(crate) fn read<L: Lanes>(
         }
     }
     first[0].settle();
-    let view = View::new(config.key, std::iter::once(&*first[0]));
+    let view = View::new(config.key, std::iter::once(&first[0]));
     let full = |lane: &flowgauge_core::task::Lane<'_>| lane.answers.untracked() != Size::default();
     if view.lanes().iter().any(full) {
         return Ok(None);

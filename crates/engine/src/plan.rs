@@ -36,12 +36,14 @@ pub struct Explanation {
     pub notes: Vec<String>,
     /// Threads that read or measure.
     pub workers: usize,
-    /// Sets of summaries that each of them has: one is in use while the other is read.
+    /// Sets of summaries that each of them has, or all of them: one is in use while the other is read.
     pub sets: usize,
     /// Sets of summaries beside these in which updates add up what the workers measured.
     pub sums: usize,
     /// Bytes of all sets that there would not be without updates.
     pub updates_bytes: usize,
+    /// Whether all of them fill the same summaries.
+    pub shared: bool,
     /// Which worker measures a packet.
     pub dispatch: Dispatch,
     /// Whether each worker instead reads files of its own, or parts of a file, where these can be cut.
@@ -91,6 +93,7 @@ impl Plan {
     /// [`Self::new`], without looking for what else could be asked where this cannot.
     pub(crate) fn build(config: Config) -> Result<Self, EngineError> {
         check_ranges(&config)?;
+        check_shared(&config)?;
         let kind = config.key.kind;
         Ok(Self(match kind {
             KeyKind::Source | KeyKind::Destination => {
@@ -201,6 +204,7 @@ impl<L: Lanes> Ready for Engine<L> {
             sets: sharing.sets,
             sums: sharing.sums,
             updates_bytes,
+            shared: config.shared,
             dispatch: sharing.way.dispatch(),
             parts: sharing.parts,
             same: sharing.same,
@@ -236,6 +240,25 @@ fn check_ranges(config: &Config) -> Result<(), EngineError> {
     }
     if !(1..=MOST_WORKERS).contains(&config.workers) {
         return refuse("the workers", "1 to 256", config.workers as i128);
+    }
+    Ok(())
+}
+
+/// Refuses to share what is not shared.
+fn check_shared(config: &Config) -> Result<(), EngineError> {
+    let refuse = |reason: &str| Err(EngineError::Workers(reason.to_owned()));
+    if config.shared && config.workers == 1 {
+        return refuse("--shared is for several workers; give --workers 2 or more");
+    }
+    if config.shared && config.updates != EpochLength::Whole {
+        return refuse(
+            "what workers share is read when an epoch ends: leave out --updates, or --shared",
+        );
+    }
+    if config.shared && !config.accelerators.is_empty() {
+        return refuse(
+            "workers share a summary with nothing before it: leave out --accelerator, or --shared",
+        );
     }
     Ok(())
 }

@@ -1,17 +1,92 @@
 //! What one worker measures an epoch with, and what the tasks see of several of these.
 
+use std::sync::Arc;
+
 use flowgauge_core::batch::Batch;
 use flowgauge_core::key::{FlowKey, KeySpec};
+use flowgauge_core::summary::shared::SharedIngest;
 use flowgauge_core::summary::{Incompatible, Ingest, Setting};
 use flowgauge_core::task;
 
+use crate::error::EngineError;
 use crate::joined::Joined;
 use crate::lanes::Take;
 
 /// A summary for each lane.
 pub(crate) struct Summaries<A, B> {
-    pub(crate) first: Box<dyn Ingest<A>>,
-    pub(crate) second: Option<Box<dyn Ingest<B>>>,
+    pub(crate) first: Summary<A>,
+    pub(crate) second: Option<Summary<B>>,
+}
+
+/// A lane's summary.
+pub(crate) enum Summary<K> {
+    /// That of one worker.
+    Own(Box<dyn Ingest<K>>),
+    /// A handle of one that all workers fill.
+    Shared(Arc<dyn SharedIngest<K>>),
+}
+
+impl<K: FlowKey> Summary<K> {
+    #[inline(always)]
+    fn ingest(&mut self, batch: &mut Batch<K>) {
+        match self {
+            Self::Own(own) => own.ingest(batch),
+            Self::Shared(shared) => shared.ingest(batch),
+        }
+    }
+
+    /// What can be read: of a shared one, what was collected last.
+    pub(crate) fn ordinary(&self) -> &dyn Ingest<K> {
+        match self {
+            Self::Own(own) => &**own,
+            Self::Shared(shared) => shared.ordinary(),
+        }
+    }
+
+    fn collect(&mut self) -> Result<(), EngineError> {
+        if let Self::Shared(shared) = self {
+            let Some(shared) = Arc::get_mut(shared) else {
+                return Err(EngineError::Workers(
+                    "a worker still has a summary of an epoch that all have ended".to_owned(),
+                ));
+            };
+            shared.collect();
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self) {
+        if let Self::Own(own) = self {
+            own.settle();
+        }
+    }
+
+    fn next_epoch(&mut self) {
+        if let Self::Own(own) = self {
+            own.next_epoch();
+        }
+    }
+
+    fn merge(&mut self, other: &Self) -> Result<(), Incompatible> {
+        match self {
+            Self::Own(own) => own.merge(other.ordinary()),
+            Self::Shared(_) => Err(Incompatible("all workers fill them")),
+        }
+    }
+
+    fn another(&self) -> Option<Self> {
+        match self {
+            Self::Own(_) => None,
+            Self::Shared(shared) => Some(Self::Shared(Arc::clone(shared))),
+        }
+    }
+
+    fn memory_bytes(&self) -> usize {
+        match self {
+            Self::Own(own) => own.memory_bytes(),
+            Self::Shared(shared) => shared.memory_bytes(),
+        }
+    }
 }
 
 /// All summaries of a run, each of the same size.
@@ -49,6 +124,26 @@ impl<A: FlowKey, B: FlowKey> Take<A, B> for Summaries<A, B> {
 }
 
 impl<A: FlowKey, B: FlowKey> Summaries<A, B> {
+    /// Whether all workers fill these.
+    pub(crate) fn is_shared(&self) -> bool {
+        matches!(self.first, Summary::Shared(_))
+    }
+
+    /// Handles of the same shared summaries; `None` where these are one worker's own.
+    pub(crate) fn another(&self) -> Option<Self> {
+        let second = self.second.as_ref().map(Summary::another);
+        Some(Self { first: self.first.another()?, second: second.flatten() })
+    }
+
+    /// Makes what several workers shared readable, and forgets it where they fill it.
+    ///
+    /// # Errors
+    /// When there is another handle.
+    pub(crate) fn collect(&mut self) -> Result<(), EngineError> {
+        self.first.collect()?;
+        self.second.as_mut().map_or(Ok(()), Summary::collect)
+    }
+
     /// Passes on what is held back: answers are whole only then.
     pub(crate) fn settle(&mut self) {
         self.first.settle();
@@ -57,7 +152,7 @@ impl<A: FlowKey, B: FlowKey> Summaries<A, B> {
         }
     }
 
-    /// Begins a new epoch.
+    /// Begins a new epoch. What is shared began it when it was collected.
     pub(crate) fn next_epoch(&mut self) {
         self.first.next_epoch();
         if let Some(second) = &mut self.second {
@@ -67,30 +162,40 @@ impl<A: FlowKey, B: FlowKey> Summaries<A, B> {
 
     /// Adds what another worker measured with the same options.
     pub(crate) fn merge(&mut self, other: &Self) -> Result<(), Incompatible> {
-        self.first.merge(&*other.first)?;
+        self.first.merge(&other.first)?;
         match (&mut self.second, &other.second) {
-            (Some(second), Some(other)) => second.merge(&**other),
+            (Some(second), Some(other)) => second.merge(other),
             _ => Ok(()),
         }
     }
 
     /// Bytes reserved by each lane's summary.
     pub(crate) fn memory_bytes(&self) -> Vec<usize> {
-        let second = self.second.as_ref().map(|second| second.memory_bytes());
+        let second = self.second.as_ref().map(Summary::memory_bytes);
         std::iter::once(self.first.memory_bytes()).chain(second).collect()
     }
 
     /// The parameters in force; those of the IPv6 lane end in `_ipv6`.
     pub(crate) fn parameters(&self) -> Vec<(String, Setting)> {
-        let second = self.second.as_ref().map(|second| parameters(&**second, "_ipv6"));
-        let first = parameters(&*self.first, "");
+        let second = self.second.as_ref().map(|second| parameters(second.ordinary(), "_ipv6"));
+        let first = parameters(self.first.ordinary(), "");
         first.into_iter().chain(second.into_iter().flatten()).collect()
     }
 
     /// The accelerators before the summaries, by name; "none" where there is none.
     pub(crate) fn accelerator(&self) -> String {
-        let names: Vec<_> = self.first.accelerators().iter().map(|(name, _)| *name).collect();
+        let names: Vec<_> =
+            self.first.ordinary().accelerators().iter().map(|(name, _)| *name).collect();
         if names.is_empty() { "none".to_owned() } else { names.join("+") }
+    }
+}
+
+/// Makes one for each of so many workers of the first, where that is `another` handle of the same.
+pub(crate) fn hand_out<T>(all: &mut Vec<T>, workers: usize, another: impl Fn(&T) -> Option<T>) {
+    while all.len() < workers
+        && let Some(other) = all.first().and_then(&another)
+    {
+        all.push(other);
     }
 }
 
@@ -117,8 +222,9 @@ impl<'a> View<'a> {
         key: KeySpec,
         sets: impl Iterator<Item = &'a Summaries<A, B>> + Clone,
     ) -> Self {
-        let first = sets.clone().map(|set| set.first.answers()).collect();
-        let second: Vec<_> = sets.filter_map(|set| Some(set.second.as_ref()?.answers())).collect();
+        let first = sets.clone().map(|set| set.first.ordinary().answers()).collect();
+        let second = sets.filter_map(|set| Some(set.second.as_ref()?.ordinary().answers()));
+        let second: Vec<_> = second.collect();
         let mut lanes = vec![(A::BYTES, Joined::new(first))];
         if !second.is_empty() {
             lanes.push((B::BYTES, Joined::new(second)));

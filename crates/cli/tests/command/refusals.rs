@@ -77,6 +77,11 @@ fn wrong_usage_is_one_line_and_exit_code_2() {
             "use one worker",
         ),
         (&["analyze", "--workers", "0", &capture], "--workers"),
+        (&["analyze", "--shared", &capture], "--workers 2"),
+        (
+            &["analyze", "--workers=2", "--shared", "--algorithm=mst", &capture],
+            "they can share linear-table",
+        ),
         (&["analyze", "--filter", "tcp and and", &capture], "filter"),
         (&["analyze", "-o", &capture, &capture], "input"),
         (&["generate", "--skew", "3", "-o", &unwritten], "0 to 2"),

@@ -6,7 +6,7 @@ use crate::batch::Batch;
 use crate::key::FlowKey;
 
 /// A counter of one measure: 32 bits for packets, 64 for bytes.
-pub trait Counter: Number + Eq + Send + 'static {
+pub trait Counter: Number + Eq + Send + Sync + 'static {
     /// What it counts.
     const MEASURE: Measure;
     /// The largest number.

@@ -82,6 +82,7 @@ pub(super) fn flows(
         epoch: EpochLength::Whole,
         limit: None,
         workers: 1,
+        shared: false,
         ..config.clone()
     };
     let plan = Plan::new(exact)?;

@@ -10,7 +10,7 @@ use crate::error::EngineError;
 use crate::reader::Ended;
 use crate::report::Gap;
 use crate::sink::Sink;
-use crate::summaries::View;
+use crate::summaries::{View, hand_out};
 
 /// Events on their way to the closer: more than there can be while a worker has two sets.
 pub(super) const EVENTS: usize = 8;
@@ -66,10 +66,14 @@ impl<'a, A: FlowKey, B: FlowKey> Closing<'a, A, B> {
         Ok(())
     }
 
-    /// Takes what each worker measured.
+    /// Takes what each worker measured: of what all of them shared, one handle.
     fn collect(&mut self) -> Result<(), Gone> {
         for keeper in &mut self.keepers {
-            self.sets.push(keeper.take()?);
+            let set = keeper.take()?;
+            match self.sets.first_mut().filter(|first| first.summaries.is_shared()) {
+                Some(first) => first.ingested += set.ingested,
+                None => self.sets.push(set),
+            }
         }
         Ok(())
     }
@@ -83,6 +87,7 @@ impl<'a, A: FlowKey, B: FlowKey> Closing<'a, A, B> {
             "every packet with a key was measured, or counted as not measured"
         );
         for set in &mut self.sets {
+            set.summaries.collect()?;
             set.summaries.settle();
         }
         let (answering, parts) = match (&mut self.sums[..], &mut self.sets[..]) {
@@ -111,6 +116,8 @@ impl<'a, A: FlowKey, B: FlowKey> Closing<'a, A, B> {
 
     /// Clears the sets, and gives them back.
     fn give_back(&mut self) {
+        let another = |set: &Set<A, B>| set.summaries.another().map(Set::new);
+        hand_out(&mut self.sets, self.keepers.len(), another);
         for (keeper, mut set) in self.keepers.iter_mut().zip(self.sets.drain(..)) {
             set.summaries.next_epoch();
             set.ingested = Size::default();

@@ -22,7 +22,8 @@ pub(crate) struct Sharing {
     /// Whether workers may each read files of their own, or parts of files, in one epoch: nobody
     /// then decides whose a packet is.
     pub(crate) parts: bool,
-    /// Threads that measure: not the one that reads for several.
+    /// Threads that measure with summaries of their own: not the one that reads for several. One, where
+    /// all share these.
     pub(crate) measuring: usize,
     /// Sets of summaries that each of them has: one is in use while the other is read.
     pub(crate) sets: usize,
@@ -53,6 +54,7 @@ impl Sharing {
         // Who passes packets over has no need of their digests.
         let dispatch = config.dispatch.unwrap_or(match sampled.first() {
             Some(true) if laws.commutable && !fixed => Dispatch::Queue,
+            _ if config.shared => Dispatch::Queue,
             _ => Dispatch::Digest,
         });
         let disjoint = dispatch != Dispatch::Queue;
@@ -93,23 +95,28 @@ impl Sharing {
         }
         // A key over a fixed weight in the sum need not be over it in any part: only tables name all.
         let named = !flows && lanes.iter().any(|lane| lane.answers.candidates().is_some());
-        if config.workers > 1 && fixed && named && (!disjoint || updates) {
+        if config.workers > 1 && fixed && named && !config.shared && (!disjoint || updates) {
             let instead = if updates { "one worker" } else { "--dispatch digest" };
             return refuse(format!(
                 "a key over a fixed threshold may be below it in every part of the epoch: use {instead}, \
                  or a share as threshold"
             ));
         }
-        let joined = config.workers > 1 && disjoint && flows;
+        let joined = config.workers > 1 && disjoint && flows && !config.shared;
         // Tables add up, but for the peers that a flow has in several parts.
-        let equal = merge == Merge::Equal && !(flows && summaries.first.wants_elements());
-        let same = (joined && !updates || equal) && !sampled.contains(&true);
+        let equal =
+            merge == Merge::Equal && !(flows && summaries.first.ordinary().wants_elements());
+        let counted_as_one = config.shared || joined && !updates || equal;
+        let same = counted_as_one && !sampled.contains(&true);
         // What adds up only where flows are kept apart is dispatched.
-        let adds_up = laws.commutable && (equal || !same);
+        let adds_up = config.shared || laws.commutable && (equal || !same);
         let parts = config.workers > 1 && adds_up && may_divide(config);
         let cores = config.pin.then(|| Cores::new(config.workers)).transpose()?;
-        let measuring =
-            if parts || config.workers == 1 { config.workers } else { config.workers - 1 };
+        let measuring = match config.workers {
+            _ if config.shared => 1,
+            workers if parts || workers == 1 => workers,
+            workers => workers - 1,
+        };
         let swapped = config.workers > 1 && (config.epoch != EpochLength::Whole || updates);
         let sets = if swapped { 2 } else { 1 };
         let sums = match updates {

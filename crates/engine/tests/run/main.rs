@@ -9,6 +9,7 @@ mod epochs;
 mod live;
 mod parts;
 mod refusals;
+mod shared;
 mod updates;
 mod workers;
 

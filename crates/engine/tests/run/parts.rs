@@ -15,17 +15,17 @@ use crate::asking;
 use crate::capture::mixed;
 
 /// Files that are removed again.
-struct Files(PathBuf);
+pub(crate) struct Files(PathBuf);
 
 impl Files {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let folder = format!("flowgauge-parts-{name}-{}", std::process::id());
         let folder = std::env::temp_dir().join(folder);
         fs::create_dir_all(&folder).unwrap();
         Self(folder)
     }
 
-    fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
+    pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.0.join(name);
         fs::write(&path, bytes).unwrap();
         path
@@ -40,7 +40,7 @@ impl Drop for Files {
 
 /// The reports but for memory and parameters, the largest number of bytes that the first worker read,
 /// and what was wrong.
-fn reports(config: Config, files: &[PathBuf]) -> (Vec<Value>, u64, Vec<CaptureError>) {
+pub(crate) fn reports(config: Config, files: &[PathBuf]) -> (Vec<Value>, u64, Vec<CaptureError>) {
     let (mut out, mut read) = (Vec::new(), 0);
     let outcome =
         Plan::new(config).unwrap().run_files(files, &mut JsonSink::new(&mut out), &mut |source| {

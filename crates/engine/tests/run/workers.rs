@@ -35,7 +35,7 @@ pub(crate) fn reports(config: Config, bytes: &[u8]) -> Vec<Value> {
     lines
 }
 
-const EPOCHS: [EpochLength; 3] =
+pub(crate) const EPOCHS: [EpochLength; 3] =
     [EpochLength::Whole, EpochLength::Packets(1777), EpochLength::Time(4_000_000_000)];
 
 pub(crate) fn algorithm(name: &str, parameters: &[(&str, u64)]) -> Config {
@@ -260,7 +260,7 @@ pub(crate) fn one_flow(packets: u64) -> Vec<u8> {
     pcap.0
 }
 
-fn busy(overrun: Overrun) -> Config {
+pub(crate) fn busy(overrun: Overrun) -> Config {
     Config { epoch: EpochLength::Packets(10_000), workers: 2, overrun, ..asking(&["top"]) }
 }
 

@@ -22,8 +22,6 @@ mod model;
 mod sums;
 mod table;
 
-use std::sync::{Mutex, PoisonError};
-
 pub(super) use sums::{AtomicSums, CELL_BYTES, Sums};
 
 use self::atomic::{AtomicU64, Relaxed};
@@ -38,6 +36,8 @@ pub trait SharedIngest<K: FlowKey>: Send + Sync {
     /// Moves what was counted since the last time into an ordinary summary of the same shape, which
     /// holds nothing else, and forgets it here. Without allocation.
     fn collect(&mut self) -> &mut dyn Ingest<K>;
+    /// The ordinary summary, with what was collected last.
+    fn ordinary(&self) -> &dyn Ingest<K>;
     /// Bytes of memory reserved, those of the ordinary summary included.
     fn memory_bytes(&self) -> usize;
 }
@@ -87,20 +87,6 @@ impl Total {
     /// The sum, which is 0 from then on.
     fn reset(&mut self) -> u64 {
         self.weight.swap(0, Relaxed)
-    }
-}
-
-/// What only the close of an epoch reads. A mutex that nobody locks: so that what is inside need not
-/// be `Sync`.
-struct Closed<S>(Mutex<S>);
-
-impl<S> Closed<S> {
-    fn new(summary: S) -> Self {
-        Self(Mutex::new(summary))
-    }
-
-    fn get(&mut self) -> &mut S {
-        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

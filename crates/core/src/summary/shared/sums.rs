@@ -7,7 +7,7 @@ use flowgauge_kernel::{Digester, prefetch};
 use super::super::sketch::rows::{Rows, signs, with_rows};
 use super::super::{BuildError, Counter, Ingest, Options};
 use super::atomic::{AtomicU64, Column, Relaxed, add_saturating, column};
-use super::{Closed, SharedIngest, Total};
+use super::{SharedIngest, Total};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
 
@@ -18,7 +18,9 @@ const PREFETCH_AHEAD: usize = 16;
 pub(in crate::summary) const CELL_BYTES: usize = size_of::<AtomicU64>();
 
 /// An ordinary summary of such cells, without candidates.
-pub(in crate::summary) trait Sums<K: FlowKey>: Ingest<K> + 'static {
+pub(in crate::summary) trait Sums<K: FlowKey>:
+    Ingest<K> + Sync + 'static
+{
     /// The weights.
     type Weight: Counter;
     /// Whether some rows subtract them: those that [`signs`] tell.
@@ -41,8 +43,7 @@ pub(in crate::summary) struct AtomicSums<K, S> {
     total: Total,
     /// Weight that found no room in the total.
     refused: AtomicU64,
-    ordinary: Closed<S>,
-    ordinary_bytes: usize,
+    ordinary: S,
     keys: PhantomData<fn(K)>,
 }
 
@@ -52,7 +53,7 @@ impl<K: FlowKey, S: Sums<K>> AtomicSums<K, S> {
         options: &Options,
         ordinary: S,
     ) -> Result<Box<dyn SharedIngest<K>>, BuildError> {
-        let (rows, ordinary_bytes) = (ordinary.shape(), ordinary.memory_bytes());
+        let rows = ordinary.shape();
         // No sum of these is over what a cell holds of either sign.
         let most = if S::SIGNED { i64::MAX.unsigned_abs() } else { u64::MAX };
         Ok(Box::new(Self {
@@ -61,8 +62,7 @@ impl<K: FlowKey, S: Sums<K>> AtomicSums<K, S> {
             cells: column(rows.cells(), &options.memory)?,
             total: Total::new(most),
             refused: AtomicU64::new(0),
-            ordinary: Closed::new(ordinary),
-            ordinary_bytes,
+            ordinary,
             keys: PhantomData,
         }))
     }
@@ -103,14 +103,18 @@ impl<K: FlowKey, S: Sums<K>> SharedIngest<K> for AtomicSums<K, S> {
     }
 
     fn collect(&mut self) -> &mut dyn Ingest<K> {
-        let (refused, ordinary) = (self.refused.swap(0, Relaxed), self.ordinary.get());
+        let (refused, ordinary) = (self.refused.swap(0, Relaxed), &mut self.ordinary);
         let total = self.total.reset().saturating_add(refused);
         let lost = refused.saturating_mul(self.rows.rows() as u64);
         ordinary.replace(total, lost, self.cells.iter().map(|cell| cell.swap(0, Relaxed)));
         ordinary
     }
 
+    fn ordinary(&self) -> &dyn Ingest<K> {
+        &self.ordinary
+    }
+
     fn memory_bytes(&self) -> usize {
-        self.cells.len() * CELL_BYTES + self.ordinary_bytes
+        self.cells.len() * CELL_BYTES + self.ordinary.memory_bytes()
     }
 }

@@ -7,7 +7,7 @@ use super::super::table::{Counts, LinearTable, MOST_BUCKETS};
 use super::super::{BuildError, Counter, Describe, Ingest, Options, Size};
 use super::atomic::{AtomicU64, Relaxed, add_saturating};
 use super::flows::Flows;
-use super::{Closed, Share, SharedIngest, Total};
+use super::{Share, SharedIngest, Total};
 use crate::batch::Batch;
 use crate::key::FlowKey;
 
@@ -28,8 +28,7 @@ pub(in crate::summary) struct AtomicTable<K: FlowKey> {
     untracked: AtomicSize,
     /// What found no room in the totals.
     refused: AtomicSize,
-    ordinary: Closed<Counts<K>>,
-    ordinary_bytes: usize,
+    ordinary: Counts<K>,
 }
 
 impl Share for LinearTable {
@@ -48,8 +47,7 @@ impl Share for LinearTable {
             bytes: Total::new(u64::MAX),
             untracked: AtomicSize::default(),
             refused: AtomicSize::default(),
-            ordinary_bytes: ordinary.memory_bytes(),
-            ordinary: Closed::new(ordinary),
+            ordinary,
         }))
     }
 }
@@ -81,7 +79,7 @@ impl<K: FlowKey> SharedIngest<K> for AtomicTable<K> {
     }
 
     fn collect(&mut self) -> &mut dyn Ingest<K> {
-        let ordinary = self.ordinary.get();
+        let ordinary = &mut self.ordinary;
         ordinary.clear();
         let digester = &self.digester;
         self.flows.drain(|key, size| ordinary.add_flow(key, key.digest(digester), size));
@@ -92,8 +90,12 @@ impl<K: FlowKey> SharedIngest<K> for AtomicTable<K> {
         ordinary
     }
 
+    fn ordinary(&self) -> &dyn Ingest<K> {
+        &self.ordinary
+    }
+
     fn memory_bytes(&self) -> usize {
-        self.flows.memory_bytes() + self.ordinary_bytes
+        self.flows.memory_bytes() + self.ordinary.memory_bytes()
     }
 }
 

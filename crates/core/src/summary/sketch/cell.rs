@@ -4,7 +4,7 @@ use super::super::Counter;
 use super::super::codec::Number;
 
 /// A cell: unsigned as its weights are, or signed of the same width.
-pub trait Cell: Number + Send + 'static {
+pub trait Cell: Number + Send + Sync + 'static {
     /// The weights of packets.
     type Weight: Counter;
     /// The largest number, of either sign.

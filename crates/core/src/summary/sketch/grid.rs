@@ -1,6 +1,6 @@
 //! The cells of a sketch of many rows, and what one kind of sketch does with those of a key.
 
-use std::cell::Cell as Cached;
+use std::sync::OnceLock;
 
 use flowgauge_kernel::{Zeroed, prefetch};
 
@@ -173,7 +173,7 @@ pub(crate) struct Grid<R: Rule> {
     /// The variance of a flow's sampled weight over that weight; 0 while rows are no samples.
     pub(crate) unit: u64,
     /// How estimates err since the last packet, once it was asked for.
-    pub(super) noise: Cached<Option<Noise>>,
+    pub(super) noise: OnceLock<Noise>,
 }
 
 impl<R: Rule> Grid<R> {
@@ -187,7 +187,7 @@ impl<R: Rule> Grid<R> {
             reach: 0,
             deviations: deviations(rows.rows()),
             unit: 0,
-            noise: Cached::new(None),
+            noise: OnceLock::new(),
         })
     }
 
@@ -208,10 +208,7 @@ impl<R: Rule> Grid<R> {
     }
 
     fn noise(&self) -> Noise {
-        let read = || self.noise_of(R::margin(self), self.unit as f64);
-        let noise = self.noise.get().unwrap_or_else(read);
-        self.noise.set(Some(noise));
-        noise
+        *self.noise.get_or_init(|| self.noise_of(R::margin(self), self.unit as f64))
     }
 
     /// How estimates err whose rows are samples of this `unit`.
@@ -243,7 +240,7 @@ impl<R: Rule> Grid<R> {
         packets: &Packets<'_, Weight<R>>,
         heavy: &mut [u8; BATCH_PACKETS],
     ) -> usize {
-        self.noise.set(None);
+        self.noise = OnceLock::new();
         let weight = Weight::<R>::sum(packets.weights);
         let total = self.total.saturating_add(weight);
         self.reach = self.reach.saturating_add(weight);
@@ -318,7 +315,7 @@ impl<R: Rule> Grid<R> {
         self.reach = self.reach.saturating_add(other.reach);
         // Both samples may be of the same places.
         self.unit = self.unit.saturating_add(other.unit);
-        self.noise.set(None);
+        self.noise = OnceLock::new();
     }
 
     /// Takes over the sums of cells, in 64 bits, instead of its own; `lost` is what these lack of the
@@ -354,6 +351,6 @@ impl<R: Rule> Grid<R> {
     pub(crate) fn clear(&mut self) {
         self.cells.fill(bytemuck::Zeroable::zeroed());
         (self.total, self.saturated, self.reach, self.unit) = (0, 0, 0, 0);
-        self.noise.set(None);
+        self.noise = OnceLock::new();
     }
 }

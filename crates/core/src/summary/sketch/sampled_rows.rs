@@ -1,5 +1,7 @@
 //! Sketches whose rows are sampled one by one: packets go into single rows.
 
+use std::sync::OnceLock;
+
 use flowgauge_kernel::prefetch;
 
 use super::super::{Counter, RowIngest};
@@ -13,7 +15,7 @@ impl<R: Linear> Grid<R> {
     /// Takes note of what the rows are samples of.
     pub(crate) fn sampled_from(&mut self, total: u64, unit: u64) {
         (self.total, self.unit) = (total, unit);
-        self.noise.set(None);
+        self.noise = OnceLock::new();
     }
 
     /// Adds weights to single rows of their keys, and writes the numbers of those whose cells then
@@ -26,7 +28,7 @@ impl<R: Linear> Grid<R> {
         limit: u64,
         heavy: &mut [u8; BATCH_PACKETS],
     ) -> usize {
-        self.noise.set(None);
+        self.noise = OnceLock::new();
         self.reach = self.reach.saturating_add(Weight::<R>::sum(weights));
         if self.reach < R::Cell::MOST {
             self.add_to_rows::<false>(digests, weights, rows, limit, heavy)
