@@ -41,13 +41,13 @@ const MOST_BYTES: u64 = 1 << 30;
 /// neither answers nor stored bytes have it.
 ///
 /// Cost: one row, and the summary's cost for the share of the packets that is evicted. Memory in
-/// bytes: `rows × 16 × (2 + 2 + size_of::<K>())`, 8 more for each pair where the summary reads
-/// bytes and where it reads elements, and 8 for each row under `policy=lru`, rounded up to cache
+/// bytes: `rows × 16 × (2 + 2 + size_of::<K>())`, 4 more for each pair where the summary reads
+/// bytes and 8 where it reads elements, and 8 for each row under `policy=lru`, rounded up to cache
 /// lines; and [`staged`].
-struct Aggregator<K, F, B, P> {
+struct Aggregator<K, F, B: Bytes, P> {
     digester: Digester,
     inner: Box<dyn Ingest<K>>,
-    rows: Zeroed<Row<F, B>>,
+    rows: Zeroed<Row<F, B::Held>>,
     policy: P,
     evicted: Evicted<F, B>,
     /// What was evicted, as the summary takes it.
@@ -80,7 +80,7 @@ impl Accelerate for AggEvict {
                        flow was seen least recently",
             },
         ],
-        memory: "rows x 16 x (4 + key), 8 more a pair where bytes are read and where elements are, 8 \
+        memory: "rows x 16 x (4 + key), 4 more a pair where bytes are read and 8 where elements are, 8 \
                  more a row with policy=lru, in whole lines of 64; 256 x (3 x key + 60) for what leaves, \
                  and 16 x 256 more where bytes are read and where elements are",
         samples: false,
@@ -98,7 +98,7 @@ impl Accelerate for AggEvict {
 
     fn memory_bytes<K: FlowKey>(options: &Options) -> Result<usize, BuildError> {
         Ok(match asked(options)? {
-            Asked::Rows(rows) => rows * (size_of::<Row<Spoken<K>, u64>>() + LeastRecent::ROW_BYTES),
+            Asked::Rows(rows) => rows * (size_of::<Row<Spoken<K>, u32>>() + LeastRecent::ROW_BYTES),
             Asked::Bytes(bytes) => bytes,
         } + staged::<K, Spoken<K>, u64>())
     }
@@ -156,7 +156,7 @@ fn by_policy<K: FlowKey, F: Flow<K>, B: Bytes>(
 
 impl<K: FlowKey, F: Flow<K>, B: Bytes, P: Policy> Aggregator<K, F, B, P> {
     fn new(options: &Options, inner: Box<dyn Ingest<K>>) -> Result<Self, BuildError> {
-        let row = size_of::<Row<F, B>>() + P::ROW_BYTES;
+        let row = size_of::<Row<F, B::Held>>() + P::ROW_BYTES;
         let rows = match asked(options)? {
             Asked::Rows(rows) => rows,
             Asked::Bytes(bytes) => 1 << (bytes / row).clamp(1, MOST_ROWS).ilog2(),

@@ -20,11 +20,10 @@ pub(super) const MOST_ROWS: usize = 1 << 16;
 /// it asks for all of them at once.
 pub(super) const LEAVING: usize = BATCH_PACKETS / 2;
 
-/// Packets that a pair counts; a row of a batch that stands for more passes by.
+/// Packets that a pair counts, and bytes a packet; a row of a batch that stands for more passes by. As
+/// many bytes for as many packets fit into 32 bits.
 const MOST_PACKETS: u64 = u16::MAX as u64;
-
-/// Rows of a batch with bytes from here on pass by, too: no sum of others overflows.
-const MANY_BYTES: u64 = 1 << 32;
+const MOST_BYTES: u64 = u16::MAX as u64;
 
 /// A row of pairs that has more cache lines is asked for with its first one only.
 const MOST_LINES: usize = 8;
@@ -34,40 +33,64 @@ const PREFETCH_AHEAD: usize = 16;
 
 /// Bytes summed up beside the packets.
 pub(super) trait Bytes: Copy + Zeroable + Send + 'static {
+    /// What a pair holds of them.
+    type Held: Copy + Zeroable + Send;
     /// Those that a row of a batch says.
     fn of(bytes: u64) -> Self;
-    fn add(&mut self, other: Self);
     fn get(self) -> u64;
+    fn hold(self) -> Self::Held;
+    fn held(held: Self::Held) -> Self;
+    fn add(held: &mut Self::Held, bytes: Self);
 }
 
 /// None, for summaries that read no bytes.
 impl Bytes for () {
-    #[inline(always)]
-    fn of(_: u64) -> Self {}
+    type Held = ();
 
     #[inline(always)]
-    fn add(&mut self, (): Self) {}
+    fn of(_: u64) -> Self {}
 
     #[inline(always)]
     fn get(self) -> u64 {
         0
     }
+
+    #[inline(always)]
+    fn hold(self) {}
+
+    #[inline(always)]
+    fn held((): ()) -> Self {}
+
+    #[inline(always)]
+    fn add((): &mut (), (): Self) {}
 }
 
 impl Bytes for u64 {
+    type Held = u32;
+
     #[inline(always)]
     fn of(bytes: u64) -> Self {
         bytes
     }
 
     #[inline(always)]
-    fn add(&mut self, other: Self) {
-        *self += other;
+    fn get(self) -> u64 {
+        self
     }
 
     #[inline(always)]
-    fn get(self) -> u64 {
-        self
+    fn hold(self) -> u32 {
+        self as u32
+    }
+
+    #[inline(always)]
+    fn held(held: u32) -> Self {
+        held.into()
+    }
+
+    #[inline(always)]
+    fn add(held: &mut u32, bytes: Self) {
+        *held += bytes as u32;
     }
 }
 
@@ -77,11 +100,11 @@ impl Bytes for u64 {
 /// place for it as any.
 #[derive(Clone, Copy, Zeroable)]
 #[repr(C, align(64))]
-pub(super) struct Row<F, B> {
+pub(super) struct Row<F, H> {
     fingerprints: Tags,
     packets: [u16; PAIRS],
     flows: [F; PAIRS],
-    bytes: [B; PAIRS],
+    bytes: [H; PAIRS],
 }
 
 /// What a flow sent.
@@ -150,8 +173,8 @@ impl<F: Zeroable + Copy, B: Bytes> Evicted<F, B> {
 
 /// Adds the packets of a batch to their pairs, and writes what has to make room to `evicted`, which
 /// has room for as many.
-pub(super) struct Add<'a, K, F, B, P> {
-    pub(super) rows: &'a mut Zeroed<Row<F, B>>,
+pub(super) struct Add<'a, K, F, B: Bytes, P> {
+    pub(super) rows: &'a mut Zeroed<Row<F, B::Held>>,
     pub(super) policy: &'a mut P,
     pub(super) columns: Columns<'a, K>,
     pub(super) len: usize,
@@ -191,7 +214,7 @@ impl<K: FlowKey, F: Flow<K>, B: Bytes, P: Policy> Add<'_, K, F, B, P> {
                 (digests[i] as u16, F::new(columns.keys[i], columns.elements[i]));
             let packets = if PLAIN { 1 } else { u64::from(columns.packets[i]) };
             let bytes = B::of(columns.bytes[i]);
-            let passes_by = !PLAIN && (packets > MOST_PACKETS || bytes.get() >= MANY_BYTES);
+            let passes_by = packets > MOST_PACKETS || bytes.get() > packets * MOST_BYTES;
             let found = tags.find(&row.fingerprints, fingerprint);
             if let Some(pair) = found
                 && row.flows[pair] == flow
@@ -201,7 +224,7 @@ impl<K: FlowKey, F: Flow<K>, B: Bytes, P: Policy> Add<'_, K, F, B, P> {
                 if sum <= MOST_PACKETS {
                     policy.used(number, pair);
                     row.packets[pair] = sum as u16;
-                    row.bytes[pair].add(bytes);
+                    B::add(&mut row.bytes[pair], bytes);
                     continue;
                 }
             }
@@ -213,35 +236,38 @@ impl<K: FlowKey, F: Flow<K>, B: Bytes, P: Policy> Add<'_, K, F, B, P> {
             // one whose sum is as large as can be.
             let pair = found.unwrap_or_else(|| policy.victim(number));
             policy.used(number, pair);
-            evicted.push_unless_empty(row.flows[pair], row.packets[pair].into(), row.bytes[pair]);
+            row.leave(pair, evicted);
             row.fingerprints.0[pair] = fingerprint;
             row.flows[pair] = flow;
             row.packets[pair] = packets as u16;
-            row.bytes[pair] = bytes;
+            row.bytes[pair] = bytes.hold();
         }
     }
 }
 
 /// Asks for a row.
 #[inline(always)]
-fn ask<F, B>(rows: &[Row<F, B>], number: usize) {
-    if size_of::<Row<F, B>>() <= MOST_LINES * align_of::<Row<F, B>>() {
+fn ask<F, H>(rows: &[Row<F, H>], number: usize) {
+    if size_of::<Row<F, H>>() <= MOST_LINES * align_of::<Row<F, H>>() {
         prefetch(rows, number);
     } else {
         prefetch(slice::from_ref(&rows[number].fingerprints), 0);
     }
 }
 
-impl<F: Copy + Zeroable, B: Bytes> Row<F, B> {
+impl<F: Copy + Zeroable, H: Copy + Zeroable> Row<F, H> {
     /// Puts the pairs that hold something out, and is empty then.
-    pub(super) fn empty(&mut self, evicted: &mut Evicted<F, B>) {
+    pub(super) fn empty<B: Bytes<Held = H>>(&mut self, evicted: &mut Evicted<F, B>) {
         for pair in 0..PAIRS {
-            evicted.push_unless_empty(
-                self.flows[pair],
-                self.packets[pair].into(),
-                self.bytes[pair],
-            );
+            self.leave(pair, evicted);
         }
         *self = Self::zeroed();
+    }
+
+    /// Puts a pair out, if it holds something.
+    #[inline(always)]
+    fn leave<B: Bytes<Held = H>>(&self, pair: usize, evicted: &mut Evicted<F, B>) {
+        let bytes = B::held(self.bytes[pair]);
+        evicted.push_unless_empty(self.flows[pair], self.packets[pair].into(), bytes);
     }
 }
