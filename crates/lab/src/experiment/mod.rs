@@ -109,4 +109,5 @@ pub(crate) const EXPERIMENTS: &[&Experiment] = &[
     &skipper::FIG3,
     &auto::AUTO,
     &scaling::SEPARATE,
+    &scaling::UPDATES,
 ];
