@@ -5,6 +5,7 @@ use std::io;
 
 use flowgauge_capture::synthetic::ConfigError;
 use flowgauge_core::summary::BuildError;
+use flowgauge_engine::EngineError;
 
 /// Why the lab cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +49,9 @@ pub(crate) enum Failure {
         /// What is wrong with it.
         reason: String,
     },
+    /// The engine cannot run what the lab asks for.
+    #[error("the run: {0}")]
+    Run(#[from] EngineError),
     /// No experiment has this name.
     #[error("no experiment is called '{0}'; 'flowgauge-lab list' names them all")]
     Unknown(String),

@@ -1,12 +1,14 @@
 //! Updates of epochs that go on: each is the report of a run over the packets so far.
 
 use std::collections::HashMap;
+use std::thread;
+use std::time::Duration;
 
 use flowgauge_core::key::KeyKind;
 use flowgauge_core::summary::Parameters;
-use flowgauge_core::task::Threshold;
+use flowgauge_core::task::{Report, Threshold};
 use flowgauge_engine::sink::JsonSink;
-use flowgauge_engine::{Config, Dispatch, EpochLength, Plan};
+use flowgauge_engine::{Config, Dispatch, EpochLength, Overrun, Plan};
 use serde_json::Value;
 
 use crate::capture::{Pcap, Random, mixed};
@@ -168,6 +170,33 @@ fn within_epochs_updates_count_anew_and_none_is_made_where_an_epoch_ends() {
         // Every hand-over of the one who measures, for an update or an epoch.
         assert_eq!(outcome.swaps.count(), if workers == 1 { 0 } else { 14 });
     }
+}
+
+/// The closer takes long over the first update: what then finds the ring full is in no answer and is
+/// counted, in each report from the beginning of its epoch.
+#[test]
+fn what_is_dropped_on_the_way_is_told_in_each_update() {
+    let config = Config {
+        epoch: EpochLength::Packets(60_000),
+        updates: EpochLength::Packets(10_000),
+        workers: 2,
+        overrun: Overrun::Drop,
+        ..asking(&["top"])
+    };
+    let mut wait = Some(Duration::from_millis(300));
+    let mut found = Vec::new();
+    let outcome = each(config, &one_flow(75_000), |report| {
+        thread::sleep(wait.take().unwrap_or_default());
+        let Report::Sizes { items, .. } = &report.tasks[0].1 else { panic!("{report:?}") };
+        let measured = items.first().map_or(0.0, |item| item.size.packets.unwrap().value) as u64;
+        assert_eq!(report.account.keyed, report.account.dropped.packets + measured);
+        found.push((report.account.keyed, report.account.dropped.packets));
+        Ok(())
+    });
+    let (keyed, dropped): (Vec<_>, Vec<_>) = found.into_iter().unzip();
+    assert_eq!(keyed, [10_000, 20_000, 30_000, 40_000, 50_000, 60_000, 10_000, 15_000]);
+    assert!(dropped[..6].is_sorted() && dropped[5] > 2000, "{dropped:?}");
+    assert_eq!(outcome.unwrap().total.account.dropped.packets, dropped[5] + dropped[7]);
 }
 
 #[test]

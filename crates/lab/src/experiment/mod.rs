@@ -110,4 +110,5 @@ pub(crate) const EXPERIMENTS: &[&Experiment] = &[
     &auto::AUTO,
     &scaling::SEPARATE,
     &scaling::SHARED,
+    &scaling::UPDATES,
 ];

@@ -1,11 +1,14 @@
 //! How structures of their own, and shared ones, scale over cores.
 
+mod replay;
 mod separate;
 mod shared;
+mod updates;
 
 use super::parallel::Together;
 pub(super) use separate::SEPARATE;
 pub(super) use shared::SHARED;
+pub(super) use updates::UPDATES;
 
 /// Workers that are compared with one.
 const WORKERS: usize = 2;
