@@ -137,6 +137,11 @@ pub(crate) struct Measurement {
     #[arg(long, value_name = "LENGTH", value_parser = values::epoch, help_heading = WHAT)]
     pub(crate) epoch: Option<EpochLength>,
 
+    /// How often an epoch is reported so far while it goes on: each time (1s) or packets (1000000p) of
+    /// it; not where there was no packet since, nor as csv [default: only at its end]
+    #[arg(long, value_name = "LENGTH", value_parser = values::epoch, help_heading = WHAT)]
+    pub(crate) updates: Option<EpochLength>,
+
     /// What heavy-hitters, changes and hierarchical exceed: a share of the epoch (0.1%), or a
     /// number of packets or bytes
     #[arg(long, value_name = "SHARE|N", default_value = "0.1%", value_parser = values::threshold,

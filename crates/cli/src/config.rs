@@ -4,7 +4,7 @@ use flowgauge_capture::filter::Filter;
 use flowgauge_core::summary::Parameters;
 use flowgauge_engine::{Config, EpochLength, Overrun};
 
-use crate::args::Measurement;
+use crate::args::{Format, Measurement};
 use crate::failure::Failure;
 
 /// The run that the options ask for.
@@ -28,6 +28,11 @@ pub(crate) fn config(measurement: &Measurement) -> Result<Config, Failure> {
             "--shared, --dispatch and --overrun are for several workers; give --workers 2 or more";
         return Err(Failure::Usage(message.to_owned()));
     }
+    if measurement.updates.is_some() && measurement.output.format == Format::Csv {
+        let message =
+            "csv is written at the end of the run, too late for --updates; use json or text";
+        return Err(Failure::Usage(message.to_owned()));
+    }
     Ok(Config {
         key,
         by: measurement.by,
@@ -37,6 +42,7 @@ pub(crate) fn config(measurement: &Measurement) -> Result<Config, Failure> {
         memory_bytes: measurement.memory,
         tasks: measurement.task.clone(),
         epoch: measurement.epoch.unwrap_or(EpochLength::Whole),
+        updates: measurement.updates.unwrap_or(EpochLength::Whole),
         threshold: measurement.threshold,
         spread: measurement.spread,
         spread_of: measurement.spread_of,

@@ -52,10 +52,12 @@ fn line(config: &Config, explanation: &Explanation, choice: Option<&Choice>) -> 
         "key": config.key.to_string(),
         "by": config.by.name(),
         "epoch": epoch(config.epoch),
+        "updates": (config.updates != EpochLength::Whole).then(|| epoch(config.updates)),
         "algorithm": summary.algorithm,
         "accelerator": summary.accelerator,
         "parameters": parameters(&summary.parameters),
         "memory_bytes": summary.memory_bytes,
+        "updates_bytes": explanation.updates_bytes,
         "workers": explanation.workers,
         "shared": explanation.shared,
         "dispatch": explanation.dispatch.name(),
@@ -79,7 +81,11 @@ fn page(config: &Config, explanation: &Explanation) -> String {
         EpochLength::Whole => "the whole input as one epoch".to_owned(),
         other => format!("an epoch each {}", epoch(other)),
     };
-    paragraph(&mut page, "", &format!("{} by {}, {length}", config.key, config.by.name()));
+    let updates = match config.updates {
+        EpochLength::Whole => String::new(),
+        other => format!(", updated each {}", epoch(other)),
+    };
+    paragraph(&mut page, "", &format!("{} by {}, {length}{updates}", config.key, config.by.name()));
 
     page.push_str("\nAlgorithm\n");
     paragraph(&mut page, &format!("  {}  ", summary.algorithm), "");
@@ -165,6 +171,14 @@ fn workers(explanation: &Explanation) -> String {
     } else {
         "numbers within the bounds, other ones than one worker's"
     };
+    let sums = match explanation.sums {
+        0 => String::new(),
+        sums => format!(
+            ", and for updates {} that add up what the others measured: {} more than without",
+            plural(sums as u64, "set"),
+            memory(explanation.updates_bytes)
+        ),
+    };
     let (workers, dispatch) = (explanation.workers, explanation.dispatch.name());
     let parts = if explanation.parts {
         "each reads its own files, or its part of a file, where these can be cut; else "
@@ -172,7 +186,7 @@ fn workers(explanation: &Explanation) -> String {
         ""
     };
     format!(
-        "{workers} threads, {sets}; {parts}one reads, and packets go to the others by {dispatch}; they \
+        "{workers} threads, {sets}{sums}; {parts}one reads, and packets go to the others by {dispatch}; they \
          give {numbers}."
     )
 }

@@ -7,23 +7,24 @@ use flowgauge_core::task::{self, HistoryShape, TASKS, Task, TaskEntry, TaskOptio
 use flowgauge_kernel::{Seed, Zeroed};
 
 use crate::close::Closer;
-use crate::config::{Config, EpochLength};
-use crate::crew::{Sharing, may_divide};
+use crate::config::Config;
+use crate::crew::Sharing;
 use crate::engine::Engine;
 use crate::error::{Able, EngineError};
 use crate::lanes::{Lane, Lanes, OneLane, TwoLanes};
 use crate::report::SummaryInfo;
-use crate::summaries::{Summaries, Summary};
+use crate::summaries::{Sets, Summaries, Summary};
 
 /// The share of the memory that the IPv4 lane gets.
 const V4_SHARE: f64 = 0.75;
 
 /// The run for a key without addresses.
 pub(crate) fn one(config: Config) -> Result<Engine<OneLane>, EngineError> {
-    let builder = Builder::new(config, &[Key4::BYTES])?;
-    let sets = builder.sets(|| Ok(Summaries { first: builder.summary(1.0)?, second: None }))?;
-    let lanes = OneLane(builder.lane(&sets[0][0].first));
-    builder.finish(lanes, sets)
+    let mut builder = Builder::new(config, &[Key4::BYTES])?;
+    let built =
+        builder.build(|builder| Ok(Summaries { first: builder.summary(1.0)?, second: None }))?;
+    let lanes = OneLane(builder.lane(&built.1.first().first));
+    builder.finish(lanes, built)
 }
 
 /// The run for a key with addresses.
@@ -36,32 +37,32 @@ where
     B: FlowKey + Extract<32>,
 {
     let mut builder = Builder::new(config, &[A::BYTES, B::BYTES])?;
-    let sets = match builder.summary::<B>(1.0 - V4_SHARE) {
+    let built = match builder.summary::<B>(1.0 - V4_SHARE) {
         Err(EngineError::Build(unfit @ BuildError::Unfit { .. })) => {
             builder.notes.push(format!("IPv6 packets are counted as untracked: {unfit}"));
-            builder.sets(|| Ok(Summaries { first: builder.summary(1.0)?, second: None }))?
+            builder.build(|builder| Ok(Summaries { first: builder.summary(1.0)?, second: None }))?
         }
         fit => {
             drop(fit?);
-            builder.sets(|| {
+            builder.build(|builder| {
                 let second = Some(builder.summary(1.0 - V4_SHARE)?);
                 Ok(Summaries { first: builder.summary(V4_SHARE)?, second })
             })?
         }
     };
-    let of_one = &sets[0][0];
+    let of_one = built.1.first();
     let v6 = of_one.second.as_ref().map(|second| builder.lane(second));
     let lanes = TwoLanes::new(builder.lane(&of_one.first), v6);
-    builder.finish(lanes, sets)
+    builder.finish(lanes, built)
 }
 
 /// Divides the memory among lanes and tasks.
 struct Builder {
     config: Config,
     entries: Vec<&'static TaskEntry>,
-    /// Threads that measure with summaries of their own, or all as one; and sets of these for each.
-    measuring: usize,
-    sets_each: usize,
+    /// Sets of summaries in all, and for each one that the tasks read.
+    all: usize,
+    all_for_one: usize,
     /// Bytes for the lanes and for what the tasks need for each of their flows.
     lanes_bytes: usize,
     task_bytes_per_flow: usize,
@@ -69,6 +70,9 @@ struct Builder {
     /// What is left out, and why.
     notes: Vec<String>,
 }
+
+/// How the work is shared, and all summaries.
+type Built<A, B> = (Sharing, Sets<A, B>);
 
 /// Flows, or cells, for which the tasks are asked what they need, to find what they need for each.
 const PROBE: usize = 1 << 16;
@@ -92,17 +96,11 @@ impl Builder {
         let task_bytes_per_flow = (flows - fixed).div_ceil(PROBE);
         // Each lane has cells of its own, and they cost the same whatever the key.
         let task_bytes_per_cell = (cells - fixed).div_ceil(key_bytes.len() * PROBE);
-        let sets_each =
-            if config.workers == 1 || config.epoch == EpochLength::Whole { 1 } else { 2 };
-        // One of several reads for the others, unless in one epoch each reads its own part.
-        let measuring =
-            if may_divide(&config) { config.workers } else { (config.workers - 1).max(1) };
-        let measuring = if config.shared { 1 } else { measuring };
         Ok(Self {
             config,
             entries,
-            measuring,
-            sets_each,
+            all: 1,
+            all_for_one: 1,
             lanes_bytes,
             task_bytes_per_flow,
             task_bytes_per_cell,
@@ -110,18 +108,30 @@ impl Builder {
         })
     }
 
-    /// As many sets as there are for each worker: with several, one is read while another is in use.
-    fn sets<S>(
-        &self,
-        mut make: impl FnMut() -> Result<S, EngineError>,
-    ) -> Result<Vec<Vec<S>>, EngineError> {
-        (0..self.measuring).map(|_| (0..self.sets_each).map(|_| make()).collect()).collect()
+    /// Makes one set of all the memory, which shows how such summaries are shared, and where that takes
+    /// several, these instead.
+    fn build<A: FlowKey, B: FlowKey>(
+        &mut self,
+        make: impl Fn(&Self) -> Result<Summaries<A, B>, EngineError>,
+    ) -> Result<Built<A, B>, EngineError> {
+        let only = make(self)?;
+        let sharing = Sharing::new(&self.config, &only)?;
+        (self.all, self.all_for_one) = (sharing.all(), sharing.all_for_one());
+        if self.all == 1 {
+            return Ok((sharing, Sets { workers: vec![vec![only]], sums: Vec::new() }));
+        }
+        drop(only);
+        let some = |count| (0..count).map(|_| make(self)).collect::<Result<Vec<_>, _>>();
+        let workers =
+            (0..sharing.measuring).map(|_| some(sharing.sets)).collect::<Result<_, _>>()?;
+        let sums = some(sharing.sums)?;
+        Ok((sharing, Sets { workers, sums }))
     }
 
     /// Builds a summary with `share` of the memory of a set.
     fn summary<K: FlowKey>(&self, share: f64) -> Result<Summary<K>, EngineError> {
         let config = &self.config;
-        let set_bytes = self.lanes_bytes / (self.measuring * self.sets_each);
+        let set_bytes = self.lanes_bytes / self.all;
         let options = Options {
             parameters: config.parameters.clone(),
             // Parameters that say more than the memory holds are refused, not obeyed.
@@ -130,9 +140,8 @@ impl Builder {
             } else {
                 Memory::limited(set_bytes)
             },
-            // The tasks read one set of each worker at a time.
-            task_bytes_per_flow: self.task_bytes_per_flow.div_ceil(self.sets_each),
-            task_bytes_per_cell: self.task_bytes_per_cell.div_ceil(self.sets_each),
+            task_bytes_per_flow: self.task_bytes_per_flow.div_ceil(self.all_for_one),
+            task_bytes_per_cell: self.task_bytes_per_cell.div_ceil(self.all_for_one),
             by: config.by,
             threshold: config.threshold,
             spread: config.spread,
@@ -158,10 +167,9 @@ impl Builder {
     fn finish<L: Lanes>(
         mut self,
         lanes: L,
-        sets: Vec<Vec<Summaries<L::First, L::Second>>>,
+        (sharing, sets): Built<L::First, L::Second>,
     ) -> Result<Engine<L>, EngineError> {
-        let sharing = Sharing::new(&self.config, &sets[0][0])?;
-        let view = sharing.view(self.config.key, &sets);
+        let view = sharing.view(self.config.key, &sets.workers);
         let views = view.lanes();
         let most = |lane: &task::Lane<'_>| lane.answers.flows().map_or(0, Flows::most);
         let shapes = views
@@ -201,11 +209,11 @@ impl Builder {
         let info = catalog::info(&self.config.algorithm)?;
         let summary = SummaryInfo {
             algorithm: info.name,
-            accelerator: sets[0][0].accelerator(),
-            memory_bytes: sets.iter().flatten().flat_map(Summaries::memory_bytes).sum::<usize>()
+            accelerator: sets.first().accelerator(),
+            memory_bytes: sets.all().flat_map(Summaries::memory_bytes).sum::<usize>()
                 + words.memory_bytes()
                 + tasks.iter().map(|task| task.history_bytes()).sum::<usize>(),
-            parameters: sets[0][0].parameters(),
+            parameters: sets.first().parameters(),
         };
         let closer = Closer::new(&self.config, tasks, words, summary, notes);
         Ok(Engine { config: self.config, lanes, sets, sharing, closer })

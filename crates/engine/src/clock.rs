@@ -1,4 +1,4 @@
-//! Packet time: where time epochs end, and what is strange about the timestamps.
+//! Packet time: where time epochs end, when updates are due, and what is strange about the timestamps.
 
 use crate::config::EpochLength;
 
@@ -10,9 +10,13 @@ const JUMP_NS: i64 = 3_600_000_000_000;
 pub(crate) struct Clock {
     /// Length of a time epoch; `None` where time ends no epoch.
     length_ns: Option<i64>,
+    /// Time between updates; `None` where time is no reason for one.
+    updates_ns: Option<i64>,
     /// The first and the last nanosecond of the open epoch; all of them where time ends no epoch.
     start_ns: i64,
     last_of_epoch_ns: i64,
+    /// The last nanosecond before the epoch ends or an update is due.
+    quiet_ns: i64,
     /// Whether there is an open epoch.
     opened: bool,
     /// Time of the packet before, where there was one.
@@ -24,10 +28,12 @@ pub(crate) struct Clock {
 
 /// What a packet's time means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "four findings, each independent of the others")]
+#[expect(clippy::struct_excessive_bools, reason = "findings, each independent of the others")]
 pub(crate) struct Tick {
     /// The packet is the first of a later epoch.
     pub(crate) closes: bool,
+    /// An update of the open epoch, which goes on, is due.
+    pub(crate) updates: bool,
     /// Whole empty epochs between the open one and the packet's.
     pub(crate) gap: u64,
     /// It is older than the open epoch.
@@ -39,15 +45,17 @@ pub(crate) struct Tick {
 }
 
 impl Clock {
-    pub(crate) fn new(epoch: EpochLength) -> Self {
-        let length_ns = match epoch {
+    pub(crate) fn new(epoch: EpochLength, updates: EpochLength) -> Self {
+        let time = |length| match length {
             EpochLength::Time(length_ns) => Some(length_ns),
             EpochLength::Whole | EpochLength::Packets(_) => None,
         };
         Self {
-            length_ns,
+            length_ns: time(epoch),
+            updates_ns: time(updates),
             start_ns: i64::MIN,
             last_of_epoch_ns: i64::MAX,
+            quiet_ns: i64::MAX,
             opened: false,
             last_ns: 0,
             first_ns: 0,
@@ -55,12 +63,18 @@ impl Clock {
         }
     }
 
-    /// Whether the packet is an ordinary one: in the open epoch, and shortly after the last.
+    /// Makes an update due: before the next packet, or whatever else the time is asked for.
+    pub(crate) fn make_due(&mut self) {
+        self.quiet_ns = i64::MIN;
+    }
+
+    /// Whether the packet is an ordinary one: in the open epoch, with no update due, and shortly after
+    /// the last.
     #[inline(always)]
     pub(crate) fn flows(&mut self, time_ns: i64) -> bool {
         let step = time_ns.wrapping_sub(self.last_ns).cast_unsigned();
         let forwards = time_ns >= self.last_ns && step <= JUMP_NS.cast_unsigned();
-        let inside = time_ns >= self.start_ns && time_ns <= self.last_of_epoch_ns;
+        let inside = time_ns >= self.start_ns && time_ns <= self.quiet_ns;
         let flows = self.started && forwards && inside;
         if flows {
             self.last_ns = time_ns;
@@ -78,22 +92,21 @@ impl Clock {
             self.first_ns = time_ns;
         }
         self.last_ns = time_ns;
-        if let Some(length_ns) = self.length_ns {
-            tick.late = self.opened && time_ns < self.start_ns;
-            self.advance(time_ns, length_ns, &mut tick);
-        }
+        tick.late = self.opened && time_ns < self.start_ns;
+        self.advance(time_ns, &mut tick);
         self.started = true;
         tick
     }
 
     /// What it means that no packet older than `now_ns` comes any more; `None` where that neither
-    /// opens nor ends an epoch.
+    /// opens nor ends an epoch, and no update is due.
     pub(crate) fn passes(&mut self, now_ns: i64) -> Option<Tick> {
-        let length_ns =
-            self.length_ns.filter(|_| !self.opened || now_ns > self.last_of_epoch_ns)?;
+        let opens = !self.opened && (self.length_ns.is_some() || self.updates_ns.is_some());
         let mut tick = Tick::default();
-        self.advance(now_ns, length_ns, &mut tick);
-        Some(tick)
+        (opens || now_ns > self.quiet_ns).then(|| {
+            self.advance(now_ns, &mut tick);
+            tick
+        })
     }
 
     /// Times of the first and of the last packet, in the order of the packets.
@@ -101,25 +114,26 @@ impl Clock {
         self.started.then_some((self.first_ns, self.last_ns))
     }
 
-    /// Opens the epoch that `time_ns` is in, unless that is the open one or an older one.
-    fn advance(&mut self, time_ns: i64, length_ns: i64, tick: &mut Tick) {
-        let into = i128::from(time_ns) - i128::from(self.start_ns);
-        if !self.opened {
-            self.open(time_ns, length_ns);
-        } else if into >= i128::from(length_ns) {
-            tick.closes = true;
-            tick.gap = (into / i128::from(length_ns) - 1) as u64;
-            self.open(time_ns, length_ns);
+    /// Opens the epoch that `time_ns` is in, unless that is the open one or an older one; else says
+    /// whether an update is due.
+    fn advance(&mut self, time_ns: i64, tick: &mut Tick) {
+        if let Some(length_ns) = self.length_ns {
+            let into = i128::from(time_ns) - i128::from(self.start_ns);
+            tick.closes = self.opened && into >= i128::from(length_ns);
+            if tick.closes {
+                tick.gap = (into / i128::from(length_ns) - 1) as u64;
+            }
+            if tick.closes || !self.opened {
+                (self.start_ns, self.last_of_epoch_ns) = around(time_ns, length_ns);
+            }
         }
-    }
-
-    /// Opens the epoch that `time_ns` is in.
-    fn open(&mut self, time_ns: i64, length_ns: i64) {
-        let into = time_ns.rem_euclid(length_ns);
-        // The first epoch of all time may begin before the first nanosecond: it is cut there.
-        self.start_ns = time_ns.saturating_sub(into);
-        self.last_of_epoch_ns = self.start_ns.saturating_add(length_ns - 1);
-        self.opened = true;
+        if tick.closes || !self.opened || time_ns > self.quiet_ns {
+            tick.updates = self.opened && !tick.closes;
+            let update_ns =
+                self.updates_ns.map_or(i64::MAX, |every_ns| around(time_ns, every_ns).1);
+            self.quiet_ns = self.last_of_epoch_ns.min(update_ns);
+            self.opened = true;
+        }
     }
 
     /// The bounds of the open time epoch.
@@ -127,6 +141,13 @@ impl Clock {
         let length_ns = self.length_ns.filter(|_| self.opened)?;
         Some((self.start_ns, self.start_ns.saturating_add(length_ns)))
     }
+}
+
+/// The first and the last nanosecond between multiples of `length_ns` that `time_ns` is between. The
+/// first of all time may begin before the first nanosecond: it is cut there.
+fn around(time_ns: i64, length_ns: i64) -> (i64, i64) {
+    let start_ns = time_ns.saturating_sub(time_ns.rem_euclid(length_ns));
+    (start_ns, start_ns.saturating_add(length_ns - 1))
 }
 
 /// Whether a packet is older than the one before it, and over an hour younger.
@@ -139,7 +160,7 @@ mod tests {
     use super::*;
 
     fn ticks(epoch: EpochLength, times_ns: &[i64]) -> Vec<Tick> {
-        let mut clock = Clock::new(epoch);
+        let mut clock = Clock::new(epoch, EpochLength::Whole);
         let mut tick = |&time_ns: &i64| {
             if clock.flows(time_ns) { Tick::default() } else { clock.tick(time_ns) }
         };
@@ -172,7 +193,7 @@ mod tests {
 
     #[test]
     fn time_that_passes_ends_epochs_without_a_packet_and_is_no_packet_itself() {
-        let mut clock = Clock::new(EpochLength::Time(10));
+        let mut clock = Clock::new(EpochLength::Time(10), EpochLength::Whole);
         assert_eq!(clock.passes(15), Some(Tick::default()));
         assert_eq!((clock.bounds_ns(), clock.passes(19)), (Some((10, 20)), None));
         let closes = Tick { closes: true, ..Tick::default() };
@@ -182,7 +203,59 @@ mod tests {
         assert!(clock.flows(21));
         assert_eq!(clock.passes(55), Some(Tick { gap: 2, ..closes }));
         assert_eq!(clock.bounds_ns(), Some((50, 60)));
-        assert_eq!(Clock::new(EpochLength::Whole).passes(i64::MAX), None);
+        let mut whole = Clock::new(EpochLength::Whole, EpochLength::Whole);
+        assert_eq!(whole.passes(i64::MAX), None);
+    }
+
+    #[test]
+    fn updates_are_due_between_the_ends_of_epochs_and_when_they_are_made_so() {
+        let mut clock = Clock::new(EpochLength::Time(10), EpochLength::Time(4));
+        let due = |clock: &mut Clock, time_ns: i64| {
+            let quiet = clock.flows(time_ns);
+            let tick = if quiet { Tick::default() } else { clock.tick(time_ns) };
+            (tick.updates, tick.closes)
+        };
+        let times_ns = [1, 3, 4, 5, 2, 8, 9, 10, 11, 12, 19, 40, 41, 48];
+        let found: Vec<_> = times_ns
+            .into_iter()
+            .filter_map(|time_ns| match due(&mut clock, time_ns) {
+                (false, false) => None,
+                due => Some((time_ns, due)),
+            })
+            .collect();
+        let (update, end) = ((true, false), (false, true));
+        let expected = [
+            (4, update),
+            (8, update),
+            (10, end),
+            (12, update),
+            (19, update),
+            (40, end),
+            (48, update),
+        ];
+        assert_eq!(found, expected);
+        let mut clock = Clock::new(EpochLength::Time(10), EpochLength::Packets(3));
+        assert_eq!(due(&mut clock, 46), (false, false));
+        clock.make_due();
+        assert_eq!((due(&mut clock, 45), due(&mut clock, 49)), (update, (false, false)));
+        clock.make_due();
+        assert_eq!(due(&mut clock, 51), end);
+        assert_eq!(due(&mut clock, 51), (false, false));
+    }
+
+    #[test]
+    fn updates_are_due_by_the_time_that_passes_whatever_ends_the_epoch() {
+        let update = Tick { updates: true, ..Tick::default() };
+        for epoch in [EpochLength::Whole, EpochLength::Packets(7)] {
+            let mut clock = Clock::new(epoch, EpochLength::Time(4));
+            assert_eq!((clock.passes(5), clock.passes(7)), (Some(Tick::default()), None));
+            assert_eq!((clock.passes(12), clock.passes(15)), (Some(update), None));
+            let mut clock = Clock::new(epoch, EpochLength::Packets(3));
+            assert_eq!(clock.passes(5), None);
+            clock.tick(6);
+            clock.make_due();
+            assert_eq!((clock.passes(8), clock.passes(9)), (Some(update), None));
+        }
     }
 
     #[test]

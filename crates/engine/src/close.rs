@@ -51,7 +51,8 @@ impl Closer {
         }
     }
 
-    /// Answers from `lanes`, which are settled, and reports to `sink`.
+    /// Answers from `lanes`, which are settled, and reports to `sink`; of an update, what can be told
+    /// of an epoch by itself.
     pub(crate) fn close(
         &mut self,
         ended: Ended,
@@ -67,6 +68,10 @@ impl Closer {
         let context = EpochContext { by: self.by, keyed, threshold: self.threshold, top: self.top };
         let mut tasks = Vec::with_capacity(self.tasks.len());
         for task in &mut self.tasks {
+            if ended.update && task.compares_epochs() {
+                notes.push(format!("{} is left out of updates: it compares epochs", task.name()));
+                continue;
+            }
             match task.run(&context, lanes, &mut self.scratch) {
                 Ok(report) => tasks.push((task.name(), report)),
                 Err(reason) => notes.push(format!("{} is left out: {reason}", task.name())),
@@ -76,8 +81,11 @@ impl Closer {
             notes.extend(lanes.iter().find_map(|lane| few(lane, &context)));
         }
         let breakdown = self.breakdown.run(self.by, lanes);
-        self.total.add(&account, ended.times_ns);
+        if !ended.update {
+            self.total.add(&account, ended.times_ns);
+        }
         sink.epoch(&EpochReport {
+            update: ended.update,
             epoch: ended.epoch,
             start_ns: ended.bounds_ns.map(|(start_ns, _)| start_ns),
             end_ns: ended.bounds_ns.map(|(_, end_ns)| end_ns),

@@ -26,6 +26,9 @@ pub struct Config {
     pub tasks: Option<Vec<String>>,
     /// Where epochs end.
     pub epoch: EpochLength,
+    /// After how much of an epoch, again and again, it is answered what is known of it so far:
+    /// `Whole` for not before its end. Where there was no packet since the last time, nothing is.
+    pub updates: EpochLength,
     /// For heavy hitters, changes and hierarchical heavy hitters.
     pub threshold: Threshold,
     /// Superspreaders and victims have more distinct peers than this.
@@ -76,6 +79,7 @@ impl Default for Config {
             memory_bytes: 256 << 20,
             tasks: None,
             epoch: EpochLength::Whole,
+            updates: EpochLength::Whole,
             threshold: Threshold::Share(0.001),
             spread: 128,
             spread_of: SpreadOf::Endpoint,
@@ -97,12 +101,12 @@ impl Default for Config {
     }
 }
 
-/// Where epochs end.
+/// Where epochs end, and updates within them are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EpochLength {
     /// One epoch for everything.
     Whole,
-    /// After so many keyed packets.
+    /// After so many keyed packets of the epoch.
     Packets(u64),
     /// At multiples of so many nanoseconds since the UNIX epoch, by packet time.
     Time(i64),

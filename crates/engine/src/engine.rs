@@ -15,16 +15,14 @@ use crate::parts;
 use crate::reader::{Crew, Ended, Packets, Reader};
 use crate::report::{Gap, TotalReport};
 use crate::sink::Sink;
-use crate::summaries::{Summaries, View, hand_out};
+use crate::summaries::{Sets, Summaries, View, hand_out};
 use crate::swaps::Swaps;
 
 /// A run whose key types are known at compile time.
 pub(crate) struct Engine<L: Lanes> {
     pub(crate) config: Config,
     pub(crate) lanes: L,
-    /// The sets of summaries of each thread that may measure: one, or two where epochs are swapped.
-    /// Where all share them, those of one thread.
-    pub(crate) sets: Vec<Vec<Summaries<L::First, L::Second>>>,
+    pub(crate) sets: Sets<L::First, L::Second>,
     pub(crate) sharing: Sharing,
     pub(crate) closer: Closer,
 }
@@ -36,14 +34,14 @@ pub struct Outcome {
     pub problems: Vec<CaptureError>,
     /// The last report.
     pub total: TotalReport,
-    /// How long workers were stopped at the end of epochs, where there are several.
+    /// How long workers were stopped at the end of epochs and by updates, where there are several.
     pub swaps: Swaps,
 }
 
 impl<L: Lanes> Engine<L> {
     /// What the tasks will see of the summaries.
     pub(crate) fn view(&self) -> View<'_> {
-        self.sharing.view(self.config.key, &self.sets)
+        self.sharing.view(self.config.key, &self.sets.workers)
     }
 
     /// Reads `source` to its end, or to the limit, and reports to `sink`.
@@ -56,15 +54,17 @@ impl<L: Lanes> Engine<L> {
         let mut reader = Reader::new(&self.config, self.lanes);
         let closer = &mut self.closer;
         let (problems, swaps) = if self.config.workers == 1 {
-            let mut alone = Alone { summaries: &mut self.sets[0][0], closer, sink };
+            let mut alone = Alone { summaries: &mut self.sets.workers[0][0], closer, sink };
             let pinned = self.sharing.cores.as_ref().map(|cores| cores.pin(0)).transpose();
             let problems = pinned.and_then(|_pinned| reader.read(source, &mut alone, progress))?;
             (problems, Swaps::default())
         } else {
             // This thread reads, and has no use of a set.
             let workers = self.config.workers - 1;
-            self.sets.truncate(workers);
-            hand_out(&mut self.sets, workers, |sets| sets.iter().map(Summaries::another).collect());
+            self.sets.workers.truncate(workers);
+            hand_out(&mut self.sets.workers, workers, |sets| {
+                sets.iter().map(Summaries::another).collect()
+            });
             let read = |crew: &mut _| reader.read(source, crew, progress);
             crew::run(&self.config, &self.sharing, self.sets, closer, sink, read)?
         };
@@ -81,7 +81,7 @@ impl<L: Lanes> Engine<L> {
         if self.sharing.parts
             && let Some(parts) = parts::cut(files, self.config.workers)
         {
-            let mut sets: Vec<_> = self.sets.into_iter().flatten().collect();
+            let mut sets: Vec<_> = self.sets.workers.into_iter().flatten().collect();
             hand_out(&mut sets, self.config.workers, Summaries::another);
             let cores = self.sharing.cores.as_ref();
             let read = parts::read(&self.config, cores, &self.lanes, &mut sets, parts, progress)?;
@@ -92,7 +92,7 @@ impl<L: Lanes> Engine<L> {
                 return total(self.closer.total, &files, Vec::new(), Swaps::default(), sink);
             }
             sets.iter_mut().for_each(Summaries::next_epoch);
-            self.sets = sets.into_iter().map(|set| vec![set]).collect();
+            self.sets.workers = sets.into_iter().map(|set| vec![set]).collect();
         }
         self.run(&mut Captures::open(files), sink, progress)
     }
@@ -137,8 +137,11 @@ impl<A: FlowKey, B: FlowKey> Crew<A, B> for Alone<'_, A, B> {
     fn end(&mut self, ended: Ended) -> Result<(), EngineError> {
         self.summaries.settle();
         let view = View::new(self.closer.key, std::iter::once(&*self.summaries));
+        let goes_on = ended.update;
         self.closer.close(ended, &view.lanes(), self.sink)?;
-        self.summaries.next_epoch();
+        if !goes_on {
+            self.summaries.next_epoch();
+        }
         Ok(())
     }
 

@@ -38,6 +38,10 @@ pub struct Explanation {
     pub workers: usize,
     /// Sets of summaries that each of them has, or all of them: one is in use while the other is read.
     pub sets: usize,
+    /// Sets of summaries beside these in which updates add up what the workers measured.
+    pub sums: usize,
+    /// Bytes of all sets that there would not be without updates.
+    pub updates_bytes: usize,
     /// Whether all of them fill the same summaries.
     pub shared: bool,
     /// Which worker measures a packet.
@@ -174,15 +178,21 @@ impl<L: Lanes> Ready for Engine<L> {
     }
 
     fn explain(&self) -> Explanation {
-        let (workers, sets) = (self.config.workers, self.sets[0].len());
+        let (config, sharing) = (&self.config, &self.sharing);
         let (view, closer) = (self.view(), &self.closer);
-        let views = view.lanes().into_iter().zip(self.sets[0][0].memory_bytes());
+        let set_bytes = self.sets.first().memory_bytes();
+        let for_updates = match config.epoch {
+            EpochLength::Whole => sharing.all() - sharing.measuring,
+            EpochLength::Packets(_) | EpochLength::Time(_) => sharing.sums,
+        };
+        let updates_bytes = for_updates * set_bytes.iter().sum::<usize>();
+        let views = view.lanes().into_iter().zip(set_bytes);
         Explanation {
             summary: closer.summary.clone(),
             lanes: views
                 .map(|(lane, memory_bytes)| LaneExplanation {
                     key_bytes: lane.key_bytes,
-                    memory_bytes: memory_bytes * self.sets.len() * sets,
+                    memory_bytes: memory_bytes * sharing.all(),
                     flows: lane.answers.flows().map(Flows::most),
                 })
                 .collect(),
@@ -190,12 +200,14 @@ impl<L: Lanes> Ready for Engine<L> {
             history_bytes: closer.tasks.iter().map(|task| task.history_bytes()).sum(),
             tasks: closer.tasks.iter().map(|task| task.name()).collect(),
             notes: closer.notes.clone(),
-            workers,
-            sets,
-            shared: self.config.shared,
-            dispatch: self.sharing.way.dispatch(),
-            parts: self.sharing.parts,
-            same: self.sharing.same,
+            workers: config.workers,
+            sets: sharing.sets,
+            sums: sharing.sums,
+            updates_bytes,
+            shared: config.shared,
+            dispatch: sharing.way.dispatch(),
+            parts: sharing.parts,
+            same: sharing.same,
         }
     }
 }
@@ -209,6 +221,19 @@ fn check_ranges(config: &Config) -> Result<(), EngineError> {
             return refuse("the epoch's nanoseconds", "1 or more", length_ns.into());
         }
         EpochLength::Whole | EpochLength::Packets(_) | EpochLength::Time(_) => {}
+    }
+    match (config.updates, config.epoch) {
+        (EpochLength::Packets(0), _) => return refuse("the updates' packets", "1 or more", 0),
+        (EpochLength::Time(every_ns), _) if every_ns < 1 => {
+            return refuse("the updates' nanoseconds", "1 or more", every_ns.into());
+        }
+        (EpochLength::Packets(every), EpochLength::Packets(all)) if every >= all => {
+            return refuse("the updates' packets", "fewer than the epoch's", every.into());
+        }
+        (EpochLength::Time(every_ns), EpochLength::Time(all_ns)) if every_ns >= all_ns => {
+            return refuse("the updates' nanoseconds", "fewer than the epoch's", every_ns.into());
+        }
+        _ => {}
     }
     if !(1..=BATCH_PACKETS).contains(&config.batch_packets) {
         return refuse("the batch's packets", "1 to 256", config.batch_packets as i128);
@@ -228,6 +253,11 @@ fn check_shared(config: &Config) -> Result<(), EngineError> {
     if config.shared && !config.accelerators.is_empty() {
         return refuse(
             "workers share a summary with nothing before it: leave out --accelerator, or --shared",
+        );
+    }
+    if config.shared && config.updates != EpochLength::Whole {
+        return refuse(
+            "updates add up what each worker has of its own: leave out --updates, or --shared",
         );
     }
     Ok(())

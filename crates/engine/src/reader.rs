@@ -17,7 +17,7 @@ pub type Packets<'a> = dyn Source<Error = CaptureError> + 'a;
 
 /// Those who measure what a reader passes on.
 pub(crate) trait Crew<A, B>: Take<A, B> {
-    /// Ends the epoch, after its last batch.
+    /// Ends the epoch, after its last batch, or tells what is known of it so far.
     fn end(&mut self, ended: Ended) -> Result<(), EngineError>;
     /// Takes note of empty epochs.
     fn gap(&mut self, gap: &Gap) -> Result<(), EngineError>;
@@ -27,15 +27,17 @@ pub(crate) trait Crew<A, B>: Take<A, B> {
     }
 }
 
-/// What is known of an epoch when its last packet was read.
+/// What is known of an epoch when its last packet was read, or at an update of it.
 #[derive(Debug, Default)]
 pub(crate) struct Ended {
     pub(crate) epoch: u64,
+    /// Whether it goes on.
+    pub(crate) update: bool,
     /// What became of the packets before they were measured.
     pub(crate) account: Account,
     /// Keyed packets that no lane takes.
     pub(crate) unmeasured: Size,
-    /// Bounds of a time epoch.
+    /// Bounds of a time epoch, as far as it went; else those of the packets.
     pub(crate) bounds_ns: Option<(i64, i64)>,
     /// Times of the earliest and the latest packet.
     pub(crate) times_ns: Option<(i64, i64)>,
@@ -51,11 +53,15 @@ pub(crate) struct Reader<L> {
     filter: Option<Filter>,
     inner: bool,
     packets_per_epoch: u64,
+    packets_per_update: u64,
     clock: Clock,
     /// Packets that may still be read under `-c`, of those that pass the filter.
     left: u64,
-    /// Of the open epoch; with the keyed packets that it still takes.
+    /// Of the open epoch; with the packets read up to its latest update.
     account: Account,
+    told: u64,
+    /// Keyed packets before the epoch ends or an update is due, and those that it takes behind them.
+    stretch_left: u64,
     epoch_left: u64,
     epoch: u64,
     bounds_ns: Option<(i64, i64)>,
@@ -70,19 +76,22 @@ pub(crate) struct Reader<L> {
 
 impl<L: Lanes> Reader<L> {
     pub(crate) fn new(config: &Config, lanes: L) -> Self {
-        let packets_per_epoch = match config.epoch {
+        let packets = |length| match length {
             EpochLength::Packets(packets) => packets,
             EpochLength::Whole | EpochLength::Time(_) => u64::MAX,
         };
-        Self {
+        let mut reader = Self {
             lanes,
             filter: config.filter.clone(),
             inner: config.inner,
-            packets_per_epoch,
-            clock: Clock::new(config.epoch),
+            packets_per_epoch: packets(config.epoch),
+            packets_per_update: packets(config.updates),
+            clock: Clock::new(config.epoch, config.updates),
             left: config.limit.unwrap_or(u64::MAX),
             account: Account::default(),
-            epoch_left: packets_per_epoch,
+            told: 0,
+            stretch_left: 0,
+            epoch_left: 0,
             epoch: 0,
             bounds_ns: None,
             earliest_ns: i64::MAX,
@@ -90,7 +99,9 @@ impl<L: Lanes> Reader<L> {
             unfit: None,
             ended: 0,
             lost: 0,
-        }
+        };
+        reader.begin();
+        reader
     }
 
     /// Reads `source` to its end, or to the limit; returns what was wrong with it.
@@ -156,13 +167,13 @@ impl<L: Lanes> Reader<L> {
                 None => self.push_uncommon(frame, captured, crew),
             };
             match pushed {
-                Ok(()) => self.epoch_left -= 1,
+                Ok(()) => self.stretch_left -= 1,
                 Err(Keyless::NoKey(reason)) => self.account.count_no_key(reason),
                 Err(Keyless::Malformed(malformed)) => self.account.count_malformed(malformed),
             }
             self.left -= 1;
-            if self.epoch_left == 0 {
-                self.close(crew)?;
+            if self.stretch_left == 0 {
+                self.end_stretch(crew)?;
             }
             if self.left == 0 {
                 break;
@@ -197,6 +208,9 @@ impl<L: Lanes> Reader<L> {
         if tick.closes {
             self.close(crew)?;
         }
+        if tick.updates {
+            self.update(crew)?;
+        }
         let closed = std::mem::replace(&mut self.bounds_ns, self.clock.bounds_ns());
         if let (Some((_, start_ns)), Some((end_ns, _))) = (closed, self.bounds_ns)
             && tick.gap > 0
@@ -210,27 +224,74 @@ impl<L: Lanes> Reader<L> {
         Ok(())
     }
 
+    /// Acts on so many keyed packets. An update waits for what comes next: that may be the end.
+    #[cold]
+    fn end_stretch(
+        &mut self,
+        crew: &mut impl Crew<L::First, L::Second>,
+    ) -> Result<(), EngineError> {
+        if self.epoch_left == 0 {
+            return self.close(crew);
+        }
+        self.clock.make_due();
+        self.next_stretch();
+        Ok(())
+    }
+
+    fn next_stretch(&mut self) {
+        self.stretch_left = self.packets_per_update.min(self.epoch_left);
+        self.epoch_left -= self.stretch_left;
+    }
+
+    /// Begins an epoch.
+    fn begin(&mut self) {
+        self.account = Account::default();
+        self.told = 0;
+        self.epoch_left = self.packets_per_epoch;
+        self.next_stretch();
+        (self.earliest_ns, self.latest_ns) = (i64::MAX, i64::MIN);
+        self.unfit = None;
+        self.lanes.forget();
+    }
+
     /// Ends the open epoch, and opens the next.
     fn close(&mut self, crew: &mut impl Crew<L::First, L::Second>) -> Result<(), EngineError> {
+        let ended = self.so_far(crew);
+        crew.end(ended)?;
+        self.begin();
+        self.epoch += 1;
+        self.ended += 1;
+        Ok(())
+    }
+
+    /// Has told what is known of the open epoch, unless nothing was read since the last time.
+    fn update(&mut self, crew: &mut impl Crew<L::First, L::Second>) -> Result<(), EngineError> {
+        if self.account.read == self.told {
+            return Ok(());
+        }
+        self.told = self.account.read;
+        let so_far = self.so_far(crew);
+        let bounds_ns =
+            so_far.bounds_ns.map(|(start_ns, _)| (start_ns, self.latest_ns.max(start_ns)));
+        crew.end(Ended { update: true, bounds_ns, ..so_far })
+    }
+
+    /// The open epoch as far as it went, all of which the crew then has.
+    fn so_far(&mut self, crew: &mut impl Crew<L::First, L::Second>) -> Ended {
         self.lanes.flush(crew);
         let keyed = self.lanes.keyed();
-        let mut account = std::mem::take(&mut self.account);
+        let mut account = self.account.clone();
         (account.keyed, account.keyed_bytes) = (keyed.packets, keyed.bytes);
         let times_ns = (account.read > 0).then_some((self.earliest_ns, self.latest_ns));
-        crew.end(Ended {
+        Ended {
             epoch: self.epoch,
+            update: false,
             account,
             unmeasured: self.lanes.unmeasured(),
             bounds_ns: self.bounds_ns.or(times_ns),
             times_ns,
             ends_ns: self.clock.ends_ns(),
-            unfit: self.unfit.take(),
-        })?;
-        self.lanes.forget();
-        self.epoch_left = self.packets_per_epoch;
-        (self.earliest_ns, self.latest_ns) = (i64::MAX, i64::MIN);
-        self.epoch += 1;
-        self.ended += 1;
-        Ok(())
+            unfit: self.unfit.clone(),
+        }
     }
 }

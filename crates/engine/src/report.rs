@@ -6,15 +6,18 @@ use flowgauge_core::task::Report;
 
 use crate::account::Account;
 
-/// One closed epoch.
+/// One closed epoch, or an update: what is known so far of one that goes on.
 #[derive(Clone, Debug)]
 pub struct EpochReport {
+    /// Whether the epoch goes on. Its next report, an update or the last one, has all of this one
+    /// in it again.
+    pub update: bool,
     /// Number of the epoch, from 0; runs of empty epochs count.
     pub epoch: u64,
     /// Start in nanoseconds since the UNIX epoch: of a time epoch its boundary, else the first
     /// packet's time; `None` without a packet.
     pub start_ns: Option<i64>,
-    /// End: of a time epoch its boundary, else the latest packet's time.
+    /// End: of a time epoch its boundary, else, and in an update, the latest packet's time.
     pub end_ns: Option<i64>,
     /// The key.
     pub key: KeySpec,

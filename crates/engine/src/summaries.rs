@@ -89,6 +89,27 @@ impl<K: FlowKey> Summary<K> {
     }
 }
 
+/// All summaries of a run, each of the same size.
+pub(crate) struct Sets<A, B> {
+    /// Those of each thread that may measure: one, or two where they are swapped. Where all threads share
+    /// them, those of one.
+    pub(crate) workers: Vec<Vec<Summaries<A, B>>>,
+    /// Those in which the closer adds up what was handed over, where updates are asked for.
+    pub(crate) sums: Vec<Summaries<A, B>>,
+}
+
+impl<A, B> Sets<A, B> {
+    /// One that shows what all of them are like.
+    pub(crate) fn first(&self) -> &Summaries<A, B> {
+        &self.workers[0][0]
+    }
+
+    /// Each of them.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Summaries<A, B>> {
+        self.workers.iter().flatten().chain(&self.sums)
+    }
+}
+
 impl<A: FlowKey, B: FlowKey> Take<A, B> for Summaries<A, B> {
     #[inline(always)]
     fn first(&mut self, batch: &mut Batch<A>) {

@@ -1,4 +1,4 @@
-//! How long workers are stopped by the end of an epoch.
+//! How long workers are stopped by the end of an epoch, or by an update.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use crate::sink::units;
 const BUCKET_NS: usize = 16;
 const BUCKETS: usize = 4096;
 
-/// A histogram of the times that workers spent in changing their summaries at the end of an epoch;
-/// apart from it, how long they waited for a set where the closer could not keep up. Memory: 16 KiB,
+/// A histogram of the times that workers spent in changing their summaries at the end of an epoch
+/// or an update; apart from it, how long they waited for a set where the closer could not keep up. Memory: 16 KiB,
 /// and 32 bytes.
 #[derive(Clone, Debug)]
 pub struct Swaps {
@@ -20,11 +20,10 @@ pub struct Swaps {
     waits: Waits,
 }
 
-/// How often, and how long, a worker had packets of the next epoch while all its sets were still
-/// with the closer.
+/// How often, and how long, a worker had packets while all its sets were still with the closer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waits {
-    /// Epochs that began late, counted for each worker.
+    /// Epochs that began or went on late, counted for each worker.
     pub epochs: u64,
     /// How late, in all.
     pub time: Duration,
@@ -97,8 +96,8 @@ impl Swaps {
         let Waits { epochs, time } = self.waits;
         (epochs > 0).then(|| {
             format!(
-                "epochs ended faster than they could be closed: workers waited {} times, {} in \
-                 all; longer epochs or fewer tasks would spare that",
+                "epochs ended faster than they could be closed, or updated: workers waited {} times, \
+                 {} in all; longer epochs, fewer updates or fewer tasks would spare that",
                 units::count(epochs as f64),
                 units::duration(i128::try_from(time.as_nanos()).unwrap_or(i128::MAX)),
             )

@@ -54,6 +54,33 @@ fn reports_the_default_tasks() {
 }
 
 #[test]
+fn updates_come_before_the_epoch_that_they_are_of() {
+    let capture = file("updates.pcap", &pcap(&traffic()));
+    for workers in ["1", "2"] {
+        let arguments = ["analyze", "--workers", workers, "--updates", "300p", &capture];
+        let answer = flowgauge(&[&arguments[..], &["--format", "json"]].concat());
+        assert_eq!((answer.code, answer.err.as_str()), (0, ""));
+        let lines = answer.lines();
+        valid(&lines);
+        let found: Vec<_> =
+            lines.iter().map(|line| (&line["type"], &line["account"]["keyed"])).collect();
+        let types = ["update", "update", "epoch", "total"].map(Value::from);
+        let keyed = [300, 600, 730, 730].map(Value::from);
+        assert_eq!(found, types.iter().zip(&keyed).collect::<Vec<_>>());
+        assert_eq!(lines[3]["epochs"], 1);
+        let text = flowgauge(&arguments).out;
+        assert_eq!(text.matches("epoch 0 so far · 2016").count(), 2, "{text}");
+    }
+    let arguments = ["explain", "--workers", "3", "--epoch", "9s", "--updates", "1s"];
+    let page = flowgauge(&arguments).out;
+    assert!(page.contains("updated each 1s") && page.contains("for updates 2 sets that"), "{page}");
+    let line = &flowgauge(&[&arguments[..], &["--format", "json"]].concat()).lines()[0];
+    let (all, updates) = (line["memory_bytes"].as_u64(), line["updates_bytes"].as_u64());
+    assert_eq!(line["updates"], "1s");
+    assert!(updates > Some(0) && updates < all, "{line}");
+}
+
+#[test]
 fn every_task_and_key_fits_the_schema() {
     let capture = file("tasks.pcap", &pcap(&traffic()));
     let every = "top,heavy-hitters,superspreaders,victims,changes,cardinality,entropy,\

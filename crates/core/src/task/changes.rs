@@ -120,6 +120,10 @@ impl Task for Changes {
         ENTRY.name
     }
 
+    fn compares_epochs(&self) -> bool {
+        true
+    }
+
     /// A bit for each flow.
     fn scratch_bytes(&self, flows: usize) -> usize {
         flows.div_ceil(64) * size_of::<u64>()

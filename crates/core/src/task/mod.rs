@@ -105,6 +105,10 @@ pub trait Task: Send {
     fn history_bytes(&self) -> usize {
         0
     }
+    /// Whether it compares epochs with each other, so that it has nothing to say of one that goes on.
+    fn compares_epochs(&self) -> bool {
+        false
+    }
     /// Whether the task can answer by the measure `by` from these lanes, which may be empty yet.
     ///
     /// # Errors

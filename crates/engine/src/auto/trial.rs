@@ -103,6 +103,9 @@ struct Widest {
 
 impl Sink for Widest {
     fn epoch(&mut self, report: &EpochReport) -> io::Result<()> {
+        if report.update {
+            return Ok(());
+        }
         self.error = self.error.max(widest(report));
         for (_, task) in &report.tasks {
             if let Report::Sizes { items, .. } = task {

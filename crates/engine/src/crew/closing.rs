@@ -1,4 +1,4 @@
-//! The thread that closes epochs.
+//! The thread that closes epochs, and updates those that go on.
 
 use flowgauge_core::key::FlowKey;
 use flowgauge_core::summary::Size;
@@ -28,8 +28,12 @@ pub(super) struct Closing<'a, A, B> {
     keepers: Vec<Keeper<Set<A, B>>>,
     events: Consumer<Option<Event>>,
     joined: bool,
-    /// The sets of the epoch that is being closed.
+    /// The sets that were handed over last.
     sets: Vec<Set<A, B>>,
+    /// Where updates are asked for: all that was handed over in this epoch.
+    sums: Vec<Set<A, B>>,
+    /// What was measured of it.
+    ingested: Size,
 }
 
 impl<'a, A: FlowKey, B: FlowKey> Closing<'a, A, B> {
@@ -37,11 +41,12 @@ impl<'a, A: FlowKey, B: FlowKey> Closing<'a, A, B> {
         closer: &'a mut Closer,
         sink: &'a mut dyn Sink,
         keepers: Vec<Keeper<Set<A, B>>>,
+        sums: Vec<Set<A, B>>,
         events: Consumer<Option<Event>>,
         joined: bool,
     ) -> Self {
         let sets = Vec::with_capacity(keepers.len());
-        Self { closer, sink, keepers, events, joined, sets }
+        Self { closer, sink, keepers, events, joined, sets, sums, ingested: Size::default() }
     }
 
     /// Closes epochs in their order until the reader ends, or a worker is gone.
@@ -74,10 +79,10 @@ impl<'a, A: FlowKey, B: FlowKey> Closing<'a, A, B> {
     }
 
     fn close(&mut self, ended: Ended) -> Result<(), EngineError> {
-        let sizes = [ended.unmeasured, ended.account.dropped];
-        let ingested: Size = self.sets.iter().map(|set| set.ingested).chain(sizes).sum();
+        self.ingested += self.sets.iter().map(|set| set.ingested).sum();
+        let all = self.ingested + ended.unmeasured + ended.account.dropped;
         debug_assert_eq!(
-            (ingested.packets, ingested.bytes),
+            (all.packets, all.bytes),
             (ended.account.keyed, ended.account.keyed_bytes),
             "every packet with a key was measured, or counted as not measured"
         );
@@ -85,20 +90,28 @@ impl<'a, A: FlowKey, B: FlowKey> Closing<'a, A, B> {
             set.summaries.collect()?;
             set.summaries.settle();
         }
-        let mut seen = self.sets.len();
-        if !self.joined
-            && let Some((first, others)) = self.sets.split_first_mut()
-        {
-            for other in others {
-                let merged = first.summaries.merge(&other.summaries);
-                merged.map_err(|reason| EngineError::Workers(reason.to_string()))?;
-            }
-            first.summaries.settle();
-            seen = 1;
+        let (answering, parts) = match (&mut self.sums[..], &mut self.sets[..]) {
+            // Tables are read side by side; the first of all others becomes the sum of them.
+            ([], sets) => sets.split_at_mut(if self.joined { sets.len() } else { 1 }),
+            (sums, sets) => (sums, sets),
+        };
+        for (at, part) in parts.iter().enumerate() {
+            let merged = answering[at % answering.len()].summaries.merge(&part.summaries);
+            merged.map_err(|reason| EngineError::Workers(reason.to_string()))?;
         }
-        let sets = self.sets[..seen].iter().map(|set| &set.summaries);
-        let view = View::new(self.closer.key, sets);
-        self.closer.close(ended, &view.lanes(), self.sink)
+        for set in &mut *answering {
+            set.summaries.settle();
+        }
+        let goes_on = ended.update;
+        let view = View::new(self.closer.key, answering.iter().map(|set| &set.summaries));
+        self.closer.close(ended, &view.lanes(), self.sink)?;
+        if !goes_on {
+            for sum in &mut self.sums {
+                sum.summaries.next_epoch();
+            }
+            self.ingested = Size::default();
+        }
+        Ok(())
     }
 
     /// Clears the sets, and gives them back.

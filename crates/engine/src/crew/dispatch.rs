@@ -148,7 +148,10 @@ impl<A: FlowKey, B: FlowKey> Crew<A, B> for Dispatcher<A, B> {
         for (at, (first, second)) in self.first.iter_mut().zip(&mut self.second).enumerate() {
             out.broken |= out.end(at, first, second).is_err();
         }
-        ended.account.dropped = mem::take(&mut out.dropped);
+        ended.account.dropped = out.dropped;
+        if !ended.update {
+            out.dropped = Size::default();
+        }
         let end = Event::End(Box::new(ended));
         out.broken |= self.events.push(|event| *event = Some(end)).is_err();
         self.whole()
@@ -198,7 +201,8 @@ impl<A: FlowKey, B: FlowKey> Out<A, B> {
         }
     }
 
-    /// Sends a worker what is left of the epoch, and that it ends there: that is never dropped.
+    /// Sends a worker what is left of the epoch so far, which ends there or is updated: that is never
+    /// dropped.
     fn end(&mut self, to: usize, first: &mut Batch<A>, second: &mut Batch<B>) -> Result<(), Gone> {
         self.rings[to].push(|parcel| {
             mem::swap(&mut parcel.first, first);

@@ -3,6 +3,7 @@
 //! The reader's batches go to the workers through rings, and so does the end of an epoch, behind its
 //! last batch: a worker without a packet comes to it as well. There it hands its summaries over to
 //! the closer and goes on with a spare set, so that nobody waits for what is done at the close.
+//! An update of an epoch that goes on is the same to a worker: the closer adds up what it gets.
 
 mod closing;
 mod dispatch;
@@ -20,32 +21,34 @@ use crate::close::Closer;
 use crate::config::Config;
 use crate::error::EngineError;
 use crate::sink::Sink;
-use crate::summaries::Summaries;
+use crate::summaries::Sets;
 use crate::swaps::Swaps;
 use closing::{Closing, EVENTS};
 pub(crate) use dispatch::{Dispatcher, Way};
 pub(crate) use pin::Cores;
-pub(crate) use sharing::{Sharing, may_divide};
+pub(crate) use sharing::Sharing;
 use worker::{PARCELS, Parcel, Set, Worker};
 
-/// Lets `read` pass batches to as many workers as there are sets of summaries. Returns what it
-/// returns, and how the workers were stopped by the ends of epochs.
+/// Lets `read` pass batches to as many workers as have sets of summaries. Returns what it
+/// returns, and how the workers were stopped by the ends of epochs and by updates.
 pub(crate) fn run<A: FlowKey, B: FlowKey, T>(
     config: &Config,
     sharing: &Sharing,
-    sets: Vec<Vec<Summaries<A, B>>>,
+    sets: Sets<A, B>,
     closer: &mut Closer,
     sink: &mut dyn Sink,
     read: impl FnOnce(&mut Dispatcher<A, B>) -> Result<T, EngineError>,
 ) -> Result<(T, Swaps), EngineError> {
     let (events, ends) = ring(EVENTS, || None);
     let (workers, keepers): (Vec<_>, Vec<_>) = sets
+        .workers
         .into_iter()
         .map(|sets| exchange(sets.into_iter().map(Set::new).collect()))
         .map(|(user, keeper)| (Worker::new(user), keeper))
         .unzip();
     thread::scope(|scope| {
-        let closing = Closing::new(closer, sink, keepers, ends, sharing.joined);
+        let sums = sets.sums.into_iter().map(Set::new).collect();
+        let closing = Closing::new(closer, sink, keepers, sums, ends, sharing.joined);
         let closing = spawn(scope, "closer".to_owned(), || closing.run())?;
         let mut rings = Vec::new();
         let mut others = Vec::new();

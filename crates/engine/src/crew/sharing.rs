@@ -2,7 +2,7 @@
 
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, KeySpec};
-use flowgauge_core::summary::{Answers, BuildError, Merge, Options, QuantileOf};
+use flowgauge_core::summary::{Answers, BuildError, Laws, Merge, Options, QuantileOf};
 use flowgauge_core::task::Threshold;
 
 use super::{Cores, Way};
@@ -22,11 +22,18 @@ pub(crate) struct Sharing {
     /// Whether workers may each read files of their own, or parts of files, in one epoch: nobody
     /// then decides whose a packet is.
     pub(crate) parts: bool,
+    /// Threads that measure with summaries of their own: not the one that reads for several. Those that
+    /// share are as one.
+    pub(crate) measuring: usize,
+    /// Sets of summaries that each of them has: one is in use while the other is read.
+    pub(crate) sets: usize,
+    /// Sets beside these in which the closer adds up what it got of an epoch that goes on.
+    pub(crate) sums: usize,
     pub(crate) cores: Option<Cores>,
 }
 
 impl Sharing {
-    /// The sharing that `config` asks for, of summaries like these.
+    /// The sharing that `config` asks for, of summaries like these, whatever their size.
     ///
     /// # Errors
     /// When several workers cannot measure this, with a sentence that says what could.
@@ -39,6 +46,11 @@ impl Sharing {
         let laws = catalog::accelerated_laws(accelerators, algorithm, parameters)?;
         let merge = laws.merge;
         let fixed = matches!(config.threshold, Threshold::Weight(_));
+        // With one worker all answers are of one summary, which stays where it is.
+        let updates = config.workers > 1 && config.updates != EpochLength::Whole;
+        if updates {
+            check_updates(config, laws)?;
+        }
         // Who passes packets over has no need of their digests.
         let dispatch = config.dispatch.unwrap_or(match sampled.first() {
             Some(true) if laws.commutable && !fixed => Dispatch::Queue,
@@ -81,23 +93,48 @@ impl Sharing {
                 config.algorithm
             ));
         }
-        // A key over a fixed weight in the sum need not be over it in any part.
-        let named = lanes.iter().any(|lane| lane.answers.candidates().is_some());
-        if config.workers > 1 && fixed && named && !disjoint && !config.shared {
-            return refuse(
-                "a key over a fixed threshold may be below it in every worker's part: use --dispatch \
-                 digest, or a share as threshold"
-                    .to_owned(),
-            );
+        // A key over a fixed weight in the sum need not be over it in any part: only tables name all.
+        let named = !flows && lanes.iter().any(|lane| lane.answers.candidates().is_some());
+        if config.workers > 1 && fixed && named && !config.shared && (!disjoint || updates) {
+            let instead = if updates { "one worker" } else { "--dispatch digest" };
+            return refuse(format!(
+                "a key over a fixed threshold may be below it in every part of the epoch: use {instead}, \
+                 or a share as threshold"
+            ));
         }
         let joined = config.workers > 1 && disjoint && flows && !config.shared;
-        let counted_as_one = joined || config.shared || merge != Merge::WithinBounds;
+        // Tables add up, but for the peers that a flow has in several parts.
+        let equal =
+            merge == Merge::Equal && !(flows && summaries.first.ordinary().wants_elements());
+        let counted_as_one = config.shared || joined && !updates || equal;
         let same = counted_as_one && !sampled.contains(&true);
         // What adds up only where flows are kept apart is dispatched.
-        let adds_up = config.shared || laws.commutable && (merge == Merge::Equal || !same);
+        let adds_up = config.shared || laws.commutable && (equal || !same);
         let parts = config.workers > 1 && adds_up && may_divide(config);
         let cores = config.pin.then(|| Cores::new(config.workers)).transpose()?;
-        Ok(Self { way, joined, same, parts, cores })
+        let measuring = match config.workers {
+            _ if config.shared => 1,
+            workers if parts || workers == 1 => workers,
+            workers => workers - 1,
+        };
+        let swapped = config.workers > 1 && (config.epoch != EpochLength::Whole || updates);
+        let sets = if swapped { 2 } else { 1 };
+        let sums = match updates {
+            true if joined => measuring,
+            true => 1,
+            false => 0,
+        };
+        Ok(Self { way, joined, same, parts, measuring, sets, sums, cores })
+    }
+
+    /// Sets of summaries in all.
+    pub(crate) fn all(&self) -> usize {
+        self.measuring * self.sets + self.sums
+    }
+
+    /// Sets of summaries for each one that the tasks read.
+    pub(crate) fn all_for_one(&self) -> usize {
+        if self.joined { self.all() / self.measuring } else { self.all() }
     }
 
     /// What the tasks see of these workers, each with its sets.
@@ -112,11 +149,28 @@ impl Sharing {
 }
 
 /// Whether one epoch covers all the input, and nobody asked for more than that.
-pub(crate) fn may_divide(config: &Config) -> bool {
+fn may_divide(config: &Config) -> bool {
     config.epoch == EpochLength::Whole
+        && config.updates == EpochLength::Whole
         && config.dispatch.is_none()
         && config.limit.is_none()
         && matches!(config.threshold, Threshold::Share(_))
+}
+
+/// Refuses what cannot be put together from parts of the time, as an update of several workers is.
+fn check_updates(config: &Config, laws: Laws) -> Result<(), EngineError> {
+    let reason = match laws {
+        Laws { commutable: false, .. } => "what it counts depends on the order of all packets",
+        Laws { merge: Merge::Disjoint, .. } => "parts of it add up only where they share no flow",
+        _ => return Ok(()),
+    };
+    let before = config.accelerators.iter().map(|(name, _)| format!(" behind {name}"));
+    refuse(format!(
+        "with --updates several workers do not measure by {}{}: {reason}; use one worker, or another \
+         algorithm, such as linear-table or count-min",
+        config.algorithm,
+        before.collect::<String>()
+    ))
 }
 
 /// Whether each accelerator passes on a sample, or what comes of one.

@@ -14,12 +14,12 @@ use crate::swaps::Swaps;
 /// Parcels in a worker's ring: 4096 packets, which the second-level cache holds.
 pub(super) const PARCELS: usize = 16;
 
-/// What goes through a worker's ring: a batch mostly, and at the end of an epoch what is left of both
-/// lanes. What the worker emptied comes back.
+/// What goes through a worker's ring: a batch mostly, and at the end of an epoch or an update what is
+/// left of both lanes. What the worker emptied comes back.
 pub(super) struct Parcel<A, B> {
     pub(super) first: Batch<A>,
     pub(super) second: Batch<B>,
-    /// Whether the epoch ends behind these batches.
+    /// Whether what was measured is handed over behind these batches.
     pub(super) ends: bool,
 }
 
@@ -29,7 +29,7 @@ impl<A: FlowKey, B: FlowKey> Parcel<A, B> {
     }
 }
 
-/// A worker's summaries of an epoch, and the size of what they took.
+/// A worker's summaries of an epoch, or of what came since an update, and the size of what they took.
 pub(super) struct Set<A, B> {
     pub(super) summaries: Summaries<A, B>,
     pub(super) ingested: Size,

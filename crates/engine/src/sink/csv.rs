@@ -16,8 +16,9 @@ use super::{Sink, escape, names, rfc3339};
 use crate::account::Account;
 use crate::report::{Breakdown, EpochReport, Gap, TotalReport};
 
-/// Collects rows and writes all tables at the end of the run. Its memory grows with what is
-/// reported; JSON is the format for runs without an end.
+/// Collects rows and writes all tables at the end of the run, when updates are of no use any more:
+/// it leaves them out. Its memory grows with what is reported; JSON is the format for runs without an
+/// end.
 pub struct CsvSink<W> {
     out: W,
     tables: Vec<Table>,
@@ -78,6 +79,9 @@ impl<W: Write> CsvSink<W> {
 
 impl<W: Write + Send> Sink for CsvSink<W> {
     fn epoch(&mut self, report: &EpochReport) -> io::Result<()> {
+        if report.update {
+            return Ok(());
+        }
         let summary = &report.summary;
         let mut row = times(report.start_ns, report.end_ns)
             .text("key", &report.key.to_string())

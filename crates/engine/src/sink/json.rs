@@ -38,7 +38,7 @@ impl<W: Write + Send> Sink for JsonSink<W> {
             .map(|(name, answer)| ((*name).to_owned(), task(name, answer, report.key, report.by)))
             .collect();
         self.line(&json!({
-            "type": "epoch",
+            "type": if report.update { "update" } else { "epoch" },
             "epoch": report.epoch,
             "start": time(report.start_ns),
             "end": time(report.end_ns),

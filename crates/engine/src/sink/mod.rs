@@ -24,7 +24,7 @@ use time::rfc3339;
 /// Something that takes reports in the order of time; where several threads measure, one of its own
 /// writes them.
 pub trait Sink: Send {
-    /// A closed epoch.
+    /// A closed epoch, or an update of one that goes on.
     ///
     /// # Errors
     /// When the output cannot be written.

@@ -9,13 +9,13 @@ use serde_json::Value;
 use crate::asking;
 use crate::capture::udp;
 
-const SECOND: i64 = 1_000_000_000;
+pub(crate) const SECOND: i64 = 1_000_000_000;
 
 /// What happens between two looks at a source: packets at these times, then the time that it is, and
 /// what was lost so far.
-type Step = (&'static [i64], i64, u64);
+pub(crate) type Step = (&'static [i64], i64, u64);
 
-struct Live {
+pub(crate) struct Live {
     steps: std::slice::Iter<'static, Step>,
     now: Step,
     bytes: Vec<u8>,
@@ -23,7 +23,7 @@ struct Live {
 }
 
 impl Live {
-    fn new(steps: &'static [Step]) -> Self {
+    pub(crate) fn new(steps: &'static [Step]) -> Self {
         let (steps, bytes) = (steps.iter(), udp((1, 1), (2, 2)));
         Self { steps, now: (&[], 0, 0), bytes, frames: Vec::new() }
     }
@@ -60,7 +60,7 @@ impl Source for Live {
     }
 }
 
-const STEPS: &[Step] = &[
+pub(crate) const STEPS: &[Step] = &[
     (&[], 100 * SECOND, 0),
     (&[100 * SECOND + 1, 100 * SECOND + 2], 100 * SECOND + 3, 4),
     (&[], 101 * SECOND, 5),

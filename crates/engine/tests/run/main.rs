@@ -10,6 +10,7 @@ mod live;
 mod parts;
 mod refusals;
 mod shared;
+mod updates;
 mod workers;
 
 use flowgauge_capture::Captures;

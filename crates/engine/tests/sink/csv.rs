@@ -47,6 +47,18 @@ fn looks_as_it_should() {
 }
 
 #[test]
+fn updates_are_left_out() {
+    let text = |updates: usize| {
+        rendered(|sink| {
+            (0..updates).for_each(|_| sink.epoch(&fixture::update()).unwrap());
+            sink.epoch(&fixture::plausible()).unwrap();
+            sink.total(&fixture::total(&[], 1)).unwrap();
+        })
+    };
+    assert_eq!(text(2), text(0));
+}
+
+#[test]
 fn tables_of_empty_and_wide_epochs_are_sound() {
     let text = rendered(|sink| {
         sink.epoch(&fixture::empty()).unwrap();

@@ -83,6 +83,7 @@ fn flows() -> Vec<SizeItem> {
 pub(crate) fn plausible() -> EpochReport {
     let items = flows();
     EpochReport {
+        update: false,
         epoch: 0,
         start_ns: Some(START_NS),
         end_ns: Some(START_NS + 59_990_123_456),
@@ -327,6 +328,14 @@ pub(crate) fn widest(kind: KeyKind, by: Measure) -> EpochReport {
         }
     }
     report.notes = vec!["long ".repeat(60), "x".repeat(1000)];
+    report
+}
+
+/// An update of the epoch that ends as [`plausible`].
+pub(crate) fn update() -> EpochReport {
+    let mut report = plausible();
+    report.update = true;
+    report.end_ns = Some(START_NS + 20_000_000_000);
     report
 }
 

@@ -36,6 +36,7 @@ fn every_line_fits_the_schema() {
     let text = rendered(|sink| {
         run(sink);
         sink.epoch(&fixture::empty()).unwrap();
+        sink.epoch(&fixture::update()).unwrap();
         for (_, kind) in KeyKind::ALL {
             for by in [Measure::Packets, Measure::Bytes] {
                 let mut widest = fixture::widest(kind, by);
@@ -75,6 +76,20 @@ fn the_schema_is_strict() {
         line.pointer_mut(pointer).unwrap()["surprise"] = Value::from(1);
         assert!(!validator.is_valid(&line), "{pointer}");
     }
+}
+
+#[test]
+fn an_update_is_an_epoch_but_for_its_type() {
+    let lines = lines(&rendered(|sink| {
+        let mut report = fixture::update();
+        sink.epoch(&report).unwrap();
+        report.update = false;
+        sink.epoch(&report).unwrap();
+    }));
+    let [mut update, epoch] = <[Value; 2]>::try_from(lines).unwrap();
+    assert_eq!((&update["type"], &epoch["type"]), (&"update".into(), &"epoch".into()));
+    update["type"] = "epoch".into();
+    assert_eq!(update, epoch);
 }
 
 #[test]

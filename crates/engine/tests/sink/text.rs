@@ -25,6 +25,21 @@ fn looks_as_it_should() {
 }
 
 #[test]
+fn an_update_says_so_and_counts_for_no_epoch() {
+    let with = |updates: usize| {
+        rendered(10, |sink| {
+            (0..updates).for_each(|_| sink.epoch(&fixture::update()).unwrap());
+            sink.epoch(&fixture::plausible()).unwrap();
+            sink.total(&fixture::total(&["a.pcap"], 1)).unwrap();
+        })
+    };
+    let (page, without) = (with(2), with(0));
+    assert!(page.starts_with("━━ epoch 0 so far · 2016-04-06 13:00:00"), "{page}");
+    assert_eq!(page.matches(" so far ").count(), 2);
+    assert!(page.ends_with(&without), "{page}");
+}
+
+#[test]
 fn claims_no_more_than_it_knows() {
     let mut report = fixture::plausible();
     let items = Vec::new();

@@ -6,15 +6,10 @@
 
 use std::ops::Range;
 
-use flowgauge_kernel::prefetch;
-
 use super::sampled::Nitro;
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
 use crate::summary::{Counter, Measure, sum_and_largest};
-
-/// Slots that are drawn before the first of them is looked at.
-const CHOSEN: usize = 32;
 
 impl<K: FlowKey> Nitro<K> {
     /// Takes a stretch of a batch, of which the pace is the same.
@@ -66,21 +61,14 @@ impl<K: FlowKey> Nitro<K> {
     /// Draws among packets that come one by one: the slots of one follow those of the one before.
     fn draw_packets(&mut self, batch: &Batch<K>, rows: &Range<usize>) {
         let slots = rows.len() as u32 * self.rows;
+        // A division by the number of rows, exact for as few slots as there are.
+        let a_row = (1u64 << 32).div_ceil(self.rows.into());
         let mut left = u64::from(slots);
-        let mut chosen = [(0, 0); CHOSEN];
-        while left > 0 {
-            // Keys are asked for while further ones are drawn: they may be anywhere in memory.
-            let mut count = 0;
-            while count < CHOSEN && self.draws.choose(&mut left) {
-                let slot = slots - left as u32 - 1;
-                let at = rows.start + (slot / self.rows) as usize;
-                prefetch(batch.keys(), at);
-                chosen[count] = (at, slot % self.rows);
-                count += 1;
-            }
-            for &(at, of) in &chosen[..count] {
-                self.push(batch, rows, at, of, self.pace.one_in);
-            }
+        while self.draws.choose(&mut left) {
+            let slot = slots - left as u32 - 1;
+            let at = ((u64::from(slot) * a_row) >> 32) as u32;
+            let of = slot - at * self.rows;
+            self.push(batch, rows, rows.start + at as usize, of, self.pace.one_in);
         }
     }
 

@@ -12,7 +12,7 @@ use super::{Sink, escape, names, rfc3339, units};
 use crate::account::Account;
 use crate::report::{Breakdown, EpochReport, Gap, TotalReport};
 
-/// Writes each epoch as a page, and the totals at the end.
+/// Writes each epoch, and each update of one, as a page, and the totals at the end.
 pub struct TextSink<W> {
     out: W,
     rows: usize,
@@ -33,10 +33,11 @@ impl<W: Write> TextSink<W> {
 
 impl<W: Write + Send> Sink for TextSink<W> {
     fn epoch(&mut self, report: &EpochReport) -> io::Result<()> {
-        self.epochs += 1;
+        self.epochs += u64::from(!report.update);
         let mut page = String::new();
         let (start, end) = (report.start_ns, report.end_ns);
-        rule(&mut page, &format!("epoch {} · {}", report.epoch, span(start, end)));
+        let so_far = if report.update { " so far" } else { "" };
+        rule(&mut page, &format!("epoch {}{so_far} · {}", report.epoch, span(start, end)));
         let summary = &report.summary;
         let accelerator = match summary.accelerator.as_str() {
             "none" => String::new(),

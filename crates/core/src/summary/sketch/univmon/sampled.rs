@@ -59,17 +59,28 @@ impl<K: FlowKey, C: Signed> Level<K, C> {
             *place = rows.place(digest, usize::from(of[usize::from(at)]));
             prefetch(cells, *place);
         }
-        for ((&at, &digest), &place) in selected.zip(&places) {
+        let (least, mut saturated) = (top.least(), self.saturated);
+        let (mut over, mut found) = ([0; BATCH_PACKETS], 0);
+        for (i, ((&at, &digest), &place)) in selected.zip(&places).enumerate() {
             let at = usize::from(at);
             let (cell, sign) = (&mut cells[place], sign(signs(digest), usize::from(of[at])));
             let lost = cell.turn::<FULL>(packets.weights[at], sign);
-            self.saturated = self.saturated.saturating_add(lost);
-            // A row that is over the least is a hint: all are asked before a key is admitted.
-            if cell.turned(sign) > top.least() && !top.holds(&packets.keys[at], digest) {
+            if FULL {
+                saturated = u64::saturating_add(saturated, lost);
+            }
+            // Written always and kept where it counts: a branch would be mispredicted too often.
+            over[found % BATCH_PACKETS] = i as u8;
+            found += usize::from(cell.turned(sign) > least);
+        }
+        self.saturated = saturated;
+        // A row that is over the least is a hint: all are asked before a key is admitted. Of most keys
+        // nothing is asked, since they are there.
+        for i in over[..found].iter().map(|i| usize::from(*i)) {
+            let (key, digest) = (&packets.keys[usize::from(packets.rows[i])], packets.digests[i]);
+            if !top.surely_holds(key, digest) && !top.holds(key, digest) {
                 let value = estimate(rows, cells, digest);
                 if value > top.least() {
-                    let estimate = |digest| estimate(rows, cells, digest);
-                    top.offer(packets.keys[at], digest, value, estimate);
+                    top.offer(*key, digest, value, |digest| estimate(rows, cells, digest));
                 }
             }
         }
