@@ -5,7 +5,7 @@ DESTDIR ?=
 CARGO := $(shell command -v cargo 2>/dev/null)
 BINARY := target/release/flowgauge
 
-.PHONY: build demo test live-test lint bench accuracy gate speed golden deny fuzz interop lab loom install uninstall soak cargo-there
+.PHONY: build demo test live-test lint bench accuracy gate speed golden deny fuzz interop lab peers-dpdk loom install uninstall soak cargo-there
 
 build: cargo-there ## release build
 	cargo build --release --locked
@@ -54,6 +54,13 @@ fuzz: cargo-there ## each fuzz target for FUZZ_SECONDS (600); needs a nightly to
 
 loom: cargo-there ## the ring between threads, the change of epochs and the shared table, in all interleavings of small cases
 	RUSTFLAGS="--cfg loom" cargo test --locked --target-dir target/loom -p flowgauge-kernel -p flowgauge-core --lib model
+
+peers-dpdk: cargo-there ## other projects' structures beside ours, with those of the installed DPDK; skipped where there is none
+	@if pkg-config --exists 'libdpdk >= 22.11' 2>/dev/null; then \
+		cargo run --release --locked -p flowgauge-lab --features dpdk -- peers -o docs/peers.tsv; \
+	else \
+		echo "skipped: pkg-config finds no libdpdk of version 22.11 or later; install it first (Debian, Ubuntu: apt-get install libdpdk-dev pkg-config)"; \
+	fi
 
 lab: cargo-there ## the papers' figures measured anew: writes docs/lab.md; wants an idle machine
 	cargo run --release --locked -p flowgauge-lab -- run all

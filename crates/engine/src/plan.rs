@@ -260,6 +260,11 @@ fn check_shared(config: &Config) -> Result<(), EngineError> {
             "workers share a summary with nothing before it: leave out --accelerator, or --shared",
         );
     }
+    if config.shared && config.updates != EpochLength::Whole {
+        return refuse(
+            "updates add up what each worker has of its own: leave out --updates, or --shared",
+        );
+    }
     Ok(())
 }
 

@@ -91,7 +91,8 @@ impl<K: FlowKey> Summary<K> {
 
 /// All summaries of a run, each of the same size.
 pub(crate) struct Sets<A, B> {
-    /// Those of each thread that may measure: one, or two where they are swapped.
+    /// Those of each thread that may measure: one, or two where they are swapped. Where all threads share
+    /// them, those of one.
     pub(crate) workers: Vec<Vec<Summaries<A, B>>>,
     /// Those in which the closer adds up what was handed over, where updates are asked for.
     pub(crate) sums: Vec<Summaries<A, B>>,

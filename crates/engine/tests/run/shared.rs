@@ -152,6 +152,9 @@ fn what_cannot_be_shared_is_refused_with_what_can() {
     let accelerators = vec![("agg-evict".to_owned(), Parameters::default())];
     let text = refused(Config { accelerators, ..two.clone() });
     assert!(text.contains("leave out --accelerator"), "{text}");
+    let updates = EpochLength::Packets(9);
+    let text = refused(Config { updates, ..two.clone() });
+    assert!(text.contains("leave out --updates"), "{text}");
     let with = |algorithm: &str, name: &str, value: &str| {
         let (algorithm, parameters) = (algorithm.to_owned(), Parameters::new([(name, value)]));
         refused(Config { algorithm, parameters, ..two.clone() })

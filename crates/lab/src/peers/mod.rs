@@ -4,6 +4,8 @@
 //! same packets, one right after the other; rates are medians over the rounds, and errors are those of
 //! the last.
 
+#[cfg(feature = "dpdk")]
+mod dpdk;
 mod others;
 mod ours;
 mod report;
@@ -17,6 +19,10 @@ use crate::failure::Failure;
 use crate::speed::clock::thread_seconds;
 use crate::trial::THRESHOLD;
 use report::Row;
+
+const COUNT_MIN: &str = "Count-Min, 4 x 65536";
+const SAMPLED_COUNT_MIN: &str = "Count-Min 4 x 65536, one row in 100 sampled";
+const EXACT_TABLE: &str = "exact table";
 
 /// Something that counts keys of eight bytes.
 trait Peer {
@@ -140,9 +146,10 @@ fn rows(
 fn groups(setting: &Setting, flows: usize) -> Result<Vec<Group>, Failure> {
     let frequent = others::frequent_items();
     let frequent_bytes = frequent.peer.memory_bytes();
-    Ok(vec![
+    #[cfg_attr(not(feature = "dpdk"), expect(unused_mut, reason = "only DPDK's join the groups"))]
+    let mut groups = vec![
         Group {
-            purpose: "Count-Min, 4 x 65536",
+            purpose: COUNT_MIN,
             contenders: [
                 ours::count_min(setting)?,
                 vec![others::datasketches_count_min(), others::asap_count_min()],
@@ -160,7 +167,7 @@ fn groups(setting: &Setting, flows: usize) -> Result<Vec<Group>, Failure> {
             ],
         },
         Group {
-            purpose: "Count-Min 4 x 65536, one row in 100 sampled",
+            purpose: SAMPLED_COUNT_MIN,
             contenders: vec![ours::nitro_count_min(setting)?, others::asap_nitro_count_min()],
         },
         Group {
@@ -168,7 +175,7 @@ fn groups(setting: &Setting, flows: usize) -> Result<Vec<Group>, Failure> {
             contenders: vec![ours::space_saving(setting, frequent_bytes)?, frequent],
         },
         Group {
-            purpose: "exact table",
+            purpose: EXACT_TABLE,
             contenders: vec![
                 ours::linear_table(setting, flows)?,
                 others::map(),
@@ -184,7 +191,10 @@ fn groups(setting: &Setting, flows: usize) -> Result<Vec<Group>, Failure> {
                 others::asap_hll(),
             ],
         },
-    ])
+    ];
+    #[cfg(feature = "dpdk")]
+    dpdk::join(&mut groups, flows)?;
+    Ok(groups)
 }
 
 #[cfg(test)]
@@ -215,7 +225,7 @@ mod tests {
                 0.3
             };
             assert!(rms <= worst + 1e-12 && worst <= most, "{about}");
-            if *purpose == "exact table" {
+            if *purpose == EXACT_TABLE {
                 assert!(worst < 1e-12, "{about}");
             }
             assert!(*memory_bytes > 1000 && *mups > 0.0, "{about}");

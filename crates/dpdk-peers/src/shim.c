@@ -1,0 +1,200 @@
+/* DPDK's sketch and hash table, behind functions that take many keys at a time. */
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_hash.h>
+#include <rte_malloc.h>
+#include <rte_member.h>
+
+/* Keys that are looked up at once. */
+#define BURST 32
+
+/* An exact counting table: a counter for each position of a key. */
+struct shim_table {
+	struct rte_hash *hash;
+	uint64_t *counts;
+	size_t counters;
+	size_t bytes;
+};
+
+/* Bytes that DPDK has given away. */
+static size_t allocated(void)
+{
+	struct rte_malloc_socket_stats stats;
+
+	return rte_malloc_get_socket_stats(0, &stats) == 0 ? stats.heap_allocsz_bytes : 0;
+}
+
+/* A name that nothing has yet. */
+static void name_next(char *name, size_t size)
+{
+	static unsigned int number;
+
+	snprintf(name, size, "peer_%u", number++);
+}
+
+/* Starts DPDK without huge pages, devices or root. Returns 0, or why it did not. The thread stays on
+ * the processors that it was on. */
+int shim_start(void)
+{
+	char *arguments[] = { "peers", "--no-huge", "--no-pci", "--no-shconf", "--no-telemetry",
+			      "-m", "512", "-l", "0", "--force-max-simd-bitwidth=512",
+			      "--log-level=*:error", NULL };
+	int count = sizeof(arguments) / sizeof(*arguments) - 1;
+	cpu_set_t before;
+	int known = pthread_getaffinity_np(pthread_self(), sizeof(before), &before);
+	int started = rte_eal_init(count, arguments);
+
+	if (known == 0)
+		pthread_setaffinity_np(pthread_self(), sizeof(before), &before);
+	return started < 0 ? rte_errno : 0;
+}
+
+const char *shim_reason(int reason)
+{
+	return rte_strerror(reason);
+}
+
+/* A sketch for keys of 8 bytes; `weighted` is the one for weights, whose rows are updated at once. */
+struct rte_member_setsum *shim_sketch_new(float error_rate, float sample_rate, uint32_t top,
+					  int weighted)
+{
+	char name[RTE_MEMBER_NAMESIZE];
+	struct rte_member_parameters parameters;
+
+	memset(&parameters, 0, sizeof(parameters));
+	name_next(name, sizeof(name));
+	parameters.name = name;
+	parameters.type = RTE_MEMBER_TYPE_SKETCH;
+	parameters.key_len = sizeof(uint64_t);
+	parameters.prim_hash_seed = 1;
+	parameters.sec_hash_seed = 2;
+	parameters.error_rate = error_rate;
+	parameters.sample_rate = sample_rate;
+	parameters.top_k = top;
+	parameters.extra_flag = weighted ? RTE_MEMBER_SKETCH_COUNT_BYTE : 0;
+	return rte_member_create(&parameters);
+}
+
+void shim_sketch_clear(struct rte_member_setsum *sketch)
+{
+	rte_member_reset(sketch);
+}
+
+/* Counts each key once. */
+void shim_sketch_add(struct rte_member_setsum *sketch, const uint64_t *keys, size_t count)
+{
+	size_t i;
+
+	if (sketch->count_byte) {
+		for (i = 0; i < count; i++)
+			rte_member_add_byte_count(sketch, &keys[i], 1);
+	} else {
+		for (i = 0; i < count; i++)
+			rte_member_add(sketch, &keys[i], 1);
+	}
+}
+
+uint64_t shim_sketch_count(struct rte_member_setsum *sketch, uint64_t key)
+{
+	uint64_t count = 0;
+
+	rte_member_query_count(sketch, &key, &count);
+	return count;
+}
+
+/* Bytes of its counters. */
+size_t shim_sketch_bytes(const struct rte_member_setsum *sketch)
+{
+	return sizeof(uint64_t) * sketch->num_row * sketch->num_col;
+}
+
+void shim_sketch_free(struct rte_member_setsum *sketch)
+{
+	rte_member_free(sketch);
+}
+
+void shim_table_free(struct shim_table *table)
+{
+	if (table == NULL)
+		return;
+	rte_hash_free(table->hash);
+	free(table->counts);
+	free(table);
+}
+
+/* A table with room for so many keys of 8 bytes. */
+struct shim_table *shim_table_new(uint32_t entries)
+{
+	char name[RTE_HASH_NAMESIZE];
+	struct rte_hash_parameters parameters;
+	size_t before = allocated();
+	struct shim_table *table = calloc(1, sizeof(*table));
+
+	if (table == NULL)
+		return NULL;
+	memset(&parameters, 0, sizeof(parameters));
+	name_next(name, sizeof(name));
+	parameters.name = name;
+	parameters.entries = entries;
+	parameters.key_len = sizeof(uint64_t);
+	table->hash = rte_hash_create(&parameters);
+	if (table->hash != NULL) {
+		table->counters = (size_t)rte_hash_max_key_id(table->hash) + 1;
+		table->counts = calloc(table->counters, sizeof(*table->counts));
+	}
+	if (table->counts == NULL) {
+		shim_table_free(table);
+		return NULL;
+	}
+	table->bytes = allocated() - before + table->counters * sizeof(*table->counts);
+	return table;
+}
+
+void shim_table_clear(struct shim_table *table)
+{
+	rte_hash_reset(table->hash);
+	memset(table->counts, 0, table->counters * sizeof(*table->counts));
+}
+
+/* Counts each key once; returns how many found no room. */
+size_t shim_table_add(struct shim_table *table, const uint64_t *keys, size_t count)
+{
+	const void *burst[BURST];
+	int32_t places[BURST];
+	size_t i, at, some, lost = 0;
+
+	for (at = 0; at < count; at += some) {
+		some = count - at < BURST ? count - at : BURST;
+		for (i = 0; i < some; i++)
+			burst[i] = &keys[at + i];
+		rte_hash_lookup_bulk(table->hash, burst, some, places);
+		for (i = 0; i < some; i++) {
+			/* It may be new, or have come within the burst. */
+			if (places[i] < 0)
+				places[i] = rte_hash_add_key(table->hash, burst[i]);
+			if (places[i] < 0)
+				lost++;
+			else
+				table->counts[places[i]]++;
+		}
+	}
+	return lost;
+}
+
+uint64_t shim_table_count(const struct shim_table *table, uint64_t key)
+{
+	int32_t place = rte_hash_lookup(table->hash, &key);
+
+	return place < 0 ? 0 : table->counts[place];
+}
+
+size_t shim_table_bytes(const struct shim_table *table)
+{
+	return table->bytes;
+}

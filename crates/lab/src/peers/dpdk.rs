@@ -1,0 +1,123 @@
+//! Structures of an installed DPDK.
+
+use flowgauge_core::key::{FlowKey, Key8};
+use flowgauge_dpdk_peers::{Dpdk, Shape, Sketch, Table};
+
+use super::{COUNT_MIN, Contender, EXACT_TABLE, Group, Peer, SAMPLED_COUNT_MIN};
+use crate::failure::Failure;
+
+const PROJECT: &str = "DPDK";
+
+/// Counters of the other sketches take so many bytes; these have 64 bits.
+const SKETCH_BYTES: usize = 4 * 65_536 * 4;
+
+/// Rows of the sketch, and of that for weights on a processor with AVX-512.
+const ROWS: usize = 5;
+const WIDE_ROWS: usize = 8;
+
+/// Heaviest keys that it keeps; it cannot do without.
+const TOP: u32 = 100;
+
+/// The share of rows that is sampled, or of packets whose keys are looked up among the heaviest.
+const SAMPLED: f32 = 0.01;
+
+impl Peer for Sketch {
+    fn begin(&mut self) {
+        self.clear();
+    }
+
+    fn take(&mut self, keys: &[Key8]) {
+        self.add(Key8::words(keys));
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.memory_bytes()
+    }
+
+    fn size(&self, key: Key8) -> Option<f64> {
+        Some(self.count(Key8::words(&[key])[0]) as f64)
+    }
+
+    fn flows(&self) -> Option<f64> {
+        None
+    }
+}
+
+impl Peer for Table {
+    fn begin(&mut self) {
+        self.clear();
+    }
+
+    fn take(&mut self, keys: &[Key8]) {
+        self.add(Key8::words(keys));
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.memory_bytes()
+    }
+
+    fn size(&self, key: Key8) -> Option<f64> {
+        // Nothing is told of a table that was full.
+        (self.lost() == 0).then(|| self.count(Key8::words(&[key])[0]) as f64)
+    }
+
+    fn flows(&self) -> Option<f64> {
+        None
+    }
+}
+
+/// Adds them to the groups that they belong to, for a stream of so many flows.
+///
+/// # Errors
+/// When DPDK does not start, or refuses one of them.
+pub(super) fn join(groups: &mut [Group], flows: usize) -> Result<(), Failure> {
+    let dpdk = Dpdk::start().map_err(Failure::Dpdk)?;
+    for group in groups {
+        let contenders = &mut group.contenders;
+        match group.purpose {
+            COUNT_MIN => contenders.extend(count_min(dpdk)?),
+            SAMPLED_COUNT_MIN => contenders.push(sampled_count_min(dpdk)?),
+            EXACT_TABLE => contenders.push(table(dpdk, flows)?),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Count-Min: each packet in every row, and that for weights, by vector instructions.
+fn count_min(dpdk: Dpdk) -> Result<[Contender; 2], Failure> {
+    let sketch = |rows| Shape { error: error(rows), sample: 1.0, top: TOP, weighted: false };
+    let weighted = Shape { sample: SAMPLED, weighted: true, ..sketch(WIDE_ROWS) };
+    Ok([
+        of_sketch(dpdk, "rte_member sketch, with its top 100", sketch(ROWS))?,
+        of_sketch(dpdk, "rte_member sketch of weights, with its top 100", weighted)?,
+    ])
+}
+
+/// Count-Min of sampled rows.
+fn sampled_count_min(dpdk: Dpdk) -> Result<Contender, Failure> {
+    let error = error(ROWS) / SAMPLED;
+    let shape = Shape { error, sample: SAMPLED, top: TOP, weighted: false };
+    of_sketch(dpdk, "rte_member sketch, with its top 100", shape)
+}
+
+/// An exact counting table with as many entries as ours has buckets.
+fn table(dpdk: Dpdk, flows: usize) -> Result<Contender, Failure> {
+    let (name, entries) = ("rte_hash", (4 * flows).div_ceil(3).next_power_of_two());
+    let table = Table::new(dpdk, entries as u32).ok_or_else(|| refused(name))?;
+    Ok(Contender { project: PROJECT, name, peer: Box::new(table) })
+}
+
+/// The error that so many rows in the same memory are for.
+fn error(rows: usize) -> f32 {
+    4.0 / (SKETCH_BYTES / size_of::<u64>() / rows) as f32
+}
+
+fn of_sketch(dpdk: Dpdk, name: &'static str, shape: Shape) -> Result<Contender, Failure> {
+    let sketch = Sketch::new(dpdk, shape).ok_or_else(|| refused(name))?;
+    Ok(Contender { project: PROJECT, name, peer: Box::new(sketch) })
+}
+
+fn refused(name: &str) -> Failure {
+    Failure::Dpdk(format!("it makes no {name}"))
+}
