@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use flowgauge_core::batch::Batch;
+use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog::ALGORITHMS;
 use flowgauge_core::key::{Key8, KeyKind};
 
@@ -38,9 +38,6 @@ pub(crate) const SEPARATE: Experiment = Experiment {
 };
 
 const WORKERS: usize = 2;
-
-/// Packets of a batch.
-const BATCH: usize = 256;
 
 /// Bytes of a summary that fits the cache, all workers' together.
 const SMALL: usize = 1 << 19;
@@ -133,7 +130,7 @@ fn scale(
     let (alone, both) = runners.split_at_mut(1);
     let run = |runners: &mut [Box<dyn Runner<Key8>>], streams: &[Stream<Key8>], passes| {
         let runners = runners.iter_mut().map(|runner| &mut **runner as &mut dyn Runner<Key8>);
-        together(runners.zip(streams), BATCH, passes)
+        together(runners.zip(streams), BATCH_PACKETS, passes)
     };
     let whole = std::slice::from_ref(whole);
     // The first passes meet every flow for the first time.
