@@ -8,7 +8,7 @@ use flowgauge_kernel::{Seed, Zeroed};
 
 use crate::close::Closer;
 use crate::config::{Config, EpochLength};
-use crate::crew::{Sharing, may_divide};
+use crate::crew::{Sharing, keeps_apart, may_divide};
 use crate::engine::Engine;
 use crate::error::{Able, EngineError};
 use crate::lanes::{Lane, Lanes, OneLane, TwoLanes};
@@ -136,6 +136,7 @@ impl Builder {
             threshold: config.threshold,
             spread: config.spread,
             hierarchy: config.hierarchy,
+            apart: keeps_apart(config)?,
             ..Options::new((set_bytes as f64 * share) as usize, config.seed)
         };
         Ok(catalog::build_accelerated(&config.accelerators, &config.algorithm, &options)?)

@@ -25,7 +25,7 @@ use crate::swaps::Swaps;
 use closing::{Closing, EVENTS};
 pub(crate) use dispatch::{Dispatcher, Way};
 pub(crate) use pin::Cores;
-pub(crate) use sharing::{Sharing, may_divide};
+pub(crate) use sharing::{Sharing, keeps_apart, may_divide};
 use worker::{PARCELS, Parcel, Set, Worker};
 
 /// Lets `read` pass batches to as many workers as there are sets of summaries. Returns what it

@@ -2,7 +2,7 @@
 
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, KeySpec};
-use flowgauge_core::summary::{Answers, BuildError, Merge, Options, QuantileOf};
+use flowgauge_core::summary::{Answers, BuildError, Laws, Merge, Options, QuantileOf};
 use flowgauge_core::task::Threshold;
 
 use super::{Cores, Way};
@@ -34,22 +34,24 @@ impl Sharing {
         config: &Config,
         summaries: &Summaries<A, B>,
     ) -> Result<Self, EngineError> {
-        let sampled = sampled(config)?;
-        let Config { accelerators, algorithm, parameters, .. } = config;
-        let laws = catalog::accelerated_laws(accelerators, algorithm, parameters)?;
+        let laws = laws(config)?;
         let merge = laws.merge;
         let fixed = matches!(config.threshold, Threshold::Weight(_));
-        // Who passes packets over has no need of their digests.
-        let dispatch = config.dispatch.unwrap_or(match sampled.first() {
-            Some(true) if laws.commutable && !fixed => Dispatch::Queue,
-            _ => Dispatch::Digest,
-        });
+        let dispatch = dispatch(config)?;
         let disjoint = dispatch != Dispatch::Queue;
         let view = View::new(config.key, std::iter::once(summaries));
         let lanes = view.lanes();
+        let flows = lanes.iter().all(|lane| lane.answers.flows().is_some());
         if config.workers > 1 {
             for lane in &lanes {
                 check(lane.answers)?;
+            }
+            if merge == Merge::Disjoint && !flows {
+                return refuse(format!(
+                    "parts of {} behind a sampler cannot be put together where they are full: use \
+                     one worker",
+                    config.algorithm
+                ));
             }
             if merge == Merge::Disjoint && !disjoint {
                 return refuse(format!(
@@ -72,14 +74,6 @@ impl Sharing {
             Dispatch::Source => Way::Source([address(A::BYTES), address(B::BYTES)]),
             Dispatch::Queue => Way::Queue,
         };
-        let flows = lanes.iter().all(|lane| lane.answers.flows().is_some());
-        if config.workers > 1 && merge == Merge::Disjoint && !flows {
-            return refuse(format!(
-                "parts of {} behind a sampler cannot be put together where they are full: use one \
-                 worker",
-                config.algorithm
-            ));
-        }
         // A key over a fixed weight in the sum need not be over it in any part.
         let named = lanes.iter().any(|lane| lane.answers.candidates().is_some());
         if config.workers > 1 && fixed && named && !disjoint {
@@ -90,7 +84,7 @@ impl Sharing {
             );
         }
         let joined = config.workers > 1 && disjoint && flows;
-        let same = (joined || merge != Merge::WithinBounds) && !sampled.contains(&true);
+        let same = (joined || merge != Merge::WithinBounds) && !sampled(config)?.contains(&true);
         // What adds up only where flows are kept apart is dispatched.
         let adds_up = laws.commutable && (merge == Merge::Equal || !same);
         let parts = config.workers > 1 && adds_up && may_divide(config);
@@ -115,6 +109,24 @@ pub(crate) fn may_divide(config: &Config) -> bool {
         && config.dispatch.is_none()
         && config.limit.is_none()
         && matches!(config.threshold, Threshold::Share(_))
+}
+
+/// Whether no flow is in what two workers measure, however the input comes.
+pub(crate) fn keeps_apart(config: &Config) -> Result<bool, BuildError> {
+    Ok(!may_divide(config) && dispatch(config)? != Dispatch::Queue)
+}
+
+/// How a packet finds its worker: as asked, or else as suits the summaries.
+fn dispatch(config: &Config) -> Result<Dispatch, BuildError> {
+    let fixed = matches!(config.threshold, Threshold::Weight(_));
+    // Who passes packets over has no need of their digests.
+    let by_turns = !fixed && sampled(config)?.first() == Some(&true) && laws(config)?.commutable;
+    let suits = if by_turns { Dispatch::Queue } else { Dispatch::Digest };
+    Ok(config.dispatch.unwrap_or(suits))
+}
+
+fn laws(config: &Config) -> Result<Laws, BuildError> {
+    catalog::accelerated_laws(&config.accelerators, &config.algorithm, &config.parameters)
 }
 
 /// Whether each accelerator passes on a sample, or what comes of one.
