@@ -33,8 +33,9 @@ deny: cargo-there ## licences and sources of the dependencies; installs cargo-de
 	cargo deny --version >/dev/null 2>&1 || cargo install --locked cargo-deny
 	cargo deny check bans licenses sources
 
-bench: build ## the numbers of the README: in memory, and a capture of 20 million packets
+bench: build ## the numbers of the README: in memory, at the end of epochs, and a capture of 20 million packets
 	cargo bench --workspace --locked
+	cargo test --release --locked -p flowgauge-engine --test run -- --ignored --nocapture the_end_of_an_epoch
 	bash bench/pipeline.sh $(BINARY)
 
 accuracy: cargo-there ## how accurate every algorithm is: writes docs/accuracy.tsv

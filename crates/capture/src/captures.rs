@@ -65,7 +65,8 @@ impl Captures {
 
     /// One capture that is in memory as a whole; `name` stands for it in messages.
     pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Self {
-        Self::from_reader(name, Cursor::new(bytes))
+        let all = Some(bytes.len() as u64);
+        Self { bytes: all, ..Self::from_reader(name, Cursor::new(bytes)) }
     }
 
     pub(crate) fn new(origins: impl IntoIterator<Item = Origin>) -> Self {

@@ -50,7 +50,7 @@ pub(crate) fn chosen(
     };
     let sample = if sample.is_empty() { backbone()? } else { sample };
     let wanted = Wanted { error: measurement.error.unwrap_or(ERROR), rate: measurement.rate };
-    Ok(Some(choose(config, wanted, &sample)?))
+    Ok(Some(choose(config, wanted, sample)?))
 }
 
 fn backbone() -> Result<Sample, Failure> {
@@ -76,8 +76,9 @@ pub(crate) fn line(choice: &Choice) -> String {
 
 fn within(tried: &Tried) -> String {
     match tried.error {
-        0.0 => "exact".to_owned(),
-        error => format!("within {}", percent(error)),
+        Some(0.0) => "exact".to_owned(),
+        Some(error) => format!("within {}", percent(error)),
+        None => "of unknown error".to_owned(),
     }
 }
 
@@ -102,6 +103,12 @@ pub(crate) fn section(page: &mut String, choice: &Choice) {
         );
     }
     table.write(page);
+    if choice.tried.iter().any(|tried| tried.error.is_none()) {
+        let unknown = "the error is unknown where a table was full on the sample, where the largest flow \
+                       is not listed though it is large enough, and where there was nothing to list: \
+                       such a one is taken in the last case only, and if nothing else can be";
+        paragraph(page, "  ", unknown);
+    }
 }
 
 /// What was tried, for programs.

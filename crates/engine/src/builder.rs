@@ -8,7 +8,7 @@ use flowgauge_kernel::{Seed, Zeroed};
 
 use crate::close::Closer;
 use crate::config::Config;
-use crate::crew::Sharing;
+use crate::crew::{Sharing, keeps_apart};
 use crate::engine::Engine;
 use crate::error::{Able, EngineError};
 use crate::lanes::{Lane, Lanes, OneLane, TwoLanes};
@@ -146,6 +146,7 @@ impl Builder {
             threshold: config.threshold,
             spread: config.spread,
             hierarchy: config.hierarchy,
+            apart: keeps_apart(config)?,
             ..Options::new((set_bytes as f64 * share) as usize, config.seed)
         };
         Ok(if config.shared {

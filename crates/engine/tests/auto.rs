@@ -2,18 +2,26 @@
 //! depends on the machine; the tests assert what must hold whichever it is.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
+use std::io;
+
 use flowgauge_capture::Captures;
 use flowgauge_capture::synthetic::{self, Profile, Traffic, to_pcap_bytes};
 use flowgauge_core::summary::Parameters;
-use flowgauge_engine::auto::{Choice, Reason, Sample, Wanted, choose};
+use flowgauge_core::task::Threshold;
+use flowgauge_engine::auto::{self, Choice, Largest, Reason, Sample, Wanted, choose};
+use flowgauge_engine::report::{EpochReport, Gap, TotalReport};
+use flowgauge_engine::sink::Sink;
 use flowgauge_engine::{Config, EngineError, EpochLength, Plan};
 
 /// 30,000 packets of up to 20,000 flows.
-fn sample() -> Sample {
+fn packets() -> Captures {
     let profile = Profile::Zipf { flows: 20_000, skew: 0.8 };
     let config = synthetic::Config { profile, packets: 30_000, ..synthetic::Config::default() };
-    let pcap = to_pcap_bytes(Traffic::new(config).unwrap());
-    Sample::of(&mut Captures::from_bytes("sample", pcap))
+    Captures::from_bytes("sample", to_pcap_bytes(Traffic::new(config).unwrap()))
+}
+
+fn sample() -> Sample {
+    Sample::of(&mut packets())
 }
 
 fn asked(task: &str, memory_bytes: usize) -> Config {
@@ -21,20 +29,23 @@ fn asked(task: &str, memory_bytes: usize) -> Config {
 }
 
 fn chosen(asked: &Config, error: f64) -> Result<Choice, EngineError> {
-    choose(asked, Wanted { error, rate: None }, &sample())
+    choose(asked, Wanted { error, rate: None }, sample())
 }
 
 #[test]
 fn the_choice_is_within_the_error_and_about_the_fastest() {
     let choice = chosen(&asked("heavy-hitters", 16 << 20), 0.001).unwrap();
     let (first, rest) = choice.tried.split_first().unwrap();
-    assert!(first.reason.is_none() && first.error <= 0.001, "{first:?}");
+    assert!(first.reason.is_none() && first.error.unwrap() <= 0.001, "{first:?}");
     assert!(rest.len() > 10, "{rest:?}");
     for other in rest {
         match other.reason.unwrap() {
-            Reason::Wide => assert!(other.error > 0.001, "{other:?}"),
+            Reason::Wide => assert!(other.error.unwrap() > 0.001, "{other:?}"),
             Reason::Full(room) => assert!((room as f64) < choice.flows, "{other:?}"),
             Reason::Slow => panic!("no rate was asked for: {other:?}"),
+            Reason::Overflowed | Reason::Silent | Reason::Unknown => {
+                assert_eq!(other.error, None, "{other:?}");
+            }
             Reason::Slower => assert!(other.ns >= first.ns, "{other:?}"),
             Reason::LessExact => assert!(other.error >= first.error, "{other:?}"),
         }
@@ -50,7 +61,7 @@ fn exact_is_a_table_with_room() {
     let lanes = Plan::new(choice.config).unwrap().explain().lanes;
     let room = lanes[0].flows.unwrap();
     assert!(room as f64 >= choice.flows, "{room} for {}", choice.flows);
-    assert!(choice.tried.iter().all(|tried| tried.error == 0.0 || tried.reason.is_some()));
+    assert!(choice.tried.iter().all(|tried| tried.error == Some(0.0) || tried.reason.is_some()));
 }
 
 #[test]
@@ -61,7 +72,7 @@ fn what_no_memory_holds_is_refused_with_what_comes_nearest() {
     assert!(refused.contains("raise the memory"), "{refused}");
     let wanted = Wanted { error: 0.01, rate: Some(1e12) };
     let config = asked("heavy-hitters", 16 << 20);
-    let refused = choose(&config, wanted, &sample()).unwrap_err().to_string();
+    let refused = choose(&config, wanted, sample()).unwrap_err().to_string();
     assert!(refused.contains("1000000.0 Mpps") && refused.contains("too slow"), "{refused}");
 }
 
@@ -99,4 +110,69 @@ fn what_was_asked_otherwise_does_not_matter() {
         ..asked("heavy-hitters", 16 << 20)
     };
     assert!(chosen(&config, 0.01).is_ok());
+}
+
+/// Keeps the last report.
+#[derive(Default)]
+struct Last(Option<EpochReport>);
+
+impl Sink for Last {
+    fn epoch(&mut self, report: &EpochReport) -> io::Result<()> {
+        self.0 = Some(report.clone());
+        Ok(())
+    }
+    fn gap(&mut self, _: &Gap) -> io::Result<()> {
+        Ok(())
+    }
+    fn total(&mut self, _: &TotalReport) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What is told of the error of a run, which is asked for the largest flow, too, where it is given.
+fn told(config: &Config, largest: Option<Largest>) -> Result<f64, Reason> {
+    let mut last = Last::default();
+    let plan = auto::plan(config.clone(), largest).unwrap();
+    plan.run(&mut packets(), &mut last, &mut |_| {}).unwrap();
+    auto::error(&last.0.unwrap(), largest)
+}
+
+#[test]
+fn an_empty_list_and_a_full_table_are_no_exact_answers() {
+    let config = |algorithm: &str, share| Config {
+        algorithm: algorithm.to_owned(),
+        threshold: Threshold::Share(share),
+        ..asked("heavy-hitters", 16 << 20)
+    };
+    let largest = auto::largest(&config("linear-table", 0.5), &mut packets()).unwrap().unwrap();
+    assert!((0.001..0.1).contains(&largest.share), "{largest:?}");
+    for algorithm in ["linear-table", "count-min", "space-saving"] {
+        let listed = told(&config(algorithm, 0.001), None).unwrap();
+        let quiet = config(algorithm, 0.5);
+        assert_eq!(told(&quiet, None), Err(Reason::Unknown), "{algorithm}");
+        let asked = told(&quiet, Some(largest)).unwrap();
+        assert!(asked <= listed && listed < 0.01, "{algorithm} {asked} {listed}");
+        // A flow of all the traffic should be listed.
+        let larger = Largest { share: 1.0, ..largest };
+        assert_eq!(told(&quiet, Some(larger)), Err(Reason::Silent), "{algorithm}");
+    }
+    let parameters = Parameters::new([("buckets", "1024")]);
+    let full = Config { parameters, ..config("linear-table", 0.001) };
+    assert_eq!(told(&full, Some(largest)), Err(Reason::Overflowed));
+}
+
+/// Where nothing in the sample would be listed, sizes are still bounded by what is said of the largest
+/// flow: a sampler is not taken for its silence.
+#[test]
+fn samplers_are_not_chosen_for_listing_nothing() {
+    let quiet = Config { threshold: Threshold::Share(0.5), ..asked("heavy-hitters", 16 << 20) };
+    let choice = chosen(&quiet, 0.001).unwrap();
+    let wide = |name: &str| {
+        let tried = choice.tried.iter().find(|tried| tried.name == name).unwrap();
+        assert!(tried.error.unwrap() > 0.001, "{tried:?}");
+        assert_eq!(tried.reason, Some(Reason::Wide), "{tried:?}");
+    };
+    wide("linear-table behind uniform");
+    wide("space-saving behind uniform");
+    assert!(choice.tried[0].error.unwrap() <= 0.001);
 }

@@ -91,7 +91,7 @@ impl Laws {
 pub enum Merge {
     /// The same sizes as one summary of all packets would give, unless one of them was full. Of
     /// keys that are over a fixed weight, or spread, in the sum alone, some may not be named: the
-    /// overflow of the candidates says so.
+    /// overflow of the candidates says so, unless the parts were built [`Options::apart`].
     Equal,
     /// Numbers within the bounds.
     WithinBounds,
@@ -122,6 +122,9 @@ pub struct Options {
     pub spread: u64,
     /// The prefixes that a hierarchical summary counts.
     pub hierarchy: Hierarchy,
+    /// Whether no flow is both in it and in what will be merged into it: what is heavy in the sum is
+    /// then heavy in one of them, whatever the threshold.
+    pub apart: bool,
 }
 
 impl Options {
@@ -138,6 +141,7 @@ impl Options {
             threshold: Threshold::Share(0.001),
             spread: 128,
             hierarchy: Hierarchy::Bytes,
+            apart: false,
         }
     }
 

@@ -377,15 +377,13 @@ pub fn decode<K: FlowKey>(bytes: &[u8], limit: usize) -> Result<Decoded<K>, Deco
 
     let options = Options {
         parameters: Parameters::new(parameters),
-        memory_bytes: limit,
         memory: Memory::limited(limit),
-        task_bytes_per_flow: 0,
-        task_bytes_per_cell: 0,
         digester: Digester::new(seed, Isa::best()),
         by,
         threshold,
         spread,
         hierarchy,
+        ..Options::new(limit, 0)
     };
     let sampler = sampler.map(|sampler| (sampler.to_owned(), Parameters::new(of_sampler)));
     let mut summary = catalog::build_accelerated(sampler.as_slice(), name, &options)?;

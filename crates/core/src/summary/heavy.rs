@@ -8,7 +8,7 @@ use flowgauge_kernel::{Digester, Zeroed};
 
 use super::codec::{DecodeError, Patience, Reader, Writer};
 use super::share::Share;
-use super::{BuildError, Memory, Options};
+use super::{BuildError, Options};
 use crate::key::FlowKey;
 use crate::task::Threshold;
 
@@ -50,6 +50,8 @@ pub(crate) struct HeavyKeys<K, S = ()> {
     /// The set is not pruned again before the threshold has grown to this.
     prune_at: f64,
     overflow: u64,
+    /// As [`Options::apart`].
+    apart: bool,
 }
 
 impl<K: FlowKey, S: Share> HeavyKeys<K, S> {
@@ -59,7 +61,8 @@ impl<K: FlowKey, S: Share> HeavyKeys<K, S> {
     }
 
     /// Reserves a set of `most` keys, a power of two or 0.
-    pub(crate) fn new(most: usize, memory: &Memory) -> Result<Self, BuildError> {
+    pub(crate) fn new(most: usize, options: &Options) -> Result<Self, BuildError> {
+        let memory = &options.memory;
         Ok(Self {
             members: memory.zeroed(2 * most)?,
             tags: memory.zeroed(2 * most)?,
@@ -67,6 +70,7 @@ impl<K: FlowKey, S: Share> HeavyKeys<K, S> {
             len: 0,
             prune_at: 0.0,
             overflow: 0,
+            apart: options.apart,
         })
     }
 
@@ -274,13 +278,13 @@ impl<K: FlowKey, S: Share> HeavyKeys<K, S> {
     }
 
     /// Takes note that sets of packets with these `totals` are merged. A key over a share of the sum
-    /// is over that share of one of them; a key over a fixed weight need not be over it in any, and
-    /// so may be missing.
+    /// is over that share of one of them; a key over a fixed weight need not be over it in any, unless
+    /// all of it is in one, and so may be missing.
     pub(crate) fn note_parts(&mut self, threshold: Threshold, totals: [u64; 2]) {
         let [own, other] = totals;
         let hidden =
             |weight| weight > 0 && own > 0 && other > 0 && own.saturating_add(other) > weight;
-        if matches!(threshold, Threshold::Weight(weight) if hidden(weight)) {
+        if !self.apart && matches!(threshold, Threshold::Weight(weight) if hidden(weight)) {
             self.overflow = self.overflow.saturating_add(1);
         }
     }
@@ -321,7 +325,7 @@ mod tests {
     fn a_set_that_stays_full_is_pruned_once() {
         let digester = Digester::new(Seed::new(1), Isa::best());
         for threshold in [0.0, 5.0] {
-            let mut set = HeavyKeys::<Key4>::new(16, &Memory::unlimited()).unwrap();
+            let mut set = HeavyKeys::<Key4>::new(16, &Options::new(0, 1)).unwrap();
             let asked = Cell::new(0);
             for number in 0u32..1000 {
                 let key = Key4::from_canonical(&number.to_be_bytes()).unwrap();

@@ -199,12 +199,12 @@ fn summaries_of_different_options_do_not_merge() {
 }
 
 /// A key may be over a fixed weight in the sum, and in neither part: that some may be missing is
-/// said. Over a share of the sum it is over that share of a part.
+/// said, unless no key is in both. Over a share of the sum it is over that share of a part.
 #[test]
 fn keys_that_only_the_sum_makes_heavy_are_said_to_be_missing() {
     let heavy = [Packet { flow: 7, bytes: 64, peer: 0 }; 600];
-    let overflow = |name: &str, threshold: Threshold, parts: [usize; 2]| {
-        let options = Options { threshold, ..small() };
+    let merged = |name: &str, threshold: Threshold, apart, parts: [usize; 2]| {
+        let options = Options { threshold, apart, ..small() };
         let info = catalog::info(name).unwrap();
         let [mut sum, other] = parts.map(|packets| {
             let mut part = build::<Key4>(info, &options).unwrap();
@@ -217,6 +217,7 @@ fn keys_that_only_the_sum_makes_heavy_are_said_to_be_missing() {
         candidates.for_each(&mut |_, _| named += 1);
         (named, candidates.overflow())
     };
+    let overflow = |name: &str, threshold, parts| merged(name, threshold, false, parts);
     for name in ["count-array", "count-min", "count-sketch", "k-ary"] {
         // An array keeps what is over half the threshold, and so knows it here all the same.
         let named = usize::from(name == "count-array");
@@ -224,5 +225,6 @@ fn keys_that_only_the_sum_makes_heavy_are_said_to_be_missing() {
         assert_eq!(overflow(name, Threshold::Weight(1000), [400, 500]), (0, 0), "{name}");
         assert_eq!(overflow(name, Threshold::Weight(100), [600, 0]), (1, 0), "{name}");
         assert_eq!(overflow(name, Threshold::Share(0.5), [600, 600]), (1, 0), "{name}");
+        assert_eq!(merged(name, Threshold::Weight(1000), true, [600, 600]), (named, 0), "{name}");
     }
 }

@@ -4,13 +4,14 @@ use flowgauge_capture::synthetic::{Config, ConfigError, Profile, Traffic, to_pca
 use flowgauge_capture::{CaptureError, Captures, FileCounts, Frame, Frames, Progress, Source};
 use flowgauge_core::batch::BATCH_PACKETS;
 
+use super::fresh::Fresh;
 use crate::reader::Packets;
 
 /// Packets that a sample has at most.
-const PACKETS: usize = 1 << 17;
+const PACKETS: usize = 1 << 18;
 
-/// Bytes that it has at most.
-const BYTES: usize = 64 << 20;
+/// Bytes that are kept of each: more than headers take.
+const KEPT: usize = 256;
 
 /// Some packets in memory, and how many of their kind there will be.
 pub struct Sample {
@@ -18,15 +19,18 @@ pub struct Sample {
     frames: Vec<Frame>,
     /// Packets of the whole input, where that can be told.
     packets: Option<u64>,
+    /// Packets that belong to other flows each time around.
+    fresh: Vec<Fresh>,
 }
 
 impl Sample {
-    /// The first packets of `source`, up to 131,072 of 64 MiB. What is wrong with it is left for
+    /// The first packets of `source`, up to 262,144. What is wrong with it is left for
     /// the run to find.
     pub fn of(source: &mut Packets<'_>) -> Self {
-        let mut sample = Self { bytes: Vec::new(), frames: Vec::new(), packets: None };
+        let (bytes, frames, fresh) = (Vec::new(), Vec::new(), Vec::new());
+        let mut sample = Self { bytes, frames, packets: None, fresh };
         let mut ended = false;
-        while sample.frames.len() < PACKETS && sample.bytes.len() < BYTES {
+        while sample.frames.len() < PACKETS {
             let Ok(Some(frames)) = source.poll() else {
                 ended = true;
                 break;
@@ -59,8 +63,10 @@ impl Sample {
     fn extend(&mut self, frames: &Frames<'_>) {
         for frame in frames.frames {
             let offset = self.bytes.len();
-            self.bytes.extend_from_slice(frames.captured(frame));
-            self.frames.push(Frame { offset, ..*frame });
+            let captured = frames.captured(frame);
+            let captured = &captured[..captured.len().min(KEPT)];
+            self.bytes.extend_from_slice(captured);
+            self.frames.push(Frame { offset, captured: captured.len() as u32, ..*frame });
         }
     }
 
@@ -87,40 +93,66 @@ impl Sample {
         }
     }
 
-    /// The first `packets` of the packets, again and again, `passes` times.
-    pub(super) fn replay(&self, packets: usize, passes: usize) -> Replay<'_> {
+    /// Its packets with their bytes.
+    pub(super) fn packets(&self) -> Frames<'_> {
+        Frames { bytes: &self.bytes, frames: &self.frames }
+    }
+
+    /// Lets these packets belong to other flows each time around; they are in their order.
+    pub(super) fn renew(&mut self, fresh: Vec<Fresh>) {
+        self.fresh = fresh;
+    }
+
+    /// The first `packets` of the packets, over and over, until they are `all` packets.
+    pub(super) fn replay(&mut self, packets: usize, all: u64) -> Replay<'_> {
         let frames = &self.frames[..packets.min(self.frames.len())];
-        Replay { bytes: &self.bytes, frames, at: 0, passes }
+        let all = if frames.is_empty() { 0 } else { all };
+        let (bytes, fresh) = (&mut self.bytes, &self.fresh);
+        Replay { bytes, frames, fresh, at: 0, next: 0, around: false, read: 0, all }
     }
 }
 
 /// A sample as a source.
 pub(super) struct Replay<'a> {
-    bytes: &'a [u8],
+    bytes: &'a mut [u8],
     frames: &'a [Frame],
+    fresh: &'a [Fresh],
+    /// The next packet, and the next of those that are fresh.
     at: usize,
-    passes: usize,
+    next: usize,
+    /// Whether this is not the first time around.
+    around: bool,
+    /// Packets so far, and in all.
+    read: u64,
+    all: u64,
 }
 
 impl Source for Replay<'_> {
     type Error = CaptureError;
 
     fn poll(&mut self) -> Result<Option<Frames<'_>>, CaptureError> {
-        if self.at == self.frames.len() {
-            self.passes = self.passes.saturating_sub(1);
-            self.at = 0;
-        }
-        if self.passes == 0 || self.frames.is_empty() {
+        if self.read == self.all {
             return Ok(None);
         }
-        let end = self.frames.len().min(self.at + BATCH_PACKETS);
+        if self.at == self.frames.len() {
+            (self.at, self.next, self.around) = (0, 0, true);
+        }
+        let batch = (self.all - self.read).min(BATCH_PACKETS as u64) as usize;
+        let end = self.frames.len().min(self.at + batch);
+        while let Some(fresh) = self.fresh.get(self.next).filter(|fresh| fresh.packet < end) {
+            if self.around {
+                fresh.renew(self.bytes);
+            }
+            self.next += 1;
+        }
         let frames = &self.frames[self.at..end];
         self.at = end;
+        self.read += frames.len() as u64;
         Ok(Some(Frames { bytes: self.bytes, frames }))
     }
 
     fn progress(&self) -> Progress {
-        Progress { read: 0, total: None }
+        Progress { read: self.read, total: Some(self.all) }
     }
 
     fn files(&self) -> &[FileCounts] {

@@ -1,16 +1,19 @@
 //! One candidate tried on the sample: its time a packet, and how wide its bounds are.
 
+use std::collections::HashSet;
 use std::io;
-use std::time::Instant;
 
-use flowgauge_core::batch::BATCH_PACKETS;
-use flowgauge_core::summary::{BuildError, Estimate, Measure, Parameters, Size};
-use flowgauge_core::task::Report;
+use flowgauge_core::key::CanonicalKey;
+use flowgauge_core::summary::{BuildError, Parameters};
+use flowgauge_core::task::{Report, SizeItem};
+use rustix::time::{ClockId, clock_gettime};
 
-use super::sample::Sample;
+use super::error::error;
+use super::{Reason, Sample};
 use crate::config::{Config, EpochLength, Overrun};
 use crate::error::EngineError;
-use crate::plan::Plan;
+use crate::plan::{LaneExplanation, Plan};
+use crate::reader::Packets;
 use crate::report::{EpochReport, Gap, TotalReport};
 use crate::sink::Sink;
 
@@ -19,99 +22,179 @@ use crate::sink::Sink;
 pub(super) struct Trial {
     /// Nanoseconds a packet, from its frame to its summary.
     pub(super) ns: f64,
-    /// The widest bounds of what the tasks answered: half their width as a share of the traffic
-    /// where they are about sizes, of the number itself where they are about numbers.
-    pub(super) error: f64,
+    /// Half the width of the widest bounds, or why there is no telling.
+    pub(super) error: Result<f64, Reason>,
     /// Flows that there is room for in each lane, where the summary is a table.
     pub(super) room: Vec<Option<usize>>,
 }
 
-/// Runs `config` over the first `packets` packets of the sample, `passes` times. The time is that of
-/// their second half, so that fresh memory and the tasks at the close do not count.
+impl Trial {
+    /// This trial and another of the same. Of the times the least counts, since what else the machine
+    /// does only adds to it; of the bounds, which depend on the flows, the widest.
+    pub(super) fn and(self, other: Self) -> Self {
+        let error = self.error.and_then(|error| other.error.map(|other| error.max(other)));
+        Self { ns: self.ns.min(other.ns), error, room: other.room }
+    }
+}
+
+/// The flows of a sample, counted exactly.
+pub(super) struct Flows {
+    /// How many there are in each lane.
+    pub(super) lanes: Vec<usize>,
+    /// The largest.
+    pub(super) largest: Option<Largest>,
+    /// Those that occur once.
+    pub(super) once: HashSet<CanonicalKey>,
+}
+
+/// The largest flow of some packets.
+#[derive(Clone, Copy, Debug)]
+pub struct Largest {
+    /// Its key.
+    pub key: CanonicalKey,
+    /// Its share of the traffic.
+    pub share: f64,
+}
+
+impl Largest {
+    fn of(item: &SizeItem) -> Self {
+        Self { key: item.key, share: item.share }
+    }
+}
+
+/// The plan of a trial. Where tasks list flows, the largest is asked for by name, too, so that bounds
+/// are seen even where lists stay empty: so far as the candidate can answer that.
+///
+/// # Errors
+/// As [`Plan::new`].
+pub fn plan(config: Config, largest: Option<Largest>) -> Result<Plan, EngineError> {
+    const ASKED: &str = "flow-size";
+    let named = |task: &str| config.tasks.iter().flatten().any(|name| name == task);
+    if let Some(Largest { key, .. }) = largest
+        && (named("top") || named("heavy-hitters") || named("changes"))
+        && !named(ASKED)
+    {
+        let tasks = config.tasks.iter().flatten().cloned().chain([ASKED.to_owned()]).collect();
+        let asking = Config { tasks: Some(tasks), flows: vec![key], ..config.clone() };
+        match Plan::build(asking) {
+            Err(EngineError::Task { task: ASKED, .. }) => {}
+            plan => return plan,
+        }
+    }
+    Plan::build(config)
+}
+
+/// Runs `config` over the first `packets` packets of the sample, over and over until they are `all`.
+/// The time is that of their second half, so that fresh memory and the tasks at the close do not
+/// count.
 pub(super) fn run(
     config: &Config,
-    sample: &Sample,
+    sample: &mut Sample,
+    largest: Option<Largest>,
     packets: usize,
-    passes: usize,
+    all: u64,
 ) -> Result<Trial, EngineError> {
-    let plan = Plan::build(Config {
-        epoch: EpochLength::Whole,
-        limit: None,
-        overrun: Overrun::Wait,
-        ..config.clone()
-    })?;
+    let config =
+        Config { epoch: EpochLength::Whole, limit: None, overrun: Overrun::Wait, ..config.clone() };
+    // One that works alone is not slower for what else runs on its core; several wait for each other.
+    let clock = if config.workers == 1 { ClockId::ThreadCPUTime } else { ClockId::Monotonic };
+    let given = config.memory_bytes;
+    let plan = plan(config, largest)?;
     let explanation = plan.explain();
     // Sized for an error, a summary may be larger than what the memory would hold.
-    let (needed, given) = (explanation.summary.memory_bytes, config.memory_bytes);
+    let needed = explanation.summary.memory_bytes;
     if needed > given {
         return Err(BuildError::TooLittleMemory { needed, given }.into());
     }
     let room = explanation.lanes.iter().map(|lane| lane.flows).collect();
-    let polls = packets.div_ceil(BATCH_PACKETS) * passes;
-    let (mut widest, mut poll) = (Widest::default(), 0);
-    let (mut start, mut end) = (Instant::now(), Instant::now());
-    plan.run(&mut sample.replay(packets, passes), &mut widest, &mut |_| {
-        poll += 1;
-        if poll == polls / 2 {
-            start = Instant::now();
+    let mut seen = Seen::default();
+    // All of it, where it is but one batch.
+    let (mut before, mut start_ns, mut ns) = (0, now_ns(clock), f64::MAX);
+    plan.run(&mut sample.replay(packets, all), &mut seen, &mut |source| {
+        let read = source.progress().read;
+        if before == 0 && 2 * read >= all && read < all {
+            (before, start_ns) = (read, now_ns(clock));
         }
-        if poll == polls {
-            end = Instant::now();
+        if read == all {
+            ns = (now_ns(clock) - start_ns) / (all - before) as f64;
         }
     })?;
-    let packets = (packets * passes) as f64 * (polls - polls / 2) as f64 / polls as f64;
-    Ok(Trial { ns: (end - start).as_nanos() as f64 / packets, error: widest.error, room })
+    let report = seen.0.ok_or(Reason::Unknown);
+    let error = report.and_then(|report| error(&report, largest));
+    Ok(Trial { ns, error, room })
+}
+
+fn now_ns(clock: ClockId) -> f64 {
+    let now = clock_gettime(clock);
+    now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
 }
 
 /// Memory in which an exact table holds whatever flows a sample may have.
 const ENOUGH: usize = 64 << 20;
 
-/// Flows of each lane among the first `packets` of the sample, counted exactly.
+/// The flows among the first `packets` of the sample.
 pub(super) fn flows(
     config: &Config,
-    sample: &Sample,
+    sample: &mut Sample,
     packets: usize,
-) -> Result<Vec<usize>, EngineError> {
-    let exact = Config {
+) -> Result<Flows, EngineError> {
+    let mut replay = sample.replay(packets, packets as u64);
+    let (lanes, items) = counted(config, packets, &mut replay)?;
+    let of = |key_bytes| items.iter().filter(|item| item.key.as_bytes().len() == key_bytes).count();
+    let occurs_once = |item: &&SizeItem| item.size.packets.is_some_and(|size| size.value < 1.5);
+    Ok(Flows {
+        lanes: lanes.iter().map(|lane| of(lane.key_bytes)).collect(),
+        largest: items.first().map(Largest::of),
+        once: items.iter().filter(occurs_once).map(|item| item.key).collect(),
+    })
+}
+
+/// The largest flow of `source` in a run that is otherwise that of `config`, counted exactly.
+///
+/// # Errors
+/// As [`Plan::new`].
+pub fn largest(config: &Config, source: &mut Packets<'_>) -> Result<Option<Largest>, EngineError> {
+    Ok(counted(config, 1, source)?.1.first().map(Largest::of))
+}
+
+/// The lanes of an exact table, and its `top` largest flows.
+fn counted(
+    config: &Config,
+    top: usize,
+    source: &mut Packets<'_>,
+) -> Result<(Vec<LaneExplanation>, Vec<SizeItem>), EngineError> {
+    let plan = Plan::new(Config {
         memory_bytes: config.memory_bytes.max(ENOUGH),
         algorithm: "linear-table".to_owned(),
         parameters: Parameters::default(),
         accelerators: Vec::new(),
         tasks: Some(vec!["top".to_owned()]),
-        top: packets.max(1),
+        top: top.max(1),
         epoch: EpochLength::Whole,
+        updates: EpochLength::Whole,
         limit: None,
         workers: 1,
         shared: false,
         ..config.clone()
-    };
-    let plan = Plan::new(exact)?;
+    })?;
     let lanes = plan.explain().lanes;
-    let mut widest = Widest::default();
-    plan.run(&mut sample.replay(packets, 1), &mut widest, &mut |_| {})?;
-    let of = |key_bytes| widest.key_bytes.iter().filter(|bytes| **bytes == key_bytes).count();
-    Ok(lanes.iter().map(|lane| of(lane.key_bytes)).collect())
+    let mut seen = Seen::default();
+    plan.run(source, &mut seen, &mut |_| {})?;
+    let tasks = seen.0.map(|report| report.tasks).unwrap_or_default();
+    let items = tasks.into_iter().find_map(|(_, task)| match task {
+        Report::Sizes { items, .. } => Some(items),
+        _ => None,
+    });
+    Ok((lanes, items.unwrap_or_default()))
 }
 
-/// Reads the bounds off a report.
+/// Keeps the one report of a trial.
 #[derive(Default)]
-struct Widest {
-    error: f64,
-    /// Bytes of each key that a list of sizes holds.
-    key_bytes: Vec<usize>,
-}
+struct Seen(Option<EpochReport>);
 
-impl Sink for Widest {
+impl Sink for Seen {
     fn epoch(&mut self, report: &EpochReport) -> io::Result<()> {
-        if report.update {
-            return Ok(());
-        }
-        self.error = self.error.max(widest(report));
-        for (_, task) in &report.tasks {
-            if let Report::Sizes { items, .. } = task {
-                self.key_bytes.extend(items.iter().map(|item| item.key.as_bytes().len()));
-            }
-        }
+        self.0 = Some(report.clone());
         Ok(())
     }
 
@@ -121,44 +204,5 @@ impl Sink for Widest {
 
     fn total(&mut self, _: &TotalReport) -> io::Result<()> {
         Ok(())
-    }
-}
-
-/// Half the width of the widest bounds in an epoch's answers: a share of the traffic where they are
-/// about sizes, of the number itself where they are about numbers.
-pub fn widest(report: &EpochReport) -> f64 {
-    let total = Size { packets: report.account.keyed, bytes: report.account.keyed_bytes };
-    report.tasks.iter().map(|(_, task)| error(task, report.by, total)).fold(0.0, f64::max)
-}
-
-/// Half the width of the widest bounds in an answer.
-fn error(report: &Report, by: Measure, total: Size) -> f64 {
-    let total = total.by(by).max(1) as f64;
-    let half = |estimate: &Estimate| (estimate.high - estimate.low) / 2.0;
-    let of_traffic = |estimate: &Estimate| half(estimate) / total;
-    let of_itself = |estimate: &Estimate| half(estimate) / estimate.value.abs().max(1.0);
-    let widest = |errors: &mut dyn Iterator<Item = f64>| errors.fold(0.0, f64::max);
-    match report {
-        Report::Sizes { items, .. } => {
-            widest(&mut items.iter().filter_map(|item| item.size.by(by)).map(|e| of_traffic(&e)))
-        }
-        Report::Spread { items, .. } => {
-            widest(&mut items.iter().map(|item| of_itself(&item.distinct)))
-        }
-        Report::Changes { items, .. } => {
-            widest(&mut items.iter().map(|item| of_traffic(&item.now)))
-        }
-        Report::Cardinality { flows } => of_itself(flows),
-        Report::Entropy { bits, .. } => of_itself(bits),
-        Report::SizeDistribution { bins } => {
-            let flows: f64 = bins.iter().map(|(_, flows)| flows.value).sum();
-            bins.iter().map(|(_, flows)| half(flows)).sum::<f64>() / flows.max(1.0)
-        }
-        Report::Quantiles { sizes, .. } => {
-            widest(&mut sizes.iter().map(|(_, size)| of_itself(size)))
-        }
-        Report::Hierarchical { items, .. } => {
-            widest(&mut items.iter().map(|item| of_traffic(&item.total)))
-        }
     }
 }

@@ -26,7 +26,7 @@ use crate::swaps::Swaps;
 use closing::{Closing, EVENTS};
 pub(crate) use dispatch::{Dispatcher, Way};
 pub(crate) use pin::Cores;
-pub(crate) use sharing::Sharing;
+pub(crate) use sharing::{Sharing, keeps_apart};
 use worker::{PARCELS, Parcel, Set, Worker};
 
 /// Lets `read` pass batches to as many workers as have sets of summaries. Returns what it

@@ -41,9 +41,7 @@ impl Sharing {
         config: &Config,
         summaries: &Summaries<A, B>,
     ) -> Result<Self, EngineError> {
-        let sampled = sampled(config)?;
-        let Config { accelerators, algorithm, parameters, .. } = config;
-        let laws = catalog::accelerated_laws(accelerators, algorithm, parameters)?;
+        let laws = laws(config)?;
         let merge = laws.merge;
         let fixed = matches!(config.threshold, Threshold::Weight(_));
         // With one worker all answers are of one summary, which stays where it is.
@@ -51,18 +49,21 @@ impl Sharing {
         if updates {
             check_updates(config, laws)?;
         }
-        // Who passes packets over has no need of their digests.
-        let dispatch = config.dispatch.unwrap_or(match sampled.first() {
-            Some(true) if laws.commutable && !fixed => Dispatch::Queue,
-            _ if config.shared => Dispatch::Queue,
-            _ => Dispatch::Digest,
-        });
+        let dispatch = dispatch(config)?;
         let disjoint = dispatch != Dispatch::Queue;
         let view = View::new(config.key, std::iter::once(summaries));
         let lanes = view.lanes();
+        let flows = lanes.iter().all(|lane| lane.answers.flows().is_some());
         if config.workers > 1 {
             for lane in &lanes {
                 check(lane.answers)?;
+            }
+            if merge == Merge::Disjoint && !flows {
+                return refuse(format!(
+                    "parts of {} behind a sampler cannot be put together where they are full: use \
+                     one worker",
+                    config.algorithm
+                ));
             }
             if merge == Merge::Disjoint && !disjoint {
                 return refuse(format!(
@@ -85,14 +86,6 @@ impl Sharing {
             Dispatch::Source => Way::Source([address(A::BYTES), address(B::BYTES)]),
             Dispatch::Queue => Way::Queue,
         };
-        let flows = lanes.iter().all(|lane| lane.answers.flows().is_some());
-        if config.workers > 1 && merge == Merge::Disjoint && !flows {
-            return refuse(format!(
-                "parts of {} behind a sampler cannot be put together where they are full: use one \
-                 worker",
-                config.algorithm
-            ));
-        }
         // A key over a fixed weight in the sum need not be over it in any part: only tables name all.
         let named = !flows && lanes.iter().any(|lane| lane.answers.candidates().is_some());
         if config.workers > 1 && fixed && named && !config.shared && (!disjoint || updates) {
@@ -107,7 +100,7 @@ impl Sharing {
         let equal =
             merge == Merge::Equal && !(flows && summaries.first.ordinary().wants_elements());
         let counted_as_one = config.shared || joined && !updates || equal;
-        let same = counted_as_one && !sampled.contains(&true);
+        let same = counted_as_one && !sampled(config)?.contains(&true);
         // What adds up only where flows are kept apart is dispatched.
         let adds_up = config.shared || laws.commutable && (equal || !same);
         let parts = config.workers > 1 && adds_up && may_divide(config);
@@ -171,6 +164,25 @@ fn check_updates(config: &Config, laws: Laws) -> Result<(), EngineError> {
         config.algorithm,
         before.collect::<String>()
     ))
+}
+
+/// Whether no flow is in two parts of what is measured, however the input comes.
+pub(crate) fn keeps_apart(config: &Config) -> Result<bool, BuildError> {
+    let whole = config.updates == EpochLength::Whole;
+    Ok(whole && !may_divide(config) && dispatch(config)? != Dispatch::Queue)
+}
+
+/// How a packet finds its worker: as asked, or else as suits the summaries.
+fn dispatch(config: &Config) -> Result<Dispatch, BuildError> {
+    let fixed = matches!(config.threshold, Threshold::Weight(_));
+    // Who passes packets over has no need of their digests.
+    let by_turns = !fixed && sampled(config)?.first() == Some(&true) && laws(config)?.commutable;
+    let suits = if by_turns || config.shared { Dispatch::Queue } else { Dispatch::Digest };
+    Ok(config.dispatch.unwrap_or(suits))
+}
+
+fn laws(config: &Config) -> Result<Laws, BuildError> {
+    catalog::accelerated_laws(&config.accelerators, &config.algorithm, &config.parameters)
 }
 
 /// Whether each accelerator passes on a sample, or what comes of one.

@@ -5,6 +5,7 @@ mod account;
 mod answers;
 mod capture;
 mod corpus;
+mod crew;
 mod epochs;
 mod live;
 mod parts;

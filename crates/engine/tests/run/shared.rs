@@ -9,9 +9,10 @@ use flowgauge_core::task::{Report, Threshold};
 use flowgauge_engine::{Config, Dispatch, EpochLength, Overrun, Plan};
 
 use crate::capture::mixed;
+use crate::crew::{busy, each, one_flow};
 use crate::parts::{self, Files};
 use crate::refusal;
-use crate::workers::{EPOCHS, algorithm, busy, each, one_flow, reports};
+use crate::workers::{EPOCHS, algorithm, reports};
 
 const PACKETS: usize = 6000;
 

@@ -12,8 +12,9 @@ use flowgauge_engine::{Config, Dispatch, EpochLength, Overrun, Plan};
 use serde_json::Value;
 
 use crate::capture::{Pcap, Random, mixed};
+use crate::crew::{each, one_flow};
 use crate::live::{Live, SECOND, STEPS};
-use crate::workers::{ALL, algorithm, each, one_flow, reports};
+use crate::workers::{ALL, algorithm, reports};
 use crate::{asking, refusal, run};
 
 const PACKETS: usize = 6000;

@@ -1,21 +1,15 @@
 //! Several workers report what one does.
 
 use std::collections::HashMap;
-use std::io;
-use std::thread;
-use std::time::Duration;
 
-use flowgauge_capture::Captures;
 use flowgauge_core::key::KeyKind;
-use flowgauge_core::summary::{Parameters, Size};
-use flowgauge_core::task::{Report, Threshold};
-use flowgauge_engine::report::{EpochReport, Gap, TotalReport};
-use flowgauge_engine::sink::Sink;
-use flowgauge_engine::{Config, Dispatch, EngineError, EpochLength, Outcome, Overrun, Plan};
+use flowgauge_core::summary::Parameters;
+use flowgauge_core::task::Threshold;
+use flowgauge_engine::{Config, Dispatch, EpochLength, Plan};
 use serde_json::Value;
 
 use crate::capture::{Pcap, Random, mixed};
-use crate::{asking, refusal, run};
+use crate::{refusal, run};
 
 const PACKETS: usize = 6000;
 
@@ -111,6 +105,28 @@ fn linear_sketches_report_the_same_whoever_measures() {
     }
 }
 
+/// A key's packets are all in one worker's part, so that what is over a fixed weight is over it there:
+/// nothing is said to be missing that one worker would have named.
+#[test]
+fn linear_sketches_report_the_same_over_a_fixed_threshold() {
+    let bytes = mixed(14, PACKETS);
+    let [whole, packets, time] = EPOCHS;
+    for (name, epoch, weight) in
+        [("count-min", whole, 16), ("count-min", packets, 6), ("k-ary", time, 6)]
+    {
+        let parameters = [("rows", 5), ("columns", 4096), ("candidates", 1024)];
+        let config = Config {
+            epoch,
+            key: KeyKind::Source.into(),
+            threshold: Threshold::Weight(weight),
+            ..algorithm(name, &parameters)
+        };
+        let heavy = sizes(&run(config.clone(), &bytes).0, "heavy-hitters");
+        assert!(heavy.iter().map(HashMap::len).sum::<usize>() > 10, "{name} {epoch:?} {heavy:?}");
+        agree(&config, &bytes, &[Dispatch::Digest, Dispatch::Source]);
+    }
+}
+
 /// The items of a task in each epoch: key, value, bounds.
 fn sizes(lines: &[Value], task: &str) -> Vec<HashMap<String, [f64; 3]>> {
     let epochs = lines.iter().filter(|line| line["type"] == "epoch");
@@ -183,6 +199,24 @@ fn what_several_workers_cannot_measure_is_refused_with_a_reason() {
     assert!(reason.contains("time between packets"), "{reason}");
     let reason = refused("flow-radar", [("hashes", "3")], Some(Dispatch::Queue));
     assert!(reason.contains("--dispatch digest"), "{reason}");
+    for algorithm in ["count-min", "k-ary"] {
+        let threshold = Threshold::Weight(12);
+        let asked = Config { algorithm: algorithm.to_owned(), threshold, ..Config::default() };
+        let dispatch = Some(Dispatch::Queue);
+        let reason = refusal(Config { workers: 2, dispatch, ..asked }).to_string();
+        assert!(reason.contains("a share as threshold"), "{algorithm} {reason}");
+    }
+    let accelerators = vec![("uniform".to_owned(), Parameters::default())];
+    let sampled = Config {
+        algorithm: "flow-radar".to_owned(),
+        accelerators,
+        workers: 2,
+        ..Config::default()
+    };
+    for dispatch in [None, Some(Dispatch::Digest)] {
+        let reason = refusal(Config { dispatch, ..sampled.clone() }).to_string();
+        assert!(reason.contains("behind a sampler cannot be put together"), "{reason}");
+    }
     for kind in [KeyKind::Destination, KeyKind::Protocol, KeyKind::DestinationPort] {
         let dispatch = Some(Dispatch::Source);
         let config = Config { key: kind.into(), dispatch, workers: 2, ..Config::default() };
@@ -224,135 +258,5 @@ fn whole_batches_go_to_workers_behind_a_sampler_and_memory_is_that_of_all() {
             let lanes: usize = plan.lanes.iter().map(|lane| lane.memory_bytes).sum();
             assert!(lanes <= all && lanes > all / 2, "{workers} {lanes} {all}");
         }
-    }
-}
-
-/// Does something with each epoch.
-struct Each<F>(F);
-
-impl<F: FnMut(&EpochReport) -> io::Result<()> + Send> Sink for Each<F> {
-    fn epoch(&mut self, report: &EpochReport) -> io::Result<()> {
-        self.0(report)
-    }
-    fn gap(&mut self, _: &Gap) -> io::Result<()> {
-        Ok(())
-    }
-    fn total(&mut self, _: &TotalReport) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-pub(crate) fn each(
-    config: Config,
-    bytes: &[u8],
-    epoch: impl FnMut(&EpochReport) -> io::Result<()> + Send,
-) -> Result<Outcome, EngineError> {
-    let mut source = Captures::from_bytes("test.pcap", bytes.to_vec());
-    Plan::new(config).unwrap().run(&mut source, &mut Each(epoch), &mut |_| {})
-}
-
-/// `packets` packets of one flow, which dispatch by any means gives to one worker.
-pub(crate) fn one_flow(packets: u64) -> Vec<u8> {
-    let mut pcap = Pcap::new();
-    for i in 0..packets {
-        pcap.udp(i, (3, 1), (2, 2));
-    }
-    pcap.0
-}
-
-pub(crate) fn busy(overrun: Overrun) -> Config {
-    Config { epoch: EpochLength::Packets(10_000), workers: 2, overrun, ..asking(&["top"]) }
-}
-
-/// The closer takes long over the first epoch: the worker that has all the packets waits
-/// for summaries in the third, and its ring is full. Each epoch's report says how many it measured.
-#[test]
-fn what_finds_a_full_ring_is_dropped_and_counted() {
-    let mut sums = Vec::new();
-    let mut wait = Some(Duration::from_millis(300));
-    let outcome = each(busy(Overrun::Drop), &one_flow(45_000), |report| {
-        thread::sleep(wait.take().unwrap_or_default());
-        let measured = match &report.tasks[0].1 {
-            Report::Sizes { items, .. } => {
-                items.first().map_or(0.0, |item| item.size.packets.unwrap().value)
-            }
-            other => panic!("{other:?}"),
-        };
-        sums.push((report.account.keyed, report.account.dropped, measured as u64));
-        let noted = report.notes.iter().any(|note| note.contains("the workers were too slow"));
-        assert_eq!(noted, report.account.dropped.packets > 0);
-        Ok(())
-    });
-    let total = outcome.unwrap().total.account;
-    assert_eq!(sums.len(), 5);
-    for (keyed, dropped, measured) in &sums {
-        assert_eq!(*keyed, dropped.packets + measured);
-        assert_eq!(dropped.bytes, dropped.packets * 64);
-    }
-    assert!(sums[2].1.packets > 2000, "{sums:?}");
-    assert_eq!(total.keyed, 45_000);
-    let dropped: u64 = sums.iter().map(|(_, dropped, _)| dropped.packets).sum();
-    assert_eq!(total.dropped.packets, dropped);
-}
-
-#[test]
-fn where_the_source_waits_nothing_is_dropped_and_the_wait_is_noted() {
-    let mut wait = Some(Duration::from_millis(100));
-    let outcome = each(busy(Overrun::Wait), &one_flow(45_000), |report| {
-        thread::sleep(wait.take().unwrap_or_default());
-        assert_eq!((report.account.dropped, report.notes.len()), (Size::default(), 0));
-        Ok(())
-    });
-    let Outcome { total, swaps, .. } = outcome.unwrap();
-    assert_eq!(total.account.keyed, 45_000);
-    assert_eq!(swaps.count(), 5);
-    assert!(swaps.waits().epochs > 0 && swaps.waits().time > Duration::from_millis(1));
-    assert!(total.notes[0].contains("epochs ended faster"), "{:?}", total.notes);
-}
-
-#[test]
-fn whoever_fails_ends_the_run_with_one_reason() {
-    let bytes = one_flow(45_000);
-    for workers in [2, 3] {
-        let config = Config { workers, ..busy(Overrun::Wait) };
-        let full = each(config.clone(), &bytes, |_| Err(io::ErrorKind::StorageFull.into()));
-        assert!(matches!(full, Err(EngineError::Sink(_))), "{full:?}");
-        let failed = each(config, &bytes, |report| {
-            assert!(report.epoch < 2, "a defect of the sink");
-            Ok(())
-        });
-        let message = failed.err().unwrap().to_string();
-        assert!(message.contains("'closer' failed: a defect of the sink"), "{message}");
-    }
-}
-
-#[test]
-fn workers_stay_on_their_cores_or_the_run_is_refused() {
-    let config = Config { workers: 2, pin: true, ..asking(&["top"]) };
-    match Plan::new(config.clone()) {
-        Ok(_) => assert_eq!(run(config, &one_flow(10)).1.total.account.keyed, 10),
-        Err(error) => assert!(error.to_string().contains("--pin needs"), "{error}"),
-    }
-    let many = refusal(Config { workers: 256, pin: true, ..asking(&["top"]) }).to_string();
-    assert!(many.contains("--pin needs a core for each of 256 workers"), "{many}");
-}
-
-/// What no worker may be stopped for at the end of an epoch, in 999 of 1000, whatever the size of its
-/// summaries: wants a machine with nothing else to do.
-#[test]
-#[ignore = "measures time"]
-fn the_end_of_an_epoch_stops_nobody_for_long() {
-    let bytes = one_flow(2_000_000);
-    for memory_bytes in [1 << 20, 64 << 20] {
-        let config = Config {
-            workers: 2,
-            epoch: EpochLength::Packets(200),
-            memory_bytes,
-            ..asking(&["top"])
-        };
-        let swaps = each(config, &bytes, |_| Ok(())).unwrap().swaps;
-        let (most, longest) = (swaps.quantile(0.999), swaps.longest());
-        println!("{memory_bytes}: {most:?}, longest {longest:?}, {:?}", swaps.waits());
-        assert!(swaps.count() >= 10_000 && most <= Duration::from_micros(50), "{most:?}");
     }
 }

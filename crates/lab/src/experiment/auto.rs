@@ -8,10 +8,10 @@ use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::key::KeyKind;
 use flowgauge_core::summary::Measure;
 use flowgauge_core::task::Threshold;
-use flowgauge_engine::auto::{Choice, Sample, Tried, Wanted, choose, widest};
+use flowgauge_engine::auto::{self, Choice, Largest, Sample, Tried, Wanted, choose};
 use flowgauge_engine::report::{EpochReport, Gap, TotalReport};
 use flowgauge_engine::sink::Sink;
-use flowgauge_engine::{Config, EngineError, Plan};
+use flowgauge_engine::{Config, EngineError};
 
 use super::chart::{Chart, linear};
 use super::setting::Setting;
@@ -150,17 +150,12 @@ impl Workload {
     fn pcap(&self, setting: &Setting) -> Result<Vec<u8>, Failure> {
         let config = synthetic::Config {
             profile: self.profile,
-            packets: packets(setting) as u64,
+            packets: setting.packets as u64,
             seed: setting.seed,
             ..synthetic::Config::default()
         };
         Ok(to_pcap_bytes(Traffic::new(config)?))
     }
-}
-
-/// Packets of a workload: half an epoch, since there are some hundred candidates.
-fn packets(setting: &Setting) -> usize {
-    setting.packets / 2
 }
 
 /// A candidate over the whole workload.
@@ -186,12 +181,13 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     }
     let limit = format!("The exact table, where it answers, is told as '{EXACT}'.");
     let notes = format!(
-        "{} packets of each workload, of which auto sees the first 131,072. Every candidate that can answer \
+        "{} packets of each workload, of which auto sees the first 262,144. Every candidate that can answer \
          runs over all of them; those within half as much again of the fastest, and the choice, {} times \
-         more in turns. Errors are half the width of the widest bounds that were reported; times are CPU \
-         time over the second half of the packets.",
-        packets(setting),
-        setting.rounds
+         more in turns. Errors are half the width of the widest bounds that were reported, those of the \
+         largest flow among them, which is asked for by name; whose table was full, or who does not list \
+         the largest flow, does not keep the error. Times are CPU time over the second half of the \
+         packets.",
+        setting.packets, setting.rounds
     );
     Ok(Outcome { table, limit, notes })
 }
@@ -199,17 +195,20 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
 fn compare(table: &mut Table, workload: &Workload, setting: &Setting) -> Result<(), Failure> {
     let pcap = workload.pcap(setting)?;
     let wanted = Wanted { error: workload.error, rate: None };
-    let sample = Sample::of(&mut Captures::from_bytes(workload.name, pcap.clone()));
+    let (asked, source) =
+        (workload.asked(setting), || Captures::from_bytes("workload", pcap.clone()));
+    let chosen = choose(&asked, wanted, Sample::of(&mut source()))
+        .and_then(|choice| Ok((auto::largest(&choice.config, &mut source())?, choice)));
     let none = f64::NAN;
     let wanted_percent = 100.0 * workload.error;
-    let choice = match choose(&workload.asked(setting), wanted, &sample) {
-        Ok(choice) => choice,
+    let (largest, choice) = match chosen {
+        Ok(chosen) => chosen,
         Err(refused) => {
             row!(table, workload.name, CHOICE, refused.to_string(), none, none, wanted_percent);
             return Ok(());
         }
     };
-    let mut runs = runs(&choice, &pcap);
+    let mut runs = runs(&choice, largest, &pcap);
     let count = runs.len();
     let keeps = |run: &&Run| run.error <= workload.error;
     let fastest = runs.iter().filter(keeps).map(|run| run.ns[0]).fold(f64::NAN, f64::min);
@@ -220,7 +219,7 @@ fn compare(table: &mut Table, workload: &Workload, setting: &Setting) -> Result<
     });
     for _ in 0..setting.rounds {
         for run in &mut runs {
-            if let Ok((ns, _)) = over(&run.config, &pcap) {
+            if let Ok((ns, _)) = over(&run.config, largest, &pcap) {
                 run.ns.push(ns);
             }
         }
@@ -238,37 +237,37 @@ fn compare(table: &mut Table, workload: &Workload, setting: &Setting) -> Result<
 }
 
 /// Everything that was tried, once over the whole workload.
-fn runs(choice: &Choice, pcap: &[u8]) -> Vec<Run> {
+fn runs(choice: &Choice, largest: Option<Largest>, pcap: &[u8]) -> Vec<Run> {
     let run = |tried: &Tried| {
         let config = tried.config(&choice.config);
-        let (ns, error) = over(&config, pcap).ok()?;
+        let (ns, error) = over(&config, largest, pcap).ok()?;
         Some(Run { name: tried.name.clone(), config, ns: vec![ns], error })
     };
     choice.tried.iter().filter_map(run).collect()
 }
 
-/// Nanoseconds of CPU time a packet over the second half of the workload, and the error as the answers'
-/// bounds tell it.
-fn over(config: &Config, pcap: &[u8]) -> Result<(f64, f64), EngineError> {
-    let plan = Plan::new(config.clone())?;
+/// Nanoseconds of CPU time a packet over the second half of the workload, and the error as the answers
+/// tell it; infinite where they do not.
+fn over(config: &Config, largest: Option<Largest>, pcap: &[u8]) -> Result<(f64, f64), EngineError> {
+    let plan = auto::plan(config.clone(), largest)?;
     let mut source = Captures::from_bytes("workload", pcap.to_vec());
-    let mut bounds = Bounds::default();
+    let mut seen = Seen::default();
     let mut polls: Vec<f64> = Vec::with_capacity(1 << 14);
-    plan.run(&mut source, &mut bounds, &mut |_| polls.push(thread_seconds()))?;
+    plan.run(&mut source, &mut seen, &mut |_| polls.push(thread_seconds()))?;
     let (half, last) = (polls.len() / 2, polls.len().saturating_sub(1));
     let seconds = polls.get(last).zip(polls.get(half)).map_or(f64::NAN, |(end, start)| end - start);
-    Ok((1e9 * seconds / ((last - half).max(1) * BATCH_PACKETS) as f64, bounds.widest))
+    let error = seen.0.and_then(|report| auto::error(&report, largest).ok());
+    let ns = 1e9 * seconds / ((last - half).max(1) * BATCH_PACKETS) as f64;
+    Ok((ns, error.unwrap_or(f64::INFINITY)))
 }
 
-/// The widest bounds that were reported.
+/// The one report of a run.
 #[derive(Default)]
-struct Bounds {
-    widest: f64,
-}
+struct Seen(Option<EpochReport>);
 
-impl Sink for Bounds {
+impl Sink for Seen {
     fn epoch(&mut self, report: &EpochReport) -> io::Result<()> {
-        self.widest = self.widest.max(widest(report));
+        self.0 = Some(report.clone());
         Ok(())
     }
 

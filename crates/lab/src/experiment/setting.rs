@@ -20,6 +20,9 @@ const TUPLE_BYTES: usize = 13;
 /// Bytes of a generated frame.
 pub(crate) const FRAME_BYTES: u32 = 64;
 
+/// Packets of 64 bytes that a link of 10 Gbit/s carries, in millions a second.
+pub(crate) const LINE_RATE: f64 = 14.88;
+
 /// How much is measured, and on which packets.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {

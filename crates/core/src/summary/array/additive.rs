@@ -18,7 +18,7 @@ use super::super::sketch::{Unsigned, rows::Rows};
 use super::super::state::{self, ARRAY_STATE, Distinct, Ewma, Kind};
 use super::super::{
     Answers, BuildError, Candidates, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws,
-    Measure, Memory, Options, Parameter, Parameters, Setting, Size, SizeEstimate, SizeQuery,
+    Measure, Options, Parameter, Parameters, Setting, Size, SizeEstimate, SizeQuery,
 };
 use super::shared::SharedArray;
 use crate::batch::{BATCH_PACKETS, Batch};
@@ -98,28 +98,11 @@ impl<K: FlowKey, C: Counter> CountArray<K, C> {
         let rest = options.memory_bytes.saturating_sub(candidates.saturating_mul(per_candidate));
         let parameters = &options.parameters;
         let columns = parameters.power_of_two("columns", rest, size_of::<C>())?;
-        Self::new(columns, candidates, options.threshold, options.digester, &options.memory)
-    }
-
-    /// Reserves `columns` counters and room for `candidates` heavy keys, both powers of two, or the
-    /// latter 0.
-    ///
-    /// # Errors
-    /// When the memory does not suffice.
-    pub fn new(
-        columns: usize,
-        candidates: usize,
-        threshold: Threshold,
-        digester: Digester,
-        memory: &Memory,
-    ) -> Result<Self, BuildError> {
-        debug_assert!(columns.is_power_of_two());
-        debug_assert!(candidates == 0 || candidates.is_power_of_two());
         Ok(Self {
-            digester,
-            counters: memory.zeroed(columns)?,
-            heavy: HeavyKeys::new(candidates, memory)?,
-            threshold,
+            digester: options.digester,
+            counters: options.memory.zeroed(columns)?,
+            heavy: HeavyKeys::new(candidates, options)?,
+            threshold: options.threshold,
             total: 0,
             saturated: 0,
         })

@@ -61,7 +61,7 @@ impl<K: FlowKey, S: Shared> SharedArray<K, S> {
         Ok(Box::new(Self {
             digester: options.digester,
             states: options.memory.zeroed(columns)?,
-            heavy: HeavyKeys::new(candidates, &options.memory)?,
+            heavy: HeavyKeys::new(candidates, options)?,
             by: options.by,
             threshold: options.threshold,
             spread: options.spread,

@@ -45,7 +45,7 @@ impl<K: FlowKey, R: Rule> RowSketch<K, R> {
         Ok(Self {
             digester: options.digester,
             grid: Grid::new(rows, options)?,
-            heavy: HeavyKeys::new(candidates, &options.memory)?,
+            heavy: HeavyKeys::new(candidates, options)?,
             candidates,
             threshold: options.threshold,
         })

@@ -4,7 +4,7 @@ use flowgauge_core::key::{Key4, KeyKind};
 
 use super::{ALONE, BEHIND};
 use crate::experiment::chart::Chart;
-use crate::experiment::setting::{Mix, Setting};
+use crate::experiment::setting::{LINE_RATE, Mix, Setting};
 use crate::experiment::stream::Stream;
 use crate::experiment::table::Table;
 use crate::experiment::verdict::{Part, Verdict};
@@ -24,9 +24,6 @@ pub(crate) const FIG5: Experiment = Experiment {
         Chart { x: "solution", ..super::LATENCY },
     ],
 };
-
-/// Packets of 64 bytes that a link of 10 Gbit/s carries, in millions a second.
-const LINE_RATE: f64 = 14.88;
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let stream = Stream::<Key4>::draw(setting, Mix::Trace, KeyKind::Source)?;

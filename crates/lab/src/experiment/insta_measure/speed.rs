@@ -2,6 +2,7 @@
 
 use std::thread;
 
+use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::key::{FlowKey, Key13, KeyKind};
 
 use super::run::of_sketch;
@@ -38,9 +39,6 @@ const ONES: &str = "by one-bits of the source";
 const DIGEST: &str = "by digest";
 const BARE_BY_DIGEST: &str = "bare loop";
 
-/// Packets of a batch.
-const BATCH: usize = 256;
-
 /// How often each worker takes its packets in a round.
 const PASSES: usize = 3;
 
@@ -63,11 +61,12 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
                 });
             }
             // The first pass touches memory for the first time.
-            together(runners.iter_mut().map(as_runner).zip(&parts), BATCH, 1);
+            together(runners.iter_mut().map(as_runner).zip(&parts), BATCH_PACKETS, 1);
             let mut rates = Vec::new();
             for _ in 0..setting.rounds {
-                let round =
-                    || together(runners.iter_mut().map(as_runner).zip(&parts), BATCH, PASSES);
+                let round = || {
+                    together(runners.iter_mut().map(as_runner).zip(&parts), BATCH_PACKETS, PASSES)
+                };
                 let packets = (PASSES * stream.keys.len()) as f64;
                 let Some(round) = Together::undisturbed(round) else { continue };
                 rates.push(1e3 * packets / round.wall_ns);

@@ -2,11 +2,10 @@
 
 use flowgauge_core::key::{FlowKey, Key8};
 
-use super::LINE_RATE;
 use crate::experiment::chart::{Chart, linear, log};
 use crate::experiment::latency::{BARE, Bare, Runner};
 use crate::experiment::long::Loop;
-use crate::experiment::setting::Setting;
+use crate::experiment::setting::{LINE_RATE, Setting};
 use crate::experiment::structure::Structure;
 use crate::experiment::table::{Table, row, short};
 use crate::experiment::verdict::{Part, Verdict, median};

@@ -10,6 +10,3 @@ pub(super) use fig3a::FIG3A;
 pub(super) use fig3b::FIG3B;
 pub(super) use strawmen::STRAWMEN;
 pub(super) use table2::TABLE2;
-
-/// Packets of 64 bytes that a link of 10 Gbit/s carries, in millions a second.
-const LINE_RATE: f64 = 14.88;

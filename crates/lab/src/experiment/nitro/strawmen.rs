@@ -7,7 +7,7 @@ use crate::exact::{Exact, number};
 use crate::experiment::chart::{Chart, linear, log};
 use crate::experiment::latency::{BARE, Bare, Runner};
 use crate::experiment::long::Loop;
-use crate::experiment::setting::{Mix, Setting};
+use crate::experiment::setting::{LINE_RATE, Mix, Setting};
 use crate::experiment::stream::Stream;
 use crate::experiment::structure::Structure;
 use crate::experiment::table::{Table, row, short};
@@ -166,10 +166,6 @@ fn judge(table: &Table) -> Verdict {
             &of(NITRO, "error_percent"),
             &of(UNIFORM, "error_percent"),
         ),
-        Part::at_most(
-            "rate of one array in a long stream, in Mpps",
-            last(ONE, "mpps"),
-            super::LINE_RATE,
-        ),
+        Part::at_most("rate of one array in a long stream, in Mpps", last(ONE, "mpps"), LINE_RATE),
     ])
 }

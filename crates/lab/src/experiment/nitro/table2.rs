@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use flowgauge_core::batch::Batch;
+use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::key::{FlowKey, Key13, KeyKind};
 
 use crate::experiment::chart::{Chart, linear};
@@ -39,9 +39,6 @@ const FILLING: &str = "filling batches";
 const HASHING: &str = "hashing";
 const COUNTERS: &str = "counters";
 const KEYS: &str = "heavy keys";
-
-/// Packets of a batch.
-const BATCH: usize = 256;
 
 /// Only fills batches.
 struct Filling;
@@ -86,7 +83,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
         let (mut filling, mut bare) = (Filling, Bare::new());
         let mut runners: [&mut dyn Runner<Key13>; 4] =
             [&mut filling, &mut bare, &mut without, &mut with];
-        let times = race(&mut runners, &stream, BATCH, setting.rounds);
+        let times = race(&mut runners, &stream, BATCH_PACKETS, setting.rounds);
         let [filled, digested, counted, all] = [0, 1, 2, 3].map(|at| times[at].mean_ns);
         let parts = [
             (FILLING, filled),

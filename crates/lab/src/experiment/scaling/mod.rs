@@ -13,9 +13,6 @@ pub(super) use updates::UPDATES;
 /// Workers that are compared with one.
 const WORKERS: usize = 2;
 
-/// Packets of a batch.
-const BATCH: usize = 256;
-
 /// Nanoseconds of a measurement at least, for each packet: 20 ms for a million.
 const LEAST_NS: f64 = 20.0;
 

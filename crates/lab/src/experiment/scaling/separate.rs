@@ -2,12 +2,12 @@
 
 use std::hint::black_box;
 
-use flowgauge_core::batch::Batch;
+use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog::ALGORITHMS;
 use flowgauge_core::key::{Key8, KeyKind};
 use flowgauge_core::summary::Merge;
 
-use super::{BATCH, WORKERS, in_turns};
+use super::{WORKERS, in_turns};
 use crate::experiment::chart::{Chart, linear};
 use crate::experiment::latency::Runner;
 use crate::experiment::parallel::together;
@@ -55,7 +55,7 @@ const STEPS: u64 = 8;
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::Pair)?;
-    let (apart, dealt) = (stream.split(WORKERS), stream.deal(WORKERS, BATCH));
+    let (apart, dealt) = (stream.split(WORKERS), stream.deal(WORKERS, BATCH_PACKETS));
     let mut table = Table::new(["structure", "kind", "one_mpps", "two_mpps", "ratio"]);
     let larger = apart.iter().map(|part| part.keys.len()).max().unwrap_or(0) as f64
         / stream.keys.len() as f64;
@@ -134,7 +134,7 @@ fn scale(
     let mut both = parts.iter().map(|_| build()).collect::<Result<Vec<_>, _>>()?;
     let run = |runners: &mut [Box<dyn Runner<Key8>>], streams: &[Stream<Key8>], passes| {
         let runners = runners.iter_mut().map(|runner| &mut **runner as &mut dyn Runner<Key8>);
-        together(runners.zip(streams), BATCH, passes)
+        together(runners.zip(streams), BATCH_PACKETS, passes)
     };
     let whole = std::slice::from_ref(whole);
     let times = in_turns(

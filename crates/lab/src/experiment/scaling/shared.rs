@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use flowgauge_capture::synthetic::Profile;
+use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::catalog;
 use flowgauge_core::key::{Key8, KeyKind};
 use flowgauge_core::summary::shared::SharedIngest;
 
-use super::{BATCH, WORKERS, in_turns};
+use super::{WORKERS, in_turns};
 use crate::experiment::chart::{Chart, linear};
 use crate::experiment::latency::{self, Bare, Runner};
 use crate::experiment::parallel::{Together, together};
@@ -70,7 +71,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     for (size, (bytes, flows)) in [(CACHED, SMALL), (BEYOND, (setting.most_bytes, MANY))] {
         for skew in SKEWS {
             let whole = draw(setting, flows, skew)?;
-            let parts = whole.deal(WORKERS, BATCH);
+            let parts = whole.deal(WORKERS, BATCH_PACKETS);
             let traffic = format!("{size}, skew {skew}");
             for name in catalog::SHARED {
                 let structure = Structure::new(*name, name).in_bytes(bytes);
@@ -87,7 +88,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
             bare_ns.push(bare.latency.mean_ns);
         }
     }
-    let limit = latency::limit(&bare_ns, BATCH);
+    let limit = latency::limit(&bare_ns, BATCH_PACKETS);
     let notes = format!(
         "Nanoseconds of one worker, and of two together, for each packet. A shared summary has its \
          share of {} KiB, or of {} MiB; the others have as many cells, or as much room, without \
@@ -140,7 +141,7 @@ fn contest(
 /// Each of these takes its packets so many times, all at once.
 fn run<R: Runner<Key8>>(runners: &mut [R], streams: &[Stream<Key8>], passes: usize) -> Together {
     let runners = runners.iter_mut().map(|runner| runner as &mut dyn Runner<Key8>);
-    together(runners.zip(streams), BATCH, passes)
+    together(runners.zip(streams), BATCH_PACKETS, passes)
 }
 
 fn judge(table: &Table) -> Verdict {

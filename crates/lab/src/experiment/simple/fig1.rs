@@ -1,18 +1,13 @@
 //! Figure 1: one hash function against several.
 
-use flowgauge_core::key::{Key8, KeyKind};
-
-use super::{ARRAY, COUNT_MIN, CUCKOO_1, CUCKOO_4, Contender, LINEAR, OVERWRITING, PLAIN};
+use super::{ARRAY, COUNT_MIN, CUCKOO_1, CUCKOO_4, LINEAR, OVERWRITING, PLAIN};
 use crate::experiment::chart::Chart;
-use crate::experiment::exam::Exam;
 use crate::experiment::latency::BARE;
-use crate::experiment::setting::{Mix, Setting};
-use crate::experiment::stream::Stream;
+use crate::experiment::setting::Setting;
 use crate::experiment::table::Table;
 use crate::experiment::verdict::{Part, Verdict};
 use crate::experiment::{Experiment, Outcome};
 use crate::failure::Failure;
-use crate::traffic::Scene;
 
 pub(crate) const FIG1: Experiment = Experiment {
     name: "simple/fig1",
@@ -36,18 +31,8 @@ pub(crate) const FIG1: Experiment = Experiment {
 };
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
-    let packets = setting.epochs(Mix::Trace, Scene::Plain)?;
-    let exam = Exam::<Key8>::new(setting, Mix::Trace, Scene::Plain, KeyKind::Pair, &packets)?;
-    let stream = Stream::of(&packets[0], KeyKind::Pair, setting.seed);
-    let mut table = super::table(["size_mb"]);
-    for bytes in setting.sizes(1 << 16) {
-        let names = [LINEAR, CUCKOO_1, CUCKOO_4, PLAIN, ARRAY, OVERWRITING, COUNT_MIN];
-        let contenders = names.iter().map(|name| Contender::named(name, bytes, setting));
-        let contenders = contenders.collect::<Result<Vec<_>, _>>()?;
-        let exam = Some((&exam, "heavy-hitters"));
-        let at = [super::megabytes(bytes)];
-        super::measure(&mut table, &at, contenders, setting, &stream, exam)?;
-    }
+    let names = [LINEAR, CUCKOO_1, CUCKOO_4, PLAIN, ARRAY, OVERWRITING, COUNT_MIN];
+    let table = super::heavy_pairs_by_size(&names, setting)?;
     let limit = super::limit(&table);
     let notes = "The count array counts the keys of heavy columns apart, so that it names them all; a \
                  small one, of which every column is heavy, pays for that, and alone it names nobody. The \

@@ -1,17 +1,12 @@
 //! Figure 2: array, hash table and heap.
 
-use flowgauge_core::key::{Key8, KeyKind};
-
-use super::{ARRAY, Contender, HEAP, LINEAR, OVERWRITING, SPACE_SAVING};
+use super::{ARRAY, HEAP, LINEAR, OVERWRITING, SPACE_SAVING};
 use crate::experiment::chart::Chart;
-use crate::experiment::exam::Exam;
-use crate::experiment::setting::{Mix, Setting};
-use crate::experiment::stream::Stream;
+use crate::experiment::setting::Setting;
 use crate::experiment::table::Table;
 use crate::experiment::verdict::{Part, Verdict};
 use crate::experiment::{Experiment, Outcome};
 use crate::failure::Failure;
-use crate::traffic::Scene;
 
 pub(crate) const FIG2: Experiment = Experiment {
     name: "simple/fig2",
@@ -32,17 +27,7 @@ pub(crate) const FIG2: Experiment = Experiment {
 const NAMES: &[&str] = &[ARRAY, OVERWRITING, LINEAR, HEAP, SPACE_SAVING];
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
-    let packets = setting.epochs(Mix::Trace, Scene::Plain)?;
-    let exam = Exam::<Key8>::new(setting, Mix::Trace, Scene::Plain, KeyKind::Pair, &packets)?;
-    let stream = Stream::of(&packets[0], KeyKind::Pair, setting.seed);
-    let mut table = super::table(["size_mb"]);
-    for bytes in setting.sizes(1 << 16) {
-        let contenders = NAMES.iter().map(|name| Contender::named(name, bytes, setting));
-        let contenders = contenders.collect::<Result<Vec<_>, _>>()?;
-        let exam = Some((&exam, "heavy-hitters"));
-        let at = [super::megabytes(bytes)];
-        super::measure(&mut table, &at, contenders, setting, &stream, exam)?;
-    }
+    let table = super::heavy_pairs_by_size(NAMES, setting)?;
     let limit = super::limit(&table);
     let notes =
         "The binary heap is written as the paper describes it, and answers as Space-Saving does; \

@@ -2,7 +2,7 @@
 
 use flowgauge_core::key::{Key4, KeyKind};
 
-use super::{ARRAY, CUCKOO_1, CUCKOO_4, Contender, LINEAR, OVERWRITING};
+use super::{ARRAY, CUCKOO_1, CUCKOO_4, Contender, LINEAR, OVERWRITING, STATEFUL};
 use crate::experiment::exam::Exam;
 use crate::experiment::setting::{Mix, Setting};
 use crate::experiment::stream::Stream;
@@ -24,14 +24,7 @@ pub(crate) const FIG4: Experiment = Experiment {
     charts: &[super::BY_SIZE, super::PRECISION, super::RECALL],
 };
 
-/// The structures, and the least bytes of one.
-const NAMES: [(&str, &str); 5] = [
-    (ARRAY, "count-array"),
-    (OVERWRITING, "replacing-array"),
-    (LINEAR, "linear-table"),
-    (CUCKOO_1, "cuckoo-1"),
-    (CUCKOO_4, "cuckoo-4"),
-];
+/// The least bytes of a structure.
 const LEAST: usize = 1 << 20;
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
@@ -42,7 +35,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     for bytes in setting.sizes(LEAST) {
         let state = [("state", "distinct")];
         let contenders =
-            NAMES.map(|(label, name)| Contender::new(label, name, &state, bytes, setting));
+            STATEFUL.map(|(label, name)| Contender::new(label, name, &state, bytes, setting));
         let contenders = contenders.into_iter().collect::<Result<Vec<_>, _>>()?;
         let at = [super::megabytes(bytes)];
         let exam = Some((&exam, "superspreaders"));

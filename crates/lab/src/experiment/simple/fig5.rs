@@ -2,7 +2,7 @@
 
 use flowgauge_core::key::{Key8, KeyKind};
 
-use super::{ARRAY, CUCKOO_1, CUCKOO_4, Contender, LINEAR, OVERWRITING};
+use super::{ARRAY, Contender, LINEAR, OVERWRITING, STATEFUL};
 use crate::experiment::exam::Exam;
 use crate::experiment::setting::{Mix, Setting};
 use crate::experiment::stream::Stream;
@@ -23,14 +23,6 @@ pub(crate) const FIG5: Experiment = Experiment {
     charts: &[super::BY_SIZE, super::PRECISION, super::RECALL],
 };
 
-const NAMES: [(&str, &str); 5] = [
-    (ARRAY, "count-array"),
-    (OVERWRITING, "replacing-array"),
-    (LINEAR, "linear-table"),
-    (CUCKOO_1, "cuckoo-1"),
-    (CUCKOO_4, "cuckoo-4"),
-];
-
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let packets = setting.epochs(Mix::Trace, Scene::Changes)?;
     let exam = Exam::<Key8>::new(setting, Mix::Trace, Scene::Changes, KeyKind::Pair, &packets)?;
@@ -40,7 +32,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     for bytes in setting.sizes(1 << 18) {
         let state = [("state", "ewma")];
         let contenders =
-            NAMES.map(|(label, name)| Contender::new(label, name, &state, bytes, setting));
+            STATEFUL.map(|(label, name)| Contender::new(label, name, &state, bytes, setting));
         let contenders = contenders.into_iter().collect::<Result<Vec<_>, _>>()?;
         let at = [super::megabytes(bytes)];
         let exam = Some((&exam, "changes"));

@@ -13,7 +13,7 @@ mod fig9;
 mod heap;
 mod zero_loss;
 
-use flowgauge_core::key::{Extract, FlowKey};
+use flowgauge_core::key::{Extract, FlowKey, Key8, KeyKind};
 
 pub(super) use fig1::FIG1;
 pub(super) use fig2::FIG2;
@@ -30,11 +30,12 @@ pub(super) use zero_loss::ZERO_LOSS;
 use super::chart::{Chart, linear, log};
 use super::exam::Exam;
 use super::latency::{self, BARE, Bare, Runner};
-use super::setting::Setting;
+use super::setting::{Mix, Setting};
 use super::stream::Stream;
 use super::structure::Structure;
 use super::table::Table;
 use crate::failure::Failure;
+use crate::traffic::Scene;
 
 /// Packets of a batch.
 const BATCH: usize = 64;
@@ -53,6 +54,15 @@ const CUCKOO_1: &str = "cuckoo-1";
 const CUCKOO_4: &str = "cuckoo-4";
 const SPACE_SAVING: &str = "Space-Saving";
 const HEAP: &str = "binary heap";
+
+/// The structures that keep more of a flow than a counter, and their names in the catalog.
+const STATEFUL: [(&str, &str); 5] = [
+    (ARRAY, "count-array"),
+    (OVERWRITING, "replacing-array"),
+    (LINEAR, "linear-table"),
+    (CUCKOO_1, "cuckoo-1"),
+    (CUCKOO_4, "cuckoo-4"),
+];
 
 /// What is measured: something that takes packets, and a structure that answers as it would.
 struct Contender<K> {
@@ -142,6 +152,21 @@ fn measure<K: FlowKey + Extract<8>>(
         table.push(std::iter::once(label.into()).chain(at).chain(times).chain(accuracy));
     }
     Ok(())
+}
+
+/// Measures structures of each size over the pairs of a trace, and how well they name heavy ones.
+fn heavy_pairs_by_size(names: &[&str], setting: &Setting) -> Result<Table, Failure> {
+    let packets = setting.epochs(Mix::Trace, Scene::Plain)?;
+    let exam = Exam::<Key8>::new(setting, Mix::Trace, Scene::Plain, KeyKind::Pair, &packets)?;
+    let stream = Stream::of(&packets[0], KeyKind::Pair, setting.seed);
+    let mut table = table(["size_mb"]);
+    for bytes in setting.sizes(1 << 16) {
+        let contenders = names.iter().map(|name| Contender::named(name, bytes, setting));
+        let contenders = contenders.collect::<Result<Vec<_>, _>>()?;
+        let exam = Some((&exam, "heavy-hitters"));
+        measure(&mut table, &[megabytes(bytes)], contenders, setting, &stream, exam)?;
+    }
+    Ok(table)
 }
 
 /// The less of two columns, row by row: of two forms of one structure the better counts.

@@ -1,0 +1,144 @@
+//! Flows that a sample has not seen.
+//!
+//! Whoever reads a sample again meets the same flows, where a run meets new ones, for which tables
+//! grow and caches are too small. By Good and Turing the next packet belongs to a new flow with a
+//! chance that is the share of packets whose flow occurs once. So these belong to other flows
+//! each time around.
+
+use std::collections::HashSet;
+
+use flowgauge_capture::{Frame, Frames};
+use flowgauge_core::key::{
+    CanonicalKey, Extract, FlowKey, Key4, Key8, Key13, Key16, Key32, Key37, KeyKind, KeySpec,
+};
+use flowgauge_core::packet::{Headers, Ip, parse, parse_inner};
+
+/// Where in a sample the addresses of a packet stand.
+pub(super) struct Fresh {
+    /// The packet's number.
+    pub(super) packet: usize,
+    /// Where the bytes begin, and how many an address has.
+    at: usize,
+    bytes: usize,
+}
+
+impl Fresh {
+    /// Gives the packet addresses that it did not have before, for 65,536 times. They differ in their
+    /// last two bytes, so that filters and prefixes mostly see the same.
+    pub(super) fn renew(&self, bytes: &mut [u8]) {
+        const ODD: u16 = 0x9e37;
+        for end in [self.at + self.bytes, self.at + 2 * self.bytes] {
+            let low = u16::from_be_bytes([bytes[end - 2], bytes[end - 1]]).wrapping_add(ODD);
+            bytes[end - 2..end].copy_from_slice(&low.to_be_bytes());
+        }
+    }
+}
+
+/// Those of the packets whose keys are among `once`.
+pub(super) fn fresh(
+    packets: &Frames<'_>,
+    key: KeySpec,
+    inner: bool,
+    once: &HashSet<CanonicalKey>,
+) -> Vec<Fresh> {
+    let one = |(packet, frame): (usize, &Frame)| {
+        let captured = packets.captured(frame);
+        let parse = if inner { parse_inner } else { parse };
+        let (flow, at, bytes) = match &parse(frame.link, captured) {
+            Headers::V4(ip) => (v4(key, ip)?, place(captured, &ip.addresses)?, 4),
+            Headers::V6(ip) => (v6(key, ip)?, place(captured, &ip.addresses)?, 16),
+            Headers::NoKey(_) | Headers::Malformed(_) => return None,
+        };
+        once.contains(&flow).then_some(Fresh { packet, at: frame.offset + at, bytes })
+    };
+    packets.frames.iter().enumerate().filter_map(one).collect()
+}
+
+/// Where both addresses stand in a packet.
+fn place(captured: &[u8], addresses: &[u8]) -> Option<usize> {
+    captured.windows(addresses.len()).position(|bytes| bytes == addresses)
+}
+
+fn v4(key: KeySpec, ip: &Ip<8>) -> Option<CanonicalKey> {
+    match key.kind {
+        KeyKind::Source | KeyKind::Destination => of::<Key4, 8>(key, ip),
+        KeyKind::Pair => of::<Key8, 8>(key, ip),
+        KeyKind::FiveTuple => of::<Key13, 8>(key, ip),
+        // Other addresses are no other keys.
+        KeyKind::Protocol | KeyKind::DestinationPort => None,
+    }
+}
+
+fn v6(key: KeySpec, ip: &Ip<32>) -> Option<CanonicalKey> {
+    match key.kind {
+        KeyKind::Source | KeyKind::Destination => of::<Key16, 32>(key, ip),
+        KeyKind::Pair => of::<Key32, 32>(key, ip),
+        KeyKind::FiveTuple => of::<Key37, 32>(key, ip),
+        KeyKind::Protocol | KeyKind::DestinationPort => None,
+    }
+}
+
+fn of<K: FlowKey + Extract<N>, const N: usize>(key: KeySpec, ip: &Ip<N>) -> Option<CanonicalKey> {
+    let flow = K::extract(key.kind, ip).ok()?.masked(key.mask());
+    Some(CanonicalKey::new(flow.canonical()))
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+mod tests {
+    use std::collections::HashMap;
+
+    use flowgauge_capture::synthetic::{Config, Profile, Traffic, to_pcap_bytes};
+    use flowgauge_capture::{Captures, Source};
+
+    use super::super::Sample;
+    use super::*;
+
+    fn keys(key: KeySpec, packets: &Frames<'_>) -> Vec<CanonicalKey> {
+        let parsed = packets.frames.iter().map(|frame| parse(frame.link, packets.captured(frame)));
+        let key = |headers| match headers {
+            Headers::V4(ip) => v4(key, &ip),
+            Headers::V6(ip) => v6(key, &ip),
+            _ => None,
+        };
+        parsed.map(|headers| key(headers).unwrap()).collect()
+    }
+
+    #[test]
+    fn flows_that_occur_once_are_others_each_time_around() {
+        let profile = Profile::Backbone { flows: Some(2000) };
+        for kind in [KeyKind::Source, KeyKind::Pair, KeyKind::FiveTuple] {
+            let key = KeySpec::from(kind);
+            let config = Config { profile, packets: 3000, ..Config::default() };
+            let pcap = to_pcap_bytes(Traffic::new(config).unwrap());
+            let mut sample = Sample::of(&mut Captures::from_bytes("sample", pcap));
+            let first = keys(key, &sample.packets());
+            let mut sizes = HashMap::new();
+            for flow in &first {
+                *sizes.entry(*flow).or_insert(0) += 1;
+            }
+            let once =
+                sizes.iter().filter(|(_, size)| **size == 1).map(|(flow, _)| *flow).collect();
+            sample.renew(fresh(&sample.packets(), key, false, &once));
+            let mut replay = sample.replay(3000, 9000);
+            let mut seen = Vec::new();
+            while let Some(packets) = replay.poll().unwrap() {
+                seen.extend(keys(key, &packets));
+            }
+            assert_eq!(seen.len(), 9000);
+            assert!(once.len() > 100 && once.len() < 2900, "{kind:?} {}", once.len());
+            let mut new = HashSet::new();
+            for around in seen.chunks(3000) {
+                for (now, first) in around.iter().zip(&first) {
+                    if once.contains(first) {
+                        new.insert(*now);
+                    } else {
+                        assert_eq!(now, first);
+                    }
+                }
+            }
+            // Few meet others by chance.
+            assert!(new.len() > 3 * once.len() * 99 / 100, "{kind:?} {}", new.len());
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! What several workers do to each other: who waits, what is dropped, who fails, and where they run.
+
+use std::path::Path;
+use std::time::Duration;
+use std::{fs, io, thread};
+
+use flowgauge_capture::{CaptureError, Captures, FileCounts, Frame, Frames, Progress, Source};
+use flowgauge_core::packet::LinkType;
+use flowgauge_core::summary::Size;
+use flowgauge_core::task::Report;
+use flowgauge_engine::report::{EpochReport, Gap, TotalReport};
+use flowgauge_engine::sink::Sink;
+use flowgauge_engine::{Config, EngineError, EpochLength, Outcome, Overrun, Plan};
+
+use crate::capture::{Pcap, udp};
+use crate::{asking, refusal};
+
+/// Does something with each epoch.
+struct Each<F>(F);
+
+impl<F: FnMut(&EpochReport) -> io::Result<()> + Send> Sink for Each<F> {
+    fn epoch(&mut self, report: &EpochReport) -> io::Result<()> {
+        self.0(report)
+    }
+    fn gap(&mut self, _: &Gap) -> io::Result<()> {
+        Ok(())
+    }
+    fn total(&mut self, _: &TotalReport) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+pub(crate) fn each(
+    config: Config,
+    bytes: &[u8],
+    epoch: impl FnMut(&EpochReport) -> io::Result<()> + Send,
+) -> Result<Outcome, EngineError> {
+    let mut source = Captures::from_bytes("test.pcap", bytes.to_vec());
+    Plan::new(config).unwrap().run(&mut source, &mut Each(epoch), &mut |_| {})
+}
+
+/// `packets` packets of one flow, which dispatch by any means gives to one worker.
+pub(crate) fn one_flow(packets: u64) -> Vec<u8> {
+    let mut pcap = Pcap::new();
+    for i in 0..packets {
+        pcap.udp(i, (3, 1), (2, 2));
+    }
+    pcap.0
+}
+
+pub(crate) fn busy(overrun: Overrun) -> Config {
+    Config { epoch: EpochLength::Packets(10_000), workers: 2, overrun, ..asking(&["top"]) }
+}
+
+/// The closer takes long over the first epoch: the worker that has all the packets waits
+/// for summaries in the third, and its ring is full. Each epoch's report says how many it measured.
+#[test]
+fn what_finds_a_full_ring_is_dropped_and_counted() {
+    for workers in [2, 4] {
+        let mut sums = Vec::new();
+        let mut wait = Some(Duration::from_millis(300));
+        let config = Config { workers, ..busy(Overrun::Drop) };
+        let outcome = each(config, &one_flow(45_000), |report| {
+            thread::sleep(wait.take().unwrap_or_default());
+            let measured = match &report.tasks[0].1 {
+                Report::Sizes { items, .. } => {
+                    items.first().map_or(0.0, |item| item.size.packets.unwrap().value)
+                }
+                other => panic!("{other:?}"),
+            };
+            sums.push((report.account.keyed, report.account.dropped, measured as u64));
+            let noted = report.notes.iter().any(|note| note.contains("the workers were too slow"));
+            assert_eq!(noted, report.account.dropped.packets > 0);
+            Ok(())
+        });
+        let total = outcome.unwrap().total.account;
+        assert_eq!(sums.len(), 5);
+        for (keyed, dropped, measured) in &sums {
+            assert_eq!(*keyed, dropped.packets + measured, "{workers}");
+            assert_eq!(dropped.bytes, dropped.packets * 64);
+        }
+        assert!(sums[2].1.packets > 2000, "{workers} {sums:?}");
+        assert_eq!(total.keyed, 45_000);
+        let dropped: u64 = sums.iter().map(|(_, dropped, _)| dropped.packets).sum();
+        assert_eq!(total.dropped.packets, dropped);
+    }
+}
+
+#[test]
+fn where_the_source_waits_nothing_is_dropped_and_the_wait_is_noted() {
+    let mut wait = Some(Duration::from_millis(100));
+    let outcome = each(busy(Overrun::Wait), &one_flow(45_000), |report| {
+        thread::sleep(wait.take().unwrap_or_default());
+        assert_eq!((report.account.dropped, report.notes.len()), (Size::default(), 0));
+        Ok(())
+    });
+    let Outcome { total, swaps, .. } = outcome.unwrap();
+    assert_eq!(total.account.keyed, 45_000);
+    assert_eq!(swaps.count(), 5);
+    assert!(swaps.waits().epochs > 0 && swaps.waits().time > Duration::from_millis(1));
+    assert!(total.notes[0].contains("epochs ended faster"), "{:?}", total.notes);
+}
+
+#[test]
+fn whoever_fails_ends_the_run_with_one_reason() {
+    let bytes = one_flow(45_000);
+    for workers in [2, 3] {
+        let config = Config { workers, ..busy(Overrun::Wait) };
+        let full = each(config.clone(), &bytes, |_| Err(io::ErrorKind::StorageFull.into()));
+        assert!(matches!(full, Err(EngineError::Sink(_))), "{full:?}");
+        let failed = each(config, &bytes, |report| {
+            assert!(report.epoch < 2, "a defect of the sink");
+            Ok(())
+        });
+        let message = failed.err().unwrap().to_string();
+        assert!(message.contains("'closer' failed: a defect of the sink"), "{message}");
+    }
+}
+
+/// A source of two epochs of ten packets, and then of nothing for as long as it is asked, but not for
+/// ever.
+struct Endless {
+    bytes: Vec<u8>,
+    frames: Vec<Frame>,
+    polls: u32,
+}
+
+const POLLS: u32 = 10_000;
+
+impl Source for Endless {
+    type Error = CaptureError;
+
+    fn poll(&mut self) -> Result<Option<Frames<'_>>, CaptureError> {
+        self.polls += 1;
+        let frames = if self.polls == 1 { &self.frames[..] } else { &[] };
+        if frames.is_empty() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok((self.polls < POLLS).then_some(Frames { bytes: &self.bytes, frames }))
+    }
+
+    fn progress(&self) -> Progress {
+        Progress { read: 0, total: None }
+    }
+
+    fn files(&self) -> &[FileCounts] {
+        &[]
+    }
+}
+
+/// Who reads need not have anything to pass on to find that nobody takes it.
+#[test]
+fn a_report_that_nobody_takes_ends_the_reading() {
+    let bytes = udp((3, 1), (2, 2));
+    let (wire, link) = (bytes.len() as u32, LinkType::ETHERNET);
+    let frames = vec![Frame { offset: 0, captured: wire, wire, time_ns: 1, link }; 20];
+    for workers in [2, 3] {
+        let epoch = EpochLength::Packets(10);
+        let config = Config { epoch, workers, ..busy(Overrun::Wait) };
+        let mut source = Endless { bytes: bytes.clone(), frames: frames.clone(), polls: 0 };
+        let mut epochs = 0;
+        let mut full = Each(|_: &EpochReport| {
+            epochs += 1;
+            Err(io::ErrorKind::StorageFull.into())
+        });
+        let run = Plan::new(config).unwrap().run(&mut source, &mut full, &mut |_| {});
+        assert!(matches!(run, Err(EngineError::Sink(_))), "{run:?}");
+        assert!(epochs == 1 && source.polls < POLLS / 2, "{} polls", source.polls);
+    }
+}
+
+/// The cores on which a thread may run, by its folder below `/proc`.
+fn cores(thread: &Path) -> Vec<usize> {
+    let status = fs::read_to_string(thread.join("status")).unwrap_or_default();
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    let ranges = list.into_iter().flat_map(|list| list.trim().split(','));
+    let ends = ranges.map(|range| range.split_once('-').unwrap_or((range, range)));
+    ends.flat_map(|(low, high)| low.parse().unwrap()..=high.parse().unwrap()).collect()
+}
+
+/// Whether a thread of this name may run on these cores only.
+fn has_thread(name: &str, on: &[usize]) -> bool {
+    let named = |thread: &Path| {
+        let own = fs::read_to_string(thread.join("comm")).unwrap_or_default();
+        own.trim_end() == name
+    };
+    let mut threads = fs::read_dir("/proc/self/task").unwrap().map(|entry| entry.unwrap().path());
+    threads.any(|thread| named(&thread) && cores(&thread) == on)
+}
+
+#[test]
+fn workers_stay_on_their_cores_or_the_run_is_refused() {
+    let own = || cores(Path::new("/proc/thread-self"));
+    for workers in [1, 2] {
+        let epoch = EpochLength::Packets(100);
+        let pinned = Config { workers, epoch, pin: true, ..asking(&["top"]) };
+        let plan = match Plan::new(pinned) {
+            Ok(plan) => plan,
+            Err(error) => {
+                assert!(error.to_string().contains("--pin needs"), "{error}");
+                continue;
+            }
+        };
+        let (all, mut reading, mut closing) = (own(), Vec::new(), Vec::new());
+        let mut source = Captures::from_bytes("test.pcap", one_flow(1000));
+        let mut sink = Each(|report: &EpochReport| {
+            closing.push(own());
+            // The first report is waited for by whoever measures the third epoch.
+            if workers == 2 && report.epoch == 0 {
+                assert!(has_thread("worker 1", &all[1..2]), "nobody is on the second core");
+            }
+            Ok(())
+        });
+        plan.run(&mut source, &mut sink, &mut |_| reading.push(own())).unwrap();
+        assert!(reading.len() > 1 && reading.iter().all(|cores| *cores == all[..1]), "{reading:?}");
+        // Whoever closes is no worker where there are several.
+        let closer = if workers == 1 { &all[..1] } else { &all[..] };
+        assert_eq!(closing.len(), 10);
+        assert!(closing.iter().all(|cores| cores == closer), "{workers} {closing:?}");
+        assert_eq!(own(), all);
+    }
+    let many = refusal(Config { workers: 256, pin: true, ..asking(&["top"]) }).to_string();
+    assert!(many.contains("--pin needs a core for each of 256 workers"), "{many}");
+}
+
+/// What no worker may be stopped for at the end of an epoch, in 999 of 1000, whatever the size of its
+/// summaries: wants a machine with nothing else to do.
+#[test]
+#[ignore = "measures time"]
+fn the_end_of_an_epoch_stops_nobody_for_long() {
+    let bytes = one_flow(2_000_000);
+    for memory_bytes in [1 << 20, 64 << 20] {
+        let config = Config {
+            workers: 2,
+            epoch: EpochLength::Packets(200),
+            memory_bytes,
+            ..asking(&["top"])
+        };
+        let swaps = each(config, &bytes, |_| Ok(())).unwrap().swaps;
+        let (most, longest) = (swaps.quantile(0.999), swaps.longest());
+        println!("{memory_bytes}: {most:?}, longest {longest:?}, {:?}", swaps.waits());
+        assert!(swaps.count() >= 10_000 && most <= Duration::from_micros(50), "{most:?}");
+    }
+}
