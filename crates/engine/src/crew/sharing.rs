@@ -47,7 +47,7 @@ impl Sharing {
         // With one worker all answers are of one summary, which stays where it is.
         let updates = config.workers > 1 && config.updates != EpochLength::Whole;
         if updates {
-            check_updates(config, laws)?;
+            check_updates(config, laws, sampled.contains(&true))?;
         }
         let dispatch = dispatch(config)?;
         let disjoint = dispatch != Dispatch::Queue;
@@ -150,10 +150,15 @@ fn may_divide(config: &Config) -> bool {
         && matches!(config.threshold, Threshold::Share(_))
 }
 
+/// Algorithms that draw samples themselves.
+const SAMPLES: [&str; 2] = ["netflow", "rhhh"];
+
 /// Refuses what cannot be put together from parts of the time, as an update of several workers is.
-fn check_updates(config: &Config, laws: Laws) -> Result<(), EngineError> {
+fn check_updates(config: &Config, laws: Laws, sampled: bool) -> Result<(), EngineError> {
+    let sampled = sampled || SAMPLES.contains(&&*config.algorithm);
     let reason = match laws {
         Laws { commutable: false, .. } => "what it counts depends on the order of all packets",
+        _ if sampled => "samples of parts are drawn alike, and their errors add up",
         Laws { merge: Merge::Disjoint, .. } => "parts of it add up only where they share no flow",
         _ => return Ok(()),
     };

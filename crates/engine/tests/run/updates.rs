@@ -346,6 +346,9 @@ fn updates_that_cannot_be_are_refused_with_a_reason() {
     };
     let order = "depends on the order of all packets; use one worker";
     for (name, accelerator, reason) in [
+        ("count-min", Some("skipper"), "samples of parts"),
+        ("count-sketch", Some("nitro"), "samples of parts"),
+        ("netflow", None, "samples of parts"),
         ("flow-radar", None, "only where they share no flow; use one worker"),
         ("replacing-array", None, order),
         ("conservative-count-min", None, order),
