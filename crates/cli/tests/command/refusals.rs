@@ -2,6 +2,15 @@
 
 use crate::run::{file, flowgauge, pcap, traffic};
 
+/// With one line that holds the hint, and nothing else.
+fn refused(arguments: &[&str], hint: &str) {
+    let answer = flowgauge(arguments);
+    assert_eq!((answer.code, answer.out.as_str()), (2, ""), "{arguments:?}");
+    assert_eq!(answer.err.lines().count(), 1, "{arguments:?}: {}", answer.err);
+    assert!(answer.err.starts_with("flowgauge: "), "{}", answer.err);
+    assert!(answer.err.contains(hint), "{arguments:?}: {}", answer.err);
+}
+
 #[test]
 fn wrong_usage_is_one_line_and_exit_code_2() {
     let capture = file("refused.pcap", &pcap(&traffic()));
@@ -17,14 +26,6 @@ fn wrong_usage_is_one_line_and_exit_code_2() {
         (&["analyze", "--memory", "64M", &capture], "64MiB"),
         (&["analyze", "--memory", "1kB", &capture], "--memory"),
         (&["analyze", "--epoch", "10", &capture], "10s"),
-        (&["analyze", "--updates", "10", &capture], "10s"),
-        (&["analyze", "--updates", "1s", "--epoch", "1s", &capture], "fewer than the epoch's"),
-        (&["live", "--updates", "10s", "-i", "lo"], "fewer than the epoch's"),
-        (&["analyze", "--updates", "9p", "--format", "csv", &capture], "use json or text"),
-        (
-            &["analyze", "--updates", "9p", "--workers=2", "--algorithm=flow-radar", &capture],
-            "use one worker, or another algorithm",
-        ),
         (&["analyze", "--threshold", "0.1", &capture], "0.1%"),
         (&["analyze", "--format", "xml", &capture], "json"),
         (&["analyze", "-c", "0", &capture], "-c"),
@@ -73,6 +74,43 @@ fn wrong_usage_is_one_line_and_exit_code_2() {
             "agg-evict does not go before flow-regulator",
         ),
         (
+            &["analyze", "--memory", "1MiB", "--algorithm", "count-min:columns=1048576", &capture],
+            "--memory",
+        ),
+        (&["analyze", "--filter", "tcp and and", &capture], "filter"),
+        (&["analyze", "-o", &capture, &capture], "input"),
+        (&["generate", "--skew", "3", "-o", &unwritten], "0 to 2"),
+        (&["generate", "--skew", "1", "--profile", "backbone", "-o", &unwritten], "zipf"),
+        (&["generate", "--size", "tiny", "-o", &unwritten], "imix"),
+        (&["generate", "--plant", "earthquake", "-o", &unwritten], "scan"),
+        (&["generate", "-o", &unwritten, "--truth", &unwritten], "file each"),
+        (&["generate", "-o", &unwritten, "--truth", &detour], "file each"),
+        (&["generate", "--truth", "-"], "file each"),
+        (&["list", "--format", "csv"], "json"),
+        (&["explain", "--format", "csv"], "json"),
+        (&["explain", "--task", "weather"], "cardinality"),
+    ] {
+        refused(arguments, hint);
+    }
+    assert_eq!(std::fs::read(unwritten).unwrap(), b"as it was");
+    // The input that was to be overwritten is still there.
+    assert_eq!(flowgauge(&["analyze", &capture]).code, 0);
+}
+
+/// Of several workers, of answers during an epoch, and of what chooses the algorithm.
+#[test]
+fn what_does_not_go_together_is_refused_alike() {
+    let capture = file("apart.pcap", &pcap(&traffic()));
+    for (arguments, hint) in [
+        (&["analyze", "--updates", "10", &capture][..], "10s"),
+        (&["analyze", "--updates", "1s", "--epoch", "1s", &capture], "fewer than the epoch's"),
+        (&["live", "--updates", "10s", "-i", "lo"], "fewer than the epoch's"),
+        (&["analyze", "--updates", "9p", "--format", "csv", &capture], "use json or text"),
+        (
+            &["analyze", "--updates", "9p", "--workers=2", "--algorithm=flow-radar", &capture],
+            "use one worker, or another algorithm",
+        ),
+        (
             &["analyze", "--workers", "2", "--algorithm", "linear-table:state=ewma", &capture],
             "use one worker",
         ),
@@ -91,32 +129,9 @@ fn wrong_usage_is_one_line_and_exit_code_2() {
             "leave them out",
         ),
         (&["analyze", "--algorithm", "auto:rows=2", &capture], "leave them out"),
-        (
-            &["analyze", "--memory", "1MiB", "--algorithm", "count-min:columns=1048576", &capture],
-            "--memory",
-        ),
-        (&["analyze", "--filter", "tcp and and", &capture], "filter"),
-        (&["analyze", "-o", &capture, &capture], "input"),
-        (&["generate", "--skew", "3", "-o", &unwritten], "0 to 2"),
-        (&["generate", "--skew", "1", "--profile", "backbone", "-o", &unwritten], "zipf"),
-        (&["generate", "--size", "tiny", "-o", &unwritten], "imix"),
-        (&["generate", "--plant", "earthquake", "-o", &unwritten], "scan"),
-        (&["generate", "-o", &unwritten, "--truth", &unwritten], "file each"),
-        (&["generate", "-o", &unwritten, "--truth", &detour], "file each"),
-        (&["generate", "--truth", "-"], "file each"),
-        (&["list", "--format", "csv"], "json"),
-        (&["explain", "--format", "csv"], "json"),
-        (&["explain", "--task", "weather"], "cardinality"),
     ] {
-        let answer = flowgauge(arguments);
-        assert_eq!((answer.code, answer.out.as_str()), (2, ""), "{arguments:?}");
-        assert_eq!(answer.err.lines().count(), 1, "{arguments:?}: {}", answer.err);
-        assert!(answer.err.starts_with("flowgauge: "), "{}", answer.err);
-        assert!(answer.err.contains(hint), "{arguments:?}: {}", answer.err);
+        refused(arguments, hint);
     }
-    assert_eq!(std::fs::read(unwritten).unwrap(), b"as it was");
-    // The input that was to be overwritten is still there.
-    assert_eq!(flowgauge(&["analyze", &capture]).code, 0);
 }
 
 #[test]

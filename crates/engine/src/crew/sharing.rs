@@ -47,7 +47,7 @@ impl Sharing {
         // With one worker all answers are of one summary, which stays where it is.
         let updates = config.workers > 1 && config.updates != EpochLength::Whole;
         if updates {
-            check_updates(config, laws, sampled.contains(&true))?;
+            check_updates(config, laws, sampled(config)?.contains(&true))?;
         }
         let dispatch = dispatch(config)?;
         let disjoint = dispatch != Dispatch::Queue;
