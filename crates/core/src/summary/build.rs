@@ -68,6 +68,8 @@ pub struct Laws {
     pub aggregatable: bool,
     /// What it is for are the sizes of flows, which a weighted sample of the packets keeps.
     pub sizes: bool,
+    /// It draws a sample, so that the errors of parts, which are drawn alike, add up.
+    pub samples: bool,
     /// It is rows of counters, into single ones of which packets may go: [`Ingest::rows`].
     pub rows: bool,
     /// How the sum of two summaries relates to the summary of the sum.
@@ -81,6 +83,7 @@ impl Laws {
         commutable: false,
         aggregatable: false,
         sizes: false,
+        samples: false,
         rows: false,
         merge: Merge::WithinBounds,
     };

@@ -150,15 +150,11 @@ fn may_divide(config: &Config) -> bool {
         && matches!(config.threshold, Threshold::Share(_))
 }
 
-/// Algorithms that draw samples themselves.
-const SAMPLES: [&str; 2] = ["netflow", "rhhh"];
-
 /// Refuses what cannot be put together from parts of the time, as an update of several workers is.
 fn check_updates(config: &Config, laws: Laws, sampled: bool) -> Result<(), EngineError> {
-    let sampled = sampled || SAMPLES.contains(&&*config.algorithm);
     let reason = match laws {
         Laws { commutable: false, .. } => "what it counts depends on the order of all packets",
-        _ if sampled => "samples of parts are drawn alike, and their errors add up",
+        _ if sampled || laws.samples => "samples of parts are drawn alike, and their errors add up",
         Laws { merge: Merge::Disjoint, .. } => "parts of it add up only where they share no flow",
         _ => return Ok(()),
     };

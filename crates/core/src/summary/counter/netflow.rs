@@ -54,7 +54,13 @@ impl Describe for NetFlow<()> {
             },
         ],
         memory: "as linear-table",
-        laws: Laws { commutable: true, aggregatable: true, sizes: true, ..Laws::NONE },
+        laws: Laws {
+            commutable: true,
+            aggregatable: true,
+            sizes: true,
+            samples: true,
+            ..Laws::NONE
+        },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {

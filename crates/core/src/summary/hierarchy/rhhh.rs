@@ -44,7 +44,13 @@ impl Describe for Rhhh {
             },
         ],
         memory: "as mst",
-        laws: Laws { commutable: true, aggregatable: true, sizes: true, ..Laws::NONE },
+        laws: Laws {
+            commutable: true,
+            aggregatable: true,
+            sizes: true,
+            samples: true,
+            ..Laws::NONE
+        },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
