@@ -11,6 +11,7 @@ use flowgauge_engine::sink::Sink;
 use flowgauge_engine::{Config, EpochLength, Plan};
 use hashbrown::HashMap;
 
+use super::WORKERS;
 use super::replay::Recording;
 use crate::experiment::chart::{Chart, linear};
 use crate::experiment::setting::{Mix, Setting};
@@ -22,10 +23,10 @@ use crate::traffic::{Packet, Scene};
 
 pub(crate) const UPDATES: Experiment = Experiment {
     name: "scaling/updates",
-    title: "answers during an epoch, of two workers",
+    title: "answers during an epoch, of several workers",
     paper: "This project: `--updates`, beside change-based aggregation (Simple, section 5.1)",
-    claim: "At any moment of an epoch two workers answer with at most 1.2 times the error of one summary of \
-            all packets so far, and asked 10 or 100 times a second they take at most 10 % fewer packets.",
+    claim: "At any moment of an epoch several workers answer with at most 1.2 times the error of one summary \
+            of all packets so far, and asked 10 or 100 times a second two take at most 10 % fewer packets.",
     measure,
     judge,
     charts: &[Chart {
@@ -87,7 +88,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
         "most_delay_us",
     ]);
     for (name, parameters) in NAMES {
-        let speeds = speeds(&config(name, parameters, 2), &recording, setting)?;
+        let speeds = speeds(&config(name, parameters, WORKERS), &recording, setting)?;
         row!(table, name, "never", speeds.never, None);
         for ((times, asked), speed) in ASKED.into_iter().zip(speeds.asked) {
             let updates = EpochLength::Packets(every(packets.len(), times) as u64);
@@ -95,8 +96,8 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
                 let config = Config { updates, ..config(name, parameters, workers) };
                 errors(config, &recording, &numbered)
             };
-            let (two, one) = (errors(2)?, errors(1)?);
-            let last = two.last().copied().unwrap_or([f64::NAN; 2]);
+            let (several, one) = (errors(WORKERS + 1)?, errors(1)?);
+            let last = several.last().copied().unwrap_or([f64::NAN; 2]);
             row!(
                 table,
                 name,
@@ -105,7 +106,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
                 speed.ratio,
                 last[0],
                 last[1],
-                worst(&two, &one),
+                worst(&several, &one),
                 median(&speed.delays_us),
                 speed.delays_us.iter().copied().fold(f64::NAN, f64::max),
             );
@@ -117,9 +118,9 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
          through the whole engine. One thread reads and dispatches, one measures, and a third answers the \
          task `top` (`--workers 2`): where there are two cores it takes its time from them. Rates are the \
          best of {} rounds in turns, from the first packet to the last report. Errors are those of the sizes of \
-         all pairs over the packets once, absolute: at the end, and at worst of all moments over those of one \
-         worker, whose one summary with the same parameters is asked at the same packets (an error of 0 over \
-         0 is 1). The delay is from the packet before which the answer is asked for to the answer.",
+         all pairs over the packets once, absolute, where two threads measure (`--workers 3`): at the end, and at \
+         worst of all moments over those of one worker, whose one summary with the same parameters is asked at \
+         the same packets (an error of 0 over 0 is 1). The delay is from the packet before which the answer is asked for to the answer.",
         EPOCH_NS * setting.packets as f64 / 1e9,
         packets.len(),
         numbered.keys.len(),
