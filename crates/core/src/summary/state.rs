@@ -59,7 +59,8 @@ pub(crate) trait State: Copy + Zeroable + Send + 'static {
     /// number of distinct elements.
     #[inline(always)]
     fn outweighs(&self, limit: f64, by: Measure) -> bool {
-        self.size().by(by) as f64 > limit
+        // A whole number is over the limit where it is over the limit's whole part.
+        self.size().by(by) > limit as u64
     }
     /// The counter of distinct elements.
     fn distinct(&self) -> Option<&Distinct> {

@@ -183,20 +183,20 @@ impl<K: FlowKey, S: State> Ingest<K> for KeyedArray<K, S> {
                 if excess != Size::default() {
                     self.saturated += excess;
                 }
-            } else {
-                let mut state = S::zeroed();
-                // One row fills no counter.
-                let _ = state.add(packets[i], bytes[i], element);
-                let old = std::mem::replace(slot, Slot { key: keys[i], state });
-                if old.state.outweighs(limit, by) {
-                    // After this packet: batches of any size agree.
-                    let total = self.total.saturating_add(weight(&packets[..=i], &bytes[..=i], by));
-                    self.saturated +=
-                        self.displaced.take(old.key, &old.state, total, &mut self.past);
-                } else {
-                    lose(&old.state, &mut lost, &mut self.past);
-                }
+                continue;
             }
+            // In place: read from a copy, its counters would wait for the copy's stores.
+            if slot.state.outweighs(limit, by) {
+                // After this packet: batches of any size agree.
+                let total = self.total.saturating_add(weight(&packets[..=i], &bytes[..=i], by));
+                self.saturated += self.displaced.take(slot.key, &slot.state, total, &mut self.past);
+            } else {
+                lose(&slot.state, &mut lost, &mut self.past);
+            }
+            let mut state = S::zeroed();
+            // One row fills no counter.
+            let _ = state.add(packets[i], bytes[i], element);
+            *slot = Slot { key: keys[i], state };
         }
         self.displaced.lost += lost;
         self.total = self.total.saturating_add(weight(packets, bytes, by));
