@@ -174,7 +174,7 @@ fn workers(explanation: &Explanation) -> String {
     let sums = match explanation.sums {
         0 => String::new(),
         sums => format!(
-            ", and for updates {} that add up what the others measured: {} more than without",
+            ", and for updates {} to add up what the others measured: {} more than without",
             plural(sums as u64, "set"),
             memory(explanation.updates_bytes)
         ),

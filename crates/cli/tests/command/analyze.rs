@@ -73,7 +73,10 @@ fn updates_come_before_the_epoch_that_they_are_of() {
     }
     let arguments = ["explain", "--workers", "3", "--epoch", "9s", "--updates", "1s"];
     let page = flowgauge(&arguments).out;
-    assert!(page.contains("updated each 1s") && page.contains("for updates 2 sets that"), "{page}");
+    assert!(
+        page.contains("updated each 1s") && page.contains("for updates 2 sets to add"),
+        "{page}"
+    );
     let line = &flowgauge(&[&arguments[..], &["--format", "json"]].concat()).lines()[0];
     let (all, updates) = (line["memory_bytes"].as_u64(), line["updates_bytes"].as_u64());
     assert_eq!(line["updates"], "1s");

@@ -257,6 +257,47 @@ fn live_epochs_end_by_the_clock_without_a_packet() {
 }
 
 #[test]
+fn live_updates_tell_of_the_epoch_so_far() {
+    let Some(net) = Net::new("updates") else { return };
+    let capture = file("live-updates.pcap", &pcap(&traffic()));
+    for form in [&["--workers", "3"][..], &["--workers", "1"]] {
+        let every = ["--epoch", "1h", "--updates", "200ms", "--algorithm", "linear-table"];
+        let live = net.live("here", &[&every[..], form].concat());
+        // An update is due at the first packet after its time.
+        for _ in 0..3 {
+            net.send(&capture);
+            sleep(Duration::from_millis(450));
+        }
+        net.send(&capture);
+        let answer = live.interrupt("-INT");
+        assert_eq!(answer.code, 0, "{}", answer.err);
+        let lines = answer.lines();
+        let (updates, ends) = lines.split_at(lines.len() - 2);
+        assert!((2..=8).contains(&updates.len()), "{form:?}: {} updates", updates.len());
+        assert!(updates.iter().all(|line| line["type"] == "update" && line["epoch"] == 0));
+        let keyed = |line: &Value| line["account"]["keyed"].as_u64().unwrap();
+        let so_far: Vec<u64> = updates.iter().map(keyed).collect();
+        assert!(so_far.is_sorted() && so_far[1] > 0, "{form:?}: {so_far:?}");
+        assert_eq!((&ends[0]["type"], &ends[1]["type"]), (&json!("epoch"), &json!("total")));
+        let once = flowgauge(&["analyze", "--format", "json", "--epoch", "whole", &capture]);
+        let all = 4 * keyed(&once.lines()[0]);
+        assert_eq!((keyed(&ends[0]), keyed(&ends[1])), (all, all));
+    }
+}
+
+#[test]
+fn live_measures_into_a_summary_that_workers_share() {
+    let Some(net) = Net::new("shared") else { return };
+    let capture = file("live-shared.pcap", &pcap(&traffic()));
+    let live = net.live("here", &["--epoch", "whole", "--workers", "3", "--shared"]);
+    net.send(&capture);
+    let answer = live.interrupt("-INT");
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    let offline = flowgauge(&["analyze", "--format", "json", "--epoch", "whole", &capture]);
+    assert_eq!(same(&answer.lines()[0]), same(&offline.lines()[0]));
+}
+
+#[test]
 fn live_says_what_the_kernel_dropped() {
     let Some(net) = Net::new("lost") else { return };
     let mut large = udp(5, 5, 5);

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::marker::PhantomData;
+use std::ops::Range;
 
 use flowgauge_kernel::{Digester, Zeroed};
 
@@ -135,7 +136,9 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
     /// Takes in a flow that it does not have, whose packets may be more than a counter holds; or counts
     /// it as untracked.
     pub(in crate::summary) fn add_flow(&mut self, key: K, digest: u64, size: Size) {
-        let Some(flow) = self.place(key, digest) else { return self.miss(size) };
+        let Some(flow) = self.place(key, digest) else {
+            return self.miss(size);
+        };
         self.activate(flow);
         let packets = u32::try_from(size.packets).unwrap_or(u32::MAX);
         self.saturated += self.layout.state_mut(flow).add(packets, size.bytes, 0);
@@ -205,6 +208,42 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
         (0..self.layout.len()).map(|flow| (self.layout.key(flow), self.layout.state(flow)))
     }
 
+    /// Takes in a batch of another table's flows, asking ahead as for packets.
+    fn merge_flows(&mut self, other: &Self, flows: Range<usize>) {
+        let mut digests = [0; BATCH_PACKETS];
+        for (digest, flow) in digests.iter_mut().zip(flows.clone()) {
+            *digest = other.layout.key(flow).digest(&self.digester);
+            self.layout.prefetch(*digest);
+        }
+        let mut guesses = [0; BATCH_PACKETS];
+        for ((guess, &digest), flow) in guesses.iter_mut().zip(&digests).zip(flows.clone()) {
+            *guess = self.layout.guess(*other.layout.key(flow), digest);
+        }
+        for ((guess, digest), flow) in guesses.into_iter().zip(digests).zip(flows) {
+            let (key, state) = (*other.layout.key(flow), other.layout.state(flow));
+            match self.layout.guessed(guess, key) {
+                Some(own) if !S::LASTING => self.saturated += own.merge(state),
+                _ => self.merge_flow(key, digest, state),
+            }
+        }
+    }
+
+    /// Takes in the state of the flow with this key, wherever it is here, or else makes it.
+    #[inline(never)]
+    fn merge_flow(&mut self, key: K, digest: u64, state: &S) {
+        let Some(flow) = self.place(key, digest) else {
+            self.miss(state.size());
+            if let Some(ewma) = state.ewma() {
+                self.past.lose(ewma);
+            }
+            return;
+        };
+        if !state.is_silent() {
+            self.activate(flow);
+        }
+        self.saturated += self.layout.state_mut(flow).merge(state);
+    }
+
     fn forget_epoch(&mut self) {
         self.active_len = 0;
         self.untracked = Size::default();
@@ -250,19 +289,8 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Ingest<K> for ExactTable<K, S, L> {
     fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
         let other = twin(self, other, Self::basis)?;
         let untracked = self.untracked + other.untracked;
-        for (key, state) in other.all() {
-            let digest = key.digest(&self.digester);
-            let Some(flow) = self.place(*key, digest) else {
-                self.miss(state.size());
-                if let Some(ewma) = state.ewma() {
-                    self.past.lose(ewma);
-                }
-                continue;
-            };
-            if !state.is_silent() {
-                self.activate(flow);
-            }
-            self.saturated += self.layout.state_mut(flow).merge(state);
+        for start in (0..other.layout.len()).step_by(BATCH_PACKETS) {
+            self.merge_flows(other, start..other.layout.len().min(start + BATCH_PACKETS));
         }
         if untracked != Size::default() {
             self.whole = 0;
