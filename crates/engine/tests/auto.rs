@@ -2,15 +2,13 @@
 //! depends on the machine; the tests assert what must hold whichever it is.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
-use std::io;
-
 use flowgauge_capture::Captures;
 use flowgauge_capture::synthetic::{self, Profile, Traffic, to_pcap_bytes};
 use flowgauge_core::summary::Parameters;
 use flowgauge_core::task::Threshold;
 use flowgauge_engine::auto::{self, Choice, Largest, Reason, Sample, Wanted, choose};
-use flowgauge_engine::report::{EpochReport, Gap, TotalReport};
-use flowgauge_engine::sink::Sink;
+use flowgauge_engine::report::EpochReport;
+use flowgauge_engine::sink::Each;
 use flowgauge_engine::{Config, EngineError, EpochLength, Plan};
 
 /// 30,000 packets of up to 20,000 flows.
@@ -112,29 +110,16 @@ fn what_was_asked_otherwise_does_not_matter() {
     assert!(chosen(&config, 0.01).is_ok());
 }
 
-/// Keeps the last report.
-#[derive(Default)]
-struct Last(Option<EpochReport>);
-
-impl Sink for Last {
-    fn epoch(&mut self, report: &EpochReport) -> io::Result<()> {
-        self.0 = Some(report.clone());
-        Ok(())
-    }
-    fn gap(&mut self, _: &Gap) -> io::Result<()> {
-        Ok(())
-    }
-    fn total(&mut self, _: &TotalReport) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 /// What is told of the error of a run, which is asked for the largest flow, too, where it is given.
 fn told(config: &Config, largest: Option<Largest>) -> Result<f64, Reason> {
-    let mut last = Last::default();
+    let mut last = None;
+    let mut keep = Each(|report: &EpochReport| {
+        last = Some(report.clone());
+        Ok(())
+    });
     let plan = auto::plan(config.clone(), largest).unwrap();
-    plan.run(&mut packets(), &mut last, &mut |_| {}).unwrap();
-    auto::error(&last.0.unwrap(), largest)
+    plan.run(&mut packets(), &mut keep, &mut |_| {}).unwrap();
+    auto::error(&last.unwrap(), largest)
 }
 
 #[test]

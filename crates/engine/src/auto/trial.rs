@@ -1,7 +1,6 @@
 //! One candidate tried on the sample: its time a packet, and how wide its bounds are.
 
 use std::collections::HashSet;
-use std::io;
 
 use flowgauge_core::key::CanonicalKey;
 use flowgauge_core::summary::{BuildError, Parameters};
@@ -14,8 +13,8 @@ use crate::config::{Config, EpochLength, Overrun};
 use crate::error::EngineError;
 use crate::plan::{LaneExplanation, Plan};
 use crate::reader::Packets;
-use crate::report::{EpochReport, Gap, TotalReport};
-use crate::sink::Sink;
+use crate::report::EpochReport;
+use crate::sink::Each;
 
 /// What a trial found.
 #[derive(Clone, Debug, PartialEq)]
@@ -107,10 +106,14 @@ pub(super) fn run(
         return Err(BuildError::TooLittleMemory { needed, given }.into());
     }
     let room = explanation.lanes.iter().map(|lane| lane.flows).collect();
-    let mut seen = Seen::default();
+    let mut seen = None;
+    let mut keep = Each(|report: &EpochReport| {
+        seen = Some(report.clone());
+        Ok(())
+    });
     // All of it, where it is but one batch.
     let (mut before, mut start_ns, mut ns) = (0, now_ns(clock), f64::MAX);
-    plan.run(&mut sample.replay(packets, all), &mut seen, &mut |source| {
+    plan.run(&mut sample.replay(packets, all), &mut keep, &mut |source| {
         let read = source.progress().read;
         if before == 0 && 2 * read >= all && read < all {
             (before, start_ns) = (read, now_ns(clock));
@@ -119,7 +122,7 @@ pub(super) fn run(
             ns = (now_ns(clock) - start_ns) / (all - before) as f64;
         }
     })?;
-    let report = seen.0.ok_or(Reason::Unknown);
+    let report = seen.ok_or(Reason::Unknown);
     let error = report.and_then(|report| error(&report, largest));
     Ok(Trial { ns, error, room })
 }
@@ -178,31 +181,15 @@ fn counted(
         ..config.clone()
     })?;
     let lanes = plan.explain().lanes;
-    let mut seen = Seen::default();
-    plan.run(source, &mut seen, &mut |_| {})?;
-    let tasks = seen.0.map(|report| report.tasks).unwrap_or_default();
+    let mut tasks = Vec::new();
+    let mut keep = Each(|report: &EpochReport| {
+        tasks.clone_from(&report.tasks);
+        Ok(())
+    });
+    plan.run(source, &mut keep, &mut |_| {})?;
     let items = tasks.into_iter().find_map(|(_, task)| match task {
         Report::Sizes { items, .. } => Some(items),
         _ => None,
     });
     Ok((lanes, items.unwrap_or_default()))
-}
-
-/// Keeps the one report of a trial.
-#[derive(Default)]
-struct Seen(Option<EpochReport>);
-
-impl Sink for Seen {
-    fn epoch(&mut self, report: &EpochReport) -> io::Result<()> {
-        self.0 = Some(report.clone());
-        Ok(())
-    }
-
-    fn gap(&mut self, _: &Gap) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn total(&mut self, _: &TotalReport) -> io::Result<()> {
-        Ok(())
-    }
 }

@@ -3,6 +3,7 @@
 //! Strings from outside (file names, notes) reach a reader only through `escape`.
 
 mod csv;
+mod each;
 mod escape;
 mod json;
 pub mod layout;
@@ -16,6 +17,7 @@ use std::io;
 use crate::report::{EpochReport, Gap, TotalReport};
 
 pub use csv::CsvSink;
+pub use each::Each;
 pub use escape::visible;
 pub use json::{JsonSink, parameters};
 pub use text::TextSink;

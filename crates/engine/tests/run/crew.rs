@@ -8,27 +8,12 @@ use flowgauge_capture::{CaptureError, Captures, FileCounts, Frame, Frames, Progr
 use flowgauge_core::packet::LinkType;
 use flowgauge_core::summary::Size;
 use flowgauge_core::task::Report;
-use flowgauge_engine::report::{EpochReport, Gap, TotalReport};
-use flowgauge_engine::sink::Sink;
+use flowgauge_engine::report::EpochReport;
+use flowgauge_engine::sink::Each;
 use flowgauge_engine::{Config, EngineError, EpochLength, Outcome, Overrun, Plan};
 
 use crate::capture::{Pcap, udp};
 use crate::{asking, refusal};
-
-/// Does something with each epoch.
-struct Each<F>(F);
-
-impl<F: FnMut(&EpochReport) -> io::Result<()> + Send> Sink for Each<F> {
-    fn epoch(&mut self, report: &EpochReport) -> io::Result<()> {
-        self.0(report)
-    }
-    fn gap(&mut self, _: &Gap) -> io::Result<()> {
-        Ok(())
-    }
-    fn total(&mut self, _: &TotalReport) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 pub(crate) fn each(
     config: Config,

@@ -1,7 +1,5 @@
 //! `--algorithm auto`: what it chooses beside the best of everything that could have been chosen.
 
-use std::io;
-
 use flowgauge_capture::Captures;
 use flowgauge_capture::synthetic::{self, Profile, Traffic, to_pcap_bytes};
 use flowgauge_core::batch::BATCH_PACKETS;
@@ -9,8 +7,8 @@ use flowgauge_core::key::KeyKind;
 use flowgauge_core::summary::Measure;
 use flowgauge_core::task::Threshold;
 use flowgauge_engine::auto::{self, Choice, Largest, Sample, Tried, Wanted, choose};
-use flowgauge_engine::report::{EpochReport, Gap, TotalReport};
-use flowgauge_engine::sink::Sink;
+use flowgauge_engine::report::EpochReport;
+use flowgauge_engine::sink::Each;
 use flowgauge_engine::{Config, EngineError};
 
 use super::chart::{Chart, linear};
@@ -251,33 +249,18 @@ fn runs(choice: &Choice, largest: Option<Largest>, pcap: &[u8]) -> Vec<Run> {
 fn over(config: &Config, largest: Option<Largest>, pcap: &[u8]) -> Result<(f64, f64), EngineError> {
     let plan = auto::plan(config.clone(), largest)?;
     let mut source = Captures::from_bytes("workload", pcap.to_vec());
-    let mut seen = Seen::default();
+    let mut seen = None;
+    let mut keep = Each(|report: &EpochReport| {
+        seen = Some(report.clone());
+        Ok(())
+    });
     let mut polls: Vec<f64> = Vec::with_capacity(1 << 14);
-    plan.run(&mut source, &mut seen, &mut |_| polls.push(thread_seconds()))?;
+    plan.run(&mut source, &mut keep, &mut |_| polls.push(thread_seconds()))?;
     let (half, last) = (polls.len() / 2, polls.len().saturating_sub(1));
     let seconds = polls.get(last).zip(polls.get(half)).map_or(f64::NAN, |(end, start)| end - start);
-    let error = seen.0.and_then(|report| auto::error(&report, largest).ok());
+    let error = seen.and_then(|report| auto::error(&report, largest).ok());
     let ns = 1e9 * seconds / ((last - half).max(1) * BATCH_PACKETS) as f64;
     Ok((ns, error.unwrap_or(f64::INFINITY)))
-}
-
-/// The one report of a run.
-#[derive(Default)]
-struct Seen(Option<EpochReport>);
-
-impl Sink for Seen {
-    fn epoch(&mut self, report: &EpochReport) -> io::Result<()> {
-        self.0 = Some(report.clone());
-        Ok(())
-    }
-
-    fn gap(&mut self, _: &Gap) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn total(&mut self, _: &TotalReport) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 fn judge(table: &Table) -> Verdict {

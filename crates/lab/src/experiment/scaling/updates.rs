@@ -1,13 +1,12 @@
 //! Answers during an epoch, of several workers: what they cost, and what they are worth.
 
-use std::io;
 use std::time::Instant;
 
 use flowgauge_core::key::{CanonicalKey, FlowKey, Key8, KeyKind};
 use flowgauge_core::summary::Parameters;
 use flowgauge_core::task::Report;
-use flowgauge_engine::report::{EpochReport, Gap, TotalReport};
-use flowgauge_engine::sink::Sink;
+use flowgauge_engine::report::EpochReport;
+use flowgauge_engine::sink::Each;
 use flowgauge_engine::{Config, EpochLength, Plan};
 use hashbrown::HashMap;
 
@@ -185,7 +184,10 @@ fn timed(
     let mut source = recording.replay(passes, every);
     let mut told = Vec::with_capacity(128);
     let begun = Instant::now();
-    let mut tell = Each(|_: &EpochReport| told.push(Instant::now()));
+    let mut tell = Each(|_: &EpochReport| {
+        told.push(Instant::now());
+        Ok(())
+    });
     let outcome = plan.run(&mut source, &mut tell, &mut |_| {})?;
     let ns = begun.elapsed().as_nanos() as f64;
     let delay = |(told, asked): (&Instant, &Instant)| (*told - *asked).as_nanos() as f64 / 1e3;
@@ -230,6 +232,7 @@ fn errors(
         }
         counted = report.account.keyed;
         errors.push(error(report, &truth));
+        Ok(())
     });
     plan.run(&mut recording.replay(1, usize::MAX), &mut judge, &mut |_| {})?;
     Ok(errors)
@@ -258,24 +261,6 @@ fn worst(these: &[[f64; 2]], those: &[[f64; 2]]) -> f64 {
     };
     let ratios = these.as_flattened().iter().zip(those.as_flattened()).map(ratio);
     ratios.max_by(f64::total_cmp).unwrap_or(f64::NAN)
-}
-
-/// Does something with each report of an epoch.
-struct Each<F>(F);
-
-impl<F: FnMut(&EpochReport) + Send> Sink for Each<F> {
-    fn epoch(&mut self, report: &EpochReport) -> io::Result<()> {
-        (self.0)(report);
-        Ok(())
-    }
-
-    fn gap(&mut self, _: &Gap) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn total(&mut self, _: &TotalReport) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 fn judge(table: &Table) -> Verdict {
