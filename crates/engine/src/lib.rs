@@ -22,6 +22,7 @@ mod summaries;
 mod swaps;
 
 pub use config::{Config, Dispatch, EpochLength, Overrun};
+pub use crew::Cores;
 pub use engine::Outcome;
 pub use error::{Able, EngineError};
 pub use plan::{Explanation, LaneExplanation, Plan};

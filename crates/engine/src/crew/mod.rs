@@ -25,7 +25,7 @@ use crate::summaries::Sets;
 use crate::swaps::Swaps;
 use closing::{Closing, EVENTS};
 pub(crate) use dispatch::{Dispatcher, Way};
-pub(crate) use pin::Cores;
+pub use pin::Cores;
 pub(crate) use sharing::{Sharing, keeps_apart};
 use worker::{PARCELS, Parcel, Set, Worker};
 

@@ -10,13 +10,14 @@ mod linux {
 
     /// The cores that this process may use, in their order, of which each worker gets one.
     #[derive(Clone, Debug)]
-    pub(crate) struct Cores {
+    pub struct Cores {
         allowed: CpuSet,
         numbers: Vec<usize>,
     }
 
     /// The calling thread stays on its core until this is dropped.
-    pub(crate) struct Pinned {
+    #[derive(Debug)]
+    pub struct Pinned {
         before: CpuSet,
     }
 
@@ -25,7 +26,7 @@ mod linux {
         ///
         /// # Errors
         /// When there are not as many.
-        pub(crate) fn new(workers: usize) -> Result<Self, EngineError> {
+        pub fn new(workers: usize) -> Result<Self, EngineError> {
             let allowed = sched_getaffinity(None).map_err(thread)?;
             let numbers: Vec<_> =
                 (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect();
@@ -35,13 +36,14 @@ mod linux {
             Ok(Self { allowed, numbers })
         }
 
-        /// Keeps the calling thread on the core of this worker.
+        /// Keeps the calling thread on the core of this worker, counted from 0.
         ///
         /// # Errors
-        /// When the operating system refuses.
-        pub(crate) fn pin(&self, worker: usize) -> Result<Pinned, EngineError> {
+        /// When the operating system refuses, or there is no such worker.
+        pub fn pin(&self, worker: usize) -> Result<Pinned, EngineError> {
             let mut core = CpuSet::new();
-            core.set(self.numbers[worker]);
+            let number = self.numbers.get(worker);
+            core.set(*number.ok_or_else(|| refused(self.numbers.len(), worker + 1))?);
             sched_setaffinity(None, &core).map_err(thread)?;
             Ok(Pinned { before: self.allowed })
         }
@@ -65,22 +67,28 @@ mod linux {
 
     /// No cores: workers are pinned on Linux only.
     #[derive(Clone, Debug)]
-    pub(crate) enum Cores {}
+    pub enum Cores {}
 
     impl Cores {
+        /// Refuses.
+        ///
         /// # Errors
         /// Always.
-        pub(crate) fn new(workers: usize) -> Result<Self, EngineError> {
+        pub fn new(workers: usize) -> Result<Self, EngineError> {
             Err(refused(0, workers))
         }
 
-        pub(crate) fn pin(&self, _: usize) -> Result<(), EngineError> {
+        /// Never called.
+        ///
+        /// # Errors
+        /// Never.
+        pub fn pin(&self, _: usize) -> Result<(), EngineError> {
             match *self {}
         }
     }
 }
 
-pub(crate) use linux::Cores;
+pub use linux::Cores;
 
 fn refused(cores: usize, workers: usize) -> EngineError {
     EngineError::Workers(format!(

@@ -1,11 +1,14 @@
 //! Several threads at once, each with packets and a runner of its own.
 
 use std::hint::spin_loop;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
 use flowgauge_core::batch::Batch;
 use flowgauge_core::key::FlowKey;
+use flowgauge_engine::Cores;
 use flowgauge_kernel::{Digester, Isa, Seed, cycles};
 
 use super::latency::{Histogram, Latency, Runner, pass};
@@ -31,7 +34,12 @@ const TRIES: usize = 24;
 impl Together {
     /// A run in which every thread had a core; `None` where something else had one again and again.
     pub(crate) fn undisturbed(mut run: impl FnMut() -> Self) -> Option<Self> {
-        (0..TRIES).map(|_| run()).find(|run| run.share >= ENOUGH)
+        (0..TRIES).map(|_| run()).find(Self::had_cores)
+    }
+
+    /// Whether every thread had a core, as the operating system tells.
+    pub(crate) fn had_cores(&self) -> bool {
+        self.share >= ENOUGH
     }
 }
 
@@ -74,11 +82,65 @@ impl Start {
         Self(AtomicUsize::new(threads))
     }
 
+    /// Says that one is ready, or will never be.
+    fn arrive(&self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+
     /// Waits for all.
     fn wait(&self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+        self.arrive();
         while self.0.load(Ordering::Acquire) > 0 {
             spin_loop();
+        }
+    }
+}
+
+/// What one thread took.
+struct Turn {
+    begun: u64,
+    ended: u64,
+    /// Seconds that it had a core.
+    ran: f64,
+    histogram: Histogram,
+}
+
+impl Turn {
+    /// A runner takes its stream so many times as soon as all are there.
+    fn take<K: FlowKey>(
+        start: &Start,
+        runner: &mut dyn Runner<K>,
+        stream: &Stream<K>,
+        batch_packets: usize,
+        passes: usize,
+    ) -> Self {
+        let (mut batch, mut histogram) = (Batch::new(), Histogram::new());
+        let mut timed = |packets, cycles| histogram.take(packets, cycles);
+        start.wait();
+        let (begun, ran) = (cycles(), thread_seconds());
+        for _ in 0..passes {
+            pass(runner, stream, batch_packets, &mut batch, Some(&mut timed));
+        }
+        Self { begun, ended: cycles(), ran: thread_seconds() - ran, histogram }
+    }
+
+    fn share(&self) -> f64 {
+        self.ran * 1e9 / ((self.ended - self.begun) as f64 * ns_per_cycle())
+    }
+}
+
+impl Together {
+    fn of(turns: &[Turn]) -> Self {
+        let mut all = Histogram::new();
+        for turn in turns {
+            all.merge(&turn.histogram);
+        }
+        let first = turns.iter().map(|turn| turn.begun).min().unwrap_or(0);
+        let last = turns.iter().map(|turn| turn.ended).max().unwrap_or(0);
+        Self {
+            wall_ns: (last - first) as f64 * ns_per_cycle(),
+            latency: all.latency(),
+            share: turns.iter().map(Turn::share).fold(1.0, f64::min),
         }
     }
 }
@@ -91,38 +153,73 @@ pub(crate) fn together<'a, K: FlowKey>(
     passes: usize,
 ) -> Together {
     let start = Start::of(pairs.len());
-    let done = thread::scope(|scope| {
+    let turns = thread::scope(|scope| {
         let threads: Vec<_> = pairs
             .map(|(runner, stream)| {
                 let start = &start;
-                scope.spawn(move || {
-                    let (mut batch, mut histogram) = (Batch::new(), Histogram::new());
-                    let mut timed = |packets, cycles| histogram.take(packets, cycles);
-                    start.wait();
-                    let (begun, ran) = (cycles(), thread_seconds());
-                    for _ in 0..passes {
-                        pass(runner, stream, batch_packets, &mut batch, Some(&mut timed));
-                    }
-                    (begun, cycles(), thread_seconds() - ran, histogram)
-                })
+                scope.spawn(move || Turn::take(start, runner, stream, batch_packets, passes))
             })
             .collect();
-        let done = threads.into_iter().filter_map(|thread| thread.join().ok());
-        done.collect::<Vec<(u64, u64, f64, Histogram)>>()
+        threads.into_iter().filter_map(|thread| thread.join().ok()).collect::<Vec<Turn>>()
     });
-    let mut all = Histogram::new();
-    for (_, _, _, histogram) in &done {
-        all.merge(histogram);
+    Together::of(&turns)
+}
+
+/// Threads that stay, as the engine's workers do: what a runner allocates on one of them is from the
+/// same memory in each run. Each has a core, where there are as many: those that are woken would share
+/// one for some time.
+pub(crate) struct Crew(Vec<Sender<Job>>);
+
+type Job = Box<dyn FnOnce() + Send>;
+
+impl Crew {
+    /// So many threads, which end with it.
+    pub(crate) fn new(threads: usize) -> Self {
+        let cores = Cores::new(threads).ok();
+        let thread = |number| {
+            let (sender, jobs) = channel::<Job>();
+            let cores = cores.clone();
+            thread::spawn(move || {
+                let _pinned = cores.map(|cores| cores.pin(number));
+                for job in jobs {
+                    job();
+                }
+            });
+            sender
+        };
+        Self((0..threads).map(thread).collect())
     }
-    let first = done.iter().map(|(begun, ..)| *begun).min().unwrap_or(0);
-    let last = done.iter().map(|(_, ended, ..)| *ended).max().unwrap_or(0);
-    let share = |(begun, ended, ran, _): &(u64, u64, f64, Histogram)| {
-        ran * 1e9 / ((ended - begun) as f64 * ns_per_cycle())
-    };
-    Together {
-        wall_ns: (last - first) as f64 * ns_per_cycle(),
-        latency: all.latency(),
-        share: done.iter().map(share).fold(1.0, f64::min),
+
+    /// The same as [`together`] on these threads, the first runner on the first.
+    pub(crate) fn together<K: FlowKey>(
+        &self,
+        runners: &mut Vec<Box<dyn Runner<K>>>,
+        streams: &[Arc<Stream<K>>],
+        batch_packets: usize,
+        passes: usize,
+    ) -> Together {
+        let start = Arc::new(Start::of(runners.len()));
+        let begin = |((mut runner, stream), thread): ((Box<dyn Runner<K>>, _), &Sender<Job>)| {
+            let (sender, done) = channel();
+            let (ready, stream) = (Arc::clone(&start), Arc::clone(stream));
+            let job = Box::new(move || {
+                let turn = Turn::take(&ready, &mut *runner, &stream, batch_packets, passes);
+                // Who asked waits for it.
+                let _ = sender.send((runner, turn));
+            });
+            if thread.send(job).is_err() {
+                start.arrive();
+            }
+            done
+        };
+        let pairs = runners.drain(..).zip(streams);
+        let begun: Vec<_> = pairs.zip(&self.0).map(begin).collect();
+        let done = begun.into_iter().filter_map(|done| done.recv().ok());
+        let turns = done.map(|(runner, turn)| {
+            runners.push(runner);
+            turn
+        });
+        Together::of(&turns.collect::<Vec<Turn>>())
     }
 }
 
@@ -149,5 +246,38 @@ mod tests {
         let pairs = runners.iter_mut().map(|runner| runner as &mut dyn Runner<Key4>).zip(&parts);
         let done = together(pairs, 64, 2);
         assert!(done.wall_ns > 0.0 && done.latency.mean_ns > 0.0);
+    }
+
+    /// Tells which thread took it.
+    struct Named(Sender<thread::ThreadId>);
+
+    impl Runner<Key4> for Named {
+        fn begin(&mut self) {}
+
+        fn take(&mut self, _: &mut Batch<Key4>) {
+            assert!(self.0.send(thread::current().id()).is_ok());
+        }
+    }
+
+    #[test]
+    fn a_crew_keeps_its_threads() {
+        let key = Key4::from_canonical(&[1; 4]);
+        let stream = Arc::new(Stream { keys: key.into_iter().collect(), elements: vec![0] });
+        let (sender, named) = channel();
+        let named_runner = || Box::new(Named(sender.clone())) as Box<dyn Runner<Key4>>;
+        let mut both = vec![named_runner(), named_runner()];
+        let mut alone = vec![named_runner()];
+        let streams = [Arc::clone(&stream), stream];
+        let crew = Crew::new(2);
+        let run = |runners: &mut Vec<_>| {
+            crew.together(runners, &streams, 64, 1);
+            let mut ids: Vec<_> = named.try_iter().map(|id| format!("{id:?}")).collect();
+            ids.sort_unstable();
+            (runners.len(), ids)
+        };
+        let (first, one) = (run(&mut both), run(&mut alone));
+        assert_eq!((first.0, first.1.len(), one.0, one.1.len()), (2, 2, 1, 1));
+        assert!(first.1[0] != first.1[1] && first.1.contains(&one.1[0]));
+        assert_eq!((run(&mut both), run(&mut alone)), (first, one));
     }
 }

@@ -85,6 +85,10 @@ enum Sketch<K> {
 ///
 /// Cost: one push a packet, and the sorting of a level now and then. Memory in bytes: `(3 k + 480)
 /// × 8`, or × `size_of::<K>()` for keys, reserved by the library as the packets come.
+///
+/// The library counts each packet in the sketch itself: no line of it, nor the next one, which is
+/// fetched along, may be another worker's.
+#[repr(align(128))]
 pub struct Kll<K> {
     digester: Digester,
     k: u16,
@@ -199,6 +203,13 @@ fn add(sketch: &mut KllSketch<KllFloat<f64>>, number: f64, packets: u32) {
 
 impl<K: FlowKey> Ingest<K> for Kll<K> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
+        // Reserved on the thread that fills it: what the allocator has for another thread shares
+        // lines with what that one writes.
+        if self.count() == 0
+            && let Some(sketch) = Self::empty(self.k, self.of)
+        {
+            self.sketch = sketch;
+        }
         let packets = batch.packets();
         match &mut self.sketch {
             Sketch::Keys(sketch) => {

@@ -1,6 +1,8 @@
 //! How structures of their own, and shared ones, scale over cores.
 
+mod contest;
 mod replay;
+mod rounds;
 mod separate;
 mod shared;
 mod updates;

@@ -1,20 +1,20 @@
 //! Two workers with a summary each, against one.
 
-use std::hint::black_box;
-
-use flowgauge_core::batch::{BATCH_PACKETS, Batch};
+use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::catalog::ALGORITHMS;
 use flowgauge_core::key::{Key8, KeyKind};
 use flowgauge_core::summary::Merge;
 
-use super::{WORKERS, in_turns};
+use super::contest::{Arithmetic, Both, Built, COUNT, Contest, MOST, shared};
+use super::rounds::{DOUBLES, LEAST};
+use super::{LEAST_NS, WORKERS};
 use crate::experiment::chart::{Chart, linear};
 use crate::experiment::latency::Runner;
-use crate::experiment::parallel::together;
+use crate::experiment::parallel::Crew;
 use crate::experiment::setting::{Mix, Setting};
 use crate::experiment::stream::Stream;
 use crate::experiment::structure::Structure;
-use crate::experiment::table::{Table, row, short};
+use crate::experiment::table::{Row, Table, short};
 use crate::experiment::verdict::{Part, Verdict, median};
 use crate::experiment::{Experiment, Outcome};
 use crate::failure::Failure;
@@ -29,17 +29,17 @@ pub(crate) const SEPARATE: Experiment = Experiment {
     measure,
     judge,
     charts: &[Chart {
-        title: "Rate of two workers over that of one",
+        title: "Rate of two workers over that of one: the summary's (bar), arithmetic's beside it (tick)",
         x: "structure",
         x_axis: linear(""),
-        y: &[("ratio", "")],
+        y: &[("ratio", ""), ("arithmetic", ", arithmetic")],
         y_axis: linear("times"),
         series: "kind",
         only: &[],
     }],
 };
 
-/// Bytes of a summary that fits the cache, all workers' together.
+/// Bytes of a summary that fits the cache of a core.
 const SMALL: usize = 1 << 19;
 
 /// What is wanted of a summary in the cache, and of a large table.
@@ -48,17 +48,26 @@ const WANTED_LARGE: f64 = 1.6;
 
 const CACHED: &str = "in the cache";
 const LARGE: &str = "a million flows";
-const ARITHMETIC: &str = "arithmetic alone";
 
-/// Steps of arithmetic for each packet.
-const STEPS: u64 = 8;
+/// Packets of a pass of arithmetic, and nanoseconds of a measurement of it at least, for each packet of
+/// the setting: 5 ms for a million.
+const PASS: usize = 1 << 12;
+const ARITHMETIC_NS: f64 = 5.0;
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
+    let crew = Crew::new(WORKERS);
     let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::Pair)?;
     let (apart, dealt) = (stream.split(WORKERS), stream.deal(WORKERS, BATCH_PACKETS));
-    let mut table = Table::new(["structure", "kind", "one_mpps", "two_mpps", "ratio"]);
     let larger = apart.iter().map(|part| part.keys.len()).max().unwrap_or(0) as f64
         / stream.keys.len() as f64;
+    let keys: Vec<Key8> = stream.keys.iter().take(PASS).copied().collect();
+    let start = Stream { elements: vec![0; keys.len()], keys };
+    let least_ns = ARITHMETIC_NS * setting.packets as f64;
+    let multiply = || Ok(Box::new(Arithmetic) as Box<dyn Runner<Key8>>);
+    let halves = shared(start.deal(WORKERS, BATCH_PACKETS));
+    let mut arithmetic = Both::new(&crew, multiply, &shared([start]), &halves, least_ns)?;
+    let (whole, apart, dealt) = (shared([stream]), shared(apart), shared(dealt));
+    let mut contests = Vec::new();
     let (mut left_out, mut by_flow) = (Vec::new(), Vec::new());
     for info in ALGORITHMS {
         // As the engine has it: only what adds up may have a flow in both parts.
@@ -68,37 +77,65 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
         } else {
             &dealt
         };
-        let structure = Structure::new(info.name, info.name).in_bytes(SMALL);
-        let build = || Ok(Box::new(structure.build::<Key8>(setting)?) as Box<dyn Runner<Key8>>);
+        let build = of_structure(info.name, SMALL, setting);
         if build().is_ok() {
-            scale(&mut table, [info.name, CACHED], build, setting, &stream, parts)?;
+            let least_ns = LEAST_NS * setting.packets as f64;
+            let both = Both::new(&crew, build, &whole, parts, least_ns)?;
+            contests.push(Contest::new(info.name, CACHED, both, setting));
         } else {
             left_out.push(info.name);
         }
     }
-    let build = || Ok(Box::new(Arithmetic) as Box<dyn Runner<Key8>>);
-    scale(&mut table, [ARITHMETIC; 2], build, setting, &stream, &dealt)?;
     let uniform = Setting { packets: 4 * setting.packets, ..setting.clone() };
     let stream = Stream::<Key8>::draw(&uniform, Mix::Zipf(0.0), KeyKind::Pair)?;
-    let parts = stream.split(WORKERS);
-    let structure = Structure::new("linear-table", "linear-table").in_bytes(128 << 20);
-    let build = || Ok(Box::new(structure.build::<Key8>(setting)?) as Box<dyn Runner<Key8>>);
-    scale(&mut table, ["linear-table", LARGE], build, setting, &stream, &parts)?;
-    let ratio = median(&table.numbers("kind", ARITHMETIC, "ratio"));
-    let limit = if ratio.is_finite() {
-        format!(
-            "A loop of multiplications, which touches no memory, is {} times as fast on two threads: \
-             that is the machine's.",
-            short(ratio)
-        )
-    } else {
-        "Two threads never had a core each, not even for arithmetic.".to_owned()
-    };
+    let (name, parts) = ("linear-table", shared(stream.split(WORKERS)));
+    let build = of_structure(name, 128 << 20, setting);
+    let least_ns = LEAST_NS * uniform.packets as f64;
+    let both = Both::new(&crew, build, &shared([stream]), &parts, least_ns)?;
+    contests.push(Contest::new(name, LARGE, both, setting));
+    // By turns, so that some time without two cores takes a round from each and not all from one.
+    for _ in 0..MOST * setting.rounds {
+        for contest in &mut contests {
+            contest.round(&crew, &mut arithmetic);
+        }
+    }
+    let mut table = Table::new([
+        "structure",
+        "kind",
+        "one_mpps",
+        "two_mpps",
+        "ratio",
+        "arithmetic",
+        "rounds",
+        "retaken",
+    ]);
+    for contest in &contests {
+        contest.tell(&mut table);
+    }
+    let gains: Vec<f64> = contests.iter().flat_map(|contest| contest.rounds.gains()).collect();
+    let retaken: usize = contests.iter().map(|contest| contest.rounds.retaken()).sum();
+    let limit = format!(
+        "A loop of multiplications, which touches no memory, is {} times as fast on two threads, in \
+         the median of all {} rounds: that is the machine's.",
+        short(median(&gains)),
+        gains.len()
+    );
+    let (least, most) = DOUBLES.into_inner();
     let notes = format!(
-        "Each summary at its defaults in {} KiB, warm. Rounds in which a worker did not have a core of \
-         its own are taken anew. Batches go to the workers by turns; where each flow has a counter of \
-         its own ({}), packets go by digest: the larger part then has {:.1} % of them. Left out, since they need more: {}.",
+        "Each summary at its defaults in {} KiB for each worker, warm. The machine has two cores for us at \
+         some times, and two threads of one at others: beside each round that loop is timed on one \
+         thread, and on two before and after, and a round does not count, whatever the summary did in \
+         it, where two were not {least} to {most} times as fast, or where something else had a \
+         worker's core. {retaken} of {} rounds were retaken \
+         for that. Medians are of {} rounds that count; of all {} that are taken at most, where fewer \
+         than {LEAST} of them count: then nothing is said of that summary. Batches go to the workers by \
+         turns; where each flow has a counter of its own ({}), packets go by digest: the larger part \
+         then has {:.1} % of them. Left out, since they need more: {}. The workers are threads that \
+         stay on their cores, as the engine's with `--pin`.",
         SMALL >> 10,
+        gains.len(),
+        COUNT * setting.rounds,
+        MOST * setting.rounds,
         by_flow.join(", "),
         100.0 * larger,
         if left_out.is_empty() { "none".to_owned() } else { left_out.join(", ") }
@@ -106,72 +143,53 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     Ok(Outcome { table, limit, notes })
 }
 
-/// Multiplications for each packet, and no look at it.
-struct Arithmetic;
-
-impl Runner<Key8> for Arithmetic {
-    fn begin(&mut self) {}
-
-    fn take(&mut self, batch: &mut Batch<Key8>) {
-        let steps = 0..STEPS * batch.len() as u64;
-        // Four chains at once keep the multiplier busy.
-        black_box(steps.fold([1_u64, 3, 5, 7], |chains, step| {
-            chains.map(|chain| black_box(chain.wrapping_mul(step | 1)))
-        }));
-    }
-}
-
-/// Rates of one worker and of two; the ratio is the median of the rounds' ratios.
-fn scale(
-    table: &mut Table,
-    [label, kind]: [&str; 2],
-    build: impl Fn() -> Result<Box<dyn Runner<Key8>>, Failure>,
-    setting: &Setting,
-    whole: &Stream<Key8>,
-    parts: &[Stream<Key8>],
-) -> Result<(), Failure> {
-    let mut alone = [build()?];
-    let mut both = parts.iter().map(|_| build()).collect::<Result<Vec<_>, _>>()?;
-    let run = |runners: &mut [Box<dyn Runner<Key8>>], streams: &[Stream<Key8>], passes| {
-        let runners = runners.iter_mut().map(|runner| &mut **runner as &mut dyn Runner<Key8>);
-        together(runners.zip(streams), BATCH_PACKETS, passes)
-    };
-    let whole = std::slice::from_ref(whole);
-    let times = in_turns(
-        whole[0].keys.len(),
-        setting.rounds,
-        [&mut |passes| run(&mut alone, whole, passes), &mut |passes| run(&mut both, parts, passes)],
-    );
-    let rate = |at: usize| median(&times.iter().map(|ns| 1e3 / ns[at]).collect::<Vec<_>>());
-    let ratio = median(&times.iter().map(|[one, two]| one / two).collect::<Vec<_>>());
-    row!(table, label, kind, rate(0), rate(1), ratio);
-    Ok(())
+fn of_structure(name: &'static str, bytes: usize, setting: &Setting) -> impl Fn() -> Built {
+    let structure = Structure::new(name, name).in_bytes(bytes);
+    move || Ok(Box::new(structure.build::<Key8>(setting)?))
 }
 
 fn judge(table: &Table) -> Verdict {
-    let of = |kind: &str| table.numbers("kind", kind, "ratio");
-    let machine = of(ARITHMETIC).first().copied().unwrap_or(f64::NAN);
-    let least = |kind: &str| of(kind).into_iter().fold(f64::NAN, f64::min);
-    let missing = of(CACHED).iter().filter(|ratio| ratio.is_nan()).count();
-    let enough = |wanted: f64| of(CACHED).iter().filter(|ratio| **ratio >= wanted).count();
-    let mut parts = vec![Part::at_least("arithmetic alone on two threads, times", machine, WANTED)];
-    if missing > 0 {
-        let reason = format!("{missing} summaries, for which the workers never had a core each");
-        parts.push(Part::open(reason));
+    Verdict::of([(CACHED, WANTED), (LARGE, WANTED_LARGE)].into_iter().flat_map(|(kind, wanted)| {
+        let counts = |row: &Row| row.number("rounds") - row.number("retaken") >= LEAST as f64;
+        let (told, open): (Vec<Row>, Vec<Row>) = table.of("kind", kind).partition(counts);
+        let ratio = |row: &Row| row.number("ratio");
+        let least = told.iter().min_by(|a, b| ratio(a).total_cmp(&ratio(b)));
+        let name = |row: &Row| row.text("structure").to_owned();
+        let what = format!(
+            "{kind}, {}, which gains least ({} of {} gain enough)",
+            least.map_or("none".to_owned(), name),
+            told.iter().filter(|row| ratio(row) >= wanted).count(),
+            told.len()
+        );
+        let part = Part::at_least(&what, least.map_or(f64::NAN, ratio), wanted);
+        let names: Vec<String> = open.iter().map(name).collect();
+        let open = (!names.is_empty()).then(|| {
+            let names = names.join(", ");
+            Part::open(format!("{kind}, {names}: the machine did not give two cores"))
+        });
+        [Some(part), open].into_iter().flatten()
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::table::row;
+    use crate::experiment::verdict::Stand;
+
+    /// The verdict on a summary with this ratio, of this many rounds, and on a table that scales.
+    fn stand(ratio: f64, [rounds, retaken]: [usize; 2]) -> Stand {
+        let mut table = Table::new(["structure", "kind", "ratio", "rounds", "retaken"]);
+        row!(table, "one", CACHED, ratio, rounds, retaken);
+        row!(table, "other", CACHED, 1.9, 10_usize, 0_usize);
+        row!(table, "table", LARGE, 1.7, 10_usize, 0_usize);
+        judge(&table).stand
     }
-    // No summary scales better than the machine does.
-    let wanted = WANTED.min(0.95 * machine);
-    let what = format!(
-        "the summary in the cache that gains least ({} of {} gain enough)",
-        enough(wanted),
-        of(CACHED).len()
-    );
-    parts.push(Part::at_least(&what, least(CACHED), wanted));
-    let large = least(LARGE);
-    parts.push(Part::at_least(
-        "a linear table of a million flows",
-        large,
-        WANTED_LARGE.min(0.95 * machine),
-    ));
-    Verdict::of(parts)
+
+    #[test]
+    fn without_two_cores_nothing_is_said() {
+        assert_eq!(stand(1.85, [12, 2]), Stand::Confirmed);
+        assert_eq!(stand(1.75, [12, 2]), Stand::Contradicted);
+        assert_eq!([stand(1.75, [25, 23]), stand(1.85, [25, 23])], [Stand::Open; 2]);
+    }
 }
