@@ -67,6 +67,12 @@ impl<K: FlowKey> Summary<K> {
         }
     }
 
+    fn next_part(&mut self) {
+        if let Self::Own(own) = self {
+            own.next_part();
+        }
+    }
+
     fn merge(&mut self, other: &Self) -> Result<(), Incompatible> {
         match self {
             Self::Own(own) => own.merge(other.ordinary()),
@@ -158,6 +164,14 @@ impl<A: FlowKey, B: FlowKey> Summaries<A, B> {
         self.first.next_epoch();
         if let Some(second) = &mut self.second {
             second.next_epoch();
+        }
+    }
+
+    /// Begins another part of the same epoch, which is only merged into others.
+    pub(crate) fn next_part(&mut self) {
+        self.first.next_part();
+        if let Some(second) = &mut self.second {
+            second.next_part();
         }
     }
 

@@ -45,6 +45,12 @@ pub trait Ingest<K: FlowKey>: Send {
     fn next_epoch(&mut self) {
         self.clear();
     }
+    /// Begins another part of the same epoch: forgets the packets. Until [`Self::clear`] or
+    /// [`Self::next_epoch`] it is only merged into others, not asked, so that it may keep places for
+    /// flows that will come again.
+    fn next_part(&mut self) {
+        self.next_epoch();
+    }
     /// The parameters in force, by their names in the catalog: a summary built from them has the
     /// same shape.
     fn parameters(&self) -> Vec<(&'static str, Setting)>;

@@ -2,7 +2,7 @@
 
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key13, Key16, Key32, Key37};
 use flowgauge_core::summary::codec::encode;
-use flowgauge_core::summary::{Answers, Info, Ingest, Measure, Merge, Options};
+use flowgauge_core::summary::{Answers, Info, Ingest, Measure, Merge, Options, Size};
 use flowgauge_core::{catalog, catalog::ALGORITHMS, task::Threshold};
 
 use super::stream::{self, Packet, feed, packets};
@@ -118,6 +118,59 @@ fn merges_keep_their_promise<K: FlowKey>(info: &Info) -> bool {
         }
     }
     built
+}
+
+/// The sum of the last epoch's parts that one summary took one after the other, beginning each anew by
+/// `next`, and whether nothing found no room in it.
+fn of_parts<K: FlowKey>(
+    info: &Info,
+    options: &Options,
+    epochs: &[&[Packet]],
+    next: fn(&mut dyn Ingest<K>),
+) -> Option<(Vec<u8>, bool)> {
+    let (mut sum, mut part) = (build::<K>(info, options)?, build::<K>(info, options)?);
+    for packets in epochs {
+        sum.next_epoch();
+        for packets in packets.chunks(500) {
+            feed(&mut *part, packets, 64);
+            sum.merge(&*part).unwrap();
+            next(&mut *part);
+        }
+    }
+    let is_whole = sum.answers().untracked() == Size::default();
+    Some((encode(info, options, &*sum), is_whole))
+}
+
+fn parts_add_up_as_cleared_summaries_do<K: FlowKey>(info: &Info) -> bool {
+    // Others keep no places.
+    if !info.laws.flows || info.laws.merge != Merge::Equal {
+        return true;
+    }
+    // Two epochs with flows of their own: what is kept of the first must not be seen in the second.
+    let mut packets = packets(6000, FLOWS / 2, 7);
+    let (first, second) = packets.split_at_mut(3000);
+    for packet in &mut *second {
+        packet.flow += FLOWS / 2;
+    }
+    let mut built = false;
+    // From much room to too little.
+    for memory_bytes in [256 << 10, 48 << 10, 24 << 10, 12 << 10] {
+        let options = Options { memory_bytes, ..small() };
+        let epochs: [&[Packet]; 2] = [first, second];
+        let cleared = of_parts::<K>(info, &options, &epochs, |part| part.next_epoch());
+        let kept = of_parts::<K>(info, &options, &epochs, |part| part.next_part());
+        built |= kept.is_some();
+        // Which flows find no room depends on their order.
+        if cleared.as_ref().is_some_and(|(_, is_whole)| *is_whole) {
+            assert!(cleared == kept, "{} of {memory_bytes} bytes", info.name);
+        }
+    }
+    built
+}
+
+#[test]
+fn parts_of_an_epoch_add_up() {
+    for_all!(parts_add_up_as_cleared_summaries_do);
 }
 
 #[test]

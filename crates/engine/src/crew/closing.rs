@@ -58,8 +58,9 @@ impl<'a, A: FlowKey, B: FlowKey> Closing<'a, A, B> {
                     if self.collect().is_err() {
                         break;
                     }
+                    let goes_on = ended.update;
                     self.close(*ended)?;
-                    self.give_back();
+                    self.give_back(goes_on);
                 }
             }
         }
@@ -114,12 +115,16 @@ impl<'a, A: FlowKey, B: FlowKey> Closing<'a, A, B> {
         Ok(())
     }
 
-    /// Clears the sets, and gives them back.
-    fn give_back(&mut self) {
+    /// Clears the sets, and gives them back, for another part of an epoch that goes on.
+    fn give_back(&mut self, goes_on: bool) {
         let another = |set: &Set<A, B>| set.summaries.another().map(Set::new);
         hand_out(&mut self.sets, self.keepers.len(), another);
         for (keeper, mut set) in self.keepers.iter_mut().zip(self.sets.drain(..)) {
-            set.summaries.next_epoch();
+            if goes_on {
+                set.summaries.next_part();
+            } else {
+                set.summaries.next_epoch();
+            }
             set.ingested = Size::default();
             keeper.give_back(set);
         }

@@ -31,6 +31,8 @@ pub(in crate::summary) struct ExactTable<K, S, L> {
     /// Once there is something untracked: the flows with numbers below this have nothing of it.
     whole: usize,
     pub(super) saturated: Size,
+    /// Whether there may be flows that only parts of the epoch before had packets of.
+    kept: bool,
     types: PhantomData<(K, S)>,
 }
 
@@ -66,6 +68,7 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
             untracked: Size::default(),
             whole: 0,
             saturated: Size::default(),
+            kept: false,
             types: PhantomData,
         })
     }
@@ -221,6 +224,9 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
         }
         for ((guess, digest), flow) in guesses.into_iter().zip(digests).zip(flows) {
             let (key, state) = (*other.layout.key(flow), other.layout.state(flow));
+            if !S::LASTING && state.is_silent() {
+                continue;
+            }
             match self.layout.guessed(guess, key) {
                 Some(own) if !S::LASTING => self.saturated += own.merge(state),
                 _ => self.merge_flow(key, digest, state),
@@ -244,6 +250,13 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
         self.saturated += self.layout.state_mut(flow).merge(state);
     }
 
+    /// Forgets flows without a packet where they could take the room of others.
+    #[cold]
+    fn drop_kept(&mut self) {
+        self.layout.retain(&self.digester, |state| !state.is_silent());
+        self.kept = false;
+    }
+
     fn forget_epoch(&mut self) {
         self.active_len = 0;
         self.untracked = Size::default();
@@ -254,6 +267,9 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
 impl<K: FlowKey, S: State, L: Layout<K, S>> Ingest<K> for ExactTable<K, S, L> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         batch.digest(&self.digester);
+        if self.kept && 2 * (self.layout.len() + batch.len()) > self.layout.most() {
+            self.drop_kept();
+        }
         let (keys, digests) = (batch.keys(), batch.digests());
         let (packets, bytes, elements) = (batch.packets(), batch.bytes(), batch.elements());
         for &digest in digests {
@@ -347,6 +363,7 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Ingest<K> for ExactTable<K, S, L> {
     fn clear(&mut self) {
         self.layout.clear(&self.digester);
         self.past = self.past.forgotten();
+        self.kept = false;
         self.forget_epoch();
     }
 
@@ -357,6 +374,25 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Ingest<K> for ExactTable<K, S, L> {
         let partial = !self.are_whole() || self.saturated != Size::default();
         self.layout.retain(&self.digester, |state| state.next_epoch(&self.past));
         self.past.next_epoch(self.untracked + self.saturated, partial);
+        self.forget_epoch();
+    }
+
+    /// Flows stay, without packets, while at least half of them had some: most will come again, and
+    /// those that do not cost little.
+    fn next_part(&mut self) {
+        let (len, mut silent) = (self.layout.len(), 0);
+        if S::LASTING {
+            return self.next_epoch();
+        }
+        for flow in 0..len {
+            let state = self.layout.state_mut(flow);
+            silent += usize::from(state.is_silent());
+            *state = S::zeroed();
+        }
+        if 2 * silent > len {
+            return self.clear();
+        }
+        self.kept = true;
         self.forget_epoch();
     }
 
