@@ -1,8 +1,6 @@
 //! What the two forms of Space-Saving have in common: keys with a count and its maximal error, and
 //! what follows for the estimates and for merging.
 
-use std::cmp::Reverse;
-
 use bytemuck::Zeroable;
 use flowgauge_kernel::Digester;
 
@@ -210,10 +208,10 @@ fn united<K: FlowKey, C: Counter>(
         a.entries().map(|entry| sum(entry, b.entry(entry.key), b_unheld)).collect();
     let in_one = b.entries().filter(|entry| a.entry(entry.key).is_none());
     entries.extend(in_one.map(|entry| sum(entry, None, a_unheld)));
-    let rank = |entry: &Entry<K, C>| {
-        (Reverse(entry.count.get()), CanonicalKey::new(entry.key.canonical()))
-    };
-    entries.sort_unstable_by_key(rank);
+    // Heaviest first, and keys are looked at only of those that are as heavy.
+    let key = |entry: &Entry<K, C>| CanonicalKey::new(entry.key.canonical());
+    let weights = |a: &Entry<K, C>, b: &Entry<K, C>| b.count.get().cmp(&a.count.get());
+    entries.sort_unstable_by(|a, b| weights(a, b).then_with(|| key(a).cmp(&key(b))));
     entries.truncate(most);
     (entries, excess)
 }

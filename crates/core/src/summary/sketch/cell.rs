@@ -13,11 +13,24 @@ pub trait Cell: Number + Send + Sync + 'static {
     fn real(self) -> f64;
     /// Its number without the sign.
     fn size(self) -> u64;
+    /// Its sum with another cell, which is not beyond the largest number.
+    fn plus(self, other: Self) -> Self;
     /// Adds another cell, up to the largest number; returns what found no room.
     fn join(&mut self, other: Self) -> u64;
     /// The cell of a sum in 64 bits, of two's complement where it is signed, or of the largest number;
     /// and what found no room.
     fn of_sum(sum: u64) -> (Self, u64);
+}
+
+/// Adds cells to as many others; `reach` is what no sum of two exceeds. Returns what found no room.
+pub(super) fn join_all<C: Cell>(cells: &mut [C], others: &[C], reach: u64) -> u64 {
+    let pairs = cells.iter_mut().zip(others);
+    if reach < C::MOST {
+        // Without a check for each they are added by vectors.
+        pairs.for_each(|(cell, other)| *cell = cell.plus(*other));
+        return 0;
+    }
+    pairs.fold(0, |lost, (cell, other)| lost.saturating_add(cell.join(*other)))
 }
 
 /// A cell that is a counter.
@@ -54,6 +67,11 @@ macro_rules! unsigned {
             #[inline(always)]
             fn size(self) -> u64 {
                 self.get()
+            }
+
+            #[inline(always)]
+            fn plus(self, other: Self) -> Self {
+                self.wrapping_add(other)
             }
 
             #[inline(always)]
@@ -95,6 +113,11 @@ macro_rules! signed {
             #[inline(always)]
             fn size(self) -> u64 {
                 self.unsigned_abs().into()
+            }
+
+            #[inline(always)]
+            fn plus(self, other: Self) -> Self {
+                self.wrapping_add(other)
             }
 
             fn join(&mut self, other: Self) -> u64 {

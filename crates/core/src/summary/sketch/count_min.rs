@@ -13,6 +13,7 @@ use super::super::{
     RowIngest,
 };
 use super::cell::{Cell, Unsigned};
+use super::exceeding::seldom_exceeded;
 use super::grid::{Grid, Linear, Rule, Weight};
 use super::k_ary;
 use super::row_sketch::RowSketch;
@@ -130,25 +131,9 @@ impl<C: Unsigned> Rule for Least<C> {
             return k_ary::margin(grid);
         }
         let (rows, columns) = (grid.rows, grid.rows.columns());
-        let factor = factor(rows);
         let allowed = 1.0 - confidence(rows);
-        let chance = |above: u64| -> f64 {
-            let share = |row: &[C]| {
-                let count = row.iter().filter(|cell| cell.get() > above).count();
-                ((count + 1) as f64 / columns as f64).min(1.0)
-            };
-            grid.cells.chunks_exact(columns).map(share).product()
-        };
-        let (mut low, mut high) = (0, (factor * grid.total as f64 / columns as f64) as u64);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if chance(middle) <= allowed {
-                high = middle;
-            } else {
-                low = middle + 1;
-            }
-        }
-        low as f64
+        let most = (factor(rows) * grid.total as f64 / columns as f64) as u64;
+        seldom_exceeded(&grid.cells, columns, most, allowed) as f64
     }
 
     fn bounds(grid: &Grid<Self>, value: f64, margin: f64) -> Estimate {

@@ -17,7 +17,7 @@ use super::count_min::{CANDIDATES, MEMORY};
 use super::grid::{Grid, Linear, Rule, Weight};
 use super::row_sketch::RowSketch;
 use super::rows::{
-    CONFIDENCE, MOST_ROWS, Rows, Targets, deviations, median, median_of_rows, signs,
+    CONFIDENCE, MOST_ROWS, Rows, Targets, deviations, median, median_of_rows, signs, sum_over,
 };
 use crate::key::FlowKey;
 
@@ -151,7 +151,7 @@ impl<C: Signed> Linear for Signs<C> {
     }
 
     fn squared_l2(rows: Rows, _: f64, cells: impl Fn(usize) -> f64) -> f64 {
-        median_of_rows(rows, |places| places.map(|at| cells(at).powi(2)).sum())
+        median_of_rows(rows, |places| sum_over(places, |place| cells(place).powi(2)))
     }
 
     fn noise(rows: Rows, total: f64, cells: impl Fn(usize) -> f64) -> f64 {

@@ -7,7 +7,7 @@ use flowgauge_kernel::{Zeroed, prefetch};
 use super::super::cached::CACHED_BYTES;
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{BuildError, Cells, Counter, Estimate, Options, RowIngest};
-use super::cell::Cell;
+use super::cell::{Cell, join_all};
 use super::noise::Noise;
 use super::row_sketch::RowSketch;
 use super::rows::{CONFIDENCE, MOST_ROWS, Rows, Targets, deviations, with_rows};
@@ -307,12 +307,13 @@ impl<R: Rule> Grid<R> {
 
     /// Adds the cells of a grid of the same shape.
     pub(crate) fn merge(&mut self, other: &Self) {
-        for (cell, other) in self.cells.iter_mut().zip(other.cells.iter()) {
-            self.saturated = self.saturated.saturating_add(cell.join(*other));
+        self.reach = self.reach.saturating_add(other.reach);
+        if other.reach > 0 {
+            let lost = join_all(&mut self.cells, &other.cells, self.reach);
+            self.saturated = self.saturated.saturating_add(lost);
         }
         self.saturated = self.saturated.saturating_add(other.saturated);
         self.total = self.total.saturating_add(other.total);
-        self.reach = self.reach.saturating_add(other.reach);
         // Both samples may be of the same places.
         self.unit = self.unit.saturating_add(other.unit);
         self.noise = OnceLock::new();
@@ -349,7 +350,9 @@ impl<R: Rule> Grid<R> {
     }
 
     pub(crate) fn clear(&mut self) {
-        self.cells.fill(bytemuck::Zeroable::zeroed());
+        if self.reach > 0 {
+            self.cells.fill(bytemuck::Zeroable::zeroed());
+        }
         (self.total, self.saturated, self.reach, self.unit) = (0, 0, 0, 0);
         self.noise = OnceLock::new();
     }

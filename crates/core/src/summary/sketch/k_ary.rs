@@ -18,7 +18,7 @@ use super::count_min::{MEMORY, adds_up};
 use super::count_sketch::{PARAMETERS, medians};
 use super::grid::{Grid, Limit, Linear, Rule, Weight};
 use super::row_sketch::RowSketch;
-use super::rows::{MOST_ROWS, Rows, Targets, deviations, median, median_of_rows};
+use super::rows::{MOST_ROWS, Rows, Targets, deviations, median, median_of_rows, sum_over};
 use crate::key::FlowKey;
 use crate::task::Threshold;
 
@@ -186,9 +186,8 @@ pub(super) fn noise(rows: Rows, total: f64, cells: impl Fn(usize) -> f64) -> f64
 /// L2² by the squares of the median row.
 pub(super) fn squared_l2(rows: Rows, total: f64, cells: impl Fn(usize) -> f64) -> f64 {
     let columns = rows.columns() as f64;
-    let squares = |places: Range<usize>| {
-        places.map(|place| (cells(place) - total / columns).powi(2)).sum::<f64>()
-    };
+    let squares =
+        |places: Range<usize>| sum_over(places, |place| (cells(place) - total / columns).powi(2));
     // Around the mean they sum up to (1 − 1/w) L2² on average.
     median_of_rows(rows, squares) / (1.0 - 1.0 / columns)
 }

@@ -6,6 +6,7 @@ mod conservative;
 mod count_min;
 mod count_sketch;
 mod elastic;
+mod exceeding;
 mod flow_radar;
 mod grid;
 mod k_ary;

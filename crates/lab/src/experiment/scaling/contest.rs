@@ -15,8 +15,8 @@ use crate::experiment::table::{Table, row};
 use crate::failure::Failure;
 
 /// Rounds that are to count, and those that are taken at most, for each of the setting's.
-pub(super) const COUNT: usize = 2;
-pub(super) const MOST: usize = 4;
+pub(super) const COUNT: usize = 4;
+pub(super) const MOST: usize = 12;
 
 /// Steps of arithmetic for each packet.
 const STEPS: u64 = 8;

@@ -7,9 +7,9 @@ use flowgauge_kernel::{Zeroed, prefetch};
 use super::super::super::codec::{DecodeError, Reader, Writer};
 use super::super::super::remix::remix;
 use super::super::super::{BuildError, Counter, Estimate, Memory};
-use super::super::cell::Signed;
+use super::super::cell::{Signed, join_all};
 use super::super::noise::Noise;
-use super::super::rows::{MOST_ROWS, Rows, median, median_fails, signs};
+use super::super::rows::{MOST_ROWS, Rows, median, median_fails, median_of_rows, signs, sum_over};
 use super::super::top_keys::TopKeys;
 use crate::batch::BATCH_PACKETS;
 use crate::key::FlowKey;
@@ -159,14 +159,14 @@ impl<K: FlowKey, C: Signed> Level<K, C> {
         let margin = self
             .margin
             .get()
-            .unwrap_or_else(|| margin(self.rows, self.cells.iter().map(|cell| cell.real())));
+            .unwrap_or_else(|| margin(self.rows, |place| self.cells[place].real()));
         self.margin.set(Some(margin));
         noise(margin, unit as f64)
     }
 
     /// L2² of the level's flows.
     pub(super) fn squared_l2(&self) -> f64 {
-        squared_l2(self.rows, self.cells.iter().map(|cell| cell.real()))
+        squared_l2(self.rows, |place| self.cells[place].real())
     }
 
     /// The chance that an estimate is within its margin.
@@ -183,18 +183,21 @@ impl<K: FlowKey, C: Signed> Level<K, C> {
     }
 
     pub(super) fn merge(&mut self, other: &Self) {
-        for (cell, other) in self.cells.iter_mut().zip(other.cells.iter()) {
-            self.saturated = self.saturated.saturating_add(cell.join(*other));
+        self.reach = self.reach.saturating_add(other.reach);
+        if other.reach > 0 {
+            let lost = join_all(&mut self.cells, &other.cells, self.reach);
+            self.saturated = self.saturated.saturating_add(lost);
         }
         self.saturated = self.saturated.saturating_add(other.saturated);
-        self.reach = self.reach.saturating_add(other.reach);
         let (rows, cells) = (self.rows, &self.cells[..]);
         self.top.merge(&other.top, |digest| estimate(rows, cells, digest));
         self.margin.set(None);
     }
 
     pub(super) fn clear(&mut self) {
-        self.cells.fill(C::zeroed());
+        if self.reach > 0 {
+            self.cells.fill(C::zeroed());
+        }
         self.top.clear();
         self.saturated = 0;
         self.reach = 0;
@@ -252,8 +255,8 @@ pub(super) fn median_of(rows: Rows, digest: u64, cell: impl Fn(usize) -> f64) ->
 
 /// How far the median of the rows is off at most: √8 standard deviations of a row, all flows together
 /// being the median row's squares.
-pub(super) fn margin(rows: Rows, cells: impl Iterator<Item = f64>) -> f64 {
-    (squared_l2(rows, cells) / ROW_FAILS / rows.columns() as f64).sqrt()
+pub(super) fn margin(rows: Rows, cell: impl Fn(usize) -> f64) -> f64 {
+    (squared_l2(rows, cell) / ROW_FAILS / rows.columns() as f64).sqrt()
 }
 
 /// [`Noise`] with this margin.
@@ -262,10 +265,6 @@ pub(super) fn noise(margin: f64, unit: f64) -> Noise {
 }
 
 /// L2² by the squares of the median row.
-fn squared_l2(rows: Rows, cells: impl Iterator<Item = f64>) -> f64 {
-    let mut squares = [0.0; MOST_ROWS];
-    for (place, cell) in cells.enumerate() {
-        squares[place / rows.columns()] += cell * cell;
-    }
-    median(&mut squares[..rows.rows()])
+fn squared_l2(rows: Rows, cell: impl Fn(usize) -> f64) -> f64 {
+    median_of_rows(rows, |places| sum_over(places, |place| cell(place).powi(2)))
 }

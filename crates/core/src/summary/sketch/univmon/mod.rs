@@ -358,7 +358,7 @@ impl<K: FlowKey, C: Signed> Cells for UnivMon<K, C> {
 
     fn seal(&self, cells: &mut [f64]) {
         let tail = self.levels[0].cells.len();
-        cells[tail] = level::margin(self.levels[0].rows, cells[..tail].iter().copied());
+        cells[tail] = level::margin(self.levels[0].rows, |place| cells[place]);
     }
 
     fn estimate(&self, cells: &[f64], key: &[u8]) -> Estimate {

@@ -1,0 +1,129 @@
+//! What the cells of a key seldom exceed in all rows, in few passes over the cells.
+
+use super::cell::Unsigned;
+
+/// Numbers that one pass compares with.
+const STEPS: usize = 256;
+
+/// Cells counted side by side: most cells of a row are alike, and to count one waits for the one before
+/// of the same range.
+const LANES: usize = 4;
+
+/// The least number, `most` at most, that the cells of a key exceed in all rows with the chance
+/// `allowed` at most: a share of the `columns` in each row, the key's own cell counted as one of them.
+///
+/// Cost: a pass over the cells for each eight bits of `most`.
+pub(super) fn seldom_exceeded<C: Unsigned>(
+    cells: &[C],
+    columns: usize,
+    most: u64,
+    allowed: f64,
+) -> u64 {
+    let (mut low, mut high) = (0, most);
+    while low < high {
+        let steps = Steps::between(low, high);
+        let mut chances = [1.0; STEPS];
+        for row in cells.chunks_exact(columns) {
+            for (chance, above) in chances.iter_mut().zip(steps.exceeded(row)) {
+                *chance *= ((above + 1) as f64 / columns as f64).min(1.0);
+            }
+        }
+        // Steps may go beyond `high`.
+        let first = chances.iter().position(|chance| *chance <= allowed).unwrap_or(STEPS);
+        if first > 0 {
+            low = high.min(steps.at(first - 1).saturating_add(1));
+        }
+        high = high.min(steps.at(first));
+    }
+    low
+}
+
+/// [`STEPS`] numbers at equal distances, which are powers of two.
+struct Steps {
+    from: u64,
+    shift: u32,
+}
+
+impl Steps {
+    /// From `low` on; the one behind the last would not be below `high`.
+    fn between(low: u64, high: u64) -> Self {
+        let distance = (high - low).div_ceil(STEPS as u64).next_power_of_two();
+        Self { from: low, shift: distance.trailing_zeros() }
+    }
+
+    fn at(&self, step: usize) -> u64 {
+        self.from.saturating_add((step as u64).saturating_mul(1 << self.shift))
+    }
+
+    /// How many cells exceed each of the steps.
+    fn exceeded<C: Unsigned>(&self, row: &[C]) -> [u64; STEPS] {
+        let mut ranges = [[0; STEPS + 1]; LANES];
+        for cells in row.chunks(LANES) {
+            for (range, cell) in ranges.iter_mut().zip(cells) {
+                range[self.passed(cell.get())] += 1;
+            }
+        }
+        let (mut above, mut exceeded) = (0, [0; STEPS]);
+        for (step, exceeded) in exceeded.iter_mut().enumerate().rev() {
+            above += ranges.iter().map(|range| range[step + 1]).sum::<u64>();
+            *exceeded = above;
+        }
+        exceeded
+    }
+
+    /// How many steps are below a number.
+    #[inline(always)]
+    fn passed(&self, number: u64) -> usize {
+        let above = number.saturating_sub(self.from);
+        let up = above.saturating_add((1 << self.shift) - 1) >> self.shift;
+        up.min(STEPS as u64) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::remix::remix;
+    use super::*;
+
+    /// By trying every number.
+    fn by_trial(cells: &[u64], columns: usize, most: u64, allowed: f64) -> u64 {
+        let share = |row: &[u64], number| {
+            let above = row.iter().filter(|cell| **cell > number).count();
+            ((above + 1) as f64 / columns as f64).min(1.0)
+        };
+        let chance =
+            |number: &u64| cells.chunks_exact(columns).map(|row| share(row, *number)).product();
+        (0..most)
+            .find(|number| {
+                let chance: f64 = chance(number);
+                chance <= allowed
+            })
+            .unwrap_or(most)
+    }
+
+    #[test]
+    fn no_lesser_number_will_do() {
+        for seed in 0..400 {
+            let random = |at: u64| remix(seed << 32 | at, 1);
+            let (rows, columns) = (1 + random(0) as usize % 5, 1 << (random(1) % 8));
+            let width = 1 + random(2) % 14;
+            let cells: Vec<u64> =
+                (0..rows * columns).map(|at| random(9 + at as u64) >> (64 - width)).collect();
+            let narrow: Vec<u32> = cells.iter().map(|cell| *cell as u32).collect();
+            let most = random(3) % (2 << width);
+            let allowed = 0.5f64.powi(random(4) as i32 % 12);
+            let least = by_trial(&cells, columns, most, allowed);
+            assert_eq!(seldom_exceeded(&cells, columns, most, allowed), least, "seed {seed}");
+            assert_eq!(seldom_exceeded(&narrow, columns, most, allowed), least, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn large_numbers_are_told_apart() {
+        let cells = [[5, 1 << 40, u64::MAX, (1 << 63) + 9]; 2].concat();
+        for (allowed, least) in [(1.0, 0), (0.57, 1 << 40), (0.26, (1 << 63) + 9), (0.0, u64::MAX)]
+        {
+            assert_eq!(seldom_exceeded(&cells, 4, u64::MAX, allowed), least, "{allowed}");
+        }
+    }
+}
