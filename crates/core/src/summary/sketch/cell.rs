@@ -169,3 +169,33 @@ macro_rules! signed {
     )*};
 }
 signed!(i32, u32; i64, u64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One by one, and by vectors as far as the reach allows, the sums are the same.
+    fn join_as_one_by_one<C: Cell + PartialEq + std::fmt::Debug>(cells: [C; 4], others: [C; 4]) {
+        let reach = |cells: &[C]| cells.iter().map(|cell| cell.size()).max().unwrap_or(0);
+        let (mut sums, mut lost) = (cells, 0);
+        for (sum, other) in sums.iter_mut().zip(others) {
+            lost += sum.join(other);
+        }
+        let mut all = cells;
+        let reach = reach(&cells).saturating_add(reach(&others));
+        assert_eq!((join_all(&mut all, &others, reach), all), (lost, sums), "{cells:?} {others:?}");
+    }
+
+    #[test]
+    fn sums_are_kept_below_the_largest_number() {
+        let most = u32::MAX;
+        join_as_one_by_one([0, 1, 2, most - 10], [0, 5, 7, 9_u32]);
+        join_as_one_by_one([0, 1, 2, most - 9], [0, 5, 7, 9_u32]);
+        join_as_one_by_one([0, 1, 2, most - 8], [0, 5, 7, 9_u32]);
+        join_as_one_by_one([most; 4], [0, 1, 7, most]);
+        join_as_one_by_one([u64::MAX, 1, 2, 3], [0, 1, u64::MAX - 2, 9]);
+        join_as_one_by_one([i32::MAX, -i32::MAX, 2, -3], [1, -1, -5, i32::MAX]);
+        join_as_one_by_one([i32::MAX - 9, 9 - i32::MAX, 2, -3], [8, -8, -5, 6]);
+        join_as_one_by_one([i64::MAX, -i64::MAX, 2, -3], [1, -1, -5, i64::MAX]);
+    }
+}

@@ -380,10 +380,10 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Ingest<K> for ExactTable<K, S, L> {
     /// Flows stay, without packets, while at least half of them had some: most will come again, and
     /// those that do not cost little.
     fn next_part(&mut self) {
-        let (len, mut silent) = (self.layout.len(), 0);
         if S::LASTING {
             return self.next_epoch();
         }
+        let (len, mut silent) = (self.layout.len(), 0);
         for flow in 0..len {
             let state = self.layout.state_mut(flow);
             silent += usize::from(state.is_silent());
