@@ -1,6 +1,8 @@
 //! Sets of anything that one thread uses and another one looks after: handing one over takes as long
 //! as moving it, whatever is in it.
 
+use std::collections::VecDeque;
+
 use crate::ring::{Consumer, Gone, Producer, ring};
 
 /// The side that uses one set after another.
@@ -9,6 +11,10 @@ pub struct User<S> {
     current: Option<S>,
     full: Producer<Option<S>>,
     spare: Consumer<Option<S>>,
+    /// Spares that came back before a set that was lent.
+    stash: VecDeque<S>,
+    /// Sets in all.
+    sets: usize,
 }
 
 /// The side that takes the sets that were used, and gives them back.
@@ -19,7 +25,8 @@ pub struct Keeper<S> {
 
 /// The two sides of an exchange of these sets, the first of which is in use.
 pub fn exchange<S: Send>(sets: Vec<S>) -> (User<S>, Keeper<S>) {
-    let (put_full, take_full) = ring(sets.len(), || None);
+    let all = sets.len();
+    let (put_full, take_full) = ring(all, || None);
     let (mut put_spare, take_spare) = ring(sets.len(), || None);
     let mut sets = sets.into_iter();
     let current = sets.next();
@@ -27,7 +34,8 @@ pub fn exchange<S: Send>(sets: Vec<S>) -> (User<S>, Keeper<S>) {
         // There are as many slots as sets.
         put_spare.try_push(|slot| *slot = Some(set));
     }
-    let user = User { current, full: put_full, spare: take_spare };
+    let stash = VecDeque::with_capacity(all);
+    let user = User { current, full: put_full, spare: take_spare, stash, sets: all };
     (user, Keeper { full: take_full, spare: put_spare })
 }
 
@@ -45,9 +53,22 @@ impl<S: Send> User<S> {
     #[inline(always)]
     pub fn current(&mut self) -> Result<&mut S, Gone> {
         if self.current.is_none() {
-            self.current = self.spare.pop(Option::take)?;
+            self.current = match self.stash.pop_front() {
+                Some(set) => Some(set),
+                None => self.spare.pop(Option::take)?,
+            };
         }
         self.current.as_mut().ok_or(Gone)
+    }
+
+    /// Whether the keeper is gone, so that nothing that is handed over will be taken.
+    pub fn is_gone(&self) -> bool {
+        self.full.is_gone()
+    }
+
+    /// The set in use, if there is one.
+    pub fn in_use(&mut self) -> Option<&mut S> {
+        self.current.as_mut()
     }
 
     /// Hands the set in use over, and uses another one if it is there already. Waits only where
@@ -59,8 +80,44 @@ impl<S: Send> User<S> {
         self.current()?;
         let set = self.current.take();
         self.full.push(|slot| *slot = set)?;
-        self.current = self.spare.try_pop(Option::take).flatten();
+        self.current = self.next_spare();
         Ok(())
+    }
+
+    /// Hands the set in use over where another one is there already, and uses that one. Never waits:
+    /// `false` where there is no spare, so that the same set stays in use.
+    ///
+    /// # Errors
+    /// When the keeper is gone.
+    pub fn try_hand_over(&mut self) -> Result<bool, Gone> {
+        let Some(spare) = self.next_spare() else {
+            return if self.full.is_gone() { Err(Gone) } else { Ok(false) };
+        };
+        let set = self.current.replace(spare);
+        // There are as many slots as sets.
+        self.full.push(|slot| *slot = set)?;
+        Ok(true)
+    }
+
+    /// Hands the set in use over, and waits until the keeper gives that same set back.
+    ///
+    /// # Errors
+    /// When the keeper is gone.
+    pub fn lend(&mut self) -> Result<(), Gone> {
+        self.current()?;
+        let set = self.current.take();
+        self.full.push(|slot| *slot = set)?;
+        // Sets come back in the order in which they were handed over, the lent one last.
+        while self.stash.len() < self.sets - 1 {
+            let spare = self.spare.pop(Option::take)?.ok_or(Gone)?;
+            self.stash.push_back(spare);
+        }
+        self.current = self.spare.pop(Option::take)?;
+        Ok(())
+    }
+
+    fn next_spare(&mut self) -> Option<S> {
+        self.stash.pop_front().or_else(|| self.spare.try_pop(Option::take).flatten())
     }
 }
 
@@ -71,6 +128,18 @@ impl<S: Send> Keeper<S> {
     /// When the user is gone and all that it handed over was taken.
     pub fn take(&mut self) -> Result<S, Gone> {
         self.full.pop(Option::take)?.ok_or(Gone)
+    }
+
+    /// The set that was handed over next; `None` where there is none yet.
+    ///
+    /// # Errors
+    /// When the user is gone and all that it handed over was taken.
+    pub fn try_take(&mut self) -> Result<Option<S>, Gone> {
+        let gone = self.full.is_gone();
+        match self.full.try_pop(Option::take).flatten() {
+            None if gone => Err(Gone),
+            set => Ok(set),
+        }
     }
 
     /// Gives a set back to be used again; it is dropped where the user is gone.
@@ -99,6 +168,37 @@ mod tests {
         drop(keeper);
         assert_eq!(user.current(), Err(Gone));
         assert_eq!(user.hand_over(), Err(Gone));
+        assert_eq!(user.lend(), Err(Gone));
+    }
+
+    #[test]
+    fn a_user_that_must_not_wait_keeps_its_set_while_there_is_no_spare() {
+        let (mut user, mut keeper) = exchange(vec![1, 2]);
+        assert_eq!(keeper.try_take(), Ok(None));
+        assert_eq!((user.try_hand_over(), user.try_hand_over()), (Ok(true), Ok(false)));
+        assert_eq!(user.in_use().copied(), Some(2));
+        assert_eq!((keeper.try_take(), keeper.try_take()), (Ok(Some(1)), Ok(None)));
+        keeper.give_back(3);
+        assert_eq!((user.try_hand_over(), user.in_use().copied()), (Ok(true), Some(3)));
+        drop(user);
+        assert_eq!((keeper.try_take(), keeper.try_take()), (Ok(Some(2)), Err(Gone)));
+    }
+
+    #[test]
+    fn a_set_that_is_lent_is_the_one_that_comes_back() {
+        let (mut user, mut keeper) = exchange(vec![1, 2, 3]);
+        assert_eq!(user.hand_over(), Ok(()));
+        let keeping = std::thread::spawn(move || {
+            for set in [1, 2, 2, 3, 1] {
+                assert_eq!(keeper.take(), Ok(set));
+                keeper.give_back(set);
+            }
+        });
+        assert_eq!((user.lend(), user.in_use().copied()), (Ok(()), Some(2)));
+        for set in [3, 1, 2] {
+            assert_eq!((user.hand_over(), user.current().copied()), (Ok(()), Ok(set)));
+        }
+        assert!(keeping.join().is_ok());
     }
 }
 

@@ -173,6 +173,12 @@ impl<T: Send> Producer<T> {
 }
 
 impl<T: Send> Consumer<T> {
+    /// Whether the producer is gone: what it put in before is still there.
+    #[inline]
+    pub fn is_gone(&self) -> bool {
+        self.shared.producer_gone.load(Ordering::Acquire)
+    }
+
     /// Lets `take` change the oldest slot that is filled, and frees it; `None` where there is none.
     #[inline]
     pub fn try_pop<R>(&mut self, take: impl FnOnce(&mut T) -> R) -> Option<R> {
