@@ -1,14 +1,18 @@
 //! The measuring core of flowgauge: headers, keys, batches, summaries and tasks.
 //!
 //! No I/O, no threads, no clock and no unsafe code. The modules stand in the packet's way:
-//! [`packet`] turns bytes into headers, [`key`] headers into keys, a [`batch`] carries them to a
-//! [`summary`], an [`accelerator`] before it if asked for, and at the close of an epoch the tasks of [`task`] read what the summary answers.
+//! [`packet`] turns bytes into headers, [`key`] headers into keys, and [`lanes`] put them into a
+//! [`batch`] that carries them to a [`summary`], with an [`accelerator`] before it if asked for. At the
+//! close of an epoch the tasks of [`task`] read what the summary answers. Other crates see batches and
+//! summaries of [`any`] key width.
 #![forbid(unsafe_code)]
 
 pub mod accelerator;
+pub mod any;
 pub mod batch;
 pub mod catalog;
 pub mod key;
+pub mod lanes;
 pub mod packet;
 pub mod summary;
 pub mod task;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-use super::{CanonicalKey, FlowKey, Key4, Key8, Key13};
+use super::{CanonicalKey, FlowKey, Key4, Key8, Key13, Key16, Key32, Key37};
 
 /// The fields that make up a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,6 +165,16 @@ pub struct Fields {
 }
 
 impl KeySpec {
+    /// Canonical bytes of a key in each lane: that of IPv4 and that of IPv6, or the one of both.
+    pub fn lanes(self) -> &'static [usize] {
+        match self.kind {
+            KeyKind::Source | KeyKind::Destination => &[Key4::BYTES, Key16::BYTES],
+            KeyKind::Pair => &[Key8::BYTES, Key32::BYTES],
+            KeyKind::FiveTuple => &[Key13::BYTES, Key37::BYTES],
+            KeyKind::Protocol | KeyKind::DestinationPort => &[Key4::BYTES],
+        }
+    }
+
     /// The bits of a key of type `K` that the prefixes keep.
     ///
     /// # Panics

@@ -3,6 +3,7 @@
 
 mod common;
 mod cooked;
+mod counts;
 mod cursor;
 mod ethernet;
 mod ipv4;
@@ -16,6 +17,7 @@ mod transport;
 mod tunnel;
 mod vlan;
 
+pub use counts::KeylessCounts;
 pub use link::LinkType;
 pub use parse::{parse, parse_common, parse_inner};
 
@@ -93,6 +95,19 @@ pub enum NoKey {
     OtherProtocol,
 }
 
+impl NoKey {
+    /// Every reason.
+    pub const ALL: [Self; 7] = [
+        Self::LinkType,
+        Self::Arp,
+        Self::Llc,
+        Self::Pppoe,
+        Self::Macsec,
+        Self::Mpls,
+        Self::OtherProtocol,
+    ];
+}
+
 /// Where and why the bytes of a packet are not sound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed {
@@ -123,6 +138,12 @@ pub enum Layer {
     Tunnel,
 }
 
+impl Layer {
+    /// Every layer.
+    pub const ALL: [Self; 7] =
+        [Self::Link, Self::Vlan, Self::Mpls, Self::Ipv4, Self::Ipv6, Self::Transport, Self::Tunnel];
+}
+
 /// What is wrong with a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Fault {
@@ -131,4 +152,9 @@ pub enum Fault {
     /// The header contradicts itself: a wrong version, IHL below 5, a length that ends too early,
     /// more than [`MAX_NESTED`] headers in each other.
     Contradiction,
+}
+
+impl Fault {
+    /// Every fault.
+    pub const ALL: [Self; 2] = [Self::Cut, Self::Contradiction];
 }

@@ -1,0 +1,372 @@
+//! Batches and summaries whose key width is a value: what code outside this crate works with.
+//!
+//! Summaries are generic over the words of their keys. They are instantiated here, once for each width,
+//! so that a program that links this crate compiles none of them again. Choosing the width costs one
+//! match for each batch.
+
+use std::sync::Arc;
+
+use flowgauge_kernel::Digester;
+
+use crate::batch::{BATCH_PACKETS, Batch};
+use crate::catalog;
+use crate::key::{FlowKey, Key4, Key8, Key13, Key16, Key32, Key37};
+use crate::summary::shared::SharedIngest;
+use crate::summary::{
+    Answers, BuildError, Incompatible, Ingest, Options, Parameters, Setting, Size,
+};
+
+/// A key type that [`AnyBatch`] and [`AnySummary`] know.
+pub(crate) trait Width: FlowKey {
+    /// A batch of this width.
+    fn any(batch: &mut Batch<Self>) -> BatchMut<'_>;
+}
+
+macro_rules! widths {
+    ($($name:ident: $key:ty),*) => {
+        /// A batch of keys of any width.
+        pub enum AnyBatch {
+            $(#[doc = concat!("Keys of type `", stringify!($key), "`.")] $name(Batch<$key>),)*
+        }
+
+        /// A borrowed batch of keys of any width.
+        pub enum BatchMut<'a> {
+            $(#[doc = concat!("Keys of type `", stringify!($key), "`.")] $name(&'a mut Batch<$key>),)*
+        }
+
+        enum Inner {
+            $($name(Kind<$key>),)*
+        }
+
+        $(impl Width for $key {
+            fn any(batch: &mut Batch<Self>) -> BatchMut<'_> {
+                BatchMut::$name(batch)
+            }
+        })*
+
+        impl AnyBatch {
+            /// An empty batch of keys of `key_bytes` canonical bytes.
+            ///
+            /// # Panics
+            /// When no key has that many.
+            pub fn new(key_bytes: usize) -> Self {
+                $(if key_bytes == <$key>::BYTES {
+                    return Self::$name(Batch::new());
+                })*
+                unreachable!("no key has {key_bytes} bytes")
+            }
+
+            /// The batch, borrowed.
+            pub fn as_mut(&mut self) -> BatchMut<'_> {
+                match self {
+                    $(Self::$name(batch) => BatchMut::$name(batch),)*
+                }
+            }
+        }
+
+        impl BatchMut<'_> {
+            /// The same batch for a shorter time.
+            pub fn reborrow(&mut self) -> BatchMut<'_> {
+                match self {
+                    $(Self::$name(batch) => BatchMut::$name(batch),)*
+                }
+            }
+
+            /// Exchanges the contents with a batch of the same width, without copying a row.
+            ///
+            /// # Panics
+            /// When the widths differ.
+            pub fn swap(self, other: &mut AnyBatch) {
+                match (self, other) {
+                    $((Self::$name(one), AnyBatch::$name(other)) => std::mem::swap(one, other),)*
+                    _ => unreachable!("{WIDTHS_DIFFER}"),
+                }
+            }
+
+            /// Adds row `row` to batch `to[row]` of `staged`, for every row; `full` gets each batch
+            /// that reaches `batch_packets` rows, with its number, and leaves it empty.
+            ///
+            /// # Panics
+            /// When the widths differ.
+            pub fn deal(
+                self,
+                to: &[u16; BATCH_PACKETS],
+                staged: &mut [AnyBatch],
+                batch_packets: usize,
+                full: &mut dyn FnMut(usize, BatchMut<'_>),
+            ) {
+                match self {
+                    $(Self::$name(batch) => {
+                        for row in 0..batch.len() {
+                            let number = usize::from(to[row]);
+                            let AnyBatch::$name(staged) = &mut staged[number] else {
+                                unreachable!("{WIDTHS_DIFFER}")
+                            };
+                            staged.push_row(batch, row);
+                            if staged.len() == batch_packets {
+                                full(number, BatchMut::$name(staged));
+                                staged.clear();
+                            }
+                        }
+                    })*
+                }
+            }
+        }
+
+        impl AnySummary {
+            /// Builds the algorithm called `name` behind accelerators, for keys of `key_bytes`
+            /// canonical bytes: [`catalog::build_accelerated`].
+            ///
+            /// # Errors
+            /// As [`catalog::build_accelerated`].
+            ///
+            /// # Panics
+            /// When no key has that many bytes.
+            pub fn build(
+                key_bytes: usize,
+                accelerators: &[(String, Parameters)],
+                name: &str,
+                options: &Options,
+            ) -> Result<Self, BuildError> {
+                $(if key_bytes == <$key>::BYTES {
+                    let own = catalog::build_accelerated::<$key>(accelerators, name, options)?;
+                    return Ok(Self(Inner::$name(Kind::Own(own))));
+                })*
+                unreachable!("no key has {key_bytes} bytes")
+            }
+
+            /// Builds the algorithm called `name` as one that several workers fill at once:
+            /// [`catalog::build_shared`].
+            ///
+            /// # Errors
+            /// As [`catalog::build_shared`].
+            ///
+            /// # Panics
+            /// When no key has that many bytes.
+            pub fn build_concurrent(
+                key_bytes: usize,
+                name: &str,
+                options: &Options,
+            ) -> Result<Self, BuildError> {
+                $(if key_bytes == <$key>::BYTES {
+                    let concurrent = catalog::build_shared::<$key>(name, options)?.into();
+                    return Ok(Self(Inner::$name(Kind::Concurrent(concurrent))));
+                })*
+                unreachable!("no key has {key_bytes} bytes")
+            }
+
+            /// Takes a batch, digesting it where that was not done before.
+            ///
+            /// # Panics
+            /// When the widths differ.
+            #[inline]
+            pub fn ingest(&mut self, batch: BatchMut<'_>) {
+                match (&mut self.0, batch) {
+                    $((Inner::$name(kind), BatchMut::$name(batch)) => kind.ingest(batch),)*
+                    _ => unreachable!("{WIDTHS_DIFFER}"),
+                }
+            }
+
+            /// Adds another summary of the same kind.
+            ///
+            /// # Errors
+            /// As [`Ingest::merge`], and when the key widths differ or the summary is concurrent.
+            pub fn merge(&mut self, other: &Self) -> Result<(), Incompatible> {
+                match (&mut self.0, &other.0) {
+                    $((Inner::$name(kind), Inner::$name(other)) => kind.merge(other),)*
+                    _ => Err(Incompatible("their keys differ")),
+                }
+            }
+
+            /// Another handle of the same concurrent summary; `None` where one worker owns it.
+            pub fn another(&self) -> Option<Self> {
+                match &self.0 {
+                    $(Inner::$name(kind) => kind.another().map(|kind| Self(Inner::$name(kind))),)*
+                }
+            }
+        }
+
+        /// Evaluates an expression for the batch inside.
+        macro_rules! each_batch {
+            ($any:expr, $batch:ident => $do:expr) => {
+                match $any {
+                    $(BatchMut::$name($batch) => $do,)*
+                }
+            };
+        }
+
+        /// Evaluates an expression for the summary inside.
+        macro_rules! each {
+            ($any:expr, $kind:ident => $do:expr) => {
+                match $any {
+                    $(Inner::$name($kind) => $do,)*
+                }
+            };
+        }
+    };
+}
+
+widths!(
+    Four: Key4, Eight: Key8, Thirteen: Key13, Sixteen: Key16, ThirtyTwo: Key32, ThirtySeven: Key37
+);
+
+const WIDTHS_DIFFER: &str = "the batches and summaries of a lane have one key width";
+
+impl BatchMut<'_> {
+    /// Rows in the batch.
+    pub fn len(&self) -> usize {
+        each_batch!(self, batch => batch.len())
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Empties the batch.
+    pub fn clear(&mut self) {
+        each_batch!(self, batch => batch.clear());
+    }
+
+    /// Packets and bytes of a batch of single packets.
+    pub fn size(&self) -> Size {
+        let size = |packets: usize, bytes: &[u64]| Size {
+            packets: packets as u64,
+            bytes: bytes.iter().sum(),
+        };
+        each_batch!(self, batch => size(batch.len(), batch.bytes()))
+    }
+
+    /// The digests of the keys, computed where that was not done before.
+    pub fn digests(&mut self, digester: &Digester) -> &[u64] {
+        each_batch!(self, batch => {
+            batch.digest(digester);
+            batch.digests()
+        })
+    }
+
+    /// The number of one-bits among the first `bytes` bytes of each key.
+    pub fn ones(&self, bytes: usize, mut visit: impl FnMut(usize, u32)) {
+        each_batch!(self, batch => {
+            for (row, key) in batch.keys().iter().enumerate() {
+                let ones = key.canonical()[..bytes].iter().map(|byte| byte.count_ones()).sum();
+                visit(row, ones);
+            }
+        });
+    }
+}
+
+/// A summary of keys of any width: one worker's own, or a handle of a concurrent one.
+pub struct AnySummary(Inner);
+
+/// A summary of one key width.
+enum Kind<K> {
+    /// One worker fills it.
+    Own(Box<dyn Ingest<K>>),
+    /// All workers fill it; this is one of the handles.
+    Concurrent(Arc<dyn SharedIngest<K>>),
+}
+
+impl AnySummary {
+    /// Whether several workers fill it at once.
+    pub fn is_concurrent(&self) -> bool {
+        each!(&self.0, kind => matches!(kind, Kind::Concurrent(_)))
+    }
+
+    /// Makes readable what the workers counted in a concurrent summary since the last time, and begins
+    /// its next epoch. Does nothing to one worker's own.
+    ///
+    /// # Errors
+    /// When another worker still holds a handle.
+    pub fn collect(&mut self) -> Result<(), Incompatible> {
+        each!(&mut self.0, kind => kind.collect())
+    }
+
+    /// Passes on what is held back: answers are whole only then.
+    pub fn settle(&mut self) {
+        each!(&mut self.0, kind => kind.own(|own| own.settle()));
+    }
+
+    /// Begins a new epoch: [`Ingest::next_epoch`]. A concurrent summary began it at [`Self::collect`].
+    pub fn next_epoch(&mut self) {
+        each!(&mut self.0, kind => kind.own(|own| own.next_epoch()));
+    }
+
+    /// Begins another part of the same epoch: [`Ingest::next_part`].
+    pub fn next_part(&mut self) {
+        each!(&mut self.0, kind => kind.own(|own| own.next_part()));
+    }
+
+    /// The read side; of a concurrent summary, what was collected last.
+    pub fn answers(&self) -> &dyn Answers {
+        each!(&self.0, kind => kind.ordinary().answers())
+    }
+
+    /// Whether it reads the batch's elements: the peers of addresses.
+    pub fn wants_elements(&self) -> bool {
+        each!(&self.0, kind => kind.ordinary().wants_elements())
+    }
+
+    /// The parameters in force, by their names in the catalog.
+    pub fn parameters(&self) -> Vec<(&'static str, Setting)> {
+        each!(&self.0, kind => kind.ordinary().parameters())
+    }
+
+    /// The accelerators before it, outermost first, with their parameters in force.
+    pub fn accelerators(&self) -> Vec<(&'static str, Vec<(&'static str, Setting)>)> {
+        each!(&self.0, kind => kind.ordinary().accelerators())
+    }
+
+    /// Bytes of memory reserved.
+    pub fn memory_bytes(&self) -> usize {
+        each!(&self.0, kind => match kind {
+            Kind::Own(own) => own.memory_bytes(),
+            Kind::Concurrent(concurrent) => concurrent.memory_bytes(),
+        })
+    }
+}
+
+impl<K: FlowKey> Kind<K> {
+    #[inline]
+    fn ingest(&mut self, batch: &mut Batch<K>) {
+        match self {
+            Self::Own(own) => own.ingest(batch),
+            Self::Concurrent(concurrent) => concurrent.ingest(batch),
+        }
+    }
+
+    fn own(&mut self, change: impl FnOnce(&mut dyn Ingest<K>)) {
+        if let Self::Own(own) = self {
+            change(&mut **own);
+        }
+    }
+
+    fn ordinary(&self) -> &dyn Ingest<K> {
+        match self {
+            Self::Own(own) => &**own,
+            Self::Concurrent(concurrent) => concurrent.ordinary(),
+        }
+    }
+
+    fn collect(&mut self) -> Result<(), Incompatible> {
+        if let Self::Concurrent(concurrent) = self {
+            let held = Incompatible("a worker still fills a summary of a closed epoch");
+            Arc::get_mut(concurrent).ok_or(held)?.collect();
+        }
+        Ok(())
+    }
+
+    fn merge(&mut self, other: &Self) -> Result<(), Incompatible> {
+        match self {
+            Self::Own(own) => own.merge(other.ordinary()),
+            Self::Concurrent(_) => Err(Incompatible("several workers fill this one")),
+        }
+    }
+
+    fn another(&self) -> Option<Self> {
+        match self {
+            Self::Own(_) => None,
+            Self::Concurrent(concurrent) => Some(Self::Concurrent(Arc::clone(concurrent))),
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! How many packets had no key, by reason.
+
+use super::{Fault, Layer, Malformed, NoKey};
+
+/// Packets without a key, by reason. A fixed size, so that counting never allocates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeylessCounts {
+    malformed: [[u64; Fault::ALL.len()]; Layer::ALL.len()],
+    no_key: [u64; NoKey::ALL.len()],
+}
+
+impl KeylessCounts {
+    /// Counts a malformed packet.
+    #[cold]
+    pub fn count_malformed(&mut self, malformed: Malformed) {
+        self.add_malformed(malformed.layer, malformed.fault, 1);
+    }
+
+    /// Adds malformed packets of one reason.
+    pub fn add_malformed(&mut self, layer: Layer, fault: Fault, packets: u64) {
+        self.malformed[layer as usize][fault as usize] += packets;
+    }
+
+    /// Counts a packet without a key.
+    #[cold]
+    pub fn count_no_key(&mut self, reason: NoKey) {
+        self.no_key[reason as usize] += 1;
+    }
+
+    /// All malformed packets.
+    pub fn malformed(&self) -> u64 {
+        self.malformed.iter().flatten().sum()
+    }
+
+    /// All sound packets without a key.
+    pub fn no_key(&self) -> u64 {
+        self.no_key.iter().sum()
+    }
+
+    /// Malformed packets by layer and fault, in their order; reasons without a packet are left out.
+    pub fn malformed_reasons(&self) -> impl Iterator<Item = (Layer, Fault, u64)> {
+        let of = |layer: Layer| {
+            Fault::ALL.map(|fault| (layer, fault, self.malformed[layer as usize][fault as usize]))
+        };
+        Layer::ALL.into_iter().flat_map(of).filter(|(.., packets)| *packets > 0)
+    }
+
+    /// Sound packets without a key by reason, in their order; reasons without a packet are left out.
+    pub fn no_key_reasons(&self) -> impl Iterator<Item = (NoKey, u64)> {
+        let of = |reason: NoKey| (reason, self.no_key[reason as usize]);
+        NoKey::ALL.into_iter().map(of).filter(|(_, packets)| *packets > 0)
+    }
+
+    /// Adds the counts of other packets.
+    pub fn add(&mut self, other: &Self) {
+        let own = self.malformed.iter_mut().flatten().chain(&mut self.no_key);
+        let others = other.malformed.iter().flatten().chain(&other.no_key);
+        own.zip(others).for_each(|(own, other)| *own += other);
+    }
+}
