@@ -27,7 +27,9 @@ pub(crate) fn run(reading: &Reading) -> Result<u8, Failure> {
     let mut bar = Bar::new();
     let out = output::open(measurement.output.output.as_deref(), &files)?;
     let mut sink = output::sink(measurement.output.format, bar.around(out), measurement.top);
-    let run = plan.run_files(&files, &mut *sink, &mut |source| bar.tick(&source.progress()));
+    let run = flowgauge_engine::run_files(plan, &files, &mut *sink, &mut |source| {
+        bar.tick(&source.progress());
+    });
     bar.finish();
     let problems = run?.problems;
     for problem in &problems {

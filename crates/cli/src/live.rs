@@ -35,7 +35,7 @@ pub(crate) fn run(live: &Live) -> Result<u8, Failure> {
         .map_err(|error| Failure::Failed(error.to_string()))?;
     let out = output::open(measurement.output.output.as_deref(), &[])?;
     let mut sink = output::sink(measurement.output.format, out, measurement.top);
-    let outcome = plan.run(&mut source, &mut *sink, &mut |_| {})?;
+    let outcome = flowgauge_engine::run(plan, &mut source, &mut *sink, &mut |_| {})?;
     let account = &outcome.total.account;
     // For a person who waits, whatever the report's format and wherever it goes.
     let _ = writeln!(

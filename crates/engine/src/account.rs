@@ -1,8 +1,6 @@
 //! What became of every packet: counted once, or counted as not counted, with the reason.
 
-use std::collections::BTreeMap;
-
-use flowgauge_core::packet::{Fault, Layer, Malformed, NoKey};
+use flowgauge_core::packet::KeylessCounts;
 use flowgauge_core::summary::Size;
 
 /// The account of an epoch or of a whole run. Invariant: `read = filtered + malformed + no_key +
@@ -35,27 +33,11 @@ pub struct Account {
     pub backwards: u64,
     /// Packets over an hour younger than the one before them.
     pub jumps: u64,
-    /// `malformed`, by layer and fault.
-    pub malformed_reasons: BTreeMap<(Layer, Fault), u64>,
-    /// `no_key`, by reason.
-    pub no_key_reasons: BTreeMap<NoKey, u64>,
+    /// `malformed` and `no_key`, by reason.
+    pub reasons: KeylessCounts,
 }
 
 impl Account {
-    /// Counts a malformed packet.
-    #[cold]
-    pub fn count_malformed(&mut self, malformed: Malformed) {
-        self.malformed += 1;
-        *self.malformed_reasons.entry((malformed.layer, malformed.fault)).or_default() += 1;
-    }
-
-    /// Counts a packet without a key.
-    #[cold]
-    pub fn count_no_key(&mut self, reason: NoKey) {
-        self.no_key += 1;
-        *self.no_key_reasons.entry(reason).or_default() += 1;
-    }
-
     /// Adds the account of another epoch.
     pub fn add(&mut self, other: &Self) {
         self.read += other.read;
@@ -71,11 +53,6 @@ impl Account {
         self.late += other.late;
         self.backwards += other.backwards;
         self.jumps += other.jumps;
-        for (reason, count) in &other.malformed_reasons {
-            *self.malformed_reasons.entry(*reason).or_default() += count;
-        }
-        for (reason, count) in &other.no_key_reasons {
-            *self.no_key_reasons.entry(*reason).or_default() += count;
-        }
+        self.reasons.add(&other.reasons);
     }
 }

@@ -1,7 +1,8 @@
 //! The key chooses the lanes; the memory is divided among workers, lanes and tasks, and reserved.
 
+use flowgauge_core::any::AnySummary;
 use flowgauge_core::catalog;
-use flowgauge_core::key::{Extract, FlowKey, Key4};
+use flowgauge_core::lanes::LaneOptions;
 use flowgauge_core::summary::{BuildError, Cells, Flows, Memory, Options, Parameters};
 use flowgauge_core::task::{self, HistoryShape, TASKS, Task, TaskEntry, TaskOptions};
 use flowgauge_kernel::{Seed, Zeroed};
@@ -9,51 +10,34 @@ use flowgauge_kernel::{Seed, Zeroed};
 use crate::close::Closer;
 use crate::config::Config;
 use crate::crew::{Sharing, keeps_apart};
-use crate::engine::Engine;
 use crate::error::{Able, EngineError};
-use crate::lanes::{Lane, Lanes, OneLane, TwoLanes};
+use crate::plan::Prepared;
 use crate::report::SummaryInfo;
-use crate::summaries::{Sets, Summaries, Summary};
+use crate::summaries::{Sets, Summaries};
 
 /// The share of the memory that the IPv4 lane gets.
 const V4_SHARE: f64 = 0.75;
 
-/// The run for a key without addresses.
-pub(crate) fn one(config: Config) -> Result<Engine<OneLane>, EngineError> {
-    let mut builder = Builder::new(config, &[Key4::BYTES])?;
-    let built =
-        builder.build(|builder| Ok(Summaries { first: builder.summary(1.0)?, second: None }))?;
-    let lanes = OneLane(builder.lane(&built.1.first().first));
-    builder.finish(lanes, built)
-}
-
-/// The run for a key with addresses.
+/// Builds the run of one measurement.
 ///
 /// An algorithm that holds the keys of IPv4 only measures these, with all the memory; an operator
 /// would rather have them and the number of IPv6 packets than nothing.
-pub(crate) fn two<A, B>(config: Config) -> Result<Engine<TwoLanes<A, B>>, EngineError>
-where
-    A: FlowKey + Extract<8>,
-    B: FlowKey + Extract<32>,
-{
-    let mut builder = Builder::new(config, &[A::BYTES, B::BYTES])?;
-    let built = match builder.summary::<B>(1.0 - V4_SHARE) {
-        Err(EngineError::Build(unfit @ BuildError::Unfit { .. })) => {
-            builder.notes.push(format!("IPv6 packets are counted as untracked: {unfit}"));
-            builder.build(|builder| Ok(Summaries { first: builder.summary(1.0)?, second: None }))?
-        }
-        fit => {
-            drop(fit?);
-            builder.build(|builder| {
-                let second = Some(builder.summary(1.0 - V4_SHARE)?);
-                Ok(Summaries { first: builder.summary(V4_SHARE)?, second })
-            })?
-        }
+pub(crate) fn build(config: Config) -> Result<Prepared, EngineError> {
+    let mut builder = Builder::new(config)?;
+    let built = match *builder.config.key.lanes() {
+        [v4, v6] => match builder.summary(v6, 1.0 - V4_SHARE) {
+            Err(EngineError::Build(unfit @ BuildError::Unfit { .. })) => {
+                builder.notes.push(format!("IPv6 packets are counted as untracked: {unfit}"));
+                builder.build(&[(v4, 1.0)])?
+            }
+            fit => {
+                drop(fit?);
+                builder.build(&[(v4, V4_SHARE), (v6, 1.0 - V4_SHARE)])?
+            }
+        },
+        ref lanes => builder.build(&lanes.iter().map(|lane| (*lane, 1.0)).collect::<Vec<_>>())?,
     };
-    let of_one = built.1.first();
-    let v6 = of_one.second.as_ref().map(|second| builder.lane(second));
-    let lanes = TwoLanes::new(builder.lane(&of_one.first), v6);
-    builder.finish(lanes, built)
+    builder.finish(built)
 }
 
 /// Divides the memory among lanes and tasks.
@@ -72,13 +56,14 @@ struct Builder {
 }
 
 /// How the work is shared, and all summaries.
-type Built<A, B> = (Sharing, Sets<A, B>);
+type Built = (Sharing, Sets);
 
 /// Flows, or cells, for which the tasks are asked what they need, to find what they need for each.
 const PROBE: usize = 1 << 16;
 
 impl Builder {
-    fn new(config: Config, key_bytes: &[usize]) -> Result<Self, EngineError> {
+    fn new(config: Config) -> Result<Self, EngineError> {
+        let key_bytes = config.key.lanes();
         let entries = entries(&config)?;
         let probe = |flows: usize, cells: usize| {
             let shapes =
@@ -108,12 +93,12 @@ impl Builder {
         })
     }
 
-    /// Makes one set of all the memory, which shows how such summaries are shared, and where that takes
-    /// several, these instead.
-    fn build<A: FlowKey, B: FlowKey>(
-        &mut self,
-        make: impl Fn(&Self) -> Result<Summaries<A, B>, EngineError>,
-    ) -> Result<Built<A, B>, EngineError> {
+    /// Builds a probe set of all the memory to choose the sharing mode, then the sets needed.
+    fn build(&mut self, lanes: &[(usize, f64)]) -> Result<Built, EngineError> {
+        let make = |builder: &Self| {
+            let summary = |(key_bytes, share): &(usize, f64)| builder.summary(*key_bytes, *share);
+            lanes.iter().map(summary).collect::<Result<_, _>>().map(Summaries)
+        };
         let only = make(self)?;
         let sharing = Sharing::new(&self.config, &only)?;
         (self.all, self.all_for_one) = (sharing.all(), sharing.all_for_one());
@@ -128,8 +113,8 @@ impl Builder {
         Ok((sharing, Sets { workers, sums }))
     }
 
-    /// Builds a summary with `share` of the memory of a set.
-    fn summary<K: FlowKey>(&self, share: f64) -> Result<Summary<K>, EngineError> {
+    /// Builds a summary of keys of `key_bytes` bytes with `share` of the memory of a set.
+    fn summary(&self, key_bytes: usize, share: f64) -> Result<AnySummary, EngineError> {
         let config = &self.config;
         let set_bytes = self.lanes_bytes / self.all;
         let options = Options {
@@ -150,26 +135,28 @@ impl Builder {
             ..Options::new((set_bytes as f64 * share) as usize, config.seed)
         };
         Ok(if config.shared {
-            Summary::Shared(catalog::build_shared(&config.algorithm, &options)?.into())
+            AnySummary::build_concurrent(key_bytes, &config.algorithm, &options)?
         } else {
             let Config { accelerators, algorithm, .. } = config;
-            Summary::Own(catalog::build_accelerated(accelerators, algorithm, &options)?)
+            AnySummary::build(key_bytes, accelerators, algorithm, &options)?
         })
     }
 
-    /// The lane of packets for such a summary.
-    fn lane<K: FlowKey>(&self, summary: &Summary<K>) -> Lane<K> {
+    /// The lanes of packets for such summaries.
+    fn lanes(&self, summaries: &Summaries) -> LaneOptions {
         let config = &self.config;
         let digester = Options::new(0, config.seed).digester;
-        Lane::new(config.key, config.batch_packets, summary.ordinary(), config.spread_of, digester)
+        LaneOptions {
+            key: config.key,
+            inner: config.inner,
+            batch_packets: config.batch_packets,
+            elements: summaries.wants_elements().then_some((config.spread_of, digester)),
+            ipv6: summaries.0.len() > 1,
+        }
     }
 
     /// Builds the tasks for summaries of this size, and leaves out those that cannot be answered.
-    fn finish<L: Lanes>(
-        mut self,
-        lanes: L,
-        (sharing, sets): Built<L::First, L::Second>,
-    ) -> Result<Engine<L>, EngineError> {
+    fn finish(mut self, (sharing, sets): Built) -> Result<Prepared, EngineError> {
         let view = sharing.view(self.config.key, &sets.workers);
         let views = view.lanes();
         let most = |lane: &task::Lane<'_>| lane.answers.flows().map_or(0, Flows::most);
@@ -217,7 +204,8 @@ impl Builder {
             parameters: sets.first().parameters(),
         };
         let closer = Closer::new(&self.config, tasks, words, summary, notes);
-        Ok(Engine { config: self.config, lanes, sets, sharing, closer })
+        let lanes = self.lanes(sets.first());
+        Ok(Prepared { config: self.config, lanes, sets, sharing, closer })
     }
 }
 

@@ -82,6 +82,12 @@ impl Clock {
         flows
     }
 
+    /// How many packets of these times are ordinary ones, before the first that is not.
+    #[inline]
+    pub(crate) fn run(&mut self, times_ns: impl Iterator<Item = i64>) -> usize {
+        times_ns.take_while(|time_ns| self.flows(*time_ns)).count()
+    }
+
     /// What the time of a packet means for which [`Self::flows`] said no.
     #[cold]
     pub(crate) fn tick(&mut self, time_ns: i64) -> Tick {

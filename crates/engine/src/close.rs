@@ -8,7 +8,7 @@ use crate::account::Account;
 use crate::breakdown::BreakdownTask;
 use crate::config::Config;
 use crate::error::EngineError;
-use crate::reader::Ended;
+use crate::intake::Ended;
 use crate::report::{EpochReport, Gap, SummaryInfo, TotalReport};
 use crate::sink::Sink;
 

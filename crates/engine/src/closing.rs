@@ -1,85 +1,76 @@
-//! The thread that closes epochs, and updates those that go on.
+//! The closing side of a measurement: sets that were handed over are merged, reported and given back.
 
-use flowgauge_core::key::FlowKey;
 use flowgauge_core::summary::Size;
-use flowgauge_kernel::{Consumer, Gone, Keeper};
+use flowgauge_kernel::{Gone, Keeper};
 
-use super::worker::Set;
 use crate::close::Closer;
 use crate::error::EngineError;
-use crate::reader::Ended;
-use crate::report::Gap;
+use crate::intake::Ended;
+use crate::report::{Gap, TotalReport};
 use crate::sink::Sink;
-use crate::summaries::{View, hand_out};
+use crate::summaries::{Set, View, hand_out};
 
-/// Events on their way to the closer: more than there can be while a worker has two sets.
-pub(super) const EVENTS: usize = 8;
-
-/// What the reader tells the closer.
-pub(super) enum Event {
-    End(Box<Ended>),
-    Gap(Gap),
-}
-
-pub(super) struct Closing<'a, A, B> {
-    closer: &'a mut Closer,
-    sink: &'a mut dyn Sink,
-    /// What each worker hands over.
-    keepers: Vec<Keeper<Set<A, B>>>,
-    events: Consumer<Option<Event>>,
+/// The closing side of one measurement.
+pub(crate) struct Closing {
+    closer: Closer,
+    /// What each worker hands over, the first one with the end of the epoch.
+    keepers: Vec<Keeper<Set>>,
+    /// Whether the workers' tables are read side by side, since no flow is in two of them.
     joined: bool,
     /// The sets that were handed over last.
-    sets: Vec<Set<A, B>>,
+    sets: Vec<Set>,
     /// Where updates are asked for: all that was handed over in this epoch.
-    sums: Vec<Set<A, B>>,
-    /// What was measured of it.
+    sums: Vec<Set>,
+    /// Packets and bytes that were measured in it.
     ingested: Size,
+    /// Number of the next epoch, and where the one before it ended.
+    next: u64,
+    closed_ns: Option<i64>,
 }
 
-impl<'a, A: FlowKey, B: FlowKey> Closing<'a, A, B> {
-    pub(super) fn new(
-        closer: &'a mut Closer,
-        sink: &'a mut dyn Sink,
-        keepers: Vec<Keeper<Set<A, B>>>,
-        sums: Vec<Set<A, B>>,
-        events: Consumer<Option<Event>>,
+impl Closing {
+    pub(crate) fn new(
+        closer: Closer,
+        keepers: Vec<Keeper<Set>>,
+        sums: Vec<Set>,
         joined: bool,
     ) -> Self {
         let sets = Vec::with_capacity(keepers.len());
-        Self { closer, sink, keepers, events, joined, sets, sums, ingested: Size::default() }
+        let (ingested, next, closed_ns) = (Size::default(), 0, None);
+        Self { closer, keepers, joined, sets, sums, ingested, next, closed_ns }
     }
 
-    /// Closes epochs in their order until the reader ends, or a worker is gone.
-    pub(super) fn run(mut self) -> Result<(), EngineError> {
-        while let Ok(Some(event)) = self.events.pop(Option::take) {
-            match event {
-                Event::Gap(gap) => self.closer.gap(&gap, self.sink)?,
-                Event::End(ended) => {
-                    if self.collect().is_err() {
-                        break;
-                    }
-                    let goes_on = ended.update;
-                    self.close(*ended)?;
-                    self.give_back(goes_on);
-                }
-            }
-        }
-        Ok(())
+    /// The total of the epochs closed.
+    pub(crate) fn total(self) -> TotalReport {
+        self.closer.total
     }
 
-    /// Takes what each worker measured: of what all of them shared, one handle.
-    fn collect(&mut self) -> Result<(), Gone> {
-        for keeper in &mut self.keepers {
+    /// Closes an epoch that was handed over; `false` where none was.
+    ///
+    /// # Errors
+    /// When the meter has finished and its last epoch is closed, or a worker is gone.
+    pub(crate) fn poll(&mut self, sink: &mut dyn Sink) -> Result<Result<bool, EngineError>, Gone> {
+        let (first, others) = self.keepers.split_first_mut().ok_or(Gone)?;
+        let Some(mut first) = first.try_take()? else { return Ok(Ok(false)) };
+        let ended = first.ended.take().unwrap_or_default();
+        self.sets.push(first);
+        for keeper in others {
             let set = keeper.take()?;
-            match self.sets.first_mut().filter(|first| first.summaries.is_shared()) {
-                Some(first) => first.ingested += set.ingested,
-                None => self.sets.push(set),
+            if self.sets[0].summaries.is_concurrent() {
+                // All workers have filled the same: one handle is left.
+                self.sets[0].ingested += set.ingested;
+            } else {
+                self.sets.push(set);
             }
         }
-        Ok(())
+        let goes_on = ended.update;
+        let closed = self.close(ended, sink);
+        self.give_back(goes_on);
+        Ok(closed.map(|()| true))
     }
 
-    fn close(&mut self, ended: Ended) -> Result<(), EngineError> {
+    fn close(&mut self, ended: Ended, sink: &mut dyn Sink) -> Result<(), EngineError> {
+        self.gap(&ended, sink)?;
         self.ingested += self.sets.iter().map(|set| set.ingested).sum();
         let all = self.ingested + ended.unmeasured + ended.account.dropped;
         debug_assert_eq!(
@@ -87,45 +78,69 @@ impl<'a, A: FlowKey, B: FlowKey> Closing<'a, A, B> {
             (ended.account.keyed, ended.account.keyed_bytes),
             "every packet with a key was measured, or counted as not measured"
         );
+        let incompatible = |reason: flowgauge_core::summary::Incompatible| {
+            EngineError::Workers(reason.to_string())
+        };
         for set in &mut self.sets {
-            set.summaries.collect()?;
+            set.summaries.collect().map_err(incompatible)?;
             set.summaries.settle();
         }
         let (answering, parts) = match (&mut self.sums[..], &mut self.sets[..]) {
-            // Tables are read side by side; the first of all others becomes the sum of them.
+            // Tables are read side by side; the others are merged into the first of them.
             ([], sets) => sets.split_at_mut(if self.joined { sets.len() } else { 1 }),
             (sums, sets) => (sums, sets),
         };
         for (at, part) in parts.iter().enumerate() {
             let merged = answering[at % answering.len()].summaries.merge(&part.summaries);
-            merged.map_err(|reason| EngineError::Workers(reason.to_string()))?;
+            merged.map_err(incompatible)?;
         }
         for set in &mut *answering {
             set.summaries.settle();
         }
         let goes_on = ended.update;
         let view = View::new(self.closer.key, answering.iter().map(|set| &set.summaries));
-        self.closer.close(ended, &view.lanes(), self.sink)?;
+        self.closer.close(ended, &view.lanes(), sink)?;
+        // With sums an epoch that goes on is handed over part by part; without, the whole set comes back.
         if !goes_on {
             for sum in &mut self.sums {
                 sum.summaries.next_epoch();
             }
+        }
+        if !goes_on || self.sums.is_empty() {
             self.ingested = Size::default();
         }
         Ok(())
     }
 
-    /// Clears the sets, and gives them back, for another part of an epoch that goes on.
+    /// Reports the empty epochs before this one.
+    fn gap(&mut self, ended: &Ended, sink: &mut dyn Sink) -> Result<(), EngineError> {
+        let (start_ns, end_ns) = ended.bounds_ns.unzip();
+        if let (Some(from_ns), Some(to_ns)) = (self.closed_ns, start_ns)
+            && ended.epoch > self.next
+        {
+            let epochs = ended.epoch - self.next;
+            let gap = Gap { epoch: self.next, epochs, start_ns: from_ns, end_ns: to_ns };
+            self.closer.gap(&gap, sink)?;
+        }
+        if !ended.update {
+            self.closed_ns = end_ns;
+        }
+        self.next = ended.epoch + u64::from(!ended.update);
+        Ok(())
+    }
+
+    /// Clears the sets, and gives them back; an epoch that goes on keeps its set, or fills another part.
     fn give_back(&mut self, goes_on: bool) {
-        let another = |set: &Set<A, B>| set.summaries.another().map(Set::new);
+        let another = |set: &Set| set.summaries.another().map(Set::new);
         hand_out(&mut self.sets, self.keepers.len(), another);
         for (keeper, mut set) in self.keepers.iter_mut().zip(self.sets.drain(..)) {
-            if goes_on {
-                set.summaries.next_part();
-            } else {
+            if !goes_on {
                 set.summaries.next_epoch();
+                set.ingested = Size::default();
+            } else if !self.sums.is_empty() {
+                set.summaries.next_part();
+                set.ingested = Size::default();
             }
-            set.ingested = Size::default();
             keeper.give_back(set);
         }
     }

@@ -9,6 +9,8 @@ use flowgauge_core::task::{ForecastModel, Hierarchy, SpreadOf, Threshold};
 /// Everything that a run is asked to do, with the defaults of the command line.
 #[derive(Clone, Debug)]
 pub struct Config {
+    /// The name of the measurement, which its reports carry.
+    pub name: String,
     /// The key.
     pub key: KeySpec,
     /// The measure of thresholds, shares and order.
@@ -71,6 +73,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
+            name: "main".to_owned(),
             key: KeyKind::FiveTuple.into(),
             by: Measure::Packets,
             algorithm: "linear-table".to_owned(),

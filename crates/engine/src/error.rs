@@ -48,6 +48,9 @@ pub enum EngineError {
     /// The operating system refused memory for the tasks.
     #[error("the operating system refused memory for the tasks: {0}")]
     Refused(io::Error),
+    /// Measurements that do not go together.
+    #[error("measurements: {0}")]
+    Measurements(String),
     /// Several workers cannot measure this.
     #[error("{0}")]
     Workers(String),

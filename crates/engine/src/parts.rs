@@ -8,21 +8,25 @@ use std::path::PathBuf;
 use std::thread;
 
 use flowgauge_capture::{Captures, FileCounts, Part, Source, Whole};
-use flowgauge_core::batch::Batch;
-use flowgauge_core::key::FlowKey;
-use flowgauge_core::summary::Size;
+use flowgauge_core::any::BatchMut;
+use flowgauge_core::lanes::{LaneOptions, Take};
+use flowgauge_core::summary::{Incompatible, Size};
+use flowgauge_kernel::Gone;
 
 use crate::clock::strange;
 use crate::config::Config;
-use crate::crew::{Cores, failed, spawn};
+use crate::crew::Cores;
 use crate::error::EngineError;
-use crate::lanes::{Lanes, Take};
-use crate::reader::{Crew, Ended, Packets, Reader};
-use crate::report::Gap;
-use crate::summaries::{Summaries, View};
+use crate::group::{Closed, failed};
+use crate::intake::{Crew, Ended, Intake};
+use crate::plan::Plan;
+use crate::run::{Packets, pinned, slices, spawn};
+use crate::sink::Sink;
+use crate::summaries::{Summaries, View, hand_out};
+use crate::swaps::Swaps;
 
 /// What one worker reads in one go.
-pub(crate) enum Piece {
+enum Piece {
     File(PathBuf),
     Part(Part),
 }
@@ -33,7 +37,7 @@ type Numbered = (usize, Piece);
 /// Cuts files among so many workers: what each of them reads, in order. A file that cannot be cut
 /// goes to one of them, by turns. `None` where that is of no use, or where an input cannot be read a
 /// second time.
-pub(crate) fn cut(files: &[PathBuf], workers: usize) -> Option<Vec<Vec<Numbered>>> {
+fn cut(files: &[PathBuf], workers: usize) -> Option<Vec<Vec<Numbered>>> {
     let mut shares: Vec<Vec<Numbered>> = (0..workers).map(|_| Vec::new()).collect();
     let mut turn = 0;
     for (number, file) in files.iter().enumerate() {
@@ -60,14 +64,54 @@ struct Read {
     counts: FileCounts,
 }
 
+/// What came of a run over files.
+pub(crate) enum Run {
+    /// Workers read the files side by side.
+    Closed(Closed, Vec<FileCounts>),
+    /// One reader has to read them, from the start.
+    Undivided(Box<Plan>),
+}
+
+/// Runs a plan over files side by side where that is as good, and the files can be divided.
+pub(crate) fn run(
+    plan: Plan,
+    files: &[PathBuf],
+    sink: &mut dyn Sink,
+    progress: &mut dyn FnMut(&Packets<'_>),
+) -> Result<Run, EngineError> {
+    let undivided = |plan| Ok(Run::Undivided(Box::new(plan)));
+    let mut prepared = match plan.only() {
+        Ok(prepared) if prepared.sharing.parts => prepared,
+        Ok(prepared) => return undivided(prepared.into()),
+        Err(plan) => return undivided(plan),
+    };
+    let Some(shares) = cut(files, prepared.config.workers) else {
+        return undivided(prepared.into());
+    };
+    let mut sets: Vec<_> = prepared.sets.workers.into_iter().flatten().collect();
+    hand_out(&mut sets, prepared.config.workers, Summaries::another);
+    let (config, cores) = (&prepared.config, prepared.sharing.cores.as_ref());
+    if let Some((ended, counts)) = read(config, cores, prepared.lanes, &mut sets, shares, progress)?
+    {
+        let mut closer = prepared.closer;
+        let view = View::new(closer.key, std::iter::once(&sets[0]));
+        closer.close(ended, &view.lanes(), sink)?;
+        let closed = Closed { totals: vec![closer.total], swaps: Swaps::default() };
+        return Ok(Run::Closed(closed, counts));
+    }
+    sets.iter_mut().for_each(Summaries::next_epoch);
+    prepared.sets.workers = sets.into_iter().map(|set| vec![set]).collect();
+    undivided(prepared.into())
+}
+
 /// Lets each worker read its share with a set of summaries, and merges these into the first one, or
-/// leaves one handle of what all share.
-/// Returns the epoch that they make up, and the files; `None` where one reader has to begin anew.
-pub(crate) fn read<L: Lanes>(
+/// leaves one handle of concurrent summaries. Returns the epoch that they make up, and the files; `None`
+/// where one reader has to start over.
+fn read(
     config: &Config,
     cores: Option<&Cores>,
-    lanes: &L,
-    sets: &mut Vec<Summaries<L::First, L::Second>>,
+    lanes: LaneOptions,
+    sets: &mut Vec<Summaries>,
     shares: Vec<Vec<Numbered>>,
     progress: &mut dyn FnMut(&Packets<'_>),
 ) -> Result<Option<(Ended, Vec<FileCounts>)>, EngineError> {
@@ -76,16 +120,14 @@ pub(crate) fn read<L: Lanes>(
         let own = workers.next();
         let mut others = Vec::new();
         for (worker, (set, share)) in workers {
-            let (config, lanes) = (config.clone(), lanes.clone());
-            others.push(spawn(scope, format!("worker {worker}"), move || {
+            others.push(spawn(scope, &format!("worker {worker}"), move || {
                 let _pinned = cores.map(|cores| cores.pin(worker)).transpose()?;
-                read_share(&config, &lanes, set, share, &mut |_| {})
+                Ok(read_share(config, lanes, set, share, &mut |_| {}))
             })?);
         }
         let mut pieces = Vec::new();
-        if let Some((worker, (set, share))) = own {
-            let _pinned = cores.map(|cores| cores.pin(worker)).transpose()?;
-            pieces.push(read_share(config, lanes, set, share, progress)?);
+        if let Some((_, (set, share))) = own {
+            pieces.push(pinned(cores, || Ok(read_share(config, lanes, set, share, progress)))?);
         }
         for (number, worker) in (1..).zip(others) {
             let joined = worker.join();
@@ -94,10 +136,11 @@ pub(crate) fn read<L: Lanes>(
         }
         Ok::<_, EngineError>(pieces)
     })?;
-    if sets.first().is_some_and(Summaries::is_shared) {
+    if sets.first().is_some_and(Summaries::is_concurrent) {
         sets.truncate(1);
     }
-    sets.iter_mut().try_for_each(Summaries::collect)?;
+    let incompatible = |reason: Incompatible| EngineError::Workers(reason.to_string());
+    sets.iter_mut().try_for_each(Summaries::collect).map_err(incompatible)?;
     let Some(pieces) = pieces.into_iter().collect::<Option<Vec<_>>>() else { return Ok(None) };
     let mut pieces: Vec<Read> = pieces.into_iter().flatten().collect();
     // Parts of a file stand in the order of their workers.
@@ -117,31 +160,33 @@ pub(crate) fn read<L: Lanes>(
     Ok(Some(joined(pieces)))
 }
 
-/// Reads what is one worker's; `None` at the first problem.
-fn read_share<L: Lanes>(
+/// Reads the pieces of one worker; `None` at the first problem.
+fn read_share(
     config: &Config,
-    lanes: &L,
-    set: &mut Summaries<L::First, L::Second>,
+    lanes: LaneOptions,
+    set: &mut Summaries,
     share: Vec<Numbered>,
     progress: &mut dyn FnMut(&Packets<'_>),
-) -> Result<Option<Vec<Read>>, EngineError> {
+) -> Option<Vec<Read>> {
     let mut pieces = Vec::with_capacity(share.len());
     for (number, piece) in share {
         let mut source = match piece {
             Piece::File(file) => Captures::open([file]),
             Piece::Part(part) => part.open(),
         };
-        let mut reader = Reader::new(config, lanes.clone());
-        let mut own = Own { set, ended: Ended::default() };
-        if !reader.read(&mut source, &mut own, progress)?.is_empty() {
-            return Ok(None);
+        let mut intake = Intake::new(config, lanes);
+        let mut crew = Collect { set, ended: Ended::default() };
+        while let Some(frames) = source.poll().ok()? {
+            intake.take(&slices(&frames), &mut crew).ok()?;
+            progress(&source);
         }
+        intake.close(&mut crew).ok()?;
         let counts = FileCounts { file: String::new(), frames: 0, irregular: 0 };
         let counts = source.files().first().cloned().unwrap_or(counts);
-        pieces.push(Read { number, ended: own.ended, counts });
+        pieces.push(Read { number, ended: crew.ended, counts });
     }
     set.settle();
-    Ok(Some(pieces))
+    Some(pieces)
 }
 
 /// The epoch and the files that these pieces make up, in their order.
@@ -176,31 +221,29 @@ fn joined(pieces: Vec<Read>) -> (Ended, Vec<FileCounts>) {
     (epoch, files)
 }
 
-/// A worker that measures what it reads.
-struct Own<'a, A, B> {
-    set: &'a mut Summaries<A, B>,
+/// Measures one piece after another in the same summaries, and keeps the end of each.
+struct Collect<'a> {
+    set: &'a mut Summaries,
     ended: Ended,
 }
 
-impl<A: FlowKey, B: FlowKey> Take<A, B> for Own<'_, A, B> {
-    #[inline(always)]
-    fn first(&mut self, batch: &mut Batch<A>) {
-        self.set.first(batch);
-    }
-
-    #[inline(always)]
-    fn second(&mut self, batch: &mut Batch<B>) {
-        self.set.second(batch);
+impl Take for Collect<'_> {
+    fn take(&mut self, lane: usize, batch: BatchMut<'_>) {
+        self.set.take(lane, batch);
     }
 }
 
-impl<A: FlowKey, B: FlowKey> Crew<A, B> for Own<'_, A, B> {
-    fn end(&mut self, ended: Ended) -> Result<(), EngineError> {
+impl Crew for Collect<'_> {
+    fn end(&mut self, ended: Ended) -> Result<(), Gone> {
         self.ended = ended;
         Ok(())
     }
 
-    fn gap(&mut self, _: &Gap) -> Result<(), EngineError> {
+    fn pass(&mut self, _: u64) -> Result<(), Gone> {
         Ok(())
+    }
+
+    fn is_broken(&self) -> bool {
+        false
     }
 }

@@ -1,23 +1,42 @@
 //! From a configuration to a run: what was asked is checked, and what will be done is explained.
 
-use std::path::PathBuf;
+use std::sync::Arc;
 
 use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::catalog;
-use flowgauge_core::key::{Key4, Key8, Key13, Key16, Key32, Key37, KeyKind, KeySpec};
+use flowgauge_core::key::KeySpec;
+use flowgauge_core::lanes::LaneOptions;
 use flowgauge_core::summary::{BuildError, Flows, Measure, Parameters};
 
 use crate::builder;
+use crate::close::Closer;
+use crate::closing::Closing;
 use crate::config::{Config, Dispatch, EpochLength};
-use crate::engine::{Engine, Outcome};
+use crate::crew::{Cores, Sharing, staff};
 use crate::error::{Able, EngineError};
-use crate::lanes::Lanes;
-use crate::reader::Packets;
+use crate::group::{Alive, Group};
+use crate::intake::Intake;
+use crate::meter::{Meter, OneMeter, SeveralMeter, Stream};
 use crate::report::SummaryInfo;
-use crate::sink::Sink;
+use crate::summaries::{Set, Sets};
 
-/// A run that is ready to begin: all memory is reserved.
-pub struct Plan(Box<dyn Ready>);
+/// Measurements that are ready to begin: all memory is reserved.
+pub struct Plan(Vec<Prepared>);
+
+/// One measurement that is ready to begin.
+pub(crate) struct Prepared {
+    pub(crate) config: Config,
+    pub(crate) lanes: LaneOptions,
+    pub(crate) sets: Sets,
+    pub(crate) sharing: Sharing,
+    pub(crate) closer: Closer,
+}
+
+impl From<Prepared> for Plan {
+    fn from(only: Prepared) -> Self {
+        Self(vec![only])
+    }
+}
 
 /// What `explain` prints of a run.
 #[derive(Clone, Debug)]
@@ -65,13 +84,27 @@ pub struct LaneExplanation {
 }
 
 impl Plan {
-    /// Builds the summaries and tasks of a run.
+    /// Builds the summaries and tasks of one measurement.
     ///
     /// # Errors
     /// When something asked for does not exist, cannot be answered, or finds no memory.
     pub fn new(config: Config) -> Result<Self, EngineError> {
+        Self::several(vec![config])
+    }
+
+    /// Builds the summaries and tasks of several measurements, which each packet is read once for.
+    /// What concerns the input (`inner`, `limit`, `seed`, workers) is that of the first of them.
+    ///
+    /// # Errors
+    /// As [`Self::new`], and when there is no measurement, or two have the same name.
+    pub fn several(configs: Vec<Config>) -> Result<Self, EngineError> {
+        check_names(&configs)?;
+        configs.into_iter().map(Self::one).collect::<Result<_, _>>().map(Self)
+    }
+
+    fn one(config: Config) -> Result<Prepared, EngineError> {
         let asked = config.clone();
-        Self::build(config).map_err(|error| match error {
+        prepare(config).map_err(|error| match error {
             EngineError::Task { task, reason, .. } => {
                 let able = able(&asked, task).collect();
                 EngineError::Task { task, reason, able: Able(able) }
@@ -90,97 +123,94 @@ impl Plan {
         can(&Config { key, by, ..Config::default() }, algorithm, task)
     }
 
-    /// [`Self::new`], without looking for what else could be asked where this cannot.
-    pub(crate) fn build(config: Config) -> Result<Self, EngineError> {
-        check_ranges(&config)?;
-        check_shared(&config)?;
-        let kind = config.key.kind;
-        Ok(Self(match kind {
-            KeyKind::Source | KeyKind::Destination => {
-                Box::new(builder::two::<Key4, Key16>(config)?)
+    /// A plan as of [`Self::new`], without looking for what else could be asked where this cannot.
+    pub(crate) fn bare(config: Config) -> Result<Self, EngineError> {
+        prepare(config).map(Self::from)
+    }
+
+    /// The only measurement; the plan itself where there are several.
+    pub(crate) fn only(mut self) -> Result<Prepared, Self> {
+        match (self.0.pop(), self.0.len()) {
+            (Some(only), 0) => Ok(only),
+            (last, _) => {
+                self.0.extend(last);
+                Err(self)
             }
-            KeyKind::Pair => Box::new(builder::two::<Key8, Key32>(config)?),
-            KeyKind::FiveTuple => Box::new(builder::two::<Key13, Key37>(config)?),
-            KeyKind::Protocol | KeyKind::DestinationPort => Box::new(builder::one(config)?),
-        }))
+        }
     }
 
-    /// Reads `source` to its end, or to the limit, and reports to `sink`. `progress` is called
-    /// after every few frames.
+    /// The cores of the workers, where each stays on its own.
+    pub(crate) fn cores(&self) -> Option<Cores> {
+        self.0.first()?.sharing.cores.clone()
+    }
+
+    /// Makes the meter that takes the packets, and the group that closes its epochs. Workers beside the
+    /// meter's own thread start here.
     ///
     /// # Errors
-    /// When the report cannot be written, or a thread cannot be had or fails. What is wrong with the
-    /// input is in the [`Outcome`].
-    pub fn run(
-        self,
-        source: &mut Packets<'_>,
-        sink: &mut dyn Sink,
-        progress: &mut dyn FnMut(&Packets<'_>),
-    ) -> Result<Outcome, EngineError> {
-        self.0.run(source, sink, progress)
+    /// When the operating system refuses a thread.
+    pub fn build(self) -> Result<(Box<dyn Meter>, Group), EngineError> {
+        let (inner, limit) =
+            self.0.first().map_or((false, None), |first| (first.config.inner, first.config.limit));
+        let (swaps, alive) = (Arc::default(), Alive::default());
+        let (mut streams, mut closings, mut workers) = (Vec::new(), Vec::new(), Vec::new());
+        let one = self.0.len() == 1;
+        for Prepared { mut config, lanes, sets, sharing, closer } in self.0 {
+            let (crew, keepers) = staff(&config, &sharing, sets.workers, &swaps, &mut workers)?;
+            let sums = sets.sums.into_iter().map(Set::new).collect();
+            closings.push(Closing::new(closer, keepers, sums, sharing.joined));
+            // Several measurements count the packets of the limit before they take them.
+            config.limit = config.limit.filter(|_| one);
+            let intake = Intake::new(&config, lanes);
+            streams.push(Stream { intake, crew, gone: alive.gone() });
+        }
+        let meter: Box<dyn Meter> = match <[Stream; 1]>::try_from(streams) {
+            Ok([only]) => Box::new(OneMeter(only)),
+            Err(streams) => Box::new(SeveralMeter::new(streams, inner, limit)),
+        };
+        Ok((meter, Group { closings, workers, swaps, alive }))
     }
 
-    /// Reads files to their ends, or to the limit, and reports to `sink`. Several workers read them
-    /// side by side where the result is the same for that: each its own files, or parts of a large one.
-    /// `progress` is called after every few frames of the first of them.
+    /// The first measurement, explained.
     ///
-    /// # Errors
-    /// As [`Self::run`].
-    pub fn run_files(
-        self,
-        files: &[PathBuf],
-        sink: &mut dyn Sink,
-        progress: &mut dyn FnMut(&Packets<'_>),
-    ) -> Result<Outcome, EngineError> {
-        self.0.run_files(files, sink, progress)
-    }
-
-    /// What the run would do.
+    /// # Panics
+    /// Never: a plan has a measurement.
     pub fn explain(&self) -> Explanation {
-        self.0.explain()
+        self.0[0].explain()
+    }
+
+    /// What each measurement will do.
+    pub fn measurements(&self) -> impl Iterator<Item = Explanation> {
+        self.0.iter().map(Prepared::explain)
     }
 }
 
-/// An engine of any key type.
-trait Ready {
-    fn run(
-        self: Box<Self>,
-        source: &mut Packets<'_>,
-        sink: &mut dyn Sink,
-        progress: &mut dyn FnMut(&Packets<'_>),
-    ) -> Result<Outcome, EngineError>;
-    fn run_files(
-        self: Box<Self>,
-        files: &[PathBuf],
-        sink: &mut dyn Sink,
-        progress: &mut dyn FnMut(&Packets<'_>),
-    ) -> Result<Outcome, EngineError>;
-    fn explain(&self) -> Explanation;
+/// Checks a configuration, and builds its summaries and tasks.
+fn prepare(config: Config) -> Result<Prepared, EngineError> {
+    check_ranges(&config)?;
+    check_shared(&config)?;
+    builder::build(config)
 }
 
-impl<L: Lanes> Ready for Engine<L> {
-    fn run(
-        self: Box<Self>,
-        source: &mut Packets<'_>,
-        sink: &mut dyn Sink,
-        progress: &mut dyn FnMut(&Packets<'_>),
-    ) -> Result<Outcome, EngineError> {
-        Engine::run(*self, source, sink, progress)
+/// Refuses measurements that reports could not tell apart.
+fn check_names(configs: &[Config]) -> Result<(), EngineError> {
+    let mut names: Vec<_> = configs.iter().map(|config| &*config.name).collect();
+    names.sort_unstable();
+    match names.windows(2).find(|pair| pair[0] == pair[1]) {
+        _ if names.is_empty() => Err(EngineError::Measurements("name at least one".to_owned())),
+        Some(pair) => Err(EngineError::Measurements(format!(
+            "two measurements are called '{}'; give each a name of its own",
+            pair[0]
+        ))),
+        None => Ok(()),
     }
+}
 
-    fn run_files(
-        self: Box<Self>,
-        files: &[PathBuf],
-        sink: &mut dyn Sink,
-        progress: &mut dyn FnMut(&Packets<'_>),
-    ) -> Result<Outcome, EngineError> {
-        Engine::run_files(*self, files, sink, progress)
-    }
-
+impl Prepared {
     fn explain(&self) -> Explanation {
         let (config, sharing) = (&self.config, &self.sharing);
-        let (view, closer) = (self.view(), &self.closer);
-        let set_bytes = self.sets.first().memory_bytes();
+        let (view, closer) = (sharing.view(config.key, &self.sets.workers), &self.closer);
+        let set_bytes: Vec<_> = self.sets.first().memory_bytes().collect();
         let for_updates = match config.epoch {
             EpochLength::Whole => sharing.all() - sharing.measuring,
             EpochLength::Packets(_) | EpochLength::Time(_) => sharing.sums,
@@ -284,7 +314,7 @@ fn can(config: &Config, algorithm: &str, task: &str) -> bool {
         memory_bytes: PROBE_BYTES,
         ..config.clone()
     };
-    Plan::build(config).is_ok()
+    prepare(config).is_ok()
 }
 
 /// The algorithms that answer `task` in a run that is otherwise that of `config`.
@@ -297,7 +327,7 @@ fn able(config: &Config, task: &str) -> impl Iterator<Item = &'static str> {
 /// is too little.
 fn enough(config: &Config) -> Option<usize> {
     let suffices = |memory_bytes| {
-        let refused = Plan::build(Config { memory_bytes, ..config.clone() }).err();
+        let refused = prepare(Config { memory_bytes, ..config.clone() }).err();
         !matches!(refused, Some(EngineError::Build(BuildError::TooLittleMemory { .. })))
     };
     let (mut too_little, mut enough) = (config.memory_bytes, config.memory_bytes.max(1024));

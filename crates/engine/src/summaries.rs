@@ -1,206 +1,132 @@
 //! What one worker measures an epoch with, and what the tasks see of several of these.
 
-use std::sync::Arc;
-
-use flowgauge_core::batch::Batch;
-use flowgauge_core::key::{FlowKey, KeySpec};
-use flowgauge_core::summary::shared::SharedIngest;
-use flowgauge_core::summary::{Incompatible, Ingest, Setting};
+use flowgauge_core::any::{AnySummary, BatchMut};
+use flowgauge_core::key::KeySpec;
+use flowgauge_core::lanes::Take;
+use flowgauge_core::summary::{Incompatible, Setting, Size};
 use flowgauge_core::task;
 
-use crate::error::EngineError;
+use crate::intake::Ended;
 use crate::joined::Joined;
-use crate::lanes::Take;
 
-/// A summary for each lane.
-pub(crate) struct Summaries<A, B> {
-    pub(crate) first: Summary<A>,
-    pub(crate) second: Option<Summary<B>>,
+/// A summary for each lane that is measured.
+pub(crate) struct Summaries(pub(crate) Vec<AnySummary>);
+
+/// The summaries of one worker in an epoch, or since an update of it.
+pub(crate) struct Set {
+    pub(crate) summaries: Summaries,
+    /// Packets and bytes that they took.
+    pub(crate) ingested: Size,
+    /// The end of the epoch, in the set of the first worker.
+    pub(crate) ended: Option<Ended>,
 }
 
-/// A lane's summary.
-pub(crate) enum Summary<K> {
-    /// That of one worker.
-    Own(Box<dyn Ingest<K>>),
-    /// A handle of one that all workers fill.
-    Shared(Arc<dyn SharedIngest<K>>),
+/// All summaries of a measurement, each set of the same size.
+pub(crate) struct Sets {
+    /// Those of each thread that measures: one, or two that are swapped. Concurrent summaries are in one
+    /// set that all threads fill.
+    pub(crate) workers: Vec<Vec<Summaries>>,
+    /// Those into which the closer merges what was handed over, where updates are asked for.
+    pub(crate) sums: Vec<Summaries>,
 }
 
-impl<K: FlowKey> Summary<K> {
-    #[inline(always)]
-    fn ingest(&mut self, batch: &mut Batch<K>) {
-        match self {
-            Self::Own(own) => own.ingest(batch),
-            Self::Shared(shared) => shared.ingest(batch),
-        }
-    }
-
-    /// What can be read: of a shared one, what was collected last.
-    pub(crate) fn ordinary(&self) -> &dyn Ingest<K> {
-        match self {
-            Self::Own(own) => &**own,
-            Self::Shared(shared) => shared.ordinary(),
-        }
-    }
-
-    fn collect(&mut self) -> Result<(), EngineError> {
-        if let Self::Shared(shared) = self {
-            let Some(shared) = Arc::get_mut(shared) else {
-                return Err(EngineError::Workers(
-                    "a worker still has a summary of an epoch that all have ended".to_owned(),
-                ));
-            };
-            shared.collect();
-        }
-        Ok(())
-    }
-
-    fn settle(&mut self) {
-        if let Self::Own(own) = self {
-            own.settle();
-        }
-    }
-
-    fn next_epoch(&mut self) {
-        if let Self::Own(own) = self {
-            own.next_epoch();
-        }
-    }
-
-    fn next_part(&mut self) {
-        if let Self::Own(own) = self {
-            own.next_part();
-        }
-    }
-
-    fn merge(&mut self, other: &Self) -> Result<(), Incompatible> {
-        match self {
-            Self::Own(own) => own.merge(other.ordinary()),
-            Self::Shared(_) => Err(Incompatible("all workers fill them")),
-        }
-    }
-
-    fn another(&self) -> Option<Self> {
-        match self {
-            Self::Own(_) => None,
-            Self::Shared(shared) => Some(Self::Shared(Arc::clone(shared))),
-        }
-    }
-
-    fn memory_bytes(&self) -> usize {
-        match self {
-            Self::Own(own) => own.memory_bytes(),
-            Self::Shared(shared) => shared.memory_bytes(),
-        }
-    }
-}
-
-/// All summaries of a run, each of the same size.
-pub(crate) struct Sets<A, B> {
-    /// Those of each thread that may measure: one, or two where they are swapped. Where all threads share
-    /// them, those of one.
-    pub(crate) workers: Vec<Vec<Summaries<A, B>>>,
-    /// Those in which the closer adds up what was handed over, where updates are asked for.
-    pub(crate) sums: Vec<Summaries<A, B>>,
-}
-
-impl<A, B> Sets<A, B> {
+impl Sets {
     /// One that shows what all of them are like.
-    pub(crate) fn first(&self) -> &Summaries<A, B> {
+    pub(crate) fn first(&self) -> &Summaries {
         &self.workers[0][0]
     }
 
     /// Each of them.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Summaries<A, B>> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Summaries> {
         self.workers.iter().flatten().chain(&self.sums)
     }
 }
 
-impl<A: FlowKey, B: FlowKey> Take<A, B> for Summaries<A, B> {
-    #[inline(always)]
-    fn first(&mut self, batch: &mut Batch<A>) {
-        self.first.ingest(batch);
+impl Set {
+    pub(crate) fn new(summaries: Summaries) -> Self {
+        Self { summaries, ingested: Size::default(), ended: None }
     }
 
-    #[inline(always)]
-    fn second(&mut self, batch: &mut Batch<B>) {
-        if let Some(second) = &mut self.second {
-            second.ingest(batch);
+    /// Ingests a batch of a lane.
+    #[inline]
+    pub(crate) fn ingest(&mut self, lane: usize, batch: BatchMut<'_>) {
+        self.ingested += batch.size();
+        self.summaries.take(lane, batch);
+    }
+}
+
+impl Take for Summaries {
+    #[inline]
+    fn take(&mut self, lane: usize, batch: BatchMut<'_>) {
+        if let Some(summary) = self.0.get_mut(lane) {
+            summary.ingest(batch);
         }
     }
 }
 
-impl<A: FlowKey, B: FlowKey> Summaries<A, B> {
+impl Summaries {
     /// Whether all workers fill these.
-    pub(crate) fn is_shared(&self) -> bool {
-        matches!(self.first, Summary::Shared(_))
+    pub(crate) fn is_concurrent(&self) -> bool {
+        self.0.iter().any(AnySummary::is_concurrent)
     }
 
-    /// Handles of the same shared summaries; `None` where these are one worker's own.
+    /// Handles of the same concurrent summaries; `None` where one worker owns these.
     pub(crate) fn another(&self) -> Option<Self> {
-        let second = self.second.as_ref().map(Summary::another);
-        Some(Self { first: self.first.another()?, second: second.flatten() })
+        self.0.iter().map(AnySummary::another).collect::<Option<_>>().map(Self)
     }
 
-    /// Makes what several workers shared readable, and forgets it where they fill it.
+    /// Makes concurrent summaries readable, and begins the next epoch of what the workers fill.
     ///
     /// # Errors
     /// When there is another handle.
-    pub(crate) fn collect(&mut self) -> Result<(), EngineError> {
-        self.first.collect()?;
-        self.second.as_mut().map_or(Ok(()), Summary::collect)
+    pub(crate) fn collect(&mut self) -> Result<(), Incompatible> {
+        self.0.iter_mut().try_for_each(AnySummary::collect)
     }
 
     /// Passes on what is held back: answers are whole only then.
     pub(crate) fn settle(&mut self) {
-        self.first.settle();
-        if let Some(second) = &mut self.second {
-            second.settle();
-        }
+        self.0.iter_mut().for_each(AnySummary::settle);
     }
 
-    /// Begins a new epoch. What is shared began it when it was collected.
+    /// Begins a new epoch. Concurrent summaries began it when they were collected.
     pub(crate) fn next_epoch(&mut self) {
-        self.first.next_epoch();
-        if let Some(second) = &mut self.second {
-            second.next_epoch();
-        }
+        self.0.iter_mut().for_each(AnySummary::next_epoch);
     }
 
     /// Begins another part of the same epoch, which is only merged into others.
     pub(crate) fn next_part(&mut self) {
-        self.first.next_part();
-        if let Some(second) = &mut self.second {
-            second.next_part();
-        }
+        self.0.iter_mut().for_each(AnySummary::next_part);
     }
 
     /// Adds what another worker measured with the same options.
     pub(crate) fn merge(&mut self, other: &Self) -> Result<(), Incompatible> {
-        self.first.merge(&other.first)?;
-        match (&mut self.second, &other.second) {
-            (Some(second), Some(other)) => second.merge(other),
-            _ => Ok(()),
-        }
+        self.0.iter_mut().zip(&other.0).try_for_each(|(own, other)| own.merge(other))
+    }
+
+    /// Whether one of them reads the elements of packets.
+    pub(crate) fn wants_elements(&self) -> bool {
+        self.0.iter().any(AnySummary::wants_elements)
+    }
+
+    /// Whether they keep forecasts from epoch to epoch.
+    pub(crate) fn is_lasting(&self) -> bool {
+        self.0.iter().any(|summary| summary.answers().forecasts().is_some())
     }
 
     /// Bytes reserved by each lane's summary.
-    pub(crate) fn memory_bytes(&self) -> Vec<usize> {
-        let second = self.second.as_ref().map(Summary::memory_bytes);
-        std::iter::once(self.first.memory_bytes()).chain(second).collect()
+    pub(crate) fn memory_bytes(&self) -> impl Iterator<Item = usize> {
+        self.0.iter().map(AnySummary::memory_bytes)
     }
 
     /// The parameters in force; those of the IPv6 lane end in `_ipv6`.
     pub(crate) fn parameters(&self) -> Vec<(String, Setting)> {
-        let second = self.second.as_ref().map(|second| parameters(second.ordinary(), "_ipv6"));
-        let first = parameters(self.first.ordinary(), "");
-        first.into_iter().chain(second.into_iter().flatten()).collect()
+        self.0.iter().zip(["", "_ipv6"]).flat_map(|(own, suffix)| parameters(own, suffix)).collect()
     }
 
     /// The accelerators before the summaries, by name; "none" where there is none.
     pub(crate) fn accelerator(&self) -> String {
         let names: Vec<_> =
-            self.first.ordinary().accelerators().iter().map(|(name, _)| *name).collect();
+            self.0[0].accelerators().iter().map(|(accelerator, _)| *accelerator).collect();
         if names.is_empty() { "none".to_owned() } else { names.join("+") }
     }
 }
@@ -214,7 +140,7 @@ pub(crate) fn hand_out<T>(all: &mut Vec<T>, workers: usize, another: impl Fn(&T)
     }
 }
 
-fn parameters<K: FlowKey>(summary: &dyn Ingest<K>, suffix: &str) -> Vec<(String, Setting)> {
+fn parameters(summary: &AnySummary, suffix: &str) -> Vec<(String, Setting)> {
     let parameters = summary.parameters().into_iter();
     let own = parameters.map(|(name, value)| (format!("{name}{suffix}"), value));
     let accelerators = summary.accelerators().into_iter();
@@ -233,18 +159,14 @@ pub(crate) struct View<'a> {
 
 impl<'a> View<'a> {
     /// The view of these sets, in which no flow is twice unless there is only one.
-    pub(crate) fn new<A: FlowKey, B: FlowKey>(
-        key: KeySpec,
-        sets: impl Iterator<Item = &'a Summaries<A, B>> + Clone,
-    ) -> Self {
-        let first = sets.clone().map(|set| set.first.ordinary().answers()).collect();
-        let second = sets.filter_map(|set| Some(set.second.as_ref()?.ordinary().answers()));
-        let second: Vec<_> = second.collect();
-        let mut lanes = vec![(A::BYTES, Joined::new(first))];
-        if !second.is_empty() {
-            lanes.push((B::BYTES, Joined::new(second)));
-        }
-        Self { key, lanes }
+    pub(crate) fn new(key: KeySpec, sets: impl Iterator<Item = &'a Summaries>) -> Self {
+        let sets: Vec<_> = sets.collect();
+        let lane = |(lane, key_bytes): (usize, &usize)| {
+            let answers = sets.iter().filter_map(|set| Some(set.0.get(lane)?.answers()));
+            let answers: Vec<_> = answers.collect();
+            (!answers.is_empty()).then(|| (*key_bytes, Joined::new(answers)))
+        };
+        Self { key, lanes: key.lanes().iter().enumerate().filter_map(lane).collect() }
     }
 
     /// A lane for each key type.

@@ -1,5 +1,7 @@
 //! How long workers are stopped by the end of an epoch, or by an update.
 
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::sink::units;
@@ -27,6 +29,37 @@ pub struct Waits {
     pub epochs: u64,
     /// How late, in all.
     pub time: Duration,
+}
+
+/// The swaps of one thread, which are added to those of the run when it ends.
+pub(crate) struct Record {
+    own: Swaps,
+    all: Arc<Mutex<Swaps>>,
+}
+
+impl Record {
+    pub(crate) fn new(all: &Arc<Mutex<Swaps>>) -> Self {
+        Self { own: Swaps::default(), all: Arc::clone(all) }
+    }
+}
+
+impl Deref for Record {
+    type Target = Swaps;
+    fn deref(&self) -> &Swaps {
+        &self.own
+    }
+}
+
+impl DerefMut for Record {
+    fn deref_mut(&mut self) -> &mut Swaps {
+        &mut self.own
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner).add(&self.own);
+    }
 }
 
 impl Default for Swaps {

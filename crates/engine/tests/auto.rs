@@ -118,7 +118,7 @@ fn told(config: &Config, largest: Option<Largest>) -> Result<f64, Reason> {
         Ok(())
     });
     let plan = auto::plan(config.clone(), largest).unwrap();
-    plan.run(&mut packets(), &mut keep, &mut |_| {}).unwrap();
+    flowgauge_engine::run(plan, &mut packets(), &mut keep, &mut |_| {}).unwrap();
     auto::error(&last.unwrap(), largest)
 }
 

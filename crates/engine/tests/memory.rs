@@ -122,7 +122,7 @@ fn peak(config: Config, traffic: TrafficConfig) -> (u64, u64, u64) {
             peak = anonymous_bytes().unwrap().max(peak);
         }
     };
-    let total = plan.run(&mut source, &mut watch, &mut progress).unwrap().total;
+    let total = flowgauge_engine::run(plan, &mut source, &mut watch, &mut progress).unwrap().total;
     let peak = watch.anonymous_bytes.into_iter().fold(peak, u64::max);
     (reserved, peak, total.account.untracked.packets)
 }
@@ -257,7 +257,8 @@ fn thousands_of_epochs_with_a_restless_clock_need_no_more_memory_than_ten() {
         let plan = Plan::new(with_a_key(config)).unwrap();
         let mut source = Captures::from_reader("stream", Stream::new(Restless::new(epochs)));
         let mut watch = Watch::new(2 * epochs as usize);
-        let total = plan.run(&mut source, &mut watch, &mut |_| {}).unwrap().total;
+        let total =
+            flowgauge_engine::run(plan, &mut source, &mut watch, &mut |_| {}).unwrap().total;
         let account = &total.account;
         assert!(account.late > 0 && account.backwards > epochs && account.jumps > epochs / 10);
         let used = watch.anonymous_bytes;

@@ -5,7 +5,7 @@ use flowgauge_capture::{CaptureError, Captures, FileCounts, Frame, Frames, Progr
 use flowgauge_core::batch::BATCH_PACKETS;
 
 use super::fresh::Fresh;
-use crate::reader::Packets;
+use crate::run::Packets;
 
 /// Packets that a sample has at most.
 const PACKETS: usize = 1 << 18;

@@ -12,8 +12,8 @@ use super::{Reason, Sample};
 use crate::config::{Config, EpochLength, Overrun};
 use crate::error::EngineError;
 use crate::plan::{LaneExplanation, Plan};
-use crate::reader::Packets;
 use crate::report::EpochReport;
+use crate::run::{self as engine, Packets};
 use crate::sink::Each;
 
 /// What a trial found.
@@ -75,12 +75,12 @@ pub fn plan(config: Config, largest: Option<Largest>) -> Result<Plan, EngineErro
     {
         let tasks = config.tasks.iter().flatten().cloned().chain([ASKED.to_owned()]).collect();
         let asking = Config { tasks: Some(tasks), flows: vec![key], ..config.clone() };
-        match Plan::build(asking) {
+        match Plan::bare(asking) {
             Err(EngineError::Task { task: ASKED, .. }) => {}
             plan => return plan,
         }
     }
-    Plan::build(config)
+    Plan::bare(config)
 }
 
 /// Runs `config` over the first `packets` packets of the sample, over and over until they are `all`.
@@ -113,7 +113,7 @@ pub(super) fn run(
     });
     // All of it, where it is but one batch.
     let (mut before, mut start_ns, mut ns) = (0, now_ns(clock), f64::MAX);
-    plan.run(&mut sample.replay(packets, all), &mut keep, &mut |source| {
+    engine::run(plan, &mut sample.replay(packets, all), &mut keep, &mut |source| {
         let read = source.progress().read;
         if before == 0 && 2 * read >= all && read < all {
             (before, start_ns) = (read, now_ns(clock));
@@ -186,7 +186,7 @@ fn counted(
         tasks.clone_from(&report.tasks);
         Ok(())
     });
-    plan.run(source, &mut keep, &mut |_| {})?;
+    engine::run(plan, source, &mut keep, &mut |_| {})?;
     let items = tasks.into_iter().find_map(|(_, task)| match task {
         Report::Sizes { items, .. } => Some(items),
         _ => None,

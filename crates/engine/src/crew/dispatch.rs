@@ -1,19 +1,14 @@
 //! Which worker measures a packet, and how it gets there.
 
-use std::mem;
-
-use flowgauge_core::batch::Batch;
-use flowgauge_core::key::FlowKey;
+use flowgauge_core::any::{AnyBatch, BatchMut};
+use flowgauge_core::batch::BATCH_PACKETS;
+use flowgauge_core::lanes::Take;
 use flowgauge_core::summary::Size;
 use flowgauge_kernel::{Digester, Gone, Producer};
 
-use super::closing::Event;
 use super::worker::Parcel;
 use crate::config::{Config, Dispatch, Overrun};
-use crate::error::EngineError;
-use crate::lanes::{Take, size};
-use crate::reader::{Crew, Ended};
-use crate::report::Gap;
+use crate::intake::{Crew, Ended};
 
 /// How a packet finds its worker.
 #[derive(Clone, Copy, Debug)]
@@ -38,158 +33,110 @@ impl Way {
     }
 }
 
-/// The one who reads: batches of the lanes go to the workers.
-pub(crate) struct Dispatcher<A, B> {
+/// Deals the batches of a meter's lanes to the workers.
+pub(crate) struct Dispatcher {
     way: Way,
     batch_packets: usize,
-    /// What is on its way to each worker.
-    first: Vec<Batch<A>>,
-    second: Vec<Batch<B>>,
+    /// For each lane the batches on their way to each worker.
+    staged: Vec<Vec<AnyBatch>>,
     /// Whose turn it is.
     turn: usize,
-    out: Out<A, B>,
-    events: Producer<Option<Event>>,
+    out: Out,
 }
 
-/// The ways out.
-struct Out<A, B> {
-    rings: Vec<Producer<Parcel<A, B>>>,
+/// The rings to the workers.
+struct Out {
+    rings: Vec<Producer<Parcel>>,
     overrun: Overrun,
     /// Packets and bytes of the open epoch that found a ring full.
     dropped: Size,
-    /// Somebody is gone.
+    /// Whether a worker is gone.
     broken: bool,
 }
 
-impl<A: FlowKey, B: FlowKey> Dispatcher<A, B> {
+impl Dispatcher {
     pub(super) fn new(
         config: &Config,
         way: Way,
-        rings: Vec<Producer<Parcel<A, B>>>,
-        events: Producer<Option<Event>>,
+        lanes: &[usize],
+        rings: Vec<Producer<Parcel>>,
     ) -> Self {
-        let workers = rings.len();
+        let staged = |key_bytes: &usize| rings.iter().map(|_| AnyBatch::new(*key_bytes)).collect();
         let (overrun, dropped, broken) = (config.overrun, Size::default(), false);
         Self {
             way,
             batch_packets: config.batch_packets,
-            first: (0..workers).map(|_| Batch::new()).collect(),
-            second: (0..workers).map(|_| Batch::new()).collect(),
+            staged: lanes.iter().map(staged).collect(),
             turn: 0,
             out: Out { rings, overrun, dropped, broken },
-            events,
         }
     }
+}
 
-    /// The worker whose turn it is.
-    fn next(&mut self) -> usize {
+impl Take for Dispatcher {
+    /// Sends each packet of the batch to its worker, in batches of so many.
+    fn take(&mut self, lane: usize, mut batch: BatchMut<'_>) {
+        let workers = self.out.rings.len();
         let turn = self.turn;
-        self.turn = (turn + 1) % self.first.len();
-        turn
-    }
-}
-
-impl<A: FlowKey, B: FlowKey> Take<A, B> for Dispatcher<A, B> {
-    fn first(&mut self, batch: &mut Batch<A>) {
-        let turn = self.next();
-        let send = |to, batch: &mut _| self.out.first(to, batch);
-        scatter(self.way, 0, turn, batch, &mut self.first, self.batch_packets, send);
-    }
-
-    fn second(&mut self, batch: &mut Batch<B>) {
-        let turn = self.next();
-        let send = |to, batch: &mut _| self.out.second(to, batch);
-        scatter(self.way, 1, turn, batch, &mut self.second, self.batch_packets, send);
-    }
-}
-
-/// Sends each packet of a lane's batch to its worker, in batches of so many.
-fn scatter<K: FlowKey>(
-    way: Way,
-    lane: usize,
-    turn: usize,
-    batch: &mut Batch<K>,
-    staged: &mut [Batch<K>],
-    batch_packets: usize,
-    mut send: impl FnMut(usize, &mut Batch<K>),
-) {
-    let workers = staged.len();
-    let mut stage = |batch: &Batch<K>, row: usize, to: usize| {
-        let staged = &mut staged[to];
-        staged.push_row(batch, row);
-        if staged.len() == batch_packets {
-            send(to, staged);
-            staged.clear();
-        }
-    };
-    match way {
-        _ if workers == 1 => send(0, batch),
-        Way::Digest(digester) => {
-            batch.digest(&digester);
-            for row in 0..batch.len() {
-                let bits = (batch.digests()[row] >> 48) as usize;
-                stage(batch, row, (bits * workers) >> 16);
+        self.turn = (turn + 1) % workers;
+        let mut to = [0; BATCH_PACKETS];
+        match self.way {
+            _ if workers == 1 => return self.out.send(0, lane, batch),
+            Way::Queue => return self.out.send(turn, lane, batch),
+            Way::Digest(digester) => {
+                for (to, digest) in to.iter_mut().zip(batch.digests(&digester)) {
+                    *to = ((((digest >> 48) as usize) * workers) >> 16) as u16;
+                }
+            }
+            Way::Source(bytes) => {
+                batch.ones(bytes[lane], |row, ones| to[row] = (ones as usize % workers) as u16);
             }
         }
-        Way::Source(bytes) => {
-            for row in 0..batch.len() {
-                let source = &batch.keys()[row].canonical()[..bytes[lane]];
-                let ones: u32 = source.iter().map(|byte| byte.count_ones()).sum();
-                stage(batch, row, ones as usize % workers);
-            }
-        }
-        Way::Queue => send(turn, batch),
-    }
-}
-
-impl<A: FlowKey, B: FlowKey> Crew<A, B> for Dispatcher<A, B> {
-    fn end(&mut self, mut ended: Ended) -> Result<(), EngineError> {
         let out = &mut self.out;
-        for (at, (first, second)) in self.first.iter_mut().zip(&mut self.second).enumerate() {
-            out.broken |= out.end(at, first, second).is_err();
+        batch.deal(&to, &mut self.staged[lane], self.batch_packets, &mut |worker, batch| {
+            out.send(worker, lane, batch);
+        });
+    }
+}
+
+impl Crew for Dispatcher {
+    fn end(&mut self, ended: Ended) -> Result<(), Gone> {
+        let Self { staged, out, .. } = self;
+        let mut ended = Some(ended);
+        if let Some(ended) = &mut ended {
+            ended.account.dropped = out.dropped;
+            if !ended.update {
+                out.dropped = Size::default();
+            }
         }
-        ended.account.dropped = out.dropped;
-        if !ended.update {
-            out.dropped = Size::default();
+        for (worker, ring) in out.rings.iter_mut().enumerate() {
+            // The end of an epoch, with what is left of it, is never dropped.
+            let sent = ring.push(|parcel| {
+                for (lane, batch) in parcel.lanes.iter_mut().enumerate() {
+                    staged[lane][worker].as_mut().swap(batch);
+                }
+                parcel.ends = true;
+                parcel.ended = ended.take();
+            });
+            out.broken |= sent.is_err();
         }
-        let end = Event::End(Box::new(ended));
-        out.broken |= self.events.push(|event| *event = Some(end)).is_err();
-        self.whole()
+        if out.broken { Err(Gone) } else { Ok(()) }
     }
 
-    fn gap(&mut self, gap: &Gap) -> Result<(), EngineError> {
-        let event = Event::Gap(*gap);
-        self.out.broken |= self.events.push(|slot| *slot = Some(event)).is_err();
-        self.whole()
+    fn pass(&mut self, _: u64) -> Result<(), Gone> {
+        Ok(())
     }
 
     fn is_broken(&self) -> bool {
-        self.out.broken || self.events.is_gone()
+        self.out.broken || self.out.rings.iter().any(Producer::is_gone)
     }
 }
 
-impl<A, B> Dispatcher<A, B> {
-    /// Whether nobody is gone. Who it was, and why, comes out when the threads are joined.
-    fn whole(&self) -> Result<(), EngineError> {
-        if self.out.broken {
-            let (thread, message) = ("a worker".to_owned(), "it is gone".to_owned());
-            return Err(EngineError::Panicked { thread, message });
-        }
-        Ok(())
-    }
-}
-
-impl<A: FlowKey, B: FlowKey> Out<A, B> {
-    fn first(&mut self, to: usize, batch: &mut Batch<A>) {
-        self.push(to, size(batch), |parcel| mem::swap(&mut parcel.first, batch));
-    }
-
-    fn second(&mut self, to: usize, batch: &mut Batch<B>) {
-        self.push(to, size(batch), |parcel| mem::swap(&mut parcel.second, batch));
-    }
-
-    fn push(&mut self, to: usize, size: Size, fill: impl FnOnce(&mut Parcel<A, B>)) {
-        let ring = &mut self.rings[to];
+impl Out {
+    fn send(&mut self, worker: usize, lane: usize, batch: BatchMut<'_>) {
+        let size = batch.size();
+        let ring = &mut self.rings[worker];
+        let fill = |parcel: &mut Parcel| batch.swap(&mut parcel.lanes[lane]);
         match self.overrun {
             Overrun::Wait => self.broken |= ring.push(fill).is_err(),
             Overrun::Drop => {
@@ -199,15 +146,5 @@ impl<A: FlowKey, B: FlowKey> Out<A, B> {
                 }
             }
         }
-    }
-
-    /// Sends a worker what is left of the epoch so far, which ends there or is updated: that is never
-    /// dropped.
-    fn end(&mut self, to: usize, first: &mut Batch<A>, second: &mut Batch<B>) -> Result<(), Gone> {
-        self.rings[to].push(|parcel| {
-            mem::swap(&mut parcel.first, first);
-            mem::swap(&mut parcel.second, second);
-            parcel.ends = true;
-        })
     }
 }

@@ -1,7 +1,7 @@
 //! How workers share the work, and what they cannot share.
 
 use flowgauge_core::catalog;
-use flowgauge_core::key::{FlowKey, KeySpec};
+use flowgauge_core::key::KeySpec;
 use flowgauge_core::summary::{Answers, BuildError, Laws, Merge, Options, QuantileOf};
 use flowgauge_core::task::Threshold;
 
@@ -37,10 +37,7 @@ impl Sharing {
     ///
     /// # Errors
     /// When several workers cannot measure this, with a sentence that says what could.
-    pub(crate) fn new<A: FlowKey, B: FlowKey>(
-        config: &Config,
-        summaries: &Summaries<A, B>,
-    ) -> Result<Self, EngineError> {
+    pub(crate) fn new(config: &Config, summaries: &Summaries) -> Result<Self, EngineError> {
         let laws = laws(config)?;
         let merge = laws.merge;
         let fixed = matches!(config.threshold, Threshold::Weight(_));
@@ -83,7 +80,11 @@ impl Sharing {
         let address = |key_bytes| config.key.address(key_bytes).0;
         let way = match dispatch {
             Dispatch::Digest => Way::Digest(Options::new(0, config.seed).digester),
-            Dispatch::Source => Way::Source([address(A::BYTES), address(B::BYTES)]),
+            Dispatch::Source => {
+                let mut sizes = config.key.lanes().iter().map(|key_bytes| address(*key_bytes));
+                let first = sizes.next().unwrap_or_default();
+                Way::Source([first, sizes.next().unwrap_or(first)])
+            }
             Dispatch::Queue => Way::Queue,
         };
         // A key over a fixed weight in the sum need not be over it in any part: only tables name all.
@@ -97,8 +98,7 @@ impl Sharing {
         }
         let joined = config.workers > 1 && disjoint && flows && !config.shared;
         // Tables add up, but for the peers that a flow has in several parts.
-        let equal =
-            merge == Merge::Equal && !(flows && summaries.first.ordinary().wants_elements());
+        let equal = merge == Merge::Equal && !(flows && summaries.wants_elements());
         let counted_as_one = config.shared || joined && !updates || equal;
         let same = counted_as_one && !sampled(config)?.contains(&true);
         // What adds up only where flows are kept apart is dispatched.
@@ -110,7 +110,8 @@ impl Sharing {
             workers if parts || workers == 1 => workers,
             workers => workers - 1,
         };
-        let swapped = config.workers > 1 && (config.epoch != EpochLength::Whole || updates);
+        // Forecasts stay with the meter, which lends its only set at the end of an epoch.
+        let swapped = !summaries.is_lasting() && (config.epoch != EpochLength::Whole || updates);
         let sets = if swapped { 2 } else { 1 };
         let sums = match updates {
             true if joined => measuring,
@@ -131,11 +132,7 @@ impl Sharing {
     }
 
     /// What the tasks see of these workers, each with its sets.
-    pub(crate) fn view<'a, A: FlowKey, B: FlowKey>(
-        &self,
-        key: KeySpec,
-        sets: &'a [Vec<Summaries<A, B>>],
-    ) -> View<'a> {
+    pub(crate) fn view<'a>(&self, key: KeySpec, sets: &'a [Vec<Summaries>]) -> View<'a> {
         let seen = if self.joined { sets.len() } else { 1 };
         View::new(key, sets[..seen].iter().map(|worker| &worker[0]))
     }

@@ -1,113 +1,84 @@
-//! What each worker does.
+//! A thread that measures what the dispatcher deals to it.
 
 use std::time::Instant;
 
-use flowgauge_core::batch::Batch;
-use flowgauge_core::key::FlowKey;
-use flowgauge_core::summary::Size;
+use flowgauge_core::any::{AnyBatch, BatchMut};
 use flowgauge_kernel::{Consumer, Gone, User};
 
-use crate::lanes::{Take, size};
-use crate::summaries::Summaries;
-use crate::swaps::Swaps;
+use crate::intake::Ended;
+use crate::summaries::Set;
+use crate::swaps::Record;
 
 /// Parcels in a worker's ring: 4096 packets, which the second-level cache holds.
 pub(super) const PARCELS: usize = 16;
 
-/// What goes through a worker's ring: a batch mostly, and at the end of an epoch or an update what is
-/// left of both lanes. What the worker emptied comes back.
-pub(super) struct Parcel<A, B> {
-    pub(super) first: Batch<A>,
-    pub(super) second: Batch<B>,
-    /// Whether what was measured is handed over behind these batches.
+/// What goes through a worker's ring: a batch of one lane, and at the end of an epoch or an update the
+/// rest of all lanes. The emptied batches come back.
+pub(super) struct Parcel {
+    pub(super) lanes: Vec<AnyBatch>,
+    /// Whether the summaries are handed over behind these batches.
     pub(super) ends: bool,
+    /// The end of the epoch, in the parcel of the first worker.
+    pub(super) ended: Option<Ended>,
 }
 
-impl<A: FlowKey, B: FlowKey> Parcel<A, B> {
-    pub(super) fn new() -> Self {
-        Self { first: Batch::new(), second: Batch::new(), ends: false }
+impl Parcel {
+    pub(super) fn new(lanes: &[usize]) -> Self {
+        let lanes = lanes.iter().map(|key_bytes| AnyBatch::new(*key_bytes)).collect();
+        Self { lanes, ends: false, ended: None }
     }
 }
 
-/// A worker's summaries of an epoch, or of what came since an update, and the size of what they took.
-pub(super) struct Set<A, B> {
-    pub(super) summaries: Summaries<A, B>,
-    pub(super) ingested: Size,
+/// A thread's side of the sets that it fills one after another.
+pub(super) struct Worker {
+    sets: User<Set>,
+    swaps: Record,
 }
 
-impl<A, B> Set<A, B> {
-    pub(super) fn new(summaries: Summaries<A, B>) -> Self {
-        Self { summaries, ingested: Size::default() }
-    }
-}
-
-/// One who measures.
-pub(super) struct Worker<A, B> {
-    sets: User<Set<A, B>>,
-    swaps: Swaps,
-}
-
-impl<A: FlowKey, B: FlowKey> Worker<A, B> {
-    pub(super) fn new(sets: User<Set<A, B>>) -> Self {
-        Self { sets, swaps: Swaps::default() }
+impl Worker {
+    pub(super) fn new(sets: User<Set>, swaps: Record) -> Self {
+        Self { sets, swaps }
     }
 
-    /// Takes what comes until nothing comes any more, or the closer is gone.
-    pub(super) fn run(mut self, mut work: Consumer<Parcel<A, B>>) -> Swaps {
+    /// Measures parcels until the dispatcher is gone and the ring is empty, or the closer is gone.
+    pub(super) fn run(mut self, mut work: Consumer<Parcel>) {
         while let Ok(Ok(())) = work.pop(|parcel| self.take(parcel)) {}
-        self.swaps
     }
 
-    fn take(&mut self, parcel: &mut Parcel<A, B>) -> Result<(), Gone> {
-        self.first(&mut parcel.first)?;
-        self.second(&mut parcel.second)?;
-        if std::mem::take(&mut parcel.ends) { self.end() } else { Ok(()) }
+    fn take(&mut self, parcel: &mut Parcel) -> Result<(), Gone> {
+        for (lane, batch) in parcel.lanes.iter_mut().enumerate() {
+            self.measure(lane, batch.as_mut())?;
+        }
+        if std::mem::take(&mut parcel.ends) { self.end(parcel.ended.take()) } else { Ok(()) }
     }
 
-    /// Measures a batch of the first lane, and clears it.
-    fn first(&mut self, batch: &mut Batch<A>) -> Result<(), Gone> {
-        self.measure(batch, Summaries::first)
-    }
-
-    /// Measures a batch of the second lane, and clears it.
-    fn second(&mut self, batch: &mut Batch<B>) -> Result<(), Gone> {
-        self.measure(batch, Summaries::second)
-    }
-
+    /// Measures a batch, and clears it.
     #[inline]
-    fn measure<K: FlowKey>(
-        &mut self,
-        batch: &mut Batch<K>,
-        measure: impl FnOnce(&mut Summaries<A, B>, &mut Batch<K>),
-    ) -> Result<(), Gone> {
+    fn measure(&mut self, lane: usize, mut batch: BatchMut<'_>) -> Result<(), Gone> {
         if !batch.is_empty() {
-            self.wait()?;
-            let set = self.sets.current()?;
-            set.ingested += size(batch);
-            measure(&mut set.summaries, batch);
+            self.set()?.ingest(lane, batch.reborrow());
             batch.clear();
         }
         Ok(())
     }
 
-    /// Hands what was measured over to the closer.
-    fn end(&mut self) -> Result<(), Gone> {
-        self.wait()?;
+    /// The set in use; waits for it where the closer still has all of them.
+    #[inline]
+    fn set(&mut self) -> Result<&mut Set, Gone> {
+        if !self.sets.is_ready() {
+            let begun = Instant::now();
+            self.sets.current()?;
+            self.swaps.record_wait(begun.elapsed());
+        }
+        self.sets.current()
+    }
+
+    /// Hands the summaries over to the closer.
+    fn end(&mut self, ended: Option<Ended>) -> Result<(), Gone> {
+        self.set()?.ended = ended;
         let begun = Instant::now();
         self.sets.hand_over()?;
         self.swaps.record(begun.elapsed());
-        Ok(())
-    }
-
-    /// Waits for summaries where the closer still has all of them.
-    #[inline(always)]
-    fn wait(&mut self) -> Result<(), Gone> {
-        if self.sets.is_ready() {
-            return Ok(());
-        }
-        let begun = Instant::now();
-        self.sets.current()?;
-        self.swaps.record_wait(begun.elapsed());
         Ok(())
     }
 }

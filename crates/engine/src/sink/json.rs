@@ -83,13 +83,13 @@ fn time(time_ns: Option<i64>) -> Value {
 }
 
 fn account(account: &Account) -> Value {
-    let malformed = account.malformed_reasons.iter().map(|((layer, fault), count)| {
-        (format!("{}-{}", names::layer(*layer).0, names::fault(*fault).0), json!(count))
+    let malformed = account.reasons.malformed_reasons().map(|(layer, fault, count)| {
+        (format!("{}-{}", names::layer(layer).0, names::fault(fault).0), json!(count))
     });
     let no_key = account
-        .no_key_reasons
-        .iter()
-        .map(|(reason, count)| (names::no_key(*reason).0.to_owned(), json!(count)));
+        .reasons
+        .no_key_reasons()
+        .map(|(reason, count)| (names::no_key(reason).0.to_owned(), json!(count)));
     json!({
         "read": account.read,
         "filtered": account.filtered,

@@ -36,11 +36,13 @@ struct Step {
     bytes: i64,
 }
 
-/// Writes reports to nowhere, and notes what was asked for up to each.
+/// Writes reports to nowhere, and notes what was asked for up to each: by the closer's thread, which
+/// begins with nothing, and up to the total by the thread that reads.
 struct Meter {
     sink: JsonSink<io::Sink>,
     steps: Vec<Step>,
     before: Heap,
+    reading: Heap,
 }
 
 impl Meter {
@@ -65,6 +67,7 @@ impl Sink for Meter {
         self.step(|sink| sink.gap(gap))
     }
     fn total(&mut self, report: &TotalReport) -> io::Result<()> {
+        self.before = self.reading;
         self.step(|sink| sink.total(report))
     }
 }
@@ -74,8 +77,9 @@ fn steps(config: &Config, format: Format, cycles: u64) -> (Vec<Step>, Account) {
     let plan = Plan::new(config.clone()).unwrap();
     let mut source = Captures::from_reader("cycle", Cycle::new(format, cycles));
     let (sink, steps) = (JsonSink::new(io::sink()), Vec::with_capacity(64));
-    let mut meter = Meter { sink, steps, before: heap() };
-    let total = plan.run(&mut source, &mut meter, &mut |_| {}).unwrap().total;
+    let before = Heap { allocations: 0, bytes: 0 };
+    let mut meter = Meter { sink, steps, before, reading: heap() };
+    let total = flowgauge_engine::run(plan, &mut source, &mut meter, &mut |_| {}).unwrap().total;
     assert_eq!(total.account.read, cycles * cycle::PACKETS);
     assert!(total.problems.is_empty(), "{:?}", total.problems);
     (meter.steps, total.account)
@@ -128,6 +132,12 @@ fn library_allocates(name: &str) -> bool {
     name.starts_with("kll ")
 }
 
+/// The library behind HyperLogLog reserves memory on the thread that measures; the closer, which clears
+/// the sketch, frees it.
+fn library_moves_memory(name: &str) -> bool {
+    name.starts_with("hyperloglog ")
+}
+
 /// Whether every flow is listed with its exact size.
 fn is_table(config: &Config) -> bool {
     Plan::new(config.clone()).unwrap().explain().lanes[0].flows.is_some()
@@ -176,7 +186,12 @@ fn four_times_the_packets_allocate_no_more_where_several_measure() {
             let plan = Plan::new(config.clone()).unwrap();
             let mut source = Captures::from_reader("cycle", Cycle::new(Format::Pcap, cycles));
             let before = heap();
-            let total = plan.run(&mut source, &mut JsonSink::new(io::sink()), &mut |_| {});
+            let total = flowgauge_engine::run(
+                plan,
+                &mut source,
+                &mut JsonSink::new(io::sink()),
+                &mut |_| {},
+            );
             assert_eq!(total.unwrap().total.account.read, cycles * cycle::PACKETS);
             heap().allocations - before.allocations
         };
@@ -213,7 +228,8 @@ fn epochs_allocate_for_their_reports_only_and_keep_nothing() {
             if library_allocates(&name) {
                 continue;
             }
-            let first = Step { bytes: 0, ..short[0] };
+            let bytes = if library_moves_memory(&name) { short[0].bytes } else { 0 };
+            let first = Step { bytes, ..short[0] };
             assert!(short.iter().all(|step| *step == first), "{name} {one:?} {short:?}");
         }
     }

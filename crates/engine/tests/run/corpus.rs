@@ -42,7 +42,8 @@ fn every_capture_is_reported_on() {
             let mut out = Vec::new();
             let mut source = Captures::open([&file]);
             let plan = Plan::new(config).unwrap();
-            plan.run(&mut source, &mut JsonSink::new(&mut out), &mut |_| {}).unwrap();
+            flowgauge_engine::run(plan, &mut source, &mut JsonSink::new(&mut out), &mut |_| {})
+                .unwrap();
             let lines = String::from_utf8(out).unwrap();
             let total: Value = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
             let count = |name: &str| total["account"][name].as_u64().unwrap();

@@ -79,7 +79,12 @@ fn epochs_end_by_the_clock_and_what_was_lost_is_told() {
         let config = Config { epoch, workers, ..asking(&["top"]) };
         let mut out = Vec::new();
         let plan = Plan::new(config).unwrap();
-        let total = plan.run(&mut Live::new(STEPS), &mut JsonSink::new(&mut out), &mut |_| {});
+        let total = flowgauge_engine::run(
+            plan,
+            &mut Live::new(STEPS),
+            &mut JsonSink::new(&mut out),
+            &mut |_| {},
+        );
         let lines = String::from_utf8(out).unwrap();
         let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         let found: Vec<_> = lines

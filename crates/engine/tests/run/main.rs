@@ -24,7 +24,9 @@ fn run(config: Config, bytes: &[u8]) -> (Vec<Value>, Outcome) {
     let mut out = Vec::new();
     let mut source = Captures::from_bytes("test.pcap", bytes.to_vec());
     let plan = Plan::new(config).unwrap();
-    let outcome = plan.run(&mut source, &mut JsonSink::new(&mut out), &mut |_| {}).unwrap();
+    let outcome =
+        flowgauge_engine::run(plan, &mut source, &mut JsonSink::new(&mut out), &mut |_| {})
+            .unwrap();
     let lines = String::from_utf8(out).unwrap();
     (lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect(), outcome)
 }

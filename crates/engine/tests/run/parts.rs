@@ -42,10 +42,14 @@ impl Drop for Files {
 /// and what was wrong.
 pub(crate) fn reports(config: Config, files: &[PathBuf]) -> (Vec<Value>, u64, Vec<CaptureError>) {
     let (mut out, mut read) = (Vec::new(), 0);
-    let outcome =
-        Plan::new(config).unwrap().run_files(files, &mut JsonSink::new(&mut out), &mut |source| {
+    let outcome = flowgauge_engine::run_files(
+        Plan::new(config).unwrap(),
+        files,
+        &mut JsonSink::new(&mut out),
+        &mut |source| {
             read = read.max(source.progress().read);
-        });
+        },
+    );
     let lines = String::from_utf8(out).unwrap();
     let mut lines: Vec<Value> =
         lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

@@ -252,7 +252,7 @@ fn whole_batches_go_to_workers_behind_a_sampler_and_memory_is_that_of_all() {
     for (epoch, sets) in [(EpochLength::Whole, 1), (EpochLength::Packets(9), 2)] {
         for workers in [1, 2, 5] {
             let plan = plan(None, workers, epoch, memory_bytes);
-            assert_eq!((plan.workers, plan.sets), (workers, if workers == 1 { 1 } else { sets }));
+            assert_eq!((plan.workers, plan.sets), (workers, sets));
             let all = plan.summary.memory_bytes;
             assert!(all <= memory_bytes && all > memory_bytes / 4, "{workers} {all}");
             let lanes: usize = plan.lanes.iter().map(|lane| lane.memory_bytes).sum();

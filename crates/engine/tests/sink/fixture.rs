@@ -45,7 +45,8 @@ fn account() -> Account {
         ..Account::default()
     };
     for _ in 0..150 {
-        account.count_malformed(Malformed {
+        account.malformed += 1;
+        account.reasons.count_malformed(Malformed {
             layer: Layer::Transport,
             offset: 34,
             fault: Fault::Cut,
@@ -53,11 +54,15 @@ fn account() -> Account {
     }
     for _ in 0..40 {
         let fault = Fault::Contradiction;
-        account.count_malformed(Malformed { layer: Layer::Ipv4, offset: 14, fault });
+        account.malformed += 1;
+        account.reasons.count_malformed(Malformed { layer: Layer::Ipv4, offset: 14, fault });
     }
     for (reason, count) in [(NoKey::Arp, 35), (NoKey::Llc, 7)] {
         for _ in 0..count {
-            account.count_no_key(reason);
+            {
+                account.no_key += 1;
+                account.reasons.count_no_key(reason);
+            };
         }
     }
     account
@@ -324,7 +329,7 @@ pub(crate) fn widest(kind: KeyKind, by: Measure) -> EpochReport {
     report.account.read = u64::MAX;
     for layer in [Layer::Link, Layer::Vlan, Layer::Mpls, Layer::Ipv6, Layer::Tunnel] {
         for fault in [Fault::Cut, Fault::Contradiction] {
-            report.account.malformed_reasons.insert((layer, fault), 888_888);
+            report.account.reasons.add_malformed(layer, fault, 888_888);
         }
     }
     report.notes = vec!["long ".repeat(60), "x".repeat(1000)];

@@ -255,7 +255,7 @@ fn over(config: &Config, largest: Option<Largest>, pcap: &[u8]) -> Result<(f64, 
         Ok(())
     });
     let mut polls: Vec<f64> = Vec::with_capacity(1 << 14);
-    plan.run(&mut source, &mut keep, &mut |_| polls.push(thread_seconds()))?;
+    flowgauge_engine::run(plan, &mut source, &mut keep, &mut |_| polls.push(thread_seconds()))?;
     let (half, last) = (polls.len() / 2, polls.len().saturating_sub(1));
     let seconds = polls.get(last).zip(polls.get(half)).map_or(f64::NAN, |(end, start)| end - start);
     let error = seen.and_then(|report| auto::error(&report, largest).ok());

@@ -167,13 +167,13 @@ fn totals(page: &mut String, account: &Account, start_ns: Option<i64>, end_ns: O
 
 /// What became of every packet that was read, with the reasons.
 fn account(page: &mut String, account: &Account, irregular: u64) {
-    let malformed = account.malformed_reasons.iter().map(|((layer, fault), count)| {
-        (*count, format!("{} {} header", names::fault(*fault).1, names::layer(*layer).1))
+    let malformed = account.reasons.malformed_reasons().map(|(layer, fault, count)| {
+        (count, format!("{} {} header", names::fault(fault).1, names::layer(layer).1))
     });
     let no_key = account
-        .no_key_reasons
-        .iter()
-        .map(|(reason, count)| (*count, names::no_key(*reason).1.to_owned()));
+        .reasons
+        .no_key_reasons()
+        .map(|(reason, count)| (count, names::no_key(reason).1.to_owned()));
     let bytes = |size: Size| units::bytes(size.bytes as f64);
     let share = account.keyed as f64 / account.read.max(1) as f64;
     let lines = [
@@ -215,9 +215,10 @@ fn account(page: &mut String, account: &Account, irregular: u64) {
 }
 
 /// Reasons with their counts; a single one needs none.
-fn reasons(reasons: impl ExactSizeIterator<Item = (u64, String)>) -> String {
+fn reasons(reasons: impl Iterator<Item = (u64, String)>) -> String {
+    let reasons: Vec<_> = reasons.collect();
     let single = reasons.len() == 1;
-    let words = reasons.map(|(count, reason)| {
+    let words = reasons.into_iter().map(|(count, reason)| {
         if single { reason } else { format!("{} {reason}", units::count(count as f64)) }
     });
     words.collect::<Vec<_>>().join(", ")

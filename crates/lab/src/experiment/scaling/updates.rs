@@ -188,7 +188,7 @@ fn timed(
         told.push(Instant::now());
         Ok(())
     });
-    let outcome = plan.run(&mut source, &mut tell, &mut |_| {})?;
+    let outcome = flowgauge_engine::run(plan, &mut source, &mut tell, &mut |_| {})?;
     let ns = begun.elapsed().as_nanos() as f64;
     let delay = |(told, asked): (&Instant, &Instant)| (*told - *asked).as_nanos() as f64 / 1e3;
     let delays = told.iter().zip(&source.asked).map(delay).collect();
@@ -234,7 +234,7 @@ fn errors(
         errors.push(error(report, &truth));
         Ok(())
     });
-    plan.run(&mut recording.replay(1, usize::MAX), &mut judge, &mut |_| {})?;
+    flowgauge_engine::run(plan, &mut recording.replay(1, usize::MAX), &mut judge, &mut |_| {})?;
     Ok(errors)
 }
 

@@ -1,0 +1,398 @@
+//! One measurement's way from frames to batches: clock, filter, lanes, and the account of all that.
+
+use arrayvec::ArrayVec;
+use flowgauge_capture::filter::Filter;
+use flowgauge_core::lanes::{LaneOptions, Lanes, ParsedRow, Take};
+use flowgauge_core::packet::Frame;
+use flowgauge_core::summary::Size;
+use flowgauge_kernel::Gone;
+
+use crate::account::Account;
+use crate::clock::{Clock, Tick};
+use crate::config::{Config, EpochLength};
+
+/// Frames that are filtered and put into lanes at a time.
+pub(crate) const BURST: usize = 256;
+
+/// Takes the batches of an intake, and the ends of its epochs.
+pub(crate) trait Crew: Take {
+    /// Ends the epoch after its last batch, or updates it.
+    ///
+    /// # Errors
+    /// When a thread that measures or closes is gone.
+    fn end(&mut self, ended: Ended) -> Result<(), Gone>;
+    /// Passes over empty epochs.
+    ///
+    /// # Errors
+    /// As [`Self::end`].
+    fn pass(&mut self, epochs: u64) -> Result<(), Gone>;
+    /// Whether a thread that measures or closes is gone, so that reading on is of no use.
+    fn is_broken(&self) -> bool;
+}
+
+/// An epoch when its last packet was read, or at an update of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ended {
+    /// Number of the epoch from 0; runs of empty epochs count.
+    pub(crate) epoch: u64,
+    /// Whether it goes on.
+    pub(crate) update: bool,
+    /// What became of the packets before they were measured.
+    pub(crate) account: Account,
+    /// Keyed packets that no lane takes.
+    pub(crate) unmeasured: Size,
+    /// Bounds of a time epoch, as far as it went; else those of the packets.
+    pub(crate) bounds_ns: Option<(i64, i64)>,
+    /// Times of the earliest and the latest packet.
+    pub(crate) times_ns: Option<(i64, i64)>,
+    /// Times of the first and the last packet of the whole run so far, in the order of the packets.
+    pub(crate) ends_ns: Option<(i64, i64)>,
+    /// Why the filter could not judge some packets.
+    pub(crate) unfit: Option<String>,
+}
+
+/// A packet on its way into lanes.
+trait Packet: Copy {
+    fn time_ns(&self) -> i64;
+    /// Puts packets into lanes, as [`Lanes::take`].
+    fn put(packets: &[Self], lanes: &mut Lanes, most: u64, to: &mut dyn Take) -> (usize, u64);
+}
+
+impl Packet for Frame<'_> {
+    #[inline(always)]
+    fn time_ns(&self) -> i64 {
+        self.time_ns
+    }
+    fn put(packets: &[Self], lanes: &mut Lanes, most: u64, to: &mut dyn Take) -> (usize, u64) {
+        lanes.take(packets, most, to)
+    }
+}
+
+impl Packet for ParsedRow {
+    #[inline(always)]
+    fn time_ns(&self) -> i64 {
+        self.time_ns
+    }
+    fn put(packets: &[Self], lanes: &mut Lanes, most: u64, to: &mut dyn Take) -> (usize, u64) {
+        lanes.take_rows(packets, most, to)
+    }
+}
+
+/// Whether the packet at a place passes the filter.
+type Judge<'a, P> = dyn FnMut(usize, &P) -> bool + 'a;
+
+/// Puts packets into lanes, and decides where epochs end.
+///
+/// Cost: two virtual calls for each burst and one for each batch. Memory: that of the lanes.
+pub(crate) struct Intake {
+    lanes: Lanes,
+    filter: Option<Filter>,
+    packets_per_epoch: u64,
+    packets_per_update: u64,
+    clock: Clock,
+    /// Packets that may still be read under `-c`, of those that pass the filter.
+    left: u64,
+    /// Of the open epoch, without what the lanes count; with the packets read up to its latest update.
+    account: Account,
+    reported: u64,
+    /// Keyed packets before the epoch ends or an update is due, and those that it takes behind them.
+    stretch_left: u64,
+    epoch_left: u64,
+    epoch: u64,
+    bounds_ns: Option<(i64, i64)>,
+    earliest_ns: i64,
+    latest_ns: i64,
+    unfit: Option<String>,
+    /// Epochs ended so far.
+    ended: u64,
+}
+
+impl Intake {
+    pub(crate) fn new(config: &Config, lanes: LaneOptions) -> Self {
+        let packets = |length| match length {
+            EpochLength::Packets(packets) => packets,
+            EpochLength::Whole | EpochLength::Time(_) => u64::MAX,
+        };
+        let mut intake = Self {
+            lanes: Lanes::new(lanes),
+            filter: config.filter.clone(),
+            packets_per_epoch: packets(config.epoch),
+            packets_per_update: packets(config.updates),
+            clock: Clock::new(config.epoch, config.updates),
+            left: config.limit.unwrap_or(u64::MAX),
+            account: Account::default(),
+            reported: 0,
+            stretch_left: 0,
+            epoch_left: 0,
+            epoch: 0,
+            bounds_ns: None,
+            earliest_ns: i64::MAX,
+            latest_ns: i64::MIN,
+            unfit: None,
+            ended: 0,
+        };
+        intake.begin();
+        intake
+    }
+
+    /// Whether it judges frames by a filter.
+    pub(crate) fn is_filtered(&self) -> bool {
+        self.filter.is_some()
+    }
+
+    /// Whether a frame passes the filter, where there is one.
+    pub(crate) fn passes(&mut self, frame: &Frame<'_>) -> bool {
+        self.filter.as_mut().is_none_or(|filter| judge(filter, frame, &mut self.unfit))
+    }
+
+    /// Whether the limit allows more packets.
+    pub(crate) fn wants_more(&self) -> bool {
+        self.left > 0
+    }
+
+    /// Whether there is something to report: packets of the open epoch, or closed epochs.
+    pub(crate) fn holds(&self) -> bool {
+        self.account.read > 0 || self.account.lost > 0
+    }
+
+    /// Epochs that ended so far.
+    pub(crate) fn ended(&self) -> u64 {
+        self.ended
+    }
+
+    /// Counts packets that were lost before they could be read.
+    pub(crate) fn lose(&mut self, packets: u64) {
+        self.account.lost += packets;
+    }
+
+    /// Takes frames in their order.
+    ///
+    /// # Errors
+    /// When a thread of the crew is gone.
+    pub(crate) fn take(&mut self, frames: &[Frame<'_>], crew: &mut dyn Crew) -> Result<(), Gone> {
+        let Some(mut filter) = self.filter.take() else {
+            return self.take_packets(frames, None, crew);
+        };
+        let mut unfit = None;
+        let mut passes = |_, frame: &Frame<'_>| judge(&mut filter, frame, &mut unfit);
+        let taken = self.take_packets(frames, Some(&mut passes), crew);
+        self.unfit = self.unfit.take().or(unfit);
+        self.filter = Some(filter);
+        taken
+    }
+
+    /// Takes packets whose headers were read already; where `passes` is given, it tells by their place
+    /// which of them pass the filter.
+    ///
+    /// # Errors
+    /// When a thread of the crew is gone.
+    pub(crate) fn take_rows(
+        &mut self,
+        rows: &[ParsedRow],
+        passes: Option<&dyn Fn(usize) -> bool>,
+        crew: &mut dyn Crew,
+    ) -> Result<(), Gone> {
+        match passes {
+            None => self.take_packets(rows, None, crew),
+            Some(passes) => self.take_packets(rows, Some(&mut |place, _| passes(place)), crew),
+        }
+    }
+
+    #[inline]
+    fn take_packets<P: Packet>(
+        &mut self,
+        packets: &[P],
+        mut passes: Option<&mut Judge<'_, P>>,
+        crew: &mut dyn Crew,
+    ) -> Result<(), Gone> {
+        let mut done = 0;
+        while done < packets.len() && self.left > 0 {
+            let burst = &packets[done..packets.len().min(done + BURST)];
+            let first_ns = burst[0].time_ns();
+            if !self.clock.flows(first_ns) {
+                let tick = self.clock.tick(first_ns);
+                self.step(tick, crew)?;
+            }
+            let begun = self.clock.clone();
+            let ordinary = 1 + self.clock.run(burst[1..].iter().map(P::time_ns));
+            let taken = match &mut passes {
+                None => self.take_all(&burst[..ordinary], crew),
+                Some(passes) => {
+                    let mut passes = |place, packet: &P| passes(done + place, packet);
+                    self.take_passing(&burst[..ordinary], &mut passes, crew)
+                }
+            };
+            if taken < ordinary {
+                self.clock = begun;
+                self.clock.run(burst[1..taken].iter().map(P::time_ns));
+            }
+            self.earliest_ns = self.earliest_ns.min(first_ns);
+            self.latest_ns = self.latest_ns.max(burst[taken - 1].time_ns());
+            done += taken;
+            if self.stretch_left == 0 {
+                self.end_stretch(crew)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes packets of the open epoch, up to the limit and to the end of the stretch; returns how
+    /// many, at least one.
+    #[inline]
+    fn take_all<P: Packet>(&mut self, packets: &[P], crew: &mut dyn Crew) -> usize {
+        let most = usize::try_from(self.left).map_or(packets.len(), |left| left.min(packets.len()));
+        let taken = self.put(&packets[..most], crew);
+        self.account.read += taken as u64;
+        taken
+    }
+
+    /// As [`Self::take_all`], of those packets that pass the filter.
+    fn take_passing<P: Packet>(
+        &mut self,
+        packets: &[P],
+        passes: &mut Judge<'_, P>,
+        crew: &mut dyn Crew,
+    ) -> usize {
+        let mut passing = ArrayVec::<P, BURST>::new();
+        let mut places = ArrayVec::<usize, BURST>::new();
+        let mut judged = 0;
+        while judged < packets.len() && (passing.len() as u64) < self.left {
+            if passes(judged, &packets[judged]) {
+                passing.push(packets[judged]);
+                places.push(judged);
+            }
+            judged += 1;
+        }
+        let put = self.put(&passing, crew);
+        let taken = if put < passing.len() { places[put - 1] + 1 } else { judged };
+        self.account.read += taken as u64;
+        self.account.filtered += (taken - put) as u64;
+        taken
+    }
+
+    /// Puts packets that pass the filter into their lanes; returns how many.
+    #[inline]
+    fn put<P: Packet>(&mut self, packets: &[P], crew: &mut dyn Crew) -> usize {
+        let (taken, keyed) = P::put(packets, &mut self.lanes, self.stretch_left, crew);
+        self.stretch_left -= keyed;
+        self.left -= taken as u64;
+        taken
+    }
+
+    /// Acts on the time: no packet that is older comes any more.
+    ///
+    /// # Errors
+    /// When a thread of the crew is gone.
+    pub(crate) fn advance(&mut self, now_ns: i64, crew: &mut dyn Crew) -> Result<(), Gone> {
+        while let Some(tick) = self.clock.passes(now_ns) {
+            self.step(tick, crew)?;
+        }
+        Ok(())
+    }
+
+    /// Acts on a time that is not an ordinary one, before a packet of it is counted.
+    #[cold]
+    fn step(&mut self, tick: Tick, crew: &mut dyn Crew) -> Result<(), Gone> {
+        if tick.closes {
+            self.close(crew)?;
+        }
+        if tick.updates {
+            self.update(crew)?;
+        }
+        self.bounds_ns = self.clock.bounds_ns();
+        if tick.gap > 0 {
+            crew.pass(tick.gap)?;
+            self.epoch += tick.gap;
+        }
+        self.account.late += u64::from(tick.late);
+        self.account.backwards += u64::from(tick.backwards);
+        self.account.jumps += u64::from(tick.jump);
+        Ok(())
+    }
+
+    /// Acts on so many keyed packets. An update waits for what comes next: that may be the end.
+    #[cold]
+    fn end_stretch(&mut self, crew: &mut dyn Crew) -> Result<(), Gone> {
+        if self.epoch_left == 0 {
+            return self.close(crew);
+        }
+        self.clock.make_due();
+        self.next_stretch();
+        Ok(())
+    }
+
+    fn next_stretch(&mut self) {
+        self.stretch_left = self.packets_per_update.min(self.epoch_left);
+        self.epoch_left -= self.stretch_left;
+    }
+
+    /// Begins an epoch.
+    fn begin(&mut self) {
+        self.account = Account::default();
+        self.reported = 0;
+        self.epoch_left = self.packets_per_epoch;
+        self.next_stretch();
+        (self.earliest_ns, self.latest_ns) = (i64::MAX, i64::MIN);
+        self.unfit = None;
+        self.lanes.forget();
+    }
+
+    /// Ends the open epoch, and opens the next.
+    ///
+    /// # Errors
+    /// When a thread of the crew is gone.
+    pub(crate) fn close(&mut self, crew: &mut dyn Crew) -> Result<(), Gone> {
+        let ended = self.so_far(crew);
+        crew.end(ended)?;
+        self.begin();
+        self.epoch += 1;
+        self.ended += 1;
+        Ok(())
+    }
+
+    /// Reports the open epoch, unless nothing was read since the last time.
+    fn update(&mut self, crew: &mut dyn Crew) -> Result<(), Gone> {
+        if self.account.read == self.reported {
+            return Ok(());
+        }
+        self.reported = self.account.read;
+        let so_far = self.so_far(crew);
+        let bounds_ns =
+            so_far.bounds_ns.map(|(start_ns, _)| (start_ns, self.latest_ns.max(start_ns)));
+        crew.end(Ended { update: true, bounds_ns, ..so_far })
+    }
+
+    /// The open epoch as far as it went, all of which the crew then has.
+    fn so_far(&mut self, crew: &mut dyn Crew) -> Ended {
+        self.lanes.flush(crew);
+        let counts = self.lanes.counts();
+        let account = Account {
+            keyed: counts.keyed.packets,
+            keyed_bytes: counts.keyed.bytes,
+            malformed: counts.keyless.malformed(),
+            no_key: counts.keyless.no_key(),
+            reasons: counts.keyless,
+            ..self.account.clone()
+        };
+        let times_ns = (account.read > 0).then_some((self.earliest_ns, self.latest_ns));
+        Ended {
+            epoch: self.epoch,
+            update: false,
+            account,
+            unmeasured: counts.unmeasured,
+            bounds_ns: self.bounds_ns.or(times_ns),
+            times_ns,
+            ends_ns: self.clock.ends_ns(),
+            unfit: self.unfit.clone(),
+        }
+    }
+}
+
+/// Whether a frame passes the filter; why it could not be judged is noted once.
+#[inline]
+fn judge(filter: &mut Filter, frame: &Frame<'_>, unfit: &mut Option<String>) -> bool {
+    filter.matches(frame.link, frame.bytes, frame.wire).unwrap_or_else(|reason| {
+        unfit.get_or_insert_with(|| reason.to_string());
+        false
+    })
+}

@@ -1,0 +1,154 @@
+//! A run over one source: a loop over its meter, and the closer on a thread of its own.
+
+use std::path::PathBuf;
+use std::thread::{self, Scope, ScopedJoinHandle};
+
+use arrayvec::ArrayVec;
+use flowgauge_capture::{CaptureError, Captures, FileCounts, Frames, Source};
+use flowgauge_core::packet::Frame;
+
+use crate::crew::Cores;
+use crate::error::EngineError;
+use crate::group::{Closed, failed};
+use crate::intake::BURST;
+use crate::meter::Meter;
+use crate::parts;
+use crate::plan::Plan;
+use crate::report::TotalReport;
+use crate::sink::Sink;
+use crate::swaps::Swaps;
+
+/// Where packets come from.
+pub type Packets<'a> = dyn Source<Error = CaptureError> + 'a;
+
+/// What a run came to, beside its reports.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What was wrong with the inputs, in the order of their reading.
+    pub problems: Vec<CaptureError>,
+    /// The total of the first measurement.
+    pub total: TotalReport,
+    /// How long meters and workers were stopped at the end of epochs and by updates.
+    pub swaps: Swaps,
+}
+
+/// Reads `source` to its end, or to the limit, and reports to `sink`. `progress` is called after every
+/// burst.
+///
+/// # Errors
+/// When the report cannot be written, or a thread cannot be had or fails. What is wrong with the input
+/// is in the [`Outcome`].
+pub fn run(
+    plan: Plan,
+    source: &mut Packets<'_>,
+    sink: &mut dyn Sink,
+    progress: &mut dyn FnMut(&Packets<'_>),
+) -> Result<Outcome, EngineError> {
+    let cores = plan.cores();
+    let (meter, group) = plan.build()?;
+    let (problems, closed) = thread::scope(|scope| {
+        let closing = spawn(scope, "closer", || group.close(sink))?;
+        let problems = pinned(cores.as_ref(), || Ok(read(meter, source, progress)));
+        let closed = closing.join().unwrap_or_else(|panic| failed("closer".to_owned(), &*panic));
+        Ok::<_, EngineError>((problems?, closed?))
+    })?;
+    total(closed, source.files(), problems, sink)
+}
+
+/// Reads files to their ends, or to the limit, and reports to `sink`. Several workers read them side by
+/// side where the result is the same for that: each its own files, or parts of a large one. `progress`
+/// is called after every burst of the first of them.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_files(
+    plan: Plan,
+    files: &[PathBuf],
+    sink: &mut dyn Sink,
+    progress: &mut dyn FnMut(&Packets<'_>),
+) -> Result<Outcome, EngineError> {
+    match parts::run(plan, files, sink, progress)? {
+        parts::Run::Closed(closed, counts) => total(closed, &counts, Vec::new(), sink),
+        parts::Run::Undivided(plan) => run(*plan, &mut Captures::open(files), sink, progress),
+    }
+}
+
+/// Pushes what the source has into the meter; returns what was wrong with the source.
+fn read(
+    mut meter: Box<dyn Meter>,
+    source: &mut Packets<'_>,
+    progress: &mut dyn FnMut(&Packets<'_>),
+) -> Vec<CaptureError> {
+    let (mut problems, mut lost) = (Vec::new(), 0);
+    while !meter.is_done() {
+        match source.poll() {
+            Ok(Some(frames)) => meter.push(&slices(&frames)),
+            Ok(None) => break,
+            Err(problem) => problems.push(problem),
+        }
+        if source.lost() > lost {
+            meter.lose(source.lost() - lost);
+            lost = source.lost();
+        }
+        if let Some(now_ns) = source.clock_ns() {
+            meter.advance(now_ns);
+        }
+        progress(source);
+    }
+    let unreadable = |problem: &CaptureError| matches!(problem, CaptureError::Unreadable { .. });
+    let nothing_to_read = !problems.is_empty()
+        && problems.iter().filter(|problem| unreadable(problem)).count() == source.files().len();
+    // A run over sound but empty input is one empty epoch; one over no input is none.
+    if !nothing_to_read {
+        meter.finish();
+    }
+    problems
+}
+
+/// The frames as slices of their bytes.
+pub(crate) fn slices<'a>(frames: &Frames<'a>) -> ArrayVec<Frame<'a>, BURST> {
+    let slice = |frame: &flowgauge_capture::Frame| Frame {
+        bytes: frames.captured(frame),
+        wire: frame.wire,
+        link: frame.link,
+        time_ns: frame.time_ns,
+    };
+    frames.frames.iter().map(slice).collect()
+}
+
+/// Reports the end of a run.
+fn total(
+    closed: Closed,
+    files: &[FileCounts],
+    problems: Vec<CaptureError>,
+    sink: &mut dyn Sink,
+) -> Result<Outcome, EngineError> {
+    let Closed { mut totals, swaps } = closed;
+    for total in &mut totals {
+        total.files = files.iter().map(|file| file.file.clone()).collect();
+        total.irregular = files.iter().map(|file| file.irregular).sum();
+        total.problems = problems.iter().map(ToString::to_string).collect();
+        total.notes.extend(swaps.note());
+        sink.total(total)?;
+    }
+    Ok(Outcome { problems, total: totals.swap_remove(0), swaps })
+}
+
+/// Does some work on the core of the first worker, where workers have cores.
+pub(crate) fn pinned<T>(
+    cores: Option<&Cores>,
+    work: impl FnOnce() -> Result<T, EngineError>,
+) -> Result<T, EngineError> {
+    let _pinned = cores.map(|cores| cores.pin(0)).transpose()?;
+    work()
+}
+
+/// Begins a thread of this name.
+pub(crate) fn spawn<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    name: &str,
+    work: impl FnOnce() -> Result<T, EngineError> + Send + 'scope,
+) -> Result<ScopedJoinHandle<'scope, Result<T, EngineError>>, EngineError> {
+    let thread = thread::Builder::new().name(name.to_owned());
+    thread.spawn_scoped(scope, work).map_err(EngineError::Thread)
+}
