@@ -1,11 +1,11 @@
 //! `flowgauge analyze`: captures in, reports out.
 
 use flowgauge_capture::CaptureError;
-use flowgauge_engine::Plan;
+use flowgauge_engine::{EpochLength, Plan};
 
 use crate::args::Reading;
 use crate::auto;
-use crate::config::config;
+use crate::config::configs;
 use crate::failure::{DAMAGED, FAILED, FINE, Failure, complain};
 use crate::output;
 use crate::progress::Bar;
@@ -17,16 +17,13 @@ pub(crate) fn run(reading: &Reading) -> Result<u8, Failure> {
         let message = "no capture is named; give files, or '-' for standard input";
         return Err(Failure::Usage(message.to_owned()));
     }
-    let measurement = &reading.measurement;
-    let mut config = config(measurement)?;
-    if let Some(choice) = auto::chosen(&config, measurement, &files)? {
-        complain(&auto::line(&choice));
-        config = choice.config;
-    }
-    let plan = Plan::new(config)?;
+    let run = &reading.run;
+    let configs = auto::decided(configs(run, EpochLength::Whole)?, &files)?;
+    let rows = output::rows(&configs);
+    let plan = Plan::several(configs)?;
     let mut bar = Bar::new();
-    let out = output::open(measurement.output.output.as_deref(), &files)?;
-    let mut sink = output::sink(measurement.output.format, bar.around(out), measurement.top);
+    let out = output::open(run.output.output.as_deref(), &files)?;
+    let mut sink = output::sink(run.output.format, bar.around(out), rows);
     let run = flowgauge_engine::run_files(plan, &files, &mut *sink, &mut |source| {
         bar.tick(&source.progress());
     });

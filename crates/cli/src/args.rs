@@ -76,7 +76,7 @@ pub(crate) struct Reading {
     pub(crate) read: Vec<PathBuf>,
 
     #[command(flatten)]
-    pub(crate) measurement: Measurement,
+    pub(crate) run: Run,
 }
 
 impl Reading {
@@ -98,111 +98,34 @@ pub(crate) struct Live {
     pub(crate) no_promiscuous_mode: bool,
 
     #[command(flatten)]
-    pub(crate) measurement: Measurement,
+    pub(crate) run: Run,
 }
 
-/// What to measure, how, and where the report goes: shared by every command that measures.
+/// How to run, what to measure, and where the report goes: shared by every command that measures.
 #[derive(Args)]
-pub(crate) struct Measurement {
+pub(crate) struct Run {
     /// Stop after N packets (of those that pass the filter)
     #[arg(short = 'c', value_name = "N", help_heading = INPUT,
         value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
 
-    /// Measure only packets that match, in tcpdump's syntax: 'tcp and port 443'
-    #[arg(long, value_name = "EXPRESSION", help_heading = INPUT)]
-    pub(crate) filter: Option<String>,
-
     /// Measure tunnels (GRE, VXLAN, Geneve, GTP-U, IP in IP) by the packet inside
     #[arg(long, help_heading = INPUT)]
     pub(crate) inner: bool,
 
-    /// What makes packets one flow: source, destination, pair, five-tuple, protocol or
-    /// destination-port; /LEN or /LEN,LEN keeps prefixes of IPv4 or of IPv4 and IPv6 addresses
-    #[arg(long, default_value = "five-tuple", help_heading = WHAT)]
-    pub(crate) key: KeySpec,
+    /// Add a measurement, such as 'scanners: key=source task=superspreaders memory=16MiB': its name,
+    /// and the options below by their names without dashes; quote values with spaces. May be
+    /// repeated: all run in one pass. Options beside it apply to every measurement that does not set
+    /// them itself
+    #[arg(long, value_name = "NAME: OPTION=VALUE …", help_heading = WHAT)]
+    pub(crate) measure: Vec<String>,
 
-    /// The measure of thresholds, shares and order
-    #[arg(long, default_value = "packets", help_heading = WHAT,
-        value_parser = choice([("packets", Measure::Packets), ("bytes", Measure::Bytes)]))]
-    pub(crate) by: Measure,
+    /// Read measurements from a YAML file; see docs/config.schema.json
+    #[arg(short = 'C', long = "config", value_name = "FILE", help_heading = WHAT)]
+    pub(crate) config: Option<PathBuf>,
 
-    /// What to answer; see 'flowgauge list' [default: those that key and algorithm can answer of
-    /// top, heavy-hitters, superspreaders, cardinality, entropy and size-distribution]
-    #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = WHAT)]
-    pub(crate) task: Option<Vec<String>>,
-
-    /// Where an epoch ends: whole, after a time (10s, 500ms, 1m) or after packets (2000000p)
-    /// [default: whole; live: 10s]
-    #[arg(long, value_name = "LENGTH", value_parser = values::epoch, help_heading = WHAT)]
-    pub(crate) epoch: Option<EpochLength>,
-
-    /// How often an epoch is reported so far while it goes on: each time (1s) or packets (1000000p) of
-    /// it; not where there was no packet since, nor as csv [default: only at its end]
-    #[arg(long, value_name = "LENGTH", value_parser = values::epoch, help_heading = WHAT)]
-    pub(crate) updates: Option<EpochLength>,
-
-    /// What heavy-hitters, changes and hierarchical exceed: a share of the epoch (0.1%), or a
-    /// number of packets or bytes
-    #[arg(long, value_name = "SHARE|N", default_value = "0.1%", value_parser = values::threshold,
-        help_heading = WHAT)]
-    pub(crate) threshold: Threshold,
-
-    /// How many distinct peers superspreaders and victims exceed
-    #[arg(long, value_name = "N", default_value_t = 128, help_heading = WHAT)]
-    pub(crate) spread: u64,
-
-    /// What a peer is: an address with its port, or an address
-    #[arg(long, value_name = "PEER", default_value = "endpoint", value_parser = choice(SpreadOf::ALL),
-        help_heading = WHAT)]
-    pub(crate) spread_of: SpreadOf,
-
-    /// How changes forecasts: half the last size and half the last forecast, the mean of 4 epochs,
-    /// or with a trend; flows of a table by ewma only
-    #[arg(long, value_name = "MODEL", default_value = "ewma",
-        value_parser = choice(ForecastModel::ALL), help_heading = WHAT)]
-    pub(crate) forecast: ForecastModel,
-
-    /// Most items in top and changes, and in a list of the text report
-    #[arg(long, value_name = "N", default_value_t = 10, help_heading = WHAT,
-        value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
-    pub(crate) top: usize,
-
-    /// The prefixes of hierarchical: by whole bytes, of any length, or source and destination
-    #[arg(long, value_name = "PREFIXES", default_value = "bytes",
-        value_parser = choice(Hierarchy::ALL), help_heading = WHAT)]
-    pub(crate) hierarchy: Hierarchy,
-
-    /// A flow that flow-size is asked for, such as 'source=10.0.0.1,destination=10.0.0.2' with
-    /// every field of the key; may be repeated
-    #[arg(long, value_name = "FIELD=VALUE,…", help_heading = WHAT)]
-    pub(crate) flow: Vec<String>,
-
-    /// What measures, with its parameters: NAME[:k=v,…]; see 'flowgauge list'. With auto the fastest
-    /// is chosen that answers the tasks within --error, by trials of a second or two
-    #[arg(long, value_name = "NAME", default_value = "linear-table", value_parser = values::spec,
-        help_heading = HOW)]
-    pub(crate) algorithm: Spec,
-
-    /// What stands before it and makes it cheaper, with its parameters: NAME[:k=v,…] or none; may be
-    /// repeated, packets meet the first one first
-    #[arg(long, value_name = "NAME", default_value = "none", value_parser = values::spec,
-        help_heading = HOW)]
-    pub(crate) accelerator: Vec<Spec>,
-
-    /// Half the width that bounds may have under --algorithm auto: of the traffic for sizes, of the
-    /// number itself elsewhere; 0 for exact [default: 0.01%]
-    #[arg(long, value_name = "SHARE", value_parser = values::share, help_heading = HOW)]
-    pub(crate) error: Option<f64>,
-
-    /// Packets a second that --algorithm auto must keep up with, such as 10Mpps
-    #[arg(long, value_name = "RATE", value_parser = values::rate, help_heading = HOW)]
-    pub(crate) rate: Option<f64>,
-
-    /// The memory reserved for measuring, such as 64MiB or 1GB
-    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = values::size,
-        help_heading = HOW)]
-    pub(crate) memory: usize,
+    #[command(flatten)]
+    pub(crate) measurement: Measurement,
 
     /// Threads: each reads and measures a part of the input, or else one reads for the others
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = HOW,
@@ -235,6 +158,127 @@ pub(crate) struct Measurement {
 
     #[command(flatten)]
     pub(crate) output: Output,
+}
+
+/// One measurement: what to measure, and how.
+#[derive(Args, Clone)]
+pub(crate) struct Measurement {
+    /// Measure only packets that match, in tcpdump's syntax: 'tcp and port 443'
+    #[arg(long, value_name = "EXPRESSION", help_heading = WHAT)]
+    pub(crate) filter: Option<String>,
+
+    /// What makes packets one flow: source, destination, pair, five-tuple, protocol or
+    /// destination-port; /LEN or /LEN,LEN keeps prefixes of IPv4 or of IPv4 and IPv6 addresses
+    /// [default: five-tuple]
+    #[arg(long, help_heading = WHAT)]
+    pub(crate) key: Option<KeySpec>,
+
+    /// The measure of thresholds, shares and order [default: packets]
+    #[arg(long, help_heading = WHAT,
+        value_parser = choice([("packets", Measure::Packets), ("bytes", Measure::Bytes)]))]
+    pub(crate) by: Option<Measure>,
+
+    /// What to answer; see 'flowgauge list' [default: those that key and algorithm can answer of
+    /// top, heavy-hitters, superspreaders, cardinality, entropy and size-distribution]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = WHAT)]
+    pub(crate) task: Option<Vec<String>>,
+
+    /// Where an epoch ends: whole, after a time (10s, 500ms, 1m) or after packets (2000000p)
+    /// [default: whole; live: 10s]
+    #[arg(long, value_name = "LENGTH", value_parser = values::epoch, help_heading = WHAT)]
+    pub(crate) epoch: Option<EpochLength>,
+
+    /// How often an epoch is reported so far while it goes on: each time (1s) or packets (1000000p) of
+    /// it; not where there was no packet since, nor as csv [default: only at its end]
+    #[arg(long, value_name = "LENGTH", value_parser = values::epoch, help_heading = WHAT)]
+    pub(crate) updates: Option<EpochLength>,
+
+    /// What heavy-hitters, changes and hierarchical exceed: a share of the epoch (0.1%), or a
+    /// number of packets or bytes [default: 0.1%]
+    #[arg(long, value_name = "SHARE|N", value_parser = values::threshold, help_heading = WHAT)]
+    pub(crate) threshold: Option<Threshold>,
+
+    /// How many distinct peers superspreaders and victims exceed [default: 128]
+    #[arg(long, value_name = "N", help_heading = WHAT)]
+    pub(crate) spread: Option<u64>,
+
+    /// What a peer is: an address with its port, or an address [default: endpoint]
+    #[arg(long, value_name = "PEER", value_parser = choice(SpreadOf::ALL), help_heading = WHAT)]
+    pub(crate) spread_of: Option<SpreadOf>,
+
+    /// How changes forecasts: half the last size and half the last forecast, the mean of 4 epochs,
+    /// or with a trend; flows of a table by ewma only [default: ewma]
+    #[arg(long, value_name = "MODEL", value_parser = choice(ForecastModel::ALL),
+        help_heading = WHAT)]
+    pub(crate) forecast: Option<ForecastModel>,
+
+    /// Most items in top and changes, and in a list of the text report [default: 10]
+    #[arg(long, value_name = "N", help_heading = WHAT,
+        value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
+    pub(crate) top: Option<usize>,
+
+    /// The prefixes of hierarchical: by whole bytes, of any length, or source and destination
+    /// [default: bytes]
+    #[arg(long, value_name = "PREFIXES", value_parser = choice(Hierarchy::ALL),
+        help_heading = WHAT)]
+    pub(crate) hierarchy: Option<Hierarchy>,
+
+    /// A flow that flow-size is asked for, such as 'source=10.0.0.1,destination=10.0.0.2' with
+    /// every field of the key; may be repeated
+    #[arg(long, value_name = "FIELD=VALUE,…", help_heading = WHAT)]
+    pub(crate) flow: Vec<String>,
+
+    /// What measures, with its parameters: NAME[:k=v,…]; see 'flowgauge list'. With auto the fastest
+    /// is chosen that answers the tasks within --error, by trials of a second or two
+    /// [default: linear-table]
+    #[arg(long, value_name = "NAME", value_parser = values::spec, help_heading = HOW)]
+    pub(crate) algorithm: Option<Spec>,
+
+    /// What stands before it and makes it cheaper, with its parameters: NAME[:k=v,…] or none; may be
+    /// repeated, packets meet the first one first [default: none]
+    #[arg(long, value_name = "NAME", value_parser = values::spec, help_heading = HOW)]
+    pub(crate) accelerator: Vec<Spec>,
+
+    /// Half the width that bounds may have under --algorithm auto: of the traffic for sizes, of the
+    /// number itself elsewhere; 0 for exact [default: 0.01%]
+    #[arg(long, value_name = "SHARE", value_parser = values::share, help_heading = HOW)]
+    pub(crate) error: Option<f64>,
+
+    /// Packets a second that --algorithm auto must keep up with, such as 10Mpps
+    #[arg(long, value_name = "RATE", value_parser = values::rate, help_heading = HOW)]
+    pub(crate) rate: Option<f64>,
+
+    /// The memory reserved for measuring, such as 64MiB or 1GB [default: 256MiB]
+    #[arg(long, value_name = "SIZE", value_parser = values::size, help_heading = HOW)]
+    pub(crate) memory: Option<usize>,
+}
+
+impl Measurement {
+    /// The same, with the options of `others` where it sets none itself.
+    pub(crate) fn or(self, others: &Self) -> Self {
+        let several =
+            |own: Vec<_>, others: &Vec<_>| if own.is_empty() { others.clone() } else { own };
+        Self {
+            filter: self.filter.or_else(|| others.filter.clone()),
+            key: self.key.or(others.key),
+            by: self.by.or(others.by),
+            task: self.task.or_else(|| others.task.clone()),
+            epoch: self.epoch.or(others.epoch),
+            updates: self.updates.or(others.updates),
+            threshold: self.threshold.or(others.threshold),
+            spread: self.spread.or(others.spread),
+            spread_of: self.spread_of.or(others.spread_of),
+            forecast: self.forecast.or(others.forecast),
+            top: self.top.or(others.top),
+            hierarchy: self.hierarchy.or(others.hierarchy),
+            flow: if self.flow.is_empty() { others.flow.clone() } else { self.flow },
+            algorithm: self.algorithm.or_else(|| others.algorithm.clone()),
+            accelerator: several(self.accelerator, &others.accelerator),
+            error: self.error.or(others.error),
+            rate: self.rate.or(others.rate),
+            memory: self.memory.or(others.memory),
+        }
+    }
 }
 
 /// Where a report goes, and how it looks.

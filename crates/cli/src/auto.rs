@@ -11,7 +11,8 @@ use flowgauge_engine::sink::units::{count, percent};
 use serde_json::{Value, json};
 
 use crate::args::Measurement;
-use crate::failure::Failure;
+use crate::config::Asked;
+use crate::failure::{Failure, complain};
 
 /// The name that is none of the catalog's.
 pub(crate) const AUTO: &str = "auto";
@@ -21,6 +22,21 @@ const ERROR: f64 = 0.0001;
 
 /// Candidates that an explanation lists at most.
 const LISTED: usize = 15;
+
+/// The configurations with an algorithm chosen where that is left to the engine; each choice is told on
+/// standard error.
+pub(crate) fn decided(asked: Vec<Asked>, files: &[PathBuf]) -> Result<Vec<Config>, Failure> {
+    let decide = |Asked { measurement, config }| {
+        Ok(match chosen(&config, &measurement, files)? {
+            Some(choice) => {
+                complain(&line(&choice));
+                choice.config
+            }
+            None => config,
+        })
+    };
+    asked.into_iter().map(decide).collect()
+}
 
 /// What is chosen, where it is left to the engine: for the first of the files that can be read
 /// twice, or for packets as on a backbone.
@@ -63,7 +79,7 @@ fn again(file: &Path) -> bool {
 }
 
 /// The choice in a line.
-pub(crate) fn line(choice: &Choice) -> String {
+fn line(choice: &Choice) -> String {
     let chosen = choice.tried.first().map_or_else(String::new, |tried| {
         format!("{}: {}, {:.1} ns a packet", tried.name, within(tried), tried.ns)
     });

@@ -1,14 +1,48 @@
-//! From the command line to what the engine is asked to do.
+//! From the command line to the measurements that the engine is asked for.
 
 use flowgauge_capture::filter::Filter;
 use flowgauge_core::summary::Parameters;
 use flowgauge_engine::{Config, EpochLength, Overrun};
 
-use crate::args::{Format, Measurement};
+use crate::args::{Format, Measurement, Run};
 use crate::failure::Failure;
+use crate::measurements::{Named, measurements};
 
-/// The run that the options ask for.
-pub(crate) fn config(measurement: &Measurement) -> Result<Config, Failure> {
+/// A measurement that was asked for, and what it asks of the engine.
+pub(crate) struct Asked {
+    pub(crate) measurement: Measurement,
+    pub(crate) config: Config,
+}
+
+/// The measurements that the options ask for. An epoch that is not given is `epoch`.
+pub(crate) fn configs(run: &Run, epoch: EpochLength) -> Result<Vec<Asked>, Failure> {
+    if run.workers == 1 && (run.shared || run.dispatch.is_some() || run.overrun == Overrun::Drop) {
+        let message =
+            "--shared, --dispatch and --overrun are for several workers; give --workers 2 or more";
+        return Err(Failure::Usage(message.to_owned()));
+    }
+    let all = measurements(run)?;
+    let one = all.len() == 1;
+    all.into_iter()
+        .map(|named| {
+            let Named { name, measurement } = named;
+            let at = |message| match message {
+                Failure::Usage(message) if !one => Failure::Usage(format!("{name}: {message}")),
+                other => other,
+            };
+            let config = config(run, &name, &measurement, epoch).map_err(at)?;
+            Ok(Asked { measurement, config })
+        })
+        .collect()
+}
+
+fn config(
+    run: &Run,
+    name: &str,
+    measurement: &Measurement,
+    epoch: EpochLength,
+) -> Result<Config, Failure> {
+    let defaults = Config::default();
     let asked = measurement.task.iter().flatten().any(|task| task == "flow-size");
     if asked == measurement.flow.is_empty() {
         return Err(Failure::Usage(
@@ -16,50 +50,46 @@ pub(crate) fn config(measurement: &Measurement) -> Result<Config, Failure> {
                 .to_owned(),
         ));
     }
-    let key = measurement.key;
+    let key = measurement.key.unwrap_or(defaults.key);
     let flows = measurement.flow.iter().map(|flow| key.parse_flow(flow)).collect::<Result<_, _>>();
     let filter = measurement.filter.as_deref().map(Filter::new).transpose();
-    if measurement.workers == 1
-        && (measurement.shared
-            || measurement.dispatch.is_some()
-            || measurement.overrun == Overrun::Drop)
-    {
-        let message =
-            "--shared, --dispatch and --overrun are for several workers; give --workers 2 or more";
-        return Err(Failure::Usage(message.to_owned()));
-    }
-    if measurement.updates.is_some() && measurement.output.format == Format::Csv {
+    if measurement.updates.is_some() && run.output.format == Format::Csv {
         let message =
             "csv is written at the end of the run, too late for --updates; use json or text";
         return Err(Failure::Usage(message.to_owned()));
     }
+    let (algorithm, parameters) = match &measurement.algorithm {
+        Some(spec) => (spec.name.clone(), spec.parameters.clone()),
+        None => (defaults.algorithm, defaults.parameters),
+    };
     Ok(Config {
+        name: name.to_owned(),
         key,
-        by: measurement.by,
-        algorithm: measurement.algorithm.name.clone(),
-        parameters: measurement.algorithm.parameters.clone(),
+        by: measurement.by.unwrap_or(defaults.by),
+        algorithm,
+        parameters,
         accelerators: accelerators(measurement)?,
-        memory_bytes: measurement.memory,
+        memory_bytes: measurement.memory.unwrap_or(defaults.memory_bytes),
         tasks: measurement.task.clone(),
-        epoch: measurement.epoch.unwrap_or(EpochLength::Whole),
+        epoch: measurement.epoch.unwrap_or(epoch),
         updates: measurement.updates.unwrap_or(EpochLength::Whole),
-        threshold: measurement.threshold,
-        spread: measurement.spread,
-        spread_of: measurement.spread_of,
-        top: measurement.top,
-        forecast: measurement.forecast,
-        hierarchy: measurement.hierarchy,
+        threshold: measurement.threshold.unwrap_or(defaults.threshold),
+        spread: measurement.spread.unwrap_or(defaults.spread),
+        spread_of: measurement.spread_of.unwrap_or(defaults.spread_of),
+        top: measurement.top.unwrap_or(defaults.top),
+        forecast: measurement.forecast.unwrap_or(defaults.forecast),
+        hierarchy: measurement.hierarchy.unwrap_or(defaults.hierarchy),
         flows: flows.map_err(|error| Failure::Usage(error.to_string()))?,
-        inner: measurement.inner,
+        inner: run.inner,
         filter: filter.map_err(|error| Failure::Usage(error.to_string()))?,
-        limit: measurement.count,
-        seed: measurement.seed,
-        workers: measurement.workers,
-        shared: measurement.shared,
-        dispatch: measurement.dispatch,
-        overrun: measurement.overrun,
-        pin: measurement.pin,
-        ..Config::default()
+        limit: run.count,
+        seed: run.seed,
+        workers: run.workers,
+        shared: run.shared,
+        dispatch: run.dispatch,
+        overrun: run.overrun,
+        pin: run.pin,
+        batch_packets: defaults.batch_packets,
     })
 }
 

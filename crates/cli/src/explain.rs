@@ -1,5 +1,7 @@
 //! `flowgauge explain`: what a run would do. All memory is reserved as for a run, no input is read.
 
+use std::fmt::Write as _;
+
 use flowgauge_core::catalog;
 use flowgauge_core::task;
 use flowgauge_engine::auto::Choice;
@@ -11,31 +13,55 @@ use serde_json::json;
 
 use crate::args::{Format, Reading};
 use crate::auto;
-use crate::config::config;
+use crate::config::{Asked, configs as configs_asked};
 use crate::failure::Failure;
 use crate::output;
 
 /// Runs the command.
 pub(crate) fn run(reading: &Reading) -> Result<(), Failure> {
-    let measurement = &reading.measurement;
-    measurement.output.no_csv("an explanation")?;
-    let mut config = config(measurement)?;
-    let choice = auto::chosen(&config, measurement, &reading.files())?;
-    if let Some(choice) = &choice {
-        config = choice.config.clone();
+    let output = &reading.run.output;
+    output.no_csv("an explanation")?;
+    let (mut configs, mut choices) = (Vec::new(), Vec::new());
+    for Asked { measurement, config } in configs_asked(&reading.run, EpochLength::Whole)? {
+        let choice = auto::chosen(&config, &measurement, &reading.files())?;
+        configs.push(choice.as_ref().map_or(config, |choice| choice.config.clone()));
+        choices.push(choice);
     }
-    let explanation = Plan::new(config.clone())?.explain();
-    let text = match measurement.output.format {
-        Format::Json => line(&config, &explanation, choice.as_ref()),
-        Format::Text | Format::Csv => {
-            let mut page = page(&config, &explanation);
-            if let Some(choice) = &choice {
-                auto::section(&mut page, choice);
-            }
-            page
+    let plan = Plan::several(configs.clone())?;
+    let explained: Vec<_> = plan.measurements().collect();
+    let all_bytes: usize = explained.iter().map(|one| one.summary.memory_bytes).sum();
+    let several = explained.len() > 1;
+    let mut text = String::new();
+    for ((config, explanation), choice) in configs.iter().zip(&explained).zip(&choices) {
+        if output.format == Format::Json {
+            text.push_str(&line(config, explanation, choice.as_ref()));
+            continue;
         }
-    };
-    output::write(measurement.output.output.as_deref(), &text)
+        if several {
+            let _ = writeln!(text, "Measurement {}", config.name);
+        }
+        text.push_str(&page(config, explanation));
+        if let Some(choice) = choice {
+            auto::section(&mut text, choice);
+        }
+        if several {
+            text.push('\n');
+        }
+    }
+    if several {
+        let measurements = explained.len();
+        let _ = match output.format {
+            Format::Json => {
+                let kind = "sum";
+                let sum = json!({ "kind": kind, "measurements": measurements, "memory_bytes": all_bytes });
+                writeln!(text, "{sum}")
+            }
+            Format::Text | Format::Csv => {
+                writeln!(text, "All {measurements} measurements reserve {}.", memory(all_bytes))
+            }
+        };
+    }
+    output::write(output.output.as_deref(), &text)
 }
 
 fn line(config: &Config, explanation: &Explanation, choice: Option<&Choice>) -> String {
@@ -49,6 +75,7 @@ fn line(config: &Config, explanation: &Explanation, choice: Option<&Choice>) -> 
     });
     let line = json!({
         "kind": "explanation",
+        "measurement": config.name,
         "key": config.key.to_string(),
         "by": config.by.name(),
         "epoch": epoch(config.epoch),

@@ -68,16 +68,27 @@ pub(crate) fn complain(message: &str) {
 
 /// The line for a command line that clap refuses.
 pub(crate) fn refused(error: &clap::Error) -> Failure {
+    Failure::Usage(format!("{}; --help shows the usage", sentence(error)))
+}
+
+/// A refusal of clap as one sentence.
+pub(crate) fn sentence(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let mut paragraphs = text.split("\n\n").map(joined);
     let mut message = paragraphs.next().unwrap_or_default();
     let tip = paragraphs.find_map(|text| Some(text.strip_prefix("tip: ")?.to_owned()));
-    // That a word may be passed behind `--` makes it the name of a file, which nobody meant.
+    // A word that may be passed behind `--` would be the name of a file, which a mistyped option is not.
     if let Some(tip) = tip.filter(|tip| !tip.starts_with("to pass")) {
         message = format!("{message}; {tip}");
     }
-    let message = message.strip_prefix("error: ").unwrap_or(&message);
-    Failure::Usage(format!("{message}; --help shows the usage"))
+    message.strip_prefix("error: ").unwrap_or(&message).to_owned()
+}
+
+/// The nearest of the known words, where one is near: a third of its letters may differ.
+pub(crate) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let far = known.map(|known| (strsim::damerau_levenshtein(word, known), known));
+    let (edits, nearest) = far.min_by_key(|(edits, _)| *edits)?;
+    (3 * edits <= nearest.len()).then_some(nearest)
 }
 
 /// The lines of a paragraph as one.

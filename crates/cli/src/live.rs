@@ -12,7 +12,7 @@ use signal_hook::flag;
 
 use crate::args::Live;
 use crate::auto;
-use crate::config::config;
+use crate::config::configs;
 use crate::failure::{FAILED, FINE, Failure, complain};
 use crate::output;
 
@@ -21,20 +21,16 @@ const EPOCH: EpochLength = EpochLength::Time(10_000_000_000);
 
 /// Runs the command until a signal or the limit ends it, and gives its exit code.
 pub(crate) fn run(live: &Live) -> Result<u8, Failure> {
-    let measurement = &live.measurement;
-    let mut config = config(measurement)?;
-    config.epoch = measurement.epoch.unwrap_or(EPOCH);
-    if let Some(choice) = auto::chosen(&config, measurement, &[])? {
-        complain(&auto::line(&choice));
-        config = choice.config;
-    }
-    let plan = Plan::new(config)?;
+    let run = &live.run;
+    let configs = auto::decided(configs(run, EPOCH)?, &[])?;
+    let rows = output::rows(&configs);
+    let plan = Plan::several(configs)?;
     let stop = stop().map_err(|error| Failure::Failed(format!("signals: {error}")))?;
     let interface = &live.interface;
     let mut source = AfPacket::open(interface, !live.no_promiscuous_mode, stop)
         .map_err(|error| Failure::Failed(error.to_string()))?;
-    let out = output::open(measurement.output.output.as_deref(), &[])?;
-    let mut sink = output::sink(measurement.output.format, out, measurement.top);
+    let out = output::open(run.output.output.as_deref(), &[])?;
+    let mut sink = output::sink(run.output.format, out, rows);
     let outcome = flowgauge_engine::run(plan, &mut source, &mut *sink, &mut |_| {})?;
     let account = &outcome.total.account;
     // For a person who waits, whatever the report's format and wherever it goes.

@@ -10,6 +10,7 @@ mod failure;
 mod generate;
 mod list;
 mod live;
+mod measurements;
 mod output;
 mod progress;
 mod shell;

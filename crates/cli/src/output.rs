@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use flowgauge_engine::Config;
 use flowgauge_engine::sink::{CsvSink, JsonSink, Sink, TextSink};
 
 use crate::args::{Format, Output};
@@ -48,6 +49,11 @@ pub(crate) fn sink(format: Format, out: impl Write + Send + 'static, rows: usize
         Format::Json => Box::new(JsonSink::new(out)),
         Format::Csv => Box::new(CsvSink::new(out)),
     }
+}
+
+/// Rows that a list of the text report shows at most: the most that any measurement asks for.
+pub(crate) fn rows(configs: &[Config]) -> usize {
+    configs.iter().map(|config| config.top).max().unwrap_or_default()
 }
 
 /// Writes all of `text` to where `output` says.

@@ -1,5 +1,7 @@
 //! The close of an epoch: the tasks are answered, and the report goes to the sink.
 
+use std::sync::Arc;
+
 use flowgauge_core::key::KeySpec;
 use flowgauge_core::summary::{Candidates, Measure, Size, Spread};
 use flowgauge_core::task::{EpochContext, Lane, Report, Task, Threshold};
@@ -47,7 +49,7 @@ impl Closer {
             breakdown: BreakdownTask::new(),
             summary,
             notes,
-            total: TotalReport::default(),
+            total: TotalReport::new(config.name.as_str().into()),
         }
     }
 
@@ -85,6 +87,7 @@ impl Closer {
             self.total.add(&account, ended.times_ns);
         }
         sink.epoch(&EpochReport {
+            measurement: Arc::clone(&self.total.measurement),
             update: ended.update,
             epoch: ended.epoch,
             start_ns: ended.bounds_ns.map(|(start_ns, _)| start_ns),

@@ -1,6 +1,8 @@
 //! The closing side of a measurement: sets that were handed over are merged, reported and given back.
 
-use flowgauge_core::summary::Size;
+use std::sync::Arc;
+
+use flowgauge_core::summary::{Incompatible, Size};
 use flowgauge_kernel::{Gone, Keeper};
 
 use crate::close::Closer;
@@ -78,9 +80,7 @@ impl Closing {
             (ended.account.keyed, ended.account.keyed_bytes),
             "every packet with a key was measured, or counted as not measured"
         );
-        let incompatible = |reason: flowgauge_core::summary::Incompatible| {
-            EngineError::Workers(reason.to_string())
-        };
+        let incompatible = |reason: Incompatible| EngineError::Workers(reason.to_string());
         for set in &mut self.sets {
             set.summaries.collect().map_err(incompatible)?;
             set.summaries.settle();
@@ -119,7 +119,9 @@ impl Closing {
             && ended.epoch > self.next
         {
             let epochs = ended.epoch - self.next;
-            let gap = Gap { epoch: self.next, epochs, start_ns: from_ns, end_ns: to_ns };
+            let measurement = Arc::clone(&self.closer.total.measurement);
+            let gap =
+                Gap { measurement, epoch: self.next, epochs, start_ns: from_ns, end_ns: to_ns };
             self.closer.gap(&gap, sink)?;
         }
         if !ended.update {

@@ -77,7 +77,7 @@ impl Group {
 }
 
 fn poll(closings: Vec<Closing>, sink: &mut dyn Sink) -> Result<Vec<TotalReport>, EngineError> {
-    let mut totals = vec![TotalReport::default(); closings.len()];
+    let mut totals: Vec<_> = closings.iter().map(|_| None).collect();
     let mut open: Vec<_> = closings.into_iter().enumerate().collect();
     let mut idle = 0;
     while !open.is_empty() {
@@ -88,7 +88,7 @@ fn poll(closings: Vec<Closing>, sink: &mut dyn Sink) -> Result<Vec<TotalReport>,
                 at += 1;
             } else {
                 let (number, closing) = open.remove(at);
-                totals[number] = closing.total();
+                totals[number] = Some(closing.total());
             }
         }
         idle = if closed { 0 } else { idle + 1 };
@@ -98,7 +98,7 @@ fn poll(closings: Vec<Closing>, sink: &mut dyn Sink) -> Result<Vec<TotalReport>,
             thread::yield_now();
         }
     }
-    Ok(totals)
+    Ok(totals.into_iter().flatten().collect())
 }
 
 /// The last words of a thread that panicked.

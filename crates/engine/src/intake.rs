@@ -264,7 +264,9 @@ impl Intake {
             judged += 1;
         }
         let put = self.put(&passing, crew);
-        let taken = if put < passing.len() { places[put - 1] + 1 } else { judged };
+        // A stretch ends right behind its last packet, not behind those that the filter rejects next.
+        let ended = put < passing.len() || self.stretch_left == 0;
+        let taken = if ended { places[put - 1] + 1 } else { judged };
         self.account.read += taken as u64;
         self.account.filtered += (taken - put) as u64;
         taken

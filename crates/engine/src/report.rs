@@ -1,5 +1,7 @@
 //! What the engine hands to a sink.
 
+use std::sync::Arc;
+
 use flowgauge_core::key::KeySpec;
 use flowgauge_core::summary::{Measure, Setting, Size};
 use flowgauge_core::task::Report;
@@ -9,6 +11,8 @@ use crate::account::Account;
 /// One closed epoch, or an update: what is known so far of one that goes on.
 #[derive(Clone, Debug)]
 pub struct EpochReport {
+    /// The name of the measurement.
+    pub measurement: Arc<str>,
     /// Whether the epoch goes on. Its next report, an update or the last one, has all of this one
     /// in it again.
     pub update: bool,
@@ -60,8 +64,10 @@ pub struct Breakdown {
 }
 
 /// A run of empty epochs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Gap {
+    /// The name of the measurement.
+    pub measurement: Arc<str>,
     /// Number of the first empty epoch.
     pub epoch: u64,
     /// How many there are.
@@ -73,8 +79,10 @@ pub struct Gap {
 }
 
 /// The end of a run: sums over all epochs and files.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct TotalReport {
+    /// The name of the measurement.
+    pub measurement: Arc<str>,
     /// The inputs, as named.
     pub files: Vec<String>,
     /// Epochs closed, empty ones in gaps not counted.
@@ -94,6 +102,21 @@ pub struct TotalReport {
 }
 
 impl TotalReport {
+    /// A total without an epoch.
+    pub fn new(measurement: Arc<str>) -> Self {
+        Self {
+            measurement,
+            files: Vec::new(),
+            epochs: 0,
+            start_ns: None,
+            end_ns: None,
+            account: Account::default(),
+            irregular: 0,
+            problems: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
     /// Adds an epoch with the times of its earliest and latest packet.
     pub(crate) fn add(&mut self, account: &Account, times_ns: Option<(i64, i64)>) {
         self.epochs += 1;

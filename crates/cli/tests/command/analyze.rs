@@ -285,3 +285,48 @@ fn an_accelerator_changes_no_exact_number() {
     let page = flowgauge(&["explain", "--accelerator", "agg-evict:rows=64"]).out;
     assert!(page.contains("behind agg-evict: sums up") && page.contains("agg-evict.rows = 64"));
 }
+
+/// Several measurements in one pass: each line carries the name, and each says what it says alone.
+#[test]
+fn several_measurements_share_a_pass() {
+    let capture = file("several.pcap", &pcap(&traffic()));
+    let config = file(
+        "several.yaml",
+        b"measurements:\n  talkers: { key: five-tuple, tasks: [top] }\n  \
+          web: { key: source, tasks: [top], filter: tcp, memory: 16MiB }\n",
+    );
+    let alone = |options: &[&str]| {
+        let answer = flowgauge(&[&["analyze", "--format", "json", &capture], options].concat());
+        assert_eq!(answer.code, 0, "{}", answer.err);
+        answer.lines().remove(0)["tasks"].clone()
+    };
+    let talkers = alone(&["--task", "top"]);
+    let web = alone(&["--key", "source", "--task", "top", "--filter", "tcp"]);
+    for options in [
+        &["-C", &config][..],
+        &[
+            "--task",
+            "top",
+            "--measure",
+            "talkers:",
+            "--measure",
+            "web: key=source filter='tcp' memory=16MiB",
+        ],
+    ] {
+        let all = [&["analyze", "--format", "json", &capture], options].concat();
+        let answer = flowgauge(&all);
+        assert_eq!((answer.code, answer.err.as_str()), (0, ""), "{all:?}");
+        let lines = answer.lines();
+        valid(&lines);
+        let found: Vec<_> = lines
+            .iter()
+            .map(|line| (line["type"].as_str().unwrap(), line["measurement"].as_str().unwrap()))
+            .collect();
+        let epochs = [("epoch", "talkers"), ("epoch", "web")];
+        assert_eq!(found, [epochs, [("total", "talkers"), ("total", "web")]].concat());
+        assert_eq!((&lines[0]["tasks"], &lines[1]["tasks"]), (&talkers, &web));
+    }
+    let explained = flowgauge(&["explain", "--format", "json", "-C", &config]).lines();
+    let bytes = |at: usize| explained[at]["memory_bytes"].as_u64().unwrap();
+    assert_eq!((explained.len(), bytes(2)), (3, bytes(0) + bytes(1)));
+}

@@ -40,6 +40,9 @@ fn wrong_usage_is_one_line_and_exit_code_2() {
         (&["analyze", "--algorithm", "linear-table:rows=2", &capture], "buckets"),
         (&["analyze", "--algorithm", "linear-table:buckets=3", &capture], "power of two"),
         (&["analyze", "--accelerator", "turbo", &capture], "agg-evict"),
+        (&["analyze", "--measure", "a: kye=source", &capture], "did you mean 'key'?"),
+        (&["analyze", "--measure", "a: key", &capture], "'key' in 'a' is not OPTION=VALUE"),
+        (&["analyze", "--measure", "a:", "--measure", "a:", &capture], "called 'a'"),
         (&["analyze", "--accelerator", "agg-evict:rows=3", &capture], "a power of two"),
         (
             &["analyze", "--accelerator", "agg-evict", "--accelerator", "agg-evict", &capture],

@@ -39,6 +39,7 @@ impl<W: Write + Send> Sink for JsonSink<W> {
             .collect();
         self.line(&json!({
             "type": if report.update { "update" } else { "epoch" },
+            "measurement": &*report.measurement,
             "epoch": report.epoch,
             "start": time(report.start_ns),
             "end": time(report.end_ns),
@@ -55,6 +56,7 @@ impl<W: Write + Send> Sink for JsonSink<W> {
     fn gap(&mut self, gap: &Gap) -> io::Result<()> {
         self.line(&json!({
             "type": "gap",
+            "measurement": &*gap.measurement,
             "epoch": gap.epoch,
             "epochs": gap.epochs,
             "start": rfc3339(gap.start_ns),
@@ -67,6 +69,7 @@ impl<W: Write + Send> Sink for JsonSink<W> {
         account["irregular"] = json!(report.irregular);
         self.line(&json!({
             "type": "total",
+            "measurement": &*report.measurement,
             "files": report.files,
             "epochs": report.epochs,
             "start": time(report.start_ns),

@@ -8,6 +8,7 @@ mod corpus;
 mod crew;
 mod epochs;
 mod live;
+mod meters;
 mod parts;
 mod refusals;
 mod shared;

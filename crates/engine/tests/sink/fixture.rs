@@ -88,6 +88,7 @@ fn flows() -> Vec<SizeItem> {
 pub(crate) fn plausible() -> EpochReport {
     let items = flows();
     EpochReport {
+        measurement: "main".into(),
         update: false,
         epoch: 0,
         start_ns: Some(START_NS),
@@ -372,6 +373,7 @@ pub(crate) fn empty() -> EpochReport {
 /// A run of empty epochs.
 pub(crate) fn gap() -> Gap {
     Gap {
+        measurement: "main".into(),
         epoch: 1,
         epochs: 6,
         start_ns: START_NS + 60_000_000_000,
@@ -382,6 +384,7 @@ pub(crate) fn gap() -> Gap {
 /// The end of a run over these files.
 pub(crate) fn total(files: &[&str], epochs: u64) -> TotalReport {
     TotalReport {
+        measurement: "main".into(),
         files: files.iter().map(|file| (*file).to_owned()).collect(),
         epochs,
         start_ns: Some(START_NS),

@@ -16,13 +16,12 @@ use crate::report::{Breakdown, EpochReport, Gap, TotalReport};
 pub struct TextSink<W> {
     out: W,
     rows: usize,
-    epochs: u64,
 }
 
 impl<W: Write> TextSink<W> {
     /// Writes to `out`, and of a long list at most `rows` items.
     pub fn new(out: W, rows: usize) -> Self {
-        Self { out, rows, epochs: 0 }
+        Self { out, rows }
     }
 
     fn page(&mut self, page: &str) -> io::Result<()> {
@@ -33,11 +32,11 @@ impl<W: Write> TextSink<W> {
 
 impl<W: Write + Send> Sink for TextSink<W> {
     fn epoch(&mut self, report: &EpochReport) -> io::Result<()> {
-        self.epochs += u64::from(!report.update);
         let mut page = String::new();
         let (start, end) = (report.start_ns, report.end_ns);
         let so_far = if report.update { " so far" } else { "" };
-        rule(&mut page, &format!("epoch {}{so_far} · {}", report.epoch, span(start, end)));
+        let title = format!("epoch {}{so_far} · {}", report.epoch, span(start, end));
+        rule(&mut page, &named(&report.measurement, &title));
         let summary = &report.summary;
         let accelerator = match summary.accelerator.as_str() {
             "none" => String::new(),
@@ -73,7 +72,7 @@ impl<W: Write + Send> Sink for TextSink<W> {
             1 => format!("epoch {last}"),
             _ => format!("epochs {} to {last}", gap.epoch),
         };
-        rule(&mut page, &format!("{epochs} · {span}"));
+        rule(&mut page, &named(&gap.measurement, &format!("{epochs} · {span}")));
         page.push_str("no packets\n\n");
         self.page(&page)
     }
@@ -81,15 +80,13 @@ impl<W: Write + Send> Sink for TextSink<W> {
     fn total(&mut self, report: &TotalReport) -> io::Result<()> {
         let mut page = String::new();
         let epochs = units::plural(report.epochs, "epoch");
-        rule(
-            &mut page,
-            &format!("total · {} · {epochs}", units::plural(report.files.len() as u64, "file")),
-        );
+        let files = units::plural(report.files.len() as u64, "file");
+        rule(&mut page, &named(&report.measurement, &format!("total · {files} · {epochs}")));
         for file in &report.files {
             paragraph(&mut page, "  ", &escape::visible(file));
         }
         // Of a single epoch the totals stand above already.
-        if self.epochs != 1 {
+        if report.epochs != 1 {
             if report.start_ns.is_some() {
                 let _ = writeln!(page, "  {}", span(report.start_ns, report.end_ns));
             }
@@ -163,6 +160,14 @@ fn totals(page: &mut String, account: &Account, start_ns: Option<i64>, end_ns: O
         let _ = write!(text, " · {} a packet", units::bytes(bytes / packets));
     }
     paragraph(page, "  ", &text);
+}
+
+/// A title behind the name of the measurement, where it was given one.
+fn named(measurement: &str, title: &str) -> String {
+    match measurement {
+        "main" => title.to_owned(),
+        name => format!("{name} · {title}"),
+    }
 }
 
 /// What became of every packet that was read, with the reasons.

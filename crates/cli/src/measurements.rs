@@ -1,0 +1,352 @@
+//! The measurements of a run: from `--measure`, from a file, or the one that the options describe.
+
+use std::fs;
+use std::path::Path;
+
+use clap::{Args, FromArgMatches};
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use crate::args::{Measurement, Run};
+use crate::failure::{self, Failure, nearest};
+
+/// The name of the measurement that the options describe where no other is named.
+const MAIN: &str = "main";
+
+/// A measurement with its name.
+pub(crate) struct Named {
+    pub(crate) name: String,
+    pub(crate) measurement: Measurement,
+}
+
+/// The measurements that the options ask for, in their order.
+pub(crate) fn measurements(run: &Run) -> Result<Vec<Named>, Failure> {
+    let mut all = match &run.config {
+        Some(path) => read(path)?,
+        None => Vec::new(),
+    };
+    for text in &run.measure {
+        all.push(parse(text).map_err(|reason| Failure::Usage(format!("--measure: {reason}")))?);
+    }
+    if all.is_empty() {
+        return Ok(vec![Named { name: MAIN.to_owned(), measurement: run.measurement.clone() }]);
+    }
+    for named in &mut all {
+        named.measurement = named.measurement.clone().or(&run.measurement);
+    }
+    Ok(all)
+}
+
+/// A measurement as `--measure` takes it: its name, a colon, and words `option=value`.
+fn parse(text: &str) -> Result<Named, String> {
+    let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+    let mut options = Vec::new();
+    for word in words(rest)? {
+        let (option, value) = word
+            .split_once('=')
+            .ok_or_else(|| format!("'{word}' in '{name}' is not OPTION=VALUE"))?;
+        options.push((option.to_owned(), value.to_owned()));
+    }
+    named(name, options)
+}
+
+/// Words between spaces; quotes, single or double, keep spaces within a word.
+fn words(text: &str) -> Result<Vec<String>, String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    for c in text.chars() {
+        match (quote, c) {
+            (Some(open), _) if c == open => quote = None,
+            (None, '\'' | '"') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (None, _) if c.is_whitespace() => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(c),
+        }
+    }
+    match quote {
+        Some(open) => Err(format!("a quote {open} is not closed in '{}'", text.trim())),
+        None => Ok(words.into_iter().chain(word).collect()),
+    }
+}
+
+/// The measurement of this name with these options, by their names without dashes.
+fn named(name: &str, options: Vec<(String, String)>) -> Result<Named, String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if name.is_empty() || !name.chars().all(plain) {
+        return Err(format!(
+            "'{name}' is not a name; write NAME: OPTION=VALUE …, with letters, digits, '-', '_' or '.' \
+             in the name"
+        ));
+    }
+    let command = Measurement::augment_args(clap::Command::new("measurement").no_binary_name(true));
+    let known: Vec<_> =
+        command.get_arguments().filter_map(|option| option.get_long()).map(str::to_owned).collect();
+    let mut arguments = Vec::new();
+    for (option, value) in options {
+        if !known.contains(&option) {
+            return Err(unknown(name, &option, known.iter().map(String::as_str)));
+        }
+        arguments.push(format!("--{option}={value}"));
+    }
+    let measurement = command
+        .try_get_matches_from(arguments)
+        .and_then(|matches| Measurement::from_arg_matches(&matches))
+        .map_err(|error| format!("'{name}': {}", failure::sentence(&error)))?;
+    Ok(Named { name: name.to_owned(), measurement })
+}
+
+fn unknown<'a>(name: &str, option: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let suggestion = nearest(option, known)
+        .map(|nearest| format!("; did you mean '{nearest}'?"))
+        .unwrap_or_default();
+    format!("unknown option '{option}' in '{name}'{suggestion}")
+}
+
+/// The measurements of a YAML file.
+fn read(path: &Path) -> Result<Vec<Named>, Failure> {
+    let name = path.display();
+    let text = fs::read_to_string(path)
+        .map_err(|error| Failure::Failed(format!("{name}: cannot be read: {error}")))?;
+    let file: File = serde_saphyr::from_str(&text)
+        .map_err(|error| Failure::Usage(format!("{name}: {}", complaint(&error))))?;
+    let entries = file.measurements.0.into_iter();
+    entries
+        .map(|(measurement, entry)| named(&measurement, entry.options()))
+        .collect::<Result<_, _>>()
+        .map_err(|reason| Failure::Usage(format!("{name}: {reason}")))
+}
+
+/// The place and the problem of a refusal, in one line.
+fn complaint(error: &serde_saphyr::Error) -> String {
+    let text = error.to_string();
+    let first = text.lines().next().unwrap_or_default();
+    let place = error.location().map_or(String::new(), |at| format!("line {}: ", at.line()));
+    let problem = first.strip_prefix("error: ").unwrap_or(first);
+    let problem = match problem.split_once(": ") {
+        Some((position, problem)) if position.starts_with("line ") => problem,
+        _ => problem,
+    };
+    let unknown = problem.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'));
+    let Some((field, known)) = unknown else { return format!("{place}{problem}") };
+    let known = known.trim_start_matches(", expected ").trim_start_matches("one of ");
+    let known = known.split(", ").map(|name| name.trim_matches('`'));
+    let suggestion = match nearest(field, known.clone()) {
+        Some(nearest) => format!("did you mean '{nearest}'?"),
+        None => format!("known fields: {}", known.collect::<Vec<_>>().join(", ")),
+    };
+    format!("{place}unknown field '{field}'; {suggestion}")
+}
+
+/// A configuration file.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+struct File {
+    /// Measurements by name. Each packet is read once for all of them.
+    #[cfg_attr(test, schemars(with = "std::collections::BTreeMap<String, Entry>"))]
+    measurements: Entries,
+}
+
+/// Measurements in the order of the file.
+struct Entries(Vec<(String, Entry)>);
+
+impl<'de> Deserialize<'de> for Entries {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct InOrder;
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Entries;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("measurements by name")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    entries.push(entry);
+                }
+                Ok(Entries(entries))
+            }
+        }
+        from.deserialize_map(InOrder)
+    }
+}
+
+/// A number or a text, as a person writes it.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(untagged)]
+enum Scalar {
+    Number(u64),
+    Text(String),
+}
+
+impl Scalar {
+    fn text(self) -> String {
+        match self {
+            Self::Number(number) => number.to_string(),
+            Self::Text(text) => text,
+        }
+    }
+}
+
+/// One measurement of a configuration file. Its options are those of the command line.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Entry {
+    /// Packets to measure, in tcpdump's syntax.
+    filter: Option<String>,
+    /// Key of the flows, with prefix lengths, such as `source/24,48`.
+    key: Option<String>,
+    /// `packets` or `bytes`.
+    by: Option<String>,
+    /// Names of the tasks.
+    tasks: Option<Vec<String>>,
+    /// Length of an epoch: `whole`, a time such as `10s`, or packets such as `2000000p`.
+    epoch: Option<String>,
+    /// Interval between reports of an epoch that goes on.
+    updates: Option<String>,
+    /// Threshold of heavy hitters: a share such as `0.1%`, or a number of packets or bytes.
+    threshold: Option<Scalar>,
+    /// Distinct peers that superspreaders and victims exceed.
+    spread: Option<u64>,
+    /// What a peer is: `endpoint` or `address`.
+    spread_of: Option<String>,
+    /// How `changes` forecasts: `ewma`, `moving-average` or `holt-winters`.
+    forecast: Option<String>,
+    /// Most items in `top` and `changes`.
+    top: Option<u64>,
+    /// Prefixes of `hierarchical`: `bytes`, `bits` or `pair`.
+    hierarchy: Option<String>,
+    /// Flows that `flow-size` is asked for, such as `source=10.0.0.1,destination=10.0.0.2`.
+    flows: Option<Vec<String>>,
+    /// Algorithm with its parameters, such as `count-min:rows=3`.
+    algorithm: Option<String>,
+    /// Accelerators with their parameters; packets meet the first one first.
+    accelerators: Option<Vec<String>>,
+    /// Memory limit, such as `64MiB`.
+    memory: Option<Scalar>,
+}
+
+impl Entry {
+    /// The options that it sets, by their names on the command line.
+    fn options(self) -> Vec<(String, String)> {
+        let number = |number: Option<u64>| number.map(|number| number.to_string());
+        let single = [
+            ("filter", self.filter),
+            ("key", self.key),
+            ("by", self.by),
+            ("task", self.tasks.map(|tasks| tasks.join(","))),
+            ("epoch", self.epoch),
+            ("updates", self.updates),
+            ("threshold", self.threshold.map(Scalar::text)),
+            ("spread", number(self.spread)),
+            ("spread-of", self.spread_of),
+            ("forecast", self.forecast),
+            ("top", number(self.top)),
+            ("hierarchy", self.hierarchy),
+            ("algorithm", self.algorithm),
+            ("memory", self.memory.map(Scalar::text)),
+        ];
+        let single = single.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        let flows = self.flows.into_iter().flatten().map(|flow| ("flow", flow));
+        let accelerators = self.accelerators.into_iter().flatten().map(|one| ("accelerator", one));
+        let all = single.chain(flows).chain(accelerators);
+        all.map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+    use super::*;
+
+    fn refused<T>(result: Result<T, String>) -> String {
+        result.err().unwrap()
+    }
+
+    #[test]
+    fn a_measurement_is_a_name_and_options() {
+        let Named { name, measurement } =
+            parse("web.1: key=source/24 filter='tcp port 443' task=top,entropy memory=16MiB")
+                .unwrap();
+        assert_eq!(name, "web.1");
+        assert_eq!(measurement.key.unwrap().to_string(), "source/24");
+        assert_eq!(measurement.filter.as_deref(), Some("tcp port 443"));
+        assert_eq!(measurement.task.unwrap(), ["top", "entropy"]);
+        assert_eq!(measurement.memory, Some(16 << 20));
+        assert!(parse("plain").unwrap().measurement.key.is_none());
+    }
+
+    #[test]
+    fn a_measurement_that_makes_no_sense_is_refused_in_one_line() {
+        for (text, message) in [
+            ("a: kye=source", "unknown option 'kye' in 'a'; did you mean 'key'?"),
+            ("a: source", "'source' in 'a' is not OPTION=VALUE"),
+            ("a: filter='tcp", "a quote ' is not closed in 'filter='tcp'"),
+            (
+                "a b: key=source",
+                "'a b' is not a name; write NAME: OPTION=VALUE …, with letters, digits, '-', '_' or \
+                 '.' in the name",
+            ),
+        ] {
+            assert_eq!(refused(parse(text).map(|_| ())), message, "{text}");
+        }
+        let message = refused(parse("a: memory=64M").map(|_| ()));
+        assert!(message.starts_with("'a': invalid value '64M' for '--memory"), "{message}");
+    }
+
+    #[test]
+    fn a_file_names_measurements_in_its_order() {
+        let file: File = serde_saphyr::from_str(
+            "measurements:\n  z: { key: source, tasks: [top], spread: 9, memory: 64MiB }\n  a: {}\n",
+        )
+        .unwrap();
+        let entries = file.measurements.0.into_iter();
+        let all: Vec<_> = entries.map(|(name, entry)| (name, entry.options())).collect();
+        let z = [("key", "source"), ("task", "top"), ("spread", "9"), ("memory", "64MiB")];
+        let z = z.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+        assert_eq!(all, [("z".to_owned(), z), ("a".to_owned(), Vec::new())]);
+    }
+
+    #[test]
+    fn an_unknown_field_of_a_file_is_refused_with_its_line_and_the_nearest_name() {
+        for (text, message) in [
+            (
+                "measurements:\n  a: { kye: source }\n",
+                "line 2: unknown field 'kye'; did you mean 'key'?",
+            ),
+            (
+                "measurement:\n  a: { key: source }\n",
+                "line 1: unknown field 'measurement'; did you mean 'measurements'?",
+            ),
+            ("measurements:\n  a: { tasks: top }\n", "line 2: expected sequence start"),
+        ] {
+            let error = serde_saphyr::from_str::<File>(text).err().unwrap();
+            assert_eq!(complaint(&error), message, "{text}");
+        }
+    }
+
+    /// `FLOWGAUGE_GOLDEN=write` writes the committed schema again, after a change that is meant.
+    #[test]
+    fn the_schema_of_a_file_is_committed() {
+        let schema = serde_json::to_value(schemars::schema_for!(File)).unwrap();
+        let text = format!("{}\n", serde_json::to_string_pretty(&schema).unwrap());
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/config.schema.json");
+        if std::env::var_os("FLOWGAUGE_GOLDEN").is_some_and(|value| value == "write") {
+            fs::write(path, &text).unwrap();
+        }
+        assert_eq!(fs::read_to_string(path).unwrap(), text);
+        let validator = jsonschema::validator_for(&schema).unwrap();
+        for (file, valid) in [
+            (
+                serde_json::json!({ "measurements": { "a": { "key": "source", "memory": 9 } } }),
+                true,
+            ),
+            (serde_json::json!({ "measurements": { "a": { "kye": "source" } } }), false),
+        ] {
+            assert_eq!(validator.is_valid(&file), valid, "{file}");
+        }
+    }
+}

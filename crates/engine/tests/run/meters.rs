@@ -1,0 +1,194 @@
+//! Packets pushed into meters, by bursts of any size, and several measurements of one pass.
+
+use std::sync::Mutex;
+
+use flowgauge_capture::filter::Filter;
+use flowgauge_core::key::KeyKind;
+use flowgauge_core::lanes::ParsedRow;
+use flowgauge_core::packet::{Frame, LinkType, parse};
+use flowgauge_core::summary::Measure;
+use flowgauge_engine::sink::JsonSink;
+use flowgauge_engine::{Config, EpochLength, Meter, Plan};
+use serde_json::Value;
+
+use crate::capture::mixed;
+use crate::live::SECOND;
+use crate::{asking, run};
+
+const PACKETS: usize = 6000;
+
+/// The records of a capture made by [`mixed`].
+fn frames(bytes: &[u8]) -> Vec<Frame<'_>> {
+    let (mut frames, mut at) = (Vec::new(), 24);
+    while let Some(record) = bytes.get(at..at + 16) {
+        let word = |from: usize| u32::from_le_bytes(record[from..from + 4].try_into().unwrap());
+        let time_ns = i64::from(word(0)) * SECOND + i64::from(word(4));
+        let (start, captured, link) = (at + 16, word(8) as usize, LinkType::ETHERNET);
+        let bytes = &bytes[start..start + captured];
+        frames.push(Frame { bytes, wire: word(12), link, time_ns });
+        at = start + captured;
+    }
+    frames
+}
+
+/// The lines of a group whose meter gets what `push` pushes; without those of the total, which is the
+/// run's.
+fn pushed(configs: Vec<Config>, push: impl FnOnce(&mut dyn Meter)) -> Vec<Value> {
+    let measurements = configs.len();
+    let (mut meter, group) = Plan::several(configs).unwrap().build().unwrap();
+    let out = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        let closing = scope.spawn(|| {
+            let mut lines = Vec::new();
+            let closed = group.close(&mut JsonSink::new(&mut lines)).unwrap();
+            *out.lock().unwrap() = lines;
+            closed
+        });
+        push(&mut *meter);
+        assert!(!meter.is_done());
+        meter.finish();
+        assert_eq!(closing.join().unwrap().totals.len(), measurements);
+    });
+    let out = String::from_utf8(out.into_inner().unwrap()).unwrap();
+    out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// The lines of a run over the capture, without the total.
+fn alone(config: Config, bytes: &[u8]) -> Vec<Value> {
+    let mut lines = run(config, bytes).0;
+    assert_eq!(lines.pop().unwrap()["type"], "total");
+    lines
+}
+
+fn named(name: &str, config: Config) -> Config {
+    Config { name: name.to_owned(), ..config }
+}
+
+/// Measurements that differ in everything that a measurement may differ in.
+fn different() -> Vec<Config> {
+    let base = asking(&["top", "cardinality"]);
+    vec![
+        named("whole", base.clone()),
+        named(
+            "sources",
+            Config {
+                key: KeyKind::Source.into(),
+                epoch: EpochLength::Time(4 * SECOND),
+                by: Measure::Bytes,
+                ..base.clone()
+            },
+        ),
+        named(
+            "filtered",
+            Config {
+                key: KeyKind::Pair.into(),
+                epoch: EpochLength::Packets(777),
+                updates: EpochLength::Packets(250),
+                filter: Some(Filter::new("udp port 81 or ip6").unwrap()),
+                ..base.clone()
+            },
+        ),
+        named(
+            "ports",
+            Config {
+                key: KeyKind::DestinationPort.into(),
+                algorithm: "count-min".to_owned(),
+                tasks: Some(vec!["top".to_owned()]),
+                epoch: EpochLength::Time(SECOND),
+                ..base
+            },
+        ),
+    ]
+}
+
+#[test]
+fn bursts_of_any_size_give_the_report_of_a_run() {
+    println!("seed 31");
+    let bytes = mixed(31, PACKETS);
+    let frames = frames(&bytes);
+    assert_eq!(frames.len(), PACKETS);
+    for config in different() {
+        let reference = alone(config.clone(), &bytes);
+        for burst in [1, 7, 32, 64, 256, 1000] {
+            let lines = pushed(vec![config.clone()], |meter| {
+                frames.chunks(burst).for_each(|burst| meter.push(burst));
+            });
+            assert!(lines == reference, "{} in bursts of {burst}", config.name);
+        }
+    }
+}
+
+#[test]
+fn headers_that_the_caller_parsed_count_as_frames_do() {
+    println!("seed 32");
+    let bytes = mixed(32, PACKETS);
+    let rows: Vec<_> = frames(&bytes)
+        .into_iter()
+        .map(|frame| {
+            let headers = parse(frame.link, frame.bytes);
+            ParsedRow { headers, wire: frame.wire, time_ns: frame.time_ns }
+        })
+        .collect();
+    let judged: Vec<_> = different().into_iter().filter(|config| config.filter.is_none()).collect();
+    for config in &judged {
+        let lines = pushed(vec![config.clone()], |meter| {
+            rows.chunks(32).for_each(|burst| meter.push_headers(burst));
+        });
+        assert!(lines == alone(config.clone(), &bytes), "{}", config.name);
+    }
+    // A filter needs the bytes: without them no packet passes.
+    let filtered = different().swap_remove(2);
+    let lines = pushed(vec![filtered], |meter| meter.push_headers(&rows));
+    let account = &lines[0]["account"];
+    assert_eq!((lines.len(), &account["read"]), (1, &PACKETS.into()));
+    assert_eq!(account["filtered"], account["read"]);
+}
+
+/// Each packet is read once, into blocks of rows; every measurement reports what it reports alone.
+#[test]
+fn several_measurements_in_one_pass_report_what_each_reports_alone() {
+    println!("seed 33");
+    let bytes = mixed(33, PACKETS);
+    let frames = frames(&bytes);
+    for burst in [5, 256, 1000] {
+        let lines = pushed(different(), |meter| {
+            frames.chunks(burst).for_each(|burst| meter.push(burst));
+        });
+        for config in different() {
+            let own: Vec<_> =
+                lines.iter().filter(|line| line["measurement"] == *config.name).cloned().collect();
+            assert!(own == alone(config.clone(), &bytes), "{} in bursts of {burst}", config.name);
+        }
+    }
+}
+
+/// The limit counts a packet once that passes the filter of one measurement or of several.
+#[test]
+fn a_limit_holds_for_the_packets_of_all_measurements() {
+    let bytes = mixed(34, 500);
+    let of = |filter: &str, name: &str| {
+        let filter = Some(Filter::new(filter).unwrap());
+        named(name, Config { filter, limit: Some(100), ..asking(&["top"]) })
+    };
+    let (plan, mut out) = (Plan::several(vec![of("ip", "v4"), of("ip6", "v6")]), Vec::new());
+    let mut source = flowgauge_capture::Captures::from_bytes("test.pcap", bytes);
+    let mut sink = JsonSink::new(&mut out);
+    flowgauge_engine::run(plan.unwrap(), &mut source, &mut sink, &mut |_| {}).unwrap();
+    let lines: Vec<Value> = String::from_utf8(out)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let totals: Vec<_> = lines.iter().filter(|line| line["type"] == "total").collect();
+    let count = |at: usize, name: &str| totals[at]["account"][name].as_u64().unwrap();
+    assert_eq!((totals.len(), count(0, "read")), (2, count(1, "read")));
+    let passed = |at| count(at, "read") - count(at, "filtered");
+    assert_eq!(passed(0) + passed(1), 100);
+}
+
+#[test]
+fn names_tell_measurements_apart() {
+    let twice = Plan::several(vec![Config::default(), Config::default()]).err().unwrap();
+    assert!(twice.to_string().contains("two measurements are called 'main'"), "{twice}");
+    assert!(Plan::several(Vec::new()).is_err());
+}
