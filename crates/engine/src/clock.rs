@@ -42,6 +42,9 @@ pub(crate) struct Tick {
     pub(crate) backwards: bool,
     /// It is over an hour younger than the packet before.
     pub(crate) jump: bool,
+    /// By how much the time went back by more than an epoch, or ahead by over an hour, which ends the
+    /// open epoch; 0 where it did neither.
+    pub(crate) step_ns: i64,
 }
 
 impl Clock {
@@ -98,18 +101,21 @@ impl Clock {
             self.first_ns = time_ns;
         }
         self.last_ns = time_ns;
-        tick.late = self.opened && time_ns < self.start_ns;
         self.advance(time_ns, &mut tick);
+        tick.late = self.opened && time_ns < self.start_ns;
         self.started = true;
         tick
     }
 
     /// What it means that no packet older than `now_ns` comes any more; `None` where that neither
-    /// opens nor ends an epoch, and no update is due.
+    /// opens nor ends an epoch, and no update is due. A clock that was set back by more than an epoch
+    /// ends the open one.
     pub(crate) fn passes(&mut self, now_ns: i64) -> Option<Tick> {
         let opens = !self.opened && (self.length_ns.is_some() || self.updates_ns.is_some());
         let mut tick = Tick::default();
-        (opens || now_ns > self.quiet_ns).then(|| {
+        let set_back = self.opened
+            && self.length_ns.is_some_and(|ns| now_ns < self.start_ns.saturating_sub(ns));
+        (opens || set_back || now_ns > self.quiet_ns).then(|| {
             self.advance(now_ns, &mut tick);
             tick
         })
@@ -124,10 +130,16 @@ impl Clock {
     /// whether an update is due.
     fn advance(&mut self, time_ns: i64, tick: &mut Tick) {
         if let Some(length_ns) = self.length_ns {
+            let length = i128::from(length_ns);
             let into = i128::from(time_ns) - i128::from(self.start_ns);
-            tick.closes = self.opened && into >= i128::from(length_ns);
-            if tick.closes {
-                tick.gap = (into / i128::from(length_ns) - 1) as u64;
+            let back = into < -length;
+            tick.closes = self.opened && (into >= length || back);
+            if tick.closes && !back {
+                tick.gap = (into / length - 1) as u64;
+            }
+            if tick.closes && (back || tick.jump) {
+                tick.step_ns =
+                    i64::try_from(into).unwrap_or(if back { i64::MIN } else { i64::MAX });
             }
             if tick.closes || !self.opened {
                 (self.start_ns, self.last_of_epoch_ns) = around(time_ns, length_ns);
@@ -187,14 +199,43 @@ mod tests {
             (false, 0),
             (false, 0),
             (true, 0),
-            (false, 0),
+            (true, 0),
         ];
         assert_eq!(closes, expected);
         let strange: Vec<_> = ticks.iter().map(|tick| (tick.backwards, tick.late)).collect();
         assert_eq!(
             strange[5..],
-            [(false, false), (true, false), (true, true), (false, false), (true, true)]
+            [(false, false), (true, false), (true, true), (false, false), (true, false)]
         );
+        let steps: Vec<_> = ticks.iter().map(|tick| tick.step_ns).collect();
+        assert_eq!(steps, [0, 0, 0, 0, 0, 0, 0, 0, 0, -61]);
+    }
+
+    /// No time of a packet keeps epochs from closing: neither a packet of 2096, nor one hour back.
+    #[test]
+    fn a_step_of_the_clock_ends_the_epoch_and_the_next_ones_close_as_before() {
+        const SECOND: i64 = 1_000_000_000;
+        let day = 1_790_000_000 * SECOND;
+        let far = day + 70 * 365 * 86_400 * SECOND;
+        let mut times_ns = vec![day, day + SECOND, far, day + 2 * SECOND];
+        times_ns.extend((1..=6).map(|tens| day + tens * 10 * SECOND));
+        times_ns.extend((0..6).map(|tens| day - 3_600 * SECOND + tens * 10 * SECOND));
+        let ticks = ticks(EpochLength::Time(10 * SECOND), &times_ns);
+        let closes: Vec<_> = ticks.iter().map(|tick| u8::from(tick.closes)).collect();
+        assert_eq!(closes, [0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]);
+        let steps: Vec<_> =
+            ticks.iter().map(|tick| tick.step_ns / SECOND).filter(|step| *step != 0).collect();
+        assert_eq!(steps, [far / SECOND - day / SECOND, (day - far) / SECOND + 2, -3_660]);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_ends_the_epoch_without_a_packet() {
+        let mut clock = Clock::new(EpochLength::Time(10), EpochLength::Whole);
+        assert_eq!(clock.passes(1_005), Some(Tick::default()));
+        assert_eq!((clock.passes(995), clock.passes(990)), (None, None));
+        let back = Tick { closes: true, step_ns: -11, ..Tick::default() };
+        assert_eq!((clock.passes(989), clock.passes(989)), (Some(back), None));
+        assert_eq!(clock.bounds_ns(), Some((980, 990)));
     }
 
     #[test]
@@ -276,8 +317,8 @@ mod tests {
     fn times_before_1970_and_extremes_are_epochs_like_others() {
         let ticks = ticks(EpochLength::Time(7), &[-8, -7, -1, 0, i64::MAX, i64::MIN]);
         let closes: Vec<_> = ticks.iter().map(|tick| tick.closes).collect();
-        assert_eq!(closes, [false, true, false, true, true, false]);
+        assert_eq!(closes, [false, true, false, true, true, true]);
         assert_eq!(ticks[4].gap, (i64::MAX / 7 - 1) as u64);
-        assert!(ticks[5].late);
+        assert!(ticks[5].backwards && !ticks[5].late && ticks[5].step_ns == i64::MIN);
     }
 }

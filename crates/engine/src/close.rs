@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::error::EngineError;
 use crate::intake::Ended;
 use crate::report::{EpochReport, Gap, SummaryInfo, TotalReport};
-use crate::sink::Sink;
+use crate::sink::{Sink, units};
 
 /// Whoever closes epochs: one at a time, in their order.
 pub(crate) struct Closer {
@@ -65,6 +65,7 @@ impl Closer {
         let keyed = Size { packets: account.keyed, bytes: account.keyed_bytes };
         let mut notes = self.notes.clone();
         notes.extend(ended.unfit.map(|reason| format!("counted as filtered: {reason}")));
+        notes.extend(stepped(ended.step_ns));
         full(lanes, &mut account, &mut notes);
         account.untracked += ended.unmeasured;
         let context = EpochContext { by: self.by, keyed, threshold: self.threshold, top: self.top };
@@ -110,6 +111,16 @@ impl Closer {
             task.pass(gap.epochs);
         }
         Ok(())
+    }
+}
+
+/// Why an epoch ended early, or before a long gap, where the clock of the packets stepped.
+fn stepped(step_ns: i64) -> Option<String> {
+    let by = units::duration(i128::from(step_ns).abs());
+    match step_ns {
+        0 => None,
+        1.. => Some(format!("the packets' clock jumped ahead by {by}, which ended this epoch")),
+        _ => Some(format!("the packets' clock went back by {by}, which ended this epoch")),
     }
 }
 

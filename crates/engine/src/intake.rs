@@ -49,6 +49,8 @@ pub(crate) struct Ended {
     pub(crate) ends_ns: Option<(i64, i64)>,
     /// Why the filter could not judge some packets.
     pub(crate) unfit: Option<String>,
+    /// By how much the clock stepped, which ended the epoch; 0 where it did not.
+    pub(crate) step_ns: i64,
 }
 
 /// A packet on its way into lanes.
@@ -103,6 +105,8 @@ pub(crate) struct Intake {
     earliest_ns: i64,
     latest_ns: i64,
     unfit: Option<String>,
+    /// By how much the clock stepped at the end of the open epoch.
+    step_ns: i64,
     /// Epochs ended so far.
     ended: u64,
 }
@@ -129,6 +133,7 @@ impl Intake {
             earliest_ns: i64::MAX,
             latest_ns: i64::MIN,
             unfit: None,
+            step_ns: 0,
             ended: 0,
         };
         intake.begin();
@@ -296,6 +301,7 @@ impl Intake {
     #[cold]
     fn step(&mut self, tick: Tick, crew: &mut dyn Crew) -> Result<(), Gone> {
         if tick.closes {
+            self.step_ns = tick.step_ns;
             self.close(crew)?;
         }
         if tick.updates {
@@ -336,6 +342,7 @@ impl Intake {
         self.next_stretch();
         (self.earliest_ns, self.latest_ns) = (i64::MAX, i64::MIN);
         self.unfit = None;
+        self.step_ns = 0;
         self.lanes.forget();
     }
 
@@ -386,6 +393,7 @@ impl Intake {
             times_ns,
             ends_ns: self.clock.ends_ns(),
             unfit: self.unfit.clone(),
+            step_ns: self.step_ns,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Where epochs end, and what happens between them.
 
+use flowgauge_core::summary::Parameters;
 use flowgauge_core::task::Threshold;
 use flowgauge_engine::{Config, EpochLength};
 use serde_json::Value;
@@ -103,4 +104,58 @@ fn a_flow_that_vanishes_is_a_change_and_empty_epochs_count() {
     assert_eq!(items[0]["forecast"]["value"], 25);
     assert_eq!(items[0]["now"]["value"], 0);
     assert!(epochs[1]["tasks"]["changes"]["items"].as_array().unwrap().is_empty());
+}
+
+/// A packet dated 2096, a clock set back by an hour: epochs of ten seconds keep closing, and each step is
+/// noted in the epoch that it ended.
+#[test]
+fn no_time_of_a_packet_keeps_epochs_from_closing() {
+    const START: u64 = 1_790_000_000;
+    let mut pcap = Pcap::new();
+    let future = [START, START + 1, 3_990_000_000, START + 2];
+    let on = (1..=5).map(|tens| START + 10 * tens);
+    let back = (0..5).map(|tens| START - 3_600 + 10 * tens);
+    for seconds in future.into_iter().chain(on).chain(back) {
+        pcap.udp(seconds * SECOND, (1, 1), (2, 2));
+    }
+    let config = Config { epoch: EpochLength::Time(10_000_000_000), ..asking(&["top"]) };
+    let (lines, outcome) = run(config, &pcap.0);
+    let epochs = of_type(&lines, "epoch");
+    let read = |epoch: &&Value| epoch["account"]["read"].as_u64().unwrap();
+    assert_eq!(
+        epochs.iter().map(read).collect::<Vec<_>>(),
+        [2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]
+    );
+    let note = |epoch: &&Value| epoch["notes"][0].as_str().map(str::to_owned);
+    let notes: Vec<_> =
+        epochs.iter().enumerate().filter_map(|(at, e)| Some((at, note(e)?))).collect();
+    let found: Vec<_> = notes.iter().map(|(at, note)| (*at, note.contains("back by"))).collect();
+    assert_eq!(found, [(0, false), (1, true), (7, true)], "{notes:?}");
+    let account = &outcome.total.account;
+    assert_eq!((account.jumps, account.backwards, account.late), (1, 2, 0));
+}
+
+/// Empty epochs reach a table that keeps forecasts, just as they reach the task that keeps them.
+#[test]
+fn empty_epochs_age_forecasts_in_a_table_as_in_the_task() {
+    let mut pcap = Pcap::new();
+    for (second, packets) in [(0, 4000), (1, 3000), (12, 1), (13, 2000)] {
+        for i in 0..packets {
+            pcap.udp(second * SECOND + i, (i as u32 % 7, 1), (2, 2));
+        }
+    }
+    let changes = |state: Option<&str>| {
+        let config = Config {
+            parameters: Parameters::new(state.map(|state| ("state", state))),
+            epoch: EpochLength::Time(1_000_000_000),
+            ..asking(&["changes"])
+        };
+        let lines = run(config, &pcap.0).0;
+        assert_eq!(of_type(&lines, "gap")[0]["epochs"], 10);
+        of_type(&lines, "epoch").iter().map(|epoch| epoch["tasks"]["changes"].clone()).collect()
+    };
+    let (task, table): (Vec<Value>, Vec<Value>) = (changes(None), changes(Some("ewma")));
+    let items = |changes: &Value| changes["items"].as_array().unwrap().len();
+    assert_eq!(task.iter().map(items).collect::<Vec<_>>(), [0, 7, 1, 7]);
+    assert_eq!(task, table);
 }
