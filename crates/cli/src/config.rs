@@ -90,6 +90,8 @@ fn config(
         overrun: run.overrun,
         pin: run.pin,
         batch_packets: defaults.batch_packets,
+        queues: defaults.queues,
+        pace: defaults.pace,
     })
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use flowgauge_capture::AfPacket;
 use flowgauge_engine::sink::visible;
-use flowgauge_engine::{EpochLength, Plan};
+use flowgauge_engine::{EpochLength, Pace, Plan};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
@@ -22,7 +22,10 @@ const EPOCH: EpochLength = EpochLength::Time(10_000_000_000);
 /// Runs the command until a signal or the limit ends it, and gives its exit code.
 pub(crate) fn run(live: &Live) -> Result<u8, Failure> {
     let run = &live.run;
-    let configs = auto::decided(configs(run, EPOCH)?, &[])?;
+    let mut configs = auto::decided(configs(run, EPOCH)?, &[])?;
+    for config in &mut configs {
+        config.pace = Pace::Live;
+    }
     let rows = output::rows(&configs);
     let plan = Plan::several(configs)?;
     let stop = stop().map_err(|error| Failure::Failed(format!("signals: {error}")))?;

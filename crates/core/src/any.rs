@@ -292,6 +292,11 @@ impl AnySummary {
         each!(&mut self.0, kind => kind.own(|own| own.next_epoch()));
     }
 
+    /// Forgets everything: [`Ingest::clear`].
+    pub fn clear(&mut self) {
+        each!(&mut self.0, kind => kind.own(|own| own.clear()));
+    }
+
     /// Begins another part of the same epoch: [`Ingest::next_part`].
     pub fn next_part(&mut self) {
         each!(&mut self.0, kind => kind.own(|own| own.next_part()));

@@ -32,6 +32,8 @@ pub(crate) struct Clock {
 pub(crate) struct Tick {
     /// The packet is the first of a later epoch.
     pub(crate) closes: bool,
+    /// A time epoch was opened, the first one or that behind a closed one.
+    pub(crate) opens: bool,
     /// An update of the open epoch, which goes on, is due.
     pub(crate) updates: bool,
     /// Whole empty epochs between the open one and the packet's.
@@ -141,7 +143,8 @@ impl Clock {
                 tick.step_ns =
                     i64::try_from(into).unwrap_or(if back { i64::MIN } else { i64::MAX });
             }
-            if tick.closes || !self.opened {
+            tick.opens = tick.closes || !self.opened;
+            if tick.opens {
                 (self.start_ns, self.last_of_epoch_ns) = around(time_ns, length_ns);
             }
         }
@@ -152,6 +155,11 @@ impl Clock {
             self.quiet_ns = self.last_of_epoch_ns.min(update_ns);
             self.opened = true;
         }
+    }
+
+    /// The multiple of its length that the open time epoch is; 0 where time ends no epoch.
+    pub(crate) fn number(&self) -> i64 {
+        self.length_ns.map_or(0, |length_ns| self.start_ns.div_euclid(length_ns))
     }
 
     /// The bounds of the open time epoch.
@@ -231,9 +239,10 @@ mod tests {
     #[test]
     fn a_clock_that_is_set_back_ends_the_epoch_without_a_packet() {
         let mut clock = Clock::new(EpochLength::Time(10), EpochLength::Whole);
-        assert_eq!(clock.passes(1_005), Some(Tick::default()));
+        let opens = Tick { opens: true, ..Tick::default() };
+        assert_eq!(clock.passes(1_005), Some(opens));
         assert_eq!((clock.passes(995), clock.passes(990)), (None, None));
-        let back = Tick { closes: true, step_ns: -11, ..Tick::default() };
+        let back = Tick { closes: true, step_ns: -11, ..opens };
         assert_eq!((clock.passes(989), clock.passes(989)), (Some(back), None));
         assert_eq!(clock.bounds_ns(), Some((980, 990)));
     }
@@ -241,9 +250,10 @@ mod tests {
     #[test]
     fn time_that_passes_ends_epochs_without_a_packet_and_is_no_packet_itself() {
         let mut clock = Clock::new(EpochLength::Time(10), EpochLength::Whole);
-        assert_eq!(clock.passes(15), Some(Tick::default()));
+        let opens = Tick { opens: true, ..Tick::default() };
+        assert_eq!(clock.passes(15), Some(opens));
         assert_eq!((clock.bounds_ns(), clock.passes(19)), (Some((10, 20)), None));
-        let closes = Tick { closes: true, ..Tick::default() };
+        let closes = Tick { closes: true, ..opens };
         assert_eq!((clock.passes(20), clock.passes(20)), (Some(closes), None));
         // A first packet that was on its way joins the open epoch, and nothing came before it.
         assert_eq!(clock.tick(19), Tick { late: true, ..Tick::default() });

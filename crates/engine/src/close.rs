@@ -66,6 +66,12 @@ impl Closer {
         let mut notes = self.notes.clone();
         notes.extend(ended.unfit.map(|reason| format!("counted as filtered: {reason}")));
         notes.extend(stepped(ended.step_ns));
+        notes.extend((ended.late_epochs > 0).then(|| late(ended.late_epochs)));
+        notes.extend(ended.missing.iter().map(|queue| {
+            format!(
+                "queue {queue} did not hand this epoch over in time: its packets join the next one"
+            )
+        }));
         full(lanes, &mut account, &mut notes);
         account.untracked += ended.unmeasured;
         let context = EpochContext { by: self.by, keyed, threshold: self.threshold, top: self.top };
@@ -112,6 +118,15 @@ impl Closer {
         }
         Ok(())
     }
+}
+
+/// The note of an epoch that the closer was not ready for when it ended.
+fn late(epochs: u64) -> String {
+    format!(
+        "late: {} before this one are in it, since the closer had no summaries free when they ended; use \
+         longer epochs or fewer tasks",
+        units::plural(epochs, "epoch")
+    )
 }
 
 /// Why an epoch ended early, or before a long gap, where the clock of the packets stepped.

@@ -127,7 +127,7 @@ impl Closing {
         if !ended.update {
             self.closed_ns = end_ns;
         }
-        self.next = ended.epoch + u64::from(!ended.update);
+        self.next = ended.through + u64::from(!ended.update);
         Ok(())
     }
 

@@ -59,6 +59,11 @@ pub struct Config {
     /// Threads, 1 to 256. Of several, each reads and measures a part of the input, or else the first
     /// one reads for the others, and one more closes the epochs.
     pub workers: usize,
+    /// Meters, each with packets of its own on a thread of its own, 1 to 256; more than one goes with one
+    /// worker, and with epochs by time or a single one.
+    pub queues: usize,
+    /// Whether meters wait for the closer.
+    pub pace: Pace,
     /// Whether all of them fill one summary instead of one each. They do so without a lock, and slower.
     pub shared: bool,
     /// Which of them measures a packet; by default the one that its digest says. Where a sampler meets
@@ -96,6 +101,8 @@ impl Default for Config {
             seed: 0,
             batch_packets: BATCH_PACKETS,
             workers: 1,
+            queues: 1,
+            pace: Pace::Replay,
             shared: false,
             dispatch: None,
             overrun: Overrun::Wait,
@@ -149,4 +156,14 @@ pub enum Overrun {
 impl Overrun {
     /// All of them, by name.
     pub const ALL: [(&'static str, Self); 2] = [("wait", Self::Wait), ("drop", Self::Drop)];
+}
+
+/// Whether a meter waits for its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// A meter waits for free summaries, so that reports depend on the packets alone.
+    Replay,
+    /// A meter never waits: while no summaries are free, an epoch goes on into the next one, and its
+    /// report says so.
+    Live,
 }

@@ -6,9 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use flowgauge_kernel::Gone;
+
 use crate::closing::Closing;
 use crate::crew::Started;
 use crate::error::EngineError;
+use crate::gathering::Gathering;
 use crate::report::TotalReport;
 use crate::sink::Sink;
 use crate::swaps::Swaps;
@@ -19,9 +22,33 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 /// Looks without a pause after something was handed over.
 const LOOKS: u64 = 64;
 
+/// The closing side of a measurement.
+pub(crate) enum Side {
+    /// There is one meter.
+    One(Box<Closing>),
+    /// Each queue has a meter.
+    Several(Box<Gathering>),
+}
+
+impl Side {
+    fn poll(&mut self, sink: &mut dyn Sink) -> Result<Result<bool, EngineError>, Gone> {
+        match self {
+            Self::One(closing) => closing.poll(sink),
+            Self::Several(gathering) => gathering.poll(sink),
+        }
+    }
+
+    fn total(self) -> TotalReport {
+        match self {
+            Self::One(closing) => closing.total(),
+            Self::Several(gathering) => gathering.total(),
+        }
+    }
+}
+
 /// Closes the epochs of the meters that were built with it.
 pub struct Group {
-    pub(crate) closings: Vec<Closing>,
+    pub(crate) closings: Vec<Side>,
     pub(crate) workers: Vec<Started>,
     pub(crate) swaps: Arc<Mutex<Swaps>>,
     pub(crate) alive: Alive,
@@ -76,7 +103,7 @@ impl Group {
     }
 }
 
-fn poll(closings: Vec<Closing>, sink: &mut dyn Sink) -> Result<Vec<TotalReport>, EngineError> {
+fn poll(closings: Vec<Side>, sink: &mut dyn Sink) -> Result<Vec<TotalReport>, EngineError> {
     let mut totals: Vec<_> = closings.iter().map(|_| None).collect();
     let mut open: Vec<_> = closings.into_iter().enumerate().collect();
     let mut idle = 0;

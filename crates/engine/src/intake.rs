@@ -26,6 +26,14 @@ pub(crate) trait Crew: Take {
     /// # Errors
     /// As [`Self::end`].
     fn pass(&mut self, epochs: u64) -> Result<(), Gone>;
+    /// Opens the epoch that is this multiple of its length.
+    fn open(&mut self, number: i64) {
+        let _ = number;
+    }
+    /// The first packet of the open epoch comes.
+    fn touch(&mut self) {}
+    /// Hands over what was held back, after the last epoch.
+    fn finish(&mut self) {}
     /// Whether a thread that measures or closes is gone, so that reading on is of no use.
     fn is_broken(&self) -> bool;
 }
@@ -33,8 +41,9 @@ pub(crate) trait Crew: Take {
 /// An epoch when its last packet was read, or at an update of it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ended {
-    /// Number of the epoch from 0; runs of empty epochs count.
+    /// Number of the epoch from 0, and of the last one that is in it; runs of empty epochs count.
     pub(crate) epoch: u64,
+    pub(crate) through: u64,
     /// Whether it goes on.
     pub(crate) update: bool,
     /// What became of the packets before they were measured.
@@ -51,6 +60,35 @@ pub(crate) struct Ended {
     pub(crate) unfit: Option<String>,
     /// By how much the clock stepped, which ended the epoch; 0 where it did not.
     pub(crate) step_ns: i64,
+    /// Epochs that are in it, too, since no summaries were free when they ended.
+    pub(crate) late_epochs: u64,
+    /// Queues that touched the epoch, and did not hand it over in time.
+    pub(crate) missing: Vec<usize>,
+}
+
+impl Ended {
+    /// This epoch together with the one behind it.
+    pub(crate) fn and(mut self, next: Self) -> Self {
+        self.account.add(&next.account);
+        self.unmeasured += next.unmeasured;
+        self.bounds_ns = match (self.bounds_ns, next.bounds_ns) {
+            (Some((start_ns, _)), Some((_, end_ns))) => Some((start_ns, end_ns)),
+            (own, next) => own.or(next),
+        };
+        self.times_ns = match (self.times_ns, next.times_ns) {
+            (Some((start_ns, end_ns)), Some((earliest_ns, latest_ns))) => {
+                Some((start_ns.min(earliest_ns), end_ns.max(latest_ns)))
+            }
+            (own, next) => own.or(next),
+        };
+        self.ends_ns = next.ends_ns.or(self.ends_ns);
+        self.unfit = self.unfit.or(next.unfit);
+        self.step_ns = if self.step_ns == 0 { next.step_ns } else { self.step_ns };
+        self.late_epochs += next.late_epochs + 1;
+        self.through = next.through;
+        self.update = next.update;
+        self
+    }
 }
 
 /// A packet on its way into lanes.
@@ -218,6 +256,9 @@ impl Intake {
                 let tick = self.clock.tick(first_ns);
                 self.step(tick, crew)?;
             }
+            if self.account.read == 0 {
+                crew.touch();
+            }
             let begun = self.clock.clone();
             let ordinary = 1 + self.clock.run(burst[1..].iter().map(P::time_ns));
             let taken = match &mut passes {
@@ -308,6 +349,9 @@ impl Intake {
             self.update(crew)?;
         }
         self.bounds_ns = self.clock.bounds_ns();
+        if tick.opens {
+            crew.open(self.clock.number());
+        }
         if tick.gap > 0 {
             crew.pass(tick.gap)?;
             self.epoch += tick.gap;
@@ -386,6 +430,7 @@ impl Intake {
         let times_ns = (account.read > 0).then_some((self.earliest_ns, self.latest_ns));
         Ended {
             epoch: self.epoch,
+            through: self.epoch,
             update: false,
             account,
             unmeasured: counts.unmeasured,
@@ -394,6 +439,8 @@ impl Intake {
             ends_ns: self.clock.ends_ns(),
             unfit: self.unfit.clone(),
             step_ns: self.step_ns,
+            late_epochs: 0,
+            missing: Vec::new(),
         }
     }
 }

@@ -11,6 +11,7 @@ mod closing;
 mod config;
 mod crew;
 mod error;
+mod gathering;
 mod group;
 mod intake;
 mod joined;
@@ -23,7 +24,7 @@ pub mod sink;
 mod summaries;
 mod swaps;
 
-pub use config::{Config, Dispatch, EpochLength, Overrun};
+pub use config::{Config, Dispatch, EpochLength, Overrun, Pace};
 pub use crew::Cores;
 pub use error::{Able, EngineError};
 pub use group::{Closed, Group};

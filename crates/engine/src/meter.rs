@@ -181,4 +181,5 @@ fn finish(stream: &mut Stream) {
     if !broken && (intake.holds() || intake.ended() == 0) {
         let _ = intake.close(&mut **crew);
     }
+    crew.finish();
 }

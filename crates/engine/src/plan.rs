@@ -12,9 +12,10 @@ use crate::builder;
 use crate::close::Closer;
 use crate::closing::Closing;
 use crate::config::{Config, Dispatch, EpochLength};
-use crate::crew::{Cores, Sharing, staff};
+use crate::crew::{self, Cores, Sharing, staff};
 use crate::error::{Able, EngineError};
-use crate::group::{Alive, Group};
+use crate::gathering::Gathering;
+use crate::group::{Alive, Group, Side};
 use crate::intake::Intake;
 use crate::meter::{Meter, OneMeter, SeveralMeter, Stream};
 use crate::report::SummaryInfo;
@@ -144,31 +145,48 @@ impl Plan {
         self.0.first()?.sharing.cores.clone()
     }
 
-    /// Makes the meter that takes the packets, and the group that closes its epochs. Workers beside the
-    /// meter's own thread start here.
+    /// Makes a meter for each queue, and the group that closes their epochs. Workers beside the meter's
+    /// own thread start here.
     ///
     /// # Errors
     /// When the operating system refuses a thread.
-    pub fn build(self) -> Result<(Box<dyn Meter>, Group), EngineError> {
-        let (inner, limit) =
-            self.0.first().map_or((false, None), |first| (first.config.inner, first.config.limit));
-        let (swaps, alive) = (Arc::default(), Alive::default());
-        let (mut streams, mut closings, mut workers) = (Vec::new(), Vec::new(), Vec::new());
+    pub fn build(self) -> Result<(Vec<Box<dyn Meter>>, Group), EngineError> {
         let one = self.0.len() == 1;
+        let Some(&Config { inner, limit, queues, .. }) = self.0.first().map(|one| &one.config)
+        else {
+            return Err(EngineError::Measurements("name at least one".to_owned()));
+        };
+        let (swaps, alive) = (Arc::default(), Alive::default());
+        let mut streams: Vec<Vec<Stream>> = (0..queues).map(|_| Vec::new()).collect();
+        let (mut closings, mut workers) = (Vec::new(), Vec::new());
         for Prepared { mut config, lanes, sets, sharing, closer } in self.0 {
-            let (crew, keepers) = staff(&config, &sharing, sets.workers, &swaps, &mut workers)?;
-            let sums = sets.sums.into_iter().map(Set::new).collect();
-            closings.push(Closing::new(closer, keepers, sums, sharing.joined));
+            let mut sums: Vec<_> = sets.sums.into_iter().map(Set::new).collect();
+            let (crews, side) = if queues > 1 {
+                let (crews, queues) =
+                    crew::queues(&config, sets.workers, &swaps).into_iter().unzip();
+                let sum = sums.swap_remove(0);
+                (crews, Side::Several(Box::new(Gathering::new(closer, queues, sum, &config))))
+            } else {
+                let (crew, keepers) = staff(&config, &sharing, sets.workers, &swaps, &mut workers)?;
+                (
+                    vec![crew],
+                    Side::One(Box::new(Closing::new(closer, keepers, sums, sharing.joined))),
+                )
+            };
+            closings.push(side);
             // Several measurements count the packets of the limit before they take them.
             config.limit = config.limit.filter(|_| one);
-            let intake = Intake::new(&config, lanes);
-            streams.push(Stream { intake, crew, gone: alive.gone() });
+            for (streams, crew) in streams.iter_mut().zip::<Vec<_>>(crews) {
+                let intake = Intake::new(&config, lanes);
+                streams.push(Stream { intake, crew, gone: alive.gone() });
+            }
         }
-        let meter: Box<dyn Meter> = match <[Stream; 1]>::try_from(streams) {
-            Ok([only]) => Box::new(OneMeter(only)),
+        let meter = |streams: Vec<Stream>| match <[Stream; 1]>::try_from(streams) {
+            Ok([only]) => Box::new(OneMeter(only)) as Box<dyn Meter>,
             Err(streams) => Box::new(SeveralMeter::new(streams, inner, limit)),
         };
-        Ok((meter, Group { closings, workers, swaps, alive }))
+        let meters = streams.into_iter().map(meter).collect();
+        Ok((meters, Group { closings, workers, swaps, alive }))
     }
 
     /// The first measurement, explained.
@@ -270,6 +288,9 @@ fn check_ranges(config: &Config) -> Result<(), EngineError> {
     }
     if !(1..=MOST_WORKERS).contains(&config.workers) {
         return refuse("the workers", "1 to 256", config.workers as i128);
+    }
+    if !(1..=MOST_WORKERS).contains(&config.queues) {
+        return refuse("the queues", "1 to 256", config.queues as i128);
     }
     Ok(())
 }

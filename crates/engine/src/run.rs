@@ -45,7 +45,10 @@ pub fn run(
     progress: &mut dyn FnMut(&Packets<'_>),
 ) -> Result<Outcome, EngineError> {
     let cores = plan.cores();
-    let (meter, group) = plan.build()?;
+    let (mut meters, group) = plan.build()?;
+    let Some(meter) = meters.pop().filter(|_| meters.is_empty()) else {
+        return Err(EngineError::Workers("a source is one queue: use one queue".to_owned()));
+    };
     let (problems, closed) = thread::scope(|scope| {
         let closing = spawn(scope, "closer", || group.close(sink))?;
         let problems = pinned(cores.as_ref(), || Ok(read(meter, source, progress)));

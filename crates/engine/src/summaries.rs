@@ -9,6 +9,9 @@ use flowgauge_core::task;
 use crate::intake::Ended;
 use crate::joined::Joined;
 
+/// Empty epochs after which any forecast is forgotten: it halves in each of them, and is gone below ½.
+const FORGOTTEN: u64 = 66;
+
 /// A summary for each lane that is measured.
 pub(crate) struct Summaries(pub(crate) Vec<AnySummary>);
 
@@ -91,6 +94,18 @@ impl Summaries {
     /// Begins a new epoch. Concurrent summaries began it when they were collected.
     pub(crate) fn next_epoch(&mut self) {
         self.0.iter_mut().for_each(AnySummary::next_epoch);
+    }
+
+    /// Passes over empty epochs, which only forecasts feel.
+    pub(crate) fn pass(&mut self, epochs: u64) {
+        if self.is_lasting() {
+            (0..epochs.min(FORGOTTEN)).for_each(|_| self.next_epoch());
+        }
+    }
+
+    /// Forgets everything, forecasts included.
+    pub(crate) fn clear(&mut self) {
+        self.0.iter_mut().for_each(AnySummary::clear);
     }
 
     /// Begins another part of the same epoch, which is only merged into others.

@@ -17,6 +17,7 @@ use flowgauge_kernel::{Keeper, exchange, ring};
 
 use crate::config::Config;
 use crate::error::EngineError;
+use crate::gathering::{self, Open};
 use crate::intake::Crew;
 use crate::summaries::{Set, Summaries, hand_out};
 use crate::swaps::{Record, Swaps};
@@ -33,6 +34,21 @@ pub(crate) type Started = (String, JoinHandle<Result<(), EngineError>>);
 /// A meter's crew, and the sides of its sets that the closer keeps.
 pub(crate) type Staffed = (Box<dyn Crew + Send>, Vec<Keeper<Set>>);
 
+/// The crews of several queues, each of which fills summaries of its own, and their closing sides.
+pub(crate) fn queues(
+    config: &Config,
+    sets: Vec<Vec<Summaries>>,
+    swaps: &Arc<Mutex<Swaps>>,
+) -> Vec<(Box<dyn Crew + Send>, gathering::Queue)> {
+    let queue = |sets: Vec<Summaries>| {
+        let (user, keeper) = exchange(sets.into_iter().map(Set::new).collect());
+        let open = Arc::<Open>::default();
+        let crew = Own::of_queue(user, config.pace, Arc::clone(&open), Record::new(swaps));
+        (Box::new(crew) as Box<dyn Crew + Send>, gathering::Queue::new(keeper, open))
+    };
+    sets.into_iter().map(queue).collect()
+}
+
 /// Lets the meter's own thread fill the summaries, or starts as many threads for them as there are
 /// workers beside the one that reads.
 pub(crate) fn staff(
@@ -48,7 +64,7 @@ pub(crate) fn staff(
         let sets = sets.swap_remove(0);
         let lasting = sets[0].is_lasting();
         let (user, keeper) = exchange(sets);
-        let own = Own::new(user, lasting, Record::new(swaps));
+        let own = Own::new(user, config.pace, lasting, Record::new(swaps));
         return Ok((Box::new(own), vec![keeper]));
     }
     // The thread that reads has no use for a set.

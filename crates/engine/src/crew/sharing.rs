@@ -38,6 +38,9 @@ impl Sharing {
     /// # Errors
     /// When several workers cannot measure this, with a sentence that says what could.
     pub(crate) fn new(config: &Config, summaries: &Summaries) -> Result<Self, EngineError> {
+        if config.queues > 1 {
+            return Self::queues(config, summaries);
+        }
         let laws = laws(config)?;
         let merge = laws.merge;
         let fixed = matches!(config.threshold, Threshold::Weight(_));
@@ -121,6 +124,54 @@ impl Sharing {
         Ok(Self { way, joined, same, parts, measuring, sets, sums, cores })
     }
 
+    /// The sharing among queues, whose packets are dealt by the network card: a flow may be in several.
+    fn queues(config: &Config, summaries: &Summaries) -> Result<Self, EngineError> {
+        if config.workers > 1 {
+            return refuse(
+                "each queue measures by itself: use one worker for several queues".into(),
+            );
+        }
+        if config.updates != EpochLength::Whole {
+            return refuse(
+                "several queues are not updated within an epoch: leave out --updates".into(),
+            );
+        }
+        if matches!(config.epoch, EpochLength::Packets(_)) {
+            return refuse(
+                "an epoch by packets needs all of them in one queue: use an epoch by time".into(),
+            );
+        }
+        let laws = laws(config)?;
+        if laws.merge == Merge::Disjoint {
+            return refuse(format!(
+                "parts of {} add up only where all packets of a flow are in one queue: use one queue",
+                config.algorithm
+            ));
+        }
+        let view = View::new(config.key, std::iter::once(summaries));
+        for lane in view.lanes() {
+            check_gaps(lane.answers)?;
+            let named = lane.answers.flows().is_none() && lane.answers.candidates().is_some();
+            if named && matches!(config.threshold, Threshold::Weight(_)) {
+                return refuse(
+                    "a key over a fixed threshold may be below it in every queue: use one queue, or a \
+                     share as threshold"
+                        .into(),
+                );
+            }
+        }
+        Ok(Self {
+            way: Way::Queue,
+            joined: false,
+            same: false,
+            parts: false,
+            measuring: config.queues,
+            sets: if config.epoch == EpochLength::Whole { 1 } else { 2 },
+            sums: 1,
+            cores: config.pin.then(|| Cores::new(config.queues)).transpose()?,
+        })
+    }
+
     /// Sets of summaries in all.
     pub(crate) fn all(&self) -> usize {
         self.measuring * self.sets + self.sums
@@ -198,6 +249,11 @@ fn check(answers: &dyn Answers) -> Result<(), EngineError> {
                 .to_owned(),
         );
     }
+    check_gaps(answers)
+}
+
+/// Refuses times between packets, which several threads do not see.
+fn check_gaps(answers: &dyn Answers) -> Result<(), EngineError> {
     if answers.quantiles().is_some_and(|quantiles| quantiles.of() == QuantileOf::GapNs) {
         return refuse(
             "the time between packets is known only to one who sees all of them: use one worker"

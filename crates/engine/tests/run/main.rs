@@ -10,6 +10,7 @@ mod epochs;
 mod live;
 mod meters;
 mod parts;
+mod queues;
 mod refusals;
 mod shared;
 mod updates;

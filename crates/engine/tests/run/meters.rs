@@ -35,7 +35,8 @@ fn frames(bytes: &[u8]) -> Vec<Frame<'_>> {
 /// run's.
 fn pushed(configs: Vec<Config>, push: impl FnOnce(&mut dyn Meter)) -> Vec<Value> {
     let measurements = configs.len();
-    let (mut meter, group) = Plan::several(configs).unwrap().build().unwrap();
+    let (mut meters, group) = Plan::several(configs).unwrap().build().unwrap();
+    let mut meter = meters.pop().unwrap();
     let out = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         let closing = scope.spawn(|| {

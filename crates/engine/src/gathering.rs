@@ -1,0 +1,279 @@
+//! The closing side of a measurement with several queues: each epoch is gathered from all of them.
+//!
+//! Every epoch is a multiple of its length, so that the sets of a queue carry its number. An epoch closes
+//! when every queue has moved on. A queue that touched no packet of it hands nothing over and keeps it
+//! from closing no longer than the others do; a queue that did, and is silent, is waited for a moment and
+//! then named as missing. What it hands over later joins the epoch that is open then. A replay waits for
+//! every queue, whatever it takes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant};
+
+use flowgauge_core::summary::{Incompatible, Size};
+use flowgauge_kernel::{Gone, Keeper};
+
+use crate::close::Closer;
+use crate::config::{Config, EpochLength, Pace};
+use crate::error::EngineError;
+use crate::intake::Ended;
+use crate::report::{Gap, TotalReport};
+use crate::sink::Sink;
+use crate::summaries::{Set, View};
+
+/// How long an epoch waits for a queue that touched it after the first one has moved on.
+const GRACE: Duration = Duration::from_millis(100);
+
+/// The epoch that a queue has open, and whether it touched a packet of it.
+pub(crate) struct Open(AtomicI64);
+
+impl Default for Open {
+    fn default() -> Self {
+        Self(AtomicI64::new(i64::MIN))
+    }
+}
+
+impl Open {
+    /// Publishes the open epoch.
+    pub(crate) fn publish(&self, number: i64, touched: bool) {
+        self.0.store(number << 1 | i64::from(touched), Ordering::Release);
+    }
+
+    /// The open epoch and whether it was touched; `None` before the first one.
+    fn read(&self) -> Option<(i64, bool)> {
+        let open = self.0.load(Ordering::Acquire);
+        (open != i64::MIN).then_some((open >> 1, open & 1 == 1))
+    }
+}
+
+/// A queue as the closer sees it.
+pub(crate) struct Queue {
+    keeper: Keeper<Set>,
+    open: Arc<Open>,
+    /// The set that was handed over next, which belongs to a later epoch.
+    head: Option<Set>,
+    gone: bool,
+}
+
+impl Queue {
+    pub(crate) fn new(keeper: Keeper<Set>, open: Arc<Open>) -> Self {
+        Self { keeper, open, head: None, gone: false }
+    }
+}
+
+/// The closing side of one measurement with several queues.
+pub(crate) struct Gathering {
+    closer: Closer,
+    queues: Vec<Queue>,
+    /// What was gathered of the next epoch to close.
+    sum: Set,
+    gathered: Ended,
+    /// Length of a time epoch; without one there is a single epoch.
+    length_ns: Option<i64>,
+    /// Multiple of the length that the next epoch is, and that of the first one.
+    next: Option<(i64, i64)>,
+    /// When the first queue moved on from the next epoch.
+    moved: Option<Instant>,
+    reported: u64,
+    pace: Pace,
+}
+
+/// Where a queue stands with respect to the next epoch.
+enum Standing {
+    /// It has moved on to this epoch, or is gone.
+    On(i64),
+    /// It touched no packet of the next epoch yet.
+    Untouched,
+    /// It may hand over more of the next epoch.
+    Touched,
+}
+
+impl Gathering {
+    pub(crate) fn new(closer: Closer, queues: Vec<Queue>, sum: Set, config: &Config) -> Self {
+        let length_ns = match config.epoch {
+            EpochLength::Time(length_ns) => Some(length_ns),
+            EpochLength::Whole | EpochLength::Packets(_) => None,
+        };
+        let (gathered, next, moved, reported) = (Ended::default(), None, None, 0);
+        let pace = config.pace;
+        Self { closer, queues, sum, gathered, length_ns, next, moved, reported, pace }
+    }
+
+    /// The total of the epochs closed.
+    pub(crate) fn total(self) -> TotalReport {
+        self.closer.total
+    }
+
+    /// Closes an epoch that can be closed; `false` where none can.
+    ///
+    /// # Errors
+    /// When all queues have finished and the last epoch is closed.
+    pub(crate) fn poll(&mut self, sink: &mut dyn Sink) -> Result<Result<bool, EngineError>, Gone> {
+        // What is published is read before the sets: a set of that epoch is then in the ring already.
+        let open: Vec<_> = self.queues.iter().map(|queue| queue.open.read()).collect();
+        self.queues.iter_mut().for_each(Queue::look);
+        let heads = self.queues.iter().filter_map(|queue| queue.head.as_ref());
+        let numbers = open.iter().flatten().map(|(number, _)| *number);
+        let first = numbers.chain(heads.map(|head| number(head, self.length_ns))).min();
+        let Some((next, first)) = self.next.or(first.map(|first| (first, first))) else {
+            let gone = self.queues.iter().all(|queue| queue.gone);
+            return if gone { Err(Gone) } else { Ok(Ok(false)) };
+        };
+        self.next = Some((next, first));
+        if let Err(error) = self.take_all(next) {
+            return Ok(Err(error));
+        }
+        let standings: Vec<_> = self
+            .queues
+            .iter()
+            .zip(&open)
+            .map(|(queue, open)| queue.standing(*open, next, self.length_ns))
+            .collect();
+        let on = standings.iter().filter_map(|standing| match standing {
+            Standing::On(number) => Some(*number),
+            Standing::Untouched | Standing::Touched => None,
+        });
+        let Some(on) = on.min() else { return Ok(Ok(false)) };
+        let touched = |standing: &Standing| matches!(standing, Standing::Touched);
+        let settled = standings.iter().all(|standing| matches!(standing, Standing::On(_)));
+        if !settled && (self.pace == Pace::Replay || on == i64::MAX) {
+            // A replay waits for every queue; those that have finished end no epoch of the others.
+            return Ok(Ok(false));
+        }
+        if standings.iter().any(touched) {
+            let moved = *self.moved.get_or_insert_with(Instant::now);
+            if moved.elapsed() < GRACE {
+                return Ok(Ok(false));
+            }
+        }
+        let missing: Vec<_> = standings
+            .iter()
+            .enumerate()
+            .filter(|(_, standing)| touched(standing))
+            .map(|(number, _)| number)
+            .collect();
+        let finished = on == i64::MAX;
+        let account = &self.gathered.account;
+        if finished && self.reported > 0 && account.read == 0 && account.lost == 0 {
+            return Err(Gone);
+        }
+        let closed = self.close(next, &missing, sink).and_then(|()| self.pass(next, on, sink));
+        if finished && closed.is_ok() {
+            return Err(Gone);
+        }
+        Ok(closed.map(|()| true))
+    }
+
+    /// Takes the sets of epochs up to `next`, and merges them.
+    fn take_all(&mut self, next: i64) -> Result<(), EngineError> {
+        for at in 0..self.queues.len() {
+            loop {
+                let queue = &mut self.queues[at];
+                queue.look();
+                let Some(head) = queue.head.take_if(|head| number(head, self.length_ns) <= next)
+                else {
+                    break;
+                };
+                self.merge(at, head)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Merges a set into the sum, and gives it back.
+    fn merge(&mut self, queue: usize, mut set: Set) -> Result<(), EngineError> {
+        let incompatible = |reason: Incompatible| EngineError::Workers(reason.to_string());
+        set.summaries.settle();
+        self.sum.summaries.merge(&set.summaries).map_err(incompatible)?;
+        if let Some(ended) = set.ended.take() {
+            let gathered = std::mem::take(&mut self.gathered);
+            let late_epochs = gathered.late_epochs + ended.late_epochs;
+            self.gathered = Ended { late_epochs, ..gathered.and(ended) };
+        }
+        set.summaries.clear();
+        set.ingested = Size::default();
+        self.queues[queue].keeper.give_back(set);
+        Ok(())
+    }
+
+    /// Reports what was gathered of an epoch, without the queues that are missing.
+    fn close(
+        &mut self,
+        next: i64,
+        missing: &[usize],
+        sink: &mut dyn Sink,
+    ) -> Result<(), EngineError> {
+        self.sum.summaries.settle();
+        let gathered = std::mem::take(&mut self.gathered);
+        let (_, first) = self.next.unwrap_or((next, next));
+        let ended = Ended {
+            epoch: next.abs_diff(first),
+            bounds_ns: self.bounds_ns(next).or(gathered.times_ns),
+            missing: missing.to_vec(),
+            ..gathered
+        };
+        let view = View::new(self.closer.key, std::iter::once(&self.sum.summaries));
+        self.closer.close(ended, &view.lanes(), sink)?;
+        self.sum.summaries.next_epoch();
+        self.reported += 1;
+        self.moved = None;
+        Ok(())
+    }
+
+    /// Reports the empty epochs between the closed one and the one that every queue has moved on to.
+    fn pass(&mut self, closed: i64, on: i64, sink: &mut dyn Sink) -> Result<(), EngineError> {
+        let (_, first) = self.next.unwrap_or((closed, closed));
+        let next = if on == i64::MAX { closed + 1 } else { on.max(closed + 1) };
+        self.next = Some((next, first));
+        if next > closed + 1
+            && let (Some((start_ns, _)), Some((end_ns, _))) =
+                (self.bounds_ns(closed + 1), self.bounds_ns(next))
+        {
+            let epochs = next.abs_diff(closed + 1);
+            let measurement = Arc::clone(&self.closer.total.measurement);
+            let epoch = (closed + 1).abs_diff(first);
+            self.sum.summaries.pass(epochs);
+            self.closer.gap(&Gap { measurement, epoch, epochs, start_ns, end_ns }, sink)?;
+        }
+        Ok(())
+    }
+
+    /// The bounds of a time epoch.
+    fn bounds_ns(&self, number: i64) -> Option<(i64, i64)> {
+        let length_ns = self.length_ns?;
+        let start_ns = number.saturating_mul(length_ns);
+        Some((start_ns, start_ns.saturating_add(length_ns)))
+    }
+}
+
+impl Queue {
+    /// Takes the set that was handed over next, if there is none at the head.
+    fn look(&mut self) {
+        if self.head.is_none() && !self.gone {
+            match self.keeper.try_take() {
+                Ok(head) => self.head = head,
+                Err(Gone) => self.gone = true,
+            }
+        }
+    }
+
+    /// Where it stands, by the epoch that it had open before its sets were taken.
+    fn standing(&self, open: Option<(i64, bool)>, next: i64, length_ns: Option<i64>) -> Standing {
+        match (&self.head, open) {
+            (Some(head), _) => Standing::On(number(head, length_ns)),
+            (None, _) if self.gone => Standing::On(i64::MAX),
+            (None, Some((number, _))) if number > next => Standing::On(number),
+            (None, Some((_, true))) => Standing::Touched,
+            (None, _) => Standing::Untouched,
+        }
+    }
+}
+
+/// The multiple of its length that the epoch of a set is.
+fn number(set: &Set, length_ns: Option<i64>) -> i64 {
+    let bounds_ns = set.ended.as_ref().and_then(|ended| ended.bounds_ns);
+    match (length_ns, bounds_ns) {
+        (Some(length_ns), Some((start_ns, _))) => start_ns.div_euclid(length_ns),
+        _ => 0,
+    }
+}

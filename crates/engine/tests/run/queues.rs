@@ -1,0 +1,238 @@
+//! Several queues, each with a meter of its own: their epochs are gathered into one report.
+
+use std::io;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use flowgauge_core::packet::{Frame, LinkType};
+use flowgauge_core::summary::Parameters;
+use flowgauge_engine::report::EpochReport;
+use flowgauge_engine::sink::{Each, JsonSink, Sink};
+use flowgauge_engine::{Config, EpochLength, Group, Meter, Pace, Plan};
+use serde_json::Value;
+
+use crate::capture::{Pcap, Random, udp};
+use crate::live::SECOND;
+use crate::{asking, refusal, run};
+
+const PACKETS: u64 = 20_000;
+
+/// Times and frames in order, one a millisecond from 1000 s on.
+fn traffic(seed: u64) -> Vec<(i64, Vec<u8>)> {
+    println!("seed {seed}");
+    let mut random = Random(seed);
+    let mut packet = |at: u64| {
+        let source = (random.below(50) as u32 + 1, random.below(3) as u16);
+        (1000 * SECOND + at as i64 * SECOND / 1000, udp(source, (random.below(9) as u32, 80)))
+    };
+    (0..PACKETS).map(&mut packet).collect()
+}
+
+fn frame((time_ns, bytes): &(i64, Vec<u8>)) -> Frame<'_> {
+    let wire = bytes.len() as u32;
+    Frame { bytes, wire, link: LinkType::ETHERNET, time_ns: *time_ns }
+}
+
+fn queues(config: Config, queues: usize, pace: Pace) -> (Vec<Box<dyn Meter>>, Group) {
+    Plan::new(Config { queues, pace, ..config }).unwrap().build().unwrap()
+}
+
+fn lines(out: Vec<u8>) -> Vec<Value> {
+    let out = String::from_utf8(out).unwrap();
+    out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// The parts of a line that do not depend on how the packets were divided.
+fn common(line: &Value) -> Value {
+    let mut line = line.clone();
+    line["summary"].take();
+    line
+}
+
+#[test]
+fn queues_report_together_what_one_meter_reports() {
+    let packets = traffic(41);
+    let mut pcap = Pcap::new();
+    for (time_ns, frame) in &packets {
+        pcap.frame(*time_ns as u64, frame);
+    }
+    let base = Config {
+        epoch: EpochLength::Time(3 * SECOND),
+        ..asking(&["top", "heavy-hitters", "cardinality"])
+    };
+    let sketch = Config {
+        algorithm: "count-min".to_owned(),
+        parameters: Parameters::new([("columns", 4096), ("rows", 3)]),
+        tasks: Some(vec!["flow-size".to_owned()]),
+        flows: vec![base.key.parse_flow("source=10.0.0.1,destination=10.0.0.2,source_port=1,destination_port=80,protocol=17").unwrap()],
+        ..base.clone()
+    };
+    let whole = Config { epoch: EpochLength::Whole, ..base.clone() };
+    for config in [base, sketch, whole] {
+        let expected: Vec<_> = run(config.clone(), &pcap.0).0.iter().map(common).collect();
+        let (meters, group) = queues(config, 3, Pace::Replay);
+        let mut out = Vec::new();
+        let end_ns = packets[packets.len() - 1].0;
+        thread::scope(|scope| {
+            let mut sink = JsonSink::new(&mut out);
+            let closing = scope.spawn(move || group.close(&mut sink).unwrap());
+            for (queue, mut meter) in meters.into_iter().enumerate() {
+                let own = packets.iter().skip(queue).step_by(3);
+                scope.spawn(move || {
+                    let frames: Vec<_> = own.map(frame).collect();
+                    frames.chunks(32).for_each(|burst| meter.push(burst));
+                    meter.advance(end_ns);
+                    meter.finish();
+                });
+            }
+            assert_eq!(closing.join().unwrap().totals[0].account.keyed, PACKETS);
+        });
+        let found: Vec<_> = lines(out).iter().map(common).collect();
+        let epochs = |lines: &[Value]| {
+            lines
+                .iter()
+                .map(|line| {
+                    format!(
+                        "{} {} {} {}",
+                        line["type"], line["epoch"], line["account"]["keyed"], line["notes"]
+                    )
+                })
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(found.len(), expected.len() - 1, "{:?} {:?}", epochs(&found), epochs(&expected));
+        for (found, expected) in found.iter().zip(&expected) {
+            assert_eq!(found, expected);
+        }
+    }
+}
+
+/// Reads from one queue only: the other, which no packet touched, does not keep epochs from closing.
+#[test]
+fn a_silent_queue_without_a_packet_keeps_no_epoch_open() {
+    let config = Config { epoch: EpochLength::Time(SECOND), ..asking(&["top"]) };
+    let (mut meters, group) = queues(config, 2, Pace::Live);
+    let mut out = Vec::new();
+    let packets = traffic(42);
+    thread::scope(|scope| {
+        let mut sink = JsonSink::new(&mut out);
+        let closing = scope.spawn(move || group.close(&mut sink).unwrap());
+        let silent = meters.pop().unwrap();
+        let mut busy = meters.pop().unwrap();
+        for second in packets.chunks(1000) {
+            let frames: Vec<_> = second.iter().map(frame).collect();
+            busy.push(&frames);
+            // The closer has the time that it needs to give summaries back.
+            thread::sleep(Duration::from_millis(20));
+        }
+        busy.finish();
+        drop(silent);
+        assert_eq!(closing.join().unwrap().totals[0].account.keyed, PACKETS);
+    });
+    let keyed: Vec<_> = lines(out).iter().map(|line| line["account"]["keyed"].clone()).collect();
+    assert_eq!(keyed, vec![Value::from(1000); 20]);
+}
+
+/// A queue that touched an epoch and falls silent is waited for a moment, then named; its packets join
+/// the epoch that is open when it speaks again.
+#[test]
+fn a_queue_that_is_missing_is_named_and_its_packets_come_later() {
+    let config = Config { epoch: EpochLength::Time(SECOND), ..asking(&["top"]) };
+    let (mut meters, group) = queues(config, 2, Pace::Live);
+    let mut reports = Vec::new();
+    let at = |ms: i64| (1000 * SECOND + ms * SECOND / 1000, udp((1, 1), (2, 2)));
+    thread::scope(|scope| {
+        let mut sink = Each(|report: &EpochReport| {
+            reports.push((report.epoch, report.account.keyed, report.notes.clone()));
+            Ok(())
+        });
+        let closing = scope.spawn(move || group.close(&mut sink).unwrap());
+        let (mut slow, mut busy) = (meters.pop().unwrap(), meters.pop().unwrap());
+        let (first, second, third) = (at(100), at(1100), at(2100));
+        slow.push(&[frame(&first)]);
+        busy.push(&[frame(&first)]);
+        busy.push(&[frame(&second)]);
+        thread::sleep(Duration::from_millis(400));
+        slow.push(&[frame(&third)]);
+        busy.push(&[frame(&third)]);
+        slow.finish();
+        busy.finish();
+        assert_eq!(closing.join().unwrap().totals[0].account.keyed, 5);
+    });
+    let keyed: Vec<_> = reports.iter().map(|(epoch, keyed, _)| (*epoch, *keyed)).collect();
+    assert_eq!(keyed, [(0, 1), (1, 2), (2, 2)]);
+    assert!(
+        reports[0].2.iter().any(|note| note.starts_with("queue 1 did not hand")),
+        "{reports:?}"
+    );
+    assert!(reports[1..].iter().all(|(.., notes)| notes.is_empty()), "{reports:?}");
+}
+
+/// The closer is stopped by its sink: a live meter goes on counting in the summaries that it has, and the
+/// epochs concerned come out together.
+#[test]
+fn a_live_meter_never_waits_for_the_closer() {
+    let config = Config { epoch: EpochLength::Time(SECOND), ..asking(&["top"]) };
+    for queues_of_run in [1, 2] {
+        let (mut meters, group) = queues(config.clone(), queues_of_run, Pace::Live);
+        let packets = traffic(43);
+        let mut late = Vec::new();
+        thread::scope(|scope| {
+            let mut sink = Each(|report: &EpochReport| {
+                late.push(report.notes.iter().any(|note| note.starts_with("late: ")));
+                thread::sleep(Duration::from_millis(300));
+                Ok(())
+            });
+            let closing = scope.spawn(move || group.close(&mut sink).unwrap());
+            let begun = Instant::now();
+            let mut meter = meters.remove(0);
+            for burst in packets.chunks(50) {
+                meter.push(&burst.iter().map(frame).collect::<Vec<_>>());
+            }
+            assert!(begun.elapsed() < Duration::from_millis(280), "{:?}", begun.elapsed());
+            meter.finish();
+            drop(meters);
+            assert_eq!(closing.join().unwrap().totals[0].account.keyed, PACKETS);
+        });
+        assert!(late.len() < 20 && late.contains(&true), "{late:?}");
+    }
+}
+
+#[test]
+fn what_queues_cannot_gather_is_refused() {
+    let of = |config: Config| refusal(Config { queues: 2, ..config }).to_string();
+    let base = asking(&["top"]);
+    let packets = of(Config { epoch: EpochLength::Packets(9), ..base.clone() });
+    assert!(packets.contains("use an epoch by time"), "{packets}");
+    let workers = of(Config { workers: 2, ..base.clone() });
+    assert!(workers.contains("one worker"), "{workers}");
+    let updates = of(Config { updates: EpochLength::Time(1), ..base });
+    assert!(updates.contains("leave out --updates"), "{updates}");
+}
+
+/// A sink that fails ends all meters.
+#[test]
+fn a_report_that_cannot_be_written_ends_the_meters() {
+    struct Full;
+    impl Sink for Full {
+        fn epoch(&mut self, _: &EpochReport) -> io::Result<()> {
+            Err(io::ErrorKind::StorageFull.into())
+        }
+        fn gap(&mut self, _: &flowgauge_engine::report::Gap) -> io::Result<()> {
+            Ok(())
+        }
+        fn total(&mut self, _: &flowgauge_engine::report::TotalReport) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let config = Config { epoch: EpochLength::Time(SECOND), ..asking(&["top"]) };
+    let (mut meters, group) = queues(config, 2, Pace::Live);
+    let packets = traffic(44);
+    thread::scope(|scope| {
+        let closing = scope.spawn(move || group.close(&mut Full).is_err());
+        for meter in &mut meters {
+            meter.push(&packets[..2500].iter().map(frame).collect::<Vec<_>>());
+        }
+        assert!(closing.join().unwrap());
+        assert!(meters.iter().all(|meter| meter.is_done()));
+    });
+}
