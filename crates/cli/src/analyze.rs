@@ -1,7 +1,7 @@
 //! `flowgauge analyze`: captures in, reports out.
 
 use flowgauge_capture::CaptureError;
-use flowgauge_engine::{EpochLength, Plan};
+use flowgauge_engine::{EpochLength, Pace, Plan};
 
 use crate::args::Reading;
 use crate::auto;
@@ -23,12 +23,14 @@ pub(crate) fn run(reading: &Reading) -> Result<u8, Failure> {
     let plan = Plan::several(configs)?;
     let mut bar = Bar::new();
     let out = output::open(run.output.output.as_deref(), &files)?;
-    let mut sink = output::sink(run.output.format, bar.around(out), rows);
-    let run = flowgauge_engine::run_files(plan, &files, &mut *sink, &mut |source| {
+    let sink = output::sink(run.output.format, bar.around(out), rows);
+    let mut outlets = output::outlets(Pace::Replay, vec![sink])?;
+    let run = flowgauge_engine::run_files(plan, &files, &mut outlets, &mut |source| {
         bar.tick(&source.progress());
     });
+    let finished = output::finish(outlets, run);
     bar.finish();
-    let problems = run?.problems;
+    let problems = finished?.problems;
     for problem in &problems {
         complain(&problem.to_string());
     }

@@ -54,8 +54,7 @@ fn config(
     let flows = measurement.flow.iter().map(|flow| key.parse_flow(flow)).collect::<Result<_, _>>();
     let filter = measurement.filter.as_deref().map(Filter::new).transpose();
     if measurement.updates.is_some() && run.output.format == Format::Csv {
-        let message =
-            "csv is written at the end of the run, too late for --updates; use json or text";
+        let message = "csv does not tell updates from epochs; use json or text with --updates";
         return Err(Failure::Usage(message.to_owned()));
     }
     let (algorithm, parameters) = match &measurement.algorithm {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use flowgauge_core::summary::BuildError;
 use flowgauge_engine::EngineError;
-use flowgauge_engine::sink::visible;
+use flowgauge_engine::sink::{SinkError, visible};
 
 /// Everything is fine.
 pub(crate) const FINE: u8 = 0;
@@ -50,7 +50,8 @@ impl Failure {
 impl From<EngineError> for Failure {
     fn from(error: EngineError) -> Self {
         match error {
-            EngineError::Sink(error) => Self::output("the report", &error),
+            EngineError::Sink(SinkError::Closed { .. }) => Self::Closed,
+            EngineError::Sink(error) => Self::Failed(error.to_string()),
             EngineError::Refused(_)
             | EngineError::Thread(_)
             | EngineError::Panicked { .. }

@@ -33,8 +33,10 @@ pub(crate) fn run(live: &Live) -> Result<u8, Failure> {
     let mut source = AfPacket::open(interface, !live.no_promiscuous_mode, stop)
         .map_err(|error| Failure::Failed(error.to_string()))?;
     let out = output::open(run.output.output.as_deref(), &[])?;
-    let mut sink = output::sink(run.output.format, out, rows);
-    let outcome = flowgauge_engine::run(plan, &mut source, &mut *sink, &mut |_| {})?;
+    let sink = output::sink(run.output.format, out, rows);
+    let mut outlets = output::outlets(Pace::Live, vec![sink])?;
+    let ended = flowgauge_engine::run(plan, &mut source, &mut outlets, &mut |_| {});
+    let outcome = output::finish(outlets, ended)?;
     let account = &outcome.total.account;
     // For a person who waits, whatever the report's format and wherever it goes.
     let _ = writeln!(

@@ -3,12 +3,16 @@
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use flowgauge_engine::Config;
-use flowgauge_engine::sink::{CsvSink, JsonSink, Sink, TextSink};
+use flowgauge_engine::sink::{Csv, Json, Outlets, Sink, Text, Written};
+use flowgauge_engine::{Config, EngineError, Outcome, Pace};
 
 use crate::args::{Format, Output};
 use crate::failure::Failure;
+
+/// How long the outputs of a live run may take at its end.
+const FINISH: Duration = Duration::from_secs(5);
 
 /// Opens the file that `-o` names, or standard output. `inputs` must not be overwritten.
 pub(crate) fn open(
@@ -42,18 +46,35 @@ fn place(path: &Path) -> Option<PathBuf> {
 
 /// The sink for a format; a list in the text shows at most `rows` items.
 pub(crate) fn sink(format: Format, out: impl Write + Send + 'static, rows: usize) -> Box<dyn Sink> {
-    // Sinks flush at the end of each report.
+    // It is flushed behind each report.
     let out = BufWriter::new(out);
     match format {
-        Format::Text => Box::new(TextSink::new(out, rows)),
-        Format::Json => Box::new(JsonSink::new(out)),
-        Format::Csv => Box::new(CsvSink::new(out)),
+        Format::Text => Box::new(Written::new(Text { rows }, out)),
+        Format::Json => Box::new(Written::new(Json, out)),
+        Format::Csv => Box::new(Written::new(Csv, out)),
     }
 }
 
 /// Rows that a list of the text report shows at most: the most that any measurement asks for.
 pub(crate) fn rows(configs: &[Config]) -> usize {
     configs.iter().map(|config| config.top).max().unwrap_or_default()
+}
+
+/// Starts a thread for each sink.
+pub(crate) fn outlets(pace: Pace, sinks: Vec<Box<dyn Sink>>) -> Result<Outlets, Failure> {
+    Outlets::new(pace, sinks).map_err(|error| EngineError::Thread(error).into())
+}
+
+/// Ends the outputs of a run.
+pub(crate) fn finish(
+    outlets: Outlets,
+    run: Result<Outcome, EngineError>,
+) -> Result<Outcome, Failure> {
+    let outcome = run?;
+    for ending in outlets.finish(FINISH) {
+        ending.error.map_or(Ok(()), |error| Err(EngineError::Sink(error)))?;
+    }
+    Ok(outcome)
 }
 
 /// Writes all of `text` to where `output` says.

@@ -9,7 +9,8 @@ use flowgauge_core::catalog;
 use flowgauge_core::key::{CanonicalKey, FlowKey, Key8, KeyKind};
 use flowgauge_core::summary::{Answers, Estimate, Ingest, Measure, Options, Size, SizeEstimate};
 use flowgauge_core::task::{
-    EpochContext, HistoryShape, Lane, Report, SpreadOf, TASKS, Task, TaskOptions, Threshold, find,
+    EpochContext, HistoryShape, Lane, Report, Selection, Side, SpreadOf, TASKS, Task, TaskOptions,
+    Threshold, find,
 };
 use flowgauge_kernel::Seed;
 
@@ -140,25 +141,25 @@ fn check(
     let (by, untracked) = (context.by, answers.untracked());
     let weight = |size: &Size| size.by(by) as f64;
     match report {
-        Report::Sizes { threshold, items } => {
+        Report::Sizes { selection, items } => {
             let mut listed = BTreeSet::new();
             for item in items {
                 let truth = model.get(&bytes(&item.key)).copied().unwrap_or_default();
                 assert!(size_holds(item.size, truth), "{task}: {item:?} of {truth:?}");
                 listed.insert(bytes(&item.key));
             }
-            for (key, size) in model.iter().filter(|_| task != "flow-size") {
-                let heavy = weight(size) > threshold.unwrap_or(0.0);
+            for (key, size) in model.iter().filter(|_| *selection != Selection::Asked) {
+                let heavy = weight(size) > selection.threshold().unwrap_or(0.0);
                 let may_lack = weight(size) <= untracked.by(by) as f64;
                 assert!(listed.contains(key) || !heavy || may_lack, "{task}: {key:?} {size:?}");
             }
             items.len()
         }
-        Report::Spread { threshold, items } => {
-            let side = if task == "victims" { 4..8 } else { 0..4 };
+        Report::Spread { side, threshold, items } => {
+            let address = if *side == Side::Source { 0..4 } else { 4..8 };
             let mut peers: BTreeMap<&[u8], u64> = BTreeMap::new();
             for key in model.keys() {
-                *peers.entry(&key[side.clone()]).or_default() += 1;
+                *peers.entry(&key[address.clone()]).or_default() += 1;
             }
             for item in items {
                 let truth = peers.remove(item.address.as_bytes()).unwrap();

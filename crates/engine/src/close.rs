@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::error::EngineError;
 use crate::intake::Ended;
 use crate::report::{EpochReport, Gap, SummaryInfo, TotalReport};
-use crate::sink::{Sink, units};
+use crate::sink::{Item, Sink, units};
 
 /// Whoever closes epochs: one at a time, in their order.
 pub(crate) struct Closer {
@@ -93,7 +93,7 @@ impl Closer {
         if !ended.update {
             self.total.add(&account, ended.times_ns);
         }
-        sink.epoch(&EpochReport {
+        sink.deliver(&Item::Epoch(Arc::new(EpochReport {
             measurement: Arc::clone(&self.total.measurement),
             update: ended.update,
             epoch: ended.epoch,
@@ -106,13 +106,14 @@ impl Closer {
             tasks,
             breakdown,
             notes,
-        })?;
+            undelivered: 0,
+        })))?;
         Ok(())
     }
 
     /// Takes note of empty epochs, and reports them.
     pub(crate) fn gap(&mut self, gap: &Gap, sink: &mut dyn Sink) -> Result<(), EngineError> {
-        sink.gap(gap)?;
+        sink.deliver(&Item::Gap(gap.clone()))?;
         for task in &mut self.tasks {
             task.pass(gap.epochs);
         }

@@ -158,12 +158,13 @@ impl Overrun {
     pub const ALL: [(&'static str, Self); 2] = [("wait", Self::Wait), ("drop", Self::Drop)];
 }
 
-/// Whether a meter waits for its group.
+/// Whether a run waits for what it depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// A meter waits for free summaries, so that reports depend on the packets alone.
+    /// A meter waits for free summaries, and the closer for sinks, so that reports depend on the
+    /// packets alone.
     Replay,
-    /// A meter never waits: while no summaries are free, an epoch goes on into the next one, and its
-    /// report says so.
+    /// Nothing waits: while no summaries are free, an epoch goes on into the next one, and its report
+    /// says so; a sink that is not ready misses reports, and its next one says so.
     Live,
 }

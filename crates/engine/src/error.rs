@@ -5,6 +5,8 @@ use std::{fmt, io};
 use flowgauge_core::summary::BuildError;
 use flowgauge_core::task::Unsupported;
 
+use crate::sink::SinkError;
+
 /// Why a run cannot begin, or not go on.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
@@ -65,9 +67,9 @@ pub enum EngineError {
         /// Why, as far as it is known.
         message: String,
     },
-    /// The report cannot be written.
-    #[error("the report cannot be written: {0}")]
-    Sink(#[from] io::Error),
+    /// A sink did not take a report.
+    #[error(transparent)]
+    Sink(#[from] SinkError),
 }
 
 /// The algorithms that answer a task for a key; none where it was not asked.

@@ -37,6 +37,21 @@ pub struct EpochReport {
     pub breakdown: Option<Breakdown>,
     /// What was left out, and why; what else a reader must know.
     pub notes: Vec<String>,
+    /// Items that the sink did not take, since the report before this one.
+    pub undelivered: u64,
+}
+
+impl EpochReport {
+    /// Bytes of memory that the report takes, but for what is small and does not grow.
+    pub fn memory_bytes(&self) -> usize {
+        let tasks = self.tasks.iter().map(|(_, report)| report.memory_bytes());
+        size_of::<Self>() + tasks.sum::<usize>() + text_bytes(&self.notes)
+    }
+}
+
+/// Bytes of memory that these texts take.
+fn text_bytes(texts: &[String]) -> usize {
+    texts.iter().map(|text| size_of::<String>() + text.len()).sum()
 }
 
 /// The summary that measured an epoch.
@@ -99,6 +114,8 @@ pub struct TotalReport {
     pub problems: Vec<String>,
     /// What else a reader must know.
     pub notes: Vec<String>,
+    /// Items that the sink did not take, over the whole run.
+    pub undelivered: u64,
 }
 
 impl TotalReport {
@@ -114,7 +131,14 @@ impl TotalReport {
             irregular: 0,
             problems: Vec::new(),
             notes: Vec::new(),
+            undelivered: 0,
         }
+    }
+
+    /// Bytes of memory that the report takes, but for what is small and does not grow.
+    pub fn memory_bytes(&self) -> usize {
+        let texts = [&self.files, &self.problems, &self.notes];
+        size_of::<Self>() + texts.into_iter().map(|texts| text_bytes(texts)).sum::<usize>()
     }
 
     /// Adds an epoch with the times of its earliest and latest packet.

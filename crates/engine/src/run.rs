@@ -1,6 +1,7 @@
 //! A run over one source: a loop over its meter, and the closer on a thread of its own.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::thread::{self, Scope, ScopedJoinHandle};
 
 use arrayvec::ArrayVec;
@@ -15,7 +16,7 @@ use crate::meter::Meter;
 use crate::parts;
 use crate::plan::Plan;
 use crate::report::TotalReport;
-use crate::sink::Sink;
+use crate::sink::{Item, Sink};
 use crate::swaps::Swaps;
 
 /// Where packets come from.
@@ -132,7 +133,7 @@ fn total(
         total.irregular = files.iter().map(|file| file.irregular).sum();
         total.problems = problems.iter().map(ToString::to_string).collect();
         total.notes.extend(swaps.note());
-        sink.total(total)?;
+        sink.deliver(&Item::Total(Arc::new(total.clone())))?;
     }
     Ok(Outcome { problems, total: totals.swap_remove(0), swaps })
 }

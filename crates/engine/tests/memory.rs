@@ -13,8 +13,7 @@ use flowgauge_capture::synthetic::{Config as TrafficConfig, Packet, Profile, Tra
 use flowgauge_core::catalog;
 use flowgauge_core::key::KeyKind;
 use flowgauge_core::summary::Parameters;
-use flowgauge_engine::report::{EpochReport, Gap, TotalReport};
-use flowgauge_engine::sink::{JsonSink, Sink};
+use flowgauge_engine::sink::{Item, Json, Sink, SinkError, Written};
 use flowgauge_engine::{Config, EpochLength, Plan};
 
 /// What a process may need beside what it reserves for measuring.
@@ -70,27 +69,23 @@ impl<I: Iterator<Item = Packet>> Read for Stream<I> {
 
 /// Writes reports to nowhere, and notes the memory in use at each, while the answers are there.
 struct Watch {
-    sink: JsonSink<io::Sink>,
+    sink: Written<Json, io::Sink>,
     anonymous_bytes: Vec<u64>,
 }
 
 impl Watch {
     fn new(epochs: usize) -> Self {
-        Self { sink: JsonSink::new(io::sink()), anonymous_bytes: Vec::with_capacity(epochs) }
+        Self { sink: Written::new(Json, io::sink()), anonymous_bytes: Vec::with_capacity(epochs) }
     }
 }
 
 impl Sink for Watch {
-    fn epoch(&mut self, report: &EpochReport) -> io::Result<()> {
-        self.sink.epoch(report)?;
-        self.anonymous_bytes.extend(anonymous_bytes());
+    fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
+        self.sink.deliver(item)?;
+        if let Item::Epoch(_) = item {
+            self.anonymous_bytes.extend(anonymous_bytes());
+        }
         Ok(())
-    }
-    fn gap(&mut self, gap: &Gap) -> io::Result<()> {
-        self.sink.gap(gap)
-    }
-    fn total(&mut self, report: &TotalReport) -> io::Result<()> {
-        self.sink.total(report)
     }
 }
 

@@ -163,7 +163,7 @@ impl Stream<'_> {
                 outcome.memory_bytes = trial.memory_bytes();
                 if let (Ok(report), Some(context)) = (report, contexts.last()) {
                     outcome.score.answered += 1;
-                    judge(&mut outcome.score, outcome.case.entry.name, &report, context, &truth);
+                    judge(&mut outcome.score, &report, context, &truth);
                 }
             }
         }

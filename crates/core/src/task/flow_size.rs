@@ -4,7 +4,7 @@
 //! table knows every flow, so one that it does not list has at most the untracked size.
 
 use super::registry::{ANY_KEY, TaskEntry};
-use super::{EpochContext, Lane, Report, SizeItem, Task, Unsupported, sizes};
+use super::{EpochContext, Lane, Report, Selection, SizeItem, Task, Unsupported, sizes};
 use crate::key::CanonicalKey;
 use crate::summary::{Answers, Estimate, Flows, Measure, Size, SizeEstimate};
 
@@ -69,7 +69,7 @@ impl Task for FlowSize {
         for item in &mut items {
             item.share = item.size.by(epoch.by).map_or(0.0, |size| epoch.share(size.value));
         }
-        Ok(Report::Sizes { threshold: None, items })
+        Ok(Report::Sizes { selection: Selection::Asked, items })
     }
 }
 

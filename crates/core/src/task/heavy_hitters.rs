@@ -3,7 +3,7 @@
 //! Time: one pass over the flows. Memory: the items, of which a share θ allows fewer than 1/θ.
 
 use super::registry::{ANY_KEY, TaskEntry};
-use super::{EpochContext, Lane, Report, Task, Unsupported, sizes};
+use super::{EpochContext, Lane, Report, Selection, Task, Unsupported, sizes};
 use crate::summary::Measure;
 
 pub(super) const ENTRY: TaskEntry = TaskEntry {
@@ -33,6 +33,6 @@ impl Task for HeavyHitters {
     ) -> Result<Report, Unsupported> {
         let threshold = epoch.threshold_weight();
         let items = sizes::largest(ENTRY.name, epoch, lanes, threshold, usize::MAX)?;
-        Ok(Report::Sizes { threshold: Some(threshold), items })
+        Ok(Report::Sizes { selection: Selection::Over(threshold), items })
     }
 }

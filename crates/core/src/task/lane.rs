@@ -37,10 +37,12 @@ pub(super) fn all_hold(parts: &[Estimate]) -> Estimate {
     }
 }
 
-/// Which end of a packet's way.
+/// One end of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
+pub enum Side {
+    /// The source.
     Source,
+    /// The destination.
     Destination,
 }
 

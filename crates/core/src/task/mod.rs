@@ -26,6 +26,7 @@ mod top;
 
 pub use forecast::ForecastModel;
 pub use hierarchical::Hierarchy;
+pub use lane::Side;
 pub use registry::{HistoryShape, TASKS, TaskEntry, TaskOptions, find};
 pub use superspreaders::SpreadOf;
 
@@ -144,13 +145,15 @@ pub struct Unsupported(pub String);
 pub enum Report {
     /// `top`, `heavy-hitters` and `flow-size`.
     Sizes {
-        /// What the items exceed, where there is a threshold.
-        threshold: Option<f64>,
+        /// Which flows are listed.
+        selection: Selection,
         /// Sorted by value, then by key (`flow-size`: in the order asked).
         items: Vec<SizeItem>,
     },
     /// `superspreaders` and `victims`.
     Spread {
+        /// Which end of the flows is counted.
+        side: Side,
         /// The number that `distinct` exceeds.
         threshold: u64,
         /// Sorted by value, then by key.
@@ -198,6 +201,42 @@ pub enum Report {
         /// Sorted by discounted weight, then by prefix.
         items: Vec<HierarchyItem>,
     },
+}
+
+impl Report {
+    /// Bytes of memory that its lists take.
+    pub fn memory_bytes(&self) -> usize {
+        match self {
+            Self::Sizes { items, .. } => size_of_val(&items[..]),
+            Self::Spread { items, .. } => size_of_val(&items[..]),
+            Self::Changes { items, .. } => size_of_val(&items[..]),
+            Self::Cardinality { .. } | Self::Entropy { .. } => 0,
+            Self::SizeDistribution { bins } => size_of_val(&bins[..]),
+            Self::Quantiles { sizes, keys, .. } => size_of_val(&sizes[..]) + size_of_val(&keys[..]),
+            Self::Hierarchical { items, .. } => size_of_val(&items[..]),
+        }
+    }
+}
+
+/// Which flows a list of sizes holds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Selection {
+    /// The largest.
+    Largest,
+    /// Those over this weight.
+    Over(f64),
+    /// Those named in the configuration.
+    Asked,
+}
+
+impl Selection {
+    /// The weight that every listed flow exceeds, where there is a threshold.
+    pub fn threshold(self) -> Option<f64> {
+        match self {
+            Self::Over(threshold) => Some(threshold),
+            Self::Largest | Self::Asked => None,
+        }
+    }
 }
 
 /// A flow and its size.

@@ -181,7 +181,8 @@ impl Task for Spread {
                 }
             });
         }
-        Ok(Report::Spread { threshold: self.more_than, items: largest.into_sorted() })
+        let items = largest.into_sorted();
+        Ok(Report::Spread { side: self.side, threshold: self.more_than, items })
     }
 }
 

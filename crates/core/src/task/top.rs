@@ -3,7 +3,7 @@
 //! Time: one pass over the flows, log(`top`) for each that enters. Memory: the items.
 
 use super::registry::{ANY_KEY, TaskEntry};
-use super::{EpochContext, Lane, Report, Task, Unsupported, sizes};
+use super::{EpochContext, Lane, Report, Selection, Task, Unsupported, sizes};
 use crate::summary::Measure;
 
 pub(super) const ENTRY: TaskEntry = TaskEntry {
@@ -32,6 +32,6 @@ impl Task for Top {
         _: &mut [u64],
     ) -> Result<Report, Unsupported> {
         let items = sizes::largest(ENTRY.name, epoch, lanes, f64::NEG_INFINITY, epoch.top)?;
-        Ok(Report::Sizes { threshold: None, items })
+        Ok(Report::Sizes { selection: Selection::Largest, items })
     }
 }

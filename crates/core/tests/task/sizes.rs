@@ -2,7 +2,7 @@
 
 use flowgauge_core::key::{CanonicalKey, KeyKind};
 use flowgauge_core::summary::{Measure, Size, SizeEstimate};
-use flowgauge_core::task::{Lane, Report, SizeItem, Threshold};
+use flowgauge_core::task::{Lane, Report, Selection, SizeItem, Threshold};
 use proptest::prelude::*;
 
 use crate::support::{Case, Rough, Table, any_key, build, case, check, options, run_once};
@@ -26,7 +26,7 @@ fn top_is_the_head_of_all_flows_sorted() {
         let mut items = sorted(&case);
         items.truncate(case.top);
         let report = run_once("top", &options(), &case);
-        assert_eq!(report, Report::Sizes { threshold: None, items });
+        assert_eq!(report, Report::Sizes { selection: Selection::Largest, items });
     });
 }
 
@@ -37,7 +37,7 @@ fn heavy_hitters_are_all_flows_strictly_over_the_threshold() {
         let mut items = sorted(&case);
         items.retain(|item| item.size.by(case.by).unwrap().value > threshold);
         let report = run_once("heavy-hitters", &options(), &case);
-        assert_eq!(report, Report::Sizes { threshold: Some(threshold), items });
+        assert_eq!(report, Report::Sizes { selection: Selection::Over(threshold), items });
     });
 }
 
@@ -60,7 +60,9 @@ fn flow_size_finds_what_is_there_and_bounds_what_is_not() {
             },
             &case,
         );
-        let Report::Sizes { threshold: None, items } = report else { panic!("{report:?}") };
+        let Report::Sizes { selection: Selection::Asked, items } = report else {
+            panic!("{report:?}")
+        };
         assert_eq!(items.iter().map(|item| item.key).collect::<Vec<_>>(), asked);
         for item in &items {
             if let Some((_, size)) = known.iter().find(|(key, _)| *key == item.key) {
@@ -96,15 +98,15 @@ fn candidates_answer_with_their_own_bounds() {
         size: Rough::size(packets),
         share: packets as f64 / 200.0,
     };
-    for (name, threshold, items) in [
-        ("top", None, vec![item(2, 70), item(1, 50)]),
-        ("heavy-hitters", Some(50.0), vec![item(2, 70)]),
-        ("flow-size", None, vec![item(4, 9), item(9, 1)]),
+    for (name, selection, items) in [
+        ("top", Selection::Largest, vec![item(2, 70), item(1, 50)]),
+        ("heavy-hitters", Selection::Over(50.0), vec![item(2, 70)]),
+        ("flow-size", Selection::Asked, vec![item(4, 9), item(9, 1)]),
     ] {
         let mut task = build(name, &asking);
         task.check(Measure::Packets, &lanes).unwrap();
         let report = task.run(&epoch, &lanes, &mut []).unwrap();
-        assert_eq!(report, Report::Sizes { threshold, items });
+        assert_eq!(report, Report::Sizes { selection, items });
         let refusal = task.check(Measure::Bytes, &lanes).unwrap_err().to_string();
         assert!(refusal.contains("counts bytes"), "{refusal}");
         let by_bytes = flowgauge_core::task::EpochContext { by: Measure::Bytes, ..epoch };

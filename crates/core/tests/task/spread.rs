@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use flowgauge_core::key::{CanonicalKey, KeyKind};
 use flowgauge_core::summary::{Estimate, Measure, Size};
-use flowgauge_core::task::{Report, SpreadItem, SpreadOf, Threshold};
+use flowgauge_core::task::{Report, Side, SpreadItem, SpreadOf, Threshold};
 
 use crate::support::{Case, Table, case, check, key_of, options, run_once};
 
@@ -44,7 +44,8 @@ fn oracle(case: &Case, victims: bool, more_than: u64, of: SpreadOf) -> Report {
     items.sort_by(|a, b| {
         b.distinct.value.total_cmp(&a.distinct.value).then(a.address.cmp(&b.address))
     });
-    Report::Spread { threshold: more_than, items }
+    let side = if victims { Side::Destination } else { Side::Source };
+    Report::Spread { side, threshold: more_than, items }
 }
 
 fn compare(case: &Case, more_than: u64) {

@@ -1,34 +1,24 @@
-//! Reports as CSV: one table for each task, over all epochs.
+//! Reports as CSV: a table for each task of an epoch.
 //!
-//! Every table begins with the columns `epoch` and `table`, so that its rows say by themselves
-//! where they belong. An estimate takes four columns: its value, `_low`, `_high` and
-//! `_confidence`, the last empty where the bounds always hold. Tables are separated by an empty
-//! line, which stands nowhere else: a line break in a cell is written as an escape.
+//! A table begins with a line of column names, ends with an empty line, and contains no other one: a
+//! line break in a cell is written as an escape. Its first columns are `measurement`, `epoch`
+//! and `table`, so that its rows say by themselves where they belong. An estimate takes four columns: its value, `_low`,
+//! `_high` and `_confidence`, the last empty where the bounds always hold.
 
 use std::fmt::Display;
 use std::io::{self, Write};
 
 use flowgauge_core::key::{Fields, KeyKind, KeySpec};
 use flowgauge_core::summary::{Estimate, Measure, SizeEstimate};
-use flowgauge_core::task::Report;
+use flowgauge_core::task::{Report, Selection};
 
-use super::{Sink, escape, names, rfc3339};
+use super::{Format, escape, names, rfc3339};
 use crate::account::Account;
 use crate::report::{Breakdown, EpochReport, Gap, TotalReport};
 
-/// Collects rows and writes all tables at the end of the run, when updates are of no use any more:
-/// it leaves them out. Its memory grows with what is reported; JSON is the format for runs without an
-/// end.
-pub struct CsvSink<W> {
-    out: W,
-    tables: Vec<Table>,
-}
-
-/// One table: its header line and its rows, as they will be written.
-struct Table {
-    name: &'static str,
-    text: String,
-}
+/// Tables for each epoch as it closes. Updates are left out: nothing would tell their rows from those
+/// of the epoch.
+pub struct Csv;
 
 /// The cells of a row, with the names of their columns.
 struct Row {
@@ -36,113 +26,113 @@ struct Row {
     cells: Vec<String>,
 }
 
-impl<W: Write> CsvSink<W> {
-    /// Writes to `out` at the end of the run.
-    pub fn new(out: W) -> Self {
-        Self { out, tables: Vec::new() }
+/// Where tables of one epoch are written.
+struct Tables<'a> {
+    out: &'a mut dyn Write,
+    /// The cells that each row begins with.
+    measurement: String,
+    epoch: String,
+}
+
+impl<'a> Tables<'a> {
+    fn new(out: &'a mut dyn Write, measurement: &str, epoch: String) -> Self {
+        Self { out, measurement: quoted(measurement), epoch }
     }
 
-    /// Makes the table, unless it is there already, and with it the header line that its rows
-    /// have: an empty table says that nothing was found.
-    fn table(&mut self, name: &'static str, columns: &Row) -> &mut Table {
-        let at = self.tables.iter().position(|table| table.name == name).unwrap_or_else(|| {
-            let text = format!("epoch,table,{}\n", columns.columns.join(","));
-            self.tables.push(Table { name, text });
-            self.tables.len() - 1
-        });
-        &mut self.tables[at]
-    }
-
-    /// Adds rows; `empty` gives the columns where there is no row.
-    fn rows(
+    /// Writes a table; `empty` gives the columns where there is no row: an empty table says that
+    /// nothing was found.
+    fn table(
         &mut self,
-        name: &'static str,
-        epoch: Option<u64>,
-        rows: impl Iterator<Item = Row>,
+        name: &str,
+        rows: impl IntoIterator<Item = Row>,
         empty: impl FnOnce() -> Row,
-    ) {
-        let mut rows = rows.peekable();
-        if rows.peek().is_none() {
-            self.table(name, &empty());
+    ) -> io::Result<()> {
+        let mut rows = rows.into_iter();
+        let first = rows.next();
+        let columns = first.as_ref().map_or_else(|| empty().columns, |row| row.columns.clone());
+        writeln!(self.out, "measurement,epoch,table,{}", columns.join(","))?;
+        for row in first.into_iter().chain(rows) {
+            let cells = row.cells.join(",");
+            writeln!(self.out, "{},{},{name},{cells}", self.measurement, self.epoch)?;
         }
-        for row in rows {
-            let table = self.table(name, &row);
-            let epoch = epoch.map_or_else(String::new, |epoch| epoch.to_string());
-            table.text.extend([&epoch, ",", name, ",", &row.cells.join(","), "\n"]);
+        writeln!(self.out)
+    }
+
+    /// Writes a table, unless it is empty.
+    fn filled(&mut self, name: &str, rows: impl IntoIterator<Item = Row>) -> io::Result<()> {
+        let mut rows = rows.into_iter().peekable();
+        match rows.peek() {
+            Some(_) => self.table(name, rows, Row::new),
+            None => Ok(()),
         }
     }
 
-    fn row(&mut self, name: &'static str, epoch: Option<u64>, row: Row) {
-        self.rows(name, epoch, std::iter::once(row), Row::new);
+    fn row(&mut self, name: &str, row: Row) -> io::Result<()> {
+        self.filled(name, [row])
+    }
+
+    /// Writes a table of texts, unless it is empty.
+    fn texts(&mut self, name: &str, column: &str, texts: &[String]) -> io::Result<()> {
+        self.filled(name, texts.iter().map(|text| Row::new().text(column, text)))
     }
 }
 
-impl<W: Write + Send> Sink for CsvSink<W> {
-    fn epoch(&mut self, report: &EpochReport) -> io::Result<()> {
+impl Format for Csv {
+    fn epoch(&self, report: &EpochReport, out: &mut dyn Write) -> io::Result<()> {
         if report.update {
             return Ok(());
         }
+        let mut tables = Tables::new(out, &report.measurement, report.epoch.to_string());
         let summary = &report.summary;
-        let mut row = times(report.start_ns, report.end_ns)
+        let row = times(report.start_ns, report.end_ns)
             .text("key", &report.key.to_string())
             .text("by", report.by.name())
             .text("algorithm", summary.algorithm)
             .text("accelerator", &summary.accelerator)
             .cell("memory_bytes", summary.memory_bytes);
-        row = account(row, &report.account);
-        self.row("epochs", Some(report.epoch), row);
+        let row = account(row, &report.account).cell("undelivered", report.undelivered);
+        tables.row("epochs", row)?;
         for (name, answer) in &report.tasks {
-            self.task(name, answer, report);
+            tables.task(name, answer, report)?;
         }
         if let Some(breakdown) = &report.breakdown {
-            self.breakdown(report.epoch, breakdown);
+            tables.breakdown(breakdown)?;
         }
-        for note in &report.notes {
-            self.row("notes", Some(report.epoch), Row::new().text("note", note));
-        }
-        Ok(())
+        tables.texts("notes", "note", &report.notes)
     }
 
-    fn gap(&mut self, gap: &Gap) -> io::Result<()> {
+    fn gap(&self, gap: &Gap, out: &mut dyn Write) -> io::Result<()> {
         let row = times(Some(gap.start_ns), Some(gap.end_ns)).cell("epochs", gap.epochs);
-        self.row("gaps", Some(gap.epoch), row);
-        Ok(())
+        Tables::new(out, &gap.measurement, gap.epoch.to_string()).row("gaps", row)
     }
 
-    fn total(&mut self, report: &TotalReport) -> io::Result<()> {
+    fn total(&self, report: &TotalReport, out: &mut dyn Write) -> io::Result<()> {
+        let mut tables = Tables::new(out, &report.measurement, String::new());
         let row = times(report.start_ns, report.end_ns).cell("epochs", report.epochs);
-        let row = account(row, &report.account).cell("irregular", report.irregular);
-        self.row("total", None, row);
-        for problem in &report.problems {
-            self.row("problems", None, Row::new().text("problem", problem));
-        }
-        for note in &report.notes {
-            self.row("notes", None, Row::new().text("note", note));
-        }
-        for (index, table) in self.tables.drain(..).enumerate() {
-            if index > 0 {
-                self.out.write_all(b"\n")?;
-            }
-            self.out.write_all(table.text.as_bytes())?;
-        }
-        self.out.flush()
+        let row = account(row, &report.account)
+            .cell("irregular", report.irregular)
+            .cell("undelivered", report.undelivered);
+        tables.row("total", row)?;
+        tables.texts("problems", "problem", &report.problems)?;
+        tables.texts("notes", "note", &report.notes)
     }
 }
 
-impl<W: Write> CsvSink<W> {
-    fn task(&mut self, name: &'static str, answer: &Report, report: &EpochReport) {
-        let (spec, epoch) = (report.key, Some(report.epoch));
+impl Tables<'_> {
+    fn task(&mut self, name: &str, answer: &Report, report: &EpochReport) -> io::Result<()> {
+        let spec = report.key;
         let nothing = Estimate::exact(0);
         // Columns without a row: those of a key that has every field of its kind.
         let no_key = || key_columns(spec.kind);
         match answer {
-            Report::Sizes { threshold, items } => {
+            Report::Sizes { selection, items } => {
                 let row = |key: Row, size: &SizeEstimate, share: f64| {
                     let row = key
                         .maybe_estimate("packets", size.packets.as_ref())
                         .maybe_estimate("bytes", size.bytes.as_ref());
-                    let row = if name == "flow-size" { row } else { row.cell("share", share) };
-                    match threshold {
+                    let asked = *selection == Selection::Asked;
+                    let row = if asked { row } else { row.cell("share", share) };
+                    match selection.threshold() {
                         Some(threshold) => row.cell("threshold", threshold),
                         None => row,
                     }
@@ -150,18 +140,17 @@ impl<W: Write> CsvSink<W> {
                 let rows = items
                     .iter()
                     .map(|i| row(key(spec, &spec.fields(i.key.as_bytes())), &i.size, i.share));
-                self.rows(name, epoch, rows, || row(no_key(), &SizeEstimate::default(), 0.0));
+                self.table(name, rows, || row(no_key(), &SizeEstimate::default(), 0.0))
             }
-            Report::Spread { threshold, items } => {
-                let kind = if name == "victims" { KeyKind::Destination } else { KeyKind::Source };
+            Report::Spread { side, threshold, items } => {
                 let row = |key: Row, distinct: &Estimate| {
                     key.estimate("distinct", distinct).cell("threshold", threshold)
                 };
                 let rows = items.iter().map(|item| {
-                    let fields = names::address_fields(spec, kind, &item.address);
+                    let fields = names::address_fields(spec, *side, &item.address);
                     row(key(spec, &fields), &item.distinct)
                 });
-                self.rows(name, epoch, rows, || row(key_columns(kind), &nothing));
+                self.table(name, rows, || row(key_columns(names::address_kind(*side)), &nothing))
             }
             Report::Changes { items, .. } => {
                 let row = |key: Row, before: &Estimate, forecast: &Estimate, now: &Estimate| {
@@ -173,35 +162,28 @@ impl<W: Write> CsvSink<W> {
                     let key = key(spec, &spec.fields(i.key.as_bytes()));
                     row(key, &i.before, &i.forecast, &i.now)
                 });
-                self.rows(name, epoch, rows, || row(no_key(), &nothing, &nothing, &nothing));
+                self.table(name, rows, || row(no_key(), &nothing, &nothing, &nothing))
             }
-            Report::Cardinality { flows } => {
-                self.row(name, epoch, Row::new().estimate("flows", flows));
-            }
+            Report::Cardinality { flows } => self.row(name, Row::new().estimate("flows", flows)),
             Report::Entropy { bits, normalized } => {
-                let row = Row::new().estimate("bits", bits).cell("normalized", normalized);
-                self.row(name, epoch, row);
+                self.row(name, Row::new().estimate("bits", bits).cell("normalized", normalized))
             }
             Report::SizeDistribution { bins } => {
                 let row = |size: u64, flows: &Estimate| {
                     Row::new().cell("size", size).estimate("flows", flows)
                 };
                 let rows = bins.iter().map(|(size, flows)| row(*size, flows));
-                self.rows(name, epoch, rows, || row(0, &nothing));
+                self.table(name, rows, || row(0, &nothing))
             }
             Report::Quantiles { of, sizes, keys } => {
                 let of = names::quantiles(*of).replace('-', "_");
                 let row = |q: f64, size: &Estimate| Row::new().cell("q", q).estimate(&of, size);
                 let rows = sizes.iter().map(|(q, size)| row(*q, size));
-                self.rows(name, epoch, rows, || row(0.0, &nothing));
-                for (q, flow) in keys {
-                    let fields = spec.fields(flow.as_bytes());
-                    self.row(
-                        "key-quantiles",
-                        epoch,
-                        Row::new().cell("q", q).then(key(spec, &fields)),
-                    );
-                }
+                self.table(name, rows, || row(0.0, &nothing))?;
+                let rows = keys.iter().map(|(q, flow)| {
+                    Row::new().cell("q", q).then(key(spec, &spec.fields(flow.as_bytes())))
+                });
+                self.filled("key-quantiles", rows)
             }
             Report::Hierarchical { threshold, items } => {
                 let rows = items.iter().map(|item| {
@@ -219,31 +201,29 @@ impl<W: Write> CsvSink<W> {
                         .cell("threshold", threshold)
                 });
                 // Without an item nothing tells one dimension from two: no table.
-                if !items.is_empty() {
-                    self.rows(name, epoch, rows, Row::new);
-                }
+                self.filled(name, rows)
             }
         }
     }
 
-    fn breakdown(&mut self, epoch: u64, breakdown: &Breakdown) {
-        for (protocol, size) in &breakdown.protocols {
-            let row = Row::new()
+    fn breakdown(&mut self, breakdown: &Breakdown) -> io::Result<()> {
+        let protocols = breakdown.protocols.iter().map(|(protocol, size)| {
+            Row::new()
                 .cell("protocol", protocol)
                 .text("name", names::protocol_name(*protocol).unwrap_or_default())
                 .cell("packets", size.packets)
-                .cell("bytes", size.bytes);
-            self.row("protocols", Some(epoch), row);
-        }
-        for (protocol, port, size) in &breakdown.ports {
-            let row = Row::new()
+                .cell("bytes", size.bytes)
+        });
+        self.filled("protocols", protocols)?;
+        let ports = breakdown.ports.iter().map(|(protocol, port, size)| {
+            Row::new()
                 .cell("protocol", protocol)
                 .cell("port", port)
                 .text("name", names::service_name(*port).unwrap_or_default())
                 .cell("packets", size.packets)
-                .cell("bytes", size.bytes);
-            self.row("ports", Some(epoch), row);
-        }
+                .cell("bytes", size.bytes)
+        });
+        self.filled("ports", ports)
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::io;
 
-use super::Sink;
-use crate::report::{EpochReport, Gap, TotalReport};
+use super::{Item, Sink, SinkError};
+use crate::report::EpochReport;
 
 /// Calls a function with the report of each epoch, and of each update of one that goes on.
 ///
@@ -12,15 +12,10 @@ use crate::report::{EpochReport, Gap, TotalReport};
 pub struct Each<F>(pub F);
 
 impl<F: FnMut(&EpochReport) -> io::Result<()> + Send> Sink for Each<F> {
-    fn epoch(&mut self, report: &EpochReport) -> io::Result<()> {
-        self.0(report)
-    }
-
-    fn gap(&mut self, _: &Gap) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn total(&mut self, _: &TotalReport) -> io::Result<()> {
-        Ok(())
+    fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
+        match item {
+            Item::Epoch(report) => Ok(self.0(report)?),
+            Item::Gap(_) | Item::Total(_) => Ok(()),
+        }
     }
 }

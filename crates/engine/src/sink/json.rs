@@ -2,82 +2,129 @@
 
 use std::io::{self, Write};
 
-use flowgauge_core::key::{CanonicalKey, Fields, KeyKind, KeySpec};
+use flowgauge_core::key::{CanonicalKey, Fields, KeySpec};
 use flowgauge_core::summary::{Estimate, Measure, Setting, Size};
-use flowgauge_core::task::{HierarchyItem, Report, SizeItem, SpreadItem};
+use flowgauge_core::task::{HierarchyItem, Report, Selection, Side, SizeItem, SpreadItem};
 use serde_json::{Map, Value, json};
 
-use super::{Sink, escape, names, rfc3339};
+use super::{Format, escape, names, rfc3339};
 use crate::account::Account;
 use crate::report::{Breakdown, EpochReport, Gap, SummaryInfo, TotalReport};
 
-/// Writes each report as one line of JSON.
-pub struct JsonSink<W> {
-    out: W,
-}
+/// One line of JSON for each item. Lists are written item by item.
+pub struct Json;
 
-impl<W: Write> JsonSink<W> {
-    /// Writes to `out`, and flushes it at the end of each line.
-    pub fn new(out: W) -> Self {
-        Self { out }
+impl Format for Json {
+    fn epoch(&self, report: &EpochReport, out: &mut dyn Write) -> io::Result<()> {
+        line(out, |line| {
+            line.field("type", if report.update { "update" } else { "epoch" })?;
+            line.field("measurement", &*report.measurement)?;
+            line.field("epoch", report.epoch)?;
+            line.field("start", time(report.start_ns))?;
+            line.field("end", time(report.end_ns))?;
+            line.field("key", report.key.to_string())?;
+            line.field("by", report.by.name())?;
+            line.field("account", account(&report.account))?;
+            line.field("summary", summary(&report.summary))?;
+            line.object("tasks", |tasks| {
+                report.tasks.iter().try_for_each(|(name, answer)| {
+                    tasks.object(name, |object| task(object, answer, report))
+                })
+            })?;
+            line.field("breakdown", report.breakdown.as_ref().map(breakdown))?;
+            line.field("notes", report.notes.clone())?;
+            line.field("undelivered", report.undelivered)
+        })
     }
 
-    fn line(&mut self, value: &Value) -> io::Result<()> {
-        let mut line = escape::visible_json(value.to_string());
-        line.push('\n');
-        self.out.write_all(line.as_bytes())?;
-        self.out.flush()
-    }
-}
-
-impl<W: Write + Send> Sink for JsonSink<W> {
-    fn epoch(&mut self, report: &EpochReport) -> io::Result<()> {
-        let tasks: Map<String, Value> = report
-            .tasks
-            .iter()
-            .map(|(name, answer)| ((*name).to_owned(), task(name, answer, report.key, report.by)))
-            .collect();
-        self.line(&json!({
-            "type": if report.update { "update" } else { "epoch" },
-            "measurement": &*report.measurement,
-            "epoch": report.epoch,
-            "start": time(report.start_ns),
-            "end": time(report.end_ns),
-            "key": report.key.to_string(),
-            "by": report.by.name(),
-            "account": account(&report.account),
-            "summary": summary(&report.summary),
-            "tasks": tasks,
-            "breakdown": report.breakdown.as_ref().map(breakdown),
-            "notes": report.notes,
-        }))
+    fn gap(&self, gap: &Gap, out: &mut dyn Write) -> io::Result<()> {
+        line(out, |line| {
+            line.field("type", "gap")?;
+            line.field("measurement", &*gap.measurement)?;
+            line.field("epoch", gap.epoch)?;
+            line.field("epochs", gap.epochs)?;
+            line.field("start", rfc3339(gap.start_ns))?;
+            line.field("end", rfc3339(gap.end_ns))
+        })
     }
 
-    fn gap(&mut self, gap: &Gap) -> io::Result<()> {
-        self.line(&json!({
-            "type": "gap",
-            "measurement": &*gap.measurement,
-            "epoch": gap.epoch,
-            "epochs": gap.epochs,
-            "start": rfc3339(gap.start_ns),
-            "end": rfc3339(gap.end_ns),
-        }))
-    }
-
-    fn total(&mut self, report: &TotalReport) -> io::Result<()> {
+    fn total(&self, report: &TotalReport, out: &mut dyn Write) -> io::Result<()> {
         let mut account = account(&report.account);
-        account["irregular"] = json!(report.irregular);
-        self.line(&json!({
-            "type": "total",
-            "measurement": &*report.measurement,
-            "files": report.files,
-            "epochs": report.epochs,
-            "start": time(report.start_ns),
-            "end": time(report.end_ns),
-            "account": account,
-            "problems": report.problems,
-            "notes": report.notes,
-        }))
+        account["irregular"] = report.irregular.into();
+        line(out, |line| {
+            line.field("type", "total")?;
+            line.field("measurement", &*report.measurement)?;
+            line.field("files", report.files.clone())?;
+            line.field("epochs", report.epochs)?;
+            line.field("start", time(report.start_ns))?;
+            line.field("end", time(report.end_ns))?;
+            line.field("account", account)?;
+            line.field("problems", report.problems.clone())?;
+            line.field("notes", report.notes.clone())?;
+            line.field("undelivered", report.undelivered)
+        })
+    }
+}
+
+/// Writes an object on a line of its own.
+fn line(
+    out: &mut dyn Write,
+    fill: impl FnOnce(&mut Object<'_>) -> io::Result<()>,
+) -> io::Result<()> {
+    object(out, fill)?;
+    out.write_all(b"\n")
+}
+
+fn object(
+    out: &mut dyn Write,
+    fill: impl FnOnce(&mut Object<'_>) -> io::Result<()>,
+) -> io::Result<()> {
+    out.write_all(b"{")?;
+    fill(&mut Object { out, empty: true })?;
+    out.write_all(b"}")
+}
+
+/// An object that is written field by field.
+struct Object<'a> {
+    out: &'a mut dyn Write,
+    empty: bool,
+}
+
+impl Object<'_> {
+    fn name(&mut self, name: &str) -> io::Result<()> {
+        let comma = if self.empty { "" } else { "," };
+        self.empty = false;
+        write!(self.out, "{comma}\"{name}\":")
+    }
+
+    fn value(&mut self, value: &Value) -> io::Result<()> {
+        self.out.write_all(escape::visible_json(value.to_string()).as_bytes())
+    }
+
+    fn field(&mut self, name: &str, value: impl Into<Value>) -> io::Result<()> {
+        self.name(name)?;
+        self.value(&value.into())
+    }
+
+    fn object(
+        &mut self,
+        name: &str,
+        fill: impl FnOnce(&mut Object<'_>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        self.name(name)?;
+        object(self.out, fill)
+    }
+
+    fn list<T>(&mut self, name: &str, items: &[T], each: impl Fn(&T) -> Value) -> io::Result<()> {
+        self.name(name)?;
+        self.out.write_all(b"[")?;
+        for (index, item) in items.iter().enumerate() {
+            if index > 0 {
+                self.out.write_all(b",")?;
+            }
+            self.value(&each(item))?;
+        }
+        self.out.write_all(b"]")
     }
 }
 
@@ -154,52 +201,54 @@ fn breakdown(breakdown: &Breakdown) -> Value {
     json!({ "protocols": protocols.collect::<Vec<_>>(), "ports": ports.collect::<Vec<_>>() })
 }
 
-fn task(name: &str, report: &Report, spec: KeySpec, by: Measure) -> Value {
-    match report {
-        Report::Sizes { threshold, items } => {
-            // A flow that was asked for is not one of many: no share.
-            let shared = name != "flow-size";
-            let items = list(items, |item| size_item(item, spec, shared));
-            match threshold {
-                Some(threshold) => json!({ "threshold": number(*threshold), "items": items }),
-                None => json!({ "items": items }),
+/// Writes the answer of a task.
+fn task(object: &mut Object<'_>, answer: &Report, epoch: &EpochReport) -> io::Result<()> {
+    let spec = epoch.key;
+    match answer {
+        Report::Sizes { selection, items } => {
+            if let Some(threshold) = selection.threshold() {
+                object.field("threshold", number(threshold))?;
             }
+            // A flow that was asked for is not one of many: no share.
+            let shared = *selection != Selection::Asked;
+            object.list("items", items, |item| size_item(item, spec, shared))
         }
-        Report::Spread { threshold, items } => {
-            let kind = if name == "victims" { KeyKind::Destination } else { KeyKind::Source };
-            json!({ "threshold": threshold, "items": list(items, |item| spread_item(item, spec, kind)) })
+        Report::Spread { side, threshold, items } => {
+            object.field("threshold", *threshold)?;
+            object.list("items", items, |item| spread_item(item, spec, *side))
         }
-        Report::Changes { threshold, items, untracked } => json!({
-            "threshold": threshold.map(number),
-            "items": list(items, |item| json!({
-                "key": key(spec, &item.key),
-                "before": estimate(&item.before),
-                "forecast": estimate(&item.forecast),
-                "now": estimate(&item.now),
-            })),
-            "untracked": untracked,
-        }),
-        Report::Cardinality { flows } => json!({ "flows": estimate(flows) }),
+        Report::Changes { threshold, items, untracked } => {
+            object.field("threshold", threshold.map(number))?;
+            object.list("items", items, |item| {
+                json!({
+                    "key": key(spec, &item.key),
+                    "before": estimate(&item.before),
+                    "forecast": estimate(&item.forecast),
+                    "now": estimate(&item.now),
+                })
+            })?;
+            object.field("untracked", *untracked)
+        }
+        Report::Cardinality { flows } => object.field("flows", estimate(flows)),
         Report::Entropy { bits, normalized } => {
-            json!({ "bits": estimate(bits), "normalized": normalized })
+            object.field("bits", estimate(bits))?;
+            object.field("normalized", *normalized)
         }
-        Report::SizeDistribution { bins } => json!({
-            "bins": list(bins, |(size, flows)| json!({ "size": size, "flows": estimate(flows) })),
-        }),
-        Report::Quantiles { of, sizes, keys } => json!({
-            "of": names::quantiles(*of),
-            "items": list(sizes, |(q, size)| json!({ "q": q, "size": estimate(size) })),
-            "keys": list(keys, |(q, flow)| json!({ "q": q, "key": key(spec, flow) })),
-        }),
-        Report::Hierarchical { threshold, items } => json!({
-            "threshold": number(*threshold),
-            "items": list(items, |item| hierarchy_item(item, by)),
-        }),
+        Report::SizeDistribution { bins } => object.list(
+            "bins",
+            bins,
+            |(size, flows)| json!({ "size": size, "flows": estimate(flows) }),
+        ),
+        Report::Quantiles { of, sizes, keys } => {
+            object.field("of", names::quantiles(*of))?;
+            object.list("items", sizes, |(q, size)| json!({ "q": q, "size": estimate(size) }))?;
+            object.list("keys", keys, |(q, flow)| json!({ "q": q, "key": key(spec, flow) }))
+        }
+        Report::Hierarchical { threshold, items } => {
+            object.field("threshold", number(*threshold))?;
+            object.list("items", items, |item| hierarchy_item(item, epoch.by))
+        }
     }
-}
-
-fn list<T>(items: &[T], each: impl Fn(&T) -> Value) -> Value {
-    Value::Array(items.iter().map(each).collect())
 }
 
 fn size_item(item: &SizeItem, spec: KeySpec, shared: bool) -> Value {
@@ -214,8 +263,8 @@ fn size_item(item: &SizeItem, spec: KeySpec, shared: bool) -> Value {
     value
 }
 
-fn spread_item(item: &SpreadItem, spec: KeySpec, kind: KeyKind) -> Value {
-    let fields = names::address_fields(spec, kind, &item.address);
+fn spread_item(item: &SpreadItem, spec: KeySpec, side: Side) -> Value {
+    let fields = names::address_fields(spec, side, &item.address);
     json!({ "key": fields_of(spec, &fields), "distinct": estimate(&item.distinct) })
 }
 

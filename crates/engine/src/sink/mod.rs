@@ -1,44 +1,109 @@
-//! Reports to readers: text for people, JSON and CSV for programs.
+//! Sinks: where reports leave a run.
 //!
-//! Strings from outside (file names, notes) reach a reader only through `escape`.
+//! A [`Sink`] takes [`Item`]s in the order of time. [`Outlets`] gives each of several sinks a
+//! thread and a bounded queue. A [`Format`] turns items into text: for people ([`Text`]), or for
+//! programs ([`Json`], [`Csv`]). Strings from outside (file names, notes) reach a reader only
+//! through `escape`.
 
 mod csv;
 mod each;
+mod error;
 mod escape;
 mod json;
 pub mod layout;
 mod names;
+mod outlets;
+mod queue;
 mod text;
 mod time;
 pub mod units;
+mod written;
 
-use std::io;
+use std::io::{self, Write};
+use std::sync::Arc;
 
 use crate::report::{EpochReport, Gap, TotalReport};
 
-pub use csv::CsvSink;
+pub use csv::Csv;
 pub use each::Each;
+pub use error::SinkError;
 pub use escape::visible;
-pub use json::{JsonSink, parameters};
-pub use text::TextSink;
+pub use json::{Json, parameters};
+pub use outlets::{Ending, Outlets};
+pub use text::Text;
 use time::rfc3339;
+pub use written::Written;
 
-/// Something that takes reports in the order of time; where several threads measure, one of its own
-/// writes them.
-pub trait Sink: Send {
+/// What leaves a run. Copies share the report.
+#[derive(Clone, Debug)]
+pub enum Item {
     /// A closed epoch, or an update of one that goes on.
-    ///
-    /// # Errors
-    /// When the output cannot be written.
-    fn epoch(&mut self, report: &EpochReport) -> io::Result<()>;
+    Epoch(Arc<EpochReport>),
     /// A run of empty epochs.
-    ///
-    /// # Errors
-    /// When the output cannot be written.
-    fn gap(&mut self, gap: &Gap) -> io::Result<()>;
+    Gap(Gap),
     /// The end of the run.
+    Total(Arc<TotalReport>),
+}
+
+impl Item {
+    /// Bytes of memory that the item takes.
+    fn memory_bytes(&self) -> usize {
+        size_of::<Self>()
+            + match self {
+                Self::Epoch(report) => report.memory_bytes(),
+                Self::Gap(_) => 0,
+                Self::Total(report) => report.memory_bytes(),
+            }
+    }
+}
+
+/// Something that takes items in the order of time.
+pub trait Sink: Send {
+    /// Takes an item: all of it, or after an error nothing that a reader could mistake for it. The
+    /// same item may then be delivered again.
     ///
     /// # Errors
-    /// When the output cannot be written.
-    fn total(&mut self, report: &TotalReport) -> io::Result<()>;
+    /// When the item cannot be written.
+    fn deliver(&mut self, item: &Item) -> Result<(), SinkError>;
+
+    /// Makes what was delivered last. Called once, after the last item; never when the run failed.
+    ///
+    /// # Errors
+    /// When it cannot.
+    fn finish(&mut self) -> Result<(), SinkError> {
+        Ok(())
+    }
+}
+
+/// A way to write reports as bytes.
+pub trait Format: Send {
+    /// Writes a closed epoch, or an update of one that goes on.
+    ///
+    /// # Errors
+    /// When `out` cannot be written.
+    fn epoch(&self, report: &EpochReport, out: &mut dyn Write) -> io::Result<()>;
+
+    /// Writes a run of empty epochs.
+    ///
+    /// # Errors
+    /// When `out` cannot be written.
+    fn gap(&self, gap: &Gap, out: &mut dyn Write) -> io::Result<()>;
+
+    /// Writes the end of the run.
+    ///
+    /// # Errors
+    /// When `out` cannot be written.
+    fn total(&self, report: &TotalReport, out: &mut dyn Write) -> io::Result<()>;
+
+    /// Writes an item.
+    ///
+    /// # Errors
+    /// When `out` cannot be written.
+    fn item(&self, item: &Item, out: &mut dyn Write) -> io::Result<()> {
+        match item {
+            Item::Epoch(report) => self.epoch(report, out),
+            Item::Gap(gap) => self.gap(gap, out),
+            Item::Total(report) => self.total(report, out),
+        }
+    }
 }

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use flowgauge_core::key::{CanonicalKey, Fields, KeyKind, KeySpec};
 use flowgauge_core::packet::{Fault, Layer, NoKey};
 use flowgauge_core::summary::QuantileOf;
+use flowgauge_core::task::Side;
 
 /// The name of an IP protocol, where it is well known.
 pub(super) fn protocol_name(protocol: u8) -> Option<&'static str> {
@@ -175,9 +176,17 @@ pub(super) fn address(spec: KeySpec, address: IpAddr) -> String {
     }
 }
 
+/// The key that is one address alone.
+pub(super) fn address_kind(side: Side) -> KeyKind {
+    match side {
+        Side::Source => KeyKind::Source,
+        Side::Destination => KeyKind::Destination,
+    }
+}
+
 /// The fields of an item that is one address alone, whatever the key is.
-pub(super) fn address_fields(spec: KeySpec, kind: KeyKind, key: &CanonicalKey) -> Fields {
-    KeySpec { kind, ..spec }.fields(key.as_bytes())
+pub(super) fn address_fields(spec: KeySpec, side: Side, key: &CanonicalKey) -> Fields {
+    KeySpec { kind: address_kind(side), ..spec }.fields(key.as_bytes())
 }
 
 /// A prefix of a hierarchy, such as `10.0.0.0/8`.

@@ -16,8 +16,7 @@ use flowgauge_core::key::KeyKind;
 use flowgauge_core::summary::{Measure, Parameters};
 use flowgauge_core::task::TASKS;
 use flowgauge_engine::account::Account;
-use flowgauge_engine::report::{EpochReport, Gap, TotalReport};
-use flowgauge_engine::sink::{JsonSink, Sink};
+use flowgauge_engine::sink::{Item, Json, Sink, SinkError, Written};
 use flowgauge_engine::{Config, Dispatch, EpochLength, Plan};
 use flowgauge_kernel::counting::{Counting, Heap, heap};
 
@@ -39,19 +38,19 @@ struct Step {
 /// Writes reports to nowhere, and notes what was asked for up to each: by the closer's thread, which
 /// begins with nothing, and up to the total by the thread that reads.
 struct Meter {
-    sink: JsonSink<io::Sink>,
+    sink: Written<Json, io::Sink>,
     steps: Vec<Step>,
     before: Heap,
     reading: Heap,
 }
 
-impl Meter {
-    fn step(
-        &mut self,
-        write: impl FnOnce(&mut JsonSink<io::Sink>) -> io::Result<()>,
-    ) -> io::Result<()> {
+impl Sink for Meter {
+    fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
+        if let Item::Total(_) = item {
+            self.before = self.reading;
+        }
         let allocations = heap().allocations - self.before.allocations;
-        write(&mut self.sink)?;
+        self.sink.deliver(item)?;
         let bytes = heap().bytes - self.before.bytes;
         self.steps.push(Step { allocations, bytes });
         self.before = heap();
@@ -59,24 +58,11 @@ impl Meter {
     }
 }
 
-impl Sink for Meter {
-    fn epoch(&mut self, report: &EpochReport) -> io::Result<()> {
-        self.step(|sink| sink.epoch(report))
-    }
-    fn gap(&mut self, gap: &Gap) -> io::Result<()> {
-        self.step(|sink| sink.gap(gap))
-    }
-    fn total(&mut self, report: &TotalReport) -> io::Result<()> {
-        self.before = self.reading;
-        self.step(|sink| sink.total(report))
-    }
-}
-
 /// The steps of a run, of which the last is the total's, and its account.
 fn steps(config: &Config, format: Format, cycles: u64) -> (Vec<Step>, Account) {
     let plan = Plan::new(config.clone()).unwrap();
     let mut source = Captures::from_reader("cycle", Cycle::new(format, cycles));
-    let (sink, steps) = (JsonSink::new(io::sink()), Vec::with_capacity(64));
+    let (sink, steps) = (Written::new(Json, io::sink()), Vec::with_capacity(64));
     let before = Heap { allocations: 0, bytes: 0 };
     let mut meter = Meter { sink, steps, before, reading: heap() };
     let total = flowgauge_engine::run(plan, &mut source, &mut meter, &mut |_| {}).unwrap().total;
@@ -189,7 +175,7 @@ fn four_times_the_packets_allocate_no_more_where_several_measure() {
             let total = flowgauge_engine::run(
                 plan,
                 &mut source,
-                &mut JsonSink::new(io::sink()),
+                &mut Written::new(Json, io::sink()),
                 &mut |_| {},
             );
             assert_eq!(total.unwrap().total.account.read, cycles * cycle::PACKETS);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use flowgauge_capture::Captures;
 use flowgauge_core::summary::Parameters;
-use flowgauge_engine::sink::JsonSink;
+use flowgauge_engine::sink::{Json, Written};
 use flowgauge_engine::{Config, Plan};
 use serde_json::Value;
 
@@ -42,8 +42,13 @@ fn every_capture_is_reported_on() {
             let mut out = Vec::new();
             let mut source = Captures::open([&file]);
             let plan = Plan::new(config).unwrap();
-            flowgauge_engine::run(plan, &mut source, &mut JsonSink::new(&mut out), &mut |_| {})
-                .unwrap();
+            flowgauge_engine::run(
+                plan,
+                &mut source,
+                &mut Written::new(Json, &mut out),
+                &mut |_| {},
+            )
+            .unwrap();
             let lines = String::from_utf8(out).unwrap();
             let total: Value = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
             let count = |name: &str| total["account"][name].as_u64().unwrap();

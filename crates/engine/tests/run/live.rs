@@ -2,7 +2,7 @@
 
 use flowgauge_capture::{CaptureError, FileCounts, Frame, Frames, Progress, Source};
 use flowgauge_core::packet::LinkType;
-use flowgauge_engine::sink::JsonSink;
+use flowgauge_engine::sink::{Json, Written};
 use flowgauge_engine::{Config, EpochLength, Plan};
 use serde_json::Value;
 
@@ -82,7 +82,7 @@ fn epochs_end_by_the_clock_and_what_was_lost_is_told() {
         let total = flowgauge_engine::run(
             plan,
             &mut Live::new(STEPS),
-            &mut JsonSink::new(&mut out),
+            &mut Written::new(Json, &mut out),
             &mut |_| {},
         );
         let lines = String::from_utf8(out).unwrap();

@@ -17,7 +17,7 @@ mod updates;
 mod workers;
 
 use flowgauge_capture::Captures;
-use flowgauge_engine::sink::JsonSink;
+use flowgauge_engine::sink::{Json, Written};
 use flowgauge_engine::{Config, EngineError, Outcome, Plan};
 use serde_json::Value;
 
@@ -27,7 +27,7 @@ fn run(config: Config, bytes: &[u8]) -> (Vec<Value>, Outcome) {
     let mut source = Captures::from_bytes("test.pcap", bytes.to_vec());
     let plan = Plan::new(config).unwrap();
     let outcome =
-        flowgauge_engine::run(plan, &mut source, &mut JsonSink::new(&mut out), &mut |_| {})
+        flowgauge_engine::run(plan, &mut source, &mut Written::new(Json, &mut out), &mut |_| {})
             .unwrap();
     let lines = String::from_utf8(out).unwrap();
     (lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect(), outcome)

@@ -7,7 +7,7 @@ use flowgauge_core::key::KeyKind;
 use flowgauge_core::lanes::ParsedRow;
 use flowgauge_core::packet::{Frame, LinkType, parse};
 use flowgauge_core::summary::Measure;
-use flowgauge_engine::sink::JsonSink;
+use flowgauge_engine::sink::{Json, Written};
 use flowgauge_engine::{Config, EpochLength, Meter, Plan};
 use serde_json::Value;
 
@@ -41,7 +41,7 @@ fn pushed(configs: Vec<Config>, push: impl FnOnce(&mut dyn Meter)) -> Vec<Value>
     std::thread::scope(|scope| {
         let closing = scope.spawn(|| {
             let mut lines = Vec::new();
-            let closed = group.close(&mut JsonSink::new(&mut lines)).unwrap();
+            let closed = group.close(&mut Written::new(Json, &mut lines)).unwrap();
             *out.lock().unwrap() = lines;
             closed
         });
@@ -173,7 +173,7 @@ fn a_limit_holds_for_the_packets_of_all_measurements() {
     };
     let (plan, mut out) = (Plan::several(vec![of("ip", "v4"), of("ip6", "v6")]), Vec::new());
     let mut source = flowgauge_capture::Captures::from_bytes("test.pcap", bytes);
-    let mut sink = JsonSink::new(&mut out);
+    let mut sink = Written::new(Json, &mut out);
     flowgauge_engine::run(plan.unwrap(), &mut source, &mut sink, &mut |_| {}).unwrap();
     let lines: Vec<Value> = String::from_utf8(out)
         .unwrap()

@@ -7,7 +7,7 @@ use std::slice;
 use flowgauge_capture::CaptureError;
 use flowgauge_core::key::KeyKind;
 use flowgauge_core::summary::Parameters;
-use flowgauge_engine::sink::JsonSink;
+use flowgauge_engine::sink::{Json, Written};
 use flowgauge_engine::{Config, Dispatch, EpochLength, Plan};
 use serde_json::Value;
 
@@ -45,7 +45,7 @@ pub(crate) fn reports(config: Config, files: &[PathBuf]) -> (Vec<Value>, u64, Ve
     let outcome = flowgauge_engine::run_files(
         Plan::new(config).unwrap(),
         files,
-        &mut JsonSink::new(&mut out),
+        &mut Written::new(Json, &mut out),
         &mut |source| {
             read = read.max(source.progress().read);
         },

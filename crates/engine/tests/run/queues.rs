@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use flowgauge_core::packet::{Frame, LinkType};
 use flowgauge_core::summary::Parameters;
 use flowgauge_engine::report::EpochReport;
-use flowgauge_engine::sink::{Each, JsonSink, Sink};
+use flowgauge_engine::sink::{Each, Item, Json, Sink, SinkError, Written};
 use flowgauge_engine::{Config, EpochLength, Group, Meter, Pace, Plan};
 use serde_json::Value;
 
@@ -23,7 +23,10 @@ fn traffic(seed: u64) -> Vec<(i64, Vec<u8>)> {
     let mut random = Random(seed);
     let mut packet = |at: u64| {
         let source = (random.below(50) as u32 + 1, random.below(3) as u16);
-        (1000 * SECOND + at as i64 * SECOND / 1000, udp(source, (random.below(9) as u32, 80)))
+        (
+            1000 * SECOND + at.cast_signed() * SECOND / 1000,
+            udp(source, (random.below(9) as u32, 80)),
+        )
     };
     (0..PACKETS).map(&mut packet).collect()
 }
@@ -74,7 +77,7 @@ fn queues_report_together_what_one_meter_reports() {
         let mut out = Vec::new();
         let end_ns = packets[packets.len() - 1].0;
         thread::scope(|scope| {
-            let mut sink = JsonSink::new(&mut out);
+            let mut sink = Written::new(Json, &mut out);
             let closing = scope.spawn(move || group.close(&mut sink).unwrap());
             for (queue, mut meter) in meters.into_iter().enumerate() {
                 let own = packets.iter().skip(queue).step_by(3);
@@ -114,7 +117,7 @@ fn a_silent_queue_without_a_packet_keeps_no_epoch_open() {
     let mut out = Vec::new();
     let packets = traffic(42);
     thread::scope(|scope| {
-        let mut sink = JsonSink::new(&mut out);
+        let mut sink = Written::new(Json, &mut out);
         let closing = scope.spawn(move || group.close(&mut sink).unwrap());
         let silent = meters.pop().unwrap();
         let mut busy = meters.pop().unwrap();
@@ -214,14 +217,11 @@ fn what_queues_cannot_gather_is_refused() {
 fn a_report_that_cannot_be_written_ends_the_meters() {
     struct Full;
     impl Sink for Full {
-        fn epoch(&mut self, _: &EpochReport) -> io::Result<()> {
-            Err(io::ErrorKind::StorageFull.into())
-        }
-        fn gap(&mut self, _: &flowgauge_engine::report::Gap) -> io::Result<()> {
-            Ok(())
-        }
-        fn total(&mut self, _: &flowgauge_engine::report::TotalReport) -> io::Result<()> {
-            Ok(())
+        fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
+            match item {
+                Item::Epoch(_) => Err(io::Error::from(io::ErrorKind::StorageFull).into()),
+                Item::Gap(_) | Item::Total(_) => Ok(()),
+            }
         }
     }
     let config = Config { epoch: EpochLength::Time(SECOND), ..asking(&["top"]) };

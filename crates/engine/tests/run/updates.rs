@@ -7,7 +7,7 @@ use std::time::Duration;
 use flowgauge_core::key::KeyKind;
 use flowgauge_core::summary::Parameters;
 use flowgauge_core::task::{Report, Threshold};
-use flowgauge_engine::sink::JsonSink;
+use flowgauge_engine::sink::{Json, Written};
 use flowgauge_engine::{Config, Dispatch, EpochLength, Overrun, Plan};
 use serde_json::Value;
 
@@ -304,7 +304,7 @@ fn live_updates_come_by_the_clock_where_there_were_packets() {
             flowgauge_engine::run(
                 plan,
                 &mut Live::new(STEPS),
-                &mut JsonSink::new(&mut out),
+                &mut Written::new(Json, &mut out),
                 &mut |_| {},
             )
             .unwrap();

@@ -4,46 +4,50 @@ use std::collections::BTreeMap;
 
 use flowgauge_core::key::KeyKind;
 use flowgauge_core::summary::Measure;
-use flowgauge_engine::sink::{CsvSink, Sink};
+use flowgauge_engine::sink::Csv;
 use proptest::prelude::*;
 
-use crate::{assert_golden, fixture, run};
+use crate::{Page, assert_golden, fixture, run};
 
-fn rendered(write: impl FnOnce(&mut dyn Sink)) -> String {
-    let mut out = Vec::new();
-    write(&mut CsvSink::new(&mut out));
-    String::from_utf8(out).unwrap()
+fn rendered(write: impl FnOnce(&mut Page<Csv>)) -> String {
+    Page::rendered(Csv, write)
 }
 
-/// The tables of a run by name: header and rows, as a strict reader sees them.
+/// The tables of a run by name, those of all epochs joined: header and rows, as a strict reader sees
+/// them.
 fn tables(text: &str) -> BTreeMap<String, Vec<Vec<String>>> {
-    let mut tables = BTreeMap::new();
-    for table in text.strip_suffix("\n").unwrap().split("\n\n") {
+    let mut tables = BTreeMap::<_, Vec<Vec<String>>>::new();
+    for table in text.strip_suffix("\n\n").unwrap().split("\n\n") {
         let mut reader =
             ::csv::ReaderBuilder::new().has_headers(false).from_reader(table.as_bytes());
         let rows: Vec<Vec<String>> = reader
             .records()
             .map(|record| record.unwrap().iter().map(str::to_owned).collect())
             .collect();
-        assert_eq!(rows[0][..2], ["epoch", "table"]);
+        assert_eq!(rows[0][..3], ["measurement", "epoch", "table"]);
         for row in &rows[1..] {
-            assert_eq!(row[1], rows[1][1]);
+            assert_eq!(row[2], rows[1][2]);
         }
-        let name = rows.get(1).map_or_else(|| rows[0].join(","), |row| row[1].clone());
-        assert!(tables.insert(name, rows).is_none());
+        let name = rows.get(1).map_or_else(|| rows[0].join(","), |row| row[2].clone());
+        match tables.get_mut(&name) {
+            Some(table) => {
+                assert_eq!(table[0], rows[0]);
+                table.extend(rows.into_iter().skip(1));
+            }
+            None => drop(tables.insert(name, rows)),
+        }
     }
     tables
 }
 
 #[test]
 fn looks_as_it_should() {
-    let text = rendered(|sink| run(sink));
+    let text = rendered(run);
     assert_golden("run.csv", &text);
     let tables = tables(&text);
-    // Both epochs are in one table.
-    let epochs: Vec<_> = tables["heavy-hitters"].iter().map(|row| row[0].as_str()).collect();
+    let epochs: Vec<_> = tables["heavy-hitters"].iter().map(|row| row[1].as_str()).collect();
     assert_eq!(epochs, ["epoch", "0", "0", "0", "0", "7", "7", "7", "7"]);
-    assert_eq!(tables["total"][1][0], "");
+    assert_eq!(tables["total"][1][1], "");
 }
 
 #[test]
@@ -71,7 +75,7 @@ fn tables_of_empty_and_wide_epochs_are_sound() {
         sink.epoch(&fixture::all_tasks()).unwrap();
         sink.total(&fixture::total(&[], 2)).unwrap();
     });
-    for header in text.lines().filter(|line| line.starts_with("epoch,")) {
+    for header in text.lines().filter(|line| line.starts_with("measurement,")) {
         assert!(full.lines().any(|line| line == header), "{header}");
     }
     for (_, kind) in KeyKind::ALL {
@@ -88,7 +92,7 @@ fn tables_of_empty_and_wide_epochs_are_sound() {
     }
 }
 
-/// What [`CsvSink`] documents: an apostrophe guards, a backslash escapes.
+/// What [`Csv`] documents: an apostrophe guards, a backslash escapes.
 fn read_back(cell: &str) -> String {
     let mut text = String::new();
     let mut rest = cell.strip_prefix('\'').unwrap_or(cell).chars();
@@ -128,8 +132,8 @@ proptest! {
         });
         prop_assert!(csv.chars().all(|c| c == '\n' || !c.is_control()));
         let tables = tables(&csv);
-        prop_assert_eq!(read_back(&tables["notes"][1][2]), text.clone());
-        prop_assert_eq!(read_back(&tables["problems"][2][2]), text);
+        prop_assert_eq!(read_back(&tables["notes"][1][3]), text.clone());
+        prop_assert_eq!(read_back(&tables["problems"][2][3]), text);
         for cell in tables.values().flatten().flatten() {
             let formula = cell.starts_with(['=', '+', '-', '@']) && cell.parse::<f64>().is_err();
             prop_assert!(!formula, "{cell:?}");

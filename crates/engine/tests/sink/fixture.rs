@@ -6,7 +6,9 @@ use std::net::{IpAddr, Ipv6Addr};
 use flowgauge_core::key::{CanonicalKey, KeyKind, KeySpec};
 use flowgauge_core::packet::{Fault, Layer, Malformed, NoKey};
 use flowgauge_core::summary::{Estimate, Measure, QuantileOf, Setting, Size, SizeEstimate};
-use flowgauge_core::task::{ChangeItem, HierarchyItem, Report, SizeItem, SpreadItem};
+use flowgauge_core::task::{
+    ChangeItem, HierarchyItem, Report, Selection, Side, SizeItem, SpreadItem,
+};
 use flowgauge_engine::account::Account;
 use flowgauge_engine::report::{Breakdown, EpochReport, Gap, SummaryInfo, TotalReport};
 
@@ -103,11 +105,12 @@ pub(crate) fn plausible() -> EpochReport {
             parameters: vec![("slots".to_owned(), Setting::Integer(4_194_304))],
         },
         tasks: vec![
-            ("top", Report::Sizes { threshold: None, items: items.clone() }),
-            ("heavy-hitters", Report::Sizes { threshold: Some(60.002), items }),
+            ("top", Report::Sizes { selection: Selection::Largest, items: items.clone() }),
+            ("heavy-hitters", Report::Sizes { selection: Selection::Over(60.002), items }),
             (
                 "superspreaders",
                 Report::Spread {
+                    side: Side::Source,
                     threshold: 128,
                     items: vec![
                         SpreadItem {
@@ -144,6 +147,7 @@ pub(crate) fn plausible() -> EpochReport {
         notes: vec![
             "12 packets belong to flows that found no room; --memory gives them some".to_owned(),
         ],
+        undelivered: 0,
     }
 }
 
@@ -176,7 +180,7 @@ pub(crate) fn all_tasks() -> EpochReport {
         (
             "heavy-hitters",
             Report::Sizes {
-                threshold: Some(60.002),
+                selection: Selection::Over(60.002),
                 items: items
                     .iter()
                     .map(|item| SizeItem {
@@ -189,10 +193,11 @@ pub(crate) fn all_tasks() -> EpochReport {
                     .collect(),
             },
         ),
-        ("flow-size", Report::Sizes { threshold: None, items: items[2..].to_vec() }),
+        ("flow-size", Report::Sizes { selection: Selection::Asked, items: items[2..].to_vec() }),
         (
             "victims",
             Report::Spread {
+                side: Side::Destination,
                 threshold: 128,
                 items: vec![SpreadItem {
                     address: address("192.0.2.1"),
@@ -270,7 +275,8 @@ pub(crate) fn widest(kind: KeyKind, by: Measure) -> EpochReport {
     let size = SizeEstimate { packets: Some(wide(888_888.0)), bytes: Some(huge) };
     let items: Vec<_> = (0..1200).map(|_| SizeItem { key, size, share: 0.999_99 }).collect();
     let address = address(&far);
-    let spread = |threshold| Report::Spread {
+    let spread = |side, threshold| Report::Spread {
+        side,
         threshold,
         items: vec![SpreadItem { address, distinct: wide(888_888.0) }; 1200],
     };
@@ -297,13 +303,13 @@ pub(crate) fn widest(kind: KeyKind, by: Measure) -> EpochReport {
     }
     report.by = by;
     report.summary.memory_bytes = usize::MAX;
-    let sizes = |threshold| Report::Sizes { threshold, items: items.clone() };
+    let sizes = |selection| Report::Sizes { selection, items: items.clone() };
     report.tasks = vec![
-        ("top", sizes(None)),
-        ("heavy-hitters", sizes(Some(f64::MAX))),
-        ("flow-size", sizes(None)),
-        ("superspreaders", spread(u64::MAX)),
-        ("victims", spread(888_888)),
+        ("top", sizes(Selection::Largest)),
+        ("heavy-hitters", sizes(Selection::Over(f64::MAX))),
+        ("flow-size", sizes(Selection::Asked)),
+        ("superspreaders", spread(Side::Source, u64::MAX)),
+        ("victims", spread(Side::Destination, 888_888)),
         (
             "changes",
             Report::Changes { threshold: Some(1.5), items: vec![change; 3], untracked: u64::MAX },
@@ -353,10 +359,13 @@ pub(crate) fn empty() -> EpochReport {
     report.breakdown = Some(Breakdown::default());
     report.notes.clear();
     report.tasks = vec![
-        ("top", Report::Sizes { threshold: None, items: Vec::new() }),
-        ("heavy-hitters", Report::Sizes { threshold: Some(0.0), items: Vec::new() }),
-        ("superspreaders", Report::Spread { threshold: 128, items: Vec::new() }),
-        ("victims", Report::Spread { threshold: 128, items: Vec::new() }),
+        ("top", Report::Sizes { selection: Selection::Largest, items: Vec::new() }),
+        ("heavy-hitters", Report::Sizes { selection: Selection::Over(0.0), items: Vec::new() }),
+        (
+            "superspreaders",
+            Report::Spread { side: Side::Source, threshold: 128, items: Vec::new() },
+        ),
+        ("victims", Report::Spread { side: Side::Destination, threshold: 128, items: Vec::new() }),
         ("changes", Report::Changes { threshold: None, items: Vec::new(), untracked: 0 }),
         ("cardinality", Report::Cardinality { flows: Estimate::exact(0) }),
         ("entropy", Report::Entropy { bits: Estimate::exact(0), normalized: 0.0 }),
@@ -395,5 +404,6 @@ pub(crate) fn total(files: &[&str], epochs: u64) -> TotalReport {
             "cut.pcap: byte 1234: the record ends after 60 of 1500 captured bytes".to_owned(),
         ],
         notes: Vec::new(),
+        undelivered: 0,
     }
 }

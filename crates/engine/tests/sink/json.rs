@@ -2,16 +2,14 @@
 
 use flowgauge_core::key::KeyKind;
 use flowgauge_core::summary::Measure;
-use flowgauge_engine::sink::{JsonSink, Sink};
+use flowgauge_engine::sink::Json;
 use proptest::prelude::*;
 use serde_json::Value;
 
-use crate::{assert_golden, fixture, run};
+use crate::{Page, assert_golden, fixture, run};
 
-fn rendered(write: impl FnOnce(&mut dyn Sink)) -> String {
-    let mut out = Vec::new();
-    write(&mut JsonSink::new(&mut out));
-    String::from_utf8(out).unwrap()
+fn rendered(write: impl FnOnce(&mut Page<Json>)) -> String {
+    Page::rendered(Json, write)
 }
 
 fn lines(text: &str) -> Vec<Value> {
@@ -25,7 +23,7 @@ fn schema() -> Value {
 
 #[test]
 fn is_as_documented() {
-    assert_golden("run.jsonl", &rendered(|sink| run(sink)));
+    assert_golden("run.jsonl", &rendered(run));
 }
 
 #[test]
@@ -55,7 +53,7 @@ fn every_line_fits_the_schema() {
 #[test]
 fn the_schema_is_strict() {
     let validator = jsonschema::draft202012::new(&schema()).unwrap();
-    let sound = &lines(&rendered(|sink| run(sink)))[0];
+    let sound = &lines(&rendered(run))[0];
     assert!(validator.is_valid(sound));
     for (pointer, value) in [
         ("/start", Value::from("2016-04-06 13:00")),

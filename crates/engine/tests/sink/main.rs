@@ -4,9 +4,13 @@
 mod csv;
 mod fixture;
 mod json;
+mod outlets;
 mod text;
 
-use flowgauge_engine::sink::Sink;
+use std::io;
+
+use flowgauge_engine::report::{EpochReport, Gap, TotalReport};
+use flowgauge_engine::sink::Format;
 
 /// Compares `actual` with a file in `tests/golden`, which `UPDATE_GOLDEN=1` writes anew.
 fn assert_golden(name: &str, actual: &str) {
@@ -18,8 +22,34 @@ fn assert_golden(name: &str, actual: &str) {
     assert_eq!(actual, expected, "{name} differs; look at it, then run with UPDATE_GOLDEN=1");
 }
 
+/// A format, and what it wrote.
+struct Page<F> {
+    format: F,
+    out: Vec<u8>,
+}
+
+impl<F: Format> Page<F> {
+    fn rendered(format: F, write: impl FnOnce(&mut Self)) -> String {
+        let mut page = Self { format, out: Vec::new() };
+        write(&mut page);
+        String::from_utf8(page.out).unwrap()
+    }
+
+    fn epoch(&mut self, report: &EpochReport) -> io::Result<()> {
+        self.format.epoch(report, &mut self.out)
+    }
+
+    fn gap(&mut self, gap: &Gap) -> io::Result<()> {
+        self.format.gap(gap, &mut self.out)
+    }
+
+    fn total(&mut self, report: &TotalReport) -> io::Result<()> {
+        self.format.total(report, &mut self.out)
+    }
+}
+
 /// A run of an epoch, a gap, an epoch with the other tasks, and the end.
-fn run(sink: &mut dyn Sink) {
+fn run(sink: &mut Page<impl Format>) {
     sink.epoch(&fixture::plausible()).unwrap();
     sink.gap(&fixture::gap()).unwrap();
     sink.epoch(&fixture::all_tasks()).unwrap();

@@ -2,20 +2,18 @@
 
 use flowgauge_core::key::KeyKind;
 use flowgauge_core::summary::{Estimate, Measure};
-use flowgauge_core::task::Report;
-use flowgauge_engine::sink::{Sink, TextSink};
+use flowgauge_core::task::{Report, Selection, Side};
+use flowgauge_engine::sink::Text;
 
-use crate::{assert_golden, fixture, run};
+use crate::{Page, assert_golden, fixture, run};
 
-fn rendered(rows: usize, write: impl FnOnce(&mut dyn Sink)) -> String {
-    let mut out = Vec::new();
-    write(&mut TextSink::new(&mut out, rows));
-    String::from_utf8(out).unwrap()
+fn rendered(rows: usize, write: impl FnOnce(&mut Page<Text>)) -> String {
+    Page::rendered(Text { rows }, write)
 }
 
 #[test]
 fn looks_as_it_should() {
-    assert_golden("run.txt", &rendered(10, |sink| run(sink)));
+    assert_golden("run.txt", &rendered(10, run));
     let single = rendered(2, |sink| {
         sink.epoch(&fixture::plausible()).unwrap();
         sink.total(&fixture::total(&["a.pcap"], 1)).unwrap();
@@ -44,8 +42,11 @@ fn claims_no_more_than_it_knows() {
     let mut report = fixture::plausible();
     let items = Vec::new();
     report.tasks = vec![
-        ("heavy-hitters", Report::Sizes { threshold: Some(0.96), items }),
-        ("superspreaders", Report::Spread { threshold: 128, items: Vec::new() }),
+        ("heavy-hitters", Report::Sizes { selection: Selection::Over(0.96), items }),
+        (
+            "superspreaders",
+            Report::Spread { side: Side::Source, threshold: 128, items: Vec::new() },
+        ),
         ("entropy", Report::Entropy { bits: Estimate::between(1.0, 4.0, 8.0), normalized: 1.0 }),
     ];
     for (untracked, has) in [(0, "has"), (317, "is known to have")] {

@@ -77,7 +77,7 @@ impl<'a, K: FlowKey + Extract<8>> Exam<'a, K> {
                 continue;
             }
             let Some(Ok(report)) = report else { return Ok(None) };
-            judge(&mut score, task, &report, context, &self.truth);
+            judge(&mut score, &report, context, &self.truth);
         }
         Ok(Some(score))
     }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use flowgauge_core::key::CanonicalKey;
 use flowgauge_core::summary::{Estimate, QuantileOf};
-use flowgauge_core::task::{ChangeItem, EpochContext, HierarchyItem, Report, SizeItem, SpreadItem};
+use flowgauge_core::task::{
+    ChangeItem, EpochContext, HierarchyItem, Report, Selection, Side, SizeItem, SpreadItem,
+};
 
 use super::{Score, Truth, rank};
 use crate::exact::{Exact, number};
@@ -12,31 +14,25 @@ use crate::hierarchy::{self, Prefix};
 use crate::traffic::Packet;
 
 /// Takes the answer of a task.
-pub(crate) fn judge(
-    score: &mut Score,
-    task: &str,
-    report: &Report,
-    epoch: &EpochContext,
-    truth: &Truth<'_>,
-) {
+pub(crate) fn judge(score: &mut Score, report: &Report, epoch: &EpochContext, truth: &Truth<'_>) {
     match report {
-        Report::Sizes { items, .. } if task == "flow-size" => asked_sizes(score, items, truth),
-        Report::Sizes { threshold: Some(_), items } => {
+        Report::Sizes { selection: Selection::Asked, items } => asked_sizes(score, items, truth),
+        Report::Sizes { selection: Selection::Over(_), items } => {
             let wanted = |weight| truth.is_heavy(weight);
             let count = truth.flows.iter().filter(|(_, weight)| wanted(*weight)).count();
             named_sizes(score, items, truth, wanted, count);
         }
-        Report::Sizes { threshold: None, items } => {
+        Report::Sizes { selection: Selection::Largest, items } => {
             let weights = truth.flows.sorted_weights();
             let count = epoch.top.min(weights.len());
             // Of flows of one size, any is one of the largest.
             let least = weights[weights.len() - count..].first().copied();
             named_sizes(score, items, truth, |weight| Some(weight) >= least, count);
         }
-        Report::Spread { threshold, items } => {
-            let peers = match task {
-                "victims" => &truth.of_destinations,
-                _ => &truth.of_sources,
+        Report::Spread { side, threshold, items } => {
+            let peers = match side {
+                Side::Source => &truth.of_sources,
+                Side::Destination => &truth.of_destinations,
             };
             spread(score, *threshold, items, peers);
         }

@@ -8,30 +8,19 @@ use std::io::{self, Write};
 use flowgauge_core::summary::Size;
 
 use super::layout::{self, Align, Table, WIDTH, paragraph};
-use super::{Sink, escape, names, rfc3339, units};
+use super::{Format, escape, names, rfc3339, units};
 use crate::account::Account;
 use crate::report::{Breakdown, EpochReport, Gap, TotalReport};
 
-/// Writes each epoch, and each update of one, as a page, and the totals at the end.
-pub struct TextSink<W> {
-    out: W,
-    rows: usize,
+/// A page for each epoch, and for each update of one, and the totals at the end. Of a long list it
+/// shows at most `rows` items.
+pub struct Text {
+    /// Items shown of a list at most.
+    pub rows: usize,
 }
 
-impl<W: Write> TextSink<W> {
-    /// Writes to `out`, and of a long list at most `rows` items.
-    pub fn new(out: W, rows: usize) -> Self {
-        Self { out, rows }
-    }
-
-    fn page(&mut self, page: &str) -> io::Result<()> {
-        self.out.write_all(page.as_bytes())?;
-        self.out.flush()
-    }
-}
-
-impl<W: Write + Send> Sink for TextSink<W> {
-    fn epoch(&mut self, report: &EpochReport) -> io::Result<()> {
+impl Format for Text {
+    fn epoch(&self, report: &EpochReport, out: &mut dyn Write) -> io::Result<()> {
         let mut page = String::new();
         let (start, end) = (report.start_ns, report.end_ns);
         let so_far = if report.update { " so far" } else { "" };
@@ -50,6 +39,7 @@ impl<W: Write + Send> Sink for TextSink<W> {
             summary.algorithm,
             units::memory(summary.memory_bytes)
         );
+        undelivered(&mut page, report.undelivered, " before this one");
         heading(&mut page, "Traffic");
         totals(&mut page, &report.account, start, end);
         account(&mut page, &report.account, 0);
@@ -61,10 +51,10 @@ impl<W: Write + Send> Sink for TextSink<W> {
         }
         notes(&mut page, &report.notes);
         page.push('\n');
-        self.page(&page)
+        out.write_all(page.as_bytes())
     }
 
-    fn gap(&mut self, gap: &Gap) -> io::Result<()> {
+    fn gap(&self, gap: &Gap, out: &mut dyn Write) -> io::Result<()> {
         let mut page = String::new();
         let span = span(Some(gap.start_ns), Some(gap.end_ns));
         let last = gap.epoch + gap.epochs.saturating_sub(1);
@@ -74,10 +64,10 @@ impl<W: Write + Send> Sink for TextSink<W> {
         };
         rule(&mut page, &named(&gap.measurement, &format!("{epochs} · {span}")));
         page.push_str("no packets\n\n");
-        self.page(&page)
+        out.write_all(page.as_bytes())
     }
 
-    fn total(&mut self, report: &TotalReport) -> io::Result<()> {
+    fn total(&self, report: &TotalReport, out: &mut dyn Write) -> io::Result<()> {
         let mut page = String::new();
         let epochs = units::plural(report.epochs, "epoch");
         let files = units::plural(report.files.len() as u64, "file");
@@ -85,8 +75,9 @@ impl<W: Write + Send> Sink for TextSink<W> {
         for file in &report.files {
             paragraph(&mut page, "  ", &escape::visible(file));
         }
+        undelivered(&mut page, report.undelivered, "");
         // Of a single epoch the totals stand above already.
-        if report.epochs != 1 {
+        if report.epochs != 1 || report.undelivered > 0 {
             if report.start_ns.is_some() {
                 let _ = writeln!(page, "  {}", span(report.start_ns, report.end_ns));
             }
@@ -105,7 +96,7 @@ impl<W: Write + Send> Sink for TextSink<W> {
             }
         }
         notes(&mut page, &report.notes);
-        self.page(&page)
+        out.write_all(page.as_bytes())
     }
 }
 
@@ -117,6 +108,15 @@ fn rule(page: &mut String, title: &str) {
 
 fn heading(page: &mut String, title: &str) {
     let _ = write!(page, "\n{title}\n");
+}
+
+/// Reports that a reader will not find here.
+fn undelivered(page: &mut String, undelivered: u64, which: &str) {
+    if undelivered > 0 {
+        let reports = units::plural(undelivered, "report");
+        let text = format!("{reports}{which} could not be written here in time");
+        paragraph(page, "  ! ", &text);
+    }
 }
 
 /// What else a reader must know.

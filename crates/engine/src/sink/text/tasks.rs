@@ -1,8 +1,10 @@
 //! The answer of each task, as a section of the page.
 
-use flowgauge_core::key::{CanonicalKey, Fields, KeyKind};
+use flowgauge_core::key::{CanonicalKey, Fields};
 use flowgauge_core::summary::{Estimate, Measure, QuantileOf, Size};
-use flowgauge_core::task::{ChangeItem, HierarchyItem, Report, SizeItem, SpreadItem};
+use flowgauge_core::task::{
+    ChangeItem, HierarchyItem, Report, Selection, Side, SizeItem, SpreadItem,
+};
 
 use super::heading;
 use crate::report::EpochReport;
@@ -14,21 +16,21 @@ const FLOW_WIDTH: usize = 51;
 
 /// Writes the answer number `at` of `report`; of a list, at most `rows` items.
 pub(super) fn write(page: &mut String, report: &EpochReport, at: usize, rows: usize) {
-    let (name, answer) = &report.tasks[at];
+    let (_, answer) = &report.tasks[at];
     let section = Section { report, rows };
     match answer {
-        Report::Sizes { threshold: None, items } if *name == "top" => {
+        Report::Sizes { selection: Selection::Largest, items } => {
             heading(page, &format!("Top flows by {}", report.by.name()));
             section.sizes(page, items);
         }
-        Report::Sizes { threshold: Some(threshold), items } => {
+        Report::Sizes { selection: Selection::Over(threshold), items } => {
             section.heavy_hitters(page, *threshold, items);
         }
-        Report::Sizes { threshold: None, items } => {
+        Report::Sizes { selection: Selection::Asked, items } => {
             heading(page, "Flows asked for");
             section.sizes(page, items);
         }
-        Report::Spread { threshold, items } => section.spread(page, name, *threshold, items),
+        Report::Spread { side, threshold, items } => section.spread(page, *side, *threshold, items),
         Report::Changes { threshold, items, untracked } => {
             section.changes(page, *threshold, items, *untracked);
         }
@@ -109,8 +111,8 @@ impl Section<'_> {
         };
         paragraph(page, "  ", &text);
         // The same flows need not stand on one page twice.
-        let top = self.report.tasks.iter().find_map(|(name, answer)| match answer {
-            Report::Sizes { items, .. } if *name == "top" => Some(items.as_slice()),
+        let top = self.report.tasks.iter().find_map(|(_, answer)| match answer {
+            Report::Sizes { selection: Selection::Largest, items } => Some(items.as_slice()),
             _ => None,
         });
         let shown = items.len().min(self.rows);
@@ -125,11 +127,10 @@ impl Section<'_> {
         self.sizes(page, items);
     }
 
-    fn spread(&self, page: &mut String, name: &str, threshold: u64, items: &[SpreadItem]) {
-        let (title, kind, one, peers) = if name == "victims" {
-            ("Victims", KeyKind::Destination, "destination", "sources")
-        } else {
-            ("Superspreaders", KeyKind::Source, "source", "destinations")
+    fn spread(&self, page: &mut String, side: Side, threshold: u64, items: &[SpreadItem]) {
+        let (title, one, peers) = match side {
+            Side::Source => ("Superspreaders", "source", "destinations"),
+            Side::Destination => ("Victims", "destination", "sources"),
         };
         heading(page, title);
         let over = units::count(threshold as f64);
@@ -149,7 +150,7 @@ impl Section<'_> {
         }
         let mut table = Table::new(&columns);
         for (index, item) in items.iter().take(self.rows).enumerate() {
-            let fields = names::address_fields(self.report.key, kind, &item.address);
+            let fields = names::address_fields(self.report.key, side, &item.address);
             let mut cells = vec![
                 (index + 1).to_string().into(),
                 self.endpoints(&fields).join(" → ").into(),
