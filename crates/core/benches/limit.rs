@@ -23,7 +23,7 @@ const LIMIT: f64 = 1.15;
 type Words = [u64; 2];
 
 fn main() {
-    let digester = Digester::new(Seed::new(1), Isa::best());
+    let digester = Digester::new(Seed::number(1), Isa::best());
     println!("instruction set {}, {PACKETS} packets of Zipf 1.0, {ROUNDS} rounds", Isa::best());
     println!("summary\ttable\ttraits ns\tby hand ns\tratio");
     let mut worst: f64 = 0.0;

@@ -96,7 +96,7 @@ fn tasks(criterion: &mut Criterion) {
         let mut group = criterion.benchmark_group(lane);
         group.sample_size(10).warm_up_time(Duration::from_millis(100));
         group.measurement_time(Duration::from_secs(1));
-        let mut options = TaskOptions::new(Seed::new(1));
+        let mut options = TaskOptions::new(Seed::number(1));
         options.history = vec![HistoryShape { key_bytes, flows: 2 * FLOWS, cells: 0 }];
         for (name, hierarchy, top) in [
             ("top", Hierarchy::Bytes, 20),

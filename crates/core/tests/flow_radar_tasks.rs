@@ -94,7 +94,7 @@ impl Run {
             spread_of: SpreadOf::Address,
             flows: asked,
             history: vec![HistoryShape { key_bytes: 8, flows: 1 << 14, cells: 0 }],
-            ..TaskOptions::new(Seed::new(7))
+            ..TaskOptions::new(Seed::number(7))
         };
         let tasks = TASKS.iter().map(|task| find(task.name).unwrap().build(&options).unwrap());
         Self { by, past: BTreeMap::new(), tasks: tasks.collect() }

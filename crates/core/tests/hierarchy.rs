@@ -62,7 +62,7 @@ fn run(
     lanes: &[Lane<'_>],
     packets: &[Packet],
 ) -> Result<(f64, Vec<HierarchyItem>), String> {
-    let mut options = TaskOptions::new(Seed::new(1));
+    let mut options = TaskOptions::new(Seed::number(1));
     options.hierarchy = hierarchy;
     let mut task = find("hierarchical").unwrap().build(&options).unwrap();
     task.check(by, lanes).map_err(|error| error.to_string())?;

@@ -296,7 +296,7 @@ fn a_loaded_sketch_names_the_heaviest_and_counts_the_others() {
 
 /// A peer, digested.
 fn element(peer: u32) -> u64 {
-    Digester::new(Seed::new(5), Isa::best()).digest(&peer, 4)
+    Digester::new(Seed::number(5), Isa::best()).digest(&peer, 4)
 }
 
 /// Sources of Zipf 1.1 with up to three peers, spreaders of 170 to 600 peers with a packet or two to

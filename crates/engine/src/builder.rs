@@ -235,7 +235,7 @@ fn build_tasks(
         flows: config.flows.clone(),
         history,
         forecast: config.forecast,
-        seed: Seed::new(config.seed),
+        seed: Seed::number(config.seed),
     };
     entries
         .iter()

@@ -4,38 +4,7 @@ use bytemuck::{Pod, Zeroable};
 
 use crate::detect::{Isa, Level};
 use crate::scalar;
-
-/// The secret of the digest: summaries merge only when they agree on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seed {
-    value: u64,
-    secret: [u64; 4],
-}
-
-impl Seed {
-    /// Expands a number to the four odd secrets of the formula, by `SplitMix64`.
-    pub fn new(value: u64) -> Self {
-        let mut state = value;
-        let secret = std::array::from_fn(|_| {
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut z = state;
-            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            (z ^ (z >> 31)) | 1
-        });
-        Self { value, secret }
-    }
-
-    /// The number that the seed was made from.
-    pub fn value(&self) -> u64 {
-        self.value
-    }
-
-    /// The four secrets, for the scalar twin.
-    pub fn secret(&self) -> &[u64; 4] {
-        &self.secret
-    }
-}
+use crate::seed::Seed;
 
 /// The words that a key is stored in: `u32`, `u64`, or 2, 4 or 5 of `u64`.
 pub trait Words: Pod + Zeroable + Eq + Send + Sync + 'static {
@@ -132,7 +101,7 @@ impl Digester {
     /// The digest of one key of `bytes` canonical bytes.
     #[inline(always)]
     pub fn digest<W: Words>(&self, key: &W, bytes: usize) -> u64 {
-        key.digest(&self.seed.secret, bytes)
+        key.digest(self.seed.secret(), bytes)
     }
 
     /// Fills `out[i]` with the digest of `keys[i]`, each key having `bytes` canonical bytes.
@@ -142,7 +111,7 @@ impl Digester {
     #[inline]
     pub fn digest_batch<W: Words>(&self, keys: &[W], bytes: usize, out: &mut [u64]) {
         assert_eq!(keys.len(), out.len(), "one digest per key");
-        let secret = &self.seed.secret;
+        let secret = self.seed.secret();
         let whole = self.digest_vectors(keys, bytes, out);
         for (key, digest) in keys.iter().zip(out).skip(whole) {
             *digest = key.digest(secret, bytes);
@@ -196,7 +165,7 @@ impl Digester {
             macro_rules! widths {
                 ($isa:ident) => {{
                     let (from, to) = (keys.as_ptr().cast(), out.as_mut_ptr());
-                    let (secret, count) = (&self.seed.secret, keys.len());
+                    let (secret, count) = (self.seed.secret(), keys.len());
                     // SAFETY: holding an `Isa` of this level proves that it was detected. Both
                     // slices have `count` items, of exactly the size matched, and a `Pod` has no
                     // byte that may not be read; the loads ask for no alignment.

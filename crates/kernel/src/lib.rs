@@ -22,14 +22,16 @@ mod memory;
 mod prefetch;
 mod ring;
 pub mod scalar;
+mod seed;
 mod tags;
 
 pub use cycles::cycles;
 pub use detect::Isa;
-pub use digest::{Digester, Seed, Words};
+pub use digest::{Digester, Words};
 pub use exchange::{Keeper, User, exchange};
 pub use group::{equal_in_group, equal_in_line};
 pub use memory::Zeroed;
 pub use prefetch::prefetch;
 pub use ring::{Consumer, Gone, Producer, ring};
+pub use seed::{LEAST_SEED_BYTES, Seed, SeedId};
 pub use tags::{FindTag, Tags, WithTags};

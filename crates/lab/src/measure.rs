@@ -141,7 +141,7 @@ struct Stream<'a> {
 impl Stream<'_> {
     /// Measures these cases, those of one algorithm at once.
     fn measure<K: FlowKey + Extract<8>>(&self, cases: &mut [&mut Outcome]) -> Result<(), Failure> {
-        let digester = Digester::new(Seed::new(self.seed), Isa::best());
+        let digester = Digester::new(Seed::number(self.seed), Isa::best());
         let epochs: Vec<_> =
             self.epochs.iter().map(|epoch| keyed::<K>(epoch, self.kind, &digester)).collect();
         let truth = Truth::count(self.scene, self.epochs, &epochs, THRESHOLD);

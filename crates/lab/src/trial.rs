@@ -71,7 +71,7 @@ impl<K: FlowKey> Trial<K> {
             history: vec![HistoryShape { key_bytes: K::BYTES, flows: most, cells }],
             spread: options.spread,
             hierarchy: options.hierarchy,
-            ..TaskOptions::new(Seed::new(seed))
+            ..TaskOptions::new(Seed::number(seed))
         };
         let build = |entry: &&'static TaskEntry| {
             entry.build(&tasks).map_err(|error| Failure::Task { task: entry.name, error })

@@ -132,14 +132,14 @@ pub struct Options {
 
 impl Options {
     /// The defaults of the command line, for a summary of some `memory_bytes` bytes.
-    pub fn new(memory_bytes: usize, seed: u64) -> Self {
+    pub fn new(memory_bytes: usize, seed: impl Into<Seed>) -> Self {
         Self {
             parameters: Parameters::default(),
             memory_bytes,
             memory: Memory::unlimited(),
             task_bytes_per_flow: 0,
             task_bytes_per_cell: 0,
-            digester: Digester::new(Seed::new(seed), Isa::best()),
+            digester: Digester::new(seed.into(), Isa::best()),
             by: Measure::Packets,
             threshold: Threshold::Share(0.001),
             spread: 128,

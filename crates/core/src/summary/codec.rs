@@ -1,10 +1,15 @@
 //! The stored form of a summary.
 //!
 //! All numbers are little-endian. A frame is `FGSM`, the version (u16), the algorithm's name, the
-//! bytes of a key (u16), the options that summaries merge by (seed u64, measure u8, threshold u8
-//! and u64, spread u64, hierarchy u8), the parameters in force (u8 of them, each a name and the
-//! text of its value), the length of the payload (u64), the payload, and the CRC-32 of all bytes
-//! before it. Names and values are a length (u8) and that many bytes of UTF-8.
+//! bytes of a key (u16), the options that summaries merge by (seed, measure u8, threshold u8 and
+//! u64, spread u64, hierarchy u8), the parameters in force (u8 of them, each a name and the text of
+//! its value), the length of the payload (u64), the payload, and the CRC-32 of all bytes before it.
+//! Names and values are a length (u8) and that many bytes of UTF-8.
+//!
+//! A seed is its kind (u8), then: 0, a number (u64); 1, the 256 bits of a random seed; 2, the check
+//! value (u64) of a seed file, without which the summary cannot be decoded. Random bits stand in the
+//! stored form, so that it must be kept from everyone who may send packets; the state of a sampler's
+//! random draws does so under any seed.
 //!
 //! A summary of a sample has the name of the sampler and a plus before that of its algorithm; the
 //! sampler's parameters come first, with its name and a dot before theirs.
@@ -14,7 +19,7 @@
 //! HyperLogLog and KLL, for what their sizes allow.
 
 use bytemuck::Zeroable;
-use flowgauge_kernel::{Digester, Isa, Seed};
+use flowgauge_kernel::{Digester, Isa, Seed, SeedId};
 
 use super::{BuildError, Info, Ingest, Measure, Memory, Options, Parameters, Size};
 use crate::catalog;
@@ -24,7 +29,7 @@ use crate::task::{Hierarchy, Threshold};
 pub(crate) use super::patience::Patience;
 
 const MAGIC: &[u8; 4] = b"FGSM";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 
 /// Why bytes are no summary.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +51,14 @@ pub enum DecodeError {
         offset: usize,
         /// What is wrong.
         reason: &'static str,
+    },
+    /// The summary was made under a seed file.
+    #[error("the summary was made under the seed file {needed}, and {given}; give that file")]
+    SeedFile {
+        /// The identity of the file's seed.
+        needed: SeedId,
+        /// What was given instead.
+        given: &'static str,
     },
     /// The summary that the bytes speak of cannot be built.
     #[error("the parameters do not make a summary: {0}")]
@@ -277,7 +290,7 @@ pub fn encode<K: FlowKey>(info: &Info, options: &Options, summary: &dyn Ingest<K
     parameters.extend(own.map(|(name, value)| (name.to_owned(), value)));
     out.text(&name);
     out.number(K::BYTES as u16);
-    out.number(options.digester.seed().value());
+    write_seed(&mut out, options.digester.seed());
     out.number(match options.by {
         Measure::Packets => 0u8,
         Measure::Bytes => 1,
@@ -313,18 +326,68 @@ pub fn encode<K: FlowKey>(info: &Info, options: &Options, summary: &dyn Ingest<K
     out.0
 }
 
+fn write_seed(out: &mut Writer, seed: &Seed) {
+    match seed.id() {
+        SeedId::Number(value) => {
+            out.number(0u8);
+            out.number(value);
+        }
+        SeedId::Random(_) => {
+            out.number(1u8);
+            out.numbers(seed.root());
+        }
+        SeedId::File(check) => {
+            out.number(2u8);
+            out.number(check);
+        }
+    }
+}
+
+/// The seed of a summary, which must be `file` where it was made under a seed file.
+fn read_seed(from: &mut Reader<'_>, file: Option<&Seed>) -> Result<Seed, DecodeError> {
+    match from.number::<u8>("kind of seed")? {
+        0 => Ok(Seed::number(from.number("seed")?)),
+        1 => {
+            let mut bits = [0; 32];
+            from.numbers("seed", &mut bits)?;
+            Ok(Seed::random(bits))
+        }
+        2 => {
+            let needed = SeedId::File(from.number("seed")?);
+            match file {
+                Some(file) if file.id() == needed => Ok(*file),
+                Some(_) => Err(DecodeError::SeedFile { needed, given: "another one was given" }),
+                None => Err(DecodeError::SeedFile { needed, given: "none was given" }),
+            }
+        }
+        _ => Err(from.invalid("kind of seed", 1, "it is not number, random or file")),
+    }
+}
+
 /// The summary of keys of type `K` whose stored form is `bytes`, in at most `limit` bytes of memory.
 ///
 /// # Errors
-/// When the bytes are no such summary, or it needs more memory.
+/// When the bytes are no such summary, it was made under a seed file, or it needs more memory.
 pub fn decode<K: FlowKey>(bytes: &[u8], limit: usize) -> Result<Decoded<K>, DecodeError> {
+    decode_under(bytes, limit, None)
+}
+
+/// [`decode`] of a summary that may have been made under a seed file, whose seed `file` is.
+///
+/// # Errors
+/// As [`decode`], or when it was made under another seed file.
+pub fn decode_under<K: FlowKey>(
+    bytes: &[u8],
+    limit: usize,
+    file: Option<&Seed>,
+) -> Result<Decoded<K>, DecodeError> {
     let mut from = Reader { bytes, offset: 0 };
     let invalid = |from: &Reader<'_>, field, width, reason| Err(from.invalid(field, width, reason));
     if from.take(MAGIC.len(), "magic")? != MAGIC {
         return invalid(&from, "magic", MAGIC.len(), "no summary begins so");
     }
     if from.number::<u16>("version")? != VERSION {
-        return invalid(&from, "version", 2, "only version 1 is known");
+        return invalid(&from, "version", 2, "only version 2 is known");
     }
     let end = bytes.len().saturating_sub(size_of::<u32>()).max(from.offset);
     let mut tail = Reader { bytes, offset: end };
@@ -340,7 +403,7 @@ pub fn decode<K: FlowKey>(bytes: &[u8], limit: usize) -> Result<Decoded<K>, Deco
     if usize::from(from.number::<u16>("key bytes")?) != K::BYTES {
         return invalid(&from, "key bytes", 2, "the keys are of another kind");
     }
-    let seed = Seed::new(from.number("seed")?);
+    let seed = read_seed(&mut from, file)?;
     let by = match from.number::<u8>("measure")? {
         0 => Measure::Packets,
         1 => Measure::Bytes,

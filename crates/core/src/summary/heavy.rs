@@ -323,7 +323,7 @@ mod tests {
     /// A full set that nobody can be dropped from is not searched for each packet.
     #[test]
     fn a_set_that_stays_full_is_pruned_once() {
-        let digester = Digester::new(Seed::new(1), Isa::best());
+        let digester = Digester::new(Seed::number(1), Isa::best());
         for threshold in [0.0, 5.0] {
             let mut set = HeavyKeys::<Key4>::new(16, &Options::new(0, 1)).unwrap();
             let asked = Cell::new(0);

@@ -140,7 +140,7 @@ fn summaries_hold_what_they_would_without() {
 /// A table is what counts exactly: flows that share a fingerprint take turns in one pair.
 #[test]
 fn flows_of_one_fingerprint_are_told_apart() {
-    let digester = Digester::new(Seed::new(1), Isa::best());
+    let digester = Digester::new(Seed::number(1), Isa::best());
     let mut seen = HashMap::new();
     let mut collisions = Vec::new();
     // Some 10 of 300,000² / 2 pairs share 32 bits; fingerprints are 16 of them.
@@ -243,7 +243,7 @@ fn passed_on(policy: &str, flows: impl Iterator<Item = u32>) -> Vec<(u32, u32)> 
 /// once a turn where all pairs take turns.
 #[test]
 fn the_policies_drop_whom_they_say() {
-    let digester = Digester::new(Seed::new(1), Isa::best());
+    let digester = Digester::new(Seed::number(1), Isa::best());
     // A flow of the same fingerprint would take the pair of the other.
     let fingerprint = |flow| key::<Key4>(flow).digest(&digester) as u16;
     let others: Vec<u32> =

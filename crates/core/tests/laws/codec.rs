@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::{env, fs};
 
-use flowgauge_core::catalog::ALGORITHMS;
+use flowgauge_core::catalog::{self, ALGORITHMS};
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key13, Key16, Key32, Key37};
-use flowgauge_core::summary::codec::{DecodeError, decode, encode};
+use flowgauge_core::summary::codec::{DecodeError, Decoded, decode, decode_under, encode};
 use flowgauge_core::summary::{Info, Options};
+use flowgauge_kernel::Seed;
 
 use super::ask::decode_and_use;
 use super::golden::{LIMIT, golden, of_its_keys};
@@ -45,6 +46,36 @@ fn what_was_stored_comes_back() {
     for_all!(comes_back);
 }
 
+/// A summary under a random seed is stored with it; one under a seed file tells nothing of the file,
+/// and comes back with it alone.
+#[test]
+fn seeds_come_back_from_where_they_are_kept() {
+    let info = catalog::info("count-min").unwrap();
+    let stored = |seed: Seed| {
+        let options = Options::new(8 << 10, seed);
+        let mut summary = build::<Key13>(info, &options).unwrap();
+        feed(&mut *summary, &packets(3000, 400, 13), 256);
+        encode(info, &options, &*summary)
+    };
+    let again = |decoded: Decoded<Key13>| encode(info, &decoded.options, &*decoded.summary);
+    let random = stored(Seed::random([7; 32]));
+    assert!(again(decode(&random, LIMIT).unwrap()) == random);
+
+    let [file, other] = [&[7; 32], &[8; 32]].map(|bytes| Seed::file(bytes).unwrap());
+    let bytes = stored(file);
+    assert!(again(decode_under(&bytes, LIMIT, Some(&file)).unwrap()) == bytes);
+    for secret in [file.root(), &file.secret().map(u64::to_le_bytes).concat()[..]] {
+        assert!(!secret.chunks(8).any(|secret| bytes.windows(8).any(|bytes| bytes == secret)));
+    }
+    for (given, reason) in [(None, "none was given"), (Some(&other), "another one was given")] {
+        let error = decode_under::<Key13>(&bytes, LIMIT, given).err().unwrap().to_string();
+        assert!(error.contains(&file.id().to_string()) && error.contains(reason), "{error}");
+    }
+    let mut decoded = decode_under::<Key13>(&bytes, LIMIT, Some(&file)).unwrap().summary;
+    let refused = decoded.merge(&*decode(&random, LIMIT).unwrap().summary).unwrap_err();
+    assert!(refused.to_string().contains("seeds differ"), "{refused}");
+}
+
 /// Bytes with a checksum that fits them.
 pub(crate) fn signed(mut bytes: Vec<u8>) -> Vec<u8> {
     let end = bytes.len() - 4;
@@ -68,7 +99,7 @@ pub(crate) fn flipped(bytes: &[u8], at: usize, bit: u32) -> Vec<u8> {
 
 /// Where the payload of a stored form begins: after the fields of fixed width and the parameters.
 fn header_bytes(info: &Info, bytes: &[u8]) -> usize {
-    let mut at = 7 + info.name.len() + 2 + 8 + 1 + 9 + 8 + 1;
+    let mut at = 7 + info.name.len() + 2 + 9 + 1 + 9 + 8 + 1;
     let texts = 2 * usize::from(bytes[at]);
     at += 1;
     (0..texts).for_each(|_| at += 1 + usize::from(bytes[at]));
@@ -79,7 +110,7 @@ fn header_bytes(info: &Info, bytes: &[u8]) -> usize {
 fn names_its_field(error: &DecodeError) -> bool {
     match error {
         DecodeError::Cut { field, .. } | DecodeError::Invalid { field, .. } => !field.is_empty(),
-        DecodeError::Build(_) => true,
+        DecodeError::Build(_) | DecodeError::SeedFile { .. } => true,
     }
 }
 

@@ -25,7 +25,7 @@ fn sketch_options(seed: u64) -> Options {
 }
 
 fn task(sketch: &dyn Ingest<Key8>, model: ForecastModel) -> Box<dyn Task> {
-    let mut options = TaskOptions::new(Seed::new(1));
+    let mut options = TaskOptions::new(Seed::number(1));
     options.forecast = model;
     let cells = sketch.answers().cells().unwrap().len();
     options.history = vec![HistoryShape { key_bytes: Key8::BYTES, flows: 0, cells }];

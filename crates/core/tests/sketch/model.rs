@@ -15,7 +15,7 @@ const COLUMNS: usize = 1 << BITS;
 
 /// The cells of a flow: slices of its digest, which suffices for 4 rows of 64 columns.
 fn places(flow: u32, seed: u64) -> [usize; ROWS] {
-    let digest = key(flow).digest(&Digester::new(Seed::new(seed), Isa::best()));
+    let digest = key(flow).digest(&Digester::new(Seed::number(seed), Isa::best()));
     std::array::from_fn(|row| row * COLUMNS + (digest >> (row as u32 * BITS)) as usize % COLUMNS)
 }
 

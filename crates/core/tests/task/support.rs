@@ -167,7 +167,7 @@ impl Case {
 }
 
 pub fn options() -> TaskOptions {
-    TaskOptions::new(Seed::new(7))
+    TaskOptions::new(Seed::number(7))
 }
 
 pub fn build(name: &str, options: &TaskOptions) -> Box<dyn Task> {

@@ -38,7 +38,7 @@ impl<'a, K: FlowKey + Extract<8>> Exam<'a, K> {
     ) -> Result<Self, Failure> {
         // Peers are endpoints.
         setting.needs(mix, if scene == Scene::Spread { 13 } else { K::BYTES })?;
-        let digester = Digester::new(Seed::new(setting.seed), Isa::best());
+        let digester = Digester::new(Seed::number(setting.seed), Isa::best());
         let epochs: Vec<_> = packets.iter().map(|epoch| keyed(epoch, kind, &digester)).collect();
         let truth = Truth::count(scene, packets, &epochs, THRESHOLD);
         let context = |epoch: &Vec<Keyed<K>>| EpochContext {

@@ -84,7 +84,7 @@ pub(crate) struct Bare(Digester);
 impl Bare {
     /// A bare loop.
     pub(crate) fn new() -> Self {
-        Self(Digester::new(Seed::new(1), Isa::best()))
+        Self(Digester::new(Seed::number(1), Isa::best()))
     }
 }
 

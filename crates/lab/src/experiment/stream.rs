@@ -28,7 +28,7 @@ impl<K: FlowKey + Extract<8>> Stream<K> {
 
     /// The keys of these packets.
     pub(crate) fn of(packets: &[Packet], kind: KeyKind, seed: u64) -> Self {
-        let digester = Digester::new(Seed::new(seed), Isa::best());
+        let digester = Digester::new(Seed::number(seed), Isa::best());
         let keyed = packets.iter().filter_map(|packet| {
             let element = packet.ip.element(kind, SpreadOf::Endpoint, &digester).ok()?;
             Some((K::extract(kind, &packet.ip).ok()?, element))

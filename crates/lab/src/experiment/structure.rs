@@ -74,7 +74,7 @@ impl Structure {
     pub(crate) fn options<K: FlowKey>(&self, setting: &Setting) -> Result<Options, Failure> {
         let mut options = Options {
             parameters: self.parameters.clone(),
-            digester: Digester::new(Seed::new(setting.seed), self.isa),
+            digester: Digester::new(Seed::number(setting.seed), self.isa),
             ..Options::new(self.memory_bytes, setting.seed)
         };
         let before = catalog::accelerator_bytes::<K>(&self.accelerators, &options);

@@ -170,7 +170,7 @@ pub(super) fn map() -> Contender {
 pub(super) fn map_of_digests() -> Contender {
     let with = Use {
         new: || {
-            let digester = Digester::new(Seed::new(1), Isa::best());
+            let digester = Digester::new(Seed::number(1), Isa::best());
             Some(HashMap::<u64, u64, Digests>::with_hasher(Digests(digester)))
         },
         take: |map, keys| keys.iter().for_each(|key| *map.entry(*key).or_default() += 1),

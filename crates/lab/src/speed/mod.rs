@@ -118,7 +118,7 @@ fn rate<'a>(times: impl IntoIterator<Item = &'a [f64; 4]>, i: usize) -> f64 {
 
 /// Measures, prints and writes; returns whether all is as wanted.
 pub(crate) fn measure(speed: &Speed) -> Result<bool, Failure> {
-    let digester = Digester::new(Seed::new(1), Isa::best());
+    let digester = Digester::new(Seed::number(1), Isa::best());
     let among = |entry: &&Entry| {
         speed.algorithms.is_empty() || speed.algorithms.iter().any(|name| name == entry.name)
     };

@@ -139,7 +139,7 @@ fn structure(
     shares: &[f64],
     sweep: &Sweep,
 ) -> Result<Vec<Row>, Failure> {
-    let digester = Digester::new(Seed::new(1), Isa::best());
+    let digester = Digester::new(Seed::number(1), Isa::best());
     let Some(entry) = ENTRIES.iter().find(|entry| entry.name == name) else {
         return Ok(Vec::new());
     };
@@ -184,7 +184,7 @@ fn structure(
 
 /// Measures, prints and writes.
 pub(crate) fn measure(sweep: &Sweep) -> Result<(), Failure> {
-    let digester = Digester::new(Seed::new(1), Isa::best());
+    let digester = Digester::new(Seed::number(1), Isa::best());
     let mut table = Vec::new();
     for order in &ORDERS {
         let stream = Stream::draw(order, sweep.packets as usize, &digester)?;

@@ -51,7 +51,7 @@ impl<K: FlowKey> Nitro<K> {
         };
         let pace = Pace::new(asked, cells);
         let fewest = pace.one_in;
-        let draws = Sampler::new(options.digester.seed().value() ^ SALT, 1.0 / fewest as f64);
+        let draws = Sampler::new(options.digester.seed().draws() ^ SALT, 1.0 / fewest as f64);
         let (total, largest, merged) = (0, 0, 0);
         let (by, rows, taken) = (options.by, rows as u32, Batch::new());
         let of = Box::new([0; BATCH_PACKETS]);

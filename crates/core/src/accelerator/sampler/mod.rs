@@ -89,7 +89,7 @@ impl<K: FlowKey> Sampled<K> {
         inner: Box<dyn Ingest<K>>,
     ) -> Result<Box<dyn Ingest<K>>, BuildError> {
         options.memory.take(Self::BYTES)?;
-        let draws = Sampler::new(options.digester.seed().value() ^ SALT, 1.0);
+        let draws = Sampler::new(options.digester.seed().draws() ^ SALT, 1.0);
         let (one_in, until, seen, total, largest, merged) = (1, 0, 0, 0, 0, 0);
         let (by, taken) = (options.by, Batch::new());
         let reads_bytes = inner.wants_bytes();

@@ -95,7 +95,7 @@ impl<K: FlowKey, C: Counter> SharedCounters<K, C> {
             digester: options.digester,
             counters: options.memory.zeroed(counters as usize)?,
             shared: parameters.integer("shared", 1..=most)?.unwrap_or(usual) as u32,
-            rng: Rng::with_seed(options.digester.seed().value()),
+            rng: Rng::with_seed(options.digester.seed().draws()),
             total: 0,
             squares: 0,
             saturated: 0,
@@ -231,7 +231,7 @@ impl<K: FlowKey, C: Counter> Ingest<K> for SharedCounters<K, C> {
 
     fn clear(&mut self) {
         self.counters.fill(C::zeroed());
-        self.rng = Rng::with_seed(self.digester.seed().value());
+        self.rng = Rng::with_seed(self.digester.seed().draws());
         (self.total, self.squares, self.saturated) = (0, 0, 0);
     }
 

@@ -331,7 +331,7 @@ mod tests {
     #[test]
     #[expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
     fn walks_are_few_whatever_the_weights() {
-        let digester = Digester::new(Seed::new(1), Isa::best());
+        let digester = Digester::new(Seed::number(1), Isa::best());
         for (most, walks_at_most) in [(1000, 10_000 / 50 + 1), (20, 10_000), (3, 10_000)] {
             let mut path = FastPath::<Key4>::new(most, digester, &Memory::unlimited()).unwrap();
             let mut truths = BTreeMap::new();
@@ -358,7 +358,7 @@ mod tests {
     #[test]
     #[expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
     fn weights_are_ranked() {
-        let digester = Digester::new(Seed::new(1), Isa::best());
+        let digester = Digester::new(Seed::number(1), Isa::best());
         let mut path = FastPath::<Key4>::new(300, digester, &Memory::unlimited()).unwrap();
         let mut random = fastrand::Rng::with_seed(1);
         let mut weights: Vec<u64> = (0..300).map(|_| random.u64(..) >> random.u32(0..64)).collect();

@@ -70,7 +70,7 @@ impl Describe for NetFlow<()> {
             digester: options.digester,
             table: Counts::new(options, MOST_BUCKETS)?,
             sample,
-            sampler: Sampler::new(options.digester.seed().value(), 1.0 / sample as f64),
+            sampler: Sampler::new(options.digester.seed().draws(), 1.0 / sample as f64),
             total: Size::default(),
             largest: 0,
         }))

@@ -79,7 +79,7 @@ impl<K: FlowKey, C: Monitored> Drawn<K, C> {
         let fewest = ipv4_nodes(options.hierarchy) as u64;
         let sides = options.parameters.integer("v", fewest..=1 << 32)?.unwrap_or(nodes).max(nodes);
         let probability = nodes as f64 / sides as f64;
-        let sampler = Sampler::new(options.digester.seed().value(), probability);
+        let sampler = Sampler::new(options.digester.seed().draws(), probability);
         Ok(Self { levels, sides, sampler, total: 0, largest: 0 })
     }
 

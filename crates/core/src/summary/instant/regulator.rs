@@ -96,7 +96,7 @@ impl<W: Word, const LAYERS: usize> Regulator<W, LAYERS> {
             _ => 3,
         };
         let words = sketch_bytes(options)? / (1 + levels) / size_of::<W>();
-        let seed = remix(options.digester.seed().value(), 0);
+        let seed = remix(options.digester.seed().draws(), 0);
         Ok(Self {
             seed,
             random: fastrand::Rng::with_seed(seed),

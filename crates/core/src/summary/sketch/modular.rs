@@ -115,7 +115,7 @@ impl Modular {
         digester: &Digester,
         memory: &Memory,
     ) -> Result<Self, BuildError> {
-        let mut random = Rng::with_seed(digester.seed().value() ^ SALT);
+        let mut random = Rng::with_seed(digester.seed().tables() ^ SALT);
         let mangle = Mangle::new(8 * K::BYTES.min(8) as u32, &mut random);
         let column_bits = columns.ilog2();
         let (words, window) = (K::BYTES, window::<K>(column_bits));

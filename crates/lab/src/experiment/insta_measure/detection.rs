@@ -46,7 +46,7 @@ const FLOWS: usize = 15;
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let stream = Stream::<Key13>::draw(setting, Mix::Trace, KeyKind::FiveTuple)?;
-    let digester = Digester::new(Seed::new(setting.seed), Isa::best());
+    let digester = Digester::new(Seed::number(setting.seed), Isa::best());
     let digests: Vec<u64> = stream.keys.iter().map(|key| key.digest(&digester)).collect();
     let mut background = digests.iter().copied().cycle();
     let options = Options::new(1 << 20, setting.seed).with([("sketch", SKETCH)]);

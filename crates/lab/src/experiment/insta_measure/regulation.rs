@@ -85,7 +85,7 @@ fn build(name: &str, setting: &Setting) -> Result<Takes, Failure> {
 fn measure(setting: &Setting, names: [&str; 2]) -> Result<Outcome, Failure> {
     let mut structures =
         names.iter().map(|name| build(name, setting)).collect::<Result<Vec<_>, _>>()?;
-    let digester = Digester::new(Seed::new(setting.seed), Isa::best());
+    let digester = Digester::new(Seed::number(setting.seed), Isa::best());
     let mut table = Table::new(["structure", "time_s", "per_second", "percent"]);
     let mut through = vec![0_u64; structures.len()];
     let (mut packets, mut all) = (0_u64, 0_u64);

@@ -138,7 +138,7 @@ mod tests {
     /// block, and so many that lines of the index are full; weights that fill a counter.
     #[test]
     fn sums_together_are_sums_one_by_one() {
-        let digester = Digester::new(Seed::new(1), Isa::best());
+        let digester = Digester::new(Seed::number(1), Isa::best());
         let mut random = fastrand::Rng::with_seed(1);
         let mut full = 0;
         for (entries, keys, heaviest) in [
