@@ -20,7 +20,9 @@ test: cargo-there ## all tests that need neither root nor network; kernel and co
 live-test: cargo-there ## live capture in network namespaces; needs root, iproute2 and python3
 	FLOWGAUGE_LIVE=1 cargo test --locked -p flowgauge --test command live::
 
-lint: cargo-there ## format, clippy and documentation
+lint: cargo-there ## format, clippy, documentation, and that tests name their seed
+	@! grep -rnE '(^|[^:A-Za-z])Config::default\(\)' crates/engine/tests || { echo "the seed would be random; use Config::seeded(N)" >&2; exit 1; }
+	@! grep -rhE -A1 'CARGO_BIN_EXE' crates/cli/tests | grep -E '"(analyze|live)"' | grep -v -- --seed || { echo "the seed would be random; run the command by run::flowgauge" >&2; exit 1; }
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet

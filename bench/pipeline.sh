@@ -56,7 +56,7 @@ if command -v cargo >/dev/null; then
   cargo build --quiet --release --locked -p flowgauge-capture --example walk
 fi
 
-flowgauge() { "${pin[@]}" "$binary" analyze -o "$scratch/report" "$capture"; }
+flowgauge() { "${pin[@]}" "$binary" analyze --seed 1 -o "$scratch/report" "$capture"; }
 read_only() { "${pin[@]}" cat "$capture" >/dev/null; }
 walk_records() { "${pin[@]}" "$walk" "$capture"; }
 tcpdump_copy() { "${pin[@]}" tcpdump "${as_root[@]}" -r "$capture" -w /dev/null; }
@@ -153,7 +153,7 @@ done
 
 # The peak of all resident memory, the program's own pages included, bounds the anonymous part.
 if [[ -x /usr/bin/time ]]; then
-  /usr/bin/time -f %M -o "$scratch/rss" "$binary" analyze --format json -o "$scratch/report" "$capture"
+  /usr/bin/time -f %M -o "$scratch/rss" "$binary" analyze --seed 1 --format json -o "$scratch/report" "$capture"
   table_bytes=$(grep -m 1 -o '"memory_bytes":[0-9]*' "$scratch/report" | cut -d : -f 2)
   awk -v table="$((table_bytes >> 20))" -v beside="$mib_beside_table" '{
     peak = $1 / 1024

@@ -152,9 +152,15 @@ pub(crate) struct Run {
     #[arg(long, help_heading = HOW)]
     pub(crate) pin: bool,
 
-    /// The secret of the hash; summaries merge only where it is the same
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = HOW)]
-    pub(crate) seed: u64,
+    /// Seed the hash with N, for tests and comparisons: anyone who knows N can make packets that collide
+    /// [default: 256 bits from the operating system at each start]
+    #[arg(long, value_name = "N", conflicts_with = "seed_file", help_heading = HOW)]
+    pub(crate) seed: Option<u64>,
+
+    /// Seed the hash with the bytes of FILE, at least 16, which only its owner may read: for hosts whose
+    /// summaries will be merged
+    #[arg(long, value_name = "FILE", help_heading = HOW)]
+    pub(crate) seed_file: Option<PathBuf>,
 
     #[command(flatten)]
     pub(crate) output: Output,

@@ -2,7 +2,9 @@
 
 use flowgauge_capture::filter::Filter;
 use flowgauge_core::summary::Parameters;
+use flowgauge_engine::seed::{self, SeedError};
 use flowgauge_engine::{Config, EpochLength, Overrun};
+use flowgauge_kernel::Seed;
 
 use crate::args::{Format, Measurement, Run};
 use crate::failure::Failure;
@@ -82,7 +84,7 @@ fn config(
         inner: run.inner,
         filter: filter.map_err(|error| Failure::Usage(error.to_string()))?,
         limit: run.count,
-        seed: run.seed,
+        seed: seed(run)?,
         workers: run.workers,
         shared: run.shared,
         dispatch: run.dispatch,
@@ -92,6 +94,17 @@ fn config(
         queues: defaults.queues,
         pace: defaults.pace,
     })
+}
+
+/// The seed asked for.
+fn seed(run: &Run) -> Result<Option<Seed>, Failure> {
+    match &run.seed_file {
+        None => Ok(run.seed.map(Seed::number)),
+        Some(path) => seed::from_file(path).map(Some).map_err(|error| match error {
+            SeedError::Unreadable { .. } => Failure::Failed(error.to_string()),
+            SeedError::Open { .. } | SeedError::Size { .. } => Failure::Usage(error.to_string()),
+        }),
+    }
 }
 
 /// The accelerators asked for; `none` stands alone.

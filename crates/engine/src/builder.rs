@@ -22,8 +22,8 @@ const V4_SHARE: f64 = 0.75;
 ///
 /// An algorithm that holds the keys of IPv4 only measures these, with all the memory; an operator
 /// would rather have them and the number of IPv6 packets than nothing.
-pub(crate) fn build(config: Config) -> Result<Prepared, EngineError> {
-    let mut builder = Builder::new(config)?;
+pub(crate) fn build(config: Config, seed: Seed) -> Result<Prepared, EngineError> {
+    let mut builder = Builder::new(config, seed)?;
     let built = match *builder.config.key.lanes() {
         [v4, v6] => match builder.summary(v6, 1.0 - V4_SHARE) {
             Err(EngineError::Build(unfit @ BuildError::Unfit { .. })) => {
@@ -43,6 +43,7 @@ pub(crate) fn build(config: Config) -> Result<Prepared, EngineError> {
 /// Divides the memory among lanes and tasks.
 struct Builder {
     config: Config,
+    seed: Seed,
     entries: Vec<&'static TaskEntry>,
     /// Sets of summaries in all, and for each one that the tasks read.
     all: usize,
@@ -62,13 +63,13 @@ type Built = (Sharing, Sets);
 const PROBE: usize = 1 << 16;
 
 impl Builder {
-    fn new(config: Config) -> Result<Self, EngineError> {
+    fn new(config: Config, seed: Seed) -> Result<Self, EngineError> {
         let key_bytes = config.key.lanes();
         let entries = entries(&config)?;
         let probe = |flows: usize, cells: usize| {
             let shapes =
                 key_bytes.iter().map(|&key_bytes| HistoryShape { key_bytes, flows, cells });
-            let tasks = build_tasks(&config, &entries, shapes.collect())?;
+            let tasks = build_tasks(&config, seed, &entries, shapes.collect())?;
             let history: usize = tasks.iter().map(|task| task.history_bytes()).sum();
             let scratch = tasks.iter().map(|task| task.scratch_bytes(flows)).max().unwrap_or(0);
             Ok::<_, EngineError>(scratch + history)
@@ -83,6 +84,7 @@ impl Builder {
         let task_bytes_per_cell = (cells - fixed).div_ceil(key_bytes.len() * PROBE);
         Ok(Self {
             config,
+            seed,
             entries,
             all: 1,
             all_for_one: 1,
@@ -100,7 +102,7 @@ impl Builder {
             lanes.iter().map(summary).collect::<Result<_, _>>().map(Summaries)
         };
         let only = make(self)?;
-        let sharing = Sharing::new(&self.config, &only)?;
+        let sharing = Sharing::new(&self.config, self.seed, &only)?;
         (self.all, self.all_for_one) = (sharing.all(), sharing.all_for_one());
         if self.all == 1 {
             return Ok((sharing, Sets { workers: vec![vec![only]], sums: Vec::new() }));
@@ -132,7 +134,7 @@ impl Builder {
             spread: config.spread,
             hierarchy: config.hierarchy,
             apart: keeps_apart(config)?,
-            ..Options::new((set_bytes as f64 * share) as usize, config.seed)
+            ..Options::new((set_bytes as f64 * share) as usize, self.seed)
         };
         Ok(if config.shared {
             AnySummary::build_concurrent(key_bytes, &config.algorithm, &options)?
@@ -145,7 +147,7 @@ impl Builder {
     /// The lanes of packets for such summaries.
     fn lanes(&self, summaries: &Summaries) -> LaneOptions {
         let config = &self.config;
-        let digester = Options::new(0, config.seed).digester;
+        let digester = Options::new(0, self.seed).digester;
         LaneOptions {
             key: config.key,
             inner: config.inner,
@@ -176,7 +178,7 @@ impl Builder {
             .collect();
         let mut tasks = Vec::new();
         let mut notes = std::mem::take(&mut self.notes);
-        for task in build_tasks(&self.config, &self.entries, shapes)? {
+        for task in build_tasks(&self.config, self.seed, &self.entries, shapes)? {
             match task.check(self.config.by, &views) {
                 Ok(()) => tasks.push(task),
                 Err(reason) if self.config.tasks.is_none() => {
@@ -203,7 +205,7 @@ impl Builder {
                 + tasks.iter().map(|task| task.history_bytes()).sum::<usize>(),
             parameters: sets.first().parameters(),
         };
-        let closer = Closer::new(&self.config, tasks, words, summary, notes);
+        let closer = Closer::new(&self.config, self.seed.id(), tasks, words, summary, notes);
         let lanes = self.lanes(sets.first());
         Ok(Prepared { config: self.config, lanes, sets, sharing, closer })
     }
@@ -225,6 +227,7 @@ fn entries(config: &Config) -> Result<Vec<&'static TaskEntry>, EngineError> {
 
 fn build_tasks(
     config: &Config,
+    seed: Seed,
     entries: &[&'static TaskEntry],
     history: Vec<HistoryShape>,
 ) -> Result<Vec<Box<dyn Task>>, EngineError> {
@@ -235,7 +238,7 @@ fn build_tasks(
         flows: config.flows.clone(),
         history,
         forecast: config.forecast,
-        seed: Seed::number(config.seed),
+        seed,
     };
     entries
         .iter()

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use flowgauge_core::key::KeySpec;
 use flowgauge_core::summary::{Candidates, Measure, Size, Spread};
 use flowgauge_core::task::{EpochContext, Lane, Report, Task, Threshold};
+use flowgauge_kernel::{SeedId, Zeroed};
 
 use crate::account::Account;
 use crate::breakdown::BreakdownTask;
@@ -18,11 +19,12 @@ use crate::sink::{Item, Sink, units};
 pub(crate) struct Closer {
     pub(crate) key: KeySpec,
     by: Measure,
+    seed: SeedId,
     threshold: Threshold,
     top: usize,
     pub(crate) tasks: Vec<Box<dyn Task>>,
     /// What the tasks work in, reserved at start.
-    pub(crate) scratch: flowgauge_kernel::Zeroed<u64>,
+    pub(crate) scratch: Zeroed<u64>,
     breakdown: BreakdownTask,
     pub(crate) summary: SummaryInfo,
     /// What is left out, and why.
@@ -34,14 +36,16 @@ pub(crate) struct Closer {
 impl Closer {
     pub(crate) fn new(
         config: &Config,
+        seed: SeedId,
         tasks: Vec<Box<dyn Task>>,
-        scratch: flowgauge_kernel::Zeroed<u64>,
+        scratch: Zeroed<u64>,
         summary: SummaryInfo,
         notes: Vec<String>,
     ) -> Self {
         Self {
             key: config.key,
             by: config.by,
+            seed,
             threshold: config.threshold,
             top: config.top,
             tasks,
@@ -101,6 +105,7 @@ impl Closer {
             end_ns: ended.bounds_ns.map(|(_, end_ns)| end_ns),
             key: self.key,
             by: self.by,
+            seed: self.seed,
             account,
             summary: self.summary.clone(),
             tasks,

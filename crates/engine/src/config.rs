@@ -5,6 +5,7 @@ use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::key::{CanonicalKey, KeyKind, KeySpec};
 use flowgauge_core::summary::{Measure, Parameters};
 use flowgauge_core::task::{ForecastModel, Hierarchy, SpreadOf, Threshold};
+use flowgauge_kernel::Seed;
 
 /// Everything that a run is asked to do, with the defaults of the command line.
 #[derive(Clone, Debug)]
@@ -51,8 +52,8 @@ pub struct Config {
     pub filter: Option<Filter>,
     /// Stop after this many packets that passed the filter.
     pub limit: Option<u64>,
-    /// The seed of the digest.
-    pub seed: u64,
+    /// The seed of the digest; where `None`, it is drawn from the operating system at start.
+    pub seed: Option<Seed>,
     /// Packets in a batch, 1 to 256. It changes the speed, never a report, unless whole batches are
     /// dispatched to several workers.
     pub batch_packets: usize,
@@ -73,6 +74,13 @@ pub struct Config {
     pub overrun: Overrun,
     /// Whether each worker stays on a core of its own.
     pub pin: bool,
+}
+
+impl Config {
+    /// The defaults under a seed that is known: for tests and comparisons.
+    pub fn seeded(number: u64) -> Self {
+        Self { seed: Some(Seed::number(number)), ..Self::default() }
+    }
 }
 
 impl Default for Config {
@@ -98,7 +106,7 @@ impl Default for Config {
             inner: false,
             filter: None,
             limit: None,
-            seed: 0,
+            seed: None,
             batch_packets: BATCH_PACKETS,
             workers: 1,
             queues: 1,

@@ -53,6 +53,9 @@ pub enum EngineError {
     /// Measurements that do not go together.
     #[error("measurements: {0}")]
     Measurements(String),
+    /// The operating system gave no random bits.
+    #[error("the operating system gave no random bits for the seed: {0}")]
+    Seed(io::Error),
     /// Several workers cannot measure this.
     #[error("{0}")]
     Workers(String),

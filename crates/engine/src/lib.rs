@@ -20,6 +20,7 @@ mod parts;
 mod plan;
 pub mod report;
 mod run;
+pub mod seed;
 pub mod sink;
 mod summaries;
 mod swaps;

@@ -19,6 +19,7 @@ use crate::group::{Alive, Group, Side};
 use crate::intake::Intake;
 use crate::meter::{Meter, OneMeter, SeveralMeter, Stream};
 use crate::report::SummaryInfo;
+use crate::seed;
 use crate::summaries::{Set, Sets};
 
 /// Measurements that are ready to begin: all memory is reserved.
@@ -100,7 +101,12 @@ impl Plan {
     /// As [`Self::new`], and when there is no measurement, or two have the same name.
     pub fn several(configs: Vec<Config>) -> Result<Self, EngineError> {
         check_names(&configs)?;
-        configs.into_iter().map(Self::one).collect::<Result<_, _>>().map(Self)
+        let seed = match configs.first().and_then(|first| first.seed) {
+            Some(seed) => seed,
+            None => seed::random().map_err(EngineError::Seed)?,
+        };
+        let one = |config| Self::one(Config { seed: Some(seed), ..config });
+        configs.into_iter().map(one).collect::<Result<_, _>>().map(Self)
     }
 
     fn one(config: Config) -> Result<Prepared, EngineError> {
@@ -207,7 +213,8 @@ impl Plan {
 fn prepare(config: Config) -> Result<Prepared, EngineError> {
     check_ranges(&config)?;
     check_shared(&config)?;
-    builder::build(config)
+    let seed = config.seed.map_or_else(seed::random, Ok).map_err(EngineError::Seed)?;
+    builder::build(config, seed)
 }
 
 /// Refuses measurements that reports could not tell apart.

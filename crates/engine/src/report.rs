@@ -5,6 +5,7 @@ use std::sync::Arc;
 use flowgauge_core::key::KeySpec;
 use flowgauge_core::summary::{Measure, Setting, Size};
 use flowgauge_core::task::Report;
+use flowgauge_kernel::SeedId;
 
 use crate::account::Account;
 
@@ -27,6 +28,8 @@ pub struct EpochReport {
     pub key: KeySpec,
     /// The measure that `--by` names.
     pub by: Measure,
+    /// The identity of the digest's seed, from which no secret follows.
+    pub seed: SeedId,
     /// What became of the packets.
     pub account: Account,
     /// What measured them.

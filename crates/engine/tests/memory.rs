@@ -139,12 +139,12 @@ fn memory_in_use_is_what_is_reserved_and_little_more() {
     let packets = if long() { 30_000_000 } else { many.packets };
     // Enough memory for all flows, and far too little.
     let mut runs = vec![
-        (Config::default(), TrafficConfig { packets, ..many }, false),
-        (Config { memory_bytes: 8 << 20, ..Config::default() }, fewer.clone(), true),
+        (Config::seeded(0), TrafficConfig { packets, ..many }, false),
+        (Config { memory_bytes: 8 << 20, ..Config::seeded(0) }, fewer.clone(), true),
     ];
     for info in catalog::ALGORITHMS.iter().filter(|info| info.name != "linear-table") {
         let algorithm = info.name.to_owned();
-        let config = Config { algorithm, memory_bytes: 32 << 20, ..Config::default() };
+        let config = Config { algorithm, memory_bytes: 32 << 20, ..Config::seeded(0) };
         runs.push((with_a_key(config), fewer.clone(), false));
     }
     for (config, traffic, full) in runs {
@@ -247,7 +247,7 @@ fn thousands_of_epochs_with_a_restless_clock_need_no_more_memory_than_ten() {
             parameters: Parameters::new(set.map(|set| (set.name.to_owned(), 1 << 8))),
             memory_bytes: 256 << 10,
             epoch: EpochLength::Time(EPOCH_NS),
-            ..Config::default()
+            ..Config::seeded(0)
         };
         let plan = Plan::new(with_a_key(config)).unwrap();
         let mut source = Captures::from_reader("stream", Stream::new(Restless::new(epochs)));

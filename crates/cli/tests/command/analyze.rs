@@ -244,7 +244,7 @@ fn ends_quietly_when_nobody_reads_on() {
         (0..20_000_u32).map(|flow| udp(1, flow as u8, (flow >> 8) as u16)).collect();
     let capture = file("pipe.pcap", &pcap(&frames));
     let mut child = Command::new(env!("CARGO_BIN_EXE_flowgauge"))
-        .args(["analyze", "--format", "json", "--threshold", "0", &capture])
+        .args(["analyze", "--seed", "0", "--format", "json", "--threshold", "0", &capture])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

@@ -91,7 +91,8 @@ impl Net {
 
     /// Begins to measure, and waits until packets are received.
     fn live(&self, interface: &str, arguments: &[&str]) -> Live {
-        let arguments = [&["live", "-i", interface, "--format", "json"], arguments].concat();
+        let arguments =
+            [&["live", "-i", interface, "--seed", "0", "--format", "json"], arguments].concat();
         let mut command = self.command(env!("CARGO_BIN_EXE_flowgauge"), &arguments);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let begun = Instant::now();
@@ -345,7 +346,8 @@ fn live_keeps_what_came_before_its_interface_went() {
         let last = answer.err.lines().last().unwrap();
         assert!(last.starts_with("flowgauge: here: the interface went down or away"), "{last}");
         if change.contains(&"down") {
-            let refused = net.command(env!("CARGO_BIN_EXE_flowgauge"), &["live", "-i", "here"]);
+            let refused = net
+                .command(env!("CARGO_BIN_EXE_flowgauge"), &["live", "--seed", "0", "-i", "here"]);
             refuses(refused, "flowgauge: here: the interface is down; bring it up by");
             net.run("ip", &["link", "set", "here", "up"]);
         }
@@ -363,7 +365,7 @@ fn refuses(mut command: Command, begin: &str) {
 #[test]
 fn live_names_the_interfaces_where_there_is_no_such_one() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flowgauge"));
-    command.args(["live", "-i", "no-such\nthing"]);
+    command.args(["live", "--seed", "0", "-i", "no-such\nthing"]);
     refuses(command, r"flowgauge: no-such\nthing: no such interface; there are lo");
 }
 
@@ -377,7 +379,7 @@ fn live_says_which_privilege_is_missing() {
     } else {
         Command::new(program)
     };
-    command.args(["live", "-i", "lo"]);
+    command.args(["live", "--seed", "0", "-i", "lo"]);
     if root() && !succeeds("setpriv", &["--version"]) {
         println!("skipped: setpriv is missing");
         return;

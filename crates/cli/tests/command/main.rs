@@ -7,3 +7,4 @@ mod list;
 mod live;
 mod refusals;
 mod run;
+mod seed;

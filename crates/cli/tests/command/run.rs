@@ -20,13 +20,26 @@ impl Answer {
     }
 }
 
-/// Runs the command.
+/// Runs the command, under seed 0 unless it names another.
 pub(crate) fn flowgauge(arguments: &[&str]) -> Answer {
     flowgauge_reading(arguments, &[])
 }
 
-/// Runs the command with `input` on its standard input.
+/// Runs the command with `input` on its standard input, under seed 0 unless it names another.
 pub(crate) fn flowgauge_reading(arguments: &[&str], input: &[u8]) -> Answer {
+    let measures = matches!(arguments.first(), Some(&("analyze" | "live" | "explain")));
+    if measures && !arguments.iter().any(|argument| argument.starts_with("--seed")) {
+        return flowgauge_typed(
+            &[&arguments[..1], &["--seed", "0"], &arguments[1..]].concat(),
+            input,
+        );
+    }
+    flowgauge_typed(arguments, input)
+}
+
+/// Runs the command as it is typed, under a random seed unless it names one, with `input` on its
+/// standard input.
+pub(crate) fn flowgauge_typed(arguments: &[&str], input: &[u8]) -> Answer {
     let mut child = Command::new(env!("CARGO_BIN_EXE_flowgauge"))
         .args(arguments)
         .env_remove("FLOWGAUGE_ISA")

@@ -4,6 +4,7 @@ use flowgauge_core::catalog;
 use flowgauge_core::key::KeySpec;
 use flowgauge_core::summary::{Answers, BuildError, Laws, Merge, Options, QuantileOf};
 use flowgauge_core::task::Threshold;
+use flowgauge_kernel::Seed;
 
 use super::{Cores, Way};
 use crate::config::{Config, Dispatch, EpochLength};
@@ -37,7 +38,11 @@ impl Sharing {
     ///
     /// # Errors
     /// When several workers cannot measure this, with a sentence that says what could.
-    pub(crate) fn new(config: &Config, summaries: &Summaries) -> Result<Self, EngineError> {
+    pub(crate) fn new(
+        config: &Config,
+        seed: Seed,
+        summaries: &Summaries,
+    ) -> Result<Self, EngineError> {
         if config.queues > 1 {
             return Self::queues(config, summaries);
         }
@@ -82,7 +87,7 @@ impl Sharing {
         }
         let address = |key_bytes| config.key.address(key_bytes).0;
         let way = match dispatch {
-            Dispatch::Digest => Way::Digest(Options::new(0, config.seed).digester),
+            Dispatch::Digest => Way::Digest(Options::new(0, seed).digester),
             Dispatch::Source => {
                 let mut sizes = config.key.lanes().iter().map(|key_bytes| address(*key_bytes));
                 let first = sizes.next().unwrap_or_default();

@@ -24,6 +24,10 @@ impl Format for Json {
             line.field("end", time(report.end_ns))?;
             line.field("key", report.key.to_string())?;
             line.field("by", report.by.name())?;
+            line.object("seed", |seed| {
+                seed.field("kind", report.seed.kind())?;
+                seed.field("id", report.seed.to_string())
+            })?;
             line.field("account", account(&report.account))?;
             line.field("summary", summary(&report.summary))?;
             line.object("tasks", |tasks| {

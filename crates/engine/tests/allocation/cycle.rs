@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use flowgauge_capture::synthetic::{Config, Packet, Profile, Traffic};
+use flowgauge_capture::synthetic::{self, Packet, Profile, Traffic};
 
 /// Packets of a cycle, which are a second apart in all: one every 500 µs.
 pub(crate) const PACKETS: u64 = 2_000;
@@ -30,7 +30,7 @@ pub(crate) struct Cycle {
 
 impl Cycle {
     pub(crate) fn new(format: Format, cycles: u64) -> Self {
-        let start_us = Config::START_NS.cast_unsigned() / 1_000;
+        let start_us = synthetic::Config::START_NS.cast_unsigned() / 1_000;
         let (records, head) = (Vec::new(), head(format));
         let (stamps, at) = (Vec::new(), 0);
         let mut cycle = Self { format, head, records, stamps, start_us, cycles, head_at: 0, at };
@@ -113,12 +113,12 @@ fn head(format: Format) -> Vec<u8> {
 
 /// The frames of a cycle: IPv4 and IPv6, some in a VXLAN tunnel, ARP, and cut ones.
 fn frames() -> Vec<Vec<u8>> {
-    let config = Config {
+    let config = synthetic::Config {
         profile: Profile::Zipf { flows: 500, skew: 1.0 },
         packets: PACKETS,
         size: "imix".parse().unwrap(),
         ipv6: 0.3,
-        ..Config::default()
+        ..synthetic::Config::default()
     };
     println!("seed {}", config.seed);
     let mut bytes = vec![0; Packet::MAX_WIRE];

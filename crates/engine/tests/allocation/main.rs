@@ -86,7 +86,7 @@ fn configs() -> Vec<(String, Config)> {
                 algorithm: info.name.to_owned(),
                 parameters: Parameters::new(set.map(|set| (set.name.to_owned(), 1 << 10))),
                 memory_bytes: 2 << 20,
-                ..Config::default()
+                ..Config::seeded(0)
             };
             let filter = Some(Filter::new("udp or tcp port 443").unwrap());
             let ways = [
@@ -167,7 +167,7 @@ fn four_times_the_packets_allocate_no_more() {
 fn four_times_the_packets_allocate_no_more_where_several_measure() {
     for (_, dispatch) in Dispatch::ALL {
         let dispatch = Some(dispatch);
-        let config = Config { workers: 3, dispatch, memory_bytes: 8 << 20, ..Config::default() };
+        let config = Config { workers: 3, dispatch, memory_bytes: 8 << 20, ..Config::seeded(0) };
         let allocations = |cycles| {
             let plan = Plan::new(config.clone()).unwrap();
             let mut source = Captures::from_reader("cycle", Cycle::new(Format::Pcap, cycles));

@@ -46,7 +46,7 @@ fn the_accounts_balance_and_the_epochs_add_up_to_the_total() {
                     epoch,
                     filter: filter.map(|text| Filter::new(text).unwrap()),
                     memory_bytes: 1 << 20,
-                    ..Config::default()
+                    ..Config::seeded(0)
                 };
                 let (lines, _) = run(config, &bytes);
                 let total = &lines[lines.len() - 1];

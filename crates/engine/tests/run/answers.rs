@@ -25,7 +25,7 @@ fn the_size_of_a_batch_changes_no_report() {
                     epoch,
                     batch_packets,
                     memory_bytes: 8 << 20,
-                    ..Config::default()
+                    ..Config::seeded(0)
                 };
                 // Not every algorithm holds five-tuples.
                 let kinds = [KeyKind::FiveTuple, KeyKind::Source].map(config);
@@ -97,7 +97,7 @@ fn every_pair_of_key_and_task_answers_or_is_refused_with_a_reason() {
                     by,
                     algorithm: info.name.to_owned(),
                     memory_bytes: 8 << 20,
-                    ..Config::default()
+                    ..Config::seeded(0)
                 };
                 for entry in TASKS {
                     let asked = Config { tasks: Some(vec![entry.name.to_owned()]), ..all.clone() };

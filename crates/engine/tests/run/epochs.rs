@@ -63,7 +63,7 @@ fn packet_epochs_hold_so_many_keyed_packets() {
 #[test]
 fn a_run_without_a_packet_is_one_empty_epoch() {
     for epoch in [EpochLength::Whole, EpochLength::Packets(5), EpochLength::Time(5)] {
-        let (lines, outcome) = run(Config { epoch, ..Config::default() }, &Pcap::new().0);
+        let (lines, outcome) = run(Config { epoch, ..Config::seeded(0) }, &Pcap::new().0);
         assert_eq!(lines.len(), 2);
         assert!(lines[0]["start"].is_null());
         assert_eq!(outcome.total.account.read, 0);

@@ -49,6 +49,6 @@ fn asking(tasks: &[&str]) -> Config {
     Config {
         tasks: Some(tasks.iter().map(|task| (*task).to_owned()).collect()),
         memory_bytes: 16 << 20,
-        ..Config::default()
+        ..Config::seeded(0)
     }
 }

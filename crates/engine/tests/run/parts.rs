@@ -70,7 +70,7 @@ fn parts_and_files_make_up_the_same_report() {
     let small = files.write("small.pcap", &mixed(22, 500));
     let other = files.write("other.pcap", &mixed(23, 50_000));
     let table = Parameters::new([("buckets", 1 << 17)]);
-    let table = Config { parameters: table, memory_bytes: 64 << 20, ..Config::default() };
+    let table = Config { parameters: table, memory_bytes: 64 << 20, ..Config::seeded(0) };
     let sketch = Config {
         algorithm: "count-min".to_owned(),
         parameters: Parameters::new([("rows", 4), ("columns", 4096), ("candidates", 1024)]),

@@ -14,7 +14,7 @@ fn what_does_not_exist_is_refused() {
     assert!(text.contains("'tops'") && text.contains("heavy-hitters"), "{text}");
     let text = refusal(Config { algorithm: "table".to_owned(), ..asking(&["top"]) }).to_string();
     assert!(text.contains("linear-table"), "{text}");
-    let text = refusal(Config { memory_bytes: 100, ..Config::default() }).to_string();
+    let text = refusal(Config { memory_bytes: 100, ..Config::seeded(0) }).to_string();
     assert!(text.contains("--memory"), "{text}");
 }
 
@@ -38,7 +38,7 @@ fn the_memory_that_is_needed_is_enough() {
                     algorithm: info.name.to_owned(),
                     memory_bytes: 99,
                     tasks,
-                    ..Config::default()
+                    ..Config::seeded(0)
                 };
                 let Some((needed, given)) = lacks(&config) else { continue };
                 lacking += 1;

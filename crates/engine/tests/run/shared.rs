@@ -145,8 +145,8 @@ fn all_the_memory_is_shared() {
 #[test]
 fn what_cannot_be_shared_is_refused_with_what_can() {
     let refused = |config: Config| refusal(Config { shared: true, ..config }).to_string();
-    let two = Config { workers: 2, ..Config::default() };
-    let text = refused(Config::default());
+    let two = Config { workers: 2, ..Config::seeded(0) };
+    let text = refused(Config::seeded(0));
     assert!(text.contains("--workers 2"), "{text}");
     let text = refused(Config { algorithm: "univmon".to_owned(), ..two.clone() });
     assert!(text.contains("they can share linear-table, count-array"), "{text}");

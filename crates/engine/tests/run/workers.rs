@@ -37,7 +37,7 @@ pub(crate) fn algorithm(name: &str, parameters: &[(&str, u64)]) -> Config {
         algorithm: name.to_owned(),
         parameters: Parameters::new(parameters.iter().copied()),
         memory_bytes: 16 << 20,
-        ..Config::default()
+        ..Config::seeded(0)
     }
 }
 
@@ -190,7 +190,7 @@ fn what_several_workers_cannot_measure_is_refused_with_a_reason() {
     let refused = |algorithm: &str, parameters: [(&str, &str); 1], dispatch| {
         let parameters = Parameters::new(parameters);
         let (algorithm, workers) = (algorithm.to_owned(), 2);
-        refusal(Config { algorithm, parameters, workers, dispatch, ..Config::default() })
+        refusal(Config { algorithm, parameters, workers, dispatch, ..Config::seeded(0) })
             .to_string()
     };
     let reason = refused("linear-table", [("state", "ewma")], None);
@@ -201,7 +201,7 @@ fn what_several_workers_cannot_measure_is_refused_with_a_reason() {
     assert!(reason.contains("--dispatch digest"), "{reason}");
     for algorithm in ["count-min", "k-ary"] {
         let threshold = Threshold::Weight(12);
-        let asked = Config { algorithm: algorithm.to_owned(), threshold, ..Config::default() };
+        let asked = Config { algorithm: algorithm.to_owned(), threshold, ..Config::seeded(0) };
         let dispatch = Some(Dispatch::Queue);
         let reason = refusal(Config { workers: 2, dispatch, ..asked }).to_string();
         assert!(reason.contains("a share as threshold"), "{algorithm} {reason}");
@@ -211,7 +211,7 @@ fn what_several_workers_cannot_measure_is_refused_with_a_reason() {
         algorithm: "flow-radar".to_owned(),
         accelerators,
         workers: 2,
-        ..Config::default()
+        ..Config::seeded(0)
     };
     for dispatch in [None, Some(Dispatch::Digest)] {
         let reason = refusal(Config { dispatch, ..sampled.clone() }).to_string();
@@ -219,12 +219,12 @@ fn what_several_workers_cannot_measure_is_refused_with_a_reason() {
     }
     for kind in [KeyKind::Destination, KeyKind::Protocol, KeyKind::DestinationPort] {
         let dispatch = Some(Dispatch::Source);
-        let config = Config { key: kind.into(), dispatch, workers: 2, ..Config::default() };
+        let config = Config { key: kind.into(), dispatch, workers: 2, ..Config::seeded(0) };
         let reason = refusal(config).to_string();
         assert!(reason.contains("needs a key with a source address"), "{reason}");
     }
     for workers in [0, 257] {
-        let reason = refusal(Config { workers, ..Config::default() }).to_string();
+        let reason = refusal(Config { workers, ..Config::seeded(0) }).to_string();
         assert_eq!(reason, format!("the workers must be 1 to 256, and are {workers}"));
     }
 }
@@ -235,7 +235,7 @@ fn whole_batches_go_to_workers_behind_a_sampler_and_memory_is_that_of_all() {
         let accelerators = accelerator.map(|name| (name.to_owned(), Parameters::default()));
         let accelerators = accelerators.into_iter().collect();
         let (algorithm, tasks) = ("count-min".to_owned(), Some(vec!["top".to_owned()]));
-        let config = Config { algorithm, accelerators, workers, epoch, tasks, ..Config::default() };
+        let config = Config { algorithm, accelerators, workers, epoch, tasks, ..Config::seeded(0) };
         Plan::new(Config { memory_bytes, ..config }).ok().unwrap().explain()
     };
     let memory_bytes = 32 << 20;

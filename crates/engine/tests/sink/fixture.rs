@@ -11,6 +11,7 @@ use flowgauge_core::task::{
 };
 use flowgauge_engine::account::Account;
 use flowgauge_engine::report::{Breakdown, EpochReport, Gap, SummaryInfo, TotalReport};
+use flowgauge_kernel::SeedId;
 
 const START_NS: i64 = 1_459_947_600_000_000_000;
 
@@ -97,6 +98,7 @@ pub(crate) fn plausible() -> EpochReport {
         end_ns: Some(START_NS + 59_990_123_456),
         key: KeyKind::FiveTuple.into(),
         by: Measure::Packets,
+        seed: SeedId::Random(0x9f86_d081_884c_7d65),
         account: account(),
         summary: SummaryInfo {
             algorithm: "linear-table",

@@ -139,8 +139,7 @@ impl Workload {
             tasks,
             memory_bytes: self.memory_bytes,
             threshold: Threshold::Share(self.threshold),
-            seed: setting.seed,
-            ..Config::default()
+            ..Config::seeded(setting.seed)
         }
     }
 

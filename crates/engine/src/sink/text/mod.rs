@@ -39,6 +39,7 @@ impl Format for Text {
             summary.algorithm,
             units::memory(summary.memory_bytes)
         );
+        let _ = writeln!(page, "seed {} {}", report.seed.kind(), report.seed);
         undelivered(&mut page, report.undelivered, " before this one");
         heading(&mut page, "Traffic");
         totals(&mut page, &report.account, start, end);

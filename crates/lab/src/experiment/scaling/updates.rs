@@ -66,7 +66,7 @@ fn config(name: &str, parameters: &[(&str, u64)], workers: usize) -> Config {
         parameters: Parameters::new(parameters.iter().copied()),
         tasks: Some(vec!["top".to_owned()]),
         workers,
-        ..Config::default()
+        ..Config::seeded(0)
     }
 }
 

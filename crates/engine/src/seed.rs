@@ -1,0 +1,81 @@
+//! Where the seed of a run comes from.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use flowgauge_kernel::{LEAST_SEED_BYTES, Seed};
+use rustix::rand::{GetRandomFlags, getrandom};
+
+/// Bytes that a seed file has at most: beyond them it was named by mistake.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// Why a seed file gives no seed.
+#[derive(Debug, thiserror::Error)]
+pub enum SeedError {
+    /// It cannot be read.
+    #[error("cannot read the seed file '{}': {error}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The operating system's reason.
+        error: io::Error,
+    },
+    /// It is open to others than its owner.
+    #[error(
+        "the seed file '{}' is open to others (mode {mode:04o}); run 'chmod 600 {}'",
+        path.display(),
+        path.display()
+    )]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// It has too few or too many bytes.
+    #[error(
+        "the seed file '{}' has {bytes} bytes; it must have {LEAST_SEED_BYTES} to {MOST_BYTES}",
+        path.display()
+    )]
+    Size {
+        /// The file.
+        path: PathBuf,
+        /// Its bytes, or one more than may be.
+        bytes: usize,
+    },
+}
+
+/// A seed of 256 random bits.
+///
+/// # Errors
+/// When the operating system gives none.
+pub fn random() -> io::Result<Seed> {
+    let mut bits = [0; 32];
+    let mut filled = 0;
+    while filled < bits.len() {
+        filled += getrandom(&mut bits[filled..], GetRandomFlags::empty())?;
+    }
+    Ok(Seed::random(bits))
+}
+
+/// The seed whose secret is all bytes of a file that only its owner may read.
+///
+/// # Errors
+/// When it cannot be read, is open to others, or has too few bytes.
+pub fn from_file(path: &Path) -> Result<Seed, SeedError> {
+    let unreadable = |error| SeedError::Unreadable { path: path.to_owned(), error };
+    let file = File::open(path).map_err(unreadable)?;
+    let mode = file.metadata().map_err(unreadable)?.mode() & 0o7777;
+    if mode & 0o077 != 0 {
+        return Err(SeedError::Open { path: path.to_owned(), mode });
+    }
+    let mut bytes = Vec::new();
+    file.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    let few = || SeedError::Size { path: path.to_owned(), bytes: bytes.len() };
+    if bytes.len() as u64 > MOST_BYTES {
+        return Err(few());
+    }
+    Seed::file(&bytes).ok_or_else(few)
+}
