@@ -3,8 +3,9 @@
 
 use std::io::Read;
 
-use flowgauge_capture::{CaptureError, Captures, filter::Filter};
+use flowgauge_capture::{CaptureError, Captures};
 use flowgauge_core::packet::{Fault, Headers, LinkType, Malformed, Ports, parse, parse_inner};
+use flowgauge_filter::Filter;
 
 use crate::{
     naive::{End, walk},

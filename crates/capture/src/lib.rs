@@ -11,7 +11,6 @@
 mod captures;
 mod cut;
 mod damage;
-pub mod filter;
 mod format;
 mod frames;
 mod gzip;
@@ -20,7 +19,6 @@ mod live;
 mod pcap;
 mod pcapng;
 mod reader;
-pub mod synthetic;
 mod window;
 
 pub use captures::Captures;

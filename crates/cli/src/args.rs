@@ -6,12 +6,12 @@ use std::sync::LazyLock;
 use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
-use flowgauge_capture::synthetic::{Plant, Size};
 use flowgauge_core::key::KeySpec;
 use flowgauge_core::summary::Measure;
 use flowgauge_core::task::{ForecastModel, Hierarchy, SpreadOf, Threshold};
 use flowgauge_engine::{Dispatch, EpochLength, Overrun};
 use flowgauge_kernel::Isa;
+use flowgauge_synthetic::{Plant, Size};
 
 use crate::values::{self, Spec};
 

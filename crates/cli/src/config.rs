@@ -1,9 +1,9 @@
 //! From the command line to the measurements that the engine is asked for.
 
-use flowgauge_capture::filter::Filter;
 use flowgauge_core::summary::Parameters;
 use flowgauge_engine::seed::{self, SeedError};
 use flowgauge_engine::{Config, EpochLength, Overrun};
+use flowgauge_filter::Filter;
 use flowgauge_kernel::Seed;
 
 use crate::args::{Format, Measurement, Run};

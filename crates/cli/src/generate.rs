@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
-use flowgauge_capture::synthetic::{Config, PcapWriter, Profile, Traffic, Truth};
+use flowgauge_synthetic::{Config, PcapWriter, Profile, Traffic, Truth};
 
 use crate::args::{Generation, ProfileName};
 use crate::failure::Failure;

@@ -1,10 +1,10 @@
 //! What a run is asked to do.
 
-use flowgauge_capture::filter::Filter;
 use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::key::{CanonicalKey, KeyKind, KeySpec};
 use flowgauge_core::summary::{Measure, Parameters};
 use flowgauge_core::task::{ForecastModel, Hierarchy, SpreadOf, Threshold};
+use flowgauge_filter::Filter;
 use flowgauge_kernel::Seed;
 
 /// Everything that a run is asked to do, with the defaults of the command line.

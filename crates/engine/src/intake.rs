@@ -1,10 +1,10 @@
 //! One measurement's way from frames to batches: clock, filter, lanes, and the account of all that.
 
 use arrayvec::ArrayVec;
-use flowgauge_capture::filter::Filter;
 use flowgauge_core::lanes::{LaneOptions, Lanes, ParsedRow, Take};
 use flowgauge_core::packet::Frame;
 use flowgauge_core::summary::Size;
+use flowgauge_filter::Filter;
 use flowgauge_kernel::Gone;
 
 use crate::account::Account;

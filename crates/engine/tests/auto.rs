@@ -3,13 +3,13 @@
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use flowgauge_capture::Captures;
-use flowgauge_capture::synthetic::{self, Profile, Traffic, to_pcap_bytes};
 use flowgauge_core::summary::Parameters;
 use flowgauge_core::task::Threshold;
 use flowgauge_engine::auto::{self, Choice, Largest, Reason, Sample, Wanted, choose};
 use flowgauge_engine::report::EpochReport;
 use flowgauge_engine::sink::Each;
 use flowgauge_engine::{Config, EngineError, EpochLength, Plan};
+use flowgauge_synthetic::{self as synthetic, Profile, Traffic, to_pcap_bytes};
 
 /// 30,000 packets of up to 20,000 flows.
 fn packets() -> Captures {

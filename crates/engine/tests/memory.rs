@@ -9,12 +9,12 @@ use std::io::{self, Cursor, Read};
 use std::sync::{Mutex, PoisonError};
 
 use flowgauge_capture::Captures;
-use flowgauge_capture::synthetic::{Config as TrafficConfig, Packet, Profile, Traffic};
 use flowgauge_core::catalog;
 use flowgauge_core::key::KeyKind;
 use flowgauge_core::summary::Parameters;
 use flowgauge_engine::sink::{Item, Json, Sink, SinkError, Written};
 use flowgauge_engine::{Config, EpochLength, Plan};
+use flowgauge_synthetic::{Config as TrafficConfig, Packet, Profile, Traffic};
 
 /// What a process may need beside what it reserves for measuring.
 const BESIDE_BYTES: u64 = 64 << 20;

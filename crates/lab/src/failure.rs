@@ -3,9 +3,9 @@
 use std::fmt::Display;
 use std::io;
 
-use flowgauge_capture::synthetic::ConfigError;
 use flowgauge_core::summary::BuildError;
 use flowgauge_engine::EngineError;
+use flowgauge_synthetic::ConfigError;
 
 /// Why the lab cannot go on.
 #[derive(Debug, thiserror::Error)]

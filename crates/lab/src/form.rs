@@ -1,6 +1,6 @@
 //! How much is measured: profiles of traffic, packets, seeds.
 
-use flowgauge_capture::synthetic;
+use flowgauge_synthetic as synthetic;
 
 use crate::args::Selection;
 use crate::table::Row;

@@ -1,12 +1,12 @@
 //! Packets in memory, and what was planted among them.
 
-use flowgauge_capture::synthetic::{
-    self, Config, ConfigError, Plant, PlantKind, Profile, Size, Traffic, Volume,
-};
 use flowgauge_core::key::{Element, Extract, KeyKind};
 use flowgauge_core::packet::{Ip, Ports};
 use flowgauge_core::task::SpreadOf;
 use flowgauge_kernel::Digester;
+use flowgauge_synthetic::{
+    self as synthetic, Config, ConfigError, Plant, PlantKind, Profile, Size, Traffic, Volume,
+};
 
 /// What is planted in the traffic, for tasks that would find little otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -88,8 +88,8 @@ fn of<K: FlowKey + Extract<N>, const N: usize>(key: KeySpec, ip: &Ip<N>) -> Opti
 mod tests {
     use std::collections::HashMap;
 
-    use flowgauge_capture::synthetic::{Config, Profile, Traffic, to_pcap_bytes};
     use flowgauge_capture::{Captures, Source};
+    use flowgauge_synthetic::{Config, Profile, Traffic, to_pcap_bytes};
 
     use super::super::Sample;
     use super::*;

@@ -1,8 +1,8 @@
 //! The packets that candidates are tried on.
 
-use flowgauge_capture::synthetic::{Config, ConfigError, Profile, Traffic, to_pcap_bytes};
 use flowgauge_capture::{CaptureError, Captures, FileCounts, Frame, Frames, Progress, Source};
 use flowgauge_core::batch::BATCH_PACKETS;
+use flowgauge_synthetic::{Config, ConfigError, Profile, Traffic, to_pcap_bytes};
 
 use super::fresh::Fresh;
 use crate::run::Packets;

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use flowgauge_capture::synthetic::{self, Packet, Profile, Traffic};
+use flowgauge_synthetic::{self as synthetic, Packet, Profile, Traffic};
 
 /// Packets of a cycle, which are a second apart in all: one every 500 µs.
 pub(crate) const PACKETS: u64 = 2_000;

@@ -10,7 +10,6 @@ mod cycle;
 use std::io;
 
 use flowgauge_capture::Captures;
-use flowgauge_capture::filter::Filter;
 use flowgauge_core::catalog;
 use flowgauge_core::key::KeyKind;
 use flowgauge_core::summary::{Measure, Parameters};
@@ -18,6 +17,7 @@ use flowgauge_core::task::TASKS;
 use flowgauge_engine::account::Account;
 use flowgauge_engine::sink::{Item, Json, Sink, SinkError, Written};
 use flowgauge_engine::{Config, Dispatch, EpochLength, Plan};
+use flowgauge_filter::Filter;
 use flowgauge_kernel::counting::{Counting, Heap, heap};
 
 use cycle::{Cycle, Format};

@@ -1,9 +1,9 @@
 //! Every packet is counted once, or counted as not counted.
 
-use flowgauge_capture::filter::Filter;
 use flowgauge_core::key::KeyKind;
 use flowgauge_core::summary::{Measure, Parameters};
 use flowgauge_engine::{Config, EpochLength};
+use flowgauge_filter::Filter;
 use serde_json::Value;
 
 use crate::capture::{Pcap, arp, mixed, udp, udp6};

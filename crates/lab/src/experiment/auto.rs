@@ -1,7 +1,6 @@
 //! `--algorithm auto`: what it chooses beside the best of everything that could have been chosen.
 
 use flowgauge_capture::Captures;
-use flowgauge_capture::synthetic::{self, Profile, Traffic, to_pcap_bytes};
 use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::key::KeyKind;
 use flowgauge_core::summary::Measure;
@@ -10,6 +9,7 @@ use flowgauge_engine::auto::{self, Choice, Largest, Sample, Tried, Wanted, choos
 use flowgauge_engine::report::EpochReport;
 use flowgauge_engine::sink::Each;
 use flowgauge_engine::{Config, EngineError};
+use flowgauge_synthetic::{self as synthetic, Profile, Traffic, to_pcap_bytes};
 
 use super::chart::{Chart, linear};
 use super::setting::Setting;

@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use flowgauge_capture::synthetic::Profile;
 use flowgauge_capture::{Captures, Source};
 use flowgauge_core::packet::{Headers, Ip, Ports, parse};
+use flowgauge_synthetic::Profile;
 
 use crate::failure::Failure;
 use crate::traffic::{Packet, Scene};
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn captures_are_traces() {
-        use flowgauge_capture::synthetic::{Config, Traffic, to_pcap_bytes};
+        use flowgauge_synthetic::{Config, Traffic, to_pcap_bytes};
 
         let Ok(traffic) = Traffic::new(Config { packets: 300, ..Config::default() }) else {
             panic!("the defaults are sound")

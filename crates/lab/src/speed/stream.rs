@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 use std::iter;
 
-use flowgauge_capture::synthetic::{Config, Profile, Traffic};
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::key::{FlowKey, Key8};
 use flowgauge_kernel::Digester;
+use flowgauge_synthetic::{Config, Profile, Traffic};
 
 use super::contestant::FRAME_BYTES;
 use crate::failure::Failure;

@@ -19,8 +19,8 @@ pub(super) use scatter::FIG13;
 pub(super) use speed::FIG9A;
 pub(super) use vectors::FIG8;
 
-use flowgauge_capture::synthetic::{Config, Profile, Size, Traffic};
 use flowgauge_core::summary::instant::Regulator;
+use flowgauge_synthetic::{Config, Profile, Size, Traffic};
 
 use super::Failure;
 use super::setting::{Mix, Setting};

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use flowgauge_capture::synthetic::Profile;
 use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::catalog;
 use flowgauge_core::key::{Key8, KeyKind};
 use flowgauge_core::summary::shared::SharedIngest;
+use flowgauge_synthetic::Profile;
 
 use super::{WORKERS, in_turns};
 use crate::experiment::chart::{Chart, linear};

@@ -3,7 +3,7 @@
 use flowgauge_core::packet::LinkType;
 
 /// Real frames of Ethernet, at most 200 bytes of each.
-const ETHERNET: &[u8] = include_bytes!("../data/filter/frames.pcap");
+const ETHERNET: &[u8] = include_bytes!("../data/frames.pcap");
 
 /// Every link type that filters know, by its column in the table of expected answers.
 pub(crate) const LINKS: [LinkType; 8] = [

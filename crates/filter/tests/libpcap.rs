@@ -12,13 +12,13 @@ mod libpcap;
 mod support;
 
 use expressions::expression;
-use flowgauge_capture::filter::{Filter, FilterError};
 use flowgauge_core::packet::LinkType;
+use flowgauge_filter::{Filter, FilterError};
 use libpcap::{Capture, Libpcap};
 use support::{LINKS, Random, Sample, cell, samples};
 
 const SEED: u64 = 7;
-const TABLE: &str = include_str!("data/filter/table.tsv");
+const TABLE: &str = include_str!("data/table.tsv");
 
 /// What libpcap accepts and filters refuse, and the other way round, by words of the errors.
 const REFUSED: [&str; 4] = ["negative offset", "more than 31 bits", "division by zero", "no frame"];
@@ -150,6 +150,6 @@ fn the_table_is_written_where_it_is_asked_for() {
         }
         table.push('\n');
     }
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/filter/table.tsv");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/table.tsv");
     std::fs::write(path, table).unwrap();
 }

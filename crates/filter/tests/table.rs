@@ -5,11 +5,11 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use flowgauge_capture::filter::{Filter, FilterError, LONGEST_EXPRESSION};
 use flowgauge_core::packet::LinkType;
+use flowgauge_filter::{Filter, FilterError, LONGEST_EXPRESSION};
 use support::{LINKS, Random, cell, samples};
 
-const TABLE: &str = include_str!("data/filter/table.tsv");
+const TABLE: &str = include_str!("data/table.tsv");
 
 /// The indices of the frames that `filter` accepts, or `None` if it cannot be used.
 fn accepted(filter: &mut Filter, link: LinkType) -> Option<Vec<usize>> {

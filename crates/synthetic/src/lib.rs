@@ -1,4 +1,4 @@
-//! Synthetic traffic with known truth, for captures, tests and benchmarks.
+//! Synthetic traffic whose exact counts are known, for captures, tests and benchmarks.
 //!
 //! [`Traffic`] is an iterator of [`Packet`]s. A packet knows its five-tuple, time and length;
 //! its bytes are made only where they are asked for, by [`Packet::frame`] or a [`PcapWriter`].
@@ -6,7 +6,7 @@
 //! table of `Truth`.
 //!
 //! ```
-//! use flowgauge_capture::synthetic::{Config, PcapWriter, Profile, Traffic, Truth};
+//! use flowgauge_synthetic::{Config, PcapWriter, Profile, Traffic, Truth};
 //!
 //! let config = Config {
 //!     profile: Profile::Zipf { flows: 1_000, skew: 1.1 },
@@ -25,6 +25,8 @@
 //! assert_eq!(truth.planted()[0].count.packets, 200);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+
+#![forbid(unsafe_code)]
 
 mod backbone;
 mod clock;

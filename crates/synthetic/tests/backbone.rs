@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 
-use flowgauge_capture::synthetic::{Config, Profile, Traffic};
+use flowgauge_synthetic::{Config, Profile, Traffic};
 
 /// The flows of some packets, renamed 0, 1, 2, … in the order of appearance.
 fn flows(packets: u64, seed: u64) -> Vec<u32> {

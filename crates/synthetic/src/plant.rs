@@ -88,7 +88,7 @@ pub enum Volume {
 /// vanishing flow has a share of 0.05 until 0.5 of the run.
 ///
 /// ```
-/// use flowgauge_capture::synthetic::{Plant, PlantKind, Volume};
+/// use flowgauge_synthetic::{Plant, PlantKind, Volume};
 /// let plant: Plant = "flood:sources=500,packets=2000,end=0.4".parse().unwrap();
 /// assert_eq!((plant.kind, plant.flows, plant.volume), (PlantKind::Flood, 500, Volume::Packets(2000)));
 /// assert_eq!(

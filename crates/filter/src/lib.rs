@@ -2,7 +2,7 @@
 //!
 //! An expression is compiled once per link type, in safe code and without libpcap, into tests
 //! that jump only forward. It accepts the packets that `tcpdump -O -r` with libpcap 1.10 accepts;
-//! `tests/filter_libpcap.rs` compares the two. tcpdump's optimizer, which `-O` turns off, may
+//! `tests/libpcap.rs` compares the two. tcpdump's optimizer, which `-O` turns off, may
 //! reorder tests, so that without `-O` it may judge a packet differently which was cut within the
 //! bytes that the expression asks for. As in tcpdump, a packet cut there is rejected, even under
 //! `not`; `vlan`, `mpls` and `pppoes` change where all that follows in the text looks; ports are
@@ -13,6 +13,8 @@
 //!   `|`, negative constant offsets and words for link types that are not read are errors.
 //! - An expression that no packet of a link type can satisfy is no error: it rejects them all.
 //! - With link type 0 the address family is taken in either byte order.
+
+#![forbid(unsafe_code)]
 
 mod arithmetic;
 mod condition;
@@ -99,7 +101,7 @@ impl Problem {
 /// A filter expression, compiled for every link type that it has met.
 ///
 /// ```
-/// use flowgauge_capture::filter::Filter;
+/// use flowgauge_filter::Filter;
 /// use flowgauge_core::packet::LinkType;
 ///
 /// let mut filter = Filter::new("ip and not port 53").unwrap();

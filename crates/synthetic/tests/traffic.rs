@@ -5,13 +5,13 @@
 use std::collections::{HashMap, HashSet};
 
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
-use flowgauge_capture::synthetic::{
-    Config, ConfigError, Packet, PcapWriter, Plant, PlantError, PlantKind, Profile, Size, Traffic,
-    Truth, Volume, to_pcap_bytes,
-};
 use flowgauge_core::key::{CanonicalKey, Extract, FlowKey, Key13, Key37, KeyKind};
 use flowgauge_core::packet::{Headers, LinkType, parse};
 use flowgauge_core::summary;
+use flowgauge_synthetic::{
+    Config, ConfigError, Packet, PcapWriter, Plant, PlantError, PlantKind, Profile, Size, Traffic,
+    Truth, Volume, to_pcap_bytes,
+};
 use pcap_parser::PcapCapture;
 
 fn traffic(config: Config) -> Traffic {
