@@ -4,15 +4,17 @@
 
 use std::process::ExitCode;
 
-use flowgauge_capture::{Captures, Source};
+use flowgauge_capture::Captures;
+use flowgauge_engine::source::{Burst, Source};
 
 fn main() -> ExitCode {
     let mut captures = Captures::open(std::env::args_os().skip(1));
     let mut packets = 0;
     loop {
-        match captures.poll() {
-            Ok(Some(frames)) => packets += frames.frames.len(),
-            Ok(None) => break,
+        let mut burst = Burst::new();
+        match captures.poll(&mut burst) {
+            Ok(true) => packets += burst.len(),
+            Ok(false) => break,
             Err(error) => {
                 eprintln!("{error}");
                 return ExitCode::FAILURE;

@@ -6,34 +6,33 @@ use std::{
     path::Path,
 };
 
-use crate::{
-    damage::CaptureError,
-    frames::{FileCounts, Frames, Progress, Source},
-    input::Origin,
-    reader::Reader,
-};
+use flowgauge_engine::source::{Burst, Counter, CounterKind, Progress, Source, SourceError};
+
+use crate::{damage::CaptureError, input::Origin, reader::Reader};
 
 /// Captures that are read one after another, each as far as it goes.
 ///
 /// A capture is classic pcap (either byte order, microseconds or nanoseconds, versions 2.0 to 2.4,
 /// Kuznetzov's variant) or pcapng, plain or compressed with gzip or zstd. A capture that is
-/// damaged, or none, gives its error once; the next [`poll`](Source::poll) goes on with the next.
+/// damaged, or no capture at all, gives its error once; the next [`poll`](Source::poll) goes on with the next.
 ///
-/// Memory: 256 KiB of buffer and 8 KiB of frames for the capture that is being read, up to 16 MiB
+/// Memory: 256 KiB of buffer for the capture that is being read, up to 16 MiB
 /// if a pcapng block is so large, and up to 33 MiB for decompression.
 ///
 /// ```no_run
-/// use flowgauge_capture::{Captures, Source};
+/// use flowgauge_capture::Captures;
+/// use flowgauge_engine::source::{Burst, Source};
 ///
 /// let mut captures = Captures::open(["morning.pcap.gz", "evening.pcapng"]);
 /// loop {
-///     match captures.poll() {
-///         Ok(Some(frames)) => {
-///             for frame in frames.frames {
-///                 println!("{} {}", frame.time_ns, frames.captured(frame).len());
+///     let mut burst = Burst::new();
+///     match captures.poll(&mut burst) {
+///         Ok(true) => {
+///             for frame in &burst {
+///                 println!("{} {}", frame.time_ns, frame.bytes.len());
 ///             }
 ///         }
-///         Ok(None) => break,
+///         Ok(false) => break,
 ///         Err(error) => eprintln!("{error}"),
 ///     }
 /// }
@@ -41,12 +40,20 @@ use crate::{
 pub struct Captures {
     waiting: VecDeque<Origin>,
     reader: Option<Reader>,
-    files: Vec<FileCounts>,
+    /// The names of the files begun.
+    names: Vec<String>,
+    counters: [Counter; 2],
     /// Bytes of all files, of those behind, and of the one that is being read.
     bytes: Option<u64>,
     bytes_behind: u64,
     bytes_here: Option<u64>,
+    /// Irregular records of the files behind.
+    irregular_behind: u64,
 }
+
+/// Places of the counters.
+const RECEIVED: usize = 0;
+const IRREGULAR: usize = 1;
 
 impl Captures {
     /// Captures by their names, of which `-` is standard input. Each is opened when its turn
@@ -72,18 +79,30 @@ impl Captures {
     pub(crate) fn new(origins: impl IntoIterator<Item = Origin>) -> Self {
         let waiting: VecDeque<Origin> = origins.into_iter().collect();
         let bytes = waiting.iter().map(Origin::bytes).sum();
-        let (files, bytes_behind, bytes_here) = (Vec::new(), 0, Some(0));
-        Self { waiting, reader: None, files, bytes, bytes_behind, bytes_here }
+        let counters = [
+            Counter::new("received", CounterKind::Other),
+            Counter::new("irregular", CounterKind::Irregular),
+        ];
+        Self {
+            waiting,
+            reader: None,
+            names: Vec::new(),
+            counters,
+            bytes,
+            bytes_behind: 0,
+            bytes_here: Some(0),
+            irregular_behind: 0,
+        }
     }
 
-    /// Reads some frames of the first file that still has some.
-    fn advance(&mut self) -> Result<bool, CaptureError> {
+    /// Reads as far as the next packet of the first file that still has one; `false` at the end.
+    fn seek(&mut self) -> Result<bool, CaptureError> {
         loop {
             let reader = if let Some(reader) = &mut self.reader {
                 reader
             } else {
                 let Some(origin) = self.waiting.pop_front() else { return Ok(false) };
-                self.files.push(FileCounts { file: origin.name(), frames: 0, irregular: 0 });
+                self.names.push(origin.name());
                 self.bytes_here = origin.bytes();
                 match origin.open() {
                     Ok(input) => self.reader.insert(Reader::new(input)),
@@ -93,12 +112,7 @@ impl Captures {
                     }
                 }
             };
-            let advanced = reader.advance();
-            if let Some(file) = self.files.last_mut() {
-                file.frames += reader.frames().frames.len() as u64;
-                file.irregular = reader.irregular();
-            }
-            match advanced {
+            match reader.seek() {
                 Ok(true) => return Ok(true),
                 Ok(false) => self.leave(),
                 Err(error) => {
@@ -111,25 +125,34 @@ impl Captures {
 
     /// Has done with the file that is being read.
     fn leave(&mut self) {
-        let read = self.reader.take().map_or(0, |reader| reader.bytes_read());
+        let reader = self.reader.take();
+        let read = reader.as_ref().map_or(0, Reader::bytes_read);
         self.bytes_behind += self.bytes_here.unwrap_or(read);
+        self.irregular_behind += reader.map_or(0, |reader| reader.irregular());
+        self.counters[IRREGULAR].count = self.irregular_behind;
     }
 }
 
 impl Source for Captures {
-    type Error = CaptureError;
+    fn poll<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, SourceError> {
+        let more = self.seek()?;
+        if let Some(reader) = &mut self.reader {
+            self.counters[IRREGULAR].count = self.irregular_behind + reader.walk(burst);
+            self.counters[RECEIVED].count += burst.len() as u64;
+        }
+        Ok(more)
+    }
 
-    fn poll(&mut self) -> Result<Option<Frames<'_>>, CaptureError> {
-        let advanced = self.advance()?;
-        Ok(self.reader.as_ref().filter(|_| advanced).map(Reader::frames))
+    fn inputs(&self) -> &[String] {
+        &self.names
+    }
+
+    fn counters(&self) -> &[Counter] {
+        &self.counters
     }
 
     fn progress(&self) -> Progress {
         let here = self.reader.as_ref().map_or(0, Reader::bytes_read);
         Progress { read: self.bytes_behind + here, total: self.bytes }
-    }
-
-    fn files(&self) -> &[FileCounts] {
-        &self.files
     }
 }

@@ -2,9 +2,8 @@
 
 use std::io;
 
+use flowgauge_engine::source::SourceError;
 use thiserror::Error;
-
-use crate::live::InterfaceFault;
 
 /// Most captured bytes that a packet may have. More is damage: it is the largest snapshot length
 /// that capture tools ask for.
@@ -43,14 +42,15 @@ pub enum CaptureError {
         /// Why.
         refusal: Refusal,
     },
-    /// An interface gives no packets, or no more.
-    #[error("{interface}: {fault}")]
-    Interface {
-        /// Its name, with control characters escaped.
-        interface: String,
-        /// Why.
-        fault: InterfaceFault,
-    },
+}
+
+impl From<CaptureError> for SourceError {
+    fn from(error: CaptureError) -> Self {
+        match error {
+            CaptureError::Damaged { .. } => Self::Damaged(error.into()),
+            CaptureError::Unreadable { .. } => Self::Unreadable(error.into()),
+        }
+    }
 }
 
 /// A name for messages: one line, whatever characters it has.

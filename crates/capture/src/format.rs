@@ -1,8 +1,10 @@
 //! What every capture format does: find its file header, then walk records in a slice of bytes.
 
+use flowgauge_core::packet::Frame;
+use flowgauge_engine::source::Burst;
+
 use crate::{
     damage::{Damage, Refusal},
-    frames::Frame,
     pcap::Pcap,
     pcapng::{self, Pcapng},
 };
@@ -13,20 +15,17 @@ pub(crate) enum Format {
     Pcapng(Pcapng),
 }
 
-/// How far a walk came.
-pub(crate) struct Walk {
-    /// Where the next record, or the rest of a block that is being passed over, begins.
-    pub(crate) at: usize,
-    /// Frames written.
-    pub(crate) frames: usize,
-    /// Why it ended.
-    pub(crate) stop: Stop,
+/// The next packet, and what its record says beside its frame.
+pub(crate) struct Packet<'a> {
+    pub(crate) frame: Frame<'a>,
+    /// Where the next record begins.
+    pub(crate) end: usize,
+    /// Whether the record contradicts itself.
+    pub(crate) irregular: bool,
 }
 
-/// Why a walk ended. Whatever the reason, walking again from the same place finds it again.
+/// Why there is no next packet. Looking again at the same place gives the same reason.
 pub(crate) enum Stop {
-    /// No room for another frame.
-    Full,
     /// The bytes end before the record does.
     Need(Need),
     /// The record cannot be understood.
@@ -80,12 +79,20 @@ impl Format {
         if magic == pcapng::SECTION { Pcapng::begin(bytes) } else { Pcap::begin(magic, bytes) }
     }
 
-    /// Walks the records of `bytes` from `at`, writing where their frames lie. Pays one branch per
-    /// call, so that the loops inside know their format.
-    pub(crate) fn walk(&mut self, bytes: &[u8], at: usize, frames: &mut [Frame]) -> Walk {
+    /// Whether a whole packet begins at `at`, which moves behind what is none.
+    pub(crate) fn seek(&mut self, bytes: &[u8], at: &mut usize) -> Result<(), Stop> {
         match self {
-            Self::Pcap(pcap) => pcap.walk(bytes, at, frames),
-            Self::Pcapng(pcapng) => pcapng.walk(bytes, at, frames),
+            Self::Pcap(pcap) => pcap.next(bytes, *at).map(|_| ()),
+            Self::Pcapng(pcapng) => pcapng.next(bytes, at).map(|_| ()),
+        }
+    }
+
+    /// Moves `at` behind the whole packets in `bytes`, and adds their frames to `burst` as far as
+    /// there is room. Pays one branch per call, so that the loops inside know their format.
+    pub(crate) fn walk<'a>(&mut self, bytes: &'a [u8], at: &mut usize, burst: &mut Burst<'a>) {
+        match self {
+            Self::Pcap(pcap) => pcap.walk(bytes, at, burst),
+            Self::Pcapng(pcapng) => pcapng.walk(bytes, at, burst),
         }
     }
 

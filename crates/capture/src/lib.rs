@@ -1,21 +1,19 @@
-//! Packet sources: every one counts what it read and what it lost.
+//! Capture files as sources of packets: pcap and pcapng, plain or compressed with gzip or zstd.
 //!
 //! [`Captures`] reads files one after another as one stream: an input is opened and decompressed
 //! (`input`), its bytes pass through a `window`, a format (`pcap` or `pcapng`) walks the records
 //! in it, and a `reader` joins the three and says where a file is damaged. [`cut()`] makes parts of a
-//! large file, each a source of its own. [`AfPacket`] waits for what an interface receives; `unsafe`
-//! code is in its folder only.
+//! large file, each a source of its own, and [`Files`] divides several among readers.
 
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 mod captures;
 mod cut;
 mod damage;
+mod files;
 mod format;
-mod frames;
 mod gzip;
 mod input;
-mod live;
 mod pcap;
 mod pcapng;
 mod reader;
@@ -24,5 +22,4 @@ mod window;
 pub use captures::Captures;
 pub use cut::{Part, Whole, cut};
 pub use damage::{CaptureError, Damage, Refusal};
-pub use frames::{FileCounts, Frame, Frames, Progress, Source};
-pub use live::{AfPacket, InterfaceFault};
+pub use files::Files;

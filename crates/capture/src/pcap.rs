@@ -1,11 +1,11 @@
 //! Classic pcap: a file header, then records of 16 (or 24) bytes of header and the packet.
 
-use flowgauge_core::packet::LinkType;
+use flowgauge_core::packet::{Frame, LinkType};
+use flowgauge_engine::source::Burst;
 
 use crate::{
     damage::{Damage, MAX_CAPTURED, Refusal},
-    format::{Begin, ByteOrder, Format, Need, Stop, Walk},
-    frames::Frame,
+    format::{Begin, ByteOrder, Format, Need, Packet, Stop},
 };
 
 /// Bytes of the file header.
@@ -101,7 +101,7 @@ impl Pcap {
     }
 
     /// What `bytes` begin with, taken as a record; `None` where its header is not there as a whole,
-    /// or has a captured length that [`Pcap::walk`] refuses.
+    /// or has a captured length that [`Pcap::next`] refuses.
     #[inline(always)]
     pub(crate) fn record(&self, bytes: &[u8]) -> Option<Record> {
         let header = bytes.get(..self.record_header)?;
@@ -118,48 +118,56 @@ impl Pcap {
         (1_000_000_000 / self.fraction_ns) as u32
     }
 
+    /// The packet whose record begins at `at`.
+    pub(crate) fn next<'a>(&self, bytes: &'a [u8], at: usize) -> Result<Packet<'a>, Stop> {
+        self.packet(self.order, bytes, at)
+    }
+
     /// Walks records; see [`Format::walk`].
-    pub(crate) fn walk(&mut self, bytes: &[u8], at: usize, frames: &mut [Frame]) -> Walk {
+    pub(crate) fn walk<'a>(&mut self, bytes: &'a [u8], at: &mut usize, burst: &mut Burst<'a>) {
+        // Compiled once per byte order.
         match self.order {
-            ByteOrder::Little => self.walk_ordered::<false>(bytes, at, frames),
-            ByteOrder::Big => self.walk_ordered::<true>(bytes, at, frames),
+            ByteOrder::Little => self.walk_ordered::<false>(bytes, at, burst),
+            ByteOrder::Big => self.walk_ordered::<true>(bytes, at, burst),
         }
     }
 
-    /// The hot loop, compiled once per byte order.
-    fn walk_ordered<const BIG: bool>(
+    fn walk_ordered<'a, const BIG: bool>(
         &mut self,
-        bytes: &[u8],
-        mut at: usize,
-        frames: &mut [Frame],
-    ) -> Walk {
+        bytes: &'a [u8],
+        at: &mut usize,
+        burst: &mut Burst<'a>,
+    ) {
         let order = if BIG { ByteOrder::Big } else { ByteOrder::Little };
-        let mut written = 0;
-        let mut irregular = 0;
-        let stop = loop {
-            let Some(frame) = frames.get_mut(written) else { break Stop::Full };
-            let Some(header) = bytes.get(at..at + self.record_header) else {
-                break Need::whole(self.record_header, "record header").into();
-            };
-            let (captured, wire) = self.lengths(order, header);
-            if captured > MAX_CAPTURED {
-                break Damage::CapturedLength(captured).into();
-            }
-            let offset = at + self.record_header;
-            let end = offset + captured as usize;
-            if end > bytes.len() {
-                break Need::whole(end - at, "packet").into();
-            }
-            irregular += u64::from(captured > wire.min(self.snap_length));
-            let seconds = i64::from(order.u32(header, 0));
-            let fraction = i64::from(order.u32(header, 4));
-            // At most 2³² × 10⁹ + 2³² × 10³: no overflow.
-            let time_ns = seconds * 1_000_000_000 + fraction * self.fraction_ns;
-            *frame = Frame { offset, captured, wire, time_ns, link: self.link };
-            written += 1;
-            at = end;
-        };
+        let (mut next, mut irregular) = (*at, 0);
+        while !burst.is_full() {
+            let Ok(packet) = self.packet(order, bytes, next) else { break };
+            burst.push(packet.frame);
+            irregular += u64::from(packet.irregular);
+            next = packet.end;
+        }
         self.irregular += irregular;
-        Walk { at, frames: written, stop }
+        *at = next;
+    }
+
+    /// The packet whose record begins at `at`.
+    #[inline(always)]
+    fn packet<'a>(&self, order: ByteOrder, bytes: &'a [u8], at: usize) -> Result<Packet<'a>, Stop> {
+        let header = bytes
+            .get(at..at + self.record_header)
+            .ok_or(Need::whole(self.record_header, "record header"))?;
+        let (captured, wire) = self.lengths(order, header);
+        if captured > MAX_CAPTURED {
+            return Err(Damage::CapturedLength(captured).into());
+        }
+        let begin = at + self.record_header;
+        let end = begin + captured as usize;
+        let captured_bytes = bytes.get(begin..end).ok_or(Need::whole(end - at, "packet"))?;
+        let seconds = i64::from(order.u32(header, 0));
+        let fraction = i64::from(order.u32(header, 4));
+        // At most 2³² × 10⁹ + 2³² × 10³: no overflow.
+        let time_ns = seconds * 1_000_000_000 + fraction * self.fraction_ns;
+        let frame = Frame { bytes: captured_bytes, wire, link: self.link, time_ns };
+        Ok(Packet { frame, end, irregular: captured > wire.min(self.snap_length) })
     }
 }

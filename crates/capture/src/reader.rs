@@ -5,12 +5,11 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use flowgauge_core::batch::BATCH_PACKETS;
+use flowgauge_engine::source::Burst;
 
 use crate::{
     damage::{CaptureError, Damage, Refusal},
     format::{Begin, Format, Need, Stop},
-    frames::{Frame, Frames, NO_FRAME},
     input::Input,
     window::Window,
 };
@@ -24,9 +23,6 @@ pub(crate) struct Reader {
     format: Option<Format>,
     /// Where this reader's part of the file ends, if another one begins there.
     seam: Option<u64>,
-    frames: Box<[Frame; BATCH_PACKETS]>,
-    /// How many of `frames` were read last.
-    read: usize,
 }
 
 impl Reader {
@@ -35,41 +31,31 @@ impl Reader {
         let (begin, seam) = part.as_ref().map_or((0, None), |part| (part.bytes.start, part.seam()));
         let window = Window::new(bytes, begin);
         let format = part.map(|part| Format::Pcap(part.pcap));
-        let frames = Box::new([NO_FRAME; BATCH_PACKETS]);
-        Self { file, compressed, window, meter, format, seam, frames, read: 0 }
+        Self { file, compressed, window, meter, format, seam }
     }
 
-    /// Reads some frames, which [`Reader::frames`] then holds; `false` at the end.
+    /// Reads as far as the next packet; `false` at the end.
     ///
     /// # Errors
     /// Where the capture cannot be read on; that is its end.
-    pub(crate) fn advance(&mut self) -> Result<bool, CaptureError> {
-        self.read = 0;
+    pub(crate) fn seek(&mut self) -> Result<bool, CaptureError> {
         loop {
-            let (bytes, at) = self.window.bytes();
+            let (bytes, at) = self.window.unread();
             let need = match &mut self.format {
-                None => match Format::begin(&bytes[at..]) {
+                None => match Format::begin(&bytes[*at..]) {
                     Ok(Begin::Found(format, header)) => {
-                        self.window.advance_to(at + header);
+                        *at += header;
                         self.format = Some(format);
                         continue;
                     }
                     Ok(Begin::Need(bytes)) => Need::whole(bytes, "file header"),
                     Err(refusal) => return Err(self.unreadable(refusal)),
                 },
-                Some(format) => {
-                    let walk = format.walk(bytes, at, &mut self.frames[..]);
-                    self.window.advance_to(walk.at);
-                    if walk.frames > 0 {
-                        self.read = walk.frames;
-                        return Ok(true);
-                    }
-                    match walk.stop {
-                        Stop::Full => continue,
-                        Stop::Need(need) => need,
-                        Stop::Damaged(damage) => return Err(self.damaged(0, damage)),
-                    }
-                }
+                Some(format) => match format.seek(bytes, at) {
+                    Ok(()) => return Ok(true),
+                    Err(Stop::Need(need)) => need,
+                    Err(Stop::Damaged(damage)) => return Err(self.damaged(0, damage)),
+                },
             };
             match self.window.fill(need.bytes) {
                 Ok(true) => {}
@@ -82,9 +68,14 @@ impl Reader {
         }
     }
 
-    /// What [`Reader::advance`] read last.
-    pub(crate) fn frames(&self) -> Frames<'_> {
-        Frames { bytes: self.window.bytes().0, frames: &self.frames[..self.read] }
+    /// Adds packets to `burst` as far as it has room and they are in the window: at least one
+    /// after [`Reader::seek`] found it. Returns the irregular records so far.
+    pub(crate) fn walk<'a>(&'a mut self, burst: &mut Burst<'a>) -> u64 {
+        let (bytes, at) = self.window.unread();
+        self.format.as_mut().map_or(0, |format| {
+            format.walk(bytes, at, burst);
+            format.irregular()
+        })
     }
 
     /// Bytes taken from the input so far, compressed as they stand.
@@ -99,7 +90,7 @@ impl Reader {
 
     /// The input ended while a record, or the first byte of the next one, was awaited.
     fn end(&self, need: Need) -> Result<bool, CaptureError> {
-        let present = need.passed + self.window.unread() as u64;
+        let present = need.passed + self.window.left() as u64;
         // A first section header is a file header too, though the walk meets it.
         let in_file_header = self.format.is_none() || self.window.offset() == 0;
         let seam = self.seam.filter(|&seam| seam == self.window.offset() + present);

@@ -29,25 +29,19 @@ impl Window {
         Self { input, buffer: vec![0; BYTES], at: 0, end: 0, before }
     }
 
-    /// What has been read, and where in it the unread bytes begin.
-    pub(crate) fn bytes(&self) -> (&[u8], usize) {
-        (&self.buffer[..self.end], self.at)
+    /// What has been read, and where in it the unread bytes begin, to be moved on.
+    pub(crate) fn unread(&mut self) -> (&[u8], &mut usize) {
+        (&self.buffer[..self.end], &mut self.at)
     }
 
     /// Bytes that are there and unread.
-    pub(crate) fn unread(&self) -> usize {
+    pub(crate) fn left(&self) -> usize {
         self.end - self.at
     }
 
     /// Where the unread bytes begin, counted from the begin of the file.
     pub(crate) fn offset(&self) -> u64 {
         self.before + self.at as u64
-    }
-
-    /// Says how far [`Window::bytes`] were read. They stay until the next [`Window::fill`].
-    pub(crate) fn advance_to(&mut self, at: usize) {
-        debug_assert!(self.at <= at && at <= self.end);
-        self.at = at;
     }
 
     /// Reads until `bytes` unread bytes are there; `false` where the input ends before. Memory

@@ -11,7 +11,8 @@ use std::{
 };
 
 use flate2::{Compression, write::GzEncoder};
-use flowgauge_capture::{Captures, Source};
+use flowgauge_capture::Captures;
+use flowgauge_engine::source::{Burst, Source};
 
 const MIB: usize = 1 << 20;
 
@@ -28,16 +29,17 @@ fn measure(file: Vec<u8>) -> (u64, Vec<String>, usize) {
     fs::write("/proc/self/clear_refs", "5").unwrap();
     let base = memory("VmRSS");
     let mut captures = Captures::from_reader("bomb", Cursor::new(file));
-    let mut messages = Vec::new();
+    let (mut packets, mut messages) = (0, Vec::new());
     loop {
-        match captures.poll() {
-            Ok(Some(_)) => {}
-            Ok(None) => break,
+        let mut burst = Burst::new();
+        match captures.poll(&mut burst) {
+            Ok(true) => packets += burst.len() as u64,
+            Ok(false) => break,
             Err(error) => messages.push(error.to_string()),
         }
     }
     let grown = memory("VmHWM").saturating_sub(base);
-    (captures.files().iter().map(|file| file.frames).sum(), messages, grown)
+    (packets, messages, grown)
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {

@@ -1,6 +1,7 @@
 //! `flowgauge analyze`: captures in, reports out.
 
-use flowgauge_capture::CaptureError;
+use flowgauge_capture::Files;
+use flowgauge_engine::source::SourceError;
 use flowgauge_engine::{EpochLength, Pace, Plan};
 
 use crate::args::Reading;
@@ -25,7 +26,7 @@ pub(crate) fn run(reading: &Reading) -> Result<u8, Failure> {
     let out = output::open(run.output.output.as_deref(), &files)?;
     let sink = output::sink(run.output.format, bar.around(out), rows);
     let mut outlets = output::outlets(Pace::Replay, vec![sink])?;
-    let run = flowgauge_engine::run_files(plan, &files, &mut outlets, &mut |source| {
+    let run = flowgauge_engine::run_inputs(plan, &Files(files), &mut outlets, &mut |source| {
         bar.tick(&source.progress());
     });
     let finished = output::finish(outlets, run);
@@ -34,7 +35,7 @@ pub(crate) fn run(reading: &Reading) -> Result<u8, Failure> {
     for problem in &problems {
         complain(&problem.to_string());
     }
-    let unreadable = |problem: &CaptureError| matches!(problem, CaptureError::Unreadable { .. });
+    let unreadable = |problem: &SourceError| matches!(problem, SourceError::Unreadable(_));
     Ok(match problems.as_slice() {
         [] => FINE,
         problems if problems.iter().any(unreadable) => FAILED,

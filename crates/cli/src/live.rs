@@ -4,9 +4,9 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use flowgauge_capture::AfPacket;
 use flowgauge_engine::sink::visible;
 use flowgauge_engine::{EpochLength, Pace, Plan};
+use flowgauge_live::AfPacket;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 

@@ -22,6 +22,7 @@ pub mod report;
 mod run;
 pub mod seed;
 pub mod sink;
+pub mod source;
 mod summaries;
 mod swaps;
 
@@ -31,5 +32,5 @@ pub use error::{Able, EngineError};
 pub use group::{Closed, Group};
 pub use meter::Meter;
 pub use plan::{Explanation, LaneExplanation, Plan};
-pub use run::{Outcome, Packets, run, run_files};
+pub use run::{Outcome, run, run_inputs};
 pub use swaps::{Swaps, Waits};

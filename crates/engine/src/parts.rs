@@ -4,10 +4,8 @@
 //! Nothing is reported before all is read: where something is wrong with an input, or a table that
 //! the others are merged into is full, everything is forgotten, and one reader begins anew.
 
-use std::path::PathBuf;
 use std::thread;
 
-use flowgauge_capture::{Captures, FileCounts, Part, Source, Whole};
 use flowgauge_core::any::BatchMut;
 use flowgauge_core::lanes::{LaneOptions, Take};
 use flowgauge_core::summary::{Incompatible, Size};
@@ -20,64 +18,33 @@ use crate::error::EngineError;
 use crate::group::{Closed, failed};
 use crate::intake::{Crew, Ended, Intake};
 use crate::plan::Plan;
-use crate::run::{Packets, pinned, slices, spawn};
+use crate::run::{pinned, spawn};
 use crate::sink::Sink;
+use crate::source::{Burst, Counter, Inputs, Origin, Piece, Source};
 use crate::summaries::{Summaries, View, hand_out};
 use crate::swaps::Swaps;
 
-/// What one worker reads in one go.
-enum Piece {
-    File(PathBuf),
-    Part(Part),
-}
-
-/// A piece with the number of its file, in the order of the input.
-type Numbered = (usize, Piece);
-
-/// Cuts files among so many workers: what each of them reads, in order. A file that cannot be cut
-/// goes to one of them, by turns. `None` where that is of no use, or where an input cannot be read a
-/// second time.
-fn cut(files: &[PathBuf], workers: usize) -> Option<Vec<Vec<Numbered>>> {
-    let mut shares: Vec<Vec<Numbered>> = (0..workers).map(|_| Vec::new()).collect();
-    let mut turn = 0;
-    for (number, file) in files.iter().enumerate() {
-        match flowgauge_capture::cut(file, workers) {
-            Ok(parts) => {
-                for (share, part) in shares.iter_mut().zip(parts) {
-                    share.push((number, Piece::Part(part)));
-                }
-            }
-            Err(Whole::NoFile | Whole::Unreadable(_)) => return None,
-            Err(_) => {
-                shares[turn % workers].push((number, Piece::File(file.clone())));
-                turn += 1;
-            }
-        }
-    }
-    (shares.iter().filter(|share| !share.is_empty()).count() > 1).then_some(shares)
-}
-
 /// What came of a piece.
 struct Read {
-    number: usize,
+    input: usize,
     ended: Ended,
-    counts: FileCounts,
+    origin: Origin,
 }
 
-/// What came of a run over files.
+/// What came of a run over inputs.
 pub(crate) enum Run {
-    /// Workers read the files side by side.
-    Closed(Closed, Vec<FileCounts>),
+    /// Workers read them side by side.
+    Closed(Closed, Origin),
     /// One reader has to read them, from the start.
     Undivided(Box<Plan>),
 }
 
-/// Runs a plan over files side by side where that is as good, and the files can be divided.
+/// Runs a plan over inputs side by side where that is as good, and the inputs can be divided.
 pub(crate) fn run(
     plan: Plan,
-    files: &[PathBuf],
+    inputs: &dyn Inputs,
     sink: &mut dyn Sink,
-    progress: &mut dyn FnMut(&Packets<'_>),
+    progress: &mut dyn FnMut(&dyn Source),
 ) -> Result<Run, EngineError> {
     let undivided = |plan| Ok(Run::Undivided(Box::new(plan)));
     let mut prepared = match plan.only() {
@@ -85,19 +52,19 @@ pub(crate) fn run(
         Ok(prepared) => return undivided(prepared.into()),
         Err(plan) => return undivided(plan),
     };
-    let Some(shares) = cut(files, prepared.config.workers) else {
+    let Some(shares) = inputs.divide(prepared.config.workers) else {
         return undivided(prepared.into());
     };
     let mut sets: Vec<_> = prepared.sets.workers.into_iter().flatten().collect();
     hand_out(&mut sets, prepared.config.workers, Summaries::another);
     let (config, cores) = (&prepared.config, prepared.sharing.cores.as_ref());
-    if let Some((ended, counts)) = read(config, cores, prepared.lanes, &mut sets, shares, progress)?
+    if let Some((ended, origin)) = read(config, cores, prepared.lanes, &mut sets, shares, progress)?
     {
         let mut closer = prepared.closer;
         let view = View::new(closer.key, std::iter::once(&sets[0]));
         closer.close(ended, &view.lanes(), sink)?;
         let closed = Closed { totals: vec![closer.total], swaps: Swaps::default() };
-        return Ok(Run::Closed(closed, counts));
+        return Ok(Run::Closed(closed, origin));
     }
     sets.iter_mut().for_each(Summaries::next_epoch);
     prepared.sets.workers = sets.into_iter().map(|set| vec![set]).collect();
@@ -105,16 +72,16 @@ pub(crate) fn run(
 }
 
 /// Lets each worker read its share with a set of summaries, and merges these into the first one, or
-/// leaves one handle of concurrent summaries. Returns the epoch that they make up, and the files; `None`
+/// leaves one handle of concurrent summaries. Returns the epoch that they make up, and its inputs; `None`
 /// where one reader has to start over.
 fn read(
     config: &Config,
     cores: Option<&Cores>,
     lanes: LaneOptions,
     sets: &mut Vec<Summaries>,
-    shares: Vec<Vec<Numbered>>,
-    progress: &mut dyn FnMut(&Packets<'_>),
-) -> Result<Option<(Ended, Vec<FileCounts>)>, EngineError> {
+    shares: Vec<Vec<Piece>>,
+    progress: &mut dyn FnMut(&dyn Source),
+) -> Result<Option<(Ended, Origin)>, EngineError> {
     let pieces = thread::scope(|scope| {
         let mut workers = sets.iter_mut().zip(shares).enumerate();
         let own = workers.next();
@@ -144,7 +111,7 @@ fn read(
     let Some(pieces) = pieces.into_iter().collect::<Option<Vec<_>>>() else { return Ok(None) };
     let mut pieces: Vec<Read> = pieces.into_iter().flatten().collect();
     // Parts of a file stand in the order of their workers.
-    pieces.sort_by_key(|piece| piece.number);
+    pieces.sort_by_key(|piece| piece.input);
     let (first, others) = sets.split_at_mut(1);
     for other in others {
         if first[0].merge(other).is_err() {
@@ -165,35 +132,34 @@ fn read_share(
     config: &Config,
     lanes: LaneOptions,
     set: &mut Summaries,
-    share: Vec<Numbered>,
-    progress: &mut dyn FnMut(&Packets<'_>),
+    share: Vec<Piece>,
+    progress: &mut dyn FnMut(&dyn Source),
 ) -> Option<Vec<Read>> {
     let mut pieces = Vec::with_capacity(share.len());
-    for (number, piece) in share {
-        let mut source = match piece {
-            Piece::File(file) => Captures::open([file]),
-            Piece::Part(part) => part.open(),
-        };
+    for Piece { input, mut source } in share {
         let mut intake = Intake::new(config, lanes);
         let mut crew = Collect { set, ended: Ended::default() };
-        while let Some(frames) = source.poll().ok()? {
-            intake.take(&slices(&frames), &mut crew).ok()?;
-            progress(&source);
+        loop {
+            let mut burst = Burst::new();
+            if !source.poll(&mut burst).ok()? {
+                break;
+            }
+            intake.take(&burst, &mut crew).ok()?;
+            drop(burst);
+            progress(&*source);
         }
         intake.close(&mut crew).ok()?;
-        let counts = FileCounts { file: String::new(), frames: 0, irregular: 0 };
-        let counts = source.files().first().cloned().unwrap_or(counts);
-        pieces.push(Read { number, ended: crew.ended, counts });
+        pieces.push(Read { input, ended: crew.ended, origin: Origin::of(&*source) });
     }
     set.settle();
     Some(pieces)
 }
 
-/// The epoch and the files that these pieces make up, in their order.
-fn joined(pieces: Vec<Read>) -> (Ended, Vec<FileCounts>) {
-    let (mut epoch, mut files) = (Ended::default(), Vec::<FileCounts>::new());
+/// The epoch and the inputs that these pieces make up, in their order.
+fn joined(pieces: Vec<Read>) -> (Ended, Origin) {
+    let (mut epoch, mut all) = (Ended::default(), Origin::default());
     let mut last = None;
-    for Read { number, ended, counts } in pieces {
+    for Read { input, ended, origin } in pieces {
         epoch.account.add(&ended.account);
         epoch.unmeasured += ended.unmeasured;
         epoch.unfit = epoch.unfit.or(ended.unfit);
@@ -208,17 +174,14 @@ fn joined(pieces: Vec<Read>) -> (Ended, Vec<FileCounts>) {
             epoch.account.jumps += u64::from(jump);
         }
         epoch.ends_ns = ended.ends_ns.or(epoch.ends_ns);
-        match files.last_mut().filter(|_| last == Some(number)) {
-            Some(file) => {
-                file.frames += counts.frames;
-                file.irregular += counts.irregular;
-            }
-            None => files.push(counts),
+        if last != Some(input) {
+            all.inputs.extend(origin.inputs);
         }
-        last = Some(number);
+        Counter::add(&mut all.counters, &origin.counters);
+        last = Some(input);
     }
     epoch.bounds_ns = epoch.times_ns;
-    (epoch, files)
+    (epoch, all)
 }
 
 /// Measures one piece after another in the same summaries, and keeps the end of each.

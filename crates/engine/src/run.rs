@@ -1,32 +1,24 @@
 //! A run over one source: a loop over its meter, and the closer on a thread of its own.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{self, Scope, ScopedJoinHandle};
-
-use arrayvec::ArrayVec;
-use flowgauge_capture::{CaptureError, Captures, FileCounts, Frames, Source};
-use flowgauge_core::packet::Frame;
 
 use crate::crew::Cores;
 use crate::error::EngineError;
 use crate::group::{Closed, failed};
-use crate::intake::BURST;
 use crate::meter::Meter;
 use crate::parts;
 use crate::plan::Plan;
 use crate::report::TotalReport;
 use crate::sink::{Item, Sink};
+use crate::source::{Burst, Counter, CounterKind, Inputs, Origin, Source, SourceError};
 use crate::swaps::Swaps;
-
-/// Where packets come from.
-pub type Packets<'a> = dyn Source<Error = CaptureError> + 'a;
 
 /// What a run came to, beside its reports.
 #[derive(Debug)]
 pub struct Outcome {
     /// What was wrong with the inputs, in the order of their reading.
-    pub problems: Vec<CaptureError>,
+    pub problems: Vec<SourceError>,
     /// The total of the first measurement.
     pub total: TotalReport,
     /// How long meters and workers were stopped at the end of epochs and by updates.
@@ -41,9 +33,9 @@ pub struct Outcome {
 /// is in the [`Outcome`].
 pub fn run(
     plan: Plan,
-    source: &mut Packets<'_>,
+    source: &mut dyn Source,
     sink: &mut dyn Sink,
-    progress: &mut dyn FnMut(&Packets<'_>),
+    progress: &mut dyn FnMut(&dyn Source),
 ) -> Result<Outcome, EngineError> {
     let cores = plan.cores();
     let (mut meters, group) = plan.build()?;
@@ -56,52 +48,56 @@ pub fn run(
         let closed = closing.join().unwrap_or_else(|panic| failed("closer".to_owned(), &*panic));
         Ok::<_, EngineError>((problems?, closed?))
     })?;
-    total(closed, source.files(), problems, sink)
+    total(closed, &Origin::of(source), problems, sink)
 }
 
-/// Reads files to their ends, or to the limit, and reports to `sink`. Several workers read them side by
-/// side where the result is the same for that: each its own files, or parts of a large one. `progress`
-/// is called after every burst of the first of them.
+/// Reads inputs to their ends, or to the limit, and reports to `sink`. Several workers read them side
+/// by side where the result is the same, each its own files or parts of a large one. `progress` is
+/// called after every burst of the first worker.
 ///
 /// # Errors
 /// As [`run`].
-pub fn run_files(
+pub fn run_inputs(
     plan: Plan,
-    files: &[PathBuf],
+    inputs: &dyn Inputs,
     sink: &mut dyn Sink,
-    progress: &mut dyn FnMut(&Packets<'_>),
+    progress: &mut dyn FnMut(&dyn Source),
 ) -> Result<Outcome, EngineError> {
-    match parts::run(plan, files, sink, progress)? {
-        parts::Run::Closed(closed, counts) => total(closed, &counts, Vec::new(), sink),
-        parts::Run::Undivided(plan) => run(*plan, &mut Captures::open(files), sink, progress),
+    match parts::run(plan, inputs, sink, progress)? {
+        parts::Run::Closed(closed, origin) => total(closed, &origin, Vec::new(), sink),
+        parts::Run::Undivided(plan) => run(*plan, &mut *inputs.chain(), sink, progress),
     }
 }
 
 /// Pushes what the source has into the meter; returns what was wrong with the source.
 fn read(
     mut meter: Box<dyn Meter>,
-    source: &mut Packets<'_>,
-    progress: &mut dyn FnMut(&Packets<'_>),
-) -> Vec<CaptureError> {
+    source: &mut dyn Source,
+    progress: &mut dyn FnMut(&dyn Source),
+) -> Vec<SourceError> {
     let (mut problems, mut lost) = (Vec::new(), 0);
     while !meter.is_done() {
-        match source.poll() {
-            Ok(Some(frames)) => meter.push(&slices(&frames)),
-            Ok(None) => break,
+        let mut burst = Burst::new();
+        match source.poll(&mut burst) {
+            Ok(true) => meter.push(&burst),
+            Ok(false) => break,
             Err(problem) => problems.push(problem),
         }
-        if source.lost() > lost {
-            meter.lose(source.lost() - lost);
-            lost = source.lost();
+        // The source has its frames back.
+        drop(burst);
+        let lost_so_far = Counter::sum(source.counters(), CounterKind::Lost);
+        if lost_so_far > lost {
+            meter.lose(lost_so_far - lost);
+            lost = lost_so_far;
         }
         if let Some(now_ns) = source.clock_ns() {
             meter.advance(now_ns);
         }
         progress(source);
     }
-    let unreadable = |problem: &CaptureError| matches!(problem, CaptureError::Unreadable { .. });
+    let unreadable = |problem: &SourceError| matches!(problem, SourceError::Unreadable(_));
     let nothing_to_read = !problems.is_empty()
-        && problems.iter().filter(|problem| unreadable(problem)).count() == source.files().len();
+        && problems.iter().filter(|problem| unreadable(problem)).count() == source.inputs().len();
     // A run over sound but empty input is one empty epoch; one over no input is none.
     if !nothing_to_read {
         meter.finish();
@@ -109,28 +105,17 @@ fn read(
     problems
 }
 
-/// The frames as slices of their bytes.
-pub(crate) fn slices<'a>(frames: &Frames<'a>) -> ArrayVec<Frame<'a>, BURST> {
-    let slice = |frame: &flowgauge_capture::Frame| Frame {
-        bytes: frames.captured(frame),
-        wire: frame.wire,
-        link: frame.link,
-        time_ns: frame.time_ns,
-    };
-    frames.frames.iter().map(slice).collect()
-}
-
 /// Reports the end of a run.
 fn total(
     closed: Closed,
-    files: &[FileCounts],
-    problems: Vec<CaptureError>,
+    origin: &Origin,
+    problems: Vec<SourceError>,
     sink: &mut dyn Sink,
 ) -> Result<Outcome, EngineError> {
     let Closed { mut totals, swaps } = closed;
     for total in &mut totals {
-        total.files = files.iter().map(|file| file.file.clone()).collect();
-        total.irregular = files.iter().map(|file| file.irregular).sum();
+        total.files.clone_from(&origin.inputs);
+        total.irregular = Counter::sum(&origin.counters, CounterKind::Irregular);
         total.problems = problems.iter().map(ToString::to_string).collect();
         total.notes.extend(swaps.note());
         sink.deliver(&Item::Total(Arc::new(total.clone())))?;

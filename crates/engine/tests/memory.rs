@@ -13,6 +13,7 @@ use flowgauge_core::catalog;
 use flowgauge_core::key::KeyKind;
 use flowgauge_core::summary::Parameters;
 use flowgauge_engine::sink::{Item, Json, Sink, SinkError, Written};
+use flowgauge_engine::source::Source;
 use flowgauge_engine::{Config, EpochLength, Plan};
 use flowgauge_synthetic::{Config as TrafficConfig, Packet, Profile, Traffic};
 
@@ -111,7 +112,7 @@ fn peak(config: Config, traffic: TrafficConfig) -> (u64, u64, u64) {
     let mut source = Captures::from_reader("stream", Stream::new(Traffic::new(traffic).unwrap()));
     let mut watch = Watch::new(1);
     let (mut polls, mut peak) = (0, 0);
-    let mut progress = |_: &flowgauge_engine::Packets<'_>| {
+    let mut progress = |_: &dyn Source| {
         polls += 1;
         if polls % 64 == 0 {
             peak = anonymous_bytes().unwrap().max(peak);

@@ -4,11 +4,12 @@ mod clock;
 mod interface;
 mod packet;
 
+use flowgauge_engine::source::Burst;
+
 use self::interface::Interface;
 use crate::{
     damage::{Damage, MAX_BLOCK, MAX_INTERFACES, Refusal},
-    format::{Begin, ByteOrder, Format, Need, Stop, Walk},
-    frames::Frame,
+    format::{Begin, ByteOrder, Format, Need, Packet, Stop},
 };
 
 /// The type of a section header block: the same in both byte orders.
@@ -54,30 +55,29 @@ impl Pcapng {
     }
 
     /// Walks blocks; see [`Format::walk`].
-    pub(crate) fn walk(&mut self, bytes: &[u8], mut at: usize, frames: &mut [Frame]) -> Walk {
-        let mut written = 0;
-        let stop = loop {
-            let step = match self.passing {
-                Some(passing) => self.pass(passing, bytes, &mut at),
-                None if written == frames.len() => Err(Stop::Full),
-                None => self.block(bytes, at).map(|(length, frame)| {
-                    if let Some(frame) = frame {
-                        frames[written] = frame;
-                        written += 1;
-                    }
-                    at += length;
-                }),
-            };
-            if let Err(stop) = step {
-                break stop;
-            }
-        };
-        Walk { at, frames: written, stop }
+    pub(crate) fn walk<'a>(&mut self, bytes: &'a [u8], at: &mut usize, burst: &mut Burst<'a>) {
+        while !burst.is_full() {
+            let Ok(packet) = self.next(bytes, at) else { break };
+            burst.push(packet.frame);
+            self.irregular += u64::from(packet.irregular);
+            *at = packet.end;
+        }
     }
 
-    /// Reads the block at `at`: its bytes (0 where it is to be passed over) and its packet.
-    fn block(&mut self, bytes: &[u8], at: usize) -> Result<(usize, Option<Frame>), Stop> {
-        let rest = &bytes[at..];
+    /// The next packet, to whose block `at` moves.
+    pub(crate) fn next<'a>(&mut self, bytes: &'a [u8], at: &mut usize) -> Result<Packet<'a>, Stop> {
+        loop {
+            if let Some(passing) = self.passing {
+                self.pass(passing, bytes, at)?;
+            } else if let Some(packet) = self.block(bytes, at)? {
+                return Ok(packet);
+            }
+        }
+    }
+
+    /// Reads the block at `at`: moves behind it unless it holds a packet or is to be passed over.
+    fn block<'a>(&mut self, bytes: &'a [u8], at: &mut usize) -> Result<Option<Packet<'a>>, Stop> {
+        let rest = &bytes[*at..];
         let header = rest.first_chunk::<12>().ok_or(Need::whole(12, "block header"))?;
         let order = if header.starts_with(&SECTION) {
             byte_order(header).ok_or(Damage::ByteOrder(magic(header)))?
@@ -92,23 +92,23 @@ impl Pcapng {
         }
         if fixed.is_none() {
             self.passing = Some(Passing { length, left: length });
-            return Ok((0, None));
+            return Ok(None);
         }
         let whole = length as usize;
         let block = rest.get(..whole).ok_or(Need::whole(whole, "block"))?;
-        let mut frame = None;
         let mut irregular = order.u32(block, whole - TRAILER) != length;
         match kind {
             SECTION_HEADER => self.begin_section(order, block)?,
             INTERFACE_DESCRIPTION => irregular |= self.describe_interface(block)?,
             _ => {
-                let (packet, odd) = packet::read(order, kind, block, &self.interfaces)?;
-                frame = Some(Frame { offset: at + packet.offset, ..packet });
-                irregular |= odd;
+                let (frame, odd) = packet::read(order, kind, block, &self.interfaces)?;
+                let (end, irregular) = (*at + whole, irregular | odd);
+                return Ok(Some(Packet { frame, end, irregular }));
             }
         }
         self.irregular += u64::from(irregular);
-        Ok((whole, frame))
+        *at += whole;
+        Ok(None)
     }
 
     /// Forgets the section before.

@@ -1,20 +1,20 @@
 //! The three kinds of block that hold a packet.
 
+use flowgauge_core::packet::Frame;
+
 use super::{OBSOLETE_PACKET, SIMPLE_PACKET, TRAILER, interface::Interface};
 use crate::{
     damage::{Damage, MAX_CAPTURED},
     format::ByteOrder,
-    frames::Frame,
 };
 
-/// Reads a whole block of at least its fixed bytes: the frame, whose offset counts from the
-/// block's begin, and whether it is irregular.
-pub(super) fn read(
+/// Reads a whole block of at least its fixed bytes: the frame, and whether it is irregular.
+pub(super) fn read<'a>(
     order: ByteOrder,
     kind: u32,
-    block: &[u8],
+    block: &'a [u8],
     interfaces: &[Interface],
-) -> Result<(Frame, bool), Damage> {
+) -> Result<(Frame<'a>, bool), Damage> {
     let field = |at| order.u32(block, at);
     let number = match kind {
         SIMPLE_PACKET => 0,
@@ -42,6 +42,7 @@ pub(super) fn read(
         SIMPLE_PACKET => 0,
         _ => interface.clock.time_ns((u64::from(field(12)) << 32) | u64::from(field(16))),
     };
-    let frame = Frame { offset, captured, wire, time_ns, link: interface.link };
+    let bytes = &block[offset..offset + captured as usize];
+    let frame = Frame { bytes, wire, link: interface.link, time_ns };
     Ok((frame, captured > wire.min(interface.snap_length)))
 }

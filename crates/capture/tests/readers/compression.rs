@@ -3,7 +3,8 @@
 use std::io::Write;
 
 use flate2::{Compression, write::GzEncoder};
-use flowgauge_capture::{CaptureError, Captures, Damage, Source};
+use flowgauge_capture::{CaptureError, Captures, Damage};
+use flowgauge_engine::source::Source;
 
 use crate::{
     naive::walk,

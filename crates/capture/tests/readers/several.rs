@@ -2,7 +2,8 @@
 
 use std::{fs, path::PathBuf};
 
-use flowgauge_capture::{CaptureError, Captures, Refusal, Source};
+use flowgauge_capture::{CaptureError, Captures, Refusal};
+use flowgauge_engine::source::Source;
 
 use crate::{
     compression::{gzip, zstd},
@@ -42,20 +43,25 @@ fn each_is_read_as_far_as_it_goes() {
     let total: usize = files.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() + plain.len();
     assert_eq!(captures.progress().total, Some(total as u64));
     assert_eq!(captures.progress().read, 0);
-    let (packets, errors, _) = read(&mut captures);
+    let (packets, errors, irregular) = read(&mut captures);
     assert_eq!(captures.progress().read, total as u64);
-    let frames: Vec<u64> = captures.files().iter().map(|file| file.frames).collect();
-    assert_eq!(frames, [3, 2, 0, 10, 0, 3, 0, 0, 3]);
-    assert_eq!(packets.len(), 21);
-    let irregular: Vec<u64> = captures.files().iter().map(|file| file.irregular).collect();
-    assert_eq!(irregular, [0, 0, 0, 2, 0, 0, 0, 0, 0]);
+    assert_eq!(
+        captures.inputs(),
+        paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>()
+    );
+    let alone = paths.iter().map(|path| read(&mut Captures::open([path])));
+    let (alone, each): (Vec<_>, Vec<_>) =
+        alone.map(|(packets, ..)| (packets.len(), packets)).unzip();
+    assert_eq!(alone, [3, 2, 0, 10, 0, 3, 0, 0, 3]);
+    assert_eq!(packets, each.concat());
+    assert_eq!(irregular, 2);
 
     assert!(matches!(&errors[0], CaptureError::Damaged { .. }), "{errors:?}");
     let refusals: Vec<&Refusal> = errors[1..]
         .iter()
         .map(|error| match error {
             CaptureError::Unreadable { refusal, .. } => refusal,
-            CaptureError::Damaged { .. } | CaptureError::Interface { .. } => panic!("{error}"),
+            CaptureError::Damaged { .. } => panic!("{error}"),
         })
         .collect();
     assert!(
@@ -77,7 +83,7 @@ fn names_cannot_break_the_line() {
     let (_, errors, _) = read(captures);
     let text = errors[0].to_string();
     assert!(text.starts_with("a\\nb\\u{1b}[31m\\u{202e}'\"\\é: cannot be read"), "{text}");
-    assert_eq!(captures.files()[0].file, name);
+    assert_eq!(captures.inputs(), [name]);
 }
 
 #[test]

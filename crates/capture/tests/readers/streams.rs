@@ -5,7 +5,8 @@ use std::{
     thread,
 };
 
-use flowgauge_capture::{CaptureError, Captures, Damage, Source};
+use flowgauge_capture::{CaptureError, Captures, Damage};
+use flowgauge_engine::source::Source;
 
 use crate::{
     compression::{gzip, zstd},

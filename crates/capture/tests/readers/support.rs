@@ -5,7 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use flowgauge_capture::{CaptureError, Captures, Source};
+use flowgauge_capture::{CaptureError, Captures};
+use flowgauge_engine::source::{Burst, Counter, CounterKind, Source, SourceError};
 
 /// What is compared of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,24 +21,30 @@ pub(crate) struct Packet {
 pub(crate) fn read(captures: &mut Captures) -> (Vec<Packet>, Vec<CaptureError>, u64) {
     let (mut packets, mut errors) = (Vec::new(), Vec::new());
     loop {
-        match captures.poll() {
-            Ok(Some(frames)) => {
-                assert!((1..=256).contains(&frames.frames.len()));
-                packets.extend(frames.frames.iter().map(|frame| Packet {
+        let mut burst = Burst::new();
+        match captures.poll(&mut burst) {
+            Ok(true) => {
+                assert!(!burst.is_empty());
+                packets.extend(burst.iter().map(|frame| Packet {
                     time_ns: frame.time_ns,
                     wire: frame.wire,
                     link: frame.link.0,
-                    data: frames.captured(frame).to_vec(),
+                    data: frame.bytes.to_vec(),
                 }));
             }
-            Ok(None) => break,
-            Err(error) => errors.push(error),
+            Ok(false) => break,
+            Err(SourceError::Damaged(error) | SourceError::Unreadable(error)) => {
+                errors.push(*error.downcast().unwrap());
+            }
+            Err(error) => panic!("{error}"),
         }
     }
-    assert!(captures.poll().unwrap().is_none(), "the end stays the end");
-    let frames: u64 = captures.files().iter().map(|file| file.frames).sum();
-    assert_eq!(frames, packets.len() as u64, "the account is of what was handed out");
-    (packets, errors, captures.files().iter().map(|file| file.irregular).sum())
+    let mut end = Burst::new();
+    assert!(!captures.poll(&mut end).unwrap() && end.is_empty(), "the end stays the end");
+    drop(end);
+    let sum = |kind| Counter::sum(captures.counters(), kind);
+    assert_eq!(sum(CounterKind::Other), packets.len() as u64, "what was lent out is counted");
+    (packets, errors, sum(CounterKind::Irregular))
 }
 
 /// A generator of numbers that is the same everywhere (splitmix64).

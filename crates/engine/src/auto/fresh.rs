@@ -7,11 +7,10 @@
 
 use std::collections::HashSet;
 
-use flowgauge_capture::{Frame, Frames};
 use flowgauge_core::key::{
     CanonicalKey, Extract, FlowKey, Key4, Key8, Key13, Key16, Key32, Key37, KeyKind, KeySpec,
 };
-use flowgauge_core::packet::{Headers, Ip, parse, parse_inner};
+use flowgauge_core::packet::{Frame, Headers, Ip, parse, parse_inner};
 
 /// Where in a sample the addresses of a packet stand.
 pub(super) struct Fresh {
@@ -35,23 +34,23 @@ impl Fresh {
 }
 
 /// Those of the packets whose keys are among `once`.
-pub(super) fn fresh(
-    packets: &Frames<'_>,
+pub(super) fn fresh<'a>(
+    packets: impl Iterator<Item = (usize, Frame<'a>)>,
     key: KeySpec,
     inner: bool,
     once: &HashSet<CanonicalKey>,
 ) -> Vec<Fresh> {
-    let one = |(packet, frame): (usize, &Frame)| {
-        let captured = packets.captured(frame);
+    let one = |(packet, (begin, frame)): (usize, (usize, Frame<'_>))| {
+        let captured = frame.bytes;
         let parse = if inner { parse_inner } else { parse };
         let (flow, at, bytes) = match &parse(frame.link, captured) {
             Headers::V4(ip) => (v4(key, ip)?, place(captured, &ip.addresses)?, 4),
             Headers::V6(ip) => (v6(key, ip)?, place(captured, &ip.addresses)?, 16),
             Headers::NoKey(_) | Headers::Malformed(_) => return None,
         };
-        once.contains(&flow).then_some(Fresh { packet, at: frame.offset + at, bytes })
+        once.contains(&flow).then_some(Fresh { packet, at: begin + at, bytes })
     };
-    packets.frames.iter().enumerate().filter_map(one).collect()
+    packets.enumerate().filter_map(one).collect()
 }
 
 /// Where both addresses stand in a packet.
@@ -88,14 +87,14 @@ fn of<K: FlowKey + Extract<N>, const N: usize>(key: KeySpec, ip: &Ip<N>) -> Opti
 mod tests {
     use std::collections::HashMap;
 
-    use flowgauge_capture::{Captures, Source};
-    use flowgauge_synthetic::{Config, Profile, Traffic, to_pcap_bytes};
+    use flowgauge_synthetic::{Config, Profile, Traffic};
 
     use super::super::Sample;
     use super::*;
+    use crate::source::{Burst, Source};
 
-    fn keys(key: KeySpec, packets: &Frames<'_>) -> Vec<CanonicalKey> {
-        let parsed = packets.frames.iter().map(|frame| parse(frame.link, packets.captured(frame)));
+    fn keys<'a>(key: KeySpec, frames: impl Iterator<Item = Frame<'a>>) -> Vec<CanonicalKey> {
+        let parsed = frames.map(|frame| parse(frame.link, frame.bytes));
         let key = |headers| match headers {
             Headers::V4(ip) => v4(key, &ip),
             Headers::V6(ip) => v6(key, &ip),
@@ -110,20 +109,23 @@ mod tests {
         for kind in [KeyKind::Source, KeyKind::Pair, KeyKind::FiveTuple] {
             let key = KeySpec::from(kind);
             let config = Config { profile, packets: 3000, ..Config::default() };
-            let pcap = to_pcap_bytes(Traffic::new(config).unwrap());
-            let mut sample = Sample::of(&mut Captures::from_bytes("sample", pcap));
-            let first = keys(key, &sample.packets());
+            let mut sample = Sample::generated(Traffic::new(config).unwrap());
+            let first = keys(key, sample.packets().map(|(_, frame)| frame));
             let mut sizes = HashMap::new();
             for flow in &first {
                 *sizes.entry(*flow).or_insert(0) += 1;
             }
             let once =
                 sizes.iter().filter(|(_, size)| **size == 1).map(|(flow, _)| *flow).collect();
-            sample.renew(fresh(&sample.packets(), key, false, &once));
+            sample.renew(fresh(sample.packets(), key, false, &once));
             let mut replay = sample.replay(3000, 9000);
             let mut seen = Vec::new();
-            while let Some(packets) = replay.poll().unwrap() {
-                seen.extend(keys(key, &packets));
+            loop {
+                let mut burst = Burst::new();
+                if !replay.poll(&mut burst).unwrap() {
+                    break;
+                }
+                seen.extend(keys(key, burst.iter().copied()));
             }
             assert_eq!(seen.len(), 9000);
             assert!(once.len() > 100 && once.len() < 2900, "{kind:?} {}", once.len());

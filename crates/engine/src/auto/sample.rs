@@ -1,11 +1,10 @@
 //! The packets that candidates are tried on.
 
-use flowgauge_capture::{CaptureError, Captures, FileCounts, Frame, Frames, Progress, Source};
-use flowgauge_core::batch::BATCH_PACKETS;
-use flowgauge_synthetic::{Config, ConfigError, Profile, Traffic, to_pcap_bytes};
+use flowgauge_core::packet::{Frame, LinkType};
+use flowgauge_synthetic::{self as synthetic, Config, ConfigError, Profile, Traffic};
 
 use super::fresh::Fresh;
-use crate::run::Packets;
+use crate::source::{Burst, Progress, Source, SourceError};
 
 /// Packets that a sample has at most.
 const PACKETS: usize = 1 << 18;
@@ -13,10 +12,27 @@ const PACKETS: usize = 1 << 18;
 /// Bytes that are kept of each: more than headers take.
 const KEPT: usize = 256;
 
+/// A packet of the sample: where its bytes begin and end, and what a [`Frame`] has besides.
+#[derive(Clone, Copy)]
+struct Record {
+    bytes: (usize, usize),
+    wire: u32,
+    link: LinkType,
+    time_ns: i64,
+}
+
+impl Record {
+    fn frame(self, bytes: &[u8]) -> Frame<'_> {
+        let Self { bytes: (begin, end), wire, link, time_ns } = self;
+        Frame { bytes: &bytes[begin..end], wire, link, time_ns }
+    }
+}
+
 /// Some packets in memory, and how many of their kind there will be.
+#[derive(Default)]
 pub struct Sample {
     bytes: Vec<u8>,
-    frames: Vec<Frame>,
+    records: Vec<Record>,
     /// Packets of the whole input, where that can be told.
     packets: Option<u64>,
     /// Packets that belong to other flows each time around.
@@ -26,18 +42,18 @@ pub struct Sample {
 impl Sample {
     /// The first packets of `source`, up to 262,144. What is wrong with it is left for
     /// the run to find.
-    pub fn of(source: &mut Packets<'_>) -> Self {
-        let (bytes, frames, fresh) = (Vec::new(), Vec::new(), Vec::new());
-        let mut sample = Self { bytes, frames, packets: None, fresh };
+    pub fn of(source: &mut dyn Source) -> Self {
+        let mut sample = Self::default();
         let mut ended = false;
-        while sample.frames.len() < PACKETS {
-            let Ok(Some(frames)) = source.poll() else {
+        while sample.records.len() < PACKETS {
+            let mut burst = Burst::new();
+            let Ok(true) = source.poll(&mut burst) else {
                 ended = true;
                 break;
             };
-            sample.extend(&frames);
+            burst.iter().for_each(|frame| sample.add(frame));
         }
-        let (progress, taken) = (source.progress(), sample.frames.len() as u64);
+        let (progress, taken) = (source.progress(), sample.records.len() as u64);
         sample.packets = match progress.total {
             _ if ended => Some(taken),
             Some(total) if progress.read > 0 => {
@@ -56,28 +72,35 @@ impl Sample {
         let profile = Profile::Backbone { flows: None };
         let traffic =
             Traffic::new(Config { profile, packets: PACKETS as u64, ..Config::default() })?;
-        let pcap = to_pcap_bytes(traffic);
-        Ok(Self { packets: None, ..Self::of(&mut Captures::from_bytes("backbone", pcap)) })
+        Ok(Self::generated(traffic))
     }
 
-    fn extend(&mut self, frames: &Frames<'_>) {
-        for frame in frames.frames {
-            let offset = self.bytes.len();
-            let captured = frames.captured(frame);
-            let captured = &captured[..captured.len().min(KEPT)];
-            self.bytes.extend_from_slice(captured);
-            self.frames.push(Frame { offset, captured: captured.len() as u32, ..*frame });
+    pub(super) fn generated(traffic: Traffic) -> Self {
+        let mut sample = Self::default();
+        let mut buffer = vec![0; synthetic::Packet::MAX_WIRE];
+        for packet in traffic {
+            let (length, wire, time_ns) = (packet.frame(&mut buffer), packet.wire, packet.time_ns);
+            let bytes = &buffer[..length];
+            sample.add(&Frame { bytes, wire, link: LinkType::ETHERNET, time_ns });
         }
+        sample
+    }
+
+    fn add(&mut self, frame: &Frame<'_>) {
+        let begin = self.bytes.len();
+        self.bytes.extend_from_slice(&frame.bytes[..frame.bytes.len().min(KEPT)]);
+        let Frame { wire, link, time_ns, .. } = *frame;
+        self.records.push(Record { bytes: (begin, self.bytes.len()), wire, link, time_ns });
     }
 
     /// Packets in the sample.
     pub fn len(&self) -> usize {
-        self.frames.len()
+        self.records.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.frames.is_empty()
+        self.records.is_empty()
     }
 
     /// Packets of the whole input, where that can be told.
@@ -87,15 +110,15 @@ impl Sample {
 
     /// Nanoseconds from the first packet to the last.
     pub(super) fn span_ns(&self) -> i64 {
-        match &self.frames[..] {
+        match &self.records[..] {
             [first, .., last] => last.time_ns.saturating_sub(first.time_ns).max(1),
             _ => 1,
         }
     }
 
-    /// Its packets with their bytes.
-    pub(super) fn packets(&self) -> Frames<'_> {
-        Frames { bytes: &self.bytes, frames: &self.frames }
+    /// Its packets, each with the place where its bytes begin.
+    pub(super) fn packets(&self) -> impl Iterator<Item = (usize, Frame<'_>)> {
+        self.records.iter().map(|record| (record.bytes.0, record.frame(&self.bytes)))
     }
 
     /// Lets these packets belong to other flows each time around; they are in their order.
@@ -105,17 +128,17 @@ impl Sample {
 
     /// The first `packets` of the packets, over and over, until they are `all` packets.
     pub(super) fn replay(&mut self, packets: usize, all: u64) -> Replay<'_> {
-        let frames = &self.frames[..packets.min(self.frames.len())];
-        let all = if frames.is_empty() { 0 } else { all };
+        let records = &self.records[..packets.min(self.records.len())];
+        let all = if records.is_empty() { 0 } else { all };
         let (bytes, fresh) = (&mut self.bytes, &self.fresh);
-        Replay { bytes, frames, fresh, at: 0, next: 0, around: false, read: 0, all }
+        Replay { bytes, records, fresh, at: 0, next: 0, around: false, read: 0, all }
     }
 }
 
 /// A sample as a source.
 pub(super) struct Replay<'a> {
     bytes: &'a mut [u8],
-    frames: &'a [Frame],
+    records: &'a [Record],
     fresh: &'a [Fresh],
     /// The next packet, and the next of those that are fresh.
     at: usize,
@@ -128,34 +151,29 @@ pub(super) struct Replay<'a> {
 }
 
 impl Source for Replay<'_> {
-    type Error = CaptureError;
-
-    fn poll(&mut self) -> Result<Option<Frames<'_>>, CaptureError> {
+    fn poll<'b>(&'b mut self, burst: &mut Burst<'b>) -> Result<bool, SourceError> {
         if self.read == self.all {
-            return Ok(None);
+            return Ok(false);
         }
-        if self.at == self.frames.len() {
+        if self.at == self.records.len() {
             (self.at, self.next, self.around) = (0, 0, true);
         }
-        let batch = (self.all - self.read).min(BATCH_PACKETS as u64) as usize;
-        let end = self.frames.len().min(self.at + batch);
+        let packets = (self.all - self.read).min(burst.capacity() as u64) as usize;
+        let end = self.records.len().min(self.at + packets);
         while let Some(fresh) = self.fresh.get(self.next).filter(|fresh| fresh.packet < end) {
             if self.around {
                 fresh.renew(self.bytes);
             }
             self.next += 1;
         }
-        let frames = &self.frames[self.at..end];
+        let records = &self.records[self.at..end];
         self.at = end;
-        self.read += frames.len() as u64;
-        Ok(Some(Frames { bytes: self.bytes, frames }))
+        self.read += records.len() as u64;
+        burst.extend(records.iter().map(|record| record.frame(self.bytes)));
+        Ok(true)
     }
 
     fn progress(&self) -> Progress {
         Progress { read: self.read, total: Some(self.all) }
-    }
-
-    fn files(&self) -> &[FileCounts] {
-        &[]
     }
 }

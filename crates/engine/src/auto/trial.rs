@@ -13,8 +13,9 @@ use crate::config::{Config, EpochLength, Overrun};
 use crate::error::EngineError;
 use crate::plan::{LaneExplanation, Plan};
 use crate::report::EpochReport;
-use crate::run::{self as engine, Packets};
+use crate::run as engine;
 use crate::sink::Each;
+use crate::source::Source;
 
 /// What a trial found.
 #[derive(Clone, Debug, PartialEq)]
@@ -156,7 +157,7 @@ pub(super) fn flows(
 ///
 /// # Errors
 /// As [`Plan::new`].
-pub fn largest(config: &Config, source: &mut Packets<'_>) -> Result<Option<Largest>, EngineError> {
+pub fn largest(config: &Config, source: &mut dyn Source) -> Result<Option<Largest>, EngineError> {
     Ok(counted(config, 1, source)?.1.first().map(Largest::of))
 }
 
@@ -164,7 +165,7 @@ pub fn largest(config: &Config, source: &mut Packets<'_>) -> Result<Option<Large
 fn counted(
     config: &Config,
     top: usize,
-    source: &mut Packets<'_>,
+    source: &mut dyn Source,
 ) -> Result<(Vec<LaneExplanation>, Vec<SizeItem>), EngineError> {
     let plan = Plan::new(Config {
         memory_bytes: config.memory_bytes.max(ENOUGH),

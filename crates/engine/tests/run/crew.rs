@@ -4,12 +4,13 @@ use std::path::Path;
 use std::time::Duration;
 use std::{fs, io, thread};
 
-use flowgauge_capture::{CaptureError, Captures, FileCounts, Frame, Frames, Progress, Source};
-use flowgauge_core::packet::LinkType;
+use flowgauge_capture::Captures;
+use flowgauge_core::packet::{Frame, LinkType};
 use flowgauge_core::summary::Size;
 use flowgauge_core::task::Report;
 use flowgauge_engine::report::EpochReport;
 use flowgauge_engine::sink::Each;
+use flowgauge_engine::source::{Burst, Source, SourceError};
 use flowgauge_engine::{Config, EngineError, EpochLength, Outcome, Overrun, Plan};
 
 use crate::capture::{Pcap, udp};
@@ -106,30 +107,22 @@ fn whoever_fails_ends_the_run_with_one_reason() {
 /// ever.
 struct Endless {
     bytes: Vec<u8>,
-    frames: Vec<Frame>,
     polls: u32,
 }
 
 const POLLS: u32 = 10_000;
 
 impl Source for Endless {
-    type Error = CaptureError;
-
-    fn poll(&mut self) -> Result<Option<Frames<'_>>, CaptureError> {
+    fn poll<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, SourceError> {
         self.polls += 1;
-        let frames = if self.polls == 1 { &self.frames[..] } else { &[] };
-        if frames.is_empty() {
+        if self.polls == 1 {
+            let (bytes, wire) = (&self.bytes[..], self.bytes.len() as u32);
+            let frame = Frame { bytes, wire, link: LinkType::ETHERNET, time_ns: 1 };
+            burst.extend([frame; 20]);
+        } else {
             thread::sleep(Duration::from_millis(1));
         }
-        Ok((self.polls < POLLS).then_some(Frames { bytes: &self.bytes, frames }))
-    }
-
-    fn progress(&self) -> Progress {
-        Progress { read: 0, total: None }
-    }
-
-    fn files(&self) -> &[FileCounts] {
-        &[]
+        Ok(self.polls < POLLS)
     }
 }
 
@@ -137,12 +130,10 @@ impl Source for Endless {
 #[test]
 fn a_report_that_nobody_takes_ends_the_reading() {
     let bytes = udp((3, 1), (2, 2));
-    let (wire, link) = (bytes.len() as u32, LinkType::ETHERNET);
-    let frames = vec![Frame { offset: 0, captured: wire, wire, time_ns: 1, link }; 20];
     for workers in [2, 3] {
         let epoch = EpochLength::Packets(10);
         let config = Config { epoch, workers, ..busy(Overrun::Wait) };
-        let mut source = Endless { bytes: bytes.clone(), frames: frames.clone(), polls: 0 };
+        let mut source = Endless { bytes: bytes.clone(), polls: 0 };
         let mut epochs = 0;
         let mut full = Each(|_: &EpochReport| {
             epochs += 1;

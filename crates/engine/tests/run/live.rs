@@ -1,8 +1,8 @@
 //! A source that knows the time and what was lost: epochs end without a packet.
 
-use flowgauge_capture::{CaptureError, FileCounts, Frame, Frames, Progress, Source};
-use flowgauge_core::packet::LinkType;
+use flowgauge_core::packet::{Frame, LinkType};
 use flowgauge_engine::sink::{Json, Written};
+use flowgauge_engine::source::{Burst, Counter, CounterKind, Source, SourceError};
 use flowgauge_engine::{Config, EpochLength, Plan};
 use serde_json::Value;
 
@@ -17,46 +17,33 @@ pub(crate) type Step = (&'static [i64], i64, u64);
 
 pub(crate) struct Live {
     steps: std::slice::Iter<'static, Step>,
-    now: Step,
+    now_ns: i64,
+    lost: [Counter; 1],
     bytes: Vec<u8>,
-    frames: Vec<Frame>,
 }
 
 impl Live {
     pub(crate) fn new(steps: &'static [Step]) -> Self {
-        let (steps, bytes) = (steps.iter(), udp((1, 1), (2, 2)));
-        Self { steps, now: (&[], 0, 0), bytes, frames: Vec::new() }
+        let lost = [Counter::new("dropped", CounterKind::Lost)];
+        Self { steps: steps.iter(), now_ns: 0, lost, bytes: udp((1, 1), (2, 2)) }
     }
 }
 
 impl Source for Live {
-    type Error = CaptureError;
-
-    fn poll(&mut self) -> Result<Option<Frames<'_>>, CaptureError> {
-        let Some(step) = self.steps.next() else { return Ok(None) };
-        self.now = *step;
-        let wire = self.bytes.len() as u32;
-        let link = LinkType::ETHERNET;
-        let frame =
-            |time_ns: &i64| Frame { offset: 0, captured: wire, wire, time_ns: *time_ns, link };
-        self.frames = step.0.iter().map(frame).collect();
-        Ok(Some(Frames { bytes: &self.bytes, frames: &self.frames }))
+    fn poll<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, SourceError> {
+        let Some((times_ns, now_ns, lost)) = self.steps.next() else { return Ok(false) };
+        (self.now_ns, self.lost[0].count) = (*now_ns, *lost);
+        let (bytes, wire, link) = (&self.bytes[..], self.bytes.len() as u32, LinkType::ETHERNET);
+        burst.extend(times_ns.iter().map(|&time_ns| Frame { bytes, wire, link, time_ns }));
+        Ok(true)
     }
 
-    fn progress(&self) -> Progress {
-        Progress { read: 0, total: None }
-    }
-
-    fn files(&self) -> &[FileCounts] {
-        &[]
+    fn counters(&self) -> &[Counter] {
+        &self.lost
     }
 
     fn clock_ns(&self) -> Option<i64> {
-        Some(self.now.1)
-    }
-
-    fn lost(&self) -> u64 {
-        self.now.2
+        Some(self.now_ns)
     }
 }
 

@@ -4,10 +4,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::slice;
 
-use flowgauge_capture::CaptureError;
 use flowgauge_core::key::KeyKind;
 use flowgauge_core::summary::Parameters;
 use flowgauge_engine::sink::{Json, Written};
+use flowgauge_engine::source::SourceError;
 use flowgauge_engine::{Config, Dispatch, EpochLength, Plan};
 use serde_json::Value;
 
@@ -40,11 +40,11 @@ impl Drop for Files {
 
 /// The reports but for memory and parameters, the largest number of bytes that the first worker read,
 /// and what was wrong.
-pub(crate) fn reports(config: Config, files: &[PathBuf]) -> (Vec<Value>, u64, Vec<CaptureError>) {
+pub(crate) fn reports(config: Config, files: &[PathBuf]) -> (Vec<Value>, u64, Vec<SourceError>) {
     let (mut out, mut read) = (Vec::new(), 0);
-    let outcome = flowgauge_engine::run_files(
+    let outcome = flowgauge_engine::run_inputs(
         Plan::new(config).unwrap(),
-        files,
+        &flowgauge_capture::Files(files.to_vec()),
         &mut Written::new(Json, &mut out),
         &mut |source| {
             read = read.max(source.progress().read);

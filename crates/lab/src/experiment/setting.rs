@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use flowgauge_capture::{Captures, Source};
+use flowgauge_capture::Captures;
 use flowgauge_core::packet::{Headers, Ip, Ports, parse};
+use flowgauge_engine::source::{Burst, Source};
 use flowgauge_synthetic::Profile;
 
 use crate::failure::Failure;
@@ -169,12 +170,15 @@ fn of_capture(path: PathBuf, most: usize) -> Result<Vec<Packet>, Failure> {
     let mut captures = Captures::open([path]);
     let mut packets = Vec::new();
     while packets.len() < most {
-        let frames = captures
-            .poll()
+        let mut burst = Burst::new();
+        let more = captures
+            .poll(&mut burst)
             .map_err(|error| Failure::Trace { name: name.clone(), reason: error.to_string() })?;
-        let Some(frames) = frames else { break };
-        for frame in frames.frames {
-            if let Headers::V4(ip) = parse(frame.link, frames.captured(frame)) {
+        if !more {
+            break;
+        }
+        for frame in &burst {
+            if let Headers::V4(ip) = parse(frame.link, frame.bytes) {
                 packets.push(Packet { ip, wire: frame.wire, time_ns: frame.time_ns });
             }
         }

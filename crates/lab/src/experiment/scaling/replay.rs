@@ -2,9 +2,8 @@
 
 use std::time::Instant;
 
-use flowgauge_capture::{CaptureError, FileCounts, Frame, Frames, Progress, Source};
-use flowgauge_core::batch::BATCH_PACKETS;
-use flowgauge_core::packet::LinkType;
+use flowgauge_core::packet::{Frame, LinkType};
+use flowgauge_engine::source::{Burst, Source, SourceError};
 
 use crate::experiment::setting::FRAME_BYTES;
 use crate::traffic::Packet;
@@ -15,16 +14,11 @@ const CAPTURED: usize = 38;
 /// Packets as frames one behind the other.
 pub(super) struct Recording {
     bytes: Vec<u8>,
-    frames: Vec<Frame>,
 }
 
 impl Recording {
     pub(super) fn of(packets: &[Packet]) -> Self {
-        let bytes = packets.iter().flat_map(frame).collect();
-        let link = LinkType::ETHERNET;
-        let (captured, wire, time_ns) = (CAPTURED as u32, FRAME_BYTES, 0);
-        let frame = |i| Frame { offset: i * CAPTURED, captured, wire, time_ns, link };
-        Self { bytes, frames: (0..packets.len()).map(frame).collect() }
+        Self { bytes: packets.iter().flat_map(frame).collect() }
     }
 
     /// All packets so many times, with a note of when each one of `every` was handed out.
@@ -53,33 +47,28 @@ pub(super) struct Replay<'a> {
 }
 
 impl Source for Replay<'_> {
-    type Error = CaptureError;
-
-    fn poll(&mut self) -> Result<Option<Frames<'_>>, CaptureError> {
-        let Recording { bytes, frames } = self.recording;
-        if self.at == frames.len() {
+    fn poll<'b>(&'b mut self, burst: &mut Burst<'b>) -> Result<bool, SourceError> {
+        let bytes = &self.recording.bytes;
+        if self.at == bytes.len() {
             (self.at, self.passes) = (0, self.passes.saturating_sub(1));
         }
-        if self.passes == 0 || frames.is_empty() {
-            return Ok(None);
+        if self.passes == 0 || bytes.is_empty() {
+            return Ok(false);
         }
-        let end = frames.len().min(self.at + BATCH_PACKETS);
-        let frames = &frames[self.at..end];
+        let end = bytes.len().min(self.at + burst.capacity() * CAPTURED);
+        burst.extend(bytes[self.at..end].chunks_exact(CAPTURED).map(|bytes| Frame {
+            bytes,
+            wire: FRAME_BYTES,
+            link: LinkType::ETHERNET,
+            time_ns: 0,
+        }));
         self.at = end;
         // An update is made before the packet behind those of it.
         let before = self.handed.saturating_sub(1) / self.every;
-        self.handed += frames.len();
+        self.handed += burst.len();
         if (self.handed - 1) / self.every > before {
             self.asked.push(Instant::now());
         }
-        Ok(Some(Frames { bytes, frames }))
-    }
-
-    fn progress(&self) -> Progress {
-        Progress { read: 0, total: None }
-    }
-
-    fn files(&self) -> &[FileCounts] {
-        &[]
+        Ok(true)
     }
 }

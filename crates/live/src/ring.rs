@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use libc::{c_int, c_uint};
 
-use super::socket::Socket;
+use crate::socket::Socket;
 
 /// Bytes of a block, which holds the largest packets that offloads build (64 KiB) several times.
 const BLOCK_BYTES: usize = 256 << 10;
@@ -18,16 +18,16 @@ const BLOCK_BYTES: usize = 256 << 10;
 const BLOCKS: usize = 128;
 
 /// A block that has packets is handed over after this time, be it full or not.
-pub(super) const RETIRE: Duration = Duration::from_millis(10);
+pub(crate) const RETIRE: Duration = Duration::from_millis(10);
 
 /// Bytes that are left free before each packet, for a VLAN tag.
-pub(super) const RESERVED: usize = 4;
+pub(crate) const RESERVED: usize = 4;
 
 const STATUS: usize =
     offset_of!(libc::tpacket_block_desc, hdr) + offset_of!(libc::tpacket_hdr_v1, block_status);
 
 /// The blocks, and which of them comes next.
-pub(super) struct Ring {
+pub(crate) struct Ring {
     memory: NonNull<u8>,
     next: usize,
 }
@@ -37,7 +37,7 @@ unsafe impl Send for Ring {}
 
 impl Ring {
     /// Makes the ring of a socket that is not bound yet, and maps it.
-    pub(super) fn new(socket: &Socket) -> io::Result<Self> {
+    pub(crate) fn new(socket: &Socket) -> io::Result<Self> {
         let version: c_int = libc::tpacket_versions::TPACKET_V3 as c_int;
         socket.set(libc::PACKET_VERSION, &version)?;
         socket.set(libc::PACKET_RESERVE, &(RESERVED as c_uint))?;
@@ -67,12 +67,12 @@ impl Ring {
     }
 
     /// Whether the kernel has handed over the next block.
-    pub(super) fn ready(&self) -> bool {
+    pub(crate) fn ready(&self) -> bool {
         self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
     }
 
     /// The next block, once it is handed over; no bytes before.
-    pub(super) fn block(&self) -> &[u8] {
+    pub(crate) fn block(&self) -> &[u8] {
         let bytes = if self.ready() { BLOCK_BYTES } else { 0 };
         // SAFETY: the block lies in the mapping, whose pages are all there. The kernel does not
         // write to it before `release`, which needs this value for itself alone.
@@ -80,14 +80,14 @@ impl Ring {
     }
 
     /// The same, to be written to.
-    pub(super) fn block_mut(&mut self) -> &mut [u8] {
+    pub(crate) fn block_mut(&mut self) -> &mut [u8] {
         let bytes = if self.ready() { BLOCK_BYTES } else { 0 };
         // SAFETY: as in `block`; nobody else has a reference to it.
         unsafe { slice::from_raw_parts_mut(self.place(), bytes) }
     }
 
     /// Gives the block back to the kernel, and goes on to the one behind it.
-    pub(super) fn release(&mut self) {
+    pub(crate) fn release(&mut self) {
         self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
         self.next = (self.next + 1) % BLOCKS;
     }

@@ -1,6 +1,6 @@
 //! Counts what an interface gives and looks into no packet: what live capture alone costs.
 //!
-//! `cargo run --release -p flowgauge-capture --example listen -- INTERFACE SECONDS`, as root,
+//! `cargo run --release -p flowgauge-live --example listen -- INTERFACE SECONDS`, as root,
 //! prints how many packets were received, and how many the kernel dropped.
 
 use std::process::ExitCode;
@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use flowgauge_capture::{AfPacket, CaptureError, Source};
+use flowgauge_engine::source::{Burst, Counter, CounterKind, Source, SourceError};
+use flowgauge_live::AfPacket;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
@@ -35,11 +36,15 @@ fn main() -> ExitCode {
     }
 }
 
-fn listen(interface: &str, stop: Arc<AtomicBool>) -> Result<(usize, u64), CaptureError> {
+fn listen(interface: &str, stop: Arc<AtomicBool>) -> Result<(usize, u64), SourceError> {
     let mut source = AfPacket::open(interface, true, stop)?;
     let mut packets = 0;
-    while let Some(frames) = source.poll()? {
-        packets += frames.frames.len();
+    loop {
+        let mut burst = Burst::new();
+        if !source.poll(&mut burst)? {
+            break;
+        }
+        packets += burst.len();
     }
-    Ok((packets, source.lost()))
+    Ok((packets, Counter::sum(source.counters(), CounterKind::Lost)))
 }

@@ -1,4 +1,8 @@
-//! Packets of an interface as they come, by a packet socket of Linux.
+//! Packets of an interface as they come, through a packet socket of Linux.
+//!
+//! `unsafe` code is in `ring` and `socket` only.
+
+#![deny(unsafe_code)]
 
 mod block;
 mod fault;
@@ -13,12 +17,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::packet::LinkType;
+use flowgauge_engine::sink::visible;
+use flowgauge_engine::source::{Burst, Counter, CounterKind, Source, SourceError};
 use libc::c_int;
+use thiserror::Error;
 
-use crate::damage::{CaptureError, shown};
-use crate::frames::{FileCounts, Frame, Frames, NO_FRAME, Progress, Source};
 use block::Walk;
 pub use fault::InterfaceFault;
 use ring::{RETIRE, Ring};
@@ -31,6 +35,10 @@ const WAIT: Duration = Duration::from_millis(50);
 /// open block each [`RETIRE`], and hands it over when it has seen it twice. The rest is for a timer
 /// that is late.
 const SETTLE: Duration = RETIRE.saturating_mul(10);
+
+/// Places of the counters.
+const RECEIVED: usize = 0;
+const DROPPED: usize = 1;
 
 /// Raw IP of mobile networks, which has no name among the constants.
 const ARPHRD_RAWIP: u16 = 519;
@@ -52,12 +60,9 @@ pub struct AfPacket {
     link: LinkType,
     /// How far the block was walked that is held.
     walk: Option<Walk>,
-    frames: Box<[Frame; BATCH_PACKETS]>,
     stop: Arc<AtomicBool>,
-    /// The name, and the frames so far.
-    files: [FileCounts; 1],
-    captured_bytes: u64,
-    lost: u64,
+    name: [String; 1],
+    counters: [Counter; 2],
     settled_ns: Option<i64>,
     /// When all that came before the end is handed over, and what ended it.
     end: Option<(Instant, Option<InterfaceFault>)>,
@@ -74,7 +79,7 @@ impl AfPacket {
         interface: &str,
         promiscuous: bool,
         stop: Arc<AtomicBool>,
-    ) -> Result<Self, CaptureError> {
+    ) -> Result<Self, LiveError> {
         Self::opened(interface, promiscuous, stop).map_err(|fault| error(interface, fault))
     }
 
@@ -114,44 +119,43 @@ impl AfPacket {
             ring,
             link,
             walk: None,
-            frames: Box::new([NO_FRAME; BATCH_PACKETS]),
             stop,
-            files: [FileCounts { file: interface.to_owned(), frames: 0, irregular: 0 }],
-            captured_bytes: 0,
-            lost: 0,
+            name: [interface.to_owned()],
+            counters: [
+                Counter::new("received", CounterKind::Other),
+                Counter::new("dropped_by_kernel", CounterKind::Lost),
+            ],
             settled_ns: None,
             end: None,
         })
     }
 
-    /// Reads some frames of the block that is held, or of the next one; how many.
-    fn advance(&mut self) -> io::Result<usize> {
+    /// Goes on to a block with packets that were not lent out yet; whether there is one.
+    fn advance(&mut self) -> io::Result<bool> {
         loop {
-            if let Some(walk) = &mut self.walk {
-                let read = walk.frames(self.ring.block_mut(), self.link, &mut self.frames[..]);
-                if read > 0 {
-                    return Ok(read);
+            if let Some(walk) = &self.walk {
+                if walk.has_next() {
+                    return Ok(true);
                 }
-                self.lost += u64::from(walk.unread());
+                self.counters[DROPPED].count += u64::from(walk.unread());
                 self.walk = None;
                 self.ring.release();
             }
             let now_ns = now_ns();
             let ready = self.ring.ready();
-            self.lost += self.socket.dropped()?;
+            self.counters[DROPPED].count += self.socket.dropped()?;
             if !ready {
                 self.settled_ns = now_ns.map(|now_ns| now_ns - SETTLE.as_nanos() as i64);
-                return Ok(0);
+                return Ok(false);
             }
             self.walk = Some(Walk::new(self.ring.block()));
         }
     }
 
     /// The same, after waiting for it if need be.
-    fn await_frames(&mut self) -> io::Result<usize> {
-        let read = self.advance()?;
-        if read > 0 {
-            return Ok(read);
+    fn await_packets(&mut self) -> io::Result<bool> {
+        if self.advance()? {
+            return Ok(true);
         }
         if matches!(self.socket.wait(WAIT)?, Event::Down) {
             self.finish(Some(InterfaceFault::Gone));
@@ -170,50 +174,59 @@ impl AfPacket {
 }
 
 impl Source for AfPacket {
-    type Error = CaptureError;
-
-    fn poll(&mut self) -> Result<Option<Frames<'_>>, CaptureError> {
+    fn poll<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, SourceError> {
         if self.stop.load(Ordering::Relaxed) {
             self.finish(None);
         }
         // Asked before looking for packets, so that none is overlooked.
         let settled = self.end.as_ref().is_some_and(|(settled, _)| Instant::now() >= *settled);
-        let read = match if settled { self.advance() } else { self.await_frames() } {
-            Ok(read) => read,
-            Err(broken) => {
-                self.finish(Some(broken.into()));
-                0
-            }
-        };
-        if read == 0 && settled {
+        let found = if settled { self.advance() } else { self.await_packets() };
+        let more = found.unwrap_or_else(|broken| {
+            self.finish(Some(broken.into()));
+            false
+        });
+        if !more && settled {
             let fault = self.end.as_mut().and_then(|(_, fault)| fault.take());
-            return fault.map_or(Ok(None), |fault| Err(error(&self.files[0].file, fault)));
+            return fault.map_or(Ok(false), |fault| Err(error(&self.name[0], fault).into()));
         }
-        let frames = &self.frames[..read];
-        self.files[0].frames += read as u64;
-        self.captured_bytes += frames.iter().map(|frame| u64::from(frame.captured)).sum::<u64>();
-        Ok(Some(Frames { bytes: self.ring.block(), frames }))
+        if let Some(walk) = &mut self.walk {
+            walk.frames(self.ring.block_mut(), self.link, burst);
+            self.counters[RECEIVED].count += burst.len() as u64;
+        }
+        Ok(true)
     }
 
-    fn progress(&self) -> Progress {
-        Progress { read: self.captured_bytes, total: None }
+    fn inputs(&self) -> &[String] {
+        &self.name
     }
 
-    fn files(&self) -> &[FileCounts] {
-        &self.files
+    fn counters(&self) -> &[Counter] {
+        &self.counters
     }
 
     fn clock_ns(&self) -> Option<i64> {
         self.settled_ns
     }
+}
 
-    fn lost(&self) -> u64 {
-        self.lost
+/// Why an interface gives no packets, or no more.
+#[derive(Debug, Error)]
+#[error("{interface}: {fault}")]
+pub struct LiveError {
+    /// Its name, with control characters escaped.
+    pub interface: String,
+    /// What is wrong with it.
+    pub fault: InterfaceFault,
+}
+
+impl From<LiveError> for SourceError {
+    fn from(error: LiveError) -> Self {
+        Self::Failed(error.into())
     }
 }
 
-fn error(interface: &str, fault: InterfaceFault) -> CaptureError {
-    CaptureError::Interface { interface: shown(interface), fault }
+fn error(interface: &str, fault: InterfaceFault) -> LiveError {
+    LiveError { interface: visible(interface).to_string(), fault }
 }
 
 /// What the first bytes of frames are, by the hardware type of their interface.

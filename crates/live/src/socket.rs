@@ -9,10 +9,10 @@ use std::time::Duration;
 use libc::{c_int, c_void, socklen_t};
 
 /// A raw packet socket. It receives nothing before it is bound.
-pub(super) struct Socket(OwnedFd);
+pub(crate) struct Socket(OwnedFd);
 
 /// What came while waiting.
-pub(super) enum Event {
+pub(crate) enum Event {
     /// Something may be there, or the time is over, or a signal came.
     None,
     /// The interface is down or gone.
@@ -25,7 +25,7 @@ fn checked(result: c_int) -> io::Result<c_int> {
 }
 
 impl Socket {
-    pub(super) fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         // SAFETY: no pointer is passed.
         let fd = checked(unsafe {
             libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0)
@@ -36,7 +36,7 @@ impl Socket {
 
     /// Receives from the interface all that has `protocol`; with 0 what it received before, which is
     /// nothing at first.
-    pub(super) fn bind(&self, interface: c_int, protocol: c_int) -> io::Result<()> {
+    pub(crate) fn bind(&self, interface: c_int, protocol: c_int) -> io::Result<()> {
         // SAFETY: all zeros are a value of this structure of integers.
         let mut address: libc::sockaddr_ll = unsafe { zeroed() };
         address.sll_family = libc::AF_PACKET as u16;
@@ -49,7 +49,7 @@ impl Socket {
     }
 
     /// The hardware type (`ARPHRD_…`) of the interface that it is bound to.
-    pub(super) fn hardware(&self) -> io::Result<u16> {
+    pub(crate) fn hardware(&self) -> io::Result<u16> {
         // SAFETY: all zeros are a value of this structure of integers.
         let mut address: libc::sockaddr_ll = unsafe { zeroed() };
         let mut length = size_of::<libc::sockaddr_ll>() as socklen_t;
@@ -61,7 +61,7 @@ impl Socket {
     }
 
     /// Receives nothing from now on: a program that refuses every packet.
-    pub(super) fn deafen(&self) -> io::Result<()> {
+    pub(crate) fn deafen(&self) -> io::Result<()> {
         let code = (libc::BPF_RET | libc::BPF_K) as u16;
         let mut refuse = libc::sock_filter { code, jt: 0, jf: 0, k: 0 };
         let program = libc::sock_fprog { len: 1, filter: &raw mut refuse };
@@ -69,7 +69,7 @@ impl Socket {
     }
 
     /// Sets an option of the packet layer, whose value is of the type `T` in C.
-    pub(super) fn set<T>(&self, option: c_int, value: &T) -> io::Result<()> {
+    pub(crate) fn set<T>(&self, option: c_int, value: &T) -> io::Result<()> {
         self.set_of(libc::SOL_PACKET, option, value)
     }
 
@@ -84,7 +84,7 @@ impl Socket {
     }
 
     /// Packets dropped since this was asked last.
-    pub(super) fn dropped(&self) -> io::Result<u64> {
+    pub(crate) fn dropped(&self) -> io::Result<u64> {
         // SAFETY: all zeros are a value of this structure of integers.
         let mut counts: libc::tpacket_stats_v3 = unsafe { zeroed() };
         self.get(libc::SOL_PACKET, libc::PACKET_STATISTICS, &mut counts)?;
@@ -92,7 +92,7 @@ impl Socket {
     }
 
     /// Waits for a block of packets, at most so long.
-    pub(super) fn wait(&self, most: Duration) -> io::Result<Event> {
+    pub(crate) fn wait(&self, most: Duration) -> io::Result<Event> {
         let mut wanted = libc::pollfd { fd: self.fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: one structure is passed, which may be written during the call.
         let ready = unsafe { libc::poll(&raw mut wanted, 1, most.as_millis() as c_int) };
@@ -106,7 +106,7 @@ impl Socket {
     }
 
     /// What befell the interface since this was asked last.
-    pub(super) fn event(&self) -> io::Result<Event> {
+    pub(crate) fn event(&self) -> io::Result<Event> {
         let mut error: c_int = 0;
         self.get(libc::SOL_SOCKET, libc::SO_ERROR, &mut error)?;
         match error {
@@ -125,20 +125,20 @@ impl Socket {
         Ok(())
     }
 
-    pub(super) fn fd(&self) -> c_int {
+    pub(crate) fn fd(&self) -> c_int {
         self.0.as_raw_fd()
     }
 }
 
 /// The number of the interface `name`.
-pub(super) fn interface(name: &CStr) -> Option<c_int> {
+pub(crate) fn interface(name: &CStr) -> Option<c_int> {
     // SAFETY: the name is a string that C understands.
     let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
     c_int::try_from(index).ok().filter(|&index| index > 0)
 }
 
 /// The names of all interfaces.
-pub(super) fn interfaces() -> Vec<String> {
+pub(crate) fn interfaces() -> Vec<String> {
     let mut names = Vec::new();
     // SAFETY: no pointer is passed.
     let first = unsafe { libc::if_nameindex() };

@@ -1,12 +1,13 @@
 //! The packets of one block of the ring.
 
 use std::mem::offset_of;
+use std::ops::Range;
 
-use flowgauge_core::packet::LinkType;
+use flowgauge_core::packet::{Frame, LinkType};
+use flowgauge_engine::source::Burst;
 use libc::{tpacket_block_desc, tpacket_hdr_v1, tpacket_hdr_variant1, tpacket3_hdr};
 
-use super::ring::RESERVED;
-use crate::frames::Frame;
+use crate::ring::RESERVED;
 
 /// Bytes of the two addresses that a VLAN tag stands behind.
 const ADDRESSES: usize = 12;
@@ -15,7 +16,7 @@ const ADDRESSES: usize = 12;
 const VLAN: u16 = 0x8100;
 
 /// How far a block has been walked.
-pub(super) struct Walk {
+pub(crate) struct Walk {
     /// Packets left, and where the next one's header begins.
     left: u32,
     at: usize,
@@ -25,82 +26,91 @@ pub(super) struct Walk {
 
 impl Walk {
     /// At the first packet of `block`.
-    pub(super) fn new(block: &[u8]) -> Self {
+    pub(crate) fn new(block: &[u8]) -> Self {
         let field = |offset| u32_at(block, offset_of!(tpacket_block_desc, hdr) + offset);
         let left = field(offset_of!(tpacket_hdr_v1, num_pkts)).unwrap_or(0);
         let at = field(offset_of!(tpacket_hdr_v1, offset_to_first_pkt)).unwrap_or(0);
         Self { left, at: at as usize, broken: false }
     }
 
+    /// Whether there is another packet.
+    pub(crate) fn has_next(&self) -> bool {
+        self.left > 0 && !self.broken
+    }
+
     /// Packets of the block that cannot be read.
-    pub(super) fn unread(&self) -> u32 {
+    pub(crate) fn unread(&self) -> u32 {
         self.left
     }
 
-    /// Writes where the next frames lie, and puts VLAN tags back that the kernel keeps apart, as
-    /// they were on the wire. How many there are; none at the end of the block.
-    pub(super) fn frames(&mut self, block: &mut [u8], link: LinkType, to: &mut [Frame]) -> usize {
-        let mut written = 0;
-        while self.left > 0
-            && !self.broken
-            && let Some(frame) = to.get_mut(written)
-        {
-            let Some(next) = self.frame(block, link, frame) else {
+    /// Adds the next frames to `burst` as far as there is room, as they were on the wire: VLAN tags
+    /// that the kernel keeps apart are put back.
+    pub(crate) fn frames<'a>(
+        &mut self,
+        block: &'a mut [u8],
+        link: LinkType,
+        burst: &mut Burst<'a>,
+    ) {
+        let mut rest = block.get_mut(self.at..).unwrap_or_default();
+        while self.has_next() && !burst.is_full() {
+            let length = match u32_at(rest, offset_of!(tpacket3_hdr, tp_next_offset)) {
+                Some(next) if self.left > 1 => rest.len().min(next as usize),
+                _ => rest.len(),
+            };
+            let (packet, behind) = std::mem::take(&mut rest).split_at_mut(length);
+            let Some(frame) = frame(packet, link) else {
                 self.broken = true;
                 break;
             };
-            written += 1;
+            burst.push(frame);
+            rest = behind;
             self.left -= 1;
-            self.at += next;
+            self.at += length;
         }
-        written
-    }
-
-    /// Reads one header, and gives how far on the next one is.
-    #[inline(always)]
-    fn frame(&self, block: &mut [u8], link: LinkType, frame: &mut Frame) -> Option<usize> {
-        let header = block.get(self.at..self.at + size_of::<tpacket3_hdr>())?;
-        let word = |offset| u32_at(header, offset);
-        let seconds = i64::from(word(offset_of!(tpacket3_hdr, tp_sec))?);
-        let fraction_ns = i64::from(word(offset_of!(tpacket3_hdr, tp_nsec))?);
-        let status = word(offset_of!(tpacket3_hdr, tp_status))?;
-        let next = word(offset_of!(tpacket3_hdr, tp_next_offset))? as usize;
-        let mac = usize::from(u16_at(header, offset_of!(tpacket3_hdr, tp_mac))?);
-        *frame = Frame {
-            offset: self.at + mac,
-            captured: word(offset_of!(tpacket3_hdr, tp_snaplen))?,
-            wire: word(offset_of!(tpacket3_hdr, tp_len))?,
-            time_ns: seconds * 1_000_000_000 + fraction_ns,
-            link,
-        };
-        if status & libc::TP_STATUS_VLAN_VALID != 0 && link == LinkType::ETHERNET {
-            let tag = offset_of!(tpacket3_hdr, hv1);
-            let control = word(tag + offset_of!(tpacket_hdr_variant1, tp_vlan_tci))? as u16;
-            let kind = match status & libc::TP_STATUS_VLAN_TPID_VALID {
-                0 => VLAN,
-                _ => u16_at(header, tag + offset_of!(tpacket_hdr_variant1, tp_vlan_tpid))?,
-            };
-            put_back(block, frame, kind, control);
-        }
-        let end = frame.offset + frame.captured as usize;
-        (end <= block.len()).then_some(next)
     }
 }
 
-/// Moves the addresses of a frame into the free bytes before it, and a tag behind them.
-fn put_back(block: &mut [u8], frame: &mut Frame, kind: u16, control: u16) {
-    let Some(begin) = frame.offset.checked_sub(RESERVED) else { return };
-    let addresses = frame.offset..frame.offset + ADDRESSES;
-    if (frame.captured as usize) < ADDRESSES || addresses.end > block.len() {
-        return;
+/// The frame of a packet that begins with its header.
+#[inline(always)]
+fn frame(packet: &mut [u8], link: LinkType) -> Option<Frame<'_>> {
+    let header = packet.get(..size_of::<tpacket3_hdr>())?;
+    let word = |offset| u32_at(header, offset);
+    let seconds = i64::from(word(offset_of!(tpacket3_hdr, tp_sec))?);
+    let fraction_ns = i64::from(word(offset_of!(tpacket3_hdr, tp_nsec))?);
+    let time_ns = seconds * 1_000_000_000 + fraction_ns;
+    let status = word(offset_of!(tpacket3_hdr, tp_status))?;
+    let captured = word(offset_of!(tpacket3_hdr, tp_snaplen))? as usize;
+    let mut wire = word(offset_of!(tpacket3_hdr, tp_len))?;
+    let mut begin = usize::from(u16_at(header, offset_of!(tpacket3_hdr, tp_mac))?);
+    let end = begin + captured;
+    if status & libc::TP_STATUS_VLAN_VALID != 0 && link == LinkType::ETHERNET {
+        let tag = offset_of!(tpacket3_hdr, hv1);
+        let control = word(tag + offset_of!(tpacket_hdr_variant1, tp_vlan_tci))? as u16;
+        let kind = match status & libc::TP_STATUS_VLAN_TPID_VALID {
+            0 => VLAN,
+            _ => u16_at(header, tag + offset_of!(tpacket_hdr_variant1, tp_vlan_tpid))?,
+        };
+        if put_back(packet, begin..end, kind, control) {
+            begin -= RESERVED;
+            wire += RESERVED as u32;
+        }
     }
-    block.copy_within(addresses, begin);
+    Some(Frame { bytes: packet.get(begin..end)?, wire, link, time_ns })
+}
+
+/// Moves the addresses of a frame into the free bytes before it, and a tag behind them, where there
+/// is room for both.
+fn put_back(packet: &mut [u8], frame: Range<usize>, kind: u16, control: u16) -> bool {
+    let addresses = frame.start..frame.start + ADDRESSES;
+    let Some(begin) = frame.start.checked_sub(RESERVED) else { return false };
+    if begin < size_of::<tpacket3_hdr>() || frame.len() < ADDRESSES || frame.end > packet.len() {
+        return false;
+    }
+    packet.copy_within(addresses, begin);
     let tag = begin + ADDRESSES;
-    block[tag..tag + 2].copy_from_slice(&kind.to_be_bytes());
-    block[tag + 2..tag + 4].copy_from_slice(&control.to_be_bytes());
-    frame.offset = begin;
-    frame.captured += RESERVED as u32;
-    frame.wire += RESERVED as u32;
+    packet[tag..tag + 2].copy_from_slice(&kind.to_be_bytes());
+    packet[tag + 2..tag + 4].copy_from_slice(&control.to_be_bytes());
+    true
 }
 
 #[inline(always)]
@@ -115,8 +125,11 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
 
 #[cfg(test)]
 mod tests {
+    use flowgauge_core::batch::BATCH_PACKETS;
+
     use super::*;
-    use crate::frames::NO_FRAME;
+
+    const NO_FRAME: Frame<'_> = Frame { bytes: &[], wire: 0, link: LinkType::NULL, time_ns: 0 };
 
     /// A block with packets of 20 bytes each, 1, 2, 3, …, of these states and tags.
     fn block(packets: &[(u32, u32, u16)]) -> Vec<u8> {
@@ -153,17 +166,13 @@ mod tests {
         let (valid, known) = (libc::TP_STATUS_VLAN_VALID, libc::TP_STATUS_VLAN_TPID_VALID);
         let mut block = block(&[(0, 5, 5), (valid, 0x2007, 0), (valid | known, 1, 0x88a8)]);
         let mut walk = Walk::new(&block);
-        let mut frames = [NO_FRAME; 2];
         let mut seen = Vec::new();
-        loop {
-            let read = walk.frames(&mut block, LinkType::ETHERNET, &mut frames);
-            if read == 0 {
-                break;
-            }
-            for frame in &frames[..read] {
-                let bytes = &block[frame.offset..][..frame.captured as usize];
-                seen.push((frame.wire, frame.time_ns, bytes.to_vec()));
-            }
+        while walk.has_next() {
+            // A burst with room for two.
+            let mut burst: Burst = [NO_FRAME; BATCH_PACKETS - 2].into_iter().collect();
+            walk.frames(&mut block, LinkType::ETHERNET, &mut burst);
+            let frames = burst.drain(BATCH_PACKETS - 2..);
+            seen.extend(frames.map(|frame| (frame.wire, frame.time_ns, frame.bytes.to_vec())));
         }
         let packet: Vec<u8> = (1..=20).collect();
         let with = |tag: [u8; 4]| [&packet[..12], &tag, &packet[12..]].concat();
@@ -186,12 +195,12 @@ mod tests {
             let mut block = whole[..length].to_vec();
             let mut walk = Walk::new(&block);
             let left = walk.unread();
-            let mut frames = [NO_FRAME; 4];
-            let read = walk.frames(&mut block, LinkType::ETHERNET, &mut frames);
+            let mut burst = Burst::new();
+            walk.frames(&mut block, LinkType::ETHERNET, &mut burst);
             let expected = (0..3).filter(|index| 48 + index * 128 + 106 <= length).count();
-            assert_eq!(read, expected, "{length}");
-            assert_eq!(read as u32 + walk.unread(), left);
-            assert_eq!(walk.frames(&mut block, LinkType::ETHERNET, &mut frames), 0);
+            assert_eq!(burst.len(), expected, "{length}");
+            assert_eq!(expected as u32 + walk.unread(), left);
+            assert!(!walk.has_next());
         }
     }
 }

@@ -1,0 +1,182 @@
+//! Where packets come from: one source per queue, which lends out frames a burst at a time.
+//!
+//! A source is anything that has frames in memory: a window over a file, a ring that the kernel
+//! fills, the buffers of a driver. It neither parses nor copies them.
+
+use std::error::Error;
+
+use arrayvec::ArrayVec;
+use flowgauge_core::batch::BATCH_PACKETS;
+use flowgauge_core::packet::Frame;
+
+/// Up to 256 frames in the order of their arrival, each a slice of its source's memory.
+pub type Burst<'a> = ArrayVec<Frame<'a>, BATCH_PACKETS>;
+
+/// A queue of packets.
+///
+/// ```
+/// use flowgauge_core::packet::{Frame, LinkType};
+/// use flowgauge_engine::source::{Burst, Source, SourceError};
+///
+/// /// One frame, a number of times.
+/// struct Repeat {
+///     frame: Vec<u8>,
+///     left: u32,
+/// }
+///
+/// impl Source for Repeat {
+///     fn poll<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, SourceError> {
+///         let more = self.left > 0;
+///         while self.left > 0 && !burst.is_full() {
+///             let (bytes, wire) = (&self.frame[..], self.frame.len() as u32);
+///             burst.push(Frame { bytes, wire, link: LinkType::ETHERNET, time_ns: 0 });
+///             self.left -= 1;
+///         }
+///         Ok(more)
+///     }
+/// }
+///
+/// let mut source = Repeat { frame: vec![0; 60], left: 1000 };
+/// let mut packets = 0;
+/// loop {
+///     let mut burst = Burst::new();
+///     if !source.poll(&mut burst)? {
+///         break;
+///     }
+///     packets += burst.len();
+/// }
+/// assert_eq!(packets, 1000);
+/// # Ok::<(), SourceError>(())
+/// ```
+pub trait Source {
+    /// Adds the next frames to an empty `burst`; `false` at the end, with no frame. A source that
+    /// waits for packets returns after a while without any, so that its caller sees the time pass.
+    ///
+    /// # Errors
+    /// When the input is damaged, or cannot be read. All frames before that place were lent out
+    /// already. The next call continues behind it, with the next input if there is one.
+    fn poll<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, SourceError>;
+
+    /// The names of the inputs begun so far, in their order, such as files or an interface.
+    fn inputs(&self) -> &[String] {
+        &[]
+    }
+
+    /// What was counted so far. Reading it costs next to nothing.
+    fn counters(&self) -> &[Counter] {
+        &[]
+    }
+
+    /// Bytes read and to be read. Costs next to nothing.
+    fn progress(&self) -> Progress {
+        Progress::default()
+    }
+
+    /// A time, in nanoseconds since the UNIX epoch, before which no more packets will come: the
+    /// wall clock of a source that waits for packets; `None` where only packets carry a time, as in
+    /// a file. Costs at most reading a clock.
+    fn clock_ns(&self) -> Option<i64> {
+        None
+    }
+}
+
+/// A number that a source keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counter {
+    /// Its name, in lower case with underscores.
+    pub name: &'static str,
+    /// What it counts.
+    pub kind: CounterKind,
+    /// The count so far.
+    pub count: u64,
+}
+
+/// What a counter counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CounterKind {
+    /// Packets lost before the source could lend them out: by the kernel, its ring or a driver.
+    Lost,
+    /// Records that were lent out although they contradict themselves.
+    Irregular,
+    /// Anything else.
+    Other,
+}
+
+impl Counter {
+    /// A counter at 0.
+    pub const fn new(name: &'static str, kind: CounterKind) -> Self {
+        Self { name, kind, count: 0 }
+    }
+
+    /// The sum of the counters of one kind.
+    pub fn sum(counters: &[Self], kind: CounterKind) -> u64 {
+        counters.iter().filter(|counter| counter.kind == kind).map(|counter| counter.count).sum()
+    }
+
+    /// Adds the counters of another source to `sums`, by name.
+    pub fn add(sums: &mut Vec<Self>, counters: &[Self]) {
+        for counter in counters {
+            match sums.iter_mut().find(|sum| sum.name == counter.name) {
+                Some(sum) => sum.count += counter.count,
+                None => sums.push(*counter),
+            }
+        }
+    }
+}
+
+/// What a source says of its inputs.
+#[derive(Debug, Default)]
+pub(crate) struct Origin {
+    pub(crate) inputs: Vec<String>,
+    pub(crate) counters: Vec<Counter>,
+}
+
+impl Origin {
+    pub(crate) fn of(source: &dyn Source) -> Self {
+        Self { inputs: source.inputs().to_vec(), counters: source.counters().to_vec() }
+    }
+}
+
+/// How much of the input was read, compressed as it stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes read. An input that was left early counts whole.
+    pub read: u64,
+    /// Bytes of all inputs together; `None` where that is not known.
+    pub total: Option<u64>,
+}
+
+/// Why a source cannot continue where it is. The text is the line to show, and names the input.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// An input is damaged or ends too early.
+    #[error(transparent)]
+    Damaged(Box<dyn Error + Send + Sync>),
+    /// An input could not be begun: it does not exist, or is something else.
+    #[error(transparent)]
+    Unreadable(Box<dyn Error + Send + Sync>),
+    /// A device or the operating system gives no more packets.
+    #[error(transparent)]
+    Failed(Box<dyn Error + Send + Sync>),
+}
+
+/// Inputs that can be read one after another, or several at a time.
+pub trait Inputs {
+    /// All of them as one source.
+    fn chain(&self) -> Box<dyn Source>;
+
+    /// Divides them among `readers`, of which each reads its pieces in order; `None` where that
+    /// does not pay, or where an input cannot be read a second time. If all pieces are read
+    /// without an error, they give what [`chain`](Self::chain) gives; if one is not, what was read
+    /// must be discarded.
+    fn divide(&self, readers: usize) -> Option<Vec<Vec<Piece>>>;
+}
+
+/// Part of an input, or all of it, for one of several readers.
+pub struct Piece {
+    /// The number of its input, from 0. Pieces of the same input follow one another in the order
+    /// of their readers.
+    pub input: usize,
+    /// Its packets.
+    pub source: Box<dyn Source + Send>,
+}
