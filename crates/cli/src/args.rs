@@ -162,6 +162,11 @@ pub(crate) struct Run {
     #[arg(long, value_name = "FILE", help_heading = HOW)]
     pub(crate) seed_file: Option<PathBuf>,
 
+    /// List at most N items, and say how many there are; with 0 all of them, in memory for all (not
+    /// for live)
+    #[arg(long, value_name = "N", default_value_t = 10_000, help_heading = OUTPUT)]
+    pub(crate) limit: usize,
+
     #[command(flatten)]
     pub(crate) output: Output,
 }

@@ -78,6 +78,7 @@ fn config(
         spread: measurement.spread.unwrap_or(defaults.spread),
         spread_of: measurement.spread_of.unwrap_or(defaults.spread_of),
         top: measurement.top.unwrap_or(defaults.top),
+        list_limit: if run.limit == 0 { usize::MAX } else { run.limit },
         forecast: measurement.forecast.unwrap_or(defaults.forecast),
         hierarchy: measurement.hierarchy.unwrap_or(defaults.hierarchy),
         flows: flows.map_err(|error| Failure::Usage(error.to_string()))?,

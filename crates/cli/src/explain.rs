@@ -29,7 +29,7 @@ pub(crate) fn run(reading: &Reading) -> Result<(), Failure> {
     }
     let plan = Plan::several(configs.clone())?;
     let explained: Vec<_> = plan.measurements().collect();
-    let all_bytes: usize = explained.iter().map(|one| one.summary.memory_bytes).sum();
+    let all_bytes: usize = explained.iter().map(|one| one.total_bytes()).sum();
     let several = explained.len() > 1;
     let mut text = String::new();
     for ((config, explanation), choice) in configs.iter().zip(&explained).zip(&choices) {
@@ -53,11 +53,16 @@ pub(crate) fn run(reading: &Reading) -> Result<(), Failure> {
         let _ = match output.format {
             Format::Json => {
                 let kind = "sum";
-                let sum = json!({ "kind": kind, "measurements": measurements, "memory_bytes": all_bytes });
+                let sum =
+                    json!({ "kind": kind, "measurements": measurements, "total_bytes": all_bytes });
                 writeln!(text, "{sum}")
             }
             Format::Text | Format::Csv => {
-                writeln!(text, "All {measurements} measurements reserve {}.", memory(all_bytes))
+                writeln!(
+                    text,
+                    "All {measurements} measurements take at most {}.",
+                    memory(all_bytes)
+                )
             }
         };
     }
@@ -93,6 +98,8 @@ fn line(config: &Config, explanation: &Explanation, choice: Option<&Choice>) -> 
         "lanes": lanes.collect::<Vec<_>>(),
         "scratch_bytes": explanation.scratch_bytes,
         "history_bytes": explanation.history_bytes,
+        "report_bytes": explanation.report_bytes,
+        "total_bytes": explanation.total_bytes(),
         "bounds": bounds(explanation),
         "tasks": explanation.tasks,
         "left_out": explanation.notes,
@@ -158,7 +165,9 @@ fn page(config: &Config, explanation: &Explanation) -> String {
     for (name, bytes, what) in [
         ("tasks", explanation.scratch_bytes, "to work in at the close of an epoch"),
         ("history", explanation.history_bytes, "kept from epoch to epoch"),
-        ("in all", summary.memory_bytes, "reserved at start, touched as it is used"),
+        ("reserved", summary.memory_bytes, "at start, touched as it is used"),
+        ("reports", explanation.report_bytes, "at most, as long as lists may be"),
+        ("in all", explanation.total_bytes(), ""),
     ] {
         if bytes > 0 {
             table.row(vec![name.into(), memory(bytes).into(), what.into()], 0.0);

@@ -8,7 +8,7 @@ use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use flowgauge_core::key::{CanonicalKey, KeyKind, KeySpec};
 use flowgauge_core::summary::{Answers, Flows, Measure, Size};
 use flowgauge_core::task::{
-    EpochContext, Hierarchy, HistoryShape, Lane, TaskOptions, Threshold, find,
+    EpochContext, Hierarchy, HistoryShape, Lane, Lists, TaskOptions, Threshold, find,
 };
 use flowgauge_kernel::Seed;
 
@@ -131,7 +131,7 @@ fn tasks(criterion: &mut Criterion) {
                 let keyed = records[0].words.chunks(records[0].stride).map(|record| record[0]);
                 let keyed = Size { packets: keyed.sum(), bytes: 0 };
                 let (by, threshold) = (Measure::Packets, Threshold::Share(0.001));
-                let context = EpochContext { by, keyed, threshold, top };
+                let context = EpochContext { by, keyed, threshold, lists: Lists::unlimited(top) };
                 bench.iter_batched(
                     next,
                     |records| {

@@ -9,8 +9,8 @@ use flowgauge_core::catalog;
 use flowgauge_core::key::{CanonicalKey, FlowKey, Key8, KeyKind};
 use flowgauge_core::summary::{Answers, Estimate, Ingest, Measure, Options, Size, SizeEstimate};
 use flowgauge_core::task::{
-    EpochContext, HistoryShape, Lane, Report, Selection, Side, SpreadOf, TASKS, Task, TaskOptions,
-    Threshold, find,
+    EpochContext, HistoryShape, Lane, Lists, Report, Selection, Side, SpreadOf, TASKS, Task,
+    TaskOptions, Threshold, find,
 };
 use flowgauge_kernel::Seed;
 
@@ -107,7 +107,7 @@ impl Run {
             by: self.by,
             keyed,
             threshold: Threshold::Share(0.002),
-            top: usize::MAX,
+            lists: Lists::unlimited(usize::MAX),
         };
         let lane = [Lane { key: KeyKind::Pair.into(), key_bytes: 8, answers }];
         let mut listed = 0;
@@ -141,7 +141,7 @@ fn check(
     let (by, untracked) = (context.by, answers.untracked());
     let weight = |size: &Size| size.by(by) as f64;
     match report {
-        Report::Sizes { selection, items } => {
+        Report::Sizes { selection, items, .. } => {
             let mut listed = BTreeSet::new();
             for item in items {
                 let truth = model.get(&bytes(&item.key)).copied().unwrap_or_default();
@@ -155,7 +155,7 @@ fn check(
             }
             items.len()
         }
-        Report::Spread { side, threshold, items } => {
+        Report::Spread { side, threshold, items, .. } => {
             let address = if *side == Side::Source { 0..4 } else { 4..8 };
             let mut peers: BTreeMap<&[u8], u64> = BTreeMap::new();
             for key in model.keys() {

@@ -8,7 +8,7 @@ use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key13, Key16, Key32, KeyKind, KeySpec};
 use flowgauge_core::summary::{Ingest, Measure, Options, Size};
 use flowgauge_core::task::{
-    EpochContext, Hierarchy, HierarchyItem, Lane, Report, TaskOptions, Threshold, find,
+    EpochContext, Hierarchy, HierarchyItem, Lane, Lists, Report, TaskOptions, Threshold, find,
 };
 use flowgauge_kernel::Seed;
 
@@ -68,10 +68,10 @@ fn run(
     task.check(by, lanes).map_err(|error| error.to_string())?;
     let bytes = packets.iter().map(|(_, bytes)| u64::from(*bytes)).sum();
     let keyed = Size { packets: packets.len() as u64, bytes };
-    let epoch = EpochContext { by, keyed, threshold, top: 10 };
+    let epoch = EpochContext { by, keyed, threshold, lists: Lists::unlimited(10) };
     let mut scratch = vec![0; task.scratch_bytes(packets.len()).div_ceil(8)];
     match task.run(&epoch, lanes, &mut scratch).map_err(|error| error.to_string())? {
-        Report::Hierarchical { threshold, items } => Ok((threshold, items)),
+        Report::Hierarchical { threshold, items, .. } => Ok((threshold, items)),
         report => panic!("{report:?}"),
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use flowgauge_core::key::KeySpec;
 use flowgauge_core::summary::{Candidates, Measure, Size, Spread};
-use flowgauge_core::task::{EpochContext, Lane, Report, Task, Threshold};
+use flowgauge_core::task::{EpochContext, Lane, Lists, Report, Task, Threshold};
 use flowgauge_kernel::{SeedId, Zeroed};
 
 use crate::account::Account;
@@ -21,7 +21,7 @@ pub(crate) struct Closer {
     by: Measure,
     seed: SeedId,
     threshold: Threshold,
-    top: usize,
+    lists: Lists,
     pub(crate) tasks: Vec<Box<dyn Task>>,
     /// What the tasks work in, reserved at start.
     pub(crate) scratch: Zeroed<u64>,
@@ -47,7 +47,7 @@ impl Closer {
             by: config.by,
             seed,
             threshold: config.threshold,
-            top: config.top,
+            lists: Lists { top: config.top, limit: config.list_limit },
             tasks,
             scratch,
             breakdown: BreakdownTask::new(),
@@ -78,7 +78,8 @@ impl Closer {
         }));
         full(lanes, &mut account, &mut notes);
         account.untracked += ended.unmeasured;
-        let context = EpochContext { by: self.by, keyed, threshold: self.threshold, top: self.top };
+        let (by, threshold, lists) = (self.by, self.threshold, self.lists);
+        let context = EpochContext { by, keyed, threshold, lists };
         let mut tasks = Vec::with_capacity(self.tasks.len());
         for task in &mut self.tasks {
             if ended.update && task.compares_epochs() {
@@ -93,6 +94,7 @@ impl Closer {
         if tasks.iter().any(|(_, report)| matches!(report, Report::Hierarchical { .. })) {
             notes.extend(lanes.iter().find_map(|lane| few(lane, &context)));
         }
+        notes.extend(tasks.iter().filter_map(|(name, report)| truncated(name, report)));
         let breakdown = self.breakdown.run(self.by, lanes);
         if !ended.update {
             self.total.add(&account, ended.times_ns);
@@ -114,6 +116,11 @@ impl Closer {
             undelivered: 0,
         })))?;
         Ok(())
+    }
+
+    /// Bytes that a report takes at most while it is made, in an epoch of `flows` flows.
+    pub(crate) fn report_bytes(&self, flows: usize) -> usize {
+        self.tasks.iter().map(|task| task.report_bytes(self.lists, flows)).sum()
     }
 
     /// Takes note of empty epochs, and reports them.
@@ -143,6 +150,13 @@ fn stepped(step_ns: i64) -> Option<String> {
         1.. => Some(format!("the packets' clock jumped ahead by {by}, which ended this epoch")),
         _ => Some(format!("the packets' clock went back by {by}, which ended this epoch")),
     }
+}
+
+/// What to say of a list that is not complete.
+fn truncated(task: &str, report: &Report) -> Option<String> {
+    let (items, truncated) = report.listed().filter(|(_, truncated)| *truncated > 0)?;
+    let all = items + truncated;
+    Some(format!("{task} lists {items} of {all} items; --limit lists more"))
 }
 
 /// Counts what the lanes had no room for, and says what it may hide.

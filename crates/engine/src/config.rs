@@ -40,6 +40,8 @@ pub struct Config {
     pub spread_of: SpreadOf,
     /// Items that `top` and `changes` list at most.
     pub top: usize,
+    /// Items that any list has at most, [`usize::MAX`] for any number: what is left out is counted.
+    pub list_limit: usize,
     /// How `changes` forecasts.
     pub forecast: ForecastModel,
     /// Which prefixes `hierarchical` looks at.
@@ -100,6 +102,7 @@ impl Default for Config {
             spread: 128,
             spread_of: SpreadOf::Endpoint,
             top: 10,
+            list_limit: 10_000,
             forecast: ForecastModel::Ewma,
             hierarchy: Hierarchy::Bytes,
             flows: Vec::new(),

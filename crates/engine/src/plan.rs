@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::catalog;
-use flowgauge_core::key::KeySpec;
+use flowgauge_core::key::{CanonicalKey, KeySpec};
 use flowgauge_core::lanes::LaneOptions;
 use flowgauge_core::summary::{BuildError, Flows, Measure, Parameters};
+use flowgauge_core::task::Lane;
 
 use crate::builder;
 use crate::close::Closer;
@@ -20,7 +21,7 @@ use crate::intake::Intake;
 use crate::meter::{Meter, OneMeter, SeveralMeter, Stream};
 use crate::report::SummaryInfo;
 use crate::seed;
-use crate::summaries::{Set, Sets};
+use crate::summaries::{Set, Sets, View};
 
 /// Measurements that are ready to begin: all memory is reserved.
 pub struct Plan(Vec<Prepared>);
@@ -51,6 +52,9 @@ pub struct Explanation {
     pub scratch_bytes: usize,
     /// Bytes that the tasks keep from epoch to epoch.
     pub history_bytes: usize,
+    /// Bytes that reports take at most beside those reserved: one that is made, and the one before it,
+    /// which is written.
+    pub report_bytes: usize,
     /// The tasks that will run.
     pub tasks: Vec<&'static str>,
     /// What is left out, and why.
@@ -72,6 +76,13 @@ pub struct Explanation {
     /// Whether several workers give the same numbers as one with the same parameters, so long as no
     /// table is full: else numbers within the bounds.
     pub same: bool,
+}
+
+impl Explanation {
+    /// Bytes that the measurement takes at most, its reports included.
+    pub fn total_bytes(&self) -> usize {
+        self.summary.memory_bytes.saturating_add(self.report_bytes)
+    }
 }
 
 /// What `explain` prints of a lane.
@@ -253,6 +264,7 @@ impl Prepared {
                 .collect(),
             scratch_bytes: closer.scratch.memory_bytes(),
             history_bytes: closer.tasks.iter().map(|task| task.history_bytes()).sum(),
+            report_bytes: report_bytes(closer, &view),
             tasks: closer.tasks.iter().map(|task| task.name()).collect(),
             notes: closer.notes.clone(),
             workers: config.workers,
@@ -265,6 +277,15 @@ impl Prepared {
             same: sharing.same,
         }
     }
+}
+
+/// Bytes that reports take at most.
+fn report_bytes(closer: &Closer, view: &View<'_>) -> usize {
+    let flows = |lane: &Lane<'_>| lane.answers.flows().map(Flows::most);
+    // What is no table names fewer keys than it has bytes for.
+    let named = closer.summary.memory_bytes / CanonicalKey::MAX_BYTES;
+    let flows: Option<usize> = view.lanes().iter().map(flows).sum();
+    closer.report_bytes(flows.unwrap_or(named)).saturating_mul(2)
 }
 
 /// Refuses the numbers that a run could not begin with.

@@ -2,7 +2,7 @@
 
 use flowgauge_core::key::{Extract, FlowKey, Key4, Key8, Key13, KeyKind};
 use flowgauge_core::summary::{Measure, Size};
-use flowgauge_core::task::{EpochContext, Threshold};
+use flowgauge_core::task::{EpochContext, Lists, Threshold};
 use flowgauge_kernel::{Digester, Isa, Seed};
 
 use crate::args::Selection;
@@ -176,7 +176,7 @@ impl Stream<'_> {
             by: Measure::Packets,
             keyed: Size { packets: packets.len() as u64, bytes },
             threshold: Threshold::Share(THRESHOLD),
-            top: if self.scene == Scene::Changes { MOST_CHANGES } else { TOP },
+            lists: Lists::unlimited(if self.scene == Scene::Changes { MOST_CHANGES } else { TOP }),
         }
     }
 }

@@ -327,6 +327,6 @@ fn several_measurements_share_a_pass() {
         assert_eq!((&lines[0]["tasks"], &lines[1]["tasks"]), (&talkers, &web));
     }
     let explained = flowgauge(&["explain", "--format", "json", "-C", &config]).lines();
-    let bytes = |at: usize| explained[at]["memory_bytes"].as_u64().unwrap();
+    let bytes = |at: usize| explained[at]["total_bytes"].as_u64().unwrap();
     assert_eq!((explained.len(), bytes(2)), (3, bytes(0) + bytes(1)));
 }

@@ -3,6 +3,7 @@
 
 mod analyze;
 mod generate;
+mod limits;
 mod list;
 mod live;
 mod refusals;

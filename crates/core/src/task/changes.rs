@@ -9,9 +9,9 @@ use super::forecast::ForecastModel;
 use super::forecast_cells::CellForecasts;
 use super::forecast_flows::{FlowForecasts, NoFlows, Unlisted};
 use super::lane::exact;
-use super::largest::Largest;
+use super::largest::{self, Largest};
 use super::registry::{ANY_KEY, TaskEntry};
-use super::{ChangeItem, EpochContext, Lane, Report, Task, Unsupported};
+use super::{ChangeItem, EpochContext, Lane, Lists, Report, Task, Unsupported};
 use crate::key::CanonicalKey;
 use crate::summary::{Answers, Cells, Flows, Forecast, Forecasts, Measure};
 
@@ -129,6 +129,10 @@ impl Task for Changes {
         flows.div_ceil(64) * size_of::<u64>()
     }
 
+    fn report_bytes(&self, lists: Lists, flows: usize) -> usize {
+        largest::memory_bytes::<ChangeItem>(lists.top.min(lists.limit).min(2 * flows))
+    }
+
     fn history_bytes(&self) -> usize {
         self.lanes.iter().map(|lane| lane.flows.memory_bytes() + lane.cells.memory_bytes()).sum()
     }
@@ -154,7 +158,10 @@ impl Task for Changes {
         let mut found = Found {
             threshold: epoch.threshold_weight(),
             by: epoch.by,
-            largest: Largest::new(if self.started { epoch.top } else { 0 }),
+            largest: Largest::new(
+                if self.started { epoch.lists.top } else { 0 },
+                epoch.lists.limit,
+            ),
             untracked: 0,
         };
         let sources = lanes.iter().map(|lane| Ok((lane, self.source(epoch.by, lane)?)));
@@ -180,8 +187,8 @@ impl Task for Changes {
         }
         let threshold = self.started.then_some(found.threshold);
         self.started = true;
-        let items = found.largest.into_sorted();
-        Ok(Report::Changes { threshold, items, untracked: found.untracked })
+        let (items, truncated) = found.largest.into_list();
+        Ok(Report::Changes { threshold, items, truncated, untracked: found.untracked })
     }
 }
 
@@ -190,7 +197,7 @@ fn listed(forecasts: &dyn Forecasts, found: &mut Found) {
     forecasts.for_each(&mut |key: CanonicalKey, Forecast { before, forecast, now }| {
         let Some(forecast) = forecast else { return };
         let difference = (now.value - forecast.value).abs();
-        if difference > found.threshold && found.largest.admits(difference, key.as_bytes()) {
+        if difference > found.threshold && found.largest.admits(difference, || key) {
             found.largest.push(difference, ChangeItem { key, before, forecast, now });
         }
     });

@@ -69,7 +69,7 @@ impl Task for FlowSize {
         for item in &mut items {
             item.share = item.size.by(epoch.by).map_or(0.0, |size| epoch.share(size.value));
         }
-        Ok(Report::Sizes { selection: Selection::Asked, items })
+        Ok(Report::Sizes { selection: Selection::Asked, items, truncated: 0 })
     }
 }
 

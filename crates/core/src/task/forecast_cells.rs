@@ -101,7 +101,7 @@ impl CellForecasts {
         let consider = |key: &CanonicalKey, found: &mut Found| {
             let bytes = key.as_bytes();
             let difference = cells.estimate(error, bytes).value.abs();
-            if difference > found.threshold && found.largest.admits(difference, bytes) {
+            if difference > found.threshold && found.largest.admits(difference, || *key) {
                 let size = |of| not_negative(cells.estimate(of, bytes));
                 let item = ChangeItem {
                     key: *key,

@@ -101,7 +101,9 @@ impl FlowForecasts {
         let (unknown_before, unknown_forecast) = (self.unknown_before, self.unknown_forecast);
         let mut consider = |key: &[u8], record: Record, now: Estimate| {
             let difference = (now.value - record.forecast).abs();
-            if difference > found.threshold && found.largest.admits(difference, key) {
+            if difference > found.threshold
+                && found.largest.admits(difference, || CanonicalKey::new(key))
+            {
                 let key = CanonicalKey::new(key);
                 let Record { forecast, before } = record;
                 let before_at_most = if before > 0 { before } else { unknown_before };

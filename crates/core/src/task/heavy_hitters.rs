@@ -3,7 +3,9 @@
 //! Time: one pass over the flows. Memory: the items, of which a share θ allows fewer than 1/θ.
 
 use super::registry::{ANY_KEY, TaskEntry};
-use super::{EpochContext, Lane, Report, Selection, Task, Unsupported, sizes};
+use super::{
+    EpochContext, Lane, Lists, Report, Selection, SizeItem, Task, Unsupported, largest, sizes,
+};
 use crate::summary::Measure;
 
 pub(super) const ENTRY: TaskEntry = TaskEntry {
@@ -21,6 +23,10 @@ impl Task for HeavyHitters {
         ENTRY.name
     }
 
+    fn report_bytes(&self, lists: Lists, flows: usize) -> usize {
+        largest::memory_bytes::<SizeItem>(lists.limit.min(flows))
+    }
+
     fn check(&self, by: Measure, lanes: &[Lane<'_>]) -> Result<(), Unsupported> {
         sizes::check(ENTRY.name, by, lanes)
     }
@@ -32,7 +38,7 @@ impl Task for HeavyHitters {
         _: &mut [u64],
     ) -> Result<Report, Unsupported> {
         let threshold = epoch.threshold_weight();
-        let items = sizes::largest(ENTRY.name, epoch, lanes, threshold, usize::MAX)?;
-        Ok(Report::Sizes { selection: Selection::Over(threshold), items })
+        let (items, truncated) = sizes::largest(ENTRY.name, epoch, lanes, threshold, usize::MAX)?;
+        Ok(Report::Sizes { selection: Selection::Over(threshold), items, truncated })
     }
 }

@@ -3,54 +3,83 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use super::{ChangeItem, SizeItem, SpreadItem};
+use super::{ChangeItem, HierarchyItem, SizeItem, SpreadItem};
 use crate::key::CanonicalKey;
 
-/// An item that ties are broken by the key of.
-pub(super) trait Keyed {
-    fn key(&self) -> &CanonicalKey;
+/// An item of a list.
+pub(super) trait Listed {
+    /// What orders items of equal values.
+    type Key: Ord;
+
+    fn key(&self) -> Self::Key;
 }
 
-impl Keyed for SizeItem {
-    fn key(&self) -> &CanonicalKey {
-        &self.key
+impl Listed for SizeItem {
+    type Key = CanonicalKey;
+
+    fn key(&self) -> CanonicalKey {
+        self.key
     }
 }
 
-impl Keyed for SpreadItem {
-    fn key(&self) -> &CanonicalKey {
-        &self.address
+impl Listed for SpreadItem {
+    type Key = CanonicalKey;
+
+    fn key(&self) -> CanonicalKey {
+        self.address
     }
 }
 
-impl Keyed for ChangeItem {
-    fn key(&self) -> &CanonicalKey {
-        &self.key
+impl Listed for ChangeItem {
+    type Key = CanonicalKey;
+
+    fn key(&self) -> CanonicalKey {
+        self.key
     }
 }
 
-/// At most `limit` items: those of the largest values, and of equal ones those of the first keys.
+impl Listed for HierarchyItem {
+    type Key = (CanonicalKey, u8, Option<(CanonicalKey, u8)>);
+
+    fn key(&self) -> Self::Key {
+        (self.source, self.source_bits, self.destination)
+    }
+}
+
+/// The items of the largest values, and of equal ones those of the first keys: at most as many as are
+/// wanted, and at most as many as a report may list.
 ///
-/// Memory: that of its items, so at most `limit` of them.
+/// Memory: see [`memory_bytes`].
 pub(super) struct Largest<T> {
+    wanted: usize,
     limit: usize,
     heap: BinaryHeap<Ranked<T>>,
+    /// Items that came by.
+    offered: u64,
 }
 
-impl<T: Keyed> Largest<T> {
-    pub(super) fn new(limit: usize) -> Self {
-        Self { limit, heap: BinaryHeap::new() }
+/// Bytes that a list of so many items takes while it is made: a vector that grows has up to twice the
+/// room that it needs.
+pub(super) fn memory_bytes<T>(items: usize) -> usize {
+    items.saturating_mul(2 * size_of::<Ranked<T>>())
+}
+
+impl<T: Listed> Largest<T> {
+    pub(super) fn new(wanted: usize, limit: usize) -> Self {
+        let limit = limit.min(wanted);
+        Self { wanted, limit, heap: BinaryHeap::new(), offered: 0 }
     }
 
-    /// Whether an item of this value and key would stay: cheap, so that most items are never made.
+    /// Counts an item, and tells whether it would stay: cheap, so that most items are never made.
     #[inline]
-    pub(super) fn admits(&self, value: f64, key: &[u8]) -> bool {
+    pub(super) fn admits(&mut self, value: f64, key: impl FnOnce() -> T::Key) -> bool {
+        self.offered += 1;
         if self.heap.len() < self.limit {
             return true;
         }
         self.heap.peek().is_some_and(|last| match value.total_cmp(&last.value) {
             Ordering::Greater => true,
-            Ordering::Equal => CanonicalKey::new(key) < *last.item.key(),
+            Ordering::Equal => key() < last.item.key(),
             Ordering::Less => false,
         })
     }
@@ -65,11 +94,19 @@ impl<T: Keyed> Largest<T> {
         }
     }
 
-    /// The items by value, then by key.
-    pub(super) fn into_sorted(self) -> Vec<T> {
+    /// Takes an item if it is admitted.
+    pub(super) fn offer(&mut self, value: f64, item: T) {
+        if self.admits(value, || item.key()) {
+            self.push(value, item);
+        }
+    }
+
+    /// The items by value, then by key, and how many of those wanted the limit left out.
+    pub(super) fn into_list(self) -> (Vec<T>, u64) {
         let mut items = self.heap.into_vec();
         items.sort_unstable();
-        items.into_iter().map(|ranked| ranked.item).collect()
+        let truncated = self.offered.min(self.wanted as u64) - items.len() as u64;
+        (items.into_iter().map(|ranked| ranked.item).collect(), truncated)
     }
 }
 
@@ -79,22 +116,22 @@ struct Ranked<T> {
     item: T,
 }
 
-impl<T: Keyed> Ord for Ranked<T> {
+impl<T: Listed> Ord for Ranked<T> {
     fn cmp(&self, other: &Self) -> Ordering {
-        other.value.total_cmp(&self.value).then_with(|| self.item.key().cmp(other.item.key()))
+        other.value.total_cmp(&self.value).then_with(|| self.item.key().cmp(&other.item.key()))
     }
 }
 
-impl<T: Keyed> PartialOrd for Ranked<T> {
+impl<T: Listed> PartialOrd for Ranked<T> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<T: Keyed> PartialEq for Ranked<T> {
+impl<T: Listed> PartialEq for Ranked<T> {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl<T: Keyed> Eq for Ranked<T> {}
+impl<T: Listed> Eq for Ranked<T> {}

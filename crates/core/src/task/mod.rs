@@ -42,8 +42,8 @@ pub struct EpochContext {
     pub keyed: Size,
     /// For heavy hitters, changes and hierarchical heavy hitters.
     pub threshold: Threshold,
-    /// Items that `top` and `changes` list at most.
-    pub top: usize,
+    /// How long lists may be.
+    pub lists: Lists,
 }
 
 impl EpochContext {
@@ -58,6 +58,22 @@ impl EpochContext {
             0 => 0.0,
             total => weight / total as f64,
         }
+    }
+}
+
+/// How long lists may be.
+#[derive(Clone, Copy, Debug)]
+pub struct Lists {
+    /// Items that `top` and `changes` are asked for.
+    pub top: usize,
+    /// Items that any list has at most: what is left out beyond them is counted.
+    pub limit: usize,
+}
+
+impl Lists {
+    /// `top` and `changes` as long as asked, and the others without a limit.
+    pub fn unlimited(top: usize) -> Self {
+        Self { top, limit: usize::MAX }
     }
 }
 
@@ -106,6 +122,11 @@ pub trait Task: Send {
     fn history_bytes(&self) -> usize {
         0
     }
+    /// Bytes that its report takes at most while it is made, in an epoch of `flows` flows.
+    fn report_bytes(&self, lists: Lists, flows: usize) -> usize {
+        let _ = (lists, flows);
+        0
+    }
     /// Whether it compares epochs with each other, so that it has nothing to say of one that goes on.
     fn compares_epochs(&self) -> bool {
         false
@@ -149,6 +170,8 @@ pub enum Report {
         selection: Selection,
         /// Sorted by value, then by key (`flow-size`: in the order asked).
         items: Vec<SizeItem>,
+        /// Items that the limit left out.
+        truncated: u64,
     },
     /// `superspreaders` and `victims`.
     Spread {
@@ -158,6 +181,8 @@ pub enum Report {
         threshold: u64,
         /// Sorted by value, then by key.
         items: Vec<SpreadItem>,
+        /// Items that the limit left out.
+        truncated: u64,
     },
     /// `changes`.
     Changes {
@@ -165,6 +190,8 @@ pub enum Report {
         threshold: Option<f64>,
         /// Sorted by the size of the difference, then by key.
         items: Vec<ChangeItem>,
+        /// Items that the limit left out.
+        truncated: u64,
         /// Flows whose history found no room.
         untracked: u64,
     },
@@ -200,10 +227,28 @@ pub enum Report {
         threshold: f64,
         /// Sorted by discounted weight, then by prefix.
         items: Vec<HierarchyItem>,
+        /// Items that the limit left out.
+        truncated: u64,
     },
 }
 
 impl Report {
+    /// How many items its list has, and how many the limit left out; `None` where it has no list that
+    /// is limited.
+    pub fn listed(&self) -> Option<(u64, u64)> {
+        let (items, truncated) = match self {
+            Self::Sizes { items, truncated, .. } => (items.len(), *truncated),
+            Self::Spread { items, truncated, .. } => (items.len(), *truncated),
+            Self::Changes { items, truncated, .. } => (items.len(), *truncated),
+            Self::Hierarchical { items, truncated, .. } => (items.len(), *truncated),
+            Self::Cardinality { .. }
+            | Self::Entropy { .. }
+            | Self::SizeDistribution { .. }
+            | Self::Quantiles { .. } => return None,
+        };
+        Some((items as u64, truncated))
+    }
+
     /// Bytes of memory that its lists take.
     pub fn memory_bytes(&self) -> usize {
         match self {

@@ -46,16 +46,17 @@ fn lacks(task: &str, by: Measure) -> Unsupported {
     ))
 }
 
-/// The flows with a value over `floor`, at most `limit` of them, by value and then by key.
+/// The flows with a value over `floor`, at most `wanted` of them, by value and then by key, and how
+/// many of those the epoch's limit left out.
 pub(super) fn largest(
     task: &str,
     epoch: &EpochContext,
     lanes: &[Lane<'_>],
     floor: f64,
-    limit: usize,
-) -> Result<Vec<SizeItem>, Unsupported> {
+    wanted: usize,
+) -> Result<(Vec<SizeItem>, u64), Unsupported> {
     check(task, epoch.by, lanes)?;
-    let mut largest = Largest::new(limit);
+    let mut largest = Largest::new(wanted, epoch.lists.limit);
     let item = |key, size, value| SizeItem { key, size, share: epoch.share(value) };
     for lane in lanes {
         let answers = lane.answers;
@@ -64,7 +65,7 @@ pub(super) fn largest(
         if let Some(flows) = flows.filter(|_| whole || candidates.is_none()) {
             flows.for_each(&mut |key, size| {
                 let value = size.by(epoch.by) as f64;
-                if value > floor && largest.admits(value, key) {
+                if value > floor && largest.admits(value, || CanonicalKey::new(key)) {
                     let size = SizeEstimate::counted(size, answers.saturated());
                     largest.push(value, item(CanonicalKey::new(key), size, value));
                 }
@@ -77,7 +78,7 @@ pub(super) fn largest(
                     return;
                 };
                 let value = estimate.value;
-                if value > floor && largest.admits(value, key.as_bytes()) {
+                if value > floor && largest.admits(value, || key) {
                     largest.push(value, item(key, size, value));
                 }
             });
@@ -86,5 +87,5 @@ pub(super) fn largest(
             }
         }
     }
-    Ok(largest.into_sorted())
+    Ok(largest.into_list())
 }

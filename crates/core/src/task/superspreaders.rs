@@ -17,10 +17,10 @@
 use std::ops::Range;
 
 use super::lane::{Layout, Side, exact};
-use super::largest::Largest;
+use super::largest::{self, Largest};
 use super::order::{self, Column};
 use super::registry::{TaskEntry, TaskOptions};
-use super::{EpochContext, Lane, Report, SpreadItem, Task, Unsupported};
+use super::{EpochContext, Lane, Lists, Report, SpreadItem, Task, Unsupported};
 use crate::key::{CanonicalKey, KeyKind};
 use crate::summary::{Estimate, Flows, Measure};
 
@@ -142,6 +142,10 @@ impl Task for Spread {
         (count_words(flows) + flows) * size_of::<u64>()
     }
 
+    fn report_bytes(&self, lists: Lists, flows: usize) -> usize {
+        largest::memory_bytes::<SpreadItem>(lists.limit.min(flows))
+    }
+
     fn check(&self, _: Measure, lanes: &[Lane<'_>]) -> Result<(), Unsupported> {
         lanes.iter().try_for_each(|lane| match lane.answers.spread() {
             Some(_) => self.check_side(lane),
@@ -151,17 +155,17 @@ impl Task for Spread {
 
     fn run(
         &mut self,
-        _: &EpochContext,
+        epoch: &EpochContext,
         lanes: &[Lane<'_>],
         scratch: &mut [u64],
     ) -> Result<Report, Unsupported> {
-        let mut largest = Largest::new(usize::MAX);
+        let mut largest = Largest::new(usize::MAX, epoch.lists.limit);
         for lane in lanes {
             if let Some(spread) = lane.answers.spread() {
                 self.check_side(lane)?;
                 spread.for_each(&mut |address, distinct| {
                     if distinct.value > self.more_than as f64 {
-                        largest.push(distinct.value, SpreadItem { address, distinct });
+                        largest.offer(distinct.value, SpreadItem { address, distinct });
                     }
                 });
                 continue;
@@ -177,12 +181,12 @@ impl Task for Spread {
                     let (low, high) = (peers as f64, (peers + untracked) as f64);
                     let distinct = Estimate::between(low, low, high);
                     let address = CanonicalKey::new(address);
-                    largest.push(low, SpreadItem { address, distinct });
+                    largest.offer(low, SpreadItem { address, distinct });
                 }
             });
         }
-        let items = largest.into_sorted();
-        Ok(Report::Spread { side: self.side, threshold: self.more_than, items })
+        let (items, truncated) = largest.into_list();
+        Ok(Report::Spread { side: self.side, threshold: self.more_than, items, truncated })
     }
 }
 

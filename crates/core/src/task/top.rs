@@ -3,7 +3,9 @@
 //! Time: one pass over the flows, log(`top`) for each that enters. Memory: the items.
 
 use super::registry::{ANY_KEY, TaskEntry};
-use super::{EpochContext, Lane, Report, Selection, Task, Unsupported, sizes};
+use super::{
+    EpochContext, Lane, Lists, Report, Selection, SizeItem, Task, Unsupported, largest, sizes,
+};
 use crate::summary::Measure;
 
 pub(super) const ENTRY: TaskEntry = TaskEntry {
@@ -21,6 +23,10 @@ impl Task for Top {
         ENTRY.name
     }
 
+    fn report_bytes(&self, lists: Lists, flows: usize) -> usize {
+        largest::memory_bytes::<SizeItem>(lists.top.min(lists.limit).min(flows))
+    }
+
     fn check(&self, by: Measure, lanes: &[Lane<'_>]) -> Result<(), Unsupported> {
         sizes::check(ENTRY.name, by, lanes)
     }
@@ -31,7 +37,8 @@ impl Task for Top {
         lanes: &[Lane<'_>],
         _: &mut [u64],
     ) -> Result<Report, Unsupported> {
-        let items = sizes::largest(ENTRY.name, epoch, lanes, f64::NEG_INFINITY, epoch.top)?;
-        Ok(Report::Sizes { selection: Selection::Largest, items })
+        let all = f64::NEG_INFINITY;
+        let (items, truncated) = sizes::largest(ENTRY.name, epoch, lanes, all, epoch.lists.top)?;
+        Ok(Report::Sizes { selection: Selection::Largest, items, truncated })
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use flowgauge_core::key::{CanonicalKey, FlowKey, Key8, KeyKind};
 use flowgauge_core::summary::{Ingest, Measure, Options, Size};
 use flowgauge_core::task::{
-    ChangeItem, EpochContext, ForecastModel, HistoryShape, Lane, Report, Task, TaskOptions,
+    ChangeItem, EpochContext, ForecastModel, HistoryShape, Lane, Lists, Report, Task, TaskOptions,
     Threshold, find,
 };
 use flowgauge_kernel::Seed;
@@ -37,7 +37,7 @@ fn run(task: &mut dyn Task, sketch: &dyn Ingest<Key8>, packets: u64) -> Report {
         by: Measure::Packets,
         keyed: Size { packets, bytes: 0 },
         threshold: THRESHOLD,
-        top: 1000,
+        lists: Lists::unlimited(1000),
     };
     let lane =
         Lane { key: KeyKind::Pair.into(), key_bytes: Key8::BYTES, answers: sketch.answers() };
@@ -103,7 +103,7 @@ fn planted_changes_are_found_by_every_sketch_with_every_model() {
                     sketch.next_epoch();
                     feed(&mut *sketch, &packets, 256);
                     let report = run(task.as_mut(), &*sketch, total);
-                    let Report::Changes { threshold, items, untracked } = report else {
+                    let Report::Changes { threshold, items, untracked, .. } = report else {
                         panic!("{report:?}")
                     };
                     assert_eq!(untracked, 0);

@@ -55,7 +55,7 @@ impl Oracle {
         let threshold = (self.epochs > 0).then_some(threshold);
         self.before = now;
         self.epochs += 1;
-        Report::Changes { threshold, items, untracked: 0 }
+        Report::Changes { threshold, items, truncated: 0, untracked: 0 }
     }
 }
 
@@ -195,7 +195,7 @@ fn a_flow_that_vanishes_is_found_and_then_forgotten() {
     };
     let mut task = build("changes", &with_room(&[4], 2));
     let mut report = |packets: &[(u8, u64)]| match run(task.as_mut(), &epoch(packets)) {
-        Report::Changes { threshold, items, untracked } => {
+        Report::Changes { threshold, items, untracked, .. } => {
             let brief = |i: &ChangeItem| {
                 (i.key.as_bytes()[3], i.before.value, i.forecast.value, i.now.value)
             };

@@ -8,7 +8,7 @@ use flowgauge_core::key::{CanonicalKey, FlowKey, Key4, KeyKind};
 use flowgauge_core::summary::{
     Answers, Estimate, Ingest, Measure, Options, QuantileOf, Quantiles, Size,
 };
-use flowgauge_core::task::{EpochContext, Lane, Report, Threshold};
+use flowgauge_core::task::{EpochContext, Lane, Lists, Report, Threshold};
 
 use crate::support::{Case, Table, any_key, build, case, check, options, run_once};
 
@@ -155,7 +155,8 @@ fn quantiles_are_of_nearest_rank_and_keys_cut_equal_parts() {
 fn sizes_of(answers: &dyn Answers) -> Vec<(f64, Estimate)> {
     let lanes = [Lane { key: KeyKind::Source.into(), key_bytes: 4, answers }];
     let (by, keyed) = (Measure::Packets, Size { packets: 2, bytes: 128 });
-    let context = EpochContext { by, keyed, threshold: Threshold::Weight(0), top: 5 };
+    let context =
+        EpochContext { by, keyed, threshold: Threshold::Weight(0), lists: Lists::unlimited(5) };
     match build("quantiles", &options()).run(&context, &lanes, &mut []).unwrap() {
         Report::Quantiles { sizes, .. } => sizes,
         other => panic!("{other:?}"),

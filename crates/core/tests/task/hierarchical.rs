@@ -98,7 +98,7 @@ fn oracle(case: &Case, hierarchy: Hierarchy) -> Report {
         let by_source = (a.source, a.source_bits).cmp(&(b.source, b.source_bits));
         by_value.then(by_source).then(a.destination.cmp(&b.destination))
     });
-    Report::Hierarchical { threshold, items }
+    Report::Hierarchical { threshold, items, truncated: 0 }
 }
 
 fn compare(case: &Case, hierarchy: Hierarchy) {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use flowgauge_core::key::{KeyKind, KeySpec};
 use flowgauge_core::summary::{Answers, Measure};
 use flowgauge_core::task::{
-    EpochContext, Hierarchy, HistoryShape, Lane, TASKS, TaskOptions, Threshold, find,
+    EpochContext, Hierarchy, HistoryShape, Lane, Lists, TASKS, TaskOptions, Threshold, find,
 };
 
 use crate::support::{Rough, Table, build, lane_bytes, options};
@@ -62,7 +62,7 @@ fn check_accepts_the_listed_keys_and_refuses_the_others() {
             assert_eq!(checked.is_ok(), answered, "{} {name}", entry.name);
             let keyed = flowgauge_core::summary::Size::default();
             let (by, threshold) = (Measure::Packets, Threshold::Share(0.001));
-            let epoch = EpochContext { by, keyed, threshold, top: 10 };
+            let epoch = EpochContext { by, keyed, threshold, lists: Lists::unlimited(10) };
             let mut scratch = vec![0; task.scratch_bytes(0).div_ceil(8)];
             let ran = task.run(&epoch, &lanes, &mut scratch);
             assert_eq!(ran.map(drop), checked);

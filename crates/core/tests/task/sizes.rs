@@ -26,7 +26,7 @@ fn top_is_the_head_of_all_flows_sorted() {
         let mut items = sorted(&case);
         items.truncate(case.top);
         let report = run_once("top", &options(), &case);
-        assert_eq!(report, Report::Sizes { selection: Selection::Largest, items });
+        assert_eq!(report, Report::Sizes { selection: Selection::Largest, items, truncated: 0 });
     });
 }
 
@@ -37,7 +37,10 @@ fn heavy_hitters_are_all_flows_strictly_over_the_threshold() {
         let mut items = sorted(&case);
         items.retain(|item| item.size.by(case.by).unwrap().value > threshold);
         let report = run_once("heavy-hitters", &options(), &case);
-        assert_eq!(report, Report::Sizes { selection: Selection::Over(threshold), items });
+        assert_eq!(
+            report,
+            Report::Sizes { selection: Selection::Over(threshold), items, truncated: 0 }
+        );
     });
 }
 
@@ -60,7 +63,7 @@ fn flow_size_finds_what_is_there_and_bounds_what_is_not() {
             },
             &case,
         );
-        let Report::Sizes { selection: Selection::Asked, items } = report else {
+        let Report::Sizes { selection: Selection::Asked, items, .. } = report else {
             panic!("{report:?}")
         };
         assert_eq!(items.iter().map(|item| item.key).collect::<Vec<_>>(), asked);
@@ -106,7 +109,7 @@ fn candidates_answer_with_their_own_bounds() {
         let mut task = build(name, &asking);
         task.check(Measure::Packets, &lanes).unwrap();
         let report = task.run(&epoch, &lanes, &mut []).unwrap();
-        assert_eq!(report, Report::Sizes { selection, items });
+        assert_eq!(report, Report::Sizes { selection, items, truncated: 0 });
         let refusal = task.check(Measure::Bytes, &lanes).unwrap_err().to_string();
         assert!(refusal.contains("counts bytes"), "{refusal}");
         let by_bytes = flowgauge_core::task::EpochContext { by: Measure::Bytes, ..epoch };

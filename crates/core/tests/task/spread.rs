@@ -45,7 +45,7 @@ fn oracle(case: &Case, victims: bool, more_than: u64, of: SpreadOf) -> Report {
         b.distinct.value.total_cmp(&a.distinct.value).then(a.address.cmp(&b.address))
     });
     let side = if victims { Side::Destination } else { Side::Source };
-    Report::Spread { side, threshold: more_than, items }
+    Report::Spread { side, threshold: more_than, items, truncated: 0 }
 }
 
 fn compare(case: &Case, more_than: u64) {

@@ -7,7 +7,7 @@ use flowgauge_core::key::{CanonicalKey, KeyKind, KeySpec};
 use flowgauge_core::summary::{
     Answers, Candidates, Estimate, Flows, Measure, Size, SizeEstimate, SizeQuery,
 };
-use flowgauge_core::task::{EpochContext, Lane, Report, Task, TaskOptions, Threshold, find};
+use flowgauge_core::task::{EpochContext, Lane, Lists, Report, Task, TaskOptions, Threshold, find};
 use flowgauge_kernel::Seed;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
@@ -138,7 +138,12 @@ impl Case {
                 keyed.bytes += size.bytes;
             }
         }
-        EpochContext { by: self.by, keyed, threshold: self.threshold, top: self.top }
+        EpochContext {
+            by: self.by,
+            keyed,
+            threshold: self.threshold,
+            lists: Lists::unlimited(self.top),
+        }
     }
 
     pub fn threshold(&self) -> f64 {

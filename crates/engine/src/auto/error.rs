@@ -22,7 +22,7 @@ pub fn error(report: &EpochReport, largest: Option<Largest>) -> Result<f64, Reas
     let bounds = report.tasks.iter().filter_map(|(_, task)| widest(task, report.by, total));
     let widest = bounds.reduce(f64::max).ok_or(Reason::Unknown)?;
     let silent = report.tasks.iter().any(|(_, task)| match task {
-        Report::Sizes { selection, items } if items.is_empty() => {
+        Report::Sizes { selection, items, .. } if items.is_empty() => {
             let least = selection.threshold().unwrap_or_default() / total + widest;
             largest.is_some_and(|largest| largest.share > least)
         }

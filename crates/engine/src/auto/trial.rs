@@ -174,6 +174,7 @@ fn counted(
         accelerators: Vec::new(),
         tasks: Some(vec!["top".to_owned()]),
         top: top.max(1),
+        list_limit: usize::MAX,
         epoch: EpochLength::Whole,
         updates: EpochLength::Whole,
         limit: None,

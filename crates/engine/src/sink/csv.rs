@@ -125,7 +125,7 @@ impl Tables<'_> {
         // Columns without a row: those of a key that has every field of its kind.
         let no_key = || key_columns(spec.kind);
         match answer {
-            Report::Sizes { selection, items } => {
+            Report::Sizes { selection, items, .. } => {
                 let row = |key: Row, size: &SizeEstimate, share: f64| {
                     let row = key
                         .maybe_estimate("packets", size.packets.as_ref())
@@ -142,7 +142,7 @@ impl Tables<'_> {
                     .map(|i| row(key(spec, &spec.fields(i.key.as_bytes())), &i.size, i.share));
                 self.table(name, rows, || row(no_key(), &SizeEstimate::default(), 0.0))
             }
-            Report::Spread { side, threshold, items } => {
+            Report::Spread { side, threshold, items, .. } => {
                 let row = |key: Row, distinct: &Estimate| {
                     key.estimate("distinct", distinct).cell("threshold", threshold)
                 };
@@ -185,7 +185,7 @@ impl Tables<'_> {
                 });
                 self.filled("key-quantiles", rows)
             }
-            Report::Hierarchical { threshold, items } => {
+            Report::Hierarchical { threshold, items, .. } => {
                 let rows = items.iter().map(|item| {
                     let source = names::prefix(&item.source, item.source_bits);
                     let row = match &item.destination {

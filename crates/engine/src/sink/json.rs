@@ -209,19 +209,21 @@ fn breakdown(breakdown: &Breakdown) -> Value {
 fn task(object: &mut Object<'_>, answer: &Report, epoch: &EpochReport) -> io::Result<()> {
     let spec = epoch.key;
     match answer {
-        Report::Sizes { selection, items } => {
+        Report::Sizes { selection, items, truncated } => {
             if let Some(threshold) = selection.threshold() {
                 object.field("threshold", number(threshold))?;
             }
             // A flow that was asked for is not one of many: no share.
             let shared = *selection != Selection::Asked;
-            object.list("items", items, |item| size_item(item, spec, shared))
+            object.list("items", items, |item| size_item(item, spec, shared))?;
+            if shared { object.field("truncated", *truncated) } else { Ok(()) }
         }
-        Report::Spread { side, threshold, items } => {
+        Report::Spread { side, threshold, items, truncated } => {
             object.field("threshold", *threshold)?;
-            object.list("items", items, |item| spread_item(item, spec, *side))
+            object.list("items", items, |item| spread_item(item, spec, *side))?;
+            object.field("truncated", *truncated)
         }
-        Report::Changes { threshold, items, untracked } => {
+        Report::Changes { threshold, items, truncated, untracked } => {
             object.field("threshold", threshold.map(number))?;
             object.list("items", items, |item| {
                 json!({
@@ -231,6 +233,7 @@ fn task(object: &mut Object<'_>, answer: &Report, epoch: &EpochReport) -> io::Re
                     "now": estimate(&item.now),
                 })
             })?;
+            object.field("truncated", *truncated)?;
             object.field("untracked", *untracked)
         }
         Report::Cardinality { flows } => object.field("flows", estimate(flows)),
@@ -248,9 +251,10 @@ fn task(object: &mut Object<'_>, answer: &Report, epoch: &EpochReport) -> io::Re
             object.list("items", sizes, |(q, size)| json!({ "q": q, "size": estimate(size) }))?;
             object.list("keys", keys, |(q, flow)| json!({ "q": q, "key": key(spec, flow) }))
         }
-        Report::Hierarchical { threshold, items } => {
+        Report::Hierarchical { threshold, items, truncated } => {
             object.field("threshold", number(*threshold))?;
-            object.list("items", items, |item| hierarchy_item(item, epoch.by))
+            object.list("items", items, |item| hierarchy_item(item, epoch.by))?;
+            object.field("truncated", *truncated)
         }
     }
 }

@@ -74,6 +74,16 @@ impl Table {
         self.rows.push(TableRow { cells, bar });
     }
 
+    /// Rows so far.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there is no row yet.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
     /// Leaves the column out if the table is too wide with it.
     pub fn spare(&mut self, title: &str) {
         let Some(at) = self.columns.iter().position(|(column, _)| column == title) else { return };

@@ -107,8 +107,14 @@ pub(crate) fn plausible() -> EpochReport {
             parameters: vec![("slots".to_owned(), Setting::Integer(4_194_304))],
         },
         tasks: vec![
-            ("top", Report::Sizes { selection: Selection::Largest, items: items.clone() }),
-            ("heavy-hitters", Report::Sizes { selection: Selection::Over(60.002), items }),
+            (
+                "top",
+                Report::Sizes { selection: Selection::Largest, items: items.clone(), truncated: 0 },
+            ),
+            (
+                "heavy-hitters",
+                Report::Sizes { selection: Selection::Over(60.002), items, truncated: 0 },
+            ),
             (
                 "superspreaders",
                 Report::Spread {
@@ -124,6 +130,7 @@ pub(crate) fn plausible() -> EpochReport {
                             distinct: Estimate::exact(129),
                         },
                     ],
+                    truncated: 0,
                 },
             ),
             (
@@ -193,9 +200,13 @@ pub(crate) fn all_tasks() -> EpochReport {
                         ..item.clone()
                     })
                     .collect(),
+                truncated: 0,
             },
         ),
-        ("flow-size", Report::Sizes { selection: Selection::Asked, items: items[2..].to_vec() }),
+        (
+            "flow-size",
+            Report::Sizes { selection: Selection::Asked, items: items[2..].to_vec(), truncated: 0 },
+        ),
         (
             "victims",
             Report::Spread {
@@ -205,6 +216,7 @@ pub(crate) fn all_tasks() -> EpochReport {
                     address: address("192.0.2.1"),
                     distinct: estimate(70_000.0),
                 }],
+                truncated: 0,
             },
         ),
         (
@@ -212,6 +224,7 @@ pub(crate) fn all_tasks() -> EpochReport {
             Report::Changes {
                 threshold: Some(60.002),
                 items: vec![change(&items[0], 0.0, 18_210.0), change(&items[3], 12_098.0, 98.0)],
+                truncated: 17,
                 untracked: 2,
             },
         ),
@@ -247,6 +260,7 @@ pub(crate) fn all_tasks() -> EpochReport {
                         discounted: Estimate::exact(2_790),
                     },
                 ],
+                truncated: 0,
             },
         ),
         ("entropy", Report::Entropy { bits: estimate(11.0), normalized: 0.91 }),
@@ -281,6 +295,7 @@ pub(crate) fn widest(kind: KeyKind, by: Measure) -> EpochReport {
         side,
         threshold,
         items: vec![SpreadItem { address, distinct: wide(888_888.0) }; 1200],
+        truncated: u64::MAX - 1200,
     };
     let hierarchy = |destination| Report::Hierarchical {
         threshold: 1e18,
@@ -294,6 +309,7 @@ pub(crate) fn widest(kind: KeyKind, by: Measure) -> EpochReport {
             };
             3
         ],
+        truncated: 0,
     };
     let change = ChangeItem { key, before: huge, forecast: wide(888_888.0), now: wide(-888_888.0) };
     let mut report = plausible();
@@ -305,7 +321,7 @@ pub(crate) fn widest(kind: KeyKind, by: Measure) -> EpochReport {
     }
     report.by = by;
     report.summary.memory_bytes = usize::MAX;
-    let sizes = |selection| Report::Sizes { selection, items: items.clone() };
+    let sizes = |selection| Report::Sizes { selection, items: items.clone(), truncated: 0 };
     report.tasks = vec![
         ("top", sizes(Selection::Largest)),
         ("heavy-hitters", sizes(Selection::Over(f64::MAX))),
@@ -314,7 +330,12 @@ pub(crate) fn widest(kind: KeyKind, by: Measure) -> EpochReport {
         ("victims", spread(Side::Destination, 888_888)),
         (
             "changes",
-            Report::Changes { threshold: Some(1.5), items: vec![change; 3], untracked: u64::MAX },
+            Report::Changes {
+                threshold: Some(1.5),
+                items: vec![change; 3],
+                truncated: 0,
+                untracked: u64::MAX,
+            },
         ),
         ("cardinality", Report::Cardinality { flows: huge }),
         ("entropy", Report::Entropy { bits: wide(63.999_999), normalized: 0.999_999 }),
@@ -361,14 +382,28 @@ pub(crate) fn empty() -> EpochReport {
     report.breakdown = Some(Breakdown::default());
     report.notes.clear();
     report.tasks = vec![
-        ("top", Report::Sizes { selection: Selection::Largest, items: Vec::new() }),
-        ("heavy-hitters", Report::Sizes { selection: Selection::Over(0.0), items: Vec::new() }),
+        ("top", Report::Sizes { selection: Selection::Largest, items: Vec::new(), truncated: 0 }),
+        (
+            "heavy-hitters",
+            Report::Sizes { selection: Selection::Over(0.0), items: Vec::new(), truncated: 0 },
+        ),
         (
             "superspreaders",
-            Report::Spread { side: Side::Source, threshold: 128, items: Vec::new() },
+            Report::Spread { side: Side::Source, threshold: 128, items: Vec::new(), truncated: 0 },
         ),
-        ("victims", Report::Spread { side: Side::Destination, threshold: 128, items: Vec::new() }),
-        ("changes", Report::Changes { threshold: None, items: Vec::new(), untracked: 0 }),
+        (
+            "victims",
+            Report::Spread {
+                side: Side::Destination,
+                threshold: 128,
+                items: Vec::new(),
+                truncated: 0,
+            },
+        ),
+        (
+            "changes",
+            Report::Changes { threshold: None, items: Vec::new(), truncated: 0, untracked: 0 },
+        ),
         ("cardinality", Report::Cardinality { flows: Estimate::exact(0) }),
         ("entropy", Report::Entropy { bits: Estimate::exact(0), normalized: 0.0 }),
         ("size-distribution", Report::SizeDistribution { bins: Vec::new() }),
@@ -376,7 +411,7 @@ pub(crate) fn empty() -> EpochReport {
             "quantiles",
             Report::Quantiles { of: QuantileOf::FlowPackets, sizes: Vec::new(), keys: Vec::new() },
         ),
-        ("hierarchical", Report::Hierarchical { threshold: 0.0, items: Vec::new() }),
+        ("hierarchical", Report::Hierarchical { threshold: 0.0, items: Vec::new(), truncated: 0 }),
     ];
     report
 }

@@ -42,10 +42,10 @@ fn claims_no_more_than_it_knows() {
     let mut report = fixture::plausible();
     let items = Vec::new();
     report.tasks = vec![
-        ("heavy-hitters", Report::Sizes { selection: Selection::Over(0.96), items }),
+        ("heavy-hitters", Report::Sizes { selection: Selection::Over(0.96), items, truncated: 0 }),
         (
             "superspreaders",
-            Report::Spread { side: Side::Source, threshold: 128, items: Vec::new() },
+            Report::Spread { side: Side::Source, threshold: 128, items: Vec::new(), truncated: 0 },
         ),
         ("entropy", Report::Entropy { bits: Estimate::between(1.0, 4.0, 8.0), normalized: 1.0 }),
     ];

@@ -2,7 +2,7 @@
 
 use flowgauge_core::key::{Extract, FlowKey, KeyKind};
 use flowgauge_core::summary::{Measure, Size};
-use flowgauge_core::task::{EpochContext, Threshold, find};
+use flowgauge_core::task::{EpochContext, Lists, Threshold, find};
 use flowgauge_kernel::{Digester, Isa, Seed};
 
 use super::setting::{Mix, Setting};
@@ -48,7 +48,7 @@ impl<'a, K: FlowKey + Extract<8>> Exam<'a, K> {
                 bytes: epoch.iter().map(|packet| u64::from(packet.wire)).sum(),
             },
             threshold: Threshold::Share(THRESHOLD),
-            top: MOST,
+            lists: Lists::unlimited(MOST),
         };
         let contexts = epochs.iter().map(context).collect();
         Ok(Self { setting, kind, epochs, contexts, truth })

@@ -16,20 +16,22 @@ use crate::traffic::Packet;
 /// Takes the answer of a task.
 pub(crate) fn judge(score: &mut Score, report: &Report, epoch: &EpochContext, truth: &Truth<'_>) {
     match report {
-        Report::Sizes { selection: Selection::Asked, items } => asked_sizes(score, items, truth),
-        Report::Sizes { selection: Selection::Over(_), items } => {
+        Report::Sizes { selection: Selection::Asked, items, .. } => {
+            asked_sizes(score, items, truth)
+        }
+        Report::Sizes { selection: Selection::Over(_), items, .. } => {
             let wanted = |weight| truth.is_heavy(weight);
             let count = truth.flows.iter().filter(|(_, weight)| wanted(*weight)).count();
             named_sizes(score, items, truth, wanted, count);
         }
-        Report::Sizes { selection: Selection::Largest, items } => {
+        Report::Sizes { selection: Selection::Largest, items, .. } => {
             let weights = truth.flows.sorted_weights();
-            let count = epoch.top.min(weights.len());
+            let count = epoch.lists.top.min(weights.len());
             // Of flows of one size, any is one of the largest.
             let least = weights[weights.len() - count..].first().copied();
             named_sizes(score, items, truth, |weight| Some(weight) >= least, count);
         }
-        Report::Spread { side, threshold, items } => {
+        Report::Spread { side, threshold, items, .. } => {
             let peers = match side {
                 Side::Source => &truth.of_sources,
                 Side::Destination => &truth.of_destinations,

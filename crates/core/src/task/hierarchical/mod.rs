@@ -21,8 +21,9 @@ mod prefix;
 mod two;
 
 use super::lane::{Layout, Side, exact};
+use super::largest::{self, Largest};
 use super::registry::{TaskEntry, TaskOptions};
-use super::{EpochContext, HierarchyItem, Lane, Report, Task, Unsupported};
+use super::{EpochContext, HierarchyItem, Lane, Lists, Report, Task, Unsupported};
 use crate::key::KeyKind;
 use crate::summary::{Estimate, Measure, Prefixes};
 use prefix::Address;
@@ -133,6 +134,16 @@ impl Task for Hierarchical {
         }
     }
 
+    /// No more than all nodes above all flows.
+    fn report_bytes(&self, lists: Lists, flows: usize) -> usize {
+        let nodes = match self.hierarchy {
+            Hierarchy::Bytes => 17,
+            Hierarchy::Bits => 129,
+            Hierarchy::Pair => 289,
+        };
+        largest::memory_bytes::<HierarchyItem>(lists.limit.min(flows.saturating_mul(nodes)))
+    }
+
     fn check(&self, by: Measure, lanes: &[Lane<'_>]) -> Result<(), Unsupported> {
         lanes.iter().try_for_each(|lane| {
             self.dimensions(lane)?;
@@ -150,12 +161,13 @@ impl Task for Hierarchical {
         scratch: &mut [u64],
     ) -> Result<Report, Unsupported> {
         let (by, threshold) = (epoch.by, epoch.threshold_weight());
-        let mut items = Vec::new();
+        let mut largest = Largest::new(usize::MAX, epoch.lists.limit);
+        let mut take = |item: HierarchyItem| largest.offer(item.discounted.value, item);
         for lane in lanes {
             let dimensions = self.dimensions(lane)?;
             if let Some(prefixes) = self.prefixes(by, lane)? {
                 let total = epoch.keyed.by(by) as f64;
-                bounded::heavy(prefixes, &dimensions, threshold, total, |item| items.push(item));
+                bounded::heavy(prefixes, &dimensions, threshold, total, &mut take);
                 continue;
             }
             let flows = exact(ENTRY.name, INSTEAD, lane)?;
@@ -168,7 +180,7 @@ impl Task for Hierarchical {
                 Dimensions::One(address) => {
                     let report = |prefix, level, total, discounted| {
                         let (source, source_bits) = address.prefix(prefix, level);
-                        items.push(HierarchyItem {
+                        take(HierarchyItem {
                             source,
                             source_bits,
                             destination: None,
@@ -183,7 +195,7 @@ impl Task for Hierarchical {
                     pairs.walk(scratch, |heavy: HeavyPair| {
                         let (prefix, bits) = source.prefix(heavy.source, heavy.source_level);
                         let other = destination.prefix(heavy.destination, heavy.destination_level);
-                        items.push(HierarchyItem {
+                        take(HierarchyItem {
                             source: prefix,
                             source_bits: bits,
                             destination: Some(other),
@@ -194,15 +206,7 @@ impl Task for Hierarchical {
                 }
             }
         }
-        items.sort_unstable_by(|a, b| {
-            b.discounted.value.total_cmp(&a.discounted.value).then_with(|| {
-                (a.source, a.source_bits, a.destination).cmp(&(
-                    b.source,
-                    b.source_bits,
-                    b.destination,
-                ))
-            })
-        });
-        Ok(Report::Hierarchical { threshold, items })
+        let (items, truncated) = largest.into_list();
+        Ok(Report::Hierarchical { threshold, items, truncated })
     }
 }

@@ -17,21 +17,24 @@ const FLOW_WIDTH: usize = 51;
 /// Writes the answer number `at` of `report`; of a list, at most `rows` items.
 pub(super) fn write(page: &mut String, report: &EpochReport, at: usize, rows: usize) {
     let (_, answer) = &report.tasks[at];
-    let section = Section { report, rows };
+    let all = answer.listed().map_or(0, |(items, truncated)| items + truncated);
+    let section = Section { report, rows, all };
     match answer {
-        Report::Sizes { selection: Selection::Largest, items } => {
+        Report::Sizes { selection: Selection::Largest, items, .. } => {
             heading(page, &format!("Top flows by {}", report.by.name()));
             section.sizes(page, items);
         }
-        Report::Sizes { selection: Selection::Over(threshold), items } => {
+        Report::Sizes { selection: Selection::Over(threshold), items, .. } => {
             section.heavy_hitters(page, *threshold, items);
         }
-        Report::Sizes { selection: Selection::Asked, items } => {
+        Report::Sizes { selection: Selection::Asked, items, .. } => {
             heading(page, "Flows asked for");
             section.sizes(page, items);
         }
-        Report::Spread { side, threshold, items } => section.spread(page, *side, *threshold, items),
-        Report::Changes { threshold, items, untracked } => {
+        Report::Spread { side, threshold, items, .. } => {
+            section.spread(page, *side, *threshold, items);
+        }
+        Report::Changes { threshold, items, untracked, .. } => {
             section.changes(page, *threshold, items, *untracked);
         }
         Report::Cardinality { flows } => {
@@ -41,7 +44,9 @@ pub(super) fn write(page: &mut String, report: &EpochReport, at: usize, rows: us
         Report::Entropy { bits, normalized } => entropy(page, bits, *normalized),
         Report::SizeDistribution { bins } => size_distribution(page, bins),
         Report::Quantiles { of, sizes, keys } => section.quantiles(page, *of, sizes, keys),
-        Report::Hierarchical { threshold, items } => section.hierarchical(page, *threshold, items),
+        Report::Hierarchical { threshold, items, .. } => {
+            section.hierarchical(page, *threshold, items);
+        }
     }
 }
 
@@ -49,6 +54,8 @@ pub(super) fn write(page: &mut String, report: &EpochReport, at: usize, rows: us
 struct Section<'a> {
     report: &'a EpochReport,
     rows: usize,
+    /// Items of the answer, those left out included.
+    all: u64,
 }
 
 impl Section<'_> {
@@ -87,7 +94,7 @@ impl Section<'_> {
             Measure::Bytes => "packets",
         });
         table.spare("between");
-        self.finish(page, &table, items.len());
+        self.finish(page, &table);
     }
 
     fn heavy_hitters(&self, page: &mut String, threshold: f64, items: &[SizeItem]) {
@@ -102,24 +109,29 @@ impl Section<'_> {
         let account = &self.report.account;
         let all = Size { packets: account.keyed, bytes: account.keyed_bytes }.by(by);
         let share = format!("{} of all {}", units::percent(together / all as f64), by.name());
-        let text = match items.len() {
-            1 => format!("1 flow has more than {over}: {share}."),
-            n => format!(
-                "{} flows have more than {over} each, together {share}.",
-                units::count(n as f64)
+        let count = |flows: usize| units::count(flows as f64);
+        let text = match (items.len(), self.all) {
+            (1, 1) => format!("1 flow has more than {over}: {share}."),
+            (n, all) if n as u64 == all => {
+                format!("{} flows have more than {over} each, together {share}.", count(n))
+            }
+            (n, all) => format!(
+                "{} flows have more than {over} each; the {} largest have together {share}.",
+                units::count(all as f64),
+                count(n)
             ),
         };
         paragraph(page, "  ", &text);
         // The same flows need not stand on one page twice.
         let top = self.report.tasks.iter().find_map(|(_, answer)| match answer {
-            Report::Sizes { selection: Selection::Largest, items } => Some(items.as_slice()),
+            Report::Sizes { selection: Selection::Largest, items, .. } => Some(items.as_slice()),
             _ => None,
         });
         let shown = items.len().min(self.rows);
         if top.is_some_and(|top| top.len() >= shown && top[..shown] == items[..shown]) {
-            let which = match (shown, items.len()) {
+            let which = match (shown, self.all) {
                 (1, 1) => "It leads".to_owned(),
-                (shown, all) if shown == all => "They lead".to_owned(),
+                (shown, all) if shown as u64 == all => "They lead".to_owned(),
                 (shown, _) => format!("The first {shown} are"),
             };
             return paragraph(page, "  ", &format!("{which} the top flows above."));
@@ -138,7 +150,7 @@ impl Section<'_> {
             let text = format!("No {one} {} more than {over} {peers}.", self.has());
             return paragraph(page, "  ", &text);
         }
-        let text = match items.len() {
+        let text = match self.all {
             1 => format!("1 {one} has more than {over} {peers}."),
             n => format!("{} {one}s have more than {over} {peers} each.", units::count(n as f64)),
         };
@@ -161,7 +173,7 @@ impl Section<'_> {
             }
             table.row(cells, item.distinct.value);
         }
-        self.finish(page, &table, items.len());
+        self.finish(page, &table);
     }
 
     fn changes(
@@ -205,7 +217,7 @@ impl Section<'_> {
                 table.row(cells, 0.0);
             }
             table.spare("forecast");
-            self.finish(page, &table, items.len());
+            self.finish(page, &table);
         }
         if untracked > 0 {
             let flows = units::plural(untracked, "flow");
@@ -287,7 +299,7 @@ impl Section<'_> {
             ];
             table.row(cells, share);
         }
-        self.finish(page, &table, items.len());
+        self.finish(page, &table);
         paragraph(
             page,
             "  ",
@@ -343,15 +355,16 @@ impl Section<'_> {
             .collect()
     }
 
-    /// Writes the table, and how many of `all` items it does not show.
-    fn finish(&self, page: &mut String, table: &Table, all: usize) {
+    /// Writes the table, and how many items it does not show.
+    fn finish(&self, page: &mut String, table: &Table) {
         table.write(page);
-        if all > self.rows {
-            let more = units::count((all - self.rows) as f64);
+        let more = self.all.saturating_sub(table.len() as u64);
+        if more > 0 {
+            let more = units::count(more as f64);
             paragraph(
                 page,
                 "  ",
-                &format!("… and {more} more (--top shows more, JSON has them all)"),
+                &format!("… and {more} more (--top shows more, JSON lists more)"),
             );
         }
     }
