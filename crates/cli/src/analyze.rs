@@ -1,5 +1,7 @@
 //! `flowgauge analyze`: captures in, reports out.
 
+use std::sync::Arc;
+
 use flowgauge_capture::Files;
 use flowgauge_engine::source::SourceError;
 use flowgauge_engine::{EpochLength, Pace, Plan};
@@ -23,9 +25,8 @@ pub(crate) fn run(reading: &Reading) -> Result<u8, Failure> {
     let rows = output::rows(&configs);
     let plan = Plan::several(configs)?;
     let mut bar = Bar::new();
-    let out = output::open(run.output.output.as_deref(), &files)?;
-    let sink = output::sink(run.output.format, bar.around(out), rows);
-    let mut outlets = output::outlets(Pace::Replay, vec![sink])?;
+    let sink = output::reports(&run.output, rows, &files, Pace::Replay, Arc::default())?;
+    let mut outlets = output::outlets(Pace::Replay, vec![bar.around(sink)])?;
     let run = flowgauge_engine::run_inputs(plan, &Files(files), &mut outlets, &mut |source| {
         bar.tick(&source.progress());
     });

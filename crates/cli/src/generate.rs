@@ -25,8 +25,8 @@ pub(crate) fn run(generation: &Generation) -> Result<(), Failure> {
     if generation.truth.as_deref().is_some_and(together) {
         return Err(Failure::Usage("capture and truth need a file each".to_owned()));
     }
-    let out = output::open(target, &[])?;
-    let truth_out = generation.truth.as_deref().map(|path| output::open(Some(path), &[]));
+    let out = output::open(target)?;
+    let truth_out = generation.truth.as_deref().map(|path| output::open(Some(path)));
     let truth_out = truth_out.transpose()?;
     let mut truth = truth_out.is_some().then(|| Truth::new(&traffic));
     write(traffic, truth.as_mut(), out).map_err(|e| Failure::output("the capture", &e))?;

@@ -1,20 +1,18 @@
 //! `flowgauge live`: packets of an interface in, a report each epoch out.
 
 use std::io::{self, Write};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use flowgauge_engine::sink::visible;
 use flowgauge_engine::{EpochLength, Pace, Plan};
 use flowgauge_live::AfPacket;
 use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::flag;
 
 use crate::args::Live;
 use crate::auto;
 use crate::config::configs;
 use crate::failure::{FAILED, FINE, Failure, complain};
 use crate::output;
+use crate::signals;
 
 /// How long an epoch is where nobody says.
 const EPOCH: EpochLength = EpochLength::Time(10_000_000_000);
@@ -22,21 +20,25 @@ const EPOCH: EpochLength = EpochLength::Time(10_000_000_000);
 /// Runs the command until a signal or the limit ends it, and gives its exit code.
 pub(crate) fn run(live: &Live) -> Result<u8, Failure> {
     let run = &live.run;
+    if run.limit == 0 {
+        let message = "--limit 0 is for analyze; give live a limit of 1 or more";
+        return Err(Failure::Usage(message.to_owned()));
+    }
     let mut configs = auto::decided(configs(run, EPOCH)?, &[])?;
     for config in &mut configs {
         config.pace = Pace::Live;
     }
     let rows = output::rows(&configs);
     let plan = Plan::several(configs)?;
-    let stop = stop().map_err(|error| Failure::Failed(format!("signals: {error}")))?;
+    let stop = signals::stop(&[SIGINT, SIGTERM])?;
     let interface = &live.interface;
     let mut source = AfPacket::open(interface, !live.no_promiscuous_mode, stop)
         .map_err(|error| Failure::Failed(error.to_string()))?;
-    let out = output::open(run.output.output.as_deref(), &[])?;
-    let sink = output::sink(run.output.format, out, rows);
+    let reopen = signals::reopen()?;
+    let sink = output::reports(&run.output, rows, &[], Pace::Live, reopen)?;
     let mut outlets = output::outlets(Pace::Live, vec![sink])?;
     let ended = flowgauge_engine::run(plan, &mut source, &mut outlets, &mut |_| {});
-    let outcome = output::finish(outlets, ended)?;
+    let (outcome, complete) = output::finish_live(outlets, ended)?;
     let account = &outcome.total.account;
     // For a person who waits, whatever the report's format and wherever it goes.
     let _ = writeln!(
@@ -50,15 +52,5 @@ pub(crate) fn run(live: &Live) -> Result<u8, Failure> {
     for problem in &outcome.problems {
         complain(&problem.to_string());
     }
-    Ok(if outcome.problems.is_empty() { FINE } else { FAILED })
-}
-
-/// A flag that is set by the first signal to end; the second one ends the process.
-fn stop() -> io::Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        flag::register_conditional_default(signal, Arc::clone(&stop))?;
-        flag::register(signal, Arc::clone(&stop))?;
-    }
-    Ok(stop)
+    Ok(if outcome.problems.is_empty() && complete { FINE } else { FAILED })
 }

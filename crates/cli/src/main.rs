@@ -14,6 +14,7 @@ mod measurements;
 mod output;
 mod progress;
 mod shell;
+mod signals;
 mod values;
 
 use std::process::ExitCode;

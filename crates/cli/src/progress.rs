@@ -1,8 +1,9 @@
 //! A progress bar on a terminal, for input that takes its time.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
+use flowgauge_engine::sink::{Item, Sink, SinkError};
 use flowgauge_engine::source::Progress;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -43,9 +44,9 @@ impl Bar {
         self.drawn.set_position(progress.read);
     }
 
-    /// A writer that takes the bar away while it writes, since both may be on one terminal.
-    pub(crate) fn around<W: Write + Send>(&self, out: W) -> impl Write + Send + use<W> {
-        Beside { bar: self.drawn.clone(), out }
+    /// A sink that takes the bar away while it writes, since both may be on one terminal.
+    pub(crate) fn around(&self, sink: Box<dyn Sink>) -> Box<dyn Sink> {
+        Box::new(Beside { bar: self.drawn.clone(), sink })
     }
 
     pub(crate) fn finish(&self) {
@@ -53,17 +54,17 @@ impl Bar {
     }
 }
 
-struct Beside<W> {
+struct Beside {
     bar: ProgressBar,
-    out: W,
+    sink: Box<dyn Sink>,
 }
 
-impl<W: Write> Write for Beside<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.bar.suspend(|| self.out.write(bytes))
+impl Sink for Beside {
+    fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
+        self.bar.suspend(|| self.sink.deliver(item))
     }
 
-    fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
+    fn finish(&mut self) -> Result<(), SinkError> {
+        self.sink.finish()
     }
 }

@@ -23,6 +23,7 @@ mod prefetch;
 mod ring;
 pub mod scalar;
 mod seed;
+mod stdio;
 mod tags;
 
 pub use cycles::cycles;
@@ -34,4 +35,5 @@ pub use memory::Zeroed;
 pub use prefetch::prefetch;
 pub use ring::{Consumer, Gone, Producer, ring};
 pub use seed::{LEAST_SEED_BYTES, Seed, SeedId};
+pub use stdio::stdout_was_closed;
 pub use tags::{FindTag, Tags, WithTags};

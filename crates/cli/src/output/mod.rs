@@ -1,0 +1,145 @@
+//! Where output goes.
+
+mod place;
+mod reports;
+mod whole;
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use flowgauge_engine::sink::{Csv, Format as Writer, Json, Outlets, Sink, SinkError, Text};
+use flowgauge_engine::{Config, EngineError, Outcome, Pace};
+
+use crate::args::{Format, Output};
+use crate::failure::{Failure, complain};
+use place::Place;
+use reports::Reports;
+use whole::Whole;
+
+/// Rows of a list that the text report shows at most.
+const MOST_ROWS: usize = 10_000;
+
+/// How long the outputs of a live run may take at its end.
+const FINISH: Duration = Duration::from_secs(5);
+
+/// The sink for the reports of a run over `inputs`, whose lists show at most `rows` items as text. A regular file is replaced at the
+/// end of a replay, and a live run adds to it; `reopen` is set where the file is to be opened again.
+pub(crate) fn reports(
+    output: &Output,
+    rows: usize,
+    inputs: &[PathBuf],
+    pace: Pace,
+    reopen: Arc<AtomicBool>,
+) -> Result<Box<dyn Sink>, Failure> {
+    let Output { format, output } = output;
+    let place = Place::new(output.as_deref(), inputs, pace == Pace::Live)?;
+    let format: Box<dyn Writer> = match format {
+        Format::Text => Box::new(Text { rows }),
+        Format::Json => Box::new(Json),
+        Format::Csv => Box::new(Csv),
+    };
+    let reports = Reports::new(format, place, pace, reopen);
+    Ok(Box::new(reports.map_err(EngineError::Sink)?))
+}
+
+/// Starts a thread for each sink.
+pub(crate) fn outlets(pace: Pace, sinks: Vec<Box<dyn Sink>>) -> Result<Outlets, Failure> {
+    Outlets::new(pace, sinks).map_err(|error| EngineError::Thread(error).into())
+}
+
+/// Ends the outputs of a replay: a file takes its place if there was anything to report.
+pub(crate) fn finish(
+    outlets: Outlets,
+    run: Result<Outcome, EngineError>,
+) -> Result<Outcome, Failure> {
+    let outcome = run?;
+    if outcome.total.epochs > 0 {
+        for ending in outlets.finish(FINISH) {
+            ending.error.map_or(Ok(()), |error| Err(EngineError::Sink(error)))?;
+        }
+    }
+    Ok(outcome)
+}
+
+/// Ends the outputs of a live run. Returns the outcome, and whether every report was written.
+pub(crate) fn finish_live(
+    outlets: Outlets,
+    run: Result<Outcome, EngineError>,
+) -> Result<(Outcome, bool), Failure> {
+    let outcome = run.map_err(|error| match error {
+        EngineError::Sink(SinkError::Closed { .. }) => Failure::Failed(error.to_string()),
+        error => error.into(),
+    })?;
+    let mut complete = true;
+    for ending in outlets.finish(FINISH) {
+        complete &= ending.undelivered == 0 && ending.error.is_none();
+        if let Some(error) = &ending.error {
+            complain(&error.to_string());
+        }
+        if ending.undelivered > 0 {
+            complain(&format!("reports that could not be written in time: {}", ending.undelivered));
+        }
+    }
+    Ok((outcome, complete))
+}
+
+/// Rows that a list of the text report shows at most: the most that any measurement asks for, on a page
+/// for people.
+pub(crate) fn rows(configs: &[Config]) -> usize {
+    configs.iter().map(|config| config.top).max().unwrap_or_default().min(MOST_ROWS)
+}
+
+/// Whether two paths name one file, which need not be there yet.
+pub(crate) fn same(one: &Path, other: &Path) -> bool {
+    one == other || resolved(one).is_some_and(|path| Some(path) == resolved(other))
+}
+
+/// Where a path leads in the end.
+fn resolved(path: &Path) -> Option<PathBuf> {
+    fs::canonicalize(path).ok().or_else(|| {
+        let folder = path.parent().filter(|folder| *folder != Path::new(""));
+        Some(fs::canonicalize(folder.unwrap_or(Path::new("."))).ok()?.join(path.file_name()?))
+    })
+}
+
+/// Opens the file that `-o` names, or standard output.
+pub(crate) fn open(output: Option<&Path>) -> Result<Box<dyn Write + Send>, Failure> {
+    let Some(path) = output.filter(|path| *path != Path::new("-")) else {
+        return Ok(Box::new(io::stdout()));
+    };
+    let file = File::create(path).map_err(|error| {
+        Failure::Failed(format!("{}: cannot be written: {error}", path.display()))
+    })?;
+    Ok(Box::new(file))
+}
+
+/// Writes all of `text` to where `output` says.
+pub(crate) fn write(output: Option<&Path>, text: &str) -> Result<(), Failure> {
+    let place = Place::new(output, &[], false)?;
+    let write = || {
+        let mut out = Whole::new(place.open()?, usize::MAX)?;
+        let result = out.write_all(text.as_bytes());
+        out.end(result)?;
+        match &place {
+            Place::Replaced(replacement) => out.sync().and_then(|()| replacement.complete()),
+            Place::Standard | Place::Added(_) | Place::Special(_) => Ok(()),
+        }
+    };
+    write().map_err(|error| Failure::output(&place.name(), &error))
+}
+
+impl Output {
+    /// Refuses CSV for `what`, which is no table.
+    pub(crate) fn no_csv(&self, what: &str) -> Result<(), Failure> {
+        match self.format {
+            Format::Csv => {
+                Err(Failure::Usage(format!("{what} is not written as csv; use json or text")))
+            }
+            Format::Text | Format::Json => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Signals: the first to end lets a run report what it measured, the second one ends it at once.
+
+use std::fs;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use signal_hook::consts::SIGHUP;
+use signal_hook::flag;
+
+use crate::failure::Failure;
+
+/// A flag that the first of these signals sets; the next one ends the process.
+pub(crate) fn stop(signals: &[i32]) -> Result<Arc<AtomicBool>, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in signals.iter().copied().filter(|signal| !ignored(*signal)) {
+        let ends = flag::register_conditional_default(signal, Arc::clone(&stop));
+        ends.and_then(|_| flag::register(signal, Arc::clone(&stop))).map_err(failure)?;
+    }
+    Ok(stop)
+}
+
+/// A flag that each HUP sets, for an output that is to be opened again.
+pub(crate) fn reopen() -> Result<Arc<AtomicBool>, Failure> {
+    let reopen = Arc::new(AtomicBool::new(false));
+    flag::register(SIGHUP, Arc::clone(&reopen)).map_err(failure)?;
+    Ok(reopen)
+}
+
+fn failure(error: io::Error) -> Failure {
+    Failure::Failed(format!("signals: {error}"))
+}
+
+/// Whether the process was started to ignore the signal, as by `nohup`: then it still does.
+fn ignored(signal: i32) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.unwrap_or_default() >> (signal - 1) & 1 == 1
+}

@@ -1,0 +1,245 @@
+//! Where reports go: no input harmed, no old report lost, no line torn; signals that end a run.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::run::{file, flowgauge, pcap, traffic, udp};
+
+/// A folder of its own, without anything in it.
+fn folder(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = fs::remove_dir_all(&path);
+    fs::create_dir(&path).unwrap();
+    path
+}
+
+/// The names in a folder.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flowgauge"));
+    command.args(&arguments[..1]).args(["--seed", "0"]).args(&arguments[1..]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn error(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).unwrap()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// Epochs of 10 packets: many reports, of some kilobytes each.
+fn many_epochs(name: &str) -> String {
+    file(name, &pcap(&(0..3000).map(|n| udp(1, n as u8, n)).collect::<Vec<_>>()))
+}
+
+#[test]
+fn no_output_is_an_input_by_another_name() {
+    let folder = folder("input");
+    let capture = folder.join("a.pcap");
+    let bytes = pcap(&traffic());
+    fs::write(&capture, &bytes).unwrap();
+    let (hard, soft) = (folder.join("hard"), folder.join("soft"));
+    fs::hard_link(&capture, &hard).unwrap();
+    symlink("a.pcap", &soft).unwrap();
+    let read = || Stdio::from(File::open(&capture).unwrap());
+    let append = || Stdio::from(OpenOptions::new().append(true).open(&hard).unwrap());
+    let refused = |command: &mut Command| {
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(error(&output).contains("input"), "{output:?}");
+        assert_eq!(fs::read(&capture).unwrap(), bytes);
+        assert_eq!(names(&folder), ["a.pcap", "hard", "soft"]);
+    };
+    for output in [&capture, &hard, &soft] {
+        refused(&mut command(&["analyze", "-o", text(output), text(&capture)]));
+        refused(&mut command(&["analyze", "-o", text(&capture), text(output)]));
+        refused(command(&["analyze", "-o", text(output), "-"]).stdin(read()));
+        refused(command(&["analyze", text(output)]).stdout(append()));
+        refused(command(&["analyze", "-o", "/dev/stdout", text(output)]).stdout(append()));
+    }
+}
+
+#[test]
+fn a_report_replaces_the_old_one_as_a_whole() {
+    let folder = folder("replace");
+    let capture = file("replace.pcap", &pcap(&traffic()));
+    let printed = flowgauge(&["analyze", "--format", "json", &capture]).out;
+    let (report, link) = (folder.join("report.json"), folder.join("link"));
+    fs::write(&report, "old").unwrap();
+    fs::set_permissions(&report, PermissionsExt::from_mode(0o640)).unwrap();
+    symlink("report.json", &link).unwrap();
+    let answer = flowgauge(&["analyze", "--format", "json", "-o", text(&link), &capture]);
+    assert_eq!((answer.code, answer.err.as_str()), (0, ""));
+    assert_eq!(fs::read_to_string(&report).unwrap(), printed);
+    assert_eq!(fs::metadata(&report).unwrap().permissions().mode() & 0o777, 0o640);
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(names(&folder), ["link", "report.json"]);
+}
+
+#[test]
+fn an_old_report_outlives_a_run_without_a_report() {
+    let folder = folder("old");
+    let (report, missing) = (folder.join("report.json"), folder.join("missing.pcap"));
+    fs::write(&report, "old").unwrap();
+    let not_a_capture = file("none-at-all.pcap", b"this is no capture");
+    for input in [text(&missing), &not_a_capture] {
+        for output in [&report, &folder.join("new.json")] {
+            let answer = flowgauge(&["analyze", "-o", text(output), input]);
+            assert_eq!((answer.code, answer.err.lines().count()), (1, 1), "{}", answer.err);
+            assert_eq!(fs::read_to_string(&report).unwrap(), "old");
+            assert_eq!(names(&folder), ["report.json"]);
+        }
+    }
+    let capture = file("old.pcap", &pcap(&traffic()));
+    for refused in ["nowhere/report.json", "."] {
+        let answer = flowgauge(&["analyze", "-o", text(&folder.join(refused)), &capture]);
+        assert_eq!((answer.code, answer.err.lines().count()), (1, 1), "{}", answer.err);
+    }
+}
+
+/// A limit on the size of files stands for a full disk.
+#[test]
+fn a_full_disk_leaves_whole_lines_and_the_old_report() {
+    let folder = folder("full");
+    let capture = many_epochs("full.pcap");
+    let report = folder.join("report.json");
+    fs::write(&report, "old").unwrap();
+    let limited = |script: &str| {
+        let arguments = [env!("CARGO_BIN_EXE_flowgauge"), capture.as_str(), text(&report)];
+        let script =
+            format!("ulimit -f 100; trap '' XFSZ; exec \"$0\" analyze --format json {script}");
+        Command::new("sh").arg("-c").arg(script).args(arguments).output().unwrap()
+    };
+    let output = limited("--epoch 10p -o \"$2\" \"$1\"");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(error(&output).contains("report.json cannot be written"), "{output:?}");
+    assert_eq!(fs::read_to_string(&report).unwrap(), "old");
+    assert_eq!(names(&folder), ["report.json"]);
+
+    for redirected in ["--epoch 10p \"$1\" > \"$2\"", "--epoch 10p \"$1\" >> \"$2\""] {
+        fs::write(&report, "{\"before\":1}\n").unwrap();
+        let output = limited(redirected);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert_eq!(error(&output).lines().count(), 1, "{output:?}");
+        let written = fs::read_to_string(&report).unwrap();
+        assert!(written.len() > 40_000 && written.ends_with('\n'), "{} bytes", written.len());
+        let lines: Vec<Value> =
+            written.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines[0]["before"].is_null(), !redirected.contains(">>"));
+        assert_eq!(lines.last().unwrap()["type"], "epoch");
+    }
+}
+
+#[test]
+fn a_pipe_by_name_is_written_directly() {
+    let folder = folder("pipe");
+    let capture = file("named-pipe.pcap", &pcap(&traffic()));
+    let pipe = folder.join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let child = command(&["analyze", "--format", "json", "-o", text(&pipe), &capture]);
+    let child = { child }.spawn().unwrap();
+    let mut report = String::new();
+    File::open(&pipe).unwrap().read_to_string(&mut report).unwrap();
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(0));
+    assert_eq!(report, flowgauge(&["analyze", "--format", "json", &capture]).out);
+    assert!(fs::symlink_metadata(&pipe).unwrap().file_type().is_fifo());
+}
+
+#[test]
+fn a_closed_standard_output_is_a_failure() {
+    let capture = file("closed.pcap", &pcap(&traffic()));
+    let script = "exec \"$0\" analyze \"$1\" >&-";
+    let arguments = [env!("CARGO_BIN_EXE_flowgauge"), capture.as_str()];
+    let output = Command::new("sh").arg("-c").arg(script).args(arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(error(&output).contains("standard output"), "{output:?}");
+    let null = command(&["analyze", &capture]).stdout(Stdio::null()).output().unwrap();
+    assert_eq!(null.status.code(), Some(0), "{null:?}");
+}
+
+fn signal(child: &Child, signal: &str) {
+    let status = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
+    assert!(status.success());
+}
+
+/// Waits until the process has read what was written to its standard input.
+fn until_read(child: &Child) {
+    let begun = Instant::now();
+    let path = format!("/proc/{}/fdinfo/0", child.id());
+    assert!(Path::new(&path).exists());
+    // What it does with the bytes takes no longer.
+    sleep(Duration::from_millis(500));
+    assert!(begun.elapsed() < Duration::from_secs(20));
+}
+
+#[test]
+fn a_signal_ends_a_run_with_a_report_of_what_was_measured() {
+    let bytes = pcap(&traffic());
+    let folder = folder("signal");
+    for name in ["-INT", "-TERM", "-HUP"] {
+        let report = folder.join(name);
+        let arguments = ["analyze", "--format", "json", "-o", text(&report), "-"];
+        let mut child = command(&arguments).stdin(Stdio::piped()).spawn().unwrap();
+        // Standard input stays open, as that of `tcpdump -w - | flowgauge analyze -`.
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(&bytes).unwrap();
+        until_read(&child);
+        signal(&child, name);
+        let output = child.wait_with_output().unwrap();
+        drop(input);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        assert!(error(&output).contains("interrupted"), "{output:?}");
+        let report = fs::read_to_string(&report).unwrap();
+        let lines: Vec<Value> =
+            report.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines.len(), 2);
+        assert_eq!(lines[0]["account"]["read"], 732);
+        assert!(lines[1]["notes"][0].as_str().unwrap().contains("interrupted"), "{report}");
+    }
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let capture = many_epochs("twice.pcap");
+    let arguments = ["analyze", "--format", "json", "--epoch", "10p", &capture];
+    // Nobody reads the pipe, so that the report of what was measured is stuck.
+    let child = command(&arguments).spawn().unwrap();
+    sleep(Duration::from_millis(500));
+    signal(&child, "-INT");
+    sleep(Duration::from_millis(200));
+    signal(&child, "-TERM");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.signal(), Some(15), "{output:?}");
+}
+
+#[test]
+fn a_signal_that_is_ignored_stays_ignored() {
+    let capture = many_epochs("ignored.pcap");
+    let script = "trap '' HUP; exec \"$0\" analyze --format json - < \"$1\"";
+    let arguments = [env!("CARGO_BIN_EXE_flowgauge"), capture.as_str()];
+    let mut shell = Command::new("sh");
+    shell.arg("-c").arg(script).args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = shell.spawn().unwrap();
+    signal(&child, "-HUP");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(error(&output), "");
+}
