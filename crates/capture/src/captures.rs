@@ -4,6 +4,10 @@ use std::{
     collections::VecDeque,
     io::{Cursor, Read},
     path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use flowgauge_engine::source::{Burst, Counter, CounterKind, Progress, Source, SourceError};
@@ -49,6 +53,8 @@ pub struct Captures {
     bytes_here: Option<u64>,
     /// Irregular records of the files behind.
     irregular_behind: u64,
+    /// Set where reading is to end early.
+    stop: Arc<AtomicBool>,
 }
 
 /// Places of the counters.
@@ -63,6 +69,14 @@ impl Captures {
             path if path == Path::new("-") => Origin::StandardInput,
             path => Origin::Path(path.to_owned()),
         }))
+    }
+
+    /// Ends when `stop` is set: before the next burst, or while it waits for a pipe. Damage that only
+    /// the early end causes is no error.
+    #[must_use]
+    pub fn until(mut self, stop: Arc<AtomicBool>) -> Self {
+        self.stop = stop;
+        self
     }
 
     /// One capture that comes from `reader`; `name` stands for it in messages.
@@ -92,6 +106,7 @@ impl Captures {
             bytes_behind: 0,
             bytes_here: Some(0),
             irregular_behind: 0,
+            stop: Arc::default(),
         }
     }
 
@@ -104,7 +119,7 @@ impl Captures {
                 let Some(origin) = self.waiting.pop_front() else { return Ok(false) };
                 self.names.push(origin.name());
                 self.bytes_here = origin.bytes();
-                match origin.open() {
+                match origin.open(&self.stop) {
                     Ok(input) => self.reader.insert(Reader::new(input)),
                     Err(error) => {
                         self.leave();
@@ -135,7 +150,14 @@ impl Captures {
 
 impl Source for Captures {
     fn poll<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, SourceError> {
-        let more = self.seek()?;
+        let stopped = |stop: &AtomicBool| stop.load(Ordering::Relaxed);
+        if stopped(&self.stop) {
+            return Ok(false);
+        }
+        let more = match self.seek() {
+            Err(_) if stopped(&self.stop) => return Ok(false),
+            more => more?,
+        };
         if let Some(reader) = &mut self.reader {
             self.counters[IRREGULAR].count = self.irregular_behind + reader.walk(burst);
             self.counters[RECEIVED].count += burst.len() as u64;

@@ -4,10 +4,11 @@
 use std::{
     fs::{self, File},
     io::{self, BufRead, BufReader, Cursor, ErrorKind, Read},
+    os::fd::AsFd,
     path::PathBuf,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -16,6 +17,7 @@ use zstd::stream::read::Decoder as ZstdDecoder;
 use crate::cut::Part;
 use crate::damage::{CaptureError, Refusal, shown};
 use crate::gzip::Gzip;
+use crate::waiting::Waiting;
 
 /// A bomb is what grows by more than this factor once it has grown to more than this.
 const BOMB_RATIO: u64 = 256;
@@ -71,8 +73,8 @@ impl Origin {
         }
     }
 
-    /// Opens it and looks at its first bytes.
-    pub(crate) fn open(self) -> Result<Input, CaptureError> {
+    /// Opens it and looks at its first bytes. What has to be waited for ends when `stop` is set.
+    pub(crate) fn open(self, stop: &Arc<AtomicBool>) -> Result<Input, CaptureError> {
         let file = shown(&self.name());
         let unreadable = |refusal| CaptureError::Unreadable { file: file.clone(), refusal };
         let source: Box<dyn Read + Send> = match self {
@@ -84,10 +86,13 @@ impl Origin {
             }
             Self::Path(path) if path.is_dir() => return Err(unreadable(Refusal::Directory)),
             Self::Path(path) => match File::open(path) {
-                Ok(file) => Box::new(file),
+                Ok(file) => until(file, stop),
                 Err(error) => return Err(unreadable(Refusal::Open(error))),
             },
-            Self::StandardInput => Box::new(io::stdin()),
+            Self::StandardInput => match io::stdin().as_fd().try_clone_to_owned() {
+                Ok(file) => until(file.into(), stop),
+                Err(error) => return Err(unreadable(Refusal::Open(error))),
+            },
             Self::Reader(_, reader) => reader,
         };
         let meter = Arc::default();
@@ -96,6 +101,14 @@ impl Origin {
             Err(error) => Err(unreadable(Refusal::Open(error))),
         }
     }
+}
+
+/// The file, so that a reader that waits for it ends when `stop` is set.
+fn until(file: File, stop: &Arc<AtomicBool>) -> Box<dyn Read + Send> {
+    if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+        return Box::new(file);
+    }
+    Box::new(Waiting { file, stop: Arc::clone(stop) })
 }
 
 /// Puts a decoder in front of a source that is compressed, and says whether it did.

@@ -17,6 +17,7 @@ mod input;
 mod pcap;
 mod pcapng;
 mod reader;
+mod waiting;
 mod window;
 
 pub use captures::Captures;

@@ -1,17 +1,20 @@
 //! `flowgauge analyze`: captures in, reports out.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use flowgauge_capture::Files;
 use flowgauge_engine::source::SourceError;
 use flowgauge_engine::{EpochLength, Pace, Plan};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::args::Reading;
 use crate::auto;
 use crate::config::configs;
 use crate::failure::{DAMAGED, FAILED, FINE, Failure, complain};
-use crate::output;
+use crate::output::{self, Flags, INTERRUPTED};
 use crate::progress::Bar;
+use crate::signals;
 
 /// Runs the command, and gives its exit code: that of the worst file.
 pub(crate) fn run(reading: &Reading) -> Result<u8, Failure> {
@@ -25,9 +28,12 @@ pub(crate) fn run(reading: &Reading) -> Result<u8, Failure> {
     let rows = output::rows(&configs);
     let plan = Plan::several(configs)?;
     let mut bar = Bar::new();
-    let sink = output::reports(&run.output, rows, &files, Pace::Replay, Arc::default())?;
+    let stop = signals::stop(&[SIGINT, SIGTERM, SIGHUP])?;
+    let flags = Flags { interrupted: Arc::clone(&stop), ..Flags::default() };
+    let sink = output::reports(&run.output, rows, &files, Pace::Replay, flags)?;
     let mut outlets = output::outlets(Pace::Replay, vec![bar.around(sink)])?;
-    let run = flowgauge_engine::run_inputs(plan, &Files(files), &mut outlets, &mut |source| {
+    let inputs = Files::new(files).until(Arc::clone(&stop));
+    let run = flowgauge_engine::run_inputs(plan, &inputs, &mut outlets, &mut |source| {
         bar.tick(&source.progress());
     });
     let finished = output::finish(outlets, run);
@@ -35,6 +41,9 @@ pub(crate) fn run(reading: &Reading) -> Result<u8, Failure> {
     let problems = finished?.problems;
     for problem in &problems {
         complain(&problem.to_string());
+    }
+    if stop.load(Ordering::Relaxed) {
+        complain(INTERRUPTED);
     }
     let unreadable = |problem: &SourceError| matches!(problem, SourceError::Unreadable(_));
     Ok(match problems.as_slice() {

@@ -11,7 +11,7 @@ use crate::args::Live;
 use crate::auto;
 use crate::config::configs;
 use crate::failure::{FAILED, FINE, Failure, complain};
-use crate::output;
+use crate::output::{self, Flags};
 use crate::signals;
 
 /// How long an epoch is where nobody says.
@@ -34,8 +34,8 @@ pub(crate) fn run(live: &Live) -> Result<u8, Failure> {
     let interface = &live.interface;
     let mut source = AfPacket::open(interface, !live.no_promiscuous_mode, stop)
         .map_err(|error| Failure::Failed(error.to_string()))?;
-    let reopen = signals::reopen()?;
-    let sink = output::reports(&run.output, rows, &[], Pace::Live, reopen)?;
+    let flags = Flags { reopen: signals::reopen()?, ..Flags::default() };
+    let sink = output::reports(&run.output, rows, &[], Pace::Live, flags)?;
     let mut outlets = output::outlets(Pace::Live, vec![sink])?;
     let ended = flowgauge_engine::run(plan, &mut source, &mut outlets, &mut |_| {});
     let (outcome, complete) = output::finish_live(outlets, ended)?;

@@ -10,10 +10,11 @@ use signal_hook::flag;
 
 use crate::failure::Failure;
 
-/// A flag that the first of these signals sets; the next one ends the process.
+/// A flag that the first of these signals sets; the next one ends the process. A HUP that `nohup`
+/// ignores stays ignored.
 pub(crate) fn stop(signals: &[i32]) -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in signals.iter().copied().filter(|signal| !ignored(*signal)) {
+    for signal in signals.iter().copied().filter(|signal| *signal != SIGHUP || !ignored(*signal)) {
         let ends = flag::register_conditional_default(signal, Arc::clone(&stop));
         ends.and_then(|_| flag::register(signal, Arc::clone(&stop))).map_err(failure)?;
     }
@@ -31,7 +32,7 @@ fn failure(error: io::Error) -> Failure {
     Failure::Failed(format!("signals: {error}"))
 }
 
-/// Whether the process was started to ignore the signal, as by `nohup`: then it still does.
+/// Whether the process was started to ignore the signal.
 fn ignored(signal: i32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

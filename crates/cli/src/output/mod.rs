@@ -7,8 +7,6 @@ mod whole;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use flowgauge_engine::sink::{Csv, Format as Writer, Json, Outlets, Sink, SinkError, Text};
@@ -18,6 +16,7 @@ use crate::args::{Format, Output};
 use crate::failure::{Failure, complain};
 use place::Place;
 use reports::Reports;
+pub(crate) use reports::{Flags, INTERRUPTED};
 use whole::Whole;
 
 /// Rows of a list that the text report shows at most.
@@ -27,13 +26,13 @@ const MOST_ROWS: usize = 10_000;
 const FINISH: Duration = Duration::from_secs(5);
 
 /// The sink for the reports of a run over `inputs`, whose lists show at most `rows` items as text. A regular file is replaced at the
-/// end of a replay, and a live run adds to it; `reopen` is set where the file is to be opened again.
+/// end of a replay, and a live run adds to it.
 pub(crate) fn reports(
     output: &Output,
     rows: usize,
     inputs: &[PathBuf],
     pace: Pace,
-    reopen: Arc<AtomicBool>,
+    flags: Flags,
 ) -> Result<Box<dyn Sink>, Failure> {
     let Output { format, output } = output;
     let place = Place::new(output.as_deref(), inputs, pace == Pace::Live)?;
@@ -42,7 +41,7 @@ pub(crate) fn reports(
         Format::Json => Box::new(Json),
         Format::Csv => Box::new(Csv),
     };
-    let reports = Reports::new(format, place, pace, reopen);
+    let reports = Reports::new(format, place, pace, flags);
     Ok(Box::new(reports.map_err(EngineError::Sink)?))
 }
 

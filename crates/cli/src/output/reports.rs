@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use flowgauge_engine::Pace;
+use flowgauge_engine::report::TotalReport;
 use flowgauge_engine::sink::{Format, Item, Sink, SinkError};
 
 use super::place::Place;
@@ -14,6 +15,18 @@ use crate::failure::complain;
 /// Bytes of a report that `analyze` keeps until they are written: those of most reports.
 const KEPT: usize = 1 << 20;
 
+/// What the total of an interrupted run says.
+pub(crate) const INTERRUPTED: &str = "interrupted: the report covers what was read until then";
+
+/// What signals ask of an output.
+#[derive(Default)]
+pub(crate) struct Flags {
+    /// Open the file again, as after it was renamed.
+    pub(crate) reopen: Arc<AtomicBool>,
+    /// Note in the total that the run was interrupted.
+    pub(crate) interrupted: Arc<AtomicBool>,
+}
+
 /// Writes reports, each as a whole.
 pub(crate) struct Reports {
     format: Box<dyn Format>,
@@ -21,8 +34,7 @@ pub(crate) struct Reports {
     pace: Pace,
     /// Opened when there is something to write where that may wait, and opened again after a failure.
     out: Option<Whole>,
-    /// Set where the place is to be opened again, as after its file was renamed.
-    reopen: Arc<AtomicBool>,
+    flags: Flags,
     /// Whether the last attempt failed, which has been said then.
     failed: bool,
 }
@@ -33,9 +45,9 @@ impl Reports {
         format: Box<dyn Format>,
         place: Place,
         pace: Pace,
-        reopen: Arc<AtomicBool>,
+        flags: Flags,
     ) -> Result<Self, SinkError> {
-        let mut reports = Self { format, place, pace, out: None, reopen, failed: false };
+        let mut reports = Self { format, place, pace, out: None, flags, failed: false };
         if !reports.place.waits() {
             let opened = reports.open();
             opened.map_err(|error| reports.error(error))?;
@@ -45,7 +57,7 @@ impl Reports {
 
     /// Opens the place, unless it is open.
     fn open(&mut self) -> io::Result<()> {
-        if self.reopen.swap(false, Ordering::Relaxed) {
+        if self.flags.reopen.swap(false, Ordering::Relaxed) {
             self.out = None;
         }
         if self.out.is_none() {
@@ -61,7 +73,15 @@ impl Reports {
     fn write(&mut self, item: &Item) -> io::Result<()> {
         self.open()?;
         let Some(out) = &mut self.out else { return Ok(()) };
-        let formatted = self.format.item(item, out);
+        let interrupted = self.flags.interrupted.load(Ordering::Relaxed);
+        let formatted = match item {
+            Item::Total(total) if interrupted => {
+                let mut total = TotalReport::clone(total);
+                total.notes.push(INTERRUPTED.to_owned());
+                self.format.total(&total, out)
+            }
+            item => self.format.item(item, out),
+        };
         out.end(formatted)
     }
 

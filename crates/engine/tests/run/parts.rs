@@ -44,7 +44,7 @@ pub(crate) fn reports(config: Config, files: &[PathBuf]) -> (Vec<Value>, u64, Ve
     let (mut out, mut read) = (Vec::new(), 0);
     let outcome = flowgauge_engine::run_inputs(
         Plan::new(config).unwrap(),
-        &flowgauge_capture::Files(files.to_vec()),
+        &flowgauge_capture::Files::new(files.to_vec()),
         &mut Written::new(Json, &mut out),
         &mut |source| {
             read = read.max(source.progress().read);
