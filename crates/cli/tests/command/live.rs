@@ -37,11 +37,11 @@ for _ in range(50):
 ";
 
 /// A namespace with the interfaces `here` and `there`, two ends of a wire.
-struct Net(String);
+pub(crate) struct Net(String);
 
 impl Net {
     /// Makes it; `None` with a printed reason where that is not possible.
-    fn new(name: &str) -> Option<Self> {
+    pub(crate) fn new(name: &str) -> Option<Self> {
         let skipped = |reason: &str| {
             assert!(env::var_os("FLOWGAUGE_LIVE").is_none(), "{reason}");
             println!("skipped: {reason}");
@@ -81,16 +81,16 @@ impl Net {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    fn send(&self, capture: &str) {
+    pub(crate) fn send(&self, capture: &str) {
         self.send_often(capture, 1);
     }
 
-    fn send_often(&self, capture: &str, times: u32) {
+    pub(crate) fn send_often(&self, capture: &str, times: u32) {
         self.run("python3", &["-c", SEND, "there", capture, &times.to_string()]);
     }
 
     /// Begins to measure, and waits until packets are received.
-    fn live(&self, interface: &str, arguments: &[&str]) -> Live {
+    pub(crate) fn live(&self, interface: &str, arguments: &[&str]) -> Live {
         let arguments =
             [&["live", "-i", interface, "--seed", "0", "--format", "json"], arguments].concat();
         let mut command = self.command(env!("CARGO_BIN_EXE_flowgauge"), &arguments);
@@ -112,10 +112,10 @@ impl Drop for Net {
 }
 
 /// A run of the command.
-struct Live(Child);
+pub(crate) struct Live(pub(crate) Child);
 
 impl Live {
-    fn signal(&self, signal: &str) {
+    pub(crate) fn signal(&self, signal: &str) {
         assert!(succeeds("kill", &[signal, &self.0.id().to_string()]));
     }
 
@@ -124,7 +124,7 @@ impl Live {
         self.end()
     }
 
-    fn end(self) -> Answer {
+    pub(crate) fn end(self) -> Answer {
         let output = self.0.wait_with_output().unwrap();
         Answer {
             code: output.status.code().unwrap(),

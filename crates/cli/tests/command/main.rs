@@ -6,6 +6,7 @@ mod generate;
 mod limits;
 mod list;
 mod live;
+mod live_outputs;
 mod outputs;
 mod refusals;
 mod run;

@@ -108,7 +108,7 @@ fn what_does_not_go_together_is_refused_alike() {
         (&["analyze", "--updates", "10", &capture][..], "10s"),
         (&["analyze", "--updates", "1s", "--epoch", "1s", &capture], "fewer than the epoch's"),
         (&["live", "--updates", "10s", "-i", "lo"], "fewer than the epoch's"),
-        (&["live", "--limit", "0", "-i", "lo"], "--limit 1 or more"),
+        (&["live", "--limit", "0", "-i", "lo"], "a limit of 1 or more"),
         (&["analyze", "--updates", "9p", "--format", "csv", &capture], "use json or text"),
         (
             &["analyze", "--updates", "9p", "--workers=2", "--algorithm=flow-radar", &capture],

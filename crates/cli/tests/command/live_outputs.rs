@@ -1,0 +1,158 @@
+//! `live` and its outputs: reopened, never read, closed. These tests skip themselves where `live`'s
+//! own do.
+
+use std::fs;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::live::{Live, Net};
+use crate::run::{file, pcap, udp};
+
+const LONG: Duration = Duration::from_secs(30);
+
+/// A capture of 3,000 flows.
+fn many_flows(name: &str) -> String {
+    let frames: Vec<_> = (0..3000_u16).map(|n| udp(n as u8, (n >> 8) as u8, n)).collect();
+    file(name, &pcap(&frames))
+}
+
+/// The lines of a report, each of them whole.
+fn lines(path: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    assert!(text.is_empty() || text.ends_with('\n'), "{text}");
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Whole lines in a file that is being written.
+fn count(path: &Path) -> usize {
+    fs::read(path).unwrap_or_default().iter().filter(|byte| **byte == b'\n').count()
+}
+
+fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !done() {
+        assert!(begun.elapsed() < LONG, "{what}");
+        sleep(Duration::from_millis(20));
+    }
+}
+
+/// The most memory that was resident so far.
+fn peak(live: &Live) -> u64 {
+    // `ip netns exec` became the command.
+    let status = fs::read_to_string(format!("/proc/{}/status", live.0.id())).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    1024 * peak.trim().trim_end_matches(" kB").parse::<u64>().unwrap()
+}
+
+#[test]
+fn live_adds_to_its_file_and_opens_it_again_after_hup() {
+    let Some(net) = Net::new("hup") else { return };
+    let capture = many_flows("hup.pcap");
+    let report = Path::new(env!("CARGO_TARGET_TMPDIR")).join("hup.json");
+    let rotated = report.with_extension("json.1");
+    let _ = fs::remove_file(&rotated);
+    fs::write(&report, "{\"type\":\"before\"}\n").unwrap();
+    let live = net.live("here", &["--epoch", "200ms", "-o", report.to_str().unwrap()]);
+    net.send(&capture);
+    wait_for("a report", || count(&report) > 1);
+    fs::rename(&report, &rotated).unwrap();
+    live.signal("-HUP");
+    wait_for("a new file", || {
+        net.send(&capture);
+        count(&report) > 0
+    });
+    live.signal("-INT");
+    let answer = live.end();
+    assert_eq!((answer.code, answer.out.as_str()), (0, ""), "{}", answer.err);
+    let all = [lines(&rotated), lines(&report)].concat();
+    assert_eq!(all[0]["type"], "before");
+    assert_eq!(all.last().unwrap()["type"], "total");
+    let mut next = 0;
+    for line in &all[1..all.len() - 1] {
+        assert_eq!(line["epoch"], next, "no report is missing");
+        assert_eq!(line["undelivered"].as_u64().unwrap_or(0), 0);
+        next += line["epochs"].as_u64().unwrap_or(1);
+    }
+}
+
+#[test]
+fn live_goes_on_in_bounded_memory_while_its_pipe_is_not_read() {
+    let Some(net) = Net::new("unread") else { return };
+    let capture = many_flows("unread.pcap");
+    let arguments = ["--epoch", "20ms", "--threshold", "0", "--spread", "0", "--memory", "16MiB"];
+    let live = net.live("here", &arguments);
+    net.send_often(&capture, 5);
+    let early = peak(&live);
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(8) {
+        net.send_often(&capture, 20);
+    }
+    let late = peak(&live);
+    assert!(late < early + 64_000_000, "{early} bytes, then {late}");
+    live.signal("-INT");
+    let begun = Instant::now();
+    let mut live = live;
+    wait_for("the end", || live.0.try_wait().unwrap().is_some());
+    assert!(begun.elapsed() < LONG / 2);
+    let answer = live.end();
+    assert_eq!(answer.code, 1);
+    assert!(answer.err.contains("reports that could not be written in time"), "{}", answer.err);
+}
+
+#[test]
+fn live_ends_when_its_only_reader_has_gone() {
+    let Some(net) = Net::new("gone") else { return };
+    let capture = many_flows("gone.pcap");
+    let mut live = net.live("here", &["--epoch", "100ms"]);
+    drop(live.0.stdout.take());
+    wait_for("the end", || {
+        net.send(&capture);
+        live.0.try_wait().unwrap().is_some()
+    });
+    let answer = live.end();
+    assert_eq!(answer.code, 1);
+    assert!(answer.err.contains("its reader has closed it"), "{}", answer.err);
+}
+
+#[test]
+fn live_outlives_a_full_disk() {
+    let Some(net) = Net::new("disk") else { return };
+    let capture = many_flows("disk.pcap");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("small-disk");
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir(&folder).unwrap();
+    let run = |program: &str, arguments: &[&str]| {
+        let status = std::process::Command::new(program).args(arguments).status();
+        status.is_ok_and(|status| status.success())
+    };
+    let at = folder.to_str().unwrap();
+    if !run("mount", &["-t", "tmpfs", "-o", "size=256k", "tmpfs", at]) {
+        println!("skipped: no tmpfs can be mounted");
+        return;
+    }
+    let (report, ballast) = (folder.join("report.json"), folder.join("ballast"));
+    fs::write(&ballast, vec![1; 200 << 10]).unwrap();
+    let arguments = ["--epoch", "200ms", "--threshold", "0", "-o", report.to_str().unwrap()];
+    let live = net.live("here", &[&arguments[..], &["--limit", "100"]].concat());
+    // Reports of some 60 KB each fill the disk.
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(3) {
+        net.send(&capture);
+    }
+    fs::remove_file(&ballast).unwrap();
+    let before = count(&report);
+    wait_for("a report on the disk that has room again", || {
+        net.send(&capture);
+        count(&report) > before
+    });
+    live.signal("-INT");
+    let answer = live.end();
+    let written = lines(&report);
+    assert!(run("umount", &[at]));
+    assert!(answer.err.contains("No space left on device"), "{}", answer.err);
+    assert!(answer.err.contains("is written again"), "{}", answer.err);
+    assert!(written.len() > before, "{}", answer.err);
+}
