@@ -51,6 +51,10 @@ pub(crate) enum Command {
     Generate(Generation),
     /// Prints algorithms, tasks and keys, and what goes with what
     List(Listing),
+    /// Answers tasks from stored epochs
+    Query(Query),
+    /// Adds up stored epochs of one measurement
+    Merge(Merging),
     /// Prints for these options what would run, and its memory; runs nothing
     Explain(Reading),
     /// Prints a completion script for a shell
@@ -167,8 +171,63 @@ pub(crate) struct Run {
     #[arg(long, value_name = "N", default_value_t = 10_000, help_heading = OUTPUT)]
     pub(crate) limit: usize,
 
+    /// Store each closed epoch as a snapshot: in the directory PATH, or in the file PATH where there is
+    /// a single epoch. 'flowgauge query' and 'flowgauge merge' read it
+    #[arg(long, value_name = "PATH", help_heading = OUTPUT)]
+    pub(crate) save: Option<PathBuf>,
+
     #[command(flatten)]
     pub(crate) output: Output,
+}
+
+/// Stored epochs to ask.
+#[derive(Args)]
+pub(crate) struct Query {
+    /// Snapshots, as 'analyze --save' writes them
+    #[arg(value_name = "SNAPSHOT", required = true)]
+    pub(crate) snapshots: Vec<PathBuf>,
+
+    /// What to answer [default: what the summaries can answer of the default tasks]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) task: Option<Vec<String>>,
+
+    /// Most items in top, and in a list of the text report
+    #[arg(long, value_name = "N", default_value_t = 10,
+        value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
+    pub(crate) top: usize,
+
+    #[command(flatten)]
+    pub(crate) reading: SnapshotReading,
+
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// Stored epochs to add up.
+#[derive(Args)]
+pub(crate) struct Merging {
+    /// Snapshots of one measurement, of different epochs, runs or hosts
+    #[arg(value_name = "SNAPSHOT", required = true)]
+    pub(crate) snapshots: Vec<PathBuf>,
+
+    /// Write the sum to SNAPSHOT
+    #[arg(short = 'o', value_name = "SNAPSHOT", required = true)]
+    pub(crate) output: PathBuf,
+
+    #[command(flatten)]
+    pub(crate) reading: SnapshotReading,
+}
+
+/// How snapshots are read.
+#[derive(Args)]
+pub(crate) struct SnapshotReading {
+    /// The seed file that the snapshots were made under, if they were
+    #[arg(long, value_name = "FILE")]
+    pub(crate) seed_file: Option<PathBuf>,
+
+    /// The memory that the summaries of a snapshot may take, such as 64MiB or 1GB
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = values::size)]
+    pub(crate) memory: usize,
 }
 
 /// One measurement: what to measure, and how.

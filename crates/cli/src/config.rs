@@ -94,6 +94,7 @@ fn config(
         batch_packets: defaults.batch_packets,
         queues: defaults.queues,
         pace: defaults.pace,
+        save: run.save.is_some(),
     })
 }
 

@@ -29,6 +29,7 @@ pub(crate) fn run(live: &Live) -> Result<u8, Failure> {
         config.pace = Pace::Live;
     }
     let rows = output::rows(&configs);
+    let save = output::save(run.save.as_deref(), &configs)?;
     let plan = Plan::several(configs)?;
     let stop = signals::stop(&[SIGINT, SIGTERM])?;
     let interface = &live.interface;
@@ -36,7 +37,9 @@ pub(crate) fn run(live: &Live) -> Result<u8, Failure> {
         .map_err(|error| Failure::Failed(error.to_string()))?;
     let flags = Flags { reopen: signals::reopen()?, ..Flags::default() };
     let sink = output::reports(&run.output, rows, &[], Pace::Live, flags)?;
-    let mut outlets = output::outlets(Pace::Live, vec![sink])?;
+    let mut sinks = vec![sink];
+    sinks.extend(save);
+    let mut outlets = output::outlets(Pace::Live, sinks)?;
     let ended = flowgauge_engine::run(plan, &mut source, &mut outlets, &mut |_| {});
     let (outcome, complete) = output::finish_live(outlets, ended)?;
     let account = &outcome.total.account;

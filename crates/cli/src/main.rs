@@ -15,6 +15,7 @@ mod output;
 mod progress;
 mod shell;
 mod signals;
+mod snapshots;
 mod values;
 
 use std::process::ExitCode;
@@ -44,6 +45,8 @@ fn main() -> ExitCode {
         Command::Live(live) => live::run(live),
         Command::Generate(generation) => generate::run(generation).map(|()| FINE),
         Command::List(listing) => list::run(listing).map(|()| FINE),
+        Command::Query(query) => snapshots::query(query).map(|()| FINE),
+        Command::Merge(merging) => snapshots::merge(merging).map(|()| FINE),
         Command::Explain(reading) => explain::run(reading).map(|()| FINE),
         Command::Completions { shell } => shell::completions(*shell).map(|()| FINE),
         Command::Man => shell::man().map(|()| FINE),

@@ -6,14 +6,15 @@
 
 use std::sync::Arc;
 
-use flowgauge_kernel::Digester;
+use flowgauge_kernel::{Digester, Seed};
 
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::catalog;
 use crate::key::{FlowKey, Key4, Key8, Key13, Key16, Key32, Key37};
+use crate::summary::codec::{self, DecodeError};
 use crate::summary::shared::SharedIngest;
 use crate::summary::{
-    Answers, BuildError, Incompatible, Ingest, Options, Parameters, Setting, Size,
+    Answers, BuildError, Incompatible, Info, Ingest, Options, Parameters, Setting, Size,
 };
 
 /// A key type that [`AnyBatch`] and [`AnySummary`] know.
@@ -178,6 +179,28 @@ macro_rules! widths {
                 }
             }
 
+            /// The summary of keys of `key_bytes` canonical bytes whose stored form is `bytes`, with what
+            /// it was built from, in at most `limit` bytes of memory: [`codec::decode_under`].
+            ///
+            /// # Errors
+            /// As [`codec::decode_under`].
+            ///
+            /// # Panics
+            /// When no key has that many bytes.
+            pub fn decode(
+                key_bytes: usize,
+                bytes: &[u8],
+                limit: usize,
+                file: Option<&Seed>,
+            ) -> Result<(Self, &'static Info, Options), DecodeError> {
+                $(if key_bytes == <$key>::BYTES {
+                    let decoded = codec::decode_under::<$key>(bytes, limit, file)?;
+                    let own = Self(Inner::$name(Kind::Own(decoded.summary)));
+                    return Ok((own, decoded.info, decoded.options));
+                })*
+                unreachable!("no key has {key_bytes} bytes")
+            }
+
             /// Another handle of the same concurrent summary; `None` where one worker owns it.
             pub fn another(&self) -> Option<Self> {
                 match &self.0 {
@@ -320,6 +343,12 @@ impl AnySummary {
     /// The accelerators before it, outermost first, with their parameters in force.
     pub fn accelerators(&self) -> Vec<(&'static str, Vec<(&'static str, Setting)>)> {
         each!(&self.0, kind => kind.ordinary().accelerators())
+    }
+
+    /// The stored form of a summary that the algorithm `info` built from `options`:
+    /// [`codec::encode`].
+    pub fn encode(&self, info: &Info, options: &Options) -> Vec<u8> {
+        each!(&self.0, kind => codec::encode(info, options, kind.ordinary()))
     }
 
     /// Bytes of memory reserved.

@@ -13,7 +13,8 @@ use crate::crew::{Sharing, keeps_apart};
 use crate::error::{Able, EngineError};
 use crate::plan::Prepared;
 use crate::report::SummaryInfo;
-use crate::summaries::{Sets, Summaries};
+use crate::snapshot::Saving;
+use crate::summaries::{Sets, Summaries, View};
 
 /// The share of the memory that the IPv4 lane gets.
 const V4_SHARE: f64 = 0.75;
@@ -160,55 +161,81 @@ impl Builder {
     /// Builds the tasks for summaries of this size, and leaves out those that cannot be answered.
     fn finish(mut self, (sharing, sets): Built) -> Result<Prepared, EngineError> {
         let view = sharing.view(self.config.key, &sets.workers);
-        let views = view.lanes();
-        let most = |lane: &task::Lane<'_>| lane.answers.flows().map_or(0, Flows::most);
-        let shapes = views
-            .iter()
-            .map(|lane| {
-                let cells = match lane.answers.flows() {
-                    Some(_) => None,
-                    None => lane.answers.cells(),
-                };
-                HistoryShape {
-                    key_bytes: lane.key_bytes,
-                    flows: most(lane),
-                    cells: cells.map_or(0, Cells::len),
-                }
-            })
-            .collect();
-        let mut tasks = Vec::new();
-        let mut notes = std::mem::take(&mut self.notes);
-        for task in build_tasks(&self.config, self.seed, &self.entries, shapes)? {
-            match task.check(self.config.by, &views) {
-                Ok(()) => tasks.push(task),
-                Err(reason) if self.config.tasks.is_none() => {
-                    notes.push(format!("{} is left out: {reason}", task.name()));
-                }
-                Err(reason) => {
-                    return Err(EngineError::Task {
-                        task: task.name(),
-                        reason,
-                        able: Able::default(),
-                    });
-                }
-            }
-        }
-        let flows: usize = views.iter().map(most).sum();
-        let scratch_bytes = tasks.iter().map(|task| task.scratch_bytes(flows)).max().unwrap_or(0);
-        let words = Zeroed::new(scratch_bytes.div_ceil(8)).map_err(EngineError::Refused)?;
-        let info = catalog::info(&self.config.algorithm)?;
-        let summary = SummaryInfo {
-            algorithm: info.name,
-            accelerator: sets.first().accelerator(),
-            memory_bytes: sets.all().flat_map(Summaries::memory_bytes).sum::<usize>()
-                + words.memory_bytes()
-                + tasks.iter().map(|task| task.history_bytes()).sum::<usize>(),
-            parameters: sets.first().parameters(),
-        };
-        let closer = Closer::new(&self.config, self.seed.id(), tasks, words, summary, notes);
+        let notes = std::mem::take(&mut self.notes);
+        let bytes = sets.all().flat_map(Summaries::memory_bytes).sum();
+        let mut closer =
+            answering(&self.config, self.seed, &self.entries, &view, sets.first(), bytes, notes)?;
         let lanes = self.lanes(sets.first());
+        if self.config.save {
+            closer.save(Saving::new(&self.config, self.seed)?);
+        }
         Ok(Prepared { config: self.config, lanes, sets, sharing, closer })
     }
+}
+
+/// What answers the tasks of `config` from these summaries, which were measured elsewhere.
+pub(crate) fn closer(
+    config: &Config,
+    seed: Seed,
+    summaries: &Summaries,
+) -> Result<Closer, EngineError> {
+    let view = View::new(config.key, std::iter::once(summaries));
+    let bytes = summaries.memory_bytes().sum();
+    answering(config, seed, &entries(config)?, &view, summaries, bytes, Vec::new())
+}
+
+/// Builds the tasks for the summaries of a view, and leaves out those that cannot be answered.
+fn answering(
+    config: &Config,
+    seed: Seed,
+    entries: &[&'static TaskEntry],
+    view: &View<'_>,
+    first: &Summaries,
+    summaries_bytes: usize,
+    mut notes: Vec<String>,
+) -> Result<Closer, EngineError> {
+    let views = view.lanes();
+    let most = |lane: &task::Lane<'_>| lane.answers.flows().map_or(0, Flows::most);
+    let shapes = views
+        .iter()
+        .map(|lane| {
+            let cells = match lane.answers.flows() {
+                Some(_) => None,
+                None => lane.answers.cells(),
+            };
+            HistoryShape {
+                key_bytes: lane.key_bytes,
+                flows: most(lane),
+                cells: cells.map_or(0, Cells::len),
+            }
+        })
+        .collect();
+    let mut tasks = Vec::new();
+    for task in build_tasks(config, seed, entries, shapes)? {
+        match task.check(config.by, &views) {
+            Ok(()) => tasks.push(task),
+            Err(reason) if config.tasks.is_none() => {
+                notes.push(format!("{} is left out: {reason}", task.name()));
+            }
+            Err(reason) => {
+                let (task, able) = (task.name(), Able::default());
+                return Err(EngineError::Task { task, reason, able });
+            }
+        }
+    }
+    let flows: usize = views.iter().map(most).sum();
+    let scratch_bytes = tasks.iter().map(|task| task.scratch_bytes(flows)).max().unwrap_or(0);
+    let words = Zeroed::new(scratch_bytes.div_ceil(8)).map_err(EngineError::Refused)?;
+    let info = catalog::info(&config.algorithm)?;
+    let summary = SummaryInfo {
+        algorithm: info.name,
+        accelerator: first.accelerator(),
+        memory_bytes: summaries_bytes
+            + words.memory_bytes()
+            + tasks.iter().map(|task| task.history_bytes()).sum::<usize>(),
+        parameters: first.parameters(),
+    };
+    Ok(Closer::new(config, seed.id(), tasks, words, summary, notes))
 }
 
 /// The tasks asked for, or those by default.

@@ -14,6 +14,8 @@ use crate::error::EngineError;
 use crate::intake::Ended;
 use crate::report::{EpochReport, Gap, SummaryInfo, TotalReport};
 use crate::sink::{Item, Sink, units};
+use crate::snapshot::Saving;
+use crate::summaries::{Summaries, View};
 
 /// Whoever closes epochs: one at a time, in their order.
 pub(crate) struct Closer {
@@ -29,6 +31,8 @@ pub(crate) struct Closer {
     pub(crate) summary: SummaryInfo,
     /// What is left out, and why.
     pub(crate) notes: Vec<String>,
+    /// How closed epochs are stored, where that is asked for.
+    saving: Option<Saving>,
     /// Over the epochs closed so far.
     pub(crate) total: TotalReport,
 }
@@ -53,18 +57,30 @@ impl Closer {
             breakdown: BreakdownTask::new(),
             summary,
             notes,
+            saving: None,
             total: TotalReport::new(config.name.as_str().into()),
         }
     }
 
-    /// Answers from `lanes`, which are settled, and reports to `sink`; of an update, what can be told
+    /// Stores each closed epoch from now on.
+    pub(crate) fn save(&mut self, saving: Saving) {
+        self.saving = Some(saving);
+    }
+
+    /// Answers from summaries that are settled and share no flow, and reports to `sink`; of an update, what can be told
     /// of an epoch by itself.
     pub(crate) fn close(
         &mut self,
         ended: Ended,
-        lanes: &[Lane<'_>],
+        summaries: &[&Summaries],
         sink: &mut dyn Sink,
     ) -> Result<(), EngineError> {
+        if let (Some(saving), [summaries], false) = (&self.saving, summaries, ended.update) {
+            let saved = saving.save(&ended, summaries)?;
+            sink.deliver(&Item::Snapshot(Arc::new(saved)))?;
+        }
+        let view = View::new(self.key, summaries.iter().copied());
+        let lanes = &view.lanes()[..];
         let mut account = ended.account;
         let keyed = Size { packets: account.keyed, bytes: account.keyed_bytes };
         let mut notes = self.notes.clone();

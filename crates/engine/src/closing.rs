@@ -10,7 +10,7 @@ use crate::error::EngineError;
 use crate::intake::Ended;
 use crate::report::{Gap, TotalReport};
 use crate::sink::Sink;
-use crate::summaries::{Set, View, hand_out};
+use crate::summaries::{Set, hand_out};
 
 /// The closing side of one measurement.
 pub(crate) struct Closing {
@@ -98,8 +98,8 @@ impl Closing {
             set.summaries.settle();
         }
         let goes_on = ended.update;
-        let view = View::new(self.closer.key, answering.iter().map(|set| &set.summaries));
-        self.closer.close(ended, &view.lanes(), sink)?;
+        let answering: Vec<_> = answering.iter().map(|set| &set.summaries).collect();
+        self.closer.close(ended, &answering, sink)?;
         // With sums an epoch that goes on is handed over part by part; without, the whole set comes back.
         if !goes_on {
             for sum in &mut self.sums {

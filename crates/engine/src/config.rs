@@ -65,6 +65,8 @@ pub struct Config {
     /// Meters, each with packets of its own on a thread of its own, 1 to 256; more than one goes with one
     /// worker, and with epochs by time or a single one.
     pub queues: usize,
+    /// Whether closed epochs are stored, too: [`Item::Snapshot`](crate::sink::Item::Snapshot).
+    pub save: bool,
     /// Whether meters wait for the closer.
     pub pace: Pace,
     /// Whether all of them fill one summary instead of one each. They do so without a lock, and slower.
@@ -114,6 +116,7 @@ impl Default for Config {
             workers: 1,
             queues: 1,
             pace: Pace::Replay,
+            save: false,
             shared: false,
             dispatch: None,
             overrun: Overrun::Wait,

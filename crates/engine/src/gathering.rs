@@ -19,7 +19,7 @@ use crate::error::EngineError;
 use crate::intake::Ended;
 use crate::report::{Gap, TotalReport};
 use crate::sink::Sink;
-use crate::summaries::{Set, View};
+use crate::summaries::Set;
 
 /// How long an epoch waits for a queue that touched it after the first one has moved on.
 const GRACE: Duration = Duration::from_millis(100);
@@ -212,8 +212,7 @@ impl Gathering {
             missing: missing.to_vec(),
             ..gathered
         };
-        let view = View::new(self.closer.key, std::iter::once(&self.sum.summaries));
-        self.closer.close(ended, &view.lanes(), sink)?;
+        self.closer.close(ended, &[&self.sum.summaries], sink)?;
         self.sum.summaries.next_epoch();
         self.reported += 1;
         self.moved = None;

@@ -22,6 +22,7 @@ pub mod report;
 mod run;
 pub mod seed;
 pub mod sink;
+pub mod snapshot;
 pub mod source;
 mod summaries;
 mod swaps;

@@ -61,8 +61,7 @@ pub(crate) fn run(
     if let Some((ended, origin)) = read(config, cores, prepared.lanes, &mut sets, shares, progress)?
     {
         let mut closer = prepared.closer;
-        let view = View::new(closer.key, std::iter::once(&sets[0]));
-        closer.close(ended, &view.lanes(), sink)?;
+        closer.close(ended, &[&sets[0]], sink)?;
         let closed = Closed { totals: vec![closer.total], swaps: Swaps::default() };
         return Ok(Run::Closed(closed, origin));
     }

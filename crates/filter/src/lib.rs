@@ -138,6 +138,11 @@ impl Filter {
         Ok(filter)
     }
 
+    /// The expression.
+    pub fn expression(&self) -> &str {
+        &self.expression
+    }
+
     /// Compiles the expression for a link type, so that [`Filter::matches`] need not.
     ///
     /// # Errors

@@ -14,7 +14,9 @@ use flowgauge_engine::{Config, EngineError, Outcome, Pace};
 
 use crate::args::{Format, Output};
 use crate::failure::{Failure, complain};
+use crate::snapshots::{self, Save};
 use place::Place;
+pub(crate) use place::Replacement;
 use reports::Reports;
 pub(crate) use reports::{Flags, INTERRUPTED};
 use whole::Whole;
@@ -50,6 +52,17 @@ pub(crate) fn outlets(pace: Pace, sinks: Vec<Box<dyn Sink>>) -> Result<Outlets, 
     Outlets::new(pace, sinks).map_err(|error| EngineError::Thread(error).into())
 }
 
+/// The sink of snapshots, where they are asked for.
+pub(crate) fn save(
+    path: Option<&Path>,
+    configs: &[Config],
+) -> Result<Option<Box<dyn Sink>>, Failure> {
+    let Some(path) = path else { return Ok(None) };
+    let save = Save::new(path, configs)?;
+    snapshots::warn(configs);
+    Ok(Some(Box::new(save)))
+}
+
 /// Ends the outputs of a replay: a file takes its place if there was anything to report.
 pub(crate) fn finish(
     outlets: Outlets,
@@ -57,11 +70,17 @@ pub(crate) fn finish(
 ) -> Result<Outcome, Failure> {
     let outcome = run?;
     if outcome.total.epochs > 0 {
-        for ending in outlets.finish(FINISH) {
-            ending.error.map_or(Ok(()), |error| Err(EngineError::Sink(error)))?;
-        }
+        end(outlets)?;
     }
     Ok(outcome)
+}
+
+/// Ends outputs that got all they were to get.
+pub(crate) fn end(outlets: Outlets) -> Result<(), Failure> {
+    for ending in outlets.finish(FINISH) {
+        ending.error.map_or(Ok(()), |error| Err(EngineError::Sink(error)))?;
+    }
+    Ok(())
 }
 
 /// Ends the outputs of a live run. Returns the outcome, and whether every report was written.

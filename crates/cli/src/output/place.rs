@@ -101,7 +101,8 @@ impl Place {
 }
 
 impl Replacement {
-    fn new(path: PathBuf) -> Self {
+    /// A file beside `path`.
+    pub(crate) fn new(path: PathBuf) -> Self {
         let mut name = std::ffi::OsString::from(".");
         name.push(path.file_name().unwrap_or_default());
         name.push(format!(".{}", std::process::id()));
@@ -109,7 +110,8 @@ impl Replacement {
         Self { path, beside }
     }
 
-    fn open(&self) -> io::Result<File> {
+    /// Creates the file, with the permissions of the one in its place.
+    pub(crate) fn open(&self) -> io::Result<File> {
         let file = File::create_new(&self.beside)?;
         if let Ok(old) = fs::metadata(&self.path) {
             file.set_permissions(old.permissions())?;

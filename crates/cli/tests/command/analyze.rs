@@ -330,3 +330,53 @@ fn several_measurements_share_a_pass() {
     let bytes = |at: usize| explained[at]["total_bytes"].as_u64().unwrap();
     assert_eq!((explained.len(), bytes(2)), (3, bytes(0) + bytes(1)));
 }
+
+/// What is stored answers what was reported; parts under one seed file add up; what differs is refused.
+#[test]
+fn stored_epochs_are_asked_and_added_up() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let frames = traffic();
+    let (first, second) = frames.split_at(frames.len() / 2);
+    let captures = [
+        file("snapshot-1.pcap", &pcap(first)),
+        file("snapshot-2.pcap", &pcap(second)),
+        file("snapshot.pcap", &pcap(&frames)),
+    ];
+    let seed = file("snapshot.seed", &[7; 32]);
+    std::fs::set_permissions(&seed, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let stored: Vec<_> = captures.iter().map(|capture| format!("{capture}.fgs")).collect();
+    let analyze = |at: usize| {
+        let options = ["--seed-file", &seed, "--save", &stored[at], "--format", "json"];
+        let answer = flowgauge(&[&["analyze", &captures[at]][..], &options].concat());
+        assert_eq!((answer.code, answer.err.as_str()), (0, ""));
+        assert_eq!(std::fs::metadata(&stored[at]).unwrap().permissions().mode() & 0o777, 0o600);
+        answer.lines().remove(0)
+    };
+    let reports: Vec<_> = (0..3).map(analyze).collect();
+    let query = |path: &str| {
+        let answer = flowgauge(&["query", "--seed-file", &seed, "--format", "json", path]);
+        assert_eq!((answer.code, answer.err.as_str()), (0, ""));
+        let lines = answer.lines();
+        valid(&lines);
+        lines[0].clone()
+    };
+    for (path, report) in stored.iter().zip(&reports) {
+        assert_eq!(query(path)["tasks"], report["tasks"]);
+    }
+    let sum = file("snapshot-sum.fgs", b"");
+    let merge = |paths: &[&str]| {
+        flowgauge(&[&["merge", "--seed-file", &seed, "-o", &sum][..], paths].concat())
+    };
+    assert_eq!(merge(&[&stored[0], &stored[1]]).code, 0);
+    assert_eq!(query(&sum)["tasks"], reports[2]["tasks"]);
+    let twice = merge(&[&stored[0], &stored[0]]);
+    assert_eq!(twice.code, 2);
+    assert!(twice.err.contains("both snapshots cover epoch 0"), "{}", twice.err);
+    let without = flowgauge(&["query", &stored[0]]);
+    assert_eq!((without.code, without.err.lines().count()), (1, 1));
+    assert!(without.err.contains("seed file"), "{}", without.err);
+    let several = flowgauge(&["analyze", "--epoch", "10s", "--save", &stored[0], &captures[0]]);
+    assert_eq!(several.code, 2);
+    assert!(several.err.contains("several epochs need a directory"), "{}", several.err);
+}

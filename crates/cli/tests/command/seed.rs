@@ -34,7 +34,8 @@ fn each_run_draws_its_seed() {
     assert_ne!(one["seed"]["id"], other["seed"]["id"]);
     assert_eq!(one["tasks"], other["tasks"]);
     let estimate = || {
-        epoch(&["--algorithm", "hyperloglog:registers=16", "--task", "cardinality"])["tasks"].clone()
+        epoch(&["--algorithm", "hyperloglog:registers=16", "--task", "cardinality"])["tasks"]
+            .clone()
     };
     assert!((0..8).any(|_| estimate() != estimate()));
 }

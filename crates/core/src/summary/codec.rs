@@ -106,6 +106,13 @@ numbers!(u8, u16, u32, u64, i32, i64, f64);
 pub struct Writer(Vec<u8>);
 
 impl Writer {
+    /// The bytes written, behind which their CRC-32 stands.
+    pub fn checked(mut self) -> Vec<u8> {
+        let checksum = crc32fast::hash(&self.0);
+        self.number(checksum);
+        self.0
+    }
+
     /// Appends a number.
     pub fn number(&mut self, number: impl Number) {
         number.write(&mut self.0);
@@ -161,6 +168,16 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
+    /// Reads `bytes` from their start.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, offset: 0 }
+    }
+
+    /// Whether all bytes were read.
+    pub fn is_at_end(&self) -> bool {
+        self.offset == self.bytes.len()
+    }
+
     fn take(&mut self, count: usize, field: &'static str) -> Result<&'a [u8], DecodeError> {
         let rest = &self.bytes[self.offset..];
         let taken = rest.get(..count).ok_or(DecodeError::Cut { field, offset: self.offset })?;
@@ -250,6 +267,19 @@ impl<'a> Reader<'a> {
         self.take(count, field)
     }
 
+    /// The bytes before the CRC-32 that stands at the end of `bytes`.
+    ///
+    /// # Errors
+    /// When the bytes end, or the checksum is not theirs.
+    pub fn checked(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        let end = bytes.len().saturating_sub(size_of::<u32>());
+        let mut tail = Reader { bytes, offset: end };
+        if tail.number::<u32>("checksum")? != crc32fast::hash(&bytes[..end]) {
+            return Err(tail.invalid("checksum", size_of::<u32>(), "the bytes were damaged"));
+        }
+        Ok(Self::new(&bytes[..end]))
+    }
+
     /// Takes packets and bytes.
     ///
     /// # Errors
@@ -321,9 +351,7 @@ pub fn encode<K: FlowKey>(info: &Info, options: &Options, summary: &dyn Ingest<K
     summary.save(&mut out);
     let payload = (out.0.len() - length_at - size_of::<u64>()) as u64;
     out.0[length_at..][..size_of::<u64>()].copy_from_slice(&payload.to_le_bytes());
-    let checksum = crc32fast::hash(&out.0);
-    out.number(checksum);
-    out.0
+    out.checked()
 }
 
 fn write_seed(out: &mut Writer, seed: &Seed) {
@@ -381,7 +409,7 @@ pub fn decode_under<K: FlowKey>(
     limit: usize,
     file: Option<&Seed>,
 ) -> Result<Decoded<K>, DecodeError> {
-    let mut from = Reader { bytes, offset: 0 };
+    let mut from = Reader::new(bytes);
     let invalid = |from: &Reader<'_>, field, width, reason| Err(from.invalid(field, width, reason));
     if from.take(MAGIC.len(), "magic")? != MAGIC {
         return invalid(&from, "magic", MAGIC.len(), "no summary begins so");

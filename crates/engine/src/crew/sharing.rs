@@ -104,7 +104,8 @@ impl Sharing {
                  or a share as threshold"
             ));
         }
-        let joined = config.workers > 1 && disjoint && flows && !config.shared;
+        // What is stored is one summary.
+        let joined = config.workers > 1 && disjoint && flows && !config.shared && !config.save;
         // Tables add up, but for the peers that a flow has in several parts.
         let equal = merge == Merge::Equal && !(flows && summaries.wants_elements());
         let counted_as_one = config.shared || joined && !updates || equal;

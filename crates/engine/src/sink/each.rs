@@ -15,7 +15,7 @@ impl<F: FnMut(&EpochReport) -> io::Result<()> + Send> Sink for Each<F> {
     fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
         match item {
             Item::Epoch(report) => Ok(self.0(report)?),
-            Item::Gap(_) | Item::Total(_) => Ok(()),
+            Item::Gap(_) | Item::Snapshot(_) | Item::Total(_) => Ok(()),
         }
     }
 }

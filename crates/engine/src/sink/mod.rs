@@ -23,6 +23,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use crate::report::{EpochReport, Gap, TotalReport};
+use crate::snapshot::Saved;
 
 pub use csv::Csv;
 pub use each::Each;
@@ -41,6 +42,8 @@ pub enum Item {
     Epoch(Arc<EpochReport>),
     /// A run of empty epochs.
     Gap(Gap),
+    /// A closed epoch as it is stored, before its report; only where the measurement is saved.
+    Snapshot(Arc<Saved>),
     /// The end of the run.
     Total(Arc<TotalReport>),
 }
@@ -52,6 +55,7 @@ impl Item {
             + match self {
                 Self::Epoch(report) => report.memory_bytes(),
                 Self::Gap(_) => 0,
+                Self::Snapshot(saved) => saved.bytes.len(),
                 Self::Total(report) => report.memory_bytes(),
             }
     }
@@ -103,6 +107,7 @@ pub trait Format: Send {
         match item {
             Item::Epoch(report) => self.epoch(report, out),
             Item::Gap(gap) => self.gap(gap, out),
+            Item::Snapshot(_) => Ok(()),
             Item::Total(report) => self.total(report, out),
         }
     }

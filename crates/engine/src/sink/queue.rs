@@ -179,7 +179,7 @@ impl State {
             Item::Total(report) if self.undelivered_in_all > 0 => {
                 Arc::make_mut(report).undelivered = self.undelivered_in_all;
             }
-            Item::Epoch(_) | Item::Gap(_) | Item::Total(_) => {}
+            Item::Epoch(_) | Item::Gap(_) | Item::Snapshot(_) | Item::Total(_) => {}
         }
         item
     }

@@ -13,6 +13,7 @@ mod parts;
 mod queues;
 mod refusals;
 mod shared;
+mod snapshots;
 mod updates;
 mod workers;
 

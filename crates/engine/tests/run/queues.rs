@@ -220,7 +220,7 @@ fn a_report_that_cannot_be_written_ends_the_meters() {
         fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
             match item {
                 Item::Epoch(_) => Err(io::Error::from(io::ErrorKind::StorageFull).into()),
-                Item::Gap(_) | Item::Total(_) => Ok(()),
+                Item::Gap(_) | Item::Snapshot(_) | Item::Total(_) => Ok(()),
             }
         }
     }

@@ -30,6 +30,7 @@ impl<F: FnMut() -> Result<(), SinkError> + Send> Sink for Notes<F> {
         let seen = match item {
             Item::Epoch(report) => (report.epoch, report.undelivered),
             Item::Gap(gap) => (gap.epoch, 0),
+            Item::Snapshot(saved) => (saved.epoch, 0),
             Item::Total(report) => (u64::MAX, report.undelivered),
         };
         self.seen.lock().unwrap().push(seen);

@@ -1,0 +1,116 @@
+//! Stored epochs: written by `--save`, asked by `flowgauge query`, added up by `flowgauge merge`.
+
+use std::fs::{self, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use flowgauge_engine::seed;
+use flowgauge_engine::sink::{Item, Sink, SinkError};
+use flowgauge_engine::snapshot::Snapshot;
+use flowgauge_engine::{Config, EpochLength, Pace};
+
+use crate::args::{Merging, Query, SnapshotReading};
+use crate::failure::{Failure, complain};
+use crate::output::{self, Flags, Replacement};
+
+/// Writes the snapshot of each closed epoch to a file.
+pub(crate) struct Save {
+    path: PathBuf,
+    /// Whether each epoch gets a file of its own in the directory `path`.
+    directory: bool,
+}
+
+impl Save {
+    /// Stores the epochs of these measurements below a directory, or the only one in a file.
+    pub(crate) fn new(path: &Path, configs: &[Config]) -> Result<Self, Failure> {
+        let directory = path.is_dir();
+        let single = matches!(configs, [only] if only.epoch == EpochLength::Whole);
+        if !directory && !single {
+            return Err(Failure::Usage(format!(
+                "--save {}: several epochs need a directory, and there is none of this name; create it",
+                path.display()
+            )));
+        }
+        Ok(Self { path: path.to_owned(), directory })
+    }
+}
+
+impl Sink for Save {
+    fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
+        let Item::Snapshot(saved) = item else { return Ok(()) };
+        let path = if self.directory {
+            self.path.join(format!("{}-{:010}.fgs", saved.measurement, saved.epoch))
+        } else {
+            self.path.clone()
+        };
+        replace(&path, &saved.bytes)
+            .map_err(|error| SinkError::new(&path.display().to_string(), error))
+    }
+}
+
+/// Writes a file that takes its place when it is complete. Only its owner may read it, since a snapshot
+/// may hold the seed.
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let replacement = Replacement::new(path.to_owned());
+    let mut file = replacement.open()?;
+    file.set_permissions(Permissions::from_mode(0o600))?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    replacement.complete()
+}
+
+/// Runs `flowgauge query`.
+pub(crate) fn query(query: &Query) -> Result<(), Failure> {
+    let mut snapshots = read(&query.snapshots, &query.reading)?;
+    let inputs = &query.snapshots;
+    let sink = output::reports(&query.output, query.top, inputs, Pace::Replay, Flags::default())?;
+    let mut outlets = output::outlets(Pace::Replay, vec![sink])?;
+    for (path, snapshot) in &mut snapshots {
+        let ask = |config: &mut Config| {
+            config.tasks.clone_from(&query.task);
+            config.top = query.top;
+        };
+        let mut total = snapshot.query(ask, &mut outlets)?;
+        total.files = vec![path.display().to_string()];
+        outlets.deliver(&Item::Total(total.into())).map_err(flowgauge_engine::EngineError::from)?;
+    }
+    output::end(outlets)
+}
+
+/// Runs `flowgauge merge`.
+pub(crate) fn merge(merging: &Merging) -> Result<(), Failure> {
+    let mut snapshots = read(&merging.snapshots, &merging.reading)?.into_iter();
+    let Some((_, mut sum)) = snapshots.next() else { return Ok(()) };
+    for (path, other) in snapshots {
+        let merged = sum.merge(&other);
+        merged.map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?;
+    }
+    let path = &merging.output;
+    replace(path, &sum.encode())
+        .map_err(|error| Failure::Failed(format!("{}: cannot be written: {error}", path.display())))
+}
+
+/// Reads snapshots.
+fn read(paths: &[PathBuf], reading: &SnapshotReading) -> Result<Vec<(PathBuf, Snapshot)>, Failure> {
+    let file = reading.seed_file.as_deref().map(seed::from_file).transpose();
+    let file = file.map_err(|error| Failure::Usage(error.to_string()))?;
+    let mut snapshots = Vec::new();
+    for path in paths {
+        let failed = |problem: String| Failure::Failed(format!("{}: {problem}", path.display()));
+        let bytes = fs::read(path).map_err(|error| failed(format!("cannot be read: {error}")))?;
+        let snapshot = Snapshot::decode(&bytes, reading.memory, file.as_ref());
+        snapshots.push((path.clone(), snapshot.map_err(|error| failed(error.to_string()))?));
+    }
+    Ok(snapshots)
+}
+
+/// Tells that what is stored holds the seed.
+pub(crate) fn warn(configs: &[Config]) {
+    if configs.iter().any(|config| config.seed.is_none()) {
+        complain(
+            "the snapshots hold the random seed of this run: keep them from everyone who may send \
+             packets, and use --seed-file to merge snapshots of several runs",
+        );
+    }
+}

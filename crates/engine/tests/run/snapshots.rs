@@ -1,0 +1,228 @@
+//! Closed epochs that are stored, merged and asked again.
+
+use std::sync::Arc;
+
+use flowgauge_core::key::KeySpec;
+use flowgauge_core::summary::Parameters;
+use flowgauge_core::task::SpreadOf;
+use flowgauge_engine::sink::{Item, Json, Sink, SinkError, Written};
+use flowgauge_engine::snapshot::{MergeError, Saved, Snapshot, SnapshotError};
+use flowgauge_engine::{Config, EpochLength, Plan};
+use flowgauge_kernel::Seed;
+use serde_json::Value;
+
+use crate::capture::{Random, mixed};
+use crate::{asking, only_epoch};
+
+const LIMIT: usize = 64 << 20;
+
+/// Keeps what is stored.
+#[derive(Default)]
+struct Keep(Vec<Arc<Saved>>);
+
+impl Sink for Keep {
+    fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
+        if let Item::Snapshot(saved) = item {
+            self.0.push(Arc::clone(saved));
+        }
+        Ok(())
+    }
+}
+
+/// The snapshots of a run over a capture.
+fn saved(config: Config, bytes: &[u8]) -> Vec<Arc<Saved>> {
+    let plan = Plan::new(Config { save: true, ..config }).unwrap();
+    let mut source = flowgauge_capture::Captures::from_bytes("test.pcap", bytes.to_vec());
+    let mut keep = Keep::default();
+    flowgauge_engine::run(plan, &mut source, &mut keep, &mut |_| {}).unwrap();
+    keep.0
+}
+
+fn snapshot(config: Config, bytes: &[u8]) -> Snapshot {
+    let saved = saved(config, bytes);
+    assert_eq!(saved.len(), 1);
+    Snapshot::decode(&saved[0].bytes, LIMIT, None).unwrap()
+}
+
+/// What a snapshot answers to the tasks.
+fn answers(snapshot: &mut Snapshot, tasks: &[&str]) -> Value {
+    let mut out = Vec::new();
+    let tasks: Vec<_> = tasks.iter().map(|task| (*task).to_owned()).collect();
+    let ask = |config: &mut Config| config.tasks = Some(tasks);
+    snapshot.query(ask, &mut Written::new(Json, &mut out)).unwrap();
+    serde_json::from_slice(&out).unwrap()
+}
+
+/// A capture of some records of another one: those that `keep` chooses by their number.
+fn part(bytes: &[u8], keep: impl Fn(usize) -> bool) -> Vec<u8> {
+    let (mut part, mut at, mut number) = (bytes[..24].to_vec(), 24, 0);
+    while at < bytes.len() {
+        let captured = u32::from_le_bytes(bytes[at + 8..at + 12].try_into().unwrap()) as usize;
+        if keep(number) {
+            part.extend(&bytes[at..at + 16 + captured]);
+        }
+        (at, number) = (at + 16 + captured, number + 1);
+    }
+    part
+}
+
+fn configs() -> Vec<(Config, &'static [&'static str])> {
+    let table = asking(&["top"]);
+    let sketch = |name: &str| Config {
+        algorithm: name.to_owned(),
+        parameters: Parameters::new([("columns", 1024), ("rows", 3)]),
+        ..table.clone()
+    };
+    vec![
+        (table.clone(), &["top", "heavy-hitters", "cardinality", "entropy", "size-distribution"]),
+        (sketch("count-min"), &["top"]),
+        (sketch("count-sketch"), &["top"]),
+        (Config { workers: 3, ..table }, &["top", "cardinality"]),
+    ]
+}
+
+#[test]
+fn a_snapshot_answers_what_its_run_answered() {
+    println!("seed 51");
+    let bytes = mixed(51, 5000);
+    for (config, tasks) in configs() {
+        let name = config.algorithm.clone();
+        let mut stored = snapshot(config.clone(), &bytes);
+        let reread = Snapshot::decode(&stored.encode(), LIMIT, None).unwrap();
+        assert!(stored.encode() == reread.encode(), "{name}");
+        let tasks_asked: Vec<_> = tasks.iter().map(|task| (*task).to_owned()).collect();
+        let expected = only_epoch(Config { tasks: Some(tasks_asked), ..config }, &bytes);
+        let found = answers(&mut stored, tasks);
+        for field in ["measurement", "start", "end", "key", "by", "seed", "tasks", "breakdown"] {
+            assert_eq!(found[field], expected[field], "{name} {field}");
+        }
+        assert_eq!(found["account"]["read"], expected["account"]["read"]);
+    }
+}
+
+/// Two parts of a capture, stored apart under one seed and merged, answer what the whole answers.
+#[test]
+fn parts_that_are_merged_answer_as_the_whole() {
+    println!("seed 52");
+    let bytes = mixed(52, 5000);
+    let mut random = Random(52);
+    let side: Vec<bool> = (0..5000).map(|_| random.below(2) == 0).collect();
+    for (config, tasks) in configs() {
+        let name = config.algorithm.clone();
+        let mut whole = snapshot(config.clone(), &bytes);
+        let mut sum = snapshot(config.clone(), &part(&bytes, |at| side[at]));
+        let other = snapshot(config, &part(&bytes, |at| !side[at]));
+        sum.merge(&other).unwrap();
+        let (found, expected) = (answers(&mut sum, tasks), answers(&mut whole, tasks));
+        let same = ["start", "end", "tasks", "breakdown"];
+        let keyed = |line: &Value| line["account"]["keyed"].clone();
+        assert_eq!((sum.coverage().len(), keyed(&found)), (2, keyed(&expected)), "{name}");
+        if name == "linear-table" {
+            same.iter().for_each(|field| assert_eq!(found[field], expected[field], "{name}"));
+        }
+        let twice = sum.merge(&other).err().unwrap();
+        assert!(matches!(twice, MergeError::Overlap { epoch: 0, .. }), "{twice}");
+    }
+}
+
+#[test]
+fn a_merge_of_what_differs_names_the_field() {
+    let bytes = mixed(53, 300);
+    let base = || Config { key: "source".parse().unwrap(), ..asking(&["top"]) };
+    let mut one = snapshot(base(), &bytes);
+    let key = |text: &str| text.parse::<KeySpec>().unwrap();
+    for (other, field) in [
+        (Config { name: "other".to_owned(), ..base() }, "measurement"),
+        (Config { key: key("destination"), ..base() }, "key"),
+        (Config { key: key("source/24"), ..base() }, "key"),
+        (Config { spread_of: SpreadOf::Address, ..base() }, "spread-of"),
+        (Config { spread: 9, ..base() }, "spread"),
+        (Config { seed: Some(Seed::number(7)), ..base() }, "seed"),
+        (Config { memory_bytes: 64 << 20, ..base() }, "parameters"),
+        (Config { inner: true, ..base() }, "inner"),
+        (Config { epoch: EpochLength::Time(i64::MAX), ..base() }, "epoch"),
+        (
+            Config { filter: Some(flowgauge_filter::Filter::new("udp").unwrap()), ..base() },
+            "filter",
+        ),
+        (
+            Config {
+                algorithm: "count-min".to_owned(),
+                parameters: Parameters::new([("columns", 64)]),
+                ..base()
+            },
+            "algorithm",
+        ),
+    ] {
+        let error = one.merge(&snapshot(other, &bytes)).err().unwrap();
+        assert!(
+            matches!(error, MergeError::Differs { field: found, .. } if found == field),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_snapshot_under_a_seed_file_needs_that_file() {
+    let bytes = mixed(54, 300);
+    let file = |byte| Seed::file(&[byte; 32]).unwrap();
+    let stored = saved(Config { seed: Some(file(1)), ..asking(&["top"]) }, &bytes);
+    assert!(!stored[0].is_secret);
+    let decode = |file: Option<Seed>| Snapshot::decode(&stored[0].bytes, LIMIT, file.as_ref());
+    assert!(decode(Some(file(1))).is_ok());
+    for other in [None, Some(file(2))] {
+        let error = decode(other).err().unwrap().to_string();
+        assert!(error.contains("seed file"), "{error}");
+    }
+    let random = saved(Config { seed: None, ..asking(&["top"]) }, &bytes);
+    assert!(random[0].is_secret && Snapshot::decode(&random[0].bytes, LIMIT, None).is_ok());
+}
+
+/// Cut at every byte, with every bit of the head flipped, and with each length at its largest: an error,
+/// within the memory limit.
+#[test]
+fn bytes_that_are_no_snapshot_are_refused() {
+    let config = Config {
+        algorithm: "count-min".to_owned(),
+        parameters: Parameters::new([("columns", 16), ("rows", 2), ("candidates", 4)]),
+        key: "source".parse().unwrap(),
+        ..asking(&["top"])
+    };
+    let bytes = saved(config, &mixed(55, 100))[0].bytes.clone();
+    let refused = |bytes: &[u8]| Snapshot::decode(bytes, 1 << 20, None).err();
+    for end in 0..bytes.len() {
+        assert!(refused(&bytes[..end]).is_some(), "{end}");
+    }
+    // Behind a checksum that is made right again, other fields are seen to be wrong, or make another
+    // snapshot.
+    let mended = |mut bytes: Vec<u8>| {
+        let end = bytes.len() - 4;
+        let checksum = crc32(&bytes[..end]);
+        bytes[end..].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    };
+    assert_eq!(mended(bytes.clone()), bytes);
+    for at in 0..bytes.len() - 4 {
+        for bit in [1, 128] {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= bit;
+            assert!(refused(&damaged).is_some());
+            let _ = refused(&mended(damaged));
+        }
+        let mut long = bytes.clone();
+        let end = (at + 8).min(long.len() - 4);
+        long[at..end].fill(0xff);
+        let _ = refused(&mended(long));
+    }
+    let error = refused(&mended([b"XGSS".as_slice(), &bytes[4..]].concat())).unwrap();
+    assert!(matches!(error, SnapshotError::Decode(_)) && error.to_string().contains("magic"));
+}
+
+/// The CRC-32 of Ethernet and zip.
+fn crc32(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0, |crc: u32, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
+            (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg())
+        })
+    })
+}
