@@ -8,6 +8,7 @@ use flowgauge_filter::Filter;
 use flowgauge_kernel::Seed;
 
 /// Everything that a run is asked to do, with the defaults of the command line.
+#[expect(clippy::struct_excessive_bools, reason = "options, each independent of the others")]
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The name of the measurement, which its reports carry.
