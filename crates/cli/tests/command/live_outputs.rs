@@ -28,7 +28,7 @@ fn lines(path: &Path) -> Vec<Value> {
 
 /// Whole lines in a file that is being written.
 fn count(path: &Path) -> usize {
-    fs::read(path).unwrap_or_default().split(|byte| *byte == b'\n').count().saturating_sub(1)
+    fs::read_to_string(path).unwrap_or_default().matches('\n').count()
 }
 
 fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
