@@ -29,7 +29,7 @@ pub(crate) fn run(reading: &Reading) -> Result<(), Failure> {
     }
     let plan = Plan::several(configs.clone())?;
     let explained: Vec<_> = plan.measurements().collect();
-    let all_bytes: usize = explained.iter().map(|one| one.total_bytes()).sum();
+    let all_bytes: usize = explained.iter().map(Explanation::total_bytes).sum();
     let several = explained.len() > 1;
     let mut text = String::new();
     for ((config, explanation), choice) in configs.iter().zip(&explained).zip(&choices) {

@@ -16,7 +16,8 @@ pub(crate) fn stop(signals: &[i32]) -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in signals.iter().copied().filter(|signal| *signal != SIGHUP || !ignored(*signal)) {
         let ends = flag::register_conditional_default(signal, Arc::clone(&stop));
-        ends.and_then(|_| flag::register(signal, Arc::clone(&stop))).map_err(failure)?;
+        let registered = ends.and_then(|_| flag::register(signal, Arc::clone(&stop)));
+        registered.map_err(|error| failure(&error))?;
     }
     Ok(stop)
 }
@@ -24,11 +25,11 @@ pub(crate) fn stop(signals: &[i32]) -> Result<Arc<AtomicBool>, Failure> {
 /// A flag that each HUP sets, for an output that is to be opened again.
 pub(crate) fn reopen() -> Result<Arc<AtomicBool>, Failure> {
     let reopen = Arc::new(AtomicBool::new(false));
-    flag::register(SIGHUP, Arc::clone(&reopen)).map_err(failure)?;
+    flag::register(SIGHUP, Arc::clone(&reopen)).map_err(|error| failure(&error))?;
     Ok(reopen)
 }
 
-fn failure(error: io::Error) -> Failure {
+fn failure(error: &io::Error) -> Failure {
     Failure::Failed(format!("signals: {error}"))
 }
 

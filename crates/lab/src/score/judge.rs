@@ -17,7 +17,7 @@ use crate::traffic::Packet;
 pub(crate) fn judge(score: &mut Score, report: &Report, epoch: &EpochContext, truth: &Truth<'_>) {
     match report {
         Report::Sizes { selection: Selection::Asked, items, .. } => {
-            asked_sizes(score, items, truth)
+            asked_sizes(score, items, truth);
         }
         Report::Sizes { selection: Selection::Over(_), items, .. } => {
             let wanted = |weight| truth.is_heavy(weight);
