@@ -194,7 +194,9 @@ fn until_read(child: &Child) {
 fn a_signal_ends_a_run_with_a_report_of_what_was_measured() {
     let bytes = pcap(&traffic());
     let folder = folder("signal");
-    for name in ["-INT", "-TERM", "-HUP"] {
+    // A process started by nohup ignores HUP, and so do its children.
+    let hang_up = if ignores_hang_up() { None } else { Some("-HUP") };
+    for name in ["-INT", "-TERM"].into_iter().chain(hang_up) {
         let report = folder.join(name);
         let arguments = ["analyze", "--format", "json", "-o", text(&report), "-"];
         let mut child = command(&arguments).stdin(Stdio::piped()).spawn().unwrap();
@@ -214,6 +216,13 @@ fn a_signal_ends_a_run_with_a_report_of_what_was_measured() {
         assert_eq!(lines[0]["account"]["read"], 732);
         assert!(lines[1]["notes"][0].as_str().unwrap().contains("interrupted"), "{report}");
     }
+}
+
+/// Whether this process ignores HUP, by the lowest bit of its mask.
+fn ignores_hang_up() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+    u64::from_str_radix(mask.trim(), 16).unwrap() & 1 == 1
 }
 
 #[test]
