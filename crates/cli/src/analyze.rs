@@ -26,12 +26,13 @@ pub(crate) fn run(reading: &Reading) -> Result<u8, Failure> {
     let run = &reading.run;
     let configs = auto::decided(configs(run, EpochLength::Whole)?, &files)?;
     let rows = output::rows(&configs);
-    let save = output::save(run.save.as_deref(), &configs)?;
+    let inputs: Vec<_> = files.iter().cloned().chain(run.inputs()).collect();
+    let save = output::save(run, &configs, &inputs)?;
     let plan = Plan::several(configs)?;
     let mut bar = Bar::new();
     let stop = signals::stop(&[SIGINT, SIGTERM, SIGHUP])?;
     let flags = Flags { interrupted: Arc::clone(&stop), ..Flags::default() };
-    let sink = output::reports(&run.output, rows, &files, Pace::Replay, flags)?;
+    let sink = output::reports(&run.output, rows, &inputs, Pace::Replay, flags)?;
     let mut sinks = vec![bar.around(sink)];
     sinks.extend(save);
     let mut outlets = output::outlets(Pace::Replay, sinks)?;

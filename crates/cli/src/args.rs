@@ -230,6 +230,13 @@ pub(crate) struct SnapshotReading {
     pub(crate) memory: usize,
 }
 
+impl Run {
+    /// The files that the options name to be read.
+    pub(crate) fn inputs(&self) -> impl Iterator<Item = PathBuf> {
+        [&self.config, &self.seed_file].into_iter().flatten().cloned()
+    }
+}
+
 /// One measurement: what to measure, and how.
 #[derive(Args, Clone)]
 pub(crate) struct Measurement {

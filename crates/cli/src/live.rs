@@ -29,14 +29,15 @@ pub(crate) fn run(live: &Live) -> Result<u8, Failure> {
         config.pace = Pace::Live;
     }
     let rows = output::rows(&configs);
-    let save = output::save(run.save.as_deref(), &configs)?;
+    let inputs: Vec<_> = run.inputs().collect();
+    let save = output::save(run, &configs, &inputs)?;
     let plan = Plan::several(configs)?;
     let stop = signals::stop(&[SIGINT, SIGTERM])?;
     let interface = &live.interface;
     let mut source = AfPacket::open(interface, !live.no_promiscuous_mode, stop)
         .map_err(|error| Failure::Failed(error.to_string()))?;
     let flags = Flags { reopen: signals::reopen()?, ..Flags::default() };
-    let sink = output::reports(&run.output, rows, &[], Pace::Live, flags)?;
+    let sink = output::reports(&run.output, rows, &inputs, Pace::Live, flags)?;
     let mut sinks = vec![sink];
     sinks.extend(save);
     let mut outlets = output::outlets(Pace::Live, sinks)?;

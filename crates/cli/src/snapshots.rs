@@ -63,8 +63,8 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Runs `flowgauge query`.
 pub(crate) fn query(query: &Query) -> Result<(), Failure> {
     let mut snapshots = read(&query.snapshots, &query.reading)?;
-    let inputs = &query.snapshots;
-    let sink = output::reports(&query.output, query.top, inputs, Pace::Replay, Flags::default())?;
+    let inputs = inputs(&query.snapshots, &query.reading);
+    let sink = output::reports(&query.output, query.top, &inputs, Pace::Replay, Flags::default())?;
     let mut outlets = output::outlets(Pace::Replay, vec![sink])?;
     for (path, snapshot) in &mut snapshots {
         let ask = |config: &mut Config| {
@@ -80,6 +80,7 @@ pub(crate) fn query(query: &Query) -> Result<(), Failure> {
 
 /// Runs `flowgauge merge`.
 pub(crate) fn merge(merging: &Merging) -> Result<(), Failure> {
+    output::refuse_input("-o", &merging.output, &inputs(&merging.snapshots, &merging.reading))?;
     let mut snapshots = read(&merging.snapshots, &merging.reading)?.into_iter();
     let Some((_, mut sum)) = snapshots.next() else { return Ok(()) };
     for (path, other) in snapshots {
@@ -89,6 +90,11 @@ pub(crate) fn merge(merging: &Merging) -> Result<(), Failure> {
     let path = &merging.output;
     replace(path, &sum.encode())
         .map_err(|error| Failure::Failed(format!("{}: cannot be written: {error}", path.display())))
+}
+
+/// The files that are read.
+fn inputs(snapshots: &[PathBuf], reading: &SnapshotReading) -> Vec<PathBuf> {
+    snapshots.iter().chain(&reading.seed_file).cloned().collect()
 }
 
 /// Reads snapshots.

@@ -12,11 +12,11 @@ use std::time::Duration;
 use flowgauge_engine::sink::{Csv, Format as Writer, Json, Outlets, Sink, SinkError, Text};
 use flowgauge_engine::{Config, EngineError, Outcome, Pace};
 
-use crate::args::{Format, Output};
+use crate::args::{Format, Output, Run};
 use crate::failure::{Failure, complain};
 use crate::snapshots::{self, Save};
 use place::Place;
-pub(crate) use place::Replacement;
+pub(crate) use place::{Replacement, refuse_input};
 use reports::Reports;
 pub(crate) use reports::{Flags, INTERRUPTED};
 use whole::Whole;
@@ -54,10 +54,15 @@ pub(crate) fn outlets(pace: Pace, sinks: Vec<Box<dyn Sink>>) -> Result<Outlets, 
 
 /// The sink of snapshots, where they are asked for.
 pub(crate) fn save(
-    path: Option<&Path>,
+    run: &Run,
     configs: &[Config],
+    inputs: &[PathBuf],
 ) -> Result<Option<Box<dyn Sink>>, Failure> {
-    let Some(path) = path else { return Ok(None) };
+    let Some(path) = run.save.as_deref() else { return Ok(None) };
+    refuse_input("--save", path, inputs)?;
+    if run.output.output.as_deref().is_some_and(|output| same(output, path)) {
+        return Err(Failure::Usage("--save and -o need a file each".to_owned()));
+    }
     let save = Save::new(path, configs)?;
     snapshots::warn(configs);
     Ok(Some(Box::new(save)))

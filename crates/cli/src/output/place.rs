@@ -1,7 +1,7 @@
 //! The files that outputs are: which is which, and how each is opened.
 
 use std::fs::{self, File, Metadata, OpenOptions};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -60,9 +60,7 @@ impl Place {
             Err(_) if added => return Ok(Self::Added(path.to_owned())),
             Err(_) => return Ok(Self::Replaced(Replacement::new(path.to_owned()))),
         };
-        if among(&metadata, inputs).is_some() {
-            return Err(Failure::Usage(format!("-o {}: that is an input", path.display())));
-        }
+        refuse_input("-o", path, inputs)?;
         if !metadata.is_file() {
             Ok(Self::Special(path.to_owned()))
         } else if added {
@@ -112,9 +110,15 @@ impl Replacement {
 
     /// Creates the file, with the permissions of the one in its place.
     pub(crate) fn open(&self) -> io::Result<File> {
+        // A file that must not be written is not replaced either.
+        let old = match OpenOptions::new().write(true).open(&self.path) {
+            Ok(old) => Some(old.metadata()?.permissions()),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
         let file = File::create_new(&self.beside)?;
-        if let Ok(old) = fs::metadata(&self.path) {
-            file.set_permissions(old.permissions())?;
+        if let Some(permissions) = old {
+            file.set_permissions(permissions)?;
         }
         Ok(file)
     }
@@ -137,6 +141,14 @@ impl Drop for Replacement {
 /// A standard stream as a file of its own.
 fn standard(stream: impl AsFd) -> io::Result<File> {
     Ok(stream.as_fd().try_clone_to_owned()?.into())
+}
+
+/// Refuses the output that `option` names if it is one of the inputs, by whatever name.
+pub(crate) fn refuse_input(option: &str, path: &Path, inputs: &[PathBuf]) -> Result<(), Failure> {
+    match fs::metadata(path).ok().and_then(|metadata| among(&metadata, inputs)) {
+        Some(_) => Err(Failure::Usage(format!("{option} {}: that is an input", path.display()))),
+        None => Ok(()),
+    }
 }
 
 /// The input that is this regular file, by whatever name.

@@ -70,12 +70,11 @@ fn live_adds_to_its_file_and_opens_it_again_after_hup() {
     let all = [lines(&rotated), lines(&report)].concat();
     assert_eq!(all[0]["type"], "before");
     assert_eq!(all.last().unwrap()["type"], "total");
-    let mut next = 0;
-    for line in &all[1..all.len() - 1] {
-        assert_eq!(line["epoch"], next, "no report is missing");
-        assert_eq!(line["undelivered"].as_u64().unwrap_or(0), 0);
-        next += line["epochs"].as_u64().unwrap_or(1);
-    }
+    // No report is missing, neither here nor there.
+    let epochs = all.iter().filter(|line| line["type"] == "epoch");
+    assert!(epochs.clone().all(|line| line["undelivered"] == 0));
+    let total = all.last().unwrap();
+    assert_eq!((&total["epochs"], &total["undelivered"]), (&epochs.count().into(), &0.into()));
 }
 
 #[test]
@@ -134,19 +133,19 @@ fn live_outlives_a_full_disk() {
         return;
     }
     let (report, ballast) = (folder.join("report.json"), folder.join("ballast"));
-    fs::write(&ballast, vec![1; 200 << 10]).unwrap();
+    // As much as there is room for.
+    fs::write(&ballast, vec![1; 256 << 10]).unwrap_or_default();
     let arguments = ["--epoch", "200ms", "--threshold", "0", "-o", report.to_str().unwrap()];
     let live = net.live("here", &[&arguments[..], &["--limit", "100"]].concat());
-    // Reports of some 60 KB each fill the disk.
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(3) {
         net.send(&capture);
     }
+    assert_eq!(count(&report), 0);
     fs::remove_file(&ballast).unwrap();
-    let before = count(&report);
     wait_for("a report on the disk that has room again", || {
         net.send(&capture);
-        count(&report) > before
+        count(&report) > 0
     });
     live.signal("-INT");
     let answer = live.end();
@@ -154,5 +153,5 @@ fn live_outlives_a_full_disk() {
     assert!(run("umount", &[at]));
     assert!(answer.err.contains("No space left on device"), "{}", answer.err);
     assert!(answer.err.contains("is written again"), "{}", answer.err);
-    assert!(written.len() > before, "{}", answer.err);
+    assert!(!written.is_empty(), "{}", answer.err);
 }

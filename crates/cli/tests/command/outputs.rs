@@ -32,7 +32,8 @@ fn names(folder: &Path) -> Vec<String> {
 
 fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flowgauge"));
-    command.args(&arguments[..1]).args(["--seed", "0"]).args(&arguments[1..]);
+    let seed: &[&str] = if arguments[0] == "analyze" { &["--seed", "0"] } else { &[] };
+    command.args(&arguments[..1]).args(seed).args(&arguments[1..]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -72,9 +73,17 @@ fn no_output_is_an_input_by_another_name() {
         refused(&mut command(&["analyze", "-o", text(output), text(&capture)]));
         refused(&mut command(&["analyze", "-o", text(&capture), text(output)]));
         refused(command(&["analyze", "-o", text(output), "-"]).stdin(read()));
+        refused(&mut command(&["analyze", "--save", text(output), text(&capture)]));
+        refused(&mut command(&["merge", "-o", text(output), text(&capture)]));
         refused(command(&["analyze", text(output)]).stdout(append()));
         refused(command(&["analyze", "-o", "/dev/stdout", text(output)]).stdout(append()));
     }
+    let config = file("output.yaml", b"measurements: { a: { key: source } }\n");
+    refused(&mut command(&["analyze", "-C", &config, "-o", &config, text(&capture)]));
+    let both = text(&folder).to_owned() + "/new";
+    let output =
+        command(&["analyze", "--save", &both, "-o", &both, text(&capture)]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
 }
 
 #[test]
