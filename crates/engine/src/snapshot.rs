@@ -235,12 +235,14 @@ impl Snapshot {
     /// # Errors
     /// When the bytes are no snapshot, or it needs more memory or another seed file.
     pub fn decode(bytes: &[u8], limit: usize, file: Option<&Seed>) -> Result<Self, SnapshotError> {
-        let mut from = Reader::checked(bytes)?;
-        let mut magic = [0; 4];
-        from.numbers("magic", &mut magic)?;
+        let (mut head, mut magic) = (Reader::new(bytes), [0; 4]);
+        head.numbers("magic", &mut magic)?;
+        // A file of another kind is told from a damaged snapshot.
         if magic != *MAGIC {
-            return Err(from.invalid("magic", 4, "no snapshot begins so").into());
+            return Err(head.invalid("magic", 4, "no snapshot begins so").into());
         }
+        let mut from = Reader::checked(bytes)?;
+        from.numbers("magic", &mut magic)?;
         if from.number::<u16>("version")? != VERSION {
             return Err(from.invalid("version", 2, "only version 1 is known").into());
         }

@@ -376,6 +376,8 @@ fn stored_epochs_are_asked_and_added_up() {
     let without = flowgauge(&["query", &stored[0]]);
     assert_eq!((without.code, without.err.lines().count()), (1, 1));
     assert!(without.err.contains("seed file"), "{}", without.err);
+    let capture = flowgauge(&["query", &captures[0]]);
+    assert!(capture.code == 1 && capture.err.contains("no snapshot begins so"), "{}", capture.err);
     let several = flowgauge(&["analyze", "--epoch", "10s", "--save", &stored[0], &captures[0]]);
     assert_eq!(several.code, 2);
     assert!(several.err.contains("several epochs need a directory"), "{}", several.err);
