@@ -189,14 +189,21 @@ fn signal(child: &Child, signal: &str) {
     assert!(status.success());
 }
 
-/// Waits until the process has read what was written to its standard input.
+/// The signals of one line of a process's status, as a mask: those ignored, those caught.
+fn signals(process: &str, line: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let mask = status.lines().find_map(|text| text.strip_prefix(line)).unwrap();
+    u64::from_str_radix(mask.trim_start_matches(':').trim(), 16).unwrap()
+}
+
+/// Waits until the command catches TERM, and half a second more: by then it has read its input.
 fn until_read(child: &Child) {
     let begun = Instant::now();
-    let path = format!("/proc/{}/fdinfo/0", child.id());
-    assert!(Path::new(&path).exists());
-    // What it does with the bytes takes no longer.
+    while signals(&child.id().to_string(), "SigCgt") >> (15 - 1) & 1 == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(60));
+        sleep(Duration::from_millis(10));
+    }
     sleep(Duration::from_millis(500));
-    assert!(begun.elapsed() < Duration::from_secs(20));
 }
 
 #[test]
@@ -227,11 +234,9 @@ fn a_signal_ends_a_run_with_a_report_of_what_was_measured() {
     }
 }
 
-/// Whether this process ignores HUP, by the lowest bit of its mask.
+/// Whether this process ignores HUP, signal 1.
 fn ignores_hang_up() -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
-    u64::from_str_radix(mask.trim(), 16).unwrap() & 1 == 1
+    signals("self", "SigIgn") & 1 == 1
 }
 
 #[test]
@@ -240,7 +245,7 @@ fn a_second_signal_ends_it_at_once() {
     let arguments = ["analyze", "--format", "json", "--epoch", "10p", &capture];
     // Nobody reads the pipe, so that the report of what was measured is stuck.
     let child = command(&arguments).spawn().unwrap();
-    sleep(Duration::from_millis(500));
+    until_read(&child);
     signal(&child, "-INT");
     sleep(Duration::from_millis(200));
     signal(&child, "-TERM");
@@ -250,13 +255,17 @@ fn a_second_signal_ends_it_at_once() {
 
 #[test]
 fn a_signal_that_is_ignored_stays_ignored() {
-    let capture = many_epochs("ignored.pcap");
-    let script = "trap '' HUP; exec \"$0\" analyze --format json - < \"$1\"";
-    let arguments = [env!("CARGO_BIN_EXE_flowgauge"), capture.as_str()];
+    let script = "trap '' HUP; exec \"$0\" analyze --seed 0 --format json -";
     let mut shell = Command::new("sh");
-    shell.arg("-c").arg(script).args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = shell.spawn().unwrap();
+    shell.arg("-c").arg(script).arg(env!("CARGO_BIN_EXE_flowgauge"));
+    let mut child =
+        shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // Standard input stays open, so that the signal finds the command at work.
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(&pcap(&traffic())).unwrap();
+    until_read(&child);
     signal(&child, "-HUP");
+    drop(input);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(error(&output), "");
