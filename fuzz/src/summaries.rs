@@ -1,7 +1,7 @@
 //! What must hold for any bytes that are decoded as a summary: run by the fuzz target, and by the
 //! laws on the inputs that are kept.
 
-use flowgauge_core::key::{Key8, Key13};
+use flowgauge_core::key::{Key8, Key16};
 
 use super::ask::decode_and_use;
 
@@ -15,5 +15,5 @@ pub fn summary(bytes: &[u8]) {
     let mut bytes = bytes.to_vec();
     let checksum = crc32fast::hash(&bytes[..end]);
     bytes[end..].copy_from_slice(&checksum.to_le_bytes());
-    let _ = (decode_and_use::<Key8>(&bytes, LIMIT), decode_and_use::<Key13>(&bytes, LIMIT));
+    let _ = (decode_and_use::<Key8>(&bytes, LIMIT), decode_and_use::<Key16>(&bytes, LIMIT));
 }

@@ -7,7 +7,7 @@ use std::hint::black_box;
 use bytemuck::Zeroable;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
-use flowgauge_core::key::{Extract, Key13, Key37, KeyKind};
+use flowgauge_core::key::{Extract, Key16, Key37, KeyKind};
 use flowgauge_core::packet::{Headers, LinkType, parse, parse_inner};
 
 /// Enough frames that no branch predictor learns them, few enough to stay in the cache.
@@ -67,13 +67,13 @@ fn vxlan(i: u32, out: &mut Vec<u8>) {
 
 /// Writes the keys of the frames to batches; how many there were.
 fn keys(traffic: &Traffic, parse: impl Fn(LinkType, &[u8]) -> Headers) -> u64 {
-    let mut batch = [Key13::zeroed(); 256];
+    let mut batch = [Key16::zeroed(); 256];
     let mut batch6 = [Key37::zeroed(); 256];
     let mut keyed = 0;
     for frame in traffic.frames() {
         match parse(LinkType::ETHERNET, frame) {
             Headers::V4(ip) => {
-                if let Ok(key) = Key13::extract(KeyKind::FiveTuple, &ip) {
+                if let Ok(key) = Key16::extract(KeyKind::FiveTuple, &ip) {
                     batch[keyed % 256] = key;
                     keyed += 1;
                 }

@@ -8,7 +8,7 @@
 
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog;
-use flowgauge_core::key::{FlowKey, Key13};
+use flowgauge_core::key::{FlowKey, Key16};
 use flowgauge_core::summary::{Ingest, Options};
 use flowgauge_kernel::{Digester, Isa, Seed, Zeroed, prefetch};
 use rustix::time::{ClockId, clock_gettime};
@@ -112,11 +112,12 @@ fn compare(
     parameter: (&str, usize),
     mut by_hand: impl FnMut(&[Words]),
 ) -> f64 {
-    let mut options = Options::new(16 << 20, 1).with([(parameter.0, parameter.1)]);
+    let mut options =
+        Options::new(16 << 20, 1).for_keys(KEY_BYTES).with([(parameter.0, parameter.1)]);
     options.digester = digester;
-    let mut summary = catalog::build::<Key13>(algorithm, &options).unwrap();
+    let mut summary = catalog::build::<Key16>(algorithm, &options).unwrap();
     let mut batch = Batch::new();
-    let mut ingest = |summary: &mut dyn Ingest<Key13>, keys: &[Key13]| {
+    let mut ingest = |summary: &mut dyn Ingest<Key16>, keys: &[Key16]| {
         for keys in keys.chunks(BATCH_PACKETS) {
             batch.fill(keys, FRAME_BYTES);
             summary.ingest(&mut batch);
@@ -128,7 +129,7 @@ fn compare(
     // A table that grows with its flows is as large as the hand-written one from here on.
     ingest(&mut *summary, &all_keys);
     summary.clear();
-    let mut round = |words: &[Words], keys: &[Key13]| {
+    let mut round = |words: &[Words], keys: &[Key16]| {
         let start = thread_seconds();
         ingest(&mut *summary, keys);
         let middle = thread_seconds();
@@ -154,9 +155,9 @@ fn compare(
     ratio
 }
 
-fn key(words: Words) -> Key13 {
+fn key(words: Words) -> Key16 {
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    Key13::from_canonical(&bytes[..KEY_BYTES]).unwrap()
+    Key16::from_canonical(&bytes[..KEY_BYTES]).unwrap()
 }
 
 #[derive(Clone, Copy, bytemuck::Zeroable)]

@@ -10,7 +10,7 @@ use flowgauge_kernel::{Digester, Seed};
 
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::catalog;
-use crate::key::{FlowKey, Key4, Key8, Key13, Key16, Key32, Key37};
+use crate::key::{FlowKey, Key4, Key8, Key16, Key32, Key37};
 use crate::summary::codec::{self, DecodeError};
 use crate::summary::shared::SharedIngest;
 use crate::summary::{
@@ -51,7 +51,7 @@ macro_rules! widths {
             /// # Panics
             /// When no key has that many.
             pub fn new(key_bytes: usize) -> Self {
-                $(if key_bytes == <$key>::BYTES {
+                $(if <$key>::holds(key_bytes) {
                     return Self::$name(Batch::new());
                 })*
                 unreachable!("no key has {key_bytes} bytes")
@@ -129,9 +129,10 @@ macro_rules! widths {
                 name: &str,
                 options: &Options,
             ) -> Result<Self, BuildError> {
-                $(if key_bytes == <$key>::BYTES {
-                    let own = catalog::build_accelerated::<$key>(accelerators, name, options)?;
-                    return Ok(Self(Inner::$name(Kind::Own(own))));
+                let options = options.clone().for_keys(key_bytes);
+                $(if <$key>::holds(key_bytes) {
+                    let own = catalog::build_accelerated::<$key>(accelerators, name, &options)?;
+                    return Ok(Self(Inner::$name(Kind::Own(own)), key_bytes));
                 })*
                 unreachable!("no key has {key_bytes} bytes")
             }
@@ -149,9 +150,10 @@ macro_rules! widths {
                 name: &str,
                 options: &Options,
             ) -> Result<Self, BuildError> {
-                $(if key_bytes == <$key>::BYTES {
-                    let concurrent = catalog::build_shared::<$key>(name, options)?.into();
-                    return Ok(Self(Inner::$name(Kind::Concurrent(concurrent))));
+                let options = options.clone().for_keys(key_bytes);
+                $(if <$key>::holds(key_bytes) {
+                    let concurrent = catalog::build_shared::<$key>(name, &options)?.into();
+                    return Ok(Self(Inner::$name(Kind::Concurrent(concurrent)), key_bytes));
                 })*
                 unreachable!("no key has {key_bytes} bytes")
             }
@@ -193,9 +195,9 @@ macro_rules! widths {
                 limit: usize,
                 file: Option<&Seed>,
             ) -> Result<(Self, &'static Info, Options), DecodeError> {
-                $(if key_bytes == <$key>::BYTES {
-                    let decoded = codec::decode_under::<$key>(bytes, limit, file)?;
-                    let own = Self(Inner::$name(Kind::Own(decoded.summary)));
+                $(if <$key>::holds(key_bytes) {
+                    let decoded = codec::decode_of::<$key>(key_bytes, bytes, limit, file)?;
+                    let own = Self(Inner::$name(Kind::Own(decoded.summary)), key_bytes);
                     return Ok((own, decoded.info, decoded.options));
                 })*
                 unreachable!("no key has {key_bytes} bytes")
@@ -204,7 +206,9 @@ macro_rules! widths {
             /// Another handle of the same concurrent summary; `None` where one worker owns it.
             pub fn another(&self) -> Option<Self> {
                 match &self.0 {
-                    $(Inner::$name(kind) => kind.another().map(|kind| Self(Inner::$name(kind))),)*
+                    $(Inner::$name(kind) => {
+                        kind.another().map(|kind| Self(Inner::$name(kind), self.1))
+                    })*
                 }
             }
         }
@@ -230,7 +234,7 @@ macro_rules! widths {
 }
 
 widths!(
-    Four: Key4, Eight: Key8, Thirteen: Key13, Sixteen: Key16, ThirtyTwo: Key32, ThirtySeven: Key37
+    Four: Key4, Eight: Key8, Sixteen: Key16, ThirtyTwo: Key32, ThirtySeven: Key37
 );
 
 const WIDTHS_DIFFER: &str = "the batches and summaries of a lane have one key width";
@@ -272,7 +276,7 @@ impl BatchMut<'_> {
     pub fn ones(&self, bytes: usize, mut visit: impl FnMut(usize, u32)) {
         each_batch!(self, batch => {
             for (row, key) in batch.keys().iter().enumerate() {
-                let ones = key.canonical()[..bytes].iter().map(|byte| byte.count_ones()).sum();
+                let ones = key.canonical(bytes).iter().map(|byte| byte.count_ones()).sum();
                 visit(row, ones);
             }
         });
@@ -280,7 +284,9 @@ impl BatchMut<'_> {
 }
 
 /// A summary of keys of any width: one worker's own, or a handle of a concurrent one.
-pub struct AnySummary(Inner);
+///
+/// Beside it stand the canonical bytes of a key.
+pub struct AnySummary(Inner, usize);
 
 /// A summary of one key width.
 enum Kind<K> {
@@ -348,7 +354,8 @@ impl AnySummary {
     /// The stored form of a summary that the algorithm `info` built from `options`:
     /// [`codec::encode`].
     pub fn encode(&self, info: &Info, options: &Options) -> Vec<u8> {
-        each!(&self.0, kind => codec::encode(info, options, kind.ordinary()))
+        let options = options.clone().for_keys(self.1);
+        each!(&self.0, kind => codec::encode(info, &options, kind.ordinary()))
     }
 
     /// Bytes of memory reserved.

@@ -203,12 +203,13 @@ impl<K: FlowKey> Batch<K> {
         self.filled.0 = 0;
     }
 
-    /// Fills the digest column, unless somebody did already.
+    /// Fills the digest column, unless it is filled already.
     #[inline]
     pub fn digest(&mut self, digester: &Digester) {
         if !self.digested {
-            let len = self.len;
-            digester.digest_batch(K::words(&self.keys[..len]), K::BYTES, &mut self.digests[..len]);
+            let (len, key_bytes) = (self.len, digester.key_bytes());
+            debug_assert!(K::holds(key_bytes), "the digester is for other keys");
+            digester.digest_batch(K::words(&self.keys[..len]), key_bytes, &mut self.digests[..len]);
             self.digested = true;
         }
     }

@@ -5,7 +5,7 @@ use crate::accelerator::{
 };
 use crate::key::FlowKey;
 #[cfg(all(debug_assertions, not(test)))]
-use crate::key::{Key4, Key8, Key13, Key16, Key32, Key37};
+use crate::key::{Key4, Key8, Key16, Key32, Key37};
 use crate::summary::array::{CountArray, Mrac, ReplacingArray};
 use crate::summary::counter::{
     MisraGries, NetFlow, SharedCounters, SketchVisor, SpaceSaving, StreamSummary,
@@ -38,7 +38,7 @@ macro_rules! catalog {
             $(if name == <$summary as Describe>::INFO.name {
                 let info = <$summary as Describe>::INFO;
                 options.parameters.check(info.name, info.parameters)?;
-                return <$summary as Describe>::build::<K>(options);
+                return <$summary as Describe>::build::<K>(&options.digesting::<K>());
             })*
             Err(unknown(name))
         }
@@ -109,7 +109,7 @@ macro_rules! shared {
             let known = info(name)?;
             options.parameters.check(known.name, known.parameters)?;
             $(if name == <$summary as Describe>::INFO.name {
-                return <$summary as Share>::share::<K>(options);
+                return <$summary as Share>::share::<K>(&options.digesting::<K>());
             })*
             Err(BuildError::Unshared { algorithm: known.name, able: SHARED.join(", ") })
         }
@@ -199,6 +199,7 @@ pub fn build_accelerated<K: FlowKey>(
         return build(name, options);
     }
     sound(accelerators, name, &options.parameters)?;
+    let options = options.digesting::<K>();
     let mut inner = options.clone();
     let mut own: Vec<(&str, Options)> = Vec::new();
     for (accelerator, parameters) in accelerators {
@@ -310,10 +311,9 @@ fn unknown(name: &str) -> BuildError {
 /// [`build`] for every key: compiled here, once, what each test would otherwise compile anew.
 /// Optimised builds share nothing between crates, and so go without.
 #[cfg(all(debug_assertions, not(test)))]
-pub static BUILDERS: Builders = (build, build, build, build, build, build);
+pub static BUILDERS: Builders = (build, build, build, build, build);
 
 #[cfg(all(debug_assertions, not(test)))]
 type Builder<K> = fn(&str, &Options) -> Result<Box<dyn Ingest<K>>, BuildError>;
 #[cfg(all(debug_assertions, not(test)))]
-type Builders =
-    (Builder<Key4>, Builder<Key8>, Builder<Key13>, Builder<Key16>, Builder<Key32>, Builder<Key37>);
+type Builders = (Builder<Key4>, Builder<Key8>, Builder<Key16>, Builder<Key32>, Builder<Key37>);

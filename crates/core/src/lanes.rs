@@ -10,7 +10,7 @@ use flowgauge_kernel::Digester;
 
 use crate::any::{BatchMut, Width};
 use crate::batch::Batch;
-use crate::key::{Element, Extract, FlowKey, Key4, Key8, Key13, Key16, Key32, Key37};
+use crate::key::{Element, Extract, FlowKey, Key4, Key8, Key16, Key32, Key37};
 use crate::key::{KeyKind, KeySpec};
 use crate::packet::{
     Frame, Headers, Ip, KeylessCounts, Malformed, NoKey, parse, parse_common, parse_inner,
@@ -62,7 +62,7 @@ pub struct Lanes {
 enum Keys {
     Address(Lane<Key4>, Option<Lane<Key16>>),
     Pair(Lane<Key8>, Option<Lane<Key32>>),
-    FiveTuple(Lane<Key13>, Option<Lane<Key37>>),
+    FiveTuple(Lane<Key16>, Option<Lane<Key37>>),
     Number(Lane<Key4>),
 }
 
@@ -156,11 +156,11 @@ impl Lanes {
     pub fn new(options: LaneOptions) -> Self {
         let keys = match options.key.kind {
             KeyKind::Source | KeyKind::Destination => {
-                Keys::Address(Lane::new(options), Lane::ipv6(options))
+                Keys::Address(Lane::new(options, 0), Lane::ipv6(options))
             }
-            KeyKind::Pair => Keys::Pair(Lane::new(options), Lane::ipv6(options)),
-            KeyKind::FiveTuple => Keys::FiveTuple(Lane::new(options), Lane::ipv6(options)),
-            KeyKind::Protocol | KeyKind::DestinationPort => Keys::Number(Lane::new(options)),
+            KeyKind::Pair => Keys::Pair(Lane::new(options, 0), Lane::ipv6(options)),
+            KeyKind::FiveTuple => Keys::FiveTuple(Lane::new(options, 0), Lane::ipv6(options)),
+            KeyKind::Protocol | KeyKind::DestinationPort => Keys::Number(Lane::new(options, 0)),
         };
         let (keyless, unmeasured) = (KeylessCounts::default(), Size::default());
         Self { keys, inner: options.inner, keyless, unmeasured }
@@ -325,14 +325,14 @@ struct Lane<K> {
 }
 
 impl<K: Width> Lane<K> {
-    fn new(options: LaneOptions) -> Self {
+    fn new(options: LaneOptions, lane: usize) -> Self {
         let LaneOptions { key, batch_packets, elements, .. } = options;
-        let (mask, batch) = (key.mask(), Batch::new());
+        let (mask, batch) = (key.mask(key.lanes()[lane]), Batch::new());
         Self { key, mask, batch, batch_packets, elements, keyed: Size::default() }
     }
 
     fn ipv6(options: LaneOptions) -> Option<Self> {
-        options.ipv6.then(|| Self::new(options))
+        options.ipv6.then(|| Self::new(options, 1))
     }
 
     /// Takes a packet with an IP header; `to` gets the batch when it is full.

@@ -56,7 +56,7 @@ fn model(packets: &[(u32, u32)], by: Measure) -> Model {
 }
 
 fn size(summary: &Sketch, flow: u32, by: Measure) -> Estimate {
-    summary.answers().size().unwrap().estimate(key(flow).canonical()).by(by).unwrap()
+    summary.answers().size().unwrap().estimate(key(flow).canonical(Key4::BYTES)).by(by).unwrap()
 }
 
 /// No estimate is above its high or, in 95 of 100 cases, under its low bound; what is said to be

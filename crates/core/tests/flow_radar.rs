@@ -174,7 +174,7 @@ fn an_overloaded_radar_invents_nothing_and_conserves_packets() {
         }
         let sizes = answers.size().unwrap();
         for (flow, truth) in model.iter().step_by(97) {
-            let size = sizes.estimate(key(*flow).canonical());
+            let size = sizes.estimate(key(*flow).canonical(Key4::BYTES));
             assert!(holds(size, *truth), "{flow}: {size:?} of {truth:?}");
         }
     }
@@ -203,7 +203,7 @@ fn what_the_filter_missed_makes_sizes_uncertain() {
             let truth = model.len() as f64;
             assert!(flows.low <= truth && truth <= flows.high, "{flows:?} of {truth}");
             for flow in (0..6000).step_by(7) {
-                let size = answers.size().unwrap().estimate(key(flow).canonical());
+                let size = answers.size().unwrap().estimate(key(flow).canonical(Key4::BYTES));
                 let truth = model.get(&flow).copied().unwrap_or_default();
                 assert!(holds(size, truth), "{seed}: {flow}: {size:?} of {truth:?}");
             }
@@ -291,7 +291,7 @@ fn radars_on_a_way_decode_together() {
             assert_eq!((radar.undecoded, radar.flows.len()), (0, model.len()), "seed {seed}");
             let mut right = 0;
             for flow in &radar.flows {
-                let truth = model[&self::flow(&CanonicalKey::new(flow.key.canonical()))];
+                let truth = model[&self::flow(&CanonicalKey::new(flow.key.canonical(Key4::BYTES)))];
                 let bounds = SizeEstimate::between(flow.low, flow.size, flow.high);
                 assert!(holds(bounds, truth), "{flow:?} of {truth:?}");
                 right += usize::from(flow.size == truth);
@@ -385,7 +385,7 @@ fn cells_full_of_flows_take_no_new_ones_whatever_the_batches() {
         assert!((65_535..=2 * 65_535).contains(&undecoded), "{undecoded} flows");
         // The flows that came first are in the cells, and are counted there.
         for flow in (0..1000).step_by(7) {
-            let size = answers.size().unwrap().estimate(key(flow).canonical());
+            let size = answers.size().unwrap().estimate(key(flow).canonical(Key4::BYTES));
             assert!(size.packets.unwrap().high >= 2.0 && holds(size, model[&flow]), "{size:?}");
         }
         let mut told = answers.untracked();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
-use flowgauge_core::key::{FlowKey, Key4, Key8, Key13, Key16, Key32, KeyKind, KeySpec};
+use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key32, KeyKind, KeySpec};
 use flowgauge_core::summary::{Ingest, Measure, Options, Size};
 use flowgauge_core::task::{
     EpochContext, Hierarchy, HierarchyItem, Lane, Lists, Report, TaskOptions, Threshold, find,
@@ -19,14 +19,14 @@ type Packet = (Vec<u8>, u32);
 /// the bits that `spec` keeps.
 fn packets<K: FlowKey>(count: usize, values: f64, spec: KeySpec, seed: u64) -> Vec<Packet> {
     let mut random = fastrand::Rng::with_seed(seed);
-    let mask: K = spec.mask();
+    let mask: K = spec.mask(K::BYTES);
     let mut packet = || {
         let bytes: Vec<u8> = (0..K::BYTES)
             .map(|_| (random.f64().powi(4) * values) as u8)
             .map(|byte| byte.wrapping_mul(37))
             .collect();
         let key = K::from_canonical(&bytes).unwrap().masked(mask);
-        (key.canonical().to_vec(), random.u32(64..=1500))
+        (key.canonical(K::BYTES).to_vec(), random.u32(64..=1500))
     };
     (0..count).map(|_| packet()).collect()
 }
@@ -436,7 +436,7 @@ fn other_keys_and_other_questions_are_refused() {
     let refused = |result: Result<(), String>| result.unwrap_err();
     let build = |hierarchy, name: &str| {
         let options = options(hierarchy, Measure::Packets, 1, 10);
-        let five = catalog::build::<Key13>(name, &options).map(drop);
+        let five = catalog::build::<Key16>(name, &options).map(drop);
         let pair = catalog::build::<Key8>(name, &options).map(drop);
         [five, pair].map(|result| result.map_err(|error| error.to_string()))
     };

@@ -2,8 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 use flowgauge_core::key::{
-    CanonicalKey, Extract, FlowKey, Key4, Key8, Key13, Key16, Key32, Key37, KeyError, KeyKind,
-    KeySpec,
+    CanonicalKey, Extract, FlowKey, Key4, Key8, Key16, Key32, Key37, KeyError, KeyKind, KeySpec,
 };
 use flowgauge_core::packet::{Fault, Ip, Layer, Malformed, Ports};
 
@@ -51,14 +50,16 @@ fn extract<K: FlowKey + Extract<N>, const N: usize>(
     ip: &Ip<N>,
 ) -> Result<CanonicalKey, Malformed> {
     let key = K::extract(kind, ip)?;
-    assert!(K::from_canonical(key.canonical()) == Some(key), "the unused bytes are zero");
-    Ok(CanonicalKey::new(key.canonical()))
+    let lanes = KeySpec::from(kind).lanes();
+    let bytes = lanes[if N == 8 { 0 } else { lanes.len() - 1 }];
+    assert!(K::from_canonical(key.canonical(bytes)) == Some(key), "the unused bytes are zero");
+    Ok(CanonicalKey::new(key.canonical(bytes)))
 }
 
 fn extract4(kind: KeyKind, ip: &Ip<8>) -> Result<CanonicalKey, Malformed> {
     match kind {
         KeyKind::Pair => extract::<Key8, 8>(kind, ip),
-        KeyKind::FiveTuple => extract::<Key13, 8>(kind, ip),
+        KeyKind::FiveTuple => extract::<Key16, 8>(kind, ip),
         _ => extract::<Key4, 8>(kind, ip),
     }
 }
@@ -161,9 +162,9 @@ fn specs_that_are_none() {
 }
 
 /// The mask keeps the first bits of each address and everything else.
-fn check_mask<K: FlowKey>(spec: KeySpec, prefix: u8, address_bytes: &[usize]) {
-    let all = K::from_canonical(&vec![0xff; K::BYTES]).unwrap();
-    let masked = all.masked(spec.mask());
+fn check_mask<K: FlowKey>(spec: KeySpec, bytes: usize, prefix: u8, address_bytes: &[usize]) {
+    let all = K::from_canonical(&vec![0xff; bytes]).unwrap();
+    let masked = all.masked(spec.mask(bytes));
     let kept = |bit: usize| {
         let mut start = 0;
         for bytes in address_bytes {
@@ -174,9 +175,9 @@ fn check_mask<K: FlowKey>(spec: KeySpec, prefix: u8, address_bytes: &[usize]) {
         }
         true
     };
-    for bit in 0..8 * K::BYTES {
-        let set = masked.canonical()[bit / 8] & (0x80 >> (bit % 8)) != 0;
-        assert_eq!(set, kept(bit), "{spec}, bit {bit} of {} bytes", K::BYTES);
+    for bit in 0..8 * bytes {
+        let set = masked.canonical(bytes)[bit / 8] & (0x80 >> (bit % 8)) != 0;
+        assert_eq!(set, kept(bit), "{spec}, bit {bit} of {bytes} bytes");
     }
 }
 
@@ -184,20 +185,20 @@ fn check_mask<K: FlowKey>(spec: KeySpec, prefix: u8, address_bytes: &[usize]) {
 fn masks_keep_the_prefix_of_each_address() {
     for v4_prefix in 0..=32 {
         let with = |kind| KeySpec { kind, v4_prefix, v6_prefix: 77 };
-        check_mask::<Key4>(with(KeyKind::Source), v4_prefix, &[4]);
-        check_mask::<Key4>(with(KeyKind::Destination), v4_prefix, &[4]);
-        check_mask::<Key8>(with(KeyKind::Pair), v4_prefix, &[4, 4]);
-        check_mask::<Key13>(with(KeyKind::FiveTuple), v4_prefix, &[4, 4]);
+        check_mask::<Key4>(with(KeyKind::Source), 4, v4_prefix, &[4]);
+        check_mask::<Key4>(with(KeyKind::Destination), 4, v4_prefix, &[4]);
+        check_mask::<Key8>(with(KeyKind::Pair), 8, v4_prefix, &[4, 4]);
+        check_mask::<Key16>(with(KeyKind::FiveTuple), 13, v4_prefix, &[4, 4]);
     }
     for v6_prefix in 0..=128 {
         let with = |kind| KeySpec { kind, v4_prefix: 7, v6_prefix };
-        check_mask::<Key16>(with(KeyKind::Source), v6_prefix, &[16]);
-        check_mask::<Key16>(with(KeyKind::Destination), v6_prefix, &[16]);
-        check_mask::<Key32>(with(KeyKind::Pair), v6_prefix, &[16, 16]);
-        check_mask::<Key37>(with(KeyKind::FiveTuple), v6_prefix, &[16, 16]);
+        check_mask::<Key16>(with(KeyKind::Source), 16, v6_prefix, &[16]);
+        check_mask::<Key16>(with(KeyKind::Destination), 16, v6_prefix, &[16]);
+        check_mask::<Key32>(with(KeyKind::Pair), 32, v6_prefix, &[16, 16]);
+        check_mask::<Key37>(with(KeyKind::FiveTuple), 37, v6_prefix, &[16, 16]);
     }
-    check_mask::<Key4>(spec("protocol"), 32, &[]);
-    check_mask::<Key4>(spec("destination-port"), 32, &[]);
+    check_mask::<Key4>(spec("protocol"), 4, 32, &[]);
+    check_mask::<Key4>(spec("destination-port"), 4, 32, &[]);
 }
 
 #[test]
@@ -224,8 +225,8 @@ fn flows_are_masked_and_take_fields_in_any_order() {
     let pair = spec("pair/8,32");
     let flow = pair.parse_flow("destination=192.168.7.9,source=10.1.2.3").unwrap();
     assert_eq!(flow.as_bytes(), [10, 0, 0, 0, 192, 0, 0, 0]);
-    let masked = Key8::extract(KeyKind::Pair, &packet4(PORTS)).unwrap().masked(pair.mask());
-    assert_eq!(masked.canonical(), flow.as_bytes());
+    let masked = Key8::extract(KeyKind::Pair, &packet4(PORTS)).unwrap().masked(pair.mask(8));
+    assert_eq!(masked.canonical(8), flow.as_bytes());
     let flow = spec("source/8,32").parse_flow("source=2001:db8:1::1").unwrap();
     assert_eq!(flow.as_bytes()[..6], [0x20, 1, 0xd, 0xb8, 0, 0]);
     let dashed = spec("destination-port").parse_flow("destination-port=53").unwrap();
@@ -268,9 +269,10 @@ fn canonical_keys_order_by_length_and_bytes() {
     assert!(sorted.is_sorted());
     assert!(sorted.windows(2).all(|pair| pair[0] < pair[1]));
     assert_eq!(key(&[1, 2, 3]).as_bytes(), [1, 2, 3]);
-    for length in (0..40).filter(|length| *length != Key13::BYTES) {
-        assert_eq!(Key13::from_canonical(&vec![1; length]), None);
+    for length in (0..40).filter(|length| !(13..=16).contains(length)) {
+        assert_eq!(Key16::from_canonical(&vec![1; length]), None);
     }
-    let many = [Key13::from_canonical(&[7; 13]).unwrap(); 3];
-    assert_eq!(Key13::words(&many).len(), 3);
+    let many = [Key16::from_canonical(&[7; 13]).unwrap(); 3];
+    assert_eq!(Key16::words(&many).len(), 3);
+    assert_eq!(many[0].canonical(16), [&[7; 13][..], &[0; 3]].concat());
 }

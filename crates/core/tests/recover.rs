@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
-use flowgauge_core::key::{CanonicalKey, FlowKey, Key4, Key8, Key13, Key16, Key37};
+use flowgauge_core::key::{CanonicalKey, FlowKey, Key4, Key8, Key16, Key37};
 use flowgauge_core::summary::codec::encode;
 use flowgauge_core::summary::{BuildError, Ingest, Measure, Options, Setting};
 use flowgauge_core::task::Threshold;
@@ -32,7 +32,7 @@ fn key<K: FlowKey>(number: u32) -> K {
 }
 
 fn canonical<K: FlowKey>(key: K) -> CanonicalKey {
-    CanonicalKey::new(key.canonical())
+    CanonicalKey::new(key.canonical(K::BYTES))
 }
 
 fn build<K: FlowKey>(name: &str, options: &Options) -> Box<dyn Ingest<K>> {
@@ -130,7 +130,7 @@ fn finds_changes<K: FlowKey>(seeds: u64, parameters: &[(&str, u64)], by: Measure
         assert!(truth.len() >= 98, "{}", truth.len());
         for (number, change) in &truth {
             let key = key::<K>(*number);
-            let estimate = answers.estimate(now, key.canonical());
+            let estimate = answers.estimate(now, key.canonical(K::BYTES));
             // The bounds hold of 99 in 100.
             assert!((estimate.value - unit * change).abs() < unit * 200.0, "{estimate:?} {change}");
             score.right += u32::from(found.contains(&canonical(key)));
@@ -450,11 +450,7 @@ fn what_cannot_be_built_is_refused_with_the_reason() {
     }
     let options = Options::new(1 << 20, 1);
     for name in ["reversible-sketch", "two-level"] {
-        for reason in [
-            refusal::<Key13>(name, &options),
-            refusal::<Key16>(name, &options),
-            refusal::<Key37>(name, &options),
-        ] {
+        for reason in [refusal::<Key16>(name, &options), refusal::<Key37>(name, &options)] {
             assert!(reason.contains("too long to be recovered") && reason.contains("linear-table"));
         }
         let with = |parameter, value| options.clone().with([(parameter, value)]);
@@ -521,7 +517,8 @@ fn sizes_are_as_near_as_was_asked() {
         let sizes_of = sketch.answers().size().unwrap();
         let truth = sizes(&packets);
         let far = truth.iter().filter(|(number, size)| {
-            let estimate = sizes_of.estimate(key::<Key8>(**number).canonical()).packets.unwrap();
+            let estimate =
+                sizes_of.estimate(key::<Key8>(**number).canonical(Key8::BYTES)).packets.unwrap();
             (estimate.value - **size).abs() > 0.001 * 200_000.0
         });
         assert!(far.count() < 20);

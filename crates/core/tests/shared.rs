@@ -7,7 +7,7 @@ use std::thread;
 
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog;
-use flowgauge_core::key::{FlowKey, Key4, Key8, Key13, Key16, Key32, Key37};
+use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key32, Key37};
 use flowgauge_core::summary::codec::encode;
 use flowgauge_core::summary::shared::SharedIngest;
 use flowgauge_core::summary::{BuildError, Measure, Options, Size};
@@ -93,7 +93,7 @@ fn sums_are_those_of_one_worker() {
         for name in ["count-min", "count-sketch", "k-ary"] {
             for rows in ["1", "4", "11"] {
                 let few = [("columns", "256"), ("candidates", "0"), ("rows", rows)];
-                is_that_of_one::<Key13>(name, &options.clone().with(few), &packets);
+                is_that_of_one::<Key16>(name, &options.clone().with(few), &packets);
             }
             let papers = [("columns", "65536"), ("candidates", "0"), ("rows", "4")];
             is_that_of_one::<Key8>(name, &options.clone().with(papers), &packets);
@@ -113,7 +113,6 @@ fn flows_are_those_of_one<K: FlowKey>() {
 fn flows_are_those_of_one_worker_with_keys_of_any_width() {
     flows_are_those_of_one::<Key4>();
     flows_are_those_of_one::<Key8>();
-    flows_are_those_of_one::<Key13>();
     flows_are_those_of_one::<Key16>();
     flows_are_those_of_one::<Key32>();
     flows_are_those_of_one::<Key37>();
@@ -143,11 +142,11 @@ fn what_a_full_table_does_not_take_is_untracked() {
     let packets = packets(200_000, 2000);
     let mut sent = BTreeMap::<Vec<u8>, Size>::new();
     for &(flow, bytes) in &packets {
-        *sent.entry(key::<Key13>(flow).canonical().to_vec()).or_default() +=
+        *sent.entry(key::<Key16>(flow).canonical(Key16::BYTES).to_vec()).or_default() +=
             Size { packets: 1, bytes: bytes.into() };
     }
     let options = Options::new(1 << 20, 1).with([("buckets", "1024")]);
-    let mut shared = catalog::build_shared::<Key13>("linear-table", &options).unwrap();
+    let mut shared = catalog::build_shared::<Key16>("linear-table", &options).unwrap();
     for workers in [2, 8] {
         feed_at_once(&*shared, &dealt(&packets, workers));
         let answers = shared.collect().answers();
@@ -198,7 +197,7 @@ fn memory_is_that_of_both() {
     for name in catalog::SHARED {
         for memory_bytes in [100_000, 3 << 20] {
             let shared =
-                catalog::build_shared::<Key13>(name, &Options::new(memory_bytes, 1)).unwrap();
+                catalog::build_shared::<Key16>(name, &Options::new(memory_bytes, 1)).unwrap();
             let own = shared.memory_bytes();
             // Spare entries are beside it.
             assert!(own <= memory_bytes + 4096 && own > memory_bytes / 4, "{name}: {own}");

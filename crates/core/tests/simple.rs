@@ -38,7 +38,7 @@ fn epoch(ranks: impl Iterator<Item = u32>, source: impl Fn(u32) -> u32) -> Vec<K
 fn sizes(packets: &[Key4]) -> HashMap<u32, u32> {
     let mut sizes = HashMap::new();
     for packet in packets {
-        *sizes.entry(u32::from_ne_bytes(packet.canonical().try_into().unwrap())).or_insert(0) += 1;
+        *sizes.entry(u32::from_ne_bytes(packet.canonical(4).try_into().unwrap())).or_insert(0) += 1;
     }
     sizes
 }

@@ -194,7 +194,7 @@ fn sizes_are_unbiased_and_within_their_bounds() {
         cells.read(&mut numbers);
         cells.seal(&mut numbers);
         for flow in &asked {
-            let estimate = cells.estimate(&numbers, key(*flow).canonical());
+            let estimate = cells.estimate(&numbers, key(*flow).canonical(Key8::BYTES));
             held += usize::from(estimate.low <= weights[flow] && weights[flow] <= estimate.high);
             confidence += estimate.confidence.unwrap();
             errors.push(estimate.value - weights[flow]);
@@ -228,11 +228,11 @@ fn changes_are_in_the_difference_of_the_cells() {
         read(&after).iter().zip(read(&before)).map(|(after, before)| after - before).collect();
     let cells = after.answers().cells().unwrap();
     cells.seal(&mut difference);
-    let change = cells.estimate(&difference, key(123_456_789).canonical());
+    let change = cells.estimate(&difference, key(123_456_789).canonical(Key8::BYTES));
     assert_eq!(change.value, 3000.0);
     // One flow of 3000 in 65536 columns: √8 × 3000 ÷ 256.
     assert!((change.high - change.value - 33.146).abs() < 0.001, "{change:?}");
-    assert_eq!(cells.estimate(&difference, key(0).canonical()).value, 0.0);
+    assert_eq!(cells.estimate(&difference, key(0).canonical(Key8::BYTES)).value, 0.0);
 }
 
 #[test]
@@ -267,7 +267,8 @@ fn weights_near_the_limit_saturate_visibly() {
         summary.merge(&*twin).unwrap();
     }
     assert!(summary.answers().saturated().packets > 0);
-    let size = summary.answers().size().unwrap().estimate(key(7).canonical()).packets.unwrap();
+    let size =
+        summary.answers().size().unwrap().estimate(key(7).canonical(Key8::BYTES)).packets.unwrap();
     let truth = 1000.0 * f64::from(1 << 22);
     assert!(size.low <= truth && truth <= size.high, "{size:?} of {truth}");
 }

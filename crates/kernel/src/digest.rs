@@ -8,6 +8,10 @@ use crate::seed::Seed;
 
 /// The words that a key is stored in: `u32`, `u64`, or 2, 4 or 5 of `u64`.
 pub trait Words: Pod + Zeroable + Eq + Send + Sync + 'static {
+    /// Canonical bytes of the shortest key that is stored in such words.
+    const SHORTEST: usize;
+    /// Canonical bytes of the longest.
+    const LONGEST: usize;
     /// Digest of one key of `bytes` canonical bytes.
     fn digest(&self, secret: &[u64; 4], bytes: usize) -> u64;
     /// The bits that both have.
@@ -16,6 +20,9 @@ pub trait Words: Pod + Zeroable + Eq + Send + Sync + 'static {
 }
 
 impl Words for u32 {
+    const SHORTEST: usize = 4;
+    const LONGEST: usize = 4;
+
     #[inline(always)]
     fn digest(&self, secret: &[u64; 4], bytes: usize) -> u64 {
         scalar::digest1(secret, u64::from(u32::from_le(*self)), bytes)
@@ -28,6 +35,9 @@ impl Words for u32 {
 }
 
 impl Words for u64 {
+    const SHORTEST: usize = 8;
+    const LONGEST: usize = 8;
+
     #[inline(always)]
     fn digest(&self, secret: &[u64; 4], bytes: usize) -> u64 {
         scalar::digest1(secret, u64::from_le(*self), bytes)
@@ -40,6 +50,9 @@ impl Words for u64 {
 }
 
 impl Words for [u64; 2] {
+    const SHORTEST: usize = 13;
+    const LONGEST: usize = 16;
+
     #[inline(always)]
     fn digest(&self, secret: &[u64; 4], bytes: usize) -> u64 {
         scalar::digest2(secret, self.map(u64::from_le), bytes)
@@ -52,6 +65,9 @@ impl Words for [u64; 2] {
 }
 
 impl Words for [u64; 4] {
+    const SHORTEST: usize = 32;
+    const LONGEST: usize = 32;
+
     #[inline(always)]
     fn digest(&self, secret: &[u64; 4], bytes: usize) -> u64 {
         scalar::digest4(secret, self.map(u64::from_le), bytes)
@@ -64,6 +80,9 @@ impl Words for [u64; 4] {
 }
 
 impl Words for [u64; 5] {
+    const SHORTEST: usize = 37;
+    const LONGEST: usize = 37;
+
     #[inline(always)]
     fn digest(&self, secret: &[u64; 4], bytes: usize) -> u64 {
         scalar::digest5(secret, self.map(u64::from_le), bytes)
@@ -75,17 +94,30 @@ impl Words for [u64; 5] {
     }
 }
 
-/// The digest function with its seed and instruction set.
+/// The digest function with its seed and instruction set, and the length of the keys it is for.
 #[derive(Clone, Copy, Debug)]
 pub struct Digester {
     seed: Seed,
     isa: Isa,
+    key_bytes: usize,
 }
 
 impl Digester {
-    /// A digest function for `seed` on the instruction set `isa`.
+    /// A digest function for `seed` on the instruction set `isa`, for keys of no length yet.
     pub fn new(seed: Seed, isa: Isa) -> Self {
-        Self { seed, isa }
+        Self { seed, isa, key_bytes: 0 }
+    }
+
+    /// The same function for keys of `key_bytes` canonical bytes.
+    #[must_use]
+    pub fn for_keys(self, key_bytes: usize) -> Self {
+        Self { key_bytes, ..self }
+    }
+
+    /// Canonical bytes of a key; 0 before [`Self::for_keys`].
+    #[inline(always)]
+    pub fn key_bytes(&self) -> usize {
+        self.key_bytes
     }
 
     /// The seed.

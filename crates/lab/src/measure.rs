@@ -1,6 +1,6 @@
 //! The measurement: every case on every stream.
 
-use flowgauge_core::key::{Extract, FlowKey, Key4, Key8, Key13, KeyKind};
+use flowgauge_core::key::{Extract, FlowKey, Key4, Key8, Key16, KeyKind};
 use flowgauge_core::summary::{Measure, Size};
 use flowgauge_core::task::{EpochContext, Lists, Threshold};
 use flowgauge_kernel::{Digester, Isa, Seed};
@@ -104,7 +104,7 @@ fn measure(
             match kind {
                 _ if group.is_empty() => {}
                 KeyKind::Pair => stream.measure::<Key8>(&mut group)?,
-                KeyKind::FiveTuple => stream.measure::<Key13>(&mut group)?,
+                KeyKind::FiveTuple => stream.measure::<Key16>(&mut group)?,
                 _ => stream.measure::<Key4>(&mut group)?,
             }
         }

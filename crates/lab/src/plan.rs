@@ -1,6 +1,6 @@
 //! Which task is asked of which algorithm, of what traffic and by which key.
 
-use flowgauge_core::key::{FlowKey, Key4, Key8, Key13, KeyKind};
+use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, KeyKind};
 use flowgauge_core::task::{TASKS, TaskEntry};
 
 use crate::failure::Failure;
@@ -86,7 +86,7 @@ impl Probe {
         for kind in KINDS {
             let built = match kind {
                 KeyKind::Pair => probe.build::<Key8>(subject, kind),
-                KeyKind::FiveTuple => probe.build::<Key13>(subject, kind),
+                KeyKind::FiveTuple => probe.build::<Key16>(subject, kind),
                 _ => probe.build::<Key4>(subject, kind),
             };
             // Some parameters fit some keys only.

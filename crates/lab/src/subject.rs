@@ -104,7 +104,9 @@ impl Subject {
         threshold: Threshold,
         seed: u64,
     ) -> Result<Options, BuildError> {
-        let options = Options { threshold, ..Options::new(self.memory_bytes, seed) };
+        // Of IPv4 packets.
+        let options = Options::new(self.memory_bytes, seed).for_keys(K::SHORTEST);
+        let options = Options { threshold, ..options };
         let before = catalog::accelerator_bytes::<K>(&self.accelerators(), &options)?;
         let options = Options { memory_bytes: options.memory_bytes + before, ..options };
         Ok(options.with(self.parameters.iter().copied()))

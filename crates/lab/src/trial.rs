@@ -68,7 +68,7 @@ impl<K: FlowKey> Trial<K> {
         let cells = cells.map_or(0, Cells::len);
         let tasks = TaskOptions {
             flows: flows.to_vec(),
-            history: vec![HistoryShape { key_bytes: K::BYTES, flows: most, cells }],
+            history: vec![HistoryShape { key_bytes: K::SHORTEST, flows: most, cells }],
             spread: options.spread,
             hierarchy: options.hierarchy,
             ..TaskOptions::new(Seed::number(seed))
@@ -84,7 +84,7 @@ impl<K: FlowKey> Trial<K> {
 
     fn lane(&self) -> Lane<'_> {
         let answers = self.summary.answers();
-        Lane { key: self.kind.into(), key_bytes: K::BYTES, answers }
+        Lane { key: self.kind.into(), key_bytes: K::SHORTEST, answers }
     }
 
     /// Whether the summary lists every flow.
@@ -125,8 +125,11 @@ impl<K: FlowKey> Trial<K> {
             self.summary.ingest(&mut self.batch);
         }
         self.summary.settle();
-        let lanes =
-            [Lane { key: self.kind.into(), key_bytes: K::BYTES, answers: self.summary.answers() }];
+        let lanes = [Lane {
+            key: self.kind.into(),
+            key_bytes: K::SHORTEST,
+            answers: self.summary.answers(),
+        }];
         let scratch = &mut self.scratch;
         let reports = self.tasks.iter_mut().map(|task| task.run(epoch, &lanes, scratch)).collect();
         self.summary.next_epoch();

@@ -5,7 +5,7 @@
 use std::collections::{HashMap, HashSet};
 
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
-use flowgauge_core::key::{CanonicalKey, Extract, FlowKey, Key13, Key37, KeyKind};
+use flowgauge_core::key::{CanonicalKey, Extract, FlowKey, Key16, Key37, KeyKind};
 use flowgauge_core::packet::{Headers, LinkType, parse};
 use flowgauge_core::summary;
 use flowgauge_synthetic::{
@@ -61,12 +61,12 @@ const GOLDEN_BACKBONE: u64 = 0x573f_2cdf_9358_f838;
 fn key_of(frame: &[u8]) -> CanonicalKey {
     match parse(LinkType::ETHERNET, frame) {
         Headers::V4(ip) => {
-            let key: Key13 = Extract::<8>::extract(KeyKind::FiveTuple, &ip).unwrap();
-            CanonicalKey::new(key.canonical())
+            let key: Key16 = Extract::<8>::extract(KeyKind::FiveTuple, &ip).unwrap();
+            CanonicalKey::new(key.canonical(13))
         }
         Headers::V6(ip) => {
             let key: Key37 = Extract::<32>::extract(KeyKind::FiveTuple, &ip).unwrap();
-            CanonicalKey::new(key.canonical())
+            CanonicalKey::new(key.canonical(37))
         }
         other => panic!("{other:?}"),
     }

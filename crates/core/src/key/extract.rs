@@ -1,6 +1,6 @@
 //! Fields of an IP packet to a key.
 
-use super::{Key4, Key8, Key13, Key16, Key32, Key37, KeyKind};
+use super::{Key4, Key8, Key16, Key32, Key37, KeyKind};
 use crate::packet::{Ip, Malformed, Ports};
 
 /// A key type that can be made from an IP packet whose two addresses have `N` bytes.
@@ -72,7 +72,7 @@ impl Extract<8> for Key8 {
     }
 }
 
-impl Extract<8> for Key13 {
+impl Extract<8> for Key16 {
     #[inline(always)]
     fn extract(_: KeyKind, ip: &Ip<8>) -> Result<Self, Malformed> {
         let [a, b, c, d] = ip.ports.bytes()?;

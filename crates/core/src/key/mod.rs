@@ -18,12 +18,17 @@ pub use extract::Extract;
 pub(crate) use spec::prefix_mask;
 pub use spec::{Fields, KeyError, KeyKind, KeySpec};
 
-/// The key type of a pipeline: a fixed number of canonical bytes in words.
+/// The key type of a pipeline: canonical bytes in whole words, zeros behind them.
+///
+/// The type says how many words there are. How many bytes of them are the key is a value, so that
+/// keys of as many words share their code: that of a summary is in its [`Digester`].
 pub trait FlowKey: Copy + Eq + Pod + Send + Sync + 'static {
     /// The words that hold the key.
     type Words: Words;
-    /// Canonical bytes of a key.
+    /// Canonical bytes of the longest key.
     const BYTES: usize;
+    /// Canonical bytes of the shortest key.
+    const SHORTEST: usize;
 
     /// The digest of this key alone; batches of keys are digested by [`Batch::digest`].
     ///
@@ -31,40 +36,57 @@ pub trait FlowKey: Copy + Eq + Pod + Send + Sync + 'static {
     fn digest(&self, digester: &Digester) -> u64;
     /// The words of many keys.
     fn words(keys: &[Self]) -> &[Self::Words];
-    /// The canonical bytes.
-    fn canonical(&self) -> &[u8];
-    /// The key with these canonical bytes; `None` where their number is not [`Self::BYTES`].
-    fn from_canonical(bytes: &[u8]) -> Option<Self>;
+    /// The canonical bytes, of which there are `bytes`.
+    fn canonical(&self, bytes: usize) -> &[u8];
+    /// The key with these canonical bytes; `None` where no key of this type has as many.
+    fn from_canonical(canonical: &[u8]) -> Option<Self>;
     /// The key with the bits that `mask` lacks set to zero.
     #[must_use]
     fn masked(self, mask: Self) -> Self;
+
+    /// Whether keys of this type may have so many canonical bytes.
+    fn holds(bytes: usize) -> bool {
+        (Self::SHORTEST..=Self::BYTES).contains(&bytes)
+    }
+
+    /// The canonical bytes of this key, of which there are as many as the digester's keys have.
+    fn to_canonical(&self, digester: &Digester) -> CanonicalKey {
+        CanonicalKey::new(self.canonical(digester.key_bytes()))
+    }
+
+    /// The key with these canonical bytes, if the digester's keys have as many.
+    fn matching(canonical: &[u8], digester: &Digester) -> Option<Self> {
+        let fits = canonical.len() == digester.key_bytes();
+        fits.then(|| Self::from_canonical(canonical)).flatten()
+    }
 }
 
-/// A key of `BYTES` canonical bytes in the words `W`.
+/// A key in the words `W`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(transparent)]
-pub struct Key<W, const BYTES: usize>(W);
+pub struct Key<W>(W);
 
 /// One IPv4 address, a protocol or a port.
-pub type Key4 = Key<u32, 4>;
+pub type Key4 = Key<u32>;
 /// Two IPv4 addresses.
-pub type Key8 = Key<u64, 8>;
-/// An IPv4 five-tuple: source, destination, source port, destination port, protocol.
-pub type Key13 = Key<[u64; 2], 13>;
-/// One IPv6 address.
-pub type Key16 = Key<[u64; 2], 16>;
+pub type Key8 = Key<u64>;
+/// An IPv4 five-tuple (source, destination, source port, destination port, protocol) of 13 bytes, or
+/// one IPv6 address.
+pub type Key16 = Key<[u64; 2]>;
 /// Two IPv6 addresses.
-pub type Key32 = Key<[u64; 4], 32>;
+pub type Key32 = Key<[u64; 4]>;
 /// An IPv6 five-tuple.
-pub type Key37 = Key<[u64; 5], 37>;
+pub type Key37 = Key<[u64; 5]>;
 
-impl<W: Words, const BYTES: usize> FlowKey for Key<W, BYTES> {
+impl<W: Words> FlowKey for Key<W> {
     type Words = W;
-    const BYTES: usize = BYTES;
+    const BYTES: usize = W::LONGEST;
+    const SHORTEST: usize = W::SHORTEST;
 
     #[inline(always)]
     fn digest(&self, digester: &Digester) -> u64 {
-        digester.digest(&self.0, BYTES)
+        debug_assert!(Self::holds(digester.key_bytes()), "the digester is for other keys");
+        digester.digest(&self.0, digester.key_bytes())
     }
 
     #[inline(always)]
@@ -73,17 +95,17 @@ impl<W: Words, const BYTES: usize> FlowKey for Key<W, BYTES> {
     }
 
     #[inline(always)]
-    fn canonical(&self) -> &[u8] {
-        &bytemuck::bytes_of(&self.0)[..BYTES]
+    fn canonical(&self, bytes: usize) -> &[u8] {
+        &bytemuck::bytes_of(&self.0)[..bytes]
     }
 
     #[inline]
-    fn from_canonical(bytes: &[u8]) -> Option<Self> {
-        if bytes.len() != BYTES {
+    fn from_canonical(canonical: &[u8]) -> Option<Self> {
+        if !Self::holds(canonical.len()) {
             return None;
         }
         let mut words = W::zeroed();
-        bytemuck::bytes_of_mut(&mut words)[..BYTES].copy_from_slice(bytes);
+        bytemuck::bytes_of_mut(&mut words)[..canonical.len()].copy_from_slice(canonical);
         Some(Self(words))
     }
 

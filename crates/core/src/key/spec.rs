@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-use super::{CanonicalKey, FlowKey, Key4, Key8, Key13, Key16, Key32, Key37};
+use super::{CanonicalKey, FlowKey};
 
 /// The fields that make up a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,33 +168,33 @@ impl KeySpec {
     /// Canonical bytes of a key in each lane: that of IPv4 and that of IPv6, or the one of both.
     pub fn lanes(self) -> &'static [usize] {
         match self.kind {
-            KeyKind::Source | KeyKind::Destination => &[Key4::BYTES, Key16::BYTES],
-            KeyKind::Pair => &[Key8::BYTES, Key32::BYTES],
-            KeyKind::FiveTuple => &[Key13::BYTES, Key37::BYTES],
-            KeyKind::Protocol | KeyKind::DestinationPort => &[Key4::BYTES],
+            KeyKind::Source | KeyKind::Destination => &[4, 16],
+            KeyKind::Pair => &[8, 32],
+            KeyKind::FiveTuple => &[13, 37],
+            KeyKind::Protocol | KeyKind::DestinationPort => &[4],
         }
     }
 
-    /// The bits of a key of type `K` that the prefixes keep.
+    /// The bits of a key of `key_bytes` canonical bytes that the prefixes keep.
     ///
     /// # Panics
-    /// Never: a mask has as many bytes as its key.
-    pub fn mask<K: FlowKey>(&self) -> K {
+    /// When no key of type `K` has as many.
+    pub fn mask<K: FlowKey>(&self, key_bytes: usize) -> K {
         let mut mask = [0xff; CanonicalKey::MAX_BYTES];
         if self.kind.has_addresses() {
-            let (size, prefix) = self.address(K::BYTES);
+            let (size, prefix) = self.address(key_bytes);
             // The key of one address ends before the second.
             for address in mask.chunks_exact_mut(size).take(2) {
                 address.copy_from_slice(&prefix_mask(prefix).to_be_bytes()[..size]);
             }
         }
-        K::from_canonical(&mask[..K::BYTES]).expect("a mask has as many bytes as its key")
+        K::from_canonical(&mask[..key_bytes]).expect("the type holds keys of this length")
     }
 
     /// Bytes of an address, and bits kept of it, in a key of `key_bytes` canonical bytes.
     pub fn address(self, key_bytes: usize) -> (usize, u8) {
         match key_bytes {
-            Key4::BYTES | Key8::BYTES | Key13::BYTES => (4, self.v4_prefix),
+            4 | 8 | 13 => (4, self.v4_prefix),
             _ => (16, self.v6_prefix),
         }
     }

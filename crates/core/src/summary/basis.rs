@@ -11,6 +11,7 @@ use crate::task::Threshold;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Basis {
     pub(crate) seed: Seed,
+    pub(crate) key_bytes: usize,
     pub(crate) by: Option<Measure>,
     pub(crate) threshold: Option<Threshold>,
     pub(crate) spread: Option<u64>,
@@ -19,7 +20,8 @@ pub(crate) struct Basis {
 impl Basis {
     /// Of a summary that depends on its digests alone.
     pub(crate) fn of(digester: &Digester) -> Self {
-        Self { seed: *digester.seed(), by: None, threshold: None, spread: None }
+        let (seed, key_bytes) = (*digester.seed(), digester.key_bytes());
+        Self { seed, key_bytes, by: None, threshold: None, spread: None }
     }
 }
 
@@ -36,6 +38,7 @@ pub(crate) fn twin<'a, K: FlowKey, S: Ingest<K> + 'static>(
     let (own_basis, other_basis) = (basis(own), basis(other));
     let same = [
         (own_basis.seed == other_basis.seed, "seeds differ"),
+        (own_basis.key_bytes == other_basis.key_bytes, "lengths of keys differ"),
         (own_basis.by == other_basis.by, "measures differ"),
         (own_basis.threshold == other_basis.threshold, "thresholds differ"),
         (own_basis.spread == other_basis.spread, "spreads differ"),

@@ -115,7 +115,9 @@ pub struct Options {
     pub task_bytes_per_flow: usize,
     /// Bytes that tasks need for each cell of a summary that gives them its cells, likewise.
     pub task_bytes_per_cell: usize,
-    /// The digest function, with its seed.
+    /// Canonical bytes of a key, where they are fewer than the longest key of its type has.
+    pub key_bytes: Option<usize>,
+    /// The digest function, with its seed. The catalog tells it the length of the keys.
     pub digester: Digester,
     /// What a summary of one measure counts.
     pub by: Measure,
@@ -139,6 +141,7 @@ impl Options {
             memory: Memory::unlimited(),
             task_bytes_per_flow: 0,
             task_bytes_per_cell: 0,
+            key_bytes: None,
             digester: Digester::new(seed.into(), Isa::best()),
             by: Measure::Packets,
             threshold: Threshold::Share(0.001),
@@ -146,6 +149,22 @@ impl Options {
             hierarchy: Hierarchy::Bytes,
             apart: false,
         }
+    }
+
+    /// The same for keys of `key_bytes` canonical bytes.
+    #[must_use]
+    pub fn for_keys(self, key_bytes: usize) -> Self {
+        Self { key_bytes: Some(key_bytes), ..self }
+    }
+
+    /// The same with a digester for keys of type `K`.
+    ///
+    /// # Panics
+    /// When no key of that type has as many bytes.
+    pub(crate) fn digesting<K: FlowKey>(&self) -> Self {
+        let key_bytes = self.key_bytes.unwrap_or(K::BYTES);
+        assert!(K::holds(key_bytes), "no key of {key_bytes} bytes is stored in such words");
+        Self { digester: self.digester.for_keys(key_bytes), ..self.clone() }
     }
 
     /// The same with these parameters.

@@ -103,38 +103,46 @@ numbers!(u8, u16, u32, u64, i32, i64, f64);
 
 /// Appends fields to the stored form.
 #[derive(Debug, Default)]
-pub struct Writer(Vec<u8>);
+pub struct Writer {
+    bytes: Vec<u8>,
+    key_bytes: usize,
+}
 
 impl Writer {
     /// The bytes written, behind which their CRC-32 stands.
     pub fn checked(mut self) -> Vec<u8> {
-        let checksum = crc32fast::hash(&self.0);
+        let checksum = crc32fast::hash(&self.bytes);
         self.number(checksum);
-        self.0
+        self.bytes
+    }
+
+    /// Canonical bytes of a key.
+    pub(crate) fn key_bytes(&self) -> usize {
+        self.key_bytes
     }
 
     /// Appends a number.
     pub fn number(&mut self, number: impl Number) {
-        number.write(&mut self.0);
+        number.write(&mut self.bytes);
     }
 
     /// Appends numbers, whose count the reader knows.
     pub fn numbers<N: Number>(&mut self, numbers: &[N]) {
-        self.0.reserve(size_of_val(numbers));
+        self.bytes.reserve(size_of_val(numbers));
         for number in numbers {
-            number.write(&mut self.0);
+            number.write(&mut self.bytes);
         }
     }
 
     /// Appends a key.
     pub fn key<K: FlowKey>(&mut self, key: K) {
-        self.0.extend_from_slice(key.canonical());
+        self.bytes.extend_from_slice(key.canonical(self.key_bytes));
     }
 
     /// Appends bytes with their number.
     pub fn bytes(&mut self, bytes: &[u8]) {
         self.number(bytes.len() as u64);
-        self.0.extend_from_slice(bytes);
+        self.bytes.extend_from_slice(bytes);
     }
 
     /// Appends packets and bytes.
@@ -145,18 +153,18 @@ impl Writer {
     /// Appends what `write` appends, records of equal width, in the order of their bytes: so that
     /// equal contents have equal bytes, in whatever order they came.
     pub fn sorted(&mut self, width: usize, write: impl FnOnce(&mut Self)) {
-        let start = self.0.len();
+        let start = self.bytes.len();
         write(self);
-        let unsorted = self.0.split_off(start);
+        let unsorted = self.bytes.split_off(start);
         let mut records: Vec<&[u8]> = unsorted.chunks_exact(width).collect();
         records.sort_unstable();
-        self.0.extend(records.into_iter().flatten());
+        self.bytes.extend(records.into_iter().flatten());
     }
 
     fn text(&mut self, text: &str) {
         debug_assert!(text.len() < 256);
-        self.0.push(text.len() as u8);
-        self.0.extend_from_slice(text.as_bytes());
+        self.bytes.push(text.len() as u8);
+        self.bytes.extend_from_slice(text.as_bytes());
     }
 }
 
@@ -165,17 +173,23 @@ impl Writer {
 pub struct Reader<'a> {
     bytes: &'a [u8],
     offset: usize,
+    key_bytes: usize,
 }
 
 impl<'a> Reader<'a> {
     /// Reads `bytes` from their start.
     pub fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, offset: 0 }
+        Self { bytes, offset: 0, key_bytes: 0 }
     }
 
     /// Whether all bytes were read.
     pub fn is_at_end(&self) -> bool {
         self.offset == self.bytes.len()
+    }
+
+    /// Canonical bytes of a key.
+    pub(crate) fn key_bytes(&self) -> usize {
+        self.key_bytes
     }
 
     fn take(&mut self, count: usize, field: &'static str) -> Result<&'a [u8], DecodeError> {
@@ -227,8 +241,8 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// When the bytes end.
     pub fn key<K: FlowKey>(&mut self, field: &'static str) -> Result<K, DecodeError> {
-        let bytes = self.take(K::BYTES, field)?;
-        K::from_canonical(bytes).ok_or(self.invalid(field, K::BYTES, "it is no key"))
+        let bytes = self.take(self.key_bytes, field)?;
+        K::from_canonical(bytes).ok_or(self.invalid(field, self.key_bytes, "it is no key"))
     }
 
     /// Takes a byte that is 0 or 1.
@@ -251,9 +265,10 @@ impl<'a> Reader<'a> {
         before: &mut Option<K>,
     ) -> Result<K, DecodeError> {
         let key: K = self.key(field)?;
-        let in_order = |before: K| before.canonical() < key.canonical();
+        let width = self.key_bytes;
+        let in_order = |before: K| before.canonical(width) < key.canonical(width);
         if before.replace(key).is_some_and(|before| !in_order(before)) {
-            return Err(self.invalid(field, K::BYTES, "keys are in order, each of them once"));
+            return Err(self.invalid(field, width, "keys are in order, each of them once"));
         }
         Ok(key)
     }
@@ -273,7 +288,7 @@ impl<'a> Reader<'a> {
     /// When the bytes end, or the checksum is not theirs.
     pub fn checked(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let end = bytes.len().saturating_sub(size_of::<u32>());
-        let mut tail = Reader { bytes, offset: end };
+        let mut tail = Reader { bytes, offset: end, key_bytes: 0 };
         if tail.number::<u32>("checksum")? != crc32fast::hash(&bytes[..end]) {
             return Err(tail.invalid("checksum", size_of::<u32>(), "the bytes were damaged"));
         }
@@ -302,7 +317,8 @@ impl<'a> Reader<'a> {
 
 /// The stored form of `summary`, which was built by the algorithm `info` from `options`.
 pub fn encode<K: FlowKey>(info: &Info, options: &Options, summary: &dyn Ingest<K>) -> Vec<u8> {
-    let mut out = Writer::default();
+    let key_bytes = options.key_bytes.unwrap_or(K::BYTES);
+    let mut out = Writer { key_bytes, ..Writer::default() };
     out.numbers(MAGIC);
     out.number(VERSION);
     let mut name = info.name.to_owned();
@@ -319,7 +335,7 @@ pub fn encode<K: FlowKey>(info: &Info, options: &Options, summary: &dyn Ingest<K
     let own = summary.parameters().into_iter();
     parameters.extend(own.map(|(name, value)| (name.to_owned(), value)));
     out.text(&name);
-    out.number(K::BYTES as u16);
+    out.number(key_bytes as u16);
     write_seed(&mut out, options.digester.seed());
     out.number(match options.by {
         Measure::Packets => 0u8,
@@ -346,11 +362,11 @@ pub fn encode<K: FlowKey>(info: &Info, options: &Options, summary: &dyn Ingest<K
         out.text(&name);
         out.text(&value.to_string());
     }
-    let length_at = out.0.len();
+    let length_at = out.bytes.len();
     out.number(0u64);
     summary.save(&mut out);
-    let payload = (out.0.len() - length_at - size_of::<u64>()) as u64;
-    out.0[length_at..][..size_of::<u64>()].copy_from_slice(&payload.to_le_bytes());
+    let payload = (out.bytes.len() - length_at - size_of::<u64>()) as u64;
+    out.bytes[length_at..][..size_of::<u64>()].copy_from_slice(&payload.to_le_bytes());
     out.checked()
 }
 
@@ -409,6 +425,28 @@ pub fn decode_under<K: FlowKey>(
     limit: usize,
     file: Option<&Seed>,
 ) -> Result<Decoded<K>, DecodeError> {
+    decode_if(K::holds, bytes, limit, file)
+}
+
+/// [`decode_under`] of a summary of keys of `key_bytes` canonical bytes.
+///
+/// # Errors
+/// As [`decode_under`], or when the keys have another length.
+pub(crate) fn decode_of<K: FlowKey>(
+    key_bytes: usize,
+    bytes: &[u8],
+    limit: usize,
+    file: Option<&Seed>,
+) -> Result<Decoded<K>, DecodeError> {
+    decode_if(|length| length == key_bytes, bytes, limit, file)
+}
+
+fn decode_if<K: FlowKey>(
+    holds: impl Fn(usize) -> bool,
+    bytes: &[u8],
+    limit: usize,
+    file: Option<&Seed>,
+) -> Result<Decoded<K>, DecodeError> {
     let mut from = Reader::new(bytes);
     let invalid = |from: &Reader<'_>, field, width, reason| Err(from.invalid(field, width, reason));
     if from.take(MAGIC.len(), "magic")? != MAGIC {
@@ -418,7 +456,7 @@ pub fn decode_under<K: FlowKey>(
         return invalid(&from, "version", 2, "only version 2 is known");
     }
     let end = bytes.len().saturating_sub(size_of::<u32>()).max(from.offset);
-    let mut tail = Reader { bytes, offset: end };
+    let mut tail = Reader { bytes, offset: end, key_bytes: 0 };
     if tail.number::<u32>("checksum")? != crc32fast::hash(&bytes[..end]) {
         return invalid(&tail, "checksum", size_of::<u32>(), "the bytes were damaged");
     }
@@ -428,7 +466,8 @@ pub fn decode_under<K: FlowKey>(
     let (sampler, name) =
         name.split_once('+').map_or((None, name), |(sampler, name)| (Some(sampler), name));
     let info = catalog::info(name)?;
-    if usize::from(from.number::<u16>("key bytes")?) != K::BYTES {
+    from.key_bytes = from.number::<u16>("key bytes")?.into();
+    if !holds(from.key_bytes) {
         return invalid(&from, "key bytes", 2, "the keys are of another kind");
     }
     let seed = read_seed(&mut from, file)?;
@@ -468,6 +507,7 @@ pub fn decode_under<K: FlowKey>(
 
     let options = Options {
         parameters: Parameters::new(parameters),
+        key_bytes: Some(from.key_bytes),
         memory: Memory::limited(limit),
         digester: Digester::new(seed, Isa::best()),
         by,

@@ -243,7 +243,7 @@ impl<K: FlowKey, S: Share> HeavyKeys<K, S> {
         out.number(self.overflow);
         out.number(self.prune_at);
         out.number(self.len as u64);
-        out.sorted(K::BYTES + S::STORED_BYTES, |out| {
+        out.sorted(out.key_bytes() + S::STORED_BYTES, |out| {
             for member in self.members() {
                 out.key(member.key);
                 member.share.save(out);
@@ -270,7 +270,7 @@ impl<K: FlowKey, S: Share> HeavyKeys<K, S> {
             let steps = self.put(Member { key, share }, key.digest(digester));
             self.len += 1;
             if !patience.take(steps) {
-                let width = K::BYTES + S::STORED_BYTES;
+                let width = from.key_bytes() + S::STORED_BYTES;
                 return Err(from.invalid("candidate", width, "its place collides with others'"));
             }
         }
@@ -323,7 +323,7 @@ mod tests {
     /// A full set that nobody can be dropped from is not searched for each packet.
     #[test]
     fn a_set_that_stays_full_is_pruned_once() {
-        let digester = Digester::new(Seed::number(1), Isa::best());
+        let digester = Digester::new(Seed::number(1), Isa::best()).for_keys(Key4::BYTES);
         for threshold in [0.0, 5.0] {
             let mut set = HeavyKeys::<Key4>::new(16, &Options::new(0, 1)).unwrap();
             let asked = Cell::new(0);

@@ -192,7 +192,7 @@ impl Kind {
             });
         }
         Ok(match (state, padding) {
-            ("distinct", _) if !matches!(K::BYTES, 4 | 16) => {
+            ("distinct", _) if !matches!(options.digester.key_bytes(), 4 | 16) => {
                 return Err(BuildError::Unfit {
                     algorithm,
                     reason: "state=distinct counts the peers of an address; use the key source \

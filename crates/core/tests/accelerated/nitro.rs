@@ -3,7 +3,7 @@
 use flowgauge_core::accelerator::{Accelerate, NitroSketch};
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
-use flowgauge_core::key::{FlowKey, Key4, Key8, Key13};
+use flowgauge_core::key::{FlowKey, Key4, Key8, Key16};
 use flowgauge_core::summary::codec::{decode, encode};
 use flowgauge_core::summary::{Info, Ingest, Measure, Options, Parameters};
 
@@ -89,7 +89,7 @@ fn samples_of_rows_are_what_they_say() {
         for by in [Measure::Packets, Measure::Bytes] {
             let options = options(by, &[]);
             assert!(all_hold::<Key4>(info, &sampler, &options));
-            assert!(all_hold::<Key13>(info, &sampler, &options));
+            assert!(all_hold::<Key16>(info, &sampler, &options));
         }
     }
 }
@@ -99,7 +99,8 @@ fn samples_of_rows_are_what_they_say() {
 #[test]
 fn modes_are_what_they_say() {
     let stream = packets(45_000, FLOWS, 5);
-    let keys: Vec<_> = (0..=FLOWS).map(|flow| key::<Key4>(flow).canonical().to_vec()).collect();
+    let keys: Vec<_> =
+        (0..=FLOWS).map(|flow| key::<Key4>(flow).canonical(Key4::BYTES).to_vec()).collect();
     for mode in [
         &[("mode", "line-rate"), ("p", "0.0625")][..],
         &[("mode", "correct"), ("p", "0.125"), ("epsilon", "0.9")][..],
@@ -160,7 +161,10 @@ fn is_the_plain_sketch(info: &Info, by: Measure, mode: &[(&str, &str)], packets:
     let (one, other) = (plain.answers().size().unwrap(), summary.answers().size().unwrap());
     for flow in 0..=FLOWS {
         let key = key::<Key4>(flow);
-        assert_eq!(one.estimate(key.canonical()), other.estimate(key.canonical()));
+        assert_eq!(
+            one.estimate(key.canonical(Key4::BYTES)),
+            other.estimate(key.canonical(Key4::BYTES))
+        );
     }
 }
 
@@ -217,7 +221,8 @@ fn the_rate_of_the_line_is_told_by_the_times() {
 #[test]
 fn sums_are_sampled() {
     let stream = packets(30_000, FLOWS, 9);
-    let keys: Vec<_> = (0..=FLOWS).map(|flow| key::<Key8>(flow).canonical().to_vec()).collect();
+    let keys: Vec<_> =
+        (0..=FLOWS).map(|flow| key::<Key8>(flow).canonical(Key8::BYTES).to_vec()).collect();
     let aggregator = ("agg-evict".to_owned(), Parameters::new([("rows", 4)]));
     for mode in [&[("p", "0.1")][..], &[("mode", "line-rate"), ("p", "0.125")]] {
         let (name, parameters) = nitro(mode);
@@ -272,7 +277,8 @@ fn forged_bytes_do_no_harm() {
                 taken += 1;
                 feed_timed(&mut *copy, &stream[..20_000], 25, 256);
                 copy.merge(&*summary).unwrap();
-                let size = copy.answers().size().unwrap().estimate(key::<Key4>(1).canonical());
+                let size =
+                    copy.answers().size().unwrap().estimate(key::<Key4>(1).canonical(Key4::BYTES));
                 let size = size.packets.unwrap();
                 assert!(size.low <= size.high, "{size:?}");
             }

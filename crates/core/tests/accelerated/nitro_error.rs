@@ -30,7 +30,7 @@ fn feed(summary: &mut dyn Ingest<Key4>, keys: &[Key4]) {
 }
 
 fn estimate(summary: &dyn Ingest<Key4>, flow: u32) -> Estimate {
-    let size = summary.answers().size().unwrap().estimate(key::<Key4>(flow).canonical());
+    let size = summary.answers().size().unwrap().estimate(key::<Key4>(flow).canonical(Key4::BYTES));
     size.packets.or(size.bytes).unwrap()
 }
 
@@ -341,7 +341,7 @@ fn changes_are_read_from_sampled_cells() {
             let cells = summary.answers().cells().unwrap();
             cells.seal(&mut half);
             for (flow, truth) in [(0, 2500.0), (1, 165.0), (2, 250.0), (3, 0.0)] {
-                let size = cells.estimate(&half, key::<Key4>(flow).canonical());
+                let size = cells.estimate(&half, key::<Key4>(flow).canonical(Key4::BYTES));
                 outside[0] += u32::from(!(size.low..=size.high).contains(&truth));
                 // The median of four rows of which each is off by √(19 t / 2): three times that.
                 let allowed = 3.0 * f64::sqrt(9.5 * truth + 400.0);

@@ -2,7 +2,7 @@
 
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
-use flowgauge_core::key::{FlowKey, Key4, Key13};
+use flowgauge_core::key::{FlowKey, Key4, Key16};
 use flowgauge_core::summary::{Measure, Options, Parameters};
 
 use super::build;
@@ -26,7 +26,7 @@ fn samples_by_the_norm_are_what_they_say() {
         for by in [Measure::Packets, Measure::Bytes] {
             let options = Options { by, ..Options::new(256 << 10, 1) }.with(SMALL);
             assert!(all_hold::<Key4>(info, &sampler, &options), "{name}");
-            assert!(all_hold::<Key13>(info, &sampler, &options), "{name}");
+            assert!(all_hold::<Key16>(info, &sampler, &options), "{name}");
         }
     }
 }
@@ -75,7 +75,7 @@ fn errors_stay_within_epsilon_of_the_norm() {
             let norm = sizes.iter().map(|size| (*size as f64).powi(2)).sum::<f64>().sqrt();
             for flow in flows {
                 let truth = sizes[rank(flow)] as f64;
-                let size = summary.answers().size().unwrap().estimate(flow.canonical());
+                let size = summary.answers().size().unwrap().estimate(flow.canonical(Key4::BYTES));
                 let size = size.packets.unwrap();
                 asked += 1.0;
                 beyond += f64::from(u8::from((size.value - truth).abs() > 0.2 * norm));

@@ -2,7 +2,7 @@
 
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
-use flowgauge_core::key::Key13;
+use flowgauge_core::key::Key16;
 use flowgauge_core::summary::codec::encode;
 use flowgauge_core::summary::{Ingest, Measure, Options};
 
@@ -12,7 +12,7 @@ use super::stream::{Packet, feed, key, packets};
 const FLOWS: u32 = 300;
 
 /// Takes each packet into each row on its own.
-fn feed_rows(summary: &mut dyn Ingest<Key13>, by: Measure, packets: &[Packet]) {
+fn feed_rows(summary: &mut dyn Ingest<Key16>, by: Measure, packets: &[Packet]) {
     let rows = summary.rows().unwrap();
     let (mut batch, mut of, mut total) = (Batch::new(), Vec::new(), 0);
     for packet in packets {
@@ -55,13 +55,13 @@ fn all_rows_are_the_whole() {
         for (name, parameters) in sketches() {
             let options = Options { by, ..Options::new(1 << 20, 1).with(parameters) };
             let info = catalog::info(name).unwrap();
-            let mut plain = build::<Key13>(None, name, &options).unwrap();
+            let mut plain = build::<Key16>(None, name, &options).unwrap();
             feed(&mut *plain, &stream, 256);
-            let mut summary = build::<Key13>(None, name, &options).unwrap();
+            let mut summary = build::<Key16>(None, name, &options).unwrap();
             feed_rows(&mut *summary, by, &stream);
             if name == "univmon" {
                 // What its heaps remember of an estimate is as old as the key's place there.
-                let cells = |summary: &dyn Ingest<Key13>| {
+                let cells = |summary: &dyn Ingest<Key16>| {
                     let cells = summary.answers().cells().unwrap();
                     let mut numbers = vec![0.0; cells.len()];
                     cells.read(&mut numbers);
@@ -83,7 +83,7 @@ fn the_squares_are_known() {
     let stream = packets(10_000, FLOWS, 3);
     for (name, parameters) in sketches() {
         let options = Options::new(1 << 20, 1).with(parameters);
-        let mut summary = build::<Key13>(None, name, &options).unwrap();
+        let mut summary = build::<Key16>(None, name, &options).unwrap();
         feed(&mut *summary, &stream, 256);
         let mut sizes = vec![0.0f64; FLOWS as usize];
         for packet in &stream {
@@ -99,7 +99,7 @@ fn the_squares_are_known() {
 #[test]
 fn other_summaries_have_no_such_rows() {
     for info in catalog::ALGORITHMS {
-        let Some(mut summary) = build::<Key13>(None, info.name, &Options::new(1 << 20, 1)) else {
+        let Some(mut summary) = build::<Key16>(None, info.name, &Options::new(1 << 20, 1)) else {
             continue;
         };
         assert_eq!(summary.rows().is_some(), info.laws.rows, "{}", info.name);

@@ -2,7 +2,7 @@
 
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
-use flowgauge_core::key::{FlowKey, Key4, Key8, Key13, Key37};
+use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key37};
 use flowgauge_core::summary::codec::{decode, encode};
 use flowgauge_core::summary::{Info, Ingest, Measure, Options, Parameters};
 
@@ -39,7 +39,8 @@ pub(super) fn all_hold<K: FlowKey>(
 ) -> bool {
     let by = options.by;
     let stream = packets(12_000, FLOWS, 5);
-    let keys: Vec<_> = (0..=FLOWS).map(|flow| key::<K>(flow).canonical().to_vec()).collect();
+    let keys: Vec<_> =
+        (0..=FLOWS).map(|flow| key::<K>(flow).canonical(K::BYTES).to_vec()).collect();
     let Some(mut summary) = build::<K>(Some(sampler.clone()), info.name, options) else {
         return false;
     };
@@ -118,7 +119,7 @@ fn samples_are_what_they_say() {
             let held = [Measure::Packets, Measure::Bytes].map(|by| {
                 let options = options(by, 1);
                 all_hold::<Key4>(info, sampler, &options)
-                    | all_hold::<Key13>(info, sampler, &options)
+                    | all_hold::<Key16>(info, sampler, &options)
             });
             assert!(held.contains(&true), "{name}");
         }
@@ -129,7 +130,8 @@ fn samples_are_what_they_say() {
 #[test]
 fn sums_are_sampled_and_samples_are_summed() {
     let stream = packets(30_000, FLOWS, 9);
-    let keys: Vec<_> = (0..=FLOWS).map(|flow| key::<Key8>(flow).canonical().to_vec()).collect();
+    let keys: Vec<_> =
+        (0..=FLOWS).map(|flow| key::<Key8>(flow).canonical(Key8::BYTES).to_vec()).collect();
     let aggregator = ("agg-evict".to_owned(), Parameters::new([("rows", 4)]));
     for (name, parameters) in samplers() {
         let sampler = (name.to_owned(), parameters);
@@ -239,7 +241,7 @@ fn prefixes_are_sampled() {
         let node = |bits| nodes.iter().position(|node| *node == (bits, 0)).unwrap();
         let mut outside = 0;
         for flow in 0..FLOWS {
-            let size = prefixes.estimate(node(32), key::<Key4>(flow).canonical());
+            let size = prefixes.estimate(node(32), key::<Key4>(flow).canonical(Key4::BYTES));
             let truth = stream.iter().filter(|packet| packet.flow == flow).count() as f64;
             let low = size.low - sampling.error(size.low);
             let high = size.high + sampling.error(size.high);

@@ -34,7 +34,7 @@ pub(super) fn feed(summary: &mut dyn Ingest<Key4>, batch: &mut Batch<Key4>, keys
 }
 
 pub(super) fn estimate(summary: &dyn Ingest<Key4>, key: Key4) -> f64 {
-    let size = summary.answers().size().unwrap().estimate(key.canonical());
+    let size = summary.answers().size().unwrap().estimate(key.canonical(Key4::BYTES));
     size.packets.or(size.bytes).unwrap().value
 }
 
@@ -136,7 +136,7 @@ fn errors_stay_within_epsilon_at_every_prefix() {
                 for (flow, truth) in flows.iter().zip(&mut truths) {
                     *truth += part.iter().filter(|key| *key == flow).count() as u64;
                     let sizes = summary.answers().size().unwrap();
-                    let size = sizes.estimate(flow.canonical()).packets.unwrap();
+                    let size = sizes.estimate(flow.canonical(Key4::BYTES)).packets.unwrap();
                     let truth = *truth as f64;
                     asked += 1.0;
                     beyond += f64::from(u8::from((size.value - truth).abs() > 0.01 * seen as f64));
@@ -226,6 +226,6 @@ fn on_arrival_it_errs_as_the_plain_one_does() {
 
 /// The number of the flow with this key.
 pub(super) fn rank(key: Key4) -> usize {
-    let bytes = key.canonical();
+    let bytes = key.canonical(Key4::BYTES);
     u32::from_be_bytes([bytes[1], bytes[2], bytes[3], bytes[0]]) as usize
 }

@@ -36,7 +36,11 @@ fn sizes_are_right_on_average() {
                 summary.settle();
                 let sizes = summary.answers().size().unwrap();
                 for (flow, sum) in (0..).zip(&mut sums) {
-                    *sum += sizes.estimate(key::<Key4>(flow).canonical()).by(by).unwrap().value;
+                    *sum += sizes
+                        .estimate(key::<Key4>(flow).canonical(Key4::BYTES))
+                        .by(by)
+                        .unwrap()
+                        .value;
                 }
             }
             for (flow, sum) in (0..).zip(sums) {
@@ -64,7 +68,7 @@ fn all_packets_are_no_sample() {
     let sampler = ("uniform", Parameters::new([("sample", 1)]));
     let mut summary = build(Some(sampler), "linear-table", &options).unwrap();
     summary.ingest(&mut batch);
-    let size = summary.answers().size().unwrap().estimate(key::<Key4>(3).canonical());
+    let size = summary.answers().size().unwrap().estimate(key::<Key4>(3).canonical(Key4::BYTES));
     let size = size.packets.unwrap();
     assert_eq!((size.low, size.value, size.high, size.confidence), (29.0, 29.0, 29.0, None));
 }

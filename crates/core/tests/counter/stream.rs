@@ -56,7 +56,7 @@ pub(crate) fn summary(name: &str, options: &Options, packets: &[Packet]) -> Box<
 
 pub(crate) fn estimate(summary: &dyn Ingest<Key4>, by: Measure, flow: u32) -> Estimate {
     let sizes = summary.answers().size().unwrap();
-    sizes.estimate(key(flow).canonical()).by(by).unwrap()
+    sizes.estimate(key(flow).canonical(Key4::BYTES)).by(by).unwrap()
 }
 
 /// The flows that the summary names, with their estimates.

@@ -92,7 +92,7 @@ pub(crate) fn feed(
 }
 
 pub(crate) fn estimate(summary: &Summary, flow: usize) -> SizeEstimate {
-    summary.answers().size().unwrap().estimate(key(flow as u32).canonical())
+    summary.answers().size().unwrap().estimate(key(flow as u32).canonical(Key4::BYTES))
 }
 
 /// Draws ranks as [`Zipf`](super::zipf::Zipf) does, in a few steps each however many there are: by

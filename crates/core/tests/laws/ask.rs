@@ -5,7 +5,7 @@ use flowgauge_core::key::FlowKey;
 use flowgauge_core::summary::codec::{DecodeError, Decoded, decode, encode};
 use flowgauge_core::summary::{Answers, Ingest, Measure};
 
-use super::stream::{feed, key, packets};
+use super::stream::{feed_keys_of, key_of, packets};
 
 /// Thresholds of what is recovered from cells: of nothing, little and much.
 const THRESHOLDS: [f64; 3] = [0.0, 100.0, 1e12];
@@ -16,27 +16,27 @@ const THRESHOLDS: [f64; 3] = [0.0, 100.0, 1e12];
 /// When the bytes are refused, which is as good.
 pub(crate) fn decode_and_use<K: FlowKey>(bytes: &[u8], limit: usize) -> Result<(), DecodeError> {
     let Decoded { info, options, mut summary } = decode::<K>(bytes, limit)?;
-    let memory = summary.memory_bytes();
+    let (memory, key_bytes) = (summary.memory_bytes(), options.key_bytes.unwrap());
     assert!(memory <= limit, "{memory} bytes are reserved, of {limit}");
-    ask(&*summary);
+    ask(key_bytes, &*summary);
     // What it holds now is stored, whatever it was read from, and comes back.
     let stored = encode(info, &options, &*summary);
     let again = decode::<K>(&stored, limit)?;
     assert!(encode(info, &again.options, &*again.summary) == stored, "{}", info.name);
     // What decodes once decodes twice; a merge may still say that it cannot hold both.
     let _ = summary.merge(&*decode::<K>(bytes, limit)?.summary);
-    feed(&mut *summary, &packets(300, 60, 19), 128);
-    ask(&*summary);
+    feed_keys_of(key_bytes, &mut *summary, &packets(300, 60, 19), 128);
+    ask(key_bytes, &*summary);
     summary.next_epoch();
-    feed(&mut *summary, &packets(50, 20, 23), 64);
+    feed_keys_of(key_bytes, &mut *summary, &packets(50, 20, 23), 64);
     summary.clear();
-    ask(&*summary);
+    ask(key_bytes, &*summary);
     assert_eq!(summary.memory_bytes(), memory);
     Ok(())
 }
 
 /// Calls all of the read side.
-fn ask<K: FlowKey>(summary: &dyn Ingest<K>) {
+fn ask<K: FlowKey>(key_bytes: usize, summary: &dyn Ingest<K>) {
     let answers = summary.answers();
     let _ = (summary.parameters(), summary.wants_elements());
     let _ = (answers.untracked(), answers.saturated());
@@ -44,15 +44,16 @@ fn ask<K: FlowKey>(summary: &dyn Ingest<K>) {
     if let Some(flows) = answers.flows() {
         assert!(flows.len() <= flows.most());
         flows.for_each(&mut |flow, _| seen += flow.len());
-        assert_eq!(seen, flows.len() * K::BYTES);
-        (0..flows.len()).for_each(|index| assert_eq!(flows.get(index).0.len(), K::BYTES));
+        assert_eq!(seen, flows.len() * key_bytes);
+        (0..flows.len()).for_each(|index| assert_eq!(flows.get(index).0.len(), key_bytes));
     }
     if let Some(candidates) = answers.candidates() {
         candidates.for_each(&mut |_, _| seen += 1);
         let _ = candidates.overflow();
     }
     if let Some(sizes) = answers.size() {
-        (0..40).for_each(|flow| _ = sizes.estimate(key::<K>(flow).canonical()));
+        (0..40)
+            .for_each(|flow| _ = sizes.estimate(key_of::<K>(flow, key_bytes).canonical(key_bytes)));
     }
     let _ = (answers.cardinality(), answers.distribution());
     let _ = [Measure::Packets, Measure::Bytes].map(|by| answers.weight_logs(by));
@@ -69,27 +70,27 @@ fn ask<K: FlowKey>(summary: &dyn Ingest<K>) {
     if let Some(forecasts) = answers.forecasts() {
         forecasts.for_each(&mut |_, _| seen += 1);
     }
-    prefixes::<K>(answers);
-    cells::<K>(answers);
+    prefixes::<K>(key_bytes, answers);
+    cells::<K>(key_bytes, answers);
 }
 
-fn prefixes<K: FlowKey>(answers: &dyn Answers) {
+fn prefixes<K: FlowKey>(key_bytes: usize, answers: &dyn Answers) {
     let Some(prefixes) = answers.prefixes() else { return };
     let _ = (prefixes.measure(), prefixes.hierarchy(), prefixes.sampling());
     for node in 0..prefixes.nodes().len() {
         prefixes.for_each(node, &mut |_, _| ());
-        prefixes.estimate(node, key::<K>(1).canonical());
+        prefixes.estimate(node, key_of::<K>(1, key_bytes).canonical(key_bytes));
     }
 }
 
-fn cells<K: FlowKey>(answers: &dyn Answers) {
+fn cells<K: FlowKey>(key_bytes: usize, answers: &dyn Answers) {
     let Some(cells) = answers.cells() else { return };
     let _ = (cells.measure(), cells.is_empty());
     let mut values = vec![0.0; cells.len()];
     cells.read(&mut values);
     cells.seal(&mut values);
     for flow in 0..5 {
-        cells.estimate(&values, key::<K>(flow).canonical());
+        cells.estimate(&values, key_of::<K>(flow, key_bytes).canonical(key_bytes));
     }
     for threshold in THRESHOLDS {
         cells.recover(&values, threshold, &mut |_| ());

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::{env, fs};
 
 use flowgauge_core::catalog::{self, ALGORITHMS};
-use flowgauge_core::key::{FlowKey, Key4, Key8, Key13, Key16, Key32, Key37};
+use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key32, Key37};
 use flowgauge_core::summary::codec::{DecodeError, Decoded, decode, decode_under, encode};
 use flowgauge_core::summary::{Info, Options};
 use flowgauge_kernel::Seed;
@@ -53,11 +53,11 @@ fn seeds_come_back_from_where_they_are_kept() {
     let info = catalog::info("count-min").unwrap();
     let stored = |seed: Seed| {
         let options = Options::new(8 << 10, seed);
-        let mut summary = build::<Key13>(info, &options).unwrap();
+        let mut summary = build::<Key16>(info, &options).unwrap();
         feed(&mut *summary, &packets(3000, 400, 13), 256);
         encode(info, &options, &*summary)
     };
-    let again = |decoded: Decoded<Key13>| encode(info, &decoded.options, &*decoded.summary);
+    let again = |decoded: Decoded<Key16>| encode(info, &decoded.options, &*decoded.summary);
     let random = stored(Seed::random([7; 32]));
     assert!(again(decode(&random, LIMIT).unwrap()) == random);
 
@@ -68,10 +68,10 @@ fn seeds_come_back_from_where_they_are_kept() {
         assert!(!secret.chunks(8).any(|secret| bytes.windows(8).any(|bytes| bytes == secret)));
     }
     for (given, reason) in [(None, "none was given"), (Some(&other), "another one was given")] {
-        let error = decode_under::<Key13>(&bytes, LIMIT, given).err().unwrap().to_string();
+        let error = decode_under::<Key16>(&bytes, LIMIT, given).err().unwrap().to_string();
         assert!(error.contains(&file.id().to_string()) && error.contains(reason), "{error}");
     }
-    let mut decoded = decode_under::<Key13>(&bytes, LIMIT, Some(&file)).unwrap().summary;
+    let mut decoded = decode_under::<Key16>(&bytes, LIMIT, Some(&file)).unwrap().summary;
     let refused = decoded.merge(&*decode(&random, LIMIT).unwrap().summary).unwrap_err();
     assert!(refused.to_string().contains("seeds differ"), "{refused}");
 }
@@ -189,8 +189,8 @@ fn lengths_and_numbers_at_their_most_do_no_harm() {
 #[test]
 fn the_limit_is_named() {
     let info = &ALGORITHMS[0];
-    let bytes = filled::<Key13>(info, 1 << 20).unwrap();
-    let error = decode::<Key13>(&bytes, 1 << 10).err().unwrap().to_string();
+    let bytes = filled::<Key16>(info, 1 << 20).unwrap();
+    let error = decode::<Key16>(&bytes, 1 << 10).err().unwrap().to_string();
     assert!(error.contains("bytes of memory are too few"), "{error}");
 }
 

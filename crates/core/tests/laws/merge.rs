@@ -1,6 +1,6 @@
 //! What the sum of two summaries says, and which have none.
 
-use flowgauge_core::key::{FlowKey, Key4, Key8, Key13, Key16, Key32, Key37};
+use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key32, Key37};
 use flowgauge_core::summary::codec::encode;
 use flowgauge_core::summary::{Answers, Info, Ingest, Measure, Merge, Options, Size};
 use flowgauge_core::{catalog, catalog::ALGORITHMS, task::Threshold};
@@ -98,7 +98,7 @@ fn merges_keep_their_promise<K: FlowKey>(info: &Info) -> bool {
     let packets = packets(6000, FLOWS, 7);
     let (truths, mut built) = (truths(&packets), false);
     let keys: Vec<_> =
-        (0..=FLOWS).map(|flow| stream::key::<K>(flow).canonical().to_vec()).collect();
+        (0..=FLOWS).map(|flow| stream::key::<K>(flow).canonical(K::BYTES).to_vec()).collect();
     for by in MEASURES {
         let options = Options { by, memory_bytes: 256 << 10, ..small() };
         let Some(one) = merged::<K>(info, &options, &packets, (1, false)) else { continue };

@@ -15,11 +15,13 @@ pub(crate) struct Packet {
 
 /// The key of a flow, its number spread over all of the key's bytes.
 pub(crate) fn key<K: FlowKey>(flow: u32) -> K {
-    let mut bytes = [0; 37];
-    for (i, byte) in bytes[..K::BYTES].iter_mut().enumerate() {
-        *byte = flow.to_be_bytes()[(3 + i) % 4];
-    }
-    K::from_canonical(&bytes[..K::BYTES]).unwrap()
+    key_of(flow, K::BYTES)
+}
+
+/// The same of so many bytes.
+pub(crate) fn key_of<K: FlowKey>(flow: u32, bytes: usize) -> K {
+    let canonical: Vec<u8> = (0..bytes).map(|at| flow.to_be_bytes()[(3 + at) % 4]).collect();
+    K::from_canonical(&canonical).unwrap()
 }
 
 /// `count` packets of `flows` flows, the lower numbers heavier.
@@ -34,12 +36,23 @@ pub(crate) fn packets(count: usize, flows: u32, seed: u64) -> Vec<Packet> {
 
 /// Hands packets over, a microsecond apart, and settles.
 pub(crate) fn feed<K: FlowKey>(summary: &mut dyn Ingest<K>, packets: &[Packet], batch: usize) {
+    feed_keys_of(K::BYTES, summary, packets, batch);
+}
+
+/// The same with keys of so many bytes.
+pub(crate) fn feed_keys_of<K: FlowKey>(
+    bytes: usize,
+    summary: &mut dyn Ingest<K>,
+    packets: &[Packet],
+    batch: usize,
+) {
     let mut columns = Batch::<K>::new();
     let mut time_ns = 0;
     for chunk in packets.chunks(batch) {
         for packet in chunk {
             let element = u64::from(packet.peer).wrapping_mul(0x9e37_79b9_7f4a_7c15).swap_bytes();
-            columns.push_with_element(key(packet.flow), packet.bytes, time_ns, element);
+            let key = key_of(packet.flow, bytes);
+            columns.push_with_element(key, packet.bytes, time_ns, element);
             time_ns += 1000;
         }
         summary.ingest(&mut columns);

@@ -1,7 +1,7 @@
 //! No part is said to be more than the whole.
 
 use flowgauge_core::catalog::ALGORITHMS;
-use flowgauge_core::key::{FlowKey, Key4, Key8, Key13, Key16, Key32, Key37};
+use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key32, Key37};
 use flowgauge_core::summary::{Answers, Estimate, Info, Measure, Merge, Options, SizeEstimate};
 
 use super::stream::{feed, key, packets};
@@ -14,7 +14,7 @@ const STREAMS: [(usize, u32); 5] = [(1, 1), (7, 3), (40, 2), (300, 12), (4000, 7
 fn all_sizes<K: FlowKey>(answers: &dyn Answers, flows: u32, visit: &mut dyn FnMut(SizeEstimate)) {
     if let Some(sizes) = answers.size() {
         for flow in (0..=flows).chain([u32::MAX]) {
-            visit(sizes.estimate(key::<K>(flow).canonical()));
+            visit(sizes.estimate(key::<K>(flow).canonical(K::BYTES)));
         }
     }
     if let Some(candidates) = answers.candidates() {

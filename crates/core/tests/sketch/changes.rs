@@ -96,7 +96,7 @@ fn planted_changes_are_found_by_every_sketch_with_every_model() {
                     let packets = epoch(number, seed);
                     let total = packets.len() as u64;
                     for flow in &packets {
-                        let key = CanonicalKey::new(key(*flow).canonical());
+                        let key = CanonicalKey::new(key(*flow).canonical(Key8::BYTES));
                         let sizes = history.entry(key).or_insert_with(|| vec![0.0; 7]);
                         sizes[number as usize] += 1.0;
                     }

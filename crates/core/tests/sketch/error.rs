@@ -1,7 +1,7 @@
 //! Errors of the sketches over many seeds, against the guarantees of their papers.
 
 use datasketches::countmin::CountMinSketch;
-use flowgauge_core::key::FlowKey;
+use flowgauge_core::key::{CanonicalKey, FlowKey, Key8};
 use flowgauge_core::summary::Measure;
 
 use crate::support::{
@@ -128,7 +128,7 @@ fn the_median_of_k_ary_is_a_little_low() {
             let source = sketch.answers().cells().unwrap();
             let flows = (0..2000).map(|flow| {
                 let truth = sizes.get(&flow).copied().unwrap_or(0) as f64;
-                source.estimate(&cells, key(flow).canonical()).value - truth
+                source.estimate(&cells, key(flow).canonical(Key8::BYTES)).value - truth
             });
             error += flows.sum::<f64>() / 2000.0 / seeds as f64;
         }
@@ -147,7 +147,7 @@ fn count_min_errs_as_another_implementation_does() {
         let sketch = sketch("count-min", &options(4, 512, seed), &packets);
         let mut oracle = CountMinSketch::<i64>::with_seed(4, 512, seed + 1).unwrap();
         for flow in &packets {
-            oracle.update(key(*flow).canonical());
+            oracle.update(key(*flow).canonical(Key8::BYTES));
         }
         let sizes = sizes(&packets);
         let mean = |of: &dyn Fn(u32) -> f64| {
@@ -155,7 +155,7 @@ fn count_min_errs_as_another_implementation_does() {
                 / sizes.len() as f64
         };
         ours.push(mean(&|flow| estimate(&*sketch, Measure::Packets, flow).value));
-        theirs.push(mean(&|flow| oracle.estimate(key(flow).canonical()) as f64));
+        theirs.push(mean(&|flow| oracle.estimate(key(flow).canonical(Key8::BYTES)) as f64));
     }
     let ((ours, our_error), (theirs, their_error)) =
         (mean_and_error(&ours), mean_and_error(&theirs));
@@ -179,7 +179,7 @@ fn heavy_keys_are_candidates() {
             });
             for (flow, size) in sizes(&packets) {
                 if size > 50 {
-                    let key = flowgauge_core::key::CanonicalKey::new(key(flow).canonical());
+                    let key = CanonicalKey::new(key(flow).canonical(Key8::BYTES));
                     there += 1;
                     found += usize::from(candidates.contains(&key));
                 }

@@ -15,7 +15,8 @@ const COLUMNS: usize = 1 << BITS;
 
 /// The cells of a flow: slices of its digest, which suffices for 4 rows of 64 columns.
 fn places(flow: u32, seed: u64) -> [usize; ROWS] {
-    let digest = key(flow).digest(&Digester::new(Seed::number(seed), Isa::best()));
+    let digest =
+        key(flow).digest(&Digester::new(Seed::number(seed), Isa::best()).for_keys(Key8::BYTES));
     std::array::from_fn(|row| row * COLUMNS + (digest >> (row as u32 * BITS)) as usize % COLUMNS)
 }
 

@@ -78,7 +78,7 @@ pub(crate) fn estimate(
     by: Measure,
     flow: u32,
 ) -> flowgauge_core::summary::Estimate {
-    sketch.answers().size().unwrap().estimate(key(flow).canonical()).by(by).unwrap()
+    sketch.answers().size().unwrap().estimate(key(flow).canonical(Key8::BYTES)).by(by).unwrap()
 }
 
 /// Seeds of the tests of accuracy.

@@ -146,7 +146,7 @@ fn only_full_counters_have_wide_upper_bounds() {
         assert_eq!(array.answers().saturated().packets, 4);
         let of = |flow| {
             let key = super::key::<Key4>(flow);
-            array.answers().size().unwrap().estimate(key.canonical()).packets.unwrap()
+            array.answers().size().unwrap().estimate(key.canonical(Key4::BYTES)).packets.unwrap()
         };
         assert_eq!((of(7).high, of(8).high), (f64::from(u32::MAX) + 4.0, 1.0), "{state}");
     }

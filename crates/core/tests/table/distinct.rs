@@ -135,7 +135,7 @@ fn a_full_filter_says_at_least() {
     let mut table = build::<Key4>("cuckoo-4", &options);
     feed(&mut *table, &peers(0, 10_000, 1, &mut random));
     let distinct = spreaders(&*stored_and_back("cuckoo-4", &options, &*table));
-    let bounds = distinct[key::<Key4>(0).canonical()];
+    let bounds = distinct[key::<Key4>(0).canonical(Key4::BYTES)];
     assert_eq!((bounds.low, bounds.high, bounds.confidence), (342.0, 10_000.0, None));
     assert!((2365.0..2366.0).contains(&bounds.value), "{bounds:?}");
 }
@@ -153,7 +153,7 @@ fn bounds_hold_for_what_a_filter_did_not_see() {
         for packets in [&before, &others, &after] {
             feed(&mut *array, packets);
         }
-        spreaders(&*array)[key::<Key4>(1000).canonical()]
+        spreaders(&*array)[key::<Key4>(1000).canonical(Key4::BYTES)]
     });
     assert!((450.0..550.0).contains(&kept.value) && kept.low <= 500.0, "{kept:?}");
     // The table has no room for the address in one shard, and has in the other.
@@ -168,7 +168,7 @@ fn bounds_hold_for_what_a_filter_did_not_see() {
     let [full, roomy] = &mut shards;
     assert!(spreaders(&**full).is_empty());
     roomy.merge(&**full).unwrap();
-    let merged = spreaders(&**roomy)[key::<Key4>(1000).canonical()];
+    let merged = spreaders(&**roomy)[key::<Key4>(1000).canonical(Key4::BYTES)];
     for distinct in [displaced, merged] {
         assert!((180.0..220.0).contains(&distinct.value), "{distinct:?}");
         assert!(distinct.low <= 500.0 && 500.0 <= distinct.high, "{distinct:?}");
@@ -190,7 +190,7 @@ fn merged_filters_estimate_the_union() {
     });
     let [whole, other] = &mut shards;
     whole.merge(&**other).unwrap();
-    let distinct = spreaders(&**whole)[key::<Key4>(1).canonical()];
+    let distinct = spreaders(&**whole)[key::<Key4>(1).canonical(Key4::BYTES)];
     assert!(distinct.low <= 600.0 && 600.0 <= distinct.high, "{distinct:?}");
     stored_and_back("indirect-table", &options, &**whole);
 }
@@ -215,9 +215,9 @@ fn epoch(seed: u64) -> (Vec<Packet>, HashMap<Vec<u8>, u32>) {
         };
         packets.push(Packet { flow, bytes: 64, element });
     }
-    let truth = peers
-        .into_iter()
-        .map(|(flow, known)| (key::<Key4>(flow).canonical().to_vec(), known.len() as u32));
+    let truth = peers.into_iter().map(|(flow, known)| {
+        (key::<Key4>(flow).canonical(Key4::BYTES).to_vec(), known.len() as u32)
+    });
     (packets, truth.collect())
 }
 

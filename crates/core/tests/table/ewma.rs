@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use flowgauge_core::key::Key13;
+use flowgauge_core::key::Key16;
 use flowgauge_core::summary::{Estimate, Forecast, Ingest, Measure, Options, Size};
 
 use super::{
@@ -13,7 +13,7 @@ const STATE: (&str, &str) = ("state", "ewma");
 
 type Forecasts = HashMap<Vec<u8>, Forecast>;
 
-fn forecasts(summary: &dyn Ingest<Key13>) -> Forecasts {
+fn forecasts(summary: &dyn Ingest<Key16>) -> Forecasts {
     let mut found = HashMap::new();
     summary.answers().forecasts().unwrap().for_each(&mut |key, forecast| {
         assert!(found.insert(key.as_bytes().to_vec(), forecast).is_none());
@@ -67,14 +67,14 @@ fn forecasts_are_those_of_the_model() {
     for name in TABLES {
         for by in [Measure::Packets, Measure::Bytes] {
             let options = Options { by, ..options(1 << 20, 1, &[STATE]) };
-            let mut table = build::<Key13>(name, &options);
+            let mut table = build::<Key16>(name, &options);
             for round in 0..2 {
                 let mut model = Model::default();
                 for epoch in 0..12 {
                     let count = if epoch == 4 { 0 } else { 3000 };
                     let packets = packets(count, 300 + 20 * epoch, u64::from(round + epoch));
                     feed(&mut *table, &packets);
-                    let now = truth::<Key13>(&packets);
+                    let now = truth::<Key16>(&packets);
                     assert!(listed(&*table) == now, "{name} epoch {epoch}");
                     assert!(
                         forecasts(&*table) == model.forecasts(&now, by),
@@ -100,7 +100,7 @@ fn forecasts_are_those_of_the_model() {
 #[test]
 fn silent_flows_are_forgotten() {
     for name in TABLES {
-        let mut table = build::<Key13>(name, &options(1 << 20, 1, &[STATE, ("buckets", "256")]));
+        let mut table = build::<Key16>(name, &options(1 << 20, 1, &[STATE, ("buckets", "256")]));
         let most = table.answers().flows().unwrap().most() as u32;
         let flows = most * 2 / 3;
         for epoch in 0..40 {
@@ -126,8 +126,8 @@ fn silent_flows_are_forgotten() {
 fn shards_merge_to_the_whole_forecast() {
     for name in TABLES {
         let options = options(1 << 20, 1, &[STATE]);
-        let mut whole = build::<Key13>(name, &options);
-        let mut shards = [build::<Key13>(name, &options), build::<Key13>(name, &options)];
+        let mut whole = build::<Key16>(name, &options);
+        let mut shards = [build::<Key16>(name, &options), build::<Key16>(name, &options)];
         for epoch in 0..3 {
             if epoch > 0 {
                 whole.next_epoch();
@@ -156,13 +156,13 @@ fn bounds_hold_what_was_untracked() {
     for name in TABLES {
         let buckets = if name == "cuckoo-4" { "16" } else { "64" };
         let parameters = [STATE, ("buckets", buckets)];
-        let mut table = build::<Key13>(name, &options(1 << 20, 7, &parameters));
+        let mut table = build::<Key16>(name, &options(1 << 20, 7, &parameters));
         let mut model = Model::default();
         let mut seen_wide = false;
         for epoch in 0..10 {
             let packets = packets(400, 200, epoch);
             feed(&mut *table, &packets);
-            let now = truth::<Key13>(&packets);
+            let now = truth::<Key16>(&packets);
             let expected = model.forecasts(&now, Measure::Packets);
             bounds_hold(name, &*table, &expected);
             for found in forecasts(&*table).into_values() {
@@ -176,7 +176,7 @@ fn bounds_hold_what_was_untracked() {
 }
 
 /// Whether the bounds of all that is listed hold, but for averages that forgot: to within 2.
-fn bounds_hold(name: &str, table: &dyn Ingest<Key13>, expected: &Forecasts) {
+fn bounds_hold(name: &str, table: &dyn Ingest<Key16>, expected: &Forecasts) {
     table.answers().forecasts().unwrap().for_each(&mut |key, found| {
         let truth = expected.get(key.as_bytes());
         let truth = truth.map_or([0.0; 3], |f| {
@@ -199,7 +199,7 @@ fn bounds_hold_of_merged_tables_that_were_full() {
         let parameters = [STATE, ("buckets", buckets)];
         for epochs in [1, 2, 4] {
             let options = options(1 << 20, 7, &parameters);
-            let mut shards = [build::<Key13>(name, &options), build::<Key13>(name, &options)];
+            let mut shards = [build::<Key16>(name, &options), build::<Key16>(name, &options)];
             let mut model = Model::default();
             let mut now = HashMap::new();
             for epoch in 0..epochs {
@@ -210,7 +210,7 @@ fn bounds_hold_of_merged_tables_that_were_full() {
                     }
                 }
                 let packets = packets(400, 200, epoch);
-                now = truth::<Key13>(&packets);
+                now = truth::<Key16>(&packets);
                 let (first, second) = packets.split_at(200);
                 feed(&mut *shards[0], first);
                 feed(&mut *shards[1], second);
@@ -232,7 +232,7 @@ fn a_full_counter_leaves_wide_bounds_behind() {
         let parameters =
             [STATE, if name.ends_with("array") { ("columns", "64") } else { ("buckets", "64") }];
         let options = options(1 << 20, 1, &parameters);
-        let mut summary = build::<Key13>(name, &options);
+        let mut summary = build::<Key16>(name, &options);
         feed(&mut *summary, &one_each([7; 3].into_iter()));
         let mut summary = nearly_full(name, &options, &*summary, (3, &u64::to_le_bytes(3 * 64)));
         feed(&mut *summary, &one_each([7; 5].into_iter()));

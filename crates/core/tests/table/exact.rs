@@ -1,7 +1,7 @@
 //! Every flow with its exact size, in whatever state it is kept.
 
 use flowgauge_core::catalog;
-use flowgauge_core::key::{FlowKey, Key4, Key13, Key37};
+use flowgauge_core::key::{FlowKey, Key4, Key16, Key37};
 use flowgauge_core::summary::{BuildError, Estimate, Size};
 
 use super::{TABLES, build, feed, listed, options, packets, stored_and_back, truth};
@@ -28,7 +28,7 @@ fn is_exact<K: FlowKey>(name: &str, parameters: &[(&str, &str)], seed: u64) {
         let packets = packets(5000, flows, seed + u64::from(flows));
         feed(&mut *table, &packets);
         let truth = truth::<K>(&packets);
-        assert!(truth.contains_key(key0::<K>().canonical()));
+        assert!(truth.contains_key(key0::<K>().canonical(K::BYTES)));
         for table in [&*table, &*stored_and_back(name, &options, &*table)] {
             assert_eq!(table.answers().untracked(), Size::default(), "{name} {parameters:?}");
             assert!(listed(table) == truth, "{name} {parameters:?} {flows}");
@@ -51,7 +51,7 @@ fn tables_are_exact_for_every_key_and_state() {
     for name in TABLES {
         for (parameters, seed) in STATES.iter().zip(1..) {
             is_exact::<Key4>(name, parameters, seed);
-            is_exact::<Key13>(name, parameters, seed);
+            is_exact::<Key16>(name, parameters, seed);
             is_exact::<Key37>(name, parameters, seed);
         }
     }
@@ -80,7 +80,7 @@ fn shards_merge_to_the_whole() {
 #[test]
 fn memory_is_reserved_by_the_formula() {
     let bytes = |name: &str, parameters: &[(&str, &str)]| {
-        build::<Key13>(name, &options(1 << 20, 1, parameters)).memory_bytes()
+        build::<Key16>(name, &options(1 << 20, 1, parameters)).memory_bytes()
     };
     for (state, more) in [("counter", 0), ("padded", 12), ("ewma", 16)] {
         let with = |buckets| [("buckets", buckets), ("state", state)];
@@ -97,7 +97,7 @@ fn memory_is_reserved_by_the_formula() {
 #[test]
 fn what_cannot_be_built_says_why() {
     let refuse = |name: &str, parameters: &[(&str, &str)]| {
-        let built = catalog::build::<Key13>(name, &options(1 << 20, 1, parameters));
+        let built = catalog::build::<Key16>(name, &options(1 << 20, 1, parameters));
         built.err().unwrap().to_string()
     };
     for name in TABLES {

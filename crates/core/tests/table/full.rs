@@ -188,7 +188,7 @@ fn a_walk_in_vain_is_undone() {
         let before = table.answers().untracked();
         feed(&mut *table, &one_each(flow..=flow));
         if table.answers().untracked() == before {
-            flows.insert(key::<Key4>(flow).canonical().to_vec());
+            flows.insert(key::<Key4>(flow).canonical(Key4::BYTES).to_vec());
         } else {
             failed += 1;
         }

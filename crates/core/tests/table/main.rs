@@ -81,7 +81,7 @@ fn total(packets: &[Packet]) -> Size {
 fn truth<K: FlowKey>(packets: &[Packet]) -> HashMap<Vec<u8>, Size> {
     let mut sizes = HashMap::<_, Size>::new();
     for packet in packets {
-        let size = sizes.entry(key::<K>(packet.flow).canonical().to_vec()).or_default();
+        let size = sizes.entry(key::<K>(packet.flow).canonical(K::BYTES).to_vec()).or_default();
         *size += Size { packets: 1, bytes: packet.bytes.into() };
     }
     sizes

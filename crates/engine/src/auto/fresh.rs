@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 
 use flowgauge_core::key::{
-    CanonicalKey, Extract, FlowKey, Key4, Key8, Key13, Key16, Key32, Key37, KeyKind, KeySpec,
+    CanonicalKey, Extract, FlowKey, Key4, Key8, Key16, Key32, Key37, KeyKind, KeySpec,
 };
 use flowgauge_core::packet::{Frame, Headers, Ip, parse, parse_inner};
 
@@ -62,7 +62,7 @@ fn v4(key: KeySpec, ip: &Ip<8>) -> Option<CanonicalKey> {
     match key.kind {
         KeyKind::Source | KeyKind::Destination => of::<Key4, 8>(key, ip),
         KeyKind::Pair => of::<Key8, 8>(key, ip),
-        KeyKind::FiveTuple => of::<Key13, 8>(key, ip),
+        KeyKind::FiveTuple => of::<Key16, 8>(key, ip),
         // Other addresses are no other keys.
         KeyKind::Protocol | KeyKind::DestinationPort => None,
     }
@@ -78,8 +78,9 @@ fn v6(key: KeySpec, ip: &Ip<32>) -> Option<CanonicalKey> {
 }
 
 fn of<K: FlowKey + Extract<N>, const N: usize>(key: KeySpec, ip: &Ip<N>) -> Option<CanonicalKey> {
-    let flow = K::extract(key.kind, ip).ok()?.masked(key.mask());
-    Some(CanonicalKey::new(flow.canonical()))
+    let key_bytes = key.lanes()[usize::from(N == 32)];
+    let flow = K::extract(key.kind, ip).ok()?.masked(key.mask(key_bytes));
+    Some(CanonicalKey::new(flow.canonical(key_bytes)))
 }
 
 #[cfg(test)]

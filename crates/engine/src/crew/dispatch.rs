@@ -37,6 +37,8 @@ impl Way {
 pub(crate) struct Dispatcher {
     way: Way,
     batch_packets: usize,
+    /// For each lane the canonical bytes of its keys.
+    key_bytes: Vec<usize>,
     /// For each lane the batches on their way to each worker.
     staged: Vec<Vec<AnyBatch>>,
     /// Whose turn it is.
@@ -66,6 +68,7 @@ impl Dispatcher {
         Self {
             way,
             batch_packets: config.batch_packets,
+            key_bytes: lanes.to_vec(),
             staged: lanes.iter().map(staged).collect(),
             turn: 0,
             out: Out { rings, overrun, dropped, broken },
@@ -84,6 +87,7 @@ impl Take for Dispatcher {
             _ if workers == 1 => return self.out.send(0, lane, batch),
             Way::Queue => return self.out.send(turn, lane, batch),
             Way::Digest(digester) => {
+                let digester = digester.for_keys(self.key_bytes[lane]);
                 for (to, digest) in to.iter_mut().zip(batch.digests(&digester)) {
                     *to = ((((digest >> 48) as usize) * workers) >> 16) as u16;
                 }

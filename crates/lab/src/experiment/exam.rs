@@ -37,7 +37,7 @@ impl<'a, K: FlowKey + Extract<8>> Exam<'a, K> {
         packets: &'a [Vec<Packet>],
     ) -> Result<Self, Failure> {
         // Peers are endpoints.
-        setting.needs(mix, if scene == Scene::Spread { 13 } else { K::BYTES })?;
+        setting.needs(mix, if scene == Scene::Spread { 13 } else { K::SHORTEST })?;
         let digester = Digester::new(Seed::number(setting.seed), Isa::best());
         let epochs: Vec<_> = packets.iter().map(|epoch| keyed(epoch, kind, &digester)).collect();
         let truth = Truth::count(scene, packets, &epochs, THRESHOLD);

@@ -76,7 +76,7 @@ impl<K: FlowKey> Arrivals<K> {
         let mut before = vec![0; places.len()];
         let mut next = by_turn.iter().peekable();
         for (at, key) in keys.iter().enumerate() {
-            let count = counts.entry(number(key.canonical())).or_default();
+            let count = counts.entry(number(key.canonical(K::SHORTEST))).or_default();
             *count += 1;
             while let Some(&&number) = next.peek().filter(|n| places[***n].0 % keys.len() == at) {
                 before[number] = *count;
@@ -85,7 +85,7 @@ impl<K: FlowKey> Arrivals<K> {
         }
         let arrival = |((place, weight), before): ((usize, f64), u64)| {
             let (turns, key) = (place / keys.len(), keys[place % keys.len()]);
-            let whole = counts.get(&number(key.canonical())).copied().unwrap_or(0);
+            let whole = counts.get(&number(key.canonical(K::SHORTEST))).copied().unwrap_or(0);
             let truth = (turns as u64 * whole + before) as f64;
             Arrival { packets: place + 1, key, truth, weight }
         };
@@ -107,7 +107,7 @@ impl<K: FlowKey> Arrivals<K> {
         for &length in lengths {
             while let Some(arrival) = asked.next_if(|arrival| arrival.packets <= length) {
                 stream.feed(runner, arrival.packets);
-                let estimate = answers(runner).size()?.estimate(arrival.key.canonical());
+                let estimate = answers(runner).size()?.estimate(arrival.key.canonical(K::SHORTEST));
                 let estimate = estimate.by(Measure::Packets)?.value;
                 sum += arrival.weight * (estimate - arrival.truth).powi(2);
             }

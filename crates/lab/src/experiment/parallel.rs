@@ -47,7 +47,7 @@ impl<K: FlowKey> Stream<K> {
     /// The packets of so many workers: those of a flow go to one of them, by the bits of the digest
     /// that are for that.
     pub(crate) fn split(&self, workers: usize) -> Vec<Self> {
-        let digester = Digester::new(Seed::number(1), Isa::best());
+        let digester = Digester::new(Seed::number(1), Isa::best()).for_keys(K::SHORTEST);
         let mut parts = vec![Self { keys: Vec::new(), elements: Vec::new() }; workers];
         for (key, element) in self.keys.iter().zip(&self.elements) {
             let part = &mut parts[(key.digest(&digester) >> 48) as usize % workers];

@@ -22,7 +22,8 @@ impl<K: FlowKey + Extract<8>> Stream<K> {
     /// When the trace does not have it.
     pub(crate) fn draw(setting: &Setting, mix: Mix, kind: KeyKind) -> Result<Self, Failure> {
         let epochs = setting.epochs(mix, Scene::Plain)?;
-        setting.needs(mix, K::BYTES)?;
+        // Of IPv4 packets.
+        setting.needs(mix, K::SHORTEST)?;
         Ok(Self::of(epochs.first().map_or(&[], Vec::as_slice), kind, setting.seed))
     }
 

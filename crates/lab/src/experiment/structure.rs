@@ -74,6 +74,8 @@ impl Structure {
     pub(crate) fn options<K: FlowKey>(&self, setting: &Setting) -> Result<Options, Failure> {
         let mut options = Options {
             parameters: self.parameters.clone(),
+            // Of IPv4 packets.
+            key_bytes: Some(K::SHORTEST),
             digester: Digester::new(Seed::number(setting.seed), self.isa),
             ..Options::new(self.memory_bytes, setting.seed)
         };

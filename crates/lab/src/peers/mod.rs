@@ -61,7 +61,8 @@ struct Truth {
 
 impl Truth {
     fn count(keys: &[Key8]) -> Self {
-        let flows = Exact::count(keys.iter().map(|key| number(key.canonical())).collect());
+        let flows =
+            Exact::count(keys.iter().map(|key| number(key.canonical(Key8::BYTES))).collect());
         let least = THRESHOLD * keys.len() as f64;
         let heavy = flows.iter().filter(|(_, packets)| *packets as f64 > least);
         let key = |key: u128| Key8::from_canonical(&key.to_be_bytes()[..Key8::BYTES]);

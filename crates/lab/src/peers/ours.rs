@@ -40,7 +40,7 @@ impl Peer for Ours {
     }
 
     fn size(&self, key: Key8) -> Option<f64> {
-        let estimate = self.summary.answers().size()?.estimate(key.canonical());
+        let estimate = self.summary.answers().size()?.estimate(key.canonical(Key8::BYTES));
         Some(estimate.by(Measure::Packets)?.value)
     }
 

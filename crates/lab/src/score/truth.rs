@@ -40,7 +40,9 @@ impl<'a> Truth<'a> {
         let packets = epochs.last().map_or(&[][..], Vec::as_slice);
         let flows = |back: usize| {
             let epoch = keyed.len().checked_sub(back).map_or(&[][..], |at| &keyed[at]);
-            Exact::count(epoch.iter().map(|packet| number(packet.key.canonical())).collect())
+            Exact::count(
+                epoch.iter().map(|packet| number(packet.key.canonical(K::SHORTEST))).collect(),
+            )
         };
         let peers = |source| match scene {
             Scene::Spread => peers(packets, source),
@@ -53,7 +55,7 @@ impl<'a> Truth<'a> {
             of_destinations: peers(false),
             packets,
             threshold: threshold * packets.len() as f64,
-            key_bytes: K::BYTES,
+            key_bytes: K::SHORTEST,
         }
     }
 

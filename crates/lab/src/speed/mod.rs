@@ -14,6 +14,7 @@ mod rival;
 mod stream;
 mod sweep;
 
+use flowgauge_core::key::{FlowKey, Key8};
 use flowgauge_kernel::{Digester, Isa, Seed};
 
 use crate::args::Speed;
@@ -118,7 +119,7 @@ fn rate<'a>(times: impl IntoIterator<Item = &'a [f64; 4]>, i: usize) -> f64 {
 
 /// Measures, prints and writes; returns whether all is as wanted.
 pub(crate) fn measure(speed: &Speed) -> Result<bool, Failure> {
-    let digester = Digester::new(Seed::number(1), Isa::best());
+    let digester = Digester::new(Seed::number(1), Isa::best()).for_keys(Key8::BYTES);
     let among = |entry: &&Entry| {
         speed.algorithms.is_empty() || speed.algorithms.iter().any(|name| name == entry.name)
     };

@@ -6,7 +6,7 @@ use std::io::{self, BufWriter, Write};
 
 use flowgauge_core::accelerator::{Accelerate, AggEvict};
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
-use flowgauge_core::key::Key8;
+use flowgauge_core::key::{FlowKey, Key8};
 use flowgauge_core::summary::codec::{DecodeError, Reader, Writer};
 use flowgauge_core::summary::{Answers, Incompatible, Ingest, Options, Parameters, Setting};
 use flowgauge_kernel::{Digester, Isa, Seed};
@@ -139,7 +139,7 @@ fn structure(
     shares: &[f64],
     sweep: &Sweep,
 ) -> Result<Vec<Row>, Failure> {
-    let digester = Digester::new(Seed::number(1), Isa::best());
+    let digester = Digester::new(Seed::number(1), Isa::best()).for_keys(Key8::BYTES);
     let Some(entry) = ENTRIES.iter().find(|entry| entry.name == name) else {
         return Ok(Vec::new());
     };
@@ -184,7 +184,7 @@ fn structure(
 
 /// Measures, prints and writes.
 pub(crate) fn measure(sweep: &Sweep) -> Result<(), Failure> {
-    let digester = Digester::new(Seed::number(1), Isa::best());
+    let digester = Digester::new(Seed::number(1), Isa::best()).for_keys(Key8::BYTES);
     let mut table = Vec::new();
     for order in &ORDERS {
         let stream = Stream::draw(order, sweep.packets as usize, &digester)?;

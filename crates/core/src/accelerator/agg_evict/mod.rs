@@ -319,7 +319,7 @@ mod tests {
         }
         summary.settle();
         let answers = summary.answers();
-        let bytes = answers.size().unwrap().estimate(key(1).canonical()).bytes.unwrap();
+        let bytes = answers.size().unwrap().estimate(key(1).canonical(4)).bytes.unwrap();
         let sent = u128::from(u64::MAX / 4) * 5 + (1 << 41);
         let lost = 2 * (sent - u128::from(u64::MAX));
         assert_eq!((bytes.value as u64, u128::from(answers.saturated().bytes)), (u64::MAX, lost));

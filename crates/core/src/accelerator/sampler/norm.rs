@@ -88,7 +88,8 @@ mod tests {
         let sketch =
             Options::new(1 << 20, 1).with([("rows", "4"), ("columns", "256"), ("candidates", "0")]);
         let inner = catalog::build::<Key4>("count-sketch", &sketch).unwrap();
-        let options = Options::new(1 << 20, 1).with([("l2", OWN), ("epsilon", "0.1")]);
+        let options =
+            Options::new(1 << 20, 1).with([("l2", OWN), ("epsilon", "0.1")]).digesting::<Key4>();
         let mut sampled = Skipper::build::<Key4>(&options, inner).unwrap();
         let mut batch = Batch::new();
         batch.fill(&[Key4::zeroed(); BATCH_PACKETS], 64);
@@ -104,7 +105,7 @@ mod tests {
         let last = norm.one_in(f64::from(1 << 17).powi(2));
         assert!((last - 1..=last).contains(&rates[511]) && last > 1, "{last}, {}", rates[511]);
         let sizes = sampled.answers().size().unwrap();
-        let size = sizes.estimate(Key4::zeroed().canonical()).packets.unwrap();
+        let size = sizes.estimate(Key4::zeroed().canonical(Key4::BYTES)).packets.unwrap();
         assert!(size.low <= f64::from(1 << 17) && size.high >= f64::from(1 << 17), "{size:?}");
     }
 

@@ -147,13 +147,14 @@ impl Accelerate for Skipper {
         options: &Options,
         mut inner: Box<dyn Ingest<K>>,
     ) -> Result<Box<dyn Ingest<K>>, BuildError> {
-        let (settings, rate, delta) = match Asked::new(&options.parameters, 8 * K::BYTES)? {
-            Asked::L1(asked) => {
-                (asked.settings(), Rate::Steps(Steps::falling(asked.step())), asked.delta)
-            }
-            Asked::L2(_) if inner.rows().is_none() => return Err(no_norm()),
-            Asked::L2(norm) => (norm.settings(), Rate::Norm(norm), norm.delta),
-        };
+        let (settings, rate, delta) =
+            match Asked::new(&options.parameters, 8 * options.digester.key_bytes())? {
+                Asked::L1(asked) => {
+                    (asked.settings(), Rate::Steps(Steps::falling(asked.step())), asked.delta)
+                }
+                Asked::L2(_) if inner.rows().is_none() => return Err(no_norm()),
+                Asked::L2(norm) => (norm.settings(), Rate::Norm(norm), norm.delta),
+            };
         let kind = Kind { name: Self::INFO.name, settings, rate, units: options.by, delta };
         Sampled::before(kind, options, inner)
     }

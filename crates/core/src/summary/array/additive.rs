@@ -397,7 +397,8 @@ impl<K: FlowKey, C: Counter> Answers for CountArray<K, C> {
 
 impl<K: FlowKey, C: Counter> SizeQuery for CountArray<K, C> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
-        let count = K::from_canonical(key).map_or_else(Count::default, |key| self.count(key));
+        let count =
+            K::matching(key, &self.digester).map_or_else(Count::default, |key| self.count(key));
         self.estimate_of(count)
     }
 }
@@ -405,7 +406,7 @@ impl<K: FlowKey, C: Counter> SizeQuery for CountArray<K, C> {
 impl<K: FlowKey, C: Counter> Candidates for CountArray<K, C> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
         for key in self.heavy.iter() {
-            visit(CanonicalKey::new(key.canonical()), self.estimate_of(self.count(key)));
+            visit(key.to_canonical(&self.digester), self.estimate_of(self.count(key)));
         }
     }
 

@@ -193,7 +193,7 @@ impl<K: FlowKey, S: State> Displaced<K, S> {
         out.number(self.overflow);
         out.number(self.prune_at);
         out.number(self.table.as_ref().map_or(0, Layout::len) as u64);
-        out.sorted(K::BYTES + S::STORED_BYTES, |out| {
+        out.sorted(out.key_bytes() + S::STORED_BYTES, |out| {
             for (key, state) in self.iter() {
                 out.key(key);
                 state.save(out);
@@ -220,7 +220,7 @@ impl<K: FlowKey, S: State> Displaced<K, S> {
             let state = S::load(from)?;
             let digest = key.digest(&self.digester);
             let Some(flow) = table.insert(key, digest, &self.digester, Some(&mut patience)) else {
-                let width = K::BYTES + S::STORED_BYTES;
+                let width = from.key_bytes() + S::STORED_BYTES;
                 return Err(from.invalid("candidate", width, "its place collides with others'"));
             };
             *table.state_mut(flow) = state;

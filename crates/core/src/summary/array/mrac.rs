@@ -203,7 +203,7 @@ impl<K: FlowKey> SizeQuery for Mrac<K> {
     /// The counter, which is never below the truth unless it is full.
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
         let mask = self.counters.len() - 1;
-        let count = K::from_canonical(key)
+        let count = K::matching(key, &self.digester)
             .map_or(0, |key| self.counters[key.digest(&self.digester) as usize & mask].get());
         let high =
             count.saturating_add(if count == u64::from(u32::MAX) { self.saturated } else { 0 });

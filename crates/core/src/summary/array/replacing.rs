@@ -235,7 +235,7 @@ impl<K: FlowKey, S: State> Ingest<K> for KeyedArray<K, S> {
             self.past.save(out);
         }
         out.number(self.occupied().count() as u64);
-        out.sorted(K::BYTES + S::STORED_BYTES, |out| {
+        out.sorted(out.key_bytes() + S::STORED_BYTES, |out| {
             for slot in self.occupied() {
                 out.key(slot.key);
                 slot.state.save(out);
@@ -254,7 +254,7 @@ impl<K: FlowKey, S: State> Ingest<K> for KeyedArray<K, S> {
             let slot = Slot::<K, S> { key: from.key("key")?, state: S::load(from)? };
             let column = self.column(slot.key.digest(&self.digester));
             if !self.slots[column].state.is_nothing() {
-                let width = K::BYTES + S::STORED_BYTES;
+                let width = from.key_bytes() + S::STORED_BYTES;
                 return Err(from.invalid("slot", width, "it is another key's"));
             }
             self.slots[column] = slot;
@@ -328,7 +328,7 @@ impl<K: FlowKey, S: State> Answers for KeyedArray<K, S> {
 
 impl<K: FlowKey, S: State> SizeQuery for KeyedArray<K, S> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
-        match K::from_canonical(key) {
+        match K::matching(key, &self.digester) {
             Some(key) => self.size_of(&self.whole(key)),
             None => SizeEstimate::exact(Size::default()),
         }
@@ -340,7 +340,7 @@ impl<K: FlowKey, S: State> Candidates for KeyedArray<K, S> {
         for key in self.keys() {
             let whole = self.whole(key);
             if !whole.state.is_silent() {
-                visit(CanonicalKey::new(key.canonical()), self.size_of(&whole));
+                visit(key.to_canonical(&self.digester), self.size_of(&whole));
             }
         }
     }
@@ -359,7 +359,7 @@ impl<K: FlowKey, S: State> Spread for KeyedArray<K, S> {
             if let Some(distinct) = state.distinct_above(self.spread) {
                 let uncounted = uncounted.saturating_add(excess.packets);
                 let estimate = distinct.estimate(unseen, uncounted);
-                visit(CanonicalKey::new(key.canonical()), estimate);
+                visit(key.to_canonical(&self.digester), estimate);
             }
         }
     }
@@ -375,7 +375,7 @@ impl<K: FlowKey, S: State> Forecasts for KeyedArray<K, S> {
             let Whole { state, excess } = self.whole(key);
             if let Some(ewma) = state.ewma() {
                 let forecast = self.past.of(ewma, self.missed() + excess);
-                visit(CanonicalKey::new(key.canonical()), forecast);
+                visit(key.to_canonical(&self.digester), forecast);
             }
         }
     }

@@ -320,7 +320,7 @@ impl<K: FlowKey, S: Shared> Answers for SharedArray<K, S> {
 
 impl<K: FlowKey, S: Shared> SizeQuery for SharedArray<K, S> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
-        match K::from_canonical(key) {
+        match K::matching(key, &self.digester) {
             Some(key) => self.bounds(&self.known(key)),
             None => SizeEstimate::exact(Size::default()),
         }
@@ -332,7 +332,7 @@ impl<K: FlowKey, S: Shared> Candidates for SharedArray<K, S> {
         for key in self.heavy.iter() {
             let known = self.known(key);
             if !known.most.is_silent() {
-                visit(CanonicalKey::new(key.canonical()), self.bounds(&known));
+                visit(key.to_canonical(&self.digester), self.bounds(&known));
             }
         }
     }
@@ -349,7 +349,7 @@ impl<K: FlowKey, S: Shared> Spread for SharedArray<K, S> {
             if let Some(distinct) = self.known(key).column.distinct_above(self.spread) {
                 let estimate = distinct.estimate(0, self.saturated.packets);
                 let estimate = self.lowered(estimate, estimate.low, 0.0, all);
-                visit(CanonicalKey::new(key.canonical()), estimate);
+                visit(key.to_canonical(&self.digester), estimate);
             }
         }
     }
@@ -383,7 +383,7 @@ impl<K: FlowKey, S: Shared> Forecasts for SharedArray<K, S> {
                 forecast: most.forecast.map(|most| lowered(1, most)),
                 now: lowered(2, most.now),
             };
-            visit(CanonicalKey::new(key.canonical()), forecast);
+            visit(key.to_canonical(&self.digester), forecast);
         }
     }
 }

@@ -234,7 +234,7 @@ impl<K: FlowKey> FastPath<K> {
     pub(super) fn save(&self, out: &mut Writer) {
         out.number(self.taken);
         out.number(self.len as u64);
-        out.sorted(Self::STORED_BYTES, |out| {
+        out.sorted(out.key_bytes() + Self::STORED_BYTES, |out| {
             for held in &self.held[..self.len] {
                 out.key(held.key);
                 out.numbers(&[held.missed, held.counted]);
@@ -242,7 +242,8 @@ impl<K: FlowKey> FastPath<K> {
         });
     }
 
-    const STORED_BYTES: usize = K::BYTES + 2 * size_of::<u64>();
+    /// Bytes of the stored form of a key's weights.
+    const STORED_BYTES: usize = 2 * size_of::<u64>();
 
     pub(super) fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.taken = from.number("taken off in all")?;
@@ -256,7 +257,8 @@ impl<K: FlowKey> FastPath<K> {
                 || counted < self.taken - missed
             {
                 let reason = "it is there twice, or weighs less than was taken off it";
-                return Err(from.invalid("key", Self::STORED_BYTES, reason));
+                let width = from.key_bytes() + Self::STORED_BYTES;
+                return Err(from.invalid("key", width, reason));
             }
             self.append(held, digest);
         }
@@ -331,7 +333,7 @@ mod tests {
     #[test]
     #[expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
     fn walks_are_few_whatever_the_weights() {
-        let digester = Digester::new(Seed::number(1), Isa::best());
+        let digester = Digester::new(Seed::number(1), Isa::best()).for_keys(Key4::BYTES);
         for (most, walks_at_most) in [(1000, 10_000 / 50 + 1), (20, 10_000), (3, 10_000)] {
             let mut path = FastPath::<Key4>::new(most, digester, &Memory::unlimited()).unwrap();
             let mut truths = BTreeMap::new();
@@ -358,7 +360,7 @@ mod tests {
     #[test]
     #[expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
     fn weights_are_ranked() {
-        let digester = Digester::new(Seed::number(1), Isa::best());
+        let digester = Digester::new(Seed::number(1), Isa::best()).for_keys(Key4::BYTES);
         let mut path = FastPath::<Key4>::new(300, digester, &Memory::unlimited()).unwrap();
         let mut random = fastrand::Rng::with_seed(1);
         let mut weights: Vec<u64> = (0..300).map(|_| random.u64(..) >> random.u32(0..64)).collect();

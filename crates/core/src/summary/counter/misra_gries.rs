@@ -105,7 +105,7 @@ impl<K: FlowKey, C: Counter> Answers for MisraGries<K, C> {
 
 impl<K: FlowKey, C: Counter> SizeQuery for MisraGries<K, C> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
-        let weight = K::from_canonical(key).map(|key| self.keys.weight(key));
+        let weight = K::matching(key, self.keys.digester()).map(|key| self.keys.weight(key));
         size::<C>(weight.unwrap_or(Estimate::exact(0)))
     }
 }
@@ -113,7 +113,7 @@ impl<K: FlowKey, C: Counter> SizeQuery for MisraGries<K, C> {
 impl<K: FlowKey, C: Counter> Candidates for MisraGries<K, C> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
         for (key, weight) in self.keys.iter() {
-            visit(CanonicalKey::new(key.canonical()), size::<C>(weight));
+            visit(key.to_canonical(self.keys.digester()), size::<C>(weight));
         }
     }
 

@@ -9,7 +9,7 @@ use super::super::{BuildError, Counter, Estimate, Measure, Memory, Size, SizeEst
 use super::index::Index;
 use super::sweep::Sweep;
 use super::tournament::Tournament;
-use crate::key::{CanonicalKey, FlowKey};
+use crate::key::FlowKey;
 
 /// Packets whose lines of the index are asked for ahead of the one in hand.
 const PREFETCH_AHEAD: usize = 16;
@@ -25,9 +25,6 @@ pub(in crate::summary) struct Entry<K, C> {
 }
 
 impl<K: FlowKey, C: Counter> Entry<K, C> {
-    /// Bytes of the stored form.
-    pub(super) const STORED_BYTES: usize = K::BYTES + 2 * size_of::<C>();
-
     pub(super) fn save(&self, out: &mut Writer) {
         out.key(self.key);
         out.number(self.count);
@@ -126,7 +123,7 @@ pub(in crate::summary) trait Monitor<K: FlowKey, C: Counter>:
         self.set_excess(from.number("excess")?);
         for _ in 0..from.count("number of keys", self.most())? {
             let entry = Entry::<K, C>::load(from)?;
-            let width = Entry::<K, C>::STORED_BYTES;
+            let width = from.key_bytes() + 2 * size_of::<C>();
             if self.entry(entry.key).is_some() {
                 return Err(from.invalid("key", width, "it is there twice"));
             }
@@ -209,7 +206,7 @@ fn united<K: FlowKey, C: Counter>(
     let in_one = b.entries().filter(|entry| a.entry(entry.key).is_none());
     entries.extend(in_one.map(|entry| sum(entry, None, a_unheld)));
     // Heaviest first, and keys are looked at only of those that are as heavy.
-    let key = |entry: &Entry<K, C>| CanonicalKey::new(entry.key.canonical());
+    let key = |entry: &Entry<K, C>| entry.key.to_canonical(a.digester());
     let weights = |a: &Entry<K, C>, b: &Entry<K, C>| b.count.get().cmp(&a.count.get());
     entries.sort_unstable_by(|a, b| weights(a, b).then_with(|| key(a).cmp(&key(b))));
     entries.truncate(most);

@@ -207,7 +207,7 @@ impl<K: FlowKey, C: Unsigned> Answers for TwoPaths<K, C> {
 impl<K: FlowKey, C: Unsigned> SizeQuery for TwoPaths<K, C> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
         let normal = SizeQuery::estimate(&self.normal, key);
-        K::from_canonical(key).map_or(normal, |key| self.sum(key, &normal))
+        K::matching(key, &self.normal.digester).map_or(normal, |key| self.sum(key, &normal))
     }
 }
 
@@ -217,7 +217,7 @@ impl<K: FlowKey, C: Unsigned> Candidates for TwoPaths<K, C> {
         Candidates::for_each(&self.normal, &mut |key, _| {
             named.insert(key);
         });
-        named.extend(self.fast.iter().map(|(key, _)| CanonicalKey::new(key.canonical())));
+        named.extend(self.fast.iter().map(|(key, _)| key.to_canonical(&self.normal.digester)));
         for key in named {
             visit(key, SizeQuery::estimate(self, key.as_bytes()));
         }

@@ -89,7 +89,7 @@ impl<K: FlowKey, C: Counter, M: Monitor<K, C>> Answers for Tracked<K, C, M> {
 
 impl<K: FlowKey, C: Counter, M: Monitor<K, C>> SizeQuery for Tracked<K, C, M> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
-        let weight = K::from_canonical(key).map(|key| self.monitor.weight(key));
+        let weight = K::matching(key, self.monitor.digester()).map(|key| self.monitor.weight(key));
         size::<C>(weight.unwrap_or(Estimate::exact(0)))
     }
 }
@@ -97,7 +97,7 @@ impl<K: FlowKey, C: Counter, M: Monitor<K, C>> SizeQuery for Tracked<K, C, M> {
 impl<K: FlowKey, C: Counter, M: Monitor<K, C>> Candidates for Tracked<K, C, M> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
         for entry in self.monitor.entries() {
-            let key = CanonicalKey::new(entry.key.canonical());
+            let key = entry.key.to_canonical(self.monitor.digester());
             visit(key, size::<C>(self.monitor.bounds(&entry)));
         }
     }

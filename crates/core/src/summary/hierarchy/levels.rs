@@ -31,7 +31,7 @@ pub(super) struct Levels<K: FlowKey, C: Monitored> {
 
 impl<K: FlowKey, C: Monitored> Levels<K, C> {
     pub(super) fn new(algorithm: &'static str, options: &Options) -> Result<Self, BuildError> {
-        let nodes = nodes::<K>(algorithm, options.hierarchy)?;
+        let nodes = nodes::<K>(algorithm, options)?;
         let bytes = |counters: usize| {
             let one = |node: &Node<K>| C::Monitor::<K>::bytes(counters.min(node.prefixes()));
             nodes.iter().map(one).sum::<usize>() + nodes.len() * size_of::<Level<K, C>>()
@@ -67,7 +67,8 @@ impl<K: FlowKey, C: Monitored> Levels<K, C> {
         }
         let mut digests = [0; BATCH_PACKETS];
         let digests = &mut digests[..keys.len()];
-        self.digester.digest_batch(K::words(prefixes), K::BYTES, digests);
+        let key_bytes = self.digester.key_bytes();
+        self.digester.digest_batch(K::words(prefixes), key_bytes, digests);
         counts.add_all(prefixes, digests, weights);
     }
 
@@ -150,12 +151,12 @@ impl<K: FlowKey, C: Monitored> Prefixes for Levels<K, C> {
     fn for_each(&self, node: usize, visit: &mut dyn FnMut(CanonicalKey, Estimate)) {
         let counts = &self.all[node].counts;
         for entry in counts.entries() {
-            visit(CanonicalKey::new(entry.key.canonical()), counts.bounds(&entry));
+            visit(entry.key.to_canonical(&self.digester), counts.bounds(&entry));
         }
     }
 
     fn estimate(&self, node: usize, prefix: &[u8]) -> Estimate {
-        let key = K::from_canonical(prefix);
+        let key = K::matching(prefix, &self.digester);
         key.map_or(Estimate::exact(0), |key| self.all[node].counts.weight(key))
     }
 }

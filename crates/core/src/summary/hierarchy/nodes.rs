@@ -1,6 +1,6 @@
 //! The prefixes that a hierarchy looks at: its nodes, from the keys themselves to the root.
 
-use super::super::BuildError;
+use super::super::{BuildError, Options};
 use crate::key::{FlowKey, prefix_mask};
 use crate::task::Hierarchy;
 
@@ -47,17 +47,18 @@ pub(super) fn ipv4_nodes(hierarchy: Hierarchy) -> usize {
 /// The nodes of a hierarchy over keys of type `K`, each one after all that are below it.
 pub(super) fn nodes<K: FlowKey>(
     algorithm: &'static str,
-    hierarchy: Hierarchy,
+    options: &Options,
 ) -> Result<Vec<Node<K>>, BuildError> {
+    let (hierarchy, key_bytes) = (options.hierarchy, options.digester.key_bytes());
     let (step, keys) = match hierarchy {
         Hierarchy::Bytes => (8, [4, 16]),
         Hierarchy::Bits => (1, [4, 16]),
         Hierarchy::Pair => (8, [8, 32]),
     };
-    if !keys.contains(&K::BYTES) {
+    if !keys.contains(&key_bytes) {
         let keys = match hierarchy {
             Hierarchy::Pair => "this hierarchy is over pairs; use --key pair",
-            _ if [8, 32].contains(&K::BYTES) => {
+            _ if [8, 32].contains(&key_bytes) => {
                 "this hierarchy is over one address; use --hierarchy pair, --key source or destination"
             }
             _ => "this hierarchy is over one address; use --key source or destination",
@@ -66,7 +67,7 @@ pub(super) fn nodes<K: FlowKey>(
         return Err(BuildError::Unfit { algorithm, reason });
     }
     let one_address = hierarchy != Hierarchy::Pair;
-    let address_bytes = if one_address { K::BYTES } else { K::BYTES / 2 };
+    let address_bytes = if one_address { key_bytes } else { key_bytes / 2 };
     let bits = 8 * address_bytes as u8;
     let mut nodes: Vec<Node<K>> = Vec::new();
     for source in (0..=bits).step_by(step) {

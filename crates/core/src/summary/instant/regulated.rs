@@ -74,7 +74,8 @@ impl<W: Word, const LAYERS: usize, T: Behind> Regulated<W, LAYERS, T> {
     /// in the regulator. Costs a random access or two to each array; other flows' marks count as
     /// this one's.
     pub fn decode(&self, key: T::Key) -> f64 {
-        let through = self.answers_of_table().size().map(|sizes| sizes.estimate(key.canonical()));
+        let canonical = key.canonical(self.digester.key_bytes());
+        let through = self.answers_of_table().size().map(|sizes| sizes.estimate(canonical));
         let count = through.and_then(|through| through.packets).map_or(0.0, |count| count.value);
         let residual = self.regulator.residual(key.digest(&self.digester));
         Regulator::<W, LAYERS>::UNIT * count + residual
@@ -238,7 +239,7 @@ impl<W: Word, const LAYERS: usize, T: Behind> Answers for Regulated<W, LAYERS, T
 
 impl<W: Word, const LAYERS: usize, T: Behind> SizeQuery for Regulated<W, LAYERS, T> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
-        let key_of_flow = T::Key::from_canonical(key);
+        let key_of_flow = T::Key::matching(key, &self.digester);
         let (Some(flow), Some(sizes)) = (key_of_flow, self.answers_of_table().size()) else {
             return SizeEstimate::exact(Size::default());
         };
@@ -251,7 +252,7 @@ impl<W: Word, const LAYERS: usize, T: Behind> Candidates for Regulated<W, LAYERS
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
         let Some(candidates) = self.answers_of_table().candidates() else { return };
         candidates.for_each(&mut |key, counted| {
-            if let Some(flow) = T::Key::from_canonical(key.as_bytes()) {
+            if let Some(flow) = T::Key::matching(key.as_bytes(), &self.digester) {
                 let (flow, through) = self.flow(flow, &counted);
                 visit(key, flow.listed(through));
             }

@@ -46,7 +46,8 @@ struct InOrder<K>(K);
 
 impl<K: FlowKey> Ord for InOrder<K> {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.0.canonical().cmp(other.0.canonical())
+        // The bytes behind those of a shorter key are all zero.
+        self.0.canonical(K::BYTES).cmp(other.0.canonical(K::BYTES))
     }
 }
 
@@ -56,6 +57,7 @@ impl<K: FlowKey> PartialOrd for InOrder<K> {
     }
 }
 
+/// Of as many bytes as the longest key has: [`with_items`] cuts off those that a key lacks.
 impl<K: FlowKey> KllValue for InOrder<K> {
     const MIN_SERIALIZED_SIZE: usize = K::BYTES;
 
@@ -64,7 +66,7 @@ impl<K: FlowKey> KllValue for InOrder<K> {
     }
 
     fn serialize(value: &Self, bytes: &mut SketchBytes) {
-        bytes.write(value.0.canonical());
+        bytes.write(value.0.canonical(K::BYTES));
     }
 
     fn deserialize(input: &mut SketchSlice<'_>) -> Result<Self, Error> {
@@ -187,10 +189,30 @@ impl<K: FlowKey> Kll<K> {
     /// The image that every DataSketches library reads; of numbers, as doubles.
     pub fn image(&self) -> Vec<u8> {
         match &self.sketch {
-            Sketch::Keys(sketch) => sketch.serialize(),
+            Sketch::Keys(sketch) => {
+                with_items(&sketch.serialize(), K::BYTES, self.digester.key_bytes())
+            }
             Sketch::Numbers(sketch) => sketch.serialize(),
         }
     }
+}
+
+/// The image of a sketch whose items are `to` bytes long instead of `from`: cut, or with zeros
+/// behind.
+fn with_items(image: &[u8], from: usize, to: usize) -> Vec<u8> {
+    // Two words of preamble are all that stands before the only item; before several there are
+    // five, and one for each level.
+    let words = match image {
+        [2, ..] => 2,
+        image => 5 + image.get(18).map_or(0, |levels| usize::from(*levels)),
+    };
+    let (head, items) = image.split_at((4 * words).min(image.len()));
+    let mut out = head.to_vec();
+    for item in items.chunks(from) {
+        out.extend_from_slice(&item[..item.len().min(to)]);
+        out.resize(out.len() + to.saturating_sub(from), 0);
+    }
+    out
 }
 
 /// Adds `number` as often as `packets` says.
@@ -268,10 +290,12 @@ impl<K: FlowKey> Ingest<K> for Kll<K> {
         let image = from.bytes("levels", most)?;
         let possible = |k: u16, n: u64| k == self.k && n <= MOST_PACKETS;
         let sketch = match self.of {
-            QuantileOf::Key => KllSketch::deserialize(image)
-                .ok()
-                .filter(|sketch| possible(sketch.k(), sketch.n()))
-                .map(Sketch::Keys),
+            QuantileOf::Key => {
+                KllSketch::deserialize(&with_items(image, from.key_bytes(), K::BYTES))
+                    .ok()
+                    .filter(|sketch| possible(sketch.k(), sketch.n()))
+                    .map(Sketch::Keys)
+            }
             _ => KllSketch::deserialize(image)
                 .ok()
                 .filter(|sketch| possible(sketch.k(), sketch.n()))
@@ -358,6 +382,6 @@ impl<K: FlowKey> Quantiles for Kll<K> {
     fn key(&self, q: f64) -> Option<CanonicalKey> {
         let Sketch::Keys(sketch) = &self.sketch else { return None };
         let found = sketch.quantile(q.clamp(0.0, 1.0), SearchCriteria::Inclusive).ok()??;
-        Some(CanonicalKey::new(found.0.canonical()))
+        Some(found.0.to_canonical(&self.digester))
     }
 }

@@ -8,21 +8,21 @@ use loom::thread;
 
 use super::super::{Memory, Size};
 use super::flows::Flows;
-use crate::key::{FlowKey, Key13};
+use crate::key::{FlowKey, Key16};
 
 /// A flow that is told from others by both words of its key.
-fn key(flow: u8) -> Key13 {
+fn key(flow: u8) -> Key16 {
     let bytes = [flow; 13];
-    Key13::from_canonical(&bytes).expect("it has the bytes of a key")
+    Key16::from_canonical(&bytes).expect("it has the bytes of a key")
 }
 
 /// Two workers add a packet each of their flows, one after the other; flows have the digests that are
 /// given, and there are so many entries. Returns what each flow has in the end, by its number.
 fn race(entries: usize, workers: [&'static [(u8, u64)]; 2]) -> (BTreeMap<u8, Size>, usize) {
     let flows = Arc::new(
-        Flows::<Key13>::with_entries(4, entries, &Memory::unlimited()).expect("it is small"),
+        Flows::<Key16>::with_entries(4, entries, &Memory::unlimited()).expect("it is small"),
     );
-    let work = |flows: &Flows<Key13>, packets: &[(u8, u64)]| {
+    let work = |flows: &Flows<Key16>, packets: &[(u8, u64)]| {
         let (mut spare, mut untracked) = (None, 0);
         for &(flow, digest) in packets {
             let size = Size { packets: 1, bytes: 100 };
@@ -40,9 +40,9 @@ fn race(entries: usize, workers: [&'static [(u8, u64)]; 2]) -> (BTreeMap<u8, Siz
     let Ok(mut flows) = Arc::try_unwrap(flows) else { panic!("somebody else has it") };
     let mut found = BTreeMap::new();
     flows.drain(|own, size| {
-        let before = found.insert(own.canonical()[0], size);
+        let before = found.insert(own.canonical(1)[0], size);
         assert!(before.is_none(), "a flow has two entries");
-        assert!(own == key(own.canonical()[0]), "a key was published before it was written");
+        assert!(own == key(own.canonical(1)[0]), "a key was published before it was written");
     });
     (found, untracked)
 }

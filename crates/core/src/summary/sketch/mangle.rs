@@ -28,7 +28,7 @@ pub(super) struct Mangle {
 pub(super) fn number<K: FlowKey>(key: &K) -> u64 {
     let mut bytes = [0; 8];
     let width = K::BYTES.min(8);
-    bytes[..width].copy_from_slice(&key.canonical()[..width]);
+    bytes[..width].copy_from_slice(key.canonical(width));
     u64::from_le_bytes(bytes)
 }
 

@@ -92,7 +92,7 @@ impl Describe for ReversibleSketch<(), ()> {
 impl<K: FlowKey, C: Unsigned> ReversibleSketch<K, C> {
     fn from_options(options: &Options) -> Result<Self, BuildError> {
         let (parameters, memory_bytes) = (&options.parameters, options.memory_bytes);
-        let [rows, verify] = reversible_shape::rows::<K>(parameters, NAME)?;
+        let [rows, verify] = reversible_shape::rows(options, NAME)?;
         // The tasks get the cells, and beside them the total and the noise.
         let memory_bytes = memory_bytes.saturating_sub(2 * options.task_bytes_per_cell);
         let column_bytes = (rows + verify) * (size_of::<C>() + options.task_bytes_per_cell);

@@ -146,7 +146,8 @@ impl<K: FlowKey, C: Unsigned> Answers for ReversibleSketch<K, C> {
 
 impl<K: FlowKey, C: Unsigned> SizeQuery for ReversibleSketch<K, C> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
-        K::from_canonical(key).map_or_else(SizeEstimate::default, |key| self.size_of(&key))
+        K::matching(key, &self.digester)
+            .map_or_else(SizeEstimate::default, |key| self.size_of(&key))
     }
 }
 
@@ -154,7 +155,7 @@ impl<K: FlowKey, C: Unsigned> SizeQuery for ReversibleSketch<K, C> {
 impl<K: FlowKey, C: Unsigned> Candidates for ReversibleSketch<K, C> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
         self.recover_heavy(&mut |key| {
-            visit(CanonicalKey::new(key.canonical()), self.size_of(&key));
+            visit(key.to_canonical(&self.digester), self.size_of(&key));
         });
     }
 
@@ -190,7 +191,7 @@ impl<K: FlowKey, C: Unsigned> Cells for ReversibleSketch<K, C> {
 
     /// The median over the rows, give or take what nine of ten cells differ by from their mean.
     fn estimate(&self, cells: &[f64], key: &[u8]) -> Estimate {
-        let Some(key) = K::from_canonical(key) else { return Estimate::exact(0) };
+        let Some(key) = K::matching(key, &self.digester) else { return Estimate::exact(0) };
         let tail = self.counters.len();
         let (total, noise) = (cells[tail], cells[tail + 1]);
         let value = self.median_of(&key, total, |place| cells[place]);
@@ -209,7 +210,7 @@ impl<K: FlowKey, C: Unsigned> Cells for ReversibleSketch<K, C> {
             let cell = |place: usize| sign * unbiased(cells[place], total, columns);
             self.recover_over(in_a_row, cell, &mut |key: K| {
                 if sign * self.median_of(&key, total, |place| cells[place]) > threshold {
-                    visit(CanonicalKey::new(key.canonical()));
+                    visit(key.to_canonical(&self.digester));
                 }
             });
         }

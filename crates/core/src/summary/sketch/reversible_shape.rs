@@ -5,7 +5,7 @@
 //! its applications" (J. Algorithms 2005), section 3: with e/ε columns and ln 1/δ rows the least
 //! counter of a key is off by more than ε of the total weight with the chance δ at most.
 
-use super::super::{BuildError, Parameter, Parameters};
+use super::super::{BuildError, Options, Parameter, Parameters};
 use super::modular::{BYTES, MOST_COLUMNS, MOST_ROWS, MOST_VERIFY, false_keys, window};
 use crate::key::FlowKey;
 
@@ -23,14 +23,12 @@ pub(super) const DELTA: Parameter = Parameter {
            rounded up, but no fewer than the default's",
 };
 
-/// The rows by modular hashing and by the digest that the parameters give, or else as few as keys of
-/// `K` can be recovered from and one. All eight pairs of neighbouring words of a 64-bit key have a row;
+/// The rows by modular hashing and by the digest that the parameters give, or else as few as keys
+/// can be recovered from and one. All eight pairs of neighbouring words of a 64-bit key have a row;
 /// a ninth would repeat one of them.
-pub(super) fn rows<K: FlowKey>(
-    parameters: &Parameters,
-    algorithm: &'static str,
-) -> Result<[usize; 2], BuildError> {
-    let fewest = match K::BYTES {
+pub(super) fn rows(options: &Options, algorithm: &'static str) -> Result<[usize; 2], BuildError> {
+    let parameters = &options.parameters;
+    let fewest = match options.digester.key_bytes() {
         4 => 4,
         8 => MOST_ROWS,
         bytes => {

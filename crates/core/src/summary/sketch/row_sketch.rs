@@ -213,7 +213,7 @@ impl<K: FlowKey, R: Rule> Answers for RowSketch<K, R> {
 
 impl<K: FlowKey, R: Rule> SizeQuery for RowSketch<K, R> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
-        let digest = K::from_canonical(key).map(|key| key.digest(&self.digester));
+        let digest = K::matching(key, &self.digester).map(|key| key.digest(&self.digester));
         let size = |digest| Self::size(self.grid.estimate(digest));
         digest.map_or(SizeEstimate::exact(Size::default()), size)
     }
@@ -223,7 +223,7 @@ impl<K: FlowKey, R: Rule> Candidates for RowSketch<K, R> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
         for key in self.heavy.iter() {
             let listed = self.grid.listed(key.digest(&self.digester));
-            visit(CanonicalKey::new(key.canonical()), Self::size(listed));
+            visit(key.to_canonical(&self.digester), Self::size(listed));
         }
     }
 
@@ -264,7 +264,7 @@ impl<K: FlowKey, R: Linear> Cells for RowSketch<K, R> {
     }
 
     fn estimate(&self, cells: &[f64], key: &[u8]) -> Estimate {
-        let Some(key) = K::from_canonical(key) else { return Estimate::exact(0) };
+        let Some(key) = K::matching(key, &self.digester) else { return Estimate::exact(0) };
         let tail = self.grid.cells.len();
         let digest = key.digest(&self.digester);
         let value = R::value(self.grid.rows, digest, cells[tail], |place| cells[place]);

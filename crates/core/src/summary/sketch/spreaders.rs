@@ -122,7 +122,7 @@ impl<K: FlowKey> Answers for TwoLevel<K> {
 /// Packets by the first level, with Count-Min's bounds: it is not for bytes.
 impl<K: FlowKey> SizeQuery for TwoLevel<K> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
-        let Some(key) = K::from_canonical(key) else { return SizeEstimate::default() };
+        let Some(key) = K::matching(key, &self.digester) else { return SizeEstimate::default() };
         let least = self.packets(&key);
         let excess = std::f64::consts::E * self.total as f64 / self.modular.columns() as f64;
         let value = least as f64;
@@ -141,7 +141,7 @@ impl<K: FlowKey> Spread for TwoLevel<K> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, Estimate)) {
         let mean_elements = self.mean_elements();
         self.recover(&mut |key| {
-            visit(CanonicalKey::new(key.canonical()), self.distinct(&key, mean_elements));
+            visit(key.to_canonical(&self.digester), self.distinct(&key, mean_elements));
         });
     }
 

@@ -202,7 +202,7 @@ impl<K: FlowKey> TopKeys<K> {
 
     pub(super) fn save(&self, out: &mut Writer) {
         out.number(self.len as u64);
-        out.sorted(K::BYTES + size_of::<i64>(), |out| {
+        out.sorted(out.key_bytes() + size_of::<i64>(), |out| {
             for entry in &self.heap[..self.len] {
                 out.key(entry.key);
                 out.number(entry.value);
@@ -225,7 +225,7 @@ impl<K: FlowKey> TopKeys<K> {
                     self.offer(key, digest, value, |_| value);
                 }
                 _ => {
-                    let width = K::BYTES + size_of::<i64>();
+                    let width = from.key_bytes() + size_of::<i64>();
                     return Err(from.invalid("heavy key", width, "it cannot be here"));
                 }
             }

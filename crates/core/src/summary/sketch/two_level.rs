@@ -99,7 +99,7 @@ impl Describe for TwoLevel<()> {
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
         let parameters = &options.parameters;
-        let [rows, verify] = reversible_shape::rows::<K>(parameters, NAME)?;
+        let [rows, verify] = reversible_shape::rows(options, NAME)?;
         let enough = options.spread.clamp(128, MOST_BITS / 2).next_power_of_two() * 2;
         let bits = parameters.integer("bits", 8..=MOST_BITS)?.unwrap_or(enough) as usize;
         let all_rows = rows + verify;

@@ -64,13 +64,13 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Flows for ExactTable<K, S, L> {
 
     fn get(&self, index: usize) -> (&[u8], Size) {
         let (key, state) = self.flow(index);
-        (key.canonical(), state.size())
+        (key.canonical(self.digester.key_bytes()), state.size())
     }
 
     fn for_each(&self, visit: &mut dyn FnMut(&[u8], Size)) {
         for index in 0..self.active() {
             let (key, state) = self.flow(index);
-            visit(key.canonical(), state.size());
+            visit(key.canonical(self.digester.key_bytes()), state.size());
         }
     }
 }
@@ -79,7 +79,7 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Candidates for ExactTable<K, S, L> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
         for index in 0..self.active() {
             let flow = self.active_flow(index);
-            visit(CanonicalKey::new(self.layout.key(flow).canonical()), self.size_of(flow));
+            visit(self.layout.key(flow).to_canonical(&self.digester), self.size_of(flow));
         }
     }
 
@@ -90,7 +90,9 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Candidates for ExactTable<K, S, L> {
 
 impl<K: FlowKey, S: State, L: Layout<K, S>> SizeQuery for ExactTable<K, S, L> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
-        let Some(key) = K::from_canonical(key) else { return SizeEstimate::exact(Size::default()) };
+        let Some(key) = K::matching(key, &self.digester) else {
+            return SizeEstimate::exact(Size::default());
+        };
         match self.find(key, key.digest(&self.digester)) {
             Some(flow) => self.size_of(flow),
             // The flow may be among the untracked ones.
@@ -106,7 +108,7 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Spread for ExactTable<K, S, L> {
             if let Some(distinct) = state.distinct_above(self.spread) {
                 let unseen = if self.is_whole(flow) { 0 } else { self.untracked.packets };
                 let estimate = distinct.estimate(unseen, self.saturated.packets);
-                visit(CanonicalKey::new(key.canonical()), estimate);
+                visit(key.to_canonical(&self.digester), estimate);
             }
         }
     }
@@ -121,7 +123,7 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Forecasts for ExactTable<K, S, L> {
         for (flow, (key, state)) in self.all().enumerate() {
             if let Some(ewma) = state.ewma() {
                 let forecast = self.past.of(ewma, self.missed(flow));
-                visit(CanonicalKey::new(key.canonical()), forecast);
+                visit(key.to_canonical(&self.digester), forecast);
             }
         }
     }

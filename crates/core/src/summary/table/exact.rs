@@ -325,7 +325,7 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Ingest<K> for ExactTable<K, S, L> {
             self.past.save(out);
         }
         out.number(self.layout.len() as u64);
-        out.sorted(K::BYTES + S::STORED_BYTES, |out| {
+        out.sorted(out.key_bytes() + S::STORED_BYTES, |out| {
             for (key, state) in self.all() {
                 out.key(*key);
                 state.save(out);
@@ -349,7 +349,7 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Ingest<K> for ExactTable<K, S, L> {
             let flow = self.layout.insert(key, digest, &self.digester, Some(&mut patience));
             let flow = flow.ok_or_else(|| {
                 let full = "its buckets are full, or its key collides with others";
-                from.invalid("flow", K::BYTES + S::STORED_BYTES, full)
+                from.invalid("flow", from.key_bytes() + S::STORED_BYTES, full)
             })?;
             if !state.is_silent() {
                 self.activate(flow);

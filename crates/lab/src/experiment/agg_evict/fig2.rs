@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use flowgauge_core::key::{Extract, FlowKey, Key4, Key8, Key13, KeyKind};
+use flowgauge_core::key::{Extract, FlowKey, Key4, Key8, Key16, KeyKind};
 
 use crate::experiment::chart::{Chart, linear, log};
 use crate::experiment::latency::{BARE, of_structures};
@@ -55,7 +55,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let mut table = Table::new(["key", "batch_packets", "mean_ns", "mpps", "distinct_percent"]);
     measure_key::<Key4>(&mut table, "source", KeyKind::Source, setting)?;
     measure_key::<Key8>(&mut table, "pair", KeyKind::Pair, setting)?;
-    measure_key::<Key13>(&mut table, "five-tuple", KeyKind::FiveTuple, setting)?;
+    measure_key::<Key16>(&mut table, "five-tuple", KeyKind::FiveTuple, setting)?;
     let limit = super::latency::limit(&table.numbers("key", BARE, "mean_ns"), BATCHES[0]);
     let notes =
         "The engine's own batches hold 256 packets; larger ones are received into a buffer first, \
@@ -86,7 +86,7 @@ fn distinct<K: FlowKey>(keys: &[K], batch: usize) -> f64 {
     let mut seen = HashSet::new();
     let mut share = |keys: &[K]| {
         seen.clear();
-        keys.iter().filter(|key| seen.insert(key.canonical().to_vec())).count() as f64
+        keys.iter().filter(|key| seen.insert(key.canonical(K::SHORTEST).to_vec())).count() as f64
     };
     let batches = keys.chunks_exact(batch);
     let count = batches.len();

@@ -1,6 +1,6 @@
 //! Figure 6: the key, and the size of a batch, with and without the aggregator.
 
-use flowgauge_core::key::{Extract, FlowKey, Key4, Key8, Key13, KeyKind};
+use flowgauge_core::key::{Extract, FlowKey, Key4, Key8, Key16, KeyKind};
 
 use super::fig2::BATCHES;
 use super::{ALONE, BEHIND};
@@ -43,7 +43,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let mut table = super::table(["key"]);
     measure_key::<Key4>(&mut table, "source", KeyKind::Source, setting)?;
     measure_key::<Key8>(&mut table, "pair", KeyKind::Pair, setting)?;
-    measure_key::<Key13>(&mut table, "five-tuple", KeyKind::FiveTuple, setting)?;
+    measure_key::<Key16>(&mut table, "five-tuple", KeyKind::FiveTuple, setting)?;
     let limit = super::limit(&table);
     Ok(Outcome { table, limit, notes: String::new() })
 }

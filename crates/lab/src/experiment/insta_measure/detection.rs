@@ -1,6 +1,6 @@
 //! Figure 9b: how long after the fact a heavy hitter is seen.
 
-use flowgauge_core::key::{FlowKey, Key13, KeyKind};
+use flowgauge_core::key::{FlowKey, Key16, KeyKind};
 use flowgauge_core::summary::Options;
 use flowgauge_kernel::{Digester, Isa, Seed};
 
@@ -45,8 +45,8 @@ const RATES: [u64; 6] = [10, 20, 50, 90, 130, 200];
 const FLOWS: usize = 15;
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
-    let stream = Stream::<Key13>::draw(setting, Mix::Trace, KeyKind::FiveTuple)?;
-    let digester = Digester::new(Seed::number(setting.seed), Isa::best());
+    let stream = Stream::<Key16>::draw(setting, Mix::Trace, KeyKind::FiveTuple)?;
+    let digester = Digester::new(Seed::number(setting.seed), Isa::best()).for_keys(Key16::SHORTEST);
     let digests: Vec<u64> = stream.keys.iter().map(|key| key.digest(&digester)).collect();
     let mut background = digests.iter().copied().cycle();
     let options = Options::new(1 << 20, setting.seed).with([("sketch", SKETCH)]);

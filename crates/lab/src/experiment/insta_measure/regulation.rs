@@ -1,6 +1,6 @@
 //! Figures 1 and 7: which share of the packets reaches the flow table.
 
-use flowgauge_core::key::{Extract, FlowKey, Key13, KeyKind};
+use flowgauge_core::key::{Extract, FlowKey, Key16, KeyKind};
 use flowgauge_core::summary::Options;
 use flowgauge_kernel::{Digester, Isa, Seed};
 
@@ -85,13 +85,13 @@ fn build(name: &str, setting: &Setting) -> Result<Takes, Failure> {
 fn measure(setting: &Setting, names: [&str; 2]) -> Result<Outcome, Failure> {
     let mut structures =
         names.iter().map(|name| build(name, setting)).collect::<Result<Vec<_>, _>>()?;
-    let digester = Digester::new(Seed::number(setting.seed), Isa::best());
+    let digester = Digester::new(Seed::number(setting.seed), Isa::best()).for_keys(Key16::SHORTEST);
     let mut table = Table::new(["structure", "time_s", "per_second", "percent"]);
     let mut through = vec![0_u64; structures.len()];
     let (mut packets, mut all) = (0_u64, 0_u64);
     super::pieces(setting, Mix::Trace, super::epochs(setting) / 4, |piece| {
         for packet in piece {
-            let Ok(key) = Key13::extract(KeyKind::FiveTuple, &packet.ip) else { continue };
+            let Ok(key) = Key16::extract(KeyKind::FiveTuple, &packet.ip) else { continue };
             let digest = key.digest(&digester);
             packets += 1;
             for (takes, through) in structures.iter_mut().zip(&mut through) {

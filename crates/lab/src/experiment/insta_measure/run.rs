@@ -1,7 +1,7 @@
 //! A long run: what several structures say of every flow, and what is true.
 
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
-use flowgauge_core::key::{Extract, Key13, KeyKind};
+use flowgauge_core::key::{Extract, Key16, KeyKind};
 use flowgauge_core::summary::{Answers, Measure, Size};
 
 use crate::experiment::setting::{Mix, Setting};
@@ -39,15 +39,15 @@ impl Flow {
 /// When a structure cannot be built.
 pub(super) fn run(setting: &Setting, structures: &[Structure]) -> Result<Vec<Flow>, Failure> {
     let exact = Structure::new("exact", "linear-table").with([("buckets", BUCKETS)]);
-    let mut exact = exact.build::<Key13>(setting)?;
-    let built = structures.iter().map(|structure| structure.build::<Key13>(setting));
+    let mut exact = exact.build::<Key16>(setting)?;
+    let built = structures.iter().map(|structure| structure.build::<Key16>(setting));
     let mut built = built.collect::<Result<Vec<_>, _>>()?;
     let mut batch = Batch::new();
     super::pieces(setting, Mix::Zipf(SKEW), super::epochs(setting), |packets| {
         for packets in packets.chunks(BATCH_PACKETS) {
             batch.clear();
             for packet in packets {
-                if let Ok(key) = Key13::extract(KeyKind::FiveTuple, &packet.ip) {
+                if let Ok(key) = Key16::extract(KeyKind::FiveTuple, &packet.ip) {
                     batch.push(key, packet.wire, packet.time_ns);
                 }
             }

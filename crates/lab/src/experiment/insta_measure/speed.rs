@@ -3,7 +3,7 @@
 use std::thread;
 
 use flowgauge_core::batch::BATCH_PACKETS;
-use flowgauge_core::key::{FlowKey, Key13, KeyKind};
+use flowgauge_core::key::{FlowKey, Key16, KeyKind};
 
 use super::run::of_sketch;
 use crate::experiment::chart::{Chart, linear};
@@ -46,18 +46,18 @@ const PASSES: usize = 3;
 const WANTED: [(f64, f64); 3] = [(2.0, 25.48 / 18.88), (3.0, 36.19 / 18.88), (4.0, 46.32 / 18.88)];
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
-    let stream = Stream::<Key13>::draw(setting, Mix::Trace, KeyKind::FiveTuple)?;
+    let stream = Stream::<Key16>::draw(setting, Mix::Trace, KeyKind::FiveTuple)?;
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let mut table = Table::new(["dispatch", "cores", "mpps", "largest_percent"]);
     for workers in 1..=cores {
         for dispatch in [ONES, DIGEST, BARE_BY_DIGEST] {
             let parts =
                 if dispatch == ONES { by_ones(&stream, workers) } else { stream.split(workers) };
-            let mut runners: Vec<Box<dyn Runner<Key13>>> = Vec::new();
+            let mut runners: Vec<Box<dyn Runner<Key16>>> = Vec::new();
             for _ in 0..workers {
                 runners.push(match dispatch {
                     BARE_BY_DIGEST => Box::new(Bare::new()),
-                    _ => Box::new(of_sketch(super::SKETCH).build::<Key13>(setting)?),
+                    _ => Box::new(of_sketch(super::SKETCH).build::<Key16>(setting)?),
                 });
             }
             // The first pass touches memory for the first time.
@@ -90,15 +90,15 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     Ok(Outcome { table, limit, notes })
 }
 
-fn as_runner(boxed: &mut Box<dyn Runner<Key13>>) -> &mut dyn Runner<Key13> {
+fn as_runner(boxed: &mut Box<dyn Runner<Key16>>) -> &mut dyn Runner<Key16> {
     &mut **boxed
 }
 
 /// The parts of workers: a source's packets go to one of them, by its one-bits.
-fn by_ones(stream: &Stream<Key13>, workers: usize) -> Vec<Stream<Key13>> {
+fn by_ones(stream: &Stream<Key16>, workers: usize) -> Vec<Stream<Key16>> {
     let mut parts = vec![Stream { keys: Vec::new(), elements: Vec::new() }; workers];
     for (key, element) in stream.keys.iter().zip(&stream.elements) {
-        let ones: u32 = key.canonical()[..4].iter().map(|byte| byte.count_ones()).sum();
+        let ones: u32 = key.canonical(4).iter().map(|byte| byte.count_ones()).sum();
         let part = &mut parts[ones as usize % workers];
         part.keys.push(*key);
         part.elements.push(*element);

@@ -1,6 +1,6 @@
 //! Figure 3b: errors of Elastic Sketch by the number of flows.
 
-use flowgauge_core::key::{FlowKey, Key13, KeyKind};
+use flowgauge_core::key::{FlowKey, Key16, KeyKind};
 use flowgauge_core::summary::{Answers, Ingest, Measure};
 
 use crate::exact::{Exact, number};
@@ -56,8 +56,10 @@ const FULL_QUARTERS: [usize; 6] = [0, 1, 2, 8, 32, 70];
 const PIECE: usize = 1 << 14;
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
-    let stream = Stream::<Key13>::draw(setting, Mix::Trace, KeyKind::FiveTuple)?;
-    let trace = Exact::count(stream.keys.iter().map(|key| number(key.canonical())).collect());
+    let stream = Stream::<Key16>::draw(setting, Mix::Trace, KeyKind::FiveTuple)?;
+    let trace = Exact::count(
+        stream.keys.iter().map(|key| number(key.canonical(Key16::SHORTEST))).collect(),
+    );
     let mut table =
         Table::new(["structure", "flows", "packets", "distinct_percent", "entropy_percent"]);
     let univmon = Structure::new(UNIVMON, "univmon").with(LEVELS).in_bytes(MEMORY);
@@ -68,7 +70,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
         let packets = stream.keys.len() + scanned;
         let entropy = entropy(packets as f64, logs(&trace));
         for structure in &structures {
-            let mut summary = structure.build::<Key13>(setting)?;
+            let mut summary = structure.build::<Key16>(setting)?;
             feed(&mut summary, &stream.keys, scanned);
             let answers = summary.answers();
             let error = |estimate: Option<f64>, truth: f64| {
@@ -117,7 +119,7 @@ fn told_entropy(answers: &dyn Answers, packets: f64) -> Option<f64> {
 }
 
 /// Hands over the keys, and evenly among them as many flows more with a packet each.
-fn feed(summary: &mut Box<dyn Ingest<Key13>>, keys: &[Key13], scanned: usize) {
+fn feed(summary: &mut Box<dyn Ingest<Key16>>, keys: &[Key16], scanned: usize) {
     let mut piece = Vec::with_capacity(PIECE + scanned / keys.len() + 2);
     let mut flows = 0;
     for (at, key) in keys.iter().enumerate() {
@@ -134,10 +136,10 @@ fn feed(summary: &mut Box<dyn Ingest<Key13>>, keys: &[Key13], scanned: usize) {
 }
 
 /// A flow from an address that nobody else has.
-fn of_scan(flow: u64) -> Option<Key13> {
+fn of_scan(flow: u64) -> Option<Key16> {
     let mut tuple = [240, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 80, 6];
     tuple[4..10].copy_from_slice(&flow.to_be_bytes()[2..]);
-    Key13::from_canonical(&tuple)
+    Key16::from_canonical(&tuple)
 }
 
 fn judge(table: &Table) -> Verdict {
@@ -171,15 +173,15 @@ mod tests {
 
     #[test]
     fn scans_are_of_other_flows_and_none_is_left_out() {
-        let key = |i: u32| Key13::from_canonical(&[&[10; 9][..], &i.to_be_bytes()].concat());
-        let keys: Vec<Key13> = (0..1000).filter_map(key).collect();
+        let key = |i: u32| Key16::from_canonical(&[&[10; 9][..], &i.to_be_bytes()].concat());
+        let keys: Vec<Key16> = (0..1000).filter_map(key).collect();
         let table = Structure::new("", "linear-table");
-        let Ok(mut table) = table.build::<Key13>(&Setting::quick()) else { panic!("it is built") };
+        let Ok(mut table) = table.build::<Key16>(&Setting::quick()) else { panic!("it is built") };
         feed(&mut table, &keys, 7777);
         let flows = table.answers().flows().map(Flows::len);
         assert_eq!(flows, Some(8777));
         let elastic = Structure::new("", "elastic-sketch").in_bytes(4 << 20);
-        let elastic = elastic.build::<Key13>(&Setting::quick());
+        let elastic = elastic.build::<Key16>(&Setting::quick());
         let Ok(mut elastic) = elastic else { panic!("it is built") };
         feed(&mut elastic, &keys, 7777);
         let even = told_entropy(elastic.answers(), 8777.0);

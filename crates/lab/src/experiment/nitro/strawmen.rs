@@ -76,7 +76,8 @@ fn structures() -> [Structure; 4] {
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::Pair)?;
-    let flows = Exact::count(stream.keys.iter().map(|key| number(key.canonical())).collect());
+    let flows =
+        Exact::count(stream.keys.iter().map(|key| number(key.canonical(Key8::BYTES))).collect());
     let least = THRESHOLD * flows.total() as f64;
     let heavy: Vec<_> = flows.iter().filter(|(_, packets)| *packets as f64 > least).collect();
     let mut table = Table::new(["structure", "packets", "memory_bytes", "error_percent", "mpps"]);

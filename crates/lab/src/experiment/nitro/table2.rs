@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
-use flowgauge_core::key::{FlowKey, Key13, KeyKind};
+use flowgauge_core::key::{FlowKey, Key16, KeyKind};
 
 use crate::experiment::chart::{Chart, linear};
 use crate::experiment::latency::{Bare, Runner, race};
@@ -74,14 +74,14 @@ fn pairs() -> [[Structure; 2]; 4] {
 }
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
-    let stream = Stream::<Key13>::draw(setting, Mix::Trace, KeyKind::FiveTuple)?;
+    let stream = Stream::<Key16>::draw(setting, Mix::Trace, KeyKind::FiveTuple)?;
     let mut table = Table::new(["structure", "part", "ns", "percent"]);
     let mut limit = String::new();
     for [without, with] in pairs() {
-        let (mut without, label) = (without.build::<Key13>(setting)?, with.label.clone());
-        let mut with = with.build::<Key13>(setting)?;
+        let (mut without, label) = (without.build::<Key16>(setting)?, with.label.clone());
+        let mut with = with.build::<Key16>(setting)?;
         let (mut filling, mut bare) = (Filling, Bare::new());
-        let mut runners: [&mut dyn Runner<Key13>; 4] =
+        let mut runners: [&mut dyn Runner<Key16>; 4] =
             [&mut filling, &mut bare, &mut without, &mut with];
         let times = race(&mut runners, &stream, BATCH_PACKETS, setting.rounds);
         let [filled, digested, counted, all] = [0, 1, 2, 3].map(|at| times[at].mean_ns);

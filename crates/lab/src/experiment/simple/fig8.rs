@@ -57,7 +57,7 @@ impl Swapped {
     /// Of so many counters.
     fn new(counters: usize) -> Self {
         let array = (0..counters).map(|_| AtomicU32::new(0)).collect();
-        Self { digester: Digester::new(Seed::number(1), Isa::best()), array }
+        Self { digester: Digester::new(Seed::number(1), Isa::best()).for_keys(Key8::BYTES), array }
     }
 }
 

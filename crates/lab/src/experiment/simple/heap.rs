@@ -35,7 +35,7 @@ impl<K: FlowKey, const PAYLOAD: usize> Heap<K, PAYLOAD> {
     pub(super) fn new(bytes: usize) -> Self {
         let most = (bytes / Self::entry_bytes()).max(1);
         Self {
-            digester: Digester::new(Seed::number(1), Isa::best()),
+            digester: Digester::new(Seed::number(1), Isa::best()).for_keys(K::SHORTEST),
             entries: Vec::with_capacity(most),
             order: Vec::with_capacity(most),
             index: vec![0; (2 * most).next_power_of_two()],

@@ -138,7 +138,7 @@ mod tests {
     /// block, and so many that lines of the index are full; weights that fill a counter.
     #[test]
     fn sums_together_are_sums_one_by_one() {
-        let digester = Digester::new(Seed::number(1), Isa::best());
+        let digester = Digester::new(Seed::number(1), Isa::best()).for_keys(Key4::BYTES);
         let mut random = fastrand::Rng::with_seed(1);
         let mut full = 0;
         for (entries, keys, heaviest) in [
@@ -171,7 +171,7 @@ mod tests {
                 assert_eq!(together.taken, one_by_one.taken);
                 for (ours, theirs) in together.entries().zip(one_by_one.entries()) {
                     let parts = |entry: &Entry<Key4, u32>| {
-                        (entry.key.canonical().to_vec(), entry.count, entry.error)
+                        (entry.key.canonical(4).to_vec(), entry.count, entry.error)
                     };
                     assert_eq!(parts(&ours), parts(&theirs));
                     assert!(together.entry(ours.key).is_some());

@@ -58,8 +58,8 @@ struct Entry<K> {
 }
 
 impl<K: FlowKey> Entry<K> {
-    /// Bytes of the stored form.
-    const STORED_BYTES: usize = K::BYTES + 4 + 4 + 4 + 8 + 8;
+    /// Bytes of the stored form beside the key.
+    const STORED_BYTES: usize = 4 + 4 + 4 + 8 + 8;
 
     #[inline(always)]
     fn is_of(&self, key: K, digest: u64) -> bool {

@@ -75,7 +75,8 @@ impl<K: FlowKey> Ingest<K> for WorkingSet<K> {
             let digest = key.digest(&self.digester);
             let free = self.entries.get(at as usize).is_some_and(|entry| entry.id == 0);
             if !free || flags & !FLAGS != 0 || flags & OCCUPIED == 0 || packets == 0 {
-                return Err(from.invalid("entry", Entry::<K>::STORED_BYTES, "it is no flow's"));
+                let width = from.key_bytes() + Entry::<K>::STORED_BYTES;
+                return Err(from.invalid("entry", width, "it is no flow's"));
             }
             self.entries[at as usize] =
                 Entry { key, id: id(digest) | flags, packets, bytes, time_ns };
@@ -145,7 +146,9 @@ impl<K: FlowKey> Answers for WorkingSet<K> {
 
 impl<K: FlowKey> SizeQuery for WorkingSet<K> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
-        let Some(key) = K::from_canonical(key) else { return SizeEstimate::exact(Size::default()) };
+        let Some(key) = K::matching(key, &self.digester) else {
+            return SizeEstimate::exact(Size::default());
+        };
         match self.get(key, key.digest(&self.digester)) {
             Some(entry) => self.counted(entry.size(), entry.is_whole()),
             None => self.counted(Size::default(), self.evictions == 0),
@@ -157,7 +160,7 @@ impl<K: FlowKey> Candidates for WorkingSet<K> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
         for entry in self.iter() {
             let size = self.counted(entry.size(), entry.is_whole());
-            visit(CanonicalKey::new(entry.key.canonical()), size);
+            visit(entry.key.to_canonical(&self.digester), size);
         }
     }
 

@@ -76,7 +76,7 @@ impl<K: FlowKey, C: Light> Answers for ElasticSketch<K, C> {
 
 impl<K: FlowKey, C: Light> SizeQuery for ElasticSketch<K, C> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
-        K::from_canonical(key)
+        K::matching(key, &self.digester)
             .map_or(SizeEstimate::exact(Size::default()), |key| self.estimate_of(key))
     }
 }
@@ -84,7 +84,7 @@ impl<K: FlowKey, C: Light> SizeQuery for ElasticSketch<K, C> {
 impl<K: FlowKey, C: Light> Candidates for ElasticSketch<K, C> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
         for (key, _) in self.heavy() {
-            visit(CanonicalKey::new(key.canonical()), self.estimate_of(key));
+            visit(key.to_canonical(&self.digester), self.estimate_of(key));
         }
     }
 

@@ -245,12 +245,12 @@ impl<K: FlowKey> Flows for FlowRadar<K> {
     }
 
     fn get(&self, index: usize) -> (&[u8], Size) {
-        self.decoded().certain_flow(index)
+        self.decoded().certain_flow(index, self.digester.key_bytes())
     }
 
     fn for_each(&self, visit: &mut dyn FnMut(&[u8], Size)) {
         for index in 0..self.len() {
-            let (key, size) = self.decoded().certain_flow(index);
+            let (key, size) = self.decoded().certain_flow(index, self.digester.key_bytes());
             visit(key, size);
         }
     }
@@ -261,7 +261,7 @@ impl<K: FlowKey> Candidates for FlowRadar<K> {
         for cell in self.decoded().cells() {
             let (Span { low, value, high }, (key, _)) =
                 (self.span(cell), self.decoded().flow(cell));
-            let key = CanonicalKey::new(key.canonical());
+            let key = key.to_canonical(&self.digester);
             visit(key, SizeEstimate::between(low, value, high));
         }
     }
@@ -274,7 +274,9 @@ impl<K: FlowKey> Candidates for FlowRadar<K> {
 
 impl<K: FlowKey> SizeQuery for FlowRadar<K> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
-        let Some(key) = K::from_canonical(key) else { return SizeEstimate::exact(Size::default()) };
+        let Some(key) = K::matching(key, &self.digester) else {
+            return SizeEstimate::exact(Size::default());
+        };
         let digest = key.digest(&self.digester);
         let named = self.shape.cells_of(digest).find(|cell| self.decoded().names(*cell, &key));
         let Span { low, value, high } = match named {

@@ -73,9 +73,9 @@ impl<K: FlowKey> Cells<K> {
         u64::from(self.entered[at].tally >> 16)
     }
 
-    /// The canonical bytes of the keys' sum.
-    pub(super) fn canonical(&self, at: usize) -> &[u8] {
-        &bytes_of(&self.entered[at])[..K::BYTES]
+    /// The first `bytes` bytes of the keys' sum.
+    pub(super) fn canonical(&self, at: usize, bytes: usize) -> &[u8] {
+        &bytes_of(&self.entered[at])[..bytes]
     }
 
     /// Asks for what [`Self::count`] changes.

@@ -222,10 +222,11 @@ impl<K: FlowKey> Decoded<K> {
         self.named[..self.flows].iter().map(|cell| *cell as usize)
     }
 
-    /// The flow number `index` of those whose size is certain: its canonical key and size.
-    pub(super) fn certain_flow(&self, index: usize) -> (&[u8], Size) {
+    /// The flow number `index` of those whose size is certain: its canonical key, of `bytes` bytes,
+    /// and size.
+    pub(super) fn certain_flow(&self, index: usize, bytes: usize) -> (&[u8], Size) {
         let cell = self.named[..self.certain][index] as usize;
-        (self.rest.canonical(cell), self.rest.size(cell))
+        (self.rest.canonical(cell, bytes), self.rest.size(cell))
     }
 
     /// The flow that a cell names.

@@ -310,7 +310,7 @@ impl<K: FlowKey, C: Signed> Answers for UnivMon<K, C> {
 
 impl<K: FlowKey, C: Signed> SizeQuery for UnivMon<K, C> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
-        let digest = K::from_canonical(key).map(|key| key.digest(&self.digester));
+        let digest = K::matching(key, &self.digester).map(|key| key.digest(&self.digester));
         let size = |digest| Self::size_of(self.estimate_of(digest));
         digest.map_or(SizeEstimate::exact(Size::default()), size)
     }
@@ -323,7 +323,7 @@ impl<K: FlowKey, C: Signed> Candidates for UnivMon<K, C> {
         for (key, digest) in level.top.iter() {
             let (asked, noise) = (self.estimate_of(digest), level.noise(self.unit));
             let listed = noise.listed(asked, self.total, level.rows.rows());
-            visit(CanonicalKey::new(key.canonical()), Self::size_of(listed));
+            visit(key.to_canonical(&self.digester), Self::size_of(listed));
         }
     }
 
@@ -363,7 +363,7 @@ impl<K: FlowKey, C: Signed> Cells for UnivMon<K, C> {
 
     fn estimate(&self, cells: &[f64], key: &[u8]) -> Estimate {
         let level = &self.levels[0];
-        let Some(key) = K::from_canonical(key) else { return Estimate::exact(0) };
+        let Some(key) = K::matching(key, &self.digester) else { return Estimate::exact(0) };
         let value = median_of(level.rows, key.digest(&self.digester), |place| cells[place]);
         let tail = level.cells.len();
         let noise = level::noise(cells[tail], cells[tail + 1].max(0.0));
