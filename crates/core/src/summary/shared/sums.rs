@@ -66,26 +66,31 @@ impl<K: FlowKey, S: Sums<K>> AtomicSums<K, S> {
             keys: PhantomData,
         }))
     }
+}
 
-    /// Adds packets to the cells of `D` rows.
-    #[inline(never)]
-    fn add<const D: usize>(&self, digests: &[u64], weights: &[S::Weight]) {
-        let mut places = [[0; BATCH_PACKETS]; D];
-        self.rows.place_batch(digests, &mut places);
-        let (places, cells) = (&places[..self.rows.count::<D>()], &*self.cells);
-        let ask = |i: usize| places.iter().for_each(|row| prefetch(cells, row[i] as usize));
-        (0..PREFETCH_AHEAD).for_each(ask);
-        for (i, (&digest, weight)) in digests.iter().zip(weights).enumerate() {
-            if i + PREFETCH_AHEAD < BATCH_PACKETS {
-                ask(i + PREFETCH_AHEAD);
-            }
-            let signs = if S::SIGNED { signs(digest) } else { 0 };
-            for (row, places) in places.iter().enumerate() {
-                let sign = 1 - 2 * (signs >> row & 1).cast_signed();
-                let weight = weight.get().wrapping_mul(sign.cast_unsigned());
-                // In two's complement a sum that fits wraps on the way to it as often as back.
-                cells[places[i] as usize].fetch_add(weight, Relaxed);
-            }
+/// Adds packets to the cells of `D` rows, some of which subtract them where they are `SIGNED`.
+#[inline(never)]
+fn add<W: Counter, const D: usize, const SIGNED: bool>(
+    rows: Rows,
+    cells: &[AtomicU64],
+    digests: &[u64],
+    weights: &[W],
+) {
+    let mut places = [[0; BATCH_PACKETS]; D];
+    rows.place_batch(digests, &mut places);
+    let places = &places[..rows.count::<D>()];
+    let ask = |i: usize| places.iter().for_each(|row| prefetch(cells, row[i] as usize));
+    (0..PREFETCH_AHEAD).for_each(ask);
+    for (i, (&digest, weight)) in digests.iter().zip(weights).enumerate() {
+        if i + PREFETCH_AHEAD < BATCH_PACKETS {
+            ask(i + PREFETCH_AHEAD);
+        }
+        let signs = if SIGNED { signs(digest) } else { 0 };
+        for (row, places) in places.iter().enumerate() {
+            let sign = 1 - 2 * (signs >> row & 1).cast_signed();
+            let weight = weight.get().wrapping_mul(sign.cast_unsigned());
+            // In two's complement a sum that fits wraps on the way to it as often as back.
+            cells[places[i] as usize].fetch_add(weight, Relaxed);
         }
     }
 }
@@ -96,7 +101,12 @@ impl<K: FlowKey, S: Sums<K>> SharedIngest<K> for AtomicSums<K, S> {
         let (digests, weights) = (batch.digests(), S::Weight::column(batch));
         let weight = S::Weight::sum(weights);
         if self.total.takes(weight) {
-            with_rows!(self.rows.rows(), D => self.add::<D>(digests, weights));
+            let cells = &*self.cells;
+            with_rows!(self.rows.rows(), D => if S::SIGNED {
+                add::<_, D, true>(self.rows, cells, digests, weights);
+            } else {
+                add::<_, D, false>(self.rows, cells, digests, weights);
+            });
         } else {
             add_saturating(&self.refused, weight);
         }
