@@ -436,7 +436,7 @@ fn other_keys_and_other_questions_are_refused() {
     let refused = |result: Result<(), String>| result.unwrap_err();
     let build = |hierarchy, name: &str| {
         let options = options(hierarchy, Measure::Packets, 1, 10);
-        let five = catalog::build::<Key16>(name, &options).map(drop);
+        let five = catalog::build::<Key16>(name, &options.clone().for_keys(13)).map(drop);
         let pair = catalog::build::<Key8>(name, &options).map(drop);
         [five, pair].map(|result| result.map_err(|error| error.to_string()))
     };

@@ -192,6 +192,14 @@ impl Kind {
             });
         }
         Ok(match (state, padding) {
+            ("padded", _) if !K::PADDED => {
+                return Err(BuildError::Unfit {
+                    algorithm,
+                    reason: "state=padded compares entries by their size, of pairs of IPv4 \
+                             addresses; use the key pair"
+                        .to_owned(),
+                });
+            }
             ("distinct", _) if !matches!(options.digester.key_bytes(), 4 | 16) => {
                 return Err(BuildError::Unfit {
                     algorithm,
@@ -220,10 +228,21 @@ impl Kind {
     }
 }
 
-/// Evaluates `$build` with the type of the state `$kind` under the name `$state`.
+/// The states that keys of a type can have besides counters and forecasts: no others are compiled.
+pub(crate) trait States: FlowKey {
+    /// Whether a key may be one address, whose peers are counted.
+    const DISTINCT: bool = matches!(Self::BYTES, 4 | 16);
+    /// Whether entries of several sizes are compared by such keys.
+    const PADDED: bool = Self::BYTES == 8;
+}
+
+impl<K: FlowKey> States for K {}
+
+/// Evaluates `$build` with the type of the state `$kind`, which [`Kind::from_options`] found that keys
+/// of type `$key` can have, under the name `$state`.
 macro_rules! with_state {
-    ($kind:expr, $state:ident => $build:expr) => {{
-        use $crate::summary::state::{Count, Distinct, Ewma, Padded};
+    ($key:ty, $kind:expr, $state:ident => $build:expr) => {{
+        use $crate::summary::state::{Count, Distinct, Ewma, Padded, States};
         macro_rules! build {
             ($type:ty) => {{
                 type $state = $type;
@@ -232,11 +251,12 @@ macro_rules! with_state {
         }
         match $kind {
             Kind::Counter => build!(Count),
-            Kind::Padded12 => build!(Padded<3>),
-            Kind::Padded28 => build!(Padded<7>),
-            Kind::Padded60 => build!(Padded<15>),
-            Kind::Distinct => build!(Distinct),
             Kind::Ewma => build!(Ewma),
+            Kind::Distinct if const { <$key as States>::DISTINCT } => build!(Distinct),
+            Kind::Padded12 if const { <$key as States>::PADDED } => build!(Padded<3>),
+            Kind::Padded28 if const { <$key as States>::PADDED } => build!(Padded<7>),
+            Kind::Padded60 if const { <$key as States>::PADDED } => build!(Padded<15>),
+            _ => unreachable!("such keys have no such state"),
         }
     }};
 }

@@ -230,7 +230,8 @@ impl Ingest<Key4> for Log {
 /// What reaches the summary of packets of these flows, through one row.
 fn passed_on(policy: &str, flows: impl Iterator<Item = u32>) -> Vec<(u32, u32)> {
     let log = Arc::default();
-    let options = Options::new(1 << 20, 1).with([("rows", "1"), ("policy", policy)]);
+    let mut options = Options::new(1 << 20, 1).with([("rows", "1"), ("policy", policy)]);
+    options.digester = options.digester.for_keys(Key4::BYTES);
     let inner = Box::new(Log(Arc::clone(&log)));
     let mut summary = AggEvict::build(&options, inner).unwrap();
     let packets: Vec<Packet> = flows.map(|flow| Packet { flow, bytes: 64, peer: 0 }).collect();

@@ -112,7 +112,7 @@ fn silent_flows_are_forgotten() {
             }
             assert_eq!(table.answers().untracked(), Size::default(), "{name} epoch {epoch}");
             let forecasts = forecasts(&*table);
-            let large = forecasts.contains_key(&[0; 13][..]);
+            let large = forecasts.contains_key(&[0; 16][..]);
             // 1000, then half of that in each epoch: 0.98 in epoch 11.
             assert_eq!(large, epoch <= 11, "{name} epoch {epoch}");
             assert!(forecasts.len() <= 1 + 3 * flows as usize / 4);

@@ -1,7 +1,7 @@
 //! Every flow with its exact size, in whatever state it is kept.
 
 use flowgauge_core::catalog;
-use flowgauge_core::key::{FlowKey, Key4, Key16, Key37};
+use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key37};
 use flowgauge_core::summary::{BuildError, Estimate, Size};
 
 use super::{TABLES, build, feed, listed, options, packets, stored_and_back, truth};
@@ -20,7 +20,7 @@ fn is_exact<K: FlowKey>(name: &str, parameters: &[(&str, &str)], seed: u64) {
     let options = options(1 << 20, seed, parameters);
     let mut table = match catalog::build::<K>(name, &options) {
         Ok(table) => table,
-        Err(BuildError::Unfit { .. }) if !matches!(K::BYTES, 4 | 16) => return,
+        Err(BuildError::Unfit { .. }) if !may_have::<K>(parameters) => return,
         Err(error) => panic!("{name} {parameters:?}: {error}"),
     };
     // As many flows as the smallest of these tables holds, and key 0 among them.
@@ -42,6 +42,15 @@ fn is_exact<K: FlowKey>(name: &str, parameters: &[(&str, &str)], seed: u64) {
     }
 }
 
+/// Whether such keys may have this state.
+fn may_have<K: FlowKey>(parameters: &[(&str, &str)]) -> bool {
+    match parameters.first() {
+        Some((_, "distinct")) => matches!(K::BYTES, 4 | 16),
+        Some((_, "padded")) => K::BYTES == 8,
+        _ => true,
+    }
+}
+
 fn key0<K: FlowKey>() -> K {
     super::key(0)
 }
@@ -51,53 +60,68 @@ fn tables_are_exact_for_every_key_and_state() {
     for name in TABLES {
         for (parameters, seed) in STATES.iter().zip(1..) {
             is_exact::<Key4>(name, parameters, seed);
+            is_exact::<Key8>(name, parameters, seed);
             is_exact::<Key16>(name, parameters, seed);
             is_exact::<Key37>(name, parameters, seed);
         }
     }
 }
 
-#[test]
-fn shards_merge_to_the_whole() {
+/// Shards of one table's packets merge to that table, in each state that such keys may have.
+fn shards_merge<K: FlowKey>() {
     for name in TABLES {
-        for parameters in STATES {
+        for parameters in STATES.iter().filter(|parameters| may_have::<K>(parameters)) {
             let options = options(2 << 20, 3, parameters);
             let packets = packets(6000, 900, 3);
-            let mut whole = build::<Key4>(name, &options);
+            let mut whole = build::<K>(name, &options);
             for shard in packets.chunks(700) {
-                let mut part = build(name, &options);
+                let mut part = build::<K>(name, &options);
                 feed(&mut *part, shard);
                 whole.merge(&*part).unwrap();
             }
-            assert!(listed(&*whole) == truth::<Key4>(&packets), "{name} {parameters:?}");
+            assert!(listed(&*whole) == truth::<K>(&packets), "{name} {parameters:?}");
         }
-        let plain = build::<Key4>(name, &options(1 << 20, 3, &[]));
-        let mut other = build::<Key4>(name, &options(1 << 20, 3, &[("state", "padded")]));
-        assert!(other.merge(&*plain).unwrap_err().to_string().contains("types differ"));
     }
 }
 
 #[test]
-fn memory_is_reserved_by_the_formula() {
-    let bytes = |name: &str, parameters: &[(&str, &str)]| {
-        build::<Key16>(name, &options(1 << 20, 1, parameters)).memory_bytes()
-    };
-    for (state, more) in [("counter", 0), ("padded", 12), ("ewma", 16)] {
-        let with = |buckets| [("buckets", buckets), ("state", state)];
-        let active = if state == "ewma" { 4 } else { 0 };
-        let entry: usize = 8 * usize::div_ceil(16 + 12 + more, 8);
-        let buckets = 1024 * 24 + 768 * (4 + 12 + more + active);
-        assert_eq!(bytes("linear-table", &with("1024")), 4 * 1024 + 768 * (entry + active));
-        assert_eq!(bytes("indirect-table", &with("1024")), buckets);
-        assert_eq!(bytes("cuckoo-1", &with("1024")), 4 * 1024 + 512 * (entry + active));
-        assert_eq!(bytes("cuckoo-4", &with("256")), 16 * 256 + 976 * (entry + active));
+fn shards_merge_to_the_whole() {
+    shards_merge::<Key4>();
+    shards_merge::<Key8>();
+    for name in TABLES {
+        let plain = build::<Key8>(name, &options(1 << 20, 3, &[]));
+        let mut other = build::<Key8>(name, &options(1 << 20, 3, &[("state", "padded")]));
+        assert!(other.merge(&*plain).unwrap_err().to_string().contains("types differ"));
     }
+}
+
+/// What a table of 1024 slots reserves, by the formula, where an entry keeps `more` bytes beside a key and
+/// its counter.
+fn reserves<K: FlowKey>(state: &str, more: usize) {
+    let bytes = |name: &str, buckets| {
+        let parameters = [("buckets", buckets), ("state", state)];
+        build::<K>(name, &options(1 << 20, 1, &parameters)).memory_bytes()
+    };
+    let active = if state == "ewma" { 4 } else { 0 };
+    let entry: usize = 8 * usize::div_ceil(size_of::<K>() + 12 + more, 8);
+    let buckets = 1024 * (size_of::<K>() + 8) + 768 * (4 + 12 + more + active);
+    assert_eq!(bytes("linear-table", "1024"), 4 * 1024 + 768 * (entry + active));
+    assert_eq!(bytes("indirect-table", "1024"), buckets);
+    assert_eq!(bytes("cuckoo-1", "1024"), 4 * 1024 + 512 * (entry + active));
+    assert_eq!(bytes("cuckoo-4", "256"), 16 * 256 + 976 * (entry + active));
+}
+
+#[test]
+fn memory_is_reserved_by_the_formula() {
+    reserves::<Key16>("counter", 0);
+    reserves::<Key16>("ewma", 16);
+    reserves::<Key8>("padded", 12);
 }
 
 #[test]
 fn what_cannot_be_built_says_why() {
     let refuse = |name: &str, parameters: &[(&str, &str)]| {
-        let built = catalog::build::<Key16>(name, &options(1 << 20, 1, parameters));
+        let built = catalog::build::<Key8>(name, &options(1 << 20, 1, parameters));
         built.err().unwrap().to_string()
     };
     for name in TABLES {
@@ -107,5 +131,8 @@ fn what_cannot_be_built_says_why() {
         assert!(refuse(name, &[("state", "padded"), ("padding", "13")]).contains("12, 28, 60"));
         assert!(refuse(name, &[("buckets", "1000")]).contains("power of two"));
     }
+    let five = options(1 << 20, 1, &[("state", "padded")]).for_keys(13);
+    let refusal = catalog::build::<Key16>("linear-table", &five).err().unwrap().to_string();
+    assert!(refusal.contains("use the key pair"), "{refusal}");
     assert!(refuse("cuckoo-4", &[("buckets", "4294967296")]).contains("from 2 to 1073741824"));
 }

@@ -15,7 +15,7 @@ use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::heavy::{self, HeavyKeys};
 use super::super::shared::{self as workers, AtomicSums, CELL_BYTES, Share, SharedIngest, Sums};
 use super::super::sketch::{Unsigned, rows::Rows};
-use super::super::state::{self, ARRAY_STATE, Distinct, Ewma, Kind};
+use super::super::state::{self, ARRAY_STATE, Distinct, Ewma, Kind, States};
 use super::super::{
     Answers, BuildError, Candidates, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws,
     Measure, Options, Parameter, Parameters, Setting, Size, SizeEstimate, SizeQuery,
@@ -83,7 +83,9 @@ impl Describe for CountArray<(), ()> {
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
         let kind = Kind::from_options::<K>(Self::INFO.name, &Kind::OF_ARRAYS, options)?;
         Ok(match (kind, options.by) {
-            (Kind::Distinct, _) => return SharedArray::<K, Distinct>::build(options),
+            (Kind::Distinct, _) if const { K::DISTINCT } => {
+                return SharedArray::<K, Distinct>::build(options);
+            }
             (Kind::Ewma, _) => return SharedArray::<K, Ewma>::build(options),
             (_, Measure::Packets) => Box::new(CountArray::<K, u32>::from_options(options)?),
             (_, Measure::Bytes) => Box::new(CountArray::<K, u64>::from_options(options)?),

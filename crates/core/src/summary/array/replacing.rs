@@ -14,7 +14,7 @@ use flowgauge_kernel::{Digester, Zeroed, prefetch};
 use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::heavy;
-use super::super::state::{self, ARRAY_STATE, Count, Distinct, Ewma, Kind, Past, State};
+use super::super::state::{self, ARRAY_STATE, Count, Distinct, Ewma, Kind, Past, State, States};
 use super::super::{
     Answers, BuildError, Candidates, Counter, Describe, Estimate, Forecast, Forecasts,
     Incompatible, Info, Ingest, Laws, Measure, Options, Parameter, Setting, Size, SizeEstimate,
@@ -56,7 +56,9 @@ impl Describe for ReplacingArray {
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
         Ok(match Kind::from_options::<K>(Self::INFO.name, &Kind::OF_ARRAYS, options)? {
-            Kind::Distinct => Box::new(KeyedArray::<K, Distinct>::new(options)?),
+            Kind::Distinct if const { K::DISTINCT } => {
+                Box::new(KeyedArray::<K, Distinct>::new(options)?)
+            }
             Kind::Ewma => Box::new(KeyedArray::<K, Ewma>::new(options)?),
             _ => Box::new(KeyedArray::<K, Count>::new(options)?),
         })

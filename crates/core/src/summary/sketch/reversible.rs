@@ -82,6 +82,9 @@ impl Describe for ReversibleSketch<(), ()> {
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+        if const { !reversible_shape::recovers::<K>() } {
+            return Err(reversible_shape::too_long(options, NAME));
+        }
         Ok(match options.by {
             Measure::Packets => Box::new(ReversibleSketch::<K, u32>::from_options(options)?),
             Measure::Bytes => Box::new(ReversibleSketch::<K, u64>::from_options(options)?),
@@ -92,7 +95,7 @@ impl Describe for ReversibleSketch<(), ()> {
 impl<K: FlowKey, C: Unsigned> ReversibleSketch<K, C> {
     fn from_options(options: &Options) -> Result<Self, BuildError> {
         let (parameters, memory_bytes) = (&options.parameters, options.memory_bytes);
-        let [rows, verify] = reversible_shape::rows(options, NAME)?;
+        let [rows, verify] = reversible_shape::rows::<K>(parameters)?;
         // The tasks get the cells, and beside them the total and the noise.
         let memory_bytes = memory_bytes.saturating_sub(2 * options.task_bytes_per_cell);
         let column_bytes = (rows + verify) * (size_of::<C>() + options.task_bytes_per_cell);

@@ -23,25 +23,27 @@ pub(super) const DELTA: Parameter = Parameter {
            rounded up, but no fewer than the default's",
 };
 
-/// The rows by modular hashing and by the digest that the parameters give, or else as few as keys
-/// can be recovered from and one. All eight pairs of neighbouring words of a 64-bit key have a row;
+/// Whether keys of type `K` can be recovered: for others no code is compiled.
+pub(super) const fn recovers<K: FlowKey>() -> bool {
+    K::BYTES <= 8
+}
+
+/// Why others cannot.
+pub(super) fn too_long(options: &Options, algorithm: &'static str) -> BuildError {
+    let bytes = options.digester.key_bytes();
+    let reason = format!(
+        "keys of {bytes} bytes are too long to be recovered from columns; keys of 4 or 8 bytes can \
+         be: one or two IPv4 addresses, a protocol or a port; use a table, such as linear-table, \
+         for others"
+    );
+    BuildError::Unfit { algorithm, reason }
+}
+
+/// The rows by modular hashing and by the digest that the parameters give, or else as few as keys of
+/// `K` can be recovered from and one. All eight pairs of neighbouring words of a 64-bit key have a row;
 /// a ninth would repeat one of them.
-pub(super) fn rows(options: &Options, algorithm: &'static str) -> Result<[usize; 2], BuildError> {
-    let parameters = &options.parameters;
-    let fewest = match options.digester.key_bytes() {
-        4 => 4,
-        8 => MOST_ROWS,
-        bytes => {
-            return Err(BuildError::Unfit {
-                algorithm,
-                reason: format!(
-                    "keys of {bytes} bytes are too long to be recovered from columns; keys of 4 or 8 \
-                     bytes can be: one or two IPv4 addresses, a protocol or a port; use a table, such \
-                     as linear-table, for others"
-                ),
-            });
-        }
-    };
+pub(super) fn rows<K: FlowKey>(parameters: &Parameters) -> Result<[usize; 2], BuildError> {
+    let fewest = if K::BYTES == 4 { 4 } else { MOST_ROWS };
     parameters.exclusive("delta", &["rows", "verify"])?;
     if let Some(delta) = parameters.fraction("delta")? {
         let all_rows = (1.0 / delta).ln().ceil() as usize;

@@ -98,8 +98,11 @@ impl Describe for TwoLevel<()> {
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+        if const { !reversible_shape::recovers::<K>() } {
+            return Err(reversible_shape::too_long(options, NAME));
+        }
         let parameters = &options.parameters;
-        let [rows, verify] = reversible_shape::rows(options, NAME)?;
+        let [rows, verify] = reversible_shape::rows::<K>(parameters)?;
         let enough = options.spread.clamp(128, MOST_BITS / 2).next_power_of_two() * 2;
         let bits = parameters.integer("bits", 8..=MOST_BITS)?.unwrap_or(enough) as usize;
         let all_rows = rows + verify;

@@ -100,7 +100,7 @@ fn build<K: FlowKey, const SLOTS: usize>(
 ) -> Result<Box<dyn Ingest<K>>, BuildError> {
     // All slots have a number of 32 bits.
     let most = (1 << 32) / SLOTS as u64;
-    with_state!(Kind::from_options::<K>(name, &Kind::OF_TABLES, options)?, S =>
+    with_state!(K, Kind::from_options::<K>(name, &Kind::OF_TABLES, options)?, S =>
         ExactTable::<K, S, Inline<K, S, Cuckoo<SLOTS>>>::build(options, most))
 }
 

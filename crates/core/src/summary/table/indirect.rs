@@ -56,7 +56,7 @@ impl Describe for IndirectTable {
     }
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
-        with_state!(Kind::from_options::<K>(Self::INFO.name, &Kind::OF_TABLES, options)?, S =>
+        with_state!(K, Kind::from_options::<K>(Self::INFO.name, &Kind::OF_TABLES, options)?, S =>
             ExactTable::<K, S, Indirect<K, S>>::build(options, 1 << 32))
     }
 }

@@ -62,7 +62,7 @@ impl Describe for LinearTable {
     }
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
-        with_state!(Kind::from_options::<K>(Self::INFO.name, &Kind::OF_TABLES, options)?, S =>
+        with_state!(K, Kind::from_options::<K>(Self::INFO.name, &Kind::OF_TABLES, options)?, S =>
             ExactTable::<K, S, Linear<K, S>>::build(options, MOST_BUCKETS))
     }
 }
