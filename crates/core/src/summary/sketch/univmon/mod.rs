@@ -20,7 +20,7 @@ use super::super::{
     Answers, BuildError, Candidates, Cells, Counter, Describe, Estimate, Incompatible, Info,
     Ingest, Laws, Measure, Options, Parameter, RowIngest, Setting, Size, SizeEstimate, SizeQuery,
 };
-use super::cell::Signed;
+use super::cell::{Cell, Signed};
 use super::rows::{Rows, Targets, with_rows};
 use super::top_keys::TopKeys;
 use crate::batch::{BATCH_PACKETS, Batch};
@@ -118,6 +118,9 @@ impl Describe for UnivMon<(), ()> {
     }
 }
 
+/// What a level does with its packets.
+type Take<'a, K, C> = dyn FnMut(&mut Level<K, C>, &Selected<'_, K, <C as Cell>::Weight>) + 'a;
+
 impl<K: FlowKey, C: Signed> UnivMon<K, C> {
     fn new(options: &Options) -> Result<Self, BuildError> {
         let parameters = &options.parameters;
@@ -152,11 +155,7 @@ impl<K: FlowKey, C: Signed> UnivMon<K, C> {
     }
 
     /// Hands each level its packets of a batch.
-    fn each_level(
-        &mut self,
-        batch: &Batch<K>,
-        mut take: impl FnMut(&mut Level<K, C>, &Selected<'_, K, C::Weight>),
-    ) {
+    fn each_level(&mut self, batch: &Batch<K>, take: &mut Take<'_, K, C>) {
         let (keys, weights) = (batch.keys(), C::Weight::column(batch));
         let mut depths = [0; BATCH_PACKETS];
         for (depth, digest) in depths.iter_mut().zip(batch.digests()) {
@@ -209,7 +208,7 @@ impl<K: FlowKey, C: Signed> Ingest<K> for UnivMon<K, C> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         batch.digest(&self.digester);
         with_rows!(self.levels[0].rows.rows(), D => {
-            self.each_level(batch, Level::ingest::<D>);
+            self.each_level(batch, &mut Level::ingest::<D>);
         });
     }
 

@@ -23,7 +23,7 @@ impl<K: FlowKey, C: Signed> RowIngest<K> for UnivMon<K, C> {
 
     fn ingest_rows(&mut self, batch: &mut Batch<K>, rows: &[u8]) {
         batch.digest(&self.digester);
-        self.each_level(batch, |level, packets| level.ingest_rows(packets, rows));
+        self.each_level(batch, &mut |level, packets| level.ingest_rows(packets, rows));
     }
 
     fn sampled_from(&mut self, total: u64, unit: u64) {
