@@ -4,8 +4,6 @@ use crate::accelerator::{
     Accelerate, AcceleratorInfo, AggEvict, FlowRegulator, NitroSketch, Skipper, Uniform,
 };
 use crate::key::FlowKey;
-#[cfg(all(debug_assertions, not(test)))]
-use crate::key::{Key4, Key8, Key16, Key32, Key37};
 use crate::summary::array::{CountArray, Mrac, ReplacingArray};
 use crate::summary::counter::{
     MisraGries, NetFlow, SharedCounters, SketchVisor, SpaceSaving, StreamSummary,
@@ -307,13 +305,3 @@ fn unknown(name: &str) -> BuildError {
     let known = ALGORITHMS.iter().map(|info| info.name).collect::<Vec<_>>().join(", ");
     BuildError::UnknownAlgorithm { name: name.to_owned(), known }
 }
-
-/// [`build`] for every key: compiled here, once, what each test would otherwise compile anew.
-/// Optimised builds share nothing between crates, and so go without.
-#[cfg(all(debug_assertions, not(test)))]
-pub static BUILDERS: Builders = (build, build, build, build, build);
-
-#[cfg(all(debug_assertions, not(test)))]
-type Builder<K> = fn(&str, &Options) -> Result<Box<dyn Ingest<K>>, BuildError>;
-#[cfg(all(debug_assertions, not(test)))]
-type Builders = (Builder<Key4>, Builder<Key8>, Builder<Key16>, Builder<Key32>, Builder<Key37>);
