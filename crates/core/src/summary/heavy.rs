@@ -6,11 +6,15 @@
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed};
 
-use super::codec::{DecodeError, Patience, Reader, Writer};
+use super::codec::{DecodeError, Reader, Writer};
 use super::share::Share;
 use super::{BuildError, Options};
 use crate::key::FlowKey;
 use crate::task::Threshold;
+
+/// Places that a key may be away from its home, in a set that is half full at most: of keys that do
+/// not collide on purpose fewer than one in 10⁹ would be further away.
+const MOST_PROBES: usize = 128;
 
 /// Heavy keys that are kept, unless asked otherwise or the memory is small.
 const MOST_CANDIDATES: usize = 1 << 14;
@@ -79,23 +83,22 @@ impl<K: FlowKey, S: Share> HeavyKeys<K, S> {
         self.kept.len()
     }
 
-    /// Where `key` is, or else the empty place where it would go.
+    /// Where `key` is, or else the empty place where it would go, if there is one near enough.
     #[inline(always)]
-    fn find(&self, key: &K, digest: u64) -> Result<usize, usize> {
+    fn find(&self, key: &K, digest: u64) -> Result<usize, Option<usize>> {
         let (members, tags) = (&*self.members, &*self.tags);
         let mask = tags.len() - 1;
         let tag = Self::tag(digest);
-        let mut place = digest as usize & mask;
-        // Ends, since half of the places are always empty.
-        loop {
+        for step in 0..MOST_PROBES {
+            let place = (digest as usize).wrapping_add(step) & mask;
             if tags[place] == tag && members[place].key == *key {
                 return Ok(place);
             }
             if tags[place] == 0 {
-                return Err(place);
+                return Err(Some(place));
             }
-            place = (place + 1) & mask;
         }
+        Err(None)
     }
 
     /// The high half of the digest: no bit of it chooses a place, nor a column of the first row.
@@ -130,7 +133,7 @@ impl<K: FlowKey, S: Share> HeavyKeys<K, S> {
         let step = columns.min(places).max(1);
         let first = (column & (step - 1)..places).step_by(step);
         first.flat_map(move |first| {
-            let run = (first..first + places).map(move |place| place & (places - 1));
+            let run = (first..first + places.min(MOST_PROBES)).map(move |at| at & (places - 1));
             let run = run.take_while(|place| self.tags[*place] != 0);
             run.map(|place| &self.members[place]).filter_map(move |member| {
                 let digest = member.key.digest(digester) as usize;
@@ -140,13 +143,13 @@ impl<K: FlowKey, S: Share> HeavyKeys<K, S> {
         })
     }
 
-    /// Puts a member where its key is or would go; does not count it. Returns how many places are
-    /// before.
-    fn put(&mut self, member: Member<K, S>, digest: u64) -> usize {
-        let (Ok(place) | Err(place)) = self.find(&member.key, digest);
+    /// Puts a member where its key is or would go, and returns whether there is such a place; does
+    /// not count it.
+    fn put(&mut self, member: Member<K, S>, digest: u64) -> bool {
+        let (Ok(place) | Err(Some(place))) = self.find(&member.key, digest) else { return false };
         self.members[place] = member;
         self.tags[place] = Self::tag(digest);
-        place.wrapping_sub(digest as usize) & (self.tags.len() - 1)
+        true
     }
 
     /// Keys that find room without anything being dropped.
@@ -156,8 +159,8 @@ impl<K: FlowKey, S: Share> HeavyKeys<K, S> {
     }
 
     /// Adds `key`, which must not be there, with its share. A full set is pruned of the keys whose
-    /// `estimate` does not pass `threshold` any more; where that frees nothing, the overflow is
-    /// counted.
+    /// `estimate` does not pass `threshold` any more; where that frees nothing, or where too many keys
+    /// collide with this one, the overflow is counted.
     #[cold]
     #[inline(never)]
     pub(crate) fn join(
@@ -176,8 +179,16 @@ impl<K: FlowKey, S: Share> HeavyKeys<K, S> {
                 return;
             }
         }
-        self.put(Member { key, share }, digest);
-        self.len += 1;
+        self.count(Member { key, share }, digest);
+    }
+
+    /// Puts a new member into a set that is not full, and counts it, or else the overflow.
+    fn count(&mut self, member: Member<K, S>, digest: u64) {
+        if self.put(member, digest) {
+            self.len += 1;
+        } else {
+            self.overflow = self.overflow.saturating_add(1);
+        }
     }
 
     #[cold]
@@ -199,10 +210,10 @@ impl<K: FlowKey, S: Share> HeavyKeys<K, S> {
             }
         }
         self.tags.fill(0);
-        self.len = kept;
+        self.len = 0;
         for index in 0..kept {
             let member = self.kept[index];
-            self.put(member, member.key.digest(digester));
+            self.count(member, member.key.digest(digester));
         }
     }
 
@@ -263,13 +274,12 @@ impl<K: FlowKey, S: Share> HeavyKeys<K, S> {
             return Err(from.invalid("threshold of the candidates", 8, "it is no weight"));
         }
         let count = from.count("number of candidates", self.kept.len())?;
-        let (mut patience, mut before) = (Patience::new(count), None);
+        let mut before = None;
         for _ in 0..count {
             let key: K = from.next_key("candidate", &mut before)?;
             let share = S::load(from)?;
-            let steps = self.put(Member { key, share }, key.digest(digester));
             self.len += 1;
-            if !patience.take(steps) {
+            if !self.put(Member { key, share }, key.digest(digester)) {
                 let width = from.key_bytes() + S::STORED_BYTES;
                 return Err(from.invalid("candidate", width, "its place collides with others'"));
             }

@@ -16,6 +16,10 @@ const KEY_WORDS: usize = CanonicalKey::MAX_BYTES.div_ceil(8);
 /// Words of a record before its key: the forecast, as the bits of a float, and the last size.
 const HEAD: usize = 2;
 
+/// Places of the index that a record may be away from its home, half of which are free: of keys that
+/// do not collide on purpose fewer than one in 10⁹ would be further away.
+const MOST_PROBES: usize = 128;
+
 /// What is remembered of a flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Record {
@@ -70,7 +74,7 @@ impl History {
     /// The record of this key: its number.
     pub(super) fn find(&self, key: &[u8]) -> Option<usize> {
         let words = self.words_of(key);
-        let record = self.index[self.slot_of(&words)];
+        let record = self.index[self.slot_of(&words)?];
         (record != 0).then(|| record as usize - 1)
     }
 
@@ -85,13 +89,13 @@ impl History {
         self.set(record, new);
     }
 
-    /// Adds the record of a key that has none; `false` where there is no room.
+    /// Adds the record of a key that has none; `false` where there is no room, or none near enough.
     pub(super) fn insert(&mut self, key: &[u8], new: Record) -> bool {
         if self.len == self.capacity {
             return false;
         }
         let words = self.words_of(key);
-        let slot = self.slot_of(&words);
+        let Some(slot) = self.slot_of(&words) else { return false };
         let record = self.len;
         self.len += 1;
         self.index[slot] = self.len as u32;
@@ -123,12 +127,15 @@ impl History {
         }
     }
 
+    /// No record is further from its home than before, since those before it are fewer and in the same
+    /// order.
     fn rebuild(&mut self) {
         self.index.fill(0);
         for record in 0..self.len {
             let words = self.words_of(self.key(record));
-            let slot = self.free_slot(&words);
-            self.index[slot] = record as u32 + 1;
+            if let Some(slot) = self.free_slot(&words) {
+                self.index[slot] = record as u32 + 1;
+            }
         }
     }
 
@@ -153,8 +160,9 @@ impl History {
         words
     }
 
-    /// The slot that holds the key's record, or the free one where it would stand.
-    fn slot_of(&self, words: &[u64; KEY_WORDS]) -> usize {
+    /// The slot that holds the key's record, or the free one where it would stand, if one is near
+    /// enough.
+    fn slot_of(&self, words: &[u64; KEY_WORDS]) -> Option<usize> {
         let stride = self.stride();
         self.probe(words, |record| {
             let start = record * stride;
@@ -162,24 +170,24 @@ impl History {
         })
     }
 
-    fn free_slot(&self, words: &[u64; KEY_WORDS]) -> usize {
+    fn free_slot(&self, words: &[u64; KEY_WORDS]) -> Option<usize> {
         self.probe(words, |_| false)
     }
 
-    /// The first slot from the key's own onwards that is free or whose record is `wanted`. There
-    /// is a free one, since less than half are taken.
-    fn probe(&self, words: &[u64; KEY_WORDS], wanted: impl Fn(usize) -> bool) -> usize {
+    /// The first slot from the key's own onwards that is free or whose record is `wanted`.
+    fn probe(&self, words: &[u64; KEY_WORDS], wanted: impl Fn(usize) -> bool) -> Option<usize> {
         let slots = self.index.len();
         // The digest as a fraction of 2⁶⁴, so that the number of slots need not be a power of two.
         let mut slot = scalar::multiply(self.digest(words), slots as u64).1 as usize;
-        loop {
+        for _ in 0..MOST_PROBES {
             match self.index[slot] {
-                0 => return slot,
-                record if wanted(record as usize - 1) => return slot,
+                0 => return Some(slot),
+                record if wanted(record as usize - 1) => return Some(slot),
                 _ if slot + 1 < slots => slot += 1,
                 _ => slot = 0,
             }
         }
+        None
     }
 
     fn digest(&self, words: &[u64; KEY_WORDS]) -> u64 {

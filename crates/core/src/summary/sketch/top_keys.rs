@@ -9,6 +9,10 @@ use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{BuildError, Memory};
 use crate::key::FlowKey;
 
+/// Places of the index that a key may be away from its home, half of which are empty: of keys that do
+/// not collide on purpose fewer than one in 10⁹ would be further away.
+const MOST_PROBES: usize = 128;
+
 /// A key of the heap.
 #[derive(Clone, Copy, bytemuck::Zeroable)]
 #[repr(C)]
@@ -36,6 +40,8 @@ pub(super) struct TopKeys<K> {
     /// Open addressing by linear probing, half full at most: a place in the heap, counted from 1.
     index: Zeroed<u32>,
     len: usize,
+    /// Keys that collide with so many others that they found no place in the index.
+    refused: u64,
 }
 
 impl<K: FlowKey> TopKeys<K> {
@@ -45,7 +51,7 @@ impl<K: FlowKey> TopKeys<K> {
     /// Reserves `most` keys, a power of two.
     pub(super) fn new(most: usize, memory: &Memory) -> Result<Self, BuildError> {
         debug_assert!(most.is_power_of_two());
-        Ok(Self { heap: memory.zeroed(most)?, index: memory.zeroed(2 * most)?, len: 0 })
+        Ok(Self { heap: memory.zeroed(most)?, index: memory.zeroed(2 * most)?, len: 0, refused: 0 })
     }
 
     #[inline(always)]
@@ -53,23 +59,22 @@ impl<K: FlowKey> TopKeys<K> {
         digest as usize & (self.index.len() - 1)
     }
 
-    /// The place in the index of a key, or the empty one where it would go.
+    /// The place in the index of a key, or the empty one where it would go, if there is one near
+    /// enough.
     #[inline(always)]
-    fn find(&self, key: &K, digest: u64) -> usize {
-        let mut place = self.home(digest);
-        loop {
-            match self.index[place] {
-                0 => return place,
-                at if self.heap[at as usize - 1].key == *key => return place,
-                _ => place = (place + 1) & (self.index.len() - 1),
-            }
-        }
+    fn find(&self, key: &K, digest: u64) -> Option<usize> {
+        let home = self.home(digest);
+        let way = (home..home + MOST_PROBES).map(|place| place & (self.index.len() - 1));
+        way.into_iter().find(|place| match self.index[*place] {
+            0 => true,
+            at => self.heap[at as usize - 1].key == *key,
+        })
     }
 
     /// Whether the key is there.
     #[inline(always)]
     pub(super) fn holds(&self, key: &K, digest: u64) -> bool {
-        self.index[self.find(key, digest)] != 0
+        self.find(key, digest).is_some_and(|place| self.index[place] != 0)
     }
 
     /// Whether the key is surely there: without branches, and only as far as most keys are from
@@ -96,6 +101,11 @@ impl<K: FlowKey> TopKeys<K> {
         if self.is_full() { self.heap[0].value } else { i64::MIN }
     }
 
+    /// Times that a key was not admitted since it collides with too many others.
+    pub(super) fn refused(&self) -> u64 {
+        self.refused
+    }
+
     /// The keys and their digests.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&K, u64)> {
         self.heap[..self.len].iter().map(|entry| (&entry.key, entry.digest))
@@ -105,6 +115,10 @@ impl<K: FlowKey> TopKeys<K> {
     /// that one's `estimate`, asked for anew, is less.
     #[inline(never)]
     pub(super) fn offer(&mut self, key: K, digest: u64, value: i64, estimate: impl Fn(u64) -> i64) {
+        if self.find(&key, digest).is_none() {
+            self.refused = self.refused.saturating_add(1);
+            return;
+        }
         let entry = Entry { digest, value, place: 0, key };
         if !self.is_full() {
             self.len += 1;
@@ -127,9 +141,9 @@ impl<K: FlowKey> TopKeys<K> {
         }
     }
 
-    /// Puts a key into the heap's place `at`, and into the index.
+    /// Puts a key into the heap's place `at`, and into the index, where there is a place for it.
     fn put(&mut self, at: usize, mut entry: Entry<K>) {
-        let place = self.find(&entry.key, entry.digest);
+        let Some(place) = self.find(&entry.key, entry.digest) else { return };
         entry.place = place as u32;
         self.heap[at] = entry;
         self.index[place] = at as u32 + 1;
@@ -193,15 +207,16 @@ impl<K: FlowKey> TopKeys<K> {
                 self.offer(*key, digest, estimate(digest), estimate);
             }
         }
+        self.refused = self.refused.saturating_add(other.refused);
     }
 
     pub(super) fn clear(&mut self) {
         self.index.fill(0);
-        self.len = 0;
+        (self.len, self.refused) = (0, 0);
     }
 
     pub(super) fn save(&self, out: &mut Writer) {
-        out.number(self.len as u64);
+        out.numbers(&[self.refused, self.len as u64]);
         out.sorted(out.key_bytes() + size_of::<i64>(), |out| {
             for entry in &self.heap[..self.len] {
                 out.key(entry.key);
@@ -217,11 +232,14 @@ impl<K: FlowKey> TopKeys<K> {
         from: &mut Reader<'_>,
         digest: impl Fn(&K) -> Option<u64>,
     ) -> Result<(), DecodeError> {
+        self.refused = from.number("keys refused")?;
         for _ in 0..from.count("number of heavy keys", self.heap.len())? {
             let key: K = from.key("heavy key")?;
             let value = from.number("estimate of a heavy key")?;
             match digest(&key) {
-                Some(digest) if !self.holds(&key, digest) => {
+                Some(digest)
+                    if self.find(&key, digest).is_some_and(|place| self.index[place] == 0) =>
+                {
                     self.offer(key, digest, value, |_| value);
                 }
                 _ => {

@@ -326,9 +326,9 @@ impl<K: FlowKey, C: Signed> Candidates for UnivMon<K, C> {
         }
     }
 
-    /// A heap leaves out the lightest keys, and never a heavy one for want of room.
+    /// A heap leaves out the lightest keys, and a heavy one only where too many collide with it.
     fn overflow(&self) -> u64 {
-        0
+        self.levels[0].top.refused()
     }
 }
 
