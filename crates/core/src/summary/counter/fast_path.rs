@@ -94,6 +94,9 @@ impl<K: FlowKey> FastPath<K> {
 
     #[cold]
     fn come_in(&mut self, key: K, digest: u64, weight: u64) {
+        if !self.index.has_room(digest) {
+            return self.index.refuse(weight);
+        }
         let missed = self.taken;
         if self.len == self.held.len() {
             let off = self.enough(self.threshold(weight));
@@ -181,23 +184,28 @@ impl<K: FlowKey> FastPath<K> {
         self.len = stay;
     }
 
-    fn bounds(held: &Held<K>) -> Estimate {
-        let most = held.counted.saturating_add(held.missed);
+    fn bounds(&self, held: &Held<K>) -> Estimate {
+        let most = held.counted.saturating_add(held.missed).saturating_add(self.refused());
         let counted = held.counted as f64;
         Estimate::between(counted, counted, most as f64)
     }
 
-    /// From r + d to r + d + e; a key that is not held weighs E at most.
+    /// The weight of the packets whose keys found no room in the index, which is in all bounds.
+    pub(super) fn refused(&self) -> u64 {
+        self.index.refused()
+    }
+
+    /// From r + d to r + d + e; a key that is not held weighs E at most; and what was refused.
     pub(super) fn weight(&self, key: K) -> Estimate {
         match self.find(key, key.digest(&self.digester)) {
-            Some(at) => Self::bounds(&self.held[at]),
-            None => Estimate::between(0.0, 0.0, self.taken as f64),
+            Some(at) => self.bounds(&self.held[at]),
+            None => Estimate::between(0.0, 0.0, self.taken.saturating_add(self.refused()) as f64),
         }
     }
 
     /// The keys held, with their weights.
     pub(super) fn iter(&self) -> impl Iterator<Item = (K, Estimate)> {
-        self.held[..self.len].iter().map(|held| (held.key, Self::bounds(held)))
+        self.held[..self.len].iter().map(|held| (held.key, self.bounds(held)))
     }
 
     /// Adds what is left of each key, and takes the most that does not fit off all of them (Agarwal
@@ -222,17 +230,25 @@ impl<K: FlowKey> FastPath<K> {
         let taken = self.taken.saturating_add(other.taken);
         sum.sort_unstable_by_key(|held| std::cmp::Reverse(held.left(taken)));
         let off = sum.get(self.most()).map_or(0, |held| held.left(taken));
+        let refused = self.refused().saturating_add(other.refused());
         self.clear();
         self.taken = taken.saturating_add(off);
+        self.index.refuse(refused);
         for held in sum {
-            if held.left(self.taken) > 0 && self.len < self.held.len() {
-                self.append(held, held.key.digest(&self.digester));
+            let digest = held.key.digest(&self.digester);
+            if held.left(self.taken) == 0 || self.len == self.held.len() {
+                continue;
+            }
+            if self.index.has_room(digest) {
+                self.append(held, digest);
+            } else {
+                self.index.refuse(held.counted.saturating_add(held.missed));
             }
         }
     }
 
     pub(super) fn save(&self, out: &mut Writer) {
-        out.number(self.taken);
+        out.numbers(&[self.taken, self.refused()]);
         out.number(self.len as u64);
         out.sorted(out.key_bytes() + Self::STORED_BYTES, |out| {
             for held in &self.held[..self.len] {
@@ -247,16 +263,19 @@ impl<K: FlowKey> FastPath<K> {
 
     pub(super) fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.taken = from.number("taken off in all")?;
+        self.index.refuse(from.number("refused weight")?);
         for _ in 0..from.count("number of keys", self.held.len())? {
             let key = from.key("key")?;
             let (missed, counted) = (from.number("weight before")?, from.number("weight")?);
             let held: Held<K> = Held { key, missed, counted };
             let digest = key.digest(&self.digester);
             if self.find(key, digest).is_some()
+                || !self.index.has_room(digest)
                 || missed > self.taken
                 || counted < self.taken - missed
             {
-                let reason = "it is there twice, or weighs less than was taken off it";
+                let reason =
+                    "it is there twice, collides with others, or weighs less than was taken off";
                 let width = from.key_bytes() + Self::STORED_BYTES;
                 return Err(from.invalid("key", width, reason));
             }

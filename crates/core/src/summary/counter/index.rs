@@ -28,13 +28,18 @@ const fn lines(counters: usize) -> usize {
     if few > most { few } else { most }
 }
 
+/// Lines that a counter may be in, from that of its digest on: where all of them are full, its key is
+/// refused. So many are full by chance less than once in 10¹² keys.
+const WAY: usize = 8;
+
 /// Finds a counter's number by the digest of its key. The caller has the keys, and compares them.
 ///
 /// The digest names a line and a tag; the tags of a line are compared at once. Where the line is
 /// full, the counter is in the next one that is not, and every full line on the way knows how many
 /// went over it: a search ends at a line that nobody went over. So a counter that is removed leaves
 /// nothing behind, and a search is the same few steps whether it finds something or not, without a
-/// loop of unforeseeable length.
+/// loop of unforeseeable length. A key whose [`WAY`] lines are full has no counter: what it
+/// weighs is added to what was refused, and is in the bounds of all keys.
 ///
 /// Memory in bytes: 8.9 a counter, or 15.4 from 14,330 counters on, and as much for a line that
 /// nothing is in; up to 3 KiB more for fewer than 448 counters.
@@ -44,6 +49,8 @@ pub(in crate::summary) struct Index {
     numbers: Halves,
     /// The place of each counter, times two; and one where that is not in the line of its digest.
     places: Halves,
+    /// The weight of the packets whose keys found no room.
+    refused: u64,
 }
 
 impl Index {
@@ -65,6 +72,7 @@ impl Index {
             tags: memory.zeroed(lines)?,
             numbers: Halves::new(PLACES * lines, wide, memory)?,
             places: Halves::new(counters, wide, memory)?,
+            refused: 0,
         })
     }
 
@@ -101,9 +109,8 @@ impl Index {
     /// The number of the counter of this digest that `holds` the key.
     #[inline(always)]
     pub(super) fn find(&self, digest: u64, holds: impl Fn(usize) -> bool) -> Option<usize> {
-        let (first, tag) = (self.line(digest), tag(digest));
-        let mut line = first;
-        loop {
+        let (mut line, tag) = (self.line(digest), tag(digest));
+        for _ in 0..WAY {
             let tags = &self.tags[line];
             let mut same = equal_in_line(tags, tag) & USABLE;
             while same != 0 {
@@ -117,17 +124,39 @@ impl Index {
                 return None;
             }
             line = self.after(line);
-            if line == first {
-                return None;
-            }
         }
+        None
     }
 
-    /// Adds a counter that is in no line.
+    /// Whether a counter of this digest finds room.
+    #[inline(always)]
+    pub(super) fn has_room(&self, digest: u64) -> bool {
+        let mut line = self.line(digest);
+        for _ in 0..WAY {
+            if equal_in_line(&self.tags[line], 0) & USABLE != 0 {
+                return true;
+            }
+            line = self.after(line);
+        }
+        false
+    }
+
+    /// Takes note of a packet whose key found no room.
+    #[cold]
+    pub(super) fn refuse(&mut self, weight: u64) {
+        self.refused = self.refused.saturating_add(weight);
+    }
+
+    /// The weight of all packets whose keys found no room.
+    pub(in crate::summary) fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// Adds a counter that is in no line, and for which there is room.
     #[inline(always)]
     pub(super) fn insert(&mut self, digest: u64, counter: usize) {
         let (mut line, mut away) = (self.line(digest), 0);
-        // Ends, since half of all places are empty.
+        // Ends, since there is room.
         loop {
             let tags = &mut self.tags[line];
             let empty = equal_in_line(tags, 0) & USABLE;
@@ -186,6 +215,7 @@ impl Index {
 
     pub(super) fn clear(&mut self) {
         self.tags.fill([0; PLACES]);
+        self.refused = 0;
     }
 
     /// Whether [`Self::lines`] are wide ones.

@@ -11,11 +11,11 @@ use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{
     Answers, BuildError, Candidates, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws,
-    Measure, Options, Setting, SizeEstimate, SizeQuery,
+    Measure, Options, Setting, Size, SizeEstimate, SizeQuery,
 };
 use super::capacity::{PARAMETERS, counters};
 use super::fast_path::FastPath;
-use super::monitor::size;
+use super::monitor::{excess, size};
 use super::steps::Steps;
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
@@ -95,6 +95,9 @@ impl<K: FlowKey, C: Counter> Ingest<K> for MisraGries<K, C> {
 }
 
 impl<K: FlowKey, C: Counter> Answers for MisraGries<K, C> {
+    fn untracked(&self) -> Size {
+        excess::<C>(self.keys.refused())
+    }
     fn size(&self) -> Option<&dyn SizeQuery> {
         Some(self)
     }

@@ -54,10 +54,12 @@ pub(in crate::summary) trait Monitor<K: FlowKey, C: Counter>:
     fn most(&self) -> usize;
     /// Where entries are found by the digests of their keys.
     fn index(&self) -> &Index;
+    /// The same, to change it.
+    fn index_mut(&mut self) -> &mut Index;
     /// Counts are about to change, once for all that [`Self::add_all`] adds.
     fn change(&mut self) {}
-    /// Adds weight to a key, which takes over the least entry where it has none; in
-    /// [`Self::add_all`].
+    /// Adds weight to a key, which takes over the least entry where it has none, unless the index
+    /// refuses it; in [`Self::add_all`].
     fn add(&mut self, key: K, digest: u64, weight: C);
     /// Adds the weights of these packets, one after the other.
     #[inline(always)]
@@ -101,19 +103,25 @@ pub(in crate::summary) trait Monitor<K: FlowKey, C: Counter>:
     /// Forgets everything.
     fn clear(&mut self);
 
-    /// Takes these entries, the heaviest first, instead of its own.
-    fn replace(&mut self, entries: &[Entry<K, C>], excess: u64) {
+    /// Takes these entries, the heaviest first, instead of its own, after so much weight was refused.
+    fn replace(&mut self, entries: &[Entry<K, C>], excess: u64, refused: u64) {
         self.clear();
         self.change();
         self.set_excess(excess);
+        self.index_mut().refuse(refused);
         for entry in entries {
-            self.append(*entry, entry.key.digest(self.digester()));
+            let digest = entry.key.digest(self.digester());
+            if self.index().has_room(digest) {
+                self.append(*entry, digest);
+            } else {
+                self.index_mut().refuse(entry.count.get());
+            }
         }
     }
 
     /// Writes its contents, with the order that decides among equal counts.
     fn save(&self, out: &mut Writer) {
-        out.number(self.excess());
+        out.numbers(&[self.excess(), self.index().refused()]);
         out.number(self.entries().count() as u64);
         self.stored().for_each(|entry| entry.save(out));
     }
@@ -121,6 +129,7 @@ pub(in crate::summary) trait Monitor<K: FlowKey, C: Counter>:
     /// Takes over saved contents; it is empty.
     fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.set_excess(from.number("excess")?);
+        self.index_mut().refuse(from.number("refused weight")?);
         for _ in 0..from.count("number of keys", self.most())? {
             let entry = Entry::<K, C>::load(from)?;
             let width = from.key_bytes() + 2 * size_of::<C>();
@@ -130,7 +139,11 @@ pub(in crate::summary) trait Monitor<K: FlowKey, C: Counter>:
             if !self.follows(&entry) {
                 return Err(from.invalid("count", width, "it is more than the one before"));
             }
-            self.append(entry, entry.key.digest(self.digester()));
+            let digest = entry.key.digest(self.digester());
+            if !self.index().has_room(digest) {
+                return Err(from.invalid("key", width, "it collides with others"));
+            }
+            self.append(entry, digest);
         }
         Ok(())
     }
@@ -155,16 +168,17 @@ pub(in crate::summary) trait Monitor<K: FlowKey, C: Counter>:
         Estimate::between((count - error) as f64, count as f64, self.highest(count))
     }
 
-    /// A full counter may lack all of the excess.
+    /// A full counter may lack all of the excess, and any key all that was refused.
     fn highest(&self, count: u64) -> f64 {
-        count.saturating_add(self.excess()) as f64
+        count.saturating_add(self.excess()).saturating_add(self.index().refused()) as f64
     }
 
     /// Adds another one of the same seed and size.
     fn merge(&mut self, other: &Self) {
         let (entries, excess) = united(self, other, self.most());
         let sum = excess.saturating_add(self.excess()).saturating_add(other.excess());
-        self.replace(&entries, sum);
+        let refused = self.index().refused().saturating_add(other.index().refused());
+        self.replace(&entries, sum, refused);
     }
 }
 

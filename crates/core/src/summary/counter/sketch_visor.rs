@@ -21,7 +21,7 @@ use super::super::{
     Options, Parameter, Setting, Size, SizeEstimate, SizeQuery,
 };
 use super::fast_path::FastPath;
-use super::monitor::size;
+use super::monitor::{excess, size};
 use super::queue::Queue;
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
@@ -193,6 +193,9 @@ impl<K: FlowKey, C: Unsigned> Ingest<K> for TwoPaths<K, C> {
 }
 
 impl<K: FlowKey, C: Unsigned> Answers for TwoPaths<K, C> {
+    fn untracked(&self) -> Size {
+        excess::<C>(self.fast.refused())
+    }
     fn saturated(&self) -> Size {
         self.normal.saturated()
     }

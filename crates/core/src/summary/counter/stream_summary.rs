@@ -233,10 +233,17 @@ impl<K: FlowKey> Monitor<K, u32> for Linked<K> {
         &self.index
     }
 
+    fn index_mut(&mut self) -> &mut Index {
+        &mut self.index
+    }
+
     #[inline(always)]
     fn add(&mut self, key: K, digest: u64, weight: u32) {
         if let Some(node) = self.find(key, digest) {
             return self.grow(node as Link + 1, weight);
+        }
+        if !self.index.has_room(digest) {
+            return self.index.refuse(weight.into());
         }
         if self.taken < self.nodes.len() {
             return self.append(Entry { key, count: weight, error: 0 }, digest);

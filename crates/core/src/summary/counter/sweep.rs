@@ -211,6 +211,10 @@ impl<K: FlowKey> Monitor<K, u32> for Sweep<K> {
         &self.index
     }
 
+    fn index_mut(&mut self) -> &mut Index {
+        &mut self.index
+    }
+
     #[inline(always)]
     fn change(&mut self) {
         self.unheld.take();
@@ -223,7 +227,8 @@ impl<K: FlowKey> Monitor<K, u32> for Sweep<K> {
                 let excess = self.counts[entry].add(weight);
                 self.excess = self.excess.saturating_add(excess);
             }
-            None => self.take_over(key, digest, weight),
+            None if self.index.has_room(digest) => self.take_over(key, digest, weight),
+            None => self.index.refuse(weight.into()),
         }
     }
 

@@ -169,6 +169,10 @@ impl<K: FlowKey> Monitor<K, u64> for Tournament<K> {
         &self.index
     }
 
+    fn index_mut(&mut self) -> &mut Index {
+        &mut self.index
+    }
+
     #[inline(always)]
     fn change(&mut self) {
         self.unheld.take();
@@ -181,7 +185,8 @@ impl<K: FlowKey> Monitor<K, u64> for Tournament<K> {
                 let excess = self.entries[entry].count.add(weight);
                 self.excess = self.excess.saturating_add(excess);
             }
-            None => self.take_over(key, digest, weight),
+            None if self.index.has_room(digest) => self.take_over(key, digest, weight),
+            None => self.index.refuse(weight),
         }
     }
 

@@ -76,6 +76,9 @@ impl<K: FlowKey, C: Counter, M: Monitor<K, C>> Ingest<K> for Tracked<K, C, M> {
 }
 
 impl<K: FlowKey, C: Counter, M: Monitor<K, C>> Answers for Tracked<K, C, M> {
+    fn untracked(&self) -> Size {
+        excess::<C>(self.monitor.index().refused())
+    }
     fn saturated(&self) -> Size {
         excess::<C>(self.monitor.excess())
     }

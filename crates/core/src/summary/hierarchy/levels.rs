@@ -79,6 +79,12 @@ impl<K: FlowKey, C: Monitored> Levels<K, C> {
         }
     }
 
+    /// Weight that the index refused: that of the level that has the most.
+    pub(super) fn untracked(&self) -> Size {
+        let refused = self.all.iter().map(|level| level.counts.index().refused());
+        excess::<C>(refused.max().unwrap_or(0))
+    }
+
     /// Increments that full counters could not take: those of the level that has the most.
     pub(super) fn saturated(&self) -> Size {
         excess::<C>(self.all.iter().map(|level| level.counts.excess()).max().unwrap_or(0))

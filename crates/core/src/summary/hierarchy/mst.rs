@@ -93,6 +93,9 @@ impl<K: FlowKey, C: Monitored> Ingest<K> for All<K, C> {
 }
 
 impl<K: FlowKey, C: Monitored> Answers for All<K, C> {
+    fn untracked(&self) -> Size {
+        self.0.untracked()
+    }
     fn saturated(&self) -> Size {
         self.0.saturated()
     }

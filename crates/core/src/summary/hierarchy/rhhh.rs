@@ -193,11 +193,20 @@ impl<K: FlowKey, C: Monitored> Ingest<K> for Drawn<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Monitored> Answers for Drawn<K, C> {
-    fn saturated(&self) -> Size {
-        let Size { packets, bytes } = self.levels.saturated();
+impl<K: FlowKey, C: Monitored> Drawn<K, C> {
+    /// Of all packets, what there is of those at one of the levels.
+    fn in_all(&self, Size { packets, bytes }: Size) -> Size {
         let all = |counted: u64| counted.saturating_mul(self.sides);
         Size { packets: all(packets), bytes: all(bytes) }
+    }
+}
+
+impl<K: FlowKey, C: Monitored> Answers for Drawn<K, C> {
+    fn untracked(&self) -> Size {
+        self.in_all(self.levels.untracked())
+    }
+    fn saturated(&self) -> Size {
+        self.in_all(self.levels.saturated())
     }
     fn size(&self) -> Option<&dyn SizeQuery> {
         Some(self)

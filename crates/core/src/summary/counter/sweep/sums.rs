@@ -48,15 +48,41 @@ impl<K: FlowKey> Sweep<K> {
         }
         let mut sums = self.look_up(keys, digests, weights);
         let done = self.while_swept(sums.keys.len(), |sweep, at| sweep.hand_over(&mut sums, at));
-        // Whoever took an entry over and still has it.
+        // Keys that took an entry over and still have it; some may find no room in the index.
+        let (mut refused, mut count) = ([NONE; BATCH_PACKETS], 0);
         for (i, &entry) in sums.entries[..done].iter().enumerate() {
             if entry != NONE && self.keys[entry as usize] == sums.keys[i] {
                 // Its last key went over no line, or it would not have been handed over.
                 self.index.remove(entry as usize, || sums.digests[i]);
-                self.index.insert(sums.digests[i], entry as usize);
+                if self.index.has_room(sums.digests[i]) {
+                    self.index.insert(sums.digests[i], entry as usize);
+                } else {
+                    refused[count] = entry;
+                    count += 1;
+                }
             }
         }
+        self.drop_entries(&mut refused[..count]);
         done
+    }
+
+    /// Gives up entries whose keys the index refused. What they count is refused: at least the least
+    /// count, so that it covers what any other key without an entry may weigh, too, now that there are
+    /// entries that nothing is in.
+    #[inline]
+    fn drop_entries(&mut self, entries: &mut [u32]) {
+        entries.sort_unstable();
+        for &mut entry in entries.iter_mut().rev() {
+            let (entry, last) = (entry as usize, self.taken - 1);
+            self.index.refuse(self.counts[entry].into());
+            if entry != last {
+                self.index.renumber(last, entry);
+                self.keys[entry] = self.keys[last];
+                self.counts[entry] = self.counts[last];
+                self.errors[entry] = self.errors[last];
+            }
+            self.taken = last;
+        }
     }
 
     /// Looks the first sums up, up to one whose key has no entry and is there a second time.
@@ -181,5 +207,49 @@ mod tests {
             }
         }
         assert!(full > 0 && full < 400);
+    }
+
+    /// Sums whose keys collide, as many as fill all of their lines and more: what the index refuses is in
+    /// the bounds of all keys, and each key that is held is found.
+    #[test]
+    fn sums_that_collide_are_refused() {
+        let digester = Digester::new(Seed::number(1), Isa::best()).for_keys(4);
+        let mut sweep = Sweep::<Key4>::new(5000, digester, &Memory::unlimited()).unwrap();
+        let key = |number: u32| Key4::from_canonical(&number.to_be_bytes()).unwrap();
+        let (mut truth, mut first) = (vec![0_u64; 6000], 0);
+        for round in 0..200 {
+            let numbers: Vec<u32> = (first..first + 256).map(|number| number % 6000).collect();
+            first += 256;
+            let keys: Vec<_> = numbers.iter().map(|number| key(*number)).collect();
+            // From a full sweep on, all share a line and a tag.
+            let digests: Vec<_> =
+                keys.iter().map(|key| if round < 20 { key.digest(&digester) } else { 0 }).collect();
+            let weights = [round + 1; 256];
+            if round == 20 {
+                // The keys so far have other digests: they are others.
+                truth.fill(0);
+                sweep.clear();
+                for entry in 0..5000 {
+                    let key = key(1 << 20 | entry);
+                    sweep.append(Entry { key, count: 1, error: 0 }, key.digest(&digester));
+                }
+            }
+            sweep.add_sums(&keys, &digests, &weights);
+            for number in numbers {
+                truth[number as usize] += u64::from(round) + 1;
+            }
+        }
+        assert!(sweep.index.refused() > 0);
+        let colliding = sweep.entries().filter(|entry| entry.key.canonical(4)[0] == 0);
+        for entry in colliding.filter(|entry| entry.key.canonical(4)[1] < 16) {
+            let found = sweep.find(entry.key, 0).unwrap();
+            assert!(sweep.keys[found] == entry.key);
+            let number = u32::from_be_bytes(entry.key.canonical(4).try_into().unwrap());
+            let (low, high) = (entry.count - entry.error, sweep.highest(entry.count.into()));
+            let truth = truth[number as usize];
+            assert!(u64::from(low) <= truth && truth as f64 <= high, "{number}");
+        }
+        let most = sweep.highest(sweep.unheld().into());
+        assert!(truth.iter().all(|truth| *truth as f64 <= most), "{most}");
     }
 }
