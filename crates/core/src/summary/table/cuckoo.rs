@@ -200,14 +200,14 @@ impl<const SLOTS: usize> Index for Cuckoo<SLOTS> {
     }
 
     #[inline(always)]
-    fn prefetch(&self, digest: u64) {
+    fn prefetch<const WHOLE: bool>(&self, digest: u64) {
         for bucket in self.places(digest) {
             prefetch(&self.buckets, bucket);
         }
     }
 
     #[inline(always)]
-    fn guess(&self, digest: u64) -> usize {
+    fn guess<const WHOLE: bool>(&self, digest: u64) -> usize {
         let tag = self.slot(digest, 0) & !self.number;
         let buckets = self.places(digest).map(|bucket| self.buckets[bucket]);
         let slots = buckets.as_flattened();
@@ -235,6 +235,7 @@ impl<const SLOTS: usize> Index for Cuckoo<SLOTS> {
         &mut self,
         digest: u64,
         flow: usize,
+        _: impl Fn(usize),
         digest_of: impl Fn(usize) -> u64,
         patience: Option<&mut Patience>,
     ) -> bool {

@@ -82,6 +82,29 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
         }
     }
 
+    /// Guesses the flows of these keys, and asks for their memory.
+    #[inline(always)]
+    fn look_up(&mut self, keys: &[K], digests: &[u64]) -> [usize; BATCH_PACKETS] {
+        self.layout.go_on(&self.digester);
+        if self.layout.is_whole() {
+            self.look_up_in::<true>(keys, digests)
+        } else {
+            self.look_up_in::<false>(keys, digests)
+        }
+    }
+
+    #[inline(always)]
+    fn look_up_in<const WHOLE: bool>(&self, keys: &[K], digests: &[u64]) -> [usize; BATCH_PACKETS] {
+        for &digest in digests {
+            self.layout.prefetch::<WHOLE>(digest);
+        }
+        let mut guesses = [0; BATCH_PACKETS];
+        for ((guess, &key), &digest) in guesses.iter_mut().zip(keys).zip(digests) {
+            *guess = self.layout.guess::<WHOLE>(key, digest);
+        }
+        guesses
+    }
+
     /// Takes in packets of flows that are where they are guessed, up to the first that is not, and
     /// returns how many: a loop without calls, all of whose locals stay in registers.
     #[inline(always)]
@@ -160,8 +183,7 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
     /// The flow with this key, made where there is none; `None` where it finds no room.
     #[inline(never)]
     fn place(&mut self, key: K, digest: u64) -> Option<usize> {
-        let found = self.find(key, digest);
-        found.or_else(|| self.layout.insert(key, digest, &self.digester, None))
+        self.layout.place(key, digest, &self.digester)
     }
 
     /// Counts packets of a flow that found no room. It may find some later, where flows can move.
@@ -213,15 +235,12 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
 
     /// Takes in a batch of another table's flows, asking ahead as for packets.
     fn merge_flows(&mut self, other: &Self, flows: Range<usize>) {
-        let mut digests = [0; BATCH_PACKETS];
-        for (digest, flow) in digests.iter_mut().zip(flows.clone()) {
-            *digest = other.layout.key(flow).digest(&self.digester);
-            self.layout.prefetch(*digest);
+        let (mut keys, mut digests) = ([K::zeroed(); BATCH_PACKETS], [0; BATCH_PACKETS]);
+        for ((key, digest), flow) in keys.iter_mut().zip(&mut digests).zip(flows.clone()) {
+            *key = *other.layout.key(flow);
+            *digest = key.digest(&self.digester);
         }
-        let mut guesses = [0; BATCH_PACKETS];
-        for ((guess, &digest), flow) in guesses.iter_mut().zip(&digests).zip(flows.clone()) {
-            *guess = self.layout.guess(*other.layout.key(flow), digest);
-        }
+        let guesses = self.look_up(&keys[..flows.len()], &digests[..flows.len()]);
         for ((guess, digest), flow) in guesses.into_iter().zip(digests).zip(flows) {
             let (key, state) = (*other.layout.key(flow), other.layout.state(flow));
             if !S::LASTING && state.is_silent() {
@@ -272,13 +291,7 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Ingest<K> for ExactTable<K, S, L> {
         }
         let (keys, digests) = (batch.keys(), batch.digests());
         let (packets, bytes, elements) = (batch.packets(), batch.bytes(), batch.elements());
-        for &digest in digests {
-            self.layout.prefetch(digest);
-        }
-        let mut guesses = [0; BATCH_PACKETS];
-        for ((guess, &key), &digest) in guesses.iter_mut().zip(keys).zip(digests) {
-            *guess = self.layout.guess(key, digest);
-        }
+        let guesses = self.look_up(keys, digests);
         let (guesses, mut at) = (&guesses[..keys.len()], 0);
         loop {
             at += self.run(
@@ -341,6 +354,7 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Ingest<K> for ExactTable<K, S, L> {
             self.past.load(from)?;
         }
         let count = from.count("number of flows", self.layout.most())?;
+        self.layout.expect(count);
         let (mut patience, mut before) = (Patience::new(count), None);
         for _ in 0..count {
             let key: K = from.next_key("key", &mut before)?;

@@ -22,6 +22,10 @@ use crate::key::FlowKey;
 const FULL_NUMERATOR: usize = 3;
 const FULL_DENOMINATOR: usize = 4;
 
+/// Buckets that are probed for a key. Of keys that do not collide on purpose fewer than one in 10⁸
+/// would be further away in a full table.
+const MOST_PROBES: usize = 512;
+
 /// Keys by linear probing, their states behind a number.
 pub struct IndirectTable;
 
@@ -78,17 +82,26 @@ struct Indirect<K, S> {
 }
 
 impl<K: FlowKey, S: State> Indirect<K, S> {
-    /// The bucket of this key, or the empty one where it would go.
+    /// The bucket of this key, or the empty one where it would go, if there is one near enough.
     #[inline(always)]
-    fn bucket(&self, key: K, digest: u64) -> usize {
+    fn bucket(&self, key: K, digest: u64) -> Option<usize> {
         let buckets = &self.buckets[..];
-        let mask = buckets.len() - 1;
-        let mut bucket = digest as usize & mask;
-        // Ends, since a quarter of the buckets is always empty.
-        while buckets[bucket].flow != 0 && buckets[bucket].key != key {
-            bucket = (bucket + 1) & mask;
+        let home = digest as usize & (buckets.len() - 1);
+        let way = (home..home + MOST_PROBES).map(|bucket| bucket & (buckets.len() - 1));
+        way.into_iter().find(|at| buckets[*at].flow == 0 || buckets[*at].key == key)
+    }
+
+    /// Puts a new flow into an empty bucket, if there is room for its state.
+    fn fill(&mut self, bucket: usize, key: K) -> Option<usize> {
+        let flow = self.len;
+        if flow == self.states.len() {
+            return None;
         }
-        bucket
+        self.len += 1;
+        self.buckets[bucket] = Bucket { key, flow: self.len as u32 };
+        self.places[flow] = bucket as u32;
+        self.states[flow] = S::zeroed();
+        Some(flow)
     }
 
     /// Empties a bucket, and moves up those behind it whose way to their keys would have a hole.
@@ -156,13 +169,14 @@ impl<K: FlowKey, S: State> Layout<K, S> for Indirect<K, S> {
     }
 
     #[inline(always)]
-    fn prefetch(&self, digest: u64) {
+    fn prefetch<const WHOLE: bool>(&self, digest: u64) {
         prefetch(&self.buckets, digest as usize & (self.buckets.len() - 1));
     }
 
     #[inline(always)]
-    fn guess(&self, key: K, digest: u64) -> usize {
-        let guess = (self.buckets[self.bucket(key, digest)].flow as usize).wrapping_sub(1);
+    fn guess<const WHOLE: bool>(&self, key: K, digest: u64) -> usize {
+        let bucket = self.bucket(key, digest).map_or(0, |bucket| self.buckets[bucket].flow);
+        let guess = (bucket as usize).wrapping_sub(1);
         prefetch(&self.states, guess);
         guess
     }
@@ -175,7 +189,7 @@ impl<K: FlowKey, S: State> Layout<K, S> for Indirect<K, S> {
 
     #[inline(always)]
     fn find(&self, key: K, digest: u64) -> Option<usize> {
-        let flow = self.buckets[self.bucket(key, digest)].flow;
+        let flow = self.buckets[self.bucket(key, digest)?].flow;
         (flow != 0).then(|| flow as usize - 1)
     }
 
@@ -185,22 +199,19 @@ impl<K: FlowKey, S: State> Layout<K, S> for Indirect<K, S> {
         key: K,
         digest: u64,
         _: &Digester,
-        patience: Option<&mut Patience>,
+        _: Option<&mut Patience>,
     ) -> Option<usize> {
-        let flow = self.len;
-        if flow == self.states.len() {
-            return None;
+        let bucket = self.bucket(key, digest)?;
+        self.fill(bucket, key)
+    }
+
+    /// With one search for both.
+    fn place(&mut self, key: K, digest: u64, _: &Digester) -> Option<usize> {
+        let bucket = self.bucket(key, digest)?;
+        match self.buckets[bucket].flow {
+            0 => self.fill(bucket, key),
+            flow => Some(flow as usize - 1),
         }
-        let bucket = self.bucket(key, digest);
-        let steps = bucket.wrapping_sub(digest as usize) & (self.buckets.len() - 1);
-        if !patience.is_none_or(|patience| patience.take(steps)) {
-            return None;
-        }
-        self.len += 1;
-        self.buckets[bucket] = Bucket { key, flow: self.len as u32 };
-        self.places[flow] = bucket as u32;
-        self.states[flow] = S::zeroed();
-        Some(flow)
     }
 
     fn retain(&mut self, digester: &Digester, mut stays: impl FnMut(&mut S) -> bool) {

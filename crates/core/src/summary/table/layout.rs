@@ -25,11 +25,16 @@ pub(in crate::summary) trait Layout<K: FlowKey, S: State>:
     fn key(&self, flow: usize) -> &K;
     fn state(&self, flow: usize) -> &S;
     fn state_mut(&mut self, flow: usize) -> &mut S;
+    /// Whether nothing is in two parts for the time of growing: searches are shorter then, and `WHOLE` says
+    /// so.
+    fn is_whole(&self) -> bool {
+        true
+    }
     /// Asks for the cache lines that [`Self::guess`] reads.
-    fn prefetch(&self, digest: u64);
+    fn prefetch<const WHOLE: bool>(&self, digest: u64);
     /// The number of the flow that may have this key, and asks for the cache lines of its state; it
     /// is no flow's number where there is none to guess.
-    fn guess(&self, key: K, digest: u64) -> usize;
+    fn guess<const WHOLE: bool>(&self, key: K, digest: u64) -> usize;
     /// The state of the flow guessed, if it has the key.
     fn guessed(&mut self, guess: usize, key: K) -> Option<&mut S>;
     /// The number of the flow with this key.
@@ -44,10 +49,23 @@ pub(in crate::summary) trait Layout<K: FlowKey, S: State>:
         digester: &Digester,
         patience: Option<&mut Patience>,
     ) -> Option<usize>;
+    /// The number of the flow with this key, made where there is none; `None` where it finds no room.
+    fn place(&mut self, key: K, digest: u64, digester: &Digester) -> Option<usize> {
+        let found = self.find(key, digest);
+        found.or_else(|| self.insert(key, digest, digester, None))
+    }
     /// Keeps the flows whose state is to stay, in their order.
     fn retain(&mut self, digester: &Digester, stays: impl FnMut(&mut S) -> bool);
     /// Forgets all flows, at a cost in proportion to their number.
     fn clear(&mut self, digester: &Digester);
+    /// Makes the empty table ready for so many flows, in any order.
+    fn expect(&mut self, flows: usize) {
+        let _ = flows;
+    }
+    /// Goes on growing, by as much as a batch of packets can wait for.
+    fn go_on(&mut self, digester: &Digester) {
+        let _ = digester;
+    }
     fn memory_bytes(&self) -> usize;
 }
 
@@ -59,18 +77,24 @@ pub(in crate::summary) trait Index: Send + Sized + 'static {
     const FULL: (usize, usize);
     fn new(buckets: usize, memory: &Memory) -> Result<Self, BuildError>;
     fn buckets(&self) -> usize;
+    /// As [`Layout::is_whole`].
+    fn is_whole(&self) -> bool {
+        true
+    }
     /// Asks for the cache lines that [`Self::guess`] reads.
-    fn prefetch(&self, digest: u64);
+    fn prefetch<const WHOLE: bool>(&self, digest: u64);
     /// A flow that may have this digest; no flow's number where there is none to guess.
-    fn guess(&self, digest: u64) -> usize;
+    fn guess<const WHOLE: bool>(&self, digest: u64) -> usize;
     /// The flow of this digest that `is` the one.
     fn find(&self, digest: u64, is: impl Fn(usize) -> bool) -> Option<usize>;
     /// Adds the flow number `flow`, which is not there; `digest_of` gives those of the flows before
-    /// it. Without room it returns `false` and changes nothing, unless there was `patience`.
+    /// it, and `ahead` asks for what that reads, if it is a flow. Without room it returns `false`, unless
+    /// there was `patience`.
     fn insert(
         &mut self,
         digest: u64,
         flow: usize,
+        ahead: impl Fn(usize),
         digest_of: impl Fn(usize) -> u64,
         patience: Option<&mut Patience>,
     ) -> bool;
@@ -79,6 +103,14 @@ pub(in crate::summary) trait Index: Send + Sized + 'static {
     fn renumber(&mut self, flows: impl Iterator<Item = (u64, Option<usize>)>);
     /// Forgets all flows; `digests` are theirs.
     fn clear(&mut self, digests: impl ExactSizeIterator<Item = u64>);
+    /// Makes the empty index ready for so many flows, in any order.
+    fn expect(&mut self, flows: usize) {
+        let _ = flows;
+    }
+    /// As [`Layout::go_on`], with the two of [`Self::insert`].
+    fn go_on(&mut self, ahead: impl Fn(usize), digest_of: impl Fn(usize) -> u64) {
+        let _ = (ahead, digest_of);
+    }
     fn memory_bytes(&self) -> usize;
 }
 
@@ -153,13 +185,18 @@ impl<K: FlowKey, S: State, I: Index> Layout<K, S> for Inline<K, S, I> {
     }
 
     #[inline(always)]
-    fn prefetch(&self, digest: u64) {
-        self.index.prefetch(digest);
+    fn is_whole(&self) -> bool {
+        self.index.is_whole()
     }
 
     #[inline(always)]
-    fn guess(&self, _: K, digest: u64) -> usize {
-        let guess = self.index.guess(digest);
+    fn prefetch<const WHOLE: bool>(&self, digest: u64) {
+        self.index.prefetch::<WHOLE>(digest);
+    }
+
+    #[inline(always)]
+    fn guess<const WHOLE: bool>(&self, _: K, digest: u64) -> usize {
+        let guess = self.index.guess::<WHOLE>(digest);
         prefetch(&self.entries, guess);
         guess
     }
@@ -184,8 +221,12 @@ impl<K: FlowKey, S: State, I: Index> Layout<K, S> for Inline<K, S, I> {
     ) -> Option<usize> {
         let flow = self.len;
         let entries = &self.entries;
+        if flow == entries.len() {
+            return None;
+        }
+        let ahead = |flow: usize| prefetch(entries, flow);
         let digest_of = |flow: usize| entries[flow].key.digest(digester);
-        if flow == entries.len() || !self.index.insert(digest, flow, digest_of, patience) {
+        if !self.index.insert(digest, flow, ahead, digest_of, patience) {
             return None;
         }
         self.entries[flow] = Entry { key, state: S::zeroed() };
@@ -212,6 +253,16 @@ impl<K: FlowKey, S: State, I: Index> Layout<K, S> for Inline<K, S, I> {
         let entries = &self.entries[..self.len];
         self.index.clear(entries.iter().map(|entry| entry.key.digest(digester)));
         self.len = 0;
+    }
+
+    fn expect(&mut self, flows: usize) {
+        self.index.expect(flows);
+    }
+
+    #[inline]
+    fn go_on(&mut self, digester: &Digester) {
+        let entries = &self.entries;
+        self.index.go_on(|flow| prefetch(entries, flow), |flow| entries[flow].key.digest(digester));
     }
 
     fn memory_bytes(&self) -> usize {

@@ -12,7 +12,7 @@ use super::super::{
     BuildError, Describe, Info, Ingest, Laws, Merge, Options, Parameter, Parameters,
 };
 use super::exact::ExactTable;
-use super::index::Groups;
+use super::index::Segments;
 use super::layout::Inline;
 use crate::key::FlowKey;
 
@@ -24,7 +24,7 @@ use crate::key::FlowKey;
 pub struct LinearTable;
 
 /// Where it keeps its flows.
-pub(in crate::summary) type Linear<K, S> = Inline<K, S, Groups>;
+pub(in crate::summary) type Linear<K, S> = Inline<K, S, Segments>;
 
 /// A linear table of counters, for summaries that stand on one.
 pub(in crate::summary) type Counts<K> = ExactTable<K, Count, Linear<K, Count>>;
