@@ -197,8 +197,9 @@ fn full(lanes: &[Lane<'_>], account: &mut Account, notes: &mut Vec<String>) {
     }
     if account.untracked.packets > 0 {
         notes.push(
-            "the table was full: untracked packets may hide heavy flows and spreaders; raise \
-             the memory, or choose a coarser key or shorter epochs"
+            "flows found no room, since the table was full or their keys collide: untracked packets \
+             may hide heavy flows and spreaders; raise the memory, or choose a coarser key or \
+             shorter epochs"
                 .to_owned(),
         );
     }

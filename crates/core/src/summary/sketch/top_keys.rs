@@ -10,8 +10,9 @@ use super::super::{BuildError, Memory};
 use crate::key::FlowKey;
 
 /// Places of the index that a key may be away from its home, half of which are empty: of keys that do
-/// not collide on purpose fewer than one in 10⁹ would be further away.
-const MOST_PROBES: usize = 128;
+/// not collide on purpose one in 200,000 would be further away. Keys that do are looked for in vain at
+/// each level of a UnivMon.
+const MOST_PROBES: usize = 64;
 
 /// A key of the heap.
 #[derive(Clone, Copy, bytemuck::Zeroable)]

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use flowgauge_core::summary::Size;
+use flowgauge_kernel::SeedId;
 
 use super::layout::{self, Align, Table, WIDTH, paragraph};
 use super::{Format, escape, names, rfc3339, units};
@@ -39,7 +40,11 @@ impl Format for Text {
             summary.algorithm,
             units::memory(summary.memory_bytes)
         );
-        let _ = writeln!(page, "seed {} {}", report.seed.kind(), report.seed);
+        let known = match report.seed {
+            SeedId::Number(_) => ", known: bounds hold unless packets were made to collide",
+            SeedId::Random(_) | SeedId::File(_) => "",
+        };
+        let _ = writeln!(page, "seed {} {}{known}", report.seed.kind(), report.seed);
         undelivered(&mut page, report.undelivered, " before this one");
         heading(&mut page, "Traffic");
         totals(&mut page, &report.account, start, end);

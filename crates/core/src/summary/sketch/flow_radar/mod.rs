@@ -4,7 +4,8 @@
 //! A flow has a cell in each of several parts. Its first packet enters its key there; every packet
 //! counts there. When the epoch ends, the flows are read from the cells: all of them while the
 //! cells are 1.295 times as many (with 4 hashes), and beyond that those that can be told, with the
-//! number and size of the others. The filter's bits of a flow lie in one cache line.
+//! number and size of the others. The filter's bits of a flow lie in one cache line. Flows are told
+//! apart by their digests alone: two of one digest, which only chance or a known seed gives, are one.
 
 mod answers;
 mod cell;
