@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod arithmetic;
+mod classic;
 mod condition;
 mod framing;
 mod identifier;
@@ -31,6 +32,7 @@ mod words;
 
 use flowgauge_core::packet::LinkType;
 
+pub use classic::Instruction;
 use layout::Layout;
 use machine::Program;
 use parser::Parser;
@@ -165,6 +167,18 @@ impl Filter {
         wire: u32,
     ) -> Result<bool, &FilterError> {
         self.program(link).map(|program| program.accepts(captured, wire))
+    }
+
+    /// The expression for frames of this link type as a program of classic BPF, so that a kernel
+    /// can reject packets before they are handed over; `None` where it cannot be one.
+    ///
+    /// The program may accept more than [`Filter::matches`], but never less. It sees the bytes of a
+    /// packet only: a VLAN tag that the kernel keeps apart from them is up to the caller.
+    ///
+    /// # Errors
+    /// As [`Filter::prepare`].
+    pub fn classic(&mut self, link: LinkType) -> Result<Option<Vec<Instruction>>, FilterError> {
+        self.program(link).map(classic::translate).map_err(Clone::clone)
     }
 
     #[inline]
