@@ -85,6 +85,7 @@ impl Closer {
         let keyed = Size { packets: account.keyed, bytes: account.keyed_bytes };
         let mut notes = self.notes.clone();
         notes.extend(ended.unfit.map(|reason| format!("counted as filtered: {reason}")));
+        notes.extend(ended.notes);
         notes.extend(stepped(ended.step_ns));
         notes.extend((ended.late_epochs > 0).then(|| late(ended.late_epochs)));
         notes.extend(ended.missing.iter().map(|queue| {

@@ -64,6 +64,8 @@ pub(crate) struct Ended {
     pub(crate) late_epochs: u64,
     /// Queues that touched the epoch, and did not hand it over in time.
     pub(crate) missing: Vec<usize>,
+    /// What the source has to say.
+    pub(crate) notes: Vec<String>,
 }
 
 impl Ended {
@@ -83,11 +85,19 @@ impl Ended {
         };
         self.ends_ns = next.ends_ns.or(self.ends_ns);
         self.unfit = self.unfit.or(next.unfit);
+        next.notes.into_iter().for_each(|note| add_note(&mut self.notes, note));
         self.step_ns = if self.step_ns == 0 { next.step_ns } else { self.step_ns };
         self.late_epochs += next.late_epochs + 1;
         self.through = next.through;
         self.update = next.update;
         self
+    }
+}
+
+/// Adds a note, unless another queue said the same.
+pub(crate) fn add_note(notes: &mut Vec<String>, note: String) {
+    if !notes.contains(&note) {
+        notes.push(note);
     }
 }
 
@@ -143,6 +153,7 @@ pub(crate) struct Intake {
     earliest_ns: i64,
     latest_ns: i64,
     unfit: Option<String>,
+    notes: Vec<String>,
     /// By how much the clock stepped at the end of the open epoch.
     step_ns: i64,
     /// Epochs ended so far.
@@ -171,6 +182,7 @@ impl Intake {
             earliest_ns: i64::MAX,
             latest_ns: i64::MIN,
             unfit: None,
+            notes: Vec::new(),
             step_ns: 0,
             ended: 0,
         };
@@ -193,14 +205,19 @@ impl Intake {
         self.left > 0
     }
 
-    /// Whether there is something to report: packets of the open epoch, or closed epochs.
+    /// Whether there is something to report of the open epoch.
     pub(crate) fn holds(&self) -> bool {
-        self.account.read > 0 || self.account.lost > 0
+        self.account.read > 0 || self.account.lost > 0 || !self.notes.is_empty()
     }
 
     /// Epochs that ended so far.
     pub(crate) fn ended(&self) -> u64 {
         self.ended
+    }
+
+    /// Puts a note into the report of the open epoch.
+    pub(crate) fn note(&mut self, note: &str) {
+        self.notes.push(note.to_owned());
     }
 
     /// Counts packets that were lost before they could be read.
@@ -386,6 +403,7 @@ impl Intake {
         self.next_stretch();
         (self.earliest_ns, self.latest_ns) = (i64::MAX, i64::MIN);
         self.unfit = None;
+        self.notes.clear();
         self.step_ns = 0;
         self.lanes.forget();
     }
@@ -438,6 +456,7 @@ impl Intake {
             times_ns,
             ends_ns: self.clock.ends_ns(),
             unfit: self.unfit.clone(),
+            notes: self.notes.clone(),
             step_ns: self.step_ns,
             late_epochs: 0,
             missing: Vec::new(),

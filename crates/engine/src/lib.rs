@@ -33,5 +33,5 @@ pub use error::{Able, EngineError};
 pub use group::{Closed, Group};
 pub use meter::Meter;
 pub use plan::{Explanation, LaneExplanation, Plan};
-pub use run::{Outcome, run, run_inputs};
+pub use run::{Outcome, run, run_inputs, run_queues};
 pub use swaps::{Swaps, Waits};

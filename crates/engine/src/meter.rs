@@ -21,6 +21,8 @@ pub trait Meter: Send {
     fn push_headers(&mut self, rows: &[ParsedRow]);
     /// Counts packets that were lost on their way to the meter.
     fn lose(&mut self, packets: u64);
+    /// Puts a note into the report of the open epoch.
+    fn note(&mut self, note: &str);
     /// Closes the epochs that end before `now_ns`, in nanoseconds since the UNIX epoch: no packet that
     /// is older will be pushed.
     fn advance(&mut self, now_ns: i64);
@@ -67,6 +69,10 @@ impl Meter for OneMeter {
 
     fn lose(&mut self, packets: u64) {
         self.0.intake.lose(packets);
+    }
+
+    fn note(&mut self, note: &str) {
+        self.0.intake.note(note);
     }
 
     fn advance(&mut self, now_ns: i64) {
@@ -156,6 +162,10 @@ impl Meter for SeveralMeter {
 
     fn lose(&mut self, packets: u64) {
         self.streams.iter_mut().for_each(|stream| stream.intake.lose(packets));
+    }
+
+    fn note(&mut self, note: &str) {
+        self.streams.iter_mut().for_each(|stream| stream.intake.note(note));
     }
 
     fn advance(&mut self, now_ns: i64) {

@@ -93,7 +93,7 @@ fn read(
         }
         let mut pieces = Vec::new();
         if let Some((_, (set, share))) = own {
-            pieces.push(pinned(cores, || Ok(read_share(config, lanes, set, share, progress)))?);
+            pieces.push(pinned(cores, 0, || Ok(read_share(config, lanes, set, share, progress)))?);
         }
         for (number, worker) in (1..).zip(others) {
             let joined = worker.join();

@@ -8,6 +8,7 @@ use flowgauge_core::task::Report;
 use flowgauge_kernel::SeedId;
 
 use crate::account::Account;
+use crate::source::Counter;
 
 /// One closed epoch, or an update: what is known so far of one that goes on.
 #[derive(Clone, Debug)]
@@ -113,6 +114,8 @@ pub struct TotalReport {
     pub account: Account,
     /// Records that the source accepted although their lengths contradict each other.
     pub irregular: u64,
+    /// What the source counted; that of several queues added up.
+    pub counters: Vec<Counter>,
     /// One line for each input that was damaged or could not be read.
     pub problems: Vec<String>,
     /// What else a reader must know.
@@ -132,6 +135,7 @@ impl TotalReport {
             end_ns: None,
             account: Account::default(),
             irregular: 0,
+            counters: Vec::new(),
             problems: Vec::new(),
             notes: Vec::new(),
             undelivered: 0,

@@ -6,6 +6,7 @@ use std::thread::{self, Scope, ScopedJoinHandle};
 use crate::crew::Cores;
 use crate::error::EngineError;
 use crate::group::{Closed, failed};
+use crate::intake::add_note;
 use crate::meter::Meter;
 use crate::parts;
 use crate::plan::Plan;
@@ -42,13 +43,50 @@ pub fn run(
     let Some(meter) = meters.pop().filter(|_| meters.is_empty()) else {
         return Err(EngineError::Workers("a source is one queue: use one queue".to_owned()));
     };
-    let (problems, closed) = thread::scope(|scope| {
+    let (read, closed) = thread::scope(|scope| {
         let closing = spawn(scope, "closer", || group.close(sink))?;
-        let problems = pinned(cores.as_ref(), || Ok(read(meter, source, progress)));
+        let read = pinned(cores.as_ref(), 0, || Ok(read(meter, source, progress)));
         let closed = closing.join().unwrap_or_else(|panic| failed("closer".to_owned(), &*panic));
-        Ok::<_, EngineError>((problems?, closed?))
+        Ok::<_, EngineError>((read?, closed?))
     })?;
-    total(closed, &Origin::of(source), problems, sink)
+    total(closed, read, sink)
+}
+
+/// Reads sources to their ends, or to the limit, each on a thread of its own with the meter of one of
+/// the plan's queues, and reports to `sink`.
+///
+/// # Errors
+/// As [`run`], and when the plan has more or fewer queues than there are sources.
+pub fn run_queues(
+    plan: Plan,
+    sources: Vec<Box<dyn Source + Send>>,
+    sink: &mut dyn Sink,
+) -> Result<Outcome, EngineError> {
+    let cores = plan.cores();
+    let (meters, group) = plan.build()?;
+    if meters.len() != sources.len() {
+        let (queues, sources) = (meters.len(), sources.len());
+        let message = format!("the plan has {queues} queues, and there are {sources} sources");
+        return Err(EngineError::Workers(message));
+    }
+    let (reads, closed) = thread::scope(|scope| {
+        let cores = cores.as_ref();
+        let closing = spawn(scope, "closer", || group.close(sink))?;
+        let reading =
+            meters.into_iter().zip(sources).enumerate().map(|(queue, (meter, mut source))| {
+                spawn(scope, &format!("queue {queue}"), move || {
+                    pinned(cores, queue, || Ok(read(meter, &mut *source, &mut |_| {})))
+                })
+            });
+        let reading: Vec<_> = reading.collect::<Result<_, _>>()?;
+        let reads = reading.into_iter().enumerate().map(|(queue, thread)| {
+            thread.join().unwrap_or_else(|panic| failed(format!("queue {queue}"), &*panic))
+        });
+        let reads: Result<Vec<_>, _> = reads.collect();
+        let closed = closing.join().unwrap_or_else(|panic| failed("closer".to_owned(), &*panic));
+        Ok::<_, EngineError>((reads?, closed?))
+    })?;
+    total(closed, reads.into_iter().fold(Read::default(), Read::and), sink)
 }
 
 /// Reads inputs to their ends, or to the limit, and reports to `sink`. Several workers read them side
@@ -64,18 +102,43 @@ pub fn run_inputs(
     progress: &mut dyn FnMut(&dyn Source),
 ) -> Result<Outcome, EngineError> {
     match parts::run(plan, inputs, sink, progress)? {
-        parts::Run::Closed(closed, origin) => total(closed, &origin, Vec::new(), sink),
+        parts::Run::Closed(closed, origin) => {
+            total(closed, Read { origin, ..Read::default() }, sink)
+        }
         parts::Run::Undivided(plan) => run(*plan, &mut *inputs.chain(), sink, progress),
     }
 }
 
-/// Pushes what the source has into the meter; returns what was wrong with the source.
+/// What a source said while it was read.
+#[derive(Default)]
+struct Read {
+    origin: Origin,
+    problems: Vec<SourceError>,
+    notes: Vec<String>,
+}
+
+impl Read {
+    /// This and what another source said; an input of both is named once.
+    fn and(mut self, other: Self) -> Self {
+        for input in other.origin.inputs {
+            if !self.origin.inputs.contains(&input) {
+                self.origin.inputs.push(input);
+            }
+        }
+        Counter::add(&mut self.origin.counters, &other.origin.counters);
+        self.problems.extend(other.problems);
+        other.notes.into_iter().for_each(|note| add_note(&mut self.notes, note));
+        self
+    }
+}
+
+/// Pushes what the source has into the meter; returns what it said.
 fn read(
     mut meter: Box<dyn Meter>,
     source: &mut dyn Source,
     progress: &mut dyn FnMut(&dyn Source),
-) -> Vec<SourceError> {
-    let (mut problems, mut lost) = (Vec::new(), 0);
+) -> Read {
+    let (mut problems, mut notes, mut lost) = (Vec::new(), Vec::new(), 0);
     while !meter.is_done() {
         let mut burst = Burst::new();
         match source.poll(&mut burst) {
@@ -93,6 +156,10 @@ fn read(
         if let Some(now_ns) = source.clock_ns() {
             meter.advance(now_ns);
         }
+        while let Some(note) = source.note() {
+            meter.note(&note);
+            notes.push(note);
+        }
         progress(source);
     }
     let unreadable = |problem: &SourceError| matches!(problem, SourceError::Unreadable(_));
@@ -102,33 +169,31 @@ fn read(
     if !nothing_to_read {
         meter.finish();
     }
-    problems
+    Read { origin: Origin::of(source), problems, notes }
 }
 
 /// Reports the end of a run.
-fn total(
-    closed: Closed,
-    origin: &Origin,
-    problems: Vec<SourceError>,
-    sink: &mut dyn Sink,
-) -> Result<Outcome, EngineError> {
+fn total(closed: Closed, read: Read, sink: &mut dyn Sink) -> Result<Outcome, EngineError> {
     let Closed { mut totals, swaps } = closed;
+    let Read { origin, problems, notes } = read;
     for total in &mut totals {
         total.files.clone_from(&origin.inputs);
         total.irregular = Counter::sum(&origin.counters, CounterKind::Irregular);
         total.problems = problems.iter().map(ToString::to_string).collect();
-        total.notes.extend(swaps.note());
+        total.counters.clone_from(&origin.counters);
+        total.notes.extend(notes.iter().cloned().chain(swaps.note()));
         sink.deliver(&Item::Total(Arc::new(total.clone())))?;
     }
     Ok(Outcome { problems, total: totals.swap_remove(0), swaps })
 }
 
-/// Does some work on the core of the first worker, where workers have cores.
+/// Does some work on the core of a worker, where workers have cores.
 pub(crate) fn pinned<T>(
     cores: Option<&Cores>,
+    worker: usize,
     work: impl FnOnce() -> Result<T, EngineError>,
 ) -> Result<T, EngineError> {
-    let _pinned = cores.map(|cores| cores.pin(0)).transpose()?;
+    let _pinned = cores.map(|cores| cores.pin(worker)).transpose()?;
     work()
 }
 

@@ -78,6 +78,12 @@ pub trait Source {
     fn clock_ns(&self) -> Option<i64> {
         None
     }
+
+    /// Something that a reader of the open epoch's report must know, once; `None` when there is
+    /// nothing more.
+    fn note(&mut self) -> Option<String> {
+        None
+    }
 }
 
 /// A number that a source keeps.

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::{Format, escape, names, rfc3339};
 use crate::account::Account;
 use crate::report::{Breakdown, EpochReport, Gap, SummaryInfo, TotalReport};
+use crate::source::Counter;
 
 /// One line of JSON for each item. Lists are written item by item.
 pub struct Json;
@@ -63,6 +64,7 @@ impl Format for Json {
             line.field("start", time(report.start_ns))?;
             line.field("end", time(report.end_ns))?;
             line.field("account", account)?;
+            line.field("counters", counters(&report.counters))?;
             line.field("problems", report.problems.clone())?;
             line.field("notes", report.notes.clone())?;
             line.field("undelivered", report.undelivered)
@@ -130,6 +132,11 @@ impl Object<'_> {
         }
         self.out.write_all(b"]")
     }
+}
+
+fn counters(counters: &[Counter]) -> Value {
+    let counter = |counter: &Counter| (counter.name.to_owned(), counter.count.into());
+    Value::Object(counters.iter().map(counter).collect())
 }
 
 fn time(time_ns: Option<i64>) -> Value {

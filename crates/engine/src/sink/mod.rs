@@ -32,7 +32,7 @@ pub use escape::visible;
 pub use json::{Json, parameters};
 pub use outlets::{Ending, Outlets};
 pub use text::Text;
-use time::rfc3339;
+pub use time::rfc3339;
 pub use written::Written;
 
 /// What leaves a run. Copies share the report.

@@ -4,7 +4,7 @@ const SECOND_NS: i64 = 1_000_000_000;
 const DAY_NS: i64 = 86_400 * SECOND_NS;
 
 /// Nanoseconds since the UNIX epoch as `2016-04-06T13:00:00.000000000Z`.
-pub(super) fn rfc3339(time_ns: i64) -> String {
+pub fn rfc3339(time_ns: i64) -> String {
     let (year, month, day) = date(time_ns.div_euclid(DAY_NS));
     let in_day = time_ns.rem_euclid(DAY_NS);
     let (seconds, ns) = (in_day / SECOND_NS, in_day % SECOND_NS);

@@ -4,11 +4,13 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use flowgauge_capture::Captures;
 use flowgauge_core::packet::{Frame, LinkType};
 use flowgauge_core::summary::Parameters;
 use flowgauge_engine::report::EpochReport;
 use flowgauge_engine::sink::{Each, Item, Json, Sink, SinkError, Written};
-use flowgauge_engine::{Config, EpochLength, Group, Meter, Pace, Plan};
+use flowgauge_engine::source::{Source, SourceError};
+use flowgauge_engine::{Config, EpochLength, Group, Meter, Pace, Plan, run_queues};
 use serde_json::Value;
 
 use crate::capture::{Pcap, Random, udp};
@@ -235,4 +237,43 @@ fn a_report_that_cannot_be_written_ends_the_meters() {
         assert!(closing.join().unwrap());
         assert!(meters.iter().all(|meter| meter.is_done()));
     });
+}
+
+/// A source that is damaged ends its own queue only, and its problem is in the outcome.
+#[test]
+fn several_sources_are_read_at_once() {
+    let packets = traffic(42);
+    let part = |first: usize| {
+        let mut pcap = Pcap::new();
+        for (time_ns, frame) in packets.iter().skip(first).step_by(3) {
+            pcap.frame(*time_ns as u64, frame);
+        }
+        pcap.0
+    };
+    let source = |name: &str, bytes: Vec<u8>| {
+        let source: Box<dyn Source + Send> = Box::new(Captures::from_bytes(name, bytes));
+        source
+    };
+    let config = || Config { queues: 3, ..asking(&["cardinality"]) };
+    let mut out = Vec::new();
+    let sources = ["a", "b", "c"].iter().enumerate().map(|(at, name)| source(name, part(at)));
+    let mut sink = Written::new(Json, &mut out);
+    let run = run_queues(Plan::new(config()).unwrap(), sources.collect(), &mut sink);
+    assert_eq!(run.unwrap().total.account.keyed, PACKETS);
+    let total = lines(out).pop().unwrap();
+    assert_eq!(total["files"], serde_json::json!(["a", "b", "c"]));
+    assert_eq!(total["counters"]["received"], PACKETS);
+
+    let mut out = Vec::new();
+    let mut cut = part(1);
+    cut.truncate(cut.len() - 1);
+    let sources = vec![source("a", part(0)), source("cut", cut), source("c", part(2))];
+    let mut sink = Written::new(Json, &mut out);
+    let outcome = run_queues(Plan::new(config()).unwrap(), sources, &mut sink).unwrap();
+    assert_eq!(outcome.total.account.keyed, PACKETS - 1);
+    assert!(matches!(outcome.problems[..], [SourceError::Damaged(_)]), "{outcome:?}");
+
+    let mut sink = Written::new(Json, Vec::new());
+    let few = run_queues(Plan::new(config()).unwrap(), Vec::new(), &mut sink);
+    assert!(few.unwrap_err().to_string().contains("3 queues"));
 }

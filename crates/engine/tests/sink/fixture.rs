@@ -11,6 +11,7 @@ use flowgauge_core::task::{
 };
 use flowgauge_engine::account::Account;
 use flowgauge_engine::report::{Breakdown, EpochReport, Gap, SummaryInfo, TotalReport};
+use flowgauge_engine::source::{Counter, CounterKind};
 use flowgauge_kernel::SeedId;
 
 const START_NS: i64 = 1_459_947_600_000_000_000;
@@ -437,6 +438,7 @@ pub(crate) fn total(files: &[&str], epochs: u64) -> TotalReport {
         end_ns: Some(START_NS + 59_990_123_456),
         account: account(),
         irregular: 4,
+        counters: vec![Counter { count: 61_234, ..Counter::new("received", CounterKind::Other) }],
         problems: vec![
             "cut.pcap: byte 1234: the record ends after 60 of 1500 captured bytes".to_owned(),
         ],
