@@ -11,6 +11,7 @@ use flowgauge_core::summary::Measure;
 use flowgauge_core::task::{ForecastModel, Hierarchy, SpreadOf, Threshold};
 use flowgauge_engine::{Dispatch, EpochLength, Overrun};
 use flowgauge_kernel::Isa;
+use flowgauge_live::Fanout;
 use flowgauge_synthetic::{Plant, Size};
 
 use crate::values::{self, Spec};
@@ -90,12 +91,23 @@ impl Reading {
     }
 }
 
-/// An interface to measure.
+/// Interfaces to measure.
 #[derive(Args)]
 pub(crate) struct Live {
-    /// The interface, such as eth0 or lo
-    #[arg(short, long, value_name = "INTERFACE", help_heading = INPUT)]
-    pub(crate) interface: String,
+    /// Measure this interface, such as eth0 or lo; any for all of them; may be repeated
+    #[arg(short, long, value_name = "INTERFACE", required = true, help_heading = INPUT)]
+    pub(crate) interface: Vec<String>,
+
+    /// Give each of --workers a queue of each interface, and a packet to one of them by the hash of
+    /// its flow or by the CPU that received it [default: hash for several interfaces; else one queue,
+    /// whose packets --dispatch deals out]
+    #[arg(long, value_name = "BY", value_parser = choice(Fanout::ALL), help_heading = INPUT)]
+    pub(crate) fanout: Option<Fanout>,
+
+    /// Memory of the ring between the kernel and each queue, such as 64MiB: at least 512KiB
+    #[arg(long, value_name = "SIZE", default_value = "32MiB", value_parser = values::ring,
+        help_heading = INPUT)]
+    pub(crate) ring: usize,
 
     /// Leave promiscuous mode as it is; else packets to other hosts are asked for, too
     #[arg(short = 'p', long, help_heading = INPUT)]

@@ -3,8 +3,9 @@
 use std::io::{self, Write};
 
 use flowgauge_engine::sink::visible;
-use flowgauge_engine::{EpochLength, Pace, Plan};
-use flowgauge_live::AfPacket;
+use flowgauge_engine::source::Source;
+use flowgauge_engine::{EpochLength, Outcome, Overrun, Pace, Plan};
+use flowgauge_live::{Fanout, Options};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::args::Live;
@@ -25,36 +26,83 @@ pub(crate) fn run(live: &Live) -> Result<u8, Failure> {
         return Err(Failure::Usage(message.to_owned()));
     }
     let mut configs = auto::decided(configs(run, EPOCH)?, &[])?;
+    let interfaces = &live.interface;
+    let queues = queues(live)?;
     for config in &mut configs {
         config.pace = Pace::Live;
+        config.queues = queues * interfaces.len();
+        config.workers = run.workers / queues;
     }
     let rows = output::rows(&configs);
     let inputs: Vec<_> = run.inputs().collect();
     let save = output::save(run, &configs, &inputs)?;
+    let filter = match &configs[..] {
+        [only] => only.filter.clone(),
+        _ => None,
+    };
+    let options = Options {
+        queues,
+        fanout: live.fanout.unwrap_or(Fanout::Hash),
+        ring_bytes: live.ring,
+        promiscuous: !live.no_promiscuous_mode,
+        filter,
+    };
     let plan = Plan::several(configs)?;
     let stop = signals::stop(&[SIGINT, SIGTERM])?;
-    let interface = &live.interface;
-    let mut source = AfPacket::open(interface, !live.no_promiscuous_mode, stop)
-        .map_err(|error| Failure::Failed(error.to_string()))?;
+    let mut sources: Vec<Box<dyn Source + Send>> = Vec::new();
+    for interface in interfaces {
+        let queues = flowgauge_live::open(interface, &options, &stop)
+            .map_err(|error| Failure::Failed(error.to_string()))?;
+        sources.extend(queues.into_iter().map(|queue| Box::new(queue) as _));
+    }
     let flags = Flags { reopen: signals::reopen()?, ..Flags::default() };
     let sink = output::reports(&run.output, rows, &inputs, Pace::Live, flags)?;
     let mut sinks = vec![sink];
     sinks.extend(save);
     let mut outlets = output::outlets(Pace::Live, sinks)?;
-    let ended = flowgauge_engine::run(plan, &mut source, &mut outlets, &mut |_| {});
+    let ended = flowgauge_engine::run_queues(plan, sources, &mut outlets);
     let (outcome, complete) = output::finish_live(outlets, ended)?;
-    let account = &outcome.total.account;
-    // For a person who waits, whatever the report's format and wherever it goes.
-    let _ = writeln!(
-        io::stderr(),
-        "{}: {} packets received, {} dropped by the kernel, {} measured",
-        visible(interface),
-        account.read + account.lost,
-        account.lost,
-        account.keyed,
-    );
+    summarize(interfaces, &outcome);
     for problem in &outcome.problems {
         complain(&problem.to_string());
     }
     Ok(if outcome.problems.is_empty() && complete { FINE } else { FAILED })
+}
+
+/// Queues of each interface: one for each worker, or one whose packets are dealt to the workers.
+fn queues(live: &Live) -> Result<usize, Failure> {
+    let (run, interfaces) = (&live.run, live.interface.len());
+    let queues = match live.fanout {
+        None if interfaces == 1 => 1,
+        _ => run.workers,
+    };
+    let refuse = |message: &str| Err(Failure::Usage(message.to_owned()));
+    if queues * interfaces == 1 {
+        return Ok(1);
+    }
+    if run.shared || run.dispatch.is_some() || run.overrun == Overrun::Drop {
+        return refuse(
+            "--shared, --dispatch and --overrun are for one queue: leave them out, or name one \
+             interface without --fanout",
+        );
+    }
+    if run.count.is_some() {
+        return refuse(
+            "-c counts the packets of one queue: leave it out, or name one interface without --fanout",
+        );
+    }
+    Ok(queues)
+}
+
+/// Says on standard error what was received, whatever the report's format and wherever it goes.
+fn summarize(interfaces: &[String], outcome: &Outcome) {
+    let account = &outcome.total.account;
+    let _ = writeln!(
+        io::stderr(),
+        "{}: {} packets received, {} dropped by the kernel, {} measured",
+        visible(&interfaces.join(", ")),
+        account.read + account.lost,
+        account.lost,
+        account.keyed,
+    );
 }

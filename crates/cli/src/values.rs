@@ -44,6 +44,14 @@ pub(crate) fn size(text: &str) -> Result<usize, String> {
     }
 }
 
+/// Memory of a ring, which is mapped by 256 KiB and has at least two such blocks.
+pub(crate) fn ring(text: &str) -> Result<usize, String> {
+    const LIMITS: std::ops::RangeInclusive<usize> = 512 << 10..=1 << 30;
+    let bytes = size(text)?;
+    let message = || "a ring has 512KiB to 1GiB".to_owned();
+    LIMITS.contains(&bytes).then_some(bytes).ok_or_else(message)
+}
+
 /// An epoch: `whole`, a time such as `10s`, or packets such as `2000000p`.
 pub(crate) fn epoch(text: &str) -> Result<EpochLength, String> {
     if text == "whole" {

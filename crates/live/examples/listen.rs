@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use flowgauge_engine::source::{Burst, Counter, CounterKind, Source, SourceError};
-use flowgauge_live::AfPacket;
+use flowgauge_live::Options;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
@@ -37,7 +37,8 @@ fn main() -> ExitCode {
 }
 
 fn listen(interface: &str, stop: Arc<AtomicBool>) -> Result<(usize, u64), SourceError> {
-    let mut source = AfPacket::open(interface, true, stop)?;
+    let mut queues = flowgauge_live::open(interface, &Options::default(), &stop)?;
+    let source = &mut queues[0];
     let mut packets = 0;
     loop {
         let mut burst = Burst::new();

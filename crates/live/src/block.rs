@@ -7,6 +7,7 @@ use flowgauge_core::packet::{Frame, LinkType};
 use flowgauge_engine::source::Burst;
 use libc::{tpacket_block_desc, tpacket_hdr_v1, tpacket_hdr_variant1, tpacket3_hdr};
 
+use crate::link::link;
 use crate::ring::RESERVED;
 
 /// Bytes of the two addresses that a VLAN tag stands behind.
@@ -14,6 +15,10 @@ const ADDRESSES: usize = 12;
 
 /// The EtherType of a VLAN tag whose own the kernel does not tell.
 const VLAN: u16 = 0x8100;
+
+/// The link type of frames that are not understood, so that they are counted as such: the first of
+/// those reserved for private use.
+const UNKNOWN: LinkType = LinkType(147);
 
 /// How far a block has been walked.
 pub(crate) struct Walk {
@@ -44,11 +49,11 @@ impl Walk {
     }
 
     /// Adds the next frames to `burst` as far as there is room, as they were on the wire: VLAN tags
-    /// that the kernel keeps apart are put back.
+    /// that the kernel keeps apart are put back. Where `link` is not given, each packet tells.
     pub(crate) fn frames<'a>(
         &mut self,
         block: &'a mut [u8],
-        link: LinkType,
+        link: Option<LinkType>,
         burst: &mut Burst<'a>,
     ) {
         let mut rest = block.get_mut(self.at..).unwrap_or_default();
@@ -72,7 +77,11 @@ impl Walk {
 
 /// The frame of a packet that begins with its header.
 #[inline(always)]
-fn frame(packet: &mut [u8], link: LinkType) -> Option<Frame<'_>> {
+fn frame(packet: &mut [u8], link: Option<LinkType>) -> Option<Frame<'_>> {
+    let link = match link {
+        Some(link) => link,
+        None => told(packet)?,
+    };
     let header = packet.get(..size_of::<tpacket3_hdr>())?;
     let word = |offset| u32_at(header, offset);
     let seconds = i64::from(word(offset_of!(tpacket3_hdr, tp_sec))?);
@@ -96,6 +105,13 @@ fn frame(packet: &mut [u8], link: LinkType) -> Option<Frame<'_>> {
         }
     }
     Some(Frame { bytes: packet.get(begin..end)?, wire, link, time_ns })
+}
+
+/// The link type by the address that stands behind the header of a packet.
+fn told(packet: &[u8]) -> Option<LinkType> {
+    let address = size_of::<tpacket3_hdr>().next_multiple_of(libc::TPACKET_ALIGNMENT);
+    let hardware = u16_at(packet, address + offset_of!(libc::sockaddr_ll, sll_hatype))?;
+    Some(link(hardware).unwrap_or(UNKNOWN))
 }
 
 /// Moves the addresses of a frame into the free bytes before it, and a tag behind them, where there
@@ -170,7 +186,7 @@ mod tests {
         while walk.has_next() {
             // A burst with room for two.
             let mut burst: Burst = [NO_FRAME; BATCH_PACKETS - 2].into_iter().collect();
-            walk.frames(&mut block, LinkType::ETHERNET, &mut burst);
+            walk.frames(&mut block, Some(LinkType::ETHERNET), &mut burst);
             let frames = burst.drain(BATCH_PACKETS - 2..);
             seen.extend(frames.map(|frame| (frame.wire, frame.time_ns, frame.bytes.to_vec())));
         }
@@ -196,7 +212,7 @@ mod tests {
             let mut walk = Walk::new(&block);
             let left = walk.unread();
             let mut burst = Burst::new();
-            walk.frames(&mut block, LinkType::ETHERNET, &mut burst);
+            walk.frames(&mut block, Some(LinkType::ETHERNET), &mut burst);
             let expected = (0..3).filter(|index| 48 + index * 128 + 106 <= length).count();
             assert_eq!(burst.len(), expected, "{length}");
             assert_eq!(expected as u32 + walk.unread(), left);

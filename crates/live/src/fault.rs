@@ -2,10 +2,27 @@
 
 use std::io;
 
+use flowgauge_engine::source::SourceError;
 use libc::{EACCES, EPERM};
 use thiserror::Error;
 
-/// Why an interface gives no packets, or no more. The text says what to do.
+/// Why an interface gives no packets, or no more.
+#[derive(Debug, Error)]
+#[error("{interface}: {fault}")]
+pub struct LiveError {
+    /// Its name, with control characters escaped.
+    pub interface: String,
+    /// What is wrong with it.
+    pub fault: InterfaceFault,
+}
+
+impl From<LiveError> for SourceError {
+    fn from(error: LiveError) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// What is wrong with an interface. The text says what to do.
 #[derive(Debug, Error)]
 pub enum InterfaceFault {
     /// No interface has this name; the names of all.
@@ -20,8 +37,10 @@ pub enum InterfaceFault {
     /// The interface is not up.
     #[error("the interface is down; bring it up by 'ip link set up'")]
     Down,
-    /// The interface was there and up, and is no more.
-    #[error("the interface went down or away; packets before that are counted")]
+    /// The interface went down or away, and did not come back before the end.
+    #[error(
+        "the interface went down or away and did not come back; packets before that are counted"
+    )]
     Gone,
     /// The first bytes of its frames are of a kind that is not understood; its number in Linux.
     #[error(

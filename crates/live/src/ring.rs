@@ -14,9 +14,6 @@ use crate::socket::Socket;
 /// Bytes of a block, which holds the largest packets that offloads build (64 KiB) several times.
 const BLOCK_BYTES: usize = 256 << 10;
 
-/// Blocks: 32 MiB in all, some 220,000 packets of 64 bytes: a fifth of a second at a million a second.
-const BLOCKS: usize = 128;
-
 /// A block that has packets is handed over after this time, be it full or not.
 pub(crate) const RETIRE: Duration = Duration::from_millis(10);
 
@@ -29,6 +26,7 @@ const STATUS: usize =
 /// The blocks, and which of them comes next.
 pub(crate) struct Ring {
     memory: NonNull<u8>,
+    blocks: usize,
     next: usize,
 }
 
@@ -36,18 +34,20 @@ pub(crate) struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// Makes the ring of a socket that is not bound yet, and maps it.
-    pub(crate) fn new(socket: &Socket) -> io::Result<Self> {
+    /// Makes the ring of a socket that is not bound yet, and maps it: of `bytes`, rounded to blocks,
+    /// of which there are at least two.
+    pub(crate) fn new(socket: &Socket, bytes: usize) -> io::Result<Self> {
+        let blocks = (bytes / BLOCK_BYTES).max(2);
         let version: c_int = libc::tpacket_versions::TPACKET_V3 as c_int;
         socket.set(libc::PACKET_VERSION, &version)?;
         socket.set(libc::PACKET_RESERVE, &(RESERVED as c_uint))?;
         let frame_bytes = 2048;
         let request = libc::tpacket_req3 {
             tp_block_size: BLOCK_BYTES as c_uint,
-            tp_block_nr: BLOCKS as c_uint,
+            tp_block_nr: blocks as c_uint,
             // Of no consequence in this version but for its consistency.
             tp_frame_size: frame_bytes,
-            tp_frame_nr: (BLOCK_BYTES * BLOCKS) as c_uint / frame_bytes,
+            tp_frame_nr: (BLOCK_BYTES / frame_bytes as usize * blocks) as c_uint,
             tp_retire_blk_tov: RETIRE.as_millis() as c_uint,
             tp_sizeof_priv: 0,
             tp_feature_req_word: 0,
@@ -56,14 +56,14 @@ impl Ring {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping is asked for, at no place that is in use.
         let memory = unsafe {
-            let length = BLOCK_BYTES * BLOCKS;
+            let length = BLOCK_BYTES * blocks;
             libc::mmap(ptr::null_mut(), length, access, libc::MAP_SHARED, socket.fd(), 0)
         };
         if memory == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
         let memory = NonNull::new(memory.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { memory, next: 0 })
+        Ok(Self { memory, blocks, next: 0 })
     }
 
     /// Whether the kernel has handed over the next block.
@@ -89,12 +89,12 @@ impl Ring {
     /// Gives the block back to the kernel, and goes on to the one behind it.
     pub(crate) fn release(&mut self) {
         self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
-        self.next = (self.next + 1) % BLOCKS;
+        self.next = (self.next + 1) % self.blocks;
     }
 
     /// Where the next block begins.
     fn place(&self) -> *mut u8 {
-        // SAFETY: `next` is below `BLOCKS`, so that the block lies in the mapping.
+        // SAFETY: `next` is below `blocks`, so that the block lies in the mapping.
         unsafe { self.memory.as_ptr().add(self.next * BLOCK_BYTES) }
     }
 
@@ -108,6 +108,6 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         // SAFETY: the mapping is this value's, and no reference into it is left.
-        unsafe { libc::munmap(self.memory.as_ptr().cast(), BLOCK_BYTES * BLOCKS) };
+        unsafe { libc::munmap(self.memory.as_ptr().cast(), BLOCK_BYTES * self.blocks) };
     }
 }

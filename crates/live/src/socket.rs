@@ -6,6 +6,7 @@ use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
+use flowgauge_filter::Instruction;
 use libc::{c_int, c_void, socklen_t};
 
 /// A raw packet socket. It receives nothing before it is bound.
@@ -48,8 +49,9 @@ impl Socket {
         Ok(())
     }
 
-    /// The hardware type (`ARPHRD_…`) of the interface that it is bound to.
-    pub(crate) fn hardware(&self) -> io::Result<u16> {
+    /// The interface that it is bound to: its number, negative if it is gone, and its hardware type
+    /// (`ARPHRD_…`).
+    pub(crate) fn bound(&self) -> io::Result<(c_int, u16)> {
         // SAFETY: all zeros are a value of this structure of integers.
         let mut address: libc::sockaddr_ll = unsafe { zeroed() };
         let mut length = size_of::<libc::sockaddr_ll>() as socklen_t;
@@ -57,15 +59,22 @@ impl Socket {
         checked(unsafe {
             libc::getsockname(self.fd(), (&raw mut address).cast(), &raw mut length)
         })?;
-        Ok(address.sll_hatype)
+        Ok((address.sll_ifindex, address.sll_hatype))
     }
 
-    /// Receives nothing from now on: a program that refuses every packet.
-    pub(crate) fn deafen(&self) -> io::Result<()> {
-        let code = (libc::BPF_RET | libc::BPF_K) as u16;
-        let mut refuse = libc::sock_filter { code, jt: 0, jf: 0, k: 0 };
-        let program = libc::sock_fprog { len: 1, filter: &raw mut refuse };
+    /// Receives from now on only what a program of classic BPF accepts.
+    pub(crate) fn attach(&self, program: &[Instruction]) -> io::Result<()> {
+        let instruction =
+            |&Instruction { code, jt, jf, k }: &Instruction| libc::sock_filter { code, jt, jf, k };
+        let mut program: Vec<_> = program.iter().map(instruction).collect();
+        let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
         self.set_of(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+    }
+
+    /// Receives everything from now on.
+    pub(crate) fn detach(&self) -> io::Result<()> {
+        let none: c_int = 0;
+        self.set_of(libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &none)
     }
 
     /// Sets an option of the packet layer, whose value is of the type `T` in C.
@@ -83,12 +92,27 @@ impl Socket {
         Ok(())
     }
 
-    /// Packets dropped since this was asked last.
-    pub(crate) fn dropped(&self) -> io::Result<u64> {
+    /// Whether the interface of this name is up.
+    pub(crate) fn is_up(&self, name: &CStr) -> io::Result<bool> {
+        // SAFETY: all zeros are a value of this structure of integers.
+        let mut request: libc::ifreq = unsafe { zeroed() };
+        let bytes = name.to_bytes().iter().take(request.ifr_name.len() - 1);
+        for (to, byte) in request.ifr_name.iter_mut().zip(bytes) {
+            *to = byte.cast_signed();
+        }
+        // SAFETY: the request is of the type that this call reads and writes.
+        checked(unsafe { libc::ioctl(self.fd(), libc::SIOCGIFFLAGS, &raw mut request) })?;
+        // SAFETY: the call wrote the flags, and any bytes are a value of an integer.
+        let flags = unsafe { request.ifr_ifru.ifru_flags };
+        Ok(c_int::from(flags) & libc::IFF_UP != 0)
+    }
+
+    /// Packets dropped, and times that the ring became full, since this was asked last.
+    pub(crate) fn dropped(&self) -> io::Result<(u64, u64)> {
         // SAFETY: all zeros are a value of this structure of integers.
         let mut counts: libc::tpacket_stats_v3 = unsafe { zeroed() };
         self.get(libc::SOL_PACKET, libc::PACKET_STATISTICS, &mut counts)?;
-        Ok(u64::from(counts.tp_drops))
+        Ok((u64::from(counts.tp_drops), u64::from(counts.tp_freeze_q_cnt)))
     }
 
     /// Waits for a block of packets, at most so long.
@@ -114,6 +138,13 @@ impl Socket {
             libc::ENETDOWN => Ok(Event::Down),
             error => Err(io::Error::from_raw_os_error(error)),
         }
+    }
+
+    /// Reads an option of the packet layer.
+    pub(crate) fn option(&self, option: c_int) -> io::Result<c_int> {
+        let mut value: c_int = 0;
+        self.get(libc::SOL_PACKET, option, &mut value)?;
+        Ok(value)
     }
 
     /// Reads an option whose value is of the type `T` in C, made of integers.

@@ -181,17 +181,17 @@ fn live_measures_what_analyze_measures_of_the_same_packets() {
     let capture = file("live.pcap", &pcap(&frames));
     for arguments in [
         &["--epoch", "whole"][..],
-        &["--epoch", "whole", "--filter", "vlan and ip"],
         &["--epoch", "whole", "--workers", "2"],
-        &["--epoch", "whole", "--key", "source", "--by", "bytes", "--filter", "not port 53"],
+        &["--epoch", "whole", "--workers", "3", "--fanout", "hash"],
+        &["--epoch", "whole", "--workers", "2", "--fanout", "cpu", "--ring", "1MiB"],
+        &["--epoch", "whole", "--key", "source", "--by", "bytes", "--workers", "2"],
     ] {
         let live = net.live("here", arguments);
         net.send(&capture);
         let answer = live.interrupt("-INT");
         assert_eq!(answer.code, 0, "{}", answer.err);
         let lines = answer.lines();
-        let arguments = [&["analyze", "--format", "json"], arguments, &[&capture]].concat();
-        let offline = flowgauge(&arguments).lines();
+        let offline = offline(arguments, &capture);
         let expected = &offline[0];
         assert_eq!(lines.len(), 2);
         assert_eq!(same(&lines[0]), same(expected), "{arguments:?}");
@@ -205,6 +205,86 @@ fn live_measures_what_analyze_measures_of_the_same_packets() {
                 "here: {received} packets received, 0 dropped by the kernel, {keyed} measured\n"
             )
         );
+    }
+}
+
+/// The lines of `analyze` with the options that are not for `live` only.
+fn offline(arguments: &[&str], capture: &str) -> Vec<Value> {
+    let fanout = arguments.iter().position(|argument| *argument == "--fanout");
+    let arguments = &arguments[..fanout.unwrap_or(arguments.len())];
+    flowgauge(&[&["analyze", "--format", "json"], arguments, &[capture]].concat()).lines()
+}
+
+/// What packets that pass a filter give, whether the kernel rejects the others or not.
+#[test]
+fn live_has_the_kernel_reject_what_the_filter_rejects() {
+    let Some(net) = Net::new("filter") else { return };
+    let mut frames = traffic();
+    // The kernel keeps their outer tags apart from what a program of its can look at.
+    frames.extend((0..90).map(|index| tagged(&udp(3, index % 7, 80))));
+    frames.extend((0..40).map(|index| tagged(&tagged(&tcp6(index)))));
+    let capture = file("filter.pcap", &pcap(&frames));
+    for (interface, filter, in_kernel) in [
+        ("here", "vlan and ip", true),
+        ("here", "ip and not port 53", true),
+        ("here", "udp[((udp[0:1] & 0) >> 2):2] = 4000", true),
+        ("here", "ip[0] << ip[9] = 0", false),
+        ("any", "tcp or port 53", false),
+    ] {
+        let arguments = ["--epoch", "whole", "--filter", filter];
+        // Of a wire with both ends here, `any` hears each packet twice.
+        let times = if interface == "any" { 2 } else { 1 };
+        let live = net.live(interface, &arguments);
+        net.send(&capture);
+        let answer = live.interrupt("-INT");
+        assert_eq!(answer.code, 0, "{}", answer.err);
+        let (live, offline) = (&answer.lines()[0], &offline(&arguments, &capture)[0]);
+        let count = |report: &Value, name: &str| report["account"][name].as_u64().unwrap();
+        for name in ["keyed", "keyed_bytes", "no_key", "malformed"] {
+            assert_eq!(count(live, name), times * count(offline, name), "{filter}: {name}");
+        }
+        assert_eq!(count(live, "read"), count(live, "keyed") + rejected(&live["account"]));
+        let note = live["notes"][0].as_str().unwrap();
+        assert_eq!(note.contains("the kernel rejects packets by the filter"), in_kernel, "{note}");
+        let (passed, read) = (count(live, "keyed"), times * frames.len() as u64);
+        if in_kernel {
+            // Tagged packets are judged here.
+            assert!(count(live, "read") <= passed + 130, "{filter}: {live}");
+        } else {
+            assert_eq!(count(live, "read"), read, "{filter}");
+        }
+    }
+}
+
+#[test]
+fn live_measures_several_interfaces_at_once() {
+    let Some(net) = Net::new("several") else { return };
+    net.run("ip", &["link", "add", "this", "type", "veth", "peer", "name", "that"]);
+    for interface in ["this", "that"] {
+        net.run("ip", &["link", "set", interface, "up"]);
+    }
+    let capture = file("several.pcap", &pcap(&traffic()));
+    let all = traffic().len();
+    // Three sources of one queue each, then two of two queues each.
+    for (arguments, packets) in [
+        (&["-i", "this", "-i", "lo"][..], 2 * all + 50),
+        (&["-i", "this", "--workers", "2", "--fanout", "cpu"], 2 * all),
+    ] {
+        let live = net.live("here", &[&["--epoch", "whole"], arguments].concat());
+        net.send(&capture);
+        net.run("python3", &["-c", SEND, "that", &capture, "1"]);
+        net.run("python3", &["-c", SEND_HOME]);
+        let answer = live.interrupt("-INT");
+        assert_eq!(answer.code, 0, "{}", answer.err);
+        let lines = answer.lines();
+        assert_eq!(lines[0]["account"]["read"], packets, "{}", answer.err);
+        assert_eq!(lines[1]["counters"]["received"], packets);
+        let files = if arguments.contains(&"lo") {
+            json!(["here", "this", "lo"])
+        } else {
+            json!(["here", "this"])
+        };
+        assert_eq!(lines[1]["files"], files);
     }
 }
 
@@ -333,25 +413,62 @@ fn live_counts_a_packet_to_the_host_itself_once() {
 }
 
 #[test]
-fn live_keeps_what_came_before_its_interface_went() {
+fn live_goes_on_when_its_interface_comes_back() {
+    let Some(net) = Net::new("back") else { return };
+    let capture = file("back.pcap", &pcap(&traffic()));
+    let up = |interface| net.run("ip", &["link", "set", interface, "up"]);
+    for (arguments, deleted) in [
+        (&[][..], false),
+        (&[], true),
+        (&["--workers", "2", "--fanout", "hash"], false),
+        (&["--workers", "2", "--fanout", "hash"], true),
+    ] {
+        let live = net.live("here", &[&["--epoch", "whole"], arguments].concat());
+        net.send(&capture);
+        if deleted {
+            net.run("ip", &["link", "del", "here"]);
+            // Long enough for some looks at nothing.
+            sleep(Duration::from_millis(400));
+            net.run("ip", &["link", "add", "here", "type", "veth", "peer", "name", "there"]);
+            up("there");
+        } else {
+            net.run("ip", &["link", "set", "here", "down"]);
+            sleep(Duration::from_millis(400));
+        }
+        up("here");
+        // The longest time between two looks, and one to bind.
+        sleep(Duration::from_millis(1500));
+        net.send(&capture);
+        let answer = live.interrupt("-INT");
+        assert_eq!(answer.code, 0, "{}", answer.err);
+        let lines = answer.lines();
+        assert_eq!(lines[0]["account"]["read"], 2 * traffic().len(), "{deleted} {arguments:?}");
+        let notes = lines[1]["notes"].as_array().unwrap();
+        let queues = if arguments.is_empty() { 1 } else { 2 };
+        assert!((1..=queues).contains(&notes.len()), "{notes:?}");
+        for note in notes {
+            let note = note.as_str().unwrap();
+            assert!(note.starts_with("interface here was down from 20"), "{note}");
+        }
+        assert_eq!(lines[1]["counters"]["interruptions"], queues);
+    }
+}
+
+#[test]
+fn live_keeps_what_came_before_its_interface_went_for_good() {
     let Some(net) = Net::new("gone") else { return };
     let capture = file("gone.pcap", &pcap(&traffic()));
-    for change in [&["link", "set", "here", "down"][..], &["link", "del", "here"]] {
-        let live = net.live("here", &["--epoch", "whole"]);
-        net.send(&capture);
-        net.run("ip", change);
-        let answer = live.end();
-        assert_eq!(answer.code, 1);
-        assert_eq!(answer.lines()[0]["account"]["read"], traffic().len());
-        let last = answer.err.lines().last().unwrap();
-        assert!(last.starts_with("flowgauge: here: the interface went down or away"), "{last}");
-        if change.contains(&"down") {
-            let refused = net
-                .command(env!("CARGO_BIN_EXE_flowgauge"), &["live", "--seed", "0", "-i", "here"]);
-            refuses(refused, "flowgauge: here: the interface is down; bring it up by");
-            net.run("ip", &["link", "set", "here", "up"]);
-        }
-    }
+    let live = net.live("here", &["--epoch", "whole"]);
+    net.send(&capture);
+    net.run("ip", &["link", "set", "here", "down"]);
+    sleep(Duration::from_millis(300));
+    let answer = live.interrupt("-INT");
+    assert_eq!(answer.code, 1);
+    assert_eq!(answer.lines()[0]["account"]["read"], traffic().len());
+    let last = answer.err.lines().last().unwrap();
+    assert!(last.starts_with("flowgauge: here: the interface went down or away"), "{last}");
+    let refused = net.command(env!("CARGO_BIN_EXE_flowgauge"), &["live", "-i", "here"]);
+    refuses(refused, "flowgauge: here: the interface is down; bring it up by");
 }
 
 /// The command says this in one line, and nothing else.

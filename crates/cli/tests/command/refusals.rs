@@ -109,6 +109,12 @@ fn what_does_not_go_together_is_refused_alike() {
         (&["analyze", "--updates", "1s", "--epoch", "1s", &capture], "fewer than the epoch's"),
         (&["live", "--updates", "10s", "-i", "lo"], "fewer than the epoch's"),
         (&["live", "--limit", "0", "-i", "lo"], "a limit of 1 or more"),
+        (
+            &["live", "-i", "lo", "--workers=2", "--fanout=cpu", "--dispatch=digest"],
+            "--dispatch and --overrun are for one queue",
+        ),
+        (&["live", "-i", "lo", "-i", "any", "-c", "9"], "-c counts the packets of one queue"),
+        (&["live", "-i", "lo", "--ring", "64KiB"], "512KiB to 1GiB"),
         (&["analyze", "--updates", "9p", "--format", "csv", &capture], "use json or text"),
         (
             &["analyze", "--updates", "9p", "--workers=2", "--algorithm=flow-radar", &capture],

@@ -1,0 +1,65 @@
+//! The time in which an interface is down or does not exist.
+
+use std::time::{Duration, Instant};
+
+use flowgauge_engine::sink::{rfc3339, visible};
+
+use crate::port::{Interface, Port};
+use crate::queue::SETTLE;
+
+/// The first wait before looking for an interface, which doubles up to the last.
+const FIRST: Duration = Duration::from_millis(50);
+const LAST: Duration = Duration::from_secs(1);
+
+/// An interface that is being waited for.
+pub(crate) struct Outage {
+    since: Instant,
+    since_ns: Option<i64>,
+    /// When to look for it, and how long to wait after that.
+    next: Instant,
+    delay: Duration,
+}
+
+impl Outage {
+    pub(crate) fn new(now_ns: Option<i64>) -> Self {
+        let since = Instant::now();
+        Self { since, since_ns: now_ns, next: since + FIRST, delay: FIRST }
+    }
+
+    /// Whether it is time to look for the interface.
+    pub(crate) fn is_due(&mut self) -> bool {
+        let due = Instant::now() >= self.next;
+        if due {
+            self.delay = (2 * self.delay).min(LAST);
+            self.next = Instant::now() + self.delay;
+        }
+        due
+    }
+
+    /// Whether the interface is up again: with the port in use, or with another one where it was
+    /// created anew.
+    pub(crate) fn end(&self, interface: &Interface, port: &Port) -> Option<Option<Port>> {
+        let number = interface.number()?;
+        let (bound, _) = port.socket.bound().ok()?;
+        if number == bound {
+            // The kernel goes on handing packets to a socket whose interface comes back.
+            return interface.is_up(&port.socket).then_some(None);
+        }
+        // Its last packets may not be handed over yet.
+        if self.since.elapsed() < SETTLE {
+            return None;
+        }
+        Port::open(interface).ok().map(Some)
+    }
+
+    /// What to say of it.
+    pub(crate) fn note(&self, name: &str, now_ns: Option<i64>) -> String {
+        let time = |time_ns: Option<i64>| time_ns.map_or_else(|| "?".to_owned(), rfc3339);
+        format!(
+            "interface {} was down from {} to {}: packets in between are not counted",
+            visible(name),
+            time(self.since_ns),
+            time(now_ns)
+        )
+    }
+}
