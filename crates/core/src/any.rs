@@ -196,7 +196,7 @@ macro_rules! widths {
                 file: Option<&Seed>,
             ) -> Result<(Self, &'static Info, Options), DecodeError> {
                 $(if <$key>::holds(key_bytes) {
-                    let decoded = codec::decode_of::<$key>(key_bytes, bytes, limit, file)?;
+                    let decoded = codec::decode_of::<$key>(key_bytes..=key_bytes, bytes, limit, file)?;
                     let own = Self(Inner::$name(Kind::Own(decoded.summary)), key_bytes);
                     return Ok((own, decoded.info, decoded.options));
                 })*

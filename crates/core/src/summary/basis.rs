@@ -23,6 +23,18 @@ impl Basis {
         let (seed, key_bytes) = (*digester.seed(), digester.key_bytes());
         Self { seed, key_bytes, by: None, threshold: None, spread: None }
     }
+
+    /// The first part in which two differ.
+    fn difference(&self, other: &Self) -> Option<&'static str> {
+        let same = [
+            (self.seed == other.seed, "seeds differ"),
+            (self.key_bytes == other.key_bytes, "lengths of keys differ"),
+            (self.by == other.by, "measures differ"),
+            (self.threshold == other.threshold, "thresholds differ"),
+            (self.spread == other.spread, "spreads differ"),
+        ];
+        same.into_iter().find(|(same, _)| !same).map(|(_, what)| what)
+    }
 }
 
 /// The other summary as one of the same type, if it is of the same basis and parameters.
@@ -35,17 +47,12 @@ pub(crate) fn twin<'a, K: FlowKey, S: Ingest<K> + 'static>(
     basis: impl Fn(&S) -> Basis,
 ) -> Result<&'a S, Incompatible> {
     let other = other.as_any().downcast_ref::<S>().ok_or(Incompatible("types differ"))?;
-    let (own_basis, other_basis) = (basis(own), basis(other));
-    let same = [
-        (own_basis.seed == other_basis.seed, "seeds differ"),
-        (own_basis.key_bytes == other_basis.key_bytes, "lengths of keys differ"),
-        (own_basis.by == other_basis.by, "measures differ"),
-        (own_basis.threshold == other_basis.threshold, "thresholds differ"),
-        (own_basis.spread == other_basis.spread, "spreads differ"),
-        (own.parameters() == other.parameters(), "parameters differ"),
-    ];
-    match same.into_iter().find(|(same, _)| !same) {
-        Some((_, what)) => Err(Incompatible(what)),
-        None => Ok(other),
+    if let Some(what) = basis(own).difference(&basis(other)) {
+        return Err(Incompatible(what));
+    }
+    if own.parameters() == other.parameters() {
+        Ok(other)
+    } else {
+        Err(Incompatible("parameters differ"))
     }
 }

@@ -18,6 +18,8 @@
 //! memory limit, and lets it load the payload; nothing else is allocated, but by the library behind
 //! HyperLogLog and KLL, for what their sizes allow.
 
+use std::ops::RangeInclusive;
+
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Isa, Seed, SeedId};
 
@@ -425,24 +427,15 @@ pub fn decode_under<K: FlowKey>(
     limit: usize,
     file: Option<&Seed>,
 ) -> Result<Decoded<K>, DecodeError> {
-    decode_if(K::holds, bytes, limit, file)
+    decode_of(K::SHORTEST..=K::BYTES, bytes, limit, file)
 }
 
-/// [`decode_under`] of a summary of keys of `key_bytes` canonical bytes.
+/// [`decode_under`] of a summary whose keys have one of these lengths.
 ///
 /// # Errors
 /// As [`decode_under`], or when the keys have another length.
 pub(crate) fn decode_of<K: FlowKey>(
-    key_bytes: usize,
-    bytes: &[u8],
-    limit: usize,
-    file: Option<&Seed>,
-) -> Result<Decoded<K>, DecodeError> {
-    decode_if(|length| length == key_bytes, bytes, limit, file)
-}
-
-fn decode_if<K: FlowKey>(
-    holds: impl Fn(usize) -> bool,
+    lengths: RangeInclusive<usize>,
     bytes: &[u8],
     limit: usize,
     file: Option<&Seed>,
@@ -467,7 +460,7 @@ fn decode_if<K: FlowKey>(
         name.split_once('+').map_or((None, name), |(sampler, name)| (Some(sampler), name));
     let info = catalog::info(name)?;
     from.key_bytes = from.number::<u16>("key bytes")?.into();
-    if !holds(from.key_bytes) {
+    if !lengths.contains(&from.key_bytes) {
         return invalid(&from, "key bytes", 2, "the keys are of another kind");
     }
     let seed = read_seed(&mut from, file)?;
