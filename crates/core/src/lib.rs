@@ -7,12 +7,16 @@
 //! summaries of [`any`] key width.
 #![forbid(unsafe_code)]
 
-pub mod accelerator;
+// `any` makes every summary for every width of keys, which unit tests would compile once more.
+#[cfg(not(test))]
 pub mod any;
+#[cfg(not(test))]
+pub mod lanes;
+
+pub mod accelerator;
 pub mod batch;
 pub mod catalog;
 pub mod key;
-pub mod lanes;
 pub mod packet;
 pub mod summary;
 pub mod task;
