@@ -13,9 +13,9 @@ build: cargo-there ## release build
 demo: build ## a real capture, and a generated one of a million packets
 	@bash tests/demo.sh $(BINARY)
 
-test: cargo-there ## all tests that need neither root nor network; kernel and core on each instruction set
+test: cargo-there ## all tests that need neither root nor network; the laws of all summaries on each instruction set
 	cargo test --workspace --locked
-	for isa in scalar avx2; do FLOWGAUGE_ISA=$$isa cargo test --quiet --locked -p flowgauge-kernel -p flowgauge-core || exit 1; done
+	for isa in scalar avx2; do FLOWGAUGE_ISA=$$isa cargo test --quiet --locked --workspace --lib --test digest --test laws || exit 1; done
 
 live-test: cargo-there ## live capture in network namespaces; needs root, iproute2 and python3
 	FLOWGAUGE_LIVE=1 cargo test --locked -p flowgauge --test command live::
