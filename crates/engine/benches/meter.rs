@@ -1,0 +1,107 @@
+//! What a meter costs above its batch loop: frames in the cache, by bursts of 32 and of 256.
+//!
+//! `loop` is that batch loop by hand: 256 frames to lanes to a summary, without clock, account, epoch or
+//! closer. Beside it the meter of one measurement, and that of two.
+#![expect(clippy::unwrap_used, reason = "a benchmark may stop at the first surprise")]
+
+use std::hint::black_box;
+use std::thread;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use flowgauge_core::any::{AnySummary, BatchMut};
+use flowgauge_core::batch::BATCH_PACKETS;
+use flowgauge_core::key::{KeyKind, KeySpec};
+use flowgauge_core::lanes::{LaneOptions, Lanes, Take};
+use flowgauge_core::packet::{Frame, LinkType};
+use flowgauge_core::summary::Options;
+use flowgauge_engine::sink::{Json, Written};
+use flowgauge_engine::{Config, Plan};
+
+const FRAMES: usize = 4096;
+const FLOWS: u64 = 1000;
+const KEY_BYTES: usize = 13;
+const MEMORY: usize = 1 << 20;
+const BURSTS: [usize; 2] = [32, BATCH_PACKETS];
+
+/// Ethernet, IPv4 and UDP: 60 bytes of a flow that its number tells.
+fn frame(flow: u64) -> [u8; 60] {
+    let mut bytes = [0; 60];
+    bytes[12..14].copy_from_slice(&[8, 0]);
+    bytes[14] = 0x45;
+    bytes[17] = 46;
+    bytes[22..24].copy_from_slice(&[64, 17]);
+    bytes[26..34].copy_from_slice(&flow.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
+    bytes[39] = 26;
+    bytes
+}
+
+struct Own(AnySummary);
+
+impl Take for Own {
+    fn take(&mut self, _: usize, batch: BatchMut<'_>) {
+        self.0.ingest(batch);
+    }
+}
+
+fn config(kind: KeyKind) -> Config {
+    Config {
+        key: kind.into(),
+        algorithm: "count-min".to_owned(),
+        memory_bytes: 4 * MEMORY,
+        tasks: Some(vec!["top".to_owned()]),
+        ..Config::seeded(1)
+    }
+}
+
+/// Pushes all frames into the meter of these measurements by bursts.
+fn pushes(c: &mut Criterion, name: &str, kinds: &[KeyKind], frames: &[Frame<'_>], burst: usize) {
+    let configs = kinds.iter().enumerate();
+    let configs = configs.map(|(at, kind)| Config { name: format!("m{at}"), ..config(*kind) });
+    let (mut meters, group) = Plan::several(configs.collect()).unwrap().build().unwrap();
+    let mut meter = meters.pop().unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| group.close(&mut Written::new(Json, std::io::sink())).unwrap());
+        let mut benches = c.benchmark_group("meter");
+        benches.throughput(Throughput::Elements(FRAMES as u64));
+        benches.bench_function(format!("{name}/bursts of {burst}"), |b| {
+            b.iter(|| black_box(frames).chunks(burst).for_each(|burst| meter.push(burst)));
+        });
+        meter.finish();
+    });
+}
+
+fn meters(c: &mut Criterion) {
+    let bytes: Vec<_> = (0..FRAMES as u64).map(|number| frame(number * number % FLOWS)).collect();
+    let link = LinkType::ETHERNET;
+    let frames =
+        bytes.iter().zip(0..).map(|(bytes, time_ns)| Frame { bytes, wire: 60, link, time_ns });
+    let frames: Vec<_> = frames.collect();
+
+    let key: KeySpec = KeyKind::FiveTuple.into();
+    let mut lanes = Lanes::new(LaneOptions {
+        key,
+        inner: false,
+        batch_packets: BATCH_PACKETS,
+        elements: None,
+        ipv6: true,
+    });
+    let summary = AnySummary::build(KEY_BYTES, &[], "count-min", &Options::new(MEMORY, 1)).unwrap();
+    let mut own = Own(summary);
+    let mut benches = c.benchmark_group("meter");
+    benches.throughput(Throughput::Elements(FRAMES as u64));
+    benches.bench_function("loop", |b| {
+        b.iter(|| {
+            for burst in black_box(&frames).chunks(BATCH_PACKETS) {
+                lanes.take(burst, u64::MAX, &mut own);
+            }
+        });
+    });
+    benches.finish();
+    for burst in BURSTS {
+        pushes(c, "one", &[KeyKind::FiveTuple], &frames, burst);
+        pushes(c, "two", &[KeyKind::Source, KeyKind::Destination], &frames, burst);
+    }
+}
+
+criterion_group!(benches, meters);
+criterion_main!(benches);
