@@ -36,20 +36,20 @@ impl Outage {
         due
     }
 
-    /// Whether the interface is up again: with the port in use, or with another one where it was
-    /// created anew.
-    pub(crate) fn end(&self, interface: &Interface, port: &Port) -> Option<Option<Port>> {
-        let number = interface.number()?;
-        let (bound, _) = port.socket.bound().ok()?;
+    /// Whether the interface is up again. One that was created again gets another port.
+    pub(crate) fn ends(&self, interface: &Interface, port: &mut Port) -> bool {
+        let (Some(number), Ok((bound, _))) = (interface.number(), port.socket.bound()) else {
+            return false;
+        };
         if number == bound {
             // The kernel goes on handing packets to a socket whose interface comes back.
-            return interface.is_up(&port.socket).then_some(None);
+            return interface.is_up(&port.socket);
         }
         // Its last packets may not be handed over yet.
         if self.since.elapsed() < SETTLE {
-            return None;
+            return false;
         }
-        Port::open(interface).ok().map(Some)
+        Port::open(interface).map(|opened| *port = opened).is_ok()
     }
 
     /// What to say of it.

@@ -148,13 +148,12 @@ impl Queue {
         if !outage.is_due() {
             return;
         }
-        let Some(port) = outage.end(&self.interface, &self.port) else { return };
+        if !outage.ends(&self.interface, &mut self.port) {
+            return;
+        }
         let note = outage.note(&self.interface.name, now_ns());
         self.notes.push_back(note);
         self.state = State::Up;
-        if let Some(port) = port {
-            self.port = port;
-        }
     }
 
     /// Receives nothing more; what is there will be lent out.
