@@ -91,12 +91,10 @@ enum Keyless {
 trait Packet {
     fn wire(&self) -> u32;
     fn time_ns(&self) -> i64;
-    /// Reads the headers, and puts the packet into its lane.
-    fn read(
-        &self,
-        inner: bool,
-        put: impl FnOnce(&Headers) -> Result<(), Keyless>,
-    ) -> Result<(), Keyless>;
+    /// The packet, if one look tells that it is a common one of IPv4.
+    fn common(&self, inner: bool) -> Option<Ip<8>>;
+    /// What its headers say, whatever it is.
+    fn headers(&self, inner: bool) -> Headers;
 }
 
 impl Packet for Frame<'_> {
@@ -109,27 +107,13 @@ impl Packet for Frame<'_> {
         self.time_ns
     }
     #[inline(always)]
-    fn read(
-        &self,
-        inner: bool,
-        put: impl FnOnce(&Headers) -> Result<(), Keyless>,
-    ) -> Result<(), Keyless> {
-        match parse_common(self.link, self.bytes, inner) {
-            Some(ip) => put(&Headers::V4(ip)),
-            None => uncommon(self, inner, put),
-        }
+    fn common(&self, inner: bool) -> Option<Ip<8>> {
+        parse_common(self.link, self.bytes, inner)
     }
-}
-
-/// Reads the headers of a packet that [`parse_common`] does not know.
-#[inline(never)]
-fn uncommon(
-    frame: &Frame<'_>,
-    inner: bool,
-    put: impl FnOnce(&Headers) -> Result<(), Keyless>,
-) -> Result<(), Keyless> {
-    let parse = if inner { parse_inner } else { parse };
-    put(&parse(frame.link, frame.bytes))
+    fn headers(&self, inner: bool) -> Headers {
+        let parse = if inner { parse_inner } else { parse };
+        parse(self.link, self.bytes)
+    }
 }
 
 impl Packet for ParsedRow {
@@ -142,12 +126,61 @@ impl Packet for ParsedRow {
         self.time_ns
     }
     #[inline(always)]
-    fn read(
-        &self,
-        _: bool,
-        put: impl FnOnce(&Headers) -> Result<(), Keyless>,
-    ) -> Result<(), Keyless> {
-        put(&self.headers)
+    fn common(&self, _: bool) -> Option<Ip<8>> {
+        match self.headers {
+            Headers::V4(ip) => Some(ip),
+            _ => None,
+        }
+    }
+    fn headers(&self, _: bool) -> Headers {
+        self.headers
+    }
+}
+
+/// Puts packets into lanes.
+trait Put {
+    fn v4(&mut self, ip: &Ip<8>, packet: &impl Packet) -> Result<(), Keyless>;
+    fn v6(&mut self, ip: &Ip<32>, packet: &impl Packet) -> Result<(), Keyless>;
+}
+
+/// The lane of both versions.
+struct One<'a> {
+    lane: &'a mut Lane<Key4>,
+    to: &'a mut dyn Take,
+}
+
+impl Put for One<'_> {
+    #[inline(always)]
+    fn v4(&mut self, ip: &Ip<8>, packet: &impl Packet) -> Result<(), Keyless> {
+        self.lane.take(ip, packet, 0, self.to)
+    }
+    #[inline(always)]
+    fn v6(&mut self, ip: &Ip<32>, packet: &impl Packet) -> Result<(), Keyless> {
+        self.lane.take(ip, packet, 0, self.to)
+    }
+}
+
+/// A lane for each version, or for IPv4 alone.
+struct Two<'a, A, B> {
+    v4: &'a mut Lane<A>,
+    v6: Option<&'a mut Lane<B>>,
+    unmeasured: &'a mut Size,
+    to: &'a mut dyn Take,
+}
+
+impl<A: Width + Extract<8>, B: Width + Extract<32>> Put for Two<'_, A, B> {
+    #[inline(always)]
+    fn v4(&mut self, ip: &Ip<8>, packet: &impl Packet) -> Result<(), Keyless> {
+        self.v4.take(ip, packet, 0, self.to)
+    }
+    #[inline(always)]
+    fn v6(&mut self, ip: &Ip<32>, packet: &impl Packet) -> Result<(), Keyless> {
+        if let Some(v6) = &mut self.v6 {
+            return v6.take(ip, packet, 1, self.to);
+        }
+        B::extract(self.v4.key.kind, ip).map_err(Keyless::Malformed)?;
+        *self.unmeasured += Size { packets: 1, bytes: u64::from(packet.wire()) };
+        Ok(())
     }
 }
 
@@ -168,13 +201,11 @@ impl Lanes {
 
     /// Takes frames in their order until `most` packets had a key; `to` gets each batch that is full.
     /// Returns the frames taken, and how many of them had a key.
-    #[inline]
     pub fn take(&mut self, frames: &[Frame<'_>], most: u64, to: &mut dyn Take) -> (usize, u64) {
         self.take_packets(frames, most, to)
     }
 
     /// As [`Self::take`], of packets whose headers were read already.
-    #[inline]
     pub fn take_rows(&mut self, rows: &[ParsedRow], most: u64, to: &mut dyn Take) -> (usize, u64) {
         self.take_packets(rows, most, to)
     }
@@ -189,22 +220,18 @@ impl Lanes {
         let Self { keys, inner, keyless, unmeasured } = self;
         match keys {
             Keys::Address(v4, v6) => {
-                take_two(v4, v6.as_mut(), unmeasured, packets, *inner, most, keyless, to)
+                let lanes = Two { v4, v6: v6.as_mut(), unmeasured, to };
+                take_each(packets, *inner, most, keyless, lanes)
             }
             Keys::Pair(v4, v6) => {
-                take_two(v4, v6.as_mut(), unmeasured, packets, *inner, most, keyless, to)
+                let lanes = Two { v4, v6: v6.as_mut(), unmeasured, to };
+                take_each(packets, *inner, most, keyless, lanes)
             }
             Keys::FiveTuple(v4, v6) => {
-                take_two(v4, v6.as_mut(), unmeasured, packets, *inner, most, keyless, to)
+                let lanes = Two { v4, v6: v6.as_mut(), unmeasured, to };
+                take_each(packets, *inner, most, keyless, lanes)
             }
-            Keys::Number(lane) => {
-                take_each(packets, *inner, most, keyless, |headers, packet| match headers {
-                    Headers::V4(ip) => lane.take(ip, packet, 0, to),
-                    Headers::V6(ip) => lane.take(ip, packet, 0, to),
-                    Headers::NoKey(reason) => Err(Keyless::NoKey(*reason)),
-                    Headers::Malformed(malformed) => Err(Keyless::Malformed(*malformed)),
-                })
-            }
+            Keys::Number(lane) => take_each(packets, *inner, most, keyless, One { lane, to }),
         }
     }
 
@@ -261,18 +288,22 @@ fn flush_two<A: Width, B: Width>(v4: &mut Lane<A>, v6: Option<&mut Lane<B>>, to:
     }
 }
 
-/// Puts each packet where `put` says, until `most` of them had a key.
+/// Puts each packet into its lane, until `most` of them had a key.
 #[inline(always)]
 fn take_each<P: Packet>(
     packets: &[P],
     inner: bool,
     most: u64,
     keyless: &mut KeylessCounts,
-    mut put: impl FnMut(&Headers, &P) -> Result<(), Keyless>,
+    mut lanes: impl Put,
 ) -> (usize, u64) {
     let mut left = most;
     for (number, packet) in packets.iter().enumerate() {
-        match packet.read(inner, |headers| put(headers, packet)) {
+        let put = match packet.common(inner) {
+            Some(ip) => lanes.v4(&ip, packet),
+            None => put_uncommon(packet, inner, &mut lanes),
+        };
+        match put {
             Ok(()) => {
                 left -= 1;
                 if left == 0 {
@@ -286,32 +317,15 @@ fn take_each<P: Packet>(
     (packets.len(), most - left)
 }
 
-#[inline(always)]
-#[expect(clippy::too_many_arguments, reason = "the parts of `Lanes`, borrowed one by one")]
-fn take_two<P: Packet, A: Width + Extract<8>, B: Width + Extract<32>>(
-    v4: &mut Lane<A>,
-    mut v6: Option<&mut Lane<B>>,
-    unmeasured: &mut Size,
-    packets: &[P],
-    inner: bool,
-    most: u64,
-    keyless: &mut KeylessCounts,
-    to: &mut dyn Take,
-) -> (usize, u64) {
-    let kind = v4.key.kind;
-    take_each(packets, inner, most, keyless, |headers, packet| match headers {
-        Headers::V4(ip) => v4.take(ip, packet, 0, to),
-        Headers::V6(ip) => {
-            if let Some(v6) = &mut v6 {
-                return v6.take(ip, packet, 1, to);
-            }
-            B::extract(kind, ip).map_err(Keyless::Malformed)?;
-            *unmeasured += Size { packets: 1, bytes: u64::from(packet.wire()) };
-            Ok(())
-        }
-        Headers::NoKey(reason) => Err(Keyless::NoKey(*reason)),
-        Headers::Malformed(malformed) => Err(Keyless::Malformed(*malformed)),
-    })
+/// Puts a packet that [`Packet::common`] does not know into its lane.
+#[inline(never)]
+fn put_uncommon(packet: &impl Packet, inner: bool, lanes: &mut impl Put) -> Result<(), Keyless> {
+    match packet.headers(inner) {
+        Headers::V4(ip) => lanes.v4(&ip, packet),
+        Headers::V6(ip) => lanes.v6(&ip, packet),
+        Headers::NoKey(reason) => Err(Keyless::NoKey(reason)),
+        Headers::Malformed(malformed) => Err(Keyless::Malformed(malformed)),
+    }
 }
 
 /// One key type on its way: a batch that fills.

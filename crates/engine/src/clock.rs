@@ -90,7 +90,14 @@ impl Clock {
     /// How many packets of these times are ordinary ones, before the first that is not.
     #[inline]
     pub(crate) fn run(&mut self, times_ns: impl Iterator<Item = i64>) -> usize {
-        times_ns.take_while(|time_ns| self.flows(*time_ns)).count()
+        let mut ordinary = 0;
+        for time_ns in times_ns {
+            if !self.flows(time_ns) {
+                break;
+            }
+            ordinary += 1;
+        }
+        ordinary
     }
 
     /// What the time of a packet means for which [`Self::flows`] said no.

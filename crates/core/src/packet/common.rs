@@ -22,9 +22,6 @@ pub(super) fn read(frame: &[u8]) -> Option<Ip<8>> {
     if !common {
         return None;
     }
-    let mut addresses = [0; 8];
-    addresses.copy_from_slice(&head[26..34]);
-    let mut ports = [0; 4];
-    ports.copy_from_slice(&head[34..]);
+    let (addresses, ports) = (*head[26..].first_chunk()?, *head[34..].first_chunk()?);
     Some(Ip { addresses, protocol, ports: Ports::Found(u32::from_be_bytes(ports)) })
 }
