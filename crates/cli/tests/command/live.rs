@@ -467,7 +467,8 @@ fn live_keeps_what_came_before_its_interface_went_for_good() {
     assert_eq!(answer.lines()[0]["account"]["read"], traffic().len());
     let last = answer.err.lines().last().unwrap();
     assert!(last.starts_with("flowgauge: here: the interface went down or away"), "{last}");
-    let refused = net.command(env!("CARGO_BIN_EXE_flowgauge"), &["live", "-i", "here"]);
+    let refused =
+        net.command(env!("CARGO_BIN_EXE_flowgauge"), &["live", "--seed", "0", "-i", "here"]);
     refuses(refused, "flowgauge: here: the interface is down; bring it up by");
 }
 
