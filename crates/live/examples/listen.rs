@@ -24,7 +24,7 @@ fn main() -> ExitCode {
         thread::sleep(Duration::from_secs(seconds));
         alarm.store(true, Ordering::Relaxed);
     });
-    match listen(interface, stop) {
+    match listen(interface, &stop) {
         Ok((packets, lost)) => {
             println!("{packets} packets, {lost} dropped by the kernel");
             ExitCode::SUCCESS
@@ -36,8 +36,8 @@ fn main() -> ExitCode {
     }
 }
 
-fn listen(interface: &str, stop: Arc<AtomicBool>) -> Result<(usize, u64), SourceError> {
-    let mut queues = flowgauge_live::open(interface, &Options::default(), &stop)?;
+fn listen(interface: &str, stop: &Arc<AtomicBool>) -> Result<(usize, u64), SourceError> {
+    let mut queues = flowgauge_live::open(interface, &Options::default(), stop)?;
     let source = &mut queues[0];
     let mut packets = 0;
     loop {
