@@ -43,6 +43,8 @@ pub(super) struct TopKeys<K> {
     len: usize,
     /// Keys that collide with so many others that they found no place in the index.
     refused: u64,
+    /// The digest of the last of them: until a key leaves, no other of that digest finds a place.
+    refused_digest: Option<u64>,
 }
 
 impl<K: FlowKey> TopKeys<K> {
@@ -52,7 +54,8 @@ impl<K: FlowKey> TopKeys<K> {
     /// Reserves `most` keys, a power of two.
     pub(super) fn new(most: usize, memory: &Memory) -> Result<Self, BuildError> {
         debug_assert!(most.is_power_of_two());
-        Ok(Self { heap: memory.zeroed(most)?, index: memory.zeroed(2 * most)?, len: 0, refused: 0 })
+        let (heap, index) = (memory.zeroed(most)?, memory.zeroed(2 * most)?);
+        Ok(Self { heap, index, len: 0, refused: 0, refused_digest: None })
     }
 
     #[inline(always)]
@@ -102,6 +105,15 @@ impl<K: FlowKey> TopKeys<K> {
         if self.is_full() { self.heap[0].value } else { i64::MIN }
     }
 
+    /// Refuses a key of the digest refused last without another search, since no key has left: whether
+    /// it is of that digest. Keys of that digest that are there are counted, too.
+    #[inline(always)]
+    pub(super) fn refuses_again(&mut self, digest: u64) -> bool {
+        let again = self.refused_digest == Some(digest);
+        self.refused = self.refused.saturating_add(u64::from(again));
+        again
+    }
+
     /// Times that a key was not admitted since it collides with too many others.
     pub(super) fn refused(&self) -> u64 {
         self.refused
@@ -118,6 +130,7 @@ impl<K: FlowKey> TopKeys<K> {
     pub(super) fn offer(&mut self, key: K, digest: u64, value: i64, estimate: impl Fn(u64) -> i64) {
         if self.find(&key, digest).is_none() {
             self.refused = self.refused.saturating_add(1);
+            self.refused_digest = Some(digest);
             return;
         }
         let entry = Entry { digest, value, place: 0, key };
@@ -152,6 +165,7 @@ impl<K: FlowKey> TopKeys<K> {
 
     /// Empties a place of the index, and closes the gap.
     fn forget(&mut self, mut gap: usize) {
+        self.refused_digest = None;
         let mask = self.index.len() - 1;
         let mut place = gap;
         loop {
@@ -213,7 +227,7 @@ impl<K: FlowKey> TopKeys<K> {
 
     pub(super) fn clear(&mut self) {
         self.index.fill(0);
-        (self.len, self.refused) = (0, 0);
+        (self.len, self.refused, self.refused_digest) = (0, 0, None);
     }
 
     pub(super) fn save(&self, out: &mut Writer) {

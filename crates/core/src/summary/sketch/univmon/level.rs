@@ -131,7 +131,7 @@ impl<K: FlowKey, C: Signed> Level<K, C> {
             if over >= enough[i] {
                 let value = middle(&mut values[..count]);
                 let key = &packets.keys[usize::from(at)];
-                if value > least && !top.holds(key, digest) {
+                if value > least && !top.refuses_again(digest) && !top.holds(key, digest) {
                     top.offer(*key, digest, value, |digest| estimate(rows, cells, digest));
                     least = top.least();
                     look(top, &mut enough, i + 1);
