@@ -94,7 +94,7 @@ fn queues(live: &Live) -> Result<usize, Failure> {
     Ok(queues)
 }
 
-/// Says on standard error what was received, whatever the report's format and wherever it goes.
+/// Prints on standard error how many packets came, whatever the format and place of the report.
 fn summarize(interfaces: &[String], outcome: &Outcome) {
     let account = &outcome.total.account;
     let _ = writeln!(

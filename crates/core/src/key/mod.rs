@@ -36,7 +36,7 @@ pub trait FlowKey: Copy + Eq + Pod + Send + Sync + 'static {
     fn digest(&self, digester: &Digester) -> u64;
     /// The words of many keys.
     fn words(keys: &[Self]) -> &[Self::Words];
-    /// The canonical bytes, of which there are `bytes`.
+    /// The first `bytes` canonical bytes: all that a key of this length has.
     fn canonical(&self, bytes: usize) -> &[u8];
     /// The key with these canonical bytes; `None` where no key of this type has as many.
     fn from_canonical(canonical: &[u8]) -> Option<Self>;
@@ -49,7 +49,7 @@ pub trait FlowKey: Copy + Eq + Pod + Send + Sync + 'static {
         (Self::SHORTEST..=Self::BYTES).contains(&bytes)
     }
 
-    /// The canonical bytes of this key, of which there are as many as the digester's keys have.
+    /// The canonical bytes of this key, as many as the digester's keys have.
     fn to_canonical(&self, digester: &Digester) -> CanonicalKey {
         CanonicalKey::new(self.canonical(digester.key_bytes()))
     }
