@@ -77,6 +77,16 @@ fn queues(live: &Live) -> Result<usize, Failure> {
         _ => run.workers,
     };
     let refuse = |message: &str| Err(Failure::Usage(message.to_owned()));
+    let names = &live.interface;
+    if let Some(twice) = (1..interfaces).find(|at| names[..*at].contains(&names[*at])) {
+        return refuse(&format!(
+            "interface {} is named twice, and its packets would count twice; name it once",
+            visible(&names[twice])
+        ));
+    }
+    if interfaces > 1 && names.iter().any(|name| name == "any") {
+        return refuse("-i any takes the packets of all interfaces; name no other one");
+    }
     if queues * interfaces == 1 {
         return Ok(1);
     }

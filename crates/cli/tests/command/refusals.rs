@@ -113,7 +113,9 @@ fn what_does_not_go_together_is_refused_alike() {
             &["live", "-i", "lo", "--workers=2", "--fanout=cpu", "--dispatch=digest"],
             "--dispatch and --overrun are for one queue",
         ),
-        (&["live", "-i", "lo", "-i", "any", "-c", "9"], "-c counts the packets of one queue"),
+        (&["live", "-i", "lo", "-i", "other", "-c", "9"], "-c counts the packets of one queue"),
+        (&["live", "-i", "lo", "-i", "other", "-i", "lo"], "lo is named twice"),
+        (&["live", "-i", "lo", "-i", "any"], "-i any takes the packets of all interfaces"),
         (&["live", "-i", "lo", "--ring", "64KiB"], "512KiB to 1GiB"),
         (&["analyze", "--updates", "9p", "--format", "csv", &capture], "use json or text"),
         (
