@@ -139,7 +139,7 @@ fn every_frame_at_every_snap_length() {
 }
 
 #[test]
-#[ignore = "the long form: ten million parses"]
+#[ignore = "the long form, ten million parses: make soak runs it"]
 fn every_frame_at_every_snap_length_long() {
     assert!(parse_all(50_000, 0xdeca) >= 10_000_000);
 }

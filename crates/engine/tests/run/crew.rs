@@ -202,7 +202,7 @@ fn workers_stay_on_their_cores_or_the_run_is_refused() {
 /// What no worker may be stopped for at the end of an epoch, in 999 of 1000, whatever the size of its
 /// summaries: wants a machine with nothing else to do.
 #[test]
-#[ignore = "measures time"]
+#[ignore = "measures time: make bench runs it"]
 fn the_end_of_an_epoch_stops_nobody_for_long() {
     let bytes = one_flow(2_000_000);
     for memory_bytes in [1 << 20, 64 << 20] {
