@@ -2,7 +2,7 @@
 //!
 //! In thread CPU time, with the memory touched before. The kernel's timer ticks on the thread count, too:
 //! a loop of arithmetic shows how long they take. Prints one line for each table, and fails where the
-//! 99.99th percentile is above the limit.
+//! 99.99th percentile is above the limit, unless that of the arithmetic is, too.
 #![expect(clippy::unwrap_used, reason = "a benchmark may stop at the first surprise")]
 
 use std::fs;
@@ -20,11 +20,14 @@ const LIMIT_US: f64 = 50.0;
 fn main() {
     println!("table\tmedian us\t99.99 % us\tmost us\tinvoluntary switches");
     let mut state = 1_u64;
-    times("arithmetic", |_| {
+    let arithmetic = times("arithmetic", |_| {
         for _ in 0..10_000 {
             state = black_box(state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1));
         }
     });
+    if arithmetic > LIMIT_US {
+        println!("nothing is asserted: this machine stops arithmetic for {arithmetic:.0} us");
+    }
     for name in ["linear-table", "indirect-table", "cuckoo-4"] {
         let options = Options::new(256 << 20, 1).for_keys(13);
         let mut table = catalog::build::<Key16>(name, &options).unwrap();
@@ -44,7 +47,7 @@ fn main() {
         ingest(&mut *table, 0);
         table.clear();
         let most = times(name, |number| ingest(&mut *table, number * BATCH_PACKETS as u64));
-        assert!(most <= LIMIT_US, "{name}: {most} us");
+        assert!(most <= LIMIT_US || arithmetic > LIMIT_US, "{name}: {most} us");
     }
 }
 

@@ -13,14 +13,16 @@ use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::key::{KeyKind, KeySpec};
 use flowgauge_core::lanes::{LaneOptions, Lanes, Take};
 use flowgauge_core::packet::{Frame, LinkType};
-use flowgauge_core::summary::Options;
+use flowgauge_core::summary::{Options, Parameters};
 use flowgauge_engine::sink::{Json, Written};
 use flowgauge_engine::{Config, Plan};
 
 const FRAMES: usize = 4096;
 const FLOWS: u64 = 1000;
 const KEY_BYTES: usize = 13;
-const MEMORY: usize = 1 << 20;
+const MEMORY: usize = 64 << 20;
+/// Of the sketch: the same in the loop by hand and behind the meters.
+const SIZE: [(&str, &str); 2] = [("rows", "4"), ("columns", "16384")];
 const BURSTS: [usize; 2] = [32, BATCH_PACKETS];
 
 /// Ethernet, IPv4 and UDP: 60 bytes of a flow that its number tells.
@@ -47,7 +49,8 @@ fn config(kind: KeyKind) -> Config {
     Config {
         key: kind.into(),
         algorithm: "count-min".to_owned(),
-        memory_bytes: 4 * MEMORY,
+        parameters: Parameters::new(SIZE),
+        memory_bytes: MEMORY,
         tasks: Some(vec!["top".to_owned()]),
         ..Config::seeded(1)
     }
@@ -85,7 +88,8 @@ fn meters(c: &mut Criterion) {
         elements: None,
         ipv6: true,
     });
-    let summary = AnySummary::build(KEY_BYTES, &[], "count-min", &Options::new(MEMORY, 1)).unwrap();
+    let options = Options::new(MEMORY, 1).with(SIZE);
+    let summary = AnySummary::build(KEY_BYTES, &[], "count-min", &options).unwrap();
     let mut own = Own(summary);
     let mut benches = c.benchmark_group("meter");
     benches.throughput(Throughput::Elements(FRAMES as u64));
