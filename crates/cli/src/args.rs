@@ -7,8 +7,8 @@ use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use flowgauge_core::key::KeySpec;
-use flowgauge_core::summary::Measure;
-use flowgauge_core::task::{ForecastModel, Hierarchy, SpreadOf, Threshold};
+use flowgauge_core::task::ForecastModel;
+use flowgauge_core::terms::{Hierarchy, Measure, SpreadOf, Threshold};
 use flowgauge_engine::{Dispatch, EpochLength, Overrun};
 use flowgauge_kernel::Isa;
 use flowgauge_live::Fanout;

@@ -6,8 +6,9 @@
 use flowgauge_core::accelerator::AcceleratorInfo;
 use flowgauge_core::catalog::{self, ACCELERATORS, ALGORITHMS};
 use flowgauge_core::key::KeyKind;
-use flowgauge_core::summary::{Info, Measure, Merge, Parameter};
+use flowgauge_core::summary::{Info, Merge, Parameter};
 use flowgauge_core::task::{TASKS, TaskEntry};
+use flowgauge_core::terms::Measure;
 use flowgauge_engine::Plan;
 use flowgauge_engine::sink::layout::{Align, Cell, Table, paragraph};
 use serde_json::{Value, json};

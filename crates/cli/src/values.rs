@@ -1,7 +1,7 @@
 //! Values of options, as people write them.
 
 use flowgauge_core::summary::Parameters;
-use flowgauge_core::task::Threshold;
+use flowgauge_core::terms::Threshold;
 use flowgauge_engine::EpochLength;
 
 /// Units of memory, in bytes.

@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use flowgauge_core::key::{CanonicalKey, KeyKind, KeySpec};
-use flowgauge_core::summary::{Answers, Flows, Measure, Size};
-use flowgauge_core::task::{
-    EpochContext, Hierarchy, HistoryShape, Lane, Lists, TaskOptions, Threshold, find,
-};
+use flowgauge_core::summary::{Answers, Flows};
+use flowgauge_core::task::{EpochContext, HistoryShape, Lane, Lists, TaskOptions, find};
+use flowgauge_core::terms::{Hierarchy, Measure, Size, Threshold};
 use flowgauge_kernel::Seed;
 
 const FLOWS: usize = 1_000_000;

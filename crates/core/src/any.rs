@@ -14,8 +14,9 @@ use crate::key::{FlowKey, Key4, Key8, Key16, Key32, Key37};
 use crate::summary::codec::{self, DecodeError};
 use crate::summary::shared::SharedIngest;
 use crate::summary::{
-    Answers, BuildError, Incompatible, Info, Ingest, Options, Parameters, Setting, Size,
+    Answers, BuildError, Incompatible, Info, Ingest, Options, Parameters, Setting,
 };
+use crate::terms::Size;
 
 /// A key type that [`AnyBatch`] and [`AnySummary`] know.
 pub(crate) trait Width: FlowKey {

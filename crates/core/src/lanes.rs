@@ -15,8 +15,7 @@ use crate::key::{KeyKind, KeySpec};
 use crate::packet::{
     Frame, Headers, Ip, KeylessCounts, Malformed, NoKey, parse, parse_common, parse_inner,
 };
-use crate::summary::Size;
-use crate::task::SpreadOf;
+use crate::terms::{Size, SpreadOf};
 
 /// A packet whose headers were read already.
 #[derive(Clone, Copy, Debug)]

@@ -20,3 +20,4 @@ pub mod key;
 pub mod packet;
 pub mod summary;
 pub mod task;
+pub mod terms;

@@ -9,7 +9,8 @@ use std::collections::{HashMap, HashSet};
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key8};
-use flowgauge_core::summary::{Answers, BuildError, Ingest, Measure, Memory, Options};
+use flowgauge_core::summary::{Answers, BuildError, Ingest, Memory, Options};
+use flowgauge_core::terms::Measure;
 
 use zipf::Zipf;
 

@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key4};
-use flowgauge_core::summary::{Estimate, Ingest, Measure, Options};
+use flowgauge_core::summary::{Estimate, Ingest, Options};
+use flowgauge_core::terms::Measure;
 
 use zipf::Zipf;
 

@@ -12,7 +12,8 @@ use flowgauge_core::catalog;
 use flowgauge_core::key::{CanonicalKey, FlowKey, Key4, Key8};
 use flowgauge_core::summary::codec::encode;
 use flowgauge_core::summary::sketch::{FlowRadar, decode_jointly};
-use flowgauge_core::summary::{Answers, BuildError, Ingest, Measure, Options, Size, SizeEstimate};
+use flowgauge_core::summary::{Answers, BuildError, Ingest, Options, SizeEstimate};
+use flowgauge_core::terms::{Measure, Size};
 
 use zipf::Zipf;
 

@@ -7,11 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
 use flowgauge_core::key::{CanonicalKey, FlowKey, Key8, KeyKind};
-use flowgauge_core::summary::{Answers, Estimate, Ingest, Measure, Options, Size, SizeEstimate};
+use flowgauge_core::summary::{Answers, Estimate, Ingest, Options, SizeEstimate};
 use flowgauge_core::task::{
-    EpochContext, HistoryShape, Lane, Lists, Report, Selection, Side, SpreadOf, TASKS, Task,
-    TaskOptions, Threshold, find,
+    EpochContext, HistoryShape, Lane, Lists, Report, Selection, Side, TASKS, Task, TaskOptions,
+    find,
 };
+use flowgauge_core::terms::{Measure, Size, SpreadOf, Threshold};
 use flowgauge_kernel::Seed;
 
 const CELLS: u64 = 1 << 10;

@@ -6,10 +6,9 @@ use std::collections::BTreeMap;
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key32, KeyKind, KeySpec};
-use flowgauge_core::summary::{Ingest, Measure, Options, Size};
-use flowgauge_core::task::{
-    EpochContext, Hierarchy, HierarchyItem, Lane, Lists, Report, TaskOptions, Threshold, find,
-};
+use flowgauge_core::summary::{Ingest, Options};
+use flowgauge_core::task::{EpochContext, HierarchyItem, Lane, Lists, Report, TaskOptions, find};
+use flowgauge_core::terms::{Hierarchy, Measure, Size, Threshold};
 use flowgauge_kernel::Seed;
 
 /// A key's canonical bytes, and the bytes of its packet.

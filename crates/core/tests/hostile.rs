@@ -8,7 +8,8 @@ use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog::{self, ALGORITHMS};
 use flowgauge_core::key::{FlowKey, Key16};
 use flowgauge_core::summary::codec::{decode, encode};
-use flowgauge_core::summary::{BuildError, Estimate, Info, Ingest, Options, Size};
+use flowgauge_core::summary::{BuildError, Estimate, Info, Ingest, Options};
+use flowgauge_core::terms::Size;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Packets, each of a flow of its own.

@@ -16,8 +16,8 @@ use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
 use flowgauge_core::key::{CanonicalKey, FlowKey, Key4, Key8, Key16, Key37};
 use flowgauge_core::summary::codec::encode;
-use flowgauge_core::summary::{BuildError, Ingest, Measure, Options, Setting};
-use flowgauge_core::task::Threshold;
+use flowgauge_core::summary::{BuildError, Ingest, Options, Setting};
+use flowgauge_core::terms::{Measure, Threshold};
 use flowgauge_kernel::{Digester, Isa, Seed};
 use zipf::Zipf;
 

@@ -10,7 +10,8 @@ use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key32, Key37};
 use flowgauge_core::summary::codec::encode;
 use flowgauge_core::summary::shared::SharedIngest;
-use flowgauge_core::summary::{BuildError, Measure, Options, Size};
+use flowgauge_core::summary::{BuildError, Options};
+use flowgauge_core::terms::{Measure, Size};
 
 const SEED: u64 = 20_260_101;
 

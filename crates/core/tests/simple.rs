@@ -13,7 +13,8 @@ use std::fmt;
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key4};
-use flowgauge_core::summary::{Ingest, Measure, Options};
+use flowgauge_core::summary::{Ingest, Options};
+use flowgauge_core::terms::Measure;
 use zipf::Zipf;
 
 const RANKS: usize = 1_000_000;

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key32, Key37};
-use flowgauge_core::summary::{Estimate, Ingest, Measure, Options, Size};
-use flowgauge_core::task::Threshold;
+use flowgauge_core::summary::{Estimate, Ingest, Options};
+use flowgauge_core::terms::{Measure, Size, Threshold};
 use proptest::prelude::*;
 
 fn options(parameters: &[(&str, u64)], by: Measure) -> Options {

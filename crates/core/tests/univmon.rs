@@ -11,7 +11,8 @@ use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key8};
 use flowgauge_core::summary::sketch::UnivMon;
-use flowgauge_core::summary::{BuildError, Estimate, Ingest, Measure, Options};
+use flowgauge_core::summary::{BuildError, Estimate, Ingest, Options};
+use flowgauge_core::terms::Measure;
 
 use zipf::Zipf;
 

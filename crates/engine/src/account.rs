@@ -1,7 +1,7 @@
 //! What became of every packet: counted once, or counted as not counted, with the reason.
 
 use flowgauge_core::packet::KeylessCounts;
-use flowgauge_core::summary::Size;
+use flowgauge_core::terms::Size;
 
 /// The account of an epoch or of a whole run. Invariant: `read = filtered + malformed + no_key +
 /// keyed`, and `keyed = ingested + untracked + dropped`.

@@ -1,8 +1,8 @@
 //! Traffic by protocol and by service port, for keys that hold both.
 
 use flowgauge_core::key::KeyKind;
-use flowgauge_core::summary::{Measure, Size};
 use flowgauge_core::task::Lane;
+use flowgauge_core::terms::{Measure, Size};
 
 use crate::report::Breakdown;
 

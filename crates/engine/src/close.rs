@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use flowgauge_core::key::KeySpec;
-use flowgauge_core::summary::{Candidates, Measure, Size, Spread};
-use flowgauge_core::task::{EpochContext, Lane, Lists, Report, Task, Threshold};
+use flowgauge_core::summary::{Candidates, Spread};
+use flowgauge_core::task::{EpochContext, Lane, Lists, Report, Task};
+use flowgauge_core::terms::{Measure, Size, Threshold};
 use flowgauge_kernel::{SeedId, Zeroed};
 
 use crate::account::Account;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use flowgauge_core::summary::{Incompatible, Size};
+use flowgauge_core::summary::Incompatible;
+use flowgauge_core::terms::Size;
 use flowgauge_kernel::{Gone, Keeper};
 
 use crate::close::Closer;

@@ -2,8 +2,9 @@
 
 use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::key::{CanonicalKey, KeyKind, KeySpec};
-use flowgauge_core::summary::{Measure, Parameters};
-use flowgauge_core::task::{ForecastModel, Hierarchy, SpreadOf, Threshold};
+use flowgauge_core::summary::Parameters;
+use flowgauge_core::task::ForecastModel;
+use flowgauge_core::terms::{Hierarchy, Measure, SpreadOf, Threshold};
 use flowgauge_filter::Filter;
 use flowgauge_kernel::Seed;
 

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use flowgauge_core::summary::{Incompatible, Size};
+use flowgauge_core::summary::Incompatible;
+use flowgauge_core::terms::Size;
 use flowgauge_kernel::{Gone, Keeper};
 
 use crate::close::Closer;

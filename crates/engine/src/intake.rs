@@ -3,7 +3,7 @@
 use arrayvec::ArrayVec;
 use flowgauge_core::lanes::{LaneOptions, Lanes, ParsedRow, Take};
 use flowgauge_core::packet::Frame;
-use flowgauge_core::summary::Size;
+use flowgauge_core::terms::Size;
 use flowgauge_filter::Filter;
 use flowgauge_kernel::Gone;
 

@@ -2,8 +2,9 @@
 
 use flowgauge_core::key::CanonicalKey;
 use flowgauge_core::summary::{
-    Answers, Candidates, Estimate, Flows, Measure, Size, SizeEstimate, SizeQuery, Spread,
+    Answers, Candidates, Estimate, Flows, SizeEstimate, SizeQuery, Spread,
 };
+use flowgauge_core::terms::{Measure, Size};
 
 /// What workers answer together that got packets of different flows: what each of them lists, and the
 /// sums of what each of them counts. Where there is one of them, it speaks for itself.

@@ -8,7 +8,8 @@ use std::thread;
 
 use flowgauge_core::any::BatchMut;
 use flowgauge_core::lanes::{LaneOptions, Take};
-use flowgauge_core::summary::{Incompatible, Size};
+use flowgauge_core::summary::Incompatible;
+use flowgauge_core::terms::Size;
 use flowgauge_kernel::Gone;
 
 use crate::clock::strange;

@@ -6,8 +6,9 @@ use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::catalog;
 use flowgauge_core::key::{CanonicalKey, KeySpec};
 use flowgauge_core::lanes::LaneOptions;
-use flowgauge_core::summary::{BuildError, Flows, Measure, Parameters};
+use flowgauge_core::summary::{BuildError, Flows, Parameters};
 use flowgauge_core::task::Lane;
+use flowgauge_core::terms::Measure;
 
 use crate::builder;
 use crate::close::Closer;

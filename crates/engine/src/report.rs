@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use flowgauge_core::key::KeySpec;
-use flowgauge_core::summary::{Measure, Setting, Size};
+use flowgauge_core::summary::Setting;
 use flowgauge_core::task::Report;
+use flowgauge_core::terms::{Measure, Size};
 use flowgauge_kernel::SeedId;
 
 use crate::account::Account;

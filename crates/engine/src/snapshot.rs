@@ -7,8 +7,8 @@ use flowgauge_core::any::AnySummary;
 use flowgauge_core::catalog;
 use flowgauge_core::key::{KeyError, KeySpec};
 use flowgauge_core::summary::codec::{DecodeError, Reader, Writer};
-use flowgauge_core::summary::{BuildError, Info, Merge, Options, Size};
-use flowgauge_core::task::SpreadOf;
+use flowgauge_core::summary::{BuildError, Info, Merge, Options};
+use flowgauge_core::terms::{Size, SpreadOf};
 use flowgauge_filter::{Filter, FilterError};
 use flowgauge_kernel::{Seed, SeedId};
 

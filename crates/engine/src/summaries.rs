@@ -3,8 +3,9 @@
 use flowgauge_core::any::{AnySummary, BatchMut};
 use flowgauge_core::key::KeySpec;
 use flowgauge_core::lanes::Take;
-use flowgauge_core::summary::{Incompatible, Setting, Size};
+use flowgauge_core::summary::{Incompatible, Setting};
 use flowgauge_core::task;
+use flowgauge_core::terms::Size;
 
 use crate::intake::Ended;
 use crate::joined::Joined;

@@ -4,7 +4,7 @@
 
 use flowgauge_capture::Captures;
 use flowgauge_core::summary::Parameters;
-use flowgauge_core::task::Threshold;
+use flowgauge_core::terms::Threshold;
 use flowgauge_engine::auto::{self, Choice, Largest, Reason, Sample, Wanted, choose};
 use flowgauge_engine::report::EpochReport;
 use flowgauge_engine::sink::Each;

@@ -1,8 +1,8 @@
 //! The measurement: every case on every stream.
 
 use flowgauge_core::key::{Extract, FlowKey, Key4, Key8, Key16, KeyKind};
-use flowgauge_core::summary::{Measure, Size};
-use flowgauge_core::task::{EpochContext, Lists, Threshold};
+use flowgauge_core::task::{EpochContext, Lists};
+use flowgauge_core::terms::{Measure, Size, Threshold};
 use flowgauge_kernel::{Digester, Isa, Seed};
 
 use crate::args::Selection;

@@ -3,7 +3,7 @@
 use flowgauge_core::catalog::{self, ALGORITHMS};
 use flowgauge_core::key::FlowKey;
 use flowgauge_core::summary::{BuildError, Info, Ingest, Options, Parameters};
-use flowgauge_core::task::Threshold;
+use flowgauge_core::terms::Threshold;
 
 use crate::args::Selection;
 

@@ -2,7 +2,7 @@
 
 use flowgauge_core::key::{Element, Extract, KeyKind};
 use flowgauge_core::packet::{Ip, Ports};
-use flowgauge_core::task::SpreadOf;
+use flowgauge_core::terms::SpreadOf;
 use flowgauge_kernel::Digester;
 use flowgauge_synthetic::{
     self as synthetic, Config, ConfigError, Plant, PlantKind, Profile, Size, Traffic, Volume,

@@ -3,10 +3,11 @@
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog;
 use flowgauge_core::key::{CanonicalKey, FlowKey, KeyKind};
-use flowgauge_core::summary::{Cells, Flows, Ingest, Measure, Options};
+use flowgauge_core::summary::{Cells, Flows, Ingest, Options};
 use flowgauge_core::task::{
-    EpochContext, HistoryShape, Lane, Report, Task, TaskEntry, TaskOptions, Threshold, Unsupported,
+    EpochContext, HistoryShape, Lane, Report, Task, TaskEntry, TaskOptions, Unsupported,
 };
+use flowgauge_core::terms::{Measure, Threshold};
 use flowgauge_kernel::Seed;
 
 use crate::failure::Failure;

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::net::IpAddr;
 
 use flowgauge_core::key::{CanonicalKey, Fields, KeyKind, KeySpec};
-use flowgauge_core::summary::Size;
+use flowgauge_core::terms::Size;
 use libm::log2;
 
 use super::{Packet, Plant, PlantKind, Traffic};

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use flowgauge_core::key::{CanonicalKey, Extract, FlowKey, Key16, Key37, KeyKind};
 use flowgauge_core::packet::{Headers, LinkType, parse};
-use flowgauge_core::summary;
+use flowgauge_core::terms;
 use flowgauge_synthetic::{
     Config, ConfigError, Packet, PcapWriter, Plant, PlantError, PlantKind, Profile, Size, Traffic,
     Truth, Volume, to_pcap_bytes,
@@ -175,8 +175,8 @@ fn the_file_holds_the_packets() {
 fn truth_counts_every_packet() {
     let config = Config { size: Size::Imix, plants: plants(&["scan"]), ..small() };
     let truth = Truth::of(traffic(config.clone()));
-    let mut flows: HashMap<CanonicalKey, summary::Size> = HashMap::new();
-    let mut total = summary::Size::default();
+    let mut flows: HashMap<CanonicalKey, terms::Size> = HashMap::new();
+    let mut total = terms::Size::default();
     for packet in traffic(config) {
         for count in [flows.entry(packet.key).or_default(), &mut total] {
             count.packets += 1;

@@ -5,7 +5,7 @@ use flowgauge_kernel::Digester;
 use super::KeyKind;
 use super::extract::word;
 use crate::packet::{Ip, Malformed};
-use crate::task::SpreadOf;
+use crate::terms::SpreadOf;
 
 /// The digest of the peer of an address: of the destination where the key is the source, and of the
 /// source where it is the destination.

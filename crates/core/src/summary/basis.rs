@@ -2,9 +2,9 @@
 
 use flowgauge_kernel::{Digester, Seed};
 
-use super::{Incompatible, Ingest, Measure};
+use super::{Incompatible, Ingest};
 use crate::key::FlowKey;
-use crate::task::Threshold;
+use crate::terms::{Measure, Threshold};
 
 /// What the contents of a summary depend on, besides its parameters and the packets; `None` where
 /// they do not.

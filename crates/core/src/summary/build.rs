@@ -7,9 +7,9 @@ use std::ops::RangeInclusive;
 
 use flowgauge_kernel::{Digester, Isa, Seed};
 
-use super::{Ingest, Measure, Memory};
+use super::{Ingest, Memory};
 use crate::key::FlowKey;
-use crate::task::{Hierarchy, Threshold};
+use crate::terms::{Hierarchy, Measure, Threshold};
 
 /// A type of summary, as the catalog lists it.
 pub trait Describe {

@@ -23,10 +23,10 @@ use std::ops::RangeInclusive;
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Isa, Seed, SeedId};
 
-use super::{BuildError, Info, Ingest, Measure, Memory, Options, Parameters, Size};
+use super::{BuildError, Info, Ingest, Memory, Options, Parameters};
 use crate::catalog;
 use crate::key::FlowKey;
-use crate::task::{Hierarchy, Threshold};
+use crate::terms::{Hierarchy, Measure, Size, Threshold};
 
 pub(crate) use super::patience::Patience;
 

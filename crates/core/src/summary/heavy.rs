@@ -10,7 +10,7 @@ use super::codec::{DecodeError, Reader, Writer};
 use super::share::Share;
 use super::{BuildError, Options};
 use crate::key::FlowKey;
-use crate::task::Threshold;
+use crate::terms::Threshold;
 
 /// Places that a key may be away from its home, in a set that is half full at most: of keys that do
 /// not collide on purpose fewer than one in 10⁹ would be further away.

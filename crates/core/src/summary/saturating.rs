@@ -1,9 +1,9 @@
 //! Counters that saturate and say so.
 
-use super::Measure;
 use super::codec::Number;
 use crate::batch::Batch;
 use crate::key::FlowKey;
+use crate::terms::Measure;
 
 /// A counter of one measure: 32 bits for packets, 64 for bytes.
 pub trait Counter: Number + Eq + Send + Sync + 'static {

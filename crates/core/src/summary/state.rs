@@ -11,8 +11,9 @@ mod padded;
 use bytemuck::Zeroable;
 
 use super::codec::{DecodeError, Reader, Writer};
-use super::{BuildError, Counter, Laws, Measure, Options, Parameter, Parameters, Setting, Size};
+use super::{BuildError, Counter, Laws, Options, Parameter, Parameters, Setting};
 use crate::key::FlowKey;
+use crate::terms::{Measure, Size};
 
 pub(crate) use distinct::Distinct;
 pub(crate) use ewma::{Ewma, Past};

@@ -4,14 +4,12 @@
 //! per epoch; it speaks canonical key bytes, so that tasks need not know the key type.
 
 use std::any::Any;
-use std::iter::Sum;
-use std::ops::{Add, AddAssign};
 
 use super::codec::{DecodeError, Reader, Writer};
 use super::{RowIngest, Setting};
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
-use crate::task::Hierarchy;
+use crate::terms::{Hierarchy, Measure, Size};
 
 /// Write side of summaries and accelerators alike.
 pub trait Ingest<K: FlowKey>: Send {
@@ -80,70 +78,6 @@ pub trait Ingest<K: FlowKey>: Send {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("summaries cannot be merged: {0}")]
 pub struct Incompatible(pub &'static str);
-
-/// Packets and bytes; sums of sizes stay at the largest number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Size {
-    /// Packets.
-    pub packets: u64,
-    /// Bytes on the wire.
-    pub bytes: u64,
-}
-
-/// What a size is measured in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Measure {
-    /// Packets.
-    Packets,
-    /// Bytes on the wire.
-    Bytes,
-}
-
-impl Measure {
-    /// `packets` or `bytes`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Packets => "packets",
-            Self::Bytes => "bytes",
-        }
-    }
-}
-
-impl Size {
-    /// The one that `measure` names.
-    #[inline(always)]
-    pub fn by(&self, measure: Measure) -> u64 {
-        match measure {
-            Measure::Packets => self.packets,
-            Measure::Bytes => self.bytes,
-        }
-    }
-}
-
-impl Add for Size {
-    type Output = Self;
-
-    #[inline(always)]
-    fn add(self, other: Self) -> Self {
-        Self {
-            packets: self.packets.saturating_add(other.packets),
-            bytes: self.bytes.saturating_add(other.bytes),
-        }
-    }
-}
-
-impl AddAssign for Size {
-    #[inline(always)]
-    fn add_assign(&mut self, other: Self) {
-        *self = *self + other;
-    }
-}
-
-impl Sum for Size {
-    fn sum<I: Iterator<Item = Self>>(sizes: I) -> Self {
-        sizes.fold(Self::default(), Add::add)
-    }
-}
 
 /// A number with its bounds. Exact numbers have `low = value = high` and no confidence.
 #[derive(Clone, Copy, Debug, PartialEq)]

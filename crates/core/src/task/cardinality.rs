@@ -7,7 +7,8 @@
 use super::lane::{all_hold, exact};
 use super::registry::{ANY_KEY, TaskEntry};
 use super::{EpochContext, Lane, Report, Task, Unsupported};
-use crate::summary::{Estimate, Measure};
+use crate::summary::Estimate;
+use crate::terms::Measure;
 
 pub(super) const ENTRY: TaskEntry = TaskEntry {
     name: "cardinality",

@@ -13,7 +13,8 @@ use super::largest::{self, Largest};
 use super::registry::{ANY_KEY, TaskEntry};
 use super::{ChangeItem, EpochContext, Lane, Lists, Report, Task, Unsupported};
 use crate::key::CanonicalKey;
-use crate::summary::{Answers, Cells, Flows, Forecast, Forecasts, Measure};
+use crate::summary::{Answers, Cells, Flows, Forecast, Forecasts};
+use crate::terms::Measure;
 
 pub(super) const ENTRY: TaskEntry = TaskEntry {
     name: "changes",

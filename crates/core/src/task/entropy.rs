@@ -13,7 +13,8 @@ use super::cardinality;
 use super::lane::{all_hold, exact};
 use super::registry::{ANY_KEY, TaskEntry};
 use super::{EpochContext, Lane, Report, Task, Unsupported};
-use crate::summary::{Estimate, Measure};
+use crate::summary::Estimate;
+use crate::terms::Measure;
 
 pub(super) const ENTRY: TaskEntry = TaskEntry {
     name: "entropy",

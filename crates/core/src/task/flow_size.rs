@@ -6,7 +6,8 @@
 use super::registry::{ANY_KEY, TaskEntry};
 use super::{EpochContext, Lane, Report, Selection, SizeItem, Task, Unsupported, sizes};
 use crate::key::CanonicalKey;
-use crate::summary::{Answers, Estimate, Flows, Measure, Size, SizeEstimate};
+use crate::summary::{Answers, Estimate, Flows, SizeEstimate};
+use crate::terms::{Measure, Size};
 
 pub(super) const ENTRY: TaskEntry = TaskEntry {
     name: "flow-size",

@@ -26,7 +26,8 @@ use super::forecast::ALPHA;
 use super::history::{History, Record};
 use super::registry::HistoryShape;
 use crate::key::CanonicalKey;
-use crate::summary::{Estimate, Flows, Measure, Size, SizeQuery};
+use crate::summary::{Estimate, Flows, SizeQuery};
+use crate::terms::{Measure, Size};
 
 /// A silent flow whose forecast is below this is forgotten.
 const FORGET_BELOW: f64 = 0.5;

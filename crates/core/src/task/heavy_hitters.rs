@@ -6,7 +6,7 @@ use super::registry::{ANY_KEY, TaskEntry};
 use super::{
     EpochContext, Lane, Lists, Report, Selection, SizeItem, Task, Unsupported, largest, sizes,
 };
-use crate::summary::Measure;
+use crate::terms::Measure;
 
 pub(super) const ENTRY: TaskEntry = TaskEntry {
     name: "heavy-hitters",

@@ -25,13 +25,12 @@ mod superspreaders;
 mod top;
 
 pub use forecast::ForecastModel;
-pub use hierarchical::Hierarchy;
 pub use lane::Side;
 pub use registry::{HistoryShape, TASKS, TaskEntry, TaskOptions, find};
-pub use superspreaders::SpreadOf;
 
 use crate::key::{CanonicalKey, KeySpec};
-use crate::summary::{Answers, Estimate, Measure, QuantileOf, Size, SizeEstimate};
+use crate::summary::{Answers, Estimate, QuantileOf, SizeEstimate};
+use crate::terms::{Measure, Size, Threshold};
 
 /// What every task of an epoch shares.
 #[derive(Clone, Copy, Debug)]
@@ -74,25 +73,6 @@ impl Lists {
     /// `top` and `changes` as long as asked, and the others without a limit.
     pub fn unlimited(top: usize) -> Self {
         Self { top, limit: usize::MAX }
-    }
-}
-
-/// A share of the epoch's keyed weight, or a weight.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Threshold {
-    /// A share between 0 and 1.
-    Share(f64),
-    /// Packets or bytes.
-    Weight(u64),
-}
-
-impl Threshold {
-    /// The weight that this threshold is in an epoch of `total` weight.
-    pub fn weight(&self, total: u64) -> f64 {
-        match *self {
-            Self::Share(share) => share * total as f64,
-            Self::Weight(weight) => weight as f64,
-        }
     }
 }
 

@@ -18,7 +18,8 @@ use super::order::{self, Column};
 use super::registry::{ANY_KEY, TaskEntry};
 use super::{EpochContext, Lane, Report, Task, Unsupported};
 use crate::key::CanonicalKey;
-use crate::summary::{Estimate, Flows, Measure, QuantileOf, Quantiles as Ranked, Size};
+use crate::summary::{Estimate, Flows, QuantileOf, Quantiles as Ranked};
+use crate::terms::{Measure, Size};
 
 pub(super) const ENTRY: TaskEntry = TaskEntry {
     name: "quantiles",

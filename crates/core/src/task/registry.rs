@@ -4,12 +4,13 @@ use std::io;
 
 use flowgauge_kernel::Seed;
 
-use super::{ForecastModel, Hierarchy, SpreadOf, Task};
+use super::{ForecastModel, Task};
 use super::{
     cardinality, changes, entropy, flow_size, heavy_hitters, hierarchical, quantiles,
     size_distribution, superspreaders, top,
 };
 use crate::key::{CanonicalKey, KeyKind};
+use crate::terms::{Hierarchy, SpreadOf};
 
 /// Every task, in the order in which a report shows them.
 pub static TASKS: [&TaskEntry; 11] = [

@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 use super::lane::{all_hold, exact};
 use super::registry::{ANY_KEY, TaskEntry};
 use super::{EpochContext, Lane, Report, Task, Unsupported};
-use crate::summary::{Estimate, Measure};
+use crate::summary::Estimate;
+use crate::terms::Measure;
 
 pub(super) const ENTRY: TaskEntry = TaskEntry {
     name: "size-distribution",

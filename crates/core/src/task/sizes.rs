@@ -9,7 +9,8 @@
 use super::largest::Largest;
 use super::{EpochContext, Lane, SizeItem, Unsupported};
 use crate::key::CanonicalKey;
-use crate::summary::{Measure, Size, SizeEstimate};
+use crate::summary::SizeEstimate;
+use crate::terms::{Measure, Size};
 
 /// Checks that every lane can name its heavy flows by this measure.
 pub(super) fn check(task: &str, by: Measure, lanes: &[Lane<'_>]) -> Result<(), Unsupported> {

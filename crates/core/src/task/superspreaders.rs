@@ -22,7 +22,8 @@ use super::order::{self, Column};
 use super::registry::{TaskEntry, TaskOptions};
 use super::{EpochContext, Lane, Lists, Report, SpreadItem, Task, Unsupported};
 use crate::key::{CanonicalKey, KeyKind};
-use crate::summary::{Estimate, Flows, Measure};
+use crate::summary::{Estimate, Flows};
+use crate::terms::{Measure, SpreadOf};
 
 pub(super) const SUPERSPREADERS: TaskEntry = TaskEntry {
     name: "superspreaders",
@@ -42,21 +43,6 @@ pub(super) const VICTIMS: TaskEntry = TaskEntry {
 
 /// What a summary that is no table answers from.
 const INSTEAD: &str = "a summary that counts distinct peers";
-
-/// What counts as a distinct peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SpreadOf {
-    /// Address and port.
-    Endpoint,
-    /// Address.
-    Address,
-}
-
-impl SpreadOf {
-    /// Every choice with its name on the command line.
-    pub const ALL: [(&'static str, Self); 2] =
-        [("endpoint", Self::Endpoint), ("address", Self::Address)];
-}
 
 struct Spread {
     name: &'static str,

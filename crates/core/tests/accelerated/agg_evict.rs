@@ -10,8 +10,9 @@ use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key32, Key37};
 use flowgauge_core::summary::codec::{DecodeError, Reader, Writer, encode};
 use flowgauge_core::summary::{
-    Answers, Incompatible, Info, Ingest, Measure, Merge, Options, Parameters, Setting,
+    Answers, Incompatible, Info, Ingest, Merge, Options, Parameters, Setting,
 };
+use flowgauge_core::terms::Measure;
 use flowgauge_kernel::{Digester, Isa, Seed};
 
 use super::build;

@@ -4,7 +4,8 @@ use std::env;
 
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::key::{FlowKey, Key4};
-use flowgauge_core::summary::{Estimate, Ingest, Measure, Options};
+use flowgauge_core::summary::{Estimate, Ingest, Options};
+use flowgauge_core::terms::Measure;
 
 use super::build;
 use super::nitro::nitro;

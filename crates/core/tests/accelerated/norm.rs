@@ -3,7 +3,8 @@
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key4, Key16};
-use flowgauge_core::summary::{Measure, Options, Parameters};
+use flowgauge_core::summary::{Options, Parameters};
+use flowgauge_core::terms::Measure;
 
 use super::build;
 use super::sampler::all_hold;

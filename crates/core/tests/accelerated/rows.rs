@@ -4,7 +4,8 @@ use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
 use flowgauge_core::key::Key16;
 use flowgauge_core::summary::codec::encode;
-use flowgauge_core::summary::{Ingest, Measure, Options};
+use flowgauge_core::summary::{Ingest, Options};
+use flowgauge_core::terms::Measure;
 
 use super::build;
 use super::stream::{Packet, feed, key, packets};

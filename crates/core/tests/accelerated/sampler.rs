@@ -4,7 +4,8 @@ use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key37};
 use flowgauge_core::summary::codec::{decode, encode};
-use flowgauge_core::summary::{Info, Ingest, Measure, Options, Parameters};
+use flowgauge_core::summary::{Info, Ingest, Options, Parameters};
+use flowgauge_core::terms::Measure;
 
 use super::agg_evict::bounds_hold;
 use super::build;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use flowgauge_core::accelerator::{Accelerate, Skipper};
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::key::{FlowKey, Key4};
-use flowgauge_core::summary::{Ingest, Measure, Options, Parameters};
+use flowgauge_core::summary::{Ingest, Options, Parameters};
+use flowgauge_core::terms::Measure;
 
 use super::agg_evict::Log;
 use super::build;

@@ -2,7 +2,8 @@
 
 use flowgauge_core::batch::Batch;
 use flowgauge_core::key::{FlowKey, Key4};
-use flowgauge_core::summary::{Measure, Options, Parameters};
+use flowgauge_core::summary::{Options, Parameters};
+use flowgauge_core::terms::Measure;
 
 use super::build;
 use super::stream::{Packet, key};

@@ -1,6 +1,6 @@
 //! Misra-Gries: a key's weight is between its counters, whatever came.
 
-use flowgauge_core::summary::Measure;
+use flowgauge_core::terms::Measure;
 
 use crate::stream::{estimate, named, options, packets, summary, weights};
 

@@ -1,6 +1,6 @@
 //! Sampled flow tables: right on average, within the bounds as often as they say.
 
-use flowgauge_core::summary::Measure;
+use flowgauge_core::terms::Measure;
 
 use crate::stream::{estimate, options, packets, seeds, summary, weights};
 

@@ -2,7 +2,8 @@
 
 use flowgauge_core::catalog;
 use flowgauge_core::key::Key4;
-use flowgauge_core::summary::{Measure, Options};
+use flowgauge_core::summary::Options;
+use flowgauge_core::terms::Measure;
 
 fn refusal(name: &str, by: Measure, parameters: &[(&str, &str)]) -> String {
     let options = Options::new(1 << 16, 1).with(parameters.iter().copied());

@@ -1,6 +1,6 @@
 //! Randomized counter sharing: right on average, and close for heavy flows.
 
-use flowgauge_core::summary::Measure;
+use flowgauge_core::terms::Measure;
 
 use crate::stream::{estimate, options, packets, seeds, summary, weights};
 

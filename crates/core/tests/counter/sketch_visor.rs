@@ -3,7 +3,8 @@
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
 use flowgauge_core::key::Key4;
-use flowgauge_core::summary::{Ingest, Measure};
+use flowgauge_core::summary::Ingest;
+use flowgauge_core::terms::Measure;
 
 use crate::stream::{Packet, estimate, key, named, options, packets, weights};
 

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use datasketches::frequencies::FrequentItemsSketch;
 use flowgauge_core::catalog;
 use flowgauge_core::key::Key4;
+use flowgauge_core::summary::Ingest;
 use flowgauge_core::summary::codec::{decode, encode};
-use flowgauge_core::summary::{Ingest, Measure};
+use flowgauge_core::terms::Measure;
 
 use crate::stream::{Packet, estimate, feed, named, options, packets, summary, weights};
 

@@ -1,6 +1,6 @@
 //! FlowRegulator before exact tables: what it lets through is what InstaMeasure counts.
 
-use flowgauge_core::summary::{Measure, Size};
+use flowgauge_core::terms::{Measure, Size};
 
 use super::lab::*;
 

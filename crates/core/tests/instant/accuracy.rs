@@ -7,7 +7,7 @@
 //! the run as in the long form: errors of flows of equal size are about the same, and the limits
 //! too, but there are fewer large flows to take means over.
 
-use flowgauge_core::summary::{Measure, Size};
+use flowgauge_core::terms::{Measure, Size};
 
 use super::detection::{Detected, SHARE};
 use super::lab::*;

@@ -2,8 +2,9 @@
 
 use flowgauge_core::batch::Batch;
 use flowgauge_core::key::Key4;
+use flowgauge_core::summary::Estimate;
 use flowgauge_core::summary::instant::InstaMeasure;
-use flowgauge_core::summary::{Estimate, Measure};
+use flowgauge_core::terms::Measure;
 
 use super::lab::*;
 

@@ -1,7 +1,7 @@
 //! When a flow is seen to be heavy, and which flows are not.
 
 use flowgauge_core::batch::Batch;
-use flowgauge_core::summary::{Measure, Size};
+use flowgauge_core::terms::{Measure, Size};
 
 use super::lab::*;
 use super::zipf::Zipf;

@@ -3,7 +3,8 @@
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog;
 use flowgauge_core::key::{CanonicalKey, FlowKey, Key4};
-use flowgauge_core::summary::{Ingest, Measure, Options, Parameters, Size, SizeEstimate};
+use flowgauge_core::summary::{Ingest, Options, Parameters, SizeEstimate};
+use flowgauge_core::terms::{Measure, Size};
 
 /// Packets that one which a FlowRegulator lets through stands for.
 pub(crate) const UNIT: f64 = 94.923_265_306_122_45;

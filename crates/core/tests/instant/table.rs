@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key4};
+use flowgauge_core::summary::Options;
 use flowgauge_core::summary::instant::WorkingSet;
-use flowgauge_core::summary::{Measure, Options, Size};
+use flowgauge_core::terms::{Measure, Size};
 
 use super::lab::*;
 

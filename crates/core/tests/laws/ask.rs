@@ -3,7 +3,8 @@
 
 use flowgauge_core::key::FlowKey;
 use flowgauge_core::summary::codec::{DecodeError, Decoded, decode, encode};
-use flowgauge_core::summary::{Answers, Ingest, Measure};
+use flowgauge_core::summary::{Answers, Ingest};
+use flowgauge_core::terms::Measure;
 
 use super::stream::{feed_keys_of, key_of, packets};
 

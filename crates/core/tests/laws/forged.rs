@@ -2,8 +2,9 @@
 
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key4};
+use flowgauge_core::summary::Options;
 use flowgauge_core::summary::codec::{decode, encode};
-use flowgauge_core::summary::{Measure, Options};
+use flowgauge_core::terms::Measure;
 
 use super::ask::decode_and_use;
 use super::codec::signed;

@@ -2,8 +2,9 @@
 
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key32, Key37};
 use flowgauge_core::summary::codec::encode;
-use flowgauge_core::summary::{Answers, Info, Ingest, Measure, Merge, Options, Size};
-use flowgauge_core::{catalog, catalog::ALGORITHMS, task::Threshold};
+use flowgauge_core::summary::{Answers, Info, Ingest, Merge, Options};
+use flowgauge_core::terms::{Measure, Size, Threshold};
+use flowgauge_core::{catalog, catalog::ALGORITHMS};
 
 use super::stream::{self, Packet, feed, packets};
 use super::{build, for_all, small};

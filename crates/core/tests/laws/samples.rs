@@ -3,7 +3,8 @@
 use flowgauge_core::catalog::{self, ACCELERATORS};
 use flowgauge_core::key::Key4;
 use flowgauge_core::summary::codec::{decode, encode};
-use flowgauge_core::summary::{Measure, Options, Parameters};
+use flowgauge_core::summary::{Options, Parameters};
+use flowgauge_core::terms::Measure;
 
 use super::ask::decode_and_use;
 use super::codec::{flipped, raised, signed};

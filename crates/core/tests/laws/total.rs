@@ -2,7 +2,8 @@
 
 use flowgauge_core::catalog::ALGORITHMS;
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key32, Key37};
-use flowgauge_core::summary::{Answers, Estimate, Info, Measure, Merge, Options, SizeEstimate};
+use flowgauge_core::summary::{Answers, Estimate, Info, Merge, Options, SizeEstimate};
+use flowgauge_core::terms::Measure;
 
 use super::stream::{feed, key, packets};
 use super::{build, for_all};

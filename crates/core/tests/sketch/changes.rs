@@ -3,11 +3,12 @@
 use std::collections::{BTreeSet, HashMap};
 
 use flowgauge_core::key::{CanonicalKey, FlowKey, Key8, KeyKind};
-use flowgauge_core::summary::{Ingest, Measure, Options, Size};
+use flowgauge_core::summary::{Ingest, Options};
 use flowgauge_core::task::{
     ChangeItem, EpochContext, ForecastModel, HistoryShape, Lane, Lists, Report, Task, TaskOptions,
-    Threshold, find,
+    find,
 };
+use flowgauge_core::terms::{Measure, Size, Threshold};
 use flowgauge_kernel::Seed;
 
 use crate::support::{LINEAR, build, feed, key, options, stream};

@@ -2,7 +2,7 @@
 
 use datasketches::countmin::CountMinSketch;
 use flowgauge_core::key::{CanonicalKey, FlowKey, Key8};
-use flowgauge_core::summary::Measure;
+use flowgauge_core::terms::Measure;
 
 use crate::support::{
     ALL, build, cells, estimate, feed, key, options, seeds, sizes, sketch, stream,

@@ -3,7 +3,8 @@
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key8};
 use flowgauge_core::summary::codec::encode;
-use flowgauge_core::summary::{BuildError, Measure, Options};
+use flowgauge_core::summary::{BuildError, Options};
+use flowgauge_core::terms::Measure;
 use flowgauge_kernel::{Digester, Isa, Seed};
 
 use crate::support::{ALL, LINEAR, build, bytes, cells, estimate, key, options, sizes};

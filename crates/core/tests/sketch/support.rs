@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key8};
-use flowgauge_core::summary::{Ingest, Measure, Options};
+use flowgauge_core::summary::{Ingest, Options};
+use flowgauge_core::terms::Measure;
 
 use crate::zipf::Zipf;
 

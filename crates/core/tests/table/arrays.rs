@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
+use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key4};
 use flowgauge_core::summary::codec::{decode, encode};
-use flowgauge_core::summary::{Estimate, Forecast, Ingest, Measure, Options};
-use flowgauge_core::{catalog, task::Threshold};
+use flowgauge_core::summary::{Estimate, Forecast, Ingest, Options};
+use flowgauge_core::terms::{Measure, Threshold};
 
 use super::distinct::quality;
 use super::{build, feed, nearly_full, one_each, options, packets, stored_and_back, truth};

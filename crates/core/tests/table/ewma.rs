@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use flowgauge_core::key::Key16;
-use flowgauge_core::summary::{Estimate, Forecast, Ingest, Measure, Options, Size};
+use flowgauge_core::summary::{Estimate, Forecast, Ingest, Options};
+use flowgauge_core::terms::{Measure, Size};
 
 use super::{
     TABLES, build, feed, listed, nearly_full, one_each, options, packets, stored_and_back, truth,

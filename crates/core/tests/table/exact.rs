@@ -2,7 +2,8 @@
 
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key37};
-use flowgauge_core::summary::{BuildError, Estimate, Size};
+use flowgauge_core::summary::{BuildError, Estimate};
+use flowgauge_core::terms::Size;
 
 use super::{TABLES, build, feed, listed, options, packets, stored_and_back, truth};
 

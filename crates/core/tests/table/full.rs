@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key4, Key8};
 use flowgauge_core::summary::codec::{decode, encode};
-use flowgauge_core::summary::{Estimate, Ingest, Size};
+use flowgauge_core::summary::{Estimate, Ingest};
+use flowgauge_core::terms::Size;
 
 use super::{
     Packet, TABLES, build, feed, key, listed, one_each, options, packets, stored_and_back, total,

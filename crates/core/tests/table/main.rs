@@ -15,7 +15,8 @@ use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
 use flowgauge_core::key::FlowKey;
 use flowgauge_core::summary::codec::{Decoded, decode, encode};
-use flowgauge_core::summary::{Ingest, Options, Size};
+use flowgauge_core::summary::{Ingest, Options};
+use flowgauge_core::terms::Size;
 
 /// Every exact table.
 const TABLES: [&str; 4] = ["linear-table", "indirect-table", "cuckoo-1", "cuckoo-4"];

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use flowgauge_core::key::{CanonicalKey, KeyKind};
-use flowgauge_core::summary::{Estimate, Measure, Size};
-use flowgauge_core::task::{ChangeItem, HistoryShape, Report, Task, TaskOptions, Threshold};
+use flowgauge_core::summary::Estimate;
+use flowgauge_core::task::{ChangeItem, HistoryShape, Report, Task, TaskOptions};
+use flowgauge_core::terms::{Measure, Size, Threshold};
 use proptest::prelude::*;
 
 use crate::support::{Case, Table, any_key, build, case, check, lane_bytes, options, run, table};

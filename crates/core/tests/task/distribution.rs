@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
 use flowgauge_core::key::{CanonicalKey, FlowKey, Key4, KeyKind};
-use flowgauge_core::summary::{
-    Answers, Estimate, Ingest, Measure, Options, QuantileOf, Quantiles, Size,
-};
-use flowgauge_core::task::{EpochContext, Lane, Lists, Report, Threshold};
+use flowgauge_core::summary::{Answers, Estimate, Ingest, Options, QuantileOf, Quantiles};
+use flowgauge_core::task::{EpochContext, Lane, Lists, Report};
+use flowgauge_core::terms::{Measure, Size, Threshold};
 
 use crate::support::{Case, Table, any_key, build, case, check, options, run_once};
 

@@ -1,8 +1,9 @@
 //! `hierarchical` against the definition, node by node.
 
 use flowgauge_core::key::{CanonicalKey, KeyKind};
-use flowgauge_core::summary::{Estimate, Measure, Size};
-use flowgauge_core::task::{Hierarchy, HierarchyItem, Report, Threshold};
+use flowgauge_core::summary::Estimate;
+use flowgauge_core::task::{HierarchyItem, Report};
+use flowgauge_core::terms::{Hierarchy, Measure, Size, Threshold};
 
 use crate::support::{Case, Table, case, check, check_some, key_of, options, run_once};
 

@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 
 use flowgauge_core::key::{KeyKind, KeySpec};
-use flowgauge_core::summary::{Answers, Measure};
-use flowgauge_core::task::{
-    EpochContext, Hierarchy, HistoryShape, Lane, Lists, TASKS, TaskOptions, Threshold, find,
-};
+use flowgauge_core::summary::Answers;
+use flowgauge_core::task::{EpochContext, HistoryShape, Lane, Lists, TASKS, TaskOptions, find};
+use flowgauge_core::terms::{Hierarchy, Measure, Threshold};
 
 use crate::support::{Rough, Table, build, lane_bytes, options};
 
@@ -60,7 +59,7 @@ fn check_accepts_the_listed_keys_and_refuses_the_others() {
                 && ["superspreaders", "victims"].contains(&entry.name);
             let answered = entry.keys.contains(&kind) && !one_address;
             assert_eq!(checked.is_ok(), answered, "{} {name}", entry.name);
-            let keyed = flowgauge_core::summary::Size::default();
+            let keyed = flowgauge_core::terms::Size::default();
             let (by, threshold) = (Measure::Packets, Threshold::Share(0.001));
             let epoch = EpochContext { by, keyed, threshold, lists: Lists::unlimited(10) };
             let mut scratch = vec![0; task.scratch_bytes(0).div_ceil(8)];

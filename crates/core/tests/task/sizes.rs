@@ -1,8 +1,9 @@
 //! `top`, `heavy-hitters` and `flow-size`.
 
 use flowgauge_core::key::{CanonicalKey, KeyKind};
-use flowgauge_core::summary::{Measure, Size, SizeEstimate};
-use flowgauge_core::task::{Lane, Report, Selection, SizeItem, Threshold};
+use flowgauge_core::summary::SizeEstimate;
+use flowgauge_core::task::{Lane, Report, Selection, SizeItem};
+use flowgauge_core::terms::{Measure, Size, Threshold};
 use proptest::prelude::*;
 
 use crate::support::{Case, Rough, Table, any_key, build, case, check, options, run_once};

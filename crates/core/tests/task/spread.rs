@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use flowgauge_core::key::{CanonicalKey, KeyKind};
-use flowgauge_core::summary::{Estimate, Measure, Size};
-use flowgauge_core::task::{Report, Side, SpreadItem, SpreadOf, Threshold};
+use flowgauge_core::summary::Estimate;
+use flowgauge_core::task::{Report, Side, SpreadItem};
+use flowgauge_core::terms::{Measure, Size, SpreadOf, Threshold};
 
 use crate::support::{Case, Table, case, check, key_of, options, run_once};
 

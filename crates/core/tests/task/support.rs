@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use flowgauge_core::key::{CanonicalKey, KeyKind, KeySpec};
-use flowgauge_core::summary::{
-    Answers, Candidates, Estimate, Flows, Measure, Size, SizeEstimate, SizeQuery,
-};
-use flowgauge_core::task::{EpochContext, Lane, Lists, Report, Task, TaskOptions, Threshold, find};
+use flowgauge_core::summary::{Answers, Candidates, Estimate, Flows, SizeEstimate, SizeQuery};
+use flowgauge_core::task::{EpochContext, Lane, Lists, Report, Task, TaskOptions, find};
+use flowgauge_core::terms::{Measure, Size, Threshold};
 use flowgauge_kernel::Seed;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};

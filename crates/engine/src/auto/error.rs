@@ -1,7 +1,8 @@
 //! How far off answers may be, as far as they tell themselves.
 
-use flowgauge_core::summary::{Estimate, Measure, Size};
+use flowgauge_core::summary::Estimate;
 use flowgauge_core::task::Report;
+use flowgauge_core::terms::{Measure, Size};
 
 use super::{Largest, Reason};
 use crate::report::EpochReport;

@@ -3,7 +3,7 @@
 use flowgauge_core::catalog;
 use flowgauge_core::key::KeySpec;
 use flowgauge_core::summary::{Answers, BuildError, Laws, Merge, Options, QuantileOf};
-use flowgauge_core::task::Threshold;
+use flowgauge_core::terms::Threshold;
 use flowgauge_kernel::Seed;
 
 use super::{Cores, Way};

@@ -9,8 +9,9 @@ use std::fmt::Display;
 use std::io::{self, Write};
 
 use flowgauge_core::key::{Fields, KeyKind, KeySpec};
-use flowgauge_core::summary::{Estimate, Measure, SizeEstimate};
+use flowgauge_core::summary::{Estimate, SizeEstimate};
 use flowgauge_core::task::{Report, Selection};
+use flowgauge_core::terms::Measure;
 
 use super::{Format, escape, names, rfc3339};
 use crate::account::Account;

@@ -3,8 +3,9 @@
 use std::io::{self, Write};
 
 use flowgauge_core::key::{CanonicalKey, Fields, KeySpec};
-use flowgauge_core::summary::{Estimate, Measure, Setting, Size};
+use flowgauge_core::summary::{Estimate, Setting};
 use flowgauge_core::task::{HierarchyItem, Report, Selection, Side, SizeItem, SpreadItem};
+use flowgauge_core::terms::{Measure, Size};
 use serde_json::{Map, Value, json};
 
 use super::{Format, escape, names, rfc3339};

@@ -1,6 +1,6 @@
 //! Numbers as people read them: exact where short, else three digits and a unit.
 
-use flowgauge_core::summary::Measure;
+use flowgauge_core::terms::Measure;
 
 /// A count such as `12,345` or `1.23 M`, at most 7 columns wide.
 pub fn count(value: f64) -> String {

@@ -1,7 +1,8 @@
 //! Every packet is counted once, or counted as not counted.
 
 use flowgauge_core::key::KeyKind;
-use flowgauge_core::summary::{Measure, Parameters};
+use flowgauge_core::summary::Parameters;
+use flowgauge_core::terms::Measure;
 use flowgauge_engine::{Config, EpochLength};
 use flowgauge_filter::Filter;
 use serde_json::Value;

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use flowgauge_core::catalog;
 use flowgauge_core::key::KeyKind;
-use flowgauge_core::summary::{BuildError, Measure};
-use flowgauge_core::task::{TASKS, Threshold};
+use flowgauge_core::summary::BuildError;
+use flowgauge_core::task::TASKS;
+use flowgauge_core::terms::{Measure, Threshold};
 use flowgauge_engine::{Config, EngineError, EpochLength, Plan};
 
 use crate::capture::{Pcap, Random, mixed, udp6};

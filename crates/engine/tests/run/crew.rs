@@ -6,8 +6,8 @@ use std::{fs, io, thread};
 
 use flowgauge_capture::Captures;
 use flowgauge_core::packet::{Frame, LinkType};
-use flowgauge_core::summary::Size;
 use flowgauge_core::task::Report;
+use flowgauge_core::terms::Size;
 use flowgauge_engine::report::EpochReport;
 use flowgauge_engine::sink::Each;
 use flowgauge_engine::source::{Burst, Source, SourceError};

@@ -1,7 +1,7 @@
 //! Where epochs end, and what happens between them.
 
 use flowgauge_core::summary::Parameters;
-use flowgauge_core::task::Threshold;
+use flowgauge_core::terms::Threshold;
 use flowgauge_engine::{Config, EpochLength};
 use serde_json::Value;
 

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use flowgauge_core::key::KeyKind;
 use flowgauge_core::lanes::ParsedRow;
 use flowgauge_core::packet::{Frame, LinkType, parse};
-use flowgauge_core::summary::Measure;
+use flowgauge_core::terms::Measure;
 use flowgauge_engine::sink::{Json, Written};
 use flowgauge_engine::{Config, EpochLength, Meter, Plan};
 use flowgauge_filter::Filter;

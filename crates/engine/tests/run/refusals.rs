@@ -3,7 +3,8 @@
 use flowgauge_core::catalog;
 use flowgauge_core::key::KeyKind;
 use flowgauge_core::summary::BuildError;
-use flowgauge_core::task::{ForecastModel, Hierarchy};
+use flowgauge_core::task::ForecastModel;
+use flowgauge_core::terms::Hierarchy;
 use flowgauge_engine::{Config, EngineError, Plan};
 
 use crate::{asking, refusal};

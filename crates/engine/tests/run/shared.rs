@@ -4,8 +4,9 @@ use std::slice;
 
 use flowgauge_core::catalog;
 use flowgauge_core::key::{KeyKind, KeySpec};
-use flowgauge_core::summary::{Measure, Parameters};
-use flowgauge_core::task::{Report, Threshold};
+use flowgauge_core::summary::Parameters;
+use flowgauge_core::task::Report;
+use flowgauge_core::terms::{Measure, Threshold};
 use flowgauge_engine::{Config, Dispatch, EpochLength, Overrun, Plan};
 
 use crate::capture::mixed;

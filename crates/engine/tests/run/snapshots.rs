@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use flowgauge_core::key::KeySpec;
 use flowgauge_core::summary::Parameters;
-use flowgauge_core::task::SpreadOf;
+use flowgauge_core::terms::SpreadOf;
 use flowgauge_engine::sink::{Item, Json, Sink, SinkError, Written};
 use flowgauge_engine::snapshot::{MergeError, Saved, Snapshot, SnapshotError};
 use flowgauge_engine::{Config, EpochLength, Plan};

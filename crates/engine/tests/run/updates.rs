@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use flowgauge_core::key::KeyKind;
 use flowgauge_core::summary::Parameters;
-use flowgauge_core::task::{Report, Threshold};
+use flowgauge_core::task::Report;
+use flowgauge_core::terms::Threshold;
 use flowgauge_engine::sink::{Json, Written};
 use flowgauge_engine::{Config, Dispatch, EpochLength, Overrun, Plan};
 use serde_json::Value;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use flowgauge_core::key::KeyKind;
 use flowgauge_core::summary::Parameters;
-use flowgauge_core::task::Threshold;
+use flowgauge_core::terms::Threshold;
 use flowgauge_engine::{Config, Dispatch, EpochLength, Plan};
 use serde_json::Value;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use flowgauge_core::key::KeyKind;
-use flowgauge_core::summary::Measure;
+use flowgauge_core::terms::Measure;
 use flowgauge_engine::sink::Csv;
 use proptest::prelude::*;
 

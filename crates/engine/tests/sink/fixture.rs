@@ -5,10 +5,11 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use flowgauge_core::key::{CanonicalKey, KeyKind, KeySpec};
 use flowgauge_core::packet::{Fault, Layer, Malformed, NoKey};
-use flowgauge_core::summary::{Estimate, Measure, QuantileOf, Setting, Size, SizeEstimate};
+use flowgauge_core::summary::{Estimate, QuantileOf, Setting, SizeEstimate};
 use flowgauge_core::task::{
     ChangeItem, HierarchyItem, Report, Selection, Side, SizeItem, SpreadItem,
 };
+use flowgauge_core::terms::{Measure, Size};
 use flowgauge_engine::account::Account;
 use flowgauge_engine::report::{Breakdown, EpochReport, Gap, SummaryInfo, TotalReport};
 use flowgauge_engine::source::{Counter, CounterKind};

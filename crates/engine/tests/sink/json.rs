@@ -1,7 +1,7 @@
 //! JSON: exactly as documented, valid by the schema, and the same when read back.
 
 use flowgauge_core::key::KeyKind;
-use flowgauge_core::summary::Measure;
+use flowgauge_core::terms::Measure;
 use flowgauge_engine::sink::Json;
 use proptest::prelude::*;
 use serde_json::Value;

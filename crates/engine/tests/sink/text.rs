@@ -1,8 +1,9 @@
 //! The page: as it should look, never too wide, and safe on a terminal.
 
 use flowgauge_core::key::KeyKind;
-use flowgauge_core::summary::{Estimate, Measure};
+use flowgauge_core::summary::Estimate;
 use flowgauge_core::task::{Report, Selection, Side};
+use flowgauge_core::terms::Measure;
 use flowgauge_engine::sink::Text;
 
 use crate::{Page, assert_golden, fixture, run};

@@ -3,8 +3,7 @@
 use flowgauge_capture::Captures;
 use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::key::KeyKind;
-use flowgauge_core::summary::Measure;
-use flowgauge_core::task::Threshold;
+use flowgauge_core::terms::{Measure, Threshold};
 use flowgauge_engine::auto::{self, Choice, Largest, Sample, Tried, Wanted, choose};
 use flowgauge_engine::report::EpochReport;
 use flowgauge_engine::sink::Each;

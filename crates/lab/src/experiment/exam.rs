@@ -1,8 +1,8 @@
 //! How accurate a structure is on a stream: precision and recall of what a task names.
 
 use flowgauge_core::key::{Extract, FlowKey, KeyKind};
-use flowgauge_core::summary::{Measure, Size};
-use flowgauge_core::task::{EpochContext, Lists, Threshold, find};
+use flowgauge_core::task::{EpochContext, Lists, find};
+use flowgauge_core::terms::{Measure, Size, Threshold};
 use flowgauge_kernel::{Digester, Isa, Seed};
 
 use super::setting::{Mix, Setting};

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::key::FlowKey;
-use flowgauge_core::summary::{Answers, Measure};
+use flowgauge_core::summary::Answers;
+use flowgauge_core::terms::Measure;
 
 use super::latency::Runner;
 use super::setting::FRAME_BYTES;

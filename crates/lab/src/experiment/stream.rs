@@ -1,7 +1,7 @@
 //! Keys in memory.
 
 use flowgauge_core::key::{Element, Extract, FlowKey, KeyKind};
-use flowgauge_core::task::SpreadOf;
+use flowgauge_core::terms::SpreadOf;
 use flowgauge_kernel::{Digester, Isa, Seed};
 
 use super::setting::{Mix, Setting};

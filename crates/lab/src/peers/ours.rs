@@ -2,7 +2,8 @@
 
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::key::{FlowKey, Key8};
-use flowgauge_core::summary::{Ingest, Measure};
+use flowgauge_core::summary::Ingest;
+use flowgauge_core::terms::Measure;
 
 use super::{Contender, Peer};
 use crate::experiment::{FRAME_BYTES, Setting, Structure};

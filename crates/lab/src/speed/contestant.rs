@@ -6,7 +6,7 @@ use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key8};
 use flowgauge_core::summary::{Ingest, Options, Parameters};
-use flowgauge_core::task::Hierarchy;
+use flowgauge_core::terms::Hierarchy;
 use flowgauge_kernel::Digester;
 
 use super::entry::Entry;

@@ -9,8 +9,9 @@ use crate::key::FlowKey;
 use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::counter::Sampler;
 use crate::summary::{
-    Answers, Candidates, Cells, Incompatible, Ingest, Measure, Options, Setting, Size, SizeQuery,
+    Answers, Candidates, Cells, Incompatible, Ingest, Options, Setting, SizeQuery,
 };
+use crate::terms::{Measure, Size};
 
 /// Summaries, and other samplers, have draws of their own from the same seed.
 const SALT: u64 = 0x17c2_6b9d_e58f_03a4;

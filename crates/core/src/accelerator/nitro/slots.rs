@@ -9,7 +9,8 @@ use std::ops::Range;
 use super::sampled::Nitro;
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
-use crate::summary::{Counter, Measure, sum_and_largest};
+use crate::summary::{Counter, sum_and_largest};
+use crate::terms::Measure;
 
 impl<K: FlowKey> Nitro<K> {
     /// Takes a stretch of a batch, of which the pace is the same.

@@ -2,10 +2,8 @@
 
 use super::Sampled;
 use crate::key::{CanonicalKey, FlowKey};
-use crate::summary::{
-    Answers, Candidates, Estimate, Measure, Prefixes, Sampling, Size, SizeEstimate, SizeQuery,
-};
-use crate::task::Hierarchy;
+use crate::summary::{Answers, Candidates, Estimate, Prefixes, Sampling, SizeEstimate, SizeQuery};
+use crate::terms::{Hierarchy, Measure, Size};
 
 impl<K: FlowKey> Sampled<K> {
     /// The weight of the packets taken of which the sample weighs so much: none was multiplied by more

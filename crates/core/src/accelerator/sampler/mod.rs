@@ -24,9 +24,10 @@ use crate::key::FlowKey;
 use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::counter::Sampler;
 use crate::summary::{
-    Answers, BuildError, Counter, Incompatible, Ingest, Laws, Measure, Options, Sampling, Setting,
+    Answers, BuildError, Counter, Incompatible, Ingest, Laws, Options, Sampling, Setting,
     sum_and_largest,
 };
+use crate::terms::Measure;
 
 /// Summaries have draws of their own from the same seed.
 const SALT: u64 = 0x5a3f_91c8_27d4_e60b;

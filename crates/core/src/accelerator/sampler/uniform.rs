@@ -9,7 +9,8 @@ use super::rate::Steps;
 use super::{Kind, Rate, Sampled};
 use crate::batch::Batch;
 use crate::key::FlowKey;
-use crate::summary::{BuildError, Ingest, Laws, Measure, Options, Parameter, Parameters, Setting};
+use crate::summary::{BuildError, Ingest, Laws, Options, Parameter, Parameters, Setting};
+use crate::terms::Measure;
 
 /// A common rate of routers on fast links.
 const SAMPLE: u64 = 100;

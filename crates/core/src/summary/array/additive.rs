@@ -18,12 +18,12 @@ use super::super::sketch::{Unsigned, rows::Rows};
 use super::super::state::{self, ARRAY_STATE, Distinct, Ewma, Kind, States};
 use super::super::{
     Answers, BuildError, Candidates, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws,
-    Measure, Options, Parameter, Parameters, Setting, Size, SizeEstimate, SizeQuery,
+    Options, Parameter, Parameters, Setting, SizeEstimate, SizeQuery,
 };
 use super::shared::SharedArray;
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
-use crate::task::Threshold;
+use crate::terms::{Measure, Size, Threshold};
 
 /// By Markov's inequality, a counter's excess is below [`EXCESS`] times its expectation with this
 /// chance.

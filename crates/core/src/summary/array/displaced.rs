@@ -11,9 +11,9 @@ use super::super::basis::Basis;
 use super::super::codec::{DecodeError, Patience, Reader, Writer};
 use super::super::state::{Past, State};
 use super::super::table::{Layout, Linear, MOST_BUCKETS};
-use super::super::{BuildError, Measure, Options, Size};
+use super::super::{BuildError, Options};
 use crate::key::FlowKey;
-use crate::task::Threshold;
+use crate::terms::{Measure, Size, Threshold};
 
 /// What is put by is worth more than this part of the threshold.
 const PART: f64 = 1.0 / 8.0;

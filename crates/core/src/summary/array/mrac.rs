@@ -14,12 +14,13 @@ use super::super::basis::{Basis, twin};
 use super::super::cached::CACHED_BYTES;
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{
-    Answers, BuildError, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws, Measure,
-    Merge, Options, Parameter, Setting, Size, SizeEstimate, SizeQuery,
+    Answers, BuildError, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws, Merge,
+    Options, Parameter, Setting, SizeEstimate, SizeQuery,
 };
 use super::decompound::decompound;
 use crate::batch::Batch;
 use crate::key::FlowKey;
+use crate::terms::{Measure, Size};
 
 /// An array of packet counters.
 ///

@@ -17,12 +17,12 @@ use super::super::heavy;
 use super::super::state::{self, ARRAY_STATE, Count, Distinct, Ewma, Kind, Past, State, States};
 use super::super::{
     Answers, BuildError, Candidates, Counter, Describe, Estimate, Forecast, Forecasts,
-    Incompatible, Info, Ingest, Laws, Measure, Options, Parameter, Setting, Size, SizeEstimate,
-    SizeQuery, Spread,
+    Incompatible, Info, Ingest, Laws, Options, Parameter, Setting, SizeEstimate, SizeQuery, Spread,
 };
 use super::displaced::{Displaced, lose};
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
+use crate::terms::{Measure, Size};
 
 /// Every state in a slot of its own, until another key takes that over.
 ///

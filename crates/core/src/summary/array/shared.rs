@@ -17,14 +17,14 @@ use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::heavy::{self, HeavyKeys};
 use super::super::state::{self, Ewma, Past, State};
 use super::super::{
-    Answers, BuildError, Candidates, Estimate, Forecast, Forecasts, Incompatible, Ingest, Measure,
-    Options, Setting, Size, SizeEstimate, SizeQuery, Spread,
+    Answers, BuildError, Candidates, Estimate, Forecast, Forecasts, Incompatible, Ingest, Options,
+    Setting, SizeEstimate, SizeQuery, Spread,
 };
 use super::additive::{CONFIDENCE, PART, PREFETCH_AHEAD, least_of};
 use super::own::{Known, Shared, known};
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
-use crate::task::Threshold;
+use crate::terms::{Measure, Size, Threshold};
 
 /// One array of states.
 ///

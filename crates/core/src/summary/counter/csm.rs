@@ -16,12 +16,13 @@ use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::remix::remix;
 use super::super::{
-    Answers, BuildError, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws, Measure,
-    Options, Parameter, Setting, Size, SizeEstimate, SizeQuery,
+    Answers, BuildError, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws, Options,
+    Parameter, Setting, SizeEstimate, SizeQuery,
 };
 use super::monitor::{excess, size};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
+use crate::terms::{Measure, Size};
 
 /// Counters of a flow, unless asked otherwise or the memory is small.
 const MOST_SHARED: u64 = 10_000;

@@ -11,7 +11,7 @@ use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{
     Answers, BuildError, Candidates, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws,
-    Measure, Options, Setting, Size, SizeEstimate, SizeQuery,
+    Options, Setting, SizeEstimate, SizeQuery,
 };
 use super::capacity::{PARAMETERS, counters};
 use super::fast_path::FastPath;
@@ -19,6 +19,7 @@ use super::monitor::{excess, size};
 use super::steps::Steps;
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
+use crate::terms::{Measure, Size};
 
 /// Misra-Gries of one measure, that of `C`.
 ///

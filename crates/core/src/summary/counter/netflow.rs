@@ -15,12 +15,13 @@ use super::super::listed::least_mean;
 use super::super::table::{Counts, MOST_BUCKETS};
 use super::super::{
     Answers, BuildError, Candidates, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws,
-    Measure, Options, Parameter, Setting, Size, SizeEstimate, SizeQuery, sum_and_largest,
+    Options, Parameter, Setting, SizeEstimate, SizeQuery, sum_and_largest,
 };
 use super::random::Sampler;
 use super::sampled::{CONFIDENCE, scaled};
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
+use crate::terms::{Measure, Size};
 
 /// A common rate of routers on fast links.
 const SAMPLE: u64 = 100;

@@ -17,14 +17,15 @@ use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::sketch::{Least, RowSketch, Unsigned};
 use super::super::{
-    Answers, BuildError, Candidates, Describe, Estimate, Incompatible, Info, Ingest, Laws, Measure,
-    Options, Parameter, Setting, Size, SizeEstimate, SizeQuery,
+    Answers, BuildError, Candidates, Describe, Estimate, Incompatible, Info, Ingest, Laws, Options,
+    Parameter, Setting, SizeEstimate, SizeQuery,
 };
 use super::fast_path::FastPath;
 use super::monitor::{excess, size};
 use super::queue::Queue;
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
+use crate::terms::{Measure, Size};
 
 /// Keys of the fast path, unless asked otherwise or the memory is small.
 const MOST_COUNTERS: usize = 1024;

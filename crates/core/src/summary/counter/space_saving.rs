@@ -7,11 +7,12 @@
 //! takes over the one of the least count, and that count is its error. With m counters and total
 //! weight N, estimates lie within f and f + N/m, and every key over N/m has a counter.
 
-use super::super::{BuildError, Describe, Info, Ingest, Laws, Measure, Options};
+use super::super::{BuildError, Describe, Info, Ingest, Laws, Options};
 use super::capacity::{PARAMETERS, counters};
 use super::monitor::{Monitor, Monitored};
 use super::tracked::Tracked;
 use crate::key::FlowKey;
+use crate::terms::Measure;
 
 /// Space-Saving with a heap.
 ///

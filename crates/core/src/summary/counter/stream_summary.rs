@@ -10,12 +10,13 @@
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed};
 
-use super::super::{BuildError, Counter, Describe, Info, Ingest, Laws, Measure, Memory, Options};
+use super::super::{BuildError, Counter, Describe, Info, Ingest, Laws, Memory, Options};
 use super::capacity::{PARAMETERS, counters};
 use super::index::Index;
 use super::monitor::{Entry, Monitor};
 use super::tracked::Tracked;
 use crate::key::FlowKey;
+use crate::terms::Measure;
 
 /// Space-Saving with linked buckets.
 ///

@@ -6,12 +6,12 @@ use std::marker::PhantomData;
 use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{
-    Answers, Candidates, Counter, Estimate, Incompatible, Ingest, Measure, Setting, Size,
-    SizeEstimate, SizeQuery,
+    Answers, Candidates, Counter, Estimate, Incompatible, Ingest, Setting, SizeEstimate, SizeQuery,
 };
 use super::monitor::{Monitor, excess, size};
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
+use crate::terms::{Measure, Size};
 
 /// The keys of one pipeline, in the monitor `M`.
 pub(super) struct Tracked<K, C, M> {

@@ -4,13 +4,11 @@ use flowgauge_kernel::Digester;
 
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::counter::{Monitor, Monitored, counters, excess, size};
-use super::super::{
-    BuildError, Estimate, Incompatible, Measure, Options, Prefixes, Size, SizeEstimate,
-};
+use super::super::{BuildError, Estimate, Incompatible, Options, Prefixes, SizeEstimate};
 use super::nodes::{Node, nodes};
 use crate::batch::BATCH_PACKETS;
 use crate::key::{CanonicalKey, FlowKey};
-use crate::task::Hierarchy;
+use crate::terms::{Hierarchy, Measure, Size};
 
 /// A node with the counters of its prefixes.
 struct Level<K: FlowKey, C: Monitored> {

@@ -11,12 +11,13 @@ use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::counter::{Monitored, PARAMETERS};
 use super::super::{
-    Answers, BuildError, Candidates, Describe, Incompatible, Info, Ingest, Laws, Measure, Options,
-    Prefixes, Setting, Size, SizeEstimate, SizeQuery,
+    Answers, BuildError, Candidates, Describe, Incompatible, Info, Ingest, Laws, Options, Prefixes,
+    Setting, SizeEstimate, SizeQuery,
 };
 use super::levels::Levels;
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
+use crate::terms::{Measure, Size};
 
 /// A Space-Saving for each node.
 ///

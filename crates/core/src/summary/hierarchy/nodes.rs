@@ -2,7 +2,7 @@
 
 use super::super::{BuildError, Options};
 use crate::key::{FlowKey, prefix_mask};
-use crate::task::Hierarchy;
+use crate::terms::Hierarchy;
 
 /// The prefix lengths of a node, with the bits of a key that they keep.
 #[derive(Clone, Copy)]

@@ -13,14 +13,14 @@ use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::counter::{CONFIDENCE, Monitored, PARAMETERS, Sampler, Z};
 use super::super::{
-    Answers, BuildError, Candidates, Describe, Estimate, Incompatible, Info, Ingest, Laws, Measure,
-    Options, Parameter, Prefixes, Sampling, Setting, Size, SizeEstimate, SizeQuery,
+    Answers, BuildError, Candidates, Describe, Estimate, Incompatible, Info, Ingest, Laws, Options,
+    Parameter, Prefixes, Sampling, Setting, SizeEstimate, SizeQuery,
 };
 use super::levels::Levels;
 use super::nodes::{MOST_NODES, ipv4_nodes};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
-use crate::task::Hierarchy;
+use crate::terms::{Hierarchy, Measure, Size};
 
 /// A Space-Saving for each node, each counting a sample of the packets.
 ///

@@ -8,7 +8,8 @@
 //! of other flows' marks.
 
 use super::super::listed::least_mean;
-use super::super::{Estimate, Size, SizeEstimate};
+use super::super::{Estimate, SizeEstimate};
+use crate::terms::Size;
 
 /// Standard deviations either way.
 const DEVIATIONS: f64 = 2.0;

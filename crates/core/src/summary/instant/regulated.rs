@@ -14,14 +14,15 @@ use flowgauge_kernel::Digester;
 
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{
-    Answers, Candidates, Counter, Estimate, Incompatible, Ingest, Options, Setting, Size,
-    SizeEstimate, SizeQuery, sum_and_largest,
+    Answers, Candidates, Counter, Estimate, Incompatible, Ingest, Options, Setting, SizeEstimate,
+    SizeQuery, sum_and_largest,
 };
 use super::bounds::Flow;
 use super::regulator::Regulator;
 use super::word::Word;
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
+use crate::terms::Size;
 
 /// A flow table behind a regulator: it counts each flow by itself, and says which packets it may
 /// have lost by the upper bound.

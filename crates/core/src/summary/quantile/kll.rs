@@ -16,11 +16,12 @@ use flowgauge_kernel::Digester;
 use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{
-    Answers, BuildError, Describe, Incompatible, Info, Ingest, Laws, Measure, Options, Parameter,
+    Answers, BuildError, Describe, Incompatible, Info, Ingest, Laws, Options, Parameter,
     Parameters, QuantileOf, Quantiles, Setting,
 };
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
+use crate::terms::Measure;
 
 /// The library's fit of the rank error that 99 % of its quantiles keep: this ÷ k to the power.
 const ERROR: f64 = 2.296;

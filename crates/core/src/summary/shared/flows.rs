@@ -11,9 +11,10 @@ use std::marker::PhantomData;
 
 use flowgauge_kernel::prefetch;
 
-use super::super::{BuildError, Memory, Size};
+use super::super::{BuildError, Memory};
 use super::atomic::{Acquire, AtomicU32, AtomicU64, Column, Relaxed, Release, column};
 use crate::key::FlowKey;
+use crate::terms::Size;
 
 /// Entries beside those of the flows that there is room for: each worker may have a spare one. The
 /// model has two workers.

@@ -93,12 +93,12 @@ impl Total {
 #[cfg(all(test, not(loom)))]
 #[expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 mod tests {
-    use super::super::Measure;
     use super::super::codec::encode;
     use crate::batch::Batch;
     use crate::catalog;
     use crate::key::{FlowKey, Key4};
     use crate::summary::Options;
+    use crate::terms::Measure;
 
     /// The stored form of what these rows make, one worker's and the shared one's.
     fn both(name: &str, by: Measure, rows: &[(u32, u32, u64)]) -> [Vec<u8>; 2] {

@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use loom::sync::Arc;
 use loom::thread;
 
-use super::super::{Memory, Size};
+use super::super::Memory;
 use super::flows::Flows;
 use crate::key::{FlowKey, Key16};
+use crate::terms::Size;
 
 /// A flow that is told from others by both words of its key.
 fn key(flow: u8) -> Key16 {

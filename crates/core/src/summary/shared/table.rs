@@ -4,12 +4,13 @@ use flowgauge_kernel::Digester;
 
 use super::super::state::Kind;
 use super::super::table::{Counts, LinearTable, MOST_BUCKETS};
-use super::super::{BuildError, Counter, Describe, Ingest, Options, Size};
+use super::super::{BuildError, Counter, Describe, Ingest, Options};
 use super::atomic::{AtomicU64, Relaxed, add_saturating};
 use super::flows::Flows;
 use super::{Share, SharedIngest, Total};
 use crate::batch::Batch;
 use crate::key::FlowKey;
+use crate::terms::Size;
 
 /// The flows, and the ordinary table that they move to.
 ///

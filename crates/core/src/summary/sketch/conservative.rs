@@ -7,13 +7,14 @@
 
 use std::marker::PhantomData;
 
-use super::super::{BuildError, Describe, Estimate, Info, Ingest, Laws, Measure, Options};
+use super::super::{BuildError, Describe, Estimate, Info, Ingest, Laws, Options};
 use super::cell::Unsigned;
 use super::count_min::{MEMORY, PARAMETERS, factor, least, sums};
 use super::grid::{Grid, Rule};
 use super::row_sketch::RowSketch;
 use super::rows::Targets;
 use crate::key::FlowKey;
+use crate::terms::Measure;
 
 /// Count-Min with conservative update, of `u32` for packets and `u64` for bytes.
 ///

@@ -9,8 +9,7 @@ use std::marker::PhantomData;
 
 use super::super::shared::{Share, SharedIngest};
 use super::super::{
-    BuildError, Cells, Describe, Estimate, Info, Ingest, Laws, Measure, Merge, Options, Parameter,
-    RowIngest,
+    BuildError, Cells, Describe, Estimate, Info, Ingest, Laws, Merge, Options, Parameter, RowIngest,
 };
 use super::cell::{Cell, Unsigned};
 use super::exceeding::seldom_exceeded;
@@ -19,6 +18,7 @@ use super::k_ary;
 use super::row_sketch::RowSketch;
 use super::rows::{CONFIDENCE, MOST_ROWS, Rows, Targets};
 use crate::key::FlowKey;
+use crate::terms::Measure;
 
 /// The parameters of every sketch whose error is a share of the total weight.
 pub(super) const PARAMETERS: &[Parameter] = &[

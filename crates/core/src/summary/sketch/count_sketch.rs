@@ -9,8 +9,7 @@ use std::marker::PhantomData;
 
 use super::super::shared::{Share, SharedIngest};
 use super::super::{
-    BuildError, Cells, Describe, Estimate, Info, Ingest, Laws, Measure, Merge, Options, Parameter,
-    RowIngest,
+    BuildError, Cells, Describe, Estimate, Info, Ingest, Laws, Merge, Options, Parameter, RowIngest,
 };
 use super::cell::Signed;
 use super::count_min::{CANDIDATES, MEMORY};
@@ -20,6 +19,7 @@ use super::rows::{
     CONFIDENCE, MOST_ROWS, Rows, Targets, deviations, median, median_of_rows, signs, sum_over,
 };
 use crate::key::FlowKey;
+use crate::terms::Measure;
 
 /// The parameters of every sketch whose error is a share of L2.
 pub(super) const PARAMETERS: &[Parameter] = &[

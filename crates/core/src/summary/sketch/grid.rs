@@ -13,7 +13,7 @@ use super::row_sketch::RowSketch;
 use super::rows::{CONFIDENCE, MOST_ROWS, Rows, Targets, deviations, with_rows};
 use crate::batch::BATCH_PACKETS;
 use crate::key::FlowKey;
-use crate::task::Threshold;
+use crate::terms::Threshold;
 
 /// Packets whose cells are asked for ahead of the one in hand.
 const PREFETCH_AHEAD: usize = 16;

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use super::super::shared::{Share, SharedIngest};
 use super::super::{
-    BuildError, Cells, Describe, Estimate, Info, Ingest, Laws, Measure, Merge, Options, RowIngest,
+    BuildError, Cells, Describe, Estimate, Info, Ingest, Laws, Merge, Options, RowIngest,
 };
 use super::cell::{Cell, Unsigned};
 use super::count_min::{MEMORY, adds_up};
@@ -20,7 +20,7 @@ use super::grid::{Grid, Limit, Linear, Rule, Weight};
 use super::row_sketch::RowSketch;
 use super::rows::{MOST_ROWS, Rows, Targets, deviations, median, median_of_rows, sum_over};
 use crate::key::FlowKey;
-use crate::task::Threshold;
+use crate::terms::{Measure, Threshold};
 
 /// The K-ary sketch, of `u32` for packets and `u64` for bytes.
 ///

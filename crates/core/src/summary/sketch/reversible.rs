@@ -13,15 +13,15 @@ use flowgauge_kernel::{Digester, Zeroed, prefetch};
 use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{
-    Answers, BuildError, Describe, Incompatible, Info, Ingest, Laws, Measure, Memory, Merge,
-    Options, Parameter, Setting,
+    Answers, BuildError, Describe, Incompatible, Info, Ingest, Laws, Memory, Merge, Options,
+    Parameter, Setting,
 };
 use super::cell::{Cell, Unsigned};
 use super::modular::{Mangled, Modular, load_counters};
 use super::reversible_shape::{self, DELTA, EPSILON};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
-use crate::task::Threshold;
+use crate::terms::{Measure, Threshold};
 
 const NAME: &str = "reversible-sketch";
 

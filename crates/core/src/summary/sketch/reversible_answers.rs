@@ -1,11 +1,12 @@
 //! What a reversible sketch answers: sizes, the keys recovered from its counters, and its cells.
 
-use super::super::{Answers, Candidates, Cells, Estimate, Measure, Size, SizeEstimate, SizeQuery};
+use super::super::{Answers, Candidates, Cells, Estimate, SizeEstimate, SizeQuery};
 use super::cell::Unsigned;
 use super::modular::{MOST_ROWS, MOST_VERIFY};
 use super::reversible::ReversibleSketch;
 use super::reversible_search::{Heaviest, capacity, search};
 use crate::key::{CanonicalKey, FlowKey};
+use crate::terms::{Measure, Size};
 
 /// Rows of all kinds that there are at most.
 const MOST: usize = MOST_ROWS + MOST_VERIFY;

@@ -9,15 +9,15 @@ use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::heavy::{self, HeavyKeys};
 use super::super::shared::{self, AtomicSums, SharedIngest, Sums};
 use super::super::{
-    Answers, BuildError, Candidates, Cells, Counter, Estimate, Incompatible, Ingest, Measure,
-    Options, RowIngest, Setting, Size, SizeEstimate, SizeQuery,
+    Answers, BuildError, Candidates, Cells, Counter, Estimate, Incompatible, Ingest, Options,
+    RowIngest, Setting, SizeEstimate, SizeQuery,
 };
 use super::cell::Cell;
 use super::grid::{Grid, Linear, Rule, Weight};
 use super::rows::{CONFIDENCE, Rows};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
-use crate::task::Threshold;
+use crate::terms::{Measure, Size, Threshold};
 
 /// Numbers beside the cells that estimates from cells need.
 const TAIL: usize = 3;

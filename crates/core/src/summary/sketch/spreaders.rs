@@ -1,9 +1,10 @@
 //! What a two-level sketch answers: the addresses that speak with many others, and sizes in packets.
 
-use super::super::{Answers, Estimate, Size, SizeEstimate, SizeQuery, Spread};
+use super::super::{Answers, Estimate, SizeEstimate, SizeQuery, Spread};
 use super::reversible_search::{Heaviest, capacity, search};
 use super::two_level::TwoLevel;
 use crate::key::{CanonicalKey, FlowKey};
+use crate::terms::Size;
 
 /// Bounds are so many standard errors wide.
 const DEVIATIONS: f64 = 3.0;

@@ -7,9 +7,10 @@
 
 use bytemuck::Zeroable;
 
+use super::super::Estimate;
 use super::super::codec::{DecodeError, Reader, Writer};
-use super::super::{Estimate, Measure, Size};
 use super::{Count, State};
+use crate::terms::{Measure, Size};
 
 const BITS: u32 = 1024;
 const WORDS: usize = BITS as usize / 32;

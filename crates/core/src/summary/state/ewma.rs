@@ -8,8 +8,9 @@
 use bytemuck::Zeroable;
 
 use super::super::codec::{DecodeError, Reader, Writer};
-use super::super::{Estimate, Forecast, Measure, Size};
+use super::super::{Estimate, Forecast};
 use super::{Count, State};
+use crate::terms::{Measure, Size};
 
 /// The weight of the last epoch in a forecast; the rest is that of the forecast before.
 const ALPHA: f64 = 0.5;

@@ -2,9 +2,9 @@
 
 use bytemuck::Zeroable;
 
-use super::super::Size;
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::{Count, State};
+use crate::terms::Size;
 
 /// A counter and `4 × WORDS` bytes.
 ///

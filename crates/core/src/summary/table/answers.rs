@@ -2,12 +2,12 @@
 
 use super::super::state::State;
 use super::super::{
-    Answers, Candidates, Estimate, Flows, Forecast, Forecasts, Size, SizeEstimate, SizeQuery,
-    Spread,
+    Answers, Candidates, Estimate, Flows, Forecast, Forecasts, SizeEstimate, SizeQuery, Spread,
 };
 use super::exact::ExactTable;
 use super::layout::Layout;
 use crate::key::{CanonicalKey, FlowKey};
+use crate::terms::Size;
 
 impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
     fn flow(&self, index: usize) -> (&K, &S) {

@@ -9,10 +9,11 @@ use flowgauge_kernel::{Digester, Zeroed};
 use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Patience, Reader, Writer};
 use super::super::state::{self, Past, State};
-use super::super::{Answers, BuildError, Incompatible, Ingest, Options, Setting, Size};
+use super::super::{Answers, BuildError, Incompatible, Ingest, Options, Setting};
 use super::layout::Layout;
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
+use crate::terms::Size;
 
 /// Exact states of every flow, until it is full: keys that come later are counted as untracked.
 ///

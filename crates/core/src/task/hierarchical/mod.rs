@@ -25,7 +25,8 @@ use super::largest::{self, Largest};
 use super::registry::{TaskEntry, TaskOptions};
 use super::{EpochContext, HierarchyItem, Lane, Lists, Report, Task, Unsupported};
 use crate::key::KeyKind;
-use crate::summary::{Estimate, Measure, Prefixes};
+use crate::summary::{Estimate, Prefixes};
+use crate::terms::{Hierarchy, Measure};
 use prefix::Address;
 use two::{HeavyPair, Pairs};
 
@@ -39,23 +40,6 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
 
 /// What a summary that is no table answers from.
 const INSTEAD: &str = "a summary that counts prefixes";
-
-/// Which prefixes to look at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hierarchy {
-    /// Prefixes of whole bytes: 5 levels for IPv4, 17 for IPv6.
-    Bytes,
-    /// Prefixes of any length: 33 levels, or 129.
-    Bits,
-    /// Source × destination, by bytes: 25 nodes above each flow, or 289.
-    Pair,
-}
-
-impl Hierarchy {
-    /// Every hierarchy with its name on the command line.
-    pub const ALL: [(&'static str, Self); 3] =
-        [("bytes", Self::Bytes), ("bits", Self::Bits), ("pair", Self::Pair)];
-}
 
 struct Hierarchical {
     hierarchy: Hierarchy,

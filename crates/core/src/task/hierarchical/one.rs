@@ -4,8 +4,9 @@ use std::iter::once;
 
 use super::path::{Closed, Path};
 use super::prefix::Address;
-use crate::summary::{Flows, Measure};
+use crate::summary::Flows;
 use crate::task::order;
+use crate::terms::Measure;
 
 /// Calls `report` with each prefix whose discounted weight exceeds `threshold`: address, level,
 /// total and discounted weight.

@@ -16,8 +16,9 @@ use std::ops::Range;
 
 use super::path::{Closed, Path};
 use super::prefix::Address;
-use crate::summary::{Flows, Measure};
+use crate::summary::Flows;
 use crate::task::order;
+use crate::terms::Measure;
 
 /// A node whose discounted weight exceeds the threshold.
 pub(super) struct HeavyPair {

@@ -5,7 +5,7 @@ mod tasks;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use flowgauge_core::summary::Size;
+use flowgauge_core::terms::Size;
 use flowgauge_kernel::SeedId;
 
 use super::layout::{self, Align, Table, WIDTH, paragraph};

@@ -1,10 +1,11 @@
 //! The answer of each task, as a section of the page.
 
 use flowgauge_core::key::{CanonicalKey, Fields};
-use flowgauge_core::summary::{Estimate, Measure, QuantileOf, Size};
+use flowgauge_core::summary::{Estimate, QuantileOf};
 use flowgauge_core::task::{
     ChangeItem, HierarchyItem, Report, Selection, Side, SizeItem, SpreadItem,
 };
+use flowgauge_core::terms::{Measure, Size};
 
 use super::heading;
 use crate::report::EpochReport;

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use flowgauge_core::summary::Measure;
+use flowgauge_core::terms::Measure;
 
 use super::run::{BYTES, Classes, Flow, PACKETS, of_sketch, run};
 use crate::experiment::chart::{Chart, linear, log};

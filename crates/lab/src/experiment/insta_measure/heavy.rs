@@ -1,6 +1,6 @@
 //! Figure 14: heavy hitters that are overlooked, and others that are named.
 
-use flowgauge_core::summary::Measure;
+use flowgauge_core::terms::Measure;
 
 use super::run::{of_sketch, run};
 use crate::experiment::chart::{Chart, linear, log};

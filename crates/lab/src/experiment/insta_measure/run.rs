@@ -2,7 +2,8 @@
 
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::key::{Extract, Key16, KeyKind};
-use flowgauge_core::summary::{Answers, Measure, Size};
+use flowgauge_core::summary::Answers;
+use flowgauge_core::terms::{Measure, Size};
 
 use crate::experiment::setting::{Mix, Setting};
 use crate::experiment::structure::Structure;

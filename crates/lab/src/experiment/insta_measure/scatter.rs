@@ -1,6 +1,6 @@
 //! Figure 13: every flow's estimate beside its size.
 
-use flowgauge_core::summary::Measure;
+use flowgauge_core::terms::Measure;
 
 use super::run::{BYTES, Classes, PACKETS, of_sketch, run};
 use crate::experiment::chart::{Chart, log};

@@ -1,7 +1,8 @@
 //! Figure 3b: errors of Elastic Sketch by the number of flows.
 
 use flowgauge_core::key::{FlowKey, Key16, KeyKind};
-use flowgauge_core::summary::{Answers, Ingest, Measure};
+use flowgauge_core::summary::{Answers, Ingest};
+use flowgauge_core::terms::Measure;
 
 use crate::exact::{Exact, number};
 use crate::experiment::chart::{Chart, linear, log};

@@ -1,7 +1,8 @@
 //! The two strawmen of section 4.1: a sketch of one array, and a sketch of sampled packets.
 
 use flowgauge_core::key::{FlowKey, Key8, KeyKind};
-use flowgauge_core::summary::{Ingest, Measure};
+use flowgauge_core::summary::Ingest;
+use flowgauge_core::terms::Measure;
 
 use crate::exact::{Exact, number};
 use crate::experiment::chart::{Chart, linear, log};

@@ -9,8 +9,9 @@ mod summary;
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
-use super::super::{BuildError, Counter, Options, Parameter, Size};
+use super::super::{BuildError, Counter, Options, Parameter};
 use crate::key::FlowKey;
+use crate::terms::Size;
 
 /// Entries that are probed for a flow. Longer paths cost more where the table is full, shorter
 /// ones evict before it is.

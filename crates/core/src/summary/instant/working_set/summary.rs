@@ -5,11 +5,12 @@ use std::any::Any;
 use super::super::super::basis::{Basis, twin};
 use super::super::super::codec::{DecodeError, Reader, Writer};
 use super::super::super::{
-    Answers, Candidates, Incompatible, Ingest, Setting, Size, SizeEstimate, SizeQuery,
+    Answers, Candidates, Incompatible, Ingest, Setting, SizeEstimate, SizeQuery,
 };
 use super::{Entry, FLAGS, OCCUPIED, Place, WHOLE, WorkingSet, id};
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
+use crate::terms::Size;
 
 impl<K: FlowKey> Ingest<K> for WorkingSet<K> {
     fn ingest(&mut self, batch: &mut Batch<K>) {

@@ -1,8 +1,9 @@
 //! What an Elastic Sketch answers: sizes and names of flows, and their number.
 
-use super::super::super::{Answers, Candidates, Estimate, Measure, Size, SizeEstimate, SizeQuery};
+use super::super::super::{Answers, Candidates, Estimate, SizeEstimate, SizeQuery};
 use super::{ElasticSketch, Light};
 use crate::key::{CanonicalKey, FlowKey};
+use crate::terms::{Measure, Size};
 
 /// By Markov's inequality, a light counter's excess is below 20 times its mean with this chance.
 const CONFIDENCE: f64 = 0.95;

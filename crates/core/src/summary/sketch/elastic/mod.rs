@@ -18,11 +18,12 @@ use super::super::cached::CACHED_BYTES;
 use super::super::codec::{DecodeError, Number, Reader, Writer};
 use super::super::remix::{remix, remix_batch};
 use super::super::{
-    Answers, BuildError, Counter, Describe, Incompatible, Info, Ingest, Laws, Measure, Memory,
-    Options, Parameter, Setting,
+    Answers, BuildError, Counter, Describe, Incompatible, Info, Ingest, Laws, Memory, Options,
+    Parameter, Setting,
 };
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
+use crate::terms::Measure;
 
 /// Slots of a bucket: with keys of 4 bytes, counted in packets, it is one cache line.
 const SLOTS: usize = 7;

@@ -7,12 +7,11 @@
 
 use std::collections::BTreeMap;
 
-use super::super::super::{
-    Answers, Candidates, Estimate, Flows, Measure, Size, SizeEstimate, SizeQuery,
-};
+use super::super::super::{Answers, Candidates, Estimate, Flows, SizeEstimate, SizeQuery};
 use super::FlowRadar;
 use super::cell::Shape;
 use crate::key::{CanonicalKey, FlowKey};
+use crate::terms::{Measure, Size};
 
 /// That the number of flows which the filter missed is below its bound.
 const CONFIDENCE: f64 = 0.99;

@@ -4,9 +4,9 @@ use std::slice;
 
 use bytemuck::{cast_slice, cast_slice_mut};
 
-use super::super::super::Size;
 use super::super::super::remix::remix;
 use crate::key::FlowKey;
+use crate::terms::Size;
 
 /// Hashes at most: the cells of a flow, and its bits in the filter.
 pub(super) const MOST_HASHES: usize = 5;

@@ -6,10 +6,11 @@
 use bytemuck::{Pod, Zeroable, bytes_of};
 use flowgauge_kernel::{Zeroed, prefetch};
 
-use super::super::super::{BuildError, Memory, Size};
+use super::super::super::{BuildError, Memory};
 use super::cell::{Cell, mix};
 use crate::batch::BATCH_PACKETS;
 use crate::key::FlowKey;
+use crate::terms::Size;
 
 /// What the first packet of a flow changes.
 #[derive(Clone, Copy, Pod, Zeroable)]

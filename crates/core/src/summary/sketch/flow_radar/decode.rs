@@ -14,11 +14,12 @@
 
 use flowgauge_kernel::{Digester, Zeroed};
 
-use super::super::super::{BuildError, Memory, Size};
+use super::super::super::{BuildError, Memory};
 use super::super::bloom::BlockedBloom;
 use super::cell::Shape;
 use super::cells::Cells;
 use crate::key::FlowKey;
+use crate::terms::Size;
 
 /// What a cell says.
 #[derive(Clone, Copy, PartialEq, Eq)]

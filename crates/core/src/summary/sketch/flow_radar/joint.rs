@@ -8,10 +8,10 @@
 
 use std::collections::VecDeque;
 
-use super::super::super::Size;
 use super::FlowRadar;
 use super::cell::{Cell, Shape};
 use crate::key::FlowKey;
+use crate::terms::Size;
 
 /// Steps of the solution at most. At 0.9 flows a cell the error shrinks tenfold in some 50.
 const STEPS: usize = 2000;

@@ -23,11 +23,12 @@ use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{
     Answers, BuildError, Describe, Incompatible, Info, Ingest, Laws, Memory, Merge, Options,
-    Parameter, Setting, Size,
+    Parameter, Setting,
 };
 use super::bloom::{BlockedBloom, LINE_BYTES};
 use crate::batch::Batch;
 use crate::key::FlowKey;
+use crate::terms::Size;
 use cell::{Cell, MOST_BYTES, MOST_FLOWS, MOST_HASHES, Shape};
 use cells::Cells;
 use decode::{Decoded, Source};

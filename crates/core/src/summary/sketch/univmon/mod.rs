@@ -18,13 +18,14 @@ use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::remix::remix;
 use super::super::{
     Answers, BuildError, Candidates, Cells, Counter, Describe, Estimate, Incompatible, Info,
-    Ingest, Laws, Measure, Options, Parameter, RowIngest, Setting, Size, SizeEstimate, SizeQuery,
+    Ingest, Laws, Options, Parameter, RowIngest, Setting, SizeEstimate, SizeQuery,
 };
 use super::cell::{Cell, Signed};
 use super::rows::{Rows, Targets, with_rows};
 use super::top_keys::TopKeys;
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
+use crate::terms::{Measure, Size};
 use level::{Level, Selected, median_of};
 
 /// The word of a digest whose low zeros say in how many levels a key is. The levels behind the
