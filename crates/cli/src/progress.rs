@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
-use flowgauge_engine::sink::{Item, Sink, SinkError};
+use flowgauge_engine::sink::{Item, Sink, SinkError, Takes};
 use flowgauge_engine::source::Progress;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -60,6 +60,10 @@ struct Beside {
 }
 
 impl Sink for Beside {
+    fn takes(&self) -> Takes {
+        self.sink.takes()
+    }
+
     fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
         self.bar.suspend(|| self.sink.deliver(item))
     }

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use flowgauge_engine::seed;
-use flowgauge_engine::sink::{Item, Sink, SinkError};
+use flowgauge_engine::sink::{Item, Sink, SinkError, Takes};
 use flowgauge_engine::snapshot::Snapshot;
 use flowgauge_engine::{Config, EpochLength, Pace};
 
@@ -32,11 +32,23 @@ impl Save {
                 path.display()
             )));
         }
+        let folder = path.parent().filter(|folder| *folder != Path::new(""));
+        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+            return Err(Failure::Usage(format!(
+                "--save {}: there is no directory {}; create it",
+                path.display(),
+                folder.display()
+            )));
+        }
         Ok(Self { path: path.to_owned(), directory })
     }
 }
 
 impl Sink for Save {
+    fn takes(&self) -> Takes {
+        Takes::Snapshots
+    }
+
     fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
         let Item::Snapshot(saved) = item else { return Ok(()) };
         let path = if self.directory {

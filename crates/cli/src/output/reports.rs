@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use flowgauge_engine::Pace;
 use flowgauge_engine::report::TotalReport;
-use flowgauge_engine::sink::{Format, Item, Sink, SinkError};
+use flowgauge_engine::sink::{Format, Item, Sink, SinkError, Takes};
 
 use super::place::Place;
 use super::whole::Whole;
@@ -97,6 +97,10 @@ impl Reports {
 }
 
 impl Sink for Reports {
+    fn takes(&self) -> Takes {
+        Takes::Reports
+    }
+
     fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
         let written = self.write(item).map_err(|error| self.error(error));
         if self.pace == Pace::Live {

@@ -381,4 +381,7 @@ fn stored_epochs_are_asked_and_added_up() {
     let several = flowgauge(&["analyze", "--epoch", "10s", "--save", &stored[0], &captures[0]]);
     assert_eq!(several.code, 2);
     assert!(several.err.contains("several epochs need a directory"), "{}", several.err);
+    let nowhere = flowgauge(&["analyze", "--save", &(seed + "-none/a.fgs"), &captures[0]]);
+    assert_eq!((nowhere.code, nowhere.out.as_str(), nowhere.err.lines().count()), (2, "", 1));
+    assert!(nowhere.err.contains("there is no directory"), "{}", nowhere.err);
 }

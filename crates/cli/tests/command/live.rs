@@ -223,7 +223,7 @@ fn live_has_the_kernel_reject_what_the_filter_rejects() {
     // The kernel keeps their outer tags apart from what a program of its can look at.
     frames.extend((0..90).map(|index| tagged(&udp(3, index % 7, 80))));
     frames.extend((0..40).map(|index| tagged(&tagged(&tcp6(index)))));
-    let capture = file("filter.pcap", &pcap(&frames));
+    let capture = file("live-filter.pcap", &pcap(&frames));
     for (interface, filter, in_kernel) in [
         ("here", "vlan and ip", true),
         ("here", "ip and not port 53", true),
@@ -263,7 +263,7 @@ fn live_measures_several_interfaces_at_once() {
     for interface in ["this", "that"] {
         net.run("ip", &["link", "set", interface, "up"]);
     }
-    let capture = file("several.pcap", &pcap(&traffic()));
+    let capture = file("live-several.pcap", &pcap(&traffic()));
     let all = traffic().len();
     // Three sources of one queue each, then two of two queues each.
     for (arguments, packets) in [
@@ -291,7 +291,7 @@ fn live_measures_several_interfaces_at_once() {
 #[test]
 fn live_ends_after_so_many_packets_and_by_sigterm() {
     let Some(net) = Net::new("count") else { return };
-    let capture = file("count.pcap", &pcap(&traffic()));
+    let capture = file("live-count.pcap", &pcap(&traffic()));
     let live = net.live("here", &["-c", "100"]);
     net.send(&capture);
     let answer = live.end();

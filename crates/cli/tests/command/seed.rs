@@ -2,6 +2,7 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
@@ -14,9 +15,11 @@ fn secret(name: &str, bytes: &[u8], mode: u32) -> String {
     path
 }
 
-/// The epoch of a run of `analyze`.
+/// The epoch of a run of `analyze`. Each run writes a capture of its own, since tests run side by side.
 fn epoch(arguments: &[&str]) -> Value {
-    let capture = file("seed.pcap", &pcap(&traffic()));
+    static RUNS: AtomicUsize = AtomicUsize::new(0);
+    let run = RUNS.fetch_add(1, Ordering::Relaxed);
+    let capture = file(&format!("seed-{run}.pcap"), &pcap(&traffic()));
     let arguments = [&["analyze", "--format", "json", "--memory", "16MiB"], arguments, &[&capture]];
     let answer = flowgauge_typed(&arguments.concat(), &[]);
     assert_eq!((answer.code, answer.err.as_str()), (0, ""), "{arguments:?}");

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::{Item, Sink, SinkError};
+use super::{Item, Sink, SinkError, Takes};
 use crate::report::EpochReport;
 
 /// Calls a function with the report of each epoch, and of each update of one that goes on.
@@ -12,6 +12,10 @@ use crate::report::EpochReport;
 pub struct Each<F>(pub F);
 
 impl<F: FnMut(&EpochReport) -> io::Result<()> + Send> Sink for Each<F> {
+    fn takes(&self) -> Takes {
+        Takes::Reports
+    }
+
     fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
         match item {
             Item::Epoch(report) => Ok(self.0(report)?),

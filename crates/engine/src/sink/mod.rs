@@ -61,8 +61,34 @@ impl Item {
     }
 }
 
+/// The items that a sink wants; others never reach its queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// Reports, but no snapshots.
+    Reports,
+    /// Snapshots alone.
+    Snapshots,
+    /// Every item.
+    All,
+}
+
+impl Takes {
+    fn takes(self, item: &Item) -> bool {
+        match self {
+            Self::Reports => !matches!(item, Item::Snapshot(_)),
+            Self::Snapshots => matches!(item, Item::Snapshot(_)),
+            Self::All => true,
+        }
+    }
+}
+
 /// Something that takes items in the order of time.
 pub trait Sink: Send {
+    /// The items that it wants. What it does not want is not counted as undelivered.
+    fn takes(&self) -> Takes {
+        Takes::All
+    }
+
     /// Takes an item: all of it, or after an error nothing that a reader could mistake for it. The
     /// same item may then be delivered again.
     ///

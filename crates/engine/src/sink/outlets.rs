@@ -49,8 +49,8 @@ impl Outlets {
     /// # Errors
     /// When the operating system refuses a thread.
     pub fn new(pace: Pace, sinks: Vec<Box<dyn Sink>>) -> io::Result<Self> {
-        let start = |(number, sink)| {
-            let queue = Arc::new(Queue::new(pace));
+        let start = |(number, sink): (usize, Box<dyn Sink>)| {
+            let queue = Arc::new(Queue::new(pace, sink.takes()));
             let own = Arc::clone(&queue);
             let thread = Builder::new().name(format!("sink {number}"));
             Ok(Outlet { queue, thread: Some(thread.spawn(move || serve(sink, &own))?) })

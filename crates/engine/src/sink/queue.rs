@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{Ending, Item, SinkError};
+use super::{Ending, Item, SinkError, Takes};
 use crate::config::Pace;
 
 /// Bytes of items that wait for one sink: at least two reports with every list full, and thousands
@@ -14,6 +14,7 @@ const QUEUE_BYTES: usize = 16 << 20;
 /// Items on their way to a sink.
 pub(super) struct Queue {
     pace: Pace,
+    takes: Takes,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -46,8 +47,8 @@ pub(super) enum Closing {
 }
 
 impl Queue {
-    pub(super) fn new(pace: Pace) -> Self {
-        Self { pace, state: Mutex::default(), changed: Condvar::new() }
+    pub(super) fn new(pace: Pace, takes: Takes) -> Self {
+        Self { pace, takes, state: Mutex::default(), changed: Condvar::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -58,9 +59,12 @@ impl Queue {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues an item. In replay it waits for room; live, an item without room is counted. Returns
-    /// whether the sink still takes items.
+    /// Queues an item, if the sink wants it. In replay it waits for room; live, an item without room is
+    /// counted. Returns whether the sink still takes items.
     pub(super) fn push(&self, item: &Item) -> bool {
+        if !self.takes.takes(item) {
+            return !self.lock().ended;
+        }
         let bytes = item.memory_bytes();
         // The total is small and comes once: it always finds room.
         let last = matches!(item, Item::Total(_));

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use super::{Format, Item, Sink, SinkError};
+use super::{Format, Item, Sink, SinkError, Takes};
 
 /// Writes items in a format, and flushes the writer behind each.
 pub struct Written<F, W> {
@@ -18,6 +18,10 @@ impl<F: Format, W: Write + Send> Written<F, W> {
 }
 
 impl<F: Format, W: Write + Send> Sink for Written<F, W> {
+    fn takes(&self) -> Takes {
+        Takes::Reports
+    }
+
     fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
         self.format.item(item, &mut self.out)?;
         Ok(self.out.flush()?)

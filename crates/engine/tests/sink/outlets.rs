@@ -7,7 +7,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use flowgauge_engine::Pace;
-use flowgauge_engine::sink::{Item, Outlets, Sink, SinkError};
+use flowgauge_engine::sink::{Item, Outlets, Sink, SinkError, Takes};
+use flowgauge_engine::snapshot::Saved;
 
 use crate::fixture;
 
@@ -19,12 +20,17 @@ type Seen = Arc<Mutex<Vec<(u64, u64)>>>;
 
 /// Notes what it gets, once `ready` agrees.
 struct Notes<F> {
+    takes: Takes,
     seen: Seen,
     ready: F,
     finished: bool,
 }
 
 impl<F: FnMut() -> Result<(), SinkError> + Send> Sink for Notes<F> {
+    fn takes(&self) -> Takes {
+        self.takes
+    }
+
     fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
         (self.ready)()?;
         let seen = match item {
@@ -45,8 +51,15 @@ impl<F: FnMut() -> Result<(), SinkError> + Send> Sink for Notes<F> {
 }
 
 fn sink(ready: impl FnMut() -> Result<(), SinkError> + Send + 'static) -> (Seen, Box<dyn Sink>) {
+    sink_of(Takes::All, ready)
+}
+
+fn sink_of(
+    takes: Takes,
+    ready: impl FnMut() -> Result<(), SinkError> + Send + 'static,
+) -> (Seen, Box<dyn Sink>) {
     let seen = Seen::default();
-    (Arc::clone(&seen), Box::new(Notes { seen, ready, finished: false }))
+    (Arc::clone(&seen), Box::new(Notes { takes, seen, ready, finished: false }))
 }
 
 /// A sink that takes an item for each message.
@@ -144,6 +157,28 @@ fn a_live_run_does_not_wait_and_counts_what_a_slow_sink_misses() {
     let quick = quick.lock().unwrap();
     assert!(quick.iter().take(41).zip(0..).all(|(seen, number)| *seen == (number, 0)));
     assert_eq!(quick[41], (u64::MAX, 0));
+}
+
+/// A full queue of reports does not miss the snapshots that its sink has no use for, and the other way
+/// around.
+#[test]
+fn a_sink_misses_only_what_it_takes() {
+    let closed = || Err(SinkError::Closed { output: "on purpose".to_owned() });
+    let (_, reports) = sink_of(Takes::Reports, closed);
+    let (_, snapshots) = sink_of(Takes::Snapshots, closed);
+    let (all, open) = sink(|| Ok(()));
+    let mut outlets = Outlets::new(Pace::Live, vec![reports, snapshots, open]).unwrap();
+    for number in 0..3 {
+        let measurement = "main".to_owned();
+        let saved = Saved { measurement, epoch: number, is_secret: false, bytes: vec![1; 1000] };
+        outlets.deliver(&Item::Snapshot(Arc::new(saved))).unwrap();
+        outlets.deliver(&epoch(number)).unwrap();
+    }
+    outlets.deliver(&total()).unwrap();
+    let endings = outlets.finish(LONG);
+    let undelivered: Vec<_> = endings.iter().map(|ending| ending.undelivered).collect();
+    assert_eq!(undelivered, [4, 3, 0]);
+    assert_eq!(all.lock().unwrap().len(), 7);
 }
 
 #[test]
