@@ -9,7 +9,7 @@
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key16};
-use flowgauge_core::summary::{Ingest, Options};
+use flowgauge_core::summary::{Options, Summary};
 use flowgauge_kernel::{Digester, Isa, Seed, Zeroed, prefetch};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -117,7 +117,7 @@ fn compare(
     options.digester = digester;
     let mut summary = catalog::build::<Key16>(algorithm, &options).unwrap();
     let mut batch = Batch::new();
-    let mut ingest = |summary: &mut dyn Ingest<Key16>, keys: &[Key16]| {
+    let mut ingest = |summary: &mut dyn Summary<Key16>, keys: &[Key16]| {
         for keys in keys.chunks(BATCH_PACKETS) {
             batch.fill(keys, FRAME_BYTES);
             summary.ingest(&mut batch);

@@ -11,7 +11,7 @@ use std::hint::black_box;
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key16};
-use flowgauge_core::summary::{Ingest, Options};
+use flowgauge_core::summary::{Options, Summary};
 use rustix::time::{ClockId, clock_gettime};
 
 const FLOWS: u64 = 1_000_000;
@@ -32,7 +32,7 @@ fn main() {
         let options = Options::new(256 << 20, 1).for_keys(13);
         let mut table = catalog::build::<Key16>(name, &options).unwrap();
         let mut batch = Batch::new();
-        let mut ingest = |table: &mut dyn Ingest<Key16>, start: u64| {
+        let mut ingest = |table: &mut dyn Summary<Key16>, start: u64| {
             for flow in start..start + BATCH_PACKETS as u64 {
                 batch.push(key(flow), 64, 0);
             }

@@ -14,7 +14,7 @@ use crate::key::{FlowKey, Key4, Key8, Key16, Key32, Key37};
 use crate::summary::codec::{self, DecodeError};
 use crate::summary::shared::SharedIngest;
 use crate::summary::{
-    Answers, BuildError, Incompatible, Info, Ingest, Options, Parameters, Setting,
+    Answers, BuildError, Incompatible, Info, Ingest, Options, Parameters, Setting, Summary,
 };
 use crate::terms::Size;
 
@@ -174,7 +174,7 @@ macro_rules! widths {
             /// Adds another summary of the same kind.
             ///
             /// # Errors
-            /// As [`Ingest::merge`], and when the key widths differ or the summary is concurrent.
+            /// As [`Summary::merge`], and when the key widths differ or the summary is concurrent.
             pub fn merge(&mut self, other: &Self) -> Result<(), Incompatible> {
                 match (&mut self.0, &other.0) {
                     $((Inner::$name(kind), Inner::$name(other)) => kind.merge(other),)*
@@ -292,7 +292,7 @@ pub struct AnySummary(Inner, usize);
 /// A summary of one key width.
 enum Kind<K> {
     /// One worker fills it.
-    Own(Box<dyn Ingest<K>>),
+    Own(Box<dyn Summary<K>>),
     /// All workers fill it; this is one of the handles.
     Concurrent(Arc<dyn SharedIngest<K>>),
 }
@@ -314,22 +314,22 @@ impl AnySummary {
 
     /// Passes on what is held back: answers are whole only then.
     pub fn settle(&mut self) {
-        each!(&mut self.0, kind => kind.own(|own| own.settle()));
+        each!(&mut self.0, kind => kind.own(Ingest::settle));
     }
 
-    /// Begins a new epoch: [`Ingest::next_epoch`]. A concurrent summary began it at [`Self::collect`].
+    /// Begins a new epoch: [`Summary::next_epoch`]. A concurrent summary began it at [`Self::collect`].
     pub fn next_epoch(&mut self) {
-        each!(&mut self.0, kind => kind.own(|own| own.next_epoch()));
+        each!(&mut self.0, kind => kind.own(Summary::next_epoch));
     }
 
-    /// Forgets everything: [`Ingest::clear`].
+    /// Forgets everything: [`Summary::clear`].
     pub fn clear(&mut self) {
-        each!(&mut self.0, kind => kind.own(|own| own.clear()));
+        each!(&mut self.0, kind => kind.own(Summary::clear));
     }
 
-    /// Begins another part of the same epoch: [`Ingest::next_part`].
+    /// Begins another part of the same epoch: [`Summary::next_part`].
     pub fn next_part(&mut self) {
-        each!(&mut self.0, kind => kind.own(|own| own.next_part()));
+        each!(&mut self.0, kind => kind.own(Summary::next_part));
     }
 
     /// The read side; of a concurrent summary, what was collected last.
@@ -377,13 +377,13 @@ impl<K: FlowKey> Kind<K> {
         }
     }
 
-    fn own(&mut self, change: impl FnOnce(&mut dyn Ingest<K>)) {
+    fn own(&mut self, change: impl FnOnce(&mut dyn Summary<K>)) {
         if let Self::Own(own) = self {
             change(&mut **own);
         }
     }
 
-    fn ordinary(&self) -> &dyn Ingest<K> {
+    fn ordinary(&self) -> &dyn Summary<K> {
         match self {
             Self::Own(own) => &**own,
             Self::Concurrent(concurrent) => concurrent.ordinary(),

@@ -18,7 +18,7 @@ use crate::summary::sketch::{
     TwoLevel, UnivMon,
 };
 use crate::summary::table::{Cuckoo1, Cuckoo4, IndirectTable, LinearTable};
-use crate::summary::{BuildError, Describe, Info, Ingest, Laws, Options, Parameters};
+use crate::summary::{BuildError, Describe, Info, Laws, Options, Parameters, Summary};
 
 macro_rules! catalog {
     ($($summary:ty),* $(,)?) => {
@@ -32,7 +32,7 @@ macro_rules! catalog {
         pub fn build<K: FlowKey>(
             name: &str,
             options: &Options,
-        ) -> Result<Box<dyn Ingest<K>>, BuildError> {
+        ) -> Result<Box<dyn Summary<K>>, BuildError> {
             $(if name == <$summary as Describe>::INFO.name {
                 let info = <$summary as Describe>::INFO;
                 options.parameters.check(info.name, info.parameters)?;
@@ -171,8 +171,8 @@ macro_rules! accelerators {
         fn put_before<K: FlowKey>(
             name: &str,
             options: &Options,
-            inner: Box<dyn Ingest<K>>,
-        ) -> Result<Box<dyn Ingest<K>>, BuildError> {
+            inner: Box<dyn Summary<K>>,
+        ) -> Result<Box<dyn Summary<K>>, BuildError> {
             $(if name == <$accelerator as Accelerate>::INFO.name {
                 return <$accelerator as Accelerate>::build(options, inner);
             })*
@@ -192,7 +192,7 @@ pub fn build_accelerated<K: FlowKey>(
     accelerators: &[(String, Parameters)],
     name: &str,
     options: &Options,
-) -> Result<Box<dyn Ingest<K>>, BuildError> {
+) -> Result<Box<dyn Summary<K>>, BuildError> {
     if accelerators.is_empty() {
         return build(name, options);
     }

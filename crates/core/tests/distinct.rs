@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key8};
-use flowgauge_core::summary::{Answers, BuildError, Ingest, Memory, Options};
+use flowgauge_core::summary::{Answers, BuildError, Memory, Options, Summary};
 use flowgauge_core::terms::Measure;
 
 use zipf::Zipf;
@@ -18,7 +18,7 @@ fn key(number: u64) -> Key8 {
     Key8::from_canonical(&number.to_be_bytes()).unwrap()
 }
 
-fn feed(summary: &mut dyn Ingest<Key8>, keys: impl Iterator<Item = u64>) {
+fn feed(summary: &mut dyn Summary<Key8>, keys: impl Iterator<Item = u64>) {
     let mut batch = Batch::new();
     for (number, number_key) in (0i64..).zip(keys) {
         batch.push(key(number_key), 64 + (number % 1000) as u32, number * 1000);
@@ -31,7 +31,7 @@ fn feed(summary: &mut dyn Ingest<Key8>, keys: impl Iterator<Item = u64>) {
     summary.settle();
 }
 
-fn build(name: &str, parameters: &[(&str, &str)], seed: u64) -> Box<dyn Ingest<Key8>> {
+fn build(name: &str, parameters: &[(&str, &str)], seed: u64) -> Box<dyn Summary<Key8>> {
     let options = Options::new(1 << 20, seed).with(parameters.iter().copied());
     catalog::build(name, &options).unwrap()
 }

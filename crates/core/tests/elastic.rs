@@ -10,14 +10,14 @@ use std::collections::BTreeMap;
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key4};
-use flowgauge_core::summary::{Estimate, Ingest, Options};
+use flowgauge_core::summary::{Estimate, Options, Summary};
 use flowgauge_core::terms::Measure;
 
 use zipf::Zipf;
 
 const SEEDS: u64 = 32;
 
-type Sketch = Box<dyn Ingest<Key4>>;
+type Sketch = Box<dyn Summary<Key4>>;
 type Model = BTreeMap<u32, u64>;
 
 fn elastic(by: Measure, seed: u64, buckets: u64, light: u64) -> Sketch {
@@ -30,7 +30,7 @@ fn key(flow: u32) -> Key4 {
     Key4::from_canonical(&flow.to_be_bytes()).unwrap()
 }
 
-fn feed(summary: &mut dyn Ingest<Key4>, packets: &[(u32, u32)]) {
+fn feed(summary: &mut dyn Summary<Key4>, packets: &[(u32, u32)]) {
     let mut batch = Batch::new();
     for chunk in packets.chunks(256) {
         batch.clear();

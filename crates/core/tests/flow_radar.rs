@@ -12,7 +12,7 @@ use flowgauge_core::catalog;
 use flowgauge_core::key::{CanonicalKey, FlowKey, Key4, Key8};
 use flowgauge_core::summary::codec::encode;
 use flowgauge_core::summary::sketch::{FlowRadar, decode_jointly};
-use flowgauge_core::summary::{Answers, BuildError, Ingest, Options, SizeEstimate};
+use flowgauge_core::summary::{Answers, BuildError, Options, SizeEstimate, Summary};
 use flowgauge_core::terms::{Measure, Size};
 
 use zipf::Zipf;
@@ -21,7 +21,7 @@ const SEEDS: u64 = 32;
 const CELLS: u64 = 1 << 14;
 
 type Model = BTreeMap<u32, Size>;
-type Radar = Box<dyn Ingest<Key4>>;
+type Radar = Box<dyn Summary<Key4>>;
 
 fn radar(seed: u64, parameters: &[(&str, u64)]) -> Radar {
     let options = Options::new(1 << 20, seed).with(parameters.iter().copied());
@@ -46,7 +46,7 @@ fn stream(flows: u32, packets: usize, seed: u64) -> Vec<(u32, u32)> {
         .collect()
 }
 
-fn feed<K: FlowKey>(summary: &mut dyn Ingest<K>, key: impl Fn(u32) -> K, packets: &[(u32, u32)]) {
+fn feed<K: FlowKey>(summary: &mut dyn Summary<K>, key: impl Fn(u32) -> K, packets: &[(u32, u32)]) {
     let mut batch = Batch::new();
     for chunk in packets.chunks(256) {
         batch.clear();
@@ -286,7 +286,7 @@ fn radars_on_a_way_decode_together() {
             assert!(radar.answers().candidates().unwrap().overflow() > 100);
         }
         let radars: Vec<&FlowRadar<Key4>> =
-            radars.iter().map(|radar| radar.as_any().downcast_ref().unwrap()).collect();
+            radars.iter().map(|radar| radar.downcast_ref().unwrap()).collect();
         for (hop, radar) in decode_jointly(&radars).iter().enumerate() {
             let model = model(&hops[hop]);
             assert_eq!((radar.undecoded, radar.flows.len()), (0, model.len()), "seed {seed}");
@@ -307,7 +307,7 @@ fn radars_on_a_way_decode_together() {
 fn radars_without_common_flows_gain_nothing_and_lose_nothing() {
     let mut one = radar(1, &[("cells", 4096)]);
     feed(&mut *one, key, &stream(6000, 1000, 1));
-    let radars: Vec<&FlowRadar<Key4>> = vec![one.as_any().downcast_ref().unwrap()];
+    let radars: Vec<&FlowRadar<Key4>> = vec![one.downcast_ref().unwrap()];
     let joint = decode_jointly(&radars);
     let alone = one.answers();
     assert_eq!(joint[0].undecoded, alone.candidates().unwrap().overflow());

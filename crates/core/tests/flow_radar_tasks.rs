@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
 use flowgauge_core::key::{CanonicalKey, FlowKey, Key8, KeyKind};
-use flowgauge_core::summary::{Answers, Estimate, Ingest, Options, SizeEstimate};
+use flowgauge_core::summary::{Answers, Estimate, Options, SizeEstimate, Summary};
 use flowgauge_core::task::{
     EpochContext, HistoryShape, Lane, Lists, Report, Selection, Side, TASKS, Task, TaskOptions,
     find,
@@ -49,7 +49,7 @@ fn model(packets: &[(Key, u32)]) -> Model {
     model
 }
 
-fn feed(radar: &mut dyn Ingest<Key8>, packets: &[(Key, u32)]) {
+fn feed(radar: &mut dyn Summary<Key8>, packets: &[(Key, u32)]) {
     let mut batch = Batch::new();
     for chunk in packets.chunks(256) {
         batch.clear();

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key32, KeyKind, KeySpec};
-use flowgauge_core::summary::{Ingest, Options};
+use flowgauge_core::summary::{Options, Summary};
 use flowgauge_core::task::{EpochContext, HierarchyItem, Lane, Lists, Report, TaskOptions, find};
 use flowgauge_core::terms::{Hierarchy, Measure, Size, Threshold};
 use flowgauge_kernel::Seed;
@@ -30,7 +30,7 @@ fn packets<K: FlowKey>(count: usize, values: f64, spec: KeySpec, seed: u64) -> V
     (0..count).map(|_| packet()).collect()
 }
 
-fn feed<K: FlowKey>(summary: &mut dyn Ingest<K>, packets: &[Packet]) {
+fn feed<K: FlowKey>(summary: &mut dyn Summary<K>, packets: &[Packet]) {
     let mut batch = Batch::new();
     for chunk in packets.chunks(256) {
         batch.clear();
@@ -47,7 +47,7 @@ fn options(hierarchy: Hierarchy, by: Measure, seed: u64, counters: u64) -> Optio
     Options { hierarchy, by, ..options }
 }
 
-fn summary<K: FlowKey>(name: &str, options: &Options, packets: &[Packet]) -> Box<dyn Ingest<K>> {
+fn summary<K: FlowKey>(name: &str, options: &Options, packets: &[Packet]) -> Box<dyn Summary<K>> {
     let mut summary = catalog::build::<K>(name, options).unwrap();
     feed(&mut *summary, packets);
     summary
@@ -75,7 +75,7 @@ fn run(
     }
 }
 
-fn lane<K: FlowKey>(key: KeySpec, summary: &dyn Ingest<K>) -> Lane<'_> {
+fn lane<K: FlowKey>(key: KeySpec, summary: &dyn Summary<K>) -> Lane<'_> {
     Lane { key, key_bytes: K::BYTES, answers: summary.answers() }
 }
 
@@ -172,7 +172,7 @@ fn equals_the_table<K: FlowKey>(kind: KeyKind, hierarchy: Hierarchy, prefixes: (
         );
         let counts = summary::<K>("mst", &options(hierarchy, by, 1, 4000), &packets);
         for threshold in [0.001, 0.01, 0.05, 0.3] {
-            let report = |summary: &dyn Ingest<K>| {
+            let report = |summary: &dyn Summary<K>| {
                 let threshold = Threshold::Share(threshold);
                 run(hierarchy, by, threshold, &[lane(key, summary)], &packets).unwrap()
             };
@@ -201,7 +201,7 @@ fn long_addresses_have_all_their_prefixes() {
     let (hierarchy, by) = (Hierarchy::Pair, Measure::Packets);
     let table = summary::<Key32>("linear-table", &options(hierarchy, by, 1, 0), &packets);
     let counts = summary::<Key32>("mst", &options(hierarchy, by, 1, 300), &packets);
-    let report = |summary: &dyn Ingest<Key32>| {
+    let report = |summary: &dyn Summary<Key32>| {
         run(hierarchy, by, Threshold::Share(0.1), &[lane(key, summary)], &packets).unwrap()
     };
     assert_eq!(report(&*counts), report(&*table));
@@ -211,7 +211,7 @@ fn long_addresses_have_all_their_prefixes() {
 /// discounted weight within bounds, and no other prefix has over the threshold left uncovered. All
 /// that are heavy by the definition are reported, for these streams.
 fn keeps_its_promises<K: FlowKey>(
-    sum: &dyn Ingest<K>,
+    sum: &dyn Summary<K>,
     by: Measure,
     hierarchy: Hierarchy,
     kind: KeyKind,

@@ -16,7 +16,7 @@ use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
 use flowgauge_core::key::{CanonicalKey, FlowKey, Key4, Key8, Key16, Key37};
 use flowgauge_core::summary::codec::encode;
-use flowgauge_core::summary::{BuildError, Ingest, Options, Setting};
+use flowgauge_core::summary::{BuildError, Options, Setting, Summary};
 use flowgauge_core::terms::{Measure, Threshold};
 use flowgauge_kernel::{Digester, Isa, Seed};
 use zipf::Zipf;
@@ -35,14 +35,14 @@ fn canonical<K: FlowKey>(key: K) -> CanonicalKey {
     CanonicalKey::new(key.canonical(K::BYTES))
 }
 
-fn build<K: FlowKey>(name: &str, options: &Options) -> Box<dyn Ingest<K>> {
+fn build<K: FlowKey>(name: &str, options: &Options) -> Box<dyn Summary<K>> {
     catalog::build(name, options).unwrap()
 }
 
 /// A packet: the number of its key, its bytes, and its element.
 type Packet = (u32, u32, u64);
 
-fn feed<K: FlowKey>(summary: &mut dyn Ingest<K>, packets: &[Packet]) {
+fn feed<K: FlowKey>(summary: &mut dyn Summary<K>, packets: &[Packet]) {
     let mut batch = Batch::new();
     for packets in packets.chunks(256) {
         for &(number, bytes, element) in packets {

@@ -13,7 +13,7 @@ use std::fmt;
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key4};
-use flowgauge_core::summary::{Ingest, Options};
+use flowgauge_core::summary::{Options, Summary};
 use flowgauge_core::terms::Measure;
 use zipf::Zipf;
 
@@ -44,12 +44,12 @@ fn sizes(packets: &[Key4]) -> HashMap<u32, u32> {
     sizes
 }
 
-fn build(name: &str, parameters: &[(&str, &str)], seed: u64) -> Box<dyn Ingest<Key4>> {
+fn build(name: &str, parameters: &[(&str, &str)], seed: u64) -> Box<dyn Summary<Key4>> {
     let options = Options::new(128 << 20, seed).with(parameters.iter().copied());
     catalog::build(name, &options).unwrap()
 }
 
-fn feed(summary: &mut dyn Ingest<Key4>, packets: &[Key4]) {
+fn feed(summary: &mut dyn Summary<Key4>, packets: &[Key4]) {
     let mut batch = Batch::new();
     for packets in packets.chunks(BATCH_PACKETS) {
         batch.fill(packets, 64);
@@ -58,7 +58,7 @@ fn feed(summary: &mut dyn Ingest<Key4>, packets: &[Key4]) {
 }
 
 /// Sources that are said to have more than the threshold.
-fn heavy(summary: &dyn Ingest<Key4>) -> HashSet<u32> {
+fn heavy(summary: &dyn Summary<Key4>) -> HashSet<u32> {
     let (answers, mut found) = (summary.answers(), HashSet::new());
     let mut take = |key: &[u8], value: f64| {
         if value > f64::from(HEAVY) {
@@ -194,7 +194,7 @@ fn said((name, parameters): (&str, Parameters<'_>)) -> String {
 
 /// Of these sources, those whose size is said to be over the threshold.
 fn over_by_size<'a>(
-    summary: &dyn Ingest<Key4>,
+    summary: &dyn Summary<Key4>,
     sources: impl Iterator<Item = &'a u32>,
 ) -> HashSet<u32> {
     let sizes = summary.answers().size().unwrap();
@@ -257,7 +257,7 @@ fn changes() {
 }
 
 /// The sources that a summary says to have changed; none in the first epoch.
-fn changed(summary: &dyn Ingest<Key4>) -> HashSet<u32> {
+fn changed(summary: &dyn Summary<Key4>) -> HashSet<u32> {
     let mut found = HashSet::new();
     summary.answers().forecasts().unwrap().for_each(&mut |key, forecast| {
         let Some(expected) = forecast.forecast else { return };

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key32, Key37};
-use flowgauge_core::summary::{Estimate, Ingest, Options};
+use flowgauge_core::summary::{Estimate, Options, Summary};
 use flowgauge_core::terms::{Measure, Size, Threshold};
 use proptest::prelude::*;
 
@@ -35,7 +35,7 @@ fn packets(keys: u32) -> impl Strategy<Value = Packets> {
     prop::collection::vec((number, 40u32..1500), 0..3000)
 }
 
-fn feed<K: FlowKey>(summary: &mut dyn Ingest<K>, packets: &[(u32, u32)], batch: usize) {
+fn feed<K: FlowKey>(summary: &mut dyn Summary<K>, packets: &[(u32, u32)], batch: usize) {
     let mut columns = Batch::<K>::new();
     for chunk in packets.chunks(batch) {
         for (number, bytes) in chunk {
@@ -57,7 +57,7 @@ fn truth<K: FlowKey>(packets: &[(u32, u32)]) -> HashMap<Vec<u8>, Size> {
     sizes
 }
 
-fn listed<K: FlowKey>(summary: &dyn Ingest<K>) -> HashMap<Vec<u8>, Size> {
+fn listed<K: FlowKey>(summary: &dyn Summary<K>) -> HashMap<Vec<u8>, Size> {
     let mut sizes = HashMap::new();
     let flows = summary.answers().flows().unwrap();
     flows.for_each(&mut |key, size| {
@@ -178,7 +178,7 @@ proptest! {
             }
         }
         // What is taken off for others' own is never a key's own, however many find room.
-        let estimates = |array: &dyn Ingest<Key16>| {
+        let estimates = |array: &dyn Summary<Key16>| {
             let sizes = array.answers().size().unwrap();
             let of = |key: &Vec<u8>| sizes.estimate(key).by(by).unwrap();
             truth.keys().map(of).collect::<Vec<_>>()

@@ -11,14 +11,14 @@ use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key8};
 use flowgauge_core::summary::sketch::UnivMon;
-use flowgauge_core::summary::{BuildError, Estimate, Ingest, Options};
+use flowgauge_core::summary::{BuildError, Estimate, Options, Summary};
 use flowgauge_core::terms::Measure;
 
 use zipf::Zipf;
 
 const SEEDS: u64 = 32;
 
-type Sketch = Box<dyn Ingest<Key8>>;
+type Sketch = Box<dyn Summary<Key8>>;
 
 fn univmon(by: Measure, seed: u64, parameters: &[(&str, &str)]) -> Sketch {
     let mut options = Options::new(4 << 20, seed).with(parameters.iter().copied());
@@ -48,7 +48,7 @@ fn length(flow: u32) -> u32 {
     64 + flow % 1400
 }
 
-fn feed(summary: &mut dyn Ingest<Key8>, flows: &[u32]) {
+fn feed(summary: &mut dyn Summary<Key8>, flows: &[u32]) {
     let mut batch = Batch::new();
     for chunk in flows.chunks(256) {
         batch.clear();
@@ -76,7 +76,7 @@ fn weights(flows: &[u32], by: Measure) -> BTreeMap<u32, f64> {
     weights
 }
 
-fn candidates(summary: &dyn Ingest<Key8>, by: Measure) -> BTreeMap<u32, Estimate> {
+fn candidates(summary: &dyn Summary<Key8>, by: Measure) -> BTreeMap<u32, Estimate> {
     let mut found = BTreeMap::new();
     summary.answers().candidates().unwrap().for_each(&mut |key, size| {
         assert!(found.insert(flow(key.as_bytes()), size.by(by).unwrap()).is_none());
@@ -170,7 +170,7 @@ fn few_flows_are_summed_exactly() {
     let truth = logs(&weights(&flows, Measure::Packets));
     let logs = summary.answers().weight_logs(Measure::Packets).unwrap();
     assert!((logs.value - truth).abs() < 0.01 * truth, "{logs:?} of {truth}");
-    let summary: &UnivMon<Key8, i32> = summary.as_any().downcast_ref().unwrap();
+    let summary: &UnivMon<Key8, i32> = summary.downcast_ref().unwrap();
     let squares: f64 = weights(&flows, Measure::Packets).values().map(|f| f * f).sum();
     let sum = summary.sum(|size| size * size).unwrap();
     assert!((sum.value - squares).abs() < 0.01 * squares, "{sum:?} of {squares}");
@@ -189,7 +189,7 @@ fn sizes_are_unbiased_and_within_their_bounds() {
         let parameters = [("levels", "2"), ("rows", "3"), ("columns", "512"), ("top", "64")];
         let mut summary = univmon(Measure::Packets, seed, &parameters);
         feed(&mut *summary, &flows);
-        let summary: &UnivMon<Key8, i32> = summary.as_any().downcast_ref().unwrap();
+        let summary: &UnivMon<Key8, i32> = summary.downcast_ref().unwrap();
         let cells = flowgauge_core::summary::Answers::cells(summary).unwrap();
         let mut numbers = vec![0.0; cells.len()];
         cells.read(&mut numbers);

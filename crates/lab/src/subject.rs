@@ -2,7 +2,7 @@
 
 use flowgauge_core::catalog::{self, ALGORITHMS};
 use flowgauge_core::key::FlowKey;
-use flowgauge_core::summary::{BuildError, Info, Ingest, Options, Parameters};
+use flowgauge_core::summary::{BuildError, Info, Options, Parameters, Summary};
 use flowgauge_core::terms::Threshold;
 
 use crate::args::Selection;
@@ -128,7 +128,7 @@ impl Subject {
 }
 
 /// The parameters of a summary that are in force, and those of what stands before it.
-pub(crate) fn parameters<K: FlowKey>(summary: &dyn Ingest<K>) -> String {
+pub(crate) fn parameters<K: FlowKey>(summary: &dyn Summary<K>) -> String {
     let own = summary.parameters().into_iter().map(|(name, value)| format!("{name}={value}"));
     let before = summary.accelerators().into_iter().flat_map(|(accelerator, parameters)| {
         let named = move |(name, value)| format!("{accelerator}.{name}={value}");

@@ -3,7 +3,7 @@
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog;
 use flowgauge_core::key::{CanonicalKey, FlowKey, KeyKind};
-use flowgauge_core::summary::{Cells, Flows, Ingest, Options};
+use flowgauge_core::summary::{Cells, Flows, Options, Summary};
 use flowgauge_core::task::{
     EpochContext, HistoryShape, Lane, Report, Task, TaskEntry, TaskOptions, Unsupported,
 };
@@ -20,7 +20,7 @@ pub(crate) const THRESHOLD: f64 = 0.001;
 /// A summary with the tasks that read it.
 pub(crate) struct Trial<K> {
     kind: KeyKind,
-    summary: Box<dyn Ingest<K>>,
+    summary: Box<dyn Summary<K>>,
     tasks: Vec<Box<dyn Task>>,
     scratch: Vec<u64>,
     batch: Batch<K>,
@@ -54,7 +54,7 @@ impl<K: FlowKey> Trial<K> {
     /// # Errors
     /// When memory is refused.
     pub(crate) fn of(
-        summary: Box<dyn Ingest<K>>,
+        summary: Box<dyn Summary<K>>,
         kind: KeyKind,
         entries: &[&'static TaskEntry],
         flows: &[CanonicalKey],

@@ -8,7 +8,7 @@ use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
 use crate::summary::instant::regulator::{LEVELS, SKETCH, WORD, sketch_bytes};
 use crate::summary::instant::{Behind, LAWS, Regulated, Regulator, Word};
-use crate::summary::{BuildError, Ingest, Laws, Options, Parameters};
+use crate::summary::{BuildError, Laws, Options, Parameters, Summary};
 
 /// FlowRegulator, as the catalog has it.
 ///
@@ -18,7 +18,7 @@ pub struct FlowRegulator;
 /// A summary, and packets on their way to it.
 struct Passed<K> {
     let_through: Batch<K>,
-    summary: Box<dyn Ingest<K>>,
+    summary: Box<dyn Summary<K>>,
 }
 
 impl Accelerate for FlowRegulator {
@@ -51,8 +51,8 @@ impl Accelerate for FlowRegulator {
 
     fn build<K: FlowKey>(
         options: &Options,
-        inner: Box<dyn Ingest<K>>,
-    ) -> Result<Box<dyn Ingest<K>>, BuildError> {
+        inner: Box<dyn Summary<K>>,
+    ) -> Result<Box<dyn Summary<K>>, BuildError> {
         Ok(match options.parameters.word("word", &[u32::NAME, u64::NAME])? {
             u32::NAME => Box::new(before::<K, u32>(options, inner)?),
             _ => Box::new(before::<K, u64>(options, inner)?),
@@ -76,7 +76,7 @@ impl Accelerate for FlowRegulator {
 
 fn before<K: FlowKey, W: Word>(
     options: &Options,
-    summary: Box<dyn Ingest<K>>,
+    summary: Box<dyn Summary<K>>,
 ) -> Result<Regulated<W, 2, Passed<K>>, BuildError> {
     options.memory.take(Passed::<K>::BYTES)?;
     let passed = Passed { let_through: Batch::new(), summary };
@@ -110,11 +110,11 @@ impl<K: FlowKey> Behind for Passed<K> {
         self.let_through.clear();
     }
 
-    fn summary(&self) -> &dyn Ingest<K> {
+    fn summary(&self) -> &dyn Summary<K> {
         &*self.summary
     }
 
-    fn summary_mut(&mut self) -> &mut dyn Ingest<K> {
+    fn summary_mut(&mut self) -> &mut dyn Summary<K> {
         &mut *self.summary
     }
 }

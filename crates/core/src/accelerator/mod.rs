@@ -1,4 +1,4 @@
-//! What stands before a summary and makes it cheaper: itself an [`Ingest`], batch by batch.
+//! What stands before a summary and makes it cheaper: itself a [`Summary`], batch by batch.
 
 mod agg_evict;
 mod flow_regulator;
@@ -6,7 +6,7 @@ mod nitro;
 mod sampler;
 
 use crate::key::FlowKey;
-use crate::summary::{BuildError, Ingest, Laws, Options, Parameter, Parameters};
+use crate::summary::{BuildError, Laws, Options, Parameter, Parameters, Summary};
 
 pub use agg_evict::AggEvict;
 pub use flow_regulator::FlowRegulator;
@@ -41,8 +41,8 @@ pub trait Accelerate {
     /// When a parameter is out of range, or the memory does not suffice.
     fn build<K: FlowKey>(
         options: &Options,
-        inner: Box<dyn Ingest<K>>,
-    ) -> Result<Box<dyn Ingest<K>>, BuildError>;
+        inner: Box<dyn Summary<K>>,
+    ) -> Result<Box<dyn Summary<K>>, BuildError>;
 
     /// What sizes are worth behind it, in a sentence; `None` where they stay what they are.
     ///

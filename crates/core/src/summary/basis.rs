@@ -2,7 +2,7 @@
 
 use flowgauge_kernel::{Digester, Seed};
 
-use super::{Incompatible, Ingest};
+use super::{Incompatible, Summary};
 use crate::key::FlowKey;
 use crate::terms::{Measure, Threshold};
 
@@ -41,12 +41,12 @@ impl Basis {
 ///
 /// # Errors
 /// When it differs, with what does.
-pub(crate) fn twin<'a, K: FlowKey, S: Ingest<K> + 'static>(
+pub(crate) fn twin<'a, K: FlowKey, S: Summary<K> + 'static>(
     own: &S,
-    other: &'a dyn Ingest<K>,
+    other: &'a dyn Summary<K>,
     basis: impl Fn(&S) -> Basis,
 ) -> Result<&'a S, Incompatible> {
-    let other = other.as_any().downcast_ref::<S>().ok_or(Incompatible("types differ"))?;
+    let other = other.downcast_ref::<S>().ok_or(Incompatible("types differ"))?;
     if let Some(what) = basis(own).difference(&basis(other)) {
         return Err(Incompatible(what));
     }

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 
 use flowgauge_kernel::{Digester, Isa, Seed};
 
-use super::{Ingest, Memory};
+use super::{Memory, Summary};
 use crate::key::FlowKey;
 use crate::terms::{Hierarchy, Measure, Threshold};
 
@@ -26,7 +26,7 @@ pub trait Describe {
     ///
     /// # Errors
     /// When a parameter is out of range, or the memory does not suffice.
-    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError>;
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError>;
 }
 
 /// What the catalog says of a summary.
@@ -70,7 +70,7 @@ pub struct Laws {
     pub sizes: bool,
     /// It draws a sample, so that the errors of parts, which are drawn alike, add up.
     pub samples: bool,
-    /// It is rows of counters, into single ones of which packets may go: [`Ingest::rows`].
+    /// It is rows of counters, into single ones of which packets may go: [`Summary::rows`].
     pub rows: bool,
     /// How the sum of two summaries relates to the summary of the sum.
     pub merge: Merge,

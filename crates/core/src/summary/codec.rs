@@ -23,7 +23,7 @@ use std::ops::RangeInclusive;
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Isa, Seed, SeedId};
 
-use super::{BuildError, Info, Ingest, Memory, Options, Parameters};
+use super::{BuildError, Info, Memory, Options, Parameters, Summary};
 use crate::catalog;
 use crate::key::FlowKey;
 use crate::terms::{Hierarchy, Measure, Size, Threshold};
@@ -74,7 +74,7 @@ pub struct Decoded<K> {
     /// What it was built from.
     pub options: Options,
     /// The summary.
-    pub summary: Box<dyn Ingest<K>>,
+    pub summary: Box<dyn Summary<K>>,
 }
 
 /// A number of fixed size in the stored form.
@@ -318,7 +318,7 @@ impl<'a> Reader<'a> {
 }
 
 /// The stored form of `summary`, which was built by the algorithm `info` from `options`.
-pub fn encode<K: FlowKey>(info: &Info, options: &Options, summary: &dyn Ingest<K>) -> Vec<u8> {
+pub fn encode<K: FlowKey>(info: &Info, options: &Options, summary: &dyn Summary<K>) -> Vec<u8> {
     let key_bytes = options.key_bytes.unwrap_or(K::BYTES);
     let mut out = Writer { key_bytes, ..Writer::default() };
     out.numbers(MAGIC);

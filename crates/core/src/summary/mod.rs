@@ -31,5 +31,5 @@ pub use saturating::Counter;
 pub(crate) use saturating::sum_and_largest;
 pub use traits::{
     Answers, Candidates, Cells, Estimate, Flows, Forecast, Forecasts, Incompatible, Ingest,
-    Prefixes, QuantileOf, Quantiles, Sampling, SizeEstimate, SizeQuery, Spread,
+    Prefixes, QuantileOf, Quantiles, Sampling, SizeEstimate, SizeQuery, Spread, Summary,
 };

@@ -1,6 +1,7 @@
 //! What a measurement structure takes and what it answers.
 //!
-//! [`Ingest`] is the write side, called once per batch. [`Answers`] is the read side, called once
+//! [`Ingest`] is the write side, called once per batch; a [`Summary`] keeps what it takes until the
+//! epoch ends. [`Answers`] is the read side, called once
 //! per epoch; it speaks canonical key bytes, so that tasks need not know the key type.
 
 use std::any::Any;
@@ -11,13 +12,25 @@ use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
 use crate::terms::{Hierarchy, Measure, Size};
 
-/// Write side of summaries and accelerators alike.
+/// Takes batches: summaries, and accelerators, which pass them on.
 pub trait Ingest<K: FlowKey>: Send {
     /// Takes a batch, digesting it where that was not done before.
     fn ingest(&mut self, batch: &mut Batch<K>);
     /// Passes on what is held back; may be called at any time, again and again. What is not passed
     /// on is neither in answers, nor in stored bytes, nor in what others merge of it.
     fn settle(&mut self) {}
+    /// Whether it reads the batch's elements: the peers of addresses.
+    fn wants_elements(&self) -> bool {
+        false
+    }
+    /// Whether it reads the batch's bytes.
+    fn wants_bytes(&self) -> bool {
+        true
+    }
+}
+
+/// Holds the packets of an epoch: asked and merged at its end, stored, and cleared for the next.
+pub trait Summary<K: FlowKey>: Ingest<K> + Any {
     /// The read side.
     fn answers(&self) -> &dyn Answers;
     /// Adds another summary of the same type, parameters and seed, and of the same options where
@@ -25,7 +38,7 @@ pub trait Ingest<K: FlowKey>: Send {
     ///
     /// # Errors
     /// When they differ in one of these; the summary is then unchanged.
-    fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible>;
+    fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible>;
     /// Writes what it holds, but for its parameters; [`codec::encode`] frames that.
     ///
     /// [`codec::encode`]: super::codec::encode
@@ -51,14 +64,8 @@ pub trait Ingest<K: FlowKey>: Send {
     }
     /// The parameters in force, by their names in the catalog: a summary built from them has the
     /// same shape.
-    fn parameters(&self) -> Vec<(&'static str, Setting)>;
-    /// Whether it reads the batch's elements: the peers of addresses.
-    fn wants_elements(&self) -> bool {
-        false
-    }
-    /// Whether it reads the batch's bytes.
-    fn wants_bytes(&self) -> bool {
-        true
+    fn parameters(&self) -> Vec<(&'static str, Setting)> {
+        Vec::new()
     }
     /// The accelerators before it, outermost first, with their parameters in force.
     fn accelerators(&self) -> Vec<(&'static str, Vec<(&'static str, Setting)>)> {
@@ -70,8 +77,20 @@ pub trait Ingest<K: FlowKey>: Send {
     }
     /// Bytes of memory reserved.
     fn memory_bytes(&self) -> usize;
-    /// For [`Self::merge`] to find the concrete type.
-    fn as_any(&self) -> &dyn Any;
+    /// The summary that holds the packets, where this one only passes them on: merges take it for that.
+    fn held(&self) -> Option<&dyn Summary<K>> {
+        None
+    }
+}
+
+impl<K: FlowKey> dyn Summary<K> + '_ {
+    /// The summary as one of type `S`, or the one that holds its packets.
+    pub fn downcast_ref<S: Summary<K>>(&self) -> Option<&S> {
+        match self.held() {
+            Some(held) => held.downcast_ref(),
+            None => (self as &dyn Any).downcast_ref(),
+        }
+    }
 }
 
 /// Why two summaries cannot be merged.

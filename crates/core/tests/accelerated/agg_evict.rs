@@ -1,6 +1,5 @@
 //! Agg-Evict in front of everything that it goes before.
 
-use std::any::Any;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
@@ -10,7 +9,7 @@ use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key32, Key37};
 use flowgauge_core::summary::codec::{DecodeError, Reader, Writer, encode};
 use flowgauge_core::summary::{
-    Answers, Incompatible, Info, Ingest, Merge, Options, Parameters, Setting,
+    Answers, Incompatible, Info, Ingest, Merge, Options, Parameters, Summary,
 };
 use flowgauge_core::terms::Measure;
 use flowgauge_kernel::{Digester, Isa, Seed};
@@ -206,10 +205,13 @@ impl Ingest<Key4> for Log {
         });
         self.0.lock().unwrap().extend(rows);
     }
+}
+
+impl Summary<Key4> for Log {
     fn answers(&self) -> &dyn Answers {
         self
     }
-    fn merge(&mut self, _: &dyn Ingest<Key4>) -> Result<(), Incompatible> {
+    fn merge(&mut self, _: &dyn Summary<Key4>) -> Result<(), Incompatible> {
         Ok(())
     }
     fn save(&self, _: &mut Writer) {}
@@ -217,14 +219,8 @@ impl Ingest<Key4> for Log {
         Ok(())
     }
     fn clear(&mut self) {}
-    fn parameters(&self) -> Vec<(&'static str, Setting)> {
-        Vec::new()
-    }
     fn memory_bytes(&self) -> usize {
         0
-    }
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

@@ -20,14 +20,14 @@ mod zipf;
 
 use flowgauge_core::catalog;
 use flowgauge_core::key::FlowKey;
-use flowgauge_core::summary::{BuildError, Ingest, Options, Parameters};
+use flowgauge_core::summary::{BuildError, Options, Parameters, Summary};
 
 /// The algorithm behind one accelerator, or `None` where it refuses keys of this width.
 fn build<K: FlowKey>(
     accelerator: Option<(&str, Parameters)>,
     name: &str,
     options: &Options,
-) -> Option<Box<dyn Ingest<K>>> {
+) -> Option<Box<dyn Summary<K>>> {
     let accelerators: Vec<_> =
         accelerator.into_iter().map(|(name, parameters)| (name.to_owned(), parameters)).collect();
     match catalog::build_accelerated(&accelerators, name, options) {

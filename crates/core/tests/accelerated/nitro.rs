@@ -5,7 +5,7 @@ use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key16};
 use flowgauge_core::summary::codec::{decode, encode};
-use flowgauge_core::summary::{Info, Ingest, Options, Parameters};
+use flowgauge_core::summary::{Info, Options, Parameters, Summary};
 use flowgauge_core::terms::Measure;
 
 use super::agg_evict::bounds_hold;
@@ -35,7 +35,7 @@ fn small(name: &str) -> Vec<(&'static str, &'static str)> {
 }
 
 /// Packets at these distances in time, a batch at a time.
-fn feed_timed(summary: &mut dyn Ingest<Key4>, packets: &[Packet], gap_ns: i64, batch: usize) {
+fn feed_timed(summary: &mut dyn Summary<Key4>, packets: &[Packet], gap_ns: i64, batch: usize) {
     let (mut columns, mut time_ns) = (Batch::new(), 1_000_000_000);
     for chunk in packets.chunks(batch) {
         for packet in chunk {
@@ -49,7 +49,7 @@ fn feed_timed(summary: &mut dyn Ingest<Key4>, packets: &[Packet], gap_ns: i64, b
 }
 
 /// Of how many packets one was taken, or of fewer: the unit of the cells is one less.
-fn one_in(summary: &dyn Ingest<Key4>) -> u64 {
+fn one_in(summary: &dyn Summary<Key4>) -> u64 {
     let cells = summary.answers().cells().unwrap();
     let mut numbers = vec![0.0; cells.len()];
     cells.read(&mut numbers);
@@ -110,7 +110,7 @@ fn modes_are_what_they_say() {
             for by in [Measure::Packets, Measure::Bytes] {
                 let (info, options) = (catalog::info(name).unwrap(), options(by, &small(name)));
                 let build = || build::<Key4>(Some(nitro(mode)), name, &options).unwrap();
-                let stored = |summary: &dyn Ingest<Key4>| encode(info, &options, summary);
+                let stored = |summary: &dyn Summary<Key4>| encode(info, &options, summary);
                 let mut summary = build();
                 let empty = stored(&*summary);
                 feed_timed(&mut *summary, &stream, 100, 256);

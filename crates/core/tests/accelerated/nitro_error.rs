@@ -4,7 +4,7 @@ use std::env;
 
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::key::{FlowKey, Key4};
-use flowgauge_core::summary::{Estimate, Ingest, Options};
+use flowgauge_core::summary::{Estimate, Options, Summary};
 use flowgauge_core::terms::Measure;
 
 use super::build;
@@ -21,7 +21,7 @@ fn long() -> bool {
     long
 }
 
-fn feed(summary: &mut dyn Ingest<Key4>, keys: &[Key4]) {
+fn feed(summary: &mut dyn Summary<Key4>, keys: &[Key4]) {
     let mut batch = Batch::new();
     for keys in keys.chunks(BATCH_PACKETS) {
         batch.fill(keys, 100);
@@ -30,7 +30,7 @@ fn feed(summary: &mut dyn Ingest<Key4>, keys: &[Key4]) {
     summary.settle();
 }
 
-fn estimate(summary: &dyn Ingest<Key4>, flow: u32) -> Estimate {
+fn estimate(summary: &dyn Summary<Key4>, flow: u32) -> Estimate {
     let size = summary.answers().size().unwrap().estimate(key::<Key4>(flow).canonical(Key4::BYTES));
     size.packets.or(size.bytes).unwrap()
 }
@@ -261,7 +261,7 @@ fn many_flows_do_not_grow_the_error() {
 }
 
 /// Hands keys over without settling.
-fn feed_only(summary: &mut dyn Ingest<Key4>, keys: &[Key4]) {
+fn feed_only(summary: &mut dyn Summary<Key4>, keys: &[Key4]) {
     let mut batch = Batch::new();
     for keys in keys.chunks(BATCH_PACKETS) {
         batch.fill(keys, 100);

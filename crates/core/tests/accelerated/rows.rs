@@ -4,7 +4,7 @@ use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
 use flowgauge_core::key::Key16;
 use flowgauge_core::summary::codec::encode;
-use flowgauge_core::summary::{Ingest, Options};
+use flowgauge_core::summary::{Options, Summary};
 use flowgauge_core::terms::Measure;
 
 use super::build;
@@ -13,7 +13,7 @@ use super::stream::{Packet, feed, key, packets};
 const FLOWS: u32 = 300;
 
 /// Takes each packet into each row on its own.
-fn feed_rows(summary: &mut dyn Ingest<Key16>, by: Measure, packets: &[Packet]) {
+fn feed_rows(summary: &mut dyn Summary<Key16>, by: Measure, packets: &[Packet]) {
     let rows = summary.rows().unwrap();
     let (mut batch, mut of, mut total) = (Batch::new(), Vec::new(), 0);
     for packet in packets {
@@ -62,7 +62,7 @@ fn all_rows_are_the_whole() {
             feed_rows(&mut *summary, by, &stream);
             if name == "univmon" {
                 // What its heaps remember of an estimate is as old as the key's place there.
-                let cells = |summary: &dyn Ingest<Key16>| {
+                let cells = |summary: &dyn Summary<Key16>| {
                     let cells = summary.answers().cells().unwrap();
                     let mut numbers = vec![0.0; cells.len()];
                     cells.read(&mut numbers);

@@ -4,7 +4,7 @@ use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key37};
 use flowgauge_core::summary::codec::{decode, encode};
-use flowgauge_core::summary::{Info, Ingest, Options, Parameters};
+use flowgauge_core::summary::{Info, Options, Parameters, Summary};
 use flowgauge_core::terms::Measure;
 
 use super::agg_evict::bounds_hold;
@@ -49,7 +49,7 @@ pub(super) fn all_hold<K: FlowKey>(
     summary.ingest(&mut Batch::new());
     summary.settle();
     bounds_hold(info, &keys, &[], summary.answers());
-    let stored = |summary: &dyn Ingest<K>| encode(info, options, summary);
+    let stored = |summary: &dyn Summary<K>| encode(info, options, summary);
     let empty = stored(&*summary);
 
     // Batches of any size give the same.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use flowgauge_core::accelerator::{Accelerate, Skipper};
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::key::{FlowKey, Key4};
-use flowgauge_core::summary::{Ingest, Options, Parameters};
+use flowgauge_core::summary::{Options, Parameters, Summary};
 use flowgauge_core::terms::Measure;
 
 use super::agg_evict::Log;
@@ -26,7 +26,7 @@ pub(super) fn keys(packets: usize, seed: u64) -> Vec<Key4> {
     Zipf::new(100_000, 1.1, seed).take(packets).map(key).collect()
 }
 
-pub(super) fn feed(summary: &mut dyn Ingest<Key4>, batch: &mut Batch<Key4>, keys: &[Key4]) {
+pub(super) fn feed(summary: &mut dyn Summary<Key4>, batch: &mut Batch<Key4>, keys: &[Key4]) {
     for keys in keys.chunks(BATCH_PACKETS) {
         batch.fill(keys, 100);
         summary.ingest(batch);
@@ -34,7 +34,7 @@ pub(super) fn feed(summary: &mut dyn Ingest<Key4>, batch: &mut Batch<Key4>, keys
     summary.settle();
 }
 
-pub(super) fn estimate(summary: &dyn Ingest<Key4>, key: Key4) -> f64 {
+pub(super) fn estimate(summary: &dyn Summary<Key4>, key: Key4) -> f64 {
     let size = summary.answers().size().unwrap().estimate(key.canonical(Key4::BYTES));
     size.packets.or(size.bytes).unwrap().value
 }

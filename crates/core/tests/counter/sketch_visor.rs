@@ -3,13 +3,13 @@
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
 use flowgauge_core::key::Key4;
-use flowgauge_core::summary::Ingest;
+use flowgauge_core::summary::Summary;
 use flowgauge_core::terms::Measure;
 
 use crate::stream::{Packet, estimate, key, named, options, packets, weights};
 
 /// A summary that served `rate` packets a second while one came each microsecond.
-fn served(packets: &[Packet], by: Measure, rate: u64) -> Box<dyn Ingest<Key4>> {
+fn served(packets: &[Packet], by: Measure, rate: u64) -> Box<dyn Summary<Key4>> {
     let parameters = [("rate", rate), ("queue", 100), ("counters", 200)];
     let mut summary = catalog::build::<Key4>("sketch-visor", &options(by, 1, &parameters)).unwrap();
     let mut batch = Batch::new();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use datasketches::frequencies::FrequentItemsSketch;
 use flowgauge_core::catalog;
 use flowgauge_core::key::Key4;
-use flowgauge_core::summary::Ingest;
+use flowgauge_core::summary::Summary;
 use flowgauge_core::summary::codec::{decode, encode};
 use flowgauge_core::terms::Measure;
 
@@ -14,7 +14,7 @@ use crate::stream::{Packet, estimate, feed, named, options, packets, summary, we
 const FLOWS: u32 = 3000;
 
 /// For each key f ≤ est ≤ f + N/m within its own bounds, and every key over N/m is named.
-fn keeps_its_promises(summary: &dyn Ingest<Key4>, by: Measure, packets: &[Packet], counters: u64) {
+fn keeps_its_promises(summary: &dyn Summary<Key4>, by: Measure, packets: &[Packet], counters: u64) {
     let weights = weights(packets, by);
     let total: u64 = weights.values().sum();
     let most = total as f64 / counters as f64;

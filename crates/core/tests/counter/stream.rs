@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key4};
-use flowgauge_core::summary::{Estimate, Ingest, Options};
+use flowgauge_core::summary::{Estimate, Options, Summary};
 use flowgauge_core::terms::Measure;
 
 use crate::zipf::Zipf;
@@ -32,7 +32,7 @@ pub(crate) fn weights(packets: &[Packet], by: Measure) -> BTreeMap<u32, u64> {
     weights
 }
 
-pub(crate) fn feed(summary: &mut dyn Ingest<Key4>, packets: &[Packet]) {
+pub(crate) fn feed(summary: &mut dyn Summary<Key4>, packets: &[Packet]) {
     let mut batch = Batch::new();
     for chunk in packets.chunks(256) {
         batch.clear();
@@ -49,19 +49,19 @@ pub(crate) fn options(by: Measure, seed: u64, parameters: &[(&str, u64)]) -> Opt
 }
 
 /// A summary that has seen these packets.
-pub(crate) fn summary(name: &str, options: &Options, packets: &[Packet]) -> Box<dyn Ingest<Key4>> {
+pub(crate) fn summary(name: &str, options: &Options, packets: &[Packet]) -> Box<dyn Summary<Key4>> {
     let mut summary = catalog::build::<Key4>(name, options).unwrap();
     feed(&mut *summary, packets);
     summary
 }
 
-pub(crate) fn estimate(summary: &dyn Ingest<Key4>, by: Measure, flow: u32) -> Estimate {
+pub(crate) fn estimate(summary: &dyn Summary<Key4>, by: Measure, flow: u32) -> Estimate {
     let sizes = summary.answers().size().unwrap();
     sizes.estimate(key(flow).canonical(Key4::BYTES)).by(by).unwrap()
 }
 
 /// The flows that the summary names, with their estimates.
-pub(crate) fn named(summary: &dyn Ingest<Key4>, by: Measure) -> BTreeMap<u32, Estimate> {
+pub(crate) fn named(summary: &dyn Summary<Key4>, by: Measure) -> BTreeMap<u32, Estimate> {
     let mut named = BTreeMap::new();
     summary.answers().candidates().unwrap().for_each(&mut |key, size| {
         let flow = u32::from_be_bytes(key.as_bytes().try_into().unwrap());

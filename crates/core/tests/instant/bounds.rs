@@ -86,16 +86,12 @@ fn decoding_at_each_packet_is_unbiased() {
                 sent += 1;
             }
             let decode = |flow| match name {
-                "rcc" => summary
-                    .as_any()
-                    .downcast_ref::<InstaMeasure<Key4, u32, 1>>()
-                    .unwrap()
-                    .decode(key(flow)),
-                _ => summary
-                    .as_any()
-                    .downcast_ref::<InstaMeasure<Key4, u32, 2>>()
-                    .unwrap()
-                    .decode(key(flow)),
+                "rcc" => {
+                    summary.downcast_ref::<InstaMeasure<Key4, u32, 1>>().unwrap().decode(key(flow))
+                }
+                _ => {
+                    summary.downcast_ref::<InstaMeasure<Key4, u32, 2>>().unwrap().decode(key(flow))
+                }
             };
             let mean = (0..2000).map(decode).sum::<f64>() / 2000.0;
             let packets = f64::from(packets);

@@ -3,7 +3,7 @@
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog;
 use flowgauge_core::key::{CanonicalKey, FlowKey, Key4};
-use flowgauge_core::summary::{Ingest, Options, Parameters, SizeEstimate};
+use flowgauge_core::summary::{self, Options, Parameters, SizeEstimate};
 use flowgauge_core::terms::{Measure, Size};
 
 /// Packets that one which a FlowRegulator lets through stands for.
@@ -12,7 +12,7 @@ pub(crate) const UNIT: f64 = 94.923_265_306_122_45;
 /// The same of one layer.
 pub(crate) const RCC_UNIT: f64 = 9.742_857_142_857_143;
 
-pub(crate) type Summary = Box<dyn Ingest<Key4>>;
+pub(crate) type Summary = Box<dyn summary::Summary<Key4>>;
 
 pub(crate) fn key(flow: u32) -> Key4 {
     Key4::from_canonical(&flow.to_be_bytes()).unwrap()

@@ -3,7 +3,7 @@
 
 use flowgauge_core::key::FlowKey;
 use flowgauge_core::summary::codec::{DecodeError, Decoded, decode, encode};
-use flowgauge_core::summary::{Answers, Ingest};
+use flowgauge_core::summary::{Answers, Summary};
 use flowgauge_core::terms::Measure;
 
 use super::stream::{feed_keys_of, key_of, packets};
@@ -37,7 +37,7 @@ pub(crate) fn decode_and_use<K: FlowKey>(bytes: &[u8], limit: usize) -> Result<(
 }
 
 /// Calls all of the read side.
-fn ask<K: FlowKey>(key_bytes: usize, summary: &dyn Ingest<K>) {
+fn ask<K: FlowKey>(key_bytes: usize, summary: &dyn Summary<K>) {
     let answers = summary.answers();
     let _ = (summary.parameters(), summary.wants_elements());
     let _ = (answers.untracked(), answers.saturated());

@@ -17,12 +17,12 @@ mod total;
 use flowgauge_core::catalog::{self, ALGORITHMS};
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key32, Key37};
 use flowgauge_core::summary::codec::encode;
-use flowgauge_core::summary::{Answers, BuildError, Info, Ingest, Merge, Options, Parameters};
+use flowgauge_core::summary::{Answers, BuildError, Info, Merge, Options, Parameters, Summary};
 
 use stream::{Packet, feed, packets};
 
 /// A summary of some `bytes` bytes, or `None` where the algorithm refuses keys of this width.
-fn build<K: FlowKey>(info: &Info, options: &Options) -> Option<Box<dyn Ingest<K>>> {
+fn build<K: FlowKey>(info: &Info, options: &Options) -> Option<Box<dyn Summary<K>>> {
     match catalog::build(info.name, options) {
         Ok(summary) => Some(summary),
         Err(BuildError::Unfit { .. }) => None,

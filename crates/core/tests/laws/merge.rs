@@ -2,7 +2,7 @@
 
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key32, Key37};
 use flowgauge_core::summary::codec::encode;
-use flowgauge_core::summary::{Answers, Info, Ingest, Merge, Options};
+use flowgauge_core::summary::{Answers, Info, Merge, Options, Summary};
 use flowgauge_core::terms::{Measure, Size, Threshold};
 use flowgauge_core::{catalog, catalog::ALGORITHMS};
 
@@ -19,7 +19,7 @@ fn merged<K: FlowKey>(
     options: &Options,
     packets: &[Packet],
     (shards, backwards): (usize, bool),
-) -> Option<Box<dyn Ingest<K>>> {
+) -> Option<Box<dyn Summary<K>>> {
     let disjoint = info.laws.merge == Merge::Disjoint;
     let part = |shard: usize| {
         let shard = if backwards { shards - 1 - shard } else { shard };
@@ -127,7 +127,7 @@ fn of_parts<K: FlowKey>(
     info: &Info,
     options: &Options,
     epochs: &[&[Packet]],
-    next: fn(&mut dyn Ingest<K>),
+    next: fn(&mut dyn Summary<K>),
 ) -> Option<(Vec<u8>, bool)> {
     let (mut sum, mut part) = (build::<K>(info, options)?, build::<K>(info, options)?);
     for packets in epochs {
@@ -158,8 +158,8 @@ fn parts_add_up_as_cleared_summaries_do<K: FlowKey>(info: &Info) -> bool {
     for memory_bytes in [256 << 10, 48 << 10, 24 << 10, 12 << 10] {
         let options = Options { memory_bytes, ..small() };
         let epochs: [&[Packet]; 2] = [first, second];
-        let cleared = of_parts::<K>(info, &options, &epochs, |part| part.next_epoch());
-        let kept = of_parts::<K>(info, &options, &epochs, |part| part.next_part());
+        let cleared = of_parts::<K>(info, &options, &epochs, Summary::next_epoch);
+        let kept = of_parts::<K>(info, &options, &epochs, Summary::next_part);
         built |= kept.is_some();
         // Which flows find no room depends on their order.
         if cleared.as_ref().is_some_and(|(_, is_whole)| *is_whole) {

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key16};
 use flowgauge_core::summary::codec::{decode, encode};
-use flowgauge_core::summary::{Answers, Info, Ingest, Options};
+use flowgauge_core::summary::{Answers, Info, Options, Summary};
 
 use super::ask::decode_and_use;
 use super::golden::LIMIT;
@@ -23,7 +23,7 @@ fn canonical(flow: u32) -> Vec<u8> {
 }
 
 /// A summary of such keys, or `None` where the algorithm refuses them.
-fn filled(info: &Info, options: &Options) -> Option<Box<dyn Ingest<Key16>>> {
+fn filled(info: &Info, options: &Options) -> Option<Box<dyn Summary<Key16>>> {
     let mut summary = build::<Key16>(info, options)?;
     feed_keys_of(BYTES, &mut *summary, &packets(3000, FLOWS, 13), 256);
     Some(summary)

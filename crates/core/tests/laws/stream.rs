@@ -2,7 +2,7 @@
 
 use flowgauge_core::batch::Batch;
 use flowgauge_core::key::FlowKey;
-use flowgauge_core::summary::Ingest;
+use flowgauge_core::summary::Summary;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packet {
@@ -35,14 +35,14 @@ pub(crate) fn packets(count: usize, flows: u32, seed: u64) -> Vec<Packet> {
 }
 
 /// Hands packets over, a microsecond apart, and settles.
-pub(crate) fn feed<K: FlowKey>(summary: &mut dyn Ingest<K>, packets: &[Packet], batch: usize) {
+pub(crate) fn feed<K: FlowKey>(summary: &mut dyn Summary<K>, packets: &[Packet], batch: usize) {
     feed_keys_of(K::BYTES, summary, packets, batch);
 }
 
 /// The same with keys of so many bytes.
 pub(crate) fn feed_keys_of<K: FlowKey>(
     bytes: usize,
-    summary: &mut dyn Ingest<K>,
+    summary: &mut dyn Summary<K>,
     packets: &[Packet],
     batch: usize,
 ) {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use flowgauge_core::key::{CanonicalKey, FlowKey, Key8, KeyKind};
-use flowgauge_core::summary::{Ingest, Options};
+use flowgauge_core::summary::{Options, Summary};
 use flowgauge_core::task::{
     ChangeItem, EpochContext, ForecastModel, HistoryShape, Lane, Lists, Report, Task, TaskOptions,
     find,
@@ -25,7 +25,7 @@ fn sketch_options(seed: u64) -> Options {
     Options { threshold: THRESHOLD, ..options(4, 4096, seed) }
 }
 
-fn task(sketch: &dyn Ingest<Key8>, model: ForecastModel) -> Box<dyn Task> {
+fn task(sketch: &dyn Summary<Key8>, model: ForecastModel) -> Box<dyn Task> {
     let mut options = TaskOptions::new(Seed::number(1));
     options.forecast = model;
     let cells = sketch.answers().cells().unwrap().len();
@@ -33,7 +33,7 @@ fn task(sketch: &dyn Ingest<Key8>, model: ForecastModel) -> Box<dyn Task> {
     find("changes").unwrap().build(&options).unwrap()
 }
 
-fn run(task: &mut dyn Task, sketch: &dyn Ingest<Key8>, packets: u64) -> Report {
+fn run(task: &mut dyn Task, sketch: &dyn Summary<Key8>, packets: u64) -> Report {
     let context = EpochContext {
         by: Measure::Packets,
         keyed: Size { packets, bytes: 0 },

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key8};
-use flowgauge_core::summary::{Ingest, Options};
+use flowgauge_core::summary::{Options, Summary};
 use flowgauge_core::terms::Measure;
 
 use crate::zipf::Zipf;
@@ -42,11 +42,11 @@ pub(crate) fn options(rows: usize, columns: usize, seed: u64) -> Options {
     Options::new(1 << 20, seed).with([("rows", rows), ("columns", columns), ("candidates", 1024)])
 }
 
-pub(crate) fn build(name: &str, options: &Options) -> Box<dyn Ingest<Key8>> {
+pub(crate) fn build(name: &str, options: &Options) -> Box<dyn Summary<Key8>> {
     catalog::build(name, options).unwrap()
 }
 
-pub(crate) fn feed(sketch: &mut dyn Ingest<Key8>, packets: &[u32], batch: usize) {
+pub(crate) fn feed(sketch: &mut dyn Summary<Key8>, packets: &[u32], batch: usize) {
     let mut columns = Batch::new();
     for chunk in packets.chunks(batch) {
         columns.clear();
@@ -58,14 +58,14 @@ pub(crate) fn feed(sketch: &mut dyn Ingest<Key8>, packets: &[u32], batch: usize)
 }
 
 /// A sketch of these packets.
-pub(crate) fn sketch(name: &str, options: &Options, packets: &[u32]) -> Box<dyn Ingest<Key8>> {
+pub(crate) fn sketch(name: &str, options: &Options, packets: &[u32]) -> Box<dyn Summary<Key8>> {
     let mut sketch = build(name, options);
     feed(&mut *sketch, packets, 256);
     sketch
 }
 
 /// The cells of a linear sketch, sealed.
-pub(crate) fn cells(sketch: &dyn Ingest<Key8>) -> Vec<f64> {
+pub(crate) fn cells(sketch: &dyn Summary<Key8>) -> Vec<f64> {
     let source = sketch.answers().cells().unwrap();
     let mut cells = vec![0.0; source.len()];
     source.read(&mut cells);
@@ -75,7 +75,7 @@ pub(crate) fn cells(sketch: &dyn Ingest<Key8>) -> Vec<f64> {
 
 /// The estimated packets, or bytes, of a flow with the bounds.
 pub(crate) fn estimate(
-    sketch: &dyn Ingest<Key8>,
+    sketch: &dyn Summary<Key8>,
     by: Measure,
     flow: u32,
 ) -> flowgauge_core::summary::Estimate {

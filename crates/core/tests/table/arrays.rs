@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key4};
 use flowgauge_core::summary::codec::{decode, encode};
-use flowgauge_core::summary::{Estimate, Forecast, Ingest, Options};
+use flowgauge_core::summary::{Estimate, Forecast, Options, Summary};
 use flowgauge_core::terms::{Measure, Threshold};
 
 use super::distinct::quality;
@@ -30,7 +30,7 @@ fn arrays_find_the_superspreaders() {
     }
 }
 
-fn forecasts(array: &dyn Ingest<Key4>) -> HashMap<Vec<u8>, Forecast> {
+fn forecasts(array: &dyn Summary<Key4>) -> HashMap<Vec<u8>, Forecast> {
     let mut found = HashMap::new();
     array.answers().forecasts().unwrap().for_each(&mut |key, forecast| {
         assert!(found.insert(key.as_bytes().to_vec(), forecast).is_none());
@@ -171,7 +171,7 @@ fn shards_of_arrays_merge() {
                 merged.merge(&*part).unwrap();
             }
             for (key, size) in truth::<Key4>(&packets) {
-                let of = |array: &dyn Ingest<Key4>| -> Estimate {
+                let of = |array: &dyn Summary<Key4>| -> Estimate {
                     array.answers().size().unwrap().estimate(&key).packets.unwrap()
                 };
                 assert_eq!(of(&*whole), of(&*merged), "{name} {state}");

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key4, Key16};
-use flowgauge_core::summary::{Estimate, Ingest, Options};
+use flowgauge_core::summary::{Estimate, Options, Summary};
 
 use super::zipf::Zipf;
 use super::{Packet, TABLES, build, feed, key, options, packets, stored_and_back};
@@ -19,7 +19,7 @@ fn peers(flow: u32, peers: u32, times: u32, random: &mut fastrand::Rng) -> Vec<P
 }
 
 /// The addresses that a summary lists.
-fn spreaders<K: FlowKey>(summary: &dyn Ingest<K>) -> HashMap<Vec<u8>, Estimate> {
+fn spreaders<K: FlowKey>(summary: &dyn Summary<K>) -> HashMap<Vec<u8>, Estimate> {
     let mut found = HashMap::new();
     summary.answers().spread().unwrap().for_each(&mut |key, distinct| {
         assert!(found.insert(key.as_bytes().to_vec(), distinct).is_none());

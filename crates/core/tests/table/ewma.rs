@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use flowgauge_core::key::Key16;
-use flowgauge_core::summary::{Estimate, Forecast, Ingest, Options};
+use flowgauge_core::summary::{Estimate, Forecast, Options, Summary};
 use flowgauge_core::terms::{Measure, Size};
 
 use super::{
@@ -14,7 +14,7 @@ const STATE: (&str, &str) = ("state", "ewma");
 
 type Forecasts = HashMap<Vec<u8>, Forecast>;
 
-fn forecasts(summary: &dyn Ingest<Key16>) -> Forecasts {
+fn forecasts(summary: &dyn Summary<Key16>) -> Forecasts {
     let mut found = HashMap::new();
     summary.answers().forecasts().unwrap().for_each(&mut |key, forecast| {
         assert!(found.insert(key.as_bytes().to_vec(), forecast).is_none());
@@ -177,7 +177,7 @@ fn bounds_hold_what_was_untracked() {
 }
 
 /// Whether the bounds of all that is listed hold, but for averages that forgot: to within 2.
-fn bounds_hold(name: &str, table: &dyn Ingest<Key16>, expected: &Forecasts) {
+fn bounds_hold(name: &str, table: &dyn Summary<Key16>, expected: &Forecasts) {
     table.answers().forecasts().unwrap().for_each(&mut |key, found| {
         let truth = expected.get(key.as_bytes());
         let truth = truth.map_or([0.0; 3], |f| {

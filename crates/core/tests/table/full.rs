@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key4, Key8};
 use flowgauge_core::summary::codec::{decode, encode};
-use flowgauge_core::summary::{Estimate, Ingest};
+use flowgauge_core::summary::{Estimate, Summary};
 use flowgauge_core::terms::Size;
 
 use super::{
@@ -14,7 +14,7 @@ use super::{
 };
 
 /// Listed flows are exact, everything else is untracked, and the bounds say so.
-fn accounts_for<K: FlowKey>(name: &str, table: &dyn Ingest<K>, packets: &[Packet]) {
+fn accounts_for<K: FlowKey>(name: &str, table: &dyn Summary<K>, packets: &[Packet]) {
     let (truth, listed) = (truth::<K>(packets), listed(table));
     let mut accounted = table.answers().untracked();
     for (key, size) in &listed {

@@ -15,7 +15,7 @@ use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
 use flowgauge_core::key::FlowKey;
 use flowgauge_core::summary::codec::{Decoded, decode, encode};
-use flowgauge_core::summary::{Ingest, Options};
+use flowgauge_core::summary::{Options, Summary};
 use flowgauge_core::terms::Size;
 
 /// Every exact table.
@@ -42,11 +42,11 @@ fn options(memory_bytes: usize, seed: u64, parameters: &[(&str, &str)]) -> Optio
     Options::new(memory_bytes, seed).with(parameters.iter().copied())
 }
 
-fn build<K: FlowKey>(name: &str, options: &Options) -> Box<dyn Ingest<K>> {
+fn build<K: FlowKey>(name: &str, options: &Options) -> Box<dyn Summary<K>> {
     catalog::build(name, options).unwrap()
 }
 
-fn feed<K: FlowKey>(summary: &mut dyn Ingest<K>, packets: &[Packet]) {
+fn feed<K: FlowKey>(summary: &mut dyn Summary<K>, packets: &[Packet]) {
     let mut batch = Batch::<K>::new();
     for chunk in packets.chunks(256) {
         for packet in chunk {
@@ -89,7 +89,7 @@ fn truth<K: FlowKey>(packets: &[Packet]) -> HashMap<Vec<u8>, Size> {
 }
 
 /// What `flows` lists, by `for_each` and `get` alike.
-fn listed<K: FlowKey>(summary: &dyn Ingest<K>) -> HashMap<Vec<u8>, Size> {
+fn listed<K: FlowKey>(summary: &dyn Summary<K>) -> HashMap<Vec<u8>, Size> {
     let flows = summary.answers().flows().unwrap();
     let (mut sizes, mut index) = (HashMap::new(), 0);
     flows.for_each(&mut |key, size| {
@@ -107,9 +107,9 @@ fn listed<K: FlowKey>(summary: &dyn Ingest<K>) -> HashMap<Vec<u8>, Size> {
 fn nearly_full<K: FlowKey>(
     name: &str,
     options: &Options,
-    summary: &dyn Ingest<K>,
+    summary: &dyn Summary<K>,
     (packets, bytes): (u32, &[u8]),
-) -> Box<dyn Ingest<K>> {
+) -> Box<dyn Summary<K>> {
     let mut stored = encode(catalog::info(name).unwrap(), options, summary);
     let end = stored.len() - 4;
     let counter = [&packets.to_le_bytes(), bytes].concat();
@@ -124,8 +124,8 @@ fn nearly_full<K: FlowKey>(
 fn stored_and_back<K: FlowKey>(
     name: &str,
     options: &Options,
-    summary: &dyn Ingest<K>,
-) -> Box<dyn Ingest<K>> {
+    summary: &dyn Summary<K>,
+) -> Box<dyn Summary<K>> {
     let info = catalog::info(name).unwrap();
     let bytes = encode(info, options, summary);
     let Decoded { options, summary, .. } = decode(&bytes, 64 << 20).unwrap();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
 use flowgauge_core::key::{CanonicalKey, FlowKey, Key4, KeyKind};
-use flowgauge_core::summary::{Answers, Estimate, Ingest, Options, QuantileOf, Quantiles};
+use flowgauge_core::summary::{Answers, Estimate, Options, QuantileOf, Quantiles, Summary};
 use flowgauge_core::task::{EpochContext, Lane, Lists, Report};
 use flowgauge_core::terms::{Measure, Size, Threshold};
 
@@ -171,7 +171,7 @@ fn quantile(sizes: &[(f64, Estimate)], q: f64) -> f64 {
 #[test]
 fn gaps_may_be_as_long_as_time() {
     let options = Options::new(1 << 20, 1).with([("of", "gap")]);
-    let mut kll: Box<dyn Ingest<Key4>> = catalog::build("kll", &options).unwrap();
+    let mut kll: Box<dyn Summary<Key4>> = catalog::build("kll", &options).unwrap();
     let mut batch = Batch::new();
     for time_ns in [0, 5, i64::MAX] {
         batch.push(Key4::from_canonical(&[10, 0, 0, 1]).unwrap(), 64, time_ns);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::key::FlowKey;
-use flowgauge_core::summary::Ingest;
+use flowgauge_core::summary::Summary;
 use flowgauge_core::summary::shared::SharedIngest;
 use flowgauge_kernel::{Digester, Isa, Seed, cycles};
 
@@ -46,7 +46,7 @@ pub(crate) trait Runner<K: FlowKey>: Send {
     }
 }
 
-impl<K: FlowKey> Runner<K> for Box<dyn Ingest<K>> {
+impl<K: FlowKey> Runner<K> for Box<dyn Summary<K>> {
     fn begin(&mut self) {
         self.next_epoch();
     }
@@ -60,7 +60,7 @@ impl<K: FlowKey> Runner<K> for Box<dyn Ingest<K>> {
     }
 
     fn wants_elements(&self) -> bool {
-        Ingest::wants_elements(&**self)
+        (**self).wants_elements()
     }
 
     fn untracked(&self) -> u64 {

@@ -3,7 +3,7 @@
 use flowgauge_core::catalog;
 use flowgauge_core::key::FlowKey;
 use flowgauge_core::summary::shared::SharedIngest;
-use flowgauge_core::summary::{BuildError, Ingest, Options, Parameters};
+use flowgauge_core::summary::{BuildError, Options, Parameters, Summary};
 use flowgauge_kernel::{Digester, Isa, Seed};
 
 use super::setting::Setting;
@@ -91,7 +91,7 @@ impl Structure {
     pub(crate) fn build<K: FlowKey>(
         &self,
         setting: &Setting,
-    ) -> Result<Box<dyn Ingest<K>>, Failure> {
+    ) -> Result<Box<dyn Summary<K>>, Failure> {
         let options = self.options::<K>(setting)?;
         let built = catalog::build_accelerated::<K>(&self.accelerators, self.algorithm, &options);
         built.map_err(|error| self.failed(error))

@@ -2,7 +2,7 @@
 
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::key::{FlowKey, Key8};
-use flowgauge_core::summary::Ingest;
+use flowgauge_core::summary::Summary;
 use flowgauge_core::terms::Measure;
 
 use super::{Contender, Peer};
@@ -19,7 +19,7 @@ const AGG_EVICT: [(&str, &str); 1] = [("rows", "8192")];
 
 /// A summary, and the batch that it is handed.
 struct Ours {
-    summary: Box<dyn Ingest<Key8>>,
+    summary: Box<dyn Summary<Key8>>,
     batch: Batch<Key8>,
 }
 

@@ -5,7 +5,7 @@ use std::hint::black_box;
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key8};
-use flowgauge_core::summary::{Ingest, Options, Parameters};
+use flowgauge_core::summary::{Options, Parameters, Summary};
 use flowgauge_core::terms::Hierarchy;
 use flowgauge_kernel::Digester;
 
@@ -30,7 +30,7 @@ pub(super) trait Contestant {
 
 /// A summary of the catalog.
 pub(super) struct Cataloged {
-    summary: Box<dyn Ingest<Key8>>,
+    summary: Box<dyn Summary<Key8>>,
     batch: Batch<Key8>,
     /// Whether it takes a billion packets, out of batches that are filled already.
     long: bool,
@@ -72,7 +72,7 @@ impl Cataloged {
         Ok(Self::of(summary))
     }
 
-    pub(super) fn of(summary: Box<dyn Ingest<Key8>>) -> Self {
+    pub(super) fn of(summary: Box<dyn Summary<Key8>>) -> Self {
         Self { summary, batch: Batch::new(), long: false }
     }
 

@@ -1,6 +1,5 @@
 //! Where Agg-Evict pays: by traffic, by length of runs, by rows, before what is slow and what is not.
 
-use std::any::Any;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 
@@ -8,7 +7,7 @@ use flowgauge_core::accelerator::{Accelerate, AggEvict};
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::key::{FlowKey, Key8};
 use flowgauge_core::summary::codec::{DecodeError, Reader, Writer};
-use flowgauge_core::summary::{Answers, Incompatible, Ingest, Options, Parameters, Setting};
+use flowgauge_core::summary::{Answers, Incompatible, Ingest, Options, Parameters, Summary};
 use flowgauge_kernel::{Digester, Isa, Seed};
 
 use super::clock;
@@ -75,10 +74,19 @@ impl Ingest<Key8> for Counted {
     fn ingest(&mut self, batch: &mut Batch<Key8>) {
         self.rows += batch.len() as u64;
     }
+    fn wants_bytes(&self) -> bool {
+        false
+    }
+    fn wants_elements(&self) -> bool {
+        self.elements
+    }
+}
+
+impl Summary<Key8> for Counted {
     fn answers(&self) -> &dyn Answers {
         self
     }
-    fn merge(&mut self, _: &dyn Ingest<Key8>) -> Result<(), Incompatible> {
+    fn merge(&mut self, _: &dyn Summary<Key8>) -> Result<(), Incompatible> {
         Err(Incompatible("these are not for merging"))
     }
     fn save(&self, _: &mut Writer) {}
@@ -88,20 +96,8 @@ impl Ingest<Key8> for Counted {
     fn clear(&mut self) {
         self.rows = 0;
     }
-    fn parameters(&self) -> Vec<(&'static str, Setting)> {
-        Vec::new()
-    }
-    fn wants_bytes(&self) -> bool {
-        false
-    }
-    fn wants_elements(&self) -> bool {
-        self.elements
-    }
     fn memory_bytes(&self) -> usize {
         0
-    }
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 
@@ -125,7 +121,7 @@ fn evicted(stream: &Stream, elements: bool, digester: Digester) -> Result<Vec<f6
             aggregator.ingest(&mut batch);
         }
         aggregator.settle();
-        let counted = aggregator.as_any().downcast_ref::<Counted>();
+        let counted = aggregator.downcast_ref::<Counted>();
         Ok(counted.map_or(0, |counted| counted.rows) as f64 / stream.keys.len() as f64)
     };
     ROWS.into_iter().map(share).collect()

@@ -12,8 +12,6 @@ mod flow;
 mod pairs;
 mod policy;
 
-use std::any::Any;
-
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed};
 
@@ -25,7 +23,7 @@ use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
 use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::{
-    Answers, BuildError, Incompatible, Ingest, Laws, Options, Parameter, Setting,
+    Answers, BuildError, Incompatible, Ingest, Laws, Options, Parameter, Setting, Summary,
 };
 
 /// Bytes of all rows unless asked otherwise: what the paper's 2,000 rows of 4-byte keys take.
@@ -46,7 +44,7 @@ const MOST_BYTES: u64 = 1 << 30;
 /// lines; and [`staged`].
 struct Aggregator<K, F, B: Bytes, P> {
     digester: Digester,
-    inner: Box<dyn Ingest<K>>,
+    inner: Box<dyn Summary<K>>,
     rows: Zeroed<Row<F, B::Held>>,
     policy: P,
     evicted: Evicted<F, B>,
@@ -105,8 +103,8 @@ impl Accelerate for AggEvict {
 
     fn build<K: FlowKey>(
         options: &Options,
-        inner: Box<dyn Ingest<K>>,
-    ) -> Result<Box<dyn Ingest<K>>, BuildError> {
+        inner: Box<dyn Summary<K>>,
+    ) -> Result<Box<dyn Summary<K>>, BuildError> {
         match (inner.wants_elements(), inner.wants_bytes()) {
             (false, false) => by_policy::<K, Keyed<K>, ()>(options, inner),
             (false, true) => by_policy::<K, Keyed<K>, u64>(options, inner),
@@ -146,8 +144,8 @@ fn asked(options: &Options) -> Result<Asked, BuildError> {
 
 fn by_policy<K: FlowKey, F: Flow<K>, B: Bytes>(
     options: &Options,
-    inner: Box<dyn Ingest<K>>,
-) -> Result<Box<dyn Ingest<K>>, BuildError> {
+    inner: Box<dyn Summary<K>>,
+) -> Result<Box<dyn Summary<K>>, BuildError> {
     Ok(match options.parameters.word("policy", &[RoundRobin::NAME, LeastRecent::NAME])? {
         RoundRobin::NAME => Box::new(Aggregator::<K, F, B, RoundRobin>::new(options, inner)?),
         _ => Box::new(Aggregator::<K, F, B, LeastRecent>::new(options, inner)?),
@@ -155,7 +153,7 @@ fn by_policy<K: FlowKey, F: Flow<K>, B: Bytes>(
 }
 
 impl<K: FlowKey, F: Flow<K>, B: Bytes, P: Policy> Aggregator<K, F, B, P> {
-    fn new(options: &Options, inner: Box<dyn Ingest<K>>) -> Result<Self, BuildError> {
+    fn new(options: &Options, inner: Box<dyn Summary<K>>) -> Result<Self, BuildError> {
         let row = size_of::<Row<F, B::Held>>() + P::ROW_BYTES;
         let rows = match asked(options)? {
             Asked::Rows(rows) => rows,
@@ -226,11 +224,21 @@ impl<K: FlowKey, F: Flow<K>, B: Bytes, P: Policy> Ingest<K> for Aggregator<K, F,
         self.inner.settle();
     }
 
+    fn wants_elements(&self) -> bool {
+        self.inner.wants_elements()
+    }
+
+    fn wants_bytes(&self) -> bool {
+        self.inner.wants_bytes()
+    }
+}
+
+impl<K: FlowKey, F: Flow<K>, B: Bytes, P: Policy> Summary<K> for Aggregator<K, F, B, P> {
     fn answers(&self) -> &dyn Answers {
         self.inner.answers()
     }
 
-    fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
+    fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
         self.settle();
         self.inner.merge(other)
     }
@@ -271,22 +279,13 @@ impl<K: FlowKey, F: Flow<K>, B: Bytes, P: Policy> Ingest<K> for Aggregator<K, F,
         all
     }
 
-    fn wants_elements(&self) -> bool {
-        self.inner.wants_elements()
-    }
-
-    fn wants_bytes(&self) -> bool {
-        self.inner.wants_bytes()
-    }
-
     fn memory_bytes(&self) -> usize {
         let rows = self.rows.memory_bytes() + self.rows.len() * P::ROW_BYTES;
         rows + staged::<K, F, B>() + self.inner.memory_bytes()
     }
 
-    /// The summary: merges take it for what it holds.
-    fn as_any(&self) -> &dyn Any {
-        self.inner.as_any()
+    fn held(&self) -> Option<&dyn Summary<K>> {
+        Some(&*self.inner)
     }
 }
 

@@ -19,7 +19,7 @@ use super::{Accelerate, AcceleratorInfo};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::catalog;
 use crate::key::FlowKey;
-use crate::summary::{BuildError, Ingest, Laws, Options, Parameter, Parameters};
+use crate::summary::{BuildError, Laws, Options, Parameter, Parameters, Summary};
 
 /// NitroSketch, as the catalog has it.
 ///
@@ -66,8 +66,8 @@ impl Accelerate for NitroSketch {
 
     fn build<K: FlowKey>(
         options: &Options,
-        inner: Box<dyn Ingest<K>>,
-    ) -> Result<Box<dyn Ingest<K>>, BuildError> {
+        inner: Box<dyn Summary<K>>,
+    ) -> Result<Box<dyn Summary<K>>, BuildError> {
         let asked = Asked::new(&options.parameters)?;
         options.memory.take(Self::memory_bytes::<K>(options)?)?;
         match Nitro::before(asked, options, inner) {

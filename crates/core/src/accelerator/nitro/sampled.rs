@@ -1,7 +1,5 @@
 //! What stands before the sketch: what of it is told, and what is remembered of the packets.
 
-use std::any::Any;
-
 use super::pace::{Asked, Mode, Pace};
 use crate::accelerator::{Accelerate, NitroSketch};
 use crate::batch::{BATCH_PACKETS, Batch};
@@ -9,7 +7,7 @@ use crate::key::FlowKey;
 use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::counter::Sampler;
 use crate::summary::{
-    Answers, Candidates, Cells, Incompatible, Ingest, Options, Setting, SizeQuery,
+    Answers, Candidates, Cells, Incompatible, Ingest, Options, Setting, SizeQuery, Summary,
 };
 use crate::terms::{Measure, Size};
 
@@ -37,7 +35,7 @@ pub(super) struct Nitro<K> {
     /// What was taken, and the row that it is for.
     pub(super) taken: Batch<K>,
     pub(super) of: Box<[u8; BATCH_PACKETS]>,
-    pub(super) inner: Box<dyn Ingest<K>>,
+    pub(super) inner: Box<dyn Summary<K>>,
 }
 
 impl<K: FlowKey> Nitro<K> {
@@ -45,8 +43,8 @@ impl<K: FlowKey> Nitro<K> {
     pub(super) fn before(
         asked: Asked,
         options: &Options,
-        mut inner: Box<dyn Ingest<K>>,
-    ) -> Result<Self, Box<dyn Ingest<K>>> {
+        mut inner: Box<dyn Summary<K>>,
+    ) -> Result<Self, Box<dyn Summary<K>>> {
         let Some((rows, cells)) = inner.rows().map(|rows| (rows.rows(), rows.cells())) else {
             return Err(inner);
         };
@@ -136,13 +134,19 @@ impl<K: FlowKey> Ingest<K> for Nitro<K> {
         self.inner.settle();
     }
 
+    fn wants_bytes(&self) -> bool {
+        self.inner.wants_bytes()
+    }
+}
+
+impl<K: FlowKey> Summary<K> for Nitro<K> {
     fn answers(&self) -> &dyn Answers {
         if self.pace.asked().takes_all() { self.inner.answers() } else { self }
     }
 
     /// Both took the same places of their streams, if these were of one seed: errors add up.
-    fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
-        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
+    fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
+        let other = other.downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
         if self.by != other.by {
             return Err(Incompatible("measures differ"));
         }
@@ -205,16 +209,8 @@ impl<K: FlowKey> Ingest<K> for Nitro<K> {
         all
     }
 
-    fn wants_bytes(&self) -> bool {
-        self.inner.wants_bytes()
-    }
-
     fn memory_bytes(&self) -> usize {
         Batch::<K>::BYTES + BATCH_PACKETS + self.inner.memory_bytes()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

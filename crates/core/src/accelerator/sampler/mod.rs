@@ -13,8 +13,6 @@ mod rate;
 mod skipper;
 mod uniform;
 
-use std::any::Any;
-
 use self::norm::Norm;
 use self::rate::Rate;
 pub use self::skipper::Skipper;
@@ -24,7 +22,7 @@ use crate::key::FlowKey;
 use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::counter::Sampler;
 use crate::summary::{
-    Answers, BuildError, Counter, Incompatible, Ingest, Laws, Options, Sampling, Setting,
+    Answers, BuildError, Counter, Incompatible, Ingest, Laws, Options, Sampling, Setting, Summary,
     sum_and_largest,
 };
 use crate::terms::Measure;
@@ -66,7 +64,7 @@ struct Sampled<K> {
     merged: u64,
     /// What was taken.
     taken: Batch<K>,
-    inner: Box<dyn Ingest<K>>,
+    inner: Box<dyn Summary<K>>,
 }
 
 /// Whether samples are all that a summary with these laws needs.
@@ -87,8 +85,8 @@ impl<K: FlowKey> Sampled<K> {
     fn before(
         kind: Kind,
         options: &Options,
-        inner: Box<dyn Ingest<K>>,
-    ) -> Result<Box<dyn Ingest<K>>, BuildError> {
+        inner: Box<dyn Summary<K>>,
+    ) -> Result<Box<dyn Summary<K>>, BuildError> {
         options.memory.take(Self::BYTES)?;
         let draws = Sampler::new(options.digester.seed().draws() ^ SALT, 1.0);
         let (one_in, until, seen, total, largest, merged) = (1, 0, 0, 0, 0, 0);
@@ -275,13 +273,19 @@ impl<K: FlowKey> Ingest<K> for Sampled<K> {
         self.inner.settle();
     }
 
+    fn wants_bytes(&self) -> bool {
+        self.by == Measure::Bytes || self.reads_bytes
+    }
+}
+
+impl<K: FlowKey> Summary<K> for Sampled<K> {
     fn answers(&self) -> &dyn Answers {
         self
     }
 
     /// Both took the same places of their streams, if these were of one seed: errors add up.
-    fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
-        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
+    fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
+        let other = other.downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
         if self.kind.name != other.kind.name {
             return Err(Incompatible("types differ"));
         }
@@ -342,15 +346,7 @@ impl<K: FlowKey> Ingest<K> for Sampled<K> {
         all
     }
 
-    fn wants_bytes(&self) -> bool {
-        self.by == Measure::Bytes || self.reads_bytes
-    }
-
     fn memory_bytes(&self) -> usize {
         Self::BYTES + self.inner.memory_bytes()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }

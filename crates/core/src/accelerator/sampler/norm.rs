@@ -96,7 +96,7 @@ mod tests {
         let mut rates = Vec::new();
         for _ in 0..512 {
             sampled.ingest(&mut batch);
-            let sampled = sampled.as_any().downcast_ref::<Sampled<Key4>>().unwrap();
+            let sampled = sampled.downcast_ref::<Sampled<Key4>>().unwrap();
             assert!(sampled.until >= sampled.seen && sampled.until <= sampled.seen * 9 / 8 + 1025);
             rates.push(sampled.one_in);
         }

@@ -14,7 +14,7 @@ use super::{Kind, Rate, Sampled};
 use crate::batch::Batch;
 use crate::catalog;
 use crate::key::FlowKey;
-use crate::summary::{BuildError, Ingest, Laws, Options, Parameter, Parameters, Setting};
+use crate::summary::{BuildError, Laws, Options, Parameter, Parameters, Setting, Summary};
 
 /// What is off, and the chance that more is, as shares.
 const EPSILON: f64 = 0.01;
@@ -145,8 +145,8 @@ impl Accelerate for Skipper {
 
     fn build<K: FlowKey>(
         options: &Options,
-        mut inner: Box<dyn Ingest<K>>,
-    ) -> Result<Box<dyn Ingest<K>>, BuildError> {
+        mut inner: Box<dyn Summary<K>>,
+    ) -> Result<Box<dyn Summary<K>>, BuildError> {
         let (settings, rate, delta) =
             match Asked::new(&options.parameters, 8 * options.digester.key_bytes())? {
                 Asked::L1(asked) => {

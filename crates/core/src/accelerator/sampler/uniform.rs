@@ -9,7 +9,7 @@ use super::rate::Steps;
 use super::{Kind, Rate, Sampled};
 use crate::batch::Batch;
 use crate::key::FlowKey;
-use crate::summary::{BuildError, Ingest, Laws, Options, Parameter, Parameters, Setting};
+use crate::summary::{BuildError, Laws, Options, Parameter, Parameters, Setting, Summary};
 use crate::terms::Measure;
 
 /// A common rate of routers on fast links.
@@ -52,8 +52,8 @@ impl Accelerate for Uniform {
 
     fn build<K: FlowKey>(
         options: &Options,
-        inner: Box<dyn Ingest<K>>,
-    ) -> Result<Box<dyn Ingest<K>>, BuildError> {
+        inner: Box<dyn Summary<K>>,
+    ) -> Result<Box<dyn Summary<K>>, BuildError> {
         let sample = sample(&options.parameters)?;
         let kind = Kind {
             name: Self::INFO.name,

@@ -6,8 +6,6 @@
 //! Beside the paper, the keys of a column that became heavy are counted in the set, too, each by
 //! itself: what the others of its column have there is not a key's own.
 
-use std::any::Any;
-
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
 use super::super::basis::{Basis, twin};
@@ -18,7 +16,7 @@ use super::super::sketch::{Unsigned, rows::Rows};
 use super::super::state::{self, ARRAY_STATE, Distinct, Ewma, Kind, States};
 use super::super::{
     Answers, BuildError, Candidates, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws,
-    Options, Parameter, Parameters, Setting, SizeEstimate, SizeQuery,
+    Options, Parameter, Parameters, Setting, SizeEstimate, SizeQuery, Summary,
 };
 use super::shared::SharedArray;
 use crate::batch::{BATCH_PACKETS, Batch};
@@ -80,7 +78,7 @@ impl Describe for CountArray<(), ()> {
         state::laws(Self::INFO.laws, parameters)
     }
 
-    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         let kind = Kind::from_options::<K>(Self::INFO.name, &Kind::OF_ARRAYS, options)?;
         Ok(match (kind, options.by) {
             (Kind::Distinct, _) if const { K::DISTINCT } => {
@@ -280,11 +278,17 @@ impl<K: FlowKey, C: Counter> Ingest<K> for CountArray<K, C> {
         self.take_by_room(keys, digests, weights);
     }
 
+    fn wants_bytes(&self) -> bool {
+        C::MEASURE == Measure::Bytes
+    }
+}
+
+impl<K: FlowKey, C: Counter> Summary<K> for CountArray<K, C> {
     fn answers(&self) -> &dyn Answers {
         self
     }
 
-    fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
+    fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
         let other = twin(self, other, Self::basis)?;
         self.heavy.note_parts(self.threshold, [self.total, other.total]);
         for (counter, other) in self.counters.iter_mut().zip(other.counters.iter()) {
@@ -328,16 +332,8 @@ impl<K: FlowKey, C: Counter> Ingest<K> for CountArray<K, C> {
         ]
     }
 
-    fn wants_bytes(&self) -> bool {
-        C::MEASURE == Measure::Bytes
-    }
-
     fn memory_bytes(&self) -> usize {
         self.counters.memory_bytes() + HeavyKeys::<K, C>::memory_bytes(self.heavy.most())
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

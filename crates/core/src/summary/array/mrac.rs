@@ -4,7 +4,6 @@
 //! of flow size distribution" (SIGMETRICS 2004), §3 and §4. Counting is that of an additive
 //! CountArray; expectation-maximisation at the close of the epoch undoes its collisions.
 
-use std::any::Any;
 use std::cell::OnceCell;
 use std::marker::PhantomData;
 
@@ -15,7 +14,7 @@ use super::super::cached::CACHED_BYTES;
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{
     Answers, BuildError, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws, Merge,
-    Options, Parameter, Setting, SizeEstimate, SizeQuery,
+    Options, Parameter, Setting, SizeEstimate, SizeQuery, Summary,
 };
 use super::decompound::decompound;
 use crate::batch::Batch;
@@ -57,7 +56,7 @@ impl Describe for Mrac<()> {
         laws: Laws { commutable: true, aggregatable: true, merge: Merge::Equal, ..Laws::NONE },
     };
 
-    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         let parameters = &options.parameters;
         parameters.exclusive("columns", &["flows"])?;
         let columns = match parameters.integer("flows", 1..=1 << 32)? {
@@ -97,11 +96,17 @@ impl<K: FlowKey> Ingest<K> for Mrac<K> {
         self.saturated = self.saturated.saturating_add(saturated);
     }
 
+    fn wants_bytes(&self) -> bool {
+        false
+    }
+}
+
+impl<K: FlowKey> Summary<K> for Mrac<K> {
     fn answers(&self) -> &dyn Answers {
         self
     }
 
-    fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
+    fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
         let other = twin(self, other, |summary| Basis::of(&summary.digester))?;
         self.forget_flows();
         for (counter, other) in self.counters.iter_mut().zip(other.counters.iter()) {
@@ -135,16 +140,8 @@ impl<K: FlowKey> Ingest<K> for Mrac<K> {
         vec![("columns", Setting::Integer(self.counters.len() as u64))]
     }
 
-    fn wants_bytes(&self) -> bool {
-        false
-    }
-
     fn memory_bytes(&self) -> usize {
         self.counters.memory_bytes()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

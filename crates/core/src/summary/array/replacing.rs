@@ -6,8 +6,6 @@
 //! displaced are put by in a small table, and a key has what is in its slot and there. What is lost
 //! is counted, so that the bounds hold for every key.
 
-use std::any::Any;
-
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
@@ -18,6 +16,7 @@ use super::super::state::{self, ARRAY_STATE, Count, Distinct, Ewma, Kind, Past, 
 use super::super::{
     Answers, BuildError, Candidates, Counter, Describe, Estimate, Forecast, Forecasts,
     Incompatible, Info, Ingest, Laws, Options, Parameter, Setting, SizeEstimate, SizeQuery, Spread,
+    Summary,
 };
 use super::displaced::{Displaced, lose};
 use crate::batch::Batch;
@@ -54,7 +53,7 @@ impl Describe for ReplacingArray {
         laws: Laws { sizes: true, ..Laws::NONE },
     };
 
-    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         Ok(match Kind::from_options::<K>(Self::INFO.name, &Kind::OF_ARRAYS, options)? {
             Kind::Distinct if const { K::DISTINCT } => {
                 Box::new(KeyedArray::<K, Distinct>::new(options)?)
@@ -204,12 +203,18 @@ impl<K: FlowKey, S: State> Ingest<K> for KeyedArray<K, S> {
         self.total = self.total.saturating_add(weight(packets, bytes, by));
     }
 
+    fn wants_elements(&self) -> bool {
+        S::ELEMENTS
+    }
+}
+
+impl<K: FlowKey, S: State> Summary<K> for KeyedArray<K, S> {
     fn answers(&self) -> &dyn Answers {
         self
     }
 
     /// Where both hold a slot, the heavier key keeps it and the other's state is displaced.
-    fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
+    fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
         let other = twin(self, other, Self::basis)?;
         self.total = self.total.saturating_add(other.total);
         self.saturated += other.saturated;
@@ -294,16 +299,8 @@ impl<K: FlowKey, S: State> Ingest<K> for KeyedArray<K, S> {
         sizes.into_iter().chain(state::parameters::<S>()).collect()
     }
 
-    fn wants_elements(&self) -> bool {
-        S::ELEMENTS
-    }
-
     fn memory_bytes(&self) -> usize {
         self.slots.memory_bytes() + self.displaced.memory_bytes()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

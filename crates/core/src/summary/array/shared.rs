@@ -7,8 +7,6 @@
 //! a part of its own beside, and what is others' is taken off. A key that was heavy stays listed
 //! while its forecast is over half the threshold.
 
-use std::any::Any;
-
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
@@ -18,7 +16,7 @@ use super::super::heavy::{self, HeavyKeys};
 use super::super::state::{self, Ewma, Past, State};
 use super::super::{
     Answers, BuildError, Candidates, Estimate, Forecast, Forecasts, Incompatible, Ingest, Options,
-    Setting, SizeEstimate, SizeQuery, Spread,
+    Setting, SizeEstimate, SizeQuery, Spread, Summary,
 };
 use super::additive::{CONFIDENCE, PART, PREFETCH_AHEAD, least_of};
 use super::own::{Known, Shared, known};
@@ -53,7 +51,7 @@ struct Limits {
 }
 
 impl<K: FlowKey, S: Shared> SharedArray<K, S> {
-    pub(super) fn build(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+    pub(super) fn build(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         let per_candidate = HeavyKeys::<K, S::Own>::memory_bytes(1);
         let candidates = heavy::candidates(options, per_candidate)?;
         let rest = options.memory_bytes.saturating_sub(candidates.saturating_mul(per_candidate));
@@ -181,11 +179,17 @@ impl<K: FlowKey, S: Shared> Ingest<K> for SharedArray<K, S> {
         }
     }
 
+    fn wants_elements(&self) -> bool {
+        S::ELEMENTS
+    }
+}
+
+impl<K: FlowKey, S: Shared> Summary<K> for SharedArray<K, S> {
     fn answers(&self) -> &dyn Answers {
         self
     }
 
-    fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
+    fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
         let other = twin(self, other, Self::basis)?;
         let totals = [self.total, other.total];
         if S::ELEMENTS {
@@ -281,16 +285,8 @@ impl<K: FlowKey, S: Shared> Ingest<K> for SharedArray<K, S> {
         sizes.into_iter().chain(state::parameters::<S>()).collect()
     }
 
-    fn wants_elements(&self) -> bool {
-        S::ELEMENTS
-    }
-
     fn memory_bytes(&self) -> usize {
         self.states.memory_bytes() + HeavyKeys::<K, S::Own>::memory_bytes(self.heavy.most())
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

@@ -6,7 +6,6 @@
 //! add to any l counters on average, l N/m. One counter is touched for each packet, but to estimate
 //! takes l of them: keys are given afterwards, none is kept.
 
-use std::any::Any;
 use std::marker::PhantomData;
 
 use fastrand::Rng;
@@ -17,7 +16,7 @@ use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::remix::remix;
 use super::super::{
     Answers, BuildError, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws, Options,
-    Parameter, Setting, SizeEstimate, SizeQuery,
+    Parameter, Setting, SizeEstimate, SizeQuery, Summary,
 };
 use super::monitor::{excess, size};
 use crate::batch::{BATCH_PACKETS, Batch};
@@ -69,7 +68,7 @@ impl Describe for SharedCounters<(), ()> {
         laws: Laws { commutable: true, sizes: true, ..Laws::NONE },
     };
 
-    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         Ok(match options.by {
             Measure::Packets => Box::new(SharedCounters::<K, u32>::new(options)?),
             Measure::Bytes => Box::new(SharedCounters::<K, u64>::new(options)?),
@@ -201,12 +200,14 @@ impl<K: FlowKey, C: Counter> Ingest<K> for SharedCounters<K, C> {
             _ => self.add_each(places, weights),
         }
     }
+}
 
+impl<K: FlowKey, C: Counter> Summary<K> for SharedCounters<K, C> {
     fn answers(&self) -> &dyn Answers {
         self
     }
 
-    fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
+    fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
         let other = twin(self, other, |summary| Basis::of(&summary.digester))?;
         self.saturated = self.saturated.saturating_add(other.saturated);
         for (counter, &other) in self.counters.iter_mut().zip(other.counters.iter()) {
@@ -245,10 +246,6 @@ impl<K: FlowKey, C: Counter> Ingest<K> for SharedCounters<K, C> {
 
     fn memory_bytes(&self) -> usize {
         self.counters.memory_bytes()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

@@ -4,14 +4,13 @@
 //! network measurement for software packet processing" (SIGCOMM 2017), §4. What a key without room
 //! costs every key is kept account of, so that each key has its own bounds.
 
-use std::any::Any;
 use std::marker::PhantomData;
 
 use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{
     Answers, BuildError, Candidates, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws,
-    Options, Setting, SizeEstimate, SizeQuery,
+    Options, Setting, SizeEstimate, SizeQuery, Summary,
 };
 use super::capacity::{PARAMETERS, counters};
 use super::fast_path::FastPath;
@@ -40,7 +39,7 @@ impl Describe for MisraGries<(), ()> {
         laws: Laws { commutable: true, aggregatable: true, sizes: true, ..Laws::NONE },
     };
 
-    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         let most = counters(options, FastPath::<K>::bytes)?;
         let keys = FastPath::new(most, options.digester, &options.memory)?;
         Ok(match options.by {
@@ -56,11 +55,17 @@ impl<K: FlowKey, C: Counter> Ingest<K> for MisraGries<K, C> {
         self.keys.add_in_steps(batch.keys(), batch.digests(), C::column(batch));
     }
 
+    fn wants_bytes(&self) -> bool {
+        C::MEASURE == Measure::Bytes
+    }
+}
+
+impl<K: FlowKey, C: Counter> Summary<K> for MisraGries<K, C> {
     fn answers(&self) -> &dyn Answers {
         self
     }
 
-    fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
+    fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
         let other = twin(self, other, |summary| Basis::of(summary.keys.digester()))?;
         self.keys.merge(&other.keys);
         Ok(())
@@ -82,16 +87,8 @@ impl<K: FlowKey, C: Counter> Ingest<K> for MisraGries<K, C> {
         vec![("counters", Setting::Integer(self.keys.most() as u64))]
     }
 
-    fn wants_bytes(&self) -> bool {
-        C::MEASURE == Measure::Bytes
-    }
-
     fn memory_bytes(&self) -> usize {
         self.keys.memory_bytes()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

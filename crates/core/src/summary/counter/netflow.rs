@@ -5,8 +5,6 @@
 //! statistics" (SIGCOMM 2003), §2. Each packet is chosen with probability 1/n, and what was counted
 //! is multiplied by n: right on average, and far off for small flows, many of which are not seen.
 
-use std::any::Any;
-
 use flowgauge_kernel::Digester;
 
 use super::super::basis::{Basis, twin};
@@ -15,7 +13,7 @@ use super::super::listed::least_mean;
 use super::super::table::{Counts, MOST_BUCKETS};
 use super::super::{
     Answers, BuildError, Candidates, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws,
-    Options, Parameter, Setting, SizeEstimate, SizeQuery, sum_and_largest,
+    Options, Parameter, Setting, SizeEstimate, SizeQuery, Summary, sum_and_largest,
 };
 use super::random::Sampler;
 use super::sampled::{CONFIDENCE, scaled};
@@ -64,7 +62,7 @@ impl Describe for NetFlow<()> {
         },
     };
 
-    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         let parameters = &options.parameters;
         let sample = parameters.integer("sample", 1..=1 << 32)?.unwrap_or(SAMPLE);
         Ok(Box::new(NetFlow::<K> {
@@ -142,12 +140,14 @@ impl<K: FlowKey> Ingest<K> for NetFlow<K> {
             self.table.add(keys[i], digest, 1, bytes[i] / u64::from(packets[i]), 0);
         }
     }
+}
 
+impl<K: FlowKey> Summary<K> for NetFlow<K> {
     fn answers(&self) -> &dyn Answers {
         self
     }
 
-    fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
+    fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
         let other = twin(self, other, |summary| Basis::of(&summary.digester))?;
         self.table.merge(&other.table)?;
         self.total += other.total;
@@ -184,10 +184,6 @@ impl<K: FlowKey> Ingest<K> for NetFlow<K> {
 
     fn memory_bytes(&self) -> usize {
         self.table.memory_bytes()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

@@ -10,7 +10,6 @@
 //! Both paths are merged when they are asked: the weight of a key is the sum of both estimates, and so
 //! are its bounds. The paper recovers more of what the fast path lost from the structure of the sketch.
 
-use std::any::Any;
 use std::collections::BTreeSet;
 
 use super::super::basis::{Basis, twin};
@@ -18,7 +17,7 @@ use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::sketch::{Least, RowSketch, Unsigned};
 use super::super::{
     Answers, BuildError, Candidates, Describe, Estimate, Incompatible, Info, Ingest, Laws, Options,
-    Parameter, Setting, SizeEstimate, SizeQuery,
+    Parameter, Setting, SizeEstimate, SizeQuery, Summary,
 };
 use super::fast_path::FastPath;
 use super::monitor::{excess, size};
@@ -73,7 +72,7 @@ impl Describe for SketchVisor {
         laws: Laws { sizes: true, ..Laws::NONE },
     };
 
-    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         Ok(match options.by {
             Measure::Packets => Box::new(TwoPaths::<K, u32>::new(options)?),
             Measure::Bytes => Box::new(TwoPaths::<K, u64>::new(options)?),
@@ -146,12 +145,14 @@ impl<K: FlowKey, C: Unsigned> Ingest<K> for TwoPaths<K, C> {
             &queued_weights[..queued],
         );
     }
+}
 
+impl<K: FlowKey, C: Unsigned> Summary<K> for TwoPaths<K, C> {
     fn answers(&self) -> &dyn Answers {
         self
     }
 
-    fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
+    fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
         let other = twin(self, other, |summary| Basis::of(&summary.normal.digester))?;
         self.normal.merge(&other.normal)?;
         self.fast.merge(&other.fast);
@@ -186,10 +187,6 @@ impl<K: FlowKey, C: Unsigned> Ingest<K> for TwoPaths<K, C> {
 
     fn memory_bytes(&self) -> usize {
         self.fast.memory_bytes() + self.normal.memory_bytes()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

@@ -7,7 +7,7 @@
 //! takes over the one of the least count, and that count is its error. With m counters and total
 //! weight N, estimates lie within f and f + N/m, and every key over N/m has a counter.
 
-use super::super::{BuildError, Describe, Info, Ingest, Laws, Options};
+use super::super::{BuildError, Describe, Info, Laws, Options, Summary};
 use super::capacity::{PARAMETERS, counters};
 use super::monitor::{Monitor, Monitored};
 use super::tracked::Tracked;
@@ -34,10 +34,10 @@ impl Describe for SpaceSaving {
         laws: Laws { commutable: true, aggregatable: true, sizes: true, ..Laws::NONE },
     };
 
-    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         fn tracked<K: FlowKey, C: Monitored>(
             options: &Options,
-        ) -> Result<Box<dyn Ingest<K>>, BuildError> {
+        ) -> Result<Box<dyn Summary<K>>, BuildError> {
             let entries = counters(options, C::Monitor::<K>::bytes)?;
             let monitor = C::Monitor::<K>::new(entries, options.digester, &options.memory)?;
             Ok(Box::new(Tracked::<K, C, _>::new(monitor)))

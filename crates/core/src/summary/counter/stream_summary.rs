@@ -10,7 +10,7 @@
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed};
 
-use super::super::{BuildError, Counter, Describe, Info, Ingest, Laws, Memory, Options};
+use super::super::{BuildError, Counter, Describe, Info, Laws, Memory, Options, Summary};
 use super::capacity::{PARAMETERS, counters};
 use super::index::Index;
 use super::monitor::{Entry, Monitor};
@@ -36,7 +36,7 @@ impl Describe for StreamSummary {
         laws: Laws { commutable: true, sizes: true, ..Laws::NONE },
     };
 
-    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         if options.by == Measure::Bytes {
             return Err(BuildError::Unfit {
                 algorithm: Self::INFO.name,

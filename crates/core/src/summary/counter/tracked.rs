@@ -1,12 +1,12 @@
 //! A monitor as a summary: batches in, answers and merges out.
 
-use std::any::Any;
 use std::marker::PhantomData;
 
 use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{
     Answers, Candidates, Counter, Estimate, Incompatible, Ingest, Setting, SizeEstimate, SizeQuery,
+    Summary,
 };
 use super::monitor::{Monitor, excess, size};
 use crate::batch::Batch;
@@ -36,11 +36,17 @@ impl<K: FlowKey, C: Counter, M: Monitor<K, C>> Ingest<K> for Tracked<K, C, M> {
         }
     }
 
+    fn wants_bytes(&self) -> bool {
+        C::MEASURE == Measure::Bytes
+    }
+}
+
+impl<K: FlowKey, C: Counter, M: Monitor<K, C>> Summary<K> for Tracked<K, C, M> {
     fn answers(&self) -> &dyn Answers {
         self
     }
 
-    fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
+    fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
         let other = twin(self, other, |summary| Basis::of(summary.monitor.digester()))?;
         self.monitor.merge(&other.monitor);
         Ok(())
@@ -62,16 +68,8 @@ impl<K: FlowKey, C: Counter, M: Monitor<K, C>> Ingest<K> for Tracked<K, C, M> {
         vec![("counters", Setting::Integer(self.monitor.most() as u64))]
     }
 
-    fn wants_bytes(&self) -> bool {
-        C::MEASURE == Measure::Bytes
-    }
-
     fn memory_bytes(&self) -> usize {
         self.monitor.memory_bytes()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

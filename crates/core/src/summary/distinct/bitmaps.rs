@@ -1,6 +1,5 @@
 //! What bitmaps of flows have in common, whatever their bits say.
 
-use std::any::Any;
 use std::marker::PhantomData;
 use std::ops::BitOr;
 
@@ -9,7 +8,9 @@ use flowgauge_kernel::{Digester, Zeroed};
 
 use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Number, Reader, Writer};
-use super::super::{Answers, BuildError, Estimate, Incompatible, Ingest, Options, Setting};
+use super::super::{
+    Answers, BuildError, Estimate, Incompatible, Ingest, Options, Setting, Summary,
+};
 use crate::batch::Batch;
 use crate::key::FlowKey;
 
@@ -38,7 +39,7 @@ impl<M: Marks> Bitmaps<M> {
     pub(super) fn build<K: FlowKey>(
         words: usize,
         options: &Options,
-    ) -> Result<Box<dyn Ingest<K>>, BuildError> {
+    ) -> Result<Box<dyn Summary<K>>, BuildError> {
         let words = options.memory.zeroed(words)?;
         Ok(Box::new(Self { digester: options.digester, words, packets: 0, marks: PhantomData }))
     }
@@ -52,11 +53,17 @@ impl<K: FlowKey, M: Marks> Ingest<K> for Bitmaps<M> {
         self.packets = self.packets.saturating_add(packets);
     }
 
+    fn wants_bytes(&self) -> bool {
+        false
+    }
+}
+
+impl<K: FlowKey, M: Marks> Summary<K> for Bitmaps<M> {
     fn answers(&self) -> &dyn Answers {
         self
     }
 
-    fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
+    fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
         let other = twin(self, other, |summary| Basis::of(&summary.digester))?;
         for (word, other) in self.words.iter_mut().zip(other.words.iter()) {
             *word = *word | *other;
@@ -85,16 +92,8 @@ impl<K: FlowKey, M: Marks> Ingest<K> for Bitmaps<M> {
         vec![(name, Setting::Integer((self.words.len() * items) as u64))]
     }
 
-    fn wants_bytes(&self) -> bool {
-        false
-    }
-
     fn memory_bytes(&self) -> usize {
         self.words.memory_bytes()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

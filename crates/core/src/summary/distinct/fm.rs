@@ -7,7 +7,9 @@
 //! A flow chooses a bitmap, and sets its bit number r with probability 2⁻⁽ʳ⁺¹⁾; the lowest zeros
 //! of the bitmaps tell the number of flows.
 
-use super::super::{BuildError, Describe, Estimate, Info, Ingest, Laws, Merge, Options, Parameter};
+use super::super::{
+    BuildError, Describe, Estimate, Info, Laws, Merge, Options, Parameter, Summary,
+};
 use super::bitmaps::{Bitmaps, Marks};
 use super::{counting_error, items_for, two_sigma};
 use crate::key::FlowKey;
@@ -60,7 +62,7 @@ impl Describe for Fm {
         laws: Laws { commutable: true, aggregatable: true, merge: Merge::Equal, ..Laws::NONE },
     };
 
-    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         let parameters = &options.parameters;
         parameters.exclusive("bitmaps", &["epsilon"])?;
         let bitmaps = match parameters.fraction("epsilon")? {

@@ -4,8 +4,6 @@
 //! cardinality estimation algorithm" (AofA 2007), §1 and §2. The library counts few flows exactly
 //! before it spreads them over registers, and estimates from the history of its registers.
 
-use std::any::Any;
-
 use datasketches::common::NumStdDev;
 use datasketches::hll::{Coupon, HllSketch, HllType, HllUnion};
 use flowgauge_kernel::Digester;
@@ -14,7 +12,7 @@ use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{
     Answers, BuildError, Describe, Estimate, Incompatible, Info, Ingest, Laws, Options, Parameter,
-    Setting,
+    Setting, Summary,
 };
 use super::{CONFIDENCE, items_for};
 use crate::batch::{BATCH_PACKETS, Batch};
@@ -73,7 +71,7 @@ impl Describe for HyperLogLog {
         laws: Laws { commutable: true, aggregatable: true, ..Laws::NONE },
     };
 
-    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         let parameters = &options.parameters;
         parameters.exclusive("registers", &["epsilon"])?;
         let registers = match parameters.fraction("epsilon")? {
@@ -143,11 +141,17 @@ impl<K: FlowKey> Ingest<K> for HyperLogLog {
         self.packets = self.packets.saturating_add(packets);
     }
 
+    fn wants_bytes(&self) -> bool {
+        false
+    }
+}
+
+impl<K: FlowKey> Summary<K> for HyperLogLog {
     fn answers(&self) -> &dyn Answers {
         self
     }
 
-    fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
+    fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
         let other = twin(self, other, |summary| Basis::of(&summary.digester))?;
         let refused = |_| Incompatible("the library refuses to unite them");
         let mut union = HllUnion::new(self.sketch.lg_config_k()).map_err(refused)?;
@@ -189,16 +193,8 @@ impl<K: FlowKey> Ingest<K> for HyperLogLog {
         vec![("registers", Setting::Integer(self.registers as u64))]
     }
 
-    fn wants_bytes(&self) -> bool {
-        false
-    }
-
     fn memory_bytes(&self) -> usize {
         self.registers
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

@@ -6,7 +6,9 @@
 
 use flowgauge_kernel::prefetch;
 
-use super::super::{BuildError, Describe, Estimate, Info, Ingest, Laws, Merge, Options, Parameter};
+use super::super::{
+    BuildError, Describe, Estimate, Info, Laws, Merge, Options, Parameter, Summary,
+};
 use super::bitmaps::{Bitmaps, Marks};
 use super::{counting_error, two_sigma};
 use crate::key::FlowKey;
@@ -49,7 +51,7 @@ impl Describe for LinearCounting {
         laws: Laws { commutable: true, aggregatable: true, merge: Merge::Equal, ..Laws::NONE },
     };
 
-    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         let parameters = &options.parameters;
         parameters.exclusive("bits", &["flows", "epsilon"])?;
         let epsilon = parameters.fraction("epsilon")?;

@@ -5,14 +5,12 @@
 //! counters a node and total weight N, the weight of each prefix is known within N/m, and every prefix
 //! that is not reported has at most the threshold not covered by those that are.
 
-use std::any::Any;
-
 use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::counter::{Monitored, PARAMETERS};
 use super::super::{
     Answers, BuildError, Candidates, Describe, Incompatible, Info, Ingest, Laws, Options, Prefixes,
-    Setting, SizeEstimate, SizeQuery,
+    Setting, SizeEstimate, SizeQuery, Summary,
 };
 use super::levels::Levels;
 use crate::batch::Batch;
@@ -36,7 +34,7 @@ impl Describe for Mst {
         laws: Laws { commutable: true, aggregatable: true, sizes: true, ..Laws::NONE },
     };
 
-    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         let name = Self::INFO.name;
         Ok(match options.by {
             Measure::Packets => Box::new(All::<K, u32>(Levels::new(name, options)?)),
@@ -53,11 +51,17 @@ impl<K: FlowKey, C: Monitored> Ingest<K> for All<K, C> {
         self.0.add_all(batch.keys(), C::column(batch));
     }
 
+    fn wants_bytes(&self) -> bool {
+        C::MEASURE == Measure::Bytes
+    }
+}
+
+impl<K: FlowKey, C: Monitored> Summary<K> for All<K, C> {
     fn answers(&self) -> &dyn Answers {
         self
     }
 
-    fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
+    fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
         let other = twin(self, other, |summary| Basis::of(summary.0.digester()))?;
         self.0.fits(&other.0)?;
         self.0.merge(&other.0);
@@ -80,16 +84,8 @@ impl<K: FlowKey, C: Monitored> Ingest<K> for All<K, C> {
         vec![("counters", Setting::Integer(self.0.counters() as u64))]
     }
 
-    fn wants_bytes(&self) -> bool {
-        C::MEASURE == Measure::Bytes
-    }
-
     fn memory_bytes(&self) -> usize {
         self.0.memory_bytes()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

@@ -7,14 +7,12 @@
 //! all packets N for f, so that from Z² V / ε² packets on no prefix is off by more than ε N. Where
 //! packets have weights of up to w, so have what the counters miss: Z √(V f w).
 
-use std::any::Any;
-
 use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::counter::{CONFIDENCE, Monitored, PARAMETERS, Sampler, Z};
 use super::super::{
     Answers, BuildError, Candidates, Describe, Estimate, Incompatible, Info, Ingest, Laws, Options,
-    Parameter, Prefixes, Sampling, Setting, SizeEstimate, SizeQuery,
+    Parameter, Prefixes, Sampling, Setting, SizeEstimate, SizeQuery, Summary,
 };
 use super::levels::Levels;
 use super::nodes::{MOST_NODES, ipv4_nodes};
@@ -53,7 +51,7 @@ impl Describe for Rhhh {
         },
     };
 
-    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         Ok(match options.by {
             Measure::Packets => Box::new(Drawn::<K, u32>::new(options)?),
             Measure::Bytes => Box::new(Drawn::<K, u64>::new(options)?),
@@ -141,11 +139,17 @@ impl<K: FlowKey, C: Monitored> Ingest<K> for Drawn<K, C> {
         }
     }
 
+    fn wants_bytes(&self) -> bool {
+        C::MEASURE == Measure::Bytes
+    }
+}
+
+impl<K: FlowKey, C: Monitored> Summary<K> for Drawn<K, C> {
     fn answers(&self) -> &dyn Answers {
         self
     }
 
-    fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
+    fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
         let other = twin(self, other, |summary| Basis::of(summary.levels.digester()))?;
         self.levels.fits(&other.levels)?;
         self.levels.merge(&other.levels);
@@ -180,16 +184,8 @@ impl<K: FlowKey, C: Monitored> Ingest<K> for Drawn<K, C> {
         ]
     }
 
-    fn wants_bytes(&self) -> bool {
-        C::MEASURE == Measure::Bytes
-    }
-
     fn memory_bytes(&self) -> usize {
         self.levels.memory_bytes()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

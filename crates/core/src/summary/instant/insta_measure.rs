@@ -3,7 +3,7 @@
 //! Paper: Jang et al., "InstaMeasure: instant per-flow detection using large in-DRAM working set of
 //! active flows" (ICDCS 2019), §3.
 
-use super::super::{BuildError, Describe, Info, Ingest, Laws, Options};
+use super::super::{BuildError, Describe, Info, Laws, Options, Summary};
 use super::regulated::{Behind, Regulated};
 use super::regulator::{LEVELS, Regulator, SKETCH, WORD};
 use super::word::Word;
@@ -26,7 +26,7 @@ impl Describe for InstaMeasure<(), (), 1> {
         laws: LAWS,
     };
 
-    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         build::<K, 1>(options)
     }
 }
@@ -41,7 +41,7 @@ impl Describe for InstaMeasure<(), (), 2> {
         laws: LAWS,
     };
 
-    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         build::<K, 2>(options)
     }
 }
@@ -51,7 +51,7 @@ pub(crate) const LAWS: Laws = Laws { sizes: true, ..Laws::NONE };
 
 fn build<K: FlowKey, const LAYERS: usize>(
     options: &Options,
-) -> Result<Box<dyn Ingest<K>>, BuildError> {
+) -> Result<Box<dyn Summary<K>>, BuildError> {
     Ok(match options.parameters.word("word", &[u32::NAME, u64::NAME])? {
         u32::NAME => Box::new(InstaMeasure::<K, u32, LAYERS>::from_options(options)?),
         _ => Box::new(InstaMeasure::<K, u64, LAYERS>::from_options(options)?),
@@ -85,11 +85,11 @@ impl<K: FlowKey> Behind for WorkingSet<K> {
         }
     }
 
-    fn summary(&self) -> &dyn Ingest<K> {
+    fn summary(&self) -> &dyn Summary<K> {
         self
     }
 
-    fn summary_mut(&mut self) -> &mut dyn Ingest<K> {
+    fn summary_mut(&mut self) -> &mut dyn Summary<K> {
         self
     }
 }

@@ -8,14 +8,12 @@
 //! other flows' saturations erase nothing makes up for: with 100 million packets in 128 KB 0.1 % of
 //! flows over 100,000 packets, and 0.6 % of those from 10,000 on.
 
-use std::any::Any;
-
 use flowgauge_kernel::Digester;
 
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{
     Answers, Candidates, Counter, Estimate, Incompatible, Ingest, Options, Setting, SizeEstimate,
-    SizeQuery, sum_and_largest,
+    SizeQuery, Summary, sum_and_largest,
 };
 use super::bounds::Flow;
 use super::regulator::Regulator;
@@ -46,9 +44,9 @@ pub trait Behind: Send + 'static {
     /// Forgets what is held back.
     fn forget(&mut self) {}
     /// The table.
-    fn summary(&self) -> &dyn Ingest<Self::Key>;
+    fn summary(&self) -> &dyn Summary<Self::Key>;
     /// The table.
-    fn summary_mut(&mut self) -> &mut dyn Ingest<Self::Key>;
+    fn summary_mut(&mut self) -> &mut dyn Summary<Self::Key>;
 }
 
 /// A regulator of `LAYERS` layers of words `W` before a flow table.
@@ -153,15 +151,17 @@ impl<W: Word, const LAYERS: usize, T: Behind> Ingest<T::Key> for Regulated<W, LA
         self.table.settle();
         self.table.summary_mut().settle();
     }
+}
 
+impl<W: Word, const LAYERS: usize, T: Behind> Summary<T::Key> for Regulated<W, LAYERS, T> {
     fn answers(&self) -> &dyn Answers {
         self
     }
 
     /// The tables are united. The marks of `other` are not: what they stood for is within the
     /// upper bounds.
-    fn merge(&mut self, other: &dyn Ingest<T::Key>) -> Result<(), Incompatible> {
-        let other = other.as_any().downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
+    fn merge(&mut self, other: &dyn Summary<T::Key>) -> Result<(), Incompatible> {
+        let other = other.downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
         if self.regulator.settings() != other.regulator.settings() {
             return Err(Incompatible("parameters differ"));
         }
@@ -215,10 +215,6 @@ impl<W: Word, const LAYERS: usize, T: Behind> Ingest<T::Key> for Regulated<W, LA
 
     fn memory_bytes(&self) -> usize {
         self.regulator.memory_bytes() + T::BYTES + self.table.summary().memory_bytes()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

@@ -4,7 +4,6 @@
 //! Paper: Karnin, Lang, Liberty, "Optimal quantile approximation in streams" (FOCS 2016), §2. The
 //! library draws unseeded random bits: two runs over the same packets differ within the error.
 
-use std::any::Any;
 use std::cmp::Ordering;
 
 use datasketches::codec::{SketchBytes, SketchSlice};
@@ -17,7 +16,7 @@ use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{
     Answers, BuildError, Describe, Incompatible, Info, Ingest, Laws, Options, Parameter,
-    Parameters, QuantileOf, Quantiles, Setting,
+    Parameters, QuantileOf, Quantiles, Setting, Summary,
 };
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
@@ -130,7 +129,7 @@ impl Describe for Kll<()> {
         Laws { commutable, aggregatable, ..Self::INFO.laws }
     }
 
-    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         let parameters = &options.parameters;
         parameters.exclusive("k", &["epsilon"])?;
         let of = match parameters.word("of", &["key", "size", "gap"])? {
@@ -255,12 +254,14 @@ impl<K: FlowKey> Ingest<K> for Kll<K> {
             }
         }
     }
+}
 
+impl<K: FlowKey> Summary<K> for Kll<K> {
     fn answers(&self) -> &dyn Answers {
         self
     }
 
-    fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
+    fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
         let other = twin(self, other, |summary| Basis::of(&summary.digester))?;
         if self.count().saturating_add(other.count()) > MOST_PACKETS {
             return Err(Incompatible("there are too many packets in all"));
@@ -325,10 +326,6 @@ impl<K: FlowKey> Ingest<K> for Kll<K> {
 
     fn memory_bytes(&self) -> usize {
         capacity(self.k.into()) * item_bytes::<K>(self.of)
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

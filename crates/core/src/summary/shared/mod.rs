@@ -25,7 +25,7 @@ mod table;
 pub(super) use sums::{AtomicSums, CELL_BYTES, Sums};
 
 use self::atomic::{AtomicU64, Relaxed};
-use super::{BuildError, Describe, Ingest, Options};
+use super::{BuildError, Describe, Options, Summary};
 use crate::batch::Batch;
 use crate::key::FlowKey;
 
@@ -35,9 +35,9 @@ pub trait SharedIngest<K: FlowKey>: Send + Sync {
     fn ingest(&self, batch: &mut Batch<K>);
     /// Moves what was counted since the last time into an ordinary summary of the same shape, which
     /// holds nothing else, and forgets it here. Without allocation.
-    fn collect(&mut self) -> &mut dyn Ingest<K>;
+    fn collect(&mut self) -> &mut dyn Summary<K>;
     /// The ordinary summary, with what was collected last.
-    fn ordinary(&self) -> &dyn Ingest<K>;
+    fn ordinary(&self) -> &dyn Summary<K>;
     /// Bytes of memory reserved, those of the ordinary summary included.
     fn memory_bytes(&self) -> usize;
 }

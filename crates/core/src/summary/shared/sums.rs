@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use flowgauge_kernel::{Digester, prefetch};
 
 use super::super::sketch::rows::{Rows, signs, with_rows};
-use super::super::{BuildError, Counter, Ingest, Options};
+use super::super::{BuildError, Counter, Options, Summary};
 use super::atomic::{AtomicU64, Column, Relaxed, add_saturating, column};
 use super::{SharedIngest, Total};
 use crate::batch::{BATCH_PACKETS, Batch};
@@ -19,7 +19,7 @@ pub(in crate::summary) const CELL_BYTES: usize = size_of::<AtomicU64>();
 
 /// An ordinary summary of such cells, without candidates.
 pub(in crate::summary) trait Sums<K: FlowKey>:
-    Ingest<K> + Sync + 'static
+    Summary<K> + Sync + 'static
 {
     /// The weights.
     type Weight: Counter;
@@ -112,7 +112,7 @@ impl<K: FlowKey, S: Sums<K>> SharedIngest<K> for AtomicSums<K, S> {
         }
     }
 
-    fn collect(&mut self) -> &mut dyn Ingest<K> {
+    fn collect(&mut self) -> &mut dyn Summary<K> {
         let (refused, ordinary) = (self.refused.swap(0, Relaxed), &mut self.ordinary);
         let total = self.total.reset().saturating_add(refused);
         let lost = refused.saturating_mul(self.rows.rows() as u64);
@@ -120,7 +120,7 @@ impl<K: FlowKey, S: Sums<K>> SharedIngest<K> for AtomicSums<K, S> {
         ordinary
     }
 
-    fn ordinary(&self) -> &dyn Ingest<K> {
+    fn ordinary(&self) -> &dyn Summary<K> {
         &self.ordinary
     }
 

@@ -4,7 +4,7 @@ use flowgauge_kernel::Digester;
 
 use super::super::state::Kind;
 use super::super::table::{Counts, LinearTable, MOST_BUCKETS};
-use super::super::{BuildError, Counter, Describe, Ingest, Options};
+use super::super::{BuildError, Counter, Describe, Options, Summary};
 use super::atomic::{AtomicU64, Relaxed, add_saturating};
 use super::flows::Flows;
 use super::{Share, SharedIngest, Total};
@@ -79,7 +79,7 @@ impl<K: FlowKey> SharedIngest<K> for AtomicTable<K> {
         self.untracked.add(untracked);
     }
 
-    fn collect(&mut self) -> &mut dyn Ingest<K> {
+    fn collect(&mut self) -> &mut dyn Summary<K> {
         let ordinary = &mut self.ordinary;
         ordinary.clear();
         let digester = &self.digester;
@@ -91,7 +91,7 @@ impl<K: FlowKey> SharedIngest<K> for AtomicTable<K> {
         ordinary
     }
 
-    fn ordinary(&self) -> &dyn Ingest<K> {
+    fn ordinary(&self) -> &dyn Summary<K> {
         &self.ordinary
     }
 

@@ -7,7 +7,7 @@
 
 use std::marker::PhantomData;
 
-use super::super::{BuildError, Describe, Estimate, Info, Ingest, Laws, Options};
+use super::super::{BuildError, Describe, Estimate, Info, Laws, Options, Summary};
 use super::cell::Unsigned;
 use super::count_min::{MEMORY, PARAMETERS, factor, least, sums};
 use super::grid::{Grid, Rule};
@@ -32,7 +32,7 @@ impl Describe for ConservativeCountMin {
         laws: Laws { sizes: true, ..Laws::NONE },
     };
 
-    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         Ok(match options.by {
             Measure::Packets => Box::new(RowSketch::<K, Raise<u32>>::new(options)?),
             Measure::Bytes => Box::new(RowSketch::<K, Raise<u64>>::new(options)?),

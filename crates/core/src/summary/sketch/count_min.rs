@@ -9,7 +9,8 @@ use std::marker::PhantomData;
 
 use super::super::shared::{Share, SharedIngest};
 use super::super::{
-    BuildError, Cells, Describe, Estimate, Info, Ingest, Laws, Merge, Options, Parameter, RowIngest,
+    BuildError, Cells, Describe, Estimate, Info, Laws, Merge, Options, Parameter, RowIngest,
+    Summary,
 };
 use super::cell::{Cell, Unsigned};
 use super::exceeding::seldom_exceeded;
@@ -73,7 +74,7 @@ impl Describe for CountMin {
         },
     };
 
-    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         Ok(match options.by {
             Measure::Packets => Box::new(RowSketch::<K, Least<u32>>::new(options)?),
             Measure::Bytes => Box::new(RowSketch::<K, Least<u64>>::new(options)?),

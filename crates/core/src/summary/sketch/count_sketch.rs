@@ -9,7 +9,8 @@ use std::marker::PhantomData;
 
 use super::super::shared::{Share, SharedIngest};
 use super::super::{
-    BuildError, Cells, Describe, Estimate, Info, Ingest, Laws, Merge, Options, Parameter, RowIngest,
+    BuildError, Cells, Describe, Estimate, Info, Laws, Merge, Options, Parameter, RowIngest,
+    Summary,
 };
 use super::cell::Signed;
 use super::count_min::{CANDIDATES, MEMORY};
@@ -65,7 +66,7 @@ impl Describe for CountSketch {
         },
     };
 
-    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         Ok(match options.by {
             Measure::Packets => Box::new(RowSketch::<K, Signs<i32>>::new(options)?),
             Measure::Bytes => Box::new(RowSketch::<K, Signs<i64>>::new(options)?),

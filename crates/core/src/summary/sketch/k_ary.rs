@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use super::super::shared::{Share, SharedIngest};
 use super::super::{
-    BuildError, Cells, Describe, Estimate, Info, Ingest, Laws, Merge, Options, RowIngest,
+    BuildError, Cells, Describe, Estimate, Info, Laws, Merge, Options, RowIngest, Summary,
 };
 use super::cell::{Cell, Unsigned};
 use super::count_min::{MEMORY, adds_up};
@@ -45,7 +45,7 @@ impl Describe for KAry {
         },
     };
 
-    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         Ok(match options.by {
             Measure::Packets => Box::new(RowSketch::<K, Centred<u32>>::new(options)?),
             Measure::Bytes => Box::new(RowSketch::<K, Centred<u64>>::new(options)?),

@@ -5,7 +5,6 @@
 //! can be found from the counters alone: no key is kept anywhere. Further rows by the digest verify
 //! what is found, as the paper suggests.
 
-use std::any::Any;
 use std::marker::PhantomData;
 
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
@@ -14,7 +13,7 @@ use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{
     Answers, BuildError, Describe, Incompatible, Info, Ingest, Laws, Memory, Merge, Options,
-    Parameter, Setting,
+    Parameter, Setting, Summary,
 };
 use super::cell::{Cell, Unsigned};
 use super::modular::{Mangled, Modular, load_counters};
@@ -81,7 +80,7 @@ impl Describe for ReversibleSketch<(), ()> {
         },
     };
 
-    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         if const { !reversible_shape::recovers::<K>() } {
             return Err(reversible_shape::too_long(options, NAME));
         }
@@ -168,11 +167,17 @@ impl<K: FlowKey, C: Unsigned> Ingest<K> for ReversibleSketch<K, C> {
         }
     }
 
+    fn wants_bytes(&self) -> bool {
+        C::MEASURE == Measure::Bytes
+    }
+}
+
+impl<K: FlowKey, C: Unsigned> Summary<K> for ReversibleSketch<K, C> {
     fn answers(&self) -> &dyn Answers {
         self
     }
 
-    fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
+    fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
         let other = twin(self, other, |summary| Basis::of(&summary.digester))?;
         for (counter, other) in self.counters.iter_mut().zip(other.counters.iter()) {
             self.saturated = self.saturated.saturating_add(counter.add(*other));
@@ -208,15 +213,7 @@ impl<K: FlowKey, C: Unsigned> Ingest<K> for ReversibleSketch<K, C> {
         ]
     }
 
-    fn wants_bytes(&self) -> bool {
-        C::MEASURE == Measure::Bytes
-    }
-
     fn memory_bytes(&self) -> usize {
         self.modular.memory_bytes() + self.counters.memory_bytes()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }

@@ -1,7 +1,5 @@
 //! What the sketches of many rows have in common: cells by a rule, and the heavy keys beside them.
 
-use std::any::Any;
-
 use flowgauge_kernel::Digester;
 
 use super::super::basis::{Basis, twin};
@@ -10,7 +8,7 @@ use super::super::heavy::{self, HeavyKeys};
 use super::super::shared::{self, AtomicSums, SharedIngest, Sums};
 use super::super::{
     Answers, BuildError, Candidates, Cells, Counter, Estimate, Incompatible, Ingest, Options,
-    RowIngest, Setting, SizeEstimate, SizeQuery,
+    RowIngest, Setting, SizeEstimate, SizeQuery, Summary,
 };
 use super::cell::Cell;
 use super::grid::{Grid, Linear, Rule, Weight};
@@ -111,11 +109,17 @@ impl<K: FlowKey, R: Rule> Ingest<K> for RowSketch<K, R> {
         self.take(batch.keys(), batch.digests(), Weight::<R>::column(batch));
     }
 
+    fn wants_bytes(&self) -> bool {
+        Weight::<R>::MEASURE == Measure::Bytes
+    }
+}
+
+impl<K: FlowKey, R: Rule> Summary<K> for RowSketch<K, R> {
     fn answers(&self) -> &dyn Answers {
         self
     }
 
-    fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
+    fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
         let other = twin(self, other, Self::basis)?;
         self.heavy.note_parts(self.threshold, [self.grid.total, other.grid.total]);
         self.grid.merge(&other.grid);
@@ -150,20 +154,12 @@ impl<K: FlowKey, R: Rule> Ingest<K> for RowSketch<K, R> {
         ]
     }
 
-    fn wants_bytes(&self) -> bool {
-        Weight::<R>::MEASURE == Measure::Bytes
-    }
-
     fn rows(&mut self) -> Option<&mut dyn RowIngest<K>> {
         R::sampled(self)
     }
 
     fn memory_bytes(&self) -> usize {
         self.grid.cells.memory_bytes() + HeavyKeys::<K>::memory_bytes(self.candidates)
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

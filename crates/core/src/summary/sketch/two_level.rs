@@ -7,7 +7,6 @@
 //! that what makes a column heavy is known before any key is: over `spread` packets in its counter
 //! and over `spread` elements in its bitmap. The packets of a talker with one peer hide nobody.
 
-use std::any::Any;
 use std::marker::PhantomData;
 
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
@@ -16,7 +15,7 @@ use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{
     Answers, BuildError, Counter, Describe, Incompatible, Info, Ingest, Laws, Memory, Merge,
-    Options, Parameter, Setting,
+    Options, Parameter, Setting, Summary,
 };
 use super::cell::Unsigned;
 use super::modular::{Mangled, Modular, load_counters};
@@ -97,7 +96,7 @@ impl Describe for TwoLevel<()> {
         laws: Laws { commutable: true, aggregatable: true, merge: Merge::Equal, ..Laws::NONE },
     };
 
-    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         if const { !reversible_shape::recovers::<K>() } {
             return Err(reversible_shape::too_long(options, NAME));
         }
@@ -240,11 +239,21 @@ impl<K: FlowKey> Ingest<K> for TwoLevel<K> {
         }
     }
 
+    fn wants_elements(&self) -> bool {
+        true
+    }
+
+    fn wants_bytes(&self) -> bool {
+        false
+    }
+}
+
+impl<K: FlowKey> Summary<K> for TwoLevel<K> {
     fn answers(&self) -> &dyn Answers {
         self
     }
 
-    fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
+    fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
         let other = twin(self, other, |summary| Basis::of(&summary.digester))?;
         for (counter, other) in self.counters.iter_mut().zip(other.counters.iter()) {
             self.saturated = self.saturated.saturating_add(counter.add(*other));
@@ -289,19 +298,7 @@ impl<K: FlowKey> Ingest<K> for TwoLevel<K> {
         sizes.map(|(name, value)| (name, Setting::Integer(value as u64))).to_vec()
     }
 
-    fn wants_elements(&self) -> bool {
-        true
-    }
-
-    fn wants_bytes(&self) -> bool {
-        false
-    }
-
     fn memory_bytes(&self) -> usize {
         self.modular.memory_bytes() + self.counters.memory_bytes() + self.words.memory_bytes()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }

@@ -13,7 +13,7 @@ use super::super::codec::Patience;
 use super::super::remix::remix;
 use super::super::state::{self, Kind, with_state};
 use super::super::{
-    BuildError, Describe, Info, Ingest, Laws, Memory, Merge, Options, Parameter, Parameters,
+    BuildError, Describe, Info, Laws, Memory, Merge, Options, Parameter, Parameters, Summary,
 };
 use super::exact::ExactTable;
 use super::layout::{Index, Inline};
@@ -63,7 +63,7 @@ impl Describe for Cuckoo1 {
         state::laws(Self::INFO.laws, parameters)
     }
 
-    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         build::<K, 1>(Self::INFO.name, options)
     }
 }
@@ -89,7 +89,7 @@ impl Describe for Cuckoo4 {
         state::laws(Self::INFO.laws, parameters)
     }
 
-    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         build::<K, 4>(Self::INFO.name, options)
     }
 }
@@ -97,7 +97,7 @@ impl Describe for Cuckoo4 {
 fn build<K: FlowKey, const SLOTS: usize>(
     name: &'static str,
     options: &Options,
-) -> Result<Box<dyn Ingest<K>>, BuildError> {
+) -> Result<Box<dyn Summary<K>>, BuildError> {
     // All slots have a number of 32 bits.
     let most = (1 << 32) / SLOTS as u64;
     with_state!(K, Kind::from_options::<K>(name, &Kind::OF_TABLES, options)?, S =>

@@ -1,6 +1,5 @@
 //! What all exact tables have in common: their write side.
 
-use std::any::Any;
 use std::marker::PhantomData;
 use std::ops::Range;
 
@@ -9,7 +8,7 @@ use flowgauge_kernel::{Digester, Zeroed};
 use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Patience, Reader, Writer};
 use super::super::state::{self, Past, State};
-use super::super::{Answers, BuildError, Incompatible, Ingest, Options, Setting};
+use super::super::{Answers, BuildError, Incompatible, Ingest, Options, Setting, Summary};
 use super::layout::Layout;
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
@@ -40,7 +39,7 @@ pub(in crate::summary) struct ExactTable<K, S, L> {
 impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
     /// A table of as many `buckets` as its parameters say, or as fit into its memory; `most` at
     /// most.
-    pub(super) fn build(options: &Options, most: u64) -> Result<Box<dyn Ingest<K>>, BuildError> {
+    pub(super) fn build(options: &Options, most: u64) -> Result<Box<dyn Summary<K>>, BuildError> {
         Ok(Box::new(Self::new(options, most)?))
     }
 
@@ -310,13 +309,19 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Ingest<K> for ExactTable<K, S, L> {
         }
     }
 
+    fn wants_elements(&self) -> bool {
+        S::ELEMENTS
+    }
+}
+
+impl<K: FlowKey, S: State, L: Layout<K, S>> Summary<K> for ExactTable<K, S, L> {
     fn answers(&self) -> &dyn Answers {
         self
     }
 
     /// Sizes stay exact while neither table was full: what `other` could not track may belong to
     /// flows that are listed here, and is then only in the untracked size and in their bounds.
-    fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
+    fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
         let other = twin(self, other, Self::basis)?;
         let untracked = self.untracked + other.untracked;
         for start in (0..other.layout.len()).step_by(BATCH_PACKETS) {
@@ -416,15 +421,7 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Ingest<K> for ExactTable<K, S, L> {
         std::iter::once(buckets).chain(state::parameters::<S>()).collect()
     }
 
-    fn wants_elements(&self) -> bool {
-        S::ELEMENTS
-    }
-
     fn memory_bytes(&self) -> usize {
         self.layout.memory_bytes() + self.active.memory_bytes()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }

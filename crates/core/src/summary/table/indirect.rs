@@ -11,7 +11,7 @@ use flowgauge_kernel::{Digester, Zeroed, prefetch};
 use super::super::codec::Patience;
 use super::super::state::{self, Kind, State, with_state};
 use super::super::{
-    BuildError, Describe, Info, Ingest, Laws, Memory, Merge, Options, Parameter, Parameters,
+    BuildError, Describe, Info, Laws, Memory, Merge, Options, Parameter, Parameters, Summary,
 };
 use super::exact::ExactTable;
 use super::layout::Layout;
@@ -59,7 +59,7 @@ impl Describe for IndirectTable {
         state::laws(Self::INFO.laws, parameters)
     }
 
-    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         with_state!(K, Kind::from_options::<K>(Self::INFO.name, &Kind::OF_TABLES, options)?, S =>
             ExactTable::<K, S, Indirect<K, S>>::build(options, 1 << 32))
     }

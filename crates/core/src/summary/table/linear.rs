@@ -9,7 +9,7 @@
 
 use super::super::state::{self, Count, Kind, PADDING, STATE, with_state};
 use super::super::{
-    BuildError, Describe, Info, Ingest, Laws, Merge, Options, Parameter, Parameters,
+    BuildError, Describe, Info, Laws, Merge, Options, Parameter, Parameters, Summary,
 };
 use super::exact::ExactTable;
 use super::index::Segments;
@@ -61,7 +61,7 @@ impl Describe for LinearTable {
         state::laws(Self::INFO.laws, parameters)
     }
 
-    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         with_state!(K, Kind::from_options::<K>(Self::INFO.name, &Kind::OF_TABLES, options)?, S =>
             ExactTable::<K, S, Linear<K, S>>::build(options, MOST_BUCKETS))
     }

@@ -1,7 +1,7 @@
 //! Figure 3b: errors of Elastic Sketch by the number of flows.
 
 use flowgauge_core::key::{FlowKey, Key16, KeyKind};
-use flowgauge_core::summary::{Answers, Ingest};
+use flowgauge_core::summary::{Answers, Summary};
 use flowgauge_core::terms::Measure;
 
 use crate::exact::{Exact, number};
@@ -120,7 +120,7 @@ fn told_entropy(answers: &dyn Answers, packets: f64) -> Option<f64> {
 }
 
 /// Hands over the keys, and evenly among them as many flows more with a packet each.
-fn feed(summary: &mut Box<dyn Ingest<Key16>>, keys: &[Key16], scanned: usize) {
+fn feed(summary: &mut Box<dyn Summary<Key16>>, keys: &[Key16], scanned: usize) {
     let mut piece = Vec::with_capacity(PIECE + scanned / keys.len() + 2);
     let mut flows = 0;
     for (at, key) in keys.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! The two strawmen of section 4.1: a sketch of one array, and a sketch of sampled packets.
 
 use flowgauge_core::key::{FlowKey, Key8, KeyKind};
-use flowgauge_core::summary::Ingest;
+use flowgauge_core::summary::Summary;
 use flowgauge_core::terms::Measure;
 
 use crate::exact::{Exact, number};
@@ -143,7 +143,7 @@ fn rates<R: Runner<Key8>>(
 }
 
 /// The mean of the squared relative errors of these flows, each so many times as large.
-fn square(summary: &dyn Ingest<Key8>, flows: &[(u128, u64)], turns: usize) -> f64 {
+fn square(summary: &dyn Summary<Key8>, flows: &[(u128, u64)], turns: usize) -> f64 {
     let Some(sizes) = summary.answers().size() else { return f64::NAN };
     let square = |(key, packets): &(u128, u64)| {
         let estimate = sizes.estimate(&key.to_be_bytes()[..Key8::BYTES]).by(Measure::Packets);

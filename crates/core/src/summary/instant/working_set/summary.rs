@@ -1,11 +1,9 @@
 //! The working set as a summary: what it counts, and what it may have lost.
 
-use std::any::Any;
-
 use super::super::super::basis::{Basis, twin};
 use super::super::super::codec::{DecodeError, Reader, Writer};
 use super::super::super::{
-    Answers, Candidates, Incompatible, Ingest, Setting, SizeEstimate, SizeQuery,
+    Answers, Candidates, Incompatible, Ingest, Setting, SizeEstimate, SizeQuery, Summary,
 };
 use super::{Entry, FLAGS, OCCUPIED, Place, WHOLE, WorkingSet, id};
 use crate::batch::Batch;
@@ -23,12 +21,14 @@ impl<K: FlowKey> Ingest<K> for WorkingSet<K> {
             self.add(batch.keys()[i], digest, packets, bytes, batch.times_ns()[i]);
         }
     }
+}
 
+impl<K: FlowKey> Summary<K> for WorkingSet<K> {
     fn answers(&self) -> &dyn Answers {
         self
     }
 
-    fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
+    fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
         let other = twin(self, other, |table| Basis::of(&table.digester))?;
         for entry in other.iter() {
             let digest = entry.key.digest(&self.digester);
@@ -115,10 +115,6 @@ impl<K: FlowKey> Ingest<K> for WorkingSet<K> {
 
     fn memory_bytes(&self) -> usize {
         self.entries.memory_bytes() + self.occupied.memory_bytes()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

@@ -7,7 +7,6 @@
 
 mod answers;
 
-use std::any::Any;
 use std::hint::select_unpredictable;
 
 use bytemuck::Zeroable;
@@ -19,7 +18,7 @@ use super::super::codec::{DecodeError, Number, Reader, Writer};
 use super::super::remix::{remix, remix_batch};
 use super::super::{
     Answers, BuildError, Counter, Describe, Incompatible, Info, Ingest, Laws, Memory, Options,
-    Parameter, Setting,
+    Parameter, Setting, Summary,
 };
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
@@ -122,7 +121,7 @@ impl Describe for ElasticSketch<(), u32> {
         laws: Laws { sizes: true, ..Laws::NONE },
     };
 
-    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         Ok(match options.by {
             Measure::Packets => Box::new(ElasticSketch::<K, u32>::from_options(options)?),
             Measure::Bytes => Box::new(ElasticSketch::<K, u64>::from_options(options)?),
@@ -256,14 +255,16 @@ impl<K: FlowKey, C: Light> Ingest<K> for ElasticSketch<K, C> {
             }
         }
     }
+}
 
+impl<K: FlowKey, C: Light> Summary<K> for ElasticSketch<K, C> {
     fn answers(&self) -> &dyn Answers {
         self
     }
 
     /// Slots of the same flow are added; of all slots of a bucket the heaviest stay, and the others
     /// go to the light part, as if evicted.
-    fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
+    fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
         let other = twin(self, other, |summary| Basis::of(&summary.digester))?;
         for (counter, other) in self.light.iter_mut().zip(other.light.iter()) {
             let sum = (*counter).into() + (*other).into();
@@ -328,10 +329,6 @@ impl<K: FlowKey, C: Light> Ingest<K> for ElasticSketch<K, C> {
 
     fn memory_bytes(&self) -> usize {
         self.buckets.memory_bytes() + self.light.memory_bytes()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

@@ -15,15 +15,13 @@ mod joint;
 mod lazy;
 mod update;
 
-use std::any::Any;
-
 use flowgauge_kernel::Digester;
 
 use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{
     Answers, BuildError, Describe, Incompatible, Info, Ingest, Laws, Memory, Merge, Options,
-    Parameter, Setting,
+    Parameter, Setting, Summary,
 };
 use super::bloom::{BlockedBloom, LINE_BYTES};
 use crate::batch::Batch;
@@ -91,7 +89,7 @@ impl Describe for FlowRadar<()> {
         },
     };
 
-    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         let parameters = &options.parameters;
         parameters.exclusive("cells", &["flows"])?;
         let hashes = parameters.integer("hashes", 3..=MOST_HASHES as u64)?.unwrap_or(4) as usize;
@@ -224,7 +222,9 @@ impl<K: FlowKey> Ingest<K> for FlowRadar<K> {
             _ => self.ingest_rows::<5>(batch),
         }
     }
+}
 
+impl<K: FlowKey> Summary<K> for FlowRadar<K> {
     fn answers(&self) -> &dyn Answers {
         self
     }
@@ -233,7 +233,7 @@ impl<K: FlowKey> Ingest<K> for FlowRadar<K> {
     /// after the other. A flow of both is entered once only: for this, the flows of one of them
     /// must all be decoded. Where neither can be, flows of both would cancel out, so that is an
     /// error.
-    fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
+    fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
         let other = twin(self, other, |summary| Basis::of(&summary.digester))?;
         let (flows, filter) = match (other.decoded().is_complete(), self.decoded().is_complete()) {
             (true, _) => (other.decoded(), &self.filter),
@@ -322,9 +322,5 @@ impl<K: FlowKey> Ingest<K> for FlowRadar<K> {
         self.cells.memory_bytes()
             + self.filter.memory_bytes()
             + self.shape.cells() * Decoded::<K>::CELL_BYTES
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }

@@ -9,8 +9,6 @@ mod level;
 mod sampled;
 mod sum;
 
-use std::any::Any;
-
 use flowgauge_kernel::Digester;
 
 use super::super::basis::{Basis, twin};
@@ -18,7 +16,7 @@ use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::remix::remix;
 use super::super::{
     Answers, BuildError, Candidates, Cells, Counter, Describe, Estimate, Incompatible, Info,
-    Ingest, Laws, Options, Parameter, RowIngest, Setting, SizeEstimate, SizeQuery,
+    Ingest, Laws, Options, Parameter, RowIngest, Setting, SizeEstimate, SizeQuery, Summary,
 };
 use super::cell::{Cell, Signed};
 use super::rows::{Rows, Targets, with_rows};
@@ -111,7 +109,7 @@ impl Describe for UnivMon<(), ()> {
         laws: Laws { commutable: true, aggregatable: true, sizes: true, rows: true, ..Laws::NONE },
     };
 
-    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Ingest<K>>, BuildError> {
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         Ok(match options.by {
             Measure::Packets => Box::new(UnivMon::<K, i32>::new(options)?),
             Measure::Bytes => Box::new(UnivMon::<K, i64>::new(options)?),
@@ -213,11 +211,17 @@ impl<K: FlowKey, C: Signed> Ingest<K> for UnivMon<K, C> {
         });
     }
 
+    fn wants_bytes(&self) -> bool {
+        C::Weight::MEASURE == Measure::Bytes
+    }
+}
+
+impl<K: FlowKey, C: Signed> Summary<K> for UnivMon<K, C> {
     fn answers(&self) -> &dyn Answers {
         self
     }
 
-    fn merge(&mut self, other: &dyn Ingest<K>) -> Result<(), Incompatible> {
+    fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
         let other = twin(self, other, |summary| Basis::of(&summary.digester))?;
         for (level, other) in self.levels.iter_mut().zip(&other.levels) {
             level.merge(other);
@@ -260,10 +264,6 @@ impl<K: FlowKey, C: Signed> Ingest<K> for UnivMon<K, C> {
         ]
     }
 
-    fn wants_bytes(&self) -> bool {
-        C::Weight::MEASURE == Measure::Bytes
-    }
-
     fn rows(&mut self) -> Option<&mut dyn RowIngest<K>> {
         Some(self)
     }
@@ -271,10 +271,6 @@ impl<K: FlowKey, C: Signed> Ingest<K> for UnivMon<K, C> {
     fn memory_bytes(&self) -> usize {
         let cells: usize = self.levels.iter().map(|level| level.cells.memory_bytes()).sum();
         cells + self.levels.len() * self.top * TopKeys::<K>::KEY_BYTES
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 
