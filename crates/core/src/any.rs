@@ -9,9 +9,9 @@ use std::sync::Arc;
 use flowgauge_kernel::{Digester, Seed};
 
 use crate::batch::{BATCH_PACKETS, Batch};
-use crate::catalog;
+use crate::catalog::{self, stored};
 use crate::key::{FlowKey, Key4, Key8, Key16, Key32, Key37};
-use crate::summary::codec::{self, DecodeError};
+use crate::summary::codec::DecodeError;
 use crate::summary::shared::SharedIngest;
 use crate::summary::{
     Answers, BuildError, Incompatible, Info, Ingest, Options, Parameters, Setting, Summary,
@@ -183,10 +183,10 @@ macro_rules! widths {
             }
 
             /// The summary of keys of `key_bytes` canonical bytes whose stored form is `bytes`, with what
-            /// it was built from, in at most `limit` bytes of memory: [`codec::decode_under`].
+            /// it was built from, in at most `limit` bytes of memory: [`stored::decode_under`].
             ///
             /// # Errors
-            /// As [`codec::decode_under`].
+            /// As [`stored::decode_under`].
             ///
             /// # Panics
             /// When no key has that many bytes.
@@ -197,7 +197,7 @@ macro_rules! widths {
                 file: Option<&Seed>,
             ) -> Result<(Self, &'static Info, Options), DecodeError> {
                 $(if <$key>::holds(key_bytes) {
-                    let decoded = codec::decode_of::<$key>(key_bytes..=key_bytes, bytes, limit, file)?;
+                    let decoded = stored::decode_of::<$key>(key_bytes..=key_bytes, bytes, limit, file)?;
                     let own = Self(Inner::$name(Kind::Own(decoded.summary)), key_bytes);
                     return Ok((own, decoded.info, decoded.options));
                 })*
@@ -353,10 +353,10 @@ impl AnySummary {
     }
 
     /// The stored form of a summary that the algorithm `info` built from `options`:
-    /// [`codec::encode`].
+    /// [`stored::encode`].
     pub fn encode(&self, info: &Info, options: &Options) -> Vec<u8> {
         let options = options.clone().for_keys(self.1);
-        each!(&self.0, kind => codec::encode(info, &options, kind.ordinary()))
+        each!(&self.0, kind => stored::encode(info, &options, kind.ordinary()))
     }
 
     /// Bytes of memory reserved.

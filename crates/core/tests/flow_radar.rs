@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
+use flowgauge_core::catalog::stored::encode;
 use flowgauge_core::key::{CanonicalKey, FlowKey, Key4, Key8};
-use flowgauge_core::summary::codec::encode;
 use flowgauge_core::summary::sketch::{FlowRadar, decode_jointly};
 use flowgauge_core::summary::{Answers, BuildError, Options, SizeEstimate, Summary};
 use flowgauge_core::terms::{Measure, Size};

@@ -5,9 +5,9 @@
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use flowgauge_core::batch::Batch;
+use flowgauge_core::catalog::stored::{decode, encode};
 use flowgauge_core::catalog::{self, ALGORITHMS};
 use flowgauge_core::key::{FlowKey, Key16};
-use flowgauge_core::summary::codec::{decode, encode};
 use flowgauge_core::summary::{BuildError, Estimate, Info, Options, Summary};
 use flowgauge_core::terms::Size;
 use rustix::time::{ClockId, clock_gettime};

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
+use flowgauge_core::catalog::stored::encode;
 use flowgauge_core::key::{CanonicalKey, FlowKey, Key4, Key8, Key16, Key37};
-use flowgauge_core::summary::codec::encode;
 use flowgauge_core::summary::{BuildError, Options, Setting, Summary};
 use flowgauge_core::terms::{Measure, Threshold};
 use flowgauge_kernel::{Digester, Isa, Seed};

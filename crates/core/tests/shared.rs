@@ -7,8 +7,8 @@ use std::thread;
 
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog;
+use flowgauge_core::catalog::stored::encode;
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key32, Key37};
-use flowgauge_core::summary::codec::encode;
 use flowgauge_core::summary::shared::SharedIngest;
 use flowgauge_core::summary::{BuildError, Options};
 use flowgauge_core::terms::{Measure, Size};

@@ -31,7 +31,7 @@ impl Accelerate for FlowRegulator {
         samples: true,
     };
 
-    fn fits(laws: &Laws) -> Result<(), &'static str> {
+    fn fits(_: &Parameters, laws: &Laws) -> Result<(), &'static str> {
         match laws {
             Laws { flows: false, .. } => Err("it needs a flow table behind it"),
             Laws { aggregatable: false, .. } => {

@@ -18,11 +18,11 @@ pub trait Accelerate {
     /// Name, paper and parameters.
     const INFO: AcceleratorInfo;
 
-    /// Whether it is sound before a summary with these laws.
+    /// Whether it is sound, with these parameters, before a summary with these laws.
     ///
     /// # Errors
     /// When it is not, with the reason.
-    fn fits(laws: &Laws) -> Result<(), &'static str>;
+    fn fits(parameters: &Parameters, laws: &Laws) -> Result<(), &'static str>;
 
     /// What holds behind it of a summary with these laws: what other accelerators before it see.
     fn laws(summary: Laws) -> Laws {

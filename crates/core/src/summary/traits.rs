@@ -39,9 +39,7 @@ pub trait Summary<K: FlowKey>: Ingest<K> + Any {
     /// # Errors
     /// When they differ in one of these; the summary is then unchanged.
     fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible>;
-    /// Writes what it holds, but for its parameters; [`codec::encode`] frames that.
-    ///
-    /// [`codec::encode`]: super::codec::encode
+    /// Writes what it holds, but for its parameters; the catalog frames that.
     fn save(&self, out: &mut Writer);
     /// Takes over what [`Self::save`] wrote of a summary with the same parameters and seed; this
     /// one is empty.

@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex};
 use flowgauge_core::accelerator::{Accelerate, AggEvict};
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
+use flowgauge_core::catalog::stored::encode;
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key32, Key37};
-use flowgauge_core::summary::codec::{DecodeError, Reader, Writer, encode};
+use flowgauge_core::summary::codec::{DecodeError, Reader, Writer};
 use flowgauge_core::summary::{
     Answers, Incompatible, Info, Ingest, Merge, Options, Parameters, Summary,
 };

@@ -1,8 +1,9 @@
 //! FlowRegulator in front of all tables; how far it errs is asked beside InstaMeasure.
 
 use flowgauge_core::catalog;
+use flowgauge_core::catalog::stored::encode;
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key32, Key37};
-use flowgauge_core::summary::codec::{DecodeError, encode};
+use flowgauge_core::summary::codec::DecodeError;
 use flowgauge_core::summary::{Answers, Options, Parameters};
 
 use super::ask::decode_and_use;

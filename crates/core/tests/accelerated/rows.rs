@@ -2,8 +2,8 @@
 
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
+use flowgauge_core::catalog::stored::encode;
 use flowgauge_core::key::Key16;
-use flowgauge_core::summary::codec::encode;
 use flowgauge_core::summary::{Options, Summary};
 use flowgauge_core::terms::Measure;
 

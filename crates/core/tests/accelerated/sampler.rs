@@ -2,8 +2,8 @@
 
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
+use flowgauge_core::catalog::stored::{decode, encode};
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key37};
-use flowgauge_core::summary::codec::{decode, encode};
 use flowgauge_core::summary::{Info, Options, Parameters, Summary};
 use flowgauge_core::terms::Measure;
 

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use datasketches::frequencies::FrequentItemsSketch;
 use flowgauge_core::catalog;
+use flowgauge_core::catalog::stored::{decode, encode};
 use flowgauge_core::key::Key4;
 use flowgauge_core::summary::Summary;
-use flowgauge_core::summary::codec::{decode, encode};
 use flowgauge_core::terms::Measure;
 
 use crate::stream::{Packet, estimate, feed, named, options, packets, summary, weights};

@@ -1,8 +1,9 @@
 //! Asks a summary everything that it can answer, and goes on with it: what bytes from outside must
 //! be able to go through.
 
+use flowgauge_core::catalog::stored::{Decoded, decode, encode};
 use flowgauge_core::key::FlowKey;
-use flowgauge_core::summary::codec::{DecodeError, Decoded, decode, encode};
+use flowgauge_core::summary::codec::DecodeError;
 use flowgauge_core::summary::{Answers, Summary};
 use flowgauge_core::terms::Measure;
 

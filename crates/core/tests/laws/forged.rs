@@ -1,9 +1,9 @@
 //! Files that nobody stored: each is refused, by the name of what cannot be.
 
 use flowgauge_core::catalog;
+use flowgauge_core::catalog::stored::{decode, encode};
 use flowgauge_core::key::{FlowKey, Key4};
 use flowgauge_core::summary::Options;
-use flowgauge_core::summary::codec::{decode, encode};
 use flowgauge_core::terms::Measure;
 
 use super::ask::decode_and_use;

@@ -5,9 +5,9 @@
 use std::path::PathBuf;
 use std::{env, fs};
 
+use flowgauge_core::catalog::stored::{decode, encode};
 use flowgauge_core::catalog::{self, ALGORITHMS};
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key16};
-use flowgauge_core::summary::codec::{decode, encode};
 use flowgauge_core::summary::{BuildError, Info, Options, Parameters};
 
 use super::UNSEEDED;

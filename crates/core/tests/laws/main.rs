@@ -14,9 +14,9 @@ mod stream;
 mod summaries;
 mod total;
 
+use flowgauge_core::catalog::stored::encode;
 use flowgauge_core::catalog::{self, ALGORITHMS};
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key32, Key37};
-use flowgauge_core::summary::codec::encode;
 use flowgauge_core::summary::{Answers, BuildError, Info, Merge, Options, Parameters, Summary};
 
 use stream::{Packet, feed, packets};

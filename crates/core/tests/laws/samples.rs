@@ -1,8 +1,8 @@
 //! Stored samples: bytes from outside reach the sampler before they reach the summary behind it.
 
+use flowgauge_core::catalog::stored::{decode, encode};
 use flowgauge_core::catalog::{self, ACCELERATORS};
 use flowgauge_core::key::Key4;
-use flowgauge_core::summary::codec::{decode, encode};
 use flowgauge_core::summary::{Options, Parameters};
 use flowgauge_core::terms::Measure;
 

@@ -4,8 +4,8 @@
 use std::collections::HashSet;
 
 use flowgauge_core::catalog;
+use flowgauge_core::catalog::stored::{decode, encode};
 use flowgauge_core::key::{FlowKey, Key16};
-use flowgauge_core::summary::codec::{decode, encode};
 use flowgauge_core::summary::{Answers, Info, Options, Summary};
 
 use super::ask::decode_and_use;

@@ -1,8 +1,8 @@
 //! What the sketches hold and answer, against plain models of them.
 
 use flowgauge_core::catalog;
+use flowgauge_core::catalog::stored::encode;
 use flowgauge_core::key::{FlowKey, Key8};
-use flowgauge_core::summary::codec::encode;
 use flowgauge_core::summary::{BuildError, Options};
 use flowgauge_core::terms::Measure;
 use flowgauge_kernel::{Digester, Isa, Seed};
@@ -144,7 +144,7 @@ fn full_counters_stay_full_and_the_bounds_say_so() {
         while packets < 1 << 32 {
             let info = catalog::info(name).unwrap();
             let bytes = encode(info, &options, &*sum);
-            let twin = flowgauge_core::summary::codec::decode::<Key8>(&bytes, 1 << 20).unwrap();
+            let twin = flowgauge_core::catalog::stored::decode::<Key8>(&bytes, 1 << 20).unwrap();
             sum.merge(&*twin.summary).unwrap();
             packets *= 2;
         }

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use flowgauge_core::catalog;
+use flowgauge_core::catalog::stored::{decode, encode};
 use flowgauge_core::key::{FlowKey, Key4};
-use flowgauge_core::summary::codec::{decode, encode};
 use flowgauge_core::summary::{Estimate, Forecast, Options, Summary};
 use flowgauge_core::terms::{Measure, Threshold};
 

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use flowgauge_core::catalog;
+use flowgauge_core::catalog::stored::{decode, encode};
 use flowgauge_core::key::{FlowKey, Key4, Key8};
-use flowgauge_core::summary::codec::{decode, encode};
 use flowgauge_core::summary::{Estimate, Summary};
 use flowgauge_core::terms::Size;
 

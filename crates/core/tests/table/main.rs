@@ -13,8 +13,8 @@ use std::collections::HashMap;
 
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
+use flowgauge_core::catalog::stored::{Decoded, decode, encode};
 use flowgauge_core::key::FlowKey;
-use flowgauge_core::summary::codec::{Decoded, decode, encode};
 use flowgauge_core::summary::{Options, Summary};
 use flowgauge_core::terms::Size;
 

@@ -23,7 +23,8 @@ use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
 use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::{
-    Answers, BuildError, Incompatible, Ingest, Laws, Options, Parameter, Setting, Summary,
+    Answers, BuildError, Incompatible, Ingest, Laws, Options, Parameter, Parameters, Setting,
+    Summary,
 };
 
 /// Bytes of all rows unless asked otherwise: what the paper's 2,000 rows of 4-byte keys take.
@@ -84,7 +85,7 @@ impl Accelerate for AggEvict {
         samples: false,
     };
 
-    fn fits(laws: &Laws) -> Result<(), &'static str> {
+    fn fits(_: &Parameters, laws: &Laws) -> Result<(), &'static str> {
         match laws {
             Laws { commutable: false, .. } => Err("the order of its packets matters"),
             Laws { aggregatable: false, .. } => {
@@ -293,17 +294,16 @@ impl<K: FlowKey, F: Flow<K>, B: Bytes, P: Policy> Summary<K> for Aggregator<K, F
 #[expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 mod tests {
     use super::*;
-    use crate::catalog;
     use crate::key::Key4;
-    use crate::summary::Parameters;
+    use crate::summary::Describe;
+    use crate::summary::table::LinearTable;
 
     /// Sums that a pair could not hold leave before, or pass by.
     #[test]
     fn no_sum_overflows() {
-        let accelerators = [("agg-evict".to_owned(), Parameters::default())];
-        let options = Options::new(1 << 20, 1);
-        let mut summary =
-            catalog::build_accelerated::<Key4>(&accelerators, "linear-table", &options).unwrap();
+        let options = Options::new(1 << 20, 1).digesting::<Key4>();
+        let table = LinearTable::build::<Key4>(&options).unwrap();
+        let mut summary = AggEvict::build(&options, table).unwrap();
         let key = |n: u32| Key4::from_canonical(&n.to_be_bytes()).unwrap();
         let mut batch = Batch::new();
         let mut rows = vec![(1 << 31, 1 << 40), (1 << 31, 1 << 40), (65_535, 0), (1, 0)];

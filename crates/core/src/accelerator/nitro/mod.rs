@@ -17,7 +17,6 @@ use self::pace::{Asked, Mode};
 use self::sampled::Nitro;
 use super::{Accelerate, AcceleratorInfo};
 use crate::batch::{BATCH_PACKETS, Batch};
-use crate::catalog;
 use crate::key::FlowKey;
 use crate::summary::{BuildError, Laws, Options, Parameter, Parameters, Summary};
 
@@ -28,6 +27,8 @@ use crate::summary::{BuildError, Laws, Options, Parameter, Parameters, Summary};
 /// average, but for flows of less than 10/p packets, of which the median of the rows is low. Memory:
 /// one batch.
 pub struct NitroSketch;
+
+const NO_ROWS: &str = "no rows of counters that are right on average stand right behind it";
 
 impl Accelerate for NitroSketch {
     const INFO: AcceleratorInfo = AcceleratorInfo {
@@ -56,8 +57,8 @@ impl Accelerate for NitroSketch {
         samples: true,
     };
 
-    fn fits(laws: &Laws) -> Result<(), &'static str> {
-        if laws.rows { Ok(()) } else { Err("it has no rows of counters that are right on average") }
+    fn fits(_: &Parameters, laws: &Laws) -> Result<(), &'static str> {
+        if laws.rows { Ok(()) } else { Err(NO_ROWS) }
     }
 
     fn memory_bytes<K: FlowKey>(_: &Options) -> Result<usize, BuildError> {
@@ -72,12 +73,9 @@ impl Accelerate for NitroSketch {
         options.memory.take(Self::memory_bytes::<K>(options)?)?;
         match Nitro::before(asked, options, inner) {
             Ok(nitro) => Ok(Box::new(nitro)),
-            Err(inner) => Err(BuildError::Unsound {
-                accelerator: Self::INFO.name,
-                algorithm: inner.accelerators().first().map_or("this", |(name, _)| *name),
-                reason: "it stands right before a sketch, behind the others",
-                able: catalog::able(Self::INFO.name).join(", "),
-            }),
+            Err(_) => {
+                Err(BuildError::Unfit { algorithm: Self::INFO.name, reason: NO_ROWS.to_owned() })
+            }
         }
     }
 

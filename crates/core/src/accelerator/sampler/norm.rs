@@ -77,9 +77,9 @@ mod tests {
     use super::super::Sampled;
     use super::*;
     use crate::batch::{BATCH_PACKETS, Batch};
-    use crate::catalog;
     use crate::key::{FlowKey, Key4};
-    use crate::summary::Options;
+    use crate::summary::sketch::CountSketch;
+    use crate::summary::{Describe, Options};
 
     /// One flow of 2¹⁷ packets is all of the norm: it is read every 1024 packets at first, the cells of
     /// the sketch, and then when there are an eighth more.
@@ -87,7 +87,7 @@ mod tests {
     fn fewer_are_taken_the_larger_the_norm() {
         let sketch =
             Options::new(1 << 20, 1).with([("rows", "4"), ("columns", "256"), ("candidates", "0")]);
-        let inner = catalog::build::<Key4>("count-sketch", &sketch).unwrap();
+        let inner = CountSketch::build::<Key4>(&sketch.digesting::<Key4>()).unwrap();
         let options =
             Options::new(1 << 20, 1).with([("l2", OWN), ("epsilon", "0.1")]).digesting::<Key4>();
         let mut sampled = Skipper::build::<Key4>(&options, inner).unwrap();

@@ -12,7 +12,6 @@ use super::norm::{Norm, OWN};
 use super::rate::Steps;
 use super::{Kind, Rate, Sampled};
 use crate::batch::Batch;
-use crate::catalog;
 use crate::key::FlowKey;
 use crate::summary::{BuildError, Laws, Options, Parameter, Parameters, Setting, Summary};
 
@@ -55,14 +54,8 @@ impl Asked {
     }
 }
 
-/// The summaries that have an L2 to go by.
-fn no_norm() -> BuildError {
-    let able = catalog::ALGORITHMS.iter().filter(|info| info.laws.rows).map(|info| info.name);
-    BuildError::Unfit {
-        algorithm: Skipper::INFO.name,
-        reason: format!("l2 is read off {}", able.collect::<Vec<_>>().join(", ")),
-    }
-}
+/// Why there is no norm to go by.
+const NO_ROWS: &str = "l2 is read off rows of counters right behind it";
 
 /// An error that is a share of the total.
 #[derive(Clone, Copy)]
@@ -135,7 +128,10 @@ impl Accelerate for Skipper {
         samples: true,
     };
 
-    fn fits(laws: &Laws) -> Result<(), &'static str> {
+    fn fits(parameters: &Parameters, laws: &Laws) -> Result<(), &'static str> {
+        if parameters.get("l2").is_some() && !laws.rows {
+            return Err(NO_ROWS);
+        }
         super::fits(*laws)
     }
 
@@ -152,7 +148,10 @@ impl Accelerate for Skipper {
                 Asked::L1(asked) => {
                     (asked.settings(), Rate::Steps(Steps::falling(asked.step())), asked.delta)
                 }
-                Asked::L2(_) if inner.rows().is_none() => return Err(no_norm()),
+                Asked::L2(_) if inner.rows().is_none() => {
+                    let (algorithm, reason) = (Self::INFO.name, NO_ROWS.to_owned());
+                    return Err(BuildError::Unfit { algorithm, reason });
+                }
                 Asked::L2(norm) => (norm.settings(), Rate::Norm(norm), norm.delta),
             };
         let kind = Kind { name: Self::INFO.name, settings, rate, units: options.by, delta };

@@ -42,7 +42,7 @@ impl Accelerate for Uniform {
         samples: true,
     };
 
-    fn fits(laws: &Laws) -> Result<(), &'static str> {
+    fn fits(_: &Parameters, laws: &Laws) -> Result<(), &'static str> {
         super::fits(*laws)
     }
 

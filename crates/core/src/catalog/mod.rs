@@ -1,5 +1,9 @@
 //! The one list of algorithms, and that of accelerators: a new one is a file and a line here.
 
+pub mod stored;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
 use crate::accelerator::{
     Accelerate, AcceleratorInfo, AggEvict, FlowRegulator, NitroSketch, Skipper, Uniform,
 };
@@ -121,21 +125,23 @@ macro_rules! accelerators {
         /// Every accelerator, in the order of `flowgauge list`.
         pub const ACCELERATORS: &[AcceleratorInfo] = &[$(<$accelerator as Accelerate>::INFO),*];
 
-        /// Whether the accelerator called `name` is sound before a summary with these laws.
+        /// Whether the accelerator called `name` is sound, with these parameters, before a summary with
+        /// these laws.
         ///
         /// # Errors
         /// When it is not, with the reason.
-        fn fits(name: &str, laws: &Laws) -> Result<(), &'static str> {
+        fn fits(name: &str, parameters: &Parameters, laws: &Laws) -> Result<(), &'static str> {
             $(if name == <$accelerator as Accelerate>::INFO.name {
-                return <$accelerator as Accelerate>::fits(laws);
+                return <$accelerator as Accelerate>::fits(parameters, laws);
             })*
             Err("there is no such accelerator")
         }
 
-        /// What holds behind the accelerator called `name` of a summary with these laws.
+        /// What holds behind the accelerator called `name` of a summary with these laws. Only what
+        /// stands right before rows reaches them.
         fn laws_behind(name: &str, laws: Laws) -> Laws {
             $(if name == <$accelerator as Accelerate>::INFO.name {
-                return <$accelerator as Accelerate>::laws(laws);
+                return Laws { rows: false, ..<$accelerator as Accelerate>::laws(laws) };
             })*
             laws
         }
@@ -250,18 +256,18 @@ fn sound(
     parameters: &Parameters,
 ) -> Result<(), BuildError> {
     let (mut next, mut laws, mut sampler) = (info(name)?.name, laws(name, parameters)?, None);
-    for (accelerator, _) in accelerators.iter().rev() {
+    for (accelerator, parameters) in accelerators.iter().rev() {
         let known = accelerator_info(accelerator)?;
         let refused = |algorithm, reason| BuildError::Unsound {
             accelerator: known.name,
             algorithm,
             reason,
-            able: able(known.name).join(", "),
+            able: able_with(known.name, parameters).join(", "),
         };
         if let Some(other) = sampler.filter(|_| known.samples) {
             return Err(refused(other, "one sample is enough"));
         }
-        fits(accelerator, &laws).map_err(|reason| refused(next, reason))?;
+        fits(accelerator, parameters, &laws).map_err(|reason| refused(next, reason))?;
         if !known.samples
             && accelerators.iter().filter(|(other, _)| other == accelerator).count() > 1
         {
@@ -273,9 +279,14 @@ fn sound(
     Ok(())
 }
 
-/// The algorithms that an accelerator goes before, with their default parameters.
+/// The algorithms that an accelerator goes before, all of them with their default parameters.
 pub fn able(accelerator: &str) -> Vec<&'static str> {
-    let fit = |info: &&Info| fits(accelerator, &info.laws).is_ok();
+    able_with(accelerator, &Parameters::default())
+}
+
+/// The algorithms that an accelerator with these parameters goes before.
+fn able_with(accelerator: &str, parameters: &Parameters) -> Vec<&'static str> {
+    let fit = |info: &&Info| fits(accelerator, parameters, &info.laws).is_ok();
     ALGORITHMS.iter().filter(fit).map(|info| info.name).collect()
 }
 

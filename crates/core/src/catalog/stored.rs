@@ -1,0 +1,234 @@
+//! The stored form of a summary.
+//!
+//! All numbers are little-endian. A frame is `FGSM`, the version (u16), the algorithm's name, the
+//! bytes of a key (u16), the options that summaries merge by (seed, measure u8, threshold u8 and
+//! u64, spread u64, hierarchy u8), the parameters in force (u8 of them, each a name and the text of
+//! its value), the length of the payload (u64), the payload, and the CRC-32 of all bytes before it.
+//! Names and values are a length (u8) and that many bytes of UTF-8.
+//!
+//! A seed is its kind (u8), then: 0, a number (u64); 1, the 256 bits of a random seed; 2, the check
+//! value (u64) of a seed file, without which the summary cannot be decoded. Random bits stand in the
+//! stored form, so that it must be kept from everyone who may send packets; the state of a sampler's
+//! random draws does so under any seed.
+//!
+//! A summary of a sample has the name of the sampler and a plus before that of its algorithm; the
+//! sampler's parameters come first, with its name and a dot before theirs.
+//!
+//! Decoding checks the checksum first, builds an empty summary from the parameters within the
+//! memory limit, and lets it load the payload; nothing else is allocated, but by the library behind
+//! HyperLogLog and KLL, for what their sizes allow.
+
+use std::ops::RangeInclusive;
+
+use flowgauge_kernel::{Digester, Isa, Seed, SeedId};
+
+use crate::key::FlowKey;
+use crate::summary::codec::{DecodeError, Reader, Writer};
+use crate::summary::{Info, Memory, Options, Parameters, Summary};
+use crate::terms::{Hierarchy, Measure, Threshold};
+
+const MAGIC: &[u8; 4] = b"FGSM";
+const VERSION: u16 = 2;
+
+/// A summary with what it was built from.
+pub struct Decoded<K> {
+    /// Its algorithm.
+    pub info: &'static Info,
+    /// What it was built from.
+    pub options: Options,
+    /// The summary.
+    pub summary: Box<dyn Summary<K>>,
+}
+
+/// The stored form of `summary`, which was built by the algorithm `info` from `options`.
+pub fn encode<K: FlowKey>(info: &Info, options: &Options, summary: &dyn Summary<K>) -> Vec<u8> {
+    let key_bytes = options.key_bytes.unwrap_or(K::BYTES);
+    let mut out = Writer::of_keys(key_bytes);
+    out.numbers(MAGIC);
+    out.number(VERSION);
+    let mut name = info.name.to_owned();
+    let mut parameters = Vec::new();
+    // What passes on all packets leaves no trace.
+    let samplers = summary.accelerators().into_iter().filter(|(name, _)| {
+        super::accelerator_info(name).is_ok_and(|accelerator| accelerator.samples)
+    });
+    for (sampler, own) in samplers {
+        name = format!("{sampler}+{name}");
+        parameters
+            .extend(own.into_iter().map(|(name, value)| (format!("{sampler}.{name}"), value)));
+    }
+    let own = summary.parameters().into_iter();
+    parameters.extend(own.map(|(name, value)| (name.to_owned(), value)));
+    out.text(&name);
+    out.number(key_bytes as u16);
+    write_seed(&mut out, options.digester.seed());
+    out.number(match options.by {
+        Measure::Packets => 0u8,
+        Measure::Bytes => 1,
+    });
+    match options.threshold {
+        Threshold::Share(share) => {
+            out.number(0u8);
+            out.number(share);
+        }
+        Threshold::Weight(weight) => {
+            out.number(1u8);
+            out.number(weight);
+        }
+    }
+    out.number(options.spread);
+    out.number(match options.hierarchy {
+        Hierarchy::Bytes => 0u8,
+        Hierarchy::Bits => 1,
+        Hierarchy::Pair => 2,
+    });
+    out.number(parameters.len() as u8);
+    for (name, value) in parameters {
+        out.text(&name);
+        out.text(&value.to_string());
+    }
+    out.measured(|out| summary.save(out));
+    out.checked()
+}
+
+fn write_seed(out: &mut Writer, seed: &Seed) {
+    match seed.id() {
+        SeedId::Number(value) => {
+            out.number(0u8);
+            out.number(value);
+        }
+        SeedId::Random(_) => {
+            out.number(1u8);
+            out.numbers(seed.root());
+        }
+        SeedId::File(check) => {
+            out.number(2u8);
+            out.number(check);
+        }
+    }
+}
+
+/// The seed of a summary, which must be `file` where it was made under a seed file.
+fn read_seed(from: &mut Reader<'_>, file: Option<&Seed>) -> Result<Seed, DecodeError> {
+    match from.number::<u8>("kind of seed")? {
+        0 => Ok(Seed::number(from.number("seed")?)),
+        1 => {
+            let mut bits = [0; 32];
+            from.numbers("seed", &mut bits)?;
+            Ok(Seed::random(bits))
+        }
+        2 => {
+            let needed = SeedId::File(from.number("seed")?);
+            match file {
+                Some(file) if file.id() == needed => Ok(*file),
+                Some(_) => Err(DecodeError::SeedFile { needed, given: "another one was given" }),
+                None => Err(DecodeError::SeedFile { needed, given: "none was given" }),
+            }
+        }
+        _ => Err(from.invalid("kind of seed", 1, "it is not number, random or file")),
+    }
+}
+
+/// The summary of keys of type `K` whose stored form is `bytes`, in at most `limit` bytes of memory.
+///
+/// # Errors
+/// When the bytes are no such summary, it was made under a seed file, or it needs more memory.
+pub fn decode<K: FlowKey>(bytes: &[u8], limit: usize) -> Result<Decoded<K>, DecodeError> {
+    decode_under(bytes, limit, None)
+}
+
+/// [`decode`] of a summary that may have been made under a seed file, whose seed `file` is.
+///
+/// # Errors
+/// As [`decode`], or when it was made under another seed file.
+pub fn decode_under<K: FlowKey>(
+    bytes: &[u8],
+    limit: usize,
+    file: Option<&Seed>,
+) -> Result<Decoded<K>, DecodeError> {
+    decode_of(K::SHORTEST..=K::BYTES, bytes, limit, file)
+}
+
+/// [`decode_under`] of a summary whose keys have one of these lengths.
+///
+/// # Errors
+/// As [`decode_under`], or when the keys have another length.
+pub(crate) fn decode_of<K: FlowKey>(
+    lengths: RangeInclusive<usize>,
+    bytes: &[u8],
+    limit: usize,
+    file: Option<&Seed>,
+) -> Result<Decoded<K>, DecodeError> {
+    let mut from = Reader::new(bytes);
+    let invalid = |from: &Reader<'_>, field, width, reason| Err(from.invalid(field, width, reason));
+    if from.take(MAGIC.len(), "magic")? != MAGIC {
+        return invalid(&from, "magic", MAGIC.len(), "no summary begins so");
+    }
+    if from.number::<u16>("version")? != VERSION {
+        return invalid(&from, "version", 2, "only version 2 is known");
+    }
+    from.check()?;
+
+    let name = from.text("algorithm")?;
+    let (sampler, name) =
+        name.split_once('+').map_or((None, name), |(sampler, name)| (Some(sampler), name));
+    let info = super::info(name)?;
+    let key_bytes = from.number::<u16>("key bytes")?.into();
+    if !lengths.contains(&key_bytes) {
+        return invalid(&from, "key bytes", 2, "the keys are of another kind");
+    }
+    from.expect_keys(key_bytes);
+    let seed = read_seed(&mut from, file)?;
+    let by = match from.number::<u8>("measure")? {
+        0 => Measure::Packets,
+        1 => Measure::Bytes,
+        _ => return invalid(&from, "measure", 1, "it is neither packets nor bytes"),
+    };
+    let threshold = match from.number::<u8>("kind of threshold")? {
+        0 => Threshold::Share(from.number("threshold")?),
+        1 => Threshold::Weight(from.number("threshold")?),
+        _ => return invalid(&from, "kind of threshold", 1, "it is neither share nor weight"),
+    };
+    if matches!(threshold, Threshold::Share(share) if !(0.0..=1.0).contains(&share)) {
+        return invalid(&from, "threshold", 8, "a share is from 0 to 1");
+    }
+    let spread = from.number("spread")?;
+    let hierarchy = match from.number::<u8>("hierarchy")? {
+        0 => Hierarchy::Bytes,
+        1 => Hierarchy::Bits,
+        2 => Hierarchy::Pair,
+        _ => return invalid(&from, "hierarchy", 1, "it is not bytes, bits or pair"),
+    };
+    let (mut parameters, mut of_sampler) = (Vec::new(), Vec::new());
+    for _ in 0..from.number::<u8>("number of parameters")? {
+        let name = from.text("name of a parameter")?;
+        let value = from.text("value of a parameter")?;
+        match sampler.and_then(|sampler| name.strip_prefix(sampler)?.strip_prefix('.')) {
+            Some(name) => of_sampler.push((name, value)),
+            None => parameters.push((name, value)),
+        }
+    }
+    let payload = from.number::<u64>("length")?;
+    if payload != from.left() as u64 {
+        return invalid(&from, "length", 8, "as many bytes do not follow");
+    }
+
+    let options = Options {
+        parameters: Parameters::new(parameters),
+        key_bytes: Some(key_bytes),
+        memory: Memory::limited(limit),
+        digester: Digester::new(seed, Isa::best()),
+        by,
+        threshold,
+        spread,
+        hierarchy,
+        ..Options::new(limit, 0)
+    };
+    let sampler = sampler.map(|sampler| (sampler.to_owned(), Parameters::new(of_sampler)));
+    let mut summary = super::build_accelerated(sampler.as_slice(), name, &options)?;
+    summary.load(&mut from)?;
+    if !from.is_at_end() {
+        return invalid(&from, "payload", 0, "there is more than the summary has");
+    }
+    Ok(Decoded { info, options, summary })
+}
