@@ -11,8 +11,8 @@ use std::{env, fs};
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key4};
-use flowgauge_core::summary::distinct::HyperLogLog;
-use flowgauge_core::summary::quantile::Kll;
+use flowgauge_core::summary::distinct::HllRegisters;
+use flowgauge_core::summary::quantile::QuantileSketch;
 use flowgauge_core::summary::{Options, Summary};
 
 /// A summary of `flows` flows of two packets each, numbered from `first`.
@@ -53,7 +53,7 @@ fn main() {
         let mut summary = filled("hyperloglog", &[], 0, flows);
         for kind in ["counted", "merged"] {
             let estimate = summary.answers().cardinality().unwrap();
-            let image = summary.downcast_ref::<HyperLogLog>().unwrap().image();
+            let image = summary.downcast_ref::<HllRegisters>().unwrap().image();
             let of = [("value", estimate.value), ("low", estimate.low), ("high", estimate.high)];
             write(&format!("hll-{kind}-{flows}"), image, &of);
             summary.merge(&*filled("hyperloglog", &[], flows / 2, flows)).unwrap();
@@ -63,7 +63,7 @@ fn main() {
         for flows in [0, 1, 50, 50_000] {
             let summary = filled("kll", &[("of", of)], 0, flows);
             let quantiles = summary.answers().quantiles().unwrap();
-            let image = summary.downcast_ref::<Kll<Key4>>().unwrap().image();
+            let image = summary.downcast_ref::<QuantileSketch<Key4>>().unwrap().image();
             let count = quantiles.count() as f64;
             let mut of_it = vec![("count", count), ("error", quantiles.error())];
             if count > 0.0 {

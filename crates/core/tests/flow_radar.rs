@@ -11,7 +11,7 @@ use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
 use flowgauge_core::catalog::stored::encode;
 use flowgauge_core::key::{CanonicalKey, FlowKey, Key4, Key8};
-use flowgauge_core::summary::sketch::{FlowRadar, decode_jointly};
+use flowgauge_core::summary::sketch::{RadarCells, decode_jointly};
 use flowgauge_core::summary::{Answers, BuildError, Options, SizeEstimate, Summary};
 use flowgauge_core::terms::{Measure, Size};
 
@@ -285,7 +285,7 @@ fn radars_on_a_way_decode_together() {
         for radar in &radars {
             assert!(radar.answers().candidates().unwrap().overflow() > 100);
         }
-        let radars: Vec<&FlowRadar<Key4>> =
+        let radars: Vec<&RadarCells<Key4>> =
             radars.iter().map(|radar| radar.downcast_ref().unwrap()).collect();
         for (hop, radar) in decode_jointly(&radars).iter().enumerate() {
             let model = model(&hops[hop]);
@@ -307,7 +307,7 @@ fn radars_on_a_way_decode_together() {
 fn radars_without_common_flows_gain_nothing_and_lose_nothing() {
     let mut one = radar(1, &[("cells", 4096)]);
     feed(&mut *one, key, &stream(6000, 1000, 1));
-    let radars: Vec<&FlowRadar<Key4>> = vec![one.downcast_ref().unwrap()];
+    let radars: Vec<&RadarCells<Key4>> = vec![one.downcast_ref().unwrap()];
     let joint = decode_jointly(&radars);
     let alone = one.answers();
     assert_eq!(joint[0].undecoded, alone.candidates().unwrap().overflow());

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key8};
-use flowgauge_core::summary::sketch::UnivMon;
+use flowgauge_core::summary::sketch::UniversalSketch;
 use flowgauge_core::summary::{BuildError, Estimate, Options, Summary};
 use flowgauge_core::terms::Measure;
 
@@ -170,7 +170,7 @@ fn few_flows_are_summed_exactly() {
     let truth = logs(&weights(&flows, Measure::Packets));
     let logs = summary.answers().weight_logs(Measure::Packets).unwrap();
     assert!((logs.value - truth).abs() < 0.01 * truth, "{logs:?} of {truth}");
-    let summary: &UnivMon<Key8, i32> = summary.downcast_ref().unwrap();
+    let summary: &UniversalSketch<Key8, i32> = summary.downcast_ref().unwrap();
     let squares: f64 = weights(&flows, Measure::Packets).values().map(|f| f * f).sum();
     let sum = summary.sum(|size| size * size).unwrap();
     assert!((sum.value - squares).abs() < 0.01 * squares, "{sum:?} of {squares}");
@@ -189,7 +189,7 @@ fn sizes_are_unbiased_and_within_their_bounds() {
         let parameters = [("levels", "2"), ("rows", "3"), ("columns", "512"), ("top", "64")];
         let mut summary = univmon(Measure::Packets, seed, &parameters);
         feed(&mut *summary, &flows);
-        let summary: &UnivMon<Key8, i32> = summary.downcast_ref().unwrap();
+        let summary: &UniversalSketch<Key8, i32> = summary.downcast_ref().unwrap();
         let cells = flowgauge_core::summary::Answers::cells(summary).unwrap();
         let mut numbers = vec![0.0; cells.len()];
         cells.read(&mut numbers);

@@ -14,7 +14,7 @@ use crate::summary::counter::{
 };
 use crate::summary::distinct::{Fm, HyperLogLog, LinearCounting};
 use crate::summary::hierarchy::{Mst, Rhhh};
-use crate::summary::instant::InstaMeasure;
+use crate::summary::instant::{InstaMeasure, Rcc};
 use crate::summary::quantile::Kll;
 use crate::summary::shared::{Share, SharedIngest};
 use crate::summary::sketch::{
@@ -65,9 +65,9 @@ catalog![
     IndirectTable,
     Cuckoo1,
     Cuckoo4,
-    CountArray<(), ()>,
+    CountArray,
     ReplacingArray,
-    Mrac<()>,
+    Mrac,
     LinearCounting,
     Fm,
     HyperLogLog,
@@ -75,22 +75,22 @@ catalog![
     ConservativeCountMin,
     CountSketch,
     KAry,
-    ReversibleSketch<(), ()>,
-    TwoLevel<()>,
-    UnivMon<(), ()>,
-    FlowRadar<()>,
-    ElasticSketch<(), u32>,
+    ReversibleSketch,
+    TwoLevel,
+    UnivMon,
+    FlowRadar,
+    ElasticSketch,
     SpaceSaving,
     StreamSummary,
-    MisraGries<(), ()>,
+    MisraGries,
     SketchVisor,
-    SharedCounters<(), ()>,
-    NetFlow<()>,
-    InstaMeasure<(), (), 1>,
-    InstaMeasure<(), (), 2>,
+    SharedCounters,
+    NetFlow,
+    Rcc,
+    InstaMeasure,
     Mst,
     Rhhh,
-    Kll<()>,
+    Kll,
 ];
 
 macro_rules! shared {
@@ -118,7 +118,7 @@ macro_rules! shared {
     };
 }
 
-shared![LinearTable, CountArray<(), ()>, CountMin, CountSketch, KAry];
+shared![LinearTable, CountArray, CountMin, CountSketch, KAry];
 
 macro_rules! accelerators {
     ($($accelerator:ty),* $(,)?) => {

@@ -3,7 +3,7 @@
 use flowgauge_core::batch::Batch;
 use flowgauge_core::key::Key4;
 use flowgauge_core::summary::Estimate;
-use flowgauge_core::summary::instant::InstaMeasure;
+use flowgauge_core::summary::instant::InstantTable;
 use flowgauge_core::terms::Measure;
 
 use super::lab::*;
@@ -87,10 +87,10 @@ fn decoding_at_each_packet_is_unbiased() {
             }
             let decode = |flow| match name {
                 "rcc" => {
-                    summary.downcast_ref::<InstaMeasure<Key4, u32, 1>>().unwrap().decode(key(flow))
+                    summary.downcast_ref::<InstantTable<Key4, u32, 1>>().unwrap().decode(key(flow))
                 }
                 _ => {
-                    summary.downcast_ref::<InstaMeasure<Key4, u32, 2>>().unwrap().decode(key(flow))
+                    summary.downcast_ref::<InstantTable<Key4, u32, 2>>().unwrap().decode(key(flow))
                 }
             };
             let mean = (0..2000).map(decode).sum::<f64>() / 2000.0;

@@ -39,11 +39,7 @@ const LEAST_BLOCK: usize = 32;
 pub(super) const PREFETCH_AHEAD: usize = 32;
 
 /// One array of counters of one measure: `C` is `u32` for packets, `u64` for bytes.
-///
-/// Cost: one cache line a packet; two more in the set while its column is heavy. Memory in bytes,
-/// with `member` for `size_of::<K>() + size_of::<C>()`, rounded up to the alignment: `columns ×
-/// size_of::<C>() + candidates × (3 × member + 8)`.
-pub struct CountArray<K, C> {
+pub(super) struct CounterArray<K, C> {
     digester: Digester,
     counters: Zeroed<C>,
     heavy: HeavyKeys<K, C>,
@@ -52,7 +48,14 @@ pub struct CountArray<K, C> {
     saturated: u64,
 }
 
-impl Describe for CountArray<(), ()> {
+/// The additive array, as the catalog has it.
+///
+/// Cost: one cache line a packet; two more in the set while its column is heavy. Memory in bytes,
+/// with `member` for `size_of::<K>() + size_of::<C>()`, rounded up to the alignment: `columns ×
+/// size_of::<C>() + candidates × (3 × member + 8)`.
+pub struct CountArray;
+
+impl Describe for CountArray {
     const INFO: Info = Info {
         name: "count-array",
         idea: "one counter array by one hash, colliding keys add up",
@@ -85,13 +88,13 @@ impl Describe for CountArray<(), ()> {
                 return SharedArray::<K, Distinct>::build(options);
             }
             (Kind::Ewma, _) => return SharedArray::<K, Ewma>::build(options),
-            (_, Measure::Packets) => Box::new(CountArray::<K, u32>::from_options(options)?),
-            (_, Measure::Bytes) => Box::new(CountArray::<K, u64>::from_options(options)?),
+            (_, Measure::Packets) => Box::new(CounterArray::<K, u32>::from_options(options)?),
+            (_, Measure::Bytes) => Box::new(CounterArray::<K, u64>::from_options(options)?),
         })
     }
 }
 
-impl<K: FlowKey, C: Counter> CountArray<K, C> {
+impl<K: FlowKey, C: Counter> CounterArray<K, C> {
     fn from_options(options: &Options) -> Result<Self, BuildError> {
         let per_candidate = HeavyKeys::<K, C>::memory_bytes(1);
         let candidates = heavy::candidates(options, per_candidate)?;
@@ -268,7 +271,7 @@ pub(super) fn least_of(count: f64, total: f64, columns: usize) -> f64 {
     least.clamp(0.0, count).floor()
 }
 
-impl<K: FlowKey, C: Counter> Ingest<K> for CountArray<K, C> {
+impl<K: FlowKey, C: Counter> Ingest<K> for CounterArray<K, C> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         batch.digest(&self.digester);
         let (keys, digests, weights) = (batch.keys(), batch.digests(), C::column(batch));
@@ -283,7 +286,7 @@ impl<K: FlowKey, C: Counter> Ingest<K> for CountArray<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Counter> Summary<K> for CountArray<K, C> {
+impl<K: FlowKey, C: Counter> Summary<K> for CounterArray<K, C> {
     fn answers(&self) -> &dyn Answers {
         self
     }
@@ -338,7 +341,7 @@ impl<K: FlowKey, C: Counter> Summary<K> for CountArray<K, C> {
 }
 
 /// One row, whose columns are the low bits of the digest.
-impl<K: FlowKey, C: Unsigned> Sums<K> for CountArray<K, C> {
+impl<K: FlowKey, C: Unsigned> Sums<K> for CounterArray<K, C> {
     type Weight = C;
     const SIGNED: bool = false;
 
@@ -357,19 +360,19 @@ impl<K: FlowKey, C: Unsigned> Sums<K> for CountArray<K, C> {
     }
 }
 
-impl Share for CountArray<(), ()> {
+impl Share for CountArray {
     fn share<K: FlowKey>(options: &Options) -> Result<Box<dyn SharedIngest<K>>, BuildError> {
         let counters = &Kind::OF_ARRAYS[..1];
         Kind::from_options::<K>(Self::INFO.name, counters, options)?;
         let options = workers::without_candidates(options)?;
         match options.by {
-            Measure::Packets => CountArray::<K, u32>::share_from(&options),
-            Measure::Bytes => CountArray::<K, u64>::share_from(&options),
+            Measure::Packets => CounterArray::<K, u32>::share_from(&options),
+            Measure::Bytes => CounterArray::<K, u64>::share_from(&options),
         }
     }
 }
 
-impl<K: FlowKey, C: Unsigned> CountArray<K, C> {
+impl<K: FlowKey, C: Unsigned> CounterArray<K, C> {
     fn share_from(options: &Options) -> Result<Box<dyn SharedIngest<K>>, BuildError> {
         // Of the memory of both, the counters' part is theirs of a column's.
         let memory_bytes = options.memory_bytes / (size_of::<C>() + CELL_BYTES) * size_of::<C>();
@@ -378,7 +381,7 @@ impl<K: FlowKey, C: Unsigned> CountArray<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Counter> Answers for CountArray<K, C> {
+impl<K: FlowKey, C: Counter> Answers for CounterArray<K, C> {
     fn saturated(&self) -> Size {
         match C::MEASURE {
             Measure::Packets => Size { packets: self.saturated, bytes: 0 },
@@ -393,7 +396,7 @@ impl<K: FlowKey, C: Counter> Answers for CountArray<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Counter> SizeQuery for CountArray<K, C> {
+impl<K: FlowKey, C: Counter> SizeQuery for CounterArray<K, C> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
         let count =
             K::matching(key, &self.digester).map_or_else(Count::default, |key| self.count(key));
@@ -401,7 +404,7 @@ impl<K: FlowKey, C: Counter> SizeQuery for CountArray<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Counter> Candidates for CountArray<K, C> {
+impl<K: FlowKey, C: Counter> Candidates for CounterArray<K, C> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
         for key in self.heavy.iter() {
             visit(key.to_canonical(&self.digester), self.estimate_of(self.count(key)));

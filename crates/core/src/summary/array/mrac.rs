@@ -22,11 +22,7 @@ use crate::key::FlowKey;
 use crate::terms::{Measure, Size};
 
 /// An array of packet counters.
-///
-/// Cost: one cache line a packet; at the close of an epoch some 0.1 s for the distribution. Memory
-/// in bytes: `4 × columns`, and some 100 KiB from when the distribution is first asked for until the
-/// next packet.
-pub struct Mrac<K> {
+pub(super) struct PacketCounts<K> {
     digester: Digester,
     counters: Zeroed<u32>,
     total: u64,
@@ -36,7 +32,14 @@ pub struct Mrac<K> {
     key: PhantomData<K>,
 }
 
-impl Describe for Mrac<()> {
+/// MRAC, as the catalog has it.
+///
+/// Cost: one cache line a packet; at the close of an epoch some 0.1 s for the distribution. Memory
+/// in bytes: `4 × columns`, and some 100 KiB from when the distribution is first asked for until the
+/// next packet.
+pub struct Mrac;
+
+impl Describe for Mrac {
     const INFO: Info = Info {
         name: "mrac",
         idea: "one array of packet counters; the sizes of flows are recovered from its values",
@@ -63,7 +66,7 @@ impl Describe for Mrac<()> {
             Some(flows) => (flows as usize).next_power_of_two().max(2),
             None => parameters.power_of_two("columns", options.memory_bytes, size_of::<u32>())?,
         };
-        Ok(Box::new(Mrac::<K> {
+        Ok(Box::new(PacketCounts::<K> {
             digester: options.digester,
             counters: options.memory.zeroed(columns)?,
             total: 0,
@@ -74,7 +77,7 @@ impl Describe for Mrac<()> {
     }
 }
 
-impl<K: FlowKey> Ingest<K> for Mrac<K> {
+impl<K: FlowKey> Ingest<K> for PacketCounts<K> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         batch.digest(&self.digester);
         if self.flows.get().is_some() {
@@ -101,7 +104,7 @@ impl<K: FlowKey> Ingest<K> for Mrac<K> {
     }
 }
 
-impl<K: FlowKey> Summary<K> for Mrac<K> {
+impl<K: FlowKey> Summary<K> for PacketCounts<K> {
     fn answers(&self) -> &dyn Answers {
         self
     }
@@ -145,7 +148,7 @@ impl<K: FlowKey> Summary<K> for Mrac<K> {
     }
 }
 
-impl<K: FlowKey> Mrac<K> {
+impl<K: FlowKey> PacketCounts<K> {
     #[cold]
     fn forget_flows(&mut self) {
         self.flows = OnceCell::new();
@@ -163,7 +166,7 @@ fn recovered(value: f64, low: f64, high: f64) -> Estimate {
     Estimate::between(low, value.clamp(low, high.max(low)), high.max(low))
 }
 
-impl<K: FlowKey> Answers for Mrac<K> {
+impl<K: FlowKey> Answers for PacketCounts<K> {
     fn saturated(&self) -> Size {
         Size { packets: self.saturated, bytes: 0 }
     }
@@ -197,7 +200,7 @@ impl<K: FlowKey> Answers for Mrac<K> {
     }
 }
 
-impl<K: FlowKey> SizeQuery for Mrac<K> {
+impl<K: FlowKey> SizeQuery for PacketCounts<K> {
     /// The counter, which is never below the truth unless it is full.
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
         let mask = self.counters.len() - 1;

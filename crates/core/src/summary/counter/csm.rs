@@ -36,10 +36,7 @@ const DEVIATIONS: f64 = 4.472_135_954_999_579;
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Counters that all flows share; `C` is `u32` for packets, `u64` for bytes.
-///
-/// Cost: one random number and one cache line a packet; an estimate reads `shared` of them. Memory
-/// in bytes: `counters × size_of::<C>()`.
-pub struct SharedCounters<K, C> {
+pub(super) struct SharedSums<K, C> {
     keys: PhantomData<fn(K)>,
     digester: Digester,
     counters: Zeroed<C>,
@@ -51,7 +48,13 @@ pub struct SharedCounters<K, C> {
     saturated: u64,
 }
 
-impl Describe for SharedCounters<(), ()> {
+/// Shared counters, as the catalog has them.
+///
+/// Cost: one random number and one cache line a packet; an estimate reads `shared` of them. Memory
+/// in bytes: `counters × size_of::<C>()`.
+pub struct SharedCounters;
+
+impl Describe for SharedCounters {
     const INFO: Info = Info {
         name: "csm",
         idea: "a packet adds to a random one of the many counters that its flow shares",
@@ -70,13 +73,13 @@ impl Describe for SharedCounters<(), ()> {
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         Ok(match options.by {
-            Measure::Packets => Box::new(SharedCounters::<K, u32>::new(options)?),
-            Measure::Bytes => Box::new(SharedCounters::<K, u64>::new(options)?),
+            Measure::Packets => Box::new(SharedSums::<K, u32>::new(options)?),
+            Measure::Bytes => Box::new(SharedSums::<K, u64>::new(options)?),
         })
     }
 }
 
-impl<K: FlowKey, C: Counter> SharedCounters<K, C> {
+impl<K: FlowKey, C: Counter> SharedSums<K, C> {
     fn new(options: &Options) -> Result<Self, BuildError> {
         let parameters = &options.parameters;
         let fit = (options.memory_bytes / size_of::<C>()) as u64;
@@ -177,7 +180,7 @@ fn square(number: u64) -> u128 {
     u128::from(number) * u128::from(number)
 }
 
-impl<K: FlowKey, C: Counter> Ingest<K> for SharedCounters<K, C> {
+impl<K: FlowKey, C: Counter> Ingest<K> for SharedSums<K, C> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         batch.digest(&self.digester);
         let (digests, weights) = (batch.digests(), C::column(batch));
@@ -202,7 +205,7 @@ impl<K: FlowKey, C: Counter> Ingest<K> for SharedCounters<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Counter> Summary<K> for SharedCounters<K, C> {
+impl<K: FlowKey, C: Counter> Summary<K> for SharedSums<K, C> {
     fn answers(&self) -> &dyn Answers {
         self
     }
@@ -249,7 +252,7 @@ impl<K: FlowKey, C: Counter> Summary<K> for SharedCounters<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Counter> Answers for SharedCounters<K, C> {
+impl<K: FlowKey, C: Counter> Answers for SharedSums<K, C> {
     fn saturated(&self) -> Size {
         excess::<C>(self.saturated)
     }
@@ -258,7 +261,7 @@ impl<K: FlowKey, C: Counter> Answers for SharedCounters<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Counter> SizeQuery for SharedCounters<K, C> {
+impl<K: FlowKey, C: Counter> SizeQuery for SharedSums<K, C> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
         let key = K::matching(key, &self.digester);
         let weight = key.map(|key| self.weight(key.digest(&self.digester)));
@@ -277,7 +280,7 @@ mod tests {
         let options = Options::new(64, 1).digesting::<Key4>();
         for weight in [1, 7, u32::MAX] {
             let [mut alike, mut each] = [(); 2].map(|()| {
-                let mut summary = SharedCounters::<Key4, u32>::new(&options).expect("it is small");
+                let mut summary = SharedSums::<Key4, u32>::new(&options).expect("it is small");
                 for (n, counter) in summary.counters.iter_mut().enumerate() {
                     *counter = if n % 2 == 0 { u32::MAX - n as u32 } else { 1000 * n as u32 };
                 }
@@ -288,7 +291,7 @@ mod tests {
             alike.add_alike(&places, weight);
             each.add_each(&places, &[weight; 9]);
             assert_eq!(*alike.counters, *each.counters);
-            let sums = |summary: &SharedCounters<Key4, u32>| {
+            let sums = |summary: &SharedSums<Key4, u32>| {
                 (summary.total, summary.squares, summary.saturated)
             };
             assert_eq!(sums(&alike), sums(&each), "{weight}");

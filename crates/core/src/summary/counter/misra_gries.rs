@@ -21,15 +21,18 @@ use crate::key::{CanonicalKey, FlowKey};
 use crate::terms::{Measure, Size};
 
 /// Misra-Gries of one measure, that of `C`.
-///
-/// Cost: see its keys. Memory in bytes: `counters × ((size_of::<K>() + 16, rounded up to 8) + 8.9)`,
-/// and up to 3 KiB more for fewer than 448 counters.
-pub struct MisraGries<K, C> {
+pub(super) struct Decremented<K, C> {
     keys: FastPath<K>,
     measure: PhantomData<fn() -> C>,
 }
 
-impl Describe for MisraGries<(), ()> {
+/// Misra-Gries, as the catalog has it.
+///
+/// Cost: see its keys. Memory in bytes: `counters × ((size_of::<K>() + 16, rounded up to 8) + 8.9)`,
+/// and up to 3 KiB more for fewer than 448 counters.
+pub struct MisraGries;
+
+impl Describe for MisraGries {
     const INFO: Info = Info {
         name: "misra-gries",
         idea: "a key without room has as much taken off every key; three counters bound each",
@@ -43,13 +46,13 @@ impl Describe for MisraGries<(), ()> {
         let most = counters(options, FastPath::<K>::bytes)?;
         let keys = FastPath::new(most, options.digester, &options.memory)?;
         Ok(match options.by {
-            Measure::Packets => Box::new(MisraGries::<K, u32> { keys, measure: PhantomData }),
-            Measure::Bytes => Box::new(MisraGries::<K, u64> { keys, measure: PhantomData }),
+            Measure::Packets => Box::new(Decremented::<K, u32> { keys, measure: PhantomData }),
+            Measure::Bytes => Box::new(Decremented::<K, u64> { keys, measure: PhantomData }),
         })
     }
 }
 
-impl<K: FlowKey, C: Counter> Ingest<K> for MisraGries<K, C> {
+impl<K: FlowKey, C: Counter> Ingest<K> for Decremented<K, C> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         batch.digest(self.keys.digester());
         self.keys.add_in_steps(batch.keys(), batch.digests(), C::column(batch));
@@ -60,7 +63,7 @@ impl<K: FlowKey, C: Counter> Ingest<K> for MisraGries<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Counter> Summary<K> for MisraGries<K, C> {
+impl<K: FlowKey, C: Counter> Summary<K> for Decremented<K, C> {
     fn answers(&self) -> &dyn Answers {
         self
     }
@@ -92,7 +95,7 @@ impl<K: FlowKey, C: Counter> Summary<K> for MisraGries<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Counter> Answers for MisraGries<K, C> {
+impl<K: FlowKey, C: Counter> Answers for Decremented<K, C> {
     fn untracked(&self) -> Size {
         excess::<C>(self.keys.refused())
     }
@@ -104,14 +107,14 @@ impl<K: FlowKey, C: Counter> Answers for MisraGries<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Counter> SizeQuery for MisraGries<K, C> {
+impl<K: FlowKey, C: Counter> SizeQuery for Decremented<K, C> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
         let weight = K::matching(key, self.keys.digester()).map(|key| self.keys.weight(key));
         size::<C>(weight.unwrap_or(Estimate::exact(0)))
     }
 }
 
-impl<K: FlowKey, C: Counter> Candidates for MisraGries<K, C> {
+impl<K: FlowKey, C: Counter> Candidates for Decremented<K, C> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
         for (key, weight) in self.keys.iter() {
             visit(key.to_canonical(self.keys.digester()), size::<C>(weight));

@@ -25,10 +25,7 @@ use crate::terms::{Measure, Size};
 const SAMPLE: u64 = 100;
 
 /// A linear table of one packet in `sample`.
-///
-/// Cost: a packet that is not chosen costs one comparison, and its key is not even digested. Memory:
-/// that of the linear table.
-pub struct NetFlow<K> {
+pub(super) struct SampledTable<K> {
     digester: Digester,
     table: Counts<K>,
     sample: u64,
@@ -39,7 +36,13 @@ pub struct NetFlow<K> {
     largest: u64,
 }
 
-impl Describe for NetFlow<()> {
+/// Sampled NetFlow, as the catalog has it.
+///
+/// Cost: a packet that is not chosen costs one comparison, and its key is not even digested. Memory:
+/// that of the linear table.
+pub struct NetFlow;
+
+impl Describe for NetFlow {
     const INFO: Info = Info {
         name: "netflow",
         idea: "exact table of one packet in so many, chosen at random",
@@ -65,7 +68,7 @@ impl Describe for NetFlow<()> {
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         let parameters = &options.parameters;
         let sample = parameters.integer("sample", 1..=1 << 32)?.unwrap_or(SAMPLE);
-        Ok(Box::new(NetFlow::<K> {
+        Ok(Box::new(SampledTable::<K> {
             digester: options.digester,
             table: Counts::new(options, MOST_BUCKETS)?,
             sample,
@@ -76,7 +79,7 @@ impl Describe for NetFlow<()> {
     }
 }
 
-impl<K: FlowKey> NetFlow<K> {
+impl<K: FlowKey> SampledTable<K> {
     /// The size of a flow of which the table has this much.
     fn scaled(&self, sampled: &SizeEstimate) -> SizeEstimate {
         let probability = 1.0 / self.sample as f64;
@@ -116,7 +119,7 @@ impl<K: FlowKey> NetFlow<K> {
     }
 }
 
-impl<K: FlowKey> Ingest<K> for NetFlow<K> {
+impl<K: FlowKey> Ingest<K> for SampledTable<K> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         let (keys, packets, bytes) = (batch.keys(), batch.packets(), batch.bytes());
         let (all_bytes, largest) = sum_and_largest(self.largest, bytes);
@@ -142,7 +145,7 @@ impl<K: FlowKey> Ingest<K> for NetFlow<K> {
     }
 }
 
-impl<K: FlowKey> Summary<K> for NetFlow<K> {
+impl<K: FlowKey> Summary<K> for SampledTable<K> {
     fn answers(&self) -> &dyn Answers {
         self
     }
@@ -187,7 +190,7 @@ impl<K: FlowKey> Summary<K> for NetFlow<K> {
     }
 }
 
-impl<K: FlowKey> Answers for NetFlow<K> {
+impl<K: FlowKey> Answers for SampledTable<K> {
     fn untracked(&self) -> Size {
         self.scaled_size(self.table.untracked())
     }
@@ -202,13 +205,13 @@ impl<K: FlowKey> Answers for NetFlow<K> {
     }
 }
 
-impl<K: FlowKey> SizeQuery for NetFlow<K> {
+impl<K: FlowKey> SizeQuery for SampledTable<K> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
         self.scaled(&SizeQuery::estimate(&self.table, key))
     }
 }
 
-impl<K: FlowKey> Candidates for NetFlow<K> {
+impl<K: FlowKey> Candidates for SampledTable<K> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
         Candidates::for_each(&self.table, &mut |key, sampled| visit(key, self.listed(&sampled)));
     }

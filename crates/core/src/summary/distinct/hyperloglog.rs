@@ -41,15 +41,18 @@ fn mode(image: &[u8]) -> Option<u8> {
 const ERROR: f64 = 1.04;
 
 /// Registers of one byte.
-///
-/// Cost: one hash of the digest and one byte, for the first packet of a flow in a batch. Memory in bytes: `registers`, reserved by
-/// the library as the flows come, and anew by each `clear`.
-pub struct HyperLogLog {
+pub struct HllRegisters {
     digester: Digester,
     sketch: HllSketch,
     registers: usize,
     packets: u64,
 }
+
+/// HyperLogLog, as the catalog has it.
+///
+/// Cost: one hash of the digest and one byte, for the first packet of a flow in a batch. Memory in bytes: `registers`, reserved by
+/// the library as the flows come, and anew by each `clear`.
+pub struct HyperLogLog;
 
 impl Describe for HyperLogLog {
     const INFO: Info = Info {
@@ -90,7 +93,7 @@ impl Describe for HyperLogLog {
             algorithm: Self::INFO.name,
             reason: format!("the library refuses {registers} registers"),
         })?;
-        Ok(Box::new(Self { digester: options.digester, sketch, registers, packets: 0 }))
+        Ok(Box::new(HllRegisters { digester: options.digester, sketch, registers, packets: 0 }))
     }
 }
 
@@ -109,7 +112,7 @@ fn registers_are_possible(image: &[u8]) -> bool {
     preamble[32..36] == zeros.to_le_bytes() && registers.iter().all(|register| *register < 64)
 }
 
-impl HyperLogLog {
+impl HllRegisters {
     /// The image that every DataSketches library reads. A set of hashes is in their order: where
     /// the library has them depends on when they came.
     pub fn image(&self) -> Vec<u8> {
@@ -121,7 +124,7 @@ impl HyperLogLog {
     }
 }
 
-impl<K: FlowKey> Ingest<K> for HyperLogLog {
+impl<K: FlowKey> Ingest<K> for HllRegisters {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         batch.digest(&self.digester);
         // The library hashes a digest once more, which costs more than all else: a flow that comes again
@@ -146,7 +149,7 @@ impl<K: FlowKey> Ingest<K> for HyperLogLog {
     }
 }
 
-impl<K: FlowKey> Summary<K> for HyperLogLog {
+impl<K: FlowKey> Summary<K> for HllRegisters {
     fn answers(&self) -> &dyn Answers {
         self
     }
@@ -198,7 +201,7 @@ impl<K: FlowKey> Summary<K> for HyperLogLog {
     }
 }
 
-impl Answers for HyperLogLog {
+impl Answers for HllRegisters {
     fn cardinality(&self) -> Option<Estimate> {
         let most = self.packets as f64;
         let bounds = |bound: f64| bound.clamp(0.0, most);

@@ -6,7 +6,7 @@ mod hyperloglog;
 mod linear_counting;
 
 pub use fm::Fm;
-pub use hyperloglog::HyperLogLog;
+pub use hyperloglog::{HllRegisters, HyperLogLog};
 pub use linear_counting::LinearCounting;
 
 use super::{BuildError, Estimate, Parameters};

@@ -14,9 +14,12 @@ use crate::key::FlowKey;
 /// A regulator of `LAYERS` layers of words `W` before a working set.
 ///
 /// Memory in bytes: `sketch`, and that of the [`WorkingSet`].
-pub type InstaMeasure<K, W, const LAYERS: usize> = Regulated<W, LAYERS, WorkingSet<K>>;
+pub type InstantTable<K, W, const LAYERS: usize> = Regulated<W, LAYERS, WorkingSet<K>>;
 
-impl Describe for InstaMeasure<(), (), 1> {
+/// RCC, as the catalog has it.
+pub struct Rcc;
+
+impl Describe for Rcc {
     const INFO: Info = Info {
         name: "rcc",
         idea: "eight shared bits a flow, decoded into a flow table when they saturate",
@@ -31,7 +34,10 @@ impl Describe for InstaMeasure<(), (), 1> {
     }
 }
 
-impl Describe for InstaMeasure<(), (), 2> {
+/// InstaMeasure, as the catalog has it.
+pub struct InstaMeasure;
+
+impl Describe for InstaMeasure {
     const INFO: Info = Info {
         name: "insta-measure",
         idea: "two layers of shared bits that let 1 % of the packets through to a flow table",
@@ -53,12 +59,12 @@ fn build<K: FlowKey, const LAYERS: usize>(
     options: &Options,
 ) -> Result<Box<dyn Summary<K>>, BuildError> {
     Ok(match options.parameters.word("word", &[u32::NAME, u64::NAME])? {
-        u32::NAME => Box::new(InstaMeasure::<K, u32, LAYERS>::from_options(options)?),
-        _ => Box::new(InstaMeasure::<K, u64, LAYERS>::from_options(options)?),
+        u32::NAME => Box::new(InstantTable::<K, u32, LAYERS>::from_options(options)?),
+        _ => Box::new(InstantTable::<K, u64, LAYERS>::from_options(options)?),
     })
 }
 
-impl<K: FlowKey, W: Word, const LAYERS: usize> InstaMeasure<K, W, LAYERS> {
+impl<K: FlowKey, W: Word, const LAYERS: usize> InstantTable<K, W, LAYERS> {
     fn from_options(options: &Options) -> Result<Self, BuildError> {
         let regulator = Regulator::from_options(options)?;
         let rest = options.memory_bytes.saturating_sub(regulator.memory_bytes());

@@ -13,8 +13,8 @@ pub(crate) mod regulator;
 mod word;
 mod working_set;
 
-pub use insta_measure::InstaMeasure;
 pub(crate) use insta_measure::LAWS;
+pub use insta_measure::{InstaMeasure, InstantTable, Rcc};
 pub use regulated::{Behind, Regulated};
 pub use regulator::Regulator;
 pub use word::Word;

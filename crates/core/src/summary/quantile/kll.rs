@@ -85,13 +85,10 @@ enum Sketch<K> {
 
 /// One sketch.
 ///
-/// Cost: one push a packet, and the sorting of a level now and then. Memory in bytes: `(3 k + 480)
-/// × 8`, or × `size_of::<K>()` for keys, reserved by the library as the packets come.
-///
 /// The library counts each packet in the sketch itself: no line of it, nor the next one, which is
 /// fetched along, may be another worker's.
 #[repr(align(128))]
-pub struct Kll<K> {
+pub struct QuantileSketch<K> {
     digester: Digester,
     k: u16,
     of: QuantileOf,
@@ -99,7 +96,13 @@ pub struct Kll<K> {
     latest_ns: Option<i64>,
 }
 
-impl Describe for Kll<()> {
+/// KLL, as the catalog has it.
+///
+/// Cost: one push a packet, and the sorting of a level now and then. Memory in bytes: `(3 k + 480)
+/// × 8`, or × `size_of::<K>()` for keys, reserved by the library as the packets come.
+pub struct Kll;
+
+impl Describe for Kll {
     const INFO: Info = Info {
         name: "kll",
         idea: "quantiles in bounded memory, by the datasketches library; its random bits are \
@@ -163,11 +166,17 @@ impl Describe for Kll<()> {
         }
         options.memory.take(capacity(k) * item)?;
         let k = k as u16;
-        let sketch = Kll::<K>::empty(k, of).ok_or(BuildError::Unfit {
+        let sketch = QuantileSketch::<K>::empty(k, of).ok_or(BuildError::Unfit {
             algorithm: Self::INFO.name,
             reason: format!("the library refuses k={k}"),
         })?;
-        Ok(Box::new(Kll { digester: options.digester, k, of, sketch, latest_ns: None }))
+        Ok(Box::new(QuantileSketch::<K> {
+            digester: options.digester,
+            k,
+            of,
+            sketch,
+            latest_ns: None,
+        }))
     }
 }
 
@@ -178,7 +187,7 @@ const fn item_bytes<K>(of: QuantileOf) -> usize {
     }
 }
 
-impl<K: FlowKey> Kll<K> {
+impl<K: FlowKey> QuantileSketch<K> {
     fn empty(k: u16, of: QuantileOf) -> Option<Sketch<K>> {
         Some(match of {
             QuantileOf::Key => Sketch::Keys(KllSketch::new(k).ok()?),
@@ -223,7 +232,7 @@ fn add(sketch: &mut KllSketch<KllFloat<f64>>, number: f64, packets: u32) {
     }
 }
 
-impl<K: FlowKey> Ingest<K> for Kll<K> {
+impl<K: FlowKey> Ingest<K> for QuantileSketch<K> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         // Reserved on the thread that fills it: what the allocator has for another thread shares
         // lines with what that one writes.
@@ -256,7 +265,7 @@ impl<K: FlowKey> Ingest<K> for Kll<K> {
     }
 }
 
-impl<K: FlowKey> Summary<K> for Kll<K> {
+impl<K: FlowKey> Summary<K> for QuantileSketch<K> {
     fn answers(&self) -> &dyn Answers {
         self
     }
@@ -329,13 +338,13 @@ impl<K: FlowKey> Summary<K> for Kll<K> {
     }
 }
 
-impl<K: FlowKey> Answers for Kll<K> {
+impl<K: FlowKey> Answers for QuantileSketch<K> {
     fn quantiles(&self) -> Option<&dyn Quantiles> {
         Some(self)
     }
 }
 
-impl<K: FlowKey> Quantiles for Kll<K> {
+impl<K: FlowKey> Quantiles for QuantileSketch<K> {
     fn of(&self) -> QuantileOf {
         self.of
     }

@@ -2,4 +2,4 @@
 
 mod kll;
 
-pub use kll::Kll;
+pub use kll::{Kll, QuantileSketch};

@@ -34,7 +34,7 @@ pub(super) fn join_all<C: Cell>(cells: &mut [C], others: &[C], reach: u64) -> u6
 }
 
 /// A cell that is a counter.
-pub trait Unsigned: Cell<Weight = Self> + Counter {
+pub(crate) trait Unsigned: Cell<Weight = Self> + Counter {
     /// Adds `weight`, up to the largest number where the cell may be `FULL`; returns what found no
     /// room.
     fn raise<const FULL: bool>(&mut self, weight: Self) -> u64;

@@ -29,11 +29,11 @@ pub use conservative::ConservativeCountMin;
 pub use count_min::CountMin;
 pub use count_sketch::CountSketch;
 pub use elastic::ElasticSketch;
-pub use flow_radar::{FlowRadar, JointFlow, JointRadar, decode_jointly};
+pub use flow_radar::{FlowRadar, JointFlow, JointRadar, RadarCells, decode_jointly};
 pub use k_ary::KAry;
 pub use reversible::ReversibleSketch;
 pub use two_level::TwoLevel;
-pub use univmon::UnivMon;
+pub use univmon::{UnivMon, UniversalSketch};
 
 pub(super) use cell::Unsigned;
 pub(super) use count_min::Least;

@@ -26,16 +26,7 @@ const NAME: &str = "reversible-sketch";
 
 /// Rows of counters of one measure: `C` is `u32` for packets, `u64` for bytes. Keys have 4 or 8
 /// bytes; longer ones cannot be recovered.
-///
-/// An estimate is the median over the rows of (C − N/w) / (1 − 1/w), never above the smallest counter.
-/// Keys over the threshold are recovered when they are asked for, in a second at most and some 300
-/// KB that are given back: the heaviest of them, about w × 2^(−32/5) of either sign by the default
-/// rows (776 of 65536 columns; of 64-bit keys w × 2^(−64/9), 474), beyond which sketches of this size
-/// cannot tell keys from chance.
-///
-/// Cost: a counter a row, as of any sketch, the digest, and the look-ups of its hashing of words. Memory in
-/// bytes: `(rows + verify) × columns × size_of::<C>()`, and the tables of its hashing of words.
-pub struct ReversibleSketch<K, C> {
+pub(super) struct ReversibleRows<K, C> {
     pub(super) digester: Digester,
     pub(super) modular: Modular,
     /// Row by row: those by modular hashing, then those by the digest.
@@ -46,7 +37,19 @@ pub struct ReversibleSketch<K, C> {
     key: PhantomData<K>,
 }
 
-impl Describe for ReversibleSketch<(), ()> {
+/// The reversible sketch, as the catalog has it.
+///
+/// An estimate is the median over the rows of (C − N/w) / (1 − 1/w), never above the smallest counter.
+/// Keys over the threshold are recovered when they are asked for, in a second at most and some 300
+/// KB that are given back: the heaviest of them, about w × 2^(−32/5) of either sign by the default
+/// rows (776 of 65536 columns; of 64-bit keys w × 2^(−64/9), 474), beyond which sketches of this size
+/// cannot tell keys from chance.
+///
+/// Cost: a counter a row, as of any sketch, the digest, and the look-ups of its hashing of words. Memory in
+/// bytes: `(rows + verify) × columns × size_of::<C>()`, and the tables of its hashing of words.
+pub struct ReversibleSketch;
+
+impl Describe for ReversibleSketch {
     const INFO: Info = Info {
         name: NAME,
         idea: "K-ary sketch by modular hashing, whose heavy keys are recovered from its counters",
@@ -85,13 +88,13 @@ impl Describe for ReversibleSketch<(), ()> {
             return Err(reversible_shape::too_long(options, NAME));
         }
         Ok(match options.by {
-            Measure::Packets => Box::new(ReversibleSketch::<K, u32>::from_options(options)?),
-            Measure::Bytes => Box::new(ReversibleSketch::<K, u64>::from_options(options)?),
+            Measure::Packets => Box::new(ReversibleRows::<K, u32>::from_options(options)?),
+            Measure::Bytes => Box::new(ReversibleRows::<K, u64>::from_options(options)?),
         })
     }
 }
 
-impl<K: FlowKey, C: Unsigned> ReversibleSketch<K, C> {
+impl<K: FlowKey, C: Unsigned> ReversibleRows<K, C> {
     fn from_options(options: &Options) -> Result<Self, BuildError> {
         let (parameters, memory_bytes) = (&options.parameters, options.memory_bytes);
         let [rows, verify] = reversible_shape::rows::<K>(parameters)?;
@@ -109,7 +112,7 @@ impl<K: FlowKey, C: Unsigned> ReversibleSketch<K, C> {
     ///
     /// # Errors
     /// When the memory does not suffice.
-    pub fn new(
+    pub(super) fn new(
         rows: usize,
         verify: usize,
         columns: usize,
@@ -134,7 +137,7 @@ impl<K: FlowKey, C: Unsigned> ReversibleSketch<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Unsigned> ReversibleSketch<K, C> {
+impl<K: FlowKey, C: Unsigned> ReversibleRows<K, C> {
     /// Row by row: the tables of one row stay in the first-level cache, and its counters are asked for
     /// while the columns of the batch are worked out. Counters may be `FULL`, or surely are not.
     fn count<const FULL: bool>(&mut self, batch: &Batch<K>, mangled: &Mangled) {
@@ -154,7 +157,7 @@ impl<K: FlowKey, C: Unsigned> ReversibleSketch<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Unsigned> Ingest<K> for ReversibleSketch<K, C> {
+impl<K: FlowKey, C: Unsigned> Ingest<K> for ReversibleRows<K, C> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         let mut mangled = [[0; 8]; BATCH_PACKETS];
         self.modular.prepare(batch, &self.digester, &mut mangled);
@@ -172,7 +175,7 @@ impl<K: FlowKey, C: Unsigned> Ingest<K> for ReversibleSketch<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Unsigned> Summary<K> for ReversibleSketch<K, C> {
+impl<K: FlowKey, C: Unsigned> Summary<K> for ReversibleRows<K, C> {
     fn answers(&self) -> &dyn Answers {
         self
     }

@@ -3,7 +3,7 @@
 use super::super::{Answers, Candidates, Cells, Estimate, SizeEstimate, SizeQuery};
 use super::cell::Unsigned;
 use super::modular::{MOST_ROWS, MOST_VERIFY};
-use super::reversible::ReversibleSketch;
+use super::reversible::ReversibleRows;
 use super::reversible_search::{Heaviest, capacity, search};
 use crate::key::{CanonicalKey, FlowKey};
 use crate::terms::{Measure, Size};
@@ -41,7 +41,7 @@ fn confidence(rows: usize) -> f64 {
     sum
 }
 
-impl<K: FlowKey, C: Unsigned> ReversibleSketch<K, C> {
+impl<K: FlowKey, C: Unsigned> ReversibleRows<K, C> {
     /// The estimate from cells of any kind, `cell` being read by its place.
     fn median_of(&self, key: &K, total: f64, cell: impl Fn(usize) -> f64) -> f64 {
         let mut values = [0.0; MOST];
@@ -127,7 +127,7 @@ impl<K: FlowKey, C: Unsigned> ReversibleSketch<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Unsigned> Answers for ReversibleSketch<K, C> {
+impl<K: FlowKey, C: Unsigned> Answers for ReversibleRows<K, C> {
     fn saturated(&self) -> Size {
         match C::MEASURE {
             Measure::Packets => Size { packets: self.saturated, bytes: 0 },
@@ -145,7 +145,7 @@ impl<K: FlowKey, C: Unsigned> Answers for ReversibleSketch<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Unsigned> SizeQuery for ReversibleSketch<K, C> {
+impl<K: FlowKey, C: Unsigned> SizeQuery for ReversibleRows<K, C> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
         K::matching(key, &self.digester)
             .map_or_else(SizeEstimate::default, |key| self.size_of(&key))
@@ -153,7 +153,7 @@ impl<K: FlowKey, C: Unsigned> SizeQuery for ReversibleSketch<K, C> {
 }
 
 /// Recovered from the counters each time that they are asked for.
-impl<K: FlowKey, C: Unsigned> Candidates for ReversibleSketch<K, C> {
+impl<K: FlowKey, C: Unsigned> Candidates for ReversibleRows<K, C> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
         self.recover_heavy(&mut |key| {
             visit(key.to_canonical(&self.digester), self.size_of(&key));
@@ -167,7 +167,7 @@ impl<K: FlowKey, C: Unsigned> Candidates for ReversibleSketch<K, C> {
 }
 
 /// The counters row by row, then the total, then the noise of a row.
-impl<K: FlowKey, C: Unsigned> Cells for ReversibleSketch<K, C> {
+impl<K: FlowKey, C: Unsigned> Cells for ReversibleRows<K, C> {
     fn measure(&self) -> Measure {
         C::MEASURE
     }

@@ -2,7 +2,7 @@
 
 use super::super::{Answers, Estimate, SizeEstimate, SizeQuery, Spread};
 use super::reversible_search::{Heaviest, capacity, search};
-use super::two_level::TwoLevel;
+use super::two_level::SpreadRows;
 use crate::key::{CanonicalKey, FlowKey};
 use crate::terms::Size;
 
@@ -12,7 +12,7 @@ const DEVIATIONS: f64 = 3.0;
 /// The chance that a normal variable is above them.
 const BEYOND: f64 = 0.001_35;
 
-impl<K: FlowKey> TwoLevel<K> {
+impl<K: FlowKey> SpreadRows<K> {
     /// Elements that a bitmap says it has seen, by linear counting: of m bits with z zeros,
     /// m ln(m/z). A full bitmap has seen at least as many as one with a last zero.
     fn elements(&self, row: usize, bitmap: usize) -> f64 {
@@ -108,7 +108,7 @@ impl<K: FlowKey> TwoLevel<K> {
     }
 }
 
-impl<K: FlowKey> Answers for TwoLevel<K> {
+impl<K: FlowKey> Answers for SpreadRows<K> {
     fn saturated(&self) -> Size {
         Size { packets: self.saturated, bytes: 0 }
     }
@@ -121,7 +121,7 @@ impl<K: FlowKey> Answers for TwoLevel<K> {
 }
 
 /// Packets by the first level, with Count-Min's bounds: it is not for bytes.
-impl<K: FlowKey> SizeQuery for TwoLevel<K> {
+impl<K: FlowKey> SizeQuery for SpreadRows<K> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
         let Some(key) = K::matching(key, &self.digester) else { return SizeEstimate::default() };
         let least = self.packets(&key);
@@ -138,7 +138,7 @@ impl<K: FlowKey> SizeQuery for TwoLevel<K> {
 }
 
 /// Recovered from counters and bitmaps each time that they are asked for.
-impl<K: FlowKey> Spread for TwoLevel<K> {
+impl<K: FlowKey> Spread for SpreadRows<K> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, Estimate)) {
         let mean_elements = self.mean_elements();
         self.recover(&mut |key| {

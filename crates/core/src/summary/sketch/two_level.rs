@@ -32,16 +32,7 @@ const COUNTERS_PER_BITMAP: usize = 4;
 const MOST_BITS: u64 = 1 << 16;
 
 /// Counters of packets and bitmaps of elements, both in rows by modular hashing.
-///
-/// A bitmap of m bits tells up to m ln m elements, with a standard error of 5 % at m/2; a full one
-/// says "at least". Spreaders are recovered when they are asked for, as in a [`ReversibleSketch`],
-/// about w × 2^(−32/5) of them at most (w × 2^(−64/9) of 64-bit keys).
-///
-/// Cost: the look-ups of its hashing of words, a counter and a bit a row. Memory in
-/// bytes: `(rows + verify) × (columns × 4 + ⌈bitmaps × bits / 64⌉ × 8)`, and the tables of its hashing of words.
-///
-/// [`ReversibleSketch`]: super::ReversibleSketch
-pub struct TwoLevel<K> {
+pub(super) struct SpreadRows<K> {
     pub(super) digester: Digester,
     pub(super) modular: Modular,
     /// Row by row.
@@ -57,7 +48,19 @@ pub struct TwoLevel<K> {
     key: PhantomData<K>,
 }
 
-impl Describe for TwoLevel<()> {
+/// The two-level sketch, as the catalog has it.
+///
+/// A bitmap of m bits tells up to m ln m elements, with a standard error of 5 % at m/2; a full one
+/// says "at least". Spreaders are recovered when they are asked for, as in a [`ReversibleSketch`],
+/// about w × 2^(−32/5) of them at most (w × 2^(−64/9) of 64-bit keys).
+///
+/// Cost: the look-ups of its hashing of words, a counter and a bit a row. Memory in
+/// bytes: `(rows + verify) × (columns × 4 + ⌈bitmaps × bits / 64⌉ × 8)`, and the tables of its hashing of words.
+///
+/// [`ReversibleSketch`]: super::ReversibleSketch
+pub struct TwoLevel;
+
+impl Describe for TwoLevel {
     const INFO: Info = Info {
         name: NAME,
         idea: "reversible sketch with bitmaps of distinct peers, that names the spreaders",
@@ -130,7 +133,7 @@ impl Describe for TwoLevel<()> {
         }
         let shape = Shape { rows, verify, columns, bitmaps, bits };
         let (digester, memory) = (options.digester, &options.memory);
-        Ok(Box::new(TwoLevel::<K>::new(shape, options.spread, digester, memory)?))
+        Ok(Box::new(SpreadRows::<K>::new(shape, options.spread, digester, memory)?))
     }
 }
 
@@ -149,7 +152,7 @@ struct Shape {
     bits: usize,
 }
 
-impl<K: FlowKey> TwoLevel<K> {
+impl<K: FlowKey> SpreadRows<K> {
     /// Reserves both levels, for addresses with more than `spread` elements.
     fn new(
         shape: Shape,
@@ -195,7 +198,7 @@ impl<K: FlowKey> TwoLevel<K> {
     }
 }
 
-impl<K: FlowKey> TwoLevel<K> {
+impl<K: FlowKey> SpreadRows<K> {
     /// Row by row, as a reversible sketch does. Counters may be `FULL`, or surely are not.
     fn count<const FULL: bool>(&mut self, batch: &Batch<K>, mangled: &Mangled) {
         let (shift, bits) = (self.bitmap_shift(), self.bits);
@@ -226,7 +229,7 @@ impl<K: FlowKey> TwoLevel<K> {
     }
 }
 
-impl<K: FlowKey> Ingest<K> for TwoLevel<K> {
+impl<K: FlowKey> Ingest<K> for SpreadRows<K> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         let mut mangled = [[0; 8]; BATCH_PACKETS];
         self.modular.prepare(batch, &self.digester, &mut mangled);
@@ -248,7 +251,7 @@ impl<K: FlowKey> Ingest<K> for TwoLevel<K> {
     }
 }
 
-impl<K: FlowKey> Summary<K> for TwoLevel<K> {
+impl<K: FlowKey> Summary<K> for SpreadRows<K> {
     fn answers(&self) -> &dyn Answers {
         self
     }

@@ -1,14 +1,14 @@
 //! What an Elastic Sketch answers: sizes and names of flows, and their number.
 
 use super::super::super::{Answers, Candidates, Estimate, SizeEstimate, SizeQuery};
-use super::{ElasticSketch, Light};
+use super::{Elastic, Light};
 use crate::key::{CanonicalKey, FlowKey};
 use crate::terms::{Measure, Size};
 
 /// By Markov's inequality, a light counter's excess is below 20 times its mean with this chance.
 const CONFIDENCE: f64 = 0.95;
 
-impl<K: FlowKey, C: Light> ElasticSketch<K, C> {
+impl<K: FlowKey, C: Light> Elastic<K, C> {
     /// The light counter of a key is never below its packets there, unless full.
     fn estimate_of(&self, key: K) -> SizeEstimate {
         let digest = key.digest(&self.digester);
@@ -31,7 +31,7 @@ impl<K: FlowKey, C: Light> ElasticSketch<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Light> Answers for ElasticSketch<K, C> {
+impl<K: FlowKey, C: Light> Answers for Elastic<K, C> {
     fn saturated(&self) -> Size {
         match C::MEASURE {
             Measure::Packets => Size { packets: self.saturated, bytes: 0 },
@@ -75,14 +75,14 @@ impl<K: FlowKey, C: Light> Answers for ElasticSketch<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Light> SizeQuery for ElasticSketch<K, C> {
+impl<K: FlowKey, C: Light> SizeQuery for Elastic<K, C> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
         K::matching(key, &self.digester)
             .map_or(SizeEstimate::exact(Size::default()), |key| self.estimate_of(key))
     }
 }
 
-impl<K: FlowKey, C: Light> Candidates for ElasticSketch<K, C> {
+impl<K: FlowKey, C: Light> Candidates for Elastic<K, C> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
         for (key, _) in self.heavy() {
             visit(key.to_canonical(&self.digester), self.estimate_of(key));

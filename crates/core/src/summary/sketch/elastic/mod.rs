@@ -41,7 +41,7 @@ const LIGHT_SHARE: usize = 3;
 const PREFETCH_AHEAD: usize = 16;
 
 /// What the light part counts a measure in.
-pub trait Light: Counter {
+pub(super) trait Light: Counter {
     /// 8 bits by packets, as in the paper; they would not hold one packet's bytes.
     type Small: Number + Into<u64> + Send;
     /// What it holds at most.
@@ -85,11 +85,7 @@ struct Bucket<K, C> {
 const _: () = assert!(size_of::<Bucket<u32, u32>>() == 64);
 
 /// Heavy and light part; `C` is `u32` for packets, `u64` for bytes.
-///
-/// Cost: one cache line a packet, or as many as a bucket takes, and one of the light part for
-/// packets of light flows. Memory in bytes: `buckets × (7 × size_of::<K>() + 8 × size_of::<C>() + 4,
-/// rounded up to the alignment) + light × (1 or 4)`.
-pub struct ElasticSketch<K, C: Light> {
+pub(super) struct Elastic<K, C: Light> {
     digester: Digester,
     buckets: Zeroed<Bucket<K, C>>,
     /// One row of small counters.
@@ -99,7 +95,14 @@ pub struct ElasticSketch<K, C: Light> {
     saturated: u64,
 }
 
-impl Describe for ElasticSketch<(), u32> {
+/// Elastic Sketch, as the catalog has it.
+///
+/// Cost: one cache line a packet, or as many as a bucket takes, and one of the light part for
+/// packets of light flows. Memory in bytes: `buckets × (7 × size_of::<K>() + 8 × size_of::<C>() + 4,
+/// rounded up to the alignment) + light × (1 or 4)`.
+pub struct ElasticSketch;
+
+impl Describe for ElasticSketch {
     const INFO: Info = Info {
         name: "elastic-sketch",
         idea: "keyed buckets with votes for heavy flows, 8-bit counters for the others",
@@ -123,13 +126,13 @@ impl Describe for ElasticSketch<(), u32> {
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         Ok(match options.by {
-            Measure::Packets => Box::new(ElasticSketch::<K, u32>::from_options(options)?),
-            Measure::Bytes => Box::new(ElasticSketch::<K, u64>::from_options(options)?),
+            Measure::Packets => Box::new(Elastic::<K, u32>::from_options(options)?),
+            Measure::Bytes => Box::new(Elastic::<K, u64>::from_options(options)?),
         })
     }
 }
 
-impl<K: FlowKey, C: Light> ElasticSketch<K, C> {
+impl<K: FlowKey, C: Light> Elastic<K, C> {
     fn from_options(options: &Options) -> Result<Self, BuildError> {
         let bucket = size_of::<Bucket<K, C>>();
         let for_heavy = options.memory_bytes / (1 + LIGHT_SHARE);
@@ -232,7 +235,7 @@ impl<K: FlowKey, C: Light> ElasticSketch<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Light> Ingest<K> for ElasticSketch<K, C> {
+impl<K: FlowKey, C: Light> Ingest<K> for Elastic<K, C> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         batch.digest(&self.digester);
         let (keys, digests, weights) = (batch.keys(), batch.digests(), C::column(batch));
@@ -257,7 +260,7 @@ impl<K: FlowKey, C: Light> Ingest<K> for ElasticSketch<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Light> Summary<K> for ElasticSketch<K, C> {
+impl<K: FlowKey, C: Light> Summary<K> for Elastic<K, C> {
     fn answers(&self) -> &dyn Answers {
         self
     }
@@ -332,7 +335,7 @@ impl<K: FlowKey, C: Light> Summary<K> for ElasticSketch<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Light> ElasticSketch<K, C> {
+impl<K: FlowKey, C: Light> Elastic<K, C> {
     /// Adds another sketch's slot to a bucket; the lighter of two flows goes to the light part.
     fn take(&mut self, at: usize, key: K, votes: C) {
         let bucket = &mut self.buckets[at];

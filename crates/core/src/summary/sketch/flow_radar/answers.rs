@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::super::super::{Answers, Candidates, Estimate, Flows, SizeEstimate, SizeQuery};
-use super::FlowRadar;
+use super::RadarCells;
 use super::cell::Shape;
 use crate::key::{CanonicalKey, FlowKey};
 use crate::terms::{Measure, Size};
@@ -55,7 +55,7 @@ fn weight_log(weight: f64) -> f64 {
     if weight > 0.0 { weight * weight.log2() } else { 0.0 }
 }
 
-impl<K: FlowKey> FlowRadar<K> {
+impl<K: FlowKey> RadarCells<K> {
     /// The size of the flow that a cell names.
     fn span(&self, cell: usize) -> Span {
         let decoded = self.decoded();
@@ -147,7 +147,7 @@ fn least(sizes: impl Iterator<Item = Size>) -> Size {
     })
 }
 
-impl<K: FlowKey> Answers for FlowRadar<K> {
+impl<K: FlowKey> Answers for RadarCells<K> {
     /// What is not in a flow of certain size.
     fn untracked(&self) -> Size {
         minus(self.total, self.decoded().certain_size()) + self.untracked
@@ -234,7 +234,7 @@ impl<K: FlowKey> Answers for FlowRadar<K> {
     }
 }
 
-impl<K: FlowKey> Flows for FlowRadar<K> {
+impl<K: FlowKey> Flows for RadarCells<K> {
     fn len(&self) -> usize {
         self.decoded().certain()
     }
@@ -255,7 +255,7 @@ impl<K: FlowKey> Flows for FlowRadar<K> {
     }
 }
 
-impl<K: FlowKey> Candidates for FlowRadar<K> {
+impl<K: FlowKey> Candidates for RadarCells<K> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
         for cell in self.decoded().cells() {
             let (Span { low, value, high }, (key, _)) =
@@ -271,7 +271,7 @@ impl<K: FlowKey> Candidates for FlowRadar<K> {
     }
 }
 
-impl<K: FlowKey> SizeQuery for FlowRadar<K> {
+impl<K: FlowKey> SizeQuery for RadarCells<K> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
         let Some(key) = K::matching(key, &self.digester) else {
             return SizeEstimate::exact(Size::default());

@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use super::FlowRadar;
+use super::RadarCells;
 use super::cell::{Cell, Shape};
 use crate::key::FlowKey;
 use crate::terms::Size;
@@ -40,7 +40,7 @@ pub struct JointRadar<K> {
 
 /// A radar while it is decoded.
 struct Part<'a, K> {
-    radar: &'a FlowRadar<K>,
+    radar: &'a RadarCells<K>,
     cells: Vec<Cell<K>>,
     flows: Vec<Known<K>>,
 }
@@ -71,7 +71,7 @@ impl<K: FlowKey> Part<'_, K> {
 /// A radar's filter may take a flow of another radar for its own: its chance of a false positive
 /// says how often. Such a mistake may leave flows undecoded; keys are never made up. Memory and
 /// time grow with the radars' cells.
-pub fn decode_jointly<K: FlowKey>(radars: &[&FlowRadar<K>]) -> Vec<JointRadar<K>> {
+pub fn decode_jointly<K: FlowKey>(radars: &[&RadarCells<K>]) -> Vec<JointRadar<K>> {
     let mut parts: Vec<Part<'_, K>> = radars
         .iter()
         .map(|radar| Part { radar, cells: radar.cells.iter().collect(), flows: Vec::new() })

@@ -37,11 +37,7 @@ use lazy::Lazy;
 const FILTER_SHARE: usize = 3;
 
 /// Sizes of flows, and how to read them from the cells.
-///
-/// Cost: one cache line of the filter and one for each hash, asked for ahead; as many more for a new
-/// flow. Memory in bytes: `cells × (2 × (size_of::<K>() + 12) + 5) + filter`; the second cell and the
-/// 5 bytes are where the flows are decoded.
-pub struct FlowRadar<K> {
+pub struct RadarCells<K> {
     digester: Digester,
     shape: Shape,
     cells: Cells<K>,
@@ -56,7 +52,14 @@ pub struct FlowRadar<K> {
     decoded: Lazy<Decoded<K>>,
 }
 
-impl Describe for FlowRadar<()> {
+/// FlowRadar, as the catalog has it.
+///
+/// Cost: one cache line of the filter and one for each hash, asked for ahead; as many more for a new
+/// flow. Memory in bytes: `cells × (2 × (size_of::<K>() + 12) + 5) + filter`; the second cell and the
+/// 5 bytes are where the flows are decoded.
+pub struct FlowRadar;
+
+impl Describe for FlowRadar {
     const INFO: Info = Info {
         name: "flow-radar",
         idea: "Bloom filter and invertible lookup table: flows are read from sums of flows",
@@ -118,7 +121,7 @@ impl Describe for FlowRadar<()> {
         let shape = Shape { hashes, part: cells / hashes };
         let filter = filter.map_or(shape.cells() * cell / FILTER_SHARE, |filter| filter as usize);
         let lines = filter.div_ceil(LINE_BYTES);
-        Ok(Box::new(FlowRadar::<K>::new(shape, lines, options.digester, &options.memory)?))
+        Ok(Box::new(RadarCells::<K>::new(shape, lines, options.digester, &options.memory)?))
     }
 }
 
@@ -130,7 +133,7 @@ fn cells_for(flows: usize, hashes: usize) -> usize {
     (per_flow * flows + 3.0 * flows.sqrt()).ceil() as usize + 8 * hashes
 }
 
-impl<K: FlowKey> FlowRadar<K> {
+impl<K: FlowKey> RadarCells<K> {
     fn new(
         shape: Shape,
         filter_lines: usize,
@@ -195,7 +198,7 @@ impl<K: FlowKey> FlowRadar<K> {
     }
 }
 
-impl<K: FlowKey> Ingest<K> for FlowRadar<K> {
+impl<K: FlowKey> Ingest<K> for RadarCells<K> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         self.decoded.forget();
         batch.digest(&self.digester);
@@ -224,7 +227,7 @@ impl<K: FlowKey> Ingest<K> for FlowRadar<K> {
     }
 }
 
-impl<K: FlowKey> Summary<K> for FlowRadar<K> {
+impl<K: FlowKey> Summary<K> for RadarCells<K> {
     fn answers(&self) -> &dyn Answers {
         self
     }

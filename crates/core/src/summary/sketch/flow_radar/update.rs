@@ -3,13 +3,13 @@
 //! Several passes over the batch: what memory one asks for, the next but one needs. Whether a flow is
 //! new cannot be predicted, so new ones are picked out without a branch.
 
-use super::FlowRadar;
+use super::RadarCells;
 use super::cell::{FILTER_WORD, Shape};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
 use crate::summary::remix::remix_batch;
 
-impl<K: FlowKey> FlowRadar<K> {
+impl<K: FlowKey> RadarCells<K> {
     /// Takes a batch for which there is room in every cell, and whose rows have fewer than 2³² bytes.
     pub(super) fn ingest_rows<const HASHES: usize>(&mut self, batch: &Batch<K>) {
         let (keys, digests) = (batch.keys(), batch.digests());

@@ -53,12 +53,7 @@ fn columns_of(sizes: &str, level: usize, columns: usize) -> usize {
 }
 
 /// Universal monitoring of one measure: `C` is `i32` for packets, `i64` for bytes.
-///
-/// Cost: a packet is in two levels on average, with a cache line for each row and a look at the
-/// heap where its estimate passes the heap's least. Memory in bytes:
-/// `rows × (columns of all levels) × size_of::<C>() + levels × top × (key + 28)`, the key and 20
-/// rounded up to 8.
-pub struct UnivMon<K, C> {
+pub struct UniversalSketch<K, C> {
     digester: Digester,
     levels: Box<[Level<K, C>]>,
     top: usize,
@@ -69,7 +64,15 @@ pub struct UnivMon<K, C> {
     unit: u64,
 }
 
-impl Describe for UnivMon<(), ()> {
+/// UnivMon, as the catalog has it.
+///
+/// Cost: a packet is in two levels on average, with a cache line for each row and a look at the
+/// heap where its estimate passes the heap's least. Memory in bytes:
+/// `rows × (columns of all levels) × size_of::<C>() + levels × top × (key + 28)`, the key and 20
+/// rounded up to 8.
+pub struct UnivMon;
+
+impl Describe for UnivMon {
     const INFO: Info = Info {
         name: "univmon",
         idea: "nested Count Sketches with heaps: heavy keys, entropy, number of flows from one",
@@ -111,8 +114,8 @@ impl Describe for UnivMon<(), ()> {
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         Ok(match options.by {
-            Measure::Packets => Box::new(UnivMon::<K, i32>::new(options)?),
-            Measure::Bytes => Box::new(UnivMon::<K, i64>::new(options)?),
+            Measure::Packets => Box::new(UniversalSketch::<K, i32>::new(options)?),
+            Measure::Bytes => Box::new(UniversalSketch::<K, i64>::new(options)?),
         })
     }
 }
@@ -120,7 +123,7 @@ impl Describe for UnivMon<(), ()> {
 /// What a level does with its packets.
 type Take<'a, K, C> = dyn FnMut(&mut Level<K, C>, &Selected<'_, K, <C as Cell>::Weight>) + 'a;
 
-impl<K: FlowKey, C: Signed> UnivMon<K, C> {
+impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
     fn new(options: &Options) -> Result<Self, BuildError> {
         let parameters = &options.parameters;
         let levels = parameters.integer("levels", 1..=MOST_LEVELS as u64)?;
@@ -203,7 +206,7 @@ fn level_digest(digest: u64, level: usize) -> u64 {
     if level == 0 { digest } else { remix(digest, LEVELS_WORD + level as u64) }
 }
 
-impl<K: FlowKey, C: Signed> Ingest<K> for UnivMon<K, C> {
+impl<K: FlowKey, C: Signed> Ingest<K> for UniversalSketch<K, C> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         batch.digest(&self.digester);
         with_rows!(self.levels[0].rows.rows(), D => {
@@ -216,7 +219,7 @@ impl<K: FlowKey, C: Signed> Ingest<K> for UnivMon<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Signed> Summary<K> for UnivMon<K, C> {
+impl<K: FlowKey, C: Signed> Summary<K> for UniversalSketch<K, C> {
     fn answers(&self) -> &dyn Answers {
         self
     }
@@ -274,7 +277,7 @@ impl<K: FlowKey, C: Signed> Summary<K> for UnivMon<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Signed> Answers for UnivMon<K, C> {
+impl<K: FlowKey, C: Signed> Answers for UniversalSketch<K, C> {
     fn saturated(&self) -> Size {
         let saturated = self.levels[0].saturated;
         match C::Weight::MEASURE {
@@ -304,7 +307,7 @@ impl<K: FlowKey, C: Signed> Answers for UnivMon<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Signed> SizeQuery for UnivMon<K, C> {
+impl<K: FlowKey, C: Signed> SizeQuery for UniversalSketch<K, C> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
         let digest = K::matching(key, &self.digester).map(|key| key.digest(&self.digester));
         let size = |digest| Self::size_of(self.estimate_of(digest));
@@ -313,7 +316,7 @@ impl<K: FlowKey, C: Signed> SizeQuery for UnivMon<K, C> {
 }
 
 /// The heavy keys of the first level.
-impl<K: FlowKey, C: Signed> Candidates for UnivMon<K, C> {
+impl<K: FlowKey, C: Signed> Candidates for UniversalSketch<K, C> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
         let level = &self.levels[0];
         for (key, digest) in level.top.iter() {
@@ -330,7 +333,7 @@ impl<K: FlowKey, C: Signed> Candidates for UnivMon<K, C> {
 }
 
 /// The cells of the first level, then how far estimates from them are off, then the unit of the sample.
-impl<K: FlowKey, C: Signed> Cells for UnivMon<K, C> {
+impl<K: FlowKey, C: Signed> Cells for UniversalSketch<K, C> {
     fn measure(&self) -> Measure {
         C::Weight::MEASURE
     }

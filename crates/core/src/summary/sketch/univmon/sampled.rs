@@ -5,14 +5,14 @@ use flowgauge_kernel::prefetch;
 use super::super::super::{Counter, RowIngest};
 use super::super::cell::Signed;
 use super::super::rows::signs;
-use super::UnivMon;
+use super::UniversalSketch;
 use super::level::{Level, Selected, estimate, sign};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
 
 /// A packet goes into the same row of each level that its key is in: sums over the flows take off from
 /// one level what they add in the next, and with it what both have in common.
-impl<K: FlowKey, C: Signed> RowIngest<K> for UnivMon<K, C> {
+impl<K: FlowKey, C: Signed> RowIngest<K> for UniversalSketch<K, C> {
     fn rows(&self) -> usize {
         self.levels[0].rows.rows()
     }

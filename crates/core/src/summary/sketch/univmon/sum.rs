@@ -6,7 +6,7 @@
 //! the next level. A level whose heap is not full has all of its flows in it, and ends the recursion.
 
 use super::super::cell::Signed;
-use super::{Estimate, UnivMon};
+use super::{Estimate, UniversalSketch};
 use crate::key::FlowKey;
 
 /// Standard errors on either side; sums of many random signs leave three one time in 300, and the
@@ -14,7 +14,7 @@ use crate::key::FlowKey;
 const DEVIATIONS: f64 = 3.0;
 const CONFIDENCE: f64 = 0.95;
 
-impl<K: FlowKey, C: Signed> UnivMon<K, C> {
+impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
     /// Σ g(f) over the flows, for a function that does not fall from f = 1 on; `None` where the
     /// deepest level has more flows than it keeps keys.
     ///
