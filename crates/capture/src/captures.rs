@@ -10,7 +10,9 @@ use std::{
     },
 };
 
-use flowgauge_engine::source::{Burst, Counter, CounterKind, Progress, Source, SourceError};
+use flowgauge_engine::source::{
+    Ahead, Burst, Counter, CounterKind, Progress, Skipped, Source, SourceError,
+};
 
 use crate::{damage::CaptureError, input::Origin, reader::Reader};
 
@@ -163,6 +165,14 @@ impl Source for Captures {
             self.counters[RECEIVED].count += burst.len() as u64;
         }
         Ok(more)
+    }
+
+    fn skip(&mut self, ahead: &Ahead) -> Skipped {
+        let Some(reader) = &mut self.reader else { return Skipped::none(ahead) };
+        let skipped = reader.skip(ahead);
+        self.counters[IRREGULAR].count = self.irregular_behind + reader.irregular();
+        self.counters[RECEIVED].count += skipped.packets;
+        skipped
     }
 
     fn inputs(&self) -> &[String] {

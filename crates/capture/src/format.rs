@@ -1,7 +1,7 @@
 //! What every capture format does: find its file header, then walk records in a slice of bytes.
 
 use flowgauge_core::packet::Frame;
-use flowgauge_engine::source::Burst;
+use flowgauge_engine::source::{Ahead, Burst, Skipped};
 
 use crate::{
     damage::{Damage, Refusal},
@@ -93,6 +93,14 @@ impl Format {
         match self {
             Self::Pcap(pcap) => pcap.walk(bytes, at, burst),
             Self::Pcapng(pcapng) => pcapng.walk(bytes, at, burst),
+        }
+    }
+
+    /// Moves `at` behind whole packets in `bytes`, as far as `ahead` goes.
+    pub(crate) fn skip(&mut self, bytes: &[u8], at: &mut usize, ahead: &Ahead) -> Skipped {
+        match self {
+            Self::Pcap(pcap) => pcap.skip(bytes, at, ahead),
+            Self::Pcapng(pcapng) => pcapng.skip(bytes, at, ahead),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Classic pcap: a file header, then records of 16 (or 24) bytes of header and the packet.
 
 use flowgauge_core::packet::{Frame, LinkType};
-use flowgauge_engine::source::Burst;
+use flowgauge_engine::source::{Ahead, Burst, Skipped};
 
 use crate::{
     damage::{Damage, MAX_CAPTURED, Refusal},
@@ -148,6 +148,34 @@ impl Pcap {
         }
         self.irregular += irregular;
         *at = next;
+    }
+
+    /// Passes over records; see [`Format::skip`].
+    pub(crate) fn skip(&mut self, bytes: &[u8], at: &mut usize, ahead: &Ahead) -> Skipped {
+        // Compiled once per byte order.
+        match self.order {
+            ByteOrder::Little => self.skip_ordered::<false>(bytes, at, ahead),
+            ByteOrder::Big => self.skip_ordered::<true>(bytes, at, ahead),
+        }
+    }
+
+    fn skip_ordered<const BIG: bool>(
+        &mut self,
+        bytes: &[u8],
+        at: &mut usize,
+        ahead: &Ahead,
+    ) -> Skipped {
+        let order = if BIG { ByteOrder::Big } else { ByteOrder::Little };
+        let (mut next, mut irregular, mut skipped) = (*at, 0, Skipped::none(ahead));
+        while let Ok(packet) = self.packet(order, bytes, next)
+            && skipped.take(ahead, packet.frame.wire, packet.frame.time_ns)
+        {
+            irregular += u64::from(packet.irregular);
+            next = packet.end;
+        }
+        self.irregular += irregular;
+        *at = next;
+        skipped
     }
 
     /// The packet whose record begins at `at`.

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use flowgauge_engine::source::Burst;
+use flowgauge_engine::source::{Ahead, Burst, Skipped};
 
 use crate::{
     damage::{CaptureError, Damage, Refusal},
@@ -76,6 +76,16 @@ impl Reader {
             format.walk(bytes, at, burst);
             format.irregular()
         })
+    }
+
+    /// Passes over packets in the window, as far as `ahead` goes. What ends the window, or is wrong
+    /// there, is left to [`Reader::seek`].
+    pub(crate) fn skip(&mut self, ahead: &Ahead) -> Skipped {
+        let (bytes, at) = self.window.unread();
+        match &mut self.format {
+            Some(format) => format.skip(bytes, at, ahead),
+            None => Skipped::none(ahead),
+        }
     }
 
     /// Bytes taken from the input so far, compressed as they stand.

@@ -3,12 +3,14 @@
 use flowgauge_core::packet::KeylessCounts;
 use flowgauge_core::terms::Size;
 
-/// The account of an epoch or of a whole run. Invariant: `read = filtered + malformed + no_key +
-/// keyed`, and `keyed = ingested + untracked + dropped`.
+/// The account of an epoch or of a whole run. Invariant: `read = skipped + filtered + malformed +
+/// no_key + keyed`, and `keyed = ingested + untracked + dropped`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     /// Packets that the source handed out.
     pub read: u64,
+    /// Packets and bytes that a sampler before the headers passed over.
+    pub skipped: Size,
     /// Packets that the filter rejected.
     pub filtered: u64,
     /// Packets whose bytes end before the header that the key needs, or contradict themselves.
@@ -41,6 +43,7 @@ impl Account {
     /// Adds the account of another epoch.
     pub fn add(&mut self, other: &Self) {
         self.read += other.read;
+        self.skipped += other.skipped;
         self.filtered += other.filtered;
         self.malformed += other.malformed;
         self.no_key += other.no_key;

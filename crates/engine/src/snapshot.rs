@@ -22,7 +22,7 @@ use crate::sink::Sink;
 use crate::summaries::Summaries;
 
 const MAGIC: &[u8; 4] = b"FGSS";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 
 /// Bytes of a name, a key or a filter at most.
 const LONGEST_TEXT: usize = 1 << 20;
@@ -198,7 +198,7 @@ impl Parts<'_> {
             out.numbers(&[*run, *epoch]);
             out.numbers(&[bounds_ns.0, bounds_ns.1]);
         }
-        for size in [account.dropped, *unmeasured] {
+        for size in [account.dropped, *unmeasured, account.skipped] {
             out.size(size);
         }
         out.numbers(&[
@@ -244,7 +244,7 @@ impl Snapshot {
         let mut from = Reader::checked(bytes)?;
         from.numbers("magic", &mut magic)?;
         if from.number::<u16>("version")? != VERSION {
-            return Err(from.invalid("version", 2, "only version 1 is known").into());
+            return Err(from.invalid("version", 2, "only version 2 is known").into());
         }
         let name = text(&mut from, "name")?.to_owned();
         let key: KeySpec = text(&mut from, "key")?.parse()?;
@@ -269,7 +269,8 @@ impl Snapshot {
             });
         }
         let (dropped, unmeasured) = (from.size("dropped")?, from.size("unmeasured")?);
-        let mut account = Account { dropped, ..Account::default() };
+        let skipped = from.size("skipped")?;
+        let mut account = Account { skipped, dropped, ..Account::default() };
         for count in [
             &mut account.read,
             &mut account.filtered,

@@ -57,6 +57,13 @@ pub trait Source {
     /// already. The next call continues behind it, with the next input if there is one.
     fn poll<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, SourceError>;
 
+    /// Passes over the next packets without lending them out, as far as `ahead` goes and no further than
+    /// costs next to nothing: a file looks at the headers of records that are in memory. A source that
+    /// cannot passes over none; the meter then passes over frames that were lent out.
+    fn skip(&mut self, ahead: &Ahead) -> Skipped {
+        Skipped::none(ahead)
+    }
+
     /// The names of the inputs begun so far, in their order, such as files or an interface.
     fn inputs(&self) -> &[String] {
         &[]
@@ -83,6 +90,49 @@ pub trait Source {
     /// nothing more.
     fn note(&mut self) -> Option<String> {
         None
+    }
+}
+
+/// Packets that a meter does not want.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ahead {
+    /// How many, from the next one on.
+    pub packets: u64,
+    /// The time of the packet before them, in nanoseconds since the UNIX epoch. A packet that is older
+    /// than the one before it ends them.
+    pub from_ns: i64,
+    /// The last time at which they are not wanted. A packet that is younger ends them.
+    pub until_ns: i64,
+}
+
+/// Packets that a source passed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    /// How many.
+    pub packets: u64,
+    /// Their bytes on the wire.
+    pub bytes: u64,
+    /// Time of the last of them.
+    pub last_ns: i64,
+}
+
+impl Skipped {
+    /// No packet yet.
+    pub fn none(ahead: &Ahead) -> Self {
+        Self { packets: 0, bytes: 0, last_ns: ahead.from_ns }
+    }
+
+    /// Counts the next packet, if it is among those ahead; whether it is.
+    #[inline(always)]
+    pub fn take(&mut self, ahead: &Ahead, wire: u32, time_ns: i64) -> bool {
+        let taken =
+            self.packets < ahead.packets && time_ns >= self.last_ns && time_ns <= ahead.until_ns;
+        if taken {
+            self.packets += 1;
+            self.bytes += u64::from(wire);
+            self.last_ns = time_ns;
+        }
+        taken
     }
 }
 

@@ -4,7 +4,7 @@ mod clock;
 mod interface;
 mod packet;
 
-use flowgauge_engine::source::Burst;
+use flowgauge_engine::source::{Ahead, Burst, Skipped};
 
 use self::interface::Interface;
 use crate::{
@@ -62,6 +62,18 @@ impl Pcapng {
             self.irregular += u64::from(packet.irregular);
             *at = packet.end;
         }
+    }
+
+    /// Passes over packets; see [`Format::skip`].
+    pub(crate) fn skip(&mut self, bytes: &[u8], at: &mut usize, ahead: &Ahead) -> Skipped {
+        let mut skipped = Skipped::none(ahead);
+        while let Ok(packet) = self.next(bytes, at)
+            && skipped.take(ahead, packet.frame.wire, packet.frame.time_ns)
+        {
+            self.irregular += u64::from(packet.irregular);
+            *at = packet.end;
+        }
+        skipped
     }
 
     /// The next packet, to whose block `at` moves.

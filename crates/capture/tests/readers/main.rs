@@ -9,5 +9,6 @@ mod naive;
 mod oracle;
 mod parts;
 mod several;
+mod skips;
 mod streams;
 mod support;

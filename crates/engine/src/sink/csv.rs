@@ -270,6 +270,8 @@ fn times(start_ns: Option<i64>, end_ns: Option<i64>) -> Row {
 
 fn account(row: Row, account: &Account) -> Row {
     row.cell("read", account.read)
+        .cell("skipped", account.skipped.packets)
+        .cell("skipped_bytes", account.skipped.bytes)
         .cell("filtered", account.filtered)
         .cell("malformed", account.malformed)
         .cell("no_key", account.no_key)

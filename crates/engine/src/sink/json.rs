@@ -154,6 +154,8 @@ fn account(account: &Account) -> Value {
         .map(|(reason, count)| (names::no_key(reason).0.to_owned(), json!(count)));
     json!({
         "read": account.read,
+        "skipped": account.skipped.packets,
+        "skipped_bytes": account.skipped.bytes,
         "filtered": account.filtered,
         "malformed": account.malformed,
         "no_key": account.no_key,

@@ -52,7 +52,10 @@ fn every_capture_is_reported_on() {
             let lines = String::from_utf8(out).unwrap();
             let total: Value = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
             let count = |name: &str| total["account"][name].as_u64().unwrap();
-            let sum = ["filtered", "malformed", "no_key", "keyed"].map(count).iter().sum::<u64>();
+            let sum = ["skipped", "filtered", "malformed", "no_key", "keyed"]
+                .map(count)
+                .iter()
+                .sum::<u64>();
             assert_eq!(count("read"), sum, "{}", file.display());
         }
     }

@@ -188,6 +188,11 @@ fn account(page: &mut String, account: &Account, irregular: u64) {
     let bytes = |size: Size| units::bytes(size.bytes as f64);
     let share = account.keyed as f64 / account.read.max(1) as f64;
     let lines = [
+        (
+            "skipped",
+            account.skipped.packets,
+            format!("{}, by the sampler before the headers", bytes(account.skipped)),
+        ),
         ("filtered", account.filtered, "rejected by the filter".to_owned()),
         ("malformed", account.malformed, reasons(malformed)),
         ("no key", account.no_key, reasons(no_key)),
