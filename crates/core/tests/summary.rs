@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog;
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key32, Key37};
-use flowgauge_core::summary::{Estimate, Options, Summary};
+use flowgauge_core::summary::{Estimate, Options, Setting, Summary};
 use flowgauge_core::terms::{Measure, Size, Threshold};
 use proptest::prelude::*;
 
@@ -309,11 +309,31 @@ fn memory_is_what_the_catalog_says() {
     assert_eq!(bytes("replacing-array", &bare, packets), 512 * 32);
     assert_eq!(bytes("count-array", &array, packets), 512 * 4 + 64 * 80);
     assert_eq!(bytes("count-array", &array, Measure::Bytes), 512 * 8 + 64 * 80);
-    // Without parameters a summary fills its memory as far as a power of two allows.
-    for name in ["linear-table", "count-array", "replacing-array"] {
+    // Without parameters a table fills its memory as far as a power of two allows.
+    for name in ["linear-table", "replacing-array"] {
         let little = Options { memory_bytes: 4 << 20, ..options(&[], Measure::Packets) };
         let bytes = catalog::build::<Key16>(name, &little).unwrap().memory_bytes();
         assert!((1 << 21..=1 << 22).contains(&bytes), "{name} takes {bytes} bytes");
+    }
+    // Others have a size of their own, which only a small memory shrinks.
+    for (name, rows, columns) in
+        [("count-array", 1, 1 << 18), ("count-min", 4, 1 << 15), ("count-sketch", 5, 1 << 16)]
+    {
+        let built = |memory_bytes| {
+            let options =
+                Options { memory_bytes, ..options(&[("candidates", 0)], Measure::Packets) };
+            catalog::build::<Key16>(name, &options).unwrap().memory_bytes()
+        };
+        assert_eq!(built(256 << 20), 4 * rows * columns, "{name}");
+        assert!((100 << 10..=200 << 10).contains(&built(200 << 10)), "{name}");
+    }
+    for name in ["space-saving", "stream-summary", "misra-gries"] {
+        let built = |memory_bytes| {
+            let options = Options { memory_bytes, ..options(&[], Measure::Packets) };
+            catalog::build::<Key16>(name, &options).unwrap().parameters()[0].1
+        };
+        assert_eq!(built(256 << 20), Setting::Integer(10_000), "{name}");
+        assert!(matches!(built(64 << 10), Setting::Integer(500..=2500)), "{name}");
     }
 }
 

@@ -425,7 +425,7 @@ mod tests {
     fn forecasts_of_cells_are_part_of_the_memory() {
         for (_, forecast) in task::ForecastModel::ALL {
             for algorithm in ["k-ary", "count-sketch", "count-min"] {
-                for memory_bytes in [64 << 10, 1 << 20, 100_000_000] {
+                for memory_bytes in [64 << 10, 1 << 20, 3_000_000] {
                     let config = Config {
                         algorithm: algorithm.to_owned(),
                         tasks: Some(vec!["changes".to_owned()]),

@@ -161,18 +161,29 @@ fn full_counters_stay_full_and_the_bounds_say_so() {
 }
 
 #[test]
-fn shapes_come_from_sizes_from_targets_or_from_the_memory() {
-    let shape = |name: &str, pairs: &[(&str, &str)]| {
-        let options = Options::new(1 << 22, 1).with(pairs.iter().copied());
+fn shapes_come_from_sizes_from_targets_or_from_the_purpose() {
+    let shape_within = |memory_bytes, name: &str, pairs: &[(&str, &str)]| {
+        let options = Options::new(memory_bytes, 1).with(pairs.iter().copied());
         catalog::build::<Key8>(name, &options).map(|sketch| {
             let parameters = sketch.parameters();
             [0, 1].map(|at| parameters[at].1.to_string())
         })
     };
+    let shape = |name: &str, pairs: &[(&str, &str)]| shape_within(1 << 22, name, pairs);
     let is = |name, pairs: &[(&str, &str)], rows: &str, columns: &str| {
         assert_eq!(shape(name, pairs).unwrap(), [rows, columns], "{name} {pairs:?}");
     };
-    is("count-min", &[], "4", "131072");
+    for (name, [rows, columns, few]) in [
+        ("count-min", ["4", "32768", "2048"]),
+        ("conservative-count-min", ["4", "32768", "2048"]),
+        ("count-sketch", ["5", "65536", "2048"]),
+        ("k-ary", ["5", "65536", "2048"]),
+    ] {
+        is(name, &[], rows, columns);
+        // A limit that is larger changes nothing, and a small one leaves fewer columns.
+        assert_eq!(shape_within(1 << 28, name, &[]).unwrap(), [rows, columns], "{name}");
+        assert_eq!(shape_within(1 << 16, name, &[]).unwrap(), [rows, few], "{name}");
+    }
     is("count-min", &[("rows", "5"), ("columns", "64")], "5", "64");
     // e / 0.001 = 2718.3 and ln 100 = 4.6; 8 / 0.05² = 3200.
     is("count-min", &[("epsilon", "0.001"), ("delta", "0.01")], "5", "4096");

@@ -1,13 +1,19 @@
-//! How many counters: as asked for, as an error needs, or as many as the memory holds.
+//! How many counters: as asked for, as an error needs, or as the default error needs.
 
 use super::super::{BuildError, Options, Parameter};
 
 /// A quarter of the places of an index of 31-bit numbers, which has two or a few more for each.
 const MOST_COUNTERS: u64 = 1 << 29;
 
+/// Counters unless asked otherwise or the memory is small: an error of 0.01 % of the weight.
+const COUNTERS: usize = 10_000;
+
 /// The parameters that [`counters`] reads.
 pub(in crate::summary) const PARAMETERS: [Parameter; 2] = [
-    Parameter { name: "counters", help: "number of counters (default: what fits into the memory)" },
+    Parameter {
+        name: "counters",
+        help: "number of counters (default: 10000, or what fits into the memory)",
+    },
     Parameter {
         name: "epsilon",
         help: "the error to stay within, as a share of all weight: 1/epsilon counters",
@@ -27,7 +33,7 @@ pub(in crate::summary) fn counters(
     if let Some(epsilon) = parameters.fraction("epsilon")? {
         return Ok((1.0 / epsilon).ceil().min(MOST_COUNTERS as f64) as usize);
     }
-    let (mut fits, mut too_many) = (0, MOST_COUNTERS as usize + 1);
+    let (mut fits, mut too_many) = (0, COUNTERS + 1);
     while too_many - fits > 1 {
         let middle = fits.midpoint(too_many);
         if bytes(middle) <= options.memory_bytes {

@@ -59,7 +59,7 @@ impl Describe for SketchVisor {
             Parameter { name: "rows", help: "rows of the sketch, 1 to 16 (default 4)" },
             Parameter {
                 name: "columns",
-                help: "counters in a row, a power of two (default: what fits into the memory)",
+                help: "counters in a row, a power of two (default: 32768, or what fits into the memory)",
             },
             Parameter {
                 name: "candidates",

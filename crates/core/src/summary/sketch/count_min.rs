@@ -26,7 +26,7 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter { name: "rows", help: "number of rows, 1 to 16 (default 4)" },
     Parameter {
         name: "columns",
-        help: "counters in a row, a power of two (default: what fits into the memory)",
+        help: "counters in a row, a power of two (default: 32768, or what fits into the memory)",
     },
     Parameter {
         name: "epsilon",

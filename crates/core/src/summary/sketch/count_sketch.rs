@@ -24,10 +24,10 @@ use crate::terms::Measure;
 
 /// The parameters of every sketch whose error is a share of L2.
 pub(super) const PARAMETERS: &[Parameter] = &[
-    Parameter { name: "rows", help: "number of rows, 1 to 16 (default 4)" },
+    Parameter { name: "rows", help: "number of rows, 1 to 16 (default 5)" },
     Parameter {
         name: "columns",
-        help: "counters in a row, a power of two (default: what fits into the memory)",
+        help: "counters in a row, a power of two (default: 65536, or what fits into the memory)",
     },
     Parameter {
         name: "epsilon",

@@ -39,7 +39,8 @@ impl<K: FlowKey, R: Rule> RowSketch<K, R> {
         // Beside the cells the tasks get the total, the noise and the unit of the sample.
         let rest = rest.saturating_sub(TAIL * options.task_bytes_per_cell);
         let cell_bytes = size_of::<R::Cell>() + options.task_bytes_per_cell;
-        let rows = R::TARGETS.shape(&options.parameters, rest, cell_bytes)?;
+        let rows =
+            R::TARGETS.shape(&options.parameters, rest, cell_bytes, R::TARGETS.default_shape())?;
         Ok(Self {
             digester: options.digester,
             grid: Grid::new(rows, options)?,

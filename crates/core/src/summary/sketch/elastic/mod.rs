@@ -34,7 +34,12 @@ const EVICTION: u64 = 8;
 const BUCKET_WORD: u64 = 0;
 const LIGHT_WORD: u64 = 1;
 
-/// The light part takes so many times the memory of the heavy part, unless asked otherwise.
+/// Buckets and light counters unless asked otherwise or the memory is small: 28,672 heavy flows, and a
+/// counter for each of two million others.
+const BUCKETS: usize = 1 << 12;
+const LIGHT: usize = 1 << 21;
+
+/// Where the memory is small, the light part takes so many times that of the heavy part.
 const LIGHT_SHARE: usize = 3;
 
 /// Packets whose cache lines are asked for ahead of the one in hand.
@@ -110,13 +115,13 @@ impl Describe for ElasticSketch {
         parameters: &[
             Parameter {
                 name: "buckets",
-                help: "buckets of the heavy part, of 7 flows each, a power of two (default: what \
-                       fits into a quarter of the memory)",
+                help: "buckets of the heavy part, of 7 flows each, a power of two (default: 4096, or \
+                       what fits into a quarter of the memory)",
             },
             Parameter {
                 name: "light",
                 help: "counters of the light part, of 8 bits by packets and 32 by bytes, a power of \
-                       two (default: what fits into the rest)",
+                       two (default: 2097152, or what fits into the rest)",
             },
         ],
         memory: "buckets x (7 x key + 8 x (4 by packets, 8 by bytes) + 4, rounded up) \
@@ -137,9 +142,14 @@ impl<K: FlowKey, C: Light> Elastic<K, C> {
         let bucket = size_of::<Bucket<K, C>>();
         let for_heavy = options.memory_bytes / (1 + LIGHT_SHARE);
         let parameters = &options.parameters;
-        let buckets = parameters.power_of_two("buckets", for_heavy, bucket)?;
+        let buckets =
+            parameters.power_of_two("buckets", for_heavy.min(BUCKETS * bucket), bucket)?;
         let rest = options.memory_bytes.saturating_sub(buckets.saturating_mul(bucket));
-        let light = parameters.power_of_two("light", rest, size_of::<C::Small>())?;
+        let light = parameters.power_of_two(
+            "light",
+            rest.min(LIGHT * size_of::<C::Small>()),
+            size_of::<C::Small>(),
+        )?;
         Self::new(buckets, light, options.digester, &options.memory)
     }
 
