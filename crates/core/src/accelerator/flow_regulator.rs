@@ -8,7 +8,7 @@ use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
 use crate::summary::instant::regulator::{LEVELS, SKETCH, WORD, sketch_bytes};
 use crate::summary::instant::{Behind, LAWS, Regulated, Regulator, Word};
-use crate::summary::{BuildError, Laws, Options, Parameters, Summary};
+use crate::summary::{Ability, BuildError, Laws, Options, Parameters, Summary};
 
 /// FlowRegulator, as the catalog has it.
 ///
@@ -43,6 +43,11 @@ impl Accelerate for FlowRegulator {
 
     fn laws(_: Laws) -> Laws {
         LAWS
+    }
+
+    /// Small flows stay behind it, so that it lists none and knows no number of them.
+    fn answers(_: &Parameters, ability: Ability) -> Option<Ability> {
+        matches!(ability, Ability::Size(_) | Ability::Candidates).then_some(ability)
     }
 
     fn memory_bytes<K: FlowKey>(options: &Options) -> Result<usize, BuildError> {

@@ -6,7 +6,7 @@ mod nitro;
 mod sampler;
 
 use crate::key::FlowKey;
-use crate::summary::{BuildError, Laws, Options, Parameter, Parameters, Summary};
+use crate::summary::{Ability, BuildError, Laws, Options, Parameter, Parameters, Summary};
 
 pub use agg_evict::AggEvict;
 pub use flow_regulator::FlowRegulator;
@@ -27,6 +27,12 @@ pub trait Accelerate {
     /// What holds behind it of a summary with these laws: what other accelerators before it see.
     fn laws(summary: Laws) -> Laws {
         summary
+    }
+
+    /// What is left behind it of something that a summary answers.
+    fn answers(parameters: &Parameters, ability: Ability) -> Option<Ability> {
+        let _ = parameters;
+        Some(ability)
     }
 
     /// Bytes that it reserves at most, before whatever summary.

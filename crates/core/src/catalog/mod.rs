@@ -1,8 +1,11 @@
 //! The one list of algorithms, and that of accelerators: a new one is a file and a line here.
 
+mod outline;
 pub mod stored;
 #[cfg(all(test, not(loom)))]
 mod tests;
+
+pub use outline::Outline;
 
 use crate::accelerator::{
     Accelerate, AcceleratorInfo, AggEvict, FlowRegulator, NitroSketch, Skipper, Uniform,
@@ -22,7 +25,7 @@ use crate::summary::sketch::{
     TwoLevel, UnivMon,
 };
 use crate::summary::table::{Cuckoo1, Cuckoo4, IndirectTable, LinearTable};
-use crate::summary::{BuildError, Describe, Info, Laws, Options, Parameters, Summary};
+use crate::summary::{Ability, BuildError, Describe, Info, Laws, Options, Parameters, Summary};
 
 macro_rules! catalog {
     ($($summary:ty),* $(,)?) => {
@@ -41,6 +44,19 @@ macro_rules! catalog {
                 let info = <$summary as Describe>::INFO;
                 options.parameters.check(info.name, info.parameters)?;
                 return <$summary as Describe>::build::<K>(&options.digesting::<K>());
+            })*
+            Err(unknown(name))
+        }
+
+        /// Whether the algorithm called `name` can measure what the options say.
+        ///
+        /// # Errors
+        /// When it cannot, or there is no such algorithm, or it has no such parameter.
+        fn fits_options(name: &str, options: &Options) -> Result<(), BuildError> {
+            $(if name == <$summary as Describe>::INFO.name {
+                let info = <$summary as Describe>::INFO;
+                options.parameters.check(info.name, info.parameters)?;
+                return <$summary as Describe>::fits(options);
             })*
             Err(unknown(name))
         }
@@ -146,14 +162,26 @@ macro_rules! accelerators {
             laws
         }
 
+        /// What is answered behind the accelerator called `name`.
+        fn answers_behind(
+            name: &str,
+            parameters: &Parameters,
+            mut answers: Vec<Ability>,
+        ) -> Vec<Ability> {
+            $(if name == <$accelerator as Accelerate>::INFO.name {
+                let behind = |ability| <$accelerator as Accelerate>::answers(parameters, ability);
+                answers = answers.into_iter().filter_map(behind).collect();
+            })*
+            answers
+        }
+
         /// Bytes that it reserves at most.
         fn own_bytes<K: FlowKey>(
             name: &str,
             options: &Options,
         ) -> Result<usize, BuildError> {
+            check_accelerator(name, &options.parameters)?;
             $(if name == <$accelerator as Accelerate>::INFO.name {
-                let info = <$accelerator as Accelerate>::INFO;
-                options.parameters.check(info.name, info.parameters)?;
                 return <$accelerator as Accelerate>::memory_bytes::<K>(options);
             })*
             Err(unknown_accelerator(name))
@@ -297,6 +325,12 @@ fn able_with(accelerator: &str, parameters: &Parameters) -> Vec<&'static str> {
 pub fn accelerator_info(name: &str) -> Result<&'static AcceleratorInfo, BuildError> {
     let found = ACCELERATORS.iter().find(|info| info.name == name);
     found.ok_or_else(|| unknown_accelerator(name))
+}
+
+/// Whether there is such an accelerator, with such parameters.
+fn check_accelerator(name: &str, parameters: &Parameters) -> Result<(), BuildError> {
+    let info = accelerator_info(name)?;
+    parameters.check(info.name, info.parameters)
 }
 
 fn unknown_accelerator(name: &str) -> BuildError {

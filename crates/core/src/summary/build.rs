@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 
 use flowgauge_kernel::{Digester, Isa, Seed};
 
-use super::{Memory, Summary};
+use super::{Form, Memory, Summary};
 use crate::key::FlowKey;
 use crate::terms::{Hierarchy, Measure, Threshold};
 
@@ -22,10 +22,20 @@ pub trait Describe {
         Self::INFO.laws
     }
 
+    /// Whether it can measure what the options say, with keys of the digester's length, whatever the
+    /// memory.
+    ///
+    /// # Errors
+    /// When it cannot, with what could.
+    fn fits(options: &Options) -> Result<(), BuildError> {
+        let _ = options;
+        Ok(())
+    }
+
     /// Reserves the memory and builds the summary for keys of type `K`.
     ///
     /// # Errors
-    /// When a parameter is out of range, or the memory does not suffice.
+    /// As [`Self::fits`], when a parameter is out of range, or the memory does not suffice.
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError>;
 }
 
@@ -42,6 +52,8 @@ pub struct Info {
     pub parameters: &'static [Parameter],
     /// Memory in bytes, as a formula of the parameters and of the key's size in memory.
     pub memory: &'static str,
+    /// What it answers, by its parameters; the default comes first. [`Self::form`] chooses.
+    pub forms: &'static [Form],
     /// What holds of it, unless its parameters say otherwise: [`Describe::laws`].
     pub laws: Laws,
 }

@@ -7,6 +7,7 @@ mod cached;
 pub mod codec;
 pub mod counter;
 pub mod distinct;
+pub(crate) mod forms;
 mod heavy;
 pub mod hierarchy;
 pub mod instant;
@@ -25,6 +26,7 @@ pub mod table;
 mod traits;
 
 pub use build::{BuildError, Describe, Info, Laws, Merge, Options, Parameter, Parameters, Setting};
+pub use forms::{Ability, Counted, Form};
 pub use memory::Memory;
 pub use row_ingest::RowIngest;
 pub use saturating::Counter;

@@ -11,7 +11,8 @@ mod padded;
 use bytemuck::Zeroable;
 
 use super::codec::{DecodeError, Reader, Writer};
-use super::{BuildError, Counter, Laws, Options, Parameter, Parameters, Setting};
+use super::forms::form;
+use super::{BuildError, Counted, Counter, Form, Laws, Options, Parameter, Parameters, Setting};
 use crate::key::FlowKey;
 use crate::terms::{Measure, Size};
 
@@ -159,6 +160,13 @@ pub(crate) const PADDING: Parameter = Parameter {
     help: "bytes by which state=padded is larger than counter: 12, 28 or 60 (default: 12)",
 };
 
+/// What a table answers, by the state of a flow.
+pub(crate) const TABLE_FORMS: &[Form] = &[
+    form![Flows, Size(Counted::Both), Candidates],
+    form![state = "distinct"; Flows, Size(Counted::Both), Candidates, Spread],
+    form![state = "ewma"; Flows, Size(Counted::Both), Candidates, Forecasts],
+];
+
 /// A state by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -176,8 +184,35 @@ impl Kind {
     /// The states of arrays.
     pub(crate) const OF_ARRAYS: [&str; 3] = ["counter", "distinct", "ewma"];
 
-    /// The one of `states` that the parameters `state` and `padding` ask for, of keys of type `K`.
-    pub(crate) fn from_options<K: FlowKey>(
+    /// Whether keys of this length can have the one of `states` that the parameters ask for.
+    pub(crate) fn fits(
+        algorithm: &'static str,
+        states: &[&'static str],
+        options: &Options,
+    ) -> Result<(), BuildError> {
+        let key_bytes = options.digester.key_bytes();
+        let reason = match options.parameters.word("state", states)? {
+            "padded" if key_bytes != 8 => {
+                "state=padded compares entries by their size, of pairs of IPv4 addresses; use the \
+                 key pair"
+                    .to_owned()
+            }
+            "distinct" if !matches!(key_bytes, 4 | 16) => {
+                "state=distinct counts the peers of an address; use the key source or destination"
+                    .to_owned()
+            }
+            "distinct" if options.spread > Distinct::MOST_SPREAD => format!(
+                "the 1024 bits of state=distinct cannot tell a spread over {}; ask for less, or use \
+                 two-level",
+                Distinct::MOST_SPREAD
+            ),
+            _ => return Ok(()),
+        };
+        Err(BuildError::Unfit { algorithm, reason })
+    }
+
+    /// The one of `states` that the parameters `state` and `padding` ask for.
+    pub(crate) fn from_options(
         algorithm: &'static str,
         states: &[&'static str],
         options: &Options,
@@ -192,33 +227,8 @@ impl Kind {
                 range: "of use without state=padded".to_owned(),
             });
         }
+        Self::fits(algorithm, states, options)?;
         Ok(match (state, padding) {
-            ("padded", _) if !K::PADDED => {
-                return Err(BuildError::Unfit {
-                    algorithm,
-                    reason: "state=padded compares entries by their size, of pairs of IPv4 \
-                             addresses; use the key pair"
-                        .to_owned(),
-                });
-            }
-            ("distinct", _) if !matches!(options.digester.key_bytes(), 4 | 16) => {
-                return Err(BuildError::Unfit {
-                    algorithm,
-                    reason: "state=distinct counts the peers of an address; use the key source \
-                             or destination"
-                        .to_owned(),
-                });
-            }
-            ("distinct", _) if options.spread > Distinct::MOST_SPREAD => {
-                return Err(BuildError::Unfit {
-                    algorithm,
-                    reason: format!(
-                        "the 1024 bits of state=distinct cannot tell a spread over {}; ask for \
-                         less, or use two-level",
-                        Distinct::MOST_SPREAD
-                    ),
-                });
-            }
             ("distinct", _) => Self::Distinct,
             ("ewma", _) => Self::Ewma,
             ("padded", "12") => Self::Padded12,

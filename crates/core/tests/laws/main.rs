@@ -6,6 +6,7 @@ mod codec;
 mod forged;
 mod golden;
 mod merge;
+mod outline;
 mod samples;
 mod short;
 mod stream;

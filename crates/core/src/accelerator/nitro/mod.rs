@@ -18,7 +18,7 @@ use self::sampled::Nitro;
 use super::{Accelerate, AcceleratorInfo};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
-use crate::summary::{BuildError, Laws, Options, Parameter, Parameters, Summary};
+use crate::summary::{Ability, BuildError, Laws, Options, Parameter, Parameters, Summary};
 
 /// NitroSketch, as the catalog has it.
 ///
@@ -59,6 +59,19 @@ impl Accelerate for NitroSketch {
 
     fn fits(_: &Parameters, laws: &Laws) -> Result<(), &'static str> {
         if laws.rows { Ok(()) } else { Err(NO_ROWS) }
+    }
+
+    /// What samples tell: how many flows there are, they do not.
+    fn answers(parameters: &Parameters, ability: Ability) -> Option<Ability> {
+        let asked = Asked::new(parameters).ok()?;
+        match ability {
+            _ if asked.takes_all() => Some(ability),
+            Ability::Size(_) | Ability::Candidates => Some(ability),
+            Ability::Cells { sampled } => {
+                Some(Ability::Cells { sampled: sampled || asked.mode == Mode::Fixed })
+            }
+            _ => None,
+        }
     }
 
     fn memory_bytes<K: FlowKey>(_: &Options) -> Result<usize, BuildError> {

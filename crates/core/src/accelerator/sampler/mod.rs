@@ -22,8 +22,8 @@ use crate::key::FlowKey;
 use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::counter::Sampler;
 use crate::summary::{
-    Answers, BuildError, Counter, Incompatible, Ingest, Laws, Options, Sampling, Setting, Summary,
-    sum_and_largest,
+    Ability, Answers, BuildError, Counted, Counter, Incompatible, Ingest, Laws, Options, Sampling,
+    Setting, Summary, sum_and_largest,
 };
 use crate::terms::Measure;
 
@@ -75,6 +75,16 @@ fn fits(laws: Laws) -> Result<(), &'static str> {
             Err("it takes packets one by one, and one of a sample stands for many")
         }
         _ => Ok(()),
+    }
+}
+
+/// What a sample tells, in the measure that was asked for. Of a sample of a sample the error is none that [`Sampling`] could tell.
+fn answers(ability: Ability) -> Option<Ability> {
+    match ability {
+        Ability::Size(Counted::Both) => Some(Ability::Size(Counted::Asked)),
+        Ability::Size(_) | Ability::Candidates => Some(ability),
+        Ability::Prefixes { sampled: false } => Some(Ability::Prefixes { sampled: true }),
+        _ => None,
     }
 }
 

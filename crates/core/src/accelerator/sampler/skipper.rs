@@ -13,7 +13,7 @@ use super::rate::Steps;
 use super::{Kind, Rate, Sampled};
 use crate::batch::Batch;
 use crate::key::FlowKey;
-use crate::summary::{BuildError, Laws, Options, Parameter, Parameters, Setting, Summary};
+use crate::summary::{Ability, BuildError, Laws, Options, Parameter, Parameters, Setting, Summary};
 
 /// What is off, and the chance that more is, as shares.
 const EPSILON: f64 = 0.01;
@@ -133,6 +133,10 @@ impl Accelerate for Skipper {
             return Err(NO_ROWS);
         }
         super::fits(*laws)
+    }
+
+    fn answers(_: &Parameters, ability: Ability) -> Option<Ability> {
+        super::answers(ability)
     }
 
     fn memory_bytes<K: FlowKey>(_: &Options) -> Result<usize, BuildError> {

@@ -9,7 +9,7 @@ use super::rate::Steps;
 use super::{Kind, Rate, Sampled};
 use crate::batch::Batch;
 use crate::key::FlowKey;
-use crate::summary::{BuildError, Laws, Options, Parameter, Parameters, Setting, Summary};
+use crate::summary::{Ability, BuildError, Laws, Options, Parameter, Parameters, Setting, Summary};
 use crate::terms::Measure;
 
 /// A common rate of routers on fast links.
@@ -44,6 +44,10 @@ impl Accelerate for Uniform {
 
     fn fits(_: &Parameters, laws: &Laws) -> Result<(), &'static str> {
         super::fits(*laws)
+    }
+
+    fn answers(_: &Parameters, ability: Ability) -> Option<Ability> {
+        super::answers(ability)
     }
 
     fn memory_bytes<K: FlowKey>(_: &Options) -> Result<usize, BuildError> {

@@ -21,6 +21,8 @@ use super::super::{
 use super::shared::SharedArray;
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
+use crate::summary::Counted;
+use crate::summary::forms::form;
 use crate::terms::{Measure, Size, Threshold};
 
 /// By Markov's inequality, a counter's excess is below [`EXCESS`] times its expectation with this
@@ -79,6 +81,14 @@ impl Describe for CountArray {
         ],
         memory: "columns x state + candidates x (3 x (key + state) + 8), a state being 4 by packets, \
                  8 by bytes, 28 ewma, 144 distinct and then none beside the key",
+        forms: &[
+            form![Size(Counted::Asked), Candidates],
+            form![candidates = "0"; Size(Counted::Asked)],
+            form![state = "distinct"; Size(Counted::Both), Spread],
+            form![state = "distinct", candidates = "0"; Size(Counted::Both)],
+            form![state = "ewma"; Size(Counted::Both), Candidates, Forecasts],
+            form![state = "ewma", candidates = "0"; Size(Counted::Both)],
+        ],
         laws: Laws { commutable: true, aggregatable: true, sizes: true, ..Laws::NONE },
     };
 
@@ -86,8 +96,12 @@ impl Describe for CountArray {
         state::laws(Self::INFO.laws, parameters)
     }
 
+    fn fits(options: &Options) -> Result<(), BuildError> {
+        Kind::fits(Self::INFO.name, &Kind::OF_ARRAYS, options)
+    }
+
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
-        let kind = Kind::from_options::<K>(Self::INFO.name, &Kind::OF_ARRAYS, options)?;
+        let kind = Kind::from_options(Self::INFO.name, &Kind::OF_ARRAYS, options)?;
         Ok(match (kind, options.by) {
             (Kind::Distinct, _) if const { K::DISTINCT } => {
                 return SharedArray::<K, Distinct>::build(options);
@@ -368,7 +382,7 @@ impl<K: FlowKey, C: Unsigned> Sums<K> for CounterArray<K, C> {
 impl Share for CountArray {
     fn share<K: FlowKey>(options: &Options) -> Result<Box<dyn SharedIngest<K>>, BuildError> {
         let counters = &Kind::OF_ARRAYS[..1];
-        Kind::from_options::<K>(Self::INFO.name, counters, options)?;
+        Kind::from_options(Self::INFO.name, counters, options)?;
         let options = workers::without_candidates(options)?;
         match options.by {
             Measure::Packets => CounterArray::<K, u32>::share_from(&options),

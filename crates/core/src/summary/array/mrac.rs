@@ -19,6 +19,8 @@ use super::super::{
 use super::decompound::decompound;
 use crate::batch::Batch;
 use crate::key::FlowKey;
+use crate::summary::Counted;
+use crate::summary::forms::form;
 use crate::terms::{Measure, Size};
 
 /// An array of packet counters.
@@ -56,6 +58,12 @@ impl Describe for Mrac {
             },
         ],
         memory: "4 x columns",
+        forms: &[form![
+            Size(Counted::Packets),
+            Cardinality,
+            WeightLogs(Counted::Packets),
+            Distribution
+        ]],
         laws: Laws { commutable: true, aggregatable: true, merge: Merge::Equal, ..Laws::NONE },
     };
 

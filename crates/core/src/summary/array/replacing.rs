@@ -21,6 +21,8 @@ use super::super::{
 use super::displaced::{Displaced, lose};
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
+use crate::summary::Counted;
+use crate::summary::forms::form;
 use crate::terms::{Measure, Size};
 
 /// Every state in a slot of its own, until another key takes that over.
@@ -50,11 +52,20 @@ impl Describe for ReplacingArray {
         ],
         memory: "columns x slot + candidates x (slot + 8), a slot being key + 12, or 144 distinct, \
                  or 28 ewma, rounded up to 4 or 8",
+        forms: &[
+            form![Size(Counted::Both), Candidates],
+            form![state = "distinct"; Size(Counted::Both), Candidates, Spread],
+            form![state = "ewma"; Size(Counted::Both), Candidates, Forecasts],
+        ],
         laws: Laws { sizes: true, ..Laws::NONE },
     };
 
+    fn fits(options: &Options) -> Result<(), BuildError> {
+        Kind::fits(Self::INFO.name, &Kind::OF_ARRAYS, options)
+    }
+
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
-        Ok(match Kind::from_options::<K>(Self::INFO.name, &Kind::OF_ARRAYS, options)? {
+        Ok(match Kind::from_options(Self::INFO.name, &Kind::OF_ARRAYS, options)? {
             Kind::Distinct if const { K::DISTINCT } => {
                 Box::new(KeyedArray::<K, Distinct>::new(options)?)
             }

@@ -21,6 +21,8 @@ use super::super::{
 use super::monitor::{excess, size};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
+use crate::summary::Counted;
+use crate::summary::forms::form;
 use crate::terms::{Measure, Size};
 
 /// Counters of a flow, unless asked otherwise or the memory is small.
@@ -68,6 +70,7 @@ impl Describe for SharedCounters {
         ],
         memory: "counters x (4 by packets, 8 by bytes)",
         // A sum would go to one counter as a whole, and the counters' noise grow with it.
+        forms: &[form![Size(Counted::Asked)]],
         laws: Laws { commutable: true, sizes: true, ..Laws::NONE },
     };
 

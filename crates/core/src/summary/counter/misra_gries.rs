@@ -18,6 +18,8 @@ use super::monitor::{excess, size};
 use super::steps::Steps;
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
+use crate::summary::Counted;
+use crate::summary::forms::form;
 use crate::terms::{Measure, Size};
 
 /// Misra-Gries of one measure, that of `C`.
@@ -39,6 +41,7 @@ impl Describe for MisraGries {
         paper: "SketchVisor (SIGCOMM 2017), section 4",
         parameters: &PARAMETERS,
         memory: "counters x ((key + 16, rounded up to 8) + 8.9); to 3 KiB more below 448 counters",
+        forms: &[form![Size(Counted::Asked), Candidates]],
         laws: Laws { commutable: true, aggregatable: true, sizes: true, ..Laws::NONE },
     };
 

@@ -19,6 +19,8 @@ use super::random::Sampler;
 use super::sampled::{CONFIDENCE, scaled};
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
+use crate::summary::Counted;
+use crate::summary::forms::form;
 use crate::terms::{Measure, Size};
 
 /// A common rate of routers on fast links.
@@ -56,6 +58,7 @@ impl Describe for NetFlow {
             },
         ],
         memory: "as linear-table",
+        forms: &[form![Size(Counted::Both), Candidates]],
         laws: Laws {
             commutable: true,
             aggregatable: true,

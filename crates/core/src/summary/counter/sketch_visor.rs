@@ -24,6 +24,8 @@ use super::monitor::{excess, size};
 use super::queue::Queue;
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
+use crate::summary::Counted;
+use crate::summary::forms::form;
 use crate::terms::{Measure, Size};
 
 /// Keys of the fast path, unless asked otherwise or the memory is small.
@@ -69,6 +71,10 @@ impl Describe for SketchVisor {
         ],
         memory: "as misra-gries and count-min together",
         // Which path a packet takes is a matter of its time.
+        forms: &[
+            form![Size(Counted::Asked), Candidates],
+            form![candidates = "0"; Size(Counted::Asked)],
+        ],
         laws: Laws { sizes: true, ..Laws::NONE },
     };
 

@@ -12,6 +12,8 @@ use super::capacity::{PARAMETERS, counters};
 use super::monitor::{Monitor, Monitored};
 use super::tracked::Tracked;
 use crate::key::FlowKey;
+use crate::summary::Counted;
+use crate::summary::forms::form;
 use crate::terms::Measure;
 
 /// Space-Saving with a heap.
@@ -31,6 +33,7 @@ impl Describe for SpaceSaving {
         memory: "counters x (key + 17 by packets, key + 30.2 by bytes, rounded up to 4 or 8); to 3 \
                  KiB more below 448 counters",
         // The bounds hold in any order and for any sums; the entries near the least count differ.
+        forms: &[form![Size(Counted::Asked), Candidates]],
         laws: Laws { commutable: true, aggregatable: true, sizes: true, ..Laws::NONE },
     };
 

@@ -16,6 +16,8 @@ use super::index::Index;
 use super::monitor::{Entry, Monitor};
 use super::tracked::Tracked;
 use crate::key::FlowKey;
+use crate::summary::Counted;
+use crate::summary::forms::form;
 use crate::terms::Measure;
 
 /// Space-Saving with linked buckets.
@@ -33,10 +35,11 @@ impl Describe for StreamSummary {
         parameters: &PARAMETERS,
         memory: "counters x ((key + 16, rounded up to 4 or 8) + 24.9); to 3 KiB more below 448 counters",
         // Sums are counted right, but their way along the buckets may be long.
+        forms: &[form![Size(Counted::Packets), Candidates]],
         laws: Laws { commutable: true, sizes: true, ..Laws::NONE },
     };
 
-    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
+    fn fits(options: &Options) -> Result<(), BuildError> {
         if options.by == Measure::Bytes {
             return Err(BuildError::Unfit {
                 algorithm: Self::INFO.name,
@@ -45,6 +48,11 @@ impl Describe for StreamSummary {
                     .to_owned(),
             });
         }
+        Ok(())
+    }
+
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
+        Self::fits(options)?;
         let entries = counters(options, Linked::<K>::bytes)?;
         let monitor = Linked::<K>::new(entries, options.digester, &options.memory)?;
         Ok(Box::new(Tracked::<K, u32, _>::new(monitor)))

@@ -13,6 +13,7 @@ use super::super::{
 use super::bitmaps::{Bitmaps, Marks};
 use super::{counting_error, items_for, two_sigma};
 use crate::key::FlowKey;
+use crate::summary::forms::form;
 
 /// The correction of the mean (§2.2, theorem 2).
 const PHI: f64 = 0.773_51;
@@ -59,6 +60,7 @@ impl Describe for Fm {
             },
         ],
         memory: "4 x bitmaps",
+        forms: &[form![Cardinality]],
         laws: Laws { commutable: true, aggregatable: true, merge: Merge::Equal, ..Laws::NONE },
     };
 

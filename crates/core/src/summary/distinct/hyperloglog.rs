@@ -17,6 +17,7 @@ use super::super::{
 use super::{CONFIDENCE, items_for};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
+use crate::summary::forms::form;
 
 /// Digests of a batch that are remembered.
 const SEEN: usize = BATCH_PACKETS;
@@ -71,6 +72,7 @@ impl Describe for HyperLogLog {
             },
         ],
         memory: "registers",
+        forms: &[form![Cardinality]],
         laws: Laws { commutable: true, aggregatable: true, ..Laws::NONE },
     };
 

@@ -12,6 +12,7 @@ use super::super::{
 use super::bitmaps::{Bitmaps, Marks};
 use super::{counting_error, two_sigma};
 use crate::key::FlowKey;
+use crate::summary::forms::form;
 
 /// Words whose cache lines are asked for ahead of the one in hand.
 const PREFETCH_AHEAD: usize = 32;
@@ -48,6 +49,7 @@ impl Describe for LinearCounting {
             },
         ],
         memory: "bits / 8",
+        forms: &[form![Cardinality]],
         laws: Laws { commutable: true, aggregatable: true, merge: Merge::Equal, ..Laws::NONE },
     };
 

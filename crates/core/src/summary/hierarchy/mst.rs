@@ -13,8 +13,11 @@ use super::super::{
     Setting, SizeEstimate, SizeQuery, Summary,
 };
 use super::levels::Levels;
+use super::nodes::fits;
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
+use crate::summary::Counted;
+use crate::summary::forms::form;
 use crate::terms::{Measure, Size};
 
 /// A Space-Saving for each node.
@@ -31,8 +34,13 @@ impl Describe for Mst {
         parameters: &PARAMETERS,
         memory: "for each prefix length, as space-saving with so many counters, or as many as there \
                  are such prefixes; and 256 or so bytes",
+        forms: &[form![Size(Counted::Asked), Candidates, Prefixes { sampled: false }]],
         laws: Laws { commutable: true, aggregatable: true, sizes: true, ..Laws::NONE },
     };
+
+    fn fits(options: &Options) -> Result<(), BuildError> {
+        fits(Self::INFO.name, options)
+    }
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         let name = Self::INFO.name;

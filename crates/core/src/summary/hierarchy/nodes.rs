@@ -44,16 +44,12 @@ pub(super) fn ipv4_nodes(hierarchy: Hierarchy) -> usize {
     }
 }
 
-/// The nodes of a hierarchy over keys of type `K`, each one after all that are below it.
-pub(super) fn nodes<K: FlowKey>(
-    algorithm: &'static str,
-    options: &Options,
-) -> Result<Vec<Node<K>>, BuildError> {
+/// Whether the keys of these options are those of the hierarchy.
+pub(super) fn fits(algorithm: &'static str, options: &Options) -> Result<(), BuildError> {
     let (hierarchy, key_bytes) = (options.hierarchy, options.digester.key_bytes());
-    let (step, keys) = match hierarchy {
-        Hierarchy::Bytes => (8, [4, 16]),
-        Hierarchy::Bits => (1, [4, 16]),
-        Hierarchy::Pair => (8, [8, 32]),
+    let keys = match hierarchy {
+        Hierarchy::Bytes | Hierarchy::Bits => [4, 16],
+        Hierarchy::Pair => [8, 32],
     };
     if !keys.contains(&key_bytes) {
         let keys = match hierarchy {
@@ -66,6 +62,17 @@ pub(super) fn nodes<K: FlowKey>(
         let reason = format!("{keys}, or linear-table, which answers for any key");
         return Err(BuildError::Unfit { algorithm, reason });
     }
+    Ok(())
+}
+
+/// The nodes of a hierarchy over keys of type `K`, each one after all that are below it.
+pub(super) fn nodes<K: FlowKey>(
+    algorithm: &'static str,
+    options: &Options,
+) -> Result<Vec<Node<K>>, BuildError> {
+    let (hierarchy, key_bytes) = (options.hierarchy, options.digester.key_bytes());
+    fits(algorithm, options)?;
+    let step = if hierarchy == Hierarchy::Bits { 1 } else { 8 };
     let one_address = hierarchy != Hierarchy::Pair;
     let address_bytes = if one_address { key_bytes } else { key_bytes / 2 };
     let bits = 8 * address_bytes as u8;

@@ -15,9 +15,11 @@ use super::super::{
     Parameter, Prefixes, Sampling, Setting, SizeEstimate, SizeQuery, Summary,
 };
 use super::levels::Levels;
-use super::nodes::{MOST_NODES, ipv4_nodes};
+use super::nodes::{MOST_NODES, fits, ipv4_nodes};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
+use crate::summary::Counted;
+use crate::summary::forms::form;
 use crate::terms::{Hierarchy, Measure, Size};
 
 /// A Space-Saving for each node, each counting a sample of the packets.
@@ -42,6 +44,7 @@ impl Describe for Rhhh {
             },
         ],
         memory: "as mst",
+        forms: &[form![Size(Counted::Asked), Candidates, Prefixes { sampled: true }]],
         laws: Laws {
             commutable: true,
             aggregatable: true,
@@ -50,6 +53,10 @@ impl Describe for Rhhh {
             ..Laws::NONE
         },
     };
+
+    fn fits(options: &Options) -> Result<(), BuildError> {
+        fits(Self::INFO.name, options)
+    }
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         Ok(match options.by {

@@ -10,6 +10,8 @@ use super::word::Word;
 use super::working_set::{ENTRIES, PROBE_LIMIT, TIMEOUT, WorkingSet};
 use crate::batch::Batch;
 use crate::key::FlowKey;
+use crate::summary::forms::form;
+use crate::summary::{Counted, Form};
 
 /// A regulator of `LAYERS` layers of words `W` before a working set.
 ///
@@ -26,6 +28,7 @@ impl Describe for Rcc {
         paper: "InstaMeasure (ICDCS 2019), section 3.A",
         parameters: &[SKETCH, WORD, ENTRIES, PROBE_LIMIT, TIMEOUT],
         memory: "sketch + entries x (key + 24, rounded up to 8) + 4 x entries",
+        forms: FORMS,
         laws: LAWS,
     };
 
@@ -44,6 +47,7 @@ impl Describe for InstaMeasure {
         paper: "InstaMeasure (ICDCS 2019), section 3",
         parameters: &[SKETCH, WORD, LEVELS, ENTRIES, PROBE_LIMIT, TIMEOUT],
         memory: "sketch + entries x (key + 24, rounded up to 8) + 4 x entries",
+        forms: FORMS,
         laws: LAWS,
     };
 
@@ -51,6 +55,9 @@ impl Describe for InstaMeasure {
         build::<K, 2>(options)
     }
 }
+
+/// What a regulator answers, whatever the table.
+const FORMS: &[Form] = &[form![Size(Counted::Both), Candidates]];
 
 /// What holds behind a regulator, whatever the table.
 pub(crate) const LAWS: Laws = Laws { sizes: true, ..Laws::NONE };

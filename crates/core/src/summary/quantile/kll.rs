@@ -20,6 +20,7 @@ use super::super::{
 };
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
+use crate::summary::forms::form;
 use crate::terms::Measure;
 
 /// The library's fit of the rank error that 99 % of its quantiles keep: this ÷ k to the power.
@@ -122,6 +123,11 @@ impl Describe for Kll {
             Parameter { name: "epsilon", help: "instead of k: the error of a rank, as a share" },
         ],
         memory: "(3 k + 480) x (key, or 8)",
+        forms: &[
+            form![Quantiles(QuantileOf::Key)],
+            form![of = "size"; Quantiles(QuantileOf::PacketBytes)],
+            form![of = "gap"; Quantiles(QuantileOf::GapNs)],
+        ],
         laws: Laws { commutable: true, aggregatable: true, ..Laws::NONE },
     };
 
@@ -132,14 +138,8 @@ impl Describe for Kll {
         Laws { commutable, aggregatable, ..Self::INFO.laws }
     }
 
-    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
-        let parameters = &options.parameters;
-        parameters.exclusive("k", &["epsilon"])?;
-        let of = match parameters.word("of", &["key", "size", "gap"])? {
-            "size" => QuantileOf::PacketBytes,
-            "gap" => QuantileOf::GapNs,
-            _ => QuantileOf::Key,
-        };
+    fn fits(options: &Options) -> Result<(), BuildError> {
+        let of = of(&options.parameters)?;
         if of == QuantileOf::Key && options.by == Measure::Bytes {
             return Err(BuildError::Unfit {
                 algorithm: Self::INFO.name,
@@ -147,6 +147,14 @@ impl Describe for Kll {
                     .to_owned(),
             });
         }
+        Ok(())
+    }
+
+    fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
+        Self::fits(options)?;
+        let parameters = &options.parameters;
+        parameters.exclusive("k", &["epsilon"])?;
+        let of = of(parameters)?;
         let item = item_bytes::<K>(of);
         let fits = |k: &u64| capacity(*k) * item <= options.memory_bytes;
         let k = match (parameters.integer("k", LEAST_K..=MOST_K)?, parameters.fraction("epsilon")?)
@@ -178,6 +186,15 @@ impl Describe for Kll {
             latest_ns: None,
         }))
     }
+}
+
+/// What its quantiles are of.
+fn of(parameters: &Parameters) -> Result<QuantileOf, BuildError> {
+    Ok(match parameters.word("of", &["key", "size", "gap"])? {
+        "size" => QuantileOf::PacketBytes,
+        "gap" => QuantileOf::GapNs,
+        _ => QuantileOf::Key,
+    })
 }
 
 const fn item_bytes<K>(of: QuantileOf) -> usize {

@@ -35,7 +35,7 @@ pub(in crate::summary) struct AtomicTable<K: FlowKey> {
 impl Share for LinearTable {
     fn share<K: FlowKey>(options: &Options) -> Result<Box<dyn SharedIngest<K>>, BuildError> {
         let counters = &Kind::OF_TABLES[..1];
-        Kind::from_options::<K>(Self::INFO.name, counters, options)?;
+        Kind::from_options(Self::INFO.name, counters, options)?;
         // The entries here are as large a part of the memory as the tasks' own.
         let task_bytes_per_flow = options.task_bytes_per_flow + Flows::<K>::bytes_per_flow();
         let options = Options { task_bytes_per_flow, ..options.clone() };

@@ -14,6 +14,8 @@ use super::grid::{Grid, Rule};
 use super::row_sketch::RowSketch;
 use super::rows::Targets;
 use crate::key::FlowKey;
+use crate::summary::Counted;
+use crate::summary::forms::form;
 use crate::terms::Measure;
 
 /// Count-Min with conservative update, of `u32` for packets and `u64` for bytes.
@@ -29,6 +31,10 @@ impl Describe for ConservativeCountMin {
         paper: "conservative update (SIGCOMM 2002), section 3.3.2",
         parameters: PARAMETERS,
         memory: MEMORY,
+        forms: &[
+            form![Size(Counted::Asked), Candidates],
+            form![candidates = "0"; Size(Counted::Asked)],
+        ],
         laws: Laws { sizes: true, ..Laws::NONE },
     };
 

@@ -19,6 +19,8 @@ use super::k_ary;
 use super::row_sketch::RowSketch;
 use super::rows::{CONFIDENCE, MOST_ROWS, Rows, Targets};
 use crate::key::FlowKey;
+use crate::summary::Counted;
+use crate::summary::forms::form;
 use crate::terms::Measure;
 
 /// The parameters of every sketch whose error is a share of the total weight.
@@ -64,6 +66,10 @@ impl Describe for CountMin {
         paper: "Count-Min (J. Algorithms 2005), sections 3 and 4.1",
         parameters: PARAMETERS,
         memory: MEMORY,
+        forms: &[
+            form![Size(Counted::Asked), Candidates, Cells { sampled: false }],
+            form![candidates = "0"; Size(Counted::Asked), Cells { sampled: false }],
+        ],
         laws: Laws {
             commutable: true,
             aggregatable: true,

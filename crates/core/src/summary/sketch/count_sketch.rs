@@ -20,6 +20,8 @@ use super::rows::{
     CONFIDENCE, MOST_ROWS, Rows, Targets, deviations, median, median_of_rows, signs, sum_over,
 };
 use crate::key::FlowKey;
+use crate::summary::Counted;
+use crate::summary::forms::form;
 use crate::terms::Measure;
 
 /// The parameters of every sketch whose error is a share of L2.
@@ -56,6 +58,10 @@ impl Describe for CountSketch {
         paper: "Count Sketch (ICALP 2002), section 3",
         parameters: PARAMETERS,
         memory: MEMORY,
+        forms: &[
+            form![Size(Counted::Asked), Candidates, Cells { sampled: false }],
+            form![candidates = "0"; Size(Counted::Asked), Cells { sampled: false }],
+        ],
         laws: Laws {
             commutable: true,
             aggregatable: true,

@@ -20,6 +20,8 @@ use super::grid::{Grid, Limit, Linear, Rule, Weight};
 use super::row_sketch::RowSketch;
 use super::rows::{MOST_ROWS, Rows, Targets, deviations, median, median_of_rows, sum_over};
 use crate::key::FlowKey;
+use crate::summary::Counted;
+use crate::summary::forms::form;
 use crate::terms::{Measure, Threshold};
 
 /// The K-ary sketch, of `u32` for packets and `u64` for bytes.
@@ -35,6 +37,10 @@ impl Describe for KAry {
         paper: "K-ary sketch (IMC 2003), section 3.1",
         parameters: PARAMETERS,
         memory: MEMORY,
+        forms: &[
+            form![Size(Counted::Asked), Candidates, Cells { sampled: false }],
+            form![candidates = "0"; Size(Counted::Asked), Cells { sampled: false }],
+        ],
         laws: Laws {
             commutable: true,
             aggregatable: true,

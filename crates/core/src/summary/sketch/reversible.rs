@@ -20,6 +20,8 @@ use super::modular::{Mangled, Modular, load_counters};
 use super::reversible_shape::{self, DELTA, EPSILON};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
+use crate::summary::Counted;
+use crate::summary::forms::form;
 use crate::terms::{Measure, Threshold};
 
 const NAME: &str = "reversible-sketch";
@@ -74,6 +76,7 @@ impl Describe for ReversibleSketch {
         ],
         memory: "(rows + verify) x columns x (4 by packets, 8 by bytes) + rows x 256 x (4 for keys \
                  of 4 bytes; for keys of 8 bytes 2, or 3 with over 65536 columns)",
+        forms: &[form![Size(Counted::Asked), Candidates, Cells { sampled: false }]],
         laws: Laws {
             commutable: true,
             aggregatable: true,
@@ -83,9 +86,13 @@ impl Describe for ReversibleSketch {
         },
     };
 
+    fn fits(options: &Options) -> Result<(), BuildError> {
+        reversible_shape::fits(options, NAME)
+    }
+
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         if const { !reversible_shape::recovers::<K>() } {
-            return Err(reversible_shape::too_long(options, NAME));
+            return Err(reversible_shape::too_long(options.digester.key_bytes(), NAME));
         }
         Ok(match options.by {
             Measure::Packets => Box::new(ReversibleRows::<K, u32>::from_options(options)?),

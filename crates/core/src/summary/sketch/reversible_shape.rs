@@ -23,14 +23,22 @@ pub(super) const DELTA: Parameter = Parameter {
            rounded up, but no fewer than the default's",
 };
 
+/// Bytes of a key that is recovered, at most.
+const MOST_BYTES: usize = 8;
+
 /// Whether keys of type `K` can be recovered: for others no code is compiled.
 pub(super) const fn recovers<K: FlowKey>() -> bool {
-    K::BYTES <= 8
+    K::BYTES <= MOST_BYTES
+}
+
+/// Whether keys of these options can be recovered.
+pub(super) fn fits(options: &Options, algorithm: &'static str) -> Result<(), BuildError> {
+    let bytes = options.digester.key_bytes();
+    if bytes <= MOST_BYTES { Ok(()) } else { Err(too_long(bytes, algorithm)) }
 }
 
 /// Why others cannot.
-pub(super) fn too_long(options: &Options, algorithm: &'static str) -> BuildError {
-    let bytes = options.digester.key_bytes();
+pub(super) fn too_long(bytes: usize, algorithm: &'static str) -> BuildError {
     let reason = format!(
         "keys of {bytes} bytes are too long to be recovered from columns; keys of 4 or 8 bytes can \
          be: one or two IPv4 addresses, a protocol or a port; use a table, such as linear-table, \

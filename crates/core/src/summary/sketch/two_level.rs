@@ -22,6 +22,8 @@ use super::modular::{Mangled, Modular, load_counters};
 use super::reversible_shape::{self, DELTA, EPSILON};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
+use crate::summary::Counted;
+use crate::summary::forms::form;
 
 const NAME: &str = "two-level";
 
@@ -96,12 +98,17 @@ impl Describe for TwoLevel {
         ],
         memory: "(rows + verify) x (columns x 4 + bitmaps x bits / 8) + rows x 256 x (4 for keys of 4 bytes; \
                  for keys of 8 bytes 2, or 3 with over 65536 columns)",
+        forms: &[form![Size(Counted::Packets), Spread]],
         laws: Laws { commutable: true, aggregatable: true, merge: Merge::Equal, ..Laws::NONE },
     };
 
+    fn fits(options: &Options) -> Result<(), BuildError> {
+        reversible_shape::fits(options, NAME)
+    }
+
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         if const { !reversible_shape::recovers::<K>() } {
-            return Err(reversible_shape::too_long(options, NAME));
+            return Err(reversible_shape::too_long(options.digester.key_bytes(), NAME));
         }
         let parameters = &options.parameters;
         let [rows, verify] = reversible_shape::rows::<K>(parameters)?;

@@ -49,6 +49,7 @@ impl Describe for Cuckoo1 {
         paper: "Simple (SOSR 2018), section 3.2",
         parameters: &[BUCKETS, state::STATE, state::PADDING],
         memory: "4 x buckets + 1/2 x buckets x (key + state of 12 or more, rounded up to 4 or 8)",
+        forms: state::TABLE_FORMS,
         laws: Laws {
             flows: true,
             commutable: true,
@@ -61,6 +62,10 @@ impl Describe for Cuckoo1 {
 
     fn laws(parameters: &Parameters) -> Laws {
         state::laws(Self::INFO.laws, parameters)
+    }
+
+    fn fits(options: &Options) -> Result<(), BuildError> {
+        Kind::fits(Self::INFO.name, &Kind::OF_TABLES, options)
     }
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
@@ -75,6 +80,7 @@ impl Describe for Cuckoo4 {
         paper: "Simple (SOSR 2018), section 3.2",
         parameters: &[BUCKETS, state::STATE, state::PADDING],
         memory: "16 x buckets + 61/16 x buckets x (key + state of 12 or more, rounded up to 4 or 8)",
+        forms: state::TABLE_FORMS,
         laws: Laws {
             flows: true,
             commutable: true,
@@ -89,6 +95,10 @@ impl Describe for Cuckoo4 {
         state::laws(Self::INFO.laws, parameters)
     }
 
+    fn fits(options: &Options) -> Result<(), BuildError> {
+        Kind::fits(Self::INFO.name, &Kind::OF_TABLES, options)
+    }
+
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         build::<K, 4>(Self::INFO.name, options)
     }
@@ -100,7 +110,7 @@ fn build<K: FlowKey, const SLOTS: usize>(
 ) -> Result<Box<dyn Summary<K>>, BuildError> {
     // All slots have a number of 32 bits.
     let most = (1 << 32) / SLOTS as u64;
-    with_state!(K, Kind::from_options::<K>(name, &Kind::OF_TABLES, options)?, S =>
+    with_state!(K, Kind::from_options(name, &Kind::OF_TABLES, options)?, S =>
         ExactTable::<K, S, Inline<K, S, Cuckoo<SLOTS>>>::build(options, most))
 }
 

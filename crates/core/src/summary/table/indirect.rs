@@ -45,6 +45,7 @@ impl Describe for IndirectTable {
         ],
         memory: "buckets x (key + 4, rounded up to 4 or 8) \
                  + 3/4 x buckets x (4 + state of 12 or more)",
+        forms: state::TABLE_FORMS,
         laws: Laws {
             flows: true,
             commutable: true,
@@ -59,8 +60,12 @@ impl Describe for IndirectTable {
         state::laws(Self::INFO.laws, parameters)
     }
 
+    fn fits(options: &Options) -> Result<(), BuildError> {
+        Kind::fits(Self::INFO.name, &Kind::OF_TABLES, options)
+    }
+
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
-        with_state!(K, Kind::from_options::<K>(Self::INFO.name, &Kind::OF_TABLES, options)?, S =>
+        with_state!(K, Kind::from_options(Self::INFO.name, &Kind::OF_TABLES, options)?, S =>
             ExactTable::<K, S, Indirect<K, S>>::build(options, 1 << 32))
     }
 }

@@ -47,6 +47,7 @@ impl Describe for LinearTable {
             PADDING,
         ],
         memory: "4 x buckets + 3/4 x buckets x (key + state of 12 or more, rounded up to 4 or 8)",
+        forms: state::TABLE_FORMS,
         laws: Laws {
             flows: true,
             commutable: true,
@@ -61,8 +62,12 @@ impl Describe for LinearTable {
         state::laws(Self::INFO.laws, parameters)
     }
 
+    fn fits(options: &Options) -> Result<(), BuildError> {
+        Kind::fits(Self::INFO.name, &Kind::OF_TABLES, options)
+    }
+
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
-        with_state!(K, Kind::from_options::<K>(Self::INFO.name, &Kind::OF_TABLES, options)?, S =>
+        with_state!(K, Kind::from_options(Self::INFO.name, &Kind::OF_TABLES, options)?, S =>
             ExactTable::<K, S, Linear<K, S>>::build(options, MOST_BUCKETS))
     }
 }

@@ -22,6 +22,8 @@ use super::super::{
 };
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
+use crate::summary::Counted;
+use crate::summary::forms::form;
 use crate::terms::Measure;
 
 /// Slots of a bucket: with keys of 4 bytes, counted in packets, it is one cache line.
@@ -126,6 +128,7 @@ impl Describe for ElasticSketch {
         ],
         memory: "buckets x (7 x key + 8 x (4 by packets, 8 by bytes) + 4, rounded up) \
                  + light x (1 by packets, 4 by bytes)",
+        forms: &[form![Size(Counted::Asked), Candidates, Cardinality]],
         laws: Laws { sizes: true, ..Laws::NONE },
     };
 

@@ -26,6 +26,8 @@ use super::super::{
 use super::bloom::{BlockedBloom, LINE_BYTES};
 use crate::batch::Batch;
 use crate::key::FlowKey;
+use crate::summary::Counted;
+use crate::summary::forms::form;
 use crate::terms::Size;
 use cell::{Cell, MOST_BYTES, MOST_FLOWS, MOST_HASHES, Shape};
 use cells::Cells;
@@ -83,6 +85,14 @@ impl Describe for FlowRadar {
             },
         ],
         memory: "cells x (2 x (key + 12) + 5) + filter",
+        forms: &[form![
+            Flows,
+            Size(Counted::Both),
+            Candidates,
+            Cardinality,
+            WeightLogs(Counted::Both),
+            Distribution
+        ]],
         laws: Laws {
             commutable: true,
             aggregatable: true,

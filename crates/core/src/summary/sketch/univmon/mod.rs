@@ -23,6 +23,8 @@ use super::rows::{Rows, Targets, with_rows};
 use super::top_keys::TopKeys;
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
+use crate::summary::Counted;
+use crate::summary::forms::form;
 use crate::terms::{Measure, Size};
 use level::{Level, Selected, median_of};
 
@@ -113,6 +115,13 @@ impl Describe for UnivMon {
         memory: "rows x columns x (levels, or 1 + 1/2 + 1/4 + 1/8 for each further level) x (4 by \
                  packets, 8 by bytes) + levels x top x (key + 20, rounded up to 8, + 8)",
         // The heaps hold the heaviest keys whatever the order, but for keys of nearly equal size.
+        forms: &[form![
+            Size(Counted::Asked),
+            Candidates,
+            Cardinality,
+            WeightLogs(Counted::Asked),
+            Cells { sampled: false }
+        ]],
         laws: Laws { commutable: true, aggregatable: true, sizes: true, rows: true, ..Laws::NONE },
     };
 
