@@ -29,6 +29,7 @@ lint: cargo-there ## format, clippy, documentation, and that tests name their se
 
 golden: cargo-there ## writes the expected stored forms and filter answers anew, after a change that is meant; needs libpcap
 	FLOWGAUGE_GOLDEN=write cargo test --locked -p flowgauge-core --test laws golden
+	FLOWGAUGE_GOLDEN=write cargo test --locked -p flowgauge-engine --test snapshot golden
 	FLOWGAUGE_GOLDEN=write cargo test --locked -p flowgauge-filter --test libpcap written
 
 deny: cargo-there ## licences and sources of the dependencies; installs cargo-deny where it is missing

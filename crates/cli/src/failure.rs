@@ -22,6 +22,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// Something failed on the way.
     Failed(String),
+    /// The input is damaged or cut short.
+    Damaged(String),
     /// Nobody reads the output any more, as behind `| head`.
     Closed,
 }
@@ -40,6 +42,7 @@ impl Failure {
         let (message, code) = match self {
             Self::Usage(message) => (message, USAGE),
             Self::Failed(message) => (message, FAILED),
+            Self::Damaged(message) => (message, DAMAGED),
             Self::Closed => return FINE.into(),
         };
         complain(&message);

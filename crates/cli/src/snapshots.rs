@@ -118,7 +118,11 @@ fn read(paths: &[PathBuf], reading: &SnapshotReading) -> Result<Vec<(PathBuf, Sn
         let failed = |problem: String| Failure::Failed(format!("{}: {problem}", path.display()));
         let bytes = fs::read(path).map_err(|error| failed(format!("cannot be read: {error}")))?;
         let snapshot = Snapshot::decode(&bytes, reading.memory, file.as_ref());
-        snapshots.push((path.clone(), snapshot.map_err(|error| failed(error.to_string()))?));
+        let snapshot = snapshot.map_err(|error| {
+            let damaged = error.is_damage().then(|| format!("{}: {error}", path.display()));
+            damaged.map_or_else(|| failed(error.to_string()), Failure::Damaged)
+        })?;
+        snapshots.push((path.clone(), snapshot));
     }
     Ok(snapshots)
 }

@@ -12,6 +12,7 @@ thread_local! {
     // Neither allocates when it is first used nor has anything to drop, so that an allocator may
     // use it at any time.
     static HEAP: Cell<Heap> = const { Cell::new(Heap { allocations: 0, bytes: 0 }) };
+    static PEAK: Cell<i64> = const { Cell::new(0) };
 }
 
 /// What a thread has asked for so far.
@@ -28,10 +29,19 @@ pub fn heap() -> Heap {
     HEAP.get()
 }
 
+/// What `run` gives, and the most bytes that this thread held in it beyond those before.
+pub fn peak_of<T>(run: impl FnOnce() -> T) -> (T, u64) {
+    let before = HEAP.get().bytes;
+    PEAK.set(before);
+    let result = run();
+    (result, (PEAK.get() - before).unsigned_abs())
+}
+
 fn count(allocations: u64, bytes: i64) {
     let heap = HEAP.get();
     let (allocations, bytes) = (heap.allocations + allocations, heap.bytes + bytes);
     HEAP.set(Heap { allocations, bytes });
+    PEAK.set(PEAK.get().max(bytes));
 }
 
 /// Layouts have at most `isize::MAX` bytes.

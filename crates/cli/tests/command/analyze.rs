@@ -379,6 +379,15 @@ fn stored_epochs_are_asked_and_added_up() {
     assert!(without.err.contains("seed file"), "{}", without.err);
     let capture = flowgauge(&["query", &captures[0]]);
     assert!(capture.code == 1 && capture.err.contains("no snapshot begins so"), "{}", capture.err);
+    let bytes = std::fs::read(&stored[0]).unwrap();
+    for damaged in [&bytes[..bytes.len() / 2], &[&bytes[..], &[7]].concat()] {
+        let damaged = file("snapshot-damaged.fgs", damaged);
+        for command in [&["query"][..], &["merge", "-o", &sum]] {
+            let answer = flowgauge(&[command, &["--seed-file", &seed, &damaged]].concat());
+            assert_eq!((answer.code, answer.out.as_str(), answer.err.lines().count()), (3, "", 1));
+            assert!(answer.err.contains("the bytes were damaged"), "{}", answer.err);
+        }
+    }
     let several = flowgauge(&["analyze", "--epoch", "10s", "--save", &stored[0], &captures[0]]);
     assert_eq!(several.code, 2);
     assert!(several.err.contains("several epochs need a directory"), "{}", several.err);

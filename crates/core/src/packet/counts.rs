@@ -13,18 +13,23 @@ impl KeylessCounts {
     /// Counts a malformed packet.
     #[cold]
     pub fn count_malformed(&mut self, malformed: Malformed) {
-        self.add_malformed(malformed.layer, malformed.fault, 1);
+        *self.malformed_mut(malformed.layer, malformed.fault) += 1;
     }
 
-    /// Adds malformed packets of one reason.
-    pub fn add_malformed(&mut self, layer: Layer, fault: Fault, packets: u64) {
-        self.malformed[layer as usize][fault as usize] += packets;
+    /// The malformed packets of one reason.
+    pub fn malformed_mut(&mut self, layer: Layer, fault: Fault) -> &mut u64 {
+        &mut self.malformed[layer as usize][fault as usize]
     }
 
     /// Counts a packet without a key.
     #[cold]
     pub fn count_no_key(&mut self, reason: NoKey) {
-        self.no_key[reason as usize] += 1;
+        *self.no_key_mut(reason) += 1;
+    }
+
+    /// The sound packets without a key of one reason.
+    pub fn no_key_mut(&mut self, reason: NoKey) -> &mut u64 {
+        &mut self.no_key[reason as usize]
     }
 
     /// All malformed packets.

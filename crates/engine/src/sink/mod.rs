@@ -11,7 +11,7 @@ mod error;
 mod escape;
 mod json;
 pub mod layout;
-mod names;
+pub(crate) mod names;
 mod outlets;
 mod queue;
 mod text;

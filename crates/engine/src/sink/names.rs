@@ -135,7 +135,7 @@ pub(super) fn service_name(port: u16) -> Option<&'static str> {
 }
 
 /// A reason for `no_key`: its name in JSON, and in words.
-pub(super) fn no_key(reason: NoKey) -> (&'static str, &'static str) {
+pub(crate) fn no_key(reason: NoKey) -> (&'static str, &'static str) {
     match reason {
         NoKey::LinkType => ("link-type", "of a link type that is not read"),
         NoKey::Arp => ("arp", "ARP"),
@@ -148,7 +148,7 @@ pub(super) fn no_key(reason: NoKey) -> (&'static str, &'static str) {
 }
 
 /// A layer of headers: its name in JSON, and in words.
-pub(super) fn layer(layer: Layer) -> (&'static str, &'static str) {
+pub(crate) fn layer(layer: Layer) -> (&'static str, &'static str) {
     match layer {
         Layer::Link => ("link", "link-layer"),
         Layer::Vlan => ("vlan", "VLAN"),
@@ -161,7 +161,7 @@ pub(super) fn layer(layer: Layer) -> (&'static str, &'static str) {
 }
 
 /// What is wrong with a header: its name in JSON, and in words before "header".
-pub(super) fn fault(fault: Fault) -> (&'static str, &'static str) {
+pub(crate) fn fault(fault: Fault) -> (&'static str, &'static str) {
     match fault {
         Fault::Cut => ("cut", "cut short in the"),
         Fault::Contradiction => ("contradiction", "with a contradictory"),

@@ -14,7 +14,6 @@ mod parts;
 mod queues;
 mod refusals;
 mod shared;
-mod snapshots;
 mod updates;
 mod workers;
 

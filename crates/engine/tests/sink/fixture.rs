@@ -361,7 +361,7 @@ pub(crate) fn widest(kind: KeyKind, by: Measure) -> EpochReport {
     report.account.read = u64::MAX;
     for layer in [Layer::Link, Layer::Vlan, Layer::Mpls, Layer::Ipv6, Layer::Tunnel] {
         for fault in [Fault::Cut, Fault::Contradiction] {
-            report.account.reasons.add_malformed(layer, fault, 888_888);
+            *report.account.reasons.malformed_mut(layer, fault) += 888_888;
         }
     }
     report.notes = vec!["long ".repeat(60), "x".repeat(1000)];

@@ -1,48 +1,16 @@
 //! Closed epochs that are stored, merged and asked again.
 
-use std::sync::Arc;
-
 use flowgauge_core::key::KeySpec;
 use flowgauge_core::summary::Parameters;
 use flowgauge_core::terms::SpreadOf;
-use flowgauge_engine::sink::{Item, Json, Sink, SinkError, Written};
-use flowgauge_engine::snapshot::{MergeError, Saved, Snapshot, SnapshotError};
-use flowgauge_engine::{Config, EpochLength, Plan};
+use flowgauge_engine::sink::{Json, Written};
+use flowgauge_engine::snapshot::{MergeError, Snapshot};
+use flowgauge_engine::{Config, EpochLength};
 use flowgauge_kernel::Seed;
 use serde_json::Value;
 
 use crate::capture::{Random, mixed};
-use crate::{asking, only_epoch};
-
-const LIMIT: usize = 64 << 20;
-
-/// Keeps what is stored.
-#[derive(Default)]
-struct Keep(Vec<Arc<Saved>>);
-
-impl Sink for Keep {
-    fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
-        if let Item::Snapshot(saved) = item {
-            self.0.push(Arc::clone(saved));
-        }
-        Ok(())
-    }
-}
-
-/// The snapshots of a run over a capture.
-fn saved(config: Config, bytes: &[u8]) -> Vec<Arc<Saved>> {
-    let plan = Plan::new(Config { save: true, ..config }).unwrap();
-    let mut source = flowgauge_capture::Captures::from_bytes("test.pcap", bytes.to_vec());
-    let mut keep = Keep::default();
-    flowgauge_engine::run(plan, &mut source, &mut keep, &mut |_| {}).unwrap();
-    keep.0
-}
-
-fn snapshot(config: Config, bytes: &[u8]) -> Snapshot {
-    let saved = saved(config, bytes);
-    assert_eq!(saved.len(), 1);
-    Snapshot::decode(&saved[0].bytes, LIMIT, None).unwrap()
-}
+use crate::{LIMIT, asking, only_epoch, saved, snapshot};
 
 /// What a snapshot answers to the tasks.
 fn answers(snapshot: &mut Snapshot, tasks: &[&str]) -> Value {
@@ -185,53 +153,4 @@ fn a_snapshot_under_a_seed_file_needs_that_file() {
     }
     let random = saved(Config { seed: None, ..asking(&["top"]) }, &bytes);
     assert!(random[0].is_secret && Snapshot::decode(&random[0].bytes, LIMIT, None).is_ok());
-}
-
-/// Cut at every byte, with every bit of the head flipped, and with each length at its largest: an error,
-/// within the memory limit.
-#[test]
-fn bytes_that_are_no_snapshot_are_refused() {
-    let config = Config {
-        algorithm: "count-min".to_owned(),
-        parameters: Parameters::new([("columns", 16), ("rows", 2), ("candidates", 4)]),
-        key: "source".parse().unwrap(),
-        ..asking(&["top"])
-    };
-    let bytes = saved(config, &mixed(55, 100))[0].bytes.clone();
-    let refused = |bytes: &[u8]| Snapshot::decode(bytes, 1 << 20, None).err();
-    for end in 0..bytes.len() {
-        assert!(refused(&bytes[..end]).is_some(), "{end}");
-    }
-    // Behind a checksum that is made right again, other fields are seen to be wrong, or make another
-    // snapshot.
-    let mended = |mut bytes: Vec<u8>| {
-        let end = bytes.len() - 4;
-        let checksum = crc32(&bytes[..end]);
-        bytes[end..].copy_from_slice(&checksum.to_le_bytes());
-        bytes
-    };
-    assert_eq!(mended(bytes.clone()), bytes);
-    for at in 0..bytes.len() - 4 {
-        for bit in [1, 128] {
-            let mut damaged = bytes.clone();
-            damaged[at] ^= bit;
-            assert!(refused(&damaged).is_some());
-            let _ = refused(&mended(damaged));
-        }
-        let mut long = bytes.clone();
-        let end = (at + 8).min(long.len() - 4);
-        long[at..end].fill(0xff);
-        let _ = refused(&mended(long));
-    }
-    let error = refused(&mended([b"XGSS".as_slice(), &bytes[4..]].concat())).unwrap();
-    assert!(matches!(error, SnapshotError::Decode(_)) && error.to_string().contains("magic"));
-}
-
-/// The CRC-32 of Ethernet and zip.
-fn crc32(bytes: &[u8]) -> u32 {
-    !bytes.iter().fold(!0, |crc: u32, byte| {
-        (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
-            (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg())
-        })
-    })
 }

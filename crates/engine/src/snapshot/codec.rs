@@ -1,0 +1,180 @@
+//! The stored form of a snapshot, which `docs/snapshot.md` describes byte by byte.
+
+use flowgauge_core::any::AnySummary;
+use flowgauge_core::key::KeySpec;
+use flowgauge_core::summary::codec::{DecodeError, Reader, Writer};
+use flowgauge_core::summary::{Info, Options};
+use flowgauge_core::terms::{Measure, Size, SpreadOf};
+use flowgauge_filter::Filter;
+use flowgauge_kernel::Seed;
+
+use super::coverage::{self, Coverage};
+use super::{Snapshot, SnapshotError, account};
+use crate::account::Account;
+use crate::config::{Config, EpochLength};
+use crate::summaries::Summaries;
+
+const MAGIC: &[u8; 4] = b"FGSS";
+const VERSION: u16 = 3;
+
+/// Bytes of a name, a key or a filter at most.
+const LONGEST_TEXT: usize = 1 << 20;
+
+/// The parts of a snapshot before its lanes.
+pub(super) struct Head<'a> {
+    pub(super) config: &'a Config,
+    pub(super) coverage: &'a [Coverage],
+    pub(super) account: &'a Account,
+    pub(super) times_ns: Option<(i64, i64)>,
+}
+
+impl Head<'_> {
+    /// The snapshot with these lanes.
+    pub(super) fn write(&self, lanes: impl ExactSizeIterator<Item = Vec<u8>>) -> Vec<u8> {
+        let Self { config, coverage, account, times_ns } = self;
+        let mut out = Writer::default();
+        out.numbers(MAGIC);
+        out.number(VERSION);
+        out.bytes(config.name.as_bytes());
+        out.bytes(config.key.to_string().as_bytes());
+        out.number(u8::from(config.spread_of == SpreadOf::Address));
+        out.number(u8::from(config.inner));
+        out.bytes(config.filter.as_ref().map_or("", Filter::expression).as_bytes());
+        let (kind, length) = match config.epoch {
+            EpochLength::Whole => (0u8, 0),
+            EpochLength::Packets(packets) => (1, packets),
+            EpochLength::Time(ns) => (2, ns.cast_unsigned()),
+        };
+        out.number(kind);
+        out.number(length);
+        coverage::write(coverage, &mut out);
+        account::write(account, &mut out);
+        let (earliest_ns, latest_ns) = times_ns.unwrap_or((i64::MAX, i64::MIN));
+        out.numbers(&[earliest_ns, latest_ns]);
+        out.number(lanes.len() as u8);
+        for lane in lanes {
+            out.bytes(&lane);
+        }
+        out.checked()
+    }
+}
+
+/// Takes a text with its length.
+pub(super) fn text<'a>(from: &mut Reader<'a>, field: &'static str) -> Result<&'a str, DecodeError> {
+    let bytes = from.bytes(field, LONGEST_TEXT)?;
+    str::from_utf8(bytes).map_err(|_| from.invalid(field, bytes.len(), "it is not UTF-8"))
+}
+
+/// Takes an epoch's length, which a measurement could have.
+fn epoch(from: &mut Reader<'_>) -> Result<EpochLength, SnapshotError> {
+    let (kind, length) = (from.number::<u8>("kind of epoch")?, from.number::<u64>("epoch length")?);
+    match (kind, length, length.cast_signed()) {
+        (0, 0, _) => Ok(EpochLength::Whole),
+        (1, packets @ 1.., _) => Ok(EpochLength::Packets(packets)),
+        (2, _, ns @ 1..) => Ok(EpochLength::Time(ns)),
+        (0..=2, ..) => {
+            Err(from.invalid("epoch length", 8, "no epoch of this kind is so long").into())
+        }
+        _ => Err(SnapshotError::Unknown { field: "kind of epoch", value: kind.into() }),
+    }
+}
+
+/// Reads a snapshot into summaries of at most `limit` bytes each.
+pub(super) fn read(
+    bytes: &[u8],
+    limit: usize,
+    file: Option<&Seed>,
+) -> Result<Snapshot, SnapshotError> {
+    let mut from = Reader::new(bytes);
+    let mut magic = [0; MAGIC.len()];
+    from.numbers("magic", &mut magic)?;
+    // A file of another kind is told from a damaged snapshot.
+    if magic != *MAGIC {
+        return Err(SnapshotError::Magic);
+    }
+    let mut from = Reader::checked(bytes)?;
+    from.numbers("magic", &mut magic)?;
+    let version = from.number::<u16>("version")?;
+    if version != VERSION {
+        return Err(SnapshotError::Unknown { field: "version", value: version.into() });
+    }
+    let name = text(&mut from, "name")?.to_owned();
+    let key: KeySpec = text(&mut from, "key")?.parse()?;
+    let by_address = from.flag("spread-of")?;
+    let inner = from.flag("inner")?;
+    let filter = text(&mut from, "filter")?;
+    let filter = (!filter.is_empty()).then(|| Filter::new(filter)).transpose()?;
+    let epoch = epoch(&mut from)?;
+    let coverage = coverage::read(&mut from)?;
+    let account = account::read(&mut from)?;
+    let times_ns = (from.number("earliest")?, from.number("latest")?);
+    let lanes = from.number::<u8>("number of lanes")?;
+    if lanes == 0 || usize::from(lanes) > key.lanes().len() {
+        return Err(SnapshotError::Unknown { field: "number of lanes", value: lanes.into() });
+    }
+    let (mut summaries, mut options, mut info) = (Vec::new(), Vec::<Options>::new(), None::<&Info>);
+    for key_bytes in &key.lanes()[..lanes.into()] {
+        let frame = from.bytes("lane", bytes.len())?;
+        let (summary, known, of_lane) = AnySummary::decode(*key_bytes, frame, limit, file)?;
+        summaries.push(summary);
+        let same = |one: &Options| {
+            let identity = |of: &Options| {
+                (of.by, of.threshold, of.spread, of.hierarchy, of.digester.seed().id())
+            };
+            identity(one) == identity(&of_lane) && info.is_some_and(|info| info.name == known.name)
+        };
+        if !options.first().is_none_or(same) {
+            return Err(from
+                .invalid("lane", frame.len(), "it is not built as the first one")
+                .into());
+        }
+        options.push(of_lane);
+        info = Some(known);
+    }
+    let Some(info) = info.filter(|_| from.is_at_end()) else {
+        return Err(from.invalid("end", 0, "there is more than a snapshot has").into());
+    };
+    let summaries = Summaries(summaries);
+    if !adds_up(&summaries, &account) {
+        return Err(from.invalid("lane", 0, "its flows have more packets than the account").into());
+    }
+    let first = &options[0];
+    let config = Config {
+        name,
+        key,
+        by: first.by,
+        algorithm: info.name.to_owned(),
+        threshold: first.threshold,
+        spread: first.spread,
+        spread_of: if by_address { SpreadOf::Address } else { SpreadOf::Endpoint },
+        hierarchy: first.hierarchy,
+        seed: Some(*first.digester.seed()),
+        inner,
+        filter,
+        epoch,
+        ..Config::default()
+    };
+    let times_ns = Some(times_ns).filter(|(earliest, latest)| earliest <= latest);
+    Ok(Snapshot { config, info, options, summaries, coverage, account, times_ns })
+}
+
+/// Whether the flows of exact tables, and what found no room in them, add up: to no more than was keyed,
+/// unless keyed packets stand for skipped ones. The tasks rely on it.
+fn adds_up(summaries: &Summaries, account: &Account) -> bool {
+    let mut sums = [Some(0u64); 2];
+    let mut add = |size: Size| {
+        for (sum, by) in sums.iter_mut().zip([Measure::Packets, Measure::Bytes]) {
+            *sum = sum.and_then(|sum| sum.checked_add(size.by(by)));
+        }
+    };
+    for answers in summaries.0.iter().map(AnySummary::answers) {
+        if let Some(flows) = answers.flows() {
+            flows.for_each(&mut |_, size| add(size));
+            add(answers.untracked());
+        }
+    }
+    let keyed = [account.keyed, account.keyed_bytes];
+    sums.iter().zip(keyed).all(|(sum, keyed)| {
+        sum.is_some_and(|sum| sum <= keyed || account.skipped != Size::default())
+    })
+}

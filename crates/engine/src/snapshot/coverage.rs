@@ -1,0 +1,86 @@
+//! The epochs that a snapshot covers.
+
+use flowgauge_core::summary::codec::{DecodeError, Reader, Writer};
+
+use super::{MergeError, text};
+
+/// Epochs that a snapshot covers at most.
+const MOST: usize = 1 << 20;
+
+/// One epoch of one run of a measurement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Coverage {
+    /// The host that measured it.
+    pub host: String,
+    /// The run, by a number drawn at its start.
+    pub run: u64,
+    /// Number of the epoch in that run.
+    pub epoch: u64,
+    /// Start and end in nanoseconds since the UNIX epoch; both 0 without a packet.
+    pub bounds_ns: (i64, i64),
+}
+
+impl Coverage {
+    /// Start and end, where there was a packet.
+    pub(super) fn interval_ns(&self) -> Option<(i64, i64)> {
+        Some(self.bounds_ns).filter(|bounds_ns| *bounds_ns != (0, 0))
+    }
+
+    /// What tells it from others. Coverages stand in this order, each of them once.
+    fn id(&self) -> (&str, u64, u64) {
+        (&self.host, self.run, self.epoch)
+    }
+}
+
+/// Appends coverages with their number.
+pub(super) fn write(coverage: &[Coverage], out: &mut Writer) {
+    out.number(coverage.len() as u64);
+    for Coverage { host, run, epoch, bounds_ns } in coverage {
+        out.bytes(host.as_bytes());
+        out.numbers(&[*run, *epoch]);
+        out.numbers(&[bounds_ns.0, bounds_ns.1]);
+    }
+}
+
+/// Takes coverages with their number: one at least, in order.
+pub(super) fn read(from: &mut Reader<'_>) -> Result<Vec<Coverage>, DecodeError> {
+    let mut coverage: Vec<Coverage> = Vec::new();
+    for _ in 0..from.count("number of epochs", MOST)? {
+        let next = Coverage {
+            host: text(from, "host")?.to_owned(),
+            run: from.number("run")?,
+            epoch: from.number("epoch")?,
+            bounds_ns: (from.number("start")?, from.number("end")?),
+        };
+        if next.bounds_ns.0 > next.bounds_ns.1 {
+            return Err(from.invalid("end", 8, "it is before the start"));
+        }
+        if coverage.last().is_some_and(|last| last.id() >= next.id()) {
+            return Err(from.invalid("epoch", 24, "epochs are in order, each of them once"));
+        }
+        coverage.push(next);
+    }
+    match coverage.len() {
+        0 => Err(from.invalid("number of epochs", 8, "it covers none")),
+        _ => Ok(coverage),
+    }
+}
+
+/// The coverages of both, in order.
+///
+/// # Errors
+/// When one of them is in both, or there are too many.
+pub(super) fn union(one: &[Coverage], other: &[Coverage]) -> Result<Vec<Coverage>, MergeError> {
+    if one.len() + other.len() > MOST {
+        return Err(MergeError::TooMany("epochs"));
+    }
+    let mut union = [one, other].concat();
+    union.sort_by(|one, other| one.id().cmp(&other.id()));
+    match union.windows(2).find(|pair| pair[0].id() == pair[1].id()) {
+        Some(pair) => {
+            let Coverage { host, epoch, .. } = pair[0].clone();
+            Err(MergeError::Overlap { epoch, host })
+        }
+        None => Ok(union),
+    }
+}

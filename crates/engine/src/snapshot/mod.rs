@@ -1,0 +1,135 @@
+//! Snapshots: closed epochs that can be stored, merged and asked again.
+//!
+//! A snapshot holds the identity of its measurement, the epochs that it covers, their account and the
+//! summaries of all lanes. `docs/snapshot.md` describes it byte by byte.
+
+mod account;
+mod codec;
+mod coverage;
+mod error;
+mod identity;
+mod saving;
+
+use flowgauge_core::summary::{Info, Merge, Options};
+use flowgauge_kernel::Seed;
+
+use crate::account::Account;
+use crate::builder;
+use crate::config::Config;
+use crate::error::EngineError;
+use crate::intake::Ended;
+use crate::report::TotalReport;
+use crate::sink::Sink;
+use crate::summaries::Summaries;
+use codec::{Head, text};
+
+pub use coverage::Coverage;
+pub use error::{MergeError, SnapshotError};
+pub use saving::Saved;
+pub(crate) use saving::Saving;
+
+/// A closed epoch, or several that were merged.
+pub struct Snapshot {
+    /// The measurement: what it counts, and by what.
+    config: Config,
+    info: &'static Info,
+    /// What each lane's summary was built from.
+    options: Vec<Options>,
+    summaries: Summaries,
+    coverage: Vec<Coverage>,
+    /// Packets that no lane takes are untracked in it; what is untracked in a lane is not.
+    account: Account,
+    /// Times of the earliest and the latest packet.
+    times_ns: Option<(i64, i64)>,
+}
+
+impl Snapshot {
+    /// Reads a snapshot into summaries of at most `limit` bytes each. `file` is the seed of the seed
+    /// file that it was made under, if it was.
+    ///
+    /// # Errors
+    /// When the bytes are no snapshot, or it needs more memory or another seed file.
+    pub fn decode(bytes: &[u8], limit: usize, file: Option<&Seed>) -> Result<Self, SnapshotError> {
+        codec::read(bytes, limit, file)
+    }
+
+    /// The stored form.
+    pub fn encode(&self) -> Vec<u8> {
+        let Self { config, coverage, account, times_ns, .. } = self;
+        let lanes = self.summaries.0.iter().zip(&self.options);
+        let head = Head { config, coverage, account, times_ns: *times_ns };
+        head.write(lanes.map(|(summary, options)| summary.encode(self.info, options)))
+    }
+
+    /// The measurement that it is of, with the defaults for what no snapshot stores.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The epochs that it covers, in order of host, run and epoch.
+    pub fn coverage(&self) -> &[Coverage] {
+        &self.coverage
+    }
+
+    /// What became of the packets; what is untracked in a summary is not in it.
+    pub fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// Adds another snapshot of the same measurement, which covers other epochs.
+    ///
+    /// # Errors
+    /// When their identities differ, they overlap, or their summaries do not add up. This snapshot is
+    /// then unchanged, unless only the summaries of its second lane did not add up.
+    pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
+        identity::check(self, other)?;
+        let coverage = coverage::union(&self.coverage, &other.coverage)?;
+        let account = account::sum(&self.account, &other.account);
+        let account = account.ok_or(MergeError::TooMany("packets"))?;
+        if self.info.laws.merge == Merge::Disjoint {
+            return Err(MergeError::Summaries(format!(
+                "snapshots of {} add up only where they share no flow, which is not known; query each",
+                self.info.name
+            )));
+        }
+        let merged = self.summaries.merge(&other.summaries);
+        merged.map_err(|reason| MergeError::Summaries(reason.to_string()))?;
+        self.summaries.settle();
+        (self.coverage, self.account) = (coverage, account);
+        self.times_ns = match (self.times_ns, other.times_ns) {
+            (Some((start, end)), Some((earliest, latest))) => {
+                Some((start.min(earliest), end.max(latest)))
+            }
+            (own, other) => own.or(other),
+        };
+        Ok(())
+    }
+
+    /// Answers tasks from the snapshot, and reports them to `sink`. `ask` may name other tasks and list
+    /// lengths than the measurement's defaults; what the summaries were built for stays.
+    ///
+    /// # Errors
+    /// When a task is unknown or the summaries cannot answer it, or the report cannot be written.
+    pub fn query(
+        &mut self,
+        ask: impl FnOnce(&mut Config),
+        sink: &mut dyn Sink,
+    ) -> Result<TotalReport, EngineError> {
+        let mut config = self.config.clone();
+        ask(&mut config);
+        let seed = *self.options[0].digester.seed();
+        self.summaries.settle();
+        let mut closer = builder::closer(&config, seed, &self.summaries)?;
+        let bounds = self.coverage.iter().filter_map(Coverage::interval_ns);
+        let bounds_ns = bounds.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
+        let ended = Ended {
+            epoch: self.coverage.iter().map(|one| one.epoch).min().unwrap_or_default(),
+            account: self.account.clone(),
+            bounds_ns,
+            times_ns: self.times_ns,
+            ..Ended::default()
+        };
+        closer.close(ended, &[&self.summaries], sink)?;
+        Ok(closer.total)
+    }
+}

@@ -1,0 +1,118 @@
+//! Snapshots that are kept: what was stored once is read for ever.
+//!
+//! `FLOWGAUGE_GOLDEN=write` writes them anew, after a change of the form that is meant.
+
+use std::path::PathBuf;
+use std::{env, fs};
+
+use flowgauge_core::summary::Parameters;
+use flowgauge_core::terms::{Measure, SpreadOf};
+use flowgauge_engine::snapshot::Snapshot;
+use flowgauge_engine::{Config, EpochLength};
+use flowgauge_kernel::Seed;
+
+use crate::capture::mixed;
+use crate::stored::measured_by;
+use crate::{LIMIT, asking, saved};
+
+/// The seed file that one of the snapshots was made under.
+pub(crate) fn seed_file() -> Seed {
+    Seed::file(b"the seed file of a golden file").unwrap()
+}
+
+/// The measurements that are kept, by the names of their files.
+pub(crate) fn measurements() -> Vec<(&'static str, Config)> {
+    let small = Config { memory_bytes: 64 << 10, ..asking(&["top"]) };
+    let of = |key: &str, algorithm: &str, parameters: &[(&'static str, u32)]| Config {
+        key: key.parse().unwrap(),
+        algorithm: algorithm.to_owned(),
+        parameters: Parameters::new(parameters.iter().copied()),
+        ..small.clone()
+    };
+    let sketch = [("columns", 16), ("rows", 2), ("candidates", 4)];
+    vec![
+        // Two lanes, a filter and epochs by time; the seed is a number.
+        (
+            "table",
+            Config {
+                name: "web".to_owned(),
+                filter: Some(flowgauge_filter::Filter::new("udp and portrange 1-100").unwrap()),
+                epoch: EpochLength::Time(i64::MAX),
+                ..of("five-tuple", "linear-table", &[("buckets", 64)])
+            },
+        ),
+        // A sketch, under a seed file.
+        (
+            "count-min",
+            Config {
+                seed: Some(seed_file()),
+                by: Measure::Bytes,
+                ..of("source/24,64", "count-min", &sketch)
+            },
+        ),
+        // What a sampler passed on, under a random seed.
+        (
+            "sampled",
+            Config {
+                seed: Some(Seed::random([7; 32])),
+                accelerators: vec![("uniform".to_owned(), Parameters::new([("sample", 4)]))],
+                ..of("destination", "count-sketch", &sketch)
+            },
+        ),
+        // One lane for IPv4 and IPv6, and an accelerator that leaves no trace.
+        (
+            "aggregated",
+            Config {
+                spread_of: SpreadOf::Address,
+                accelerators: vec![("agg-evict".to_owned(), Parameters::default())],
+                inner: true,
+                ..of("destination-port", "space-saving", &[("counters", 16)])
+            },
+        ),
+    ]
+}
+
+fn path(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format!("{name}.fgs"))
+}
+
+/// The bytes that are kept.
+pub(crate) fn golden(name: &str) -> Vec<u8> {
+    let path = path(name);
+    fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// What the measurement stores today of a fixed capture, on a fixed host.
+fn stored(config: Config) -> Vec<u8> {
+    let saved = saved(config, &mixed(61, 30));
+    assert_eq!(saved.len(), 1);
+    measured_by(&saved[0].bytes, "host", 7)
+}
+
+#[test]
+fn what_was_stored_long_ago_is_read_and_stored_again() {
+    println!("seed 61");
+    for (name, config) in measurements() {
+        let stored = stored(config);
+        assert!(stored.len() <= 4 << 10, "{name}: {} bytes", stored.len());
+        if env::var("FLOWGAUGE_GOLDEN").is_ok_and(|what| what == "write") {
+            fs::write(path(name), &stored).unwrap();
+        }
+        let kept = golden(name);
+        assert!(stored == kept, "{name} is stored otherwise than it was");
+        let snapshot = Snapshot::decode(&kept, LIMIT, Some(&seed_file())).unwrap();
+        assert!(snapshot.encode() == kept, "{name} comes back otherwise than it was stored");
+        let coverage = snapshot.coverage();
+        assert_eq!((coverage.len(), coverage[0].host.as_str(), coverage[0].run), (1, "host", 7));
+        assert_eq!(snapshot.account().read, 30);
+    }
+}
+
+#[test]
+fn each_file_is_of_a_measurement() {
+    let files = fs::read_dir(path("").parent().unwrap()).unwrap();
+    let kept = files.filter(|file| {
+        file.as_ref().unwrap().path().extension().is_some_and(|extension| extension == "fgs")
+    });
+    assert_eq!(kept.count(), measurements().len());
+}

@@ -1,0 +1,130 @@
+//! Bytes that are no snapshot, or not the one that was stored: refused, or within the memory limit what
+//! they say.
+
+use flowgauge_engine::sink::{Csv, Format, Json, Text, Written};
+use flowgauge_engine::snapshot::{Snapshot, SnapshotError};
+use flowgauge_kernel::counting::peak_of;
+
+use crate::golden::{golden, measurements, seed_file};
+use crate::stored::{lanes, measured_by, mended, mended_whole};
+
+/// Bytes that the summaries of a snapshot may take.
+const LIMIT: usize = 1 << 20;
+
+/// Bytes of the heap beside these, for each byte that is read and in all. A filter is compiled from its
+/// text, and a coverage holds more than its bytes.
+const HEAP_PER_BYTE: u64 = 64;
+const HEAP: u64 = 64 << 10;
+
+/// Reads bytes, within the memory that they may take.
+fn decode(bytes: &[u8]) -> Result<Snapshot, SnapshotError> {
+    let (decoded, taken) = peak_of(|| Snapshot::decode(bytes, LIMIT, Some(&seed_file())));
+    let most = HEAP + HEAP_PER_BYTE * bytes.len() as u64;
+    assert!(taken <= most, "{taken} bytes of the heap to read {}", bytes.len());
+    decoded
+}
+
+/// Why damaged bytes are refused.
+fn refusal(bytes: &[u8], what: &str) -> SnapshotError {
+    match decode(bytes) {
+        Ok(_) => panic!("{what} is taken for a snapshot"),
+        Err(error) => error,
+    }
+}
+
+#[test]
+fn every_flipped_bit_is_refused() {
+    for (name, _) in measurements() {
+        let bytes = golden(name);
+        for at in 0..bytes.len() {
+            for bit in 0..8 {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= 1 << bit;
+                let error =
+                    refusal(&damaged, &format!("{name} with bit {bit} of byte {at} flipped"));
+                assert_eq!(error.is_damage(), at >= 4, "{name}: byte {at}: {error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_cut_is_refused() {
+    for (name, _) in measurements() {
+        let bytes = golden(name);
+        for end in 0..bytes.len() {
+            let what = format!("{name} cut to {end} bytes");
+            assert!(refusal(&bytes[..end], &what).is_damage(), "{what}");
+            // Behind a checksum that fits the rest, what is missing is missed.
+            if end >= 4 {
+                refusal(&mended(bytes[..end].to_vec()), &what);
+            }
+        }
+        let longer = [&bytes[..], &[0]].concat();
+        assert!(refusal(&longer, name).is_damage());
+        refusal(&mended([&bytes[..], &[0; 4]].concat()), name);
+    }
+}
+
+/// Asks what a snapshot answers by default, and writes it.
+fn ask(snapshot: &mut Snapshot, format: impl Format, what: &str) {
+    let mut out = Vec::new();
+    let answered = snapshot.query(|_| (), &mut Written::new(format, &mut out));
+    let total = answered.unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert_eq!(total.epochs, 1, "{what}");
+    assert!(str::from_utf8(&out).is_ok() && !out.is_empty(), "{what}");
+}
+
+/// What the bytes make where their checksums are made to fit: an error, or a snapshot that can be
+/// stored, asked and merged. Returns whether they make one.
+fn does_no_harm(bytes: &[u8], original: &[u8], what: &str) -> bool {
+    let bytes = mended_whole(bytes.to_vec(), &lanes(original));
+    let Ok(mut snapshot) = decode(&bytes) else { return false };
+    // What it holds now is stored, whatever it was read from, and comes back.
+    let stored = snapshot.encode();
+    assert!(decode(&stored).unwrap().encode() == stored, "{what}");
+    ask(&mut snapshot, Json, what);
+    ask(&mut snapshot, Csv, what);
+    ask(&mut snapshot, Text { rows: 10 }, what);
+    // Packets that were counted are never counted again.
+    assert!(snapshot.merge(&decode(&bytes).unwrap()).is_err(), "{what} is merged with itself");
+    let mut sum = decode(&measured_by(original, "other", 8)).unwrap();
+    if sum.merge(&snapshot).is_ok() {
+        let stored = sum.encode();
+        assert!(decode(&stored).unwrap().encode() == stored, "{what}");
+        ask(&mut sum, Json, what);
+    }
+    true
+}
+
+/// Flips bits behind checksums that fit, and sets each run of 8 bytes to its most: each bit before the
+/// lanes and one of each byte in them, or in the long form each bit.
+#[test]
+fn forged_fields_do_no_harm() {
+    let long = std::env::var_os("FLOWGAUGE_LONG").is_some();
+    for (name, _) in measurements() {
+        let bytes = golden(name);
+        let (mut refused, mut taken) = (0, 0);
+        let mut check = |forged: Vec<u8>, what: &str| {
+            println!("{what}");
+            let made = does_no_harm(&forged, &bytes, what);
+            taken += usize::from(made);
+            refused += usize::from(!made);
+        };
+        for at in 0..bytes.len() - 4 {
+            let in_lane = lanes(&bytes).iter().any(|lane| lane.contains(&at));
+            let bit = at as u32 * 5 % 8;
+            for bit in if in_lane && !long { bit..bit + 1 } else { 0..8 } {
+                let mut forged = bytes.clone();
+                forged[at] ^= 1 << bit;
+                check(forged, &format!("{name}: bit {bit} of byte {at}"));
+            }
+            let mut forged = bytes.clone();
+            let end = (at + 8).min(bytes.len() - 4);
+            forged[at..end].fill(0xff);
+            check(forged, &format!("{name}: bytes {at} to {end}"));
+        }
+        println!("{name}: {refused} refused, {taken} taken");
+        assert!(refused > 500 && taken > 500, "{name}: {refused} refused, {taken} taken");
+    }
+}
