@@ -203,6 +203,12 @@ pub(crate) struct Query {
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) task: Option<Vec<String>>,
 
+    /// Answer by a coarser key, such as source/24 from source, or source from five-tuple: sums over the
+    /// keys that exact tables hold, or that Space-Saving and Misra-Gries list [default: the key that was
+    /// measured]
+    #[arg(long)]
+    pub(crate) key: Option<KeySpec>,
+
     /// Most items in top, and in a list of the text report
     #[arg(long, value_name = "N", default_value_t = 10,
         value_parser = RangedU64ValueParser::<usize>::new().range(1..))]

@@ -82,6 +82,7 @@ pub(crate) fn query(query: &Query) -> Result<(), Failure> {
         let ask = |config: &mut Config| {
             config.tasks.clone_from(&query.task);
             config.top = query.top;
+            config.key = query.key.unwrap_or(config.key);
         };
         let mut total = snapshot.query(ask, &mut outlets)?;
         total.files = vec![path.display().to_string()];

@@ -173,15 +173,16 @@ impl Builder {
     }
 }
 
-/// What answers the tasks of `config` from these summaries, which were measured elsewhere.
+/// What answers the tasks of `config` from a view of these summaries, which were measured elsewhere.
 pub(crate) fn closer(
     config: &Config,
     seed: Seed,
+    view: &View<'_>,
     summaries: &Summaries,
+    notes: Vec<String>,
 ) -> Result<Closer, EngineError> {
-    let view = View::new(config.key, std::iter::once(summaries));
     let bytes = summaries.memory_bytes().sum();
-    answering(config, seed, &entries(config)?, &view, summaries, bytes, Vec::new())
+    answering(config, seed, &entries(config)?, view, summaries, bytes, notes)
 }
 
 /// Builds the tasks for the summaries of a view, and leaves out those that cannot be answered.

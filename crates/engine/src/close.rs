@@ -68,8 +68,8 @@ impl Closer {
         self.saving = Some(saving);
     }
 
-    /// Answers from summaries that are settled and share no flow, and reports to `sink`; of an update, what can be told
-    /// of an epoch by itself.
+    /// Stores an epoch where that is asked for, and reports what summaries answer that are settled and
+    /// share no flow.
     pub(crate) fn close(
         &mut self,
         ended: Ended,
@@ -80,7 +80,16 @@ impl Closer {
             let saved = saving.save(&ended, summaries)?;
             sink.deliver(&Item::Snapshot(Arc::new(saved)))?;
         }
-        let view = View::new(self.key, summaries.iter().copied());
+        self.report(ended, &View::new(self.key, summaries.iter().copied()), sink)
+    }
+
+    /// Reports what a view answers to `sink`; of an update, what can be told of an epoch by itself.
+    pub(crate) fn report(
+        &mut self,
+        ended: Ended,
+        view: &View<'_>,
+        sink: &mut dyn Sink,
+    ) -> Result<(), EngineError> {
         let lanes = &view.lanes()[..];
         let mut account = ended.account;
         let keyed = Size { packets: account.keyed, bytes: account.keyed_bytes };

@@ -2,6 +2,7 @@
 
 use std::{fmt, io};
 
+use flowgauge_core::key::{KeyError, KeySpec};
 use flowgauge_core::summary::BuildError;
 use flowgauge_core::task::Unsupported;
 
@@ -50,6 +51,19 @@ pub enum EngineError {
     /// The operating system refused memory for the tasks.
     #[error("the operating system refused memory for the tasks: {0}")]
     Refused(io::Error),
+    /// A key cannot be made of another one.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// A summary does not answer for a coarser key.
+    #[error("keys by {to} cannot be summed up from keys by {from}: {reason}")]
+    Coarser {
+        /// The key that was measured.
+        from: KeySpec,
+        /// The key that was asked for.
+        to: KeySpec,
+        /// Why not.
+        reason: String,
+    },
     /// Measurements that do not go together.
     #[error("measurements: {0}")]
     Measurements(String),

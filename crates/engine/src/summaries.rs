@@ -3,7 +3,7 @@
 use flowgauge_core::any::{AnySummary, BatchMut};
 use flowgauge_core::key::KeySpec;
 use flowgauge_core::lanes::Take;
-use flowgauge_core::summary::{Incompatible, Setting};
+use flowgauge_core::summary::{Answers, Incompatible, Setting};
 use flowgauge_core::task;
 use flowgauge_core::terms::Size;
 
@@ -183,6 +183,11 @@ impl<'a> View<'a> {
             (!answers.is_empty()).then(|| (*key_bytes, Joined::new(answers)))
         };
         Self { key, lanes: key.lanes().iter().enumerate().filter_map(lane).collect() }
+    }
+
+    /// The view of lanes that answer for keys of so many canonical bytes.
+    pub(crate) fn of(key: KeySpec, lanes: impl Iterator<Item = (usize, &'a dyn Answers)>) -> Self {
+        Self { key, lanes: lanes.map(|(bytes, lane)| (bytes, Joined::new(vec![lane]))).collect() }
     }
 
     /// A lane for each key type.

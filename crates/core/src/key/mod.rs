@@ -5,6 +5,7 @@
 //! digests words; everything after the close of an epoch reads canonical bytes.
 
 mod canonical;
+mod coarser;
 mod element;
 mod extract;
 mod spec;
@@ -13,6 +14,7 @@ use bytemuck::{Pod, Zeroable};
 use flowgauge_kernel::{Digester, Words};
 
 pub use canonical::CanonicalKey;
+pub use coarser::Coarser;
 pub use element::Element;
 pub use extract::Extract;
 pub(crate) use spec::prefix_mask;

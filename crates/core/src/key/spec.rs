@@ -45,7 +45,7 @@ impl KeyKind {
     }
 
     /// Whether the key needs the ports of the transport header.
-    fn needs_ports(self) -> bool {
+    pub(super) fn needs_ports(self) -> bool {
         matches!(self, Self::FiveTuple | Self::DestinationPort)
     }
 
@@ -54,7 +54,7 @@ impl KeyKind {
         matches!(self, Self::Source | Self::Pair | Self::FiveTuple)
     }
 
-    fn has_destination(self) -> bool {
+    pub(super) fn has_destination(self) -> bool {
         matches!(self, Self::Destination | Self::Pair | Self::FiveTuple)
     }
 }
@@ -84,6 +84,16 @@ pub enum KeyError {
     /// A prefix of a key without addresses.
     #[error("the key '{0}' has no address to take a prefix of")]
     NoAddress(&'static str),
+    /// A key cannot be made of another one.
+    #[error("'{to}' cannot be made of the key '{from}': {reason}")]
+    NotCoarser {
+        /// The key that there is.
+        from: KeySpec,
+        /// The key that was asked for.
+        to: KeySpec,
+        /// What the first one lacks.
+        reason: &'static str,
+    },
     /// A flow's fields do not make a key of this kind.
     #[error("'{text}' is no flow of the key '{key}': {reason}")]
     Flow {
@@ -268,7 +278,7 @@ impl KeySpec {
     }
 
     /// The canonical bytes of a key with these fields.
-    fn canonical(self, fields: &Fields) -> Result<CanonicalKey, String> {
+    pub(super) fn canonical(self, fields: &Fields) -> Result<CanonicalKey, String> {
         let mut bytes = Vec::with_capacity(CanonicalKey::MAX_BYTES);
         let kind = self.kind;
         let five_tuple = kind == KeyKind::FiveTuple;

@@ -4,6 +4,7 @@
 //! summaries of all lanes. `docs/snapshot.md` describes it byte by byte.
 
 mod account;
+mod coarse;
 mod codec;
 mod coverage;
 mod error;
@@ -11,6 +12,7 @@ mod identity;
 mod saving;
 
 use flowgauge_core::summary::{Info, Merge, Options};
+use flowgauge_core::terms::Size;
 use flowgauge_kernel::Seed;
 
 use crate::account::Account;
@@ -20,7 +22,8 @@ use crate::error::EngineError;
 use crate::intake::Ended;
 use crate::report::TotalReport;
 use crate::sink::Sink;
-use crate::summaries::Summaries;
+use crate::summaries::{Summaries, View};
+use coarse::Coarse;
 use codec::{Head, text};
 
 pub use coverage::Coverage;
@@ -106,10 +109,11 @@ impl Snapshot {
     }
 
     /// Answers tasks from the snapshot, and reports them to `sink`. `ask` may name other tasks and list
-    /// lengths than the measurement's defaults; what the summaries were built for stays.
+    /// lengths than the measurement's defaults, and a coarser key; what the summaries were built for stays.
     ///
     /// # Errors
-    /// When a task is unknown or the summaries cannot answer it, or the report cannot be written.
+    /// When a task is unknown, the summaries cannot answer it, or not by this key, or the report cannot be
+    /// written.
     pub fn query(
         &mut self,
         ask: impl FnOnce(&mut Config),
@@ -119,7 +123,17 @@ impl Snapshot {
         ask(&mut config);
         let seed = *self.options[0].digester.seed();
         self.summaries.settle();
-        let mut closer = builder::closer(&config, seed, &self.summaries)?;
+        let coarse = if config.key == self.config.key {
+            None
+        } else {
+            let keyed = Size { packets: self.account.keyed, bytes: self.account.keyed_bytes };
+            Some(Coarse::new((self.config.key, config.key), &self.summaries, keyed)?)
+        };
+        let (view, notes) = match &coarse {
+            None => (View::new(config.key, std::iter::once(&self.summaries)), Vec::new()),
+            Some(coarse) => (coarse.view(config.key), coarse.notes.clone()),
+        };
+        let mut closer = builder::closer(&config, seed, &view, &self.summaries, notes)?;
         let bounds = self.coverage.iter().filter_map(Coverage::interval_ns);
         let bounds_ns = bounds.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
         let ended = Ended {
@@ -129,7 +143,7 @@ impl Snapshot {
             times_ns: self.times_ns,
             ..Ended::default()
         };
-        closer.close(ended, &[&self.summaries], sink)?;
+        closer.report(ended, &view, sink)?;
         Ok(closer.total)
     }
 }
