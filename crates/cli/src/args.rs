@@ -53,6 +53,9 @@ pub(crate) enum Command {
     /// Prints algorithms, tasks and keys, and what goes with what
     List(Listing),
     /// Answers tasks from stored epochs
+    ///
+    /// Several snapshots are added up first, as by 'merge'. Where the algorithm's summaries do not add up,
+    /// each is answered by itself.
     Query(Query),
     /// Adds up stored epochs of one measurement
     Merge(Merging),
@@ -242,6 +245,11 @@ pub(crate) struct SnapshotReading {
     /// The seed file that the snapshots were made under, if they were
     #[arg(long, value_name = "FILE")]
     pub(crate) seed_file: Option<PathBuf>,
+
+    /// Add up epochs of several hosts whose starts and ends are at most this far apart, such as 500ms
+    #[arg(long, value_name = "TOLERANCE", default_value = "0s", value_parser = values::time,
+        hide_default_value = true)]
+    pub(crate) align: u64,
 
     /// The memory that the summaries of a snapshot may take, such as 64MiB or 1GB
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = values::size)]

@@ -74,18 +74,24 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// Runs `flowgauge query`.
 pub(crate) fn query(query: &Query) -> Result<(), Failure> {
-    let mut snapshots = read(&query.snapshots, &query.reading)?;
+    let snapshots = read(&query.snapshots, &query.reading)?;
     let inputs = inputs(&query.snapshots, &query.reading);
+    let mut asked: Vec<(Vec<PathBuf>, Snapshot)> = Vec::new();
+    if snapshots.iter().all(|(_, snapshot)| snapshot.adds_up()) {
+        asked.extend(sum(snapshots, &query.reading)?.map(|sum| (query.snapshots.clone(), sum)));
+    } else {
+        asked.extend(snapshots.into_iter().map(|(path, snapshot)| (vec![path], snapshot)));
+    }
     let sink = output::reports(&query.output, query.top, &inputs, Pace::Replay, Flags::default())?;
     let mut outlets = output::outlets(Pace::Replay, vec![sink])?;
-    for (path, snapshot) in &mut snapshots {
+    for (paths, snapshot) in &mut asked {
         let ask = |config: &mut Config| {
             config.tasks.clone_from(&query.task);
             config.top = query.top;
             config.key = query.key.unwrap_or(config.key);
         };
         let mut total = snapshot.query(ask, &mut outlets)?;
-        total.files = vec![path.display().to_string()];
+        total.files = paths.iter().map(|path| path.display().to_string()).collect();
         outlets.deliver(&Item::Total(total.into())).map_err(flowgauge_engine::EngineError::from)?;
     }
     output::end(outlets)
@@ -94,15 +100,26 @@ pub(crate) fn query(query: &Query) -> Result<(), Failure> {
 /// Runs `flowgauge merge`.
 pub(crate) fn merge(merging: &Merging) -> Result<(), Failure> {
     output::refuse_input("-o", &merging.output, &inputs(&merging.snapshots, &merging.reading))?;
-    let mut snapshots = read(&merging.snapshots, &merging.reading)?.into_iter();
-    let Some((_, mut sum)) = snapshots.next() else { return Ok(()) };
+    let snapshots = read(&merging.snapshots, &merging.reading)?;
+    let Some(sum) = sum(snapshots, &merging.reading)? else { return Ok(()) };
+    let path = &merging.output;
+    replace(path, &sum.encode())
+        .map_err(|error| Failure::Failed(format!("{}: cannot be written: {error}", path.display())))
+}
+
+/// Adds snapshots up; `None` without any.
+fn sum(
+    snapshots: Vec<(PathBuf, Snapshot)>,
+    reading: &SnapshotReading,
+) -> Result<Option<Snapshot>, Failure> {
+    let mut snapshots = snapshots.into_iter();
+    let Some((_, mut sum)) = snapshots.next() else { return Ok(None) };
     for (path, other) in snapshots {
         let merged = sum.merge(&other);
         merged.map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?;
     }
-    let path = &merging.output;
-    replace(path, &sum.encode())
-        .map_err(|error| Failure::Failed(format!("{}: cannot be written: {error}", path.display())))
+    sum.check_aligned(reading.align).map_err(|error| Failure::Usage(error.to_string()))?;
+    Ok(Some(sum))
 }
 
 /// The files that are read.

@@ -75,6 +75,11 @@ pub(crate) fn epoch(text: &str) -> Result<EpochLength, String> {
     }
 }
 
+/// A time such as `500ms`, in nanoseconds.
+pub(crate) fn time(text: &str) -> Result<u64, String> {
+    quantity(text, &TIMES).ok_or_else(|| "write a time such as 10s, 500ms or 1m".to_owned())
+}
+
 /// A threshold: a share such as `0.1%`, or a number of packets or bytes.
 pub(crate) fn threshold(text: &str) -> Result<Threshold, String> {
     let threshold = match text.strip_suffix('%') {

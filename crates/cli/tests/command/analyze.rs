@@ -371,6 +371,16 @@ fn stored_epochs_are_asked_and_added_up() {
     };
     assert_eq!(merge(&[&stored[0], &stored[1]]).code, 0);
     assert_eq!(query(&sum)["tasks"], reports[2]["tasks"]);
+    let both = ["query", "--seed-file", &seed, "--format", "json", &stored[0], &stored[1]];
+    let both = flowgauge(&both);
+    assert_eq!((both.code, both.lines().len()), (0, 2), "one epoch and the total: {}", both.err);
+    assert_eq!(both.lines()[0]["tasks"], reports[2]["tasks"]);
+    assert_eq!(both.lines()[1]["files"], serde_json::json!([stored[0], stored[1]]));
+    let coarse = ["query", "--seed-file", &seed, "--key", "protocol", &stored[0]];
+    let coarse = flowgauge(&coarse);
+    assert!(coarse.code == 0 && coarse.out.contains("protocol by packets"), "{}", coarse.out);
+    let finer = flowgauge(&["query", "--seed-file", &seed, "--key", "pair/33", &stored[0]]);
+    assert_eq!((finer.code, finer.err.lines().count()), (2, 1), "{}", finer.err);
     let twice = merge(&[&stored[0], &stored[0]]);
     assert_eq!(twice.code, 2);
     assert!(twice.err.contains("both snapshots cover epoch 0"), "{}", twice.err);

@@ -3,6 +3,7 @@
 use flowgauge_core::summary::codec::{DecodeError, Reader, Writer};
 
 use super::{MergeError, text};
+use crate::sink::{rfc3339, units};
 
 /// Epochs that a snapshot covers at most.
 const MOST: usize = 1 << 20;
@@ -83,4 +84,43 @@ pub(super) fn union(one: &[Coverage], other: &[Coverage]) -> Result<Vec<Coverage
         }
         None => Ok(union),
     }
+}
+
+/// Whether all hosts cover the same intervals, whose starts and ends may be `tolerance_ns` apart.
+///
+/// # Errors
+/// When two hosts do not.
+pub(super) fn check_aligned(coverage: &[Coverage], tolerance_ns: u64) -> Result<(), MergeError> {
+    let near = |one: (i64, i64), other: (i64, i64)| {
+        one.0.abs_diff(other.0) <= tolerance_ns && one.1.abs_diff(other.1) <= tolerance_ns
+    };
+    // Several runs of a host may cover one interval.
+    let intervals = |of_host: &[Coverage]| {
+        let mut intervals: Vec<_> = of_host.iter().filter_map(Coverage::interval_ns).collect();
+        intervals.sort_unstable();
+        intervals.dedup_by(|next, kept| near(*next, *kept));
+        intervals
+    };
+    let hosts = coverage.chunk_by(|one, other| one.host == other.host);
+    // What had no packet has no times.
+    let mut hosts = hosts
+        .map(|of_host| (&of_host[0].host, intervals(of_host)))
+        .filter(|(_, intervals)| !intervals.is_empty());
+    let Some((first, expected)) = hosts.next() else { return Ok(()) };
+    for (other, found) in hosts {
+        let differ = expected.iter().zip(&found).find(|(one, other)| !near(**one, **other));
+        if differ.is_none() && expected.len() == found.len() {
+            continue;
+        }
+        let described = |intervals: &[(i64, i64)], differing: Option<&(i64, i64)>| match differing {
+            Some((start_ns, end_ns)) => format!("{} to {}", rfc3339(*start_ns), rfc3339(*end_ns)),
+            None => units::plural(intervals.len() as u64, "interval"),
+        };
+        let (one, two) = differ.unzip();
+        return Err(MergeError::Misaligned {
+            hosts: [first.clone(), other.clone()],
+            intervals: [described(&expected, one), described(&found, two)],
+        });
+    }
+    Ok(())
 }

@@ -62,6 +62,18 @@ pub enum MergeError {
         /// The host.
         host: String,
     },
+    /// Two hosts measured at different times.
+    #[error(
+        "'{}' covers {} and '{}' covers {}; merge equal intervals, or give --align the most by which \
+         they may differ",
+        hosts[0], intervals[0], hosts[1], intervals[1]
+    )]
+    Misaligned {
+        /// The hosts.
+        hosts: [String; 2],
+        /// What each covers: the first interval that differs, or how many there are.
+        intervals: [String; 2],
+    },
     /// Together they cover more epochs than a snapshot can name, or count more than a number holds.
     #[error("the sum has more {0} than a snapshot holds")]
     TooMany(&'static str),

@@ -79,7 +79,8 @@ impl Snapshot {
         &self.account
     }
 
-    /// Adds another snapshot of the same measurement, which covers other epochs.
+    /// Adds another snapshot of the same measurement, which covers other epochs. Whether epochs of
+    /// several hosts are of the same time is up to [`Self::check_aligned`].
     ///
     /// # Errors
     /// When their identities differ, they overlap, or their summaries do not add up. This snapshot is
@@ -89,7 +90,7 @@ impl Snapshot {
         let coverage = coverage::union(&self.coverage, &other.coverage)?;
         let account = account::sum(&self.account, &other.account);
         let account = account.ok_or(MergeError::TooMany("packets"))?;
-        if self.info.laws.merge == Merge::Disjoint {
+        if !self.adds_up() {
             return Err(MergeError::Summaries(format!(
                 "snapshots of {} add up only where they share no flow, which is not known; query each",
                 self.info.name
@@ -106,6 +107,20 @@ impl Snapshot {
             (own, other) => own.or(other),
         };
         Ok(())
+    }
+
+    /// Whether snapshots of this algorithm add up: else each is asked by itself.
+    pub fn adds_up(&self) -> bool {
+        self.info.laws.merge != Merge::Disjoint
+    }
+
+    /// Checks that all hosts whose epochs were merged measured at the same times: that their intervals
+    /// start and end within `tolerance_ns` nanoseconds of each other.
+    ///
+    /// # Errors
+    /// When two hosts did not.
+    pub fn check_aligned(&self, tolerance_ns: u64) -> Result<(), MergeError> {
+        coverage::check_aligned(&self.coverage, tolerance_ns)
     }
 
     /// Answers tasks from the snapshot, and reports them to `sink`. `ask` may name other tasks and list

@@ -1,11 +1,11 @@
 //! Closed epochs that are stored, merged and asked again.
 
-use flowgauge_core::key::KeySpec;
+use flowgauge_core::key::{CanonicalKey, KeySpec};
 use flowgauge_core::summary::Parameters;
 use flowgauge_core::terms::SpreadOf;
 use flowgauge_engine::sink::{Json, Written};
 use flowgauge_engine::snapshot::{MergeError, Snapshot};
-use flowgauge_engine::{Config, EpochLength};
+use flowgauge_engine::{Config, EngineError, EpochLength};
 use flowgauge_kernel::Seed;
 use serde_json::Value;
 
@@ -13,21 +13,29 @@ use crate::capture::{Random, mixed};
 use crate::{LIMIT, asking, only_epoch, saved, snapshot};
 
 /// What a snapshot answers to the tasks.
-fn answers(snapshot: &mut Snapshot, tasks: &[&str]) -> Value {
-    let mut out = Vec::new();
-    let tasks: Vec<_> = tasks.iter().map(|task| (*task).to_owned()).collect();
-    // A flow that mixed traffic has, for the task that is asked about flows by name.
+fn answers(snapshot: &mut Snapshot, tasks: &[&str]) -> Result<Value, EngineError> {
     let flow = "source=10.0.0.1,destination=10.0.0.2,source_port=1,destination_port=80,protocol=17";
+    let flow = snapshot.config().key.parse_flow(flow).unwrap();
+    answers_of(snapshot, tasks, &[flow])
+}
+
+/// What a snapshot answers to the tasks, of which one may be asked about these flows.
+pub(crate) fn answers_of(
+    snapshot: &mut Snapshot,
+    tasks: &[&str],
+    flows: &[CanonicalKey],
+) -> Result<Value, EngineError> {
+    let mut out = Vec::new();
     let ask = |config: &mut Config| {
-        config.flows = vec![config.key.parse_flow(flow).unwrap(); tasks.len()];
-        config.tasks = Some(tasks);
+        config.flows = flows.to_vec();
+        config.tasks = Some(tasks.iter().map(|task| (*task).to_owned()).collect());
     };
-    snapshot.query(ask, &mut Written::new(Json, &mut out)).unwrap();
-    serde_json::from_slice(&out).unwrap()
+    snapshot.query(ask, &mut Written::new(Json, &mut out))?;
+    Ok(serde_json::from_slice(&out).unwrap())
 }
 
 /// A capture of some records of another one: those that `keep` chooses by their number.
-fn part(bytes: &[u8], keep: impl Fn(usize) -> bool) -> Vec<u8> {
+pub(crate) fn part(bytes: &[u8], keep: impl Fn(usize) -> bool) -> Vec<u8> {
     let (mut part, mut at, mut number) = (bytes[..24].to_vec(), 24, 0);
     while at < bytes.len() {
         let captured = u32::from_le_bytes(bytes[at + 8..at + 12].try_into().unwrap()) as usize;
@@ -65,7 +73,7 @@ fn a_snapshot_answers_what_its_run_answered() {
         assert!(stored.encode() == reread.encode(), "{name}");
         let tasks_asked: Vec<_> = tasks.iter().map(|task| (*task).to_owned()).collect();
         let expected = only_epoch(Config { tasks: Some(tasks_asked), ..config }, &bytes);
-        let found = answers(&mut stored, tasks);
+        let found = answers(&mut stored, tasks).unwrap();
         for field in ["measurement", "start", "end", "key", "by", "seed", "tasks", "breakdown"] {
             assert_eq!(found[field], expected[field], "{name} {field}");
         }
@@ -86,7 +94,8 @@ fn parts_that_are_merged_answer_as_the_whole() {
         let mut sum = snapshot(config.clone(), &part(&bytes, |at| side[at]));
         let other = snapshot(config, &part(&bytes, |at| !side[at]));
         sum.merge(&other).unwrap();
-        let (found, expected) = (answers(&mut sum, tasks), answers(&mut whole, tasks));
+        let (found, expected) =
+            (answers(&mut sum, tasks).unwrap(), answers(&mut whole, tasks).unwrap());
         let keyed = |line: &Value| line["account"]["keyed"].clone();
         assert_eq!((sum.coverage().len(), keyed(&found)), (2, keyed(&expected)), "{name}");
         for field in ["start", "end", "tasks", "breakdown"] {
@@ -95,7 +104,8 @@ fn parts_that_are_merged_answer_as_the_whole() {
                 assert_eq!(found[field], expected[field], "{name} {field}");
             }
         }
-        let sizes = |snapshot: &mut Snapshot| answers(snapshot, &["flow-size"])["tasks"].clone();
+        let sizes =
+            |snapshot: &mut Snapshot| answers(snapshot, &["flow-size"]).unwrap()["tasks"].clone();
         assert_eq!(sizes(&mut sum), sizes(&mut whole), "{name}");
         let twice = sum.merge(&other).err().unwrap();
         assert!(matches!(twice, MergeError::Overlap { epoch: 0, .. }), "{twice}");

@@ -8,6 +8,7 @@ mod capture;
 mod coarser;
 mod golden;
 mod hostile;
+mod merge;
 mod stored;
 
 use std::sync::Arc;

@@ -1,0 +1,175 @@
+//! Which snapshots add up, and to what.
+
+use flowgauge_core::catalog::{self, ALGORITHMS};
+use flowgauge_core::key::{CanonicalKey, KeySpec};
+use flowgauge_core::summary::{Info, Merge, Parameters};
+use flowgauge_engine::account::Account;
+use flowgauge_engine::snapshot::{MergeError, Snapshot};
+use flowgauge_engine::{Config, Plan};
+use serde_json::Value;
+
+use crate::answers::{answers_of, part};
+use crate::capture::{Pcap, mixed};
+use crate::stored::measured_by;
+use crate::{LIMIT, asking, only_epoch, saved, snapshot};
+
+/// A measurement by this algorithm, of the first key that it can measure; small, and never full.
+fn config(info: &Info) -> Config {
+    let candidates = info.parameters.iter().filter(|parameter| parameter.name == "candidates");
+    let base = Config {
+        algorithm: info.name.to_owned(),
+        parameters: Parameters::new(candidates.map(|parameter| (parameter.name, 1 << 10))),
+        ..Config { tasks: None, memory_bytes: 4 << 20, ..asking(&[]) }
+    };
+    let keys =
+        ["five-tuple", "source"].map(|key| Config { key: key.parse().unwrap(), ..base.clone() });
+    let fits = |config: &Config| Plan::new(config.clone()).is_ok();
+    keys.into_iter().find(fits).unwrap_or_else(|| panic!("{} measures no key", info.name))
+}
+
+/// The 300 heaviest flows of a capture.
+fn heaviest(key: KeySpec, bytes: &[u8]) -> Vec<CanonicalKey> {
+    let report = only_epoch(Config { key, top: 300, ..asking(&["top"]) }, bytes);
+    let flow = |item: &Value| {
+        let fields = item["key"].as_object().unwrap().iter();
+        let fields = fields.map(|(name, value)| match value.as_str() {
+            Some(address) => format!("{name}={address}"),
+            None => format!("{name}={value}"),
+        });
+        key.parse_flow(&fields.collect::<Vec<_>>().join(",")).unwrap()
+    };
+    report["tasks"]["top"]["items"].as_array().unwrap().iter().map(flow).collect()
+}
+
+/// The sizes of these flows, and what is answered of all flows together.
+fn told(snapshot: &mut Snapshot, exact: bool, flows: &[CanonicalKey]) -> Value {
+    let mut told = Value::Null;
+    let mut ask = |tasks: &[&str]| {
+        for task in tasks {
+            if let Ok(found) = answers_of(snapshot, &[task], flows) {
+                told[task] = found["tasks"].clone();
+            }
+        }
+        told.is_object()
+    };
+    // Which keys a sketch keeps as candidates depends on the order of the packets, unless it finds all of
+    // them in its cells.
+    let _ = ask(&["cardinality", "entropy", "size-distribution", "flow-size"]) && !exact
+        || ask(&["top", "heavy-hitters", "superspreaders", "changes"]);
+    told
+}
+
+/// Two halves of a capture, saved apart under one seed, add up as the catalog says: to the same answers
+/// as the whole, bit for bit, where sums are equal; not at all where parts must share no flow.
+#[test]
+fn halves_of_a_capture_add_up_as_the_catalog_says() {
+    println!("seed 81");
+    let bytes = mixed(81, 3000);
+    let halves = [0, 1].map(|half| part(&bytes, |at| at / 7 % 2 == half));
+    let (mut equal, mut apart) = (0, 0);
+    for info in ALGORITHMS {
+        let config = config(info);
+        let mut whole = snapshot(config.clone(), &bytes);
+        let [mut sum, other] = halves.each_ref().map(|half| snapshot(config.clone(), half));
+        let merge = catalog::laws(info.name, &config.parameters).unwrap().merge;
+        assert_eq!(sum.adds_up(), merge != Merge::Disjoint, "{}", info.name);
+        let merged = sum.merge(&other);
+        if merge == Merge::Disjoint {
+            let refused = merged.unwrap_err().to_string();
+            assert!(refused.contains("query each"), "{}: {refused}", info.name);
+            apart += 1;
+            continue;
+        }
+        merged.unwrap_or_else(|error| panic!("{}: {error}", info.name));
+        // How often time goes back depends on which packets come after each other.
+        let account = |of: &Snapshot| Account { backwards: 0, ..of.account().clone() };
+        assert_eq!(account(&sum), account(&whole), "{}", info.name);
+        assert_eq!(sum.coverage().len(), 2);
+        if merge == Merge::Equal {
+            let (flows, exact) = (heaviest(config.key, &bytes), info.laws.flows);
+            assert!(flows.len() > 100);
+            let [sum, whole] = [&mut sum, &mut whole].map(|of| told(of, exact, &flows));
+            assert!(sum.is_object(), "{} answers nothing", info.name);
+            assert_eq!(sum, whole, "{}", info.name);
+            equal += 1;
+        }
+        // Merged within bounds, they still answer something.
+        assert!(sum.query(|_| (), &mut crate::Keep::default()).is_ok(), "{}", info.name);
+    }
+    assert!(equal > 10 && apart > 0, "{equal} add up equally, {apart} not at all");
+}
+
+/// `docs/snapshot.md` names the algorithms whose sums are equal, or are none.
+#[test]
+fn the_page_says_how_each_algorithm_adds_up() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/snapshot.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let row = |law: &str| page.lines().find(|line| line.starts_with(law)).unwrap();
+    for info in ALGORITHMS {
+        let named = |law: &str| row(law).contains(&format!("`{}`", info.name));
+        let found = (named("| equal |"), named("| disjoint only |"));
+        let expected = (info.laws.merge == Merge::Equal, info.laws.merge == Merge::Disjoint);
+        assert_eq!(found, expected, "{}", info.name);
+    }
+}
+
+/// The order of a merge does not show in the bytes of what adds up exactly.
+#[test]
+fn the_order_of_a_merge_leaves_no_trace() {
+    println!("seed 82");
+    let bytes = mixed(82, 2000);
+    let thirds: Vec<_> = (0..3)
+        .map(|third| {
+            let stored = saved(asking(&["top"]), &part(&bytes, |at| at % 3 == third));
+            measured_by(&stored[0].bytes, "host", third as u64)
+        })
+        .collect();
+    let read = |at: usize| Snapshot::decode(&thirds[at], LIMIT, None).unwrap();
+    let merged = |order: [usize; 3]| {
+        let mut sum = read(order[0]);
+        order[1..].iter().for_each(|at| sum.merge(&read(*at)).unwrap());
+        sum.encode()
+    };
+    let expected = merged([0, 1, 2]);
+    assert!([[0, 2, 1], [2, 1, 0], [1, 0, 2]].into_iter().all(|order| merged(order) == expected));
+}
+
+/// The snapshot of a run on `host` whose packets begin and end at these milliseconds.
+fn at_times(host: &str, run: u64, [start_ms, end_ms]: [u64; 2]) -> Snapshot {
+    let mut pcap = Pcap::new();
+    for ms in [start_ms, end_ms] {
+        pcap.udp(1_700_000_000_000_000_000 + ms * 1_000_000, (1, 1), (2, 2));
+    }
+    let stored = saved(asking(&["top"]), &pcap.0);
+    Snapshot::decode(&measured_by(&stored[0].bytes, host, run), LIMIT, None).unwrap()
+}
+
+#[test]
+fn hosts_that_are_merged_measured_at_the_same_times() {
+    const MS: u64 = 1_000_000;
+    let merged = |parts: &[(&str, [u64; 2])]| {
+        let mut parts = (0..).zip(parts).map(|(run, (host, times))| at_times(host, run, *times));
+        let mut sum = parts.next().unwrap();
+        parts.for_each(|part| sum.merge(&part).unwrap());
+        sum
+    };
+    let needed = |parts: &[(&str, [u64; 2])], ms: u64| {
+        let sum = merged(parts);
+        sum.check_aligned(ms * MS).unwrap();
+        if ms > 0 {
+            let refused = sum.check_aligned(ms * MS - 1).unwrap_err();
+            assert!(matches!(refused, MergeError::Misaligned { .. }), "{refused}");
+            assert!(refused.to_string().contains("'a' covers 2023-11-14T"), "{refused}");
+        }
+    };
+    needed(&[("a", [0, 10]), ("b", [0, 10])], 0);
+    needed(&[("a", [0, 10]), ("b", [0, 13])], 3);
+    needed(&[("a", [4, 10]), ("b", [0, 13]), ("c", [3, 11])], 4);
+    // One host may have measured at any times, and in several runs at once.
+    needed(&[("a", [0, 10]), ("a", [5, 90]), ("a", [0, 10])], 0);
+    needed(&[("a", [0, 10]), ("a", [0, 10]), ("b", [0, 10])], 0);
+    needed(&[("a", [0, 10]), ("a", [20, 30]), ("b", [0, 10]), ("b", [20, 31])], 1);
+    let missing = merged(&[("a", [0, 10]), ("a", [20, 30]), ("b", [0, 10])]);
+    let refused = missing.check_aligned(MS).unwrap_err().to_string();
+    assert!(refused.contains("'a' covers 2 intervals and 'b' covers 1 interval"), "{refused}");
+}
