@@ -1,7 +1,6 @@
 //! `flowgauge list`: what there is, and what goes with what.
 //!
-//! What goes with what is asked of the engine itself: a pair is listed where a run of it can be
-//! planned.
+//! What goes with what is asked of the engine itself, which knows it from the catalog.
 
 use flowgauge_core::accelerator::AcceleratorInfo;
 use flowgauge_core::catalog::{self, ACCELERATORS, ALGORITHMS};
@@ -9,7 +8,7 @@ use flowgauge_core::key::KeyKind;
 use flowgauge_core::summary::{Info, Merge, Parameter};
 use flowgauge_core::task::{TASKS, TaskEntry};
 use flowgauge_core::terms::Measure;
-use flowgauge_engine::Plan;
+use flowgauge_engine::answered;
 use flowgauge_engine::sink::layout::{Align, Cell, Table, paragraph};
 use serde_json::{Value, json};
 
@@ -21,24 +20,36 @@ use crate::output;
 pub(crate) fn run(listing: &Listing) -> Result<(), Failure> {
     listing.output.no_csv("the list")?;
     let text = match listing.output.format {
-        Format::Json => lines(),
-        Format::Text | Format::Csv => page(),
+        Format::Json => lines(&Answered::new()),
+        Format::Text | Format::Csv => page(&Answered::new()),
     };
     output::write(listing.output.output.as_deref(), &text)
 }
 
-/// Whether `algorithm` answers `task` for this key, in one measure at least.
-fn answers(algorithm: &Info, task: &TaskEntry, kind: KeyKind) -> bool {
-    let by = [Measure::Packets, Measure::Bytes];
-    by.into_iter().any(|by| Plan::answers(kind.into(), by, algorithm.name, task.name))
-}
+/// The names of the algorithms, keys and tasks that go together, in one measure at least.
+struct Answered(Vec<(&'static str, KeyKind, &'static str)>);
 
-fn algorithm_answers(algorithm: &Info, task: &TaskEntry) -> bool {
-    KeyKind::ALL.iter().any(|(_, kind)| answers(algorithm, task, *kind))
-}
+impl Answered {
+    fn new() -> Self {
+        let mut all = Vec::new();
+        for algorithm in ALGORITHMS {
+            for (_, kind) in KeyKind::ALL {
+                for by in [Measure::Packets, Measure::Bytes] {
+                    let tasks = answered(kind.into(), by, algorithm.name);
+                    all.extend(tasks.into_iter().map(|task| (algorithm.name, kind, task)));
+                }
+            }
+        }
+        Self(all)
+    }
 
-fn key_answers(kind: KeyKind, task: &TaskEntry) -> bool {
-    ALGORITHMS.iter().any(|algorithm| answers(algorithm, task, kind))
+    fn by(&self, algorithm: &Info, task: &TaskEntry) -> bool {
+        self.0.iter().any(|(name, _, answered)| (*name, *answered) == (algorithm.name, task.name))
+    }
+
+    fn of(&self, kind: KeyKind, task: &TaskEntry) -> bool {
+        self.0.iter().any(|(_, key, answered)| (*key, *answered) == (kind, task.name))
+    }
 }
 
 /// The names of those that `holds` is true of.
@@ -51,7 +62,7 @@ fn names<T: Copy>(
 }
 
 /// One object a line: algorithms, accelerators, tasks, keys.
-fn lines() -> String {
+fn lines(answered: &Answered) -> String {
     let algorithms = ALGORITHMS.iter().map(|algorithm| {
         let parameters = algorithm.parameters.iter().map(|p| (p.name.to_owned(), json!(p.help)));
         json!({
@@ -59,7 +70,7 @@ fn lines() -> String {
             "name": algorithm.name,
             "idea": algorithm.idea,
             "paper": algorithm.paper,
-            "tasks": names(TASKS, |task| algorithm_answers(algorithm, task), |task| task.name),
+            "tasks": names(TASKS, |task| answered.by(algorithm, task), |task| task.name),
             "accelerators": accelerators(algorithm),
             "merges": true,
             "merged": merged(algorithm),
@@ -88,8 +99,8 @@ fn lines() -> String {
             "name": task.name,
             "question": task.question,
             "default": task.by_default,
-            "algorithms": names(ALGORITHMS, |one| algorithm_answers(one, task), |one| one.name),
-            "keys": names(KeyKind::ALL, |(_, kind)| key_answers(kind, task), |(name, _)| name),
+            "algorithms": names(ALGORITHMS, |one| answered.by(one, task), |one| one.name),
+            "keys": names(KeyKind::ALL, |(_, kind)| answered.of(kind, task), |(name, _)| name),
         })
     });
     let keys = KeyKind::ALL.into_iter().map(|(name, kind)| {
@@ -97,7 +108,7 @@ fn lines() -> String {
             "kind": "key",
             "name": name,
             "prefixes": kind.has_addresses(),
-            "tasks": names(TASKS, |task| key_answers(kind, task), |task| task.name),
+            "tasks": names(TASKS, |task| answered.of(kind, task), |task| task.name),
         })
     });
     let all: Vec<Value> =
@@ -106,7 +117,7 @@ fn lines() -> String {
     lines.join("\n") + "\n"
 }
 
-fn page() -> String {
+fn page(answered: &Answered) -> String {
     let mut page = String::from("Algorithms\n");
     for info in ALGORITHMS {
         let &Info { name, idea, paper, parameters, memory, .. } = info;
@@ -134,13 +145,11 @@ fn page() -> String {
     });
     page.push_str("\nTasks, by their numbers, that an algorithm answers for a key that can\n");
     let numbers = || (1..=TASKS.len()).map(|number| number.to_string());
-    matrix(&mut page, numbers(), algorithms(), |algorithm, at| {
-        algorithm_answers(algorithm, TASKS[at])
-    });
+    matrix(&mut page, numbers(), algorithms(), |algorithm, at| answered.by(algorithm, TASKS[at]));
     page.push_str(
         "\nTasks, by their numbers, that are answered for a key by an algorithm that can\n",
     );
-    matrix(&mut page, numbers(), KeyKind::ALL, |kind, at| key_answers(*kind, TASKS[at]));
+    matrix(&mut page, numbers(), KeyKind::ALL, |kind, at| answered.of(*kind, TASKS[at]));
     page
 }
 

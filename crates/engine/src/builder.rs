@@ -11,6 +11,7 @@ use crate::close::Closer;
 use crate::config::Config;
 use crate::crew::{Sharing, keeps_apart};
 use crate::error::{Able, EngineError};
+use crate::outline::Outlines;
 use crate::plan::Prepared;
 use crate::report::SummaryInfo;
 use crate::snapshot::Saving;
@@ -19,26 +20,20 @@ use crate::summaries::{Sets, Summaries, View};
 /// The share of the memory that the IPv4 lane gets.
 const V4_SHARE: f64 = 0.75;
 
-/// Builds the run of one measurement.
-///
-/// An algorithm that holds the keys of IPv4 only measures these, with all the memory; an operator
-/// would rather have them and the number of IPv6 packets than nothing.
-pub(crate) fn build(config: Config, seed: Seed) -> Result<Prepared, EngineError> {
-    let mut builder = Builder::new(config, seed)?;
-    let built = match *builder.config.key.lanes() {
-        [v4, v6] => match builder.summary(v6, 1.0 - V4_SHARE) {
-            Err(EngineError::Build(unfit @ BuildError::Unfit { .. })) => {
-                builder.notes.push(format!("IPv6 packets are counted as untracked: {unfit}"));
-                builder.build(&[(v4, 1.0)])?
-            }
-            fit => {
-                drop(fit?);
-                builder.build(&[(v4, V4_SHARE), (v6, 1.0 - V4_SHARE)])?
-            }
-        },
-        ref lanes => builder.build(&lanes.iter().map(|lane| (*lane, 1.0)).collect::<Vec<_>>())?,
+/// Builds the run of one measurement that was checked, of these lanes.
+pub(crate) fn build(
+    config: Config,
+    seed: Seed,
+    outlines: Outlines,
+    sharing: Sharing,
+) -> Result<Prepared, EngineError> {
+    let shares = match outlines.lanes()[..] {
+        [v4, v6] => vec![(v4.key_bytes, V4_SHARE), (v6.key_bytes, 1.0 - V4_SHARE)],
+        ref lanes => lanes.iter().map(|lane| (lane.key_bytes, 1.0)).collect(),
     };
-    builder.finish(built)
+    let builder = Builder::new(config, seed, &sharing, outlines.note)?;
+    let sets = builder.sets(&shares, &sharing)?;
+    builder.finish(sharing, sets)
 }
 
 /// Divides the memory among lanes and tasks.
@@ -57,14 +52,16 @@ struct Builder {
     notes: Vec<String>,
 }
 
-/// How the work is shared, and all summaries.
-type Built = (Sharing, Sets);
-
 /// Flows, or cells, for which the tasks are asked what they need, to find what they need for each.
 const PROBE: usize = 1 << 16;
 
 impl Builder {
-    fn new(config: Config, seed: Seed) -> Result<Self, EngineError> {
+    fn new(
+        config: Config,
+        seed: Seed,
+        sharing: &Sharing,
+        note: Option<String>,
+    ) -> Result<Self, EngineError> {
         let key_bytes = config.key.lanes();
         let entries = entries(&config)?;
         let probe = |flows: usize, cells: usize| {
@@ -87,33 +84,25 @@ impl Builder {
             config,
             seed,
             entries,
-            all: 1,
-            all_for_one: 1,
+            all: sharing.all(),
+            all_for_one: sharing.all_for_one(),
             lanes_bytes,
             task_bytes_per_flow,
             task_bytes_per_cell,
-            notes: Vec::new(),
+            notes: note.into_iter().collect(),
         })
     }
 
-    /// Builds a probe set of all the memory to choose the sharing mode, then the sets needed.
-    fn build(&mut self, lanes: &[(usize, f64)]) -> Result<Built, EngineError> {
-        let make = |builder: &Self| {
-            let summary = |(key_bytes, share): &(usize, f64)| builder.summary(*key_bytes, *share);
+    /// Builds the sets of summaries, each with these shares of its memory for its lanes.
+    fn sets(&self, lanes: &[(usize, f64)], sharing: &Sharing) -> Result<Sets, EngineError> {
+        let set = || {
+            let summary = |(key_bytes, share): &(usize, f64)| self.summary(*key_bytes, *share);
             lanes.iter().map(summary).collect::<Result<_, _>>().map(Summaries)
         };
-        let only = make(self)?;
-        let sharing = Sharing::new(&self.config, self.seed, &only)?;
-        (self.all, self.all_for_one) = (sharing.all(), sharing.all_for_one());
-        if self.all == 1 {
-            return Ok((sharing, Sets { workers: vec![vec![only]], sums: Vec::new() }));
-        }
-        drop(only);
-        let some = |count| (0..count).map(|_| make(self)).collect::<Result<Vec<_>, _>>();
+        let some = |count| (0..count).map(|_| set()).collect::<Result<Vec<_>, EngineError>>();
         let workers =
             (0..sharing.measuring).map(|_| some(sharing.sets)).collect::<Result<_, _>>()?;
-        let sums = some(sharing.sums)?;
-        Ok((sharing, Sets { workers, sums }))
+        Ok(Sets { workers, sums: some(sharing.sums)? })
     }
 
     /// Builds a summary of keys of `key_bytes` bytes with `share` of the memory of a set.
@@ -159,7 +148,7 @@ impl Builder {
     }
 
     /// Builds the tasks for summaries of this size, and leaves out those that cannot be answered.
-    fn finish(mut self, (sharing, sets): Built) -> Result<Prepared, EngineError> {
+    fn finish(mut self, sharing: Sharing, sets: Sets) -> Result<Prepared, EngineError> {
         let view = sharing.view(self.config.key, &sets.workers);
         let notes = std::mem::take(&mut self.notes);
         let bytes = sets.all().flat_map(Summaries::memory_bytes).sum();
@@ -240,7 +229,7 @@ fn answering(
 }
 
 /// The tasks asked for, or those by default.
-fn entries(config: &Config) -> Result<Vec<&'static TaskEntry>, EngineError> {
+pub(crate) fn entries(config: &Config) -> Result<Vec<&'static TaskEntry>, EngineError> {
     let Some(names) = &config.tasks else {
         return Ok(TASKS.into_iter().filter(|entry| entry.by_default).collect());
     };
@@ -253,7 +242,8 @@ fn entries(config: &Config) -> Result<Vec<&'static TaskEntry>, EngineError> {
     Ok(TASKS.into_iter().filter(|entry| names.iter().any(|name| name == entry.name)).collect())
 }
 
-fn build_tasks(
+/// The tasks of `entries`, with histories for lanes of these shapes.
+pub(crate) fn build_tasks(
     config: &Config,
     seed: Seed,
     entries: &[&'static TaskEntry],

@@ -39,7 +39,7 @@ pub enum EngineError {
         task: &'static str,
         /// Why, and what could.
         reason: Unsupported,
-        /// The algorithms that can.
+        /// What can.
         able: Able,
     },
     /// `auto` found nothing to choose.
@@ -89,12 +89,22 @@ pub enum EngineError {
     Sink(#[from] SinkError),
 }
 
-/// The algorithms that answer a task for a key; none where it was not asked.
+/// What answers a task in a run that is otherwise the same.
 #[derive(Debug, Default)]
-pub struct Able(pub(crate) Vec<&'static str>);
+pub struct Able {
+    /// Algorithms, as `--algorithm` takes them: each with the parameters that it needs.
+    pub algorithms: Vec<String>,
+    /// Whether they do so only without the accelerators that were asked for.
+    pub alone: bool,
+}
 
 impl fmt::Display for Able {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() { Ok(()) } else { write!(f, " (these can: {})", self.0.join(", ")) }
+        let Self { algorithms, alone } = self;
+        match algorithms.join(", ") {
+            names if names.is_empty() => Ok(()),
+            names if *alone => write!(f, " (without --accelerator these can: {names})"),
+            names => write!(f, " (these can: {names})"),
+        }
     }
 }

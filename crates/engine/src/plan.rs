@@ -3,23 +3,22 @@
 use std::sync::Arc;
 
 use flowgauge_core::batch::BATCH_PACKETS;
-use flowgauge_core::catalog;
-use flowgauge_core::key::{CanonicalKey, KeySpec};
+use flowgauge_core::key::CanonicalKey;
 use flowgauge_core::lanes::LaneOptions;
-use flowgauge_core::summary::{BuildError, Flows, Parameters};
+use flowgauge_core::summary::{BuildError, Flows};
 use flowgauge_core::task::Lane;
-use flowgauge_core::terms::Measure;
 
 use crate::builder;
 use crate::close::Closer;
 use crate::closing::Closing;
 use crate::config::{Config, Dispatch, EpochLength};
 use crate::crew::{self, Cores, Sharing, staff};
-use crate::error::{Able, EngineError};
+use crate::error::EngineError;
 use crate::gathering::Gathering;
 use crate::group::{Alive, Group, Side};
 use crate::intake::Intake;
 use crate::meter::{Meter, OneMeter, SeveralMeter, Stream};
+use crate::outline;
 use crate::report::SummaryInfo;
 use crate::seed;
 use crate::summaries::{Set, Sets, View};
@@ -124,10 +123,6 @@ impl Plan {
     fn one(config: Config) -> Result<Prepared, EngineError> {
         let asked = config.clone();
         prepare(config).map_err(|error| match error {
-            EngineError::Task { task, reason, .. } => {
-                let able = able(&asked, task).collect();
-                EngineError::Task { task, reason, able: Able(able) }
-            }
             // What a part of the run lacks is less than what has to be given for all of it.
             EngineError::Build(BuildError::TooLittleMemory { needed, .. }) => {
                 let (given, needed) = (asked.memory_bytes, enough(&asked).unwrap_or(needed));
@@ -137,12 +132,7 @@ impl Plan {
         })
     }
 
-    /// Whether `algorithm`, with its default parameters, answers `task` for this key and measure.
-    pub fn answers(key: KeySpec, by: Measure, algorithm: &str, task: &str) -> bool {
-        can(&Config { key, by, ..Config::default() }, algorithm, task)
-    }
-
-    /// A plan as of [`Self::new`], without looking for what else could be asked where this cannot.
+    /// A plan as of [`Self::new`], without looking for the memory that would be enough.
     pub(crate) fn bare(config: Config) -> Result<Self, EngineError> {
         prepare(config).map(Self::from)
     }
@@ -223,10 +213,15 @@ impl Plan {
 
 /// Checks a configuration, and builds its summaries and tasks.
 fn prepare(config: Config) -> Result<Prepared, EngineError> {
-    check_ranges(&config)?;
-    check_shared(&config)?;
     let seed = config.seed.map_or_else(seed::random, Ok).map_err(EngineError::Seed)?;
-    builder::build(config, seed)
+    let (outlines, sharing) = outline::check(&config, seed)?;
+    builder::build(config, seed, outlines, sharing)
+}
+
+/// Refuses numbers out of range, and what is not shared.
+pub(crate) fn check_values(config: &Config) -> Result<(), EngineError> {
+    check_ranges(config)?;
+    check_shared(config)
 }
 
 /// Refuses measurements that reports could not tell apart.
@@ -350,28 +345,6 @@ fn check_shared(config: &Config) -> Result<(), EngineError> {
 
 /// More workers than this would not pay on any machine there is.
 const MOST_WORKERS: usize = 256;
-
-/// Memory for a run that is planned only to see whether it can be.
-const PROBE_BYTES: usize = 16 << 20;
-
-/// Whether this algorithm, with its default parameters, answers the task in a run that is otherwise
-/// that of `config`.
-fn can(config: &Config, algorithm: &str, task: &str) -> bool {
-    let config = Config {
-        algorithm: algorithm.to_owned(),
-        parameters: Parameters::default(),
-        tasks: Some(vec![task.to_owned()]),
-        memory_bytes: PROBE_BYTES,
-        ..config.clone()
-    };
-    prepare(config).is_ok()
-}
-
-/// The algorithms that answer `task` in a run that is otherwise that of `config`.
-fn able(config: &Config, task: &str) -> impl Iterator<Item = &'static str> {
-    let names = catalog::ALGORITHMS.iter().map(|info| info.name);
-    names.filter(move |name| can(config, name, task))
-}
 
 /// The least memory that is not too little for a run that is otherwise that of `config`, whose own
 /// is too little.

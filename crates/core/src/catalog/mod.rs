@@ -129,7 +129,7 @@ macro_rules! shared {
             $(if name == <$summary as Describe>::INFO.name {
                 return <$summary as Share>::share::<K>(&options.digesting::<K>());
             })*
-            Err(BuildError::Unshared { algorithm: known.name, able: SHARED.join(", ") })
+            Err(unshared(known))
         }
     };
 }
@@ -325,6 +325,15 @@ fn able_with(accelerator: &str, parameters: &Parameters) -> Vec<&'static str> {
 pub fn accelerator_info(name: &str) -> Result<&'static AcceleratorInfo, BuildError> {
     let found = ACCELERATORS.iter().find(|info| info.name == name);
     found.ok_or_else(|| unknown_accelerator(name))
+}
+
+/// Whether workers can share the algorithm.
+fn check_shared(info: &Info) -> Result<(), BuildError> {
+    if SHARED.contains(&info.name) { Ok(()) } else { Err(unshared(info)) }
+}
+
+fn unshared(info: &Info) -> BuildError {
+    BuildError::Unshared { algorithm: info.name, able: SHARED.join(", ") }
 }
 
 /// Whether there is such an accelerator, with such parameters.

@@ -1,6 +1,7 @@
 //! What a summary would answer, without building it.
 
 use crate::key::CanonicalKey;
+use crate::summary::shared::without_candidates;
 use crate::summary::{
     Ability, Answers, BuildError, Candidates, Cells, Counted, Estimate, Flows, Forecast, Forecasts,
     Options, Parameters, Prefixes, QuantileOf, Quantiles, SizeEstimate, SizeQuery, Spread,
@@ -40,6 +41,23 @@ impl Outline {
             answers = super::answers_behind(accelerator, parameters, answers);
         }
         Ok(Self { answers, by: options.by, hierarchy: options.hierarchy })
+    }
+
+    /// Of the algorithm called `name` as one that several workers fill at once, for keys of `key_bytes`
+    /// canonical bytes: it keeps no candidates.
+    ///
+    /// # Errors
+    /// As [`Self::new`], and when it is none of [`SHARED`](super::SHARED), or not with these parameters.
+    pub fn concurrent(key_bytes: usize, name: &str, options: &Options) -> Result<Self, BuildError> {
+        let info = super::info(name)?;
+        super::check_shared(info)?;
+        let has = |name| info.parameters.iter().any(|parameter| parameter.name == name);
+        if has("state") {
+            options.parameters.word("state", &["counter"])?;
+        }
+        let options =
+            if has("candidates") { without_candidates(options)? } else { options.clone() };
+        Self::new(key_bytes, &[], name, &options)
     }
 
     fn has(&self, ability: Ability) -> Option<&Self> {

@@ -123,6 +123,32 @@ fn an_outline_says_what_the_summary_answers() {
     assert!(seen.built > 1000 && seen.refused > 1000, "{} {}", seen.built, seen.refused);
 }
 
+/// What workers share answers what its outline says, or is refused alike.
+#[test]
+fn an_outline_says_what_a_shared_summary_answers() {
+    let mut seen = Seen::default();
+    for info in ALGORITHMS {
+        for parameters in parameters(info) {
+            let options = Options { parameters, ..Options::new(1 << 20, 1).for_keys(16) };
+            let case = format!("{} {:?}", info.name, options.parameters);
+            let outline = Outline::concurrent(16, info.name, &options);
+            match (outline, catalog::build_shared::<Key16>(info.name, &options)) {
+                (Ok(outline), Ok(built)) => {
+                    let answers = built.ordinary().answers();
+                    assert_eq!(shape(&outline, 16), shape(answers, 16), "{case}");
+                    seen.built += 1;
+                }
+                (Err(said), Err(refused)) => {
+                    assert_eq!(said.to_string(), refused.to_string(), "{case}");
+                    seen.refused += 1;
+                }
+                (said, _) => panic!("{case}: {:?}", said.err()),
+            }
+        }
+    }
+    assert!(seen.built >= catalog::SHARED.len() && seen.refused > 30, "{}", seen.refused);
+}
+
 /// The first form is the default, and no two are asked for alike.
 #[test]
 fn forms_are_told_apart_by_their_parameters() {

@@ -3,6 +3,7 @@
 use flowgauge_core::catalog;
 use flowgauge_core::key::KeySpec;
 use flowgauge_core::summary::{Answers, BuildError, Laws, Merge, Options, QuantileOf};
+use flowgauge_core::task::Lane;
 use flowgauge_core::terms::Threshold;
 use flowgauge_kernel::Seed;
 
@@ -34,17 +35,17 @@ pub(crate) struct Sharing {
 }
 
 impl Sharing {
-    /// The sharing that `config` asks for, of summaries like these, whatever their size.
+    /// The sharing that `config` asks for, of lanes that answer this.
     ///
     /// # Errors
     /// When several workers cannot measure this, with a sentence that says what could.
     pub(crate) fn new(
         config: &Config,
         seed: Seed,
-        summaries: &Summaries,
+        lanes: &[Lane<'_>],
     ) -> Result<Self, EngineError> {
         if config.queues > 1 {
-            return Self::queues(config, summaries);
+            return Self::queues(config, lanes);
         }
         let laws = laws(config)?;
         let merge = laws.merge;
@@ -56,11 +57,9 @@ impl Sharing {
         }
         let dispatch = dispatch(config)?;
         let disjoint = dispatch != Dispatch::Queue;
-        let view = View::new(config.key, std::iter::once(summaries));
-        let lanes = view.lanes();
         let flows = lanes.iter().all(|lane| lane.answers.flows().is_some());
         if config.workers > 1 {
-            for lane in &lanes {
+            for lane in lanes {
                 check(lane.answers)?;
             }
             if merge == Merge::Disjoint && !flows {
@@ -107,7 +106,8 @@ impl Sharing {
         // What is stored is one summary.
         let joined = config.workers > 1 && disjoint && flows && !config.shared && !config.save;
         // Tables add up, but for the peers that a flow has in several parts.
-        let equal = merge == Merge::Equal && !(flows && summaries.wants_elements());
+        let elements = lanes.iter().any(|lane| lane.answers.spread().is_some());
+        let equal = merge == Merge::Equal && !(flows && elements);
         let counted_as_one = config.shared || joined && !updates || equal;
         let same = counted_as_one && !sampled(config)?.contains(&true);
         // What adds up only where flows are kept apart is dispatched.
@@ -120,7 +120,8 @@ impl Sharing {
             workers => workers - 1,
         };
         // Forecasts stay with the meter, which lends its only set at the end of an epoch.
-        let swapped = !summaries.is_lasting() && (config.epoch != EpochLength::Whole || updates);
+        let lasting = lanes.iter().any(|lane| lane.answers.forecasts().is_some());
+        let swapped = !lasting && (config.epoch != EpochLength::Whole || updates);
         let sets = if swapped { 2 } else { 1 };
         let sums = match updates {
             true if joined => measuring,
@@ -131,7 +132,7 @@ impl Sharing {
     }
 
     /// The sharing among queues, whose packets are dealt by the network card: a flow may be in several.
-    fn queues(config: &Config, summaries: &Summaries) -> Result<Self, EngineError> {
+    fn queues(config: &Config, lanes: &[Lane<'_>]) -> Result<Self, EngineError> {
         if config.workers > 1 {
             return refuse(
                 "each queue measures by itself: use one worker for several queues".into(),
@@ -154,8 +155,7 @@ impl Sharing {
                 config.algorithm
             ));
         }
-        let view = View::new(config.key, std::iter::once(summaries));
-        for lane in view.lanes() {
+        for lane in lanes {
             check_gaps(lane.answers)?;
             let named = lane.answers.flows().is_none() && lane.answers.candidates().is_some();
             if named && matches!(config.threshold, Threshold::Weight(_)) {

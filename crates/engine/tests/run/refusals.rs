@@ -2,8 +2,8 @@
 
 use flowgauge_core::catalog;
 use flowgauge_core::key::KeyKind;
-use flowgauge_core::summary::BuildError;
-use flowgauge_core::task::ForecastModel;
+use flowgauge_core::summary::{BuildError, Parameters};
+use flowgauge_core::task::{ForecastModel, TASKS};
 use flowgauge_core::terms::Hierarchy;
 use flowgauge_engine::{Config, EngineError, Plan};
 
@@ -54,11 +54,34 @@ fn the_memory_that_is_needed_is_enough() {
     assert!(lacking > 100, "{lacking}");
 }
 
-/// The algorithms that the refusal names.
-fn named(config: &Config) -> Vec<String> {
-    let text = refusal(config.clone()).to_string();
-    let Some((_, names)) = text.split_once("(these can: ") else { return Vec::new() };
-    names.trim_end_matches(')').split(", ").map(str::to_owned).collect()
+/// The configurations that the refusal names: `algorithm`, or `algorithm:parameter=value`.
+fn named(config: &Config) -> Vec<Config> {
+    let Err(EngineError::Task { able, .. }) = Plan::new(config.clone()).map(drop) else {
+        return Vec::new();
+    };
+    let named = |name: &String| {
+        let (algorithm, parameters) = name.split_once(':').unwrap_or((name, ""));
+        let pairs = parameters.split(',').filter_map(|pair| pair.split_once('='));
+        let accelerators = if able.alone { Vec::new() } else { config.accelerators.clone() };
+        Config {
+            algorithm: algorithm.to_owned(),
+            parameters: Parameters::new(pairs),
+            accelerators,
+            ..config.clone()
+        }
+    };
+    able.algorithms.iter().map(named).collect()
+}
+
+/// Asserts that what a refusal names can begin; returns the names.
+fn remedies(config: &Config) -> Vec<String> {
+    let named = named(config);
+    for config in &named {
+        let refused = Plan::new(config.clone()).err().map(|error| error.to_string());
+        let (algorithm, parameters) = (&config.algorithm, &config.parameters);
+        assert_eq!(refused, None, "{algorithm} {parameters:?} {:?}", config.tasks);
+    }
+    named.into_iter().map(|config| config.algorithm).collect()
 }
 
 /// What a refusal names is not refused, whatever else the run is asked for.
@@ -74,11 +97,48 @@ fn the_algorithms_named_can() {
     for (config, can, cannot) in
         [(forecast, "k-ary", "linear-table"), (pairs, "rhhh", "hyperloglog")]
     {
-        let named = named(&config);
+        let named = remedies(&config);
         assert!(named.iter().any(|name| name == can), "{named:?}");
         assert!(named.iter().all(|name| name != cannot), "{named:?}");
-        for algorithm in named {
-            assert!(Plan::new(Config { algorithm, ..config.clone() }).is_ok());
+    }
+}
+
+/// Every task, for every key: what answers it is named with its parameters, and does.
+#[test]
+fn every_task_that_is_refused_names_what_answers_it() {
+    let mut refused = 0;
+    for kind in KeyKind::ALL.map(|(_, kind)| kind) {
+        for task in TASKS {
+            // It answers the first of these tasks, and `hyperloglog` only one other.
+            let algorithm = if task.name == "cardinality" { "space-saving" } else { "hyperloglog" };
+            let config = Config {
+                key: kind.into(),
+                algorithm: algorithm.to_owned(),
+                memory_bytes: 4 << 20,
+                ..asking(&[task.name])
+            };
+            let named = remedies(&config);
+            assert_eq!(named.is_empty(), !task.keys.contains(&kind), "{kind:?} {}", task.name);
+            refused += usize::from(!named.is_empty());
         }
     }
+    assert!(refused > 40, "{refused}");
+}
+
+#[test]
+fn parameters_that_answer_are_named() {
+    let source = Config { key: KeyKind::Source.into(), ..asking(&["superspreaders"]) };
+    let text = refusal(source).to_string();
+    assert!(text.contains("linear-table:state=distinct"), "{text}");
+    assert!(text.contains("two-level"), "{text}");
+}
+
+/// Behind a sampler nothing tells entropy: without it some do.
+#[test]
+fn what_answers_without_the_accelerators_is_named_as_such() {
+    let accelerators = vec![("uniform".to_owned(), Parameters::default())];
+    let config = Config { accelerators, ..asking(&["entropy"]) };
+    let text = refusal(config.clone()).to_string();
+    assert!(text.contains("(without --accelerator these can: linear-table"), "{text}");
+    assert!(!remedies(&config).is_empty());
 }

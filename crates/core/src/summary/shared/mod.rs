@@ -53,7 +53,7 @@ pub trait Share: Describe {
 
 /// The parameters of a summary that keeps no keys beside its cells: which of them are heavy depends on
 /// the order of all packets.
-pub(super) fn without_candidates(options: &Options) -> Result<Options, BuildError> {
+pub(crate) fn without_candidates(options: &Options) -> Result<Options, BuildError> {
     match options.parameters.get("candidates") {
         None | Some("0") => {}
         Some(value) => {

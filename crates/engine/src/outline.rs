@@ -1,0 +1,162 @@
+//! What a configuration asks for, by the entries of the catalog: checked before anything is built.
+
+use flowgauge_core::catalog::{self, Outline};
+use flowgauge_core::key::KeySpec;
+use flowgauge_core::summary::{BuildError, Form, Info, Options, Parameters};
+use flowgauge_core::task::{HistoryShape, Lane, TASKS, TaskEntry, Unsupported};
+use flowgauge_core::terms::Measure;
+use flowgauge_kernel::Seed;
+
+use crate::builder::{build_tasks, entries};
+use crate::config::Config;
+use crate::crew::Sharing;
+use crate::error::{Able, EngineError};
+use crate::plan::check_values;
+
+/// An outline of the summary of each lane that is measured.
+pub(crate) struct Outlines {
+    key: KeySpec,
+    lanes: Vec<(usize, Outline)>,
+    /// What is not measured, and why.
+    pub(crate) note: Option<String>,
+}
+
+impl Outlines {
+    /// The lanes of the key. An algorithm that holds the keys of IPv4 only measures these: an operator
+    /// would rather have them and the number of IPv6 packets than nothing.
+    ///
+    /// # Errors
+    /// When the algorithm or an accelerator does not exist, or cannot measure this.
+    fn new(config: &Config) -> Result<Self, BuildError> {
+        let options = Options {
+            parameters: config.parameters.clone(),
+            by: config.by,
+            spread: config.spread,
+            hierarchy: config.hierarchy,
+            // What is answered does not depend on the seed.
+            ..Options::new(0, ANY_SEED)
+        };
+        let lane = |&key_bytes: &usize| {
+            let outline = if config.shared {
+                Outline::concurrent(key_bytes, &config.algorithm, &options)
+            } else {
+                Outline::new(key_bytes, &config.accelerators, &config.algorithm, &options)
+            };
+            Ok((key_bytes, outline?))
+        };
+        let (lanes, note) = match config.key.lanes() {
+            [v4, v6] => match lane(v6) {
+                Err(unfit @ BuildError::Unfit { .. }) => {
+                    let note = format!("IPv6 packets are counted as untracked: {unfit}");
+                    (vec![lane(v4)?], Some(note))
+                }
+                fit => (vec![lane(v4)?, fit?], None),
+            },
+            lanes => (lanes.iter().map(lane).collect::<Result<_, _>>()?, None),
+        };
+        Ok(Self { key: config.key, lanes, note })
+    }
+
+    /// What the tasks would see.
+    pub(crate) fn lanes(&self) -> Vec<Lane<'_>> {
+        let (key, lanes) = (self.key, self.lanes.iter());
+        lanes.map(|(key_bytes, answers)| Lane { key, key_bytes: *key_bytes, answers }).collect()
+    }
+
+    /// The first of the tasks that these lanes do not answer, with the reason.
+    fn unanswered(
+        &self,
+        config: &Config,
+        entries: &[&'static TaskEntry],
+    ) -> Result<Option<(&'static str, Unsupported)>, EngineError> {
+        let lanes = self.lanes();
+        let shape =
+            |lane: &Lane<'_>| HistoryShape { key_bytes: lane.key_bytes, flows: 0, cells: 0 };
+        let tasks = build_tasks(
+            config,
+            Seed::number(ANY_SEED),
+            entries,
+            lanes.iter().map(shape).collect(),
+        )?;
+        let refused =
+            tasks.iter().find_map(|task| Some((task.name(), task.check(config.by, &lanes).err()?)));
+        Ok(refused)
+    }
+}
+
+/// For what depends on no seed.
+const ANY_SEED: u64 = 0;
+
+/// Checks a configuration: names, ranges, what goes before what, and whether the tasks asked for by
+/// name are answered. Memory and the values of parameters are checked when the summaries are built.
+///
+/// # Errors
+/// When something asked for does not exist or cannot be answered, with what could.
+pub(crate) fn check(config: &Config, seed: Seed) -> Result<(Outlines, Sharing), EngineError> {
+    let (outlines, sharing) = measured(config, seed)?;
+    if config.tasks.is_some()
+        && let Some((task, reason)) = outlines.unanswered(config, &entries(config)?)?
+    {
+        return Err(EngineError::Task { task, reason, able: able(config, task) });
+    }
+    Ok((outlines, sharing))
+}
+
+/// Checks all but what is answered.
+fn measured(config: &Config, seed: Seed) -> Result<(Outlines, Sharing), EngineError> {
+    check_values(config)?;
+    entries(config)?;
+    let outlines = Outlines::new(config)?;
+    let sharing = Sharing::new(config, seed, &outlines.lanes())?;
+    Ok((outlines, sharing))
+}
+
+/// The tasks that `algorithm`, with its default parameters, answers for this key and measure.
+pub fn answered(key: KeySpec, by: Measure, algorithm: &str) -> Vec<&'static str> {
+    let config = Config { key, by, algorithm: algorithm.to_owned(), ..Config::default() };
+    let Ok(outlines) = Outlines::new(&config) else { return Vec::new() };
+    let answers = |entry: &&'static TaskEntry| {
+        outlines.unanswered(&config, &[*entry]).is_ok_and(|refused| refused.is_none())
+    };
+    TASKS.into_iter().filter(answers).map(|entry| entry.name).collect()
+}
+
+/// What answers `task` in a run that is otherwise that of `config`: each algorithm, with the parameters
+/// that it takes.
+fn able(config: &Config, task: &str) -> Able {
+    let behind = able_among(config, task);
+    if !behind.is_empty() || config.accelerators.is_empty() {
+        return Able { algorithms: behind, alone: false };
+    }
+    let alone = Config { accelerators: Vec::new(), ..config.clone() };
+    Able { algorithms: able_among(&alone, task), alone: true }
+}
+
+fn able_among(config: &Config, task: &str) -> Vec<String> {
+    let named = |form: &Form, name: &str| {
+        let parameters = form.parameters.iter().map(|(name, value)| format!("{name}={value}"));
+        let parameters = parameters.collect::<Vec<_>>().join(",");
+        if parameters.is_empty() { name.to_owned() } else { format!("{name}:{parameters}") }
+    };
+    let first = |info: &Info| {
+        // Workers share counters alone.
+        let forms = info.forms.iter().filter(|form| !config.shared || form.parameters.is_empty());
+        let mut forms = forms.filter(|form| can(config, info.name, form, task));
+        forms.next().map(|form| named(form, info.name))
+    };
+    catalog::ALGORITHMS.iter().filter_map(first).collect()
+}
+
+/// Whether a form of this algorithm answers the task in a run that is otherwise that of `config`.
+fn can(config: &Config, algorithm: &str, form: &Form, task: &str) -> bool {
+    let config = Config {
+        algorithm: algorithm.to_owned(),
+        parameters: Parameters::new(form.parameters.iter().copied()),
+        tasks: Some(vec![task.to_owned()]),
+        ..config.clone()
+    };
+    let answers = |(outlines, _): (Outlines, Sharing)| {
+        Ok::<_, EngineError>(outlines.unanswered(&config, &entries(&config)?)?.is_none())
+    };
+    measured(&config, Seed::number(ANY_SEED)).and_then(answers).unwrap_or(false)
+}
