@@ -82,6 +82,29 @@ impl<K: FlowKey> Batch<K> {
         self.push(key, bytes, time_ns);
     }
 
+    /// Adds packets, with as many bytes and times as there are keys.
+    ///
+    /// # Panics
+    /// When the batch has no room for them.
+    #[inline(always)]
+    pub fn extend(&mut self, keys: impl Iterator<Item = K>, bytes: &[u64], times_ns: &[i64]) {
+        let places = self.len..self.len + bytes.len();
+        self.bytes[places.clone()].copy_from_slice(bytes);
+        self.times_ns[places.clone()].copy_from_slice(times_ns);
+        for (to, key) in self.keys[places.clone()].iter_mut().zip(keys) {
+            *to = key;
+        }
+        self.len = places.end;
+    }
+
+    /// Sets the elements of the packets from `first` on.
+    #[inline(always)]
+    pub fn set_elements(&mut self, first: usize, elements: impl Iterator<Item = u64>) {
+        for (to, element) in self.elements[first..self.len].iter_mut().zip(elements) {
+            *to = element;
+        }
+    }
+
     /// Adds the packet that is row `row` of another batch, with all that is known of it, its digest
     /// among that if the other batch has them.
     ///

@@ -4,29 +4,22 @@
 //! without addresses share one lane, since IPv4 and IPv6 have the same protocols and ports.
 //!
 //! The loop over a burst is compiled once for each pair of key types: parsing, extraction and the push
-//! into a batch are inlined into it.
+//! into a batch are inlined into it. Several measurements share a block of headers instead, of whose
+//! columns each takes its keys.
+
+use std::ops::Range;
 
 use flowgauge_kernel::Digester;
 
 use crate::any::{BatchMut, Width};
 use crate::batch::Batch;
+use crate::block::{Block, Stretch};
 use crate::key::{Element, Extract, FlowKey, Key4, Key8, Key16, Key32, Key37};
 use crate::key::{KeyKind, KeySpec};
 use crate::packet::{
     Frame, Headers, Ip, KeylessCounts, Malformed, NoKey, parse, parse_common, parse_inner,
 };
 use crate::terms::{Size, SpreadOf};
-
-/// A packet whose headers were read already.
-#[derive(Clone, Copy, Debug)]
-pub struct ParsedRow {
-    /// Its headers.
-    pub headers: Headers,
-    /// Bytes on the wire.
-    pub wire: u32,
-    /// Nanoseconds since the UNIX epoch.
-    pub time_ns: i64,
-}
 
 /// Takes the batches of lanes.
 pub trait Take {
@@ -86,60 +79,31 @@ enum Keyless {
     Malformed(Malformed),
 }
 
-/// A packet on its way into a lane.
-trait Packet {
-    fn wire(&self) -> u32;
-    fn time_ns(&self) -> i64;
-    /// The packet, if one look tells that it is a common one of IPv4.
-    fn common(&self, inner: bool) -> Option<Ip<8>>;
-    /// What its headers say, whatever it is.
-    fn headers(&self, inner: bool) -> Headers;
-}
-
-impl Packet for Frame<'_> {
-    #[inline(always)]
-    fn wire(&self) -> u32 {
-        self.wire
-    }
-    #[inline(always)]
-    fn time_ns(&self) -> i64 {
-        self.time_ns
-    }
-    #[inline(always)]
-    fn common(&self, inner: bool) -> Option<Ip<8>> {
-        parse_common(self.link, self.bytes, inner)
-    }
-    fn headers(&self, inner: bool) -> Headers {
-        let parse = if inner { parse_inner } else { parse };
-        parse(self.link, self.bytes)
-    }
-}
-
-impl Packet for ParsedRow {
-    #[inline(always)]
-    fn wire(&self) -> u32 {
-        self.wire
-    }
-    #[inline(always)]
-    fn time_ns(&self) -> i64 {
-        self.time_ns
-    }
-    #[inline(always)]
-    fn common(&self, _: bool) -> Option<Ip<8>> {
-        match self.headers {
-            Headers::V4(ip) => Some(ip),
-            _ => None,
+impl Keyless {
+    fn count(self, counts: &mut KeylessCounts) {
+        match self {
+            Self::NoKey(reason) => counts.count_no_key(reason),
+            Self::Malformed(malformed) => counts.count_malformed(malformed),
         }
-    }
-    fn headers(&self, _: bool) -> Headers {
-        self.headers
     }
 }
 
 /// Puts packets into lanes.
 trait Put {
-    fn v4(&mut self, ip: &Ip<8>, packet: &impl Packet) -> Result<(), Keyless>;
-    fn v6(&mut self, ip: &Ip<32>, packet: &impl Packet) -> Result<(), Keyless>;
+    fn v4(&mut self, ip: &Ip<8>, wire: u32, time_ns: i64) -> Result<(), Keyless>;
+    fn v6(&mut self, ip: &Ip<32>, wire: u32, time_ns: i64) -> Result<(), Keyless>;
+    /// Puts packets of the columns of a block.
+    fn columns(&mut self, block: &Block, places: Range<usize>);
+
+    #[inline(always)]
+    fn headers(&mut self, headers: &Headers, wire: u32, time_ns: i64) -> Result<(), Keyless> {
+        match headers {
+            Headers::V4(ip) => self.v4(ip, wire, time_ns),
+            Headers::V6(ip) => self.v6(ip, wire, time_ns),
+            Headers::NoKey(reason) => Err(Keyless::NoKey(*reason)),
+            Headers::Malformed(malformed) => Err(Keyless::Malformed(*malformed)),
+        }
+    }
 }
 
 /// The lane of both versions.
@@ -150,12 +114,16 @@ struct One<'a> {
 
 impl Put for One<'_> {
     #[inline(always)]
-    fn v4(&mut self, ip: &Ip<8>, packet: &impl Packet) -> Result<(), Keyless> {
-        self.lane.take(ip, packet, 0, self.to)
+    fn v4(&mut self, ip: &Ip<8>, wire: u32, time_ns: i64) -> Result<(), Keyless> {
+        self.lane.take(ip, wire, time_ns, 0, self.to)
     }
     #[inline(always)]
-    fn v6(&mut self, ip: &Ip<32>, packet: &impl Packet) -> Result<(), Keyless> {
-        self.lane.take(ip, packet, 0, self.to)
+    fn v6(&mut self, ip: &Ip<32>, wire: u32, time_ns: i64) -> Result<(), Keyless> {
+        self.lane.take(ip, wire, time_ns, 0, self.to)
+    }
+    #[inline(always)]
+    fn columns(&mut self, block: &Block, places: Range<usize>) {
+        self.lane.take_columns(block, places, 0, self.to);
     }
 }
 
@@ -169,17 +137,21 @@ struct Two<'a, A, B> {
 
 impl<A: Width + Extract<8>, B: Width + Extract<32>> Put for Two<'_, A, B> {
     #[inline(always)]
-    fn v4(&mut self, ip: &Ip<8>, packet: &impl Packet) -> Result<(), Keyless> {
-        self.v4.take(ip, packet, 0, self.to)
+    fn v4(&mut self, ip: &Ip<8>, wire: u32, time_ns: i64) -> Result<(), Keyless> {
+        self.v4.take(ip, wire, time_ns, 0, self.to)
     }
     #[inline(always)]
-    fn v6(&mut self, ip: &Ip<32>, packet: &impl Packet) -> Result<(), Keyless> {
+    fn v6(&mut self, ip: &Ip<32>, wire: u32, time_ns: i64) -> Result<(), Keyless> {
         if let Some(v6) = &mut self.v6 {
-            return v6.take(ip, packet, 1, self.to);
+            return v6.take(ip, wire, time_ns, 1, self.to);
         }
         B::extract(self.v4.key.kind, ip).map_err(Keyless::Malformed)?;
-        *self.unmeasured += Size { packets: 1, bytes: u64::from(packet.wire()) };
+        *self.unmeasured += Size { packets: 1, bytes: u64::from(wire) };
         Ok(())
+    }
+    #[inline(always)]
+    fn columns(&mut self, block: &Block, places: Range<usize>) {
+        self.v4.take_columns(block, places, 0, self.to);
     }
 }
 
@@ -201,36 +173,47 @@ impl Lanes {
     /// Takes frames in their order until `most` packets had a key; `to` gets each batch that is full.
     /// Returns the frames taken, and how many of them had a key.
     pub fn take(&mut self, frames: &[Frame<'_>], most: u64, to: &mut dyn Take) -> (usize, u64) {
-        self.take_packets(frames, most, to)
-    }
-
-    /// As [`Self::take`], of packets whose headers were read already.
-    pub fn take_rows(&mut self, rows: &[ParsedRow], most: u64, to: &mut dyn Take) -> (usize, u64) {
-        self.take_packets(rows, most, to)
-    }
-
-    #[inline]
-    fn take_packets(
-        &mut self,
-        packets: &[impl Packet],
-        most: u64,
-        to: &mut dyn Take,
-    ) -> (usize, u64) {
         let Self { keys, inner, keyless, unmeasured } = self;
         match keys {
             Keys::Address(v4, v6) => {
                 let lanes = Two { v4, v6: v6.as_mut(), unmeasured, to };
-                take_each(packets, *inner, most, keyless, lanes)
+                take_each(frames, *inner, most, keyless, lanes)
             }
             Keys::Pair(v4, v6) => {
                 let lanes = Two { v4, v6: v6.as_mut(), unmeasured, to };
-                take_each(packets, *inner, most, keyless, lanes)
+                take_each(frames, *inner, most, keyless, lanes)
             }
             Keys::FiveTuple(v4, v6) => {
                 let lanes = Two { v4, v6: v6.as_mut(), unmeasured, to };
-                take_each(packets, *inner, most, keyless, lanes)
+                take_each(frames, *inner, most, keyless, lanes)
             }
-            Keys::Number(lane) => take_each(packets, *inner, most, keyless, One { lane, to }),
+            Keys::Number(lane) => take_each(frames, *inner, most, keyless, One { lane, to }),
+        }
+    }
+
+    /// As [`Self::take`], of the packets at these places of a block.
+    pub fn take_block(
+        &mut self,
+        block: &Block,
+        places: Range<usize>,
+        most: u64,
+        to: &mut dyn Take,
+    ) -> (usize, u64) {
+        let Self { keys, keyless, unmeasured, .. } = self;
+        match keys {
+            Keys::Address(v4, v6) => {
+                let lanes = Two { v4, v6: v6.as_mut(), unmeasured, to };
+                take_stretches(block, places, most, keyless, lanes)
+            }
+            Keys::Pair(v4, v6) => {
+                let lanes = Two { v4, v6: v6.as_mut(), unmeasured, to };
+                take_stretches(block, places, most, keyless, lanes)
+            }
+            Keys::FiveTuple(v4, v6) => {
+                let lanes = Two { v4, v6: v6.as_mut(), unmeasured, to };
+                take_stretches(block, places, most, keyless, lanes)
+            }
+            Keys::Number(lane) => take_stretches(block, places, most, keyless, One { lane, to }),
         }
     }
 
@@ -287,20 +270,20 @@ fn flush_two<A: Width, B: Width>(v4: &mut Lane<A>, v6: Option<&mut Lane<B>>, to:
     }
 }
 
-/// Puts each packet into its lane, until `most` of them had a key.
+/// Puts each frame into its lane, until `most` of them had a key.
 #[inline(always)]
-fn take_each<P: Packet>(
-    packets: &[P],
+fn take_each(
+    frames: &[Frame<'_>],
     inner: bool,
     most: u64,
     keyless: &mut KeylessCounts,
     mut lanes: impl Put,
 ) -> (usize, u64) {
     let mut left = most;
-    for (number, packet) in packets.iter().enumerate() {
-        let put = match packet.common(inner) {
-            Some(ip) => lanes.v4(&ip, packet),
-            None => put_uncommon(packet, inner, &mut lanes),
+    for (number, frame) in frames.iter().enumerate() {
+        let put = match parse_common(frame.link, frame.bytes, inner) {
+            Some(ip) => lanes.v4(&ip, frame.wire, frame.time_ns),
+            None => put_uncommon(frame, inner, &mut lanes),
         };
         match put {
             Ok(()) => {
@@ -309,22 +292,51 @@ fn take_each<P: Packet>(
                     return (number + 1, most);
                 }
             }
-            Err(Keyless::NoKey(reason)) => keyless.count_no_key(reason),
-            Err(Keyless::Malformed(malformed)) => keyless.count_malformed(malformed),
+            Err(reason) => reason.count(keyless),
         }
     }
-    (packets.len(), most - left)
+    (frames.len(), most - left)
 }
 
-/// Puts a packet that [`Packet::common`] does not know into its lane.
+/// Puts a frame that [`parse_common`] does not know into its lane.
 #[inline(never)]
-fn put_uncommon(packet: &impl Packet, inner: bool, lanes: &mut impl Put) -> Result<(), Keyless> {
-    match packet.headers(inner) {
-        Headers::V4(ip) => lanes.v4(&ip, packet),
-        Headers::V6(ip) => lanes.v6(&ip, packet),
-        Headers::NoKey(reason) => Err(Keyless::NoKey(reason)),
-        Headers::Malformed(malformed) => Err(Keyless::Malformed(malformed)),
+fn put_uncommon(frame: &Frame<'_>, inner: bool, lanes: &mut impl Put) -> Result<(), Keyless> {
+    let parse = if inner { parse_inner } else { parse };
+    lanes.headers(&parse(frame.link, frame.bytes), frame.wire, frame.time_ns)
+}
+
+/// Puts the packets of a block into their lanes, until `most` of them had a key.
+#[inline(always)]
+fn take_stretches(
+    block: &Block,
+    places: Range<usize>,
+    most: u64,
+    keyless: &mut KeylessCounts,
+    mut lanes: impl Put,
+) -> (usize, u64) {
+    let mut left = most;
+    for stretch in block.stretches(places.clone()) {
+        let end = match stretch {
+            Stretch::Columns(columns) => {
+                let packets = columns.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+                let end = columns.start + packets;
+                lanes.columns(block, columns.start..end);
+                left -= packets as u64;
+                end
+            }
+            Stretch::Other(place, row) => {
+                match lanes.headers(&row.headers, row.wire, row.time_ns) {
+                    Ok(()) => left -= 1,
+                    Err(reason) => reason.count(keyless),
+                }
+                place + 1
+            }
+        };
+        if left == 0 {
+            return (end - places.start, most);
+        }
     }
+    (places.len(), most - left)
 }
 
 /// One key type on its way: a batch that fills.
@@ -353,7 +365,8 @@ impl<K: Width> Lane<K> {
     fn take<const N: usize>(
         &mut self,
         ip: &Ip<N>,
-        packet: &impl Packet,
+        wire: u32,
+        time_ns: i64,
         lane: usize,
         to: &mut dyn Take,
     ) -> Result<(), Keyless>
@@ -361,7 +374,6 @@ impl<K: Width> Lane<K> {
         K: Extract<N>,
         Ip<N>: Element,
     {
-        let (wire, time_ns) = (packet.wire(), packet.time_ns());
         let key = K::extract(self.key.kind, ip).map_err(Keyless::Malformed)?;
         match &self.elements {
             None => self.batch.push(key.masked(self.mask), wire, time_ns),
@@ -375,6 +387,37 @@ impl<K: Width> Lane<K> {
             self.flush(lane, to);
         }
         Ok(())
+    }
+
+    /// Takes packets of the columns of a block, all of which have a key.
+    #[inline(always)]
+    fn take_columns(&mut self, block: &Block, places: Range<usize>, lane: usize, to: &mut dyn Take)
+    where
+        K: Extract<8>,
+    {
+        let (kind, mask) = (self.key.kind, self.mask);
+        let key = |ip: Ip<8>| match K::extract(kind, &ip) {
+            Ok(key) => key.masked(mask),
+            Err(_) => unreachable!("the columns hold packets with ports"),
+        };
+        let mut at = places.start;
+        while at < places.end {
+            let first = self.batch.len();
+            let end = places.end.min(at + self.batch_packets - first);
+            let (bytes, times_ns) = (&block.bytes()[at..end], &block.times_ns()[at..end]);
+            self.batch.extend(block.ips(at..end).map(key), bytes, times_ns);
+            if let Some((of, digester)) = &self.elements {
+                let element = |ip: Ip<8>| match ip.element(kind, *of, digester) {
+                    Ok(element) => element,
+                    Err(_) => unreachable!("the columns hold packets with ports"),
+                };
+                self.batch.set_elements(first, block.ips(at..end).map(element));
+            }
+            if self.batch.len() == self.batch_packets {
+                self.flush(lane, to);
+            }
+            at = end;
+        }
     }
 
     fn flush(&mut self, lane: usize, to: &mut dyn Take) {

@@ -1,7 +1,9 @@
 //! One measurement's way from frames to batches: clock, filter, lanes, and the account of all that.
 
-use arrayvec::ArrayVec;
-use flowgauge_core::lanes::{LaneOptions, Lanes, ParsedRow, Take};
+use std::ops::Range;
+
+use flowgauge_core::block::Block;
+use flowgauge_core::lanes::{LaneOptions, Lanes, Take};
 use flowgauge_core::packet::Frame;
 use flowgauge_core::terms::Size;
 use flowgauge_filter::Filter;
@@ -11,7 +13,7 @@ use crate::account::Account;
 use crate::clock::{Clock, Tick};
 use crate::config::{Config, EpochLength};
 
-/// Frames that are filtered and put into lanes at a time.
+/// Packets that are put into lanes at a time.
 pub(crate) const BURST: usize = 256;
 
 /// Takes the batches of an intake, and the ends of its epochs.
@@ -101,35 +103,77 @@ pub(crate) fn add_note(notes: &mut Vec<String>, note: String) {
     }
 }
 
-/// A packet on its way into lanes.
-trait Packet: Copy {
-    fn time_ns(&self) -> i64;
+/// Packets on their way into lanes.
+trait Packets: Copy {
+    fn len(self) -> usize;
+    fn time_ns(self, place: usize) -> i64;
+    fn part(self, places: Range<usize>) -> Self;
+    /// How many packets from the second on are ordinary ones to the clock, which took the first.
+    fn run(self, clock: &mut Clock) -> usize;
     /// Puts packets into lanes, as [`Lanes::take`].
-    fn put(packets: &[Self], lanes: &mut Lanes, most: u64, to: &mut dyn Take) -> (usize, u64);
+    fn put(self, lanes: &mut Lanes, most: u64, to: &mut dyn Take) -> (usize, u64);
 }
 
-impl Packet for Frame<'_> {
+impl Packets for &[Frame<'_>] {
     #[inline(always)]
-    fn time_ns(&self) -> i64 {
-        self.time_ns
+    fn len(self) -> usize {
+        <[_]>::len(self)
     }
-    fn put(packets: &[Self], lanes: &mut Lanes, most: u64, to: &mut dyn Take) -> (usize, u64) {
-        lanes.take(packets, most, to)
+    #[inline(always)]
+    fn time_ns(self, place: usize) -> i64 {
+        self[place].time_ns
+    }
+    #[inline(always)]
+    fn part(self, places: Range<usize>) -> Self {
+        &self[places]
+    }
+    #[inline(always)]
+    fn run(self, clock: &mut Clock) -> usize {
+        clock.run(self[1..].iter().map(|frame| frame.time_ns))
+    }
+    fn put(self, lanes: &mut Lanes, most: u64, to: &mut dyn Take) -> (usize, u64) {
+        lanes.take(self, most, to)
     }
 }
 
-impl Packet for ParsedRow {
+/// Some of the packets of a block.
+#[derive(Clone, Copy)]
+struct Places<'a> {
+    block: &'a Block,
+    first: usize,
+    end: usize,
+}
+
+impl Packets for Places<'_> {
     #[inline(always)]
-    fn time_ns(&self) -> i64 {
-        self.time_ns
+    fn len(self) -> usize {
+        self.end - self.first
     }
-    fn put(packets: &[Self], lanes: &mut Lanes, most: u64, to: &mut dyn Take) -> (usize, u64) {
-        lanes.take_rows(packets, most, to)
+    #[inline(always)]
+    fn time_ns(self, place: usize) -> i64 {
+        self.block.times_ns()[self.first + place]
+    }
+    #[inline(always)]
+    fn part(self, places: Range<usize>) -> Self {
+        let first = self.first + places.start;
+        Self { first, end: first + places.len(), ..self }
+    }
+    #[inline(always)]
+    fn run(self, clock: &mut Clock) -> usize {
+        let times_ns = &self.block.times_ns()[self.first + 1..self.end];
+        match times_ns.last() {
+            // Where the last of ordered times is an ordinary one, so are those before it.
+            Some(last_ns) if self.block.is_ordered() && clock.flows(*last_ns) => times_ns.len(),
+            _ => clock.run(times_ns.iter().copied()),
+        }
+    }
+    fn put(self, lanes: &mut Lanes, most: u64, to: &mut dyn Take) -> (usize, u64) {
+        lanes.take_block(self.block, self.first..self.end, most, to)
     }
 }
 
 /// Whether the packet at a place passes the filter.
-type Judge<'a, P> = dyn FnMut(usize, &P) -> bool + 'a;
+type Judge<'a> = dyn FnMut(usize) -> bool + 'a;
 
 /// Puts packets into lanes, and decides where epochs end.
 ///
@@ -234,41 +278,38 @@ impl Intake {
             return self.take_packets(frames, None, crew);
         };
         let mut unfit = None;
-        let mut passes = |_, frame: &Frame<'_>| judge(&mut filter, frame, &mut unfit);
+        let mut passes = |place| judge(&mut filter, &frames[place], &mut unfit);
         let taken = self.take_packets(frames, Some(&mut passes), crew);
         self.unfit = self.unfit.take().or(unfit);
         self.filter = Some(filter);
         taken
     }
 
-    /// Takes packets whose headers were read already; where `passes` is given, it tells by their place
-    /// which of them pass the filter.
+    /// Takes the packets of a block; where `passes` is given, it tells by their place which of them
+    /// pass the filter.
     ///
     /// # Errors
     /// When a thread of the crew is gone.
-    pub(crate) fn take_rows(
+    pub(crate) fn take_block(
         &mut self,
-        rows: &[ParsedRow],
-        passes: Option<&dyn Fn(usize) -> bool>,
+        block: &Block,
+        passes: Option<&mut Judge<'_>>,
         crew: &mut dyn Crew,
     ) -> Result<(), Gone> {
-        match passes {
-            None => self.take_packets(rows, None, crew),
-            Some(passes) => self.take_packets(rows, Some(&mut |place, _| passes(place)), crew),
-        }
+        self.take_packets(Places { block, first: 0, end: block.len() }, passes, crew)
     }
 
     #[inline]
-    fn take_packets<P: Packet>(
+    fn take_packets(
         &mut self,
-        packets: &[P],
-        mut passes: Option<&mut Judge<'_, P>>,
+        packets: impl Packets,
+        mut passes: Option<&mut Judge<'_>>,
         crew: &mut dyn Crew,
     ) -> Result<(), Gone> {
         let mut done = 0;
         while done < packets.len() && self.left > 0 {
-            let burst = &packets[done..packets.len().min(done + BURST)];
-            let first_ns = burst[0].time_ns();
+            let burst = packets.part(done..packets.len().min(done + BURST));
+            let first_ns = burst.time_ns(0);
             if !self.clock.flows(first_ns) {
                 let tick = self.clock.tick(first_ns);
                 self.step(tick, crew)?;
@@ -277,20 +318,20 @@ impl Intake {
                 crew.touch();
             }
             let begun = self.clock.clone();
-            let ordinary = 1 + self.clock.run(burst[1..].iter().map(P::time_ns));
+            let ordinary = 1 + burst.run(&mut self.clock);
             let taken = match &mut passes {
-                None => self.take_all(&burst[..ordinary], crew),
+                None => self.take_all(burst.part(0..ordinary), crew),
                 Some(passes) => {
-                    let mut passes = |place, packet: &P| passes(done + place, packet);
-                    self.take_passing(&burst[..ordinary], &mut passes, crew)
+                    let mut passes = |place| passes(done + place);
+                    self.take_passing(burst.part(0..ordinary), &mut passes, crew)
                 }
             };
             if taken < ordinary {
                 self.clock = begun;
-                self.clock.run(burst[1..taken].iter().map(P::time_ns));
+                burst.part(0..taken).run(&mut self.clock);
             }
             self.earliest_ns = self.earliest_ns.min(first_ns);
-            self.latest_ns = self.latest_ns.max(burst[taken - 1].time_ns());
+            self.latest_ns = self.latest_ns.max(burst.time_ns(taken - 1));
             done += taken;
             if self.stretch_left == 0 {
                 self.end_stretch(crew)?;
@@ -302,43 +343,45 @@ impl Intake {
     /// Takes packets of the open epoch, up to the limit and to the end of the stretch; returns how
     /// many, at least one.
     #[inline]
-    fn take_all<P: Packet>(&mut self, packets: &[P], crew: &mut dyn Crew) -> usize {
+    fn take_all(&mut self, packets: impl Packets, crew: &mut dyn Crew) -> usize {
         let most = usize::try_from(self.left).map_or(packets.len(), |left| left.min(packets.len()));
-        let taken = self.put(&packets[..most], crew);
+        let taken = self.put(packets.part(0..most), crew);
         self.account.read += taken as u64;
         taken
     }
 
     /// As [`Self::take_all`], of those packets that pass the filter.
-    fn take_passing<P: Packet>(
+    fn take_passing(
         &mut self,
-        packets: &[P],
-        passes: &mut Judge<'_, P>,
+        packets: impl Packets,
+        passes: &mut Judge<'_>,
         crew: &mut dyn Crew,
     ) -> usize {
-        let mut passing = ArrayVec::<P, BURST>::new();
-        let mut places = ArrayVec::<usize, BURST>::new();
-        let mut judged = 0;
-        while judged < packets.len() && (passing.len() as u64) < self.left {
-            if passes(judged, &packets[judged]) {
-                passing.push(packets[judged]);
-                places.push(judged);
+        let (mut taken, mut filtered) = (0, 0);
+        // The stretch ends right behind its last packet, not behind those that the filter rejects next.
+        while taken < packets.len() && self.left > 0 && self.stretch_left > 0 {
+            let most = self.left.min((packets.len() - taken) as u64) as usize;
+            let passing = (taken..taken + most).take_while(|place| passes(*place)).count();
+            if passing > 0 {
+                let put = self.put(packets.part(taken..taken + passing), crew);
+                taken += put;
+                if put < passing {
+                    break;
+                }
             }
-            judged += 1;
+            if passing < most && self.stretch_left > 0 {
+                (taken, filtered) = (taken + 1, filtered + 1);
+            }
         }
-        let put = self.put(&passing, crew);
-        // A stretch ends right behind its last packet, not behind those that the filter rejects next.
-        let ended = put < passing.len() || self.stretch_left == 0;
-        let taken = if ended { places[put - 1] + 1 } else { judged };
         self.account.read += taken as u64;
-        self.account.filtered += (taken - put) as u64;
+        self.account.filtered += filtered;
         taken
     }
 
     /// Puts packets that pass the filter into their lanes; returns how many.
     #[inline]
-    fn put<P: Packet>(&mut self, packets: &[P], crew: &mut dyn Crew) -> usize {
-        let (taken, keyed) = P::put(packets, &mut self.lanes, self.stretch_left, crew);
+    fn put(&mut self, packets: impl Packets, crew: &mut dyn Crew) -> usize {
+        let (taken, keyed) = packets.put(&mut self.lanes, self.stretch_left, crew);
         self.stretch_left -= keyed;
         self.left -= taken as u64;
         taken

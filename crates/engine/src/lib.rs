@@ -22,6 +22,7 @@ mod plan;
 pub mod report;
 mod run;
 pub mod seed;
+mod several;
 pub mod sink;
 pub mod snapshot;
 pub mod source;

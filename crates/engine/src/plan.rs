@@ -17,10 +17,11 @@ use crate::error::EngineError;
 use crate::gathering::Gathering;
 use crate::group::{Alive, Group, Side};
 use crate::intake::Intake;
-use crate::meter::{Meter, OneMeter, SeveralMeter, Stream};
+use crate::meter::{Meter, OneMeter, Stream};
 use crate::outline;
 use crate::report::SummaryInfo;
 use crate::seed;
+use crate::several::SeveralMeter;
 use crate::summaries::{Set, Sets, View};
 
 /// Measurements that are ready to begin: all memory is reserved.
@@ -190,7 +191,7 @@ impl Plan {
             }
         }
         let meter = |streams: Vec<Stream>| match <[Stream; 1]>::try_from(streams) {
-            Ok([only]) => Box::new(OneMeter(only)) as Box<dyn Meter>,
+            Ok([only]) => Box::new(OneMeter::new(only)) as Box<dyn Meter>,
             Err(streams) => Box::new(SeveralMeter::new(streams, inner, limit)),
         };
         let meters = streams.into_iter().map(meter).collect();

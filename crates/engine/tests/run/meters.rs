@@ -2,8 +2,8 @@
 
 use std::sync::Mutex;
 
+use flowgauge_core::block::ParsedRow;
 use flowgauge_core::key::KeyKind;
-use flowgauge_core::lanes::ParsedRow;
 use flowgauge_core::packet::{Frame, LinkType, parse};
 use flowgauge_core::terms::Measure;
 use flowgauge_engine::sink::{Json, Written};
