@@ -6,6 +6,9 @@
 mod ask;
 #[path = "../../crates/capture/tests/readers/naive.rs"]
 mod naive;
+pub mod snapshots;
+#[path = "../../crates/engine/tests/snapshot/stored.rs"]
+mod stored;
 #[path = "../../crates/core/tests/laws/stream.rs"]
 mod stream;
 pub mod summaries;

@@ -12,13 +12,9 @@ use flowgauge_engine::{Config, EpochLength};
 use flowgauge_kernel::Seed;
 
 use crate::capture::mixed;
+use crate::snapshots::seed_file;
 use crate::stored::measured_by;
 use crate::{LIMIT, asking, saved};
-
-/// The seed file that one of the snapshots was made under.
-pub(crate) fn seed_file() -> Seed {
-    Seed::file(b"the seed file of a golden file").unwrap()
-}
 
 /// The measurements that are kept, by the names of their files.
 pub(crate) fn measurements() -> Vec<(&'static str, Config)> {

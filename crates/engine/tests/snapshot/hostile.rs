@@ -1,11 +1,14 @@
 //! Bytes that are no snapshot, or not the one that was stored: refused, or within the memory limit what
 //! they say.
 
-use flowgauge_engine::sink::{Csv, Format, Json, Text, Written};
+use std::fs;
+use std::path::Path;
+
 use flowgauge_engine::snapshot::{Snapshot, SnapshotError};
 use flowgauge_kernel::counting::peak_of;
 
-use crate::golden::{golden, measurements, seed_file};
+use crate::golden::{golden, measurements};
+use crate::snapshots::{bears_all_use, seed_file};
 use crate::stored::{lanes, measured_by, mended, mended_whole};
 
 /// Bytes that the summaries of a snapshot may take.
@@ -66,39 +69,23 @@ fn every_cut_is_refused() {
     }
 }
 
-/// Asks what a snapshot answers by default, and writes it.
-fn ask(snapshot: &mut Snapshot, format: impl Format, what: &str) {
-    let mut out = Vec::new();
-    let answered = snapshot.query(|_| (), &mut Written::new(format, &mut out));
-    let total = answered.unwrap_or_else(|error| panic!("{what}: {error}"));
-    assert_eq!(total.epochs, 1, "{what}");
-    assert!(str::from_utf8(&out).is_ok() && !out.is_empty(), "{what}");
-}
-
 /// What the bytes make where their checksums are made to fit: an error, or a snapshot that can be
 /// stored, asked and merged. Returns whether they make one.
 fn does_no_harm(bytes: &[u8], original: &[u8], what: &str) -> bool {
-    let bytes = mended_whole(bytes.to_vec(), &lanes(original));
+    let bytes = mended_whole(bytes.to_vec(), &lanes(original).unwrap());
     let Ok(mut snapshot) = decode(&bytes) else { return false };
-    // What it holds now is stored, whatever it was read from, and comes back.
-    let stored = snapshot.encode();
-    assert!(decode(&stored).unwrap().encode() == stored, "{what}");
-    ask(&mut snapshot, Json, what);
-    ask(&mut snapshot, Csv, what);
-    ask(&mut snapshot, Text { rows: 10 }, what);
+    bears_all_use(&mut snapshot);
     // Packets that were counted are never counted again.
     assert!(snapshot.merge(&decode(&bytes).unwrap()).is_err(), "{what} is merged with itself");
     let mut sum = decode(&measured_by(original, "other", 8)).unwrap();
     if sum.merge(&snapshot).is_ok() {
-        let stored = sum.encode();
-        assert!(decode(&stored).unwrap().encode() == stored, "{what}");
-        ask(&mut sum, Json, what);
+        bears_all_use(&mut sum);
     }
     true
 }
 
-/// Flips bits behind checksums that fit, and sets each run of 8 bytes to its most: each bit before the
-/// lanes and one of each byte in them, or in the long form each bit.
+/// Flips bits behind checksums that fit, and sets runs of 8 bytes to their most: at each bit and byte
+/// before the lanes, and at some in them, whose contents have tests of their own; in the long form at all.
 #[test]
 fn forged_fields_do_no_harm() {
     let long = std::env::var_os("FLOWGAUGE_LONG").is_some();
@@ -112,8 +99,11 @@ fn forged_fields_do_no_harm() {
             refused += usize::from(!made);
         };
         for at in 0..bytes.len() - 4 {
-            let in_lane = lanes(&bytes).iter().any(|lane| lane.contains(&at));
-            let bit = at as u32 * 5 % 8;
+            let in_lane = lanes(&bytes).unwrap().iter().any(|lane| lane.contains(&at));
+            if in_lane && !long && at % 11 > 0 {
+                continue;
+            }
+            let bit = at as u32 * 3 % 8;
             for bit in if in_lane && !long { bit..bit + 1 } else { 0..8 } {
                 let mut forged = bytes.clone();
                 forged[at] ^= 1 << bit;
@@ -125,6 +115,19 @@ fn forged_fields_do_no_harm() {
             check(forged, &format!("{name}: bytes {at} to {end}"));
         }
         println!("{name}: {refused} refused, {taken} taken");
-        assert!(refused > 500 && taken > 500, "{name}: {refused} refused, {taken} taken");
+        assert!(refused > 100 && taken > 100, "{name}: {refused} refused, {taken} taken");
+    }
+}
+
+/// The inputs that are kept for the fuzz target, and the golden files, which are its seeds.
+#[test]
+fn what_fuzzing_found_does_no_harm() {
+    let inputs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/snapshot");
+    let found = fs::read_dir(inputs).unwrap().map(|entry| fs::read(entry.unwrap().path()).unwrap());
+    let golden = measurements().into_iter().map(|(name, _)| golden(name));
+    for input in golden.chain(found) {
+        for length in (0..input.len()).rev().step_by(input.len() / 8 + 1) {
+            crate::snapshots::snapshot(&input[..=length]);
+        }
     }
 }

@@ -9,6 +9,9 @@ mod coarser;
 mod golden;
 mod hostile;
 mod merge;
+#[allow(unreachable_pub, reason = "it serves the fuzz target too")]
+#[path = "../../../../fuzz/src/snapshots.rs"]
+mod snapshots;
 mod stored;
 
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// Fields of a snapshot by their offset.
+/// Fields of a snapshot by their offset; `None` where the bytes end.
 struct Fields<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -11,30 +11,35 @@ struct Fields<'a> {
 impl<'a> Fields<'a> {
     /// Behind magic and version.
     fn new(bytes: &'a [u8]) -> Self {
-        assert_eq!((&bytes[..4], &bytes[4..6]), (&b"FGSS"[..], &[3, 0][..]));
         Self { bytes, at: 6 }
     }
 
-    fn skip(&mut self, count: usize) -> &'a [u8] {
+    fn skip(&mut self, count: usize) -> Option<&'a [u8]> {
+        let taken = self.bytes.get(self.at..self.at.checked_add(count)?)?;
         self.at += count;
-        &self.bytes[self.at - count..self.at]
+        Some(taken)
     }
 
-    fn number(&mut self) -> u64 {
-        u64::from_le_bytes(self.skip(8).try_into().unwrap())
+    fn byte(&mut self) -> Option<u8> {
+        self.skip(1).map(|bytes| bytes[0])
     }
 
-    fn text(&mut self) -> &'a [u8] {
-        let length = self.number() as usize;
-        self.skip(length)
+    fn number(&mut self) -> Option<u64> {
+        self.skip(8).map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap()))
+    }
+
+    fn text(&mut self) -> Option<&'a [u8]> {
+        let length = self.number()?;
+        self.skip(usize::try_from(length).ok()?)
     }
 
     /// From the name to the length of an epoch.
-    fn skip_identity(&mut self) {
-        let (_name, _key) = (self.text(), self.text());
-        let _flags = self.skip(2);
-        let _filter = self.text();
-        let _epoch = self.skip(9);
+    fn skip_identity(&mut self) -> Option<()> {
+        let (_name, _key) = (self.text()?, self.text()?);
+        let _flags = self.skip(2)?;
+        let _filter = self.text()?;
+        let _epoch = self.skip(9)?;
+        Some(())
     }
 }
 
@@ -48,11 +53,12 @@ pub(crate) fn mended(mut bytes: Vec<u8>) -> Vec<u8> {
 
 /// The snapshot of one epoch as run `run` on `host` would have stored it.
 pub(crate) fn measured_by(bytes: &[u8], host: &str, run: u64) -> Vec<u8> {
+    assert_eq!((&bytes[..4], &bytes[4..6]), (&b"FGSS"[..], &[3, 0][..]));
     let mut fields = Fields::new(bytes);
-    fields.skip_identity();
-    assert_eq!(fields.number(), 1, "epochs");
+    fields.skip_identity().unwrap();
+    assert_eq!(fields.number(), Some(1), "epochs");
     let start = fields.at;
-    let (_host, _run) = (fields.text(), fields.number());
+    let (_host, _run) = (fields.text().unwrap(), fields.number().unwrap());
     let mut other = bytes[..start].to_vec();
     other.extend((host.len() as u64).to_le_bytes());
     other.extend(host.as_bytes());
@@ -61,30 +67,28 @@ pub(crate) fn measured_by(bytes: &[u8], host: &str, run: u64) -> Vec<u8> {
     mended(other)
 }
 
-/// Where the lanes stand.
-pub(crate) fn lanes(bytes: &[u8]) -> Vec<Range<usize>> {
+/// Where the lanes stand; `None` where the bytes end before.
+pub(crate) fn lanes(bytes: &[u8]) -> Option<Vec<Range<usize>>> {
     let mut fields = Fields::new(bytes);
-    fields.skip_identity();
-    for _epoch in 0..fields.number() {
-        let (_host, _numbers) = (fields.text(), fields.skip(32));
+    fields.skip_identity()?;
+    for _epoch in 0..fields.number()? {
+        let (_host, _numbers) = (fields.text()?, fields.skip(32)?);
     }
-    for _count in 0..fields.skip(1)[0] {
-        let (_name, _value) = (fields.text(), fields.number());
+    for _count in 0..fields.byte()? {
+        let (_name, _value) = (fields.text()?, fields.number()?);
     }
-    let _times = fields.skip(16);
-    let lanes = fields.skip(1)[0];
-    let lane = |_| {
-        let length = fields.text().len();
-        fields.at - length..fields.at
-    };
-    let lanes = (0..lanes).map(lane).collect();
-    assert_eq!(fields.at, bytes.len() - 4, "the checksum is the last field");
-    lanes
+    let _times = fields.skip(16)?;
+    let mut lanes = Vec::new();
+    for _lane in 0..fields.byte()? {
+        let length = fields.text()?.len();
+        lanes.push(fields.at - length..fields.at);
+    }
+    Some(lanes)
 }
 
 /// The bytes with a checksum that fits them, and one that fits each lane.
 pub(crate) fn mended_whole(mut bytes: Vec<u8>, lanes: &[Range<usize>]) -> Vec<u8> {
-    for lane in lanes {
+    for lane in lanes.iter().filter(|lane| lane.len() >= 4) {
         let whole = mended(bytes[lane.clone()].to_vec());
         bytes[lane.clone()].copy_from_slice(&whole);
     }

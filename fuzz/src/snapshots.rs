@@ -1,0 +1,58 @@
+//! What must hold for any bytes that are read as a snapshot: run by the fuzz target, and by the engine's
+//! tests on the inputs that are kept.
+
+use flowgauge_engine::sink::{Csv, Format, Json, Text, Written};
+use flowgauge_engine::snapshot::Snapshot;
+use flowgauge_kernel::Seed;
+
+use super::stored::{lanes, mended_whole};
+
+/// What a summary may reserve.
+const LIMIT: usize = 16 << 20;
+
+/// The seed file that one of the golden files was made under.
+pub fn seed_file() -> Seed {
+    Seed::file(b"the seed file of a golden file").unwrap()
+}
+
+/// A snapshot. Its checksums are made to fit: no input that a fuzzer makes up would pass them.
+pub fn snapshot(bytes: &[u8]) {
+    if bytes.len() < 4 {
+        return;
+    }
+    let bytes = mended_whole(bytes.to_vec(), &lanes(bytes).unwrap_or_default());
+    let decode = |bytes: &[u8]| Snapshot::decode(bytes, LIMIT, Some(&seed_file()));
+    if let Ok(mut read) = decode(&bytes) {
+        bears_all_use(&mut read);
+        // Packets that were counted are never counted again.
+        assert!(read.merge(&decode(&bytes).unwrap()).is_err());
+    }
+}
+
+/// What a snapshot holds is stored, whatever it was read from, and comes back; it is asked, by coarser
+/// keys too.
+pub fn bears_all_use(snapshot: &mut Snapshot) {
+    let stored = snapshot.encode();
+    let again = Snapshot::decode(&stored, LIMIT, Some(&seed_file()));
+    assert!(again.unwrap().encode() == stored);
+    ask(snapshot, Json, None);
+    ask(snapshot, Csv, None);
+    ask(snapshot, Text { rows: 10 }, None);
+    ask(snapshot, Json, Some("source/9,9"));
+    ask(snapshot, Json, Some("protocol"));
+}
+
+/// Asks what the snapshot answers by default, and writes it.
+fn ask(snapshot: &mut Snapshot, format: impl Format, key: Option<&str>) {
+    let mut out = Vec::new();
+    let by = |config: &mut flowgauge_engine::Config| {
+        config.key = key.map_or(config.key, |key| key.parse().unwrap());
+    };
+    match snapshot.query(by, &mut Written::new(format, &mut out)) {
+        Ok(total) => {
+            assert_eq!(total.epochs, 1);
+            assert!(str::from_utf8(&out).is_ok() && !out.is_empty());
+        }
+        Err(error) => assert!(key.is_some(), "{error}"),
+    }
+}
