@@ -25,16 +25,13 @@ pub(crate) fn run(reading: &Reading) -> Result<u8, Failure> {
     }
     let run = &reading.run;
     let configs = auto::decided(configs(run, EpochLength::Whole)?, &files)?;
-    let rows = output::rows(&configs);
     let inputs: Vec<_> = files.iter().cloned().chain(run.inputs()).collect();
-    let save = output::save(run, &configs, &inputs)?;
-    let plan = Plan::several(configs)?;
+    let plan = Plan::several(configs.clone())?;
     let mut bar = Bar::new();
     let stop = signals::stop(&[SIGINT, SIGTERM, SIGHUP])?;
-    let flags = Flags { interrupted: Arc::clone(&stop), ..Flags::default() };
-    let sink = output::reports(&run.output, rows, &inputs, Pace::Replay, flags)?;
-    let mut sinks = vec![bar.around(sink)];
-    sinks.extend(save);
+    let flags = || Ok(Flags { interrupted: Arc::clone(&stop), ..Flags::default() });
+    let sinks = output::sinks(run, &configs, &inputs, Pace::Replay, flags)?;
+    let sinks = sinks.into_iter().map(|sink| bar.around(sink)).collect();
     let mut outlets = output::outlets(Pace::Replay, sinks)?;
     let inputs = Files::new(files).until(Arc::clone(&stop));
     let run = flowgauge_engine::run_inputs(plan, &inputs, &mut outlets, &mut |source| {

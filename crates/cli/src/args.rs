@@ -191,8 +191,23 @@ pub(crate) struct Run {
     #[arg(long, value_name = "PATH", help_heading = OUTPUT)]
     pub(crate) save: Option<PathBuf>,
 
+    /// Write to FILE as text, json, csv or snapshot ('-' is standard output): instead of --format and -o,
+    /// and as --save does for snapshots. May be repeated, each with a file of its own
+    #[arg(long, value_name = "FORMAT:FILE", value_parser = values::sink,
+        conflicts_with_all = ["format", "output"], help_heading = OUTPUT)]
+    pub(crate) sink: Vec<Destination>,
+
     #[command(flatten)]
     pub(crate) output: Output,
+}
+
+/// One of the outputs of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Destination {
+    /// How reports are written; `None` for snapshots.
+    pub(crate) format: Option<Format>,
+    /// The file; `None` for standard output.
+    pub(crate) path: Option<PathBuf>,
 }
 
 /// Stored epochs to ask.
@@ -257,6 +272,23 @@ pub(crate) struct SnapshotReading {
 }
 
 impl Run {
+    /// The outputs that the options name.
+    pub(crate) fn destinations(&self) -> Vec<Destination> {
+        let mut destinations = self.sink.clone();
+        if destinations.iter().all(|destination| destination.format.is_none()) {
+            let Output { format, output } = &self.output;
+            destinations.insert(0, Destination { format: Some(*format), path: output.clone() });
+        }
+        let save = self.save.clone().map(Some);
+        destinations.extend(save.map(|path| Destination { format: None, path }));
+        destinations
+    }
+
+    /// Whether closed epochs are stored.
+    pub(crate) fn stores(&self) -> bool {
+        self.destinations().iter().any(|destination| destination.format.is_none())
+    }
+
     /// The files that the options name to be read.
     pub(crate) fn inputs(&self) -> impl Iterator<Item = PathBuf> {
         [&self.config, &self.seed_file].into_iter().flatten().cloned()
@@ -476,7 +508,7 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    const ALL: [(&'static str, Self); 3] =
+    pub(crate) const ALL: [(&'static str, Self); 3] =
         [("text", Self::Text), ("json", Self::Json), ("csv", Self::Csv)];
 }
 

@@ -6,7 +6,7 @@ use flowgauge_engine::{Config, EpochLength, Overrun};
 use flowgauge_filter::Filter;
 use flowgauge_kernel::Seed;
 
-use crate::args::{Format, Measurement, Run};
+use crate::args::{Destination, Format, Measurement, Run};
 use crate::failure::Failure;
 use crate::measurements::{Named, measurements};
 
@@ -55,7 +55,8 @@ fn config(
     let key = measurement.key.unwrap_or(defaults.key);
     let flows = measurement.flow.iter().map(|flow| key.parse_flow(flow)).collect::<Result<_, _>>();
     let filter = measurement.filter.as_deref().map(Filter::new).transpose();
-    if measurement.updates.is_some() && run.output.format == Format::Csv {
+    let csv = |output: &Destination| output.format == Some(Format::Csv);
+    if measurement.updates.is_some() && run.destinations().iter().any(csv) {
         let message = "csv does not tell updates from epochs; use json or text with --updates";
         return Err(Failure::Usage(message.to_owned()));
     }
@@ -94,7 +95,7 @@ fn config(
         batch_packets: defaults.batch_packets,
         queues: defaults.queues,
         pace: defaults.pace,
-        save: run.save.is_some(),
+        save: run.stores(),
     })
 }
 

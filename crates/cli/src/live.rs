@@ -33,9 +33,7 @@ pub(crate) fn run(live: &Live) -> Result<u8, Failure> {
         config.queues = queues * interfaces.len();
         config.workers = run.workers / queues;
     }
-    let rows = output::rows(&configs);
     let inputs: Vec<_> = run.inputs().collect();
-    let save = output::save(run, &configs, &inputs)?;
     let filter = match &configs[..] {
         [only] => only.filter.clone(),
         _ => None,
@@ -47,7 +45,7 @@ pub(crate) fn run(live: &Live) -> Result<u8, Failure> {
         promiscuous: !live.no_promiscuous_mode,
         filter,
     };
-    let plan = Plan::several(configs)?;
+    let plan = Plan::several(configs.clone())?;
     let stop = signals::stop(&[SIGINT, SIGTERM])?;
     let mut sources: Vec<Box<dyn Source + Send>> = Vec::new();
     for interface in interfaces {
@@ -55,10 +53,8 @@ pub(crate) fn run(live: &Live) -> Result<u8, Failure> {
             .map_err(|error| Failure::Failed(error.to_string()))?;
         sources.extend(queues.into_iter().map(|queue| Box::new(queue) as _));
     }
-    let flags = Flags { reopen: signals::reopen()?, ..Flags::default() };
-    let sink = output::reports(&run.output, rows, &inputs, Pace::Live, flags)?;
-    let mut sinks = vec![sink];
-    sinks.extend(save);
+    let flags = || Ok(Flags { reopen: signals::reopen()?, ..Flags::default() });
+    let sinks = output::sinks(run, &configs, &inputs, Pace::Live, flags)?;
     let mut outlets = output::outlets(Pace::Live, sinks)?;
     let ended = flowgauge_engine::run_queues(plan, sources, &mut outlets);
     let (outcome, complete) = output::finish_live(outlets, ended)?;

@@ -28,14 +28,14 @@ impl Save {
         let single = matches!(configs, [only] if only.epoch == EpochLength::Whole);
         if !directory && !single {
             return Err(Failure::Usage(format!(
-                "--save {}: several epochs need a directory, and there is none of this name; create it",
+                "snapshots in {}: several epochs need a directory, and there is none of this name; create it",
                 path.display()
             )));
         }
         let folder = path.parent().filter(|folder| *folder != Path::new(""));
         if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
             return Err(Failure::Usage(format!(
-                "--save {}: there is no directory {}; create it",
+                "snapshots in {}: there is no directory {}; create it",
                 path.display(),
                 folder.display()
             )));
@@ -82,7 +82,8 @@ pub(crate) fn query(query: &Query) -> Result<(), Failure> {
     } else {
         asked.extend(snapshots.into_iter().map(|(path, snapshot)| (vec![path], snapshot)));
     }
-    let sink = output::reports(&query.output, query.top, &inputs, Pace::Replay, Flags::default())?;
+    let place = (query.output.format, query.output.output.as_deref());
+    let sink = output::reports(place, query.top, &inputs, Pace::Replay, Flags::default())?;
     let mut outlets = output::outlets(Pace::Replay, vec![sink])?;
     for (paths, snapshot) in &mut asked {
         let ask = |config: &mut Config| {

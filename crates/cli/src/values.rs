@@ -1,8 +1,12 @@
 //! Values of options, as people write them.
 
+use std::path::{Path, PathBuf};
+
 use flowgauge_core::summary::Parameters;
 use flowgauge_core::terms::Threshold;
 use flowgauge_engine::EpochLength;
+
+use crate::args::{Destination, Format};
 
 /// Units of memory, in bytes.
 const SIZES: [(&str, u64); 9] = [
@@ -50,6 +54,23 @@ pub(crate) fn ring(text: &str) -> Result<usize, String> {
     let bytes = size(text)?;
     let message = || "a ring has 512KiB to 1GiB".to_owned();
     LIMITS.contains(&bytes).then_some(bytes).ok_or_else(message)
+}
+
+/// An output: `json:FILE`, where '-' is standard output.
+pub(crate) fn sink(text: &str) -> Result<Destination, String> {
+    const SNAPSHOT: &str = "snapshot";
+    let known = || "write FORMAT:FILE, with the format text, json, csv or snapshot".to_owned();
+    let (name, path) =
+        text.split_once(':').filter(|(_, path)| !path.is_empty()).ok_or_else(known)?;
+    let path = Some(PathBuf::from(path)).filter(|path| path != Path::new("-"));
+    let format = Format::ALL.iter().find(|(format, _)| *format == name).map(|(_, format)| *format);
+    if format.is_none() && name != SNAPSHOT {
+        return Err(known());
+    }
+    if format.is_none() && path.is_none() {
+        return Err("a snapshot is no text: name a file or a directory".to_owned());
+    }
+    Ok(Destination { format, path })
 }
 
 /// An epoch: `whole`, a time such as `10s`, or packets such as `2000000p`.

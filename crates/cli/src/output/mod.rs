@@ -12,7 +12,7 @@ use std::time::Duration;
 use flowgauge_engine::sink::{Csv, Format as Writer, Json, Outlets, Sink, SinkError, Text};
 use flowgauge_engine::{Config, EngineError, Outcome, Pace};
 
-use crate::args::{Format, Output, Run};
+use crate::args::{Destination, Format, Output, Run};
 use crate::failure::{Failure, complain};
 use crate::snapshots::{self, Save};
 use place::Place;
@@ -27,17 +27,49 @@ const MOST_ROWS: usize = 10_000;
 /// How long the outputs of a live run may take at its end.
 const FINISH: Duration = Duration::from_secs(5);
 
-/// The sink for the reports of a run over `inputs`, whose lists show at most `rows` items as text. A regular file is replaced at the
-/// end of a replay, and a live run adds to it.
+/// The sinks of a run over `inputs`, each with flags of its own. A regular file is replaced at the end of a
+/// replay, and a live run adds to it.
+pub(crate) fn sinks(
+    run: &Run,
+    configs: &[Config],
+    inputs: &[PathBuf],
+    pace: Pace,
+    flags: impl Fn() -> Result<Flags, Failure>,
+) -> Result<Vec<Box<dyn Sink>>, Failure> {
+    let destinations = run.destinations();
+    for (at, one) in destinations.iter().enumerate() {
+        if destinations[..at].iter().any(|other| one.is_same(other)) {
+            let name = one.path.as_deref().map_or("standard output".into(), Path::to_string_lossy);
+            return Err(Failure::Usage(format!(
+                "two outputs go to {name}, where neither could be read; give each a file of its own"
+            )));
+        }
+    }
+    let sink = |destination: &Destination| match (destination.format, destination.path.as_deref()) {
+        (Some(format), path) => reports((format, path), rows(configs), inputs, pace, flags()?),
+        (None, path) => save(path.unwrap_or(Path::new("-")), configs, inputs),
+    };
+    destinations.iter().map(sink).collect()
+}
+
+impl Destination {
+    fn is_same(&self, other: &Self) -> bool {
+        match (&self.path, &other.path) {
+            (Some(one), Some(other)) => same(one, other),
+            (one, other) => one == other,
+        }
+    }
+}
+
+/// The sink for reports of a run over `inputs`, whose lists show at most `rows` items as text.
 pub(crate) fn reports(
-    output: &Output,
+    (format, path): (Format, Option<&Path>),
     rows: usize,
     inputs: &[PathBuf],
     pace: Pace,
     flags: Flags,
 ) -> Result<Box<dyn Sink>, Failure> {
-    let Output { format, output } = output;
-    let place = Place::new(output.as_deref(), inputs, pace == Pace::Live)?;
+    let place = Place::new(path, inputs, pace == Pace::Live)?;
     let format: Box<dyn Writer> = match format {
         Format::Text => Box::new(Text { rows }),
         Format::Json => Box::new(Json),
@@ -52,20 +84,12 @@ pub(crate) fn outlets(pace: Pace, sinks: Vec<Box<dyn Sink>>) -> Result<Outlets, 
     Outlets::new(pace, sinks).map_err(|error| EngineError::Thread(error).into())
 }
 
-/// The sink of snapshots, where they are asked for.
-pub(crate) fn save(
-    run: &Run,
-    configs: &[Config],
-    inputs: &[PathBuf],
-) -> Result<Option<Box<dyn Sink>>, Failure> {
-    let Some(path) = run.save.as_deref() else { return Ok(None) };
-    refuse_input("--save", path, inputs)?;
-    if run.output.output.as_deref().is_some_and(|output| same(output, path)) {
-        return Err(Failure::Usage("--save and -o need a file each".to_owned()));
-    }
+/// The sink of snapshots.
+fn save(path: &Path, configs: &[Config], inputs: &[PathBuf]) -> Result<Box<dyn Sink>, Failure> {
+    refuse_input("snapshots", path, inputs)?;
     let save = Save::new(path, configs)?;
     snapshots::warn(configs);
-    Ok(Some(Box::new(save)))
+    Ok(Box::new(save))
 }
 
 /// Ends the outputs of a replay: a file takes its place if there was anything to report.
@@ -112,7 +136,7 @@ pub(crate) fn finish_live(
 
 /// Rows that a list of the text report shows at most: the most that any measurement asks for, on a page
 /// for people.
-pub(crate) fn rows(configs: &[Config]) -> usize {
+fn rows(configs: &[Config]) -> usize {
     configs.iter().map(|config| config.top).max().unwrap_or_default().min(MOST_ROWS)
 }
 

@@ -60,7 +60,7 @@ impl Place {
             Err(_) if added => return Ok(Self::Added(path.to_owned())),
             Err(_) => return Ok(Self::Replaced(Replacement::new(path.to_owned()))),
         };
-        refuse_input("-o", path, inputs)?;
+        refuse_input("output", path, inputs)?;
         if !metadata.is_file() {
             Ok(Self::Special(path.to_owned()))
         } else if added {

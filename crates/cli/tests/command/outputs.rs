@@ -75,6 +75,17 @@ fn no_output_is_an_input_by_another_name() {
         refused(command(&["analyze", "-o", text(output), "-"]).stdin(read()));
         refused(&mut command(&["analyze", "--save", text(output), text(&capture)]));
         refused(&mut command(&["merge", "-o", text(output), text(&capture)]));
+        for format in ["text", "json", "csv", "snapshot"] {
+            let sink = format!("{format}:{}", text(output));
+            refused(&mut command(&[
+                "analyze",
+                "--sink",
+                "text:-",
+                "--sink",
+                &sink,
+                text(&capture),
+            ]));
+        }
         refused(command(&["analyze", text(output)]).stdout(append()));
         refused(command(&["analyze", "-o", "/dev/stdout", text(output)]).stdout(append()));
     }
@@ -84,6 +95,57 @@ fn no_output_is_an_input_by_another_name() {
     let output =
         command(&["analyze", "--save", &both, "-o", &both, text(&capture)]).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
+
+/// Each sink gets what it would get alone.
+#[test]
+fn several_sinks_are_written_at_once() {
+    let folder = folder("several-sinks");
+    let capture = file("several-sinks.pcap", &pcap(&traffic()));
+    let path = |name: &str| text(&folder.join(name)).to_owned();
+    let alone = |format: &str| flowgauge(&["analyze", "--format", format, &capture]).out;
+    let sinks =
+        ["json:", "csv:", "snapshot:"].map(|format| format!("{format}{}", path(&format[..3])));
+    let [json, csv, snapshot] = sinks.each_ref().map(String::as_str);
+    let sinks = ["--sink", json, "--sink", csv, "--sink", snapshot];
+    let answer = flowgauge(&[&["analyze", "--sink", "text:-"], &sinks[..], &[&capture]].concat());
+    assert_eq!((answer.code, answer.err.as_str(), &answer.out), (0, "", &alone("text")));
+    assert_eq!(names(&folder), ["csv", "jso", "sna"]);
+    assert_eq!(fs::read_to_string(folder.join("jso")).unwrap(), alone("json"));
+    assert_eq!(fs::read_to_string(folder.join("csv")).unwrap(), alone("csv"));
+    let query = flowgauge(&["query", "--format", "json", &path("sna")]);
+    let tasks = |lines: &str| {
+        let line: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
+        line["tasks"].clone()
+    };
+    assert_eq!(tasks(&query.out), tasks(&alone("json")));
+    // Without a sink of reports, these go where they go without any sink.
+    let beside = flowgauge(&["analyze", "--sink", snapshot, &capture]);
+    assert_eq!((beside.code, beside.out), (0, alone("text")));
+}
+
+#[test]
+fn sinks_that_make_no_sense_are_refused() {
+    let folder = folder("no-sinks");
+    let capture = file("no-sinks.pcap", &pcap(&traffic()));
+    let json = format!("json:{}", text(&folder.join("a")));
+    let csv = format!("csv:{}/../no-sinks/a", text(&folder));
+    for (sinks, reason) in [
+        (&["--sink", "xml:a"][..], "the format text, json, csv or snapshot"),
+        (&["--sink", "json"], "write FORMAT:FILE"),
+        (&["--sink", "json:"], "write FORMAT:FILE"),
+        (&["--sink", "snapshot:-"], "name a file or a directory"),
+        (&["--sink", &json, "-o", "b"], "cannot be used with"),
+        (&["--sink", &json, "--sink", &csv], "two outputs go to"),
+        (&["--sink", "text:-", "--sink", "json:-"], "two outputs go to standard output"),
+        (&["--sink", &csv, "--epoch", "10s", "--updates", "1s"], "csv does not tell updates"),
+    ] {
+        let answer = flowgauge(&[&["analyze"], sinks, &[&capture]].concat());
+        let lines = answer.err.lines().count();
+        assert_eq!((answer.code, answer.out.as_str(), lines), (2, "", 1), "{}", answer.err);
+        assert!(answer.err.contains(reason), "{}", answer.err);
+        assert_eq!(names(&folder), [""; 0]);
+    }
 }
 
 #[test]

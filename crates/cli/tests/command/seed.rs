@@ -85,3 +85,34 @@ fn a_seed_file_that_others_may_read_is_refused() {
     assert_eq!(answer.code, 2);
     assert!(answer.err.contains("--seed-file"), "{}", answer.err);
 }
+
+/// Snapshots under a random seed hold it: nobody else may read them, and the command says so. Under a seed
+/// file they hold a check value only, and are of no use without the file.
+#[test]
+fn snapshots_keep_the_seed() {
+    let capture = file("seed-snapshot.pcap", &pcap(&traffic()));
+    let key = secret("seed-snapshot", b"sixteen bytes...", 0o600);
+    let path = file("seed-snapshot.fgs", b"");
+    fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
+    let save = |options: &[&str]| {
+        let answer =
+            flowgauge_typed(&[&["analyze", "--save", &path], options, &[&capture]].concat(), &[]);
+        assert_eq!(answer.code, 0, "{}", answer.err);
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        answer.err
+    };
+    let query = |options: &[&str]| flowgauge_typed(&[&["query", &path], options].concat(), &[]);
+    let merge = |options: &[&str]| {
+        flowgauge_typed(&[&["merge", "-o", &(path.clone() + ".sum"), &path], options].concat(), &[])
+    };
+    let note = save(&[]);
+    assert!(note.contains("hold the random seed") && note.lines().count() == 1, "{note}");
+    assert_eq!((query(&[]).code, merge(&[]).code), (0, 0));
+    assert_eq!(save(&["--seed-file", &key]), "");
+    let other = secret("seed-snapshot-other", b"another sixteen bytes", 0o600);
+    for refused in [query(&[]), merge(&[]), query(&["--seed-file", &other])] {
+        assert_eq!((refused.code, refused.out.as_str(), refused.err.lines().count()), (1, "", 1));
+        assert!(refused.err.contains("made under the seed file"), "{}", refused.err);
+    }
+    assert_eq!((query(&["--seed-file", &key]).code, merge(&["--seed-file", &key]).code), (0, 0));
+}
