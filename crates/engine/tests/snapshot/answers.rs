@@ -2,7 +2,7 @@
 
 use flowgauge_core::key::{CanonicalKey, KeySpec};
 use flowgauge_core::summary::Parameters;
-use flowgauge_core::terms::SpreadOf;
+use flowgauge_core::terms::{Hierarchy, Measure, SpreadOf, Threshold};
 use flowgauge_engine::sink::{Json, Written};
 use flowgauge_engine::snapshot::{MergeError, Snapshot};
 use flowgauge_engine::{Config, EngineError, EpochLength};
@@ -127,6 +127,9 @@ fn a_merge_of_what_differs_names_the_field() {
         (Config { seed: Some(Seed::number(7)), ..base() }, "seed"),
         (Config { memory_bytes: 64 << 20, ..base() }, "parameters"),
         (Config { inner: true, ..base() }, "inner"),
+        (Config { by: Measure::Bytes, ..base() }, "by"),
+        (Config { threshold: Threshold::Weight(7), ..base() }, "threshold"),
+        (Config { hierarchy: Hierarchy::Bits, ..base() }, "hierarchy"),
         (Config { epoch: EpochLength::Time(i64::MAX), ..base() }, "epoch"),
         (
             Config { filter: Some(flowgauge_filter::Filter::new("udp").unwrap()), ..base() },

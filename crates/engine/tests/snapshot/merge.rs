@@ -3,6 +3,7 @@
 use flowgauge_core::catalog::{self, ALGORITHMS};
 use flowgauge_core::key::{CanonicalKey, KeySpec};
 use flowgauge_core::summary::{Info, Merge, Parameters};
+use flowgauge_core::terms::Threshold;
 use flowgauge_engine::account::Account;
 use flowgauge_engine::snapshot::{MergeError, Snapshot};
 use flowgauge_engine::{Config, Plan};
@@ -172,4 +173,36 @@ fn hosts_that_are_merged_measured_at_the_same_times() {
     let missing = merged(&[("a", [0, 10]), ("a", [20, 30]), ("b", [0, 10])]);
     let refused = missing.check_aligned(MS).unwrap_err().to_string();
     assert!(refused.contains("'a' covers 2 intervals and 'b' covers 1 interval"), "{refused}");
+}
+
+/// With the same parameters the bytes of a snapshot do not say how many workers measured, where they say
+/// nothing of the order of the packets: which keys a sketch lists depends on it.
+#[test]
+fn the_number_of_workers_leaves_no_trace() {
+    println!("seed 83");
+    let bytes = mixed(83, 3000);
+    let stored = |config: &Config, workers: usize| {
+        let saved = saved(Config { workers, ..config.clone() }, &bytes);
+        measured_by(&saved[0].bytes, "host", 7)
+    };
+    for (algorithm, parameters) in [
+        ("linear-table", &[("buckets", 1 << 14)][..]),
+        ("indirect-table", &[("buckets", 1 << 14)]),
+        ("cuckoo-4", &[("buckets", 1 << 14)]),
+        ("mrac", &[("columns", 4096)]),
+        ("linear-counting", &[("bits", 4096)]),
+        ("fm", &[("bitmaps", 64)]),
+    ] {
+        let config = Config {
+            algorithm: algorithm.to_owned(),
+            parameters: Parameters::new(parameters.iter().copied()),
+            threshold: Threshold::Share(0.0),
+            tasks: None,
+            ..asking(&[])
+        };
+        let alone = stored(&config, 1);
+        for workers in [2, 3] {
+            assert!(stored(&config, workers) == alone, "{algorithm} with {workers} workers");
+        }
+    }
 }
