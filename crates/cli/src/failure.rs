@@ -88,13 +88,6 @@ pub(crate) fn sentence(error: &clap::Error) -> String {
     message.strip_prefix("error: ").unwrap_or(&message).to_owned()
 }
 
-/// The nearest of the known words, where one is near: a third of its letters may differ.
-pub(crate) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let far = known.map(|known| (strsim::damerau_levenshtein(word, known), known));
-    let (edits, nearest) = far.min_by_key(|(edits, _)| *edits)?;
-    (3 * edits <= nearest.len()).then_some(nearest)
-}
-
 /// The lines of a paragraph as one.
 fn joined(paragraph: &str) -> String {
     paragraph.lines().map(str::trim).collect::<Vec<_>>().join(" ")

@@ -4,11 +4,12 @@ use std::fs;
 use std::path::Path;
 
 use clap::{Args, FromArgMatches};
+use flowgauge_core::unknown::nearest;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::args::{Measurement, Run};
-use crate::failure::{self, Failure, nearest};
+use crate::failure::{self, Failure};
 
 /// The name of the measurement that the options describe where no other is named.
 const MAIN: &str = "main";

@@ -23,3 +23,4 @@ pub mod packet;
 pub mod summary;
 pub mod task;
 pub mod terms;
+pub mod unknown;

@@ -180,8 +180,8 @@ fn what_cannot_be_shared_is_refused_with_what_can() {
         assert!(error.to_string().contains("linear-table, count-array, count-min"), "{error}");
     }
     let refused = [
-        ("none", ("a", "b"), "no algorithm is called 'none'"),
-        ("count-min", ("a", "b"), "count-min has no parameter 'a'"),
+        ("none", ("a", "b"), "unknown algorithm 'none'; available: linear-table"),
+        ("count-min", ("a", "b"), "unknown parameter 'a' of count-min; available: rows"),
         ("count-min", ("candidates", "16"), "candidates=16 is not 0"),
         ("count-array", ("state", "ewma"), "state=ewma is not one of counter"),
         ("linear-table", ("state", "padded"), "state=padded is not one of counter"),

@@ -234,10 +234,7 @@ pub(crate) fn entries(config: &Config) -> Result<Vec<&'static TaskEntry>, Engine
         return Ok(TASKS.into_iter().filter(|entry| entry.by_default).collect());
     };
     for name in names {
-        if task::find(name).is_none() {
-            let known = TASKS.map(|entry| entry.name).join(", ");
-            return Err(EngineError::UnknownTask { name: name.clone(), known });
-        }
+        task::find(name)?;
     }
     Ok(TASKS.into_iter().filter(|entry| names.iter().any(|name| name == entry.name)).collect())
 }

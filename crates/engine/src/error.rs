@@ -5,6 +5,7 @@ use std::{fmt, io};
 use flowgauge_core::key::{KeyError, KeySpec};
 use flowgauge_core::summary::BuildError;
 use flowgauge_core::task::Unsupported;
+use flowgauge_core::unknown::Unknown;
 
 use crate::sink::SinkError;
 
@@ -15,13 +16,8 @@ pub enum EngineError {
     #[error(transparent)]
     Build(#[from] BuildError),
     /// No task has this name.
-    #[error("no task is called '{name}'; there are {known}")]
-    UnknownTask {
-        /// What was asked for.
-        name: String,
-        /// What there is.
-        known: String,
-    },
+    #[error(transparent)]
+    UnknownTask(#[from] Unknown),
     /// A number of the configuration is out of range.
     #[error("{what} must be {range}, and are {value}")]
     OutOfRange {

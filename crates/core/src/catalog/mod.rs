@@ -26,6 +26,7 @@ use crate::summary::sketch::{
 };
 use crate::summary::table::{Cuckoo1, Cuckoo4, IndirectTable, LinearTable};
 use crate::summary::{Ability, BuildError, Describe, Info, Laws, Options, Parameters, Summary};
+use crate::unknown::Unknown;
 
 macro_rules! catalog {
     ($($summary:ty),* $(,)?) => {
@@ -343,8 +344,7 @@ fn check_accelerator(name: &str, parameters: &Parameters) -> Result<(), BuildErr
 }
 
 fn unknown_accelerator(name: &str) -> BuildError {
-    let known = ACCELERATORS.iter().map(|info| info.name).collect::<Vec<_>>().join(", ");
-    BuildError::UnknownAccelerator { name: name.to_owned(), known }
+    Unknown::new("accelerator", name, ACCELERATORS.iter().map(|info| info.name)).into()
 }
 
 /// What the catalog says of the algorithm called `name`.
@@ -356,6 +356,5 @@ pub fn info(name: &str) -> Result<&'static Info, BuildError> {
 }
 
 fn unknown(name: &str) -> BuildError {
-    let known = ALGORITHMS.iter().map(|info| info.name).collect::<Vec<_>>().join(", ");
-    BuildError::UnknownAlgorithm { name: name.to_owned(), known }
+    Unknown::new("algorithm", name, ALGORITHMS.iter().map(|info| info.name)).into()
 }

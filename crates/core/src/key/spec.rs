@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use super::{CanonicalKey, FlowKey};
+use crate::unknown::Unknown;
 
 /// The fields that make up a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,8 +75,8 @@ pub struct KeySpec {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// No key has this name.
-    #[error("no key is called '{0}'; there are {names}", names = names())]
-    Unknown(String),
+    #[error(transparent)]
+    Unknown(#[from] Unknown),
     /// The prefix is not a length, or too long.
     #[error(
         "'{0}' is no prefix; write /LEN for IPv4 (0 to 32), or /LEN,LEN for IPv4 and IPv6 (0 to 128)"
@@ -106,10 +107,6 @@ pub enum KeyError {
     },
 }
 
-fn names() -> String {
-    KeyKind::ALL.map(|(name, _)| name).join(", ")
-}
-
 impl From<KeyKind> for KeySpec {
     fn from(kind: KeyKind) -> Self {
         Self { kind, v4_prefix: 32, v6_prefix: 128 }
@@ -125,7 +122,8 @@ impl FromStr for KeySpec {
             None => (text, None),
         };
         let Some((name, kind)) = KeyKind::ALL.into_iter().find(|(known, _)| *known == name) else {
-            return Err(KeyError::Unknown(name.to_owned()));
+            let known = KeyKind::ALL.map(|(name, _)| name);
+            return Err(Unknown::new("key", name, known).into());
         };
         let mut spec = Self::from(kind);
         let Some(prefix) = prefix else { return Ok(spec) };

@@ -10,6 +10,7 @@ use flowgauge_kernel::{Digester, Isa, Seed};
 use super::{Form, Memory, Summary};
 use crate::key::FlowKey;
 use crate::terms::{Hierarchy, Measure, Threshold};
+use crate::unknown::Unknown;
 
 /// A type of summary, as the catalog lists it.
 pub trait Describe {
@@ -298,11 +299,10 @@ impl Parameters {
         let unknown = |name: &&String| known.iter().all(|parameter| parameter.name != **name);
         match self.0.keys().find(unknown) {
             None => Ok(()),
-            Some(name) => Err(BuildError::UnknownParameter {
-                of,
-                name: name.clone(),
-                known: known.iter().map(|p| p.name).collect::<Vec<_>>().join(", "),
-            }),
+            Some(name) => {
+                let known = known.iter().map(|parameter| parameter.name);
+                Err(Unknown { of: Some(of), ..Unknown::new("parameter", name, known) }.into())
+            }
         }
     }
 
@@ -359,24 +359,9 @@ const MOST_ITEMS: u64 = 1 << 32;
 /// Why a summary cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// No algorithm has this name.
-    #[error("no algorithm is called '{name}'; there are {known}")]
-    UnknownAlgorithm {
-        /// What was asked for.
-        name: String,
-        /// What there is.
-        known: String,
-    },
-    /// The algorithm, or accelerator, has no such parameter.
-    #[error("{of} has no parameter '{name}'; it has {known}")]
-    UnknownParameter {
-        /// The algorithm or accelerator.
-        of: &'static str,
-        /// What was given.
-        name: String,
-        /// What there is.
-        known: String,
-    },
+    /// No algorithm, accelerator or parameter has this name.
+    #[error(transparent)]
+    Unknown(#[from] Unknown),
     /// A parameter has a value that it cannot have.
     #[error("{name}={value} is not {range}")]
     OutOfRange {
@@ -412,14 +397,6 @@ pub enum BuildError {
         algorithm: &'static str,
         /// Why not, and what could.
         reason: String,
-    },
-    /// No accelerator has this name.
-    #[error("no accelerator is called '{name}'; there are {known}")]
-    UnknownAccelerator {
-        /// What was asked for.
-        name: String,
-        /// What there is.
-        known: String,
     },
     /// The accelerator would change what the algorithm counts.
     #[error("{accelerator} does not go before {algorithm}: {reason}; it goes before {able}")]

@@ -11,6 +11,7 @@ use super::{
 };
 use crate::key::{CanonicalKey, KeyKind};
 use crate::terms::{Hierarchy, SpreadOf};
+use crate::unknown::Unknown;
 
 /// Every task, in the order in which a report shows them.
 pub static TASKS: [&TaskEntry; 11] = [
@@ -28,8 +29,12 @@ pub static TASKS: [&TaskEntry; 11] = [
 ];
 
 /// The task of this name.
-pub fn find(name: &str) -> Option<&'static TaskEntry> {
-    TASKS.into_iter().find(|entry| entry.name == name)
+///
+/// # Errors
+/// When there is none.
+pub fn find(name: &str) -> Result<&'static TaskEntry, Unknown> {
+    let found = TASKS.into_iter().find(|entry| entry.name == name);
+    found.ok_or_else(|| Unknown::new("task", name, TASKS.map(|entry| entry.name)))
 }
 
 /// A task that can be asked for.

@@ -187,7 +187,7 @@ fn parameters_out_of_range_are_refused() {
     }
     let options = Options::new(1 << 20, 1).with([("levels", 1)]);
     let error = catalog::build::<Key4>("rcc", &options).err().unwrap().to_string();
-    assert!(error.contains("rcc has no parameter 'levels'"), "{error}");
+    assert!(error.contains("unknown parameter 'levels' of rcc"), "{error}");
     for by in [Measure::Packets, Measure::Bytes] {
         assert!(estimate(&build("rcc", 1, &[]), 0).by(by).is_some());
     }

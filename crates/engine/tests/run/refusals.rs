@@ -12,7 +12,9 @@ use crate::{asking, refusal};
 #[test]
 fn what_does_not_exist_is_refused() {
     let text = refusal(asking(&["tops"])).to_string();
-    assert!(text.contains("'tops'") && text.contains("heavy-hitters"), "{text}");
+    assert_eq!(text, "unknown task 'tops'; did you mean 'top'?");
+    let text = refusal(asking(&["weather"])).to_string();
+    assert!(text.contains("'weather'") && text.contains("heavy-hitters"), "{text}");
     let text = refusal(Config { algorithm: "table".to_owned(), ..asking(&["top"]) }).to_string();
     assert!(text.contains("linear-table"), "{text}");
     let text = refusal(Config { memory_bytes: 100, ..Config::seeded(0) }).to_string();

@@ -64,7 +64,7 @@ impl<'a, K: FlowKey + Extract<8>> Exam<'a, K> {
         structure: &Structure,
         task: &str,
     ) -> Result<Option<Score>, Failure> {
-        let Some(entry) = find(task) else { return Ok(None) };
+        let Ok(entry) = find(task) else { return Ok(None) };
         let summary = structure.build::<K>(self.setting)?;
         let options = structure.options::<K>(self.setting)?;
         let asked = self.truth.asked();

@@ -1,0 +1,77 @@
+//! Names that do not exist, and the nearest that do.
+
+use std::fmt;
+
+/// A name that does not exist: of an algorithm, an accelerator, a parameter, a task or a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unknown {
+    /// What has such names.
+    pub what: &'static str,
+    /// What was given.
+    pub name: String,
+    /// What it was given to, where that is no run as a whole.
+    pub of: Option<&'static str>,
+    /// What there is.
+    pub known: Vec<&'static str>,
+}
+
+impl Unknown {
+    /// Of names that no other one has.
+    pub fn new(
+        what: &'static str,
+        name: &str,
+        known: impl IntoIterator<Item = &'static str>,
+    ) -> Self {
+        Self { what, name: name.to_owned(), of: None, known: known.into_iter().collect() }
+    }
+}
+
+impl std::error::Error for Unknown {}
+
+impl fmt::Display for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { what, name, of, known } = self;
+        write!(f, "unknown {what} '{name}'")?;
+        if let Some(of) = of {
+            write!(f, " of {of}")?;
+        }
+        match nearest(name, known.iter().copied()) {
+            Some(nearest) => write!(f, "; did you mean '{nearest}'?"),
+            None if known.is_empty() => write!(f, "; it has none"),
+            None => write!(f, "; available: {}", known.join(", ")),
+        }
+    }
+}
+
+/// The nearest of the known words, where one is near: a third of its letters may differ.
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let far = known.into_iter().map(|known| (strsim::damerau_levenshtein(word, known), known));
+    let (edits, nearest) = far.min_by_key(|(edits, _)| *edits)?;
+    (3 * edits <= nearest.len()).then_some(nearest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KNOWN: [&str; 3] = ["count-min", "count-sketch", "k-ary"];
+
+    #[test]
+    fn a_name_that_is_near_is_suggested() {
+        for (name, nearest) in
+            [("count_min", "count-min"), ("countmin", "count-min"), ("kary", "k-ary")]
+        {
+            let said = Unknown::new("algorithm", name, KNOWN).to_string();
+            let expected = format!("unknown algorithm '{name}'; did you mean '{nearest}'?");
+            assert_eq!(said, expected);
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_far_from_all_is_told_what_there_is() {
+        let said = Unknown::new("algorithm", "bloom", KNOWN).to_string();
+        assert_eq!(said, "unknown algorithm 'bloom'; available: count-min, count-sketch, k-ary");
+        let none = Unknown { of: Some("fm"), ..Unknown::new("parameter", "k", []) };
+        assert_eq!(none.to_string(), "unknown parameter 'k' of fm; it has none");
+    }
+}
