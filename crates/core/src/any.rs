@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use flowgauge_kernel::{Digester, Seed};
 
+use crate::accelerator::HeaderRate;
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::catalog::{self, stored};
 use crate::key::{FlowKey, Key4, Key8, Key16, Key32, Key37};
@@ -350,6 +351,16 @@ impl AnySummary {
     /// The accelerators before it, outermost first, with their parameters in force.
     pub fn accelerators(&self) -> Vec<(&'static str, Vec<(&'static str, Setting)>)> {
         each!(&self.0, kind => kind.ordinary().accelerators())
+    }
+
+    /// How few packets it takes, where the meter draws them before headers are read.
+    pub fn header_rate(&self) -> Option<HeaderRate> {
+        each!(&self.0, kind => kind.ordinary().header_rate())
+    }
+
+    /// Takes note of the packets that the meter passed over: [`Summary::passed_over`].
+    pub fn passed_over(&mut self, packets: u64, one_in: u64) {
+        each!(&mut self.0, kind => kind.own(|own| own.passed_over(packets, one_in)));
     }
 
     /// The stored form of a summary that the algorithm `info` built from `options`:

@@ -200,6 +200,14 @@ impl<K: FlowKey> Batch<K> {
         self.sums = true;
     }
 
+    /// Lets each row stand for so many packets; its bytes stay those of the packet that was read.
+    pub fn weigh(&mut self, packets: u32) {
+        if packets > 1 || self.sums {
+            self.packets[..self.len].fill(packets);
+            self.sums = packets > 1;
+        }
+    }
+
     /// Whether each row is one packet, for sure.
     #[inline(always)]
     pub(crate) fn is_plain(&self) -> bool {

@@ -187,7 +187,7 @@ impl Block {
     }
 
     /// Bytes on the wire of all packets.
-    pub(crate) fn bytes(&self) -> &[u64] {
+    pub fn bytes(&self) -> &[u64] {
         &self.columns.bytes[..self.len]
     }
 }

@@ -227,6 +227,16 @@ impl Lanes {
         }
     }
 
+    /// Lets each packet from here on stand for so many.
+    pub fn weigh(&mut self, packets: u32, to: &mut dyn Take) {
+        match &mut self.keys {
+            Keys::Address(v4, v6) => weigh_two(v4, v6.as_mut(), packets, to),
+            Keys::Pair(v4, v6) => weigh_two(v4, v6.as_mut(), packets, to),
+            Keys::FiveTuple(v4, v6) => weigh_two(v4, v6.as_mut(), packets, to),
+            Keys::Number(lane) => lane.weigh(0, packets, to),
+        }
+    }
+
     /// What became of the packets.
     pub fn counts(&self) -> Counts {
         let (keyless, unmeasured) = (self.keyless, self.unmeasured);
@@ -267,6 +277,18 @@ fn flush_two<A: Width, B: Width>(v4: &mut Lane<A>, v6: Option<&mut Lane<B>>, to:
     v4.flush(0, to);
     if let Some(v6) = v6 {
         v6.flush(1, to);
+    }
+}
+
+fn weigh_two<A: Width, B: Width>(
+    v4: &mut Lane<A>,
+    v6: Option<&mut Lane<B>>,
+    packets: u32,
+    to: &mut dyn Take,
+) {
+    v4.weigh(0, packets, to);
+    if let Some(v6) = v6 {
+        v6.weigh(1, packets, to);
     }
 }
 
@@ -347,13 +369,15 @@ struct Lane<K> {
     batch_packets: usize,
     elements: Option<(SpreadOf, Digester)>,
     keyed: Size,
+    /// Packets that each row stands for.
+    weight: u32,
 }
 
 impl<K: Width> Lane<K> {
     fn new(options: LaneOptions, lane: usize) -> Self {
         let LaneOptions { key, batch_packets, elements, .. } = options;
         let (mask, batch) = (key.mask(key.lanes()[lane]), Batch::new());
-        Self { key, mask, batch, batch_packets, elements, keyed: Size::default() }
+        Self { key, mask, batch, batch_packets, elements, keyed: Size::default(), weight: 1 }
     }
 
     fn ipv6(options: LaneOptions) -> Option<Self> {
@@ -420,9 +444,17 @@ impl<K: Width> Lane<K> {
         }
     }
 
+    fn weigh(&mut self, lane: usize, packets: u32, to: &mut dyn Take) {
+        if packets != self.weight {
+            self.flush(lane, to);
+            self.weight = packets;
+        }
+    }
+
     fn flush(&mut self, lane: usize, to: &mut dyn Take) {
         if !self.batch.is_empty() {
             self.keyed += K::any(&mut self.batch).size();
+            self.batch.weigh(self.weight);
             to.take(lane, K::any(&mut self.batch));
             self.batch.clear();
         }
@@ -432,7 +464,8 @@ impl<K: Width> Lane<K> {
 impl<K: FlowKey> Clone for Lane<K> {
     /// An empty lane like this one.
     fn clone(&self) -> Self {
-        let &Self { key, mask, batch_packets, elements, .. } = self;
-        Self { key, mask, batch: Batch::new(), batch_packets, elements, keyed: Size::default() }
+        let &Self { key, mask, batch_packets, elements, weight, .. } = self;
+        let (batch, keyed) = (Batch::new(), Size::default());
+        Self { key, mask, batch, batch_packets, elements, keyed, weight }
     }
 }

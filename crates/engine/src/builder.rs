@@ -158,7 +158,9 @@ impl Builder {
         if self.config.save {
             closer.save(Saving::new(&self.config, self.seed)?);
         }
-        Ok(Prepared { config: self.config, lanes, sets, sharing, closer })
+        let rate = sets.first().header_rate();
+        let sampling = rate.map(|rate| (rate, self.seed));
+        Ok(Prepared { config: self.config, lanes, sets, sharing, closer, sampling })
     }
 }
 

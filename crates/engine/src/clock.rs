@@ -116,6 +116,13 @@ impl Clock {
         tick
     }
 
+    /// The time of the last packet, and until when packets behind it are ordinary ones whatever comes
+    /// between; `None` where the next one may be none.
+    pub(crate) fn calm(&self) -> Option<(i64, i64)> {
+        let until_ns = self.quiet_ns.min(self.last_ns.saturating_add(JUMP_NS));
+        (self.started && self.last_ns >= self.start_ns).then_some((self.last_ns, until_ns))
+    }
+
     /// What it means that no packet older than `now_ns` comes any more; `None` where that neither
     /// opens nor ends an epoch, and no update is due. A clock that was set back by more than an epoch
     /// ends the open one.

@@ -92,11 +92,15 @@ impl Closer {
     ) -> Result<(), EngineError> {
         let lanes = &view.lanes()[..];
         let mut account = ended.account;
-        let keyed = Size { packets: account.keyed, bytes: account.keyed_bytes };
+        let mut keyed = Size { packets: account.keyed, bytes: account.keyed_bytes };
+        if let Some(traffic) = ended.traffic {
+            keyed.packets = traffic.estimate(&account).value.round() as u64;
+        }
         let mut notes = self.notes.clone();
         notes.extend(ended.unfit.map(|reason| format!("counted as filtered: {reason}")));
         notes.extend(ended.notes);
         notes.extend(stepped(ended.step_ns));
+        notes.extend(ended.traffic.map(|_| sampled(&account)));
         notes.extend((ended.late_epochs > 0).then(|| late(ended.late_epochs)));
         notes.extend(ended.missing.iter().map(|queue| {
             format!(
@@ -124,7 +128,7 @@ impl Closer {
         notes.extend(tasks.iter().filter_map(|(name, report)| truncated(name, report)));
         let breakdown = self.breakdown.run(self.by, lanes);
         if !ended.update {
-            self.total.add(&account, ended.times_ns);
+            self.total.add(&account, ended.traffic, ended.times_ns);
         }
         sink.deliver(&Item::Epoch(Arc::new(EpochReport {
             measurement: Arc::clone(&self.total.measurement),
@@ -136,6 +140,7 @@ impl Closer {
             by: self.by,
             seed: self.seed,
             account,
+            traffic: ended.traffic,
             summary: self.summary.clone(),
             tasks,
             breakdown,
@@ -166,6 +171,17 @@ fn late(epochs: u64) -> String {
         "late: {} before this one are in it, since the closer had no summaries free when they ended; use \
          longer epochs or fewer tasks",
         units::plural(epochs, "epoch")
+    )
+}
+
+/// The note of an epoch of whose packets a sample was read.
+fn sampled(account: &Account) -> String {
+    let (read, all) = (account.read - account.skipped.packets, account.read);
+    format!(
+        "the sampler before the headers read {} of {}: the keyed traffic, thresholds and shares are \
+         estimates",
+        units::count(read as f64),
+        units::plural(all, "packet")
     )
 }
 

@@ -95,6 +95,9 @@ impl Closing {
             let merged = answering[at % answering.len()].summaries.merge(&part.summaries);
             merged.map_err(incompatible)?;
         }
+        if let (Some(traffic), Some(first)) = (ended.traffic, answering.first_mut()) {
+            first.summaries.passed_over(ended.account.skipped.packets, traffic.one_in());
+        }
         for set in &mut *answering {
             set.summaries.settle();
         }

@@ -66,6 +66,9 @@ pub enum EngineError {
     /// The operating system gave no random bits.
     #[error("the operating system gave no random bits for the seed: {0}")]
     Seed(io::Error),
+    /// What a sampler before the headers does not go with.
+    #[error("before=headers {0}, or use before=summary")]
+    Sampling(String),
     /// Several workers cannot measure this.
     #[error("{0}")]
     Workers(String),

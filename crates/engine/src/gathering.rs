@@ -204,8 +204,11 @@ impl Gathering {
         missing: &[usize],
         sink: &mut dyn Sink,
     ) -> Result<(), EngineError> {
-        self.sum.summaries.settle();
         let gathered = std::mem::take(&mut self.gathered);
+        if let Some(traffic) = gathered.traffic {
+            self.sum.summaries.passed_over(gathered.account.skipped.packets, traffic.one_in());
+        }
+        self.sum.summaries.settle();
         let (_, first) = self.next.unwrap_or((next, next));
         let ended = Ended {
             epoch: next.abs_diff(first),

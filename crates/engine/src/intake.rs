@@ -1,17 +1,23 @@
 //! One measurement's way from frames to batches: clock, filter, lanes, and the account of all that.
 
-use std::ops::Range;
+mod ended;
+mod packets;
+mod picking;
 
 use flowgauge_core::block::Block;
 use flowgauge_core::lanes::{LaneOptions, Lanes, Take};
 use flowgauge_core::packet::Frame;
-use flowgauge_core::terms::Size;
 use flowgauge_filter::Filter;
 use flowgauge_kernel::Gone;
 
 use crate::account::Account;
 use crate::clock::{Clock, Tick};
 use crate::config::{Config, EpochLength};
+use crate::sampling::Sampling;
+
+use packets::{Packets, Places};
+
+pub(crate) use ended::{Ended, add_note};
 
 /// Packets that are put into lanes at a time.
 pub(crate) const BURST: usize = 256;
@@ -40,138 +46,6 @@ pub(crate) trait Crew: Take {
     fn is_broken(&self) -> bool;
 }
 
-/// An epoch when its last packet was read, or at an update of it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Ended {
-    /// Number of the epoch from 0, and of the last one that is in it; runs of empty epochs count.
-    pub(crate) epoch: u64,
-    pub(crate) through: u64,
-    /// Whether it goes on.
-    pub(crate) update: bool,
-    /// What became of the packets before they were measured.
-    pub(crate) account: Account,
-    /// Keyed packets that no lane takes.
-    pub(crate) unmeasured: Size,
-    /// Bounds of a time epoch, as far as it went; else those of the packets.
-    pub(crate) bounds_ns: Option<(i64, i64)>,
-    /// Times of the earliest and the latest packet.
-    pub(crate) times_ns: Option<(i64, i64)>,
-    /// Times of the first and the last packet of the whole run so far, in the order of the packets.
-    pub(crate) ends_ns: Option<(i64, i64)>,
-    /// Why the filter could not judge some packets.
-    pub(crate) unfit: Option<String>,
-    /// By how much the clock stepped, which ended the epoch; 0 where it did not.
-    pub(crate) step_ns: i64,
-    /// Epochs that are in it, too, since no summaries were free when they ended.
-    pub(crate) late_epochs: u64,
-    /// Queues that touched the epoch, and did not hand it over in time.
-    pub(crate) missing: Vec<usize>,
-    /// What the source has to say.
-    pub(crate) notes: Vec<String>,
-}
-
-impl Ended {
-    /// This epoch together with the one behind it.
-    pub(crate) fn and(mut self, next: Self) -> Self {
-        self.account.add(&next.account);
-        self.unmeasured += next.unmeasured;
-        self.bounds_ns = match (self.bounds_ns, next.bounds_ns) {
-            (Some((start_ns, _)), Some((_, end_ns))) => Some((start_ns, end_ns)),
-            (own, next) => own.or(next),
-        };
-        self.times_ns = match (self.times_ns, next.times_ns) {
-            (Some((start_ns, end_ns)), Some((earliest_ns, latest_ns))) => {
-                Some((start_ns.min(earliest_ns), end_ns.max(latest_ns)))
-            }
-            (own, next) => own.or(next),
-        };
-        self.ends_ns = next.ends_ns.or(self.ends_ns);
-        self.unfit = self.unfit.or(next.unfit);
-        next.notes.into_iter().for_each(|note| add_note(&mut self.notes, note));
-        self.step_ns = if self.step_ns == 0 { next.step_ns } else { self.step_ns };
-        self.late_epochs += next.late_epochs + 1;
-        self.through = next.through;
-        self.update = next.update;
-        self
-    }
-}
-
-/// Adds a note, unless another queue said the same.
-pub(crate) fn add_note(notes: &mut Vec<String>, note: String) {
-    if !notes.contains(&note) {
-        notes.push(note);
-    }
-}
-
-/// Packets on their way into lanes.
-trait Packets: Copy {
-    fn len(self) -> usize;
-    fn time_ns(self, place: usize) -> i64;
-    fn part(self, places: Range<usize>) -> Self;
-    /// How many packets from the second on are ordinary ones to the clock, which took the first.
-    fn run(self, clock: &mut Clock) -> usize;
-    /// Puts packets into lanes, as [`Lanes::take`].
-    fn put(self, lanes: &mut Lanes, most: u64, to: &mut dyn Take) -> (usize, u64);
-}
-
-impl Packets for &[Frame<'_>] {
-    #[inline(always)]
-    fn len(self) -> usize {
-        <[_]>::len(self)
-    }
-    #[inline(always)]
-    fn time_ns(self, place: usize) -> i64 {
-        self[place].time_ns
-    }
-    #[inline(always)]
-    fn part(self, places: Range<usize>) -> Self {
-        &self[places]
-    }
-    #[inline(always)]
-    fn run(self, clock: &mut Clock) -> usize {
-        clock.run(self[1..].iter().map(|frame| frame.time_ns))
-    }
-    fn put(self, lanes: &mut Lanes, most: u64, to: &mut dyn Take) -> (usize, u64) {
-        lanes.take(self, most, to)
-    }
-}
-
-/// Some of the packets of a block.
-#[derive(Clone, Copy)]
-struct Places<'a> {
-    block: &'a Block,
-    first: usize,
-    end: usize,
-}
-
-impl Packets for Places<'_> {
-    #[inline(always)]
-    fn len(self) -> usize {
-        self.end - self.first
-    }
-    #[inline(always)]
-    fn time_ns(self, place: usize) -> i64 {
-        self.block.times_ns()[self.first + place]
-    }
-    #[inline(always)]
-    fn part(self, places: Range<usize>) -> Self {
-        let first = self.first + places.start;
-        Self { first, end: first + places.len(), ..self }
-    }
-    #[inline(always)]
-    fn run(self, clock: &mut Clock) -> usize {
-        let times_ns = &self.block.times_ns()[self.first + 1..self.end];
-        match times_ns.last() {
-            // Where the last of ordered times is an ordinary one, so are those before it.
-            Some(last_ns) if self.block.is_ordered() && clock.flows(*last_ns) => times_ns.len(),
-            _ => clock.run(times_ns.iter().copied()),
-        }
-    }
-    fn put(self, lanes: &mut Lanes, most: u64, to: &mut dyn Take) -> (usize, u64) {
-        lanes.take_block(self.block, self.first..self.end, most, to)
-    }
-}
-
 /// Whether the packet at a place passes the filter.
 type Judge<'a> = dyn FnMut(usize) -> bool + 'a;
 
@@ -180,6 +54,8 @@ type Judge<'a> = dyn FnMut(usize) -> bool + 'a;
 /// Cost: two virtual calls for each burst and one for each batch. Memory: that of the lanes.
 pub(crate) struct Intake {
     lanes: Lanes,
+    /// Which packets are read, where not all are.
+    sampling: Option<Sampling>,
     filter: Option<Filter>,
     packets_per_epoch: u64,
     packets_per_update: u64,
@@ -212,6 +88,7 @@ impl Intake {
         };
         let mut intake = Self {
             lanes: Lanes::new(lanes),
+            sampling: None,
             filter: config.filter.clone(),
             packets_per_epoch: packets(config.epoch),
             packets_per_update: packets(config.updates),
@@ -232,6 +109,11 @@ impl Intake {
         };
         intake.begin();
         intake
+    }
+
+    /// Reads a sample of the packets from here on.
+    pub(crate) fn sample(&mut self, sampling: Sampling) {
+        self.sampling = Some(sampling);
     }
 
     /// Whether it judges frames by a filter.
@@ -309,6 +191,15 @@ impl Intake {
         let mut done = 0;
         while done < packets.len() && self.left > 0 {
             let burst = packets.part(done..packets.len().min(done + BURST));
+            let owed = self.owed();
+            if owed > 0 {
+                let owed = burst.part(0..owed.min(burst.len()));
+                self.weigh(crew);
+                let taken = self.take_judged(owed, &mut passes, done, crew);
+                self.came(owed.part(0..taken));
+                done += taken;
+                continue;
+            }
             let first_ns = burst.time_ns(0);
             if !self.clock.flows(first_ns) {
                 let tick = self.clock.tick(first_ns);
@@ -317,15 +208,17 @@ impl Intake {
             if self.account.read == 0 {
                 crew.touch();
             }
+            let (alike, wanted) = self.next(burst.len());
+            let burst = burst.part(0..alike);
+            if !wanted {
+                done += self.pass_over(burst);
+                continue;
+            }
+            self.weigh(crew);
             let begun = self.clock.clone();
             let ordinary = 1 + burst.run(&mut self.clock);
-            let taken = match &mut passes {
-                None => self.take_all(burst.part(0..ordinary), crew),
-                Some(passes) => {
-                    let mut passes = |place| passes(done + place);
-                    self.take_passing(burst.part(0..ordinary), &mut passes, crew)
-                }
-            };
+            let taken = self.take_judged(burst.part(0..ordinary), &mut passes, done, crew);
+            self.took(taken);
             if taken < ordinary {
                 self.clock = begun;
                 burst.part(0..taken).run(&mut self.clock);
@@ -338,6 +231,25 @@ impl Intake {
             }
         }
         Ok(())
+    }
+
+    /// Takes packets of the open epoch that pass the filter, where there is one; the first of them is
+    /// the packet at `first`.
+    #[inline]
+    fn take_judged(
+        &mut self,
+        packets: impl Packets,
+        passes: &mut Option<&mut Judge<'_>>,
+        first: usize,
+        crew: &mut dyn Crew,
+    ) -> usize {
+        match passes {
+            None => self.take_all(packets, crew),
+            Some(passes) => {
+                let mut passes = |place| passes(first + place);
+                self.take_passing(packets, &mut passes, crew)
+            }
+        }
     }
 
     /// Takes packets of the open epoch, up to the limit and to the end of the stretch; returns how
@@ -411,6 +323,9 @@ impl Intake {
         self.bounds_ns = self.clock.bounds_ns();
         if tick.opens {
             crew.open(self.clock.number());
+            if let Some(sampling) = &mut self.sampling {
+                sampling.begin(self.clock.number());
+            }
         }
         if tick.gap > 0 {
             crew.pass(tick.gap)?;
@@ -449,6 +364,9 @@ impl Intake {
         self.notes.clear();
         self.step_ns = 0;
         self.lanes.forget();
+        if let Some(sampling) = &mut self.sampling {
+            sampling.forget();
+        }
     }
 
     /// Ends the open epoch, and opens the next.
@@ -480,6 +398,8 @@ impl Intake {
     fn so_far(&mut self, crew: &mut dyn Crew) -> Ended {
         self.lanes.flush(crew);
         let counts = self.lanes.counts();
+        let sampling = self.sampling.as_mut();
+        let traffic = sampling.map(|sampling| sampling.so_far(counts.keyed.packets));
         let account = Account {
             keyed: counts.keyed.packets,
             keyed_bytes: counts.keyed.bytes,
@@ -494,6 +414,7 @@ impl Intake {
             through: self.epoch,
             update: false,
             account,
+            traffic,
             unmeasured: counts.unmeasured,
             bounds_ns: self.bounds_ns.or(times_ns),
             times_ns,

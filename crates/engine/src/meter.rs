@@ -7,6 +7,8 @@ use flowgauge_core::block::{Block, ParsedRow};
 use flowgauge_core::packet::Frame;
 
 use crate::intake::{Crew, Intake};
+use crate::sampling::Arrivals;
+use crate::source::{Ahead, Skipped};
 
 /// Measures the packets that are pushed into it.
 ///
@@ -14,7 +16,20 @@ use crate::intake::{Crew, Intake};
 /// measurement; it allocates nothing. A meter of a replay waits for the closer where all its summaries
 /// are with it.
 pub trait Meter: Send {
-    /// Measures frames, in bursts of any size.
+    /// Says which packets of a burst are to be pushed, before their headers are read: a bit for each, the
+    /// first one's lowest. Those that are wanted are pushed next, in their order; the others are counted
+    /// as skipped. It costs next to nothing where a sampler decides before headers and wants none of
+    /// them; without such a sampler all are wanted.
+    ///
+    /// # Panics
+    /// When the burst has more than 64 packets.
+    fn want(&mut self, burst: &Arrivals) -> u64;
+    /// Packets that are surely not wanted, from the next one on.
+    fn ahead(&self) -> Ahead;
+    /// Counts packets that are not wanted, and that a source passed over, as skipped.
+    fn skip(&mut self, skipped: &Skipped);
+    /// Measures frames, in bursts of any size. Where a sampler decides before headers, those that were
+    /// not asked about are passed over or read as it says.
     fn push(&mut self, frames: &[Frame<'_>]);
     /// Measures packets whose headers the caller read already. A measurement with a filter counts them
     /// as filtered, since a filter judges the bytes of a frame.
@@ -65,6 +80,21 @@ impl OneMeter {
 
 // A thread that is gone shows in `is_done`; its reason comes out of the group.
 impl Meter for OneMeter {
+    #[inline]
+    fn want(&mut self, burst: &Arrivals) -> u64 {
+        let Stream { intake, crew, .. } = &mut self.stream;
+        intake.want(burst, &mut **crew).unwrap_or(0)
+    }
+
+    #[inline]
+    fn ahead(&self) -> Ahead {
+        self.stream.intake.ahead()
+    }
+
+    fn skip(&mut self, skipped: &Skipped) {
+        self.stream.intake.skip(skipped);
+    }
+
     fn push(&mut self, frames: &[Frame<'_>]) {
         let Stream { intake, crew, .. } = &mut self.stream;
         let _ = intake.take(frames, &mut **crew);

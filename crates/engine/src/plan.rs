@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use flowgauge_core::accelerator::HeaderRate;
 use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::key::CanonicalKey;
 use flowgauge_core::lanes::LaneOptions;
 use flowgauge_core::summary::{BuildError, Flows};
 use flowgauge_core::task::Lane;
+use flowgauge_kernel::Seed;
 
 use crate::builder;
 use crate::close::Closer;
@@ -20,6 +22,7 @@ use crate::intake::Intake;
 use crate::meter::{Meter, OneMeter, Stream};
 use crate::outline;
 use crate::report::SummaryInfo;
+use crate::sampling::{self, Sampling};
 use crate::seed;
 use crate::several::SeveralMeter;
 use crate::summaries::{Set, Sets, View};
@@ -34,6 +37,8 @@ pub(crate) struct Prepared {
     pub(crate) sets: Sets,
     pub(crate) sharing: Sharing,
     pub(crate) closer: Closer,
+    /// How few packets are read, where a sampler decides before headers, and what its draws follow from.
+    pub(crate) sampling: Option<(HeaderRate, Seed)>,
 }
 
 impl From<Prepared> for Plan {
@@ -168,7 +173,7 @@ impl Plan {
         let (swaps, alive) = (Arc::default(), Alive::default());
         let mut streams: Vec<Vec<Stream>> = (0..queues).map(|_| Vec::new()).collect();
         let (mut closings, mut workers) = (Vec::new(), Vec::new());
-        for Prepared { mut config, lanes, sets, sharing, closer } in self.0 {
+        for Prepared { mut config, lanes, sets, sharing, closer, sampling } in self.0 {
             let mut sums: Vec<_> = sets.sums.into_iter().map(Set::new).collect();
             let (crews, side) = if queues > 1 {
                 let (crews, queues) =
@@ -185,8 +190,11 @@ impl Plan {
             closings.push(side);
             // Several measurements count the packets of the limit before they take them.
             config.limit = config.limit.filter(|_| one);
-            for (streams, crew) in streams.iter_mut().zip::<Vec<_>>(crews) {
-                let intake = Intake::new(&config, lanes);
+            for (queue, (streams, crew)) in streams.iter_mut().zip::<Vec<_>>(crews).enumerate() {
+                let mut intake = Intake::new(&config, lanes);
+                if let Some((rate, seed)) = &sampling {
+                    intake.sample(Sampling::new(*rate, seed, &config.name, queue));
+                }
                 streams.push(Stream { intake, crew, gone: alive.gone() });
             }
         }
@@ -222,7 +230,8 @@ fn prepare(config: Config) -> Result<Prepared, EngineError> {
 /// Refuses numbers out of range, and what is not shared.
 pub(crate) fn check_values(config: &Config) -> Result<(), EngineError> {
     check_ranges(config)?;
-    check_shared(config)
+    check_shared(config)?;
+    sampling::check(config)
 }
 
 /// Refuses measurements that reports could not tell apart.

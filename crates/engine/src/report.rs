@@ -9,6 +9,7 @@ use flowgauge_core::terms::{Measure, Size};
 use flowgauge_kernel::SeedId;
 
 use crate::account::Account;
+pub use crate::sampling::Traffic;
 use crate::source::Counter;
 
 /// One closed epoch, or an update: what is known so far of one that goes on.
@@ -34,6 +35,9 @@ pub struct EpochReport {
     pub seed: SeedId,
     /// What became of the packets.
     pub account: Account,
+    /// The keyed traffic, where a sampler before the headers read a sample of it: it is what thresholds
+    /// and shares are of.
+    pub traffic: Option<Traffic>,
     /// What measured them.
     pub summary: SummaryInfo,
     /// The answers in the order asked, each with its task's name.
@@ -113,6 +117,8 @@ pub struct TotalReport {
     pub end_ns: Option<i64>,
     /// The sum of the epochs' accounts.
     pub account: Account,
+    /// The keyed traffic, where a sampler before the headers read a sample of it.
+    pub traffic: Option<Traffic>,
     /// Records that the source accepted although their lengths contradict each other.
     pub irregular: u64,
     /// What the source counted; that of several queues added up.
@@ -135,6 +141,7 @@ impl TotalReport {
             start_ns: None,
             end_ns: None,
             account: Account::default(),
+            traffic: None,
             irregular: 0,
             counters: Vec::new(),
             problems: Vec::new(),
@@ -150,9 +157,15 @@ impl TotalReport {
     }
 
     /// Adds an epoch with the times of its earliest and latest packet.
-    pub(crate) fn add(&mut self, account: &Account, times_ns: Option<(i64, i64)>) {
+    pub(crate) fn add(
+        &mut self,
+        account: &Account,
+        traffic: Option<Traffic>,
+        times_ns: Option<(i64, i64)>,
+    ) {
         self.epochs += 1;
         self.account.add(account);
+        self.traffic = Traffic::both(self.traffic, traffic);
         if let Some((earliest_ns, latest_ns)) = times_ns {
             self.start_ns = Some(self.start_ns.map_or(earliest_ns, |start| start.min(earliest_ns)));
             self.end_ns = Some(self.end_ns.map_or(latest_ns, |end| end.max(latest_ns)));

@@ -5,6 +5,8 @@ use flowgauge_core::block::{Block, ParsedRow};
 use flowgauge_core::packet::Frame;
 
 use crate::meter::{Meter, Stream, finish};
+use crate::sampling::Arrivals;
+use crate::source::{Ahead, Skipped};
 
 /// Bits for the packets of a block.
 type Mask = [u64; BATCH_PACKETS / 64];
@@ -84,6 +86,18 @@ impl SeveralMeter {
 }
 
 impl Meter for SeveralMeter {
+    fn want(&mut self, burst: &Arrivals) -> u64 {
+        burst.all()
+    }
+
+    fn ahead(&self) -> Ahead {
+        Ahead::default()
+    }
+
+    fn skip(&mut self, skipped: &Skipped) {
+        debug_assert_eq!(skipped.packets, 0, "no packet is ahead");
+    }
+
     fn push(&mut self, mut frames: &[Frame<'_>]) {
         while !frames.is_empty() && self.left > 0 {
             let taken = self.judge(frames);

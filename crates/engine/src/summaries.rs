@@ -1,5 +1,6 @@
 //! What one worker measures an epoch with, and what the tasks see of several of these.
 
+use flowgauge_core::accelerator::HeaderRate;
 use flowgauge_core::any::{AnySummary, BatchMut};
 use flowgauge_core::key::KeySpec;
 use flowgauge_core::lanes::Take;
@@ -69,6 +70,17 @@ impl Take for Summaries {
 }
 
 impl Summaries {
+    /// How few packets they take, where the meter draws them before headers are read.
+    pub(crate) fn header_rate(&self) -> Option<HeaderRate> {
+        self.0.first()?.header_rate()
+    }
+
+    /// Takes note that so many packets of the epoch were not read, none of which was more than one in
+    /// `one_in`.
+    pub(crate) fn passed_over(&mut self, packets: u64, one_in: u64) {
+        self.0.iter_mut().for_each(|summary| summary.passed_over(packets, one_in));
+    }
+
     /// Whether all workers fill these.
     pub(crate) fn is_concurrent(&self) -> bool {
         self.0.iter().any(AnySummary::is_concurrent)

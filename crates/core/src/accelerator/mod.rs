@@ -2,6 +2,7 @@
 
 mod agg_evict;
 mod flow_regulator;
+mod headers;
 mod nitro;
 mod sampler;
 
@@ -10,6 +11,8 @@ use crate::summary::{Ability, BuildError, Laws, Options, Parameter, Parameters, 
 
 pub use agg_evict::AggEvict;
 pub use flow_regulator::FlowRegulator;
+pub(crate) use headers::check_order;
+pub use headers::{HeaderRate, HeaderSampler, is_before_headers};
 pub use nitro::NitroSketch;
 pub use sampler::{Skipper, Uniform};
 

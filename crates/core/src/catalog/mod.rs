@@ -8,7 +8,7 @@ mod tests;
 pub use outline::Outline;
 
 use crate::accelerator::{
-    Accelerate, AcceleratorInfo, AggEvict, FlowRegulator, NitroSketch, Skipper, Uniform,
+    self, Accelerate, AcceleratorInfo, AggEvict, FlowRegulator, NitroSketch, Skipper, Uniform,
 };
 use crate::key::FlowKey;
 use crate::summary::array::{CountArray, Mrac, ReplacingArray};
@@ -284,6 +284,7 @@ fn sound(
     name: &str,
     parameters: &Parameters,
 ) -> Result<(), BuildError> {
+    accelerator::check_order(accelerators)?;
     let (mut next, mut laws, mut sampler) = (info(name)?.name, laws(name, parameters)?, None);
     for (accelerator, parameters) in accelerators.iter().rev() {
         let known = accelerator_info(accelerator)?;

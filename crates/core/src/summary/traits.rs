@@ -8,6 +8,7 @@ use std::any::Any;
 
 use super::codec::{DecodeError, Reader, Writer};
 use super::{RowIngest, Setting};
+use crate::accelerator::HeaderRate;
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
 use crate::terms::{Hierarchy, Measure, Size};
@@ -72,6 +73,15 @@ pub trait Summary<K: FlowKey>: Ingest<K> + Any {
     /// Its rows, where they may be sampled one by one.
     fn rows(&mut self) -> Option<&mut dyn RowIngest<K>> {
         None
+    }
+    /// How few packets it takes, where the meter draws them before headers are read.
+    fn header_rate(&self) -> Option<HeaderRate> {
+        None
+    }
+    /// Takes note that the meter passed over so many packets of the epoch, none of which was more than
+    /// one in `one_in`; in place of what was noted before.
+    fn passed_over(&mut self, packets: u64, one_in: u64) {
+        let _ = (packets, one_in);
     }
     /// Bytes of memory reserved.
     fn memory_bytes(&self) -> usize;

@@ -1,5 +1,6 @@
 //! How workers share the work, and what they cannot share.
 
+use flowgauge_core::accelerator;
 use flowgauge_core::catalog;
 use flowgauge_core::key::KeySpec;
 use flowgauge_core::summary::{Answers, BuildError, Laws, Merge, Options, QuantileOf};
@@ -57,6 +58,14 @@ impl Sharing {
         }
         let dispatch = dispatch(config)?;
         let disjoint = dispatch != Dispatch::Queue;
+        let headers = accelerator::is_before_headers(&config.accelerators);
+        if headers && config.workers > 1 && disjoint {
+            return Err(EngineError::Sampling(
+                "hands packets to workers in whole batches, each with its weight: use --dispatch \
+                 queue, or one worker"
+                    .to_owned(),
+            ));
+        }
         let flows = lanes.iter().all(|lane| lane.answers.flows().is_some());
         if config.workers > 1 {
             for lane in lanes {
@@ -112,7 +121,8 @@ impl Sharing {
         let same = counted_as_one && !sampled(config)?.contains(&true);
         // What adds up only where flows are kept apart is dispatched.
         let adds_up = config.shared || laws.commutable && (equal || !same);
-        let parts = config.workers > 1 && adds_up && may_divide(config);
+        // Who draws before headers sees all packets of its queue.
+        let parts = config.workers > 1 && adds_up && may_divide(config) && !headers;
         let cores = config.pin.then(|| Cores::new(config.workers)).transpose()?;
         let measuring = match config.workers {
             _ if config.shared => 1,

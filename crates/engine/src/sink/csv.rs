@@ -15,7 +15,7 @@ use flowgauge_core::terms::Measure;
 
 use super::{Format, escape, names, rfc3339};
 use crate::account::Account;
-use crate::report::{Breakdown, EpochReport, Gap, TotalReport};
+use crate::report::{Breakdown, EpochReport, Gap, TotalReport, Traffic};
 
 /// Tables for each epoch as it closes. Updates are left out: nothing would tell their rows from those
 /// of the epoch.
@@ -91,7 +91,9 @@ impl Format for Csv {
             .text("algorithm", summary.algorithm)
             .text("accelerator", &summary.accelerator)
             .cell("memory_bytes", summary.memory_bytes);
-        let row = account(row, &report.account).cell("undelivered", report.undelivered);
+        let row = account(row, &report.account)
+            .traffic(report.traffic, &report.account)
+            .cell("undelivered", report.undelivered);
         tables.row("epochs", row)?;
         for (name, answer) in &report.tasks {
             tables.task(name, answer, report)?;
@@ -111,6 +113,7 @@ impl Format for Csv {
         let mut tables = Tables::new(out, &report.measurement, String::new());
         let row = times(report.start_ns, report.end_ns).cell("epochs", report.epochs);
         let row = account(row, &report.account)
+            .traffic(report.traffic, &report.account)
             .cell("irregular", report.irregular)
             .cell("undelivered", report.undelivered);
         tables.row("total", row)?;
@@ -254,6 +257,14 @@ impl Row {
             .cell(&format!("{column}_low"), cell(estimate.map(|e| e.low)))
             .cell(&format!("{column}_high"), cell(estimate.map(|e| e.high)))
             .cell(&format!("{column}_confidence"), cell(estimate.and_then(|e| e.confidence)))
+    }
+
+    /// The keyed traffic, where a sample of it was read.
+    fn traffic(self, traffic: Option<Traffic>, account: &Account) -> Self {
+        match traffic {
+            Some(traffic) => self.estimate("traffic", &traffic.estimate(account)),
+            None => self,
+        }
     }
 
     fn then(mut self, other: Self) -> Self {

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Format, escape, names, rfc3339};
 use crate::account::Account;
-use crate::report::{Breakdown, EpochReport, Gap, SummaryInfo, TotalReport};
+use crate::report::{Breakdown, EpochReport, Gap, SummaryInfo, TotalReport, Traffic};
 use crate::source::Counter;
 
 /// One line of JSON for each item. Lists are written item by item.
@@ -31,6 +31,7 @@ impl Format for Json {
                 seed.field("id", report.seed.to_string())
             })?;
             line.field("account", account(&report.account))?;
+            traffic(line, report.traffic, &report.account)?;
             line.field("summary", summary(&report.summary))?;
             line.object("tasks", |tasks| {
                 report.tasks.iter().try_for_each(|(name, answer)| {
@@ -65,6 +66,7 @@ impl Format for Json {
             line.field("start", time(report.start_ns))?;
             line.field("end", time(report.end_ns))?;
             line.field("account", account)?;
+            traffic(line, report.traffic, &report.account)?;
             line.field("counters", counters(&report.counters))?;
             line.field("problems", report.problems.clone())?;
             line.field("notes", report.notes.clone())?;
@@ -132,6 +134,14 @@ impl Object<'_> {
             self.value(&each(item))?;
         }
         self.out.write_all(b"]")
+    }
+}
+
+/// The keyed traffic, where a sample of it was read.
+fn traffic(line: &mut Object<'_>, traffic: Option<Traffic>, account: &Account) -> io::Result<()> {
+    match traffic {
+        Some(traffic) => line.field("traffic", estimate(&traffic.estimate(account))),
+        None => Ok(()),
     }
 }
 

@@ -30,7 +30,7 @@ fn count(account: &Value, name: &str) -> u64 {
 }
 
 /// Checks the conservation law on one account.
-fn balances(account: &Value) {
+pub(crate) fn balances(account: &Value) {
     let of = |name| count(account, name);
     let outcomes = ["skipped", "filtered", "malformed", "no_key", "keyed"];
     assert_eq!(of("read"), outcomes.map(of).iter().sum::<u64>());

@@ -13,6 +13,8 @@ mod meters;
 mod parts;
 mod queues;
 mod refusals;
+mod sampling;
+mod sampling_speed;
 mod shared;
 mod updates;
 mod workers;

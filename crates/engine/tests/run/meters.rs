@@ -18,7 +18,7 @@ use crate::{asking, run};
 const PACKETS: usize = 6000;
 
 /// The records of a capture made by [`mixed`].
-fn frames(bytes: &[u8]) -> Vec<Frame<'_>> {
+pub(crate) fn frames(bytes: &[u8]) -> Vec<Frame<'_>> {
     let (mut frames, mut at) = (Vec::new(), 24);
     while let Some(record) = bytes.get(at..at + 16) {
         let word = |from: usize| u32::from_le_bytes(record[from..from + 4].try_into().unwrap());
@@ -33,7 +33,7 @@ fn frames(bytes: &[u8]) -> Vec<Frame<'_>> {
 
 /// The lines of a group whose meter gets what `push` pushes; without those of the total, which is the
 /// run's.
-fn pushed(configs: Vec<Config>, push: impl FnOnce(&mut dyn Meter)) -> Vec<Value> {
+pub(crate) fn pushed(configs: Vec<Config>, push: impl FnOnce(&mut dyn Meter)) -> Vec<Value> {
     let measurements = configs.len();
     let (mut meters, group) = Plan::several(configs).unwrap().build().unwrap();
     let mut meter = meters.pop().unwrap();
@@ -55,13 +55,13 @@ fn pushed(configs: Vec<Config>, push: impl FnOnce(&mut dyn Meter)) -> Vec<Value>
 }
 
 /// The lines of a run over the capture, without the total.
-fn alone(config: Config, bytes: &[u8]) -> Vec<Value> {
+pub(crate) fn alone(config: Config, bytes: &[u8]) -> Vec<Value> {
     let mut lines = run(config, bytes).0;
     assert_eq!(lines.pop().unwrap()["type"], "total");
     lines
 }
 
-fn named(name: &str, config: Config) -> Config {
+pub(crate) fn named(name: &str, config: Config) -> Config {
     Config { name: name.to_owned(), ..config }
 }
 

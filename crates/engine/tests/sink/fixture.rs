@@ -102,6 +102,7 @@ pub(crate) fn plausible() -> EpochReport {
         by: Measure::Packets,
         seed: SeedId::Random(0x9f86_d081_884c_7d65),
         account: account(),
+        traffic: None,
         summary: SummaryInfo {
             algorithm: "linear-table",
             accelerator: "none".to_owned(),
@@ -438,6 +439,7 @@ pub(crate) fn total(files: &[&str], epochs: u64) -> TotalReport {
         start_ns: Some(START_NS),
         end_ns: Some(START_NS + 59_990_123_456),
         account: account(),
+        traffic: None,
         irregular: 4,
         counters: vec![Counter { count: 61_234, ..Counter::new("received", CounterKind::Other) }],
         problems: vec![

@@ -9,13 +9,14 @@
 //! A packet's rows are taken independently: that is what makes the median of the rows err less than
 //! as many packets, sampled for all rows at once, would.
 
+mod drawn;
 mod pace;
 mod sampled;
 mod slots;
 
 use self::pace::{Asked, Mode};
 use self::sampled::Nitro;
-use super::{Accelerate, AcceleratorInfo};
+use super::{Accelerate, AcceleratorInfo, headers};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
 use crate::summary::{Ability, BuildError, Laws, Options, Parameter, Parameters, Summary};
@@ -52,6 +53,7 @@ impl Accelerate for NitroSketch {
                 help: "the error, as a share of L2, that mode=correct waits for, and that explain \
                        tells the columns for (default: 0.05)",
             },
+            headers::PARAMETER,
         ],
         memory: "256 x (key + 37)",
         samples: true,
@@ -83,6 +85,8 @@ impl Accelerate for NitroSketch {
         inner: Box<dyn Summary<K>>,
     ) -> Result<Box<dyn Summary<K>>, BuildError> {
         let asked = Asked::new(&options.parameters)?;
+        headers::asked(&options.parameters, options.by)?;
+        asked.check()?;
         options.memory.take(Self::memory_bytes::<K>(options)?)?;
         match Nitro::before(asked, options, inner) {
             Ok(nitro) => Ok(Box::new(nitro)),
@@ -97,7 +101,7 @@ impl Accelerate for NitroSketch {
         if asked.takes_all() {
             return Ok(None);
         }
-        let Asked { mode, most, epsilon } = asked;
+        let Asked { mode, most, epsilon, .. } = asked;
         let (taken, share) = match mode {
             Mode::Fixed => ("one packet in", 8.0),
             _ => ("at least one packet in", 11.0),

@@ -1,7 +1,9 @@
 //! How few of the packets a row takes: one in a number that may change as packets come.
 
+use crate::accelerator::headers;
 use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::{BuildError, Parameters, Setting};
+use crate::terms::Measure;
 
 /// Rows of batches after which a pace that may change is looked at again: packets, or the sums that
 /// reach it as one.
@@ -40,6 +42,8 @@ pub(super) struct Asked {
     /// One packet in so many at least.
     pub(super) most: u64,
     pub(super) epsilon: f64,
+    /// Whether the meter draws the packets that a row takes, before headers are read.
+    pub(super) headers: bool,
 }
 
 impl Asked {
@@ -56,7 +60,19 @@ impl Asked {
             _ => 1 << asked.unwrap_or(LINE_RATE).ilog2(),
         };
         let epsilon = parameters.fraction("epsilon")?.unwrap_or(EPSILON);
-        Ok(Self { mode, most, epsilon })
+        let headers = headers::asked(parameters, Measure::Packets)?;
+        Ok(Self { mode, most, epsilon, headers })
+    }
+
+    /// Refuses to decide before headers by what only packets tell.
+    pub(super) fn check(self) -> Result<(), BuildError> {
+        if !self.headers || self.mode == Mode::Fixed {
+            return Ok(());
+        }
+        Err(headers::refused(format!(
+            "possible with mode={}, which follows the packets: use mode=fixed, or before=summary",
+            MODES[self.mode as usize]
+        )))
     }
 
     pub(super) fn p(self) -> f64 {
@@ -77,6 +93,7 @@ impl Asked {
         if self.mode == Mode::Correct {
             settings.push(("epsilon", Setting::Fraction(self.epsilon)));
         }
+        settings.extend(self.headers.then(headers::setting));
         settings
     }
 

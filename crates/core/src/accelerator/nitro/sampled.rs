@@ -1,7 +1,7 @@
 //! What stands before the sketch: what of it is told, and what is remembered of the packets.
 
 use super::pace::{Asked, Mode, Pace};
-use crate::accelerator::{Accelerate, NitroSketch};
+use crate::accelerator::{Accelerate, HeaderRate, NitroSketch};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
 use crate::summary::codec::{DecodeError, Reader, Writer};
@@ -114,6 +114,9 @@ impl<K: FlowKey> Nitro<K> {
 
 impl<K: FlowKey> Ingest<K> for Nitro<K> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
+        if self.pace.asked().headers {
+            return self.ingest_drawn(batch);
+        }
         let mut from = 0;
         // Lines of the batch that nobody asks for stay where they are.
         if self.pace.asked().mode != Mode::Fixed {
@@ -155,6 +158,9 @@ impl<K: FlowKey> Summary<K> for Nitro<K> {
         }
         self.settle();
         self.inner.merge(&*other.inner)?;
+        if self.pace.asked().headers {
+            self.pace.seen = self.pace.seen.saturating_add(other.pace.seen);
+        }
         self.total = self.total.saturating_add(other.total);
         self.merged = self.merged.saturating_add(other.unit());
         self.pass_on(self.total);
@@ -197,6 +203,14 @@ impl<K: FlowKey> Summary<K> for Nitro<K> {
         self.pace.next_epoch();
         self.forget();
         self.inner.next_epoch();
+    }
+
+    fn header_rate(&self) -> Option<HeaderRate> {
+        self.drawn_at()
+    }
+
+    fn passed_over(&mut self, packets: u64, _: u64) {
+        self.pass_over(packets);
     }
 
     fn parameters(&self) -> Vec<(&'static str, Setting)> {

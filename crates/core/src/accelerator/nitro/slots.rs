@@ -88,7 +88,14 @@ impl<K: FlowKey> Nitro<K> {
     /// Puts so many packets' weight for one row aside, as those of the batch's row `at`, and passes
     /// it all on where there is no room for more.
     #[inline(always)]
-    fn push(&mut self, batch: &Batch<K>, rows: &Range<usize>, at: usize, of: u32, packets: u64) {
+    pub(super) fn push(
+        &mut self,
+        batch: &Batch<K>,
+        rows: &Range<usize>,
+        at: usize,
+        of: u32,
+        packets: u64,
+    ) {
         let key = batch.keys()[at];
         // Both terms of 1/p + w - G are below 2^32, and so two rows hold them.
         let first = u32::try_from(packets).unwrap_or(u32::MAX);

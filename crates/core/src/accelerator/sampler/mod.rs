@@ -8,6 +8,7 @@
 //! inequality each exponential moment is at most that of w draws).
 
 mod answers;
+mod drawn;
 mod norm;
 mod rate;
 mod skipper;
@@ -15,8 +16,10 @@ mod uniform;
 
 use self::norm::Norm;
 use self::rate::Rate;
+pub(super) use self::rate::{MOST, Steps};
 pub use self::skipper::Skipper;
 pub use self::uniform::Uniform;
+use super::{HeaderRate, headers};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
 use crate::summary::codec::{DecodeError, Reader, Writer};
@@ -39,6 +42,8 @@ struct Kind {
     units: Measure,
     /// Chance of a larger error than the bounds allow.
     delta: f64,
+    /// Whether the meter draws, before headers are read.
+    headers: bool,
 }
 
 /// A sample of the packets on its way to a summary.
@@ -62,6 +67,8 @@ struct Sampled<K> {
     largest: u64,
     /// Weights that a unit taken elsewhere, and merged, may have stood for.
     merged: u64,
+    /// Packets that the meter passed over, of those in the total.
+    noted: u64,
     /// What was taken.
     taken: Batch<K>,
     inner: Box<dyn Summary<K>>,
@@ -113,6 +120,7 @@ impl<K: FlowKey> Sampled<K> {
             total,
             largest,
             merged,
+            noted: 0,
             taken,
             inner,
         };
@@ -138,6 +146,10 @@ impl<K: FlowKey> Sampled<K> {
 
     /// Takes from here on as the rate at the unit number `unit` says.
     fn change(&mut self, unit: u64) {
+        if self.kind.headers {
+            (self.one_in, self.until) = (1, u64::MAX);
+            return;
+        }
         (self.one_in, self.until) = match self.kind.rate {
             Rate::Steps(steps) => steps.at(unit),
             Rate::Norm(norm) => self.read_norm(norm, unit),
@@ -254,6 +266,7 @@ impl<K: FlowKey> Sampled<K> {
     /// Forgets the packets, and goes on drawing.
     fn forget(&mut self) {
         (self.one_in, self.seen, self.total, self.largest, self.merged) = (1, 0, 0, 0, 0);
+        self.noted = 0;
         self.taken.clear();
         self.change(1);
     }
@@ -261,6 +274,9 @@ impl<K: FlowKey> Sampled<K> {
 
 impl<K: FlowKey> Ingest<K> for Sampled<K> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
+        if self.kind.headers {
+            return self.ingest_drawn(batch);
+        }
         let units = self.count(batch);
         let end = self.seen.saturating_add(units);
         if self.one_in == 1 && end <= self.until {
@@ -302,7 +318,8 @@ impl<K: FlowKey> Summary<K> for Sampled<K> {
         if self.by != other.by {
             return Err(Incompatible("measures differ"));
         }
-        if self.kind.settings != other.kind.settings {
+        let differ = self.kind.headers != other.kind.headers;
+        if differ || self.kind.settings != other.kind.settings {
             return Err(Incompatible("parameters differ"));
         }
         self.settle();
@@ -323,6 +340,7 @@ impl<K: FlowKey> Summary<K> for Sampled<K> {
         from.numbers("what was sampled", &mut numbers)?;
         [self.seen, self.total, self.largest, self.merged, self.one_in, self.until] = numbers;
         let possible = match self.kind.rate {
+            _ if self.kind.headers => (1..=MOST).contains(&self.one_in) && self.until == u64::MAX,
             Rate::Steps(steps) => steps.at(self.seen.max(1)) == (self.one_in, self.until),
             Rate::Norm(norm) => (1..=norm.most()).contains(&self.one_in) && self.until >= self.seen,
         };
@@ -346,12 +364,22 @@ impl<K: FlowKey> Summary<K> for Sampled<K> {
         self.forget();
     }
 
+    fn header_rate(&self) -> Option<HeaderRate> {
+        self.drawn_at()
+    }
+
+    fn passed_over(&mut self, packets: u64, one_in: u64) {
+        self.pass_over(packets, one_in);
+    }
+
     fn parameters(&self) -> Vec<(&'static str, Setting)> {
         self.inner.parameters()
     }
 
     fn accelerators(&self) -> Vec<(&'static str, Vec<(&'static str, Setting)>)> {
-        let mut all = vec![(self.kind.name, self.kind.settings.clone())];
+        let mut settings = self.kind.settings.clone();
+        settings.extend(self.kind.headers.then(headers::setting));
+        let mut all = vec![(self.kind.name, settings)];
         all.extend(self.inner.accelerators());
         all
     }

@@ -4,7 +4,7 @@ use super::norm::Norm;
 
 /// The most that one is taken of: its weight and that of what came with it must fit into 32 bits
 /// twice. Whoever is taken from fewer errs less.
-pub(super) const MOST: u64 = 1 << 31;
+pub(in crate::accelerator) const MOST: u64 = 1 << 31;
 
 /// What says how many units one is taken of.
 #[derive(Clone, Copy)]
@@ -16,26 +16,26 @@ pub(super) enum Rate {
 }
 
 /// One in `first` of the first `step` units, one in twice as many of the next `step`, and so on.
-#[derive(Clone, Copy)]
-pub(super) struct Steps {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in crate::accelerator) struct Steps {
     first: u64,
     step: u64,
 }
 
 impl Steps {
     /// One in `n` of all.
-    pub(super) fn constant(n: u64) -> Self {
+    pub(in crate::accelerator) fn constant(n: u64) -> Self {
         Self { first: n, step: u64::MAX }
     }
 
     /// All of the first `step` units, one in two of the next, and so on.
-    pub(super) fn falling(step: u64) -> Self {
+    pub(in crate::accelerator) fn falling(step: u64) -> Self {
         Self { first: 1, step }
     }
 
     /// How many one is taken of at the unit of this number, counted from 1, and the number of the
     /// last one for which that holds.
-    pub(super) fn at(self, unit: u64) -> (u64, u64) {
+    pub(in crate::accelerator) fn at(self, unit: u64) -> (u64, u64) {
         let steps = unit.div_ceil(self.step);
         (self.first.saturating_mul(steps).min(MOST), steps.saturating_mul(self.step))
     }

@@ -7,7 +7,7 @@
 //! packets are taken and bounds are wider. By bytes it is the byte number N, and then the rest of its
 //! packet. The draw is renewed where the probability changes, which geometric draws do not mind.
 
-use super::super::{Accelerate, AcceleratorInfo};
+use super::super::{Accelerate, AcceleratorInfo, headers};
 use super::norm::{Norm, OWN};
 use super::rate::Steps;
 use super::{Kind, Rate, Sampled};
@@ -123,6 +123,7 @@ impl Accelerate for Skipper {
                 help: "with l2, the least probability of a packet (default: 0.01); the sketch needs \
                        1 / (p epsilon²) columns and more",
             },
+            headers::PARAMETER,
         ],
         memory: "256 x (key + 36)",
         samples: true,
@@ -158,7 +159,16 @@ impl Accelerate for Skipper {
                 }
                 Asked::L2(norm) => (norm.settings(), Rate::Norm(norm), norm.delta),
             };
-        let kind = Kind { name: Self::INFO.name, settings, rate, units: options.by, delta };
+        let headers = headers::asked(&options.parameters, options.by)?;
+        if headers && matches!(rate, Rate::Norm(_)) {
+            return Err(headers::refused(
+                "possible with l2, which follows what the summary holds: leave out l2, or use \
+                 before=summary"
+                    .to_owned(),
+            ));
+        }
+        let kind =
+            Kind { name: Self::INFO.name, settings, rate, units: options.by, delta, headers };
         Sampled::before(kind, options, inner)
     }
 

@@ -4,7 +4,7 @@
 //! from sampled flow statistics" (SIGCOMM 2003), §2: right on average, and far off for small flows and
 //! in short epochs.
 
-use super::super::{Accelerate, AcceleratorInfo};
+use super::super::{Accelerate, AcceleratorInfo, headers};
 use super::rate::Steps;
 use super::{Kind, Rate, Sampled};
 use crate::batch::Batch;
@@ -34,10 +34,10 @@ impl Accelerate for Uniform {
         name: "uniform",
         idea: "passes on one packet in so many, chosen at random, with their weight",
         paper: "Duffield et al. (SIGCOMM 2003), section 2",
-        parameters: &[Parameter {
-            name: "sample",
-            help: "one packet in so many is passed on (default: 100)",
-        }],
+        parameters: &[
+            Parameter { name: "sample", help: "one packet in so many is passed on (default: 100)" },
+            headers::PARAMETER,
+        ],
         memory: "256 x (key + 36)",
         samples: true,
     };
@@ -65,6 +65,7 @@ impl Accelerate for Uniform {
             rate: Rate::Steps(Steps::constant(sample)),
             units: Measure::Packets,
             delta: DELTA,
+            headers: headers::asked(&options.parameters, options.by)?,
         };
         Sampled::before(kind, options, inner)
     }

@@ -6,6 +6,7 @@ use super::super::codec::{DecodeError, Reader, Writer};
 
 /// One packet in so many is chosen: each with the same probability, whatever came before. What is
 /// drawn is how many to pass over, so that packets which are not chosen cost nothing.
+#[derive(Debug)]
 pub(crate) struct Sampler {
     seed: u64,
     rng: Rng,
@@ -71,6 +72,18 @@ impl Sampler {
             self.skip -= packets;
         }
         passed
+    }
+
+    /// Which of `slots` is chosen first, given that one of them is. The slots behind it are drawn as
+    /// any others.
+    pub(crate) fn first_of(&mut self, slots: u32) -> u32 {
+        if self.passed_over.is_infinite() {
+            return 0;
+        }
+        let any = -(f64::from(slots) * self.passed_over).exp_m1();
+        let uniform = ((self.rng.u64(..) >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
+        let first = (-uniform * any).ln_1p() / self.passed_over;
+        (first as u32).min(slots - 1)
     }
 
     /// A number below `end`.

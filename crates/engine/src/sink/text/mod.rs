@@ -5,13 +5,14 @@ mod tasks;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
+use flowgauge_core::summary::Estimate;
 use flowgauge_core::terms::Size;
 use flowgauge_kernel::SeedId;
 
 use super::layout::{self, Align, Table, WIDTH, paragraph};
 use super::{Format, escape, names, rfc3339, units};
 use crate::account::Account;
-use crate::report::{Breakdown, EpochReport, Gap, TotalReport};
+use crate::report::{Breakdown, EpochReport, Gap, TotalReport, Traffic};
 
 /// A page for each epoch, and for each update of one, and the totals at the end. Of a long list it
 /// shows at most `rows` items.
@@ -47,7 +48,7 @@ impl Format for Text {
         let _ = writeln!(page, "seed {} {}{known}", report.seed.kind(), report.seed);
         undelivered(&mut page, report.undelivered, " before this one");
         heading(&mut page, "Traffic");
-        totals(&mut page, &report.account, start, end);
+        totals(&mut page, &report.account, report.traffic, start, end);
         account(&mut page, &report.account, 0);
         for at in 0..report.tasks.len() {
             tasks::write(&mut page, report, at, self.rows);
@@ -88,7 +89,8 @@ impl Format for Text {
                 let _ = writeln!(page, "  {}", span(report.start_ns, report.end_ns));
             }
             page.push('\n');
-            totals(&mut page, &report.account, report.start_ns, report.end_ns);
+            let (start_ns, end_ns) = (report.start_ns, report.end_ns);
+            totals(&mut page, &report.account, report.traffic, start_ns, end_ns);
             account(&mut page, &report.account, report.irregular);
         } else if report.irregular > 0 {
             let records = units::plural(report.irregular, "record");
@@ -150,9 +152,24 @@ fn span(start_ns: Option<i64>, end_ns: Option<i64>) -> String {
 }
 
 /// What was measured, and how fast it came.
-fn totals(page: &mut String, account: &Account, start_ns: Option<i64>, end_ns: Option<i64>) {
-    let (packets, bytes) = (account.keyed as f64, account.keyed_bytes as f64);
-    let mut text = format!("{}, {}", units::plural(account.keyed, "packet"), units::bytes(bytes));
+fn totals(
+    page: &mut String,
+    account: &Account,
+    traffic: Option<Traffic>,
+    start_ns: Option<i64>,
+    end_ns: Option<i64>,
+) {
+    let bytes_a_packet = account.keyed_bytes as f64 / account.keyed.max(1) as f64;
+    let traffic = traffic.map(|traffic| traffic.estimate(account));
+    let packets = traffic.map_or(account.keyed as f64, |packets| packets.value);
+    let bytes = packets * bytes_a_packet;
+    let mut text = match traffic {
+        None => format!("{}, {}", units::plural(account.keyed, "packet"), units::bytes(bytes)),
+        Some(Estimate { value, low, high, .. }) => {
+            let [value, low, high] = [value, low, high].map(units::count);
+            format!("about {value} packets ({low} to {high}), {}", units::bytes(bytes))
+        }
+    };
     let seconds = match (start_ns, end_ns) {
         (Some(start), Some(end)) => (i128::from(end) - i128::from(start)) as f64 / 1e9,
         _ => 0.0,
@@ -163,7 +180,7 @@ fn totals(page: &mut String, account: &Account, start_ns: Option<i64>, end_ns: O
         let _ = write!(text, " · {rate} packets/s, {bits}/s");
     }
     if account.keyed > 0 {
-        let _ = write!(text, " · {} a packet", units::bytes(bytes / packets));
+        let _ = write!(text, " · {} a packet", units::bytes(bytes_a_packet));
     }
     paragraph(page, "  ", &text);
 }

@@ -1,0 +1,72 @@
+//! An epoch on its way from a meter to the closer.
+
+use flowgauge_core::terms::Size;
+
+use crate::account::Account;
+use crate::sampling::Traffic;
+
+/// An epoch when its last packet was read, or at an update of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ended {
+    /// Number of the epoch from 0, and of the last one that is in it; runs of empty epochs count.
+    pub(crate) epoch: u64,
+    pub(crate) through: u64,
+    /// Whether it goes on.
+    pub(crate) update: bool,
+    /// What became of the packets before they were measured.
+    pub(crate) account: Account,
+    /// The keyed traffic, where a sample of it was read.
+    pub(crate) traffic: Option<Traffic>,
+    /// Keyed packets that no lane takes.
+    pub(crate) unmeasured: Size,
+    /// Bounds of a time epoch, as far as it went; else those of the packets.
+    pub(crate) bounds_ns: Option<(i64, i64)>,
+    /// Times of the earliest and the latest packet.
+    pub(crate) times_ns: Option<(i64, i64)>,
+    /// Times of the first and the last packet of the whole run so far, in the order of the packets.
+    pub(crate) ends_ns: Option<(i64, i64)>,
+    /// Why the filter could not judge some packets.
+    pub(crate) unfit: Option<String>,
+    /// By how much the clock stepped, which ended the epoch; 0 where it did not.
+    pub(crate) step_ns: i64,
+    /// Epochs that are in it, too, since no summaries were free when they ended.
+    pub(crate) late_epochs: u64,
+    /// Queues that touched the epoch, and did not hand it over in time.
+    pub(crate) missing: Vec<usize>,
+    /// What the source has to say.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Ended {
+    /// This epoch together with the one behind it.
+    pub(crate) fn and(mut self, next: Self) -> Self {
+        self.account.add(&next.account);
+        self.traffic = Traffic::both(self.traffic, next.traffic);
+        self.unmeasured += next.unmeasured;
+        self.bounds_ns = match (self.bounds_ns, next.bounds_ns) {
+            (Some((start_ns, _)), Some((_, end_ns))) => Some((start_ns, end_ns)),
+            (own, next) => own.or(next),
+        };
+        self.times_ns = match (self.times_ns, next.times_ns) {
+            (Some((start_ns, end_ns)), Some((earliest_ns, latest_ns))) => {
+                Some((start_ns.min(earliest_ns), end_ns.max(latest_ns)))
+            }
+            (own, next) => own.or(next),
+        };
+        self.ends_ns = next.ends_ns.or(self.ends_ns);
+        self.unfit = self.unfit.or(next.unfit);
+        next.notes.into_iter().for_each(|note| add_note(&mut self.notes, note));
+        self.step_ns = if self.step_ns == 0 { next.step_ns } else { self.step_ns };
+        self.late_epochs += next.late_epochs + 1;
+        self.through = next.through;
+        self.update = next.update;
+        self
+    }
+}
+
+/// Adds a note, unless another queue said the same.
+pub(crate) fn add_note(notes: &mut Vec<String>, note: String) {
+    if !notes.contains(&note) {
+        notes.push(note);
+    }
+}

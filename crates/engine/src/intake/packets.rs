@@ -1,0 +1,86 @@
+//! What an intake takes: frames, or some of the packets of a block.
+
+use std::ops::Range;
+
+use flowgauge_core::block::Block;
+use flowgauge_core::lanes::{Lanes, Take};
+use flowgauge_core::packet::Frame;
+
+use crate::clock::Clock;
+
+/// Packets on their way into lanes.
+pub(super) trait Packets: Copy {
+    fn len(self) -> usize;
+    /// The bytes of all of them on the wire.
+    fn wire_bytes(self) -> u64;
+    fn time_ns(self, place: usize) -> i64;
+    fn part(self, places: Range<usize>) -> Self;
+    /// How many packets from the second on are ordinary ones to the clock, which took the first.
+    fn run(self, clock: &mut Clock) -> usize;
+    /// Puts packets into lanes, as [`Lanes::take`].
+    fn put(self, lanes: &mut Lanes, most: u64, to: &mut dyn Take) -> (usize, u64);
+}
+
+impl Packets for &[Frame<'_>] {
+    #[inline(always)]
+    fn len(self) -> usize {
+        <[_]>::len(self)
+    }
+    fn wire_bytes(self) -> u64 {
+        self.iter().map(|frame| u64::from(frame.wire)).sum()
+    }
+    #[inline(always)]
+    fn time_ns(self, place: usize) -> i64 {
+        self[place].time_ns
+    }
+    #[inline(always)]
+    fn part(self, places: Range<usize>) -> Self {
+        &self[places]
+    }
+    #[inline(always)]
+    fn run(self, clock: &mut Clock) -> usize {
+        clock.run(self[1..].iter().map(|frame| frame.time_ns))
+    }
+    fn put(self, lanes: &mut Lanes, most: u64, to: &mut dyn Take) -> (usize, u64) {
+        lanes.take(self, most, to)
+    }
+}
+
+/// Some of the packets of a block.
+#[derive(Clone, Copy)]
+pub(super) struct Places<'a> {
+    pub(super) block: &'a Block,
+    pub(super) first: usize,
+    pub(super) end: usize,
+}
+
+impl Packets for Places<'_> {
+    #[inline(always)]
+    fn len(self) -> usize {
+        self.end - self.first
+    }
+    fn wire_bytes(self) -> u64 {
+        self.block.bytes()[self.first..self.end].iter().sum()
+    }
+    #[inline(always)]
+    fn time_ns(self, place: usize) -> i64 {
+        self.block.times_ns()[self.first + place]
+    }
+    #[inline(always)]
+    fn part(self, places: Range<usize>) -> Self {
+        let first = self.first + places.start;
+        Self { first, end: first + places.len(), ..self }
+    }
+    #[inline(always)]
+    fn run(self, clock: &mut Clock) -> usize {
+        let times_ns = &self.block.times_ns()[self.first + 1..self.end];
+        match times_ns.last() {
+            // Where the last of ordered times is an ordinary one, so are those before it.
+            Some(last_ns) if self.block.is_ordered() && clock.flows(*last_ns) => times_ns.len(),
+            _ => clock.run(times_ns.iter().copied()),
+        }
+    }
+    fn put(self, lanes: &mut Lanes, most: u64, to: &mut dyn Take) -> (usize, u64) {
+        lanes.take_block(self.block, self.first..self.end, most, to)
+    }
+}

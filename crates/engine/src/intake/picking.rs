@@ -1,0 +1,148 @@
+//! Which packets are read, where a sampler decides before headers.
+
+use flowgauge_core::terms::Size;
+use flowgauge_kernel::Gone;
+
+use super::{Crew, Intake, Packets};
+use crate::sampling::{Arrivals, Sampling};
+use crate::source::{Ahead, Skipped};
+
+impl Intake {
+    /// How many of the next `most` packets are surely alike, and whether they are read.
+    #[inline(always)]
+    pub(super) fn next(&self, most: usize) -> (usize, bool) {
+        match &self.sampling {
+            None => (most, true),
+            Some(sampling) => sampling.next(most),
+        }
+    }
+
+    /// Takes note that so many packets that were to be read were.
+    #[inline(always)]
+    pub(super) fn took(&mut self, packets: usize) {
+        if let Some(sampling) = &mut self.sampling {
+            sampling.took(packets);
+        }
+    }
+
+    /// Lets the next packet that is read stand for as many as it was drawn among.
+    #[inline(always)]
+    pub(super) fn weigh(&mut self, crew: &mut dyn Crew) {
+        if let Some(sampling) = &mut self.sampling {
+            let (packets, weight) = sampling.next_weight();
+            if !sampling.stands_for(packets) {
+                self.lanes.flush(crew);
+                sampling.count(self.lanes.counts().keyed.packets, packets);
+                self.lanes.weigh(u32::try_from(weight).unwrap_or(u32::MAX), crew);
+            }
+        }
+    }
+
+    /// Passes over packets that are not read, of which the first is an ordinary one; returns how many
+    /// there are in the open epoch.
+    pub(super) fn pass_over(&mut self, packets: impl Packets) -> usize {
+        let most = usize::try_from(self.left).map_or(packets.len(), |left| left.min(packets.len()));
+        let passed = 1 + packets.part(0..most).run(&mut self.clock);
+        self.earliest_ns = self.earliest_ns.min(packets.time_ns(0));
+        self.latest_ns = self.latest_ns.max(packets.time_ns(passed - 1));
+        if let Some(sampling) = &mut self.sampling {
+            sampling.pass(passed as u64);
+        }
+        let bytes = packets.part(0..passed).wire_bytes();
+        self.count_skipped(Size { packets: passed as u64, bytes });
+        passed
+    }
+
+    fn count_skipped(&mut self, size: Size) {
+        self.account.read += size.packets;
+        self.account.skipped += size;
+        self.left -= size.packets;
+    }
+
+    /// Packets that were wanted and are yet to come, as far as they stand for the same.
+    #[inline(always)]
+    pub(super) fn owed(&self) -> usize {
+        self.sampling.as_ref().map_or(0, Sampling::owed)
+    }
+
+    /// Takes note that packets that were wanted came: their bytes were counted as skipped.
+    pub(super) fn came(&mut self, packets: impl Packets) {
+        if let Some(sampling) = &mut self.sampling {
+            sampling.came(packets.len());
+        }
+        let bytes = self.account.skipped.bytes;
+        self.account.skipped.bytes = bytes.saturating_sub(packets.wire_bytes());
+    }
+
+    /// Says which packets of a burst are to be pushed, and passes over the others.
+    ///
+    /// # Errors
+    /// When a thread of the crew is gone.
+    #[inline]
+    pub(crate) fn want(&mut self, burst: &Arrivals, crew: &mut dyn Crew) -> Result<u64, Gone> {
+        let Some(sampling) = &mut self.sampling else { return Ok(burst.all()) };
+        let packets = u64::from(burst.packets);
+        if self.account.read > 0
+            && packets <= self.left
+            && self.clock.flows(burst.time_ns)
+            && sampling.pass(packets)
+        {
+            self.latest_ns = self.latest_ns.max(burst.time_ns);
+            self.count_skipped(Size { packets, bytes: burst.bytes });
+            return Ok(0);
+        }
+        self.pick(burst, crew)
+    }
+
+    /// The same, where a packet is wanted, or the burst is the first of its epoch.
+    #[inline(never)]
+    fn pick(&mut self, burst: &Arrivals, crew: &mut dyn Crew) -> Result<u64, Gone> {
+        if !self.clock.flows(burst.time_ns) {
+            let tick = self.clock.tick(burst.time_ns);
+            self.step(tick, crew)?;
+        }
+        if self.account.read == 0 {
+            crew.touch();
+        }
+        self.earliest_ns = self.earliest_ns.min(burst.time_ns);
+        self.latest_ns = self.latest_ns.max(burst.time_ns);
+        let most = u64::from(burst.all().count_ones()).min(self.left);
+        let (mut wanted, mut at) = (0u64, 0);
+        if let Some(sampling) = &mut self.sampling {
+            self.account.lost += sampling.give_up();
+            while at + sampling.ahead() < most {
+                at += sampling.ahead();
+                sampling.pass(sampling.ahead());
+                wanted |= 1 << at;
+                sampling.owe();
+                at += 1;
+            }
+            sampling.pass(most - at);
+        }
+        let packets = most - u64::from(wanted.count_ones());
+        self.count_skipped(Size { packets, bytes: burst.bytes });
+        Ok(wanted)
+    }
+
+    /// Packets that are surely passed over, from the next one on.
+    pub(crate) fn ahead(&self) -> Ahead {
+        match (&self.sampling, self.clock.calm()) {
+            (Some(sampling), Some((from_ns, until_ns))) if self.account.read > 0 => {
+                Ahead { packets: sampling.ahead().min(self.left), from_ns, until_ns }
+            }
+            _ => Ahead::default(),
+        }
+    }
+
+    /// Passes over packets that are not wanted.
+    pub(crate) fn skip(&mut self, skipped: &Skipped) {
+        if skipped.packets > 0
+            && let Some(sampling) = &mut self.sampling
+        {
+            let ahead = sampling.pass(skipped.packets) && self.clock.flows(skipped.last_ns);
+            debug_assert!(ahead, "the source passes over no more than what is ahead");
+            self.latest_ns = self.latest_ns.max(skipped.last_ns);
+            self.count_skipped(Size { packets: skipped.packets, bytes: skipped.bytes });
+        }
+    }
+}
