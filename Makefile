@@ -39,6 +39,7 @@ deny: cargo-there ## licences and sources of the dependencies; installs cargo-de
 bench: build ## the numbers of the README: in memory, at the end of epochs, and a capture of 20 million packets
 	cargo bench --workspace --locked
 	cargo test --release --locked -p flowgauge-engine --test run -- --ignored --nocapture the_end_of_an_epoch
+	cargo test --release --locked -p flowgauge-engine --test run -- --ignored --nocapture sampling_speed
 	bash bench/pipeline.sh $(BINARY)
 
 accuracy: cargo-there ## how accurate every algorithm is: writes docs/accuracy.tsv
