@@ -5,6 +5,7 @@ use flowgauge_core::catalog;
 use flowgauge_core::lanes::LaneOptions;
 use flowgauge_core::summary::{BuildError, Cells, Flows, Memory, Options, Parameters};
 use flowgauge_core::task::{self, HistoryShape, TASKS, Task, TaskEntry, TaskOptions};
+use flowgauge_core::terms::Threshold;
 use flowgauge_kernel::{Seed, Zeroed};
 
 use crate::close::Closer;
@@ -120,7 +121,7 @@ impl Builder {
             task_bytes_per_flow: self.task_bytes_per_flow.div_ceil(self.all_for_one),
             task_bytes_per_cell: self.task_bytes_per_cell.div_ceil(self.all_for_one),
             by: config.by,
-            threshold: config.threshold,
+            threshold: candidate_threshold(config),
             spread: config.spread,
             hierarchy: config.hierarchy,
             apart: keeps_apart(config)?,
@@ -161,6 +162,22 @@ impl Builder {
         let rate = sets.first().header_rate();
         let sampling = rate.map(|rate| (rate, self.seed));
         Ok(Prepared { config: self.config, lanes, sets, sharing, closer, sampling })
+    }
+}
+
+/// Shares of the traffic that flows may have which are surely candidates: a quarter of the candidates
+/// that are kept can pass the least of them at once.
+const LEAST_SHARE: f64 = 1.0 / 4096.0;
+
+/// What a candidate has to pass. For a long list that is less than a heavy hitter has: of k flows whose
+/// sizes fall as 1 / rank, over any number of flows up to a million, the last has more than 1 / 16 k.
+fn candidate_threshold(config: &Config) -> Threshold {
+    match config.threshold {
+        Threshold::Share(share) => {
+            let listed = (1.0 / (16.0 * config.top as f64)).max(LEAST_SHARE);
+            Threshold::Share(share.min(listed))
+        }
+        weight @ Threshold::Weight(_) => weight,
     }
 }
 

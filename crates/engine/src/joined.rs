@@ -129,6 +129,12 @@ impl Candidates for Joined<'_> {
     fn overflow(&self) -> u64 {
         self.parts.iter().filter_map(|part| part.candidates()).map(Candidates::overflow).sum()
     }
+
+    /// Each part had all packets of its flows.
+    fn unnamed(&self, by: Measure) -> Option<f64> {
+        let parts = self.all(|part| part.candidates()?.unnamed(by))?;
+        Some(parts.into_iter().fold(0.0, f64::max))
+    }
 }
 
 impl Spread for Joined<'_> {

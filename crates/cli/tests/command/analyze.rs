@@ -83,6 +83,80 @@ fn updates_come_before_the_epoch_that_they_are_of() {
     assert!(updates > Some(0) && updates < all, "{line}");
 }
 
+/// What a sketch says is certain stands at the head of the exact list, too, and where it is not certain of
+/// what is shown, the page says so.
+#[test]
+fn lists_say_how_far_they_are_certain() {
+    let capture = file("certain.pcap", b"");
+    let generated = flowgauge(&[
+        "generate",
+        "--packets",
+        "200000",
+        "--flows",
+        "20000",
+        "--skew",
+        "1",
+        "--seed",
+        "7",
+        "-o",
+        &capture,
+    ]);
+    assert_eq!(generated.code, 0, "{}", generated.err);
+    let top = |algorithm: &str| {
+        let answer = flowgauge(&[
+            "analyze",
+            "--format",
+            "json",
+            "--task",
+            "top",
+            "--top",
+            "200",
+            "--algorithm",
+            algorithm,
+            &capture,
+        ]);
+        let lines = answer.lines();
+        valid(&lines);
+        let top = &lines[0]["tasks"]["top"];
+        let items = top["items"].as_array().unwrap().iter();
+        let sizes: Vec<(String, u64)> = items
+            .map(|item| {
+                (item["key"].to_string(), item["packets"]["value"].as_f64().unwrap() as u64)
+            })
+            .collect();
+        (sizes, top["complete_to"].as_u64().unwrap() as usize)
+    };
+    let (exact, complete_to) = top("linear-table");
+    assert_eq!((exact.len(), complete_to), (200, 200));
+    for (algorithm, least) in [
+        ("count-min", 150),
+        ("count-sketch", 3),
+        ("k-ary", 3),
+        ("space-saving", 150),
+        ("univmon", 0),
+        ("count-array", 20),
+        ("count-min:candidates=16", 0),
+    ] {
+        let (listed, complete_to) = top(algorithm);
+        assert!(complete_to >= least, "{algorithm}: {complete_to}");
+        // Of flows of one size any may be among the first.
+        let Some(last) = complete_to.checked_sub(1) else { continue };
+        let large = exact.iter().filter(|(_, size)| *size >= exact[last].1);
+        let large: Vec<_> = large.map(|(key, _)| key).collect();
+        let certain = &listed[..complete_to];
+        assert!(
+            last == 199 || certain.iter().all(|(key, _)| large.contains(&key)),
+            "{algorithm}: {complete_to}"
+        );
+    }
+    let page = |algorithm| {
+        flowgauge(&["analyze", "--task", "top", "--algorithm", algorithm, &capture]).out
+    };
+    assert!(!page("count-min").contains("are certain"));
+    let out = page("count-min:candidates=16,columns=64");
+    assert!(out.contains("certain; behind, larger flows may be missing"), "{out}");
+}
+
 #[test]
 fn every_task_and_key_fits_the_schema() {
     let capture = file("tasks.pcap", &pcap(&traffic()));

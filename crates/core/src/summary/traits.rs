@@ -271,6 +271,12 @@ pub trait Candidates {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate));
     /// How often a candidate found no room because the set of them was full.
     fn overflow(&self) -> u64;
+    /// What a flow that is not visited weighs at most in this measure, where that is known. It holds as
+    /// the bounds of those that are visited do: surely, or with their confidence.
+    fn unnamed(&self, by: Measure) -> Option<f64> {
+        let _ = by;
+        None
+    }
 }
 
 /// Addresses with their number of distinct elements (peers).

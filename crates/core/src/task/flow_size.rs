@@ -70,7 +70,8 @@ impl Task for FlowSize {
         for item in &mut items {
             item.share = item.size.by(epoch.by).map_or(0.0, |size| epoch.share(size.value));
         }
-        Ok(Report::Sizes { selection: Selection::Asked, items, truncated: 0 })
+        let complete_to = items.len() as u64;
+        Ok(Report::Sizes { selection: Selection::Asked, items, truncated: 0, complete_to })
     }
 }
 

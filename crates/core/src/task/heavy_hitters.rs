@@ -38,7 +38,7 @@ impl Task for HeavyHitters {
         _: &mut [u64],
     ) -> Result<Report, Unsupported> {
         let threshold = epoch.threshold_weight();
-        let (items, truncated) = sizes::largest(ENTRY.name, epoch, lanes, threshold, usize::MAX)?;
-        Ok(Report::Sizes { selection: Selection::Over(threshold), items, truncated })
+        let listed = sizes::largest(ENTRY.name, epoch, lanes, threshold, usize::MAX)?;
+        Ok(listed.report(Selection::Over(threshold)))
     }
 }

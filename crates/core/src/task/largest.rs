@@ -84,14 +84,16 @@ impl<T: Listed> Largest<T> {
         })
     }
 
-    /// Takes an item that is admitted, in the place of the last one if there is no other.
-    pub(super) fn push(&mut self, value: f64, item: T) {
+    /// Takes an item that is admitted, in the place of the last one if there is no other, which is
+    /// given back.
+    pub(super) fn push(&mut self, value: f64, item: T) -> Option<T> {
         let ranked = Ranked { value, item };
         if self.heap.len() < self.limit {
             self.heap.push(ranked);
-        } else if let Some(mut last) = self.heap.peek_mut() {
-            *last = ranked;
+            return None;
         }
+        let mut last = self.heap.peek_mut()?;
+        Some(std::mem::replace(&mut *last, ranked).item)
     }
 
     /// Takes an item if it is admitted.

@@ -152,6 +152,9 @@ pub enum Report {
         items: Vec<SizeItem>,
         /// Items that the limit left out.
         truncated: u64,
+        /// So many items at the head of the list are the largest flows, in some order, by their bounds
+        /// and by what flows that are not listed may weigh (`flow-size`: all).
+        complete_to: u64,
     },
     /// `superspreaders` and `victims`.
     Spread {

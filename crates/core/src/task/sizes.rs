@@ -4,10 +4,11 @@
 //! full, since a key in the table keeps being counted; only a flow that is not listed may then be
 //! missing, with at most the untracked weight. From a summary that names candidates, sizes and
 //! bounds are the summary's, and flows that its full set left out are missing. One that does both
-//! may name more flows than it is certain of.
+//! may name more flows than it is certain of. What the missing ones may weigh says how far a list is
+//! certain.
 
 use super::largest::Largest;
-use super::{EpochContext, Lane, SizeItem, Unsupported};
+use super::{EpochContext, Lane, Report, Selection, SizeItem, Unsupported};
 use crate::key::CanonicalKey;
 use crate::summary::SizeEstimate;
 use crate::terms::{Measure, Size};
@@ -47,18 +48,55 @@ fn lacks(task: &str, by: Measure) -> Unsupported {
     ))
 }
 
-/// The flows with a value over `floor`, at most `wanted` of them, by value and then by key, and how
-/// many of those the epoch's limit left out.
+/// The largest flows.
+pub(super) struct Listed {
+    /// By value, then by key.
+    pub(super) items: Vec<SizeItem>,
+    /// How many the epoch's limit left out.
+    pub(super) truncated: u64,
+    /// So many at the head are the largest of all.
+    pub(super) complete_to: u64,
+}
+
+impl Listed {
+    pub(super) fn report(self, selection: Selection) -> Report {
+        let Self { items, truncated, complete_to } = self;
+        Report::Sizes { selection, items, truncated, complete_to }
+    }
+}
+
+/// How many items at the head of a list are the largest of all flows, in some order, where others weigh
+/// `others` at most: those whose low bounds nothing behind them exceeds.
+fn complete_to(items: &[SizeItem], by: Measure, others: f64) -> u64 {
+    let bounds: Vec<_> = items.iter().map(|item| item.size.by(by)).collect();
+    let lows = bounds.iter().scan(f64::INFINITY, |least, bounds| {
+        *least = least.min(bounds.map_or(0.0, |bounds| bounds.low));
+        Some(*least)
+    });
+    let lows: Vec<f64> = lows.collect();
+    let mut most = others;
+    for at in (0..items.len()).rev() {
+        if lows[at] >= most {
+            return at as u64 + 1;
+        }
+        most = most.max(bounds[at].map_or(f64::INFINITY, |bounds| bounds.high));
+    }
+    0
+}
+
+/// The flows with a value over `floor`, at most `wanted` of them.
 pub(super) fn largest(
     task: &str,
     epoch: &EpochContext,
     lanes: &[Lane<'_>],
     floor: f64,
     wanted: usize,
-) -> Result<(Vec<SizeItem>, u64), Unsupported> {
+) -> Result<Listed, Unsupported> {
     check(task, epoch.by, lanes)?;
     let mut largest = Largest::new(wanted, epoch.lists.limit);
     let item = |key, size, value| SizeItem { key, size, share: epoch.share(value) };
+    // What a flow weighs at most that is not in the list.
+    let mut others = 0.0f64;
     for lane in lanes {
         let answers = lane.answers;
         let (flows, candidates) = (answers.flows(), answers.candidates());
@@ -66,11 +104,17 @@ pub(super) fn largest(
         if let Some(flows) = flows.filter(|_| whole || candidates.is_none()) {
             flows.for_each(&mut |key, size| {
                 let value = size.by(epoch.by) as f64;
+                let counted = || SizeEstimate::counted(size, answers.saturated());
                 if value > floor && largest.admits(value, || CanonicalKey::new(key)) {
-                    let size = SizeEstimate::counted(size, answers.saturated());
-                    largest.push(value, item(CanonicalKey::new(key), size, value));
+                    let item = item(CanonicalKey::new(key), counted(), value);
+                    if let Some(out) = largest.push(value, item) {
+                        others = others.max(high(&out.size, epoch.by));
+                    }
+                } else if value > others {
+                    others = others.max(high(&counted(), epoch.by));
                 }
             });
+            others = others.max(answers.untracked().by(epoch.by) as f64);
         } else if let Some(candidates) = candidates {
             let mut lacking = false;
             candidates.for_each(&mut |key: CanonicalKey, size: SizeEstimate| {
@@ -79,14 +123,23 @@ pub(super) fn largest(
                     return;
                 };
                 let value = estimate.value;
+                let mut out = Some(size);
                 if value > floor && largest.admits(value, || key) {
-                    largest.push(value, item(key, size, value));
+                    out = largest.push(value, item(key, size, value)).map(|item| item.size);
                 }
+                others = out.map_or(others, |out| others.max(high(&out, epoch.by)));
             });
+            others = others.max(candidates.unnamed(epoch.by).unwrap_or(f64::INFINITY));
             if lacking {
                 return Err(lacks(task, epoch.by));
             }
         }
     }
-    Ok(largest.into_list())
+    let (items, truncated) = largest.into_list();
+    let complete_to = complete_to(&items, epoch.by, others);
+    Ok(Listed { items, truncated, complete_to })
+}
+
+fn high(size: &SizeEstimate, by: Measure) -> f64 {
+    size.by(by).map_or(f64::INFINITY, |size| size.high)
 }

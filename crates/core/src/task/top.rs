@@ -38,7 +38,7 @@ impl Task for Top {
         _: &mut [u64],
     ) -> Result<Report, Unsupported> {
         let all = f64::NEG_INFINITY;
-        let (items, truncated) = sizes::largest(ENTRY.name, epoch, lanes, all, epoch.lists.top)?;
-        Ok(Report::Sizes { selection: Selection::Largest, items, truncated })
+        let listed = sizes::largest(ENTRY.name, epoch, lanes, all, epoch.lists.top)?;
+        Ok(listed.report(Selection::Largest))
     }
 }

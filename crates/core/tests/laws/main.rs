@@ -14,6 +14,7 @@ mod stream;
 #[path = "../../../../fuzz/src/summaries.rs"]
 mod summaries;
 mod total;
+mod unnamed;
 
 use flowgauge_core::catalog::stored::encode;
 use flowgauge_core::catalog::{self, ALGORITHMS};

@@ -21,13 +21,22 @@ fn sorted(case: &Case) -> Vec<SizeItem> {
     items.into_iter().map(item).collect()
 }
 
+/// Flows of an exact list that no untracked one can outweigh.
+fn certain(case: &Case, items: &[SizeItem]) -> u64 {
+    let untracked = case.tables.iter().map(|(_, table)| table.untracked.by(case.by)).max();
+    let least = untracked.unwrap_or(0) as f64;
+    items.iter().filter(|item| item.size.by(case.by).unwrap().value >= least).count() as u64
+}
+
 #[test]
 fn top_is_the_head_of_all_flows_sorted() {
     check(1, case(any_key()), |case| {
         let mut items = sorted(&case);
         items.truncate(case.top);
         let report = run_once("top", &options(), &case);
-        assert_eq!(report, Report::Sizes { selection: Selection::Largest, items, truncated: 0 });
+        let complete_to = certain(&case, &items);
+        let selection = Selection::Largest;
+        assert_eq!(report, Report::Sizes { selection, items, truncated: 0, complete_to });
     });
 }
 
@@ -38,10 +47,9 @@ fn heavy_hitters_are_all_flows_strictly_over_the_threshold() {
         let mut items = sorted(&case);
         items.retain(|item| item.size.by(case.by).unwrap().value > threshold);
         let report = run_once("heavy-hitters", &options(), &case);
-        assert_eq!(
-            report,
-            Report::Sizes { selection: Selection::Over(threshold), items, truncated: 0 }
-        );
+        let complete_to = certain(&case, &items);
+        let selection = Selection::Over(threshold);
+        assert_eq!(report, Report::Sizes { selection, items, truncated: 0, complete_to });
     });
 }
 
@@ -84,7 +92,8 @@ fn flow_size_finds_what_is_there_and_bounds_what_is_not() {
 #[test]
 fn candidates_answer_with_their_own_bounds() {
     let key = |n: u8| CanonicalKey::new(&[10, 0, 0, n]);
-    let rough = Rough { flows: vec![(key(3), 50), (key(1), 50), (key(2), 70), (key(4), 9)] };
+    let flows = vec![(key(3), 50), (key(1), 50), (key(2), 70), (key(4), 9)];
+    let rough = Rough { flows, unnamed: Some(60.0) };
     let lanes = [Lane { key: KeyKind::Source.into(), key_bytes: 4, answers: &rough }];
     let keyed = Size { packets: 200, bytes: 0 };
     let case = Case {
@@ -102,20 +111,57 @@ fn candidates_answer_with_their_own_bounds() {
         size: Rough::size(packets),
         share: packets as f64 / 200.0,
     };
-    for (name, selection, items) in [
-        ("top", Selection::Largest, vec![item(2, 70), item(1, 50)]),
-        ("heavy-hitters", Selection::Over(50.0), vec![item(2, 70)]),
-        ("flow-size", Selection::Asked, vec![item(4, 9), item(9, 1)]),
+    // Of flows 1 and 3 either may be the larger one.
+    for (name, selection, items, complete_to) in [
+        ("top", Selection::Largest, vec![item(2, 70), item(1, 50)], 1),
+        ("heavy-hitters", Selection::Over(50.0), vec![item(2, 70)], 1),
+        ("flow-size", Selection::Asked, vec![item(4, 9), item(9, 1)], 2),
     ] {
         let mut task = build(name, &asking);
         task.check(Measure::Packets, &lanes).unwrap();
         let report = task.run(&epoch, &lanes, &mut []).unwrap();
-        assert_eq!(report, Report::Sizes { selection, items, truncated: 0 });
+        assert_eq!(report, Report::Sizes { selection, items, truncated: 0, complete_to });
         let refusal = task.check(Measure::Bytes, &lanes).unwrap_err().to_string();
         assert!(refusal.contains("counts bytes"), "{refusal}");
         let by_bytes = flowgauge_core::task::EpochContext { by: Measure::Bytes, ..epoch };
         assert!(task.run(&by_bytes, &lanes, &mut []).is_err());
     }
+}
+
+/// The head of a list is certain as far as neither what is behind nor what is not named may weigh more.
+#[test]
+fn a_list_is_certain_to_where_others_may_be_larger() {
+    let key = |n: u8| CanonicalKey::new(&[10, 0, 0, n]);
+    let complete_to = |packets: &[u64], unnamed, top| {
+        let flows = (1..).zip(packets).map(|(n, packets)| (key(n), *packets)).collect();
+        let rough = Rough { flows, unnamed };
+        let lanes = [Lane { key: KeyKind::Source.into(), key_bytes: 4, answers: &rough }];
+        let case = Case {
+            key: KeyKind::Source.into(),
+            tables: Vec::new(),
+            by: Measure::Packets,
+            threshold: Threshold::Share(0.25),
+            top,
+        };
+        match build("top", &options()).run(&case.context(), &lanes, &mut []).unwrap() {
+            Report::Sizes { complete_to, .. } => complete_to,
+            report => panic!("{report:?}"),
+        }
+    };
+    // Each is listed with one packet too many at most.
+    let apart = [90, 70, 50, 30, 10];
+    assert_eq!(complete_to(&apart, Some(0.0), 5), 5);
+    assert_eq!(complete_to(&apart, Some(40.0), 5), 3);
+    assert_eq!(complete_to(&apart, Some(40.0), 2), 2);
+    assert_eq!(complete_to(&apart, Some(69.0), 5), 2);
+    assert_eq!(complete_to(&apart, Some(69.5), 5), 1);
+    assert_eq!(complete_to(&apart, Some(100.0), 5), 0);
+    assert_eq!(complete_to(&apart, None, 5), 0);
+    // The first three may stand in another order, and so may the last of the list and the next.
+    assert_eq!(complete_to(&[90, 90, 90, 30, 30], Some(9.0), 5), 5);
+    assert_eq!(complete_to(&[90, 90, 90, 30, 30], Some(9.0), 4), 3);
+    assert_eq!(complete_to(&[90, 90, 90, 30, 30], Some(9.0), 2), 0);
+    assert_eq!(complete_to(&[], Some(0.0), 5), 0);
 }
 
 #[test]

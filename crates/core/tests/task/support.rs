@@ -77,6 +77,8 @@ impl Flows for Table {
 #[derive(Clone, Debug, Default)]
 pub struct Rough {
     pub flows: Vec<(CanonicalKey, u64)>,
+    /// What any other flow weighs at most.
+    pub unnamed: Option<f64>,
 }
 
 impl Rough {
@@ -109,6 +111,9 @@ impl Candidates for Rough {
     }
     fn overflow(&self) -> u64 {
         0
+    }
+    fn unnamed(&self, _: Measure) -> Option<f64> {
+        self.unnamed
     }
 }
 

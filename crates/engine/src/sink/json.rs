@@ -229,14 +229,18 @@ fn breakdown(breakdown: &Breakdown) -> Value {
 fn task(object: &mut Object<'_>, answer: &Report, epoch: &EpochReport) -> io::Result<()> {
     let spec = epoch.key;
     match answer {
-        Report::Sizes { selection, items, truncated } => {
+        Report::Sizes { selection, items, truncated, complete_to } => {
             if let Some(threshold) = selection.threshold() {
                 object.field("threshold", number(threshold))?;
             }
             // A flow that was asked for is not one of many: no share.
             let shared = *selection != Selection::Asked;
             object.list("items", items, |item| size_item(item, spec, shared))?;
-            if shared { object.field("truncated", *truncated) } else { Ok(()) }
+            if !shared {
+                return Ok(());
+            }
+            object.field("truncated", *truncated)?;
+            object.field("complete_to", *complete_to)
         }
         Report::Spread { side, threshold, items, truncated } => {
             object.field("threshold", *threshold)?;

@@ -112,11 +112,21 @@ pub(crate) fn plausible() -> EpochReport {
         tasks: vec![
             (
                 "top",
-                Report::Sizes { selection: Selection::Largest, items: items.clone(), truncated: 0 },
+                Report::Sizes {
+                    selection: Selection::Largest,
+                    items: items.clone(),
+                    truncated: 0,
+                    complete_to: 9,
+                },
             ),
             (
                 "heavy-hitters",
-                Report::Sizes { selection: Selection::Over(60.002), items, truncated: 0 },
+                Report::Sizes {
+                    selection: Selection::Over(60.002),
+                    items,
+                    truncated: 0,
+                    complete_to: 9,
+                },
             ),
             (
                 "superspreaders",
@@ -170,6 +180,7 @@ fn bins() -> Vec<(u64, Estimate)> {
 }
 
 /// The tasks that are not asked by default.
+#[expect(clippy::too_many_lines, reason = "a report of every task, one after the other")]
 pub(crate) fn all_tasks() -> EpochReport {
     let mut report = plausible();
     let items = flows();
@@ -204,11 +215,17 @@ pub(crate) fn all_tasks() -> EpochReport {
                     })
                     .collect(),
                 truncated: 0,
+                complete_to: 9,
             },
         ),
         (
             "flow-size",
-            Report::Sizes { selection: Selection::Asked, items: items[2..].to_vec(), truncated: 0 },
+            Report::Sizes {
+                selection: Selection::Asked,
+                items: items[2..].to_vec(),
+                truncated: 0,
+                complete_to: 9,
+            },
         ),
         (
             "victims",
@@ -324,7 +341,8 @@ pub(crate) fn widest(kind: KeyKind, by: Measure) -> EpochReport {
     }
     report.by = by;
     report.summary.memory_bytes = usize::MAX;
-    let sizes = |selection| Report::Sizes { selection, items: items.clone(), truncated: 0 };
+    let sizes =
+        |selection| Report::Sizes { selection, items: items.clone(), truncated: 0, complete_to: 9 };
     report.tasks = vec![
         ("top", sizes(Selection::Largest)),
         ("heavy-hitters", sizes(Selection::Over(f64::MAX))),
@@ -385,10 +403,23 @@ pub(crate) fn empty() -> EpochReport {
     report.breakdown = Some(Breakdown::default());
     report.notes.clear();
     report.tasks = vec![
-        ("top", Report::Sizes { selection: Selection::Largest, items: Vec::new(), truncated: 0 }),
+        (
+            "top",
+            Report::Sizes {
+                selection: Selection::Largest,
+                items: Vec::new(),
+                truncated: 0,
+                complete_to: 9,
+            },
+        ),
         (
             "heavy-hitters",
-            Report::Sizes { selection: Selection::Over(0.0), items: Vec::new(), truncated: 0 },
+            Report::Sizes {
+                selection: Selection::Over(0.0),
+                items: Vec::new(),
+                truncated: 0,
+                complete_to: 9,
+            },
         ),
         (
             "superspreaders",

@@ -43,7 +43,10 @@ fn claims_no_more_than_it_knows() {
     let mut report = fixture::plausible();
     let items = Vec::new();
     report.tasks = vec![
-        ("heavy-hitters", Report::Sizes { selection: Selection::Over(0.96), items, truncated: 0 }),
+        (
+            "heavy-hitters",
+            Report::Sizes { selection: Selection::Over(0.96), items, truncated: 0, complete_to: 9 },
+        ),
         (
             "superspreaders",
             Report::Spread { side: Side::Source, threshold: 128, items: Vec::new(), truncated: 0 },

@@ -100,6 +100,11 @@ impl<K: FlowKey> Candidates for Sampled<K> {
     fn overflow(&self) -> u64 {
         self.inner.answers().candidates().map_or(0, Candidates::overflow)
     }
+
+    fn unnamed(&self, by: Measure) -> Option<f64> {
+        let sampled = self.inner.answers().candidates()?.unnamed(by).filter(|_| by == self.by)?;
+        Some(self.widened(Estimate::between(0.0, sampled, sampled)).high)
+    }
 }
 
 /// The prefixes of the sample, and how they err.

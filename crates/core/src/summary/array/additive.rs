@@ -433,4 +433,10 @@ impl<K: FlowKey, C: Counter> Candidates for CounterArray<K, C> {
     fn overflow(&self) -> u64 {
         self.heavy.overflow()
     }
+
+    /// A key over the threshold is there, unless it found no room.
+    fn unnamed(&self, by: Measure) -> Option<f64> {
+        let is_whole = by == C::MEASURE && self.heavy.overflow() == 0 && self.total < u64::MAX;
+        is_whole.then(|| self.threshold.weight(self.total) + self.saturated as f64)
+    }
 }

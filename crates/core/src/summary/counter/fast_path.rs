@@ -199,8 +199,13 @@ impl<K: FlowKey> FastPath<K> {
     pub(super) fn weight(&self, key: K) -> Estimate {
         match self.find(key, key.digest(&self.digester)) {
             Some(at) => self.bounds(&self.held[at]),
-            None => Estimate::between(0.0, 0.0, self.taken.saturating_add(self.refused()) as f64),
+            None => self.unheld(),
         }
+    }
+
+    /// The weight of a key that is not held.
+    pub(super) fn unheld(&self) -> Estimate {
+        Estimate::between(0.0, 0.0, self.taken.saturating_add(self.refused()) as f64)
     }
 
     /// The keys held, with their weights.

@@ -128,4 +128,8 @@ impl<K: FlowKey, C: Counter> Candidates for Decremented<K, C> {
     fn overflow(&self) -> u64 {
         0
     }
+
+    fn unnamed(&self, by: Measure) -> Option<f64> {
+        (by == C::MEASURE).then(|| self.keys.unheld().high)
+    }
 }

@@ -233,4 +233,8 @@ impl<K: FlowKey, C: Unsigned> Candidates for TwoPaths<K, C> {
     fn overflow(&self) -> u64 {
         Candidates::overflow(&self.normal)
     }
+
+    fn unnamed(&self, by: Measure) -> Option<f64> {
+        Some(self.normal.unnamed(by)? + self.fast.unheld().high)
+    }
 }

@@ -107,4 +107,8 @@ impl<K: FlowKey, C: Counter, M: Monitor<K, C>> Candidates for Tracked<K, C, M> {
     fn overflow(&self) -> u64 {
         0
     }
+
+    fn unnamed(&self, by: Measure) -> Option<f64> {
+        (by == C::MEASURE).then(|| self.monitor.highest(self.monitor.unheld().get()))
+    }
 }

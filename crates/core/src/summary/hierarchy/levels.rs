@@ -102,6 +102,12 @@ impl<K: FlowKey, C: Monitored> Levels<K, C> {
         self.for_each(0, &mut |key, weight| visit(key, size::<C>(adjust(weight))));
     }
 
+    /// What a key that is not among those weighs at most.
+    pub(super) fn unheld(&self) -> f64 {
+        let counts = &self.all[0].counts;
+        counts.highest(counts.unheld().get())
+    }
+
     /// The digest that prefixes are found by.
     pub(super) fn digester(&self) -> &Digester {
         &self.digester

@@ -129,4 +129,8 @@ impl<K: FlowKey, C: Monitored> Candidates for All<K, C> {
     fn overflow(&self) -> u64 {
         0
     }
+
+    fn unnamed(&self, by: Measure) -> Option<f64> {
+        (by == C::MEASURE).then(|| self.0.unheld())
+    }
 }

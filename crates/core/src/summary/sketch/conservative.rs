@@ -90,6 +90,10 @@ impl<C: Unsigned> Rule for Raise<C> {
         sums(grid, value, margin)
     }
 
+    fn short(_: &Grid<Self>) -> f64 {
+        0.0
+    }
+
     /// A packet raises a counter of each row by its weight at most.
     fn possible(grid: &Grid<Self>) -> bool {
         let sum = |row: &[C]| row.iter().map(|cell| u128::from(cell.get())).sum::<u128>();

@@ -147,6 +147,10 @@ impl<C: Unsigned> Rule for Least<C> {
         sums(grid, value, margin)
     }
 
+    fn short(_: &Grid<Self>) -> f64 {
+        0.0
+    }
+
     fn possible(grid: &Grid<Self>) -> bool {
         adds_up(grid)
     }

@@ -14,6 +14,7 @@ use super::super::{
 };
 use super::cell::Signed;
 use super::count_min::{CANDIDATES, MEMORY};
+use super::exceeding::seldom_short;
 use super::grid::{Grid, Linear, Rule, Weight};
 use super::row_sketch::RowSketch;
 use super::rows::{
@@ -125,6 +126,10 @@ impl<C: Signed> Rule for Signs<C> {
 
     fn bounds(grid: &Grid<Self>, value: f64, margin: f64) -> Estimate {
         medians(grid, value, margin)
+    }
+
+    fn short(grid: &Grid<Self>) -> f64 {
+        seldom_short(grid.rows, &grid.cells, grid.total as f64)
     }
 
     /// A packet moves a counter of each row by its weight at most.

@@ -1,6 +1,7 @@
 //! What the cells of a key seldom exceed in all rows, in few passes over the cells.
 
-use super::cell::Unsigned;
+use super::cell::{Cell, Unsigned};
+use super::rows::{CONFIDENCE, Rows, median_fails};
 
 /// Numbers that one pass compares with.
 const STEPS: usize = 256;
@@ -36,6 +37,48 @@ pub(super) fn seldom_exceeded<C: Unsigned>(
         high = high.min(steps.at(first));
     }
     low
+}
+
+/// How much less than its size the median of any key's signed cells was at most, of all keys at once and
+/// at any time so far, with the chance [`CONFIDENCE`].
+///
+/// What collides with a key in a row is the content of a random cell, with a random sign. It was larger
+/// before where cells cancelled out since: sums of random signs exceed a number at most twice as often as
+/// those of larger weights do (Ledoux and Talagrand, "Probability in Banach spaces", theorem 4.4), so that
+/// both signs are counted. A key that weighs less than a number is not short by it, and of others there
+/// are no more than the total weight over it.
+pub(super) fn seldom_short<C: Cell>(rows: Rows, cells: &[C], total: f64) -> f64 {
+    let mut counts = [0; EIGHTHS];
+    for cell in cells {
+        counts[eighth(cell.size())] += 1;
+    }
+    let (mut short, mut above) = (f64::INFINITY, 0u64);
+    for (step, count) in counts.iter().enumerate().rev() {
+        let number = last_of(step);
+        let fails = median_fails(rows.rows(), above as f64 / cells.len() as f64);
+        if fails * (total / number).max(1.0) > 1.0 - CONFIDENCE {
+            break;
+        }
+        (short, above) = (number, above + count);
+    }
+    short
+}
+
+/// Ranges of numbers, eight for each power of two.
+const EIGHTHS: usize = 62 * 8;
+
+/// The range of a number.
+#[inline(always)]
+fn eighth(number: u64) -> usize {
+    let shift = number.checked_ilog2().unwrap_or(0).saturating_sub(3);
+    (shift << 3) as usize + (number >> shift) as usize
+}
+
+/// The last number of a range.
+fn last_of(eighth: usize) -> f64 {
+    let shift = (eighth >> 3).saturating_sub(1);
+    let first = (eighth - (shift << 3)) as f64;
+    (first + 1.0) * (1u64 << shift) as f64 - 1.0
 }
 
 /// [`STEPS`] numbers at equal distances, which are powers of two.

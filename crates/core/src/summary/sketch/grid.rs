@@ -62,6 +62,10 @@ pub(crate) trait Rule: Send + Sized + 'static {
     /// The bounds of an estimate.
     fn bounds(grid: &Grid<Self>, value: f64, margin: f64) -> Estimate;
 
+    /// How much less than its size any key was estimated as at most, of all keys at once and at any time
+    /// so far; read from all the cells. The rows are no samples.
+    fn short(grid: &Grid<Self>) -> f64;
+
     /// Whether cells with this total and this lost weight can come about; what is stored is checked.
     fn possible(grid: &Grid<Self>) -> bool;
 
@@ -205,6 +209,15 @@ impl<R: Rule> Grid<R> {
     /// The estimate of a key that is listed because it is large.
     pub(crate) fn listed(&self, digest: u64) -> Estimate {
         self.noise().listed(self.estimate(digest), self.total, self.rows.rows())
+    }
+
+    /// What a key weighs at most that was never estimated as more than `value`.
+    pub(crate) fn most(&self, value: f64) -> f64 {
+        let most = match self.unit {
+            0 => value + R::short(self),
+            _ => self.noise().bounds(value).1,
+        };
+        most + self.saturated as f64
     }
 
     fn noise(&self) -> Noise {

@@ -113,6 +113,11 @@ impl<C: Unsigned> Rule for Centred<C> {
         medians(grid, value, margin)
     }
 
+    /// A cell is not below its key's size, and the mean of a row is all that is taken off it.
+    fn short(grid: &Grid<Self>) -> f64 {
+        grid.total as f64 / (grid.rows.columns() - 1).max(1) as f64
+    }
+
     fn possible(grid: &Grid<Self>) -> bool {
         adds_up(grid)
     }

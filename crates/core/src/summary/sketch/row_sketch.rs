@@ -227,6 +227,13 @@ impl<K: FlowKey, R: Rule> Candidates for RowSketch<K, R> {
     fn overflow(&self) -> u64 {
         self.heavy.overflow()
     }
+
+    /// A key joins when its estimate passes the threshold, unless it finds no room.
+    fn unnamed(&self, by: Measure) -> Option<f64> {
+        let is_whole =
+            by == Weight::<R>::MEASURE && self.heavy.overflow() == 0 && self.grid.total < u64::MAX;
+        is_whole.then(|| self.grid.most(self.threshold.weight(self.grid.total)))
+    }
 }
 
 /// The cells row by row, then the total, then the noise of estimates from all of these, then the unit

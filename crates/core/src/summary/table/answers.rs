@@ -7,7 +7,7 @@ use super::super::{
 use super::exact::ExactTable;
 use super::layout::Layout;
 use crate::key::{CanonicalKey, FlowKey};
-use crate::terms::Size;
+use crate::terms::{Measure, Size};
 
 impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
     fn flow(&self, index: usize) -> (&K, &S) {
@@ -85,6 +85,10 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Candidates for ExactTable<K, S, L> {
 
     fn overflow(&self) -> u64 {
         0
+    }
+
+    fn unnamed(&self, by: Measure) -> Option<f64> {
+        Some(self.untracked.by(by) as f64)
     }
 }
 

@@ -21,12 +21,15 @@ pub(super) fn write(page: &mut String, report: &EpochReport, at: usize, rows: us
     let all = answer.listed().map_or(0, |(items, truncated)| items + truncated);
     let section = Section { report, rows, all };
     match answer {
-        Report::Sizes { selection: Selection::Largest, items, .. } => {
+        Report::Sizes { selection: Selection::Largest, items, complete_to, .. } => {
             heading(page, &format!("Top flows by {}", report.by.name()));
             section.sizes(page, items);
+            section.complete(page, items, *complete_to);
         }
-        Report::Sizes { selection: Selection::Over(threshold), items, .. } => {
-            section.heavy_hitters(page, *threshold, items);
+        Report::Sizes { selection: Selection::Over(threshold), items, complete_to, .. } => {
+            if section.heavy_hitters(page, *threshold, items) {
+                section.complete(page, items, *complete_to);
+            }
         }
         Report::Sizes { selection: Selection::Asked, items, .. } => {
             heading(page, "Flows asked for");
@@ -98,12 +101,30 @@ impl Section<'_> {
         self.finish(page, &table);
     }
 
-    fn heavy_hitters(&self, page: &mut String, threshold: f64, items: &[SizeItem]) {
+    /// How far a list is certain, where that is not as far as it is shown.
+    fn complete(&self, page: &mut String, items: &[SizeItem], complete_to: u64) {
+        let shown = items.len().min(self.rows) as u64;
+        let certain = match complete_to {
+            to if to >= shown => return,
+            0 => "No rank is certain".to_owned(),
+            1 => "Rank 1 is certain".to_owned(),
+            to => format!("Ranks 1 to {} are certain", units::count(to as f64)),
+        };
+        paragraph(
+            page,
+            "  ",
+            &format!("{certain}; behind, larger flows may be missing, or stand in another order."),
+        );
+    }
+
+    /// Writes the list, and tells whether it does not stand above.
+    fn heavy_hitters(&self, page: &mut String, threshold: f64, items: &[SizeItem]) -> bool {
         let by = self.report.by;
         heading(page, "Heavy hitters");
         let over = weight(by, threshold);
         if items.is_empty() {
-            return paragraph(page, "  ", &format!("No flow {} more than {over}.", self.has()));
+            paragraph(page, "  ", &format!("No flow {} more than {over}.", self.has()));
+            return false;
         }
         // Counts add up without the rounding that shares have.
         let together: f64 = items.iter().filter_map(|item| item.size.by(by)).map(|e| e.value).sum();
@@ -135,9 +156,11 @@ impl Section<'_> {
                 (shown, all) if shown as u64 == all => "They lead".to_owned(),
                 (shown, _) => format!("The first {shown} are"),
             };
-            return paragraph(page, "  ", &format!("{which} the top flows above."));
+            paragraph(page, "  ", &format!("{which} the top flows above."));
+            return false;
         }
         self.sizes(page, items);
+        true
     }
 
     fn spread(&self, page: &mut String, side: Side, threshold: u64, items: &[SpreadItem]) {
