@@ -99,6 +99,7 @@ fn line(config: &Config, explanation: &Explanation, choice: Option<&Choice>) -> 
         "scratch_bytes": explanation.scratch_bytes,
         "history_bytes": explanation.history_bytes,
         "report_bytes": explanation.report_bytes,
+        "saving_bytes": explanation.saving_bytes,
         "total_bytes": explanation.total_bytes(),
         "bounds": bounds(explanation),
         "tasks": explanation.tasks,
@@ -167,6 +168,7 @@ fn page(config: &Config, explanation: &Explanation) -> String {
         ("history", explanation.history_bytes, "kept from epoch to epoch"),
         ("reserved", summary.memory_bytes, "at start, touched as it is used"),
         ("reports", explanation.report_bytes, "at most, as long as lists may be"),
+        ("snapshots", explanation.saving_bytes, "at most, one written and one that waits"),
         ("in all", explanation.total_bytes(), ""),
     ] {
         if bytes > 0 {

@@ -12,7 +12,7 @@ use crate::accelerator::HeaderRate;
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::catalog::{self, stored};
 use crate::key::{FlowKey, Key4, Key8, Key16, Key32, Key37};
-use crate::summary::codec::DecodeError;
+use crate::summary::codec::{DecodeError, Writer};
 use crate::summary::shared::SharedIngest;
 use crate::summary::{
     Answers, BuildError, Incompatible, Info, Ingest, Options, Parameters, Setting, Summary,
@@ -363,11 +363,16 @@ impl AnySummary {
         each!(&mut self.0, kind => kind.own(|own| own.passed_over(packets, one_in)));
     }
 
-    /// The stored form of a summary that the algorithm `info` built from `options`:
-    /// [`stored::encode`].
-    pub fn encode(&self, info: &Info, options: &Options) -> Vec<u8> {
+    /// Appends the stored form of a summary that the algorithm `info` built from `options`: what
+    /// [`stored::encode`] gives.
+    pub fn write(&self, out: &mut Writer, info: &Info, options: &Options) {
         let options = options.clone().for_keys(self.1);
-        each!(&self.0, kind => stored::encode(info, &options, kind.ordinary()))
+        each!(&self.0, kind => stored::write(out, info, &options, kind.ordinary()));
+    }
+
+    /// Bytes of the stored form at most.
+    pub fn most_stored_bytes(&self) -> usize {
+        self.memory_bytes() + stored::FRAME_BYTES
     }
 
     /// Bytes of memory reserved.

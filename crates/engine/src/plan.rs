@@ -25,6 +25,7 @@ use crate::report::SummaryInfo;
 use crate::sampling::{self, Sampling};
 use crate::seed;
 use crate::several::SeveralMeter;
+use crate::snapshot;
 use crate::summaries::{Set, Sets, View};
 
 /// Measurements that are ready to begin: all memory is reserved.
@@ -61,6 +62,8 @@ pub struct Explanation {
     /// Bytes that reports take at most beside those reserved: one that is made, and the one before it,
     /// which is written.
     pub report_bytes: usize,
+    /// Bytes that storing the epochs takes at most; 0 where they are not stored.
+    pub saving_bytes: usize,
     /// The tasks that will run.
     pub tasks: Vec<&'static str>,
     /// What is left out, and why.
@@ -85,9 +88,12 @@ pub struct Explanation {
 }
 
 impl Explanation {
-    /// Bytes that the measurement takes at most, its reports included.
+    /// Bytes that the measurement takes at most, its reports and what it stores included.
     pub fn total_bytes(&self) -> usize {
-        self.summary.memory_bytes.saturating_add(self.report_bytes)
+        self.summary
+            .memory_bytes
+            .saturating_add(self.report_bytes)
+            .saturating_add(self.saving_bytes)
     }
 }
 
@@ -271,6 +277,7 @@ impl Prepared {
             scratch_bytes: closer.scratch.memory_bytes(),
             history_bytes: closer.tasks.iter().map(|task| task.history_bytes()).sum(),
             report_bytes: report_bytes(closer, &view),
+            saving_bytes: if config.save { snapshot::saving_bytes(self.sets.first()) } else { 0 },
             tasks: closer.tasks.iter().map(|task| task.name()).collect(),
             notes: closer.notes.clone(),
             workers: config.workers,

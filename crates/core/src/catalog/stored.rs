@@ -40,10 +40,26 @@ pub struct Decoded<K> {
     pub summary: Box<dyn Summary<K>>,
 }
 
+/// Bytes of a stored form beside those of the summary's memory, at most: names and parameters.
+pub const FRAME_BYTES: usize = 1 << 12;
+
 /// The stored form of `summary`, which was built by the algorithm `info` from `options`.
 pub fn encode<K: FlowKey>(info: &Info, options: &Options, summary: &dyn Summary<K>) -> Vec<u8> {
+    let mut out = Writer::default();
+    write(&mut out, info, options, summary);
+    out.into_bytes()
+}
+
+/// Appends the stored form of `summary`, which was built by the algorithm `info` from `options`.
+pub(crate) fn write<K: FlowKey>(
+    out: &mut Writer,
+    info: &Info,
+    options: &Options,
+    summary: &dyn Summary<K>,
+) {
     let key_bytes = options.key_bytes.unwrap_or(K::BYTES);
-    let mut out = Writer::of_keys(key_bytes);
+    let start = out.written();
+    out.write_keys(key_bytes);
     out.numbers(MAGIC);
     out.number(VERSION);
     let mut name = info.name.to_owned();
@@ -61,7 +77,7 @@ pub fn encode<K: FlowKey>(info: &Info, options: &Options, summary: &dyn Summary<
     parameters.extend(own.map(|(name, value)| (name.to_owned(), value)));
     out.text(&name);
     out.number(key_bytes as u16);
-    write_seed(&mut out, options.digester.seed());
+    write_seed(out, options.digester.seed());
     out.number(match options.by {
         Measure::Packets => 0u8,
         Measure::Bytes => 1,
@@ -88,7 +104,7 @@ pub fn encode<K: FlowKey>(info: &Info, options: &Options, summary: &dyn Summary<
         out.text(&value.to_string());
     }
     out.measured(|out| summary.save(out));
-    out.checked()
+    out.check(start);
 }
 
 fn write_seed(out: &mut Writer, seed: &Seed) {

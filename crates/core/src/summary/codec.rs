@@ -79,16 +79,37 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Of a summary of keys of `key_bytes` canonical bytes.
-    pub(crate) fn of_keys(key_bytes: usize) -> Self {
-        Self { bytes: Vec::new(), key_bytes }
+    /// One with room for so many bytes, so that what it has written is not copied to more room.
+    pub fn with_room(bytes: usize) -> Self {
+        Self { bytes: Vec::with_capacity(bytes), key_bytes: 0 }
+    }
+
+    /// The bytes written.
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
     }
 
     /// The bytes written, behind which their CRC-32 stands.
     pub fn checked(mut self) -> Vec<u8> {
-        let checksum = crc32fast::hash(&self.bytes);
-        self.number(checksum);
+        self.check(0);
+        self.bytes.shrink_to_fit();
         self.bytes
+    }
+
+    /// Appends the CRC-32 of all bytes from `start` on.
+    pub(crate) fn check(&mut self, start: usize) {
+        let checksum = crc32fast::hash(&self.bytes[start..]);
+        self.number(checksum);
+    }
+
+    /// Bytes written so far.
+    pub(crate) fn written(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Writes keys of `key_bytes` canonical bytes from here on.
+    pub(crate) fn write_keys(&mut self, key_bytes: usize) {
+        self.key_bytes = key_bytes;
     }
 
     /// Canonical bytes of a key.
@@ -126,18 +147,15 @@ impl Writer {
     }
 
     /// Appends what `write` appends, records of equal width, in the order of their bytes: so that
-    /// equal contents have equal bytes, in whatever order they came.
+    /// equal contents have equal bytes, in whatever order they came. It takes 4 bytes of memory for each.
     pub fn sorted(&mut self, width: usize, write: impl FnOnce(&mut Self)) {
         let start = self.bytes.len();
         write(self);
-        let unsorted = self.bytes.split_off(start);
-        let mut records: Vec<&[u8]> = unsorted.chunks_exact(width).collect();
-        records.sort_unstable();
-        self.bytes.extend(records.into_iter().flatten());
+        sort_records(&mut self.bytes[start..], width);
     }
 
     /// Appends what `write` appends, behind its number of bytes.
-    pub(crate) fn measured(&mut self, write: impl FnOnce(&mut Self)) {
+    pub fn measured(&mut self, write: impl FnOnce(&mut Self)) {
         let length_at = self.bytes.len();
         self.number(0u64);
         write(self);
@@ -150,6 +168,32 @@ impl Writer {
         debug_assert!(text.len() < 256);
         self.bytes.push(text.len() as u8);
         self.bytes.extend_from_slice(text.as_bytes());
+    }
+}
+
+/// Sorts records of `width` bytes, of which there are fewer than 2³².
+fn sort_records(records: &mut [u8], width: usize) {
+    let at = |number: u32| number as usize * width..(number as usize + 1) * width;
+    // Which record goes to each place.
+    let mut from: Vec<u32> = (0..(records.len() / width) as u32).collect();
+    from.sort_unstable_by(|one, other| records[at(*one)].cmp(&records[at(*other)]));
+    let mut first = vec![0; width];
+    for start in 0..from.len() as u32 {
+        if from[start as usize] == start {
+            continue;
+        }
+        // Each record of a cycle moves to the place of the one before, and the first closes it.
+        first.copy_from_slice(&records[at(start)]);
+        let mut place = start;
+        loop {
+            let next = std::mem::replace(&mut from[place as usize], place);
+            if next == start {
+                break;
+            }
+            records.copy_within(at(next), place as usize * width);
+            place = next;
+        }
+        records[at(place)].copy_from_slice(&first);
     }
 }
 
@@ -330,5 +374,28 @@ impl<'a> Reader<'a> {
         let length = self.number::<u8>(field)?.into();
         let bytes = self.take(length, field)?;
         str::from_utf8(bytes).map_err(|_| self.invalid(field, length, "it is not UTF-8"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_sorted_by_their_bytes() {
+        for (records, width) in [(0, 3), (1, 5), (2, 1), (257, 3), (1000, 12)] {
+            let mut state = 7u64;
+            let mut byte = || {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                // Few values, so that records are alike.
+                (state >> 61) as u8
+            };
+            let bytes: Vec<u8> = (0..records * width).map(|_| byte()).collect();
+            let mut expected: Vec<_> = bytes.chunks_exact(width).collect();
+            expected.sort_unstable();
+            let mut sorted = bytes.clone();
+            sort_records(&mut sorted, width);
+            assert_eq!(sorted, expected.concat(), "{records} records of {width} bytes");
+        }
     }
 }

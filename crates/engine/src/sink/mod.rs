@@ -31,6 +31,7 @@ pub use error::SinkError;
 pub use escape::visible;
 pub use json::{Json, parameters};
 pub use outlets::{Ending, Outlets};
+pub(crate) use queue::QUEUE_BYTES;
 pub use text::Text;
 pub use time::rfc3339;
 pub use written::Written;

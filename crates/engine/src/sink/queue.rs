@@ -9,7 +9,7 @@ use crate::config::Pace;
 
 /// Bytes of items that wait for one sink: at least two reports with every list full, and thousands
 /// of ordinary ones.
-const QUEUE_BYTES: usize = 16 << 20;
+pub(crate) const QUEUE_BYTES: usize = 16 << 20;
 
 /// Items on their way to a sink.
 pub(super) struct Queue {

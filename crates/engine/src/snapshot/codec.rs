@@ -12,6 +12,7 @@ use super::coverage::{self, Coverage};
 use super::{Snapshot, SnapshotError, account};
 use crate::account::Account;
 use crate::config::{Config, EpochLength};
+use crate::sink::QUEUE_BYTES;
 use crate::summaries::Summaries;
 
 const MAGIC: &[u8; 4] = b"FGSS";
@@ -29,10 +30,15 @@ pub(super) struct Head<'a> {
 }
 
 impl Head<'_> {
-    /// The snapshot with these lanes.
-    pub(super) fn write(&self, lanes: impl ExactSizeIterator<Item = Vec<u8>>) -> Vec<u8> {
+    /// The snapshot with these summaries, which `info` built from their options.
+    pub(super) fn write<'o>(
+        &self,
+        summaries: &Summaries,
+        info: &Info,
+        options: impl Iterator<Item = &'o Options>,
+    ) -> Vec<u8> {
         let Self { config, coverage, account, times_ns } = self;
-        let mut out = Writer::default();
+        let mut out = Writer::with_room(most_bytes(summaries));
         out.numbers(MAGIC);
         out.number(VERSION);
         out.bytes(config.name.as_bytes());
@@ -51,12 +57,27 @@ impl Head<'_> {
         account::write(account, &mut out);
         let (earliest_ns, latest_ns) = times_ns.unwrap_or((i64::MAX, i64::MIN));
         out.numbers(&[earliest_ns, latest_ns]);
-        out.number(lanes.len() as u8);
-        for lane in lanes {
-            out.bytes(&lane);
+        out.number(summaries.0.len() as u8);
+        for (summary, options) in summaries.0.iter().zip(options) {
+            out.measured(|out| summary.write(out, info, options));
         }
         out.checked()
     }
+}
+
+/// Bytes before the lanes, but for the coverage and a long filter: these grow with what they say.
+const HEAD_BYTES: usize = 1 << 14;
+
+/// Bytes of a snapshot with these summaries, at most.
+fn most_bytes(summaries: &Summaries) -> usize {
+    HEAD_BYTES + summaries.0.iter().map(AnySummary::most_stored_bytes).sum::<usize>()
+}
+
+/// Bytes of memory that storing these summaries takes at most: a snapshot that is written, as much again
+/// for an index of its records or a library's own copy, and one that waits for the sink.
+pub(crate) fn saving_bytes(summaries: &Summaries) -> usize {
+    let most = most_bytes(summaries);
+    2 * most + most.max(QUEUE_BYTES)
 }
 
 /// Takes a text with its length.

@@ -26,6 +26,7 @@ use crate::summaries::{Summaries, View};
 use coarse::Coarse;
 use codec::{Head, text};
 
+pub(crate) use codec::saving_bytes;
 pub use coverage::Coverage;
 pub use error::{MergeError, SnapshotError};
 pub use saving::Saved;
@@ -59,9 +60,8 @@ impl Snapshot {
     /// The stored form.
     pub fn encode(&self) -> Vec<u8> {
         let Self { config, coverage, account, times_ns, .. } = self;
-        let lanes = self.summaries.0.iter().zip(&self.options);
         let head = Head { config, coverage, account, times_ns: *times_ns };
-        head.write(lanes.map(|(summary, options)| summary.encode(self.info, options)))
+        head.write(&self.summaries, self.info, self.options.iter())
     }
 
     /// The measurement that it is of, with the defaults for what no snapshot stores.

@@ -62,8 +62,7 @@ impl Saving {
             account: &account,
             times_ns: ended.times_ns,
         };
-        let lanes = summaries.0.iter().map(|summary| summary.encode(info, &options));
-        let bytes = head.write(lanes);
+        let bytes = head.write(summaries, info, std::iter::repeat(&options));
         let is_secret = matches!(seed.id(), SeedId::Random(_));
         Ok(Saved { measurement: config.name.clone(), epoch, is_secret, bytes })
     }

@@ -8,6 +8,7 @@ mod capture;
 mod coarser;
 mod golden;
 mod hostile;
+mod memory;
 mod merge;
 #[allow(unreachable_pub, reason = "it serves the fuzz target too")]
 #[path = "../../../../fuzz/src/snapshots.rs"]

@@ -15,7 +15,7 @@ use crate::stored::measured_by;
 use crate::{LIMIT, asking, only_epoch, saved, snapshot};
 
 /// A measurement by this algorithm, of the first key that it can measure; small, and never full.
-fn config(info: &Info) -> Config {
+pub(crate) fn config(info: &Info) -> Config {
     let candidates = info.parameters.iter().filter(|parameter| parameter.name == "candidates");
     let base = Config {
         algorithm: info.name.to_owned(),
