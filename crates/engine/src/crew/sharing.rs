@@ -121,7 +121,7 @@ impl Sharing {
         let same = counted_as_one && !sampled(config)?.contains(&true);
         // What adds up only where flows are kept apart is dispatched.
         let adds_up = config.shared || laws.commutable && (equal || !same);
-        // Who draws before headers sees all packets of its queue.
+        // A sampler before headers sees all packets of its queue.
         let parts = config.workers > 1 && adds_up && may_divide(config) && !headers;
         let cores = config.pin.then(|| Cores::new(config.workers)).transpose()?;
         let measuring = match config.workers {
