@@ -300,7 +300,7 @@ fn parameters_are_checked_and_the_bound_is_told() {
     assert!(refusal(&[("p", "0")]).contains("a number from 1/65536 to 1"));
     assert!(refusal(&[("mode", "fast")]).contains("fixed, line-rate, correct"));
     assert!(refusal(&[("epsilon", "1")]).contains("between 0 and 1"));
-    assert!(refusal(&[("sample", "1")]).contains("it has p, mode, epsilon"));
+    assert!(refusal(&[("sample", "1")]).contains("available: p, mode, epsilon"));
     let promise = |pairs: &[(&str, &str)]| {
         NitroSketch::promise(&Parameters::new(pairs.iter().copied())).unwrap().unwrap_or_default()
     };

@@ -200,7 +200,7 @@ fn parameters_are_checked() {
         error.map(|error| error.to_string()).unwrap_or_default()
     };
     assert!(refusal("uniform", &[("sample", "0")]).contains("from 1 to 2147483648"));
-    assert!(refusal("uniform", &[("p", "0.01")]).contains("it has sample"));
+    assert!(refusal("uniform", &[("p", "0.01")]).contains("available: sample, before"));
     assert!(refusal("skipper", &[("epsilon", "1")]).contains("between 0 and 1"));
     assert!(refusal("skipper", &[("gamma", "2")]).contains("chernoff, paper"));
     let half = refusal("skipper", &[("gamma", "paper"), ("delta", "0.6")]);
