@@ -348,8 +348,8 @@ fn what_cannot_be_merged_or_built_says_why() {
         let built = catalog::build::<Key4>(name, &options(parameters, Measure::Packets));
         built.err().unwrap().to_string()
     };
-    assert!(refuse("linear-tabel", &[]).contains("there are linear-table, indirect-table"));
-    assert!(refuse("linear-table", &[("rows", 4)]).contains("it has buckets"));
+    assert!(refuse("linear-tabel", &[]).contains("did you mean 'linear-table'?"));
+    assert!(refuse("linear-table", &[("rows", 4)]).contains("available: buckets"));
     assert!(refuse("count-array", &[("columns", 1000)]).contains("power of two"));
     let little = Options { memory_bytes: 10, ..plain };
     let error = catalog::build::<Key4>("linear-table", &little).err().unwrap().to_string();
