@@ -3,18 +3,17 @@
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
+use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use flowgauge_core::key::KeySpec;
-use flowgauge_core::task::ForecastModel;
-use flowgauge_core::terms::{Hierarchy, Measure, SpreadOf, Threshold};
-use flowgauge_engine::{Dispatch, EpochLength, Overrun};
+use flowgauge_engine::{Dispatch, Overrun};
 use flowgauge_kernel::Isa;
 use flowgauge_live::Fanout;
+use flowgauge_options::{HOW, Measurement, WHAT, choice, values as common};
 use flowgauge_synthetic::{Plant, Size};
 
-use crate::values::{self, Spec};
+use crate::values;
 
 /// The version, and the instruction set that this process uses.
 static VERSION: LazyLock<String> =
@@ -262,12 +261,12 @@ pub(crate) struct SnapshotReading {
     pub(crate) seed_file: Option<PathBuf>,
 
     /// Add up epochs of several hosts whose starts and ends are at most this far apart, such as 500ms
-    #[arg(long, value_name = "TOLERANCE", default_value = "0s", value_parser = values::time,
+    #[arg(long, value_name = "TOLERANCE", default_value = "0s", value_parser = common::time,
         hide_default_value = true)]
     pub(crate) align: u64,
 
     /// The memory that the summaries of a snapshot may take, such as 64MiB or 1GB
-    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = values::size)]
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = common::size)]
     pub(crate) memory: usize,
 }
 
@@ -292,127 +291,6 @@ impl Run {
     /// The files that the options name to be read.
     pub(crate) fn inputs(&self) -> impl Iterator<Item = PathBuf> {
         [&self.config, &self.seed_file].into_iter().flatten().cloned()
-    }
-}
-
-/// One measurement: what to measure, and how.
-#[derive(Args, Clone)]
-pub(crate) struct Measurement {
-    /// Measure only packets that match, in tcpdump's syntax: 'tcp and port 443'
-    #[arg(long, value_name = "EXPRESSION", help_heading = WHAT)]
-    pub(crate) filter: Option<String>,
-
-    /// What makes packets one flow: source, destination, pair, five-tuple, protocol or
-    /// destination-port; /LEN or /LEN,LEN keeps prefixes of IPv4 or of IPv4 and IPv6 addresses
-    /// [default: five-tuple]
-    #[arg(long, help_heading = WHAT)]
-    pub(crate) key: Option<KeySpec>,
-
-    /// The measure of thresholds, shares and order [default: packets]
-    #[arg(long, help_heading = WHAT,
-        value_parser = choice([("packets", Measure::Packets), ("bytes", Measure::Bytes)]))]
-    pub(crate) by: Option<Measure>,
-
-    /// What to answer; see 'flowgauge list' [default: those that key and algorithm can answer of
-    /// top, heavy-hitters, superspreaders, cardinality, entropy and size-distribution]
-    #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = WHAT)]
-    pub(crate) task: Option<Vec<String>>,
-
-    /// Where an epoch ends: whole, after a time (10s, 500ms, 1m) or after packets (2000000p)
-    /// [default: whole; live: 10s]
-    #[arg(long, value_name = "LENGTH", value_parser = values::epoch, help_heading = WHAT)]
-    pub(crate) epoch: Option<EpochLength>,
-
-    /// How often an epoch is reported so far while it goes on: each time (1s) or packets (1000000p) of
-    /// it; not where there was no packet since, nor as csv [default: only at its end]
-    #[arg(long, value_name = "LENGTH", value_parser = values::epoch, help_heading = WHAT)]
-    pub(crate) updates: Option<EpochLength>,
-
-    /// What heavy-hitters, changes and hierarchical exceed: a share of the epoch (0.1%), or a
-    /// number of packets or bytes [default: 0.1%]
-    #[arg(long, value_name = "SHARE|N", value_parser = values::threshold, help_heading = WHAT)]
-    pub(crate) threshold: Option<Threshold>,
-
-    /// How many distinct peers superspreaders and victims exceed [default: 128]
-    #[arg(long, value_name = "N", help_heading = WHAT)]
-    pub(crate) spread: Option<u64>,
-
-    /// What a peer is: an address with its port, or an address [default: endpoint]
-    #[arg(long, value_name = "PEER", value_parser = choice(SpreadOf::ALL), help_heading = WHAT)]
-    pub(crate) spread_of: Option<SpreadOf>,
-
-    /// How changes forecasts: half the last size and half the last forecast, the mean of 4 epochs,
-    /// or with a trend; flows of a table by ewma only [default: ewma]
-    #[arg(long, value_name = "MODEL", value_parser = choice(ForecastModel::ALL),
-        help_heading = WHAT)]
-    pub(crate) forecast: Option<ForecastModel>,
-
-    /// Most items in top and changes, and in a list of the text report [default: 10]
-    #[arg(long, value_name = "N", help_heading = WHAT,
-        value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
-    pub(crate) top: Option<usize>,
-
-    /// The prefixes of hierarchical: by whole bytes, of any length, or source and destination
-    /// [default: bytes]
-    #[arg(long, value_name = "PREFIXES", value_parser = choice(Hierarchy::ALL),
-        help_heading = WHAT)]
-    pub(crate) hierarchy: Option<Hierarchy>,
-
-    /// A flow that flow-size is asked for, such as 'source=10.0.0.1,destination=10.0.0.2' with
-    /// every field of the key; may be repeated
-    #[arg(long, value_name = "FIELD=VALUE,…", help_heading = WHAT)]
-    pub(crate) flow: Vec<String>,
-
-    /// What measures, with its parameters: NAME[:k=v,…]; see 'flowgauge list'. With auto the fastest
-    /// is chosen that answers the tasks within --error, by trials of a second or two
-    /// [default: linear-table]
-    #[arg(long, value_name = "NAME", value_parser = values::spec, help_heading = HOW)]
-    pub(crate) algorithm: Option<Spec>,
-
-    /// What stands before it and makes it cheaper, with its parameters: NAME[:k=v,…] or none; may be
-    /// repeated, packets meet the first one first [default: none]
-    #[arg(long, value_name = "NAME", value_parser = values::spec, help_heading = HOW)]
-    pub(crate) accelerator: Vec<Spec>,
-
-    /// Half the width that bounds may have under --algorithm auto: of the traffic for sizes, of the
-    /// number itself elsewhere; 0 for exact [default: 0.01%]
-    #[arg(long, value_name = "SHARE", value_parser = values::share, help_heading = HOW)]
-    pub(crate) error: Option<f64>,
-
-    /// Packets a second that --algorithm auto must keep up with, such as 10Mpps
-    #[arg(long, value_name = "RATE", value_parser = values::rate, help_heading = HOW)]
-    pub(crate) rate: Option<f64>,
-
-    /// The memory reserved for measuring, such as 64MiB or 1GB [default: 256MiB]
-    #[arg(long, value_name = "SIZE", value_parser = values::size, help_heading = HOW)]
-    pub(crate) memory: Option<usize>,
-}
-
-impl Measurement {
-    /// The same, with the options of `others` where it sets none itself.
-    pub(crate) fn or(self, others: &Self) -> Self {
-        let several =
-            |own: Vec<_>, others: &Vec<_>| if own.is_empty() { others.clone() } else { own };
-        Self {
-            filter: self.filter.or_else(|| others.filter.clone()),
-            key: self.key.or(others.key),
-            by: self.by.or(others.by),
-            task: self.task.or_else(|| others.task.clone()),
-            epoch: self.epoch.or(others.epoch),
-            updates: self.updates.or(others.updates),
-            threshold: self.threshold.or(others.threshold),
-            spread: self.spread.or(others.spread),
-            spread_of: self.spread_of.or(others.spread_of),
-            forecast: self.forecast.or(others.forecast),
-            top: self.top.or(others.top),
-            hierarchy: self.hierarchy.or(others.hierarchy),
-            flow: if self.flow.is_empty() { others.flow.clone() } else { self.flow },
-            algorithm: self.algorithm.or_else(|| others.algorithm.clone()),
-            accelerator: several(self.accelerator, &others.accelerator),
-            error: self.error.or(others.error),
-            rate: self.rate.or(others.rate),
-            memory: self.memory.or(others.memory),
-        }
     }
 }
 
@@ -495,8 +373,6 @@ pub(crate) struct Listing {
 }
 
 const INPUT: &str = "Input";
-const WHAT: &str = "What to measure";
-const HOW: &str = "How to measure";
 const OUTPUT: &str = "Output";
 
 /// How output is written.
@@ -510,14 +386,4 @@ pub(crate) enum Format {
 impl Format {
     pub(crate) const ALL: [(&'static str, Self); 3] =
         [("text", Self::Text), ("json", Self::Json), ("csv", Self::Csv)];
-}
-
-/// One of a few values, by name.
-fn choice<T: Copy + Send + Sync + 'static, const N: usize>(
-    all: [(&'static str, T); N],
-) -> impl TypedValueParser<Value = T> {
-    PossibleValuesParser::new(all.map(|(name, _)| name)).try_map(move |given| {
-        let found = all.iter().find(|(name, _)| *name == given);
-        found.map(|(_, value)| *value).ok_or("no such value")
-    })
 }

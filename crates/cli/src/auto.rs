@@ -8,9 +8,9 @@ use flowgauge_engine::Config;
 use flowgauge_engine::auto::{Choice, Sample, Tried, Wanted, choose};
 use flowgauge_engine::sink::layout::{Align, Table, paragraph};
 use flowgauge_engine::sink::units::{count, percent};
+use flowgauge_options::Measurement;
 use serde_json::{Value, json};
 
-use crate::args::Measurement;
 use crate::config::Asked;
 use crate::failure::{Failure, complain};
 

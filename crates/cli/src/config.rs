@@ -1,14 +1,15 @@
 //! From the command line to the measurements that the engine is asked for.
 
-use flowgauge_core::summary::Parameters;
+use std::fs;
+use std::path::Path;
+
 use flowgauge_engine::seed::{self, SeedError};
 use flowgauge_engine::{Config, EpochLength, Overrun};
-use flowgauge_filter::Filter;
 use flowgauge_kernel::Seed;
+use flowgauge_options::{MAIN, Measurement, Named};
 
-use crate::args::{Destination, Format, Measurement, Run};
+use crate::args::{Destination, Format, Run};
 use crate::failure::Failure;
-use crate::measurements::{Named, measurements};
 
 /// A measurement that was asked for, and what it asks of the engine.
 pub(crate) struct Asked {
@@ -38,53 +39,48 @@ pub(crate) fn configs(run: &Run, epoch: EpochLength) -> Result<Vec<Asked>, Failu
         .collect()
 }
 
+/// The measurements that the options ask for, in their order.
+fn measurements(run: &Run) -> Result<Vec<Named>, Failure> {
+    let mut all = match &run.config {
+        Some(path) => read(path)?,
+        None => Vec::new(),
+    };
+    for text in &run.measure {
+        let named = flowgauge_options::parse(text);
+        all.push(named.map_err(|reason| Failure::Usage(format!("--measure: {reason}")))?);
+    }
+    if all.is_empty() {
+        return Ok(vec![Named { name: MAIN.to_owned(), measurement: run.measurement.clone() }]);
+    }
+    for named in &mut all {
+        named.measurement = named.measurement.clone().or(&run.measurement);
+    }
+    Ok(all)
+}
+
+/// The measurements of a YAML file.
+fn read(path: &Path) -> Result<Vec<Named>, Failure> {
+    let name = path.display();
+    let text = fs::read_to_string(path)
+        .map_err(|error| Failure::Failed(format!("{name}: cannot be read: {error}")))?;
+    flowgauge_options::parse_yaml(&text)
+        .map_err(|reason| Failure::Usage(format!("{name}: {reason}")))
+}
+
 fn config(
     run: &Run,
     name: &str,
     measurement: &Measurement,
     epoch: EpochLength,
 ) -> Result<Config, Failure> {
-    let defaults = Config::default();
-    let asked = measurement.task.iter().flatten().any(|task| task == "flow-size");
-    if asked == measurement.flow.is_empty() {
-        return Err(Failure::Usage(
-            "the task flow-size and the flows to measure go together: --task flow-size --flow …"
-                .to_owned(),
-        ));
-    }
-    let key = measurement.key.unwrap_or(defaults.key);
-    let flows = measurement.flow.iter().map(|flow| key.parse_flow(flow)).collect::<Result<_, _>>();
-    let filter = measurement.filter.as_deref().map(Filter::new).transpose();
     let csv = |output: &Destination| output.format == Some(Format::Csv);
     if measurement.updates.is_some() && run.destinations().iter().any(csv) {
         let message = "csv does not tell updates from epochs; use json or text with --updates";
         return Err(Failure::Usage(message.to_owned()));
     }
-    let (algorithm, parameters) = match &measurement.algorithm {
-        Some(spec) => (spec.name.clone(), spec.parameters.clone()),
-        None => (defaults.algorithm, defaults.parameters),
-    };
     Ok(Config {
-        name: name.to_owned(),
-        key,
-        by: measurement.by.unwrap_or(defaults.by),
-        algorithm,
-        parameters,
-        accelerators: accelerators(measurement)?,
-        memory_bytes: measurement.memory.unwrap_or(defaults.memory_bytes),
-        tasks: measurement.task.clone(),
-        epoch: measurement.epoch.unwrap_or(epoch),
-        updates: measurement.updates.unwrap_or(EpochLength::Whole),
-        threshold: measurement.threshold.unwrap_or(defaults.threshold),
-        spread: measurement.spread.unwrap_or(defaults.spread),
-        spread_of: measurement.spread_of.unwrap_or(defaults.spread_of),
-        top: measurement.top.unwrap_or(defaults.top),
         list_limit: if run.limit == 0 { usize::MAX } else { run.limit },
-        forecast: measurement.forecast.unwrap_or(defaults.forecast),
-        hierarchy: measurement.hierarchy.unwrap_or(defaults.hierarchy),
-        flows: flows.map_err(|error| Failure::Usage(error.to_string()))?,
         inner: run.inner,
-        filter: filter.map_err(|error| Failure::Usage(error.to_string()))?,
         limit: run.count,
         seed: seed(run)?,
         workers: run.workers,
@@ -92,10 +88,8 @@ fn config(
         dispatch: run.dispatch,
         overrun: run.overrun,
         pin: run.pin,
-        batch_packets: defaults.batch_packets,
-        queues: defaults.queues,
-        pace: defaults.pace,
         save: run.stores(),
+        ..measurement.config(name, epoch).map_err(Failure::Usage)?
     })
 }
 
@@ -107,16 +101,5 @@ fn seed(run: &Run) -> Result<Option<Seed>, Failure> {
             SeedError::Unreadable { .. } => Failure::Failed(error.to_string()),
             SeedError::Open { .. } | SeedError::Size { .. } => Failure::Usage(error.to_string()),
         }),
-    }
-}
-
-/// The accelerators asked for; `none` stands alone.
-fn accelerators(measurement: &Measurement) -> Result<Vec<(String, Parameters)>, Failure> {
-    match &measurement.accelerator[..] {
-        [one] if one.name == "none" && one.parameters == Parameters::default() => Ok(Vec::new()),
-        all if all.iter().any(|one| one.name == "none") => Err(Failure::Usage(
-            "--accelerator none has neither parameters nor another one beside it".to_owned(),
-        )),
-        all => Ok(all.iter().map(|one| (one.name.clone(), one.parameters.clone())).collect()),
     }
 }

@@ -72,23 +72,5 @@ pub(crate) fn complain(message: &str) {
 
 /// The line for a command line that clap refuses.
 pub(crate) fn refused(error: &clap::Error) -> Failure {
-    Failure::Usage(format!("{}; --help shows the usage", sentence(error)))
-}
-
-/// A refusal of clap as one sentence.
-pub(crate) fn sentence(error: &clap::Error) -> String {
-    let text = error.render().to_string();
-    let mut paragraphs = text.split("\n\n").map(joined);
-    let mut message = paragraphs.next().unwrap_or_default();
-    let tip = paragraphs.find_map(|text| Some(text.strip_prefix("tip: ")?.to_owned()));
-    // A word that may be passed behind `--` would be the name of a file, which a mistyped option is not.
-    if let Some(tip) = tip.filter(|tip| !tip.starts_with("to pass")) {
-        message = format!("{message}; {tip}");
-    }
-    message.strip_prefix("error: ").unwrap_or(&message).to_owned()
-}
-
-/// The lines of a paragraph as one.
-fn joined(paragraph: &str) -> String {
-    paragraph.lines().map(str::trim).collect::<Vec<_>>().join(" ")
+    Failure::Usage(format!("{}; --help shows the usage", flowgauge_options::sentence(error)))
 }

@@ -10,7 +10,6 @@ mod failure;
 mod generate;
 mod list;
 mod live;
-mod measurements;
 mod output;
 mod progress;
 mod shell;

@@ -1,45 +1,25 @@
-//! The measurements of a run: from `--measure`, from a file, or the one that the options describe.
-
-use std::fs;
-use std::path::Path;
+//! Measurements by name: words `option=value`, or YAML.
 
 use clap::{Args, FromArgMatches};
 use flowgauge_core::unknown::nearest;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use crate::args::{Measurement, Run};
-use crate::failure::{self, Failure};
-
-/// The name of the measurement that the options describe where no other is named.
-const MAIN: &str = "main";
+use crate::{Measurement, sentence};
 
 /// A measurement with its name.
-pub(crate) struct Named {
-    pub(crate) name: String,
-    pub(crate) measurement: Measurement,
-}
-
-/// The measurements that the options ask for, in their order.
-pub(crate) fn measurements(run: &Run) -> Result<Vec<Named>, Failure> {
-    let mut all = match &run.config {
-        Some(path) => read(path)?,
-        None => Vec::new(),
-    };
-    for text in &run.measure {
-        all.push(parse(text).map_err(|reason| Failure::Usage(format!("--measure: {reason}")))?);
-    }
-    if all.is_empty() {
-        return Ok(vec![Named { name: MAIN.to_owned(), measurement: run.measurement.clone() }]);
-    }
-    for named in &mut all {
-        named.measurement = named.measurement.clone().or(&run.measurement);
-    }
-    Ok(all)
+pub struct Named {
+    /// The name, which reports carry.
+    pub name: String,
+    /// Its options.
+    pub measurement: Measurement,
 }
 
 /// A measurement as `--measure` takes it: its name, a colon, and words `option=value`.
-fn parse(text: &str) -> Result<Named, String> {
+///
+/// # Errors
+/// With the reason in one line, when a word is not understood.
+pub fn parse(text: &str) -> Result<Named, String> {
     let (name, rest) = text.split_once(':').unwrap_or((text, ""));
     let mut options = Vec::new();
     for word in words(rest)? {
@@ -93,7 +73,7 @@ fn named(name: &str, options: Vec<(String, String)>) -> Result<Named, String> {
     let measurement = command
         .try_get_matches_from(arguments)
         .and_then(|matches| Measurement::from_arg_matches(&matches))
-        .map_err(|error| format!("'{name}': {}", failure::sentence(&error)))?;
+        .map_err(|error| format!("'{name}': {}", sentence(&error)))?;
     Ok(Named { name: name.to_owned(), measurement })
 }
 
@@ -104,18 +84,14 @@ fn unknown<'a>(name: &str, option: &str, known: impl Iterator<Item = &'a str>) -
     format!("unknown option '{option}' in '{name}'{suggestion}")
 }
 
-/// The measurements of a YAML file.
-fn read(path: &Path) -> Result<Vec<Named>, Failure> {
-    let name = path.display();
-    let text = fs::read_to_string(path)
-        .map_err(|error| Failure::Failed(format!("{name}: cannot be read: {error}")))?;
-    let file: File = serde_saphyr::from_str(&text)
-        .map_err(|error| Failure::Usage(format!("{name}: {}", complaint(&error))))?;
+/// The measurements of a configuration file, as `docs/config.schema.json` describes it.
+///
+/// # Errors
+/// With the reason in one line, when the text is no such file or an option is not understood.
+pub fn parse_yaml(text: &str) -> Result<Vec<Named>, String> {
+    let file: File = serde_saphyr::from_str(text).map_err(|error| complaint(&error))?;
     let entries = file.measurements.0.into_iter();
-    entries
-        .map(|(measurement, entry)| named(&measurement, entry.options()))
-        .collect::<Result<_, _>>()
-        .map_err(|reason| Failure::Usage(format!("{name}: {reason}")))
+    entries.map(|(measurement, entry)| named(&measurement, entry.options())).collect()
 }
 
 /// The place and the problem of a refusal, in one line.
@@ -336,9 +312,9 @@ mod tests {
         let text = format!("{}\n", serde_json::to_string_pretty(&schema).unwrap());
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/config.schema.json");
         if std::env::var_os("FLOWGAUGE_GOLDEN").is_some_and(|value| value == "write") {
-            fs::write(path, &text).unwrap();
+            std::fs::write(path, &text).unwrap();
         }
-        assert_eq!(fs::read_to_string(path).unwrap(), text);
+        assert_eq!(std::fs::read_to_string(path).unwrap(), text);
         let validator = jsonschema::validator_for(&schema).unwrap();
         for (file, valid) in [
             (

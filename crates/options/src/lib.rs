@@ -1,0 +1,48 @@
+//! Measurements as text: the options that every program of flowgauge shares, and its YAML files.
+#![forbid(unsafe_code)]
+
+mod measurement;
+mod text;
+pub mod values;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+
+pub use measurement::Measurement;
+pub use text::{Named, parse, parse_yaml};
+
+/// The name of the measurement that options describe where no other is named.
+pub const MAIN: &str = "main";
+
+/// The heading of options that say what to measure.
+pub const WHAT: &str = "What to measure";
+
+/// The heading of options that say how.
+pub const HOW: &str = "How to measure";
+
+/// One of a few values, by name.
+pub fn choice<T: Copy + Send + Sync + 'static, const N: usize>(
+    all: [(&'static str, T); N],
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(all.map(|(name, _)| name)).try_map(move |given| {
+        let found = all.iter().find(|(name, _)| *name == given);
+        found.map(|(_, value)| *value).ok_or("no such value")
+    })
+}
+
+/// A refusal of clap as one sentence.
+pub fn sentence(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let mut paragraphs = text.split("\n\n").map(joined);
+    let mut message = paragraphs.next().unwrap_or_default();
+    let tip = paragraphs.find_map(|text| Some(text.strip_prefix("tip: ")?.to_owned()));
+    // A word that may be passed behind `--` would be the name of a file, which a mistyped option is not.
+    if let Some(tip) = tip.filter(|tip| !tip.starts_with("to pass")) {
+        message = format!("{message}; {tip}");
+    }
+    message.strip_prefix("error: ").unwrap_or(&message).to_owned()
+}
+
+/// The lines of a paragraph as one.
+fn joined(paragraph: &str) -> String {
+    paragraph.lines().map(str::trim).collect::<Vec<_>>().join(" ")
+}
