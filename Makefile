@@ -3,12 +3,21 @@ SHELL := /bin/bash
 PREFIX ?= /usr/local
 DESTDIR ?=
 CARGO := $(shell command -v cargo 2>/dev/null)
+LIBDIR ?= $(PREFIX)/lib
 BINARY := target/release/flowgauge
+LIBRARY := target/release/libflowgauge
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: build demo test live-test lint bench accuracy gate speed golden deny fuzz interop lab peers-dpdk loom install uninstall soak cargo-there
+.PHONY: build library demo test live-test lint bench accuracy gate speed golden deny fuzz interop lab peers-dpdk loom install uninstall soak cargo-there
 
 build: cargo-there ## release build
 	cargo build --release --locked
+
+library: cargo-there ## libflowgauge for programs in C, static and shared
+	cargo build --release --locked -p flowgauge-capi
+	cp $(LIBRARY)_capi.a $(LIBRARY).a
+	strip --strip-debug $(LIBRARY).a
+	crates/capi/link.sh $(LIBRARY).a $(LIBRARY).so.1
 
 demo: build ## a real capture, and a generated one of a million packets
 	@bash tests/demo.sh $(BINARY)
@@ -27,10 +36,11 @@ lint: cargo-there ## format, clippy, documentation, and that tests name their se
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 
-golden: cargo-there ## writes the expected stored forms and filter answers anew, after a change that is meant; needs libpcap
+golden: cargo-there ## writes the expected stored forms, filter answers and C header anew, after a change that is meant; needs libpcap
 	FLOWGAUGE_GOLDEN=write cargo test --locked -p flowgauge-core --test laws golden
 	FLOWGAUGE_GOLDEN=write cargo test --locked -p flowgauge-engine --test snapshot golden
 	FLOWGAUGE_GOLDEN=write cargo test --locked -p flowgauge-filter --test libpcap written
+	FLOWGAUGE_GOLDEN=write cargo test --locked -p flowgauge-capi --test header
 
 deny: cargo-there ## licences and sources of the dependencies; installs cargo-deny where it is missing
 	cargo deny --version >/dev/null 2>&1 || cargo install --locked cargo-deny
@@ -77,7 +87,14 @@ soak: cargo-there ## the long forms of the tests
 	FLOWGAUGE_LONG=1 cargo test --release --workspace --locked
 	cargo test --release --locked -p flowgauge-core --test packet -- --ignored
 
-install: build ## binary, man page and completions below PREFIX
+install: build library ## binary, library, man pages and completions below PREFIX
+	install -Dm644 $(LIBRARY).a $(DESTDIR)$(LIBDIR)/libflowgauge.a
+	install -Dm755 $(LIBRARY).so.1 $(DESTDIR)$(LIBDIR)/libflowgauge.so.1
+	ln -sf libflowgauge.so.1 $(DESTDIR)$(LIBDIR)/libflowgauge.so
+	install -Dm644 crates/capi/flowgauge.h $(DESTDIR)$(PREFIX)/include/flowgauge.h
+	install -Dm644 crates/capi/libflowgauge.3 $(DESTDIR)$(PREFIX)/share/man/man3/libflowgauge.3
+	sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' crates/capi/flowgauge.pc.in \
+	  | install -Dm644 /dev/stdin $(DESTDIR)$(LIBDIR)/pkgconfig/flowgauge.pc
 	install -Dm755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/flowgauge
 	$(BINARY) man | install -Dm644 /dev/stdin $(DESTDIR)$(PREFIX)/share/man/man1/flowgauge.1
 	$(BINARY) completions bash | install -Dm644 /dev/stdin $(DESTDIR)$(PREFIX)/share/bash-completion/completions/flowgauge
@@ -88,7 +105,10 @@ uninstall: ## what install put there
 	rm -f $(DESTDIR)$(PREFIX)/bin/flowgauge $(DESTDIR)$(PREFIX)/share/man/man1/flowgauge.1 \
 	  $(DESTDIR)$(PREFIX)/share/bash-completion/completions/flowgauge \
 	  $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_flowgauge \
-	  $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/flowgauge.fish
+	  $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/flowgauge.fish \
+	  $(DESTDIR)$(LIBDIR)/libflowgauge.a $(DESTDIR)$(LIBDIR)/libflowgauge.so.1 $(DESTDIR)$(LIBDIR)/libflowgauge.so \
+	  $(DESTDIR)$(PREFIX)/include/flowgauge.h $(DESTDIR)$(PREFIX)/share/man/man3/libflowgauge.3 \
+	  $(DESTDIR)$(LIBDIR)/pkgconfig/flowgauge.pc
 
 cargo-there:
 ifeq ($(CARGO),)

@@ -125,7 +125,7 @@ impl Swaps {
     }
 
     /// What a report says of them.
-    pub(crate) fn note(&self) -> Option<String> {
+    pub fn note(&self) -> Option<String> {
         let Waits { epochs, time } = self.waits;
         (epochs > 0).then(|| {
             format!(

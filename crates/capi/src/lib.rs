@@ -1,0 +1,478 @@
+//! `libflowgauge`: the engine's meters for programs in C. `flowgauge.h` is generated from this file.
+//!
+//! A program opens a group of meters from text, gives one meter to each thread that has packets, and
+//! takes reports as JSON and snapshots as bytes from a thread of its own choice. A push neither waits,
+//! locks, allocates nor calls the system, unless the group was opened for replay. Whatever a program
+//! does wrong is an error where it can be told: `NULL`, handles that were closed, a meter in use by
+//! another thread.
+//!
+//! # Safety
+//! Of every function: a pointer is `NULL` or points to what the header says, texts end in a zero, arrays
+//! have as many items as the call says, and meters came from [`fg_queue`]. What the library hands out as a
+//! handle may be given back at any time, closed or not.
+#![allow(non_camel_case_types, reason = "the names are those of the header")]
+#![allow(clippy::missing_safety_doc, reason = "it is that of all functions, and stands above")]
+
+mod error;
+mod group;
+mod meter;
+mod report;
+
+use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Duration;
+
+use arrayvec::ArrayVec;
+use flowgauge_core::block::ParsedRow;
+use flowgauge_core::packet::{Frame, Headers, Ip, LinkType, NoKey, Ports};
+use flowgauge_engine::{Arrivals, Pace};
+
+use error::{Problem, entry};
+use group::Asked;
+use meter::Slot;
+use report::Taker;
+
+/// The version of this interface. Programs and libraries of one number fit together.
+pub const FG_ABI_VERSION: u32 = 1;
+
+/// The call did what it should.
+pub const FG_OK: c_int = 0;
+/// There are no more reports.
+pub const FG_END: c_int = 1;
+/// An argument is `NULL` or out of range.
+pub const FG_EINVAL: c_int = -1;
+/// The group or meter was closed before.
+pub const FG_ECLOSED: c_int = -2;
+/// Another thread uses the meter or polls the group, or the call comes from the function that takes a
+/// report.
+pub const FG_EBUSY: c_int = -3;
+/// The group measures no more, because of a defect or since a thread of it failed.
+pub const FG_EDEAD: c_int = -4;
+/// The options or the YAML text are not understood, or ask for what cannot be.
+pub const FG_EOPTIONS: c_int = -5;
+/// The operating system refused memory, a thread or random bits.
+pub const FG_EFAILED: c_int = -6;
+
+/// A meter never waits: where no summaries are free, an epoch goes on into the next one, whose report
+/// says so. An epoch is 10 s unless the options say otherwise, and `fg_advance` tells the time.
+pub const FG_LIVE: u32 = 0;
+/// A meter waits for free summaries and for its reports to be taken, so that these depend on the packets
+/// alone. All packets are one epoch unless the options say otherwise.
+pub const FG_REPLAY: u32 = 1;
+
+/// A report: a line of JSON, as `flowgauge --format json` writes it.
+pub const FG_JSON: u32 = 1;
+/// A snapshot, as `flowgauge --save` writes it to a file.
+pub const FG_SNAPSHOT: u32 = 2;
+
+/// Packets of a burst that `fg_want` takes at most.
+pub const FG_WANT_MOST: u32 = 64;
+
+/// A group of meters. Never look behind the pointer.
+pub struct fg_group {
+    _nothing: [u8; 0],
+}
+
+/// A meter. The fields are for `fg_want` alone.
+#[repr(C)]
+pub struct fg_meter {
+    /// Packets that are surely not wanted, from the next one on.
+    pub ahead: u64,
+    /// Time of the last packet.
+    pub last_ns: i64,
+    /// Time after which any packet may be wanted.
+    pub until_ns: i64,
+    /// Bytes of the packets skipped since the last call.
+    pub skipped_bytes: u64,
+    /// Whether not all packets are wanted.
+    pub samples: u32,
+}
+
+/// A report or a snapshot. All of it is valid until the function that takes it returns.
+#[repr(C)]
+pub struct fg_report {
+    /// `FG_JSON` or `FG_SNAPSHOT`.
+    pub kind: u32,
+    /// Whether a snapshot holds the seed: keep it from everyone who may send packets.
+    pub secret: u32,
+    /// The name of the measurement.
+    pub measurement: *const c_char,
+    /// The number of the epoch; of a total how many there were.
+    pub epoch: u64,
+    /// The line with its end, or the snapshot; a zero follows.
+    pub bytes: *const c_char,
+    /// How many bytes there are, without the zero.
+    pub length: usize,
+}
+
+/// Takes a report.
+pub type fg_take = Option<unsafe extern "C" fn(user: *mut c_void, report: *const fg_report)>;
+
+/// What a group is opened with. What is not set is 0.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct fg_settings {
+    /// `sizeof(struct fg_settings)`.
+    pub size: usize,
+    /// Measurements, one a line, each as `--measure` takes it: `NAME: OPTION=VALUE …`. A name may be left
+    /// out where there is one. `NULL` for all defaults.
+    pub options: *const c_char,
+    /// Instead of options: the text of a file as `-C` takes it.
+    pub yaml: *const c_char,
+    /// A file with the secret that the seed is made of, for snapshots of several hosts to be merged.
+    pub seed_file: *const c_char,
+    /// A seed that is known, for tests and comparisons. By default it is random.
+    pub seed: *const u64,
+    /// Takes reports, on a thread of the library. `NULL` where they are polled.
+    pub take: fg_take,
+    /// What it is called with.
+    pub user: *mut c_void,
+    /// Meters, 1 to 256: one for each thread that has packets.
+    pub queues: u32,
+    /// `FG_LIVE` or `FG_REPLAY`.
+    pub pace: u32,
+    /// Whether tunnels are followed to the packet inside.
+    pub inner: u32,
+    /// Whether each closed epoch is stored as a snapshot, too.
+    pub snapshots: u32,
+}
+
+/// The headers of a packet that the program has read already.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct fg_headers {
+    /// Source address in network order; that of IPv4 in the first four bytes.
+    pub source: [u8; 16],
+    /// Destination address, likewise.
+    pub destination: [u8; 16],
+    /// Ports, as numbers of this machine.
+    pub source_port: u16,
+    /// As above.
+    pub destination_port: u16,
+    /// Bytes on the wire.
+    pub wire: u32,
+    /// 4 or 6; any other number for a packet that is not IP.
+    pub version: u8,
+    /// The protocol; of IPv6 the first header that is not an extension.
+    pub protocol: u8,
+    /// Whether there are ports: not in later fragments, nor where the protocol has none.
+    pub has_ports: u8,
+    /// 0.
+    pub reserved: u8,
+}
+
+/// The version of the library's interface: to be compared with `FG_ABI_VERSION`.
+#[unsafe(no_mangle)]
+pub extern "C" fn fg_abi_version() -> u32 {
+    FG_ABI_VERSION
+}
+
+/// Why the last call that failed on this thread did, in one line. It is valid until another call fails.
+#[unsafe(no_mangle)]
+pub extern "C" fn fg_error() -> *const c_char {
+    error::last()
+}
+
+/// Opens a group, and reserves all its memory. It begins threads, which run where the program's main
+/// thread may.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fg_open(settings: *const fg_settings, group: *mut *mut fg_group) -> c_int {
+    entry(|| {
+        if group.is_null() {
+            return Err(Problem::argument(c"the place for the group is NULL"));
+        }
+        // SAFETY: the caller says so.
+        unsafe { group.write(std::ptr::null_mut()) };
+        // SAFETY: as above.
+        let settings = unsafe { read(settings)? };
+        // SAFETY: as above.
+        let asked = unsafe { asked(&settings)? };
+        let opened = group::open(&asked)?;
+        // SAFETY: as above.
+        unsafe { group.write(opened) };
+        Ok(FG_OK)
+    })
+}
+
+/// The settings of a program that may know more or fewer of them.
+///
+/// # Safety
+/// They have the size that they say, or none at all.
+unsafe fn read(settings: *const fg_settings) -> Result<fg_settings, Problem> {
+    if settings.is_null() {
+        return Err(Problem::argument(c"the settings are NULL"));
+    }
+    // SAFETY: the size is the first of the settings.
+    let size = unsafe { settings.cast::<usize>().read() };
+    if size != size_of::<fg_settings>() {
+        return Err(Problem::argument(
+            c"the settings have another size: set it to sizeof(struct fg_settings)",
+        ));
+    }
+    // SAFETY: there are as many bytes, of types that any bytes are valid for but the function; a null
+    // function is none.
+    Ok(unsafe { settings.read() })
+}
+
+/// What the settings say.
+///
+/// # Safety
+/// Their texts end in a zero.
+unsafe fn asked(settings: &fg_settings) -> Result<Asked<'_>, Problem> {
+    let text = |text: *const c_char| {
+        if text.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: the caller says so.
+        let text = unsafe { CStr::from_ptr(text) }.to_str();
+        text.map(Some).map_err(|_| Problem::fixed(FG_EOPTIONS, c"the text is not UTF-8"))
+    };
+    let seed_file = (!settings.seed_file.is_null()).then(|| {
+        // SAFETY: the caller says so.
+        let path = unsafe { CStr::from_ptr(settings.seed_file) };
+        Path::new(OsStr::from_bytes(path.to_bytes()))
+    });
+    // SAFETY: the caller says so.
+    let seed = unsafe { settings.seed.as_ref() }.copied();
+    let pace = match settings.pace {
+        FG_LIVE => Pace::Live,
+        FG_REPLAY => Pace::Replay,
+        _ => return Err(Problem::argument(c"the pace is neither FG_LIVE nor FG_REPLAY")),
+    };
+    Ok(Asked {
+        options: text(settings.options)?,
+        yaml: text(settings.yaml)?,
+        seed_file,
+        seed,
+        queues: settings.queues as usize,
+        pace,
+        inner: settings.inner != 0,
+        save: settings.snapshots != 0,
+        taker: settings.take.map(|take| Taker { take, user: settings.user }),
+    })
+}
+
+/// The meter of a queue, counted from 0; `NULL` where there is none. It is for one thread at a time.
+#[unsafe(no_mangle)]
+pub extern "C" fn fg_queue(group: *const fg_group, queue: u32) -> *mut fg_meter {
+    let mut meter = std::ptr::null_mut();
+    entry(|| {
+        let slot = group::of(group)?.slot(queue as usize);
+        let slot = slot.ok_or_else(|| Problem::argument(c"the group has no such queue"))?;
+        meter = slot.handle();
+        Ok(FG_OK)
+    });
+    meter
+}
+
+/// Says what the first bytes of the packets are that this meter is pushed, by the number that pcap has for
+/// it: 1, Ethernet, unless it is set.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fg_link(meter: *mut fg_meter, link: u32) -> c_int {
+    entry(|| {
+        let link =
+            u16::try_from(link).map_err(|_| Problem::argument(c"a link type has 16 bits"))?;
+        // SAFETY: the caller says so.
+        let slot = unsafe { Slot::of(meter)? };
+        slot.with(0, |own, _| *own = LinkType(link)).map(|()| FG_OK)
+    })
+}
+
+/// The way of `fg_want` where a packet may be wanted. Call that instead.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fg_pick(
+    meter: *mut fg_meter,
+    packets: u32,
+    bytes: u64,
+    now_ns: i64,
+) -> u64 {
+    let mut wanted = 0;
+    entry(|| {
+        // SAFETY: the caller says so.
+        let slot = unsafe { Slot::of(meter)? };
+        if packets > FG_WANT_MOST {
+            return Err(Problem::argument(c"a burst has 64 packets at most"));
+        }
+        let burst = Arrivals { packets, bytes, time_ns: now_ns };
+        wanted = slot.with(packets, |_, meter| meter.want(&burst))?;
+        Ok(FG_OK)
+    });
+    wanted
+}
+
+/// Measures packets that arrived at `now_ns`, in nanoseconds since the UNIX epoch. Of packet `i` the bytes
+/// from `data[i]` on were captured, `captured[i]` of them (none where `data[i]` is `NULL`), and `wire[i]`
+/// were on the wire.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fg_push(
+    meter: *mut fg_meter,
+    packets: u32,
+    data: *const *const c_void,
+    captured: *const u32,
+    wire: *const u32,
+    now_ns: i64,
+) -> c_int {
+    entry(|| {
+        // SAFETY: the caller says so.
+        let slot = unsafe { Slot::of(meter)? };
+        if packets == 0 {
+            return Ok(FG_OK);
+        }
+        if data.is_null() || captured.is_null() || wire.is_null() {
+            return Err(Problem::argument(c"an array is NULL"));
+        }
+        let count = packets as usize;
+        // SAFETY: the arrays have so many items, as the caller says.
+        let (data, captured, wire) = unsafe {
+            (
+                std::slice::from_raw_parts(data, count),
+                std::slice::from_raw_parts(captured, count),
+                std::slice::from_raw_parts(wire, count),
+            )
+        };
+        slot.with(packets, |link, meter| {
+            let mut frames = ArrayVec::<Frame<'_>, BURST>::new();
+            let packets = data.iter().zip(captured).zip(wire);
+            for ((data, captured), wire) in packets {
+                let bytes: &[u8] = if data.is_null() {
+                    &[]
+                } else {
+                    // SAFETY: so many bytes were captured there, as the caller says.
+                    unsafe { std::slice::from_raw_parts(data.cast(), *captured as usize) }
+                };
+                frames.push(Frame { bytes, wire: *wire, link: *link, time_ns: now_ns });
+                if frames.is_full() {
+                    meter.push(&frames);
+                    frames.clear();
+                }
+            }
+            meter.push(&frames);
+        })
+        .map(|()| FG_OK)
+    })
+}
+
+/// Packets that a meter is given at once.
+const BURST: usize = 64;
+
+/// Measures packets whose headers the program has read. A measurement with a filter counts them as
+/// filtered, since it judges bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fg_push_parsed(
+    meter: *mut fg_meter,
+    packets: u32,
+    headers: *const fg_headers,
+    now_ns: i64,
+) -> c_int {
+    entry(|| {
+        // SAFETY: the caller says so.
+        let slot = unsafe { Slot::of(meter)? };
+        if packets == 0 {
+            return Ok(FG_OK);
+        }
+        if headers.is_null() {
+            return Err(Problem::argument(c"the headers are NULL"));
+        }
+        // SAFETY: there are so many, as the caller says.
+        let headers = unsafe { std::slice::from_raw_parts(headers, packets as usize) };
+        slot.with(packets, |_, meter| {
+            for some in headers.chunks(BURST) {
+                let rows: ArrayVec<_, BURST> = some.iter().map(|one| one.row(now_ns)).collect();
+                meter.push_headers(&rows);
+            }
+        })
+        .map(|()| FG_OK)
+    })
+}
+
+impl fg_headers {
+    fn row(&self, time_ns: i64) -> ParsedRow {
+        let ports = match self.has_ports {
+            0 => Ports::Absent,
+            _ => Ports::Found(u32::from(self.source_port) << 16 | u32::from(self.destination_port)),
+        };
+        let protocol = self.protocol;
+        let headers = match self.version {
+            4 => {
+                let mut addresses = [0; 8];
+                addresses[..4].copy_from_slice(&self.source[..4]);
+                addresses[4..].copy_from_slice(&self.destination[..4]);
+                Headers::V4(Ip { addresses, protocol, ports })
+            }
+            6 => {
+                let mut addresses = [0; 32];
+                addresses[..16].copy_from_slice(&self.source);
+                addresses[16..].copy_from_slice(&self.destination);
+                Headers::V6(Ip { addresses, protocol, ports })
+            }
+            _ => Headers::NoKey(NoKey::OtherProtocol),
+        };
+        ParsedRow { headers, wire: self.wire, time_ns }
+    }
+}
+
+/// Says that no packet that is older than `now_ns` will be pushed: epochs end on time where no packets
+/// come.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fg_advance(meter: *mut fg_meter, now_ns: i64) -> c_int {
+    entry(|| {
+        // SAFETY: the caller says so.
+        let slot = unsafe { Slot::of(meter)? };
+        slot.with(0, |_, meter| meter.advance(now_ns)).map(|()| FG_OK)
+    })
+}
+
+/// Ends a queue, which has no more packets; its meter is closed. It may wait for the closing thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fg_end(meter: *mut fg_meter) -> c_int {
+    // SAFETY: the caller says so.
+    entry(|| unsafe { Slot::of(meter)? }.close(false).map(|()| FG_OK))
+}
+
+/// Calls a function with each report that waits, on this thread; waits for one up to `wait_ms`
+/// milliseconds. `FG_END` behind the last one, when all queues have ended.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fg_poll(
+    group: *const fg_group,
+    wait_ms: u32,
+    take: fg_take,
+    user: *mut c_void,
+) -> c_int {
+    entry(|| {
+        report::check_outside()?;
+        let opened = group::of(group)?;
+        let take =
+            take.ok_or_else(|| Problem::argument(c"the function that takes reports is NULL"))?;
+        let mailbox = opened.mailbox();
+        let mailbox = mailbox
+            .ok_or_else(|| Problem::argument(c"the group has a function that takes its reports"))?;
+        mailbox.poll(Taker { take, user }, Duration::from_millis(wait_ms.into()))
+    })
+}
+
+/// Counts the packets that meters of the group were pushed in vain: after its death, or while another
+/// thread used the meter.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fg_dropped(group: *const fg_group, packets: *mut u64) -> c_int {
+    entry(|| {
+        if packets.is_null() {
+            return Err(Problem::argument(c"the place for the number is NULL"));
+        }
+        let dropped = group::of(group)?.dropped();
+        // SAFETY: it can be written, as the caller says.
+        unsafe { packets.write(dropped) };
+        Ok(FG_OK)
+    })
+}
+
+/// Closes a group: ends the queues that have not ended, and waits until the function that takes reports has
+/// the last one. Reports that were not polled are gone. Calls of other threads on its meters end first,
+/// and those that come later are refused.
+#[unsafe(no_mangle)]
+pub extern "C" fn fg_close(group: *mut fg_group) -> c_int {
+    entry(|| {
+        report::check_outside()?;
+        group::close(group)
+    })
+}

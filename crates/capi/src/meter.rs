@@ -1,0 +1,313 @@
+//! The memory behind a meter's handle.
+//!
+//! A handle is the address of a slot. Slots are never freed, so that a handle that was closed long ago
+//! finds a slot that says so. A slot is used again once [`RESTING`] others were closed after it.
+
+use std::any::Any;
+use std::cell::UnsafeCell;
+use std::collections::VecDeque;
+use std::ffi::CStr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread;
+
+use flowgauge_core::packet::LinkType;
+use flowgauge_engine::Meter;
+use flowgauge_engine::source::{Ahead, Skipped};
+
+use crate::error::{self, Problem, c_text};
+use crate::{FG_EBUSY, FG_ECLOSED, FG_EDEAD, fg_meter};
+
+/// Closed slots that are kept before the oldest is used again.
+const RESTING: usize = 4096;
+
+static CLOSED: Mutex<VecDeque<&'static Slot>> = Mutex::new(VecDeque::new());
+
+/// Why a group measures no more, once it does not.
+#[derive(Default)]
+pub(crate) struct Health {
+    dead: AtomicBool,
+    why: OnceLock<&'static CStr>,
+}
+
+impl Health {
+    /// Ends the group; the first reason counts.
+    pub(crate) fn die(&self, why: String) {
+        // Kept for good, since any thread may be reading it: a defect is rare.
+        self.why.get_or_init(|| Box::leak(c_text(why).into_boxed_c_str()));
+        self.dead.store(true, Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn check(&self) -> Result<(), Problem> {
+        if !self.dead.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        Err(Problem::fixed(FG_EDEAD, self.why.get().copied().unwrap_or(c"the group is dead")))
+    }
+}
+
+/// What a slot holds while its meter is open.
+pub(crate) struct Held {
+    /// `None` once it panicked.
+    meter: Option<Box<dyn Meter>>,
+    link: LinkType,
+    health: Arc<Health>,
+    /// What the header's inline test was last granted.
+    granted: Ahead,
+}
+
+/// A meter's slot is open, in use by a thread, or closed.
+const OPEN: u32 = 0;
+const BUSY: u32 = 1;
+const SHUT: u32 = 2;
+
+/// The words that the header's inline test uses, as [`fg_meter`] lists them.
+#[repr(C)]
+struct Words {
+    ahead: AtomicU64,
+    last_ns: AtomicI64,
+    until_ns: AtomicI64,
+    skipped_bytes: AtomicU64,
+    samples: AtomicU32,
+}
+
+#[repr(C, align(128))]
+pub(crate) struct Slot {
+    words: Words,
+    state: AtomicU32,
+    /// Whether a thread wants to close it, so that no other one enters.
+    closing: AtomicBool,
+    /// Packets that were pushed in vain.
+    dropped: AtomicU64,
+    held: UnsafeCell<Option<Held>>,
+}
+
+const _: () = {
+    assert!(size_of::<Words>() == size_of::<fg_meter>());
+    assert!(std::mem::offset_of!(Words, ahead) == std::mem::offset_of!(fg_meter, ahead));
+    assert!(std::mem::offset_of!(Words, last_ns) == std::mem::offset_of!(fg_meter, last_ns));
+    assert!(std::mem::offset_of!(Words, until_ns) == std::mem::offset_of!(fg_meter, until_ns));
+    assert!(
+        std::mem::offset_of!(Words, skipped_bytes) == std::mem::offset_of!(fg_meter, skipped_bytes)
+    );
+    assert!(std::mem::offset_of!(Words, samples) == std::mem::offset_of!(fg_meter, samples));
+    assert!(std::mem::offset_of!(Slot, words) == 0);
+};
+
+// SAFETY: `held`, which may be sent, is reached only by the one thread that changed `state` from `OPEN` to
+// `BUSY`, or that opens a slot nothing else was given; all else is atomic.
+unsafe impl Sync for Slot {}
+
+impl Slot {
+    /// A slot for this meter. `samples` says whether a sampler decides before headers.
+    pub(crate) fn open(meter: Box<dyn Meter>, health: Arc<Health>, samples: bool) -> &'static Self {
+        let mut closed = CLOSED.lock().unwrap_or_else(PoisonError::into_inner);
+        let rested = if closed.len() > RESTING { closed.pop_front() } else { None };
+        drop(closed);
+        let slot = rested.unwrap_or_else(|| Box::leak(Box::new(Self::new())));
+        slot.dropped.store(0, Ordering::Relaxed);
+        slot.closing.store(false, Ordering::Relaxed);
+        slot.words.samples.store(samples.into(), Ordering::Relaxed);
+        let held = Held {
+            meter: Some(meter),
+            link: LinkType::ETHERNET,
+            health,
+            granted: Ahead::default(),
+        };
+        // SAFETY: the slot is shut, so that no thread enters it, and only this one took it from the closed.
+        unsafe { *slot.held.get() = Some(held) };
+        slot.state.store(OPEN, Ordering::Release);
+        slot
+    }
+
+    fn new() -> Self {
+        let words = Words {
+            ahead: AtomicU64::new(0),
+            last_ns: AtomicI64::new(0),
+            until_ns: AtomicI64::new(0),
+            skipped_bytes: AtomicU64::new(0),
+            samples: AtomicU32::new(0),
+        };
+        let (state, closing) = (AtomicU32::new(SHUT), AtomicBool::new(false));
+        let held = UnsafeCell::new(None);
+        Self { words, state, closing, dropped: AtomicU64::new(0), held }
+    }
+
+    /// The handle that C has of it.
+    pub(crate) fn handle(&'static self) -> *mut fg_meter {
+        std::ptr::from_ref(self).cast_mut().cast()
+    }
+
+    /// The slot of a handle.
+    ///
+    /// # Safety
+    /// The handle is null or came from [`Self::handle`].
+    pub(crate) unsafe fn of(handle: *const fg_meter) -> Result<&'static Self, Problem> {
+        #[expect(clippy::cast_ptr_alignment, reason = "a handle is the address of a slot")]
+        // SAFETY: slots are never freed.
+        let slot = unsafe { handle.cast::<Self>().as_ref() };
+        slot.ok_or_else(|| Problem::argument(c"the meter is NULL"))
+    }
+
+    /// Lets this thread alone use the meter, for a call that brings so many packets.
+    #[inline]
+    pub(crate) fn with<T>(
+        &self,
+        packets: u32,
+        run: impl FnOnce(&mut LinkType, &mut dyn Meter) -> T,
+    ) -> Result<T, Problem> {
+        let done = self.enter().and_then(|held| {
+            let done = held.run(&self.words, run);
+            self.state.store(OPEN, Ordering::Release);
+            done
+        });
+        if done.is_err() {
+            self.dropped.fetch_add(packets.into(), Ordering::Relaxed);
+        }
+        done
+    }
+
+    #[inline]
+    #[expect(clippy::mut_from_ref, reason = "the state lets one thread in")]
+    fn enter(&self) -> Result<&mut Held, Problem> {
+        let closing = self.closing.load(Ordering::Relaxed);
+        if closing
+            || self
+                .state
+                .compare_exchange(OPEN, BUSY, Ordering::Acquire, Ordering::Relaxed)
+                .is_err()
+        {
+            return Err(self.refusal());
+        }
+        // SAFETY: this thread made the slot busy, and is the only one until it makes it open again.
+        let held = unsafe { &mut *self.held.get() };
+        held.as_mut().ok_or_else(|| self.refusal())
+    }
+
+    #[cold]
+    fn refusal(&self) -> Problem {
+        if !self.closing.load(Ordering::Relaxed) && self.state.load(Ordering::Relaxed) == BUSY {
+            Problem::fixed(
+                FG_EBUSY,
+                c"another thread uses the meter: give each thread one of its own",
+            )
+        } else {
+            Problem::fixed(FG_ECLOSED, c"the meter was closed")
+        }
+    }
+
+    /// Closes the slot, and ends what it measured; waits for a call of another thread to return where
+    /// `wait` is set.
+    pub(crate) fn close(&'static self, wait: bool) -> Result<(), Problem> {
+        if wait {
+            if self.closing.swap(true, Ordering::Relaxed) {
+                return Err(self.refusal());
+            }
+            while self
+                .state
+                .compare_exchange(OPEN, BUSY, Ordering::Acquire, Ordering::Relaxed)
+                .is_err_and(|state| state == BUSY)
+            {
+                thread::yield_now();
+            }
+            if self.state.load(Ordering::Relaxed) == SHUT {
+                return Err(self.refusal());
+            }
+        } else {
+            self.enter()?;
+        }
+        // SAFETY: this thread made the slot busy.
+        let held = unsafe { &mut *self.held.get() }.take();
+        self.words.samples.store(0, Ordering::Relaxed);
+        let ended = held.map_or(Ok(()), |held| held.end(&self.words));
+        self.state.store(SHUT, Ordering::Release);
+        ended
+    }
+
+    /// Packets that were pushed in vain.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Keeps a closed slot for another meter.
+    pub(crate) fn rest(&'static self) {
+        CLOSED.lock().unwrap_or_else(PoisonError::into_inner).push_back(self);
+    }
+}
+
+impl Held {
+    /// Lets the meter measure, with what the inline test skipped; after a panic the group is dead.
+    #[inline]
+    fn run<T>(
+        &mut self,
+        words: &Words,
+        run: impl FnOnce(&mut LinkType, &mut dyn Meter) -> T,
+    ) -> Result<T, Problem> {
+        self.health.check()?;
+        let Self { meter: Some(meter), link, granted, .. } = self else {
+            return Err(Problem::fixed(FG_EDEAD, c"the group is dead"));
+        };
+        let meter = &mut **meter;
+        let ran = catch_unwind(AssertUnwindSafe(|| {
+            settle(granted, words, meter);
+            let done = run(link, meter);
+            grant(granted, words, meter);
+            done
+        }));
+        ran.map_err(|panic| self.fail(&*panic))
+    }
+
+    #[cold]
+    fn fail(&mut self, panic: &(dyn Any + Send)) -> Problem {
+        self.health.die(error::words(panic));
+        let meter = self.meter.take();
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(meter)));
+        self.health.check().err().unwrap_or(Problem::fixed(FG_EDEAD, c"the group is dead"))
+    }
+
+    /// Ends the queue: its open epoch closes with what it has.
+    fn end(mut self, words: &Words) -> Result<(), Problem> {
+        if let Some(mut meter) = self.meter.take() {
+            let ended = catch_unwind(AssertUnwindSafe(|| {
+                settle(&mut self.granted, words, &mut *meter);
+                words.ahead.store(0, Ordering::Relaxed);
+                meter.finish();
+            }));
+            if let Err(panic) = ended {
+                self.health.die(error::words(&*panic));
+            }
+        }
+        self.health.check()
+    }
+}
+
+/// Counts what the inline test skipped since the last call.
+#[inline]
+fn settle(granted: &mut Ahead, words: &Words, meter: &mut dyn Meter) {
+    if granted.packets == 0 {
+        return;
+    }
+    // Threads that misuse one meter may have written anything.
+    let left = words.ahead.load(Ordering::Relaxed).min(granted.packets);
+    let bytes = words.skipped_bytes.load(Ordering::Relaxed);
+    let last_ns = words.last_ns.load(Ordering::Relaxed);
+    let last_ns = last_ns.max(granted.from_ns).min(granted.until_ns);
+    let packets = granted.packets - left;
+    granted.packets = 0;
+    meter.skip(&Skipped { packets, bytes, last_ns });
+}
+
+/// Tells the inline test how many packets it may skip.
+#[inline]
+fn grant(granted: &mut Ahead, words: &Words, meter: &dyn Meter) {
+    if words.samples.load(Ordering::Relaxed) == 0 {
+        return;
+    }
+    *granted = meter.ahead();
+    words.skipped_bytes.store(0, Ordering::Relaxed);
+    words.last_ns.store(granted.from_ns, Ordering::Relaxed);
+    words.until_ns.store(granted.until_ns, Ordering::Relaxed);
+    words.ahead.store(granted.packets, Ordering::Relaxed);
+}

@@ -1,0 +1,166 @@
+//! The library as C programs have it: linked, exported, and run under the tools that there are.
+#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::LazyLock;
+
+use flowgauge_capture::Captures;
+use flowgauge_engine::sink::{Json, Written};
+use flowgauge_engine::{Config, Plan};
+
+/// Where everything is built.
+static PLACE: LazyLock<PathBuf> = LazyLock::new(|| {
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("capi");
+    fs::create_dir_all(&place).unwrap();
+    link(&place);
+    place
+});
+
+/// The crate's folder.
+fn here(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
+fn done(command: &mut Command) -> Output {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {}\n{text}", output.status);
+    output
+}
+
+/// Links the shared library, as `make install` does, from the static one that cargo built for this test.
+fn link(place: &Path) {
+    let deps = std::env::current_exe().unwrap().parent().unwrap().to_owned();
+    let archives = fs::read_dir(deps).unwrap().filter_map(|entry| {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().and_then(|name| name.to_str()).unwrap();
+        let is_ours = name.starts_with("libflowgauge_capi-")
+            && path.extension().is_some_and(|end| end == "a");
+        is_ours.then(|| (path.metadata().unwrap().modified().unwrap(), path))
+    });
+    let (_, archive) = archives.max().unwrap();
+    let library = place.join("libflowgauge.so.1");
+    done(Command::new(here("link.sh")).arg(archive).arg(&library));
+    fs::copy(library, place.join("libflowgauge.so")).unwrap();
+}
+
+/// Compiles a program of the tests or the examples.
+fn compiled(source: &str, name: &str, flags: &[&str]) -> PathBuf {
+    let program = PLACE.join(name);
+    let mut cc = Command::new("cc");
+    cc.args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]).args(flags);
+    cc.arg(here(source)).arg("-I").arg(here("")).arg("-o").arg(&program);
+    cc.arg("-L").arg(&*PLACE).arg(format!("-Wl,-rpath,{}", PLACE.display())).arg("-lflowgauge");
+    done(&mut cc);
+    program
+}
+
+/// Whether a tool runs here at all; says why not.
+fn runs(command: &mut Command) -> bool {
+    let ran = command.output();
+    let works = ran.as_ref().is_ok_and(|output| output.status.success());
+    if !works {
+        eprintln!("skipped: {command:?} does not work here: {ran:?}");
+    }
+    works
+}
+
+/// A program that does nothing, compiled with these flags, if the compiler and the machine can.
+fn sanitizes(flag: &str) -> bool {
+    let (source, program) = (PLACE.join("nothing.c"), PLACE.join(format!("nothing{flag}")));
+    fs::write(&source, "int main(void) { return 0; }\n").unwrap();
+    runs(Command::new("cc").arg(flag).arg(source).arg("-o").arg(&program))
+        && runs(&mut Command::new(program))
+}
+
+const PROGRAMS: [&str; 4] = ["misuse", "threads", "sample", "parsed"];
+
+fn run_all(suffix: &str, flags: &[&str]) {
+    let suppressions = format!("suppressions={}", here("tests/c/tsan.supp").display());
+    for name in PROGRAMS {
+        let program = compiled(&format!("tests/c/{name}.c"), &format!("{name}{suffix}"), flags);
+        done(Command::new(program).env("TSAN_OPTIONS", &suppressions));
+    }
+}
+
+#[test]
+fn programs_run() {
+    run_all("", &[]);
+}
+
+/// The library is not instrumented, but its memory comes from the sanitizer.
+#[test]
+fn programs_run_under_address_sanitizer() {
+    if sanitizes("-fsanitize=address") {
+        run_all("-address", &["-fsanitize=address,undefined"]);
+    }
+}
+
+/// The library is not instrumented: what is watched is the programs' side, the inline test included.
+#[test]
+fn programs_run_under_thread_sanitizer() {
+    if sanitizes("-fsanitize=thread") {
+        run_all("-thread", &["-fsanitize=thread"]);
+    }
+}
+
+#[test]
+fn programs_run_under_valgrind() {
+    if runs(Command::new("valgrind").arg("--version")) {
+        let program = compiled("tests/c/misuse.c", "misuse-valgrind", &[]);
+        done(Command::new("valgrind").args(["--quiet", "--error-exitcode=9"]).arg(program));
+    }
+}
+
+/// What the shared library exports is what the version script lists, the header declares and the man page
+/// describes.
+#[test]
+fn the_exported_symbols_are_listed() {
+    let nm =
+        done(Command::new("nm").args(["-D", "--defined-only"]).arg(PLACE.join("libflowgauge.so")));
+    let nm = String::from_utf8(nm.stdout).unwrap();
+    let exported: BTreeSet<_> =
+        nm.lines().map(|line| line.split(' ').next_back().unwrap()).collect();
+    let map = fs::read_to_string(here("flowgauge.map")).unwrap();
+    let mut listed = BTreeSet::new();
+    let mut version = "";
+    for line in map.lines() {
+        if let Some(name) = line.strip_suffix(" {") {
+            version = name;
+            listed.insert(version.to_owned());
+        } else if let Some(name) =
+            line.trim().strip_suffix(';').filter(|name| name.starts_with("fg_"))
+        {
+            listed.insert(format!("{name}@@{version}"));
+        }
+    }
+    assert!(listed.len() > 10);
+    assert_eq!(exported, listed.iter().map(String::as_str).collect());
+    let header = fs::read_to_string(here("flowgauge.h")).unwrap();
+    let page = fs::read_to_string(here("libflowgauge.3")).unwrap();
+    for name in listed.iter().filter_map(|name| Some(name.split_once("@@")?.0)) {
+        assert!(header.contains(&format!("{name}(")), "{name} is not in the header");
+        assert!(page.contains(&format!("{name}(")), "{name} is not in the man page");
+    }
+}
+
+/// The example reports of a capture what the engine does, as `flowgauge analyze` runs it.
+#[test]
+fn the_example_reports_what_analyze_does() {
+    let program = compiled("examples/pcap.c", "pcap", &[]);
+    let capture = here("../../tests/captures/var-services-std-ports.pcap");
+    let config = Config { tasks: Some(vec!["top".to_owned()]), ..Config::seeded(7) };
+    let mut lines = Vec::new();
+    let plan = Plan::new(config).unwrap();
+    let mut sink = Written::new(Json, &mut lines);
+    flowgauge_engine::run(plan, &mut Captures::open([&capture]), &mut sink, &mut |_| {}).unwrap();
+    let expected = String::from_utf8(lines).unwrap();
+    let output = done(Command::new(program).arg(capture).args(["task=top", "7"]));
+    let output = String::from_utf8(output.stdout).unwrap();
+    assert!(expected.contains("\"type\":\"epoch\""));
+    assert_eq!(output.lines().next(), expected.lines().next());
+    assert_eq!((output.lines().count(), expected.lines().count()), (2, 2));
+}
