@@ -311,3 +311,113 @@ fn grant(granted: &mut Ahead, words: &Words, meter: &dyn Meter) {
     words.until_ns.store(granted.until_ns, Ordering::Relaxed);
     words.ahead.store(granted.packets, Ordering::Relaxed);
 }
+
+#[cfg(test)]
+mod tests {
+    use flowgauge_core::block::ParsedRow;
+    use flowgauge_core::packet::Frame;
+    use flowgauge_engine::Arrivals;
+
+    use super::*;
+
+    /// Skips a hundred packets at a time; its push panics.
+    #[derive(Default)]
+    struct Defective(Arc<AtomicU64>);
+
+    impl Meter for Defective {
+        fn want(&mut self, _: &Arrivals) -> u64 {
+            1
+        }
+        fn ahead(&self) -> Ahead {
+            Ahead { packets: 100, from_ns: 5, until_ns: 1000 }
+        }
+        fn skip(&mut self, skipped: &Skipped) {
+            assert!(skipped.packets <= 100 && (5..=1000).contains(&skipped.last_ns), "{skipped:?}");
+            self.0.fetch_add(skipped.packets, Ordering::Relaxed);
+        }
+        fn push(&mut self, _: &[Frame<'_>]) {
+            panic!("out of order");
+        }
+        fn push_headers(&mut self, _: &[ParsedRow]) {}
+        fn lose(&mut self, _: u64) {}
+        fn note(&mut self, _: &str) {}
+        fn advance(&mut self, _: i64) {}
+        fn is_done(&self) -> bool {
+            false
+        }
+        fn finish(self: Box<Self>) {
+            panic!("not even that");
+        }
+    }
+
+    /// Slots of all tests rest in one place.
+    static ALONE: Mutex<()> = Mutex::new(());
+
+    fn code<T>(result: Result<T, Problem>) -> i32 {
+        result.map_or_else(Problem::keep, |_| crate::FG_OK)
+    }
+
+    fn last() -> &'static CStr {
+        // SAFETY: texts of a dead group stay for good.
+        unsafe { CStr::from_ptr(error::last()) }
+    }
+
+    #[test]
+    fn a_panic_ends_the_group_and_what_is_pushed_then_is_counted() {
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let health = Arc::new(Health::default());
+        let open = || Slot::open(Box::<Defective>::default(), Arc::clone(&health), false);
+        let (one, other) = (open(), open());
+        assert_eq!(code(one.with(8, |_, meter| meter.advance(0))), crate::FG_OK);
+        for (slot, packets) in [(one, 32), (one, 1), (other, 7)] {
+            assert_eq!(code(slot.with(packets, |_, meter| meter.push(&[]))), FG_EDEAD);
+            assert!(last().to_string_lossy().contains("out of order"), "{:?}", last());
+        }
+        assert_eq!((one.dropped(), other.dropped()), (33, 7));
+        assert_eq!((code(one.close(false)), code(other.close(true))), (FG_EDEAD, FG_EDEAD));
+        assert_eq!(
+            (code(one.close(true)), code(other.with(2, |_, _| ()))),
+            (FG_ECLOSED, FG_ECLOSED)
+        );
+        assert_eq!(other.dropped(), 9);
+    }
+
+    #[test]
+    fn the_inline_test_skips_what_was_granted_whatever_it_writes() {
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let skipped = Arc::<AtomicU64>::default();
+        let defective = Defective(Arc::clone(&skipped));
+        let slot = Slot::open(Box::new(defective), Arc::default(), true);
+        let call = || code(slot.with(0, |_, meter| meter.advance(0)));
+        let mut sum = 0;
+        assert_eq!(call(), crate::FG_OK);
+        for (ahead, last_ns, packets) in
+            [(70, 6, 30), (0, 2000, 100), (u64::MAX, 0, 0), (100, i64::MIN, 0), (99, i64::MAX, 1)]
+        {
+            slot.words.ahead.store(ahead, Ordering::Relaxed);
+            slot.words.last_ns.store(last_ns, Ordering::Relaxed);
+            assert_eq!(call(), crate::FG_OK);
+            sum += packets;
+            assert_eq!(skipped.load(Ordering::Relaxed), sum);
+        }
+    }
+
+    #[test]
+    fn a_closed_slot_is_used_again_after_many_others() {
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = || Slot::open(Box::<Defective>::default(), Arc::default(), false);
+        let first = open();
+        let close = |slot: &'static Slot| {
+            let _ = slot.close(true);
+            slot.rest();
+        };
+        close(first);
+        for _ in 0..RESTING {
+            let slot = open();
+            assert!(!std::ptr::eq(slot, first));
+            close(slot);
+        }
+        assert_eq!(code(first.with(1, |_, _| ())), FG_ECLOSED);
+        assert!((0..=RESTING).any(|_| std::ptr::eq(open(), first)));
+    }
+}

@@ -115,6 +115,26 @@ fn programs_run_under_valgrind() {
     }
 }
 
+/// Between two calls of `getppid`, which mark the place, the thread that pushes calls the system for nothing.
+#[test]
+fn a_push_makes_no_system_call() {
+    let program = compiled("tests/c/quiet.c", "quiet", &[]);
+    let traces = PLACE.join("traces");
+    let _ = fs::remove_dir_all(&traces);
+    fs::create_dir(&traces).unwrap();
+    let mut strace = Command::new("strace");
+    strace.args(["-ff", "-qq", "-o"]).arg(traces.join("thread")).arg(program);
+    if !runs(&mut strace) {
+        return;
+    }
+    let threads = fs::read_dir(traces).unwrap();
+    let threads = threads.map(|trace| fs::read_to_string(trace.unwrap().path()).unwrap());
+    let marked = threads.into_iter().find(|calls| calls.contains("getppid(")).unwrap();
+    let is_mark = |call: &&str| call.starts_with("getppid(");
+    let between: Vec<_> = marked.lines().skip_while(|call| !is_mark(call)).skip(1).collect();
+    assert!(is_mark(&between[0]), "{:?}", &between[..between.len().min(20)]);
+}
+
 /// What the shared library exports is what the version script lists, the header declares and the man page
 /// describes.
 #[test]
