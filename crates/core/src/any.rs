@@ -11,7 +11,7 @@ use flowgauge_kernel::{Digester, Seed};
 use crate::accelerator::HeaderRate;
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::catalog::{self, stored};
-use crate::key::{FlowKey, Key4, Key8, Key16, Key32, Key37};
+use crate::key::{FlowKey, Key4, Key8, Key16, Key37};
 use crate::summary::codec::{DecodeError, Writer};
 use crate::summary::shared::SharedIngest;
 use crate::summary::{
@@ -236,7 +236,7 @@ macro_rules! widths {
 }
 
 widths!(
-    Four: Key4, Eight: Key8, Sixteen: Key16, ThirtyTwo: Key32, ThirtySeven: Key37
+    Four: Key4, Eight: Key8, Sixteen: Key16, ThirtySeven: Key37
 );
 
 const WIDTHS_DIFFER: &str = "the batches and summaries of a lane have one key width";

@@ -14,7 +14,7 @@ use flowgauge_kernel::Digester;
 use crate::any::{BatchMut, Width};
 use crate::batch::Batch;
 use crate::block::{Block, Stretch};
-use crate::key::{Element, Extract, FlowKey, Key4, Key8, Key16, Key32, Key37};
+use crate::key::{Element, Extract, FlowKey, Key4, Key8, Key16, Key37};
 use crate::key::{KeyKind, KeySpec};
 use crate::packet::{
     Frame, Headers, Ip, KeylessCounts, Malformed, NoKey, parse, parse_common, parse_inner,
@@ -53,7 +53,7 @@ pub struct Lanes {
 #[derive(Clone)]
 enum Keys {
     Address(Lane<Key4>, Option<Lane<Key16>>),
-    Pair(Lane<Key8>, Option<Lane<Key32>>),
+    Pair(Lane<Key8>, Option<Lane<Key37>>),
     FiveTuple(Lane<Key16>, Option<Lane<Key37>>),
     Number(Lane<Key4>),
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
-use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key32, KeyKind, KeySpec};
+use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key37, KeyKind, KeySpec};
 use flowgauge_core::summary::{Options, Summary};
 use flowgauge_core::task::{EpochContext, HierarchyItem, Lane, Lists, Report, TaskOptions, find};
 use flowgauge_core::terms::{Hierarchy, Measure, Size, Threshold};
@@ -16,16 +16,22 @@ type Packet = (Vec<u8>, u32);
 
 /// Packets of keys whose bytes are few and skewed each, so that weight gathers at all levels; only
 /// the bits that `spec` keeps.
+/// Canonical bytes of these keys, in the lane whose type is `K`.
+fn key_bytes<K: FlowKey>(key: KeySpec) -> usize {
+    *key.lanes().iter().find(|bytes| K::holds(**bytes)).unwrap()
+}
+
 fn packets<K: FlowKey>(count: usize, values: f64, spec: KeySpec, seed: u64) -> Vec<Packet> {
     let mut random = fastrand::Rng::with_seed(seed);
-    let mask: K = spec.mask(K::BYTES);
+    let key_bytes = key_bytes::<K>(spec);
+    let mask: K = spec.mask(key_bytes);
     let mut packet = || {
-        let bytes: Vec<u8> = (0..K::BYTES)
+        let bytes: Vec<u8> = (0..key_bytes)
             .map(|_| (random.f64().powi(4) * values) as u8)
             .map(|byte| byte.wrapping_mul(37))
             .collect();
         let key = K::from_canonical(&bytes).unwrap().masked(mask);
-        (key.canonical(K::BYTES).to_vec(), random.u32(64..=1500))
+        (key.canonical(key_bytes).to_vec(), random.u32(64..=1500))
     };
     (0..count).map(|_| packet()).collect()
 }
@@ -48,7 +54,8 @@ fn options(hierarchy: Hierarchy, by: Measure, seed: u64, counters: u64) -> Optio
 }
 
 fn summary<K: FlowKey>(name: &str, options: &Options, packets: &[Packet]) -> Box<dyn Summary<K>> {
-    let mut summary = catalog::build::<K>(name, options).unwrap();
+    let options = options.clone().for_keys(packets[0].0.len());
+    let mut summary = catalog::build::<K>(name, &options).unwrap();
     feed(&mut *summary, packets);
     summary
 }
@@ -76,7 +83,7 @@ fn run(
 }
 
 fn lane<K: FlowKey>(key: KeySpec, summary: &dyn Summary<K>) -> Lane<'_> {
-    Lane { key, key_bytes: K::BYTES, answers: summary.answers() }
+    Lane { key, key_bytes: key_bytes::<K>(key), answers: summary.answers() }
 }
 
 /// A prefix: of the source or the only address, and of the destination.
@@ -197,11 +204,11 @@ fn with_room_for_all_prefixes_the_report_is_that_of_exact_flows() {
 fn long_addresses_have_all_their_prefixes() {
     equals_the_table::<Key16>(KeyKind::Destination, Hierarchy::Bits, (32, 128));
     let key = KeyKind::Pair.into();
-    let packets = packets::<Key32>(300, 3.0, key, 1);
+    let packets = packets::<Key37>(300, 3.0, key, 1);
     let (hierarchy, by) = (Hierarchy::Pair, Measure::Packets);
-    let table = summary::<Key32>("linear-table", &options(hierarchy, by, 1, 0), &packets);
-    let counts = summary::<Key32>("mst", &options(hierarchy, by, 1, 300), &packets);
-    let report = |summary: &dyn Summary<Key32>| {
+    let table = summary::<Key37>("linear-table", &options(hierarchy, by, 1, 0), &packets);
+    let counts = summary::<Key37>("mst", &options(hierarchy, by, 1, 300), &packets);
+    let report = |summary: &dyn Summary<Key37>| {
         run(hierarchy, by, Threshold::Share(0.1), &[lane(key, summary)], &packets).unwrap()
     };
     assert_eq!(report(&*counts), report(&*table));
@@ -367,7 +374,9 @@ fn rhhh_converges() {
 #[test]
 fn a_die_has_a_side_for_each_node() {
     fn sides<K: FlowKey>(hierarchy: Hierarchy, v: u64) -> Result<String, String> {
-        let options = options(hierarchy, Measure::Packets, 1, 0).with([("counters", 4), ("v", v)]);
+        let key_bytes = if hierarchy == Hierarchy::Pair { K::SHORTEST } else { K::BYTES };
+        let options = options(hierarchy, Measure::Packets, 1, 0).for_keys(key_bytes);
+        let options = options.with([("counters", 4), ("v", v)]);
         let summary = catalog::build::<K>("rhhh", &options).map_err(|error| error.to_string())?;
         Ok(summary.parameters()[1].1.to_string())
     }
@@ -377,7 +386,7 @@ fn a_die_has_a_side_for_each_node() {
     assert_eq!(sides::<Key16>(Hierarchy::Bytes, 170), is(170));
     assert_eq!(sides::<Key16>(Hierarchy::Bits, 33), is(129));
     assert_eq!(sides::<Key8>(Hierarchy::Pair, 25), is(25));
-    assert_eq!(sides::<Key32>(Hierarchy::Pair, 25), is(289));
+    assert_eq!(sides::<Key37>(Hierarchy::Pair, 25), is(289));
     for (result, fewest) in [
         (sides::<Key4>(Hierarchy::Bytes, 4), 5),
         (sides::<Key16>(Hierarchy::Bytes, 4), 5),

@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 use flowgauge_core::key::{
-    CanonicalKey, Extract, FlowKey, Key4, Key8, Key16, Key32, Key37, KeyError, KeyKind, KeySpec,
+    CanonicalKey, Extract, FlowKey, Key4, Key8, Key16, Key37, KeyError, KeyKind, KeySpec,
 };
 use flowgauge_core::packet::{Fault, Ip, Layer, Malformed, Ports};
 
@@ -67,8 +67,7 @@ fn extract4(kind: KeyKind, ip: &Ip<8>) -> Result<CanonicalKey, Malformed> {
 fn extract6(kind: KeyKind, ip: &Ip<32>) -> Result<CanonicalKey, Malformed> {
     match kind {
         KeyKind::Source | KeyKind::Destination => extract::<Key16, 32>(kind, ip),
-        KeyKind::Pair => extract::<Key32, 32>(kind, ip),
-        KeyKind::FiveTuple => extract::<Key37, 32>(kind, ip),
+        KeyKind::Pair | KeyKind::FiveTuple => extract::<Key37, 32>(kind, ip),
         KeyKind::Protocol | KeyKind::DestinationPort => extract::<Key4, 32>(kind, ip),
     }
 }
@@ -196,7 +195,7 @@ fn masks_keep_the_prefix_of_each_address() {
         let with = |kind| KeySpec { kind, v4_prefix: 7, v6_prefix };
         check_mask::<Key16>(with(KeyKind::Source), 16, v6_prefix, &[16]);
         check_mask::<Key16>(with(KeyKind::Destination), 16, v6_prefix, &[16]);
-        check_mask::<Key32>(with(KeyKind::Pair), 32, v6_prefix, &[16, 16]);
+        check_mask::<Key37>(with(KeyKind::Pair), 32, v6_prefix, &[16, 16]);
         check_mask::<Key37>(with(KeyKind::FiveTuple), 37, v6_prefix, &[16, 16]);
     }
     check_mask::<Key4>(spec("protocol"), 4, 32, &[]);

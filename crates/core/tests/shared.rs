@@ -8,7 +8,7 @@ use std::thread;
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog;
 use flowgauge_core::catalog::stored::encode;
-use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key32, Key37};
+use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key37};
 use flowgauge_core::summary::shared::SharedIngest;
 use flowgauge_core::summary::{BuildError, Options};
 use flowgauge_core::terms::{Measure, Size};
@@ -115,7 +115,6 @@ fn flows_are_those_of_one_worker_with_keys_of_any_width() {
     flows_are_those_of_one::<Key4>();
     flows_are_those_of_one::<Key8>();
     flows_are_those_of_one::<Key16>();
-    flows_are_those_of_one::<Key32>();
     flows_are_those_of_one::<Key37>();
 }
 

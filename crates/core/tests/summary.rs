@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::catalog;
-use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key32, Key37};
+use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key37};
 use flowgauge_core::summary::{Estimate, Options, Setting, Summary};
 use flowgauge_core::terms::{Measure, Size, Threshold};
 use proptest::prelude::*;
@@ -105,7 +105,6 @@ proptest! {
         linear_table_is_exact::<Key4>(&packets, batch);
         linear_table_is_exact::<Key8>(&packets, batch);
         linear_table_is_exact::<Key16>(&packets, batch);
-        linear_table_is_exact::<Key32>(&packets, batch);
         linear_table_is_exact::<Key37>(&packets, batch);
     }
 

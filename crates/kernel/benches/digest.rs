@@ -28,7 +28,7 @@ fn widths(criterion: &mut Criterion) {
     width(criterion, 4, |i| i as u32);
     width(criterion, 8, |i| i);
     width(criterion, 13, |i| [i, i >> 24]);
-    width(criterion, 32, |i| [i, !i, i >> 1, i << 1]);
+    width(criterion, 32, |i| [i, !i, i >> 1, i << 1, 0]);
     width(criterion, 37, |i| [i, !i, i >> 1, i << 1, i >> 24]);
 }
 

@@ -6,7 +6,7 @@ use crate::detect::{Isa, Level};
 use crate::scalar;
 use crate::seed::Seed;
 
-/// The words that a key is stored in: `u32`, `u64`, or 2, 4 or 5 of `u64`.
+/// The words that a key is stored in: `u32`, `u64`, or 2 or 5 of `u64`.
 pub trait Words: Pod + Zeroable + Eq + Send + Sync + 'static {
     /// Canonical bytes of the shortest key that is stored in such words.
     const SHORTEST: usize;
@@ -64,28 +64,18 @@ impl Words for [u64; 2] {
     }
 }
 
-impl Words for [u64; 4] {
-    const SHORTEST: usize = 32;
-    const LONGEST: usize = 32;
-
-    #[inline(always)]
-    fn digest(&self, secret: &[u64; 4], bytes: usize) -> u64 {
-        scalar::digest4(secret, self.map(u64::from_le), bytes)
-    }
-
-    #[inline(always)]
-    fn and(self, other: Self) -> Self {
-        std::array::from_fn(|i| self[i] & other[i])
-    }
-}
-
 impl Words for [u64; 5] {
-    const SHORTEST: usize = 37;
+    const SHORTEST: usize = 32;
     const LONGEST: usize = 37;
 
     #[inline(always)]
     fn digest(&self, secret: &[u64; 4], bytes: usize) -> u64 {
-        scalar::digest5(secret, self.map(u64::from_le), bytes)
+        let words @ [head @ .., _] = self.map(u64::from_le);
+        if bytes <= 32 {
+            scalar::digest4(secret, head, bytes)
+        } else {
+            scalar::digest5(secret, words, bytes)
+        }
     }
 
     #[inline(always)]
@@ -207,7 +197,6 @@ impl Digester {
                             4 => $isa::digest::<0>(secret, from, bytes, count, to),
                             8 => $isa::digest::<1>(secret, from, bytes, count, to),
                             16 => $isa::digest::<2>(secret, from, bytes, count, to),
-                            32 => $isa::digest::<4>(secret, from, bytes, count, to),
                             40 => $isa::digest::<5>(secret, from, bytes, count, to),
                             _ => 0,
                         }

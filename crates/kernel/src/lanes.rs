@@ -113,7 +113,7 @@ pub(crate) unsafe fn digest<L: Lanes>(
                     let word = |index: usize| L::gather(key.add(index), words);
                     let head = fold(word(0).xor(s0), word(1).xor(s1));
                     let (third, fourth) = (word(2).xor(s1).xor(head), word(3).xor(s0));
-                    if words == 4 {
+                    if bytes <= 32 {
                         multiply(third, fourth)
                     } else {
                         multiply(word(4).xor(s0).xor(fold(third, fourth)), s1)

@@ -51,7 +51,7 @@ impl Element for Ip<32> {
             SpreadOf::Endpoint => {
                 let [high, low] = port(self, kind)?;
                 let port = u64::from_ne_bytes([high, low, 0, 0, 0, 0, 0, 0]);
-                Ok(digester.digest(&[address[0], address[1], port, 0], 18))
+                Ok(digester.digest(&[address[0], address[1], port, 0, 0], 18))
             }
         }
     }

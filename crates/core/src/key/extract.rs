@@ -1,6 +1,6 @@
 //! Fields of an IP packet to a key.
 
-use super::{Key4, Key8, Key16, Key32, Key37, KeyKind};
+use super::{Key4, Key8, Key16, Key37, KeyKind};
 use crate::packet::{Ip, Malformed, Ports};
 
 /// A key type that can be made from an IP packet whose two addresses have `N` bytes.
@@ -89,20 +89,17 @@ impl Extract<32> for Key16 {
     }
 }
 
-impl Extract<32> for Key32 {
-    #[inline(always)]
-    fn extract(_: KeyKind, ip: &Ip<32>) -> Result<Self, Malformed> {
-        Ok(super::Key(std::array::from_fn(|i| word(&ip.addresses[8 * i..8 * i + 8]))))
-    }
-}
-
 impl Extract<32> for Key37 {
     #[inline(always)]
-    fn extract(_: KeyKind, ip: &Ip<32>) -> Result<Self, Malformed> {
-        let [a, b, c, d] = ip.ports.bytes()?;
-        let rest = [a, b, c, d, ip.protocol, 0, 0, 0];
+    fn extract(kind: KeyKind, ip: &Ip<32>) -> Result<Self, Malformed> {
+        let rest = if kind == KeyKind::Pair {
+            0
+        } else {
+            let [a, b, c, d] = ip.ports.bytes()?;
+            u64::from_ne_bytes([a, b, c, d, ip.protocol, 0, 0, 0])
+        };
         Ok(super::Key(std::array::from_fn(|i| match i {
-            4 => u64::from_ne_bytes(rest),
+            4 => rest,
             _ => word(&ip.addresses[8 * i..8 * i + 8]),
         })))
     }

@@ -75,9 +75,7 @@ pub type Key8 = Key<u64>;
 /// An IPv4 five-tuple (source, destination, source port, destination port, protocol) of 13 bytes, or
 /// one IPv6 address.
 pub type Key16 = Key<[u64; 2]>;
-/// Two IPv6 addresses.
-pub type Key32 = Key<[u64; 4]>;
-/// An IPv6 five-tuple.
+/// Two IPv6 addresses (32 bytes), or an IPv6 five-tuple.
 pub type Key37 = Key<[u64; 5]>;
 
 impl<W: Words> FlowKey for Key<W> {

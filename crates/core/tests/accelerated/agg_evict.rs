@@ -7,7 +7,7 @@ use flowgauge_core::accelerator::{Accelerate, AggEvict};
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
 use flowgauge_core::catalog::stored::encode;
-use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key32, Key37};
+use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key37};
 use flowgauge_core::summary::codec::{DecodeError, Reader, Writer};
 use flowgauge_core::summary::{
     Answers, Incompatible, Info, Ingest, Merge, Options, Parameters, Summary,
@@ -131,7 +131,6 @@ fn summaries_hold_what_they_would_without() {
             changes_nothing::<Key4>(info),
             changes_nothing::<Key8>(info),
             changes_nothing::<Key16>(info),
-            changes_nothing::<Key32>(info),
             changes_nothing::<Key37>(info),
         ];
         assert!(keys.contains(&true), "{name}");

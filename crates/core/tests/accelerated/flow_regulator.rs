@@ -2,7 +2,7 @@
 
 use flowgauge_core::catalog;
 use flowgauge_core::catalog::stored::encode;
-use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key32, Key37};
+use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key37};
 use flowgauge_core::summary::codec::DecodeError;
 use flowgauge_core::summary::{Answers, Options, Parameters};
 
@@ -56,7 +56,6 @@ fn a_table_behind_it_is_insta_measure() {
     says_what_insta_measure_does::<Key4>();
     says_what_insta_measure_does::<Key8>();
     says_what_insta_measure_does::<Key16>();
-    says_what_insta_measure_does::<Key32>();
     says_what_insta_measure_does::<Key37>();
 }
 

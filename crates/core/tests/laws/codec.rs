@@ -5,7 +5,7 @@ use std::{env, fs};
 
 use flowgauge_core::catalog::stored::{Decoded, decode, decode_under, encode};
 use flowgauge_core::catalog::{self, ALGORITHMS};
-use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key32, Key37};
+use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key37};
 use flowgauge_core::summary::codec::DecodeError;
 use flowgauge_core::summary::{Info, Options};
 use flowgauge_kernel::Seed;

@@ -1,7 +1,7 @@
 //! What the sum of two summaries says, and which have none.
 
 use flowgauge_core::catalog::stored::encode;
-use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key32, Key37};
+use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key37};
 use flowgauge_core::summary::{Answers, Info, Merge, Options, Summary};
 use flowgauge_core::terms::{Measure, Size, Threshold};
 use flowgauge_core::{catalog, catalog::ALGORITHMS};

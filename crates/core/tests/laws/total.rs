@@ -1,7 +1,7 @@
 //! No part is said to be more than the whole.
 
 use flowgauge_core::catalog::ALGORITHMS;
-use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key32, Key37};
+use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key37};
 use flowgauge_core::summary::{Answers, Estimate, Info, Merge, Options, SizeEstimate};
 use flowgauge_core::terms::Measure;
 

@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 
 use flowgauge_core::key::{
-    CanonicalKey, Extract, FlowKey, Key4, Key8, Key16, Key32, Key37, KeyKind, KeySpec,
+    CanonicalKey, Extract, FlowKey, Key4, Key8, Key16, Key37, KeyKind, KeySpec,
 };
 use flowgauge_core::packet::{Frame, Headers, Ip, parse, parse_inner};
 
@@ -71,8 +71,7 @@ fn v4(key: KeySpec, ip: &Ip<8>) -> Option<CanonicalKey> {
 fn v6(key: KeySpec, ip: &Ip<32>) -> Option<CanonicalKey> {
     match key.kind {
         KeyKind::Source | KeyKind::Destination => of::<Key16, 32>(key, ip),
-        KeyKind::Pair => of::<Key32, 32>(key, ip),
-        KeyKind::FiveTuple => of::<Key37, 32>(key, ip),
+        KeyKind::Pair | KeyKind::FiveTuple => of::<Key37, 32>(key, ip),
         KeyKind::Protocol | KeyKind::DestinationPort => None,
     }
 }

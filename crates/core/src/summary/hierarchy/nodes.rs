@@ -15,13 +15,13 @@ pub(super) struct Node<K> {
 }
 
 impl<K: FlowKey> Node<K> {
-    fn new(address_bytes: usize, source: u8, destination: u8) -> Option<Self> {
+    fn new(key_bytes: usize, address_bytes: usize, source: u8, destination: u8) -> Option<Self> {
         let mut mask = [0; 32];
         for (at, bits) in [(0, source), (address_bytes, destination)] {
             let bytes = prefix_mask(bits).to_be_bytes();
             mask[at..at + address_bytes].copy_from_slice(&bytes[..address_bytes]);
         }
-        Some(Self { source, destination, mask: K::from_canonical(mask.get(..K::BYTES)?)? })
+        Some(Self { source, destination, mask: K::from_canonical(mask.get(..key_bytes)?)? })
     }
 
     /// Prefixes that there are, or more than can be counted.
@@ -80,7 +80,8 @@ pub(super) fn nodes<K: FlowKey>(
     for source in (0..=bits).step_by(step) {
         let most = if one_address { 0 } else { bits };
         let destinations = (0..=most).step_by(step);
-        nodes.extend(destinations.filter_map(|bits| Node::new(address_bytes, source, bits)));
+        let node = |bits| Node::new(key_bytes, address_bytes, source, bits);
+        nodes.extend(destinations.filter_map(node));
     }
     nodes.sort_by_key(|node| u16::MAX - u16::from(node.source) - u16::from(node.destination));
     Ok(nodes)
