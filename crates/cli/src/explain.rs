@@ -168,7 +168,7 @@ fn page(config: &Config, explanation: &Explanation) -> String {
         ("history", explanation.history_bytes, "kept from epoch to epoch"),
         ("reserved", summary.memory_bytes, "at start, touched as it is used"),
         ("reports", explanation.report_bytes, "at most, as long as lists may be"),
-        ("snapshots", explanation.saving_bytes, "at most, one written and one that waits"),
+        ("snapshots", explanation.saving_bytes, "at most: one being written and one waiting"),
         ("in all", explanation.total_bytes(), ""),
     ] {
         if bytes > 0 {

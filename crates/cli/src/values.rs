@@ -26,7 +26,7 @@ pub(crate) fn sink(text: &str) -> Result<Destination, String> {
         return Err(known());
     }
     if format.is_none() && path.is_none() {
-        return Err("a snapshot is no text: name a file or a directory".to_owned());
+        return Err("snapshots are binary: name a file or a directory".to_owned());
     }
     Ok(Destination { format, path })
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use flowgauge_core::key::KeySpec;
 use flowgauge_core::summary::{Candidates, Spread};
 use flowgauge_core::task::{EpochContext, Lane, Lists, Report, Task};
-use flowgauge_core::terms::{Measure, Size, Threshold};
+use flowgauge_core::terms::{Measure, Threshold};
 use flowgauge_kernel::{SeedId, Zeroed};
 
 use crate::account::Account;
@@ -13,7 +13,7 @@ use crate::breakdown::BreakdownTask;
 use crate::config::Config;
 use crate::error::EngineError;
 use crate::intake::Ended;
-use crate::report::{EpochReport, Gap, SummaryInfo, TotalReport};
+use crate::report::{EpochReport, Gap, SummaryInfo, TotalReport, Traffic};
 use crate::sink::{Item, Sink, units};
 use crate::snapshot::Saving;
 use crate::summaries::{Summaries, View};
@@ -92,10 +92,7 @@ impl Closer {
     ) -> Result<(), EngineError> {
         let lanes = &view.lanes()[..];
         let mut account = ended.account;
-        let mut keyed = Size { packets: account.keyed, bytes: account.keyed_bytes };
-        if let Some(traffic) = ended.traffic {
-            keyed.packets = traffic.estimate(&account).value.round() as u64;
-        }
+        let keyed = Traffic::keyed(ended.traffic, &account);
         let mut notes = self.notes.clone();
         notes.extend(ended.unfit.map(|reason| format!("counted as filtered: {reason}")));
         notes.extend(ended.notes);

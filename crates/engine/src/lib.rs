@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod account;
+mod apart;
 pub mod auto;
 mod breakdown;
 mod builder;

@@ -60,6 +60,19 @@ impl Stream {
         !self.intake.wants_more() || self.is_broken()
     }
 
+    /// Takes packets whose headers the caller read, by way of an empty block.
+    pub(crate) fn take_headers(&mut self, rows: &[ParsedRow], block: &mut Block) {
+        let Self { intake, crew, .. } = self;
+        let mut taken = 0;
+        while taken < rows.len() {
+            taken += block.take(&rows[taken..]);
+            let none: &mut dyn FnMut(usize) -> bool = &mut |_| false;
+            let passes = intake.is_filtered().then_some(none);
+            let _ = intake.take_block(block, passes, &mut **crew);
+            block.clear();
+        }
+    }
+
     fn is_broken(&self) -> bool {
         self.gone.load(Ordering::Acquire) || self.crew.is_broken()
     }
@@ -101,15 +114,7 @@ impl Meter for OneMeter {
     }
 
     fn push_headers(&mut self, rows: &[ParsedRow]) {
-        let Stream { intake, crew, .. } = &mut self.stream;
-        let mut taken = 0;
-        while taken < rows.len() {
-            taken += self.block.take(&rows[taken..]);
-            let none: &mut dyn FnMut(usize) -> bool = &mut |_| false;
-            let passes = intake.is_filtered().then_some(none);
-            let _ = intake.take_block(&self.block, passes, &mut **crew);
-            self.block.clear();
-        }
+        self.stream.take_headers(rows, &mut self.block);
     }
 
     fn lose(&mut self, packets: u64) {

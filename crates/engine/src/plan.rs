@@ -10,6 +10,7 @@ use flowgauge_core::summary::{BuildError, Flows};
 use flowgauge_core::task::Lane;
 use flowgauge_kernel::Seed;
 
+use crate::apart::ApartMeter;
 use crate::builder;
 use crate::close::Closer;
 use crate::closing::Closing;
@@ -172,6 +173,7 @@ impl Plan {
     /// When the operating system refuses a thread.
     pub fn build(self) -> Result<(Vec<Box<dyn Meter>>, Group), EngineError> {
         let one = self.0.len() == 1;
+        let apart = self.0.iter().all(|prepared| prepared.sampling.is_some());
         let Some(&Config { inner, limit, queues, .. }) = self.0.first().map(|one| &one.config)
         else {
             return Err(EngineError::Measurements("name at least one".to_owned()));
@@ -194,8 +196,8 @@ impl Plan {
                 )
             };
             closings.push(side);
-            // Several measurements count the packets of the limit before they take them.
-            config.limit = config.limit.filter(|_| one);
+            // Measurements that share headers count the packets of the limit before they take them.
+            config.limit = config.limit.filter(|_| one || apart);
             for (queue, (streams, crew)) in streams.iter_mut().zip::<Vec<_>>(crews).enumerate() {
                 let mut intake = Intake::new(&config, lanes);
                 if let Some((rate, seed)) = &sampling {
@@ -206,6 +208,7 @@ impl Plan {
         }
         let meter = |streams: Vec<Stream>| match <[Stream; 1]>::try_from(streams) {
             Ok([only]) => Box::new(OneMeter::new(only)) as Box<dyn Meter>,
+            Err(streams) if apart => Box::new(ApartMeter::new(streams)),
             Err(streams) => Box::new(SeveralMeter::new(streams, inner, limit)),
         };
         let meters = streams.into_iter().map(meter).collect();

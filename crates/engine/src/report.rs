@@ -51,6 +51,11 @@ pub struct EpochReport {
 }
 
 impl EpochReport {
+    /// The keyed traffic, estimated where a sample of it was read.
+    pub(crate) fn keyed(&self) -> Size {
+        Traffic::keyed(self.traffic, &self.account)
+    }
+
     /// Bytes of memory that the report takes, but for what is small and does not grow.
     pub fn memory_bytes(&self) -> usize {
         let tasks = self.tasks.iter().map(|(_, report)| report.memory_bytes());

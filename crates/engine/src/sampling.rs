@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use flowgauge_core::accelerator::{HeaderRate, HeaderSampler, is_before_headers};
 use flowgauge_core::summary::{Estimate, Sampling as Error};
+use flowgauge_core::terms::Size;
 use flowgauge_kernel::{Seed, SeedId};
 
 use crate::account::Account;
@@ -42,11 +43,11 @@ impl Arrivals {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Traffic {
     /// Packets that those with a key stand for.
-    packets: f64,
+    pub(crate) packets: f64,
     /// Packets that one stands for at most.
-    weight: f64,
+    pub(crate) weight: f64,
     /// Chance that the traffic is not within its bounds.
-    delta: f64,
+    pub(crate) delta: f64,
 }
 
 impl Traffic {
@@ -75,6 +76,13 @@ impl Traffic {
             weight: self.weight.max(other.weight),
             delta: self.delta.max(other.delta),
         }
+    }
+
+    /// The keyed traffic of an account, of which this sample was read, where there is one: what thresholds
+    /// and shares are of.
+    pub(crate) fn keyed(sample: Option<Self>, account: &Account) -> Size {
+        let packets = sample.map_or(account.keyed, |it| it.estimate(account).value.round() as u64);
+        Size { packets, bytes: account.keyed_bytes }
     }
 
     /// The keyed packets of all that arrived. Chernoff's bounds hold for a sum of independent draws, as
@@ -108,18 +116,19 @@ pub(crate) fn check(config: &Config) -> Result<(), EngineError> {
         return Ok(());
     }
     if by_packets(config.epoch) {
-        return refuse("does not count keyed packets, by which epochs end: use an epoch by time");
+        return refuse(
+            "cannot end epochs by packets, since it does not count the keyed ones: use an epoch by time",
+        );
     }
     if by_packets(config.updates) {
-        return refuse("does not count keyed packets, by which updates are due: update by time");
+        return refuse(
+            "cannot give updates by packets, since it does not count the keyed ones: use updates by time",
+        );
     }
     if config.limit.is_some() && config.filter.is_some() {
         return refuse(
             "does not count packets that pass the filter, by which a run ends: leave out the limit",
         );
-    }
-    if config.save {
-        return refuse("is not stored in snapshots: leave out --save");
     }
     Ok(())
 }

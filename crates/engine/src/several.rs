@@ -1,4 +1,4 @@
-//! The meter of several measurements: each packet is read once.
+//! The meter of several measurements that share headers: each packet is read once.
 
 use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::block::{Block, ParsedRow};

@@ -41,7 +41,7 @@ pub(crate) fn sinks(
         if destinations[..at].iter().any(|other| one.is_same(other)) {
             let name = one.path.as_deref().map_or("standard output".into(), Path::to_string_lossy);
             return Err(Failure::Usage(format!(
-                "two outputs go to {name}, where neither could be read; give each a file of its own"
+                "two outputs go to {name} and would mix; give each its own file"
             )));
         }
     }

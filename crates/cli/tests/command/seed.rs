@@ -86,7 +86,7 @@ fn a_seed_file_that_others_may_read_is_refused() {
     assert!(answer.err.contains("--seed-file"), "{}", answer.err);
 }
 
-/// Snapshots under a random seed hold it: nobody else may read them, and the command says so. Under a seed
+/// Snapshots under a random seed hold it: only their owner may read them, and the command says so. Under a seed
 /// file they hold a check value only, and are of no use without the file.
 #[test]
 fn snapshots_keep_the_seed() {

@@ -80,7 +80,7 @@ pub struct HeaderRate {
 pub(super) enum Chance {
     /// One in a number that may grow.
     Steps(Steps),
-    /// That one of so many rows takes it, each of which takes one in so many.
+    /// That at least one row takes it: each of `rows` takes one packet in `one_in`.
     Rows { one_in: u64, rows: u32 },
 }
 

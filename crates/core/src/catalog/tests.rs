@@ -67,7 +67,7 @@ fn nothing_wraps() {
         let lost = if signed { u64::MAX - 10 } else { 11 };
         let refused = answers.saturated().bytes.max(answers.untracked().bytes);
         assert!(refused >= lost, "{name}");
-        // Whatever was refused, the bounds reach as far as what was there.
+        // The bounds contain the truth, counted or not.
         let second = answers.size().unwrap().estimate(&2u32.to_be_bytes()).bytes.unwrap();
         assert!(signed || second.high >= 16.0, "{name}: {second:?}");
     }

@@ -18,8 +18,7 @@ pub fn error(report: &EpochReport, largest: Option<Largest>) -> Result<f64, Reas
     if report.account.untracked != Size::default() {
         return Err(Reason::Overflowed);
     }
-    let total = Size { packets: report.account.keyed, bytes: report.account.keyed_bytes };
-    let total = total.by(report.by).max(1) as f64;
+    let total = report.keyed().by(report.by).max(1) as f64;
     let bounds = report.tasks.iter().filter_map(|(_, task)| widest(task, report.by, total));
     let widest = bounds.reduce(f64::max).ok_or(Reason::Unknown)?;
     let silent = report.tasks.iter().any(|(_, task)| match task {

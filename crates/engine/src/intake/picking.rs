@@ -17,7 +17,7 @@ impl Intake {
         }
     }
 
-    /// Takes note that so many packets that were to be read were.
+    /// Counts packets that were read as drawn.
     #[inline(always)]
     pub(super) fn took(&mut self, packets: usize) {
         if let Some(sampling) = &mut self.sampling {
@@ -65,7 +65,7 @@ impl Intake {
         self.sampling.as_ref().map_or(0, Sampling::owed)
     }
 
-    /// Takes note that packets that were wanted came: their bytes were counted as skipped.
+    /// Counts wanted packets that came; their bytes were counted as skipped until now.
     pub(super) fn came(&mut self, packets: impl Packets) {
         if let Some(sampling) = &mut self.sampling {
             sampling.came(packets.len());

@@ -12,11 +12,12 @@ use super::coverage::{self, Coverage};
 use super::{Snapshot, SnapshotError, account};
 use crate::account::Account;
 use crate::config::{Config, EpochLength};
+use crate::report::Traffic;
 use crate::sink::QUEUE_BYTES;
 use crate::summaries::Summaries;
 
 const MAGIC: &[u8; 4] = b"FGSS";
-const VERSION: u16 = 3;
+const VERSION: u16 = 4;
 
 /// Bytes of a name, a key or a filter at most.
 const LONGEST_TEXT: usize = 1 << 20;
@@ -26,6 +27,7 @@ pub(super) struct Head<'a> {
     pub(super) config: &'a Config,
     pub(super) coverage: &'a [Coverage],
     pub(super) account: &'a Account,
+    pub(super) traffic: Option<Traffic>,
     pub(super) times_ns: Option<(i64, i64)>,
 }
 
@@ -37,7 +39,7 @@ impl Head<'_> {
         info: &Info,
         options: impl Iterator<Item = &'o Options>,
     ) -> Vec<u8> {
-        let Self { config, coverage, account, times_ns } = self;
+        let Self { config, coverage, account, traffic, times_ns } = self;
         let mut out = Writer::with_room(most_bytes(summaries));
         out.numbers(MAGIC);
         out.number(VERSION);
@@ -55,6 +57,10 @@ impl Head<'_> {
         out.number(length);
         coverage::write(coverage, &mut out);
         account::write(account, &mut out);
+        out.number(u8::from(traffic.is_some()));
+        if let Some(Traffic { packets, weight, delta }) = *traffic {
+            out.numbers(&[packets, weight, delta]);
+        }
         let (earliest_ns, latest_ns) = times_ns.unwrap_or((i64::MAX, i64::MIN));
         out.numbers(&[earliest_ns, latest_ns]);
         out.number(summaries.0.len() as u8);
@@ -100,6 +106,23 @@ fn epoch(from: &mut Reader<'_>) -> Result<EpochLength, SnapshotError> {
     }
 }
 
+/// Takes the traffic of which a sample was read.
+fn traffic(from: &mut Reader<'_>) -> Result<Traffic, DecodeError> {
+    let mut numbers = [0.0; 3];
+    from.numbers("sampled traffic", &mut numbers)?;
+    let [packets, weight, delta] = numbers;
+    let most = u64::MAX as f64;
+    if (0.0..=most).contains(&packets)
+        && (1.0..=most).contains(&weight)
+        && delta > 0.0
+        && delta < 1.0
+    {
+        Ok(Traffic { packets, weight, delta })
+    } else {
+        Err(from.invalid("sampled traffic", 24, "no sample has these numbers"))
+    }
+}
+
 /// Reads a snapshot into summaries of at most `limit` bytes each.
 pub(super) fn read(
     bytes: &[u8],
@@ -128,6 +151,10 @@ pub(super) fn read(
     let epoch = epoch(&mut from)?;
     let coverage = coverage::read(&mut from)?;
     let account = account::read(&mut from)?;
+    let traffic = from.flag("sampled")?.then(|| traffic(&mut from)).transpose()?;
+    if traffic.is_none() && account.skipped != Size::default() {
+        return Err(from.invalid("sampled", 0, "packets were skipped, but none sampled").into());
+    }
     let times_ns = (from.number("earliest")?, from.number("latest")?);
     let lanes = from.number::<u8>("number of lanes")?;
     if lanes == 0 || usize::from(lanes) > key.lanes().len() {
@@ -176,7 +203,7 @@ pub(super) fn read(
         ..Config::default()
     };
     let times_ns = Some(times_ns).filter(|(earliest, latest)| earliest <= latest);
-    Ok(Snapshot { config, info, options, summaries, coverage, account, times_ns })
+    Ok(Snapshot { config, info, options, summaries, coverage, account, traffic, times_ns })
 }
 
 /// Whether the flows of exact tables, and what found no room in them, add up: to no more than was keyed,

@@ -8,8 +8,8 @@ use flowgauge_filter::FilterError;
 /// Why bytes are no snapshot.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
-    /// The bytes begin as no snapshot does.
-    #[error("no snapshot begins so")]
+    /// The bytes do not begin as a snapshot does.
+    #[error("not a snapshot")]
     Magic,
     /// A field is cut or wrong.
     #[error(transparent)]

@@ -12,7 +12,6 @@ mod identity;
 mod saving;
 
 use flowgauge_core::summary::{Info, Merge, Options};
-use flowgauge_core::terms::Size;
 use flowgauge_kernel::Seed;
 
 use crate::account::Account;
@@ -20,7 +19,7 @@ use crate::builder;
 use crate::config::Config;
 use crate::error::EngineError;
 use crate::intake::Ended;
-use crate::report::TotalReport;
+use crate::report::{TotalReport, Traffic};
 use crate::sink::Sink;
 use crate::summaries::{Summaries, View};
 use coarse::Coarse;
@@ -43,6 +42,8 @@ pub struct Snapshot {
     coverage: Vec<Coverage>,
     /// Packets that no lane takes are untracked in it; what is untracked in a lane is not.
     account: Account,
+    /// The keyed traffic, where a sampler before the headers read a sample of it.
+    traffic: Option<Traffic>,
     /// Times of the earliest and the latest packet.
     times_ns: Option<(i64, i64)>,
 }
@@ -59,8 +60,9 @@ impl Snapshot {
 
     /// The stored form.
     pub fn encode(&self) -> Vec<u8> {
-        let Self { config, coverage, account, times_ns, .. } = self;
-        let head = Head { config, coverage, account, times_ns: *times_ns };
+        let Self { config, coverage, account, traffic, times_ns, .. } = self;
+        let (traffic, times_ns) = (*traffic, *times_ns);
+        let head = Head { config, coverage, account, traffic, times_ns };
         head.write(&self.summaries, self.info, self.options.iter())
     }
 
@@ -100,6 +102,7 @@ impl Snapshot {
         merged.map_err(|reason| MergeError::Summaries(reason.to_string()))?;
         self.summaries.settle();
         (self.coverage, self.account) = (coverage, account);
+        self.traffic = Traffic::both(self.traffic, other.traffic);
         self.times_ns = match (self.times_ns, other.times_ns) {
             (Some((start, end)), Some((earliest, latest))) => {
                 Some((start.min(earliest), end.max(latest)))
@@ -141,7 +144,7 @@ impl Snapshot {
         let coarse = if config.key == self.config.key {
             None
         } else {
-            let keyed = Size { packets: self.account.keyed, bytes: self.account.keyed_bytes };
+            let keyed = Traffic::keyed(self.traffic, &self.account);
             Some(Coarse::new((self.config.key, config.key), &self.summaries, keyed)?)
         };
         let (view, notes) = match &coarse {
@@ -154,6 +157,7 @@ impl Snapshot {
         let ended = Ended {
             epoch: self.coverage.iter().map(|one| one.epoch).min().unwrap_or_default(),
             account: self.account.clone(),
+            traffic: self.traffic,
             bounds_ns,
             times_ns: self.times_ns,
             ..Ended::default()

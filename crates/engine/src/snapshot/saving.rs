@@ -60,6 +60,7 @@ impl Saving {
             config,
             coverage: &[Coverage { host, run, epoch, bounds_ns }],
             account: &account,
+            traffic: ended.traffic,
             times_ns: ended.times_ns,
         };
         let bytes = head.write(summaries, info, std::iter::repeat(&options));

@@ -1,9 +1,12 @@
 //! Sampling before headers: few packets are read, all are counted, and bounds hold.
 
 use flowgauge_core::key::KeyKind;
+use flowgauge_core::packet::Frame;
 use flowgauge_core::summary::Parameters;
 use flowgauge_core::terms::{Measure, Threshold};
-use flowgauge_engine::{Arrivals, Config, EpochLength};
+use flowgauge_engine::sink::{Json, Written};
+use flowgauge_engine::source::Skipped;
+use flowgauge_engine::{Arrivals, Config, EpochLength, Plan};
 use flowgauge_filter::Filter;
 use flowgauge_kernel::Seed;
 use serde_json::Value;
@@ -209,6 +212,84 @@ fn a_measurement_without_a_sampler_gets_every_packet() {
     }
 }
 
+/// Measurements that all sample each read the packets that they read alone, however these come; those
+/// that none of them wants are not asked for.
+#[test]
+fn measurements_that_all_sample_read_what_each_reads_alone() {
+    println!("seeds 0 and 4");
+    let bytes = mixed(4, 6000);
+    let frames = frames(&bytes);
+    let base = Config { epoch: EpochLength::Time(3 * SECOND), ..asking(&["top"]) };
+    let tenth = named("tenth", one_in_ten(base.clone()));
+    let sources = Config { key: KeyKind::Source.into(), ..base };
+    let twentieth = named("twentieth", sampled("uniform", &[("sample", "20")], sources));
+    let both = vec![tenth.clone(), twentieth];
+    let expected: Vec<_> = both.iter().flat_map(|config| alone(config.clone(), &bytes)).collect();
+    let same = |lines: Vec<Value>, what: &str| {
+        let of = |config: &Config| {
+            let own = |line: &&Value| line["measurement"] == *config.name;
+            lines.iter().filter(own).cloned().collect::<Vec<_>>()
+        };
+        let found: Vec<_> = both.iter().flat_map(of).collect();
+        assert_eq!(found, expected, "{what}");
+    };
+    for burst in [1, 7, 256, 1000] {
+        let lines = pushed(both.clone(), |meter| {
+            frames.chunks(burst).for_each(|frames| meter.push(frames));
+        });
+        same(lines, &format!("bursts of {burst}"));
+    }
+    let (mut passed, mut asked) = (0, 0);
+    let lines = pushed(both.clone(), |meter| {
+        let mut at = 0;
+        while at < frames.len() {
+            let ahead = meter.ahead();
+            let mut skipped = Skipped::none(&ahead);
+            let passes = |frame: &&Frame<'_>| skipped.take(&ahead, frame.wire, frame.time_ns);
+            at += frames[at..].iter().take_while(passes).count();
+            meter.skip(&skipped);
+            passed += skipped.packets;
+            if let Some(frame) = frames.get(at) {
+                let (bytes, time_ns) = (u64::from(frame.wire), frame.time_ns);
+                let wanted = meter.want(&Arrivals { packets: 1, bytes, time_ns });
+                if wanted != 0 {
+                    meter.push(&[*frame]);
+                }
+                (at, asked) = (at + 1, asked + 1);
+            }
+        }
+    });
+    same(lines, "one by one");
+    let limited = |config: &Config| Config { limit: Some(5000), ..config.clone() };
+    let mut source = flowgauge_capture::Captures::from_bytes("test.pcap", bytes.clone());
+    let mut out = Vec::new();
+    let plan = Plan::several(both.iter().map(limited).collect()).unwrap();
+    flowgauge_engine::run(plan, &mut source, &mut Written::new(Json, &mut out), &mut |_| {})
+        .unwrap();
+    for total in str::from_utf8(&out).unwrap().lines().filter(|line| line.contains("\"total\"")) {
+        assert_eq!(count(&serde_json::from_str(total).unwrap(), "read"), 5000);
+    }
+    assert!(passed > 3500 && asked < 1500, "{passed} passed over, {asked} asked about");
+    // Bursts of one time: what is pushed is what was wanted, and reaches those that wanted it.
+    let mut pushes = 0;
+    let lines = pushed(vec![tenth, both[1].clone()], |meter| {
+        for burst in frames[..4800].chunks(48) {
+            let bytes = burst.iter().map(|frame| u64::from(frame.wire)).sum();
+            let arrivals = Arrivals { packets: 48, bytes, time_ns: 20 * SECOND };
+            let wanted = meter.want(&arrivals);
+            let wanted = (0..burst.len()).filter(|at| wanted >> at & 1 == 1);
+            let wanted: Vec<_> = wanted.map(|at| burst[at]).collect();
+            pushes += wanted.len() as u64;
+            meter.push(&wanted);
+        }
+    });
+    let read = |line: &Value| count(line, "read") - count(line, "skipped");
+    let each: Vec<_> = lines.iter().map(read).collect();
+    assert!(lines.iter().all(|line| count(line, "read") == 4800 && count(line, "lost") == 0));
+    assert!(each.iter().all(|read| *read > 100 && *read < pushes), "{each:?} of {pushes}");
+    assert!(each.iter().sum::<u64>() >= pushes, "{each:?} of {pushes}");
+}
+
 #[test]
 fn several_workers_take_what_one_reads() {
     println!("seeds 0 and 4");
@@ -247,7 +328,7 @@ fn what_it_does_not_go_with_is_refused_with_what_it_does() {
     behind.accelerators.insert(0, ("agg-evict".to_owned(), Parameters::default()));
     for (config, reason, instead) in [
         (Config { by: Measure::Bytes, ..uniform.clone() }, "lengths", "--by packets"),
-        (Config { epoch: EpochLength::Packets(9), ..uniform.clone() }, "epochs end", "by time"),
+        (Config { epoch: EpochLength::Packets(9), ..uniform.clone() }, "end epochs", "by time"),
         (Config { updates: EpochLength::Packets(9), ..uniform.clone() }, "updates", "by time"),
         (Config { limit: Some(9), filter, ..uniform.clone() }, "filter", "leave out the limit"),
         (Config { workers: 2, threshold: fixed, ..uniform.clone() }, "whole batches", "one worker"),

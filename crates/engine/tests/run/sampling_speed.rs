@@ -83,7 +83,7 @@ fn cached() -> Vec<u8> {
 }
 
 #[test]
-#[ignore = "a measurement: alone on the machine, in release"]
+#[ignore = "measures time, alone on the machine: `make bench` runs it"]
 fn sampling_speed_of_bursts_in_the_cache() {
     let bytes = cached();
     let frames = frames(&bytes);
@@ -134,7 +134,7 @@ fn within(estimate: &Value, truth: f64) {
 }
 
 #[test]
-#[ignore = "a measurement: alone on the machine, in release"]
+#[ignore = "measures time, alone on the machine: `make bench` runs it"]
 fn sampling_speed_of_a_file_in_the_page_cache() {
     const PACKETS: usize = 4_000_000;
     let path = std::env::temp_dir().join(format!("flowgauge-sampling-{}.pcap", std::process::id()));

@@ -55,6 +55,14 @@ pub(crate) fn measurements() -> Vec<(&'static str, Config)> {
                 ..of("destination", "count-sketch", &sketch)
             },
         ),
+        // A sample that was drawn before headers were read.
+        (
+            "before-headers",
+            Config {
+                accelerators: vec![("uniform".to_owned(), before_headers("2"))],
+                ..of("source", "linear-table", &[("buckets", 64)])
+            },
+        ),
         // One lane for IPv4 and IPv6, and an accelerator that leaves no trace.
         (
             "aggregated",
@@ -66,6 +74,11 @@ pub(crate) fn measurements() -> Vec<(&'static str, Config)> {
             },
         ),
     ]
+}
+
+/// The parameters of `uniform` that decides before headers are read.
+pub(crate) fn before_headers(sample: &str) -> Parameters {
+    Parameters::new([("sample", sample), ("before", "headers")])
 }
 
 fn path(name: &str) -> PathBuf {

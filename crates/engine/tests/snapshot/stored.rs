@@ -53,7 +53,7 @@ pub(crate) fn mended(mut bytes: Vec<u8>) -> Vec<u8> {
 
 /// The snapshot of one epoch as run `run` on `host` would have stored it.
 pub(crate) fn measured_by(bytes: &[u8], host: &str, run: u64) -> Vec<u8> {
-    assert_eq!((&bytes[..4], &bytes[4..6]), (&b"FGSS"[..], &[3, 0][..]));
+    assert_eq!((&bytes[..4], &bytes[4..6]), (&b"FGSS"[..], &[4, 0][..]));
     let mut fields = Fields::new(bytes);
     fields.skip_identity().unwrap();
     assert_eq!(fields.number(), Some(1), "epochs");
@@ -76,6 +76,9 @@ pub(crate) fn lanes(bytes: &[u8]) -> Option<Vec<Range<usize>>> {
     }
     for _count in 0..fields.byte()? {
         let (_name, _value) = (fields.text()?, fields.number()?);
+    }
+    if fields.byte()? == 1 {
+        let _sampled = fields.skip(24)?;
     }
     let _times = fields.skip(16)?;
     let mut lanes = Vec::new();

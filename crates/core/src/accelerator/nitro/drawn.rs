@@ -29,7 +29,7 @@ impl<K: FlowKey> Nitro<K> {
         self.pace.asked().headers.then_some(rate)
     }
 
-    /// Takes packets each of which one row takes at least.
+    /// Ingests packets, each of which at least one row takes.
     pub(super) fn ingest_drawn(&mut self, batch: &mut Batch<K>) {
         let all = 0..batch.len();
         self.pace.seen = self.pace.seen.saturating_add(batch.len() as u64);
@@ -48,7 +48,7 @@ impl<K: FlowKey> Nitro<K> {
         }
     }
 
-    /// Takes note of how many packets of the epoch were not read: any of them may have been ours. The
+    /// Counts packets of the epoch that were not read: any of them may have been ours. The
     /// total is the most that these and the packets that were read make likely.
     pub(super) fn pass_over(&mut self, packets: u64) {
         if self.pace.asked().headers {

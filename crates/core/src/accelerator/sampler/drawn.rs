@@ -24,7 +24,7 @@ impl<K: FlowKey> Sampled<K> {
         self.inner.ingest(batch);
     }
 
-    /// Takes note of how many packets of the epoch were not read: any of them may have been ours.
+    /// Counts packets of the epoch that were not read: any of them may have been ours.
     pub(super) fn pass_over(&mut self, packets: u64, one_in: u64) {
         if self.kind.headers {
             self.total = (self.total - self.noted).saturating_add(packets);

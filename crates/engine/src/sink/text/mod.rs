@@ -290,7 +290,7 @@ fn sizes(page: &mut String, title: &str, rows: Vec<(String, &str, &Size)>, repor
         bytes,
         ("share", Align::Right),
     ]);
-    let keyed = Size { packets: report.account.keyed, bytes: report.account.keyed_bytes };
+    let keyed = report.keyed();
     for (name, service, size) in rows {
         let share = size.by(report.by) as f64 / keyed.by(report.by).max(1) as f64;
         let cells = vec![

@@ -5,7 +5,7 @@ use flowgauge_core::summary::{Estimate, QuantileOf};
 use flowgauge_core::task::{
     ChangeItem, HierarchyItem, Report, Selection, Side, SizeItem, SpreadItem,
 };
-use flowgauge_core::terms::{Measure, Size};
+use flowgauge_core::terms::Measure;
 
 use super::heading;
 use crate::report::EpochReport;
@@ -106,15 +106,11 @@ impl Section<'_> {
         let shown = items.len().min(self.rows) as u64;
         let certain = match complete_to {
             to if to >= shown => return,
-            0 => "No rank is certain".to_owned(),
-            1 => "Rank 1 is certain".to_owned(),
-            to => format!("Ranks 1 to {} are certain", units::count(to as f64)),
+            0 => "No rank is certain: flows".to_owned(),
+            1 => "Rank 1 is certain; below it, flows".to_owned(),
+            to => format!("Ranks 1 to {} are certain; below them, flows", units::count(to as f64)),
         };
-        paragraph(
-            page,
-            "  ",
-            &format!("{certain}; behind, larger flows may be missing, or stand in another order."),
-        );
+        paragraph(page, "  ", &format!("{certain} may be missing or out of order."));
     }
 
     /// Writes the list, and tells whether it does not stand above.
@@ -128,8 +124,7 @@ impl Section<'_> {
         }
         // Counts add up without the rounding that shares have.
         let together: f64 = items.iter().filter_map(|item| item.size.by(by)).map(|e| e.value).sum();
-        let account = &self.report.account;
-        let all = Size { packets: account.keyed, bytes: account.keyed_bytes }.by(by);
+        let all = self.report.keyed().by(by);
         let share = format!("{} of all {}", units::percent(together / all as f64), by.name());
         let count = |flows: usize| units::count(flows as f64);
         let text = match (items.len(), self.all) {
@@ -304,10 +299,7 @@ impl Section<'_> {
             right("its own"),
             right("share"),
         ]);
-        let keyed = match by {
-            Measure::Packets => self.report.account.keyed,
-            Measure::Bytes => self.report.account.keyed_bytes,
-        };
+        let keyed = self.report.keyed().by(by);
         for item in items.iter().take(self.rows) {
             let share = item.discounted.value / keyed.max(1) as f64;
             let source = names::prefix(&item.source, item.source_bits);
