@@ -13,6 +13,7 @@ use flowgauge_live::Fanout;
 use flowgauge_options::{HOW, Measurement, WHAT, choice, values as common};
 use flowgauge_synthetic::{Plant, Size};
 
+use crate::live::Engine;
 use crate::values;
 
 /// The version, and the instruction set that this process uses.
@@ -99,6 +100,22 @@ pub(crate) struct Live {
     /// Measure this interface, such as eth0 or lo; any for all of them; may be repeated
     #[arg(short, long, value_name = "INTERFACE", required = true, help_heading = INPUT)]
     pub(crate) interface: Vec<String>,
+
+    /// Read packets from packet sockets (af-packet), or take them ahead of the kernel's stack (af-xdp):
+    /// faster, but the host does not get what comes in, and what it sends is not seen. --workers is then
+    /// the number of the interface's queues
+    #[arg(long, value_name = "NAME", default_value = "af-packet", value_parser = choice(Engine::ALL),
+        help_heading = INPUT)]
+    pub(crate) engine: Engine,
+
+    /// Agree that --engine af-xdp takes all packets that come in on the interface from the host
+    #[arg(long, help_heading = INPUT)]
+    pub(crate) takes_traffic: bool,
+
+    /// With af-xdp, run the driver instead of waiting for packets: none are late, and the thread is
+    /// always busy
+    #[arg(long, help_heading = INPUT)]
+    pub(crate) busy_poll: bool,
 
     /// Give each of --workers a queue of each interface, and a packet to one of them by the hash of
     /// its flow or by the CPU that received it [default: hash for several interfaces; else one queue,

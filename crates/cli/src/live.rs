@@ -1,11 +1,13 @@
 //! `flowgauge live`: packets of an interface in, a report each epoch out.
 
 use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use flowgauge_engine::sink::visible;
 use flowgauge_engine::source::Source;
-use flowgauge_engine::{EpochLength, Outcome, Overrun, Pace, Plan};
-use flowgauge_live::{Fanout, Options};
+use flowgauge_engine::{Config, EpochLength, Outcome, Overrun, Pace, Plan};
+use flowgauge_live::{Fanout, LiveError, Options, XdpOptions};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::args::Live;
@@ -17,6 +19,19 @@ use crate::signals;
 
 /// How long an epoch is where nobody says.
 const EPOCH: EpochLength = EpochLength::Time(10_000_000_000);
+
+/// How packets come from an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Engine {
+    AfPacket,
+    AfXdp,
+}
+
+impl Engine {
+    /// All of them, by name.
+    pub(crate) const ALL: [(&'static str, Self); 2] =
+        [("af-packet", Self::AfPacket), ("af-xdp", Self::AfXdp)];
+}
 
 /// Runs the command until a signal or the limit ends it, and gives its exit code.
 pub(crate) fn run(live: &Live) -> Result<u8, Failure> {
@@ -34,25 +49,10 @@ pub(crate) fn run(live: &Live) -> Result<u8, Failure> {
         config.workers = run.workers / queues;
     }
     let inputs: Vec<_> = run.inputs().collect();
-    let filter = match &configs[..] {
-        [only] => only.filter.clone(),
-        _ => None,
-    };
-    let options = Options {
-        queues,
-        fanout: live.fanout.unwrap_or(Fanout::Hash),
-        ring_bytes: live.ring,
-        promiscuous: !live.no_promiscuous_mode,
-        filter,
-    };
     let plan = Plan::several(configs.clone())?;
     let stop = signals::stop(&[SIGINT, SIGTERM])?;
-    let mut sources: Vec<Box<dyn Source + Send>> = Vec::new();
-    for interface in interfaces {
-        let queues = flowgauge_live::open(interface, &options, &stop)
-            .map_err(|error| Failure::Failed(error.to_string()))?;
-        sources.extend(queues.into_iter().map(|queue| Box::new(queue) as _));
-    }
+    let sources = sources(live, queues, &configs, &stop)
+        .map_err(|error| Failure::Failed(error.to_string()))?;
     let flags = || Ok(Flags { reopen: signals::reopen()?, ..Flags::default() });
     let sinks = output::sinks(run, &configs, &inputs, Pace::Live, flags)?;
     let mut outlets = output::outlets(Pace::Live, sinks)?;
@@ -65,11 +65,43 @@ pub(crate) fn run(live: &Live) -> Result<u8, Failure> {
     Ok(if outcome.problems.is_empty() && complete { FINE } else { FAILED })
 }
 
+/// Opens the queues of all interfaces.
+fn sources(
+    live: &Live,
+    queues: usize,
+    configs: &[Config],
+    stop: &Arc<AtomicBool>,
+) -> Result<Vec<Box<dyn Source + Send>>, LiveError> {
+    let (ring_bytes, promiscuous) = (live.ring, !live.no_promiscuous_mode);
+    let mut sources: Vec<Box<dyn Source + Send>> = Vec::new();
+    for interface in &live.interface {
+        match live.engine {
+            Engine::AfPacket => {
+                let fanout = live.fanout.unwrap_or(Fanout::Hash);
+                let filter = match configs {
+                    [only] => only.filter.clone(),
+                    _ => None,
+                };
+                let options = Options { queues, fanout, ring_bytes, promiscuous, filter };
+                let queues = flowgauge_live::open(interface, &options, stop)?;
+                sources.extend(queues.into_iter().map(|queue| Box::new(queue) as _));
+            }
+            Engine::AfXdp => {
+                let busy_poll = live.busy_poll;
+                let options = XdpOptions { queues, ring_bytes, promiscuous, busy_poll };
+                let queues = flowgauge_live::open_xdp(interface, &options, stop)?;
+                sources.extend(queues.into_iter().map(|queue| Box::new(queue) as _));
+            }
+        }
+    }
+    Ok(sources)
+}
+
 /// Queues of each interface: one for each worker, or one whose packets are dealt to the workers.
 fn queues(live: &Live) -> Result<usize, Failure> {
     let (run, interfaces) = (&live.run, live.interface.len());
-    let queues = match live.fanout {
-        None if interfaces == 1 => 1,
+    let queues = match (live.fanout, live.engine) {
+        (None, Engine::AfPacket) if interfaces == 1 => 1,
         _ => run.workers,
     };
     let refuse = |message: &str| Err(Failure::Usage(message.to_owned()));
@@ -82,6 +114,29 @@ fn queues(live: &Live) -> Result<usize, Failure> {
     }
     if interfaces > 1 && names.iter().any(|name| name == "any") {
         return refuse("-i any takes the packets of all interfaces; name no other one");
+    }
+    match live.engine {
+        Engine::AfPacket if live.takes_traffic || live.busy_poll => {
+            return refuse("--takes-traffic and --busy-poll are for --engine af-xdp");
+        }
+        Engine::AfXdp if live.fanout.is_some() => {
+            return refuse(
+                "--fanout is for --engine af-packet: af-xdp reads each queue of the interface on a thread",
+            );
+        }
+        Engine::AfXdp if names.iter().any(|name| name == "any") => {
+            return refuse(
+                "--engine af-xdp takes packets of interfaces by name; name one instead of any",
+            );
+        }
+        Engine::AfXdp if !live.takes_traffic => {
+            return refuse(&format!(
+                "--engine af-xdp takes all packets that come in on {} from the host, its connections \
+                 included; add --takes-traffic to agree",
+                visible(&names.join(", "))
+            ));
+        }
+        _ => {}
     }
     if queues * interfaces == 1 {
         return Ok(1);

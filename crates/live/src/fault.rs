@@ -28,12 +28,9 @@ pub enum InterfaceFault {
     /// No interface has this name; the names of all.
     #[error("no such interface; there are {}", .0.join(", "))]
     Missing(Vec<String>),
-    /// The user may not see other people's packets.
-    #[error(
-        "capturing needs privilege; run as root, or allow the program once by 'setcap \
-         cap_net_raw+ep'"
-    )]
-    Privilege,
+    /// The user may not see other people's packets; the capabilities that allow it.
+    #[error("capturing needs privilege; run as root, or allow the program once by 'setcap {0}'")]
+    Privilege(&'static str),
     /// The interface is not up.
     #[error("the interface is down; bring it up by 'ip link set up'")]
     Down,
@@ -47,6 +44,18 @@ pub enum InterfaceFault {
         "frames of hardware type {0} are not understood; Ethernet, loopback and IP tunnels are"
     )]
     Hardware(u16),
+    /// AF_XDP needs a thread for each queue of the interface; their number.
+    #[error(
+        "the interface receives on {0} queues, and AF_XDP reads each on a thread; give --workers {0}, \
+         or change the queues by 'ethtool -L'"
+    )]
+    Queues(usize),
+    /// The interface takes no program; the reason.
+    #[error(
+        "the interface takes no XDP program ({0}); use --engine af-packet, or remove another program by \
+         'ip link set dev INTERFACE xdp off'"
+    )]
+    Hook(io::Error),
     /// Whatever else the operating system says.
     #[error("capturing failed: {0}")]
     System(io::Error),
@@ -55,7 +64,7 @@ pub enum InterfaceFault {
 impl From<io::Error> for InterfaceFault {
     fn from(error: io::Error) -> Self {
         match error.raw_os_error() {
-            Some(EPERM | EACCES) => Self::Privilege,
+            Some(EPERM | EACCES) => Self::Privilege("cap_net_raw+ep"),
             _ => Self::System(error),
         }
     }

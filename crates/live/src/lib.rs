@@ -1,8 +1,10 @@
-//! Packets of Linux network interfaces as they come, through packet sockets (AF_PACKET).
+//! Packets of Linux network interfaces as they come, through packet sockets (AF_PACKET) or ahead of the
+//! kernel's stack (AF_XDP).
 //!
 //! [`open`] gives one [`Queue`] for each thread that measures. Each is a source of its own with a ring
-//! of its own, between which the kernel divides the packets. `unsafe` code is in `ring` and `socket`
-//! only.
+//! of its own, between which the kernel divides the packets. [`open_xdp`] gives one [`XdpQueue`] for each
+//! queue of the interface, and takes the packets from the host. `unsafe` code is in `ring`, `socket`,
+//! `xdp/hook` and `xdp/rings` only.
 
 #![deny(unsafe_code)]
 
@@ -18,6 +20,7 @@ mod queue;
 mod ring;
 #[expect(unsafe_code, reason = "calls of the operating system")]
 mod socket;
+mod xdp;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -29,6 +32,7 @@ pub use group::Fanout;
 use port::Interface;
 pub use port::Options;
 pub use queue::Queue;
+pub use xdp::{XdpOptions, XdpQueue, open_xdp};
 
 /// Opens the queues of an interface; `any` stands for all interfaces. They end when `stop` is set.
 ///

@@ -100,13 +100,7 @@ impl Port {
             _ => Some(link(hardware).ok_or(InterfaceFault::Hardware(hardware))?),
         };
         if options.promiscuous && number != 0 {
-            let request = libc::packet_mreq {
-                mr_ifindex: number,
-                mr_type: libc::PACKET_MR_PROMISC as u16,
-                mr_alen: 0,
-                mr_address: [0; 8],
-            };
-            socket.set(libc::PACKET_ADD_MEMBERSHIP, &request)?;
+            socket.ask_for_all(number)?;
         }
         socket.bind(number, libc::ETH_P_ALL)?;
         if matches!(socket.event()?, Event::Down) {

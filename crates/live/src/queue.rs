@@ -218,7 +218,7 @@ impl Source for Queue {
 }
 
 /// Nanoseconds since the UNIX epoch, as the kernel stamps packets.
-fn now_ns() -> Option<i64> {
+pub(crate) fn now_ns() -> Option<i64> {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?;
     i64::try_from(now.as_nanos()).ok()
 }

@@ -21,7 +21,7 @@ pub(crate) enum Event {
 }
 
 /// A result of a call by the C convention.
-fn checked(result: c_int) -> io::Result<c_int> {
+pub(crate) fn checked(result: c_int) -> io::Result<c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
@@ -60,6 +60,17 @@ impl Socket {
             libc::getsockname(self.fd(), (&raw mut address).cast(), &raw mut length)
         })?;
         Ok((address.sll_ifindex, address.sll_hatype))
+    }
+
+    /// Asks for packets to other hosts too, for as long as the socket is there.
+    pub(crate) fn ask_for_all(&self, interface: c_int) -> io::Result<()> {
+        let request = libc::packet_mreq {
+            mr_ifindex: interface,
+            mr_type: libc::PACKET_MR_PROMISC as u16,
+            mr_alen: 0,
+            mr_address: [0; 8],
+        };
+        self.set(libc::PACKET_ADD_MEMBERSHIP, &request)
     }
 
     /// Receives from now on only what a program of classic BPF accepts.

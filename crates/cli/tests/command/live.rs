@@ -96,10 +96,19 @@ impl Net {
         let mut command = self.command(env!("CARGO_BIN_EXE_flowgauge"), &arguments);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let begun = Instant::now();
-        // A socket that is bound to all protocols.
-        while !self.run("cat", &["/proc/net/packet"]).contains(" 0003 ") {
+        let xdp = arguments.contains(&"af-xdp");
+        // A program that takes packets, or a socket that is bound to all protocols.
+        while !if xdp {
+            self.run("ip", &["link", "show", interface]).contains("xdp")
+        } else {
+            self.run("cat", &["/proc/net/packet"]).contains(" 0003 ")
+        } {
             assert!(begun.elapsed() < Duration::from_secs(20), "nothing listens");
             sleep(Duration::from_millis(20));
+        }
+        if xdp {
+            // The sockets follow their program.
+            sleep(Duration::from_millis(500));
         }
         Live(child)
     }
@@ -185,6 +194,8 @@ fn live_measures_what_analyze_measures_of_the_same_packets() {
         &["--epoch", "whole", "--workers", "3", "--fanout", "hash"],
         &["--epoch", "whole", "--workers", "2", "--fanout", "cpu", "--ring", "1MiB"],
         &["--epoch", "whole", "--key", "source", "--by", "bytes", "--workers", "2"],
+        &["--epoch", "whole", "--engine", "af-xdp", "--takes-traffic"],
+        &["--epoch", "whole", "--engine", "af-xdp", "--takes-traffic", "--busy-poll"],
     ] {
         let live = net.live("here", arguments);
         net.send(&capture);
@@ -210,8 +221,9 @@ fn live_measures_what_analyze_measures_of_the_same_packets() {
 
 /// The lines of `analyze` with the options that are not for `live` only.
 fn offline(arguments: &[&str], capture: &str) -> Vec<Value> {
-    let fanout = arguments.iter().position(|argument| *argument == "--fanout");
-    let arguments = &arguments[..fanout.unwrap_or(arguments.len())];
+    let live = |argument: &&str| ["--fanout", "--engine"].contains(argument);
+    let end = arguments.iter().position(live).unwrap_or(arguments.len());
+    let arguments = &arguments[..end];
     flowgauge(&[&["analyze", "--format", "json"], arguments, &[capture]].concat()).lines()
 }
 
@@ -422,6 +434,8 @@ fn live_goes_on_when_its_interface_comes_back() {
         (&[], true),
         (&["--workers", "2", "--fanout", "hash"], false),
         (&["--workers", "2", "--fanout", "hash"], true),
+        (&["--engine", "af-xdp", "--takes-traffic"], false),
+        (&["--engine", "af-xdp", "--takes-traffic"], true),
     ] {
         let live = net.live("here", &[&["--epoch", "whole"], arguments].concat());
         net.send(&capture);
@@ -444,14 +458,53 @@ fn live_goes_on_when_its_interface_comes_back() {
         let lines = answer.lines();
         assert_eq!(lines[0]["account"]["read"], 2 * traffic().len(), "{deleted} {arguments:?}");
         let notes = lines[1]["notes"].as_array().unwrap();
-        let queues = if arguments.is_empty() { 1 } else { 2 };
-        assert!((1..=queues).contains(&notes.len()), "{notes:?}");
-        for note in notes {
-            let note = note.as_str().unwrap();
-            assert!(note.starts_with("interface here was down from 20"), "{note}");
-        }
+        let queues = if arguments.contains(&"--workers") { 2 } else { 1 };
+        let down =
+            |note: &&Value| note.as_str().unwrap().starts_with("interface here was down from 20");
+        let expected = if arguments.contains(&"af-xdp") { 2..=2 } else { 1..=queues };
+        assert!(expected.contains(&notes.len()), "{notes:?}");
+        assert!((1..=queues).contains(&notes.iter().filter(down).count()), "{notes:?}");
         assert_eq!(lines[1]["counters"]["interruptions"], queues);
     }
+}
+
+/// Whom AF_XDP takes packets from, and that they get them back.
+#[test]
+fn live_by_af_xdp_says_what_it_takes_and_gives_it_back() {
+    let Some(net) = Net::new("xdp") else { return };
+    // The address of the frames, so that the host takes them for its own.
+    net.run("ip", &["link", "set", "here", "address", "02:02:02:02:02:02"]);
+    let received = || {
+        let counts = net.run("cat", &["/proc/net/snmp"]);
+        let mut lines = counts.lines().filter_map(|line| line.strip_prefix("Ip: "));
+        let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+        let at = names.split(' ').position(|name| name == "InReceives").unwrap();
+        values.split(' ').nth(at).unwrap().parse::<u64>().unwrap()
+    };
+    let capture = file("xdp.pcap", &pcap(&traffic()));
+    let live = net.live("here", &["--epoch", "whole", "--engine", "af-xdp", "--takes-traffic"]);
+    let before = received();
+    net.send(&capture);
+    let answer = live.interrupt("-INT");
+    let lines = answer.lines();
+    assert_eq!(lines[0]["account"]["read"], traffic().len());
+    assert_eq!(lines[1]["counters"]["received"], traffic().len());
+    let note = lines[0]["notes"][0].as_str().unwrap();
+    assert!(note.contains("queue 0: packets are taken from the host"), "{note}");
+    assert_eq!(received(), before, "the host gets none");
+    net.send(&capture);
+    assert!(received() > before, "the host gets them again");
+    let refused = |arguments: &[&str], text: &str| {
+        let all =
+            [&["live", "--seed", "0", "-i", "here", "--engine", "af-xdp"], arguments].concat();
+        let output = net.command(env!("CARGO_BIN_EXE_flowgauge"), &all).output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && error.contains(text), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    };
+    refused(&["--takes-traffic", "--workers", "2"], "give --workers 1");
+    net.run("ip", &["link", "set", "here", "down"]);
+    refused(&["--takes-traffic"], "the interface is down");
 }
 
 #[test]

@@ -126,6 +126,14 @@ fn what_does_not_go_together_is_refused_alike() {
         (&["live", "-i", "lo", "-i", "other", "-i", "lo"], "lo is named twice"),
         (&["live", "-i", "lo", "-i", "any"], "-i any takes the packets of all interfaces"),
         (&["live", "-i", "lo", "--ring", "64KiB"], "512KiB to 1GiB"),
+        (&["live", "-i", "lo", "--engine", "af-xdp"], "add --takes-traffic to agree"),
+        (&["live", "-i", "any", "--engine", "af-xdp", "--takes-traffic"], "instead of any"),
+        (&["live", "-i", "lo", "--busy-poll"], "are for --engine af-xdp"),
+        (
+            &["live", "-i", "lo", "--engine=af-xdp", "--takes-traffic", "--fanout=cpu"],
+            "--fanout is for --engine af-packet",
+        ),
+        (&["live", "-i", "lo", "--engine", "af-xpd"], "af-xdp"),
         (&["analyze", "--updates", "9p", "--format", "csv", &capture], "use json or text"),
         (
             &["analyze", "--updates", "9p", "--workers=2", "--algorithm=flow-radar", &capture],
