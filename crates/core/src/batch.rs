@@ -82,12 +82,25 @@ impl<K: FlowKey> Batch<K> {
         self.push(key, bytes, time_ns);
     }
 
+    /// Adds packets of key, bytes and time, as far as there is room; returns how many.
+    #[inline(always)]
+    pub fn extend(&mut self, rows: impl Iterator<Item = (K, u32, i64)>) -> usize {
+        let first = self.len;
+        let columns = self.keys[first..].iter_mut().zip(&mut self.bytes[first..]);
+        let columns = columns.zip(&mut self.times_ns[first..]);
+        for (((key, bytes), time_ns), row) in columns.zip(rows) {
+            (*key, *bytes, *time_ns) = (row.0, u64::from(row.1), row.2);
+            self.len += 1;
+        }
+        self.len - first
+    }
+
     /// Adds packets, with as many bytes and times as there are keys.
     ///
     /// # Panics
     /// When the batch has no room for them.
     #[inline(always)]
-    pub fn extend(&mut self, keys: impl Iterator<Item = K>, bytes: &[u64], times_ns: &[i64]) {
+    pub fn extend_from(&mut self, keys: impl Iterator<Item = K>, bytes: &[u64], times_ns: &[i64]) {
         let places = self.len..self.len + bytes.len();
         self.bytes[places.clone()].copy_from_slice(bytes);
         self.times_ns[places.clone()].copy_from_slice(times_ns);

@@ -3,13 +3,13 @@
 //! Keys with addresses have a lane for IPv4 and one for IPv6, so that an IPv4 key stays small. Keys
 //! without addresses share one lane, since IPv4 and IPv6 have the same protocols and ports.
 //!
-//! The loop over a burst is compiled once for each pair of key types: parsing, extraction and the push
-//! into a batch are inlined into it. Several measurements share a block of headers instead, of whose
-//! columns each takes its keys.
+//! The loop over a burst is compiled once for each pair of key types and instruction set: common headers
+//! are read, keys cut from them, and rows written, without a call between. Several measurements share a
+//! block of headers instead, of whose columns each takes its keys.
 
 use std::ops::Range;
 
-use flowgauge_kernel::Digester;
+use flowgauge_kernel::{Digester, Isa, ReadHeaders, Tuple, WithHeaders};
 
 use crate::any::{BatchMut, Width};
 use crate::batch::Batch;
@@ -17,7 +17,7 @@ use crate::block::{Block, Stretch};
 use crate::key::{Element, Extract, FlowKey, Key4, Key8, Key16, Key37};
 use crate::key::{KeyKind, KeySpec};
 use crate::packet::{
-    Frame, Headers, Ip, KeylessCounts, Malformed, NoKey, parse, parse_common, parse_inner,
+    Frame, Headers, Ip, KeylessCounts, Malformed, NoKey, common, parse, parse_inner,
 };
 use crate::terms::{Size, SpreadOf};
 
@@ -44,6 +44,7 @@ pub struct Counts {
 #[derive(Clone)]
 pub struct Lanes {
     keys: Keys,
+    isa: Isa,
     inner: bool,
     keyless: KeylessCounts,
     unmeasured: Size,
@@ -71,6 +72,8 @@ pub struct LaneOptions {
     pub elements: Option<(SpreadOf, Digester)>,
     /// Whether IPv6 has a lane; without one its packets are counted as unmeasured.
     pub ipv6: bool,
+    /// The instruction set that headers are read on.
+    pub isa: Isa,
 }
 
 /// Why a packet has no key.
@@ -92,6 +95,10 @@ impl Keyless {
 trait Put {
     fn v4(&mut self, ip: &Ip<8>, wire: u32, time_ns: i64) -> Result<(), Keyless>;
     fn v6(&mut self, ip: &Ip<32>, wire: u32, time_ns: i64) -> Result<(), Keyless>;
+    /// Puts the first frames, as far as they are common ones of IPv4; returns how many.
+    fn common_v4(&mut self, headers: impl ReadHeaders, frames: &[Frame<'_>], inner: bool) -> usize;
+    /// The same of IPv6.
+    fn common_v6(&mut self, headers: impl ReadHeaders, frames: &[Frame<'_>], inner: bool) -> usize;
     /// Puts packets of the columns of a block.
     fn columns(&mut self, block: &Block, places: Range<usize>);
 
@@ -122,6 +129,24 @@ impl Put for One<'_> {
         self.lane.take(ip, wire, time_ns, 0, self.to)
     }
     #[inline(always)]
+    fn common_v4(&mut self, headers: impl ReadHeaders, frames: &[Frame<'_>], inner: bool) -> usize {
+        self.lane.take_common(
+            frames,
+            |frame| common::v4(headers, frame.link, frame.bytes, inner),
+            0,
+            self.to,
+        )
+    }
+    #[inline(always)]
+    fn common_v6(&mut self, headers: impl ReadHeaders, frames: &[Frame<'_>], inner: bool) -> usize {
+        self.lane.take_common(
+            frames,
+            |frame| common::v6(headers, frame.link, frame.bytes, inner),
+            0,
+            self.to,
+        )
+    }
+    #[inline(always)]
     fn columns(&mut self, block: &Block, places: Range<usize>) {
         self.lane.take_columns(block, places, 0, self.to);
     }
@@ -150,6 +175,25 @@ impl<A: Width + Extract<8>, B: Width + Extract<32>> Put for Two<'_, A, B> {
         Ok(())
     }
     #[inline(always)]
+    fn common_v4(&mut self, headers: impl ReadHeaders, frames: &[Frame<'_>], inner: bool) -> usize {
+        self.v4.take_common(
+            frames,
+            |frame| common::v4(headers, frame.link, frame.bytes, inner),
+            0,
+            self.to,
+        )
+    }
+    #[inline(always)]
+    fn common_v6(&mut self, headers: impl ReadHeaders, frames: &[Frame<'_>], inner: bool) -> usize {
+        let Some(v6) = &mut self.v6 else { return 0 };
+        v6.take_common(
+            frames,
+            |frame| common::v6(headers, frame.link, frame.bytes, inner),
+            1,
+            self.to,
+        )
+    }
+    #[inline(always)]
     fn columns(&mut self, block: &Block, places: Range<usize>) {
         self.v4.take_columns(block, places, 0, self.to);
     }
@@ -167,27 +211,30 @@ impl Lanes {
             KeyKind::Protocol | KeyKind::DestinationPort => Keys::Number(Lane::new(options, 0)),
         };
         let (keyless, unmeasured) = (KeylessCounts::default(), Size::default());
-        Self { keys, inner: options.inner, keyless, unmeasured }
+        Self { keys, isa: options.isa, inner: options.inner, keyless, unmeasured }
     }
 
     /// Takes frames in their order until `most` packets had a key; `to` gets each batch that is full.
     /// Returns the frames taken, and how many of them had a key.
     pub fn take(&mut self, frames: &[Frame<'_>], most: u64, to: &mut dyn Take) -> (usize, u64) {
-        let Self { keys, inner, keyless, unmeasured } = self;
+        let Self { keys, isa, inner, keyless, unmeasured } = self;
         match keys {
             Keys::Address(v4, v6) => {
                 let lanes = Two { v4, v6: v6.as_mut(), unmeasured, to };
-                take_each(frames, *inner, most, keyless, lanes)
+                isa.with_headers(Each { frames, inner: *inner, most, keyless, lanes })
             }
             Keys::Pair(v4, v6) => {
                 let lanes = Two { v4, v6: v6.as_mut(), unmeasured, to };
-                take_each(frames, *inner, most, keyless, lanes)
+                isa.with_headers(Each { frames, inner: *inner, most, keyless, lanes })
             }
             Keys::FiveTuple(v4, v6) => {
                 let lanes = Two { v4, v6: v6.as_mut(), unmeasured, to };
-                take_each(frames, *inner, most, keyless, lanes)
+                isa.with_headers(Each { frames, inner: *inner, most, keyless, lanes })
             }
-            Keys::Number(lane) => take_each(frames, *inner, most, keyless, One { lane, to }),
+            Keys::Number(lane) => {
+                let lanes = One { lane, to };
+                isa.with_headers(Each { frames, inner: *inner, most, keyless, lanes })
+            }
         }
     }
 
@@ -293,34 +340,40 @@ fn weigh_two<A: Width, B: Width>(
 }
 
 /// Puts each frame into its lane, until `most` of them had a key.
-#[inline(always)]
-fn take_each(
-    frames: &[Frame<'_>],
+struct Each<'a, P> {
+    frames: &'a [Frame<'a>],
     inner: bool,
     most: u64,
-    keyless: &mut KeylessCounts,
-    mut lanes: impl Put,
-) -> (usize, u64) {
-    let mut left = most;
-    for (number, frame) in frames.iter().enumerate() {
-        let put = match parse_common(frame.link, frame.bytes, inner) {
-            Some(ip) => lanes.v4(&ip, frame.wire, frame.time_ns),
-            None => put_uncommon(frame, inner, &mut lanes),
-        };
-        match put {
-            Ok(()) => {
-                left -= 1;
-                if left == 0 {
-                    return (number + 1, most);
-                }
-            }
-            Err(reason) => reason.count(keyless),
-        }
-    }
-    (frames.len(), most - left)
+    keyless: &'a mut KeylessCounts,
+    lanes: P,
 }
 
-/// Puts a frame that [`parse_common`] does not know into its lane.
+impl<P: Put> WithHeaders for Each<'_, P> {
+    type Output = (usize, u64);
+
+    #[inline(always)]
+    fn run<H: ReadHeaders>(self, headers: H) -> (usize, u64) {
+        let Self { frames, inner, most, keyless, mut lanes } = self;
+        let (mut rest, mut left) = (frames, most);
+        while left > 0 && !rest.is_empty() {
+            let within = usize::try_from(left).map_or(rest, |left| &rest[..left.min(rest.len())]);
+            let v4 = lanes.common_v4(headers, within, inner);
+            let v6 = lanes.common_v6(headers, &within[v4..], inner);
+            (rest, left) = (&rest[v4 + v6..], left - (v4 + v6) as u64);
+            // Behind packets of IPv6 stands any other; else one that is no common one.
+            if v6 == 0 && v4 < within.len() {
+                match put_uncommon(&rest[0], inner, &mut lanes) {
+                    Ok(()) => left -= 1,
+                    Err(reason) => reason.count(keyless),
+                }
+                rest = &rest[1..];
+            }
+        }
+        (frames.len() - rest.len(), most - left)
+    }
+}
+
+/// Puts a frame that is no common one into its lane.
 #[inline(never)]
 fn put_uncommon(frame: &Frame<'_>, inner: bool, lanes: &mut impl Put) -> Result<(), Keyless> {
     let parse = if inner { parse_inner } else { parse };
@@ -413,6 +466,43 @@ impl<K: Width> Lane<K> {
         Ok(())
     }
 
+    /// Takes the first frames, as far as `read` finds a five-tuple in them; returns how many.
+    #[inline(always)]
+    fn take_common<const N: usize>(
+        &mut self,
+        frames: &[Frame<'_>],
+        read: impl Fn(&Frame<'_>) -> Option<Tuple<N>>,
+        lane: usize,
+        to: &mut dyn Take,
+    ) -> usize
+    where
+        K: Extract<N>,
+        Ip<N>: Element,
+    {
+        let (kind, mask) = (self.key.kind, self.mask);
+        let mut taken = 0;
+        loop {
+            let first = self.batch.len();
+            let room = &frames[taken..frames.len().min(taken + self.batch_packets - first)];
+            let row = |frame: &Frame<'_>| {
+                let key = K::from_tuple(kind, &read(frame)?).masked(mask);
+                Some((key, frame.wire, frame.time_ns))
+            };
+            let rows = self.batch.extend(room.iter().map_while(row));
+            if let Some(element) = self.element() {
+                let tuples = room[..rows].iter().filter_map(&read);
+                self.batch.set_elements(first, tuples.map(element));
+            }
+            if self.batch.len() == self.batch_packets {
+                self.flush(lane, to);
+            }
+            taken += rows;
+            if rows < room.len() || taken == frames.len() {
+                return taken;
+            }
+        }
+    }
+
     /// Takes packets of the columns of a block, all of which have a key.
     #[inline(always)]
     fn take_columns(&mut self, block: &Block, places: Range<usize>, lane: usize, to: &mut dyn Take)
@@ -420,28 +510,35 @@ impl<K: Width> Lane<K> {
         K: Extract<8>,
     {
         let (kind, mask) = (self.key.kind, self.mask);
-        let key = |ip: Ip<8>| match K::extract(kind, &ip) {
-            Ok(key) => key.masked(mask),
-            Err(_) => unreachable!("the columns hold packets with ports"),
-        };
         let mut at = places.start;
         while at < places.end {
             let first = self.batch.len();
             let end = places.end.min(at + self.batch_packets - first);
             let (bytes, times_ns) = (&block.bytes()[at..end], &block.times_ns()[at..end]);
-            self.batch.extend(block.ips(at..end).map(key), bytes, times_ns);
-            if let Some((of, digester)) = &self.elements {
-                let element = |ip: Ip<8>| match ip.element(kind, *of, digester) {
-                    Ok(element) => element,
-                    Err(_) => unreachable!("the columns hold packets with ports"),
-                };
-                self.batch.set_elements(first, block.ips(at..end).map(element));
+            let tuples = block.tuples(at..end).iter();
+            let keys = tuples.clone().map(|tuple| K::from_tuple(kind, tuple).masked(mask));
+            self.batch.extend_from(keys, bytes, times_ns);
+            if let Some(element) = self.element() {
+                self.batch.set_elements(first, tuples.copied().map(element));
             }
             if self.batch.len() == self.batch_packets {
                 self.flush(lane, to);
             }
             at = end;
         }
+    }
+
+    /// How the elements of packets with ports are digested, where the summaries want them.
+    #[inline(always)]
+    fn element<const N: usize>(&self) -> Option<impl Fn(Tuple<N>) -> u64 + use<N, K>>
+    where
+        Ip<N>: Element,
+    {
+        let (kind, (of, digester)) = (self.key.kind, self.elements?);
+        Some(move |tuple| match Ip::from(tuple).element(kind, of, &digester) {
+            Ok(element) => element,
+            Err(_) => unreachable!("a five-tuple has ports"),
+        })
     }
 
     fn weigh(&mut self, lane: usize, packets: u32, to: &mut dyn Take) {

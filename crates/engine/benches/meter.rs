@@ -16,6 +16,7 @@ use flowgauge_core::packet::{Frame, LinkType};
 use flowgauge_core::summary::{Options, Parameters};
 use flowgauge_engine::sink::{Json, Written};
 use flowgauge_engine::{Config, Plan};
+use flowgauge_kernel::Isa;
 
 const FRAMES: usize = 4096;
 const FLOWS: u64 = 1000;
@@ -87,6 +88,7 @@ fn meters(c: &mut Criterion) {
         batch_packets: BATCH_PACKETS,
         elements: None,
         ipv6: true,
+        isa: Isa::best(),
     });
     let options = Options::new(MEMORY, 1).with(SIZE);
     let summary = AnySummary::build(KEY_BYTES, &[], "count-min", &options).unwrap();

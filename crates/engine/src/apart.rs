@@ -2,6 +2,7 @@
 
 use flowgauge_core::block::{Block, ParsedRow};
 use flowgauge_core::packet::Frame;
+use flowgauge_kernel::Isa;
 
 use crate::meter::{Meter, Stream, finish};
 use crate::sampling::Arrivals;
@@ -24,7 +25,7 @@ pub(crate) struct ApartMeter {
 impl ApartMeter {
     pub(crate) fn new(streams: Vec<Stream>) -> Self {
         let own = vec![0; streams.len()];
-        Self { streams, wanted: 0, own, block: Block::new() }
+        Self { streams, wanted: 0, own, block: Block::new(Isa::best()) }
     }
 
     /// Gives `count` packets to the measurements, by their places and one after the other as long as

@@ -145,6 +145,7 @@ impl Builder {
             batch_packets: config.batch_packets,
             elements: summaries.wants_elements().then_some((config.spread_of, digester)),
             ipv6: summaries.0.len() > 1,
+            isa: digester.isa(),
         }
     }
 

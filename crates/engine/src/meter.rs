@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use flowgauge_core::block::{Block, ParsedRow};
 use flowgauge_core::packet::Frame;
+use flowgauge_kernel::Isa;
 
 use crate::intake::{Crew, Intake};
 use crate::sampling::Arrivals;
@@ -87,7 +88,7 @@ pub(crate) struct OneMeter {
 
 impl OneMeter {
     pub(crate) fn new(stream: Stream) -> Self {
-        Self { stream, block: Block::new() }
+        Self { stream, block: Block::new(Isa::best()) }
     }
 }
 

@@ -3,6 +3,7 @@
 use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::block::{Block, ParsedRow};
 use flowgauge_core::packet::Frame;
+use flowgauge_kernel::Isa;
 
 use crate::meter::{Meter, Stream, finish};
 use crate::sampling::Arrivals;
@@ -30,7 +31,13 @@ impl SeveralMeter {
         let is_filtered = |number: &usize| streams[*number].intake.is_filtered();
         let filtered = (0..streams.len()).filter(is_filtered);
         let filtered = filtered.map(|number| (number, Mask::default())).collect();
-        Self { streams, inner, left: limit.unwrap_or(u64::MAX), block: Block::new(), filtered }
+        Self {
+            streams,
+            inner,
+            left: limit.unwrap_or(u64::MAX),
+            block: Block::new(Isa::best()),
+            filtered,
+        }
     }
 
     /// Judges the frames that are about to be read into the block by the filters, up to the limit;

@@ -16,6 +16,7 @@ mod detect;
 mod digest;
 mod exchange;
 mod group;
+mod headers;
 #[cfg(target_arch = "x86_64")]
 mod lanes;
 mod memory;
@@ -31,6 +32,7 @@ pub use detect::Isa;
 pub use digest::{Digester, Words};
 pub use exchange::{Keeper, User, exchange};
 pub use group::{equal_in_group, equal_in_line};
+pub use headers::{ReadHeaders, ScalarHeaders, Tuple, WithHeaders};
 pub use memory::Zeroed;
 pub use prefetch::prefetch;
 pub use ring::{Consumer, Gone, Producer, ring};

@@ -1,27 +1,65 @@
-//! The common frame in one look: Ethernet, IPv4 without options, TCP or UDP.
+//! Common frames, which the kernel reads in one look: TCP or UDP in IPv4 without options, or in IPv6
+//! without extension headers, in Ethernet with at most one VLAN tag.
 
-use super::transport::{TCP, UDP};
-use super::{Ip, Ports, ipv4};
+use flowgauge_kernel::{ReadHeaders, Tuple};
 
-/// Ethernet, IPv4 without options, and the ports.
-const HEADERS: usize = 14 + 20 + 4;
+use super::{Headers, Ip, LinkType, Ports, tunnel, vlan};
 
-/// The packet, if the frame is a common one; `None` says nothing about the frame.
-#[expect(clippy::needless_bitwise_bool, reason = "one branch instead of seven")]
+/// The packet, if the frame is a common one, and no tunnel where `inner` is set. `None` says nothing
+/// about the frame.
 #[inline(always)]
-pub(super) fn read(frame: &[u8]) -> Option<Ip<8>> {
-    let head: &[u8; HEADERS] = frame.first_chunk()?;
-    let short = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
-    let protocol = head[23];
-    let common = (short(12) == 0x0800)
-        & (head[14] == 0x45)
-        // The total length is 0 or reaches over the ports.
-        & (short(16).wrapping_sub(1) >= 20 + 4 - 1)
-        & (short(20) & ipv4::FRAGMENT_OFFSET == 0)
-        & ((protocol == TCP) | (protocol == UDP));
-    if !common {
+pub(super) fn packet(
+    headers: impl ReadHeaders,
+    link: LinkType,
+    frame: &[u8],
+    inner: bool,
+) -> Option<Headers> {
+    if let Some(tuple) = v4(headers, link, frame, inner) {
+        return Some(Headers::V4(tuple.into()));
+    }
+    v6(headers, link, frame, inner).map(|tuple| Headers::V6(tuple.into()))
+}
+
+/// The five-tuple of such a packet of IPv4.
+#[inline(always)]
+pub(crate) fn v4(
+    headers: impl ReadHeaders,
+    link: LinkType,
+    frame: &[u8],
+    inner: bool,
+) -> Option<Tuple<8>> {
+    read(link, frame, inner, |untagged| headers.v4(untagged))
+}
+
+/// The five-tuple of such a packet of IPv6.
+#[inline(always)]
+pub(crate) fn v6(
+    headers: impl ReadHeaders,
+    link: LinkType,
+    frame: &[u8],
+    inner: bool,
+) -> Option<Tuple<32>> {
+    read(link, frame, inner, |untagged| headers.v6(untagged))
+}
+
+#[inline(always)]
+fn read<const N: usize>(
+    link: LinkType,
+    frame: &[u8],
+    inner: bool,
+    untagged: impl Fn(&[u8]) -> Option<Tuple<N>>,
+) -> Option<Tuple<N>> {
+    if link != LinkType::ETHERNET {
         return None;
     }
-    let (addresses, ports) = (*head[26..].first_chunk()?, *head[34..].first_chunk()?);
-    Some(Ip { addresses, protocol, ports: Ports::Found(u32::from_be_bytes(ports)) })
+    let tuple = untagged(frame).or_else(|| untagged(vlan::behind_tag(frame)?))?;
+    (!(inner && tunnel::may_be(&Ip::from(tuple)))).then_some(tuple)
+}
+
+impl<const N: usize> From<Tuple<N>> for Ip<N> {
+    #[inline(always)]
+    fn from(tuple: Tuple<N>) -> Self {
+        let ports = Ports::Found(u32::from_be_bytes(tuple.ports()));
+        Self { addresses: tuple.addresses, protocol: tuple.protocol(), ports }
+    }
 }

@@ -4,7 +4,7 @@ use super::cursor::Cursor;
 use super::{Ip, Layer, Malformed, Ports, transport};
 
 /// The part of flags and fragment offset that is zero in a whole packet or a first fragment.
-pub(super) const FRAGMENT_OFFSET: u16 = 0x1fff;
+const FRAGMENT_OFFSET: u16 = 0x1fff;
 
 pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<Ip<8>, Malformed> {
     let header = cursor.peek::<20>(Layer::Ipv4)?;

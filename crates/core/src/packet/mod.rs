@@ -1,7 +1,7 @@
 //! Bytes to headers: a total parser that never fails, never reads past what was captured, and
 //! says how far it got.
 
-mod common;
+pub(crate) mod common;
 mod cooked;
 mod counts;
 mod cursor;
@@ -19,7 +19,7 @@ mod vlan;
 
 pub use counts::KeylessCounts;
 pub use link::LinkType;
-pub use parse::{parse, parse_common, parse_inner};
+pub use parse::{parse, parse_inner};
 
 /// Nested headers that are followed: VLAN tags, MPLS labels, IPv6 extension headers, tunnels and
 /// the extension headers of GTP-U, all counted together. One more is a [`Fault::Contradiction`].

@@ -1,33 +1,24 @@
 //! The two ways through a frame: to its first IP header, and to its innermost one.
 
+use flowgauge_kernel::ScalarHeaders;
+
 use super::cursor::Cursor;
 use super::network::Network;
 use super::{
-    Headers, Ip, Layer, LinkType, Malformed, NoKey, common, cooked, ethernet, loopback, tunnel,
+    Headers, Layer, LinkType, Malformed, NoKey, common, cooked, ethernet, loopback, tunnel,
 };
-
-/// What [`parse`] finds, or [`parse_inner`] where `inner` is set, if the frame is a common one:
-/// Ethernet, IPv4 without options, TCP or UDP, and no tunnel. `None` says nothing about the frame.
-///
-/// Cost: a length check and a branch.
-#[inline(always)]
-pub fn parse_common(link: LinkType, frame: &[u8], inner: bool) -> Option<Ip<8>> {
-    common_packet(link, frame).filter(|ip| !(inner && tunnel::may_be(ip)))
-}
 
 /// Reads the captured bytes `frame` up to the ports behind the first IP header.
 ///
 /// Total: any bytes of any link type have an outcome. Once the ports are found, more captured bytes
 /// of the same frame do not change it.
 ///
-/// Cost: a length check and a branch for Ethernet, IPv4 without options, TCP or UDP; a call for
-/// everything else.
+/// Cost: a length check and a branch for TCP and UDP in IPv4 without options or IPv6 without extension
+/// headers, in Ethernet with at most one VLAN tag; a call for everything else.
 #[inline]
 pub fn parse(link: LinkType, frame: &[u8]) -> Headers {
-    match common_packet(link, frame) {
-        Some(ip) => Headers::V4(ip),
-        None => outer(link, frame),
-    }
+    let common = common::packet(ScalarHeaders, link, frame, false);
+    common.unwrap_or_else(|| outer(link, frame))
 }
 
 /// Reads the captured bytes `frame` up to the ports behind the innermost IP header: through IP in
@@ -43,16 +34,8 @@ pub fn parse(link: LinkType, frame: &[u8]) -> Headers {
 /// Cost: as [`parse`], where neither protocol nor destination port is that of a tunnel.
 #[inline]
 pub fn parse_inner(link: LinkType, frame: &[u8]) -> Headers {
-    match common_packet(link, frame) {
-        Some(ip) if tunnel::may_be(&ip) => through_tunnels(link, frame),
-        Some(ip) => Headers::V4(ip),
-        None => innermost(link, frame),
-    }
-}
-
-#[inline(always)]
-fn common_packet(link: LinkType, frame: &[u8]) -> Option<Ip<8>> {
-    if link == LinkType::ETHERNET { common::read(frame) } else { None }
+    let common = common::packet(ScalarHeaders, link, frame, true);
+    common.unwrap_or_else(|| innermost(link, frame))
 }
 
 #[inline(never)]
@@ -125,7 +108,7 @@ mod tests {
 
     /// The short way must find what the long way finds, whatever the bytes.
     #[test]
-    fn common_packet_agrees_with_the_long_way() {
+    fn common_packets_agree_with_the_long_way() {
         let mut state = 1_u64;
         let mut random = move |below: u64| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -133,21 +116,25 @@ mod tests {
         };
         let mut common = 0;
         for _ in 0..200_000 {
-            let mut frame = [7; 60];
-            frame[12..18].copy_from_slice(&[8, 0, 0x45, 0, 0, random(48) as u8]);
-            frame[20..24].copy_from_slice(&[0x40, 0, 64, [6, 17, 132, 1][random(4) as usize]]);
+            let mut frame = vec![7; 12];
+            if random(3) == 0 {
+                frame.extend([0x81, 0, 7, 7]);
+            }
+            let protocol = [6, 17, 132, 1][random(4) as usize];
+            if random(2) == 0 {
+                frame.extend([8, 0, 0x45, 0, 0, random(48) as u8, 7, 7, 0x40, 0, 64, protocol]);
+            } else {
+                frame.extend([0x86, 0xdd, 0x60, 7, 7, 7, 0, random(16) as u8, protocol, 64]);
+            }
+            frame.resize(80, 7);
             for _ in 0..random(3) {
                 frame[12 + random(26) as usize] = random(256) as u8;
             }
-            let frame = &frame[..60 - random(30) as usize];
-            if let Some(ip) = common_packet(LinkType::ETHERNET, frame) {
+            let (link, frame) = (LinkType::ETHERNET, &frame[..80 - random(50) as usize]);
+            if let Some(packet) = common::packet(ScalarHeaders, link, frame, false) {
                 common += 1;
-                assert_eq!(Headers::V4(ip), outer(LinkType::ETHERNET, frame), "{frame:02x?}");
-                assert_eq!(
-                    parse_inner(LinkType::ETHERNET, frame),
-                    through_tunnels(LinkType::ETHERNET, frame),
-                    "{frame:02x?}"
-                );
+                assert_eq!(packet, outer(link, frame), "{frame:02x?}");
+                assert_eq!(parse_inner(link, frame), through_tunnels(link, frame), "{frame:02x?}");
             }
         }
         assert!(common > 10_000, "only {common} frames were common");

@@ -4,7 +4,7 @@ use super::cursor::Cursor;
 use super::{Layer, Ports};
 
 /// Transmission Control Protocol.
-pub(super) const TCP: u8 = 6;
+const TCP: u8 = 6;
 /// User Datagram Protocol.
 pub(super) const UDP: u8 = 17;
 /// Stream Control Transmission Protocol.

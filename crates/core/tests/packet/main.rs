@@ -3,6 +3,7 @@
 
 mod frames;
 mod ip;
+mod lanes;
 mod link;
 mod peer;
 mod total;

@@ -22,7 +22,7 @@ const LINKS: [LinkType; 11] = [
 ];
 
 /// Frames that reach every header there is.
-fn seeds() -> Vec<(LinkType, Vec<u8>)> {
+pub(crate) fn seeds() -> Vec<(LinkType, Vec<u8>)> {
     let v4 = ipv4(17, &udp(53, &[0; 8]));
     let v6 = ipv6(0, &extension(43, 0, &extension(60, 1, &extension(6, 0, &tcp()))));
     let in_ethernet = ethernet(0x0800, &v4);
@@ -58,7 +58,7 @@ fn seeds() -> Vec<(LinkType, Vec<u8>)> {
 }
 
 /// A seed with some bytes changed, or noise, of [`SNAP`] bytes.
-fn frame(seeds: &[(LinkType, Vec<u8>)], random: &mut Random) -> (LinkType, Vec<u8>) {
+pub(crate) fn frame(seeds: &[(LinkType, Vec<u8>)], random: &mut Random) -> (LinkType, Vec<u8>) {
     if random.below(8) == 0 {
         let link = LINKS[random.below(LINKS.len())];
         return (link, (0..SNAP).map(|_| random.byte()).collect());

@@ -1,0 +1,239 @@
+//! Common frames to five-tuples: TCP or UDP in IPv4 without options, or in IPv6 without extension
+//! headers, in Ethernet.
+//!
+//! The loop over frames belongs to the caller, so that a five-tuple stays in registers on its way to
+//! the caller's columns. It is compiled once per instruction set: a [`WithHeaders`], which
+//! [`Isa::with_headers`] calls.
+
+use crate::detect::Isa;
+#[cfg(target_arch = "x86_64")]
+use crate::detect::Level;
+
+/// The five-tuple of a packet, in network order. `N` is the size of both addresses: 8 bytes of IPv4, 32 of
+/// IPv6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Tuple<const N: usize> {
+    /// Source address, then destination address.
+    pub addresses: [u8; N],
+    /// Source port, destination port and protocol, in the first five bytes in memory; the others are 0.
+    pub rest: u64,
+}
+
+impl<const N: usize> Tuple<N> {
+    /// Puts ports and protocol behind the addresses.
+    #[inline(always)]
+    pub fn new(addresses: [u8; N], ports: [u8; 4], protocol: u8) -> Self {
+        let [a, b, c, d] = ports;
+        Self { addresses, rest: u64::from_ne_bytes([a, b, c, d, protocol, 0, 0, 0]) }
+    }
+
+    /// Source port and destination port.
+    #[inline(always)]
+    pub fn ports(&self) -> [u8; 4] {
+        let [a, b, c, d, ..] = self.rest.to_ne_bytes();
+        [a, b, c, d]
+    }
+
+    /// The protocol; in IPv6 that behind the extension headers.
+    #[inline(always)]
+    pub fn protocol(&self) -> u8 {
+        self.rest.to_ne_bytes()[4]
+    }
+}
+
+/// Bytes of Ethernet, IPv4 and both ports.
+const V4_BYTES: usize = 14 + 20 + 4;
+/// Bytes of Ethernet, IPv6 and both ports.
+const V6_BYTES: usize = 14 + 40 + 4;
+
+/// The part of flags and fragment offset that is zero in a whole packet or a first fragment.
+const FRAGMENT_OFFSET: u16 = 0x1fff;
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+
+/// Reads the headers of untagged Ethernet frames on one instruction set. Only [`Isa::with_headers`]
+/// hands one out, so that having it proves that the instruction set was detected; but for
+/// [`ScalarHeaders`], which all processors can use.
+///
+/// Nothing is read behind the frame. `None` says only that the frame is not a common one. The
+/// Ethernet addresses in front of byte 12 are never looked at, so that a frame with a VLAN tag is
+/// read from its fourth byte on.
+pub trait ReadHeaders: Copy {
+    /// The five-tuple of a common IPv4 packet.
+    fn v4(self, frame: &[u8]) -> Option<Tuple<8>>;
+    /// The five-tuple of a common IPv6 packet.
+    fn v6(self, frame: &[u8]) -> Option<Tuple<32>>;
+}
+
+/// A loop that reads headers. `run` must be `#[inline(always)]`, or else each frame is a call.
+pub trait WithHeaders {
+    /// What the loop returns.
+    type Output;
+    /// Runs the loop.
+    fn run<H: ReadHeaders>(self, headers: H) -> Self::Output;
+}
+
+impl Isa {
+    /// Runs the loop as compiled for this instruction set.
+    #[inline]
+    pub fn with_headers<W: WithHeaders>(self, body: W) -> W::Output {
+        match self.level() {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: holding an `Isa` of this level proves that it was detected.
+            Level::Avx2 => unsafe { x86::with_avx2(body) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            Level::Avx512 => unsafe { x86::with_avx512(body) },
+            _ => body.run(ScalarHeaders),
+        }
+    }
+}
+
+/// The twin of all others.
+#[derive(Clone, Copy, Debug)]
+pub struct ScalarHeaders;
+
+impl ReadHeaders for ScalarHeaders {
+    #[inline(always)]
+    #[expect(clippy::needless_bitwise_bool, reason = "one branch instead of six")]
+    fn v4(self, frame: &[u8]) -> Option<Tuple<8>> {
+        let head: &[u8; V4_BYTES] = frame.first_chunk()?;
+        let protocol = head[23];
+        let common = (short(head, 12) == 0x0800)
+            & (head[14] == 0x45)
+            // The total length is 0 or reaches over the ports.
+            & (short(head, 16).wrapping_sub(1) >= 20 + 4 - 1)
+            & (short(head, 20) & FRAGMENT_OFFSET == 0)
+            & ((protocol == TCP) | (protocol == UDP));
+        common.then(|| tuple(head, 26, protocol))
+    }
+
+    #[inline(always)]
+    #[expect(clippy::needless_bitwise_bool, reason = "one branch instead of five")]
+    fn v6(self, frame: &[u8]) -> Option<Tuple<32>> {
+        let head: &[u8; V6_BYTES] = frame.first_chunk()?;
+        let next = head[20];
+        let common = (short(head, 12) == 0x86dd)
+            & (head[14] >> 4 == 6)
+            // The payload's length is 0 or reaches over the ports.
+            & (short(head, 18).wrapping_sub(1) >= 4 - 1)
+            & ((next == TCP) | (next == UDP));
+        common.then(|| tuple(head, 22, next))
+    }
+}
+
+#[inline(always)]
+fn short<const N: usize>(head: &[u8; N], at: usize) -> u16 {
+    u16::from_be_bytes([head[at], head[at + 1]])
+}
+
+/// The addresses that begin at `at`, with the ports behind them.
+#[inline(always)]
+fn tuple<const N: usize>(head: &[u8], at: usize, protocol: u8) -> Tuple<N> {
+    let (mut addresses, mut ports) = ([0; N], [0; 4]);
+    addresses.copy_from_slice(&head[at..at + N]);
+    ports.copy_from_slice(&head[at + N..at + N + 4]);
+    Tuple::new(addresses, ports, protocol)
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use std::arch::x86_64::*;
+
+    use super::{
+        FRAGMENT_OFFSET, ReadHeaders, TCP, Tuple, UDP, V4_BYTES, V6_BYTES, WithHeaders, tuple,
+    };
+
+    /// All tests of a frame at once: the fields that decide, each in 16 bits of its own.
+    #[derive(Clone, Copy)]
+    struct Avx2(());
+
+    impl ReadHeaders for Avx2 {
+        #[inline(always)]
+        fn v4(self, frame: &[u8]) -> Option<Tuple<8>> {
+            let head: &[u8; V4_BYTES] = frame.first_chunk()?;
+            // SAFETY: only `with_avx2` and `with_avx512` make an `Avx2`, whose callers detected AVX2;
+            // the loads are of the bytes 12 to 27 and 22 to 37 of 38.
+            unsafe {
+                let fields = _mm_shuffle_epi8(
+                    _mm_loadu_si128(head.as_ptr().add(12).cast()),
+                    // EtherType, version and header length, total length, fragment offset, protocol.
+                    _mm_setr_epi8(1, 0, 2, -1, 5, 4, 9, 8, 11, -1, -1, -1, -1, -1, -1, -1),
+                );
+                let fields = _mm_and_si128(
+                    fields,
+                    _mm_setr_epi16(-1, -1, -1, FRAGMENT_OFFSET.cast_signed(), -1, 0, 0, 0),
+                );
+                if !is_common(fields, 0x0800, 0x45, 20 + 4) {
+                    return None;
+                }
+                // Bytes 26 to 37, behind them the protocol in byte 23.
+                let tuple = _mm_shuffle_epi8(
+                    _mm_loadu_si128(head.as_ptr().add(22).cast()),
+                    _mm_setr_epi8(4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 1, -1, -1, -1),
+                );
+                let mut words = [0_u64; 2];
+                _mm_storeu_si128(words.as_mut_ptr().cast(), tuple);
+                let [addresses, rest] = words;
+                Some(Tuple { addresses: addresses.to_ne_bytes(), rest })
+            }
+        }
+
+        #[inline(always)]
+        fn v6(self, frame: &[u8]) -> Option<Tuple<32>> {
+            let head: &[u8; V6_BYTES] = frame.first_chunk()?;
+            // SAFETY: AVX2 was detected, as above; the load is of the bytes 12 to 27 of 58.
+            let common = unsafe {
+                let fields = _mm_shuffle_epi8(
+                    _mm_loadu_si128(head.as_ptr().add(12).cast()),
+                    // EtherType, version, length of the payload, nothing, next header.
+                    _mm_setr_epi8(1, 0, 2, -1, 7, 6, -1, -1, 8, -1, -1, -1, -1, -1, -1, -1),
+                );
+                let fields = _mm_and_si128(fields, _mm_setr_epi16(-1, 0xf0, -1, 0, -1, 0, 0, 0));
+                is_common(fields, 0x86dd, 0x60, 4)
+            };
+            common.then(|| tuple(head, 22, head[20]))
+        }
+    }
+
+    /// Whether the fields are those of a packet of TCP or UDP: `EtherType`, version, a length that is
+    /// 0 or at least `least`, a fragment offset of 0, and the protocol.
+    ///
+    /// # Safety
+    /// AVX2 must have been detected.
+    #[inline(always)]
+    unsafe fn is_common(fields: __m128i, ether_type: u16, version: i16, least: i16) -> bool {
+        // SAFETY: AVX2, by this function's contract.
+        unsafe {
+            // A length less 1 is at least `least` less 1, also where it is 0.
+            let fields = _mm_sub_epi16(fields, _mm_setr_epi16(0, 0, 1, 0, 0, 0, 0, 0));
+            let fields =
+                _mm_min_epu16(fields, _mm_setr_epi16(-1, -1, least - 1, -1, -1, -1, -1, -1));
+            let of = |protocol: u8| {
+                let ether_type = ether_type.cast_signed();
+                let common =
+                    _mm_setr_epi16(ether_type, version, least - 1, 0, protocol.into(), 0, 0, 0);
+                _mm_cmpeq_epi16(fields, common)
+            };
+            _mm_movemask_epi8(_mm_or_si128(of(TCP), of(UDP))) == 0xffff
+        }
+    }
+
+    /// # Safety
+    /// AVX2 must have been detected.
+    #[target_feature(enable = "avx2")]
+    pub(super) unsafe fn with_avx2<W: WithHeaders>(body: W) -> W::Output {
+        body.run(Avx2(()))
+    }
+
+    /// The same loop, whose comparisons go to mask registers.
+    ///
+    /// # Safety
+    /// AVX-512BW and VL must have been detected.
+    #[target_feature(enable = "avx512bw,avx512vl")]
+    pub(super) unsafe fn with_avx512<W: WithHeaders>(body: W) -> W::Output {
+        body.run(Avx2(()))
+    }
+}
