@@ -120,7 +120,19 @@ impl Pcap {
 
     /// The packet whose record begins at `at`.
     pub(crate) fn next<'a>(&self, bytes: &'a [u8], at: usize) -> Result<Packet<'a>, Stop> {
-        self.packet(self.order, bytes, at)
+        self.packet(self.order, bytes, at).ok_or_else(|| self.stop(bytes, at))
+    }
+
+    /// Why there is no packet at `at`.
+    #[cold]
+    fn stop(&self, bytes: &[u8], at: usize) -> Stop {
+        let Some(header) = bytes.get(at..at + self.record_header) else {
+            return Need::whole(self.record_header, "record header").into();
+        };
+        match self.lengths(self.order, header) {
+            (captured, _) if captured > MAX_CAPTURED => Damage::CapturedLength(captured).into(),
+            (captured, _) => Need::whole(self.record_header + captured as usize, "packet").into(),
+        }
     }
 
     /// Walks records; see [`Format::walk`].
@@ -141,7 +153,7 @@ impl Pcap {
         let order = if BIG { ByteOrder::Big } else { ByteOrder::Little };
         let (mut next, mut irregular) = (*at, 0);
         while !burst.is_full() {
-            let Ok(packet) = self.packet(order, bytes, next) else { break };
+            let Some(packet) = self.packet(order, bytes, next) else { break };
             burst.push(packet.frame);
             irregular += u64::from(packet.irregular);
             next = packet.end;
@@ -167,7 +179,7 @@ impl Pcap {
     ) -> Skipped {
         let order = if BIG { ByteOrder::Big } else { ByteOrder::Little };
         let (mut next, mut irregular, mut skipped) = (*at, 0, Skipped::none(ahead));
-        while let Ok(packet) = self.packet(order, bytes, next)
+        while let Some(packet) = self.packet(order, bytes, next)
             && skipped.take(ahead, packet.frame.wire, packet.frame.time_ns)
         {
             irregular += u64::from(packet.irregular);
@@ -178,24 +190,22 @@ impl Pcap {
         skipped
     }
 
-    /// The packet whose record begins at `at`.
+    /// The packet whose record begins at `at`, unless it is cut or damaged.
     #[inline(always)]
-    fn packet<'a>(&self, order: ByteOrder, bytes: &'a [u8], at: usize) -> Result<Packet<'a>, Stop> {
-        let header = bytes
-            .get(at..at + self.record_header)
-            .ok_or(Need::whole(self.record_header, "record header"))?;
+    fn packet<'a>(&self, order: ByteOrder, bytes: &'a [u8], at: usize) -> Option<Packet<'a>> {
+        let header = bytes.get(at..at + self.record_header)?;
         let (captured, wire) = self.lengths(order, header);
         if captured > MAX_CAPTURED {
-            return Err(Damage::CapturedLength(captured).into());
+            return None;
         }
         let begin = at + self.record_header;
         let end = begin + captured as usize;
-        let captured_bytes = bytes.get(begin..end).ok_or(Need::whole(end - at, "packet"))?;
+        let captured_bytes = bytes.get(begin..end)?;
         let seconds = i64::from(order.u32(header, 0));
         let fraction = i64::from(order.u32(header, 4));
         // At most 2³² × 10⁹ + 2³² × 10³: no overflow.
         let time_ns = seconds * 1_000_000_000 + fraction * self.fraction_ns;
         let frame = Frame { bytes: captured_bytes, wire, link: self.link, time_ns };
-        Ok(Packet { frame, end, irregular: captured > wire.min(self.snap_length) })
+        Some(Packet { frame, end, irregular: captured > wire.min(self.snap_length) })
     }
 }
