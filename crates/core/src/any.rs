@@ -257,13 +257,9 @@ impl BatchMut<'_> {
         each_batch!(self, batch => batch.clear());
     }
 
-    /// Packets and bytes of a batch of single packets.
-    pub fn size(&self) -> Size {
-        let size = |packets: usize, bytes: &[u64]| Size {
-            packets: packets as u64,
-            bytes: bytes.iter().sum(),
-        };
-        each_batch!(self, batch => size(batch.len(), batch.bytes()))
+    /// Packets and bytes of a batch of single packets, which is not added to from here on.
+    pub fn size(&mut self) -> Size {
+        each_batch!(self, batch => batch.size())
     }
 
     /// The digests of the keys, computed where that was not done before.

@@ -3,6 +3,7 @@
 use flowgauge_kernel::{Digester, prefetch};
 
 use crate::key::FlowKey;
+use crate::terms::Size;
 
 /// Packets a batch holds at most.
 pub const BATCH_PACKETS: usize = 256;
@@ -16,6 +17,8 @@ const LINE_BYTES: usize = 64;
 pub struct Batch<K> {
     len: usize,
     digested: bool,
+    /// The bytes of all rows, once they were summed up.
+    summed: Option<u64>,
     /// Whether rows may stand for several packets.
     sums: bool,
     /// The first rows that have these bytes, and time 0, since [`Self::fill`] wrote so.
@@ -48,6 +51,7 @@ impl<K: FlowKey> Batch<K> {
         Self {
             len: 0,
             digested: false,
+            summed: None,
             sums: false,
             filled: (0, 0),
             keys: Box::new([K::zeroed(); BATCH_PACKETS]),
@@ -244,6 +248,7 @@ impl<K: FlowKey> Batch<K> {
     pub fn clear(&mut self) {
         self.len = 0;
         self.digested = false;
+        self.summed = None;
         self.filled.0 = 0;
     }
 
@@ -256,6 +261,13 @@ impl<K: FlowKey> Batch<K> {
             digester.digest_batch(K::words(&self.keys[..len]), key_bytes, &mut self.digests[..len]);
             self.digested = true;
         }
+    }
+
+    /// Packets and bytes of a batch of single packets, which is not added to from here on.
+    #[inline]
+    pub fn size(&mut self) -> Size {
+        let bytes = *self.summed.get_or_insert_with(|| self.bytes[..self.len].iter().sum());
+        Size { packets: self.len as u64, bytes }
     }
 
     /// The keys.

@@ -54,7 +54,7 @@ impl Set {
 
     /// Ingests a batch of a lane.
     #[inline]
-    pub(crate) fn ingest(&mut self, lane: usize, batch: BatchMut<'_>) {
+    pub(crate) fn ingest(&mut self, lane: usize, mut batch: BatchMut<'_>) {
         self.ingested += batch.size();
         self.summaries.take(lane, batch);
     }
