@@ -1,5 +1,8 @@
 //! The key chooses the lanes; the memory is divided among workers, lanes and tasks, and reserved.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use flowgauge_core::any::AnySummary;
 use flowgauge_core::catalog;
 use flowgauge_core::lanes::LaneOptions;
@@ -15,6 +18,7 @@ use crate::error::{Able, EngineError};
 use crate::outline::Outlines;
 use crate::plan::Prepared;
 use crate::report::SummaryInfo;
+use crate::sink::units;
 use crate::snapshot::Saving;
 use crate::summaries::{Sets, Summaries, View};
 
@@ -49,6 +53,8 @@ struct Builder {
     lanes_bytes: usize,
     task_bytes_per_flow: usize,
     task_bytes_per_cell: usize,
+    /// Bytes that could not be locked.
+    unlocked: Arc<AtomicUsize>,
     /// What is left out, and why.
     notes: Vec<String>,
 }
@@ -90,6 +96,7 @@ impl Builder {
             lanes_bytes,
             task_bytes_per_flow,
             task_bytes_per_cell,
+            unlocked: Arc::default(),
             notes: note.into_iter().collect(),
         })
     }
@@ -110,14 +117,15 @@ impl Builder {
     fn summary(&self, key_bytes: usize, share: f64) -> Result<AnySummary, EngineError> {
         let config = &self.config;
         let set_bytes = self.lanes_bytes / self.all;
+        // Parameters that say more than the memory holds are refused, not obeyed.
+        let memory = if config.parameters == Parameters::default() {
+            Memory::unlimited()
+        } else {
+            Memory::limited(set_bytes)
+        };
         let options = Options {
             parameters: config.parameters.clone(),
-            // Parameters that say more than the memory holds are refused, not obeyed.
-            memory: if config.parameters == Parameters::default() {
-                Memory::unlimited()
-            } else {
-                Memory::limited(set_bytes)
-            },
+            memory: if config.lock_memory { memory.locked(&self.unlocked) } else { memory },
             task_bytes_per_flow: self.task_bytes_per_flow.div_ceil(self.all_for_one),
             task_bytes_per_cell: self.task_bytes_per_cell.div_ceil(self.all_for_one),
             by: config.by,
@@ -152,7 +160,14 @@ impl Builder {
     /// Builds the tasks for summaries of this size, and leaves out those that cannot be answered.
     fn finish(mut self, sharing: Sharing, sets: Sets) -> Result<Prepared, EngineError> {
         let view = sharing.view(self.config.key, &sets.workers);
-        let notes = std::mem::take(&mut self.notes);
+        let mut notes = std::mem::take(&mut self.notes);
+        let unlocked = self.unlocked.load(Ordering::Relaxed);
+        if unlocked > 0 {
+            notes.push(format!(
+                "the operating system did not lock {} of the memory; raise the limit ('ulimit -l')",
+                units::memory(unlocked)
+            ));
+        }
         let bytes = sets.all().flat_map(Summaries::memory_bytes).sum();
         let mut closer =
             answering(&self.config, self.seed, &self.entries, &view, sets.first(), bytes, notes)?;

@@ -27,6 +27,9 @@ pub struct Config {
     pub accelerators: Vec<(String, Parameters)>,
     /// Bytes reserved for measuring, over all lanes and tasks.
     pub memory_bytes: usize,
+    /// Whether the memory of summaries is faulted in and locked when it is reserved, so that no packet
+    /// waits for a page. What the operating system refuses to lock is noted in reports.
+    pub lock_memory: bool,
     /// The tasks by name; those by default where `None`.
     pub tasks: Option<Vec<String>>,
     /// Where epochs end.
@@ -99,6 +102,7 @@ impl Default for Config {
             parameters: Parameters::default(),
             accelerators: Vec::new(),
             memory_bytes: 256 << 20,
+            lock_memory: false,
             tasks: None,
             epoch: EpochLength::Whole,
             updates: EpochLength::Whole,

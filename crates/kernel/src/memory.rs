@@ -36,6 +36,14 @@ impl<T: Zeroable> Zeroed<T> {
         Ok(Self { map, len, item: PhantomData })
     }
 
+    /// Faults all of it in, and keeps it from being swapped out; returns whether the operating system
+    /// allows that.
+    pub fn lock(&self) -> bool {
+        #[cfg(target_os = "linux")]
+        let _ = self.map.advise(memmap2::Advice::PopulateWrite);
+        self.map.lock().is_ok()
+    }
+
     /// Bytes reserved.
     pub fn memory_bytes(&self) -> usize {
         self.len * size_of::<T>()

@@ -1,6 +1,8 @@
 //! The memory of a summary, counted before it is reserved.
 
 use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytemuck::Zeroable;
 use flowgauge_kernel::Zeroed;
@@ -12,6 +14,8 @@ use super::BuildError;
 #[derive(Clone, Debug)]
 pub struct Memory {
     left: Cell<usize>,
+    /// Where memory is to be locked: the bytes of which that was refused.
+    unlocked: Option<Arc<AtomicUsize>>,
 }
 
 impl Memory {
@@ -22,7 +26,14 @@ impl Memory {
 
     /// At most `bytes`.
     pub fn limited(bytes: usize) -> Self {
-        Self { left: Cell::new(bytes) }
+        Self { left: Cell::new(bytes), unlocked: None }
+    }
+
+    /// The same, faulted in and locked as it is reserved. Bytes that the operating system refuses to lock
+    /// are added to `unlocked`, and are faulted in all the same.
+    #[must_use]
+    pub fn locked(self, unlocked: &Arc<AtomicUsize>) -> Self {
+        Self { unlocked: Some(Arc::clone(unlocked)), ..self }
     }
 
     /// Reserves `len` zeroed items.
@@ -30,11 +41,15 @@ impl Memory {
     /// # Errors
     /// When they do not fit into what is left, or the operating system refuses.
     pub fn zeroed<T: Zeroable>(&self, len: usize) -> Result<Zeroed<T>, BuildError> {
-        self.take(len.saturating_mul(size_of::<T>()))?;
-        Zeroed::new(len).map_err(|error| BuildError::Refused {
-            bytes: len.saturating_mul(size_of::<T>()),
-            error,
-        })
+        let bytes = len.saturating_mul(size_of::<T>());
+        self.take(bytes)?;
+        let zeroed = Zeroed::new(len).map_err(|error| BuildError::Refused { bytes, error })?;
+        if let Some(unlocked) = &self.unlocked
+            && !zeroed.lock()
+        {
+            unlocked.fetch_add(bytes, Ordering::Relaxed);
+        }
+        Ok(zeroed)
     }
 
     /// Counts `bytes` that are reserved elsewhere.
