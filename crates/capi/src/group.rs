@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
+use std::mem::MaybeUninit;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +12,9 @@ use std::time::Duration;
 use flowgauge_core::accelerator::is_before_headers;
 use flowgauge_core::summary::BuildError;
 use flowgauge_engine::sink::{Item, Outlets, Sink};
-use flowgauge_engine::{Closed, Config, EngineError, EpochLength, Group, Pace, Plan, seed};
+use flowgauge_engine::{
+    Closed, Config, EngineError, EpochLength, Explanation, Group, Pace, Plan, seed,
+};
 use flowgauge_kernel::Seed;
 use flowgauge_options::{MAIN, Named, parse, parse_yaml};
 use rustix::process::getpid;
@@ -75,13 +78,20 @@ impl Asked<'_> {
                     "'{name}': algorithm=auto, error and rate are for the command; name an algorithm"
                 )));
             }
+            let config = measurement.config(name, epoch).map_err(refused)?;
+            if self.pace == Pace::Live && config.updates != EpochLength::Whole {
+                return Err(refused(format!(
+                    "'{name}': an update makes its meter wait: leave out updates, or use FG_REPLAY"
+                )));
+            }
             Ok(Config {
                 seed,
                 queues: self.queues,
                 pace: self.pace,
+                lock_memory: self.pace == Pace::Live,
                 inner: self.inner,
                 save: self.save,
-                ..measurement.config(name, epoch).map_err(refused)?
+                ..config
             })
         };
         named.iter().map(config).collect()
@@ -104,8 +114,16 @@ fn lines(options: &str) -> Result<Vec<Named>, String> {
 /// Opens a group; returns its handle.
 pub(crate) fn open(asked: &Asked<'_>) -> Result<*mut fg_group, Problem> {
     let configs = asked.configs()?;
-    let samples = matches!(&configs[..], [only] if is_before_headers(&only.accelerators));
+    let samples = configs.iter().all(|config| is_before_headers(&config.accelerators));
+    let timed: Vec<_> = configs.iter().map(|config| config.epoch != EpochLength::Whole).collect();
     let plan = Plan::several(configs).map_err(|error| failed(&error))?;
+    // The only set of summaries that there is comes back from the closing thread.
+    let lends = |(explanation, timed): (Explanation, bool)| timed && explanation.sets == 1;
+    if asked.pace == Pace::Live && plan.measurements().zip(timed).any(lends) {
+        let text =
+            c"a table with forecasts makes its meter wait where an epoch ends: use FG_REPLAY";
+        return Err(Problem::fixed(FG_EOPTIONS, text));
+    }
     let (meters, group) = plan.build().map_err(|error| failed(&error))?;
     let health = Arc::new(Health::default());
     let mailbox = asked.taker.is_none().then(Arc::<Mailbox>::default);
@@ -116,7 +134,7 @@ pub(crate) fn open(asked: &Asked<'_>) -> Result<*mut fg_group, Problem> {
     let closer = {
         let (health, mailbox, pace) = (Arc::clone(&health), mailbox.clone(), asked.pace);
         thread::Builder::new().name("flowgauge".to_owned()).spawn(move || {
-            leave_core();
+            stand_aside();
             let closed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 close_epochs(group, sink, pace)
             }));
@@ -151,11 +169,17 @@ fn failed(error: &EngineError) -> Problem {
     Problem::new(code, error.to_string())
 }
 
-/// Lets this thread run where the program's main thread may: not on the core of a polling thread that
-/// opened the group.
-fn leave_core() {
+/// Lets this thread run where the program's main thread may, not on the core of a polling thread that
+/// opened the group, and leaves the program's signals to its own threads. Threads begun here do likewise.
+fn stand_aside() {
     if let Ok(cores) = sched_getaffinity(Some(getpid())) {
         let _ = sched_setaffinity(None, &cores);
+    }
+    let mut all = MaybeUninit::uninit();
+    // SAFETY: `sigfillset` fills the set that the other call reads; neither fails with these arguments.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), std::ptr::null_mut());
     }
 }
 

@@ -94,6 +94,7 @@ const _: () = {
     );
     assert!(std::mem::offset_of!(Words, samples) == std::mem::offset_of!(fg_meter, samples));
     assert!(std::mem::offset_of!(Slot, words) == 0);
+    assert!(size_of::<Slot>() == 128);
 };
 
 // SAFETY: `held`, which may be sent, is reached only by the one thread that changed `state` from `OPEN` to

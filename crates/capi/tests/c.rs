@@ -110,8 +110,22 @@ fn programs_run_under_thread_sanitizer() {
 #[test]
 fn programs_run_under_valgrind() {
     if runs(Command::new("valgrind").arg("--version")) {
-        let program = compiled("tests/c/misuse.c", "misuse-valgrind", &[]);
+        let program = compiled("tests/c/parsed.c", "parsed-valgrind", &[]);
         done(Command::new("valgrind").args(["--quiet", "--error-exitcode=9"]).arg(program));
+    }
+}
+
+#[test]
+fn the_header_is_of_c99_and_of_cpp() {
+    let source = PLACE.join("include.c");
+    fs::write(&source, "#include <flowgauge.h>\n").unwrap();
+    for (compiler, standard) in [("cc", "-std=c99"), ("c++", "-std=c++11")] {
+        if runs(Command::new(compiler).arg("--version")) {
+            let language = if compiler == "cc" { "c" } else { "c++" };
+            let mut check = Command::new(compiler);
+            check.args(["-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-pedantic", standard]);
+            done(check.args(["-x", language]).arg(&source).arg("-I").arg(here("")));
+        }
     }
 }
 

@@ -67,6 +67,9 @@ int main(void)
     refused((fg_settings){ .queues = 1, .options = "a: key=source\na: key=pair" }, FG_EOPTIONS, "'a'");
     refused((fg_settings){ .queues = 1, .options = "algorithm=auto" }, FG_EOPTIONS, "auto");
     refused((fg_settings){ .queues = 1, .options = "memory=1" }, FG_EOPTIONS, "emory");
+    refused((fg_settings){ .queues = 1, .options = "updates=1s" }, FG_EOPTIONS, "updates");
+    refused((fg_settings){ .queues = 1, .options = "algorithm=linear-table:state=ewma task=changes" },
+            FG_EOPTIONS, "forecasts");
     refused((fg_settings){ .queues = 2, .options = "epoch=100p" }, FG_EOPTIONS, "");
     refused((fg_settings){ .queues = 1, .yaml = "measurements: 7" }, FG_EOPTIONS, "line 1");
     refused((fg_settings){ .queues = 1, .yaml = "", .options = "" }, FG_EOPTIONS, "not both");
