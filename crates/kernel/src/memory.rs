@@ -27,13 +27,7 @@ impl<T: Zeroable> Zeroed<T> {
         const { assert!(align_of::<T>() <= 4096, "a mapping is aligned to a page") };
         const { assert!(!std::mem::needs_drop::<T>(), "what is unmapped is not dropped") };
         let bytes = len.checked_mul(size_of::<T>()).ok_or(io::ErrorKind::OutOfMemory)?;
-        let map = MmapMut::map_anon(bytes.max(1))?;
-        #[cfg(target_os = "linux")]
-        if bytes >= HUGE_PAGE {
-            // A kernel without huge pages refuses; the table then works with small ones.
-            let _ = map.advise(memmap2::Advice::HugePage);
-        }
-        Ok(Self { map, len, item: PhantomData })
+        Ok(Self { map: reserve(bytes)?, len, item: PhantomData })
     }
 
     /// Faults all of it in, and keeps it from being swapped out; returns whether the operating system
@@ -48,6 +42,16 @@ impl<T: Zeroable> Zeroed<T> {
     pub fn memory_bytes(&self) -> usize {
         self.len * size_of::<T>()
     }
+}
+
+fn reserve(bytes: usize) -> io::Result<MmapMut> {
+    let map = MmapMut::map_anon(bytes.max(1))?;
+    #[cfg(target_os = "linux")]
+    if bytes >= HUGE_PAGE {
+        // A kernel without huge pages refuses; the table then works with small ones.
+        let _ = map.advise(memmap2::Advice::HugePage);
+    }
+    Ok(map)
 }
 
 /// Below the size of a huge page there is nothing to ask for.

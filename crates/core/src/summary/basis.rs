@@ -25,6 +25,7 @@ impl Basis {
     }
 
     /// The first part in which two differ.
+    #[inline(never)]
     fn difference(&self, other: &Self) -> Option<&'static str> {
         let same = [
             (self.seed == other.seed, "seeds differ"),
@@ -47,12 +48,18 @@ pub(crate) fn twin<'a, K: FlowKey, S: Summary<K> + 'static>(
     basis: impl Fn(&S) -> Basis,
 ) -> Result<&'a S, Incompatible> {
     let other = other.downcast_ref::<S>().ok_or(Incompatible("types differ"))?;
-    if let Some(what) = basis(own).difference(&basis(other)) {
-        return Err(Incompatible(what));
+    match basis(own).difference(&basis(other)) {
+        Some(what) => Err(Incompatible(what)),
+        None => same_parameters(own, other).map(|()| other),
     }
-    if own.parameters() == other.parameters() {
-        Ok(other)
-    } else {
-        Err(Incompatible("parameters differ"))
-    }
+}
+
+/// Compiled once for all summaries of a key.
+#[inline(never)]
+fn same_parameters<K: FlowKey>(
+    own: &dyn Summary<K>,
+    other: &dyn Summary<K>,
+) -> Result<(), Incompatible> {
+    let same = own.parameters() == other.parameters();
+    same.then_some(()).ok_or(Incompatible("parameters differ"))
 }

@@ -168,7 +168,7 @@ impl<K: FlowKey, S: Share> HeavyKeys<K, S> {
         (key, digest, share): (K, u64, S),
         threshold: f64,
         digester: &Digester,
-        estimate: impl Fn(&Self, K) -> f64,
+        estimate: &dyn Fn(&Self, K) -> f64,
     ) {
         if self.len == self.kept.len() {
             if threshold >= self.prune_at {
@@ -191,16 +191,15 @@ impl<K: FlowKey, S: Share> HeavyKeys<K, S> {
         }
     }
 
-    #[cold]
-    fn prune(&mut self, threshold: f64, digester: &Digester, estimate: impl Fn(&Self, K) -> f64) {
-        self.retain(digester, |set, key| estimate(set, key) > threshold);
+    fn prune(&mut self, threshold: f64, digester: &Digester, estimate: &dyn Fn(&Self, K) -> f64) {
+        self.retain(digester, &|set, key| estimate(set, key) > threshold);
         // Pruning costs the set's size: a share of it must be due again. A threshold of 0 drops
         // nobody, however often.
         self.prune_at = (threshold * 1.125).max(f64::MIN_POSITIVE);
     }
 
     /// Keeps the keys that stay, as it is seen before any of them goes.
-    fn retain(&mut self, digester: &Digester, stays: impl Fn(&Self, K) -> bool) {
+    fn retain(&mut self, digester: &Digester, stays: &dyn Fn(&Self, K) -> bool) {
         let mut kept = 0;
         for place in 0..self.tags.len() {
             let member = self.members[place];
@@ -244,7 +243,7 @@ impl<K: FlowKey, S: Share> HeavyKeys<K, S> {
     }
 
     /// Begins an epoch with the keys that stay from the one before.
-    pub(crate) fn next_epoch(&mut self, digester: &Digester, stays: impl Fn(&Self, K) -> bool) {
+    pub(crate) fn next_epoch(&mut self, digester: &Digester, stays: &dyn Fn(&Self, K) -> bool) {
         self.retain(digester, stays);
         self.prune_at = 0.0;
         self.overflow = 0;
@@ -305,7 +304,7 @@ impl<K: FlowKey, S: Share> HeavyKeys<K, S> {
         other: &Self,
         threshold: f64,
         digester: &Digester,
-        estimate: impl Fn(&Self, K) -> f64 + Copy,
+        estimate: &dyn Fn(&Self, K) -> f64,
     ) {
         for member in other.members() {
             let digest = member.key.digest(digester);
@@ -340,7 +339,7 @@ mod tests {
             for number in 0u32..1000 {
                 let key = Key4::from_canonical(&number.to_be_bytes()).unwrap();
                 let digest = key.digest(&digester);
-                set.join((key, digest, ()), threshold, &digester, |_, _| {
+                set.join((key, digest, ()), threshold, &digester, &|_, _| {
                     asked.set(asked.get() + 1);
                     10.0
                 });

@@ -56,6 +56,7 @@ impl Memory {
     ///
     /// # Errors
     /// When they do not fit into what is left.
+    #[inline(never)]
     pub fn take(&self, bytes: usize) -> Result<(), BuildError> {
         let left = self.left.get();
         let rest = left

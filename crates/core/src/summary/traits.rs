@@ -150,6 +150,7 @@ pub struct SizeEstimate {
 
 impl SizeEstimate {
     /// A size known exactly.
+    #[inline(never)]
     pub fn exact(size: Size) -> Self {
         Self {
             packets: Some(Estimate::exact(size.packets)),
@@ -159,12 +160,14 @@ impl SizeEstimate {
 
     /// A size that was counted exactly, unless its 32-bit counter of packets is full: then some
     /// of the `saturated` increments may have been its own.
+    #[inline(never)]
     pub fn counted(size: Size, saturated: Size) -> Self {
         let full = size.packets >= u64::from(u32::MAX);
         Self::between(size, size, if full { size + saturated } else { size })
     }
 
     /// A size that is surely within these bounds, in both measures.
+    #[inline(never)]
     pub fn between(low: Size, value: Size, high: Size) -> Self {
         let estimate = |low: u64, value: u64, high: u64| {
             Some(Estimate::between(low as f64, value as f64, high as f64))

@@ -218,7 +218,7 @@ impl<K: FlowKey, C: Counter> CounterArray<K, C> {
             }
             let threshold = self.threshold.weight(total);
             let member = (keys[i], digests[i], weights[i]);
-            self.heavy.join(member, threshold, digester, |heavy, key| {
+            self.heavy.join(member, threshold, digester, &|heavy, key| {
                 count(counters, heavy, digester, key).most as f64
             });
         }
@@ -320,7 +320,7 @@ impl<K: FlowKey, C: Counter> Summary<K> for CounterArray<K, C> {
         self.total = self.total.saturating_add(other.total);
         let threshold = self.threshold.weight(self.total);
         let (counters, digester) = (&self.counters, &self.digester);
-        self.heavy.merge(&other.heavy, threshold, digester, |heavy, key| {
+        self.heavy.merge(&other.heavy, threshold, digester, &|heavy, key| {
             count(counters, heavy, digester, key).most as f64
         });
         Ok(())

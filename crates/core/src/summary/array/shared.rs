@@ -102,7 +102,7 @@ impl<K: FlowKey, S: Shared> SharedArray<K, S> {
         S::add_own(&mut own, packets, bytes);
         let (limits, by) = (self.limits(), self.by);
         let (states, digester) = (&self.states, &self.digester);
-        self.heavy.join((key, digest, own), limits.now, digester, |heavy, key| {
+        self.heavy.join((key, digest, own), limits.now, digester, &|heavy, key| {
             worth(&known(states, heavy, digester, key).most, by, limits)
         });
     }
@@ -207,7 +207,7 @@ impl<K: FlowKey, S: Shared> Summary<K> for SharedArray<K, S> {
         self.saturated += other.saturated;
         let (limits, by) = (self.limits(), self.by);
         let (states, digester) = (&self.states, &self.digester);
-        self.heavy.merge(&other.heavy, limits.now, digester, |heavy, key| {
+        self.heavy.merge(&other.heavy, limits.now, digester, &|heavy, key| {
             worth(&known(states, heavy, digester, key).most, by, limits)
         });
         Ok(())
@@ -272,7 +272,7 @@ impl<K: FlowKey, S: Shared> Summary<K> for SharedArray<K, S> {
         self.total_before = self.total.by(self.by);
         self.forget_epoch();
         let (states, digester, limits) = (&self.states, &self.digester, self.limits());
-        self.heavy.next_epoch(digester, |heavy, key| {
+        self.heavy.next_epoch(digester, &|heavy, key| {
             forecast(&known(states, heavy, digester, key).most) > limits.forecast
         });
     }

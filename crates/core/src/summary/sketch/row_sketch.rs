@@ -76,7 +76,7 @@ impl<K: FlowKey, R: Rule> RowSketch<K, R> {
             for &number in &heavy[..found] {
                 let (key, digest) = (keys[start + number as usize], digests[number as usize]);
                 if !self.heavy.has(&key, digest) {
-                    self.heavy.join((key, digest, ()), threshold, &self.digester, |_, key| {
+                    self.heavy.join((key, digest, ()), threshold, &self.digester, &|_, key| {
                         R::estimate(&self.grid, key.digest(&self.digester))
                     });
                 }
@@ -89,7 +89,7 @@ impl<K: FlowKey, R: Rule> RowSketch<K, R> {
     pub(super) fn admit(&mut self, key: K, digest: u64) {
         let threshold = self.threshold.weight(self.grid.total);
         if !self.heavy.has(&key, digest) && R::estimate(&self.grid, digest) > threshold {
-            self.heavy.join((key, digest, ()), threshold, &self.digester, |_, key| {
+            self.heavy.join((key, digest, ()), threshold, &self.digester, &|_, key| {
                 R::estimate(&self.grid, key.digest(&self.digester))
             });
         }
@@ -126,7 +126,7 @@ impl<K: FlowKey, R: Rule> Summary<K> for RowSketch<K, R> {
         self.grid.merge(&other.grid);
         let (grid, digester) = (&self.grid, &self.digester);
         let threshold = self.threshold.weight(grid.total);
-        self.heavy.merge(&other.heavy, threshold, digester, |_, key| {
+        self.heavy.merge(&other.heavy, threshold, digester, &|_, key| {
             R::estimate(grid, key.digest(digester))
         });
         Ok(())

@@ -83,7 +83,7 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
     }
 
     /// Guesses the flows of these keys, and asks for their memory.
-    #[inline(always)]
+    #[inline(never)]
     fn look_up(&mut self, keys: &[K], digests: &[u64]) -> [usize; BATCH_PACKETS] {
         self.layout.go_on(&self.digester);
         if self.layout.is_whole() {

@@ -212,6 +212,7 @@ impl<K: FlowKey, S: State, I: Index> Layout<K, S> for Inline<K, S, I> {
         self.index.find(digest, |flow| self.entries[flow].key == key)
     }
 
+    #[inline(never)]
     fn insert(
         &mut self,
         key: K,
