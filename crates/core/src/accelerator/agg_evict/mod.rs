@@ -22,6 +22,7 @@ use super::{Accelerate, AcceleratorInfo};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
 use crate::summary::codec::{DecodeError, Reader, Writer};
+use crate::summary::sketch::recovers;
 use crate::summary::{
     Answers, BuildError, Incompatible, Ingest, Laws, Options, Parameter, Parameters, Setting,
     Summary,
@@ -109,8 +110,14 @@ impl Accelerate for AggEvict {
         match (inner.wants_elements(), inner.wants_bytes()) {
             (false, false) => by_policy::<K, Keyed<K>, ()>(options, inner),
             (false, true) => by_policy::<K, Keyed<K>, u64>(options, inner),
-            (true, false) => by_policy::<K, Spoken<K>, ()>(options, inner),
-            (true, true) => by_policy::<K, Spoken<K>, u64>(options, inner),
+            // TwoLevel alone reads elements and takes sums.
+            (true, false) if const { recovers::<K>() } => {
+                by_policy::<K, Spoken<K>, ()>(options, inner)
+            }
+            (true, true) if const { recovers::<K>() } => {
+                by_policy::<K, Spoken<K>, u64>(options, inner)
+            }
+            (true, _) => unreachable!("nothing that reads elements of such keys takes sums"),
         }
     }
 }
@@ -175,6 +182,7 @@ impl<K: FlowKey, F: Flow<K>, B: Bytes, P: Policy> Aggregator<K, F, B, P> {
     }
 
     /// Passes on what was evicted first.
+    #[inline(never)]
     fn pass_on(&mut self) {
         let sums = self.evicted.first();
         self.sums.fill_sums(sums.iter().map(Sum::row), self.time_ns);
@@ -183,6 +191,7 @@ impl<K: FlowKey, F: Flow<K>, B: Bytes, P: Policy> Aggregator<K, F, B, P> {
     }
 
     /// Passes on everything.
+    #[inline(never)]
     fn empty(&mut self) {
         if !self.holds {
             return;

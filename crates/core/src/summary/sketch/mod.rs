@@ -37,4 +37,5 @@ pub use univmon::{UnivMon, UniversalSketch};
 
 pub(super) use cell::Unsigned;
 pub(super) use count_min::Least;
+pub(crate) use reversible_shape::recovers;
 pub(super) use row_sketch::RowSketch;

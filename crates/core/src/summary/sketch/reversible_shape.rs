@@ -27,7 +27,7 @@ pub(super) const DELTA: Parameter = Parameter {
 const MOST_BYTES: usize = 8;
 
 /// Whether keys of type `K` can be recovered: for others no code is compiled.
-pub(super) const fn recovers<K: FlowKey>() -> bool {
+pub(crate) const fn recovers<K: FlowKey>() -> bool {
     K::BYTES <= MOST_BYTES
 }
 
