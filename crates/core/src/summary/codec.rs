@@ -6,6 +6,7 @@ use bytemuck::Zeroable;
 use flowgauge_kernel::SeedId;
 
 use super::BuildError;
+use super::order::order;
 use crate::key::FlowKey;
 use crate::terms::Size;
 
@@ -173,27 +174,27 @@ impl Writer {
 
 /// Sorts records of `width` bytes, of which there are fewer than 2³².
 fn sort_records(records: &mut [u8], width: usize) {
-    let at = |number: u32| number as usize * width..(number as usize + 1) * width;
+    let at = |number: usize| number * width..(number + 1) * width;
     // Which record goes to each place.
-    let mut from: Vec<u32> = (0..(records.len() / width) as u32).collect();
-    from.sort_unstable_by(|one, other| records[at(*one)].cmp(&records[at(*other)]));
+    let mut from =
+        order(records.len() / width, &|one, other| records[at(one)].cmp(&records[at(other)]));
     let mut first = vec![0; width];
     for start in 0..from.len() as u32 {
         if from[start as usize] == start {
             continue;
         }
         // Each record of a cycle moves to the place of the one before, and the first closes it.
-        first.copy_from_slice(&records[at(start)]);
+        first.copy_from_slice(&records[at(start as usize)]);
         let mut place = start;
         loop {
             let next = std::mem::replace(&mut from[place as usize], place);
             if next == start {
                 break;
             }
-            records.copy_within(at(next), place as usize * width);
+            records.copy_within(at(next as usize), place as usize * width);
             place = next;
         }
-        records[at(place)].copy_from_slice(&first);
+        records[at(place as usize)].copy_from_slice(&first);
     }
 }
 

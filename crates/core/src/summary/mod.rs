@@ -13,6 +13,7 @@ pub mod hierarchy;
 pub mod instant;
 mod listed;
 mod memory;
+mod order;
 mod patience;
 pub mod quantile;
 pub(crate) mod remix;

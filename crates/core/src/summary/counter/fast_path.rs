@@ -15,6 +15,7 @@ use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed};
 
 use super::super::codec::{DecodeError, Reader, Writer};
+use super::super::order::order;
 use super::super::{BuildError, Counter, Estimate, Memory};
 use super::index::Index;
 use super::steps::Steps;
@@ -233,13 +234,13 @@ impl<K: FlowKey> FastPath<K> {
             }
         }
         let taken = self.taken.saturating_add(other.taken);
-        sum.sort_unstable_by_key(|held| std::cmp::Reverse(held.left(taken)));
-        let off = sum.get(self.most()).map_or(0, |held| held.left(taken));
+        let order = order(sum.len(), &|a, b| sum[b].left(taken).cmp(&sum[a].left(taken)));
+        let off = order.get(self.most()).map_or(0, |at| sum[*at as usize].left(taken));
         let refused = self.refused().saturating_add(other.refused());
         self.clear();
         self.taken = taken.saturating_add(off);
         self.index.refuse(refused);
-        for held in sum {
+        for held in order.into_iter().map(|at| sum[at as usize]) {
             let digest = held.key.digest(&self.digester);
             if held.left(self.taken) == 0 || self.len == self.held.len() {
                 continue;

@@ -5,6 +5,7 @@ use bytemuck::Zeroable;
 use flowgauge_kernel::Digester;
 
 use super::super::codec::{DecodeError, Reader, Writer};
+use super::super::order::order;
 use super::super::{BuildError, Counter, Estimate, Memory, SizeEstimate};
 use super::index::Index;
 use super::sweep::Sweep;
@@ -223,9 +224,12 @@ fn united<K: FlowKey, C: Counter>(
     // Heaviest first, and keys are looked at only of those that are as heavy.
     let key = |entry: &Entry<K, C>| entry.key.to_canonical(a.digester());
     let weights = |a: &Entry<K, C>, b: &Entry<K, C>| b.count.get().cmp(&a.count.get());
-    entries.sort_unstable_by(|a, b| weights(a, b).then_with(|| key(a).cmp(&key(b))));
-    entries.truncate(most);
-    (entries, excess)
+    let order = order(entries.len(), &|a, b| {
+        let (a, b) = (&entries[a], &entries[b]);
+        weights(a, b).then_with(|| key(a).cmp(&key(b)))
+    });
+    let heaviest = order.iter().take(most).map(|at| entries[*at as usize]);
+    (heaviest.collect(), excess)
 }
 
 /// An estimate of the measure `C` counts.
