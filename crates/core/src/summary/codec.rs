@@ -1,6 +1,7 @@
 //! The numbers, keys and sizes that a summary writes, and reads again.
 //!
-//! All numbers are little-endian. Reading never goes past the end, and allocates nothing.
+//! All numbers are little-endian. Reading never goes past the end, and allocates nothing. What every
+//! summary calls for single fields is compiled once, not into each of them.
 
 use bytemuck::Zeroable;
 use flowgauge_kernel::SeedId;
@@ -119,6 +120,7 @@ impl Writer {
     }
 
     /// Appends a number.
+    #[inline(never)]
     pub fn number(&mut self, number: impl Number) {
         number.write(&mut self.bytes);
     }
@@ -132,6 +134,7 @@ impl Writer {
     }
 
     /// Appends a key.
+    #[inline(never)]
     pub fn key<K: FlowKey>(&mut self, key: K) {
         self.bytes.extend_from_slice(key.canonical(self.key_bytes));
     }
@@ -143,6 +146,7 @@ impl Writer {
     }
 
     /// Appends packets and bytes.
+    #[inline(never)]
     pub fn size(&mut self, size: Size) {
         self.numbers(&[size.packets, size.bytes]);
     }
@@ -251,6 +255,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// When the bytes end.
+    #[inline(never)]
     pub fn number<N: Number>(&mut self, field: &'static str) -> Result<N, DecodeError> {
         Ok(N::read(self.take(size_of::<N>(), field)?))
     }
@@ -275,6 +280,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// When the bytes end, or the number is larger.
+    #[inline(never)]
     pub fn count(&mut self, field: &'static str, most: usize) -> Result<usize, DecodeError> {
         let count = self.number::<u64>(field)?;
         usize::try_from(count).ok().filter(|count| *count <= most).ok_or(self.invalid(
@@ -297,6 +303,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// When the bytes end, or it is neither.
+    #[inline(never)]
     pub fn flag(&mut self, field: &'static str) -> Result<bool, DecodeError> {
         match self.number::<u8>(field)? {
             0 => Ok(false),
@@ -307,6 +314,7 @@ impl<'a> Reader<'a> {
 
     /// Takes a key that comes after the one `before` in the order of [`Writer::sorted`], so that
     /// none stands there twice.
+    #[inline(never)]
     pub(crate) fn next_key<K: FlowKey>(
         &mut self,
         field: &'static str,
@@ -358,6 +366,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// When the bytes end.
+    #[inline(never)]
     pub fn size(&mut self, field: &'static str) -> Result<Size, DecodeError> {
         Ok(Size { packets: self.number(field)?, bytes: self.number(field)? })
     }
