@@ -105,6 +105,7 @@ impl<W: Word, const LAYERS: usize, T: Behind> Regulated<W, LAYERS, T> {
 
     /// What is known of the flow with this key, and the packets and bytes of it that reached the
     /// table.
+    #[inline(never)]
     fn flow(&self, key: T::Key, counted: &SizeEstimate) -> (Flow, (f64, f64)) {
         let [packets, bytes] = [counted.packets, counted.bytes]
             .map(|counted| counted.unwrap_or(Estimate::between(0.0, 0.0, f64::INFINITY)));
@@ -132,7 +133,7 @@ impl<W: Word, const LAYERS: usize, T: Behind> Ingest<T::Key> for Regulated<W, LA
         let mut rows = [0; BATCH_PACKETS];
         let mut count = 0;
         let table = &mut self.table;
-        self.regulator.regulate(digests, packets, |i| {
+        self.regulator.regulate(digests, packets, &mut |i| {
             if count == BATCH_PACKETS {
                 table.take(batch, &rows);
                 count = 0;

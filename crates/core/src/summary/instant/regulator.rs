@@ -108,12 +108,12 @@ impl<W: Word, const LAYERS: usize> Regulator<W, LAYERS> {
 
     /// Takes packets by their flows' digests, one of each or `packets[i]` of flow `i`, and calls
     /// `emit` with `i` for each that is let through.
-    #[inline(always)]
+    #[inline(never)]
     pub fn regulate(
         &mut self,
         digests: &[u64],
         packets: Option<&[u32]>,
-        mut emit: impl FnMut(usize),
+        emit: &mut dyn FnMut(usize),
     ) {
         let mask = self.first.len() - 1;
         for &digest in digests {

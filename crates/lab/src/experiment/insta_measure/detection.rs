@@ -52,7 +52,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let options = Options::new(1 << 20, setting.seed).with([("sketch", SKETCH)]);
     let failed = |error| Failure::Build { algorithm: "insta-measure", asked: String::new(), error };
     let mut regulator = FlowRegulator::from_options(&options).map_err(failed)?;
-    regulator.regulate(&digests, None, |_| {});
+    regulator.regulate(&digests, None, &mut |_| {});
     let mut random = fastrand::Rng::with_seed(setting.seed);
     let mut table = Table::new(["decoding", "flow_kpps", "delay_ms", "most_ms", "early_percent"]);
     for rate in RATES {
@@ -97,10 +97,10 @@ fn detect(
     let mut seen = [None, None];
     while seen[0].is_none() {
         for other in background.by_ref().take(between - 1) {
-            regulator.regulate(&[other], None, |_| {});
+            regulator.regulate(&[other], None, &mut |_| {});
         }
         packets += 1.0;
-        regulator.regulate(&[flow], None, |_| through += FlowRegulator::UNIT);
+        regulator.regulate(&[flow], None, &mut |_| through += FlowRegulator::UNIT);
         let decoded = [through, through + regulator.residual(flow)];
         for (seen, decoded) in seen.iter_mut().zip(decoded) {
             if seen.is_none() && decoded > THRESHOLD {

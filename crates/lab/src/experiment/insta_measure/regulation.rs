@@ -62,7 +62,7 @@ fn build(name: &str, setting: &Setting) -> Result<Takes, Failure> {
             let mut rcc = Rcc::from_options(&options).map_err(failed)?;
             Box::new(move |digest| {
                 let mut through = false;
-                rcc.regulate(&[digest], None, |_| through = true);
+                rcc.regulate(&[digest], None, &mut |_| through = true);
                 through
             })
         }
@@ -70,7 +70,7 @@ fn build(name: &str, setting: &Setting) -> Result<Takes, Failure> {
             let mut regulator = FlowRegulator::from_options(&options).map_err(failed)?;
             Box::new(move |digest| {
                 let mut through = false;
-                regulator.regulate(&[digest], None, |_| through = true);
+                regulator.regulate(&[digest], None, &mut |_| through = true);
                 through
             })
         }
