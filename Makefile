@@ -8,7 +8,7 @@ BINARY := target/release/flowgauge
 LIBRARY := target/release/libflowgauge
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: build library demo test live-test lint bench accuracy gate speed golden deny fuzz interop lab peers-dpdk loom install uninstall soak cargo-there
+.PHONY: build library demo test live-test lint bench live-bench accuracy gate speed golden deny fuzz interop lab peers-dpdk loom install uninstall soak cargo-there
 
 build: cargo-there ## release build
 	cargo build --release --locked
@@ -51,6 +51,9 @@ bench: build ## the numbers of the README: in memory, at the end of epochs, and 
 	cargo test --release --locked -p flowgauge-engine --test run -- --ignored --nocapture the_end_of_an_epoch
 	cargo test --release --locked -p flowgauge-engine --test run -- --ignored --nocapture sampling_speed
 	bash bench/pipeline.sh $(BINARY)
+
+live-bench: build ## packets a second by AF_PACKET and AF_XDP on a pair of interfaces; needs root, iproute2 and python3
+	python3 bench/live.py $(BINARY)
 
 accuracy: cargo-there ## how accurate every algorithm is: writes docs/accuracy.tsv
 	cargo run --release --locked -p flowgauge-lab -- accuracy -o docs/accuracy.tsv
