@@ -259,7 +259,7 @@ const char *fg_error(void);
 
 /*
  Opens a group, and reserves all its memory. It begins threads, which run where the program's main
- thread may.
+ thread may at this time.
  */
 int fg_open(const struct fg_settings *settings, struct fg_group **group);
 

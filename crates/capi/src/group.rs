@@ -15,10 +15,10 @@ use flowgauge_engine::sink::{Item, Outlets, Sink};
 use flowgauge_engine::{
     Closed, Config, EngineError, EpochLength, Explanation, Group, Pace, Plan, seed,
 };
-use flowgauge_kernel::Seed;
+use flowgauge_kernel::{Seed, is_available};
 use flowgauge_options::{MAIN, Named, parse, parse_yaml};
 use rustix::process::getpid;
-use rustix::thread::{sched_getaffinity, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::error::Problem;
 use crate::meter::{Health, Slot};
@@ -116,6 +116,9 @@ pub(crate) fn open(asked: &Asked<'_>) -> Result<*mut fg_group, Problem> {
     let configs = asked.configs()?;
     let samples = configs.iter().all(|config| is_before_headers(&config.accelerators));
     let timed: Vec<_> = configs.iter().map(|config| config.epoch != EpochLength::Whole).collect();
+    if asked.pace == Pace::Live {
+        check_memory(&configs)?;
+    }
     let plan = Plan::several(configs).map_err(|error| failed(&error))?;
     // The only set of summaries that there is comes back from the closing thread.
     let lends = |(explanation, timed): (Explanation, bool)| timed && explanation.sets == 1;
@@ -133,8 +136,10 @@ pub(crate) fn open(asked: &Asked<'_>) -> Result<*mut fg_group, Problem> {
     };
     let closer = {
         let (health, mailbox, pace) = (Arc::clone(&health), mailbox.clone(), asked.pace);
+        // Read here, so that the program may narrow them for this call alone.
+        let cores = sched_getaffinity(Some(getpid())).ok();
         thread::Builder::new().name("flowgauge".to_owned()).spawn(move || {
-            stand_aside();
+            stand_aside(cores);
             let closed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 close_epochs(group, sink, pace)
             }));
@@ -158,6 +163,20 @@ pub(crate) fn open(asked: &Asked<'_>) -> Result<*mut fg_group, Problem> {
     Ok(std::ptr::without_provenance_mut(number))
 }
 
+/// Refuses measurements that the machine has no memory for, before any of it is faulted in: a program
+/// would end for want of memory instead of going on without measuring.
+fn check_memory(configs: &[Config]) -> Result<(), Problem> {
+    let reserving = |config: &Config| Config { lock_memory: false, ..config.clone() };
+    let plan = Plan::several(configs.iter().map(reserving).collect());
+    let plan = plan.map_err(|error| failed(&error))?;
+    let bytes = plan.measurements().map(|explanation| explanation.summary.memory_bytes).sum();
+    if is_available(bytes) {
+        return Ok(());
+    }
+    let text = format!("the machine has not the {bytes} bytes of memory asked for; ask for less");
+    Err(Problem::new(FG_EFAILED, text))
+}
+
 fn failed(error: &EngineError) -> Problem {
     let code = match error {
         EngineError::Refused(_)
@@ -169,10 +188,10 @@ fn failed(error: &EngineError) -> Problem {
     Problem::new(code, error.to_string())
 }
 
-/// Lets this thread run where the program's main thread may, not on the core of a polling thread that
-/// opened the group, and leaves the program's signals to its own threads. Threads begun here do likewise.
-fn stand_aside() {
-    if let Ok(cores) = sched_getaffinity(Some(getpid())) {
+/// Lets this thread run on these cores, not on that of a polling thread that opened the group, and leaves
+/// the program's signals to its own threads. Threads begun here do likewise.
+fn stand_aside(cores: Option<CpuSet>) {
+    if let Some(cores) = cores {
         let _ = sched_setaffinity(None, &cores);
     }
     let mut all = MaybeUninit::uninit();

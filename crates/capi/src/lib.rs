@@ -175,7 +175,7 @@ pub extern "C" fn fg_error() -> *const c_char {
 }
 
 /// Opens a group, and reserves all its memory. It begins threads, which run where the program's main
-/// thread may.
+/// thread may at this time.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fg_open(settings: *const fg_settings, group: *mut *mut fg_group) -> c_int {
     entry(|| {

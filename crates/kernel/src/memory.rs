@@ -1,5 +1,6 @@
 //! Table memory: reserved at start, touched only as it is used.
 
+use std::fs;
 use std::io;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -44,6 +45,15 @@ impl<T: Zeroable> Zeroed<T> {
     }
 }
 
+/// Whether the machine has so many bytes of memory to give. Where it has not, faulting them in would end
+/// this process or another one, since a mapping is refused only if it is larger than all memory.
+pub fn is_available(bytes: usize) -> bool {
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<usize>().ok());
+    kilobytes.is_none_or(|kilobytes| bytes / 1024 < kilobytes)
+}
+
 fn reserve(bytes: usize) -> io::Result<MmapMut> {
     let map = MmapMut::map_anon(bytes.max(1))?;
     #[cfg(target_os = "linux")]
@@ -75,5 +85,17 @@ impl<T: Zeroable> DerefMut for Zeroed<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         // SAFETY: as in `deref`; the exclusive borrow of `self` makes the slice exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.map.as_mut_ptr().cast(), self.len) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_page_is_available_and_an_exabyte_is_not() {
+        assert!(is_available(4096));
+        assert!(!is_available(1 << 60));
     }
 }
