@@ -6,9 +6,11 @@ CARGO := $(shell command -v cargo 2>/dev/null)
 LIBDIR ?= $(PREFIX)/lib
 BINARY := target/release/flowgauge
 LIBRARY := target/release/libflowgauge
+DEBUG = $(or $(CARGO_TARGET_DIR),target)/debug
+SWITCH = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/flowgauge/ovs-3.1/switch
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: build library demo test live-test lint bench live-bench accuracy gate speed golden deny fuzz interop lab peers-dpdk loom install uninstall soak cargo-there
+.PHONY: build library demo test live-test lint bench live-bench accuracy gate speed golden deny fuzz interop lab peers-dpdk ovs ovs-test loom install uninstall soak cargo-there
 
 build: cargo-there ## release build
 	cargo build --release --locked
@@ -78,6 +80,19 @@ peers-dpdk: cargo-there ## other projects' structures beside ours, with those of
 		cargo run --release --locked -p flowgauge-lab --features dpdk -- peers -o docs/peers.tsv; \
 	else \
 		echo "skipped: pkg-config finds no libdpdk of version 22.11 or later; install it first (Debian, Ubuntu: apt-get install libdpdk-dev pkg-config)"; \
+	fi
+
+ovs: library ## Open vSwitch with flowgauge inside, in a cache folder; installs the packages it needs where it may
+	ln -sf $(CURDIR)/$(LIBRARY).so.1 $$(mkdir -p $(SWITCH)/lib && echo $(SWITCH)/lib)/libflowgauge.so.1
+	ovs/build.sh
+
+ovs-test: cargo-there ## that switch beside 'flowgauge analyze' of the same captures; skipped before 'make ovs'
+	@if [ -x $(SWITCH)/sbin/ovs-vswitchd ]; then \
+		cargo build --locked -p flowgauge -p flowgauge-capi \
+		&& crates/capi/link.sh $(DEBUG)/libflowgauge_capi.a $(DEBUG)/libflowgauge.so.1 \
+		&& python3 ovs/test.py $(SWITCH) $(DEBUG)/flowgauge $(DEBUG)/libflowgauge.so.1; \
+	else \
+		echo "skipped: no Open vSwitch with flowgauge in $(SWITCH); build it by 'make ovs'"; \
 	fi
 
 lab: cargo-there ## the papers' figures measured anew: writes docs/lab.md; wants an idle machine

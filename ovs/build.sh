@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Builds Open vSwitch with flowgauge inside, in a cache folder outside the checkout, and prints where it is.
+# What is up to date is not built again.
+#
+# usage: build.sh [VERSION SOURCE]   (a folder or an archive; by default Debian's 3.1)
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+version=${1:-3.1}
+source=${2:-/usr/src/openvswitch/openvswitch.tar.gz}
+packages="autoconf automake gcc libdpdk-dev libtool make patch pkg-config python3"
+[ $# -gt 0 ] || packages="openvswitch-source $packages"
+
+missing=
+for package in $packages; do
+  dpkg -s "$package" >/dev/null 2>&1 || missing="$missing $package"
+done
+if [ -n "$missing" ]; then
+  install="apt-get install --no-install-recommends -y$missing"
+  if ! command -v apt-get >/dev/null; then
+    echo "missing packages:$missing (Debian's names)" >&2; exit 1
+  elif [ "$(id -u)" != 0 ]; then
+    echo "missing packages; as root: $install" >&2; exit 1
+  fi
+  $install
+fi
+
+patch=$here/flowgauge-$version.patch
+ours=("$here"/dpif-netdev-flowgauge.[ch] "$here/../crates/capi/flowgauge.h")
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/flowgauge/ovs-$version
+prefix=$cache/switch
+if [ -d "$source" ]; then unpack="tar -C $source -c ."; else unpack="gzip -dc $source"; fi
+stamp=$({ $unpack; cat "$patch" "${ours[@]}" "$0"; } | sha256sum)
+mkdir -p "$cache/build"
+if [ "$(cat "$cache/stamp" 2>/dev/null)" != "$stamp" ]; then
+  log=$cache/build.log
+  echo "building Open vSwitch $version, some 3 minutes at first; see $log" >&2
+  rm -rf "$cache/stamp" "$cache/source"
+  mkdir "$cache/source"
+  (
+    set -x
+    $unpack | tar -x -C "$cache/source" --strip-components=1
+    cd "$cache/source"
+    patch -p1 < "$patch"
+    cp "${ours[@]}" lib/
+    ./boot.sh
+    cd "$cache/build"
+    # The library's path is fixed here: write access to the database must not allow loading code.
+    "$cache/source/configure" --with-dpdk=shared --prefix="$prefix" CFLAGS="-O2 -g -march=native" \
+      CPPFLAGS="-DFLOWGAUGE_LIBRARY='\"$prefix/lib/libflowgauge.so.1\"'"
+    make -j"$(nproc)"
+    make install
+  ) >"$log" 2>&1 || { tail -n 20 "$log" >&2; exit 1; }
+  echo "$stamp" > "$cache/stamp"
+fi
+echo "$prefix"

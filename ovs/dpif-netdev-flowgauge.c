@@ -1,0 +1,687 @@
+#include <config.h>
+
+#include "dpif-netdev-flowgauge.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dp-packet.h"
+#include "dpdk.h"
+#include "dpif-netdev.h"
+#include "flowgauge.h"
+#include "openvswitch/dynamic-string.h"
+#include "openvswitch/json.h"
+#include "openvswitch/poll-loop.h"
+#include "openvswitch/vlog.h"
+#include "ovs-numa.h"
+#include "ovs-rcu.h"
+#include "smap.h"
+#include "timeval.h"
+#include "unixctl.h"
+#include "util.h"
+
+VLOG_DEFINE_THIS_MODULE(flowgauge);
+
+#ifndef FLOWGAUGE_LIBRARY
+#define FLOWGAUGE_LIBRARY "/usr/local/lib/libflowgauge.so.1"
+#endif
+
+#define TICK_USEC 10000              /* A meter is advanced that often. */
+#define WAKE_MSEC 100                /* The main thread wakes that often. */
+#define CLOCK_STEP_USEC 10000        /* A larger difference is a step. */
+#define KEPT_REPORTS 64              /* For flowgauge/show. */
+#define KEPT_BYTES (16 * 1024 * 1024)
+
+/* The functions of the library; 'open' is NULL until it is loaded. */
+static struct {
+    uint32_t (*abi_version)(void);
+    const char *(*error)(void);
+    int (*open)(const struct fg_settings *, struct fg_group **);
+    struct fg_meter *(*queue)(const struct fg_group *, uint32_t);
+    uint64_t (*pick)(struct fg_meter *, uint32_t, uint64_t, int64_t);
+    int (*push)(struct fg_meter *, uint32_t, const void *const *,
+                const uint32_t *, const uint32_t *, int64_t);
+    int (*advance)(struct fg_meter *, int64_t);
+    int (*dropped)(const struct fg_group *, uint64_t *);
+    int (*close)(struct fg_group *);
+} library;
+
+/* The meters of all taps, opened together. */
+struct group {
+    struct fg_group *handle;
+    char *options;
+    unsigned int taps_version;       /* That of the taps it was opened for. */
+    atomic_bool epoch_closed;        /* Since this was last set to false. */
+};
+
+/* A report that was taken from the library. */
+struct report {
+    struct ovs_list node;
+    size_t length;
+    char json[];
+};
+
+static struct ovs_mutex mutex = OVS_MUTEX_INITIALIZER;
+
+/* What the database asks for. */
+static bool enabled OVS_GUARDED_BY(mutex);
+static char *options OVS_GUARDED_BY(mutex);
+
+static struct ovs_list taps OVS_GUARDED_BY(mutex)
+    = OVS_LIST_INITIALIZER(&taps);
+static unsigned int taps_version OVS_GUARDED_BY(mutex);
+
+/* Packets of taps that are gone. */
+static unsigned long long int past_measured OVS_GUARDED_BY(mutex);
+static unsigned long long int past_missed OVS_GUARDED_BY(mutex);
+
+static struct group *group OVS_GUARDED_BY(mutex);
+static char *failure OVS_GUARDED_BY(mutex); /* Why there is no group. */
+static unsigned int n_cut_short OVS_GUARDED_BY(mutex);
+static const char *cut_short_by OVS_GUARDED_BY(mutex);
+
+/* Reports of all groups, the oldest first; threads of the library add them. */
+static struct ovs_mutex reports_mutex = OVS_MUTEX_INITIALIZER;
+static struct ovs_list reports OVS_GUARDED_BY(reports_mutex)
+    = OVS_LIST_INITIALIZER(&reports);
+static size_t n_reports OVS_GUARDED_BY(reports_mutex);
+static size_t report_bytes OVS_GUARDED_BY(reports_mutex);
+static unsigned long long int n_forgotten OVS_GUARDED_BY(reports_mutex);
+
+/* Whether packets without a meter count as missed. */
+static atomic_bool awaited = false;
+
+/* Microseconds from the monotonic clock to that of the day. */
+static atomic_llong wall_offset = 0;
+
+/* The inline function fg_want() of flowgauge.h calls this. */
+uint64_t
+fg_pick(struct fg_meter *meter, uint32_t packets, uint64_t bytes,
+        int64_t now_ns)
+{
+    return library.pick(meter, packets, bytes, now_ns);
+}
+
+static int64_t
+wall_ns(long long int now)
+{
+    long long int offset;
+
+    atomic_read_relaxed(&wall_offset, &offset);
+    return (now + offset) * 1000;
+}
+
+static void
+follow_wall_clock(void)
+{
+    long long int offset, current = time_wall_usec() - time_usec();
+
+    atomic_read_relaxed(&wall_offset, &offset);
+    if (llabs(current - offset) > CLOCK_STEP_USEC) {
+        atomic_store_relaxed(&wall_offset, current);
+    }
+}
+
+static void
+add_to(atomic_ullong *counter, unsigned long long int n)
+{
+    unsigned long long int old;
+
+    /* Only one thread writes. */
+    atomic_read_relaxed(counter, &old);
+    atomic_store_relaxed(counter, old + n);
+}
+
+/* Only the first segment of a packet in several is one piece of memory. */
+static uint32_t
+captured_bytes(const struct dp_packet *packet)
+{
+#ifdef DPDK_NETDEV
+    return packet->mbuf.data_len;
+#else
+    return dp_packet_size(packet);
+#endif
+}
+
+void
+flowgauge_tap_measure(struct flowgauge_tap *tap,
+                      const struct dp_packet_batch *batch, long long int now)
+{
+    const void *data[NETDEV_MAX_BURST];
+    uint32_t captured[NETDEV_MAX_BURST];
+    uint32_t wire[NETDEV_MAX_BURST];
+    struct dp_packet *packet;
+    struct fg_meter *meter;
+    uint64_t bytes = 0;
+    uint64_t wanted;
+    uint32_t n = 0;
+
+    atomic_read_explicit(&tap->meter, &meter, memory_order_acquire);
+    if (!meter) {
+        bool is_awaited;
+
+        atomic_read_relaxed(&awaited, &is_awaited);
+        if (is_awaited) {
+            add_to(&tap->n_missed, dp_packet_batch_size(batch));
+        }
+        return;
+    }
+
+    DP_PACKET_BATCH_FOR_EACH (i, packet, batch) {
+        bytes += dp_packet_size(packet);
+    }
+    wanted = fg_want(meter, dp_packet_batch_size(batch), bytes, wall_ns(now));
+    for (; wanted; wanted = zero_rightmost_1bit(wanted)) {
+        packet = batch->packets[raw_ctz(wanted)];
+        data[n] = dp_packet_data(packet);
+        captured[n] = captured_bytes(packet);
+        wire[n] = dp_packet_size(packet);
+        n++;
+    }
+    if (n) {
+        library.push(meter, n, data, captured, wire, wall_ns(now));
+    }
+    add_to(&tap->n_measured, dp_packet_batch_size(batch));
+}
+
+void
+flowgauge_tap_advance(struct flowgauge_tap *tap, long long int now)
+{
+    struct fg_meter *meter;
+
+    tap->next_tick = now + TICK_USEC;
+    atomic_read_explicit(&tap->meter, &meter, memory_order_acquire);
+    if (meter) {
+        library.advance(meter, wall_ns(now));
+    }
+}
+
+void
+flowgauge_tap_set_resting(struct flowgauge_tap *tap, bool resting)
+{
+    ovs_mutex_lock(&tap->rest_mutex);
+    tap->resting = resting;
+    ovs_mutex_unlock(&tap->rest_mutex);
+}
+
+void
+flowgauge_tap_init(struct flowgauge_tap *tap, const char *datapath,
+                   unsigned core_id)
+{
+    atomic_init(&tap->meter, NULL);
+    atomic_init(&tap->n_measured, 0);
+    atomic_init(&tap->n_missed, 0);
+    tap->next_tick = 0;
+    ovs_mutex_init(&tap->rest_mutex);
+    tap->resting = core_id == NON_PMD_CORE_ID;
+    tap->datapath = xstrdup(datapath);
+    tap->core_id = core_id;
+
+    ovs_mutex_lock(&mutex);
+    ovs_list_push_back(&taps, &tap->node);
+    taps_version++;
+    ovs_mutex_unlock(&mutex);
+}
+
+/* Loads the library.  Returns what is wrong, for the caller to free, or
+ * NULL. */
+static char *
+load_library(void)
+{
+    uint32_t version;
+    void *handle;
+
+    if (library.open) {
+        return NULL;
+    }
+    handle = dlopen(FLOWGAUGE_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    if (!handle) {
+        return xasprintf("%s; install libflowgauge at this path", dlerror());
+    }
+#define FIND(NAME) library.NAME = dlsym(handle, "fg_" #NAME)
+    FIND(abi_version);
+    FIND(error);
+    FIND(queue);
+    FIND(pick);
+    FIND(push);
+    FIND(advance);
+    FIND(dropped);
+    FIND(close);
+    version = library.abi_version ? library.abi_version() : 0;
+    if (version != FG_ABI_VERSION) {
+        dlclose(handle);
+        return xasprintf("%s has interface %"PRIu32" and this switch was "
+                         "built for %d; install the library that it was "
+                         "built for, or build the switch again",
+                         FLOWGAUGE_LIBRARY, version, FG_ABI_VERSION);
+    }
+    FIND(open);
+#undef FIND
+    return NULL;
+}
+
+/* Keeps a report for flowgauge/show. */
+static void
+take_report(void *group_, const struct fg_report *taken)
+{
+    struct report *report = xmalloc(sizeof *report + taken->length + 1);
+    struct group *from = group_;
+
+    memcpy(report->json, taken->bytes, taken->length);
+    report->length = taken->length;
+    while (report->length && report->json[report->length - 1] == '\n') {
+        report->length--;
+    }
+    report->json[report->length] = '\0';
+
+    ovs_mutex_lock(&reports_mutex);
+    ovs_list_push_back(&reports, &report->node);
+    n_reports++;
+    report_bytes += report->length;
+    while (n_reports > KEPT_REPORTS
+           || (n_reports > 1 && report_bytes > KEPT_BYTES)) {
+        report = CONTAINER_OF(ovs_list_pop_front(&reports),
+                              struct report, node);
+        n_reports--;
+        report_bytes -= report->length;
+        n_forgotten++;
+        free(report);
+    }
+    ovs_mutex_unlock(&reports_mutex);
+
+    atomic_store_relaxed(&from->epoch_closed, true);
+}
+
+/* Takes the cores of polling threads from those of the main thread, which the
+ * library's threads inherit.  Returns whether it did. */
+static bool
+leave_polling_cores(cpu_set_t *before)
+    OVS_REQUIRES(mutex)
+{
+    const struct flowgauge_tap *tap;
+    cpu_set_t cores;
+
+    if (sched_getaffinity(0, sizeof *before, before)) {
+        return false;
+    }
+    cores = *before;
+    LIST_FOR_EACH (tap, node, &taps) {
+        if (tap->core_id < CPU_SETSIZE) {
+            CPU_CLR(tap->core_id, &cores);
+        }
+    }
+    return CPU_COUNT(&cores) && !sched_setaffinity(0, sizeof cores, &cores);
+}
+
+/* Opens a group for all taps.  Returns NULL and sets 'failure' where that
+ * cannot be. */
+static struct group *
+open_group(void)
+    OVS_REQUIRES(mutex)
+{
+    struct fg_settings settings = {
+        .size = sizeof settings,
+        .options = options,
+        .take = take_report,
+        .queues = ovs_list_size(&taps),
+        .pace = FG_LIVE,
+    };
+    struct group *opened;
+    cpu_set_t cores;
+    bool narrowed;
+    int error;
+
+    failure = load_library();
+    if (failure) {
+        return NULL;
+    }
+    follow_wall_clock();
+    opened = xzalloc(sizeof *opened);
+    settings.user = opened;
+    narrowed = leave_polling_cores(&cores);
+    error = library.open(&settings, &opened->handle);
+    if (narrowed) {
+        sched_setaffinity(0, sizeof cores, &cores);
+    }
+    if (error != FG_OK) {
+        failure = xasprintf("%s; change other_config:flowgauge-options",
+                            library.error());
+        free(opened);
+        return NULL;
+    }
+    opened->options = xstrdup(options);
+    opened->taps_version = taps_version;
+    return opened;
+}
+
+/* Closes a group that no thread uses any more, and takes what is left. */
+static void
+close_group(struct group *closing)
+{
+    if (library.close(closing->handle) != FG_OK) {
+        VLOG_WARN("measurement had stopped: %s", library.error());
+    }
+    free(closing->options);
+    free(closing);
+}
+
+/* Gives the taps the meters of 'next', or none, in place of those of the
+ * group.  The epoch that is open there ends early, for this reason. */
+static void
+replace_group(struct group *next, const char *reason)
+    OVS_REQUIRES(mutex)
+{
+    struct group *last = group;
+    struct flowgauge_tap *tap;
+    uint32_t queue = 0;
+
+    LIST_FOR_EACH (tap, node, &taps) {
+        struct fg_meter *meter
+            = next ? library.queue(next->handle, queue++) : NULL;
+
+        atomic_store_explicit(&tap->meter, meter, memory_order_release);
+    }
+    group = next;
+    atomic_store_relaxed(&awaited, enabled && !failure);
+
+    if (last) {
+        n_cut_short++;
+        cut_short_by = reason;
+        VLOG_INFO("%s: the open epoch is reported early", reason);
+        /* Threads may be in the middle of a burst. */
+        ovsrcu_postpone(close_group, last);
+    }
+    if (next) {
+        VLOG_INFO("measuring with %"PRIuSIZE" meters: %s",
+                  ovs_list_size(&taps),
+                  next->options[0] ? next->options : "all defaults");
+    } else if (failure) {
+        VLOG_ERR("not measuring: %s", failure);
+    }
+}
+
+/* Makes the group what the database asks for and the taps need. */
+static void
+reconcile(void)
+    OVS_REQUIRES(mutex)
+{
+    const char *reason = NULL;
+
+    if (!enabled) {
+        reason = "measurement was switched off";
+    } else if (ovs_list_is_empty(&taps)) {
+        reason = "the last datapath was deleted";
+    }
+    if (reason) {
+        if (group) {
+            replace_group(NULL, reason);
+        }
+        return;
+    }
+
+    if (failure) {
+        return;
+    }
+    if (group && group->taps_version != taps_version) {
+        reason = "the threads that receive packets changed";
+    } else if (group && strcmp(group->options, options)) {
+        bool epoch_closed;
+
+        atomic_read_relaxed(&group->epoch_closed, &epoch_closed);
+        if (!epoch_closed) {
+            return;
+        }
+        reason = "the options changed";
+    } else if (group) {
+        return;
+    }
+    replace_group(open_group(), reason);
+}
+
+void
+flowgauge_tap_destroy(struct flowgauge_tap *tap)
+{
+    unsigned long long int measured, missed;
+
+    ovs_mutex_lock(&mutex);
+    ovs_list_remove(&tap->node);
+    atomic_read_relaxed(&tap->n_measured, &measured);
+    atomic_read_relaxed(&tap->n_missed, &missed);
+    past_measured += measured;
+    past_missed += missed;
+    taps_version++;
+    if (ovs_list_is_empty(&taps)) {
+        /* flowgauge_run() is not called without datapaths. */
+        reconcile();
+    }
+    ovs_mutex_unlock(&mutex);
+
+    ovs_mutex_destroy(&tap->rest_mutex);
+    free(tap->datapath);
+}
+
+void
+flowgauge_set_config(const struct smap *other_config)
+{
+    bool now_enabled = smap_get_bool(other_config, "flowgauge", false);
+    const char *now_options = smap_get_def(other_config,
+                                           "flowgauge-options", "");
+
+    ovs_mutex_lock(&mutex);
+    if (enabled != now_enabled || !options || strcmp(options, now_options)) {
+        enabled = now_enabled;
+        free(options);
+        options = xstrdup(now_options);
+        free(failure);
+        failure = NULL;
+        if (group) {
+            atomic_store_relaxed(&group->epoch_closed, false);
+        }
+        atomic_store_relaxed(&awaited, enabled);
+        reconcile();
+    }
+    ovs_mutex_unlock(&mutex);
+}
+
+void
+flowgauge_run(void)
+{
+    struct flowgauge_tap *tap;
+
+    ovs_mutex_lock(&mutex);
+    reconcile();
+    if (group) {
+        follow_wall_clock();
+        LIST_FOR_EACH (tap, node, &taps) {
+            ovs_mutex_lock(&tap->rest_mutex);
+            if (tap->resting) {
+                flowgauge_tap_tick(tap, time_usec());
+            }
+            ovs_mutex_unlock(&tap->rest_mutex);
+        }
+    }
+    ovs_mutex_unlock(&mutex);
+}
+
+void
+flowgauge_wait(void)
+{
+    ovs_mutex_lock(&mutex);
+    if (group) {
+        poll_timer_wait(WAKE_MSEC);
+    }
+    ovs_mutex_unlock(&mutex);
+}
+
+static char *
+tap_name(const struct flowgauge_tap *tap)
+{
+    return (tap->core_id == NON_PMD_CORE_ID
+            ? xasprintf("main thread of %s", tap->datapath)
+            : xasprintf("core %u of %s", tap->core_id, tap->datapath));
+}
+
+static const char *
+state_name(void)
+    OVS_REQUIRES(mutex)
+{
+    return (group ? "on" : failure ? "failed" : enabled ? "waiting" : "off");
+}
+
+/* Packets that were pushed in vain, after a defect stopped the library. */
+static uint64_t
+dropped_packets(void)
+    OVS_REQUIRES(mutex)
+{
+    uint64_t n = 0;
+
+    if (group) {
+        library.dropped(group->handle, &n);
+    }
+    return n;
+}
+
+static void
+put_counts(struct ds *reply, const char *name,
+           unsigned long long int measured, unsigned long long int missed)
+{
+    ds_put_format(reply, "%s: %llu packets", name, measured);
+    if (missed) {
+        ds_put_format(reply, ", and %llu before it had a meter", missed);
+    }
+    ds_put_char(reply, '\n');
+}
+
+static void
+show_text(struct ds *reply)
+    OVS_REQUIRES(mutex) OVS_REQUIRES(reports_mutex)
+{
+    const struct flowgauge_tap *tap;
+
+    ds_put_format(reply, "state: %s\n", state_name());
+    if (failure) {
+        ds_put_format(reply, "cause: %s\n", failure);
+    }
+    ds_put_format(reply, "library: %s (interface %d)\n",
+                  FLOWGAUGE_LIBRARY, FG_ABI_VERSION);
+    ds_put_format(reply, "options: %s\n",
+                  group ? group->options : options ? options : "");
+    if (group && strcmp(group->options, options)) {
+        ds_put_format(reply, "options from the end of the epoch on: %s\n",
+                      options);
+    }
+    LIST_FOR_EACH (tap, node, &taps) {
+        unsigned long long int measured, missed;
+        char *name = tap_name(tap);
+
+        atomic_read_relaxed(&tap->n_measured, &measured);
+        atomic_read_relaxed(&tap->n_missed, &missed);
+        put_counts(reply, name, measured, missed);
+        free(name);
+    }
+    put_counts(reply, "threads that ended", past_measured, past_missed);
+    ds_put_format(reply, "dropped: %"PRIu64" packets\n", dropped_packets());
+    ds_put_format(reply, "epochs reported early: %u", n_cut_short);
+    if (cut_short_by) {
+        ds_put_format(reply, " (last: %s)", cut_short_by);
+    }
+    ds_put_format(reply, "\nreports: %"PRIuSIZE" kept, %llu forgotten; "
+                  "'flowgauge/show json' prints them\n",
+                  n_reports, n_forgotten);
+}
+
+/* Appends the members of an object, without the brace that ends it. */
+static void
+put_open_object(struct ds *reply, struct json *object)
+{
+    json_to_ds(object, JSSF_SORT, reply);
+    ds_chomp(reply, '}');
+    json_destroy(object);
+}
+
+static void
+show_json(struct ds *reply)
+    OVS_REQUIRES(mutex) OVS_REQUIRES(reports_mutex)
+{
+    struct json *object = json_object_create();
+    struct json *threads = json_array_create_empty();
+    const struct flowgauge_tap *tap;
+    const struct report *report;
+    const char *separator = "";
+
+    LIST_FOR_EACH (tap, node, &taps) {
+        struct json *thread = json_object_create();
+        unsigned long long int measured, missed;
+
+        atomic_read_relaxed(&tap->n_measured, &measured);
+        atomic_read_relaxed(&tap->n_missed, &missed);
+        json_object_put_string(thread, "datapath", tap->datapath);
+        if (tap->core_id != NON_PMD_CORE_ID) {
+            json_object_put(thread, "core",
+                            json_integer_create(tap->core_id));
+        }
+        json_object_put(thread, "packets", json_integer_create(measured));
+        json_object_put(thread, "missed", json_integer_create(missed));
+        json_array_add(threads, thread);
+    }
+    json_object_put_string(object, "state", state_name());
+    if (failure) {
+        json_object_put_string(object, "cause", failure);
+    }
+    json_object_put_string(object, "library", FLOWGAUGE_LIBRARY);
+    json_object_put_string(object, "options", group ? group->options
+                                              : options ? options : "");
+    if (group && strcmp(group->options, options)) {
+        json_object_put_string(object, "next_options", options);
+    }
+    json_object_put(object, "dropped",
+                    json_integer_create(dropped_packets()));
+    json_object_put(object, "past_packets",
+                    json_integer_create(past_measured));
+    json_object_put(object, "past_missed", json_integer_create(past_missed));
+    json_object_put(object, "cut_short", json_integer_create(n_cut_short));
+    json_object_put(object, "forgotten", json_integer_create(n_forgotten));
+    json_object_put(object, "threads", threads);
+    put_open_object(reply, object);
+
+    /* Reports are JSON already. */
+    ds_put_cstr(reply, ",\"reports\":[");
+    LIST_FOR_EACH (report, node, &reports) {
+        ds_put_format(reply, "%s%s", separator, report->json);
+        separator = ",";
+    }
+    ds_put_cstr(reply, "]}");
+}
+
+static void
+flowgauge_show(struct unixctl_conn *conn, int argc, const char *argv[],
+               void *aux OVS_UNUSED)
+{
+    struct ds reply = DS_EMPTY_INITIALIZER;
+
+    if (argc > 1 && strcmp(argv[1], "json")) {
+        unixctl_command_reply_error(conn, "usage: flowgauge/show [json]");
+        return;
+    }
+    ovs_mutex_lock(&mutex);
+    ovs_mutex_lock(&reports_mutex);
+    if (argc > 1) {
+        show_json(&reply);
+    } else {
+        show_text(&reply);
+    }
+    ovs_mutex_unlock(&reports_mutex);
+    ovs_mutex_unlock(&mutex);
+    unixctl_command_reply(conn, ds_cstr(&reply));
+    ds_destroy(&reply);
+}
+
+void
+flowgauge_init(void)
+{
+    unixctl_command_register("flowgauge/show", "[json]", 0, 1,
+                             flowgauge_show, NULL);
+}

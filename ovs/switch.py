@@ -1,0 +1,126 @@
+"""An Open vSwitch of its own in a folder: its database, its daemon and its ports, for tests and benchmarks."""
+
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+
+WITHOUT_PRIVILEGES = "--no-huge --legacy-mem -m 1024 --no-pci --no-shconf --no-telemetry"
+
+
+class Switch:
+    """Runs until the end of the block. `dummy` needs no privileges; real datapaths have their taps removed."""
+
+    def __init__(self, prefix, folder, cores, dpdk=WITHOUT_PRIVILEGES, dummy=True):
+        self.prefix, self.folder, self.dummy = Path(prefix), Path(folder), dummy
+        places = ["OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR"]
+        self.environment = dict(os.environ, **dict.fromkeys(places, str(folder)))
+        self.children = []
+        mask = sum(1 << core for core in cores)
+        self.settings = {
+            "dpdk-init": "true",
+            "dpdk-lcore-mask": "0x1",
+            "pmd-cpu-mask": f"{mask:#x}",
+            "dpdk-extra": dpdk,
+        }
+
+    def __enter__(self):
+        try:
+            self._start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _start(self):
+        database, socket = self.folder / "conf.db", self.folder / "db.sock"
+        schema = self.prefix / "share/openvswitch/vswitch.ovsschema"
+        self.run("ovsdb-tool", "create", database, schema)
+        self._child("ovsdb-server", database, f"--remote=punix:{socket}")
+        self.wait(socket.exists, "the database does not answer")
+        self.vsctl("--no-wait", "init")
+        self.configure(wait=False, **self.settings)
+        dummy = ["--enable-dummy=system", "--disable-system"] if self.dummy else []
+        self._child("ovs-vswitchd", f"unix:{socket}", *dummy)
+        self.datapath = "dummy" if self.dummy else "netdev"
+        bridge = ["set", "bridge", "br0", f"datapath_type={self.datapath}", "fail_mode=secure"]
+        self.vsctl("add-br", "br0", "--", *bridge)
+
+    def _child(self, program, *arguments):
+        options = [f"--log-file={self.folder}/{program}.log", "--pidfile", "-vconsole:off", "--no-chdir"]
+        command = [self._path(program), *map(str, arguments), *options]
+        with open(self.folder / f"{program}.err", "wb") as log:
+            streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
+            self.children.append(subprocess.Popen(command, env=self.environment, **streams))
+
+    def __exit__(self, *_):
+        # The daemon ends before its database.
+        for child in reversed(self.children):
+            child.terminate()
+            try:
+                child.wait(20)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+        self.children.clear()
+        if not self.dummy:
+            for tap in ["ovs-netdev", "br0"]:
+                subprocess.run(["ip", "link", "delete", tap], capture_output=True)
+
+    def _path(self, program):
+        folder = "sbin" if program in ["ovsdb-server", "ovs-vswitchd"] else "bin"
+        return str(self.prefix / folder / program)
+
+    def run(self, program, *arguments):
+        command = [self._path(program), *map(str, arguments)]
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=60)
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}\n{self.log()[-2000:]}")
+        return done.stdout
+
+    def vsctl(self, *arguments):
+        return self.run("ovs-vsctl", "--timeout=30", f"--db=unix:{self.folder}/db.sock", *arguments)
+
+    def appctl(self, *arguments):
+        return self.run("ovs-appctl", "--timeout=30", *arguments)
+
+    def flow(self, flow):
+        self.run("ovs-ofctl", "add-flow", f"unix:{self.folder}/br0.mgmt", flow)
+
+    def configure(self, wait=True, **settings):
+        """Sets other_config; a key's underscores stand for dashes, and None removes it."""
+        settings = {name.replace("_", "-"): value for name, value in settings.items()}
+        gone = [name for name, value in settings.items() if value is None]
+        here = [f"other_config:{name}={json.dumps(value)}" for name, value in settings.items() if value is not None]
+        commands = [["set", "Open_vSwitch", ".", *here]] if here else []
+        commands += [["remove", "Open_vSwitch", ".", "other_config", name] for name in gone]
+        words = [word for command in commands for word in ["--", *command]]
+        self.vsctl(*([] if wait else ["--no-wait"]), *words)
+
+    def add(self, port, device, queues=1):
+        """Adds a DPDK port."""
+        settings = [f"options:dpdk-devargs={json.dumps(device)}", f"options:n_rxq={queues}"]
+        self.vsctl("add-port", "br0", port, "--", "set", "Interface", port, "type=dpdk", *settings)
+
+    def remove(self, port):
+        self.vsctl("del-port", "br0", port)
+
+    def show(self):
+        return json.loads(self.appctl("flowgauge/show", "json"))
+
+    def log(self):
+        log = self.folder / "ovs-vswitchd.log"
+        return log.read_text(errors="replace") if log.exists() else ""
+
+    def is_alive(self):
+        return all(child.poll() is None for child in self.children)
+
+    def wait(self, condition, otherwise, seconds=20):
+        """Waits until a condition holds, and returns what it is."""
+        end = time.monotonic() + seconds
+        while not (value := condition()):
+            if time.monotonic() > end or not self.is_alive():
+                raise AssertionError(f"{otherwise}\n{self.log()[-3000:]}")
+            time.sleep(0.01)
+        return value
