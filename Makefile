@@ -10,10 +10,14 @@ DEBUG = $(or $(CARGO_TARGET_DIR),target)/debug
 SWITCH = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/flowgauge/ovs-3.1/switch
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: build library demo test live-test lint bench live-bench accuracy gate speed golden deny fuzz interop lab peers-dpdk ovs ovs-test loom install uninstall soak cargo-there
+.PHONY: build dpdk library demo test dpdk-test live-test lint bench live-bench accuracy gate speed golden deny fuzz interop lab peers-dpdk ovs ovs-test loom install uninstall soak cargo-there
 
 build: cargo-there ## release build
 	cargo build --release --locked
+
+dpdk: cargo-there ## release build with ports of DPDK (live --engine dpdk); as root it installs the packages for it
+	@pkg-config --exists 'libdpdk >= 22.11' 2>/dev/null || bash tests/packages.sh libdpdk-dev pkg-config
+	cargo build --release --locked --features dpdk
 
 library: cargo-there ## libflowgauge for programs in C, static and shared
 	cargo build --release --locked -p flowgauge-capi
@@ -30,6 +34,13 @@ test: cargo-there ## all tests that need neither root nor network; the laws of a
 
 live-test: cargo-there ## live capture in network namespaces; needs root, iproute2 and python3
 	FLOWGAUGE_LIVE=1 cargo test --locked -p flowgauge --test command live::
+
+dpdk-test: cargo-there ## ports of DPDK that replay captures, as any user; skipped where there is no DPDK
+	@if pkg-config --exists 'libdpdk >= 22.11' 2>/dev/null; then \
+		cargo test --workspace --locked --features flowgauge/dpdk --test command dpdk; \
+	else \
+		echo "skipped: pkg-config finds no libdpdk of version 22.11 or later; 'make dpdk' as root installs it"; \
+	fi
 
 lint: cargo-there ## format, clippy, documentation, and that tests name their seed
 	@! grep -rnE '(^|[^:A-Za-z])Config::default\(\)' crates/engine/tests || { echo "the seed would be random; use Config::seeded(N)" >&2; exit 1; }

@@ -97,20 +97,26 @@ impl Reading {
 /// Interfaces to measure.
 #[derive(Args)]
 pub(crate) struct Live {
-    /// Measure this interface, such as eth0 or lo; any for all of them; may be repeated
+    /// Measure this interface, such as eth0 or lo; any for all of them; may be repeated. With dpdk, a
+    /// port such as 0000:03:00.0 or net_pcap0; PORT,forward=PORT passes its packets on
     #[arg(short, long, value_name = "INTERFACE", required = true, help_heading = INPUT)]
     pub(crate) interface: Vec<String>,
 
-    /// Read packets from packet sockets (af-packet), or take them ahead of the kernel's stack (af-xdp):
-    /// faster, but the host does not get what comes in, and what it sends is not seen. --workers is then
-    /// the number of the interface's queues
+    /// Read packets from packet sockets (af-packet); or take them ahead of the kernel's stack (af-xdp),
+    /// or from ports of DPDK (dpdk): faster, but the host does not get what comes in, and what it sends
+    /// is not seen. Each of --workers then reads a queue of each interface; af-xdp reads all queues
     #[arg(long, value_name = "NAME", default_value = "af-packet", value_parser = choice(Engine::ALL),
         help_heading = INPUT)]
     pub(crate) engine: Engine,
 
-    /// Agree that --engine af-xdp takes all packets that come in on the interface from the host
+    /// Agree that --engine af-xdp or dpdk takes all packets that come in on the interface from the host
     #[arg(long, help_heading = INPUT)]
     pub(crate) takes_traffic: bool,
+
+    /// With dpdk, arguments for DPDK, separated by spaces, such as '--no-huge -m 512
+    /// --vdev=net_pcap0,rx_pcap=FILE'
+    #[arg(long, value_name = "ARGUMENTS", allow_hyphen_values = true, help_heading = INPUT)]
+    pub(crate) dpdk_args: Option<String>,
 
     /// With af-xdp, run the driver instead of waiting for packets: none are late, and the thread is
     /// always busy
@@ -123,7 +129,8 @@ pub(crate) struct Live {
     #[arg(long, value_name = "BY", value_parser = choice(Fanout::ALL), help_heading = INPUT)]
     pub(crate) fanout: Option<Fanout>,
 
-    /// Memory of the ring between the kernel and each queue, such as 64MiB: at least 512KiB
+    /// Memory of the ring between the kernel and each queue, such as 64MiB: at least 512KiB. With dpdk,
+    /// of the buffers of each queue
     #[arg(long, value_name = "SIZE", default_value = "32MiB", value_parser = values::ring,
         help_heading = INPUT)]
     pub(crate) ring: usize,

@@ -13,6 +13,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use crate::args::Live;
 use crate::auto;
 use crate::config::configs;
+use crate::dpdk;
 use crate::failure::{FAILED, FINE, Failure, complain};
 use crate::output::{self, Flags};
 use crate::signals;
@@ -20,17 +21,35 @@ use crate::signals;
 /// How long an epoch is where nobody says.
 const EPOCH: EpochLength = EpochLength::Time(10_000_000_000);
 
+/// The queues of all interfaces.
+pub(crate) type Sources = Vec<Box<dyn Source + Send>>;
+
 /// How packets come from an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Engine {
     AfPacket,
     AfXdp,
+    Dpdk,
 }
 
 impl Engine {
     /// All of them, by name.
-    pub(crate) const ALL: [(&'static str, Self); 2] =
-        [("af-packet", Self::AfPacket), ("af-xdp", Self::AfXdp)];
+    pub(crate) const ALL: [(&'static str, Self); 3] =
+        [("af-packet", Self::AfPacket), ("af-xdp", Self::AfXdp), ("dpdk", Self::Dpdk)];
+
+    fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, engine)| *engine == self).map_or("", |(name, _)| name)
+    }
+
+    /// Whether the host could have had what comes in on these interfaces. Of DPDK's ports these are
+    /// network cards, which have names like `0000:03:00.0`.
+    fn takes(self, names: &[&str]) -> bool {
+        match self {
+            Self::AfPacket => false,
+            Self::AfXdp => true,
+            Self::Dpdk => names.iter().any(|name| name.contains(':')),
+        }
+    }
 }
 
 /// Runs the command until a signal or the limit ends it, and gives its exit code.
@@ -41,24 +60,22 @@ pub(crate) fn run(live: &Live) -> Result<u8, Failure> {
         return Err(Failure::Usage(message.to_owned()));
     }
     let mut configs = auto::decided(configs(run, EPOCH)?, &[])?;
-    let interfaces = &live.interface;
     let queues = queues(live)?;
     for config in &mut configs {
         config.pace = Pace::Live;
-        config.queues = queues * interfaces.len();
+        config.queues = queues * live.interface.len();
         config.workers = run.workers / queues;
     }
     let inputs: Vec<_> = run.inputs().collect();
     let plan = Plan::several(configs.clone())?;
     let stop = signals::stop(&[SIGINT, SIGTERM])?;
-    let sources = sources(live, queues, &configs, &stop)
-        .map_err(|error| Failure::Failed(error.to_string()))?;
+    let sources = sources(live, queues, &configs, &stop)?;
     let flags = || Ok(Flags { reopen: signals::reopen()?, ..Flags::default() });
     let sinks = output::sinks(run, &configs, &inputs, Pace::Live, flags)?;
     let mut outlets = output::outlets(Pace::Live, sinks)?;
     let ended = flowgauge_engine::run_queues(plan, sources, &mut outlets);
     let (outcome, complete) = output::finish_live(outlets, ended)?;
-    summarize(interfaces, &outcome);
+    summarize(live, &outcome);
     for problem in &outcome.problems {
         complain(&problem.to_string());
     }
@@ -71,28 +88,36 @@ fn sources(
     queues: usize,
     configs: &[Config],
     stop: &Arc<AtomicBool>,
-) -> Result<Vec<Box<dyn Source + Send>>, LiveError> {
+) -> Result<Sources, Failure> {
     let (ring_bytes, promiscuous) = (live.ring, !live.no_promiscuous_mode);
-    let mut sources: Vec<Box<dyn Source + Send>> = Vec::new();
-    for interface in &live.interface {
-        match live.engine {
-            Engine::AfPacket => {
-                let fanout = live.fanout.unwrap_or(Fanout::Hash);
-                let filter = match configs {
-                    [only] => only.filter.clone(),
-                    _ => None,
-                };
-                let options = Options { queues, fanout, ring_bytes, promiscuous, filter };
-                let queues = flowgauge_live::open(interface, &options, stop)?;
-                sources.extend(queues.into_iter().map(|queue| Box::new(queue) as _));
-            }
-            Engine::AfXdp => {
-                let busy_poll = live.busy_poll;
-                let options = XdpOptions { queues, ring_bytes, promiscuous, busy_poll };
-                let queues = flowgauge_live::open_xdp(interface, &options, stop)?;
-                sources.extend(queues.into_iter().map(|queue| Box::new(queue) as _));
-            }
+    match live.engine {
+        Engine::AfPacket => {
+            let fanout = live.fanout.unwrap_or(Fanout::Hash);
+            let filter = match configs {
+                [only] => only.filter.clone(),
+                _ => None,
+            };
+            let options = Options { queues, fanout, ring_bytes, promiscuous, filter };
+            each(live, |interface| flowgauge_live::open(interface, &options, stop))
         }
+        Engine::AfXdp => {
+            let busy_poll = live.busy_poll;
+            let options = XdpOptions { queues, ring_bytes, promiscuous, busy_poll };
+            each(live, |interface| flowgauge_live::open_xdp(interface, &options, stop))
+        }
+        Engine::Dpdk => dpdk::sources(live, queues, stop),
+    }
+}
+
+/// Opens the queues of each interface.
+fn each<Q: Source + Send + 'static>(
+    live: &Live,
+    open: impl Fn(&str) -> Result<Vec<Q>, LiveError>,
+) -> Result<Sources, Failure> {
+    let mut sources = Sources::new();
+    for interface in &live.interface {
+        let queues = open(interface).map_err(|error| Failure::Failed(error.to_string()))?;
+        sources.extend(queues.into_iter().map(|queue| Box::new(queue) as _));
     }
     Ok(sources)
 }
@@ -105,34 +130,39 @@ fn queues(live: &Live) -> Result<usize, Failure> {
         _ => run.workers,
     };
     let refuse = |message: &str| Err(Failure::Usage(message.to_owned()));
-    let names = &live.interface;
+    let names: Vec<_> = live.interface.iter().map(|name| port_name(live.engine, name)).collect();
     if let Some(twice) = (1..interfaces).find(|at| names[..*at].contains(&names[*at])) {
         return refuse(&format!(
             "interface {} is named twice, and its packets would count twice; name it once",
-            visible(&names[twice])
+            visible(names[twice])
         ));
     }
-    if interfaces > 1 && names.iter().any(|name| name == "any") {
+    if interfaces > 1 && names.contains(&"any") {
         return refuse("-i any takes the packets of all interfaces; name no other one");
     }
     match live.engine {
-        Engine::AfPacket if live.takes_traffic || live.busy_poll => {
-            return refuse("--takes-traffic and --busy-poll are for --engine af-xdp");
+        Engine::AfPacket if live.takes_traffic => {
+            return refuse("--takes-traffic is for --engine af-xdp and dpdk");
         }
-        Engine::AfXdp if live.fanout.is_some() => {
+        Engine::AfPacket | Engine::Dpdk if live.busy_poll => {
+            return refuse("--busy-poll is for --engine af-xdp");
+        }
+        Engine::AfPacket | Engine::AfXdp if live.dpdk_args.is_some() => {
+            return refuse("--dpdk-args is for --engine dpdk");
+        }
+        Engine::AfXdp | Engine::Dpdk if live.fanout.is_some() => {
             return refuse(
-                "--fanout is for --engine af-packet: af-xdp reads each queue of the interface on a thread",
+                "--fanout is for --engine af-packet: the others read each queue of the interface on a thread",
             );
         }
-        Engine::AfXdp if names.iter().any(|name| name == "any") => {
-            return refuse(
-                "--engine af-xdp takes packets of interfaces by name; name one instead of any",
-            );
+        Engine::AfXdp | Engine::Dpdk if names.contains(&"any") => {
+            return refuse("-i any is for --engine af-packet; name the interface instead");
         }
-        Engine::AfXdp if !live.takes_traffic => {
+        engine if engine.takes(&names) && !live.takes_traffic => {
             return refuse(&format!(
-                "--engine af-xdp takes all packets that come in on {} from the host, its connections \
+                "--engine {} takes all packets that come in on {} from the host, its connections \
                  included; add --takes-traffic to agree",
+                engine.name(),
                 visible(&names.join(", "))
             ));
         }
@@ -155,13 +185,25 @@ fn queues(live: &Live) -> Result<usize, Failure> {
     Ok(queues)
 }
 
+/// The name of an interface, without what follows the name of a port of DPDK.
+fn port_name(engine: Engine, interface: &str) -> &str {
+    match engine {
+        Engine::Dpdk => interface.split(',').next().unwrap_or_default(),
+        _ => interface,
+    }
+}
+
 /// Prints on standard error how many packets came, whatever the format and place of the report.
-fn summarize(interfaces: &[String], outcome: &Outcome) {
+fn summarize(live: &Live, outcome: &Outcome) {
     let account = &outcome.total.account;
+    let by = match live.engine {
+        Engine::Dpdk => "lost by the port",
+        _ => "dropped by the kernel",
+    };
     let _ = writeln!(
         io::stderr(),
-        "{}: {} packets received, {} dropped by the kernel, {} measured",
-        visible(&interfaces.join(", ")),
+        "{}: {} packets received, {} {by}, {} measured",
+        visible(&live.interface.join(", ")),
         account.read + account.lost,
         account.lost,
         account.keyed,

@@ -5,6 +5,7 @@ mod analyze;
 mod args;
 mod auto;
 mod config;
+mod dpdk;
 mod explain;
 mod failure;
 mod generate;

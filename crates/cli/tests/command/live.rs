@@ -159,7 +159,7 @@ fn tagged(frame: &[u8]) -> Vec<u8> {
 }
 
 /// What must be the same of a report, however the packets came.
-fn same(report: &Value) -> Value {
+pub(crate) fn same(report: &Value) -> Value {
     let account = &report["account"];
     assert_eq!(account["read"], account["keyed"].as_u64().unwrap() + rejected(account));
     let counts = ["read", "filtered", "malformed", "no_key", "keyed", "keyed_bytes", "untracked"];

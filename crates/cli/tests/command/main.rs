@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod analyze;
+#[cfg(feature = "dpdk")]
+mod dpdk;
 mod generate;
 mod limits;
 mod list;

@@ -127,8 +127,15 @@ fn what_does_not_go_together_is_refused_alike() {
         (&["live", "-i", "lo", "-i", "any"], "-i any takes the packets of all interfaces"),
         (&["live", "-i", "lo", "--ring", "64KiB"], "512KiB to 1GiB"),
         (&["live", "-i", "lo", "--engine", "af-xdp"], "add --takes-traffic to agree"),
-        (&["live", "-i", "any", "--engine", "af-xdp", "--takes-traffic"], "instead of any"),
-        (&["live", "-i", "lo", "--busy-poll"], "are for --engine af-xdp"),
+        (
+            &["live", "-i", "any", "--engine", "af-xdp", "--takes-traffic"],
+            "-i any is for --engine af-packet",
+        ),
+        (&["live", "-i", "lo", "--busy-poll"], "--busy-poll is for --engine af-xdp"),
+        (&["live", "-i", "lo", "--takes-traffic"], "is for --engine af-xdp and dpdk"),
+        (&["live", "-i", "lo", "--dpdk-args", "--no-huge"], "--dpdk-args is for --engine dpdk"),
+        #[cfg(not(feature = "dpdk"))]
+        (&["live", "-i", "lo", "--engine", "dpdk"], "build it by 'make dpdk'"),
         (
             &["live", "-i", "lo", "--engine=af-xdp", "--takes-traffic", "--fanout=cpu"],
             "--fanout is for --engine af-packet",

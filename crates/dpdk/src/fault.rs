@@ -1,0 +1,80 @@
+//! What can be wrong with DPDK and its ports.
+
+use flowgauge_engine::source::SourceError;
+use thiserror::Error;
+
+/// Why there are no packets, or no more. The text says what to do.
+#[derive(Debug, Error)]
+pub enum DpdkError {
+    /// DPDK did not start; what it says.
+    #[error("DPDK does not start: {0}")]
+    Start(String),
+    /// It found no memory in huge pages; what it says.
+    #[error(
+        "DPDK does not start: {0}; reserve huge pages by 'sysctl vm.nr_hugepages=1024' (each has 2 MiB), or \
+         add '--no-huge -m 512' to --dpdk-args"
+    )]
+    HugePages(String),
+    /// It was started in this process before.
+    #[error("DPDK runs in this process already")]
+    Started,
+    /// A port gives no packets.
+    #[error("{port}: {fault}")]
+    Port {
+        /// Its name, with control characters escaped.
+        port: String,
+        /// What is wrong with it.
+        fault: PortFault,
+    },
+}
+
+impl From<DpdkError> for SourceError {
+    fn from(error: DpdkError) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// What is wrong with a port.
+#[derive(Debug, Error)]
+pub enum PortFault {
+    /// No port has this name.
+    #[error("no such port; {}", known(ports, complaint.as_deref()))]
+    Missing {
+        /// The names of all.
+        ports: Vec<String>,
+        /// What DPDK said of a device that it could not open.
+        complaint: Option<String>,
+    },
+    /// It receives on fewer queues than are asked for; their number.
+    #[error("the port receives on at most {0} queues, each read by a thread; give --workers {0}")]
+    Receiving(usize),
+    /// It sends on fewer queues than packets are to be forwarded from; their number.
+    #[error(
+        "the port sends on at most {0} queues, and each worker of each port that forwards to it needs one"
+    )]
+    Sending(usize),
+    /// There is no memory for the buffers of a queue; their bytes.
+    #[error(
+        "no memory for {} MiB of buffers; give DPDK more (-m), or each queue less (--ring)", .0 >> 20
+    )]
+    Memory(usize),
+    /// The device is gone.
+    #[error("the device went away; packets before that are counted")]
+    Gone,
+    /// Whatever else DPDK says.
+    #[error("the port cannot be opened: {0}")]
+    Refused(String),
+}
+
+/// The names of ports, or what to do where there are none.
+fn known(ports: &[String], complaint: Option<&str>) -> String {
+    match (ports, complaint) {
+        (_, Some(complaint)) => format!("DPDK says: {complaint}"),
+        ([], None) => {
+            "DPDK knows none: bind a network card to vfio-pci (dpdk-devbind.py), or give a \
+                       device by --dpdk-args '--vdev=…'"
+                .to_owned()
+        }
+        (ports, None) => format!("DPDK knows {}", ports.join(", ")),
+    }
+}

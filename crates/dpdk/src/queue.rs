@@ -1,0 +1,194 @@
+//! One queue of a port as a source of packets.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
+
+use flowgauge_core::packet::{Frame, LinkType};
+use flowgauge_engine::sink::visible;
+use flowgauge_engine::source::{Ahead, Burst, Counter, CounterKind, Skipped, Source, SourceError};
+
+use crate::fault::{DpdkError, PortFault};
+use crate::shim::{Counters, Known, Port, Received};
+
+/// Nanoseconds after which a port is asked again what it lost, which may take microseconds.
+const ASK_NS: u64 = 100_000_000;
+
+/// Bursts that are received after the flag to stop was set: what a queue of a port holds.
+const LAST_BURSTS: u32 = 32;
+
+/// Most bursts that are passed over at once, so that the flag and the counters are looked at.
+const SKIPPED_BURSTS: usize = 8;
+
+/// Places of the counters.
+const RECEIVED: usize = 0;
+const MISSED: usize = 1;
+const ERRORS: usize = 2;
+const NO_BUFFERS: usize = 3;
+const UNFORWARDED: usize = 4;
+
+/// Where packets go after they were measured.
+pub(crate) struct Forward {
+    pub(crate) port: Arc<Port>,
+    pub(crate) queue: u16,
+}
+
+/// What comes in on a queue of a port of DPDK. The host does not get it.
+///
+/// A poll receives up to 32 packets and never waits. They are lent out in the buffers that the port
+/// wrote them to, have the time at which they were received, and are given back or passed on at the next
+/// poll. Of a packet in several buffers, the captured bytes are those of the first. What the port lost
+/// is counted by its first queue.
+pub struct DpdkQueue {
+    /// Packets of the last burst; those in front of `next` were lent out or passed over.
+    received: Received,
+    next: usize,
+    /// The thread that polls.
+    known: Option<Known>,
+    port: Arc<Port>,
+    queue: u16,
+    forward: Option<Forward>,
+    stop: Arc<AtomicBool>,
+    /// Bursts to receive after the flag to stop was set.
+    last_bursts: u32,
+    /// When packets were received last, and when the port was asked what it lost.
+    now_ns: i64,
+    asked_ns: i64,
+    name: [String; 1],
+    counters: [Counter; 5],
+}
+
+impl DpdkQueue {
+    pub(crate) fn new(
+        name: &str,
+        port: Arc<Port>,
+        queue: u16,
+        forward: Option<Forward>,
+        stop: Arc<AtomicBool>,
+    ) -> Self {
+        Self {
+            received: Received::new(),
+            next: 0,
+            known: None,
+            port,
+            queue,
+            forward,
+            stop,
+            last_bursts: LAST_BURSTS,
+            now_ns: 0,
+            asked_ns: 0,
+            name: [name.to_owned()],
+            counters: [
+                Counter::new("received", CounterKind::Other),
+                Counter::new("missed", CounterKind::Lost),
+                Counter::new("errors", CounterKind::Lost),
+                Counter::new("no_buffers", CounterKind::Lost),
+                Counter::new("not_forwarded", CounterKind::Other),
+            ],
+        }
+    }
+
+    /// Receives the next burst, if all packets of the last were lent out or passed over.
+    fn refill(&mut self) {
+        if self.next < self.received.len() {
+            return;
+        }
+        self.known.get_or_insert_with(Known::new);
+        self.release();
+        self.received.receive(&self.port, self.queue);
+        self.counters[RECEIVED].count += self.received.len() as u64;
+        self.now_ns = now_ns();
+    }
+
+    /// Passes the packets of the last burst on, or gives their buffers back.
+    fn release(&mut self) {
+        match &self.forward {
+            Some(Forward { port, queue }) => {
+                self.counters[UNFORWARDED].count += self.received.forward(port, *queue) as u64;
+            }
+            None => self.received.free(),
+        }
+        self.next = 0;
+    }
+
+    /// Asks the port what it lost, and whether it is there.
+    fn ask(&mut self) -> Result<(), PortFault> {
+        self.asked_ns = self.now_ns;
+        if self.queue == 0 {
+            let Counters { missed, errors, no_buffers } = self.port.counters();
+            self.counters[MISSED].count = missed;
+            self.counters[ERRORS].count = errors;
+            self.counters[NO_BUFFERS].count = no_buffers;
+        }
+        if self.port.is_gone() { Err(PortFault::Gone) } else { Ok(()) }
+    }
+
+    /// Receives what the port still holds after the flag to stop was set; whether there may be more.
+    fn is_ending(&mut self) -> bool {
+        let stopped = self.stop.load(Ordering::Relaxed);
+        if stopped {
+            self.last_bursts = self.last_bursts.saturating_sub(1);
+        }
+        stopped && self.last_bursts == 0
+    }
+}
+
+impl Source for DpdkQueue {
+    fn poll<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, SourceError> {
+        let ending = self.is_ending();
+        if ending || self.now_ns.abs_diff(self.asked_ns) >= ASK_NS {
+            self.ask().map_err(|fault| {
+                (self.stop, self.last_bursts) = (Arc::new(AtomicBool::new(true)), 0);
+                DpdkError::Port { port: visible(&self.name[0]).into_owned(), fault }
+            })?;
+        }
+        if ending {
+            return Ok(false);
+        }
+        self.refill();
+        let (first, count) = (self.next, self.received.len());
+        self.next = count;
+        let (received, time_ns) = (&self.received, self.now_ns);
+        burst.extend((first..count).map(|at| {
+            let (bytes, wire) = received.packet(at);
+            Frame { bytes, wire, link: LinkType::ETHERNET, time_ns }
+        }));
+        Ok(true)
+    }
+
+    fn skip(&mut self, ahead: &Ahead) -> Skipped {
+        let mut skipped = Skipped::none(ahead);
+        for _ in 0..SKIPPED_BURSTS {
+            self.refill();
+            let wires = &self.received.wires()[self.next..];
+            let time_ns = self.now_ns;
+            let taken =
+                wires.iter().take_while(|wire| skipped.take(ahead, **wire, time_ns)).count();
+            let more = taken > 0 && taken == wires.len();
+            self.next += taken;
+            if !more {
+                break;
+            }
+        }
+        skipped
+    }
+
+    fn inputs(&self) -> &[String] {
+        &self.name
+    }
+
+    fn counters(&self) -> &[Counter] {
+        &self.counters
+    }
+
+    fn clock_ns(&self) -> Option<i64> {
+        // Packets tell the time, where there are some.
+        (self.received.len() == 0).then_some(self.now_ns)
+    }
+}
+
+/// Nanoseconds since the UNIX epoch.
+fn now_ns() -> i64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    now.as_nanos().try_into().unwrap_or(i64::MAX)
+}

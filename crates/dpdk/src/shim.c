@@ -1,0 +1,213 @@
+/* Ports of DPDK behind functions that Rust can call: DPDK's own are inline. */
+
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+#include <rte_lcore.h>
+#include <rte_mbuf.h>
+
+/* Packets that are received at once. */
+#define BURST 32
+/* Bytes in front of packets and for them, which is what drivers expect. */
+#define DATA_BYTES RTE_MBUF_DEFAULT_BUF_SIZE
+/* Buffers that a thread keeps for itself. */
+#define CACHE 256
+/* Packets that a queue of a port holds, if the port allows it. */
+#define DESCRIPTORS 1024
+
+/* Packets that were received; the same in queue.rs. */
+struct shim_burst {
+	struct rte_mbuf *packets[BURST];
+	const uint8_t *bytes[BURST];
+	uint32_t captured[BURST];
+	uint32_t wire[BURST];
+};
+
+/* What a port lost and why; the same in port.rs. */
+struct shim_counters {
+	uint64_t missed;
+	uint64_t errors;
+	uint64_t no_buffers;
+};
+
+/* Starts DPDK. Returns 0, or why it did not. The thread stays on the processors that it was on. */
+int shim_start(int count, char **arguments)
+{
+	cpu_set_t before;
+	int known = pthread_getaffinity_np(pthread_self(), sizeof(before), &before);
+	int started = rte_eal_init(count, arguments);
+
+	if (known == 0)
+		pthread_setaffinity_np(pthread_self(), sizeof(before), &before);
+	return started < 0 ? rte_errno : 0;
+}
+
+void shim_stop(void)
+{
+	rte_eal_cleanup();
+}
+
+const char *shim_reason(int reason)
+{
+	return rte_strerror(reason);
+}
+
+/* The number of a port, or -1. */
+int shim_find(const char *name)
+{
+	uint16_t port;
+
+	return rte_eth_dev_get_port_by_name(name, &port) == 0 ? port : -1;
+}
+
+/* The name of the next port at or behind this number, which it becomes; 0 behind the last. */
+int shim_name(uint16_t *port, char name[RTE_ETH_NAME_MAX_LEN])
+{
+	uint64_t next = rte_eth_find_next(*port);
+
+	if (next >= RTE_MAX_ETHPORTS)
+		return 0;
+	*port = next;
+	return rte_eth_dev_get_name_by_port(next, name) == 0;
+}
+
+/* How many queues a port can receive on, and send on; or a negative error. */
+int shim_queues(uint16_t port, uint16_t *receiving, uint16_t *sending)
+{
+	struct rte_eth_dev_info info;
+	int failed = rte_eth_dev_info_get(port, &info);
+
+	if (failed)
+		return failed;
+	*receiving = info.max_rx_queues;
+	*sending = info.max_tx_queues;
+	return 0;
+}
+
+/* Buffers for one queue of a port, or NULL. */
+struct rte_mempool *shim_pool(const char *name, uint16_t port, unsigned int buffers)
+{
+	return rte_pktmbuf_pool_create(name, buffers, CACHE, 0, DATA_BYTES,
+				       rte_eth_dev_socket_id(port));
+}
+
+/* Bytes of a buffer. */
+size_t shim_buffer_bytes(void)
+{
+	return sizeof(struct rte_mbuf) + DATA_BYTES;
+}
+
+/* Says how a port will be used: packets go to queues by the hash of their flow. */
+static int configure(uint16_t port, const struct rte_eth_dev_info *info, uint16_t receiving,
+		     uint16_t sending)
+{
+	struct rte_eth_conf conf;
+
+	memset(&conf, 0, sizeof(conf));
+	if (receiving > 1) {
+		conf.rx_adv_conf.rss_conf.rss_hf = info->flow_type_rss_offloads &
+			(RTE_ETH_RSS_IP | RTE_ETH_RSS_TCP | RTE_ETH_RSS_UDP);
+		if (conf.rx_adv_conf.rss_conf.rss_hf != 0)
+			conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
+	}
+	conf.rxmode.offloads = info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_SCATTER;
+	return rte_eth_dev_configure(port, receiving, sending, &conf);
+}
+
+/* Opens a port with a queue for each pool, and so many queues to send on. Returns 0 or a negative
+ * error. */
+int shim_open(uint16_t port, struct rte_mempool **pools, uint16_t receiving, uint16_t sending,
+	      int promiscuous)
+{
+	uint16_t received = DESCRIPTORS, sent = DESCRIPTORS, queue;
+	int socket = rte_eth_dev_socket_id(port);
+	struct rte_eth_dev_info info;
+	int failed = rte_eth_dev_info_get(port, &info);
+
+	if (!failed)
+		failed = configure(port, &info, receiving, sending);
+	if (!failed)
+		failed = rte_eth_dev_adjust_nb_rx_tx_desc(port, &received, &sent);
+	for (queue = 0; !failed && queue < receiving; queue++)
+		failed = rte_eth_rx_queue_setup(port, queue, received, socket, NULL, pools[queue]);
+	for (queue = 0; !failed && queue < sending; queue++)
+		failed = rte_eth_tx_queue_setup(port, queue, sent, socket, NULL);
+	if (!failed)
+		failed = rte_eth_dev_start(port);
+	/* A port that cannot be asked for more shows what it shows. */
+	if (!failed && promiscuous)
+		(void)rte_eth_promiscuous_enable(port);
+	return failed;
+}
+
+void shim_close(uint16_t port)
+{
+	(void)rte_eth_dev_stop(port);
+	(void)rte_eth_dev_close(port);
+}
+
+/* Whether the device of a port is gone. */
+int shim_is_gone(uint16_t port)
+{
+	return rte_eth_dev_is_removed(port) == 1;
+}
+
+/* What a port lost since it was opened. */
+void shim_counters(uint16_t port, struct shim_counters *counters)
+{
+	struct rte_eth_stats stats;
+
+	if (rte_eth_stats_get(port, &stats) != 0)
+		return;
+	counters->missed = stats.imissed;
+	counters->errors = stats.ierrors;
+	counters->no_buffers = stats.rx_nombuf;
+}
+
+/* Gives the calling thread a cache of buffers. Without one it is slower. */
+void shim_enter(void)
+{
+	if (rte_lcore_id() == LCORE_ID_ANY)
+		(void)rte_thread_register();
+}
+
+void shim_leave(void)
+{
+	rte_thread_unregister();
+}
+
+/* Receives what is there, at most 32 packets. Of a packet in several buffers the bytes of the first are
+ * shown. */
+unsigned int shim_receive(uint16_t port, uint16_t queue, struct shim_burst *burst)
+{
+	unsigned int count = rte_eth_rx_burst(port, queue, burst->packets, BURST), i;
+
+	for (i = 0; i < count; i++) {
+		const struct rte_mbuf *packet = burst->packets[i];
+
+		burst->bytes[i] = rte_pktmbuf_mtod(packet, const uint8_t *);
+		burst->captured[i] = packet->data_len;
+		burst->wire[i] = packet->pkt_len;
+	}
+	return count;
+}
+
+/* Gives buffers back. */
+void shim_free(struct rte_mbuf **packets, unsigned int count)
+{
+	rte_pktmbuf_free_bulk(packets, count);
+}
+
+/* Sends packets, and returns how many the port took. It does not wait: the others are dropped. */
+unsigned int shim_forward(uint16_t port, uint16_t queue, struct rte_mbuf **packets,
+			  unsigned int count)
+{
+	unsigned int sent = rte_eth_tx_burst(port, queue, packets, count);
+
+	rte_pktmbuf_free_bulk(packets + sent, count - sent);
+	return sent;
+}
