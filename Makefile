@@ -10,7 +10,7 @@ DEBUG = $(or $(CARGO_TARGET_DIR),target)/debug
 SWITCH = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/flowgauge/ovs-3.1/switch
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: build dpdk library demo test dpdk-test live-test lint bench live-bench accuracy gate speed golden deny fuzz interop lab peers-dpdk ovs ovs-test loom install uninstall soak cargo-there
+.PHONY: build dpdk library demo test dpdk-test live-test lint bench live-bench accuracy gate speed golden deny fuzz interop lab lab-dpdk peers-dpdk ovs ovs-test loom install uninstall soak cargo-there
 
 build: cargo-there ## release build
 	cargo build --release --locked
@@ -108,6 +108,9 @@ ovs-test: cargo-there ## that switch beside 'flowgauge analyze' of the same capt
 
 lab: cargo-there ## the papers' figures measured anew: writes docs/lab.md; wants an idle machine
 	cargo run --release --locked -p flowgauge-lab -- run all
+
+lab-dpdk: cargo-there ## what measuring adds to receiving from DPDK: writes docs/lab/switch-dpdk.*; wants an idle machine
+	cargo run --release --locked -p flowgauge-lab --features dpdk -- run switch/dpdk
 
 interop: cargo-there ## what DataSketches' Python library reads of ours; needs python3 and a network
 	bash tests/interop.sh

@@ -1,12 +1,9 @@
 /* DPDK's sketch and hash table, behind functions that take many keys at a time. */
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <rte_eal.h>
-#include <rte_errno.h>
 #include <rte_hash.h>
 #include <rte_malloc.h>
 #include <rte_member.h>
@@ -15,7 +12,7 @@
 #define BURST 32
 
 /* An exact counting table: a counter for each position of a key. */
-struct shim_table {
+struct peer_table {
 	struct rte_hash *hash;
 	uint64_t *counts;
 	size_t counters;
@@ -38,30 +35,8 @@ static void name_next(char *name, size_t size)
 	snprintf(name, size, "peer_%u", number++);
 }
 
-/* Starts DPDK without huge pages, devices or root. Returns 0, or why it did not. The thread stays on
- * the processors that it was on. */
-int shim_start(void)
-{
-	char *arguments[] = { "peers", "--no-huge", "--no-pci", "--no-shconf", "--no-telemetry",
-			      "-m", "512", "-l", "0", "--force-max-simd-bitwidth=512",
-			      "--log-level=*:error", NULL };
-	int count = sizeof(arguments) / sizeof(*arguments) - 1;
-	cpu_set_t before;
-	int known = pthread_getaffinity_np(pthread_self(), sizeof(before), &before);
-	int started = rte_eal_init(count, arguments);
-
-	if (known == 0)
-		pthread_setaffinity_np(pthread_self(), sizeof(before), &before);
-	return started < 0 ? rte_errno : 0;
-}
-
-const char *shim_reason(int reason)
-{
-	return rte_strerror(reason);
-}
-
 /* A sketch for keys of 8 bytes; `weighted` is the one for weights, whose rows are updated at once. */
-struct rte_member_setsum *shim_sketch_new(float error_rate, float sample_rate, uint32_t top,
+struct rte_member_setsum *peer_sketch_new(float error_rate, float sample_rate, uint32_t top,
 					  int weighted)
 {
 	char name[RTE_MEMBER_NAMESIZE];
@@ -81,13 +56,13 @@ struct rte_member_setsum *shim_sketch_new(float error_rate, float sample_rate, u
 	return rte_member_create(&parameters);
 }
 
-void shim_sketch_clear(struct rte_member_setsum *sketch)
+void peer_sketch_clear(struct rte_member_setsum *sketch)
 {
 	rte_member_reset(sketch);
 }
 
 /* Counts each key once. */
-void shim_sketch_add(struct rte_member_setsum *sketch, const uint64_t *keys, size_t count)
+void peer_sketch_add(struct rte_member_setsum *sketch, const uint64_t *keys, size_t count)
 {
 	size_t i;
 
@@ -100,7 +75,7 @@ void shim_sketch_add(struct rte_member_setsum *sketch, const uint64_t *keys, siz
 	}
 }
 
-uint64_t shim_sketch_count(struct rte_member_setsum *sketch, uint64_t key)
+uint64_t peer_sketch_count(struct rte_member_setsum *sketch, uint64_t key)
 {
 	uint64_t count = 0;
 
@@ -109,17 +84,17 @@ uint64_t shim_sketch_count(struct rte_member_setsum *sketch, uint64_t key)
 }
 
 /* Bytes of its counters. */
-size_t shim_sketch_bytes(const struct rte_member_setsum *sketch)
+size_t peer_sketch_bytes(const struct rte_member_setsum *sketch)
 {
 	return sizeof(uint64_t) * sketch->num_row * sketch->num_col;
 }
 
-void shim_sketch_free(struct rte_member_setsum *sketch)
+void peer_sketch_free(struct rte_member_setsum *sketch)
 {
 	rte_member_free(sketch);
 }
 
-void shim_table_free(struct shim_table *table)
+void peer_table_free(struct peer_table *table)
 {
 	if (table == NULL)
 		return;
@@ -129,12 +104,12 @@ void shim_table_free(struct shim_table *table)
 }
 
 /* A table with room for so many keys of 8 bytes. */
-struct shim_table *shim_table_new(uint32_t entries)
+struct peer_table *peer_table_new(uint32_t entries)
 {
 	char name[RTE_HASH_NAMESIZE];
 	struct rte_hash_parameters parameters;
 	size_t before = allocated();
-	struct shim_table *table = calloc(1, sizeof(*table));
+	struct peer_table *table = calloc(1, sizeof(*table));
 
 	if (table == NULL)
 		return NULL;
@@ -149,21 +124,21 @@ struct shim_table *shim_table_new(uint32_t entries)
 		table->counts = calloc(table->counters, sizeof(*table->counts));
 	}
 	if (table->counts == NULL) {
-		shim_table_free(table);
+		peer_table_free(table);
 		return NULL;
 	}
 	table->bytes = allocated() - before + table->counters * sizeof(*table->counts);
 	return table;
 }
 
-void shim_table_clear(struct shim_table *table)
+void peer_table_clear(struct peer_table *table)
 {
 	rte_hash_reset(table->hash);
 	memset(table->counts, 0, table->counters * sizeof(*table->counts));
 }
 
 /* Counts each key once; returns how many found no room. */
-size_t shim_table_add(struct shim_table *table, const uint64_t *keys, size_t count)
+size_t peer_table_add(struct peer_table *table, const uint64_t *keys, size_t count)
 {
 	const void *burst[BURST];
 	int32_t places[BURST];
@@ -187,14 +162,14 @@ size_t shim_table_add(struct shim_table *table, const uint64_t *keys, size_t cou
 	return lost;
 }
 
-uint64_t shim_table_count(const struct shim_table *table, uint64_t key)
+uint64_t peer_table_count(const struct peer_table *table, uint64_t key)
 {
 	int32_t place = rte_hash_lookup(table->hash, &key);
 
 	return place < 0 ? 0 : table->counts[place];
 }
 
-size_t shim_table_bytes(const struct shim_table *table)
+size_t peer_table_bytes(const struct peer_table *table)
 {
 	return table->bytes;
 }

@@ -8,6 +8,7 @@
 #![cfg(feature = "dpdk")]
 #![deny(unsafe_code)]
 
+mod clock;
 mod fault;
 mod port;
 #[expect(unsafe_code, reason = "file descriptors of the process")]

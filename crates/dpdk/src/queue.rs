@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::SystemTime;
 
 use flowgauge_core::packet::{Frame, LinkType};
 use flowgauge_engine::sink::visible;
 use flowgauge_engine::source::{Ahead, Burst, Counter, CounterKind, Skipped, Source, SourceError};
 
+use crate::clock::Clock;
 use crate::fault::{DpdkError, PortFault};
 use crate::shim::{Counters, Known, Port, Received};
 
@@ -43,6 +43,8 @@ pub struct DpdkQueue {
     /// Packets of the last burst; those in front of `next` were lent out or passed over.
     received: Received,
     next: usize,
+    /// Whether the next one is wanted, and those behind it may not be.
+    stopped: bool,
     /// The thread that polls.
     known: Option<Known>,
     port: Arc<Port>,
@@ -51,6 +53,7 @@ pub struct DpdkQueue {
     stop: Arc<AtomicBool>,
     /// Bursts to receive after the flag to stop was set.
     last_bursts: u32,
+    clock: Clock,
     /// When packets were received last, and when the port was asked what it lost.
     now_ns: i64,
     asked_ns: i64,
@@ -69,12 +72,14 @@ impl DpdkQueue {
         Self {
             received: Received::new(),
             next: 0,
+            stopped: false,
             known: None,
             port,
             queue,
             forward,
             stop,
             last_bursts: LAST_BURSTS,
+            clock: Clock::new(),
             now_ns: 0,
             asked_ns: 0,
             name: [name.to_owned()],
@@ -97,7 +102,7 @@ impl DpdkQueue {
         self.release();
         self.received.receive(&self.port, self.queue);
         self.counters[RECEIVED].count += self.received.len() as u64;
-        self.now_ns = now_ns();
+        self.now_ns = self.clock.time_ns(self.received.cycles());
     }
 
     /// Passes the packets of the last burst on, or gives their buffers back.
@@ -146,10 +151,13 @@ impl Source for DpdkQueue {
             return Ok(false);
         }
         self.refill();
-        let (first, count) = (self.next, self.received.len());
-        self.next = count;
+        let (first, mut end) = (self.next, self.received.len());
+        if std::mem::take(&mut self.stopped) {
+            end = end.min(first + 1);
+        }
+        self.next = end;
         let (received, time_ns) = (&self.received, self.now_ns);
-        burst.extend((first..count).map(|at| {
+        burst.extend((first..end).map(|at| {
             let (bytes, wire) = received.packet(at);
             Frame { bytes, wire, link: LinkType::ETHERNET, time_ns }
         }));
@@ -161,12 +169,10 @@ impl Source for DpdkQueue {
         for _ in 0..SKIPPED_BURSTS {
             self.refill();
             let wires = &self.received.wires()[self.next..];
-            let time_ns = self.now_ns;
-            let taken =
-                wires.iter().take_while(|wire| skipped.take(ahead, **wire, time_ns)).count();
-            let more = taken > 0 && taken == wires.len();
+            let taken = skipped.take_burst(ahead, wires, self.now_ns);
+            self.stopped = taken < wires.len();
             self.next += taken;
-            if !more {
+            if taken == 0 || self.stopped {
                 break;
             }
         }
@@ -185,10 +191,4 @@ impl Source for DpdkQueue {
         // Packets tell the time, where there are some.
         (self.received.len() == 0).then_some(self.now_ns)
     }
-}
-
-/// Nanoseconds since the UNIX epoch.
-fn now_ns() -> i64 {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    now.as_nanos().try_into().unwrap_or(i64::MAX)
 }

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include <rte_cycles.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
@@ -25,6 +26,7 @@ struct shim_burst {
 	const uint8_t *bytes[BURST];
 	uint32_t captured[BURST];
 	uint32_t wire[BURST];
+	uint64_t cycles;
 };
 
 /* What a port lost and why; the same in port.rs. */
@@ -193,7 +195,14 @@ unsigned int shim_receive(uint16_t port, uint16_t queue, struct shim_burst *burs
 		burst->captured[i] = packet->data_len;
 		burst->wire[i] = packet->pkt_len;
 	}
+	burst->cycles = rte_rdtsc();
 	return count;
+}
+
+/* Cycles a second of the counter that bursts are stamped by. */
+uint64_t shim_cycles_per_second(void)
+{
+	return rte_get_tsc_hz();
 }
 
 /* Gives buffers back. */

@@ -30,6 +30,7 @@ struct RawBurst {
     bytes: [*const u8; BURST],
     captured: [u32; BURST],
     wire: [u32; BURST],
+    cycles: u64,
 }
 
 /// What a port lost since it was opened: `struct shim_counters`.
@@ -67,6 +68,7 @@ unsafe extern "C" {
     fn shim_enter();
     fn shim_leave();
     fn shim_receive(port: u16, queue: u16, burst: *mut RawBurst) -> c_uint;
+    fn shim_cycles_per_second() -> u64;
     fn shim_free(packets: *mut *mut Packet, count: c_uint);
     fn shim_forward(port: u16, queue: u16, packets: *mut *mut Packet, count: c_uint) -> c_uint;
 }
@@ -243,6 +245,12 @@ pub(crate) fn buffer_bytes() -> usize {
     unsafe { shim_buffer_bytes() }
 }
 
+/// Cycles a second of the counter that packets are stamped by.
+pub(crate) fn cycles_per_second() -> u64 {
+    // SAFETY: DPDK was started, or it returns 0.
+    unsafe { shim_cycles_per_second() }
+}
+
 /// Packets that were received and are neither forwarded nor given back yet.
 pub(crate) struct Received {
     burst: Box<RawBurst>,
@@ -260,6 +268,7 @@ impl Received {
             bytes: [ptr::null(); BURST],
             captured: [0; BURST],
             wire: [0; BURST],
+            cycles: 0,
         };
         Self { burst: Box::new(burst), count: 0 }
     }
@@ -273,6 +282,11 @@ impl Received {
         // SAFETY: the port is open, each of its queues has one thread, and there is room for a burst.
         let count = unsafe { shim_receive(port.number, queue, &raw mut *self.burst) };
         self.count = count as usize;
+    }
+
+    /// When they were received, by the counter of [`cycles_per_second`].
+    pub(crate) fn cycles(&self) -> u64 {
+        self.burst.cycles
     }
 
     /// How many packets there are.

@@ -134,6 +134,23 @@ impl Skipped {
         }
         taken
     }
+
+    /// Counts the first of some packets that came at the same time, as far as they are among those ahead;
+    /// returns how many.
+    #[inline]
+    pub fn take_burst(&mut self, ahead: &Ahead, wires: &[u32], time_ns: i64) -> usize {
+        if time_ns < self.last_ns || time_ns > ahead.until_ns {
+            return 0;
+        }
+        let left = ahead.packets - self.packets;
+        let taken = usize::try_from(left).map_or(wires.len(), |left| left.min(wires.len()));
+        if taken > 0 {
+            self.packets += taken as u64;
+            self.bytes += wires[..taken].iter().map(|wire| u64::from(*wire)).sum::<u64>();
+            self.last_ns = time_ns;
+        }
+        taken
+    }
 }
 
 /// A number that a source keeps.

@@ -55,10 +55,13 @@ pub(crate) enum Failure {
     /// No experiment has this name.
     #[error("no experiment is called '{0}'; 'flowgauge-lab list' names them all")]
     Unknown(String),
-    /// DPDK does not start, or refuses a structure.
+    /// DPDK does not start, or refuses a structure or a port.
     #[cfg(feature = "dpdk")]
     #[error("DPDK: {0}; it wants 512 MiB of memory, and no second process of DPDK here")]
     Dpdk(String),
+    /// What an experiment needs is not there; what to do.
+    #[error("skipped: {0}")]
+    Skipped(String),
     /// The operating system refused memory for a task.
     #[error("memory for the task {task}: {error}")]
     Task {

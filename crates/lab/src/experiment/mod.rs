@@ -23,6 +23,7 @@ mod skipper;
 mod stream;
 mod structure;
 mod svg;
+mod switch;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -111,4 +112,5 @@ pub(crate) const EXPERIMENTS: &[&Experiment] = &[
     &scaling::SEPARATE,
     &scaling::SHARED,
     &scaling::UPDATES,
+    &switch::DPDK,
 ];

@@ -35,10 +35,17 @@ pub(crate) fn run(run: &Run) -> Result<(), Failure> {
     let setting = setting(run)?;
     let options = options(run, &setting);
     fs::create_dir_all(&run.output).map_err(Failure::of(run.output.display()))?;
-    let mut pages = Vec::new();
+    let (mut pages, mut left) = (Vec::new(), Vec::new());
     for experiment in chosen {
         let start = Instant::now();
-        let page = Page::measure(experiment, &setting, &options)?;
+        let page = match Page::measure(experiment, &setting, &options) {
+            Err(skipped @ Failure::Skipped(_)) => {
+                println!("{}: {skipped}", experiment.name);
+                left.push((experiment, skipped.to_string()));
+                continue;
+            }
+            page => page?,
+        };
         page.write(&run.output)?;
         let seconds = start.elapsed().as_secs_f64();
         println!("{} ({seconds:.1} s): {}", experiment.name, page.verdict.sentence());
@@ -48,7 +55,7 @@ pub(crate) fn run(run: &Run) -> Result<(), Failure> {
     if all {
         let path = run.output.with_extension("md");
         let folder = run.output.file_name().map_or(String::new(), |n| n.to_string_lossy().into());
-        write(&path, &report(&pages, &folder, &options))?;
+        write(&path, &report(&pages, &left, &folder, &options))?;
     }
     Ok(())
 }
@@ -166,7 +173,7 @@ fn machine_line() -> String {
 }
 
 /// The report of all.
-fn report(pages: &[Page], folder: &str, options: &str) -> String {
+fn report(pages: &[Page], left: &[(&Experiment, String)], folder: &str, options: &str) -> String {
     let count = |stand| pages.iter().filter(|page| page.verdict.stand == stand).count();
     let mut report = format!(
         "# The papers' figures on this engine\n\n\
@@ -188,6 +195,9 @@ fn report(pages: &[Page], folder: &str, options: &str) -> String {
             .map(|c| if c == ' ' { '-' } else { c })
             .collect();
         let _ = writeln!(report, "| [{name}](#{anchor}) | {title} | {} |", verdict.stand);
+    }
+    for (Experiment { name, title, .. }, why) in left {
+        let _ = writeln!(report, "| {name} | {title} | {why} |");
     }
     for page in pages {
         let _ = write!(report, "\n{}", page.page("##", &format!("{folder}/")).trim_end());

@@ -1,7 +1,10 @@
 //! Structures of an installed DPDK.
 
+use std::sync::Arc;
+
 use flowgauge_core::key::{FlowKey, Key8};
-use flowgauge_dpdk_peers::{Dpdk, Shape, Sketch, Table};
+use flowgauge_dpdk::Dpdk;
+use flowgauge_dpdk_peers::{ARGUMENTS, Shape, Sketch, Table};
 
 use super::{COUNT_MIN, Contender, EXACT_TABLE, Group, Peer, SAMPLED_COUNT_MIN};
 use crate::failure::Failure;
@@ -71,13 +74,14 @@ impl Peer for Table {
 /// # Errors
 /// When DPDK does not start, or refuses one of them.
 pub(super) fn join(groups: &mut [Group], flows: usize) -> Result<(), Failure> {
-    let dpdk = Dpdk::start().map_err(Failure::Dpdk)?;
+    let dpdk = Dpdk::start(&ARGUMENTS.map(str::to_owned))
+        .map_err(|error| Failure::Dpdk(error.to_string()))?;
     for group in groups {
         let contenders = &mut group.contenders;
         match group.purpose {
-            COUNT_MIN => contenders.extend(count_min(dpdk)?),
-            SAMPLED_COUNT_MIN => contenders.push(sampled_count_min(dpdk)?),
-            EXACT_TABLE => contenders.push(table(dpdk, flows)?),
+            COUNT_MIN => contenders.extend(count_min(&dpdk)?),
+            SAMPLED_COUNT_MIN => contenders.push(sampled_count_min(&dpdk)?),
+            EXACT_TABLE => contenders.push(table(&dpdk, flows)?),
             _ => {}
         }
     }
@@ -85,7 +89,7 @@ pub(super) fn join(groups: &mut [Group], flows: usize) -> Result<(), Failure> {
 }
 
 /// Count-Min: each packet in every row, and that for weights, by vector instructions.
-fn count_min(dpdk: Dpdk) -> Result<[Contender; 2], Failure> {
+fn count_min(dpdk: &Arc<Dpdk>) -> Result<[Contender; 2], Failure> {
     let sketch = |rows| Shape { error: error(rows), sample: 1.0, top: TOP, weighted: false };
     let weighted = Shape { sample: SAMPLED, weighted: true, ..sketch(WIDE_ROWS) };
     Ok([
@@ -95,14 +99,14 @@ fn count_min(dpdk: Dpdk) -> Result<[Contender; 2], Failure> {
 }
 
 /// Count-Min of sampled rows.
-fn sampled_count_min(dpdk: Dpdk) -> Result<Contender, Failure> {
+fn sampled_count_min(dpdk: &Arc<Dpdk>) -> Result<Contender, Failure> {
     let error = error(ROWS) / SAMPLED;
     let shape = Shape { error, sample: SAMPLED, top: TOP, weighted: false };
     of_sketch(dpdk, "rte_member sketch, with its top 100", shape)
 }
 
 /// An exact counting table with as many entries as ours has buckets.
-fn table(dpdk: Dpdk, flows: usize) -> Result<Contender, Failure> {
+fn table(dpdk: &Arc<Dpdk>, flows: usize) -> Result<Contender, Failure> {
     let (name, entries) = ("rte_hash", (4 * flows).div_ceil(3).next_power_of_two());
     let table = Table::new(dpdk, entries as u32).ok_or_else(|| refused(name))?;
     Ok(Contender { project: PROJECT, name, peer: Box::new(table) })
@@ -113,7 +117,7 @@ fn error(rows: usize) -> f32 {
     4.0 / (SKETCH_BYTES / size_of::<u64>() / rows) as f32
 }
 
-fn of_sketch(dpdk: Dpdk, name: &'static str, shape: Shape) -> Result<Contender, Failure> {
+fn of_sketch(dpdk: &Arc<Dpdk>, name: &'static str, shape: Shape) -> Result<Contender, Failure> {
     let sketch = Sketch::new(dpdk, shape).ok_or_else(|| refused(name))?;
     Ok(Contender { project: PROJECT, name, peer: Box::new(sketch) })
 }

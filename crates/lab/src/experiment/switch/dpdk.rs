@@ -1,0 +1,126 @@
+//! Measuring beside receiving, at a port of DPDK.
+
+use crate::experiment::chart::{Chart, linear};
+use crate::experiment::setting::Setting;
+use crate::experiment::table::Table;
+use crate::experiment::verdict::{Part, Verdict};
+use crate::experiment::{Experiment, Outcome};
+use crate::failure::Failure;
+
+pub(crate) const DPDK: Experiment = Experiment {
+    name: "switch/dpdk",
+    title: "what measuring adds to receiving a packet from DPDK",
+    paper: "This project; the papers' testbeds: Simple, section 3; Agg-Evict, section 5; NitroSketch, section 6; \
+            Skipper, section VIII",
+    claim: "Beside receiving a packet, its headers, key and digest take at most 3 ns, Count-Min of 4 x 65,536 \
+            at most 9.5 ns with candidates and 7.5 without, an exact table 7.5, UnivMon behind Agg-Evict 7, \
+            and a sampler before the headers that touches 1 % of the packets 0.9.",
+    measure,
+    judge,
+    charts: &[Chart {
+        title: "Added to receiving",
+        x: "measurement",
+        x_axis: linear(""),
+        y: &[("added_ns", "")],
+        y_axis: linear("ns a packet"),
+        series: "behind",
+        only: &[],
+    }],
+};
+
+/// What is measured, and the most that it may add, in nanoseconds.
+#[cfg_attr(not(feature = "dpdk"), expect(dead_code, reason = "nothing is measured then"))]
+pub(super) struct Contender {
+    pub(super) name: &'static str,
+    pub(super) algorithm: &'static str,
+    pub(super) parameters: &'static [(&'static str, &'static str)],
+    pub(super) accelerator: Option<(&'static str, &'static [(&'static str, &'static str)])>,
+    most_ns: f64,
+}
+
+/// Receiving alone, and lending packets out that are looked at by nothing.
+pub(super) const RECEIVING: &str = "receiving alone";
+pub(super) const LENDING: &str = "receiving, packets lent out";
+
+const COUNT_MIN: &[(&str, &str)] = &[("rows", "4"), ("columns", "65536")];
+
+pub(super) const CONTENDERS: [Contender; 8] = [
+    Contender {
+        name: "headers, key, digest",
+        algorithm: "linear-counting",
+        parameters: &[("bits", "4096")],
+        accelerator: None,
+        most_ns: 3.0,
+    },
+    Contender {
+        name: "count-min, 16,384 candidates",
+        algorithm: "count-min",
+        parameters: COUNT_MIN,
+        accelerator: None,
+        most_ns: 9.5,
+    },
+    Contender {
+        name: "count-min, no candidates",
+        algorithm: "count-min",
+        parameters: &[("rows", "4"), ("columns", "65536"), ("candidates", "0")],
+        accelerator: None,
+        most_ns: 7.5,
+    },
+    Contender {
+        name: "linear-table",
+        algorithm: "linear-table",
+        parameters: &[],
+        accelerator: None,
+        most_ns: 7.5,
+    },
+    Contender {
+        name: "univmon",
+        algorithm: "univmon",
+        parameters: &[],
+        accelerator: Some(("agg-evict", &[])),
+        most_ns: 7.0,
+    },
+    Contender {
+        name: "linear-table, skipper",
+        algorithm: "linear-table",
+        parameters: &[],
+        accelerator: Some(("skipper", &[("epsilon", "0.03"), ("before", "headers")])),
+        most_ns: 0.9,
+    },
+    Contender {
+        name: "linear-table, 1 in 100",
+        algorithm: "linear-table",
+        parameters: &[],
+        accelerator: Some(("uniform", &[("sample", "100"), ("before", "headers")])),
+        most_ns: 0.9,
+    },
+    Contender {
+        name: "count-min, nitro p = 0.01",
+        algorithm: "count-min",
+        parameters: COUNT_MIN,
+        accelerator: Some(("nitro", &[("p", "0.01"), ("before", "headers")])),
+        // Four rows each take one packet in a hundred: four times what one in a hundred costs.
+        most_ns: 3.6,
+    },
+];
+
+fn measure(setting: &Setting) -> Result<Outcome, Failure> {
+    #[cfg(feature = "dpdk")]
+    return super::port::measure(setting);
+    #[cfg(not(feature = "dpdk"))]
+    {
+        let _ = setting;
+        let reason = "built without DPDK; 'make lab-dpdk' builds and runs it with DPDK";
+        Err(Failure::Skipped(reason.to_owned()))
+    }
+}
+
+fn judge(table: &Table) -> Verdict {
+    let parts = CONTENDERS.iter().map(|contender| {
+        let added = table.of("measurement", contender.name).next();
+        let what = format!("{}, ns added", contender.name);
+        let added = added.map_or(f64::NAN, |row| row.number("added_ns"));
+        Part::at_most(&what, added, contender.most_ns)
+    });
+    Verdict::of(parts)
+}

@@ -1,0 +1,263 @@
+//! The port whose packets are measured: a capture that DPDK replays again and again.
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use flowgauge_core::key::CanonicalKey;
+use flowgauge_core::summary::Parameters;
+use flowgauge_core::task::Report;
+use flowgauge_dpdk::{Dpdk, DpdkQueue, PortOptions, open};
+use flowgauge_engine::report::EpochReport;
+use flowgauge_engine::sink::Each;
+use flowgauge_engine::source::{Ahead, Burst, Skipped, Source, SourceError};
+use flowgauge_engine::{Config, Pace, Plan};
+use flowgauge_synthetic::{Profile, Traffic, to_pcap_bytes};
+use hashbrown::HashMap;
+
+use super::dpdk::{CONTENDERS, Contender, LENDING, RECEIVING};
+use crate::experiment::Outcome;
+use crate::experiment::setting::Setting;
+use crate::experiment::table::{Table, row};
+use crate::experiment::verdict::median;
+use crate::failure::Failure;
+use crate::speed::clock::thread_seconds;
+
+/// Packets that the port gives again and again, and their flows.
+const PACKETS: u64 = 16_384;
+const FLOWS: u64 = 4_000;
+
+/// Times that all of them are received before times are taken, and while they are.
+const COLD: u64 = 64;
+const TIMED: u64 = 256;
+
+/// Rounds, of which medians are told: all loops take turns.
+const ROUNDS: usize = 9;
+
+/// Flows whose errors are told: the largest.
+const LARGEST: usize = 20;
+
+pub(super) fn measure(setting: &Setting) -> Result<Outcome, Failure> {
+    let packets = traffic(setting.seed)?;
+    let truth = largest(&packets);
+    let (mut queue, memory) = queue(&packets)?;
+    let mut times = vec![Vec::new(); 2 + CONTENDERS.len()];
+    let mut told = Vec::new();
+    for _ in 0..ROUNDS {
+        told.clear();
+        times[0].push(timed(&mut queue, |source| {
+            receive(source);
+            Ok(())
+        })?);
+        times[1].push(timed(&mut queue, lend)?);
+        for (contender, times) in CONTENDERS.iter().zip(&mut times[2..]) {
+            let mut report = None;
+            times.push(timed(&mut queue, |source| {
+                report = run(contender, &truth, source)?;
+                Ok(())
+            })?);
+            told.push(report);
+        }
+    }
+    let medians: Vec<f64> = times.iter().map(|times| median(times)).collect();
+    let bare = medians[0];
+    let columns = ["measurement", "behind", "added_ns", "rate_share", "read_share", "error"];
+    let mut table = Table::new(columns);
+    row!(table, RECEIVING, "", 0.0, 1.0, 0.0, f64::NAN);
+    row!(table, LENDING, "", medians[1] - bare, bare / medians[1], 0.0, f64::NAN);
+    for ((contender, ns), report) in CONTENDERS.iter().zip(&medians[2..]).zip(&told) {
+        let behind = contender.accelerator.map_or("", |(name, _)| name);
+        let read = report.as_ref().map(|report| {
+            let account = &report.account;
+            1.0 - account.skipped.packets as f64 / account.read as f64
+        });
+        let error = report.as_ref().and_then(|report| error(report, &truth));
+        row!(table, contender.name, behind, ns - bare, bare / ns, read, error);
+    }
+    let limit = format!(
+        "Receiving 32 packets and giving their buffers back takes {bare:.1} ns a packet of net_pcap, which \
+         copies each; {memory}."
+    );
+    let notes = format!(
+        "{PACKETS} packets of 64 bytes, of {} flows by Zipf's law, again and again; CPU time of the thread; \
+         medians of {ROUNDS} rounds in which all take turns. Errors are root mean squares over the {LARGEST} \
+         largest flows, as shares of their sizes, at the end of {} million packets.",
+        flows(&packets),
+        (COLD + TIMED) * PACKETS / 1_000_000
+    );
+    Ok(Outcome { table, limit, notes })
+}
+
+fn traffic(seed: u64) -> Result<Vec<flowgauge_synthetic::Packet>, Failure> {
+    let profile = Profile::Zipf { flows: FLOWS, skew: 1.0 };
+    let config =
+        flowgauge_synthetic::Config { packets: PACKETS, profile, seed, ..Default::default() };
+    Ok(Traffic::new(config)?.collect())
+}
+
+/// Packets of each flow.
+fn sizes(packets: &[flowgauge_synthetic::Packet]) -> HashMap<CanonicalKey, u64> {
+    let mut sizes = HashMap::new();
+    for packet in packets {
+        *sizes.entry(packet.key).or_default() += 1;
+    }
+    sizes
+}
+
+fn flows(packets: &[flowgauge_synthetic::Packet]) -> usize {
+    sizes(packets).len()
+}
+
+/// The largest flows, and their shares of all packets.
+fn largest(packets: &[flowgauge_synthetic::Packet]) -> Vec<(CanonicalKey, f64)> {
+    let mut sizes: Vec<_> = sizes(packets).into_iter().collect();
+    sizes.sort_unstable_by_key(|(key, size)| (std::cmp::Reverse(*size), *key));
+    sizes.truncate(LARGEST);
+    let all = packets.len() as f64;
+    sizes.into_iter().map(|(key, size)| (key, size as f64 / all)).collect()
+}
+
+/// A queue that gives these packets again and again, and the memory that it has.
+fn queue(packets: &[flowgauge_synthetic::Packet]) -> Result<(DpdkQueue, &'static str), Failure> {
+    let path = std::env::temp_dir().join(format!("flowgauge-port-{}", std::process::id()));
+    let failed = Failure::of(path.display());
+    fs::write(&path, to_pcap_bytes(packets.iter().copied())).map_err(&failed)?;
+    let device = format!("--vdev=net_pcap0,rx_pcap={},infinite_rx=1", path.display());
+    let (memory, told) = if huge_pages() {
+        (&["--in-memory"][..], "buffers lie in huge pages")
+    } else {
+        (&["--no-huge", "-m", "256", "--no-shconf"][..], "buffers lie in small pages")
+    };
+    let arguments = [memory, &["--no-pci", "--no-telemetry", &device]].concat();
+    let arguments: Vec<_> = arguments.into_iter().map(str::to_owned).collect();
+    let options = PortOptions { queues: 1, ring_bytes: 64 << 20, promiscuous: false };
+    let port = [("net_pcap0".to_owned(), None)];
+    let opened = Dpdk::start(&arguments)
+        .and_then(|dpdk| open(&dpdk, &port, &options, &Arc::new(AtomicBool::new(false))));
+    fs::remove_file(&path).map_err(&failed)?;
+    let opened = opened.map_err(|error| Failure::Skipped(error.to_string()))?;
+    let queue = opened.into_iter().next();
+    queue.map(|queue| (queue, told)).ok_or_else(|| Failure::Skipped("no queue".to_owned()))
+}
+
+/// Whether the system has 128 MiB of huge pages to give.
+fn huge_pages() -> bool {
+    let Ok(memory) = fs::read_to_string("/proc/meminfo") else { return false };
+    let free = memory.lines().find_map(|line| line.strip_prefix("HugePages_Free:"));
+    free.and_then(|free| free.trim().parse::<u32>().ok()).is_some_and(|free| free >= 64)
+}
+
+/// A queue that ends after so many packets, and takes the time of most of them.
+struct Timed<'a> {
+    queue: &'a mut DpdkQueue,
+    received: u64,
+    begun: Option<(u64, f64)>,
+    ns: f64,
+}
+
+impl Timed<'_> {
+    /// Counts packets, and takes the time.
+    fn count(&mut self, packets: u64) {
+        self.received += packets;
+        match self.begun {
+            None if self.received >= COLD * PACKETS => {
+                self.begun = Some((self.received, thread_seconds()));
+            }
+            Some((received, seconds)) if self.is_over() && self.ns.is_nan() => {
+                let packets = self.received - received;
+                self.ns = (thread_seconds() - seconds) * 1e9 / packets as f64;
+            }
+            _ => {}
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.received >= (COLD + TIMED) * PACKETS
+    }
+}
+
+impl Source for Timed<'_> {
+    fn poll<'b>(&'b mut self, burst: &mut Burst<'b>) -> Result<bool, SourceError> {
+        // Packets that were lent out before are measured by now.
+        self.count(0);
+        if self.is_over() {
+            return Ok(false);
+        }
+        let Self { queue, received, .. } = self;
+        let more = queue.poll(burst)?;
+        *received += burst.len() as u64;
+        Ok(more)
+    }
+
+    fn skip(&mut self, ahead: &Ahead) -> Skipped {
+        let skipped = self.queue.skip(ahead);
+        self.count(skipped.packets);
+        skipped
+    }
+}
+
+/// Does some work with the queue's packets, and returns the time that each took, in nanoseconds.
+fn timed(
+    queue: &mut DpdkQueue,
+    work: impl FnOnce(&mut Timed<'_>) -> Result<(), Failure>,
+) -> Result<f64, Failure> {
+    let mut source = Timed { queue, received: 0, begun: None, ns: f64::NAN };
+    work(&mut source)?;
+    Ok(source.ns)
+}
+
+/// Receives packets and gives them back.
+fn receive(source: &mut Timed<'_>) {
+    let all = Ahead { packets: u64::MAX, from_ns: 0, until_ns: i64::MAX };
+    while !source.is_over() {
+        source.skip(&all);
+    }
+}
+
+/// Receives packets, and looks at none.
+fn lend(source: &mut Timed<'_>) -> Result<(), Failure> {
+    let lost = |error: SourceError| Failure::Skipped(error.to_string());
+    while source.poll(&mut Burst::new()).map_err(lost)? {}
+    Ok(())
+}
+
+/// Measures packets as the command does.
+fn run(
+    contender: &Contender,
+    truth: &[(CanonicalKey, f64)],
+    source: &mut Timed<'_>,
+) -> Result<Option<EpochReport>, Failure> {
+    let parameters =
+        |pairs: &[(&'static str, &'static str)]| Parameters::new(pairs.iter().copied());
+    let sized = contender.algorithm != "linear-counting";
+    let task = if sized { "flow-size" } else { "cardinality" };
+    let config = Config {
+        algorithm: contender.algorithm.to_owned(),
+        parameters: parameters(contender.parameters),
+        accelerators: (contender.accelerator.iter())
+            .map(|(name, pairs)| ((*name).to_owned(), parameters(pairs)))
+            .collect(),
+        tasks: Some(vec![task.to_owned()]),
+        flows: if sized { truth.iter().map(|(key, _)| *key).collect() } else { Vec::new() },
+        pace: Pace::Live,
+        ..Config::seeded(1)
+    };
+    let mut report = None;
+    let mut keep = Each(|told: &EpochReport| {
+        report = Some(told.clone());
+        Ok(())
+    });
+    flowgauge_engine::run(Plan::new(config)?, source, &mut keep, &mut |_| {})?;
+    Ok(report)
+}
+
+/// The root of the mean square of relative errors.
+fn error(report: &EpochReport, truth: &[(CanonicalKey, f64)]) -> Option<f64> {
+    let Some((_, Report::Sizes { items, .. })) = report.tasks.first() else { return None };
+    let packets = report.account.read as f64;
+    let errors = items.iter().zip(truth).map(|(item, (_, share))| {
+        let size = item.size.packets.map_or(f64::NAN, |size| size.value);
+        (size / (share * packets) - 1.0).powi(2)
+    });
+    Some((errors.sum::<f64>() / truth.len() as f64).sqrt())
+}
