@@ -38,10 +38,6 @@ pub(super) struct Contender {
     most_ns: f64,
 }
 
-/// Receiving alone, and lending packets out that are looked at by nothing.
-pub(super) const RECEIVING: &str = "receiving alone";
-pub(super) const LENDING: &str = "receiving, packets lent out";
-
 const COUNT_MIN: &[(&str, &str)] = &[("rows", "4"), ("columns", "65536")];
 
 pub(super) const CONTENDERS: [Contender; 8] = [

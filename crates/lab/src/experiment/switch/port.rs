@@ -15,13 +15,17 @@ use flowgauge_engine::{Config, Pace, Plan};
 use flowgauge_synthetic::{Profile, Traffic, to_pcap_bytes};
 use hashbrown::HashMap;
 
-use super::dpdk::{CONTENDERS, Contender, LENDING, RECEIVING};
+use super::dpdk::{CONTENDERS, Contender};
 use crate::experiment::Outcome;
 use crate::experiment::setting::Setting;
 use crate::experiment::table::{Table, row};
 use crate::experiment::verdict::median;
 use crate::failure::Failure;
 use crate::speed::clock::thread_seconds;
+
+/// Receiving alone, and lending packets out that are looked at by nothing.
+const RECEIVING: &str = "receiving alone";
+const LENDING: &str = "receiving, packets lent out";
 
 /// Packets that the port gives again and again, and their flows.
 const PACKETS: u64 = 16_384;
