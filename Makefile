@@ -99,7 +99,7 @@ ovs: library ## Open vSwitch with flowgauge inside, in a cache folder; installs 
 
 ovs-test: cargo-there ## that switch beside 'flowgauge analyze' of the same captures; skipped before 'make ovs'
 	@if [ -x $(SWITCH)/sbin/ovs-vswitchd ]; then \
-		cargo build --locked -p flowgauge -p flowgauge-capi \
+		cargo build --locked -p flowgauge -p flowgauge-capi --features flowgauge/dpdk \
 		&& crates/capi/link.sh $(DEBUG)/libflowgauge_capi.a $(DEBUG)/libflowgauge.so.1 \
 		&& python3 ovs/test.py $(SWITCH) $(DEBUG)/flowgauge $(DEBUG)/libflowgauge.so.1; \
 	else \

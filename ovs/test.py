@@ -11,6 +11,7 @@ import csv
 import json
 import os
 import re
+import signal
 import struct
 import subprocess
 import sys
@@ -405,6 +406,54 @@ class Captures(Through):
             self.assertEqual(counted(epoch), counted(analyzed(capture)))
         self.assertTrue(self.switch.is_alive(), f"the switch crashed on {capture}")
         return is_whole
+
+
+def whole_frames(capture):
+    """The bytes of each packet of a generated capture."""
+    bytes_, at, found = Path(capture).read_bytes(), 24, []
+    while at < len(bytes_):
+        end = at + 16 + struct.unpack_from("<I", bytes_, at + 8)[0]
+        found.append(bytes_[at + 16 : end])
+        at = end
+    return found
+
+
+class Mirrored(Through):
+    """Outside the switch: a mirror port, whose packets another process reads through DPDK."""
+
+    def test_a_mirror_shows_what_the_switch_receives(self):
+        # The device's queue holds 1,024 packets, so that none is lost on its way to the reader.
+        capture, socket = generated(self.folder, 500, 1), self.folder / "mirror.sock"
+        virtio = f"net_virtio_user0,path={socket},server=1,queues=1,queue_size=1024"
+        dpdk = f"--no-huge -m 256 -n 1 --no-pci --no-telemetry --no-shconf --vdev={virtio}"
+        options = ["--key", "five-tuple", "--task", "top", "--top", "100000", "--seed", "1", "--format", "json"]
+        command = [BINARY, "live", "--engine", "dpdk", "--dpdk-args", dpdk, "-i", "net_virtio_user0"]
+        done = subprocess.run([BINARY, "live", "--engine", "dpdk", "-i", "x"], capture_output=True, text=True)
+        if "built without DPDK" in done.stderr:
+            self.skipTest("the command was built without DPDK")
+        with open(self.folder / "mirror.json", "wb") as out:
+            reader = subprocess.Popen([*command, *options, "--epoch", "whole"], stdout=out)
+        self.addCleanup(lambda: reader.poll() is None and (reader.kill(), reader.wait()))
+        mirror = ["type=dpdkvhostuserclient", f"options:vhost-server-path={socket}"]
+        self.switch.vsctl("add-port", "br0", "mirror0", "--", "set", "Interface", "mirror0", *mirror)
+        port = ["--id=@port", "get", "Port", "mirror0"]
+        created = ["--id=@mirror", "create", "Mirror", "name=flowgauge", "select-all=true", "output-port=@port"]
+        self.switch.vsctl("--", *port, "--", *created, "--", "set", "Bridge", "br0", "mirrors=@mirror")
+        # The switch drops the packets, for want of flows, and mirrors them all the same.
+        served = lambda: re.search(r"State of queue \d .*mirror.sock' changed to 'enabled'", self.switch.log())
+        self.switch.wait(served, "the reader does not serve the mirror")
+        # A port whose packets come when the switch knows it; those of net_pcap may come before.
+        self.switch.vsctl("add-port", "br0", "in0", "--", "set", "Interface", "in0", "type=dummy")
+        frames = [frame.hex() for frame in whole_frames(capture)]
+        for first in range(0, len(frames), 100):
+            self.switch.appctl("netdev-dummy/receive", "in0", *frames[first : first + 100])
+        mirrored = lambda: "tx_packets=500" in self.switch.vsctl("get", "Mirror", "flowgauge", "statistics")
+        self.switch.wait(mirrored, "packets are not mirrored")
+        reader.send_signal(signal.SIGINT)
+        self.assertEqual(reader.wait(20), 0)
+        lines = [json.loads(line) for line in (self.folder / "mirror.json").read_text().splitlines()]
+        epoch = next(line for line in lines if line["type"] == "epoch")
+        self.assertEqual(counted(epoch), counted(analyzed(capture)))
 
 
 if __name__ == "__main__":

@@ -65,6 +65,8 @@ pub(crate) fn run(live: &Live) -> Result<u8, Failure> {
         config.pace = Pace::Live;
         config.queues = queues * live.interface.len();
         config.workers = run.workers / queues;
+        // A thread that polls must not wait for a page.
+        config.lock_memory = live.engine == Engine::Dpdk;
     }
     let inputs: Vec<_> = run.inputs().collect();
     let plan = Plan::several(configs.clone())?;
