@@ -10,7 +10,7 @@ DEBUG = $(or $(CARGO_TARGET_DIR),target)/debug
 SWITCH = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/flowgauge/ovs-3.1/switch
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: build dpdk library demo test dpdk-test live-test lint bench live-bench accuracy gate speed golden deny fuzz interop lab lab-dpdk peers-dpdk ovs ovs-test loom install uninstall soak cargo-there
+.PHONY: build dpdk library demo test dpdk-test live-test lint bench live-bench accuracy gate speed golden deny fuzz interop lab lab-dpdk peers-dpdk ovs ovs-test ovs-bench loom install uninstall soak cargo-there
 
 build: cargo-there ## release build
 	cargo build --release --locked
@@ -96,6 +96,9 @@ peers-dpdk: cargo-there ## other projects' structures beside ours, with those of
 ovs: library ## Open vSwitch with flowgauge inside, in a cache folder; installs the packages it needs where it may
 	ln -sf $(CURDIR)/$(LIBRARY).so.1 $$(mkdir -p $(SWITCH)/lib && echo $(SWITCH)/lib)/libflowgauge.so.1
 	ovs/build.sh
+
+ovs-bench: ## what measuring costs that switch; needs root, two cores and huge pages
+	python3 bench/ovs.py $(SWITCH) $(BINARY)
 
 ovs-test: cargo-there ## that switch beside 'flowgauge analyze' of the same captures; skipped before 'make ovs'
 	@if [ -x $(SWITCH)/sbin/ovs-vswitchd ]; then \

@@ -24,6 +24,14 @@ if [ -n "$missing" ]; then
   $install
 fi
 
+case $version in 3.*) dpdk=22.11 ;; *) dpdk=25.11 ;; esac
+if pkg-config --atleast-version="$dpdk" libdpdk; then
+  with=--with-dpdk=shared
+else
+  with=--without-dpdk
+  echo "without DPDK: Open vSwitch $version needs $dpdk, and this is $(pkg-config --modversion libdpdk)" >&2
+fi
+
 patch=$here/flowgauge-$version.patch
 ours=("$here"/dpif-netdev-flowgauge.[ch] "$here/../crates/capi/flowgauge.h")
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/flowgauge/ovs-$version
@@ -45,7 +53,7 @@ if [ "$(cat "$cache/stamp" 2>/dev/null)" != "$stamp" ]; then
     ./boot.sh
     cd "$cache/build"
     # The library's path is fixed here: write access to the database must not allow loading code.
-    "$cache/source/configure" --with-dpdk=shared --prefix="$prefix" CFLAGS="-O2 -g -march=native" \
+    "$cache/source/configure" $with --prefix="$prefix" CFLAGS="-O2 -g -march=native" \
       CPPFLAGS="-DFLOWGAUGE_LIBRARY='\"$prefix/lib/libflowgauge.so.1\"'"
     make -j"$(nproc)"
     make install

@@ -1,4 +1,8 @@
-"""An Open vSwitch of its own in a folder: its database, its daemon and its ports, for tests and benchmarks."""
+"""An Open vSwitch of its own in a folder: its database, its daemon and its ports, for tests and benchmarks.
+
+It runs the dummy datapath, which is the userspace datapath without taps: it needs no privileges and leaves
+nothing behind.
+"""
 
 import json
 import os
@@ -10,10 +14,10 @@ WITHOUT_PRIVILEGES = "--no-huge --legacy-mem -m 1024 --no-pci --no-shconf --no-t
 
 
 class Switch:
-    """Runs until the end of the block. `dummy` needs no privileges; real datapaths have their taps removed."""
+    """Runs until the end of the block."""
 
-    def __init__(self, prefix, folder, cores, dpdk=WITHOUT_PRIVILEGES, dummy=True):
-        self.prefix, self.folder, self.dummy = Path(prefix), Path(folder), dummy
+    def __init__(self, prefix, folder, cores, dpdk=WITHOUT_PRIVILEGES):
+        self.prefix, self.folder = Path(prefix), Path(folder)
         places = ["OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR"]
         self.environment = dict(os.environ, **dict.fromkeys(places, str(folder)))
         self.children = []
@@ -41,10 +45,8 @@ class Switch:
         self.wait(socket.exists, "the database does not answer")
         self.vsctl("--no-wait", "init")
         self.configure(wait=False, **self.settings)
-        dummy = ["--enable-dummy=system", "--disable-system"] if self.dummy else []
-        self._child("ovs-vswitchd", f"unix:{socket}", *dummy)
-        self.datapath = "dummy" if self.dummy else "netdev"
-        bridge = ["set", "bridge", "br0", f"datapath_type={self.datapath}", "fail_mode=secure"]
+        self._child("ovs-vswitchd", f"unix:{socket}", "--enable-dummy=system", "--disable-system")
+        bridge = ["set", "bridge", "br0", "datapath_type=dummy", "fail_mode=secure"]
         self.vsctl("add-br", "br0", "--", *bridge)
 
     def _child(self, program, *arguments):
@@ -64,9 +66,6 @@ class Switch:
                 child.kill()
                 child.wait()
         self.children.clear()
-        if not self.dummy:
-            for tap in ["ovs-netdev", "br0"]:
-                subprocess.run(["ip", "link", "delete", tap], capture_output=True)
 
     def _path(self, program):
         folder = "sbin" if program in ["ovsdb-server", "ovs-vswitchd"] else "bin"

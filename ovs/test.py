@@ -8,6 +8,7 @@ every twentieth one, or all of them with FLOWGAUGE_LONG=1.
 """
 
 import csv
+import fcntl
 import json
 import os
 import re
@@ -29,10 +30,12 @@ OWN = HERE.parent / "tests/captures/var-services-std-ports.pcap"
 
 
 class Place:
-    """The library's place in the switch, whose path is fixed."""
+    """The library's place in the switch, whose path is fixed. Only one run at a time may change it."""
 
     def __init__(self, prefix):
         self.path = Path(prefix) / "lib/libflowgauge.so.1"
+        self.lock = open(self.path.with_name("flowgauge-test.lock"), "w")
+        fcntl.flock(self.lock, fcntl.LOCK_EX)
 
     def put(self, library):
         """Puts a library there, or none; returns what was there."""
@@ -77,8 +80,11 @@ def total_received(shown):
 class Through(unittest.TestCase):
     # The daemon's main thread is on core 0.
     cores = [min(1, os.cpu_count() - 1)]
+    needs_dpdk = True
 
     def setUp(self):
+        if self.needs_dpdk and not HAS_DPDK:
+            self.skipTest("this switch was built without DPDK")
         self.folder = Path(self.enterContext(tempfile.TemporaryDirectory(prefix="flowgauge-ovs-")))
         self.switch = self.enterContext(Switch(PREFIX, self.folder, self.cores))
 
@@ -255,7 +261,7 @@ class OnePmd(Through):
         self.assertIn(cause, lines[0])
         self.assertRegex(lines[0], "; (change|install)")
         self.switch.add("pcap0", f"net_pcap0,rx_pcap={OWN}")
-        passed = lambda: "packets received: 263" in self.switch.appctl("dpif-netdev/pmd-stats-show")
+        passed = lambda: re.search(r"Rx packets: +263\b", self.switch.appctl("dpif-netdev/pmd-perf-show"))
         self.switch.wait(passed, "packets did not pass")
 
     def test_options_that_do_not_parse_stop_measurement_only(self):
@@ -298,6 +304,33 @@ class OnePmd(Through):
         self.assertEqual(shown["state"], "waiting")
         self.nothing_lost(shown)
         self.assertIn("the last datapath was deleted: the open epoch is reported early", self.switch.log())
+
+
+class Injected(Through):
+    """Packets of ports that need no DPDK."""
+
+    needs_dpdk = False
+
+    def inject(self, kind, packets):
+        self.switch.configure(flowgauge="true", flowgauge_options=WHOLE)
+        self.switch.vsctl("add-port", "br0", "in0", "--", "set", "Interface", "in0", f"type={kind}")
+        # A port holds 100 packets that were not received yet.
+        for first in range(0, len(packets), 50):
+            some = packets[first : first + 50]
+            self.switch.appctl("netdev-dummy/receive", "in0", *[packet.hex() for packet in some])
+            self.received(first + len(some))
+
+    def test_the_main_thread_measures_ports_that_nobody_polls(self):
+        self.inject("dummy", whole_frames(OWN))
+        shown = self.closed()
+        self.assertEqual(counted(self.last_epoch(shown)), counted(analyzed(OWN)))
+        self.assertEqual([thread["packets"] for thread in shown["threads"] if "core" not in thread], [263])
+
+    def test_a_polling_thread_measures_ports_without_dpdk(self):
+        self.inject("dummy-pmd", whole_frames(OWN))
+        shown = self.closed()
+        self.assertEqual(counted(self.last_epoch(shown)), counted(analyzed(OWN)))
+        self.assertEqual(sum(thread["packets"] for thread in shown["threads"] if "core" in thread), 263)
 
 
 class TwoPmds(Through):
@@ -345,13 +378,15 @@ class TwoPmds(Through):
 
 def frames(capture):
     """The lengths of a classic capture's frames, captured and on the wire; None where it is damaged, or
-    libpcap would cut some to the length that its header gives."""
+    libpcap refuses its version, or would cut some to the length that its header gives."""
     bytes_ = capture.read_bytes()
     order = {b"\xd4\xc3\xb2\xa1": "<", b"\x4d\x3c\xb2\xa1": "<", b"\xa1\xb2\xc3\xd4": ">", b"\xa1\xb2\x3c\x4d": ">"}
     order = order.get(bytes_[:4])
     if not order or len(bytes_) < 24 or struct.unpack_from(order + "I", bytes_, 20)[0] != 1:
         return None
-    most = struct.unpack_from(order + "I", bytes_, 16)[0]
+    version, most = struct.unpack_from(order + "HH", bytes_, 4), struct.unpack_from(order + "I", bytes_, 16)[0]
+    if version != (2, 4):
+        return None
     lengths, at = [], 24
     while at < len(bytes_):
         if at + 16 > len(bytes_):
@@ -409,7 +444,7 @@ class Captures(Through):
 
 
 def whole_frames(capture):
-    """The bytes of each packet of a generated capture."""
+    """The bytes of each packet of a capture in this machine's byte order."""
     bytes_, at, found = Path(capture).read_bytes(), 24, []
     while at < len(bytes_):
         end = at + 16 + struct.unpack_from("<I", bytes_, at + 8)[0]
@@ -463,6 +498,8 @@ if __name__ == "__main__":
     if not (Path(PREFIX) / "sbin/ovs-vswitchd").exists():
         print(f"skipped: no switch in {PREFIX}; build it by 'make ovs'")
         sys.exit(0)
+    version = subprocess.run([f"{PREFIX}/sbin/ovs-vswitchd", "--version"], capture_output=True, text=True)
+    HAS_DPDK = "DPDK" in version.stdout
     PLACE = Place(PREFIX)
     before = PLACE.put(LIBRARY)
     try:
