@@ -157,10 +157,13 @@ impl Source for DpdkQueue {
         }
         self.next = end;
         let (received, time_ns) = (&self.received, self.now_ns);
-        burst.extend((first..end).map(|at| {
-            let (bytes, wire) = received.packet(at);
-            Frame { bytes, wire, link: LinkType::ETHERNET, time_ns }
-        }));
+        let frames = received.packets(first..end).map(|(bytes, wire)| Frame {
+            bytes,
+            wire,
+            link: LinkType::ETHERNET,
+            time_ns,
+        });
+        burst.extend(frames);
         Ok(true)
     }
 

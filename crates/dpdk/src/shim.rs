@@ -1,6 +1,7 @@
 //! The functions of `shim.c`, behind types whose use is safe.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint};
+use std::ops::Range;
 use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::Arc;
@@ -299,13 +300,18 @@ impl Received {
         &self.burst.wire[..self.count]
     }
 
-    /// The bytes of a packet in its first buffer, and its length on the wire.
-    pub(crate) fn packet(&self, at: usize) -> (&[u8], u32) {
-        assert!(at < self.count);
-        let captured = self.burst.captured[at] as usize;
-        // SAFETY: the buffer holds so many bytes, and is not given back before `&mut self` is had.
-        let bytes = unsafe { slice::from_raw_parts(self.burst.bytes[at], captured) };
-        (bytes, self.burst.wire[at])
+    /// Packets at these places: the bytes of each in its first buffer, and its length on the wire.
+    ///
+    /// # Panics
+    /// When there are fewer.
+    pub(crate) fn packets(&self, places: Range<usize>) -> impl Iterator<Item = (&[u8], u32)> {
+        assert!(places.end <= self.count);
+        let RawBurst { bytes, captured, wire, .. } = &*self.burst;
+        let lengths = captured[places.clone()].iter().zip(&wire[places.clone()]);
+        bytes[places].iter().zip(lengths).map(|(bytes, (captured, wire))| {
+            // SAFETY: the buffer holds so many bytes, and is not given back before `&mut self` is had.
+            (unsafe { slice::from_raw_parts(*bytes, *captured as usize) }, *wire)
+        })
     }
 
     /// Gives the buffers back.

@@ -39,7 +39,14 @@ impl Packets for &[Frame<'_>] {
     }
     #[inline(always)]
     fn run(self, clock: &mut Clock) -> usize {
-        clock.run(self[1..].iter().map(|frame| frame.time_ns))
+        let (first, others) = (&self[0], &self[1..]);
+        // Packets of a driver's burst have one time.
+        let is_burst = others.last().is_some_and(|last| last.time_ns == first.time_ns)
+            && others.iter().fold(0, |all, frame| all | (frame.time_ns ^ first.time_ns)) == 0;
+        if is_burst && clock.flows(first.time_ns) {
+            return others.len();
+        }
+        clock.run(others.iter().map(|frame| frame.time_ns))
     }
     fn put(self, lanes: &mut Lanes, most: u64, to: &mut dyn Take) -> (usize, u64) {
         lanes.take(self, most, to)
