@@ -1,6 +1,7 @@
 //! Several queues, each with a meter of its own: their epochs are gathered into one report.
 
 use std::io;
+use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -116,25 +117,39 @@ fn queues_report_together_what_one_meter_reports() {
 fn a_silent_queue_without_a_packet_keeps_no_epoch_open() {
     let config = Config { epoch: EpochLength::Time(SECOND), ..asking(&["top"]) };
     let (mut meters, group) = queues(config, 2, Pace::Live);
-    let mut out = Vec::new();
     let packets = traffic(42);
+    let reported = Mutex::new(Vec::new());
+    let so_far = || reported.lock().unwrap().len();
     thread::scope(|scope| {
-        let mut sink = Written::new(Json, &mut out);
+        let mut sink = Each(|report: &EpochReport| {
+            reported.lock().unwrap().push(report.account.keyed);
+            Ok(())
+        });
         let closing = scope.spawn(move || group.close(&mut sink).unwrap());
         let silent = meters.pop().unwrap();
         let mut busy = meters.pop().unwrap();
         for second in packets.chunks(1000) {
+            let (before, begun) = (so_far(), Instant::now());
             let frames: Vec<_> = second.iter().map(frame).collect();
             busy.push(&frames);
             // The closer has the time that it needs to give summaries back.
-            thread::sleep(Duration::from_millis(20));
+            while so_far() == before && begun.elapsed() < Duration::from_millis(20) {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+        let begun = Instant::now();
+        while so_far() < 2 {
+            assert!(begun.elapsed() < Duration::from_secs(20), "an epoch is kept open");
+            thread::sleep(Duration::from_millis(1));
         }
         busy.finish();
         drop(silent);
         assert_eq!(closing.join().unwrap().totals[0].account.keyed, PACKETS);
     });
-    let keyed: Vec<_> = lines(out).iter().map(|line| line["account"]["keyed"].clone()).collect();
-    assert_eq!(keyed, vec![Value::from(1000); 20]);
+    // A closer that is late reports epochs together.
+    let reported = reported.into_inner().unwrap();
+    assert!(reported.iter().all(|keyed| keyed % 1000 == 0), "{reported:?}");
+    assert_eq!(reported.iter().sum::<u64>(), PACKETS);
 }
 
 /// A queue that touched an epoch and falls silent is waited for a moment, then named; its packets join
