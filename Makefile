@@ -8,6 +8,7 @@ BINARY := target/release/flowgauge
 LIBRARY := target/release/libflowgauge
 DEBUG = $(or $(CARGO_TARGET_DIR),target)/debug
 SWITCH = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/flowgauge/ovs-3.1/switch
+PACKAGES := -p flowgauge-capi
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
 .PHONY: build dpdk library demo test dpdk-test live-test lint bench live-bench accuracy gate speed golden deny fuzz interop lab lab-dpdk peers-dpdk ovs ovs-test ovs-bench loom install uninstall soak cargo-there
@@ -20,7 +21,7 @@ dpdk: cargo-there ## release build with ports of DPDK (live --engine dpdk); as r
 	cargo build --release --locked --features dpdk
 
 library: cargo-there ## libflowgauge for programs in C, static and shared
-	cargo build --release --locked -p flowgauge-capi
+	cargo build --release --locked $(PACKAGES)
 	cp $(LIBRARY)_capi.a $(LIBRARY).a
 	strip --strip-debug $(LIBRARY).a
 	crates/capi/link.sh $(LIBRARY).a $(LIBRARY).so.1
@@ -122,7 +123,9 @@ soak: cargo-there ## the long forms of the tests
 	FLOWGAUGE_LONG=1 cargo test --release --workspace --locked
 	cargo test --release --locked -p flowgauge-core --test packet -- --ignored
 
-install: build library ## binary, library, man pages and completions below PREFIX
+# In one build, in which both have the same dependencies.
+install: PACKAGES += -p flowgauge
+install: library ## binary, library, man pages and completions below PREFIX
 	install -Dm644 $(LIBRARY).a $(DESTDIR)$(LIBDIR)/libflowgauge.a
 	install -Dm755 $(LIBRARY).so.1 $(DESTDIR)$(LIBDIR)/libflowgauge.so.1
 	ln -sf libflowgauge.so.1 $(DESTDIR)$(LIBDIR)/libflowgauge.so
