@@ -47,6 +47,10 @@ pub(super) fn seldom_exceeded<C: Unsigned>(
 /// those of larger weights do (Ledoux and Talagrand, "Probability in Banach spaces", theorem 4.4), so that
 /// both signs are counted. A key that weighs less than a number is not short by it, and of others there
 /// are no more than the total weight over it.
+///
+/// The cells may be sums of merged sketches, of which a key may have been short in each. In a row these
+/// shortfalls add up as the cells do. Their medians add up to more than the median of the sums only where
+/// most rows are short in each of the sketches, which random signs make as seldom.
 pub(super) fn seldom_short<C: Cell>(rows: Rows, cells: &[C], total: f64) -> f64 {
     let mut counts = [0; EIGHTHS];
     for cell in cells {
