@@ -88,7 +88,7 @@ fn logs(weights: &BTreeMap<u32, f64>) -> f64 {
     weights.values().map(|weight| weight * weight.log2()).sum()
 }
 
-/// Flows over 1 % of L2, some sixty: all of them are in the top 128 of the first level.
+/// Flows over 1 % of L2, some sixty: all of them are in the top 128 of their depths.
 #[test]
 fn heavy_hitters_of_l2_are_found_by_the_levels_of_the_paper() {
     let flows = stream(300_000, 1);
@@ -102,7 +102,7 @@ fn heavy_hitters_of_l2_are_found_by_the_levels_of_the_paper() {
         let mut summary = paper(seed);
         feed(&mut *summary, &flows);
         let candidates = candidates(&*summary, Measure::Packets);
-        assert_eq!(candidates.len(), 128);
+        assert_eq!(candidates.len(), 4 * 128);
         found += heavy.iter().filter(|flow| candidates.contains_key(flow)).count();
         let error =
             |flow: &u32| (candidates.get(flow).map_or(0.0, |e| e.value) - weights[flow]) / l2;
@@ -231,8 +231,8 @@ fn changes_are_in_the_difference_of_the_cells() {
     cells.seal(&mut difference);
     let change = cells.estimate(&difference, key(123_456_789).canonical(Key8::BYTES));
     assert_eq!(change.value, 3000.0);
-    // One flow of 3000 in 65536 columns: √8 × 3000 ÷ 256.
-    assert!((change.high - change.value - 33.146).abs() < 0.001, "{change:?}");
+    // One flow of 3000 in the 16384 columns of its depth: √8 × 3000 ÷ 128.
+    assert!((change.high - change.value - 66.291).abs() < 0.001, "{change:?}");
     assert_eq!(cells.estimate(&difference, key(0).canonical(Key8::BYTES)).value, 0.0);
 }
 

@@ -28,7 +28,7 @@ use crate::summary::{Info, Memory, Options, Parameters, Summary};
 use crate::terms::{Hierarchy, Measure, Threshold};
 
 const MAGIC: &[u8; 4] = b"FGSM";
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
 
 /// A summary with what it was built from.
 pub struct Decoded<K> {
@@ -181,7 +181,7 @@ pub(crate) fn decode_of<K: FlowKey>(
         return invalid(&from, "magic", MAGIC.len(), "no summary begins so");
     }
     if from.number::<u16>("version")? != VERSION {
-        return invalid(&from, "version", 2, "only version 2 is known");
+        return invalid(&from, "version", 2, "only version 3 is known");
     }
     from.check()?;
 

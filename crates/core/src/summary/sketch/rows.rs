@@ -161,11 +161,16 @@ pub(crate) fn median(values: &mut [f64]) -> f64 {
 
 /// The median over the rows of what `measure` finds in a row's cells.
 pub(crate) fn median_of_rows(rows: Rows, measure: impl Fn(Range<usize>) -> f64) -> f64 {
+    median_over(rows.rows, |row| measure(row << rows.bits..(row + 1) << rows.bits))
+}
+
+/// The median over the numbers of so many rows.
+pub(crate) fn median_over(rows: usize, measure: impl Fn(usize) -> f64) -> f64 {
     let mut values = [0.0; MOST_ROWS];
-    for (row, value) in values[..rows.rows].iter_mut().enumerate() {
-        *value = measure(row << rows.bits..(row + 1) << rows.bits);
+    for (row, value) in values[..rows].iter_mut().enumerate() {
+        *value = measure(row);
     }
-    median(&mut values[..rows.rows])
+    median(&mut values[..rows])
 }
 
 /// Parts of a sum that are added up side by side: an addition waits for the one before.

@@ -43,6 +43,8 @@ pub(super) struct TopKeys<K> {
     len: usize,
     /// Keys that collide with so many others that they found no place in the index.
     refused: u64,
+    /// What keys that are not there were estimated at in the heaps that this one was merged from.
+    floor: i64,
     /// The digest of the last of them: until a key leaves, no other of that digest finds a place.
     refused_digest: Option<u64>,
 }
@@ -55,7 +57,7 @@ impl<K: FlowKey> TopKeys<K> {
     pub(super) fn new(most: usize, memory: &Memory) -> Result<Self, BuildError> {
         debug_assert!(most.is_power_of_two());
         let (heap, index) = (memory.zeroed(most)?, memory.zeroed(2 * most)?);
-        Ok(Self { heap, index, len: 0, refused: 0, refused_digest: None })
+        Ok(Self { heap, index, len: 0, refused: 0, floor: 0, refused_digest: None })
     }
 
     #[inline(always)]
@@ -103,6 +105,12 @@ impl<K: FlowKey> TopKeys<K> {
     #[inline(always)]
     pub(super) fn least(&self) -> i64 {
         if self.is_full() { self.heap[0].value } else { i64::MIN }
+    }
+
+    /// What keys that are not there, and were not refused, were estimated at most when their last packet
+    /// came.
+    pub(super) fn floor(&self) -> i64 {
+        self.floor.max(self.least())
     }
 
     /// Refuses a key of the digest refused last without another search, since no key has left: whether
@@ -213,6 +221,7 @@ impl<K: FlowKey> TopKeys<K> {
 
     /// Takes over the keys of `other`, all estimates anew.
     pub(super) fn merge(&mut self, other: &Self, estimate: impl Fn(u64) -> i64 + Copy) {
+        self.floor = self.floor().max(0).saturating_add(other.floor().max(0));
         for entry in &mut self.heap[..self.len] {
             entry.value = estimate(entry.digest);
         }
@@ -227,11 +236,13 @@ impl<K: FlowKey> TopKeys<K> {
 
     pub(super) fn clear(&mut self) {
         self.index.fill(0);
-        (self.len, self.refused, self.refused_digest) = (0, 0, None);
+        (self.len, self.refused, self.floor, self.refused_digest) = (0, 0, 0, None);
     }
 
     pub(super) fn save(&self, out: &mut Writer) {
-        out.numbers(&[self.refused, self.len as u64]);
+        out.number(self.refused);
+        out.number(self.floor);
+        out.number(self.len as u64);
         out.sorted(out.key_bytes() + size_of::<i64>(), |out| {
             for entry in &self.heap[..self.len] {
                 out.key(entry.key);
@@ -248,6 +259,7 @@ impl<K: FlowKey> TopKeys<K> {
         digest: impl Fn(&K) -> Option<u64>,
     ) -> Result<(), DecodeError> {
         self.refused = from.number("keys refused")?;
+        self.floor = from.number("floor of the heavy keys")?;
         for _ in 0..from.count("number of heavy keys", self.heap.len())? {
             let key: K = from.key("heavy key")?;
             let value = from.number("estimate of a heavy key")?;

@@ -4,13 +4,13 @@ use flowgauge_kernel::Zeroed;
 
 use super::{AHEAD, BATCH, ByHand, ask, mix, zeroed};
 
-/// Keys that a level keeps.
+/// Keys that a depth keeps.
 const TOP: usize = 128;
 
 /// Places of the index of these keys.
 const PLACES: usize = 2 * TOP;
 
-/// The heaviest keys of a level: a heap by what they were estimated at, the least first, and where
+/// The heaviest keys of a depth: a heap by what they were estimated at, the least first, and where
 /// in it each key is.
 struct Top {
     heap: [(i32, u64, u64); TOP],
@@ -40,14 +40,6 @@ impl Top {
     #[inline(always)]
     fn holds(&self, key: u64, digest: u64) -> bool {
         self.index[self.find(key, digest)] != 0
-    }
-
-    /// Which keys are surely held.
-    #[inline(never)]
-    fn look(&self, keys: &[u64], digests: &[u64], held: &mut [bool]) {
-        for ((held, &key), &digest) in held.iter_mut().zip(keys).zip(digests) {
-            *held = self.surely_holds(key, digest);
-        }
     }
 
     /// Whether a key is surely held: no branch can be mispredicted, and those that are not in the
@@ -134,14 +126,23 @@ impl Top {
     }
 }
 
-/// Four rows of columns and the heaviest keys.
-struct Level<const COLUMNS: usize> {
-    rows: Zeroed<[[i32; COLUMNS]; 4]>,
-    top: Top,
+/// Levels: half of the keys of one are in the next one, too.
+const LEVELS: usize = 4;
+
+/// Columns of a row: 65536 for keys of the first level alone, and half as many from level to level.
+const WIDTH: usize = 65536 + 32768 + 16384 + 8192;
+const STARTS: [usize; LEVELS] = [0, 65536, 65536 + 32768, 65536 + 32768 + 16384];
+
+/// The deepest level of a key.
+#[inline(always)]
+fn depth(digest: u64) -> usize {
+    (mix(digest, 0) | 1 << (LEVELS - 1)).trailing_zeros() as usize
 }
 
-fn columns<const COLUMNS: usize>(digest: u64) -> [usize; 4] {
-    std::array::from_fn(|row| (digest >> (COLUMNS.ilog2() as usize * row)) as usize % COLUMNS)
+#[inline(always)]
+fn columns(digest: u64, depth: usize) -> [usize; 4] {
+    let column = |row: usize| (digest >> (16 * row)) as usize & (65535 >> depth);
+    std::array::from_fn(|row| (STARTS[depth] + column(row)) % WIDTH)
 }
 
 #[inline(always)]
@@ -155,98 +156,63 @@ fn middle([a, b, c, d]: [i32; 4]) -> i32 {
     low.midpoint(high)
 }
 
-impl<const COLUMNS: usize> Level<COLUMNS> {
-    fn new() -> Self {
-        Self { rows: zeroed(1), top: Top::new() }
-    }
-
-    fn clear(&mut self) {
-        self.rows[0].iter_mut().for_each(|row| row.fill(0));
-        self.top = Top::new();
-    }
-
-    #[inline(never)]
-    fn update(&mut self, keys: &[u64], digests: &[u64]) {
-        let rows = &mut self.rows[0];
-        let mut least = self.top.least();
-        let mut held = [false; BATCH];
-        self.top.look(keys, digests, &mut held);
-        for (i, &digest) in digests.iter().enumerate() {
-            if let Some(&ahead) = digests.get(i + AHEAD) {
-                let columns = columns::<COLUMNS>(ahead);
-                (0..4).for_each(|row| ask(&rows[row], columns[row]));
-            }
-            let (columns, signs) = (columns::<COLUMNS>(digest), signs(digest));
-            let cells: [i32; 4] = std::array::from_fn(|row| rows[row][columns[row]]);
-            let values: [i32; 4] =
-                std::array::from_fn(|row| ((cells[row] ^ signs[row]) - signs[row]) + 1);
-            (0..4)
-                .for_each(|row| rows[row][columns[row]] = (values[row] ^ signs[row]) - signs[row]);
-            let over: i32 = values.iter().map(|value| i32::from(*value > least)).sum();
-            if over > 1 + 4 * i32::from(held[i % BATCH]) {
-                let value = middle(values);
-                if value > least && !self.top.holds(keys[i], digest) {
-                    self.top.offer(keys[i], digest, value, |digest| {
-                        let (columns, signs) =
-                            (self::columns::<COLUMNS>(digest), self::signs(digest));
-                        middle(std::array::from_fn(|row| {
-                            (rows[row][columns[row]] ^ signs[row]) - signs[row]
-                        }))
-                    });
-                    least = self.top.least();
-                    self.top.look(&keys[i..], &digests[i..], &mut held[i..]);
-                }
-            }
-        }
-    }
-}
-
-/// Four levels, half of whose keys are in the next one.
+/// Four rows, and the heaviest keys of each depth.
 pub(super) struct UnivMon {
-    levels: (Level<65536>, Level<32768>, Level<16384>, Level<8192>),
+    rows: Zeroed<[[i32; WIDTH]; 4]>,
+    tops: [Top; LEVELS],
 }
 
 impl UnivMon {
     pub(super) fn new() -> Self {
-        Self { levels: (Level::new(), Level::new(), Level::new(), Level::new()) }
+        Self { rows: zeroed(1), tops: std::array::from_fn(|_| Top::new()) }
     }
 }
 
 impl ByHand for UnivMon {
     fn clear(&mut self) {
-        self.levels.0.clear();
-        self.levels.1.clear();
-        self.levels.2.clear();
-        self.levels.3.clear();
+        self.rows[0].iter_mut().for_each(|row| row.fill(0));
+        self.tops = std::array::from_fn(|_| Top::new());
     }
 
     #[inline(always)]
     fn update(&mut self, keys: &[u64], digests: &[u64]) {
-        self.levels.0.update(keys, digests);
-        let (mut kept_keys, mut words, mut own) = ([0; BATCH], [0; BATCH], [0; BATCH]);
-        // Of the keys in a level, those with another one bit are in the next.
-        let mut depths = [0; BATCH];
-        for (depth, &digest) in depths.iter_mut().zip(digests) {
-            *depth = mix(digest, 0);
+        let (rows, tops) = (&mut self.rows[0], &mut self.tops);
+        let (mut depths, mut held) = ([0; BATCH], [false; BATCH]);
+        for (i, (&key, &digest)) in keys.iter().zip(digests).enumerate() {
+            let depth = depth(digest);
+            (depths[i], held[i]) = (depth as u8, tops[depth].surely_holds(key, digest));
         }
-        let mut count = digests.len();
-        kept_keys[..count].copy_from_slice(keys);
-        words[..count].copy_from_slice(digests);
-        for level in 1..4 {
-            let mut kept = 0;
-            for i in 0..count {
-                (kept_keys[kept], words[kept], depths[kept]) = (kept_keys[i], words[i], depths[i]);
-                kept += (depths[i] >> (level - 1) & 1) as usize ^ 1;
+        let mut least = std::array::from_fn::<_, LEVELS, _>(|depth| tops[depth].least());
+        for (i, &digest) in digests.iter().enumerate() {
+            if let Some(&ahead) = digests.get(i + AHEAD) {
+                let columns = columns(ahead, usize::from(depths[i + AHEAD]) % LEVELS);
+                (0..4).for_each(|row| ask(&rows[row], columns[row]));
             }
-            count = kept;
-            for (own, &word) in own.iter_mut().zip(&words[..count]) {
-                *own = mix(word, level);
-            }
-            let (keys, own) = (&kept_keys[..count], &own[..count]);
-            match level {
-                1 => self.levels.1.update(keys, own),
-                2 => self.levels.2.update(keys, own),
-                _ => self.levels.3.update(keys, own),
+            let depth = usize::from(depths[i]) % LEVELS;
+            let (columns, signs) = (columns(digest, depth), signs(digest));
+            let cells: [i32; 4] = std::array::from_fn(|row| rows[row][columns[row]]);
+            let values: [i32; 4] =
+                std::array::from_fn(|row| ((cells[row] ^ signs[row]) - signs[row]) + 1);
+            (0..4)
+                .for_each(|row| rows[row][columns[row]] = (values[row] ^ signs[row]) - signs[row]);
+            let over: i32 = values.iter().map(|value| i32::from(*value > least[depth])).sum();
+            if over > 1 + 4 * i32::from(held[i]) {
+                let (value, top) = (middle(values), &mut tops[depth]);
+                if value > least[depth] && !top.holds(keys[i], digest) {
+                    top.offer(keys[i], digest, value, |digest| {
+                        let columns = self::columns(digest, depth);
+                        let signs = self::signs(digest);
+                        middle(std::array::from_fn(|row| {
+                            (rows[row][columns[row]] ^ signs[row]) - signs[row]
+                        }))
+                    });
+                    least[depth] = top.least();
+                    for later in i + 1..keys.len() {
+                        if usize::from(depths[later]) == depth {
+                            held[later] = top.surely_holds(keys[later], digests[later]);
+                        }
+                    }
+                }
             }
         }
     }

@@ -4,64 +4,64 @@
 //! network flow monitoring with UnivMon" (SIGCOMM 2016), §4 and §5. Half of the flows of a level
 //! are in the next one too, each level keeps the heaviest of its keys, and Σ g(f) over all flows
 //! follows from those by a recursion from the deepest level.
+//!
+//! Here a packet is counted once, at the *depth* of its key, the deepest level that the key is in. Count
+//! Sketches are linear: with columns and signs that all depths share, a level's sketch is the sum of
+//! those of its depth and of the deeper ones, and its heaviest keys are among theirs. A key's own depth
+//! tells its size alone, without the noise of the other flows of the level.
 
-mod level;
-mod sampled;
+mod grids;
+mod ingest;
 mod sum;
 
 use flowgauge_kernel::Digester;
 
 use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
-use super::super::remix::remix;
 use super::super::{
     Answers, BuildError, Candidates, Cells, Counter, Describe, Estimate, Incompatible, Info,
     Ingest, Laws, Options, Parameter, RowIngest, Setting, SizeEstimate, SizeQuery, Summary,
 };
-use super::cell::{Cell, Signed};
-use super::rows::{Rows, Targets, with_rows};
+use super::cell::Signed;
+use super::rows::{MOST_ROWS, Rows, Targets, with_rows};
 use super::top_keys::TopKeys;
-use crate::batch::{BATCH_PACKETS, Batch};
+use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
 use crate::summary::Counted;
 use crate::summary::forms::form;
 use crate::terms::{Measure, Size};
-use level::{Level, Selected, median_of};
-
-/// The word of a digest whose low zeros say in how many levels a key is. The levels behind the
-/// first take their own digest from the words that follow.
-const LEVELS_WORD: u64 = 0;
+use grids::{Grids, Shape};
+use ingest::estimate;
 
 /// Levels at most, and unless asked otherwise: with 1024 keys each for 8 million flows.
 const MOST_LEVELS: usize = 16;
 const LEVELS: usize = 14;
 
-/// The first level, unless asked otherwise or the memory is small: a size is off by more than 1.7 %
-/// of L2 with a chance of 1 % at most.
+/// Depth 0, unless asked otherwise or the memory is small: a size is off by more than 1.7 % of L2 with a
+/// chance of 1 % at most.
 const FIRST: Rows = Rows::of(5, 15);
 
-/// Keys that a level keeps, unless asked otherwise or the memory is small.
+/// Keys that a depth keeps, unless asked otherwise or the memory is small.
 const MOST_TOP: usize = 1 << 10;
 
-/// The sizes of levels halve until an eighth is reached, as the four levels of the Agg-Evict paper.
+/// The columns halve until an eighth is reached, as in the four levels of the Agg-Evict paper.
 const HALVINGS: usize = 3;
 
-/// Numbers beside the cells that estimates from cells need.
-const TAIL: usize = 2;
-
-/// How the columns of the levels go on from the first one's.
+/// How the columns of the depths go on from the first one's.
 const SIZES: &[&str] = &["halving", "equal"];
 
-/// Columns of a level.
-fn columns_of(sizes: &str, level: usize, columns: usize) -> usize {
-    let halvings = if sizes == SIZES[0] { level.min(HALVINGS) } else { 0 };
-    (columns >> halvings).max(2)
+/// Columns of a depth.
+fn columns_of(sizes: &str, depth: usize, columns: usize) -> usize {
+    let halvings = if sizes == SIZES[0] { depth.min(HALVINGS) } else { 0 };
+    (columns >> halvings).max(1)
 }
 
 /// Universal monitoring of one measure: `C` is `i32` for packets, `i64` for bytes.
 pub struct UniversalSketch<K, C> {
     digester: Digester,
-    levels: Box<[Level<K, C>]>,
+    grids: Grids<C>,
+    /// The heaviest keys of each depth.
+    tops: Box<[TopKeys<K>]>,
     top: usize,
     sizes: &'static str,
     /// What the rows are samples of, once they are: the weight of all packets, and the variance of a
@@ -72,9 +72,9 @@ pub struct UniversalSketch<K, C> {
 
 /// UnivMon, as the catalog has it.
 ///
-/// Cost: a packet is in two levels on average, with a cache line for each row and a look at the
-/// heap where its estimate passes the heap's least. Memory in bytes:
-/// `rows × (columns of all levels) × size_of::<C>() + levels × top × (key + 28)`, the key and 20
+/// Cost: a cache line for each row and two multiplies a packet, and a look at a heap, another one where
+/// the estimate passes the heap's least. Memory in bytes:
+/// `rows × (columns of all depths) × size_of::<C>() + levels × top × (key + 28)`, the key and 20
 /// rounded up to 8.
 pub struct UnivMon;
 
@@ -92,17 +92,18 @@ impl Describe for UnivMon {
             Parameter { name: "rows", help: "rows of each level, 1 to 16 (default 5)" },
             Parameter {
                 name: "columns",
-                help: "columns of the first level, a power of two (default: 32768, or what fits \
-                       into the memory)",
+                help: "columns for keys of the first level alone, a power of two (default: 32768, or \
+                       what fits into the memory)",
             },
             Parameter {
                 name: "sizes",
-                help: "halving: each of the next three levels has half of the columns, and the \
-                       others as many as the last of them; or equal (default: halving)",
+                help: "halving: keys of each of the next three levels have half of the columns, and \
+                       those of the others as many as the last of them; or equal (default: \
+                       halving)",
             },
             Parameter {
                 name: "top",
-                help: "heaviest keys that each level keeps, a power of two (default: 1024, or \
+                help: "heaviest keys that are kept of each depth, a power of two (default: 1024, or \
                        what a quarter of the memory holds)",
             },
             Parameter {
@@ -133,9 +134,6 @@ impl Describe for UnivMon {
     }
 }
 
-/// What a level does with its packets.
-type Take<'a, K, C> = dyn FnMut(&mut Level<K, C>, &Selected<'_, K, <C as Cell>::Weight>) + 'a;
-
 impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
     fn new(options: &Options) -> Result<Self, BuildError> {
         let parameters = &options.parameters;
@@ -145,62 +143,35 @@ impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
         let for_top = (options.memory_bytes / 4).min(MOST_TOP * per_key);
         let top = parameters.power_of_two("top", for_top, per_key)?;
         let rest = options.memory_bytes.saturating_sub(top.saturating_mul(per_key));
-        // The levels' columns as eighths of the first one's.
+        // The depths' columns as eighths of the first one's.
         let sizes = parameters.word("sizes", SIZES)?;
-        let eighths: usize = (0..levels).map(|level| columns_of(sizes, level, 1 << 8) >> 5).sum();
-        // The tasks get the cells of the first level, and beside them what estimates need.
-        let (first_eighths, task_bytes) = (1 << HALVINGS, options.task_bytes_per_cell);
-        let bytes = eighths * size_of::<C>() + first_eighths * task_bytes;
-        let rest = rest.saturating_sub(TAIL * task_bytes);
-        let for_first = (rest / bytes).saturating_mul(first_eighths * size_of::<C>());
-        let first = Targets::Median.shape(parameters, for_first, size_of::<C>(), FIRST)?;
-        let level = |level| {
-            let rows = Rows::new(first.rows(), columns_of(sizes, level, first.columns()));
-            Level::new(rows, top, &options.memory)
-        };
-        let levels = (0..levels).map(level).collect::<Result<_, _>>()?;
-        Ok(Self { digester: options.digester, levels, top, sizes, total: 0, unit: 0 })
-    }
-
-    /// The number of the deepest level that a key is in.
-    #[inline(always)]
-    fn depth(&self, digest: u64) -> usize {
-        let deepest = 1 << (self.levels.len() - 1);
-        (remix(digest, LEVELS_WORD) | deepest).trailing_zeros() as usize
-    }
-
-    /// Hands each level its packets of a batch.
-    fn each_level(&mut self, batch: &Batch<K>, take: &mut Take<'_, K, C>) {
-        let (keys, weights) = (batch.keys(), C::Weight::column(batch));
-        let mut depths = [0; BATCH_PACKETS];
-        for (depth, digest) in depths.iter_mut().zip(batch.digests()) {
-            *depth = self.depth(*digest);
-        }
-        let mut rows: [u8; BATCH_PACKETS] = std::array::from_fn(|row| row as u8);
-        let mut digests = [0; BATCH_PACKETS];
-        digests[..keys.len()].copy_from_slice(batch.digests());
-        let mut count = keys.len();
-        // Level by level, since what a level does depends on no other.
-        for (number, level) in self.levels.iter_mut().enumerate() {
-            if number > 0 {
-                let mut kept = 0;
-                for i in 0..count {
-                    let row = rows[i];
-                    rows[kept] = row;
-                    kept += usize::from(depths[usize::from(row)] >= number);
-                }
-                count = kept;
-                for (digest, row) in digests.iter_mut().zip(&rows[..count]) {
-                    *digest = level_digest(batch.digests()[usize::from(*row)], number);
-                }
-            }
-            let selected = Selected { keys, weights, rows: &rows[..count], digests: &digests };
-            take(level, &selected);
-        }
+        let eighths: usize = (0..levels).map(|depth| columns_of(sizes, depth, 1 << 8) >> 5).sum();
+        // The tasks get all cells, and beside them what estimates need.
+        let cell_bytes = size_of::<C>() + options.task_bytes_per_cell;
+        let rest = rest.saturating_sub((levels + 1) * options.task_bytes_per_cell);
+        let for_first = (rest / (eighths * cell_bytes)).saturating_mul(cell_bytes << HALVINGS);
+        let first = Targets::Median.shape(parameters, for_first, cell_bytes, FIRST)?;
+        let columns = |depth| columns_of(sizes, depth, first.columns());
+        let shape = Shape::new(first, levels, columns).ok_or_else(|| BuildError::OutOfRange {
+            name: "columns",
+            value: first.columns().to_string(),
+            range: "such that all cells have numbers of 32 bits".to_owned(),
+        })?;
+        Ok(Self {
+            digester: options.digester,
+            grids: Grids::new(shape, &options.memory)?,
+            tops: (0..levels)
+                .map(|_| TopKeys::new(top, &options.memory))
+                .collect::<Result<_, _>>()?,
+            top,
+            sizes,
+            total: 0,
+            unit: 0,
+        })
     }
 
     fn estimate_of(&self, digest: u64) -> Estimate {
-        let estimate = self.levels[0].bounded(digest, self.unit);
+        let estimate = self.grids.bounded(digest, self.unit);
         if self.unit > 0 { estimate.within(self.total) } else { estimate }
     }
 
@@ -213,18 +184,14 @@ impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
     }
 }
 
-/// What a key is known by in a level.
-#[inline(always)]
-fn level_digest(digest: u64, level: usize) -> u64 {
-    if level == 0 { digest } else { remix(digest, LEVELS_WORD + level as u64) }
-}
-
 impl<K: FlowKey, C: Signed> Ingest<K> for UniversalSketch<K, C> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         batch.digest(&self.digester);
-        with_rows!(self.levels[0].rows.rows(), D => {
-            self.each_level(batch, &mut Level::ingest::<D>);
-        });
+        if self.grids.fills(C::Weight::sum(C::Weight::column(batch))) {
+            self.count::<MOST_ROWS, true>(batch);
+        } else {
+            with_rows!(self.grids.shape.first.rows(), D => self.count::<D, false>(batch));
+        }
     }
 
     fn wants_bytes(&self) -> bool {
@@ -239,8 +206,10 @@ impl<K: FlowKey, C: Signed> Summary<K> for UniversalSketch<K, C> {
 
     fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
         let other = twin(self, other, |summary| Basis::of(&summary.digester))?;
-        for (level, other) in self.levels.iter_mut().zip(&other.levels) {
-            level.merge(other);
+        self.grids.merge(&other.grids);
+        let Grids { shape, cells, .. } = &self.grids;
+        for (top, other) in self.tops.iter_mut().zip(&other.tops) {
+            top.merge(other, |digest| estimate(shape, cells, digest));
         }
         // Both samples may be of the same places.
         self.total = self.total.saturating_add(other.total);
@@ -249,32 +218,33 @@ impl<K: FlowKey, C: Signed> Summary<K> for UniversalSketch<K, C> {
     }
 
     fn save(&self, out: &mut Writer) {
-        self.levels.iter().for_each(|level| level.save(out));
+        self.grids.save(out);
+        self.tops.iter().for_each(|top| top.save(out));
     }
 
     fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
-        for number in 0..self.levels.len() {
-            let digester = self.digester;
-            let deepest = self.levels.len() - 1;
-            self.levels[number].load(from, |key| {
-                let digest = key.digest(&digester);
-                let zeros = remix(digest, LEVELS_WORD).trailing_zeros() as usize;
-                (zeros.min(deepest) >= number).then(|| level_digest(digest, number))
+        self.grids.load(from)?;
+        let (digester, shape) = (self.digester, self.grids.shape);
+        for (depth, top) in self.tops.iter_mut().enumerate() {
+            top.load(from, |key| {
+                Some(key.digest(&digester)).filter(|digest| shape.depth(*digest) == depth)
             })?;
         }
         Ok(())
     }
 
     fn clear(&mut self) {
-        self.levels.iter_mut().for_each(Level::clear);
+        self.grids.clear();
+        self.tops.iter_mut().for_each(TopKeys::clear);
         (self.total, self.unit) = (0, 0);
     }
 
     fn parameters(&self) -> Vec<(&'static str, Setting)> {
+        let first = self.grids.shape.first;
         vec![
-            ("levels", Setting::Integer(self.levels.len() as u64)),
-            ("rows", Setting::Integer(self.levels[0].rows.rows() as u64)),
-            ("columns", Setting::Integer(self.levels[0].rows.columns() as u64)),
+            ("levels", Setting::Integer(self.tops.len() as u64)),
+            ("rows", Setting::Integer(first.rows() as u64)),
+            ("columns", Setting::Integer(first.columns() as u64)),
             ("sizes", Setting::Word(self.sizes)),
             ("top", Setting::Integer(self.top as u64)),
         ]
@@ -285,14 +255,13 @@ impl<K: FlowKey, C: Signed> Summary<K> for UniversalSketch<K, C> {
     }
 
     fn memory_bytes(&self) -> usize {
-        let cells: usize = self.levels.iter().map(|level| level.cells.memory_bytes()).sum();
-        cells + self.levels.len() * self.top * TopKeys::<K>::KEY_BYTES
+        self.grids.cells.memory_bytes() + self.tops.len() * self.top * TopKeys::<K>::KEY_BYTES
     }
 }
 
 impl<K: FlowKey, C: Signed> Answers for UniversalSketch<K, C> {
     fn saturated(&self) -> Size {
-        let saturated = self.levels[0].saturated;
+        let saturated = self.grids.saturated;
         match C::Weight::MEASURE {
             Measure::Packets => Size { packets: saturated, bytes: 0 },
             Measure::Bytes => Size { packets: 0, bytes: saturated },
@@ -328,31 +297,33 @@ impl<K: FlowKey, C: Signed> SizeQuery for UniversalSketch<K, C> {
     }
 }
 
-/// The heavy keys of the first level.
+/// The heavy keys of all depths.
 impl<K: FlowKey, C: Signed> Candidates for UniversalSketch<K, C> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
-        let level = &self.levels[0];
-        for (key, digest) in level.top.iter() {
-            let (asked, noise) = (self.estimate_of(digest), level.noise(self.unit));
-            let listed = noise.listed(asked, self.total, level.rows.rows());
-            visit(key.to_canonical(&self.digester), Self::size_of(listed));
+        let rows = self.grids.shape.first.rows();
+        for (depth, top) in self.tops.iter().enumerate() {
+            let noise = self.grids.noise(depth, self.unit);
+            for (key, digest) in top.iter() {
+                let listed = noise.listed(self.estimate_of(digest), self.total, rows);
+                visit(key.to_canonical(&self.digester), Self::size_of(listed));
+            }
         }
     }
 
     /// A heap leaves out the lightest keys, and a heavy one only where too many collide with it.
     fn overflow(&self) -> u64 {
-        self.levels[0].top.refused()
+        self.tops.iter().map(TopKeys::refused).fold(0, u64::saturating_add)
     }
 }
 
-/// The cells of the first level, then how far estimates from them are off, then the unit of the sample.
+/// All cells, then how far estimates from them are off at each depth, then the unit of the sample.
 impl<K: FlowKey, C: Signed> Cells for UniversalSketch<K, C> {
     fn measure(&self) -> Measure {
         C::Weight::MEASURE
     }
 
     fn len(&self) -> usize {
-        self.levels[0].cells.len() + TAIL
+        self.grids.cells.len() + self.tops.len() + 1
     }
 
     fn sampled(&self) -> bool {
@@ -360,26 +331,29 @@ impl<K: FlowKey, C: Signed> Cells for UniversalSketch<K, C> {
     }
 
     fn read(&self, cells: &mut [f64]) {
-        for (out, cell) in cells.iter_mut().zip(self.levels[0].cells.iter()) {
+        for (out, cell) in cells.iter_mut().zip(self.grids.cells.iter()) {
             *out = cell.real();
         }
-        let tail = self.levels[0].cells.len();
-        cells[tail] = 0.0;
-        cells[tail + 1] = self.unit as f64;
+        let margins = self.grids.cells.len();
+        cells[margins..].fill(0.0);
+        cells[margins + self.tops.len()] = self.unit as f64;
     }
 
     fn seal(&self, cells: &mut [f64]) {
-        let tail = self.levels[0].cells.len();
-        cells[tail] = level::margin(self.levels[0].rows, |place| cells[place]);
+        let (cells, tail) = cells.split_at_mut(self.grids.cells.len());
+        for (depth, margin) in tail[..self.tops.len()].iter_mut().enumerate() {
+            *margin = self.grids.shape.margin(depth, |place| cells[place]);
+        }
     }
 
     fn estimate(&self, cells: &[f64], key: &[u8]) -> Estimate {
-        let level = &self.levels[0];
         let Some(key) = K::matching(key, &self.digester) else { return Estimate::exact(0) };
-        let value = median_of(level.rows, key.digest(&self.digester), |place| cells[place]);
-        let tail = level.cells.len();
-        let noise = level::noise(cells[tail], cells[tail + 1].max(0.0));
+        let (shape, digest) = (&self.grids.shape, key.digest(&self.digester));
+        let (cells, tail) = cells.split_at(self.grids.cells.len());
+        let depth = shape.depth(digest);
+        let value = shape.value(digest, depth, |place| cells[place]);
+        let noise = grids::noise(tail[depth], tail[self.tops.len()].max(0.0));
         let (low, high) = noise.bounds(value);
-        Estimate { value, low, high, confidence: Some(level.confidence()) }
+        Estimate { value, low, high, confidence: Some(shape.confidence()) }
     }
 }

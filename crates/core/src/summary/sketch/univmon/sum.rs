@@ -3,8 +3,15 @@
 //! Let Y be the sum over a level, and Y' over the next one, which has each flow with a chance of
 //! one half. The heavy keys of the level are known; of the others, 2·(Y' without heavy keys) is an
 //! estimate. So Y = 2·Y' + Σ (1 − 2·b)·g(f) over the heavy keys, b being 1 for those that are in
-//! the next level. A level whose heap is not full has all of its flows in it, and ends the recursion.
+//! the next level. A level none of whose heaps is full has all of its flows in them, and ends the
+//! recursion.
+//!
+//! A level's heavy keys are those over a threshold that no key passes which its heaps lack. Noise
+//! cancels out only where it does not depend on whether a key is in the next level, too. It does, as
+//! the keys that are not have a grid of their own: so sizes near the threshold are read with equal noise
+//! on either side.
 
+use super::super::super::remix::remix;
 use super::super::cell::Signed;
 use super::{Estimate, UniversalSketch};
 use crate::key::FlowKey;
@@ -14,48 +21,99 @@ use crate::key::FlowKey;
 const DEVIATIONS: f64 = 3.0;
 const CONFIDENCE: f64 = 0.95;
 
+/// Random digests by which noise is measured, and the word that they are made from.
+const NOISE_TRIALS: u64 = 1 << 12;
+const NOISE_WORD: u64 = 15;
+
+/// The threshold is so many standard deviations of the noise above what keys outside the heaps were
+/// estimated at: of few keys that pass it was the estimate lower when their last packet came.
+const ABOVE: f64 = 2.0;
+
+/// A size is near the threshold up to so many times that.
+const NEAR: f64 = 8.0;
+
 impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
     /// Σ g(f) over the flows, for a function that does not fall from f = 1 on; `None` where the
     /// deepest level has more flows than it keeps keys.
     ///
-    /// The standard error has three parts, a level's doubled by each level above. Flows that the
-    /// heap lacks add or take away their g, which is at most the heap's least: the squares sum to
-    /// at most that least times the level's sum without its heap. The sizes of those in the heap
-    /// are off by the sketch's noise. And of the flows that would not be in the heap, noise brings
-    /// those there that it makes large.
+    /// The standard error has three parts, a level's doubled by each level above. Flows that are not
+    /// heavy add or take away their g, which is at most the threshold's: the squares sum to at most
+    /// that times the level's sum without its heavy keys. The sizes of those are off by the noise of
+    /// the cells. And of the flows that are not heavy, noise makes some so.
     pub fn sum(&self, g: impl Fn(f64) -> f64) -> Option<Estimate> {
-        let last = self.levels.iter().position(|level| !level.top.is_full())?;
+        let depths = 0..self.tops.len();
+        let last = depths.clone().rev().take_while(|depth| !self.tops[*depth].is_full()).last()?;
+        let noise_of = |depth| deviation(|digest| self.grids.read(digest, depth));
+        let noise: Vec<f64> = depths.map(noise_of).collect();
         let (mut sum, mut flows, mut variance, mut surely) = (0.0, 0.0, 0.0, 0.0);
-        for number in (0..=last).rev() {
-            let level = &self.levels[number];
-            let noise = level.mean_over_noise(|noise| noise * noise).sqrt();
+        let mut floor = 0.0f64;
+        for level in (0..=last).rev() {
+            let is_last = level == last;
+            let near = |digest| if is_last { 0.0 } else { self.read_near(digest, level, &noise) };
+            let noise_near = deviation(near);
+            floor = floor.max(self.tops[level].floor() as f64);
+            let threshold = if is_last { f64::NEG_INFINITY } else { floor + ABOVE * noise_near };
             let (mut heavy, mut signed, mut known, mut balance) = (0.0, 0.0, 0.0, 0.0);
-            let mut least = f64::INFINITY;
-            variance *= 4.0;
-            for (key, digest) in level.top.iter() {
-                let size = level.size(digest).max(1.0);
-                let value = g(size);
-                let deeper = number < last && self.depth(key.digest(&self.digester)) > number;
-                let sign = if deeper { -1.0 } else { 1.0 };
-                heavy += value;
-                signed += sign * value;
-                known += 1.0;
-                balance += sign;
-                least = size.min(least);
-                variance += (g(size + noise) - value).powi(2);
+            let mut of_sizes = 0.0;
+            for (depth, top) in self.tops.iter().enumerate().skip(level) {
+                let sign = if depth > level && !is_last { -1.0 } else { 1.0 };
+                for digest in top.iter().map(|(_, digest)| digest) {
+                    let (mut size, mut noise_of_size) = (near(digest), noise_near);
+                    if size <= threshold {
+                        continue;
+                    }
+                    if is_last || size > NEAR * threshold {
+                        (size, noise_of_size) = (self.grids.read(digest, depth), noise[depth]);
+                    }
+                    let value = g(size.max(1.0));
+                    heavy += value;
+                    signed += sign * value;
+                    known += 1.0;
+                    balance += sign;
+                    of_sizes += (g(size.max(1.0) + noise_of_size) - value).powi(2);
+                }
             }
+            variance = 4.0 * variance + of_sizes;
             sum = 2.0 * sum + signed;
             flows = 2.0 * flows + balance;
-            if number < last {
-                let made_large = |noise: f64| if noise > least { g(noise).powi(2) } else { 0.0 };
+            if !is_last {
+                let least = threshold.max(1.0);
+                // A flow weighs 1 at least.
+                let made_heavy = |digest| Some(near(digest) + 1.0).filter(|read| *read > least);
+                let square = |digest| made_heavy(digest).map_or(0.0, |size| g(size).powi(2));
                 variance += g(least) * f64::max(sum - heavy, 0.0);
-                variance += f64::max(flows - known, 0.0) * level.mean_over_noise(made_large);
+                variance += f64::max(flows - known, 0.0) * mean_over_noise(square);
             }
-            surely = heavy;
+            surely = heavy - DEVIATIONS * f64::sqrt(of_sizes);
         }
         let margin = DEVIATIONS * f64::sqrt(variance);
         let low = (sum - margin).max(surely.min(sum));
         let confidence = Some(CONFIDENCE);
         Some(Estimate { value: sum, low, high: sum + margin, confidence })
     }
+
+    /// What is read for a key of a `level` that is near the threshold. A key of this depth might have been
+    /// deeper, and the other way round: the two grids are known, and where that of the key is less noisy
+    /// it is given what it lacks of the noise of the other.
+    fn read_near(&self, digest: u64, level: usize, noise: &[f64]) -> f64 {
+        let shape = &self.grids.shape;
+        let (mut own, mut other) = (level, shape.depth_from(digest, level + 1));
+        if shape.depth(digest) > level {
+            (own, other) = (other, own);
+        }
+        let lacks = 1.0 - (noise[own] / noise[other]).powi(2);
+        let read = self.grids.read(digest, own);
+        if lacks > 0.0 { read + lacks.sqrt() * self.grids.read(digest, other) } else { read }
+    }
+}
+
+/// The mean over random digests, which are as keys that were never seen.
+fn mean_over_noise(of: impl Fn(u64) -> f64) -> f64 {
+    let trial = |trial| of(remix(trial, NOISE_WORD));
+    (0..NOISE_TRIALS).map(trial).sum::<f64>() / NOISE_TRIALS as f64
+}
+
+/// The standard deviation of what is read for keys that were never seen.
+fn deviation(read: impl Fn(u64) -> f64) -> f64 {
+    mean_over_noise(|digest| read(digest).powi(2)).sqrt()
 }
