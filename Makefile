@@ -95,8 +95,8 @@ peers-dpdk: cargo-there ## other projects' structures beside ours, with those of
 	fi
 
 ovs: library ## Open vSwitch with flowgauge inside, in a cache folder; installs the packages it needs where it may
-	ln -sf $(CURDIR)/$(LIBRARY).so.1 $$(mkdir -p $(SWITCH)/lib && echo $(SWITCH)/lib)/libflowgauge.so.1
 	ovs/build.sh
+	ln -sf $(CURDIR)/$(LIBRARY).so.1 $(SWITCH)/lib/libflowgauge.so.1
 
 ovs-bench: ## what measuring costs that switch; needs root, two cores and huge pages
 	python3 bench/ovs.py $(SWITCH) $(BINARY)
