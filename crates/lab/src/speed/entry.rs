@@ -126,6 +126,10 @@ impl Entry {
     }
 }
 
+/// The levels of the Agg-Evict paper, with as many rows as the loop by hand has.
+const UNIVMON: &[(&str, &str)] =
+    &[("levels", "4"), ("rows", "4"), ("columns", "65536"), ("top", "128")];
+
 /// Four rows of 65536 columns, with their heavy keys.
 const SKETCH: &[(&str, &str)] = &[("rows", "4"), ("columns", "65536")];
 
@@ -163,8 +167,7 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry("reversible-sketch", &[("columns", "65536")], Some(0.1)).by_hand(by_hand::reversible),
     entry("two-level", &[("columns", "65536"), ("bitmaps", "4096")], Some(0.1))
         .by_hand(by_hand::two_level),
-    entry("univmon", &[("levels", "4"), ("columns", "65536"), ("top", "128")], Some(0.09))
-        .by_hand(by_hand::univmon),
+    entry("univmon", UNIVMON, Some(0.09)).by_hand(by_hand::univmon),
     entry("flow-radar", &[("cells", "262144"), ("hashes", "4")], Some(0.27))
         .by_hand(by_hand::flow_radar),
     entry("elastic-sketch", &[("buckets", "2048"), ("light", "524288")], None)
@@ -196,8 +199,7 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry("k-ary", ROWS, None).aggregated(None),
     entry("reversible-sketch", &[("columns", "65536")], None).aggregated(Some(3.0)),
     entry("two-level", &[("columns", "65536"), ("bitmaps", "4096")], None).aggregated(Some(3.0)),
-    entry("univmon", &[("levels", "4"), ("columns", "65536"), ("top", "128")], Some(0.5))
-        .aggregated(Some(3.0)),
+    entry("univmon", UNIVMON, Some(0.5)).aggregated(Some(3.0)),
     entry("flow-radar", &[("cells", "262144"), ("hashes", "4")], Some(0.5)).aggregated(Some(1.5)),
     entry("space-saving", &[("counters", "128")], Some(0.5)).aggregated(Some(3.0)),
     entry("space-saving", &[("counters", "128")], None).skipped(12.0),
@@ -209,7 +211,7 @@ pub(super) static ENTRIES: &[Entry] = &[
     entry("count-sketch", SKETCH, None).sampled(3.0),
     entry("k-ary", ROWS, None).sampled(3.0),
     entry("k-ary", SKETCH, None).sampled(3.0),
-    entry("univmon", &[("levels", "4"), ("columns", "65536"), ("top", "128")], None).sampled(5.0),
+    entry("univmon", UNIVMON, None).sampled(5.0),
     Entry { rival: Some(WORKING_SET), ..INSTA_MEASURE.scattered() },
     Entry { rival: Some(Rival { speedup: None, ..WORKING_SET }), ..INSTA_MEASURE.crowded() },
     entry("linear-table", &[("buckets", "8388608")], None).scattered().regulated(),
