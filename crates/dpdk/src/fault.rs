@@ -16,7 +16,7 @@ pub enum DpdkError {
     )]
     HugePages(String),
     /// It was started in this process before.
-    #[error("DPDK runs in this process already")]
+    #[error("DPDK was started in this process before, and starts only once")]
     Started,
     /// A port gives no packets.
     #[error("{port}: {fault}")]

@@ -64,7 +64,8 @@ pub fn open(
     let buffers = options.ring_bytes / buffer_bytes();
     let mut opened: BTreeMap<String, Arc<Port>> = BTreeMap::new();
     for ((number, name), Use { receiving, sending }) in uses {
-        let port = Port::open(dpdk, number, receiving, sending, buffers, options.promiscuous);
+        let promiscuous = options.promiscuous && receiving > 0;
+        let port = Port::open(dpdk, number, receiving, sending, buffers, promiscuous);
         let port = port.map_err(|fault| named(&name, fault))?;
         opened.insert(name, Arc::new(port));
     }

@@ -53,6 +53,7 @@ pub struct DpdkQueue {
     stop: Arc<AtomicBool>,
     /// Bursts to receive after the flag to stop was set.
     last_bursts: u32,
+    is_gone: bool,
     clock: Clock,
     /// When packets were received last, and when the port was asked what it lost.
     now_ns: i64,
@@ -79,6 +80,7 @@ impl DpdkQueue {
             forward,
             stop,
             last_bursts: LAST_BURSTS,
+            is_gone: false,
             clock: Clock::new(),
             now_ns: 0,
             asked_ns: 0,
@@ -117,7 +119,7 @@ impl DpdkQueue {
     }
 
     /// Asks the port what it lost, and whether it is there.
-    fn ask(&mut self) -> Result<(), PortFault> {
+    fn ask(&mut self) -> Result<(), DpdkError> {
         self.asked_ns = self.now_ns;
         if self.queue == 0 {
             let Counters { missed, errors, no_buffers } = self.port.counters();
@@ -125,29 +127,40 @@ impl DpdkQueue {
             self.counters[ERRORS].count = errors;
             self.counters[NO_BUFFERS].count = no_buffers;
         }
-        if self.port.is_gone() { Err(PortFault::Gone) } else { Ok(()) }
+        self.is_gone = self.port.is_gone();
+        if self.is_gone {
+            let port = visible(&self.name[0]).into_owned();
+            return Err(DpdkError::Port { port, fault: PortFault::Gone });
+        }
+        Ok(())
     }
 
-    /// Receives what the port still holds after the flag to stop was set; whether there may be more.
+    /// Whether all is received that the port held when the flag to stop was set.
     fn is_ending(&mut self) -> bool {
-        let stopped = self.stop.load(Ordering::Relaxed);
-        if stopped {
+        if self.stop.load(Ordering::Relaxed) {
             self.last_bursts = self.last_bursts.saturating_sub(1);
         }
-        stopped && self.last_bursts == 0
+        self.last_bursts == 0
+    }
+}
+
+impl Drop for DpdkQueue {
+    fn drop(&mut self) {
+        // What was measured is passed on.
+        self.release();
     }
 }
 
 impl Source for DpdkQueue {
     fn poll<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, SourceError> {
+        if self.is_gone {
+            return Ok(false);
+        }
         let ending = self.is_ending();
         if ending || self.now_ns.abs_diff(self.asked_ns) >= ASK_NS {
-            self.ask().map_err(|fault| {
-                (self.stop, self.last_bursts) = (Arc::new(AtomicBool::new(true)), 0);
-                DpdkError::Port { port: visible(&self.name[0]).into_owned(), fault }
-            })?;
+            self.ask()?;
         }
-        if ending {
+        if ending && self.next == self.received.len() {
             return Ok(false);
         }
         self.refill();
@@ -169,7 +182,8 @@ impl Source for DpdkQueue {
 
     fn skip(&mut self, ahead: &Ahead) -> Skipped {
         let mut skipped = Skipped::none(ahead);
-        for _ in 0..SKIPPED_BURSTS {
+        let bursts = if self.is_gone { 0 } else { SKIPPED_BURSTS };
+        for _ in 0..bursts {
             self.refill();
             let wires = &self.received.wires()[self.next..];
             let taken = skipped.take_burst(ahead, wires, self.now_ns);

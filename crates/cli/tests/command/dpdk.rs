@@ -110,12 +110,17 @@ fn dpdk_passes_packets_on() {
     let (from, to) = (capture("dpdk-from.pcap", &frames), file("dpdk-to.pcap", &[]));
     let devices = format!("--vdev=net_pcap0,rx_pcap={from} --vdev=net_pcap1,tx_pcap={to}");
     let ports = ["-i", "net_pcap0,forward=net_pcap1"];
-    let lines = live_until(frames.len() as u64, &devices, &ports);
-    assert_eq!(lines.last().unwrap()["counters"]["not_forwarded"], 0);
     let analyzed = |capture: &str| {
         let arguments = ["analyze", "--format", "json", "--epoch", "whole", capture];
         same(&flowgauge(&arguments).lines()[0])
     };
+    let lines = live_until(frames.len() as u64, &devices, &ports);
+    assert_eq!(lines.last().unwrap()["counters"]["not_forwarded"], 0);
+    assert_eq!(analyzed(&to), analyzed(&from));
+    // A run that ends with a burst passes that on, too.
+    let all = frames.len().to_string();
+    let answer = live(&devices, &[&ports[..], &["-c", &all]].concat());
+    assert_eq!(answer.code, 0, "{}", answer.err);
     assert_eq!(analyzed(&to), analyzed(&from));
 }
 
