@@ -156,6 +156,9 @@ int shim_open(uint16_t port, struct rte_mempool **pools, uint16_t receiving, uin
 		failed = rte_eth_tx_queue_setup(port, queue, sent, socket, NULL);
 	if (!failed)
 		failed = rte_eth_dev_start(port);
+	/* Counters of some ports outlive what was measured there before. */
+	if (!failed)
+		(void)rte_eth_stats_reset(port);
 	/* A port that cannot be asked for more shows what it shows. */
 	if (!failed && promiscuous)
 		(void)rte_eth_promiscuous_enable(port);
