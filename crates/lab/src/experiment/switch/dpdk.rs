@@ -120,3 +120,25 @@ fn judge(table: &Table) -> Verdict {
     });
     Verdict::of(parts)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::table::row;
+    use crate::experiment::verdict::Stand;
+
+    /// The verdict where each measurement takes so many times what it may.
+    fn verdict(times: f64) -> Stand {
+        let mut table = Table::new(["measurement", "added_ns"]);
+        for contender in &CONTENDERS {
+            row!(table, contender.name, times * contender.most_ns);
+        }
+        judge(&table).stand
+    }
+
+    #[test]
+    fn what_takes_longer_contradicts() {
+        assert_eq!([verdict(0.9), verdict(1.1)], [Stand::Confirmed, Stand::Contradicted]);
+        assert_eq!(judge(&Table::new(["measurement", "added_ns"])).stand, Stand::Open);
+    }
+}
