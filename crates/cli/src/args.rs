@@ -104,7 +104,8 @@ pub(crate) struct Live {
 
     /// Read packets from packet sockets (af-packet); or take them ahead of the kernel's stack (af-xdp),
     /// or from ports of DPDK (dpdk): faster, but the host does not get what comes in, and what it sends
-    /// is not seen. Each of --workers then reads a queue of each interface; af-xdp reads all queues
+    /// is not seen. Each of --workers then reads a queue of each interface; with af-xdp, give as
+    /// many workers as the interface has queues
     #[arg(long, value_name = "NAME", default_value = "af-packet", value_parser = choice(Engine::ALL),
         help_heading = INPUT)]
     pub(crate) engine: Engine,

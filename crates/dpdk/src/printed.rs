@@ -1,10 +1,10 @@
-//! What a library prints: DPDK says on standard output and error why it does not start.
+//! Captures what DPDK prints on standard output and error while it starts.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// Does some work, and returns what was printed meanwhile instead of printing it.
+/// Runs `work`, and captures everything that the process prints until it returns.
 ///
 /// # Errors
 /// When the system gives no place for it; the work is not done then.

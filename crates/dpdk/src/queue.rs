@@ -146,7 +146,7 @@ impl DpdkQueue {
 
 impl Drop for DpdkQueue {
     fn drop(&mut self) {
-        // What was measured is passed on.
+        // The packets of the last burst were measured, and are passed on as all others are.
         self.release();
     }
 }

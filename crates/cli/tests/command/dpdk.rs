@@ -176,7 +176,7 @@ fn dpdk_says_in_a_line_what_is_wrong() {
         (&device, &["-i", "net_pcap0", "--fanout", "cpu"], 2, "--fanout is for --engine af-packet"),
     ] {
         let engine = ["live", "--engine", "dpdk", "--dpdk-args", dpdk];
-        // What is not refused ends all the same, where that can be asked for.
+        // The limit ends a run that is not refused. With two interfaces there is no limit.
         let limit = if arguments.len() > 2 { &[][..] } else { &["-c", "1"] };
         let answer = flowgauge(&[&engine, limit, arguments].concat());
         assert_eq!((answer.code, answer.err.lines().count()), (code, 1), "{}", answer.err);

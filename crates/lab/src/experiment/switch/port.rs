@@ -35,10 +35,10 @@ const FLOWS: u64 = 4_000;
 const COLD: u64 = 64;
 const TIMED: u64 = 256;
 
-/// Rounds, of which medians are told: all loops take turns.
+/// Rounds in which all loops take turns. The table has their medians.
 const ROUNDS: usize = 9;
 
-/// Flows whose errors are told: the largest.
+/// The largest flows, whose errors the table has.
 const LARGEST: usize = 20;
 
 pub(super) fn measure(setting: &Setting) -> Result<Outcome, Failure> {
