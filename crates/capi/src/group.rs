@@ -173,7 +173,8 @@ fn check_memory(configs: &[Config]) -> Result<(), Problem> {
     if is_available(bytes) {
         return Ok(());
     }
-    let text = format!("the machine has not the {bytes} bytes of memory asked for; ask for less");
+    let text =
+        format!("the group needs {bytes} bytes of memory, more than there are; ask for less");
     Err(Problem::new(FG_EFAILED, text))
 }
 

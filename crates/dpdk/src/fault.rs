@@ -46,11 +46,13 @@ pub enum PortFault {
         complaint: Option<String>,
     },
     /// It receives on fewer queues than are asked for; their number.
-    #[error("the port receives on at most {0} queues, each read by a thread; give --workers {0}")]
+    #[error(
+        "receive queues of the port: {0} at most; each worker reads one, so give --workers {0}"
+    )]
     Receiving(usize),
     /// It sends on fewer queues than packets are to be forwarded from; their number.
     #[error(
-        "the port sends on at most {0} queues, and each worker of each port that forwards to it needs one"
+        "send queues of the port: {0} at most; each worker of each port that forwards to it needs one"
     )]
     Sending(usize),
     /// There is no memory for the buffers of a queue; their bytes.

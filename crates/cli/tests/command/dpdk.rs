@@ -101,7 +101,7 @@ fn dpdk_reads_two_queues_of_a_port() {
     // More queues than files.
     let answer = live(&device, &["-i", "net_pcap0", "--workers", "3"]);
     assert_eq!(answer.code, 1);
-    assert!(answer.err.contains("at most 2 queues"), "{}", answer.err);
+    assert!(answer.err.contains("receive queues of the port: 2 at most"), "{}", answer.err);
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn dpdk_says_in_a_line_what_is_wrong() {
             &sending,
             &["-i", "net_pcap0,forward=net_pcap0", "-i", "net_pcap1,forward=net_pcap0"],
             1,
-            "sends on at most 1 queues",
+            "send queues of the port: 1 at most",
         ),
         (&device, &["-i", "net_pcap0,backward=net_pcap0"], 2, "PORT,forward=PORT"),
         (&device, &["-i", "net_pcap0", "-i", "net_pcap0,forward=x"], 2, "is named twice"),
