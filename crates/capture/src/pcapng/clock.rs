@@ -34,7 +34,16 @@ impl Clock {
     }
 
     /// The time of a timestamp; the nearest that 64 bits can hold, where they cannot hold it.
+    #[inline]
     pub(super) fn time_ns(&self, ticks: u64) -> i64 {
+        // Nearly all times are of this kind.
+        if let Unit::Nanoseconds(ns) = self.unit
+            && self.offset_ns == 0
+            && let Some(time_ns) = ticks.checked_mul(ns)
+            && let Ok(time_ns) = i64::try_from(time_ns)
+        {
+            return time_ns;
+        }
         let ns = match self.unit {
             Unit::Nanoseconds(ns) => i128::from(ticks) * i128::from(ns),
             Unit::Part(parts) => i128::from(ticks / parts),

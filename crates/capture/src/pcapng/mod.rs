@@ -56,12 +56,58 @@ impl Pcapng {
 
     /// Walks blocks; see [`Format::walk`].
     pub(crate) fn walk<'a>(&mut self, bytes: &'a [u8], at: &mut usize, burst: &mut Burst<'a>) {
-        while !burst.is_full() {
+        loop {
+            // Compiled once per byte order.
+            match self.order {
+                ByteOrder::Little => self.walk_enhanced::<false>(bytes, at, burst),
+                ByteOrder::Big => self.walk_enhanced::<true>(bytes, at, burst),
+            }
+            if burst.is_full() {
+                break;
+            }
             let Ok(packet) = self.next(bytes, at) else { break };
             burst.push(packet.frame);
             self.irregular += u64::from(packet.irregular);
             *at = packet.end;
         }
+    }
+
+    /// Walks enhanced packet blocks, of which nearly all files consist, before the first other one.
+    fn walk_enhanced<'a, const BIG: bool>(
+        &mut self,
+        bytes: &'a [u8],
+        at: &mut usize,
+        burst: &mut Burst<'a>,
+    ) {
+        if self.passing.is_some() {
+            return;
+        }
+        let order = if BIG { ByteOrder::Big } else { ByteOrder::Little };
+        let (mut next, mut irregular) = (*at, 0);
+        while !burst.is_full() {
+            let Some(packet) = self.enhanced(order, bytes, next) else { break };
+            burst.push(packet.frame);
+            irregular += u64::from(packet.irregular);
+            next = packet.end;
+        }
+        self.irregular += irregular;
+        *at = next;
+    }
+
+    /// The packet of the enhanced packet block at `at`; `None` where there is another one, or
+    /// something is wrong.
+    #[inline(always)]
+    fn enhanced<'a>(&self, order: ByteOrder, bytes: &'a [u8], at: usize) -> Option<Packet<'a>> {
+        let header = bytes.get(at..)?.first_chunk::<8>()?;
+        let (kind, length) = (order.u32(header, 0), order.u32(header, 4));
+        if kind != ENHANCED_PACKET || !(32..=MAX_BLOCK).contains(&length) || length % 4 != 0 {
+            return None;
+        }
+        let end = at + length as usize;
+        let block = bytes.get(at..end)?;
+        let (frame, odd) = packet::read(order, kind, block, &self.interfaces).ok()?;
+        let irregular = odd || order.u32(block, block.len() - TRAILER) != length;
+        Some(Packet { frame, end, irregular })
     }
 
     /// Passes over packets; see [`Format::skip`].

@@ -9,6 +9,7 @@ use crate::{
 };
 
 /// Reads a whole block of at least its fixed bytes: the frame, and whether it is irregular.
+#[inline(always)]
 pub(super) fn read<'a>(
     order: ByteOrder,
     kind: u32,
