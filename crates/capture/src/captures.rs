@@ -11,7 +11,7 @@ use std::{
 };
 
 use flowgauge_engine::source::{
-    Ahead, Burst, Counter, CounterKind, Progress, Skipped, Source, SourceError,
+    Ahead, Burst, Chunk, Chunks, Counter, CounterKind, Progress, Skipped, Source, SourceError,
 };
 
 use crate::{damage::CaptureError, input::Origin, reader::Reader};
@@ -112,8 +112,28 @@ impl Captures {
         }
     }
 
-    /// Reads as far as the next packet of the first file that still has one; `false` at the end.
-    fn seek(&mut self) -> Result<bool, CaptureError> {
+    /// Lets `look` find packets in the first file that still has one; `false` at the end.
+    fn seek(
+        &mut self,
+        mut look: impl FnMut(&mut Reader) -> Result<bool, CaptureError>,
+    ) -> Result<bool, SourceError> {
+        if self.is_stopped() {
+            return Ok(false);
+        }
+        match self.seek_file(&mut look) {
+            Err(_) if self.is_stopped() => Ok(false),
+            more => Ok(more?),
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    fn seek_file(
+        &mut self,
+        look: &mut dyn FnMut(&mut Reader) -> Result<bool, CaptureError>,
+    ) -> Result<bool, CaptureError> {
         loop {
             let reader = if let Some(reader) = &mut self.reader {
                 reader
@@ -129,7 +149,7 @@ impl Captures {
                     }
                 }
             };
-            match reader.seek() {
+            match look(reader) {
                 Ok(true) => return Ok(true),
                 Ok(false) => self.leave(),
                 Err(error) => {
@@ -152,15 +172,8 @@ impl Captures {
 
 impl Source for Captures {
     fn poll<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, SourceError> {
-        let stopped = |stop: &AtomicBool| stop.load(Ordering::Relaxed);
-        if stopped(&self.stop) {
-            return Ok(false);
-        }
-        let more = match self.seek() {
-            Err(_) if stopped(&self.stop) => return Ok(false),
-            more => more?,
-        };
-        if let Some(reader) = &mut self.reader {
+        let more = self.seek(Reader::seek)?;
+        if more && let Some(reader) = &mut self.reader {
             self.counters[IRREGULAR].count = self.irregular_behind + reader.walk(burst);
             self.counters[RECEIVED].count += burst.len() as u64;
         }
@@ -186,5 +199,17 @@ impl Source for Captures {
     fn progress(&self) -> Progress {
         let here = self.reader.as_ref().map_or(0, Reader::bytes_read);
         Progress { read: self.bytes_behind + here, total: self.bytes }
+    }
+}
+
+impl Chunks for Captures {
+    fn read(&mut self, chunk: &mut Chunk) -> Result<bool, SourceError> {
+        chunk.clear();
+        let more = self.seek(|reader| reader.read(chunk))?;
+        if let Some(reader) = &self.reader {
+            self.counters[IRREGULAR].count = self.irregular_behind + reader.irregular();
+            self.counters[RECEIVED].count += chunk.len() as u64;
+        }
+        Ok(more)
     }
 }

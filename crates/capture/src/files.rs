@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use flowgauge_engine::source::{Inputs, Piece, Source};
+use flowgauge_engine::source::{Chunks, Inputs, Piece};
 
 use crate::captures::Captures;
 use crate::cut::{Whole, cut};
@@ -38,7 +38,7 @@ impl Files {
 }
 
 impl Inputs for Files {
-    fn chain(&self) -> Box<dyn Source> {
+    fn chain(&self) -> Box<dyn Chunks + Send> {
         Box::new(self.until_stopped(Captures::open(&self.paths)))
     }
 

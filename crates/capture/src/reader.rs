@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use flowgauge_engine::source::{Ahead, Burst, Skipped};
+use flowgauge_engine::source::{Ahead, Burst, Chunk, Skipped};
 
 use crate::{
     damage::{CaptureError, Damage, Refusal},
@@ -76,6 +76,30 @@ impl Reader {
             format.walk(bytes, at, burst);
             format.irregular()
         })
+    }
+
+    /// Fills an empty `chunk`, with as many packets as a window holds; `false` at the end.
+    ///
+    /// # Errors
+    /// As [`Reader::seek`].
+    pub(crate) fn read(&mut self, chunk: &mut Chunk) -> Result<bool, CaptureError> {
+        // The bytes of a file go right into the chunk, which has the window's buffer meanwhile.
+        self.window.exchange(chunk.memory());
+        self.window.fill_up();
+        let more = self.seek();
+        if let (Ok(true), Some(format)) = (&more, &mut self.format) {
+            let (bytes, at) = self.window.unread();
+            loop {
+                let mut burst = Burst::new();
+                format.walk(bytes, at, &mut burst);
+                chunk.extend(bytes, &burst);
+                if !burst.is_full() {
+                    break;
+                }
+            }
+        }
+        self.window.exchange(chunk.memory());
+        more
     }
 
     /// Passes over packets in the window, as far as `ahead` goes. What ends the window, or is wrong

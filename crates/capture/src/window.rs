@@ -1,6 +1,7 @@
 //! The bytes of an input that are in memory at a time.
 
 use std::io::{self, ErrorKind, Read};
+use std::mem;
 
 /// Bytes read ahead.
 ///
@@ -21,12 +22,14 @@ pub(crate) struct Window {
     end: usize,
     /// Bytes of the file before `buffer`.
     before: u64,
+    /// What the input said when it was read ahead.
+    failed: Option<io::Error>,
 }
 
 impl Window {
     /// A window on an input that begins at byte `before` of a file.
     pub(crate) fn new(input: Box<dyn Read + Send>, before: u64) -> Self {
-        Self { input, buffer: vec![0; BYTES], at: 0, end: 0, before }
+        Self { input, buffer: vec![0; BYTES], at: 0, end: 0, before, failed: None }
     }
 
     /// What has been read, and where in it the unread bytes begin, to be moved on.
@@ -51,20 +54,59 @@ impl Window {
     /// What the input says. What it gave before is kept.
     pub(crate) fn fill(&mut self, bytes: usize) -> io::Result<bool> {
         self.buffer.copy_within(self.at..self.end, 0);
-        self.before += self.at as u64;
-        self.end -= self.at;
-        self.at = 0;
+        self.passed();
         while self.end < bytes {
             if self.end == self.buffer.len() {
                 self.buffer.resize(bytes.min(2 * self.end), 0);
             }
+            if !self.read()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads as much as the buffer has room for. What the input says is kept for [`Window::fill`].
+    pub(crate) fn fill_up(&mut self) {
+        while self.end < self.buffer.len() && self.failed.is_none() {
+            match self.read() {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => self.failed = Some(error),
+            }
+        }
+    }
+
+    /// Goes on in another buffer, to which the unread bytes move; `buffer` has the one before, as it was.
+    pub(crate) fn exchange(&mut self, buffer: &mut Vec<u8>) {
+        let left = self.left();
+        buffer.resize(left.max(BYTES), 0);
+        buffer[..left].copy_from_slice(&self.buffer[self.at..self.end]);
+        mem::swap(&mut self.buffer, buffer);
+        self.passed();
+    }
+
+    /// The unread bytes are at the begin of the buffer.
+    fn passed(&mut self) {
+        self.before += self.at as u64;
+        self.end -= self.at;
+        self.at = 0;
+    }
+
+    /// Reads some bytes into what is free of the buffer; `false` at the end.
+    fn read(&mut self) -> io::Result<bool> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        loop {
             match self.input.read(&mut self.buffer[self.end..]) {
-                Ok(0) => return Ok(false),
-                Ok(read) => self.end += read,
+                Ok(read) => {
+                    self.end += read;
+                    return Ok(read > 0);
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(true)
     }
 }

@@ -218,15 +218,14 @@ fn workers(explanation: &Explanation) -> String {
         ),
     };
     let (workers, dispatch) = (explanation.workers, explanation.dispatch.name());
-    let parts = if explanation.parts {
-        "each reads its own files, or its part of a file, where these can be cut; else "
+    let way = if explanation.parts {
+        "each reads its own files, or its part of a file, where these can be cut; else they read by turns, \
+         a piece each"
+            .to_owned()
     } else {
-        ""
+        format!("one reads, and packets go to the others by {dispatch}")
     };
-    format!(
-        "{workers} threads, {sets}{sums}; {parts}one reads, and packets go to the others by {dispatch}; they \
-         give {numbers}."
-    )
+    format!("{workers} threads, {sets}{sums}; {way}; they give {numbers}.")
 }
 
 /// What the numbers of a run are worth.

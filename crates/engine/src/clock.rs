@@ -73,6 +73,11 @@ impl Clock {
         self.quiet_ns = i64::MIN;
     }
 
+    /// Goes on behind a packet that somebody else saw.
+    pub(crate) fn follow(&mut self, before_ns: i64) {
+        (self.last_ns, self.started) = (before_ns, true);
+    }
+
     /// Whether the packet is an ordinary one: in the open epoch, with no update due, and shortly after
     /// the last.
     #[inline(always)]

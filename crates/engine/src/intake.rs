@@ -126,6 +126,16 @@ impl Intake {
         self.filter.as_mut().is_none_or(|filter| judge(filter, frame, &mut self.unfit))
     }
 
+    /// Whether the filter could not judge a packet of the open epoch.
+    pub(crate) fn is_unfit(&self) -> bool {
+        self.unfit.is_some()
+    }
+
+    /// Goes on behind a packet that another intake took.
+    pub(crate) fn follow(&mut self, before_ns: i64) {
+        self.clock.follow(before_ns);
+    }
+
     /// Whether the limit allows more packets.
     pub(crate) fn wants_more(&self) -> bool {
         self.left > 0

@@ -13,17 +13,19 @@ use flowgauge_core::terms::Size;
 use flowgauge_kernel::Gone;
 
 use crate::clock::strange;
+use crate::close::Closer;
 use crate::config::Config;
 use crate::crew::Cores;
 use crate::error::EngineError;
 use crate::group::{Closed, failed};
 use crate::intake::{Crew, Ended, Intake};
-use crate::plan::Plan;
-use crate::run::{pinned, spawn};
+use crate::plan::{Plan, Prepared};
+use crate::run::{self, pinned, spawn};
 use crate::sink::Sink;
 use crate::source::{Burst, Counter, Inputs, Origin, Piece, Source};
 use crate::summaries::{Summaries, View, hand_out};
 use crate::swaps::Swaps;
+use crate::turns;
 
 /// What came of a piece.
 struct Read {
@@ -35,7 +37,7 @@ struct Read {
 /// What came of a run over inputs.
 pub(crate) enum Run {
     /// Workers read them side by side.
-    Closed(Closed, Origin),
+    Closed(Closed, run::Read),
     /// One reader has to read them, from the start.
     Undivided(Box<Plan>),
 }
@@ -54,6 +56,9 @@ pub(crate) fn run(
         Err(plan) => return undivided(plan),
     };
     let Some(shares) = inputs.divide(prepared.config.workers) else {
+        if turns::suit(&prepared.config, &prepared.sharing) {
+            return by_turns(prepared, inputs, sink, progress);
+        }
         return undivided(prepared.into());
     };
     let mut sets: Vec<_> = prepared.sets.workers.into_iter().flatten().collect();
@@ -63,12 +68,33 @@ pub(crate) fn run(
     {
         let mut closer = prepared.closer;
         closer.close(ended, &[&sets[0]], sink)?;
-        let closed = Closed { totals: vec![closer.total], swaps: Swaps::default() };
-        return Ok(Run::Closed(closed, origin));
+        return Ok(closed(closer, run::Read { origin, ..run::Read::default() }));
     }
     sets.iter_mut().for_each(Summaries::next_epoch);
     prepared.sets.workers = sets.into_iter().map(|set| vec![set]).collect();
     undivided(prepared.into())
+}
+
+/// Runs a plan over inputs that workers read by turns.
+fn by_turns(
+    prepared: Prepared,
+    inputs: &dyn Inputs,
+    sink: &mut dyn Sink,
+    progress: &mut dyn FnMut(&dyn Source),
+) -> Result<Run, EngineError> {
+    let Prepared { config, lanes, sets, sharing, mut closer, .. } = prepared;
+    let mut sets: Vec<_> = sets.workers.into_iter().flatten().collect();
+    hand_out(&mut sets, config.workers, Summaries::another);
+    let (ended, read) = turns::read(&config, &sharing, lanes, &mut sets, inputs.chain(), progress)?;
+    if read.is_something() {
+        let sets: Vec<_> = sets.iter().collect();
+        closer.close(ended, &sets, sink)?;
+    }
+    Ok(closed(closer, read))
+}
+
+fn closed(closer: Closer, read: run::Read) -> Run {
+    Run::Closed(Closed { totals: vec![closer.total], swaps: Swaps::default() }, read)
 }
 
 /// Lets each worker read its share with a set of summaries, and merges these into the first one, or
@@ -160,27 +186,20 @@ fn joined(pieces: Vec<Read>) -> (Ended, Origin) {
     let (mut epoch, mut all) = (Ended::default(), Origin::default());
     let mut last = None;
     for Read { input, ended, origin } in pieces {
-        epoch.account.add(&ended.account);
-        epoch.unmeasured += ended.unmeasured;
-        epoch.unfit = epoch.unfit.or(ended.unfit);
-        if let Some((earliest_ns, latest_ns)) = ended.times_ns {
-            let (start_ns, end_ns) = epoch.times_ns.unwrap_or((earliest_ns, latest_ns));
-            epoch.times_ns = Some((start_ns.min(earliest_ns), end_ns.max(latest_ns)));
-        }
         // Nobody saw the packets on both sides of a seam.
         if let (Some((_, before_ns)), Some((first_ns, _))) = (epoch.ends_ns, ended.ends_ns) {
             let (backwards, jump) = strange(before_ns, first_ns);
             epoch.account.backwards += u64::from(backwards);
             epoch.account.jumps += u64::from(jump);
         }
-        epoch.ends_ns = ended.ends_ns.or(epoch.ends_ns);
+        let ends_ns = ended.ends_ns.or(epoch.ends_ns);
+        epoch = Ended { ends_ns, ..epoch.beside(ended) };
         if last != Some(input) {
             all.inputs.extend(origin.inputs);
         }
         Counter::add(&mut all.counters, &origin.counters);
         last = Some(input);
     }
-    epoch.bounds_ns = epoch.times_ns;
     (epoch, all)
 }
 

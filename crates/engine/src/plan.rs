@@ -81,7 +81,8 @@ pub struct Explanation {
     pub shared: bool,
     /// Which worker measures a packet.
     pub dispatch: Dispatch,
-    /// Whether each worker instead reads files of its own, or parts of a file, where these can be cut.
+    /// Whether each worker instead reads files of its own, or parts of a file, where these can be cut, or
+    /// else pieces of the input by turns.
     pub parts: bool,
     /// Whether several workers give the same numbers as one with the same parameters, so long as no
     /// table is full: else numbers within the bounds.

@@ -94,8 +94,8 @@ pub fn run_queues(
 }
 
 /// Reads inputs to their ends, or to the limit, and reports to `sink`. Several workers read them side
-/// by side where the result is the same, each its own files or parts of a large one. `progress` is
-/// called after every burst of the first worker.
+/// by side where the result is the same, each its own files or parts of a large one, or pieces of what
+/// cannot be cut by turns. `progress` is called after every burst or piece of the first worker.
 ///
 /// # Errors
 /// As [`run`].
@@ -106,22 +106,28 @@ pub fn run_inputs(
     progress: &mut dyn FnMut(&dyn Source),
 ) -> Result<Outcome, EngineError> {
     match parts::run(plan, inputs, sink, progress)? {
-        parts::Run::Closed(closed, origin) => {
-            total(closed, Read { origin, ..Read::default() }, sink)
-        }
+        parts::Run::Closed(closed, read) => total(closed, read, sink),
         parts::Run::Undivided(plan) => run(*plan, &mut *inputs.chain(), sink, progress),
     }
 }
 
 /// What a source said while it was read.
 #[derive(Default)]
-struct Read {
-    origin: Origin,
-    problems: Vec<SourceError>,
-    notes: Vec<String>,
+pub(crate) struct Read {
+    pub(crate) origin: Origin,
+    pub(crate) problems: Vec<SourceError>,
+    pub(crate) notes: Vec<String>,
 }
 
 impl Read {
+    /// Whether there was something to read. A run over sound but empty input is one empty epoch; one over
+    /// no input is none.
+    pub(crate) fn is_something(&self) -> bool {
+        let unreadable = |problem: &&SourceError| matches!(problem, SourceError::Unreadable(_));
+        let unreadable = self.problems.iter().filter(unreadable).count();
+        self.problems.is_empty() || unreadable != self.origin.inputs.len()
+    }
+
     /// This and what another source said; an input of both is named once.
     fn and(mut self, other: Self) -> Self {
         for input in other.origin.inputs {
@@ -170,14 +176,11 @@ fn read(
         }
         progress(source);
     }
-    let unreadable = |problem: &SourceError| matches!(problem, SourceError::Unreadable(_));
-    let nothing_to_read = !problems.is_empty()
-        && problems.iter().filter(|problem| unreadable(problem)).count() == source.inputs().len();
-    // A run over sound but empty input is one empty epoch; one over no input is none.
-    if !nothing_to_read {
+    let read = Read { origin: Origin::of(source), problems, notes };
+    if read.is_something() {
         meter.finish();
     }
-    Read { origin: Origin::of(source), problems, notes }
+    read
 }
 
 /// Reports the end of a run.

@@ -5,9 +5,13 @@
 
 use std::error::Error;
 
+mod chunk;
+
 use arrayvec::ArrayVec;
 use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::packet::Frame;
+
+pub use chunk::{Chunk, Chunks};
 
 /// Up to 256 frames in the order of their arrival, each a slice of its source's memory.
 pub type Burst<'a> = ArrayVec<Frame<'a>, BATCH_PACKETS>;
@@ -236,7 +240,7 @@ pub enum SourceError {
 /// Inputs that can be read one after another, or several at a time.
 pub trait Inputs {
     /// All of them as one source.
-    fn chain(&self) -> Box<dyn Source>;
+    fn chain(&self) -> Box<dyn Chunks + Send>;
 
     /// Divides them among `readers`, of which each reads its pieces in order; `None` where that
     /// does not pay, or where an input cannot be read a second time. If all pieces are read

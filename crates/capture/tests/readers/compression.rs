@@ -8,7 +8,7 @@ use flowgauge_engine::source::Source;
 
 use crate::{
     naive::walk,
-    support::{Random, pcap, pcapng, read},
+    support::{InChunks, Random, pcap, pcapng, read},
 };
 
 pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -66,8 +66,11 @@ fn what_is_cut_short_is_read_as_far_as_it_goes() {
         let mut most = 0;
         for _ in 0..60 {
             let cut = 5 + random.below(compressed.len() - 5);
-            let mut captures = Captures::from_bytes("x.gz", compressed[..cut].to_vec());
-            let (packets, errors, _) = read(&mut captures);
+            let captures = || Captures::from_bytes("x.gz", compressed[..cut].to_vec());
+            let (packets, errors, _) = read(&mut captures());
+            let (others, other_errors, _) = read(&mut InChunks::from(captures()));
+            assert!(others == packets, "{name} cut at {cut}, in chunks");
+            assert_eq!(other_errors[0].to_string(), errors[0].to_string());
             most = most.max(packets.len());
             assert_eq!(packets, walked.packets[..packets.len()], "{name} cut at {cut}");
             let [CaptureError::Damaged { offset, decompressed: true, damage, .. }] = &errors[..]

@@ -6,7 +6,7 @@ use flowgauge_capture::{CaptureError, Captures};
 
 use crate::{
     naive::{End, walk},
-    support::{Random, pcap, pcapng, read, real, sound},
+    support::{InChunks, Random, pcap, pcapng, read, real, sound},
 };
 
 const SEED: u64 = 0x5eed_0003;
@@ -14,10 +14,15 @@ const SEED: u64 = 0x5eed_0003;
 /// Reads `file` with both readers and compares all that they say.
 fn check(name: &str, file: &[u8]) -> End {
     let walked = walk(file);
+    let captures = || Captures::from_bytes("made.pcap", file.to_vec());
     let outcome = catch_unwind(AssertUnwindSafe(|| {
-        read(&mut Captures::from_bytes("made.pcap", file.to_vec()))
+        (read(&mut captures()), read(&mut InChunks::from(captures())))
     }));
-    let Ok((packets, errors, irregular)) = outcome else { panic!("{name}: panicked") };
+    let Ok(((packets, errors, irregular), in_chunks)) = outcome else { panic!("{name}: panicked") };
+    let texts =
+        |errors: &[CaptureError]| errors.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert!(in_chunks.0 == packets && in_chunks.2 == irregular, "{name}: in chunks");
+    assert_eq!(texts(&in_chunks.1), texts(&errors), "{name}: in chunks");
     assert_eq!(packets, walked.packets, "{name}");
     assert_eq!(irregular, walked.irregular, "{name}: irregular");
     match (&walked.end, &errors[..]) {

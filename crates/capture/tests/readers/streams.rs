@@ -10,7 +10,7 @@ use flowgauge_engine::source::Source;
 
 use crate::{
     compression::{gzip, zstd},
-    support::{enhanced, interface, other, pcap, pcapng, read, section, sound},
+    support::{InChunks, enhanced, interface, other, pcap, pcapng, read, section, sound},
 };
 
 /// Gives at most so many bytes at a time, and is interrupted in between.
@@ -49,6 +49,8 @@ fn pieces_of_any_size_read_as_the_whole_does() {
                 assert_eq!(irregulars, irregular, "{name} by {most}");
                 let others: Vec<_> = errors.iter().map(ToString::to_string).collect();
                 assert_eq!(others, texts, "{name} by {most}");
+                let (others, ..) = read(&mut InChunks::from(piecemeal(bytes, most)));
+                assert_eq!(others, packets, "{name} in chunks by {most}");
             }
         }
     }
@@ -60,7 +62,10 @@ fn records_that_straddle_the_buffer_are_whole() {
     let file = pcap(true, 0xa1b2_3c4d, (2, 4), &lengths);
     assert!(file.len() > 4 * (256 << 10), "several buffers");
     let expected = crate::naive::walk(&file).packets;
-    let (packets, errors, _) = read(&mut Captures::from_bytes("x", file));
+    let (packets, errors, _) = read(&mut Captures::from_bytes("x", file.clone()));
+    assert!(errors.is_empty());
+    assert_eq!(packets, expected);
+    let (packets, errors, _) = read(&mut InChunks::from(piecemeal(&file, 4099)));
     assert!(errors.is_empty());
     assert_eq!(packets, expected);
 }
@@ -85,15 +90,20 @@ fn blocks_larger_than_the_buffer_are_passed_over_or_held() {
     assert_eq!(irregular, expected.irregular);
     let (packets, ..) = read(&mut piecemeal(&file, 4099));
     assert_eq!(packets, expected.packets);
+    let (packets, errors, irregular) = read(&mut InChunks::from(piecemeal(&file, 4099)));
+    assert!(errors.is_empty(), "{errors:?}");
+    assert_eq!((packets, irregular), (expected.packets.clone(), expected.irregular));
 
     // Cut inside a block that is being passed over, of which the begin is gone from the buffer.
     file.extend(other(false, 0x0bad, 3 << 20));
     file.truncate(sound + (2 << 20));
-    let (packets, errors, _) = read(&mut Captures::from_bytes("x", file));
-    assert_eq!(packets.len(), expected.packets.len());
-    let expected =
+    let begin =
         format!("x: byte {sound}: block cut short: the file ends after 2097152 of 3145740 ");
-    assert!(errors[0].to_string().starts_with(&expected), "{}", errors[0]);
+    let whole = || Captures::from_bytes("x", file.clone());
+    for (packets, errors, _) in [read(&mut whole()), read(&mut InChunks::from(whole()))] {
+        assert_eq!(packets.len(), expected.packets.len());
+        assert!(errors[0].to_string().starts_with(&begin), "{}", errors[0]);
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::{
 };
 
 use flowgauge_capture::{CaptureError, Captures};
-use flowgauge_engine::source::{Burst, Counter, CounterKind, Source, SourceError};
+use flowgauge_engine::source::{Burst, Chunk, Chunks, Counter, CounterKind, Source, SourceError};
 
 /// What is compared of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(crate) struct Packet {
 }
 
 /// All that comes out of captures: packets, errors, irregular records.
-pub(crate) fn read(captures: &mut Captures) -> (Vec<Packet>, Vec<CaptureError>, u64) {
+pub(crate) fn read(captures: &mut impl Source) -> (Vec<Packet>, Vec<CaptureError>, u64) {
     let (mut packets, mut errors) = (Vec::new(), Vec::new());
     loop {
         let mut burst = Burst::new();
@@ -45,6 +45,39 @@ pub(crate) fn read(captures: &mut Captures) -> (Vec<Packet>, Vec<CaptureError>, 
     let sum = |kind| Counter::sum(captures.counters(), kind);
     assert_eq!(sum(CounterKind::Other), packets.len() as u64, "what was lent out is counted");
     (packets, errors, sum(CounterKind::Irregular))
+}
+
+/// Captures that are read in chunks, whose packets are handed out a burst at a time.
+pub(crate) struct InChunks {
+    captures: Captures,
+    chunk: Chunk,
+    at: usize,
+}
+
+impl From<Captures> for InChunks {
+    fn from(captures: Captures) -> Self {
+        Self { captures, chunk: Chunk::default(), at: 0 }
+    }
+}
+
+impl Source for InChunks {
+    fn poll<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, SourceError> {
+        let Self { captures, chunk, at } = self;
+        if *at == chunk.len() {
+            *at = 0;
+            if !captures.read(chunk)? {
+                assert!(chunk.is_empty());
+                return Ok(false);
+            }
+        }
+        burst.extend(chunk.frames().skip(*at).take(burst.capacity()));
+        *at += burst.len();
+        Ok(true)
+    }
+
+    fn counters(&self) -> &[Counter] {
+        self.captures.counters()
+    }
 }
 
 /// A generator of numbers that is the same everywhere (splitmix64).

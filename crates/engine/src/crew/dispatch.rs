@@ -31,6 +31,32 @@ impl Way {
             Self::Queue => Dispatch::Queue,
         }
     }
+
+    /// Which of so many workers each packet of a batch goes to; not for [`Self::Queue`], which does not
+    /// tell packets apart.
+    #[inline]
+    pub(super) fn workers(
+        &self,
+        lane: usize,
+        key_bytes: usize,
+        batch: &mut BatchMut<'_>,
+        workers: usize,
+    ) -> [u16; BATCH_PACKETS] {
+        let mut to = [0; BATCH_PACKETS];
+        match self {
+            Self::Digest(digester) => {
+                let digester = digester.for_keys(key_bytes);
+                for (to, digest) in to.iter_mut().zip(batch.digests(&digester)) {
+                    *to = ((((digest >> 48) as usize) * workers) >> 16) as u16;
+                }
+            }
+            Self::Source(bytes) => {
+                batch.ones(bytes[lane], |row, ones| to[row] = (ones as usize % workers) as u16);
+            }
+            Self::Queue => {}
+        }
+        to
+    }
 }
 
 /// Deals the batches of a meter's lanes to the workers.
@@ -82,20 +108,13 @@ impl Take for Dispatcher {
         let workers = self.out.rings.len();
         let turn = self.turn;
         self.turn = (turn + 1) % workers;
-        let mut to = [0; BATCH_PACKETS];
-        match self.way {
-            _ if workers == 1 => return self.out.send(0, lane, batch),
-            Way::Queue => return self.out.send(turn, lane, batch),
-            Way::Digest(digester) => {
-                let digester = digester.for_keys(self.key_bytes[lane]);
-                for (to, digest) in to.iter_mut().zip(batch.digests(&digester)) {
-                    *to = ((((digest >> 48) as usize) * workers) >> 16) as u16;
-                }
-            }
-            Way::Source(bytes) => {
-                batch.ones(bytes[lane], |row, ones| to[row] = (ones as usize % workers) as u16);
-            }
+        if workers == 1 {
+            return self.out.send(0, lane, batch);
         }
+        if matches!(self.way, Way::Queue) {
+            return self.out.send(turn, lane, batch);
+        }
+        let to = self.way.workers(lane, self.key_bytes[lane], &mut batch, workers);
         let out = &mut self.out;
         batch.deal(&to, &mut self.staged[lane], self.batch_packets, &mut |worker, batch| {
             out.send(worker, lane, batch);

@@ -6,6 +6,7 @@
 
 mod dispatch;
 mod own;
+mod peer;
 mod pin;
 mod sharing;
 mod worker;
@@ -24,6 +25,7 @@ use crate::swaps::{Record, Swaps};
 use dispatch::Dispatcher;
 pub(crate) use dispatch::Way;
 use own::Own;
+pub(crate) use peer::{Deal, MOST_PEERS, Peer};
 pub use pin::Cores;
 pub(crate) use sharing::{Sharing, keeps_apart};
 use worker::{PARCELS, Parcel, Worker};

@@ -22,8 +22,8 @@ pub(crate) struct Sharing {
     pub(crate) joined: bool,
     /// Whether several workers give the same numbers as one.
     pub(crate) same: bool,
-    /// Whether workers may each read files of their own, or parts of files, in one epoch: nobody
-    /// then decides whose a packet is.
+    /// Whether workers may each read files of their own, parts of files, or pieces of them by turns, in one
+    /// epoch: nobody then decides whose a packet is, unless no flow may be with two.
     pub(crate) parts: bool,
     /// Threads that measure with summaries of their own: not the one that reads for several. One, where
     /// all share these.

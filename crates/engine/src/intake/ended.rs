@@ -38,6 +38,16 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
+    /// This together with what another worker read of the same epoch, which covers all the input.
+    pub(crate) fn beside(mut self, other: Self) -> Self {
+        self.account.add(&other.account);
+        self.unmeasured += other.unmeasured;
+        self.unfit = self.unfit.or(other.unfit);
+        self.times_ns = around(self.times_ns, other.times_ns);
+        self.bounds_ns = self.times_ns;
+        self
+    }
+
     /// This epoch together with the one behind it.
     pub(crate) fn and(mut self, next: Self) -> Self {
         self.account.add(&next.account);
@@ -47,12 +57,7 @@ impl Ended {
             (Some((start_ns, _)), Some((_, end_ns))) => Some((start_ns, end_ns)),
             (own, next) => own.or(next),
         };
-        self.times_ns = match (self.times_ns, next.times_ns) {
-            (Some((start_ns, end_ns)), Some((earliest_ns, latest_ns))) => {
-                Some((start_ns.min(earliest_ns), end_ns.max(latest_ns)))
-            }
-            (own, next) => own.or(next),
-        };
+        self.times_ns = around(self.times_ns, next.times_ns);
         self.ends_ns = next.ends_ns.or(self.ends_ns);
         self.unfit = self.unfit.or(next.unfit);
         next.notes.into_iter().for_each(|note| add_note(&mut self.notes, note));
@@ -61,6 +66,16 @@ impl Ended {
         self.through = next.through;
         self.update = next.update;
         self
+    }
+}
+
+/// The earliest and the latest of two pairs of times.
+fn around(times_ns: Option<(i64, i64)>, others_ns: Option<(i64, i64)>) -> Option<(i64, i64)> {
+    match (times_ns, others_ns) {
+        (Some((start_ns, end_ns)), Some((earliest_ns, latest_ns))) => {
+            Some((start_ns.min(earliest_ns), end_ns.max(latest_ns)))
+        }
+        (times_ns, others_ns) => times_ns.or(others_ns),
     }
 }
 

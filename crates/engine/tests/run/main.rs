@@ -16,6 +16,7 @@ mod refusals;
 mod sampling;
 mod sampling_speed;
 mod shared;
+mod turns;
 mod updates;
 mod workers;
 

@@ -1,0 +1,204 @@
+//! Workers that read one input by turns: one reads a chunk of packets, while another one looks at the
+//! headers of the chunk before and measures it.
+//!
+//! Nobody cuts the input, so that it may be compressed, a pipe, or of any format. What was read is counted
+//! whatever comes behind it. Tables whose flows are read side by side get each flow in one of them only,
+//! as packets are dealt out behind the headers; other summaries are merged at the end.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use flowgauge_core::batch::BATCH_PACKETS;
+use flowgauge_core::lanes::LaneOptions;
+use flowgauge_core::summary::Incompatible;
+
+use crate::config::Config;
+use crate::crew::{Deal, MOST_PEERS, Peer, Sharing};
+use crate::error::EngineError;
+use crate::group::failed;
+use crate::intake::{Crew, Ended, Intake};
+use crate::run::{Read, pinned, spawn};
+use crate::source::{Burst, Chunk, Chunks, Origin, Source, SourceError};
+use crate::summaries::Summaries;
+
+/// Whether workers may read an input by turns.
+pub(crate) fn suit(config: &Config, sharing: &Sharing) -> bool {
+    sharing.parts && (!sharing.joined || config.workers <= MOST_PEERS)
+}
+
+/// The input that workers read.
+struct Turns {
+    input: Mutex<Input>,
+    passed: Condvar,
+    /// How many workers have turns, one after another; none where whoever comes first reads.
+    fixed: Option<usize>,
+}
+
+struct Input {
+    source: Box<dyn Chunks + Send>,
+    problems: Vec<SourceError>,
+    /// Chunks read so far, and the time of the last packet.
+    chunks: u64,
+    last_ns: Option<i64>,
+    ended: bool,
+}
+
+/// What came of a worker.
+struct Done {
+    ended: Ended,
+    /// The first chunk with a packet that the filter could not judge.
+    unfit: u64,
+}
+
+/// Lets each worker measure chunks of the input with a set of summaries. Returns the epoch that they make
+/// up and what was said of the input; one set is left that holds all, or several that share no flow.
+pub(crate) fn read(
+    config: &Config,
+    sharing: &Sharing,
+    lanes: LaneOptions,
+    sets: &mut Vec<Summaries>,
+    source: Box<dyn Chunks + Send>,
+    progress: &mut dyn FnMut(&dyn Source),
+) -> Result<(Ended, Read), EngineError> {
+    let turns = Turns {
+        input: Mutex::new(Input {
+            source,
+            problems: Vec::new(),
+            chunks: 0,
+            last_ns: None,
+            ended: false,
+        }),
+        passed: Condvar::new(),
+        // Whose a packet is changes no number of these summaries, and others give the same ones again.
+        fixed: (!sharing.same).then_some(sets.len()),
+    };
+    let key_bytes = &config.key.lanes()[..sets[0].0.len()];
+    let peers = if sharing.joined { sets.len() } else { 0 };
+    let mut deals = Deal::among(peers, config, sharing.way, key_bytes).into_iter();
+    let mut done = thread::scope(|scope| {
+        let turns = &turns;
+        let mut peers = sets.iter_mut().map(|set| Peer::new(set, deals.next())).enumerate();
+        let own = peers.next();
+        let mut others = Vec::new();
+        for (worker, peer) in peers {
+            let cores = sharing.cores.as_ref();
+            let turn = Turn { turns, worker };
+            others.push(spawn(scope, &format!("worker {worker}"), move || {
+                pinned(cores, worker, || Ok(turn.work(config, lanes, peer, &mut |_| {})))
+            })?);
+        }
+        let mut done = Vec::new();
+        if let Some((worker, peer)) = own {
+            let turn = Turn { turns, worker };
+            done.push(pinned(sharing.cores.as_ref(), worker, || {
+                Ok(turn.work(config, lanes, peer, progress))
+            })?);
+        }
+        for (number, worker) in (1..).zip(others) {
+            let joined = worker.join();
+            done.push(joined.unwrap_or_else(|panic| failed(format!("worker {number}"), &*panic))?);
+        }
+        Ok::<_, EngineError>(done)
+    })?;
+    if sets.first().is_some_and(Summaries::is_concurrent) {
+        sets.truncate(1);
+    }
+    let incompatible = |reason: Incompatible| EngineError::Workers(reason.to_string());
+    sets.iter_mut().try_for_each(Summaries::collect).map_err(incompatible)?;
+    if !sharing.joined {
+        let (first, others) = sets.split_at_mut(1);
+        others.iter().try_for_each(|other| first[0].merge(other)).map_err(incompatible)?;
+        first[0].settle();
+        sets.truncate(1);
+    }
+    done.sort_by_key(|done| done.unfit);
+    let all = done.into_iter().map(|done| done.ended).fold(Ended::default(), Ended::beside);
+    let input = turns.input.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let origin = Origin::of(&*input.source);
+    Ok((all, Read { origin, problems: input.problems, notes: Vec::new() }))
+}
+
+/// A worker's right to its turns. When it goes, reading ends.
+struct Turn<'a> {
+    turns: &'a Turns,
+    worker: usize,
+}
+
+impl Turn<'_> {
+    /// Measures chunks until the input ends.
+    fn work(
+        self,
+        config: &Config,
+        lanes: LaneOptions,
+        mut peer: Peer<'_>,
+        progress: &mut dyn FnMut(&dyn Source),
+    ) -> Done {
+        let mut intake = Intake::new(config, lanes);
+        let (mut chunk, mut unfit) = (Chunk::default(), u64::MAX);
+        while !peer.is_broken()
+            && let Some((number, before_ns)) = self.read(&mut chunk, progress)
+        {
+            if let Some(before_ns) = before_ns {
+                intake.follow(before_ns);
+            }
+            let mut frames = chunk.frames();
+            loop {
+                let burst: Burst<'_> = frames.by_ref().take(BATCH_PACKETS).collect();
+                if burst.is_empty() || intake.take(&burst, &mut peer).is_err() {
+                    break;
+                }
+            }
+            if intake.is_unfit() {
+                unfit = unfit.min(number);
+            }
+            peer.receive();
+        }
+        let _ = intake.close(&mut peer);
+        Done { ended: peer.ended, unfit }
+    }
+
+    /// Reads the next chunk when it is this worker's turn: its number, and the time of the packet before
+    /// it. `None` at the end.
+    fn read(
+        &self,
+        chunk: &mut Chunk,
+        progress: &mut dyn FnMut(&dyn Source),
+    ) -> Option<(u64, Option<i64>)> {
+        let Turns { passed, fixed, .. } = self.turns;
+        let mut input = self.input();
+        if let Some(workers) = *fixed {
+            let waits = |input: &mut Input| {
+                !input.ended && input.chunks % workers as u64 != self.worker as u64
+            };
+            input = passed.wait_while(input, waits).unwrap_or_else(PoisonError::into_inner);
+        }
+        while !input.ended {
+            match input.source.read(chunk) {
+                Ok(true) => {
+                    progress(&*input.source);
+                    let before = (input.chunks, input.last_ns);
+                    input.chunks += 1;
+                    input.last_ns = chunk.last_ns();
+                    if fixed.is_some() {
+                        passed.notify_all();
+                    }
+                    return Some(before);
+                }
+                Ok(false) => input.ended = true,
+                Err(problem) => input.problems.push(problem),
+            }
+        }
+        None
+    }
+
+    fn input(&self) -> MutexGuard<'_, Input> {
+        self.turns.input.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.input().ended = true;
+        self.turns.passed.notify_all();
+    }
+}
