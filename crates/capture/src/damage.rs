@@ -83,6 +83,10 @@ pub enum Damage {
     /// of what they read is right.
     #[error("packet goes on over byte {0}, where the file was cut for several readers")]
     Seam(u64),
+    /// Interfaces were described before the place where the file was cut for several readers, so that
+    /// not all of what they read is right.
+    #[error("interfaces change before byte {0}, where the file was cut for several readers")]
+    Redescribed(u64),
     /// More captured bytes than any capture tool writes.
     #[error("captured length {0} is over {MAX_CAPTURED}")]
     CapturedLength(u32),

@@ -10,6 +10,7 @@ use crate::{
 };
 
 /// A format, with what its file said so far.
+#[derive(Clone, Debug)]
 pub(crate) enum Format {
     Pcap(Pcap),
     Pcapng(Pcapng),
@@ -101,6 +102,15 @@ impl Format {
         match self {
             Self::Pcap(pcap) => pcap.skip(bytes, at, ahead),
             Self::Pcapng(pcapng) => pcapng.skip(bytes, at, ahead),
+        }
+    }
+
+    /// Whether what comes next is read alike after this as after `other`.
+    pub(crate) fn is_as(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Pcap(_), Self::Pcap(_)) => true,
+            (Self::Pcapng(own), Self::Pcapng(other)) => own.is_as(other),
+            _ => false,
         }
     }
 

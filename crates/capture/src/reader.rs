@@ -21,16 +21,18 @@ pub(crate) struct Reader {
     window: Window,
     meter: Arc<AtomicU64>,
     format: Option<Format>,
-    /// Where this reader's part of the file ends, if another one begins there.
-    seam: Option<u64>,
+    /// Where this reader's part of the file ends, if another one begins there, and what its reader takes
+    /// for granted.
+    seam: Option<(u64, Format)>,
 }
 
 impl Reader {
     pub(crate) fn new(input: Input) -> Self {
         let Input { file, compressed, bytes, meter, part } = input;
-        let (begin, seam) = part.as_ref().map_or((0, None), |part| (part.bytes.start, part.seam()));
+        let begin = part.as_ref().map_or(0, |part| part.bytes.start);
         let window = Window::new(bytes, begin);
-        let format = part.map(|part| Format::Pcap(part.pcap));
+        let seam = part.as_ref().and_then(|part| Some((part.bytes.end, part.next.clone()?)));
+        let format = part.map(|part| part.format);
         Self { file, compressed, window, meter, format, seam }
     }
 
@@ -127,17 +129,29 @@ impl Reader {
         let present = need.passed + self.window.left() as u64;
         // A first section header is a file header too, though the walk meets it.
         let in_file_header = self.format.is_none() || self.window.offset() == 0;
-        let seam = self.seam.filter(|&seam| seam == self.window.offset() + present);
+        let reached = |(seam, _): &&(u64, Format)| *seam == self.window.offset() + present;
+        let seam = self.seam.as_ref().filter(reached);
         match present {
             0 if in_file_header => Err(self.unreadable(Refusal::Empty)),
             // A file that shrank since it was cut lacks what its other part held for certain.
-            0 if self.seam.is_none() || seam.is_some() => Ok(false),
+            0 if self.seam.is_none() => Ok(false),
+            0 if seam.is_some() => self.prove(seam),
             _ if in_file_header => Err(self.unreadable(Refusal::HeaderCut(present))),
             _ => {
                 let Need { field, passed, whole: needed, .. } = need;
                 let cut = Damage::Cut { field, present, needed };
-                Err(self.damaged(passed, seam.map_or(cut, Damage::Seam)))
+                Err(self.damaged(passed, seam.map_or(cut, |(at, _)| Damage::Seam(*at))))
             }
+        }
+    }
+
+    /// Whether the reader of the next part begins as this one ends.
+    fn prove(&self, seam: Option<&(u64, Format)>) -> Result<bool, CaptureError> {
+        match (seam, &self.format) {
+            (Some((at, next)), Some(format)) if !format.is_as(next) => {
+                Err(self.damaged(0, Damage::Redescribed(*at)))
+            }
+            _ => Ok(false),
         }
     }
 

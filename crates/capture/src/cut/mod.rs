@@ -14,26 +14,27 @@ use thiserror::Error;
 use crate::captures::Captures;
 use crate::format::{Begin, Format};
 use crate::input::{Codec, Origin};
-use crate::pcap::{FILE_HEADER, Pcap};
-use finder::{Finder, Found, STRETCH};
+use crate::pcap::FILE_HEADER;
+use finder::{Finder, Found, STRETCH, find_block};
 
 /// Least bytes of a part: the finder looks at a stretch before the wanted place, and finds one that
 /// is up to a largest record behind it.
 const LEAST_BYTES: u64 = 2 * STRETCH as u64;
 
-/// A part of a classic pcap file: whole records, as far as the finder can tell.
+/// A part of a capture: whole records, as far as the finder can tell.
 ///
 /// The parts in their order give what the whole file gives if each of them is read without error:
-/// the first one begins behind the file header, and one that ends exactly where the next begins
-/// proves the next. Where a part gives an error, what the parts behind it give is to be thrown
+/// the first one begins where the file does, or behind its header, and one that ends exactly where the next
+/// begins, with the same interfaces, proves the next. Where a part gives an error, what the parts behind it give is to be thrown
 /// away, since reading the whole file would have ended there.
 #[derive(Clone, Debug)]
 pub struct Part {
     pub(crate) path: PathBuf,
     /// Where it lies in the file. The last one goes as far as the file does, whatever stands here.
     pub(crate) bytes: Range<u64>,
-    pub(crate) last: bool,
-    pub(crate) pcap: Pcap,
+    /// What the file said before the part, and what it has to have said before the next one.
+    pub(crate) format: Format,
+    pub(crate) next: Option<Format>,
 }
 
 /// Why a capture has to be read by one reader. The text completes "… is read by one reader: ".
@@ -48,8 +49,8 @@ pub enum Whole {
     /// Compressed data have no places to begin at.
     #[error("it is compressed")]
     Compressed,
-    /// Another format, or none.
-    #[error("it is no classic pcap")]
+    /// No capture.
+    #[error("it is no capture")]
     OtherFormat,
     /// Another reader would cost more than it reads.
     #[error("it is smaller than {} bytes", 2 * LEAST_BYTES)]
@@ -62,18 +63,19 @@ pub enum Whole {
     /// a capture.
     #[error("behind byte {0}, records may begin at several places")]
     Ambiguous(u64),
-    /// From this byte on, no records follow whose times are within a year of the first one's.
+    /// From this byte on, no records follow whose lengths are sound and, in a pcap, whose times are within a
+    /// year of the first one's.
     #[error("behind byte {0}, no records within a year of the first one are found")]
     Lost(u64),
 }
 
-/// Cuts a classic pcap file into at most `pieces` parts of about the same number of bytes.
+/// Cuts a pcap or pcapng file into at most `pieces` parts of about the same number of bytes.
 ///
 /// A record's begin cannot be recognised by itself. So all chains of records are followed that
 /// could begin within one largest record, over another such length up to the wanted place; only where
 /// they all run into one is the file cut, at the record that they lead to. What a
 /// record may be is what the reader accepts, with a sound fraction of a second and a time within a
-/// year of the first record's. Nothing is guessed: if the true chain is among these it is the one,
+/// year of the first record's; of pcapng, what has the same length before and behind it. Nothing is guessed: if the true chain is among these it is the one,
 /// and whether it was shows in the end of the part before (see [`Part`]).
 ///
 /// Costs 512 KiB read and some 1 to 2 ms for each part but the first, and 3 MiB of memory.
@@ -88,23 +90,40 @@ pub fn cut(path: &Path, pieces: usize) -> Result<Vec<Part>, Whole> {
     if Codec::of(&begin).is_some() {
         return Err(Whole::Compressed);
     }
-    let Ok(Begin::Found(Format::Pcap(pcap), header)) = Format::begin(&begin) else {
+    let Ok(Begin::Found(format, header)) = Format::begin(&begin) else {
         return Err(Whole::OtherFormat);
     };
     let pieces = (pieces as u64).min(bytes / LEAST_BYTES);
     if pieces < 2 {
         return Err(Whole::Small);
     }
-    let first = pcap.record(&begin[header..]).ok_or(Whole::Lost(header as u64))?;
-    let finder = Finder::new(&pcap, &first).ok_or(Whole::Early)?;
-    let mut begins = vec![header as u64];
     let mut stretch = vec![0; STRETCH];
+    // What later parts take for granted: of pcapng, all that comes before the first packet.
+    let mut next = format.clone();
+    if let Format::Pcapng(pcapng) = &mut next {
+        file.seek(SeekFrom::Start(0))?;
+        file.read_exact(&mut stretch)?;
+        let mut at = 0;
+        if pcapng.next(&stretch, &mut at).is_err() {
+            return Err(Whole::Lost(at as u64));
+        }
+        pcapng.irregular = 0;
+    }
+    let find: Box<Find<'_>> = match &next {
+        Format::Pcap(pcap) => {
+            let first = pcap.record(&begin[header..]).ok_or(Whole::Lost(header as u64))?;
+            let finder = Finder::new(pcap, &first).ok_or(Whole::Early)?;
+            Box::new(move |stretch| finder.find(stretch))
+        }
+        Format::Pcapng(pcapng) => Box::new(|stretch| find_block(pcapng, stretch)),
+    };
+    let mut begins = vec![header as u64];
     for piece in 1..pieces {
         let wanted = (u128::from(bytes) * u128::from(piece) / u128::from(pieces)) as u64;
-        let from = wanted - STRETCH as u64;
+        let from = (wanted - STRETCH as u64).next_multiple_of(4);
         file.seek(SeekFrom::Start(from))?;
         file.read_exact(&mut stretch)?;
-        begins.push(match finder.find(&stretch) {
+        begins.push(match find(&stretch) {
             Found::At(at) => from + at as u64,
             Found::Several => return Err(Whole::Ambiguous(from)),
             Found::None => return Err(Whole::Lost(from)),
@@ -114,11 +133,14 @@ pub fn cut(path: &Path, pieces: usize) -> Result<Vec<Part>, Whole> {
     let part = |(&begin, end): (&u64, u64)| Part {
         path: path.to_owned(),
         bytes: begin..end,
-        last: end == bytes,
-        pcap: pcap.clone(),
+        format: if begin == header as u64 { format.clone() } else { next.clone() },
+        next: (end < bytes).then(|| next.clone()),
     };
     Ok(begins.iter().zip(ends).map(part).collect())
 }
+
+/// Finds a record in a stretch of a file.
+type Find<'a> = dyn Fn(&[u8]) -> Found + 'a;
 
 /// Opens what must be a regular file: opening a pipe could wait for its other end.
 fn open(path: &Path) -> Result<File, Whole> {
@@ -140,16 +162,11 @@ impl Part {
         self.bytes.clone()
     }
 
-    /// Where another part begins behind it.
-    pub(crate) fn seam(&self) -> Option<u64> {
-        (!self.last).then_some(self.bytes.end)
-    }
-
     /// Its bytes.
     pub(crate) fn reader(&self) -> io::Result<impl Read + Send + use<>> {
         let mut file = File::open(&self.path)?;
         file.seek(SeekFrom::Start(self.bytes.start))?;
-        let bytes = if self.last { u64::MAX } else { self.bytes.end - self.bytes.start };
+        let bytes = if self.next.is_none() { u64::MAX } else { self.bytes.end - self.bytes.start };
         Ok(file.take(bytes))
     }
 }

@@ -2,13 +2,13 @@
 
 /// Turns an interface's timestamps into nanoseconds since the UNIX epoch, exactly but for what is
 /// below a nanosecond, which is cut off.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Clock {
     unit: Unit,
     offset_ns: i128,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Unit {
     /// So many nanoseconds.
     Nanoseconds(u64),

@@ -10,6 +10,7 @@ const TIME_RESOLUTION: u16 = 9;
 const TIME_OFFSET: u16 = 14;
 
 /// What the packets of an interface have in common.
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Interface {
     pub(super) link: LinkType,
     /// Most bytes captured of a packet; `u32::MAX` where there is no limit.

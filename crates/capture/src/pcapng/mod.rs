@@ -21,10 +21,14 @@ const OBSOLETE_PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
 const ENHANCED_PACKET: u32 = 6;
 
+/// Bytes of a block before its body: type and length.
+pub(crate) const BLOCK_HEADER: usize = 8;
+
 /// The block's length stands before its body and again behind it.
 const TRAILER: usize = 4;
 
 /// A pcapng file, as far as it was walked.
+#[derive(Clone, Debug)]
 pub(crate) struct Pcapng {
     order: ByteOrder,
     interfaces: Vec<Interface>,
@@ -33,7 +37,7 @@ pub(crate) struct Pcapng {
 }
 
 /// A block that is passed over without being kept, whatever its size.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Passing {
     length: u32,
     /// Bytes still to come, the trailer among them.
@@ -52,6 +56,22 @@ impl Pcapng {
         let pcapng = Self { order, interfaces: Vec::new(), passing: None, irregular: 0 };
         // Nothing is consumed: the walk meets this section header as it meets every later one.
         Ok(Begin::Found(Format::Pcapng(pcapng), 0))
+    }
+
+    /// Whether what comes next is read alike after this as after `other`.
+    pub(crate) fn is_as(&self, other: &Self) -> bool {
+        self.order == other.order && self.interfaces == other.interfaces
+    }
+
+    /// The bytes of the block that `bytes` may begin with, of those that have at most `largest`: its
+    /// length stands at its end, too, unless that cannot be seen.
+    #[inline(always)]
+    pub(crate) fn plausible(&self, bytes: &[u8], largest: usize) -> Option<usize> {
+        let header = bytes.first_chunk::<BLOCK_HEADER>()?;
+        let length = self.order.u32(header, 4) as usize;
+        let sound = (12..=largest).contains(&length) && length.is_multiple_of(4);
+        let again = |trailer| self.order.u32(trailer, 0) as usize == length;
+        (sound && bytes.get(length - TRAILER..length).is_none_or(again)).then_some(length)
     }
 
     /// Walks blocks; see [`Format::walk`].

@@ -8,7 +8,10 @@ use flowgauge_capture::{CaptureError, Captures, Damage, Part, Whole, cut};
 
 use crate::compression::gzip;
 use crate::naive::walk;
-use crate::support::{Bytes, Packet, Random, pcapng, read, real};
+use crate::support::{
+    Bytes, Packet, Random, block, enhanced, interface, obsolete, other, pcapng, read, real,
+    section, simple,
+};
 
 const SEED: u64 = 0x5eed_0011;
 const SECONDS: u32 = 1_700_000_000;
@@ -93,7 +96,7 @@ fn check(name: &str, bytes: &[u8], pieces: usize) {
     println!("{name}: {} parts in {:?}", parts.len(), begun.elapsed());
     assert_eq!(parts.len(), pieces, "{name}");
     let mut ends = parts.iter().map(|part| part.bytes().end);
-    assert_eq!(parts[0].bytes().start, 24);
+    assert_eq!(parts[0].bytes().start, if bytes.starts_with(b"\n\r\r\n") { 0 } else { 24 });
     assert!(ends.clone().zip(&parts[1..]).all(|(end, next)| end == next.bytes().start));
     assert_eq!(ends.next_back(), Some(bytes.len() as u64));
     let even = bytes.len() as u64 / pieces as u64;
@@ -170,8 +173,8 @@ fn what_cannot_be_cut_for_certain_is_not() {
     };
     let cases = [
         ("gzip", gzip(&sound), "it is compressed"),
-        ("pcapng", pcapng(false), "it is no classic pcap"),
-        ("empty", Vec::new(), "it is no classic pcap"),
+        ("pcapng", pcapng(false), "it is smaller than"),
+        ("empty", Vec::new(), "it is no capture"),
         ("short", sound[..2_000_000].to_vec(), "it is smaller than 2097344 bytes"),
         ("nested", nested.clone(), "behind byte 1"),
         ("clock", clock.concat(), "behind byte 1"),
@@ -257,4 +260,99 @@ fn a_part_ends_where_the_next_begins_or_says_that_it_does_not() {
     let (_, errors, _) = read(&mut parts[0].open());
     let text = errors[0].to_string();
     assert!(text.contains(&format!("byte {last}: record header cut short")), "{text}");
+}
+
+/// A sound pcapng file of at least `bytes` bytes, whose two interfaces are described before all packets;
+/// these have at most `most` bytes, and some of them hold blocks themselves.
+fn blocks(random: &mut Random, big: bool, bytes: usize, most: usize) -> Vec<u8> {
+    let mut file = section(big);
+    file.extend(interface(big, 1, 0, &[(2, b"eth0")]));
+    file.extend(interface(big, 101, 0, &[(9, &[9])]));
+    let mut count = 0;
+    while file.len() < bytes {
+        let mut data = packet(random, most);
+        if random.below(4) == 0 {
+            let inner = enhanced(big, random.below(3) as u32, count, &data, 60);
+            let cut = random.below(inner.len());
+            data = [inner.repeat(random.below(3)), inner[..cut].to_vec()].concat();
+            data.truncate(most);
+        }
+        let wire = data.len() as u32;
+        file.extend(match random.below(40) {
+            0 => other(big, 5, random.below(60)),
+            1 => other(big, 0x0bad, random.below(3000)),
+            2 => simple(big, &data, wire),
+            3 => obsolete(big, 1, count, &data, wire),
+            _ => enhanced(big, random.below(2) as u32, count, &data, wire),
+        });
+        count += 1;
+    }
+    file
+}
+
+#[test]
+fn parts_of_any_sound_file_of_blocks_are_the_whole() {
+    println!("seed {SEED:#x}");
+    let mut random = Random(SEED);
+    for (index, most) in [0, 60, 1500, 65_535, 250_000].into_iter().enumerate() {
+        let pieces = 2 + index % 3;
+        let bytes = blocks(&mut random, index % 2 == 1, pieces * (1 << 20) + 300_000, most);
+        check(&format!("{most}.pcapng"), &bytes, pieces);
+    }
+}
+
+/// What another part takes for granted is proved: the interfaces, too.
+#[test]
+fn interfaces_that_change_do_not_stay_unnoticed() {
+    let mut random = Random(SEED);
+    let head = blocks(&mut random, false, 0, 0);
+    let behind = head.len();
+    let packets = |random: &mut Random, bytes| blocks(random, false, bytes, 1500).split_off(behind);
+    let sections = |middle: &[u8], random: &mut Random| {
+        [&head, &packets(random, 1 << 20)[..], middle, &packets(random, 2 << 20)].concat()
+    };
+    let unchanged = sections(&head, &mut random);
+    check("again.pcapng", &unchanged, 2);
+    let added = sections(&interface(false, 1, 0, &[]), &mut random);
+    let other_section = [section(false), interface(false, 1, 0, &[]), interface(false, 1, 0, &[])];
+    let changed = sections(&other_section.concat(), &mut random);
+    for (name, bytes) in [("added", added), ("changed", changed)] {
+        let file = Temporary::new(name, &bytes);
+        let parts = cut(&file.0, 2).unwrap();
+        let (packets, errors, _) = joined(&parts);
+        let [CaptureError::Damaged { damage: damage @ Damage::Redescribed(_), .. }] =
+            &errors[0][..]
+        else {
+            panic!("{name}: {errors:?}")
+        };
+        let seam = parts[1].bytes().start;
+        let text = format!("interfaces change before byte {seam}, where the file was cut");
+        assert!(damage.to_string().starts_with(&text), "{damage}");
+        assert_eq!(packets.len(), walk(&bytes).packets.len(), "the same blocks");
+    }
+}
+
+/// Blocks in packets that lead from one to the next: the chain of these never meets the other.
+#[test]
+fn blocks_within_packets_without_end_are_not_cut() {
+    let head = blocks(&mut Random(SEED), false, 0, 0);
+    // The last block within ends behind the four bytes at which the next packet's blocks begin.
+    let gap = block(false, 0x0bad, Bytes::new(false).raw(&[0; 48]));
+    let outer = enhanced(false, 0, 1, &[], 0).len();
+    let fill = enhanced(false, 0, 7, &[1; 64], 64);
+    let mut file = head;
+    while file.len() < 3 << 20 {
+        let data = [fill.repeat(300), gap[..gap.len() - outer].to_vec()].concat();
+        file.extend(enhanced(false, 0, 9, &data, data.len() as u32));
+    }
+    let file_on_disk = Temporary::new("nested.pcapng", &file);
+    match cut(&file_on_disk.0, 2) {
+        Err(Whole::Ambiguous(_) | Whole::Lost(_)) => {}
+        Ok(parts) => {
+            let whole = walk(&file).packets;
+            let (packets, errors, _) = joined(&parts);
+            assert!(packets == whole || !errors[0].is_empty());
+        }
+        Err(why) => panic!("{why}"),
+    }
 }
