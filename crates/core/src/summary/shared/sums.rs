@@ -77,8 +77,8 @@ fn add<W: Counter, const D: usize, const SIGNED: bool>(
     weights: &[W],
 ) {
     let mut places = [[0; BATCH_PACKETS]; D];
-    rows.place_batch(digests, &mut places);
-    let places = &places[..rows.count::<D>()];
+    let places = &mut places[..rows.count::<D>()];
+    rows.place_batch(digests, places);
     let ask = |i: usize| places.iter().for_each(|row| prefetch(cells, row[i] as usize));
     (0..PREFETCH_AHEAD).for_each(ask);
     for (i, (&digest, weight)) in digests.iter().zip(weights).enumerate() {

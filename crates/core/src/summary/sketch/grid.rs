@@ -302,8 +302,8 @@ impl<R: Rule> Grid<R> {
         heavy: &mut [u8; BATCH_PACKETS],
     ) -> (u64, usize) {
         let mut places = [[0; BATCH_PACKETS]; D];
-        self.rows.place_batch(packets.digests, &mut places);
         let (rows, cells) = (self.rows.count::<D>(), &mut *self.cells);
+        self.rows.place_batch(packets.digests, &mut places[..rows]);
         let ahead = if size_of_val(cells) > CACHED_BYTES { PREFETCH_AHEAD } else { BATCH_PACKETS };
         if ahead < BATCH_PACKETS {
             for row in &places[..rows] {

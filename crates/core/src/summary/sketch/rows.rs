@@ -108,19 +108,15 @@ impl Rows {
         self.cell(row, word >> shift) as usize
     }
 
-    /// The cells of many keys: `places[row][i]` is that of `digests[i]`. Row by row, since so
-    /// the loops are simple enough for vectors.
-    #[inline]
-    pub(crate) fn place_batch<const D: usize>(
-        self,
-        digests: &[u64],
-        places: &mut [[u32; BATCH_PACKETS]; D],
-    ) {
+    /// The cells of many keys in the first rows: `places[row][i]` is that of `digests[i]`. Row by row,
+    /// since so the loops are simple enough for vectors, and one function serves any number of rows.
+    #[inline(never)]
+    pub(crate) fn place_batch(self, digests: &[u64], places: &mut [[u32; BATCH_PACKETS]]) {
         let mut words = [0; BATCH_PACKETS];
         let words = &mut words[..digests.len()];
         words.copy_from_slice(digests);
         let mut shift = 0;
-        for (row, places) in places.iter_mut().enumerate().take(self.count::<D>()) {
+        for (row, places) in places.iter_mut().enumerate() {
             if shift + self.bits > u64::BITS {
                 for word in words.iter_mut() {
                     *word = remix(*word, COLUMNS_WORD);

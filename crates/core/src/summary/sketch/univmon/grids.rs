@@ -105,22 +105,22 @@ impl Shape {
         self.cell(self.depth(digest), row, self.first.place(digest, row))
     }
 
-    /// The depths of many keys, and their cells: `places[row][i]` is that of `digests[i]`.
-    #[inline]
-    pub(super) fn place_batch<const D: usize>(
+    /// The cells of many keys in the first rows: `places[row][i]` is that of `digests[i]`, whose depth is
+    /// `depths[i]`.
+    #[inline(never)]
+    pub(super) fn place_batch(
         &self,
         digests: &[u64],
-        depths: &mut [u8; BATCH_PACKETS],
-        places: &mut [[u32; BATCH_PACKETS]; D],
+        depths: &[u8; BATCH_PACKETS],
+        places: &mut [[u32; BATCH_PACKETS]],
     ) {
         let mut parts = ([0; BATCH_PACKETS], [0; BATCH_PACKETS]);
-        for (i, (digest, depth)) in digests.iter().zip(depths).enumerate() {
-            let of_key = self.depth(*digest);
-            *depth = of_key as u8;
-            (parts.0[i], parts.1[i]) = (self.parts[of_key].start, self.parts[of_key].mask);
+        for (i, depth) in depths[..digests.len()].iter().enumerate() {
+            let part = self.parts[usize::from(*depth)];
+            (parts.0[i], parts.1[i]) = (part.start, part.mask);
         }
         self.first.place_batch(digests, places);
-        for (row, places) in places.iter_mut().enumerate().take(self.first.count::<D>()) {
+        for (row, places) in places.iter_mut().enumerate() {
             let of_row = (row * self.width) as u32;
             for (place, (start, mask)) in places.iter_mut().zip(parts.0.iter().zip(&parts.1)) {
                 *place = (*place & mask) + start + of_row;

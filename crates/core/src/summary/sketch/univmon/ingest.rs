@@ -4,8 +4,9 @@ use flowgauge_kernel::prefetch;
 
 use super::super::super::{Counter, RowIngest};
 use super::super::cell::Signed;
-use super::super::rows::{MOST_ROWS, signs};
-use super::grids::Shape;
+use super::super::rows::{MOST_ROWS, signs, with_rows};
+use super::super::top_keys::TopKeys;
+use super::grids::{Grids, Shape};
 use super::{MOST_LEVELS, UniversalSketch};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
@@ -49,41 +50,49 @@ pub(super) fn estimate<C: Signed>(shape: &Shape, cells: &[C], digest: u64) -> i6
     middle(&mut values[..shape.first.rows()])
 }
 
-impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
-    /// Counts the packets of a batch in `D` rows, whose cells may be `FULL` or surely are not, and admits
-    /// their keys to the heaps.
+/// What the estimates of a batch's packets are compared with.
+struct Bars {
+    /// What an estimate must pass at each depth.
+    least: [i64; MOST_LEVELS],
+    /// How many rows of each packet must be above that.
+    enough: [u8; BATCH_PACKETS],
+}
+
+/// What the cells take.
+struct Packets<'a, W> {
+    digests: &'a [u64],
+    depths: &'a [u8; BATCH_PACKETS],
+    weights: &'a [W],
+}
+
+/// Gets the cells, the number of a packet and its estimate, which passes the bar.
+type Admit<'a, C> = dyn FnMut(&[C], usize, i64, &mut Bars) + 'a;
+
+impl<C: Signed> Grids<C> {
+    /// Counts packets in `D` rows, whose cells may be `FULL` or surely are not.
     #[inline(never)]
-    pub(super) fn count<const D: usize, const FULL: bool>(&mut self, batch: &Batch<K>) {
-        let (keys, digests, weights) = (batch.keys(), batch.digests(), C::Weight::column(batch));
-        let (shape, cells, tops) = (&self.grids.shape, &mut self.grids.cells[..], &mut self.tops);
-        let count = shape.first.count::<D>();
-        let (mut depths, mut places) = ([0; BATCH_PACKETS], [[0; BATCH_PACKETS]; D]);
-        shape.place_batch(digests, &mut depths, &mut places);
+    fn count<const D: usize, const FULL: bool>(
+        &mut self,
+        packets: &Packets<'_, C::Weight>,
+        bars: &mut Bars,
+        admit: &mut Admit<'_, C>,
+    ) {
+        let (shape, cells) = (&self.shape, &mut self.cells[..]);
+        let (count, mut places) = (shape.first.count::<D>(), [[0; BATCH_PACKETS]; D]);
+        shape.place_batch(packets.digests, packets.depths, &mut places[..count]);
         for places in &places[..count] {
             places[..PREFETCH_AHEAD].iter().for_each(|place| prefetch(cells, *place as usize));
         }
-        // Of a key that is held nothing is to be done, and which are is known before their estimates
-        // are. One rare branch is left: those at every heavy packet would be mispredicted too often.
-        let half = count.div_ceil(2) as u8;
-        let mut enough = [0; BATCH_PACKETS];
-        for (i, enough) in enough[..keys.len()].iter_mut().enumerate() {
-            let held = tops[usize::from(depths[i])].surely_holds(&keys[i], digests[i]);
-            *enough = half | u8::from(held) << 7;
-        }
-        let mut least = [i64::MAX; MOST_LEVELS];
-        for (least, top) in least.iter_mut().zip(tops.iter()) {
-            *least = top.least();
-        }
         // In a register: in memory each packet would wait for the store of the one before.
-        let mut saturated = self.grids.saturated;
-        for (i, &digest) in digests.iter().enumerate() {
+        let mut saturated = self.saturated;
+        for (i, (&digest, &weight)) in packets.digests.iter().zip(packets.weights).enumerate() {
             if i + PREFETCH_AHEAD < BATCH_PACKETS {
                 for places in &places[..count] {
                     prefetch(cells, places[i + PREFETCH_AHEAD] as usize);
                 }
             }
-            let (weight, signs) = (weights[i], signs(digest));
-            let depth = usize::from(depths[i]) % MOST_LEVELS;
+            let signs = signs(digest);
+            let depth = usize::from(packets.depths[i]) % MOST_LEVELS;
             let (mut values, mut over) = ([0; D], 0u8);
             for row in 0..count {
                 let (cell, sign) = (&mut cells[places[row][i] as usize], sign(signs, row));
@@ -92,27 +101,64 @@ impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
                     saturated = u64::saturating_add(saturated, lost);
                 }
                 values[row] = cell.turned(sign);
-                over += u8::from(values[row] > least[depth]);
+                over += u8::from(values[row] > bars.least[depth]);
             }
             // The median is not above what most rows are not above.
-            if over >= enough[i] {
-                let (value, top) = (middle(&mut values[..count]), &mut tops[depth]);
-                if value > least[depth]
-                    && !top.refuses_again(digest)
-                    && !top.holds(&keys[i], digest)
-                {
-                    top.offer(keys[i], digest, value, |digest| estimate(shape, cells, digest));
-                    least[depth] = top.least();
-                    for later in i + 1..keys.len() {
-                        if usize::from(depths[later]) == depth {
-                            let held = top.surely_holds(&keys[later], digests[later]);
-                            enough[later] = half | u8::from(held) << 7;
-                        }
-                    }
+            if over >= bars.enough[i] {
+                let value = middle(&mut values[..count]);
+                if value > bars.least[depth] {
+                    admit(cells, i, value, bars);
                 }
             }
         }
-        self.grids.saturated = saturated;
+        self.saturated = saturated;
+    }
+}
+
+impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
+    /// Counts the packets of a batch, and admits their keys to the heaps.
+    pub(super) fn take(&mut self, batch: &Batch<K>) {
+        let (keys, digests, weights) = (batch.keys(), batch.digests(), C::Weight::column(batch));
+        let (shape, tops) = (self.grids.shape, &mut self.tops);
+        let mut depths = [0; BATCH_PACKETS];
+        for (depth, digest) in depths.iter_mut().zip(digests) {
+            *depth = shape.depth(*digest) as u8;
+        }
+        // Of a key that is held nothing is to be done, and which are is known before their estimates
+        // are. One rare branch is left: those at every heavy packet would be mispredicted too often.
+        let half = shape.first.rows().div_ceil(2) as u8;
+        let enough = |top: &TopKeys<K>, i: usize| {
+            half | u8::from(top.surely_holds(&keys[i], digests[i])) << 7
+        };
+        let mut bars = Bars { least: [i64::MAX; MOST_LEVELS], enough: [0; BATCH_PACKETS] };
+        for (i, of_packet) in bars.enough[..keys.len()].iter_mut().enumerate() {
+            *of_packet = enough(&tops[usize::from(depths[i])], i);
+        }
+        for (least, top) in bars.least.iter_mut().zip(tops.iter()) {
+            *least = top.least();
+        }
+        let admit: &mut Admit<'_, C> = &mut |cells, i, value, bars| {
+            let (digest, depth) = (digests[i], usize::from(depths[i]));
+            let top = &mut tops[depth];
+            if top.refuses_again(digest) || top.holds(&keys[i], digest) {
+                return;
+            }
+            top.offer(keys[i], digest, value, |digest| estimate(&shape, cells, digest));
+            bars.least[depth] = top.least();
+            for (later, of_other) in depths[..keys.len()].iter().enumerate().skip(i + 1) {
+                if usize::from(*of_other) == depth {
+                    bars.enough[later] = enough(top, later);
+                }
+            }
+        };
+        let packets = Packets { digests, depths: &depths, weights };
+        if self.grids.fills(C::Weight::sum(weights)) {
+            self.grids.count::<MOST_ROWS, true>(&packets, &mut bars, admit);
+        } else {
+            with_rows!(shape.first.rows(), D => {
+                self.grids.count::<D, false>(&packets, &mut bars, admit);
+            });
+        }
     }
 
     /// Counts packets in single `rows`, one of each packet, and admits their keys to the heaps.

@@ -23,7 +23,7 @@ use super::super::{
     Ingest, Laws, Options, Parameter, RowIngest, Setting, SizeEstimate, SizeQuery, Summary,
 };
 use super::cell::Signed;
-use super::rows::{MOST_ROWS, Rows, Targets, with_rows};
+use super::rows::{Rows, Targets};
 use super::top_keys::TopKeys;
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
@@ -187,11 +187,7 @@ impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
 impl<K: FlowKey, C: Signed> Ingest<K> for UniversalSketch<K, C> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         batch.digest(&self.digester);
-        if self.grids.fills(C::Weight::sum(C::Weight::column(batch))) {
-            self.count::<MOST_ROWS, true>(batch);
-        } else {
-            with_rows!(self.grids.shape.first.rows(), D => self.count::<D, false>(batch));
-        }
+        self.take(batch);
     }
 
     fn wants_bytes(&self) -> bool {
