@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use flowgauge_core::accelerator::is_before_headers;
-use flowgauge_core::summary::BuildError;
+use flowgauge_core::summary::BuildErrorKind;
 use flowgauge_engine::sink::{Item, Outlets, Sink};
 use flowgauge_engine::{
     Closed, Config, EngineError, EpochLength, Explanation, Group, Pace, Plan, seed,
@@ -180,10 +180,10 @@ fn check_memory(configs: &[Config]) -> Result<(), Problem> {
 
 fn failed(error: &EngineError) -> Problem {
     let code = match error {
-        EngineError::Refused(_)
-        | EngineError::Thread(_)
-        | EngineError::Seed(_)
-        | EngineError::Build(BuildError::Refused { .. }) => FG_EFAILED,
+        EngineError::Refused(_) | EngineError::Thread(_) | EngineError::Seed(_) => FG_EFAILED,
+        EngineError::Build(error) if matches!(error.kind(), BuildErrorKind::Refused { .. }) => {
+            FG_EFAILED
+        }
         _ => FG_EOPTIONS,
     };
     Problem::new(code, error.to_string())

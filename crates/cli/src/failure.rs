@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
-use flowgauge_core::summary::BuildError;
+use flowgauge_core::summary::BuildErrorKind;
 use flowgauge_engine::EngineError;
 use flowgauge_engine::sink::{SinkError, visible};
 
@@ -52,13 +52,15 @@ impl Failure {
 
 impl From<EngineError> for Failure {
     fn from(error: EngineError) -> Self {
-        match error {
+        match &error {
             EngineError::Sink(SinkError::Closed { .. }) => Self::Closed,
             EngineError::Sink(error) => Self::Failed(error.to_string()),
-            EngineError::Refused(_)
-            | EngineError::Thread(_)
-            | EngineError::Panicked { .. }
-            | EngineError::Build(BuildError::Refused { .. }) => Self::Failed(error.to_string()),
+            EngineError::Refused(_) | EngineError::Thread(_) | EngineError::Panicked { .. } => {
+                Self::Failed(error.to_string())
+            }
+            EngineError::Build(build) if matches!(build.kind(), BuildErrorKind::Refused { .. }) => {
+                Self::Failed(error.to_string())
+            }
             _ => Self::Usage(error.to_string()),
         }
     }

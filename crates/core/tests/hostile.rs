@@ -8,7 +8,7 @@ use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog::stored::{decode, encode};
 use flowgauge_core::catalog::{self, ALGORITHMS};
 use flowgauge_core::key::{FlowKey, Key16};
-use flowgauge_core::summary::{BuildError, Estimate, Info, Options, Summary};
+use flowgauge_core::summary::{BuildErrorKind, Estimate, Info, Options, Summary};
 use flowgauge_core::terms::Size;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -50,7 +50,7 @@ fn seconds() -> f64 {
 /// A summary of a packet of each flow, and the CPU time that it took.
 fn fed(info: &Info, key_bytes: usize, collides: bool) -> Option<(Box<dyn Summary<Key16>>, f64)> {
     let mut summary = match catalog::build::<Key16>(info.name, &options(key_bytes)) {
-        Err(BuildError::Unfit { .. }) => return None,
+        Err(error) if matches!(error.kind(), BuildErrorKind::Unfit { .. }) => return None,
         summary => summary.unwrap(),
     };
     let mut batch = Batch::new();

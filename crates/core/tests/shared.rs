@@ -10,7 +10,7 @@ use flowgauge_core::catalog;
 use flowgauge_core::catalog::stored::encode;
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key37};
 use flowgauge_core::summary::shared::SharedIngest;
-use flowgauge_core::summary::{BuildError, Options};
+use flowgauge_core::summary::{BuildErrorKind, Options};
 use flowgauge_core::terms::{Measure, Size};
 
 const SEED: u64 = 20_260_101;
@@ -175,7 +175,7 @@ fn what_cannot_be_shared_is_refused_with_what_can() {
     };
     for info in catalog::ALGORITHMS.iter().filter(|info| !catalog::SHARED.contains(&info.name)) {
         let error = refusal(info.name, &[]);
-        assert!(matches!(error, BuildError::Unshared { .. }), "{}", info.name);
+        assert!(matches!(error.kind(), BuildErrorKind::Unshared { .. }), "{}", info.name);
         assert!(error.to_string().contains("linear-table, count-array, count-min"), "{error}");
     }
     let refused = [

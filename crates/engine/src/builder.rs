@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use flowgauge_core::any::AnySummary;
 use flowgauge_core::catalog;
 use flowgauge_core::lanes::LaneOptions;
-use flowgauge_core::summary::{BuildError, Cells, Flows, Memory, Options, Parameters};
+use flowgauge_core::summary::{
+    BuildError, BuildErrorKind, Cells, Flows, Memory, Options, Parameters,
+};
 use flowgauge_core::task::{self, HistoryShape, TASKS, Task, TaskEntry, TaskOptions};
 use flowgauge_core::terms::Threshold;
 use flowgauge_kernel::{Seed, Zeroed};
@@ -80,10 +82,10 @@ impl Builder {
             Ok::<_, EngineError>(scratch + history)
         };
         let (fixed, flows, cells) = (probe(0, 0)?, probe(PROBE, 0)?, probe(0, PROBE)?);
-        let lanes_bytes =
-            config.memory_bytes.checked_sub(fixed).filter(|bytes| *bytes > 0).ok_or(
-                BuildError::TooLittleMemory { needed: fixed + 1, given: config.memory_bytes },
-            )?;
+        let (needed, given) = (fixed + 1, config.memory_bytes);
+        let lanes_bytes = given.checked_sub(fixed).filter(|bytes| *bytes > 0);
+        let lanes_bytes = lanes_bytes
+            .ok_or_else(|| BuildError::from(BuildErrorKind::TooLittleMemory { needed, given }))?;
         let task_bytes_per_flow = (flows - fixed).div_ceil(PROBE);
         // Each lane has cells of its own, and they cost the same whatever the key.
         let task_bytes_per_cell = (cells - fixed).div_ceil(key_bytes.len() * PROBE);

@@ -2,7 +2,7 @@
 
 use flowgauge_core::catalog::{self, Outline};
 use flowgauge_core::key::KeySpec;
-use flowgauge_core::summary::{BuildError, Form, Info, Options, Parameters};
+use flowgauge_core::summary::{BuildError, BuildErrorKind, Form, Info, Options, Parameters};
 use flowgauge_core::task::{HistoryShape, Lane, TASKS, TaskEntry, Unsupported};
 use flowgauge_core::terms::Measure;
 use flowgauge_kernel::Seed;
@@ -42,11 +42,13 @@ impl Outlines {
             } else {
                 Outline::new(key_bytes, &config.accelerators, &config.algorithm, &options)
             };
-            Ok((key_bytes, outline?))
+            Ok::<_, BuildError>((key_bytes, outline?))
         };
         let (lanes, note) = match config.key.lanes() {
             [v4, v6] => match lane(v6) {
-                Err(unfit @ BuildError::Unfit { .. }) => {
+                Err::<_, BuildError>(unfit)
+                    if matches!(unfit.kind(), BuildErrorKind::Unfit { .. }) =>
+                {
                     let note = format!("IPv6 packets are counted as untracked: {unfit}");
                     (vec![lane(v4)?], Some(note))
                 }

@@ -6,7 +6,7 @@ use flowgauge_core::accelerator::HeaderRate;
 use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::key::CanonicalKey;
 use flowgauge_core::lanes::LaneOptions;
-use flowgauge_core::summary::{BuildError, Flows};
+use flowgauge_core::summary::{BuildErrorKind, Flows};
 use flowgauge_core::task::Lane;
 use flowgauge_kernel::Seed;
 
@@ -136,13 +136,13 @@ impl Plan {
 
     fn one(config: Config) -> Result<Prepared, EngineError> {
         let asked = config.clone();
-        prepare(config).map_err(|error| match error {
+        prepare(config).map_err(|error| match needed(&error) {
             // What a part of the run lacks is less than what has to be given for all of it.
-            EngineError::Build(BuildError::TooLittleMemory { needed, .. }) => {
+            Some(needed) => {
                 let (given, needed) = (asked.memory_bytes, enough(&asked).unwrap_or(needed));
-                EngineError::Build(BuildError::TooLittleMemory { needed, given })
+                EngineError::Build(BuildErrorKind::TooLittleMemory { needed, given }.into())
             }
-            error => error,
+            None => error,
         })
     }
 
@@ -367,12 +367,21 @@ fn check_shared(config: &Config) -> Result<(), EngineError> {
 /// More workers than this would not pay on any machine there is.
 const MOST_WORKERS: usize = 256;
 
+/// The bytes that are needed, where the error is that there are fewer.
+fn needed(error: &EngineError) -> Option<usize> {
+    let EngineError::Build(error) = error else { return None };
+    match error.kind() {
+        BuildErrorKind::TooLittleMemory { needed, .. } => Some(*needed),
+        _ => None,
+    }
+}
+
 /// The least memory that is not too little for a run that is otherwise that of `config`, whose own
 /// is too little.
 fn enough(config: &Config) -> Option<usize> {
     let suffices = |memory_bytes| {
         let refused = prepare(Config { memory_bytes, ..config.clone() }).err();
-        !matches!(refused, Some(EngineError::Build(BuildError::TooLittleMemory { .. })))
+        refused.as_ref().and_then(needed).is_none()
     };
     let (mut too_little, mut enough) = (config.memory_bytes, config.memory_bytes.max(1024));
     while !suffices(enough) {

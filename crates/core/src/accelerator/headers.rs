@@ -5,7 +5,7 @@
 
 use super::sampler::Steps;
 use crate::summary::counter::Sampler;
-use crate::summary::{BuildError, Parameter, Parameters, Setting};
+use crate::summary::{BuildError, BuildErrorKind, Parameter, Parameters, Setting};
 use crate::terms::Measure;
 
 /// Where an accelerator decides.
@@ -59,7 +59,7 @@ pub(crate) fn check_order(accelerators: &[(String, Parameters)]) -> Result<(), B
 
 /// Why `before=headers` is not possible here, with what is.
 pub(super) fn refused(range: String) -> BuildError {
-    BuildError::OutOfRange { name: NAME, value: HEADERS.to_owned(), range }
+    BuildErrorKind::OutOfRange { name: NAME, value: HEADERS.to_owned(), range }.into()
 }
 
 /// The parameter in force, where it is not the default.

@@ -25,7 +25,9 @@ use crate::summary::sketch::{
     TwoLevel, UnivMon,
 };
 use crate::summary::table::{Cuckoo1, Cuckoo4, IndirectTable, LinearTable};
-use crate::summary::{Ability, BuildError, Describe, Info, Laws, Options, Parameters, Summary};
+use crate::summary::{
+    Ability, BuildError, BuildErrorKind, Describe, Info, Laws, Options, Parameters, Summary,
+};
 use crate::unknown::Unknown;
 
 macro_rules! catalog {
@@ -288,11 +290,14 @@ fn sound(
     let (mut next, mut laws, mut sampler) = (info(name)?.name, laws(name, parameters)?, None);
     for (accelerator, parameters) in accelerators.iter().rev() {
         let known = accelerator_info(accelerator)?;
-        let refused = |algorithm, reason| BuildError::Unsound {
-            accelerator: known.name,
-            algorithm,
-            reason,
-            able: able_with(known.name, parameters).join(", "),
+        let refused = |algorithm, reason| {
+            BuildErrorKind::Unsound {
+                accelerator: known.name,
+                algorithm,
+                reason,
+                able: able_with(known.name, parameters).join(", "),
+            }
+            .into()
         };
         if let Some(other) = sampler.filter(|_| known.samples) {
             return Err(refused(other, "one sample is enough"));
@@ -335,7 +340,7 @@ fn check_shared(info: &Info) -> Result<(), BuildError> {
 }
 
 fn unshared(info: &Info) -> BuildError {
-    BuildError::Unshared { algorithm: info.name, able: SHARED.join(", ") }
+    BuildErrorKind::Unshared { algorithm: info.name, able: SHARED.join(", ") }.into()
 }
 
 /// Whether there is such an accelerator, with such parameters.

@@ -23,7 +23,7 @@ use std::ops::RangeInclusive;
 use flowgauge_kernel::{Digester, Isa, Seed, SeedId};
 
 use crate::key::FlowKey;
-use crate::summary::codec::{DecodeError, Reader, Writer};
+use crate::summary::codec::{DecodeError, DecodeErrorKind, Reader, Writer};
 use crate::summary::{Info, Memory, Options, Parameters, Summary};
 use crate::terms::{Hierarchy, Measure, Threshold};
 
@@ -137,8 +137,10 @@ fn read_seed(from: &mut Reader<'_>, file: Option<&Seed>) -> Result<Seed, DecodeE
             let needed = SeedId::File(from.number("seed")?);
             match file {
                 Some(file) if file.id() == needed => Ok(*file),
-                Some(_) => Err(DecodeError::SeedFile { needed, given: "another one was given" }),
-                None => Err(DecodeError::SeedFile { needed, given: "none was given" }),
+                Some(_) => {
+                    Err(DecodeErrorKind::SeedFile { needed, given: "another one was given" }.into())
+                }
+                None => Err(DecodeErrorKind::SeedFile { needed, given: "none was given" }.into()),
             }
         }
         _ => Err(from.invalid("kind of seed", 1, "it is not number, random or file")),

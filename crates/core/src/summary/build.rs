@@ -244,11 +244,12 @@ impl Parameters {
         let Some(text) = self.get(name) else { return Ok(None) };
         match text.parse() {
             Ok(value) if range.contains(&value) => Ok(Some(value)),
-            _ => Err(BuildError::OutOfRange {
+            _ => Err(BuildErrorKind::OutOfRange {
                 name,
                 value: text.to_owned(),
                 range: format!("a whole number from {} to {}", range.start(), range.end()),
-            }),
+            }
+            .into()),
         }
     }
 
@@ -257,11 +258,12 @@ impl Parameters {
         let Some(text) = self.get(name) else { return Ok(None) };
         match text.parse::<f64>() {
             Ok(value) if value > 0.0 && value < 1.0 => Ok(Some(value)),
-            _ => Err(BuildError::OutOfRange {
+            _ => Err(BuildErrorKind::OutOfRange {
                 name,
                 value: text.to_owned(),
                 range: "a number between 0 and 1, such as 0.001".to_owned(),
-            }),
+            }
+            .into()),
         }
     }
 
@@ -272,10 +274,13 @@ impl Parameters {
         words: &[&'static str],
     ) -> Result<&'static str, BuildError> {
         let Some(text) = self.get(name) else { return Ok(words[0]) };
-        words.iter().copied().find(|word| *word == text).ok_or_else(|| BuildError::OutOfRange {
-            name,
-            value: text.to_owned(),
-            range: format!("one of {}", words.join(", ")),
+        words.iter().copied().find(|word| *word == text).ok_or_else(|| {
+            BuildErrorKind::OutOfRange {
+                name,
+                value: text.to_owned(),
+                range: format!("one of {}", words.join(", ")),
+            }
+            .into()
         })
     }
 
@@ -286,7 +291,7 @@ impl Parameters {
         others: &[&'static str],
     ) -> Result<(), BuildError> {
         match others.iter().find(|other| self.get(name).is_some() && self.get(other).is_some()) {
-            Some(other) => Err(BuildError::Contradiction { name, other }),
+            Some(other) => Err(BuildErrorKind::Contradiction { name, other }.into()),
             None => Ok(()),
         }
     }
@@ -317,11 +322,12 @@ impl Parameters {
     ) -> Result<usize, BuildError> {
         let items = self.power_of_two(name, memory_bytes * (word / word_bytes), 1)?;
         match items / word {
-            0 => Err(BuildError::OutOfRange {
+            0 => Err(BuildErrorKind::OutOfRange {
                 name,
                 value: items.to_string(),
                 range: format!("a power of two from {word}"),
-            }),
+            }
+            .into()),
             words => Ok(words),
         }
     }
@@ -339,14 +345,16 @@ impl Parameters {
                 Ok(value) if value.is_power_of_two() && (2..=MOST_ITEMS).contains(&value) => {
                     Ok(value as usize)
                 }
-                _ => Err(BuildError::OutOfRange {
+                _ => Err(BuildErrorKind::OutOfRange {
                     name,
                     value: text.to_owned(),
                     range: format!("a power of two from 2 to {MOST_ITEMS}"),
-                }),
+                }
+                .into()),
             },
             None if memory_bytes / item_bytes < 2 => {
-                Err(BuildError::TooLittleMemory { needed: 2 * item_bytes, given: memory_bytes })
+                Err(BuildErrorKind::TooLittleMemory { needed: 2 * item_bytes, given: memory_bytes }
+                    .into())
             }
             None => Ok(1 << (memory_bytes / item_bytes).min(MOST_ITEMS as usize).ilog2()),
         }
@@ -356,9 +364,35 @@ impl Parameters {
 /// Indexes are 32 bits wide, and so are the column bits of the digest.
 const MOST_ITEMS: u64 = 1 << 32;
 
-/// Why a summary cannot be built.
+/// Why a summary cannot be built: one word, since most code that meets it only hands it on.
 #[derive(Debug, thiserror::Error)]
-pub enum BuildError {
+#[error(transparent)]
+pub struct BuildError(Box<BuildErrorKind>);
+
+impl BuildError {
+    /// What is wrong.
+    pub fn kind(&self) -> &BuildErrorKind {
+        &self.0
+    }
+}
+
+impl From<BuildErrorKind> for BuildError {
+    #[cold]
+    #[inline(never)]
+    fn from(kind: BuildErrorKind) -> Self {
+        Self(Box::new(kind))
+    }
+}
+
+impl From<Unknown> for BuildError {
+    fn from(unknown: Unknown) -> Self {
+        BuildErrorKind::from(unknown).into()
+    }
+}
+
+/// What is wrong with what a summary should be built from.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildErrorKind {
     /// No algorithm, accelerator or parameter has this name.
     #[error(transparent)]
     Unknown(#[from] Unknown),

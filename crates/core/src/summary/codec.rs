@@ -13,9 +13,35 @@ use crate::terms::Size;
 
 pub(crate) use super::patience::Patience;
 
-/// Why bytes are no summary.
+/// Why bytes are no summary: one word, since most code that meets it only hands it on.
 #[derive(Debug, thiserror::Error)]
-pub enum DecodeError {
+#[error(transparent)]
+pub struct DecodeError(Box<DecodeErrorKind>);
+
+impl DecodeError {
+    /// What is wrong.
+    pub fn kind(&self) -> &DecodeErrorKind {
+        &self.0
+    }
+}
+
+impl From<DecodeErrorKind> for DecodeError {
+    #[cold]
+    #[inline(never)]
+    fn from(kind: DecodeErrorKind) -> Self {
+        Self(Box::new(kind))
+    }
+}
+
+impl From<BuildError> for DecodeError {
+    fn from(error: BuildError) -> Self {
+        DecodeErrorKind::from(error).into()
+    }
+}
+
+/// What is wrong with bytes that should be a summary.
+#[derive(Debug, thiserror::Error)]
+pub enum DecodeErrorKind {
     /// The bytes end too early.
     #[error("the bytes end within {field}, at offset {offset}")]
     Cut {
@@ -246,7 +272,7 @@ impl<'a> Reader<'a> {
         field: &'static str,
     ) -> Result<&'a [u8], DecodeError> {
         let rest = &self.bytes[self.offset..];
-        let taken = rest.get(..count).ok_or(DecodeError::Cut { field, offset: self.offset })?;
+        let taken = rest.get(..count).ok_or(DecodeErrorKind::Cut { field, offset: self.offset })?;
         self.offset += count;
         Ok(taken)
     }
@@ -373,7 +399,7 @@ impl<'a> Reader<'a> {
 
     /// The error that the last `width` bytes, which are `field`, are wrong.
     pub fn invalid(&self, field: &'static str, width: usize, reason: &'static str) -> DecodeError {
-        DecodeError::Invalid { field, offset: self.offset - width, reason }
+        DecodeErrorKind::Invalid { field, offset: self.offset - width, reason }.into()
     }
 
     /// Takes up to 255 bytes of UTF-8 with their number.

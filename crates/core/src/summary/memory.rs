@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytemuck::Zeroable;
 use flowgauge_kernel::Zeroed;
 
-use super::BuildError;
+use super::{BuildError, BuildErrorKind};
 
 /// A number of bytes that summaries may still reserve: what bounds a decoder whatever its input
 /// says.
@@ -43,7 +43,7 @@ impl Memory {
     pub fn zeroed<T: Zeroable>(&self, len: usize) -> Result<Zeroed<T>, BuildError> {
         let bytes = len.saturating_mul(size_of::<T>());
         self.take(bytes)?;
-        let zeroed = Zeroed::new(len).map_err(|error| BuildError::Refused { bytes, error })?;
+        let zeroed = Zeroed::new(len).map_err(|error| BuildErrorKind::Refused { bytes, error })?;
         if let Some(unlocked) = &self.unlocked
             && !zeroed.lock()
         {
@@ -61,7 +61,7 @@ impl Memory {
         let left = self.left.get();
         let rest = left
             .checked_sub(bytes)
-            .ok_or(BuildError::TooLittleMemory { needed: bytes, given: left })?;
+            .ok_or(BuildErrorKind::TooLittleMemory { needed: bytes, given: left })?;
         self.left.set(rest);
         Ok(())
     }

@@ -26,7 +26,10 @@ mod state;
 pub mod table;
 mod traits;
 
-pub use build::{BuildError, Describe, Info, Laws, Merge, Options, Parameter, Parameters, Setting};
+pub use build::{
+    BuildError, BuildErrorKind, Describe, Info, Laws, Merge, Options, Parameter, Parameters,
+    Setting,
+};
 pub use forms::{Ability, Counted, Form};
 pub use memory::Memory;
 pub use row_ingest::RowIngest;

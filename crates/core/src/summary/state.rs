@@ -12,7 +12,10 @@ use bytemuck::Zeroable;
 
 use super::codec::{DecodeError, Reader, Writer};
 use super::forms::form;
-use super::{BuildError, Counted, Counter, Form, Laws, Options, Parameter, Parameters, Setting};
+use super::{
+    BuildError, BuildErrorKind, Counted, Counter, Form, Laws, Options, Parameter, Parameters,
+    Setting,
+};
 use crate::key::FlowKey;
 use crate::terms::{Measure, Size};
 
@@ -208,7 +211,7 @@ impl Kind {
             ),
             _ => return Ok(()),
         };
-        Err(BuildError::Unfit { algorithm, reason })
+        Err(BuildErrorKind::Unfit { algorithm, reason }.into())
     }
 
     /// The one of `states` that the parameters `state` and `padding` ask for.
@@ -221,11 +224,12 @@ impl Kind {
         let state = parameters.word("state", states)?;
         let padding = parameters.word("padding", &["12", "28", "60"])?;
         if let Some(value) = parameters.get("padding").filter(|_| state != "padded") {
-            return Err(BuildError::OutOfRange {
+            return Err(BuildErrorKind::OutOfRange {
                 name: "padding",
                 value: value.to_owned(),
                 range: "of use without state=padded".to_owned(),
-            });
+            }
+            .into());
         }
         Self::fits(algorithm, states, options)?;
         Ok(match (state, padding) {

@@ -3,7 +3,7 @@
 use flowgauge_core::catalog;
 use flowgauge_core::catalog::stored::encode;
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key37};
-use flowgauge_core::summary::codec::DecodeError;
+use flowgauge_core::summary::codec::DecodeErrorKind;
 use flowgauge_core::summary::{Answers, Options, Parameters};
 
 use super::ask::decode_and_use;
@@ -164,7 +164,10 @@ fn no_bytes_do_harm() {
     }
     assert!(used > 1000, "{used}");
     for end in 0..stored.len() {
-        let cut = decode_and_use::<Key4>(&stored[..end], BYTES);
-        assert!(matches!(cut, Err(DecodeError::Cut { .. } | DecodeError::Invalid { .. })));
+        let cut = decode_and_use::<Key4>(&stored[..end], BYTES).unwrap_err();
+        assert!(matches!(
+            cut.kind(),
+            DecodeErrorKind::Cut { .. } | DecodeErrorKind::Invalid { .. }
+        ));
     }
 }

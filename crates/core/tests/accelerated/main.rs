@@ -20,7 +20,7 @@ mod zipf;
 
 use flowgauge_core::catalog;
 use flowgauge_core::key::FlowKey;
-use flowgauge_core::summary::{BuildError, Options, Parameters, Summary};
+use flowgauge_core::summary::{BuildErrorKind, Options, Parameters, Summary};
 
 /// The algorithm behind one accelerator, or `None` where it refuses keys of this width.
 fn build<K: FlowKey>(
@@ -32,7 +32,7 @@ fn build<K: FlowKey>(
         accelerator.into_iter().map(|(name, parameters)| (name.to_owned(), parameters)).collect();
     match catalog::build_accelerated(&accelerators, name, options) {
         Ok(summary) => Some(summary),
-        Err(BuildError::Unfit { .. }) => None,
+        Err(error) if matches!(error.kind(), BuildErrorKind::Unfit { .. }) => None,
         Err(error) => panic!("{name}: {error}"),
     }
 }

@@ -6,7 +6,7 @@ use std::{env, fs};
 use flowgauge_core::catalog::stored::{Decoded, decode, decode_under, encode};
 use flowgauge_core::catalog::{self, ALGORITHMS};
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key37};
-use flowgauge_core::summary::codec::DecodeError;
+use flowgauge_core::summary::codec::{DecodeError, DecodeErrorKind};
 use flowgauge_core::summary::{Info, Options};
 use flowgauge_kernel::Seed;
 
@@ -109,9 +109,11 @@ fn header_bytes(info: &Info, bytes: &[u8]) -> usize {
 
 /// Whether an error says which field is wrong, or which parameter.
 fn names_its_field(error: &DecodeError) -> bool {
-    match error {
-        DecodeError::Cut { field, .. } | DecodeError::Invalid { field, .. } => !field.is_empty(),
-        DecodeError::Build(_) | DecodeError::SeedFile { .. } => true,
+    match error.kind() {
+        DecodeErrorKind::Cut { field, .. } | DecodeErrorKind::Invalid { field, .. } => {
+            !field.is_empty()
+        }
+        DecodeErrorKind::Build(_) | DecodeErrorKind::SeedFile { .. } => true,
     }
 }
 

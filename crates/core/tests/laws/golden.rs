@@ -8,7 +8,7 @@ use std::{env, fs};
 use flowgauge_core::catalog::stored::{decode, encode};
 use flowgauge_core::catalog::{self, ALGORITHMS};
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key16};
-use flowgauge_core::summary::{BuildError, Info, Options, Parameters};
+use flowgauge_core::summary::{BuildErrorKind, Info, Options, Parameters};
 
 use super::UNSEEDED;
 use super::stream::{feed, packets};
@@ -33,7 +33,14 @@ pub(crate) fn golden(info: &Info) -> Vec<u8> {
 fn stored<K: FlowKey>(info: &Info, options: &Options) -> Option<Vec<u8>> {
     let mut summary = match catalog::build::<K>(info.name, options) {
         Ok(summary) => summary,
-        Err(BuildError::Unfit { .. } | BuildError::TooLittleMemory { .. }) => return None,
+        Err(error)
+            if matches!(
+                error.kind(),
+                BuildErrorKind::Unfit { .. } | BuildErrorKind::TooLittleMemory { .. }
+            ) =>
+        {
+            return None;
+        }
         Err(error) => panic!("{}: {error}", info.name),
     };
     feed(&mut *summary, &packets(1500, 120, 29), 256);

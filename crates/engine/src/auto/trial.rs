@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use flowgauge_core::key::CanonicalKey;
-use flowgauge_core::summary::{BuildError, Parameters};
+use flowgauge_core::summary::{BuildError, BuildErrorKind, Parameters};
 use flowgauge_core::task::{Report, SizeItem};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -104,7 +104,7 @@ pub(super) fn run(
     // Sized for an error, a summary may be larger than what the memory would hold.
     let needed = explanation.summary.memory_bytes;
     if needed > given {
-        return Err(BuildError::TooLittleMemory { needed, given }.into());
+        return Err(BuildError::from(BuildErrorKind::TooLittleMemory { needed, given }).into());
     }
     let room = explanation.lanes.iter().map(|lane| lane.flows).collect();
     let mut seen = None;

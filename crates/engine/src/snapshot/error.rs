@@ -2,7 +2,7 @@
 
 use flowgauge_core::key::KeyError;
 use flowgauge_core::summary::BuildError;
-use flowgauge_core::summary::codec::DecodeError;
+use flowgauge_core::summary::codec::{DecodeError, DecodeErrorKind};
 use flowgauge_filter::FilterError;
 
 /// Why bytes are no snapshot.
@@ -37,7 +37,8 @@ impl SnapshotError {
     /// Whether bytes of a snapshot were damaged or cut, as opposed to what could be read elsewhere, by
     /// another version, with another seed file or with more memory.
     pub fn is_damage(&self) -> bool {
-        matches!(self, Self::Decode(DecodeError::Cut { .. } | DecodeError::Invalid { .. }))
+        let Self::Decode(error) = self else { return false };
+        matches!(error.kind(), DecodeErrorKind::Cut { .. } | DecodeErrorKind::Invalid { .. })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use flowgauge_core::catalog;
 use flowgauge_core::key::KeyKind;
-use flowgauge_core::summary::{BuildError, Parameters};
+use flowgauge_core::summary::{BuildErrorKind, Parameters};
 use flowgauge_core::task::{ForecastModel, TASKS};
 use flowgauge_core::terms::Hierarchy;
 use flowgauge_engine::{Config, EngineError, Plan};
@@ -24,7 +24,10 @@ fn what_does_not_exist_is_refused() {
 /// Bytes that a plan lacks the memory for: needed, and given.
 fn lacks(config: &Config) -> Option<(usize, usize)> {
     match Plan::new(config.clone()).err()? {
-        EngineError::Build(BuildError::TooLittleMemory { needed, given }) => Some((needed, given)),
+        EngineError::Build(error) => match *error.kind() {
+            BuildErrorKind::TooLittleMemory { needed, given } => Some((needed, given)),
+            _ => None,
+        },
         _ => None,
     }
 }

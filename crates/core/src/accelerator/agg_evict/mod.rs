@@ -24,8 +24,8 @@ use crate::key::FlowKey;
 use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::sketch::recovers;
 use crate::summary::{
-    Answers, BuildError, Incompatible, Ingest, Laws, Options, Parameter, Parameters, Setting,
-    Summary,
+    Answers, BuildError, BuildErrorKind, Incompatible, Ingest, Laws, Options, Parameter,
+    Parameters, Setting, Summary,
 };
 
 /// Bytes of all rows unless asked otherwise: what the paper's 2,000 rows of 4-byte keys take.
@@ -137,10 +137,13 @@ fn asked(options: &Options) -> Result<Asked, BuildError> {
     let parameters = &options.parameters;
     parameters.exclusive("rows", &["memory"])?;
     if let Some(rows) = parameters.integer("rows", 1..=MOST_ROWS as u64)? {
-        let refused = || BuildError::OutOfRange {
-            name: "rows",
-            value: rows.to_string(),
-            range: format!("a power of two up to {MOST_ROWS}"),
+        let refused = || {
+            BuildErrorKind::OutOfRange {
+                name: "rows",
+                value: rows.to_string(),
+                range: format!("a power of two up to {MOST_ROWS}"),
+            }
+            .into()
         };
         return rows.is_power_of_two().then_some(Asked::Rows(rows as usize)).ok_or_else(refused);
     }

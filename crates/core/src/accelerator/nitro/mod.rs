@@ -19,7 +19,9 @@ use self::sampled::Nitro;
 use super::{Accelerate, AcceleratorInfo, headers};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
-use crate::summary::{Ability, BuildError, Laws, Options, Parameter, Parameters, Summary};
+use crate::summary::{
+    Ability, BuildError, BuildErrorKind, Laws, Options, Parameter, Parameters, Summary,
+};
 
 /// NitroSketch, as the catalog has it.
 ///
@@ -90,9 +92,11 @@ impl Accelerate for NitroSketch {
         options.memory.take(Self::memory_bytes::<K>(options)?)?;
         match Nitro::before(asked, options, inner) {
             Ok(nitro) => Ok(Box::new(nitro)),
-            Err(_) => {
-                Err(BuildError::Unfit { algorithm: Self::INFO.name, reason: NO_ROWS.to_owned() })
+            Err(_) => Err(BuildErrorKind::Unfit {
+                algorithm: Self::INFO.name,
+                reason: NO_ROWS.to_owned(),
             }
+            .into()),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::accelerator::headers;
 use crate::summary::codec::{DecodeError, Reader, Writer};
-use crate::summary::{BuildError, Parameters, Setting};
+use crate::summary::{BuildError, BuildErrorKind, Parameters, Setting};
 use crate::terms::Measure;
 
 /// Rows of batches after which a pace that may change is looked at again: packets, or the sums that
@@ -110,11 +110,12 @@ fn one_in(parameters: &Parameters) -> Result<Option<u64>, BuildError> {
     let Some(text) = parameters.get("p") else { return Ok(None) };
     match text.parse::<f64>() {
         Ok(p) if (1.0 / MOST as f64..=1.0).contains(&p) => Ok(Some((1.0 / p).round() as u64)),
-        _ => Err(BuildError::OutOfRange {
+        _ => Err(BuildErrorKind::OutOfRange {
             name: "p",
             value: text.to_owned(),
             range: format!("a number from 1/{MOST} to 1, such as 0.01"),
-        }),
+        }
+        .into()),
     }
 }
 

@@ -13,7 +13,9 @@ use super::rate::Steps;
 use super::{Kind, Rate, Sampled};
 use crate::batch::Batch;
 use crate::key::FlowKey;
-use crate::summary::{Ability, BuildError, Laws, Options, Parameter, Parameters, Setting, Summary};
+use crate::summary::{
+    Ability, BuildError, BuildErrorKind, Laws, Options, Parameter, Parameters, Setting, Summary,
+};
 
 /// What is off, and the chance that more is, as shares.
 const EPSILON: f64 = 0.01;
@@ -44,11 +46,12 @@ impl Asked {
             return Ok(Self::L2(Norm::new(parameters, bits)?));
         }
         if let Some(p) = parameters.get("p") {
-            return Err(BuildError::OutOfRange {
+            return Err(BuildErrorKind::OutOfRange {
                 name: "p",
                 value: p.to_owned(),
                 range: format!("for the share of the total: ask for l2={OWN} too"),
-            });
+            }
+            .into());
         }
         Ok(Self::L1(Share::new(parameters)?))
     }
@@ -71,11 +74,12 @@ impl Share {
         let delta = parameters.fraction("delta")?.unwrap_or(DELTA);
         let gamma = parameters.word("gamma", &[CHERNOFF, PAPER])?;
         if gamma == PAPER && delta >= 0.5 {
-            return Err(BuildError::OutOfRange {
+            return Err(BuildErrorKind::OutOfRange {
                 name: "delta",
                 value: delta.to_string(),
                 range: "less than 0.5, of which gamma=paper takes the logarithm".to_owned(),
-            });
+            }
+            .into());
         }
         Ok(Self { epsilon, delta, gamma })
     }
@@ -155,7 +159,7 @@ impl Accelerate for Skipper {
                 }
                 Asked::L2(_) if inner.rows().is_none() => {
                     let (algorithm, reason) = (Self::INFO.name, NO_ROWS.to_owned());
-                    return Err(BuildError::Unfit { algorithm, reason });
+                    return Err(BuildErrorKind::Unfit { algorithm, reason }.into());
                 }
                 Asked::L2(norm) => (norm.settings(), Rate::Norm(norm), norm.delta),
             };

@@ -11,7 +11,7 @@ use super::super::basis::Basis;
 use super::super::codec::{DecodeError, Patience, Reader, Writer};
 use super::super::state::{Past, State};
 use super::super::table::{Layout, Linear, MOST_BUCKETS};
-use super::super::{BuildError, Options};
+use super::super::{BuildError, BuildErrorKind, Options};
 use crate::key::FlowKey;
 use crate::terms::{Measure, Size, Threshold};
 
@@ -45,11 +45,12 @@ impl<K: FlowKey, S: State> Displaced<K, S> {
     /// Reserves room for `most` states, a power of two or 0.
     pub(super) fn new(most: usize, options: &Options) -> Result<Self, BuildError> {
         if most as u64 > MOST_BUCKETS / 2 {
-            return Err(BuildError::OutOfRange {
+            return Err(BuildErrorKind::OutOfRange {
                 name: "candidates",
                 value: most.to_string(),
                 range: format!("0 or a power of two from 2 to {}", MOST_BUCKETS / 2),
-            });
+            }
+            .into());
         }
         let table = if most == 0 { None } else { Some(Linear::with_room(most, &options.memory)?) };
         Ok(Self {

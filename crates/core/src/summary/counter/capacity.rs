@@ -1,6 +1,6 @@
 //! How many counters: as asked for, as an error needs, or as the default error needs.
 
-use super::super::{BuildError, Options, Parameter};
+use super::super::{BuildError, BuildErrorKind, Options, Parameter};
 
 /// A quarter of the places of an index of 31-bit numbers, which has two or a few more for each.
 const MOST_COUNTERS: u64 = 1 << 29;
@@ -43,7 +43,11 @@ pub(in crate::summary) fn counters(
         }
     }
     if fits == 0 {
-        return Err(BuildError::TooLittleMemory { needed: bytes(1), given: options.memory_bytes });
+        return Err(BuildErrorKind::TooLittleMemory {
+            needed: bytes(1),
+            given: options.memory_bytes,
+        }
+        .into());
     }
     Ok(fits)
 }

@@ -15,8 +15,8 @@ use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::remix::remix;
 use super::super::{
-    Answers, BuildError, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws, Options,
-    Parameter, Setting, SizeEstimate, SizeQuery, Summary,
+    Answers, BuildError, BuildErrorKind, Counter, Describe, Estimate, Incompatible, Info, Ingest,
+    Laws, Options, Parameter, Setting, SizeEstimate, SizeQuery, Summary,
 };
 use super::monitor::{excess, size};
 use crate::batch::{BATCH_PACKETS, Batch};
@@ -90,7 +90,11 @@ impl<K: FlowKey, C: Counter> SharedSums<K, C> {
             Some(counters) => counters,
             None if fit < 2 => {
                 let needed = 2 * size_of::<C>();
-                return Err(BuildError::TooLittleMemory { needed, given: options.memory_bytes });
+                return Err(BuildErrorKind::TooLittleMemory {
+                    needed,
+                    given: options.memory_bytes,
+                }
+                .into());
             }
             None => fit,
         };

@@ -10,7 +10,9 @@
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed};
 
-use super::super::{BuildError, Counter, Describe, Info, Laws, Memory, Options, Summary};
+use super::super::{
+    BuildError, BuildErrorKind, Counter, Describe, Info, Laws, Memory, Options, Summary,
+};
 use super::capacity::{PARAMETERS, counters};
 use super::index::Index;
 use super::monitor::{Entry, Monitor};
@@ -41,12 +43,13 @@ impl Describe for StreamSummary {
 
     fn fits(options: &Options) -> Result<(), BuildError> {
         if options.by == Measure::Bytes {
-            return Err(BuildError::Unfit {
+            return Err(BuildErrorKind::Unfit {
                 algorithm: Self::INFO.name,
                 reason: "its linked buckets need packets that count one each, and bytes do not; \
                          use space-saving"
                     .to_owned(),
-            });
+            }
+            .into());
         }
         Ok(())
     }

@@ -11,8 +11,8 @@ use flowgauge_kernel::Digester;
 use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{
-    Answers, BuildError, Describe, Estimate, Incompatible, Info, Ingest, Laws, Options, Parameter,
-    Setting, Summary,
+    Answers, BuildError, BuildErrorKind, Describe, Estimate, Incompatible, Info, Ingest, Laws,
+    Options, Parameter, Setting, Summary,
 };
 use super::{CONFIDENCE, items_for};
 use crate::batch::{BATCH_PACKETS, Batch};
@@ -84,14 +84,15 @@ impl Describe for HyperLogLog {
             None => parameters.power_of_two("registers", options.memory_bytes.min(4096), 1)?,
         };
         if !(LEAST..=MOST).contains(&registers) {
-            return Err(BuildError::OutOfRange {
+            return Err(BuildErrorKind::OutOfRange {
                 name: "registers",
                 value: registers.to_string(),
                 range: "a power of two from 16 to 2097152".to_owned(),
-            });
+            }
+            .into());
         }
         options.memory.take(registers)?;
-        let sketch = new(registers).ok_or(BuildError::Unfit {
+        let sketch = new(registers).ok_or(BuildErrorKind::Unfit {
             algorithm: Self::INFO.name,
             reason: format!("the library refuses {registers} registers"),
         })?;

@@ -7,7 +7,7 @@
 use flowgauge_kernel::prefetch;
 
 use super::super::{
-    BuildError, Describe, Estimate, Info, Laws, Merge, Options, Parameter, Summary,
+    BuildError, BuildErrorKind, Describe, Estimate, Info, Laws, Merge, Options, Parameter, Summary,
 };
 use super::bitmaps::{Bitmaps, Marks};
 use super::{counting_error, two_sigma};
@@ -60,14 +60,15 @@ impl Describe for LinearCounting {
         let bits = match (parameters.integer("flows", 1..=1 << 40)?, epsilon) {
             (Some(flows), _) => bits_for(flows, epsilon.unwrap_or(0.01)),
             (None, Some(epsilon)) => {
-                return Err(BuildError::OutOfRange {
+                return Err(BuildErrorKind::OutOfRange {
                     name: "epsilon",
                     value: epsilon.to_string(),
                     range:
                         "enough alone: the bits for an error depend on the flows, so give flows \
                             too"
                         .to_owned(),
-                });
+                }
+                .into());
             }
             (None, None) => {
                 WORD * parameters.words(

@@ -9,7 +9,7 @@ pub use fm::Fm;
 pub use hyperloglog::{HllRegisters, HyperLogLog};
 pub use linear_counting::LinearCounting;
 
-use super::{BuildError, Estimate, Parameters};
+use super::{BuildError, BuildErrorKind, Estimate, Parameters};
 
 /// Two standard errors either way: a normal error stays within them with this chance.
 const CONFIDENCE: f64 = 0.954;
@@ -41,11 +41,12 @@ fn items_for(
 ) -> Result<usize, BuildError> {
     let items = (error / epsilon).powi(2).ceil();
     if items > most as f64 {
-        return Err(BuildError::OutOfRange {
+        return Err(BuildErrorKind::OutOfRange {
             name: "epsilon",
             value: parameters.get("epsilon").unwrap_or_default().to_owned(),
             range: format!("such that {most} items suffice"),
-        });
+        }
+        .into());
     }
     Ok((items as usize).next_power_of_two().max(least))
 }

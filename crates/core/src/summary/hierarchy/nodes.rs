@@ -1,6 +1,6 @@
 //! The prefixes that a hierarchy looks at: its nodes, from the keys themselves to the root.
 
-use super::super::{BuildError, Options};
+use super::super::{BuildError, BuildErrorKind, Options};
 use crate::key::{FlowKey, prefix_mask};
 use crate::terms::Hierarchy;
 
@@ -60,7 +60,7 @@ pub(super) fn fits(algorithm: &'static str, options: &Options) -> Result<(), Bui
             _ => "this hierarchy is over one address; use --key source or destination",
         };
         let reason = format!("{keys}, or linear-table, which answers for any key");
-        return Err(BuildError::Unfit { algorithm, reason });
+        return Err(BuildErrorKind::Unfit { algorithm, reason }.into());
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use flowgauge_kernel::{Zeroed, prefetch};
 
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::remix::remix;
-use super::super::{BuildError, Options, Parameter, Setting};
+use super::super::{BuildError, BuildErrorKind, Options, Parameter, Setting};
 use super::word::{SATURATED_ZEROS, VECTOR_BITS, Word, decode};
 use crate::batch::BATCH_PACKETS;
 
@@ -41,10 +41,13 @@ pub(crate) const LEVELS: Parameter = Parameter {
 pub(crate) fn sketch_bytes(options: &Options) -> Result<usize, BuildError> {
     let default = SKETCH_BYTES.min(options.memory_bytes / 4);
     let bytes = options.parameters.power_of_two("sketch", default, 1)?;
-    let refused = || BuildError::OutOfRange {
-        name: "sketch",
-        value: bytes.to_string(),
-        range: format!("a power of two from {LEAST_SKETCH_BYTES}"),
+    let refused = || {
+        BuildErrorKind::OutOfRange {
+            name: "sketch",
+            value: bytes.to_string(),
+            range: format!("a power of two from {LEAST_SKETCH_BYTES}"),
+        }
+        .into()
     };
     (bytes >= LEAST_SKETCH_BYTES).then_some(bytes).ok_or_else(refused)
 }

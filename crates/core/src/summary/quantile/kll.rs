@@ -15,8 +15,8 @@ use flowgauge_kernel::Digester;
 use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{
-    Answers, BuildError, Describe, Incompatible, Info, Ingest, Laws, Options, Parameter,
-    Parameters, QuantileOf, Quantiles, Setting, Summary,
+    Answers, BuildError, BuildErrorKind, Describe, Incompatible, Info, Ingest, Laws, Options,
+    Parameter, Parameters, QuantileOf, Quantiles, Setting, Summary,
 };
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
@@ -141,11 +141,12 @@ impl Describe for Kll {
     fn fits(options: &Options) -> Result<(), BuildError> {
         let of = of(&options.parameters)?;
         if of == QuantileOf::Key && options.by == Measure::Bytes {
-            return Err(BuildError::Unfit {
+            return Err(BuildErrorKind::Unfit {
                 algorithm: Self::INFO.name,
                 reason: "its quantiles of keys count packets; ask by packets, or use linear-table"
                     .to_owned(),
-            });
+            }
+            .into());
         }
         Ok(())
     }
@@ -166,15 +167,16 @@ impl Describe for Kll {
             (None, None) => (LEAST_K..=200).rev().find(fits).unwrap_or(LEAST_K),
         };
         if k > MOST_K {
-            return Err(BuildError::OutOfRange {
+            return Err(BuildErrorKind::OutOfRange {
                 name: "epsilon",
                 value: parameters.get("epsilon").unwrap_or_default().to_owned(),
                 range: "0.00011 or more".to_owned(),
-            });
+            }
+            .into());
         }
         options.memory.take(capacity(k) * item)?;
         let k = k as u16;
-        let sketch = QuantileSketch::<K>::empty(k, of).ok_or(BuildError::Unfit {
+        let sketch = QuantileSketch::<K>::empty(k, of).ok_or(BuildErrorKind::Unfit {
             algorithm: Self::INFO.name,
             reason: format!("the library refuses k={k}"),
         })?;

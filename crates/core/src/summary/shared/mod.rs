@@ -25,7 +25,7 @@ mod table;
 pub(super) use sums::{AtomicSums, CELL_BYTES, Sums};
 
 use self::atomic::{AtomicU64, Relaxed};
-use super::{BuildError, Describe, Options, Summary};
+use super::{BuildError, BuildErrorKind, Describe, Options, Summary};
 use crate::batch::Batch;
 use crate::key::FlowKey;
 
@@ -57,11 +57,12 @@ pub(crate) fn without_candidates(options: &Options) -> Result<Options, BuildErro
     match options.parameters.get("candidates") {
         None | Some("0") => {}
         Some(value) => {
-            return Err(BuildError::OutOfRange {
+            return Err(BuildErrorKind::OutOfRange {
                 name: "candidates",
                 value: value.to_owned(),
                 range: "0, as it is where workers share a summary".to_owned(),
-            });
+            }
+            .into());
         }
     }
     Ok(Options { parameters: options.parameters.and("candidates", "0"), ..options.clone() })

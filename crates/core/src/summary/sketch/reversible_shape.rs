@@ -5,7 +5,7 @@
 //! its applications" (J. Algorithms 2005), section 3: with e/ε columns and ln 1/δ rows the least
 //! counter of a key is off by more than ε of the total weight with the chance δ at most.
 
-use super::super::{BuildError, Options, Parameter, Parameters};
+use super::super::{BuildError, BuildErrorKind, Options, Parameter, Parameters};
 use super::modular::{BYTES, MOST_COLUMNS, MOST_ROWS, MOST_VERIFY, false_keys, window};
 use crate::key::FlowKey;
 
@@ -44,7 +44,7 @@ pub(super) fn too_long(bytes: usize, algorithm: &'static str) -> BuildError {
          be: one or two IPv4 addresses, a protocol or a port; use a table, such as linear-table, \
          for others"
     );
-    BuildError::Unfit { algorithm, reason }
+    BuildErrorKind::Unfit { algorithm, reason }.into()
 }
 
 /// The rows by modular hashing and by the digest that the parameters give, or else as few as keys of
@@ -126,14 +126,15 @@ pub(super) fn check<K: FlowKey>(
                 format!("that gives {fewest} columns: fewer name more wrong keys than right");
             Err(out_of_range(parameters, name, more))
         }
-        None => Err(BuildError::TooLittleMemory {
+        None => Err(BuildErrorKind::TooLittleMemory {
             needed: table_bytes::<K>(rows[0]) + fewest * column_bytes,
             given: memory_bytes,
-        }),
+        }
+        .into()),
     }
 }
 
 fn out_of_range(parameters: &Parameters, name: &'static str, range: String) -> BuildError {
     let value = parameters.get(name).unwrap_or_default().to_owned();
-    BuildError::OutOfRange { name, value, range }
+    BuildErrorKind::OutOfRange { name, value, range }.into()
 }

@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use super::super::remix::remix;
-use super::super::{BuildError, Parameters};
+use super::super::{BuildError, BuildErrorKind, Parameters};
 use crate::batch::BATCH_PACKETS;
 
 /// Rows that a sketch has at most.
@@ -261,10 +261,13 @@ impl Targets {
     ) -> Result<Rows, BuildError> {
         parameters.exclusive("columns", &["epsilon"])?;
         parameters.exclusive("rows", &["delta"])?;
-        let out_of_range = |name, range: String| BuildError::OutOfRange {
-            name,
-            value: parameters.get(name).unwrap_or_default().to_owned(),
-            range,
+        let out_of_range = |name, range: String| {
+            BuildErrorKind::OutOfRange {
+                name,
+                value: parameters.get(name).unwrap_or_default().to_owned(),
+                range,
+            }
+            .into()
         };
         let rows = match parameters.fraction("delta")? {
             Some(delta) => self.rows(delta).ok_or_else(|| {

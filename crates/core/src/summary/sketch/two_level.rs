@@ -14,8 +14,8 @@ use flowgauge_kernel::{Digester, Zeroed, prefetch};
 use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{
-    Answers, BuildError, Counter, Describe, Incompatible, Info, Ingest, Laws, Memory, Merge,
-    Options, Parameter, Setting, Summary,
+    Answers, BuildError, BuildErrorKind, Counter, Describe, Incompatible, Info, Ingest, Laws,
+    Memory, Merge, Options, Parameter, Setting, Summary,
 };
 use super::cell::Unsigned;
 use super::modular::{Mangled, Modular, load_counters};
@@ -132,11 +132,12 @@ impl Describe for TwoLevel {
             (columns, (columns / COUNTERS_PER_BITMAP).max(2))
         };
         if bitmaps > columns {
-            return Err(BuildError::OutOfRange {
+            return Err(BuildErrorKind::OutOfRange {
                 name: "bitmaps",
                 value: bitmaps.to_string(),
                 range: format!("a power of two up to the {columns} columns"),
-            });
+            }
+            .into());
         }
         let shape = Shape { rows, verify, columns, bitmaps, bits };
         let (digester, memory) = (options.digester, &options.memory);

@@ -8,7 +8,9 @@ use flowgauge_kernel::{Digester, Zeroed};
 use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Patience, Reader, Writer};
 use super::super::state::{self, Past, State};
-use super::super::{Answers, BuildError, Incompatible, Ingest, Options, Setting, Summary};
+use super::super::{
+    Answers, BuildError, BuildErrorKind, Incompatible, Ingest, Options, Setting, Summary,
+};
 use super::layout::Layout;
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
@@ -36,6 +38,22 @@ pub(in crate::summary) struct ExactTable<K, S, L> {
     types: PhantomData<(K, S)>,
 }
 
+/// As many buckets as the parameters say, or as fit into the memory: `most` at most.
+#[inline(never)]
+fn buckets(options: &Options, most: u64, per_bucket: usize) -> Result<usize, BuildError> {
+    let memory_bytes = options.memory_bytes.min((most as usize).saturating_mul(per_bucket));
+    let buckets = options.parameters.power_of_two("buckets", memory_bytes, per_bucket)?;
+    if buckets as u64 > most {
+        return Err(BuildErrorKind::OutOfRange {
+            name: "buckets",
+            value: buckets.to_string(),
+            range: format!("a power of two from 2 to {most}"),
+        }
+        .into());
+    }
+    Ok(buckets)
+}
+
 impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
     /// A table of as many `buckets` as its parameters say, or as fit into its memory; `most` at
     /// most.
@@ -46,16 +64,7 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
     /// The same, not boxed.
     pub(in crate::summary) fn new(options: &Options, most: u64) -> Result<Self, BuildError> {
         let more = if S::LASTING { size_of::<u32>() } else { 0 } + options.task_bytes_per_flow;
-        let per_bucket = L::bytes_per_bucket(more);
-        let memory_bytes = options.memory_bytes.min((most as usize).saturating_mul(per_bucket));
-        let buckets = options.parameters.power_of_two("buckets", memory_bytes, per_bucket)?;
-        if buckets as u64 > most {
-            return Err(BuildError::OutOfRange {
-                name: "buckets",
-                value: buckets.to_string(),
-                range: format!("a power of two from 2 to {most}"),
-            });
-        }
+        let buckets = buckets(options, most, L::bytes_per_bucket(more))?;
         let layout = L::new(buckets, &options.memory)?;
         let active = if S::LASTING { layout.most() } else { 0 };
         Ok(Self {

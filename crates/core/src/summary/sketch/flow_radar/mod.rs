@@ -20,8 +20,8 @@ use flowgauge_kernel::Digester;
 use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{
-    Answers, BuildError, Describe, Incompatible, Info, Ingest, Laws, Memory, Merge, Options,
-    Parameter, Setting, Summary,
+    Answers, BuildError, BuildErrorKind, Describe, Incompatible, Info, Ingest, Laws, Memory, Merge,
+    Options, Parameter, Setting, Summary,
 };
 use super::bloom::{BlockedBloom, LINE_BYTES};
 use crate::batch::Batch;
@@ -123,7 +123,7 @@ impl Describe for FlowRadar {
                 }
                 if rest / each < 2 * hashes {
                     let (needed, given) = (2 * hashes * each + LINE_BYTES, options.memory_bytes);
-                    return Err(BuildError::TooLittleMemory { needed, given });
+                    return Err(BuildErrorKind::TooLittleMemory { needed, given }.into());
                 }
                 (rest / each).min(1 << 32)
             }

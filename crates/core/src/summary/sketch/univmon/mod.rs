@@ -19,8 +19,9 @@ use flowgauge_kernel::Digester;
 use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{
-    Answers, BuildError, Candidates, Cells, Counter, Describe, Estimate, Incompatible, Info,
-    Ingest, Laws, Options, Parameter, RowIngest, Setting, SizeEstimate, SizeQuery, Summary,
+    Answers, BuildError, BuildErrorKind, Candidates, Cells, Counter, Describe, Estimate,
+    Incompatible, Info, Ingest, Laws, Options, Parameter, RowIngest, Setting, SizeEstimate,
+    SizeQuery, Summary,
 };
 use super::cell::Signed;
 use super::rows::{Rows, Targets};
@@ -152,11 +153,12 @@ impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
         let for_first = (rest / (eighths * cell_bytes)).saturating_mul(cell_bytes << HALVINGS);
         let first = Targets::Median.shape(parameters, for_first, cell_bytes, FIRST)?;
         let columns = |depth| columns_of(sizes, depth, first.columns());
-        let shape = Shape::new(first, levels, columns).ok_or_else(|| BuildError::OutOfRange {
-            name: "columns",
-            value: first.columns().to_string(),
-            range: "such that all cells have numbers of 32 bits".to_owned(),
-        })?;
+        let shape =
+            Shape::new(first, levels, columns).ok_or_else(|| BuildErrorKind::OutOfRange {
+                name: "columns",
+                value: first.columns().to_string(),
+                range: "such that all cells have numbers of 32 bits".to_owned(),
+            })?;
         Ok(Self {
             digester: options.digester,
             grids: Grids::new(shape, &options.memory)?,
