@@ -33,7 +33,7 @@ pub use digest::{Digester, Words};
 pub use exchange::{Keeper, User, exchange};
 pub use group::{equal_in_group, equal_in_line};
 pub use headers::{ReadHeaders, ScalarHeaders, Tuple, WithHeaders};
-pub use memory::{Zeroed, is_available};
+pub use memory::{Blank, Zeroed, is_available};
 pub use prefetch::prefetch;
 pub use ring::{Consumer, Gone, Producer, ring};
 pub use seed::{LEAST_SEED_BYTES, Seed, SeedId};

@@ -25,18 +25,19 @@ impl<T: Zeroable> Zeroed<T> {
     /// # Errors
     /// When the address space or the memory limit of the process does not allow it.
     pub fn new(len: usize) -> io::Result<Self> {
-        const { assert!(align_of::<T>() <= 4096, "a mapping is aligned to a page") };
-        const { assert!(!std::mem::needs_drop::<T>(), "what is unmapped is not dropped") };
         let bytes = len.checked_mul(size_of::<T>()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { map: reserve(bytes)?, len, item: PhantomData })
+        Ok(Self::of(Blank::new(bytes)?, len))
     }
 
-    /// Faults all of it in, and keeps it from being swapped out; returns whether the operating system
-    /// allows that.
-    pub fn lock(&self) -> bool {
-        #[cfg(target_os = "linux")]
-        let _ = self.map.advise(memmap2::Advice::PopulateWrite);
-        self.map.lock().is_ok()
+    /// `len` items in memory that has room for them.
+    ///
+    /// # Panics
+    /// When it has not.
+    pub fn of(memory: Blank, len: usize) -> Self {
+        const { assert!(align_of::<T>() <= 4096, "a mapping is aligned to a page") };
+        const { assert!(!std::mem::needs_drop::<T>(), "what is unmapped is not dropped") };
+        assert!(len.checked_mul(size_of::<T>()).is_some_and(|bytes| bytes <= memory.0.len()));
+        Self { map: memory.0, len, item: PhantomData }
     }
 
     /// Bytes reserved.
@@ -54,14 +55,32 @@ pub fn is_available(bytes: usize) -> bool {
     kilobytes.is_none_or(|kilobytes| bytes / 1024 < kilobytes)
 }
 
-fn reserve(bytes: usize) -> io::Result<MmapMut> {
-    let map = MmapMut::map_anon(bytes.max(1))?;
-    #[cfg(target_os = "linux")]
-    if bytes >= HUGE_PAGE {
-        // A kernel without huge pages refuses; the table then works with small ones.
-        let _ = map.advise(memmap2::Advice::HugePage);
+/// Memory that holds nothing yet, of a number of bytes and no type: what all tables reserve alike.
+pub struct Blank(MmapMut);
+
+impl Blank {
+    /// Reserves `bytes`.
+    ///
+    /// # Errors
+    /// As [`Zeroed::new`].
+    #[inline(never)]
+    pub fn new(bytes: usize) -> io::Result<Self> {
+        let map = MmapMut::map_anon(bytes.max(1))?;
+        #[cfg(target_os = "linux")]
+        if bytes >= HUGE_PAGE {
+            // A kernel without huge pages refuses; the table then works with small ones.
+            let _ = map.advise(memmap2::Advice::HugePage);
+        }
+        Ok(Self(map))
     }
-    Ok(map)
+
+    /// Faults all of it in, and keeps it from being swapped out; returns whether the operating system
+    /// allows that.
+    pub fn lock(&self) -> bool {
+        #[cfg(target_os = "linux")]
+        let _ = self.0.advise(memmap2::Advice::PopulateWrite);
+        self.0.lock().is_ok()
+    }
 }
 
 /// Below the size of a huge page there is nothing to ask for.

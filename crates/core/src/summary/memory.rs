@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytemuck::Zeroable;
-use flowgauge_kernel::Zeroed;
+use flowgauge_kernel::{Blank, Zeroed};
 
 use super::{BuildError, BuildErrorKind};
 
@@ -41,15 +41,19 @@ impl Memory {
     /// # Errors
     /// When they do not fit into what is left, or the operating system refuses.
     pub fn zeroed<T: Zeroable>(&self, len: usize) -> Result<Zeroed<T>, BuildError> {
-        let bytes = len.saturating_mul(size_of::<T>());
+        Ok(Zeroed::of(self.reserve(len.saturating_mul(size_of::<T>()))?, len))
+    }
+
+    #[inline(never)]
+    fn reserve(&self, bytes: usize) -> Result<Blank, BuildError> {
         self.take(bytes)?;
-        let zeroed = Zeroed::new(len).map_err(|error| BuildErrorKind::Refused { bytes, error })?;
+        let memory = Blank::new(bytes).map_err(|error| BuildErrorKind::Refused { bytes, error })?;
         if let Some(unlocked) = &self.unlocked
-            && !zeroed.lock()
+            && !memory.lock()
         {
             unlocked.fetch_add(bytes, Ordering::Relaxed);
         }
-        Ok(zeroed)
+        Ok(memory)
     }
 
     /// Counts `bytes` that are reserved elsewhere.
