@@ -9,18 +9,18 @@ use crate::terms::{Measure, Threshold};
 /// What the contents of a summary depend on, besides its parameters and the packets; `None` where
 /// they do not.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Basis {
-    pub(crate) seed: Seed,
+pub(crate) struct Basis<'a> {
+    pub(crate) seed: &'a Seed,
     pub(crate) key_bytes: usize,
     pub(crate) by: Option<Measure>,
     pub(crate) threshold: Option<Threshold>,
     pub(crate) spread: Option<u64>,
 }
 
-impl Basis {
+impl<'a> Basis<'a> {
     /// Of a summary that depends on its digests alone.
-    pub(crate) fn of(digester: &Digester) -> Self {
-        let (seed, key_bytes) = (*digester.seed(), digester.key_bytes());
+    pub(crate) fn of(digester: &'a Digester) -> Self {
+        let (seed, key_bytes) = (digester.seed(), digester.key_bytes());
         Self { seed, key_bytes, by: None, threshold: None, spread: None }
     }
 
@@ -45,7 +45,7 @@ impl Basis {
 pub(crate) fn twin<'a, K: FlowKey, S: Summary<K> + 'static>(
     own: &S,
     other: &'a dyn Summary<K>,
-    basis: impl Fn(&S) -> Basis,
+    basis: impl Fn(&S) -> Basis<'_>,
 ) -> Result<&'a S, Incompatible> {
     let other = other.downcast_ref::<S>().ok_or(Incompatible("types differ"))?;
     match basis(own).difference(&basis(other)) {

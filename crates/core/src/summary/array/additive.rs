@@ -130,7 +130,7 @@ impl<K: FlowKey, C: Counter> CounterArray<K, C> {
         })
     }
 
-    fn basis(&self) -> Basis {
+    fn basis(&self) -> Basis<'_> {
         Basis { threshold: Some(self.threshold), ..Basis::of(&self.digester) }
     }
 

@@ -67,7 +67,7 @@ impl<K: FlowKey, S: State> Displaced<K, S> {
     }
 
     /// What they depend on, where any are kept.
-    pub(super) fn basis(&self, basis: Basis) -> Basis {
+    pub(super) fn basis<'a>(&self, basis: Basis<'a>) -> Basis<'a> {
         match (&self.table, S::ELEMENTS) {
             (None, _) => basis,
             (_, true) => Basis { spread: Some(self.spread), ..basis },

@@ -119,7 +119,7 @@ impl<K: FlowKey, S: State> KeyedArray<K, S> {
         })
     }
 
-    fn basis(&self) -> Basis {
+    fn basis(&self) -> Basis<'_> {
         let (by, spread) = (self.past.by(), self.spread);
         self.displaced.basis(Basis {
             by: S::LASTING.then_some(by),

@@ -70,7 +70,7 @@ impl<K: FlowKey, S: Shared> SharedArray<K, S> {
         }))
     }
 
-    fn basis(&self) -> Basis {
+    fn basis(&self) -> Basis<'_> {
         if S::ELEMENTS {
             return Basis { spread: Some(self.spread), ..Basis::of(&self.digester) };
         }

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use flowgauge_kernel::{Digester, prefetch};
 
-use super::super::sketch::rows::{Rows, signs, with_rows};
+use super::super::sketch::rows::{Rows, ask_first, signs, with_rows};
 use super::super::{BuildError, Counter, Options, Summary};
 use super::atomic::{AtomicU64, Column, Relaxed, add_saturating, column};
 use super::{SharedIngest, Total};
@@ -79,11 +79,12 @@ fn add<W: Counter, const D: usize, const SIGNED: bool>(
     let mut places = [[0; BATCH_PACKETS]; D];
     let places = &mut places[..rows.count::<D>()];
     rows.place_batch(digests, places);
-    let ask = |i: usize| places.iter().for_each(|row| prefetch(cells, row[i] as usize));
-    (0..PREFETCH_AHEAD).for_each(ask);
+    ask_first(cells, places, PREFETCH_AHEAD);
     for (i, (&digest, weight)) in digests.iter().zip(weights).enumerate() {
         if i + PREFETCH_AHEAD < BATCH_PACKETS {
-            ask(i + PREFETCH_AHEAD);
+            for row in places.iter() {
+                prefetch(cells, row[i + PREFETCH_AHEAD] as usize);
+            }
         }
         let signs = if SIGNED { signs(digest) } else { 0 };
         for (row, places) in places.iter().enumerate() {

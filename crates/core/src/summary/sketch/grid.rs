@@ -10,7 +10,7 @@ use super::super::{BuildError, Cells, Counter, Estimate, Options, RowIngest};
 use super::cell::{Cell, join_all};
 use super::noise::Noise;
 use super::row_sketch::RowSketch;
-use super::rows::{CONFIDENCE, MOST_ROWS, Rows, Targets, deviations, with_rows};
+use super::rows::{CONFIDENCE, MOST_ROWS, Rows, Targets, ask_first, deviations, with_rows};
 use crate::batch::BATCH_PACKETS;
 use crate::key::FlowKey;
 use crate::terms::Threshold;
@@ -306,9 +306,7 @@ impl<R: Rule> Grid<R> {
         self.rows.place_batch(packets.digests, &mut places[..rows]);
         let ahead = if size_of_val(cells) > CACHED_BYTES { PREFETCH_AHEAD } else { BATCH_PACKETS };
         if ahead < BATCH_PACKETS {
-            for row in &places[..rows] {
-                row[..ahead].iter().for_each(|&place| prefetch(cells, place as usize));
-            }
+            ask_first(cells, &places[..rows], ahead);
         }
         packets.add::<R, D, FULL, LIST>(cells, self.total, heavy, |cells, i| {
             if i + ahead < BATCH_PACKETS {

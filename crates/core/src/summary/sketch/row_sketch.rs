@@ -50,7 +50,7 @@ impl<K: FlowKey, R: Rule> RowSketch<K, R> {
         })
     }
 
-    fn basis(&self) -> Basis {
+    fn basis(&self) -> Basis<'_> {
         Basis { threshold: Some(self.threshold), ..Basis::of(&self.digester) }
     }
 

@@ -7,6 +7,8 @@
 
 use std::ops::Range;
 
+use flowgauge_kernel::prefetch;
+
 use super::super::remix::remix;
 use super::super::{BuildError, BuildErrorKind, Parameters};
 use crate::batch::BATCH_PACKETS;
@@ -39,6 +41,15 @@ macro_rules! with_rows {
     };
 }
 pub(crate) use with_rows;
+
+/// Asks for the cells of the first keys of a batch, `ahead` of them: unrolled, this would be the larger
+/// part of each loop over packets.
+#[inline(never)]
+pub(crate) fn ask_first<C>(cells: &[C], places: &[[u32; BATCH_PACKETS]], ahead: usize) {
+    for place in places.iter().flat_map(|places| &places[..ahead]) {
+        prefetch(cells, *place as usize);
+    }
+}
 
 /// A number of rows of a power of two of columns, stored row by row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -82,7 +82,7 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
         })
     }
 
-    fn basis(&self) -> Basis {
+    fn basis(&self) -> Basis<'_> {
         let (by, spread) = (self.past.by(), self.spread);
         Basis {
             by: S::LASTING.then_some(by),

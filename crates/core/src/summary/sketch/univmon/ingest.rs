@@ -4,7 +4,7 @@ use flowgauge_kernel::prefetch;
 
 use super::super::super::{Counter, RowIngest};
 use super::super::cell::Signed;
-use super::super::rows::{MOST_ROWS, signs, with_rows};
+use super::super::rows::{MOST_ROWS, ask_first, signs, with_rows};
 use super::super::top_keys::TopKeys;
 use super::grids::{Grids, Shape};
 use super::{MOST_LEVELS, UniversalSketch};
@@ -80,9 +80,7 @@ impl<C: Signed> Grids<C> {
         let (shape, cells) = (&self.shape, &mut self.cells[..]);
         let (count, mut places) = (shape.first.count::<D>(), [[0; BATCH_PACKETS]; D]);
         shape.place_batch(packets.digests, packets.depths, &mut places[..count]);
-        for places in &places[..count] {
-            places[..PREFETCH_AHEAD].iter().for_each(|place| prefetch(cells, *place as usize));
-        }
+        ask_first(cells, &places[..count], PREFETCH_AHEAD);
         // In a register: in memory each packet would wait for the store of the one before.
         let mut saturated = self.saturated;
         for (i, (&digest, &weight)) in packets.digests.iter().zip(packets.weights).enumerate() {
