@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::ptr::{null, null_mut};
 
 use flowgauge_capi::*;
-use flowgauge_core::packet::{Frame, LinkType};
+use flowgauge_core::packet::{Frame, FrameColumns, LinkType};
 use flowgauge_engine::sink::Each;
 use flowgauge_engine::{Config, EpochLength, Meter, Pace, Plan};
 use rustix::time::{ClockId, clock_gettime};
@@ -89,7 +89,7 @@ fn cpu_ns() -> i64 {
 
 fn main() {
     let packets = Packets::new();
-    let frames: Vec<_> = packets
+    let frames: FrameColumns<'_> = packets
         .bytes
         .iter()
         .map(|bytes| Frame { bytes, wire: 60, link: LinkType::ETHERNET, time_ns: 1 })
@@ -102,7 +102,9 @@ fn main() {
     let mut ways: [Way<'_>; 4] = [
         (
             "Meter::push",
-            Box::new(|| frames.chunks(BURST).for_each(|burst| rust.push(black_box(burst)))),
+            Box::new(|| {
+                frames.frames().chunks(BURST).for_each(|burst| rust.push(black_box(burst)));
+            }),
         ),
         (
             "fg_push",

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use flowgauge_core::block::ParsedRow;
-use flowgauge_core::packet::{Frame, Headers, Ip, LinkType, NoKey, Ports};
+use flowgauge_core::packet::{Frames, Headers, Ip, LinkType, NoKey, Ports};
 use flowgauge_engine::{Arrivals, Pace};
 
 use error::{Problem, entry};
@@ -332,22 +332,20 @@ pub unsafe extern "C" fn fg_push(
             )
         };
         slot.with(packets, |link, meter| {
-            let mut frames = ArrayVec::<Frame<'_>, BURST>::new();
-            let packets = data.iter().zip(captured).zip(wire);
-            for ((data, captured), wire) in packets {
-                let bytes: &[u8] = if data.is_null() {
-                    &[]
-                } else {
+            let (links, times_ns) = ([*link; BURST], [now_ns; BURST]);
+            let packets = data.chunks(BURST).zip(captured.chunks(BURST)).zip(wire.chunks(BURST));
+            for ((data, captured), wires) in packets {
+                let bytes = data.iter().zip(captured).map(|(data, captured)| {
+                    if data.is_null() {
+                        return &[][..];
+                    }
                     // SAFETY: so many bytes were captured there, as the caller says.
                     unsafe { std::slice::from_raw_parts(data.cast(), *captured as usize) }
-                };
-                frames.push(Frame { bytes, wire: *wire, link: *link, time_ns: now_ns });
-                if frames.is_full() {
-                    meter.push(&frames);
-                    frames.clear();
-                }
+                });
+                let bytes: ArrayVec<&[u8], BURST> = bytes.collect();
+                let packets = bytes.len();
+                meter.push(Frames::new(&bytes, wires, &links[..packets], &times_ns[..packets]));
             }
-            meter.push(&frames);
         })
         .map(|()| FG_OK)
     })

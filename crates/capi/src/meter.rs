@@ -316,7 +316,7 @@ fn grant(granted: &mut Ahead, words: &Words, meter: &dyn Meter) {
 #[cfg(test)]
 mod tests {
     use flowgauge_core::block::ParsedRow;
-    use flowgauge_core::packet::Frame;
+    use flowgauge_core::packet::Frames;
     use flowgauge_engine::Arrivals;
 
     use super::*;
@@ -336,7 +336,7 @@ mod tests {
             assert!(skipped.packets <= 100 && (5..=1000).contains(&skipped.last_ns), "{skipped:?}");
             self.0.fetch_add(skipped.packets, Ordering::Relaxed);
         }
-        fn push(&mut self, _: &[Frame<'_>]) {
+        fn push(&mut self, _: Frames<'_>) {
             panic!("out of order");
         }
         fn push_headers(&mut self, _: &[ParsedRow]) {}
@@ -371,7 +371,10 @@ mod tests {
         let (one, other) = (open(), open());
         assert_eq!(code(one.with(8, |_, meter| meter.advance(0))), crate::FG_OK);
         for (slot, packets) in [(one, 32), (one, 1), (other, 7)] {
-            assert_eq!(code(slot.with(packets, |_, meter| meter.push(&[]))), FG_EDEAD);
+            assert_eq!(
+                code(slot.with(packets, |_, meter| meter.push(Frames::default()))),
+                FG_EDEAD
+            );
             assert!(last().to_string_lossy().contains("out of order"), "{:?}", last());
         }
         assert_eq!((one.dropped(), other.dropped()), (33, 7));

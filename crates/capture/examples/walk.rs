@@ -5,13 +5,13 @@
 use std::process::ExitCode;
 
 use flowgauge_capture::Captures;
-use flowgauge_engine::source::{Burst, Source};
+use flowgauge_engine::source::{Burst, Columns, Source};
 
 fn main() -> ExitCode {
     let mut captures = Captures::open(std::env::args_os().skip(1));
-    let mut packets = 0;
+    let (mut packets, mut columns) = (0, Columns::default());
     loop {
-        let mut burst = Burst::new();
+        let mut burst = Burst::new(&mut columns);
         match captures.poll(&mut burst) {
             Ok(true) => packets += burst.len(),
             Ok(false) => break,

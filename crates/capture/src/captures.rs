@@ -27,14 +27,15 @@ use crate::{damage::CaptureError, input::Origin, reader::Reader};
 ///
 /// ```no_run
 /// use flowgauge_capture::Captures;
-/// use flowgauge_engine::source::{Burst, Source};
+/// use flowgauge_engine::source::{Burst, Columns, Source};
 ///
 /// let mut captures = Captures::open(["morning.pcap.gz", "evening.pcapng"]);
+/// let mut columns = Columns::default();
 /// loop {
-///     let mut burst = Burst::new();
+///     let mut burst = Burst::new(&mut columns);
 ///     match captures.poll(&mut burst) {
 ///         Ok(true) => {
-///             for frame in &burst {
+///             for frame in burst.frames().iter() {
 ///                 println!("{} {}", frame.time_ns, frame.bytes.len());
 ///             }
 ///         }

@@ -152,7 +152,7 @@ impl Pcap {
     ) {
         let order = if BIG { ByteOrder::Big } else { ByteOrder::Little };
         let (mut next, mut irregular) = (*at, 0);
-        while !burst.is_full() {
+        while burst.room() > 0 {
             let Some(packet) = self.packet(order, bytes, next) else { break };
             burst.push(packet.frame);
             irregular += u64::from(packet.irregular);

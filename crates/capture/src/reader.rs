@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use flowgauge_engine::source::{Ahead, Burst, Chunk, Skipped};
+use flowgauge_engine::source::{Ahead, Burst, Chunk, Columns, Skipped};
 
 use crate::{
     damage::{CaptureError, Damage, Refusal},
@@ -90,12 +90,12 @@ impl Reader {
         self.window.fill_up();
         let more = self.seek();
         if let (Ok(true), Some(format)) = (&more, &mut self.format) {
-            let (bytes, at) = self.window.unread();
+            let ((bytes, at), mut columns) = (self.window.unread(), Columns::default());
             loop {
-                let mut burst = Burst::new();
+                let mut burst = Burst::new(&mut columns);
                 format.walk(bytes, at, &mut burst);
-                chunk.extend(bytes, &burst);
-                if !burst.is_full() {
+                chunk.extend(bytes, burst.frames());
+                if burst.room() > 0 {
                     break;
                 }
             }

@@ -12,7 +12,7 @@ use std::{
 
 use flate2::{Compression, write::GzEncoder};
 use flowgauge_capture::Captures;
-use flowgauge_engine::source::{Burst, Source};
+use flowgauge_engine::source::{Burst, Columns, Source};
 
 const MIB: usize = 1 << 20;
 
@@ -30,8 +30,9 @@ fn measure(file: Vec<u8>) -> (u64, Vec<String>, usize) {
     let base = memory("VmRSS");
     let mut captures = Captures::from_reader("bomb", Cursor::new(file));
     let (mut packets, mut messages) = (0, Vec::new());
+    let mut columns = Columns::default();
     loop {
-        let mut burst = Burst::new();
+        let mut burst = Burst::new(&mut columns);
         match captures.poll(&mut burst) {
             Ok(true) => packets += burst.len() as u64,
             Ok(false) => break,

@@ -86,32 +86,25 @@ impl<K: FlowKey> Batch<K> {
         self.push(key, bytes, time_ns);
     }
 
-    /// Adds packets of key, bytes and time, as far as there is room; returns how many.
+    /// Places for the keys of packets that [`Self::extend`] then adds.
     #[inline(always)]
-    pub fn extend(&mut self, rows: impl Iterator<Item = (K, u32, i64)>) -> usize {
-        let first = self.len;
-        let columns = self.keys[first..].iter_mut().zip(&mut self.bytes[first..]);
-        let columns = columns.zip(&mut self.times_ns[first..]);
-        for (((key, bytes), time_ns), row) in columns.zip(rows) {
-            (*key, *bytes, *time_ns) = (row.0, u64::from(row.1), row.2);
-            self.len += 1;
-        }
-        self.len - first
+    pub fn free_keys(&mut self) -> &mut [K] {
+        &mut self.keys[self.len..]
     }
 
-    /// Adds packets, with as many bytes and times as there are keys.
+    /// Adds the packets whose keys were written to the first of [`Self::free_keys`].
     ///
     /// # Panics
-    /// When the batch has no room for them.
+    /// When there are not as many times as bytes, or no room for so many.
     #[inline(always)]
-    pub fn extend_from(&mut self, keys: impl Iterator<Item = K>, bytes: &[u64], times_ns: &[i64]) {
-        let places = self.len..self.len + bytes.len();
-        self.bytes[places.clone()].copy_from_slice(bytes);
-        self.times_ns[places.clone()].copy_from_slice(times_ns);
-        for (to, key) in self.keys[places.clone()].iter_mut().zip(keys) {
-            *to = key;
+    pub fn extend(&mut self, bytes: &[u32], times_ns: &[i64]) {
+        let rows = self.len..self.len + bytes.len();
+        // Columns of their own are copied by vectors.
+        for (to, bytes) in self.bytes[rows.clone()].iter_mut().zip(bytes) {
+            *to = u64::from(*bytes);
         }
-        self.len = places.end;
+        self.times_ns[rows.clone()].copy_from_slice(times_ns);
+        self.len = rows.end;
     }
 
     /// Sets the elements of the packets from `first` on.

@@ -16,8 +16,9 @@ use crate::batch::Batch;
 use crate::block::{Block, Stretch};
 use crate::key::{Element, Extract, FlowKey, Key4, Key8, Key16, Key37};
 use crate::key::{KeyKind, KeySpec};
+use crate::packet::common::{V4, V6, Version};
 use crate::packet::{
-    Frame, Headers, Ip, KeylessCounts, Malformed, NoKey, common, parse, parse_inner,
+    Frame, Frames, Headers, Ip, KeylessCounts, Malformed, NoKey, parse, parse_inner,
 };
 use crate::terms::{Size, SpreadOf};
 
@@ -95,10 +96,11 @@ impl Keyless {
 trait Put {
     fn v4(&mut self, ip: &Ip<8>, wire: u32, time_ns: i64) -> Result<(), Keyless>;
     fn v6(&mut self, ip: &Ip<32>, wire: u32, time_ns: i64) -> Result<(), Keyless>;
-    /// Puts the first frames, as far as they are common ones of IPv4; returns how many.
-    fn common_v4(&mut self, headers: impl ReadHeaders, frames: &[Frame<'_>], inner: bool) -> usize;
+    /// Puts the first of these frames of Ethernet, as far as they are common ones of IPv4; returns how
+    /// many.
+    fn common_v4(&mut self, headers: impl ReadHeaders, frames: Frames<'_>, inner: bool) -> usize;
     /// The same of IPv6.
-    fn common_v6(&mut self, headers: impl ReadHeaders, frames: &[Frame<'_>], inner: bool) -> usize;
+    fn common_v6(&mut self, headers: impl ReadHeaders, frames: Frames<'_>, inner: bool) -> usize;
     /// Puts packets of the columns of a block.
     fn columns(&mut self, block: &Block, places: Range<usize>);
 
@@ -129,22 +131,12 @@ impl Put for One<'_> {
         self.lane.take(ip, wire, time_ns, 0, self.to)
     }
     #[inline(always)]
-    fn common_v4(&mut self, headers: impl ReadHeaders, frames: &[Frame<'_>], inner: bool) -> usize {
-        self.lane.take_common(
-            frames,
-            |frame| common::v4(headers, frame.link, frame.bytes, inner),
-            0,
-            self.to,
-        )
+    fn common_v4(&mut self, headers: impl ReadHeaders, frames: Frames<'_>, inner: bool) -> usize {
+        self.lane.take_common(frames, V4 { headers, inner }, 0, self.to)
     }
     #[inline(always)]
-    fn common_v6(&mut self, headers: impl ReadHeaders, frames: &[Frame<'_>], inner: bool) -> usize {
-        self.lane.take_common(
-            frames,
-            |frame| common::v6(headers, frame.link, frame.bytes, inner),
-            0,
-            self.to,
-        )
+    fn common_v6(&mut self, headers: impl ReadHeaders, frames: Frames<'_>, inner: bool) -> usize {
+        self.lane.take_common(frames, V6 { headers, inner }, 0, self.to)
     }
     #[inline(always)]
     fn columns(&mut self, block: &Block, places: Range<usize>) {
@@ -175,23 +167,13 @@ impl<A: Width + Extract<8>, B: Width + Extract<32>> Put for Two<'_, A, B> {
         Ok(())
     }
     #[inline(always)]
-    fn common_v4(&mut self, headers: impl ReadHeaders, frames: &[Frame<'_>], inner: bool) -> usize {
-        self.v4.take_common(
-            frames,
-            |frame| common::v4(headers, frame.link, frame.bytes, inner),
-            0,
-            self.to,
-        )
+    fn common_v4(&mut self, headers: impl ReadHeaders, frames: Frames<'_>, inner: bool) -> usize {
+        self.v4.take_common(frames, V4 { headers, inner }, 0, self.to)
     }
     #[inline(always)]
-    fn common_v6(&mut self, headers: impl ReadHeaders, frames: &[Frame<'_>], inner: bool) -> usize {
+    fn common_v6(&mut self, headers: impl ReadHeaders, frames: Frames<'_>, inner: bool) -> usize {
         let Some(v6) = &mut self.v6 else { return 0 };
-        v6.take_common(
-            frames,
-            |frame| common::v6(headers, frame.link, frame.bytes, inner),
-            1,
-            self.to,
-        )
+        v6.take_common(frames, V6 { headers, inner }, 1, self.to)
     }
     #[inline(always)]
     fn columns(&mut self, block: &Block, places: Range<usize>) {
@@ -216,24 +198,24 @@ impl Lanes {
 
     /// Takes frames in their order until `most` packets had a key; `to` gets each batch that is full.
     /// Returns the frames taken, and how many of them had a key.
-    pub fn take(&mut self, frames: &[Frame<'_>], most: u64, to: &mut dyn Take) -> (usize, u64) {
+    pub fn take(&mut self, frames: Frames<'_>, most: u64, to: &mut dyn Take) -> (usize, u64) {
         let Self { keys, isa, inner, keyless, unmeasured } = self;
         match keys {
             Keys::Address(v4, v6) => {
                 let lanes = Two { v4, v6: v6.as_mut(), unmeasured, to };
-                isa.with_headers(Each { frames, inner: *inner, most, keyless, lanes })
+                isa.with_headers(&mut Each { frames, inner: *inner, most, keyless, lanes })
             }
             Keys::Pair(v4, v6) => {
                 let lanes = Two { v4, v6: v6.as_mut(), unmeasured, to };
-                isa.with_headers(Each { frames, inner: *inner, most, keyless, lanes })
+                isa.with_headers(&mut Each { frames, inner: *inner, most, keyless, lanes })
             }
             Keys::FiveTuple(v4, v6) => {
                 let lanes = Two { v4, v6: v6.as_mut(), unmeasured, to };
-                isa.with_headers(Each { frames, inner: *inner, most, keyless, lanes })
+                isa.with_headers(&mut Each { frames, inner: *inner, most, keyless, lanes })
             }
             Keys::Number(lane) => {
                 let lanes = One { lane, to };
-                isa.with_headers(Each { frames, inner: *inner, most, keyless, lanes })
+                isa.with_headers(&mut Each { frames, inner: *inner, most, keyless, lanes })
             }
         }
     }
@@ -341,35 +323,41 @@ fn weigh_two<A: Width, B: Width>(
 
 /// Puts each frame into its lane, until `most` of them had a key.
 struct Each<'a, P> {
-    frames: &'a [Frame<'a>],
+    frames: Frames<'a>,
     inner: bool,
     most: u64,
     keyless: &'a mut KeylessCounts,
     lanes: P,
 }
 
-impl<P: Put> WithHeaders for Each<'_, P> {
+impl<P: Put> WithHeaders for &mut Each<'_, P> {
     type Output = (usize, u64);
 
     #[inline(always)]
     fn run<H: ReadHeaders>(self, headers: H) -> (usize, u64) {
-        let Self { frames, inner, most, keyless, mut lanes } = self;
-        let (mut rest, mut left) = (frames, most);
-        while left > 0 && !rest.is_empty() {
-            let within = usize::try_from(left).map_or(rest, |left| &rest[..left.min(rest.len())]);
-            let v4 = lanes.common_v4(headers, within, inner);
-            let v6 = lanes.common_v6(headers, &within[v4..], inner);
-            (rest, left) = (&rest[v4 + v6..], left - (v4 + v6) as u64);
+        let Each { frames, inner, most, keyless, lanes } = self;
+        let (frames, inner, most) = (*frames, *inner, *most);
+        let (mut taken, mut left) = (0, most);
+        // Where the next frame begins that is not of Ethernet.
+        let mut other = 0;
+        while left > 0 && taken < frames.len() {
+            if other <= taken {
+                other = taken + frames.part(taken..frames.len()).ethernet();
+            }
+            let end = other.min(taken.saturating_add(usize::try_from(left).unwrap_or(usize::MAX)));
+            let v4 = lanes.common_v4(headers, frames.part(taken..end), inner);
+            let v6 = lanes.common_v6(headers, frames.part(taken + v4..end), inner);
+            (taken, left) = (taken + v4 + v6, left - (v4 + v6) as u64);
             // Behind packets of IPv6 stands any other; else one that is no common one.
-            if v6 == 0 && v4 < within.len() {
-                match put_uncommon(&rest[0], inner, &mut lanes) {
+            if v6 == 0 && (v4 == 0 || taken < end) {
+                match put_uncommon(&frames.at(taken), inner, lanes) {
                     Ok(()) => left -= 1,
                     Err(reason) => reason.count(keyless),
                 }
-                rest = &rest[1..];
+                taken += 1;
             }
         }
-        (frames.len() - rest.len(), most - left)
+        (taken, most - left)
     }
 }
 
@@ -466,12 +454,12 @@ impl<K: Width> Lane<K> {
         Ok(())
     }
 
-    /// Takes the first frames, as far as `read` finds a five-tuple in them; returns how many.
+    /// Takes the first frames, as far as they are common ones of a version of IP; returns how many.
     #[inline(always)]
     fn take_common<const N: usize>(
         &mut self,
-        frames: &[Frame<'_>],
-        read: impl Fn(&Frame<'_>) -> Option<Tuple<N>>,
+        frames: Frames<'_>,
+        version: impl Version<N>,
         lane: usize,
         to: &mut dyn Take,
     ) -> usize
@@ -480,17 +468,15 @@ impl<K: Width> Lane<K> {
         Ip<N>: Element,
     {
         let (kind, mask) = (self.key.kind, self.mask);
+        let key = |tuple: &Tuple<N>| K::from_tuple(kind, tuple).masked(mask);
         let mut taken = 0;
         loop {
             let first = self.batch.len();
-            let room = &frames[taken..frames.len().min(taken + self.batch_packets - first)];
-            let row = |frame: &Frame<'_>| {
-                let key = K::from_tuple(kind, &read(frame)?).masked(mask);
-                Some((key, frame.wire, frame.time_ns))
-            };
-            let rows = self.batch.extend(room.iter().map_while(row));
+            let room = frames.part(taken..frames.len().min(taken + self.batch_packets - first));
+            let rows = version.read_all(room.bytes(), self.batch.free_keys(), key);
+            self.batch.extend(&room.wires()[..rows], &room.times_ns()[..rows]);
             if let Some(element) = self.element() {
-                let tuples = room[..rows].iter().filter_map(&read);
+                let tuples = room.bytes()[..rows].iter().filter_map(|bytes| version.read(bytes));
                 self.batch.set_elements(first, tuples.map(element));
             }
             if self.batch.len() == self.batch_packets {
@@ -514,12 +500,14 @@ impl<K: Width> Lane<K> {
         while at < places.end {
             let first = self.batch.len();
             let end = places.end.min(at + self.batch_packets - first);
-            let (bytes, times_ns) = (&block.bytes()[at..end], &block.times_ns()[at..end]);
-            let tuples = block.tuples(at..end).iter();
-            let keys = tuples.clone().map(|tuple| K::from_tuple(kind, tuple).masked(mask));
-            self.batch.extend_from(keys, bytes, times_ns);
+            let (wires, times_ns) = (&block.wires()[at..end], &block.times_ns()[at..end]);
+            let tuples = block.tuples(at..end);
+            for (to, tuple) in self.batch.free_keys().iter_mut().zip(tuples) {
+                *to = K::from_tuple(kind, tuple).masked(mask);
+            }
+            self.batch.extend(wires, times_ns);
             if let Some(element) = self.element() {
-                self.batch.set_elements(first, tuples.copied().map(element));
+                self.batch.set_elements(first, tuples.iter().copied().map(element));
             }
             if self.batch.len() == self.batch_packets {
                 self.flush(lane, to);

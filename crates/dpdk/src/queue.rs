@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use flowgauge_core::packet::{Frame, LinkType};
+use flowgauge_core::packet::LinkType;
 use flowgauge_engine::sink::visible;
 use flowgauge_engine::source::{Ahead, Burst, Counter, CounterKind, Skipped, Source, SourceError};
 
@@ -170,13 +170,8 @@ impl Source for DpdkQueue {
         }
         self.next = end;
         let (received, time_ns) = (&self.received, self.now_ns);
-        let frames = received.packets(first..end).map(|(bytes, wire)| Frame {
-            bytes,
-            wire,
-            link: LinkType::ETHERNET,
-            time_ns,
-        });
-        burst.extend(frames);
+        let wires = &received.wires()[first..end];
+        burst.arrive(received.bytes(first..end), wires, LinkType::ETHERNET, time_ns);
         Ok(true)
     }
 

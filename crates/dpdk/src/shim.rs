@@ -28,7 +28,7 @@ struct Pool([u8; 0]);
 #[repr(C)]
 struct RawBurst {
     packets: [*mut Packet; BURST],
-    bytes: [*const u8; BURST],
+    bytes: [NonNull<u8>; BURST],
     captured: [u32; BURST],
     wire: [u32; BURST],
     cycles: u64,
@@ -266,7 +266,7 @@ impl Received {
     pub(crate) fn new() -> Self {
         let burst = RawBurst {
             packets: [ptr::null_mut(); BURST],
-            bytes: [ptr::null(); BURST],
+            bytes: [NonNull::dangling(); BURST],
             captured: [0; BURST],
             wire: [0; BURST],
             cycles: 0,
@@ -300,17 +300,16 @@ impl Received {
         &self.burst.wire[..self.count]
     }
 
-    /// Packets at these places: the bytes of each in its first buffer, and its length on the wire.
+    /// Packets at these places: the bytes of each in its first buffer.
     ///
     /// # Panics
     /// When there are fewer.
-    pub(crate) fn packets(&self, places: Range<usize>) -> impl Iterator<Item = (&[u8], u32)> {
+    pub(crate) fn bytes(&self, places: Range<usize>) -> impl Iterator<Item = &[u8]> {
         assert!(places.end <= self.count);
-        let RawBurst { bytes, captured, wire, .. } = &*self.burst;
-        let lengths = captured[places.clone()].iter().zip(&wire[places.clone()]);
-        bytes[places].iter().zip(lengths).map(|(bytes, (captured, wire))| {
+        let RawBurst { bytes, captured, .. } = &*self.burst;
+        bytes[places.clone()].iter().zip(&captured[places]).map(|(bytes, captured)| {
             // SAFETY: the buffer holds so many bytes, and is not given back before `&mut self` is had.
-            (unsafe { slice::from_raw_parts(*bytes, *captured as usize) }, *wire)
+            unsafe { slice::from_raw_parts(bytes.as_ptr(), *captured as usize) }
         })
     }
 

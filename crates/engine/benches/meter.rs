@@ -12,7 +12,7 @@ use flowgauge_core::any::{AnySummary, BatchMut};
 use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::key::{KeyKind, KeySpec};
 use flowgauge_core::lanes::{LaneOptions, Lanes, Take};
-use flowgauge_core::packet::{Frame, LinkType};
+use flowgauge_core::packet::{Frame, FrameColumns, Frames, LinkType};
 use flowgauge_core::summary::{Options, Parameters};
 use flowgauge_engine::sink::{Json, Written};
 use flowgauge_engine::{Config, Plan};
@@ -58,7 +58,7 @@ fn config(kind: KeyKind) -> Config {
 }
 
 /// Pushes all frames into the meter of these measurements by bursts.
-fn pushes(c: &mut Criterion, name: &str, kinds: &[KeyKind], frames: &[Frame<'_>], burst: usize) {
+fn pushes(c: &mut Criterion, name: &str, kinds: &[KeyKind], frames: Frames<'_>, burst: usize) {
     let configs = kinds.iter().enumerate();
     let configs = configs.map(|(at, kind)| Config { name: format!("m{at}"), ..config(*kind) });
     let (mut meters, group) = Plan::several(configs.collect()).unwrap().build().unwrap();
@@ -79,7 +79,8 @@ fn meters(c: &mut Criterion) {
     let link = LinkType::ETHERNET;
     let frames =
         bytes.iter().zip(0..).map(|(bytes, time_ns)| Frame { bytes, wire: 60, link, time_ns });
-    let frames: Vec<_> = frames.collect();
+    let frames: FrameColumns<'_> = frames.collect();
+    let frames = frames.frames();
 
     let key: KeySpec = KeyKind::FiveTuple.into();
     let mut lanes = Lanes::new(LaneOptions {
@@ -97,15 +98,15 @@ fn meters(c: &mut Criterion) {
     benches.throughput(Throughput::Elements(FRAMES as u64));
     benches.bench_function("loop", |b| {
         b.iter(|| {
-            for burst in black_box(&frames).chunks(BATCH_PACKETS) {
+            for burst in black_box(frames).chunks(BATCH_PACKETS) {
                 lanes.take(burst, u64::MAX, &mut own);
             }
         });
     });
     benches.finish();
     for burst in BURSTS {
-        pushes(c, "one", &[KeyKind::FiveTuple], &frames, burst);
-        pushes(c, "two", &[KeyKind::Source, KeyKind::Destination], &frames, burst);
+        pushes(c, "one", &[KeyKind::FiveTuple], frames, burst);
+        pushes(c, "two", &[KeyKind::Source, KeyKind::Destination], frames, burst);
     }
 }
 

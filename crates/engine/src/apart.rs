@@ -1,7 +1,7 @@
 //! The meter of several measurements that all sample before headers: each reads its own packets.
 
 use flowgauge_core::block::{Block, ParsedRow};
-use flowgauge_core::packet::Frame;
+use flowgauge_core::packet::Frames;
 use flowgauge_kernel::Isa;
 
 use crate::meter::{Meter, Stream, finish};
@@ -79,9 +79,9 @@ impl Meter for ApartMeter {
         self.streams.iter_mut().for_each(|stream| stream.intake.skip(skipped));
     }
 
-    fn push(&mut self, frames: &[Frame<'_>]) {
+    fn push(&mut self, frames: Frames<'_>) {
         self.give(frames.len(), |Stream { intake, crew, .. }, _, places| {
-            let _ = intake.take(&frames[places], &mut **crew);
+            let _ = intake.take(frames.part(places), &mut **crew);
         });
     }
 

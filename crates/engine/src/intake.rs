@@ -6,7 +6,7 @@ mod picking;
 
 use flowgauge_core::block::Block;
 use flowgauge_core::lanes::{LaneOptions, Lanes, Take};
-use flowgauge_core::packet::Frame;
+use flowgauge_core::packet::{Frame, Frames};
 use flowgauge_filter::Filter;
 use flowgauge_kernel::Gone;
 
@@ -165,12 +165,12 @@ impl Intake {
     ///
     /// # Errors
     /// When a thread of the crew is gone.
-    pub(crate) fn take(&mut self, frames: &[Frame<'_>], crew: &mut dyn Crew) -> Result<(), Gone> {
+    pub(crate) fn take(&mut self, frames: Frames<'_>, crew: &mut dyn Crew) -> Result<(), Gone> {
         let Some(mut filter) = self.filter.take() else {
             return self.take_packets(frames, None, crew);
         };
         let mut unfit = None;
-        let mut passes = |place| judge(&mut filter, &frames[place], &mut unfit);
+        let mut passes = |place| judge(&mut filter, &frames.at(place), &mut unfit);
         let taken = self.take_packets(frames, Some(&mut passes), crew);
         self.unfit = self.unfit.take().or(unfit);
         self.filter = Some(filter);

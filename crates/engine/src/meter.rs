@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use flowgauge_core::block::{Block, ParsedRow};
-use flowgauge_core::packet::Frame;
+use flowgauge_core::packet::Frames;
 use flowgauge_kernel::Isa;
 
 use crate::intake::{Crew, Intake};
@@ -31,7 +31,7 @@ pub trait Meter: Send {
     fn skip(&mut self, skipped: &Skipped);
     /// Measures frames, in bursts of any size. Where a sampler decides before headers, those that were
     /// not asked about are passed over or read as it says.
-    fn push(&mut self, frames: &[Frame<'_>]);
+    fn push(&mut self, frames: Frames<'_>);
     /// Measures packets whose headers the caller read already. A measurement with a filter counts them
     /// as filtered, since a filter judges the bytes of a frame.
     fn push_headers(&mut self, rows: &[ParsedRow]);
@@ -109,7 +109,7 @@ impl Meter for OneMeter {
         self.stream.intake.skip(skipped);
     }
 
-    fn push(&mut self, frames: &[Frame<'_>]) {
+    fn push(&mut self, frames: Frames<'_>) {
         let Stream { intake, crew, .. } = &mut self.stream;
         let _ = intake.take(frames, &mut **crew);
     }

@@ -22,7 +22,7 @@ use crate::intake::{Crew, Ended, Intake};
 use crate::plan::{Plan, Prepared};
 use crate::run::{self, pinned, spawn};
 use crate::sink::Sink;
-use crate::source::{Burst, Counter, Inputs, Origin, Piece, Source};
+use crate::source::{Burst, Columns, Counter, Inputs, Origin, Piece, Source};
 use crate::summaries::{Summaries, View, hand_out};
 use crate::swaps::Swaps;
 use crate::turns;
@@ -162,15 +162,16 @@ fn read_share(
     progress: &mut dyn FnMut(&dyn Source),
 ) -> Option<Vec<Read>> {
     let mut pieces = Vec::with_capacity(share.len());
+    let mut columns = Columns::default();
     for Piece { input, mut source } in share {
         let mut intake = Intake::new(config, lanes);
         let mut crew = Collect { set, ended: Ended::default() };
         loop {
-            let mut burst = Burst::new();
+            let mut burst = Burst::new(&mut columns);
             if !source.poll(&mut burst).ok()? {
                 break;
             }
-            intake.take(&burst, &mut crew).ok()?;
+            intake.take(burst.frames(), &mut crew).ok()?;
             drop(burst);
             progress(&*source);
         }

@@ -12,7 +12,7 @@ use crate::parts;
 use crate::plan::Plan;
 use crate::report::TotalReport;
 use crate::sink::{Item, Sink};
-use crate::source::{Burst, Counter, CounterKind, Inputs, Origin, Source, SourceError};
+use crate::source::{Burst, Columns, Counter, CounterKind, Inputs, Origin, Source, SourceError};
 use crate::swaps::Swaps;
 
 /// Packets ahead from which on a source is asked to pass over them: fewer are passed over faster among
@@ -149,14 +149,15 @@ fn read(
     progress: &mut dyn FnMut(&dyn Source),
 ) -> Read {
     let (mut problems, mut notes, mut lost) = (Vec::new(), Vec::new(), 0);
+    let mut columns = Columns::default();
     while !meter.is_done() {
         let ahead = meter.ahead();
         if ahead.packets >= WORTH {
             meter.skip(&source.skip(&ahead));
         }
-        let mut burst = Burst::new();
+        let mut burst = Burst::new(&mut columns);
         match source.poll(&mut burst) {
-            Ok(true) => meter.push(&burst),
+            Ok(true) => meter.push(burst.frames()),
             Ok(false) => break,
             Err(problem) => problems.push(problem),
         }

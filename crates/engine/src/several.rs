@@ -2,7 +2,7 @@
 
 use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::block::{Block, ParsedRow};
-use flowgauge_core::packet::Frame;
+use flowgauge_core::packet::Frames;
 use flowgauge_kernel::Isa;
 
 use crate::meter::{Meter, Stream, finish};
@@ -42,7 +42,7 @@ impl SeveralMeter {
 
     /// Judges the frames that are about to be read into the block by the filters, up to the limit;
     /// returns how many there are.
-    fn judge(&mut self, frames: &[Frame<'_>]) -> usize {
+    fn judge(&mut self, frames: Frames<'_>) -> usize {
         let first = self.block.len();
         let room = frames.len().min(BATCH_PACKETS - first);
         if self.filtered.is_empty() {
@@ -50,13 +50,13 @@ impl SeveralMeter {
             self.left -= taken as u64;
             return taken;
         }
-        for (taken, frame) in frames[..room].iter().enumerate() {
+        for (taken, frame) in frames.part(0..room).iter().enumerate() {
             if self.left == 0 {
                 return taken;
             }
             let mut wanted = self.wants_all();
             for (number, mask) in &mut self.filtered {
-                let passes = self.streams[*number].intake.passes(frame);
+                let passes = self.streams[*number].intake.passes(&frame);
                 let place = first + taken;
                 mask[place / 64] |= u64::from(passes) << (place % 64);
                 wanted |= passes;
@@ -105,11 +105,11 @@ impl Meter for SeveralMeter {
         debug_assert_eq!(skipped.packets, 0, "no packet is ahead");
     }
 
-    fn push(&mut self, mut frames: &[Frame<'_>]) {
+    fn push(&mut self, mut frames: Frames<'_>) {
         while !frames.is_empty() && self.left > 0 {
             let taken = self.judge(frames);
-            self.block.read(&frames[..taken], self.inner);
-            frames = &frames[taken..];
+            self.block.read(frames.part(0..taken), self.inner);
+            frames = frames.part(taken..frames.len());
             if self.block.is_full() {
                 self.flush();
             }

@@ -9,18 +9,110 @@ mod chunk;
 
 use arrayvec::ArrayVec;
 use flowgauge_core::batch::BATCH_PACKETS;
-use flowgauge_core::packet::Frame;
+use flowgauge_core::packet::{Frame, Frames, LinkType};
 
 pub use chunk::{Chunk, Chunks};
 
 /// Up to 256 frames in the order of their arrival, each a slice of its source's memory.
-pub type Burst<'a> = ArrayVec<Frame<'a>, BATCH_PACKETS>;
+pub struct Burst<'a> {
+    bytes: ArrayVec<&'a [u8], BATCH_PACKETS>,
+    columns: &'a mut Columns,
+}
+
+/// What a burst keeps beside its slices: room that one burst after the other uses, so that none of them
+/// has to clear it.
+pub struct Columns {
+    wires: [u32; BATCH_PACKETS],
+    links: [LinkType; BATCH_PACKETS],
+    times_ns: [i64; BATCH_PACKETS],
+}
+
+impl Default for Columns {
+    fn default() -> Self {
+        Self {
+            wires: [0; BATCH_PACKETS],
+            links: [LinkType::ETHERNET; BATCH_PACKETS],
+            times_ns: [0; BATCH_PACKETS],
+        }
+    }
+}
+
+impl<'a> Burst<'a> {
+    /// An empty burst.
+    pub fn new(columns: &'a mut Columns) -> Self {
+        Self { bytes: ArrayVec::new(), columns }
+    }
+
+    /// How many frames there are.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// How many more there is room for.
+    #[inline(always)]
+    pub fn room(&self) -> usize {
+        self.bytes.remaining_capacity()
+    }
+
+    /// The frames.
+    #[inline]
+    pub fn frames(&self) -> Frames<'_> {
+        let (Columns { wires, links, times_ns }, len) = (&*self.columns, self.len());
+        Frames::new(&self.bytes, &wires[..len], &links[..len], &times_ns[..len])
+    }
+
+    /// Adds a frame.
+    ///
+    /// # Panics
+    /// When there is no room for it.
+    #[inline(always)]
+    pub fn push(&mut self, frame: Frame<'a>) {
+        let at = self.bytes.len();
+        self.bytes.push(frame.bytes);
+        self.columns.wires[at] = frame.wire;
+        self.columns.links[at] = frame.link;
+        self.columns.times_ns[at] = frame.time_ns;
+    }
+
+    /// Adds packets that came at the same time.
+    ///
+    /// # Panics
+    /// When there is no room for them, or there are not as many lengths on the wire.
+    #[inline(always)]
+    pub fn arrive(
+        &mut self,
+        bytes: impl Iterator<Item = &'a [u8]>,
+        wires: &[u32],
+        link: LinkType,
+        time_ns: i64,
+    ) {
+        let first = self.bytes.len();
+        self.bytes.extend(bytes);
+        let end = self.bytes.len();
+        let Columns { wires: own, links, times_ns } = &mut *self.columns;
+        own[first..end].copy_from_slice(wires);
+        links[first..end].fill(link);
+        times_ns[first..end].fill(time_ns);
+    }
+}
+
+impl<'a> Extend<Frame<'a>> for Burst<'a> {
+    #[inline]
+    fn extend<T: IntoIterator<Item = Frame<'a>>>(&mut self, frames: T) {
+        frames.into_iter().for_each(|frame| self.push(frame));
+    }
+}
 
 /// A queue of packets.
 ///
 /// ```
 /// use flowgauge_core::packet::{Frame, LinkType};
-/// use flowgauge_engine::source::{Burst, Source, SourceError};
+/// use flowgauge_engine::source::{Burst, Columns, Source, SourceError};
 ///
 /// /// One frame, a number of times.
 /// struct Repeat {
@@ -31,7 +123,7 @@ pub type Burst<'a> = ArrayVec<Frame<'a>, BATCH_PACKETS>;
 /// impl Source for Repeat {
 ///     fn poll<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, SourceError> {
 ///         let more = self.left > 0;
-///         while self.left > 0 && !burst.is_full() {
+///         while self.left > 0 && burst.room() > 0 {
 ///             let (bytes, wire) = (&self.frame[..], self.frame.len() as u32);
 ///             burst.push(Frame { bytes, wire, link: LinkType::ETHERNET, time_ns: 0 });
 ///             self.left -= 1;
@@ -41,9 +133,9 @@ pub type Burst<'a> = ArrayVec<Frame<'a>, BATCH_PACKETS>;
 /// }
 ///
 /// let mut source = Repeat { frame: vec![0; 60], left: 1000 };
-/// let mut packets = 0;
+/// let (mut packets, mut columns) = (0, Columns::default());
 /// loop {
-///     let mut burst = Burst::new();
+///     let mut burst = Burst::new(&mut columns);
 ///     if !source.poll(&mut burst)? {
 ///         break;
 ///     }

@@ -18,7 +18,7 @@ use crate::error::EngineError;
 use crate::group::failed;
 use crate::intake::{Crew, Ended, Intake};
 use crate::run::{Read, pinned, spawn};
-use crate::source::{Burst, Chunk, Chunks, Origin, Source, SourceError};
+use crate::source::{Burst, Chunk, Chunks, Columns, Origin, Source, SourceError};
 use crate::summaries::Summaries;
 
 /// Whether workers may read an input by turns.
@@ -135,6 +135,7 @@ impl Turn<'_> {
     ) -> Done {
         let mut intake = Intake::new(config, lanes);
         let (mut chunk, mut unfit) = (Chunk::default(), u64::MAX);
+        let mut columns = Columns::default();
         while !peer.is_broken()
             && let Some((number, before_ns)) = self.read(&mut chunk, progress)
         {
@@ -143,8 +144,9 @@ impl Turn<'_> {
             }
             let mut frames = chunk.frames();
             loop {
-                let burst: Burst<'_> = frames.by_ref().take(BATCH_PACKETS).collect();
-                if burst.is_empty() || intake.take(&burst, &mut peer).is_err() {
+                let mut burst = Burst::new(&mut columns);
+                frames.by_ref().take(BATCH_PACKETS).for_each(|frame| burst.push(frame));
+                if burst.is_empty() || intake.take(burst.frames(), &mut peer).is_err() {
                     break;
                 }
             }

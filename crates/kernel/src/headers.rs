@@ -63,6 +63,12 @@ const UDP: u8 = 17;
 pub trait ReadHeaders: Copy {
     /// The five-tuple of a common IPv4 packet.
     fn v4(self, frame: &[u8]) -> Option<Tuple<8>>;
+    /// The five-tuples of two frames that are both common IPv4 packets.
+    #[inline(always)]
+    fn v4_pair(self, frames: [&[u8]; 2]) -> Option<[Tuple<8>; 2]> {
+        let [one, other] = frames;
+        Some([self.v4(one)?, self.v4(other)?])
+    }
     /// The five-tuple of a common IPv6 packet.
     fn v6(self, frame: &[u8]) -> Option<Tuple<32>>;
 }
@@ -153,31 +159,49 @@ mod x86 {
     impl ReadHeaders for Avx2 {
         #[inline(always)]
         fn v4(self, frame: &[u8]) -> Option<Tuple<8>> {
-            let head: &[u8; V4_BYTES] = frame.first_chunk()?;
+            self.v4_pair([frame; 2]).map(|[tuple, _]| tuple)
+        }
+
+        #[inline(always)]
+        fn v4_pair(self, frames: [&[u8]; 2]) -> Option<[Tuple<8>; 2]> {
+            let one: &[u8; V4_BYTES] = frames[0].first_chunk()?;
+            let other: &[u8; V4_BYTES] = frames[1].first_chunk()?;
             // SAFETY: only `with_avx2` and `with_avx512` make an `Avx2`, whose callers detected AVX2;
             // the loads are of the bytes 12 to 27 and 22 to 37 of 38.
             unsafe {
-                let fields = _mm_shuffle_epi8(
-                    _mm_loadu_si128(head.as_ptr().add(12).cast()),
+                let fields = _mm256_shuffle_epi8(
+                    both(one.as_ptr().add(12), other.as_ptr().add(12)),
                     // EtherType, version and header length, total length, fragment offset, protocol.
-                    _mm_setr_epi8(1, 0, 2, -1, 5, 4, 9, 8, 11, -1, -1, -1, -1, -1, -1, -1),
+                    each(_mm_setr_epi8(1, 0, 2, -1, 5, 4, 9, 8, 11, -1, -1, -1, -1, -1, -1, -1)),
                 );
-                let fields = _mm_and_si128(
-                    fields,
-                    _mm_setr_epi16(-1, -1, -1, FRAGMENT_OFFSET.cast_signed(), -1, 0, 0, 0),
-                );
-                if !is_common(fields, 0x0800, 0x45, 20 + 4) {
+                let offset = FRAGMENT_OFFSET.cast_signed();
+                let mask = each(_mm_setr_epi16(-1, -1, -1, offset, -1, 0, 0, 0));
+                let fields = _mm256_and_si256(fields, mask);
+                // A length less 1 is at least `least` less 1, also where it is 0.
+                let one_less = each(_mm_setr_epi16(0, 0, 1, 0, 0, 0, 0, 0));
+                let fields = _mm256_sub_epi16(fields, one_less);
+                let least = 20 + 4 - 1;
+                let most = each(_mm_setr_epi16(-1, -1, least, -1, -1, -1, -1, -1));
+                let fields = _mm256_min_epu16(fields, most);
+                let tcp = each(_mm_setr_epi16(0x0800, 0x45, least, 0, TCP.into(), 0, 0, 0));
+                let udp = each(_mm_setr_epi16(0x0800, 0x45, least, 0, UDP.into(), 0, 0, 0));
+                let (tcp, udp) = (_mm256_xor_si256(fields, tcp), _mm256_xor_si256(fields, udp));
+                let apart = _mm256_min_epu16(tcp, udp);
+                if _mm256_testz_si256(apart, apart) == 0 {
                     return None;
                 }
-                // Bytes 26 to 37, behind them the protocol in byte 23.
-                let tuple = _mm_shuffle_epi8(
-                    _mm_loadu_si128(head.as_ptr().add(22).cast()),
-                    _mm_setr_epi8(4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 1, -1, -1, -1),
+                let tuples = _mm256_shuffle_epi8(
+                    both(one.as_ptr().add(22), other.as_ptr().add(22)),
+                    // Bytes 26 to 37, behind them the protocol in byte 23.
+                    each(_mm_setr_epi8(4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 1, -1, -1, -1)),
                 );
-                let mut words = [0_u64; 2];
-                _mm_storeu_si128(words.as_mut_ptr().cast(), tuple);
-                let [addresses, rest] = words;
-                Some(Tuple { addresses: addresses.to_ne_bytes(), rest })
+                let mut words = [0_u64; 4];
+                _mm256_storeu_si256(words.as_mut_ptr().cast(), tuples);
+                let [addresses, rest, other_addresses, other_rest] = words;
+                Some([
+                    Tuple { addresses: addresses.to_ne_bytes(), rest },
+                    Tuple { addresses: other_addresses.to_ne_bytes(), rest: other_rest },
+                ])
             }
         }
 
@@ -188,37 +212,43 @@ mod x86 {
             let common = unsafe {
                 let fields = _mm_shuffle_epi8(
                     _mm_loadu_si128(head.as_ptr().add(12).cast()),
-                    // EtherType, version, length of the payload, nothing, next header.
-                    _mm_setr_epi8(1, 0, 2, -1, 7, 6, -1, -1, 8, -1, -1, -1, -1, -1, -1, -1),
+                    // EtherType, version, length of the payload, next header.
+                    _mm_setr_epi8(1, 0, 2, -1, 7, 6, 8, -1, -1, -1, -1, -1, -1, -1, -1, -1),
                 );
-                let fields = _mm_and_si128(fields, _mm_setr_epi16(-1, 0xf0, -1, 0, -1, 0, 0, 0));
-                is_common(fields, 0x86dd, 0x60, 4)
+                let fields = _mm_and_si128(fields, _mm_setr_epi16(-1, 0xf0, -1, -1, 0, 0, 0, 0));
+                let least = 4 - 1;
+                let fields = _mm_sub_epi16(fields, _mm_setr_epi16(0, 0, 1, 0, 0, 0, 0, 0));
+                let most = _mm_setr_epi16(-1, -1, least, -1, -1, -1, -1, -1);
+                let fields = _mm_min_epu16(fields, most);
+                let ether_type = 0x86dd_u16.cast_signed();
+                let tcp = _mm_setr_epi16(ether_type, 0x60, least, TCP.into(), 0, 0, 0, 0);
+                let udp = _mm_setr_epi16(ether_type, 0x60, least, UDP.into(), 0, 0, 0, 0);
+                let (tcp, udp) = (_mm_xor_si128(fields, tcp), _mm_xor_si128(fields, udp));
+                let apart = _mm_min_epu16(tcp, udp);
+                _mm_testz_si128(apart, apart) == 1
             };
             common.then(|| tuple(head, 22, head[20]))
         }
     }
 
-    /// Whether the fields are those of a packet of TCP or UDP: `EtherType`, version, a length that is
-    /// 0 or at least `least`, a fragment offset of 0, and the protocol.
+    /// Bytes of two places beside each other.
+    ///
+    /// # Safety
+    /// AVX2 must have been detected, and 16 bytes be at both places.
+    #[inline(always)]
+    unsafe fn both(one: *const u8, other: *const u8) -> __m256i {
+        // SAFETY: this function's contract.
+        unsafe { _mm256_set_m128i(_mm_loadu_si128(other.cast()), _mm_loadu_si128(one.cast())) }
+    }
+
+    /// The same 16 bytes for both of two packets.
     ///
     /// # Safety
     /// AVX2 must have been detected.
     #[inline(always)]
-    unsafe fn is_common(fields: __m128i, ether_type: u16, version: i16, least: i16) -> bool {
-        // SAFETY: AVX2, by this function's contract.
-        unsafe {
-            // A length less 1 is at least `least` less 1, also where it is 0.
-            let fields = _mm_sub_epi16(fields, _mm_setr_epi16(0, 0, 1, 0, 0, 0, 0, 0));
-            let fields =
-                _mm_min_epu16(fields, _mm_setr_epi16(-1, -1, least - 1, -1, -1, -1, -1, -1));
-            let of = |protocol: u8| {
-                let ether_type = ether_type.cast_signed();
-                let common =
-                    _mm_setr_epi16(ether_type, version, least - 1, 0, protocol.into(), 0, 0, 0);
-                _mm_cmpeq_epi16(fields, common)
-            };
-            _mm_movemask_epi8(_mm_or_si128(of(TCP), of(UDP))) == 0xffff
-        }
+    unsafe fn each(lane: __m128i) -> __m256i {
+        // SAFETY: this function's contract.
+        unsafe { _mm256_broadcastsi128_si256(lane) }
     }
 
     /// # Safety

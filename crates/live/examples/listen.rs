@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use flowgauge_engine::source::{Burst, Counter, CounterKind, Source, SourceError};
+use flowgauge_engine::source::{Burst, Columns, Counter, CounterKind, Source, SourceError};
 use flowgauge_live::Options;
 
 fn main() -> ExitCode {
@@ -39,9 +39,9 @@ fn main() -> ExitCode {
 fn listen(interface: &str, stop: &Arc<AtomicBool>) -> Result<(usize, u64), SourceError> {
     let mut queues = flowgauge_live::open(interface, &Options::default(), stop)?;
     let source = &mut queues[0];
-    let mut packets = 0;
+    let (mut packets, mut columns) = (0, Columns::default());
     loop {
-        let mut burst = Burst::new();
+        let mut burst = Burst::new(&mut columns);
         if !source.poll(&mut burst)? {
             break;
         }

@@ -57,7 +57,7 @@ impl Walk {
         burst: &mut Burst<'a>,
     ) {
         let mut rest = block.get_mut(self.at..).unwrap_or_default();
-        while self.has_next() && !burst.is_full() {
+        while self.has_next() && burst.room() > 0 {
             let length = match u32_at(rest, offset_of!(tpacket3_hdr, tp_next_offset)) {
                 Some(next) if self.left > 1 => rest.len().min(next as usize),
                 _ => rest.len(),
@@ -142,6 +142,7 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use flowgauge_core::batch::BATCH_PACKETS;
+    use flowgauge_engine::source::Columns;
 
     use super::*;
 
@@ -182,13 +183,16 @@ mod tests {
         let (valid, known) = (libc::TP_STATUS_VLAN_VALID, libc::TP_STATUS_VLAN_TPID_VALID);
         let mut block = block(&[(0, 5, 5), (valid, 0x2007, 0), (valid | known, 1, 0x88a8)]);
         let mut walk = Walk::new(&block);
-        let mut seen = Vec::new();
+        let (mut seen, mut columns) = (Vec::new(), Columns::default());
         while walk.has_next() {
             // A burst with room for two.
-            let mut burst: Burst = [NO_FRAME; BATCH_PACKETS - 2].into_iter().collect();
+            let mut burst = Burst::new(&mut columns);
+            burst.extend([NO_FRAME; BATCH_PACKETS - 2]);
             walk.frames(&mut block, Some(LinkType::ETHERNET), &mut burst);
-            let frames = burst.drain(BATCH_PACKETS - 2..);
-            seen.extend(frames.map(|frame| (frame.wire, frame.time_ns, frame.bytes.to_vec())));
+            let frames = burst.frames().part(BATCH_PACKETS - 2..burst.len());
+            seen.extend(
+                frames.iter().map(|frame| (frame.wire, frame.time_ns, frame.bytes.to_vec())),
+            );
         }
         let packet: Vec<u8> = (1..=20).collect();
         let with = |tag: [u8; 4]| [&packet[..12], &tag, &packet[12..]].concat();
@@ -207,11 +211,12 @@ mod tests {
     #[test]
     fn what_lies_outside_of_the_block_is_not_read_but_counted() {
         let whole = block(&[(0, 0, 0); 3]);
+        let mut columns = Columns::default();
         for length in 0..whole.len() {
             let mut block = whole[..length].to_vec();
             let mut walk = Walk::new(&block);
             let left = walk.unread();
-            let mut burst = Burst::new();
+            let mut burst = Burst::new(&mut columns);
             walk.frames(&mut block, Some(LinkType::ETHERNET), &mut burst);
             let expected = (0..3).filter(|index| 48 + index * 128 + 106 <= length).count();
             assert_eq!(burst.len(), expected, "{length}");

@@ -82,7 +82,7 @@ impl Pcapng {
                 ByteOrder::Little => self.walk_enhanced::<false>(bytes, at, burst),
                 ByteOrder::Big => self.walk_enhanced::<true>(bytes, at, burst),
             }
-            if burst.is_full() {
+            if burst.room() == 0 {
                 break;
             }
             let Ok(packet) = self.next(bytes, at) else { break };
@@ -104,7 +104,7 @@ impl Pcapng {
         }
         let order = if BIG { ByteOrder::Big } else { ByteOrder::Little };
         let (mut next, mut irregular) = (*at, 0);
-        while !burst.is_full() {
+        while burst.room() > 0 {
             let Some(packet) = self.enhanced(order, bytes, next) else { break };
             burst.push(packet.frame);
             irregular += u64::from(packet.irregular);

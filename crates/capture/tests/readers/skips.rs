@@ -5,7 +5,7 @@ use std::iter::repeat_n;
 use flowgauge_capture::Captures;
 use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::packet::{Frame, LinkType};
-use flowgauge_engine::source::{Ahead, Burst, Counter, CounterKind, Source};
+use flowgauge_engine::source::{Ahead, Burst, Columns, Counter, CounterKind, Source};
 
 use crate::support::{Random, read, real, sound};
 
@@ -16,6 +16,7 @@ fn skipping(name: &str, bytes: &[u8], random: &mut Random) -> usize {
     let (packets, _, irregular) = read(&mut Captures::from_bytes(name, bytes.to_vec()));
     let mut captures = Captures::from_bytes(name, bytes.to_vec());
     let (mut at, mut passed, mut fillers) = (0, 0, 0);
+    let mut columns = Columns::default();
     loop {
         let until_ns = match packets.get(at + random.below(8)) {
             Some(packet) if random.below(2) == 0 => packet.time_ns,
@@ -32,13 +33,14 @@ fn skipping(name: &str, bytes: &[u8], random: &mut Random) -> usize {
         (at, passed) = (at + over.len(), passed + over.len());
         // A burst that is nearly full gets few packets.
         let filled = BATCH_PACKETS - 1 - random.below(3);
-        let mut burst: Burst<'_> = repeat_n(FILLER, filled).collect();
+        let mut burst = Burst::new(&mut columns);
+        burst.extend(repeat_n(FILLER, filled));
         match captures.poll(&mut burst) {
             Ok(true) => {}
             Ok(false) => break,
             Err(_) => continue,
         }
-        let lent = &burst[filled..];
+        let lent = burst.frames().part(filled..burst.len());
         for (frame, packet) in lent.iter().zip(&packets[at..]) {
             assert_eq!((frame.time_ns, frame.bytes), (packet.time_ns, &packet.data[..]), "{name}");
         }

@@ -6,7 +6,9 @@ use std::{
 };
 
 use flowgauge_capture::{CaptureError, Captures};
-use flowgauge_engine::source::{Burst, Chunk, Chunks, Counter, CounterKind, Source, SourceError};
+use flowgauge_engine::source::{
+    Burst, Chunk, Chunks, Columns, Counter, CounterKind, Source, SourceError,
+};
 
 /// What is compared of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,12 +22,13 @@ pub(crate) struct Packet {
 /// All that comes out of captures: packets, errors, irregular records.
 pub(crate) fn read(captures: &mut impl Source) -> (Vec<Packet>, Vec<CaptureError>, u64) {
     let (mut packets, mut errors) = (Vec::new(), Vec::new());
+    let mut columns = Columns::default();
     loop {
-        let mut burst = Burst::new();
+        let mut burst = Burst::new(&mut columns);
         match captures.poll(&mut burst) {
             Ok(true) => {
                 assert!(!burst.is_empty());
-                packets.extend(burst.iter().map(|frame| Packet {
+                packets.extend(burst.frames().iter().map(|frame| Packet {
                     time_ns: frame.time_ns,
                     wire: frame.wire,
                     link: frame.link.0,
@@ -39,7 +42,7 @@ pub(crate) fn read(captures: &mut impl Source) -> (Vec<Packet>, Vec<CaptureError
             Err(error) => panic!("{error}"),
         }
     }
-    let mut end = Burst::new();
+    let mut end = Burst::new(&mut columns);
     assert!(!captures.poll(&mut end).unwrap() && end.is_empty(), "the end stays the end");
     drop(end);
     let sum = |kind| Counter::sum(captures.counters(), kind);
@@ -70,7 +73,7 @@ impl Source for InChunks {
                 return Ok(false);
             }
         }
-        burst.extend(chunk.frames().skip(*at).take(burst.capacity()));
+        burst.extend(chunk.frames().skip(*at).take(burst.room()));
         *at += burst.len();
         Ok(true)
     }

@@ -14,46 +14,94 @@ pub(super) fn packet(
     frame: &[u8],
     inner: bool,
 ) -> Option<Headers> {
-    if let Some(tuple) = v4(headers, link, frame, inner) {
-        return Some(Headers::V4(tuple.into()));
-    }
-    v6(headers, link, frame, inner).map(|tuple| Headers::V6(tuple.into()))
-}
-
-/// The five-tuple of such a packet of IPv4.
-#[inline(always)]
-pub(crate) fn v4(
-    headers: impl ReadHeaders,
-    link: LinkType,
-    frame: &[u8],
-    inner: bool,
-) -> Option<Tuple<8>> {
-    read(link, frame, inner, |untagged| headers.v4(untagged))
-}
-
-/// The five-tuple of such a packet of IPv6.
-#[inline(always)]
-pub(crate) fn v6(
-    headers: impl ReadHeaders,
-    link: LinkType,
-    frame: &[u8],
-    inner: bool,
-) -> Option<Tuple<32>> {
-    read(link, frame, inner, |untagged| headers.v6(untagged))
-}
-
-#[inline(always)]
-fn read<const N: usize>(
-    link: LinkType,
-    frame: &[u8],
-    inner: bool,
-    untagged: impl Fn(&[u8]) -> Option<Tuple<N>>,
-) -> Option<Tuple<N>> {
     if link != LinkType::ETHERNET {
         return None;
     }
-    let tuple = untagged(frame).or_else(|| untagged(vlan::behind_tag(frame)?))?;
-    (!(inner && tunnel::may_be(&Ip::from(tuple)))).then_some(tuple)
+    if let Some(tuple) = (V4 { headers, inner }).read(frame) {
+        return Some(Headers::V4(tuple.into()));
+    }
+    V6 { headers, inner }.read(frame).map(|tuple| Headers::V6(tuple.into()))
+}
+
+/// Reads common packets of one version of IP from frames of Ethernet.
+pub(crate) trait Version<const N: usize>: Copy {
+    /// The five-tuple of a common packet.
+    fn read(self, frame: &[u8]) -> Option<Tuple<N>>;
+
+    /// Reads the first frames, as far as they are common packets and there is room for what `of` makes
+    /// of their five-tuples; returns how many.
+    #[inline(always)]
+    #[cfg_attr(test, expect(dead_code, reason = "lanes, which unit tests leave out, use it"))]
+    fn read_all<T>(self, frames: &[&[u8]], to: &mut [T], of: impl Fn(&Tuple<N>) -> T) -> usize {
+        let mut read = 0;
+        for (to, frame) in to.iter_mut().zip(frames) {
+            let Some(tuple) = self.read(frame) else { break };
+            *to = of(&tuple);
+            read += 1;
+        }
+        read
+    }
+}
+
+/// IPv4; no tunnel where `inner` is set.
+#[derive(Clone, Copy)]
+pub(crate) struct V4<H> {
+    pub(crate) headers: H,
+    pub(crate) inner: bool,
+}
+
+impl<H: ReadHeaders> Version<8> for V4<H> {
+    #[inline(always)]
+    fn read(self, frame: &[u8]) -> Option<Tuple<8>> {
+        let headers = self.headers;
+        let untagged = headers.v4(frame);
+        let tuple = untagged.or_else(|| headers.v4(vlan::behind_tag(frame)?))?;
+        is_plain(&tuple, self.inner).then_some(tuple)
+    }
+
+    #[inline(always)]
+    fn read_all<T>(self, frames: &[&[u8]], to: &mut [T], of: impl Fn(&Tuple<8>) -> T) -> usize {
+        let most = frames.len().min(to.len());
+        let (frames, to) = (&frames[..most], &mut to[..most]);
+        let mut read = 0;
+        for (to, frames) in to.chunks_exact_mut(2).zip(frames.chunks_exact(2)) {
+            let Some([one, other]) = self.headers.v4_pair([frames[0], frames[1]]) else { break };
+            if !is_plain(&one, self.inner) || !is_plain(&other, self.inner) {
+                break;
+            }
+            (to[0], to[1]) = (of(&one), of(&other));
+            read += 2;
+        }
+        for (to, frame) in to[read..].iter_mut().zip(&frames[read..]) {
+            let Some(tuple) = self.read(frame) else { break };
+            *to = of(&tuple);
+            read += 1;
+        }
+        read
+    }
+}
+
+/// IPv6; no tunnel where `inner` is set.
+#[derive(Clone, Copy)]
+pub(crate) struct V6<H> {
+    pub(crate) headers: H,
+    pub(crate) inner: bool,
+}
+
+impl<H: ReadHeaders> Version<32> for V6<H> {
+    #[inline(always)]
+    fn read(self, frame: &[u8]) -> Option<Tuple<32>> {
+        let headers = self.headers;
+        let untagged = headers.v6(frame);
+        let tuple = untagged.or_else(|| headers.v6(vlan::behind_tag(frame)?))?;
+        is_plain(&tuple, self.inner).then_some(tuple)
+    }
+}
+
+/// Whether it is no tunnel, or one that is not followed.
+#[inline(always)]
+fn is_plain<const N: usize>(tuple: &Tuple<N>, inner: bool) -> bool {
+    !(inner && tunnel::may_be(&Ip::from(*tuple)))
 }
 
 impl<const N: usize> From<Tuple<N>> for Ip<N> {

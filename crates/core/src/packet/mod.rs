@@ -6,6 +6,7 @@ mod cooked;
 mod counts;
 mod cursor;
 mod ethernet;
+mod frames;
 mod ipv4;
 mod ipv6;
 mod link;
@@ -18,25 +19,13 @@ mod tunnel;
 mod vlan;
 
 pub use counts::KeylessCounts;
+pub use frames::{Frame, FrameColumns, Frames};
 pub use link::LinkType;
 pub use parse::{parse, parse_inner};
 
 /// Nested headers that are followed: VLAN tags, MPLS labels, IPv6 extension headers, tunnels and
 /// the extension headers of GTP-U, all counted together. One more is a [`Fault::Contradiction`].
 pub const MAX_NESTED: u8 = 16;
-
-/// A frame as a source hands it out: the captured bytes and what its record says of it.
-#[derive(Clone, Copy, Debug)]
-pub struct Frame<'a> {
-    /// The captured bytes; nothing reads behind them.
-    pub bytes: &'a [u8],
-    /// Bytes on the wire.
-    pub wire: u32,
-    /// Link type of the first bytes.
-    pub link: LinkType,
-    /// Nanoseconds since the UNIX epoch.
-    pub time_ns: i64,
-}
 
 /// What a frame's headers say, as far as they could be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

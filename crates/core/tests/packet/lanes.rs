@@ -6,7 +6,7 @@ use flowgauge_core::block::Block;
 use flowgauge_core::key::{Extract, FlowKey, Key16, Key37, KeyKind};
 use flowgauge_core::lanes::{LaneOptions, Lanes, Take};
 use flowgauge_core::packet::{
-    Frame, Headers, KeylessCounts, LinkType, Malformed, parse, parse_inner,
+    Frame, FrameColumns, Headers, KeylessCounts, LinkType, Malformed, parse, parse_inner,
 };
 use flowgauge_kernel::Isa;
 
@@ -104,6 +104,7 @@ fn compare(bursts: usize, seed: u64) -> usize {
                 Frame { bytes, wire, link: *link, time_ns }
             })
             .collect();
+        let columns: FrameColumns<'_> = frames.iter().copied().collect();
         let inner = random.below(2) == 0;
         let mut expected = Taken::default();
         for frame in &frames {
@@ -128,12 +129,12 @@ fn compare(bursts: usize, seed: u64) -> usize {
                 Taken { keyless: lanes.counts().keyless, ..taken }
             };
             let direct = through(&|lanes, taken| {
-                lanes.take(&frames, u64::MAX, taken);
+                lanes.take(columns.frames(), u64::MAX, taken);
             });
             assert_eq!(direct, expected, "{isa} {mutated:02x?}");
             let shared = through(&|lanes, taken| {
                 let mut block = Block::new(isa);
-                assert_eq!(block.read(&frames, inner), frames.len());
+                assert_eq!(block.read(columns.frames(), inner), frames.len());
                 lanes.take_block(&block, 0..frames.len(), u64::MAX, taken);
             });
             assert_eq!(shared, expected, "{isa} {mutated:02x?}");

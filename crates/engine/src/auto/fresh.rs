@@ -91,7 +91,7 @@ mod tests {
 
     use super::super::Sample;
     use super::*;
-    use crate::source::{Burst, Source};
+    use crate::source::{Burst, Columns, Source};
 
     fn keys<'a>(key: KeySpec, frames: impl Iterator<Item = Frame<'a>>) -> Vec<CanonicalKey> {
         let parsed = frames.map(|frame| parse(frame.link, frame.bytes));
@@ -119,13 +119,13 @@ mod tests {
                 sizes.iter().filter(|(_, size)| **size == 1).map(|(flow, _)| *flow).collect();
             sample.renew(fresh(sample.packets(), key, false, &once));
             let mut replay = sample.replay(3000, 9000);
-            let mut seen = Vec::new();
+            let (mut seen, mut columns) = (Vec::new(), Columns::default());
             loop {
-                let mut burst = Burst::new();
+                let mut burst = Burst::new(&mut columns);
                 if !replay.poll(&mut burst).unwrap() {
                     break;
                 }
-                seen.extend(keys(key, burst.iter().copied()));
+                seen.extend(keys(key, burst.frames().iter()));
             }
             assert_eq!(seen.len(), 9000);
             assert!(once.len() > 100 && once.len() < 2900, "{kind:?} {}", once.len());

@@ -4,7 +4,7 @@ use flowgauge_core::packet::{Frame, LinkType};
 use flowgauge_synthetic::{self as synthetic, Config, ConfigError, Profile, Traffic};
 
 use super::fresh::Fresh;
-use crate::source::{Burst, Progress, Source, SourceError};
+use crate::source::{Burst, Columns, Progress, Source, SourceError};
 
 /// Packets that a sample has at most.
 const PACKETS: usize = 1 << 18;
@@ -44,14 +44,14 @@ impl Sample {
     /// the run to find.
     pub fn of(source: &mut dyn Source) -> Self {
         let mut sample = Self::default();
-        let mut ended = false;
+        let (mut ended, mut columns) = (false, Columns::default());
         while sample.records.len() < PACKETS {
-            let mut burst = Burst::new();
+            let mut burst = Burst::new(&mut columns);
             let Ok(true) = source.poll(&mut burst) else {
                 ended = true;
                 break;
             };
-            burst.iter().for_each(|frame| sample.add(frame));
+            burst.frames().iter().for_each(|frame| sample.add(&frame));
         }
         let (progress, taken) = (source.progress(), sample.records.len() as u64);
         sample.packets = match progress.total {
@@ -158,7 +158,7 @@ impl Source for Replay<'_> {
         if self.at == self.records.len() {
             (self.at, self.next, self.around) = (0, 0, true);
         }
-        let packets = (self.all - self.read).min(burst.capacity() as u64) as usize;
+        let packets = (self.all - self.read).min(burst.room() as u64) as usize;
         let end = self.records.len().min(self.at + packets);
         while let Some(fresh) = self.fresh.get(self.next).filter(|fresh| fresh.packet < end) {
             if self.around {

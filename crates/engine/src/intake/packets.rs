@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use flowgauge_core::block::Block;
 use flowgauge_core::lanes::{Lanes, Take};
-use flowgauge_core::packet::Frame;
+use flowgauge_core::packet::Frames;
 
 use crate::clock::Clock;
 
@@ -21,32 +21,32 @@ pub(super) trait Packets: Copy {
     fn put(self, lanes: &mut Lanes, most: u64, to: &mut dyn Take) -> (usize, u64);
 }
 
-impl Packets for &[Frame<'_>] {
+impl Packets for Frames<'_> {
     #[inline(always)]
     fn len(self) -> usize {
-        <[_]>::len(self)
+        Self::len(self)
     }
     fn wire_bytes(self) -> u64 {
-        self.iter().map(|frame| u64::from(frame.wire)).sum()
+        self.wires().iter().map(|wire| u64::from(*wire)).sum()
     }
     #[inline(always)]
     fn time_ns(self, place: usize) -> i64 {
-        self[place].time_ns
+        self.times_ns()[place]
     }
     #[inline(always)]
     fn part(self, places: Range<usize>) -> Self {
-        &self[places]
+        Self::part(self, places)
     }
     #[inline(always)]
     fn run(self, clock: &mut Clock) -> usize {
-        let (first, others) = (&self[0], &self[1..]);
+        let (first_ns, others_ns) = (self.times_ns()[0], &self.times_ns()[1..]);
         // Packets of a driver's burst have one time.
-        let is_burst = others.last().is_some_and(|last| last.time_ns == first.time_ns)
-            && others.iter().fold(0, |all, frame| all | (frame.time_ns ^ first.time_ns)) == 0;
-        if is_burst && clock.flows(first.time_ns) {
-            return others.len();
+        let is_burst = others_ns.last().is_some_and(|last_ns| *last_ns == first_ns)
+            && others_ns.iter().fold(0, |all, time_ns| all | (time_ns ^ first_ns)) == 0;
+        if is_burst && clock.flows(first_ns) {
+            return others_ns.len();
         }
-        clock.run(others.iter().map(|frame| frame.time_ns))
+        clock.run(others_ns.iter().copied())
     }
     fn put(self, lanes: &mut Lanes, most: u64, to: &mut dyn Take) -> (usize, u64) {
         lanes.take(self, most, to)
@@ -67,7 +67,7 @@ impl Packets for Places<'_> {
         self.end - self.first
     }
     fn wire_bytes(self) -> u64 {
-        self.block.bytes()[self.first..self.end].iter().sum()
+        self.block.wires()[self.first..self.end].iter().map(|wire| u64::from(*wire)).sum()
     }
     #[inline(always)]
     fn time_ns(self, place: usize) -> i64 {

@@ -1,6 +1,6 @@
 //! Packets that one thread reads and another one looks at.
 
-use flowgauge_core::packet::{Frame, LinkType};
+use flowgauge_core::packet::{Frame, Frames, LinkType};
 
 use super::{Source, SourceError};
 
@@ -48,9 +48,9 @@ impl Chunk {
     /// # Panics
     /// When a frame lies elsewhere.
     #[inline]
-    pub fn extend(&mut self, bytes: &[u8], frames: &[Frame<'_>]) {
+    pub fn extend(&mut self, bytes: &[u8], frames: Frames<'_>) {
         let base = bytes.as_ptr().addr();
-        let place = |frame: &Frame<'_>| {
+        let place = |frame: Frame<'_>| {
             let begin = frame.bytes.as_ptr().addr().wrapping_sub(base);
             assert!(begin <= bytes.len(), "a frame of other bytes");
             let (begin, captured) = (begin as u32, frame.bytes.len() as u32);

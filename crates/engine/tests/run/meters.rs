@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use flowgauge_core::block::ParsedRow;
 use flowgauge_core::key::KeyKind;
-use flowgauge_core::packet::{Frame, LinkType, parse};
+use flowgauge_core::packet::{Frame, FrameColumns, LinkType, parse};
 use flowgauge_core::terms::Measure;
 use flowgauge_engine::sink::{Json, Written};
 use flowgauge_engine::{Config, EpochLength, Meter, Plan};
@@ -29,6 +29,11 @@ pub(crate) fn frames(bytes: &[u8]) -> Vec<Frame<'_>> {
         at = start + captured;
     }
     frames
+}
+
+/// Pushes frames in one burst.
+pub(crate) fn push(meter: &mut dyn Meter, frames: &[Frame<'_>]) {
+    meter.push(frames.iter().copied().collect::<FrameColumns<'_>>().frames());
 }
 
 /// The lines of a group whose meter gets what `push` pushes; without those of the total, which is the
@@ -112,7 +117,7 @@ fn bursts_of_any_size_give_the_report_of_a_run() {
         let reference = alone(config.clone(), &bytes);
         for burst in [1, 7, 32, 64, 256, 1000] {
             let lines = pushed(vec![config.clone()], |meter| {
-                frames.chunks(burst).for_each(|burst| meter.push(burst));
+                frames.chunks(burst).for_each(|burst| push(meter, burst));
             });
             assert!(lines == reference, "{} in bursts of {burst}", config.name);
         }
@@ -153,7 +158,7 @@ fn several_measurements_in_one_pass_report_what_each_reports_alone() {
     let frames = frames(&bytes);
     for burst in [5, 256, 1000] {
         let lines = pushed(different(), |meter| {
-            frames.chunks(burst).for_each(|burst| meter.push(burst));
+            frames.chunks(burst).for_each(|burst| push(meter, burst));
         });
         for config in different() {
             let own: Vec<_> =

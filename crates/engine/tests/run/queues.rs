@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use crate::capture::{Pcap, Random, udp};
 use crate::live::SECOND;
+use crate::meters::push;
 use crate::{asking, refusal, run};
 
 const PACKETS: u64 = 20_000;
@@ -86,7 +87,7 @@ fn queues_report_together_what_one_meter_reports() {
                 let own = packets.iter().skip(queue).step_by(3);
                 scope.spawn(move || {
                     let frames: Vec<_> = own.map(frame).collect();
-                    frames.chunks(32).for_each(|burst| meter.push(burst));
+                    frames.chunks(32).for_each(|burst| push(&mut *meter, burst));
                     meter.advance(end_ns);
                     meter.finish();
                 });
@@ -131,7 +132,7 @@ fn a_silent_queue_without_a_packet_keeps_no_epoch_open() {
         for second in packets.chunks(1000) {
             let (before, begun) = (so_far(), Instant::now());
             let frames: Vec<_> = second.iter().map(frame).collect();
-            busy.push(&frames);
+            push(&mut *busy, &frames);
             // The closer has the time that it needs to give summaries back.
             while so_far() == before && begun.elapsed() < Duration::from_millis(20) {
                 thread::sleep(Duration::from_millis(1));
@@ -168,12 +169,12 @@ fn a_queue_that_is_missing_is_named_and_its_packets_come_later() {
         let closing = scope.spawn(move || group.close(&mut sink).unwrap());
         let (mut slow, mut busy) = (meters.pop().unwrap(), meters.pop().unwrap());
         let (first, second, third) = (at(100), at(1100), at(2100));
-        slow.push(&[frame(&first)]);
-        busy.push(&[frame(&first)]);
-        busy.push(&[frame(&second)]);
+        push(&mut *slow, &[frame(&first)]);
+        push(&mut *busy, &[frame(&first)]);
+        push(&mut *busy, &[frame(&second)]);
         thread::sleep(Duration::from_millis(400));
-        slow.push(&[frame(&third)]);
-        busy.push(&[frame(&third)]);
+        push(&mut *slow, &[frame(&third)]);
+        push(&mut *busy, &[frame(&third)]);
         slow.finish();
         busy.finish();
         assert_eq!(closing.join().unwrap().totals[0].account.keyed, 5);
@@ -206,7 +207,7 @@ fn a_live_meter_never_waits_for_the_closer() {
             let begun = Instant::now();
             let mut meter = meters.remove(0);
             for burst in packets.chunks(50) {
-                meter.push(&burst.iter().map(frame).collect::<Vec<_>>());
+                push(&mut *meter, &burst.iter().map(frame).collect::<Vec<_>>());
             }
             assert!(begun.elapsed() < Duration::from_millis(280), "{:?}", begun.elapsed());
             meter.finish();
@@ -247,7 +248,7 @@ fn a_report_that_cannot_be_written_ends_the_meters() {
     thread::scope(|scope| {
         let closing = scope.spawn(move || group.close(&mut Full).is_err());
         for meter in &mut meters {
-            meter.push(&packets[..2500].iter().map(frame).collect::<Vec<_>>());
+            push(&mut **meter, &packets[..2500].iter().map(frame).collect::<Vec<_>>());
         }
         assert!(closing.join().unwrap());
         assert!(meters.iter().all(|meter| meter.is_done()));

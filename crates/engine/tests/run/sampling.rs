@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::account::balances;
 use crate::capture::{Pcap, arp, mixed};
 use crate::live::SECOND;
-use crate::meters::{alone, frames, named, pushed};
+use crate::meters::{alone, frames, named, push, pushed};
 use crate::{asking, only_epoch, refusal, run};
 
 /// Sampled before headers by an accelerator with these parameters.
@@ -77,7 +77,7 @@ fn the_same_packets_are_read_however_they_come() {
             }
             for burst in [1, 7, 256, 1000] {
                 let lines = pushed(vec![config.clone()], |meter| {
-                    frames.chunks(burst).for_each(|frames| meter.push(frames));
+                    frames.chunks(burst).for_each(|frames| push(meter, frames));
                 });
                 assert_eq!(lines, file, "bursts of {burst}");
             }
@@ -86,7 +86,7 @@ fn the_same_packets_are_read_however_they_come() {
                     let (bytes, time_ns) = (u64::from(frame.wire), frame.time_ns);
                     match meter.want(&Arrivals { packets: 1, bytes, time_ns }) {
                         0 => {}
-                        _ => meter.push(&[*frame]),
+                        _ => push(meter, &[*frame]),
                     }
                 }
             });
@@ -174,7 +174,7 @@ fn a_burst_is_asked_about_as_a_whole() {
                 continue;
             }
             pushes += wanted.len() as u64;
-            meter.push(&wanted);
+            push(meter, &wanted);
         }
     });
     let sum = |name| lines.iter().map(|line| count(line, name)).sum::<u64>();
@@ -202,7 +202,7 @@ fn a_measurement_without_a_sampler_gets_every_packet() {
                 assert_eq!(meter.ahead().packets, 0);
                 let arrivals = Arrivals { packets: 2, bytes: 0, time_ns: frames[0].time_ns };
                 assert_eq!(meter.want(&arrivals), 0b11);
-                meter.push(frames);
+                push(meter, frames);
             }
         });
         for config in [&sample, &exact] {
@@ -235,7 +235,7 @@ fn measurements_that_all_sample_read_what_each_reads_alone() {
     };
     for burst in [1, 7, 256, 1000] {
         let lines = pushed(both.clone(), |meter| {
-            frames.chunks(burst).for_each(|frames| meter.push(frames));
+            frames.chunks(burst).for_each(|frames| push(meter, frames));
         });
         same(lines, &format!("bursts of {burst}"));
     }
@@ -253,7 +253,7 @@ fn measurements_that_all_sample_read_what_each_reads_alone() {
                 let (bytes, time_ns) = (u64::from(frame.wire), frame.time_ns);
                 let wanted = meter.want(&Arrivals { packets: 1, bytes, time_ns });
                 if wanted != 0 {
-                    meter.push(&[*frame]);
+                    push(meter, &[*frame]);
                 }
                 (at, asked) = (at + 1, asked + 1);
             }
@@ -280,7 +280,7 @@ fn measurements_that_all_sample_read_what_each_reads_alone() {
             let wanted = (0..burst.len()).filter(|at| wanted >> at & 1 == 1);
             let wanted: Vec<_> = wanted.map(|at| burst[at]).collect();
             pushes += wanted.len() as u64;
-            meter.push(&wanted);
+            push(meter, &wanted);
         }
     });
     let read = |line: &Value| count(line, "read") - count(line, "skipped");

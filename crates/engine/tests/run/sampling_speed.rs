@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use flowgauge_capture::Captures;
 use flowgauge_core::key::KeyKind;
-use flowgauge_core::packet::Frame;
+use flowgauge_core::packet::{FrameColumns, Frames};
 use flowgauge_core::summary::Parameters;
 use flowgauge_engine::sink::{Json, Written};
-use flowgauge_engine::source::{Burst, Source};
+use flowgauge_engine::source::{Burst, Columns, Source};
 use flowgauge_engine::{Arrivals, Config, Plan};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
@@ -64,16 +64,17 @@ fn cached() -> Vec<u8> {
     let folders = fs::read_dir(Path::new(&folder)).unwrap().map(|entry| entry.unwrap().path());
     let files = folders.filter(|path| path.is_dir()).flat_map(|path| fs::read_dir(path).unwrap());
     let (mut files, mut packets) = (files.map(|entry| entry.unwrap().path()), 0);
+    let mut columns = Columns::default();
     while packets < FRAMES
         && let Some(file) = files.next()
     {
         let mut source = Captures::open([&file]);
         loop {
-            let mut burst = Burst::new();
+            let mut burst = Burst::new(&mut columns);
             if !matches!(source.poll(&mut burst), Ok(true)) || packets >= FRAMES {
                 break;
             }
-            for frame in burst.iter().filter(|frame| frame.link.0 == 1) {
+            for frame in burst.frames().iter().filter(|frame| frame.link.0 == 1) {
                 pcap.frame(packets as u64, frame.bytes);
                 packets += 1;
             }
@@ -86,7 +87,8 @@ fn cached() -> Vec<u8> {
 #[ignore = "measures time, alone on the machine: `make bench` runs it"]
 fn sampling_speed_of_bursts_in_the_cache() {
     let bytes = cached();
-    let frames = frames(&bytes);
+    let frames: FrameColumns<'_> = frames(&bytes).into_iter().collect();
+    let frames = frames.frames();
     let packets = PASSES * frames.len() as u64;
     let mut best_ns = f64::MAX;
     for _ in 0..ROUNDS {
@@ -103,7 +105,8 @@ fn sampling_speed_of_bursts_in_the_cache() {
                     };
                     let mut wanted = meter.want(&arrivals);
                     while wanted != 0 {
-                        meter.push(&burst[wanted.trailing_zeros() as usize..][..1]);
+                        let place = wanted.trailing_zeros() as usize;
+                        meter.push(burst.part(place..place + 1));
                         wanted &= wanted - 1;
                     }
                     time_ns += 1000;
@@ -114,7 +117,7 @@ fn sampling_speed_of_bursts_in_the_cache() {
         let epoch = &lines[0];
         balances(&epoch["account"]);
         assert_eq!(epoch["account"]["read"], packets);
-        within(&epoch["traffic"], keyed(&frames) * PASSES as f64);
+        within(&epoch["traffic"], keyed(frames) * PASSES as f64);
         best_ns = best_ns.min(spent.as_nanos() as f64 / packets as f64);
     }
     println!("{best_ns:.2} ns a packet, in bursts of 32, one in 100 read");
@@ -122,7 +125,7 @@ fn sampling_speed_of_bursts_in_the_cache() {
 }
 
 /// How many of the frames have a key.
-fn keyed(frames: &[Frame<'_>]) -> f64 {
+fn keyed(frames: Frames<'_>) -> f64 {
     let exact = Config { accelerators: Vec::new(), ..config() };
     let lines = pushed(vec![exact], |meter| meter.push(frames));
     lines[0]["account"]["keyed"].as_f64().unwrap()
@@ -143,8 +146,9 @@ fn sampling_speed_of_a_file_in_the_page_cache() {
     for _ in 0..ROUNDS {
         let begun = Instant::now();
         let (mut source, mut packets) = (Captures::open([&path]), 0);
+        let mut columns = Columns::default();
         loop {
-            let mut burst = Burst::new();
+            let mut burst = Burst::new(&mut columns);
             if !source.poll(&mut burst).unwrap() {
                 break;
             }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use flowgauge_capture::Captures;
 use flowgauge_core::packet::{Headers, Ip, Ports, parse};
-use flowgauge_engine::source::{Burst, Source};
+use flowgauge_engine::source::{Burst, Columns, Source};
 use flowgauge_synthetic::Profile;
 
 use crate::failure::Failure;
@@ -168,16 +168,16 @@ fn of_key(key: &[u8]) -> Packet {
 fn of_capture(path: PathBuf, most: usize) -> Result<Vec<Packet>, Failure> {
     let name = path.display().to_string();
     let mut captures = Captures::open([path]);
-    let mut packets = Vec::new();
+    let (mut packets, mut columns) = (Vec::new(), Columns::default());
     while packets.len() < most {
-        let mut burst = Burst::new();
+        let mut burst = Burst::new(&mut columns);
         let more = captures
             .poll(&mut burst)
             .map_err(|error| Failure::Trace { name: name.clone(), reason: error.to_string() })?;
         if !more {
             break;
         }
-        for frame in &burst {
+        for frame in burst.frames().iter() {
             if let Headers::V4(ip) = parse(frame.link, frame.bytes) {
                 packets.push(Packet { ip, wire: frame.wire, time_ns: frame.time_ns });
             }

@@ -187,7 +187,7 @@ impl Source for XdpQueue {
             let interface = visible(&self.interface.name).into_owned();
             return Err(LiveError { interface, fault }.into());
         }
-        self.lent = ready.min(burst.remaining_capacity() as u32);
+        self.lent = ready.min(burst.room() as u32);
         self.counters[RECEIVED].count += u64::from(self.lent);
         let (rings, link, time_ns) = (&self.port.rings, self.port.link, now_ns().unwrap_or(0));
         burst.extend((0..self.lent).map(|place| {

@@ -55,7 +55,7 @@ impl Source for Replay<'_> {
         if self.passes == 0 || bytes.is_empty() {
             return Ok(false);
         }
-        let end = bytes.len().min(self.at + burst.capacity() * CAPTURED);
+        let end = bytes.len().min(self.at + burst.room() * CAPTURED);
         burst.extend(bytes[self.at..end].chunks_exact(CAPTURED).map(|bytes| Frame {
             bytes,
             wire: FRAME_BYTES,

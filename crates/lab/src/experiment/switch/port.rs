@@ -10,7 +10,7 @@ use flowgauge_core::task::Report;
 use flowgauge_dpdk::{Dpdk, DpdkQueue, PortOptions, open};
 use flowgauge_engine::report::EpochReport;
 use flowgauge_engine::sink::Each;
-use flowgauge_engine::source::{Ahead, Burst, Skipped, Source, SourceError};
+use flowgauge_engine::source::{Ahead, Burst, Columns, Skipped, Source, SourceError};
 use flowgauge_engine::{Config, Pace, Plan};
 use flowgauge_synthetic::{Profile, Traffic, to_pcap_bytes};
 use hashbrown::HashMap;
@@ -221,7 +221,8 @@ fn receive(source: &mut Timed<'_>) {
 /// Receives packets, and looks at none.
 fn lend(source: &mut Timed<'_>) -> Result<(), Failure> {
     let lost = |error: SourceError| Failure::Skipped(error.to_string());
-    while source.poll(&mut Burst::new()).map_err(lost)? {}
+    let mut columns = Columns::default();
+    while source.poll(&mut Burst::new(&mut columns)).map_err(lost)? {}
     Ok(())
 }
 
