@@ -1,10 +1,15 @@
 //! The port whose packets are measured: a capture that DPDK replays again and again.
 
 use std::fs;
+use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use flowgauge_core::key::CanonicalKey;
+use flowgauge_core::any::BatchMut;
+use flowgauge_core::batch::BATCH_PACKETS;
+use flowgauge_core::key::{CanonicalKey, KeyKind, KeySpec};
+use flowgauge_core::lanes::{LaneOptions, Lanes, Take};
+use flowgauge_core::packet::Frames;
 use flowgauge_core::summary::Parameters;
 use flowgauge_core::task::Report;
 use flowgauge_dpdk::{Dpdk, DpdkQueue, PortOptions, open};
@@ -12,10 +17,11 @@ use flowgauge_engine::report::EpochReport;
 use flowgauge_engine::sink::Each;
 use flowgauge_engine::source::{Ahead, Burst, Columns, Skipped, Source, SourceError};
 use flowgauge_engine::{Config, Pace, Plan};
+use flowgauge_kernel::{Digester, Isa, Seed};
 use flowgauge_synthetic::{Profile, Traffic, to_pcap_bytes};
 use hashbrown::HashMap;
 
-use super::dpdk::{CONTENDERS, Contender};
+use super::dpdk::{CONTENDERS, Contender, PARSING};
 use crate::experiment::Outcome;
 use crate::experiment::setting::Setting;
 use crate::experiment::table::{Table, row};
@@ -45,7 +51,7 @@ pub(super) fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let packets = traffic(setting.seed)?;
     let truth = largest(&packets);
     let (mut queue, memory) = queue(&packets)?;
-    let mut times = vec![Vec::new(); 2 + CONTENDERS.len()];
+    let mut times = vec![Vec::new(); 3 + CONTENDERS.len()];
     let mut told = Vec::new();
     for _ in 0..ROUNDS {
         told.clear();
@@ -53,8 +59,9 @@ pub(super) fn measure(setting: &Setting) -> Result<Outcome, Failure> {
             receive(source);
             Ok(())
         })?);
-        times[1].push(timed(&mut queue, lend)?);
-        for (contender, times) in CONTENDERS.iter().zip(&mut times[2..]) {
+        times[1].push(timed(&mut queue, |source| each_burst(source, |_| {}))?);
+        times[2].push(timed(&mut queue, parse)?);
+        for (contender, times) in CONTENDERS.iter().zip(&mut times[3..]) {
             let mut report = None;
             times.push(timed(&mut queue, |source| {
                 report = run(contender, &truth, source)?;
@@ -69,7 +76,8 @@ pub(super) fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let mut table = Table::new(columns);
     row!(table, RECEIVING, "", 0.0, 1.0, 0.0, f64::NAN);
     row!(table, LENDING, "", medians[1] - bare, bare / medians[1], 0.0, f64::NAN);
-    for ((contender, ns), report) in CONTENDERS.iter().zip(&medians[2..]).zip(&told) {
+    row!(table, PARSING, "", medians[2] - bare, bare / medians[2], 1.0, f64::NAN);
+    for ((contender, ns), report) in CONTENDERS.iter().zip(&medians[3..]).zip(&told) {
         let behind = contender.accelerator.map_or("", |(name, _)| name);
         let read = report.as_ref().map(|report| {
             let account = &report.account;
@@ -218,12 +226,46 @@ fn receive(source: &mut Timed<'_>) {
     }
 }
 
-/// Receives packets, and looks at none.
-fn lend(source: &mut Timed<'_>) -> Result<(), Failure> {
-    let lost = |error: SourceError| Failure::Skipped(error.to_string());
+/// Receives packets, and does some work with the frames of each burst.
+fn each_burst(source: &mut Timed<'_>, mut work: impl FnMut(Frames<'_>)) -> Result<(), Failure> {
     let mut columns = Columns::default();
-    while source.poll(&mut Burst::new(&mut columns)).map_err(lost)? {}
-    Ok(())
+    loop {
+        let mut burst = Burst::new(&mut columns);
+        let polled = source.poll(&mut burst);
+        if !polled.map_err(|error| Failure::Skipped(error.to_string()))? {
+            return Ok(());
+        }
+        work(burst.frames());
+    }
+}
+
+/// Digests the keys of a batch.
+struct Digests(Digester);
+
+impl Take for Digests {
+    fn take(&mut self, _: usize, batch: BatchMut<'_>) {
+        if let BatchMut::Sixteen(batch) = batch {
+            batch.digest(&self.0);
+            black_box(batch.digests());
+        }
+    }
+}
+
+/// Reads headers, and digests five-tuples.
+fn parse(source: &mut Timed<'_>) -> Result<(), Failure> {
+    let (key, isa) = (KeySpec::from(KeyKind::FiveTuple), Isa::best());
+    let mut lanes = Lanes::new(LaneOptions {
+        key,
+        inner: false,
+        batch_packets: BATCH_PACKETS,
+        elements: None,
+        ipv6: true,
+        isa,
+    });
+    let mut digests = Digests(Digester::new(Seed::from(1), isa).for_keys(key.lanes()[0]));
+    each_burst(source, |frames| {
+        lanes.take(frames, u64::MAX, &mut digests);
+    })
 }
 
 /// Measures packets as the command does.
@@ -234,16 +276,14 @@ fn run(
 ) -> Result<Option<EpochReport>, Failure> {
     let parameters =
         |pairs: &[(&'static str, &'static str)]| Parameters::new(pairs.iter().copied());
-    let sized = contender.algorithm != "linear-counting";
-    let task = if sized { "flow-size" } else { "cardinality" };
     let config = Config {
         algorithm: contender.algorithm.to_owned(),
         parameters: parameters(contender.parameters),
         accelerators: (contender.accelerator.iter())
             .map(|(name, pairs)| ((*name).to_owned(), parameters(pairs)))
             .collect(),
-        tasks: Some(vec![task.to_owned()]),
-        flows: if sized { truth.iter().map(|(key, _)| *key).collect() } else { Vec::new() },
+        tasks: Some(vec!["flow-size".to_owned()]),
+        flows: truth.iter().map(|(key, _)| *key).collect(),
         pace: Pace::Live,
         ..Config::seeded(1)
     };
