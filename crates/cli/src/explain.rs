@@ -94,6 +94,7 @@ fn line(config: &Config, explanation: &Explanation, choice: Option<&Choice>) -> 
         "shared": explanation.shared,
         "dispatch": explanation.dispatch.name(),
         "parts": explanation.parts,
+        "turns": explanation.turns,
         "same_numbers": explanation.workers == 1 || explanation.same,
         "lanes": lanes.collect::<Vec<_>>(),
         "scratch_bytes": explanation.scratch_bytes,
@@ -218,14 +219,17 @@ fn workers(explanation: &Explanation) -> String {
         ),
     };
     let (workers, dispatch) = (explanation.workers, explanation.dispatch.name());
-    let way = if explanation.parts {
-        "each reads its own files, or its part of a file, where these can be cut; else they read by turns, \
-         a piece each"
-            .to_owned()
+    let parts = if explanation.parts {
+        "each reads its own files, or its part of a file, where these can be cut; else "
     } else {
-        format!("one reads, and packets go to the others by {dispatch}")
+        ""
     };
-    format!("{workers} threads, {sets}{sums}; {way}; they give {numbers}.")
+    let way = if explanation.turns {
+        "they read by turns, a piece each"
+    } else {
+        &format!("one reads, and packets go to the others by {dispatch}")
+    };
+    format!("{workers} threads, {sets}{sums}; {parts}{way}; they give {numbers}.")
 }
 
 /// What the numbers of a run are worth.

@@ -28,6 +28,7 @@ use crate::seed;
 use crate::several::SeveralMeter;
 use crate::snapshot;
 use crate::summaries::{Set, Sets, View};
+use crate::turns;
 
 /// Measurements that are ready to begin: all memory is reserved.
 pub struct Plan(Vec<Prepared>);
@@ -51,6 +52,7 @@ impl From<Prepared> for Plan {
 
 /// What `explain` prints of a run.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "facts, each independent of the others")]
 pub struct Explanation {
     /// The summary that measures.
     pub summary: SummaryInfo,
@@ -81,9 +83,10 @@ pub struct Explanation {
     pub shared: bool,
     /// Which worker measures a packet.
     pub dispatch: Dispatch,
-    /// Whether each worker instead reads files of its own, or parts of a file, where these can be cut, or
-    /// else pieces of the input by turns.
+    /// Whether each worker instead reads files of its own, or parts of a file, where these can be cut.
     pub parts: bool,
+    /// Whether workers then read by turns what cannot be cut.
+    pub turns: bool,
     /// Whether several workers give the same numbers as one with the same parameters, so long as no
     /// table is full: else numbers within the bounds.
     pub same: bool,
@@ -291,6 +294,7 @@ impl Prepared {
             shared: config.shared,
             dispatch: sharing.way.dispatch(),
             parts: sharing.parts,
+            turns: turns::suit(config, sharing),
             same: sharing.same,
         }
     }

@@ -83,6 +83,18 @@ fn updates_come_before_the_epoch_that_they_are_of() {
     assert!(updates > Some(0) && updates < all, "{line}");
 }
 
+/// Up to 16 workers deal the flows of tables out among each other; of more, one reads.
+#[test]
+fn the_plan_says_how_workers_read() {
+    for (workers, turns) in [("16", true), ("17", false)] {
+        let page = flowgauge(&["explain", "--workers", workers]).out;
+        let way = if turns { "they read by turns" } else { "one reads, and packets go to" };
+        assert!(page.contains(&format!("can be cut; else {way}")), "{page}");
+        let line = &flowgauge(&["explain", "--workers", workers, "--format", "json"]).lines()[0];
+        assert_eq!((&line["parts"], &line["turns"]), (&true.into(), &turns.into()));
+    }
+}
+
 /// What a sketch says is certain stands at the head of the exact list, too, and where it is not certain of
 /// what is shown, the page says so.
 #[test]
