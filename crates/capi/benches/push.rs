@@ -1,8 +1,8 @@
 //! What the C interface adds to a meter, and what its calls take at most: CPU time of bursts of 32 packets
-//! in memory. The first are medians of interleaved rounds; the others are percentiles over calls of which
-//! one in a thousand ends an epoch, beside those of a loop of arithmetic, which the kernel's timer
-//! interrupts, too. It fails where the 99.99th percentile is above the limit, unless that of the arithmetic
-//! is, too.
+//! in memory. What the interface adds is the median of interleaved rounds. What a call takes is given in
+//! percentiles over 200,000 calls; one call in a thousand ends an epoch. The kernel's timer interrupts calls,
+//! so a loop of arithmetic is timed the same way. The bench fails if the 99.99th percentile is above the
+//! limit and that of the arithmetic is not.
 #![expect(clippy::unwrap_used, reason = "a bench may stop at the first surprise")]
 
 use std::ffi::{CString, c_void};
@@ -22,7 +22,7 @@ const ROUNDS: usize = 15;
 /// Passes over the packets in a round.
 const PASSES: usize = 100;
 
-/// Calls of which each is timed, those that one epoch has, and the longest that one may take.
+/// How many calls are timed, how many make an epoch, and how long a call may take.
 const CALLS: usize = 200_000;
 const EPOCH_CALLS: usize = 1_000;
 const LIMIT_US: f64 = 50.0;

@@ -170,8 +170,7 @@ pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) measurement: Measurement,
 
-    /// Threads: each reads and measures a part of the input, or pieces of it by turns, or else one reads
-    /// for the others
+    /// Threads: each measures a part of the input, or they take turns reading it, or one reads for all
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = HOW,
         value_parser = RangedU64ValueParser::<usize>::new().range(1..=256))]
     pub(crate) workers: usize,

@@ -24,7 +24,7 @@ struct Packet([u8; 0]);
 #[repr(C)]
 struct Pool([u8; 0]);
 
-/// `struct shim_burst`.
+/// `struct shim_burst`. The first `count` of `bytes`, which the shim writes, point into buffers.
 #[repr(C)]
 struct RawBurst {
     packets: [*mut Packet; BURST],

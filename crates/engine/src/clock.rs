@@ -73,7 +73,7 @@ impl Clock {
         self.quiet_ns = i64::MIN;
     }
 
-    /// Goes on behind a packet that somebody else saw.
+    /// Goes on behind a packet that another clock saw.
     pub(crate) fn follow(&mut self, before_ns: i64) {
         (self.last_ns, self.started) = (before_ns, true);
     }

@@ -19,8 +19,8 @@ pub struct Burst<'a> {
     columns: &'a mut Columns,
 }
 
-/// What a burst keeps beside its slices: room that one burst after the other uses, so that none of them
-/// has to clear it.
+/// Lengths, link types and times of a burst. One burst after another uses the same columns, so that they
+/// are cleared once.
 pub struct Columns {
     wires: [u32; BATCH_PACKETS],
     links: [LinkType; BATCH_PACKETS],

@@ -1,9 +1,9 @@
 //! Workers that read one input by turns: one reads a chunk of packets, while another one looks at the
 //! headers of the chunk before and measures it.
 //!
-//! Nobody cuts the input, so that it may be compressed, a pipe, or of any format. What was read is counted
-//! whatever comes behind it. Tables whose flows are read side by side get each flow in one of them only,
-//! as packets are dealt out behind the headers; other summaries are merged at the end.
+//! The input is not cut, so it may be compressed, a pipe, or of any format. A packet that was read counts,
+//! even if the input is damaged behind it. Where tables are read side by side, packets are dealt out behind
+//! the headers, so that each flow is in one table; other summaries are merged at the end.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -30,7 +30,7 @@ pub(crate) fn suit(config: &Config, sharing: &Sharing) -> bool {
 struct Turns {
     input: Mutex<Input>,
     passed: Condvar,
-    /// How many workers have turns, one after another; none where whoever comes first reads.
+    /// How many workers take turns in a fixed order; `None` where the next free worker reads.
     fixed: Option<usize>,
 }
 
@@ -50,8 +50,8 @@ struct Done {
     unfit: u64,
 }
 
-/// Lets each worker measure chunks of the input with a set of summaries. Returns the epoch that they make
-/// up and what was said of the input; one set is left that holds all, or several that share no flow.
+/// Lets each worker measure chunks of the input with a set of summaries. Returns the epoch, and what the
+/// source said of the input. One set is left that holds all packets, or several that share no flow.
 pub(crate) fn read(
     config: &Config,
     sharing: &Sharing,
@@ -69,7 +69,8 @@ pub(crate) fn read(
             ended: false,
         }),
         passed: Condvar::new(),
-        // Whose a packet is changes no number of these summaries, and others give the same ones again.
+        // Some summaries give the same numbers whichever worker gets a packet. The others need a fixed
+        // order, so that a run can be repeated.
         fixed: (!sharing.same).then_some(sets.len()),
     };
     let key_bytes = &config.key.lanes()[..sets[0].0.len()];

@@ -92,7 +92,7 @@ impl Pcapng {
         }
     }
 
-    /// Walks enhanced packet blocks, of which nearly all files consist, before the first other one.
+    /// Walks enhanced packet blocks up to the first block of another kind. Nearly all blocks are enhanced.
     fn walk_enhanced<'a, const BIG: bool>(
         &mut self,
         bytes: &'a [u8],

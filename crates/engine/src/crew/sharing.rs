@@ -23,7 +23,7 @@ pub(crate) struct Sharing {
     /// Whether several workers give the same numbers as one.
     pub(crate) same: bool,
     /// Whether workers may each read files of their own, parts of files, or pieces of them by turns, in one
-    /// epoch: nobody then decides whose a packet is, unless no flow may be with two.
+    /// epoch: no thread then decides which worker gets a packet, unless each flow must have one worker.
     pub(crate) parts: bool,
     /// Threads that measure with summaries of their own: not the one that reads for several. One, where
     /// all share these.
