@@ -53,6 +53,16 @@ pub trait Accelerate {
         inner: Box<dyn Summary<K>>,
     ) -> Result<Box<dyn Summary<K>>, BuildError>;
 
+    /// The weight that it passes on, at most, as a multiple of the weight that it takes: the summary
+    /// behind it keeps its error within a share of the latter.
+    ///
+    /// # Errors
+    /// When a parameter is out of range.
+    fn inflation(parameters: &Parameters) -> Result<f64, BuildError> {
+        let _ = parameters;
+        Ok(1.0)
+    }
+
     /// What sizes are worth behind it, in a sentence; `None` where they stay what they are.
     ///
     /// # Errors

@@ -205,6 +205,13 @@ macro_rules! accelerators {
             Err(unknown_accelerator(name))
         }
 
+        fn inflation(name: &str, parameters: &Parameters) -> Result<f64, BuildError> {
+            $(if name == <$accelerator as Accelerate>::INFO.name {
+                return <$accelerator as Accelerate>::inflation(parameters);
+            })*
+            Err(unknown_accelerator(name))
+        }
+
         fn put_before<K: FlowKey>(
             name: &str,
             options: &Options,
@@ -238,6 +245,7 @@ pub fn build_accelerated<K: FlowKey>(
     let mut inner = options.clone();
     let mut own: Vec<(&str, Options)> = Vec::new();
     for (accelerator, parameters) in accelerators {
+        inner.parameters.divide("epsilon", inflation(accelerator, parameters)?)?;
         let options = Options { parameters: parameters.clone(), ..options.clone() };
         let bytes = own_bytes::<K>(accelerator, &options)?;
         inner.memory_bytes = inner.memory_bytes.saturating_sub(bytes);

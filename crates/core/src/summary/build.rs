@@ -267,6 +267,14 @@ impl Parameters {
         }
     }
 
+    /// Divides the number that [`Self::fraction`] gives for `name`, where there is one.
+    pub(crate) fn divide(&mut self, name: &'static str, by: f64) -> Result<(), BuildError> {
+        if let Some(value) = self.fraction(name)? {
+            self.0.insert(name.to_owned(), (value / by).to_string());
+        }
+        Ok(())
+    }
+
     /// The one of `words` that `name` gives, or the first.
     pub(crate) fn word(
         &self,

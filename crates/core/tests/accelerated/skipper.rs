@@ -151,6 +151,22 @@ fn errors_stay_within_epsilon_at_every_prefix() {
     }
 }
 
+/// A summary that is asked for an error of the traffic gets the error that it may have of what passes.
+#[test]
+fn the_summary_behind_it_allows_for_the_weight_that_passes() {
+    let counters = |accelerator: Option<(&'static str, &[(&str, &str)])>| {
+        let accelerator = accelerator.map(|(name, pairs)| (name, Parameters::new(pairs.to_vec())));
+        let options = Options::new(1 << 24, 1).with([("epsilon", "0.001")]);
+        let summary = build::<Key4>(accelerator, "space-saving", &options).unwrap();
+        let mut parameters = summary.parameters().into_iter();
+        parameters.find(|(name, _)| *name == "counters").unwrap().1.to_string()
+    };
+    assert_eq!(counters(None), "1000");
+    assert_eq!(counters(Some(("uniform", &[]))), "1000");
+    assert_eq!(counters(Some(("skipper", &[]))), "1010");
+    assert_eq!(counters(Some(("skipper", &[("epsilon", "0.25")]))), "1250");
+}
+
 /// The error of the flow of each packet that arrives (one in 2,000 of them is asked for), as its root
 /// mean square over all prefixes: at 1 % for both, and a chance of 0.01 % for more, it is within 1.1
 /// times that of the plain summary, whatever the length. With a chance of 1 % Count Sketch is up to 1.15

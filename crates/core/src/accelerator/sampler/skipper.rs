@@ -29,8 +29,8 @@ const PAPER: &str = "paper";
 /// Cost: a draw for each packet taken, of which there are Γ (ln(N/Γ) + 2) at most on average; others
 /// cost nothing but a share of their batch, of which by bytes the lengths are summed up. Sizes are off
 /// by ε N at most, with the chance δ for more, and less for flows that are small: their bounds say how
-/// much. The summary behind it counts what was taken, of which there may be more than N by a share ε:
-/// where its size follows from an error, ask it for as much less.
+/// much. The weight that it passes on may exceed N by a share ε, so the `epsilon` of the summary behind
+/// it is divided by 1 + ε (section IV).
 pub struct Skipper;
 
 /// What its parameters ask for: errors that are a share of the total, or of L2.
@@ -174,6 +174,14 @@ impl Accelerate for Skipper {
         let kind =
             Kind { name: Self::INFO.name, settings, rate, units: options.by, delta, headers };
         Sampled::before(kind, options, inner)
+    }
+
+    fn inflation(parameters: &Parameters) -> Result<f64, BuildError> {
+        // Errors that are a share of the norm add up as they are.
+        Ok(match Asked::new(parameters, 64)? {
+            Asked::L1(asked) => 1.0 + asked.epsilon,
+            Asked::L2(_) => 1.0,
+        })
     }
 
     fn promise(parameters: &Parameters) -> Result<Option<String>, BuildError> {
