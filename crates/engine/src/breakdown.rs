@@ -1,6 +1,7 @@
 //! Traffic by protocol and by service port, for keys that hold both.
 
 use flowgauge_core::key::KeyKind;
+use flowgauge_core::sorting::sort_by;
 use flowgauge_core::task::Lane;
 use flowgauge_core::terms::{Measure, Size};
 
@@ -47,12 +48,14 @@ impl BreakdownTask {
             .zip(self.protocols.iter().copied())
             .filter(|(_, size)| size.packets > 0)
             .collect();
-        protocols.sort_by_key(|(protocol, size)| (u64::MAX - size.by(by), *protocol));
+        sort_by(&mut protocols, &|(_, one), (_, other)| other.by(by).cmp(&one.by(by)));
         let mut ports: Vec<_> = (self.ports.iter().copied().enumerate())
             .filter(|(_, size)| size.packets > 0)
             .map(|(at, size)| (WITH_PORTS[at >> 16], at as u16, size))
             .collect();
-        ports.sort_by_key(|(protocol, port, size)| (u64::MAX - size.by(by), *protocol, *port));
+        sort_by(&mut ports, &|one, other| {
+            other.2.by(by).cmp(&one.2.by(by)).then((one.0, one.1).cmp(&(other.0, other.1)))
+        });
         ports.truncate(MOST_PORTS);
         Some(Breakdown { protocols, ports })
     }

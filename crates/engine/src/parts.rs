@@ -8,6 +8,7 @@ use std::thread;
 
 use flowgauge_core::any::BatchMut;
 use flowgauge_core::lanes::{LaneOptions, Take};
+use flowgauge_core::sorting::sort_by;
 use flowgauge_core::summary::Incompatible;
 use flowgauge_core::terms::Size;
 use flowgauge_kernel::Gone;
@@ -137,7 +138,7 @@ fn read(
     let Some(pieces) = pieces.into_iter().collect::<Option<Vec<_>>>() else { return Ok(None) };
     let mut pieces: Vec<Read> = pieces.into_iter().flatten().collect();
     // Parts of a file stand in the order of their workers.
-    pieces.sort_by_key(|piece| piece.input);
+    sort_by(&mut pieces, &|one, other| one.input.cmp(&other.input));
     let (first, others) = sets.split_at_mut(1);
     for other in others {
         if first[0].merge(other).is_err() {

@@ -10,6 +10,7 @@ use std::thread;
 
 use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::lanes::LaneOptions;
+use flowgauge_core::sorting::sort_by;
 use flowgauge_core::summary::Incompatible;
 
 use crate::config::Config;
@@ -112,7 +113,7 @@ pub(crate) fn read(
         first[0].settle();
         sets.truncate(1);
     }
-    done.sort_by_key(|done| done.unfit);
+    sort_by(&mut done, &|one, other| one.unfit.cmp(&other.unfit));
     let all = done.into_iter().map(|done| done.ended).fold(Ended::default(), Ended::beside);
     let input = turns.input.into_inner().unwrap_or_else(PoisonError::into_inner);
     let origin = Origin::of(&*input.source);

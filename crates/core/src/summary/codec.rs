@@ -7,8 +7,8 @@ use bytemuck::Zeroable;
 use flowgauge_kernel::SeedId;
 
 use super::BuildError;
-use super::order::order;
 use crate::key::FlowKey;
+use crate::sorting::order;
 use crate::terms::Size;
 
 pub(crate) use super::patience::Patience;

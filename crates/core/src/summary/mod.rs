@@ -13,7 +13,6 @@ pub mod hierarchy;
 pub mod instant;
 mod listed;
 mod memory;
-mod order;
 mod patience;
 pub mod quantile;
 pub(crate) mod remix;

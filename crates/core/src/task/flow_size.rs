@@ -6,6 +6,7 @@
 use super::registry::{ANY_KEY, TaskEntry};
 use super::{EpochContext, Lane, Report, Selection, SizeItem, Task, Unsupported, sizes};
 use crate::key::CanonicalKey;
+use crate::sorting::sort_by;
 use crate::summary::{Answers, Estimate, Flows, SizeEstimate};
 use crate::terms::{Measure, Size};
 
@@ -87,7 +88,7 @@ fn scan(answers: &dyn Answers, flows: &dyn Flows, mut items: Vec<&mut SizeItem>)
         item.size.packets = Some(Estimate::between(0.0, 0.0, packets as f64));
         item.size.bytes = Some(Estimate::between(0.0, 0.0, bytes as f64));
     }
-    items.sort_by_key(|item| item.key);
+    sort_by(&mut items, &|one, other| one.key.cmp(&other.key));
     flows.for_each(&mut |key, size| {
         let first = items.partition_point(|item| item.key.as_bytes() < key);
         for item in items[first..].iter_mut().take_while(|item| item.key.as_bytes() == key) {

@@ -105,8 +105,7 @@ impl<T: Listed> Largest<T> {
 
     /// The items by value, then by key, and how many of those wanted the limit left out.
     pub(super) fn into_list(self) -> (Vec<T>, u64) {
-        let mut items = self.heap.into_vec();
-        items.sort_unstable();
+        let items = self.heap.into_sorted_vec();
         let truncated = self.offered.min(self.wanted as u64) - items.len() as u64;
         (items.into_iter().map(|ranked| ranked.item).collect(), truncated)
     }

@@ -18,6 +18,7 @@ use super::order::{self, Column};
 use super::registry::{ANY_KEY, TaskEntry};
 use super::{EpochContext, Lane, Report, Task, Unsupported};
 use crate::key::CanonicalKey;
+use crate::sorting::sort_by;
 use crate::summary::{Estimate, Flows, QuantileOf, Quantiles as Ranked};
 use crate::terms::{Measure, Size};
 
@@ -63,7 +64,7 @@ impl Task for Quantiles {
         scratch: &mut [u64],
     ) -> Result<Report, Unsupported> {
         let mut in_order: Vec<&Lane<'_>> = lanes.iter().collect();
-        in_order.sort_by_key(|lane| lane.key_bytes);
+        sort_by(&mut in_order, &|one, other| one.key_bytes.cmp(&other.key_bytes));
         let estimated: Vec<&dyn Ranked> =
             in_order.iter().filter_map(|lane| lane.answers.quantiles()).collect();
         if let Some(first) = estimated.first()

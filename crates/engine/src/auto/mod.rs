@@ -14,6 +14,7 @@ mod sample;
 mod trial;
 mod tried;
 
+use flowgauge_core::sorting::sort_by;
 use flowgauge_core::task::TASKS;
 
 use self::candidate::Candidate;
@@ -94,7 +95,7 @@ fn rank(tried: &mut [Tried]) {
     let fastest = tried.iter().filter(|one| fits(one)).map(|one| one.ns).fold(f64::MAX, f64::min);
     let alike = |one: &Tried| fits(one) && one.ns <= ALIKE * fastest;
     let error = |one: &Tried| one.error.filter(|_| alike(one)).unwrap_or_default();
-    tried.sort_by(|a, b| {
+    sort_by(tried, &|a, b| {
         let (before, after) = ((!alike(a), !fits(a)), (!alike(b), !fits(b)));
         before.cmp(&after).then(error(a).total_cmp(&error(b))).then(a.ns.total_cmp(&b.ns))
     });

@@ -9,6 +9,7 @@ use super::trial::Trial;
 use super::{Outlook, Reason, Sample, Tried, Wanted, trial};
 use crate::config::Config;
 use crate::error::EngineError;
+use flowgauge_core::sorting::sort_by;
 
 /// Nanoseconds that the trials of each round but the first take together.
 const TIME_NS: f64 = 0.4e9;
@@ -133,7 +134,7 @@ fn front(
     most: usize,
     goes_on: impl Fn(&Tried) -> bool,
 ) -> &mut [Tried] {
-    tried.sort_by(|a, b| goes_on(b).cmp(&goes_on(a)).then(a.ns.total_cmp(&b.ns)));
+    sort_by(tried, &|a, b| goes_on(b).cmp(&goes_on(a)).then(a.ns.total_cmp(&b.ns)));
     let fastest = tried.iter().find(|one| fits(one)).or(tried.first()).map_or(0.0, |one| one.ns);
     let near = tried.iter().take_while(|one| goes_on(one) && one.ns < times * fastest);
     let (near, others) = tried.split_at_mut(near.count().min(most));

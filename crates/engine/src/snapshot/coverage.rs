@@ -1,5 +1,6 @@
 //! The epochs that a snapshot covers.
 
+use flowgauge_core::sorting::sort_by;
 use flowgauge_core::summary::codec::{DecodeError, Reader, Writer};
 
 use super::{MergeError, text};
@@ -76,7 +77,7 @@ pub(super) fn union(one: &[Coverage], other: &[Coverage]) -> Result<Vec<Coverage
         return Err(MergeError::TooMany("epochs"));
     }
     let mut union = [one, other].concat();
-    union.sort_by(|one, other| one.id().cmp(&other.id()));
+    sort_by(&mut union, &|one, other| one.id().cmp(&other.id()));
     match union.windows(2).find(|pair| pair[0].id() == pair[1].id()) {
         Some(pair) => {
             let Coverage { host, epoch, .. } = pair[0].clone();

@@ -15,11 +15,11 @@ use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed};
 
 use super::super::codec::{DecodeError, Reader, Writer};
-use super::super::order::order;
 use super::super::{BuildError, Counter, Estimate, Memory};
 use super::index::Index;
 use super::steps::Steps;
 use crate::key::FlowKey;
+use crate::sorting::order;
 
 /// What the paper sets δ to, the share of keys that should leave at once, and here do.
 const LEAVING: f64 = 0.05;

@@ -5,12 +5,12 @@ use bytemuck::Zeroable;
 use flowgauge_kernel::Digester;
 
 use super::super::codec::{DecodeError, Reader, Writer};
-use super::super::order::order;
 use super::super::{BuildError, Counter, Estimate, Memory, SizeEstimate};
 use super::index::Index;
 use super::sweep::Sweep;
 use super::tournament::Tournament;
 use crate::key::FlowKey;
+use crate::sorting::order;
 use crate::terms::{Measure, Size};
 
 /// Packets whose lines of the index are asked for ahead of the one in hand.

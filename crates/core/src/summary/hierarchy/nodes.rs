@@ -2,6 +2,7 @@
 
 use super::super::{BuildError, BuildErrorKind, Options};
 use crate::key::{FlowKey, prefix_mask};
+use crate::sorting::sort_by;
 use crate::terms::Hierarchy;
 
 /// The prefix lengths of a node, with the bits of a key that they keep.
@@ -83,6 +84,7 @@ pub(super) fn nodes<K: FlowKey>(
         let node = |bits| Node::new(key_bytes, address_bytes, source, bits);
         nodes.extend(destinations.filter_map(node));
     }
-    nodes.sort_by_key(|node| u16::MAX - u16::from(node.source) - u16::from(node.destination));
+    let bits = |node: &Node<K>| u16::from(node.source) + u16::from(node.destination);
+    sort_by(&mut nodes, &|one, other| bits(other).cmp(&bits(one)));
     Ok(nodes)
 }
