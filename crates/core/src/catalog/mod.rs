@@ -43,10 +43,11 @@ macro_rules! catalog {
             name: &str,
             options: &Options,
         ) -> Result<Box<dyn Summary<K>>, BuildError> {
+            let info = info(name)?;
+            options.parameters.check(info.name, info.parameters)?;
+            let options = options.digesting::<K>();
             $(if name == <$summary as Describe>::INFO.name {
-                let info = <$summary as Describe>::INFO;
-                options.parameters.check(info.name, info.parameters)?;
-                return <$summary as Describe>::build::<K>(&options.digesting::<K>());
+                return <$summary as Describe>::build::<K>(&options);
             })*
             Err(unknown(name))
         }
@@ -56,9 +57,9 @@ macro_rules! catalog {
         /// # Errors
         /// When it cannot, or there is no such algorithm, or it has no such parameter.
         fn fits_options(name: &str, options: &Options) -> Result<(), BuildError> {
+            let info = info(name)?;
+            options.parameters.check(info.name, info.parameters)?;
             $(if name == <$summary as Describe>::INFO.name {
-                let info = <$summary as Describe>::INFO;
-                options.parameters.check(info.name, info.parameters)?;
                 return <$summary as Describe>::fits(options);
             })*
             Err(unknown(name))
@@ -69,9 +70,9 @@ macro_rules! catalog {
         /// # Errors
         /// When there is no such algorithm, or it has no such parameter.
         pub fn laws(name: &str, parameters: &Parameters) -> Result<Laws, BuildError> {
+            let info = info(name)?;
+            parameters.check(info.name, info.parameters)?;
             $(if name == <$summary as Describe>::INFO.name {
-                let info = <$summary as Describe>::INFO;
-                parameters.check(info.name, info.parameters)?;
                 return Ok(<$summary as Describe>::laws(parameters));
             })*
             Err(unknown(name))
@@ -129,8 +130,9 @@ macro_rules! shared {
         ) -> Result<Box<dyn SharedIngest<K>>, BuildError> {
             let known = info(name)?;
             options.parameters.check(known.name, known.parameters)?;
+            let options = options.digesting::<K>();
             $(if name == <$summary as Describe>::INFO.name {
-                return <$summary as Share>::share::<K>(&options.digesting::<K>());
+                return <$summary as Share>::share::<K>(&options);
             })*
             Err(unshared(known))
         }

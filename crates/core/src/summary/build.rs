@@ -219,7 +219,10 @@ pub struct Parameters(BTreeMap<String, String>);
 impl Parameters {
     /// Parameters from names and values.
     pub fn new(pairs: impl IntoIterator<Item = (impl Into<String>, impl ToString)>) -> Self {
-        Self(pairs.into_iter().map(|(name, value)| (name.into(), value.to_string())).collect())
+        // One by one: collected at once, they would be sorted first, by a sort of their own.
+        let mut all = BTreeMap::new();
+        all.extend(pairs.into_iter().map(|(name, value)| (name.into(), value.to_string())));
+        Self(all)
     }
 
     /// The text of `name`, where it is given.
