@@ -172,7 +172,7 @@ fn few_flows_are_summed_exactly() {
     assert!((logs.value - truth).abs() < 0.01 * truth, "{logs:?} of {truth}");
     let summary: &UniversalSketch<Key8, i32> = summary.downcast_ref().unwrap();
     let squares: f64 = weights(&flows, Measure::Packets).values().map(|f| f * f).sum();
-    let sum = summary.sum(|size| size * size).unwrap();
+    let sum = summary.sum(&|size| size * size).unwrap();
     assert!((sum.value - squares).abs() < 0.01 * squares, "{sum:?} of {squares}");
 }
 

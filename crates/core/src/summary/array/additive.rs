@@ -165,7 +165,7 @@ impl<K: FlowKey, C: Counter> CounterArray<K, C> {
     }
 
     /// Counts up to `N` packets.
-    #[inline(always)]
+    #[inline(never)]
     fn take<const N: usize>(&mut self, keys: &[K], digests: &[u64], weights: &[C]) {
         let (counters, digester) = (&mut *self.counters, &self.digester);
         let mask = counters.len() - 1;

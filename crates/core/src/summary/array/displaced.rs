@@ -114,7 +114,7 @@ impl<K: FlowKey, S: State> Displaced<K, S> {
         if found.is_none() && table.len() == table.most() && limit >= self.prune_at {
             // Pruning costs the table's size: an eighth more must be due to go again.
             self.prune_at = (limit * 1.125).max(f64::MIN_POSITIVE);
-            self.retain(limit, past, |_| true);
+            self.retain(limit, past, &mut |_| true);
         }
         let table = self.table.as_mut()?;
         let flow = found.or_else(|| table.insert(key, digest, &self.digester, None))?;
@@ -122,10 +122,10 @@ impl<K: FlowKey, S: State> Displaced<K, S> {
     }
 
     /// Keeps the states that stay and are worth more than `limit` then.
-    fn retain(&mut self, limit: f64, past: &mut Past, mut stays: impl FnMut(&mut S) -> bool) {
+    fn retain(&mut self, limit: f64, past: &mut Past, stays: &mut dyn FnMut(&mut S) -> bool) {
         let Some(table) = &mut self.table else { return };
         let (by, lost) = (self.by, &mut self.lost);
-        table.retain(&self.digester, |state| {
+        table.retain(&self.digester, &mut |state| {
             let stays = stays(state) && state.outweighs(limit, by);
             if !stays {
                 lose(state, lost, past);
@@ -157,7 +157,7 @@ impl<K: FlowKey, S: State> Displaced<K, S> {
     pub(super) fn next_epoch(&mut self, total: u64, past: &Past, now: &mut Past) {
         self.forget();
         self.before = total;
-        self.retain(self.limit(total), now, |state| state.next_epoch(past));
+        self.retain(self.limit(total), now, &mut |state| state.next_epoch(past));
         self.lost = Size::default();
     }
 

@@ -166,7 +166,7 @@ impl<const SLOTS: usize> Cuckoo<SLOTS> {
         mut digest: u64,
         flow: usize,
         steps: usize,
-        digest_of: impl Fn(usize) -> u64,
+        digest_of: &dyn Fn(usize) -> u64,
     ) -> Option<usize> {
         let (new, mut slot) = (digest, self.slot(digest, flow));
         let mut bucket = self.places(digest)[1];
@@ -256,14 +256,14 @@ impl<const SLOTS: usize> Index for Cuckoo<SLOTS> {
         }
         if let Some(patience) = patience {
             let most = PATIENT_STEPS.min(patience.left());
-            let steps = self.walk(digest, flow, most, digest_of);
+            let steps = self.walk(digest, flow, most, &digest_of);
             return patience.take(steps.unwrap_or(most)) && steps.is_some();
         }
         if self.credit < MOST_STEPS {
             self.credit += STEPS_EARNED;
             return false;
         }
-        let found = self.walk(digest, flow, MOST_STEPS, digest_of).is_some();
+        let found = self.walk(digest, flow, MOST_STEPS, &digest_of).is_some();
         if !found {
             self.credit -= MOST_STEPS;
         }

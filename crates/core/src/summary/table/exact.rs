@@ -281,7 +281,7 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
     /// Forgets flows without a packet where they could take the room of others.
     #[cold]
     fn drop_kept(&mut self) {
-        self.layout.retain(&self.digester, |state| !state.is_silent());
+        self.layout.retain(&self.digester, &mut |state| !state.is_silent());
         self.kept = false;
     }
 
@@ -295,7 +295,7 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
 impl<K: FlowKey, S: State, L: Layout<K, S>> Ingest<K> for ExactTable<K, S, L> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         batch.digest(&self.digester);
-        if self.kept && 2 * (self.layout.len() + batch.len()) > self.layout.most() {
+        if !S::LASTING && self.kept && 2 * (self.layout.len() + batch.len()) > self.layout.most() {
             self.drop_kept();
         }
         let (keys, digests) = (batch.keys(), batch.digests());
@@ -401,7 +401,7 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Summary<K> for ExactTable<K, S, L> {
             return self.clear();
         }
         let partial = !self.are_whole() || self.saturated != Size::default();
-        self.layout.retain(&self.digester, |state| state.next_epoch(&self.past));
+        self.layout.retain(&self.digester, &mut |state| state.next_epoch(&self.past));
         self.past.next_epoch(self.untracked + self.saturated, partial);
         self.forget_epoch();
     }

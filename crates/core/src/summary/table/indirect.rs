@@ -219,7 +219,7 @@ impl<K: FlowKey, S: State> Layout<K, S> for Indirect<K, S> {
         }
     }
 
-    fn retain(&mut self, digester: &Digester, mut stays: impl FnMut(&mut S) -> bool) {
+    fn retain(&mut self, digester: &Digester, stays: &mut dyn FnMut(&mut S) -> bool) {
         let mut kept = 0;
         for flow in 0..self.len {
             let (place, mut state) = (self.places[flow], self.states[flow]);

@@ -55,7 +55,7 @@ pub(in crate::summary) trait Layout<K: FlowKey, S: State>:
         found.or_else(|| self.insert(key, digest, digester, None))
     }
     /// Keeps the flows whose state is to stay, in their order.
-    fn retain(&mut self, digester: &Digester, stays: impl FnMut(&mut S) -> bool);
+    fn retain(&mut self, digester: &Digester, stays: &mut dyn FnMut(&mut S) -> bool);
     /// Forgets all flows, at a cost in proportion to their number.
     fn clear(&mut self, digester: &Digester);
     /// Makes the empty table ready for so many flows, in any order.
@@ -145,6 +145,19 @@ impl<K: FlowKey, S: State, I: Index> Inline<K, S, I> {
     }
 }
 
+/// Asks for a flow.
+fn ahead<K: FlowKey, S: State>(entries: &[Entry<K, S>]) -> impl Fn(usize) {
+    move |flow| prefetch(entries, flow)
+}
+
+/// The digest of a flow.
+fn digest_of<K: FlowKey, S: State>(
+    entries: &[Entry<K, S>],
+    digester: &Digester,
+) -> impl Fn(usize) -> u64 {
+    move |flow| entries[flow].key.digest(digester)
+}
+
 impl<K: FlowKey, S: State, I: Index> Layout<K, S> for Inline<K, S, I> {
     fn bytes_per_bucket(more: usize) -> usize {
         let (numerator, denominator) = I::FULL;
@@ -225,9 +238,11 @@ impl<K: FlowKey, S: State, I: Index> Layout<K, S> for Inline<K, S, I> {
         if flow == entries.len() {
             return None;
         }
-        let ahead = |flow: usize| prefetch(entries, flow);
-        let digest_of = |flow: usize| entries[flow].key.digest(digester);
-        if !self.index.insert(digest, flow, ahead, digest_of, patience) {
+        let found_room = {
+            let (ahead, digest_of) = (ahead(entries), digest_of(entries, digester));
+            self.index.insert(digest, flow, &ahead, &digest_of, patience)
+        };
+        if !found_room {
             return None;
         }
         self.entries[flow] = Entry { key, state: S::zeroed() };
@@ -235,7 +250,7 @@ impl<K: FlowKey, S: State, I: Index> Layout<K, S> for Inline<K, S, I> {
         Some(flow)
     }
 
-    fn retain(&mut self, digester: &Digester, mut stays: impl FnMut(&mut S) -> bool) {
+    fn retain(&mut self, digester: &Digester, stays: &mut dyn FnMut(&mut S) -> bool) {
         let entries = &mut self.entries[..self.len];
         let mut kept = 0;
         self.index.renumber((0..entries.len()).map(|flow| {
@@ -263,7 +278,7 @@ impl<K: FlowKey, S: State, I: Index> Layout<K, S> for Inline<K, S, I> {
     #[inline]
     fn go_on(&mut self, digester: &Digester) {
         let entries = &self.entries;
-        self.index.go_on(|flow| prefetch(entries, flow), |flow| entries[flow].key.digest(digester));
+        self.index.go_on(ahead(entries), digest_of(entries, digester));
     }
 
     fn memory_bytes(&self) -> usize {

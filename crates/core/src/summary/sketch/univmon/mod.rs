@@ -275,11 +275,11 @@ impl<K: FlowKey, C: Signed> Answers for UniversalSketch<K, C> {
     }
 
     fn cardinality(&self) -> Option<Estimate> {
-        self.sum(|_| 1.0)
+        self.sum(&|_| 1.0)
     }
 
     fn weight_logs(&self, by: Measure) -> Option<Estimate> {
-        if by == C::Weight::MEASURE { self.sum(|size| size * size.log2()) } else { None }
+        if by == C::Weight::MEASURE { self.sum(&|size| size * size.log2()) } else { None }
     }
 
     fn cells(&self) -> Option<&dyn Cells> {

@@ -40,7 +40,7 @@ impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
     /// heavy add or take away their g, which is at most the threshold's: the squares sum to at most
     /// that times the level's sum without its heavy keys. The sizes of those are off by the noise of
     /// the cells. And of the flows that are not heavy, noise makes some so.
-    pub fn sum(&self, g: impl Fn(f64) -> f64) -> Option<Estimate> {
+    pub fn sum(&self, g: &dyn Fn(f64) -> f64) -> Option<Estimate> {
         let depths = 0..self.tops.len();
         let last = depths.clone().rev().take_while(|depth| !self.tops[*depth].is_full()).last()?;
         let noise_of = |depth| deviation(|digest| self.grids.read(digest, depth));
