@@ -38,4 +38,4 @@ pub use prefetch::prefetch;
 pub use ring::{Consumer, Gone, Producer, ring};
 pub use seed::{LEAST_SEED_BYTES, Seed, SeedId};
 pub use stdio::stdout_was_closed;
-pub use tags::{FindTag, Tags, WithTags};
+pub use tags::Tags;

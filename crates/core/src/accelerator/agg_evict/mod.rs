@@ -218,7 +218,7 @@ impl<K: FlowKey, F: Flow<K>, B: Bytes, P: Policy> Ingest<K> for Aggregator<K, F,
         self.time_ns = *time_ns;
         self.holds = true;
         batch.digest(&self.digester);
-        self.digester.isa().with_tags(Add {
+        let add = Add {
             rows: &mut self.rows,
             policy: &mut self.policy,
             columns: batch.columns(),
@@ -226,7 +226,8 @@ impl<K: FlowKey, F: Flow<K>, B: Bytes, P: Policy> Ingest<K> for Aggregator<K, F,
             plain: batch.is_plain(),
             digests: F::digests(batch, &self.digester, &mut self.digests),
             evicted: &mut self.evicted,
-        });
+        };
+        add.run();
         while self.evicted.len() >= LEAVING {
             self.pass_on();
         }

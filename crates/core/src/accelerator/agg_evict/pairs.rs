@@ -3,7 +3,7 @@
 use std::slice;
 
 use bytemuck::Zeroable;
-use flowgauge_kernel::{FindTag, Tags, WithTags, Zeroed, prefetch};
+use flowgauge_kernel::{Tags, Zeroed, prefetch};
 
 use super::flow::Flow;
 use super::policy::Policy;
@@ -185,18 +185,13 @@ pub(super) struct Add<'a, K, F, B: Bytes, P> {
     pub(super) evicted: &'a mut Evicted<F, B>,
 }
 
-impl<K: FlowKey, F: Flow<K>, B: Bytes, P: Policy> WithTags for Add<'_, K, F, B, P> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<T: FindTag>(self, tags: T) {
-        if self.plain { self.add::<T, true>(tags) } else { self.add::<T, false>(tags) }
-    }
-}
-
 impl<K: FlowKey, F: Flow<K>, B: Bytes, P: Policy> Add<'_, K, F, B, P> {
+    pub(super) fn run(self) {
+        if self.plain { self.add::<true>() } else { self.add::<false>() }
+    }
+
     #[inline(always)]
-    fn add<T: FindTag, const PLAIN: bool>(self, tags: T) {
+    fn add<const PLAIN: bool>(self) {
         let Self { rows, policy, columns, len, digests, evicted, .. } = self;
         let rows = &mut rows[..];
         let last = rows.len() - 1;
@@ -215,7 +210,7 @@ impl<K: FlowKey, F: Flow<K>, B: Bytes, P: Policy> Add<'_, K, F, B, P> {
             let packets = if PLAIN { 1 } else { u64::from(columns.packets[i]) };
             let bytes = B::of(columns.bytes[i]);
             let passes_by = packets > MOST_PACKETS || bytes.get() > packets * MOST_BYTES;
-            let found = tags.find(&row.fingerprints, fingerprint);
+            let found = row.fingerprints.find(fingerprint);
             if let Some(pair) = found
                 && row.flows[pair] == flow
                 && !passes_by
