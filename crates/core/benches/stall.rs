@@ -1,8 +1,10 @@
 //! How long a batch of 256 packets takes at worst while a table grows to a million flows.
 //!
 //! In thread CPU time, with the memory touched before. The kernel's timer ticks on the thread count, too:
-//! a loop of arithmetic shows how long they take. Prints one line for each table, and fails where the
-//! 99.99th percentile is above the limit, unless that of the arithmetic is, too.
+//! a loop of arithmetic shows how long they take. Each batch also has a median over all growths, in
+//! which ticks do not count: it is what the table itself takes. Prints one line for each table, and fails
+//! where the longest median is above the limit, or the 99.99th percentile is, unless that of the arithmetic
+//! is, too.
 #![expect(clippy::unwrap_used, reason = "a benchmark may stop at the first surprise")]
 
 use std::fs;
@@ -20,7 +22,7 @@ const GROWTHS: u64 = 26;
 const LIMIT_US: f64 = 50.0;
 
 fn main() {
-    println!("table\tmedian us\t99.99 % us\tmost us\tinvoluntary switches");
+    println!("table\tmedian us\tlongest median us\t99.99 % us\tmost us\tinvoluntary switches");
     let mut state = 1_u64;
     let mut arithmetic = Times::default();
     for _ in 0..GROWTHS {
@@ -30,7 +32,7 @@ fn main() {
             }
         });
     }
-    let arithmetic = arithmetic.tell("arithmetic");
+    let (_, arithmetic) = arithmetic.tell("arithmetic");
     if arithmetic > LIMIT_US {
         println!("nothing is asserted: this machine stops arithmetic for {arithmetic:.0} us");
     }
@@ -57,7 +59,8 @@ fn main() {
             table.clear();
             times.take(|number| ingest(&mut *table, number * BATCH_PACKETS as u64));
         }
-        let most = times.tell(name);
+        let (itself, most) = times.tell(name);
+        assert!(itself <= LIMIT_US, "{name} itself: {itself} us");
         assert!(most <= LIMIT_US || arithmetic > LIMIT_US, "{name}: {most} us");
     }
 }
@@ -81,13 +84,22 @@ impl Times {
         self.switches += switches() - switches_before;
     }
 
-    /// Prints the times, and returns their 99.99th percentile.
-    fn tell(mut self, name: &str) -> f64 {
+    /// Prints the times, and returns the longest median that a batch has over all growths, and the 99.99th
+    /// percentile.
+    fn tell(mut self, name: &str) -> (f64, f64) {
+        let batches = self.us.len() / GROWTHS as usize;
+        let median = |batch| {
+            let mut us: Vec<f64> = self.us.iter().copied().skip(batch).step_by(batches).collect();
+            us.sort_by(f64::total_cmp);
+            us[us.len() / 2]
+        };
+        let itself = (0..batches).map(median).fold(0.0, f64::max);
         self.us.sort_by(f64::total_cmp);
         let at = |share: f64| self.us[((self.us.len() - 1) as f64 * share) as usize];
         let [median, percentile, most] = [0.5, 0.9999, 1.0].map(at);
-        println!("{name}\t{median:.1}\t{percentile:.1}\t{most:.1}\t{}", self.switches);
-        percentile
+        let switches = self.switches;
+        println!("{name}\t{median:.1}\t{itself:.1}\t{percentile:.1}\t{most:.1}\t{switches}");
+        (itself, percentile)
     }
 }
 

@@ -5,6 +5,7 @@ use flowgauge_kernel::{Zeroed, equal_in_group, prefetch};
 use super::super::codec::Patience;
 use super::super::{BuildError, Memory};
 use super::layout::Index;
+use crate::batch::BATCH_PACKETS;
 
 /// Buckets of a group, all of which are compared at once: half a cache line. Where half of all
 /// buckets are occupied, one group in twenty is full.
@@ -15,10 +16,14 @@ const GROUP: usize = 8;
 /// collide on purpose are compared one by one, which takes as long as the segment is large.
 const SEGMENT: usize = 32;
 
-/// While the index doubles, a segment is split at each flow whose number is a multiple of this, and
-/// as many as [`SPLITS`] in each batch of packets.
-const FLOWS: usize = 32;
-const SPLITS: usize = 4;
+/// New flows for each of which a segment is split at the latest while the index doubles. It doubles from
+/// `n` segments with `128 n` flows, so the last segment is split when there are `192 n`: as many flows for
+/// each segment as in a full table.
+const FLOWS: usize = 64;
+
+/// Segments that are split ahead of each batch of packets, so that its flows need not wait for one: enough
+/// for 256 new flows.
+const SPLITS: usize = BATCH_PACKETS / FLOWS;
 
 /// The index of [`LinearTable`](super::LinearTable): linear hashing (Litwin, VLDB 1980) over segments,
 /// linear probing by groups within them.
@@ -29,8 +34,8 @@ const SPLITS: usize = 4;
 /// on.
 ///
 /// The index begins with one segment, and doubles when half of its buckets are occupied: segment by
-/// segment, whose flows, 128 to 160 of them, one bit more of their digests distributes to it and to a
-/// new one. So no packet waits for more than one split, some 1.5 µs, and a search never leaves its
+/// segment, whose flows, 128 to 192 of them, one bit more of their digests distributes to it and to a
+/// new one. A split takes some 5 µs, no batch waits for more than five, and a search never leaves its
 /// segment: 32 groups at most. A flow whose segment is full finds no room. Between two doublings a group
 /// is named by a mask alone.
 pub(in crate::summary) struct Segments {
@@ -115,14 +120,18 @@ impl Segments {
         false
     }
 
-    /// Begins to double where it is time for that, and splits a segment now and then.
+    /// Begins to double where it is time for that, and splits a segment where none was split ahead.
     #[inline]
     fn grow(&mut self, flows: usize, ahead: impl Fn(usize), digest_of: impl Fn(usize) -> u64) {
         if self.is_whole() && flows >= self.used * GROUP / 2 && self.used < self.most() {
             self.bits = 2 * self.bits + 1;
         }
-        if !self.is_whole() && flows.is_multiple_of(FLOWS) {
-            self.split(ahead, digest_of);
+        if !self.is_whole() {
+            let half = self.bits / 2 + 1;
+            let split = (self.used - half) / SEGMENT;
+            if flows.saturating_sub(half * GROUP / 2) >= (split + 1) * FLOWS {
+                self.split(ahead, digest_of);
+            }
         }
     }
 
@@ -132,16 +141,19 @@ impl Segments {
     fn split(&mut self, ahead: impl Fn(usize), digest_of: impl Fn(usize) -> u64) {
         let first = self.used & (self.bits >> 1);
         self.used += SEGMENT;
-        let mut before = [[0; GROUP]; SEGMENT];
-        let segment = &mut self.groups_mut()[first..first + SEGMENT];
-        before.copy_from_slice(segment);
-        segment.fill([0; GROUP]);
         let number = self.number;
-        let flow = |bucket: &u32| ((bucket & number) as usize).wrapping_sub(1);
-        before.as_flattened().iter().map(flow).for_each(ahead);
-        for bucket in before.as_flattened().iter().filter(|bucket| **bucket != 0) {
+        let segment = self.groups_mut()[first..first + SEGMENT].as_flattened_mut();
+        let (mut before, mut flows) = ([0; SEGMENT * GROUP], 0);
+        for bucket in segment.iter() {
+            before[flows] = *bucket;
+            flows += usize::from(*bucket != 0);
+        }
+        segment.fill(0);
+        let flows = before[..flows].iter().map(|bucket| (bucket & number) as usize - 1);
+        flows.clone().for_each(ahead);
+        for flow in flows {
             // It found room in one segment, and now has two.
-            self.put(digest_of(flow(bucket)), flow(bucket));
+            self.put(digest_of(flow), flow);
         }
     }
 }
@@ -265,9 +277,9 @@ mod tests {
     use super::super::super::remix::remix;
     use super::*;
 
-    /// Digests that differ in all bits.
+    /// Digests that differ in all bits, as those of random keys.
     fn digest(flow: usize) -> u64 {
-        remix(flow as u64, 1)
+        remix(remix(flow as u64, 1), 2)
     }
 
     /// While a million flows come, no one of them has more than a segment's flows put elsewhere, and all
@@ -290,6 +302,24 @@ mod tests {
         assert!(all < 2_000_000, "{all}");
         assert!((0..1_000_000).all(|flow| index.find(digest(flow), |at| at == flow) == Some(flow)));
         assert!((1_000_000..1_100_000).all(|flow| index.find(digest(flow), |_| false).is_none()));
+    }
+
+    /// While batches of new flows come, none waits for more than a split for each 64 flows and one more,
+    /// and each doubling ends before its last segment has more flows than those of a full table.
+    #[test]
+    fn a_batch_waits_for_few_splits() {
+        let mut index = Segments::new(1 << 21, &Memory::unlimited()).unwrap();
+        for batch in 0..4000 {
+            let before = index.used;
+            index.go_on(|_| {}, digest);
+            for flow in batch * BATCH_PACKETS..(batch + 1) * BATCH_PACKETS {
+                assert!(index.insert(digest(flow), flow, |_| {}, digest, None));
+                let unsplit = if index.is_whole() { index.used } else { index.bits / 2 + 1 };
+                assert!(flow <= unsplit * GROUP * 3 / 4, "{flow} {unsplit}");
+            }
+            assert!((index.used - before) / SEGMENT <= SPLITS + 1, "{before} {}", index.used);
+        }
+        assert_eq!(SPLITS * FLOWS, BATCH_PACKETS);
     }
 
     /// A full table has three quarters of its buckets occupied, and no segment is full.
