@@ -59,7 +59,7 @@ pub(crate) enum Command {
     List,
     /// Measures papers' figures anew, and says whether their claims stand on this machine
     ///
-    /// Writes a table, a picture and a page for each, and with `all` a report beside the folder.
+    /// Writes a table, a picture and a page for each, and beside the folder a report of all its pages.
     Run(Run),
 }
 

@@ -37,6 +37,7 @@ fn experiments_are_named_and_unknown_ones_refused() {
 #[test]
 fn a_file_of_keys_is_measured_and_written_about() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("experiments");
+    let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).unwrap();
     let keys = folder.join("keys");
     fs::write(&keys, [[10, 0, 0, 1], [10, 0, 0, 2]].concat().repeat(500_000)).unwrap();
@@ -57,6 +58,15 @@ fn a_file_of_keys_is_measured_and_written_about() {
         "{page}"
     );
     assert!(page.contains("--key-bytes 4"), "{page}");
+
+    // The report has a row for each experiment, and a section for each page there is.
+    let report = fs::read_to_string(folder.with_extension("md")).unwrap();
+    assert!(report.contains("| [agg-evict/fig4](#agg-evictfig4-"), "{report}");
+    assert!(
+        report.contains("| Contradicted |") && report.contains("](experiments/agg-evict-fig4.svg)")
+    );
+    assert!(report.contains("| simple/fig1 | one hash function against several | not measured |"));
+    assert_eq!(report.matches("\n## ").count(), 1, "{report}");
 
     // A pair is more than what is known of these packets.
     let refused = lab(&["run", "simple/fig2", "--keys", keys, "--key-bytes", "4", "-o", output]);

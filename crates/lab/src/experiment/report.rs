@@ -25,23 +25,22 @@ pub(crate) fn list() -> Result<(), Failure> {
     written.map_err(Failure::of("standard output"))
 }
 
-/// Runs what is asked for, writes its files, and prints the verdicts; with `all` also the report.
+/// Runs what is asked for, writes its files, prints the verdicts, and writes the report of all pages anew.
 ///
 /// # Errors
 /// When an experiment is unknown or cannot be measured, or a file cannot be written.
 pub(crate) fn run(run: &Run) -> Result<(), Failure> {
-    let all = run.names.iter().any(|name| name == ALL);
     let chosen = chosen(&run.names)?;
     let setting = setting(run)?;
     let options = options(run, &setting);
     fs::create_dir_all(&run.output).map_err(Failure::of(run.output.display()))?;
-    let (mut pages, mut left) = (Vec::new(), Vec::new());
+    let mut left = Vec::new();
     for experiment in chosen {
         let start = Instant::now();
         let page = match Page::measure(experiment, &setting, &options) {
             Err(skipped @ Failure::Skipped(_)) => {
                 println!("{}: {skipped}", experiment.name);
-                left.push((experiment, skipped.to_string()));
+                left.push((experiment.name, skipped.to_string()));
                 continue;
             }
             page => page?,
@@ -50,14 +49,8 @@ pub(crate) fn run(run: &Run) -> Result<(), Failure> {
         let seconds = start.elapsed().as_secs_f64();
         println!("{} ({seconds:.1} s): {}", experiment.name, page.verdict.sentence());
         page.verdict.lines().for_each(|line| println!("  {line}"));
-        pages.push(page);
     }
-    if all {
-        let path = run.output.with_extension("md");
-        let folder = run.output.file_name().map_or(String::new(), |n| n.to_string_lossy().into());
-        write(&path, &report(&pages, &left, &folder, &options))?;
-    }
-    Ok(())
+    write(&run.output.with_extension("md"), &report(&run.output, &left)?)
 }
 
 /// The experiments of these names, each once.
@@ -117,19 +110,14 @@ impl Page {
         &self.outcome.table
     }
 
-    /// The name of its files.
-    fn stem(&self) -> String {
-        self.experiment.name.replace('/', "-")
-    }
-
     fn write(&self, folder: &Path) -> Result<(), Failure> {
-        let path = |ending: &str| folder.join(format!("{}.{ending}", self.stem()));
+        let path = |ending: &str| folder.join(format!("{}.{ending}", stem(self.experiment.name)));
         let table = path("tsv");
         let failed = Failure::of(table.display());
         let file = File::create(&table).map_err(&failed)?;
         self.outcome.table.write(BufWriter::new(file)).map_err(&failed)?;
         write(&path("svg"), &self.picture())?;
-        write(&path("md"), &format!("{}{}\n", self.page("#", ""), machine_line()))
+        write(&path("md"), &self.page())
     }
 
     /// The picture.
@@ -137,73 +125,84 @@ impl Page {
         svg::draw(self.experiment.charts, &self.outcome.table)
     }
 
-    /// What is written about it, below a heading of this level, with its files in this folder.
-    pub(super) fn page(&self, level: &str, folder: &str) -> String {
+    /// What is written about it.
+    pub(super) fn page(&self) -> String {
         let Self { experiment, outcome, verdict, noise, options } = self;
         let Experiment { name, title, paper, claim, .. } = experiment;
-        let stem = self.stem();
+        let stem = stem(name);
         let mut page = format!(
-            "{level} {name}: {title}\n\n{paper}\n\n**Claim.** {claim}\n\n\
+            "# {name}: {title}\n\n{paper}\n\n**Claim.** {claim}\n\n\
              **{}.**\n",
             verdict.sentence()
         );
         for line in verdict.lines() {
             let _ = writeln!(page, "- {line}");
         }
-        let _ =
-            writeln!(page, "\n![{title}]({folder}{stem}.svg)\n\n**Limit.** {}\n", outcome.limit);
+        let _ = writeln!(page, "\n![{title}]({stem}.svg)\n\n**Limit.** {}\n", outcome.limit);
         if !outcome.notes.is_empty() {
             let _ = writeln!(page, "**Note.** {}\n", outcome.notes);
         }
         let _ = writeln!(
             page,
-            "Numbers: [{stem}.tsv]({folder}{stem}.tsv). Repeat: `flowgauge-lab run {name} {options}`. \
+            "Numbers: [{stem}.tsv]({stem}.tsv). Repeat: `flowgauge-lab run {name} {options}`. \
              Noise: the same arithmetic took {:.1} % longer than at best in the median, and {:.0} % in \
-             one of a hundred.",
+             one of a hundred.\nMachine: {}; {}.",
             100.0 * noise.0,
-            100.0 * noise.1
+            100.0 * noise.1,
+            machine::describe(),
+            machine::caches()
         );
         page
     }
 }
 
-/// What all of it was measured on.
-fn machine_line() -> String {
-    format!("Machine: {}; {}.", machine::describe(), machine::caches())
+/// The name of the files of an experiment.
+fn stem(name: &str) -> String {
+    name.replace('/', "-")
 }
 
-/// The report of all.
-fn report(pages: &[Page], left: &[(&Experiment, String)], folder: &str, options: &str) -> String {
-    let count = |stand| pages.iter().filter(|page| page.verdict.stand == stand).count();
-    let mut report = format!(
-        "# The papers' figures on this engine\n\n\
-         Written by `flowgauge-lab run all {options}`. Each section says what a paper claims, what was \
-         measured here, and whether the claim stands on this machine: {} do, {} do not, {} are open. \
-         Verdicts are computed from the numbers; times that differ by less than 3 % are not told \
-         apart.\n\n{}\n\n| figure | what | verdict |\n|---|---|---|\n",
-        count(Stand::Confirmed),
-        count(Stand::Contradicted),
-        count(Stand::Open),
-        machine_line(),
-    );
-    for Page { experiment: Experiment { name, title, .. }, verdict, .. } in pages {
+/// The report of all pages in a folder, whichever runs wrote them.
+fn report(folder: &Path, left: &[(&str, String)]) -> Result<String, Failure> {
+    let here = folder.file_name().map_or(String::new(), |name| name.to_string_lossy().into());
+    let (mut rows, mut sections) = (String::new(), String::new());
+    let mut stands = Vec::new();
+    for Experiment { name, title, .. } in EXPERIMENTS {
+        let stem = stem(name);
+        let path = folder.join(format!("{stem}.md"));
+        if !path.exists() {
+            let why = left.iter().find(|(skipped, _)| skipped == name);
+            let why = why.map_or("not measured", |(_, why)| why);
+            let _ = writeln!(rows, "| {name} | {title} | {why} |");
+            continue;
+        }
+        let page = fs::read_to_string(&path).map_err(Failure::of(path.display()))?;
+        let stand = Stand::ALL.into_iter().find(|stand| page.contains(&format!("\n**{stand}: ")));
+        let stand = stand.unwrap_or(Stand::Open);
+        stands.push(stand);
         // The anchor that Markdown makes of the heading.
-        let anchor: String = format!("{name}: {title}")
+        let heading = page.lines().next().unwrap_or_default().trim_start_matches("# ");
+        let anchor: String = heading
             .to_lowercase()
             .chars()
             .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'))
             .map(|c| if c == ' ' { '-' } else { c })
             .collect();
-        let _ = writeln!(report, "| [{name}](#{anchor}) | {title} | {} |", verdict.stand);
+        let _ = writeln!(rows, "| [{name}](#{anchor}) | {title} | {stand} |");
+        let links = page.replace(&format!("]({stem}."), &format!("]({here}/{stem}."));
+        let _ = writeln!(sections, "\n#{}", links.trim_end());
     }
-    for (Experiment { name, title, .. }, why) in left {
-        let _ = writeln!(report, "| {name} | {title} | {why} |");
-    }
-    for page in pages {
-        let _ = write!(report, "\n{}", page.page("##", &format!("{folder}/")).trim_end());
-        report.push('\n');
-    }
-    report
+    let count = |stand| stands.iter().filter(|one| **one == stand).count();
+    Ok(format!(
+        "# The papers' figures on this engine\n\n\
+         Written by `flowgauge-lab run`, from the pages in `{here}/`; each names the command and the machine of \
+         its own run. Each section says what a paper claims, what was measured here, and whether the claim \
+         stands on this machine: {} do, {} do not, {} are open. Verdicts are computed from the numbers; times \
+         that differ by less than 3 % are not told apart.\n\n\
+         | figure | what | verdict |\n|---|---|---|\n{rows}{sections}",
+        count(Stand::Confirmed),
+        count(Stand::Contradicted),
+        count(Stand::Open)
+    ))
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {

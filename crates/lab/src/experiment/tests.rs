@@ -80,7 +80,7 @@ fn every_experiment_runs_and_its_check_can_fail() {
         let table = page.table();
         assert_rectangular(table, name);
         assert_well_formed(&page.picture(), name);
-        let text = page.page("#", "");
+        let text = page.page();
         for wanted in ["**Claim.**", "**Limit.**", "Repeat: ", "Noise: ", name] {
             assert!(text.contains(wanted), "{name}: {text}");
         }

@@ -18,6 +18,11 @@ pub(crate) enum Stand {
     Open,
 }
 
+impl Stand {
+    /// All of them.
+    pub(crate) const ALL: [Self; 3] = [Self::Confirmed, Self::Contradicted, Self::Open];
+}
+
 impl fmt::Display for Stand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
