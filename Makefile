@@ -8,6 +8,7 @@ BINARY := target/release/flowgauge
 LIBRARY := target/release/libflowgauge
 DEBUG = $(or $(CARGO_TARGET_DIR),target)/debug
 SWITCH = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/flowgauge/ovs-3.1/switch
+SWITCH_FIGURES := emc emc-many megaflow megaflow-many port-to-port port-to-port-many nitro-fig2 skipper-fig5 today
 PACKAGES := -p flowgauge-capi
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
@@ -98,23 +99,24 @@ ovs: library ## Open vSwitch with flowgauge inside, in a cache folder; installs 
 	ovs/build.sh
 	ln -sf $(CURDIR)/$(LIBRARY).so.1 $(SWITCH)/lib/libflowgauge.so.1
 
-ovs-bench: ## what measuring costs that switch; needs root, two cores and huge pages
-	python3 bench/ovs.py $(SWITCH) $(BINARY)
+ovs-bench: dpdk ## what measuring costs that switch: writes docs/lab/switch-*; wants root, 512 huge pages and an idle machine
+	cargo run --release --locked -p flowgauge-lab -- run $(SWITCH_FIGURES:%=switch/%)
 
 ovs-test: cargo-there ## that switch beside 'flowgauge analyze' of the same captures; skipped before 'make ovs'
 	@if [ -x $(SWITCH)/sbin/ovs-vswitchd ]; then \
 		cargo build --locked -p flowgauge -p flowgauge-capi --features flowgauge/dpdk \
 		&& crates/capi/link.sh $(DEBUG)/libflowgauge_capi.a $(DEBUG)/libflowgauge.so.1 \
-		&& python3 ovs/test.py $(SWITCH) $(DEBUG)/flowgauge $(DEBUG)/libflowgauge.so.1; \
+		&& python3 ovs/test.py $(SWITCH) $(DEBUG)/flowgauge $(DEBUG)/libflowgauge.so.1 \
+		&& FLOWGAUGE_SWITCH=$(SWITCH) cargo test --quiet --locked -p flowgauge-lab a_switch; \
 	else \
 		echo "skipped: no Open vSwitch with flowgauge in $(SWITCH); build it by 'make ovs'"; \
 	fi
 
-lab: cargo-there ## the papers' figures measured anew: writes docs/lab.md; wants an idle machine
+lab: cargo-there ## the papers' figures measured anew: writes docs/lab.md and docs/lab; wants an idle machine
 	cargo run --release --locked -p flowgauge-lab -- run all
 
-lab-dpdk: cargo-there ## what measuring adds to receiving from DPDK: writes docs/lab/switch-dpdk.*; wants an idle machine
-	cargo run --release --locked -p flowgauge-lab --features dpdk -- run switch/dpdk
+lab-dpdk: cargo-there ## at a port of DPDK: writes docs/lab/switch-dpdk.* and switch-zero-loss.*; wants an idle machine
+	cargo run --release --locked -p flowgauge-lab --features dpdk -- run switch/dpdk switch/zero-loss
 
 interop: cargo-there ## what DataSketches' Python library reads of ours; needs python3 and a network
 	bash tests/interop.sh

@@ -1,19 +1,30 @@
 #!/usr/bin/env python3
-"""What measuring costs an Open vSwitch: packets a second of one polling thread, with and without.
+"""Measures what ways of measuring cost an Open vSwitch, for the lab (`flowgauge-lab run switch/...`).
 
-    bench/ovs.py PREFIX BINARY [ROUNDS [SECONDS]]
+    bench/ovs.py PREFIX CAPTURE ROUNDS SECONDS < WAYS
 
-PREFIX is what ovs/build.sh prints; its lib/libflowgauge.so.1 is measured. Needs root, two cores and 512 huge
-pages of 2 MiB (echo 512 > /proc/sys/vm/nr_hugepages). 16,384 packets of 64 bytes come again and again from
-net_pcap, are found in the exact-match cache, and go to net_null. Every round runs every way once, for so many
-seconds of the polling thread's own time, since other load may take its core; printed are medians over rounds of
-its rate, and of what it lost against the bare run of its round.
+PREFIX is what ovs/build.sh prints; its lib/libflowgauge.so.1 is measured. The packets of CAPTURE come again and
+again from net_pcap and go to net_null; one polling thread. WAYS has a JSON object a line:
+
+    {"path": PATH, "kind": KIND, "argument": ARGUMENT}
+
+PATH: emc (the exact-match cache), megaflow (the same rules without that cache), simple (port to port), drop (simple,
+without sending). KIND: none, measure (options for flowgauge), sflow or ipfix (one packet in so many, sent to a socket
+that nobody reads), mirror (a flowgauge built with DPDK, which reads a vhost-user port).
+
+Every round runs every way once, for so many seconds. Printed is a JSON object a line: first what was measured on, then
+one for each way of each round: nanoseconds of the polling thread's own CPU time for each packet, since other load may
+take its core; of the packets, how many were received and read; and the sizes of the flows that the options name.
+A way that flowgauge refuses is printed once, with the cause. Needs two cores. As root with 512 free huge pages of
+2 MiB it is about twice as fast as without.
 """
 
+import contextlib
+import fcntl
+import json
 import os
-import platform
 import re
-import statistics
+import socket
 import subprocess
 import sys
 import tempfile
@@ -21,21 +32,24 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "ovs"))
-from switch import Switch
+from switch import WITHOUT_PRIVILEGES, Switch
 
-COUNT_MIN = "algorithm=count-min:rows=4,columns=65536"
-UNIVMON = "algorithm=univmon memory=8MiB"
-WAYS = {
-    "without measurement": None,
-    "count-min 4 x 65536": f"{COUNT_MIN} task=top",
-    "count-min without candidates": f"{COUNT_MIN},candidates=0 task=flow-size flow=source=10.0.0.1",
-    "linear-table": "algorithm=linear-table task=top",
-    "univmon behind agg-evict": f"{UNIVMON} accelerator=agg-evict task=top",
-    "uniform before headers, 1 in 100": f"{COUNT_MIN} task=top accelerator=uniform:sample=100,before=headers",
-    "skipper before headers": f"{COUNT_MIN} task=top accelerator=skipper:before=headers",
-    "nitro before headers, p = 0.01": f"{COUNT_MIN} task=top accelerator=nitro:p=0.01,before=headers",
-}
 HUGE_PAGES = "--no-pci --in-memory --single-file-segments --no-telemetry"
+HALVES = [f"ip,nw_src={half},actions=output:null0" for half in ["0.0.0.0/1", "128.0.0.0/1"]]
+# Rules of each path, the chance of a packet's flow to enter the exact-match cache (one in so many; 0 for never), and
+# the look-up that finds packets then.
+PATHS = {
+    "emc": (HALVES, None, "emc hits"),
+    "megaflow": (HALVES, "0", "megaflow hits"),
+    "simple": (["in_port=pcap0,actions=output:null0"], None, "simple match hits"),
+    "drop": (["in_port=pcap0,actions=drop"], None, "simple match hits"),
+}
+LOOKUPS = {look_up for _, _, look_up in PATHS.values()}
+SETTLE_SECONDS = 0.3
+
+
+class Refused(Exception):
+    """A way that cannot be measured."""
 
 
 def quiet():
@@ -44,89 +58,192 @@ def quiet():
     try:
         Path("/proc/self/autogroup").write_text("-15")
         os.nice(-15)
-    except OSError as error:
-        print(f"at normal priority: {error}")
+        return "raised"
+    except OSError:
+        return "normal"
 
 
-def polling_thread(switch):
-    tasks = Path(f"/proc/{switch.children[-1].pid}/task").iterdir()
-    return next(task for task in tasks if (task / "comm").read_text().startswith("pmd-c01"))
+def memory():
+    """What DPDK is told of memory, and what to say of it."""
+    free = re.search(r"HugePages_Free: +(\d+)", Path("/proc/meminfo").read_text())
+    if os.geteuid() == 0 and free and int(free[1]) >= 512:
+        return HUGE_PAGES, "huge"
+    return WITHOUT_PRIVILEGES, "small"
 
 
-def received(switch, thread):
-    """Packets received so far, and nanoseconds that the thread had its core."""
-    shown = switch.appctl("dpif-netdev/pmd-perf-show", "-pmd", "1")
-    packets = re.search(r"Rx packets: +(\d+)", shown)[1]
-    return int(packets), int((thread / "schedstat").read_text().split()[0])
+class Bench:
+    """A switch with one port that receives and one that sends."""
 
+    def __init__(self, switch, folder, capture):
+        self.switch, self.folder = switch, folder
+        self.path = None
+        switch.add("null0", "net_null0,size=64,no-rx=1")
+        switch.add("pcap0", f"net_pcap0,rx_pcap={capture},infinite_rx=1")
+        tasks = Path(f"/proc/{switch.children[-1].pid}/task")
+        named = lambda: [task for task in tasks.iterdir() if (task / "comm").read_text().startswith("pmd-c01")]
+        self.thread = switch.wait(named, "no polling thread")[0]
+        switch.wait(lambda: self.received()[0], "no packets")
 
-def rate(switch, seconds):
-    """Millions of packets in a second of the polling thread's own time."""
-    thread = polling_thread(switch)
-    before = received(switch, thread)
-    time.sleep(seconds)
-    packets, nanoseconds = (after - earlier for after, earlier in zip(received(switch, thread), before))
-    return packets / nanoseconds * 1000
+    def take(self, path):
+        """Sends packets along a path of the switch."""
+        if path != self.path:
+            flows, chance, look_up = PATHS[path]
+            self.switch.run("ovs-ofctl", "del-flows", f"unix:{self.folder}/br0.mgmt")
+            self.switch.configure(emc_insert_inv_prob=chance)
+            for flow in flows:
+                self.switch.flow(flow)
+            # Flows of the path before stay where they are narrower.
+            self.switch.appctl("revalidator/purge")
+            # What goes to the megaflows before it is in the cache does not matter.
+            others = LOOKUPS - {look_up} - ({"megaflow hits"} if path == "emc" else set())
+            self.switch.wait(lambda: self.goes(look_up, others, path == "drop"), f"packets do not take {path}")
+            self.path = path
 
+    def goes(self, look_up, others, dropped):
+        """Whether packets are found by this look-up and not by others, and whether they are dropped."""
+        before = self.found()
+        time.sleep(0.05)
+        found = {name: hits - before[name] for name, hits in self.found().items()}
+        drops = "actions:drop" in self.switch.appctl("dpctl/dump-flows")
+        return found[look_up] and not any(found[name] for name in others) and drops == dropped
 
-def run(switch, options, seconds):
-    switch.configure(flowgauge="false")
-    if options is not None:
-        switch.configure(flowgauge="true", flowgauge_options=f"key=source {options} epoch=10s")
-    state = "off" if options is None else "on"
-    shown = switch.show()
-    if shown["state"] != state:
-        sys.exit(f"{options}: {shown.get('cause', shown['state'])}")
-    time.sleep(0.3)
-    return rate(switch, seconds)
+    def found(self):
+        """Packets found by each look-up so far."""
+        shown = self.switch.appctl("dpif-netdev/pmd-stats-show", "-pmd", "1")
+        return {name: int(re.search(rf"{name}: *(\d+)", shown)[1]) for name in LOOKUPS}
 
+    def received(self):
+        """Packets received so far, and nanoseconds that the polling thread had its core."""
+        shown = self.switch.appctl("dpif-netdev/pmd-perf-show", "-pmd", "1")
+        packets = re.search(r"Rx packets: +(\d+)", shown)[1]
+        return int(packets), int((self.thread / "schedstat").read_text().split()[0])
 
-def touched(switch):
-    """The share of packets that were read, in the last epoch with packets."""
-    accounts = [r["account"] for r in switch.show()["reports"] if r["type"] == "epoch" and r["account"]["read"]]
-    return 1 - accounts[-1]["skipped"] / accounts[-1]["read"]
+    def time(self, seconds):
+        """Nanoseconds for each packet, over so many seconds, of which the thread had its core for half."""
+        time.sleep(SETTLE_SECONDS)
+        before, nanoseconds = self.received(), 0
+        while nanoseconds < seconds * 1e9 / 2:
+            time.sleep(seconds)
+            packets, nanoseconds = (after - earlier for after, earlier in zip(self.received(), before))
+        return {"ns": nanoseconds / packets}
+
+    def none(self, _, seconds):
+        return self.time(seconds)
+
+    def measure(self, options, seconds):
+        """Measures by flowgauge in the switch, and reads its report."""
+        closed = self.reports()
+        try:
+            self.switch.configure(flowgauge="true", flowgauge_options=options)
+            shown = self.switch.show()
+            if shown["state"] != "on":
+                raise Refused(shown.get("cause", shown["state"]))
+            figures = self.time(seconds)
+        finally:
+            self.switch.configure(flowgauge="false")
+        self.switch.wait(lambda: self.reports() >= closed + 2, "no report")
+        epoch, total = self.switch.show()["reports"][-2:]
+        account = total["account"]
+        items = epoch["tasks"].get("flow-size", {"items": []})["items"]
+        sizes = [item["packets"]["value"] for item in items]
+        return {**figures, "received": account["read"], "read": account["read"] - account["skipped"], "sizes": sizes}
+
+    def reports(self):
+        """Reports that the switch has made so far: of an epoch that lasts from on to off, and its total."""
+        shown = self.switch.show()
+        return shown["forgotten"] + len(shown["reports"])
+
+    def sampled(self, record, columns, sample, seconds):
+        """Samples by the switch itself, which sends its records to a socket."""
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as collector:
+            collector.bind(("127.0.0.1", 0))
+            target = f'targets="127.0.0.1:{collector.getsockname()[1]}"'
+            created = ["--id=@it", "create", record, target, f"sampling={sample}", *columns]
+            self.switch.vsctl("--", *created, "--", "set", "Bridge", "br0", f"{record.lower()}=@it")
+            samples = lambda: "sample(" in self.switch.appctl("dpctl/dump-flows") or sample == 1
+            try:
+                self.switch.wait(samples, f"{record} does not sample")
+                return {**self.time(seconds), "received": sample, "read": 1}
+            finally:
+                self.switch.vsctl("clear", "Bridge", "br0", record.lower())
+                self.switch.wait(lambda: "userspace(" not in self.switch.appctl("dpctl/dump-flows"), "it samples on")
+
+    def sflow(self, sample, seconds):
+        # The agent's address is that of a port of the dummy datapath.
+        self.switch.appctl("netdev-dummy/ip4addr", "br0", "127.0.0.2/8")
+        return self.sampled("sFlow", ["agent=br0", "header=128", "polling=0"], sample, seconds)
+
+    def ipfix(self, sample, seconds):
+        return self.sampled("IPFIX", [], sample, seconds)
+
+    def mirror(self, binary, seconds):
+        """Copies every packet to a port that another process reads, on the other core."""
+        with contextlib.ExitStack() as stack:
+            path = f"{self.folder}/mirror.sock"
+            virtio = f"net_virtio_user0,path={path},server=1,queues=1,queue_size=1024"
+            dpdk = f"--no-huge -m 512 -n 1 --no-pci --no-telemetry --no-shconf --vdev={virtio}"
+            measured = ["--key", "source", "--task", "top", "--epoch", "whole", "--algorithm", "linear-table"]
+            command = [binary, "live", "--engine", "dpdk", "--dpdk-args", dpdk, "-i", "net_virtio_user0", *measured]
+            if not Path(binary).exists():
+                raise Refused(f"there is no {binary}")
+            error = stack.enter_context(open(f"{self.folder}/reader.err", "w+"))
+            streams = {"stdout": subprocess.DEVNULL, "stderr": error}
+            reader = subprocess.Popen(["taskset", "-c", "0", *command], **streams)
+            stack.callback(reader.wait)
+            stack.callback(reader.terminate)
+            created = ["type=dpdkvhostuserclient", f"options:vhost-server-path={path}"]
+            begun = self.switch.log().count("changed to 'enabled'")
+            stack.callback(self.switch.vsctl, "--if-exists", "del-port", "br0", "mirror0")
+            self.switch.vsctl("add-port", "br0", "mirror0", "--", "set", "Interface", "mirror0", *created)
+            port = ["--id=@port", "get", "Port", "mirror0"]
+            mirror = ["--id=@it", "create", "Mirror", "name=flowgauge", "select-all=true", "output-port=@port"]
+            stack.callback(self.switch.vsctl, "clear", "Bridge", "br0", "mirrors")
+            self.switch.vsctl("--", *port, "--", *mirror, "--", "set", "Bridge", "br0", "mirrors=@it")
+            ended = lambda: reader.poll() is not None
+            self.switch.wait(
+                lambda: ended() or self.switch.log().count("changed to 'enabled'") > begun, "the mirror is not read"
+            )
+            if ended():
+                error.seek(0)
+                raise Refused(error.read().strip().split("\n")[-1])
+            figures = self.time(seconds)
+            # The switch reads a port's statistics every few seconds.
+            time.sleep(5)
+            shown = self.switch.vsctl("get", "Interface", "mirror0", "statistics")
+            sent, dropped = (int(re.search(rf"{name}=(\d+)", shown)[1]) for name in ["tx_packets", "tx_dropped"])
+            return {**figures, "received": sent + dropped, "read": sent}
 
 
 def main():
-    prefix, binary = sys.argv[1:3]
-    rounds, seconds = int((sys.argv[3:] or [9])[0]), float((sys.argv[4:] or [2])[0])
-    quiet()
-    model = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-    version = subprocess.run([f"{prefix}/sbin/ovs-vswitchd", "--version"], capture_output=True, text=True).stdout
-    print(f"{model[1] if model else platform.machine()}, {os.cpu_count()} cores, Linux {platform.release()}")
-    print(", ".join(version.split("\n")[:2]), f"load {os.getloadavg()[0]:.1f}", sep="; ")
-    with tempfile.TemporaryDirectory(prefix="flowgauge-ovs-") as folder:
-        capture = Path(folder) / "traffic.pcap"
-        traffic = ["--packets", "16384", "--flows", "4000", "--skew", "1"]
-        subprocess.run([binary, "generate", *traffic, "-o", capture], check=True)
-        with Switch(prefix, folder, [1], HUGE_PAGES) as switch:
-            switch.add("null0", "net_null0,size=64,no-rx=1")
-            for half in ["0.0.0.0/1", "128.0.0.0/1"]:
-                switch.flow(f"ip,nw_src={half},actions=output:null0")
-            switch.add("pcap0", f"net_pcap0,rx_pcap={capture},infinite_rx=1")
-            time.sleep(2)
-            measured = {way: [] for way in WAYS}
-            shares = {}
-            for _ in range(rounds):
-                for way, options in WAYS.items():
-                    measured[way].append(run(switch, options, seconds))
-                    switch.configure(flowgauge="false")
-                    time.sleep(0.1)
-                    if options is not None:
-                        shares[way] = touched(switch)
-    bare = measured["without measurement"]
-    print(f"{rounds} rounds of {seconds:g} s\n")
-    print("| | Mpps | ns added | lost | quartiles | packets read |\n|---|---|---|---|---|---|")
-    for way, figures in measured.items():
-        lost = [1 - one / against for one, against in zip(figures, bare)]
-        added = statistics.median(1000 / one - 1000 / against for one, against in zip(figures, bare))
-        quartiles = statistics.quantiles(lost, n=4) if rounds > 1 else [0, lost[0], 0]
-        share = f"{shares[way]:.2%}" if way in shares else ""
-        spread = f"{quartiles[0]:.1%} to {quartiles[2]:.1%}"
-        print(f"| {way} | {statistics.median(figures):.2f} | {added:.1f} | {statistics.median(lost):.1%} | {spread} | {share} |")
+    prefix, capture, rounds, seconds = sys.argv[1:]
+    ways = [json.loads(line) for line in sys.stdin]
+    say = lambda figures: print(json.dumps(figures), flush=True)
+    priority, (dpdk, pages) = quiet(), memory()
+    refused = set()
+    with contextlib.ExitStack() as stack:
+        # A test of the switch may not change its library meanwhile.
+        lock = stack.enter_context(open(f"{prefix}/lib/flowgauge-test.lock", "w"))
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="flowgauge-ovs-"))
+        switch = stack.enter_context(Switch(prefix, folder, [1], dpdk))
+        version = switch.run("ovs-vswitchd", "--version").split("\n")
+        say({"switch": ", ".join(version[:2]), "priority": priority, "pages": pages, "load": os.getloadavg()[0]})
+        bench = Bench(switch, folder, capture)
+        for _ in range(int(rounds)):
+            for number, way in enumerate(ways):
+                if number in refused:
+                    continue
+                bench.take(way["path"])
+                try:
+                    figures = getattr(bench, way["kind"])(way.get("argument"), float(seconds))
+                except Refused as cause:
+                    figures = {"refused": str(cause)}
+                    refused.add(number)
+                say({"way": number, **figures})
+        say({"load": os.getloadavg()[0]})
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 3:
+    if len(sys.argv) != 5:
         sys.exit(__doc__)
     main()

@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::env;
 use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
@@ -90,9 +91,24 @@ pub(crate) struct Run {
     #[arg(long, value_name = "N", requires = "keys", value_parser = key_bytes)]
     pub(crate) key_bytes: Option<usize>,
 
+    /// The folder of an Open vSwitch with flowgauge inside [default: where 'make ovs' builds it]
+    #[arg(long, value_name = "DIR")]
+    switch: Option<PathBuf>,
+
     /// The folder for the files
     #[arg(short, long, value_name = "DIR", default_value = "docs/lab")]
     pub(crate) output: PathBuf,
+}
+
+impl Run {
+    /// The folder of the switch.
+    pub(crate) fn switch(&self) -> Option<PathBuf> {
+        let cache = || match env::var_os("XDG_CACHE_HOME").filter(|cache| !cache.is_empty()) {
+            Some(cache) => Some(PathBuf::from(cache)),
+            None => env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")),
+        };
+        self.switch.clone().or_else(|| Some(cache()?.join("flowgauge/ovs-3.1/switch")))
+    }
 }
 
 fn key_bytes(text: &str) -> Result<usize, String> {

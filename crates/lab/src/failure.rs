@@ -59,6 +59,9 @@ pub(crate) enum Failure {
     #[cfg(feature = "dpdk")]
     #[error("DPDK: {0}; it wants 512 MiB of memory, and no second process of DPDK here")]
     Dpdk(String),
+    /// The switch ends, or does not do what it is asked for.
+    #[error("the switch: {0}")]
+    Switch(String),
     /// What an experiment needs is not there; what to do.
     #[error("skipped: {0}")]
     Skipped(String),

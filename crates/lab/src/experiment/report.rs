@@ -66,6 +66,7 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Experiment>, Failure> {
 fn setting(run: &Run) -> Result<Setting, Failure> {
     let mut setting = if run.full { Setting::full() } else { Setting::quick() };
     setting.seed = run.seed;
+    setting.switch = run.switch();
     if let Some(path) = &run.keys {
         setting.trace = Some(Trace::read(path, run.key_bytes, 2 * setting.packets)?);
     }

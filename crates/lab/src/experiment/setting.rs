@@ -39,6 +39,8 @@ pub(crate) struct Setting {
     pub(crate) seed: u64,
     /// A trace to be taken instead of the generated one.
     pub(crate) trace: Option<Trace>,
+    /// The folder of an Open vSwitch with flowgauge inside.
+    pub(crate) switch: Option<PathBuf>,
 }
 
 /// Which packets.
@@ -70,6 +72,7 @@ impl Setting {
             factor: 4,
             seed: 1,
             trace: None,
+            switch: None,
         }
     }
 

@@ -1,5 +1,7 @@
 //! Every experiment at a tiny size: its files are sound, and its check can fail.
 
+use std::env;
+
 use super::report::Page;
 use super::table::Cell;
 use super::verdict::Stand;
@@ -68,33 +70,47 @@ fn doctored(experiment: &Experiment, table: &Table) -> Vec<Stand> {
     stands.collect()
 }
 
+/// Measures it; its files are sound, and its check can fail. One that is skipped is fine.
+fn check(experiment: &'static Experiment, setting: &Setting) {
+    let name = experiment.name;
+    let page = match Page::measure(experiment, setting, "--quick") {
+        Ok(page) => page,
+        Err(crate::failure::Failure::Skipped(_)) => return,
+        Err(failure) => panic!("{name}: {failure}"),
+    };
+    let table = page.table();
+    assert_rectangular(table, name);
+    assert_well_formed(&page.picture(), name);
+    let text = page.page();
+    for wanted in ["**Claim.**", "**Limit.**", "Repeat: ", "Noise: ", name] {
+        assert!(text.contains(wanted), "{name}: {text}");
+    }
+    // Every chart draws columns that are there.
+    for chart in experiment.charts {
+        let columns = chart.y.iter().map(|(column, _)| *column).chain([chart.x, chart.series]);
+        for column in columns {
+            assert!(table.columns().contains(&column), "{name}: no column {column}");
+        }
+    }
+    let stands = doctored(experiment, table);
+    assert!(stands.contains(&Stand::Contradicted), "{name}: the check cannot fail");
+    let empty = Table::empty_of(table);
+    let stand = (experiment.judge)(&empty).stand;
+    assert!(stand != Stand::Confirmed, "{name}: {stand} by no numbers");
+}
+
 #[test]
 fn every_experiment_runs_and_its_check_can_fail() {
     for experiment in EXPERIMENTS {
-        let name = experiment.name;
-        let page = match Page::measure(experiment, &tiny(), "--quick") {
-            Ok(page) => page,
-            Err(crate::failure::Failure::Skipped(_)) => continue,
-            Err(failure) => panic!("{name}: {failure}"),
-        };
-        let table = page.table();
-        assert_rectangular(table, name);
-        assert_well_formed(&page.picture(), name);
-        let text = page.page();
-        for wanted in ["**Claim.**", "**Limit.**", "Repeat: ", "Noise: ", name] {
-            assert!(text.contains(wanted), "{name}: {text}");
-        }
-        // Every chart draws columns that are there.
-        for chart in experiment.charts {
-            let columns = chart.y.iter().map(|(column, _)| *column).chain([chart.x, chart.series]);
-            for column in columns {
-                assert!(table.columns().contains(&column), "{name}: no column {column}");
-            }
-        }
-        let stands = doctored(experiment, table);
-        assert!(stands.contains(&Stand::Contradicted), "{name}: the check cannot fail");
-        let empty = Table::empty_of(table);
-        let stand = (experiment.judge)(&empty).stand;
-        assert!(stand != Stand::Confirmed, "{name}: {stand} by no numbers");
+        check(experiment, &tiny());
     }
+}
+
+/// The shortest of those that need an Open vSwitch, whose folder `FLOWGAUGE_SWITCH` names; skipped without.
+#[test]
+fn a_switch_is_measured() {
+    let Some(switch) = env::var_os("FLOWGAUGE_SWITCH") else { return };
+    let setting = Setting { switch: Some(switch.into()), ..tiny() };
+    check(&super::switch::NITRO_FIG2, &setting);
+    check(&super::switch::SKIPPER_FIG5, &setting);
 }

@@ -37,10 +37,10 @@ pub(super) struct Contender {
     pub(super) algorithm: &'static str,
     pub(super) parameters: &'static [(&'static str, &'static str)],
     pub(super) accelerator: Option<(&'static str, &'static [(&'static str, &'static str)])>,
-    most_ns: f64,
+    pub(super) most_ns: f64,
 }
 
-const COUNT_MIN: &[(&str, &str)] = &[("rows", "4"), ("columns", "65536")];
+pub(super) const COUNT_MIN: &[(&str, &str)] = &[("rows", "4"), ("columns", "65536")];
 
 /// What every measurement does before its summary, and the most that it may add.
 pub(super) const PARSING: &str = "headers, key, digest";
@@ -105,8 +105,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     #[cfg(not(feature = "dpdk"))]
     {
         let _ = setting;
-        let reason = "built without DPDK; 'make lab-dpdk' builds and runs it with DPDK";
-        Err(Failure::Skipped(reason.to_owned()))
+        Err(Failure::Skipped(super::WITHOUT_DPDK.to_owned()))
     }
 }
 

@@ -1,7 +1,30 @@
 //! What measuring costs where packets are forwarded.
 
 mod dpdk;
+mod nitro;
+mod ovs;
+#[cfg(feature = "dpdk")]
+mod pace;
 #[cfg(feature = "dpdk")]
 mod port;
+mod skipper;
+mod throughput;
+mod today;
+mod traffic;
+mod zero_loss;
 
 pub(super) use dpdk::DPDK;
+pub(super) use nitro::NITRO_FIG2;
+pub(super) use skipper::SKIPPER_FIG5;
+pub(super) use throughput::{
+    EMC_FEW, EMC_MANY, MEGAFLOW_FEW, MEGAFLOW_MANY, SIMPLE_FEW, SIMPLE_MANY,
+};
+pub(super) use today::TODAY;
+pub(super) use zero_loss::ZERO_LOSS;
+
+/// Options for the least that a measurement of flows does: its headers, keys and digests, and a bit of 64.
+const DIGESTS: &str = "algorithm=linear-counting:bits=64 task=cardinality";
+
+/// Why experiments at a port of DPDK are left out.
+#[cfg(not(feature = "dpdk"))]
+const WITHOUT_DPDK: &str = "built without DPDK; 'make lab-dpdk' builds and runs it with DPDK";

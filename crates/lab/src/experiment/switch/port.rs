@@ -1,9 +1,11 @@
-//! The port whose packets are measured: a capture that DPDK replays again and again.
+//! The ports whose packets are measured: captures that DPDK replays again and again.
 
+use std::env;
 use std::fs;
 use std::hint::black_box;
-use std::sync::Arc;
+use std::process;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use flowgauge_core::any::BatchMut;
 use flowgauge_core::batch::BATCH_PACKETS;
@@ -18,10 +20,10 @@ use flowgauge_engine::sink::Each;
 use flowgauge_engine::source::{Ahead, Burst, Columns, Skipped, Source, SourceError};
 use flowgauge_engine::{Config, Pace, Plan};
 use flowgauge_kernel::{Digester, Isa, Seed};
-use flowgauge_synthetic::{Profile, Traffic, to_pcap_bytes};
-use hashbrown::HashMap;
+use flowgauge_synthetic::to_pcap_bytes;
 
 use super::dpdk::{CONTENDERS, Contender, PARSING};
+use super::traffic;
 use crate::experiment::Outcome;
 use crate::experiment::setting::Setting;
 use crate::experiment::table::{Table, row};
@@ -33,9 +35,12 @@ use crate::speed::clock::thread_seconds;
 const RECEIVING: &str = "receiving alone";
 const LENDING: &str = "receiving, packets lent out";
 
-/// Packets that the port gives again and again, and their flows.
-const PACKETS: u64 = 16_384;
+/// Packets that each port gives again and again, and their flows.
+pub(super) const PACKETS: u64 = 16_384;
 const FLOWS: u64 = 4_000;
+
+/// Bytes of the packets of each port, without the four of their checksum.
+pub(super) const SIZES: [u32; 7] = [60, 124, 252, 508, 1020, 1276, 1514];
 
 /// Times that all of them are received before times are taken, and while they are.
 const COLD: u64 = 64;
@@ -44,26 +49,24 @@ const TIMED: u64 = 256;
 /// Rounds in which all loops take turns. The table has their medians.
 const ROUNDS: usize = 9;
 
-/// The largest flows, whose errors the table has.
-const LARGEST: usize = 20;
-
 pub(super) fn measure(setting: &Setting) -> Result<Outcome, Failure> {
-    let packets = traffic(setting.seed)?;
-    let truth = largest(&packets);
-    let (mut queue, memory) = queue(&packets)?;
+    let (flows, truth) = truth(setting.seed)?;
+    let mut ports = ports(setting.seed)?;
+    let memory = ports.memory;
+    let queue = &mut ports.queues[0];
     let mut times = vec![Vec::new(); 3 + CONTENDERS.len()];
     let mut told = Vec::new();
     for _ in 0..ROUNDS {
         told.clear();
-        times[0].push(timed(&mut queue, |source| {
+        times[0].push(timed(queue, |source| {
             receive(source);
             Ok(())
         })?);
-        times[1].push(timed(&mut queue, |source| each_burst(source, |_| {}))?);
-        times[2].push(timed(&mut queue, parse)?);
+        times[1].push(timed(queue, |source| each_burst(source, |_| {}))?);
+        times[2].push(timed(queue, parse)?);
         for (contender, times) in CONTENDERS.iter().zip(&mut times[3..]) {
             let mut report = None;
-            times.push(timed(&mut queue, |source| {
+            times.push(timed(queue, |source| {
                 report = run(contender, &truth, source)?;
                 Ok(())
             })?);
@@ -91,72 +94,75 @@ pub(super) fn measure(setting: &Setting) -> Result<Outcome, Failure> {
          copies each; {memory}."
     );
     let notes = format!(
-        "{PACKETS} packets of 64 bytes, of {} flows by Zipf's law, again and again; CPU time of the thread; \
-         medians of {ROUNDS} rounds in which all take turns. Errors are root mean squares over the {LARGEST} \
+        "{PACKETS} packets of 64 bytes, of {flows} flows by Zipf's law, again and again; CPU time of the thread; \
+         medians of {ROUNDS} rounds in which all take turns. Errors are root mean squares over the {} \
          largest flows, as shares of their sizes, at the end of {} million packets.",
-        flows(&packets),
+        traffic::LARGEST,
         (COLD + TIMED) * PACKETS / 1_000_000
     );
     Ok(Outcome { table, limit, notes })
 }
 
-fn traffic(seed: u64) -> Result<Vec<flowgauge_synthetic::Packet>, Failure> {
-    let profile = Profile::Zipf { flows: FLOWS, skew: 1.0 };
-    let config =
-        flowgauge_synthetic::Config { packets: PACKETS, profile, seed, ..Default::default() };
-    Ok(Traffic::new(config)?.collect())
+/// How many flows there are, and the largest with their shares, which do not depend on the size of packets.
+pub(super) fn truth(seed: u64) -> Result<(usize, Vec<(CanonicalKey, f64)>), Failure> {
+    let packets = traffic::draw(PACKETS, FLOWS, SIZES[0], seed)?;
+    Ok(traffic::largest(&packets, |packet| packet.key))
 }
 
-/// Packets of each flow.
-fn sizes(packets: &[flowgauge_synthetic::Packet]) -> HashMap<CanonicalKey, u64> {
-    let mut sizes = HashMap::new();
-    for packet in packets {
-        *sizes.entry(packet.key).or_default() += 1;
+/// A queue for each of [`SIZES`], and the memory that they have.
+pub(super) struct Ports {
+    pub(super) queues: Vec<DpdkQueue>,
+    pub(super) memory: &'static str,
+}
+
+/// The ports, which are there once: DPDK starts once in a process.
+pub(super) fn ports(seed: u64) -> Result<MutexGuard<'static, Ports>, Failure> {
+    static PORTS: OnceLock<Result<Mutex<Ports>, String>> = OnceLock::new();
+    let ports = PORTS.get_or_init(|| match start(seed) {
+        Ok(ports) => Ok(Mutex::new(ports)),
+        Err(Failure::Skipped(reason)) => Err(reason),
+        Err(failure) => Err(failure.to_string()),
+    });
+    match ports {
+        Ok(ports) => Ok(ports.lock().unwrap_or_else(PoisonError::into_inner)),
+        Err(reason) => Err(Failure::Skipped(reason.clone())),
     }
-    sizes
 }
 
-fn flows(packets: &[flowgauge_synthetic::Packet]) -> usize {
-    sizes(packets).len()
-}
-
-/// The largest flows, and their shares of all packets.
-fn largest(packets: &[flowgauge_synthetic::Packet]) -> Vec<(CanonicalKey, f64)> {
-    let mut sizes: Vec<_> = sizes(packets).into_iter().collect();
-    sizes.sort_unstable_by_key(|(key, size)| (std::cmp::Reverse(*size), *key));
-    sizes.truncate(LARGEST);
-    let all = packets.len() as f64;
-    sizes.into_iter().map(|(key, size)| (key, size as f64 / all)).collect()
-}
-
-/// A queue that gives these packets again and again, and the memory that it has.
-fn queue(packets: &[flowgauge_synthetic::Packet]) -> Result<(DpdkQueue, &'static str), Failure> {
-    let path = std::env::temp_dir().join(format!("flowgauge-port-{}", std::process::id()));
-    let failed = Failure::of(path.display());
-    fs::write(&path, to_pcap_bytes(packets.iter().copied())).map_err(&failed)?;
-    let device = format!("--vdev=net_pcap0,rx_pcap={},infinite_rx=1", path.display());
+fn start(seed: u64) -> Result<Ports, Failure> {
     let (memory, told) = if huge_pages() {
         (&["--in-memory"][..], "buffers lie in huge pages")
     } else {
-        (&["--no-huge", "-m", "256", "--no-shconf"][..], "buffers lie in small pages")
+        (&["--no-huge", "-m", "768", "--no-shconf"][..], "buffers lie in small pages")
     };
-    let arguments = [memory, &["--no-pci", "--no-telemetry", &device]].concat();
-    let arguments: Vec<_> = arguments.into_iter().map(str::to_owned).collect();
-    let options = PortOptions { queues: 1, ring_bytes: 64 << 20, promiscuous: false };
-    let port = [("net_pcap0".to_owned(), None)];
+    let mut arguments: Vec<String> =
+        [memory, &["--no-pci", "--no-telemetry"]].concat().into_iter().map(str::to_owned).collect();
+    let (mut paths, mut names) = (Vec::new(), Vec::new());
+    for (number, bytes) in SIZES.into_iter().enumerate() {
+        let name = format!("flowgauge-port-{}-{number}", process::id());
+        let path = env::temp_dir().join(name);
+        let packets = traffic::draw(PACKETS, FLOWS, bytes, seed)?;
+        fs::write(&path, to_pcap_bytes(packets)).map_err(Failure::of(path.display()))?;
+        let capture = path.display();
+        arguments.push(format!("--vdev=net_pcap{number},rx_pcap={capture},infinite_rx=1"));
+        names.push((format!("net_pcap{number}"), None));
+        paths.push(path);
+    }
+    let options = PortOptions { queues: 1, ring_bytes: 48 << 20, promiscuous: false };
     let opened = Dpdk::start(&arguments)
-        .and_then(|dpdk| open(&dpdk, &port, &options, &Arc::new(AtomicBool::new(false))));
-    fs::remove_file(&path).map_err(&failed)?;
-    let opened = opened.map_err(|error| Failure::Skipped(error.to_string()))?;
-    let queue = opened.into_iter().next();
-    queue.map(|queue| (queue, told)).ok_or_else(|| Failure::Skipped("no queue".to_owned()))
+        .and_then(|dpdk| open(&dpdk, &names, &options, &Arc::new(AtomicBool::new(false))));
+    for path in paths {
+        fs::remove_file(&path).map_err(Failure::of(path.display()))?;
+    }
+    let queues = opened.map_err(|error| Failure::Skipped(error.to_string()))?;
+    Ok(Ports { queues, memory: told })
 }
 
-/// Whether the system has 128 MiB of huge pages to give.
+/// Whether the system has 512 MiB of huge pages to give.
 fn huge_pages() -> bool {
     let Ok(memory) = fs::read_to_string("/proc/meminfo") else { return false };
     let free = memory.lines().find_map(|line| line.strip_prefix("HugePages_Free:"));
-    free.and_then(|free| free.trim().parse::<u32>().ok()).is_some_and(|free| free >= 64)
+    free.and_then(|free| free.trim().parse::<u32>().ok()).is_some_and(|free| free >= 256)
 }
 
 /// A queue that ends after so many packets, and takes the time of most of them.
@@ -227,7 +233,10 @@ fn receive(source: &mut Timed<'_>) {
 }
 
 /// Receives packets, and does some work with the frames of each burst.
-fn each_burst(source: &mut Timed<'_>, mut work: impl FnMut(Frames<'_>)) -> Result<(), Failure> {
+pub(super) fn each_burst(
+    source: &mut dyn Source,
+    mut work: impl FnMut(Frames<'_>),
+) -> Result<(), Failure> {
     let mut columns = Columns::default();
     loop {
         let mut burst = Burst::new(&mut columns);
@@ -269,10 +278,10 @@ fn parse(source: &mut Timed<'_>) -> Result<(), Failure> {
 }
 
 /// Measures packets as the command does.
-fn run(
+pub(super) fn run(
     contender: &Contender,
     truth: &[(CanonicalKey, f64)],
-    source: &mut Timed<'_>,
+    source: &mut dyn Source,
 ) -> Result<Option<EpochReport>, Failure> {
     let parameters =
         |pairs: &[(&'static str, &'static str)]| Parameters::new(pairs.iter().copied());
@@ -296,13 +305,10 @@ fn run(
     Ok(report)
 }
 
-/// The root of the mean square of relative errors.
+/// The error of the sizes of the largest flows.
 fn error(report: &EpochReport, truth: &[(CanonicalKey, f64)]) -> Option<f64> {
     let Some((_, Report::Sizes { items, .. })) = report.tasks.first() else { return None };
-    let packets = report.account.read as f64;
-    let errors = items.iter().zip(truth).map(|(item, (_, share))| {
-        let size = item.size.packets.map_or(f64::NAN, |size| size.value);
-        (size / (share * packets) - 1.0).powi(2)
-    });
-    Some((errors.sum::<f64>() / truth.len() as f64).sqrt())
+    let sizes = items.iter().map(|item| item.size.packets.map_or(f64::NAN, |size| size.value));
+    let shares = truth.iter().map(|(_, share)| *share);
+    Some(traffic::error(sizes, shares, report.account.read as f64))
 }

@@ -1,0 +1,94 @@
+//! The highest rates at which a queue of a port does not overflow, by the size of packets.
+
+use crate::experiment::chart::{Chart, linear, log};
+use crate::experiment::setting::Setting;
+use crate::experiment::table::Table;
+use crate::experiment::verdict::{Part, Verdict};
+use crate::experiment::{Experiment, Outcome};
+use crate::failure::Failure;
+
+pub(crate) const ZERO_LOSS: Experiment = Experiment {
+    name: "switch/zero-loss",
+    title: "the highest rate without loss, by the size of packets",
+    paper: "Simple (SOSR 2018), section 3.1; Agg-Evict (CCR 2018), section 4.2; InstaMeasure (ICDCS 2019), section \
+            V (RFC 2544)",
+    claim: "One core keeps up with 10 Gbit/s without a loss, at every size of packets from 64 bytes on (14.88 million \
+            a second): with InstaMeasure, and with Count-Min and UnivMon behind Agg-Evict. A table of all \
+            flows keeps up, too.",
+    measure,
+    judge,
+    charts: &[
+        Chart {
+            title: "Packets a second without loss",
+            x: "bytes",
+            x_axis: log("bytes of a packet"),
+            y: &[("mpps", "")],
+            y_axis: linear("million packets a second"),
+            series: "measurement",
+            only: &[],
+        },
+        Chart {
+            title: "Bits a second without loss",
+            x: "bytes",
+            x_axis: log("bytes of a packet"),
+            y: &[("gbit", "")],
+            y_axis: linear("Gbit/s on the link"),
+            series: "measurement",
+            only: &[],
+        },
+    ],
+};
+
+/// Receiving without measuring.
+#[cfg(feature = "dpdk")]
+pub(super) const RECEIVING: &str = "receiving alone";
+
+pub(super) const CLAIMED: [&str; 4] =
+    ["insta-measure", "count-min behind agg-evict", "univmon behind agg-evict", "linear-table"];
+
+/// What a packet takes on a link of Ethernet besides its bytes: preamble and gap.
+#[cfg(feature = "dpdk")]
+pub(super) const GAP_BYTES: u32 = 20;
+
+fn judge(table: &Table) -> Verdict {
+    let rates = |name| table.numbers("measurement", name, "gbit");
+    // A size at which every rate loses packets stays not a number.
+    let less = |one: f64, other: f64| if one.is_nan() || one < other { one } else { other };
+    let least = |name| rates(name).into_iter().reduce(less).unwrap_or(f64::NAN);
+    Verdict::of(CLAIMED.map(|name| {
+        Part::at_least(&format!("{name}: Gbit/s without loss, at worst"), least(name), 10.0)
+    }))
+}
+
+fn measure(setting: &Setting) -> Result<Outcome, Failure> {
+    #[cfg(feature = "dpdk")]
+    return super::pace::measure(setting);
+    #[cfg(not(feature = "dpdk"))]
+    {
+        let _ = setting;
+        Err(Failure::Skipped(super::WITHOUT_DPDK.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::table::row;
+    use crate::experiment::verdict::Stand;
+
+    fn verdict(gbit: f64) -> Stand {
+        let mut table = Table::new(["measurement", "gbit"]);
+        for name in CLAIMED {
+            row!(table, name, 40.0);
+            row!(table, name, gbit);
+        }
+        judge(&table).stand
+    }
+
+    #[test]
+    fn a_rate_below_the_link_contradicts() {
+        assert_eq!([verdict(10.1), verdict(9.9)], [Stand::Confirmed, Stand::Contradicted]);
+        assert_eq!(verdict(f64::NAN), Stand::Open);
+        assert_eq!(judge(&Table::new(["measurement", "gbit"])).stand, Stand::Open);
+    }
+}
