@@ -100,15 +100,24 @@ macro_rules! widths {
             ) {
                 match self {
                     $(Self::$name(batch) => {
-                        for row in 0..batch.len() {
-                            let number = usize::from(to[row]);
-                            let AnyBatch::$name(staged) = &mut staged[number] else {
+                        for (number, staged) in staged.iter_mut().enumerate() {
+                            let AnyBatch::$name(staged) = staged else {
                                 unreachable!("{WIDTHS_DIFFER}")
                             };
-                            staged.push_row(batch, row);
-                            if staged.len() == batch_packets {
-                                full(number, BatchMut::$name(staged));
-                                staged.clear();
+                            let (mut rows, mut dealt) = ([0; BATCH_PACKETS], 0);
+                            for (row, to) in (0..=u8::MAX).zip(&to[..batch.len()]) {
+                                rows[dealt] = row;
+                                dealt += usize::from(usize::from(*to) == number);
+                            }
+                            let mut rows = &rows[..dealt];
+                            while !rows.is_empty() {
+                                let room = rows.len().min(batch_packets - staged.len());
+                                staged.push_rows(batch, &rows[..room]);
+                                rows = &rows[room..];
+                                if staged.len() == batch_packets {
+                                    full(number, BatchMut::$name(staged));
+                                    staged.clear();
+                                }
                             }
                         }
                     })*

@@ -115,22 +115,21 @@ impl<K: FlowKey> Batch<K> {
         }
     }
 
-    /// Adds the packet that is row `row` of another batch, with all that is known of it, its digest
-    /// among that if the other batch has them.
+    /// Adds the packets that are these rows of another batch, with all that is known of them, their
+    /// digests among that if the other batch has them.
     ///
     /// # Panics
-    /// When the batch is full, or the other one is shorter.
-    #[inline(always)]
-    pub fn push_row(&mut self, from: &Self, row: usize) {
-        let at = self.len;
-        self.digests[at] = from.digests[row];
+    /// When there is no room for so many.
+    #[inline]
+    pub fn push_rows(&mut self, from: &Self, rows: &[u8]) {
+        let places = self.len..self.len + rows.len();
+        gather(&mut self.keys[places.clone()], &from.keys, rows);
+        gather(&mut self.digests[places.clone()], &from.digests, rows);
+        gather(&mut self.bytes[places.clone()], &from.bytes, rows);
+        gather(&mut self.times_ns[places.clone()], &from.times_ns, rows);
+        gather(&mut self.elements[places.clone()], &from.elements, rows);
         self.digested = from.digested;
-        self.push_with_element(
-            from.keys[row],
-            from.bytes[row] as u32,
-            from.times_ns[row],
-            from.elements[row],
-        );
+        self.len = places.end;
     }
 
     /// Replaces the contents by packets of these keys, all of `bytes` bytes and of time 0: for
@@ -309,6 +308,15 @@ impl<K: FlowKey> Batch<K> {
     #[inline(always)]
     pub fn times_ns(&self) -> &[i64] {
         &self.times_ns[..self.len]
+    }
+}
+
+/// Copies rows of a column. One column after the other, since another core may have their lines, and each
+/// is then waited for once.
+#[inline(always)]
+fn gather<T: Copy>(to: &mut [T], from: &[T; BATCH_PACKETS], rows: &[u8]) {
+    for (to, row) in to.iter_mut().zip(rows) {
+        *to = from[usize::from(*row)];
     }
 }
 
