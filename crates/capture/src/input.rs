@@ -12,6 +12,8 @@ use std::{
     },
 };
 
+#[cfg(target_os = "linux")]
+use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
 use zstd::stream::read::Decoder as ZstdDecoder;
 
 use crate::cut::Part;
@@ -30,6 +32,10 @@ const ZSTD_WINDOW_LOG: u32 = 25;
 /// zstd's decoder loses what it made of the piece of input in which it meets damage: the pieces
 /// are so small that little is lost, and large enough that the calls cost next to nothing.
 const ZSTD_PIECE_BYTES: usize = 512;
+
+/// What a pipe may hold at least: as much as Linux allows every user.
+#[cfg(target_os = "linux")]
+const PIPE_BYTES: usize = 1 << 20;
 
 /// Something to read, not opened yet.
 pub(crate) enum Origin {
@@ -108,7 +114,19 @@ fn until(file: File, stop: &Arc<AtomicBool>) -> Box<dyn Read + Send> {
     if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
         return Box::new(file);
     }
+    enlarge(&file);
     Box::new(Waiting { file, stop: Arc::clone(stop) })
+}
+
+/// Gives a pipe more room, so that what writes to it and what reads it take turns less often. What is no
+/// pipe stays as it is, and a system that refuses costs only time.
+fn enlarge(file: &File) {
+    #[cfg(target_os = "linux")]
+    if fcntl_getpipe_size(file).is_ok_and(|bytes| bytes < PIPE_BYTES) {
+        let _ = fcntl_setpipe_size(file, PIPE_BYTES);
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = file;
 }
 
 /// Puts a decoder in front of a source that is compressed, and says whether it did.
