@@ -7,6 +7,7 @@
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::lanes::LaneOptions;
@@ -43,6 +44,13 @@ struct Input {
     last_ns: Option<i64>,
     ended: bool,
 }
+
+/// How often a worker looks whether it is its turn before it sleeps: about a millisecond, in which a
+/// chunk is inflated. With 100 looks, two workers are slower than one.
+const LOOKS: usize = 1000;
+
+/// How long a worker sleeps before it looks again whether others dealt something to it.
+const NAP: Duration = Duration::from_millis(1);
 
 /// What came of a worker.
 struct Done {
@@ -139,7 +147,7 @@ impl Turn<'_> {
         let (mut chunk, mut unfit) = (Chunk::default(), u64::MAX);
         let mut columns = Columns::default();
         while !peer.is_broken()
-            && let Some((number, before_ns)) = self.read(&mut chunk, progress)
+            && let Some((number, before_ns)) = self.read(&mut chunk, &mut peer, progress)
         {
             if let Some(before_ns) = before_ns {
                 intake.follow(before_ns);
@@ -166,16 +174,10 @@ impl Turn<'_> {
     fn read(
         &self,
         chunk: &mut Chunk,
+        peer: &mut Peer<'_>,
         progress: &mut dyn FnMut(&dyn Source),
     ) -> Option<(u64, Option<i64>)> {
-        let Turns { passed, fixed, .. } = self.turns;
-        let mut input = self.input();
-        if let Some(workers) = *fixed {
-            let waits = |input: &mut Input| {
-                !input.ended && input.chunks % workers as u64 != self.worker as u64
-            };
-            input = passed.wait_while(input, waits).unwrap_or_else(PoisonError::into_inner);
-        }
+        let mut input = self.next(peer);
         while !input.ended {
             match input.source.read(chunk) {
                 Ok(true) => {
@@ -183,8 +185,8 @@ impl Turn<'_> {
                     let before = (input.chunks, input.last_ns);
                     input.chunks += 1;
                     input.last_ns = chunk.last_ns();
-                    if fixed.is_some() {
-                        passed.notify_all();
+                    if self.turns.fixed.is_some() {
+                        self.turns.passed.notify_all();
                     }
                     return Some(before);
                 }
@@ -193,6 +195,33 @@ impl Turn<'_> {
             }
         }
         None
+    }
+
+    /// Waits for this worker's turn, and measures what others deal to it meanwhile. It sleeps only if that
+    /// takes long: to wake it takes as long as to measure a thousand packets.
+    fn next(&self, peer: &mut Peer<'_>) -> MutexGuard<'_, Input> {
+        loop {
+            for _ in 0..LOOKS {
+                if let Ok(input) = self.turns.input.try_lock()
+                    && self.is_next(&input)
+                {
+                    return input;
+                }
+                if !peer.receive() {
+                    thread::yield_now();
+                }
+            }
+            let input = self.input();
+            if self.is_next(&input) {
+                return input;
+            }
+            drop(self.turns.passed.wait_timeout(input, NAP));
+        }
+    }
+
+    fn is_next(&self, input: &Input) -> bool {
+        let own = |workers| input.chunks % workers as u64 == self.worker as u64;
+        input.ended || self.turns.fixed.is_none_or(own)
     }
 
     fn input(&self) -> MutexGuard<'_, Input> {

@@ -119,11 +119,10 @@ impl<'a> Peer<'a> {
         Self { summaries, deal, ended: Ended::default() }
     }
 
-    /// Measures what other peers dealt so far.
-    pub(crate) fn receive(&mut self) {
-        if let Some(deal) = &mut self.deal {
-            receive(&mut deal.links.incoming, self.summaries);
-        }
+    /// Measures what other peers dealt so far; whether there was something.
+    pub(crate) fn receive(&mut self) -> bool {
+        let receive = |deal: &mut Deal| receive(&mut deal.links.incoming, self.summaries);
+        self.deal.as_mut().is_some_and(receive)
     }
 
     /// Sends what is left, and measures what others deal until all of them have done so.
