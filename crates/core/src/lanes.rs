@@ -402,6 +402,17 @@ fn take_stretches(
     (places.len(), most - left)
 }
 
+/// Cuts keys from five-tuples.
+#[inline(always)]
+fn cut<const N: usize, K>(tuples: &[Tuple<N>], kind: KeyKind, mask: K, to: &mut [K])
+where
+    K: FlowKey + Extract<N>,
+{
+    for (to, tuple) in to.iter_mut().zip(tuples) {
+        *to = K::from_tuple(kind, tuple).masked(mask);
+    }
+}
+
 /// One key type on its way: a batch that fills.
 struct Lane<K> {
     key: KeySpec,
@@ -502,8 +513,12 @@ impl<K: Width> Lane<K> {
             let end = places.end.min(at + self.batch_packets - first);
             let (wires, times_ns) = (&block.wires()[at..end], &block.times_ns()[at..end]);
             let tuples = block.tuples(at..end);
-            for (to, tuple) in self.batch.free_keys().iter_mut().zip(tuples) {
-                *to = K::from_tuple(kind, tuple).masked(mask);
+            let free = self.batch.free_keys();
+            // A loop for each kind of address, which is a constant there, copies by vectors.
+            match kind {
+                KeyKind::Source => cut(tuples, KeyKind::Source, mask, free),
+                KeyKind::Destination => cut(tuples, KeyKind::Destination, mask, free),
+                kind => cut(tuples, kind, mask, free),
             }
             self.batch.extend(wires, times_ns);
             if let Some(element) = self.element() {
