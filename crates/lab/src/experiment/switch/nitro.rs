@@ -70,13 +70,20 @@ fn sketches() -> [(&'static str, [Way; 2]); 3] {
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let (steps, sketches) = (steps(), sketches());
-    let ways = steps.iter().map(|(_, way)| way.clone());
-    let ways: Vec<Way> = ways.chain(sketches.iter().flat_map(|(_, pair)| pair.clone())).collect();
+    let mut ways: Vec<Way> = steps.iter().map(|(_, way)| way.clone()).collect();
+    let digests = ways[4].clone();
+    for (_, pair) in &sketches {
+        ways.push(digests.clone());
+        ways.extend(pair.clone());
+    }
     let Rounds { ways, flows, told } = ovs::run(setting, FEW, &ways)?;
-    let ns = |way: usize| {
-        let rounds = ways.get(way).and_then(|rounds| rounds.as_ref().ok());
-        let ns = rounds.into_iter().flatten().map(|figures| figures.ns);
-        median(&ns.collect::<Vec<_>>())
+    let rounds = |way: usize| ways[way].iter().flatten().map(|figures| figures.ns);
+    let ns = |way| median(&rounds(way).collect::<Vec<_>>());
+    // What a way takes longer than the one before it, which ran just before; not a number where one was refused.
+    let more = |way| {
+        let pairs = rounds(way).zip(rounds(way - 1));
+        let more = median(&pairs.map(|(with, without)| with - without).collect::<Vec<_>>());
+        if more < 0.0 { 0.0 } else { more }
     };
     let mut table = Table::new(["structure", "part", "ns", "percent"]);
     let mut structure = |name: &str, parts: &[(&str, f64)]| {
@@ -85,18 +92,13 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
             row!(table, name, *part, *ns, 100.0 * ns / all);
         }
     };
-    // What a step adds to the one before.
-    let step = |number: usize| match number {
-        0 => ns(0),
-        _ => (ns(number) - ns(number - 1)).max(0.0),
-    };
+    let step = |way| if way == 0 { ns(0) } else { more(way) };
     let common: Vec<(&str, f64)> =
-        steps.iter().enumerate().map(|(number, (part, _))| (*part, step(number))).collect();
+        steps.iter().enumerate().map(|(way, (part, _))| (*part, step(way))).collect();
     structure(NOTHING, &common[..3]);
     for (number, (name, _)) in sketches.iter().enumerate() {
-        let (without, with) = (5 + 2 * number, 6 + 2 * number);
-        let own =
-            [(COUNTERS, (ns(without) - ns(4)).max(0.0)), (KEYS, (ns(with) - ns(without)).max(0.0))];
+        let without = steps.len() + 3 * number + 1;
+        let own = [(COUNTERS, more(without)), (KEYS, more(without + 1))];
         structure(name, &[&common[..], &own].concat());
     }
     let limit = format!(
@@ -104,7 +106,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
         ns(2)
     );
     let notes = format!(
-        "Each part is the difference of two runs, by medians of {} rounds in which all take turns: packets are \
+        "Each part is the difference of two runs, one right after the other, by medians of {} rounds: packets are \
          dropped when they are received from `net_pcap`; sent to `net_null` from port to port; found in the \
          exact-match cache; their headers and keys read; their digests too, with one bit set; counted \
          without heavy keys (UnivMon: two a level); and with them. A difference below 0 is 0. Receiving is mostly \
