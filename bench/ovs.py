@@ -12,9 +12,9 @@ PATH: emc (the exact-match cache), megaflow (the same rules without that cache),
 without sending). KIND: none, measure (options for flowgauge), sflow or ipfix (one packet in so many, sent to a socket
 that nobody reads), mirror (a flowgauge built with DPDK, which reads a vhost-user port).
 
-Every round runs every way once, for so many seconds. Printed is a JSON object a line: first what was measured on, then
-one for each way of each round: nanoseconds of the polling thread's own CPU time for each packet, since other load may
-take its core; of the packets, how many were received and read; and the sizes of the flows that the options name.
+Every round runs every way once, for so many seconds of the polling thread's own CPU time, since other load may take its
+core. Printed is a JSON object a line: first what was measured on, then one for each way of each round: nanoseconds of
+that time for each packet; of the packets, how many were received and read; and the sizes of the flows that the options name.
 A way that flowgauge refuses is printed once, with the cause. Needs two cores. As root with 512 free huge pages of
 2 MiB it is about twice as fast as without.
 """
@@ -98,6 +98,8 @@ class Bench:
             others = LOOKUPS - {look_up} - ({"megaflow hits"} if path == "emc" else set())
             self.switch.wait(lambda: self.goes(look_up, others, path == "drop"), f"packets do not take {path}")
             self.path = path
+            # The cache takes in one packet in a hundred.
+            self.spend(SETTLE_SECONDS)
 
     def goes(self, look_up, others, dropped):
         """Whether packets are found by this look-up and not by others, and whether they are dropped."""
@@ -118,13 +120,18 @@ class Bench:
         packets = re.search(r"Rx packets: +(\d+)", shown)[1]
         return int(packets), int((self.thread / "schedstat").read_text().split()[0])
 
-    def time(self, seconds):
-        """Nanoseconds for each packet, over so many seconds, of which the thread had its core for half."""
-        time.sleep(SETTLE_SECONDS)
+    def spend(self, seconds):
+        """Waits until the polling thread had its core for so long; packets and nanoseconds of that time."""
         before, nanoseconds = self.received(), 0
-        while nanoseconds < seconds * 1e9 / 2:
-            time.sleep(seconds)
+        while (left := seconds - nanoseconds / 1e9) > 0:
+            time.sleep(max(left, 0.01))
             packets, nanoseconds = (after - earlier for after, earlier in zip(self.received(), before))
+        return packets, nanoseconds
+
+    def time(self, seconds):
+        """Nanoseconds for each packet."""
+        self.spend(SETTLE_SECONDS)
+        packets, nanoseconds = self.spend(seconds)
         return {"ns": nanoseconds / packets}
 
     def none(self, _, seconds):
