@@ -297,7 +297,7 @@ fn settle(granted: &mut Ahead, words: &Words, meter: &mut dyn Meter) {
     let last_ns = last_ns.max(granted.from_ns).min(granted.until_ns);
     let packets = granted.packets - left;
     granted.packets = 0;
-    meter.skip(&Skipped { packets, bytes, last_ns });
+    meter.skip(&Skipped { packets, picked: 0, bytes, last_ns });
 }
 
 /// Tells the inline test how many packets it may skip.

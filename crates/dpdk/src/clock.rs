@@ -7,7 +7,8 @@ use crate::shim::cycles_per_second;
 /// The processor's counter, set by the system's clock each millisecond.
 #[derive(Debug)]
 pub(crate) struct Clock {
-    ns_per_cycle: f64,
+    /// Nanoseconds of a cycle, times 2³².
+    scale: u64,
     /// Cycles of a millisecond.
     most_cycles: u64,
     set_cycles: u64,
@@ -20,9 +21,10 @@ const JITTER_NS: i64 = 1_000_000;
 
 impl Clock {
     pub(crate) fn new() -> Self {
-        let rate = cycles_per_second().max(1);
+        // A counter that counts no microseconds would overflow below.
+        let rate = cycles_per_second().max(1_000_000);
         Self {
-            ns_per_cycle: 1e9 / rate as f64,
+            scale: (1_000_000_000 << 32) / rate,
             most_cycles: rate / 1000,
             set_cycles: 0,
             set_ns: 0,
@@ -36,7 +38,7 @@ impl Clock {
         if since >= self.most_cycles {
             (self.set_cycles, self.set_ns, since) = (cycles, system_ns(), 0);
         }
-        let time_ns = self.set_ns + (since as f64 * self.ns_per_cycle) as i64;
+        let time_ns = self.set_ns + (since * self.scale >> 32).cast_signed();
         if !(self.last_ns - JITTER_NS..self.last_ns).contains(&time_ns) {
             self.last_ns = time_ns;
         }

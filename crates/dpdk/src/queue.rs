@@ -9,7 +9,7 @@ use flowgauge_engine::source::{Ahead, Burst, Counter, CounterKind, Skipped, Sour
 
 use crate::clock::Clock;
 use crate::fault::{DpdkError, PortFault};
-use crate::shim::{Counters, Known, Port, Received};
+use crate::shim::{Counters, Known, PICKED, Picked, Port, Received};
 
 /// Nanoseconds after which a port is asked again what it lost, which may take microseconds.
 const ASK_NS: u64 = 100_000_000;
@@ -18,7 +18,7 @@ const ASK_NS: u64 = 100_000_000;
 const LAST_BURSTS: u32 = 32;
 
 /// Most bursts that are passed over at once, so that the flag and the counters are looked at.
-const SKIPPED_BURSTS: usize = 8;
+const SKIPPED_BURSTS: usize = 64;
 
 /// Places of the counters.
 const RECEIVED: usize = 0;
@@ -40,9 +40,13 @@ pub(crate) struct Forward {
 /// poll. Of a packet in several buffers, the captured bytes are those of the first. What the port lost
 /// is counted by its first queue.
 pub struct DpdkQueue {
-    /// Packets of the last burst; those in front of `next` were lent out or passed over.
+    /// Packets of the last burst; those in front of `next` were lent out, passed over or picked.
     received: Received,
     next: usize,
+    /// Packets that are wanted, of the last burst and those before it.
+    picked: Picked,
+    /// Whether the next poll lends them out; they are given back behind it.
+    lends_picked: bool,
     /// Whether the next one is wanted, and those behind it may not be.
     stopped: bool,
     /// The thread that polls.
@@ -73,6 +77,8 @@ impl DpdkQueue {
         Self {
             received: Received::new(),
             next: 0,
+            picked: Picked::new(),
+            lends_picked: false,
             stopped: false,
             known: None,
             port,
@@ -135,6 +141,12 @@ impl DpdkQueue {
         Ok(())
     }
 
+    /// Whether the next poll does more than receive.
+    fn is_due(&self) -> bool {
+        let asks = self.now_ns.abs_diff(self.asked_ns) >= ASK_NS;
+        asks || self.is_gone || self.stop.load(Ordering::Relaxed)
+    }
+
     /// Whether all is received that the port held when the flag to stop was set.
     fn is_ending(&mut self) -> bool {
         if self.stop.load(Ordering::Relaxed) {
@@ -153,6 +165,10 @@ impl Drop for DpdkQueue {
 
 impl Source for DpdkQueue {
     fn poll<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, SourceError> {
+        if std::mem::take(&mut self.lends_picked) {
+            burst.extend(self.picked.frames());
+            return Ok(true);
+        }
         if self.is_gone {
             return Ok(false);
         }
@@ -176,18 +192,45 @@ impl Source for DpdkQueue {
     }
 
     fn skip(&mut self, ahead: &Ahead) -> Skipped {
+        self.pick(ahead, &[])
+    }
+
+    fn pick(&mut self, ahead: &Ahead, gaps: &[u64]) -> Skipped {
         let mut skipped = Skipped::none(ahead);
-        let bursts = if self.is_gone { 0 } else { SKIPPED_BURSTS };
-        for _ in 0..bursts {
+        if self.is_due() {
+            return skipped;
+        }
+        self.picked.free();
+        // Packets that are sent on keep their order.
+        let most = if self.forward.is_some() { 0 } else { gaps.len().min(PICKED) };
+        let mut left = ahead.packets;
+        for _ in 0..SKIPPED_BURSTS {
             self.refill();
-            let wires = &self.received.wires()[self.next..];
-            let taken = skipped.take_burst(ahead, wires, self.now_ns);
-            self.stopped = taken < wires.len();
-            self.next += taken;
-            if taken == 0 || self.stopped {
+            let (first, end) = (self.next, self.received.len());
+            if first == end || self.now_ns < skipped.last_ns || self.now_ns > ahead.until_ns {
+                break;
+            }
+            while left < (end - self.next) as u64 && skipped.picked < most {
+                self.next += left as usize;
+                self.received.pick(self.next, self.now_ns, &mut self.picked);
+                self.next += 1;
+                skipped.picked += 1;
+                left = gaps.get(skipped.picked).copied().unwrap_or(0);
+            }
+            let passed = left.min((end - self.next) as u64);
+            left -= passed;
+            self.next += passed as usize;
+            skipped.bytes += self.received.wire_bytes(first..self.next);
+            skipped.packets += (self.next - first) as u64;
+            skipped.last_ns = self.now_ns;
+            if self.next < end {
                 break;
             }
         }
+        skipped.packets -= skipped.picked as u64;
+        self.lends_picked = skipped.picked > 0;
+        // Nothing is known of the packets behind those that were picked.
+        self.stopped = self.next < self.received.len() && !self.lends_picked;
         skipped
     }
 

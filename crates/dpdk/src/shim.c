@@ -21,11 +21,13 @@
 /* Packets that a queue of a port holds, if the port allows it. */
 #define DESCRIPTORS 1024
 
-/* Packets that were received; the same in queue.rs. */
+/* Packets that were received; the same in shim.rs. */
 struct shim_burst {
 	struct rte_mbuf *packets[BURST];
-	const uint8_t *bytes[BURST];
-	uint32_t captured[BURST];
+	struct {
+		const uint8_t *bytes;
+		size_t captured;
+	} frames[BURST];
 	uint32_t wire[BURST];
 	uint64_t cycles;
 };
@@ -212,8 +214,8 @@ unsigned int shim_receive(uint16_t port, uint16_t queue, struct shim_burst *burs
 	for (i = 0; i < count; i++) {
 		const struct rte_mbuf *packet = burst->packets[i];
 
-		burst->bytes[i] = rte_pktmbuf_mtod(packet, const uint8_t *);
-		burst->captured[i] = packet->data_len;
+		burst->frames[i].bytes = rte_pktmbuf_mtod(packet, const uint8_t *);
+		burst->frames[i].captured = packet->data_len;
 		burst->wire[i] = packet->pkt_len;
 	}
 	burst->cycles = rte_rdtsc();

@@ -7,6 +7,7 @@ use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use flowgauge_core::packet::{Frame, LinkType};
 use flowgauge_engine::sink::visible;
 
 use crate::fault::{DpdkError, PortFault};
@@ -14,6 +15,9 @@ use crate::printed;
 
 /// Packets that are received at once: `BURST` of `shim.c`.
 const BURST: usize = 32;
+
+/// Packets that are picked at once: more would leave the cache of their pool.
+pub(crate) const PICKED: usize = 16;
 
 /// Bytes of a port's name with the zero that ends it: `RTE_ETH_NAME_MAX_LEN`.
 const NAME_BYTES: usize = 64;
@@ -24,14 +28,35 @@ struct Packet([u8; 0]);
 #[repr(C)]
 struct Pool([u8; 0]);
 
-/// `struct shim_burst`. The first `count` of `bytes`, which the shim writes, point into buffers.
+/// The bytes of a packet in its first buffer.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct RawFrame {
+    bytes: NonNull<u8>,
+    captured: usize,
+}
+
+/// `struct shim_burst`. The first `count` of `frames`, which the shim writes, lie in buffers.
 #[repr(C)]
 struct RawBurst {
     packets: [*mut Packet; BURST],
-    bytes: [NonNull<u8>; BURST],
-    captured: [u32; BURST],
+    frames: [RawFrame; BURST],
     wire: [u32; BURST],
     cycles: u64,
+}
+
+impl RawFrame {
+    const NONE: Self = Self { bytes: NonNull::dangling(), captured: 0 };
+
+    /// The bytes.
+    ///
+    /// # Safety
+    /// The buffer that they lie in must be held while they are looked at.
+    #[inline(always)]
+    unsafe fn bytes<'a>(self) -> &'a [u8] {
+        // SAFETY: the shim found so many bytes there, and the buffer is held.
+        unsafe { slice::from_raw_parts(self.bytes.as_ptr(), self.captured) }
+    }
 }
 
 /// What a port lost since it was opened: `struct shim_counters`.
@@ -255,7 +280,16 @@ pub(crate) fn cycles_per_second() -> u64 {
 /// Packets that were received and are neither forwarded nor given back yet.
 pub(crate) struct Received {
     burst: Box<RawBurst>,
-    /// How many there are.
+    /// How many there are, and how many buffers in front are no longer held here.
+    count: usize,
+    given: usize,
+}
+
+/// Few of the packets of many bursts.
+pub(crate) struct Picked {
+    packets: [*mut Packet; PICKED],
+    /// With their lengths on the wire and their times.
+    frames: [(RawFrame, u32, i64); PICKED],
     count: usize,
 }
 
@@ -266,12 +300,11 @@ impl Received {
     pub(crate) fn new() -> Self {
         let burst = RawBurst {
             packets: [ptr::null_mut(); BURST],
-            bytes: [NonNull::dangling(); BURST],
-            captured: [0; BURST],
+            frames: [RawFrame::NONE; BURST],
             wire: [0; BURST],
             cycles: 0,
         };
-        Self { burst: Box::new(burst), count: 0 }
+        Self { burst: Box::new(burst), count: 0, given: 0 }
     }
 
     /// Receives what came in on a queue, at most 32 packets.
@@ -300,32 +333,56 @@ impl Received {
         &self.burst.wire[..self.count]
     }
 
+    /// The sum of the lengths at these places.
+    ///
+    /// # Panics
+    /// When there are fewer.
+    pub(crate) fn wire_bytes(&self, places: Range<usize>) -> u64 {
+        self.wires()[places].iter().map(|wire| u64::from(*wire)).sum()
+    }
+
     /// Packets at these places: the bytes of each in its first buffer.
     ///
     /// # Panics
     /// When there are fewer.
     pub(crate) fn bytes(&self, places: Range<usize>) -> impl Iterator<Item = &[u8]> {
         assert!(places.end <= self.count);
-        let RawBurst { bytes, captured, .. } = &*self.burst;
-        bytes[places.clone()].iter().zip(&captured[places]).map(|(bytes, captured)| {
+        self.burst.frames[places].iter().map(|frame| {
             // SAFETY: the buffer holds so many bytes, and is not given back before `&mut self` is had.
-            unsafe { slice::from_raw_parts(bytes.as_ptr(), *captured as usize) }
+            unsafe { frame.bytes() }
         })
+    }
+
+    /// Moves the packet at this place, which came at this time, to those that were picked. Packets in
+    /// front of it must be looked at no more.
+    ///
+    /// # Panics
+    /// When there is no such packet, or no room.
+    pub(crate) fn pick(&mut self, place: usize, time_ns: i64, picked: &mut Picked) {
+        assert!((self.given..self.count).contains(&place));
+        let RawBurst { packets, frames, wire, .. } = &mut *self.burst;
+        picked.packets[picked.count] = packets[place];
+        picked.frames[picked.count] = (frames[place], wire[place], time_ns);
+        picked.count += 1;
+        // Buffers that are given back stand side by side.
+        packets[place] = packets[self.given];
+        self.given += 1;
     }
 
     /// Gives the buffers back.
     pub(crate) fn free(&mut self) {
+        let packets = &mut self.burst.packets[self.given..self.count];
         // SAFETY: there are so many packets, which nothing else has.
-        unsafe { shim_free(self.burst.packets.as_mut_ptr(), self.count as c_uint) };
-        self.count = 0;
+        unsafe { shim_free(packets.as_mut_ptr(), packets.len() as c_uint) };
+        (self.count, self.given) = (0, 0);
     }
 
     /// Sends the packets on a queue of a port, and returns how many it did not take.
     ///
     /// # Panics
-    /// When the port has no such queue.
+    /// When the port has no such queue, or some were picked.
     pub(crate) fn forward(&mut self, port: &Port, queue: u16) -> usize {
-        assert!(queue < port.sending);
+        assert!(queue < port.sending && self.given == 0);
         let (packets, count) = (self.burst.packets.as_mut_ptr(), self.count as c_uint);
         // SAFETY: the port is open, each of its queues has one thread, and there are so many packets,
         // which nothing else has.
@@ -335,6 +392,38 @@ impl Received {
 }
 
 impl Drop for Received {
+    fn drop(&mut self) {
+        self.free();
+    }
+}
+
+// SAFETY: as above.
+unsafe impl Send for Picked {}
+
+impl Picked {
+    pub(crate) fn new() -> Self {
+        let packets = [ptr::null_mut(); PICKED];
+        Self { packets, frames: [(RawFrame::NONE, 0, 0); PICKED], count: 0 }
+    }
+
+    /// The packets: the bytes of each in its first buffer.
+    pub(crate) fn frames(&self) -> impl Iterator<Item = Frame<'_>> {
+        self.frames[..self.count].iter().map(|&(frame, wire, time_ns)| {
+            // SAFETY: the buffer holds so many bytes, and is not given back before `&mut self` is had.
+            let bytes = unsafe { frame.bytes() };
+            Frame { bytes, wire, link: LinkType::ETHERNET, time_ns }
+        })
+    }
+
+    /// Gives the buffers back.
+    pub(crate) fn free(&mut self) {
+        // SAFETY: there are so many packets, which nothing else has.
+        unsafe { shim_free(self.packets.as_mut_ptr(), self.count as c_uint) };
+        self.count = 0;
+    }
+}
+
+impl Drop for Picked {
     fn drop(&mut self) {
         self.free();
     }

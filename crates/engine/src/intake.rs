@@ -225,12 +225,11 @@ impl Intake {
                 continue;
             }
             self.weigh(crew);
-            let begun = self.clock.clone();
             let ordinary = 1 + burst.run(&mut self.clock);
             let taken = self.take_judged(burst.part(0..ordinary), &mut passes, done, crew);
             self.took(taken);
             if taken < ordinary {
-                self.clock = begun;
+                self.clock.follow(first_ns);
                 burst.part(0..taken).run(&mut self.clock);
             }
             self.earliest_ns = self.earliest_ns.min(first_ns);

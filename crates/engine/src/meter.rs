@@ -27,7 +27,13 @@ pub trait Meter: Send {
     fn want(&mut self, burst: &Arrivals) -> u64;
     /// Packets that are surely not wanted, from the next one on.
     fn ahead(&self) -> Ahead;
-    /// Counts packets that are not wanted, and that a source passed over, as skipped.
+    /// Packets before each of the next ones that are wanted, of which the first is what is ahead; none
+    /// where these are not known, or the limit may end the run among them.
+    fn gaps(&self) -> &[u64] {
+        &[]
+    }
+    /// Counts packets that are not wanted, and that a source passed over, as skipped. Those that it picked
+    /// among them are pushed next.
     fn skip(&mut self, skipped: &Skipped);
     /// Measures frames, in bursts of any size. Where a sampler decides before headers, those that were
     /// not asked about are passed over or read as it says.
@@ -103,6 +109,10 @@ impl Meter for OneMeter {
     #[inline]
     fn ahead(&self) -> Ahead {
         self.stream.intake.ahead()
+    }
+
+    fn gaps(&self) -> &[u64] {
+        self.stream.intake.gaps()
     }
 
     fn skip(&mut self, skipped: &Skipped) {

@@ -15,8 +15,8 @@ use crate::sink::{Item, Sink};
 use crate::source::{Burst, Columns, Counter, CounterKind, Inputs, Origin, Source, SourceError};
 use crate::swaps::Swaps;
 
-/// Packets ahead from which on a source is asked to pass over them: fewer are passed over faster among
-/// those that it lends out.
+/// Packets ahead, or between those that are wanted, from which on a source is asked to pass over them:
+/// fewer are passed over faster among those that it lends out.
 const WORTH: u64 = 16;
 
 /// What a run came to, beside its reports.
@@ -151,9 +151,10 @@ fn read(
     let (mut problems, mut notes, mut lost) = (Vec::new(), Vec::new(), 0);
     let mut columns = Columns::default();
     while !meter.is_done() {
-        let ahead = meter.ahead();
-        if ahead.packets >= WORTH {
-            meter.skip(&source.skip(&ahead));
+        let (ahead, gaps) = (meter.ahead(), meter.gaps());
+        if ahead.packets.max(mean(gaps)) >= WORTH {
+            let skipped = source.pick(&ahead, gaps);
+            meter.skip(&skipped);
         }
         let mut burst = Burst::new(&mut columns);
         match source.poll(&mut burst) {
@@ -182,6 +183,12 @@ fn read(
         meter.finish();
     }
     read
+}
+
+/// The mean of gaps; 0 where there is none.
+fn mean(gaps: &[u64]) -> u64 {
+    let all = gaps.iter().fold(0u64, |all, gap| all.saturating_add(*gap));
+    all.checked_div(gaps.len() as u64).unwrap_or(0)
 }
 
 /// Reports the end of a run.

@@ -188,6 +188,11 @@ impl Sampling {
         self.sampler.ahead()
     }
 
+    /// Packets before each of the next ones that are wanted.
+    pub(crate) fn gaps(&self) -> &[u64] {
+        self.sampler.gaps()
+    }
+
     /// Passes over all of `packets`, unless one of them is wanted; whether it did.
     #[inline(always)]
     pub(crate) fn pass(&mut self, packets: u64) -> bool {

@@ -160,6 +160,14 @@ pub trait Source {
         Skipped::none(ahead)
     }
 
+    /// As [`Self::skip`], but goes on behind the next packets that are wanted, which the next
+    /// [`Self::poll`] lends out alone. There is one behind each of these gaps, of which the first is what
+    /// is ahead. A source that keeps none passes over the first gap.
+    fn pick(&mut self, ahead: &Ahead, gaps: &[u64]) -> Skipped {
+        let _ = gaps;
+        self.skip(ahead)
+    }
+
     /// The names of the inputs begun so far, in their order, such as files or an interface.
     fn inputs(&self) -> &[String] {
         &[]
@@ -206,7 +214,9 @@ pub struct Ahead {
 pub struct Skipped {
     /// How many.
     pub packets: u64,
-    /// Their bytes on the wire.
+    /// How many that are wanted stand among them, and are yet to come.
+    pub picked: usize,
+    /// The bytes on the wire of both.
     pub bytes: u64,
     /// Time of the last of them.
     pub last_ns: i64,
@@ -215,7 +225,7 @@ pub struct Skipped {
 impl Skipped {
     /// No packet yet.
     pub fn none(ahead: &Ahead) -> Self {
-        Self { packets: 0, bytes: 0, last_ns: ahead.from_ns }
+        Self { packets: 0, picked: 0, bytes: 0, last_ns: ahead.from_ns }
     }
 
     /// Counts the next packet, if it is among those ahead; whether it is.
@@ -226,23 +236,6 @@ impl Skipped {
         if taken {
             self.packets += 1;
             self.bytes += u64::from(wire);
-            self.last_ns = time_ns;
-        }
-        taken
-    }
-
-    /// Counts the first of some packets that came at the same time, as far as they are among those ahead;
-    /// returns how many.
-    #[inline]
-    pub fn take_burst(&mut self, ahead: &Ahead, wires: &[u32], time_ns: i64) -> usize {
-        if time_ns < self.last_ns || time_ns > ahead.until_ns {
-            return 0;
-        }
-        let left = ahead.packets - self.packets;
-        let taken = usize::try_from(left).map_or(wires.len(), |left| left.min(wires.len()));
-        if taken > 0 {
-            self.packets += taken as u64;
-            self.bytes += wires[..taken].iter().map(|wire| u64::from(*wire)).sum::<u64>();
             self.last_ns = time_ns;
         }
         taken

@@ -110,31 +110,37 @@ impl HeaderRate {
     }
 }
 
+/// Packets that are drawn at a time.
+const DRAWN: usize = 16;
+
 /// Draws which packets of a queue are read.
 ///
-/// Cost: a draw for each packet that is read; those passed over are a subtraction, however many.
+/// Cost: a draw for each packet that is read, of several at a time; those passed over are a subtraction,
+/// however many.
 #[derive(Debug)]
 pub struct HeaderSampler {
     rate: HeaderRate,
     /// What the draws of an epoch follow from, beside its number.
     seed: u64,
     draws: Sampler,
-    /// Packets to pass over before the next one that is read.
-    ahead: u64,
-    /// The number of that packet in the epoch, its chance and its weight, and the last packet for which
-    /// these hold.
+    /// Packets to pass over before each of the next ones that are read, and the chance and the weight of
+    /// these; those before `at` were read.
+    gaps: [u64; DRAWN],
+    odds: [(f64, u64); DRAWN],
+    at: usize,
+    drawn: usize,
+    /// The number in the epoch of the packet drawn last, and the last packet for which its chance and its
+    /// weight hold.
     next: u64,
-    chance: f64,
-    weight: u64,
     until: u64,
 }
 
 impl HeaderSampler {
     /// A sampler that has yet to begin an epoch; its draws follow from `seed`.
     pub fn new(rate: HeaderRate, seed: u64) -> Self {
-        let draws = Sampler::new(seed, 1.0);
-        let (ahead, next, chance, weight, until) = (0, 0, 1.0, 1, 0);
-        let mut sampler = Self { rate, seed, draws, ahead, next, chance, weight, until };
+        let (draws, gaps, odds) = (Sampler::new(seed, 1.0), [0; DRAWN], [(1.0, 1); DRAWN]);
+        let (at, drawn, next, until) = (0, 0, 0, 0);
+        let mut sampler = Self { rate, seed, draws, gaps, odds, at, drawn, next, until };
         sampler.begin(0);
         sampler
     }
@@ -144,22 +150,29 @@ impl HeaderSampler {
         // The multiplier of Knuth's generator keeps seeds of epochs apart.
         let seed = self.seed ^ epoch.cast_unsigned().wrapping_mul(0x5851_f42d_4c95_7f2d);
         self.draws = Sampler::new(seed, 1.0);
-        (self.next, self.until, self.ahead) = (0, 0, 0);
+        (self.next, self.until) = (0, 0);
         self.draw();
     }
 
     /// Packets before the next one that is to be read.
     #[inline(always)]
     pub fn ahead(&self) -> u64 {
-        self.ahead
+        self.gaps[self.at]
+    }
+
+    /// Packets before each of the next ones that are to be read, as far as they are drawn: at least one.
+    #[inline(always)]
+    pub fn gaps(&self) -> &[u64] {
+        &self.gaps[self.at..self.drawn]
     }
 
     /// Passes over all of `packets`, unless one of them is to be read; whether it did.
     #[inline(always)]
     pub fn pass(&mut self, packets: u64) -> bool {
-        let passed = self.ahead >= packets;
+        let ahead = &mut self.gaps[self.at];
+        let passed = *ahead >= packets;
         if passed {
-            self.ahead -= packets;
+            *ahead -= packets;
         }
         passed
     }
@@ -167,20 +180,21 @@ impl HeaderSampler {
     /// How many packets the next one that is read stands for in the summary.
     #[inline(always)]
     pub fn weight(&self) -> u64 {
-        self.weight
+        self.odds[self.at].1
     }
 
     /// The chance with which the next packet is read.
     #[inline(always)]
     pub fn chance(&self) -> f64 {
-        self.chance
+        self.odds[self.at].0
     }
 
     /// Packets from the next one on that are surely read, with the same weight: at least one, where none
     /// is ahead of it.
     pub fn run(&self) -> u64 {
-        match self.ahead {
-            0 if self.chance >= 1.0 => self.until - self.next + 1,
+        match self.ahead() {
+            // No packet is drawn behind such a one.
+            0 if self.chance() >= 1.0 => self.until - self.next + 1,
             0 => 1,
             _ => 0,
         }
@@ -194,25 +208,42 @@ impl HeaderSampler {
     /// Reads the next packet, none being ahead of it.
     #[inline]
     pub fn take(&mut self) {
-        debug_assert_eq!(self.ahead, 0, "packets ahead of it are passed over first");
-        self.draw();
+        debug_assert_eq!(self.ahead(), 0, "packets ahead of it are passed over first");
+        self.at += 1;
+        if self.at == self.drawn {
+            self.draw();
+        }
     }
 
-    /// Draws the next packet that is read.
-    #[inline]
+    /// Draws the next packets that are read: one, where all are.
+    #[inline(never)]
     fn draw(&mut self) {
+        // The packet drawn last stands behind all others.
+        let mut odds = self.odds[self.drawn.saturating_sub(1)];
+        (self.at, self.drawn) = (0, 0);
+        while self.drawn == 0 || self.drawn < DRAWN && odds.0 < 1.0 && self.next < u64::MAX {
+            let gap = self.draw_one(&mut odds);
+            (self.gaps[self.drawn], self.odds[self.drawn]) = (gap, odds);
+            self.drawn += 1;
+        }
+    }
+
+    /// Draws how many packets are passed over before one that is read, with its chance and its weight.
+    #[inline(always)]
+    fn draw_one(&mut self, odds: &mut (f64, u64)) -> u64 {
+        let mut gap = 0;
         loop {
             if self.next == self.until {
-                (self.chance, self.weight, self.until) = self.rate.chance.at(self.next + 1);
-                self.draws.change(self.chance);
+                (odds.0, odds.1, self.until) = self.rate.chance.at(self.next + 1);
+                self.draws.change(odds.0);
             }
             let mut left = self.until - self.next;
             let passed = left;
             let chosen = self.draws.choose(&mut left);
             self.next += passed - left;
-            self.ahead += passed - left - u64::from(chosen);
+            gap += passed - left - u64::from(chosen);
             if chosen || self.next == u64::MAX {
-                break;
+                return gap;
             }
         }
     }

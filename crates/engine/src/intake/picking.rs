@@ -134,15 +134,34 @@ impl Intake {
         }
     }
 
-    /// Passes over packets that are not wanted.
+    /// Packets before each of the next ones that are wanted; none where [`Self::ahead`] says none, or the
+    /// limit is among them.
+    pub(crate) fn gaps(&self) -> &[u64] {
+        let (Some(sampling), Some(_), 1..) = (&self.sampling, self.clock.calm(), self.account.read)
+        else {
+            return &[];
+        };
+        let gaps = sampling.gaps();
+        let end = gaps.iter().fold(gaps.len() as u64, |end, gap| end.saturating_add(*gap));
+        if end <= self.left { gaps } else { &[] }
+    }
+
+    /// Passes over packets that are not wanted, and those that were picked among them, which come next.
     pub(crate) fn skip(&mut self, skipped: &Skipped) {
-        if skipped.packets > 0
+        let &Skipped { packets, picked, bytes, last_ns } = skipped;
+        if packets + picked as u64 > 0
             && let Some(sampling) = &mut self.sampling
         {
-            let ahead = sampling.pass(skipped.packets) && self.clock.flows(skipped.last_ns);
+            let mut left = packets;
+            for _ in 0..picked {
+                left -= sampling.ahead();
+                sampling.pass(sampling.ahead());
+                sampling.owe();
+            }
+            let ahead = sampling.pass(left) && self.clock.flows(last_ns);
             debug_assert!(ahead, "the source passes over no more than what is ahead");
-            self.latest_ns = self.latest_ns.max(skipped.last_ns);
-            self.count_skipped(Size { packets: skipped.packets, bytes: skipped.bytes });
+            self.latest_ns = self.latest_ns.max(last_ns);
+            self.count_skipped(Size { packets, bytes });
         }
     }
 }

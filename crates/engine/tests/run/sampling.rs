@@ -95,6 +95,54 @@ fn the_same_packets_are_read_however_they_come() {
     }
 }
 
+/// A source that goes on behind packets that are wanted, as far as it likes, and lends them out together.
+#[test]
+fn packets_that_a_source_picks_are_those_that_are_wanted() {
+    println!("seeds 0 and 4");
+    let bytes = mixed(4, 6000);
+    let frames = frames(&bytes);
+    for base in every() {
+        let config = Config { epoch: EpochLength::Time(3 * SECOND), ..base };
+        for most in [1, 3, usize::MAX] {
+            let mut together = 0;
+            let lines = pushed(vec![config.clone()], |meter| {
+                let mut at = 0;
+                while at < frames.len() {
+                    let (ahead, gaps) = (meter.ahead(), meter.gaps());
+                    let gaps = &gaps[..gaps.len().min(most)];
+                    let (mut skipped, mut picked) = (Skipped::none(&ahead), Vec::new());
+                    let mut left = ahead.packets;
+                    while let Some(frame) = frames.get(at)
+                        && (skipped.last_ns..=ahead.until_ns).contains(&frame.time_ns)
+                    {
+                        if left > 0 {
+                            (left, skipped.packets) = (left - 1, skipped.packets + 1);
+                        } else if picked.len() < gaps.len() {
+                            picked.push(*frame);
+                            left = gaps.get(picked.len()).copied().unwrap_or(0);
+                        } else {
+                            break;
+                        }
+                        skipped.bytes += u64::from(frame.wire);
+                        skipped.last_ns = frame.time_ns;
+                        at += 1;
+                    }
+                    skipped.picked = picked.len();
+                    together = together.max(picked.len());
+                    meter.skip(&skipped);
+                    if picked.is_empty() && at < frames.len() {
+                        picked.push(frames[at]);
+                        at += 1;
+                    }
+                    push(meter, &picked);
+                }
+            });
+            assert_eq!(lines, alone(config.clone(), &bytes), "{most} at a time");
+            assert!(together == most.min(16), "{together} of {most} together");
+        }
+    }
+}
+
 /// Skipped packets tell the time as others do.
 #[test]
 fn epochs_and_steps_of_the_clock_are_those_of_all_packets() {
