@@ -5,6 +5,8 @@ DESTDIR ?=
 CARGO := $(shell command -v cargo 2>/dev/null)
 LIBDIR ?= $(PREFIX)/lib
 BINARY := target/release/flowgauge
+# Bytes of the command without symbols; with GNU ld, or before glibc 2.36, it is larger.
+BUDGET := 8100000
 LIBRARY := target/release/libflowgauge
 DEBUG = $(or $(CARGO_TARGET_DIR),target)/debug
 SWITCH = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/flowgauge/ovs-3.1/switch
@@ -12,10 +14,14 @@ SWITCH_FIGURES := emc emc-many megaflow megaflow-many port-to-port port-to-port-
 PACKAGES := -p flowgauge-capi
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: build dpdk library demo test dpdk-test live-test lint bench live-bench accuracy gate speed golden deny fuzz interop lab lab-dpdk peers-dpdk ovs ovs-test ovs-bench loom install uninstall soak cargo-there
+.PHONY: build size dpdk library demo test dpdk-test live-test lint bench live-bench accuracy gate speed golden deny fuzz interop lab lab-dpdk peers-dpdk ovs ovs-test ovs-bench loom install uninstall soak cargo-there
 
 build: cargo-there ## release build
 	cargo build --release --locked
+
+size: build ## the command without symbols, and whether it keeps within its budget
+	@strip -o $(BINARY).stripped $(BINARY); bytes=$$(stat -c %s $(BINARY).stripped); rm $(BINARY).stripped; \
+	echo "$$bytes bytes of $(BUDGET)"; [ $$bytes -le $(BUDGET) ]
 
 dpdk: cargo-there ## release build with ports of DPDK (live --engine dpdk); as root it installs the packages for it
 	@pkg-config --exists 'libdpdk >= 22.11' 2>/dev/null || bash tests/packages.sh libdpdk-dev pkg-config
