@@ -42,12 +42,14 @@ impl<K: FlowKey> Cells<K> {
         self.counts.len()
     }
 
+    #[inline(always)]
     pub(super) fn get(&self, at: usize) -> Cell<K> {
         let (counts, Entered { key, tally }) = (self.counts[at], self.entered[at]);
         let (flows, high) = (u64::from(tally >> 16), u64::from(tally & 0xffff));
         Cell { key, packets: counts as u32, tally: flows << 48 | high << 32 | counts >> 32 }
     }
 
+    #[inline(always)]
     pub(super) fn set(&mut self, at: usize, cell: &Cell<K>) {
         self.counts[at] = cell.tally << 32 | u64::from(cell.packets);
         let tally = (cell.tally >> 32) as u32;
