@@ -118,8 +118,8 @@ fn until(file: File, stop: &Arc<AtomicBool>) -> Box<dyn Read + Send> {
     Box::new(Waiting { file, stop: Arc::clone(stop) })
 }
 
-/// Gives a pipe more room, so that what writes to it and what reads it take turns less often. What is no
-/// pipe stays as it is, and a system that refuses costs only time.
+/// Enlarges the buffer of a pipe, so that its writer and its reader wake each other less often. Does
+/// nothing to other files, or where the system refuses.
 fn enlarge(file: &File) {
     #[cfg(target_os = "linux")]
     if fcntl_getpipe_size(file).is_ok_and(|bytes| bytes < PIPE_BYTES) {

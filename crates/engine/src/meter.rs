@@ -27,8 +27,8 @@ pub trait Meter: Send {
     fn want(&mut self, burst: &Arrivals) -> u64;
     /// Packets that are surely not wanted, from the next one on.
     fn ahead(&self) -> Ahead;
-    /// Packets before each of the next ones that are wanted, of which the first is what is ahead; none
-    /// where these are not known, or the limit may end the run among them.
+    /// The gaps between the next wanted packets, in packets; the first one equals [`Self::ahead`]. Empty
+    /// where they are unknown, or where the packet limit may end the run within them.
     fn gaps(&self) -> &[u64] {
         &[]
     }

@@ -188,7 +188,7 @@ impl Sampling {
         self.sampler.ahead()
     }
 
-    /// Packets before each of the next ones that are wanted.
+    /// The gaps between the next wanted packets, in packets.
     pub(crate) fn gaps(&self) -> &[u64] {
         self.sampler.gaps()
     }

@@ -160,7 +160,7 @@ impl HeaderSampler {
         self.gaps[self.at]
     }
 
-    /// Packets before each of the next ones that are to be read, as far as they are drawn: at least one.
+    /// The gaps between the next packets to be read, as far as they are drawn: at least one gap.
     #[inline(always)]
     pub fn gaps(&self) -> &[u64] {
         &self.gaps[self.at..self.drawn]

@@ -134,8 +134,8 @@ impl Intake {
         }
     }
 
-    /// Packets before each of the next ones that are wanted; none where [`Self::ahead`] says none, or the
-    /// limit is among them.
+    /// The gaps between the next wanted packets, in packets. Empty where [`Self::ahead`] says none, or
+    /// where the packet limit lies within them.
     pub(crate) fn gaps(&self) -> &[u64] {
         let (Some(sampling), Some(_), 1..) = (&self.sampling, self.clock.calm(), self.account.read)
         else {

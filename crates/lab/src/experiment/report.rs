@@ -25,7 +25,8 @@ pub(crate) fn list() -> Result<(), Failure> {
     written.map_err(Failure::of("standard output"))
 }
 
-/// Runs what is asked for, writes its files, prints the verdicts, and writes the report of all pages anew.
+/// Runs the experiments asked for, writes their files, prints the verdicts, and rewrites the report of all
+/// pages.
 ///
 /// # Errors
 /// When an experiment is unknown or cannot be measured, or a file cannot be written.

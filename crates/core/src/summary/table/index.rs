@@ -16,9 +16,8 @@ const GROUP: usize = 8;
 /// collide on purpose are compared one by one, which takes as long as the segment is large.
 const SEGMENT: usize = 32;
 
-/// New flows for each of which a segment is split at the latest while the index doubles. It doubles from
-/// `n` segments with `128 n` flows, so the last segment is split when there are `192 n`: as many flows for
-/// each segment as in a full table.
+/// New flows per split while the index doubles. Doubling starts with `128 n` flows in `n` segments, so the
+/// last segment splits at `192 n` flows at the latest: as many per segment as in a full table.
 const FLOWS: usize = 64;
 
 /// Segments that are split ahead of each batch of packets, so that its flows need not wait for one: enough

@@ -67,7 +67,7 @@ pub(super) struct Figures {
     error: f64,
 }
 
-/// What was measured of some ways.
+/// The measurements of each way.
 pub(super) struct Rounds {
     /// For each way, its rounds, or why it was refused.
     pub(super) ways: Vec<Result<Vec<Figures>, String>>,
