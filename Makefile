@@ -106,14 +106,14 @@ ovs: library ## Open vSwitch with flowgauge inside, in a cache folder; installs 
 	ln -sf $(CURDIR)/$(LIBRARY).so.1 $(SWITCH)/lib/libflowgauge.so.1
 
 ovs-bench: dpdk ## what measuring costs that switch: writes docs/lab/switch-*; wants root, 512 huge pages and an idle machine
-	FLOWGAUGE_SWITCH=$(SWITCH) cargo test --release --locked -p flowgauge-lab a_switch
 	cargo run --release --locked -p flowgauge-lab -- run $(SWITCH_FIGURES:%=switch/%)
 
 ovs-test: cargo-there ## that switch beside 'flowgauge analyze' of the same captures; skipped before 'make ovs'
 	@if [ -x $(SWITCH)/sbin/ovs-vswitchd ]; then \
 		cargo build --locked -p flowgauge -p flowgauge-capi --features flowgauge/dpdk \
 		&& crates/capi/link.sh $(DEBUG)/libflowgauge_capi.a $(DEBUG)/libflowgauge.so.1 \
-		&& python3 ovs/test.py $(SWITCH) $(DEBUG)/flowgauge $(DEBUG)/libflowgauge.so.1; \
+		&& python3 ovs/test.py $(SWITCH) $(DEBUG)/flowgauge $(DEBUG)/libflowgauge.so.1 \
+		&& FLOWGAUGE_SWITCH=$(SWITCH) cargo test --quiet --locked -p flowgauge-lab a_switch; \
 	else \
 		echo "skipped: no Open vSwitch with flowgauge in $(SWITCH); build it by 'make ovs'"; \
 	fi
