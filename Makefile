@@ -45,7 +45,8 @@ live-test: cargo-there ## live capture in network namespaces; needs root, iprout
 
 dpdk-test: cargo-there ## ports of DPDK that replay captures, as any user; skipped where there is no DPDK
 	@if pkg-config --exists 'libdpdk >= 22.11' 2>/dev/null; then \
-		cargo test --workspace --locked --features flowgauge/dpdk --test command dpdk; \
+		cargo clippy --workspace --all-targets --locked --features flowgauge/dpdk,flowgauge-lab/dpdk -- -D warnings \
+		&& cargo test --workspace --locked --features flowgauge/dpdk --test command dpdk; \
 	else \
 		echo "skipped: pkg-config finds no libdpdk of version 22.11 or later; 'make dpdk' as root installs it"; \
 	fi

@@ -38,7 +38,7 @@ impl Clock {
         if since >= self.most_cycles {
             (self.set_cycles, self.set_ns, since) = (cycles, system_ns(), 0);
         }
-        let time_ns = self.set_ns + (since * self.scale >> 32).cast_signed();
+        let time_ns = self.set_ns + ((since * self.scale) >> 32).cast_signed();
         if !(self.last_ns - JITTER_NS..self.last_ns).contains(&time_ns) {
             self.last_ns = time_ns;
         }

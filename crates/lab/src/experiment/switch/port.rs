@@ -239,7 +239,7 @@ fn receive(source: &mut Timed<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn poll<'a>(source: &'a mut Timed<'_>, burst: &mut Burst<'a>) -> Result<bool, Failure> {
+fn poll<'a>(source: &'a mut dyn Source, burst: &mut Burst<'a>) -> Result<bool, Failure> {
     source.poll(burst).map_err(|error| Failure::Skipped(error.to_string()))
 }
 
