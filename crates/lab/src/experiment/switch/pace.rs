@@ -84,7 +84,8 @@ pub(super) fn measure(setting: &Setting) -> Result<Outcome, Failure> {
          vSwitch holds. A rate stands where {trial} packets pass without a loss; the search halves until \
          it is {} % wide, {repeats} times, of which the table has the median, the least and the most. \
          RFC 2544 asks for trials of 60 s and a generator of its own: here is no link, and no network \
-         card. Time in which something else had the core does not count. `link_mpps` is the rate of a link of 10 \
+         card. Time in which something else had the core does not count, and the memory of \
+         measurements is faulted in and locked before, as `live --engine dpdk` does. `link_mpps` is the rate of a link of 10 \
          Gbit/s; bytes are with the checksum; `gbit` is with preamble and gap. {PACKETS} packets come \
          again and again, keys are five-tuples.",
         100.0 * WIDTH

@@ -303,6 +303,7 @@ pub(super) fn run(
             .collect(),
         tasks: Some(vec!["flow-size".to_owned()]),
         flows: truth.iter().map(|(key, _)| *key).collect(),
+        lock_memory: true,
         pace: Pace::Live,
         ..Config::seeded(1)
     };
