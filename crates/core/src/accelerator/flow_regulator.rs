@@ -46,7 +46,7 @@ impl Accelerate for FlowRegulator {
     }
 
     /// Small flows stay behind it, so that it lists none and knows no number of them.
-    fn answers(_: &Parameters, ability: Ability) -> Option<Ability> {
+    fn answers(_: &Parameters, _: &Laws, ability: Ability) -> Option<Ability> {
         matches!(ability, Ability::Size(_) | Ability::Candidates).then_some(ability)
     }
 

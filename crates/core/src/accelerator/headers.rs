@@ -39,7 +39,12 @@ pub(super) fn asked(parameters: &Parameters, by: Measure) -> Result<bool, BuildE
 
 /// Whether the first of these accelerators decides before headers.
 pub fn is_before_headers(accelerators: &[(String, Parameters)]) -> bool {
-    accelerators.first().is_some_and(|(_, parameters)| parameters.get(NAME) == Some(HEADERS))
+    accelerators.first().is_some_and(|(_, parameters)| is_asked(parameters))
+}
+
+/// Whether an accelerator with these parameters is to decide before headers are read.
+pub(super) fn is_asked(parameters: &Parameters) -> bool {
+    parameters.get(NAME) == Some(HEADERS)
 }
 
 /// Refuses a decision before headers behind another accelerator, which needs the keys.

@@ -32,9 +32,9 @@ pub trait Accelerate {
         summary
     }
 
-    /// What is left behind it of something that a summary answers.
-    fn answers(parameters: &Parameters, ability: Ability) -> Option<Ability> {
-        let _ = parameters;
+    /// What is left behind it of something that a summary with these laws answers.
+    fn answers(parameters: &Parameters, laws: &Laws, ability: Ability) -> Option<Ability> {
+        let _ = (parameters, laws);
         Some(ability)
     }
 

@@ -159,22 +159,24 @@ macro_rules! accelerators {
         }
 
         /// What holds behind the accelerator called `name` of a summary with these laws. Only what
-        /// stands right before rows reaches them.
+        /// stands right before rows, or levels, reaches them.
         fn laws_behind(name: &str, laws: Laws) -> Laws {
             $(if name == <$accelerator as Accelerate>::INFO.name {
-                return Laws { rows: false, ..<$accelerator as Accelerate>::laws(laws) };
+                return Laws { rows: false, levels: false, ..<$accelerator as Accelerate>::laws(laws) };
             })*
             laws
         }
 
-        /// What is answered behind the accelerator called `name`.
+        /// What is answered behind the accelerator called `name` of a summary with these laws.
         fn answers_behind(
             name: &str,
             parameters: &Parameters,
+            laws: &Laws,
             mut answers: Vec<Ability>,
         ) -> Vec<Ability> {
             $(if name == <$accelerator as Accelerate>::INFO.name {
-                let behind = |ability| <$accelerator as Accelerate>::answers(parameters, ability);
+                let behind =
+                    |ability| <$accelerator as Accelerate>::answers(parameters, laws, ability);
                 answers = answers.into_iter().filter_map(behind).collect();
             })*
             answers

@@ -36,9 +36,11 @@ impl Outline {
         let digester = options.digester.for_keys(key_bytes);
         super::fits_options(name, &Options { digester, ..options.clone() })?;
         let mut answers = super::info(name)?.form(&options.parameters).answers.to_vec();
+        let mut laws = super::laws(name, &options.parameters)?;
         for (accelerator, parameters) in accelerators.iter().rev() {
             super::check_accelerator(accelerator, parameters)?;
-            answers = super::answers_behind(accelerator, parameters, answers);
+            answers = super::answers_behind(accelerator, parameters, &laws, answers);
+            laws = super::laws_behind(accelerator, laws);
         }
         Ok(Self { answers, by: options.by, hierarchy: options.hierarchy })
     }

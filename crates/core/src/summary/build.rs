@@ -85,6 +85,8 @@ pub struct Laws {
     pub samples: bool,
     /// It is rows of counters, into single ones of which packets may go: [`Summary::rows`].
     pub rows: bool,
+    /// It is levels, each of which may be a sample of its own: [`Summary::levels`].
+    pub levels: bool,
     /// How the sum of two summaries relates to the summary of the sum.
     pub merge: Merge,
 }
@@ -98,6 +100,7 @@ impl Laws {
         sizes: false,
         samples: false,
         rows: false,
+        levels: false,
         merge: Merge::WithinBounds,
     };
 }

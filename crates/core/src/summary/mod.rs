@@ -11,6 +11,7 @@ pub(crate) mod forms;
 mod heavy;
 pub mod hierarchy;
 pub mod instant;
+mod level_ingest;
 mod listed;
 mod memory;
 mod patience;
@@ -30,6 +31,8 @@ pub use build::{
     Setting,
 };
 pub use forms::{Ability, Counted, Form};
+pub(crate) use level_ingest::FIRST_WHOLE;
+pub use level_ingest::{LevelIngest, LevelSample, MOST_LEVELS};
 pub use memory::Memory;
 pub use row_ingest::RowIngest;
 pub use saturating::Counter;

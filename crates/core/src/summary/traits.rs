@@ -7,7 +7,7 @@
 use std::any::Any;
 
 use super::codec::{DecodeError, Reader, Writer};
-use super::{RowIngest, Setting};
+use super::{LevelIngest, RowIngest, Setting};
 use crate::accelerator::HeaderRate;
 use crate::batch::Batch;
 use crate::key::{CanonicalKey, FlowKey};
@@ -72,6 +72,10 @@ pub trait Summary<K: FlowKey>: Ingest<K> + Any {
     }
     /// Its rows, where they may be sampled one by one.
     fn rows(&mut self) -> Option<&mut dyn RowIngest<K>> {
+        None
+    }
+    /// Its levels, where each of them may be a sample of its own.
+    fn levels(&mut self) -> Option<&mut dyn LevelIngest<K>> {
         None
     }
     /// How few packets it takes, where the meter draws them before headers are read.
@@ -321,6 +325,26 @@ pub struct Sampling {
 }
 
 impl Sampling {
+    /// That of a sample of whole packets, none of which stands for more than `weight`: how the luckiest
+    /// of so many `flows` errs, with the chance `delta` for more. `None` where no packet was left out.
+    pub(crate) fn of_packets(weight: f64, flows: u64, delta: f64) -> Option<Self> {
+        // Chernoff's bounds for sums of numbers from 0 to this weight, half of the chance for each side:
+        // sums that are t on average fall short by √(2 weight ln(2/δ) t) at most, and exceed t by less
+        // than the same for what they are then.
+        let chances = 2.0 * flows.max(1) as f64 / delta;
+        let unit = 2.0 * weight * chances.ln();
+        (unit > 0.0).then_some(Self { unit, confidence: 1.0 - delta })
+    }
+
+    /// The weight of all packets, from that of the sample, within the bounds of which it is.
+    pub(crate) fn widen(&self, sampled: Estimate) -> Estimate {
+        let Estimate { value, low, high, confidence } = sampled;
+        // Either the sample or the summary is off.
+        let confidence = (confidence.unwrap_or(1.0) + self.confidence - 1.0).max(0.0);
+        let (low, high) = (low - self.error(low.max(0.0)), high + self.error(high.max(0.0)));
+        Estimate { value, low, high, confidence: Some(confidence) }
+    }
+
     /// How far a sum of weights, some of them taken off, may be off whose terms are estimated to
     /// weigh `estimated` in all: the weights that a true one of t is taken for are within √(unit t),
     /// and the largest t for which this one is decides (Wilson, JASA 1927).

@@ -5,6 +5,7 @@ mod agg_evict;
 #[path = "../laws/ask.rs"]
 mod ask;
 mod flow_regulator;
+mod levels;
 mod nitro;
 mod nitro_error;
 mod norm;

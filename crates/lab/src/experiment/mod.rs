@@ -108,6 +108,7 @@ pub(crate) const EXPERIMENTS: &[&Experiment] = &[
     &insta_measure::FIG14,
     &skipper::FIG2,
     &skipper::FIG3,
+    &skipper::UNIVMON,
     &auto::AUTO,
     &scaling::SEPARATE,
     &scaling::SHARED,

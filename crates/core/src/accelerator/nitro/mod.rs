@@ -10,18 +10,24 @@
 //! as many packets, sampled for all rows at once, would.
 
 mod drawn;
+mod levels;
 mod pace;
 mod sampled;
 mod slots;
 
+use self::levels::Leveled;
 use self::pace::{Asked, Mode};
 use self::sampled::Nitro;
+use self::slots::Taken;
 use super::{Accelerate, AcceleratorInfo, headers};
-use crate::batch::{BATCH_PACKETS, Batch};
+use crate::batch::Batch;
 use crate::key::FlowKey;
 use crate::summary::{
     Ability, BuildError, BuildErrorKind, Laws, Options, Parameter, Parameters, Summary,
 };
+
+/// Summaries, and other samplers, have draws of their own from the same seed.
+const SALT: u64 = 0x17c2_6b9d_e58f_03a4;
 
 /// NitroSketch, as the catalog has it.
 ///
@@ -65,11 +71,11 @@ impl Accelerate for NitroSketch {
         if laws.rows { Ok(()) } else { Err(NO_ROWS) }
     }
 
-    /// What samples tell: how many flows there are, they do not.
-    fn answers(parameters: &Parameters, ability: Ability) -> Option<Ability> {
+    /// What samples tell: how many flows there are, they do not, unless deep levels count all of theirs.
+    fn answers(parameters: &Parameters, laws: &Laws, ability: Ability) -> Option<Ability> {
         let asked = Asked::new(parameters).ok()?;
         match ability {
-            _ if asked.takes_all() => Some(ability),
+            _ if asked.takes_all() || asked.by_levels(laws.levels) => Some(ability),
             Ability::Size(_) | Ability::Candidates => Some(ability),
             Ability::Cells { sampled } => {
                 Some(Ability::Cells { sampled: sampled || asked.mode == Mode::Fixed })
@@ -78,8 +84,10 @@ impl Accelerate for NitroSketch {
         }
     }
 
-    fn memory_bytes<K: FlowKey>(_: &Options) -> Result<usize, BuildError> {
-        Ok(Batch::<K>::BYTES + BATCH_PACKETS)
+    fn memory_bytes<K: FlowKey>(options: &Options) -> Result<usize, BuildError> {
+        let whole =
+            if Asked::new(&options.parameters)?.by_levels(true) { Batch::<K>::BYTES } else { 0 };
+        Ok(Taken::<K>::BYTES + whole)
     }
 
     fn build<K: FlowKey>(
@@ -90,6 +98,14 @@ impl Accelerate for NitroSketch {
         headers::asked(&options.parameters, options.by)?;
         asked.check()?;
         options.memory.take(Self::memory_bytes::<K>(options)?)?;
+        let inner = if asked.by_levels(true) {
+            match Leveled::before(asked, options, inner) {
+                Ok(levels) => return Ok(Box::new(levels)),
+                Err(inner) => inner,
+            }
+        } else {
+            inner
+        };
         match Nitro::before(asked, options, inner) {
             Ok(nitro) => Ok(Box::new(nitro)),
             Err(_) => Err(BuildErrorKind::Unfit {

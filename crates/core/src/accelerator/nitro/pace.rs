@@ -84,6 +84,11 @@ impl Asked {
         self.most == 1
     }
 
+    /// Whether a sketch has a pace for each of its levels, if it has levels.
+    pub(super) fn by_levels(self, has_levels: bool) -> bool {
+        has_levels && self.mode != Mode::Fixed && !self.takes_all()
+    }
+
     /// The parameters in force.
     pub(super) fn settings(self) -> Vec<(&'static str, Setting)> {
         let mut settings = vec![

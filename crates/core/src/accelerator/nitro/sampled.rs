@@ -1,8 +1,10 @@
 //! What stands before the sketch: what of it is told, and what is remembered of the packets.
 
+use super::SALT;
 use super::pace::{Asked, Mode, Pace};
+use super::slots::Taken;
 use crate::accelerator::{Accelerate, HeaderRate, NitroSketch};
-use crate::batch::{BATCH_PACKETS, Batch};
+use crate::batch::Batch;
 use crate::key::FlowKey;
 use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::counter::Sampler;
@@ -11,14 +13,10 @@ use crate::summary::{
 };
 use crate::terms::{Measure, Size};
 
-/// Summaries, and other samplers, have draws of their own from the same seed.
-const SALT: u64 = 0x17c2_6b9d_e58f_03a4;
-
 /// Slots of packets on their way to the rows of a sketch.
 ///
 /// `settle` passes on what was taken: until then answers are without it. What the sketch tells is told
-/// of samples, but for the number of flows and what depends on it, which samples do not tell. Memory:
-/// one batch, and a byte for each of its rows.
+/// of samples, but for the number of flows and what depends on it, which samples do not tell.
 pub(super) struct Nitro<K> {
     pub(super) by: Measure,
     pub(super) pace: Pace,
@@ -32,9 +30,7 @@ pub(super) struct Nitro<K> {
     pub(super) largest: u64,
     /// The units of what was sampled elsewhere and merged.
     merged: u64,
-    /// What was taken, and the row that it is for.
-    pub(super) taken: Batch<K>,
-    pub(super) of: Box<[u8; BATCH_PACKETS]>,
+    pub(super) taken: Taken<K>,
     pub(super) inner: Box<dyn Summary<K>>,
 }
 
@@ -52,10 +48,9 @@ impl<K: FlowKey> Nitro<K> {
         let fewest = pace.one_in;
         let draws = Sampler::new(options.digester.seed().draws() ^ SALT, 1.0 / fewest as f64);
         let (total, largest, merged) = (0, 0, 0);
-        let (by, rows, taken) = (options.by, rows as u32, Batch::new());
-        let of = Box::new([0; BATCH_PACKETS]);
+        let (by, rows, taken) = (options.by, rows as u32, Taken::new(options.by));
         let mut nitro =
-            Self { by, pace, draws, rows, fewest, total, largest, merged, taken, of, inner };
+            Self { by, pace, draws, rows, fewest, total, largest, merged, taken, inner };
         // The sketch knows from the beginning that its rows will be samples, where they surely are.
         nitro.pass_on(0);
         Ok(nitro)
@@ -98,8 +93,7 @@ impl<K: FlowKey> Nitro<K> {
         let unit = self.unit();
         if let Some(rows) = self.inner.rows().filter(|_| unit > 0) {
             rows.sampled_from(total, unit);
-            let of = &self.of[..self.taken.len()];
-            rows.ingest_rows(&mut self.taken, of);
+            self.taken.pass_on(rows);
         }
         self.taken.clear();
     }
@@ -224,7 +218,7 @@ impl<K: FlowKey> Summary<K> for Nitro<K> {
     }
 
     fn memory_bytes(&self) -> usize {
-        Batch::<K>::BYTES + BATCH_PACKETS + self.inner.memory_bytes()
+        Taken::<K>::BYTES + self.inner.memory_bytes()
     }
 }
 

@@ -9,7 +9,7 @@ use std::ops::Range;
 use super::sampled::Nitro;
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
-use crate::summary::{Counter, sum_and_largest};
+use crate::summary::{Counter, RowIngest, Summary, sum_and_largest};
 use crate::terms::Measure;
 
 impl<K: FlowKey> Nitro<K> {
@@ -34,12 +34,7 @@ impl<K: FlowKey> Nitro<K> {
         } else if rows.len() == batch.len() {
             self.inner.ingest(batch);
         } else {
-            for row in rows {
-                let (packets, bytes) = (batch.packets()[row], batch.bytes()[row]);
-                self.taken.push_sum(batch.keys()[row], packets, bytes, batch.times_ns()[row], 0);
-            }
-            self.inner.ingest(&mut self.taken);
-            self.taken.clear();
+            self.taken.pass_whole(batch, rows, &mut *self.inner);
         }
         self.pace.seen += count;
         self.total = self.total.saturating_add(weight);
@@ -96,6 +91,43 @@ impl<K: FlowKey> Nitro<K> {
         of: u32,
         packets: u64,
     ) {
+        self.taken.push(batch, at, of, packets);
+        if self.taken.is_full() {
+            // As of this packet, wherever its batch ends.
+            let so_far = rows.start..at + 1;
+            let weight = match self.by {
+                Measure::Packets => packets_of(batch, &so_far),
+                Measure::Bytes => u64::sum(&batch.bytes()[so_far]),
+            };
+            self.pass_on(self.total.saturating_add(weight));
+        }
+    }
+}
+
+/// Slots that were taken, on their way to the sketch. Memory: one batch, and a byte for each of its rows.
+pub(super) struct Taken<K> {
+    by: Measure,
+    packets: Batch<K>,
+    /// The row that each packet is for.
+    of: Box<[u8; BATCH_PACKETS]>,
+}
+
+impl<K: FlowKey> Taken<K> {
+    pub(super) const BYTES: usize = Batch::<K>::BYTES + BATCH_PACKETS;
+
+    pub(super) fn new(by: Measure) -> Self {
+        Self { by, packets: Batch::new(), of: Box::new([0; BATCH_PACKETS]) }
+    }
+
+    /// Whether there may be no room for another slot.
+    #[inline(always)]
+    pub(super) fn is_full(&self) -> bool {
+        self.packets.len() + 2 > BATCH_PACKETS
+    }
+
+    /// Takes so many packets' weight for one row of the sketch, as those of the batch's row `at`.
+    #[inline(always)]
+    pub(super) fn push(&mut self, batch: &Batch<K>, at: usize, of: u32, packets: u64) {
         let key = batch.keys()[at];
         // Both terms of 1/p + w - G are below 2^32, and so two rows hold them.
         let first = u32::try_from(packets).unwrap_or(u32::MAX);
@@ -108,21 +140,33 @@ impl<K: FlowKey> Nitro<K> {
                 u64::try_from(bytes).unwrap_or(u64::MAX)
             }
         };
-        self.of[self.taken.len()] = of as u8;
-        self.taken.push_sum(key, first, bytes, 0, 0);
+        self.of[self.packets.len()] = of as u8;
+        self.packets.push_sum(key, first, bytes, 0, 0);
         if let Ok(rest @ 1..) = u32::try_from(packets - u64::from(first)) {
-            self.of[self.taken.len()] = of as u8;
-            self.taken.push_sum(key, rest, 0, 0, 0);
+            self.of[self.packets.len()] = of as u8;
+            self.packets.push_sum(key, rest, 0, 0, 0);
         }
-        if self.taken.len() + 2 > BATCH_PACKETS {
-            // As of this packet, wherever its batch ends.
-            let so_far = rows.start..at + 1;
-            let weight = match self.by {
-                Measure::Packets => packets_of(batch, &so_far),
-                Measure::Bytes => u64::sum(&batch.bytes()[so_far]),
-            };
-            self.pass_on(self.total.saturating_add(weight));
+    }
+
+    /// Passes on what was taken.
+    pub(super) fn pass_on(&mut self, to: &mut dyn RowIngest<K>) {
+        let of = &self.of[..self.packets.len()];
+        to.ingest_rows(&mut self.packets, of);
+        self.packets.clear();
+    }
+
+    /// Passes rows of a batch on, for all rows of the sketch; nothing else was taken.
+    fn pass_whole(&mut self, batch: &Batch<K>, rows: Range<usize>, to: &mut dyn Summary<K>) {
+        for row in rows {
+            let (packets, bytes) = (batch.packets()[row], batch.bytes()[row]);
+            self.packets.push_sum(batch.keys()[row], packets, bytes, batch.times_ns()[row], 0);
         }
+        to.ingest(&mut self.packets);
+        self.packets.clear();
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.packets.clear();
     }
 }
 

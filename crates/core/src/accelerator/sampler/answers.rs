@@ -16,16 +16,8 @@ impl<K: FlowKey> Sampled<K> {
     /// A weight of all packets, from that of the sample, within the bounds of which it is.
     fn widened(&self, sampled: Estimate) -> Estimate {
         let Some(sampling) = self.sampling() else { return sampled.within(self.total) };
-        let Estimate { value, low, high, confidence } = sampled;
-        // Either the sample or the summary is off.
-        let confidence = confidence.unwrap_or(1.0) + sampling.confidence - 1.0;
-        Estimate {
-            value,
-            low: (low - sampling.error(low)).max(self.seen_of(low)),
-            high: high + sampling.error(high),
-            confidence: Some(confidence.max(0.0)),
-        }
-        .within(self.total)
+        let whole = sampling.widen(sampled);
+        Estimate { low: whole.low.max(self.seen_of(sampled.low)), ..whole }.within(self.total)
     }
 
     /// The size, in the measure that was sampled by.

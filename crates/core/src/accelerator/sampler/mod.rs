@@ -9,18 +9,21 @@
 
 mod answers;
 mod drawn;
+mod levels;
 mod norm;
 mod rate;
 mod skipper;
+mod taken;
 mod uniform;
 
 use self::norm::Norm;
 use self::rate::Rate;
 pub(super) use self::rate::{MOST, Steps};
 pub use self::skipper::Skipper;
+use self::taken::Taken;
 pub use self::uniform::Uniform;
 use super::{HeaderRate, headers};
-use crate::batch::{BATCH_PACKETS, Batch};
+use crate::batch::Batch;
 use crate::key::FlowKey;
 use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::counter::Sampler;
@@ -70,7 +73,7 @@ struct Sampled<K> {
     /// Packets that the meter passed over, of those in the total.
     noted: u64,
     /// What was taken.
-    taken: Batch<K>,
+    taken: Taken<K>,
     inner: Box<dyn Summary<K>>,
 }
 
@@ -97,7 +100,7 @@ fn answers(ability: Ability) -> Option<Ability> {
 
 impl<K: FlowKey> Sampled<K> {
     /// Bytes of the batch.
-    const BYTES: usize = Batch::<K>::BYTES;
+    const BYTES: usize = Taken::<K>::BYTES;
 
     fn before(
         kind: Kind,
@@ -107,8 +110,8 @@ impl<K: FlowKey> Sampled<K> {
         options.memory.take(Self::BYTES)?;
         let draws = Sampler::new(options.digester.seed().draws() ^ SALT, 1.0);
         let (one_in, until, seen, total, largest, merged) = (1, 0, 0, 0, 0, 0);
-        let (by, taken) = (options.by, Batch::new());
         let reads_bytes = inner.wants_bytes();
+        let (by, taken) = (options.by, Taken::new(kind.units, reads_bytes));
         let mut sampled = Self {
             kind,
             by,
@@ -160,16 +163,9 @@ impl<K: FlowKey> Sampled<K> {
     /// The rate by the norm of all packets before this unit, and until when it is not read again.
     fn read_norm(&mut self, norm: Norm, unit: u64) -> (u64, u64) {
         self.pass_on();
-        let seen = unit - 1;
         let rows = self.inner.rows().filter(|_| norm.is_own());
         let (cells, squared_l2) = rows.map_or((0, 0.0), |rows| (rows.cells(), rows.squared_l2()));
-        // Flows have a unit at least; and what the sample adds to the squares is no flow's.
-        let added = (self.one_in - 1) as f64 * seen as f64;
-        let one_in = norm.one_in((squared_l2 - added).max(seen as f64));
-        // It is read while it grows by an eighth, and no more than a cell a unit.
-        let until = unit.saturating_add((unit / 8).max(cells as u64).max(BATCH_PACKETS as u64));
-        // Bounds go by the largest that ever was.
-        (one_in.max(self.one_in), until)
+        norm.turn(self.one_in, unit, cells, squared_l2)
     }
 
     /// Draws among packets that come one by one, by their numbers.
@@ -207,35 +203,18 @@ impl<K: FlowKey> Sampled<K> {
         }
     }
 
-    /// Takes a row, which stands for so many units. A summary of sizes has no use for elements.
+    /// Takes a row, which stands for so many units.
     #[inline]
     fn take(&mut self, batch: &Batch<K>, row: usize, units: u64) {
-        if self.taken.len() + 2 > BATCH_PACKETS {
+        if self.taken.is_full() {
             self.pass_on();
         }
-        let (key, time_ns) = (batch.keys()[row], batch.times_ns()[row]);
-        // Lines of the batch that nobody asks for stay where they are.
-        let packets = if batch.is_plain() { 1 } else { batch.packets()[row] };
-        let bytes = if self.reads_bytes { batch.bytes()[row] } else { 0 };
-        if self.kind.units == Measure::Bytes {
-            return self.taken.push_sum(key, packets, units, time_ns, 0);
-        }
-        let bytes = u128::from(bytes) * u128::from(units) / u128::from(packets.max(1));
-        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
-        // Both terms of n + w - G are below 2^32, and so two rows hold them.
-        let first = u32::try_from(units).unwrap_or(u32::MAX);
-        self.taken.push_sum(key, first, bytes, time_ns, 0);
-        if let Ok(rest @ 1..) = u32::try_from(units - u64::from(first)) {
-            self.taken.push_sum(key, rest, 0, time_ns, 0);
-        }
+        self.taken.push(batch, row, units);
     }
 
     /// Passes on what was taken.
     fn pass_on(&mut self) {
-        if !self.taken.is_empty() {
-            self.inner.ingest(&mut self.taken);
-            self.taken.clear();
-        }
+        self.taken.pass_on(&mut *self.inner);
     }
 
     /// The most that a unit taken may have stood for; 0 while nothing was passed over.
@@ -255,12 +234,7 @@ impl<K: FlowKey> Sampled<K> {
 
     /// How the weight of the luckiest of so many flows errs.
     fn sampling_of(&self, flows: u64) -> Option<Sampling> {
-        // Chernoff's bounds for sums of numbers from 0 to this weight, half of the chance for each side:
-        // sums that are t on average fall short by √(2 weight ln(2/δ) t) at most, and exceed t by less
-        // than the same for what they are then.
-        let chances = 2.0 * flows.max(1) as f64 / self.kind.delta;
-        let unit = 2.0 * self.weight() as f64 * chances.ln();
-        (unit > 0.0).then_some(Sampling { unit, confidence: 1.0 - self.kind.delta })
+        Sampling::of_packets(self.weight() as f64, flows, self.kind.delta)
     }
 
     /// Forgets the packets, and goes on drawing.

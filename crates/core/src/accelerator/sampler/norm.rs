@@ -6,6 +6,7 @@
 //! 10¹⁰ packets. Here L2 is read off the sketch behind, and √N is another choice.
 
 use super::rate::MOST;
+use crate::batch::BATCH_PACKETS;
 use crate::summary::{BuildError, Parameters, Setting};
 
 /// The error as a share of L2, the chance of more, and the least probability.
@@ -59,6 +60,19 @@ impl Norm {
         self.one_in(f64::INFINITY)
     }
 
+    /// How many one is taken of from this unit on, where it was one of `one_in`, and the number of the
+    /// unit until which the norm is not read again: that of a sketch of so many cells.
+    pub(super) fn turn(self, one_in: u64, unit: u64, cells: usize, squared_l2: f64) -> (u64, u64) {
+        let seen = unit - 1;
+        // Flows have a unit at least; and what the sample adds to the squares is no flow's.
+        let added = (one_in - 1) as f64 * seen as f64;
+        let now = self.one_in((squared_l2 - added).max(seen as f64));
+        // It is read while it grows by an eighth, and no more than a cell a unit.
+        let until = unit.saturating_add((unit / 8).max(cells as u64).max(BATCH_PACKETS as u64));
+        // Bounds go by the largest that ever was.
+        (now.max(one_in), until)
+    }
+
     /// How many one is taken of where the squares of all sizes sum up to this.
     pub(super) fn one_in(self, squared_l2: f64) -> u64 {
         let logarithm = self.bits as f64 * std::f64::consts::LN_2 - self.delta.ln();
@@ -76,7 +90,7 @@ mod tests {
     use super::super::super::{Accelerate, Skipper};
     use super::super::Sampled;
     use super::*;
-    use crate::batch::{BATCH_PACKETS, Batch};
+    use crate::batch::Batch;
     use crate::key::{FlowKey, Key4};
     use crate::summary::sketch::CountSketch;
     use crate::summary::{Describe, Options};

@@ -8,6 +8,7 @@
 //! packet. The draw is renewed where the probability changes, which geometric draws do not mind.
 
 use super::super::{Accelerate, AcceleratorInfo, headers};
+use super::levels::Leveled;
 use super::norm::{Norm, OWN};
 use super::rate::Steps;
 use super::{Kind, Rate, Sampled};
@@ -140,8 +141,12 @@ impl Accelerate for Skipper {
         super::fits(*laws)
     }
 
-    fn answers(_: &Parameters, ability: Ability) -> Option<Ability> {
-        super::answers(ability)
+    fn answers(parameters: &Parameters, laws: &Laws, ability: Ability) -> Option<Ability> {
+        match ability {
+            _ if !laws.levels || headers::is_asked(parameters) => super::answers(ability),
+            Ability::Cells { .. } => Some(Ability::Cells { sampled: true }),
+            _ => Some(ability),
+        }
     }
 
     fn memory_bytes<K: FlowKey>(_: &Options) -> Result<usize, BuildError> {
@@ -173,7 +178,10 @@ impl Accelerate for Skipper {
         }
         let kind =
             Kind { name: Self::INFO.name, settings, rate, units: options.by, delta, headers };
-        Sampled::before(kind, options, inner)
+        match inner.levels().filter(|_| !headers).map(|levels| levels.levels()) {
+            Some(count) => Leveled::before(kind, count, options, inner),
+            None => Sampled::before(kind, options, inner),
+        }
     }
 
     fn inflation(parameters: &Parameters) -> Result<f64, BuildError> {

@@ -46,7 +46,7 @@ impl Accelerate for Uniform {
         super::fits(*laws)
     }
 
-    fn answers(_: &Parameters, ability: Ability) -> Option<Ability> {
+    fn answers(_: &Parameters, _: &Laws, ability: Ability) -> Option<Ability> {
         super::answers(ability)
     }
 

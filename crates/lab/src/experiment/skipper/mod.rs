@@ -2,9 +2,11 @@
 
 mod fig2;
 mod fig3;
+mod univmon;
 
 pub(super) use fig2::FIG2;
 pub(super) use fig3::FIG3;
+pub(super) use univmon::UNIVMON;
 
 use super::chart::{Axis, Chart, log};
 use super::setting::Setting;

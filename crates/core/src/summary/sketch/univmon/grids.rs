@@ -5,9 +5,9 @@ use std::sync::OnceLock;
 
 use flowgauge_kernel::Zeroed;
 
+use super::super::super::Memory;
 use super::super::super::codec::{DecodeError, Reader, Writer};
 use super::super::super::remix::remix;
-use super::super::super::{Estimate, Memory};
 use super::super::cell::{Signed, join_all};
 use super::super::noise::Noise;
 use super::super::rows::{MOST_ROWS, Rows, median, median_fails, median_over, signs, sum_over};
@@ -159,9 +159,9 @@ impl Shape {
     }
 }
 
-/// [`Noise`] with this margin.
-pub(super) fn noise(margin: f64, unit: f64) -> Noise {
-    Noise { margin, deviations: (1.0 / ROW_FAILS).sqrt(), unit }
+/// [`Noise`] with this margin, of rows that are no samples.
+pub(super) fn noise(margin: f64) -> Noise {
+    Noise { margin, deviations: (1.0 / ROW_FAILS).sqrt(), unit: 0.0 }
 }
 
 /// The cells with what was counted into them.
@@ -200,26 +200,18 @@ impl<C: Signed> Grids<C> {
         self.shape.value(digest, depth, |place| self.cells[place].real())
     }
 
-    /// The estimate with bounds, where the rows are samples of this `unit`.
-    pub(super) fn bounded(&self, digest: u64, unit: u64) -> Estimate {
-        let value = self.size(digest);
-        let (low, high) = self.noise(self.shape.depth(digest), unit).bounds(value);
-        let (low, high) = (low.max(0.0), high + self.saturated as f64);
-        Estimate { value, low, high, confidence: Some(self.shape.confidence()) }
-    }
-
-    /// How estimates of a depth err where the rows are samples of this `unit`.
-    pub(super) fn noise(&self, depth: usize, unit: u64) -> Noise {
+    /// How estimates of a depth err for what collides.
+    pub(super) fn noise(&self, depth: usize) -> Noise {
         let margin = |depth| self.shape.margin(depth, |place| self.cells[place].real());
         let margins = self.margins.get_or_init(|| {
             std::array::from_fn(|depth| if depth < self.shape.levels { margin(depth) } else { 0.0 })
         });
-        noise(margins[depth], unit as f64)
+        noise(margins[depth])
     }
 
-    /// L2² of all flows.
-    pub(super) fn squared_l2(&self) -> f64 {
-        self.shape.squared_l2(0..self.shape.levels, |place| self.cells[place].real())
+    /// L2² of the flows of these depths.
+    pub(super) fn squared_l2(&self, depths: Range<usize>) -> f64 {
+        self.shape.squared_l2(depths, |place| self.cells[place].real())
     }
 
     pub(super) fn merge(&mut self, other: &Self) {

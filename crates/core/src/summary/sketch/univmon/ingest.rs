@@ -2,11 +2,12 @@
 
 use flowgauge_kernel::prefetch;
 
-use super::super::super::{Counter, RowIngest};
+use super::super::super::{Counter, LevelIngest, LevelSample, RowIngest};
 use super::super::cell::Signed;
 use super::super::rows::{MOST_ROWS, ask_first, signs, with_rows};
 use super::super::top_keys::TopKeys;
 use super::grids::{Grids, Shape};
+use super::samples::Samples;
 use super::{MOST_LEVELS, UniversalSketch};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
@@ -220,10 +221,36 @@ impl<K: FlowKey, C: Signed> RowIngest<K> for UniversalSketch<K, C> {
     }
 
     fn sampled_from(&mut self, total: u64, unit: u64) {
-        (self.total, self.unit) = (total, unit);
+        self.samples = Samples::of_rows(total, unit);
     }
 
     fn squared_l2(&self) -> f64 {
-        self.grids.squared_l2()
+        self.grids.squared_l2(0..self.tops.len())
+    }
+}
+
+impl<K: FlowKey, C: Signed> LevelIngest<K> for UniversalSketch<K, C> {
+    fn levels(&self) -> usize {
+        self.tops.len()
+    }
+
+    /// A key's level is its depth, where alone it is counted.
+    fn levels_of(&self, batch: &mut Batch<K>, levels: &mut [u8; BATCH_PACKETS]) {
+        batch.digest(&self.digester);
+        for (level, digest) in levels.iter_mut().zip(batch.digests()) {
+            *level = self.grids.shape.depth(*digest) as u8;
+        }
+    }
+
+    fn level_cells(&self, level: usize) -> usize {
+        self.grids.shape.first.rows() * self.grids.shape.columns(level)
+    }
+
+    fn level_squared_l2(&self, level: usize) -> f64 {
+        self.grids.squared_l2(level..level + 1)
+    }
+
+    fn levels_sampled_from(&mut self, total: u64, levels: &[LevelSample], delta: Option<f64>) {
+        self.samples = Samples::new(total, levels, delta);
     }
 }

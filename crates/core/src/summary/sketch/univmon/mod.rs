@@ -12,6 +12,7 @@
 
 mod grids;
 mod ingest;
+mod samples;
 mod sum;
 
 use flowgauge_kernel::Digester;
@@ -20,8 +21,8 @@ use super::super::basis::{Basis, twin};
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{
     Answers, BuildError, BuildErrorKind, Candidates, Cells, Counter, Describe, Estimate,
-    Incompatible, Info, Ingest, Laws, Options, Parameter, RowIngest, Setting, SizeEstimate,
-    SizeQuery, Summary,
+    Incompatible, Info, Ingest, Laws, LevelIngest, MOST_LEVELS, Options, Parameter, RowIngest,
+    Setting, SizeEstimate, SizeQuery, Summary,
 };
 use super::cell::Signed;
 use super::rows::{Rows, Targets};
@@ -33,9 +34,9 @@ use crate::summary::forms::form;
 use crate::terms::{Measure, Size};
 use grids::{Grids, Shape};
 use ingest::estimate;
+use samples::Samples;
 
-/// Levels at most, and unless asked otherwise: with 1024 keys each for 8 million flows.
-const MOST_LEVELS: usize = 16;
+/// Levels, unless asked otherwise: with 1024 keys each for 8 million flows.
 const LEVELS: usize = 14;
 
 /// Depth 0, unless asked otherwise or the memory is small: a size is off by more than 1.7 % of L2 with a
@@ -65,10 +66,7 @@ pub struct UniversalSketch<K, C> {
     tops: Box<[TopKeys<K>]>,
     top: usize,
     sizes: &'static str,
-    /// What the rows are samples of, once they are: the weight of all packets, and the variance of a
-    /// flow's sampled weight over that weight.
-    total: u64,
-    unit: u64,
+    samples: Samples,
 }
 
 /// UnivMon, as the catalog has it.
@@ -124,7 +122,14 @@ impl Describe for UnivMon {
             WeightLogs(Counted::Asked),
             Cells { sampled: false }
         ]],
-        laws: Laws { commutable: true, aggregatable: true, sizes: true, rows: true, ..Laws::NONE },
+        laws: Laws {
+            commutable: true,
+            aggregatable: true,
+            sizes: true,
+            rows: true,
+            levels: true,
+            ..Laws::NONE
+        },
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
@@ -167,14 +172,17 @@ impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
                 .collect::<Result<_, _>>()?,
             top,
             sizes,
-            total: 0,
-            unit: 0,
+            samples: Samples::default(),
         })
     }
 
     fn estimate_of(&self, digest: u64) -> Estimate {
-        let estimate = self.grids.bounded(digest, self.unit);
-        if self.unit > 0 { estimate.within(self.total) } else { estimate }
+        let (grids, depth) = (&self.grids, self.grids.shape.depth(digest));
+        let unit = self.samples.depth(depth).most as f64;
+        let (noise, confidence) = (grids.noise(depth), grids.shape.confidence());
+        let estimate = self.samples.bounds(grids.size(digest), noise, unit, confidence);
+        let (low, high) = (estimate.low.max(0.0), estimate.high + grids.saturated as f64);
+        self.samples.within(Estimate { low, high, ..estimate })
     }
 
     fn size_of(estimate: Estimate) -> SizeEstimate {
@@ -209,9 +217,7 @@ impl<K: FlowKey, C: Signed> Summary<K> for UniversalSketch<K, C> {
         for (top, other) in self.tops.iter_mut().zip(&other.tops) {
             top.merge(other, |digest| estimate(shape, cells, digest));
         }
-        // Both samples may be of the same places.
-        self.total = self.total.saturating_add(other.total);
-        self.unit = self.unit.saturating_add(other.unit);
+        self.samples.merge(&other.samples);
         Ok(())
     }
 
@@ -234,7 +240,7 @@ impl<K: FlowKey, C: Signed> Summary<K> for UniversalSketch<K, C> {
     fn clear(&mut self) {
         self.grids.clear();
         self.tops.iter_mut().for_each(TopKeys::clear);
-        (self.total, self.unit) = (0, 0);
+        self.samples = Samples::default();
     }
 
     fn parameters(&self) -> Vec<(&'static str, Setting)> {
@@ -249,6 +255,10 @@ impl<K: FlowKey, C: Signed> Summary<K> for UniversalSketch<K, C> {
     }
 
     fn rows(&mut self) -> Option<&mut dyn RowIngest<K>> {
+        Some(self)
+    }
+
+    fn levels(&mut self) -> Option<&mut dyn LevelIngest<K>> {
         Some(self)
     }
 
@@ -300,9 +310,9 @@ impl<K: FlowKey, C: Signed> Candidates for UniversalSketch<K, C> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
         let rows = self.grids.shape.first.rows();
         for (depth, top) in self.tops.iter().enumerate() {
-            let noise = self.grids.noise(depth, self.unit);
+            let noise = self.grids.noise(depth);
             for (key, digest) in top.iter() {
-                let listed = noise.listed(self.estimate_of(digest), self.total, rows);
+                let listed = self.samples.listed(self.estimate_of(digest), noise, depth, rows);
                 visit(key.to_canonical(&self.digester), Self::size_of(listed));
             }
         }
@@ -314,7 +324,7 @@ impl<K: FlowKey, C: Signed> Candidates for UniversalSketch<K, C> {
     }
 }
 
-/// All cells, then how far estimates from them are off at each depth, then the unit of the sample.
+/// All cells, then how far estimates from them are off at each depth, then the largest unit of a sample.
 impl<K: FlowKey, C: Signed> Cells for UniversalSketch<K, C> {
     fn measure(&self) -> Measure {
         C::Weight::MEASURE
@@ -325,7 +335,7 @@ impl<K: FlowKey, C: Signed> Cells for UniversalSketch<K, C> {
     }
 
     fn sampled(&self) -> bool {
-        self.unit > 0
+        self.samples.is_sample()
     }
 
     fn read(&self, cells: &mut [f64]) {
@@ -334,7 +344,7 @@ impl<K: FlowKey, C: Signed> Cells for UniversalSketch<K, C> {
         }
         let margins = self.grids.cells.len();
         cells[margins..].fill(0.0);
-        cells[margins + self.tops.len()] = self.unit as f64;
+        cells[margins + self.tops.len()] = self.samples.unit() as f64;
     }
 
     fn seal(&self, cells: &mut [f64]) {
@@ -350,8 +360,7 @@ impl<K: FlowKey, C: Signed> Cells for UniversalSketch<K, C> {
         let (cells, tail) = cells.split_at(self.grids.cells.len());
         let depth = shape.depth(digest);
         let value = shape.value(digest, depth, |place| cells[place]);
-        let noise = grids::noise(tail[depth], tail[self.tops.len()].max(0.0));
-        let (low, high) = noise.bounds(value);
-        Estimate { value, low, high, confidence: Some(shape.confidence()) }
+        let (noise, unit) = (grids::noise(tail[depth]), tail[self.tops.len()].max(0.0));
+        self.samples.bounds(value, noise, unit, shape.confidence())
     }
 }

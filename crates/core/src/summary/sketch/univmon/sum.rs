@@ -8,8 +8,9 @@
 //!
 //! A level's heavy keys are those over a threshold that no key passes which its heaps lack. Noise
 //! cancels out only where it does not depend on whether a key is in the next level, too. It does, as
-//! the keys that are not have a grid of their own: so sizes near the threshold are read with equal noise
-//! on either side.
+//! the keys that are not have a grid of their own, and may be sampled at another rate: so sizes near the
+//! threshold are read with equal noise on either side. The recursion ends at depths of which every packet
+//! was counted, since a sample knows few of the flows.
 
 use super::super::super::remix::remix;
 use super::super::cell::Signed;
@@ -32,39 +33,62 @@ const ABOVE: f64 = 2.0;
 /// A size is near the threshold up to so many times that.
 const NEAR: f64 = 8.0;
 
+/// Of a flow at the threshold a sample has so many packets at least, so that its size is off by as if
+/// by the normal law.
+const SAMPLED: f64 = 8.0;
+
+/// The word that a key's share of noise is made from.
+const SHARE_WORD: u64 = 16;
+
 impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
     /// Σ g(f) over the flows, for a function that does not fall from f = 1 on; `None` where the
     /// deepest level has more flows than it keeps keys.
     ///
-    /// The standard error has three parts, a level's doubled by each level above. Flows that are not
+    /// The standard error has four parts, a level's doubled by each level above. Flows that are not
     /// heavy add or take away their g, which is at most the threshold's: the squares sum to at most
     /// that times the level's sum without its heavy keys. The sizes of those are off by the noise of
-    /// the cells. And of the flows that are not heavy, noise makes some so.
+    /// the cells, and by that of their samples. And of the flows that are not heavy, noise makes some so.
     pub fn sum(&self, g: &dyn Fn(f64) -> f64) -> Option<Estimate> {
         let depths = 0..self.tops.len();
-        let last = depths.clone().rev().take_while(|depth| !self.tops[*depth].is_full()).last()?;
+        let samples = &self.samples;
+        let is_whole =
+            |depth: &usize| !self.tops[*depth].is_full() && samples.depth(*depth).most == 0;
+        let last = depths.clone().rev().take_while(is_whole).last()?;
+        let left = samples.left(self.grids.shape.first.rows());
         let noise_of = |depth| deviation(|digest| self.grids.read(digest, depth));
         let noise: Vec<f64> = depths.map(noise_of).collect();
         let (mut sum, mut flows, mut variance, mut surely) = (0.0, 0.0, 0.0, 0.0);
-        let mut floor = 0.0f64;
+        let (mut floor, mut unit, mut most) = (0.0f64, 0.0f64, 0.0f64);
         for level in (0..=last).rev() {
             let is_last = level == last;
-            let near = |digest| if is_last { 0.0 } else { self.read_near(digest, level, &noise) };
-            let noise_near = deviation(near);
-            floor = floor.max(self.tops[level].floor() as f64);
-            let threshold = if is_last { f64::NEG_INFINITY } else { floor + ABOVE * noise_near };
+            // What samples add to the variance of a size, over that size, in the noisiest depth.
+            unit = unit.max(left * samples.depth(level).mean);
+            most = most.max(left * samples.depth(level).most as f64);
+            floor = floor.max(self.tops[level].floor() as f64).max(SAMPLED * unit);
+            let at_random =
+                |digest| if is_last { 0.0 } else { self.read_near(digest, level, &noise) };
+            let near = |digest, depth| {
+                let lacks = floor * (unit - left * samples.depth(depth).mean);
+                at_random(digest) + if lacks > 0.0 { lacks.sqrt() * normal(digest) } else { 0.0 }
+            };
+            let noise_near = deviation(at_random);
+            let about = f64::hypot(noise_near, (unit * floor).sqrt());
+            let threshold = if is_last { f64::NEG_INFINITY } else { floor + ABOVE * about };
             let (mut heavy, mut signed, mut known, mut balance) = (0.0, 0.0, 0.0, 0.0);
             let mut of_sizes = 0.0;
             for (depth, top) in self.tops.iter().enumerate().skip(level) {
                 let sign = if depth > level && !is_last { -1.0 } else { 1.0 };
                 for digest in top.iter().map(|(_, digest)| digest) {
-                    let (mut size, mut noise_of_size) = (near(digest), noise_near);
+                    let (mut size, mut noise_of_size) = (near(digest, depth), noise_near);
+                    let mut most = most;
                     if size <= threshold {
                         continue;
                     }
                     if is_last || size > NEAR * threshold {
                         (size, noise_of_size) = (self.grids.read(digest, depth), noise[depth]);
+                        most = left * samples.depth(depth).most as f64;
                     }
+                    let noise_of_size = f64::hypot(noise_of_size, (most * size.max(0.0)).sqrt());
                     let value = g(size.max(1.0));
                     heavy += value;
                     signed += sign * value;
@@ -79,7 +103,8 @@ impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
             if !is_last {
                 let least = threshold.max(1.0);
                 // A flow weighs 1 at least.
-                let made_heavy = |digest| Some(near(digest) + 1.0).filter(|read| *read > least);
+                let made_heavy =
+                    |digest| Some(at_random(digest) + 1.0).filter(|read| *read > least);
                 let square = |digest| made_heavy(digest).map_or(0.0, |size| g(size).powi(2));
                 variance += g(least) * f64::max(sum - heavy, 0.0);
                 variance += f64::max(flows - known, 0.0) * mean_over_noise(square);
@@ -116,4 +141,12 @@ fn mean_over_noise(of: impl Fn(u64) -> f64) -> f64 {
 /// The standard deviation of what is read for keys that were never seen.
 fn deviation(read: impl Fn(u64) -> f64) -> f64 {
     mean_over_noise(|digest| read(digest).powi(2)).sqrt()
+}
+
+/// A number that follows from a digest as if by chance, nearly by the normal law: the sum of four
+/// numbers from 0 to 1 has the mean 2 and the variance 1/3.
+fn normal(digest: u64) -> f64 {
+    let random = remix(digest, SHARE_WORD);
+    let sum: u64 = (0..4).map(|part| random >> (16 * part) & 0xffff).sum();
+    (sum as f64 / 65536.0 - 2.0) * 3.0f64.sqrt()
 }

@@ -1,0 +1,309 @@
+//! Samples of a summary's levels, each at a rate of its own.
+//!
+//! Paper: Ben Basat et al., "Skipper", section VII, which puts an accelerated Count Sketch into each level
+//! of UnivMon. Deep levels get few of the packets: all of these are taken until there are as many
+//! as a sample needs, so that sums over all flows stay known.
+
+use super::rate::Rate;
+use super::taken::Taken;
+use super::{Kind, SALT};
+use crate::batch::{BATCH_PACKETS, Batch};
+use crate::key::FlowKey;
+use crate::summary::codec::{DecodeError, Reader, Writer};
+use crate::summary::counter::Sampler;
+use crate::summary::remix::remix;
+use crate::summary::{
+    Answers, BuildError, FIRST_WHOLE, Incompatible, Ingest, LevelSample, MOST_LEVELS, Options,
+    Setting, Summary,
+};
+use crate::terms::Measure;
+
+/// The sample of one level.
+struct Level {
+    draws: Sampler,
+    /// One unit in so many is taken, up to the unit number `until`.
+    one_in: u64,
+    until: u64,
+    /// Units so far, and when the rate changed last.
+    seen: u64,
+    since: u64,
+    /// What units added to the variance of their flow until then, a unit each where one in two was taken.
+    spread: u64,
+    /// The largest weights that a unit taken elsewhere, and merged, may have stood for, and how many units
+    /// there were.
+    merged: u64,
+    merged_units: u64,
+}
+
+impl Level {
+    fn new(seed: u64) -> Self {
+        let draws = Sampler::new(seed, 1.0);
+        let (one_in, until, seen, since, spread, merged, merged_units) = (1, 0, 0, 0, 0, 0, 0);
+        Self { draws, one_in, until, seen, since, spread, merged, merged_units }
+    }
+
+    /// What the units since the last change of the rate added to the variance.
+    fn spread_since(&self) -> u64 {
+        (self.one_in - 1).saturating_mul(self.seen - self.since)
+    }
+
+    /// Goes on at another rate from the unit after those that were seen.
+    fn change(&mut self, one_in: u64, until: u64) {
+        self.spread = self.spread.saturating_add(self.spread_since());
+        (self.one_in, self.until, self.since) = (one_in, until, self.seen);
+        self.draws.change(1.0 / one_in as f64);
+    }
+
+    /// The most that a unit taken may have stood for; 0 while nothing was passed over.
+    fn weight(&self) -> u64 {
+        let own = if self.one_in > 1 { self.one_in } else { 0 };
+        own.saturating_add(self.merged)
+    }
+
+    /// Whether the rate stays the same for so many more units.
+    #[inline(always)]
+    fn lasts(&self, units: u64) -> bool {
+        self.until.saturating_sub(self.seen) >= units
+    }
+
+    fn units(&self) -> u64 {
+        self.seen.saturating_add(self.merged_units)
+    }
+
+    fn sample(&self) -> LevelSample {
+        let spread = self.spread.saturating_add(self.spread_since());
+        LevelSample { most: self.weight(), mean: spread as f64 / self.units().max(1) as f64 }
+    }
+
+    /// Forgets the packets.
+    fn forget(&mut self) {
+        (self.one_in, self.seen, self.since, self.spread) = (1, 0, 0, 0);
+        (self.merged, self.merged_units) = (0, 0);
+    }
+}
+
+/// Samples on their way to a summary that has levels.
+///
+/// It measures in the units that it samples. `settle` passes on what was taken, and tells the summary
+/// what its levels are samples of: until then answers are without it. Cost: the digest of each packet,
+/// which says its level, and a subtraction. Memory: one batch.
+pub(super) struct Leveled<K> {
+    kind: Kind,
+    levels: [Level; MOST_LEVELS],
+    count: usize,
+    taken: Taken<K>,
+    inner: Box<dyn Summary<K>>,
+}
+
+impl<K: FlowKey> Leveled<K> {
+    /// Puts it before a summary of so many levels, whose units are those that are sampled.
+    pub(super) fn before(
+        kind: Kind,
+        count: usize,
+        options: &Options,
+        inner: Box<dyn Summary<K>>,
+    ) -> Result<Box<dyn Summary<K>>, BuildError> {
+        options.memory.take(Taken::<K>::BYTES)?;
+        let seed = options.digester.seed().draws() ^ SALT;
+        let taken = Taken::new(kind.units, inner.wants_bytes());
+        // A level's draws are its own.
+        let levels = std::array::from_fn(|level| Level::new(remix(seed, level as u64)));
+        let mut sampled = Self { kind, levels, count, taken, inner };
+        sampled.clear();
+        Ok(Box::new(sampled))
+    }
+
+    /// Changes the rate of a level after the units that were seen.
+    #[cold]
+    fn change(&mut self, level: usize) {
+        let Level { one_in, seen, .. } = self.levels[level];
+        let unit = seen.saturating_add(1);
+        let (one_in, until) = match self.kind.rate {
+            _ if level >= FIRST_WHOLE => (1, u64::MAX),
+            Rate::Steps(steps) => steps.at(unit),
+            Rate::Norm(norm) => {
+                self.taken.pass_on(&mut *self.inner);
+                let levels = self.inner.levels().filter(|_| norm.is_own());
+                let (cells, squared_l2) = levels.map_or((0, 0.0), |levels| {
+                    (levels.level_cells(level), levels.level_squared_l2(level))
+                });
+                norm.turn(one_in, unit, cells, squared_l2)
+            }
+        };
+        self.levels[level].change(one_in, until);
+    }
+
+    /// Draws in a row of so many units of a level; all of a row are drawn at the rate of its first one.
+    #[inline]
+    fn draw(&mut self, batch: &Batch<K>, row: usize, level: usize, units: u64) {
+        if self.levels[level].seen >= self.levels[level].until {
+            self.change(level);
+        }
+        let of = &mut self.levels[level];
+        of.seen = of.seen.saturating_add(units);
+        let mut left = units;
+        if of.draws.choose(&mut left) {
+            let stands_for = of.one_in.saturating_add(left);
+            if self.taken.is_full() {
+                self.taken.pass_on(&mut *self.inner);
+            }
+            self.taken.push(batch, row, stands_for);
+        }
+    }
+
+    /// Whether all levels take every packet, of which there are so many units.
+    fn takes_all(&self, units: u64) -> bool {
+        let takes = |level: &Level| level.one_in == 1 && level.lasts(units);
+        self.levels[..self.count].iter().all(takes)
+    }
+
+    /// Tells the summary what its levels are samples of.
+    fn tell(&mut self) {
+        let samples: [_; MOST_LEVELS] = std::array::from_fn(|level| self.levels[level].sample());
+        let levels = &self.levels[..self.count];
+        let total = levels.iter().map(Level::units).fold(0, u64::saturating_add);
+        if let Some(of) = self.inner.levels() {
+            of.levels_sampled_from(total, &samples[..self.count], Some(self.kind.delta));
+        }
+    }
+
+    /// Forgets the packets, and goes on drawing.
+    fn forget(&mut self) {
+        self.taken.clear();
+        for level in 0..self.count {
+            self.levels[level].forget();
+            self.change(level);
+        }
+        self.tell();
+    }
+}
+
+impl<K: FlowKey> Ingest<K> for Leveled<K> {
+    fn ingest(&mut self, batch: &mut Batch<K>) {
+        let mut of = [0; BATCH_PACKETS];
+        if let Some(levels) = self.inner.levels() {
+            levels.levels_of(batch, &mut of);
+        }
+        let by = self.kind.units;
+        let units_of = |batch: &Batch<K>, row: usize| match by {
+            Measure::Bytes => batch.bytes()[row],
+            Measure::Packets if batch.is_plain() => 1,
+            Measure::Packets => u64::from(batch.packets()[row]),
+        };
+        let units: u64 =
+            (0..batch.len()).map(|row| units_of(batch, row)).fold(0, u64::saturating_add);
+        if self.takes_all(units) {
+            for (row, level) in of[..batch.len()].iter().enumerate() {
+                self.levels[usize::from(*level) % MOST_LEVELS].seen += units_of(batch, row);
+            }
+            self.taken.pass_on(&mut *self.inner);
+            return self.inner.ingest(batch);
+        }
+        for (row, level) in of[..batch.len()].iter().enumerate() {
+            let (level, units) = (usize::from(*level) % MOST_LEVELS, units_of(batch, row));
+            let sample = &mut self.levels[level];
+            if sample.lasts(units) && sample.draws.pass(units) {
+                sample.seen += units;
+            } else {
+                self.draw(batch, row, level, units);
+            }
+        }
+    }
+
+    fn settle(&mut self) {
+        self.taken.pass_on(&mut *self.inner);
+        self.inner.settle();
+        self.tell();
+    }
+
+    fn wants_bytes(&self) -> bool {
+        self.inner.wants_bytes()
+    }
+}
+
+impl<K: FlowKey> Summary<K> for Leveled<K> {
+    /// The summary knows what it is a sample of.
+    fn answers(&self) -> &dyn Answers {
+        self.inner.answers()
+    }
+
+    /// Both took the same places of their streams, if these were of one seed: errors add up.
+    fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
+        let other = other.downcast_ref::<Self>().ok_or(Incompatible("types differ"))?;
+        if self.kind.units != other.kind.units {
+            return Err(Incompatible("measures differ"));
+        }
+        if self.kind.name != other.kind.name || self.kind.settings != other.kind.settings {
+            return Err(Incompatible("parameters differ"));
+        }
+        self.settle();
+        self.inner.merge(&*other.inner)?;
+        for (own, other) in self.levels.iter_mut().zip(&other.levels) {
+            let spread = other.spread.saturating_add(other.spread_since());
+            own.spread = own.spread.saturating_add(spread);
+            own.merged = own.merged.saturating_add(other.weight());
+            own.merged_units = own.merged_units.saturating_add(other.units());
+        }
+        self.tell();
+        Ok(())
+    }
+
+    fn save(&self, out: &mut Writer) {
+        for level in &self.levels[..self.count] {
+            let Level { one_in, until, seen, since, spread, merged, merged_units, .. } = *level;
+            out.numbers(&[seen, since, one_in, until, spread, merged, merged_units]);
+            level.draws.save(out);
+        }
+        self.inner.save(out);
+    }
+
+    fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        for (number, level) in self.levels[..self.count].iter_mut().enumerate() {
+            let mut numbers = [0u64; 7];
+            from.numbers("what was sampled", &mut numbers)?;
+            let [seen, since, one_in, until, spread, merged, merged_units] = numbers;
+            let possible = match self.kind.rate {
+                _ if number >= FIRST_WHOLE => (one_in, until) == (1, u64::MAX),
+                Rate::Steps(steps) => steps.at(since.saturating_add(1)) == (one_in, until),
+                Rate::Norm(norm) => (1..=norm.most()).contains(&one_in) && until >= since,
+            };
+            if !possible || since > seen {
+                return Err(from.invalid("what was sampled", 56, "it is another rate"));
+            }
+            let draws = &mut level.draws;
+            draws.change(1.0 / one_in as f64);
+            draws.load(from)?;
+            (level.seen, level.since, level.one_in, level.until) = (seen, since, one_in, until);
+            (level.spread, level.merged, level.merged_units) = (spread, merged, merged_units);
+        }
+        self.inner.load(from)?;
+        self.tell();
+        Ok(())
+    }
+
+    fn clear(&mut self) {
+        self.levels.iter_mut().for_each(|level| level.draws.rewind());
+        self.inner.clear();
+        self.forget();
+    }
+
+    fn next_epoch(&mut self) {
+        self.settle();
+        self.inner.next_epoch();
+        self.forget();
+    }
+
+    fn parameters(&self) -> Vec<(&'static str, Setting)> {
+        self.inner.parameters()
+    }
+
+    fn accelerators(&self) -> Vec<(&'static str, Vec<(&'static str, Setting)>)> {
+        let mut all = vec![(self.kind.name, self.kind.settings.clone())];
+        all.extend(self.inner.accelerators());
+        all
+    }
+
+    fn memory_bytes(&self) -> usize {
+        Taken::<K>::BYTES + self.inner.memory_bytes()
+    }
+}
