@@ -109,7 +109,11 @@ impl Answers for Outline {
         counted.filter(|counted| counted.has(by, self.by)).map(|_| NONE)
     }
     fn distribution(&self) -> Option<Vec<(u64, Estimate)>> {
-        self.has(Ability::Distribution).map(|_| Vec::new())
+        let counted = self.counted(|ability| match ability {
+            Ability::Distribution(counted) => Some(counted),
+            _ => None,
+        });
+        counted.filter(|counted| counted.has(Measure::Packets, self.by)).map(|_| Vec::new())
     }
     fn quantiles(&self) -> Option<&dyn Quantiles> {
         self.of_quantiles().map(|_| self as &dyn Quantiles)

@@ -27,8 +27,8 @@ pub enum Ability {
     Cardinality,
     /// Σ f log₂ f over the flows, for entropy.
     WeightLogs(Counted),
-    /// The number of flows of each size.
-    Distribution,
+    /// The number of flows of each size in packets, where these are counted.
+    Distribution(Counted),
     /// Quantiles.
     Quantiles(QuantileOf),
     /// The number of distinct elements of each address, which it reads.

@@ -6,6 +6,7 @@ mod build;
 mod cached;
 pub mod codec;
 pub mod counter;
+mod decompound;
 pub mod distinct;
 pub(crate) mod forms;
 mod heavy;

@@ -1,7 +1,6 @@
 //! One-hash arrays (Simple, §3): one column a packet, collisions accepted.
 
 mod additive;
-mod decompound;
 mod displaced;
 mod mrac;
 mod own;

@@ -12,11 +12,11 @@ use flowgauge_kernel::{Digester, Zeroed, prefetch};
 use super::super::basis::{Basis, twin};
 use super::super::cached::CACHED_BYTES;
 use super::super::codec::{DecodeError, Reader, Writer};
+use super::super::decompound::{decompound, recovered};
 use super::super::{
     Answers, BuildError, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws, Merge,
     Options, Parameter, Setting, SizeEstimate, SizeQuery, Summary,
 };
-use super::decompound::decompound;
 use crate::batch::Batch;
 use crate::key::FlowKey;
 use crate::summary::Counted;
@@ -62,7 +62,7 @@ impl Describe for Mrac {
             Size(Counted::Packets),
             Cardinality,
             WeightLogs(Counted::Packets),
-            Distribution
+            Distribution(Counted::Packets)
         ]],
         laws: Laws { commutable: true, aggregatable: true, merge: Merge::Equal, ..Laws::NONE },
     };
@@ -166,12 +166,6 @@ impl<K: FlowKey> PacketCounts<K> {
     fn flows(&self) -> &[(u64, f64)] {
         self.flows.get_or_init(|| decompound(self.counters.iter().copied()))
     }
-}
-
-/// What a sum over the recovered flows is worth: nothing bounds it, so nothing is promised beyond
-/// what the counters allow.
-fn recovered(value: f64, low: f64, high: f64) -> Estimate {
-    Estimate::between(low, value.clamp(low, high.max(low)), high.max(low))
 }
 
 impl<K: FlowKey> Answers for PacketCounts<K> {

@@ -73,6 +73,14 @@ impl<K: FlowKey, C: Light> Answers for Elastic<K, C> {
             confidence: Some(CONFIDENCE),
         })
     }
+
+    fn weight_logs(&self, by: Measure) -> Option<Estimate> {
+        (by == C::MEASURE).then(|| self.sum_of_logs())
+    }
+
+    fn distribution(&self) -> Option<Vec<(u64, Estimate)>> {
+        (C::MEASURE == Measure::Packets).then(|| self.sizes())
+    }
 }
 
 impl<K: FlowKey, C: Light> SizeQuery for Elastic<K, C> {

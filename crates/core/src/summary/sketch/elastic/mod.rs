@@ -3,10 +3,13 @@
 //! Paper: Yang et al., "Elastic sketch: adaptive and fast network-wide measurements" (SIGCOMM
 //! 2018), §3. A bucket has a few slots and counts the packets of flows that have none: when these
 //! are 8 times those of its lightest slot, that slot's flow goes to the light part, and the packet's
-//! flow takes the slot, marked as one that may have packets in the light part.
+//! flow takes the slot, marked as one that may have packets in the light part. The sizes of flows that
+//! met in a light counter are recovered as MRAC does (§3.3 of the paper).
 
 mod answers;
+mod flows;
 
+use std::cell::OnceCell;
 use std::hint::select_unpredictable;
 
 use bytemuck::Zeroable;
@@ -100,12 +103,17 @@ pub(super) struct Elastic<K, C: Light> {
     /// What was counted in the light part.
     light_total: u64,
     saturated: u64,
+    /// Expected flows of each size of those that the light part has alone, once they were asked for since
+    /// the last packet.
+    flows: OnceCell<Vec<(u64, f64)>>,
 }
 
 /// Elastic Sketch, as the catalog has it.
 ///
 /// Cost: one cache line a packet, or as many as a bucket takes, and one of the light part for
-/// packets of light flows. Memory in bytes: `buckets × (7 × size_of::<K>() + 8 × size_of::<C>() + 4,
+/// packets of light flows; at the close of an epoch some 0.1 s for entropy or the distribution of sizes, and
+/// for the time of that a bit for each
+/// light counter. Memory in bytes: `buckets × (7 × size_of::<K>() + 8 × size_of::<C>() + 4,
 /// rounded up to the alignment) + light × (1 or 4)`.
 pub struct ElasticSketch;
 
@@ -128,7 +136,13 @@ impl Describe for ElasticSketch {
         ],
         memory: "buckets x (7 x key + 8 x (4 by packets, 8 by bytes) + 4, rounded up) \
                  + light x (1 by packets, 4 by bytes)",
-        forms: &[form![Size(Counted::Asked), Candidates, Cardinality]],
+        forms: &[form![
+            Size(Counted::Asked),
+            Candidates,
+            Cardinality,
+            WeightLogs(Counted::Asked),
+            Distribution(Counted::Asked)
+        ]],
         laws: Laws { sizes: true, ..Laws::NONE },
     };
 
@@ -168,6 +182,7 @@ impl<K: FlowKey, C: Light> Elastic<K, C> {
             light: memory.zeroed(light)?,
             light_total: 0,
             saturated: 0,
+            flows: OnceCell::new(),
         })
     }
 
@@ -250,6 +265,9 @@ impl<K: FlowKey, C: Light> Elastic<K, C> {
 
 impl<K: FlowKey, C: Light> Ingest<K> for Elastic<K, C> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
+        if self.flows.get().is_some() {
+            self.forget_flows();
+        }
         batch.digest(&self.digester);
         let (keys, digests, weights) = (batch.keys(), batch.digests(), C::column(batch));
         let mut words = [0; BATCH_PACKETS];
@@ -282,6 +300,7 @@ impl<K: FlowKey, C: Light> Summary<K> for Elastic<K, C> {
     /// go to the light part, as if evicted.
     fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
         let other = twin(self, other, |summary| Basis::of(&summary.digester))?;
+        self.forget_flows();
         for (counter, other) in self.light.iter_mut().zip(other.light.iter()) {
             let sum = (*counter).into() + (*other).into();
             *counter = C::small(sum.min(C::LIGHT_MOST));
@@ -332,6 +351,7 @@ impl<K: FlowKey, C: Light> Summary<K> for Elastic<K, C> {
     fn clear(&mut self) {
         self.buckets.fill(Bucket::zeroed());
         self.light.fill(C::small(0));
+        self.forget_flows();
         self.light_total = 0;
         self.saturated = 0;
     }

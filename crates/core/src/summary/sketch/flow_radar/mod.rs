@@ -91,7 +91,7 @@ impl Describe for FlowRadar {
             Candidates,
             Cardinality,
             WeightLogs(Counted::Both),
-            Distribution
+            Distribution(Counted::Packets)
         ]],
         laws: Laws {
             commutable: true,

@@ -5,6 +5,8 @@
 //! recursion, v P(v) = Σ i λᵢ P(v − i), and expectation-maximisation repeats, with y_v counters of
 //! value v, λᵢ ← (1/m) Σ_v y_v λᵢ P(v − i)/P(v), until it changes little.
 
+use super::Estimate;
+
 /// Values up to this are decompounded; in larger ones the largest flow is nearly all. The work
 /// grows with its square.
 const SMALL: usize = 512;
@@ -64,6 +66,12 @@ pub(super) fn decompound(values: impl Iterator<Item = u32>) -> Vec<(u64, f64)> {
     }
     let small = (1..).zip(flows.split_off(1)).filter(|(_, flows)| *flows > NOTHING);
     small.chain(larger).collect()
+}
+
+/// The worth of a sum over the recovered flows: nothing bounds it, so nothing is promised beyond what the
+/// counters allow.
+pub(super) fn recovered(value: f64, low: f64, high: f64) -> Estimate {
+    Estimate::between(low, value.clamp(low, high.max(low)), high.max(low))
 }
 
 /// The rates of flows by size, which make such a histogram of values likeliest.
