@@ -207,7 +207,9 @@ fn sizes_of_light_flows_are_recovered() {
         let total: f64 = model.values().map(|size| *size as f64).sum();
         let logs: f64 = model.values().map(|size| *size as f64 * (*size as f64).log2()).sum();
         let mut truth = BTreeMap::new();
-        model.values().for_each(|size| *truth.entry(*size).or_insert(0.0) += 1.0);
+        for size in model.values() {
+            *truth.entry(*size).or_insert(0.0) += 1.0;
+        }
         let (mut of_sizes, mut of_entropy) = (0.0, 0.0);
         for seed in 0..8 {
             let mut summary = elastic(by, seed, 64, light);
