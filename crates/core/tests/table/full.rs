@@ -159,6 +159,34 @@ fn bounds_hold_of_flows_that_found_room_late() {
     assert!(late > 0 && exact > 400 * 16, "{late} late, {exact} exact");
 }
 
+/// Flows that are kept without packets make room when others come: for one that found none before, too.
+#[test]
+fn bounds_hold_of_flows_that_found_room_when_silent_ones_left() {
+    for (name, buckets, room, before) in
+        [("linear-table", "1024", 256, 0), ("indirect-table", "2048", 512, 256)]
+    {
+        let options = options(1 << 20, 5, &[("buckets", buckets)]);
+        let digester = options.digester.for_keys(Key4::BYTES);
+        let collides = |flow: &u32| key::<Key4>(*flow).digest(&digester) % 2048 == 7;
+        let mut flood = (0..).filter(collides);
+        let mut table = build::<Key4>(name, &options);
+        feed(&mut *table, &one_each(flood.by_ref().take(room)));
+        assert_eq!(table.answers().untracked(), Size::default(), "{name}");
+        table.next_part();
+        let late = flood.next().unwrap();
+        feed(&mut *table, &one_each([late].into_iter()));
+        assert_eq!(table.answers().untracked().packets, 1, "{name}");
+        let others = 1 << 30..;
+        feed(&mut *table, &one_each(others.clone().take(before)));
+        feed(&mut *table, &one_each([late].into_iter().chain(others.skip(before)).take(256)));
+        let key = key::<Key4>(late);
+        assert!(listed(&*table).contains_key(key.canonical(Key4::BYTES)), "{name}");
+        let size = table.answers().size().unwrap().estimate(key.canonical(Key4::BYTES));
+        let packets = size.packets.unwrap();
+        assert!(packets.low <= 2.0 && 2.0 <= packets.high, "{name}: {packets:?}");
+    }
+}
+
 /// Stored bytes of keys that have the same few buckets under the seed that they claim to be of: reading
 /// refuses them.
 #[test]

@@ -283,6 +283,8 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
     fn drop_kept(&mut self) {
         self.layout.retain(&self.digester, &mut |state| !state.is_silent());
         self.kept = false;
+        // Flows have new numbers, and one that found no room may find some now.
+        self.lose(Size::default(), Size::default());
     }
 
     fn forget_epoch(&mut self) {
