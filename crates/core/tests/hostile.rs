@@ -27,6 +27,17 @@ const UNSEEDED: &str = "kll";
 /// Canonical bytes of an IPv4 five-tuple, and of an IPv6 address.
 const LENGTHS: [usize; 2] = [13, 16];
 
+/// An algorithm and its parameters.
+type Case = (&'static Info, &'static [(&'static str, &'static str)]);
+
+const INLINE: &[(&str, &str)] = &[("layout", "inline")];
+
+/// Every algorithm, and the linear table with its other layout.
+fn cases() -> impl Iterator<Item = Case> {
+    let inline = (catalog::info("linear-table").unwrap(), INLINE);
+    ALGORITHMS.iter().map(|info| (info, &[][..])).chain([inline])
+}
+
 /// Options for keys of so many bytes, with the seed that the attacker knows.
 fn options(key_bytes: usize) -> Options {
     Options::new(8 << 20, 0).for_keys(key_bytes)
@@ -48,8 +59,13 @@ fn seconds() -> f64 {
 }
 
 /// A summary of a packet of each flow, and the CPU time that it took.
-fn fed(info: &Info, key_bytes: usize, collides: bool) -> Option<(Box<dyn Summary<Key16>>, f64)> {
-    let mut summary = match catalog::build::<Key16>(info.name, &options(key_bytes)) {
+fn fed(
+    (info, parameters): Case,
+    key_bytes: usize,
+    collides: bool,
+) -> Option<(Box<dyn Summary<Key16>>, f64)> {
+    let options = options(key_bytes).with(parameters.iter().copied());
+    let mut summary = match catalog::build::<Key16>(info.name, &options) {
         Err(error) if matches!(error.kind(), BuildErrorKind::Unfit { .. }) => return None,
         summary => summary.unwrap(),
     };
@@ -81,8 +97,9 @@ fn some_flows() -> impl Iterator<Item = u64> {
 
 /// The times of a summary that gets colliding keys, and of one that gets others; and what must hold of
 /// the first of them: bounds without a confidence, and the account.
-fn bears(info: &Info, key_bytes: usize) -> bool {
-    let Some((summary, mut hostile)) = fed(info, key_bytes, true) else { return false };
+fn bears(case: Case, key_bytes: usize) -> bool {
+    let Some((summary, mut hostile)) = fed(case, key_bytes, true) else { return false };
+    let (info, parameters) = case;
     let answers = summary.answers();
     if let Some(sizes) = answers.size() {
         for flow in some_flows() {
@@ -99,41 +116,42 @@ fn bears(info: &Info, key_bytes: usize) -> bool {
         flows.for_each(&mut |_, size| sum += size);
         assert_eq!(sum, Size { packets: PACKETS, bytes: 64 * PACKETS }, "{}", info.name);
     }
-    let mut benign = fed(info, key_bytes, false).unwrap().1;
+    let mut benign = fed(case, key_bytes, false).unwrap().1;
     // Whatever else runs only adds to the least of a few.
     for _ in 0..2 {
-        hostile = hostile.min(fed(info, key_bytes, true).unwrap().1);
-        benign = benign.min(fed(info, key_bytes, false).unwrap().1);
+        hostile = hostile.min(fed(case, key_bytes, true).unwrap().1);
+        benign = benign.min(fed(case, key_bytes, false).unwrap().1);
     }
     let ratio = hostile / benign;
-    println!("{}, {} bytes: {ratio:.1} times as long", info.name, key_bytes);
-    assert!(ratio <= MOST_RATIO, "{}: {hostile} s, and {benign} s", info.name);
+    println!("{} {parameters:?}, {key_bytes} bytes: {ratio:.1} times as long", info.name);
+    assert!(ratio <= MOST_RATIO, "{} {parameters:?}: {hostile} s, and {benign} s", info.name);
     true
 }
 
 #[test]
 fn colliding_keys_stall_nothing_and_break_no_sure_bound() {
-    for info in ALGORITHMS {
-        let taken = LENGTHS.map(|key_bytes| bears(info, key_bytes));
+    for case in cases() {
+        let taken = LENGTHS.map(|key_bytes| bears(case, key_bytes));
         // Some take keys of 4 and 8 bytes only, of which no two have the first word in common.
-        println!("{}: {taken:?}", info.name);
+        println!("{}: {taken:?}", case.0.name);
     }
 }
 
 /// Flows that collide are taken up to the bound of each structure, and all others are accounted for.
 #[test]
 fn what_collides_beyond_the_bound_is_untracked() {
-    for (name, room) in [
-        ("linear-table", 256),
-        ("indirect-table", 512),
-        ("cuckoo-4", 8),
-        ("cuckoo-1", 2),
-        ("space-saving", 120),
-        ("stream-summary", 120),
-        ("misra-gries", 120),
+    for (name, parameters, room) in [
+        ("linear-table", &[][..], 256),
+        ("linear-table", INLINE, 512),
+        ("indirect-table", &[], 512),
+        ("cuckoo-4", &[], 8),
+        ("cuckoo-1", &[], 2),
+        ("space-saving", &[], 120),
+        ("stream-summary", &[], 120),
+        ("misra-gries", &[], 120),
     ] {
         let info = catalog::info(name).unwrap();
-        let (summary, _) = fed(info, 13, true).unwrap();
+        let (summary, _) = fed((info, parameters), 13, true).unwrap();
         let untracked = summary.answers().untracked().packets;
         assert!(PACKETS - untracked <= room, "{name}: {}", PACKETS - untracked);
         assert!(PACKETS - untracked >= 2, "{name}");
@@ -144,8 +162,9 @@ fn what_collides_beyond_the_bound_is_untracked() {
 }
 
 /// The stored form of such a summary is read as fast, and is the same again.
-fn comes_back(info: &Info, key_bytes: usize) -> bool {
-    let Some((summary, _)) = fed(info, key_bytes, true) else { return false };
+fn comes_back(case: Case, key_bytes: usize) -> bool {
+    let Some((summary, _)) = fed(case, key_bytes, true) else { return false };
+    let (info, _) = case;
     let bytes = encode(info, &options(key_bytes), &*summary);
     let before = seconds();
     let decoded = decode::<Key16>(&bytes, 64 << 20).unwrap();
@@ -161,8 +180,8 @@ fn comes_back(info: &Info, key_bytes: usize) -> bool {
 
 #[test]
 fn summaries_of_colliding_keys_are_stored_and_merged() {
-    for info in ALGORITHMS {
-        comes_back(info, 16);
+    for case in cases() {
+        comes_back(case, 16);
     }
 }
 

@@ -2,14 +2,13 @@
 
 use std::collections::HashMap;
 
-use flowgauge_core::catalog;
 use flowgauge_core::catalog::stored::{decode, encode};
 use flowgauge_core::key::{FlowKey, Key4};
 use flowgauge_core::summary::{Estimate, Forecast, Options, Summary};
 use flowgauge_core::terms::{Measure, Threshold};
 
 use super::distinct::quality;
-use super::{build, feed, nearly_full, one_each, options, packets, stored_and_back, truth};
+use super::{build, feed, info, nearly_full, one_each, options, packets, stored_and_back, truth};
 
 const ARRAYS: [&str; 2] = ["count-array", "replacing-array"];
 const DISTINCT: (&str, &str) = ("state", "distinct");
@@ -193,7 +192,7 @@ fn damaged_states_do_no_harm() {
         feed(&mut *summary, &packets(600, 60, 3));
         summary.next_epoch();
         feed(&mut *summary, &packets(600, 60, 4));
-        let bytes = encode(catalog::info(name).unwrap(), &options, &*summary);
+        let bytes = encode(info(name), &options, &*summary);
         for at in (0..bytes.len() - 4).filter(|at| *at < 300 || at % 13 == 0) {
             for bit in [0, 3, 7] {
                 let mut damaged = bytes.clone();

@@ -15,11 +15,14 @@ use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
 use flowgauge_core::catalog::stored::{Decoded, decode, encode};
 use flowgauge_core::key::FlowKey;
-use flowgauge_core::summary::{Options, Summary};
+use flowgauge_core::summary::{BuildError, Info, Options, Summary};
 use flowgauge_core::terms::Size;
 
+/// The linear table with keys and states in its buckets.
+const INLINE: &str = "linear-table:layout=inline";
+
 /// Every exact table.
-const TABLES: [&str; 4] = ["linear-table", "indirect-table", "cuckoo-1", "cuckoo-4"];
+const TABLES: [&str; 5] = ["linear-table", INLINE, "indirect-table", "cuckoo-1", "cuckoo-4"];
 
 /// A packet of the flow number `flow` with its bytes and the digest of its peer.
 #[derive(Clone, Copy)]
@@ -42,8 +45,23 @@ fn options(memory_bytes: usize, seed: u64, parameters: &[(&str, &str)]) -> Optio
     Options::new(memory_bytes, seed).with(parameters.iter().copied())
 }
 
+/// The algorithm that `name` begins with.
+fn info(name: &str) -> &'static Info {
+    catalog::info(name.split(':').next().unwrap()).unwrap()
+}
+
+/// A summary of the algorithm, with the parameter that may stand behind its name.
+fn try_build<K: FlowKey>(name: &str, options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
+    let info = info(name);
+    let given = info.parameters.iter().filter_map(|parameter| {
+        options.parameters.get(parameter.name).map(|value| (parameter.name, value))
+    });
+    let behind = name.split_once(':').and_then(|(_, parameter)| parameter.split_once('='));
+    catalog::build(info.name, &options.clone().with(given.chain(behind)))
+}
+
 fn build<K: FlowKey>(name: &str, options: &Options) -> Box<dyn Summary<K>> {
-    catalog::build(name, options).unwrap()
+    try_build(name, options).unwrap()
 }
 
 fn feed<K: FlowKey>(summary: &mut dyn Summary<K>, packets: &[Packet]) {
@@ -110,7 +128,7 @@ fn nearly_full<K: FlowKey>(
     summary: &dyn Summary<K>,
     (packets, bytes): (u32, &[u8]),
 ) -> Box<dyn Summary<K>> {
-    let mut stored = encode(catalog::info(name).unwrap(), options, summary);
+    let mut stored = encode(info(name), options, summary);
     let end = stored.len() - 4;
     let counter = [&packets.to_le_bytes(), bytes].concat();
     let at = (0..end).find(|at| stored[*at..].starts_with(&counter)).unwrap();
@@ -126,7 +144,7 @@ fn stored_and_back<K: FlowKey>(
     options: &Options,
     summary: &dyn Summary<K>,
 ) -> Box<dyn Summary<K>> {
-    let info = catalog::info(name).unwrap();
+    let info = info(name);
     let bytes = encode(info, options, summary);
     let Decoded { options, summary, .. } = decode(&bytes, 64 << 20).unwrap();
     assert!(encode(info, &options, &*summary) == bytes, "{name}");

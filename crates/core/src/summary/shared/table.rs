@@ -3,7 +3,7 @@
 use flowgauge_kernel::Digester;
 
 use super::super::state::Kind;
-use super::super::table::{Counts, LinearTable, MOST_BUCKETS};
+use super::super::table::{Counts, LAYOUTS, LinearTable, MOST_BUCKETS};
 use super::super::{BuildError, Counter, Describe, Options, Summary};
 use super::atomic::{AtomicU64, Relaxed, add_saturating};
 use super::flows::Flows;
@@ -36,6 +36,7 @@ impl Share for LinearTable {
     fn share<K: FlowKey>(options: &Options) -> Result<Box<dyn SharedIngest<K>>, BuildError> {
         let counters = &Kind::OF_TABLES[..1];
         Kind::from_options(Self::INFO.name, counters, options)?;
+        options.parameters.word("layout", &LAYOUTS[..1])?;
         // The entries here are as large a part of the memory as the tasks' own.
         let task_bytes_per_flow = options.task_bytes_per_flow + Flows::<K>::bytes_per_flow();
         let options = Options { task_bytes_per_flow, ..options.clone() };

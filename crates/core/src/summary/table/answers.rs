@@ -108,11 +108,11 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> SizeQuery for ExactTable<K, S, L> {
 /// What found no room may hold further elements of any address, unless that one is whole.
 impl<K: FlowKey, S: State, L: Layout<K, S>> Spread for ExactTable<K, S, L> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, Estimate)) {
-        for (flow, (key, state)) in self.all().enumerate() {
-            if let Some(distinct) = state.distinct_above(self.spread) {
+        for flow in self.all() {
+            if let Some(distinct) = self.layout.state(flow).distinct_above(self.spread) {
                 let unseen = if self.is_whole(flow) { 0 } else { self.untracked.packets };
                 let estimate = distinct.estimate(unseen, self.saturated.packets);
-                visit(key.to_canonical(&self.digester), estimate);
+                visit(self.layout.key(flow).to_canonical(&self.digester), estimate);
             }
         }
     }
@@ -124,10 +124,10 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Spread for ExactTable<K, S, L> {
 
 impl<K: FlowKey, S: State, L: Layout<K, S>> Forecasts for ExactTable<K, S, L> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, Forecast)) {
-        for (flow, (key, state)) in self.all().enumerate() {
-            if let Some(ewma) = state.ewma() {
+        for flow in self.all() {
+            if let Some(ewma) = self.layout.state(flow).ewma() {
                 let forecast = self.past.of(ewma, self.missed(flow));
-                visit(key.to_canonical(&self.digester), forecast);
+                visit(self.layout.key(flow).to_canonical(&self.digester), forecast);
             }
         }
     }

@@ -16,7 +16,7 @@ use super::super::{
     BuildError, Describe, Info, Laws, Memory, Merge, Options, Parameter, Parameters, Summary,
 };
 use super::exact::ExactTable;
-use super::layout::{Index, Inline};
+use super::layout::{Index, Records};
 use crate::key::FlowKey;
 
 /// Flows that a key moves at most to find room. With four slots a bucket, walks to 95 % take 3 on
@@ -111,7 +111,7 @@ fn build<K: FlowKey, const SLOTS: usize>(
     // All slots have a number of 32 bits.
     let most = (1 << 32) / SLOTS as u64;
     with_state!(K, Kind::from_options(name, &Kind::OF_TABLES, options)?, S =>
-        ExactTable::<K, S, Inline<K, S, Cuckoo<SLOTS>>>::build(options, most))
+        ExactTable::<K, S, Records<K, S, Cuckoo<SLOTS>>>::build(options, most))
 }
 
 /// Buckets of slots: a slot holds a flow's number, counted from 1, in the bits that the largest

@@ -30,7 +30,8 @@ pub(in crate::summary) struct ExactTable<K, S, L> {
     active_len: usize,
     pub(super) past: Past,
     pub(super) untracked: Size,
-    /// Once there is something untracked: the flows with numbers below this have nothing of it.
+    /// Once there is something untracked: the flows with numbers below this have nothing of it, and of
+    /// those [in buckets](Layout::IN_BUCKETS) all or none.
     whole: usize,
     pub(super) saturated: Size,
     /// Whether there may be flows that only parts of the epoch before had packets of.
@@ -198,9 +199,14 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
     /// Counts packets of a flow that found no room. It may find some later, where flows can move.
     fn miss(&mut self, size: Size) {
         if self.untracked == Size::default() {
-            self.whole = self.layout.len();
+            self.whole = self.so_far();
         }
         self.untracked += size;
+    }
+
+    /// A number that those of the flows so far are below, and of flows that find room late are not.
+    fn so_far(&self) -> usize {
+        if L::IN_BUCKETS { usize::MAX } else { self.layout.len() }
     }
 
     /// Whether nothing that is untracked can belong to this flow.
@@ -210,7 +216,8 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
 
     /// Whether that is so for all flows.
     fn are_whole(&self) -> bool {
-        self.is_whole(self.layout.len().saturating_sub(1))
+        let len = self.layout.len();
+        len == 0 || self.is_whole(self.layout.flow(len - 1))
     }
 
     #[inline(never)]
@@ -234,16 +241,21 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
 
     /// The number in the layout of the active flow number `index`.
     pub(super) fn active_flow(&self, index: usize) -> usize {
-        if S::LASTING { self.active[..self.active_len][index] as usize } else { index }
+        if S::LASTING {
+            self.active[..self.active_len][index] as usize
+        } else {
+            self.layout.flow(index)
+        }
     }
 
-    /// All flows, those of past epochs included.
-    pub(super) fn all(&self) -> impl Iterator<Item = (&K, &S)> {
-        (0..self.layout.len()).map(|flow| (self.layout.key(flow), self.layout.state(flow)))
+    /// The numbers of all flows, those of past epochs included.
+    pub(super) fn all(&self) -> impl Iterator<Item = usize> {
+        (0..self.layout.len()).map(|index| self.layout.flow(index))
     }
 
     /// Takes in a batch of another table's flows, asking ahead as for packets.
-    fn merge_flows(&mut self, other: &Self, flows: Range<usize>) {
+    fn merge_flows(&mut self, other: &Self, indices: Range<usize>) {
+        let flows = indices.map(|index| other.layout.flow(index));
         let (mut keys, mut digests) = ([K::zeroed(); BATCH_PACKETS], [0; BATCH_PACKETS]);
         for ((key, digest), flow) in keys.iter_mut().zip(&mut digests).zip(flows.clone()) {
             *key = *other.layout.key(flow);
@@ -356,9 +368,9 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Summary<K> for ExactTable<K, S, L> {
         }
         out.number(self.layout.len() as u64);
         out.sorted(out.key_bytes() + S::STORED_BYTES, |out| {
-            for (key, state) in self.all() {
-                out.key(*key);
-                state.save(out);
+            for flow in self.all() {
+                out.key(*self.layout.key(flow));
+                self.layout.state(flow).save(out);
             }
         });
     }
@@ -387,7 +399,7 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Summary<K> for ExactTable<K, S, L> {
             }
             *self.layout.state_mut(flow) = state;
         }
-        self.whole = if whole { count } else { 0 };
+        self.whole = if whole { self.so_far() } else { 0 };
         Ok(())
     }
 
@@ -414,6 +426,9 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Summary<K> for ExactTable<K, S, L> {
         if S::LASTING {
             return self.next_epoch();
         }
+        if L::IN_BUCKETS {
+            return self.clear();
+        }
         let (len, mut silent) = (self.layout.len(), 0);
         for flow in 0..len {
             let state = self.layout.state_mut(flow);
@@ -429,7 +444,8 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Summary<K> for ExactTable<K, S, L> {
 
     fn parameters(&self) -> Vec<(&'static str, Setting)> {
         let buckets = ("buckets", Setting::Integer(self.layout.buckets() as u64));
-        std::iter::once(buckets).chain(state::parameters::<S>()).collect()
+        let layout = L::NAME.map(|layout| ("layout", Setting::Word(layout)));
+        std::iter::once(buckets).chain(layout).chain(state::parameters::<S>()).collect()
     }
 
     fn memory_bytes(&self) -> usize {

@@ -15,16 +15,8 @@ use super::super::{
 };
 use super::exact::ExactTable;
 use super::layout::Layout;
+use super::probing::{Bucket, Probed};
 use crate::key::FlowKey;
-
-/// Share of the buckets that may be occupied: beyond 3/4 the probes for keys that are not there
-/// grow from 8 buckets to 32 (at 7/8), which an attacker who fills the table would choose.
-const FULL_NUMERATOR: usize = 3;
-const FULL_DENOMINATOR: usize = 4;
-
-/// Buckets that are probed for a key. Of keys that do not collide on purpose fewer than one in 10⁸
-/// would be further away in a full table.
-const MOST_PROBES: usize = 512;
 
 /// Keys by linear probing, their states behind a number.
 pub struct IndirectTable;
@@ -73,94 +65,74 @@ impl Describe for IndirectTable {
 /// A key and the number of its flow, counted from 1; 0 is empty.
 #[derive(Clone, Copy, Zeroable)]
 #[repr(C)]
-struct Bucket<K> {
+struct Numbered<K> {
     key: K,
     flow: u32,
 }
 
+impl<K: FlowKey> Bucket for Numbered<K> {
+    type Key = K;
+
+    #[inline(always)]
+    fn key(&self) -> &K {
+        &self.key
+    }
+
+    #[inline(always)]
+    fn is_empty(&self) -> bool {
+        self.flow == 0
+    }
+}
+
 struct Indirect<K, S> {
-    buckets: Zeroed<Bucket<K>>,
+    keys: Probed<Numbered<K>>,
     states: Zeroed<S>,
-    /// The bucket of each flow.
-    places: Zeroed<u32>,
-    len: usize,
 }
 
 impl<K: FlowKey, S: State> Indirect<K, S> {
-    /// The bucket of this key, or the empty one where it would go, if there is one near enough.
+    /// The flow of a bucket; no flow's number where it is empty.
     #[inline(always)]
-    fn bucket(&self, key: K, digest: u64) -> Option<usize> {
-        let buckets = &self.buckets[..];
-        let home = digest as usize & (buckets.len() - 1);
-        let way = (home..home + MOST_PROBES).map(|bucket| bucket & (buckets.len() - 1));
-        way.into_iter().find(|at| buckets[*at].flow == 0 || buckets[*at].key == key)
+    fn flow_in(&self, bucket: usize) -> usize {
+        (self.keys.get(bucket).flow as usize).wrapping_sub(1)
     }
 
-    /// Puts a new flow into an empty bucket, if there is room for its state.
+    /// Puts a new flow into an empty bucket, if there is room for it.
     fn fill(&mut self, bucket: usize, key: K) -> Option<usize> {
-        let flow = self.len;
-        if flow == self.states.len() {
+        let flow = self.keys.len();
+        if !self.keys.fill(bucket, Numbered { key, flow: flow as u32 + 1 }) {
             return None;
         }
-        self.len += 1;
-        self.buckets[bucket] = Bucket { key, flow: self.len as u32 };
-        self.places[flow] = bucket as u32;
         self.states[flow] = S::zeroed();
         Some(flow)
-    }
-
-    /// Empties a bucket, and moves up those behind it whose way to their keys would have a hole.
-    fn remove(&mut self, mut hole: usize, digester: &Digester) {
-        let mask = self.buckets.len() - 1;
-        let mut next = hole;
-        loop {
-            next = (next + 1) & mask;
-            let Bucket { key, flow } = self.buckets[next];
-            if flow == 0 {
-                break;
-            }
-            let way = next.wrapping_sub(key.digest(digester) as usize) & mask;
-            if way >= next.wrapping_sub(hole) & mask {
-                self.buckets[hole] = self.buckets[next];
-                self.places[flow as usize - 1] = hole as u32;
-                hole = next;
-            }
-        }
-        self.buckets[hole].flow = 0;
     }
 }
 
 impl<K: FlowKey, S: State> Layout<K, S> for Indirect<K, S> {
     fn bytes_per_bucket(more: usize) -> usize {
-        let per_flow = size_of::<S>() + size_of::<u32>() + more;
-        size_of::<Bucket<K>>() + (per_flow * FULL_NUMERATOR).div_ceil(FULL_DENOMINATOR)
+        Probed::<Numbered<K>>::bytes_per_bucket(size_of::<S>() + more)
     }
 
     fn new(buckets: usize, memory: &Memory) -> Result<Self, BuildError> {
-        let most = (buckets * FULL_NUMERATOR / FULL_DENOMINATOR).max(1);
-        Ok(Self {
-            buckets: memory.zeroed(buckets)?,
-            states: memory.zeroed(most)?,
-            places: memory.zeroed(most)?,
-            len: 0,
-        })
+        let keys = Probed::new(buckets, memory)?;
+        let states = memory.zeroed(keys.most())?;
+        Ok(Self { keys, states })
     }
 
     fn buckets(&self) -> usize {
-        self.buckets.len()
+        self.keys.buckets()
     }
 
     #[inline(always)]
     fn len(&self) -> usize {
-        self.len
+        self.keys.len()
     }
 
     fn most(&self) -> usize {
-        self.states.len()
+        self.keys.most()
     }
 
     fn key(&self, flow: usize) -> &K {
-        &self.buckets[self.places[flow] as usize].key
+        &self.keys.get(self.keys.place(flow)).key
     }
 
     #[inline(always)]
@@ -175,13 +147,12 @@ impl<K: FlowKey, S: State> Layout<K, S> for Indirect<K, S> {
 
     #[inline(always)]
     fn prefetch<const WHOLE: bool>(&self, digest: u64) {
-        prefetch(&self.buckets, digest as usize & (self.buckets.len() - 1));
+        self.keys.prefetch(digest);
     }
 
     #[inline(always)]
     fn guess<const WHOLE: bool>(&self, key: K, digest: u64) -> usize {
-        let bucket = self.bucket(key, digest).map_or(0, |bucket| self.buckets[bucket].flow);
-        let guess = (bucket as usize).wrapping_sub(1);
+        let guess = self.keys.bucket(key, digest).map_or(usize::MAX, |bucket| self.flow_in(bucket));
         prefetch(&self.states, guess);
         guess
     }
@@ -189,13 +160,12 @@ impl<K: FlowKey, S: State> Layout<K, S> for Indirect<K, S> {
     /// No guess is wrong here.
     #[inline(always)]
     fn guessed(&mut self, guess: usize, _: K) -> Option<&mut S> {
-        self.states[..self.len].get_mut(guess)
+        self.states[..self.keys.len()].get_mut(guess)
     }
 
     #[inline(always)]
     fn find(&self, key: K, digest: u64) -> Option<usize> {
-        let flow = self.buckets[self.bucket(key, digest)?].flow;
-        (flow != 0).then(|| flow as usize - 1)
+        self.keys.find(key, digest).map(|bucket| self.flow_in(bucket))
     }
 
     #[inline(never)]
@@ -206,43 +176,37 @@ impl<K: FlowKey, S: State> Layout<K, S> for Indirect<K, S> {
         _: &Digester,
         _: Option<&mut Patience>,
     ) -> Option<usize> {
-        let bucket = self.bucket(key, digest)?;
+        let bucket = self.keys.bucket(key, digest)?;
         self.fill(bucket, key)
     }
 
     /// With one search for both.
     fn place(&mut self, key: K, digest: u64, _: &Digester) -> Option<usize> {
-        let bucket = self.bucket(key, digest)?;
-        match self.buckets[bucket].flow {
-            0 => self.fill(bucket, key),
-            flow => Some(flow as usize - 1),
+        let bucket = self.keys.bucket(key, digest)?;
+        if self.keys.get(bucket).is_empty() {
+            return self.fill(bucket, key);
         }
+        Some(self.flow_in(bucket))
     }
 
     fn retain(&mut self, digester: &Digester, stays: &mut dyn FnMut(&mut S) -> bool) {
-        let mut kept = 0;
-        for flow in 0..self.len {
-            let (place, mut state) = (self.places[flow], self.states[flow]);
-            if stays(&mut state) {
-                self.states[kept] = state;
-                self.places[kept] = place;
-                kept += 1;
-                self.buckets[place as usize].flow = kept as u32;
-            } else {
-                self.remove(place as usize, digester);
+        let states = &mut self.states;
+        self.keys.retain(digester, |number, bucket| {
+            let mut state = states[bucket.flow as usize - 1];
+            let stays = stays(&mut state);
+            if stays {
+                states[number] = state;
+                bucket.flow = number as u32 + 1;
             }
-        }
-        self.len = kept;
+            stays
+        });
     }
 
     fn clear(&mut self, _: &Digester) {
-        for &place in &self.places[..self.len] {
-            self.buckets[place as usize].flow = 0;
-        }
-        self.len = 0;
+        self.keys.clear();
     }
 
     fn memory_bytes(&self) -> usize {
-        self.buckets.memory_bytes() + self.states.memory_bytes() + self.places.memory_bytes()
+        self.keys.memory_bytes() + self.states.memory_bytes()
     }
 }

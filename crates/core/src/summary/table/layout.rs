@@ -8,10 +8,17 @@ use super::super::state::State;
 use super::super::{BuildError, Memory};
 use crate::key::FlowKey;
 
-/// The flows of a table with their states, numbered from 0 in the order of arrival.
+/// The flows of a table with their states, each with a number that stays until another epoch begins
+/// or flows are dropped: from 0 in the order of arrival, or that of its bucket.
 pub(in crate::summary) trait Layout<K: FlowKey, S: State>:
     Send + Sized + 'static
 {
+    /// The word of the parameter `layout`, where that is not the default.
+    const NAME: Option<&'static str> = None;
+    /// Whether flows stay in buckets that are empty while the state is nothing. So a flow that found no
+    /// room finds none later in the epoch, and no flow is kept without a packet.
+    const IN_BUCKETS: bool = false;
+
     /// Bytes for each bucket and a full table's share of flows in it, of which each has so many
     /// `more` elsewhere.
     fn bytes_per_bucket(more: usize) -> usize;
@@ -22,6 +29,10 @@ pub(in crate::summary) trait Layout<K: FlowKey, S: State>:
     fn len(&self) -> usize;
     /// Flows that there is room for.
     fn most(&self) -> usize;
+    /// The number of the flow that came as the one with this index, counted from 0.
+    fn flow(&self, index: usize) -> usize {
+        index
+    }
     fn key(&self, flow: usize) -> &K;
     fn state(&self, flow: usize) -> &S;
     fn state_mut(&mut self, flow: usize) -> &mut S;
@@ -117,19 +128,19 @@ pub(in crate::summary) trait Index: Send + Sized + 'static {
 /// Key and state side by side.
 #[derive(Clone, Copy, Zeroable)]
 #[repr(C)]
-struct Entry<K, S> {
-    key: K,
-    state: S,
+pub(super) struct Entry<K, S> {
+    pub(super) key: K,
+    pub(super) state: S,
 }
 
 /// An index in front of an array of keys with their states.
-pub(in crate::summary) struct Inline<K, S, I> {
+pub(in crate::summary) struct Records<K, S, I> {
     index: I,
     entries: Zeroed<Entry<K, S>>,
     len: usize,
 }
 
-impl<K: FlowKey, S: State, I: Index> Inline<K, S, I> {
+impl<K: FlowKey, S: State, I: Index> Records<K, S, I> {
     /// Buckets for each flow of [`Self::with_room`]: half of them are empty.
     const BUCKETS_PER_FLOW: usize = 2;
 
@@ -158,7 +169,7 @@ fn digest_of<K: FlowKey, S: State>(
     move |flow| entries[flow].key.digest(digester)
 }
 
-impl<K: FlowKey, S: State, I: Index> Layout<K, S> for Inline<K, S, I> {
+impl<K: FlowKey, S: State, I: Index> Layout<K, S> for Records<K, S, I> {
     fn bytes_per_bucket(more: usize) -> usize {
         let (numerator, denominator) = I::FULL;
         I::BUCKET_BYTES + ((size_of::<Entry<K, S>>() + more) * numerator).div_ceil(denominator)

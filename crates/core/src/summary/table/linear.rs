@@ -1,11 +1,11 @@
 //! LinearTable: open addressing with linear probing, in front of an array of flows.
 //!
 //! Paper: Alipourfard et al., "A comparison of performance and accuracy of measurement algorithms
-//! in software" (SOSR 2018), §3. Beside the paper, keys and states stand one after the other in
-//! the order of arrival, and the buckets hold their numbers. So memory is touched in proportion to
-//! the flows, the flows that arrive first, which are the large ones, share cache lines, visiting is
-//! one walk, and growing moves no flow. Probing goes by groups of buckets, which are looked at all
-//! at once.
+//! in software" (SOSR 2018), §3. With `layout=inline` it is the paper's: keys and states in the
+//! buckets. By default keys and states stand one after the other in the order of arrival, and the
+//! buckets hold their numbers. So memory is touched in proportion to the flows, the flows that arrive
+//! first, which are the large ones, share cache lines, visiting is one walk, and growing moves no
+//! flow. Probing then goes by groups of buckets, which are looked at all at once.
 
 use super::super::state::{self, Count, Kind, PADDING, STATE, with_state};
 use super::super::{
@@ -13,18 +13,27 @@ use super::super::{
 };
 use super::exact::ExactTable;
 use super::index::Segments;
-use super::layout::Inline;
+use super::inline::Inline;
+use super::layout::Records;
 use crate::key::FlowKey;
 
 /// Exact states of every flow, until it is full.
 ///
-/// Cost: a cache line of the index and one of the flows for each packet, both asked for ahead.
-/// Memory in bytes, of counters: `4 × buckets + 3/4 × buckets × (size_of::<K>() + 12, rounded up to
-/// the key's alignment)`.
+/// Cost: a cache line of the index and one of the flows for each packet, both asked for ahead; inline
+/// mostly one. Memory in bytes, with `record` for `size_of::<K>() + 12` of counters, rounded up to the
+/// key's alignment: `4 × buckets + 3/4 × buckets × record`; inline `buckets × record + 3/4 × buckets × 4`.
 pub struct LinearTable;
 
-/// Where it keeps its flows.
-pub(in crate::summary) type Linear<K, S> = Inline<K, S, Segments>;
+/// The words of the parameter `layout`, the default first.
+pub(in crate::summary) const LAYOUTS: [&str; 2] = ["records", "inline"];
+
+/// Whether the parameters ask for the layout that is not the default.
+fn is_inline(options: &Options) -> Result<bool, BuildError> {
+    Ok(options.parameters.word("layout", &LAYOUTS)? != LAYOUTS[0])
+}
+
+/// Where it keeps its flows by default.
+pub(in crate::summary) type Linear<K, S> = Records<K, S, Segments>;
 
 /// A linear table of counters, for summaries that stand on one.
 pub(in crate::summary) type Counts<K> = ExactTable<K, Count, Linear<K, Count>>;
@@ -43,10 +52,17 @@ impl Describe for LinearTable {
                 help: "number of buckets, a power of two; three quarters of them hold a flow \
                        (default: what fits into the memory)",
             },
+            Parameter {
+                name: "layout",
+                help: "where keys and states are: records (in order of arrival behind an index, \
+                       which grow with the flows) or inline (in the buckets, all of them in use \
+                       from the start) (default: records)",
+            },
             STATE,
             PADDING,
         ],
-        memory: "4 x buckets + 3/4 x buckets x (key + state of 12 or more, rounded up to 4 or 8)",
+        memory: "4 x buckets + 3/4 x buckets x record, a record being key + state of 12 or more, \
+                 rounded up to 4 or 8; layout=inline: buckets x (record + 3)",
         forms: state::TABLE_FORMS,
         laws: Laws {
             flows: true,
@@ -63,11 +79,18 @@ impl Describe for LinearTable {
     }
 
     fn fits(options: &Options) -> Result<(), BuildError> {
+        is_inline(options)?;
         Kind::fits(Self::INFO.name, &Kind::OF_TABLES, options)
     }
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
-        with_state!(K, Kind::from_options(Self::INFO.name, &Kind::OF_TABLES, options)?, S =>
-            ExactTable::<K, S, Linear<K, S>>::build(options, MOST_BUCKETS))
+        let inline = is_inline(options)?;
+        with_state!(K, Kind::from_options(Self::INFO.name, &Kind::OF_TABLES, options)?, S => {
+            if inline {
+                ExactTable::<K, S, Inline<K, S>>::build(options, MOST_BUCKETS)
+            } else {
+                ExactTable::<K, S, Linear<K, S>>::build(options, MOST_BUCKETS)
+            }
+        })
     }
 }
