@@ -1,6 +1,6 @@
 //! Both forms of Space-Saving keep its promises.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use datasketches::frequencies::FrequentItemsSketch;
 use flowgauge_core::catalog;
@@ -103,23 +103,48 @@ fn keys_without_a_counter_take_over_the_least() {
 /// and error.
 fn defined(packets: &[Packet], by: Measure, counters: usize) -> BTreeMap<u32, (f64, f64)> {
     let mut entries: Vec<(u32, u64, u64)> = Vec::new();
+    let mut entry_of = HashMap::<u32, usize>::new();
+    let mut in_order = BTreeSet::<(u64, usize)>::new();
     for &(flow, bytes) in packets {
         let weight = if by == Measure::Packets { 1 } else { u64::from(bytes) };
-        if let Some((_, count, _)) = entries.iter_mut().find(|entry| entry.0 == flow) {
-            *count += weight;
-        } else if entries.len() < counters {
-            entries.push((flow, weight, 0));
-        } else {
-            let least = entries.iter_mut().min_by_key(|entry| entry.1).unwrap();
-            *least = (flow, least.1 + weight, least.1);
+        let mut entry = entry_of.get(&flow).copied();
+        if entry.is_none() && entries.len() < counters {
+            entries.push((flow, 0, 0));
+            entry = Some(entries.len() - 1);
         }
+        let entry = entry.unwrap_or_else(|| {
+            let (count, least) = *in_order.first().unwrap();
+            entry_of.remove(&entries[least].0);
+            entries[least] = (flow, count, count);
+            least
+        });
+        entry_of.insert(flow, entry);
+        let count = &mut entries[entry].1;
+        in_order.remove(&(*count, entry));
+        *count += weight;
+        in_order.insert((*count, entry));
     }
     let bounds = |(flow, count, error)| (flow, ((count - error) as f64, count as f64));
     entries.into_iter().map(bounds).collect()
 }
 
-/// Sweep and tournament find the very entry that a search through all would: at the ends of blocks
-/// of entries, with keys that come again at once, soon or never, and after loading what was stored.
+/// Sweep and tournament find the very entry that a search through all would, also after loading what was
+/// stored half-way.
+fn takes_over_the_first_of_the_least(by: Measure, counters: u64, packets: &[Packet], seed: u64) {
+    let options = options(by, seed, &[("counters", counters)]);
+    let (first, second) = packets.split_at(packets.len() / 2);
+    let half = summary("space-saving", &options, first);
+    let info = catalog::info("space-saving").unwrap();
+    let stored = encode(info, &options, &*half);
+    let mut summary = decode::<Key4>(&stored, 1 << 24).unwrap().summary;
+    feed(&mut *summary, second);
+    let found = named(&*summary, by).into_iter();
+    let found = found.map(|(flow, found)| (flow, (found.low, found.high)));
+    let expected = defined(packets, by, counters as usize);
+    assert!(found.eq(expected), "{counters} counters by {}, seed {seed}", by.name());
+}
+
+/// At the ends of blocks of entries, with keys that come again at once, soon or never.
 #[test]
 fn the_first_of_the_least_counts_is_taken_over() {
     for (skew, seed) in [(0.0, 12), (0.7, 13), (1.1, 14)] {
@@ -128,18 +153,18 @@ fn the_first_of_the_least_counts_is_taken_over() {
         packets.iter_mut().enumerate().for_each(|(i, packet)| packet.0 += (i / 700) as u32 % 5);
         for by in [Measure::Packets, Measure::Bytes] {
             for counters in [1, 2, 7, 63, 64, 65, 128, 200, 600] {
-                let options = options(by, seed, &[("counters", counters)]);
-                let half = summary("space-saving", &options, &packets[..6000]);
-                let info = catalog::info("space-saving").unwrap();
-                let stored = encode(info, &options, &*half);
-                let mut summary = decode::<Key4>(&stored, 1 << 20).unwrap().summary;
-                feed(&mut *summary, &packets[6000..]);
-                let found = named(&*summary, by).into_iter();
-                let found = found.map(|(flow, found)| (flow, (found.low, found.high)));
-                let expected = defined(&packets, by, counters as usize);
-                assert!(found.eq(expected), "{counters} counters by {}, seed {seed}", by.name());
+                takes_over_the_first_of_the_least(by, counters, &packets, seed);
             }
         }
+    }
+}
+
+/// So many counters that their blocks stand in groups, and groups in groups.
+#[test]
+fn the_first_of_the_least_of_many_counts_is_taken_over() {
+    for (counters, flows, skew, seed) in [(16_385, 40_000, 0.5, 15), (40_000, 200_000, 0.2, 16)] {
+        let packets = packets(3 * counters, flows, skew, seed);
+        takes_over_the_first_of_the_least(Measure::Packets, counters as u64, &packets, seed);
     }
 }
 

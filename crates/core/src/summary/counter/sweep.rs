@@ -6,8 +6,9 @@
 //! those whose floor, which no count of the block is below, is the least count, and only at the floor
 //! of the others. By packets one by one, the least count is at most the packets over the entries, and so is
 //! the number of sweeps: an entry is passed once a packet at most, whatever comes. By sums of packets
-//! it grows in steps: for each of them two blocks are looked at, at most, and all floors.
+//! it grows in steps: for each of them two blocks are looked at, at most, and a few groups of floors.
 
+mod floors;
 mod packets;
 mod sums;
 
@@ -20,6 +21,7 @@ use super::index::Index;
 use super::monitor::{Entry, Monitor};
 use super::steps::Steps as _;
 use crate::key::FlowKey;
+use floors::Floors;
 
 /// Entries of a block, one bit each.
 const BLOCK: usize = 64;
@@ -38,7 +40,7 @@ pub(in crate::summary) struct Sweep<K> {
     excess: u64,
     /// Of each block, a number that no count is below but those of the pending entries. In use, as is
     /// all below, while all entries are taken.
-    floors: Zeroed<u32>,
+    floors: Floors,
     /// No count is below it.
     least: u32,
     /// Where the two blocks begin that the sweep is at.
@@ -56,13 +58,8 @@ impl<K: FlowKey> Sweep<K> {
         self.index.find(digest, |entry| keys[entry] == key)
     }
 
-    /// The counts of the block that begins at `start`.
-    fn block(&self, start: usize) -> &[u32] {
-        &self.counts[start..self.counts.len().min(start + BLOCK)]
-    }
-
-    fn floor(&self, start: usize) -> u32 {
-        self.block(start).iter().copied().min().unwrap_or(u32::MAX)
+    fn blocks(&self) -> usize {
+        self.counts.len().div_ceil(BLOCK)
     }
 
     /// The first of the pending entries, if it has the least count still.
@@ -89,13 +86,12 @@ impl<K: FlowKey> Sweep<K> {
 
     /// Goes on to the next blocks that may have the least count, or the next larger one.
     fn go_on(&mut self) {
-        let first = |floors: &[u32], least| floors.iter().position(|&floor| floor == least);
-        let block = self.start / BLOCK;
-        let next = if let Some(next) = first(&self.floors[block..], self.least) {
-            block + next
-        } else {
-            self.least = self.floors.iter().copied().min().unwrap_or(0);
-            first(&self.floors, self.least).unwrap_or(0)
+        let (blocks, mut block) = (self.blocks(), self.start / BLOCK);
+        let next = loop {
+            if let Some(next) = self.floors.next(blocks, block, self.least) {
+                break next;
+            }
+            (block, self.least) = (0, self.floors.least(blocks));
         };
         self.start = next * BLOCK;
         self.pending = u128::from(self.visit(next)) | u128::from(self.visit(next + 1)) << BLOCK;
@@ -104,14 +100,14 @@ impl<K: FlowKey> Sweep<K> {
     /// The entries of a block, if there is one, that have the least count, and are pending from then
     /// on.
     fn visit(&mut self, block: usize) -> u64 {
-        if self.floors.get(block) != Some(&self.least) {
+        if block >= self.blocks() || self.floors.get(block) != self.least {
             return 0;
         }
         let start = block * BLOCK;
-        let pending = equal(self.block(start), self.least);
+        let pending = equal(block_of(&self.counts, start), self.least);
         // The next larger count is mostly there, so that the least of all is seldom looked for.
         let above = self.least.saturating_add(1);
-        self.floors[block] = if pending == 0 { self.floor(start) } else { above };
+        self.floors.raise(block, if pending == 0 { floor(&self.counts, start) } else { above });
         pending
     }
 
@@ -142,9 +138,8 @@ impl<K: FlowKey> Sweep<K> {
 
     /// Begins a sweep, now that all entries are taken.
     fn begin(&mut self) {
-        for block in 0..self.floors.len() {
-            self.floors[block] = self.floor(block * BLOCK);
-        }
+        let (blocks, counts) = (self.blocks(), &self.counts[..]);
+        self.floors.begin(blocks, |block| floor(counts, block * BLOCK));
         (self.least, self.start, self.pending) = (0, 0, 0);
     }
 
@@ -166,6 +161,16 @@ impl<K: FlowKey> Sweep<K> {
     }
 }
 
+/// The counts of the block that begins at `start`.
+fn block_of(counts: &[u32], start: usize) -> &[u32] {
+    &counts[start..counts.len().min(start + BLOCK)]
+}
+
+/// The least of these.
+fn floor(counts: &[u32], start: usize) -> u32 {
+    block_of(counts, start).iter().copied().min().unwrap_or(u32::MAX)
+}
+
 /// Which of the counts equal `count`, one bit each.
 fn equal(counts: &[u32], count: u32) -> u64 {
     let (groups, rest) = counts.as_chunks();
@@ -177,7 +182,7 @@ fn equal(counts: &[u32], count: u32) -> u64 {
 impl<K: FlowKey> Monitor<K, u32> for Sweep<K> {
     fn bytes(entries: usize) -> usize {
         entries * (size_of::<K>() + 2 * size_of::<u32>())
-            + entries.div_ceil(BLOCK) * size_of::<u32>()
+            + Floors::memory_bytes(entries.div_ceil(BLOCK))
             + Index::memory_bytes(entries)
     }
 
@@ -190,7 +195,7 @@ impl<K: FlowKey> Monitor<K, u32> for Sweep<K> {
             index: Index::new(entries, memory)?,
             taken: 0,
             excess: 0,
-            floors: memory.zeroed(entries.div_ceil(BLOCK))?,
+            floors: Floors::new(entries.div_ceil(BLOCK), memory)?,
             least: 0,
             start: 0,
             pending: 0,

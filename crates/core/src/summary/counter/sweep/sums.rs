@@ -174,6 +174,7 @@ mod tests {
             (128, 1000, u32::MAX / 20),
             (200, 300, 4000),
             (5000, 20_000, 10),
+            (20_000, 60_000, 4),
         ] {
             let new = || Sweep::<Key4>::new(entries, digester, &Memory::unlimited()).unwrap();
             let (mut together, mut one_by_one) = (new(), new());
