@@ -158,6 +158,11 @@ impl<K: FlowKey, S: Share> HeavyKeys<K, S> {
         self.kept.len() - self.len
     }
 
+    /// Whether nothing is dropped for keys that join at thresholds up to this one, however many they are.
+    pub(crate) fn drops_nothing(&self, threshold: f64) -> bool {
+        threshold < self.prune_at
+    }
+
     /// Adds `key`, which must not be there, with its share. A full set is pruned of the keys whose
     /// `estimate` does not pass `threshold` any more; where that frees nothing, or where too many keys
     /// collide with this one, the overflow is counted.

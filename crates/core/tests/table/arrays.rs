@@ -182,6 +182,38 @@ fn shards_of_arrays_merge() {
     }
 }
 
+/// Sets of heavy keys that are full, nearly so, or have room: what they keep and what is counted apart is
+/// the same for batches of any size.
+#[test]
+fn the_size_of_batches_does_not_matter_to_arrays() {
+    for by in [Measure::Packets, Measure::Bytes] {
+        for state in ["counter", "distinct", "ewma"] {
+            for candidates in ["0", "16", "128", "2048"] {
+                let parameters =
+                    [("columns", "1024"), ("candidates", candidates), ("state", state)];
+                let options = Options {
+                    by,
+                    spread: 6,
+                    threshold: Threshold::Share(0.002),
+                    ..options(1 << 20, 3, &parameters)
+                };
+                let packets = packets(12_000, 900, 3);
+                let stored = |batch| {
+                    let mut array = build::<Key4>("count-array", &options);
+                    packets.chunks(batch).for_each(|packets| feed(&mut *array, packets));
+                    array.next_part();
+                    packets.chunks(batch).for_each(|packets| feed(&mut *array, packets));
+                    encode(info("count-array"), &options, &*array)
+                };
+                let whole = stored(256);
+                for batch in [1, 7, 64] {
+                    assert!(stored(batch) == whole, "{state} {candidates} {batch}");
+                }
+            }
+        }
+    }
+}
+
 /// Stored states with damaged bytes and a checksum that fits are refused, or answer.
 #[test]
 fn damaged_states_do_no_harm() {

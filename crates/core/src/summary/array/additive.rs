@@ -18,6 +18,7 @@ use super::super::{
     Answers, BuildError, Candidates, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws,
     Options, Parameter, Parameters, Setting, SizeEstimate, SizeQuery, Summary,
 };
+use super::passing::{SMALL_BLOCK, at_once, limit, passing};
 use super::shared::SharedArray;
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
@@ -30,19 +31,9 @@ use crate::terms::{Measure, Size, Threshold};
 pub(super) const CONFIDENCE: f64 = 0.95;
 const EXCESS: f64 = 20.0;
 
-/// A column is heavy from this part of the threshold on, so that of what makes a key pass the
-/// threshold in the end a part is known to be its own.
-pub(super) const PART: f64 = 0.5;
-
 /// Columns unless asked otherwise or the memory is small: others' packets in a column are 0.0004 % of
 /// all on average, and more than 0.01 % with a chance of 4 % at most.
 const COLUMNS: usize = 1 << 18;
-
-/// Fewer packets are counted one by one: a block has a list of heavy ones to begin with.
-const LEAST_BLOCK: usize = 32;
-
-/// Columns whose cache lines are asked for ahead of the one in hand.
-pub(super) const PREFETCH_AHEAD: usize = 32;
 
 /// One array of counters of one measure: `C` is `u32` for packets, `u64` for bytes.
 pub(super) struct CounterArray<K, C> {
@@ -138,32 +129,6 @@ impl<K: FlowKey, C: Counter> CounterArray<K, C> {
         count(&self.counters, &self.heavy, &self.digester, key)
     }
 
-    /// What a heavy column passes in an epoch of so much weight, rounded down.
-    fn limit(threshold: Threshold, total: u64) -> u64 {
-        (PART * threshold.weight(total)) as u64
-    }
-
-    /// Counts as many packets at once as the set has room for: what a full set drops depends on all
-    /// counters, and batches of any size must see the same.
-    #[cold]
-    #[inline(never)]
-    fn take_by_room(&mut self, keys: &[K], digests: &[u64], weights: &[C]) {
-        let mut from = 0;
-        while from < keys.len() {
-            let room = self.heavy.room();
-            let upto = keys.len().min(from + room.max(LEAST_BLOCK));
-            if room < LEAST_BLOCK {
-                for i in from..upto {
-                    self.take::<1>(&keys[i..=i], &digests[i..=i], &weights[i..=i]);
-                }
-            } else {
-                let (keys, digests) = (&keys[from..upto], &digests[from..upto]);
-                self.take::<BATCH_PACKETS>(keys, digests, &weights[from..upto]);
-            }
-            from = upto;
-        }
-    }
-
     /// Counts up to `N` packets.
     #[inline(never)]
     fn take<const N: usize>(&mut self, keys: &[K], digests: &[u64], weights: &[C]) {
@@ -175,7 +140,7 @@ impl<K: FlowKey, C: Counter> CounterArray<K, C> {
         let before = self.total;
         let low = match self.heavy.most() {
             0 => u64::MAX,
-            _ => Self::limit(self.threshold, before),
+            _ => limit(self.threshold, before),
         };
         let (mut listed, mut counts) = ([0u8; N], [C::zeroed(); N]);
         let (mut heavy, mut saturated) = (0, 0u64);
@@ -186,7 +151,6 @@ impl<K: FlowKey, C: Counter> CounterArray<K, C> {
             if excess > 0 {
                 saturated = saturated.saturating_add(excess);
             }
-            // Which packets are heavy cannot be foretold: a list of them costs less than a branch.
             listed[heavy % N] = i as u8;
             *count = *counter;
             heavy += usize::from(counter.get() > low);
@@ -194,34 +158,26 @@ impl<K: FlowKey, C: Counter> CounterArray<K, C> {
         self.saturated = self.saturated.saturating_add(saturated);
         let total = before.saturating_add(C::sum(weights));
         self.total = total;
-        // A threshold only grows: what passes it as it is after the batch passed it in the batch.
-        let high = Self::limit(self.threshold, total);
-        let (mut so_far, mut summed) = (before, 0);
         let counters = &*counters;
-        for &i in &listed[..heavy] {
-            let i = usize::from(i);
-            if counts[i].get() <= high {
-                // Against the weight so far, this packet's included: batches of any size agree.
-                so_far = weights[summed..=i]
-                    .iter()
-                    .map(|weight| weight.get())
-                    .fold(so_far, u64::saturating_add);
-                summed = i + 1;
-                if counts[i].get() <= Self::limit(self.threshold, so_far) {
-                    continue;
+        let (all, own) = (self.threshold, &mut self.heavy);
+        passing(
+            &listed[..heavy],
+            all,
+            [before, total],
+            weights,
+            |i| counts[i].get(),
+            |i| {
+                if let Some(share) = own.share(&keys[i], digests[i]) {
+                    // What a share has no room for, the counter has none for either.
+                    let _ = share.add(weights[i]);
+                    return;
                 }
-            }
-            if let Some(share) = self.heavy.share(&keys[i], digests[i]) {
-                // What a share has no room for, the counter has none for either.
-                let _ = share.add(weights[i]);
-                continue;
-            }
-            let threshold = self.threshold.weight(total);
-            let member = (keys[i], digests[i], weights[i]);
-            self.heavy.join(member, threshold, digester, &|heavy, key| {
-                count(counters, heavy, digester, key).most as f64
-            });
-        }
+                let member = (keys[i], digests[i], weights[i]);
+                own.join(member, all.weight(total), digester, &|heavy, key| {
+                    count(counters, heavy, digester, key).most as f64
+                });
+            },
+        );
     }
 
     /// The most is never below the truth, unless the counter is full.
@@ -294,10 +250,20 @@ impl<K: FlowKey, C: Counter> Ingest<K> for CounterArray<K, C> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         batch.digest(&self.digester);
         let (keys, digests, weights) = (batch.keys(), batch.digests(), C::column(batch));
-        if self.heavy.room() >= keys.len() || self.heavy.most() == 0 {
-            return self.take::<BATCH_PACKETS>(keys, digests, weights);
+        let mut from = 0;
+        while from < keys.len() {
+            let threshold =
+                || self.threshold.weight(self.total.saturating_add(C::sum(&weights[from..])));
+            let upto = from + at_once(keys.len() - from, &self.heavy, threshold);
+            let (keys, digests) = (&keys[from..upto], &digests[from..upto]);
+            let weights = &weights[from..upto];
+            if keys.len() > SMALL_BLOCK {
+                self.take::<BATCH_PACKETS>(keys, digests, weights);
+            } else {
+                self.take::<SMALL_BLOCK>(keys, digests, weights);
+            }
+            from = upto;
         }
-        self.take_by_room(keys, digests, weights);
     }
 
     fn wants_bytes(&self) -> bool {

@@ -4,6 +4,7 @@ mod additive;
 mod displaced;
 mod mrac;
 mod own;
+mod passing;
 mod replacing;
 mod shared;
 

@@ -3,6 +3,7 @@
 use bytemuck::Zeroable;
 use flowgauge_kernel::Digester;
 
+use super::super::Counter;
 use super::super::heavy::HeavyKeys;
 use super::super::share::Share;
 use super::super::state::{Distinct, Ewma, Past, State};
@@ -10,6 +11,8 @@ use crate::key::FlowKey;
 
 /// A state that the keys of a column share.
 pub(super) trait Shared: State {
+    /// Whether it counts more than `limit`: distinct elements, or packets or bytes as `C` does.
+    fn exceeds<C: Counter>(&self, limit: u64) -> bool;
     /// A key's own part of it.
     type Own: Share;
     /// Takes packets into a key's own part.
@@ -25,6 +28,11 @@ pub(super) trait Shared: State {
 /// A union: whose an element is cannot be told.
 impl Shared for Distinct {
     type Own = ();
+
+    #[inline(always)]
+    fn exceeds<C: Counter>(&self, limit: u64) -> bool {
+        Distinct::exceeds(self, limit)
+    }
 
     #[inline(always)]
     fn add_own((): &mut (), _: u32, _: u64) {}
@@ -43,6 +51,11 @@ impl Shared for Distinct {
 /// A sum.
 impl Shared for Ewma {
     type Own = Self;
+
+    #[inline(always)]
+    fn exceeds<C: Counter>(&self, limit: u64) -> bool {
+        self.size().by(C::MEASURE) > limit
+    }
 
     #[inline(always)]
     fn add_own(own: &mut Self, packets: u32, bytes: u64) {

@@ -7,6 +7,8 @@
 //! a part of its own beside, and what is others' is taken off. A key that was heavy stays listed
 //! while its forecast is over half the threshold.
 
+use std::ops::Range;
+
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
@@ -15,14 +17,19 @@ use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::heavy::{self, HeavyKeys};
 use super::super::state::{self, Ewma, Past, State};
 use super::super::{
-    Answers, BuildError, Candidates, Estimate, Forecast, Forecasts, Incompatible, Ingest, Options,
-    Setting, SizeEstimate, SizeQuery, Spread, Summary,
+    Answers, BuildError, Candidates, Counter, Estimate, Forecast, Forecasts, Incompatible, Ingest,
+    Options, Setting, SizeEstimate, SizeQuery, Spread, Summary,
 };
-use super::additive::{CONFIDENCE, PART, PREFETCH_AHEAD, least_of};
+use super::additive::{CONFIDENCE, least_of};
 use super::own::{Known, Shared, known};
-use crate::batch::Batch;
+use super::passing::{SMALL_BLOCK, at_once, limit, passing};
+use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
 use crate::terms::{Measure, Size, Threshold};
+
+/// Columns whose cache lines are asked for ahead of the one in hand: those of a batch of large states
+/// would not find room in the first-level cache.
+const PREFETCH_AHEAD: usize = 32;
 
 /// One array of states.
 ///
@@ -84,20 +91,71 @@ impl<K: FlowKey, S: Shared> SharedArray<K, S> {
 
     /// The forecasts are of the size of the epoch before.
     fn limits(&self) -> Limits {
+        let now = self.threshold_after(0);
         if S::ELEMENTS {
-            return Limits { now: self.spread as f64, forecast: f64::INFINITY };
+            return Limits { now, forecast: f64::INFINITY };
         }
-        let now = self.total.by(self.by);
-        let before = self.threshold.weight(now.max(self.total_before));
-        Limits { now: self.threshold.weight(now), forecast: before / 2.0 }
+        let before = self.total.by(self.by).max(self.total_before);
+        Limits { now, forecast: self.threshold.weight(before) / 2.0 }
+    }
+
+    /// Counts up to `N` packets, weighed as `C` does.
+    #[inline(never)]
+    fn take<C: Counter, const N: usize>(&mut self, batch: &Batch<K>, rows: Range<usize>) {
+        let (keys, digests) = (&batch.keys()[rows.clone()], &batch.digests()[rows.clone()]);
+        let (packets, bytes) = (&batch.packets()[rows.clone()], &batch.bytes()[rows.clone()]);
+        let (elements, weights) = (&batch.elements()[rows.clone()], &C::column(batch)[rows]);
+        let states = &mut *self.states;
+        let mask = states.len() - 1;
+        for &digest in digests.iter().take(PREFETCH_AHEAD) {
+            prefetch(states, digest as usize & mask);
+        }
+        let (before, names) = (self.total.by(C::MEASURE), self.heavy.most() > 0);
+        let low = if S::ELEMENTS { self.spread } else { limit(self.threshold, before) };
+        let (mut listed, mut counts) = ([0u8; N], [0u64; N]);
+        let (mut heavy, mut saturated) = (0, Size::default());
+        for i in 0..keys.len() {
+            if let Some(&digest) = digests.get(i + PREFETCH_AHEAD) {
+                prefetch(states, digest as usize & mask);
+            }
+            let state = &mut states[digests[i] as usize & mask];
+            let excess = state.add(packets[i], bytes[i], elements[i]);
+            if excess != Size::default() {
+                saturated += excess;
+            }
+            listed[heavy % N] = i as u8;
+            if !S::ELEMENTS {
+                counts[i % N] = state.size().by(C::MEASURE);
+            }
+            heavy += usize::from(names && state.exceeds::<C>(low));
+        }
+        self.saturated += saturated;
+        self.total += Size { packets: u32::sum(packets), bytes: u64::sum(bytes) };
+        let (listed, threshold, after) =
+            (&listed[..heavy], self.threshold, self.total.by(C::MEASURE));
+        let mut take_apart = |i: usize| self.take_apart(keys[i], digests[i], packets[i], bytes[i]);
+        if S::ELEMENTS {
+            for &i in listed {
+                take_apart(usize::from(i));
+            }
+        } else {
+            passing(listed, threshold, [before, after], weights, |i| counts[i], take_apart);
+        }
     }
 
     /// Takes packets of a key whose column is heavy into its own part.
-    #[inline(never)]
+    #[inline(always)]
     fn take_apart(&mut self, key: K, digest: u64, packets: u32, bytes: u64) {
-        if let Some(own) = self.heavy.share(&key, digest) {
-            return S::add_own(own, packets, bytes);
+        match self.heavy.share(&key, digest) {
+            Some(own) => S::add_own(own, packets, bytes),
+            None => self.join(key, digest, packets, bytes),
         }
+    }
+
+    /// Gives a key whose column is heavy a part of its own.
+    #[cold]
+    #[inline(never)]
+    fn join(&mut self, key: K, digest: u64, packets: u32, bytes: u64) {
         let mut own = S::Own::zeroed();
         S::add_own(&mut own, packets, bytes);
         let (limits, by) = (self.limits(), self.by);
@@ -105,6 +163,28 @@ impl<K: FlowKey, S: Shared> SharedArray<K, S> {
         self.heavy.join((key, digest, own), limits.now, digester, &|heavy, key| {
             worth(&known(states, heavy, digester, key).most, by, limits)
         });
+    }
+
+    /// What a full set of heavy keys keeps keys above, after so much more weight.
+    fn threshold_after(&self, weight: u64) -> f64 {
+        if S::ELEMENTS {
+            return self.spread as f64;
+        }
+        self.threshold.weight(self.total.by(self.by).saturating_add(weight))
+    }
+
+    fn ingest_by<C: Counter>(&mut self, batch: &Batch<K>) {
+        let mut from = 0;
+        while from < batch.len() {
+            let threshold = || self.threshold_after(C::sum(&C::column(batch)[from..]));
+            let upto = from + at_once(batch.len() - from, &self.heavy, threshold);
+            if upto - from > SMALL_BLOCK {
+                self.take::<C, BATCH_PACKETS>(batch, from..upto);
+            } else {
+                self.take::<C, SMALL_BLOCK>(batch, from..upto);
+            }
+            from = upto;
+        }
     }
 
     /// By Markov's inequality from what the other keys add to a column on average, `total` being
@@ -150,32 +230,9 @@ fn weight<S: State>(state: &S, by: Measure) -> f64 {
 impl<K: FlowKey, S: Shared> Ingest<K> for SharedArray<K, S> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         batch.digest(&self.digester);
-        let (keys, digests) = (batch.keys(), batch.digests());
-        let (packets, bytes, elements) = (batch.packets(), batch.bytes(), batch.elements());
-        let (mask, names) = (self.states.len() - 1, self.heavy.most() > 0);
-        for &digest in digests.iter().take(PREFETCH_AHEAD) {
-            prefetch(&self.states, digest as usize & mask);
-        }
-        for i in 0..keys.len() {
-            if let Some(&digest) = digests.get(i + PREFETCH_AHEAD) {
-                prefetch(&self.states, digest as usize & mask);
-            }
-            let state = &mut self.states[digests[i] as usize & mask];
-            let excess = state.add(packets[i], bytes[i], elements[i]);
-            self.total += Size { packets: packets[i].into(), bytes: bytes[i] };
-            if excess != Size::default() {
-                self.saturated += excess;
-            }
-            // Against the weight so far, this packet's included: batches of any size agree.
-            let heavy = if S::ELEMENTS {
-                state.distinct_above(self.spread).is_some()
-            } else {
-                let limit = PART * self.threshold.weight(self.total.by(self.by));
-                state.size().by(self.by) as f64 > limit
-            };
-            if heavy && names {
-                self.take_apart(keys[i], digests[i], packets[i], bytes[i]);
-            }
+        match self.by {
+            Measure::Packets => self.ingest_by::<u32>(batch),
+            Measure::Bytes => self.ingest_by::<u64>(batch),
         }
     }
 
