@@ -53,10 +53,8 @@ fn a_file_of_keys_is_measured_and_written_about() {
     assert_eq!(row("1000000"), "trace\t1000000\t100\t100\t2");
     assert!(read("svg").unwrap().starts_with("<svg "));
     let page = read("md").unwrap();
-    assert!(
-        page.contains("Contradicted: 0 of 2") || page.contains("Contradicted: 1 of 2"),
-        "{page}"
-    );
+    assert!(page.contains("**Verdict.** Contradicted.\n\n1. **Contradicted.** "), "{page}");
+    assert!(page.contains("   - **Why.** ") && page.contains("   - does not hold: "), "{page}");
     assert!(page.contains("--key-bytes 4"), "{page}");
 
     // The report has a row for each experiment, and a section for each page there is.
@@ -65,8 +63,11 @@ fn a_file_of_keys_is_measured_and_written_about() {
     assert!(
         report.contains("| Contradicted |") && report.contains("](experiments/agg-evict-fig4.svg)")
     );
+    let none = "0 reproduced, 0 reproduced on the paper's baseline only, 0 not comparable here";
+    assert!(report.contains(&format!("All claims: {none}, 1 contradicted, 0 cannot be told.")));
+    assert!(report.contains("\n| agg-evict/fig2, agg-evict/fig4, "), "{report}");
     assert!(report.contains("| simple/fig1 | one hash function against several | not measured |"));
-    assert_eq!(report.matches("\n## ").count(), 1, "{report}");
+    assert_eq!(report.matches("\n## ").count(), 2, "{report}");
 
     // A pair is more than what is known of these packets.
     let refused = lab(&["run", "simple/fig2", "--keys", keys, "--key-bytes", "4", "-o", output]);

@@ -11,9 +11,10 @@ use flowgauge_engine::{Config, EngineError};
 use flowgauge_synthetic::{self as synthetic, Profile, Traffic, to_pcap_bytes};
 
 use super::chart::{Chart, linear};
+use super::part::{Part, median};
 use super::setting::Setting;
 use super::table::{Table, row};
-use super::verdict::{Part, Verdict, median};
+use super::verdict::{Claim, Verdict};
 use super::{Experiment, Outcome};
 use crate::failure::Failure;
 use crate::speed::clock::thread_seconds;
@@ -22,10 +23,10 @@ pub(crate) const AUTO: Experiment = Experiment {
     name: "auto",
     title: "what auto chooses, against the best there is",
     paper: "This project: `--algorithm auto`",
-    claim: "From a sample auto chooses what keeps the asked error over the whole workload, and takes at most \
-            20 % longer than the fastest of all candidates that keep it.",
+    presets: &[],
     measure,
     judge,
+    missing: &[],
     charts: &[Chart {
         title: "Time of a packet",
         x: "workload",
@@ -262,20 +263,32 @@ fn over(config: &Config, largest: Option<Largest>, pcap: &[u8]) -> Result<(f64, 
 }
 
 fn judge(table: &Table) -> Verdict {
-    let mut parts = Vec::new();
-    for workload in table.texts("workload") {
-        let of = |which: &str, column: &str| {
-            let mut rows = table.of("workload", workload).filter(|row| row.text("which") == which);
-            rows.next().map_or(f64::NAN, |row| row.number(column))
-        };
-        let ratio = of(CHOICE, "ns") / of(BEST, "ns");
-        parts.push(Part::at_most(&format!("{workload}: choice over fastest"), ratio, LONGER));
-        let error = of(CHOICE, "error_percent") / of(CHOICE, "wanted_percent");
-        parts.push(Part::at_most(
-            &format!("{workload}: its error over that asked for"),
-            error,
-            1.0,
-        ));
-    }
-    Verdict::of(parts)
+    let of = |workload: &str, which: &str, column: &str| {
+        let mut rows = table.of("workload", workload).filter(|row| row.text("which") == which);
+        rows.next().map_or(f64::NAN, |row| row.number(column))
+    };
+    let keeps = table.texts("workload").into_iter().map(|workload| {
+        let of = |column: &str| of(workload, CHOICE, column);
+        let error = of("error_percent") / of("wanted_percent");
+        Part::at_most(&format!("{workload}: error over that asked for"), error, 1.0)
+    });
+    let fast = table.texts("workload").into_iter().map(|workload| {
+        let ratio = of(workload, CHOICE, "ns") / of(workload, BEST, "ns");
+        Part::at_most(&format!("{workload}: choice over fastest"), ratio, LONGER).timed()
+    });
+    Verdict::of(
+        table,
+        [
+            Claim::new(
+                "From a sample auto chooses what keeps the asked error over the whole workload.",
+                keeps,
+                "The sample does not show what comes later.",
+            ),
+            Claim::new(
+                "It takes at most 20 % longer than the fastest of all candidates that keep it.",
+                fast,
+                "Something else had the processor while one of them was tried.",
+            ),
+        ],
+    )
 }

@@ -10,12 +10,10 @@ use flowgauge_core::summary::Summary;
 use flowgauge_core::summary::shared::SharedIngest;
 use flowgauge_kernel::{Digester, Isa, Seed, cycles};
 
-use super::setting::{FRAME_BYTES, Setting};
+use super::part::median;
+use super::setting::FRAME_BYTES;
 use super::stream::Stream;
-use super::structure::Structure;
 use super::table::short;
-use super::verdict::median;
-use crate::failure::Failure;
 use crate::machine::ns_per_cycle;
 
 /// What tables call the bare loop.
@@ -193,25 +191,6 @@ pub(crate) fn pass<K: FlowKey>(
     runner.end();
 }
 
-/// The latencies of the bare loop and of these structures.
-///
-/// # Errors
-/// When one of them cannot be built.
-pub(crate) fn of_structures<K: FlowKey>(
-    structures: &[Structure],
-    setting: &Setting,
-    stream: &Stream<K>,
-    batch_packets: usize,
-) -> Result<(Latency, Vec<Latency>), Failure> {
-    let built = structures.iter().map(|structure| structure.build::<K>(setting));
-    let mut built = built.collect::<Result<Vec<_>, _>>()?;
-    let mut bare = Bare::new();
-    let mut runners: Vec<&mut dyn Runner<K>> = vec![&mut bare];
-    runners.extend(built.iter_mut().map(|summary| summary as &mut dyn Runner<K>));
-    let mut times = race(&mut runners, stream, batch_packets, setting.rounds);
-    Ok((times.remove(0), times))
-}
-
 /// What a bare loop's times in batches of so many say, in a sentence.
 pub(crate) fn limit(bare_ns: &[f64], batch_packets: usize) -> String {
     format!(
@@ -266,14 +245,13 @@ pub(crate) fn race_paced<K: FlowKey>(
             times.push(histogram.latency());
         }
     }
-    let middle = |times: &Vec<Latency>, of: fn(&Latency) -> f64| {
-        median(&times.iter().map(of).collect::<Vec<f64>>())
-    };
-    let middles = times.iter().map(|times| Latency {
-        mean_ns: middle(times, |latency| latency.mean_ns),
-        p99_ns: middle(times, |latency| latency.p99_ns),
-    });
-    middles.collect()
+    times.iter().map(|times| middle(times)).collect()
+}
+
+/// Medians over rounds.
+pub(super) fn middle(times: &[Latency]) -> Latency {
+    let of = |of: fn(&Latency) -> f64| median(&times.iter().map(of).collect::<Vec<f64>>());
+    Latency { mean_ns: of(|latency| latency.mean_ns), p99_ns: of(|latency| latency.p99_ns) }
 }
 
 #[cfg(test)]

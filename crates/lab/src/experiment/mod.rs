@@ -1,5 +1,5 @@
-//! The papers' figures, measured anew: each experiment is a claim, a measurement, and a check that
-//! tells from the measured numbers whether the claim stands here.
+//! The papers' figures, measured again: each experiment is a measurement, and claims that are judged
+//! by the measured numbers alone.
 //!
 //! To add one: a file below the paper's folder with a `const … : Experiment`, and its name in
 //! [`EXPERIMENTS`].
@@ -9,11 +9,15 @@ mod antagonist;
 mod auto;
 mod chart;
 mod exam;
+mod hashes;
+mod heap;
 mod insta_measure;
 mod latency;
 mod long;
 mod nitro;
 mod parallel;
+mod part;
+mod preset;
 mod report;
 mod scale;
 mod scaling;
@@ -30,14 +34,15 @@ mod tests;
 mod verdict;
 
 use chart::Chart;
+pub(crate) use part::median;
+use preset::Preset;
 pub(crate) use report::{list, run};
 pub(crate) use setting::{FRAME_BYTES, Mix, Setting};
 pub(crate) use stream::Stream;
 pub(crate) use structure::Structure;
 use table::Table;
 pub(crate) use table::short;
-use verdict::Verdict;
-pub(crate) use verdict::median;
+use verdict::{Missing, Verdict};
 
 use crate::failure::Failure;
 
@@ -49,12 +54,14 @@ pub(crate) struct Experiment {
     title: &'static str,
     /// The paper and the figure.
     paper: &'static str,
-    /// What the paper says of it, in our words.
-    claim: &'static str,
+    /// What it is measured with, beside what the paper has.
+    presets: &'static [Preset],
     /// Measures it.
     measure: fn(&Setting) -> Result<Outcome, Failure>,
-    /// Checks the claim with the measured numbers, and nothing else.
+    /// Judges the paper's claims by the measured numbers, and nothing else.
     judge: fn(&Table) -> Verdict,
+    /// Claims that cannot be measured here.
+    missing: &'static [Missing],
     /// What is drawn of the table.
     charts: &'static [Chart],
 }

@@ -6,15 +6,19 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::time::Instant;
 
+use super::part::ALIKE;
 use super::setting::{Setting, Trace};
-use super::verdict::{Stand, Verdict};
-use super::{EXPERIMENTS, Experiment, Outcome, svg};
+use super::verdict::{Verdict, WORDS};
+use super::{EXPERIMENTS, Experiment, Outcome, preset, svg};
 use crate::args::Run;
 use crate::failure::Failure;
 use crate::machine;
 
 /// The name that stands for every experiment.
 const ALL: &str = "all";
+
+/// What the verdict of a page stands behind.
+const VERDICT: &str = "**Verdict.** ";
 
 /// Prints the name and the title of every experiment.
 pub(crate) fn list() -> Result<(), Failure> {
@@ -48,8 +52,8 @@ pub(crate) fn run(run: &Run) -> Result<(), Failure> {
         };
         page.write(&run.output)?;
         let seconds = start.elapsed().as_secs_f64();
-        println!("{} ({seconds:.1} s): {}", experiment.name, page.verdict.sentence());
-        page.verdict.lines().for_each(|line| println!("  {line}"));
+        println!("{} ({seconds:.1} s): {}", experiment.name, page.sentence());
+        print!("{}", page.verdict.list(experiment.missing));
     }
     write(&run.output.with_extension("md"), &report(&run.output, &left)?)
 }
@@ -100,10 +104,18 @@ impl Page {
         setting: &Setting,
         options: &str,
     ) -> Result<Self, Failure> {
-        let noise = machine::noise();
-        let outcome = (experiment.measure)(setting)?;
+        let before = machine::noise();
+        let mut outcome = (experiment.measure)(setting)?;
+        let after = machine::noise();
+        let noise = (before.0.max(after.0), before.1.max(after.1));
+        outcome.table = outcome.table.measured_in(noise.0);
         let verdict = (experiment.judge)(&outcome.table);
         Ok(Self { experiment, outcome, verdict, noise, options: options.to_owned() })
+    }
+
+    /// The verdict in a sentence.
+    fn sentence(&self) -> String {
+        self.verdict.sentence(self.experiment.missing)
     }
 
     /// What was measured.
@@ -130,16 +142,13 @@ impl Page {
     /// What is written about it.
     pub(super) fn page(&self) -> String {
         let Self { experiment, outcome, verdict, noise, options } = self;
-        let Experiment { name, title, paper, claim, .. } = experiment;
+        let Experiment { name, title, paper, missing, .. } = experiment;
         let stem = stem(name);
         let mut page = format!(
-            "# {name}: {title}\n\n{paper}\n\n**Claim.** {claim}\n\n\
-             **{}.**\n",
-            verdict.sentence()
+            "# {name}: {title}\n\n{paper}\n\n{VERDICT}{}.\n\n{}",
+            self.sentence(),
+            verdict.list(missing)
         );
-        for line in verdict.lines() {
-            let _ = writeln!(page, "- {line}");
-        }
         let _ = writeln!(page, "\n![{title}]({stem}.svg)\n\n**Limit.** {}\n", outcome.limit);
         if !outcome.notes.is_empty() {
             let _ = writeln!(page, "**Note.** {}\n", outcome.notes);
@@ -148,9 +157,10 @@ impl Page {
             page,
             "Numbers: [{stem}.tsv]({stem}.tsv). Repeat: `flowgauge-lab run {name} {options}`. \
              Noise: the same arithmetic took {:.1} % longer than at best in the median, and {:.0} % in \
-             one of a hundred.\nMachine: {}; {}.",
+             one of a hundred; times that differ by less than {:.1} % are not told apart.\nMachine: {}; {}.",
             100.0 * noise.0,
             100.0 * noise.1,
+            100.0 * noise.0.max(ALIKE),
             machine::describe(),
             machine::caches()
         );
@@ -167,7 +177,7 @@ fn stem(name: &str) -> String {
 fn report(folder: &Path, left: &[(&str, String)]) -> Result<String, Failure> {
     let here = folder.file_name().map_or(String::new(), |name| name.to_string_lossy().into());
     let (mut rows, mut sections) = (String::new(), String::new());
-    let mut stands = Vec::new();
+    let (mut headlines, mut claims) = (Vec::new(), Vec::new());
     for Experiment { name, title, .. } in EXPERIMENTS {
         let stem = stem(name);
         let path = folder.join(format!("{stem}.md"));
@@ -178,9 +188,11 @@ fn report(folder: &Path, left: &[(&str, String)]) -> Result<String, Failure> {
             continue;
         }
         let page = fs::read_to_string(&path).map_err(Failure::of(path.display()))?;
-        let stand = Stand::ALL.into_iter().find(|stand| page.contains(&format!("\n**{stand}: ")));
-        let stand = stand.unwrap_or(Stand::Open);
-        stands.push(stand);
+        let found = found(&page);
+        headlines.extend(found.first());
+        claims.extend(found);
+        let verdict = page.lines().find_map(|line| line.strip_prefix(VERDICT));
+        let verdict = verdict.unwrap_or("not judged").trim_end_matches('.');
         // The anchor that Markdown makes of the heading.
         let heading = page.lines().next().unwrap_or_default().trim_start_matches("# ");
         let anchor: String = heading
@@ -189,22 +201,47 @@ fn report(folder: &Path, left: &[(&str, String)]) -> Result<String, Failure> {
             .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'))
             .map(|c| if c == ' ' { '-' } else { c })
             .collect();
-        let _ = writeln!(rows, "| [{name}](#{anchor}) | {title} | {stand} |");
+        let _ = writeln!(rows, "| [{name}](#{anchor}) | {title} | {verdict} |");
         let links = page.replace(&format!("]({stem}."), &format!("]({here}/{stem}."));
         let _ = writeln!(sections, "\n#{}", links.trim_end());
     }
-    let count = |stand| stands.iter().filter(|one| **one == stand).count();
     Ok(format!(
         "# The papers' figures on this engine\n\n\
          Written by `flowgauge-lab run`, from the pages in `{here}/`; each names the command and the machine of \
-         its own run. Each section says what a paper claims, what was measured here, and whether the claim \
-         stands on this machine: {} do, {} do not, {} are open. Verdicts are computed from the numbers; times \
-         that differ by less than 3 % are not told apart.\n\n\
-         | figure | what | verdict |\n|---|---|---|\n{rows}{sections}",
-        count(Stand::Confirmed),
-        count(Stand::Contradicted),
-        count(Stand::Open)
+         its own run. Verdicts are computed from the numbers, claim by claim, each page's headline first:\n\n\
+         - **Reproduced**: the numbers do as the paper says.\n\
+         - **Reproduced on the paper's baseline only**: the paper's own structure, written in the lab, does as \
+         the paper says; this engine's does better, by a factor that is given, and the claim does not \
+         hold of it.\n\
+         - **Not comparable here**: hardware, a trace or code is missing, which is named.\n\
+         - **Contradicted**: the numbers say otherwise, with the proof, or with what would explain it.\n\
+         - **Cannot be told**: the noise of that run hides it, or the run was too short.\n\n\
+         Headlines: {}. All claims: {}.\n\n\
+         | figure | what | verdict |\n|---|---|---|\n{rows}\n\
+         ## Presets\n\n\
+         What the papers measured with, what is measured with here, and why they differ. Figures of a \
+         paper that share a parameter share its row.\n\n{}{sections}",
+        counts(&headlines),
+        counts(&claims),
+        preset::table()
     ))
+}
+
+/// What became of the claims of a page, in order.
+fn found(page: &str) -> Vec<&'static str> {
+    let item = |line: &str| {
+        let (number, words) = line.split_once(". **")?;
+        number.parse::<usize>().ok()?;
+        WORDS.into_iter().filter(|word| words.starts_with(word)).max_by_key(|word| word.len())
+    };
+    page.lines().filter_map(item).collect()
+}
+
+/// How many there are of each.
+fn counts(found: &[&str]) -> String {
+    let count = |word: &&str| found.iter().filter(|one| *one == word).count();
+    let counts = WORDS.iter().map(|word| format!("{} {}", count(word), word.to_lowercase()));
+    counts.collect::<Vec<_>>().join(", ")
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {

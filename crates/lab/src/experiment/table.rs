@@ -64,6 +64,7 @@ pub(crate) fn short(number: f64) -> String {
 pub(crate) struct Table {
     columns: Vec<&'static str>,
     rows: Vec<Vec<Cell>>,
+    noise: f64,
 }
 
 /// A row by the names of its cells.
@@ -100,7 +101,17 @@ impl<'a> Row<'a> {
 impl Table {
     /// An empty table.
     pub(crate) fn new(columns: impl IntoIterator<Item = &'static str>) -> Self {
-        Self { columns: columns.into_iter().collect(), rows: Vec::new() }
+        Self { columns: columns.into_iter().collect(), rows: Vec::new(), noise: 0.0 }
+    }
+
+    /// By which share the same work took longer while it was measured.
+    pub(crate) fn noise(&self) -> f64 {
+        self.noise
+    }
+
+    /// The same, measured while work took longer by such a share.
+    pub(crate) fn measured_in(self, noise: f64) -> Self {
+        Self { noise, ..self }
     }
 
     /// Adds a row. Cells too few are empty, those too many are left.
@@ -162,14 +173,14 @@ pub(crate) use row;
 
 #[cfg(test)]
 impl Table {
-    /// Every cell, to be changed.
-    pub(crate) fn cells_mut(&mut self) -> impl Iterator<Item = &mut Cell> {
-        self.rows.iter_mut().flatten()
+    /// Every cell, to be changed: row by row.
+    pub(crate) fn cells_mut(&mut self) -> &mut [Vec<Cell>] {
+        &mut self.rows
     }
 
     /// A table of these columns without a row.
     pub(crate) fn empty_of(other: &Self) -> Self {
-        Self { columns: other.columns.clone(), rows: Vec::new() }
+        Self { rows: Vec::new(), ..other.clone() }
     }
 
     /// The names of the columns.

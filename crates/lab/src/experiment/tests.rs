@@ -2,9 +2,10 @@
 
 use std::env;
 
+use super::part::Checked;
 use super::report::Page;
 use super::table::Cell;
-use super::verdict::Stand;
+use super::verdict::{Finding, Judged};
 use super::{EXPERIMENTS, Experiment, Setting, Table};
 
 fn tiny() -> Setting {
@@ -54,35 +55,111 @@ fn assert_rectangular(table: &Table, name: &str) {
     assert!(text.lines().all(|line| cells(line) == columns), "{name}: {text}");
 }
 
-/// What the check says of tables that were doctored.
-fn doctored(experiment: &Experiment, table: &Table) -> Vec<Stand> {
-    let mut random = fastrand::Rng::with_seed(1);
-    let stands = (0..400).map(|turn| {
-        let mut doctored = table.clone();
-        for cell in doctored.cells_mut() {
-            if let Cell::Number(number) = cell {
-                // From a little off to anything.
-                *number *= 2_f64.powf((random.f64() - 0.5) * f64::from(turn) / 10.0);
+/// Doctors a table at random: numbers of one column, or of all, in one row, in all rows, or in those with
+/// one text, change by a factor, or by one that grows from row to row, or become alike; a missing number
+/// may become one.
+fn doctor(table: &mut Table, random: &mut fastrand::Rng) {
+    let rows = table.cells_mut();
+    let Some(columns) = rows.first().map(Vec::len) else { return };
+    let (column, pick) = (random.usize(0..columns), random.usize(0..rows.len()));
+    let text = random.choice(&rows[pick]).filter(|cell| matches!(cell, Cell::Text(_))).cloned();
+    let (alone, every) = (random.bool(), random.u8(0..4) == 0);
+    let (appears, alike) = (random.u8(0..8) == 0, random.u8(0..8) == 0);
+    let mut factor = 2_f64.powf(12.0 * (random.f64() - 0.5) * random.f64());
+    let growth = if random.bool() { 1.0 } else { 2_f64.powf(2.0 * (random.f64() - 0.5)) };
+    let like = rows[pick][column].clone();
+    for (at, row) in rows.iter_mut().enumerate() {
+        let chosen = match &text {
+            Some(text) => row.contains(text),
+            None => !alone || at == pick,
+        };
+        for (number_of, cell) in row.iter_mut().enumerate() {
+            let Cell::Number(number) = cell else { continue };
+            if !chosen || number_of != column && !every {
+                continue;
+            }
+            if number.is_nan() && appears {
+                *number = 1.0;
+            }
+            match &like {
+                Cell::Number(like) if alike && !every => *number = *like,
+                _ if *number == 0.0 && appears => *number = factor,
+                _ => *number *= factor,
             }
         }
-        (experiment.judge)(&doctored).stand
-    });
-    stands.collect()
+        if chosen {
+            factor *= growth;
+        }
+    }
 }
 
-/// Measures it; its files are sound, and its check can fail. One that is skipped is fine.
-fn check(experiment: &'static Experiment, setting: &Setting) {
+/// What is to be seen of a claim, and how near to it a table is: 1 where it is seen.
+type Wanted = (&'static str, fn(&Judged) -> f64);
+
+/// The share of parts that hold, or that fail at least in one.
+fn share(parts: &[Checked]) -> f64 {
+    let holding = parts.iter().filter(|part| part.holds == Some(true)).count();
+    holding as f64 / parts.len().max(1) as f64
+}
+
+fn fails(parts: &[Checked]) -> f64 {
+    f64::from(u8::from(parts.iter().any(|part| part.holds == Some(false))))
+}
+
+const REPRODUCED: Wanted = ("reproduced", |claim| share(&claim.ours));
+const ON_BASELINE: Wanted = ("on the baseline only", |claim| {
+    let seen = f64::from(u8::from(matches!(claim.finding, Finding::OnBaseline(_))));
+    (fails(&claim.ours) + share(&claim.baseline) + seen) / 3.0
+});
+const CONTRADICTED: Wanted = ("contradicted", |claim| {
+    let seen = f64::from(u8::from(matches!(claim.finding, Finding::Contradicted { .. })));
+    f64::midpoint(fails(&claim.ours), seen)
+});
+
+/// Tables that are doctored at most until something is seen, and steps away from the nearest of them.
+const TRIES: usize = 20_000;
+const STEPS: usize = 3;
+
+/// Doctors a table until a claim is seen as wanted, keeping what brings it nearer.
+fn is_seen(experiment: &Experiment, table: &Table, claim: usize, (_, near): Wanted) -> bool {
+    let mut random = fastrand::Rng::with_seed(claim as u64);
+    let nearness = |table: &Table| (experiment.judge)(table).claims.get(claim).map_or(0.0, near);
+    // However unsteady the machine is.
+    let mut best = table.clone().measured_in(0.0);
+    let (mut nearest, mut current, mut steps) = (nearness(&best), best.clone(), 0);
+    for _ in 0..TRIES {
+        if nearest >= 1.0 {
+            return true;
+        }
+        let mut doctored = current.clone();
+        doctor(&mut doctored, &mut random);
+        let now = nearness(&doctored);
+        if now > nearest {
+            (best, nearest) = (doctored.clone(), now);
+            (current, steps) = (doctored, 0);
+        } else if steps < STEPS {
+            (current, steps) = (doctored, steps + 1);
+        } else {
+            (current, steps) = (best.clone(), 0);
+        }
+    }
+    nearest >= 1.0
+}
+
+/// Measures it; its files are sound. Returns what is never seen of its claims. One that is skipped is fine.
+fn check(experiment: &'static Experiment, setting: &Setting) -> Vec<String> {
+    let mut unseen = Vec::new();
     let name = experiment.name;
     let page = match Page::measure(experiment, setting, "--quick") {
         Ok(page) => page,
-        Err(crate::failure::Failure::Skipped(_)) => return,
+        Err(crate::failure::Failure::Skipped(_)) => return unseen,
         Err(failure) => panic!("{name}: {failure}"),
     };
     let table = page.table();
     assert_rectangular(table, name);
     assert_well_formed(&page.picture(), name);
     let text = page.page();
-    for wanted in ["**Claim.**", "**Limit.**", "Repeat: ", "Noise: ", name] {
+    for wanted in ["**Verdict.** ", "\n1. **", "**Limit.**", "Repeat: ", "Noise: ", name] {
         assert!(text.contains(wanted), "{name}: {text}");
     }
     // Every chart draws columns that are there.
@@ -92,18 +169,37 @@ fn check(experiment: &'static Experiment, setting: &Setting) {
             assert!(table.columns().contains(&column), "{name}: no column {column}");
         }
     }
-    let stands = doctored(experiment, table);
-    assert!(stands.contains(&Stand::Contradicted), "{name}: the check cannot fail");
-    let empty = Table::empty_of(table);
-    let stand = (experiment.judge)(&empty).stand;
-    assert!(stand != Stand::Confirmed, "{name}: {stand} by no numbers");
+    for (number, claim) in (experiment.judge)(table).claims.iter().enumerate() {
+        let with_baseline = (!claim.baseline.is_empty()).then_some(ON_BASELINE);
+        for wanted in [REPRODUCED, CONTRADICTED].into_iter().chain(with_baseline) {
+            if !is_seen(experiment, table, number, wanted) {
+                unseen.push(format!(
+                    "{name}: claim {} is never {}: {claim:?}",
+                    number + 1,
+                    wanted.0
+                ));
+            }
+        }
+    }
+    for claim in (experiment.judge)(&Table::empty_of(table)).claims {
+        assert!(matches!(claim.finding, Finding::Untold), "{name}: {claim:?} by no numbers");
+    }
+    unseen
+}
+
+/// What cannot be measured here is named, and is little.
+#[test]
+fn little_is_not_comparable() {
+    let missing: Vec<_> = EXPERIMENTS.iter().flat_map(|experiment| experiment.missing).collect();
+    assert!(missing.len() <= 5, "{missing:?}");
+    assert!(missing.iter().all(|one| !one.says.is_empty() && !one.needs.is_empty()));
 }
 
 #[test]
 fn every_experiment_runs_and_its_check_can_fail() {
-    for experiment in EXPERIMENTS {
-        check(experiment, &tiny());
-    }
+    let unseen: Vec<String> =
+        EXPERIMENTS.iter().flat_map(|experiment| check(experiment, &tiny())).collect();
+    assert!(unseen.is_empty(), "{}", unseen.join("\n"));
 }
 
 /// The shortest of those that need an Open vSwitch, whose folder `FLOWGAUGE_SWITCH` names; skipped without.
@@ -111,6 +207,7 @@ fn every_experiment_runs_and_its_check_can_fail() {
 fn a_switch_is_measured() {
     let Some(switch) = env::var_os("FLOWGAUGE_SWITCH") else { return };
     let setting = Setting { switch: Some(switch.into()), ..tiny() };
-    check(&super::switch::NITRO_FIG2, &setting);
-    check(&super::switch::SKIPPER_FIG5, &setting);
+    for experiment in [&super::switch::NITRO_FIG2, &super::switch::SKIPPER_FIG5] {
+        assert_eq!(check(experiment, &setting), [""; 0]);
+    }
 }

@@ -1,216 +1,258 @@
-//! Whether a claim stands: computed from the numbers of a table, part by part.
+//! What became of the claims of a paper: computed from the numbers of a table, claim by claim.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
-use super::table::short;
+use super::part::{Checked, Part, digits};
+use super::table::Table;
 
-/// Relative differences that are not told apart: rounds of one measurement differ by as much.
-pub(crate) const ALIKE: f64 = 0.03;
-
-/// What became of a claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stand {
-    /// Every part of it holds.
-    Confirmed,
-    /// Some part of it does not.
-    Contradicted,
-    /// Too close to tell, or not measurable here.
-    Open,
+/// What a paper says, with the numbers that decide.
+#[derive(Clone, Debug)]
+pub(crate) struct Claim {
+    says: String,
+    ours: Vec<Part>,
+    baseline: Option<(Vec<Part>, Gain)>,
+    otherwise: &'static str,
 }
 
-impl Stand {
-    /// All of them.
-    pub(crate) const ALL: [Self; 3] = [Self::Confirmed, Self::Contradicted, Self::Open];
+/// How much better this engine is than the paper's structure: so many times.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Gain {
+    /// Packets a second.
+    Faster(f64),
+    /// Errors, the other way round.
+    Closer(f64),
 }
 
-impl fmt::Display for Stand {
+impl fmt::Display for Gain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Confirmed => "Confirmed",
-            Self::Contradicted => "Contradicted",
-            Self::Open => "Open",
-        })
+        match self {
+            Self::Faster(times) => write!(f, "ours is {} times as fast", digits(*times)),
+            Self::Closer(times) => write!(f, "the error of ours is {} times less", digits(*times)),
+        }
+    }
+}
+
+impl Claim {
+    /// A claim with its checks, and what explains it should one of them fail.
+    pub(crate) fn new(
+        says: impl Into<String>,
+        ours: impl IntoIterator<Item = Part>,
+        otherwise: &'static str,
+    ) -> Self {
+        Self { says: says.into(), ours: ours.into_iter().collect(), baseline: None, otherwise }
+    }
+
+    /// The same claim of the paper's structure, and how much better this engine's does.
+    pub(crate) fn on_baseline(self, parts: impl IntoIterator<Item = Part>, gain: Gain) -> Self {
+        Self { baseline: Some((parts.into_iter().collect(), gain)), ..self }
+    }
+
+    fn judge(self, noise: f64) -> Judged {
+        let check = |parts: Vec<Part>| -> Vec<Checked> {
+            parts.into_iter().map(|part| part.check(noise)).collect()
+        };
+        let ours = check(self.ours);
+        let (baseline, gain) = match self.baseline {
+            Some((parts, gain)) => (check(parts), Some(gain)),
+            None => (Vec::new(), None),
+        };
+        let finding = match (together(&ours), together(&baseline), gain) {
+            (Some(true), _, _) => Finding::Reproduced,
+            (_, Some(true), Some(gain)) => Finding::OnBaseline(gain),
+            (None, _, _) => Finding::Untold,
+            _ => Finding::Contradicted { why: self.otherwise },
+        };
+        Judged { says: self.says, finding, ours, baseline }
+    }
+}
+
+/// Whether all hold: not where one does not, else it cannot be told where one cannot.
+fn together(parts: &[Checked]) -> Option<bool> {
+    if parts.iter().any(|part| part.holds == Some(false)) {
+        Some(false)
+    } else if parts.is_empty() || parts.iter().any(|part| part.holds.is_none()) {
+        None
+    } else {
+        Some(true)
     }
 }
 
 /// What became of a claim.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Finding {
+    /// Every check holds.
+    Reproduced,
+    /// The paper's structure does as it says; this engine's is better.
+    OnBaseline(Gain),
+    /// A check fails, for a reason.
+    Contradicted { why: &'static str },
+    /// This run cannot tell.
+    Untold,
+}
+
+/// The words of findings, as pages and reports have them, and what only this project cannot have.
+pub(super) const WORDS: [&str; 5] = [
+    "Reproduced",
+    "Reproduced on the paper's baseline only",
+    "Not comparable here",
+    "Contradicted",
+    "Cannot be told",
+];
+
+impl Finding {
+    /// Its word.
+    pub(super) fn word(&self) -> &'static str {
+        match self {
+            Self::Reproduced => WORDS[0],
+            Self::OnBaseline(_) => WORDS[1],
+            Self::Contradicted { .. } => WORDS[3],
+            Self::Untold => WORDS[4],
+        }
+    }
+}
+
+/// A claim that was judged.
+#[derive(Clone, Debug)]
+pub(crate) struct Judged {
+    says: String,
+    pub(crate) finding: Finding,
+    pub(crate) ours: Vec<Checked>,
+    pub(crate) baseline: Vec<Checked>,
+}
+
+impl Judged {
+    /// As an item of a list, with its checks below.
+    fn item(&self) -> String {
+        let gain = match self.finding {
+            Finding::OnBaseline(gain) => format!(" ({gain})"),
+            _ => String::new(),
+        };
+        let mut item = format!("**{}{gain}.** {}\n", self.finding.word(), self.says);
+        if let Finding::Contradicted { why } = self.finding {
+            let _ = writeln!(item, "   - **Why.** {why}");
+        }
+        for part in &self.ours {
+            let _ = writeln!(item, "   - {}", part.line());
+        }
+        for part in &self.baseline {
+            let _ = writeln!(item, "   - on the paper's baseline, {}", part.line());
+        }
+        item
+    }
+}
+
+/// A claim that cannot be measured here.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Missing {
+    /// What the paper says.
+    pub(crate) says: &'static str,
+    /// The hardware, trace or code that it needs.
+    pub(crate) needs: &'static str,
+}
+
+/// What became of the claims of a figure, the headline first.
 #[derive(Clone, Debug)]
 pub(crate) struct Verdict {
-    pub(crate) stand: Stand,
-    parts: Vec<Part>,
-}
-
-/// A part of a claim, checked.
-#[derive(Clone, Debug)]
-pub(crate) struct Part {
-    /// Whether it holds; `None` where that cannot be told.
-    holds: Option<bool>,
-    /// What was measured.
-    told: String,
-}
-
-impl Part {
-    /// A part that cannot be told, with the reason.
-    pub(crate) fn open(reason: impl Into<String>) -> Self {
-        Self { holds: None, told: reason.into() }
-    }
-
-    /// Claims that numbers are less than others, pair by pair, by more than [`ALIKE`]: of all pairs, or
-    /// at least no pair the other way round and most of them so.
-    pub(crate) fn less(what: &str, less: &[f64], more: &[f64]) -> Self {
-        let ratios: Vec<f64> = less.iter().zip(more).map(|(less, more)| less / more).collect();
-        let ratios: Vec<f64> = ratios.into_iter().filter(|ratio| ratio.is_finite()).collect();
-        if ratios.is_empty() {
-            return Self::open(format!("{what}: nothing was measured"));
-        }
-        let under = ratios.iter().filter(|ratio| **ratio < 1.0 - ALIKE).count();
-        let over = ratios.iter().filter(|ratio| **ratio > 1.0 + ALIKE).count();
-        let holds = match (under, over) {
-            (_, 0) if 2 * under > ratios.len() => Some(true),
-            (_, over) if over > 0 => Some(false),
-            _ => None,
-        };
-        let told = match ratios[..] {
-            [ratio] => format!("{what}: {}", digits(ratio)),
-            _ => format!(
-                "{what}: {} ({} to {}); less at {under} of {} points, more at {over}",
-                digits(median(&ratios)),
-                digits(least(&ratios)),
-                digits(most(&ratios)),
-                ratios.len()
-            ),
-        };
-        Self { holds, told }
-    }
-
-    /// Claims that numbers rise (or fall, where `up` is false) from first to last by more than
-    /// [`ALIKE`].
-    pub(crate) fn moves(what: &str, numbers: &[f64], up: bool) -> Self {
-        let numbers: Vec<f64> = numbers.iter().copied().filter(|n| n.is_finite()).collect();
-        let (Some(first), Some(last)) = (numbers.first(), numbers.last()) else {
-            return Self::open(format!("{what}: nothing was measured"));
-        };
-        let ratio = if up { last / first } else { first / last };
-        let holds = if ratio > 1.0 + ALIKE {
-            Some(true)
-        } else if ratio < 1.0 - ALIKE {
-            Some(false)
-        } else {
-            None
-        };
-        Self { holds, told: format!("{what}: from {} to {}", digits(*first), digits(*last)) }
-    }
-
-    /// Claims that a number is at least so much; a missing one is open.
-    pub(crate) fn at_least(what: &str, number: f64, least: f64) -> Self {
-        let holds = number.is_finite().then_some(number >= least);
-        Self { holds, told: format!("{what}: {} (at least {})", digits(number), digits(least)) }
-    }
-
-    /// Claims that a number is at most so much; a missing one is open.
-    pub(crate) fn at_most(what: &str, number: f64, most: f64) -> Self {
-        let holds = number.is_finite().then_some(number <= most);
-        Self { holds, told: format!("{what}: {} (at most {})", digits(number), digits(most)) }
-    }
+    pub(crate) claims: Vec<Judged>,
 }
 
 impl Verdict {
-    /// Of a claim with these parts: contradicted where one does not hold, else open where one cannot
-    /// be told.
-    pub(crate) fn of(parts: impl IntoIterator<Item = Part>) -> Self {
-        let parts: Vec<Part> = parts.into_iter().collect();
-        let stand = if parts.iter().any(|part| part.holds == Some(false)) {
-            Stand::Contradicted
-        } else if parts.is_empty() || parts.iter().any(|part| part.holds.is_none()) {
-            Stand::Open
-        } else {
-            Stand::Confirmed
+    /// Of these claims, the headline first, by a table whose noise tells what can be told apart.
+    pub(crate) fn of(table: &Table, claims: impl IntoIterator<Item = Claim>) -> Self {
+        let judge = |claim: Claim| claim.judge(table.noise());
+        Self { claims: claims.into_iter().map(judge).collect() }
+    }
+
+    /// The worst of what became of the claims.
+    #[cfg(test)]
+    pub(crate) fn worst(&self) -> &'static str {
+        let words: Vec<&str> = self.claims.iter().map(|claim| claim.finding.word()).collect();
+        let worst = [WORDS[3], WORDS[4], WORDS[1], WORDS[0]];
+        worst.into_iter().find(|word| words.contains(word)).unwrap_or(WORDS[4])
+    }
+
+    /// In a sentence: the headline, and how many others there are of each finding.
+    pub(super) fn sentence(&self, missing: &[Missing]) -> String {
+        let gain = match self.claims.first().map(|claim| claim.finding) {
+            Some(Finding::OnBaseline(gain)) => format!(" ({gain})"),
+            _ => String::new(),
         };
-        Self { stand, parts }
+        let mut words = self.claims.iter().map(|claim| claim.finding.word());
+        let headline = words.next().unwrap_or(WORDS[4]);
+        let others: Vec<&str> = words.chain(missing.iter().map(|_| WORDS[2])).collect();
+        let counts = WORDS.iter().filter_map(|word| {
+            let count = others.iter().filter(|other| *other == word).count();
+            (count > 0).then(|| format!("{count} {}", word.to_lowercase()))
+        });
+        match others.len() {
+            0 => format!("{headline}{gain}"),
+            _ => format!("{headline}{gain}; others: {}", counts.collect::<Vec<_>>().join(", ")),
+        }
     }
 
-    /// In a sentence.
-    pub(crate) fn sentence(&self) -> String {
-        let count = |holds| self.parts.iter().filter(|part| part.holds == holds).count();
-        let open = match count(None) {
-            0 => String::new(),
-            open => format!(", {open} cannot be told"),
+    /// Claim by claim, as a numbered list.
+    pub(super) fn list(&self, missing: &[Missing]) -> String {
+        let without = |one: &Missing| {
+            format!("**{}.** {}\n   - **Missing.** {}\n", WORDS[2], one.says, one.needs)
         };
-        format!("{}: {} of {} parts hold{open}", self.stand, count(Some(true)), self.parts.len())
+        let items = self.claims.iter().map(Judged::item).chain(missing.iter().map(without));
+        let mut list = String::new();
+        for (item, number) in items.zip(1..) {
+            let _ = write!(list, "{number}. {item}");
+        }
+        list
     }
-
-    /// Part by part, with the numbers that decided.
-    pub(crate) fn lines(&self) -> impl Iterator<Item = String> {
-        self.parts.iter().map(|part| {
-            let word = match part.holds {
-                Some(true) => "holds",
-                Some(false) => "does not hold",
-                None => "cannot be told",
-            };
-            format!("{word}: {}", part.told)
-        })
-    }
-}
-
-/// The middle one; not a number of none.
-pub(crate) fn median(numbers: &[f64]) -> f64 {
-    let mut sorted = numbers.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
-/// A number with three digits that tell.
-fn digits(number: f64) -> String {
-    if !number.is_finite() {
-        return "not measured".to_owned();
-    }
-    let whole = number.abs() >= 100.0;
-    let text = if whole { format!("{number:.0}") } else { short((number * 1e3).round() / 1e3) };
-    if text.contains('.') {
-        text.trim_end_matches('0').trim_end_matches('.').to_owned()
-    } else {
-        text
-    }
-}
-
-fn least(numbers: &[f64]) -> f64 {
-    numbers.iter().copied().fold(f64::INFINITY, f64::min)
-}
-
-fn most(numbers: &[f64]) -> f64 {
-    numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn stand(part: Part) -> Stand {
-        Verdict::of([part]).stand
+    fn claim(ours: f64, baseline: f64) -> Claim {
+        let part = |number| Part::at_least("it", number, 1.0);
+        Claim::new("It is.", [part(ours)], "It is not, since.")
+            .on_baseline([part(baseline)], Gain::Faster(2.0))
+    }
+
+    fn word(claim: Claim) -> &'static str {
+        Verdict::of(&Table::new([]), [claim]).worst()
     }
 
     #[test]
     fn claims_stand_and_fall_by_their_numbers() {
-        let less = |less: &[f64], more: &[f64]| stand(Part::less("", less, more));
-        assert_eq!(less(&[1.0, 1.0, 1.0], &[2.0, 1.5, 1.01]), Stand::Confirmed);
-        assert_eq!(less(&[1.0, 2.0], &[2.0, 1.0]), Stand::Contradicted);
-        assert_eq!(less(&[1.0, 1.0], &[1.01, 1.02]), Stand::Open);
-        assert_eq!(less(&[1.0, f64::NAN], &[2.0, 1.0]), Stand::Confirmed);
-        assert_eq!(less(&[], &[]), Stand::Open);
-        let moves = |numbers: &[f64], up| stand(Part::moves("", numbers, up));
-        assert_eq!(moves(&[1.0, 5.0, 2.0], true), Stand::Confirmed);
-        assert_eq!(moves(&[1.0, 5.0, 2.0], false), Stand::Contradicted);
-        assert_eq!(moves(&[1.0, 5.0, 1.01], false), Stand::Open);
-        assert_eq!(stand(Part::at_least("", 1.8, 1.8)), Stand::Confirmed);
-        assert_eq!(stand(Part::at_most("", 1.8, 1.7)), Stand::Contradicted);
-        assert_eq!(stand(Part::at_most("", f64::NAN, 1.7)), Stand::Open);
-        assert_eq!(Part::at_most("it", f64::NAN, 1.7).told, "it: not measured (at most 1.7)");
-        let both = [Part::at_least("one", 1.0, 2.0), Part::open("other")];
-        let verdict = Verdict::of(both);
-        assert_eq!(verdict.stand, Stand::Contradicted);
-        assert_eq!(verdict.sentence(), "Contradicted: 0 of 2 parts hold, 1 cannot be told");
-        let lines: Vec<String> = verdict.lines().collect();
-        assert_eq!(lines, ["does not hold: one: 1 (at least 2)", "cannot be told: other"]);
-        assert_eq!(Verdict::of([]).stand, Stand::Open);
+        let on_baseline = "Reproduced on the paper's baseline only";
+        assert_eq!(word(claim(1.0, 0.0)), "Reproduced");
+        assert_eq!([word(claim(0.0, 1.0)), word(claim(f64::NAN, 1.0))], [on_baseline; 2]);
+        assert_eq!([word(claim(0.0, 0.0)), word(claim(0.0, f64::NAN))], ["Contradicted"; 2]);
+        assert_eq!(word(claim(f64::NAN, f64::NAN)), "Cannot be told");
+        assert_eq!(word(Claim::new("", [], "")), "Cannot be told");
+        let failed = Claim::new("", [Part::open("a"), Part::at_least("", 0.0, 1.0)], "");
+        assert_eq!(word(failed), "Contradicted");
+    }
+
+    #[test]
+    fn the_headline_comes_first() {
+        let missing = [Missing { says: "More.", needs: "A switch." }];
+        let claims = [claim(0.0, 1.0), claim(1.0, 1.0), claim(0.0, 0.0)];
+        let verdict = Verdict::of(&Table::new([]), claims);
+        assert_eq!(
+            verdict.sentence(&missing),
+            "Reproduced on the paper's baseline only (ours is 2 times as fast); others: 1 reproduced, 1 not \
+             comparable here, 1 contradicted"
+        );
+        let list = verdict.list(&missing);
+        for line in [
+            "1. **Reproduced on the paper's baseline only (ours is 2 times as fast).** It is.",
+            "   - does not hold: it: 0 (at least 1)",
+            "   - on the paper's baseline, holds: it: 1 (at least 1)",
+            "2. **Reproduced.** It is.",
+            "3. **Contradicted.** It is.",
+            "   - **Why.** It is not, since.",
+            "4. **Not comparable here.** More.",
+            "   - **Missing.** A switch.",
+        ] {
+            assert!(list.lines().any(|have| have == line), "{line}\n{list}");
+        }
+        assert_eq!(Verdict::of(&Table::new([]), []).sentence(&[]), "Cannot be told");
     }
 }

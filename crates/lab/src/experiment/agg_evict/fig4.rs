@@ -4,10 +4,12 @@ use flowgauge_core::key::{FlowKey, Key4, KeyKind};
 
 use crate::exact::{Exact, number};
 use crate::experiment::chart::{Chart, linear, log};
+use crate::experiment::part::Part;
+use crate::experiment::preset::Preset;
 use crate::experiment::setting::{Mix, Setting};
 use crate::experiment::stream::Stream;
 use crate::experiment::table::{Table, row};
-use crate::experiment::verdict::{Part, Verdict};
+use crate::experiment::verdict::{Claim, Verdict};
 use crate::experiment::{Experiment, Outcome};
 use crate::failure::Failure;
 
@@ -15,10 +17,10 @@ pub(crate) const FIG4: Experiment = Experiment {
     name: "agg-evict/fig4",
     title: "how many packets flows have",
     paper: "Agg-Evict (CCR 2018), Fig. 4",
-    claim: "Flows (by source) are many and small, and the packets are in few of them: more than half of \
-            the flows have at most 10 packets, and together they have less than half of all packets.",
+    presets: &[super::TRAFFIC, super::EPOCH, Preset::same("key", "the source")],
     measure,
     judge,
+    missing: &[],
     charts: &[
         Chart {
             title: "Flows",
@@ -73,8 +75,16 @@ fn judge(table: &Table) -> Verdict {
     let (flows, packets) = rows.last().map_or((f64::NAN, f64::NAN), |row| {
         (row.number("flows_percent"), row.number("packets_percent"))
     });
-    Verdict::of([
-        Part::at_least("percent of the flows with at most 10 packets", flows, 50.0),
-        Part::at_most("percent of the packets in them", packets, 50.0),
-    ])
+    Verdict::of(
+        table,
+        [Claim::new(
+            "Flows (by source) are many and small, and the packets are in few of them: more than half of the \
+             flows have at most 10 packets, and together they have less than half of all packets.",
+            [
+                Part::at_least("percent of the flows with at most 10 packets", flows, 50.0),
+                Part::at_most("percent of the packets in them", packets, 50.0),
+            ],
+            "The traffic is not a backbone's.",
+        )],
+    )
 }

@@ -2,12 +2,15 @@
 
 use flowgauge_core::key::{Key4, KeyKind};
 
-use super::{ALONE, BEHIND};
+use super::solutions::FlowRadar;
+use super::{ALONE, BEHIND, BOTH_THEIRS, OURS, THEIRS, THEIRS_BEHIND, WAYS, less, theirs};
 use crate::experiment::chart::{Chart, linear, log};
+use crate::experiment::part::Part;
+use crate::experiment::preset::Preset;
 use crate::experiment::setting::{Mix, Setting};
 use crate::experiment::stream::Stream;
 use crate::experiment::table::Table;
-use crate::experiment::verdict::{Part, Verdict};
+use crate::experiment::verdict::{Claim, Verdict};
 use crate::experiment::{Experiment, Outcome};
 use crate::failure::Failure;
 
@@ -15,10 +18,23 @@ pub(crate) const FIG7: Experiment = Experiment {
     name: "agg-evict/fig7",
     title: "the skew of the traffic, with and without the aggregator",
     paper: "Agg-Evict (CCR 2018), Fig. 7a and 7b",
-    claim: "FlowRadar is faster behind the aggregator at every skew. More skew makes it a little faster \
-            alone and much faster behind the aggregator.",
+    presets: &[
+        super::EPOCH,
+        super::BATCHES,
+        super::SOURCES,
+        super::AGGREGATOR,
+        super::HASHES,
+        super::RADAR,
+        Preset::other(
+            "skewed traffic",
+            "five-tuples of the trace, drawn by Zipf's law",
+            "a million sources, drawn by Zipf's law, skew 0.75 to 1.75",
+            "as many as the trace has flows",
+        ),
+    ],
     measure,
     judge,
+    missing: &[],
     charts: &[
         Chart { x: "skew", x_axis: linear("skew"), ..super::THROUGHPUT },
         Chart { title: "Latency", x: "skew", x_axis: linear("skew"), ..super::LATENCY },
@@ -29,9 +45,17 @@ pub(crate) const FIG7C: Experiment = Experiment {
     name: "agg-evict/fig7c",
     title: "the size of the aggregator",
     paper: "Agg-Evict (CCR 2018), Fig. 7c",
-    claim: "A larger aggregator lowers mean and tail, and brings them closer together.",
+    presets: &[
+        super::TRAFFIC,
+        super::EPOCH,
+        super::BATCHES,
+        super::SOURCES,
+        super::RADAR,
+        Preset::other("rows", "in a figure", "256 to 16384", "powers of two"),
+    ],
     measure: measure_sizes,
     judge: judge_sizes,
+    missing: &[],
     charts: &[Chart {
         title: "Latency of FlowRadar",
         x: "rows",
@@ -48,7 +72,8 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let mut table = super::table(["skew"]);
     for skew in SKEWS {
         let stream = Stream::<Key4>::draw(setting, Mix::Zipf(skew), KeyKind::Source)?;
-        super::measure(&mut table, &[skew.into()], &both, setting, &stream, super::BATCH)?;
+        let theirs = theirs(FlowRadar::<4>::new, WAYS);
+        super::measure(&mut table, &[skew.into()], &both, theirs, setting, &stream)?;
     }
     let limit = super::limit(&table);
     let notes =
@@ -60,16 +85,43 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
 
 fn judge(table: &Table) -> Verdict {
     let mean = |how: &str| table.numbers("how", how, "mean_ns");
-    let (alone, behind) = (mean(ALONE), mean(BEHIND));
-    let fall = |numbers: &[f64]| match (numbers.first(), numbers.last()) {
+    let fall = |how: &str| match (mean(how).first(), mean(how).last()) {
         (Some(first), Some(last)) => [first / last],
         _ => [f64::NAN],
     };
-    Verdict::of([
-        Part::less("mean behind the aggregator over alone", &behind, &alone),
-        Part::moves("mean behind the aggregator (ns), by skew", &behind, false),
-        Part::less("factor between skews alone over behind", &fall(&alone), &fall(&behind)),
-    ])
+    let falls = |hows: [&str; 2]| {
+        hows.map(|how| Part::moves(&format!("mean {how} (ns), by skew"), &mean(how), false))
+    };
+    let faster = super::faster(table);
+    Verdict::of(
+        table,
+        [
+            Claim::new(
+                "FlowRadar is faster behind the aggregator at every skew.",
+                [less(table, "mean", "mean_ns", OURS)],
+                "Flows of few packets in random order come again after their pair was evicted: the \
+                 aggregator then adds its time to one update a packet.",
+            )
+            .on_baseline([less(table, "mean", "mean_ns", BOTH_THEIRS)], faster),
+            Claim::new(
+                "More skew makes FlowRadar a little faster alone and much faster behind the aggregator.",
+                falls(OURS).into_iter().chain([Part::less(
+                    "factor between skews alone over behind",
+                    &fall(ALONE),
+                    &fall(BEHIND),
+                )]),
+                "Memory that is fetched ahead hides where flows are.",
+            )
+            .on_baseline(
+                falls(BOTH_THEIRS).into_iter().chain([Part::less(
+                    "factor between skews alone over behind",
+                    &fall(THEIRS),
+                    &fall(THEIRS_BEHIND),
+                )]),
+                faster,
+            ),
+        ],
+    )
 }
 
 fn measure_sizes(setting: &Setting) -> Result<Outcome, Failure> {
@@ -77,7 +129,7 @@ fn measure_sizes(setting: &Setting) -> Result<Outcome, Failure> {
     let mut table = super::table(["rows"]);
     for rows in ROWS {
         let both = super::both(&super::flow_radar(), rows);
-        super::measure(&mut table, &[rows.into()], &both, setting, &stream, super::BATCH)?;
+        super::measure(&mut table, &[rows.into()], &both, Vec::new(), setting, &stream)?;
     }
     let limit = super::limit(&table);
     Ok(Outcome { table, limit, notes: String::new() })
@@ -87,9 +139,22 @@ fn judge_sizes(table: &Table) -> Verdict {
     let of = |column: &str| table.numbers("how", BEHIND, column);
     let (mean, tail) = (of("mean_ns"), of("p99_ns"));
     let gap: Vec<f64> = tail.iter().zip(&mean).map(|(tail, mean)| tail - mean).collect();
-    Verdict::of([
-        Part::moves("mean (ns), by rows", &mean, false),
-        Part::moves("tail (ns), by rows", &tail, false),
-        Part::moves("tail less mean (ns), by rows", &gap, false),
-    ])
+    Verdict::of(
+        table,
+        [
+            Claim::new(
+                "A larger aggregator lowers mean and tail.",
+                [
+                    Part::moves("mean (ns), by rows", &mean, false),
+                    Part::moves("tail (ns), by rows", &tail, false),
+                ],
+                "An aggregator that leaves the cache costs more than it saves.",
+            ),
+            Claim::new(
+                "It brings them closer together.",
+                [Part::moves("tail less mean (ns), by rows", &gap, false)],
+                "Sums that are handed on together make some batches long.",
+            ),
+        ],
+    )
 }

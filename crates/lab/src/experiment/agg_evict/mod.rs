@@ -1,11 +1,14 @@
 //! Zhou et al., "Accelerating network measurement in software" (CCR 2018).
 
+mod buffers;
 mod fig2;
 mod fig4;
 mod fig5;
 mod fig6;
 mod fig7;
 mod fig8;
+mod paper;
+mod solutions;
 
 pub(super) use fig2::FIG2;
 pub(super) use fig4::FIG4;
@@ -17,12 +20,17 @@ pub(super) use fig8::{FIG8A, FIG8B};
 use flowgauge_core::key::FlowKey;
 
 use super::chart::{Chart, linear};
-use super::latency::{self, BARE};
+use super::latency::{self, BARE, Bare, Latency, Runner, race};
+use super::part::{Part, median};
+use super::preset::{self, Preset};
 use super::setting::Setting;
 use super::stream::Stream;
 use super::structure::Structure;
 use super::table::{Cell, Table};
+use super::verdict::Gain;
 use crate::failure::Failure;
+use paper::{Aggregator, Alone, Policy, Search};
+use solutions::Solution;
 
 /// Packets of a batch.
 const BATCH: usize = 32;
@@ -30,6 +38,37 @@ const BATCH: usize = 32;
 /// What tables call a structure without and with the aggregator.
 const ALONE: &str = "alone";
 const BEHIND: &str = "behind Agg-Evict";
+
+/// The same of the paper's structures, and of its aggregator.
+const THEIRS: &str = "the paper's, alone";
+const THEIRS_BEHIND: &str = "the paper's, behind";
+
+const TRAFFIC: Preset = Preset::other(
+    "traffic",
+    "a minute of CAIDA: 28 million packets of 590,000 sources, skew around 1.1",
+    "generated like a backbone's, or `--keys FILE`",
+    "the trace is not free to hand on",
+);
+const EPOCH: Preset =
+    Preset::of("epoch", "2 million packets", preset::epoch, "`--quick` is for every day");
+const BATCHES: Preset = Preset::same("batch", "32 packets of 64 bytes");
+const SOURCES: Preset = Preset::same("key", "the source; both addresses for TwoLevel");
+const AGGREGATOR: Preset = Preset::other(
+    "aggregator",
+    "2000 rows of 16 pairs by remainder, a fingerprint by exclusive or, each evicted pair updated at once",
+    "that, and the engine's: 2048 rows by digest, evicted pairs in half batches of 128",
+    "sums that come together are fetched ahead together, at the cost of the tail",
+);
+const HASHES: Preset = Preset::other(
+    "hashes",
+    "one for each row",
+    "xxHash32 for each row, and the engine's one digest for all rows",
+    "the claims are about the former, users have the latter",
+);
+const RADAR: Preset = Preset::same(
+    "FlowRadar",
+    "262144 cells, a filter in a third of their memory, 4 hashes for each",
+);
 
 /// The paper's 2,000 rows of 16 pairs, as the next power of two.
 const ROWS: usize = 2048;
@@ -57,6 +96,7 @@ fn nine() -> [Structure; 9] {
         Structure::new("UnivMon", "univmon").with(levels),
         Structure::new("RevSketch", "reversible-sketch").with(reversible),
         Structure::new("TwoLevel", "two-level").with(two),
+        // As many counters as the paper's four arrays have, of which one is counted in.
         Structure::new("MRAC", "mrac").with([("columns", "262144")]),
         Structure::new("FM", "fm").with([("bitmaps", "4")]),
         Structure::new("LC", "linear-counting").with([("bits", "8388608")]),
@@ -71,22 +111,77 @@ fn table(by: impl IntoIterator<Item = &'static str>) -> Table {
     Table::new(by.into_iter().chain(MEASURED))
 }
 
-/// Measures structures in batches of so many: a row for the bare loop and one for each, `at` first.
+/// A runner of the paper's with what tables call it.
+type Theirs<K> = (&'static str, Box<dyn Runner<K>>);
+
+/// What tables call a way to run a solution of the paper's, and the aggregator before it, if any.
+type Way = (&'static str, Option<(Policy, Search)>);
+
+/// Alone, and behind the aggregator as the paper has it.
+const WAYS: [Way; 2] =
+    [(THEIRS, None), (THEIRS_BEHIND, Some((Policy::RoundRobin, Search::Vector)))];
+
+/// A solution of the paper's in these ways.
+fn theirs<K: FlowKey, S: Solution<K> + 'static>(
+    new: impl Fn() -> S,
+    ways: impl IntoIterator<Item = Way>,
+) -> Vec<Theirs<K>> {
+    let run = |(label, before): Way| -> Theirs<K> {
+        match before {
+            Some((policy, search)) => (label, Box::new(Aggregator::new(new(), policy, search))),
+            None => (label, Box::new(Alone(new()))),
+        }
+    };
+    ways.into_iter().map(run).collect()
+}
+
+/// Measures structures and those of the paper in batches of so many: a row for the bare loop and one
+/// for each, `at` first.
 fn measure<K: FlowKey>(
     table: &mut Table,
     at: &[Cell],
     structures: &[Structure],
+    mut theirs: Vec<Theirs<K>>,
     setting: &Setting,
     stream: &Stream<K>,
-    batch_packets: usize,
 ) -> Result<(), Failure> {
-    let (bare, times) = latency::of_structures(structures, setting, stream, batch_packets)?;
-    let labels = std::iter::once(BARE).chain(structures.iter().map(|one| one.label.as_str()));
-    for (label, time) in labels.zip(std::iter::once(bare).chain(times)) {
+    let built = structures.iter().map(|structure| structure.build::<K>(setting));
+    let mut built = built.collect::<Result<Vec<_>, _>>()?;
+    let mut bare = Bare::new();
+    let mut runners: Vec<&mut dyn Runner<K>> = vec![&mut bare];
+    runners.extend(built.iter_mut().map(|summary| summary as &mut dyn Runner<K>));
+    runners.extend(theirs.iter_mut().map(|(_, runner)| &mut **runner as &mut dyn Runner<K>));
+    let times = race(&mut runners, stream, BATCH, setting.rounds);
+    let labels = structures.iter().map(|structure| structure.label.as_str());
+    let labels = labels.chain(theirs.iter().map(|(label, _)| *label));
+    push(table, at, std::iter::once(BARE).chain(labels).zip(times));
+    Ok(())
+}
+
+/// Adds a row for each of these times.
+fn push<'a>(table: &mut Table, at: &[Cell], times: impl Iterator<Item = (&'a str, Latency)>) {
+    for (label, time) in times {
         let numbers = [time.mean_ns, time.p99_ns, 1e3 / time.mean_ns].map(Cell::from);
         table.push(at.iter().cloned().chain([Cell::from(label)]).chain(numbers));
     }
-    Ok(())
+}
+
+/// That a column is less of one than of another, point by point.
+fn less(table: &Table, what: &str, column: &str, [one, other]: [&str; 2]) -> Part {
+    let of = |how: &str| table.numbers("how", how, column);
+    Part::less(&format!("{what} behind the aggregator over alone"), &of(one), &of(other))
+}
+
+/// Both of the engine's, and both of the paper's.
+const OURS: [&str; 2] = [BEHIND, ALONE];
+const BOTH_THEIRS: [&str; 2] = [THEIRS_BEHIND, THEIRS];
+
+/// How many times as fast the engine's structures are alone as the paper's.
+fn faster(table: &Table) -> Gain {
+    let of = |how: &str| table.numbers("how", how, "mean_ns");
+    let ratios: Vec<f64> =
+        of(THEIRS).iter().zip(of(ALONE)).map(|(theirs, ours)| theirs / ours).collect();
+    Gain::Faster(median(&ratios))
 }
 
 /// A structure alone, and behind an aggregator of so many rows.
@@ -107,7 +202,7 @@ const LATENCY: Chart = Chart {
     y: &[("mean_ns", " mean"), ("p99_ns", " p99")],
     y_axis: linear("latency (ns a packet)"),
     series: "how",
-    only: &[ALONE, BEHIND],
+    only: &[ALONE, BEHIND, THEIRS, THEIRS_BEHIND],
 };
 
 /// Packets a second, likewise.

@@ -6,10 +6,12 @@ use flowgauge_kernel::{Digester, Isa, Seed};
 
 use super::{FlowRegulator, RATE, SKETCH};
 use crate::experiment::chart::{Chart, log};
+use crate::experiment::part::Part;
+use crate::experiment::preset::Preset;
 use crate::experiment::setting::{Mix, Setting};
 use crate::experiment::stream::Stream;
 use crate::experiment::table::{Table, row};
-use crate::experiment::verdict::{Part, Verdict};
+use crate::experiment::verdict::{Claim, Verdict};
 use crate::experiment::{Experiment, Outcome};
 use crate::failure::Failure;
 
@@ -17,10 +19,26 @@ pub(crate) const FIG9B: Experiment = Experiment {
     name: "insta-measure/fig9b",
     title: "delay of detection, by the rate of a heavy hitter",
     paper: "InstaMeasure (ICDCS 2019), Fig. 9b",
-    claim: "Decoded when it saturates, a flow of 10,000 packets a second is seen to exceed 0.05 % of a link \
-            of 1 Gbit/s some 10 ms after the packet with which it does, one of 130,000 after 1 ms.",
+    presets: &[
+        super::REGULATOR,
+        Preset::same("flow", "10,000 to 200,000 packets a second"),
+        Preset::same("threshold", "0.05 % of a link of 1 Gbit/s"),
+        Preset::other(
+            "other traffic",
+            "none is named",
+            "a million packets a second like a backbone's",
+            "words that nobody shares are too easy",
+        ),
+        Preset::other(
+            "clock",
+            "a network",
+            "that of the packets",
+            "delays of decoding, and of nothing else",
+        ),
+    ],
     measure,
     judge,
+    missing: &[],
     charts: &[Chart {
         title: "Delay of detection",
         x: "flow_kpps",
@@ -118,9 +136,24 @@ fn judge(table: &Table) -> Verdict {
         rows.next().map_or(f64::NAN, |row| row.number(column))
     };
     let means = table.numbers("decoding", SATURATION, "delay_ms");
-    Verdict::of([
-        Part::at_most("mean delay at 10,000 packets a second, ms", at(10.0, "delay_ms"), 10.0),
-        Part::at_most("mean delay at 130,000 packets a second, ms", at(130.0, "delay_ms"), 1.0),
-        Part::moves("mean delay by rate, ms", &means, false),
-    ])
+    let within = |kpps: f64, most: f64| {
+        let what = format!("mean delay at {} packets a second, ms", 1000.0 * kpps);
+        Part::at_most(&what, at(kpps, "delay_ms"), most)
+    };
+    Verdict::of(
+        table,
+        [
+            Claim::new(
+                "Decoded when it saturates, a flow of 10,000 packets a second is seen to exceed 0.05 % of a \
+                 link of 1 Gbit/s some 10 ms after the packet with which it does, one of 130,000 after 1 ms.",
+                [within(10.0, 10.0), within(130.0, 1.0)],
+                "What one packet that is let through stands for, 95 packets, takes longer.",
+            ),
+            Claim::new(
+                "The faster the flow, the sooner it is seen.",
+                [Part::moves("mean delay by rate, ms", &means, false)],
+                "A flow waits for packets, not for time.",
+            ),
+        ],
+    )
 }

@@ -23,12 +23,60 @@ use flowgauge_core::summary::instant::Regulator;
 use flowgauge_synthetic::{Config, Profile, Size, Traffic};
 
 use super::Failure;
+use super::preset::Preset;
 use super::setting::{Mix, Setting};
 use crate::traffic::{Packet, Scene};
 
 /// The regulators that most figures are about: of one layer, and of two.
 type Rcc = Regulator<u32, 1>;
 type FlowRegulator = Regulator<u32, 2>;
+
+const KEY: Preset = Preset::same("key", "the five-tuple");
+const REGULATOR: Preset =
+    Preset::same("regulator", "two layers of vectors of 8 bits in words of 32, 128 KB in all");
+const TABLE: Preset = Preset::same("flow table", "2^20 entries");
+const BACKBONE: Preset = Preset::of(
+    "traffic",
+    "an hour of CAIDA: 3.7 billion packets of 78 million flows, a million a second",
+    |setting| format!("{} million packets like a backbone's", millions(setting, 1) / 4.0),
+    "the trace is not free to hand on; the rate settles in less than a second",
+);
+const ZIPF: Preset = Preset::of(
+    "traffic",
+    "an hour of CAIDA: 3.7 billion packets of 78 million flows",
+    |setting| {
+        format!(
+            "{} million packets of a million flows by Zipf's law, skew 1.1",
+            millions(setting, 1)
+        )
+    },
+    "the trace is not free to hand on",
+);
+const LONG: Preset = Preset::of(
+    "traffic",
+    "113 hours of a campus: 9.1 billion packets of 122 million flows",
+    |setting| {
+        format!(
+            "{} million packets of a million flows by Zipf's law, skew 1.1",
+            millions(setting, LONGER)
+        )
+    },
+    "the trace is not free to hand on",
+);
+const LENGTHS: Preset = Preset::other(
+    "lengths of packets",
+    "those of the trace",
+    "each flow has one of 64, 570 and 1518 bytes, 7 to 4 to 1; the same mixed within each flow beside",
+    "a flow's packets are mostly alike: those of a transfer are full, those of its acknowledgements empty",
+);
+
+/// Runs of one structure have so many times the packets of others.
+const LONGER: usize = 4;
+
+/// Millions of packets of a run of so many times the usual length.
+fn millions(setting: &Setting, times: usize) -> f64 {
+    (times * epochs(setting) * setting.packets) as f64 / 1e6
+}
 
 /// Bytes of the paper's regulator.
 const SKETCH: usize = 128 << 10;

@@ -1,9 +1,10 @@
 //! A long run: what several structures say of every flow, and what is true.
 
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
-use flowgauge_core::key::{Extract, Key16, KeyKind};
+use flowgauge_core::key::{Extract, FlowKey, Key16, KeyKind};
 use flowgauge_core::summary::Answers;
 use flowgauge_core::terms::{Measure, Size};
+use flowgauge_kernel::{Digester, Isa, Seed};
 
 use crate::experiment::setting::{Mix, Setting};
 use crate::experiment::structure::Structure;
@@ -34,22 +35,52 @@ impl Flow {
     }
 }
 
-/// Every flow of a run over five-tuples of Zipf's traffic.
+/// How long packets are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lengths {
+    /// Those of a flow all alike: of 12 flows, on average 7 have 64 bytes, 4 have 570, 1 has 1,518.
+    ByFlow,
+    /// The same, packet by packet.
+    Mixed,
+}
+
+impl Lengths {
+    /// Of a packet that was drawn with this length, of a flow with this digest.
+    fn of(self, drawn: u32, digest: u64) -> u32 {
+        match (self, digest % 12) {
+            (Self::Mixed, _) => drawn,
+            (Self::ByFlow, 0..7) => 64,
+            (Self::ByFlow, 7..11) => 570,
+            (Self::ByFlow, _) => 1518,
+        }
+    }
+}
+
+/// Every flow of a run over five-tuples of Zipf's traffic, so many times as long as the usual one.
 ///
 /// # Errors
 /// When a structure cannot be built.
-pub(super) fn run(setting: &Setting, structures: &[Structure]) -> Result<Vec<Flow>, Failure> {
+pub(super) fn run(
+    setting: &Setting,
+    structures: &[Structure],
+    lengths: Lengths,
+    times: usize,
+) -> Result<Vec<Flow>, Failure> {
+    // Not that of the structures: lengths have nothing to do with places.
+    let digester = Digester::new(Seed::number(setting.seed + 1), Isa::best());
+    let digester = digester.for_keys(Key16::SHORTEST);
     let exact = Structure::new("exact", "linear-table").with([("buckets", BUCKETS)]);
     let mut exact = exact.build::<Key16>(setting)?;
     let built = structures.iter().map(|structure| structure.build::<Key16>(setting));
     let mut built = built.collect::<Result<Vec<_>, _>>()?;
     let mut batch = Batch::new();
-    super::pieces(setting, Mix::Zipf(SKEW), super::epochs(setting), |packets| {
+    super::pieces(setting, Mix::Zipf(SKEW), times * super::epochs(setting), |packets| {
         for packets in packets.chunks(BATCH_PACKETS) {
             batch.clear();
             for packet in packets {
                 if let Ok(key) = Key16::extract(KeyKind::FiveTuple, &packet.ip) {
-                    batch.push(key, packet.wire, packet.time_ns);
+                    let bytes = lengths.of(packet.wire, key.digest(&digester));
+                    batch.push(key, bytes, packet.time_ns);
                 }
             }
             exact.ingest(&mut batch);

@@ -2,11 +2,14 @@
 
 use flowgauge_core::terms::Measure;
 
-use super::run::{BYTES, Classes, PACKETS, of_sketch, run};
+use super::LONGER;
+use super::run::{BYTES, Classes, Lengths, PACKETS, of_sketch, run};
 use crate::experiment::chart::{Chart, log};
+use crate::experiment::part::Part;
+use crate::experiment::preset::Preset;
 use crate::experiment::setting::Setting;
 use crate::experiment::table::{Table, row};
-use crate::experiment::verdict::{Part, Verdict};
+use crate::experiment::verdict::{Claim, Verdict};
 use crate::experiment::{Experiment, Outcome};
 use crate::failure::Failure;
 
@@ -14,10 +17,21 @@ pub(crate) const FIG13: Experiment = Experiment {
     name: "insta-measure/fig13",
     title: "every large flow's estimate beside its size",
     paper: "InstaMeasure (ICDCS 2019), Fig. 13",
-    claim: "The standard error of flows over 1,000,000, 100,000 and 10,000 packets is 0.54, 1.61 and 3.46 %, \
-            that of flows over 1 GB, 100 MB and 10 MB is 0.63, 1.74 and 3.65 %.",
+    presets: &[
+        super::LONG,
+        super::KEY,
+        super::TABLE,
+        super::LENGTHS,
+        Preset::other(
+            "regulator",
+            "12 MB, or 128 KB (the text has both)",
+            "8 MB",
+            "memory is a power of two",
+        ),
+    ],
     measure,
     judge,
+    missing: &[],
     charts: &[
         Chart {
             title: "Packets",
@@ -56,7 +70,7 @@ const PACKETS_OFF: [f64; 3] = [0.54, 1.61, 3.46];
 const BYTES_OFF: [f64; 3] = [0.63, 1.74, 3.65];
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
-    let flows = run(setting, &[of_sketch(SKETCH)])?;
+    let flows = run(setting, &[of_sketch(SKETCH)], Lengths::ByFlow, LONGER)?;
     let mut table = Table::new(["flows", "packets", "packets_said", "bytes", "bytes_said"]);
     for classes in [&PACKETS, &BYTES] {
         let by = classes.by;
@@ -83,27 +97,33 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
 }
 
 fn judge(table: &Table) -> Verdict {
-    let mut parts = Vec::new();
-    for (classes, wanted) in [(&PACKETS, PACKETS_OFF), (&BYTES, BYTES_OFF)] {
-        parts.extend(of_classes(table, classes, wanted));
-    }
-    Verdict::of(parts)
+    let claims = [(&PACKETS, PACKETS_OFF), (&BYTES, BYTES_OFF)].into_iter().flat_map(
+        |(classes, wanted)| {
+            // The smallest are the most, and the hardest.
+            let classes_of = classes.classes.into_iter().zip(wanted).rev();
+            classes_of.map(move |((name, _), wanted)| {
+                Claim::new(
+                    format!("The standard error of flows over {name} is at most {wanted} %."),
+                    [of_class(table, classes, name, wanted)],
+                    "A shorter run has smaller flows in each class, of which fewer packets are let through.",
+                )
+            })
+        },
+    );
+    Verdict::of(table, claims)
 }
 
-/// The standard error of each class that there is.
-fn of_classes(table: &Table, classes: &Classes, wanted: [f64; 3]) -> Vec<Part> {
+/// The standard error of a class, if there is any flow of it.
+fn of_class(table: &Table, classes: &Classes, name: &str, wanted: f64) -> Part {
     let (truth, said) = match classes.by {
         Measure::Packets => ("packets", "packets_said"),
         Measure::Bytes => ("bytes", "bytes_said"),
     };
-    let part = |((name, _), wanted): ((&str, f64), f64)| {
-        let rows = table.of("flows", classes.by.name());
-        let rows = rows.filter(|row| classes.of(row.number(truth)) == Some(name));
-        let squares: Vec<f64> =
-            rows.map(|row| (row.number(said) / row.number(truth) - 1.0).powi(2)).collect();
-        let error = (squares.iter().sum::<f64>() / squares.len() as f64).sqrt();
-        let what = format!("standard error of {} flows over {name}, %", squares.len());
-        (!squares.is_empty()).then(|| Part::at_most(&what, 100.0 * error, wanted))
-    };
-    classes.classes.into_iter().zip(wanted).filter_map(part).collect()
+    let rows = table.of("flows", classes.by.name());
+    let rows = rows.filter(|row| classes.of(row.number(truth)) == Some(name));
+    let squares: Vec<f64> =
+        rows.map(|row| (row.number(said) / row.number(truth) - 1.0).powi(2)).collect();
+    let error = (squares.iter().sum::<f64>() / squares.len() as f64).sqrt();
+    let what = format!("standard error of {} flows over {name}, %", squares.len());
+    Part::at_most(&what, 100.0 * error, wanted)
 }

@@ -5,21 +5,31 @@
 struct Layer {
     words: Vec<u64>,
     bits: u32,
+    saturated: u32,
 }
 
-/// Clear bits of a vector of so many at which it is saturated: three tenths.
-fn saturated(bits: u32) -> u32 {
-    3 * bits / 10
+/// Tenths of its bits that are clear where a vector is saturated, by the paper's rules.
+pub(super) const TENTHS: u32 = 3;
+
+/// Clear bits of a vector of so many at which it is saturated.
+fn saturated(bits: u32, tenths: u32) -> u32 {
+    tenths * bits / 10
 }
 
 /// Marks that saturate a vector of so many bits, in the mean.
 pub(super) fn wait(bits: u32) -> f64 {
-    (saturated(bits) + 1..=bits).map(|clear| f64::from(bits) / f64::from(clear)).sum()
+    (saturated(bits, TENTHS) + 1..=bits).map(|clear| f64::from(bits) / f64::from(clear)).sum()
+}
+
+/// What linear counting makes of a vector of so many bits that is saturated.
+pub(super) fn linear(bits: u32) -> f64 {
+    let clear = f64::from(saturated(bits, TENTHS)) / f64::from(bits);
+    -f64::from(bits) * clear.ln()
 }
 
 impl Layer {
-    fn new(bytes: usize, bits: u32) -> Self {
-        Self { words: vec![0; (bytes / 8).max(1)], bits }
+    fn new(bytes: usize, bits: u32, tenths: u32) -> Self {
+        Self { words: vec![0; (bytes / 8).max(1)], bits, saturated: saturated(bits, tenths) }
     }
 
     /// Marks a random bit of a flow's vector: one bit of each of as many parts of a word. The clear
@@ -38,7 +48,7 @@ impl Layer {
         *word |= vector[random.usize(0..vector.len())];
         let all = vector.iter().fold(0, |all, bit| all | bit);
         let clear = self.bits - (*word & all).count_ones();
-        let full = clear <= saturated(self.bits);
+        let full = clear <= self.saturated;
         if full {
             *word &= !all;
         }
@@ -57,10 +67,16 @@ pub(super) struct Vectors {
 impl Vectors {
     /// With so many bytes in all, and so many bits of a vector in each layer.
     pub(super) fn new(bytes: usize, bits: u32, layers: usize, seed: u64) -> Self {
-        let levels = if layers == 1 { 0 } else { saturated(bits) as usize + 1 };
-        let layer = || Layer::new(bytes / (1 + levels), bits);
+        let levels = if layers == 1 { 0 } else { saturated(bits, TENTHS) as usize + 1 };
+        let layer = || Layer::new(bytes / (1 + levels), bits, TENTHS);
         let second = (0..levels).map(|_| layer()).collect();
         Self { first: layer(), second, random: fastrand::Rng::with_seed(seed) }
+    }
+
+    /// One layer that is saturated with so many tenths of its bits clear.
+    pub(super) fn saturated_at(tenths: u32, bytes: usize, bits: u32, seed: u64) -> Self {
+        let first = Layer::new(bytes, bits, tenths);
+        Self { first, second: Vec::new(), random: fastrand::Rng::with_seed(seed) }
     }
 
     /// Whether a packet is let through.

@@ -3,6 +3,7 @@
 
 mod fig3a;
 mod fig3b;
+mod paper;
 mod strawmen;
 mod table2;
 
@@ -10,3 +11,26 @@ pub(super) use fig3a::FIG3A;
 pub(super) use fig3b::FIG3B;
 pub(super) use strawmen::STRAWMEN;
 pub(super) use table2::TABLE2;
+
+use super::preset::{self, Preset};
+
+const TRAFFIC: Preset = Preset::other(
+    "traffic",
+    "CAIDA, packets of 64 bytes",
+    "generated like a backbone's, or `--keys FILE`",
+    "the trace is not free to hand on",
+);
+const EPOCH: Preset =
+    Preset::of("packets", "not named", preset::epoch, "`--quick` is for every day");
+const HASHES: Preset = Preset::other(
+    "hashes",
+    "xxHash32 for each row",
+    "that in the paper's sketches, written in the lab; one digest for all rows in the engine's",
+    "the claims are about the former, users have the latter",
+);
+const SWITCH: Preset = Preset::other(
+    "where",
+    "in Open vSwitch with DPDK, on one core of a 40 Gbit/s testbed",
+    "structures alone, from memory",
+    "`switch/nitro-fig2` measures them in the switch",
+);

@@ -4,15 +4,18 @@ use flowgauge_core::key::{FlowKey, Key8, KeyKind};
 use flowgauge_core::summary::Summary;
 use flowgauge_core::terms::Measure;
 
+use super::paper::Coin;
 use crate::exact::{Exact, number};
 use crate::experiment::chart::{Chart, linear, log};
 use crate::experiment::latency::{BARE, Bare, Runner};
 use crate::experiment::long::Loop;
+use crate::experiment::part::{Part, median};
+use crate::experiment::preset::Preset;
 use crate::experiment::setting::{LINE_RATE, Mix, Setting};
 use crate::experiment::stream::Stream;
 use crate::experiment::structure::Structure;
 use crate::experiment::table::{Table, row, short};
-use crate::experiment::verdict::{Part, Verdict, median};
+use crate::experiment::verdict::{Claim, Gain, Verdict};
 use crate::experiment::{Experiment, Outcome};
 use crate::failure::Failure;
 use crate::trial::THRESHOLD;
@@ -21,11 +24,26 @@ pub(crate) const STRAWMEN: Experiment = Experiment {
     name: "nitro/strawmen",
     title: "NitroSketch against a sketch of one array, and of sampled packets",
     paper: "NitroSketch (SIGCOMM 2019), section 4.1",
-    claim: "A sketch of one array needs some 50 times the memory for the same guarantee, leaves the cache, \
-            and is slower than NitroSketch. A sketch of as small a sample of whole packets errs more than \
-            NitroSketch in the same memory, and it is slower, since it draws a random number a packet.",
+    presets: &[
+        super::TRAFFIC,
+        super::SWITCH,
+        Preset::other(
+            "Count Sketch",
+            "not named",
+            "5 rows of 65536 columns",
+            "1 MB is in the cache",
+        ),
+        Preset::same("one array", "50 times the memory"),
+        Preset::other(
+            "sampled packets",
+            "a coin for each packet",
+            "that, and the engine's skips; one packet in a hundred",
+            "skips draw a number for each packet that is taken",
+        ),
+    ],
     measure,
     judge,
+    missing: &[],
     charts: &[
         Chart {
             title: "Error of heavy flows",
@@ -49,13 +67,17 @@ const BY_LENGTH: Chart = Chart {
     y: &[],
     y_axis: linear(""),
     series: "structure",
-    only: &[PLAIN, ONE, UNIFORM, NITRO],
+    only: &[PLAIN, ONE, UNIFORM, COIN, NITRO],
 };
 
 const PLAIN: &str = "Count Sketch";
 const ONE: &str = "one array";
 const UNIFORM: &str = "sampled packets";
+const COIN: &str = "sampled packets, a coin each";
 const NITRO: &str = "NitroSketch";
+
+/// One packet in so many is sampled.
+const ONE_IN: u64 = 100;
 
 /// Streams are as many times as long as the one in memory.
 const TURNS: [usize; 4] = [1, 4, 16, 64];
@@ -84,6 +106,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let mut table = Table::new(["structure", "packets", "memory_bytes", "error_percent", "mpps"]);
     let lengths = TURNS.map(|turns| turns * stream.keys.len());
     let mut bare = vec![Vec::new(); lengths.len()];
+    let mut coins = vec![Vec::new(); lengths.len()];
     // Squared errors, and rates, of each structure at each length.
     let mut measured = vec![vec![(0.0, Vec::new()); lengths.len()]; structures().len()];
     let mut memory = Vec::new();
@@ -92,6 +115,9 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     for seed in 0..rounds as u64 {
         let setting = Setting { seed: setting.seed + seed, ..setting.clone() };
         rates(&mut Bare::new(), &stream.keys, &lengths, |at, _, rate| bare[at].push(rate));
+        let sketch = structures()[0].build::<Key8>(&setting)?;
+        let mut coin = Coin::new(ONE_IN, setting.seed, sketch);
+        rates(&mut coin, &stream.keys, &lengths, |at, _, rate| coins[at].push(rate));
         memory.clear();
         for (structure, measured) in structures().iter().zip(&mut measured) {
             let mut summary = structure.build::<Key8>(&setting)?;
@@ -107,6 +133,9 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     }
     for (length, rates) in lengths.iter().zip(&bare) {
         row!(table, BARE, *length, f64::NAN, f64::NAN, median(rates));
+    }
+    for (length, rates) in lengths.iter().zip(&coins) {
+        row!(table, COIN, *length, memory[0], f64::NAN, median(rates));
     }
     for ((structure, measured), bytes) in structures().iter().zip(measured).zip(memory) {
         for (length, (square, rates)) in lengths.iter().zip(measured) {
@@ -156,18 +185,42 @@ fn square(summary: &dyn Summary<Key8>, flows: &[(u128, u64)], turns: usize) -> f
 fn judge(table: &Table) -> Verdict {
     let of = |name: &str, column: &str| table.numbers("structure", name, column);
     let last = |name: &str, column: &str| of(name, column).last().copied().unwrap_or(f64::NAN);
-    Verdict::of([
-        Part::less("rate of one array over NitroSketch", &of(ONE, "mpps"), &of(NITRO, "mpps")),
-        Part::less(
-            "rate of sampled packets over NitroSketch",
-            &of(UNIFORM, "mpps"),
-            &of(NITRO, "mpps"),
-        ),
-        Part::less(
-            "error of NitroSketch over sampled packets",
-            &of(NITRO, "error_percent"),
-            &of(UNIFORM, "error_percent"),
-        ),
-        Part::at_most("rate of one array in a long stream, in Mpps", last(ONE, "mpps"), LINE_RATE),
-    ])
+    let slower = |name: &str| {
+        let what = format!("rate of {name} over NitroSketch");
+        Part::less(&what, &of(name, "mpps"), &of(NITRO, "mpps"))
+    };
+    Verdict::of(
+        table,
+        [
+            Claim::new(
+                "A sketch of one array needs some 50 times the memory for the same guarantee, leaves the \
+                 cache, and is slower than NitroSketch.",
+                [slower(ONE)],
+                "The cache is larger than the array.",
+            ),
+            Claim::new(
+                "A sketch of as small a sample of whole packets errs more than NitroSketch in the same \
+                 memory.",
+                [Part::less(
+                    "error of NitroSketch over sampled packets",
+                    &of(NITRO, "error_percent"),
+                    &of(UNIFORM, "error_percent"),
+                )],
+                "Rows that have different samples err apart, and their median errs less.",
+            ),
+            Claim::new(
+                "It is slower, since it draws a random number for each packet.",
+                [slower(UNIFORM)],
+                "Skips draw one number for each packet that is taken, as NitroSketch does for each row.",
+            )
+            .on_baseline([slower(COIN)], Gain::Faster(last(UNIFORM, "mpps") / last(COIN, "mpps"))),
+            Claim::new(
+                "One array that is not in the cache does not reach the 14.88 million packets a second of a \
+                 10 Gbit/s link.",
+                [Part::at_most("one array in a long stream, Mpps", last(ONE, "mpps"), LINE_RATE).timed()],
+                "Counters of a batch are fetched ahead together, so that a packet waits some 5 ns for \
+                 memory; and there is no switch beside, which takes some 45 ns of a packet in the paper's.",
+            ),
+        ],
+    )
 }

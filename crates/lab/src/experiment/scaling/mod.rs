@@ -8,9 +8,20 @@ mod shared;
 mod updates;
 
 use super::parallel::Together;
+use super::preset::{self, Preset};
 pub(super) use separate::SEPARATE;
 pub(super) use shared::SHARED;
 pub(super) use updates::UPDATES;
+
+const TRAFFIC: Preset = Preset::other(
+    "traffic",
+    "a minute of CAIDA: 27 million packets, a million flows, skew 1.1",
+    "generated like a backbone's, or `--keys FILE`",
+    "the trace is not free to hand on",
+);
+const EPOCH: Preset =
+    Preset::of("epoch", "2 million packets", preset::epoch, "`--quick` is for every day");
+const CORES: Preset = Preset::same("cores", "2");
 
 /// Workers that are compared with one.
 const WORKERS: usize = 2;

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use crate::experiment::verdict::median;
+use crate::experiment::part::median;
 
 /// How much faster arithmetic is on two threads where each has a core of its own: two threads of one
 /// core gain less, and one that was kept from its core seems to gain more.

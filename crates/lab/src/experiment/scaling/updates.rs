@@ -13,9 +13,10 @@ use hashbrown::HashMap;
 use super::WORKERS;
 use super::replay::Recording;
 use crate::experiment::chart::{Chart, linear};
+use crate::experiment::part::{Part, median};
 use crate::experiment::setting::{Mix, Setting};
 use crate::experiment::table::{Table, row};
-use crate::experiment::verdict::{Part, Verdict, median};
+use crate::experiment::verdict::{Claim, Verdict};
 use crate::experiment::{Experiment, Outcome};
 use crate::failure::Failure;
 use crate::traffic::{Packet, Scene};
@@ -24,10 +25,10 @@ pub(crate) const UPDATES: Experiment = Experiment {
     name: "scaling/updates",
     title: "answers during an epoch, of several workers",
     paper: "This project: `--updates`, beside change-based aggregation (Simple, section 5.1)",
-    claim: "At any moment of an epoch several workers answer with at most 1.2 times the error of one summary \
-            of all packets so far, and asked 10 or 100 times a second two take at most 10 % fewer packets.",
+    presets: &[],
     measure,
     judge,
+    missing: &[],
     charts: &[Chart {
         title: "Rate with updates over that without",
         x: "structure",
@@ -264,20 +265,45 @@ fn worst(these: &[[f64; 2]], those: &[[f64; 2]]) -> f64 {
 }
 
 fn judge(table: &Table) -> Verdict {
-    let mut parts = Vec::new();
-    for (name, _) in NAMES {
-        let rows = || table.of("structure", name).filter(|row| row.text("asked") != "never");
-        for row in rows() {
-            let what = format!("{name} asked {}, rate over that without", row.text("asked"));
-            parts.push(Part::at_least(&what, row.number("rate_ratio"), WANTED_RATE));
-        }
+    let rates = |asked: &str| {
+        let rows = table.of("asked", asked).map(|row| {
+            let what = format!("{}, rate over that without", row.text("structure"));
+            Part::at_least(&what, row.number("rate_ratio"), WANTED_RATE).timed()
+        });
+        rows.collect::<Vec<_>>()
+    };
+    let errors = NAMES.map(|(name, _)| {
+        let rows = table.of("structure", name).filter(|row| row.text("asked") != "never");
         // A number that is none is the largest.
-        let error = rows().map(|row| row.number("error_ratio")).max_by(f64::total_cmp);
+        let error = rows.map(|row| row.number("error_ratio")).max_by(f64::total_cmp);
         let what = format!("{name}, error over that of one summary at worst");
-        parts.push(Part::at_most(&what, error.unwrap_or(f64::NAN), WANTED_ERROR));
-    }
+        Part::at_most(&what, error.unwrap_or(f64::NAN), WANTED_ERROR)
+    });
     let exact =
         table.numbers("structure", EXACT, "mean_error").into_iter().fold(f64::NAN, f64::max);
-    parts.push(Part::at_most(&format!("{EXACT}, mean error"), exact, 0.0));
-    Verdict::of(parts)
+    Verdict::of(
+        table,
+        [
+            Claim::new(
+                "Asked ten times in an epoch, two workers keep 90 % of their rate.",
+                rates("10 times"),
+                "Workers wait for each other at each answer.",
+            ),
+            Claim::new(
+                "So they do asked a hundred times.",
+                rates("100 times"),
+                "A large table takes longer to join than a hundredth of the epoch allows.",
+            ),
+            Claim::new(
+                "The answers err as one summary's would (a fifth more at most), and those of tables not at \
+                 all.",
+                errors.into_iter().chain([Part::at_most(
+                    &format!("{EXACT}, mean error"),
+                    exact,
+                    0.0,
+                )]),
+                "Parts that are joined have other keys than one summary.",
+            ),
+        ],
+    )
 }

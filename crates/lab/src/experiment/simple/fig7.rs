@@ -2,14 +2,16 @@
 
 use flowgauge_core::key::{Key8, KeyKind};
 
-use super::Contender;
 use super::fig6::{PADDINGS, entry_bytes, state};
+use super::{Contender, Rule};
 use crate::experiment::chart::{Chart, linear};
 use crate::experiment::latency::{self, BARE};
+use crate::experiment::part::Part;
+use crate::experiment::preset::Preset;
 use crate::experiment::setting::{Mix, Setting};
 use crate::experiment::stream::Stream;
 use crate::experiment::table::Table;
-use crate::experiment::verdict::{Part, Verdict};
+use crate::experiment::verdict::{Claim, Verdict};
 use crate::experiment::{Experiment, Outcome};
 use crate::failure::Failure;
 
@@ -17,14 +19,21 @@ pub(crate) const FIG7: Experiment = Experiment {
     name: "simple/fig7",
     title: "values beside their keys, or apart",
     paper: "Simple (SOSR 2018), Fig. 7",
-    claim: "At skew 0.75, keys apart from their values cost more with small values and less with large \
-            ones (30 % less at 60 bytes); at skews 1.25 and 1.75 they cost next to nothing (5 ns).",
+    presets: &[
+        super::SKEWED,
+        super::EPOCH,
+        super::BATCHES,
+        super::SIZE_32,
+        super::ENTRIES,
+        Preset::same("entries", "a key of 8 bytes, a counter of 12, and 0, 12, 28 or 60 more"),
+    ],
     measure,
     judge,
+    missing: &[],
     charts: &[
-        Chart { title: "Skew 0.75", only: &["beside, skew 0.75", "apart, skew 0.75"], ..BY_ENTRY },
-        Chart { title: "Skew 1.25", only: &["beside, skew 1.25", "apart, skew 1.25"], ..BY_ENTRY },
-        Chart { title: "Skew 1.75", only: &["beside, skew 1.75", "apart, skew 1.75"], ..BY_ENTRY },
+        Chart { title: "Skew 0.75", only: &AT_075, ..BY_ENTRY },
+        Chart { title: "Skew 1.25", only: &AT_125, ..BY_ENTRY },
+        Chart { title: "Skew 1.75", only: &AT_175, ..BY_ENTRY },
     ],
 };
 
@@ -36,7 +45,40 @@ const BY_ENTRY: Chart = Chart {
 };
 
 const SKEWS: [f64; 3] = [0.75, 1.25, 1.75];
-const LAYOUTS: [(&str, &str); 2] = [("beside", "linear-table"), ("apart", "indirect-table")];
+
+/// The paper's layouts, and the engine's tables.
+const BESIDE: &str = "beside";
+const APART: &str = "apart";
+const ENGINE: [(&str, &str); 2] =
+    [("the engine's linear", "linear-table"), ("the engine's indirect", "indirect-table")];
+
+const AT_075: [&str; 4] = [
+    "beside, skew 0.75",
+    "apart, skew 0.75",
+    "the engine's linear, skew 0.75",
+    "the engine's indirect, skew 0.75",
+];
+const AT_125: [&str; 4] = [
+    "beside, skew 1.25",
+    "apart, skew 1.25",
+    "the engine's linear, skew 1.25",
+    "the engine's indirect, skew 1.25",
+];
+const AT_175: [&str; 4] = [
+    "beside, skew 1.75",
+    "apart, skew 1.75",
+    "the engine's linear, skew 1.75",
+    "the engine's indirect, skew 1.75",
+];
+
+/// Both of the paper's with so many bytes more an entry.
+fn of_paper<const PAYLOAD: usize>(skew: f64) -> Vec<Contender<Key8>> {
+    let label = |layout: &str| format!("{layout}, skew {skew}");
+    vec![
+        Contender::inline::<PAYLOAD>(&label(BESIDE), Rule::Linear, super::LARGE),
+        Contender::apart::<PAYLOAD>(&label(APART), super::LARGE),
+    ]
+}
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let mut all = Table::new(["layout", "entry_bytes", "mean_ns", "p99_ns"]);
@@ -44,11 +86,17 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
         let stream = Stream::<Key8>::draw(setting, Mix::Zipf(skew), KeyKind::Pair)?;
         let mut table = super::table(["entry_bytes"]);
         for padding in PADDINGS {
-            let contenders = LAYOUTS.map(|(layout, name)| {
+            let mut contenders = match padding {
+                "12" => of_paper::<12>(skew),
+                "28" => of_paper::<28>(skew),
+                "60" => of_paper::<60>(skew),
+                _ => of_paper::<0>(skew),
+            };
+            for (layout, name) in ENGINE {
                 let label = format!("{layout}, skew {skew}");
-                Contender::new(&label, name, &state(padding), super::LARGE, setting)
-            });
-            let contenders = contenders.into_iter().collect::<Result<Vec<_>, _>>()?;
+                let state = state(padding);
+                contenders.push(Contender::new(&label, name, &state, super::LARGE, setting)?);
+            }
             let at = [entry_bytes(padding)];
             super::measure(&mut table, &at, contenders, setting, &stream, None)?;
         }
@@ -58,9 +106,10 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
         }
     }
     let limit = latency::limit(&all.numbers("layout", BARE, "mean_ns"), super::BATCH);
-    let notes = "Beside is this project's linear table, an index before records of key and value in the \
-                 order of arrival; apart is its indirect table, which probes keys and has values behind \
-                 a number."
+    let notes = "Beside and apart are the paper's: one item a bucket, and keys with pointers to values in \
+                 the order of arrival. The engine's linear table has an index before records of key and \
+                 value in the order of arrival; its indirect table probes keys and has values behind a \
+                 number."
         .to_owned();
     Ok(Outcome { table: all, limit, notes })
 }
@@ -69,20 +118,48 @@ fn judge(table: &Table) -> Verdict {
     let tails = |layout: &str, skew: f64| {
         table.numbers("layout", &format!("{layout}, skew {skew}"), "p99_ns")
     };
-    let (beside, apart) = (tails("beside", SKEWS[0]), tails("apart", SKEWS[0]));
-    let over = |at: usize| match (apart.get(at), beside.get(at)) {
-        (Some(apart), Some(beside)) => apart / beside,
-        _ => f64::NAN,
+    // Tails apart over beside, at each size of an entry.
+    let over = |skew: f64| -> Vec<f64> {
+        tails(APART, skew).iter().zip(tails(BESIDE, skew)).map(|(a, b)| a / b).collect()
     };
-    let mut parts = vec![
-        Part::at_least("tail apart over beside at skew 0.75, entries of 20 bytes", over(0), 1.0),
-        Part::at_most("tail apart over beside at skew 0.75, entries of 80 bytes", over(3), 0.7),
-    ];
-    for skew in &SKEWS[1..] {
-        let (apart, beside) = (tails("apart", *skew), tails("beside", *skew));
-        let more = apart.iter().zip(&beside).map(|(apart, beside)| apart - beside);
+    let more = |skew: f64| {
+        let more = tails(APART, skew).into_iter().zip(tails(BESIDE, skew)).map(|(a, b)| a - b);
         let what = format!("nanoseconds more apart at skew {skew}, at worst");
-        parts.push(Part::at_most(&what, more.fold(f64::NAN, f64::max), 5.0));
-    }
-    Verdict::of(parts)
+        Part::at_most(&what, more.fold(f64::NAN, f64::max), 5.0).timed()
+    };
+    let low = over(SKEWS[0]);
+    let end = |at: Option<&f64>| at.copied().unwrap_or(f64::NAN);
+    Verdict::of(
+        table,
+        [
+            Claim::new(
+                "At skew 0.75, keys with pointers to their values have a tail 30 % lower with values of 60 \
+                 bytes (20 to 40 % here).",
+                [Part::within(
+                    "tail apart over beside, largest entries",
+                    end(low.last()),
+                    0.7,
+                    0.15,
+                )
+                .timed()],
+                "A batch's buckets are fetched ahead, with all lines of an entry, so that its size costs \
+                 bandwidth and no waiting; behind a pointer the value is a second wait.",
+            ),
+            Claim::new(
+                "With small values, pointers cost more.",
+                [Part::at_least(
+                    "tail apart over beside at skew 0.75, smallest entries",
+                    end(low.first()),
+                    1.0,
+                )
+                .timed()],
+                "Values in the order of arrival share lines.",
+            ),
+            Claim::new(
+                "At skews 1.25 and 1.75 they cost next to nothing: 5 ns.",
+                SKEWS[1..].iter().map(|skew| more(*skew)),
+                "A value behind a pointer is in a cache that takes longer than 5 ns.",
+            ),
+        ],
+    )
 }

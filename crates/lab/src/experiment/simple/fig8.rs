@@ -12,11 +12,13 @@ use super::BATCH;
 use crate::experiment::chart::{Chart, log};
 use crate::experiment::latency::{self, BARE, Bare, Latency, Runner};
 use crate::experiment::parallel::{Together, together};
+use crate::experiment::part::{Part, median};
+use crate::experiment::preset::Preset;
 use crate::experiment::setting::{Mix, Setting};
 use crate::experiment::stream::Stream;
 use crate::experiment::structure::Structure;
 use crate::experiment::table::{Table, row};
-use crate::experiment::verdict::{Part, Verdict, median};
+use crate::experiment::verdict::{Claim, Verdict};
 use crate::experiment::{Experiment, Outcome};
 use crate::failure::Failure;
 
@@ -24,11 +26,21 @@ pub(crate) const FIG8: Experiment = Experiment {
     name: "simple/fig8",
     title: "one array for two cores, or one each",
     paper: "Simple (SOSR 2018), Fig. 8",
-    claim: "On two cores, arrays of their own have a lower mean and tail latency than one that both share \
-            by compare-and-swap, at every size; a shared one is slowest when it is small, since both \
-            then meet at the same entries.",
+    presets: &[
+        super::TRAFFIC,
+        super::EPOCH,
+        super::BATCHES,
+        Preset::same("cores", "2"),
+        Preset::of(
+            "sizes",
+            "0.001 to 1000 MB",
+            |setting| format!("0.001 to {} MB", setting.most_bytes >> 20),
+            "powers of two",
+        ),
+    ],
     measure,
     judge,
+    missing: &[],
     charts: &[Chart {
         x: "size_mb",
         x_axis: log("size of an array (MB)"),
@@ -132,10 +144,31 @@ fn judge(table: &Table) -> Verdict {
     let shared = of(SHARED, "mean_ns");
     let least = shared.iter().copied().fold(f64::INFINITY, f64::min);
     let first = shared.first().map_or(f64::NAN, |first| first / least);
-    Verdict::of([
-        less("mean", "mean_ns", SHARED),
-        less("tail", "p99_ns", SHARED),
-        less("mean", "mean_ns", ADDED),
-        Part::at_least("mean of the smallest shared array over the fastest shared one", first, 1.1),
-    ])
+    Verdict::of(
+        table,
+        [
+            Claim::new(
+                "On two cores, arrays of their own have a lower mean and tail latency than one that both \
+                 share by compare-and-swap, at every size.",
+                [less("mean", "mean_ns", SHARED), less("tail", "p99_ns", SHARED)],
+                "Two cores that share caches have the memory of one array between them.",
+            ),
+            Claim::new(
+                "A shared array is slowest when it is small, since both cores then meet at the same \
+                 entries: 10 % slower.",
+                [Part::at_least(
+                    "mean of the smallest shared array over the fastest one",
+                    first,
+                    1.1,
+                )
+                .timed()],
+                "A large array waits for memory more than a small one for the other core.",
+            ),
+            Claim::new(
+                "So it is with an atomic addition.",
+                [less("mean", "mean_ns", ADDED)],
+                "Additions that nobody waits for are as fast in one array as in two.",
+            ),
+        ],
+    )
 }

@@ -8,10 +8,12 @@ use super::{ARRAY, BATCH, CUCKOO_1, CUCKOO_4, Contender, LINEAR, OVERWRITING, be
 use crate::experiment::antagonist::{Antagonist, beside};
 use crate::experiment::chart::{Chart, linear, log};
 use crate::experiment::latency::{BARE, Bare, Runner, race_paced};
+use crate::experiment::part::{Part, median};
+use crate::experiment::preset::Preset;
 use crate::experiment::setting::{Mix, Setting};
 use crate::experiment::stream::Stream;
 use crate::experiment::table::{Table, row};
-use crate::experiment::verdict::{Part, Verdict, median};
+use crate::experiment::verdict::{Claim, Missing, Verdict};
 use crate::experiment::{Experiment, Outcome};
 use crate::failure::Failure;
 
@@ -19,10 +21,21 @@ pub(crate) const FIG9A: Experiment = Experiment {
     name: "simple/fig9a",
     title: "an application beside that takes the cache",
     paper: "Simple (SOSR 2018), Fig. 9a",
-    claim: "Beside a thread that adds to random words, latency stays the same until those words are as \
-            large as the last-level cache, rises there, and then stays; the array remains the fastest.",
+    presets: &[
+        super::TRAFFIC,
+        super::EPOCH,
+        super::BATCHES,
+        SIZE,
+        Preset::other(
+            "rate",
+            "lowered, so that the other application has the cache",
+            "5 microseconds between two batches",
+            "the paper does not say by how much",
+        ),
+    ],
     measure: |setting| measure(setting, Antagonist::Random),
     judge: judge_cache,
+    missing: &[],
     charts: &[Chart {
         x: "antagonist_mb",
         x_axis: log("memory of the thread beside (MB)"),
@@ -34,12 +47,29 @@ pub(crate) const FIG9B: Experiment = Experiment {
     name: "simple/fig9b",
     title: "applications beside that take the memory",
     paper: "Simple (SOSR 2018), Fig. 9b",
-    claim: "Latency rises with the number of threads beside that stream through memory (2.9 times with \
-            seven, for the array); the array remains the fastest.",
+    presets: &[
+        super::TRAFFIC,
+        super::EPOCH,
+        super::BATCHES,
+        SIZE,
+        Preset::other(
+            "threads beside",
+            "0 to 7 of 10 cores",
+            "as many as cores are left, at most 7",
+            "one more would share a core with what is measured",
+        ),
+    ],
     measure: |setting| measure(setting, Antagonist::Stream),
     judge: judge_memory,
+    missing: &[Missing {
+        says: "With seven threads beside, the array takes 2.9 times as long.",
+        needs: "A machine with eight cores.",
+    }],
     charts: &[Chart { x: "antagonists", x_axis: linear("threads beside"), ..super::BY_SIZE }],
 };
+
+const SIZE: Preset =
+    Preset::other("size", "not named", "8 MB", "in the last-level cache, if alone there");
 
 const NAMES: [&str; 5] = [ARRAY, OVERWRITING, LINEAR, CUCKOO_1, CUCKOO_4];
 
@@ -85,13 +115,14 @@ fn measure(setting: &Setting, antagonist: Antagonist) -> Result<Outcome, Failure
 }
 
 /// That an array has the lowest mean in every setting: the better of the two, point by point.
-fn array_is_fastest(table: &Table) -> Part {
+fn array_is_fastest(table: &Table) -> Claim {
     let of = |name: &str| table.numbers("structure", name, "mean_ns");
     let tables = better(&better(&of(LINEAR), &of(CUCKOO_1)), &of(CUCKOO_4));
-    Part::less(
-        "mean of the faster array over the fastest table",
-        &better(&of(ARRAY), &of(OVERWRITING)),
-        &tables,
+    let arrays = better(&of(ARRAY), &of(OVERWRITING));
+    Claim::new(
+        "The array remains the fastest.",
+        [Part::less("mean of the faster array over the fastest table", &arrays, &tables)],
+        "Where all wait for memory, what is counted there matters little.",
     )
 }
 
@@ -102,27 +133,42 @@ fn judge_cache(table: &Table) -> Verdict {
         let rows = rows.filter(|row| (from..=to).contains(&row.number("antagonist_mb")));
         median(&rows.map(|row| row.number("mean_ns")).collect::<Vec<_>>())
     };
-    let mut parts: Vec<Part> = [OVERWRITING, LINEAR, CUCKOO_4]
-        .iter()
-        .map(|name| {
-            let (within, beyond) = (mean(1.0, 4.0, name), mean(64.0, 128.0, name));
-            let what = format!("mean of the {name} (ns) beside 1 to 4 MB, and beside 64 to 128 MB");
-            Part::moves(&what, &[within, beyond], true)
-        })
-        .collect();
-    parts.push(array_is_fastest(table));
-    Verdict::of(parts)
+    let rises = [OVERWRITING, LINEAR, CUCKOO_4].map(|name| {
+        let (within, beyond) = (mean(1.0, 4.0, name), mean(64.0, 128.0, name));
+        let what = format!("mean of the {name} (ns) beside 1 to 4 MB, and beside 64 to 128 MB");
+        Part::moves(&what, &[within, beyond], true)
+    });
+    Verdict::of(
+        table,
+        [
+            Claim::new(
+                "Latency is higher beside a thread that adds to random words of more memory than the \
+                 last-level cache has than beside one whose words fit.",
+                rises,
+                "Cores may have parts of the last-level cache that others cannot take.",
+            ),
+            array_is_fastest(table),
+        ],
+    )
 }
 
 fn judge_memory(table: &Table) -> Verdict {
-    let rises = |name: &&str| {
+    let rises = |name: &str| {
         let means = table.numbers("structure", name, "mean_ns");
         match means.len() {
             0 | 1 => Part::open(format!("{name}: there is no core for a thread beside")),
             _ => Part::moves(&format!("mean of the {name} (ns), by threads beside"), &means, true),
         }
     };
-    let mut parts: Vec<Part> = [OVERWRITING, LINEAR, CUCKOO_4].iter().map(rises).collect();
-    parts.push(array_is_fastest(table));
-    Verdict::of(parts)
+    Verdict::of(
+        table,
+        [
+            Claim::new(
+                "Latency rises with the number of threads beside that stream through memory.",
+                [OVERWRITING, LINEAR, CUCKOO_4].map(rises),
+                "One thread does not take all bandwidth of this machine's memory.",
+            ),
+            array_is_fastest(table),
+        ],
+    )
 }

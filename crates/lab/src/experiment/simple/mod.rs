@@ -10,7 +10,7 @@ mod fig6;
 mod fig7;
 mod fig8;
 mod fig9;
-mod heap;
+mod paper;
 mod zero_loss;
 
 use flowgauge_core::key::{Extract, FlowKey, Key8, KeyKind};
@@ -24,16 +24,20 @@ pub(super) use fig6::FIG6;
 pub(super) use fig7::FIG7;
 pub(super) use fig8::FIG8;
 pub(super) use fig9::{FIG9A, FIG9B};
-use heap::Heap;
+use paper::{Apart, Inline, Rows, Rule};
 pub(super) use zero_loss::ZERO_LOSS;
 
 use super::chart::{Chart, linear, log};
 use super::exam::Exam;
+use super::heap::Heap;
 use super::latency::{self, BARE, Bare, Runner};
+use super::part::median;
+use super::preset::{self, Preset};
 use super::setting::{Mix, Setting};
 use super::stream::Stream;
 use super::structure::Structure;
 use super::table::Table;
+use super::verdict::Gain;
 use crate::failure::Failure;
 use crate::traffic::Scene;
 
@@ -55,6 +59,14 @@ const CUCKOO_4: &str = "cuckoo-4";
 const SPACE_SAVING: &str = "Space-Saving";
 const HEAP: &str = "binary heap";
 
+/// The paper's: keys beside values, or a hash for each row and a set of heavy keys.
+const INLINE: &str = "linear table, inline";
+const INLINE_ARRAY: &str = "overwriting array, inline";
+const INLINE_CUCKOO_1: &str = "cuckoo-1, inline";
+const INLINE_CUCKOO_4: &str = "cuckoo-4, inline";
+const SET_ARRAY: &str = "count array, set";
+const SET_COUNT_MIN: &str = "Count-Min, 3 hashes, set";
+
 /// The structures that keep more of a flow than a counter, and their names in the catalog.
 const STATEFUL: [(&str, &str); 5] = [
     (ARRAY, "count-array"),
@@ -64,17 +76,53 @@ const STATEFUL: [(&str, &str); 5] = [
     (CUCKOO_4, "cuckoo-4"),
 ];
 
-/// What is measured: something that takes packets, and a structure that answers as it would.
+const TRAFFIC: Preset = Preset::other(
+    "traffic",
+    "a minute of CAIDA: 27 million packets, a million flows, skew 1.1",
+    "generated like a backbone's, or `--keys FILE`",
+    "the trace is not free to hand on",
+);
+const EPOCH: Preset =
+    Preset::of("epoch", "2 million packets", preset::epoch, "`--quick` is for every day");
+const BATCHES: Preset = Preset::same("batch", "64 packets of 64 bytes");
+const KEY: Preset = Preset::same("key, counter", "both addresses, 12 bytes");
+const HEAVY: Preset = Preset::same("threshold", "0.1 % of the packets");
+const SIZES: Preset = Preset::of(
+    "sizes",
+    "0.05 to 200 MB",
+    |setting| format!("{} to {} MB", megabytes(LEAST), setting.most_bytes >> 20),
+    "powers of two",
+);
+const ENTRIES: Preset = Preset::other(
+    "tables and arrays",
+    "key and value inline, one item a bucket; a hash for each row of Count-Min",
+    "both the paper's, written in the lab, and the engine's: an index before records, one digest for all rows",
+    "the claims are about the former, users have the latter",
+);
+const CUCKOO: Preset = Preset::same("cuckoo tables", "1 and 4 slots a bucket");
+const ROWS_3: Preset = Preset::same("Count-Min", "3 rows");
+const SIZE_32: Preset = Preset::same("size", "32 MB, which is beyond the last-level cache");
+const SKEWED: Preset = Preset::of(
+    "skewed traffic",
+    "pairs of the trace, drawn by Zipf's law",
+    |_| "a million pairs, drawn by Zipf's law".to_owned(),
+    "as many as the trace has flows",
+);
+
+/// The least bytes of a sweep over sizes.
+const LEAST: usize = 1 << 16;
+
+/// What is measured: something that takes packets, and a structure that answers as it would, if any.
 struct Contender<K> {
     label: String,
     runner: Box<dyn Runner<K>>,
-    answers: Structure,
+    answers: Option<Structure>,
 }
 
 impl<K: FlowKey> Contender<K> {
     fn of(structure: Structure, setting: &Setting) -> Result<Self, Failure> {
         let runner = Box::new(structure.build::<K>(setting)?);
-        Ok(Self { label: structure.label.clone(), runner, answers: structure })
+        Ok(Self { label: structure.label.clone(), runner, answers: Some(structure) })
     }
 
     /// An algorithm under this name, in so many bytes.
@@ -100,9 +148,35 @@ impl<K: FlowKey> Contender<K> {
             CUCKOO_4 => ("cuckoo-4", &[]),
             SPACE_SAVING => ("space-saving", &[]),
             HEAP => return Ok(Self::heap::<0>(bytes)),
+            INLINE => return Ok(Self::inline::<0>(INLINE, Rule::Linear, bytes)),
+            INLINE_ARRAY => return Ok(Self::inline::<0>(INLINE_ARRAY, Rule::Overwriting, bytes)),
+            INLINE_CUCKOO_1 => return Ok(Self::inline::<0>(label, Rule::Cuckoo(1), bytes)),
+            INLINE_CUCKOO_4 => return Ok(Self::inline::<0>(label, Rule::Cuckoo(4), bytes)),
+            SET_ARRAY => return Ok(Self::rows::<1>(label, bytes, setting)),
+            SET_COUNT_MIN => return Ok(Self::rows::<3>(label, bytes, setting)),
             _ => ("linear-table", &[]),
         };
         Self::new(label, algorithm, parameters, bytes, setting)
+    }
+
+    /// The paper's: its accuracy is not asked for.
+    fn of_paper(label: &str, runner: impl Runner<K> + 'static) -> Self {
+        Self { label: label.to_owned(), runner: Box::new(runner), answers: None }
+    }
+
+    /// Keys beside values, with so many bytes more an entry.
+    fn inline<const PAYLOAD: usize>(label: &str, rule: Rule, bytes: usize) -> Self {
+        Self::of_paper(label, Inline::<K, PAYLOAD>::new(rule, bytes))
+    }
+
+    /// Keys with pointers to values, which have so many bytes more.
+    fn apart<const PAYLOAD: usize>(label: &str, bytes: usize) -> Self {
+        Self::of_paper(label, Apart::<K, PAYLOAD>::new(bytes))
+    }
+
+    /// Rows of counters with a hash each.
+    fn rows<const ROWS: usize>(label: &str, bytes: usize, setting: &Setting) -> Self {
+        Self::of_paper(label, Rows::<K, ROWS>::new(bytes, setting.packets))
     }
 
     /// The paper's heap, with so many bytes more an entry.
@@ -110,7 +184,7 @@ impl<K: FlowKey> Contender<K> {
         let heap = Heap::<K, PAYLOAD>::new(bytes);
         let counters = [("counters", heap.counters())];
         let answers = Structure::new(HEAP, "space-saving").with(counters);
-        Self { label: HEAP.to_owned(), runner: Box::new(heap), answers }
+        Self { answers: Some(answers), ..Self::of_paper(HEAP, heap) }
     }
 }
 
@@ -136,7 +210,7 @@ fn measure<K: FlowKey + Extract<8>>(
     let times = latency::race(&mut runners, stream, BATCH, setting.rounds);
     let labels = std::iter::once(BARE).chain(contenders.iter().map(|one| one.label.as_str()));
     for (number, (label, time)) in labels.zip(times).enumerate() {
-        let answers = number.checked_sub(1).map(|number| &contenders[number].answers);
+        let answers = number.checked_sub(1).and_then(|at| contenders[at].answers.as_ref());
         let score = match (exam, answers) {
             (Some((exam, task)), Some(answers)) => exam.score(answers, task)?,
             _ => None,
@@ -160,13 +234,19 @@ fn heavy_pairs_by_size(names: &[&str], setting: &Setting) -> Result<Table, Failu
     let exam = Exam::<Key8>::new(setting, Mix::Trace, Scene::Plain, KeyKind::Pair, &packets)?;
     let stream = Stream::of(&packets[0], KeyKind::Pair, setting.seed);
     let mut table = table(["size_mb"]);
-    for bytes in setting.sizes(1 << 16) {
+    for bytes in setting.sizes(LEAST) {
         let contenders = names.iter().map(|name| Contender::named(name, bytes, setting));
         let contenders = contenders.collect::<Result<Vec<_>, _>>()?;
         let exam = Some((&exam, "heavy-hitters"));
         measure(&mut table, &[megabytes(bytes)], contenders, setting, &stream, exam)?;
     }
     Ok(table)
+}
+
+/// How many times as fast the first means are as the second, in the median.
+fn faster(ours: &[f64], theirs: &[f64]) -> Gain {
+    let ratios: Vec<f64> = theirs.iter().zip(ours).map(|(theirs, ours)| theirs / ours).collect();
+    Gain::Faster(median(&ratios))
 }
 
 /// The less of two columns, row by row: of two forms of one structure the better counts.

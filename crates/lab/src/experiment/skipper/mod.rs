@@ -9,6 +9,7 @@ pub(super) use fig3::FIG3;
 pub(super) use univmon::UNIVMON;
 
 use super::chart::{Axis, Chart, log};
+use super::preset::Preset;
 use super::setting::Setting;
 use super::structure::Structure;
 
@@ -28,13 +29,35 @@ const ACCELERATED: [(&str, &str); 3] = [
 /// The error where it is not what is varied, of the structure and of the sample alike.
 const EPSILON: f64 = 0.01;
 
-/// The chance that the sample errs by more.
-const DELTA: f64 = 0.0001;
-
-/// Packets of a stream of which all are taken: Γ, by Chernoff's bound.
-fn gamma(epsilon: f64) -> f64 {
-    3.0 / epsilon.powi(2) * (2.0 / DELTA).ln()
+/// Packets of a stream of which all are taken: Γ, by Chernoff's bound. The sample errs by more with a
+/// chance of `delta`.
+fn gamma(epsilon: f64, delta: f64) -> f64 {
+    3.0 / epsilon.powi(2) * (2.0 / delta).ln()
 }
+
+const TRAFFIC: Preset = Preset::other(
+    "traffic",
+    "four traces of a billion packets, of Chicago and San Jose",
+    "an epoch like a backbone's, again and again, or `--keys FILE`",
+    "the traces are not free to hand on",
+);
+const LENGTH: Preset = Preset::of(
+    "length",
+    "up to a billion packets",
+    |setting| {
+        let longest = lengths(setting).last().copied().unwrap_or(0);
+        format!("up to {} million packets", longest as f64 / 1e6)
+    },
+    "`--quick` is for every day",
+);
+const ROWS: Preset = Preset::same("sketches", "5 rows of e/ε columns");
+const COUNTERS: Preset = Preset::same("Space-Saving", "1/ε counters");
+const GAMMA: Preset = Preset::other(
+    "Γ",
+    "3 ε⁻² ln(1/2δ)",
+    "3 ε⁻² ln(2/δ)",
+    "Chernoff's bound needs it; the other is printed",
+);
 
 /// Packets of streams, up to 64 times the epoch that is in memory, or 512 times: a billion packets.
 fn lengths(setting: &Setting) -> Vec<usize> {
@@ -55,8 +78,8 @@ fn epsilons(setting: &Setting) -> impl Iterator<Item = f64> {
     (4..=12).step_by(if setting.factor > 2 { 2 } else { 1 }).map(|power| 0.5_f64.powi(power))
 }
 
-/// Every structure for this error, the plain ones first.
-fn structures(epsilon: f64) -> Vec<Structure> {
+/// Every structure for this error and this chance of a larger one, the plain ones first.
+fn structures(epsilon: f64, delta: f64) -> Vec<Structure> {
     let columns = (std::f64::consts::E / epsilon).ceil() as usize;
     let rows = [("rows", 5), ("columns", columns.next_power_of_two()), ("candidates", 0)];
     let counters = [("counters", (1.0 / epsilon).ceil() as usize)];
@@ -66,7 +89,7 @@ fn structures(epsilon: f64) -> Vec<Structure> {
         Structure::new(HEAP, "space-saving").with(counters),
     ];
     let accelerated = plain.iter().zip(ACCELERATED).map(|(structure, (_, name))| {
-        let asked = [("epsilon", epsilon), ("delta", DELTA)];
+        let asked = [("epsilon", epsilon), ("delta", delta)];
         structure.clone().named(name).behind("skipper", asked)
     });
     let accelerated: Vec<Structure> = accelerated.collect();

@@ -9,9 +9,9 @@ use flowgauge_synthetic::{Packet, to_pcap_bytes};
 use serde_json::{Value, json};
 
 use super::traffic;
+use crate::experiment::part::median;
 use crate::experiment::setting::Setting;
 use crate::experiment::table::{Cell, Table};
-use crate::experiment::verdict::median;
 use crate::failure::Failure;
 
 const DRIVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/ovs.py");

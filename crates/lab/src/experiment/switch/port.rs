@@ -25,9 +25,9 @@ use flowgauge_synthetic::to_pcap_bytes;
 use super::dpdk::{CONTENDERS, Contender, PARSING};
 use super::traffic;
 use crate::experiment::Outcome;
+use crate::experiment::part::median;
 use crate::experiment::setting::Setting;
 use crate::experiment::table::{Table, row};
-use crate::experiment::verdict::median;
 use crate::failure::Failure;
 use crate::speed::clock::thread_seconds;
 

@@ -2,9 +2,10 @@
 
 use super::ovs::{self, Contender, EMC, FEW, Kind, figure};
 use crate::experiment::chart::{Chart, linear};
+use crate::experiment::part::Part;
 use crate::experiment::setting::Setting;
 use crate::experiment::table::Table;
-use crate::experiment::verdict::{Part, Verdict};
+use crate::experiment::verdict::{Claim, Verdict};
 use crate::experiment::{Experiment, Outcome};
 use crate::failure::Failure;
 
@@ -12,12 +13,10 @@ pub(crate) const TODAY: Experiment = Experiment {
     name: "switch/today",
     title: "the switch's own sFlow and IPFIX and a mirror, against measuring inside",
     paper: "This project",
-    claim: "IPFIX of one packet in a hundred loses over half of the throughput of Open vSwitch, and so does a \
-            mirror. One in a hundred before headers, and one in a thousand, lose less than sFlow or IPFIX of \
-            as many packets; a table of every packet loses less than a mirror and less than either of them of \
-            every packet.",
+    presets: &[],
     measure,
     judge,
+    missing: &[],
     charts: &[Chart {
         title: "Throughput",
         x: "variant",
@@ -64,22 +63,54 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
 fn judge(table: &Table) -> Verdict {
     let lost = |name, packets| figure(table, name, packets, "lost_percent");
     let all = |name| SAMPLES.map(|(_, packets)| lost(name, packets));
-    Verdict::of([
-        Part::at_least("IPFIX of 1 in 100: lost %", lost(IPFIX, "1 in 100"), 50.0),
-        Part::at_least("mirror: lost %", lost(MIRROR, ALL), 50.0),
-        Part::less("lost inside over sFlow of as many packets", &all(OURS), &all(SFLOW)),
-        Part::less("lost inside over IPFIX of as many packets", &all(OURS), &all(IPFIX)),
-        Part::less("lost inside over the mirror", &[lost(OURS, ALL)], &[lost(MIRROR, ALL)]),
-    ])
+    Verdict::of(
+        table,
+        [
+            Claim::new(
+                "One in a hundred before headers, and one in a thousand, lose less than sFlow or IPFIX of as many \
+                 packets; a table of every packet loses less than either of them of every packet.",
+                [
+                    Part::less(
+                        "lost inside over sFlow of as many packets",
+                        &all(OURS),
+                        &all(SFLOW),
+                    ),
+                    Part::less(
+                        "lost inside over IPFIX of as many packets",
+                        &all(OURS),
+                        &all(IPFIX),
+                    ),
+                ],
+                "A sample of few packets costs little wherever it is taken.",
+            ),
+            Claim::new(
+                "A table of every packet loses less than a mirror.",
+                [Part::less(
+                    "lost inside over the mirror",
+                    &[lost(OURS, ALL)],
+                    &[lost(MIRROR, ALL)],
+                )],
+                "A copy that nobody reads costs little.",
+            ),
+            Claim::new(
+                "IPFIX of one packet in a hundred loses over half of the throughput of Open vSwitch, and so does \
+                 a mirror.",
+                [
+                    Part::at_least("IPFIX of 1 in 100: lost %", lost(IPFIX, "1 in 100"), 50.0),
+                    Part::at_least("mirror: lost %", lost(MIRROR, ALL), 50.0),
+                ],
+                "The switch was slower for other reasons.",
+            ),
+        ],
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::experiment::table::row;
-    use crate::experiment::verdict::Stand;
 
-    fn verdict(ours: f64, sflow: f64, ipfix: f64, mirror: f64) -> Stand {
+    fn verdict(ours: f64, sflow: f64, ipfix: f64, mirror: f64) -> &'static str {
         let mut table = Table::new(["measurement", "variant", "lost_percent"]);
         for (name, lost) in [(OURS, ours), (SFLOW, sflow), (IPFIX, ipfix)] {
             for (_, packets) in SAMPLES {
@@ -87,16 +118,16 @@ mod tests {
             }
         }
         row!(table, MIRROR, ALL, mirror);
-        judge(&table).stand
+        judge(&table).worst()
     }
 
     #[test]
     fn every_part_can_fail() {
-        assert_eq!(verdict(15.0, 30.0, 60.0, 70.0), Stand::Confirmed);
-        assert_eq!(verdict(35.0, 30.0, 60.0, 70.0), Stand::Contradicted);
-        assert_eq!(verdict(15.0, 30.0, 45.0, 70.0), Stand::Contradicted);
-        assert_eq!(verdict(15.0, 30.0, 60.0, 45.0), Stand::Contradicted);
-        assert_eq!(verdict(60.0, 70.0, 65.0, 55.0), Stand::Contradicted);
-        assert_eq!(verdict(15.0, 30.0, 60.0, f64::NAN), Stand::Open);
+        assert_eq!(verdict(15.0, 30.0, 60.0, 70.0), "Reproduced");
+        assert_eq!(verdict(35.0, 30.0, 60.0, 70.0), "Contradicted");
+        assert_eq!(verdict(15.0, 30.0, 45.0, 70.0), "Contradicted");
+        assert_eq!(verdict(15.0, 30.0, 60.0, 45.0), "Contradicted");
+        assert_eq!(verdict(60.0, 70.0, 65.0, 55.0), "Contradicted");
+        assert_eq!(verdict(15.0, 30.0, 60.0, f64::NAN), "Cannot be told");
     }
 }

@@ -1,11 +1,11 @@
-//! The paper's heap: Space-Saving with a hash index and a binary heap, from which the least entry is
-//! taken. A step of the heap moves an entry and tells it where it is.
+//! The papers' heap: a hash index and a binary heap, from which the least entry is taken, for
+//! Space-Saving and for the heaviest keys of a sketch. A step moves an entry and tells it where it is.
 
 use flowgauge_core::batch::Batch;
 use flowgauge_core::key::FlowKey;
 use flowgauge_kernel::{Digester, Isa, Seed, prefetch};
 
-use crate::experiment::latency::Runner;
+use super::latency::Runner;
 
 /// A key with its counter of 12 bytes and `PAYLOAD` bytes of its latest packet.
 #[derive(Clone, Copy)]
@@ -33,7 +33,11 @@ pub(super) struct Heap<K, const PAYLOAD: usize> {
 impl<K: FlowKey, const PAYLOAD: usize> Heap<K, PAYLOAD> {
     /// As many counters as fit into so many bytes, at least one.
     pub(super) fn new(bytes: usize) -> Self {
-        let most = (bytes / Self::entry_bytes()).max(1);
+        Self::with_counters((bytes / Self::entry_bytes()).max(1))
+    }
+
+    /// So many counters.
+    pub(super) fn with_counters(most: usize) -> Self {
         Self {
             digester: Digester::new(Seed::number(1), Isa::best()).for_keys(K::SHORTEST),
             entries: Vec::with_capacity(most),
@@ -53,34 +57,65 @@ impl<K: FlowKey, const PAYLOAD: usize> Heap<K, PAYLOAD> {
         self.most
     }
 
-    fn count(&mut self, key: K, digest: u32, bytes: u64) {
+    /// Counts packets of a key, which takes the place of the least one where it has none.
+    pub(super) fn count(&mut self, key: K, digest: u32, packets: u32, bytes: u64) {
         let place = match self.find(key, digest) {
             Some(number) => self.entries[number].place as usize,
-            None if self.entries.len() < self.most => {
-                let number = self.entries.len() as u32;
-                let place = self.order.len();
-                let payload = [0; PAYLOAD];
-                let place_of = place as u32;
-                self.entries.push(Entry { key, digest, place: place_of, bytes: 0, payload });
-                self.order.push((0, number));
-                self.insert(digest, number);
-                self.rise(place)
-            }
-            None => {
-                let number = self.order[0].1;
-                self.remove(self.entries[number as usize].digest, number);
-                self.insert(digest, number);
-                let entry = &mut self.entries[number as usize];
-                (entry.key, entry.digest) = (key, digest);
-                0
-            }
+            None if self.entries.len() < self.most => self.join(key, digest),
+            None => self.replace(key, digest),
         };
-        let (packets, number) = &mut self.order[place];
-        *packets += 1;
+        let (sum, number) = &mut self.order[place];
+        *sum += packets;
         let entry = &mut self.entries[*number as usize];
         entry.bytes += bytes;
         entry.payload = [bytes as u8; PAYLOAD];
         self.sink(place);
+    }
+
+    /// Says how large a key is at present: it is kept if it is among the largest.
+    pub(super) fn offer(&mut self, key: K, digest: u32, packets: u32) {
+        let place = match self.find(key, digest) {
+            Some(number) => self.entries[number].place as usize,
+            None if self.entries.len() < self.most => self.join(key, digest),
+            None if packets > self.order[0].0 => self.replace(key, digest),
+            None => return,
+        };
+        self.order[place].0 = packets;
+        let place = self.rise(place);
+        self.sink(place);
+    }
+
+    /// The packets of the largest key.
+    #[cfg(test)]
+    pub(super) fn largest(&self) -> u32 {
+        self.order.iter().map(|(packets, _)| *packets).max().unwrap_or(0)
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        self.entries.clear();
+        self.order.clear();
+        self.index.fill(0);
+    }
+
+    /// Gives a key an entry of its own, of no packets; its place.
+    fn join(&mut self, key: K, digest: u32) -> usize {
+        let (number, place) = (self.entries.len() as u32, self.order.len());
+        let payload = [0; PAYLOAD];
+        self.entries.push(Entry { key, digest, place: place as u32, bytes: 0, payload });
+        self.order.push((0, number));
+        self.insert(digest, number);
+        self.rise(place)
+    }
+
+    /// Gives the least entry to a key; its place.
+    fn replace(&mut self, key: K, digest: u32) -> usize {
+        let number = self.order[0].1;
+        self.remove(self.entries[number as usize].digest, number);
+        self.insert(digest, number);
+        let entry = &mut self.entries[number as usize];
+        (entry.key, entry.digest) = (key, digest);
+        0
     }
 
     fn find(&self, key: K, digest: u32) -> Option<usize> {
@@ -156,9 +191,7 @@ impl<K: FlowKey, const PAYLOAD: usize> Heap<K, PAYLOAD> {
 
 impl<K: FlowKey, const PAYLOAD: usize> Runner<K> for Heap<K, PAYLOAD> {
     fn begin(&mut self) {
-        self.entries.clear();
-        self.order.clear();
-        self.index.fill(0);
+        self.clear();
     }
 
     fn take(&mut self, batch: &mut Batch<K>) {
@@ -169,7 +202,7 @@ impl<K: FlowKey, const PAYLOAD: usize> Runner<K> for Heap<K, PAYLOAD> {
         }
         let rows = batch.keys().iter().zip(batch.digests()).zip(batch.bytes());
         for ((key, digest), bytes) in rows {
-            self.count(*key, *digest as u32, *bytes);
+            self.count(*key, *digest as u32, 1, *bytes);
         }
     }
 }
@@ -214,5 +247,23 @@ mod tests {
         }
         heap.begin();
         assert!(heap.order.is_empty() && heap.index.iter().all(|number| *number == 0));
+    }
+
+    #[test]
+    fn the_largest_are_kept() {
+        let mut heap = Heap::<Key8, 0>::with_counters(10);
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut last = [0; 100];
+        for _ in 0..2000 {
+            let flow = random.usize(0..100);
+            last[flow] += flow as u32;
+            if let Some(key) = Key8::from_canonical(&(flow as u64).to_be_bytes()) {
+                heap.offer(key, flow as u32, last[flow]);
+            }
+        }
+        last.sort_unstable();
+        let mut kept: Vec<u32> = heap.order.iter().map(|(packets, _)| *packets).collect();
+        kept.sort_unstable();
+        assert_eq!(kept, last[90..]);
     }
 }

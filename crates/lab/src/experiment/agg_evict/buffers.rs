@@ -1,0 +1,94 @@
+//! Packets as a driver hands them over: each in a buffer of its own, 2 KB behind the next.
+
+use flowgauge_core::batch::{BATCH_PACKETS, Batch};
+use flowgauge_core::key::FlowKey;
+use flowgauge_kernel::cycles;
+
+use crate::experiment::latency::{Histogram, Latency, Runner, middle};
+use crate::experiment::setting::FRAME_BYTES;
+
+/// Bytes of a buffer, those in front of the key, and buffers that a port has beyond those of a batch.
+const BUFFER_BYTES: usize = 2048;
+const BEFORE: usize = 26;
+const RING: usize = 1024;
+
+/// Packets that are received at once.
+const BURST: usize = 32;
+
+/// Buffers that packets are received into one after another, and again from the first on.
+struct Port {
+    buffers: Vec<[u8; BUFFER_BYTES]>,
+    next: usize,
+}
+
+impl Port {
+    fn new(batch_packets: usize) -> Self {
+        Self { buffers: vec![[0; BUFFER_BYTES]; batch_packets + RING], next: 0 }
+    }
+
+    /// Receives the packets of these keys; the numbers of their buffers.
+    fn receive<K: FlowKey>(&mut self, keys: &[K], into: &mut Vec<u32>) {
+        for key in keys {
+            let bytes = key.canonical(K::SHORTEST);
+            let frame = &mut self.buffers[self.next][..FRAME_BYTES as usize];
+            frame.fill(self.next as u8);
+            frame[BEFORE..BEFORE + bytes.len()].copy_from_slice(bytes);
+            into.push(self.next as u32);
+            self.next = (self.next + 1) % self.buffers.len();
+        }
+    }
+}
+
+/// The latencies of these runners in batches of so many: packets are received in bursts, and what is
+/// timed is the batch, from reading its headers on. Medians over the rounds.
+pub(super) fn race<K: FlowKey>(
+    runners: &mut [&mut dyn Runner<K>],
+    keys: &[K],
+    batch_packets: usize,
+    rounds: usize,
+) -> Vec<Latency> {
+    let mut port = Port::new(batch_packets);
+    let mut times = vec![Vec::new(); runners.len()];
+    // The first round warms up.
+    for round in 0..=rounds {
+        for (runner, times) in runners.iter_mut().zip(&mut times) {
+            let latency = pass(&mut **runner, keys, batch_packets, &mut port);
+            if round > 0 {
+                times.push(latency);
+            }
+        }
+    }
+    times.iter().map(|times| middle(times)).collect()
+}
+
+fn pass<K: FlowKey>(
+    runner: &mut dyn Runner<K>,
+    keys: &[K],
+    batch_packets: usize,
+    port: &mut Port,
+) -> Latency {
+    let (mut batch, mut histogram) = (Batch::new(), Histogram::new());
+    let mut received = Vec::with_capacity(batch_packets);
+    runner.begin();
+    for keys in keys.chunks(batch_packets) {
+        received.clear();
+        for keys in keys.chunks(BURST) {
+            port.receive(keys, &mut received);
+        }
+        let start = cycles();
+        for numbers in received.chunks(BATCH_PACKETS) {
+            batch.clear();
+            for number in numbers {
+                let frame = &port.buffers[*number as usize];
+                let key = K::from_canonical(&frame[BEFORE..BEFORE + K::SHORTEST]);
+                if let Some(key) = key {
+                    batch.push(key, FRAME_BYTES, 0);
+                }
+            }
+            runner.take(&mut batch);
+        }
+        histogram.take(keys.len(), cycles() - start);
+    }
+    runner.end();
+    histogram.latency()
+}

@@ -1,0 +1,311 @@
+//! The paper's nine solutions at its sizes, updated one flow at a time, with a hash for each row.
+
+use flowgauge_core::key::FlowKey;
+
+use crate::experiment::hashes::xxhash32;
+use crate::experiment::heap::Heap;
+
+/// What counts packets of flows, many of one flow at once.
+pub(super) trait Solution<K>: Send {
+    fn clear(&mut self);
+    fn update(&mut self, key: &K, packets: u32);
+}
+
+/// Rows, and columns of each.
+const ROWS: usize = 4;
+const COLUMNS: usize = 65536;
+
+/// Count-Min, and MRAC: rows of counters.
+pub(super) struct Counters(Vec<u32>);
+
+impl Counters {
+    pub(super) fn new() -> Self {
+        Self(vec![0; ROWS * COLUMNS])
+    }
+}
+
+impl<K: FlowKey> Solution<K> for Counters {
+    fn clear(&mut self) {
+        self.0.fill(0);
+    }
+
+    fn update(&mut self, key: &K, packets: u32) {
+        let bytes = key.canonical(K::SHORTEST);
+        for row in 0..ROWS {
+            let column = xxhash32(bytes, row as u32) as usize % COLUMNS;
+            self.0[row * COLUMNS + column] += packets;
+        }
+    }
+}
+
+/// Cells of FlowRadar.
+const CELLS: usize = 262_144;
+
+/// FlowRadar of keys of so many bytes: the exclusive or of keys, flows and packets of each cell, and a
+/// filter in a third of their memory.
+pub(super) struct FlowRadar<const BYTES: usize> {
+    filter: Vec<u64>,
+    cells: Vec<([u8; BYTES], u32, u32)>,
+}
+
+impl<const BYTES: usize> FlowRadar<BYTES> {
+    const FILTER_BITS: usize = CELLS * (BYTES + 8) * 8 / 3;
+
+    pub(super) fn new() -> Self {
+        let filter = vec![0; Self::FILTER_BITS.div_ceil(64)];
+        Self { filter, cells: vec![([0; BYTES], 0, 0); CELLS] }
+    }
+}
+
+impl<K: FlowKey, const BYTES: usize> Solution<K> for FlowRadar<BYTES> {
+    fn clear(&mut self) {
+        self.filter.fill(0);
+        self.cells.fill(([0; BYTES], 0, 0));
+    }
+
+    fn update(&mut self, key: &K, packets: u32) {
+        let bytes = key.canonical(K::SHORTEST);
+        let mut known = true;
+        for hash in 0..ROWS {
+            let bit = xxhash32(bytes, hash as u32) as usize % Self::FILTER_BITS;
+            let word = &mut self.filter[bit / 64];
+            known &= *word >> (bit % 64) & 1 == 1;
+            *word |= 1 << (bit % 64);
+        }
+        for hash in ROWS..2 * ROWS {
+            let cell = &mut self.cells[xxhash32(bytes, hash as u32) as usize % CELLS];
+            if !known {
+                cell.0.iter_mut().zip(bytes).for_each(|(cell, byte)| *cell ^= byte);
+                cell.1 += 1;
+            }
+            cell.2 += packets;
+        }
+    }
+}
+
+/// The largest flows that are tracked.
+const TOP: usize = 128;
+
+/// Space-Saving with a binary heap.
+pub(super) struct SpaceSaving<K>(Heap<K, 0>);
+
+impl<K: FlowKey> SpaceSaving<K> {
+    pub(super) fn new() -> Self {
+        Self(Heap::with_counters(TOP))
+    }
+}
+
+impl<K: FlowKey> Solution<K> for SpaceSaving<K> {
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    fn update(&mut self, key: &K, packets: u32) {
+        let hash = xxhash32(key.canonical(K::SHORTEST), 0);
+        self.0.count(*key, hash, packets, 0);
+    }
+}
+
+/// Levels of UnivMon, the first with all columns, each next one with half.
+const LEVELS: usize = 4;
+
+/// UnivMon: Count Sketches of ever fewer keys, each with a heap of its heaviest.
+pub(super) struct UnivMon<K> {
+    levels: Vec<(Vec<i32>, Heap<K, 0>)>,
+}
+
+impl<K: FlowKey> UnivMon<K> {
+    pub(super) fn new() -> Self {
+        let level = |level: usize| (vec![0; ROWS * (COLUMNS >> level)], Heap::with_counters(TOP));
+        Self { levels: (0..LEVELS).map(level).collect() }
+    }
+}
+
+impl<K: FlowKey> Solution<K> for UnivMon<K> {
+    fn clear(&mut self) {
+        for (counters, heap) in &mut self.levels {
+            counters.fill(0);
+            heap.clear();
+        }
+    }
+
+    fn update(&mut self, key: &K, packets: u32) {
+        let bytes = key.canonical(K::SHORTEST);
+        let depth = xxhash32(bytes, u32::MAX).trailing_ones() as usize;
+        for (level, (counters, heap)) in self.levels.iter_mut().enumerate().take(1 + depth) {
+            let columns = COLUMNS >> level;
+            let mut estimates = [0; ROWS];
+            let mut hash = 0;
+            for (row, estimate) in estimates.iter_mut().enumerate() {
+                hash = xxhash32(bytes, (level * ROWS + row) as u32);
+                let sign = if hash >> 31 == 1 { 1 } else { -1 };
+                let counter = &mut counters[row * columns + hash as usize % columns];
+                *counter += sign * packets.cast_signed();
+                *estimate = sign * *counter;
+            }
+            estimates.sort_unstable();
+            let median = i32::midpoint(estimates[1], estimates[2]).max(0) as u32;
+            heap.offer(*key, hash, median);
+        }
+    }
+}
+
+/// Bytes of a key are words of a reversible sketch, each hashed to half as many bits.
+pub(super) struct Reversible {
+    tables: Vec<[[u8; 256]; 4]>,
+    counters: Vec<u32>,
+}
+
+impl Reversible {
+    pub(super) fn new() -> Self {
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut table = || std::array::from_fn(|_| random.u8(0..16));
+        let tables = (0..ROWS).map(|_| std::array::from_fn(|_| table())).collect();
+        Self { tables, counters: vec![0; ROWS * COLUMNS] }
+    }
+
+    /// Counts packets of a key of four bytes.
+    fn count(&mut self, bytes: &[u8], packets: u32) {
+        // Keys that are alike shall not meet in all rows.
+        let mangled = [0, 1, 2, 3].map(|at| bytes.get(at).copied().unwrap_or(0));
+        let mangled = u32::from_le_bytes(mangled).wrapping_mul(0x9e37_79b1).to_le_bytes();
+        for (row, tables) in self.tables.iter().enumerate() {
+            let words = tables.iter().zip(mangled);
+            let column = words.fold(0, |column, (table, byte)| {
+                column << 4 | usize::from(table[usize::from(byte)])
+            });
+            self.counters[row * COLUMNS + column] += packets;
+        }
+    }
+}
+
+impl<K: FlowKey> Solution<K> for Reversible {
+    fn clear(&mut self) {
+        self.counters.fill(0);
+    }
+
+    fn update(&mut self, key: &K, packets: u32) {
+        self.count(key.canonical(K::SHORTEST), packets);
+    }
+}
+
+/// Bitmaps of TwoLevel, and bits of each.
+const BITMAPS: usize = 4096;
+const BITS: u32 = 12;
+
+/// TwoLevel: a reversible sketch of sources, and bitmaps of their destinations. Keys are of both.
+pub(super) struct TwoLevel {
+    sources: Reversible,
+    bitmaps: Vec<u16>,
+}
+
+impl TwoLevel {
+    pub(super) fn new() -> Self {
+        Self { sources: Reversible::new(), bitmaps: vec![0; ROWS * BITMAPS] }
+    }
+}
+
+impl<K: FlowKey> Solution<K> for TwoLevel {
+    fn clear(&mut self) {
+        self.sources.counters.fill(0);
+        self.bitmaps.fill(0);
+    }
+
+    fn update(&mut self, key: &K, packets: u32) {
+        let bytes = key.canonical(K::SHORTEST);
+        let (source, destination) = bytes.split_at(bytes.len() / 2);
+        self.sources.count(source, packets);
+        for row in 0..ROWS {
+            let bitmap = xxhash32(source, row as u32) as usize % BITMAPS;
+            let bit = xxhash32(destination, row as u32) % BITS;
+            self.bitmaps[row * BITMAPS + bitmap] |= 1 << bit;
+        }
+    }
+}
+
+/// FM: four bitmaps, each with a hash of its own.
+pub(super) struct Fm([u32; ROWS]);
+
+impl Fm {
+    pub(super) fn new() -> Self {
+        Self([0; ROWS])
+    }
+}
+
+impl<K: FlowKey> Solution<K> for Fm {
+    fn clear(&mut self) {
+        self.0 = [0; ROWS];
+    }
+
+    fn update(&mut self, key: &K, _: u32) {
+        let bytes = key.canonical(K::SHORTEST);
+        for (row, bitmap) in self.0.iter_mut().enumerate() {
+            *bitmap |= 1 << xxhash32(bytes, row as u32).trailing_zeros().min(31);
+        }
+    }
+}
+
+/// Linear counting: four arrays of bits, each with a hash of its own.
+pub(super) struct LinearCounting(Vec<u32>);
+
+impl LinearCounting {
+    pub(super) fn new() -> Self {
+        Self(vec![0; ROWS * COLUMNS])
+    }
+}
+
+impl<K: FlowKey> Solution<K> for LinearCounting {
+    fn clear(&mut self) {
+        self.0.fill(0);
+    }
+
+    fn update(&mut self, key: &K, _: u32) {
+        let bytes = key.canonical(K::SHORTEST);
+        for row in 0..ROWS {
+            let hash = xxhash32(bytes, row as u32);
+            self.0[row * COLUMNS + (hash >> 16) as usize] |= 1 << (hash % 32);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flowgauge_core::key::Key8;
+
+    use super::*;
+
+    fn key(number: u64) -> Key8 {
+        match Key8::from_canonical(&number.to_be_bytes()) {
+            Some(key) => key,
+            None => panic!("eight bytes are a key"),
+        }
+    }
+
+    /// A sum is worth as much as its packets one by one.
+    #[test]
+    fn sums_add_up() {
+        let (mut sums, mut each) = (FlowRadar::<8>::new(), FlowRadar::<8>::new());
+        let (mut univmon, mut univmon_each) = (UnivMon::new(), UnivMon::new());
+        let (mut two, mut two_each) = (TwoLevel::new(), TwoLevel::new());
+        for number in 1..200 {
+            let packets = 1 + number as u32 % 7;
+            sums.update(&key(number), packets);
+            univmon.update(&key(number), packets);
+            two.update(&key(number), packets);
+            for _ in 0..packets {
+                each.update(&key(number), 1);
+                univmon_each.update(&key(number), 1);
+                two_each.update(&key(number), 1);
+            }
+        }
+        assert!(sums.cells == each.cells && sums.filter == each.filter);
+        let counters = |univmon: &UnivMon<Key8>| {
+            univmon.levels.iter().map(|(counters, _)| counters.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(counters(&univmon), counters(&univmon_each));
+        assert!(two.bitmaps == two_each.bitmaps);
+        assert!(two.sources.counters == two_each.sources.counters);
+        let flows: u32 = sums.cells.iter().map(|cell| cell.1).sum();
+        assert_eq!(flows, 4 * 199);
+    }
+}

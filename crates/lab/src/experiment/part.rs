@@ -1,0 +1,256 @@
+//! Numbers against what is claimed of them.
+
+use super::table::short;
+
+/// Relative differences that are not told apart even where the machine is steady: rounds of one
+/// measurement differ by as much.
+pub(crate) const ALIKE: f64 = 0.03;
+
+/// One check of a claim.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    what: String,
+    check: Check,
+    timed: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Check {
+    /// Ratios, most of them under 1 and none over it.
+    Less(Vec<f64>),
+    /// The last number over the first, or under it.
+    Moves {
+        first: f64,
+        last: f64,
+        up: bool,
+    },
+    AtLeast(f64, f64),
+    AtMost(f64, f64),
+    /// A number that differs from another by no more than this share of it, on either side.
+    Within(f64, f64, f64),
+    /// It cannot be told.
+    Open,
+}
+
+/// A part that was checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Checked {
+    /// `None` where it cannot be told.
+    pub(crate) holds: Option<bool>,
+    told: String,
+}
+
+impl Checked {
+    /// In words.
+    pub(super) fn line(&self) -> String {
+        let word = match self.holds {
+            Some(true) => "holds",
+            Some(false) => "does not hold",
+            None => "cannot be told",
+        };
+        format!("{word}: {}", self.told)
+    }
+}
+
+impl Part {
+    fn new(what: impl Into<String>, check: Check) -> Self {
+        Self { what: what.into(), check, timed: false }
+    }
+
+    /// It cannot be told, with the reason.
+    pub(crate) fn open(reason: impl Into<String>) -> Self {
+        Self::new(reason, Check::Open)
+    }
+
+    /// Numbers are less than others, pair by pair: none is more, and most are less.
+    pub(crate) fn less(what: &str, less: &[f64], more: &[f64]) -> Self {
+        let ratios = less.iter().zip(more).map(|(less, more)| less / more);
+        Self::new(what, Check::Less(ratios.filter(|ratio| ratio.is_finite()).collect())).timed()
+    }
+
+    /// Numbers rise (or fall, where `up` is false) from first to last.
+    pub(crate) fn moves(what: &str, numbers: &[f64], up: bool) -> Self {
+        let finite = || numbers.iter().copied().filter(|number| number.is_finite());
+        let (first, last) =
+            (finite().next().unwrap_or(f64::NAN), finite().next_back().unwrap_or(f64::NAN));
+        Self::new(what, Check::Moves { first, last, up }).timed()
+    }
+
+    /// A number is at least so much.
+    pub(crate) fn at_least(what: &str, number: f64, least: f64) -> Self {
+        Self::new(what, Check::AtLeast(number, least))
+    }
+
+    /// A number is at most so much.
+    pub(crate) fn at_most(what: &str, number: f64, most: f64) -> Self {
+        Self::new(what, Check::AtMost(number, most))
+    }
+
+    /// A number differs from the paper's by no more than this share of it, on either side.
+    pub(crate) fn within(what: &str, number: f64, wanted: f64, share: f64) -> Self {
+        Self::new(what, Check::Within(number, wanted, share))
+    }
+
+    /// The numbers are times or rates: what is nearer to a bound than the noise cannot be told.
+    pub(crate) fn timed(self) -> Self {
+        Self { timed: true, ..self }
+    }
+
+    /// Checks it, where rounds differ by this share.
+    pub(super) fn check(self, noise: f64) -> Checked {
+        let noise = if self.timed { noise.max(ALIKE) } else { 0.0 };
+        let what = self.what;
+        let (holds, told) = match self.check {
+            Check::Open => (None, what),
+            Check::Less(ratios) => {
+                let (holds, told) = less(&ratios, noise);
+                (holds, format!("{what}: {told}"))
+            }
+            Check::Moves { first, last, up } => {
+                let ratio = if up { last / first } else { first / last };
+                let told = format!("{what}: from {} to {}", digits(first), digits(last));
+                (apart(ratio, 1.0, noise), told)
+            }
+            Check::AtLeast(number, least) => (
+                apart(number, least, noise),
+                format!("{what}: {} (at least {})", digits(number), digits(least)),
+            ),
+            Check::AtMost(number, most) => (
+                apart(number, most, noise).map(|over| !over || (noise <= 0.0 && number <= most)),
+                format!("{what}: {} (at most {})", digits(number), digits(most)),
+            ),
+            Check::Within(number, wanted, share) => (
+                within((number / wanted - 1.0).abs(), share, noise),
+                format!("{what}: {} ({} ± {:.0} %)", digits(number), digits(wanted), 100.0 * share),
+            ),
+        };
+        Checked { holds, told }
+    }
+}
+
+/// Whether a number is above a bound (or at it, where nothing is noise); `None` within the noise.
+fn apart(number: f64, bound: f64, noise: f64) -> Option<bool> {
+    let margin = noise * bound.abs();
+    match number {
+        number if !number.is_finite() => None,
+        number if number >= bound + margin => Some(true),
+        number if number <= bound - margin => Some(false),
+        _ => None,
+    }
+}
+
+/// Whether a relative difference is no more than this; `None` within the noise of it.
+fn within(difference: f64, most: f64, noise: f64) -> Option<bool> {
+    match difference {
+        difference if !difference.is_finite() => None,
+        difference if difference <= most => Some(true),
+        difference if difference > most + noise => Some(false),
+        _ => None,
+    }
+}
+
+fn less(ratios: &[f64], noise: f64) -> (Option<bool>, String) {
+    let under = ratios.iter().filter(|ratio| **ratio < 1.0 - noise).count();
+    let over = ratios.iter().filter(|ratio| **ratio > 1.0 + noise).count();
+    let holds = match (under, over) {
+        (_, 0) if 2 * under > ratios.len() => Some(true),
+        (_, over) if over > 0 => Some(false),
+        _ => None,
+    };
+    let told = match ratios[..] {
+        [] => "nothing was measured".to_owned(),
+        [ratio] => digits(ratio),
+        _ => format!(
+            "{} ({} to {}); less at {under} of {} points, more at {over}",
+            digits(median(ratios)),
+            digits(ratios.iter().copied().fold(f64::INFINITY, f64::min)),
+            digits(ratios.iter().copied().fold(f64::NEG_INFINITY, f64::max)),
+            ratios.len()
+        ),
+    };
+    (holds, told)
+}
+
+/// The middle one; not a number of none.
+pub(crate) fn median(numbers: &[f64]) -> f64 {
+    let mut sorted = numbers.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// A number with three digits that tell.
+pub(super) fn digits(number: f64) -> String {
+    if !number.is_finite() {
+        return "not measured".to_owned();
+    }
+    let whole = number.abs() >= 100.0;
+    let text = if whole { format!("{number:.0}") } else { short((number * 1e3).round() / 1e3) };
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const YES: Option<bool> = Some(true);
+    const NO: Option<bool> = Some(false);
+
+    fn holds(part: Part) -> Option<bool> {
+        part.check(0.01).holds
+    }
+
+    #[test]
+    fn parts_hold_by_their_numbers() {
+        let less = |less: &[f64], more: &[f64]| holds(Part::less("", less, more));
+        assert_eq!(less(&[1.0, 1.0, 1.0], &[2.0, 1.5, 1.01]), YES);
+        assert_eq!(less(&[1.0, 2.0], &[2.0, 1.0]), NO);
+        assert_eq!(less(&[1.0, 1.0], &[1.01, 1.02]), None);
+        assert_eq!(less(&[1.0, f64::NAN], &[2.0, 1.0]), YES);
+        assert_eq!(less(&[], &[]), None);
+        let moves = |numbers: &[f64], up| holds(Part::moves("", numbers, up));
+        assert_eq!(moves(&[1.0, 5.0, 2.0], true), YES);
+        assert_eq!(moves(&[1.0, 5.0, 2.0], false), NO);
+        assert_eq!(moves(&[1.0, 5.0, 1.01], false), None);
+        assert_eq!(
+            [holds(Part::at_least("", 1.8, 1.8)), holds(Part::at_most("", 1.8, 1.8))],
+            [YES; 2]
+        );
+        assert_eq!(
+            [holds(Part::at_least("", 1.7, 1.8)), holds(Part::at_most("", 1.9, 1.8))],
+            [NO; 2]
+        );
+        assert_eq!(
+            [holds(Part::at_least("", 0.0, 0.0)), holds(Part::at_most("", 0.0, 0.0))],
+            [YES; 2]
+        );
+        assert_eq!(holds(Part::at_most("", f64::NAN, 1.7)), None);
+        let within = |number| holds(Part::within("", number, 10.0, 0.05));
+        assert_eq!([within(9.6), within(10.4), within(9.4), within(10.6)], [YES, YES, NO, NO]);
+    }
+
+    #[test]
+    fn what_is_within_the_noise_cannot_be_told() {
+        let least = |number, noise| Part::at_least("", number, 10.0).timed().check(noise).holds;
+        assert_eq!([least(10.2, 0.0), least(9.8, 0.0), least(10.4, 0.0)], [None, None, YES]);
+        assert_eq!([least(10.4, 0.05), least(9.4, 0.05), least(10.6, 0.05)], [None, NO, YES]);
+        let most = |number| Part::at_most("", number, 10.0).timed().check(0.05).holds;
+        assert_eq!([most(9.4), most(9.6), most(10.4), most(10.6)], [YES, None, None, NO]);
+        let less = |ratio| Part::less("", &[ratio], &[1.0]).check(0.2).holds;
+        assert_eq!([less(0.7), less(0.9), less(1.1), less(1.3)], [YES, None, None, NO]);
+    }
+
+    #[test]
+    fn parts_tell_their_numbers() {
+        let line = |part: Part| part.check(0.0).line();
+        assert_eq!(
+            line(Part::at_most("it", f64::NAN, 1.7)),
+            "cannot be told: it: not measured (at most 1.7)"
+        );
+        assert_eq!(line(Part::within("it", 9.0, 10.0, 0.05)), "does not hold: it: 9 (10 ± 5 %)");
+        assert_eq!(line(Part::open("no core")), "cannot be told: no core");
+    }
+}

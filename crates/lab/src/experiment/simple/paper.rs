@@ -1,0 +1,384 @@
+//! The paper's structures: key and value side by side, one entry to a bucket, and sketches with a hash
+//! for each row and a set of heavy keys beside them.
+
+use std::collections::HashSet;
+
+use flowgauge_core::batch::Batch;
+use flowgauge_core::key::FlowKey;
+use flowgauge_kernel::{Digester, Isa, Seed, prefetch};
+
+use crate::experiment::hashes::xxhash32;
+use crate::experiment::latency::Runner;
+use crate::trial::THRESHOLD;
+
+/// Buckets that are looked at for a key before it is given up: a table that is too small has no end.
+const PROBES: usize = 128;
+
+/// Moves that an entry causes at most before it is given up.
+const MOVES: usize = 64;
+
+/// A key with its counter of 12 bytes and `PAYLOAD` bytes of its latest packet; free without packets.
+#[derive(Clone, Copy)]
+struct Entry<K, const PAYLOAD: usize> {
+    key: K,
+    packets: u32,
+    bytes: [u32; 2],
+    payload: [u8; PAYLOAD],
+}
+
+impl<K: FlowKey, const PAYLOAD: usize> Entry<K, PAYLOAD> {
+    fn add(&mut self, bytes: u64) {
+        self.packets += 1;
+        let sum = u64::from(self.bytes[0]) | u64::from(self.bytes[1]) << 32;
+        let sum = sum + bytes;
+        self.bytes = [sum as u32, (sum >> 32) as u32];
+        self.payload = [bytes as u8; PAYLOAD];
+    }
+}
+
+/// Where a key may be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rule {
+    /// In the first bucket from its own on that is free: the linear table.
+    Linear,
+    /// In its own bucket, whoever was there: the paper's count array.
+    Overwriting,
+    /// In one of two groups of so many buckets.
+    Cuckoo(usize),
+}
+
+/// Entries of key and value in a power of two of buckets.
+pub(super) struct Inline<K, const PAYLOAD: usize> {
+    rule: Rule,
+    digester: Digester,
+    entries: Vec<Entry<K, PAYLOAD>>,
+    random: fastrand::Rng,
+    untracked: u64,
+}
+
+impl<K: FlowKey, const PAYLOAD: usize> Inline<K, PAYLOAD> {
+    /// As many buckets as fit into so many bytes, a power of two of them.
+    pub(super) fn new(rule: Rule, bytes: usize) -> Self {
+        let most = (bytes / size_of::<Entry<K, PAYLOAD>>()).max(8);
+        Self {
+            rule,
+            digester: Digester::new(Seed::number(1), Isa::best()).for_keys(K::SHORTEST),
+            entries: vec![Self::free(); 1 << most.ilog2()],
+            random: fastrand::Rng::with_seed(1),
+            untracked: 0,
+        }
+    }
+
+    fn free() -> Entry<K, PAYLOAD> {
+        Entry { key: K::zeroed(), packets: 0, bytes: [0; 2], payload: [0; PAYLOAD] }
+    }
+
+    /// Both groups of a digest, which are one where there is no choice.
+    fn groups(&self, digest: u64) -> [usize; 2] {
+        let mask = self.entries.len() - 1;
+        match self.rule {
+            Rule::Cuckoo(slots) => {
+                [digest, digest >> 32].map(|digest| digest as usize & mask & !(slots - 1))
+            }
+            _ => [digest as usize & mask; 2],
+        }
+    }
+
+    fn count(&mut self, key: K, digest: u64, bytes: u64) {
+        let [home, other] = self.groups(digest);
+        let entry = match self.rule {
+            Rule::Overwriting => {
+                let entry = &mut self.entries[home];
+                if entry.key != key {
+                    *entry = Entry { key, ..Self::free() };
+                }
+                Some(home)
+            }
+            Rule::Linear => self.probe(key, home),
+            Rule::Cuckoo(slots) => {
+                let found = self.find(key, home, slots);
+                let found = found.or_else(|| self.find(key, other, slots));
+                found.or_else(|| Some(self.insert(key, [home, other], slots)))
+            }
+        };
+        match entry {
+            Some(at) => self.entries[at].add(bytes),
+            None => self.untracked += 1,
+        }
+    }
+
+    fn probe(&mut self, key: K, home: usize) -> Option<usize> {
+        let mask = self.entries.len() - 1;
+        let at = (home..home + PROBES).map(|at| at & mask).find(|at| {
+            let entry = &self.entries[*at];
+            entry.packets == 0 || entry.key == key
+        })?;
+        self.entries[at].key = key;
+        Some(at)
+    }
+
+    fn find(&self, key: K, group: usize, slots: usize) -> Option<usize> {
+        (group..group + slots).find(|at| {
+            let entry = &self.entries[*at];
+            entry.packets > 0 && entry.key == key
+        })
+    }
+
+    /// A bucket for a new key: a free one of its groups, or one whose entry moves to its other group.
+    fn insert(&mut self, key: K, groups: [usize; 2], slots: usize) -> usize {
+        let free = |entries: &[Entry<K, PAYLOAD>], group: usize| {
+            (group..group + slots).find(|at| entries[*at].packets == 0)
+        };
+        for group in groups {
+            if let Some(at) = free(&self.entries, group) {
+                self.entries[at].key = key;
+                return at;
+            }
+        }
+        let at = groups[0] + self.random.usize(0..slots);
+        let mut moved = std::mem::replace(&mut self.entries[at], Entry { key, ..Self::free() });
+        let mut from = groups[0];
+        for _ in 0..MOVES {
+            let [one, two] = self.groups(moved.key.digest(&self.digester));
+            let to = if one == from { two } else { one };
+            if let Some(place) = free(&self.entries, to).filter(|place| *place != at) {
+                self.entries[place] = moved;
+                return at;
+            }
+            let place = to + self.random.usize(0..slots);
+            if place == at {
+                continue;
+            }
+            moved = std::mem::replace(&mut self.entries[place], moved);
+            from = to;
+        }
+        self.untracked += u64::from(moved.packets);
+        at
+    }
+}
+
+impl<K: FlowKey, const PAYLOAD: usize> Runner<K> for Inline<K, PAYLOAD> {
+    fn begin(&mut self) {
+        self.entries.fill(Self::free());
+        self.untracked = 0;
+    }
+
+    fn take(&mut self, batch: &mut Batch<K>) {
+        batch.digest(&self.digester);
+        for digest in batch.digests() {
+            let [home, other] = self.groups(*digest);
+            prefetch(&self.entries, home);
+            if other != home {
+                prefetch(&self.entries, other);
+            }
+        }
+        for ((key, digest), bytes) in batch.keys().iter().zip(batch.digests()).zip(batch.bytes()) {
+            self.count(*key, *digest, *bytes);
+        }
+    }
+
+    fn untracked(&self) -> u64 {
+        self.untracked
+    }
+}
+
+/// A linear table whose buckets have a key and a pointer to its value; values in the order of arrival.
+pub(super) struct Apart<K, const PAYLOAD: usize> {
+    digester: Digester,
+    /// Keys with the numbers of their values, one more each; 0 is free.
+    buckets: Vec<(K, u64)>,
+    values: Vec<Entry<(), PAYLOAD>>,
+    untracked: u64,
+}
+
+impl<K: FlowKey, const PAYLOAD: usize> Apart<K, PAYLOAD> {
+    /// As many as fit into so many bytes, half of its buckets having a value.
+    pub(super) fn new(bytes: usize) -> Self {
+        let of_value = size_of::<Entry<(), PAYLOAD>>();
+        let most = (2 * bytes / (2 * size_of::<(K, u64)>() + of_value)).max(8);
+        let buckets = 1_usize << most.ilog2();
+        Self {
+            digester: Digester::new(Seed::number(1), Isa::best()).for_keys(K::SHORTEST),
+            buckets: vec![(K::zeroed(), 0); buckets],
+            values: Vec::with_capacity(buckets / 2),
+            untracked: 0,
+        }
+    }
+
+    fn count(&mut self, key: K, digest: u64, bytes: u64) {
+        let mask = self.buckets.len() - 1;
+        let home = digest as usize & mask;
+        let free = |(have, number): &(K, u64)| *number == 0 || *have == key;
+        let at = (home..home + PROBES).map(|at| at & mask).find(|at| free(&self.buckets[*at]));
+        let Some(at) =
+            at.filter(|at| self.buckets[*at].1 > 0 || self.values.len() < self.values.capacity())
+        else {
+            self.untracked += 1;
+            return;
+        };
+        if self.buckets[at].1 == 0 {
+            self.values.push(Entry { key: (), packets: 0, bytes: [0; 2], payload: [0; PAYLOAD] });
+            self.buckets[at] = (key, self.values.len() as u64);
+        }
+        let value = &mut self.values[self.buckets[at].1 as usize - 1];
+        value.packets += 1;
+        value.bytes[0] = value.bytes[0].wrapping_add(bytes as u32);
+        value.payload = [bytes as u8; PAYLOAD];
+    }
+}
+
+impl<K: FlowKey, const PAYLOAD: usize> Runner<K> for Apart<K, PAYLOAD> {
+    fn begin(&mut self) {
+        self.buckets.fill((K::zeroed(), 0));
+        self.values.clear();
+        self.untracked = 0;
+    }
+
+    fn take(&mut self, batch: &mut Batch<K>) {
+        batch.digest(&self.digester);
+        let mask = self.buckets.len() - 1;
+        for digest in batch.digests() {
+            prefetch(&self.buckets, *digest as usize & mask);
+        }
+        for ((key, digest), bytes) in batch.keys().iter().zip(batch.digests()).zip(batch.bytes()) {
+            self.count(*key, *digest, *bytes);
+        }
+    }
+
+    fn untracked(&self) -> u64 {
+        self.untracked
+    }
+}
+
+/// Rows of counters, each with a hash of its own, and a set of the keys that a packet takes over the
+/// threshold in all of them: the count array has one row, Count-Min three.
+pub(super) struct Rows<K: FlowKey, const ROWS: usize> {
+    counters: Vec<[u32; ROWS]>,
+    columns: usize,
+    threshold: u32,
+    heavy: HashSet<u128>,
+    keys: std::marker::PhantomData<K>,
+}
+
+impl<K: FlowKey, const ROWS: usize> Rows<K, ROWS> {
+    /// As many counters as fit into so many bytes, a power of two to a row; heavy is what has a
+    /// thousandth of so many packets.
+    pub(super) fn new(bytes: usize, packets: usize) -> Self {
+        let columns = 1_usize << (bytes / size_of::<[u32; ROWS]>()).max(8).ilog2();
+        let threshold = (THRESHOLD * packets as f64) as u32;
+        let counters = vec![[0; ROWS]; columns];
+        Self { counters, columns, threshold, heavy: HashSet::new(), keys: std::marker::PhantomData }
+    }
+
+    /// The places of a key, in the order of rows: those of a row are contiguous.
+    fn places(&self, key: &K) -> [usize; ROWS] {
+        let bytes = key.canonical(K::SHORTEST);
+        std::array::from_fn(|row| {
+            row * self.columns + (xxhash32(bytes, row as u32) as usize & (self.columns - 1))
+        })
+    }
+}
+
+impl<K: FlowKey, const ROWS: usize> Runner<K> for Rows<K, ROWS> {
+    fn begin(&mut self) {
+        self.counters.fill([0; ROWS]);
+        self.heavy.clear();
+    }
+
+    fn take(&mut self, batch: &mut Batch<K>) {
+        let mut places = [[0; ROWS]; super::BATCH];
+        for keys in batch.keys().chunks(super::BATCH) {
+            for (key, places) in keys.iter().zip(&mut places) {
+                *places = self.places(key);
+                for place in *places {
+                    prefetch(self.counters.as_flattened(), place);
+                }
+            }
+            for (key, places) in keys.iter().zip(&places) {
+                let counters = self.counters.as_flattened_mut();
+                let mut least = u32::MAX;
+                for place in *places {
+                    counters[place] += 1;
+                    least = least.min(counters[place]);
+                }
+                if least == self.threshold {
+                    self.heavy.insert(crate::exact::number(key.canonical(K::SHORTEST)));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flowgauge_core::key::Key8;
+
+    use super::*;
+
+    fn fill(batch: &mut Batch<Key8>, numbers: impl Iterator<Item = u64>) {
+        batch.clear();
+        for number in numbers {
+            if let Some(key) = Key8::from_canonical(&number.to_be_bytes()) {
+                batch.push(key, 64, 0);
+            }
+        }
+    }
+
+    /// What has room counts every packet of every flow once.
+    #[test]
+    fn tables_are_exact_where_they_have_room() {
+        for rule in [Rule::Linear, Rule::Cuckoo(1), Rule::Cuckoo(4)] {
+            let mut table = Inline::<Key8, 12>::new(rule, 1 << 17);
+            let (mut batch, mut truth) = (Batch::new(), [0; 700]);
+            table.begin();
+            for round in 0..300 {
+                let numbers = (0..100).map(|i| (i * 31 + round * 17 + i * round) % 700);
+                numbers.clone().for_each(|number| truth[number as usize] += 1);
+                fill(&mut batch, numbers);
+                table.take(&mut batch);
+            }
+            assert_eq!(table.untracked(), 0);
+            let held: Vec<_> = table.entries.iter().filter(|entry| entry.packets > 0).collect();
+            assert_eq!(held.len(), truth.iter().filter(|count| **count > 0).count());
+            for entry in held {
+                let mut number = [0; 8];
+                number.copy_from_slice(entry.key.canonical(8));
+                assert_eq!(entry.packets, truth[u64::from_be_bytes(number) as usize]);
+                assert_eq!(entry.bytes, [64 * entry.packets, 0]);
+            }
+        }
+    }
+
+    #[test]
+    fn what_has_no_room_is_counted() {
+        let mut batch = Batch::new();
+        let mut runners: [Box<dyn Runner<Key8>>; 3] = [
+            Box::new(Inline::<Key8, 0>::new(Rule::Linear, 1 << 12)),
+            Box::new(Inline::<Key8, 0>::new(Rule::Cuckoo(4), 1 << 12)),
+            Box::new(Apart::<Key8, 0>::new(1 << 12)),
+        ];
+        for runner in &mut runners {
+            runner.begin();
+            for round in 0..100 {
+                fill(&mut batch, (0..100).map(|i| 100 * round + i));
+                runner.take(&mut batch);
+            }
+            assert!(runner.untracked() > 5000, "{}", runner.untracked());
+            runner.begin();
+            assert_eq!(runner.untracked(), 0);
+        }
+    }
+
+    #[test]
+    fn heavy_keys_are_set_apart() {
+        let mut rows = Rows::<Key8, 3>::new(1 << 16, 20_000);
+        let mut batch = Batch::new();
+        for round in 0..100 {
+            fill(&mut batch, (0..200).map(|i| if i < 20 { 7 } else { 1000 + 200 * round + i }));
+            rows.take(&mut batch);
+        }
+        assert_eq!(rows.heavy.len(), 1);
+        let counters = rows.counters.as_flattened();
+        assert_eq!(counters.iter().map(|count| u64::from(*count)).sum::<u64>(), 3 * 20_000);
+    }
+}
