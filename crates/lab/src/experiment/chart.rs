@@ -9,6 +9,8 @@ pub(crate) struct Axis {
     pub(crate) label: &'static str,
     /// Whether equal factors are equally far.
     pub(crate) log: bool,
+    /// Whether it has the range of the other axis: points are compared with the line of y = x.
+    pub(crate) alike: bool,
 }
 
 /// A panel: lines where `x` is a column of numbers, bars where it is one of texts.
@@ -30,12 +32,17 @@ pub(crate) struct Chart {
 
 /// An axis with equal steps.
 pub(crate) const fn linear(label: &'static str) -> Axis {
-    Axis { label, log: false }
+    Axis { label, log: false, alike: false }
 }
 
 /// An axis with equal factors.
 pub(crate) const fn log(label: &'static str) -> Axis {
-    Axis { label, log: true }
+    Axis { label, log: true, alike: false }
+}
+
+/// A vertical axis with equal factors and the range of the horizontal one.
+pub(crate) const fn log_alike(label: &'static str) -> Axis {
+    Axis { label, log: true, alike: true }
 }
 
 /// A series of one column, as it is drawn.

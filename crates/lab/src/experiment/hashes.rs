@@ -3,8 +3,9 @@
 
 const PRIMES: [u32; 5] = [0x9e37_79b1, 0x85eb_ca77, 0xc2b2_ae3d, 0x27d4_eb2f, 0x1656_67b1];
 
-/// xxHash32 of fewer than 16 bytes, which NitroSketch has.
-#[inline(always)]
+/// xxHash32 of fewer than 16 bytes, which NitroSketch has: a function of a library that is called for
+/// each row, and not one that is compiled into a loop over all rows.
+#[inline(never)]
 pub(super) fn xxhash32(bytes: &[u8], seed: u32) -> u32 {
     debug_assert!(bytes.len() < 16, "longer inputs are mixed in lanes");
     let mut hash = seed.wrapping_add(PRIMES[4]).wrapping_add(bytes.len() as u32);

@@ -15,6 +15,7 @@ mod insta_measure;
 mod latency;
 mod long;
 mod nitro;
+mod pages;
 mod parallel;
 mod part;
 mod preset;

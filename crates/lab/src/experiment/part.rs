@@ -28,6 +28,13 @@ enum Check {
     AtMost(f64, f64),
     /// A number that differs from another by no more than this share of it, on either side.
     Within(f64, f64, f64),
+    /// So many of so many are at most this share, or at least, where `up` is true.
+    Share {
+        count: f64,
+        of: f64,
+        bound: f64,
+        up: bool,
+    },
     /// It cannot be told.
     Open,
 }
@@ -91,6 +98,16 @@ impl Part {
         Self::new(what, Check::Within(number, wanted, share))
     }
 
+    /// Of so many, so many are at least this share.
+    pub(crate) fn most_are(what: &str, count: f64, of: f64, bound: f64) -> Self {
+        Self::new(what, Check::Share { count, of, bound, up: true })
+    }
+
+    /// Of so many, so many are at most this share.
+    pub(crate) fn few_are(what: &str, count: f64, of: f64, bound: f64) -> Self {
+        Self::new(what, Check::Share { count, of, bound, up: false })
+    }
+
     /// The numbers are times or rates: what is nearer to a bound than the noise cannot be told.
     pub(crate) fn timed(self) -> Self {
         Self { timed: true, ..self }
@@ -119,6 +136,17 @@ impl Part {
                 apart(number, most, noise).map(|over| !over || (noise <= 0.0 && number <= most)),
                 format!("{what}: {} (at most {})", digits(number), digits(most)),
             ),
+            Check::Share { count, of, bound, up } => {
+                let word = if up { "at least" } else { "at most" };
+                let told = format!(
+                    "{what}: {} of {}, {} % ({word} {} %)",
+                    digits(count),
+                    digits(of),
+                    digits(100.0 * count / of),
+                    digits(100.0 * bound)
+                );
+                (is_share(count, of, bound, up), told)
+            }
             Check::Within(number, wanted, share) => (
                 within((number / wanted - 1.0).abs(), share, noise),
                 format!("{what}: {} ({} ± {:.0} %)", digits(number), digits(wanted), 100.0 * share),
@@ -145,6 +173,23 @@ fn within(difference: f64, most: f64, noise: f64) -> Option<bool> {
         difference if !difference.is_finite() => None,
         difference if difference <= most => Some(true),
         difference if difference > most + noise => Some(false),
+        _ => None,
+    }
+}
+
+/// Deviations beyond which a share is told from another one: 19 times of 20.
+const TOLD: f64 = 1.96;
+
+/// Whether so many of so many are this share, or beyond it; `None` where as many as that may come of a
+/// share that is.
+fn is_share(count: f64, of: f64, bound: f64, up: bool) -> Option<bool> {
+    let share = count / of;
+    let deviation = TOLD * (bound * (1.0 - bound) / of).sqrt();
+    let beyond = if up { share - bound } else { bound - share };
+    match beyond {
+        beyond if !beyond.is_finite() => None,
+        beyond if beyond >= 0.0 => Some(true),
+        beyond if beyond < -deviation => Some(false),
         _ => None,
     }
 }
@@ -230,6 +275,15 @@ mod tests {
         assert_eq!(holds(Part::at_most("", f64::NAN, 1.7)), None);
         let within = |number| holds(Part::within("", number, 10.0, 0.05));
         assert_eq!([within(9.6), within(10.4), within(9.4), within(10.6)], [YES, YES, NO, NO]);
+    }
+
+    #[test]
+    fn few_of_few_are_no_share() {
+        let few = |count, of| holds(Part::few_are("", count, of, 0.01));
+        assert_eq!([few(1.0, 100.0), few(2.0, 100.0), few(5.0, 100.0)], [YES, None, NO]);
+        assert_eq!([few(20.0, 1000.0), few(0.0, 0.0)], [NO, None]);
+        let most = |count| holds(Part::most_are("", count, 1000.0, 0.95));
+        assert_eq!([most(950.0), most(948.0), most(900.0)], [YES, None, NO]);
     }
 
     #[test]

@@ -87,6 +87,12 @@ impl<'a> Panel<'a> {
             count => Scale::between(-0.5, count as f64 - 0.5, LEFT, right),
         };
         let y = Scale::of(points().map(|point| point.1), chart.y_axis.log, BOTTOM, TOP);
+        if chart.y_axis.alike {
+            let both = || points().flat_map(|point| [point.0, point.1]);
+            let x = Scale::of(both(), chart.x_axis.log, LEFT, right);
+            let y = Scale::of(both(), chart.y_axis.log, BOTTOM, TOP);
+            return Self { chart, places, lines, width, x, y };
+        }
         Self { chart, places, lines, width, x, y }
     }
 
@@ -131,6 +137,13 @@ impl<'a> Panel<'a> {
     fn draw(&self, out: &mut String) {
         text(out, LEFT, 20.0, "start", "title", self.chart.title);
         self.draw_axes(out);
+        if self.chart.y_axis.alike {
+            let right = self.right();
+            let _ = write!(
+                out,
+                r#"<path class="line" stroke="var(--faint)" d="M{LEFT} {BOTTOM}L{right} {TOP}"/>"#
+            );
+        }
         if self.places.is_empty() {
             self.lines.iter().for_each(|line| self.draw_line(out, line));
         } else {
@@ -177,12 +190,11 @@ impl<'a> Panel<'a> {
         let colour = COLOURS[line.colour % COLOURS.len()];
         let dashed = if line.column > 0 { " dashed" } else { "" };
         let places = line.points.iter().map(|&(x, y)| (self.x.place(x), self.y.place(y)));
-        let path: Vec<String> = places.clone().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
-        let _ = write!(
-            out,
-            r#"<path class="line{dashed}" stroke="{colour}" d="M{}"/>"#,
-            path.join("L")
-        );
+        if !self.chart.y_axis.alike {
+            let path = places.clone().map(|(x, y)| format!("{x:.1} {y:.1}"));
+            let path = path.collect::<Vec<String>>().join("L");
+            let _ = write!(out, r#"<path class="line{dashed}" stroke="{colour}" d="M{path}"/>"#);
+        }
         for (x, y) in places {
             let _ = write!(out, r#"<circle cx="{x:.1}" cy="{y:.1}" r="2.6" fill="{colour}"/>"#);
         }

@@ -11,7 +11,7 @@ pub(crate) struct Claim {
     says: String,
     ours: Vec<Part>,
     baseline: Option<(Vec<Part>, Gain)>,
-    otherwise: &'static str,
+    otherwise: String,
 }
 
 /// How much better this engine is than the paper's structure: so many times.
@@ -37,9 +37,14 @@ impl Claim {
     pub(crate) fn new(
         says: impl Into<String>,
         ours: impl IntoIterator<Item = Part>,
-        otherwise: &'static str,
+        otherwise: impl Into<String>,
     ) -> Self {
-        Self { says: says.into(), ours: ours.into_iter().collect(), baseline: None, otherwise }
+        Self {
+            says: says.into(),
+            ours: ours.into_iter().collect(),
+            baseline: None,
+            otherwise: otherwise.into(),
+        }
     }
 
     /// The same claim of the paper's structure, and how much better this engine's does.
@@ -78,14 +83,14 @@ fn together(parts: &[Checked]) -> Option<bool> {
 }
 
 /// What became of a claim.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Finding {
     /// Every check holds.
     Reproduced,
     /// The paper's structure does as it says; this engine's is better.
     OnBaseline(Gain),
     /// A check fails, for a reason.
-    Contradicted { why: &'static str },
+    Contradicted { why: String },
     /// This run cannot tell.
     Untold,
 }
@@ -128,7 +133,7 @@ impl Judged {
             _ => String::new(),
         };
         let mut item = format!("**{}{gain}.** {}\n", self.finding.word(), self.says);
-        if let Finding::Contradicted { why } = self.finding {
+        if let Finding::Contradicted { why } = &self.finding {
             let _ = writeln!(item, "   - **Why.** {why}");
         }
         for part in &self.ours {
@@ -173,7 +178,7 @@ impl Verdict {
 
     /// In a sentence: the headline, and how many others there are of each finding.
     pub(super) fn sentence(&self, missing: &[Missing]) -> String {
-        let gain = match self.claims.first().map(|claim| claim.finding) {
+        let gain = match self.claims.first().map(|claim| &claim.finding) {
             Some(Finding::OnBaseline(gain)) => format!(" ({gain})"),
             _ => String::new(),
         };

@@ -2,9 +2,10 @@
 
 use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::key::FlowKey;
-use flowgauge_kernel::cycles;
+use flowgauge_kernel::{Zeroed, cycles};
 
 use crate::experiment::latency::{Histogram, Latency, Runner, middle};
+use crate::experiment::pages::zeroed;
 use crate::experiment::setting::FRAME_BYTES;
 
 /// Bytes of a buffer, those in front of the key, and buffers that a port has beyond those of a batch.
@@ -17,13 +18,13 @@ const BURST: usize = 32;
 
 /// Buffers that packets are received into one after another, and again from the first on.
 struct Port {
-    buffers: Vec<[u8; BUFFER_BYTES]>,
+    buffers: Zeroed<[u8; BUFFER_BYTES]>,
     next: usize,
 }
 
 impl Port {
     fn new(batch_packets: usize) -> Self {
-        Self { buffers: vec![[0; BUFFER_BYTES]; batch_packets + RING], next: 0 }
+        Self { buffers: zeroed(batch_packets + RING), next: 0 }
     }
 
     /// Receives the packets of these keys; the numbers of their buffers.
@@ -39,26 +40,29 @@ impl Port {
     }
 }
 
-/// The latencies of these runners in batches of so many: packets are received in bursts, and what is
-/// timed is the batch, from reading its headers on. Medians over the rounds.
+/// The latencies of these runners for each size of a batch, one size after another in each round: packets
+/// are received in bursts, and what is timed is the batch, from reading its headers on. Medians over
+/// the rounds.
 pub(super) fn race<K: FlowKey>(
     runners: &mut [&mut dyn Runner<K>],
     keys: &[K],
-    batch_packets: usize,
+    batches: &[usize],
     rounds: usize,
-) -> Vec<Latency> {
-    let mut port = Port::new(batch_packets);
-    let mut times = vec![Vec::new(); runners.len()];
+) -> Vec<Vec<Latency>> {
+    let mut ports: Vec<Port> = batches.iter().map(|batch| Port::new(*batch)).collect();
+    let mut times = vec![vec![Vec::new(); runners.len()]; batches.len()];
     // The first round warms up.
     for round in 0..=rounds {
-        for (runner, times) in runners.iter_mut().zip(&mut times) {
-            let latency = pass(&mut **runner, keys, batch_packets, &mut port);
-            if round > 0 {
-                times.push(latency);
+        for ((batch, port), times) in batches.iter().zip(&mut ports).zip(&mut times) {
+            for (runner, times) in runners.iter_mut().zip(times) {
+                let latency = pass(&mut **runner, keys, *batch, port);
+                if round > 0 {
+                    times.push(latency);
+                }
             }
         }
     }
-    times.iter().map(|times| middle(times)).collect()
+    times.iter().map(|times| times.iter().map(|times| middle(times)).collect()).collect()
 }
 
 fn pass<K: FlowKey>(

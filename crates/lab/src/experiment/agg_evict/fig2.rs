@@ -105,8 +105,8 @@ fn measure_key<K: FlowKey + Extract<8>, const BYTES: usize>(
     let mut engine = super::flow_radar().build::<K>(setting)?;
     let (mut bare, mut paper) = (Bare::new(), Alone(FlowRadar::<BYTES>::new()));
     let mut runners: [&mut dyn Runner<K>; 3] = [&mut bare, &mut engine, &mut paper];
-    for batch in BATCHES {
-        let times = race(&mut runners, &stream.keys, batch, setting.rounds);
+    let times = race(&mut runners, &stream.keys, &BATCHES, setting.rounds);
+    for (batch, times) in BATCHES.into_iter().zip(times) {
         let percent = 100.0 * distinct(&stream.keys, batch);
         for (label, time) in [BARE, ours, theirs].into_iter().zip(times) {
             row!(table, label, batch, time.mean_ns, 1e3 / time.mean_ns, percent);

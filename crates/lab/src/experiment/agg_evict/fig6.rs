@@ -120,8 +120,8 @@ fn measure_batches(setting: &Setting) -> Result<Outcome, Failure> {
     runners.extend(theirs.iter_mut().map(|(_, runner)| &mut **runner as &mut dyn Runner<Key4>));
     let mut table = super::table(["batch_packets"]);
     let labels = [BARE, ALONE, BEHIND, THEIRS, THEIRS_BEHIND];
-    for batch in BATCHES {
-        let times = race(&mut runners, &stream.keys, batch, setting.rounds);
+    let times = race(&mut runners, &stream.keys, &BATCHES, setting.rounds);
+    for (batch, times) in BATCHES.into_iter().zip(times) {
         super::push(&mut table, &[batch.into()], labels.into_iter().zip(times));
     }
     let limit = super::limit(&table);

@@ -1,6 +1,7 @@
 //! Figure 7: the skew of the traffic, and the size of the aggregator.
 
 use flowgauge_core::key::{Key4, KeyKind};
+use flowgauge_synthetic::Profile;
 
 use super::solutions::FlowRadar;
 use super::{ALONE, BEHIND, BOTH_THEIRS, OURS, THEIRS, THEIRS_BEHIND, WAYS, less, theirs};
@@ -13,6 +14,8 @@ use crate::experiment::table::Table;
 use crate::experiment::verdict::{Claim, Verdict};
 use crate::experiment::{Experiment, Outcome};
 use crate::failure::Failure;
+use crate::traffic::Scene;
+use crate::trial::THRESHOLD;
 
 pub(crate) const FIG7: Experiment = Experiment {
     name: "agg-evict/fig7",
@@ -28,8 +31,8 @@ pub(crate) const FIG7: Experiment = Experiment {
         Preset::other(
             "skewed traffic",
             "five-tuples of the trace, drawn by Zipf's law",
-            "a million sources, drawn by Zipf's law, skew 0.75 to 1.75",
-            "as many as the trace has flows",
+            "590,000 sources, drawn by Zipf's law, skew 0.75 to 1.75",
+            "as many as the trace has",
         ),
     ],
     measure,
@@ -64,6 +67,9 @@ pub(crate) const FIG7C: Experiment = Experiment {
     }],
 };
 
+/// Sources of the paper's trace.
+const SOURCES: u64 = 590_000;
+
 const SKEWS: [f64; 6] = [0.75, 1.0, 1.1, 1.25, 1.5, 1.75];
 const ROWS: [usize; 7] = [256, 512, 1024, 2048, 4096, 8192, 16384];
 
@@ -71,13 +77,15 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let both = super::both(&super::flow_radar(), super::ROWS);
     let mut table = super::table(["skew"]);
     for skew in SKEWS {
-        let stream = Stream::<Key4>::draw(setting, Mix::Zipf(skew), KeyKind::Source)?;
+        let profile = Profile::Zipf { flows: SOURCES, skew };
+        let epochs = Scene::Plain.draw(profile, setting.packets as u64, THRESHOLD, setting.seed)?;
+        let stream = Stream::<Key4>::of(&epochs[0], KeyKind::Source, setting.seed);
         let theirs = theirs(FlowRadar::<4>::new, WAYS);
         super::measure(&mut table, &[skew.into()], &both, theirs, setting, &stream)?;
     }
     let limit = super::limit(&table);
     let notes =
-        "A million sources in random order: flows of few packets come back late. Where FlowRadar \
+        "590,000 sources in random order: flows of few packets come back late. Where FlowRadar \
                  has too few cells for all flows it still counts them."
             .to_owned();
     Ok(Outcome { table, limit, notes })

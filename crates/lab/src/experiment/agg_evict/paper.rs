@@ -30,12 +30,14 @@ pub(super) enum Search {
     Linear,
 }
 
-/// Pairs of keys and packets; those without packets are free.
+/// Pairs of keys and packets.
 struct Row<K> {
     tags: [[u32; 8]; 2],
     packets: [u32; PAIRS],
     met: [u32; PAIRS],
     keys: [K; PAIRS],
+    /// Pairs that are taken, the first ones.
+    held: usize,
 }
 
 /// The aggregator before a solution.
@@ -63,6 +65,7 @@ impl<K: FlowKey, S: Solution<K>> Aggregator<K, S> {
             packets: [0; PAIRS],
             met: [0; PAIRS],
             keys: [K::zeroed(); PAIRS],
+            held: 0,
         }));
     }
 
@@ -85,8 +88,10 @@ impl<K: FlowKey, S: Solution<K>> Aggregator<K, S> {
             row.met[at] = self.clock;
             return;
         }
-        let free = row.packets.iter().position(|packets| *packets == 0);
-        let at = free.unwrap_or_else(|| {
+        let at = if row.held < PAIRS {
+            row.held += 1;
+            row.held - 1
+        } else {
             let at = match self.policy {
                 Policy::RoundRobin => {
                     self.next = (self.next + 1) % PAIRS;
@@ -99,7 +104,7 @@ impl<K: FlowKey, S: Solution<K>> Aggregator<K, S> {
             };
             self.behind.update(&row.keys[at], row.packets[at]);
             at
-        });
+        };
         row.tags.as_flattened_mut()[at] = tag;
         (row.keys[at], row.packets[at], row.met[at]) = (key, 1, self.clock);
     }
@@ -117,21 +122,14 @@ fn tag<K: FlowKey>(key: &K) -> u32 {
 
 fn vector<K>(row: &Row<K>, tag: u32) -> Option<usize> {
     let [first, second] = row.tags.each_ref().map(|tags| equal_in_group(tags, u32::MAX, tag));
-    let mut equal = first | second << 8;
     // Free pairs have a tag, too.
-    while equal > 0 {
-        let at = equal.trailing_zeros() as usize;
-        if row.packets[at] > 0 {
-            return Some(at);
-        }
-        equal &= equal - 1;
-    }
-    None
+    let equal = (first | second << 8) & ((1 << row.held) - 1);
+    (equal > 0).then(|| equal.trailing_zeros() as usize)
 }
 
 fn linear<K>(row: &Row<K>, tag: u32) -> Option<usize> {
     let tags = row.tags.as_flattened();
-    (0..PAIRS).find(|at| tags[*at] == tag && row.packets[*at] > 0)
+    (0..row.held).find(|at| tags[*at] == tag)
 }
 
 impl<K: FlowKey, S: Solution<K>> Runner<K> for Aggregator<K, S> {
@@ -148,12 +146,10 @@ impl<K: FlowKey, S: Solution<K>> Runner<K> for Aggregator<K, S> {
 
     fn end(&mut self) {
         for row in &mut self.rows {
-            for (key, packets) in row.keys.iter().zip(&mut row.packets) {
-                if *packets > 0 {
-                    self.behind.update(key, *packets);
-                }
-                *packets = 0;
+            for (key, packets) in row.keys.iter().zip(row.packets).take(row.held) {
+                self.behind.update(key, packets);
             }
+            row.held = 0;
         }
     }
 }

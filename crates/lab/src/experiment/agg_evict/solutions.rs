@@ -1,9 +1,11 @@
 //! The paper's nine solutions at its sizes, updated one flow at a time, with a hash for each row.
 
 use flowgauge_core::key::FlowKey;
+use flowgauge_kernel::Zeroed;
 
 use crate::experiment::hashes::xxhash32;
 use crate::experiment::heap::Heap;
+use crate::experiment::pages::zeroed;
 
 /// What counts packets of flows, many of one flow at once.
 pub(super) trait Solution<K>: Send {
@@ -16,11 +18,11 @@ const ROWS: usize = 4;
 const COLUMNS: usize = 65536;
 
 /// Count-Min, and MRAC: rows of counters.
-pub(super) struct Counters(Vec<u32>);
+pub(super) struct Counters(Zeroed<u32>);
 
 impl Counters {
     pub(super) fn new() -> Self {
-        Self(vec![0; ROWS * COLUMNS])
+        Self(zeroed(ROWS * COLUMNS))
     }
 }
 
@@ -44,16 +46,15 @@ const CELLS: usize = 262_144;
 /// FlowRadar of keys of so many bytes: the exclusive or of keys, flows and packets of each cell, and a
 /// filter in a third of their memory.
 pub(super) struct FlowRadar<const BYTES: usize> {
-    filter: Vec<u64>,
-    cells: Vec<([u8; BYTES], u32, u32)>,
+    filter: Zeroed<u64>,
+    cells: Zeroed<([u8; BYTES], u32, u32)>,
 }
 
 impl<const BYTES: usize> FlowRadar<BYTES> {
     const FILTER_BITS: usize = CELLS * (BYTES + 8) * 8 / 3;
 
     pub(super) fn new() -> Self {
-        let filter = vec![0; Self::FILTER_BITS.div_ceil(64)];
-        Self { filter, cells: vec![([0; BYTES], 0, 0); CELLS] }
+        Self { filter: zeroed(Self::FILTER_BITS.div_ceil(64)), cells: zeroed(CELLS) }
     }
 }
 
@@ -111,12 +112,12 @@ const LEVELS: usize = 4;
 
 /// UnivMon: Count Sketches of ever fewer keys, each with a heap of its heaviest.
 pub(super) struct UnivMon<K> {
-    levels: Vec<(Vec<i32>, Heap<K, 0>)>,
+    levels: Vec<(Zeroed<i32>, Heap<K, 0>)>,
 }
 
 impl<K: FlowKey> UnivMon<K> {
     pub(super) fn new() -> Self {
-        let level = |level: usize| (vec![0; ROWS * (COLUMNS >> level)], Heap::with_counters(TOP));
+        let level = |level: usize| (zeroed(ROWS * (COLUMNS >> level)), Heap::with_counters(TOP));
         Self { levels: (0..LEVELS).map(level).collect() }
     }
 }
@@ -153,7 +154,7 @@ impl<K: FlowKey> Solution<K> for UnivMon<K> {
 /// Bytes of a key are words of a reversible sketch, each hashed to half as many bits.
 pub(super) struct Reversible {
     tables: Vec<[[u8; 256]; 4]>,
-    counters: Vec<u32>,
+    counters: Zeroed<u32>,
 }
 
 impl Reversible {
@@ -161,7 +162,7 @@ impl Reversible {
         let mut random = fastrand::Rng::with_seed(1);
         let mut table = || std::array::from_fn(|_| random.u8(0..16));
         let tables = (0..ROWS).map(|_| std::array::from_fn(|_| table())).collect();
-        Self { tables, counters: vec![0; ROWS * COLUMNS] }
+        Self { tables, counters: zeroed(ROWS * COLUMNS) }
     }
 
     /// Counts packets of a key of four bytes.
@@ -246,11 +247,11 @@ impl<K: FlowKey> Solution<K> for Fm {
 }
 
 /// Linear counting: four arrays of bits, each with a hash of its own.
-pub(super) struct LinearCounting(Vec<u32>);
+pub(super) struct LinearCounting(Zeroed<u32>);
 
 impl LinearCounting {
     pub(super) fn new() -> Self {
-        Self(vec![0; ROWS * COLUMNS])
+        Self(zeroed(ROWS * COLUMNS))
     }
 }
 
@@ -298,13 +299,13 @@ mod tests {
                 two_each.update(&key(number), 1);
             }
         }
-        assert!(sums.cells == each.cells && sums.filter == each.filter);
+        assert!(*sums.cells == *each.cells && *sums.filter == *each.filter);
         let counters = |univmon: &UnivMon<Key8>| {
-            univmon.levels.iter().map(|(counters, _)| counters.clone()).collect::<Vec<_>>()
+            univmon.levels.iter().map(|(counters, _)| counters.to_vec()).collect::<Vec<_>>()
         };
         assert_eq!(counters(&univmon), counters(&univmon_each));
         assert!(two.bitmaps == two_each.bitmaps);
-        assert!(two.sources.counters == two_each.sources.counters);
+        assert!(*two.sources.counters == *two_each.sources.counters);
         let flows: u32 = sums.cells.iter().map(|cell| cell.1).sum();
         assert_eq!(flows, 4 * 199);
     }

@@ -108,7 +108,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
             let cardinality = answers.cardinality();
             let distinct = error(cardinality.map(|flows| flows.value), flows);
             let published = match cardinality {
-                Some(told) if is_full(&told) => Some(INFINITE),
+                Some(told) if is_full(&told, packets as f64) => Some(INFINITE),
                 _ => distinct,
             };
             let bits = told_entropy(answers, packets as f64);
@@ -129,9 +129,10 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
 /// What stands for an infinite error, in percent.
 const INFINITE: f64 = 1e6;
 
-/// Whether no counter is empty: then nothing bounds the number of flows from above but their packets.
-fn is_full(told: &Estimate) -> bool {
-    told.high - told.value > 2.0 * (told.value - told.low)
+/// Whether no counter is empty: then nothing bounds the number of flows from above but so many packets,
+/// where else the bounds are as close as some counters.
+fn is_full(told: &Estimate, packets: f64) -> bool {
+    told.high - told.value > packets / 4.0
 }
 
 /// Σ f log₂ f.

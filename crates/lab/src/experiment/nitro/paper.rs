@@ -21,6 +21,7 @@ pub(super) const TOP: usize = 128;
 pub(super) enum Work {
     Hashes,
     Counters,
+    /// With an estimate for it.
     Heap,
 }
 
@@ -82,15 +83,24 @@ impl<K: FlowKey> Sketch<K> {
                 black_box(told);
                 continue;
             }
-            told.sort_unstable();
             let estimate = match self.kind {
-                Kind::CountMin => told[0],
-                Kind::CountSketch => told[ROWS / 2],
-                Kind::Kary => told[ROWS / 2] - ((self.packets / self.columns) as u32).cast_signed(),
+                Kind::CountMin => told.into_iter().fold(i32::MAX, i32::min),
+                Kind::CountSketch => median(told),
+                Kind::Kary => median(told) - ((self.packets / self.columns) as u32).cast_signed(),
             };
             heap.offer(key, hashes[0], estimate.max(0) as u32);
         }
     }
+}
+
+/// The middle one of five: that of the last and the two between the least and the most of the others.
+fn median(numbers: [i32; ROWS]) -> i32 {
+    let [pairs @ .., last] = numbers;
+    let least = [pairs[0].min(pairs[1]), pairs[2].min(pairs[3])];
+    let most = [pairs[0].max(pairs[1]), pairs[2].max(pairs[3])];
+    let between = [least[0].max(least[1]), most[0].min(most[1])];
+    let (low, high) = (between[0].min(between[1]), between[0].max(between[1]));
+    low.max(high.min(last))
 }
 
 impl<K: FlowKey> Runner<K> for Sketch<K> {
@@ -193,6 +203,17 @@ mod tests {
             coin.take(&mut batch);
         }
         assert!((19_000..21_000).contains(&coin.behind.0), "{}", coin.behind.0);
+    }
+
+    #[test]
+    fn the_middle_one_is_found() {
+        let mut random = fastrand::Rng::with_seed(1);
+        for _ in 0..1000 {
+            let numbers = [0; ROWS].map(|_| random.i32(-5..5));
+            let mut sorted = numbers;
+            sorted.sort_unstable();
+            assert_eq!(median(numbers), sorted[2], "{numbers:?}");
+        }
     }
 
     #[test]

@@ -219,7 +219,7 @@ fn judge(table: &Table) -> Verdict {
                  10 Gbit/s link.",
                 [Part::at_most("one array in a long stream, Mpps", last(ONE, "mpps"), LINE_RATE).timed()],
                 "Counters of a batch are fetched ahead together, so that a packet waits some 5 ns for \
-                 memory; and there is no switch beside, which takes some 45 ns of a packet in the paper's.",
+                 memory; and the paper's rate is that of a whole switch.",
             ),
         ],
     )

@@ -2,7 +2,10 @@
 
 use flowgauge_core::key::{Key8, KeyKind};
 
-use super::{ARRAY, COUNT_MIN, Contender, HEAP, INLINE, INLINE_ARRAY, LINEAR, SPACE_SAVING};
+use super::{
+    ARRAY, COUNT_MIN, Contender, HEAP, INLINE, INLINE_ARRAY, LINEAR, SET_ARRAY, SET_COUNT_MIN,
+    SPACE_SAVING,
+};
 use crate::experiment::chart::{Chart, linear};
 use crate::experiment::latency::BARE;
 use crate::experiment::part::Part;
@@ -22,7 +25,7 @@ pub(crate) const FIG3: Experiment = Experiment {
         super::EPOCH,
         super::BATCHES,
         super::KEY,
-        super::SIZE_32,
+        super::SIZE,
         super::ENTRIES,
     ],
     measure,
@@ -38,6 +41,11 @@ pub(crate) const FIG3: Experiment = Experiment {
         Chart {
             title: "The paper's array, table and heap",
             only: &[INLINE_ARRAY, INLINE, HEAP],
+            ..BY_SKEW
+        },
+        Chart {
+            title: "The paper's array and sketch",
+            only: &[SET_ARRAY, SET_COUNT_MIN],
             ..BY_SKEW
         },
     ],
@@ -62,7 +70,17 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let mut table = super::table(["skew"]);
     for skew in SKEWS {
         let stream = Stream::<Key8>::draw(setting, Mix::Zipf(skew), KeyKind::Pair)?;
-        let names = [ARRAY, COUNT_MIN, LINEAR, HEAP, SPACE_SAVING, INLINE_ARRAY, INLINE];
+        let names = [
+            ARRAY,
+            COUNT_MIN,
+            LINEAR,
+            HEAP,
+            SPACE_SAVING,
+            INLINE_ARRAY,
+            INLINE,
+            SET_ARRAY,
+            SET_COUNT_MIN,
+        ];
         let contenders = names.iter().map(|name| Contender::named(name, super::LARGE, setting));
         let contenders = contenders.collect::<Result<Vec<_>, _>>()?;
         super::measure(&mut table, &[skew], contenders, setting, &stream, None)?;
@@ -80,8 +98,8 @@ fn judge(table: &Table) -> Verdict {
     let falls =
         |name: &str| Part::moves(&format!("tail of the {name} (ns), by skew"), &tails(name), false);
     let loses = |one: &str, other: &str| {
-        let what = format!("ns that the {one} loses over those of the {other}, from 1.1 to 0.75");
-        Part::less(&what, &[rise(one).max(0.0)], &[rise(other)])
+        let what = format!("ns that the {other} loses more than the {one}, from 1.1 to 0.75");
+        Part::at_least(&what, rise(other) - rise(one), 0.0)
     };
     let over = |table: &str, array: &str| {
         let ratios = tails(table).into_iter().zip(tails(array)).map(|(table, array)| table / array);
@@ -89,36 +107,44 @@ fn judge(table: &Table) -> Verdict {
         Part::at_most(
             &format!("tail of the {table} over that of the {array}, at worst"),
             most,
-            1.15,
+            1.28,
         )
         .timed()
     };
+    let means = |name: &str| table.numbers("structure", name, "mean_ns");
     Verdict::of(
         table,
         [
             Claim::new(
-                "A linear table costs hardly more than the array at each skew (15 % in the tail).",
+                "A linear table costs only slightly more than the array at each skew: less than the 28 % of \
+                 smaller ones (Fig. 2), in the tail.",
                 [over(LINEAR, ARRAY)],
                 "The engine's table reads an index and then a record, two lines of memory for a packet of a \
                  small flow, where an array of bare counters reads one.",
             )
             .on_baseline(
                 [over(INLINE, INLINE_ARRAY)],
-                super::faster(
-                    &table.numbers("structure", ARRAY, "mean_ns"),
-                    &table.numbers("structure", INLINE_ARRAY, "mean_ns"),
-                ),
+                super::faster(&means(ARRAY), &means(INLINE_ARRAY)),
             ),
             Claim::new(
-                "In 32 MB, tails fall with the skew.",
+                "Tails fall with the skew.",
                 [ARRAY, COUNT_MIN, LINEAR, HEAP].map(falls),
-                "What is fetched ahead of its use waits for no memory, whatever the skew.",
+                "Additions to one counter wait for each other: the more skewed the traffic, the more often \
+                 its packets come one after another, and the less there is to wait for in memory.",
+            )
+            .on_baseline(
+                [SET_ARRAY, SET_COUNT_MIN, INLINE, HEAP].map(falls),
+                super::faster(&means(COUNT_MIN), &means(SET_COUNT_MIN)),
             ),
             Claim::new(
                 "Count-Min, with three accesses a packet, loses more from 1.1 to 0.75 than a count array \
                  does, and the heap more than the table.",
                 [loses(ARRAY, COUNT_MIN), loses(LINEAR, HEAP)],
                 "Accesses of a batch wait for memory together.",
+            )
+            .on_baseline(
+                [loses(SET_ARRAY, SET_COUNT_MIN), loses(INLINE, HEAP)],
+                super::faster(&means(COUNT_MIN), &means(SET_COUNT_MIN)),
             ),
         ],
     )

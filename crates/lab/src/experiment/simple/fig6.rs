@@ -21,7 +21,7 @@ pub(crate) const FIG6: Experiment = Experiment {
         super::TRAFFIC,
         super::EPOCH,
         super::BATCHES,
-        super::SIZE_32,
+        super::SIZE,
         super::ENTRIES,
         Preset::same("entries", "a key of 8 bytes, a counter of 12, and 0, 12, 28 or 60 more"),
     ],
@@ -89,7 +89,7 @@ fn judge(table: &Table) -> Verdict {
         table,
         [
             Claim::new(
-                "In 32 MB, the tail latency of array, table and heap grows with the size of an entry.",
+                "In 64 MB, the tail latency of array, table and heap grows with the size of an entry.",
                 [INLINE_ARRAY, INLINE, HEAP].map(grows),
                 "Entries are fetched ahead of their use, all lines of one at once.",
             ),

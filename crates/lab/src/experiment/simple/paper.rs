@@ -3,12 +3,14 @@
 
 use std::collections::HashSet;
 
+use bytemuck::Zeroable;
 use flowgauge_core::batch::Batch;
 use flowgauge_core::key::FlowKey;
-use flowgauge_kernel::{Digester, Isa, Seed, prefetch};
+use flowgauge_kernel::{Digester, Isa, Seed, Zeroed, prefetch};
 
 use crate::experiment::hashes::xxhash32;
 use crate::experiment::latency::Runner;
+use crate::experiment::pages::zeroed;
 use crate::trial::THRESHOLD;
 
 /// Buckets that are looked at for a key before it is given up: a table that is too small has no end.
@@ -18,7 +20,7 @@ const PROBES: usize = 128;
 const MOVES: usize = 64;
 
 /// A key with its counter of 12 bytes and `PAYLOAD` bytes of its latest packet; free without packets.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Zeroable)]
 struct Entry<K, const PAYLOAD: usize> {
     key: K,
     packets: u32,
@@ -51,7 +53,7 @@ pub(super) enum Rule {
 pub(super) struct Inline<K, const PAYLOAD: usize> {
     rule: Rule,
     digester: Digester,
-    entries: Vec<Entry<K, PAYLOAD>>,
+    entries: Zeroed<Entry<K, PAYLOAD>>,
     random: fastrand::Rng,
     untracked: u64,
 }
@@ -63,7 +65,7 @@ impl<K: FlowKey, const PAYLOAD: usize> Inline<K, PAYLOAD> {
         Self {
             rule,
             digester: Digester::new(Seed::number(1), Isa::best()).for_keys(K::SHORTEST),
-            entries: vec![Self::free(); 1 << most.ilog2()],
+            entries: zeroed(1 << most.ilog2()),
             random: fastrand::Rng::with_seed(1),
             untracked: 0,
         }
@@ -186,8 +188,10 @@ impl<K: FlowKey, const PAYLOAD: usize> Runner<K> for Inline<K, PAYLOAD> {
 pub(super) struct Apart<K, const PAYLOAD: usize> {
     digester: Digester,
     /// Keys with the numbers of their values, one more each; 0 is free.
-    buckets: Vec<(K, u64)>,
-    values: Vec<Entry<(), PAYLOAD>>,
+    buckets: Zeroed<(K, u64)>,
+    values: Zeroed<Entry<(), PAYLOAD>>,
+    /// Values that there are.
+    held: usize,
     untracked: u64,
 }
 
@@ -199,8 +203,9 @@ impl<K: FlowKey, const PAYLOAD: usize> Apart<K, PAYLOAD> {
         let buckets = 1_usize << most.ilog2();
         Self {
             digester: Digester::new(Seed::number(1), Isa::best()).for_keys(K::SHORTEST),
-            buckets: vec![(K::zeroed(), 0); buckets],
-            values: Vec::with_capacity(buckets / 2),
+            buckets: zeroed(buckets),
+            values: zeroed(buckets / 2),
+            held: 0,
             untracked: 0,
         }
     }
@@ -210,15 +215,15 @@ impl<K: FlowKey, const PAYLOAD: usize> Apart<K, PAYLOAD> {
         let home = digest as usize & mask;
         let free = |(have, number): &(K, u64)| *number == 0 || *have == key;
         let at = (home..home + PROBES).map(|at| at & mask).find(|at| free(&self.buckets[*at]));
-        let Some(at) =
-            at.filter(|at| self.buckets[*at].1 > 0 || self.values.len() < self.values.capacity())
+        let Some(at) = at.filter(|at| self.buckets[*at].1 > 0 || self.held < self.values.len())
         else {
             self.untracked += 1;
             return;
         };
         if self.buckets[at].1 == 0 {
-            self.values.push(Entry { key: (), packets: 0, bytes: [0; 2], payload: [0; PAYLOAD] });
-            self.buckets[at] = (key, self.values.len() as u64);
+            self.values[self.held] = Entry::zeroed();
+            self.held += 1;
+            self.buckets[at] = (key, self.held as u64);
         }
         let value = &mut self.values[self.buckets[at].1 as usize - 1];
         value.packets += 1;
@@ -230,7 +235,7 @@ impl<K: FlowKey, const PAYLOAD: usize> Apart<K, PAYLOAD> {
 impl<K: FlowKey, const PAYLOAD: usize> Runner<K> for Apart<K, PAYLOAD> {
     fn begin(&mut self) {
         self.buckets.fill((K::zeroed(), 0));
-        self.values.clear();
+        self.held = 0;
         self.untracked = 0;
     }
 
@@ -253,7 +258,7 @@ impl<K: FlowKey, const PAYLOAD: usize> Runner<K> for Apart<K, PAYLOAD> {
 /// Rows of counters, each with a hash of its own, and a set of the keys that a packet takes over the
 /// threshold in all of them: the count array has one row, Count-Min three.
 pub(super) struct Rows<K: FlowKey, const ROWS: usize> {
-    counters: Vec<[u32; ROWS]>,
+    counters: Zeroed<[u32; ROWS]>,
     columns: usize,
     threshold: u32,
     heavy: HashSet<u128>,
@@ -266,8 +271,13 @@ impl<K: FlowKey, const ROWS: usize> Rows<K, ROWS> {
     pub(super) fn new(bytes: usize, packets: usize) -> Self {
         let columns = 1_usize << (bytes / size_of::<[u32; ROWS]>()).max(8).ilog2();
         let threshold = (THRESHOLD * packets as f64) as u32;
-        let counters = vec![[0; ROWS]; columns];
-        Self { counters, columns, threshold, heavy: HashSet::new(), keys: std::marker::PhantomData }
+        Self {
+            counters: zeroed(columns),
+            columns,
+            threshold,
+            heavy: HashSet::new(),
+            keys: std::marker::PhantomData,
+        }
     }
 
     /// The places of a key, in the order of rows: those of a row are contiguous.
