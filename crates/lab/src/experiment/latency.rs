@@ -102,6 +102,8 @@ pub(crate) struct Latency {
     pub(crate) mean_ns: f64,
     /// What 99 of 100 packets stay within.
     pub(crate) p99_ns: f64,
+    /// By which share rounds differ, in mean or tail: half of the distance between their quartiles.
+    pub(crate) spread: f64,
 }
 
 /// Cycles a packet, by packets.
@@ -151,7 +153,8 @@ impl Histogram {
             here
         });
         let tick = ns_per_cycle();
-        Latency { mean_ns: mean * tick, p99_ns: p99.map_or(f64::NAN, cycles) * tick }
+        let p99_ns = p99.map_or(f64::NAN, cycles) * tick;
+        Latency { mean_ns: mean * tick, p99_ns, spread: 0.0 }
     }
 }
 
@@ -250,13 +253,43 @@ pub(crate) fn race_paced<K: FlowKey>(
 
 /// Medians over rounds.
 pub(super) fn middle(times: &[Latency]) -> Latency {
-    let of = |of: fn(&Latency) -> f64| median(&times.iter().map(of).collect::<Vec<f64>>());
-    Latency { mean_ns: of(|latency| latency.mean_ns), p99_ns: of(|latency| latency.p99_ns) }
+    let of = |of: fn(&Latency) -> f64| times.iter().map(of).collect::<Vec<f64>>();
+    let (means, tails) = (of(|latency| latency.mean_ns), of(|latency| latency.p99_ns));
+    let spread = spread(&means).max(spread(&tails));
+    Latency { mean_ns: median(&means), p99_ns: median(&tails), spread }
+}
+
+/// Half of the distance between the quartiles, over the median.
+fn spread(numbers: &[f64]) -> f64 {
+    let mut sorted = numbers.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let quartile =
+        |quarters: usize| sorted.get(sorted.len().saturating_sub(1) * quarters / 4).copied();
+    match (quartile(1), quartile(3)) {
+        (Some(first), Some(third)) => (third - first) / 2.0 / median(numbers),
+        _ => f64::NAN,
+    }
+}
+
+/// By which share rounds of these differ, in the median: what is nearer cannot be told apart.
+pub(super) fn noise(times: &[Latency]) -> f64 {
+    median(&times.iter().map(|time| time.spread).collect::<Vec<f64>>())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rounds_tell_how_far_they_differ() {
+        let round = |mean_ns, p99_ns| Latency { mean_ns, p99_ns, spread: 0.0 };
+        let means = [9.0, 9.5, 10.0, 10.5, 30.0].map(|mean| round(mean, 20.0));
+        assert!((middle(&means).spread - 0.05).abs() < 1e-9);
+        let tails = [18.0, 18.0, 20.0, 22.0, 22.0].map(|tail| round(10.0, tail));
+        assert!((middle(&tails).spread - 0.1).abs() < 1e-9);
+        let both = [middle(&means), middle(&tails), middle(&tails)];
+        assert!((noise(&both) - 0.1).abs() < 1e-9 && middle(&means[..1]).spread <= 0.0);
+    }
 
     #[test]
     fn a_histogram_knows_mean_and_tail() {
@@ -266,7 +299,7 @@ mod tests {
         }
         histogram.take(64, 64 * 100);
         histogram.take(64, 64 * 1_000_000);
-        let Latency { mean_ns, p99_ns } = histogram.latency();
+        let Latency { mean_ns, p99_ns, .. } = histogram.latency();
         let tick = ns_per_cycle();
         assert!((mean_ns / tick - (98.0 * 10.0 + 100.0) / 99.0).abs() < 1e-9);
         assert!((p99_ns / tick - 101.0).abs() < 1e-9);

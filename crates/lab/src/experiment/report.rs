@@ -108,7 +108,7 @@ impl Page {
         let mut outcome = (experiment.measure)(setting)?;
         let after = machine::noise();
         let noise = (before.0.max(after.0), before.1.max(after.1));
-        outcome.table = outcome.table.measured_in(noise.0);
+        outcome.table.add_noise(noise.0);
         let verdict = (experiment.judge)(&outcome.table);
         Ok(Self { experiment, outcome, verdict, noise, options: options.to_owned() })
     }
@@ -157,10 +157,10 @@ impl Page {
             page,
             "Numbers: [{stem}.tsv]({stem}.tsv). Repeat: `flowgauge-lab run {name} {options}`. \
              Noise: the same arithmetic took {:.1} % longer than at best in the median, and {:.0} % in \
-             one of a hundred; times that differ by less than {:.1} % are not told apart.\nMachine: {}; {}.",
+             one of a hundred. As rounds differ, times are not told apart that differ by less than {:.1} %.\nMachine: {}; {}.",
             100.0 * noise.0,
             100.0 * noise.1,
-            100.0 * noise.0.max(ALIKE),
+            100.0 * outcome.table.noise().max(ALIKE),
             machine::describe(),
             machine::caches()
         );

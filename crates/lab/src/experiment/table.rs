@@ -104,14 +104,14 @@ impl Table {
         Self { columns: columns.into_iter().collect(), rows: Vec::new(), noise: 0.0 }
     }
 
-    /// By which share the same work took longer while it was measured.
+    /// By which share the same work differed while it was measured.
     pub(crate) fn noise(&self) -> f64 {
         self.noise
     }
 
-    /// The same, measured while work took longer by such a share.
-    pub(crate) fn measured_in(self, noise: f64) -> Self {
-        Self { noise, ..self }
+    /// The work took longer by such a share: the most of what is told counts.
+    pub(crate) fn add_noise(&mut self, noise: f64) {
+        self.noise = self.noise.max(noise);
     }
 
     /// Adds a row. Cells too few are empty, those too many are left.
@@ -181,6 +181,11 @@ impl Table {
     /// A table of these columns without a row.
     pub(crate) fn empty_of(other: &Self) -> Self {
         Self { rows: Vec::new(), ..other.clone() }
+    }
+
+    /// The same, measured on a steady machine.
+    pub(crate) fn steady(&self) -> Self {
+        Self { noise: 0.0, ..self.clone() }
     }
 
     /// The names of the columns.

@@ -125,7 +125,7 @@ fn is_seen(experiment: &Experiment, table: &Table, claim: usize, (_, near): Want
     let mut random = fastrand::Rng::with_seed(claim as u64);
     let nearness = |table: &Table| (experiment.judge)(table).claims.get(claim).map_or(0.0, near);
     // However unsteady the machine is.
-    let mut best = table.clone().measured_in(0.0);
+    let mut best = table.steady();
     let (mut nearest, mut current, mut steps) = (nearness(&best), best.clone(), 0);
     for _ in 0..TRIES {
         if nearest >= 1.0 {

@@ -25,9 +25,13 @@ pub(crate) enum Gain {
 
 impl fmt::Display for Gain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let told = |times: f64| match times {
+            times if times > 1e3 => "over a thousand".to_owned(),
+            _ => digits(times),
+        };
         match self {
-            Self::Faster(times) => write!(f, "ours is {} times as fast", digits(*times)),
-            Self::Closer(times) => write!(f, "the error of ours is {} times less", digits(*times)),
+            Self::Faster(times) => write!(f, "ours is {} times as fast", told(*times)),
+            Self::Closer(times) => write!(f, "the error of ours is {} times less", told(*times)),
         }
     }
 }

@@ -8,7 +8,7 @@ use super::buffers::race;
 use super::paper::Alone;
 use super::solutions::FlowRadar;
 use crate::experiment::chart::{Chart, linear, log};
-use crate::experiment::latency::{BARE, Bare, Runner};
+use crate::experiment::latency::{BARE, Bare, Runner, noise};
 use crate::experiment::part::{Part, median};
 use crate::experiment::preset::Preset;
 use crate::experiment::setting::{Mix, Setting};
@@ -107,6 +107,7 @@ fn measure_key<K: FlowKey + Extract<8>, const BYTES: usize>(
     let mut runners: [&mut dyn Runner<K>; 3] = [&mut bare, &mut engine, &mut paper];
     let times = race(&mut runners, &stream.keys, &BATCHES, setting.rounds);
     for (batch, times) in BATCHES.into_iter().zip(times) {
+        table.add_noise(noise(&times));
         let percent = 100.0 * distinct(&stream.keys, batch);
         for (label, time) in [BARE, ours, theirs].into_iter().zip(times) {
             row!(table, label, batch, time.mean_ns, 1e3 / time.mean_ns, percent);
@@ -142,11 +143,10 @@ fn judge(table: &Table) -> Verdict {
             Part::moves(&what, &table.numbers("key", keys[at], "mpps"), false)
         })
     };
-    let by_how_much = |at: usize| {
-        KEYS.iter().zip(LEFT).map(move |(keys, wanted)| {
-            let what = format!("throughput of batches of 8192 over 32, by {}", keys[at]);
-            Part::within(&what, left(keys[at]), wanted, 0.1).timed()
-        })
+    let by_how_much = |key: usize, at: usize| {
+        let name = KEYS[key][at];
+        let what = format!("throughput of batches of 8192 over 32, by {name}");
+        [Part::within(&what, left(name), LEFT[key], 0.1).timed()]
     };
     let ratios: Vec<f64> = KEYS
         .iter()
@@ -169,13 +169,20 @@ fn judge(table: &Table) -> Verdict {
             )
             .on_baseline(falls(1), faster),
             Claim::new(
-                "It falls from batches of 32 to those of 8192 packets to 87.4 % by source, and to 83.8 % by \
-                 pair.",
-                by_how_much(0),
+                "By source it falls to 87.4 % from batches of 32 to those of 8192 packets (within a tenth).",
+                by_how_much(0, 0),
                 "The faster the structure, the larger a share of the time is that in which packets come \
-                 from a farther cache.",
+                 from a farther cache, and the more is gained by fetching ahead.",
             )
-            .on_baseline(by_how_much(1), faster),
+            .on_baseline(by_how_much(0, 1), faster),
+            Claim::new(
+                "By pair it falls to 83.8 % (within a tenth).",
+                by_how_much(1, 0),
+                "The paper's core has 256 KB of second-level cache, where this one has 1 MB: more of a large \
+                 batch stays near. A pair's hashes take longer than a source's, so that the wait for packets \
+                 is a smaller share.",
+            )
+            .on_baseline(by_how_much(1, 1), faster),
             Claim::new(
                 "By five-tuple it falls only slightly (10 %).",
                 [Part::at_least("throughput by five-tuple", left(KEYS[2][0]), 0.9).timed()],

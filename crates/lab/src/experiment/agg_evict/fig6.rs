@@ -7,7 +7,7 @@ use super::fig2::BATCHES;
 use super::solutions::FlowRadar;
 use super::{ALONE, BEHIND, BOTH_THEIRS, OURS, THEIRS, THEIRS_BEHIND, WAYS, less, theirs};
 use crate::experiment::chart::{Chart, log};
-use crate::experiment::latency::{BARE, Bare, Runner};
+use crate::experiment::latency::{BARE, Bare, Runner, noise};
 use crate::experiment::part::Part;
 use crate::experiment::preset::Preset;
 use crate::experiment::setting::{Mix, Setting};
@@ -122,6 +122,7 @@ fn measure_batches(setting: &Setting) -> Result<Outcome, Failure> {
     let labels = [BARE, ALONE, BEHIND, THEIRS, THEIRS_BEHIND];
     let times = race(&mut runners, &stream.keys, &BATCHES, setting.rounds);
     for (batch, times) in BATCHES.into_iter().zip(times) {
+        table.add_noise(noise(&times));
         super::push(&mut table, &[batch.into()], labels.into_iter().zip(times));
     }
     let limit = super::limit(&table);

@@ -152,6 +152,7 @@ fn measure<K: FlowKey>(
     runners.extend(built.iter_mut().map(|summary| summary as &mut dyn Runner<K>));
     runners.extend(theirs.iter_mut().map(|(_, runner)| &mut **runner as &mut dyn Runner<K>));
     let times = race(&mut runners, stream, BATCH, setting.rounds);
+    table.add_noise(latency::noise(&times));
     let labels = structures.iter().map(|structure| structure.label.as_str());
     let labels = labels.chain(theirs.iter().map(|(label, _)| *label));
     push(table, at, std::iter::once(BARE).chain(labels).zip(times));

@@ -7,7 +7,7 @@ use flowgauge_core::key::{FlowKey, Key16, KeyKind};
 
 use super::paper::{Kind, Sketch, Work};
 use crate::experiment::chart::{Chart, linear};
-use crate::experiment::latency::{Bare, Runner, race};
+use crate::experiment::latency::{Bare, Runner, noise, race};
 use crate::experiment::part::Part;
 use crate::experiment::preset::Preset;
 use crate::experiment::setting::{Mix, Setting};
@@ -57,6 +57,13 @@ pub(crate) const TABLE2: Experiment = Experiment {
 
 const UNIVMON: &str = "UnivMon";
 const THEIRS: &str = "UnivMon, the paper's";
+/// What the paper's profile has of the functions of UnivMon: 37.29, 15.91 and 10.71 + 4.91 of 76.84 %.
+const PARTS: [(&str, f64); 3] = [
+    (HASHING, 100.0 * 37.29 / 76.84),
+    (COUNTERS, 100.0 * 15.91 / 76.84),
+    (KEYS, 100.0 * (10.71 + 4.91) / 76.84),
+];
+
 const FILLING: &str = "filling batches";
 const HASHING: &str = "hashing";
 const COUNTERS: &str = "counters";
@@ -106,6 +113,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
         let mut runners: [&mut dyn Runner<Key16>; 4] =
             [&mut filling, &mut bare, &mut without, &mut with];
         let times = race(&mut runners, &stream, BATCH_PACKETS, setting.rounds);
+        table.add_noise(noise(&times));
         let [filled, digested, counted, all] = [0, 1, 2, 3].map(|at| times[at].mean_ns);
         push(&mut table, &label, [filled, digested, counted, all]);
         limit = format!(
@@ -119,6 +127,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let mut runners: Vec<&mut dyn Runner<Key16>> = vec![&mut filling];
     runners.extend(sketches.iter_mut().map(|sketch| sketch as &mut dyn Runner<Key16>));
     let times = race(&mut runners, &stream, BATCH_PACKETS, setting.rounds);
+    table.add_noise(noise(&times));
     push(&mut table, THEIRS, [0, 1, 2, 3].map(|at| times[at].mean_ns));
     let notes = "Each part is the difference of two runs: batches are filled; and digested; and counted, \
                  without heavy keys (UnivMon: two a level); and with them. Here a packet has one digest, \
@@ -155,12 +164,10 @@ fn judge(table: &Table) -> Verdict {
             Part::less(&what, &[percent(name, part)], &[percent(name, HASHING)])
         })
     };
-    let over = |part: &str, least: f64| {
-        let name = UNIVMON;
-        Part::at_least(&format!("{part} of {name}, %"), percent(name, part), least).timed()
-    };
-    let over_theirs = |part: &str, least: f64| {
-        Part::at_least(&format!("{part}, %"), percent(THEIRS, part), least).timed()
+    let shares = |name: &str| {
+        PARTS.map(|(part, wanted)| {
+            Part::within(&format!("{part}, %"), percent(name, part), wanted, 0.3).timed()
+        })
     };
     let sum = |name: &str| {
         [FILLING, HASHING, COUNTERS, KEYS].iter().map(|part| of(name, part, "ns")).sum::<f64>()
@@ -170,17 +177,19 @@ fn judge(table: &Table) -> Verdict {
         table,
         [
             Claim::new(
-                "Of UnivMon's time hashing takes most: 37 % in a switch.",
-                most(UNIVMON).into_iter().chain([over(HASHING, 37.0)]),
+                "Of UnivMon's time hashing takes most.",
+                most(UNIVMON),
                 "One digest of a packet serves all rows and levels.",
             )
-            .on_baseline(most(THEIRS).into_iter().chain([over_theirs(HASHING, 37.0)]), faster),
+            .on_baseline(most(THEIRS), faster),
             Claim::new(
-                "Counters and the heap of heavy keys take 16 % each.",
-                [over(COUNTERS, 16.0), over(KEYS, 15.6)],
-                "The heap is asked only by packets whose estimate is above its least key.",
+                "Of what UnivMon takes in the switch, 77 % of the time in all, hashing is 49 %, copies and \
+                 counters are 21 %, and the heap of heavy keys 20 % (within three tenths).",
+                shares(UNIVMON),
+                "One digest of a packet serves all rows and levels, and the heap is asked only by packets \
+                 whose estimate is above its least key.",
             )
-            .on_baseline([over_theirs(COUNTERS, 16.0), over_theirs(KEYS, 15.6)], faster),
+            .on_baseline(shares(THEIRS), faster),
         ],
     )
 }

@@ -160,6 +160,7 @@ fn measure_sizes(setting: &Setting) -> Result<Outcome, Failure> {
             let at = [super::megabytes(bytes)];
             super::measure(&mut table, &at, contenders, setting, &stream, None)?;
         }
+        all.add_noise(table.noise());
         let name = format!("skew {skew}");
         for row in table.rows() {
             let name = if row.text("structure") == BARE { BARE } else { &name };

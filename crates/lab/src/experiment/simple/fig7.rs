@@ -113,6 +113,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
             let at = [entry_bytes(padding)];
             super::measure(&mut table, &at, contenders, setting, &stream, None)?;
         }
+        all.add_noise(table.noise());
         for row in table.rows() {
             let cells = ["entry_bytes", "mean_ns", "p99_ns"].map(|name| row.number(name).into());
             all.push(std::iter::once(row.text("structure").into()).chain(cells));

@@ -12,7 +12,7 @@ use super::BATCH;
 use crate::experiment::chart::{Chart, log};
 use crate::experiment::latency::{self, BARE, Bare, Latency, Runner};
 use crate::experiment::parallel::{Together, together};
-use crate::experiment::part::{Part, median};
+use crate::experiment::part::Part;
 use crate::experiment::preset::Preset;
 use crate::experiment::setting::{Mix, Setting};
 use crate::experiment::stream::Stream;
@@ -101,9 +101,7 @@ fn race<R: Runner<Key8>>(runners: &mut [R], parts: &[Stream<Key8>], rounds: usiz
     // The first time touches the memory.
     run();
     let times = (0..rounds).filter_map(|_| Together::undisturbed(&mut run));
-    let times: Vec<Latency> = times.map(|run| run.latency).collect();
-    let middle = |of: fn(&Latency) -> f64| median(&times.iter().map(of).collect::<Vec<_>>());
-    Latency { mean_ns: middle(|time| time.mean_ns), p99_ns: middle(|time| time.p99_ns) }
+    latency::middle(&times.map(|run| run.latency).collect::<Vec<Latency>>())
 }
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
@@ -117,11 +115,13 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
         let own = || array(size_of::<u32>()).build::<Key8>(setting);
         let swapped = Swapped::new(bytes / size_of::<u32>());
         let added: Arc<_> = array(size_of::<u64>()).share::<Key8>(setting)?.into();
-        for (how, time) in [
+        let times = [
             (SEPARATE, race(&mut [own()?, own()?], &parts, setting.rounds)),
             (SHARED, race(&mut [swapped.clone(), swapped], &parts, setting.rounds)),
             (ADDED, race(&mut [Arc::clone(&added), added], &parts, setting.rounds)),
-        ] {
+        ];
+        table.add_noise(latency::noise(&times.map(|(_, time)| time)));
+        for (how, time) in times {
             row!(table, how, super::megabytes(bytes), time.mean_ns, time.p99_ns);
         }
     }

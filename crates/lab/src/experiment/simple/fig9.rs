@@ -7,7 +7,7 @@ use flowgauge_core::key::{Key8, KeyKind};
 use super::{ARRAY, BATCH, CUCKOO_1, CUCKOO_4, Contender, LINEAR, OVERWRITING, better};
 use crate::experiment::antagonist::{Antagonist, beside};
 use crate::experiment::chart::{Chart, linear, log};
-use crate::experiment::latency::{BARE, Bare, Runner, race_paced};
+use crate::experiment::latency::{BARE, Bare, Runner, noise, race_paced};
 use crate::experiment::part::{Part, median};
 use crate::experiment::preset::Preset;
 use crate::experiment::setting::{Mix, Setting};
@@ -100,6 +100,7 @@ fn measure(setting: &Setting, antagonist: Antagonist) -> Result<Outcome, Failure
         let times = beside(count, antagonist, bytes, || {
             race_paced(&mut runners, &stream, BATCH, setting.rounds, PAUSE_NS)
         });
+        table.add_noise(noise(&times));
         for (label, time) in std::iter::once(&BARE).chain(&NAMES).zip(times) {
             row!(table, *label, count, super::megabytes(bytes), time.mean_ns, time.p99_ns);
         }
