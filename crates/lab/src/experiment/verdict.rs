@@ -65,11 +65,13 @@ impl Claim {
             Some((parts, gain)) => (check(parts), Some(gain)),
             None => (Vec::new(), None),
         };
-        let finding = match (together(&ours), together(&baseline), gain) {
+        let finding = match (together(&ours), gain, together(&baseline)) {
             (Some(true), _, _) => Finding::Reproduced,
-            (_, Some(true), Some(gain)) => Finding::OnBaseline(gain),
-            (None, _, _) => Finding::Untold,
-            _ => Finding::Contradicted { why: self.otherwise },
+            (_, Some(gain), Some(true)) => Finding::OnBaseline(gain),
+            (Some(false), None, _) | (Some(false), _, Some(false)) => {
+                Finding::Contradicted { why: self.otherwise }
+            }
+            _ => Finding::Untold,
         };
         Judged { says: self.says, finding, ours, baseline }
     }
@@ -232,8 +234,10 @@ mod tests {
         let on_baseline = "Reproduced on the paper's baseline only";
         assert_eq!(word(claim(1.0, 0.0)), "Reproduced");
         assert_eq!([word(claim(0.0, 1.0)), word(claim(f64::NAN, 1.0))], [on_baseline; 2]);
-        assert_eq!([word(claim(0.0, 0.0)), word(claim(0.0, f64::NAN))], ["Contradicted"; 2]);
-        assert_eq!(word(claim(f64::NAN, f64::NAN)), "Cannot be told");
+        assert_eq!(word(claim(0.0, 0.0)), "Contradicted");
+        for (ours, baseline) in [(0.0, f64::NAN), (f64::NAN, 0.0), (f64::NAN, f64::NAN)] {
+            assert_eq!(word(claim(ours, baseline)), "Cannot be told");
+        }
         assert_eq!(word(Claim::new("", [], "")), "Cannot be told");
         let failed = Claim::new("", [Part::open("a"), Part::at_least("", 0.0, 1.0)], "");
         assert_eq!(word(failed), "Contradicted");

@@ -38,6 +38,7 @@ pub(crate) const FIG2: Experiment = Experiment {
             title: "Throughput of FlowRadar",
             y: &[("mpps", "")],
             y_axis: linear("million packets a second"),
+            only: &[KEYS[0][0], KEYS[0][1], KEYS[1][0], KEYS[1][1], KEYS[2][0], KEYS[2][1]],
             ..BY_BATCH
         },
         Chart {

@@ -33,7 +33,11 @@ pub(crate) const FIG8A: Experiment = Experiment {
     measure,
     judge,
     missing: &[],
-    charts: &[Chart { x: "solution", only: &[], ..super::LATENCY }],
+    charts: &[Chart {
+        x: "solution",
+        only: &[IN_TURN, LEAST_RECENT, THEIRS_IN_TURN, THEIRS_LEAST_RECENT],
+        ..super::LATENCY
+    }],
 };
 
 pub(crate) const FIG8B: Experiment = Experiment {

@@ -28,7 +28,7 @@ pub(crate) const FIG1: Experiment = Experiment {
             "saturation",
             "70 % of the bits set, as far as the text says",
             "that, and half of the bits beside",
-            "half gives the paper's rates",
+            "half gives the paper's 19 %",
         ),
     ],
     measure: |setting| measure(setting, &[RCC_8, RCC_16, HALF_8, HALF_16]),

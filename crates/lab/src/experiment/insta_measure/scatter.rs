@@ -35,18 +35,18 @@ pub(crate) const FIG13: Experiment = Experiment {
     charts: &[
         Chart {
             title: "Packets",
-            x: "packets",
-            x_axis: log("packets"),
-            y: &[("packets_said", "")],
-            y_axis: log_alike("packets, as estimated"),
+            x: "kilopackets",
+            x_axis: log("thousand packets"),
+            y: &[("kilopackets_said", "")],
+            y_axis: log_alike("thousand packets, as estimated"),
             ..EVERY
         },
         Chart {
             title: "Bytes",
-            x: "bytes",
-            x_axis: log("bytes"),
-            y: &[("bytes_said", "")],
-            y_axis: log_alike("bytes, as estimated"),
+            x: "megabytes",
+            x_axis: log("MB"),
+            y: &[("megabytes_said", "")],
+            y_axis: log_alike("MB, as estimated"),
             ..EVERY
         },
     ],
@@ -65,13 +65,18 @@ const EVERY: Chart = Chart {
 /// Bytes of the regulator: the power of two below the paper's 12 MB.
 const SKETCH: usize = 8 << 20;
 
+/// Units of sizes.
+const KILO: f64 = 1e3;
+const MEGA: f64 = 1e6;
+
 /// What the paper has for each class.
 const PACKETS_OFF: [f64; 3] = [0.54, 1.61, 3.46];
 const BYTES_OFF: [f64; 3] = [0.63, 1.74, 3.65];
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let flows = run(setting, &[of_sketch(SKETCH)], Lengths::ByFlow, LONGER)?;
-    let mut table = Table::new(["flows", "packets", "packets_said", "bytes", "bytes_said"]);
+    let columns = ["flows", "kilopackets", "kilopackets_said", "megabytes", "megabytes_said"];
+    let mut table = Table::new(columns);
     for classes in [&PACKETS, &BYTES] {
         let by = classes.by;
         let size = |flow: &&super::run::Flow| flow.truth.by(by);
@@ -82,9 +87,9 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
             let (truth, said) = (size(&flow) as f64, flow.estimate(0, by));
             let none = f64::NAN;
             if by == Measure::Packets {
-                row!(table, by.name(), truth, said);
+                row!(table, by.name(), truth / KILO, said / KILO);
             } else {
-                row!(table, by.name(), none, none, truth, said);
+                row!(table, by.name(), none, none, truth / MEGA, said / MEGA);
             }
         }
     }
@@ -115,12 +120,12 @@ fn judge(table: &Table) -> Verdict {
 
 /// The standard error of a class, if there is any flow of it.
 fn of_class(table: &Table, classes: &Classes, name: &str, wanted: f64) -> Part {
-    let (truth, said) = match classes.by {
-        Measure::Packets => ("packets", "packets_said"),
-        Measure::Bytes => ("bytes", "bytes_said"),
+    let (truth, said, unit) = match classes.by {
+        Measure::Packets => ("kilopackets", "kilopackets_said", KILO),
+        Measure::Bytes => ("megabytes", "megabytes_said", MEGA),
     };
     let rows = table.of("flows", classes.by.name());
-    let rows = rows.filter(|row| classes.of(row.number(truth)) == Some(name));
+    let rows = rows.filter(|row| classes.of(unit * row.number(truth)) == Some(name));
     let squares: Vec<f64> =
         rows.map(|row| (row.number(said) / row.number(truth) - 1.0).powi(2)).collect();
     let error = (squares.iter().sum::<f64>() / squares.len() as f64).sqrt();

@@ -26,9 +26,9 @@ pub(crate) const FIG4: Experiment = Experiment {
         Preset::same("threshold", "more than 128 endpoints"),
         Preset::of(
             "sizes",
-            "up to 1000 MB",
+            "in a figure",
             |setting| format!("1 to {} MB", setting.most_bytes >> 20),
-            "all sources have room in the largest",
+            "powers of two; all sources have room in the largest",
         ),
         Preset::other(
             "superspreaders",

@@ -174,9 +174,10 @@ impl<K: FlowKey> Contender<K> {
         Self::of_paper(label, Inline::<K, PAYLOAD>::new(rule, bytes))
     }
 
-    /// Keys with pointers to values, which have so many bytes more.
+    /// As many keys, with pointers to values that have so many bytes more.
     fn apart<const PAYLOAD: usize>(label: &str, bytes: usize) -> Self {
-        Self::of_paper(label, Apart::<K, PAYLOAD>::new(bytes))
+        let buckets = Inline::<K, PAYLOAD>::buckets(bytes);
+        Self::of_paper(label, Apart::<K, PAYLOAD>::new(buckets))
     }
 
     /// Rows of counters with a hash each.

@@ -61,14 +61,18 @@ pub(super) struct Inline<K, const PAYLOAD: usize> {
 impl<K: FlowKey, const PAYLOAD: usize> Inline<K, PAYLOAD> {
     /// As many buckets as fit into so many bytes, a power of two of them.
     pub(super) fn new(rule: Rule, bytes: usize) -> Self {
-        let most = (bytes / size_of::<Entry<K, PAYLOAD>>()).max(8);
         Self {
             rule,
             digester: Digester::new(Seed::number(1), Isa::best()).for_keys(K::SHORTEST),
-            entries: zeroed(1 << most.ilog2()),
+            entries: zeroed(Self::buckets(bytes)),
             random: fastrand::Rng::with_seed(1),
             untracked: 0,
         }
+    }
+
+    /// Buckets of so many bytes.
+    pub(super) fn buckets(bytes: usize) -> usize {
+        1 << (bytes / size_of::<Entry<K, PAYLOAD>>()).max(8).ilog2()
     }
 
     fn free() -> Entry<K, PAYLOAD> {
@@ -196,15 +200,12 @@ pub(super) struct Apart<K, const PAYLOAD: usize> {
 }
 
 impl<K: FlowKey, const PAYLOAD: usize> Apart<K, PAYLOAD> {
-    /// As many as fit into so many bytes, half of its buckets having a value.
-    pub(super) fn new(bytes: usize) -> Self {
-        let of_value = size_of::<Entry<(), PAYLOAD>>();
-        let most = (2 * bytes / (2 * size_of::<(K, u64)>() + of_value)).max(8);
-        let buckets = 1_usize << most.ilog2();
+    /// So many buckets, a power of two, each of which may have a value.
+    pub(super) fn new(buckets: usize) -> Self {
         Self {
             digester: Digester::new(Seed::number(1), Isa::best()).for_keys(K::SHORTEST),
             buckets: zeroed(buckets),
-            values: zeroed(buckets / 2),
+            values: zeroed(buckets),
             held: 0,
             untracked: 0,
         }
@@ -215,8 +216,7 @@ impl<K: FlowKey, const PAYLOAD: usize> Apart<K, PAYLOAD> {
         let home = digest as usize & mask;
         let free = |(have, number): &(K, u64)| *number == 0 || *have == key;
         let at = (home..home + PROBES).map(|at| at & mask).find(|at| free(&self.buckets[*at]));
-        let Some(at) = at.filter(|at| self.buckets[*at].1 > 0 || self.held < self.values.len())
-        else {
+        let Some(at) = at else {
             self.untracked += 1;
             return;
         };
@@ -365,7 +365,7 @@ mod tests {
         let mut runners: [Box<dyn Runner<Key8>>; 3] = [
             Box::new(Inline::<Key8, 0>::new(Rule::Linear, 1 << 12)),
             Box::new(Inline::<Key8, 0>::new(Rule::Cuckoo(4), 1 << 12)),
-            Box::new(Apart::<Key8, 0>::new(1 << 12)),
+            Box::new(Apart::<Key8, 0>::new(1 << 8)),
         ];
         for runner in &mut runners {
             runner.begin();

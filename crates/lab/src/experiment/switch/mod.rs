@@ -22,6 +22,16 @@ pub(super) use throughput::{
 pub(super) use today::TODAY;
 pub(super) use zero_loss::ZERO_LOSS;
 
+use super::preset::Preset;
+
+/// The papers' switches and ours.
+const VERSION: Preset = Preset::other(
+    "switch",
+    "Open vSwitch with DPDK, between ports of 10 or 40 Gbit/s",
+    "Open vSwitch 3.1 with DPDK 22.11, from `net_pcap` to `net_null`",
+    "this machine has no such ports",
+);
+
 /// Options for the least that a measurement of flows does: its headers, keys and digests, and a bit of 64.
 const DIGESTS: &str = "algorithm=linear-counting:bits=64 task=cardinality";
 

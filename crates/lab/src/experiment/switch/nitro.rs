@@ -3,6 +3,7 @@
 use super::ovs::{self, DROP, EMC, FEW, Kind, Rounds, SIMPLE, Way};
 use crate::experiment::chart::{Chart, linear};
 use crate::experiment::part::{Part, median};
+use crate::experiment::preset::Preset;
 use crate::experiment::setting::Setting;
 use crate::experiment::table::{Table, row};
 use crate::experiment::verdict::{Claim, Verdict};
@@ -13,7 +14,15 @@ pub(crate) const NITRO_FIG2: Experiment = Experiment {
     name: "switch/nitro-fig2",
     title: "where the time of Open vSwitch goes with sketches in it",
     paper: "NitroSketch (SIGCOMM 2019), Fig. 2 and Table 2",
-    presets: &[],
+    presets: &[
+        super::VERSION,
+        Preset::other(
+            "traffic",
+            "packets of 64 bytes, at 40 Gbit/s",
+            "16,384 packets of 64 bytes, again and again",
+            "there is no port; see docs/switch.md",
+        ),
+    ],
     measure,
     judge,
     missing: &[],

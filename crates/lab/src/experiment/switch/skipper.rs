@@ -3,6 +3,7 @@
 use super::ovs::{self, Contender, EMC, FEW, Kind, figure};
 use crate::experiment::chart::{Chart, linear};
 use crate::experiment::part::Part;
+use crate::experiment::preset::Preset;
 use crate::experiment::setting::Setting;
 use crate::experiment::table::Table;
 use crate::experiment::verdict::{Claim, Verdict};
@@ -13,7 +14,16 @@ pub(crate) const SKIPPER_FIG5: Experiment = Experiment {
     name: "switch/skipper-fig5",
     title: "Space-Saving in Open vSwitch, with and without Skipper",
     paper: "Skipper, Fig. 5",
-    presets: &[],
+    presets: &[
+        super::VERSION,
+        Preset::same("ε, δ", "1 %, 0.01 %"),
+        Preset::other(
+            "traffic",
+            "a trace of San Jose, at 10 Gbit/s",
+            "16,384 packets of 64 bytes, again and again",
+            "there is no port; see docs/switch.md",
+        ),
+    ],
     measure,
     judge,
     missing: &[],
