@@ -177,21 +177,38 @@ fn within(difference: f64, most: f64, noise: f64) -> Option<bool> {
     }
 }
 
-/// Deviations beyond which a share is told from another one: 19 times of 20.
-const TOLD: f64 = 1.96;
+/// The chance below which a share is told from another one.
+const CHANCE: f64 = 0.025;
 
-/// Whether so many of so many are this share, or beyond it; `None` where as many as that may come of a
+/// Beyond so many exceptions in the mean, give or take, their number is as good as normal.
+const MANY: f64 = 25.0;
+
+/// Whether so many of so many are this share, or beyond it; `None` where as many exceptions may come of a
 /// share that is.
 fn is_share(count: f64, of: f64, bound: f64, up: bool) -> Option<bool> {
-    let share = count / of;
-    let deviation = TOLD * (bound * (1.0 - bound) / of).sqrt();
-    let beyond = if up { share - bound } else { bound - share };
-    match beyond {
-        beyond if !beyond.is_finite() => None,
-        beyond if beyond >= 0.0 => Some(true),
-        beyond if beyond < -deviation => Some(false),
-        _ => None,
+    let (exceptions, share) = if up { (of - count, 1.0 - bound) } else { (count, bound) };
+    match exceptions / of {
+        rate if !rate.is_finite() => None,
+        rate if rate <= share => Some(true),
+        _ if is_chance(exceptions, of, share) => None,
+        _ => Some(false),
     }
+}
+
+/// Whether at least so many of so many, each with this probability, have a chance of [`CHANCE`] or more.
+fn is_chance(least: f64, of: f64, probability: f64) -> bool {
+    let (mean, variance) = (of * probability, of * probability * (1.0 - probability));
+    if variance > MANY {
+        // 1.96 deviations.
+        return least < mean + 1.96 * variance.sqrt();
+    }
+    let (mut fewer, mut term, mut k) = (0.0, (1.0 - probability).powf(of), 0.0);
+    while k < least {
+        fewer += term;
+        term *= (of - k) / (k + 1.0) * probability / (1.0 - probability);
+        k += 1.0;
+    }
+    1.0 - fewer >= CHANCE
 }
 
 fn less(ratios: &[f64], noise: f64) -> (Option<bool>, String) {
@@ -282,6 +299,7 @@ mod tests {
         let few = |count, of| holds(Part::few_are("", count, of, 0.01));
         assert_eq!([few(1.0, 100.0), few(2.0, 100.0), few(5.0, 100.0)], [YES, None, NO]);
         assert_eq!([few(20.0, 1000.0), few(0.0, 0.0)], [NO, None]);
+        assert_eq!(holds(Part::few_are("", 4.0, 143.0, 0.01)), None, "one time in eighteen");
         let most = |count| holds(Part::most_are("", count, 1000.0, 0.95));
         assert_eq!([most(950.0), most(948.0), most(900.0)], [YES, None, NO]);
     }
