@@ -27,7 +27,7 @@ pub(crate) const UNIVMON: Experiment = Experiment {
         super::LENGTH,
         Preset::other(
             "UnivMon",
-            "log |U| Count Sketches",
+            "a Count Sketch for each bit of a key",
             "14 levels of 5 rows, 32,768 columns for the first and ever fewer for the next three",
             "its size is not given; a packet counts at its key's level alone",
         ),
@@ -154,7 +154,8 @@ fn feed(summary: &mut dyn Summary<Key8>, keys: &[Key8], from: usize, to: usize) 
 
 fn judge(table: &Table) -> Verdict {
     let of = |name: &str, column: &str| table.numbers("structure", name, column);
-    let worst = |name: &str, column: &str| of(name, column).into_iter().fold(0.0, worse);
+    let worst =
+        |name: &str, column: &str| of(name, column).into_iter().reduce(worse).unwrap_or(f64::NAN);
     let errors = |name: &str| {
         [("flows_percent", "flows", FLOWS), ("entropy_percent", "entropy", ENTROPY)].map(
             |(column, what, most)| {
