@@ -200,9 +200,9 @@ fn judge(table: &Table, classes: &Classes, wanted: &Errors) -> Verdict {
             [Part::most_are("found", (percent * k / 100.0).round(), k, 0.95)],
             format!(
                 "Half of the flows that are missed have at most {} packets, where the regulator keeps 95 of a \
-                 flow back before the first is let through. In the paper's hour of 3.7 billion packets the \
-                 flows of such a rank are larger. A longer run finds them, and so would decoding what is \
-                 still in the regulator at the end.",
+                 flow back before the first is let through: what its marks tell of them is in the estimates \
+                 here, and is rough. In the paper's hour of 3.7 billion packets the flows of such a rank are \
+                 larger, and so they are in a longer run (`--full`), which finds more of them.",
                 row.number("missed_packets")
             ),
         )
