@@ -96,13 +96,13 @@ fn judge(table: &Table) -> Verdict {
             )
             .on_baseline([less(table, "mean", "mean_ns", BOTH_THEIRS)], faster),
             Claim::new(
-                "It is faster in the tail, too.",
+                "Behind it FlowRadar is faster in the tail, too.",
                 [less(table, "tail", "p99_ns", OURS)],
                 "Sums that are handed on together make some batches long.",
             )
             .on_baseline([less(table, "tail", "p99_ns", BOTH_THEIRS)], faster),
             Claim::new(
-                "It takes more than 10 million packets a second even by the five-tuple.",
+                "Behind it FlowRadar takes more than 10 million packets a second even by the five-tuple.",
                 [Part::at_least("million packets a second by the five-tuple", rate, 10.0).timed()],
                 "This core is slower than the paper's.",
             ),

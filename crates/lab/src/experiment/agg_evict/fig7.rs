@@ -159,7 +159,7 @@ fn judge_sizes(table: &Table) -> Verdict {
                 "An aggregator that leaves the cache costs more than it saves.",
             ),
             Claim::new(
-                "It brings them closer together.",
+                "A larger aggregator brings mean and tail closer together.",
                 [Part::moves("tail less mean (ns), by rows", &gap, false)],
                 "Sums that are handed on together make some batches long.",
             ),

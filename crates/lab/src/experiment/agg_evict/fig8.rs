@@ -143,7 +143,7 @@ fn judge(table: &Table) -> Verdict {
             )
             .on_baseline([hashing(theirs)], faster),
             Claim::new(
-                "It is a little slower before what keeps a heap (Space-Saving, UnivMon).",
+                "Eviction in turn is a little slower before what keeps a heap (Space-Saving, UnivMon).",
                 [heaps(ours)],
                 "The time of an update of a sum does not grow with it where the heap is searched by a \
                  digest; then the policy that costs less wins here as well.",

@@ -183,7 +183,7 @@ fn judge_rcc(table: &Table) -> Verdict {
                 "So few packets saturate a vector.",
             ),
             Claim::new(
-                "So it is with 16 bits.",
+                "With 16 bits, too, it is more than that 5 %.",
                 [margin(RCC_16)],
                 "With as many bits a flow that is alone in its word saturates its vector once in 20.8 \
                  packets, 4.8 %, and other flows' bits add to that only where words are crowded: 8.3 % is \
@@ -214,7 +214,7 @@ fn judge_regulator(table: &Table) -> Verdict {
                 PROOF,
             ),
             Claim::new(
-                "That is several times as many (4).",
+                "RCC lets several times as many packets through as FlowRegulator (4).",
                 [Part::at_least("RCC over FlowRegulator", one / two, 4.0)],
                 "So few packets saturate a vector of 16 bits.",
             ),

@@ -206,7 +206,7 @@ fn judge(table: &Table) -> Verdict {
             )
             .on_baseline([below_line_rate(THEIRS[1])], faster(UNIVMON, THEIRS[1])),
             Claim::new(
-                "So are Count-Min and K-ary.",
+                "Count-Min and K-ary are below that rate, too.",
                 SKETCHES[1..].iter().map(|name| below_line_rate(name)),
                 "The paper's rates are those of a whole switch, whose own share of a packet's 67 ns is in them. \
                  Five hashes and a heap alone take less, as the paper's structures show here; \

@@ -212,7 +212,7 @@ fn judge(table: &Table) -> Verdict {
             )
             .on_baseline([overflows(published)], Gain::Closer(published / many)),
             Claim::new(
-                "With few flows it is accurate (5 %).",
+                "With few flows Elastic Sketch is accurate (5 %).",
                 [
                     Part::at_most("its number of flows, fewest, off by %", few, 5.0),
                     Part::at_most("as published, off by %", few_published, 5.0),

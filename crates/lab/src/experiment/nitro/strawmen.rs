@@ -209,7 +209,7 @@ fn judge(table: &Table) -> Verdict {
                 "Rows that have different samples err apart, and their median errs less.",
             ),
             Claim::new(
-                "It is slower, since it draws a random number for each packet.",
+                "A sketch of sampled packets is slower, since it draws a random number for each packet.",
                 [slower(UNIFORM)],
                 "Skips draw one number for each packet that is taken, as NitroSketch does for each row.",
             )

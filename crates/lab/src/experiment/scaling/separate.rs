@@ -191,7 +191,7 @@ fn judge(table: &Table) -> Verdict {
                  a shared machine has.",
             ),
             claim(
-                "With a linear table of a million flows it is 1.6 times as many.",
+                "With a linear table of a million flows two workers take 1.6 times as many.",
                 LARGE,
                 WANTED_LARGE,
                 "Both cores share the bandwidth of the memory.",

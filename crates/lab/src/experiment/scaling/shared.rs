@@ -171,7 +171,7 @@ fn judge(table: &Table) -> Verdict {
                 "Two workers that share have the memory of one summary between them.",
             ),
             Claim::new(
-                "So it is for one, who pays for what is atomic.",
+                "One worker is slower with a shared summary, too: it pays for what is atomic.",
                 sizes.map(|size| less("one worker", size, "one_ns", "one_shared_ns")),
                 "Memory is waited for longer than what is atomic takes.",
             ),

@@ -290,7 +290,7 @@ fn judge(table: &Table) -> Verdict {
                 "Workers wait for each other at each answer.",
             ),
             Claim::new(
-                "So they do asked a hundred times.",
+                "Asked a hundred times, two workers keep as much.",
                 rates("100 times"),
                 "A large table takes longer to join than a hundredth of the epoch allows.",
             ),

@@ -94,7 +94,7 @@ fn judge(table: &Table) -> Verdict {
                 "Entries are fetched ahead of their use, all lines of one at once.",
             ),
             Claim::new(
-                "So does that of the engine's table, whose entries are in the order of arrival.",
+                "The tail of the engine's table grows, too, whose entries are in the order of arrival.",
                 [grows(LINEAR)],
                 "Large flows come first and share lines, whatever the size of the table.",
             ),

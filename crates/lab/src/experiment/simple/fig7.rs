@@ -168,7 +168,7 @@ fn judge(table: &Table) -> Verdict {
                 "Values in the order of arrival share lines.",
             ),
             Claim::new(
-                "At skews 1.25 and 1.75 they cost next to nothing: 5 ns.",
+                "At skews 1.25 and 1.75 pointers cost next to nothing: 5 ns.",
                 SKEWS[1..].iter().map(|skew| more(*skew)),
                 "A value behind a pointer is in a cache that takes longer than 5 ns.",
             ),

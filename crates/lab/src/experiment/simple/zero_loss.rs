@@ -156,7 +156,7 @@ fn judge(table: &Table) -> Verdict {
                 "A structure that stalls for longer than the queue lasts loses packets at a low mean.",
             ),
             Claim::new(
-                "That rate is near what the mean allows (80 %).",
+                "The rate without loss is near what the mean allows (80 %).",
                 [Part::at_least(
                     "rate without loss over the one by the mean, at worst",
                     shares.fold(f64::NAN, f64::min),

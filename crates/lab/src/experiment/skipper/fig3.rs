@@ -160,7 +160,7 @@ fn judge(table: &Table) -> Verdict {
                  depends on the traffic.",
             ),
             Claim::new(
-                "So it does where such a flow has the least counter.",
+                "Space-Saving errs less, too, where such a flow has the least counter.",
                 [less(HEAP, "ACC(Space-Saving)")],
                 "The least counter is about the packets so far over the number of counters, sampled or not: \
                  it is the error of nearly every small flow, and sampling does not lower it. What the \

@@ -85,7 +85,7 @@ fn judge(table: &Table) -> Verdict {
                 "This switch takes less of a packet's time, so that reading it is a larger share.",
             ),
             Claim::new(
-                "Alone it loses over 20 %.",
+                "Alone Space-Saving loses over 20 %.",
                 [Part::at_least("Space-Saving alone: lost %", alone, 20.0)],
                 "This Space-Saving looks for the least counter without a heap.",
             ),
