@@ -17,6 +17,10 @@ use crate::summary::{
 };
 use crate::terms::Measure;
 
+/// A level takes whole packets until no more than one in so many is to be taken: a slot by itself, drawn
+/// and copied, costs some two packets.
+const LEAST: u64 = 8;
+
 /// The pace of one level.
 struct Level {
     pace: Pace,
@@ -145,6 +149,7 @@ impl<K: FlowKey> Leveled<K> {
         let squared_l2 = || of.map_or(0.0, |of| of.level_squared_l2(level));
         let level = &mut self.levels[level];
         let one_in = level.pace.turn(time_ns, squared_l2, largest);
+        let one_in = if one_in < LEAST { 1 } else { one_in };
         if one_in != level.pace.one_in {
             level.change(one_in);
         }

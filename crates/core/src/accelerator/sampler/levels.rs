@@ -18,6 +18,10 @@ use crate::summary::{
 };
 use crate::terms::Measure;
 
+/// By the norm a level takes all packets until it would take one in so many: before, to draw and to copy
+/// costs more than is left out.
+const LEAST: u64 = 4;
+
 /// The sample of one level.
 struct Level {
     draws: Sampler,
@@ -127,7 +131,8 @@ impl<K: FlowKey> Leveled<K> {
                 let (cells, squared_l2) = levels.map_or((0, 0.0), |levels| {
                     (levels.level_cells(level), levels.level_squared_l2(level))
                 });
-                norm.turn(one_in, unit, cells, squared_l2)
+                let (one_in, until) = norm.turn(one_in, unit, cells, squared_l2);
+                (if one_in < LEAST { 1 } else { one_in }, until)
             }
         };
         self.levels[level].change(one_in, until);
