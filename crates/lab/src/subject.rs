@@ -22,7 +22,8 @@ const PRESETS: &[Preset] = &[
     Preset(None, &[("of", "size")]),
     Preset(None, &[("state", "distinct")]),
     Preset(None, &[("state", "ewma")]),
-    // The sizes of the papers.
+    // The sizes of the papers, and their linear table.
+    Preset(Some("linear-table"), &[("layout", "inline")]),
     Preset(Some("count-min"), &[("rows", "3")]),
     Preset(Some("count-min"), &[("rows", "4"), ("columns", "65536")]),
     Preset(Some("count-min"), &[("rows", "5")]),
