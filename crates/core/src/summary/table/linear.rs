@@ -44,7 +44,7 @@ pub(in crate::summary) const MOST_BUCKETS: u64 = 1 << 32;
 impl Describe for LinearTable {
     const INFO: Info = Info {
         name: "linear-table",
-        idea: "exact hash table, linear probing, keys and states in order of arrival",
+        idea: "exact hash table, linear probing, flows in order of arrival or in the buckets",
         paper: "Simple (SOSR 2018), section 3",
         parameters: &[
             Parameter {
