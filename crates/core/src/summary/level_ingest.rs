@@ -6,8 +6,8 @@ use crate::key::FlowKey;
 /// Levels at most.
 pub const MOST_LEVELS: usize = 16;
 
-/// The levels from this one on get one in 256 of the flows. Samplers take all of their packets, so that
-/// flows which nobody else knows are known there, however long the stream and large one of them is.
+/// The levels from this one on have one in 256 of the flows. Samplers take all of their packets: sums over
+/// all flows begin where every flow is known, however long the stream is and however large a flow.
 pub(crate) const FIRST_WHOLE: usize = 8;
 
 /// A summary whose packets fall into levels by their keys. Deep levels get few of the packets, so that
