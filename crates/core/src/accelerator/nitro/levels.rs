@@ -330,7 +330,8 @@ impl<K: FlowKey> Summary<K> for Leveled<K> {
             let mut numbers = [0u64; 6];
             from.numbers("what was sampled", &mut numbers)?;
             let [fewest, weight, since, spread, merged, merged_weight] = numbers;
-            if !(level.pace.one_in..=self.asked.most).contains(&fewest) || since > weight {
+            let most = if level.whole { 1 } else { self.asked.most };
+            if !(level.pace.one_in..=most).contains(&fewest) || since > weight {
                 return Err(from.invalid(
                     "what was sampled",
                     48,

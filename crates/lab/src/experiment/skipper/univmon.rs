@@ -64,7 +64,6 @@ const ALONE: &str = "UnivMon";
 const SKIPPER: &str = "behind Skipper";
 const NORM: &str = "behind L2 Skipper";
 const NITRO: &str = "behind NitroSketch";
-const SAMPLED: [&str; 3] = [SKIPPER, NORM, NITRO];
 
 /// Errors in per cent that are allowed: three times those of UnivMon alone.
 const FLOWS: f64 = 10.0;
@@ -211,6 +210,8 @@ fn worse(one: f64, other: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const SAMPLED: [&str; 3] = [SKIPPER, NORM, NITRO];
 
     /// The worst finding where the numbers are the same at two lengths, for every structure but UnivMon
     /// alone, which takes 30 ns.
