@@ -167,7 +167,8 @@ fn what_cannot_be_shared_is_refused_with_what_can() {
     let text = with("linear-table", "state", "distinct");
     assert!(text.contains("state=distinct is not one of counter"), "{text}");
     let text = with("linear-table", "layout", "inline");
-    assert!(text.contains("layout=inline is not one of records"), "{text}");
+    let inline = "layout=inline is not possible in a table that workers share: use layout=records";
+    assert!(text.contains(inline), "{text}");
     // What one worker of several may miss, all of them together do not.
     let threshold = Threshold::Weight(9);
     let queue = Config { threshold, dispatch: Some(Dispatch::Queue), ..two };

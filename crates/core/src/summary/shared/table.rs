@@ -4,7 +4,7 @@ use flowgauge_kernel::Digester;
 
 use super::super::state::Kind;
 use super::super::table::{Counts, LAYOUTS, LinearTable, MOST_BUCKETS};
-use super::super::{BuildError, Counter, Describe, Options, Summary};
+use super::super::{BuildError, BuildErrorKind, Counter, Describe, Options, Summary};
 use super::atomic::{AtomicU64, Relaxed, add_saturating};
 use super::flows::Flows;
 use super::{Share, SharedIngest, Total};
@@ -36,7 +36,14 @@ impl Share for LinearTable {
     fn share<K: FlowKey>(options: &Options) -> Result<Box<dyn SharedIngest<K>>, BuildError> {
         let counters = &Kind::OF_TABLES[..1];
         Kind::from_options(Self::INFO.name, counters, options)?;
-        options.parameters.word("layout", &LAYOUTS[..1])?;
+        if options.parameters.word("layout", &LAYOUTS)? != LAYOUTS[0] {
+            return Err(BuildErrorKind::OutOfRange {
+                name: "layout",
+                value: LAYOUTS[1].to_owned(),
+                range: format!("possible in a table that workers share: use layout={}", LAYOUTS[0]),
+            }
+            .into());
+        }
         // The entries here are as large a part of the memory as the tasks' own.
         let task_bytes_per_flow = options.task_bytes_per_flow + Flows::<K>::bytes_per_flow();
         let options = Options { task_bytes_per_flow, ..options.clone() };
