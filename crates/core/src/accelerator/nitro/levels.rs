@@ -1,7 +1,7 @@
-//! The levels of a sketch, each of which takes as few of its packets as its own pace says.
+//! A pace for each level of a sketch.
 //!
-//! Deep levels get few packets a second, and converge late: all of these are counted, so that sums over
-//! all flows stay known.
+//! Deep levels get few packets a second and converge late. They count every packet, so that sums over all
+//! flows stay known.
 
 use super::pace::{Asked, Pace};
 use super::slots::Taken;
@@ -17,8 +17,8 @@ use crate::summary::{
 };
 use crate::terms::Measure;
 
-/// A level takes whole packets until no more than one in so many is to be taken: a slot by itself, drawn
-/// and copied, costs some two packets.
+/// A level counts every packet while its pace is faster than one in so many: to draw and copy one slot costs
+/// as much as to count two packets.
 const LEAST: u64 = 8;
 
 /// The pace of one level.

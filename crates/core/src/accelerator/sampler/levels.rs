@@ -18,8 +18,8 @@ use crate::summary::{
 };
 use crate::terms::Measure;
 
-/// By the norm a level takes all packets until it would take one in so many: before, to draw and to copy
-/// costs more than is left out.
+/// By the norm, a level takes every packet until it would take one in so many: larger samples cost more to
+/// draw and copy than they save.
 const LEAST: u64 = 4;
 
 /// The sample of one level.
