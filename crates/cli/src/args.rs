@@ -167,6 +167,13 @@ pub(crate) struct Run {
     #[arg(short = 'C', long = "config", value_name = "FILE", help_heading = WHAT)]
     pub(crate) config: Option<PathBuf>,
 
+    /// A first look: overview begins with what stands out, and lists flows, sources and destinations;
+    /// flows answers the default tasks alone [default: overview; flows where --key, --task, --algorithm,
+    /// --accelerator, --measure or --config is given]
+    #[arg(long, value_name = "NAME", value_parser = choice(Preset::ALL), help_heading = WHAT,
+        conflicts_with_all = ["task", "measure", "config"])]
+    pub(crate) preset: Option<Preset>,
+
     #[command(flatten)]
     pub(crate) measurement: Measurement,
 
@@ -223,6 +230,20 @@ pub(crate) struct Run {
 
     #[command(flatten)]
     pub(crate) output: Output,
+}
+
+/// The tasks of a run that names none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Preset {
+    /// What stands out, and who is behind it.
+    Overview,
+    /// The default tasks of the key and the algorithm.
+    Flows,
+}
+
+impl Preset {
+    /// All of them, by name.
+    const ALL: [(&'static str, Self); 2] = [("overview", Self::Overview), ("flows", Self::Flows)];
 }
 
 /// One of the outputs of a run.
@@ -366,7 +387,7 @@ pub(crate) struct Generation {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
 
-    /// An event in the traffic: scan, flood, burst or vanish, with its parameters, such as
+    /// An event in the traffic: scan, ports, flood, reflection, burst or vanish, with its parameters, such as
     /// 'scan:destinations=500,start=0.2,end=0.4'; may be repeated
     #[arg(long, value_name = "EVENT[:k=v,…]")]
     pub(crate) plant: Vec<Plant>,

@@ -3,12 +3,13 @@
 use std::fs;
 use std::path::Path;
 
+use flowgauge_core::task::OVERVIEW;
 use flowgauge_engine::seed::{self, SeedError};
 use flowgauge_engine::{Config, EpochLength, Overrun};
 use flowgauge_kernel::Seed;
 use flowgauge_options::{MAIN, Measurement, Named};
 
-use crate::args::{Destination, Format, Run};
+use crate::args::{Destination, Format, Preset, Run};
 use crate::failure::Failure;
 
 /// A measurement that was asked for, and what it asks of the engine.
@@ -50,12 +51,23 @@ fn measurements(run: &Run) -> Result<Vec<Named>, Failure> {
         all.push(named.map_err(|reason| Failure::Usage(format!("--measure: {reason}")))?);
     }
     if all.is_empty() {
-        return Ok(vec![Named { name: MAIN.to_owned(), measurement: run.measurement.clone() }]);
+        let mut measurement = run.measurement.clone();
+        if preset(run) == Preset::Overview {
+            measurement.task = Some(OVERVIEW.map(str::to_owned).to_vec());
+        }
+        return Ok(vec![Named { name: MAIN.to_owned(), measurement }]);
     }
     for named in &mut all {
         named.measurement = named.measurement.clone().or(&run.measurement);
     }
     Ok(all)
+}
+
+/// The preset. Options that name a key, a task or an algorithm ask for that alone.
+fn preset(run: &Run) -> Preset {
+    let Measurement { key, task, algorithm, accelerator, .. } = &run.measurement;
+    let plain = key.is_none() && task.is_none() && algorithm.is_none() && accelerator.is_empty();
+    run.preset.unwrap_or(if plain { Preset::Overview } else { Preset::Flows })
 }
 
 /// The measurements of a YAML file.

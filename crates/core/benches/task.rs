@@ -130,7 +130,13 @@ fn tasks(criterion: &mut Criterion) {
                 let keyed = records[0].words.chunks(records[0].stride).map(|record| record[0]);
                 let keyed = Size { packets: keyed.sum(), bytes: 0 };
                 let (by, threshold) = (Measure::Packets, Threshold::Share(0.001));
-                let context = EpochContext { by, keyed, threshold, lists: Lists::unlimited(top) };
+                let context = EpochContext {
+                    by,
+                    keyed,
+                    threshold,
+                    lists: Lists::unlimited(top),
+                    timeline: None,
+                };
                 bench.iter_batched(
                     next,
                     |records| {

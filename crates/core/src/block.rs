@@ -180,6 +180,17 @@ impl Block {
         &self.columns.tuples[places]
     }
 
+    /// The headers of the packet at a place.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn headers(&self, place: usize) -> Headers {
+        if let Ok(at) = self.others.binary_search_by_key(&place, |other| other.place) {
+            return self.others[at].row.headers;
+        }
+        Headers::V4(self.columns.tuples[..self.len][place].into())
+    }
+
     /// The bytes of each packet on the wire.
     pub fn wires(&self) -> &[u32] {
         &self.columns.wires[..self.len]

@@ -24,4 +24,5 @@ pub mod sorting;
 pub mod summary;
 pub mod task;
 pub mod terms;
+pub mod timeline;
 pub mod unknown;

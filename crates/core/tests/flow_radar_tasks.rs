@@ -109,6 +109,7 @@ impl Run {
             keyed,
             threshold: Threshold::Share(0.002),
             lists: Lists::unlimited(usize::MAX),
+            timeline: None,
         };
         let lane = [Lane { key: KeyKind::Pair.into(), key_bytes: 8, answers }];
         let mut listed = 0;
@@ -134,7 +135,7 @@ impl Run {
 fn check(
     report: &Report,
     task: &str,
-    context: &EpochContext,
+    context: &EpochContext<'_>,
     answers: &dyn Answers,
     model: &Model,
     past: &BTreeMap<Key, Past>,
@@ -153,6 +154,19 @@ fn check(
                 let heavy = weight(size) > selection.threshold().unwrap_or(0.0);
                 let may_lack = weight(size) <= untracked.by(by) as f64;
                 assert!(listed.contains(key) || !heavy || may_lack, "{task}: {key:?} {size:?}");
+            }
+            items.len()
+        }
+        Report::Findings { .. } => panic!("the key pair has no findings"),
+        Report::Addresses { side, items, .. } => {
+            let address = if *side == Side::Source { 0..4 } else { 4..8 };
+            let mut sums: BTreeMap<&[u8], Size> = BTreeMap::new();
+            for (key, size) in model {
+                *sums.entry(&key[address.clone()]).or_default() += *size;
+            }
+            for item in items {
+                let truth = sums[item.address.as_bytes()];
+                assert!(size_holds(item.size, truth), "{task}: {item:?} of {truth:?}");
             }
             items.len()
         }

@@ -74,7 +74,7 @@ fn run(
     task.check(by, lanes).map_err(|error| error.to_string())?;
     let bytes = packets.iter().map(|(_, bytes)| u64::from(*bytes)).sum();
     let keyed = Size { packets: packets.len() as u64, bytes };
-    let epoch = EpochContext { by, keyed, threshold, lists: Lists::unlimited(10) };
+    let epoch = EpochContext { by, keyed, threshold, lists: Lists::unlimited(10), timeline: None };
     let mut scratch = vec![0; task.scratch_bytes(packets.len()).div_ceil(8)];
     match task.run(&epoch, lanes, &mut scratch).map_err(|error| error.to_string())? {
         Report::Hierarchical { threshold, items, .. } => Ok((threshold, items)),

@@ -107,7 +107,8 @@ impl Closer {
         full(lanes, &mut account, &mut notes);
         account.untracked += ended.unmeasured;
         let (by, threshold, lists) = (self.by, self.threshold, self.lists);
-        let context = EpochContext { by, keyed, threshold, lists };
+        let timeline = ended.timeline.as_deref();
+        let context = EpochContext { by, keyed, threshold, lists, timeline };
         let mut tasks = Vec::with_capacity(self.tasks.len());
         for task in &mut self.tasks {
             if ended.update && task.compares_epochs() {
@@ -237,7 +238,7 @@ fn full(lanes: &[Lane<'_>], account: &mut Account, notes: &mut Vec<String>) {
 }
 
 /// What to say of a lane that counts prefixes in a sample too small for the threshold.
-fn few(lane: &Lane<'_>, epoch: &EpochContext) -> Option<String> {
+fn few(lane: &Lane<'_>, epoch: &EpochContext<'_>) -> Option<String> {
     let (least, by) = (lane.answers.prefixes()?.sampling()?.least(), epoch.by.name());
     let threshold = epoch.threshold_weight();
     let measure_more = match epoch.threshold {

@@ -7,6 +7,8 @@ mod picking;
 use flowgauge_core::block::Block;
 use flowgauge_core::lanes::{LaneOptions, Lanes, Take};
 use flowgauge_core::packet::{Frame, Frames};
+use flowgauge_core::task;
+use flowgauge_core::timeline::Timeline;
 use flowgauge_filter::Filter;
 use flowgauge_kernel::Gone;
 
@@ -74,6 +76,8 @@ pub(crate) struct Intake {
     latest_ns: i64,
     unfit: Option<String>,
     notes: Vec<String>,
+    /// When the packets came, where a task asks for it.
+    timeline: Option<Box<Timeline>>,
     /// By how much the clock stepped at the end of the open epoch.
     step_ns: i64,
     /// Epochs ended so far.
@@ -104,6 +108,7 @@ impl Intake {
             latest_ns: i64::MIN,
             unfit: None,
             notes: Vec::new(),
+            timeline: timeline(config),
             step_ns: 0,
             ended: 0,
         };
@@ -303,6 +308,9 @@ impl Intake {
     #[inline]
     fn put(&mut self, packets: impl Packets, crew: &mut dyn Crew) -> usize {
         let (taken, keyed) = packets.put(&mut self.lanes, self.stretch_left, crew);
+        if let Some(timeline) = &mut self.timeline {
+            packets.part(0..taken).record(timeline);
+        }
         self.stretch_left -= keyed;
         self.left -= taken as u64;
         taken
@@ -371,6 +379,9 @@ impl Intake {
         (self.earliest_ns, self.latest_ns) = (i64::MAX, i64::MIN);
         self.unfit = None;
         self.notes.clear();
+        if let Some(timeline) = &mut self.timeline {
+            timeline.clear();
+        }
         self.step_ns = 0;
         self.lanes.forget();
         if let Some(sampling) = &mut self.sampling {
@@ -429,12 +440,21 @@ impl Intake {
             times_ns,
             ends_ns: self.clock.ends_ns(),
             unfit: self.unfit.clone(),
+            timeline: self.timeline.clone(),
             notes: self.notes.clone(),
             step_ns: self.step_ns,
             late_epochs: 0,
             missing: Vec::new(),
         }
     }
+}
+
+/// An empty timeline, where a task of the configuration asks for one.
+fn timeline(config: &Config) -> Option<Box<Timeline>> {
+    let mut names = config.tasks.iter().flatten();
+    let asked = names.any(|name| task::find(name).is_ok_and(|entry| entry.timeline));
+    let seed = config.seed.map_or(0, |seed| seed.draws());
+    asked.then(|| Box::new(Timeline::new(config.key, config.inner, seed)))
 }
 
 /// Whether a frame passes the filter; why it could not be judged is noted once.

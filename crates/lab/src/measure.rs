@@ -146,7 +146,7 @@ impl Stream<'_> {
             self.epochs.iter().map(|epoch| keyed::<K>(epoch, self.kind, &digester)).collect();
         let truth = Truth::count(self.scene, self.epochs, &epochs, THRESHOLD);
         let asked = truth.asked();
-        let contexts: Vec<EpochContext> =
+        let contexts: Vec<EpochContext<'static>> =
             self.epochs.iter().map(|epoch| self.context(epoch)).collect();
         for cases in cases.chunk_by_mut(|a, b| a.case.subject.is(&b.case.subject)) {
             let entries: Vec<_> = cases.iter().map(|outcome| outcome.case.entry).collect();
@@ -170,13 +170,14 @@ impl Stream<'_> {
         Ok(())
     }
 
-    fn context(&self, packets: &[Packet]) -> EpochContext {
+    fn context(&self, packets: &[Packet]) -> EpochContext<'static> {
         let bytes = packets.iter().map(|packet| u64::from(packet.wire)).sum();
         EpochContext {
             by: Measure::Packets,
             keyed: Size { packets: packets.len() as u64, bytes },
             threshold: Threshold::Share(THRESHOLD),
             lists: Lists::unlimited(if self.scene == Scene::Changes { MOST_CHANGES } else { TOP }),
+            timeline: None,
         }
     }
 }

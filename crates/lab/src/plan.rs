@@ -32,6 +32,8 @@ fn question(entry: &TaskEntry) -> (Scene, &'static [KeyKind]) {
         "superspreaders" => (Scene::Spread, &[KeyKind::Source, KeyKind::FiveTuple]),
         "victims" => (Scene::Spread, &[KeyKind::Destination, KeyKind::FiveTuple]),
         "changes" => (Scene::Changes, &[KeyKind::Pair, KeyKind::Source]),
+        // They sum up the exact flows of a table, and have no error of their own.
+        "findings" | "top-sources" | "top-destinations" => (Scene::Plain, &[]),
         "hierarchical" => (Scene::Plain, &[KeyKind::Source, KeyKind::Pair]),
         _ => (Scene::Plain, &[KeyKind::Pair, KeyKind::Source]),
     }

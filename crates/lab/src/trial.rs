@@ -115,7 +115,7 @@ impl<K: FlowKey> Trial<K> {
     pub(crate) fn epoch(
         &mut self,
         packets: &[Keyed<K>],
-        epoch: &EpochContext,
+        epoch: &EpochContext<'_>,
     ) -> Vec<Result<Report, Unsupported>> {
         for chunk in packets.chunks(BATCH_PACKETS) {
             self.batch.clear();

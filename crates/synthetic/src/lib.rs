@@ -142,18 +142,21 @@ impl Iterator for Traffic {
         }
         self.sent += 1;
         let time_ns = self.clock.next();
-        let (event, key) = if let Some((event, index)) = self.schedule.next() {
-            let flows = self.config.plants[usize::from(event)].flows;
-            (Some(event), self.planted_flow(event, index % flows))
+        let drawn = self.config.size.draw(&mut self.size_random);
+        let planted = self.schedule.next();
+        let (event, key, wire, tcp_flags) = if let Some((event, index)) = planted {
+            let Plant { kind, flows, .. } = self.config.plants[usize::from(event)];
+            let key = self.planted_flow(event, index % flows);
+            (Some(event), key, kind.wire().unwrap_or(drawn), kind.tcp_flags())
         } else {
             let flow = match &mut self.order {
                 Order::Zipf(zipf) => zipf.draw(&mut self.order_random),
                 Order::Backbone(backbone) => backbone.draw(&mut self.order_random),
             };
-            (None, self.flows.five_tuple(flow))
+            (None, self.flows.five_tuple(flow), drawn, packet::ACK)
         };
-        let wire = self.config.size.draw(&mut self.size_random).max(Packet::headers(&key));
-        Some(Packet { time_ns, wire, event, key })
+        let wire = wire.max(Packet::headers(&key));
+        Some(Packet { time_ns, wire, event, tcp_flags, key })
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

@@ -13,10 +13,16 @@ pub struct Packet {
     pub wire: u32,
     /// The number of the planted event that it belongs to, from 0; `None` is the background.
     pub event: Option<u16>,
+    /// The flags of TCP, where the packet is one.
+    pub tcp_flags: u8,
     /// The five-tuple: source, destination, source port, destination port, protocol.
     pub key: CanonicalKey,
 }
 
+/// The flag that opens a connection.
+pub(super) const SYN: u8 = 0x02;
+/// The flag that acknowledges data.
+pub(super) const ACK: u8 = 0x10;
 /// Bytes of an Ethernet header.
 const ETHERNET: usize = 14;
 
@@ -47,8 +53,8 @@ impl Packet {
         (frame[0], frame[5], frame[6], frame[11]) = (2, 2, 2, 1);
         let key = self.key.as_bytes();
         match key.len() {
-            13 => ipv4(&mut frame[12..], key),
-            _ => ipv6(&mut frame[12..], key),
+            13 => ipv4(&mut frame[12..], key, self.tcp_flags),
+            _ => ipv6(&mut frame[12..], key, self.tcp_flags),
         }
         wire
     }
@@ -61,7 +67,7 @@ impl Packet {
 
 /// Writes `EtherType`, IPv4 and what follows. `key` has 13 bytes.
 #[inline]
-fn ipv4(out: &mut [u8], key: &[u8]) {
+fn ipv4(out: &mut [u8], key: &[u8], tcp_flags: u8) {
     out[..2].copy_from_slice(&[0x08, 0x00]);
     let ip = &mut out[2..];
     ip[0] = 0x45;
@@ -72,12 +78,12 @@ fn ipv4(out: &mut [u8], key: &[u8]) {
     ip[12..20].copy_from_slice(&key[..8]);
     let checksum = folded(sum(&ip[..20]));
     ip[10..12].copy_from_slice(&checksum.to_be_bytes());
-    transport(&mut ip[20..], key, 8);
+    transport(&mut ip[20..], key, 8, tcp_flags);
 }
 
 /// Writes `EtherType`, IPv6 and what follows. `key` has 37 bytes.
 #[inline]
-fn ipv6(out: &mut [u8], key: &[u8]) {
+fn ipv6(out: &mut [u8], key: &[u8], tcp_flags: u8) {
     out[..2].copy_from_slice(&[0x86, 0xdd]);
     let ip = &mut out[2..];
     ip[0] = 0x60;
@@ -85,18 +91,18 @@ fn ipv6(out: &mut [u8], key: &[u8]) {
     ip[4..6].copy_from_slice(&payload.to_be_bytes());
     (ip[6], ip[7]) = (key[36], 64);
     ip[8..40].copy_from_slice(&key[..32]);
-    transport(&mut ip[40..], key, 32);
+    transport(&mut ip[40..], key, 32, tcp_flags);
 }
 
 /// Writes TCP or UDP; the addresses are the first `addresses` bytes of `key`.
 #[inline]
-fn transport(out: &mut [u8], key: &[u8], addresses: usize) {
+fn transport(out: &mut [u8], key: &[u8], addresses: usize, tcp_flags: u8) {
     let length = out.len() as u16;
     let protocol = key[addresses + 4];
     out[..4].copy_from_slice(&key[addresses..addresses + 4]);
     let (header, checksum_at) = if protocol == TCP {
-        // Five words of header, ACK, a window of 65,535.
-        out[12..16].copy_from_slice(&[0x50, 0x10, 0xff, 0xff]);
+        // Five words of header, a window of 65,535.
+        out[12..16].copy_from_slice(&[0x50, tcp_flags, 0xff, 0xff]);
         (20, 16)
     } else {
         out[4..6].copy_from_slice(&length.to_be_bytes());

@@ -5,14 +5,19 @@ use std::str::FromStr;
 use flowgauge_core::key::CanonicalKey;
 
 use super::flows::{TCP, UDP, five_tuple};
+use super::packet::{ACK, SYN};
 
 /// What kind of event is planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlantKind {
     /// One source sends to many distinct destinations, address and port.
     Scan,
+    /// One source tries many ports of one host.
+    Ports,
     /// Many distinct sources, address and port, send to one destination.
     Flood,
+    /// Many name servers send large answers to one destination that did not ask.
+    Reflection,
     /// One flow sends much within a short window.
     Burst,
     /// One heavy flow sends from the first packet on, and stops before the end.
@@ -21,9 +26,11 @@ pub enum PlantKind {
 
 impl PlantKind {
     /// Every kind with its name and the parameters that it takes.
-    pub const ALL: [(&'static str, Self, &'static [&'static str]); 4] = [
+    pub const ALL: [(&'static str, Self, &'static [&'static str]); 6] = [
         ("scan", Self::Scan, &["destinations", "packets", "start", "end"]),
+        ("ports", Self::Ports, &["ports", "packets", "start", "end"]),
         ("flood", Self::Flood, &["sources", "packets", "start", "end"]),
+        ("reflection", Self::Reflection, &["sources", "packets", "start", "end"]),
         ("burst", Self::Burst, &["packets", "start", "end"]),
         ("vanish", Self::Vanish, &["share", "at"]),
     ];
@@ -31,6 +38,23 @@ impl PlantKind {
     /// The name on the command line.
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(_, kind, _)| *kind == self).map_or("", |(name, ..)| name)
+    }
+
+    /// Flags of its TCP packets: a scan or flood opens connections, everything else acknowledges.
+    pub(super) fn tcp_flags(self) -> u8 {
+        match self {
+            Self::Scan | Self::Ports | Self::Flood => SYN,
+            Self::Reflection | Self::Burst | Self::Vanish => ACK,
+        }
+    }
+
+    /// Bytes of its packets on the wire, where the run's sizes do not apply.
+    pub(super) fn wire(self) -> Option<u32> {
+        match self {
+            Self::Scan | Self::Ports | Self::Flood => Some(64),
+            Self::Reflection => Some(1_200),
+            Self::Burst | Self::Vanish => None,
+        }
     }
 
     /// The five-tuple of flow `member` of the event with number `event`.
@@ -41,13 +65,20 @@ impl PlantKind {
     pub(super) fn five_tuple(self, event: u16, member: u64, ipv6: bool) -> CanonicalKey {
         let (one_port, first_port, protocol) = match self {
             Self::Scan => (45_678, 445, TCP),
+            Self::Ports => (45_679, 1, TCP),
             Self::Flood => (80, 1_024, TCP),
+            Self::Reflection => (4_444, 53, UDP),
             Self::Burst => (40_000, 5_001, UDP),
             Self::Vanish => (443, 50_000, TCP),
         };
-        // Every address comes once with a port before any comes with the next port.
-        let many_port = (first_port + (member >> 16)) as u16;
-        let outgoing = matches!(self, Self::Scan | Self::Burst);
+        // Every address comes once with a port before any comes with the next port; a single host has
+        // every port once.
+        let (member, turn) = match self {
+            Self::Ports => (member / PORTS, member % PORTS),
+            _ => (member, member >> 16),
+        };
+        let many_port = (first_port + turn) as u16;
+        let outgoing = matches!(self, Self::Scan | Self::Ports | Self::Burst);
         let (ports, protocol) = if outgoing {
             ((one_port, many_port), protocol)
         } else {
@@ -70,6 +101,9 @@ impl PlantKind {
     }
 }
 
+/// Ports from 1 up to those that senders choose.
+const PORTS: u64 = 32_767;
+
 /// How many packets an event has.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Volume {
@@ -83,8 +117,8 @@ pub enum Volume {
 /// packets are spread evenly over the window, each at a random place of its stretch.
 ///
 /// As text: `scan`, `flood:sources=500,packets=2000,start=0.2,end=0.4`, `vanish:share=0.1,at=0.7`.
-/// Where parameters are left out, a scan or flood has 1,000 destinations or sources and one packet
-/// for each, over the whole run; a burst is a tenth of the packets from 0.5 to 0.6 of the run; a
+/// Where parameters are left out, a scan, flood or reflection has 1,000 destinations, ports or sources
+/// and one packet for each, over the whole run; a burst is a tenth of the packets from 0.5 to 0.6 of the run; a
 /// vanishing flow has a share of 0.05 until 0.5 of the run.
 ///
 /// ```
@@ -100,7 +134,7 @@ pub enum Volume {
 pub struct Plant {
     /// What it is.
     pub kind: PlantKind,
-    /// Distinct flows: destinations of a scan, sources of a flood, otherwise 1.
+    /// Distinct flows: destinations or ports of a scan, sources of a flood, otherwise 1.
     pub flows: u64,
     /// Its packets; at least one for each flow.
     pub volume: Volume,
@@ -171,7 +205,9 @@ impl Plant {
     /// An event of this kind with the default parameters.
     pub fn new(kind: PlantKind) -> Self {
         let (flows, volume, start, end) = match kind {
-            PlantKind::Scan | PlantKind::Flood => (1_000, Volume::Packets(1_000), 0.0, 1.0),
+            PlantKind::Scan | PlantKind::Ports | PlantKind::Flood | PlantKind::Reflection => {
+                (1_000, Volume::Packets(1_000), 0.0, 1.0)
+            }
             PlantKind::Burst => (1, Volume::Share(0.1), 0.5, 0.6),
             PlantKind::Vanish => (1, Volume::Share(0.05), 0.0, 0.5),
         };
@@ -242,7 +278,7 @@ impl FromStr for Plant {
                 _ => Err(bad(range)),
             };
             match name {
-                "destinations" | "sources" => plant.flows = count()?,
+                "destinations" | "ports" | "sources" => plant.flows = count()?,
                 "packets" => packets = Some(count()?),
                 "share" => plant.volume = Volume::Share(fraction(SHARE)?),
                 "start" => plant.start = fraction("a fraction of the run, 0 to 1")?,
@@ -252,10 +288,8 @@ impl FromStr for Plant {
         }
         match (packets, plant_kind) {
             (Some(packets), _) => plant.volume = Volume::Packets(packets),
-            (None, PlantKind::Scan | PlantKind::Flood) => {
-                plant.volume = Volume::Packets(plant.flows);
-            }
-            (None, _) => {}
+            (None, PlantKind::Burst | PlantKind::Vanish) => {}
+            (None, _) => plant.volume = Volume::Packets(plant.flows),
         }
         plant.check()?;
         Ok(plant)
@@ -291,7 +325,7 @@ mod tests {
     fn errors_say_what_there_is() {
         assert_eq!(
             error("ddos"),
-            "nothing to plant is called 'ddos'; there are scan, flood, burst, vanish"
+            "nothing to plant is called 'ddos'; there are scan, ports, flood, reflection, burst, vanish"
         );
         assert_eq!(error("vanish:end=0.5"), "vanish has no parameter 'end'; it takes share, at");
         assert_eq!(error("scan:"), "'' is not NAME=VALUE");

@@ -44,7 +44,9 @@ impl Truth {
             let mut key = five_tuple.fields(first.as_bytes());
             match plant.kind {
                 PlantKind::Scan => (key.destination, key.destination_port) = (None, None),
+                PlantKind::Ports => key.destination_port = None,
                 PlantKind::Flood => (key.source, key.source_port) = (None, None),
+                PlantKind::Reflection => key.source = None,
                 PlantKind::Burst | PlantKind::Vanish => {}
             }
             Planted { plant, key, count: Size::default(), flows: plant.flows, times_ns: (0, 0) }

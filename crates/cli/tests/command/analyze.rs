@@ -40,10 +40,13 @@ fn reports_the_default_tasks() {
     assert_eq!(heaviest["packets"], json!({ "value": 500, "low": 500, "high": 500 }));
     assert_eq!(heaviest["bytes"]["value"], 30_000);
     assert_eq!(tasks["cardinality"]["flows"]["value"], 204);
-    let spreaders = tasks["superspreaders"]["items"].as_array().unwrap();
-    assert_eq!(spreaders.len(), 1);
-    assert_eq!(spreaders[0]["key"], json!({ "source": "10.0.0.66" }));
-    assert_eq!(spreaders[0]["distinct"]["value"], 200);
+    // The first look names sources and destinations, too.
+    assert_eq!(tasks["findings"], json!({ "items": [], "truncated": 0 }));
+    let source = &tasks["top-sources"]["items"][0];
+    assert_eq!(source["key"], json!({ "source": "10.0.0.1" }));
+    assert_eq!((&source["packets"]["value"], &source["flows"]), (&json!(500), &json!(1)));
+    let destination = &tasks["top-destinations"]["items"][0];
+    assert_eq!(destination["key"], json!({ "destination": "192.0.2.2" }));
     assert_eq!(
         tasks["size-distribution"]["bins"][0],
         json!({ "size": 1, "flows": { "value": 200, "low": 200, "high": 200 } })
@@ -51,6 +54,42 @@ fn reports_the_default_tasks() {
     assert_eq!(epoch["breakdown"]["protocols"][0]["packets"], 700);
     assert_eq!(lines[1]["type"], "total");
     assert_eq!(lines[1]["account"]["read"], 732);
+}
+
+/// The overview is for a run that names neither a key, a task nor an algorithm.
+#[test]
+fn the_overview_gives_way_to_what_is_asked_for() {
+    let capture = file("preset.pcap", &pcap(&traffic()));
+    let tasks = |options: &[&str]| {
+        let arguments = [&["analyze", "--format", "json", &capture][..], options].concat();
+        let answer = flowgauge(&arguments);
+        assert_eq!(answer.code, 0, "{}", answer.err);
+        answer.lines()[0]["tasks"].as_object().unwrap().keys().cloned().collect::<Vec<_>>()
+    };
+    let flows = tasks(&["--preset", "flows"]);
+    let expected = "top heavy-hitters superspreaders cardinality entropy size-distribution";
+    assert_eq!(flows, expected.split(' ').collect::<Vec<_>>());
+    for overview in [
+        &[][..],
+        &["--preset", "overview"],
+        &["--epoch", "10s"],
+        &["--filter", "udp"],
+        &["--by", "bytes"],
+    ] {
+        assert_eq!(tasks(overview)[0], "findings", "{overview:?}");
+    }
+    for asked in [
+        &["--key", "five-tuple"][..],
+        &["--algorithm", "linear-table"],
+        &["--accelerator", "agg-evict"],
+        &["--measure", "a: memory=64MiB"],
+    ] {
+        assert_eq!(tasks(asked), flows, "{asked:?}");
+    }
+    assert_eq!(tasks(&["--task", "entropy"]), ["entropy"]);
+    let text = flowgauge(&["analyze", &capture]).out;
+    let (findings, traffic) = (text.find("What stands out"), text.find("\nTraffic"));
+    assert!(findings.is_some() && findings < traffic, "{text}");
 }
 
 #[test]
@@ -434,7 +473,8 @@ fn stored_epochs_are_asked_and_added_up() {
     std::fs::set_permissions(&seed, std::fs::Permissions::from_mode(0o600)).unwrap();
     let stored: Vec<_> = captures.iter().map(|capture| format!("{capture}.fgs")).collect();
     let analyze = |at: usize| {
-        let options = ["--seed-file", &seed, "--save", &stored[at], "--format", "json"];
+        let options =
+            ["--preset", "flows", "--seed-file", &seed, "--save", &stored[at], "--format", "json"];
         let answer = flowgauge(&[&["analyze", &captures[at]][..], &options].concat());
         assert_eq!((answer.code, answer.err.as_str()), (0, ""));
         assert_eq!(std::fs::metadata(&stored[at]).unwrap().permissions().mode() & 0o777, 0o600);

@@ -83,7 +83,7 @@ fn explains_what_would_run() {
         .map(|bytes| bytes.as_u64().unwrap())
         .sum();
     assert_eq!(parts, memory);
-    assert_eq!(line["tasks"].as_array().unwrap().len(), 6);
+    assert_eq!(line["tasks"].as_array().unwrap().len(), 8);
 
     let source = flowgauge(&["explain", "--format", "json", "--key", "source"]);
     let left_out = source.lines()[0]["left_out"].to_string();

@@ -103,12 +103,15 @@ fn several_sinks_are_written_at_once() {
     let folder = folder("several-sinks");
     let capture = file("several-sinks.pcap", &pcap(&traffic()));
     let path = |name: &str| text(&folder.join(name)).to_owned();
-    let alone = |format: &str| flowgauge(&["analyze", "--format", format, &capture]).out;
+    let alone = |format: &str| {
+        flowgauge(&["analyze", "--preset", "flows", "--format", format, &capture]).out
+    };
     let sinks =
         ["json:", "csv:", "snapshot:"].map(|format| format!("{format}{}", path(&format[..3])));
     let [json, csv, snapshot] = sinks.each_ref().map(String::as_str);
     let sinks = ["--sink", json, "--sink", csv, "--sink", snapshot];
-    let answer = flowgauge(&[&["analyze", "--sink", "text:-"], &sinks[..], &[&capture]].concat());
+    let analyze = ["analyze", "--preset", "flows", "--sink", "text:-"];
+    let answer = flowgauge(&[&analyze, &sinks[..], &[&capture]].concat());
     assert_eq!((answer.code, answer.err.as_str(), &answer.out), (0, "", &alone("text")));
     assert_eq!(names(&folder), ["csv", "jso", "sna"]);
     assert_eq!(fs::read_to_string(folder.join("jso")).unwrap(), alone("json"));
@@ -120,7 +123,7 @@ fn several_sinks_are_written_at_once() {
     };
     assert_eq!(tasks(&query.out), tasks(&alone("json")));
     // Without a sink of reports, these go where they go without any sink.
-    let beside = flowgauge(&["analyze", "--sink", snapshot, &capture]);
+    let beside = flowgauge(&["analyze", "--preset", "flows", "--sink", snapshot, &capture]);
     assert_eq!((beside.code, beside.out), (0, alone("text")));
 }
 

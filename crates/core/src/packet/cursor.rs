@@ -3,6 +3,7 @@
 use super::{Fault, Layer, MAX_NESTED, Malformed};
 
 /// Where the next header starts, and how far it may reach.
+#[derive(Clone)]
 pub(super) struct Cursor<'a> {
     /// The captured bytes, all of them.
     frame: &'a [u8],

@@ -21,7 +21,8 @@ mod vlan;
 pub use counts::KeylessCounts;
 pub use frames::{Frame, FrameColumns, Frames};
 pub use link::LinkType;
-pub use parse::{parse, parse_inner};
+pub use parse::{parse, parse_inner, parse_transport};
+pub use transport::Transport;
 
 /// Nested headers that are followed: VLAN tags, MPLS labels, IPv6 extension headers, tunnels and
 /// the extension headers of GTP-U, all counted together. One more is a [`Fault::Contradiction`].

@@ -7,6 +7,9 @@ use super::{Layer, Ports};
 const TCP: u8 = 6;
 /// User Datagram Protocol.
 pub(super) const UDP: u8 = 17;
+/// The Internet Control Message Protocol, of IPv4 and IPv6.
+const ICMP: u8 = 1;
+const ICMPV6: u8 = 58;
 /// Stream Control Transmission Protocol.
 const SCTP: u8 = 132;
 
@@ -17,5 +20,30 @@ pub(super) fn ports(cursor: &Cursor<'_>, protocol: u8) -> Ports {
             Err(malformed) => Ports::Malformed(malformed),
         },
         _ => Ports::Absent,
+    }
+}
+
+/// What a transport header says beside its ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// The flags of TCP, from CWR in the highest bit to FIN in the lowest.
+    Tcp(u8),
+    /// The type of ICMP or `ICMPv6`.
+    Icmp(u8),
+}
+
+/// Reads the header at the cursor; `None` for other protocols, non-first fragments, and headers that
+/// were not captured as far.
+pub(super) fn read(cursor: &Cursor<'_>, protocol: u8) -> Option<Transport> {
+    if cursor.fragment {
+        return None;
+    }
+    match protocol {
+        TCP => {
+            let header: &[u8; 14] = cursor.peek(Layer::Transport).ok()?;
+            Some(Transport::Tcp(header[13]))
+        }
+        ICMP | ICMPV6 => cursor.peek(Layer::Transport).ok().map(|&[kind]| Transport::Icmp(kind)),
+        _ => None,
     }
 }

@@ -15,6 +15,7 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
     question: "the number of flows",
     keys: ANY_KEY,
     by_default: true,
+    timeline: false,
     build: |_| Ok(Box::new(Cardinality)),
 };
 
@@ -34,7 +35,7 @@ impl Task for Cardinality {
 
     fn run(
         &mut self,
-        _: &EpochContext,
+        _: &EpochContext<'_>,
         lanes: &[Lane<'_>],
         _: &mut [u64],
     ) -> Result<Report, Unsupported> {

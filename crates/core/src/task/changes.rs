@@ -21,6 +21,7 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
     question: "flows whose size left its forecast",
     keys: ANY_KEY,
     by_default: false,
+    timeline: false,
     build: |options| {
         let lanes = options.history.iter().map(|&shape| {
             Ok(History {
@@ -152,7 +153,7 @@ impl Task for Changes {
 
     fn run(
         &mut self,
-        epoch: &EpochContext,
+        epoch: &EpochContext<'_>,
         lanes: &[Lane<'_>],
         scratch: &mut [u64],
     ) -> Result<Report, Unsupported> {

@@ -21,6 +21,7 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
     question: "how random the traffic looks",
     keys: ANY_KEY,
     by_default: true,
+    timeline: false,
     build: |_| Ok(Box::new(Entropy)),
 };
 
@@ -50,7 +51,7 @@ impl Task for Entropy {
 
     fn run(
         &mut self,
-        epoch: &EpochContext,
+        epoch: &EpochContext<'_>,
         lanes: &[Lane<'_>],
         scratch: &mut [u64],
     ) -> Result<Report, Unsupported> {
@@ -106,7 +107,7 @@ impl Task for Entropy {
 }
 
 /// From the lanes' estimates of Σ f log₂ f and of the number of flows.
-fn estimated(epoch: &EpochContext, lanes: &[Lane<'_>]) -> Result<Report, Unsupported> {
+fn estimated(epoch: &EpochContext<'_>, lanes: &[Lane<'_>]) -> Result<Report, Unsupported> {
     let mut sums = Vec::with_capacity(lanes.len());
     let mut flows = Vec::with_capacity(lanes.len());
     for lane in lanes {

@@ -15,6 +15,7 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
     question: "the sizes of given flows",
     keys: ANY_KEY,
     by_default: false,
+    timeline: false,
     build: |options| Ok(Box::new(FlowSize { asked: options.flows.clone() })),
 };
 
@@ -50,7 +51,7 @@ impl Task for FlowSize {
 
     fn run(
         &mut self,
-        epoch: &EpochContext,
+        epoch: &EpochContext<'_>,
         lanes: &[Lane<'_>],
         _: &mut [u64],
     ) -> Result<Report, Unsupported> {

@@ -13,6 +13,7 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
     question: "every flow over the threshold",
     keys: ANY_KEY,
     by_default: true,
+    timeline: false,
     build: |_| Ok(Box::new(HeavyHitters)),
 };
 
@@ -33,7 +34,7 @@ impl Task for HeavyHitters {
 
     fn run(
         &mut self,
-        epoch: &EpochContext,
+        epoch: &EpochContext<'_>,
         lanes: &[Lane<'_>],
         _: &mut [u64],
     ) -> Result<Report, Unsupported> {

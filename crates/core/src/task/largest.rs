@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use super::{ChangeItem, HierarchyItem, SizeItem, SpreadItem};
+use super::{AddressItem, ChangeItem, HierarchyItem, SizeItem, SpreadItem};
 use crate::key::CanonicalKey;
 
 /// An item of a list.
@@ -19,6 +19,14 @@ impl Listed for SizeItem {
 
     fn key(&self) -> CanonicalKey {
         self.key
+    }
+}
+
+impl Listed for AddressItem {
+    type Key = CanonicalKey;
+
+    fn key(&self) -> CanonicalKey {
+        self.address
     }
 }
 

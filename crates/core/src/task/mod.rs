@@ -4,9 +4,12 @@
 //! united against the epoch's common total, counts and sums add up. What a full table could not
 //! track widens the bounds, and each task's file says how.
 
+mod addresses;
+mod buckets;
 mod cardinality;
 mod changes;
 mod entropy;
+mod findings;
 mod flow_size;
 mod forecast;
 mod forecast_cells;
@@ -24,17 +27,19 @@ mod sizes;
 mod superspreaders;
 mod top;
 
+pub use findings::{Finding, FindingKind};
 pub use forecast::ForecastModel;
 pub use lane::Side;
-pub use registry::{HistoryShape, TASKS, TaskEntry, TaskOptions, find};
+pub use registry::{HistoryShape, OVERVIEW, TASKS, TaskEntry, TaskOptions, find};
 
 use crate::key::{CanonicalKey, KeySpec};
 use crate::summary::{Answers, Estimate, QuantileOf, SizeEstimate};
 use crate::terms::{Measure, Size, Threshold};
+use crate::timeline::Timeline;
 
 /// What every task of an epoch shares.
 #[derive(Clone, Copy, Debug)]
-pub struct EpochContext {
+pub struct EpochContext<'a> {
     /// The measure that `--by` names.
     pub by: Measure,
     /// Keyed packets and bytes of the epoch, over all lanes.
@@ -43,9 +48,11 @@ pub struct EpochContext {
     pub threshold: Threshold,
     /// How long lists may be.
     pub lists: Lists,
+    /// When the packets came, for tasks that ask for it ([`TaskEntry::timeline`]).
+    pub timeline: Option<&'a Timeline>,
 }
 
-impl EpochContext {
+impl EpochContext<'_> {
     /// The weight that a heavy key exceeds.
     pub fn threshold_weight(&self) -> f64 {
         self.threshold.weight(self.keyed.by(self.by))
@@ -130,7 +137,7 @@ pub trait Task: Send {
     /// When `scratch` is smaller than promised.
     fn run(
         &mut self,
-        epoch: &EpochContext,
+        epoch: &EpochContext<'_>,
         lanes: &[Lane<'_>],
         scratch: &mut [u64],
     ) -> Result<Report, Unsupported>;
@@ -155,6 +162,22 @@ pub enum Report {
         /// So many items at the head of the list are the largest flows, in some order, by their bounds
         /// and by what flows that are not listed may weigh (`flow-size`: all).
         complete_to: u64,
+    },
+    /// `findings`.
+    Findings {
+        /// By their kind, then by their packets.
+        items: Vec<Finding>,
+        /// Items that were left out, since a kind lists a few.
+        truncated: u64,
+    },
+    /// `top-sources` and `top-destinations`.
+    Addresses {
+        /// Which end of the flows is summed up.
+        side: Side,
+        /// Sorted by value, then by key.
+        items: Vec<AddressItem>,
+        /// Items that the limit left out.
+        truncated: u64,
     },
     /// `superspreaders` and `victims`.
     Spread {
@@ -221,10 +244,12 @@ impl Report {
     pub fn listed(&self) -> Option<(u64, u64)> {
         let (items, truncated) = match self {
             Self::Sizes { items, truncated, .. } => (items.len(), *truncated),
+            Self::Addresses { items, truncated, .. } => (items.len(), *truncated),
             Self::Spread { items, truncated, .. } => (items.len(), *truncated),
             Self::Changes { items, truncated, .. } => (items.len(), *truncated),
             Self::Hierarchical { items, truncated, .. } => (items.len(), *truncated),
-            Self::Cardinality { .. }
+            Self::Findings { .. }
+            | Self::Cardinality { .. }
             | Self::Entropy { .. }
             | Self::SizeDistribution { .. }
             | Self::Quantiles { .. } => return None,
@@ -236,6 +261,8 @@ impl Report {
     pub fn memory_bytes(&self) -> usize {
         match self {
             Self::Sizes { items, .. } => size_of_val(&items[..]),
+            Self::Findings { items, .. } => size_of_val(&items[..]),
+            Self::Addresses { items, .. } => size_of_val(&items[..]),
             Self::Spread { items, .. } => size_of_val(&items[..]),
             Self::Changes { items, .. } => size_of_val(&items[..]),
             Self::Cardinality { .. } | Self::Entropy { .. } => 0,
@@ -265,6 +292,19 @@ impl Selection {
             Self::Largest | Self::Asked => None,
         }
     }
+}
+
+/// An address and the traffic of its flows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AddressItem {
+    /// Canonical bytes of the address.
+    pub address: CanonicalKey,
+    /// Packets and bytes.
+    pub size: SizeEstimate,
+    /// Flows that the table holds.
+    pub flows: u64,
+    /// Its value over the keyed weight.
+    pub share: f64,
 }
 
 /// A flow and its size.

@@ -27,6 +27,7 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
     question: "quantiles of flow sizes, and keys that cut the traffic into equal parts",
     keys: ANY_KEY,
     by_default: false,
+    timeline: false,
     build: |_| Ok(Box::new(Quantiles)),
 };
 
@@ -59,7 +60,7 @@ impl Task for Quantiles {
 
     fn run(
         &mut self,
-        epoch: &EpochContext,
+        epoch: &EpochContext<'_>,
         lanes: &[Lane<'_>],
         scratch: &mut [u64],
     ) -> Result<Report, Unsupported> {

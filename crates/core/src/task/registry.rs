@@ -6,16 +6,19 @@ use flowgauge_kernel::Seed;
 
 use super::{ForecastModel, Task};
 use super::{
-    cardinality, changes, entropy, flow_size, heavy_hitters, hierarchical, quantiles,
-    size_distribution, superspreaders, top,
+    addresses, cardinality, changes, entropy, findings, flow_size, heavy_hitters, hierarchical,
+    quantiles, size_distribution, superspreaders, top,
 };
 use crate::key::{CanonicalKey, KeyKind};
 use crate::terms::{Hierarchy, SpreadOf};
 use crate::unknown::Unknown;
 
 /// Every task, in the order in which a report shows them.
-pub static TASKS: [&TaskEntry; 11] = [
+pub static TASKS: [&TaskEntry; 14] = [
+    &findings::ENTRY,
     &top::ENTRY,
+    &addresses::SOURCES,
+    &addresses::DESTINATIONS,
     &heavy_hitters::ENTRY,
     &flow_size::ENTRY,
     &superspreaders::SUPERSPREADERS,
@@ -26,6 +29,18 @@ pub static TASKS: [&TaskEntry; 11] = [
     &size_distribution::ENTRY,
     &quantiles::ENTRY,
     &hierarchical::ENTRY,
+];
+
+/// The tasks of a first look at traffic: what stands out, and who is behind it.
+pub const OVERVIEW: [&str; 8] = [
+    "findings",
+    "top",
+    "top-sources",
+    "top-destinations",
+    "heavy-hitters",
+    "cardinality",
+    "entropy",
+    "size-distribution",
 ];
 
 /// The task of this name.
@@ -49,6 +64,8 @@ pub struct TaskEntry {
     pub keys: &'static [KeyKind],
     /// Whether it runs when no task is named.
     pub by_default: bool,
+    /// Whether it needs the [`Timeline`](crate::timeline::Timeline) of the epoch.
+    pub timeline: bool,
     /// Its constructor.
     pub(super) build: fn(&TaskOptions) -> io::Result<Box<dyn Task>>,
 }

@@ -20,6 +20,7 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
     question: "how many flows have each size in packets",
     keys: ANY_KEY,
     by_default: true,
+    timeline: false,
     build: |_| Ok(Box::new(SizeDistribution)),
 };
 
@@ -49,7 +50,7 @@ impl Task for SizeDistribution {
 
     fn run(
         &mut self,
-        _: &EpochContext,
+        _: &EpochContext<'_>,
         lanes: &[Lane<'_>],
         scratch: &mut [u64],
     ) -> Result<Report, Unsupported> {

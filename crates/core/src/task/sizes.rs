@@ -87,7 +87,7 @@ fn complete_to(items: &[SizeItem], by: Measure, others: f64) -> u64 {
 /// The flows with a value over `floor`, at most `wanted` of them.
 pub(super) fn largest(
     task: &str,
-    epoch: &EpochContext,
+    epoch: &EpochContext<'_>,
     lanes: &[Lane<'_>],
     floor: f64,
     wanted: usize,

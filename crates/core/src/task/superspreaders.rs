@@ -16,6 +16,7 @@
 
 use std::ops::Range;
 
+use super::buckets;
 use super::lane::{Layout, Side, exact};
 use super::largest::{self, Largest};
 use super::order::{self, Column};
@@ -30,6 +31,7 @@ pub(super) const SUPERSPREADERS: TaskEntry = TaskEntry {
     question: "sources with many distinct destinations",
     keys: &[KeyKind::Source, KeyKind::Pair, KeyKind::FiveTuple],
     by_default: true,
+    timeline: false,
     build: |options| Ok(Box::new(Spread::new("superspreaders", Side::Source, options))),
 };
 
@@ -38,6 +40,7 @@ pub(super) const VICTIMS: TaskEntry = TaskEntry {
     question: "destinations with many distinct sources",
     keys: &[KeyKind::Destination, KeyKind::Pair, KeyKind::FiveTuple],
     by_default: false,
+    timeline: false,
     build: |options| Ok(Box::new(Spread::new("victims", Side::Destination, options))),
 };
 
@@ -101,10 +104,10 @@ impl Spread {
 
     /// Writes the flows whose address may spread to the front of `entries`, and returns how many.
     fn suspects(&self, flows: &dyn Flows, fields: &Fields, scratch: &mut [u64]) -> usize {
-        let shift = 64 - bucket_bits(flows.len());
+        let shift = 64 - buckets::bits(flows.len());
         let (counts, entries) = scratch.split_at_mut(count_words(flows.len()));
         let counts: &mut [u32] = bytemuck::cast_slice_mut(counts);
-        let bucket = |key: &[u8]| (mix(&key[fields.address.clone()]) >> shift) as usize;
+        let bucket = |key: &[u8]| (buckets::mix(&key[fields.address.clone()]) >> shift) as usize;
         counts.fill(0);
         flows.for_each(&mut |key, _| counts[bucket(key)] += 1);
         let (mut flow, mut suspects) = (0, 0);
@@ -141,7 +144,7 @@ impl Task for Spread {
 
     fn run(
         &mut self,
-        epoch: &EpochContext,
+        epoch: &EpochContext<'_>,
         lanes: &[Lane<'_>],
         scratch: &mut [u64],
     ) -> Result<Report, Unsupported> {
@@ -204,27 +207,7 @@ fn count_peers(
     }
 }
 
-/// Buckets are a 16th to an eighth of the flows, so that few hold more than N by chance, and at
-/// most 2¹⁸: a megabyte of counts stays in the second-level cache.
-fn bucket_bits(flows: usize) -> u32 {
-    (flows / 8).checked_ilog2().unwrap_or(0).clamp(10, 18)
-}
-
 /// Words of scratch for the counts of 32 bits.
 fn count_words(flows: usize) -> usize {
-    1 << (bucket_bits(flows) - 1)
-}
-
-/// A quick hash of an address. Its collisions cost only time, and not much: no seed is needed.
-#[inline]
-fn mix(address: &[u8]) -> u64 {
-    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-    address
-        .chunks_exact(4)
-        .fold(0, |hash: u64, chunk| {
-            let word = chunk.iter().fold(0, |word, &byte| word << 8 | u64::from(byte));
-            let hash = (hash ^ word).wrapping_mul(ODD);
-            hash ^ hash >> 32
-        })
-        .wrapping_mul(ODD)
+    1 << (buckets::bits(flows) - 1)
 }

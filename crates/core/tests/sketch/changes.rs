@@ -39,6 +39,7 @@ fn run(task: &mut dyn Task, sketch: &dyn Summary<Key8>, packets: u64) -> Report 
         keyed: Size { packets, bytes: 0 },
         threshold: THRESHOLD,
         lists: Lists::unlimited(1000),
+        timeline: None,
     };
     let lane =
         Lane { key: KeyKind::Pair.into(), key_bytes: Key8::BYTES, answers: sketch.answers() };

@@ -154,8 +154,13 @@ fn quantiles_are_of_nearest_rank_and_keys_cut_equal_parts() {
 fn sizes_of(answers: &dyn Answers) -> Vec<(f64, Estimate)> {
     let lanes = [Lane { key: KeyKind::Source.into(), key_bytes: 4, answers }];
     let (by, keyed) = (Measure::Packets, Size { packets: 2, bytes: 128 });
-    let context =
-        EpochContext { by, keyed, threshold: Threshold::Weight(0), lists: Lists::unlimited(5) };
+    let context = EpochContext {
+        by,
+        keyed,
+        threshold: Threshold::Weight(0),
+        lists: Lists::unlimited(5),
+        timeline: None,
+    };
     match build("quantiles", &options()).run(&context, &lanes, &mut []).unwrap() {
         Report::Quantiles { sizes, .. } => sizes,
         other => panic!("{other:?}"),

@@ -3,6 +3,7 @@
 #![expect(unreachable_pub, reason = "a test has no public side")]
 #![expect(clippy::float_cmp, reason = "counts are exact in 64-bit floats")]
 
+mod addresses;
 mod changes;
 mod distribution;
 mod hierarchical;

@@ -4,8 +4,11 @@ use std::collections::BTreeSet;
 
 use flowgauge_core::key::{KeyKind, KeySpec};
 use flowgauge_core::summary::Answers;
-use flowgauge_core::task::{EpochContext, HistoryShape, Lane, Lists, TASKS, TaskOptions, find};
+use flowgauge_core::task::{
+    EpochContext, HistoryShape, Lane, Lists, OVERVIEW, TASKS, TaskOptions, find,
+};
 use flowgauge_core::terms::{Hierarchy, Measure, Threshold};
+use flowgauge_core::timeline::Timeline;
 
 use crate::support::{Rough, Table, build, lane_bytes, options};
 
@@ -31,8 +34,8 @@ fn with_history() -> TaskOptions {
 #[test]
 fn the_registry_knows_every_task_once() {
     let names: Vec<_> = TASKS.iter().map(|entry| entry.name).collect();
-    let expected = "top heavy-hitters flow-size superspreaders victims changes cardinality entropy \
-                    size-distribution quantiles hierarchical";
+    let expected = "findings top top-sources top-destinations heavy-hitters flow-size superspreaders \
+                    victims changes cardinality entropy size-distribution quantiles hierarchical";
     assert_eq!(names, expected.split_whitespace().collect::<Vec<_>>());
     assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
     for entry in TASKS {
@@ -44,6 +47,7 @@ fn the_registry_knows_every_task_once() {
     let default: Vec<_> = TASKS.iter().filter(|e| e.by_default).map(|e| e.name).collect();
     let expected = "top heavy-hitters superspreaders cardinality entropy size-distribution";
     assert_eq!(default, expected.split_whitespace().collect::<Vec<_>>());
+    assert!(OVERVIEW.iter().all(|name| names.contains(name)));
 }
 
 #[test]
@@ -60,8 +64,15 @@ fn check_accepts_the_listed_keys_and_refuses_the_others() {
             let answered = entry.keys.contains(&kind) && !one_address;
             assert_eq!(checked.is_ok(), answered, "{} {name}", entry.name);
             let keyed = flowgauge_core::terms::Size::default();
+            let timeline = Timeline::new(kind.into(), false, 0);
             let (by, threshold) = (Measure::Packets, Threshold::Share(0.001));
-            let epoch = EpochContext { by, keyed, threshold, lists: Lists::unlimited(10) };
+            let epoch = EpochContext {
+                by,
+                keyed,
+                threshold,
+                lists: Lists::unlimited(10),
+                timeline: Some(&timeline),
+            };
             let mut scratch = vec![0; task.scratch_bytes(0).div_ceil(8)];
             let ran = task.run(&epoch, &lanes, &mut scratch);
             assert_eq!(ran.map(drop), checked);

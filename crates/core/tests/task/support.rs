@@ -54,6 +54,21 @@ impl Answers for Table {
     fn flows(&self) -> Option<&dyn Flows> {
         Some(self)
     }
+    fn size(&self) -> Option<&dyn SizeQuery> {
+        Some(self)
+    }
+}
+
+impl SizeQuery for Table {
+    fn estimate(&self, key: &[u8]) -> SizeEstimate {
+        let found = self.flows.iter().find(|(known, _)| known == key);
+        match found.map_or(Size::default(), |(_, size)| *size) {
+            Size { packets: 0, .. } => {
+                SizeEstimate::between(Size::default(), Size::default(), self.untracked)
+            }
+            size => SizeEstimate::counted(size, self.saturated),
+        }
+    }
 }
 
 impl Flows for Table {
@@ -134,7 +149,7 @@ impl Case {
         self.tables.iter().map(|(key_bytes, table)| lane((*key_bytes, table))).collect()
     }
 
-    pub fn context(&self) -> EpochContext {
+    pub fn context(&self) -> EpochContext<'static> {
         let mut keyed = Size::default();
         for (_, table) in &self.tables {
             for size in table.flows.iter().map(|(_, size)| size).chain([&table.untracked]) {
@@ -147,6 +162,7 @@ impl Case {
             keyed,
             threshold: self.threshold,
             lists: Lists::unlimited(self.top),
+            timeline: None,
         }
     }
 

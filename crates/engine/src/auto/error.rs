@@ -41,6 +41,10 @@ fn widest(report: &Report, by: Measure, total: f64) -> Option<f64> {
         Report::Sizes { items, .. } => {
             widest(&mut items.iter().filter_map(|item| item.size.by(by)).map(|e| of_traffic(&e)))
         }
+        Report::Findings { .. } => None,
+        Report::Addresses { items, .. } => {
+            widest(&mut items.iter().filter_map(|item| item.size.by(by)).map(|e| of_traffic(&e)))
+        }
         Report::Spread { items, .. } => {
             widest(&mut items.iter().map(|item| of_itself(&item.distinct)))
         }

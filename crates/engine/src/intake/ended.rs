@@ -1,6 +1,7 @@
 //! An epoch on its way from a meter to the closer.
 
 use flowgauge_core::terms::Size;
+use flowgauge_core::timeline::Timeline;
 
 use crate::account::Account;
 use crate::sampling::Traffic;
@@ -33,6 +34,8 @@ pub(crate) struct Ended {
     pub(crate) late_epochs: u64,
     /// Queues that touched the epoch, and did not hand it over in time.
     pub(crate) missing: Vec<usize>,
+    /// When the packets came, where a task asks for it.
+    pub(crate) timeline: Option<Box<Timeline>>,
     /// What the source has to say.
     pub(crate) notes: Vec<String>,
 }
@@ -45,6 +48,7 @@ impl Ended {
         self.unfit = self.unfit.or(other.unfit);
         self.times_ns = around(self.times_ns, other.times_ns);
         self.bounds_ns = self.times_ns;
+        self.timeline = both(self.timeline, other.timeline);
         self
     }
 
@@ -60,6 +64,7 @@ impl Ended {
         self.times_ns = around(self.times_ns, next.times_ns);
         self.ends_ns = next.ends_ns.or(self.ends_ns);
         self.unfit = self.unfit.or(next.unfit);
+        self.timeline = both(self.timeline, next.timeline);
         next.notes.into_iter().for_each(|note| add_note(&mut self.notes, note));
         self.step_ns = if self.step_ns == 0 { next.step_ns } else { self.step_ns };
         self.late_epochs += next.late_epochs + 1;
@@ -76,6 +81,17 @@ fn around(times_ns: Option<(i64, i64)>, others_ns: Option<(i64, i64)>) -> Option
             Some((start_ns.min(earliest_ns), end_ns.max(latest_ns)))
         }
         (times_ns, others_ns) => times_ns.or(others_ns),
+    }
+}
+
+/// The timeline of both parts of an epoch.
+fn both(own: Option<Box<Timeline>>, other: Option<Box<Timeline>>) -> Option<Box<Timeline>> {
+    match (own, other) {
+        (Some(mut own), Some(other)) => {
+            own.merge(&other);
+            Some(own)
+        }
+        (own, other) => own.or(other),
     }
 }
 

@@ -5,6 +5,7 @@ use std::ops::Range;
 use flowgauge_core::block::Block;
 use flowgauge_core::lanes::{Lanes, Take};
 use flowgauge_core::packet::Frames;
+use flowgauge_core::timeline::Timeline;
 
 use crate::clock::Clock;
 
@@ -19,6 +20,8 @@ pub(super) trait Packets: Copy {
     fn run(self, clock: &mut Clock) -> usize;
     /// Puts packets into lanes, as [`Lanes::take`].
     fn put(self, lanes: &mut Lanes, most: u64, to: &mut dyn Take) -> (usize, u64);
+    /// Adds packets to a timeline.
+    fn record(self, timeline: &mut Timeline);
 }
 
 impl Packets for Frames<'_> {
@@ -50,6 +53,9 @@ impl Packets for Frames<'_> {
     }
     fn put(self, lanes: &mut Lanes, most: u64, to: &mut dyn Take) -> (usize, u64) {
         lanes.take(self, most, to)
+    }
+    fn record(self, timeline: &mut Timeline) {
+        timeline.add(self);
     }
 }
 
@@ -89,5 +95,12 @@ impl Packets for Places<'_> {
     }
     fn put(self, lanes: &mut Lanes, most: u64, to: &mut dyn Take) -> (usize, u64) {
         lanes.take_block(self.block, self.first..self.end, most, to)
+    }
+    fn record(self, timeline: &mut Timeline) {
+        let (times_ns, wires) = (self.block.times_ns(), self.block.wires());
+        let places = self.first..self.end;
+        timeline.add_parsed(&times_ns[places.clone()], &wires[places], |place| {
+            self.block.headers(self.first + place)
+        });
     }
 }

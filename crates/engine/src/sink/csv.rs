@@ -8,12 +8,12 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 
-use flowgauge_core::key::{Fields, KeyKind, KeySpec};
+use flowgauge_core::key::{CanonicalKey, Fields, KeyKind, KeySpec};
 use flowgauge_core::summary::{Estimate, SizeEstimate};
-use flowgauge_core::task::{Report, Selection};
+use flowgauge_core::task::{Finding, Report, Selection};
 use flowgauge_core::terms::Measure;
 
-use super::{Format, escape, names, rfc3339};
+use super::{Format, escape, findings, names, rfc3339};
 use crate::account::Account;
 use crate::report::{Breakdown, EpochReport, Gap, TotalReport, Traffic};
 
@@ -145,6 +145,23 @@ impl Tables<'_> {
                     .iter()
                     .map(|i| row(key(spec, &spec.fields(i.key.as_bytes())), &i.size, i.share));
                 self.table(name, rows, || row(no_key(), &SizeEstimate::default(), 0.0))
+            }
+            Report::Findings { items, .. } => {
+                self.filled(name, items.iter().map(|item| finding(item, report)))
+            }
+            Report::Addresses { side, items, .. } => {
+                let row = |key: Row, size: &SizeEstimate, flows: u64, share: f64| {
+                    key.maybe_estimate("packets", size.packets.as_ref())
+                        .maybe_estimate("bytes", size.bytes.as_ref())
+                        .cell("flows", flows)
+                        .cell("share", share)
+                };
+                let rows = items.iter().map(|item| {
+                    let fields = names::address_fields(spec, *side, &item.address);
+                    row(key(spec, &fields), &item.size, item.flows, item.share)
+                });
+                let empty = || key_columns(names::address_kind(*side));
+                self.table(name, rows, || row(empty(), &SizeEstimate::default(), 0, 0.0))
             }
             Report::Spread { side, threshold, items, .. } => {
                 let row = |key: Row, distinct: &Estimate| {
@@ -318,6 +335,27 @@ fn key(spec: KeySpec, fields: &Fields) -> Row {
         Some(protocol) => row.cell("protocol", protocol),
         None => row,
     }
+}
+
+fn finding(item: &Finding, report: &EpochReport) -> Row {
+    let address = |key: Option<&CanonicalKey>| {
+        findings::address(key).map_or_else(String::new, |address| address.to_string())
+    };
+    let (start_ns, end_ns) = item.span_ns.unzip();
+    Row::new()
+        .text("kind", item.kind.name())
+        .text("text", &findings::sentence(item, report))
+        .cell("source", address(item.source.as_ref()))
+        .cell("destination", address(item.destination.as_ref()))
+        .cell("protocol", item.protocol.map_or_else(String::new, |number| number.to_string()))
+        .cell("port", item.port.map_or_else(String::new, |number| number.to_string()))
+        .maybe_estimate("packets", item.size.packets.as_ref())
+        .maybe_estimate("bytes", item.size.bytes.as_ref())
+        .cell("share", item.share)
+        .maybe_estimate("peers", item.peers.as_ref())
+        .then(times(start_ns, end_ns))
+        .text("tcp_flags", &item.flags.map(findings::flag_names).unwrap_or_default())
+        .text("filter", &findings::filter(item, report.key).unwrap_or_default())
 }
 
 /// The columns of a key of this kind: those of its all-zero IPv4 key.

@@ -4,11 +4,13 @@ use std::io::{self, Write};
 
 use flowgauge_core::key::{CanonicalKey, Fields, KeySpec};
 use flowgauge_core::summary::{Estimate, Setting};
-use flowgauge_core::task::{HierarchyItem, Report, Selection, Side, SizeItem, SpreadItem};
+use flowgauge_core::task::{
+    AddressItem, Finding, FindingKind, HierarchyItem, Report, Selection, Side, SizeItem, SpreadItem,
+};
 use flowgauge_core::terms::{Measure, Size};
 use serde_json::{Map, Value, json};
 
-use super::{Format, escape, names, rfc3339};
+use super::{Format, escape, findings, names, rfc3339};
 use crate::account::Account;
 use crate::report::{Breakdown, EpochReport, Gap, SummaryInfo, TotalReport, Traffic};
 use crate::source::Counter;
@@ -242,6 +244,14 @@ fn task(object: &mut Object<'_>, answer: &Report, epoch: &EpochReport) -> io::Re
             object.field("truncated", *truncated)?;
             object.field("complete_to", *complete_to)
         }
+        Report::Findings { items, truncated } => {
+            object.list("items", items, |item| finding(item, epoch))?;
+            object.field("truncated", *truncated)
+        }
+        Report::Addresses { side, items, truncated } => {
+            object.list("items", items, |item| address_item(item, spec, *side))?;
+            object.field("truncated", *truncated)
+        }
         Report::Spread { side, threshold, items, truncated } => {
             object.field("threshold", *threshold)?;
             object.list("items", items, |item| spread_item(item, spec, *side))?;
@@ -293,6 +303,46 @@ fn size_item(item: &SizeItem, spec: KeySpec, shared: bool) -> Value {
         value["share"] = json!(item.share);
     }
     value
+}
+
+fn address_item(item: &AddressItem, spec: KeySpec, side: Side) -> Value {
+    let fields = names::address_fields(spec, side, &item.address);
+    json!({
+        "key": fields_of(spec, &fields),
+        "packets": item.size.packets.as_ref().map(estimate),
+        "bytes": item.size.bytes.as_ref().map(estimate),
+        "flows": item.flows,
+        "share": item.share,
+    })
+}
+
+fn finding(item: &Finding, epoch: &EpochReport) -> Value {
+    let port = |reflected| (item.kind == FindingKind::Reflection) == reflected;
+    let fields = Fields {
+        source: findings::address(item.source.as_ref()),
+        destination: findings::address(item.destination.as_ref()),
+        source_port: item.port.filter(|_| port(true)),
+        destination_port: item.port.filter(|_| port(false)),
+        protocol: item.protocol,
+    };
+    let (start_ns, end_ns) = item.span_ns.unzip();
+    let (usual, now) = item.usual.unzip();
+    json!({
+        "kind": item.kind.name(),
+        "text": findings::sentence(item, epoch),
+        "key": fields_of(epoch.key, &fields),
+        "packets": item.size.packets.as_ref().map(estimate),
+        "bytes": item.size.bytes.as_ref().map(estimate),
+        "share": item.share,
+        "peers": item.peers.as_ref().map(estimate),
+        "start": start_ns.map(rfc3339),
+        "end": end_ns.map(rfc3339),
+        "exact_times": item.span_is_exact,
+        "tcp_flags": item.flags.map(findings::flag_names),
+        "usual": usual,
+        "now": now,
+        "filter": findings::filter(item, epoch.key),
+    })
 }
 
 fn spread_item(item: &SpreadItem, spec: KeySpec, side: Side) -> Value {

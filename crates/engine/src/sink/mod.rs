@@ -9,6 +9,7 @@ mod csv;
 mod each;
 mod error;
 mod escape;
+mod findings;
 mod json;
 pub mod layout;
 pub(crate) mod names;

@@ -44,6 +44,11 @@ pub(super) fn protocol_name(protocol: u8) -> Option<&'static str> {
     })
 }
 
+/// The name of a protocol, or its number.
+pub(super) fn protocol(protocol: u8) -> String {
+    protocol_name(protocol).map_or_else(|| format!("protocol {protocol}"), str::to_owned)
+}
+
 /// What usually listens at a port, where it is well known.
 pub(super) fn service_name(port: u16) -> Option<&'static str> {
     Some(match port {

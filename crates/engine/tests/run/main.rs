@@ -7,6 +7,7 @@ mod capture;
 mod corpus;
 mod crew;
 mod epochs;
+mod findings;
 mod hostile;
 mod live;
 mod meters;

@@ -7,7 +7,8 @@ use flowgauge_core::key::{CanonicalKey, KeyKind, KeySpec};
 use flowgauge_core::packet::{Fault, Layer, Malformed, NoKey};
 use flowgauge_core::summary::{Estimate, QuantileOf, Setting, SizeEstimate};
 use flowgauge_core::task::{
-    ChangeItem, HierarchyItem, Report, Selection, Side, SizeItem, SpreadItem,
+    AddressItem, ChangeItem, Finding, FindingKind, HierarchyItem, Report, Selection, Side,
+    SizeItem, SpreadItem,
 };
 use flowgauge_core::terms::{Measure, Size};
 use flowgauge_engine::account::Account;
@@ -87,6 +88,53 @@ fn flows() -> Vec<SizeItem> {
         share: packets as f64 / 60_002.0,
     })
     .collect()
+}
+
+/// A finding of each kind.
+fn findings(
+    source: &CanonicalKey,
+    destination: &CanonicalKey,
+    estimate: impl Fn(f64) -> Estimate,
+) -> Report {
+    let size =
+        SizeEstimate { packets: Some(estimate(31_234.0)), bytes: Some(estimate(1_999_000.0)) };
+    let finding = |(_, kind): &(_, FindingKind)| {
+        use FindingKind as Kind;
+        let about = |kinds: &[Kind]| kinds.contains(kind);
+        let of_source = [Kind::HostScan, Kind::PortScan, Kind::Source, Kind::Rise];
+        let of_destination =
+            [Kind::Flood, Kind::Reflection, Kind::PortScan, Kind::Destination, Kind::Rise];
+        let of_all = [Kind::SmallPackets, Kind::Protocol, Kind::Service];
+        let is_rate = about(&[Kind::Rise, Kind::Fall]);
+        let is_entropy = about(&[Kind::EvenFlows, Kind::FewFlows]);
+        let has_size = !is_entropy && !about(&of_all);
+        Finding {
+            source: about(&of_source).then_some(*source),
+            destination: about(&of_destination).then_some(*destination),
+            protocol: (!is_rate && !is_entropy).then_some(if *kind == Kind::Reflection {
+                17
+            } else {
+                6
+            }),
+            port: about(&[Kind::Flood, Kind::HostScan, Kind::Service]).then_some(445),
+            size: if has_size { size } else { SizeEstimate::default() },
+            share: 0.52,
+            peers: (!is_rate && !about(&of_all)).then(|| estimate(4_200.0)),
+            span_ns: has_size.then_some((START_NS, START_NS + 12_000_000_000)),
+            span_is_exact: *kind == Kind::HostScan,
+            flags: about(&[Kind::Flood, Kind::HostScan]).then_some(2),
+            usual: (is_rate || is_entropy || *kind == Kind::SmallPackets).then_some((100.0, 420.5)),
+            ..Finding::new(*kind)
+        }
+    };
+    Report::Findings { items: FindingKind::ALL.iter().map(finding).collect(), truncated: 3 }
+}
+
+/// The addresses with the most traffic, if that is one.
+fn addresses(side: Side, address: &CanonicalKey, estimate: impl Fn(u64) -> Estimate) -> Report {
+    let size = SizeEstimate { packets: Some(estimate(18_210)), bytes: Some(estimate(22_345_678)) };
+    let item = AddressItem { address: *address, size, flows: 1_234, share: 0.303 };
+    Report::Addresses { side, items: vec![item], truncated: 0 }
 }
 
 /// An epoch as it comes from an ordinary capture with the default tasks.
@@ -200,6 +248,17 @@ pub(crate) fn all_tasks() -> EpochReport {
         now: estimate(now),
     };
     report.tasks = vec![
+        (
+            "findings",
+            findings(&address("203.0.113.9"), &address("192.0.2.17"), |value| {
+                Estimate::exact(value as u64)
+            }),
+        ),
+        ("top-sources", addresses(Side::Source, &address("203.0.113.9"), Estimate::exact)),
+        (
+            "top-destinations",
+            addresses(Side::Destination, &address("2001:db8::17"), |value| estimate(value as f64)),
+        ),
         (
             "heavy-hitters",
             Report::Sizes {
@@ -344,6 +403,8 @@ pub(crate) fn widest(kind: KeyKind, by: Measure) -> EpochReport {
     let sizes =
         |selection| Report::Sizes { selection, items: items.clone(), truncated: 0, complete_to: 9 };
     report.tasks = vec![
+        ("findings", findings(&address, &address, wide)),
+        ("top-sources", addresses(Side::Source, &address, |value| wide(value as f64))),
         ("top", sizes(Selection::Largest)),
         ("heavy-hitters", sizes(Selection::Over(f64::MAX))),
         ("flow-size", sizes(Selection::Asked)),

@@ -20,7 +20,7 @@ pub(crate) struct Exam<'a, K> {
     setting: &'a Setting,
     kind: KeyKind,
     epochs: Vec<Vec<Keyed<K>>>,
-    contexts: Vec<EpochContext>,
+    contexts: Vec<EpochContext<'static>>,
     truth: Truth<'a>,
 }
 
@@ -49,6 +49,7 @@ impl<'a, K: FlowKey + Extract<8>> Exam<'a, K> {
             },
             threshold: Threshold::Share(THRESHOLD),
             lists: Lists::unlimited(MOST),
+            timeline: None,
         };
         let contexts = epochs.iter().map(context).collect();
         Ok(Self { setting, kind, epochs, contexts, truth })

@@ -14,7 +14,12 @@ use crate::hierarchy::{self, Prefix};
 use crate::traffic::Packet;
 
 /// Takes the answer of a task.
-pub(crate) fn judge(score: &mut Score, report: &Report, epoch: &EpochContext, truth: &Truth<'_>) {
+pub(crate) fn judge(
+    score: &mut Score,
+    report: &Report,
+    epoch: &EpochContext<'_>,
+    truth: &Truth<'_>,
+) {
     match report {
         Report::Sizes { selection: Selection::Asked, items, .. } => {
             asked_sizes(score, items, truth);
@@ -51,6 +56,8 @@ pub(crate) fn judge(score: &mut Score, report: &Report, epoch: &EpochContext, tr
             cuts(score, keys, &truth.flows);
         }
         Report::Hierarchical { items, .. } => hierarchical(score, items, truth),
+        // No case asks for them.
+        Report::Findings { .. } | Report::Addresses { .. } => {}
     }
 }
 

@@ -35,6 +35,7 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
     question: "prefixes over the threshold, heavy descendants discounted",
     keys: &[KeyKind::Source, KeyKind::Destination, KeyKind::Pair, KeyKind::FiveTuple],
     by_default: false,
+    timeline: false,
     build: |options: &TaskOptions| Ok(Box::new(Hierarchical { hierarchy: options.hierarchy })),
 };
 
@@ -140,7 +141,7 @@ impl Task for Hierarchical {
 
     fn run(
         &mut self,
-        epoch: &EpochContext,
+        epoch: &EpochContext<'_>,
         lanes: &[Lane<'_>],
         scratch: &mut [u64],
     ) -> Result<Report, Unsupported> {

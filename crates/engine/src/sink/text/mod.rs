@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use flowgauge_core::summary::Estimate;
+use flowgauge_core::task::Report;
 use flowgauge_core::terms::Size;
 use flowgauge_kernel::SeedId;
 
@@ -47,10 +48,15 @@ impl Format for Text {
         };
         let _ = writeln!(page, "seed {} {}{known}", report.seed.kind(), report.seed);
         undelivered(&mut page, report.undelivered, " before this one");
+        let findings = |at: &usize| matches!(report.tasks[*at].1, Report::Findings { .. });
+        let (first, rest): (Vec<_>, Vec<_>) = (0..report.tasks.len()).partition(findings);
+        for at in first {
+            tasks::write(&mut page, report, at, self.rows);
+        }
         heading(&mut page, "Traffic");
         totals(&mut page, &report.account, report.traffic, start, end);
         account(&mut page, &report.account, 0);
-        for at in 0..report.tasks.len() {
+        for at in rest {
             tasks::write(&mut page, report, at, self.rows);
         }
         if let Some(traffic) = &report.breakdown {
@@ -262,7 +268,7 @@ fn breakdown(page: &mut String, breakdown: &Breakdown, report: &EpochReport) {
     let mut protocols: Vec<_> = breakdown
         .protocols
         .iter()
-        .map(|(protocol, size)| (tasks::protocol(*protocol), "", size))
+        .map(|(protocol, size)| (names::protocol(*protocol), "", size))
         .collect();
     // What may be of any of them.
     let untracked = &report.account.untracked;
@@ -271,7 +277,7 @@ fn breakdown(page: &mut String, breakdown: &Breakdown, report: &EpochReport) {
     }
     sizes(page, "Protocols", protocols, report);
     let ports = breakdown.ports.iter().map(|(protocol, port, size)| {
-        let name = format!("{}/{port}", tasks::protocol(*protocol));
+        let name = format!("{}/{port}", names::protocol(*protocol));
         (name, names::service_name(*port).unwrap_or_default(), size)
     });
     sizes(page, "Service ports", ports.collect(), report);

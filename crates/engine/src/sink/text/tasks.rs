@@ -3,14 +3,14 @@
 use flowgauge_core::key::{CanonicalKey, Fields};
 use flowgauge_core::summary::{Estimate, QuantileOf};
 use flowgauge_core::task::{
-    ChangeItem, HierarchyItem, Report, Selection, Side, SizeItem, SpreadItem,
+    AddressItem, ChangeItem, Finding, HierarchyItem, Report, Selection, Side, SizeItem, SpreadItem,
 };
 use flowgauge_core::terms::Measure;
 
 use super::heading;
 use crate::report::EpochReport;
 use crate::sink::layout::{Align, Cell, Table, paragraph};
-use crate::sink::{names, units};
+use crate::sink::{findings, names, units};
 
 /// Columns that a flow takes at most: two IPv4 endpoints, or one IPv6 endpoint with a prefix.
 const FLOW_WIDTH: usize = 51;
@@ -35,6 +35,8 @@ pub(super) fn write(page: &mut String, report: &EpochReport, at: usize, rows: us
             heading(page, "Flows asked for");
             section.sizes(page, items);
         }
+        Report::Findings { items, truncated } => section.findings(page, items, *truncated),
+        Report::Addresses { side, items, .. } => section.addresses(page, *side, items),
         Report::Spread { side, threshold, items, .. } => {
             section.spread(page, *side, *threshold, items);
         }
@@ -98,6 +100,68 @@ impl Section<'_> {
             Measure::Bytes => "packets",
         });
         table.spare("between");
+        self.finish(page, &table);
+    }
+
+    fn findings(&self, page: &mut String, items: &[Finding], truncated: u64) {
+        heading(page, "What stands out");
+        if items.is_empty() {
+            return paragraph(page, "  ", "Nothing stands out.");
+        }
+        for item in items {
+            paragraph(page, "  ! ", &findings::sentence(item, self.report));
+            let details = findings::details(item);
+            if !details.is_empty() {
+                paragraph(page, "    ", &details);
+            }
+            if let Some(filter) = findings::filter(item, self.report.key) {
+                paragraph(
+                    page,
+                    "    ",
+                    &format!("more: flowgauge analyze --filter '{filter}' FILE"),
+                );
+            }
+        }
+        if truncated > 0 {
+            paragraph(page, "  ", &format!("… and {} more.", units::count(truncated as f64)));
+        }
+    }
+
+    fn addresses(&self, page: &mut String, side: Side, items: &[AddressItem]) {
+        let (title, column) = match side {
+            Side::Source => ("Top sources", "source"),
+            Side::Destination => ("Top destinations", "destination"),
+        };
+        heading(page, &format!("{title} by {}", self.report.by.name()));
+        if items.is_empty() {
+            return paragraph(page, "  ", "No flows.");
+        }
+        let right = |title| (title, Align::Right);
+        let columns = [
+            right(""),
+            (column, Align::Left),
+            right("packets"),
+            right("bytes"),
+            right("flows"),
+            right("share"),
+        ];
+        let mut table = Table::new(&columns);
+        for (index, item) in items.iter().take(self.rows).enumerate() {
+            let fields = names::address_fields(self.report.key, side, &item.address);
+            let value = |measure| {
+                let value = item.size.by(measure).map(|size| units::size(measure, size.value));
+                value.unwrap_or_default().into()
+            };
+            let cells = vec![
+                (index + 1).to_string().into(),
+                self.endpoints(&fields).join(" → ").into(),
+                value(Measure::Packets),
+                value(Measure::Bytes),
+                units::count(item.flows as f64).into(),
+                units::percent(item.share).into(),
+            ];
+            table.row(cells, item.share);
+        }
         self.finish(page, &table);
     }
 
@@ -332,7 +396,7 @@ impl Section<'_> {
     fn flow(&self, key: &CanonicalKey) -> Cell {
         let fields = self.report.key.fields(key.as_bytes());
         let mut ends = self.endpoints(&fields).into_iter();
-        let last = fields.protocol.map(protocol);
+        let last = fields.protocol.map(names::protocol);
         let destination_port = fields.destination_port;
         match (ends.next(), ends.next()) {
             (Some(source), Some(mut destination)) => {
@@ -384,11 +448,6 @@ impl Section<'_> {
             );
         }
     }
-}
-
-/// The name of a protocol, or its number.
-pub(super) fn protocol(protocol: u8) -> String {
-    names::protocol_name(protocol).map_or_else(|| format!("protocol {protocol}"), str::to_owned)
 }
 
 fn arrow(source: String, destination: &str) -> Cell {

@@ -1,0 +1,171 @@
+//! `top-sources` and `top-destinations`: the addresses with the most traffic, from a table of flows.
+//!
+//! Time: a pass that sums the flows in buckets chosen by a hash of the address, a pass that collects the
+//! flows of the heaviest buckets, and the sorting of these. A skipped bucket weighs less than the last
+//! listed address, so that no address is missed. Even traffic needs a few more passes.
+
+use std::ops::Range;
+
+use super::lane::{Layout, Side, exact};
+use super::largest::{self, Largest, Listed};
+use super::order;
+use super::registry::TaskEntry;
+use super::{AddressItem, EpochContext, Lane, Lists, Report, Task, Unsupported, buckets};
+use crate::key::{CanonicalKey, KeyKind};
+use crate::summary::{Flows, SizeEstimate};
+use crate::terms::{Measure, Size};
+
+pub(super) const SOURCES: TaskEntry = TaskEntry {
+    name: "top-sources",
+    question: "the sources with the most traffic",
+    keys: &[KeyKind::Pair, KeyKind::FiveTuple],
+    by_default: false,
+    timeline: false,
+    build: |_| Ok(Box::new(TopAddresses { name: "top-sources", side: Side::Source })),
+};
+
+pub(super) const DESTINATIONS: TaskEntry = TaskEntry {
+    name: "top-destinations",
+    question: "the destinations with the most traffic",
+    keys: &[KeyKind::Pair, KeyKind::FiveTuple],
+    by_default: false,
+    timeline: false,
+    build: |_| Ok(Box::new(TopAddresses { name: "top-destinations", side: Side::Destination })),
+};
+
+struct TopAddresses {
+    name: &'static str,
+    side: Side,
+}
+
+impl TopAddresses {
+    fn address(&self, lane: &Lane<'_>) -> Result<Range<usize>, Unsupported> {
+        let layout = Layout::of(lane);
+        match (layout.address(Side::Source), layout.address(Side::Destination)) {
+            (Some(source), Some(destination)) => Ok(match self.side {
+                Side::Source => source,
+                Side::Destination => destination,
+            }),
+            _ => Err(Unsupported(format!(
+                "{} sums up flows by one of their two addresses, and {} has not two; use the key \
+                 five-tuple or pair, or ask for top",
+                self.name, lane.key
+            ))),
+        }
+    }
+}
+
+impl Task for TopAddresses {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn scratch_bytes(&self, flows: usize) -> usize {
+        ((1 << buckets::bits(flows)) + flows) * size_of::<u64>()
+    }
+
+    fn report_bytes(&self, lists: Lists, flows: usize) -> usize {
+        largest::memory_bytes::<AddressItem>(lists.top.min(lists.limit).min(flows))
+    }
+
+    fn check(&self, _: Measure, lanes: &[Lane<'_>]) -> Result<(), Unsupported> {
+        lanes.iter().try_for_each(|lane| {
+            self.address(lane)?;
+            exact(self.name, "a key of one address", lane).map(drop)
+        })
+    }
+
+    fn run(
+        &mut self,
+        epoch: &EpochContext<'_>,
+        lanes: &[Lane<'_>],
+        scratch: &mut [u64],
+    ) -> Result<Report, Unsupported> {
+        let mut largest = Largest::new(epoch.lists.top, epoch.lists.limit);
+        for lane in lanes {
+            let flows = exact(self.name, "a key of one address", lane)?;
+            let missed = lane.answers.untracked() + lane.answers.saturated();
+            for (address, size, flows) in heaviest(flows, self.address(lane)?, epoch, scratch) {
+                let value = size.by(epoch.by) as f64;
+                let size = SizeEstimate::between(size, size, size + missed);
+                let share = epoch.share(value);
+                largest.offer(value, AddressItem { address, size, flows, share });
+            }
+        }
+        let (items, truncated) = largest.into_list();
+        Ok(Report::Addresses { side: self.side, items, truncated })
+    }
+}
+
+/// An address, its traffic and its number of flows.
+type Sum = (CanonicalKey, Size, u64);
+
+impl Listed for Sum {
+    type Key = CanonicalKey;
+
+    fn key(&self) -> CanonicalKey {
+        self.0
+    }
+}
+
+/// The heaviest addresses, as many as the epoch lists.
+fn heaviest(
+    flows: &dyn Flows,
+    address: Range<usize>,
+    epoch: &EpochContext<'_>,
+    scratch: &mut [u64],
+) -> Vec<Sum> {
+    let (by, wanted) = (epoch.by, epoch.lists.top.min(epoch.lists.limit));
+    let bits = buckets::bits(flows.len());
+    let (sums, entries) = scratch.split_at_mut(1 << bits);
+    let bucket = |key: &[u8]| (buckets::mix(&key[address.clone()]) >> (64 - bits)) as usize;
+    sums.fill(0);
+    flows.for_each(&mut |key, size| sums[bucket(key)] += size.by(by));
+    // The floor is a power of two that four times as many buckets reach as addresses are wanted.
+    let reached = |power: u32| sums.iter().filter(|sum| **sum >> power > 0).count();
+    let mut power = (0..64).rev().find(|power| reached(*power) >= 4 * wanted).unwrap_or(0);
+    loop {
+        let floor = if power == 0 { 0 } else { 1 << power };
+        let (mut flow, mut heavy) = (0, 0);
+        flows.for_each(&mut |key, _| {
+            if sums[bucket(key)] >= floor {
+                entries[heavy] = order::entry(0, flow);
+                heavy += 1;
+            }
+            flow += 1;
+        });
+        let (mut largest, mut certain) = (Largest::new(wanted, wanted), 0);
+        each_sum(&mut entries[..heavy], flows, &address, &mut |sum: Sum| {
+            let value = sum.1.by(by);
+            certain += usize::from(value >= floor);
+            largest.offer(value as f64, sum);
+        });
+        if certain >= wanted || floor == 0 {
+            return largest.into_list().0;
+        }
+        power = power.saturating_sub(4);
+    }
+}
+
+/// Calls `found` with the sum of each address among these flows.
+fn each_sum(
+    entries: &mut [u64],
+    flows: &dyn Flows,
+    address: &Range<usize>,
+    found: &mut dyn FnMut(Sum),
+) {
+    order::sort(entries, flows, &order::columns([address.clone()]));
+    let mut last: Option<Sum> = None;
+    for entry in entries {
+        let (key, size) = flows.get(order::flow(*entry));
+        let key = CanonicalKey::new(&key[address.clone()]);
+        match &mut last {
+            Some((same, sum, count)) if *same == key => {
+                *sum += size;
+                *count += 1;
+            }
+            _ => last.replace((key, size, 1)).into_iter().for_each(&mut *found),
+        }
+    }
+    last.into_iter().for_each(found);
+}

@@ -1,0 +1,219 @@
+//! `findings`: what stands out in an epoch, for an operator to look at first.
+//!
+//! A finding is judged from three sides: the exact flows of a table, the [`Series`] of packets over time,
+//! and the [`Sample`] of packets with their TCP flags. One file for each family of findings:
+//!
+//! - [`hosts`]: flooded hosts, and hosts with most of the traffic;
+//! - [`scans`]: sources that try many hosts at one port, or many ports of one host;
+//! - [`rates`]: seconds with far more or far fewer packets than usual;
+//! - [`shape`]: small packets, one protocol or port with most packets, entropy near its limits.
+//!
+//! Every threshold is a constant beside the rule that uses it. The rules want evidence: a capture of few
+//! packets has no findings.
+//!
+//! Time: a few passes over the flows, and up to 33,000 lookups for the sample.
+//!
+//! [`Series`]: crate::timeline::Series
+//! [`Sample`]: crate::timeline::Sample
+
+mod hosts;
+mod rates;
+mod scans;
+mod scene;
+mod shape;
+
+use super::lane::exact;
+use super::registry::TaskEntry;
+use super::{EpochContext, Lane, Lists, Report, Task, Unsupported, buckets};
+use crate::key::{CanonicalKey, KeyKind};
+use crate::summary::{Estimate, SizeEstimate};
+use crate::terms::Measure;
+use scene::Scene;
+
+pub(super) const ENTRY: TaskEntry = TaskEntry {
+    name: "findings",
+    question: "what stands out: floods, scans, sudden changes, dominant hosts",
+    keys: &[KeyKind::FiveTuple],
+    by_default: false,
+    timeline: true,
+    build: |options| Ok(Box::new(Findings { spread: options.spread })),
+};
+
+/// Findings of one kind that are listed.
+const LISTED: usize = 5;
+
+/// Something that stands out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// What it is.
+    pub kind: FindingKind,
+    /// The source that it is about, or that it comes from.
+    pub source: Option<CanonicalKey>,
+    /// The destination that it is about, or that it goes to.
+    pub destination: Option<CanonicalKey>,
+    /// IP protocol.
+    pub protocol: Option<u8>,
+    /// The destination port; of a reflection the source port.
+    pub port: Option<u16>,
+    /// Its packets and bytes, where they are its own.
+    pub size: SizeEstimate,
+    /// Its share of the keyed weight.
+    pub share: f64,
+    /// Distinct hosts or ports on the other side.
+    pub peers: Option<Estimate>,
+    /// Nanoseconds since the UNIX epoch of its first and its last packet.
+    pub span_ns: Option<(i64, i64)>,
+    /// Whether the span is exact: else that of the sampled packets, or of whole bins of the series.
+    pub span_is_exact: bool,
+    /// The most common TCP flags.
+    pub flags: Option<u8>,
+    /// What is usual, and what was found instead: packets a second of a rise or fall, bytes a packet of
+    /// small packets, bits and their maximum of entropy.
+    pub usual: Option<(f64, f64)>,
+}
+
+/// The kinds of findings, the gravest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FindingKind {
+    /// Many sources send one host flows of few packets without data, or without an answer.
+    Flood,
+    /// Many servers of a service such as DNS answer a host that did not ask.
+    Reflection,
+    /// One source tries many hosts at one port.
+    HostScan,
+    /// One source tries many ports of one host.
+    PortScan,
+    /// The packets a second rise suddenly.
+    Rise,
+    /// The packets a second fall suddenly.
+    Fall,
+    /// One source sends most of the traffic.
+    Source,
+    /// One destination gets most of the traffic.
+    Destination,
+    /// Nearly all packets are small, and they come fast.
+    SmallPackets,
+    /// A protocol beside TCP and UDP carries most packets.
+    Protocol,
+    /// One port carries nearly all packets, and it is not that of the web.
+    Service,
+    /// The entropy of flows is near its maximum: they all carry about the same.
+    EvenFlows,
+    /// The entropy of flows is near zero: a few carry nearly everything.
+    FewFlows,
+}
+
+impl FindingKind {
+    /// Every kind with its name in reports.
+    pub const ALL: [(&'static str, Self); 13] = [
+        ("flood", Self::Flood),
+        ("reflection", Self::Reflection),
+        ("host-scan", Self::HostScan),
+        ("port-scan", Self::PortScan),
+        ("rise", Self::Rise),
+        ("fall", Self::Fall),
+        ("source", Self::Source),
+        ("destination", Self::Destination),
+        ("small-packets", Self::SmallPackets),
+        ("protocol", Self::Protocol),
+        ("service", Self::Service),
+        ("even-flows", Self::EvenFlows),
+        ("few-flows", Self::FewFlows),
+    ];
+
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
+    }
+}
+
+impl Finding {
+    /// A finding of this kind about nothing yet.
+    pub fn new(kind: FindingKind) -> Self {
+        Self {
+            kind,
+            source: None,
+            destination: None,
+            protocol: None,
+            port: None,
+            size: SizeEstimate::default(),
+            share: 0.0,
+            peers: None,
+            span_ns: None,
+            span_is_exact: false,
+            flags: None,
+            usual: None,
+        }
+    }
+}
+
+struct Findings {
+    /// A scan has more hosts or ports than this.
+    spread: u64,
+}
+
+impl Task for Findings {
+    fn name(&self) -> &'static str {
+        ENTRY.name
+    }
+
+    fn scratch_bytes(&self, flows: usize) -> usize {
+        ((1 << buckets::bits(flows)) + flows) * size_of::<u64>()
+    }
+
+    fn report_bytes(&self, _: Lists, _: usize) -> usize {
+        FindingKind::ALL.len() * LISTED * size_of::<Finding>()
+    }
+
+    fn check(&self, _: Measure, lanes: &[Lane<'_>]) -> Result<(), Unsupported> {
+        lanes.iter().try_for_each(|lane| {
+            if lane.key.kind != KeyKind::FiveTuple {
+                return Err(Unsupported(format!(
+                    "findings need the key five-tuple, which tells hosts and ports apart, and not {}",
+                    lane.key
+                )));
+            }
+            if lane.answers.size().is_none() {
+                return Err(Unsupported(
+                    "findings need a table that looks up flows, such as the algorithm linear-table"
+                        .to_owned(),
+                ));
+            }
+            exact(ENTRY.name, "every flow", lane).map(drop)
+        })
+    }
+
+    fn run(
+        &mut self,
+        epoch: &EpochContext<'_>,
+        lanes: &[Lane<'_>],
+        scratch: &mut [u64],
+    ) -> Result<Report, Unsupported> {
+        self.check(epoch.by, lanes)?;
+        let timeline = epoch.timeline.ok_or_else(|| {
+            Unsupported("findings need the times of packets, which a snapshot lacks".to_owned())
+        })?;
+        let scene = Scene::new(epoch, lanes, timeline)?;
+        let mut found = scans::find(&scene, self.spread, scratch);
+        found.extend(hosts::find(&scene, &found, scratch));
+        found.extend(rates::find(&scene));
+        found.extend(shape::find(&scene, &found));
+        Ok(listed(found))
+    }
+}
+
+/// The findings by kind and weight, a few of each kind.
+fn listed(mut found: Vec<Finding>) -> Report {
+    let packets = |finding: &Finding| finding.size.packets.map_or(0.0, |packets| packets.value);
+    crate::sorting::sort_by(&mut found, &|one, other| {
+        one.kind.cmp(&other.kind).then(packets(other).total_cmp(&packets(one)))
+    });
+    let (mut items, mut truncated): (Vec<Finding>, u64) = (Vec::new(), 0);
+    for finding in found {
+        match items.iter().filter(|item| item.kind == finding.kind).count() {
+            LISTED.. => truncated += 1,
+            _ => items.push(finding),
+        }
+    }
+    Report::Findings { items, truncated }
+}
