@@ -10,7 +10,7 @@ use flowgauge_kernel::Seed;
 use flowgauge_options::{MAIN, Measurement, Named};
 
 use crate::args::{Destination, Format, Preset, Run};
-use crate::failure::Failure;
+use crate::failure::{Failure, complain};
 
 /// A measurement that was asked for, and what it asks of the engine.
 pub(crate) struct Asked {
@@ -90,7 +90,7 @@ fn config(
         let message = "csv does not tell updates from epochs; use json or text with --updates";
         return Err(Failure::Usage(message.to_owned()));
     }
-    Ok(Config {
+    let config = Config {
         list_limit: if run.limit == 0 { usize::MAX } else { run.limit },
         inner: run.inner,
         limit: run.count,
@@ -102,7 +102,19 @@ fn config(
         pin: run.pin,
         save: run.stores(),
         ..measurement.config(name, epoch).map_err(Failure::Usage)?
-    })
+    };
+    if measurement.algorithm.is_some() {
+        return Ok(config);
+    }
+    let Some((instead, chosen)) = flowgauge_engine::capable(&config) else { return Ok(config) };
+    let tasks: Vec<_> = config.tasks.iter().flatten().map(String::as_str).collect();
+    complain(&format!(
+        "chose --algorithm {chosen}: {} does not answer {} by {}",
+        config.algorithm,
+        tasks.join(", "),
+        config.key
+    ));
+    Ok(instead)
 }
 
 /// The seed asked for.

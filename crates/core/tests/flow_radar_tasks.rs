@@ -9,8 +9,8 @@ use flowgauge_core::catalog;
 use flowgauge_core::key::{CanonicalKey, FlowKey, Key8, KeyKind};
 use flowgauge_core::summary::{Answers, Estimate, Options, SizeEstimate, Summary};
 use flowgauge_core::task::{
-    EpochContext, HistoryShape, Lane, Lists, Report, Selection, Side, TASKS, Task, TaskOptions,
-    find,
+    AddressItem, EpochContext, HistoryShape, Lane, Lists, Report, Selection, Side, TASKS, Task,
+    TaskOptions, find,
 };
 use flowgauge_core::terms::{Measure, Size, SpreadOf, Threshold};
 use flowgauge_kernel::Seed;
@@ -131,6 +131,20 @@ impl Run {
     }
 }
 
+/// Checks sums by address against those of the model, and returns how many there are.
+fn check_addresses(side: Side, items: &[AddressItem], model: &Model) -> usize {
+    let address = if side == Side::Source { 0..4 } else { 4..8 };
+    let mut sums: BTreeMap<&[u8], Size> = BTreeMap::new();
+    for (key, size) in model {
+        *sums.entry(&key[address.clone()]).or_default() += *size;
+    }
+    for item in items {
+        let truth = sums[item.address.as_bytes()];
+        assert!(size_holds(item.size, truth), "{side:?}: {item:?} of {truth:?}");
+    }
+    items.len()
+}
+
 /// Checks a report, and returns how many items it lists.
 fn check(
     report: &Report,
@@ -158,18 +172,7 @@ fn check(
             items.len()
         }
         Report::Findings { .. } => panic!("the key pair has no findings"),
-        Report::Addresses { side, items, .. } => {
-            let address = if *side == Side::Source { 0..4 } else { 4..8 };
-            let mut sums: BTreeMap<&[u8], Size> = BTreeMap::new();
-            for (key, size) in model {
-                *sums.entry(&key[address.clone()]).or_default() += *size;
-            }
-            for item in items {
-                let truth = sums[item.address.as_bytes()];
-                assert!(size_holds(item.size, truth), "{task}: {item:?} of {truth:?}");
-            }
-            items.len()
-        }
+        Report::Addresses { side, items, .. } => check_addresses(*side, items, model),
         Report::Spread { side, threshold, items, .. } => {
             let address = if *side == Side::Source { 0..4 } else { 4..8 };
             let mut peers: BTreeMap<&[u8], u64> = BTreeMap::new();

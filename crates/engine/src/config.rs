@@ -108,7 +108,7 @@ impl Default for Config {
             updates: EpochLength::Whole,
             threshold: Threshold::Share(0.001),
             spread: 128,
-            spread_of: SpreadOf::Endpoint,
+            spread_of: SpreadOf::Address,
             top: 10,
             list_limit: 10_000,
             forecast: ForecastModel::Ewma,

@@ -37,7 +37,7 @@ pub use crew::Cores;
 pub use error::{Able, EngineError};
 pub use group::{Closed, Group};
 pub use meter::Meter;
-pub use outline::answered;
+pub use outline::{answered, capable};
 pub use plan::{Explanation, LaneExplanation, Plan};
 pub use run::{Outcome, run, run_inputs, run_queues};
 pub use sampling::Arrivals;

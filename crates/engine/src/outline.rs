@@ -123,6 +123,27 @@ pub fn answered(key: KeySpec, by: Measure, algorithm: &str) -> Vec<&'static str>
     TASKS.into_iter().filter(answers).map(|entry| entry.name).collect()
 }
 
+/// The same configuration with the first algorithm that answers its tasks, where its own does not and
+/// another one does; and that algorithm, as `--algorithm` takes it.
+pub fn capable(config: &Config) -> Option<(Config, String)> {
+    let check = |config: &Config| check(config, Seed::number(ANY_SEED)).map(drop);
+    let Err(EngineError::Task { able: Able { algorithms, alone: false }, .. }) = check(config)
+    else {
+        return None;
+    };
+    let instead = |spec: String| {
+        let (algorithm, list) = spec.split_once(':').unwrap_or((&spec, ""));
+        let parameters = list.split(',').filter_map(|pair| pair.split_once('='));
+        let config = Config {
+            algorithm: algorithm.to_owned(),
+            parameters: Parameters::new(parameters),
+            ..config.clone()
+        };
+        (config, spec)
+    };
+    algorithms.into_iter().map(instead).find(|(config, _)| check(config).is_ok())
+}
+
 /// What answers `task` in a run that is otherwise that of `config`: each algorithm, with the parameters
 /// that it takes.
 fn able(config: &Config, task: &str) -> Able {

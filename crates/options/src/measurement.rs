@@ -54,7 +54,8 @@ pub struct Measurement {
     #[arg(long, value_name = "N", help_heading = WHAT)]
     pub spread: Option<u64>,
 
-    /// What a peer is: an address with its port, or an address [default: endpoint]
+    /// What superspreaders and victims count as a peer: an address, a port, or an endpoint, which is an
+    /// address with a port [default: address]
     #[arg(long, value_name = "PEER", value_parser = choice(SpreadOf::ALL), help_heading = WHAT)]
     pub spread_of: Option<SpreadOf>,
 

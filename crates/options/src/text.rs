@@ -187,7 +187,7 @@ struct Entry {
     threshold: Option<Scalar>,
     /// Distinct peers that superspreaders and victims exceed.
     spread: Option<u64>,
-    /// What a peer is: `endpoint` or `address`.
+    /// What a peer is: `address`, `port` or `endpoint`.
     spread_of: Option<String>,
     /// How `changes` forecasts: `ewma`, `moving-average` or `holt-winters`.
     forecast: Option<String>,

@@ -56,6 +56,59 @@ fn reports_the_default_tasks() {
     assert_eq!(lines[1]["account"]["read"], 732);
 }
 
+/// A task that the default algorithm does not answer gets one that does, which is named.
+#[test]
+fn an_algorithm_is_chosen_that_answers_the_task() {
+    let capture = file("chosen.pcap", &pcap(&traffic()));
+    for (key, task, address) in [
+        ("source", "superspreaders", json!({ "source": "10.0.0.66" })),
+        ("destination", "victims", json!({ "destination": "192.0.2.2" })),
+    ] {
+        let spread = if task == "victims" { "0" } else { "128" };
+        let answer = flowgauge(&[
+            "analyze",
+            "--key",
+            key,
+            "--task",
+            task,
+            "--spread-of",
+            "endpoint",
+            "--spread",
+            spread,
+            "--format",
+            "json",
+            &capture,
+        ]);
+        assert_eq!(answer.code, 0, "{}", answer.err);
+        let chosen = "chose --algorithm linear-table:state=distinct";
+        assert!(answer.err.contains(chosen) && answer.err.contains(task), "{}", answer.err);
+        let epoch = &answer.lines()[0];
+        assert_eq!(epoch["summary"]["algorithm"], "linear-table");
+        let items = epoch["tasks"][task]["items"].as_array().unwrap();
+        assert!(items.iter().any(|item| item["key"] == address), "{items:?}");
+    }
+    // An algorithm that is asked for is not replaced.
+    let asked = ["--algorithm", "linear-table", "--key", "source", "--task", "superspreaders"];
+    assert_eq!(flowgauge(&[&["analyze", &capture][..], &asked].concat()).code, 2);
+}
+
+/// One host of 200 ports spreads over ports, and not over addresses.
+#[test]
+fn spreaders_are_counted_by_what_they_spread_over() {
+    let capture = file("spread-of.pcap", &pcap(&traffic()));
+    let spread = |of: &[&str]| {
+        let arguments =
+            [&["analyze", "--task", "superspreaders", "--format", "json", &capture][..], of]
+                .concat();
+        let answer = flowgauge(&arguments);
+        let task = &answer.lines()[0]["tasks"]["superspreaders"];
+        (task["of"].clone(), task["items"].as_array().unwrap().len())
+    };
+    assert_eq!(spread(&[]), (json!("address"), 0));
+    assert_eq!(spread(&["--spread-of", "port"]), (json!("port"), 1));
+    assert_eq!(spread(&["--spread-of", "endpoint"]), (json!("endpoint"), 1));
+}
+
 /// The overview is for a run that names neither a key, a task nor an algorithm.
 #[test]
 fn the_overview_gives_way_to_what_is_asked_for() {

@@ -32,7 +32,7 @@ fn wrong_usage_is_one_line_and_exit_code_2() {
         (&["analyze", "--top", "0", &capture], "--top"),
         (&["analyze", "--top", "-1", &capture], "'-1' found; --help"),
         (&["analyze", "--task", "weather", &capture], "cardinality"),
-        (&["analyze", "--task", "superspreaders", "--key", "source", &capture], "five-tuple"),
+        (&["analyze", "--task", "superspreaders", "--key", "protocol", &capture], "five-tuple"),
         (&["analyze", "--task", "flow-size", &capture], "--flow"),
         (&["analyze", "--flow", "source=10.0.0.1", &capture], "--task flow-size"),
         (&["analyze", "--task", "flow-size", "--flow", "protocol=6", &capture], "missing"),

@@ -10,7 +10,7 @@ use crate::terms::SpreadOf;
 /// The digest of the peer of an address: of the destination where the key is the source, and of the
 /// source where it is the destination.
 pub trait Element {
-    /// Digests address and port, or the address alone.
+    /// Digests the address, the port, or both.
     ///
     /// # Errors
     /// When the port is asked for, and the packet is malformed where it should stand.
@@ -29,14 +29,16 @@ impl Element for Ip<8> {
     fn element(&self, kind: KeyKind, of: SpreadOf, digester: &Digester) -> Result<u64, Malformed> {
         let at = if kind == KeyKind::Destination { 0 } else { 4 };
         let mut bytes = [0; 8];
-        bytes[..4].copy_from_slice(&self.addresses[at..at + 4]);
         let len = match of {
             SpreadOf::Address => 4,
-            SpreadOf::Endpoint => {
+            SpreadOf::Port | SpreadOf::Endpoint => {
                 bytes[4..6].copy_from_slice(&port(self, kind)?);
                 6
             }
         };
+        if of != SpreadOf::Port {
+            bytes[..4].copy_from_slice(&self.addresses[at..at + 4]);
+        }
         Ok(digester.digest(&u64::from_ne_bytes(bytes), len))
     }
 }
@@ -48,10 +50,11 @@ impl Element for Ip<32> {
         let address = [word(&self.addresses[at..at + 8]), word(&self.addresses[at + 8..at + 16])];
         match of {
             SpreadOf::Address => Ok(digester.digest(&address, 16)),
-            SpreadOf::Endpoint => {
+            SpreadOf::Port | SpreadOf::Endpoint => {
                 let [high, low] = port(self, kind)?;
                 let port = u64::from_ne_bytes([high, low, 0, 0, 0, 0, 0, 0]);
-                Ok(digester.digest(&[address[0], address[1], port, 0, 0], 18))
+                let [first, second] = if of == SpreadOf::Port { [0; 2] } else { address };
+                Ok(digester.digest(&[first, second, port, 0, 0], 18))
             }
         }
     }

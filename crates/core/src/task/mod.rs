@@ -34,7 +34,7 @@ pub use registry::{HistoryShape, OVERVIEW, TASKS, TaskEntry, TaskOptions, find};
 
 use crate::key::{CanonicalKey, KeySpec};
 use crate::summary::{Answers, Estimate, QuantileOf, SizeEstimate};
-use crate::terms::{Measure, Size, Threshold};
+use crate::terms::{Measure, Size, SpreadOf, Threshold};
 use crate::timeline::Timeline;
 
 /// What every task of an epoch shares.
@@ -183,6 +183,8 @@ pub enum Report {
     Spread {
         /// Which end of the flows is counted.
         side: Side,
+        /// What is counted as a peer.
+        of: SpreadOf,
         /// The number that `distinct` exceeds.
         threshold: u64,
         /// Sorted by value, then by key.

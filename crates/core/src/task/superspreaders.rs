@@ -1,8 +1,8 @@
 //! `superspreaders` and `victims`: addresses with many distinct peers (Simple, section 4.2).
 //!
 //! A superspreader is a source with more than N distinct destinations, a victim a destination with
-//! more than N distinct sources. A peer is an endpoint (address and port, whatever the protocol;
-//! of the key `pair`, the address) or an address.
+//! more than N distinct sources. A peer is an address, a port, or an endpoint (address and port, whatever
+//! the protocol; of the key `pair`, the address).
 //!
 //! An address cannot have more peers than flows. So a first pass counts flows in buckets chosen by
 //! a hash of the address, and only flows in a bucket of more than N are looked at closer: sorted by
@@ -94,9 +94,17 @@ impl Spread {
                 self.name, lane.key
             )));
         };
-        let port = match self.of {
-            SpreadOf::Endpoint => layout.port(other).unwrap_or(0..0),
-            SpreadOf::Address => 0..0,
+        let (peer, port) = match (self.of, layout.port(other)) {
+            (SpreadOf::Address, _) | (SpreadOf::Endpoint, None) => (peer, 0..0),
+            (SpreadOf::Endpoint, Some(port)) => (peer, port),
+            (SpreadOf::Port, Some(port)) => (0..0, port),
+            (SpreadOf::Port, None) => {
+                return Err(Unsupported(format!(
+                    "{} by ports need a key with ports, and {} has none; use five-tuple, or \
+                     --spread-of address",
+                    self.name, lane.key
+                )));
+            }
         };
         let columns = order::columns([address.clone(), peer.clone(), port.clone()]);
         Ok(Fields { address, columns, peer: [peer, port] })
@@ -175,7 +183,8 @@ impl Task for Spread {
             });
         }
         let (items, truncated) = largest.into_list();
-        Ok(Report::Spread { side: self.side, threshold: self.more_than, items, truncated })
+        let Self { side, of, more_than: threshold, .. } = *self;
+        Ok(Report::Spread { side, of, threshold, items, truncated })
     }
 }
 

@@ -9,7 +9,7 @@ mod series;
 pub use sample::{Detail, Sample, SampledPacket};
 pub use series::{Bin, Series};
 
-use crate::key::{Extract, FlowKey, Key16, Key37, KeyKind, KeySpec};
+use crate::key::{CanonicalKey, Extract, FlowKey, Key16, Key37, KeyKind, KeySpec};
 use crate::packet::{Frames, Headers, Transport, parse_transport};
 use crate::terms::Size;
 
@@ -97,14 +97,13 @@ fn packet(
     const KIND: KeyKind = KeyKind::FiveTuple;
     let key = match headers {
         Headers::V4(ip) => Key16::extract(KIND, ip)
-            .ok()
-            .map(|key| key.masked(spec.mask(13)).canonical(13).to_owned()),
+            .map(|key| CanonicalKey::new(key.masked(spec.mask(13)).canonical(13))),
         Headers::V6(ip) => Key37::extract(KIND, ip)
-            .ok()
-            .map(|key| key.masked(spec.mask(37)).canonical(37).to_owned()),
-        Headers::NoKey(_) | Headers::Malformed(_) => None,
+            .map(|key| CanonicalKey::new(key.masked(spec.mask(37)).canonical(37))),
+        Headers::NoKey(_) | Headers::Malformed(_) => Ok(CanonicalKey::new(&[])),
     };
-    SampledPacket::new(time_ns, wire, key.as_deref().unwrap_or_default(), detail)
+    let key = key.unwrap_or(CanonicalKey::new(&[]));
+    SampledPacket { time_ns, wire, detail, key }
 }
 
 /// One packet of `wire` bytes.

@@ -6,8 +6,8 @@ use crate::key::CanonicalKey;
 const MOST: usize = 1 << 15;
 
 /// One packet of each 2ⁿ, chosen at random within each run of 2ⁿ packets. It begins with every packet,
-/// and doubles the runs whenever 32,768 packets are kept.
-#[derive(Clone, Debug)]
+/// and doubles the runs whenever 32,768 packets are kept. Their memory is reserved at once.
+#[derive(Debug)]
 pub struct Sample {
     seed: u64,
     /// n: a run has 2ⁿ packets.
@@ -28,7 +28,7 @@ pub struct SampledPacket {
     pub wire: u32,
     /// What the transport header says.
     pub detail: Detail,
-    key: CanonicalKey,
+    pub(super) key: CanonicalKey,
 }
 
 /// What a transport header says beside ports.
@@ -43,10 +43,6 @@ pub enum Detail {
 }
 
 impl SampledPacket {
-    pub(super) fn new(time_ns: i64, wire: u32, key: &[u8], detail: Detail) -> Self {
-        Self { time_ns, wire, detail, key: CanonicalKey::new(key) }
-    }
-
     /// The canonical five-tuple; `None` where the packet has no key.
     pub fn key(&self) -> Option<&[u8]> {
         let key = self.key.as_bytes();
@@ -54,9 +50,18 @@ impl SampledPacket {
     }
 }
 
+impl Clone for Sample {
+    fn clone(&self) -> Self {
+        let mut packets = Vec::with_capacity(MOST);
+        packets.extend_from_slice(&self.packets);
+        let Self { seed, doublings, passed, next, .. } = *self;
+        Self { seed, doublings, passed, next, packets }
+    }
+}
+
 impl Sample {
     pub(super) fn new(seed: u64) -> Self {
-        Self { seed, doublings: 0, passed: 0, next: 0, packets: Vec::new() }
+        Self { seed, doublings: 0, passed: 0, next: 0, packets: Vec::with_capacity(MOST) }
     }
 
     /// The packets in the order in which they came, thread by thread.
@@ -149,7 +154,8 @@ mod tests {
     use super::*;
 
     fn packet(number: u64) -> SampledPacket {
-        SampledPacket::new(number.cast_signed(), 64, &[], Detail::None)
+        let time_ns = number.cast_signed();
+        SampledPacket { time_ns, wire: 64, detail: Detail::None, key: CanonicalKey::new(&[]) }
     }
 
     fn sampled(seed: u64, first: u64, packets: u64, burst: u64) -> Sample {

@@ -9,8 +9,8 @@ const MOST_BINS: i64 = 4096;
 const FINEST_NS: i64 = 1_000_000_000 / 64;
 
 /// Packets and bytes over time. Bins begin at multiples of their width since the UNIX epoch; where more
-/// than 4,096 would be needed, all bins double their width.
-#[derive(Clone, Debug)]
+/// than 4,096 would be needed, all bins double their width. Their memory is reserved at once.
+#[derive(Debug)]
 pub struct Series {
     width_ns: i64,
     /// The number of the first bin: its start over the width.
@@ -29,7 +29,15 @@ pub struct Bin {
 
 impl Default for Series {
     fn default() -> Self {
-        Self { width_ns: FINEST_NS, first: 0, bins: Vec::new() }
+        Self { width_ns: FINEST_NS, first: 0, bins: Vec::with_capacity(MOST_BINS as usize) }
+    }
+}
+
+impl Clone for Series {
+    fn clone(&self) -> Self {
+        let mut clone = Self::default();
+        clone.bins.extend_from_slice(&self.bins);
+        Self { width_ns: self.width_ns, first: self.first, ..clone }
     }
 }
 

@@ -17,21 +17,24 @@ fn canonical(address: IpAddr) -> CanonicalKey {
     }
 }
 
+/// The fields of a peer that count.
+type Peer = (Option<IpAddr>, Option<u16>);
+
 /// Distinct peers by way of sets of fields.
 fn oracle(case: &Case, victims: bool, more_than: u64, of: SpreadOf) -> Report {
     let mut items = Vec::new();
     for (_, table) in &case.tables {
-        let mut peers: BTreeMap<IpAddr, BTreeSet<(IpAddr, Option<u16>)>> = BTreeMap::new();
+        let mut peers = BTreeMap::<IpAddr, BTreeSet<Peer>>::new();
         for (key, _) in &table.flows {
             let fields = case.key.fields(key);
             let source = (fields.source.unwrap(), fields.source_port);
             let destination = (fields.destination.unwrap(), fields.destination_port);
-            let (this, mut peer) =
-                if victims { (destination, source) } else { (source, destination) };
-            if of == SpreadOf::Address {
-                peer.1 = None;
-            }
-            peers.entry(this.0).or_default().insert(peer);
+            let (this, peer) = if victims { (destination, source) } else { (source, destination) };
+            let (address, port) = (
+                (of != SpreadOf::Port).then_some(peer.0),
+                peer.1.filter(|_| of != SpreadOf::Address),
+            );
+            peers.entry(this.0).or_default().insert((address, port));
         }
         for (address, peers) in peers {
             let distinct = peers.len() as u64;
@@ -46,12 +49,14 @@ fn oracle(case: &Case, victims: bool, more_than: u64, of: SpreadOf) -> Report {
         b.distinct.value.total_cmp(&a.distinct.value).then(a.address.cmp(&b.address))
     });
     let side = if victims { Side::Destination } else { Side::Source };
-    Report::Spread { side, threshold: more_than, items, truncated: 0 }
+    Report::Spread { side, of, threshold: more_than, items, truncated: 0 }
 }
 
 fn compare(case: &Case, more_than: u64) {
     for (name, victims) in [("superspreaders", false), ("victims", true)] {
-        for of in [SpreadOf::Endpoint, SpreadOf::Address] {
+        // The key pair has no ports.
+        let all = SpreadOf::ALL.into_iter().map(|(_, of)| of);
+        for of in all.filter(|of| *of != SpreadOf::Port || case.key.kind == KeyKind::FiveTuple) {
             let mut options = options();
             (options.spread, options.spread_of) = (more_than, of);
             let report = run_once(name, &options, case);

@@ -252,7 +252,8 @@ fn task(object: &mut Object<'_>, answer: &Report, epoch: &EpochReport) -> io::Re
             object.list("items", items, |item| address_item(item, spec, *side))?;
             object.field("truncated", *truncated)
         }
-        Report::Spread { side, threshold, items, truncated } => {
+        Report::Spread { side, of, threshold, items, truncated } => {
+            object.field("of", of.name())?;
             object.field("threshold", *threshold)?;
             object.list("items", items, |item| spread_item(item, spec, *side))?;
             object.field("truncated", *truncated)

@@ -45,7 +45,11 @@ impl Head<'_> {
         out.number(VERSION);
         out.bytes(config.name.as_bytes());
         out.bytes(config.key.to_string().as_bytes());
-        out.number(u8::from(config.spread_of == SpreadOf::Address));
+        out.number(match config.spread_of {
+            SpreadOf::Endpoint => 0u8,
+            SpreadOf::Address => 1,
+            SpreadOf::Port => 2,
+        });
         out.number(u8::from(config.inner));
         out.bytes(config.filter.as_ref().map_or("", Filter::expression).as_bytes());
         let (kind, length) = match config.epoch {
@@ -144,7 +148,12 @@ pub(super) fn read(
     }
     let name = text(&mut from, "name")?.to_owned();
     let key: KeySpec = text(&mut from, "key")?.parse()?;
-    let by_address = from.flag("spread-of")?;
+    let spread_of = match from.number::<u8>("spread-of")? {
+        0 => SpreadOf::Endpoint,
+        1 => SpreadOf::Address,
+        2 => SpreadOf::Port,
+        value => return Err(SnapshotError::Unknown { field: "spread-of", value: value.into() }),
+    };
     let inner = from.flag("inner")?;
     let filter = text(&mut from, "filter")?;
     let filter = (!filter.is_empty()).then(|| Filter::new(filter)).transpose()?;
@@ -194,7 +203,7 @@ pub(super) fn read(
         algorithm: info.name.to_owned(),
         threshold: first.threshold,
         spread: first.spread,
-        spread_of: if by_address { SpreadOf::Address } else { SpreadOf::Endpoint },
+        spread_of,
         hierarchy: first.hierarchy,
         seed: Some(*first.digester.seed()),
         inner,

@@ -6,7 +6,7 @@ use flowgauge_core::catalog;
 use flowgauge_core::key::KeyKind;
 use flowgauge_core::summary::BuildErrorKind;
 use flowgauge_core::task::TASKS;
-use flowgauge_core::terms::{Measure, Threshold};
+use flowgauge_core::terms::{Measure, SpreadOf, Threshold};
 use flowgauge_engine::{Config, EngineError, EpochLength, Plan};
 
 use crate::capture::{Pcap, Random, mixed, udp6};
@@ -58,6 +58,7 @@ fn tasks_agree_with_plain_counting() {
     }
     let config = Config {
         spread: 128,
+        spread_of: SpreadOf::Endpoint,
         threshold: Threshold::Weight(8),
         top: 3,
         ..asking(&["top", "heavy-hitters", "superspreaders", "cardinality", "entropy"])

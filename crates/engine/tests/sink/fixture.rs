@@ -10,7 +10,7 @@ use flowgauge_core::task::{
     AddressItem, ChangeItem, Finding, FindingKind, HierarchyItem, Report, Selection, Side,
     SizeItem, SpreadItem,
 };
-use flowgauge_core::terms::{Measure, Size};
+use flowgauge_core::terms::{Measure, Size, SpreadOf};
 use flowgauge_engine::account::Account;
 use flowgauge_engine::report::{Breakdown, EpochReport, Gap, SummaryInfo, TotalReport};
 use flowgauge_engine::source::{Counter, CounterKind};
@@ -180,6 +180,7 @@ pub(crate) fn plausible() -> EpochReport {
                 "superspreaders",
                 Report::Spread {
                     side: Side::Source,
+                    of: SpreadOf::Address,
                     threshold: 128,
                     items: vec![
                         SpreadItem {
@@ -290,6 +291,7 @@ pub(crate) fn all_tasks() -> EpochReport {
             "victims",
             Report::Spread {
                 side: Side::Destination,
+                of: SpreadOf::Address,
                 threshold: 128,
                 items: vec![SpreadItem {
                     address: address("192.0.2.1"),
@@ -372,6 +374,7 @@ pub(crate) fn widest(kind: KeyKind, by: Measure) -> EpochReport {
     let address = address(&far);
     let spread = |side, threshold| Report::Spread {
         side,
+        of: SpreadOf::Address,
         threshold,
         items: vec![SpreadItem { address, distinct: wide(888_888.0) }; 1200],
         truncated: u64::MAX - 1200,
@@ -484,12 +487,19 @@ pub(crate) fn empty() -> EpochReport {
         ),
         (
             "superspreaders",
-            Report::Spread { side: Side::Source, threshold: 128, items: Vec::new(), truncated: 0 },
+            Report::Spread {
+                side: Side::Source,
+                of: SpreadOf::Address,
+                threshold: 128,
+                items: Vec::new(),
+                truncated: 0,
+            },
         ),
         (
             "victims",
             Report::Spread {
                 side: Side::Destination,
+                of: SpreadOf::Address,
                 threshold: 128,
                 items: Vec::new(),
                 truncated: 0,

@@ -3,7 +3,7 @@
 use flowgauge_core::key::KeyKind;
 use flowgauge_core::summary::Estimate;
 use flowgauge_core::task::{Report, Selection, Side};
-use flowgauge_core::terms::Measure;
+use flowgauge_core::terms::{Measure, SpreadOf};
 use flowgauge_engine::sink::Text;
 
 use crate::{Page, assert_golden, fixture, run};
@@ -49,7 +49,13 @@ fn claims_no_more_than_it_knows() {
         ),
         (
             "superspreaders",
-            Report::Spread { side: Side::Source, threshold: 128, items: Vec::new(), truncated: 0 },
+            Report::Spread {
+                side: Side::Source,
+                of: SpreadOf::Address,
+                threshold: 128,
+                items: Vec::new(),
+                truncated: 0,
+            },
         ),
         ("entropy", Report::Entropy { bits: Estimate::between(1.0, 4.0, 8.0), normalized: 1.0 }),
     ];

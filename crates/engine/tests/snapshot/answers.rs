@@ -122,7 +122,7 @@ fn a_merge_of_what_differs_names_the_field() {
         (Config { name: "other".to_owned(), ..base() }, "measurement"),
         (Config { key: key("destination"), ..base() }, "key"),
         (Config { key: key("source/24"), ..base() }, "key"),
-        (Config { spread_of: SpreadOf::Address, ..base() }, "spread-of"),
+        (Config { spread_of: SpreadOf::Port, ..base() }, "spread-of"),
         (Config { spread: 9, ..base() }, "spread"),
         (Config { seed: Some(Seed::number(7)), ..base() }, "seed"),
         (Config { memory_bytes: 64 << 20, ..base() }, "parameters"),

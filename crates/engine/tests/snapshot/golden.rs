@@ -18,7 +18,8 @@ use crate::{LIMIT, asking, saved};
 
 /// The measurements that are kept, by the names of their files.
 pub(crate) fn measurements() -> Vec<(&'static str, Config)> {
-    let small = Config { memory_bytes: 64 << 10, ..asking(&["top"]) };
+    let spread_of = SpreadOf::Endpoint;
+    let small = Config { memory_bytes: 64 << 10, spread_of, ..asking(&["top"]) };
     let of = |key: &str, algorithm: &str, parameters: &[(&'static str, u32)]| Config {
         key: key.parse().unwrap(),
         algorithm: algorithm.to_owned(),

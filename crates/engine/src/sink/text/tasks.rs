@@ -5,7 +5,7 @@ use flowgauge_core::summary::{Estimate, QuantileOf};
 use flowgauge_core::task::{
     AddressItem, ChangeItem, Finding, HierarchyItem, Report, Selection, Side, SizeItem, SpreadItem,
 };
-use flowgauge_core::terms::Measure;
+use flowgauge_core::terms::{Measure, SpreadOf};
 
 use super::heading;
 use crate::report::EpochReport;
@@ -37,8 +37,8 @@ pub(super) fn write(page: &mut String, report: &EpochReport, at: usize, rows: us
         }
         Report::Findings { items, truncated } => section.findings(page, items, *truncated),
         Report::Addresses { side, items, .. } => section.addresses(page, *side, items),
-        Report::Spread { side, threshold, items, .. } => {
-            section.spread(page, *side, *threshold, items);
+        Report::Spread { side, of, threshold, items, .. } => {
+            section.spread(page, (*side, *of), *threshold, items);
         }
         Report::Changes { threshold, items, untracked, .. } => {
             section.changes(page, *threshold, items, *untracked);
@@ -222,10 +222,24 @@ impl Section<'_> {
         true
     }
 
-    fn spread(&self, page: &mut String, side: Side, threshold: u64, items: &[SpreadItem]) {
-        let (title, one, peers) = match side {
-            Side::Source => ("Superspreaders", "source", "destinations"),
-            Side::Destination => ("Victims", "destination", "sources"),
+    fn spread(
+        &self,
+        page: &mut String,
+        (side, of): (Side, SpreadOf),
+        threshold: u64,
+        items: &[SpreadItem],
+    ) {
+        let (title, one) = match side {
+            Side::Source => ("Superspreaders", "source"),
+            Side::Destination => ("Victims", "destination"),
+        };
+        let peers = match (side, of) {
+            (Side::Source, SpreadOf::Address) => "destinations",
+            (Side::Source, SpreadOf::Port) => "destination ports",
+            (Side::Source, SpreadOf::Endpoint) => "destination endpoints",
+            (Side::Destination, SpreadOf::Address) => "sources",
+            (Side::Destination, SpreadOf::Port) => "source ports",
+            (Side::Destination, SpreadOf::Endpoint) => "source endpoints",
         };
         heading(page, title);
         let over = units::count(threshold as f64);
