@@ -134,6 +134,9 @@ pub enum Damage {
 /// Why there is nothing to read in a file.
 #[derive(Debug, Error)]
 pub enum Refusal {
+    /// It is compressed by a program whose format is not read.
+    #[error("compressed by {0}, which is not read; use: {0} -dc FILE | flowgauge analyze -")]
+    Compressed(&'static str),
     /// The file cannot be opened or not even begun.
     #[error("cannot be read: {0}; check its name and its permissions")]
     Open(io::Error),

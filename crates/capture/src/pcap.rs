@@ -64,6 +64,9 @@ impl Pcap {
             // Kuznetzov's patched libpcap adds interface, protocol and direction to each record.
             b"\x34\xcd\xb2\xa1" => (ByteOrder::Little, 1000, 24),
             b"\xa1\xb2\xcd\x34" => (ByteOrder::Big, 1000, 24),
+            [0xfd, b'7', b'z', b'X'] => return Err(Refusal::Compressed("xz")),
+            [b'B', b'Z', b'h', _] => return Err(Refusal::Compressed("bzip2")),
+            [0x04, 0x22, 0x4d, 0x18] => return Err(Refusal::Compressed("lz4")),
             _ => return Err(Refusal::NotCapture(magic)),
         };
         if bytes.len() < FILE_HEADER {

@@ -42,33 +42,62 @@ pub(crate) struct Cli {
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Reads captures (pcap or pcapng, plain, .gz or .zst) and reports what is in them
+    #[command(after_help = "\
+Examples:
+  flowgauge analyze trace.pcap                          what stands out, and who is behind it
+  flowgauge analyze --key source --by bytes trace.pcap  the sources with most bytes
+  flowgauge analyze --filter 'dst host 10.0.0.7' --epoch 10s trace.pcap.gz
+  tcpdump -w - | flowgauge analyze -                    from a pipe")]
     Analyze(Reading),
     /// Measures what an interface receives and sends, and reports at the end of each epoch
     ///
     /// It runs until it is interrupted (Ctrl-C), and ends with the total: what was received, what
     /// the kernel dropped, what was measured. It needs root or the capability CAP_NET_RAW.
+    #[command(after_help = "\
+Examples:
+  flowgauge live -i eth0                                a report every 10 seconds
+  flowgauge live -i any --epoch 1m --format json -o traffic.json
+  flowgauge live -i eth0 --filter 'udp port 53' --key source --task top")]
     Live(Live),
     /// Writes a synthetic capture, whose truth is known
+    #[command(after_help = "\
+Examples:
+  flowgauge generate --packets 1000000 -o trace.pcap
+  flowgauge generate --profile backbone --plant flood:sources=5000,packets=100000 --truth truth.json \\
+    -o flood.pcap")]
     Generate(Generation),
     /// Prints algorithms, tasks and keys, and what goes with what
+    #[command(after_help = "\
+Examples:
+  flowgauge list                                        tables for reading
+  flowgauge list --format json                          one object a line")]
     List(Listing),
     /// Answers tasks from stored epochs
     ///
     /// Several snapshots are added up first, as by 'merge'. Where the algorithm's summaries do not add up,
     /// each is answered by itself.
+    #[command(after_help = "\
+Examples:
+  flowgauge query --task top,entropy day/*.fgs          several epochs, added up
+  flowgauge query --key source/24 day/*.fgs             by a coarser key than was measured")]
     Query(Query),
     /// Adds up stored epochs of one measurement
+    #[command(after_help = "\
+Examples:
+  flowgauge merge --seed-file seed -o day.fgs day/*.fgs")]
     Merge(Merging),
     /// Prints for these options what would run, and its memory; runs nothing
+    #[command(after_help = "\
+Examples:
+  flowgauge explain --memory 64M --key source/24
+  flowgauge explain --algorithm count-min:epsilon=0.0001,delta=0.01 --task heavy-hitters")]
     Explain(Reading),
     /// Prints a completion script for a shell
-    #[command(hide = true)]
     Completions {
         /// The shell
         shell: Shell,
     },
     /// Prints the manual page
-    #[command(hide = true)]
     Man,
 }
 
@@ -83,12 +112,17 @@ pub(crate) struct Reading {
     #[arg(short = 'r', value_name = "FILE", help_heading = INPUT)]
     pub(crate) read: Vec<PathBuf>,
 
+    /// Read several captures in the order in which they are named [default: in the order of their first
+    /// packets, unless one of them is standard input]
+    #[arg(long, help_heading = INPUT)]
+    pub(crate) as_given: bool,
+
     #[command(flatten)]
     pub(crate) run: Run,
 }
 
 impl Reading {
-    /// All captures, in their order.
+    /// All captures, as given.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         self.read.iter().chain(&self.files).cloned().collect()
     }
@@ -96,11 +130,17 @@ impl Reading {
 
 /// Interfaces to measure.
 #[derive(Args)]
+#[expect(clippy::struct_excessive_bools, reason = "options, each independent of the others")]
 pub(crate) struct Live {
     /// Measure this interface, such as eth0 or lo; any for all of them; may be repeated. With dpdk, a
     /// port such as 0000:03:00.0 or net_pcap0; PORT,forward=PORT passes its packets on
-    #[arg(short, long, value_name = "INTERFACE", required = true, help_heading = INPUT)]
+    #[arg(short, long, value_name = "INTERFACE", required_unless_present = "list_interfaces",
+        help_heading = INPUT)]
     pub(crate) interface: Vec<String>,
+
+    /// List the names of the interfaces, and end
+    #[arg(short = 'D', long, conflicts_with = "interface", help_heading = INPUT)]
+    pub(crate) list_interfaces: bool,
 
     /// Read packets from packet sockets (af-packet); or take them ahead of the kernel's stack (af-xdp),
     /// or from ports of DPDK (dpdk): faster, but the host does not get what comes in, and what it sends

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use flowgauge_engine::sink::visible;
+use flowgauge_engine::sink::{units, visible};
 use flowgauge_engine::source::Source;
 use flowgauge_engine::{Config, EpochLength, Outcome, Overrun, Pace, Plan};
 use flowgauge_live::{Fanout, LiveError, Options, XdpOptions};
@@ -54,6 +54,11 @@ impl Engine {
 
 /// Runs the command until a signal or the limit ends it, and gives its exit code.
 pub(crate) fn run(live: &Live) -> Result<u8, Failure> {
+    if live.list_interfaces {
+        let names: Vec<_> =
+            flowgauge_live::interfaces().iter().map(|name| visible(name).to_string()).collect();
+        return output::write(None, &(names.join("\n") + "\n")).map(|()| FINE);
+    }
     let run = &live.run;
     if run.limit == 0 {
         let message = "--limit 0 is for analyze; give live a limit of 1 or more";
@@ -72,6 +77,7 @@ pub(crate) fn run(live: &Live) -> Result<u8, Failure> {
     let plan = Plan::several(configs.clone())?;
     let stop = signals::stop(&[SIGINT, SIGTERM])?;
     let sources = sources(live, queues, &configs, &stop)?;
+    announce(live, &configs);
     let flags = || Ok(Flags { reopen: signals::reopen()?, ..Flags::default() });
     let sinks = output::sinks(run, &configs, &inputs, Pace::Live, flags)?;
     let mut outlets = output::outlets(Pace::Live, sinks)?;
@@ -193,6 +199,25 @@ fn port_name(engine: Engine, interface: &str) -> &str {
         Engine::Dpdk => interface.split(',').next().unwrap_or_default(),
         _ => interface,
     }
+}
+
+/// Says on standard error where packets come from, and when the first report comes.
+fn announce(live: &Live, configs: &[Config]) {
+    let epoch = match configs.first().map(|config| config.epoch) {
+        Some(EpochLength::Time(length_ns)) => {
+            format!("a report every {}", units::duration(length_ns.into()))
+        }
+        Some(EpochLength::Packets(packets)) => {
+            format!("a report every {}", units::plural(packets, "packet"))
+        }
+        Some(EpochLength::Whole) | None => "a report at the end".to_owned(),
+    };
+    let _ = writeln!(
+        io::stderr(),
+        "{}: listening by {}, {epoch}; Ctrl-C ends",
+        visible(&live.interface.join(", ")),
+        live.engine.name()
+    );
 }
 
 /// Prints on standard error how many packets came, whatever the format and place of the report.

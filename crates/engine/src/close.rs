@@ -18,6 +18,9 @@ use crate::sink::{Item, Sink, units};
 use crate::snapshot::Saving;
 use crate::summaries::{Summaries, View};
 
+/// Points of a series in a report.
+const BINS: usize = 512;
+
 /// Whoever closes epochs: one at a time, in their order.
 pub(crate) struct Closer {
     pub(crate) key: KeySpec,
@@ -142,6 +145,7 @@ impl Closer {
             summary: self.summary.clone(),
             tasks,
             breakdown,
+            series: ended.timeline.map(|timeline| Box::new(timeline.series().within(BINS))),
             notes,
             undelivered: 0,
         })))?;

@@ -6,6 +6,7 @@ use flowgauge_core::key::KeySpec;
 use flowgauge_core::summary::Setting;
 use flowgauge_core::task::Report;
 use flowgauge_core::terms::{Measure, Size};
+use flowgauge_core::timeline::Series;
 use flowgauge_kernel::SeedId;
 
 use crate::account::Account;
@@ -44,6 +45,8 @@ pub struct EpochReport {
     pub tasks: Vec<(&'static str, Report)>,
     /// Traffic by protocol and port, where the key tells.
     pub breakdown: Option<Breakdown>,
+    /// Traffic over time, where a task asks for it.
+    pub series: Option<Box<Series>>,
     /// What was left out, and why; what else a reader must know.
     pub notes: Vec<String>,
     /// Items that the sink did not take, since the report before this one.
@@ -59,7 +62,8 @@ impl EpochReport {
     /// Bytes of memory that the report takes, but for what is small and does not grow.
     pub fn memory_bytes(&self) -> usize {
         let tasks = self.tasks.iter().map(|(_, report)| report.memory_bytes());
-        size_of::<Self>() + tasks.sum::<usize>() + text_bytes(&self.notes)
+        let series = self.series.as_ref().map_or(0, |series| series.memory_bytes());
+        size_of::<Self>() + tasks.sum::<usize>() + text_bytes(&self.notes) + series
     }
 }
 

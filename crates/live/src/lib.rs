@@ -32,6 +32,7 @@ pub use group::Fanout;
 use port::Interface;
 pub use port::Options;
 pub use queue::Queue;
+pub use socket::interfaces;
 pub use xdp::{XdpOptions, XdpQueue, open_xdp};
 
 /// Opens the queues of an interface; `any` stands for all interfaces. They end when `stop` is set.

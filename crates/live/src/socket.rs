@@ -180,7 +180,7 @@ pub(crate) fn interface(name: &CStr) -> Option<c_int> {
 }
 
 /// The names of all interfaces.
-pub(crate) fn interfaces() -> Vec<String> {
+pub fn interfaces() -> Vec<String> {
     let mut names = Vec::new();
     // SAFETY: no pointer is passed.
     let first = unsafe { libc::if_nameindex() };

@@ -270,8 +270,8 @@ mod tests {
         ] {
             assert_eq!(refused(parse(text).map(|_| ())), message, "{text}");
         }
-        let message = refused(parse("a: memory=64M").map(|_| ()));
-        assert!(message.starts_with("'a': invalid value '64M' for '--memory"), "{message}");
+        let message = refused(parse("a: memory=64Q").map(|_| ()));
+        assert!(message.starts_with("'a': invalid value '64Q' for '--memory"), "{message}");
     }
 
     #[test]

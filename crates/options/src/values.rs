@@ -5,8 +5,12 @@ use flowgauge_core::terms::Threshold;
 use flowgauge_engine::EpochLength;
 
 /// Units of memory, in bytes.
-const SIZES: [(&str, u64); 9] = [
+const SIZES: [(&str, u64); 13] = [
     ("", 1),
+    ("K", 1 << 10),
+    ("M", 1 << 20),
+    ("G", 1 << 30),
+    ("T", 1 << 40),
     ("B", 1),
     ("kB", 1_000),
     ("MB", 1_000_000),
@@ -160,6 +164,8 @@ mod tests {
             ("1", 1),
             ("67108864", 64 << 20),
             ("64MiB", 64 << 20),
+            ("64M", 64 << 20),
+            ("1.5G", 3 << 29),
             ("64 MiB", 64 << 20),
             ("256MB", 256_000_000),
             ("1GiB", 1 << 30),
@@ -169,20 +175,9 @@ mod tests {
         ] {
             assert_eq!(size(text), Ok(bytes), "{text}");
         }
-        for text in [
-            "",
-            "0",
-            "0MiB",
-            "64M",
-            "64 mib",
-            "MiB",
-            "-1",
-            "1e6",
-            "1.2.3MB",
-            "99999999TiB",
-            "∞",
-            ".",
-        ] {
+        for text in
+            ["", "0", "0MiB", "64 mib", "MiB", "-1", "1e6", "1.2.3MB", "99999999TiB", "∞", "."]
+        {
             assert!(size(text).is_err(), "{text}");
         }
     }

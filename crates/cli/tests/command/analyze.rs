@@ -624,3 +624,43 @@ fn a_sampler_before_the_headers_says_what_it_estimates() {
     let refused = flowgauge(&[&arguments[..], &["--by", "bytes"]].concat());
     assert!(refused.code == 2 && refused.err.contains("before=summary"), "{}", refused.err);
 }
+
+/// Files are read by the time of their first packets, unless they are to stay as given.
+#[test]
+fn several_files_are_read_in_the_order_of_time() {
+    let frames = traffic();
+    let early = &frames[..frames.len() / 2];
+    // The time of a packet is its place: the later capture is the whole one without its first records.
+    let whole = pcap(&frames);
+    let cut = 24 + (16 + early[0].len()) * early.len();
+    let late = [&whole[..24], &whole[cut..]].concat();
+    let files = [file("order-late.pcap", &late), file("order-early.pcap", &pcap(early))];
+    let total = |options: &[&str]| {
+        let arguments =
+            [&["analyze", "--format", "json", &files[0], &files[1]][..], options].concat();
+        let answer = flowgauge(&arguments);
+        assert_eq!((answer.code, answer.err.as_str()), (0, ""));
+        answer.lines().pop().unwrap()
+    };
+    let sorted = total(&[]);
+    assert_eq!(sorted["files"], json!([files[1], files[0]]));
+    assert_eq!(sorted["account"]["backwards"], 0);
+    let given = total(&["--as-given"]);
+    assert_eq!(given["files"], json!([files[0], files[1]]));
+    assert_eq!(given["account"]["backwards"], 1);
+    assert_eq!(sorted["account"]["keyed"], given["account"]["keyed"]);
+}
+
+#[test]
+fn a_format_that_is_not_read_is_named_with_the_pipe_that_helps() {
+    for (program, magic) in [
+        ("xz", &b"\xfd7zXZ\0\0\x04"[..]),
+        ("bzip2", b"BZh91AY&"),
+        ("lz4", b"\x04\x22\x4d\x18\x64\x40"),
+    ] {
+        let answer = flowgauge(&["analyze", &file("packed.pcap", &[magic, &[0; 64]].concat())]);
+        assert_eq!(answer.code, 1);
+        let help = format!("compressed by {program}, which is not read; use: {program} -dc FILE |");
+        assert!(answer.err.contains(&help) && answer.err.lines().count() == 1, "{}", answer.err);
+    }
+}

@@ -23,7 +23,7 @@ fn wrong_usage_is_one_line_and_exit_code_2() {
         (&["analyze", "--key", "colour", &capture], "five-tuple"),
         (&["analyze", "--key", "source/33", &capture], "0 to 32"),
         (&["analyze", "--by", "weight", &capture], "bytes"),
-        (&["analyze", "--memory", "64M", &capture], "64MiB"),
+        (&["analyze", "--memory", "64Q", &capture], "64MiB"),
         (&["analyze", "--memory", "1kB", &capture], "--memory"),
         (&["analyze", "--epoch", "10", &capture], "10s"),
         (&["analyze", "--threshold", "0.1", &capture], "0.1%"),
@@ -189,8 +189,14 @@ fn help_and_version_are_no_failure() {
     for arguments in [&["--help"][..], &["analyze", "--help"], &["list", "-h"]] {
         let help = flowgauge(arguments);
         assert_eq!((help.code, help.err.as_str()), (0, ""));
-        assert!(!help.out.contains("completions"), "{}", help.out);
     }
+    // Every command that measures, and generate, shows how it is used.
+    for command in ["analyze", "live", "generate", "list", "query", "merge", "explain"] {
+        let help = flowgauge(&[command, "--help"]);
+        let example = format!("\n  flowgauge {command} ");
+        assert!(help.out.contains("Examples:") && help.out.contains(&example), "{}", help.out);
+    }
+    assert!(flowgauge(&["--help"]).out.contains("completions"));
     // The bounds stand in reports.
     let explain = flowgauge(&["explain", "--algorithm", "count-min:epsilon=0.01,delta=0.01"]);
     assert!(explain.out.contains("a report gives the bounds of each"), "{}", explain.out);

@@ -42,6 +42,11 @@ impl Clone for Series {
 }
 
 impl Series {
+    /// Bytes of memory that it takes.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.bins.capacity() * size_of::<Size>()
+    }
+
     /// Nanoseconds that a bin is wide.
     pub fn width_ns(&self) -> i64 {
         self.width_ns
@@ -65,13 +70,27 @@ impl Series {
         wide
     }
 
+    /// The same traffic in at most so many bins.
+    ///
+    /// # Panics
+    /// When `most` is 0.
+    #[must_use]
+    pub fn within(&self, most: usize) -> Self {
+        assert!(most > 0, "a series has a bin at least");
+        let mut wide = self.clone();
+        while wide.bins.len() > most {
+            wide.double();
+        }
+        wide
+    }
+
     pub(super) fn clear(&mut self) {
         self.bins.clear();
         (self.first, self.width_ns) = (0, FINEST_NS);
     }
 
-    /// Adds packets by their times and sizes. Mostly a burst falls into one bin.
-    pub(super) fn add(&mut self, times_ns: &[i64], wires: &[u32]) {
+    /// Adds packets by their times and their bytes on the wire. Mostly a burst falls into one bin.
+    pub fn add(&mut self, times_ns: &[i64], wires: &[u32]) {
         let (Some(earliest), Some(latest)) = (times_ns.iter().min(), times_ns.iter().max()) else {
             return;
         };
@@ -190,6 +209,17 @@ mod tests {
         let mut series = Series::default();
         series.add(&[0, i64::MAX, i64::MIN, 5], &[1, 1, 1, 1]);
         assert_eq!(series.bins().map(|bin| bin.size.packets).sum::<u64>(), 4);
+    }
+
+    #[test]
+    fn a_shorter_series_has_the_same_packets() {
+        let mut series = Series::default();
+        (0..1_000).for_each(|packet| series.add(&[packet * SECOND / 3], &[64]));
+        for most in [1, 2, 60, 4_096] {
+            let short = series.within(most);
+            assert!(short.bins().count() <= most);
+            assert_eq!(short.bins().map(|bin| bin.size.packets).sum::<u64>(), 1_000);
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use flowgauge_core::task::{
     AddressItem, Finding, FindingKind, HierarchyItem, Report, Selection, Side, SizeItem, SpreadItem,
 };
 use flowgauge_core::terms::{Measure, Size};
+use flowgauge_core::timeline::Series;
 use serde_json::{Map, Value, json};
 
 use super::{Format, escape, findings, names, rfc3339};
@@ -41,6 +42,7 @@ impl Format for Json {
                 })
             })?;
             line.field("breakdown", report.breakdown.as_ref().map(breakdown))?;
+            line.field("series", report.series.as_deref().map(series))?;
             line.field("notes", report.notes.clone())?;
             line.field("undelivered", report.undelivered)
         })
@@ -225,6 +227,18 @@ fn breakdown(breakdown: &Breakdown) -> Value {
         sized(json!({ "protocol": protocol, "port": port, "name": name }), size)
     });
     json!({ "protocols": protocols.collect::<Vec<_>>(), "ports": ports.collect::<Vec<_>>() })
+}
+
+/// Packets and bytes over time.
+fn series(series: &Series) -> Value {
+    let bins: Vec<_> = series.bins().collect();
+    let column = |of: fn(&Size) -> u64| bins.iter().map(|bin| of(&bin.size)).collect::<Vec<_>>();
+    json!({
+        "start": bins.first().map(|bin| rfc3339(bin.start_ns)),
+        "step_seconds": series.width_ns() as f64 / 1e9,
+        "packets": column(|size| size.packets),
+        "bytes": column(|size| size.bytes),
+    })
 }
 
 /// Writes the answer of a task.

@@ -181,6 +181,18 @@ pub(super) fn address(spec: KeySpec, address: IpAddr) -> String {
     }
 }
 
+/// The words for what a key names: one of them, and many.
+pub(super) fn key_words(kind: KeyKind) -> (&'static str, &'static str) {
+    match kind {
+        KeyKind::Source => ("source", "sources"),
+        KeyKind::Destination => ("destination", "destinations"),
+        KeyKind::Pair => ("pair", "pairs"),
+        KeyKind::FiveTuple => ("flow", "flows"),
+        KeyKind::Protocol => ("protocol", "protocols"),
+        KeyKind::DestinationPort => ("destination port", "destination ports"),
+    }
+}
+
 /// The key that is one address alone.
 pub(super) fn address_kind(side: Side) -> KeyKind {
     match side {

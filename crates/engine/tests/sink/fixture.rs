@@ -11,6 +11,7 @@ use flowgauge_core::task::{
     SizeItem, SpreadItem,
 };
 use flowgauge_core::terms::{Measure, Size, SpreadOf};
+use flowgauge_core::timeline::Series;
 use flowgauge_engine::account::Account;
 use flowgauge_engine::report::{Breakdown, EpochReport, Gap, SummaryInfo, TotalReport};
 use flowgauge_engine::source::{Counter, CounterKind};
@@ -88,6 +89,16 @@ fn flows() -> Vec<SizeItem> {
         share: packets as f64 / 60_002.0,
     })
     .collect()
+}
+
+/// A minute in which the packets a second rise to 60.
+fn series() -> Series {
+    let mut series = Series::default();
+    for second in 0..60_i64 {
+        let times_ns = vec![START_NS + second * 1_000_000_000; second as usize + 1];
+        series.add(&times_ns, &vec![64; times_ns.len()]);
+    }
+    series
 }
 
 /// A finding of each kind.
@@ -215,6 +226,7 @@ pub(crate) fn plausible() -> EpochReport {
                 (6, 49_152, Size { packets: 17, bytes: 2_345 }),
             ],
         }),
+        series: None,
         notes: vec![
             "12 packets belong to flows that found no room; --memory gives them some".to_owned(),
         ],
@@ -242,6 +254,7 @@ pub(crate) fn all_tasks() -> EpochReport {
     report.epoch = 7;
     report.notes.clear();
     report.breakdown = None;
+    report.series = Some(Box::new(series()));
     let change = |item: &SizeItem, before: f64, now: f64| ChangeItem {
         key: item.key,
         before: Estimate { value: before, low: before, high: before, confidence: None },

@@ -8,6 +8,7 @@ use std::io::{self, Write};
 use flowgauge_core::summary::Estimate;
 use flowgauge_core::task::Report;
 use flowgauge_core::terms::Size;
+use flowgauge_core::timeline::Series;
 use flowgauge_kernel::SeedId;
 
 use super::layout::{self, Align, Table, WIDTH, paragraph};
@@ -56,6 +57,7 @@ impl Format for Text {
         heading(&mut page, "Traffic");
         totals(&mut page, &report.account, report.traffic, start, end);
         account(&mut page, &report.account, 0);
+        sparkline(&mut page, report.series.as_deref());
         for at in rest {
             tasks::write(&mut page, report, at, self.rows);
         }
@@ -85,8 +87,12 @@ impl Format for Text {
         let epochs = units::plural(report.epochs, "epoch");
         let files = units::plural(report.files.len() as u64, "file");
         rule(&mut page, &named(&report.measurement, &format!("total · {files} · {epochs}")));
-        for file in &report.files {
+        for file in report.files.iter().take(FILES) {
             paragraph(&mut page, "  ", &escape::visible(file));
+        }
+        if report.files.len() > FILES {
+            let more = units::count((report.files.len() - FILES) as f64);
+            paragraph(&mut page, "  ", &format!("… and {more} more (JSON lists all)"));
         }
         undelivered(&mut page, report.undelivered, "");
         // Of a single epoch the totals stand above already.
@@ -113,6 +119,13 @@ impl Format for Text {
         out.write_all(page.as_bytes())
     }
 }
+
+/// Inputs that are named at the end.
+const FILES: usize = 10;
+
+/// A rate over less time, in seconds, and from fewer packets says nothing of a whole second.
+const SHORT: f64 = 0.1;
+const FEW: f64 = 1000.0;
 
 /// A line over the full width that begins a page.
 fn rule(page: &mut String, title: &str) {
@@ -180,7 +193,7 @@ fn totals(
         (Some(start), Some(end)) => (i128::from(end) - i128::from(start)) as f64 / 1e9,
         _ => 0.0,
     };
-    if seconds > 0.0 {
+    if seconds >= SHORT || (seconds > 0.0 && packets >= FEW) {
         let rate = units::rate(packets / seconds);
         let bits = units::bits(bytes * 8.0 / seconds);
         let _ = write!(text, " · {rate} packets/s, {bits}/s");
@@ -189,6 +202,29 @@ fn totals(
         let _ = write!(text, " · {} a packet", units::bytes(bytes_a_packet));
     }
     paragraph(page, "  ", &text);
+}
+
+/// Packets a second over time, a block for each of up to sixty stretches, and the peak.
+fn sparkline(page: &mut String, series: Option<&Series>) {
+    const COLUMNS: usize = 60;
+    const BLOCKS: [&str; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
+    let Some(series) = series.map(|series| series.within(COLUMNS)) else { return };
+    let bins: Vec<_> = series.bins().collect();
+    let Some(peak) = bins.iter().max_by_key(|bin| bin.size.packets) else { return };
+    if bins.len() < 2 {
+        return;
+    }
+    let highest = peak.size.packets as f64;
+    let block = |packets: u64| BLOCKS[(packets as f64 / highest * 8.0).ceil() as usize];
+    let line: String = bins.iter().map(|bin| block(bin.size.packets)).collect();
+    let seconds = series.width_ns() as f64 / 1e9;
+    let time = rfc3339(peak.start_ns);
+    let text = format!(
+        "{line}  at most {} packets/s, at {}",
+        units::rate(highest / seconds),
+        &time[11..19]
+    );
+    let _ = writeln!(page, "  {text}");
 }
 
 /// A title behind the name of the measurement, where it was given one.
@@ -241,9 +277,12 @@ fn account(page: &mut String, account: &Account, irregular: u64) {
         ("jumps", account.jumps, "over an hour younger than the packet before".to_owned()),
         ("irregular", irregular, "records whose lengths contradict each other, read".to_owned()),
     ];
-    let always = ["measured"];
     let read = units::count(account.read as f64);
-    let shown = lines.iter().filter(|(label, n, _)| *n > 0 || always.contains(label));
+    if account.keyed == account.read && lines.iter().filter(|(_, n, _)| *n > 0).count() <= 1 {
+        let all = if account.read == 0 { "" } else { ", all measured" };
+        return paragraph(page, "  ", &format!("read {read}{all}"));
+    }
+    let shown = lines.iter().filter(|(label, n, _)| *n > 0 || *label == "measured");
     let shown: Vec<_> =
         shown.map(|(label, n, why)| (*label, units::count(*n as f64), why)).collect();
     let width = shown.iter().map(|(_, n, _)| n.len()).max().unwrap_or_default().max(read.len());

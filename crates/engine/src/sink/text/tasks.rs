@@ -22,7 +22,8 @@ pub(super) fn write(page: &mut String, report: &EpochReport, at: usize, rows: us
     let section = Section { report, rows, all };
     match answer {
         Report::Sizes { selection: Selection::Largest, items, complete_to, .. } => {
-            heading(page, &format!("Top flows by {}", report.by.name()));
+            let (_, keys) = names::key_words(report.key.kind);
+            heading(page, &format!("Top {keys} by {}", report.by.name()));
             section.sizes(page, items);
             section.complete(page, items, *complete_to);
         }
@@ -44,8 +45,9 @@ pub(super) fn write(page: &mut String, report: &EpochReport, at: usize, rows: us
             section.changes(page, *threshold, items, *untracked);
         }
         Report::Cardinality { flows } => {
-            heading(page, "Number of flows");
-            paragraph(page, "  ", &number_of_flows(flows));
+            let words = names::key_words(report.key.kind);
+            heading(page, &format!("Number of {}", words.1));
+            paragraph(page, "  ", &number_of_keys(flows, words));
         }
         Report::Entropy { bits, normalized } => entropy(page, bits, *normalized),
         Report::SizeDistribution { bins } => size_distribution(page, bins),
@@ -68,13 +70,13 @@ impl Section<'_> {
     fn sizes(&self, page: &mut String, items: &[SizeItem]) {
         let by = self.report.by;
         if items.is_empty() {
-            return paragraph(page, "  ", "No flows.");
+            return paragraph(page, "  ", &format!("No {}.", self.keys()));
         }
         let held = |measure| items.iter().any(|item| item.size.by(measure).is_some());
         let measures: Vec<Measure> =
             [Measure::Packets, Measure::Bytes].into_iter().filter(|m| held(*m)).collect();
         let inexact = items.iter().any(|item| !item.size.by(by).is_none_or(|size| is_exact(&size)));
-        let mut columns = vec![("", Align::Right), ("flow", Align::Left)];
+        let mut columns = vec![("", Align::Right), (self.key(), Align::Left)];
         columns.extend(measures.iter().map(|measure| (measure.name(), Align::Right)));
         if inexact {
             columns.push(("between", Align::Right));
@@ -170,11 +172,12 @@ impl Section<'_> {
         let shown = items.len().min(self.rows) as u64;
         let certain = match complete_to {
             to if to >= shown => return,
-            0 => "No rank is certain: flows".to_owned(),
-            1 => "Rank 1 is certain; below it, flows".to_owned(),
-            to => format!("Ranks 1 to {} are certain; below them, flows", units::count(to as f64)),
+            0 => "No rank is certain:".to_owned(),
+            1 => "Rank 1 is certain; below it,".to_owned(),
+            to => format!("Ranks 1 to {} are certain; below them,", units::count(to as f64)),
         };
-        paragraph(page, "  ", &format!("{certain} may be missing or out of order."));
+        let keys = self.keys();
+        paragraph(page, "  ", &format!("{certain} {keys} may be missing or out of order."));
     }
 
     /// Writes the list, and tells whether it does not stand above.
@@ -183,7 +186,7 @@ impl Section<'_> {
         heading(page, "Heavy hitters");
         let over = weight(by, threshold);
         if items.is_empty() {
-            paragraph(page, "  ", &format!("No flow {} more than {over}.", self.has()));
+            paragraph(page, "  ", &format!("No {} {} more than {over}.", self.key(), self.has()));
             return false;
         }
         // Counts add up without the rounding that shares have.
@@ -192,13 +195,15 @@ impl Section<'_> {
         let share = format!("{} of all {}", units::percent(together / all as f64), by.name());
         let count = |flows: usize| units::count(flows as f64);
         let text = match (items.len(), self.all) {
-            (1, 1) => format!("1 flow has more than {over}: {share}."),
+            (1, 1) => format!("1 {} has more than {over}: {share}.", self.key()),
             (n, all) if n as u64 == all => {
-                format!("{} flows have more than {over} each, together {share}.", count(n))
+                let keys = self.keys();
+                format!("{} {keys} have more than {over} each, together {share}.", count(n))
             }
             (n, all) => format!(
-                "{} flows have more than {over} each; the {} largest have together {share}.",
+                "{} {} have more than {over} each; the {} largest have together {share}.",
                 units::count(all as f64),
+                self.keys(),
                 count(n)
             ),
         };
@@ -210,12 +215,13 @@ impl Section<'_> {
         });
         let shown = items.len().min(self.rows);
         if top.is_some_and(|top| top.len() >= shown && top[..shown] == items[..shown]) {
+            let keys = self.keys();
             let which = match (shown, self.all) {
                 (1, 1) => "It leads".to_owned(),
                 (shown, all) if shown as u64 == all => "They lead".to_owned(),
                 (shown, _) => format!("The first {shown} are"),
             };
-            paragraph(page, "  ", &format!("{which} the top flows above."));
+            paragraph(page, "  ", &format!("{which} the top {keys} above."));
             return false;
         }
         self.sizes(page, items);
@@ -401,6 +407,14 @@ impl Section<'_> {
         );
     }
 
+    /// The word for what the key names, one and many of it.
+    fn key(&self) -> &'static str {
+        names::key_words(self.report.key.kind).0
+    }
+    fn keys(&self) -> &'static str {
+        names::key_words(self.report.key.kind).1
+    }
+
     /// What is said of a list that is empty: untracked packets may have belonged on it.
     fn has(&self) -> &'static str {
         if self.report.account.untracked.packets > 0 { "is known to have" } else { "has" }
@@ -477,12 +491,9 @@ fn is_exact(estimate: &Estimate) -> bool {
     estimate.low >= estimate.high
 }
 
-/// A threshold in words. Packets are whole, so what exceeds it exceeds it rounded down, and never
-/// equals what is printed.
+/// A threshold in words. Packets are whole, so what exceeds it exceeds it rounded down.
 fn weight(measure: Measure, threshold: f64) -> String {
-    let tenths = (0.1..100.0).contains(&threshold) && threshold.fract() != 0.0;
     match measure {
-        Measure::Packets if tenths => format!("{:.1} packets", (threshold * 10.0).floor() / 10.0),
         Measure::Packets => units::plural(threshold as u64, "packet"),
         Measure::Bytes => units::bytes(threshold),
     }
@@ -492,8 +503,9 @@ fn range(measure: Measure, estimate: &Estimate) -> String {
     format!("{}–{}", units::size(measure, estimate.low), units::size(measure, estimate.high))
 }
 
-fn number_of_flows(flows: &Estimate) -> String {
-    let value = units::plural(flows.value.round() as u64, "flow");
+fn number_of_keys(flows: &Estimate, (one, many): (&str, &str)) -> String {
+    let number = flows.value.round() as u64;
+    let value = format!("{} {}", units::count(number as f64), if number == 1 { one } else { many });
     if is_exact(flows) {
         return format!("{value}.");
     }
