@@ -62,6 +62,8 @@ pub(crate) enum Command {
     ///
     /// Writes a table, a picture and a page for each, and beside the folder a report of all its pages.
     Run(Run),
+    /// Judges what was measured before, and draws it again, by the tables in a folder
+    Judge(Judge),
 }
 
 #[derive(Args)]
@@ -98,6 +100,21 @@ pub(crate) struct Run {
     /// The folder for the files
     #[arg(short, long, value_name = "DIR", default_value = "docs/lab")]
     pub(crate) output: PathBuf,
+
+    /// Leave out experiments of which the folder has a page that the same options made
+    #[arg(long)]
+    pub(crate) resume: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct Judge {
+    /// Experiments as `list` names them, or all
+    #[arg(required = true, value_name = "NAME")]
+    pub(crate) names: Vec<String>,
+
+    /// The folder of the files
+    #[arg(short, long, value_name = "DIR", default_value = "docs/lab")]
+    pub(crate) folder: PathBuf,
 }
 
 impl Run {

@@ -28,6 +28,14 @@ pub(crate) enum Failure {
         /// What is wrong with it.
         reason: String,
     },
+    /// The files of an experiment are not what a run wrote.
+    #[error("{name}: {reason}; measure it anew with 'flowgauge-lab run'")]
+    Page {
+        /// The file.
+        name: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
     /// A summary that the lab asks for cannot be built.
     #[error("{algorithm} ({asked}): {error}")]
     Build {

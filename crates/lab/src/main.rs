@@ -43,6 +43,7 @@ fn main() -> ExitCode {
         Command::Speed(speed) => write_speed(speed),
         Command::Peers(peers) => peers::measure(peers).map(|()| ExitCode::SUCCESS),
         Command::List => experiment::list().map(|()| ExitCode::SUCCESS),
+        Command::Judge(judge) => experiment::judge(judge).map(|()| ExitCode::SUCCESS),
         Command::Run(run) => experiment::run(run).map(|()| ExitCode::SUCCESS),
         Command::Sweep(sweep) => speed::sweep(sweep).map(|()| ExitCode::SUCCESS),
     };

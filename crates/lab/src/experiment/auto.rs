@@ -35,6 +35,8 @@ pub(crate) const AUTO: Experiment = Experiment {
         y_axis: linear("time (ns a packet, from its frame on)"),
         series: "which",
         only: &[],
+        paper: &[],
+        see: "The bar of auto's choice should not stand above the one beside it, the fastest that keeps the error.",
     }],
 };
 

@@ -28,6 +28,21 @@ pub(crate) struct Chart {
     pub(crate) series: &'static str,
     /// The series that are drawn; all where there is none.
     pub(crate) only: &'static [&'static str],
+    /// Numbers of the paper's text and tables.
+    pub(crate) paper: &'static [Mark],
+    /// What to look at, and what the paper sees there, in a sentence.
+    pub(crate) see: &'static str,
+}
+
+/// A number of the paper.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Mark {
+    /// Of a series at a number of the horizontal axis.
+    At(&'static str, f64, f64),
+    /// Of a series at a text of the horizontal axis.
+    Of(&'static str, &'static str, f64),
+    /// All along the horizontal axis, with what it is.
+    Level(&'static str, f64),
 }
 
 /// An axis with equal steps.
@@ -46,14 +61,24 @@ pub(crate) const fn log_alike(label: &'static str) -> Axis {
 }
 
 /// A series of one column, as it is drawn.
+#[derive(Clone)]
 pub(super) struct Line {
     pub(super) name: String,
     /// Which colour.
     pub(super) colour: usize,
     /// Which of the chart's columns.
     pub(super) column: usize,
+    pub(super) points: Vec<Point>,
+}
+
+/// A point of a line, or the end of a bar.
+#[derive(Clone, Copy)]
+pub(super) struct Point {
     /// Where on the horizontal axis, and how high.
-    pub(super) points: Vec<(f64, f64)>,
+    pub(super) x: f64,
+    pub(super) y: f64,
+    /// How far rounds differ, to either side; 0 where the table does not say.
+    pub(super) spread: f64,
 }
 
 impl Chart {
@@ -76,18 +101,22 @@ impl Chart {
                 Some(place) => place as f64,
                 None => row.number(self.x),
             };
-        let fits = |number: f64, axis: Axis| number.is_finite() && (!axis.log || number > 0.0);
+        let drawn = |point: &Point| {
+            (!places.is_empty() || fits(point.x, self.x_axis)) && fits(point.y, self.y_axis)
+        };
         // A series has its colour in every panel.
         let names = table.texts(self.series).into_iter().enumerate();
         let mut lines = Vec::new();
         for (colour, name) in names.filter(|(_, name)| self.draws(name)) {
             for (column, (y, suffix)) in self.y.iter().enumerate() {
-                let points = table.of(self.series, name).map(|row| (across(&row), row.number(y)));
-                let points: Vec<_> = points
-                    .filter(|(x, y)| {
-                        (!places.is_empty() || fits(*x, self.x_axis)) && fits(*y, self.y_axis)
-                    })
-                    .collect();
+                let spread = spread_of(y);
+                let point = |row: Row<'_>| {
+                    let spread = row.number(&spread);
+                    let spread = if spread.is_finite() { spread } else { 0.0 };
+                    Point { x: across(&row), y: row.number(y), spread }
+                };
+                let points = table.of(self.series, name).map(point);
+                let points: Vec<_> = points.filter(drawn).collect();
                 if !points.is_empty() {
                     let name = format!("{name}{suffix}");
                     lines.push(Line { name, colour, column, points });
@@ -96,4 +125,38 @@ impl Chart {
         }
         lines
     }
+
+    /// The paper's numbers of series that are drawn: the colour, where, and how high.
+    pub(super) fn marks(&self, table: &Table) -> Vec<(usize, f64, f64)> {
+        let (places, names) = (self.places(table), table.texts(self.series));
+        let series =
+            |name: &str| names.iter().position(|n| *n == name).filter(|_| self.draws(name));
+        let mark = |mark: &Mark| match *mark {
+            Mark::At(name, x, y) => Some((series(name)?, x, y)),
+            Mark::Of(name, at, y) => {
+                let place = places.iter().position(|place| *place == at)?;
+                Some((series(name)?, place as f64, y))
+            }
+            Mark::Level(..) => None,
+        };
+        self.paper.iter().filter_map(mark).collect()
+    }
+
+    /// The paper's numbers that are drawn all along, with what they are.
+    pub(super) fn levels(&self) -> impl Iterator<Item = (&'static str, f64)> {
+        self.paper.iter().filter_map(|mark| match *mark {
+            Mark::Level(what, y) => Some((what, y)),
+            Mark::At(..) | Mark::Of(..) => None,
+        })
+    }
+}
+
+/// Whether an axis has a place for a number.
+fn fits(number: f64, axis: Axis) -> bool {
+    number.is_finite() && (!axis.log || number > 0.0)
+}
+
+/// The column that says how far rounds differ in another.
+pub(crate) fn spread_of(column: &str) -> String {
+    format!("{column}_spread")
 }

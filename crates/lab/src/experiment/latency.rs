@@ -10,10 +10,10 @@ use flowgauge_core::summary::Summary;
 use flowgauge_core::summary::shared::SharedIngest;
 use flowgauge_kernel::{Digester, Isa, Seed, cycles};
 
-use super::part::median;
+use super::part::{median, spread};
 use super::setting::FRAME_BYTES;
 use super::stream::Stream;
-use super::table::short;
+use super::table::{Cell, short};
 use crate::machine::ns_per_cycle;
 
 /// What tables call the bare loop.
@@ -102,8 +102,29 @@ pub(crate) struct Latency {
     pub(crate) mean_ns: f64,
     /// What 99 of 100 packets stay within.
     pub(crate) p99_ns: f64,
-    /// By which share rounds differ, in mean or tail: half of the distance between their quartiles.
-    pub(crate) spread: f64,
+    /// How far rounds differ in each of them, in ns.
+    pub(crate) mean_spread: f64,
+    pub(crate) p99_spread: f64,
+}
+
+/// The columns of latencies.
+pub(super) const COLUMNS: [&str; 4] = ["mean_ns", "p99_ns", "mean_ns_spread", "p99_ns_spread"];
+
+impl Latency {
+    /// As [`COLUMNS`] have it.
+    pub(super) fn cells(&self) -> [Cell; 4] {
+        [self.mean_ns, self.p99_ns, self.mean_spread, self.p99_spread].map(Cell::from)
+    }
+
+    /// Million packets a second.
+    pub(super) fn mpps(&self) -> f64 {
+        1e3 / self.mean_ns
+    }
+
+    /// By which share rounds differ, in mean or tail.
+    fn noise(&self) -> f64 {
+        (self.mean_spread / self.mean_ns).max(self.p99_spread / self.p99_ns)
+    }
 }
 
 /// Cycles a packet, by packets.
@@ -154,7 +175,7 @@ impl Histogram {
         });
         let tick = ns_per_cycle();
         let p99_ns = p99.map_or(f64::NAN, cycles) * tick;
-        Latency { mean_ns: mean * tick, p99_ns, spread: 0.0 }
+        Latency { mean_ns: mean * tick, p99_ns, mean_spread: 0.0, p99_spread: 0.0 }
     }
 }
 
@@ -255,25 +276,17 @@ pub(crate) fn race_paced<K: FlowKey>(
 pub(super) fn middle(times: &[Latency]) -> Latency {
     let of = |of: fn(&Latency) -> f64| times.iter().map(of).collect::<Vec<f64>>();
     let (means, tails) = (of(|latency| latency.mean_ns), of(|latency| latency.p99_ns));
-    let spread = spread(&means).max(spread(&tails));
-    Latency { mean_ns: median(&means), p99_ns: median(&tails), spread }
-}
-
-/// Half of the distance between the quartiles, over the median.
-fn spread(numbers: &[f64]) -> f64 {
-    let mut sorted = numbers.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let quartile =
-        |quarters: usize| sorted.get(sorted.len().saturating_sub(1) * quarters / 4).copied();
-    match (quartile(1), quartile(3)) {
-        (Some(first), Some(third)) => (third - first) / 2.0 / median(numbers),
-        _ => f64::NAN,
+    Latency {
+        mean_ns: median(&means),
+        p99_ns: median(&tails),
+        mean_spread: spread(&means),
+        p99_spread: spread(&tails),
     }
 }
 
 /// By which share rounds of these differ, in the median: what is nearer cannot be told apart.
 pub(super) fn noise(times: &[Latency]) -> f64 {
-    median(&times.iter().map(|time| time.spread).collect::<Vec<f64>>())
+    median(&times.iter().map(Latency::noise).collect::<Vec<f64>>())
 }
 
 #[cfg(test)]
@@ -282,13 +295,14 @@ mod tests {
 
     #[test]
     fn rounds_tell_how_far_they_differ() {
-        let round = |mean_ns, p99_ns| Latency { mean_ns, p99_ns, spread: 0.0 };
+        let round =
+            |mean_ns, p99_ns| Latency { mean_ns, p99_ns, mean_spread: 0.0, p99_spread: 0.0 };
         let means = [9.0, 9.5, 10.0, 10.5, 30.0].map(|mean| round(mean, 20.0));
-        assert!((middle(&means).spread - 0.05).abs() < 1e-9);
+        assert!((middle(&means).noise() - 0.05).abs() < 1e-9);
         let tails = [18.0, 18.0, 20.0, 22.0, 22.0].map(|tail| round(10.0, tail));
-        assert!((middle(&tails).spread - 0.1).abs() < 1e-9);
+        assert!((middle(&tails).noise() - 0.1).abs() < 1e-9);
         let both = [middle(&means), middle(&tails), middle(&tails)];
-        assert!((noise(&both) - 0.1).abs() < 1e-9 && middle(&means[..1]).spread <= 0.0);
+        assert!((noise(&both) - 0.1).abs() < 1e-9 && middle(&means[..1]).noise() <= 0.0);
     }
 
     #[test]

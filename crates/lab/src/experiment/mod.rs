@@ -37,7 +37,7 @@ mod verdict;
 use chart::Chart;
 pub(crate) use part::median;
 use preset::Preset;
-pub(crate) use report::{list, run};
+pub(crate) use report::{judge, list, run};
 pub(crate) use setting::{FRAME_BYTES, Mix, Setting};
 pub(crate) use stream::Stream;
 pub(crate) use structure::Structure;

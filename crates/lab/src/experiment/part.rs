@@ -233,6 +233,19 @@ fn less(ratios: &[f64], noise: f64) -> (Option<bool>, String) {
     (holds, told)
 }
 
+/// How far numbers of several rounds differ: half of the distance between their quartiles, which is less than
+/// the distance to the median of half of them.
+pub(crate) fn spread(numbers: &[f64]) -> f64 {
+    let mut sorted = numbers.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let quartile =
+        |quarters: usize| sorted.get(sorted.len().saturating_sub(1) * quarters / 4).copied();
+    match (quartile(1), quartile(3)) {
+        (Some(first), Some(third)) => (third - first) / 2.0,
+        _ => f64::NAN,
+    }
+}
+
 /// The middle one; not a number of none.
 pub(crate) fn median(numbers: &[f64]) -> f64 {
     let mut sorted = numbers.to_vec();

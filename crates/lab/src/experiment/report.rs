@@ -3,14 +3,14 @@
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::part::ALIKE;
 use super::setting::{Setting, Trace};
 use super::verdict::{Verdict, WORDS};
-use super::{EXPERIMENTS, Experiment, Outcome, preset, svg};
-use crate::args::Run;
+use super::{EXPERIMENTS, Experiment, Outcome, Table, preset, svg};
+use crate::args::{Judge, Run};
 use crate::failure::Failure;
 use crate::machine;
 
@@ -30,7 +30,7 @@ pub(crate) fn list() -> Result<(), Failure> {
 }
 
 /// Runs the experiments asked for, writes their files, prints the verdicts, and rewrites the report of all
-/// pages.
+/// pages after each, so that what was measured stays where a run is interrupted.
 ///
 /// # Errors
 /// When an experiment is unknown or cannot be measured, or a file cannot be written.
@@ -41,21 +41,60 @@ pub(crate) fn run(run: &Run) -> Result<(), Failure> {
     fs::create_dir_all(&run.output).map_err(Failure::of(run.output.display()))?;
     let mut left = Vec::new();
     for experiment in chosen {
+        if run.resume && is_done(experiment, &run.output, &options)? {
+            println!("{}: measured before", experiment.name);
+            continue;
+        }
         let start = Instant::now();
-        let page = match Page::measure(experiment, &setting, &options) {
+        match Page::measure(experiment, &setting, &options) {
             Err(skipped @ Failure::Skipped(_)) => {
                 println!("{}: {skipped}", experiment.name);
                 left.push((experiment.name, skipped.to_string()));
-                continue;
             }
-            page => page?,
-        };
-        page.write(&run.output)?;
-        let seconds = start.elapsed().as_secs_f64();
-        println!("{} ({seconds:.1} s): {}", experiment.name, page.sentence());
-        print!("{}", page.verdict.list(experiment.missing));
+            page => {
+                let page = page?;
+                page.write(&run.output)?;
+                let seconds = start.elapsed().as_secs_f64();
+                println!("{} ({seconds:.1} s): {}", experiment.name, page.sentence());
+                print!("{}", page.verdict.list(experiment.missing));
+            }
+        }
+        compose(&run.output, &left)?;
     }
-    write(&run.output.with_extension("md"), &report(&run.output, &left)?)
+    compose(&run.output, &left)
+}
+
+/// Judges what was measured before by its tables, draws it again, and rewrites the report of all pages.
+///
+/// # Errors
+/// When an experiment is unknown, or a file cannot be read or written.
+pub(crate) fn judge(judge: &Judge) -> Result<(), Failure> {
+    for experiment in chosen(&judge.names)? {
+        if let Some(page) = Page::read(experiment, &judge.folder)? {
+            page.write_page(&judge.folder)?;
+            println!("{}: {}", experiment.name, page.sentence());
+        }
+    }
+    compose(&judge.folder, &[])
+}
+
+/// Whether the page of an experiment says that these options made it.
+pub(super) fn is_done(
+    experiment: &Experiment,
+    folder: &Path,
+    options: &str,
+) -> Result<bool, Failure> {
+    let path = file(folder, experiment, "md");
+    if !path.exists() {
+        return Ok(false);
+    }
+    let page = fs::read_to_string(&path).map_err(Failure::of(path.display()))?;
+    Ok(page.contains(&repeat(experiment.name, options)))
+}
+
+/// Writes the report beside the folder of its pages.
+pub(super) fn compose(folder: &Path, left: &[(&str, String)]) -> Result<(), Failure> {
+    write(&folder.with_extension("md"), &report(folder, left)?)
 }
 
 /// The experiments of these names, each once.
@@ -93,9 +132,15 @@ pub(super) struct Page {
     experiment: &'static Experiment,
     outcome: Outcome,
     verdict: Verdict,
-    noise: (f64, f64),
-    options: String,
+    /// How it was measured: the command, the noise and the machine.
+    measured: String,
 }
+
+/// What a page has its parts behind.
+const LIMIT: &str = "**Limit.** ";
+const NOTE: &str = "**Note.** ";
+const NUMBERS: &str = "Numbers: ";
+const APART: [&str; 2] = ["times are not told apart that differ by less than ", " %."];
 
 impl Page {
     /// Measures and judges.
@@ -108,9 +153,57 @@ impl Page {
         let mut outcome = (experiment.measure)(setting)?;
         let after = machine::noise();
         let noise = (before.0.max(after.0), before.1.max(after.1));
+        // What is published is judged: numbers with as many digits as the file has.
+        outcome.table = outcome.table.rounded();
         outcome.table.add_noise(noise.0);
+        let (name, stem) = (experiment.name, stem(experiment.name));
+        let measured = format!(
+            "{NUMBERS}[{stem}.tsv]({stem}.tsv). Repeat: {}. \
+             Noise: the same arithmetic took {:.1} % longer than at best in the median, and {:.0} % in \
+             one of a hundred. As rounds differ, {}{:.1}{}\nMachine: {}; {}.",
+            repeat(name, options),
+            100.0 * noise.0,
+            100.0 * noise.1,
+            APART[0],
+            100.0 * outcome.table.noise().max(ALIKE),
+            APART[1],
+            machine::describe(),
+            machine::caches()
+        );
         let verdict = (experiment.judge)(&outcome.table);
-        Ok(Self { experiment, outcome, verdict, noise, options: options.to_owned() })
+        Ok(Self { experiment, outcome, verdict, measured })
+    }
+
+    /// Judges what was measured before, by its files in a folder; `None` where they are not there.
+    ///
+    /// # Errors
+    /// When they are not such files.
+    pub(super) fn read(
+        experiment: &'static Experiment,
+        folder: &Path,
+    ) -> Result<Option<Self>, Failure> {
+        let [table, page] = ["tsv", "md"].map(|ending| file(folder, experiment, ending));
+        if !page.exists() {
+            return Ok(None);
+        }
+        let read = |path: &Path| fs::read_to_string(path).map_err(Failure::of(path.display()));
+        let (name, text) = (table.display().to_string(), read(&page)?);
+        let broken = |reason| Failure::Page { name, reason };
+        let Some(mut table) = Table::read(&read(&table)?) else {
+            return Err(broken("rows differ in length"));
+        };
+        let behind = |mark: &str| text.lines().find_map(|line| line.strip_prefix(mark));
+        let measured = text.find(&format!("\n{NUMBERS}")).map(|at| text[at..].trim().to_owned());
+        let noise = text.split_once(APART[0]).and_then(|(_, rest)| rest.split_once(APART[1]));
+        let noise = noise.and_then(|(percent, _)| percent.parse::<f64>().ok());
+        let (Some(measured), Some(noise)) = (measured, noise) else {
+            return Err(broken("its page does not say how it was measured"));
+        };
+        table.add_noise(noise / 100.0);
+        let (limit, notes) = (behind(LIMIT).unwrap_or(""), behind(NOTE).unwrap_or(""));
+        let outcome = Outcome { table, limit: limit.to_owned(), notes: notes.to_owned() };
+        let verdict = (experiment.judge)(&outcome.table);
+        Ok(Some(Self { experiment, outcome, verdict, measured }))
     }
 
     /// The verdict in a sentence.
@@ -120,18 +213,23 @@ impl Page {
 
     /// What was measured.
     #[cfg(test)]
-    pub(super) fn table(&self) -> &super::Table {
+    pub(super) fn table(&self) -> &Table {
         &self.outcome.table
     }
 
-    fn write(&self, folder: &Path) -> Result<(), Failure> {
-        let path = |ending: &str| folder.join(format!("{}.{ending}", stem(self.experiment.name)));
-        let table = path("tsv");
+    /// Writes its table, picture and page, the page last: where it is, the others are.
+    pub(super) fn write(&self, folder: &Path) -> Result<(), Failure> {
+        let table = file(folder, self.experiment, "tsv");
         let failed = Failure::of(table.display());
-        let file = File::create(&table).map_err(&failed)?;
-        self.outcome.table.write(BufWriter::new(file)).map_err(&failed)?;
-        write(&path("svg"), &self.picture())?;
-        write(&path("md"), &self.page())
+        let out = File::create(&table).map_err(&failed)?;
+        self.outcome.table.write(BufWriter::new(out)).map_err(&failed)?;
+        self.write_page(folder)
+    }
+
+    /// Writes its picture and page.
+    fn write_page(&self, folder: &Path) -> Result<(), Failure> {
+        write(&file(folder, self.experiment, "svg"), &self.picture())?;
+        write(&file(folder, self.experiment, "md"), &self.page())
     }
 
     /// The picture.
@@ -141,7 +239,7 @@ impl Page {
 
     /// What is written about it.
     pub(super) fn page(&self) -> String {
-        let Self { experiment, outcome, verdict, noise, options } = self;
+        let Self { experiment, outcome, verdict, measured } = self;
         let Experiment { name, title, paper, missing, .. } = experiment;
         let stem = stem(name);
         let mut page = format!(
@@ -149,23 +247,35 @@ impl Page {
             self.sentence(),
             verdict.list(missing)
         );
-        let _ = writeln!(page, "\n![{title}]({stem}.svg)\n\n**Limit.** {}\n", outcome.limit);
+        let _ = writeln!(page, "\n![{title}]({stem}.svg)\n\n{}", self.captions());
+        let _ = writeln!(page, "{LIMIT}{}\n", outcome.limit);
         if !outcome.notes.is_empty() {
-            let _ = writeln!(page, "**Note.** {}\n", outcome.notes);
+            let _ = writeln!(page, "{NOTE}{}\n", outcome.notes);
         }
-        let _ = writeln!(
-            page,
-            "Numbers: [{stem}.tsv]({stem}.tsv). Repeat: `flowgauge-lab run {name} {options}`. \
-             Noise: the same arithmetic took {:.1} % longer than at best in the median, and {:.0} % in \
-             one of a hundred. As rounds differ, times are not told apart that differ by less than {:.1} %.\nMachine: {}; {}.",
-            100.0 * noise.0,
-            100.0 * noise.1,
-            100.0 * outcome.table.noise().max(ALIKE),
-            machine::describe(),
-            machine::caches()
-        );
+        let _ = writeln!(page, "{measured}");
         page
     }
+
+    /// What to see in each chart; charts that follow each other and show the same share a sentence.
+    fn captions(&self) -> String {
+        let charts = self.experiment.charts;
+        let mut captions = String::new();
+        for alike in charts.chunk_by(|one, next| one.see == next.see) {
+            let titles: Vec<&str> = alike.iter().map(|chart| chart.title).collect();
+            let _ = writeln!(captions, "- *{}*: {}", titles.join("*, *"), alike[0].see);
+        }
+        captions
+    }
+}
+
+/// The command that repeats a measurement.
+fn repeat(name: &str, options: &str) -> String {
+    format!("`flowgauge-lab run {name} {options}`")
+}
+
+/// A file of an experiment.
+fn file(folder: &Path, experiment: &Experiment, ending: &str) -> PathBuf {
+    folder.join(format!("{}.{ending}", stem(experiment.name)))
 }
 
 /// The name of the files of an experiment.

@@ -74,11 +74,17 @@ impl Scale {
     }
 }
 
-/// The number of a tick, without zeros behind.
+/// The number of a tick, without zeros behind; from ten thousand on in thousands, millions or billions.
 pub(super) fn label(tick: f64) -> String {
+    let (number, unit) = match tick.abs() {
+        large if large >= 1e9 => (tick / 1e9, "G"),
+        large if large >= 1e6 => (tick / 1e6, "M"),
+        large if large >= 1e4 => (tick / 1e3, "k"),
+        _ => (tick, ""),
+    };
     // Multiples of a step err in the last digits.
-    let text = format!("{tick:.6}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    let text = format!("{number:.6}");
+    format!("{}{unit}", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
 /// 1, 2 or 5 times a power of ten, at least so much.
@@ -99,7 +105,8 @@ mod tests {
         assert!((linear.place(57.0) - 100.0 / 1.05).abs() < 1e-9);
         let log = Scale::of([0.02, 150.0].into_iter(), true, 0.0, 100.0);
         assert_eq!(log.ticks(), [0.1, 1.0, 10.0, 100.0]);
-        assert_eq!([label(0.1), label(3.0 * 0.1), label(200.0)], ["0.1", "0.3", "200"]);
+        let numbers = [0.1, 3.0 * 0.1, 200.0, 5000.0, 2e4, 1.5e6, 1e9];
+        assert_eq!(numbers.map(label), ["0.1", "0.3", "200", "5000", "20k", "1.5M", "1G"]);
         let narrow = Scale::of([20.0, 22.0].into_iter(), true, 0.0, 1.0);
         assert!(narrow.ticks().len() > 2, "{:?}", narrow.ticks());
         assert!(!Scale::of(std::iter::empty(), true, 0.0, 1.0).ticks().is_empty());

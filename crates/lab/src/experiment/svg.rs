@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::chart::{Chart, Line};
+use super::chart::{Chart, Line, Point};
 use super::scale::{Scale, label};
 use super::table::Table;
 
@@ -10,18 +10,25 @@ use super::table::Table;
 const WIDTH: f64 = 500.0;
 const HEIGHT: f64 = 310.0;
 
-/// More names than these along an axis need a panel of twice the width.
+/// More bars, or names along an axis, than these need a panel of twice the width.
 const MANY: usize = 12;
+const MANY_BARS: usize = 36;
 
-/// The plot within its panel: what is left and right of it, and where it ends.
+/// The plot within its panel: what is left, at least, and right of it, and where it ends.
 const LEFT: f64 = 68.0;
 const RIGHT: f64 = 16.0;
 const TOP: f64 = 36.0;
 const BOTTOM: f64 = 250.0;
 
+/// Lines whose numbers differ by more than this factor have a logarithmic axis.
+const WIDE: f64 = 30.0;
+
 /// Height of a line of the legend, and width of a letter.
 const LEGEND: f64 = 17.0;
 const LETTER: f64 = 6.4;
+
+/// How far a letter of a name that is written aslant reaches to the left, and down: at 28 degrees.
+const ASLANT: (f64, f64) = (0.883 * LETTER, 0.469 * LETTER);
 
 /// Colours that are told apart by most eyes, on white and on black.
 const COLOURS: [&str; 10] = [
@@ -30,20 +37,25 @@ const COLOURS: [&str; 10] = [
 ];
 
 const STYLE: &str = "<style>\
-:root{--ground:#fff;--ink:#1c1e21;--faint:#d9dce0}\
-@media(prefers-color-scheme:dark){:root{--ground:#14171a;--ink:#e4e6e8;--faint:#3a3f45}}\
-text{font:12px system-ui,sans-serif;fill:var(--ink)}\
+text{font:12px system-ui,sans-serif;fill:#1c1e21}\
 .title{font-weight:600;font-size:13px}\
-.ground{fill:var(--ground)}\
-.grid{stroke:var(--faint);stroke-width:1}\
-.axis{stroke:var(--ink);stroke-width:1}\
+.ground{fill:#fff}\
+.grid{fill:none;stroke:#d9dce0;stroke-width:1}\
+.axis{fill:none;stroke:#1c1e21;stroke-width:1}\
+.mark{stroke:#1c1e21;stroke-width:1.2}\
 .line{fill:none;stroke-width:1.8}\
 .dashed{stroke-dasharray:5 3}\
+.over{paint-order:stroke;stroke:#fff;stroke-width:3px}\
+@media(prefers-color-scheme:dark){text{fill:#e4e6e8}.over{stroke:#14171a}.ground{fill:#14171a}.grid{stroke:#3a3f45}\
+.axis,.mark{stroke:#e4e6e8}}\
 </style>";
+
+/// Lines of a panel at most: a chart with more is drawn as several panels on the same axes.
+const LINES: usize = 4;
 
 /// Draws panels, two beside each other.
 pub(crate) fn draw(charts: &[Chart], table: &Table) -> String {
-    let panels: Vec<Panel<'_>> = charts.iter().map(|chart| Panel::new(chart, table)).collect();
+    let panels: Vec<Panel<'_>> = charts.iter().flat_map(|chart| panels(chart, table)).collect();
     let width = panels.iter().map(|panel| panel.width).fold(WIDTH, f64::max);
     let beside = if width > WIDTH { 1 } else { panels.len().clamp(1, 2) };
     let mut body = String::new();
@@ -66,36 +78,126 @@ pub(crate) fn draw(charts: &[Chart], table: &Table) -> String {
     )
 }
 
-/// A chart with what it draws.
+/// A chart with some of its lines.
 struct Panel<'a> {
     chart: &'a Chart,
+    title: String,
     places: Vec<&'a str>,
     lines: Vec<Line>,
+    marks: Vec<(usize, f64, f64)>,
+    left: f64,
     width: f64,
     x: Scale,
     y: Scale,
 }
 
-impl<'a> Panel<'a> {
-    fn new(chart: &'a Chart, table: &'a Table) -> Self {
-        let (places, lines) = (chart.places(table), chart.lines(table));
-        let points = || lines.iter().flat_map(|line| &line.points);
-        let width = if places.len() > MANY { 2.0 * WIDTH } else { WIDTH };
-        let right = width - RIGHT;
-        let x = match places.len() {
-            0 => Scale::around(points().map(|point| point.0), chart.x_axis.log, LEFT, right),
-            count => Scale::between(-0.5, count as f64 - 0.5, LEFT, right),
-        };
-        let y = Scale::of(points().map(|point| point.1), chart.y_axis.log, BOTTOM, TOP);
-        if chart.y_axis.alike {
-            let both = || points().flat_map(|point| [point.0, point.1]);
-            let x = Scale::of(both(), chart.x_axis.log, LEFT, right);
-            let y = Scale::of(both(), chart.y_axis.log, BOTTOM, TOP);
-            return Self { chart, places, lines, width, x, y };
-        }
-        Self { chart, places, lines, width, x, y }
-    }
+/// Whether numbers differ by so much that equal steps would hide the small ones.
+fn is_wide(numbers: &[f64]) -> bool {
+    let least = numbers.iter().copied().fold(f64::INFINITY, f64::min);
+    least > 0.0 && numbers.iter().any(|number| *number > WIDE * least)
+}
 
+/// The most lines of a panel of a chart.
+#[cfg(test)]
+pub(super) fn most_lines(chart: &Chart, table: &Table) -> usize {
+    let lines = panels(chart, table).into_iter().filter(|panel| panel.places.is_empty());
+    lines.map(|panel| panel.lines.len()).max().unwrap_or(0)
+}
+
+/// The panels of a chart: one, or where its lines are too many one for each column, and for a part of the
+/// series each. Bars stand side by side, however many.
+fn panels<'a>(chart: &'a Chart, table: &'a Table) -> Vec<Panel<'a>> {
+    let lines = chart.lines(table);
+    if !chart.places(table).is_empty() || lines.len() <= LINES {
+        return on_same_axes(chart, chart.title, vec![lines], table);
+    }
+    let mut columns = vec![Vec::new(); chart.y.len()];
+    for line in lines {
+        columns[line.column].push(line);
+    }
+    let mut panels = Vec::new();
+    for (mut lines, (_, suffix)) in columns.into_iter().zip(chart.y) {
+        let title = match suffix.trim_start_matches([',', ' ']) {
+            "" => chart.title.to_owned(),
+            what => format!("{}, {what}", chart.title),
+        };
+        for line in &mut lines {
+            line.column = 0;
+            line.name.truncate(line.name.len() - suffix.len());
+        }
+        let each = lines.len().div_ceil(lines.len().div_ceil(LINES).max(1)).max(1);
+        let parts = lines.chunks(each).map(<[Line]>::to_vec).collect();
+        panels.extend(on_same_axes(chart, &title, parts, table));
+    }
+    panels
+}
+
+/// A panel for each of these parts of a chart's lines, which are to be compared.
+fn on_same_axes<'a>(
+    chart: &'a Chart,
+    title: &str,
+    parts: Vec<Vec<Line>>,
+    table: &'a Table,
+) -> Vec<Panel<'a>> {
+    let places = chart.places(table);
+    let bars = parts.iter().flatten().filter(|line| line.column == 0);
+    let bars: usize = bars.map(|line| line.points.len()).sum();
+    let is_wide_panel = places.len() > MANY || !places.is_empty() && bars > MANY_BARS;
+    let width = if is_wide_panel { 2.0 * WIDTH } else { WIDTH };
+    let right = width - RIGHT;
+    let room = (right - LEFT) / places.len().max(1) as f64;
+    let longest = longest(&places) * LETTER;
+    // The first name must not begin outside.
+    let left = if longest > room {
+        (longest / LETTER * ASLANT.0 - room / 2.0 + 8.0).max(LEFT)
+    } else {
+        LEFT
+    };
+    let marks = chart.marks(table);
+    let of_marks = || marks.iter().map(|(_, x, y)| (*x, *y));
+    let points = || parts.iter().flatten().flat_map(|line| &line.points);
+    let levels = || chart.levels().map(|(_, y)| y);
+    let xs = || points().map(|point| point.x).chain(of_marks().map(|mark| mark.0));
+    // An error bar that goes down to nothing has no place on a logarithmic axis.
+    let ends = |point: &Point| [point.y - point.spread, point.y + point.spread];
+    let drawn = |y: &f64| !chart.y_axis.log || *y > 0.0;
+    let ys = || {
+        let marks = of_marks().map(|mark| mark.1).chain(levels());
+        points()
+            .flat_map(|point| ends(point).into_iter().chain([point.y]))
+            .chain(marks)
+            .filter(drawn)
+    };
+    let both = || points().flat_map(|point| [point.x, point.y]);
+    let (x, y) = match places.len() {
+        _ if chart.y_axis.alike => (
+            Scale::of(both(), chart.x_axis.log, left, right),
+            Scale::of(both(), chart.y_axis.log, BOTTOM, TOP),
+        ),
+        0 => (
+            Scale::around(xs(), chart.x_axis.log, left, right),
+            Scale::of(ys(), chart.y_axis.log || is_wide(&ys().collect::<Vec<f64>>()), BOTTOM, TOP),
+        ),
+        count => (
+            Scale::between(-0.5, count as f64 - 0.5, left, right),
+            Scale::of(ys(), chart.y_axis.log, BOTTOM, TOP),
+        ),
+    };
+    let panel = |lines: Vec<Line>| {
+        let here = |mark: &&(usize, f64, f64)| lines.iter().any(|line| line.colour == mark.0);
+        let marks = marks.iter().filter(here).copied().collect();
+        let (title, places) = (title.to_owned(), places.clone());
+        Panel { chart, title, places, lines, marks, left, width, x, y }
+    };
+    parts.into_iter().map(panel).collect()
+}
+
+/// Letters of the longest of these names.
+fn longest(places: &[&str]) -> f64 {
+    places.iter().map(|place| place.chars().count()).max().unwrap_or(0) as f64
+}
+
+impl Panel<'_> {
     /// Where the plot ends.
     fn right(&self) -> f64 {
         self.width - RIGHT
@@ -105,7 +207,7 @@ impl<'a> Panel<'a> {
     fn legend(&self) -> Vec<Vec<&Line>> {
         let mut rows: Vec<Vec<&Line>> = vec![Vec::new()];
         let mut used = 0.0;
-        for line in &self.lines {
+        for line in self.lines.iter().filter(|line| !line.name.is_empty()) {
             let width = entry_width(line);
             if used + width > self.width - 24.0 && used > 0.0 {
                 rows.push(Vec::new());
@@ -121,43 +223,60 @@ impl<'a> Panel<'a> {
 
     /// Whether the names of places are so long that they are written aslant.
     fn aslant(&self) -> bool {
-        let room = (self.right() - LEFT) / self.places.len().max(1) as f64;
-        self.places.iter().any(|place| place.len() as f64 * LETTER > room)
+        let room = (self.right() - self.left) / self.places.len().max(1) as f64;
+        longest(&self.places) * LETTER > room
     }
 
     /// Where the legend begins.
     fn below(&self) -> f64 {
-        if self.aslant() { HEIGHT + 20.0 } else { HEIGHT }
+        if self.aslant() { self.label() + 24.0 } else { HEIGHT }
+    }
+
+    /// Where the label of the horizontal axis stands.
+    fn label(&self) -> f64 {
+        if self.aslant() { BOTTOM + 36.0 + longest(&self.places) * ASLANT.1 } else { BOTTOM + 36.0 }
     }
 
     fn height(&self) -> f64 {
-        self.below() + LEGEND * self.legend().len() as f64
+        let rows = self.legend().len() + usize::from(!self.marks.is_empty());
+        self.below() + LEGEND * rows as f64
     }
 
     fn draw(&self, out: &mut String) {
-        text(out, LEFT, 20.0, "start", "title", self.chart.title);
+        text(out, self.left, 20.0, "start", "title", &self.title);
         self.draw_axes(out);
         if self.chart.y_axis.alike {
-            let right = self.right();
-            let _ = write!(
-                out,
-                r#"<path class="line" stroke="var(--faint)" d="M{LEFT} {BOTTOM}L{right} {TOP}"/>"#
-            );
+            let (left, right) = (self.left, self.right());
+            let _ =
+                write!(out, r#"<path class="axis dashed" d="M{left} {BOTTOM}L{right} {TOP}"/>"#);
+            text(out, right - 4.0, TOP + 26.0, "end", "", "y = x");
         }
         if self.places.is_empty() {
-            self.lines.iter().for_each(|line| self.draw_line(out, line));
+            for (line, above) in self.lines.iter().zip((0..self.lines.len()).rev()) {
+                self.draw_line(out, line, above);
+            }
         } else {
             self.draw_bars(out);
+        }
+        self.draw_levels(out);
+        for &(colour, x, y) in &self.marks {
+            let x = if self.places.is_empty() {
+                self.x.place(x)
+            } else {
+                let (left, width) = self.bar(colour, x);
+                left + width / 2.0
+            };
+            draw_mark(out, COLOURS[colour % COLOURS.len()], (x, self.y.place(y)));
         }
         self.draw_legend(out);
     }
 
     fn draw_axes(&self, out: &mut String) {
-        let right = self.right();
+        let (left, right) = (self.left, self.right());
         for tick in self.y.ticks() {
             let y = self.y.place(tick);
-            let _ = write!(out, r#"<path class="grid" d="M{LEFT} {y:.1}H{right}"/>"#);
-            text(out, LEFT - 6.0, y + 4.0, "end", "", &label(tick));
+            let _ = write!(out, r#"<path class="grid" d="M{left} {y:.1}H{right}"/>"#);
+            text(out, self.left - 6.0, y + 4.0, "end", "", &label(tick));
         }
         if self.places.is_empty() {
             for tick in self.x.ticks() {
@@ -177,58 +296,90 @@ impl<'a> Panel<'a> {
                 text(out, x, y + 2.0, "middle", "", place);
             }
         }
-        let _ = write!(out, r#"<path class="axis" d="M{LEFT} {BOTTOM}H{right}"/>"#);
-        let below = if aslant { BOTTOM + 62.0 } else { BOTTOM + 36.0 };
-        text(out, f64::midpoint(LEFT, right), below, "middle", "", self.chart.x_axis.label);
-        let middle = f64::midpoint(TOP, BOTTOM);
-        let _ = write!(out, r#"<g transform="translate(16 {middle}) rotate(-90)">"#);
+        let _ = write!(out, r#"<path class="axis" d="M{left} {BOTTOM}H{right}"/>"#);
+        let middle = f64::midpoint(self.left, right);
+        text(out, middle, self.label(), "middle", "", self.chart.x_axis.label);
+        let (across, middle) = (self.left - LEFT + 16.0, f64::midpoint(TOP, BOTTOM));
+        let _ = write!(out, r#"<g transform="translate({across} {middle}) rotate(-90)">"#);
         text(out, 0.0, 0.0, "middle", "", self.chart.y_axis.label);
         out.push_str("</g>");
     }
 
-    fn draw_line(&self, out: &mut String, line: &Line) {
+    /// So many others are drawn above it: where they lie on it, its larger points show.
+    fn draw_line(&self, out: &mut String, line: &Line, above: usize) {
+        let radius = if line.points.len() > MANY { 1.8 } else { 2.6 + above as f64 };
         let colour = COLOURS[line.colour % COLOURS.len()];
         let dashed = if line.column > 0 { " dashed" } else { "" };
-        let places = line.points.iter().map(|&(x, y)| (self.x.place(x), self.y.place(y)));
+        let places = || line.points.iter().map(|p| (self.x.place(p.x), self.y.place(p.y)));
         if !self.chart.y_axis.alike {
-            let path = places.clone().map(|(x, y)| format!("{x:.1} {y:.1}"));
+            let path = places().map(|(x, y)| format!("{x:.1} {y:.1}"));
             let path = path.collect::<Vec<String>>().join("L");
             let _ = write!(out, r#"<path class="line{dashed}" stroke="{colour}" d="M{path}"/>"#);
         }
-        for (x, y) in places {
-            let _ = write!(out, r#"<circle cx="{x:.1}" cy="{y:.1}" r="2.6" fill="{colour}"/>"#);
+        for ((x, y), point) in places().zip(&line.points) {
+            let _ =
+                write!(out, r#"<circle cx="{x:.1}" cy="{y:.1}" r="{radius}" fill="{colour}"/>"#);
+            self.draw_spread(out, colour, x, point);
         }
     }
 
-    /// The bars of a place stand side by side, in the order of series.
+    /// How far rounds differ, as an error bar.
+    fn draw_spread(&self, out: &mut String, colour: &str, x: f64, point: &Point) {
+        if point.spread <= 0.0 {
+            return;
+        }
+        let low = point.y - point.spread;
+        let low = if self.chart.y_axis.log && low <= 0.0 { BOTTOM } else { self.y.place(low) };
+        let (high, left) = (self.y.place(point.y + point.spread), x - 3.0);
+        let _ = write!(
+            out,
+            r#"<path class="line" stroke="{colour}" d="M{x:.1} {low:.1}V{high:.1}M{left:.1} {high:.1}h6M{left:.1} {low:.1}h6"/>"#
+        );
+    }
+
+    /// The paper's numbers that are drawn all along.
+    fn draw_levels(&self, out: &mut String) {
+        let (left, right) = (self.left, self.right());
+        for (what, y) in self.chart.levels() {
+            let y = self.y.place(y);
+            let _ = write!(out, r#"<path class="axis dashed" d="M{left} {y:.1}H{right}"/>"#);
+            text(out, right - 4.0, y - 4.0, "end", "over", what);
+        }
+    }
+
+    /// Where the bar of a colour begins at a place, and how wide it is: bars stand side by side, in the
+    /// order of series.
+    fn bar(&self, colour: usize, place: f64) -> (f64, f64) {
+        let at = |line: &Line| line.points.iter().any(|p| (p.x - place).abs() < 0.5);
+        let mut here: Vec<usize> =
+            self.lines.iter().filter(|line| at(line)).map(|line| line.colour).collect();
+        here.dedup();
+        let beside = here.iter().position(|one| *one == colour).unwrap_or(0);
+        let room = (self.right() - self.left) / self.places.len() as f64 * 0.8;
+        let width = room / here.len().max(1) as f64;
+        (self.x.place(place) - room / 2.0 + width * beside as f64, width)
+    }
+
     fn draw_bars(&self, out: &mut String) {
-        let at =
-            |line: &Line, place: f64| line.points.iter().any(|point| (point.0 - place).abs() < 0.5);
-        let room = (self.right() - LEFT) / self.places.len() as f64 * 0.8;
         for line in &self.lines {
             let colour = COLOURS[line.colour % COLOURS.len()];
-            for &(place, height) in &line.points {
-                let mut here: Vec<usize> =
-                    self.lines.iter().filter(|l| at(l, place)).map(|line| line.colour).collect();
-                here.dedup();
-                let beside = here.iter().position(|colour| *colour == line.colour).unwrap_or(0);
-                let width = room / here.len().max(1) as f64;
-                let x = self.x.place(place) - room / 2.0 + width * beside as f64;
-                let y = self.y.place(height);
-                let _ = if line.column == 0 {
-                    let tall = (BOTTOM - y).max(0.5);
-                    write!(
+            for point in &line.points {
+                let (x, width) = self.bar(line.colour, point.x);
+                let (y, wide) = (self.y.place(point.y), (width - 1.0).max(1.0));
+                if line.column > 0 {
+                    let _ = write!(
                         out,
-                        r#"<rect x="{x:.1}" y="{y:.1}" width="{:.1}" height="{tall:.1}" fill="{colour}"/>"#,
-                        (width - 1.0).max(1.0)
-                    )
-                } else {
-                    write!(
-                        out,
-                        r#"<path class="line" stroke="{colour}" d="M{x:.1} {y:.1}h{:.1}"/>"#,
-                        (width - 1.0).max(1.0)
-                    )
-                };
+                        r#"<path class="line" stroke="{colour}" d="M{x:.1} {y:.1}h{wide:.1}"/>"#
+                    );
+                    continue;
+                }
+                let base = self.y.place(0.0).min(BOTTOM);
+                let (top, tall) = (y.min(base), (base - y).abs().max(0.5));
+                let _ = write!(
+                    out,
+                    r#"<rect x="{x:.1}" y="{top:.1}" width="{wide:.1}" height="{tall:.1}" fill="{colour}"/>"#
+                );
+                self.draw_spread(out, "#7f7f7f", x + wide / 2.0, point);
             }
         }
     }
@@ -248,7 +399,21 @@ impl<'a> Panel<'a> {
                 x += entry_width(line);
             }
         }
+        if !self.marks.is_empty() {
+            let y = self.below() + LEGEND * self.legend().len() as f64;
+            draw_mark(out, "none", (33.0, y - 4.0));
+            text(out, 47.0, y, "start", "", "the paper's number, in the colour of its line");
+        }
     }
+}
+
+/// A number of the paper: a diamond.
+fn draw_mark(out: &mut String, colour: &str, (x, y): (f64, f64)) {
+    let top = y - 5.5;
+    let _ = write!(
+        out,
+        r#"<path class="mark" fill="{colour}" d="M{x:.1} {top:.1}l5.5 5.5l-5.5 5.5l-5.5 -5.5z"/>"#
+    );
 }
 
 fn entry_width(line: &Line) -> f64 {

@@ -62,7 +62,7 @@ pub(crate) fn short(number: f64) -> String {
 /// Rows of equal length under named columns. Names end in their unit.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
-    columns: Vec<&'static str>,
+    columns: Vec<String>,
     rows: Vec<Vec<Cell>>,
     noise: f64,
 }
@@ -70,7 +70,7 @@ pub(crate) struct Table {
 /// A row by the names of its cells.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row<'a> {
-    columns: &'a [&'static str],
+    columns: &'a [String],
     cells: &'a [Cell],
 }
 
@@ -101,7 +101,29 @@ impl<'a> Row<'a> {
 impl Table {
     /// An empty table.
     pub(crate) fn new(columns: impl IntoIterator<Item = &'static str>) -> Self {
-        Self { columns: columns.into_iter().collect(), rows: Vec::new(), noise: 0.0 }
+        let columns = columns.into_iter().map(str::to_owned).collect();
+        Self { columns, rows: Vec::new(), noise: 0.0 }
+    }
+
+    /// What [`Table::write`] wrote: a column is one of numbers if all of its cells are, or are empty. `None`
+    /// where rows differ in length.
+    pub(crate) fn read(text: &str) -> Option<Self> {
+        let mut lines = text.lines().map(|line| line.split('\t').collect::<Vec<&str>>());
+        let columns: Vec<String> = lines.next()?.into_iter().map(str::to_owned).collect();
+        let lines: Vec<Vec<&str>> = lines.collect();
+        if lines.iter().any(|line| line.len() != columns.len()) {
+            return None;
+        }
+        let number = |cell: &str| if cell.is_empty() { Some(f64::NAN) } else { cell.parse().ok() };
+        let of_numbers: Vec<bool> = (0..columns.len())
+            .map(|column| lines.iter().all(|line| number(line[column]).is_some()))
+            .collect();
+        let cell = |(cell, is_number): (&str, &bool)| match number(cell) {
+            Some(number) if *is_number => Cell::Number(number),
+            _ => Cell::Text(cell.to_owned()),
+        };
+        let row = |line: Vec<&str>| line.into_iter().zip(&of_numbers).map(cell).collect();
+        Some(Self { columns, rows: lines.into_iter().map(row).collect(), noise: 0.0 })
     }
 
     /// By which share the same work differed while it was measured.
@@ -152,6 +174,16 @@ impl Table {
         self.of(column, text).map(|row| row.number(y)).collect()
     }
 
+    /// With the digits that are written.
+    pub(crate) fn rounded(mut self) -> Self {
+        for cell in self.rows.iter_mut().flatten() {
+            if let Cell::Number(number) = cell {
+                *number = short(*number).parse().unwrap_or(f64::NAN);
+            }
+        }
+        self
+    }
+
     /// Writes it with tabs.
     pub(crate) fn write(&self, mut out: impl Write) -> io::Result<()> {
         writeln!(out, "{}", self.columns.join("\t"))?;
@@ -189,7 +221,7 @@ impl Table {
     }
 
     /// The names of the columns.
-    pub(crate) fn columns(&self) -> &[&'static str] {
+    pub(crate) fn columns(&self) -> &[String] {
         &self.columns
     }
 }
@@ -213,6 +245,14 @@ mod tests {
             text,
             "structure\tsize_bytes\tmean_ns\na\t1024\t1.235\nb\t2048\t\na\t4096\t1235\n"
         );
+        let Some(read) = Table::read(&text) else { panic!("{text}") };
+        let rounded = table.clone().rounded();
+        assert_eq!(rounded.numbers("structure", "a", "mean_ns"), [1.235, 1235.0]);
+        assert!(rounded.numbers("structure", "b", "mean_ns").iter().all(|none| none.is_nan()));
+        let mut again = Vec::new();
+        assert!(read.write(&mut again).is_ok() && again == out);
+        assert_eq!(read.numbers("structure", "a", "mean_ns"), [1.235, 1235.0]);
+        assert!(Table::read("a\tb\n1\n").is_none() && Table::read("").is_none());
         assert_eq!([short(0.000_123_46), short(-12.347)], ["0.0001235", "-12.35"]);
     }
 }

@@ -1,12 +1,16 @@
 //! Every experiment at a tiny size: its files are sound, and its check can fail.
 
-use std::env;
+use std::path::Path;
+use std::{env, fs};
 
+use super::chart::Mark;
 use super::part::Checked;
-use super::report::Page;
+use super::report::{Page, compose, is_done, judge};
+use super::svg;
 use super::table::Cell;
 use super::verdict::{Finding, Judged};
 use super::{EXPERIMENTS, Experiment, Setting, Table};
+use crate::args::Judge;
 
 fn tiny() -> Setting {
     Setting { packets: 40_000, rounds: 1, most_bytes: 1 << 20, factor: 16, ..Setting::quick() }
@@ -146,6 +150,17 @@ fn is_seen(experiment: &Experiment, table: &Table, claim: usize, (_, near): Want
     nearest >= 1.0
 }
 
+/// Panels are not crowded, charts say what to see, and the paper's numbers are of series that are there.
+fn assert_fits_its_charts(experiment: &Experiment, table: &Table) {
+    let name = experiment.name;
+    for chart in experiment.charts {
+        assert!(svg::most_lines(chart, table) <= 4, "{name}, {}: crowded", chart.title);
+        assert!(chart.see.ends_with('.') && !chart.y_axis.label.is_empty(), "{name}: {chart:?}");
+        let of_series = chart.paper.iter().filter(|mark| !matches!(mark, Mark::Level(..)));
+        assert_eq!(chart.marks(table).len(), of_series.count(), "{name}, {}", chart.title);
+    }
+}
+
 /// Measures it; its files are sound. Returns what is never seen of its claims. One that is skipped is fine.
 fn check(experiment: &'static Experiment, setting: &Setting) -> Vec<String> {
     let mut unseen = Vec::new();
@@ -166,9 +181,10 @@ fn check(experiment: &'static Experiment, setting: &Setting) -> Vec<String> {
     for chart in experiment.charts {
         let columns = chart.y.iter().map(|(column, _)| *column).chain([chart.x, chart.series]);
         for column in columns {
-            assert!(table.columns().contains(&column), "{name}: no column {column}");
+            assert!(table.columns().iter().any(|c| c == column), "{name}: no column {column}");
         }
     }
+    assert_fits_its_charts(experiment, table);
     for (number, claim) in (experiment.judge)(table).claims.iter().enumerate() {
         let with_baseline = (!claim.baseline.is_empty()).then_some(ON_BASELINE);
         for wanted in [REPRODUCED, CONTRADICTED].into_iter().chain(with_baseline) {
@@ -185,6 +201,46 @@ fn check(experiment: &'static Experiment, setting: &Setting) -> Vec<String> {
         assert!(matches!(claim.finding, Finding::Untold), "{name}: {claim:?} by no numbers");
     }
     unseen
+}
+
+/// Experiments are measured one by one, left out where they were, judged again by their files, and put
+/// together in one report.
+#[test]
+fn runs_are_resumed_and_merged() {
+    let folder = env::temp_dir().join(format!("flowgauge-lab-{}", std::process::id()));
+    let both = [&super::agg_evict::FIG4, &super::insta_measure::FIG8];
+    assert!(fs::create_dir_all(&folder).is_ok());
+    for experiment in both {
+        let Ok(page) = Page::measure(experiment, &tiny(), "--quick") else { panic!("none") };
+        assert!(page.write(&folder).is_ok() && compose(&folder, &[]).is_ok());
+        let done = |options| is_done(experiment, &folder, options).ok();
+        assert_eq!([done("--quick"), done("--full")], [Some(true), Some(false)]);
+    }
+    assert_eq!(is_done(&super::skipper::FIG3, &folder, "--quick").ok(), Some(false));
+    let report = folder.with_extension("md");
+    let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
+    let files = |folder: &Path| -> Vec<String> {
+        let names = ["agg-evict-fig4.md", "agg-evict-fig4.svg", "insta-measure-fig8.md"];
+        names.iter().map(|name| read(&folder.join(name))).chain([read(&report)]).collect()
+    };
+    let before = files(&folder);
+    let all = Judge { names: vec!["all".to_owned()], folder: folder.clone() };
+    assert!(judge(&all).is_ok());
+    assert_eq!(files(&folder), before);
+    for wanted in ["# agg-evict/fig4", "# insta-measure/fig8", "| skipper/fig3 | the error behind"]
+    {
+        assert!(before[3].contains(wanted), "{wanted}");
+    }
+    // Other numbers have another verdict, and a torn file is refused.
+    let table = folder.join("agg-evict-fig4.tsv");
+    let numbers = read(&table);
+    let (head, _) = numbers.split_once('\n').unwrap_or_default();
+    assert!(fs::write(&table, format!("{head}\ntrace\t10\t30\t10\t5\n")).is_ok());
+    assert!(judge(&all).is_ok() && read(&report).contains("30 (at least 50)"));
+    assert!(fs::write(&table, format!("{head}\ntrace\t10\n")).is_ok());
+    let refused = judge(&all).err().map(|failure| failure.to_string()).unwrap_or_default();
+    assert!(refused.contains("agg-evict-fig4.tsv: rows differ in length"), "{refused}");
+    assert!(fs::remove_dir_all(&folder).is_ok() && fs::remove_file(&report).is_ok());
 }
 
 /// What cannot be measured here is named, and is little.

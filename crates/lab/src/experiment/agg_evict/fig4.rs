@@ -30,6 +30,8 @@ pub(crate) const FIG4: Experiment = Experiment {
             y_axis: linear("flows (%)"),
             series: "traffic",
             only: &[],
+            paper: &[],
+            see: "Most flows are small: the line is high at the left already.",
         },
         Chart {
             title: "Their packets",
@@ -39,6 +41,8 @@ pub(crate) const FIG4: Experiment = Experiment {
             y_axis: linear("packets (%)"),
             series: "traffic",
             only: &[],
+            paper: &[],
+            see: "Few packets are in small flows: the line rises at the right only.",
         },
     ],
 };

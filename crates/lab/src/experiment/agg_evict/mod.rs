@@ -19,11 +19,11 @@ pub(super) use fig8::{FIG8A, FIG8B};
 
 use flowgauge_core::key::FlowKey;
 
-use super::chart::{Chart, linear};
-use super::latency::{self, BARE, Bare, Latency, Runner, race};
+use super::chart::{Chart, Mark, linear};
+use super::latency::{self, BARE, Bare, COLUMNS, Latency, Runner, race};
 use super::part::{Part, median};
 use super::preset::{self, Preset};
-use super::setting::Setting;
+use super::setting::{LINE_RATE, Setting};
 use super::stream::Stream;
 use super::structure::Structure;
 use super::table::{Cell, Table};
@@ -104,11 +104,11 @@ fn nine() -> [Structure; 9] {
 }
 
 /// The columns behind a table's own.
-const MEASURED: [&str; 4] = ["how", "mean_ns", "p99_ns", "mpps"];
+const MEASURED: [&str; 3] = ["how", "mpps", "mpps_spread"];
 
 /// A table by these columns.
 fn table(by: impl IntoIterator<Item = &'static str>) -> Table {
-    Table::new(by.into_iter().chain(MEASURED))
+    Table::new(by.into_iter().chain(MEASURED).chain(COLUMNS))
 }
 
 /// A runner of the paper's with what tables call it.
@@ -162,8 +162,9 @@ fn measure<K: FlowKey>(
 /// Adds a row for each of these times.
 fn push<'a>(table: &mut Table, at: &[Cell], times: impl Iterator<Item = (&'a str, Latency)>) {
     for (label, time) in times {
-        let numbers = [time.mean_ns, time.p99_ns, 1e3 / time.mean_ns].map(Cell::from);
-        table.push(at.iter().cloned().chain([Cell::from(label)]).chain(numbers));
+        let rates = [time.mpps(), time.mpps() * time.mean_spread / time.mean_ns].map(Cell::from);
+        let at = at.iter().cloned().chain([Cell::from(label)]);
+        table.push(at.chain(rates).chain(time.cells()));
     }
 }
 
@@ -204,6 +205,8 @@ const LATENCY: Chart = Chart {
     y_axis: linear("latency (ns a packet)"),
     series: "how",
     only: &[ALONE, BEHIND, THEIRS, THEIRS_BEHIND],
+    paper: &[],
+    see: "In each group the bar behind the aggregator should be the better one: lower in latency, higher in throughput.",
 };
 
 /// Packets a second, likewise.
@@ -211,5 +214,6 @@ const THROUGHPUT: Chart = Chart {
     title: "Throughput",
     y: &[("mpps", "")],
     y_axis: linear("million packets a second"),
+    paper: &[Mark::Level("10 Gbit/s", LINE_RATE)],
     ..LATENCY
 };

@@ -6,7 +6,7 @@ use flowgauge_kernel::{Digester, Isa, Seed};
 
 use super::vector::Vectors;
 use super::{FlowRegulator, RATE, Rcc, SKETCH};
-use crate::experiment::chart::{Chart, linear, log};
+use crate::experiment::chart::{Chart, Mark, linear, log};
 use crate::experiment::part::Part;
 use crate::experiment::preset::Preset;
 use crate::experiment::setting::{Mix, Setting};
@@ -56,6 +56,11 @@ const CHARTS: &[Chart] = &[Chart {
     y_axis: log("packets a second"),
     series: "structure",
     only: &[],
+    paper: &[
+        Mark::Level("RCC by the paper: 112,000 a second", 112_000.0),
+        Mark::Level("FlowRegulator by the paper: 1.02 %", 10_200.0),
+    ],
+    see: "Two layers let through a tenth of what one lets through, and far below the packets that arrive.",
 }];
 
 const ARRIVALS: &str = "arrivals";

@@ -60,6 +60,8 @@ const EVERY: Chart = Chart {
     y_axis: log(""),
     series: "flows",
     only: &[],
+    paper: &[],
+    see: "Each point is a flow: the nearer to y = x, the better its estimate, and points close in as flows grow.",
 };
 
 /// Bytes of the regulator: the power of two below the paper's 12 MB.

@@ -6,7 +6,7 @@ use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::key::{FlowKey, Key16, KeyKind};
 
 use super::run::of_sketch;
-use crate::experiment::chart::{Chart, linear};
+use crate::experiment::chart::{Chart, Mark, linear};
 use crate::experiment::latency::{Bare, Runner};
 use crate::experiment::parallel::{Together, together};
 use crate::experiment::part::{Part, median};
@@ -54,6 +54,13 @@ pub(crate) const FIG9A: Experiment = Experiment {
         y_axis: linear("million packets a second"),
         series: "dispatch",
         only: &[ONES, DIGEST],
+        paper: &[
+            Mark::At(ONES, 1.0, 18.88),
+            Mark::At(ONES, 2.0, 25.48),
+            Mark::At(ONES, 3.0, 36.19),
+            Mark::At(ONES, 4.0, 46.32),
+        ],
+        see: "The rate grows with the cores; diamonds are the paper's Atom of 2.4 GHz.",
     }],
 };
 

@@ -66,6 +66,8 @@ const BY_BITS: Chart = Chart {
     y_axis: axis(""),
     series: "design",
     only: &[RCC, REGULATOR],
+    paper: &[],
+    see: "Two layers retain ever more packets with more bits, one layer hardly does; what one packet let through stands for is less certain for it.",
 };
 
 const RCC: &str = "RCC";

@@ -6,10 +6,10 @@ use flowgauge_core::terms::Measure;
 
 use super::paper::Coin;
 use crate::exact::{Exact, number};
-use crate::experiment::chart::{Chart, linear, log};
+use crate::experiment::chart::{Chart, Mark, linear, log};
 use crate::experiment::latency::{BARE, Bare, Runner};
 use crate::experiment::long::Loop;
-use crate::experiment::part::{Part, median};
+use crate::experiment::part::{Part, median, spread};
 use crate::experiment::preset::Preset;
 use crate::experiment::setting::{LINE_RATE, Mix, Setting};
 use crate::experiment::stream::Stream;
@@ -55,6 +55,7 @@ pub(crate) const STRAWMEN: Experiment = Experiment {
             title: "Throughput",
             y: &[("mpps", "")],
             y_axis: linear("million packets a second"),
+            paper: &[Mark::Level("10 Gbit/s", LINE_RATE)],
             ..BY_LENGTH
         },
     ],
@@ -68,6 +69,8 @@ const BY_LENGTH: Chart = Chart {
     y_axis: linear(""),
     series: "structure",
     only: &[PLAIN, ONE, UNIFORM, COIN, NITRO],
+    paper: &[],
+    see: "By the paper NitroSketch lies below sampled packets in error, and above one array and coins in rate.",
 };
 
 const PLAIN: &str = "Count Sketch";
@@ -103,7 +106,14 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
         Exact::count(stream.keys.iter().map(|key| number(key.canonical(Key8::BYTES))).collect());
     let least = THRESHOLD * flows.total() as f64;
     let heavy: Vec<_> = flows.iter().filter(|(_, packets)| *packets as f64 > least).collect();
-    let mut table = Table::new(["structure", "packets", "memory_bytes", "error_percent", "mpps"]);
+    let mut table = Table::new([
+        "structure",
+        "packets",
+        "memory_bytes",
+        "error_percent",
+        "mpps",
+        "mpps_spread",
+    ]);
     let lengths = TURNS.map(|turns| turns * stream.keys.len());
     let mut bare = vec![Vec::new(); lengths.len()];
     let mut coins = vec![Vec::new(); lengths.len()];
@@ -132,15 +142,16 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
         }
     }
     for (length, rates) in lengths.iter().zip(&bare) {
-        row!(table, BARE, *length, f64::NAN, f64::NAN, median(rates));
+        row!(table, BARE, *length, f64::NAN, f64::NAN, median(rates), spread(rates));
     }
     for (length, rates) in lengths.iter().zip(&coins) {
-        row!(table, COIN, *length, memory[0], f64::NAN, median(rates));
+        row!(table, COIN, *length, memory[0], f64::NAN, median(rates), spread(rates));
     }
     for ((structure, measured), bytes) in structures().iter().zip(measured).zip(memory) {
         for (length, (square, rates)) in lengths.iter().zip(measured) {
             let error = 100.0 * (square / rounds as f64).sqrt();
-            row!(table, structure.label.as_str(), *length, bytes, error, median(&rates));
+            let label = structure.label.as_str();
+            row!(table, label, *length, bytes, error, median(&rates), spread(&rates));
         }
     }
     let limit = format!(

@@ -47,6 +47,8 @@ pub(crate) const SEPARATE: Experiment = Experiment {
         y_axis: linear("times"),
         series: "kind",
         only: &[],
+        paper: &[],
+        see: "Two workers with a summary each should reach twice the rate of one, where arithmetic alone does.",
     }],
 };
 

@@ -49,6 +49,8 @@ pub(crate) const SHARED: Experiment = Experiment {
         y_axis: linear("ns a packet"),
         series: "traffic",
         only: &[],
+        paper: &[],
+        see: "A tick above its bar says that sharing one summary costs more than one each; the nearer, the better.",
     }],
 };
 

@@ -37,6 +37,8 @@ pub(crate) const UPDATES: Experiment = Experiment {
         y_axis: linear("times"),
         series: "asked",
         only: &[],
+        paper: &[],
+        see: "A bar at 1 says that answers during the epoch cost nothing.",
     }],
 };
 

@@ -7,7 +7,7 @@ use super::{
     SPACE_SAVING,
 };
 use crate::experiment::chart::{Chart, linear};
-use crate::experiment::latency::BARE;
+use crate::experiment::latency::{BARE, COLUMNS};
 use crate::experiment::part::Part;
 use crate::experiment::setting::{Mix, Setting};
 use crate::experiment::stream::Stream;
@@ -151,7 +151,7 @@ fn judge(table: &Table) -> Verdict {
 }
 
 fn measure_sizes(setting: &Setting) -> Result<Outcome, Failure> {
-    let mut all = Table::new(["traffic", "size_mb", "mean_ns", "p99_ns"]);
+    let mut all = Table::new(["traffic", "size_mb"].into_iter().chain(COLUMNS));
     for skew in SKEWS {
         let stream = Stream::<Key8>::draw(setting, Mix::Zipf(skew), KeyKind::Pair)?;
         let mut table = super::table(["size_mb"]);
@@ -164,7 +164,8 @@ fn measure_sizes(setting: &Setting) -> Result<Outcome, Failure> {
         let name = format!("skew {skew}");
         for row in table.rows() {
             let name = if row.text("structure") == BARE { BARE } else { &name };
-            let cells = ["size_mb", "mean_ns", "p99_ns"].map(|column| row.number(column).into());
+            let cells = std::iter::once("size_mb").chain(COLUMNS);
+            let cells = cells.map(|column| row.number(column).into());
             all.push(std::iter::once(name.into()).chain(cells));
         }
     }

@@ -5,7 +5,7 @@ use flowgauge_core::key::{Key8, KeyKind};
 use super::fig6::{PADDINGS, entry_bytes, state};
 use super::{Contender, Rule};
 use crate::experiment::chart::{Chart, linear};
-use crate::experiment::latency::{self, BARE};
+use crate::experiment::latency::{self, BARE, COLUMNS};
 use crate::experiment::part::Part;
 use crate::experiment::preset::Preset;
 use crate::experiment::setting::{Mix, Setting};
@@ -90,7 +90,7 @@ fn of_paper<const PAYLOAD: usize>(skew: f64, bytes: usize) -> Vec<Contender<Key8
 }
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
-    let mut all = Table::new(["layout", "entry_bytes", "mean_ns", "p99_ns"]);
+    let mut all = Table::new(["layout", "entry_bytes"].into_iter().chain(COLUMNS));
     for skew in SKEWS {
         let stream = Stream::<Key8>::draw(setting, Mix::Zipf(skew), KeyKind::Pair)?;
         let bytes = BYTES * setting.packets;
@@ -112,7 +112,8 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
         }
         all.add_noise(table.noise());
         for row in table.rows() {
-            let cells = ["entry_bytes", "mean_ns", "p99_ns"].map(|name| row.number(name).into());
+            let cells = std::iter::once("entry_bytes").chain(COLUMNS);
+            let cells = cells.map(|name| row.number(name).into());
             all.push(std::iter::once(row.text("structure").into()).chain(cells));
         }
     }

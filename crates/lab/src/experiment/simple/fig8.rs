@@ -10,14 +10,14 @@ use flowgauge_kernel::{Digester, Isa, Seed, prefetch};
 
 use super::BATCH;
 use crate::experiment::chart::{Chart, log};
-use crate::experiment::latency::{self, BARE, Bare, Latency, Runner};
+use crate::experiment::latency::{self, BARE, Bare, COLUMNS, Latency, Runner};
 use crate::experiment::parallel::{Together, together};
 use crate::experiment::part::Part;
 use crate::experiment::preset::Preset;
 use crate::experiment::setting::{Mix, Setting};
 use crate::experiment::stream::Stream;
 use crate::experiment::structure::Structure;
-use crate::experiment::table::{Table, row};
+use crate::experiment::table::Table;
 use crate::experiment::verdict::{Claim, Verdict};
 use crate::experiment::{Experiment, Outcome};
 use crate::failure::Failure;
@@ -106,7 +106,7 @@ fn race<R: Runner<Key8>>(runners: &mut [R], parts: &[Stream<Key8>], rounds: usiz
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let parts = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::Pair)?.split(CORES);
-    let mut table = Table::new(["how", "size_mb", "mean_ns", "p99_ns"]);
+    let mut table = Table::new(["how", "size_mb"].into_iter().chain(COLUMNS));
     for bytes in setting.sizes(1 << 10) {
         let array = |cell: usize| {
             let parameters = [("columns", bytes / cell), ("candidates", 0)];
@@ -122,11 +122,12 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
         ];
         table.add_noise(latency::noise(&times.map(|(_, time)| time)));
         for (how, time) in times {
-            row!(table, how, super::megabytes(bytes), time.mean_ns, time.p99_ns);
+            let at = [how.into(), super::megabytes(bytes).into()];
+            table.push(at.into_iter().chain(time.cells()));
         }
     }
     let bare = race(&mut [Bare::new(), Bare::new()], &parts, 1);
-    row!(table, BARE, f64::NAN, bare.mean_ns, bare.p99_ns);
+    table.push([BARE.into(), f64::NAN.into()].into_iter().chain(bare.cells()));
     let limit = latency::limit(&[bare.mean_ns], BATCH);
     let notes = "Packets are split between the cores by flow. The arrays are the engine's, but for that \
                  by compare-and-swap, written for this figure. Counters that are added to have 64 bits, \

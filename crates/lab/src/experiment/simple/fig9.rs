@@ -7,12 +7,12 @@ use flowgauge_core::key::{Key8, KeyKind};
 use super::{ARRAY, BATCH, CUCKOO_1, CUCKOO_4, Contender, LINEAR, OVERWRITING, better};
 use crate::experiment::antagonist::{Antagonist, beside};
 use crate::experiment::chart::{Chart, linear, log};
-use crate::experiment::latency::{BARE, Bare, Runner, noise, race_paced};
+use crate::experiment::latency::{BARE, Bare, COLUMNS, Runner, noise, race_paced};
 use crate::experiment::part::{Part, median};
 use crate::experiment::preset::Preset;
 use crate::experiment::setting::{Mix, Setting};
 use crate::experiment::stream::Stream;
-use crate::experiment::table::{Table, row};
+use crate::experiment::table::Table;
 use crate::experiment::verdict::{Claim, Missing, Verdict};
 use crate::experiment::{Experiment, Outcome};
 use crate::failure::Failure;
@@ -84,7 +84,8 @@ const PAUSE_NS: f64 = 5_000.0;
 
 fn measure(setting: &Setting, antagonist: Antagonist) -> Result<Outcome, Failure> {
     let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::Pair)?;
-    let mut table = Table::new(["structure", "antagonists", "antagonist_mb", "mean_ns", "p99_ns"]);
+    let mut table =
+        Table::new(["structure", "antagonists", "antagonist_mb"].into_iter().chain(COLUMNS));
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let beside_them: Vec<(usize, usize)> = match antagonist {
         Antagonist::Random => (0..=7).map(|power| (1, 1 << (20 + power))).collect(),
@@ -102,7 +103,8 @@ fn measure(setting: &Setting, antagonist: Antagonist) -> Result<Outcome, Failure
         });
         table.add_noise(noise(&times));
         for (label, time) in std::iter::once(&BARE).chain(&NAMES).zip(times) {
-            row!(table, *label, count, super::megabytes(bytes), time.mean_ns, time.p99_ns);
+            let at = [(*label).into(), count.into(), super::megabytes(bytes).into()];
+            table.push(at.into_iter().chain(time.cells()));
         }
     }
     let limit = super::limit(&table);

@@ -30,7 +30,7 @@ pub(super) use zero_loss::ZERO_LOSS;
 use super::chart::{Chart, linear, log};
 use super::exam::Exam;
 use super::heap::Heap;
-use super::latency::{self, BARE, Bare, Runner};
+use super::latency::{self, BARE, Bare, COLUMNS, Runner};
 use super::part::median;
 use super::preset::{self, Preset};
 use super::setting::{Mix, Setting};
@@ -197,7 +197,7 @@ impl<K: FlowKey> Contender<K> {
 /// An empty table of latency and accuracy by these columns.
 fn table(by: impl IntoIterator<Item = &'static str>) -> Table {
     let by = std::iter::once("structure").chain(by);
-    Table::new(by.chain(["mean_ns", "p99_ns", "held_percent", "precision", "recall"]))
+    Table::new(by.chain(COLUMNS).chain(["held_percent", "precision", "recall"]))
 }
 
 /// Measures these, and how well they answer where a task is asked: a row for each, and one for the
@@ -228,9 +228,8 @@ fn measure<K: FlowKey + Extract<8>>(
             let untracked = contenders[number].runner.untracked() as f64;
             100.0 * (1.0 - untracked / stream.keys.len() as f64)
         });
-        let times = [time.mean_ns.into(), time.p99_ns.into(), held.into()];
-        let accuracy = accuracy.map(Into::into);
-        table.push(std::iter::once(label.into()).chain(at).chain(times).chain(accuracy));
+        let accuracy = [held, accuracy[0], accuracy[1]].map(Into::into);
+        table.push(std::iter::once(label.into()).chain(at).chain(time.cells()).chain(accuracy));
     }
     Ok(())
 }
@@ -289,6 +288,8 @@ const BY_SIZE: Chart = Chart {
     y_axis: linear("latency (ns a packet)"),
     series: "structure",
     only: &[],
+    paper: &[],
+    see: "Follow each line over the sizes: where it turns up, the structure has left a cache, and where it is high at the left, it is too full.",
 };
 
 /// Precision by tail.
@@ -300,6 +301,8 @@ const PRECISION: Chart = Chart {
     y_axis: linear("precision"),
     series: "structure",
     only: &[],
+    paper: &[],
+    see: "The best structures stand at the top left: few ns in the tail, and everything named rightly.",
 };
 
 /// Recall by tail.

@@ -46,6 +46,8 @@ pub(crate) const ZERO_LOSS: Experiment = Experiment {
         y_axis: linear("million packets a second"),
         series: "rate",
         only: &[],
+        paper: &[],
+        see: "The rate without loss should stand little below that by the mean latency: a short tail fills no queue.",
     }],
 };
 

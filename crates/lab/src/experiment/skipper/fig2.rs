@@ -6,7 +6,7 @@ use super::{ACCELERATED, EPSILON};
 use crate::experiment::chart::linear;
 use crate::experiment::latency::{BARE, Bare, Runner};
 use crate::experiment::long::Loop;
-use crate::experiment::part::{Part, median};
+use crate::experiment::part::{Part, median, spread};
 use crate::experiment::preset::Preset;
 use crate::experiment::setting::{Mix, Setting};
 use crate::experiment::stream::Stream;
@@ -31,7 +31,12 @@ pub(crate) const FIG2: Experiment = Experiment {
     measure,
     judge,
     missing: &[],
-    charts: &super::panels(&[("mpps", "")], linear("million packets a second")),
+    charts: &super::panels(
+        &[("mpps", "")],
+        linear("million packets a second"),
+        &[BARE, super::HEAP, super::BUCKETS, ACCELERATED[2].1],
+        "Lines behind Skipper rise with the length of the stream and with the error; those alone stay level.",
+    ),
 };
 
 /// The chance that the sample errs by more than was asked for.
@@ -40,12 +45,12 @@ const DELTA: f64 = 0.0001;
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::Pair)?;
     let lengths = super::lengths(setting);
-    let mut table = Table::new(["structure", "length_packets", "epsilon", "mpps"]);
+    let mut table = Table::new(["structure", "length_packets", "epsilon", "mpps", "mpps_spread"]);
     let structures = super::structures(EPSILON, DELTA);
     let rates = race(&structures, setting, &stream, &lengths, super::rounds(setting))?;
     for (label, rates) in labels(&structures).zip(rates) {
         for (length, rate) in lengths.iter().zip(rates) {
-            row!(table, label, *length, f64::NAN, rate);
+            row!(table, label, *length, f64::NAN, rate[0], rate[1]);
         }
     }
     let longest = &lengths[lengths.len() - 1..];
@@ -53,7 +58,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
         let structures = super::structures(epsilon, DELTA);
         let rates = race(&structures, setting, &stream, longest, 1)?;
         for (label, rates) in labels(&structures).zip(rates) {
-            row!(table, label, f64::NAN, epsilon, rates.first().copied());
+            row!(table, label, f64::NAN, epsilon, rates.first().map(|[rate, _]| *rate));
         }
     }
     let bare = table.numbers("structure", BARE, "mpps");
@@ -84,14 +89,14 @@ fn labels(structures: &[Structure]) -> impl Iterator<Item = &str> {
 }
 
 /// Million packets a second up to each of these lengths, of the bare loop and of each structure:
-/// medians over rounds.
+/// medians over rounds, and how far these differ.
 fn race(
     structures: &[Structure],
     setting: &Setting,
     stream: &Stream<Key8>,
     lengths: &[usize],
     rounds: usize,
-) -> Result<Vec<Vec<f64>>, Failure> {
+) -> Result<Vec<Vec<[f64; 2]>>, Failure> {
     let mut runners: Vec<Box<dyn Runner<Key8>>> = vec![Box::new(Bare::new())];
     for structure in structures {
         runners.push(Box::new(structure.build::<Key8>(setting)?));
@@ -110,8 +115,9 @@ fn race(
             }
         }
     }
-    let medians = |rates: Vec<Vec<f64>>| rates.iter().map(|rates| median(rates)).collect();
-    Ok(rates.into_iter().map(medians).collect())
+    let middle = |rates: &Vec<f64>| [median(rates), spread(rates)];
+    let middles = |rates: Vec<Vec<f64>>| rates.iter().map(middle).collect();
+    Ok(rates.into_iter().map(middles).collect())
 }
 
 fn judge(table: &Table) -> Verdict {

@@ -5,7 +5,7 @@ use flowgauge_core::key::{Key8, KeyKind};
 use super::{ACCELERATED, EPSILON, HEAP};
 use crate::experiment::chart::log;
 use crate::experiment::long::{Absent, Arrivals};
-use crate::experiment::part::{Part, median};
+use crate::experiment::part::{Part, median, spread};
 use crate::experiment::preset::Preset;
 use crate::experiment::setting::{Mix, Setting};
 use crate::experiment::stream::Stream;
@@ -36,7 +36,12 @@ pub(crate) const FIG3: Experiment = Experiment {
     measure,
     judge,
     missing: &[],
-    charts: &super::panels(&[("rmse_packets", "")], log("error on arrival (RMSE, packets)")),
+    charts: &super::panels(
+        &[("rmse_packets", "")],
+        log("error on arrival (RMSE, packets)"),
+        &[HEAP, ACCELERATED[2].1, ABSENT_0[0].1, ABSENT_0[1].1],
+        "By the paper a line behind Skipper lies on the one alone, and that of Space-Saving below it.",
+    ),
 };
 
 /// Packets at which flows are asked for, before the first length and between each two.
@@ -59,18 +64,25 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::Pair)?;
     let lengths = super::lengths(setting);
     let arrivals = Arrivals::draw(&stream.keys, &lengths, ASKED, setting.seed);
-    let mut table =
-        Table::new(["structure", "length_packets", "epsilon", "rmse_packets", "passed"]);
+    let mut table = Table::new([
+        "structure",
+        "length_packets",
+        "epsilon",
+        "rmse_packets",
+        "rmse_packets_spread",
+        "passed",
+    ]);
     for (label, errors) in errors(EPSILON, super::rounds(setting), setting, &stream, &arrivals)? {
-        for (length, error) in lengths.iter().zip(errors) {
-            row!(table, label.as_str(), *length, f64::NAN, error, passed(*length, EPSILON));
+        for (length, [error, spread]) in lengths.iter().zip(errors) {
+            let passed = passed(*length, EPSILON);
+            row!(table, label.as_str(), *length, f64::NAN, error, spread, passed);
         }
     }
     let longest = lengths.last().copied().unwrap_or(0);
     for epsilon in super::epsilons(setting) {
         for (label, errors) in errors(epsilon, 1, setting, &stream, &arrivals)? {
-            let error = errors.last().copied();
-            row!(table, label, f64::NAN, epsilon, error, passed(longest, epsilon));
+            let [error, spread] = errors.last().copied().unwrap_or([f64::NAN; 2]);
+            row!(table, label, f64::NAN, epsilon, error, spread, passed(longest, epsilon));
         }
     }
     let limit = "An exact table errs nowhere.".to_owned();
@@ -87,28 +99,37 @@ fn passed(packets: usize, epsilon: f64) -> &'static str {
     if packets as f64 > super::gamma(epsilon, DELTA) { "some" } else { "none" }
 }
 
-/// The errors of each structure at each length: roots of means of squares, over so many seeds.
+/// An error for each length, and how far seeds differ.
+type Errors = Vec<[f64; 2]>;
+
+/// The errors of each structure at each length: roots of means of squares over so many seeds, and how far
+/// these differ.
 fn errors(
     epsilon: f64,
     seeds: usize,
     setting: &Setting,
     stream: &Stream<Key8>,
     arrivals: &Arrivals<Key8>,
-) -> Result<Vec<(String, Vec<f64>)>, Failure> {
+) -> Result<Vec<(String, Errors)>, Failure> {
     let lengths = super::lengths(setting);
     let error = |(label, structure, absent): (String, Structure, Absent)| {
-        let mut sums = vec![0.0; lengths.len()];
+        let mut squares = vec![Vec::new(); lengths.len()];
         for seed in 0..seeds as u64 {
             let setting = Setting { seed: setting.seed + seed, ..setting.clone() };
             let mut summary = structure.build::<Key8>(&setting)?;
-            let squares =
+            let sums =
                 arrivals.squares(&mut summary, |s| s.answers(), absent, &stream.keys, &lengths);
-            for (sum, square) in sums.iter_mut().zip(squares.unwrap_or_default()) {
-                *sum += square;
+            for ((squares, sum), length) in
+                squares.iter_mut().zip(sums.unwrap_or_default()).zip(&lengths)
+            {
+                squares.push(sum / *length as f64);
             }
         }
-        let means = sums.iter().zip(&lengths).map(|(sum, n)| sum / (seeds * n) as f64);
-        Ok((label, means.map(f64::sqrt).collect()))
+        let error = |squares: Vec<f64>| {
+            let roots: Vec<f64> = squares.iter().map(|square| square.sqrt()).collect();
+            [(squares.iter().sum::<f64>() / seeds as f64).sqrt(), spread(&roots)]
+        };
+        Ok((label, squares.into_iter().map(error).collect()))
     };
     // Linked buckets err as Space-Saving does.
     let structures = super::structures(epsilon, DELTA).into_iter();

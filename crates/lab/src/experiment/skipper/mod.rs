@@ -97,22 +97,35 @@ fn structures(epsilon: f64, delta: f64) -> Vec<Structure> {
     plain.into_iter().chain([buckets]).chain(accelerated).collect()
 }
 
-/// Two panels: by the length of the stream, and by the error asked for.
-const fn panels(y: &'static [(&'static str, &'static str)], y_axis: Axis) -> [Chart; 2] {
+/// By the length of the stream, and by the error asked for: sketches, and what Space-Saving is compared with.
+const fn panels(
+    y: &'static [(&'static str, &'static str)],
+    y_axis: Axis,
+    heaps: &'static [&'static str],
+    see: &'static str,
+) -> [Chart; 4] {
     let by_length = Chart {
-        title: "By the length of the stream, at an error of 1 %",
+        title: "Sketches by the length of the stream, at an error of 1 %",
         x: "length_packets",
         x_axis: log("packets of the stream"),
         y,
         y_axis,
         series: "structure",
-        only: &[],
+        only: &[ACCELERATED[0].0, ACCELERATED[0].1, ACCELERATED[1].0, ACCELERATED[1].1],
+        paper: &[],
+        see,
     };
     let by_epsilon = Chart {
-        title: "By the error, in the longest stream",
+        title: "Sketches by the error, in the longest stream",
         x: "epsilon",
         x_axis: log("error asked for, as a share of the packets"),
         ..by_length
     };
-    [by_length, by_epsilon]
+    let title = "Space-Saving by the length of the stream";
+    [
+        by_length,
+        Chart { title, only: heaps, ..by_length },
+        by_epsilon,
+        Chart { title: "Space-Saving by the error", only: heaps, ..by_epsilon },
+    ]
 }

@@ -7,12 +7,12 @@ use flowgauge_core::terms::Measure;
 
 use crate::exact::{Exact, number};
 use crate::experiment::chart::{Axis, Chart, linear, log};
-use crate::experiment::part::{Part, median};
+use crate::experiment::part::{Part, median, spread};
 use crate::experiment::preset::Preset;
 use crate::experiment::setting::{FRAME_BYTES, Mix, Setting};
 use crate::experiment::stream::Stream;
 use crate::experiment::structure::Structure;
-use crate::experiment::table::{Table, row};
+use crate::experiment::table::{Cell, Table};
 use crate::experiment::verdict::{Claim, Verdict};
 use crate::experiment::{Experiment, Outcome};
 use crate::failure::Failure;
@@ -58,6 +58,8 @@ const BY_LENGTH: Chart = Chart {
     y_axis: ERROR,
     series: "structure",
     only: &[],
+    paper: &[],
+    see: "Behind samplers the errors should stay near those of UnivMon alone, however long the stream, while the time falls.",
 };
 
 const ALONE: &str = "UnivMon";
@@ -92,10 +94,19 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     // A stream that comes again has the same flows and the same entropy.
     let (count, entropy) = (flows.len() as f64, packets.log2() - logs / packets);
     let lengths = super::lengths(setting);
-    let mut table =
-        Table::new(["structure", "length_packets", "flows_percent", "entropy_percent", "ns"]);
+    let mut table = Table::new([
+        "structure",
+        "length_packets",
+        "flows_percent",
+        "flows_percent_spread",
+        "entropy_percent",
+        "entropy_percent_spread",
+        "ns",
+        "ns_spread",
+    ]);
     for structure in structures() {
-        let mut squares = vec![[0.0; 2]; lengths.len()];
+        // Errors of the number of flows and of the entropy, by seed.
+        let mut errors = vec![[Vec::new(), Vec::new()]; lengths.len()];
         let mut times = vec![Vec::new(); lengths.len()];
         let seeds = super::rounds(setting);
         for seed in 0..seeds as u64 {
@@ -114,14 +125,16 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
                     answers.weight_logs(Measure::Packets).map_or(f64::NAN, |logs| logs.value);
                 let length = *length as f64;
                 let bits = length.log2() - logs / length;
-                for (square, error) in squares[at].iter_mut().zip([told / count, bits / entropy]) {
-                    *square += (100.0 * (error - 1.0)).powi(2) / seeds as f64;
+                for (errors, share) in errors[at].iter_mut().zip([told / count, bits / entropy]) {
+                    errors.push(100.0 * (share - 1.0).abs());
                 }
             }
         }
-        for ((length, [of_flows, of_entropy]), times) in lengths.iter().zip(squares).zip(times) {
-            let label = structure.label.as_str();
-            row!(table, label, *length, of_flows.sqrt(), of_entropy.sqrt(), median(&times));
+        for ((length, errors), times) in lengths.iter().zip(errors).zip(times) {
+            let [of_flows, of_entropy] = errors.map(|errors| [root(&errors), spread(&errors)]);
+            let at = [structure.label.as_str().into(), (*length).into()];
+            let numbers = [of_flows, of_entropy, [median(&times), spread(&times)]];
+            table.push(at.into_iter().chain(numbers.concat().into_iter().map(Cell::from)));
         }
     }
     let limit = "An exact table errs nowhere.".to_owned();
@@ -136,6 +149,11 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
         super::rounds(setting)
     );
     Ok(Outcome { table, limit, notes })
+}
+
+/// The root of the mean of squares.
+fn root(numbers: &[f64]) -> f64 {
+    (numbers.iter().map(|number| number * number).sum::<f64>() / numbers.len() as f64).sqrt()
 }
 
 /// Hands over the packets of these numbers.
@@ -210,6 +228,7 @@ fn worse(one: f64, other: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::table::row;
 
     const SAMPLED: [&str; 3] = [SKIPPER, NORM, NITRO];
 

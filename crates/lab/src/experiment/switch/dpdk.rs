@@ -27,6 +27,8 @@ pub(crate) const DPDK: Experiment = Experiment {
         y_axis: linear("ns a packet"),
         series: "behind",
         only: &[],
+        paper: &[],
+        see: "Each bar is what a measurement adds to receiving a packet, which has 67 ns at 10 Gbit/s and the smallest packets.",
     }],
 };
 

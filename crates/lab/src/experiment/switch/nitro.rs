@@ -34,6 +34,8 @@ pub(crate) const NITRO_FIG2: Experiment = Experiment {
         y_axis: linear("time (ns a packet)"),
         series: "part",
         only: &[],
+        paper: &[],
+        see: "The paper has most of the time of sketches in a switch go to hashing, the dark part that the engine's one digest makes small.",
     }],
 };
 

@@ -26,6 +26,8 @@ pub(crate) const ZERO_LOSS: Experiment = Experiment {
             y_axis: linear("million packets a second"),
             series: "measurement",
             only: &[],
+            paper: &[],
+            see: "No structure loses packets below its line: at large packets all should reach the link's rate.",
         },
         Chart {
             title: "Bits a second without loss",
@@ -35,6 +37,8 @@ pub(crate) const ZERO_LOSS: Experiment = Experiment {
             y_axis: linear("Gbit/s on the link"),
             series: "measurement",
             only: &[],
+            paper: &[],
+            see: "The larger the packets, the nearer all structures come to what the link carries.",
         },
     ],
 };
