@@ -32,6 +32,14 @@ pub(crate) fn caches() -> String {
     format!("caches {caches}; governor {}", governor.as_deref().unwrap_or("not readable"))
 }
 
+/// Memory of this process that is in use, in MB; not a number where the system does not say.
+pub(crate) fn resident_mb() -> f64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse().ok());
+    kilobytes.map_or(f64::NAN, |kilobytes: f64| kilobytes / 1024.0)
+}
+
 /// Nanoseconds of a tick of the time-stamp counter: measured once, over 20 ms.
 pub(crate) fn ns_per_cycle() -> f64 {
     static TICK: OnceLock<f64> = OnceLock::new();

@@ -12,6 +12,7 @@ mod exam;
 mod hashes;
 mod heap;
 mod insta_measure;
+mod largest;
 mod latency;
 mod long;
 mod nitro;
@@ -82,6 +83,7 @@ pub(crate) struct Outcome {
 pub(crate) const EXPERIMENTS: &[&Experiment] = &[
     &simple::FIG1,
     &simple::FIG2,
+    &simple::ARRAY_SIZE,
     &simple::FIG3,
     &simple::FIG3C,
     &simple::FIG4,
@@ -103,20 +105,30 @@ pub(crate) const EXPERIMENTS: &[&Experiment] = &[
     &agg_evict::FIG8B,
     &nitro::FIG3A,
     &nitro::FIG3B,
+    &nitro::TABLE1,
     &nitro::TABLE2,
     &nitro::STRAWMEN,
+    &nitro::CONVERGENCE,
     &insta_measure::FIG1,
+    &insta_measure::FIG6,
     &insta_measure::FIG7,
     &insta_measure::FIG8,
     &insta_measure::FIG9A,
     &insta_measure::FIG9B,
     &insta_measure::FIG10,
     &insta_measure::FIG11,
+    &insta_measure::CSM,
+    &insta_measure::FIG12,
     &insta_measure::FIG13,
     &insta_measure::FIG14,
+    &insta_measure::WSAF,
     &skipper::FIG2,
     &skipper::FIG3,
     &skipper::UNIVMON,
+    &skipper::CONVERGENCE,
+    &skipper::WEIGHTED,
+    &skipper::L2,
+    &skipper::HIERARCHICAL,
     &auto::AUTO,
     &scaling::SEPARATE,
     &scaling::SHARED,

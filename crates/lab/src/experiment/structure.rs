@@ -4,6 +4,7 @@ use flowgauge_core::catalog;
 use flowgauge_core::key::FlowKey;
 use flowgauge_core::summary::shared::SharedIngest;
 use flowgauge_core::summary::{BuildError, Options, Parameters, Summary};
+use flowgauge_core::terms::Measure;
 use flowgauge_kernel::{Digester, Isa, Seed};
 
 use super::setting::Setting;
@@ -18,6 +19,7 @@ pub(crate) struct Structure {
     memory_bytes: usize,
     parameters: Parameters,
     accelerators: Vec<(String, Parameters)>,
+    by: Measure,
     isa: Isa,
 }
 
@@ -30,6 +32,7 @@ impl Structure {
             memory_bytes: 1 << 20,
             parameters: Parameters::default(),
             accelerators: Vec::new(),
+            by: Measure::Packets,
             isa: Isa::best(),
         }
     }
@@ -62,6 +65,11 @@ impl Structure {
         self
     }
 
+    /// Of which this is asked.
+    pub(crate) fn by(self, by: Measure) -> Self {
+        Self { by, ..self }
+    }
+
     /// On this instruction set.
     pub(crate) fn on(self, isa: Isa) -> Self {
         Self { isa, ..self }
@@ -77,6 +85,7 @@ impl Structure {
             // Of IPv4 packets.
             key_bytes: Some(K::SHORTEST),
             digester: Digester::new(Seed::number(setting.seed), self.isa),
+            by: self.by,
             ..Options::new(self.memory_bytes, setting.seed)
         };
         let before = catalog::accelerator_bytes::<K>(&self.accelerators, &options);

@@ -131,6 +131,14 @@ fn judge(table: &Table) -> Verdict {
         let times = mpps(behind, true) / mpps(alone, true);
         Part::at_least("times that TwoLevel's throughput is higher", times, 2.5).timed()
     };
+    let two_level_latency = |behind: &str, alone: &str| {
+        let mean = |how: &str| {
+            let mut rows = table.of("how", how).filter(|row| row.text("solution") == TWO_LEVEL);
+            rows.next().map_or(f64::NAN, |row| row.number("mean_ns"))
+        };
+        let times = mean(alone) / mean(behind);
+        Part::at_least("times that TwoLevel's mean is lower", times, 3.5).timed()
+    };
     let faster = super::faster(table);
     Verdict::of(
         table,
@@ -171,6 +179,12 @@ fn judge(table: &Table) -> Verdict {
                 "Pairs of addresses come again less often than sources.",
             )
             .on_baseline([two_level(THEIRS_BEHIND, THEIRS)], faster),
+            Claim::new(
+                "TwoLevel's mean latency is 3.5 times lower.",
+                [two_level_latency(BEHIND, ALONE)],
+                "A faster structure gains less from what is not done.",
+            )
+            .on_baseline([two_level_latency(THEIRS_BEHIND, THEIRS)], faster),
         ],
     )
 }

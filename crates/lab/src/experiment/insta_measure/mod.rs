@@ -1,6 +1,7 @@
 //! Jang et al., "InstaMeasure: instant per-flow detection using large in-DRAM working set of active
 //! flows" (ICDCS 2019).
 
+mod csm;
 mod detection;
 mod errors;
 mod heavy;
@@ -8,16 +9,21 @@ mod regulation;
 mod run;
 mod scatter;
 mod speed;
+mod table;
 mod vector;
 mod vectors;
+mod wild;
 
+pub(super) use csm::CSM;
 pub(super) use detection::FIG9B;
 pub(super) use errors::{FIG10, FIG11};
 pub(super) use heavy::FIG14;
 pub(super) use regulation::{FIG1, FIG7};
 pub(super) use scatter::FIG13;
 pub(super) use speed::FIG9A;
+pub(super) use table::WSAF;
 pub(super) use vectors::FIG8;
+pub(super) use wild::{FIG6, FIG12};
 
 use flowgauge_core::summary::instant::Regulator;
 use flowgauge_synthetic::{Config, Profile, Size, Traffic};

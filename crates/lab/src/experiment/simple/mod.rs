@@ -1,6 +1,7 @@
 //! Alipourfard et al., "A comparison of performance and accuracy of measurement algorithms in
 //! software" (SOSR 2018).
 
+mod array;
 mod fig1;
 mod fig2;
 mod fig3;
@@ -15,6 +16,7 @@ mod zero_loss;
 
 use flowgauge_core::key::{Extract, FlowKey, Key8, KeyKind};
 
+pub(super) use array::ARRAY_SIZE;
 pub(super) use fig1::FIG1;
 pub(super) use fig2::FIG2;
 pub(super) use fig3::{FIG3, FIG3C};

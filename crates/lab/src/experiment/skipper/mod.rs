@@ -1,12 +1,20 @@
 //! Skipper: black-box acceleration of measurement algorithms in software switches.
 
+mod convergence;
 mod fig2;
 mod fig3;
+mod hierarchical;
+mod l2;
 mod univmon;
+mod weighted;
 
+pub(super) use convergence::CONVERGENCE;
 pub(super) use fig2::FIG2;
 pub(super) use fig3::FIG3;
+pub(super) use hierarchical::HIERARCHICAL;
+pub(super) use l2::L2;
 pub(super) use univmon::UNIVMON;
+pub(super) use weighted::WEIGHTED;
 
 use super::chart::{Axis, Chart, log};
 use super::preset::Preset;

@@ -1,12 +1,11 @@
 //! UnivMon with a sample before each of its levels.
 
-use flowgauge_core::batch::{BATCH_PACKETS, Batch};
 use flowgauge_core::key::{FlowKey, Key8, KeyKind};
-use flowgauge_core::summary::Summary;
 use flowgauge_core::terms::Measure;
 
 use crate::exact::{Exact, number};
 use crate::experiment::chart::{Axis, Chart, linear, log};
+use crate::experiment::largest::{Packets, root_mean_square};
 use crate::experiment::part::{Part, median, spread};
 use crate::experiment::preset::Preset;
 use crate::experiment::setting::{FRAME_BYTES, Mix, Setting};
@@ -89,10 +88,11 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::Pair)?;
     let flows =
         Exact::count(stream.keys.iter().map(|key| number(key.canonical(Key8::SHORTEST))).collect());
-    let packets = stream.keys.len() as f64;
+    let total = stream.keys.len() as f64;
     let logs: f64 = flows.iter().map(|(_, packets)| packets as f64 * (packets as f64).log2()).sum();
     // A stream that comes again has the same flows and the same entropy.
-    let (count, entropy) = (flows.len() as f64, packets.log2() - logs / packets);
+    let (count, entropy) = (flows.len() as f64, total.log2() - logs / total);
+    let packets = Packets { keys: &stream.keys, wire: &|_| FRAME_BYTES, gap_ns: GAP_NS };
     let lengths = super::lengths(setting);
     let mut table = Table::new([
         "structure",
@@ -115,7 +115,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
             let (mut fed, mut seconds) = (0, 0.0);
             for (at, length) in lengths.iter().enumerate() {
                 let start = thread_seconds();
-                feed(&mut *summary, &stream.keys, fed, *length);
+                packets.feed(&mut *summary, fed..*length);
                 (fed, seconds) = (*length, seconds + thread_seconds() - start);
                 summary.settle();
                 times[at].push(seconds * 1e9 / *length as f64);
@@ -131,7 +131,8 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
             }
         }
         for ((length, errors), times) in lengths.iter().zip(errors).zip(times) {
-            let [of_flows, of_entropy] = errors.map(|errors| [root(&errors), spread(&errors)]);
+            let [of_flows, of_entropy] =
+                errors.map(|errors| [root_mean_square(&errors), spread(&errors)]);
             let at = [structure.label.as_str().into(), (*length).into()];
             let numbers = [of_flows, of_entropy, [median(&times), spread(&times)]];
             table.push(at.into_iter().chain(numbers.concat().into_iter().map(Cell::from)));
@@ -149,24 +150,6 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
         super::rounds(setting)
     );
     Ok(Outcome { table, limit, notes })
-}
-
-/// The root of the mean of squares.
-fn root(numbers: &[f64]) -> f64 {
-    (numbers.iter().map(|number| number * number).sum::<f64>() / numbers.len() as f64).sqrt()
-}
-
-/// Hands over the packets of these numbers.
-fn feed(summary: &mut dyn Summary<Key8>, keys: &[Key8], from: usize, to: usize) {
-    let mut batch = Batch::new();
-    for packet in from..to {
-        let time_ns = 1 + (packet as u64).cast_signed() * GAP_NS;
-        batch.push(keys[packet % keys.len()], FRAME_BYTES, time_ns);
-        if batch.len() == BATCH_PACKETS || packet + 1 == to {
-            summary.ingest(&mut batch);
-            batch.clear();
-        }
-    }
 }
 
 fn judge(table: &Table) -> Verdict {

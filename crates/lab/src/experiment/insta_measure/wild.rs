@@ -1,0 +1,257 @@
+//! Figures 6 and 12: the distribution of the traffic, and 113 hours of it.
+
+use flowgauge_core::batch::{BATCH_PACKETS, Batch};
+use flowgauge_core::key::{FlowKey, Key16, KeyKind};
+
+use crate::exact::{Exact, number};
+use crate::experiment::chart::{Chart, linear, log};
+use crate::experiment::part::Part;
+use crate::experiment::preset::Preset;
+use crate::experiment::setting::{FRAME_BYTES, Mix, Setting};
+use crate::experiment::stream::Stream;
+use crate::experiment::table::{Table, row};
+use crate::experiment::verdict::{Claim, Verdict};
+use crate::experiment::{Experiment, Outcome};
+use crate::failure::Failure;
+use crate::machine;
+use crate::speed::clock::thread_seconds;
+
+pub(crate) const FIG6: Experiment = Experiment {
+    name: "insta-measure/fig6",
+    title: "how large flows are",
+    paper: "InstaMeasure (ICDCS 2019), Fig. 6",
+    presets: &[super::BACKBONE, super::KEY],
+    measure: measure_sizes,
+    judge: judge_sizes,
+    missing: &[],
+    charts: &[Chart {
+        title: "Sizes of flows by their rank",
+        x: "rank",
+        x_axis: log("rank of the flow"),
+        y: &[("packets", "")],
+        y_axis: log("packets of the flow"),
+        series: "traffic",
+        only: &[],
+        paper: &[],
+        see: "By Zipf's law a line is straight: few flows have most packets, and most have few.",
+    }],
+};
+
+pub(crate) const FIG12: Experiment = Experiment {
+    name: "insta-measure/fig12",
+    title: "113 hours with day and night: load and memory",
+    paper: "InstaMeasure (ICDCS 2019), Fig. 12",
+    presets: &[
+        Preset::of(
+            "traffic",
+            "113 hours of a campus: 9.1 billion packets, more by day than by night and at the weekend",
+            |setting| {
+                format!("113 hours of {} million packets likewise", hourly(setting) * 113.0 / 1e6)
+            },
+            "packets come from memory: their times are those of 113 hours",
+        ),
+        super::KEY,
+        super::REGULATOR,
+        super::TABLE,
+        Preset::other(
+            "processor",
+            "one core of an Atom of 2.4 GHz",
+            "one core of this machine",
+            "that is at hand",
+        ),
+    ],
+    measure: measure_hours,
+    judge: judge_hours,
+    missing: &[],
+    charts: &[
+        Chart {
+            title: "Traffic",
+            y: &[("packets", "")],
+            y_axis: linear("packets an hour"),
+            ..BY_HOUR
+        },
+        Chart {
+            title: "Load of a core at the paper's rates",
+            y: &[("load_percent", "")],
+            y_axis: linear("load (%)"),
+            see: "The load follows the traffic: peaks by day, little at night and on two days of less.",
+            ..BY_HOUR
+        },
+        Chart {
+            title: "Memory",
+            y: &[("memory_mb", "")],
+            y_axis: linear("memory of the structure (MB)"),
+            see: "Memory is a flat line from the first hour to the last.",
+            ..BY_HOUR
+        },
+    ],
+};
+
+const BY_HOUR: Chart = Chart {
+    title: "",
+    x: "hour",
+    x_axis: linear("hour"),
+    y: &[],
+    y_axis: linear(""),
+    series: "structure",
+    only: &[],
+    paper: &[],
+    see: "Days and nights, and a weekend from the 72nd hour on, as a campus has them.",
+};
+
+const HOURS: usize = 113;
+const HOUR_NS: u64 = 3_600_000_000_000;
+const NAME: &str = "InstaMeasure";
+
+/// Packets of the paper's 113 hours.
+const PAPER_PACKETS: f64 = 9.1e9;
+
+/// The share of a mean hour's packets that an hour has: more by day, less at the weekend.
+fn share(hour: usize) -> f64 {
+    let day = (hour as f64 / 24.0 * std::f64::consts::TAU).sin();
+    let weekend = if (72..120).contains(&hour) { 0.6 } else { 1.0 };
+    (1.0 + 0.6 * day) * weekend
+}
+
+/// Packets of a mean hour.
+fn hourly(setting: &Setting) -> f64 {
+    (setting.packets / 4) as f64
+}
+
+fn measure_hours(setting: &Setting) -> Result<Outcome, Failure> {
+    let stream = Stream::<Key16>::draw(setting, Mix::Trace, KeyKind::FiveTuple)?;
+    let mut summary = super::run::of_sketch(super::SKETCH).build::<Key16>(setting)?;
+    let mut table = Table::new([
+        "structure",
+        "hour",
+        "packets",
+        "ns",
+        "load_percent",
+        "memory_mb",
+        "process_mb",
+    ]);
+    let mut keys = stream.keys.iter().cycle();
+    let mut batch = Batch::new();
+    let all: f64 = (0..HOURS).map(share).sum();
+    for hour in 0..HOURS {
+        let packets = (hourly(setting) * share(hour)) as usize;
+        let gap_ns = HOUR_NS / packets.max(1) as u64;
+        let start = thread_seconds();
+        for packet in 0..packets {
+            let time_ns = 1 + hour as u64 * HOUR_NS + packet as u64 * gap_ns;
+            if let Some(key) = keys.next() {
+                batch.push(*key, FRAME_BYTES, time_ns.cast_signed());
+            }
+            if batch.len() == BATCH_PACKETS || packet + 1 == packets {
+                summary.ingest(&mut batch);
+                batch.clear();
+            }
+        }
+        let seconds = thread_seconds() - start;
+        // What the paper's hour takes.
+        let load = 100.0 * seconds / packets as f64 * PAPER_PACKETS * share(hour) / all / 3600.0;
+        let memory = summary.memory_bytes() as f64 / f64::from(1 << 20);
+        let ns = 1e9 * seconds / packets as f64;
+        row!(table, NAME, hour, packets, ns, load, memory, machine::resident_mb());
+    }
+    let limit = "Packets are in memory already; nothing is received.".to_owned();
+    let notes = format!(
+        "Hours are those of the packets' times: {} packets in a mean hour, each measured as fast as it can be. \
+         `load_percent` is what a core takes of the hour at the paper's mean of {:.0} packets a second. There is \
+         no queue: packets that come from memory wait for none.",
+        hourly(setting),
+        PAPER_PACKETS / HOURS as f64 / 3600.0
+    );
+    Ok(Outcome { table, limit, notes })
+}
+
+fn judge_hours(table: &Table) -> Verdict {
+    let of = |column: &str| table.numbers("structure", NAME, column);
+    let (packets, loads) = (of("packets"), of("load_percent"));
+    let (memory, process) = (of("memory_mb"), of("process_mb"));
+    let most = |numbers: &[f64]| numbers.iter().copied().fold(f64::NAN, f64::max);
+    let growth = |numbers: &[f64]| {
+        // What the first hour touches is there from the second on.
+        let at = |at: usize| numbers.get(at).copied().unwrap_or(f64::NAN);
+        at(numbers.len().wrapping_sub(1)) / at(1)
+    };
+    Verdict::of(
+        table,
+        [
+            Claim::new(
+                "One core measures 113 hours of a link of 1 Gbit/s, at no time with a load of more than 40 %.",
+                [Part::at_most("largest load of an hour, %", most(&loads), 40.0).timed()],
+                "This core is slower than the paper's.",
+            ),
+            Claim::new(
+                "The load of the core follows the traffic.",
+                [Part::at_least(
+                    "correlation of load and packets, by hour",
+                    correlation(&packets, &loads),
+                    0.9,
+                )],
+                "Something else took the core meanwhile.",
+            ),
+            Claim::new(
+                "Nothing grows: memory in the last hour is what it was at the beginning (within 1 %).",
+                [
+                    Part::within(
+                        "memory of the structure, last hour over the second",
+                        growth(&memory),
+                        1.0,
+                        0.01,
+                    ),
+                    Part::within("memory of the process, likewise", growth(&process), 1.0, 0.01),
+                ],
+                "Something is kept of each flow.",
+            ),
+        ],
+    )
+}
+
+/// How far two columns move together: 1 where one is a multiple of the other.
+fn correlation(xs: &[f64], ys: &[f64]) -> f64 {
+    let count = xs.len() as f64;
+    let mean = |numbers: &[f64]| numbers.iter().sum::<f64>() / count;
+    let (x_mean, y_mean) = (mean(xs), mean(ys));
+    let product = |f: &dyn Fn(f64, f64) -> f64| {
+        xs.iter().zip(ys).map(|(x, y)| f(x - x_mean, y - y_mean)).sum::<f64>()
+    };
+    product(&|x, y| x * y) / (product(&|x, _| x * x) * product(&|_, y| y * y)).sqrt()
+}
+
+fn measure_sizes(setting: &Setting) -> Result<Outcome, Failure> {
+    let mut table = Table::new(["traffic", "rank", "packets"]);
+    for (traffic, mix) in crate::experiment::largest::TRAFFIC {
+        let stream = Stream::<Key16>::draw(setting, mix, KeyKind::FiveTuple)?;
+        let keys = stream.keys.iter().map(|key| number(key.canonical(Key16::SHORTEST))).collect();
+        let mut sizes = Exact::count(keys).sorted_weights();
+        sizes.reverse();
+        let ranks = std::iter::successors(Some(1.0_f64), |rank| Some(rank * 10_f64.sqrt()));
+        let ranks = ranks.map(|rank| rank.round() as usize);
+        for rank in ranks.take_while(|rank| *rank <= sizes.len()) {
+            row!(table, traffic, rank, sizes[rank - 1] as f64);
+        }
+    }
+    let limit = "Flows are counted exactly; nothing is timed.".to_owned();
+    let notes =
+        "The lines of the generated traffic are by Zipf's law, which has been put in; that of the \
+                 backbone's was not."
+            .to_owned();
+    Ok(Outcome { table, limit, notes })
+}
+
+fn judge_sizes(table: &Table) -> Verdict {
+    let logs = |column: &str| -> Vec<f64> {
+        table.numbers("traffic", "backbone", column).into_iter().map(f64::ln).collect()
+    };
+    let straight = correlation(&logs("rank"), &logs("packets"));
+    Verdict::of(
+        table,
+        [Claim::new(
+            "Flows are of sizes as by Zipf's law: on logarithmic axes size falls with rank along a line.",
+            [Part::at_most("correlation of the logarithms of rank and size", straight, -0.95)],
+            "The traffic is not a backbone's.",
+        )],
+    )
+}
