@@ -67,6 +67,9 @@ pub(crate) enum Failure {
     #[cfg(feature = "dpdk")]
     #[error("DPDK: {0}; it wants 512 MiB of memory, and no second process of DPDK here")]
     Dpdk(String),
+    /// Summaries of one kind do not add up.
+    #[error("merging: {0}")]
+    Merge(String),
     /// The switch ends, or does not do what it is asked for.
     #[error("the switch: {0}")]
     Switch(String),

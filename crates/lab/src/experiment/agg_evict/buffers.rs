@@ -40,16 +40,32 @@ impl Port {
     }
 }
 
-/// The latencies of these runners for each size of a batch, one size after another in each round: packets
-/// are received in bursts, and what is timed is the batch, from reading its headers on. Medians over
+/// How packets come and are handed on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Batching {
+    /// Packets that are there before the first of them is read.
+    pub(super) received: usize,
+    /// Packets that are handed on at once.
+    pub(super) handed_on: usize,
+}
+
+impl Batching {
+    /// So many are received, in bursts, and handed on together.
+    pub(super) fn whole(packets: usize) -> Self {
+        Self { received: packets, handed_on: packets }
+    }
+}
+
+/// The latencies of these runners for each batching, one after another in each round: packets
+/// are received in bursts, and what is timed is each batch, from reading its headers on. Medians over
 /// the rounds.
 pub(super) fn race<K: FlowKey>(
     runners: &mut [&mut dyn Runner<K>],
     keys: &[K],
-    batches: &[usize],
+    batches: &[Batching],
     rounds: usize,
 ) -> Vec<Vec<Latency>> {
-    let mut ports: Vec<Port> = batches.iter().map(|batch| Port::new(*batch)).collect();
+    let mut ports: Vec<Port> = batches.iter().map(|batch| Port::new(batch.received)).collect();
     let mut times = vec![vec![Vec::new(); runners.len()]; batches.len()];
     // The first round warms up.
     for round in 0..=rounds {
@@ -68,30 +84,32 @@ pub(super) fn race<K: FlowKey>(
 fn pass<K: FlowKey>(
     runner: &mut dyn Runner<K>,
     keys: &[K],
-    batch_packets: usize,
+    batching: Batching,
     port: &mut Port,
 ) -> Latency {
     let (mut batch, mut histogram) = (Batch::new(), Histogram::new());
-    let mut received = Vec::with_capacity(batch_packets);
+    let mut received = Vec::with_capacity(batching.received);
     runner.begin();
-    for keys in keys.chunks(batch_packets) {
+    for keys in keys.chunks(batching.received) {
         received.clear();
         for keys in keys.chunks(BURST) {
             port.receive(keys, &mut received);
         }
-        let start = cycles();
-        for numbers in received.chunks(BATCH_PACKETS) {
-            batch.clear();
-            for number in numbers {
-                let frame = &port.buffers[*number as usize];
-                let key = K::from_canonical(&frame[BEFORE..BEFORE + K::SHORTEST]);
-                if let Some(key) = key {
-                    batch.push(key, FRAME_BYTES, 0);
+        for received in received.chunks(batching.handed_on) {
+            let start = cycles();
+            for numbers in received.chunks(BATCH_PACKETS) {
+                batch.clear();
+                for number in numbers {
+                    let frame = &port.buffers[*number as usize];
+                    let key = K::from_canonical(&frame[BEFORE..BEFORE + K::SHORTEST]);
+                    if let Some(key) = key {
+                        batch.push(key, FRAME_BYTES, 0);
+                    }
                 }
+                runner.take(&mut batch);
             }
-            runner.take(&mut batch);
+            histogram.take(received.len(), cycles() - start);
         }
-        histogram.take(keys.len(), cycles() - start);
     }
     runner.end();
     histogram.latency()

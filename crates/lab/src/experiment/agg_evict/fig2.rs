@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use flowgauge_core::key::{Extract, FlowKey, Key4, Key8, Key16, KeyKind};
 
-use super::buffers::race;
+use super::buffers::{Batching, race};
 use super::paper::Alone;
 use super::solutions::FlowRadar;
 use crate::experiment::chart::{Chart, linear, log};
@@ -115,7 +115,7 @@ fn measure_key<K: FlowKey + Extract<8>, const BYTES: usize>(
     let mut engine = super::flow_radar().build::<K>(setting)?;
     let (mut bare, mut paper) = (Bare::new(), Alone(FlowRadar::<BYTES>::new()));
     let mut runners: [&mut dyn Runner<K>; 3] = [&mut bare, &mut engine, &mut paper];
-    let times = race(&mut runners, &stream.keys, &BATCHES, setting.rounds);
+    let times = race(&mut runners, &stream.keys, &BATCHES.map(Batching::whole), setting.rounds);
     for (batch, times) in BATCHES.into_iter().zip(times) {
         table.add_noise(noise(&times));
         let percent = 100.0 * distinct(&stream.keys, batch);

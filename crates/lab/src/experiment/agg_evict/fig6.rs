@@ -2,7 +2,7 @@
 
 use flowgauge_core::key::{Extract, FlowKey, Key4, Key8, Key16, KeyKind};
 
-use super::buffers::race;
+use super::buffers::{Batching, race};
 use super::fig2::BATCHES;
 use super::solutions::FlowRadar;
 use super::{ALONE, BEHIND, BOTH_THEIRS, OURS, THEIRS, THEIRS_BEHIND, WAYS, less, theirs};
@@ -50,7 +50,7 @@ pub(crate) const FIG6C: Experiment = Experiment {
         Preset::same("batches", "32 to 8192 packets of 64 bytes"),
         super::fig2::BUFFERS,
     ],
-    measure: measure_batches,
+    measure: |setting| measure_batches(setting, Batching::whole),
     judge: judge_batches,
     missing: &[],
     charts: &[Chart {
@@ -60,6 +60,25 @@ pub(crate) const FIG6C: Experiment = Experiment {
         ..super::LATENCY
     }],
 };
+
+pub(crate) const RECEIVE: Experiment = Experiment {
+    name: "agg-evict/receive",
+    title: "how many packets are received at once, with and without the aggregator",
+    paper: "Agg-Evict (CCR 2018), section 4.3: a figure that is not plotted",
+    measure: |setting| measure_batches(setting, received),
+    charts: &[Chart {
+        title: "Latency",
+        x: "batch_packets",
+        x_axis: log("packets received at once"),
+        ..super::LATENCY
+    }],
+    ..FIG6C
+};
+
+/// So many are received at once, and 32 of them are handed on.
+fn received(packets: usize) -> Batching {
+    Batching { received: packets, handed_on: super::BATCH }
+}
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let mut table = super::table(["key"]);
@@ -110,7 +129,8 @@ fn judge(table: &Table) -> Verdict {
     )
 }
 
-fn measure_batches(setting: &Setting) -> Result<Outcome, Failure> {
+/// Measures FlowRadar with batches of each size, as `batching` has them come.
+fn measure_batches(setting: &Setting, batching: fn(usize) -> Batching) -> Result<Outcome, Failure> {
     let stream = Stream::<Key4>::draw(setting, Mix::Trace, KeyKind::Source)?;
     let [alone, behind] = super::both(&super::flow_radar(), super::ROWS);
     let (mut alone, mut behind) = (alone.build::<Key4>(setting)?, behind.build::<Key4>(setting)?);
@@ -120,7 +140,7 @@ fn measure_batches(setting: &Setting) -> Result<Outcome, Failure> {
     runners.extend(theirs.iter_mut().map(|(_, runner)| &mut **runner as &mut dyn Runner<Key4>));
     let mut table = super::table(["batch_packets"]);
     let labels = [BARE, ALONE, BEHIND, THEIRS, THEIRS_BEHIND];
-    let times = race(&mut runners, &stream.keys, &BATCHES, setting.rounds);
+    let times = race(&mut runners, &stream.keys, &BATCHES.map(batching), setting.rounds);
     for (batch, times) in BATCHES.into_iter().zip(times) {
         table.add_noise(noise(&times));
         super::push(&mut table, &[batch.into()], labels.into_iter().zip(times));

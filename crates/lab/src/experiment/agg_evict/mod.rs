@@ -13,7 +13,7 @@ mod solutions;
 pub(super) use fig2::FIG2;
 pub(super) use fig4::FIG4;
 pub(super) use fig5::FIG5;
-pub(super) use fig6::{FIG6, FIG6C};
+pub(super) use fig6::{FIG6, FIG6C, RECEIVE};
 pub(super) use fig7::{FIG7, FIG7C};
 pub(super) use fig8::{FIG8A, FIG8B};
 

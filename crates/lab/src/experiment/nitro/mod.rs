@@ -4,6 +4,7 @@
 mod convergence;
 mod fig3a;
 mod fig3b;
+mod load;
 mod paper;
 mod strawmen;
 mod table1;
@@ -12,6 +13,7 @@ mod table2;
 pub(super) use convergence::CONVERGENCE;
 pub(super) use fig3a::FIG3A;
 pub(super) use fig3b::FIG3B;
+pub(super) use load::LOAD;
 pub(super) use strawmen::STRAWMEN;
 pub(super) use table1::TABLE1;
 pub(super) use table2::TABLE2;

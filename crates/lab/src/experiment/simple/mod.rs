@@ -11,6 +11,8 @@ mod fig6;
 mod fig7;
 mod fig8;
 mod fig9;
+mod hierarchical;
+mod merge;
 mod paper;
 mod zero_loss;
 
@@ -26,6 +28,8 @@ pub(super) use fig6::FIG6;
 pub(super) use fig7::FIG7;
 pub(super) use fig8::FIG8;
 pub(super) use fig9::{FIG9A, FIG9B};
+pub(super) use hierarchical::HIERARCHICAL;
+pub(super) use merge::MERGE;
 use paper::{Apart, Inline, Rows, Rule};
 pub(super) use zero_loss::ZERO_LOSS;
 
