@@ -4,6 +4,7 @@
 //! To add one: a file below the paper's folder with a `const … : Experiment`, and its name in
 //! [`EXPERIMENTS`].
 
+mod again;
 mod agg_evict;
 mod antagonist;
 mod auto;

@@ -9,7 +9,7 @@ use std::time::Instant;
 use super::part::ALIKE;
 use super::setting::{Setting, Trace};
 use super::verdict::{Verdict, WORDS};
-use super::{EXPERIMENTS, Experiment, Outcome, Table, preset, svg};
+use super::{EXPERIMENTS, Experiment, Outcome, Table, again, preset, svg};
 use crate::args::{Judge, Run};
 use crate::failure::Failure;
 use crate::machine;
@@ -52,7 +52,7 @@ pub(crate) fn run(run: &Run) -> Result<(), Failure> {
                 left.push((experiment.name, skipped.to_string()));
             }
             page => {
-                let page = page?;
+                let page = page?.and_again(&setting)?;
                 page.write(&run.output)?;
                 let seconds = start.elapsed().as_secs_f64();
                 println!("{} ({seconds:.1} s): {}", experiment.name, page.sentence());
@@ -134,6 +134,8 @@ pub(super) struct Page {
     verdict: Verdict,
     /// How it was measured: the command, the noise and the machine.
     measured: String,
+    /// What was measured again, by the words for it.
+    again: Vec<(String, Table)>,
 }
 
 /// What a page has its parts behind.
@@ -171,7 +173,16 @@ impl Page {
             machine::caches()
         );
         let verdict = (experiment.judge)(&outcome.table);
-        Ok(Self { experiment, outcome, verdict, measured })
+        Ok(Self { experiment, outcome, verdict, measured, again: Vec::new() })
+    }
+
+    /// Measures it again with other seeds and traffic, where its claims are about them.
+    pub(super) fn and_again(mut self, setting: &Setting) -> Result<Self, Failure> {
+        for again in again::of(self.experiment.name) {
+            let outcome = (self.experiment.measure)(&again.setting(setting))?;
+            self.again.push((again.label(), outcome.table.rounded()));
+        }
+        Ok(self)
     }
 
     /// Judges what was measured before, by its files in a folder; `None` where they are not there.
@@ -203,7 +214,13 @@ impl Page {
         let (limit, notes) = (behind(LIMIT).unwrap_or(""), behind(NOTE).unwrap_or(""));
         let outcome = Outcome { table, limit: limit.to_owned(), notes: notes.to_owned() };
         let verdict = (experiment.judge)(&outcome.table);
-        Ok(Some(Self { experiment, outcome, verdict, measured }))
+        let mut again = Vec::new();
+        for label in again::of(experiment.name).iter().map(|again| again.label()) {
+            let path = again_file(folder, experiment, &label);
+            let table = if path.exists() { Table::read(&read(&path)?) } else { None };
+            again.extend(table.map(|table| (label, table)));
+        }
+        Ok(Some(Self { experiment, outcome, verdict, measured, again }))
     }
 
     /// The verdict in a sentence.
@@ -223,6 +240,13 @@ impl Page {
         let failed = Failure::of(table.display());
         let out = File::create(&table).map_err(&failed)?;
         self.outcome.table.write(BufWriter::new(out)).map_err(&failed)?;
+        for (label, table) in &self.again {
+            let path = again_file(folder, self.experiment, label);
+            let failed = Failure::of(path.display());
+            fs::create_dir_all(folder.join(AGAIN)).map_err(&failed)?;
+            let out = File::create(&path).map_err(&failed)?;
+            table.write(BufWriter::new(out)).map_err(&failed)?;
+        }
         self.write_page(folder)
     }
 
@@ -239,7 +263,7 @@ impl Page {
 
     /// What is written about it.
     pub(super) fn page(&self) -> String {
-        let Self { experiment, outcome, verdict, measured } = self;
+        let Self { experiment, outcome, verdict, measured, again: _ } = self;
         let Experiment { name, title, paper, missing, .. } = experiment;
         let stem = stem(name);
         let mut page = format!(
@@ -248,12 +272,36 @@ impl Page {
             verdict.list(missing)
         );
         let _ = writeln!(page, "\n![{title}]({stem}.svg)\n\n{}", self.captions());
+        page.push_str(&self.repetitions());
         let _ = writeln!(page, "{LIMIT}{}\n", outcome.limit);
         if !outcome.notes.is_empty() {
             let _ = writeln!(page, "{NOTE}{}\n", outcome.notes);
         }
         let _ = writeln!(page, "{measured}");
         page
+    }
+
+    /// What became of each claim with other seeds and traffic.
+    fn repetitions(&self) -> String {
+        if self.again.is_empty() {
+            return String::new();
+        }
+        let numbers: Vec<String> =
+            (1..=self.verdict.claims.len()).map(|number| number.to_string()).collect();
+        let mut rows = format!(
+            "**Again.** Claim by claim, with other seeds and other traffic:\n\n| with | {} |\n|---|{}\n",
+            numbers.join(" | "),
+            "---|".repeat(numbers.len())
+        );
+        for (label, table) in &self.again {
+            let verdict = (self.experiment.judge)(table);
+            let words = verdict.claims.iter().map(|claim| claim.finding.word().to_lowercase());
+            let words: Vec<String> = words.collect();
+            let link = format!("[{label}]({AGAIN}/{}.{label}.tsv)", stem(self.experiment.name));
+            let _ = writeln!(rows, "| {link} | {} |", words.join(" | "));
+        }
+        rows.push('\n');
+        rows
     }
 
     /// What to see in each chart; charts that follow each other and show the same share a sentence.
@@ -266,6 +314,14 @@ impl Page {
         }
         captions
     }
+}
+
+/// The folder of what was measured again, below that of the pages.
+const AGAIN: &str = "again";
+
+/// A table of what was measured again.
+fn again_file(folder: &Path, experiment: &Experiment, label: &str) -> PathBuf {
+    folder.join(AGAIN).join(format!("{}.{label}.tsv", stem(experiment.name)))
 }
 
 /// The command that repeats a measurement.
@@ -313,6 +369,7 @@ fn report(folder: &Path, left: &[(&str, String)]) -> Result<String, Failure> {
             .collect();
         let _ = writeln!(rows, "| [{name}](#{anchor}) | {title} | {verdict} |");
         let links = page.replace(&format!("]({stem}."), &format!("]({here}/{stem}."));
+        let links = links.replace(&format!("]({AGAIN}/"), &format!("]({here}/{AGAIN}/"));
         let _ = writeln!(sections, "\n#{}", links.trim_end());
     }
     Ok(format!(

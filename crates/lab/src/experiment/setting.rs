@@ -39,6 +39,8 @@ pub(crate) struct Setting {
     pub(crate) seed: u64,
     /// A trace to be taken instead of the generated one.
     pub(crate) trace: Option<Trace>,
+    /// The profile of all traffic that is generated, instead of an experiment's own.
+    pub(crate) profile: Option<Profile>,
     /// The folder of an Open vSwitch with flowgauge inside.
     pub(crate) switch: Option<PathBuf>,
 }
@@ -62,6 +64,16 @@ pub(crate) struct Trace {
     packets: Vec<Packet>,
 }
 
+impl Mix {
+    /// The traffic that is generated for it.
+    pub(crate) fn profile(self) -> Profile {
+        match self {
+            Self::Trace => Profile::Backbone { flows: None },
+            Self::Zipf(skew) => Profile::Zipf { flows: FLOWS, skew },
+        }
+    }
+}
+
 impl Setting {
     /// A few minutes for everything.
     pub(crate) fn quick() -> Self {
@@ -72,6 +84,7 @@ impl Setting {
             factor: 4,
             seed: 1,
             trace: None,
+            profile: None,
             switch: None,
         }
     }
@@ -109,8 +122,7 @@ impl Setting {
                     _ => Ok(epochs.into_iter().take(wanted).collect()),
                 };
             }
-            (Mix::Trace, None) => Profile::Backbone { flows: None },
-            (Mix::Zipf(skew), _) => Profile::Zipf { flows: FLOWS, skew },
+            (mix, _) => self.profile.unwrap_or(mix.profile()),
         };
         Ok(scene.draw(profile, self.packets as u64, THRESHOLD, self.seed)?)
     }

@@ -211,7 +211,8 @@ fn runs_are_resumed_and_merged() {
     let both = [&super::agg_evict::FIG4, &super::insta_measure::FIG8];
     assert!(fs::create_dir_all(&folder).is_ok());
     for experiment in both {
-        let Ok(page) = Page::measure(experiment, &tiny(), "--quick") else { panic!("none") };
+        let page = Page::measure(experiment, &tiny(), "--quick");
+        let Ok(page) = page.and_then(|page| page.and_again(&tiny())) else { panic!("none") };
         assert!(page.write(&folder).is_ok() && compose(&folder, &[]).is_ok());
         let done = |options| is_done(experiment, &folder, options).ok();
         assert_eq!([done("--quick"), done("--full")], [Some(true), Some(false)]);
@@ -227,8 +228,12 @@ fn runs_are_resumed_and_merged() {
     let all = Judge { names: vec!["all".to_owned()], folder: folder.clone() };
     assert!(judge(&all).is_ok());
     assert_eq!(files(&folder), before);
-    for wanted in ["# agg-evict/fig4", "# insta-measure/fig8", "| skipper/fig3 | the error behind"]
-    {
+    for wanted in [
+        "# agg-evict/fig4",
+        "# insta-measure/fig8",
+        "| skipper/fig3 | the error behind",
+        "/again/agg-evict-fig4.seed-3.tsv) | reproduced |",
+    ] {
         assert!(before[3].contains(wanted), "{wanted}");
     }
     // Other numbers have another verdict, and a torn file is refused.
@@ -241,6 +246,18 @@ fn runs_are_resumed_and_merged() {
     let refused = judge(&all).err().map(|failure| failure.to_string()).unwrap_or_default();
     assert!(refused.contains("agg-evict-fig4.tsv: rows differ in length"), "{refused}");
     assert!(fs::remove_dir_all(&folder).is_ok() && fs::remove_file(&report).is_ok());
+}
+
+/// What is measured again is an experiment, and differs from the first time.
+#[test]
+fn what_is_measured_again_is_known() {
+    for (name, again) in super::again::AGAIN {
+        assert!(EXPERIMENTS.iter().any(|experiment| experiment.name == *name), "{name}");
+        for again in *again {
+            let (first, then) = (tiny(), again.setting(&tiny()));
+            assert!((first.seed, first.profile) != (then.seed, then.profile), "{again:?}");
+        }
+    }
 }
 
 /// What cannot be measured here is named, and is little.

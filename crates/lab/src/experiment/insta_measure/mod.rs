@@ -26,7 +26,7 @@ pub(super) use vectors::FIG8;
 pub(super) use wild::{FIG6, FIG12};
 
 use flowgauge_core::summary::instant::Regulator;
-use flowgauge_synthetic::{Config, Profile, Size, Traffic};
+use flowgauge_synthetic::{Config, Size, Traffic};
 
 use super::Failure;
 use super::preset::Preset;
@@ -90,9 +90,6 @@ const SKETCH: usize = 128 << 10;
 /// Packets a second, on average, of the traffic.
 const RATE: u64 = 1_000_000;
 
-/// Flows of Zipf's traffic.
-const FLOWS: u64 = 1_000_000;
-
 /// Packets that are drawn at once.
 const PIECE: usize = 1 << 16;
 
@@ -108,10 +105,7 @@ fn pieces(
         epochs.iter().flat_map(|epoch| epoch.chunks(PIECE)).for_each(take);
         return Ok(());
     }
-    let profile = match mix {
-        Mix::Trace => Profile::Backbone { flows: None },
-        Mix::Zipf(skew) => Profile::Zipf { flows: FLOWS, skew },
-    };
+    let profile = setting.profile.unwrap_or(mix.profile());
     let packets = (epochs * setting.packets) as u64;
     let (size, seed) = (Size::Imix, setting.seed);
     let config = Config { profile, packets, size, rate: RATE, seed, ..Config::default() };
