@@ -72,7 +72,7 @@ pub(crate) struct Run {
     #[arg(required = true, value_name = "NAME")]
     pub(crate) names: Vec<String>,
 
-    /// Smaller epochs, fewer sizes and rounds: a quarter of an hour for all of them (the default)
+    /// Smaller epochs, fewer sizes and rounds: half an hour for all of them (the default)
     #[arg(long)]
     pub(crate) quick: bool,
 

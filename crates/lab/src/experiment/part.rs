@@ -26,6 +26,12 @@ enum Check {
     },
     AtLeast(f64, f64),
     AtMost(f64, f64),
+    /// A mean that is at most so much, give or take what chance leaves open.
+    MeanAtMost {
+        mean: f64,
+        margin: f64,
+        most: f64,
+    },
     /// A number that differs from another by no more than this share of it, on either side.
     Within(f64, f64, f64),
     /// So many of so many are at most this share, or at least, where `up` is true.
@@ -93,6 +99,11 @@ impl Part {
         Self::new(what, Check::AtMost(number, most))
     }
 
+    /// The mean of a sample is at most so much; by how much it may be off is its margin.
+    pub(crate) fn mean_at_most(what: &str, [mean, margin]: [f64; 2], most: f64) -> Self {
+        Self::new(what, Check::MeanAtMost { mean, margin, most })
+    }
+
     /// A number differs from the paper's by no more than this share of it, on either side.
     pub(crate) fn within(what: &str, number: f64, wanted: f64, share: f64) -> Self {
         Self::new(what, Check::Within(number, wanted, share))
@@ -136,6 +147,16 @@ impl Part {
                 apart(number, most, noise).map(|over| !over || (noise <= 0.0 && number <= most)),
                 format!("{what}: {} (at most {})", digits(number), digits(most)),
             ),
+            Check::MeanAtMost { mean, margin, most } => {
+                let holds = match mean {
+                    mean if !mean.is_finite() => None,
+                    mean if mean <= most => Some(true),
+                    mean if mean - margin > most => Some(false),
+                    _ => None,
+                };
+                let (mean, margin, most) = (digits(mean), digits(margin), digits(most));
+                (holds, format!("{what}: {mean} ± {margin} (at most {most})"))
+            }
             Check::Share { count, of, bound, up } => {
                 let word = if up { "at least" } else { "at most" };
                 let told = format!(
@@ -315,6 +336,12 @@ mod tests {
         assert_eq!(holds(Part::few_are("", 4.0, 143.0, 0.01)), None, "one time in eighteen");
         let most = |count| holds(Part::most_are("", count, 1000.0, 0.95));
         assert_eq!([most(950.0), most(948.0), most(900.0)], [YES, None, NO]);
+    }
+
+    #[test]
+    fn means_have_margins() {
+        let mean = |mean| holds(Part::mean_at_most("", [mean, 0.2], 1.0));
+        assert_eq!([mean(0.9), mean(1.1), mean(1.3), mean(f64::NAN)], [YES, None, NO, None]);
     }
 
     #[test]
