@@ -7,8 +7,9 @@
 //! drains by the packets' own times. A capture that is read faster than it was taken has the same
 //! packets in the fast path, whatever reads it.
 //!
-//! Both paths are merged when they are asked: the weight of a key is the sum of both estimates, and so
-//! are its bounds. The paper recovers more of what the fast path lost from the structure of the sketch.
+//! The answer for a key is the sum of both paths: the estimates are added, and so are the bounds. The
+//! paper's recovery step (§5), which corrects that sum by compressive sensing, is left out: its result has
+//! no bounds.
 
 use std::collections::BTreeSet;
 
@@ -45,8 +46,8 @@ pub struct SketchVisor;
 impl Describe for SketchVisor {
     const INFO: Info = Info {
         name: "sketch-visor",
-        idea: "Count-Min, and Misra-Gries for the packets that find its queue full",
-        paper: "SketchVisor (SIGCOMM 2017), sections 3 and 4",
+        idea: "the sum of Count-Min and of Misra-Gries, which takes what finds Count-Min's queue full",
+        paper: "SketchVisor (SIGCOMM 2017), sections 3 and 4, without the recovery of section 5",
         parameters: &[
             Parameter {
                 name: "rate",
