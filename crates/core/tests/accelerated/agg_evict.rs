@@ -68,13 +68,17 @@ fn changes_nothing<K: FlowKey>(info: &Info) -> bool {
         feed(&mut *plain, &packets, 256);
         let expected = encode(info, &options, &*plain);
         // From a table that nearly every packet overflows to one that is never full.
-        for (rows, policy, batch) in [
-            ("1", "round-robin", 256),
-            ("4", "lru", 7),
-            ("16", "round-robin", 64),
-            ("64", "lru", 1),
+        for (rows, policy, tags, batch) in [
+            ("1", "round-robin", "digest", 256),
+            ("4", "lru", "digest", 7),
+            ("7", "round-robin", "xor", 33),
+            ("16", "round-robin", "digest", 64),
+            ("32", "random", "digest", 256),
+            ("64", "lru", "digest", 1),
+            ("50", "random", "xor", 256),
         ] {
-            let accelerator = (NAME, Parameters::new([("rows", rows), ("policy", policy)]));
+            let parameters = Parameters::new([("rows", rows), ("policy", policy), ("tags", tags)]);
+            let accelerator = (NAME, parameters.clone());
             let options =
                 Options { parameters: Parameters::new(plain.parameters()), ..options.clone() };
             let mut summary = build::<K>(Some(accelerator), info.name, &options).unwrap();
@@ -84,7 +88,7 @@ fn changes_nothing<K: FlowKey>(info: &Info) -> bool {
             // on when a key was seen.
             if info.laws.merge == Merge::Equal && plain.answers().candidates().is_none() {
                 let stored = encode(info, &options, &*summary);
-                assert!(stored == expected, "{}, {rows} rows, {policy}", info.name);
+                assert!(stored == expected, "{}, {rows} rows, {policy}, {tags}", info.name);
             }
             assert_eq!(flows(summary.answers()), flows(plain.answers()), "{}", info.name);
             if info.laws.merge == Merge::Equal {
@@ -99,12 +103,7 @@ fn changes_nothing<K: FlowKey>(info: &Info) -> bool {
             summary.clear();
             feed(&mut *summary, &packets, 256);
             let again = encode(info, &options, &*summary);
-            let mut other = build::<K>(
-                Some((NAME, Parameters::new([("rows", rows), ("policy", policy)]))),
-                info.name,
-                &options,
-            )
-            .unwrap();
+            let mut other = build::<K>(Some((NAME, parameters)), info.name, &options).unwrap();
             feed(&mut *other, &packets, 33);
             if info.name != "kll" {
                 assert!(encode(info, &options, &*other) == again, "{}: {rows}", info.name);
@@ -137,45 +136,77 @@ fn summaries_hold_what_they_would_without() {
     }
 }
 
-/// A table is what counts exactly: flows that share a fingerprint take turns in one pair.
+/// A table is what counts exactly: flows that share a tag take turns in one pair.
 #[test]
-fn flows_of_one_fingerprint_are_told_apart() {
+fn flows_of_one_tag_are_told_apart() {
     let digester = Digester::new(Seed::number(1), Isa::best()).for_keys(Key8::BYTES);
     let mut seen = HashMap::new();
-    let mut collisions = Vec::new();
-    // Some 10 of 300,000² / 2 pairs share 32 bits; fingerprints are 16 of them.
+    let mut of_digest = Vec::new();
+    // Some 10 of 300,000² / 2 pairs share 32 bits; tags are 16 of them.
     for number in 0u64..300_000 {
         let key = Key8::from_canonical(&number.to_be_bytes()).unwrap();
         if let Some(other) = seen.insert(key.digest(&digester) as u32, key) {
-            collisions.push([key, other]);
+            of_digest.push([key, other]);
         }
     }
-    assert!(collisions.len() > 3, "{}", collisions.len());
-    for policy in ["round-robin", "lru"] {
-        let accelerator = (NAME, Parameters::new([("rows", "1"), ("policy", policy)]));
-        let mut summary =
-            build::<Key8>(Some(accelerator), "linear-table", &Options::new(1 << 20, 1)).unwrap();
-        let mut batch = Batch::new();
-        for _ in 0..50 {
-            for [key, other] in &collisions {
-                for key in [key, key, other, key, other] {
-                    batch.push(*key, 100, 0);
-                }
-            }
-            if batch.len() > 150 {
-                summary.ingest(&mut batch);
-                batch.clear();
-            }
-        }
-        summary.ingest(&mut batch);
-        summary.settle();
-        let flows = flows(summary.answers()).unwrap();
-        assert_eq!(flows.len(), 2 * collisions.len());
-        for [key, other] in &collisions {
-            assert_eq!(flows[key.canonical(Key8::BYTES)], (150, 15_000));
-            assert_eq!(flows[other.canonical(Key8::BYTES)], (100, 10_000));
+    assert!(of_digest.len() > 3, "{}", of_digest.len());
+    // Both directions of a pair of addresses.
+    let pair = |from: u32, to: u32| {
+        Key8::from_canonical(&(u64::from(from) << 32 | u64::from(to)).to_be_bytes()).unwrap()
+    };
+    let of_words: Vec<_> = (1..9).map(|host| [pair(host, 77), pair(77, host)]).collect();
+    for (tags, collisions) in [("digest", of_digest), ("xor", of_words)] {
+        for policy in ["round-robin", "lru", "random"] {
+            told_apart(policy, tags, &collisions);
         }
     }
+}
+
+/// Each two of these flows are counted by themselves.
+fn told_apart(policy: &str, tags: &str, collisions: &[[Key8; 2]]) {
+    let parameters = Parameters::new([("rows", "1"), ("policy", policy), ("tags", tags)]);
+    let accelerator = (NAME, parameters);
+    let mut summary =
+        build::<Key8>(Some(accelerator), "linear-table", &Options::new(1 << 20, 1)).unwrap();
+    let mut batch = Batch::new();
+    for _ in 0..50 {
+        for [key, other] in collisions {
+            for key in [key, key, other, key, other] {
+                batch.push(*key, 100, 0);
+            }
+        }
+        if batch.len() > 150 {
+            summary.ingest(&mut batch);
+            batch.clear();
+        }
+    }
+    summary.ingest(&mut batch);
+    summary.settle();
+    let flows = flows(summary.answers()).unwrap();
+    assert_eq!(flows.len(), 2 * collisions.len());
+    for [key, other] in collisions {
+        assert_eq!(flows[key.canonical(Key8::BYTES)], (150, 15_000));
+        assert_eq!(flows[other.canonical(Key8::BYTES)], (100, 10_000));
+    }
+}
+
+/// The remainder of the exclusive or of a key's words is its row: what meets there shares 16 pairs, and
+/// what has another remainder does not.
+#[test]
+fn the_papers_tags_choose_rows_by_their_remainder() {
+    let flows = |step: u32| (0..6000).map(move |i| i % 17 * step);
+    let passed = |step: u32| {
+        let parameters = [("rows", "2000"), ("tags", "xor")];
+        passed_on(&parameters, flows(step).map(u32::to_le_bytes)).len()
+    };
+    // 17 flows, in turn: one too many for a row.
+    assert_eq!((passed(2000), passed(2001)), (6000, 17));
+    let refused = catalog::build_accelerated::<Key4>(
+        &[(NAME.to_owned(), Parameters::new([("rows", "2000")]))],
+        "count-min",
+        &Options::new(1 << 20, 1),
+    );
+    assert!(refused.err().unwrap().to_string().contains("any number with tags=xor"));
 }
 
 /// The flow of all zeros, whose pair looks empty, is a flow like any other.
@@ -224,21 +255,34 @@ impl Summary<Key4> for Log {
     }
 }
 
-/// What reaches the summary of packets of these flows, through one row.
-fn passed_on(policy: &str, flows: impl Iterator<Item = u32>) -> Vec<(u32, u32)> {
+/// What reaches the summary of packets with these keys, as numbers, and their packets.
+fn passed_on(parameters: &[(&str, &str)], keys: impl Iterator<Item = [u8; 4]>) -> Vec<(u32, u32)> {
     let log = Arc::default();
-    let mut options = Options::new(1 << 20, 1).with([("rows", "1"), ("policy", policy)]);
+    let mut options = Options::new(1 << 20, 1).with(parameters.iter().copied());
     options.digester = options.digester.for_keys(Key4::BYTES);
     let inner = Box::new(Log(Arc::clone(&log)));
     let mut summary = AggEvict::build(&options, inner).unwrap();
-    let packets: Vec<Packet> = flows.map(|flow| Packet { flow, bytes: 64, peer: 0 }).collect();
-    feed(&mut *summary, &packets, 256);
+    let mut batch = Batch::new();
+    for key in keys {
+        batch.push(Key4::from_canonical(&key).unwrap(), 64, 0);
+        if batch.len() == 256 {
+            summary.ingest(&mut batch);
+            batch.clear();
+        }
+    }
+    summary.ingest(&mut batch);
+    summary.settle();
     let log = log.lock().unwrap();
     log.clone()
 }
 
-/// A flow that is in every second packet never leaves a row that drops the least recent, and leaves
-/// once a turn where all pairs take turns.
+/// The same of these flows, through one row.
+fn through_a_row(policy: &str, flows: impl Iterator<Item = u32>) -> Vec<(u32, u32)> {
+    passed_on(&[("rows", "1"), ("policy", policy)], flows.map(|flow| key4(flow).to_be_bytes()))
+}
+
+/// A flow that is in every second packet never leaves a row that drops the least recent, leaves once a
+/// turn where all pairs take turns, and as often by chance.
 #[test]
 fn the_policies_drop_whom_they_say() {
     let digester = Digester::new(Seed::number(1), Isa::best()).for_keys(Key4::BYTES);
@@ -248,19 +292,22 @@ fn the_policies_drop_whom_they_say() {
         (1..).filter(|i| fingerprint(*i) != fingerprint(0xffff_ffff)).take(1600).collect();
     let flows = || others.iter().flat_map(|i| [0xffff_ffff, *i]);
     let hot = |policy| {
-        let rows = passed_on(policy, flows());
+        let rows = through_a_row(policy, flows());
         assert_eq!(rows.iter().map(|(_, packets)| packets).sum::<u32>(), 3200);
         rows.into_iter().filter(|(key, _)| *key == key4(0xffff_ffff)).count()
     };
     assert_eq!(hot("lru"), 1);
     let turns = hot("round-robin");
     assert!((90..=110).contains(&turns), "{turns}");
+    // Each of 1,600 flows takes its place with a chance of one in 16: 100, with a deviation of 10.
+    let by_chance = hot("random");
+    assert!((60..=140).contains(&by_chance) && by_chance != turns, "{by_chance}");
 }
 
 /// A pair counts 16 bits; a sum that has to leave for that is followed by another.
 #[test]
 fn a_flow_of_many_packets_leaves_in_parts() {
-    let rows = passed_on("round-robin", std::iter::repeat_n(7, 200_000));
+    let rows = through_a_row("round-robin", std::iter::repeat_n(7, 200_000));
     let parts: Vec<u32> = rows.into_iter().map(|(_, packets)| packets).collect();
     assert_eq!(parts, [65_535, 65_535, 65_535, 3395]);
 }

@@ -1,23 +1,24 @@
 //! Agg-Evict: packets of a flow that come close together reach the summary as one.
 //!
 //! Paper: Zhou et al., "Accelerating network measurement in software" (CCR 2018), section 3. Rows of
-//! 16 pairs of flow and sum; a packet's row and fingerprint are cut from its digest, and the 16
-//! fingerprints of the row are compared at once. What is not there takes the place of a pair, whose
-//! sum goes to the summary. The paper's row is the key modulo their number, which crafted or regular
-//! keys crowd into one; here it is a part of the seeded digest. Its fingerprint of a long key, the
-//! exclusive or of its words, is the same in both directions of a flow; here equal fingerprints are
-//! told apart by the whole flow, which stands beside.
+//! 16 pairs of flow and sum; the 16 tags of the row are compared at once. What is not there takes the
+//! place of a pair, whose sum goes to the summary. Row and tag are parts of the seeded digest, or with
+//! `tags=xor` the paper's: crafted or regular keys crowd into few rows then, and both directions of a
+//! flow have one tag. Either way flows of equal tags are told apart by the whole flow, which stands
+//! beside: a tag says how fast it goes, and never what is counted.
 
 mod flow;
 mod pairs;
 mod policy;
+mod tag;
 
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed};
 
 use self::flow::{Flow, Keyed, Spoken};
 use self::pairs::{Add, Bytes, Evicted, LEAVING, MOST_ROWS, Row, Sum};
-use self::policy::{LeastRecent, Policy, RoundRobin};
+use self::policy::{Chosen, MOST_ROW_BYTES, NAMES, Policy, RoundRobin, row_bytes};
+use self::tag::{OfDigest, OfWords, Tag};
 use super::{Accelerate, AcceleratorInfo};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
@@ -41,21 +42,26 @@ const MOST_BYTES: u64 = 1 << 30;
 /// neither answers nor stored bytes have it.
 ///
 /// Cost: one row, and the summary's cost for the share of the packets that is evicted. Memory in
-/// bytes: `rows × 16 × (2 + 2 + size_of::<K>())`, 4 more for each pair where the summary reads
-/// bytes and 8 where it reads elements, and 8 for each row under `policy=lru`, rounded up to cache
-/// lines; and [`staged`].
-struct Aggregator<K, F, B: Bytes, P> {
+/// bytes: `rows × 16 × (2 + 2 + size_of::<K>())`, 4 more for each pair where the summary reads bytes and
+/// 8 where it reads elements, 8 for each row under `policy=lru`, rounded up to cache lines; under
+/// `tags=xor` bytes are held always, and 2 more for each pair; and [`staged`].
+struct Aggregator<K, F, B: Bytes, T: Tag, P> {
     digester: Digester,
-    inner: Box<dyn Summary<K>>,
-    rows: Zeroed<Row<F, B::Held>>,
+    rows: Zeroed<Row<T::Row, F, B::Held>>,
     policy: P,
+    leaving: Leaving<K, F, B>,
+    /// Whether a pair may hold anything.
+    holds: bool,
+}
+
+/// The summary, and what is on its way to it.
+struct Leaving<K, F, B> {
+    inner: Box<dyn Summary<K>>,
     evicted: Evicted<F, B>,
     /// What was evicted, as the summary takes it.
     sums: Batch<K>,
     /// Digests of a batch's flows, where these are more than keys.
     digests: Box<[u64; BATCH_PACKETS]>,
-    /// Whether a pair may hold anything.
-    holds: bool,
     /// Time of the latest packet.
     time_ns: i64,
 }
@@ -71,18 +77,26 @@ impl Accelerate for AggEvict {
         parameters: &[
             Parameter {
                 name: "rows",
-                help: "rows of 16 pairs, a power of two up to 65536 (default: what fits into memory)",
+                help: "rows of 16 pairs, up to 65536, with tags=digest a power of two (default: what fits \
+                       into memory)",
             },
             Parameter { name: "memory", help: "bytes of all rows (default: 264192)" },
             Parameter {
                 name: "policy",
-                help: "who makes room: round-robin (the default), or lru, the pair of the row whose \
-                       flow was seen least recently",
+                help: "which pair makes room: round-robin (the default); lru, the one of the row whose \
+                       flow was seen least recently; or random",
+            },
+            Parameter {
+                name: "tags",
+                help: "what finds a flow: digest (the default), 16 bits of its digest; or xor, the \
+                       paper's 32 bits, the exclusive or of the key's words, of which the remainder \
+                       chooses the row: not for keys that others choose, which can share a row",
             },
         ],
-        memory: "rows x 16 x (4 + key), 4 more a pair where bytes are read and 8 where elements are, 8 \
-                 more a row with policy=lru, in whole lines of 64; 256 x (3 x key + 60) for what leaves, \
-                 and 16 x 256 more where bytes are read and where elements are",
+        memory: "rows x 16 x (4 + key), 4 more a pair where bytes are read (6 with tags=xor, always) \
+                 and 8 where elements are, 8 more a row with policy=lru, in whole lines of 64; 256 x (3 \
+                 x key + 60) for what leaves, and 16 x 256 more where bytes are read and where elements \
+                 are",
         samples: false,
     };
 
@@ -98,7 +112,9 @@ impl Accelerate for AggEvict {
 
     fn memory_bytes<K: FlowKey>(options: &Options) -> Result<usize, BuildError> {
         Ok(match asked(options)? {
-            Asked::Rows(rows) => rows * (size_of::<Row<Spoken<K>, u32>>() + LeastRecent::ROW_BYTES),
+            Asked::Rows(rows) => {
+                rows * (size_of::<Row<<OfWords as Tag>::Row, Spoken<K>, u32>>() + MOST_ROW_BYTES)
+            }
             Asked::Bytes(bytes) => bytes,
         } + staged::<K, Spoken<K>, u64>())
     }
@@ -108,15 +124,11 @@ impl Accelerate for AggEvict {
         inner: Box<dyn Summary<K>>,
     ) -> Result<Box<dyn Summary<K>>, BuildError> {
         match (inner.wants_elements(), inner.wants_bytes()) {
-            (false, false) => by_policy::<K, Keyed<K>, ()>(options, inner),
-            (false, true) => by_policy::<K, Keyed<K>, u64>(options, inner),
+            (false, false) => of::<K, Keyed<K>, ()>(options, inner),
+            (false, true) => of::<K, Keyed<K>, u64>(options, inner),
             // TwoLevel alone reads elements and takes sums.
-            (true, false) if const { recovers::<K>() } => {
-                by_policy::<K, Spoken<K>, ()>(options, inner)
-            }
-            (true, true) if const { recovers::<K>() } => {
-                by_policy::<K, Spoken<K>, u64>(options, inner)
-            }
+            (true, false) if const { recovers::<K>() } => of::<K, Spoken<K>, ()>(options, inner),
+            (true, true) if const { recovers::<K>() } => of::<K, Spoken<K>, u64>(options, inner),
             (true, _) => unreachable!("nothing that reads elements of such keys takes sums"),
         }
     }
@@ -136,16 +148,18 @@ enum Asked {
 fn asked(options: &Options) -> Result<Asked, BuildError> {
     let parameters = &options.parameters;
     parameters.exclusive("rows", &["memory"])?;
+    let digests = tags(options)? == OfDigest::NAME;
     if let Some(rows) = parameters.integer("rows", 1..=MOST_ROWS as u64)? {
         let refused = || {
             BuildErrorKind::OutOfRange {
                 name: "rows",
                 value: rows.to_string(),
-                range: format!("a power of two up to {MOST_ROWS}"),
+                range: format!("a power of two up to {MOST_ROWS}, or any number with tags=xor"),
             }
             .into()
         };
-        return rows.is_power_of_two().then_some(Asked::Rows(rows as usize)).ok_or_else(refused);
+        let fits = !digests || rows.is_power_of_two();
+        return fits.then_some(Asked::Rows(rows as usize)).ok_or_else(refused);
     }
     let bytes = parameters.integer("memory", 1024..=MOST_BYTES)?;
     // A quarter of a small run's memory at most.
@@ -153,44 +167,59 @@ fn asked(options: &Options) -> Result<Asked, BuildError> {
     Ok(Asked::Bytes(bytes.unwrap_or_else(default) as usize))
 }
 
-fn by_policy<K: FlowKey, F: Flow<K>, B: Bytes>(
+/// How many rows there are of so many bytes each, `lower` being the next lower number that there can be.
+#[inline(never)]
+fn rows(
     options: &Options,
-    inner: Box<dyn Summary<K>>,
-) -> Result<Box<dyn Summary<K>>, BuildError> {
-    Ok(match options.parameters.word("policy", &[RoundRobin::NAME, LeastRecent::NAME])? {
-        RoundRobin::NAME => Box::new(Aggregator::<K, F, B, RoundRobin>::new(options, inner)?),
-        _ => Box::new(Aggregator::<K, F, B, LeastRecent>::new(options, inner)?),
+    row_bytes: usize,
+    lower: fn(usize) -> usize,
+) -> Result<usize, BuildError> {
+    Ok(match asked(options)? {
+        Asked::Rows(rows) => rows,
+        Asked::Bytes(bytes) => lower((bytes / row_bytes).clamp(1, MOST_ROWS)),
     })
 }
 
-impl<K: FlowKey, F: Flow<K>, B: Bytes, P: Policy> Aggregator<K, F, B, P> {
+/// What finds a flow.
+fn tags(options: &Options) -> Result<&'static str, BuildError> {
+    options.parameters.word("tags", &[OfDigest::NAME, OfWords::NAME])
+}
+
+/// Which pair makes room.
+fn policy(options: &Options) -> Result<&'static str, BuildError> {
+    options.parameters.word("policy", &NAMES)
+}
+
+fn of<K: FlowKey, F: Flow<K>, B: Bytes>(
+    options: &Options,
+    inner: Box<dyn Summary<K>>,
+) -> Result<Box<dyn Summary<K>>, BuildError> {
+    Ok(match (tags(options)?, policy(options)?) {
+        (OfDigest::NAME, RoundRobin::NAME) => {
+            Box::new(Aggregator::<K, F, B, OfDigest, RoundRobin>::new(options, inner)?)
+        }
+        (OfDigest::NAME, _) => {
+            Box::new(Aggregator::<K, F, B, OfDigest, Chosen>::new(options, inner)?)
+        }
+        // One type, which holds the bytes where nobody reads them too: it is for comparisons.
+        _ => Box::new(Aggregator::<K, F, u64, OfWords, Chosen>::new(options, inner)?),
+    })
+}
+
+impl<K: FlowKey, F: Flow<K>, B: Bytes, T: Tag, P: Policy> Aggregator<K, F, B, T, P> {
+    #[inline(never)]
     fn new(options: &Options, inner: Box<dyn Summary<K>>) -> Result<Self, BuildError> {
-        let row = size_of::<Row<F, B::Held>>() + P::ROW_BYTES;
-        let rows = match asked(options)? {
-            Asked::Rows(rows) => rows,
-            Asked::Bytes(bytes) => 1 << (bytes / row).clamp(1, MOST_ROWS).ilog2(),
-        };
-        options.memory.take(staged::<K, F, B>())?;
+        let policy = policy(options)?;
+        let rows =
+            rows(options, size_of::<Row<T::Row, F, B::Held>>() + row_bytes(policy), T::rows)?;
+        let leaving = Leaving::new(options, inner)?;
         Ok(Self {
             digester: options.digester,
-            inner,
             rows: options.memory.zeroed(rows)?,
-            policy: P::new(rows, &options.memory)?,
-            evicted: Evicted::new(),
-            sums: Batch::new(),
-            digests: Box::new([0; BATCH_PACKETS]),
+            policy: P::new(policy, rows, options)?,
+            leaving,
             holds: false,
-            time_ns: 0,
         })
-    }
-
-    /// Passes on what was evicted first.
-    #[inline(never)]
-    fn pass_on(&mut self) {
-        let sums = self.evicted.first();
-        self.sums.fill_sums(sums.iter().map(Sum::row), self.time_ns);
-        self.evicted.drop_first();
-        self.inner.ingest(&mut self.sums);
     }
 
     /// Passes on everything.
@@ -199,107 +228,129 @@ impl<K: FlowKey, F: Flow<K>, B: Bytes, P: Policy> Aggregator<K, F, B, P> {
         if !self.holds {
             return;
         }
-        for number in 0..self.rows.len() {
-            self.rows[number].empty(&mut self.evicted);
-            while self.evicted.len() >= LEAVING {
-                self.pass_on();
-            }
+        for row in &mut self.rows[..] {
+            row.empty(&mut self.leaving.evicted);
+            self.leaving.pass_on(LEAVING);
         }
-        while self.evicted.len() > 0 {
-            self.pass_on();
-        }
+        self.leaving.pass_on(1);
         self.holds = false;
     }
 }
 
-impl<K: FlowKey, F: Flow<K>, B: Bytes, P: Policy> Ingest<K> for Aggregator<K, F, B, P> {
+impl<K: FlowKey, F: Flow<K>, B: Bytes> Leaving<K, F, B> {
+    #[inline(never)]
+    fn new(options: &Options, inner: Box<dyn Summary<K>>) -> Result<Self, BuildError> {
+        options.memory.take(staged::<K, F, B>())?;
+        let (evicted, sums) = (Evicted::new(), Batch::new());
+        Ok(Self { inner, evicted, sums, digests: Box::new([0; BATCH_PACKETS]), time_ns: 0 })
+    }
+
+    /// Passes on what was evicted first, as long as there is so much of it.
+    fn pass_on(&mut self, least: usize) {
+        while self.evicted.len() >= least {
+            self.pass_on_first();
+        }
+    }
+
+    #[inline(never)]
+    fn pass_on_first(&mut self) {
+        let sums = self.evicted.first();
+        self.sums.fill_sums(sums.iter().map(Sum::row), self.time_ns);
+        self.evicted.drop_first();
+        self.inner.ingest(&mut self.sums);
+    }
+}
+
+impl<K: FlowKey, F: Flow<K>, B: Bytes, T: Tag, P: Policy> Ingest<K> for Aggregator<K, F, B, T, P> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         let Some(time_ns) = batch.times_ns().last() else { return };
-        self.time_ns = *time_ns;
+        self.leaving.time_ns = *time_ns;
         self.holds = true;
         batch.digest(&self.digester);
-        let add = Add {
+        let add = Add::<K, F, B, T, P> {
             rows: &mut self.rows,
             policy: &mut self.policy,
             columns: batch.columns(),
             len: batch.len(),
             plain: batch.is_plain(),
-            digests: F::digests(batch, &self.digester, &mut self.digests),
-            evicted: &mut self.evicted,
+            digests: F::digests(batch, &self.digester, &mut self.leaving.digests),
+            evicted: &mut self.leaving.evicted,
         };
         add.run();
-        while self.evicted.len() >= LEAVING {
-            self.pass_on();
-        }
+        self.leaving.pass_on(LEAVING);
     }
 
     fn settle(&mut self) {
         self.empty();
-        self.inner.settle();
+        self.leaving.inner.settle();
     }
 
     fn wants_elements(&self) -> bool {
-        self.inner.wants_elements()
+        self.leaving.inner.wants_elements()
     }
 
     fn wants_bytes(&self) -> bool {
-        self.inner.wants_bytes()
+        self.leaving.inner.wants_bytes()
     }
 }
 
-impl<K: FlowKey, F: Flow<K>, B: Bytes, P: Policy> Summary<K> for Aggregator<K, F, B, P> {
+impl<K: FlowKey, F: Flow<K>, B: Bytes, T: Tag, P: Policy> Summary<K> for Aggregator<K, F, B, T, P> {
     fn answers(&self) -> &dyn Answers {
-        self.inner.answers()
+        self.leaving.inner.answers()
     }
 
     fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
         self.settle();
-        self.inner.merge(other)
+        self.leaving.inner.merge(other)
     }
 
     fn save(&self, out: &mut Writer) {
-        self.inner.save(out);
+        self.leaving.inner.save(out);
     }
 
     fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
-        self.inner.load(from)
+        self.leaving.inner.load(from)
     }
 
     fn clear(&mut self) {
         self.rows.fill(Row::zeroed());
         self.policy.clear();
-        self.evicted.clear();
+        self.leaving.evicted.clear();
         self.holds = false;
-        self.inner.clear();
+        self.leaving.inner.clear();
     }
 
     fn next_epoch(&mut self) {
         self.settle();
         self.policy.clear();
-        self.inner.next_epoch();
+        self.leaving.inner.next_epoch();
     }
 
     fn parameters(&self) -> Vec<(&'static str, Setting)> {
-        self.inner.parameters()
+        self.leaving.inner.parameters()
     }
 
     fn accelerators(&self) -> Vec<(&'static str, Vec<(&'static str, Setting)>)> {
-        let own = vec![
+        let mut own = vec![
             ("rows", Setting::Integer(self.rows.len() as u64)),
-            ("policy", Setting::Word(P::NAME)),
+            ("policy", Setting::Word(self.policy.name())),
         ];
+        // Older snapshots do not name the default.
+        if T::NAME != OfDigest::NAME {
+            own.push(("tags", Setting::Word(T::NAME)));
+        }
         let mut all = vec![(AggEvict::INFO.name, own)];
-        all.extend(self.inner.accelerators());
+        all.extend(self.leaving.inner.accelerators());
         all
     }
 
     fn memory_bytes(&self) -> usize {
-        let rows = self.rows.memory_bytes() + self.rows.len() * P::ROW_BYTES;
-        rows + staged::<K, F, B>() + self.inner.memory_bytes()
+        let rows = self.rows.memory_bytes() + self.policy.memory_bytes();
+        rows + staged::<K, F, B>() + self.leaving.inner.memory_bytes()
     }
 
     fn held(&self) -> Option<&dyn Summary<K>> {
-        Some(&*self.inner)
+        Some(&*self.leaving.inner)
     }
 }
 

@@ -3,17 +3,18 @@
 use std::slice;
 
 use bytemuck::Zeroable;
-use flowgauge_kernel::{Tags, Zeroed, prefetch};
+use flowgauge_kernel::{Zeroed, prefetch};
 
 use super::flow::Flow;
 use super::policy::Policy;
+use super::tag::{Tag, TagRow};
 use crate::batch::{BATCH_PACKETS, Columns};
 use crate::key::FlowKey;
 
-/// Pairs of a row: their fingerprints and numbers of packets fill a cache line.
+/// Pairs of a row: their tags of 16 bits and numbers of packets fill a cache line.
 pub(super) const PAIRS: usize = 16;
 
-/// Rows at most: 16 bits of the digest choose one.
+/// Rows at most.
 pub(super) const MOST_ROWS: usize = 1 << 16;
 
 /// Sums that leave together: half a batch, whose places in a summary a first-level cache holds where
@@ -100,8 +101,15 @@ impl Bytes for u64 {
 /// place for it as any.
 #[derive(Clone, Copy, Zeroable)]
 #[repr(C, align(64))]
-pub(super) struct Row<F, H> {
-    fingerprints: Tags,
+pub(super) struct Row<R, F, H> {
+    tags: R,
+    pairs: Pairs<F, H>,
+}
+
+/// What stands behind the tags.
+#[derive(Clone, Copy, Zeroable)]
+#[repr(C)]
+struct Pairs<F, H> {
     packets: [u16; PAIRS],
     flows: [F; PAIRS],
     bytes: [H; PAIRS],
@@ -173,8 +181,8 @@ impl<F: Zeroable + Copy, B: Bytes> Evicted<F, B> {
 
 /// Adds the packets of a batch to their pairs, and writes what has to make room to `evicted`, which
 /// has room for as many.
-pub(super) struct Add<'a, K, F, B: Bytes, P> {
-    pub(super) rows: &'a mut Zeroed<Row<F, B::Held>>,
+pub(super) struct Add<'a, K, F, B: Bytes, T: Tag, P> {
+    pub(super) rows: &'a mut Zeroed<Row<T::Row, F, B::Held>>,
     pub(super) policy: &'a mut P,
     pub(super) columns: Columns<'a, K>,
     pub(super) len: usize,
@@ -185,41 +193,41 @@ pub(super) struct Add<'a, K, F, B: Bytes, P> {
     pub(super) evicted: &'a mut Evicted<F, B>,
 }
 
-impl<K: FlowKey, F: Flow<K>, B: Bytes, P: Policy> Add<'_, K, F, B, P> {
+impl<K: FlowKey, F: Flow<K>, B: Bytes, T: Tag, P: Policy> Add<'_, K, F, B, T, P> {
     pub(super) fn run(self) {
-        if self.plain { self.add::<true>() } else { self.add::<false>() }
+        if P::IS_DEFAULT && self.plain { self.add::<true>() } else { self.add::<false>() }
     }
 
     #[inline(always)]
     fn add<const PLAIN: bool>(self) {
         let Self { rows, policy, columns, len, digests, evicted, .. } = self;
         let rows = &mut rows[..];
-        let last = rows.len() - 1;
+        let count = rows.len();
         // All at once, as vectors; behind the last packet stands the first row, again and again.
         let mut numbers = [0; BATCH_PACKETS + PREFETCH_AHEAD];
-        for (number, digest) in numbers.iter_mut().zip(&digests[..len]) {
-            // The bits of fingerprints and tags; those of columns are the fingerprint here.
-            *number = (digest >> 32) as u32 & last as u32;
+        for (i, digest) in digests[..len].iter().enumerate() {
+            let flow = F::new(columns.keys[i], columns.elements[i]);
+            numbers[i] = T::row(T::word(*digest, flow), count) as u32;
         }
         for i in 0..len.min(BATCH_PACKETS) {
             ask(rows, numbers[i + PREFETCH_AHEAD] as usize);
-            let number = numbers[i] as usize & last;
-            let row = &mut rows[number];
-            let (fingerprint, flow) =
-                (digests[i] as u16, F::new(columns.keys[i], columns.elements[i]));
+            let number = numbers[i] as usize;
+            let Row { tags, pairs } = &mut rows[number];
+            let flow = F::new(columns.keys[i], columns.elements[i]);
+            let tag = T::tag(T::word(digests[i], flow));
             let packets = if PLAIN { 1 } else { u64::from(columns.packets[i]) };
             let bytes = B::of(columns.bytes[i]);
             let passes_by = packets > MOST_PACKETS || bytes.get() > packets * MOST_BYTES;
-            let found = row.fingerprints.find(fingerprint);
+            let found = tags.find(tag);
             if let Some(pair) = found
-                && row.flows[pair] == flow
+                && pairs.flows[pair] == flow
                 && !passes_by
             {
-                let sum = u64::from(row.packets[pair]) + packets;
+                let sum = u64::from(pairs.packets[pair]) + packets;
                 if sum <= MOST_PACKETS {
                     policy.used(number, pair);
-                    row.packets[pair] = sum as u16;
-                    B::add(&mut row.bytes[pair], bytes);
+                    pairs.packets[pair] = sum as u16;
+                    B::add(&mut pairs.bytes[pair], bytes);
                     continue;
                 }
             }
@@ -227,36 +235,43 @@ impl<K: FlowKey, F: Flow<K>, B: Bytes, P: Policy> Add<'_, K, F, B, P> {
                 evicted.push_unless_empty(flow, columns.packets[i], bytes);
                 continue;
             }
-            // Fingerprints of a row differ: a flow that has another's takes its pair, and so does
+            // Tags of a row differ: a flow that has another's takes its pair, and so does
             // one whose sum is as large as can be.
             let pair = found.unwrap_or_else(|| policy.victim(number));
             policy.used(number, pair);
-            row.leave(pair, evicted);
-            row.fingerprints.0[pair] = fingerprint;
-            row.flows[pair] = flow;
-            row.packets[pair] = packets as u16;
-            row.bytes[pair] = bytes.hold();
+            pairs.leave(pair, evicted);
+            tags.set(pair, tag);
+            pairs.flows[pair] = flow;
+            pairs.packets[pair] = packets as u16;
+            pairs.bytes[pair] = bytes.hold();
         }
     }
 }
 
 /// Asks for a row.
 #[inline(always)]
-fn ask<F, H>(rows: &[Row<F, H>], number: usize) {
-    if size_of::<Row<F, H>>() <= MOST_LINES * align_of::<Row<F, H>>() {
+fn ask<R, F, H>(rows: &[Row<R, F, H>], number: usize) {
+    if size_of::<Row<R, F, H>>() <= MOST_LINES * align_of::<Row<R, F, H>>() {
         prefetch(rows, number);
     } else {
-        prefetch(slice::from_ref(&rows[number].fingerprints), 0);
+        prefetch(slice::from_ref(&rows[number].tags), 0);
     }
 }
 
-impl<F: Copy + Zeroable, H: Copy + Zeroable> Row<F, H> {
+impl<R: Copy + Zeroable, F: Copy + Zeroable, H: Copy + Zeroable> Row<R, F, H> {
     /// Puts the pairs that hold something out, and is empty then.
     pub(super) fn empty<B: Bytes<Held = H>>(&mut self, evicted: &mut Evicted<F, B>) {
+        self.pairs.leave_all(evicted);
+        *self = Self::zeroed();
+    }
+}
+
+impl<F: Copy + Zeroable, H: Copy + Zeroable> Pairs<F, H> {
+    #[inline(never)]
+    fn leave_all<B: Bytes<Held = H>>(&self, evicted: &mut Evicted<F, B>) {
         for pair in 0..PAIRS {
             self.leave(pair, evicted);
         }
-        *self = Self::zeroed();
     }
 
     /// Puts a pair out, if it holds something.

@@ -3,35 +3,54 @@
 use flowgauge_kernel::Zeroed;
 
 use super::pairs::PAIRS;
-use crate::summary::{BuildError, Memory};
+use crate::summary::remix::remix;
+use crate::summary::{BuildError, Options};
 
 /// Chooses pairs.
 pub(super) trait Policy: Sized + Send + 'static {
-    /// The word for it on the command line.
-    const NAME: &'static str;
-    /// Bytes for each row.
-    const ROW_BYTES: usize;
+    /// Whether it is the default, for whose sake batches of single packets have a loop of their own.
+    const IS_DEFAULT: bool;
 
-    fn new(rows: usize, memory: &Memory) -> Result<Self, BuildError>;
+    /// The policy of this name for so many rows.
+    ///
+    /// # Errors
+    /// When the memory does not suffice.
+    fn new(name: &str, rows: usize, options: &Options) -> Result<Self, BuildError>;
+    /// The word for it on the command line.
+    fn name(&self) -> &'static str;
     /// The pair that would have to leave this row.
     fn victim(&mut self, row: usize) -> usize;
     /// Takes note of the pair that a packet went to.
     fn used(&mut self, row: usize, pair: usize);
     fn clear(&mut self);
+    fn memory_bytes(&self) -> usize;
 }
+
+/// The words for the policies, the default first.
+pub(super) const NAMES: [&str; 3] = [RoundRobin::NAME, LEAST_RECENT, RANDOM];
+const LEAST_RECENT: &str = "lru";
+const RANDOM: &str = "random";
 
 /// The next pair of whichever row, around and around: one number for all rows, and nothing to write
 /// down of a packet whose flow is there.
+#[derive(Default)]
 pub(super) struct RoundRobin {
     next: usize,
 }
 
-impl Policy for RoundRobin {
-    const NAME: &'static str = "round-robin";
-    const ROW_BYTES: usize = 0;
+impl RoundRobin {
+    pub(super) const NAME: &'static str = "round-robin";
+}
 
-    fn new(_: usize, _: &Memory) -> Result<Self, BuildError> {
-        Ok(Self { next: 0 })
+impl Policy for RoundRobin {
+    const IS_DEFAULT: bool = true;
+
+    fn new(_: &str, _: usize, _: &Options) -> Result<Self, BuildError> {
+        Ok(Self::default())
+    }
+
+    fn name(&self) -> &'static str {
+        Self::NAME
     }
 
     #[inline(always)]
@@ -46,6 +65,90 @@ impl Policy for RoundRobin {
     fn clear(&mut self) {
         self.next = 0;
     }
+
+    fn memory_bytes(&self) -> usize {
+        0
+    }
+}
+
+/// Bytes of a row at most that [`Chosen`] has.
+pub(super) const MOST_ROW_BYTES: usize = LeastRecent::ROW_BYTES;
+
+/// Bytes of a row that the policy of this name has.
+pub(super) fn row_bytes(name: &str) -> usize {
+    if name == LEAST_RECENT { LeastRecent::ROW_BYTES } else { 0 }
+}
+
+/// The policy that was asked for, one type for all of them: a branch that is foreseen costs less than
+/// each type would take of the program.
+pub(super) enum Chosen {
+    RoundRobin(RoundRobin),
+    LeastRecent(LeastRecent),
+    Random(Random),
+}
+
+impl Policy for Chosen {
+    const IS_DEFAULT: bool = false;
+
+    #[inline(never)]
+    fn new(name: &str, rows: usize, options: &Options) -> Result<Self, BuildError> {
+        Ok(match name {
+            LEAST_RECENT => Self::LeastRecent(LeastRecent { orders: options.memory.zeroed(rows)? }),
+            RANDOM => {
+                let seed = remix(options.digester.seed().draws(), VICTIM_WORD);
+                Self::Random(Random { seed, draws: fastrand::Rng::with_seed(seed) })
+            }
+            _ => Self::RoundRobin(RoundRobin::default()),
+        })
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::RoundRobin(_) => RoundRobin::NAME,
+            Self::LeastRecent(_) => LEAST_RECENT,
+            Self::Random(_) => RANDOM,
+        }
+    }
+
+    #[inline(always)]
+    fn victim(&mut self, row: usize) -> usize {
+        match self {
+            Self::RoundRobin(policy) => policy.victim(row),
+            Self::LeastRecent(policy) => policy.victim(row),
+            Self::Random(policy) => policy.draws.usize(..PAIRS),
+        }
+    }
+
+    #[inline(always)]
+    fn used(&mut self, row: usize, pair: usize) {
+        if let Self::LeastRecent(policy) = self {
+            policy.used(row, pair);
+        }
+    }
+
+    fn clear(&mut self) {
+        match self {
+            Self::RoundRobin(policy) => policy.clear(),
+            Self::LeastRecent(policy) => policy.orders.fill(0),
+            Self::Random(policy) => policy.draws = fastrand::Rng::with_seed(policy.seed),
+        }
+    }
+
+    fn memory_bytes(&self) -> usize {
+        match self {
+            Self::LeastRecent(policy) => policy.orders.memory_bytes(),
+            Self::RoundRobin(_) | Self::Random(_) => 0,
+        }
+    }
+}
+
+/// The word of the seed that victims are drawn by.
+const VICTIM_WORD: u64 = 22;
+
+/// Any pair of the row.
+pub(super) struct Random {
+    seed: u64,
+    draws: fastrand::Rng,
 }
 
 /// The pair of the row whose flow was seen least recently.
@@ -61,26 +164,17 @@ const ORDER: u64 = 0xfedc_ba98_7654_3210;
 /// A bit in each group of four.
 const ONES: u64 = 0x1111_1111_1111_1111;
 
-impl Policy for LeastRecent {
-    const NAME: &'static str = "lru";
+impl LeastRecent {
     const ROW_BYTES: usize = size_of::<u64>();
 
-    fn new(rows: usize, memory: &Memory) -> Result<Self, BuildError> {
-        Ok(Self { orders: memory.zeroed(rows)? })
-    }
-
     #[inline(always)]
-    fn victim(&mut self, row: usize) -> usize {
+    fn victim(&self, row: usize) -> usize {
         ((self.orders[row] ^ ORDER) >> 60) as usize
     }
 
     #[inline(always)]
     fn used(&mut self, row: usize, pair: usize) {
         self.orders[row] = to_front(self.orders[row] ^ ORDER, pair as u64) ^ ORDER;
-    }
-
-    fn clear(&mut self) {
-        self.orders.fill(0);
     }
 }
 
