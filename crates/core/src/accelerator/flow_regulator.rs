@@ -6,7 +6,7 @@
 use super::{Accelerate, AcceleratorInfo};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
-use crate::summary::instant::regulator::{LEVELS, SKETCH, WORD, sketch_bytes};
+use crate::summary::instant::regulator::{DECODE, LEVELS, SKETCH, WORD, sketch_bytes};
 use crate::summary::instant::{Behind, LAWS, Regulated, Regulator, Word};
 use crate::summary::{Ability, BuildError, Laws, Options, Parameters, Summary};
 
@@ -26,7 +26,7 @@ impl Accelerate for FlowRegulator {
         name: "flow-regulator",
         idea: "two layers of shared bits that let 1 % of the packets through, each for 95 of its flow",
         paper: "InstaMeasure (ICDCS 2019), section 3.A",
-        parameters: &[SKETCH, WORD, LEVELS],
+        parameters: &[SKETCH, WORD, LEVELS, DECODE],
         memory: "sketch + 256 x (key + 36)",
         samples: true,
     };

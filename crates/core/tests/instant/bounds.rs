@@ -1,9 +1,10 @@
 //! Bounds hold as often as they say, and what is decoded at each packet is unbiased.
 
 use flowgauge_core::batch::Batch;
+use flowgauge_core::catalog;
 use flowgauge_core::key::Key4;
-use flowgauge_core::summary::Estimate;
 use flowgauge_core::summary::instant::InstantTable;
+use flowgauge_core::summary::{Estimate, Options};
 use flowgauge_core::terms::Measure;
 
 use super::lab::*;
@@ -100,4 +101,38 @@ fn decoding_at_each_packet_is_unbiased() {
             assert!((mean - packets).abs() < 4.0 * error, "{name}: {mean} of {packets}");
         }
     }
+}
+
+/// Decoded at saturation a flow has a whole number of units, half a unit less in the mean than with the
+/// marks that it left behind, and the same bounds.
+#[test]
+fn saturation_alone_leaves_out_what_is_behind() {
+    for (name, unit, packets) in [("insta-measure", UNIT, 400_000), ("rcc", RCC_UNIT, 400_000)] {
+        let ways = ["marks", "saturation"].map(|decode| {
+            let parameters = [("sketch", "1048576"), ("decode", decode)];
+            catalog::build(name, &Options::new(32 << 20, 1).with(parameters)).unwrap()
+        });
+        let mut ways: [Summary; 2] = ways;
+        let truth = feed(&mut ways, packets, 4_000, 1, of_size_100);
+        let (mut flows, mut behind) = (0.0, 0.0);
+        for flow in (0..truth.len()).filter(|flow| truth[*flow].packets > 200) {
+            let [marks, saturation] =
+                ways.each_ref().map(|summary| estimate(summary, flow).packets.unwrap());
+            let through = saturation.value / unit;
+            assert!((through - through.round()).abs() < 1e-6, "{name} {flow}: {through}");
+            let bounds = |of: Estimate| [of.low.to_bits(), of.high.to_bits()];
+            assert_eq!(bounds(saturation), bounds(marks));
+            behind += marks.value - saturation.value;
+            flows += 1.0;
+        }
+        let behind = behind / flows;
+        println!("{name}: {flows} flows, {behind} packets behind");
+        assert!((0.35 * unit..0.65 * unit).contains(&behind), "{name}: {behind}");
+        // It is a parameter in force, by which sets of summaries are told apart.
+        assert!(ways[1].parameters().iter().any(|(name, _)| *name == "decode"));
+    }
+}
+
+fn of_size_100(_: u32, _: &mut fastrand::Rng) -> u32 {
+    100
 }

@@ -5,7 +5,7 @@
 
 use super::super::{BuildError, Describe, Info, Laws, Options, Summary};
 use super::regulated::{Behind, Regulated};
-use super::regulator::{LEVELS, Regulator, SKETCH, WORD};
+use super::regulator::{DECODE, LEVELS, Regulator, SKETCH, WORD};
 use super::word::Word;
 use super::working_set::{ENTRIES, PROBE_LIMIT, TIMEOUT, WorkingSet};
 use crate::batch::Batch;
@@ -26,7 +26,7 @@ impl Describe for Rcc {
         name: "rcc",
         idea: "eight shared bits a flow, decoded into a flow table when they saturate",
         paper: "InstaMeasure (ICDCS 2019), section 3.A",
-        parameters: &[SKETCH, WORD, ENTRIES, PROBE_LIMIT, TIMEOUT],
+        parameters: &[SKETCH, WORD, DECODE, ENTRIES, PROBE_LIMIT, TIMEOUT],
         memory: "sketch + entries x (key + 24, rounded up to 8) + 4 x entries",
         forms: FORMS,
         laws: LAWS,
@@ -45,7 +45,7 @@ impl Describe for InstaMeasure {
         name: "insta-measure",
         idea: "two layers of shared bits that let 1 % of the packets through to a flow table",
         paper: "InstaMeasure (ICDCS 2019), section 3",
-        parameters: &[SKETCH, WORD, LEVELS, ENTRIES, PROBE_LIMIT, TIMEOUT],
+        parameters: &[SKETCH, WORD, LEVELS, DECODE, ENTRIES, PROBE_LIMIT, TIMEOUT],
         memory: "sketch + entries x (key + 24, rounded up to 8) + 4 x entries",
         forms: FORMS,
         laws: LAWS,

@@ -4,8 +4,8 @@
 //! the table and stands for `UNIT` packets of its own length; all others leave marks only. A flow is
 //! thus in the table as soon as it is of some size, without any decoding afterwards. What stays
 //! behind, about 50 packets (RCC: 5) of a flow that is alone in its words, is read from the marks when
-//! a flow of the table is asked for, in proportion to the share of them that is likely its own. What
-//! other flows' saturations erase nothing makes up for: with 100 million packets in 128 KB 0.1 % of
+//! a flow of the table is asked for, in proportion to the share of them that is likely its own
+//! (`decode=saturation` leaves it out, as the paper does; the bounds are the same). What other flows' saturations erase nothing makes up for: with 100 million packets in 128 KB 0.1 % of
 //! flows over 100,000 packets, and 0.6 % of those from 10,000 on.
 
 use flowgauge_kernel::Digester;
@@ -113,7 +113,7 @@ impl<W: Word, const LAYERS: usize, T: Behind> Regulated<W, LAYERS, T> {
             unit: Regulator::<W, LAYERS>::UNIT,
             variance: Regulator::<W, LAYERS>::VARIANCE,
             total: self.total,
-            behind: self.regulator.residual(key.digest(&self.digester)),
+            behind: self.regulator.behind(key.digest(&self.digester)),
             marks: self.total.packets as f64 * self.regulator.vector_share(),
             regulators: self.regulators as f64,
             longest: self.longest as f64,

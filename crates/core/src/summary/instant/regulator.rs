@@ -34,6 +34,15 @@ pub(crate) const LEVELS: Parameter = Parameter {
     help: "arrays of the second layer: 3, one for each noise level, or 1 (default: 3)",
 };
 
+pub(crate) const DECODE: Parameter = Parameter {
+    name: "decode",
+    help: "what tells a flow's size: marks (the default), what was let through and the marks left \
+           behind; or saturation, the paper's, what was let through alone",
+};
+
+const MARKS: &str = "marks";
+const SATURATION: &str = "saturation";
+
 /// Bytes of all arrays that these options ask for.
 ///
 /// # Errors
@@ -64,6 +73,8 @@ pub struct Regulator<W, const LAYERS: usize> {
     /// The arrays of the second layer, one after the other.
     second: Zeroed<W>,
     levels: usize,
+    /// Whether the marks that a flow left behind tell a part of its size.
+    reads_marks: bool,
 }
 
 impl<W: Word, const LAYERS: usize> Regulator<W, LAYERS> {
@@ -106,6 +117,7 @@ impl<W: Word, const LAYERS: usize> Regulator<W, LAYERS> {
             first: options.memory.zeroed(words)?,
             second: options.memory.zeroed(words * levels)?,
             levels,
+            reads_marks: options.parameters.word(DECODE.name, &[MARKS, SATURATION])? == MARKS,
         })
     }
 
@@ -196,6 +208,11 @@ impl<W: Word, const LAYERS: usize> Regulator<W, LAYERS> {
         marks(self.first[place]) + Self::WAIT * second.sum::<f64>()
     }
 
+    /// The same as sizes are read: nothing where they are decoded at saturation only.
+    pub(super) fn behind(&self, digest: u64) -> f64 {
+        if self.reads_marks { self.residual(digest) } else { 0.0 }
+    }
+
     /// Bytes of all arrays.
     pub fn memory_bytes(&self) -> usize {
         self.first.memory_bytes() + self.second.memory_bytes()
@@ -211,6 +228,10 @@ impl<W: Word, const LAYERS: usize> Regulator<W, LAYERS> {
             0 => {}
             1 => settings.push(("levels", Setting::Word("1"))),
             _ => settings.push(("levels", Setting::Word("3"))),
+        }
+        // Older snapshots do not name the default.
+        if !self.reads_marks {
+            settings.push((DECODE.name, Setting::Word(SATURATION)));
         }
         settings
     }
