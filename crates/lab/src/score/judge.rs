@@ -95,7 +95,7 @@ fn named_sizes(
         let is_right = wanted(weight);
         right += usize::from(is_right);
         if let Some(size) = item.size.packets {
-            score.bound(&size, weight as f64, is_right);
+            score.bound(&size, weight as f64, true);
             if is_right {
                 score.relative(size.value, weight as f64);
             }

@@ -66,16 +66,16 @@ impl Score {
         self.wanted += wanted as u64;
     }
 
-    /// Looks whether an estimate's bounds hold. Those with a probability count only where `chosen`
-    /// by the truth: of flows that are named for their estimates, too large ones come first, and
-    /// what holds of any flow does not hold of these.
-    fn bound(&mut self, estimate: &Estimate, truth: f64, chosen: bool) {
+    /// Looks whether an estimate's bounds hold. Those with a probability count only where they are said
+    /// to hold of the `flow`: of addresses and prefixes that are named for their estimates too large ones
+    /// come first, and what holds of a given one does not hold of these.
+    fn bound(&mut self, estimate: &Estimate, truth: f64, flow: bool) {
         // Sums of logarithms are rounded.
         let rounding = 1e-9 * (1.0 + truth.abs());
         let holds = estimate.low - rounding <= truth && truth <= estimate.high + rounding;
         let bounds = match estimate.confidence {
             None => &mut self.sure,
-            Some(_) if !chosen => return,
+            Some(_) if !flow => return,
             Some(confidence) => {
                 let lowest = self.confidence.map_or(confidence, |lowest| lowest.min(confidence));
                 self.confidence = Some(lowest);

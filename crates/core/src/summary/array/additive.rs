@@ -196,8 +196,15 @@ impl<K: FlowKey, C: Counter> CounterArray<K, C> {
         }
     }
 
-    fn estimate_of(&self, count: Count) -> SizeEstimate {
-        let estimate = Some(self.bounds(count));
+    /// The bounds of a key that is listed. Of all keys some share their only column with a heavy one,
+    /// whatever its size: a key that is chosen for its column surely has what was counted apart.
+    fn listed(&self, count: Count) -> Estimate {
+        let bounds = self.bounds(count);
+        Estimate { low: count.own as f64, ..bounds }
+    }
+
+    fn size_of(estimate: Estimate) -> SizeEstimate {
+        let estimate = Some(estimate);
         match C::MEASURE {
             Measure::Packets => SizeEstimate { packets: estimate, bytes: None },
             Measure::Bytes => SizeEstimate { packets: None, bytes: estimate },
@@ -385,14 +392,14 @@ impl<K: FlowKey, C: Counter> SizeQuery for CounterArray<K, C> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
         let count =
             K::matching(key, &self.digester).map_or_else(Count::default, |key| self.count(key));
-        self.estimate_of(count)
+        Self::size_of(self.bounds(count))
     }
 }
 
 impl<K: FlowKey, C: Counter> Candidates for CounterArray<K, C> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
         for key in self.heavy.iter() {
-            visit(key.to_canonical(&self.digester), self.estimate_of(self.count(key)));
+            visit(key.to_canonical(&self.digester), Self::size_of(self.listed(self.count(key))));
         }
     }
 

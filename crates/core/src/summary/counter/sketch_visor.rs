@@ -221,14 +221,16 @@ impl<K: FlowKey, C: Unsigned> SizeQuery for TwoPaths<K, C> {
 
 impl<K: FlowKey, C: Unsigned> Candidates for TwoPaths<K, C> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
+        let digester = &self.normal.digester;
         let mut named = BTreeSet::new();
         Candidates::for_each(&self.normal, &mut |key, _| {
             named.insert(key);
         });
-        named.extend(self.fast.iter().map(|(key, _)| key.to_canonical(&self.normal.digester)));
-        for key in named {
-            visit(key, SizeQuery::estimate(self, key.as_bytes()));
-        }
+        named.extend(self.fast.iter().map(|(key, _)| key.to_canonical(digester)));
+        let keys = named.iter().filter_map(|key| K::matching(key.as_bytes(), digester));
+        self.normal.list(keys, &mut |key, normal| {
+            visit(key.to_canonical(digester), self.sum(key, &normal));
+        });
     }
 
     fn overflow(&self) -> u64 {

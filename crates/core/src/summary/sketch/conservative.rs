@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 
 use super::super::{BuildError, Describe, Estimate, Info, Laws, Options, Summary};
 use super::cell::Unsigned;
-use super::count_min::{MEMORY, PARAMETERS, factor, least, sums};
+use super::count_min::{MEMORY, PARAMETERS, all_exceed, excess, least, sums};
 use super::grid::{Grid, Rule};
 use super::row_sketch::RowSketch;
 use super::rows::Targets;
@@ -80,14 +80,23 @@ impl<C: Unsigned> Rule for Raise<C> {
         least(grid.rows, &grid.cells, digest).get() as f64
     }
 
-    /// By Markov's inequality for Count-Min, whose estimates are not below these: its rows would
-    /// tell more, but they are not here.
+    /// As for Count-Min. Without the key's own packets no cell would be more than it is, and each of
+    /// them raises no cell by more than its weight: so what an estimate is over by is no more than what
+    /// the key's cells would have without it, which are random cells.
     fn margin(grid: &Grid<Self>) -> f64 {
-        factor(grid.rows) * grid.total as f64 / grid.rows.columns() as f64
+        excess(grid)
     }
 
     fn bounds(grid: &Grid<Self>, value: f64, margin: f64) -> Estimate {
         sums(grid, value, margin)
+    }
+
+    fn over(rows: usize, share: f64) -> f64 {
+        all_exceed(rows, share)
+    }
+
+    fn least(_: &Grid<Self>, value: f64, over: f64) -> f64 {
+        value - over
     }
 
     fn short(_: &Grid<Self>) -> f64 {

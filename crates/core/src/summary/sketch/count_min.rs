@@ -130,21 +130,23 @@ impl<C: Unsigned> Rule for Least<C> {
         least(grid.rows, &grid.cells, digest).get() as f64
     }
 
-    /// The least number that the cells of a key exceed in all rows with the chance δ at most: a
-    /// share of the columns that is δ over all rows, the key's own cell counted as one of them. By
-    /// Markov's inequality it is not above the mean × δ^(−1/d).
     fn margin(grid: &Grid<Self>) -> f64 {
         if grid.unit > 0 {
             return k_ary::margin(grid);
         }
-        let (rows, columns) = (grid.rows, grid.rows.columns());
-        let allowed = 1.0 - confidence(rows);
-        let most = (factor(rows) * grid.total as f64 / columns as f64) as u64;
-        seldom_exceeded(&grid.cells, columns, most, allowed) as f64
+        excess(grid)
     }
 
     fn bounds(grid: &Grid<Self>, value: f64, margin: f64) -> Estimate {
         sums(grid, value, margin)
+    }
+
+    fn over(rows: usize, share: f64) -> f64 {
+        all_exceed(rows, share)
+    }
+
+    fn least(_: &Grid<Self>, value: f64, over: f64) -> f64 {
+        value - over
     }
 
     fn short(_: &Grid<Self>) -> f64 {
@@ -190,6 +192,11 @@ impl<C: Unsigned> Linear for Least<C> {
     }
 }
 
+/// The chance that the cells of a key exceed in all rows what a share of the cells exceeds.
+pub(super) fn all_exceed(rows: usize, share: f64) -> f64 {
+    share.powf(rows as f64)
+}
+
 /// Whether every packet is in every row, or among what was lost there.
 pub(super) fn adds_up<C: Unsigned, R: Rule<Cell = C>>(grid: &Grid<R>) -> bool {
     if grid.total == u64::MAX {
@@ -224,6 +231,16 @@ pub(super) fn factor(rows: Rows) -> f64 {
 /// The chance that not all rows exceed their mean by [`factor`]: Markov's inequality in each.
 fn confidence(rows: Rows) -> f64 {
     1.0 - factor(rows).powf(-(rows.rows() as f64))
+}
+
+/// The least number that the cells of a key exceed in all rows with the chance δ at most: a share of the
+/// columns that is δ over all rows, the key's own cell counted as one of them. By Markov's inequality it
+/// is not above the mean × δ^(−1/d).
+pub(super) fn excess<C: Unsigned, R: Rule<Cell = C>>(grid: &Grid<R>) -> f64 {
+    let (rows, columns) = (grid.rows, grid.rows.columns());
+    let allowed = 1.0 - confidence(rows);
+    let most = (factor(rows) * grid.total as f64 / columns as f64) as u64;
+    seldom_exceeded(&grid.cells, columns, most, allowed) as f64
 }
 
 /// Bounds of an estimate that is never below the truth, unless its cells are full, and `margin`

@@ -18,7 +18,8 @@ use super::exceeding::seldom_short;
 use super::grid::{Grid, Linear, Rule, Weight};
 use super::row_sketch::RowSketch;
 use super::rows::{
-    CONFIDENCE, MOST_ROWS, Rows, Targets, deviations, median, median_of_rows, signs, sum_over,
+    CONFIDENCE, MOST_ROWS, Rows, Targets, deviations, median, median_fails, median_of_rows, signs,
+    sum_over,
 };
 use crate::key::FlowKey;
 use crate::summary::Counted;
@@ -126,6 +127,15 @@ impl<C: Signed> Rule for Signs<C> {
 
     fn bounds(grid: &Grid<Self>, value: f64, margin: f64) -> Estimate {
         medians(grid, value, margin)
+    }
+
+    /// Half of what collides has the sign of the key.
+    fn over(rows: usize, share: f64) -> f64 {
+        median_fails(rows, share / 2.0)
+    }
+
+    fn least(grid: &Grid<Self>, value: f64, over: f64) -> f64 {
+        value - over - grid.saturated as f64
     }
 
     fn short(grid: &Grid<Self>) -> f64 {

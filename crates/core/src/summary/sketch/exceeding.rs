@@ -52,20 +52,82 @@ pub(super) fn seldom_exceeded<C: Unsigned>(
 /// shortfalls add up as the cells do. Their medians add up to more than the median of the sums only where
 /// most rows are short in each of the sketches, which random signs make as seldom.
 pub(super) fn seldom_short<C: Cell>(rows: Rows, cells: &[C], total: f64) -> f64 {
-    let mut counts = [0; EIGHTHS];
-    for cell in cells {
-        counts[eighth(cell.size())] += 1;
-    }
-    let (mut short, mut above) = (f64::INFINITY, 0u64);
-    for (step, count) in counts.iter().enumerate().rev() {
-        let number = last_of(step);
-        let fails = median_fails(rows.rows(), above as f64 / cells.len() as f64);
-        if fails * (total / number).max(1.0) > 1.0 - CONFIDENCE {
-            break;
+    Counts::of(cells.iter().map(|cell| cell.size())).least(1.0 - CONFIDENCE, &|share, _, number| {
+        median_fails(rows.rows(), share) * (total / number).max(1.0)
+    })
+}
+
+/// How much less than their estimates keys may be that are listed for these.
+///
+/// What collides with a key in a row is the content of a random cell, as it would be without the key:
+/// the key's own cell is counted as one that exceeds a number. Of all keys that there are some collide
+/// with heavy ones in most rows, and those come first. So the bound of the key at place k of a list is
+/// one that no more than k times the `chance` of a failure are over, of all keys: then no more than that
+/// share of the first k are below their bounds, on average, for each k.
+pub(super) struct Listed {
+    /// What the estimates in each range are over by.
+    over: [f64; EIGHTHS],
+}
+
+impl Listed {
+    /// Of a list with these `estimates`. `cells` are those of all `rows`; there are so many `keys` at
+    /// most. `fails` is the chance that an estimate is over by more than what a share of the cells
+    /// exceeds.
+    pub(super) fn new(
+        estimates: impl Iterator<Item = f64>,
+        rows: usize,
+        cells: impl Iterator<Item = u64>,
+        keys: f64,
+        chance: f64,
+        fails: &dyn Fn(f64) -> f64,
+    ) -> Self {
+        let (cells, estimates) = (Counts::of(cells), Counts::of(estimates.map(|at| at as u64)));
+        let (mut over, mut before) = ([f64::INFINITY; EIGHTHS], 0);
+        for (over, count) in over.iter_mut().zip(estimates.0).rev().filter(|(_, count)| *count > 0)
+        {
+            let allowed = chance * (before + 1) as f64 / keys.max(1.0);
+            *over = cells.least(allowed, &|share, of_cell, _| {
+                fails((share + rows as f64 * of_cell).min(1.0))
+            });
+            before += count;
         }
-        (short, above) = (number, above + count);
+        Self { over }
     }
-    short
+
+    /// What the estimate of one of them is over by at most.
+    pub(super) fn over(&self, estimate: f64) -> f64 {
+        self.over[eighth(estimate as u64)]
+    }
+}
+
+/// Numbers by their range.
+struct Counts([u64; EIGHTHS]);
+
+impl Counts {
+    fn of(numbers: impl Iterator<Item = u64>) -> Self {
+        let mut counts = [0; EIGHTHS];
+        for number in numbers {
+            counts[eighth(number)] += 1;
+        }
+        Self(counts)
+    }
+
+    /// The least number whose `chance` is the `allowed` one at most, in eighths of a power of two;
+    /// infinite where there is none. It depends on the share of the numbers that exceed this one, on the
+    /// share of one of them, and on the number itself.
+    fn least(&self, allowed: f64, chance: &dyn Fn(f64, f64, f64) -> f64) -> f64 {
+        let of_one = 1.0 / self.0.iter().sum::<u64>() as f64;
+        let last = self.0.iter().rposition(|count| *count > 0).unwrap_or(0);
+        let (mut least, mut above) = (f64::INFINITY, 0u64);
+        for (step, count) in self.0[..=last].iter().enumerate().rev() {
+            let number = last_of(step);
+            if chance(above as f64 * of_one, of_one, number) > allowed {
+                break;
+            }
+            (least, above) = (number, above + count);
+        }
+        least
+    }
 }
 
 /// Ranges of numbers, eight for each power of two.

@@ -8,6 +8,7 @@ use super::super::cached::CACHED_BYTES;
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{BuildError, Cells, Counter, Estimate, Options, RowIngest};
 use super::cell::{Cell, join_all};
+use super::exceeding::Listed;
 use super::noise::Noise;
 use super::row_sketch::RowSketch;
 use super::rows::{CONFIDENCE, MOST_ROWS, Rows, Targets, ask_first, deviations, with_rows};
@@ -61,6 +62,14 @@ pub(crate) trait Rule: Send + Sized + 'static {
 
     /// The bounds of an estimate.
     fn bounds(grid: &Grid<Self>, value: f64, margin: f64) -> Estimate;
+
+    /// The chance that an estimate exceeds its key's size by more than a number which a share of the
+    /// cells exceeds.
+    fn over(rows: usize, share: f64) -> f64;
+
+    /// The lower bound of what is estimated as `value` where no more than `over` collides with it in as
+    /// many rows as decide.
+    fn least(grid: &Grid<Self>, value: f64, over: f64) -> f64;
 
     /// How much less than its size any key was estimated as at most, of all keys at once and at any time
     /// so far; read from all the cells. The rows are no samples.
@@ -206,9 +215,27 @@ impl<R: Rule> Grid<R> {
         Estimate { value, low, high, confidence: Some(CONFIDENCE) }.within(self.total)
     }
 
-    /// The estimate of a key that is listed because it is large.
-    pub(crate) fn listed(&self, digest: u64) -> Estimate {
-        self.noise().listed(self.estimate(digest), self.total, self.rows.rows())
+    /// How estimates err of the keys with these digests, which are listed because they are large.
+    pub(super) fn list(&self, digests: impl Iterator<Item = u64>) -> Listed {
+        let rows = self.rows.rows();
+        let chance = 1.0 - R::bounds(self, 0.0, 0.0).confidence.unwrap_or(CONFIDENCE);
+        let cells = self.cells.iter().map(|cell| cell.size());
+        let estimates = digests.map(|digest| R::estimate(self, digest));
+        // There are no more keys than the weight of all packets; half of the chance is for the upper
+        // bounds.
+        Listed::new(estimates, rows, cells, self.total as f64, chance / 2.0, &|share| {
+            R::over(rows, share)
+        })
+    }
+
+    /// The estimate of one of these keys.
+    pub(super) fn listed(&self, list: &Listed, digest: u64) -> Estimate {
+        let asked = self.estimate(digest);
+        if self.unit > 0 {
+            return self.noise().listed(asked, self.total, self.rows.rows());
+        }
+        let least = R::least(self, asked.value, list.over(asked.value));
+        Estimate { low: asked.low.min(least.max(0.0)), ..asked }
     }
 
     /// What a key weighs at most that was never estimated as more than `value`.

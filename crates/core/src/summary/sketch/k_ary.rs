@@ -18,7 +18,9 @@ use super::count_min::{MEMORY, adds_up};
 use super::count_sketch::{PARAMETERS, medians};
 use super::grid::{Grid, Limit, Linear, Rule, Weight};
 use super::row_sketch::RowSketch;
-use super::rows::{MOST_ROWS, Rows, Targets, deviations, median, median_of_rows, sum_over};
+use super::rows::{
+    MOST_ROWS, Rows, Targets, deviations, median, median_fails, median_of_rows, sum_over,
+};
 use crate::key::FlowKey;
 use crate::summary::Counted;
 use crate::summary::forms::form;
@@ -111,6 +113,17 @@ impl<C: Unsigned> Rule for Centred<C> {
 
     fn bounds(grid: &Grid<Self>, value: f64, margin: f64) -> Estimate {
         medians(grid, value, margin)
+    }
+
+    fn over(rows: usize, share: f64) -> f64 {
+        median_fails(rows, share)
+    }
+
+    /// The mean of the others in a row is taken off what collides.
+    fn least(grid: &Grid<Self>, value: f64, over: f64) -> f64 {
+        let share = 1.0 / grid.rows.columns() as f64;
+        let mean = (grid.total as f64 - value).max(0.0) * share;
+        value - (over - mean).max(0.0) / (1.0 - share) - grid.saturated as f64
     }
 
     /// A cell is not below its key's size, and the mean of a row is all that is taken off it.

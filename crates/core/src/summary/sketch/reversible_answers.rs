@@ -2,7 +2,9 @@
 
 use super::super::{Answers, Candidates, Cells, Estimate, SizeEstimate, SizeQuery};
 use super::cell::Unsigned;
-use super::modular::{MOST_ROWS, MOST_VERIFY};
+use super::count_min::all_exceed;
+use super::exceeding::Listed;
+use super::modular::{MOST_ROWS, MOST_VERIFY, false_keys};
 use super::reversible::ReversibleRows;
 use super::reversible_search::{Heaviest, capacity, search};
 use crate::key::{CanonicalKey, FlowKey};
@@ -55,7 +57,7 @@ impl<K: FlowKey, C: Unsigned> ReversibleRows<K, C> {
     /// Count-Min's bounds (a counter is never below the truth unless it was full, and above it by e
     /// times the expectation in all rows with the chance e⁻ʳᵒʷˢ), and the median between them.
     fn bounds(&self, key: &K) -> Estimate {
-        let least = self.places(key).map(|place| self.counters[place].get()).min().unwrap_or(0);
+        let least = self.least(key);
         let excess = std::f64::consts::E * self.total as f64 / self.modular.columns() as f64;
         let median =
             self.median_of(key, self.total as f64, |place| self.counters[place].get() as f64);
@@ -68,8 +70,36 @@ impl<K: FlowKey, C: Unsigned> ReversibleRows<K, C> {
         }
     }
 
-    fn size_of(&self, key: &K) -> SizeEstimate {
-        let estimate = Some(self.bounds(key));
+    /// How sizes err of recovered keys: of all keys that there can be, those are recovered whose cells
+    /// are heavy, whether they had a packet or not. Some share all columns but the digest's with a heavy
+    /// key.
+    fn list(&self, keys: &[K]) -> Listed {
+        let (rows, columns) = (self.modular.all_rows(), self.modular.columns());
+        let estimates = keys.iter().map(|key| self.least(key) as f64);
+        let cells = self.counters.iter().map(|counter| counter.size());
+        let all = 256f64.powf(self.digester.key_bytes() as f64);
+        let alike = columns as f64 * false_keys::<K>([self.modular.rows, 0], columns);
+        let fails = |share: f64| {
+            let by_digest = share.powf(self.modular.verify as f64);
+            all_exceed(rows, share) + share * alike / all * by_digest
+        };
+        let chance = f64::exp(-(rows as f64)) / 2.0;
+        Listed::new(estimates, rows, cells, all, chance, &fails)
+    }
+
+    /// The bounds of one of them.
+    fn listed(&self, list: &Listed, key: &K) -> Estimate {
+        let (asked, least) = (self.bounds(key), self.least(key) as f64);
+        Estimate { low: asked.low.min((least - list.over(least)).max(0.0)), ..asked }
+    }
+
+    /// The least counter of a key.
+    fn least(&self, key: &K) -> u64 {
+        self.places(key).map(|place| self.counters[place].get()).min().unwrap_or(0)
+    }
+
+    fn size_of(estimate: Estimate) -> SizeEstimate {
+        let estimate = Some(estimate);
         match C::MEASURE {
             Measure::Packets => SizeEstimate { packets: estimate, bytes: None },
             Measure::Bytes => SizeEstimate { packets: None, bytes: estimate },
@@ -148,16 +178,19 @@ impl<K: FlowKey, C: Unsigned> Answers for ReversibleRows<K, C> {
 impl<K: FlowKey, C: Unsigned> SizeQuery for ReversibleRows<K, C> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
         K::matching(key, &self.digester)
-            .map_or_else(SizeEstimate::default, |key| self.size_of(&key))
+            .map_or_else(SizeEstimate::default, |key| Self::size_of(self.bounds(&key)))
     }
 }
 
 /// Recovered from the counters each time that they are asked for.
 impl<K: FlowKey, C: Unsigned> Candidates for ReversibleRows<K, C> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
-        self.recover_heavy(&mut |key| {
-            visit(key.to_canonical(&self.digester), self.size_of(&key));
-        });
+        let mut keys = Vec::new();
+        self.recover_heavy(&mut |key| keys.push(key));
+        let list = self.list(&keys);
+        for key in keys {
+            visit(key.to_canonical(&self.digester), Self::size_of(self.listed(&list, &key)));
+        }
     }
 
     /// Heavy columns beyond those that can be told from chance.

@@ -95,6 +95,18 @@ impl<K: FlowKey, R: Rule> RowSketch<K, R> {
         }
     }
 
+    /// Visits keys that are listed because their estimates are large.
+    pub(crate) fn list(
+        &self,
+        keys: impl Iterator<Item = K> + Clone,
+        visit: &mut dyn FnMut(K, SizeEstimate),
+    ) {
+        let list = self.grid.list(keys.clone().map(|key| key.digest(&self.digester)));
+        for key in keys {
+            visit(key, Self::size(self.grid.listed(&list, key.digest(&self.digester))));
+        }
+    }
+
     fn size(estimate: Estimate) -> SizeEstimate {
         let estimate = Some(estimate);
         match Weight::<R>::MEASURE {
@@ -218,10 +230,9 @@ impl<K: FlowKey, R: Rule> SizeQuery for RowSketch<K, R> {
 
 impl<K: FlowKey, R: Rule> Candidates for RowSketch<K, R> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
-        for key in self.heavy.iter() {
-            let listed = self.grid.listed(key.digest(&self.digester));
-            visit(key.to_canonical(&self.digester), Self::size(listed));
-        }
+        self.list(self.heavy.iter(), &mut |key, size| {
+            visit(key.to_canonical(&self.digester), size);
+        });
     }
 
     fn overflow(&self) -> u64 {

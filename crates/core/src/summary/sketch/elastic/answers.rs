@@ -93,7 +93,12 @@ impl<K: FlowKey, C: Light> SizeQuery for Elastic<K, C> {
 impl<K: FlowKey, C: Light> Candidates for Elastic<K, C> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
         for (key, _) in self.heavy() {
-            visit(key.to_canonical(&self.digester), self.estimate_of(key));
+            let votes = self.slot(key, key.digest(&self.digester)).map_or(0, |(votes, _)| votes);
+            // A flow may come first for what others have in its light counter: surely it has its votes.
+            let listed = |size: Estimate| Estimate { low: size.low.min(votes as f64), ..size };
+            let SizeEstimate { packets, bytes } = self.estimate_of(key);
+            let size = SizeEstimate { packets: packets.map(listed), bytes: bytes.map(listed) };
+            visit(key.to_canonical(&self.digester), size);
         }
     }
 

@@ -9,6 +9,7 @@ use super::super::super::Memory;
 use super::super::super::codec::{DecodeError, Reader, Writer};
 use super::super::super::remix::remix;
 use super::super::cell::{Signed, join_all};
+use super::super::exceeding::Listed;
 use super::super::noise::Noise;
 use super::super::rows::{MOST_ROWS, Rows, median, median_fails, median_over, signs, sum_over};
 use super::{BuildError, MOST_LEVELS};
@@ -207,6 +208,22 @@ impl<C: Signed> Grids<C> {
             std::array::from_fn(|depth| if depth < self.shape.levels { margin(depth) } else { 0.0 })
         });
         noise(margins[depth])
+    }
+
+    /// How estimates err of the keys of this depth with these digests, which are listed among so many.
+    pub(super) fn list(
+        &self,
+        depth: usize,
+        digests: impl Iterator<Item = u64>,
+        keys: f64,
+    ) -> Listed {
+        let (rows, chance) = (self.shape.first.rows(), 1.0 - self.shape.confidence());
+        let cells = (0..rows).flat_map(|row| &self.cells[self.shape.part(depth, row)]);
+        let estimates = digests.map(|digest| self.size(digest));
+        // Half of what collides has the sign of the key; half of the chance is for the upper bounds.
+        Listed::new(estimates, rows, cells.map(|cell| cell.size()), keys, chance / 2.0, &|share| {
+            median_fails(rows, share / 2.0)
+        })
     }
 
     /// L2² of the flows of these depths.

@@ -309,10 +309,20 @@ impl<K: FlowKey, C: Signed> SizeQuery for UniversalSketch<K, C> {
 impl<K: FlowKey, C: Signed> Candidates for UniversalSketch<K, C> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
         let rows = self.grids.shape.first.rows();
+        let keys = self.cardinality().map_or(f64::INFINITY, |keys| keys.high);
         for (depth, top) in self.tops.iter().enumerate() {
             let noise = self.grids.noise(depth);
+            let digests = top.iter().map(|(_, digest)| digest);
+            let list = (!self.samples.is_sample()).then(|| self.grids.list(depth, digests, keys));
             for (key, digest) in top.iter() {
-                let listed = self.samples.listed(self.estimate_of(digest), noise, depth, rows);
+                let asked = self.estimate_of(digest);
+                let listed = match &list {
+                    None => self.samples.listed(asked, noise, depth, rows),
+                    Some(list) => {
+                        let over = list.over(asked.value) + self.grids.saturated as f64;
+                        Estimate { low: asked.low.min((asked.value - over).max(0.0)), ..asked }
+                    }
+                };
                 visit(key.to_canonical(&self.digester), Self::size_of(listed));
             }
         }

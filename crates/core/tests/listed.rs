@@ -1,0 +1,125 @@
+//! Bounds of the flows that a summary lists: those are listed that collide most, too, and what is said
+//! of them must hold as often as it says.
+
+#[path = "support/zipf.rs"]
+mod zipf;
+
+use flowgauge_core::batch::{BATCH_PACKETS, Batch};
+use flowgauge_core::catalog;
+use flowgauge_core::key::{FlowKey, Key4};
+use flowgauge_core::summary::{Estimate, Options};
+use flowgauge_core::terms::Measure;
+
+use zipf::Zipf;
+
+const PACKETS: usize = 20_000;
+const FLOWS: usize = 20_000;
+
+/// Memory of each algorithm: from one in which most flows collide to one in which few do.
+const SIZES: [usize; 3] = [16 << 10, 64 << 10, 256 << 10];
+
+/// Skews of the traffic.
+const SKEWS: [f64; 3] = [0.6, 1.0, 1.3];
+
+/// Runs of each algorithm, size and traffic: 4,096 with `FLOWGAUGE_LONG`.
+fn runs() -> u64 {
+    if std::env::var_os("FLOWGAUGE_LONG").is_some() { 4096 } else { 32 }
+}
+
+/// A stream of packets, and how many packets each flow has.
+struct Stream {
+    keys: Vec<Key4>,
+    packets: Vec<u64>,
+}
+
+impl Stream {
+    fn draw(skew: f64, seed: u64) -> Self {
+        let flows: Vec<u32> = Zipf::new(FLOWS, skew, seed).take(PACKETS).collect();
+        let mut packets = vec![0; FLOWS];
+        flows.iter().for_each(|flow| packets[*flow as usize] += 1);
+        let key = |flow: u32| Key4::from_canonical(&flow.to_be_bytes()).unwrap();
+        Self { keys: flows.into_iter().map(key).collect(), packets }
+    }
+}
+
+/// How many bounds of how many failed.
+#[derive(Default)]
+struct Held {
+    broken: u64,
+    asked: u64,
+    /// The most that may be broken, by the confidence of each.
+    allowed: f64,
+}
+
+impl Held {
+    fn take(&mut self, estimate: &Estimate, truth: f64) {
+        self.asked += 1;
+        self.broken += u64::from(truth < estimate.low || estimate.high < truth);
+        self.allowed += 1.0 - estimate.confidence.unwrap_or(1.0);
+    }
+}
+
+/// Of the first 10 and 100 flows of a list, and of all of it, as many are within their bounds as these
+/// say.
+#[test]
+fn bounds_of_listed_flows_hold_with_their_confidence() {
+    let streams = SKEWS.map(|skew| (skew, Stream::draw(skew, 1)));
+    let (mut wrong, mut listing) = (Vec::new(), 0);
+    for name in catalog::ALGORITHMS.iter().map(|info| info.name) {
+        let lists = catalog::build::<Key4>(name, &Options::new(SIZES[0], 1))
+            .unwrap()
+            .answers()
+            .candidates()
+            .is_some();
+        listing += usize::from(lists);
+        for memory in SIZES.into_iter().filter(|_| lists) {
+            for (skew, stream) in &streams {
+                for (first, held) in FIRST.into_iter().zip(listed(name, memory, stream)) {
+                    let Held { broken, asked, allowed } = held;
+                    let what = format!("{name} in {memory}, skew {skew}, first {first}");
+                    if broken > 0 {
+                        println!("{what}: {broken} of {asked} broken, {allowed:.1} allowed");
+                    }
+                    // Few runs may be four standard deviations off.
+                    if broken as f64 > allowed + 4.0 * allowed.sqrt() {
+                        wrong.push(what);
+                    }
+                }
+            }
+        }
+    }
+    // All that list flows.
+    assert_eq!(listing, 23);
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Lengths of the beginnings of a list.
+const FIRST: [usize; 3] = [10, 100, usize::MAX];
+
+/// Bounds of the first flows that a summary of so much memory lists, over all runs.
+fn listed(name: &str, memory: usize, Stream { keys, packets }: &Stream) -> [Held; 3] {
+    let mut held: [Held; 3] = Default::default();
+    let mut batch = Batch::new();
+    for run in 0..runs() {
+        let mut summary = catalog::build::<Key4>(name, &Options::new(memory, run)).unwrap();
+        for keys in keys.chunks(BATCH_PACKETS) {
+            batch.clear();
+            keys.iter().for_each(|key| batch.push(*key, 100, 0));
+            summary.ingest(&mut batch);
+        }
+        summary.settle();
+        let mut listed = Vec::new();
+        summary.answers().candidates().unwrap().for_each(&mut |key, size| {
+            let flow = u32::from_be_bytes(key.as_bytes().try_into().unwrap());
+            let truth = packets.get(flow as usize).copied().unwrap_or(0);
+            if let Some(estimate) = size.by(Measure::Packets) {
+                listed.push((estimate, truth as f64));
+            }
+        });
+        listed.sort_by(|(one, _), (other, _)| other.value.total_cmp(&one.value));
+        for (first, held) in FIRST.into_iter().zip(&mut held) {
+            listed.iter().take(first).for_each(|(estimate, truth)| held.take(estimate, *truth));
+        }
+    }
+    held
+}
