@@ -36,6 +36,9 @@ const FEWEST: f64 = 2.5;
 /// simulated 0.937 near [`FEWEST`], and 0.945 to 0.99 elsewhere.
 const CONFIDENCE: f64 = 0.93;
 
+/// Bitmaps unless asked otherwise.
+const BITMAPS: usize = 1024;
+
 /// As many as have a number of 32 bits, which those of a digest choose.
 const MOST_BITMAPS: usize = 1 << 32;
 
@@ -47,12 +50,13 @@ pub struct Fm;
 impl Describe for Fm {
     const INFO: Info = Info {
         name: "fm",
-        idea: "a few bitmaps of 32 bits, whose lowest zeros tell the number of flows",
+        idea: "bitmaps of 32 bits, whose lowest zeros tell the number of flows",
         paper: "Flajolet, Martin (JCSS 1985), section 3",
         parameters: &[
             Parameter {
                 name: "bitmaps",
-                help: "number of bitmaps of 32 bits, a power of two (default: 4, as Agg-Evict has it)",
+                help: "number of bitmaps of 32 bits, a power of two (default: 1024, with a standard error \
+                       of 2.4 %; Agg-Evict has 4)",
             },
             Parameter {
                 name: "epsilon",
@@ -69,7 +73,10 @@ impl Describe for Fm {
         parameters.exclusive("bitmaps", &["epsilon"])?;
         let bitmaps = match parameters.fraction("epsilon")? {
             Some(epsilon) => items_for(epsilon, ERROR, (2, MOST_BITMAPS), parameters)?,
-            None => parameters.power_of_two("bitmaps", 4 * size_of::<u32>(), size_of::<u32>())?,
+            None => {
+                let memory_bytes = options.memory_bytes.min(BITMAPS * size_of::<u32>());
+                parameters.power_of_two("bitmaps", memory_bytes, size_of::<u32>())?
+            }
         };
         Bitmaps::<Self>::build(bitmaps, options)
     }
