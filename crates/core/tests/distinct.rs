@@ -161,12 +161,38 @@ fn a_full_bitmap_says_at_least() {
     assert_eq!((flows.high, flows.confidence), (10_000.0, None));
 }
 
+/// Bounds of the number of flows are those of the columns in use, and hold as often as they say: of 400
+/// runs 18 should fail, and 36 are four standard deviations more.
+#[test]
+fn mrac_bounds_the_number_of_flows_by_chance() {
+    let mut failed = 0;
+    for (columns, flows) in [("1024", 300), ("1024", 2000), ("16384", 10_000), ("16384", 40_000)] {
+        for seed in 0..100 {
+            let mut summary = build("mrac", &[("columns", columns)], seed);
+            feed(&mut *summary, 0..flows);
+            feed(&mut *summary, 0..flows / 10);
+            let counted = summary.answers().cardinality().unwrap();
+            let truth = flows as f64;
+            failed += u32::from(truth < counted.low || counted.high < truth);
+            assert!(counted.confidence.is_some() && counted.high < 1.5 * truth, "{counted:?}");
+        }
+    }
+    println!("{failed} of 400 failed");
+    assert!((1..36).contains(&failed), "{failed}");
+    // Where no column is left, any number of flows is possible.
+    let mut summary = build("mrac", &[("columns", "64")], 1);
+    feed(&mut *summary, 0..10_000);
+    let counted = summary.answers().cardinality().unwrap();
+    assert_eq!((counted.high, counted.confidence), (10_000.0, None));
+}
+
 #[test]
 fn targets_give_sizes() {
     let sizes = |name: &str, parameters: &[(&str, &str)]| {
         build(name, parameters, 1).parameters()[0].1.to_string()
     };
     assert_eq!(sizes("fm", &[("epsilon", "0.1")]), "64");
+    assert_eq!(sizes("fm", &[]), "1024");
     assert_eq!(sizes("hyperloglog", &[("epsilon", "0.02")]), "4096");
     assert_eq!(sizes("mrac", &[("flows", "100000")]), "131072");
     let bits: f64 = sizes("linear-counting", &[("flows", "1000000")]).parse().unwrap();
@@ -285,6 +311,7 @@ fn mrac_recovers_the_sizes_of_flows() {
             errors += error / 4.0;
             assert!((counted.value / flows - 1.0).abs() < 0.03);
             assert!(counted.low <= flows && flows <= counted.high);
+            assert!(counted.low > 0.95 * flows && counted.high < 1.05 * flows, "{counted:?}");
             let logs = summary.answers().weight_logs(Measure::Packets).unwrap();
             let exact: f64 = truth.iter().map(|(s, n)| n * *s as f64 * (*s as f64).log2()).sum();
             assert!(logs.low <= exact && exact <= logs.high);

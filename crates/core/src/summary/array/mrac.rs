@@ -13,6 +13,7 @@ use super::super::basis::{Basis, twin};
 use super::super::cached::CACHED_BYTES;
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::decompound::{decompound, recovered};
+use super::super::distinct::counted_linearly;
 use super::super::{
     Answers, BuildError, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws, Merge,
     Options, Parameter, Setting, SizeEstimate, SizeQuery, Summary,
@@ -178,9 +179,16 @@ impl<K: FlowKey> Answers for PacketCounts<K> {
     }
 
     fn cardinality(&self) -> Option<Estimate> {
-        let value = self.flows().iter().map(|(_, flows)| flows).sum();
+        let value: f64 = self.flows().iter().map(|(_, flows)| flows).sum();
         let used = self.counters.iter().filter(|&&counter| counter > 0).count();
-        Some(recovered(value, used as f64, self.total as f64))
+        let (used, total, columns) = (used as f64, self.total as f64, self.counters.len() as f64);
+        if used == columns {
+            return Some(recovered(value, used, total));
+        }
+        // How many columns a number of flows uses is a matter of chance, whatever their sizes.
+        let counted = counted_linearly(columns, used, total);
+        let (low, high) = (counted.low.min(value).max(used), counted.high.max(value).min(total));
+        Some(Estimate { value: value.clamp(low, high), low, high, ..counted })
     }
 
     fn weight_logs(&self, by: Measure) -> Option<Estimate> {

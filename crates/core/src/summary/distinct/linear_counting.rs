@@ -10,7 +10,7 @@ use super::super::{
     BuildError, BuildErrorKind, Describe, Estimate, Info, Laws, Merge, Options, Parameter, Summary,
 };
 use super::bitmaps::{Bitmaps, Marks};
-use super::{counting_error, two_sigma};
+use super::{counted_linearly, counting_error};
 use crate::key::FlowKey;
 use crate::summary::forms::form;
 
@@ -119,7 +119,6 @@ impl Marks for LinearCounting {
             let low = set.min(packets);
             return Estimate { value: at_least, low, high: packets, confidence: None };
         }
-        let load = (bits / (bits - set)).ln();
-        two_sigma(bits * load, bits * load * counting_error(bits, load), set, packets)
+        counted_linearly(bits, set, packets)
     }
 }

@@ -21,6 +21,13 @@ fn two_sigma(value: f64, sigma: f64, least: f64, most: f64) -> Estimate {
     Estimate { value, low, high: high.max(value), confidence: Some(CONFIDENCE) }
 }
 
+/// The number of flows that are in `used` of so many cells, of which each flow uses one: no fewer than
+/// these, and `most` at most. Not all cells are in use.
+pub(crate) fn counted_linearly(cells: f64, used: f64, most: f64) -> Estimate {
+    let load = (cells / (cells - used)).ln();
+    two_sigma(cells * load, cells * load * counting_error(cells, load), used, most)
+}
+
 /// The standard error of linear counting, as a share of the flows, of so many cells with a mean of
 /// `load` flows (Whang et al., TODS 1990, §5.1); 0 without a flow.
 fn counting_error(cells: f64, load: f64) -> f64 {
