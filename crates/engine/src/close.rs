@@ -18,6 +18,9 @@ use crate::sink::{Item, Sink, units};
 use crate::snapshot::Saving;
 use crate::summaries::{Summaries, View};
 
+/// An epoch of which as much was observed is compared with others.
+const WHOLE: f64 = 0.9;
+
 /// Points of a series in a report.
 const BINS: usize = 512;
 
@@ -94,6 +97,7 @@ impl Closer {
         sink: &mut dyn Sink,
     ) -> Result<(), EngineError> {
         let lanes = &view.lanes()[..];
+        let coverage = ended.coverage();
         let mut account = ended.account;
         let keyed = Traffic::keyed(ended.traffic, &account);
         let mut notes = self.notes.clone();
@@ -114,6 +118,13 @@ impl Closer {
         let context = EpochContext { by, keyed, threshold, lists, timeline };
         let mut tasks = Vec::with_capacity(self.tasks.len());
         for task in &mut self.tasks {
+            if coverage < WHOLE && !ended.update && task.compares_epochs() {
+                let (name, share) = (task.name(), units::percent(coverage));
+                notes.push(format!(
+                    "{name} is left out: {share} of this epoch was observed, and it compares whole epochs"
+                ));
+                continue;
+            }
             if ended.update && task.compares_epochs() {
                 notes.push(format!("{} is left out of updates: it compares epochs", task.name()));
                 continue;
@@ -137,6 +148,7 @@ impl Closer {
             epoch: ended.epoch,
             start_ns: ended.bounds_ns.map(|(start_ns, _)| start_ns),
             end_ns: ended.bounds_ns.map(|(_, end_ns)| end_ns),
+            coverage,
             key: self.key,
             by: self.by,
             seed: self.seed,

@@ -82,6 +82,10 @@ pub(crate) struct Intake {
     step_ns: i64,
     /// Epochs ended so far.
     ended: u64,
+    /// The first and the latest time that packets or the clock told.
+    told_ns: Option<(i64, i64)>,
+    /// Whether no packet comes any more.
+    finishing: bool,
 }
 
 impl Intake {
@@ -111,6 +115,8 @@ impl Intake {
             timeline: timeline(config),
             step_ns: 0,
             ended: 0,
+            told_ns: None,
+            finishing: false,
         };
         intake.begin();
         intake
@@ -321,10 +327,25 @@ impl Intake {
     /// # Errors
     /// When a thread of the crew is gone.
     pub(crate) fn advance(&mut self, now_ns: i64, crew: &mut dyn Crew) -> Result<(), Gone> {
+        self.tell(now_ns, now_ns);
         while let Some(tick) = self.clock.passes(now_ns) {
             self.step(tick, crew)?;
         }
         Ok(())
+    }
+
+    /// Takes note of the time.
+    fn tell(&mut self, earliest_ns: i64, latest_ns: i64) {
+        let (first_ns, last_ns) = self.told_ns.unwrap_or((earliest_ns, latest_ns));
+        self.told_ns = Some((first_ns.min(earliest_ns), last_ns.max(latest_ns)));
+    }
+
+    /// From when to when the open time epoch was observed.
+    fn observed_ns(&self) -> Option<(i64, i64)> {
+        let ((start_ns, end_ns), (first_ns, last_ns)) = (self.bounds_ns?, self.told_ns?);
+        let start_ns = if self.ended == 0 { start_ns.max(first_ns) } else { start_ns };
+        let end_ns = if self.finishing { end_ns.min(last_ns) } else { end_ns };
+        Some((start_ns, end_ns))
     }
 
     /// Acts on a time that is not an ordinary one, before a packet of it is counted.
@@ -389,6 +410,15 @@ impl Intake {
         }
     }
 
+    /// Ends the open epoch, behind which no packet comes.
+    ///
+    /// # Errors
+    /// When a thread of the crew is gone.
+    pub(crate) fn finish(&mut self, crew: &mut dyn Crew) -> Result<(), Gone> {
+        self.finishing = true;
+        self.close(crew)
+    }
+
     /// Ends the open epoch, and opens the next.
     ///
     /// # Errors
@@ -429,6 +459,9 @@ impl Intake {
             ..self.account.clone()
         };
         let times_ns = (account.read > 0).then_some((self.earliest_ns, self.latest_ns));
+        if let Some((earliest_ns, latest_ns)) = times_ns {
+            self.tell(earliest_ns, latest_ns);
+        }
         Ended {
             epoch: self.epoch,
             through: self.epoch,
@@ -437,6 +470,7 @@ impl Intake {
             traffic,
             unmeasured: counts.unmeasured,
             bounds_ns: self.bounds_ns.or(times_ns),
+            observed_ns: self.observed_ns(),
             times_ns,
             ends_ns: self.clock.ends_ns(),
             unfit: self.unfit.clone(),

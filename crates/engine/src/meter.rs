@@ -153,7 +153,7 @@ pub(crate) fn finish(stream: &mut Stream) {
     let broken = stream.is_broken();
     let Stream { intake, crew, .. } = stream;
     if !broken && (intake.holds() || intake.ended() == 0) {
-        let _ = intake.close(&mut **crew);
+        let _ = intake.finish(&mut **crew);
     }
     crew.finish();
 }

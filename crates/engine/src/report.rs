@@ -28,6 +28,9 @@ pub struct EpochReport {
     pub start_ns: Option<i64>,
     /// End: of a time epoch its boundary, else, and in an update, the latest packet's time.
     pub end_ns: Option<i64>,
+    /// The part of a time epoch that was observed: below 1 for the first and the last of a run, whose
+    /// packets begin and end within it.
+    pub coverage: f64,
     /// The key.
     pub key: KeySpec,
     /// The measure that `--by` names.

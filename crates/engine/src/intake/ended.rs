@@ -22,6 +22,8 @@ pub(crate) struct Ended {
     pub(crate) unmeasured: Size,
     /// Bounds of a time epoch, as far as it went; else those of the packets.
     pub(crate) bounds_ns: Option<(i64, i64)>,
+    /// From when to when a time epoch was observed: all of it, but for the first and the last of a run.
+    pub(crate) observed_ns: Option<(i64, i64)>,
     /// Times of the earliest and the latest packet.
     pub(crate) times_ns: Option<(i64, i64)>,
     /// Times of the first and the last packet of the whole run so far, in the order of the packets.
@@ -52,6 +54,17 @@ impl Ended {
         self
     }
 
+    /// The part of a time epoch that was observed; 1 where epochs do not end by time.
+    pub(crate) fn coverage(&self) -> f64 {
+        let length_ns = |(start_ns, end_ns): (i64, i64)| i128::from(end_ns) - i128::from(start_ns);
+        match (self.bounds_ns, self.observed_ns) {
+            (Some(bounds_ns), Some(observed_ns)) if length_ns(bounds_ns) > 0 => {
+                (length_ns(observed_ns) as f64 / length_ns(bounds_ns) as f64).clamp(0.0, 1.0)
+            }
+            _ => 1.0,
+        }
+    }
+
     /// This epoch together with the one behind it.
     pub(crate) fn and(mut self, next: Self) -> Self {
         self.account.add(&next.account);
@@ -62,6 +75,7 @@ impl Ended {
             (own, next) => own.or(next),
         };
         self.times_ns = around(self.times_ns, next.times_ns);
+        self.observed_ns = around(self.observed_ns, next.observed_ns);
         self.ends_ns = next.ends_ns.or(self.ends_ns);
         self.unfit = self.unfit.or(next.unfit);
         self.timeline = both(self.timeline, next.timeline);

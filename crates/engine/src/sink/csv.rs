@@ -86,6 +86,7 @@ impl Format for Csv {
         let mut tables = Tables::new(out, &report.measurement, report.epoch.to_string());
         let summary = &report.summary;
         let row = times(report.start_ns, report.end_ns)
+            .cell("coverage", report.coverage)
             .text("key", &report.key.to_string())
             .text("by", report.by.name())
             .text("algorithm", summary.algorithm)

@@ -27,6 +27,7 @@ impl Format for Json {
             line.field("epoch", report.epoch)?;
             line.field("start", time(report.start_ns))?;
             line.field("end", time(report.end_ns))?;
+            line.field("coverage", report.coverage)?;
             line.field("key", report.key.to_string())?;
             line.field("by", report.by.name())?;
             line.object("seed", |seed| {

@@ -90,7 +90,7 @@ fn a_flow_that_vanishes_is_a_change_and_empty_epochs_count() {
         }
     }
     // Two empty epochs halve the forecast twice; another flow opens the epoch after them.
-    pcap.udp(5 * SECOND, (7, 7), (8, 8));
+    pcap.udp(5 * SECOND, (7, 7), (8, 8)).udp(6 * SECOND, (7, 7), (8, 8));
     let config = Config {
         epoch: EpochLength::Time(SECOND.cast_signed()),
         threshold: Threshold::Weight(20),
@@ -139,7 +139,7 @@ fn no_time_of_a_packet_keeps_epochs_from_closing() {
 #[test]
 fn empty_epochs_age_forecasts_in_a_table_as_in_the_task() {
     let mut pcap = Pcap::new();
-    for (second, packets) in [(0, 4000), (1, 3000), (12, 1), (13, 2000)] {
+    for (second, packets) in [(0, 4000), (1, 3000), (12, 1), (13, 2000), (14, 1)] {
         for i in 0..packets {
             pcap.udp(second * SECOND + i, (i as u32 % 7, 1), (2, 2));
         }
@@ -152,10 +152,37 @@ fn empty_epochs_age_forecasts_in_a_table_as_in_the_task() {
         };
         let lines = run(config, &pcap.0).0;
         assert_eq!(of_type(&lines, "gap")[0]["epochs"], 10);
-        of_type(&lines, "epoch").iter().map(|epoch| epoch["tasks"]["changes"].clone()).collect()
+        // The last epoch is observed in part.
+        let whole = &of_type(&lines, "epoch")[..4];
+        whole.iter().map(|epoch| epoch["tasks"]["changes"].clone()).collect()
     };
     let (task, table): (Vec<Value>, Vec<Value>) = (changes(None), changes(Some("ewma")));
     let items = |changes: &Value| changes["items"].as_array().unwrap().len();
     assert_eq!(task.iter().map(items).collect::<Vec<_>>(), [0, 7, 1, 7]);
     assert_eq!(task, table);
+}
+
+/// The first and the last epoch of a run are observed in part: reports say so, and nothing compares them.
+#[test]
+fn epochs_that_were_observed_in_part_say_so_and_are_not_compared() {
+    const SECOND_NS: u64 = 1_000_000_000;
+    let mut pcap = Pcap::new();
+    // From 4 s to 33 s, ten packets a second.
+    for tenth in 40..331 {
+        pcap.udp(1_700_000_000 * SECOND_NS + tenth * SECOND_NS / 10, (1, 2), (3, 4));
+    }
+    let config =
+        Config { epoch: EpochLength::Time(10_000_000_000), ..asking(&["changes", "cardinality"]) };
+    let (lines, _) = run(config, &pcap.0);
+    let epochs = &lines[..lines.len() - 1];
+    let coverage: Vec<_> = epochs.iter().map(|epoch| epoch["coverage"].as_f64().unwrap()).collect();
+    assert_eq!(coverage, [0.6, 1.0, 1.0, 0.3]);
+    let compared: Vec<_> =
+        epochs.iter().map(|epoch| epoch["tasks"].get("changes").is_some()).collect();
+    assert_eq!(compared, [false, true, true, false]);
+    // Half an epoch at the begin is no forecast, and half of one at the end no fall.
+    assert_eq!(epochs[1]["tasks"]["changes"]["threshold"], serde_json::Value::Null);
+    assert_eq!(epochs[2]["tasks"]["changes"]["items"].as_array().unwrap().len(), 0);
+    let note = epochs[3]["notes"].to_string();
+    assert!(note.contains("changes is left out: 30.0 % of this epoch was observed"), "{note}");
 }

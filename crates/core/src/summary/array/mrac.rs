@@ -181,8 +181,9 @@ impl<K: FlowKey> Answers for PacketCounts<K> {
     fn cardinality(&self) -> Option<Estimate> {
         let value: f64 = self.flows().iter().map(|(_, flows)| flows).sum();
         let used = self.counters.iter().filter(|&&counter| counter > 0).count();
+        let is_full = used == self.counters.len();
         let (used, total, columns) = (used as f64, self.total as f64, self.counters.len() as f64);
-        if used == columns {
+        if is_full {
             return Some(recovered(value, used, total));
         }
         // How many columns a number of flows uses is a matter of chance, whatever their sizes.

@@ -71,12 +71,11 @@ impl Describe for Fm {
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         let parameters = &options.parameters;
         parameters.exclusive("bitmaps", &["epsilon"])?;
-        let bitmaps = match parameters.fraction("epsilon")? {
-            Some(epsilon) => items_for(epsilon, ERROR, (2, MOST_BITMAPS), parameters)?,
-            None => {
-                let memory_bytes = options.memory_bytes.min(BITMAPS * size_of::<u32>());
-                parameters.power_of_two("bitmaps", memory_bytes, size_of::<u32>())?
-            }
+        let bitmaps = if let Some(epsilon) = parameters.fraction("epsilon")? {
+            items_for(epsilon, ERROR, (2, MOST_BITMAPS), parameters)?
+        } else {
+            let memory_bytes = options.memory_bytes.min(BITMAPS * size_of::<u32>());
+            parameters.power_of_two("bitmaps", memory_bytes, size_of::<u32>())?
         };
         Bitmaps::<Self>::build(bitmaps, options)
     }

@@ -28,7 +28,11 @@ impl Format for Text {
         let mut page = String::new();
         let (start, end) = (report.start_ns, report.end_ns);
         let so_far = if report.update { " so far" } else { "" };
-        let title = format!("epoch {}{so_far} · {}", report.epoch, span(start, end));
+        let observed = match report.coverage {
+            1.0.. => String::new(),
+            part => format!(", {} observed", units::percent(part)),
+        };
+        let title = format!("epoch {}{so_far} · {}{observed}", report.epoch, span(start, end));
         rule(&mut page, &named(&report.measurement, &title));
         let summary = &report.summary;
         let accelerator = match summary.accelerator.as_str() {
@@ -55,7 +59,8 @@ impl Format for Text {
             tasks::write(&mut page, report, at, self.rows);
         }
         heading(&mut page, "Traffic");
-        totals(&mut page, &report.account, report.traffic, start, end);
+        let seconds = report.coverage * seconds(start, end);
+        totals(&mut page, &report.account, report.traffic, seconds);
         account(&mut page, &report.account, 0);
         sparkline(&mut page, report.series.as_deref());
         for at in rest {
@@ -101,8 +106,8 @@ impl Format for Text {
                 let _ = writeln!(page, "  {}", span(report.start_ns, report.end_ns));
             }
             page.push('\n');
-            let (start_ns, end_ns) = (report.start_ns, report.end_ns);
-            totals(&mut page, &report.account, report.traffic, start_ns, end_ns);
+            let seconds = seconds(report.start_ns, report.end_ns);
+            totals(&mut page, &report.account, report.traffic, seconds);
             account(&mut page, &report.account, report.irregular);
         } else if report.irregular > 0 {
             let records = units::plural(report.irregular, "record");
@@ -170,14 +175,16 @@ fn span(start_ns: Option<i64>, end_ns: Option<i64>) -> String {
     format!("{day} {from} to {to_day}{to} UTC · {length}")
 }
 
-/// What was measured, and how fast it came.
-fn totals(
-    page: &mut String,
-    account: &Account,
-    traffic: Option<Traffic>,
-    start_ns: Option<i64>,
-    end_ns: Option<i64>,
-) {
+/// The seconds between two times.
+fn seconds(start_ns: Option<i64>, end_ns: Option<i64>) -> f64 {
+    match (start_ns, end_ns) {
+        (Some(start), Some(end)) => (i128::from(end) - i128::from(start)) as f64 / 1e9,
+        _ => 0.0,
+    }
+}
+
+/// What was measured in so many seconds.
+fn totals(page: &mut String, account: &Account, traffic: Option<Traffic>, seconds: f64) {
     let bytes_a_packet = account.keyed_bytes as f64 / account.keyed.max(1) as f64;
     let traffic = traffic.map(|traffic| traffic.estimate(account));
     let packets = traffic.map_or(account.keyed as f64, |packets| packets.value);
@@ -188,10 +195,6 @@ fn totals(
             let [value, low, high] = [value, low, high].map(units::count);
             format!("about {value} packets ({low} to {high}), {}", units::bytes(bytes))
         }
-    };
-    let seconds = match (start_ns, end_ns) {
-        (Some(start), Some(end)) => (i128::from(end) - i128::from(start)) as f64 / 1e9,
-        _ => 0.0,
     };
     if seconds >= SHORT || (seconds > 0.0 && packets >= FEW) {
         let rate = units::rate(packets / seconds);
