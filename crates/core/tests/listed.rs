@@ -107,7 +107,9 @@ fn listed(name: &str, memory: usize, Stream { keys, packets }: &Stream) -> [Held
         let mut summary = catalog::build::<Key4>(name, &Options::new(memory, run)).unwrap();
         for keys in keys.chunks(BATCH_PACKETS) {
             batch.clear();
-            keys.iter().for_each(|key| batch.push(*key, 100, 0));
+            for key in keys {
+                batch.push(*key, 100, 0);
+            }
             summary.ingest(&mut batch);
         }
         summary.settle();
