@@ -62,9 +62,7 @@ pub(crate) const LOAD: Experiment = Experiment {
 const BY_STEP: Chart = Chart {
     title: "",
     x: "step",
-    x_axis: linear(
-        "step of the load: 0.5, 10, 40, 10, 0.5, 0.5, 10, 40, 10, 0.5 million packets a second",
-    ),
+    x_axis: linear("step of the load: 0.5, 10, 40, 10, 0.5 Mpps, twice"),
     y: &[],
     y_axis: linear(""),
     series: "mode",
