@@ -18,7 +18,7 @@ run() {
 cd "$captures"
 run analyze var-services-std-ports.pcap
 cd "$scratch"
-run generate --packets 1000000 --size imix --ipv6 0.04 \
-  --plant scan:destinations=400 --plant flood:sources=5000 -o million.pcap
-run analyze --task top,superspreaders,victims,cardinality,entropy,size-distribution \
-  million.pcap
+run generate --packets 1000000 --profile backbone --rate 20000 --size imix --ipv6 0.04 \
+  --plant scan:destinations=400 --plant flood:sources=5000,packets=200000,start=0.5,end=0.8 \
+  -o million.pcap
+run analyze million.pcap

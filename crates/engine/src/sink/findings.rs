@@ -181,12 +181,16 @@ fn volume(finding: &Finding, report: &EpochReport) -> String {
         finding.span_ns.map_or(0.0, |(start_ns, end_ns)| (end_ns - start_ns) as f64 / 1e9);
     let size = &finding.size;
     let rates = match (&size.packets, &size.bytes) {
-        // Fewer seconds say little of a rate.
-        (Some(packets), Some(bytes)) if seconds >= 1.0 => format!(
-            ", {} packets/s, {}/s",
-            units::rate(packets.value / seconds),
-            units::bits(bytes.value * 8.0 / seconds)
-        ),
+        // Fewer seconds, and the times of a few sampled packets, say little of a rate.
+        (Some(packets), Some(bytes))
+            if seconds >= 1.0 && (finding.span_is_exact || finding.share >= 0.01) =>
+        {
+            format!(
+                ", {} packets/s, {}/s",
+                units::rate(packets.value / seconds),
+                units::bits(bytes.value * 8.0 / seconds)
+            )
+        }
         _ => String::new(),
     };
     format!(" ({share}{rates})")

@@ -76,6 +76,15 @@ fn a_flood_names_its_victim() {
     assert!(flood["start"].as_str().unwrap().contains("T00:00:09"), "{flood}");
 }
 
+/// Sources that come again have flows of more than a few packets, and open connections all the same.
+#[test]
+fn a_flood_from_sources_that_come_again_is_named() {
+    let plants = ["flood:sources=3000,packets=60000,start=0.5,end=0.8"];
+    let items = found(&capture(traffic(&plants), |_| true));
+    assert_eq!(kinds(&items), ["flood"]);
+    assert_eq!(items[0]["peers"]["value"], 3000);
+}
+
 /// Most flows find no room, and the victim is named with bounds that hold.
 #[test]
 fn a_flood_that_fills_the_table_is_named_all_the_same() {
@@ -215,6 +224,36 @@ fn several_workers_find_the_same() {
             assert_eq!((&several["key"], &several["packets"]), (&one["key"], &one["packets"]));
         }
     }
+}
+
+/// What a person sees in the public captures stands in `tests/captures/labels.tsv`. None of them is a
+/// flood or a wide scan; of ten benign ones, at most one may have a line that says otherwise.
+#[test]
+fn benign_captures_hardly_ever_have_findings() {
+    let Some(folder) = std::env::var_os("FLOWGAUGE_CAPTURES") else {
+        println!("skipped: FLOWGAUGE_CAPTURES names no folder of captures");
+        return;
+    };
+    let folder = std::path::Path::new(&folder);
+    let labels = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/captures/labels.tsv");
+    let (mut benign, mut lines) = (0, 0);
+    for row in std::fs::read_to_string(labels).unwrap().lines().skip(1) {
+        let [corpus, file, label] = row.split('\t').collect::<Vec<_>>().try_into().unwrap();
+        let Ok(bytes) = std::fs::read(folder.join(corpus).join(file)) else { continue };
+        let (reports, _) = crate::run(asking(&["findings"]), &bytes);
+        for report in reports.iter().filter(|report| report["type"] == "epoch") {
+            let items = report["tasks"]["findings"]["items"].as_array().unwrap();
+            let found = kinds(items);
+            assert!(!found.iter().any(|kind| ["flood", "reflection"].contains(kind)), "{row}");
+            lines += if label == "benign" { items.len() } else { 0 };
+            if !items.is_empty() {
+                println!("{corpus}/{file} ({label}): {found:?}");
+            }
+        }
+        benign += usize::from(label == "benign");
+    }
+    println!("{lines} lines for {benign} benign captures");
+    assert!(benign > 0 && 10 * lines <= benign);
 }
 
 #[test]

@@ -97,14 +97,18 @@ fn attack(scene: &Scene<'_>, common: &Common<'_>) -> Option<FindingKind> {
     if common.sources.len() < LEAST_SOURCES {
         return None;
     }
+    let ((protocol, _), _) = common.service()?;
+    // Clients that open connections again and again, and never acknowledge anything.
+    if protocol == TCP && common.opens() {
+        return Some(FindingKind::Flood);
+    }
     let tiny = common.flows.iter().filter(|(key, _)| scene.packets(key) <= TINY);
     let tiny = tiny.map(|(_, count)| count).sum::<usize>() as f64 / common.packets as f64;
     if tiny < ALIKE {
         return None;
     }
-    let ((protocol, _), _) = common.service()?;
     let is_flood = match protocol {
-        TCP => common.mean_bytes() <= EMPTY_BYTES || common.opens(),
+        TCP => common.mean_bytes() <= EMPTY_BYTES,
         _ => scene.is_two_way && answered() <= ANSWERED,
     };
     is_flood.then_some(FindingKind::Flood)
