@@ -221,12 +221,12 @@ impl<K: FlowKey, S: Share> HeavyKeys<K, S> {
         }
     }
 
-    fn members(&self) -> impl Iterator<Item = &Member<K, S>> + Clone {
+    fn members(&self) -> impl Iterator<Item = &Member<K, S>> {
         let members = self.members.iter().zip(self.tags.iter());
         members.filter(|(_, tag)| **tag != 0).map(|(member, _)| member)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = K> + Clone {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = K> {
         self.members().map(|member| member.key)
     }
 

@@ -227,8 +227,9 @@ impl<K: FlowKey, C: Unsigned> Candidates for TwoPaths<K, C> {
             named.insert(key);
         });
         named.extend(self.fast.iter().map(|(key, _)| key.to_canonical(digester)));
-        let keys = named.iter().filter_map(|key| K::matching(key.as_bytes(), digester));
-        self.normal.list(keys, &mut |key, normal| {
+        let key = |key: &CanonicalKey| K::matching(key.as_bytes(), digester);
+        let each = |visit: &mut dyn FnMut(K)| named.iter().filter_map(key).for_each(visit);
+        self.normal.list(&each, &mut |key, normal| {
             visit(key.to_canonical(digester), self.sum(key, &normal));
         });
     }

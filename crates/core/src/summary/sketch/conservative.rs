@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 
 use super::super::{BuildError, Describe, Estimate, Info, Laws, Options, Summary};
 use super::cell::Unsigned;
-use super::count_min::{MEMORY, PARAMETERS, all_exceed, excess, least, sums};
+use super::count_min::{MEMORY, PARAMETERS, all_exceed, excess, keys, least, sums};
 use super::grid::{Grid, Rule};
 use super::row_sketch::RowSketch;
 use super::rows::Targets;
@@ -93,6 +93,10 @@ impl<C: Unsigned> Rule for Raise<C> {
 
     fn over(rows: usize, share: f64) -> f64 {
         all_exceed(rows, share)
+    }
+
+    fn keys(grid: &Grid<Self>, free: f64) -> f64 {
+        keys(grid, free)
     }
 
     fn least(_: &Grid<Self>, value: f64, over: f64) -> f64 {

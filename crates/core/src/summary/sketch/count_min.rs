@@ -7,6 +7,7 @@
 
 use std::marker::PhantomData;
 
+use super::super::distinct::counted_linearly;
 use super::super::shared::{Share, SharedIngest};
 use super::super::{
     BuildError, Cells, Describe, Estimate, Info, Laws, Merge, Options, Parameter, RowIngest,
@@ -145,6 +146,10 @@ impl<C: Unsigned> Rule for Least<C> {
         all_exceed(rows, share)
     }
 
+    fn keys(grid: &Grid<Self>, free: f64) -> f64 {
+        keys(grid, free)
+    }
+
     fn least(_: &Grid<Self>, value: f64, over: f64) -> f64 {
         value - over
     }
@@ -190,6 +195,12 @@ impl<C: Unsigned> Linear for Least<C> {
     ) -> (u64, bool) {
         k_ary::add_to_row::<FULL, C>(cell, weight, limit)
     }
+}
+
+/// How many keys there are at most: as linear counting tells of the share of the cells that is `free`.
+pub(super) fn keys<C: Unsigned, R: Rule<Cell = C>>(grid: &Grid<R>, free: f64) -> f64 {
+    let (columns, total) = (grid.rows.columns() as f64, grid.total as f64);
+    if free > 0.0 { counted_linearly(columns, columns * (1.0 - free), total).high } else { total }
 }
 
 /// The chance that the cells of a key exceed in all rows what a share of the cells exceeds.

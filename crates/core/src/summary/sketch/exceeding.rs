@@ -14,6 +14,7 @@ const LANES: usize = 4;
 /// `allowed` at most: a share of the `columns` in each row, the key's own cell counted as one of them.
 ///
 /// Cost: a pass over the cells for each eight bits of `most`.
+#[inline(never)]
 pub(super) fn seldom_exceeded<C: Unsigned>(
     cells: &[C],
     columns: usize,
@@ -52,7 +53,7 @@ pub(super) fn seldom_exceeded<C: Unsigned>(
 /// shortfalls add up as the cells do. Their medians add up to more than the median of the sums only where
 /// most rows are short in each of the sketches, which random signs make as seldom.
 pub(super) fn seldom_short<C: Cell>(rows: Rows, cells: &[C], total: f64) -> f64 {
-    Counts::of(cells.iter().map(|cell| cell.size())).least(1.0 - CONFIDENCE, &|share, _, number| {
+    Counts::of_cells(cells).least(1.0 - CONFIDENCE, &|share, _, number| {
         median_fails(rows.rows(), share) * (total / number).max(1.0)
     })
 }
@@ -73,18 +74,18 @@ impl Listed {
     /// Of a list with these `estimates`. `cells` are those of all `rows`; there are so many `keys` at
     /// most. `fails` is the chance that an estimate is over by more than what a share of the cells
     /// exceeds.
+    #[inline(never)]
     pub(super) fn new(
-        estimates: impl Iterator<Item = f64>,
+        estimates: &Counts,
         rows: usize,
-        cells: impl Iterator<Item = u64>,
+        cells: &Counts,
         keys: f64,
         chance: f64,
         fails: &dyn Fn(f64) -> f64,
     ) -> Self {
-        let (cells, estimates) = (Counts::of(cells), Counts::of(estimates.map(|at| at as u64)));
         let (mut over, mut before) = ([f64::INFINITY; EIGHTHS], 0);
-        for (over, count) in over.iter_mut().zip(estimates.0).rev().filter(|(_, count)| *count > 0)
-        {
+        let ranges = over.iter_mut().zip(estimates.0).rev();
+        for (over, count) in ranges.filter(|(_, count)| *count > 0) {
             let allowed = chance * (before + 1) as f64 / keys.max(1.0);
             *over = cells.least(allowed, &|share, of_cell, _| {
                 fails((share + rows as f64 * of_cell).min(1.0))
@@ -101,20 +102,39 @@ impl Listed {
 }
 
 /// Numbers by their range.
-struct Counts([u64; EIGHTHS]);
+pub(super) struct Counts([u64; EIGHTHS]);
 
 impl Counts {
-    fn of(numbers: impl Iterator<Item = u64>) -> Self {
-        let mut counts = [0; EIGHTHS];
-        for number in numbers {
-            counts[eighth(number)] += 1;
-        }
-        Self(counts)
+    pub(super) fn new() -> Self {
+        Self([0; EIGHTHS])
+    }
+
+    /// Of these cells, whatever their sign.
+    pub(super) fn of_cells<C: Cell>(cells: &[C]) -> Self {
+        let mut counts = Self::new();
+        counts.add_cells(cells);
+        counts
+    }
+
+    #[inline(never)]
+    pub(super) fn add_cells<C: Cell>(&mut self, cells: &[C]) {
+        cells.iter().for_each(|cell| self.add(cell.size()));
+    }
+
+    #[inline]
+    pub(super) fn add(&mut self, number: u64) {
+        self.0[eighth(number)] += 1;
+    }
+
+    /// The share of the numbers that are 0.
+    pub(super) fn zeros(&self) -> f64 {
+        self.0[0] as f64 / self.0.iter().sum::<u64>() as f64
     }
 
     /// The least number whose `chance` is the `allowed` one at most, in eighths of a power of two;
     /// infinite where there is none. It depends on the share of the numbers that exceed this one, on the
     /// share of one of them, and on the number itself.
+    #[inline(never)]
     fn least(&self, allowed: f64, chance: &dyn Fn(f64, f64, f64) -> f64) -> f64 {
         let of_one = 1.0 / self.0.iter().sum::<u64>() as f64;
         let last = self.0.iter().rposition(|count| *count > 0).unwrap_or(0);

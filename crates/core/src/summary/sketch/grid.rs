@@ -8,7 +8,7 @@ use super::super::cached::CACHED_BYTES;
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::{BuildError, Cells, Counter, Estimate, Options, RowIngest};
 use super::cell::{Cell, join_all};
-use super::exceeding::Listed;
+use super::exceeding::{Counts, Listed};
 use super::noise::Noise;
 use super::row_sketch::RowSketch;
 use super::rows::{CONFIDENCE, MOST_ROWS, Rows, Targets, ask_first, deviations, with_rows};
@@ -66,6 +66,12 @@ pub(crate) trait Rule: Send + Sized + 'static {
     /// The chance that an estimate exceeds its key's size by more than a number which a share of the
     /// cells exceeds.
     fn over(rows: usize, share: f64) -> f64;
+
+    /// How many keys there are at most, where a share of the cells is `free`: none without a packet.
+    fn keys(grid: &Grid<Self>, free: f64) -> f64 {
+        let _ = free;
+        grid.total as f64
+    }
 
     /// The lower bound of what is estimated as `value` where no more than `over` collides with it in as
     /// many rows as decide.
@@ -215,17 +221,15 @@ impl<R: Rule> Grid<R> {
         Estimate { value, low, high, confidence: Some(CONFIDENCE) }.within(self.total)
     }
 
-    /// How estimates err of the keys with these digests, which are listed because they are large.
-    pub(super) fn list(&self, digests: impl Iterator<Item = u64>) -> Listed {
-        let rows = self.rows.rows();
-        let chance = 1.0 - R::bounds(self, 0.0, 0.0).confidence.unwrap_or(CONFIDENCE);
-        let cells = self.cells.iter().map(|cell| cell.size());
-        let estimates = digests.map(|digest| R::estimate(self, digest));
-        // There are no more keys than the weight of all packets; half of the chance is for the upper
-        // bounds.
-        Listed::new(estimates, rows, cells, self.total as f64, chance / 2.0, &|share| {
-            R::over(rows, share)
-        })
+    /// How estimates err of keys that are listed because they are large: `each` visits their digests.
+    pub(super) fn list(&self, each: &dyn Fn(&mut dyn FnMut(u64))) -> Listed {
+        let (rows, cells) = (self.rows.rows(), Counts::of_cells(&self.cells));
+        let mut estimates = Counts::new();
+        each(&mut |digest| estimates.add(R::estimate(self, digest) as u64));
+        // Half of the chance is for the upper bounds.
+        let chance = (1.0 - R::bounds(self, 0.0, 0.0).confidence.unwrap_or(CONFIDENCE)) / 2.0;
+        let keys = R::keys(self, cells.zeros());
+        Listed::new(&estimates, rows, &cells, keys, chance, &|share| R::over(rows, share))
     }
 
     /// The estimate of one of these keys.

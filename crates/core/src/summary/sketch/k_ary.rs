@@ -14,7 +14,7 @@ use super::super::{
     BuildError, Cells, Describe, Estimate, Info, Laws, Merge, Options, RowIngest, Summary,
 };
 use super::cell::{Cell, Unsigned};
-use super::count_min::{MEMORY, adds_up};
+use super::count_min::{MEMORY, adds_up, keys};
 use super::count_sketch::{PARAMETERS, medians};
 use super::grid::{Grid, Limit, Linear, Rule, Weight};
 use super::row_sketch::RowSketch;
@@ -117,6 +117,10 @@ impl<C: Unsigned> Rule for Centred<C> {
 
     fn over(rows: usize, share: f64) -> f64 {
         median_fails(rows, share)
+    }
+
+    fn keys(grid: &Grid<Self>, free: f64) -> f64 {
+        keys(grid, free)
     }
 
     /// The mean of the others in a row is taken off what collides.

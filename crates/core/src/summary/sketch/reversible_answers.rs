@@ -3,7 +3,7 @@
 use super::super::{Answers, Candidates, Cells, Estimate, SizeEstimate, SizeQuery};
 use super::cell::Unsigned;
 use super::count_min::all_exceed;
-use super::exceeding::Listed;
+use super::exceeding::{Counts, Listed};
 use super::modular::{MOST_ROWS, MOST_VERIFY, false_keys};
 use super::reversible::ReversibleRows;
 use super::reversible_search::{Heaviest, capacity, search};
@@ -75,8 +75,8 @@ impl<K: FlowKey, C: Unsigned> ReversibleRows<K, C> {
     /// key.
     fn list(&self, keys: &[K]) -> Listed {
         let (rows, columns) = (self.modular.all_rows(), self.modular.columns());
-        let estimates = keys.iter().map(|key| self.least(key) as f64);
-        let cells = self.counters.iter().map(|counter| counter.size());
+        let (mut estimates, cells) = (Counts::new(), Counts::of_cells(&self.counters));
+        keys.iter().for_each(|key| estimates.add(self.least(key)));
         let all = 256f64.powf(self.digester.key_bytes() as f64);
         let alike = columns as f64 * false_keys::<K>([self.modular.rows, 0], columns);
         let fails = |share: f64| {
@@ -84,7 +84,7 @@ impl<K: FlowKey, C: Unsigned> ReversibleRows<K, C> {
             all_exceed(rows, share) + share * alike / all * by_digest
         };
         let chance = f64::exp(-(rows as f64)) / 2.0;
-        Listed::new(estimates, rows, cells, all, chance, &fails)
+        Listed::new(&estimates, rows, &cells, all, chance, &fails)
     }
 
     /// The bounds of one of them.

@@ -95,16 +95,15 @@ impl<K: FlowKey, R: Rule> RowSketch<K, R> {
         }
     }
 
-    /// Visits keys that are listed because their estimates are large.
+    /// Visits keys that are listed because their estimates are large: those that `each` visits.
     pub(crate) fn list(
         &self,
-        keys: impl Iterator<Item = K> + Clone,
+        each: &dyn Fn(&mut dyn FnMut(K)),
         visit: &mut dyn FnMut(K, SizeEstimate),
     ) {
-        let list = self.grid.list(keys.clone().map(|key| key.digest(&self.digester)));
-        for key in keys {
-            visit(key, Self::size(self.grid.listed(&list, key.digest(&self.digester))));
-        }
+        let digest = |key: K| key.digest(&self.digester);
+        let list = self.grid.list(&|visit| each(&mut |key| visit(digest(key))));
+        each(&mut |key| visit(key, Self::size(self.grid.listed(&list, digest(key)))));
     }
 
     fn size(estimate: Estimate) -> SizeEstimate {
@@ -230,7 +229,7 @@ impl<K: FlowKey, R: Rule> SizeQuery for RowSketch<K, R> {
 
 impl<K: FlowKey, R: Rule> Candidates for RowSketch<K, R> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
-        self.list(self.heavy.iter(), &mut |key, size| {
+        self.list(&|visit| self.heavy.iter().for_each(visit), &mut |key, size| {
             visit(key.to_canonical(&self.digester), size);
         });
     }

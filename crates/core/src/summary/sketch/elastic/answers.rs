@@ -10,6 +10,7 @@ const CONFIDENCE: f64 = 0.95;
 
 impl<K: FlowKey, C: Light> Elastic<K, C> {
     /// The light counter of a key is never below its packets there, unless full.
+    #[inline(never)]
     fn estimate_of(&self, key: K) -> SizeEstimate {
         let digest = key.digest(&self.digester);
         let (votes, marked) = self.slot(key, digest).unwrap_or((0, true));

@@ -9,7 +9,7 @@ use super::super::super::Memory;
 use super::super::super::codec::{DecodeError, Reader, Writer};
 use super::super::super::remix::remix;
 use super::super::cell::{Signed, join_all};
-use super::super::exceeding::Listed;
+use super::super::exceeding::{Counts, Listed};
 use super::super::noise::Noise;
 use super::super::rows::{MOST_ROWS, Rows, median, median_fails, median_over, signs, sum_over};
 use super::{BuildError, MOST_LEVELS};
@@ -218,10 +218,11 @@ impl<C: Signed> Grids<C> {
         keys: f64,
     ) -> Listed {
         let (rows, chance) = (self.shape.first.rows(), 1.0 - self.shape.confidence());
-        let cells = (0..rows).flat_map(|row| &self.cells[self.shape.part(depth, row)]);
-        let estimates = digests.map(|digest| self.size(digest));
+        let (mut estimates, mut cells) = (Counts::new(), Counts::new());
+        digests.for_each(|digest| estimates.add(self.size(digest) as u64));
+        (0..rows).for_each(|row| cells.add_cells(&self.cells[self.shape.part(depth, row)]));
         // Half of what collides has the sign of the key; half of the chance is for the upper bounds.
-        Listed::new(estimates, rows, cells.map(|cell| cell.size()), keys, chance / 2.0, &|share| {
+        Listed::new(&estimates, rows, &cells, keys, chance / 2.0, &|share| {
             median_fails(rows, share / 2.0)
         })
     }
