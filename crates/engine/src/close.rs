@@ -237,12 +237,15 @@ fn full(lanes: &[Lane<'_>], account: &mut Account, notes: &mut Vec<String>) {
         }
     }
     if account.untracked.packets > 0 {
-        notes.push(
-            "flows found no room, since the table was full or their keys collide: untracked packets \
-             may hide heavy flows and spreaders; raise the memory, or choose a coarser key or \
-             shorter epochs"
-                .to_owned(),
-        );
+        let why = if lanes.iter().any(|lane| lane.answers.displaces()) {
+            "flows were displaced by others of the same slot"
+        } else {
+            "flows found no room, since the table was full or their keys collide"
+        };
+        notes.push(format!(
+            "{why}: untracked packets may hide heavy flows and spreaders; raise the memory, or choose a \
+             coarser key or shorter epochs"
+        ));
     }
     if account.dropped.packets > 0 {
         notes.push(

@@ -38,6 +38,14 @@ pub enum EngineError {
         /// What can.
         able: Able,
     },
+    /// None of the tasks that run by default is answered.
+    #[error("{algorithm} answers no task that runs by default; ask for {able} by --task")]
+    Nothing {
+        /// The algorithm.
+        algorithm: String,
+        /// The tasks that it answers.
+        able: String,
+    },
     /// `auto` found nothing to choose.
     #[error("auto found nothing: {nearest}")]
     NoChoice {

@@ -94,15 +94,42 @@ const ANY_SEED: u64 = 0;
 ///
 /// # Errors
 /// When something asked for does not exist or cannot be answered, with what could.
-pub(crate) fn check(config: &Config, seed: Seed) -> Result<(Outlines, Sharing), EngineError> {
+pub(crate) fn check(config: &mut Config, seed: Seed) -> Result<(Outlines, Sharing), EngineError> {
     let (outlines, sharing) = measured(config, seed)?;
-    if config.tasks.is_some()
-        && let Some((task, reason)) = outlines.unanswered(config, &entries(config)?)?
-    {
+    if config.tasks.is_none() {
+        choose(config, &outlines)?;
+    } else if let Some((task, reason)) = outlines.unanswered(config, &entries(config)?)? {
         return Err(EngineError::Task { task, reason, able: able(config, task) });
     }
     Ok((outlines, sharing))
 }
+
+/// Asks for `quantiles` where that is answered and none of the tasks is that run by default. A run that
+/// would answer nothing is refused, unless what it measures is saved.
+fn choose(config: &mut Config, outlines: &Outlines) -> Result<(), EngineError> {
+    let mut answered = Vec::new();
+    for entry in TASKS {
+        if outlines.unanswered(config, &[entry])?.is_none() {
+            answered.push(entry);
+        }
+    }
+    if answered.iter().any(|entry| entry.by_default) {
+        return Ok(());
+    }
+    let able: Vec<&str> = answered.iter().map(|entry| entry.name).collect();
+    if able.contains(&QUANTILES) {
+        config.tasks = Some(vec![QUANTILES.to_owned()]);
+    } else if !config.save {
+        return Err(EngineError::Nothing {
+            algorithm: config.algorithm.clone(),
+            able: able.join(" or "),
+        });
+    }
+    Ok(())
+}
+
+/// A task that needs nothing but packets.
+const QUANTILES: &str = "quantiles";
 
 /// Checks all but what is answered.
 fn measured(config: &Config, seed: Seed) -> Result<(Outlines, Sharing), EngineError> {

@@ -234,9 +234,9 @@ impl Plan {
 }
 
 /// Checks a configuration, and builds its summaries and tasks.
-fn prepare(config: Config) -> Result<Prepared, EngineError> {
+fn prepare(mut config: Config) -> Result<Prepared, EngineError> {
     let seed = config.seed.map_or_else(seed::random, Ok).map_err(EngineError::Seed)?;
-    let (outlines, sharing) = outline::check(&config, seed)?;
+    let (outlines, sharing) = outline::check(&mut config, seed)?;
     builder::build(config, seed, outlines, sharing)
 }
 

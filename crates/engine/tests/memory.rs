@@ -14,7 +14,7 @@ use flowgauge_core::key::KeyKind;
 use flowgauge_core::summary::Parameters;
 use flowgauge_engine::sink::{Item, Json, Sink, SinkError, Written};
 use flowgauge_engine::source::Source;
-use flowgauge_engine::{Config, EpochLength, Plan};
+use flowgauge_engine::{Config, EngineError, EpochLength, Plan};
 use flowgauge_synthetic::{Config as TrafficConfig, Packet, Profile, Traffic};
 
 /// What a process may need beside what it reserves for measuring.
@@ -95,10 +95,14 @@ fn long() -> bool {
     std::env::var_os("FLOWGAUGE_LONG").is_some_and(|value| value == "1")
 }
 
-/// The same with the key `source` where the algorithm cannot hold five-tuples.
+/// The same with the key `source` where the algorithm cannot hold five-tuples, and with a task that it
+/// answers where these are none of the usual ones.
 fn with_a_key(config: Config) -> Config {
     match Plan::new(config.clone()) {
         Ok(_) => config,
+        Err(EngineError::Nothing { .. }) => {
+            Config { tasks: Some(vec!["flow-size".to_owned()]), ..config }
+        }
         Err(_) => Config { key: KeyKind::Source.into(), ..config },
     }
 }

@@ -198,6 +198,10 @@ pub trait Answers {
     fn untracked(&self) -> Size {
         Size::default()
     }
+    /// Whether untracked packets are of flows that others displaced, however much room there was.
+    fn displaces(&self) -> bool {
+        false
+    }
     /// Increments that a full counter could not take, in packets and in bytes.
     fn saturated(&self) -> Size {
         Size::default()

@@ -21,7 +21,7 @@ pub(crate) fn config(info: &Info) -> Config {
     let base = Config {
         algorithm: info.name.to_owned(),
         parameters: Parameters::new(candidates.map(|parameter| (parameter.name, 1 << 10))),
-        ..Config { tasks: None, memory_bytes: 4 << 20, ..asking(&[]) }
+        ..Config { tasks: None, memory_bytes: 4 << 20, save: true, ..asking(&[]) }
     };
     let keys =
         ["five-tuple", "source"].map(|key| Config { key: key.parse().unwrap(), ..base.clone() });

@@ -319,6 +319,9 @@ impl<K: FlowKey, S: State> Answers for KeyedArray<K, S> {
     fn untracked(&self) -> Size {
         self.displaced.lost
     }
+    fn displaces(&self) -> bool {
+        true
+    }
     fn saturated(&self) -> Size {
         self.saturated
     }
