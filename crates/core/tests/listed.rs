@@ -126,7 +126,9 @@ fn listed(name: &str, memory: usize, Stream { keys, packets }: &Stream) -> [Held
         });
         listed.sort_by(|(one, _), (other, _)| other.value.total_cmp(&one.value));
         for (first, held) in FIRST.into_iter().zip(&mut held) {
-            listed.iter().take(first).for_each(|(estimate, truth)| held.take(estimate, *truth));
+            for (estimate, truth) in listed.iter().take(first) {
+                held.take(estimate, *truth);
+            }
         }
     }
     held

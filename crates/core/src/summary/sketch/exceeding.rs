@@ -118,7 +118,9 @@ impl Counts {
 
     #[inline(never)]
     pub(super) fn add_cells<C: Cell>(&mut self, cells: &[C]) {
-        cells.iter().for_each(|cell| self.add(cell.size()));
+        for cell in cells {
+            self.add(cell.size());
+        }
     }
 
     #[inline]

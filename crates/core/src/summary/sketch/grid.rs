@@ -28,6 +28,9 @@ const WORDS_CELLS: usize = WORDS_ROWS << 16;
 /// The weights that a sketch counts.
 pub(crate) type Weight<R> = <<R as Rule>::Cell as Cell>::Weight;
 
+/// Visits some numbers or keys, as often as it is called.
+pub(crate) type Each<'a, T> = dyn Fn(&mut dyn FnMut(T)) + 'a;
+
 /// What one kind of sketch does with the cells of a key.
 pub(crate) trait Rule: Send + Sized + 'static {
     /// A counter.
@@ -222,7 +225,7 @@ impl<R: Rule> Grid<R> {
     }
 
     /// How estimates err of keys that are listed because they are large: `each` visits their digests.
-    pub(super) fn list(&self, each: &dyn Fn(&mut dyn FnMut(u64))) -> Listed {
+    pub(super) fn list(&self, each: &Each<'_, u64>) -> Listed {
         let (rows, cells) = (self.rows.rows(), Counts::of_cells(&self.cells));
         let mut estimates = Counts::new();
         each(&mut |digest| estimates.add(R::estimate(self, digest) as u64));

@@ -76,7 +76,9 @@ impl<K: FlowKey, C: Unsigned> ReversibleRows<K, C> {
     fn list(&self, keys: &[K]) -> Listed {
         let (rows, columns) = (self.modular.all_rows(), self.modular.columns());
         let (mut estimates, cells) = (Counts::new(), Counts::of_cells(&self.counters));
-        keys.iter().for_each(|key| estimates.add(self.least(key)));
+        for key in keys {
+            estimates.add(self.least(key));
+        }
         let all = 256f64.powf(self.digester.key_bytes() as f64);
         let alike = columns as f64 * false_keys::<K>([self.modular.rows, 0], columns);
         let fails = |share: f64| {

@@ -11,7 +11,7 @@ use super::super::{
     RowIngest, Setting, SizeEstimate, SizeQuery, Summary,
 };
 use super::cell::Cell;
-use super::grid::{Grid, Linear, Rule, Weight};
+use super::grid::{Each, Grid, Linear, Rule, Weight};
 use super::rows::{CONFIDENCE, Rows};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
@@ -96,11 +96,7 @@ impl<K: FlowKey, R: Rule> RowSketch<K, R> {
     }
 
     /// Visits keys that are listed because their estimates are large: those that `each` visits.
-    pub(crate) fn list(
-        &self,
-        each: &dyn Fn(&mut dyn FnMut(K)),
-        visit: &mut dyn FnMut(K, SizeEstimate),
-    ) {
+    pub(crate) fn list(&self, each: &Each<'_, K>, visit: &mut dyn FnMut(K, SizeEstimate)) {
         let digest = |key: K| key.digest(&self.digester);
         let list = self.grid.list(&|visit| each(&mut |key| visit(digest(key))));
         each(&mut |key| visit(key, Self::size(self.grid.listed(&list, digest(key)))));
