@@ -153,7 +153,7 @@ pub fn answered(key: KeySpec, by: Measure, algorithm: &str) -> Vec<&'static str>
 /// The same configuration with the first algorithm that answers its tasks, where its own does not and
 /// another one does; and that algorithm, as `--algorithm` takes it.
 pub fn capable(config: &Config) -> Option<(Config, String)> {
-    let check = |config: &Config| check(config, Seed::number(ANY_SEED)).map(drop);
+    let check = |config: &Config| check(&mut config.clone(), Seed::number(ANY_SEED)).map(drop);
     let Err(EngineError::Task { able: Able { algorithms, alone: false }, .. }) = check(config)
     else {
         return None;

@@ -262,7 +262,10 @@ fn account(page: &mut String, account: &Account, irregular: u64) {
         (
             "untracked",
             account.untracked.packets,
-            format!("of them, {}, of flows that found no room", bytes(account.untracked)),
+            format!(
+                "of them, {}, of flows that the summary does not hold",
+                bytes(account.untracked)
+            ),
         ),
         (
             "dropped",
@@ -315,7 +318,7 @@ fn breakdown(page: &mut String, breakdown: &Breakdown, report: &EpochReport) {
     // What may be of any of them.
     let untracked = &report.account.untracked;
     if untracked.packets > 0 {
-        protocols.push(("untracked".to_owned(), "", untracked));
+        protocols.push((UNTRACKED.to_owned(), "", untracked));
     }
     sizes(page, "Protocols", protocols, report);
     let ports = breakdown.ports.iter().map(|(protocol, port, size)| {
@@ -324,6 +327,9 @@ fn breakdown(page: &mut String, breakdown: &Breakdown, report: &EpochReport) {
     });
     sizes(page, "Service ports", ports.collect(), report);
 }
+
+/// The row of packets whose protocol is not known.
+const UNTRACKED: &str = "untracked";
 
 fn sizes(page: &mut String, title: &str, rows: Vec<(String, &str, &Size)>, report: &EpochReport) {
     if rows.is_empty() {
@@ -339,14 +345,25 @@ fn sizes(page: &mut String, title: &str, rows: Vec<(String, &str, &Size)>, repor
         ("share", Align::Right),
     ]);
     let keyed = report.keyed();
+    // Untracked packets may be of any protocol or port.
+    let untracked = report.account.untracked;
+    let of_all = |size: Size| size.by(report.by) as f64 / keyed.by(report.by).max(1) as f64;
     for (name, service, size) in rows {
-        let share = size.by(report.by) as f64 / keyed.by(report.by).max(1) as f64;
+        let share = of_all(*size);
+        let written = match untracked.packets {
+            0 => units::percent(share),
+            _ if name == UNTRACKED => units::percent(share),
+            _ => {
+                let most = of_all(*size + untracked).min(1.0);
+                format!("{} – {}", units::percent(share), units::percent(most))
+            }
+        };
         let cells = vec![
             name.into(),
             service.into(),
             units::count(size.packets as f64).into(),
             units::bytes(size.bytes as f64).into(),
-            units::percent(share).into(),
+            written.into(),
         ];
         table.row(cells, share);
     }

@@ -509,12 +509,18 @@ fn number_of_keys(flows: &Estimate, (one, many): (&str, &str)) -> String {
     if is_exact(flows) {
         return format!("{value}.");
     }
+    // Between bounds so far apart no number is a guess.
+    let wide = flows.high > 10.0 * flows.low;
     let sure = match flows.confidence {
         Some(confidence) => format!(" with {} confidence", units::percent(confidence)),
         None => String::new(),
     };
     let (low, high) = (units::count(flows.low), units::count(flows.high));
-    format!("About {value}: between {low} and {high}{sure}.")
+    if wide {
+        format!("Between {low} and {high} {many}{sure}.")
+    } else {
+        format!("About {value}: between {low} and {high}{sure}.")
+    }
 }
 
 fn entropy(page: &mut String, bits: &Estimate, normalized: f64) {
