@@ -233,7 +233,8 @@ fn lists_say_how_far_they_are_certain() {
     let (exact, complete_to) = top("linear-table");
     assert_eq!((exact.len(), complete_to), (200, 200));
     for (algorithm, least) in [
-        ("count-min", 150),
+        // Its bounds allow for flows that are listed because they collide: see core's test of listed flows.
+        ("count-min", 80),
         ("count-sketch", 3),
         ("k-ary", 3),
         ("space-saving", 150),

@@ -55,6 +55,10 @@ fn what_is_listed_is_what_runs() {
             let listed = line["accelerators"].as_array().unwrap();
             let mut arguments = vec!["analyze", "--memory", "16MiB", "--key", "source"];
             arguments.extend(["--algorithm", algorithm, "--accelerator", accelerator, &capture]);
+            // It answers none of the default tasks.
+            if algorithm == "csm" {
+                arguments.extend(["--task", "flow-size", "--flow", "source=10.0.0.1"]);
+            }
             let answer = flowgauge(&arguments);
             let listed = listed.iter().any(|name| name == accelerator);
             assert_eq!(answer.code == 0, listed, "{accelerator} {algorithm}: {}", answer.err);

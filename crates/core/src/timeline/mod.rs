@@ -27,6 +27,9 @@ pub struct Timeline {
 }
 
 impl Timeline {
+    /// Bytes of memory that a timeline takes at most.
+    pub const BYTES: usize = Series::BYTES + Sample::BYTES;
+
     /// An empty timeline for keys of `key`, read through tunnels where `inner` is set. `seed` chooses
     /// the sampled packets.
     pub fn new(key: KeySpec, inner: bool, seed: u64) -> Self {

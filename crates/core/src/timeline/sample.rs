@@ -60,6 +60,9 @@ impl Clone for Sample {
 }
 
 impl Sample {
+    /// Bytes of memory that its packets take.
+    pub(super) const BYTES: usize = MOST * size_of::<SampledPacket>();
+
     pub(super) fn new(seed: u64) -> Self {
         Self { seed, doublings: 0, passed: 0, next: 0, packets: Vec::with_capacity(MOST) }
     }

@@ -42,6 +42,9 @@ impl Clone for Series {
 }
 
 impl Series {
+    /// Bytes of memory that its bins take at most.
+    pub(super) const BYTES: usize = MOST_BINS as usize * size_of::<Size>();
+
     /// Bytes of memory that it takes.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.bins.capacity() * size_of::<Size>()

@@ -54,10 +54,8 @@ pub(super) fn find(scene: &Scene<'_>, found: &[Finding], scratch: &mut [u64]) ->
             }
         }
         let others = hosts.len();
-        for (host, sampled) in hosts {
-            if scene.share(sampled) < FLOODED {
-                continue;
-            }
+        let heavy = hosts.into_iter().filter(|(_, sampled)| scene.share(*sampled) >= FLOODED);
+        for (host, sampled) in heavy {
             let of_host = |key: &[u8]| Tuple::of(key).address(side) == host;
             let packets = scene.sample.iter().filter(|packet| packet.key().is_some_and(of_host));
             let common = Common::of(packets.copied());
@@ -84,7 +82,7 @@ pub(super) fn find(scene: &Scene<'_>, found: &[Finding], scratch: &mut [u64]) ->
 /// Which attack the packets to a host are, if they are one.
 fn attack(scene: &Scene<'_>, common: &Common<'_>) -> Option<FindingKind> {
     let ((protocol, port), same_origin) = common.origin()?;
-    let answered = || scene.answered(common.flows.keys().copied());
+    let answered = || scene.answered(common.flows.iter().map(|(key, _)| *key));
     if protocol == UDP
         && REFLECTORS.contains(&port)
         && same_origin >= ALIKE

@@ -28,6 +28,7 @@ use super::{EpochContext, Lane, Lists, Report, Task, Unsupported, buckets};
 use crate::key::{CanonicalKey, KeyKind};
 use crate::summary::{Estimate, SizeEstimate};
 use crate::terms::Measure;
+use crate::timeline::Timeline;
 use scene::Scene;
 
 pub(super) const ENTRY: TaskEntry = TaskEntry {
@@ -162,7 +163,8 @@ impl Task for Findings {
     }
 
     fn report_bytes(&self, _: Lists, _: usize) -> usize {
-        FindingKind::ALL.len() * LISTED * size_of::<Finding>()
+        // The timeline of the epoch comes with it.
+        Timeline::BYTES + FindingKind::ALL.len() * LISTED * size_of::<Finding>()
     }
 
     fn check(&self, _: Measure, lanes: &[Lane<'_>]) -> Result<(), Unsupported> {
@@ -206,7 +208,9 @@ impl Task for Findings {
 fn listed(mut found: Vec<Finding>) -> Report {
     let packets = |finding: &Finding| finding.size.packets.map_or(0.0, |packets| packets.value);
     crate::sorting::sort_by(&mut found, &|one, other| {
-        one.kind.cmp(&other.kind).then(packets(other).total_cmp(&packets(one)))
+        let who = |finding: &Finding| (finding.source, finding.destination, finding.port);
+        let by_kind = one.kind.cmp(&other.kind);
+        by_kind.then(packets(other).total_cmp(&packets(one))).then(who(one).cmp(&who(other)))
     });
     let (mut items, mut truncated): (Vec<Finding>, u64) = (Vec::new(), 0);
     for finding in found {

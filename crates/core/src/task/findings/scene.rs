@@ -88,8 +88,10 @@ impl<'a> Scene<'a> {
         let sample = timeline.sample().packets().iter();
         let sample: Vec<_> = sample.filter(|packet| packet.key().is_some()).collect();
         let mut scene = Self { epoch, lanes, timeline, sample, is_two_way: false };
-        let keys: HashSet<_> = scene.sample.iter().filter_map(|packet| packet.key()).collect();
-        scene.is_two_way = scene.answered(keys.into_iter()) >= TWO_WAY;
+        // In the order of the packets, so that a run can be repeated.
+        let mut seen = HashSet::new();
+        let keys = scene.sample.iter().filter_map(|packet| packet.key());
+        scene.is_two_way = scene.answered(keys.filter(|key| seen.insert(*key))) >= TWO_WAY;
         Ok(scene)
     }
 
@@ -146,7 +148,10 @@ pub(super) struct Common<'a> {
     /// Types of ICMP.
     pub(super) icmp: HashMap<u8, usize>,
     pub(super) sources: HashSet<&'a [u8]>,
-    pub(super) flows: HashMap<&'a [u8], usize>,
+    /// Flows in the order of their first packets, each with its packets.
+    pub(super) flows: Vec<(&'a [u8], usize)>,
+    /// The place of each flow among them.
+    places: HashMap<&'a [u8], usize>,
     /// By protocol and destination port, and by protocol and source port.
     to: HashMap<(u8, u16), usize>,
     from: HashMap<(u8, u16), usize>,
@@ -177,7 +182,11 @@ impl<'a> Common<'a> {
             Detail::None => {}
         }
         self.sources.insert(tuple.source);
-        *self.flows.entry(key).or_default() += 1;
+        let place = *self.places.entry(key).or_insert(self.flows.len());
+        if place == self.flows.len() {
+            self.flows.push((key, 0));
+        }
+        self.flows[place].1 += 1;
         *self.to.entry((tuple.protocol, tuple.destination_port)).or_default() += 1;
         *self.from.entry((tuple.protocol, tuple.source_port)).or_default() += 1;
         let lower = tuple.source_port.min(tuple.destination_port);
