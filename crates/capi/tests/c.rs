@@ -53,7 +53,10 @@ fn compiled(source: &str, name: &str, flags: &[&str]) -> PathBuf {
     let mut cc = Command::new("cc");
     cc.args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]).args(flags);
     cc.arg(here(source)).arg("-I").arg(here("")).arg("-o").arg(&program);
-    cc.arg("-L").arg(&*PLACE).arg(format!("-Wl,-rpath,{}", PLACE.display())).arg("-lflowgauge");
+    cc.arg("-L")
+        .arg(&*PLACE)
+        .arg(format!("-Wl,--disable-new-dtags,-rpath,{}", PLACE.display()))
+        .arg("-lflowgauge");
     done(&mut cc);
     program
 }

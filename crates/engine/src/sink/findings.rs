@@ -26,7 +26,9 @@ pub(super) fn sentence(finding: &Finding, report: &EpochReport) -> String {
             format!("flood: {destination}{service} gets {packets} from {peers} sources")
         }
         Kind::Reflection => {
-            format!("reflection: {destination} gets {packets} from {peers} hosts{service}, unasked")
+            format!(
+                "reflection: {destination} gets {packets} from {peers} hosts{service} that it did not ask"
+            )
         }
         Kind::HostScan => format!("host scan: {source} tries {peers} hosts{service}: {packets}"),
         Kind::PortScan => {
@@ -59,7 +61,7 @@ pub(super) fn sentence(finding: &Finding, report: &EpochReport) -> String {
             format!("one protocol: {protocol} has {share} of all packets")
         }
         Kind::Service => {
-            let service = service.trim_start_matches(" at ");
+            let service = service.trim_start_matches(" on ");
             format!("one port: {service} has {share} of all packets")
         }
         Kind::EvenFlows => format!(
@@ -152,12 +154,12 @@ fn host(report: &EpochReport, key: Option<&CanonicalKey>) -> String {
     address(key).map_or_else(String::new, |address| names::address(report.key, address))
 }
 
-/// ` at tcp/22 ssh`.
+/// ` on tcp/22 ssh`.
 fn service(finding: &Finding) -> String {
     match (finding.protocol, finding.port) {
         (Some(protocol), Some(port)) => {
             let name = names::service_name(port).map(|name| format!(" {name}"));
-            format!(" at {}/{port}{}", names::protocol(protocol), name.unwrap_or_default())
+            format!(" on {}/{port}{}", names::protocol(protocol), name.unwrap_or_default())
         }
         (Some(protocol), None) => format!(" by {}", names::protocol(protocol)),
         (None, _) => String::new(),

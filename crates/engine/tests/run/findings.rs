@@ -99,6 +99,7 @@ fn a_flood_that_fills_the_table_is_named_all_the_same() {
     );
     let packets = |bound: &str| flood["packets"][bound].as_f64().unwrap();
     assert!(packets("low") <= 250_000.0 && 250_000.0 <= packets("high"), "{flood}");
+    assert!(flood["peers"]["low"].as_u64().unwrap() > 10_000, "{flood}");
     // The sample of 18,750 packets errs by less than 1 % of them, but for one run in a million.
     assert!((packets("value") / 250_000.0 - 1.0).abs() < 0.03, "{flood}");
 }
@@ -119,7 +120,7 @@ fn scans_of_hosts_and_of_ports_are_told_apart() {
         (&ports["peers"]["value"], &ports["key"]["destination"]),
         (&1000.into(), &"198.19.0.0".into())
     );
-    assert!(hosts["text"].as_str().unwrap().contains("tries 400 hosts at tcp/445 smb"), "{hosts}");
+    assert!(hosts["text"].as_str().unwrap().contains("tries 400 hosts on tcp/445 smb"), "{hosts}");
     assert!(ports["text"].as_str().unwrap().contains("tries 1,000 tcp ports"), "{ports}");
 }
 

@@ -121,6 +121,11 @@ fn finding(
     scratch: &mut [u64],
 ) -> Finding {
     let (sum, peers) = of_host(scene, side, &host, scratch);
+    // Sources that the table does not hold may be in the sample.
+    let peers = match side {
+        Side::Source => peers,
+        Side::Destination => peers.max(common.sources.len() as u64),
+    };
     let missed = scene.untracked();
     // What found no room may be its own: as much of it as the sample says.
     let high = sum.size + missed;
