@@ -123,7 +123,8 @@ fn heaviest(
     flows.for_each(&mut |key, size| sums[bucket(key)] += size.by(by));
     // The floor is a power of two that four times as many buckets reach as addresses are wanted.
     let reached = |power: u32| sums.iter().filter(|sum| **sum >> power > 0).count();
-    let mut power = (0..64).rev().find(|power| reached(*power) >= 4 * wanted).unwrap_or(0);
+    let mut power =
+        (0..64).rev().find(|power| reached(*power) >= wanted.saturating_mul(4)).unwrap_or(0);
     loop {
         let floor = if power == 0 { 0 } else { 1 << power };
         let (mut flow, mut heavy) = (0, 0);
