@@ -39,6 +39,28 @@ impl<K: FlowKey> Packets<'_, K> {
         }
     }
 
+    /// The largest flows after each of these numbers of packets: at most so many of them.
+    pub(crate) fn largest_along(&self, lengths: &[usize], most: usize) -> Vec<Largest> {
+        lengths.iter().map(|length| self.largest(Measure::Packets, *length, most)).collect()
+    }
+
+    /// Feeds a summary, and returns the errors of the largest flows after each of these numbers of packets.
+    pub(crate) fn errors_along(
+        &self,
+        summary: &mut dyn Summary<K>,
+        lengths: &[usize],
+        largest: &[Largest],
+    ) -> Vec<Vec<f64>> {
+        let mut fed = 0;
+        let errors = lengths.iter().zip(largest).map(|(length, largest)| {
+            self.feed(summary, fed..*length);
+            fed = *length;
+            summary.settle();
+            largest.errors::<K>(summary.answers())
+        });
+        errors.collect()
+    }
+
     /// The largest flows after so many packets: at most so many of them.
     pub(crate) fn largest(&self, by: Measure, packets: usize, most: usize) -> Largest {
         let turn = self.keys.len();

@@ -1,7 +1,6 @@
 //! Section 4: how long it takes until samples of rows are accurate.
 
 use flowgauge_core::key::{Key8, KeyKind};
-use flowgauge_core::terms::Measure;
 
 use crate::experiment::chart::{Chart, Mark, log};
 use crate::experiment::largest::{Packets, TRAFFIC};
@@ -130,23 +129,16 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     for (traffic, mix) in TRAFFIC {
         let stream = Stream::<Key8>::draw(setting, mix, KeyKind::Pair)?;
         let of_rate = |gap_ns| Packets { keys: &stream.keys, wire: &|_| FRAME_BYTES, gap_ns };
-        let largest =
-            lengths.iter().map(|length| of_rate(0).largest(Measure::Packets, *length, FLOWS));
-        let largest: Vec<_> = largest.collect();
+        let largest = of_rate(0).largest_along(&lengths, FLOWS);
         for (structure, gap_ns) in structures() {
             let packets = of_rate(gap_ns);
             let mut errors = vec![Vec::new(); lengths.len()];
             for sample in 0..samples as u64 {
                 let setting = Setting { seed: setting.seed + sample, ..setting.clone() };
                 let mut summary = structure.build::<Key8>(&setting)?;
-                let mut fed = 0;
-                for ((length, largest), errors) in lengths.iter().zip(&largest).zip(&mut errors) {
-                    packets.feed(&mut *summary, fed..*length);
-                    fed = *length;
-                    summary.settle();
-                    errors.extend(
-                        largest.errors::<Key8>(summary.answers()).into_iter().map(f64::abs),
-                    );
+                let found = packets.errors_along(&mut *summary, &lengths, &largest);
+                for (errors, found) in errors.iter_mut().zip(found) {
+                    errors.extend(found.into_iter().map(f64::abs));
                 }
             }
             for ((length, mut errors), largest) in lengths.iter().zip(errors).zip(&largest) {

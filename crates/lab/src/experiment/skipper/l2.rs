@@ -1,7 +1,6 @@
 //! Section VII: a sample before a Count Sketch whose error is a share of L2.
 
 use flowgauge_core::key::{Key8, KeyKind};
-use flowgauge_core::terms::Measure;
 
 use crate::experiment::chart::{Chart, Mark, log};
 use crate::experiment::largest::{Packets, TRAFFIC, root_mean_square};
@@ -97,18 +96,13 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
             let stream = Stream::<Key8>::draw(setting, mix, KeyKind::Pair)?;
             let packets = Packets { keys: &stream.keys, wire: &|_| FRAME_BYTES, gap_ns: 0 };
             let mut errors = vec![Vec::new(); lengths.len()];
-            let largest =
-                lengths.iter().map(|length| packets.largest(Measure::Packets, *length, FLOWS));
-            let largest: Vec<_> = largest.collect();
+            let largest = packets.largest_along(&lengths, FLOWS);
             for seed in 0..seeds as u64 {
                 let setting = Setting { seed: setting.seed + seed, ..setting.clone() };
                 let mut summary = structure.build::<Key8>(&setting)?;
-                let mut fed = 0;
-                for ((length, largest), errors) in lengths.iter().zip(&largest).zip(&mut errors) {
-                    packets.feed(&mut *summary, fed..*length);
-                    fed = *length;
-                    summary.settle();
-                    errors.push(largest.errors::<Key8>(summary.answers()));
+                let found = packets.errors_along(&mut *summary, &lengths, &largest);
+                for (errors, found) in errors.iter_mut().zip(found) {
+                    errors.push(found);
                 }
             }
             for ((length, errors), largest) in lengths.iter().zip(errors).zip(&largest) {
