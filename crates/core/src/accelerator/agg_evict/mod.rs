@@ -1,11 +1,11 @@
 //! Agg-Evict: packets of a flow that come close together reach the summary as one.
 //!
 //! Paper: Zhou et al., "Accelerating network measurement in software" (CCR 2018), section 3. Rows of
-//! 16 pairs of flow and sum; the 16 tags of the row are compared at once. What is not there takes the
-//! place of a pair, whose sum goes to the summary. Row and tag are parts of the seeded digest, or with
-//! `tags=xor` the paper's: crafted or regular keys crowd into few rows then, and both directions of a
-//! flow have one tag. Either way flows of equal tags are told apart by the whole flow, which stands
-//! beside: a tag says how fast it goes, and never what is counted.
+//! 16 pairs of flow and sum; the 16 tags of a row are compared at once. A flow that its row lacks replaces
+//! a pair, whose sum goes to the summary. Row and tag are parts of the seeded digest. With `tags=xor` they
+//! are the paper's: crafted or regular keys then crowd into few rows, and both directions of a flow share
+//! a tag. In both forms the row stores and compares whole flows, so that tags change the speed, never a
+//! count.
 
 mod flow;
 mod pairs;
@@ -88,9 +88,9 @@ impl Accelerate for AggEvict {
             },
             Parameter {
                 name: "tags",
-                help: "what finds a flow: digest (the default), 16 bits of its digest; or xor, the \
-                       paper's 32 bits, the exclusive or of the key's words, of which the remainder \
-                       chooses the row: not for keys that others choose, which can share a row",
+                help: "tag of a flow: digest (the default), 16 bits of its digest; or xor, the paper's \
+                       32-bit XOR of the key's words, which also selects the row by modulo; do not use \
+                       xor where others choose the keys, since they can make keys share a row",
             },
         ],
         memory: "rows x 16 x (4 + key), 4 more a pair where bytes are read (6 with tags=xor, always) \
@@ -201,7 +201,7 @@ fn of<K: FlowKey, F: Flow<K>, B: Bytes>(
         (OfDigest::NAME, _) => {
             Box::new(Aggregator::<K, F, B, OfDigest, Chosen>::new(options, inner)?)
         }
-        // One type, which holds the bytes where nobody reads them too: it is for comparisons.
+        // One type for all: it also keeps bytes that no summary reads, since it is for comparisons only.
         _ => Box::new(Aggregator::<K, F, u64, OfWords, Chosen>::new(options, inner)?),
     })
 }
