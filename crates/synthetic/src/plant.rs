@@ -71,10 +71,10 @@ impl PlantKind {
             Self::Burst => (40_000, 5_001, UDP),
             Self::Vanish => (443, 50_000, TCP),
         };
-        // Every address comes once with a port before any comes with the next port; a single host has
-        // every port once.
+        // Every address comes once with a port before any comes with the next port; of a single host each
+        // port comes once.
         let (member, turn) = match self {
-            Self::Ports => (member / PORTS, member % PORTS),
+            Self::Ports => (0, member),
             _ => (member, member >> 16),
         };
         let many_port = (first_port + turn) as u16;
@@ -148,7 +148,7 @@ pub struct Plant {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlantError {
     /// No kind has this name.
-    #[error("nothing to plant is called '{0}'; there are {names}", names = names())]
+    #[error("unknown event '{0}'; available: {names}", names = names())]
     Kind(String),
     /// A parameter without `=`.
     #[error("'{0}' is not NAME=VALUE")]
@@ -221,6 +221,9 @@ impl Plant {
         };
         if !(1..=1 << 32).contains(&self.flows) {
             return value("flows", self.flows.to_string(), COUNT);
+        }
+        if self.kind == PlantKind::Ports && self.flows > PORTS {
+            return value("ports", self.flows.to_string(), "a whole number from 1 to 32767");
         }
         if !(0.0 <= self.start && self.start < self.end && self.end <= 1.0) {
             return Err(PlantError::Window {
@@ -325,7 +328,7 @@ mod tests {
     fn errors_say_what_there_is() {
         assert_eq!(
             error("ddos"),
-            "nothing to plant is called 'ddos'; there are scan, ports, flood, reflection, burst, vanish"
+            "unknown event 'ddos'; available: scan, ports, flood, reflection, burst, vanish"
         );
         assert_eq!(error("vanish:end=0.5"), "vanish has no parameter 'end'; it takes share, at");
         assert_eq!(error("scan:"), "'' is not NAME=VALUE");
@@ -346,6 +349,10 @@ mod tests {
             "start=0.7 must come before end=0.6, both from 0 to 1"
         );
         assert_eq!(
+            error("ports:ports=40000"),
+            "ports=40000 is out of range: it takes a whole number from 1 to 32767"
+        );
+        assert_eq!(
             error("scan:packets=999"),
             "999 packets cannot make 1000 flows: give at least one packet to each"
         );
@@ -358,7 +365,8 @@ mod tests {
             let mut planted = 0;
             for (event, (_, kind, _)) in PlantKind::ALL.into_iter().enumerate() {
                 // Twice the addresses: the ports go on.
-                for member in 0..131_072 {
+                let members = if kind == PlantKind::Ports { PORTS } else { 131_072 };
+                for member in 0..members {
                     seen.insert(kind.five_tuple(event as u16, member, ipv6));
                     planted += 1;
                 }
