@@ -665,3 +665,16 @@ fn a_format_that_is_not_read_is_named_with_the_pipe_that_helps() {
         assert!(answer.err.contains(&help) && answer.err.lines().count() == 1, "{}", answer.err);
     }
 }
+
+/// A snapshot has no times of packets, so that what stands out cannot be asked of it.
+#[test]
+fn a_snapshot_refuses_findings() {
+    let capture = file("no-findings.pcap", &pcap(&traffic()));
+    let stored = format!("{capture}.fgs");
+    assert_eq!(flowgauge(&["analyze", "--save", &stored, &capture]).code, 0);
+    let answer = flowgauge(&["query", "--task", "findings", &stored]);
+    assert_eq!((answer.code, answer.out.as_str()), (2, ""));
+    assert!(answer.err.contains("snapshots do not store"), "{}", answer.err);
+    let sources = flowgauge(&["query", "--task", "top-sources", "--format", "json", &stored]);
+    assert_eq!(sources.lines()[0]["tasks"]["top-sources"]["items"][0]["packets"]["value"], 500);
+}

@@ -12,12 +12,13 @@ mod identity;
 mod saving;
 
 use flowgauge_core::summary::{Info, Merge, Options};
+use flowgauge_core::task::{self, Unsupported};
 use flowgauge_kernel::Seed;
 
 use crate::account::Account;
 use crate::builder;
 use crate::config::Config;
-use crate::error::EngineError;
+use crate::error::{Able, EngineError};
 use crate::intake::Ended;
 use crate::report::{TotalReport, Traffic};
 use crate::sink::Sink;
@@ -139,6 +140,15 @@ impl Snapshot {
     ) -> Result<TotalReport, EngineError> {
         let mut config = self.config.clone();
         ask(&mut config);
+        let mut named = config.tasks.iter().flatten().filter_map(|name| task::find(name).ok());
+        if let Some(entry) = named.find(|entry| entry.timeline) {
+            let reason = "it needs the times of packets, which snapshots do not store";
+            return Err(EngineError::Task {
+                task: entry.name,
+                reason: Unsupported(reason.to_owned()),
+                able: Able::default(),
+            });
+        }
         let seed = *self.options[0].digester.seed();
         self.summaries.settle();
         let coarse = if config.key == self.config.key {
