@@ -39,7 +39,7 @@ pub enum EngineError {
         able: Able,
     },
     /// None of the tasks that run by default is answered.
-    #[error("{algorithm} answers no task that runs by default; ask for {able} by --task")]
+    #[error("{algorithm} answers none of the default tasks; use --task {able}")]
     Nothing {
         /// The algorithm.
         algorithm: String,

@@ -46,7 +46,7 @@ pub struct Spec {
 /// With how it is written.
 pub fn size(text: &str) -> Result<usize, String> {
     let bytes = quantity(text, &SIZES)
-        .ok_or("write a number and a unit: kB, MB, GB, KiB, MiB, GiB or TiB, as in 64MiB")?;
+        .ok_or("write a number and a unit, as in 64MiB: kB, MB, GB, KiB, MiB, GiB, TiB, or K, M, G, T for the last four")?;
     match usize::try_from(bytes) {
         Ok(0) | Err(_) => Err("that is no size of memory".to_owned()),
         Ok(bytes) => Ok(bytes),

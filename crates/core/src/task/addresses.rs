@@ -47,8 +47,8 @@ impl TopAddresses {
                 Side::Destination => destination,
             }),
             _ => Err(Unsupported(format!(
-                "{} sums up flows by one of their two addresses, and {} has not two; use the key \
-                 five-tuple or pair, or ask for top",
+                "{} needs a key with two addresses, and {} has fewer; use --key five-tuple or pair, or \
+                 --task top",
                 self.name, lane.key
             ))),
         }
@@ -61,7 +61,7 @@ impl Task for TopAddresses {
     }
 
     fn scratch_bytes(&self, flows: usize) -> usize {
-        ((1 << buckets::bits(flows)) + flows) * size_of::<u64>()
+        buckets::scratch_bytes(flows)
     }
 
     fn report_bytes(&self, lists: Lists, flows: usize) -> usize {

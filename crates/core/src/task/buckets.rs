@@ -6,6 +6,11 @@ pub(super) fn bits(flows: usize) -> u32 {
     (flows / 8).checked_ilog2().unwrap_or(0).clamp(10, 18)
 }
 
+/// Bytes of scratch for a sum in each bucket, and an entry for each flow.
+pub(super) fn scratch_bytes(flows: usize) -> usize {
+    ((1 << bits(flows)) + flows) * size_of::<u64>()
+}
+
 /// A quick hash of bytes. Its collisions cost only time, and not much: no seed is needed.
 #[inline]
 pub(super) fn mix(bytes: &[u8]) -> u64 {

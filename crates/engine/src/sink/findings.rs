@@ -81,8 +81,9 @@ pub(super) fn details(finding: &Finding) -> String {
         let about = if finding.span_is_exact { "" } else { "about " };
         // To the millisecond where it is exact, else to the second.
         let digits = if finding.span_is_exact { 12 } else { 8 };
-        let time = |ns| {
-            let text = rfc3339(ns);
+        let time = |ns: i64| {
+            let rounded = if finding.span_is_exact { ns } else { ns.saturating_add(500_000_000) };
+            let text = rfc3339(rounded);
             text.split_once('T').map(|(_, time)| time[..digits].to_owned()).unwrap_or_default()
         };
         format!(

@@ -57,7 +57,7 @@ fn a_run_without_an_answer_is_refused() {
     let (lines, _) = run(config("kll", &[]), &mixed(9, 500));
     assert!(lines[0]["tasks"]["quantiles"].is_object(), "{lines:?}");
     let csm = Plan::new(config("csm", &[])).err().unwrap().to_string();
-    assert_eq!(csm, "csm answers no task that runs by default; ask for flow-size by --task");
+    assert_eq!(csm, "csm answers none of the default tasks; use --task flow-size");
     let sizes = config("count-min", &[("candidates", "0")]);
     assert!(matches!(Plan::new(sizes.clone()), Err(EngineError::Nothing { .. })));
     assert!(

@@ -159,7 +159,7 @@ impl Task for Findings {
     }
 
     fn scratch_bytes(&self, flows: usize) -> usize {
-        ((1 << buckets::bits(flows)) + flows) * size_of::<u64>()
+        buckets::scratch_bytes(flows)
     }
 
     fn report_bytes(&self, _: Lists, _: usize) -> usize {
@@ -175,13 +175,13 @@ impl Task for Findings {
                     lane.key
                 )));
             }
-            if lane.answers.size().is_none() {
+            if lane.answers.flows().is_none() || lane.answers.size().is_none() {
                 return Err(Unsupported(
-                    "findings need a table that looks up flows, such as the algorithm linear-table"
+                    "findings need a table of every flow, such as the algorithm linear-table"
                         .to_owned(),
                 ));
             }
-            exact(ENTRY.name, "every flow", lane).map(drop)
+            exact(ENTRY.name, "a table", lane).map(drop)
         })
     }
 

@@ -80,7 +80,7 @@ impl<'a> Scene<'a> {
         timeline: &'a Timeline,
     ) -> Result<Self, Unsupported> {
         let lanes = lanes.iter().map(|lane| {
-            let flows = exact(ENTRY.name, "every flow", lane)?;
+            let flows = exact(ENTRY.name, "a table", lane)?;
             let address_bytes = Layout::of(lane).address_bytes;
             Ok(SceneLane { lane: *lane, flows, address_bytes })
         });
