@@ -54,7 +54,7 @@ pub(super) fn sentence(finding: &Finding, report: &EpochReport) -> String {
             format!("one destination: {destination} gets {packets} from {peers} hosts")
         }
         Kind::SmallPackets => format!(
-            "small packets: {share} have at most {usual:.0} bytes; the mean is {now:.0} bytes"
+            "small packets: {share} of the packets have at most {usual:.0} bytes; the mean is {now:.0} bytes"
         ),
         Kind::Protocol => {
             let protocol = finding.protocol.map(names::protocol).unwrap_or_default();

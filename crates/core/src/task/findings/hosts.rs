@@ -34,13 +34,6 @@ const DOMINANT: f64 = 0.6;
 /// Where so many others have the rest.
 const OTHERS: usize = 20;
 
-/// What a host has in the tables.
-#[derive(Clone, Copy, Default)]
-struct Sum {
-    size: Size,
-    flows: u64,
-}
-
 pub(super) fn find(scene: &Scene<'_>, found: &[Finding], scratch: &mut [u64]) -> Vec<Finding> {
     if scene.epoch.keyed.packets < LEAST_PACKETS {
         return Vec::new();
@@ -120,7 +113,7 @@ fn finding(
     common: &Common<'_>,
     scratch: &mut [u64],
 ) -> Finding {
-    let (sum, peers) = of_host(scene, side, &host, scratch);
+    let (known, peers) = of_host(scene, side, &host, scratch);
     // Sources that the table does not hold may be in the sample.
     let peers = match side {
         Side::Source => peers,
@@ -128,9 +121,9 @@ fn finding(
     };
     let missed = scene.untracked();
     // What found no room may be its own: as much of it as the sample says.
-    let high = sum.size + missed;
+    let high = known + missed;
     let sampled = scene.share(common.packets) * scene.epoch.keyed.packets as f64;
-    let mut size = SizeEstimate::between(sum.size, sum.size, high);
+    let mut size = SizeEstimate::between(known, known, high);
     for (estimate, per_packet) in [(&mut size.packets, 1.0), (&mut size.bytes, common.mean_bytes())]
     {
         if let Some(estimate) = estimate {
@@ -159,31 +152,29 @@ fn finding(
     }
 }
 
-/// What a host has in the tables, and its distinct peers there.
-fn of_host(scene: &Scene<'_>, side: Side, host: &CanonicalKey, scratch: &mut [u64]) -> (Sum, u64) {
-    let (mut sum, mut peers) = (Sum::default(), 0);
-    let lanes = scene.lanes.iter().filter(|lane| lane.address_bytes == host.as_bytes().len());
-    for lane in lanes {
-        let entries = &mut scratch[1 << buckets::bits(lane.flows.len())..];
-        let mut flow = 0;
-        lane.flows.for_each(&mut |key, size| {
-            if Tuple::of(key).address(side) == host.as_bytes() {
-                entries[sum.flows as usize] = order::entry(0, flow);
-                sum.size += size;
-                sum.flows += 1;
-            }
-            flow += 1;
-        });
-        let bytes = lane.address_bytes;
-        let peer = match side {
-            Side::Source => bytes..2 * bytes,
-            Side::Destination => 0..bytes,
-        };
-        let entries = &mut entries[..sum.flows as usize];
-        order::sort(entries, lane.flows, &order::columns([peer.clone()]));
-        let at = |entry: u64| &lane.flows.get(order::flow(entry)).0[peer.clone()];
-        let differ = entries.windows(2).filter(|pair| at(pair[0]) != at(pair[1])).count();
-        peers += differ as u64 + u64::from(!entries.is_empty());
-    }
-    (sum, peers)
+/// What a host has in its table, and its distinct peers there.
+fn of_host(scene: &Scene<'_>, side: Side, host: &CanonicalKey, scratch: &mut [u64]) -> (Size, u64) {
+    let bytes = host.as_bytes().len();
+    let Some(lane) = scene.lanes.iter().find(|lane| lane.address_bytes == bytes) else {
+        return (Size::default(), 0);
+    };
+    let entries = &mut scratch[1 << buckets::bits(lane.flows.len())..];
+    let (mut flow, mut own, mut size) = (0, 0, Size::default());
+    lane.flows.for_each(&mut |key, flow_size| {
+        if Tuple::of(key).address(side) == host.as_bytes() {
+            entries[own] = order::entry(0, flow);
+            size += flow_size;
+            own += 1;
+        }
+        flow += 1;
+    });
+    let peer = match side {
+        Side::Source => bytes..2 * bytes,
+        Side::Destination => 0..bytes,
+    };
+    let entries = &mut entries[..own];
+    order::sort(entries, lane.flows, &order::columns([peer.clone()]));
+    let at = |entry: u64| &lane.flows.get(order::flow(entry)).0[peer.clone()];
+    let differ = entries.windows(2).filter(|pair| at(pair[0]) != at(pair[1])).count();
+    (size, differ as u64 + u64::from(own > 0))
 }

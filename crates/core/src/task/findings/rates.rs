@@ -55,14 +55,16 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Finding> {
             count < middle / FACTOR && middle - count > DEVIATIONS * middle.sqrt()
         })
     };
-    let found = [(FindingKind::Rise, rises, lower), (FindingKind::Fall, falls, middle)];
-    let found = found.into_iter().filter(|(_, runs, _)| runs.len() <= MOST);
+    let mut found = Vec::new();
+    for (kind, runs, usual) in
+        [(FindingKind::Rise, rises, lower), (FindingKind::Fall, falls, middle)]
+    {
+        if runs.len() <= MOST {
+            let all = runs.into_iter().map(|run| finding(scene, kind, &bins[run], usual, width_ns));
+            found.extend(all);
+        }
+    }
     found
-        .flat_map(|(kind, runs, usual)| {
-            runs.into_iter().map(move |run| (kind, run, usual)).collect::<Vec<_>>()
-        })
-        .map(|(kind, run, usual)| finding(scene, kind, &bins[run], usual, width_ns))
-        .collect()
 }
 
 /// The runs of seconds that are `strange`, where the others are steady about `usual`.
