@@ -69,15 +69,16 @@ impl Packets {
 /// Pages that a thread touches in thousands of bursts for the first time, at most: of code, not of tables.
 const NEW_PAGES: u64 = 8;
 
-/// How often this thread allocated, gave the processor away of its own accord, and touched a page for the
-/// first time.
-fn so_far() -> (u64, String, u64) {
+/// How often this thread allocated, gave the processor away of its own accord, and touched a page that it
+/// did not have: the kernel's minor faults, and the major ones, which wait for the disk.
+fn so_far() -> (u64, u64, u64) {
     let allocations = heap().allocations;
     let status = fs::read_to_string("/proc/thread-self/status").unwrap();
-    let switches = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches"));
+    let switches = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
     let stat = fs::read_to_string("/proc/thread-self/stat").unwrap();
-    let faults = stat.rsplit(") ").next().unwrap().split(' ').nth(7).unwrap().parse().unwrap();
-    (allocations, switches.unwrap().to_owned(), faults)
+    let fields = stat.rsplit(") ").next().unwrap().split(' ');
+    let faults = fields.skip(7).step_by(2).take(2).map(|field| field.parse::<u64>().unwrap()).sum();
+    (allocations, switches.unwrap().trim().parse().unwrap(), faults)
 }
 
 #[test]
@@ -125,8 +126,10 @@ fn a_push_neither_allocates_nor_waits_nor_touches_new_pages() {
         // Reading the numbers allocates the same each time.
         let (again, ..) = so_far();
         assert_eq!(allocations_then - allocations, again - allocations_then, "{options}");
-        assert_eq!(switches_then, switches, "{options}");
-        assert!(faults_then - faults <= NEW_PAGES, "{options}: {}", faults_then - faults);
+        let (switched, faulted) = (switches_then - switches, faults_then - faults);
+        assert!(faulted <= NEW_PAGES, "{options}: {faulted}");
+        // The kernel may make a thread wait for a page of code; nothing else does.
+        assert!(switched <= faulted, "{options}: waited {switched} times, {faulted} of them for pages");
         assert_eq!(fg_close(group), FG_OK);
         assert!(reports.into_inner() >= 3, "{options}: epochs ended on the way");
     }
