@@ -129,7 +129,10 @@ fn a_push_neither_allocates_nor_waits_nor_touches_new_pages() {
         let (switched, faulted) = (switches_then - switches, faults_then - faults);
         assert!(faulted <= NEW_PAGES, "{options}: {faulted}");
         // The kernel may make a thread wait for a page of code; nothing else does.
-        assert!(switched <= faulted, "{options}: waited {switched} times, {faulted} of them for pages");
+        assert!(
+            switched <= faulted,
+            "{options}: waited {switched} times, {faulted} of them for pages"
+        );
         assert_eq!(fg_close(group), FG_OK);
         assert!(reports.into_inner() >= 3, "{options}: epochs ended on the way");
     }

@@ -262,10 +262,10 @@ pub(crate) struct Run {
     #[arg(long, value_name = "PATH", help_heading = OUTPUT)]
     pub(crate) save: Option<PathBuf>,
 
-    /// Write to FILE as text, json, csv or snapshot ('-' is standard output): instead of --format and -o,
+    /// Write to FILE as text, line, json, csv or snapshot ('-' is standard output): instead of --format and -o,
     /// and as --save does for snapshots. May be repeated, each with a file of its own
     #[arg(long, value_name = "FORMAT:FILE", value_parser = values::sink,
-        conflicts_with_all = ["format", "output"], help_heading = OUTPUT)]
+        conflicts_with_all = ["format", "path"], help_heading = OUTPUT)]
     pub(crate) sink: Vec<Destination>,
 
     #[command(flatten)]
@@ -361,8 +361,8 @@ impl Run {
     pub(crate) fn destinations(&self) -> Vec<Destination> {
         let mut destinations = self.sink.clone();
         if destinations.iter().all(|destination| destination.format.is_none()) {
-            let Output { format, output } = &self.output;
-            destinations.insert(0, Destination { format: Some(*format), path: output.clone() });
+            let Output { format, path, .. } = &self.output;
+            destinations.insert(0, Destination { format: Some(*format), path: path.clone() });
         }
         let save = self.save.clone().map(Some);
         destinations.extend(save.map(|path| Destination { format: None, path }));
@@ -387,9 +387,34 @@ pub(crate) struct Output {
     #[arg(long, default_value = "text", value_parser = choice(Format::ALL), help_heading = OUTPUT)]
     pub(crate) format: Format,
 
-    /// Write to FILE instead of standard output
+    /// Write to FILE instead of standard output; csv with several tasks writes a file for each table into
+    /// the folder FILE
     #[arg(short = 'o', value_name = "FILE", help_heading = OUTPUT)]
-    pub(crate) output: Option<PathBuf>,
+    pub(crate) path: Option<PathBuf>,
+
+    /// Columns of text, 60 to 200 [default: those of the terminal; else 100]
+    #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(60..=200),
+        help_heading = OUTPUT)]
+    pub(crate) width: Option<usize>,
+
+    /// Colour headings and alerts of text: always, never, or on a terminal (auto), unless the environment
+    /// has NO_COLOR
+    #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = choice(Color::ALL),
+        help_heading = OUTPUT)]
+    pub(crate) color: Color,
+}
+
+/// When text is coloured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+impl Color {
+    const ALL: [(&'static str, Self); 3] =
+        [("auto", Self::Auto), ("always", Self::Always), ("never", Self::Never)];
 }
 
 /// What to generate.
@@ -465,11 +490,23 @@ const OUTPUT: &str = "Output";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     Text,
+    Line,
     Json,
     Csv,
 }
 
 impl Format {
-    pub(crate) const ALL: [(&'static str, Self); 3] =
-        [("text", Self::Text), ("json", Self::Json), ("csv", Self::Csv)];
+    /// All of them, by name. JSON is written as a line for each report, which has a name of its own.
+    pub(crate) const ALL: [(&'static str, Self); 5] = [
+        ("text", Self::Text),
+        ("line", Self::Line),
+        ("json", Self::Json),
+        ("ndjson", Self::Json),
+        ("csv", Self::Csv),
+    ];
+
+    /// The name on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, format)| *format == self).map_or("", |(name, _)| name)
+    }
 }

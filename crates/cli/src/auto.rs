@@ -6,7 +6,7 @@ use flowgauge_capture::Captures;
 use flowgauge_core::summary::Parameters;
 use flowgauge_engine::Config;
 use flowgauge_engine::auto::{Choice, Sample, Tried, Wanted, choose};
-use flowgauge_engine::sink::layout::{Align, Table, paragraph};
+use flowgauge_engine::sink::layout::{Align, Page, Table, paragraph};
 use flowgauge_engine::sink::units::{count, percent};
 use flowgauge_options::Measurement;
 use serde_json::{Value, json};
@@ -99,8 +99,8 @@ fn within(tried: &Tried) -> String {
 }
 
 /// What was tried, for an explanation.
-pub(crate) fn section(page: &mut String, choice: &Choice) {
-    page.push_str("\nChosen on this machine\n");
+pub(crate) fn section(page: &mut Page, choice: &Choice) {
+    page.heading("Chosen on this machine");
     let outlook = format!(
         "for epochs of {} packets and {} flows, as far as a sample tells",
         count(choice.packets),

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use flowgauge_core::catalog;
 use flowgauge_core::task;
 use flowgauge_engine::auto::Choice;
-use flowgauge_engine::sink::layout::{Align, Table, paragraph};
+use flowgauge_engine::sink::layout::{Align, Page, Table, paragraph};
 use flowgauge_engine::sink::parameters;
 use flowgauge_engine::sink::units::{count, memory, plural};
 use flowgauge_engine::{Config, EpochLength, Explanation, Plan};
@@ -20,7 +20,7 @@ use crate::output;
 /// Runs the command.
 pub(crate) fn run(reading: &Reading) -> Result<(), Failure> {
     let output = &reading.run.output;
-    output.no_csv("an explanation")?;
+    output.text_or_json("an explanation")?;
     let (mut configs, mut choices) = (Vec::new(), Vec::new());
     for Asked { measurement, config } in configs_asked(&reading.run, EpochLength::Whole)? {
         let choice = auto::chosen(&config, &measurement, &reading.files())?;
@@ -40,10 +40,12 @@ pub(crate) fn run(reading: &Reading) -> Result<(), Failure> {
         if several {
             let _ = writeln!(text, "Measurement {}", config.name);
         }
-        text.push_str(&page(config, explanation));
+        let mut page = Page::new(output.look(output.path.as_deref()));
+        explain(&mut page, config, explanation);
         if let Some(choice) = choice {
-            auto::section(&mut text, choice);
+            auto::section(&mut page, choice);
         }
+        text.push_str(&page.into_text());
         if several {
             text.push('\n');
         }
@@ -57,7 +59,7 @@ pub(crate) fn run(reading: &Reading) -> Result<(), Failure> {
                     json!({ "kind": kind, "measurements": measurements, "total_bytes": all_bytes });
                 writeln!(text, "{sum}")
             }
-            Format::Text | Format::Csv => {
+            _ => {
                 writeln!(
                     text,
                     "All {measurements} measurements take at most {}.",
@@ -66,7 +68,7 @@ pub(crate) fn run(reading: &Reading) -> Result<(), Failure> {
             }
         };
     }
-    output::write(output.output.as_deref(), &text)
+    output::write(output.path.as_deref(), &text)
 }
 
 fn line(config: &Config, explanation: &Explanation, choice: Option<&Choice>) -> String {
@@ -110,9 +112,8 @@ fn line(config: &Config, explanation: &Explanation, choice: Option<&Choice>) -> 
     format!("{line}\n")
 }
 
-fn page(config: &Config, explanation: &Explanation) -> String {
+fn explain(page: &mut Page, config: &Config, explanation: &Explanation) {
     let summary = &explanation.summary;
-    let mut page = String::new();
     let length = match config.epoch {
         EpochLength::Whole => "the whole input as one epoch".to_owned(),
         other => format!("an epoch each {}", epoch(other)),
@@ -121,33 +122,33 @@ fn page(config: &Config, explanation: &Explanation) -> String {
         EpochLength::Whole => String::new(),
         other => format!(", updated each {}", epoch(other)),
     };
-    paragraph(&mut page, "", &format!("{} by {}, {length}{updates}", config.key, config.by.name()));
+    paragraph(page, "", &format!("{} by {}, {length}{updates}", config.key, config.by.name()));
 
-    page.push_str("\nAlgorithm\n");
-    paragraph(&mut page, &format!("  {}  ", summary.algorithm), "");
+    page.heading("Algorithm");
+    paragraph(page, &format!("  {}  ", summary.algorithm), "");
     if let Ok(info) = catalog::info(summary.algorithm) {
-        paragraph(&mut page, "  ", info.idea);
-        paragraph(&mut page, "  ", info.paper);
+        paragraph(page, "  ", info.idea);
+        paragraph(page, "  ", info.paper);
     }
     for (name, parameters) in &config.accelerators {
         if let Ok(info) = catalog::accelerator_info(name) {
-            paragraph(&mut page, "  ", &format!("behind {name}: {}", info.idea));
+            paragraph(page, "  ", &format!("behind {name}: {}", info.idea));
         }
         if let Ok(Some(promise)) = catalog::promise(name, parameters) {
-            paragraph(&mut page, "  ", &promise);
+            paragraph(page, "  ", &promise);
         }
     }
     for (name, value) in &summary.parameters {
-        paragraph(&mut page, "  ", &format!("{name} = {value}"));
+        paragraph(page, "  ", &format!("{name} = {value}"));
     }
-    paragraph(&mut page, "  ", &format!("{}.", bounds(explanation)));
+    paragraph(page, "  ", &format!("{}.", bounds(explanation)));
 
     if explanation.workers > 1 {
-        page.push_str("\nWorkers\n");
-        paragraph(&mut page, "  ", &workers(explanation));
+        page.heading("Workers");
+        paragraph(page, "  ", &workers(explanation));
     }
 
-    page.push_str("\nMemory\n");
+    page.heading("Memory");
     let (left, right) = (("", Align::Left), ("", Align::Right));
     let mut table = Table::new(&[left, right, left]);
     for lane in &explanation.lanes {
@@ -176,20 +177,19 @@ fn page(config: &Config, explanation: &Explanation) -> String {
             table.row(vec![name.into(), memory(bytes).into(), what.into()], 0.0);
         }
     }
-    table.write(&mut page);
+    table.write(page);
 
-    page.push_str("\nTasks\n");
+    page.heading("Tasks");
     for name in &explanation.tasks {
         let question = task::find(name).map_or("", |entry| entry.question);
-        paragraph(&mut page, &format!("  {name:<17}  "), question);
+        paragraph(page, &format!("  {name:<17}  "), question);
     }
     if !explanation.notes.is_empty() {
-        page.push_str("\nLeft out\n");
+        page.heading("Left out");
         for note in &explanation.notes {
-            paragraph(&mut page, "  · ", note);
+            paragraph(page, "  · ", note);
         }
     }
-    page
 }
 
 /// How several workers share the work, and what their numbers are worth.

@@ -37,6 +37,14 @@ impl Failure {
         }
     }
 
+    /// The reason.
+    pub(crate) fn message(self) -> String {
+        match self {
+            Self::Usage(message) | Self::Failed(message) | Self::Damaged(message) => message,
+            Self::Closed => "its reader has closed it".to_owned(),
+        }
+    }
+
     /// Says why on standard error.
     pub(crate) fn report(self) -> ExitCode {
         let (message, code) = match self {

@@ -9,7 +9,7 @@ use flowgauge_core::summary::{Info, Merge, Parameter};
 use flowgauge_core::task::{TASKS, TaskEntry};
 use flowgauge_core::terms::Measure;
 use flowgauge_engine::answered;
-use flowgauge_engine::sink::layout::{Align, Cell, Table, paragraph};
+use flowgauge_engine::sink::layout::{Align, Cell, Look, Page, Table, paragraph};
 use serde_json::{Value, json};
 
 use crate::args::{Format, Listing};
@@ -18,12 +18,13 @@ use crate::output;
 
 /// Runs the command.
 pub(crate) fn run(listing: &Listing) -> Result<(), Failure> {
-    listing.output.no_csv("the list")?;
+    listing.output.text_or_json("the list")?;
+    let path = listing.output.path.as_deref();
     let text = match listing.output.format {
         Format::Json => lines(&Answered::new()),
-        Format::Text | Format::Csv => page(&Answered::new()),
+        _ => page(listing.output.look(path), &Answered::new()),
     };
-    output::write(listing.output.output.as_deref(), &text)
+    output::write(path, &text)
 }
 
 /// The names of the algorithms, keys and tasks that go together, in one measure at least.
@@ -117,8 +118,9 @@ fn lines(answered: &Answered) -> String {
     lines.join("\n") + "\n"
 }
 
-fn page(answered: &Answered) -> String {
-    let mut page = String::from("Algorithms\n");
+fn page(look: Look, answered: &Answered) -> String {
+    let mut page = Page::new(look);
+    page.heading("Algorithms");
     for info in ALGORITHMS {
         let &Info { name, idea, paper, parameters, memory, .. } = info;
         entry(&mut page, [name, idea, paper, memory], parameters);
@@ -128,36 +130,34 @@ fn page(answered: &Answered) -> String {
             &format!("merges, and several workers measure: {}", merged(info)),
         );
     }
-    page.push_str("\nAccelerators\n");
+    page.heading("Accelerators");
     for &AcceleratorInfo { name, idea, paper, parameters, memory, .. } in ACCELERATORS {
         entry(&mut page, [name, idea, paper, memory], parameters);
     }
-    page.push_str("\nTasks (+ runs by default)\n");
+    page.heading("Tasks (+ runs by default)");
     for (number, task) in (1..).zip(TASKS) {
         let mark = if task.by_default { '+' } else { ' ' };
         paragraph(&mut page, &format!("{mark} {number:>2} {:<17}  ", task.name), task.question);
     }
-    page.push_str("\nAccelerators that go before an algorithm, with its default parameters\n");
+    page.heading("Accelerators that go before an algorithm, with its default parameters");
     let names = ACCELERATORS.iter().map(|accelerator| accelerator.name);
     let algorithms = || ALGORITHMS.iter().map(|algorithm| (algorithm.name, algorithm));
     matrix(&mut page, names, algorithms(), |algorithm, at| {
         catalog::able(ACCELERATORS[at].name).contains(&algorithm.name)
     });
-    page.push_str("\nTasks, by their numbers, that an algorithm answers for a key that can\n");
+    page.heading("Tasks, by their numbers, that an algorithm answers for a key that can");
     let numbers = || (1..=TASKS.len()).map(|number| number.to_string());
     matrix(&mut page, numbers(), algorithms(), |algorithm, at| answered.by(algorithm, TASKS[at]));
-    page.push_str(
-        "\nTasks, by their numbers, that are answered for a key by an algorithm that can\n",
-    );
+    page.heading("Tasks, by their numbers, that are answered for a key by an algorithm that can");
     matrix(&mut page, numbers(), KeyKind::ALL, |kind, at| answered.of(*kind, TASKS[at]));
-    page
+    page.into_text()
 }
 
 /// Where what is said of a name begins.
 const INDENT: &str = "                   ";
 
 /// What is said of algorithms and accelerators alike.
-fn entry(page: &mut String, [name, idea, paper, memory]: [&str; 4], parameters: &[Parameter]) {
+fn entry(page: &mut Page, [name, idea, paper, memory]: [&str; 4], parameters: &[Parameter]) {
     paragraph(page, &format!("  {name:<17}"), idea);
     paragraph(page, INDENT, paper);
     for parameter in parameters {
@@ -168,7 +168,7 @@ fn entry(page: &mut String, [name, idea, paper, memory]: [&str; 4], parameters: 
 
 /// A row for each of `rows`, a column for each title.
 fn matrix<T>(
-    page: &mut String,
+    page: &mut Page,
     titles: impl Iterator<Item = impl Into<String>>,
     rows: impl IntoIterator<Item = (&'static str, T)>,
     holds: impl Fn(&T, usize) -> bool,

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use flowgauge_engine::seed;
-use flowgauge_engine::sink::{Item, Sink, SinkError, Takes};
+use flowgauge_engine::sink::{Item, Sink, SinkError, Takes, Text};
 use flowgauge_engine::snapshot::Snapshot;
 use flowgauge_engine::{Config, EpochLength, Pace};
 
@@ -82,8 +82,15 @@ pub(crate) fn query(query: &Query) -> Result<(), Failure> {
     } else {
         asked.extend(snapshots.into_iter().map(|(path, snapshot)| (vec![path], snapshot)));
     }
-    let place = (query.output.format, query.output.output.as_deref());
-    let sink = output::reports(place, query.top, &inputs, Pace::Replay, Flags::default())?;
+    let place = (query.output.format, query.output.path.as_deref());
+    let text = Text { rows: query.top, look: query.output.look(place.1) };
+    let sink = output::reports(
+        place,
+        (text, query.task.as_deref()),
+        &inputs,
+        Pace::Replay,
+        Flags::default(),
+    )?;
     let mut outlets = output::outlets(Pace::Replay, vec![sink])?;
     for (paths, snapshot) in &mut asked {
         let ask = |config: &mut Config| {

@@ -1,7 +1,10 @@
 //! Where output goes.
 
+mod look;
 mod place;
 mod reports;
+mod retried;
+mod tables;
 mod whole;
 
 use std::fs::{self, File};
@@ -9,7 +12,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use flowgauge_engine::sink::{Csv, Format as Writer, Json, Outlets, Sink, SinkError, Text};
+use flowgauge_engine::sink::{Format as Writer, Json, Line, Outlets, Sink, SinkError, Text};
 use flowgauge_engine::{Config, EngineError, Outcome, Pace};
 
 use crate::args::{Destination, Format, Output, Run};
@@ -19,6 +22,8 @@ use place::Place;
 pub(crate) use place::{Replacement, refuse_input};
 use reports::Reports;
 pub(crate) use reports::{Flags, INTERRUPTED};
+use retried::Retried;
+use tables::{TableFiles, To};
 use whole::Whole;
 
 /// Rows of a list that the text report shows at most.
@@ -46,7 +51,11 @@ pub(crate) fn sinks(
         }
     }
     let sink = |destination: &Destination| match (destination.format, destination.path.as_deref()) {
-        (Some(format), path) => reports((format, path), rows(configs), inputs, pace, flags()?),
+        (Some(format), path) => {
+            let (text, tasks) =
+                (Text { rows: rows(configs), look: run.output.look(path) }, tasks(configs));
+            reports((format, path), (text, tasks), inputs, pace, flags()?)
+        }
         (None, path) => save(path.unwrap_or(Path::new("-")), configs, inputs),
     };
     destinations.iter().map(sink).collect()
@@ -61,22 +70,31 @@ impl Destination {
     }
 }
 
-/// The sink for reports of a run over `inputs`, whose lists show at most `rows` items as text.
+/// The sink for reports on `tasks` of a run over `inputs`.
 pub(crate) fn reports(
     (format, path): (Format, Option<&Path>),
-    rows: usize,
+    (text, tasks): (Text, Option<&[String]>),
     inputs: &[PathBuf],
     pace: Pace,
     flags: Flags,
 ) -> Result<Box<dyn Sink>, Failure> {
-    let place = Place::new(path, inputs, pace == Pace::Live)?;
-    let format: Box<dyn Writer> = match format {
-        Format::Text => Box::new(Text { rows }),
-        Format::Json => Box::new(Json),
-        Format::Csv => Box::new(Csv),
+    let page = |format: Box<dyn Writer>, flags| {
+        let place = Place::new(path, inputs, pace == Pace::Live)?;
+        let reports = Reports::new(format, place, pace, flags).map_err(EngineError::Sink)?;
+        Ok::<Box<dyn Sink>, Failure>(Box::new(reports))
     };
-    let reports = Reports::new(format, place, pace, flags);
-    Ok(Box::new(reports.map_err(EngineError::Sink)?))
+    let sink = match format {
+        Format::Text => page(Box::new(text), flags)?,
+        Format::Line => page(Box::new(Line), flags)?,
+        Format::Json => page(Box::new(Json), flags)?,
+        Format::Csv => {
+            Box::new(TableFiles::new(To::new(path, tasks, inputs)?, inputs, pace, flags)?)
+        }
+    };
+    Ok(match pace {
+        Pace::Live => Box::new(Retried::new(sink)),
+        Pace::Replay => sink,
+    })
 }
 
 /// Starts a thread for each sink.
@@ -140,6 +158,14 @@ fn rows(configs: &[Config]) -> usize {
     configs.iter().map(|config| config.top).max().unwrap_or_default().min(MOST_ROWS)
 }
 
+/// The tasks that were asked of the only measurement, if there is one.
+fn tasks(configs: &[Config]) -> Option<&[String]> {
+    match configs {
+        [only] => only.tasks.as_deref(),
+        _ => None,
+    }
+}
+
 /// Whether two paths name one file, which need not be there yet.
 pub(crate) fn same(one: &Path, other: &Path) -> bool {
     one == other || resolved(one).is_some_and(|path| Some(path) == resolved(other))
@@ -180,13 +206,14 @@ pub(crate) fn write(output: Option<&Path>, text: &str) -> Result<(), Failure> {
 }
 
 impl Output {
-    /// Refuses CSV for `what`, which is no table.
-    pub(crate) fn no_csv(&self, what: &str) -> Result<(), Failure> {
+    /// Refuses formats of reports for `what`, which is none.
+    pub(crate) fn text_or_json(&self, what: &str) -> Result<(), Failure> {
         match self.format {
-            Format::Csv => {
-                Err(Failure::Usage(format!("{what} is not written as csv; use json or text")))
-            }
             Format::Text | Format::Json => Ok(()),
+            other => {
+                let name = other.name();
+                Err(Failure::Usage(format!("{what} is not written as {name}; use json or text")))
+            }
         }
     }
 }

@@ -10,10 +10,9 @@ use flowgauge_engine::sink::{Format, Item, Sink, SinkError, Takes};
 
 use super::place::Place;
 use super::whole::Whole;
-use crate::failure::complain;
 
 /// Bytes of a report that `analyze` keeps until they are written: those of most reports.
-const KEPT: usize = 1 << 20;
+pub(super) const KEPT: usize = 1 << 20;
 
 /// What the total of an interrupted run says.
 pub(crate) const INTERRUPTED: &str = "interrupted: the report covers what was read until then";
@@ -27,6 +26,25 @@ pub(crate) struct Flags {
     pub(crate) interrupted: Arc<AtomicBool>,
 }
 
+impl Flags {
+    /// Whether files are to be opened again; asked once for each request.
+    pub(super) fn reopen(&self) -> bool {
+        self.reopen.swap(false, Ordering::Relaxed)
+    }
+
+    /// The item, with what a total must note.
+    pub(super) fn noted(&self, item: &Item) -> Item {
+        match item {
+            Item::Total(total) if self.interrupted.load(Ordering::Relaxed) => {
+                let mut total = TotalReport::clone(total);
+                total.notes.push(INTERRUPTED.to_owned());
+                Item::Total(total.into())
+            }
+            item => item.clone(),
+        }
+    }
+}
+
 /// Writes reports, each as a whole.
 pub(crate) struct Reports {
     format: Box<dyn Format>,
@@ -34,9 +52,9 @@ pub(crate) struct Reports {
     pace: Pace,
     /// Opened when there is something to write where that may wait, and opened again after a failure.
     out: Option<Whole>,
+    /// Whether the file has begun, with the format's header.
+    headed: bool,
     flags: Flags,
-    /// Whether the last attempt failed, which has been said then.
-    failed: bool,
 }
 
 impl Reports {
@@ -47,7 +65,7 @@ impl Reports {
         pace: Pace,
         flags: Flags,
     ) -> Result<Self, SinkError> {
-        let mut reports = Self { format, place, pace, out: None, flags, failed: false };
+        let mut reports = Self { format, place, pace, out: None, headed: false, flags };
         if !reports.place.waits() {
             let opened = reports.open();
             opened.map_err(|error| reports.error(error))?;
@@ -57,7 +75,7 @@ impl Reports {
 
     /// Opens the place, unless it is open.
     fn open(&mut self) -> io::Result<()> {
-        if self.flags.reopen.swap(false, Ordering::Relaxed) {
+        if self.flags.reopen() {
             self.out = None;
         }
         if self.out.is_none() {
@@ -65,7 +83,14 @@ impl Reports {
                 Pace::Replay => KEPT,
                 Pace::Live => usize::MAX,
             };
-            self.out = Some(Whole::new(self.place.open()?, kept)?);
+            let file = self.place.open()?;
+            let metadata = file.metadata()?;
+            // A reader of standard output has seen the header, and so has a file that is added to.
+            self.headed = match self.place {
+                Place::Standard => self.headed,
+                _ => metadata.is_file() && metadata.len() > 0,
+            };
+            self.out = Some(Whole::new(file, kept)?);
         }
         Ok(())
     }
@@ -73,16 +98,11 @@ impl Reports {
     fn write(&mut self, item: &Item) -> io::Result<()> {
         self.open()?;
         let Some(out) = &mut self.out else { return Ok(()) };
-        let interrupted = self.flags.interrupted.load(Ordering::Relaxed);
-        let formatted = match item {
-            Item::Total(total) if interrupted => {
-                let mut total = TotalReport::clone(total);
-                total.notes.push(INTERRUPTED.to_owned());
-                self.format.total(&total, out)
-            }
-            item => self.format.item(item, out),
-        };
-        out.end(formatted)
+        let header = if self.headed { Ok(()) } else { self.format.header(out) };
+        let formatted = header.and_then(|()| self.format.item(&self.flags.noted(item), out));
+        out.end(formatted)?;
+        self.headed = true;
+        Ok(())
     }
 
     /// The error of this output: live, a pipe by name may get another reader.
@@ -103,21 +123,10 @@ impl Sink for Reports {
 
     fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
         let written = self.write(item).map_err(|error| self.error(error));
-        if self.pace == Pace::Live {
-            match &written {
-                Ok(()) if self.failed => {
-                    complain(&format!("{} is written again", self.place.name()));
-                }
-                Err(error @ SinkError::Write { .. }) if !self.failed => {
-                    complain(&format!("{error}; it is tried again"));
-                }
-                Ok(()) | Err(_) => {}
-            }
-            if written.is_err() && !matches!(self.place, Place::Standard) {
-                self.out = None;
-            }
+        // Live, it is opened again.
+        if written.is_err() && self.pace == Pace::Live && !matches!(self.place, Place::Standard) {
+            self.out = None;
         }
-        self.failed = written.is_err();
         written
     }
 

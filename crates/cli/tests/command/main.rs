@@ -4,6 +4,7 @@
 mod analyze;
 #[cfg(feature = "dpdk")]
 mod dpdk;
+mod formats;
 mod generate;
 mod limits;
 mod list;

@@ -4,22 +4,14 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::run::{file, flowgauge, pcap, traffic, udp};
-
-/// A folder of its own, without anything in it.
-fn folder(name: &str) -> PathBuf {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _ = fs::remove_dir_all(&path);
-    fs::create_dir(&path).unwrap();
-    path
-}
+use crate::run::{file, flowgauge, folder, pcap, traffic, udp};
 
 /// The names in a folder.
 fn names(folder: &Path) -> Vec<String> {
@@ -106,8 +98,8 @@ fn several_sinks_are_written_at_once() {
     let alone = |format: &str| {
         flowgauge(&["analyze", "--preset", "flows", "--format", format, &capture]).out
     };
-    let sinks =
-        ["json:", "csv:", "snapshot:"].map(|format| format!("{format}{}", path(&format[..3])));
+    let sinks = [("json", "jso"), ("csv", "csv/"), ("snapshot", "sna")]
+        .map(|(format, name)| format!("{format}:{}", path(name)));
     let [json, csv, snapshot] = sinks.each_ref().map(String::as_str);
     let sinks = ["--sink", json, "--sink", csv, "--sink", snapshot];
     let analyze = ["analyze", "--preset", "flows", "--sink", "text:-"];
@@ -115,7 +107,8 @@ fn several_sinks_are_written_at_once() {
     assert_eq!((answer.code, answer.err.as_str(), &answer.out), (0, "", &alone("text")));
     assert_eq!(names(&folder), ["csv", "jso", "sna"]);
     assert_eq!(fs::read_to_string(folder.join("jso")).unwrap(), alone("json"));
-    assert_eq!(fs::read_to_string(folder.join("csv")).unwrap(), alone("csv"));
+    let top = ["analyze", "--task", "top", "--format", "csv", &capture];
+    assert_eq!(fs::read_to_string(folder.join("csv/top.csv")).unwrap(), flowgauge(&top).out);
     let query = flowgauge(&["query", "--format", "json", &path("sna")]);
     let tasks = |lines: &str| {
         let line: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
@@ -134,7 +127,7 @@ fn sinks_that_make_no_sense_are_refused() {
     let json = format!("json:{}", text(&folder.join("a")));
     let csv = format!("csv:{}/../no-sinks/a", text(&folder));
     for (sinks, reason) in [
-        (&["--sink", "xml:a"][..], "the format text, json, csv or snapshot"),
+        (&["--sink", "xml:a"][..], "the format text, line, json, csv or snapshot"),
         (&["--sink", "json"], "write FORMAT:FILE"),
         (&["--sink", "json:"], "write FORMAT:FILE"),
         (&["--sink", "snapshot:-"], "name a file or a directory"),

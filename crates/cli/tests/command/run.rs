@@ -1,7 +1,8 @@
 //! Running the command, and captures for it.
 
+use std::fs;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -43,6 +44,7 @@ pub(crate) fn flowgauge_typed(arguments: &[&str], input: &[u8]) -> Answer {
     let mut child = Command::new(env!("CARGO_BIN_EXE_flowgauge"))
         .args(arguments)
         .env_remove("FLOWGAUGE_ISA")
+        .env("LC_ALL", "C.UTF-8")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -58,10 +60,25 @@ pub(crate) fn flowgauge_typed(arguments: &[&str], input: &[u8]) -> Answer {
     }
 }
 
+/// A folder of its own, without anything in it.
+pub(crate) fn folder(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = fs::remove_dir_all(&path);
+    fs::create_dir(&path).unwrap();
+    path
+}
+
+/// The cells of a column of a table.
+pub(crate) fn column(table: &str, name: &str) -> Vec<String> {
+    let mut reader = csv::Reader::from_reader(table.as_bytes());
+    let at = reader.headers().unwrap().iter().position(|column| column == name).unwrap();
+    reader.records().map(|row| row.unwrap()[at].to_owned()).collect()
+}
+
 /// A file of this test run.
 pub(crate) fn file(name: &str, bytes: &[u8]) -> String {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-    std::fs::write(&path, bytes).unwrap();
+    fs::write(&path, bytes).unwrap();
     path.into_os_string().into_string().unwrap()
 }
 

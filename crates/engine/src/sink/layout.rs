@@ -1,14 +1,129 @@
-//! Columns and paragraphs, never wider than [`WIDTH`].
+//! Pages for people: columns and paragraphs, never wider than the page.
+
+use std::fmt;
 
 use super::units;
 
-/// Columns of a page.
-pub const WIDTH: usize = 100;
 const INDENT: usize = 2;
 const GUTTER: usize = 2;
 /// A bar shorter than this tells nothing.
 const SHORTEST_BAR: usize = 4;
 const LONGEST_BAR: usize = 24;
+
+/// How a page looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// Columns of the page: at least 60.
+    pub width: usize,
+    /// Whether headings and alerts are coloured, by escapes of ANSI.
+    pub color: bool,
+    /// Whether it has ASCII alone, for terminals that show nothing else.
+    pub ascii: bool,
+}
+
+impl Default for Look {
+    fn default() -> Self {
+        Self { width: 100, color: false, ascii: false }
+    }
+}
+
+/// Begins and ends of colours: bold, bold red, cyan.
+const BOLD: &str = "\x1b[1m";
+const ALERT: &str = "\x1b[1;31m";
+const BAR: &str = "\x1b[36m";
+const END: &str = "\x1b[0m";
+
+/// A page that is written.
+pub struct Page {
+    look: Look,
+    text: String,
+}
+
+impl fmt::Write for Page {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.text.push_str(text);
+        Ok(())
+    }
+}
+
+impl Page {
+    /// An empty page.
+    pub fn new(look: Look) -> Self {
+        Self { look, text: String::new() }
+    }
+
+    /// Columns of the page.
+    pub fn width(&self) -> usize {
+        self.look.width
+    }
+
+    /// Adds text as it is.
+    pub fn push_str(&mut self, text: &str) {
+        self.text.push_str(text);
+    }
+
+    /// Writes a line over the full width that begins a page.
+    pub fn rule(&mut self, title: &str) {
+        let rest = self.look.width.saturating_sub(4 + width(title));
+        self.colored_paragraph(BOLD, "━━ ", &format!("{title} {}", "━".repeat(rest)));
+    }
+
+    /// Writes the title of a section, behind an empty line if anything stands before it.
+    pub fn heading(&mut self, title: &str) {
+        if !self.text.is_empty() {
+            self.text.push('\n');
+        }
+        self.colored(BOLD, title);
+    }
+
+    /// Writes a paragraph that a reader must not miss.
+    pub fn alert(&mut self, first: &str, text: &str) {
+        self.colored_paragraph(ALERT, first, text);
+    }
+
+    fn colored_paragraph(&mut self, color: &str, first: &str, text: &str) {
+        let mut lines = Self::new(self.look);
+        paragraph(&mut lines, first, text);
+        lines.text.lines().for_each(|line| self.colored(color, line));
+    }
+
+    fn colored(&mut self, color: &str, line: &str) {
+        let line = line.trim_end();
+        if self.look.color {
+            self.text.extend([color, line, END, "\n"]);
+        } else {
+            self.text.extend([line, "\n"]);
+        }
+    }
+
+    /// The text of the page.
+    pub fn into_text(self) -> String {
+        if !self.look.ascii || self.text.is_ascii() {
+            return self.text;
+        }
+        self.text.chars().map(plain).collect()
+    }
+}
+
+/// What stands for a sign where only ASCII is shown: as wide as the sign, except in text from outside.
+fn plain(c: char) -> char {
+    match c {
+        c if c.is_ascii() => c,
+        '━' | '▅' => '=',
+        '·' | '–' | '−' | '▏' | '▎' | '▍' | '▄' => '-',
+        '→' => '>',
+        '…' => '~',
+        'µ' => 'u',
+        '×' => 'x',
+        '▁' => '_',
+        '▂' => '.',
+        '▃' => ':',
+        '▆' => '+',
+        '▇' => '*',
+        '▌' | '▋' | '▊' | '▉' | '█' => '#',
+        _ => '?',
+    }
+}
 
 /// Columns that `text` takes at most: of what is not ASCII only the page's own signs are surely
 /// narrow.
@@ -29,6 +144,8 @@ pub enum Align {
 /// Rows under titles, with a bar at the end of each row where there is room.
 pub struct Table {
     columns: Vec<(String, Align)>,
+    /// Titles of columns that are left out where the page is too narrow, the first one first.
+    spared: Vec<&'static str>,
     rows: Vec<TableRow>,
 }
 
@@ -56,6 +173,22 @@ impl From<&str> for Cell {
 }
 
 impl Cell {
+    /// Its lines, broken where they take more columns than `room`.
+    fn within(&self, room: usize) -> Vec<&str> {
+        let mut lines = Vec::new();
+        for text in [Some(self.text.as_str()), self.below.as_deref()].into_iter().flatten() {
+            let mut rest = text;
+            while width(rest) > room {
+                let first = rest.chars().next().map_or(0, char::len_utf8);
+                let (line, after) = rest.split_at(fitting(rest, room).max(first));
+                lines.push(line);
+                rest = after;
+            }
+            lines.push(rest);
+        }
+        lines
+    }
+
     /// A cell with a second line.
     pub fn two_lines(text: String, below: String) -> Self {
         Self { text, below: Some(below) }
@@ -66,7 +199,7 @@ impl Table {
     /// A table with these titles; where all are empty, no line of titles is written.
     pub fn new(columns: &[(&str, Align)]) -> Self {
         let columns = columns.iter().map(|(title, align)| ((*title).to_owned(), *align)).collect();
-        Self { columns, rows: Vec::new() }
+        Self { columns, spared: Vec::new(), rows: Vec::new() }
     }
 
     /// Adds a row; `bar` is relative to the other rows', 0 for none.
@@ -84,23 +217,47 @@ impl Table {
         self.rows.is_empty()
     }
 
-    /// Leaves the column out if the table is too wide with it.
-    pub fn spare(&mut self, title: &str) {
-        let Some(at) = self.columns.iter().position(|(column, _)| column == title) else { return };
-        if Self::used(&self.widths()) > WIDTH + GUTTER {
-            self.columns.remove(at);
-            self.rows.iter_mut().for_each(|row| drop(row.cells.remove(at)));
-        }
+    /// Leaves these columns out, the first one first, until the table fits on its page.
+    pub fn spare(&mut self, titles: &[&'static str]) {
+        self.spared.extend(titles);
     }
 
     /// Writes titles and rows.
-    pub fn write(&self, page: &mut String) {
-        let widths = self.widths();
-        let room = WIDTH.saturating_sub(Self::used(&widths)).min(LONGEST_BAR);
+    pub fn write(&self, page: &mut Page) {
+        let columns = self.fitting(page.width());
+        let mut widths: Vec<_> = columns.iter().map(|column| self.width(*column)).collect();
+        // What still does not fit is broken in the widest column.
+        let excess = used(&widths).saturating_sub(page.width() + GUTTER);
+        if let Some(widest) = widths.iter_mut().max() {
+            *widest = widest.saturating_sub(excess).max(1);
+        }
+        let room = page.width().saturating_sub(used(&widths)).min(LONGEST_BAR);
         let longest = self.rows.iter().map(|row| row.bar).fold(0.0, f64::max);
-        let titles: Vec<&str> = self.columns.iter().map(|(title, _)| title.as_str()).collect();
-        if titles.iter().any(|title| !title.is_empty()) {
-            self.line(page, &widths, &titles, "");
+        let mut lines = |cells: &[Vec<&str>], bar: &str| {
+            let height = cells.iter().map(Vec::len).max().unwrap_or_default();
+            for at in 0..height {
+                let mut line = " ".repeat(INDENT);
+                for ((cell, room), column) in cells.iter().zip(&widths).zip(&columns) {
+                    let cell = cell.get(at).copied().unwrap_or_default();
+                    let space = " ".repeat(room.saturating_sub(width(cell)));
+                    match self.columns[*column].1 {
+                        Align::Left => line.extend([cell, &space]),
+                        Align::Right => line.extend([space.as_str(), cell]),
+                    }
+                    line += &" ".repeat(GUTTER);
+                }
+                match bar {
+                    bar if at > 0 || bar.is_empty() => page.push_str(line.trim_end()),
+                    bar if page.look.color => page.text.extend([&line, BAR, bar, END]),
+                    bar => page.text.extend([&line, bar]),
+                }
+                page.push_str("\n");
+            }
+        };
+        if columns.iter().any(|column| !self.columns[*column].0.is_empty()) {
+            let titles: Vec<_> =
+                columns.iter().map(|column| vec![self.columns[*column].0.as_str()]).collect();
+            lines(&titles, "");
         }
         for row in &self.rows {
             let bar = if room >= SHORTEST_BAR && longest > 0.0 {
@@ -108,22 +265,24 @@ impl Table {
             } else {
                 String::new()
             };
-            let cells: Vec<&str> = row.cells.iter().map(|cell| cell.text.as_str()).collect();
-            self.line(page, &widths, &cells, &bar);
-            if row.cells.iter().any(|cell| cell.below.is_some()) {
-                let below = row.cells.iter().map(|cell| cell.below.as_deref().unwrap_or_default());
-                self.line(page, &widths, &below.collect::<Vec<_>>(), "");
-            }
+            let cells: Vec<_> = (columns.iter().zip(&widths))
+                .map(|(column, width)| row.cells[*column].within(*width))
+                .collect();
+            lines(&cells, &bar);
         }
     }
 
-    fn widths(&self) -> Vec<usize> {
-        (0..self.columns.len()).map(|column| self.width(column)).collect()
-    }
-
-    /// Columns that these and the gutters behind them take.
-    fn used(widths: &[usize]) -> usize {
-        INDENT + widths.iter().map(|width| width + GUTTER).sum::<usize>()
+    /// The columns that are written on a page of this width.
+    fn fitting(&self, page: usize) -> Vec<usize> {
+        let mut columns: Vec<_> = (0..self.columns.len()).collect();
+        for title in &self.spared {
+            let widths: Vec<_> = columns.iter().map(|column| self.width(*column)).collect();
+            if used(&widths) <= page + GUTTER {
+                break;
+            }
+            columns.retain(|column| self.columns[*column].0 != *title);
+        }
+        columns
     }
 
     fn width(&self, column: usize) -> usize {
@@ -133,51 +292,41 @@ impl Table {
         });
         cells.chain([width(&self.columns[column].0)]).max().unwrap_or_default()
     }
+}
 
-    fn line(&self, page: &mut String, widths: &[usize], cells: &[&str], bar: &str) {
-        let mut line = " ".repeat(INDENT);
-        for ((cell, room), (_, align)) in cells.iter().zip(widths).zip(&self.columns) {
-            let space = " ".repeat(room - width(cell));
-            match align {
-                Align::Left => line.extend([cell, space.as_str()]),
-                Align::Right => line.extend([space.as_str(), cell]),
-            }
-            line += &" ".repeat(GUTTER);
-        }
-        line += bar;
-        page.push_str(line.trim_end());
-        page.push('\n');
-    }
+/// Columns that these and the gutters behind them take.
+fn used(widths: &[usize]) -> usize {
+    INDENT + widths.iter().map(|width| width + GUTTER).sum::<usize>()
 }
 
 /// Writes `text` under `first`, broken between words where that is possible.
-pub fn paragraph(page: &mut String, first: &str, text: &str) {
-    let indent = width(first);
+pub fn paragraph(page: &mut Page, first: &str, text: &str) {
+    let (indent, most) = (width(first), page.width());
     let mut line = first.to_owned();
     let mut at = indent;
     for word in text.split(' ') {
         let mut word = word;
-        if at > indent && at + 1 + width(word) > WIDTH {
+        if at > indent && at + 1 + width(word) > most {
             page.push_str(line.trim_end());
-            page.push('\n');
+            page.push_str("\n");
             (line, at) = (" ".repeat(indent), indent);
         }
         if at > indent {
             line.push(' ');
             at += 1;
         }
-        while at + width(word) > WIDTH {
-            let (head, tail) = word.split_at(fitting(word, WIDTH - at));
+        while at + width(word) > most {
+            let (head, tail) = word.split_at(fitting(word, most - at));
             line += head;
             page.push_str(line.trim_end());
-            page.push('\n');
+            page.push_str("\n");
             (line, at, word) = (" ".repeat(indent), indent, tail);
         }
         line += word;
         at += width(word);
     }
     page.push_str(line.trim_end());
-    page.push('\n');
+    page.push_str("\n");
 }
 
 /// Bytes of the longest head of `word` that takes at most `room` columns.
@@ -198,14 +347,15 @@ mod tests {
 
     #[test]
     fn paragraphs_break_between_words_and_inside_long_ones() {
-        let mut page = String::new();
+        let mut page = Page::new(Look::default());
         let long = "x".repeat(250);
         paragraph(
             &mut page,
             "  note  ",
             &format!("{} {long} {}", "word ".repeat(30), "日".repeat(80)),
         );
-        assert!(page.lines().all(|line| width(line) <= WIDTH), "{page}");
+        let page = page.into_text();
+        assert!(page.lines().all(|line| width(line) <= 100), "{page}");
         assert!(page.lines().skip(1).all(|line| line.starts_with("        ")), "{page}");
         assert_eq!(page.matches('x').count(), 250);
         assert_eq!(page.matches('日').count(), 80);
@@ -216,12 +366,12 @@ mod tests {
         let mut table = Table::new(&[("name", Align::Left), ("n", Align::Right)]);
         table.row(vec!["a".into(), "10".into()], 2.0);
         table.row(vec![Cell::two_lines("bc".into(), "below".into()), "5".into()], 1.0);
-        let mut page = String::new();
+        let mut page = Page::new(Look::default());
         table.write(&mut page);
         let full = "█".repeat(LONGEST_BAR);
         let half = "█".repeat(LONGEST_BAR / 2);
         assert_eq!(
-            page,
+            page.into_text(),
             format!("  name    n\n  a      10  {full}\n  bc      5  {half}\n  below\n")
         );
     }

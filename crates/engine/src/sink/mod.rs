@@ -1,20 +1,22 @@
 //! Sinks: where reports leave a run.
 //!
 //! A [`Sink`] takes [`Item`]s in the order of time. [`Outlets`] gives each of several sinks a
-//! thread and a bounded queue. A [`Format`] turns items into text: for people ([`Text`]), or for
-//! programs ([`Json`], [`Csv`]). Strings from outside (file names, notes) reach a reader only
+//! thread and a bounded queue. A [`Format`] turns items into text: for people ([`Text`]), for
+//! eyes and `grep` ([`Line`]), or for programs ([`Json`]). [`tables`] turns them into columns ([`csv`]). Strings from outside (file names, notes) reach a reader only
 //! through `escape`.
 
-mod csv;
+pub mod csv;
 mod each;
 mod error;
 mod escape;
 mod findings;
 mod json;
 pub mod layout;
+mod line;
 pub(crate) mod names;
 mod outlets;
 mod queue;
+pub mod tables;
 mod text;
 mod time;
 pub mod units;
@@ -26,11 +28,11 @@ use std::sync::Arc;
 use crate::report::{EpochReport, Gap, TotalReport};
 use crate::snapshot::Saved;
 
-pub use csv::Csv;
 pub use each::Each;
 pub use error::SinkError;
 pub use escape::visible;
 pub use json::{Json, parameters};
+pub use line::Line;
 pub use outlets::{Ending, Outlets};
 pub(crate) use queue::QUEUE_BYTES;
 pub use text::Text;
@@ -109,6 +111,14 @@ pub trait Sink: Send {
 
 /// A way to write reports as bytes.
 pub trait Format: Send {
+    /// Writes what a file begins with: for most formats nothing.
+    ///
+    /// # Errors
+    /// When `out` cannot be written.
+    fn header(&self, _out: &mut dyn Write) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Writes a closed epoch, or an update of one that goes on.
     ///
     /// # Errors

@@ -1,50 +1,84 @@
 //! CSV: tables that any reader splits, with cells that no spreadsheet runs.
 
 use std::collections::BTreeMap;
+use std::io;
 
 use flowgauge_core::key::KeyKind;
 use flowgauge_core::terms::Measure;
-use flowgauge_engine::sink::Csv;
+use flowgauge_engine::report::{EpochReport, TotalReport};
+use flowgauge_engine::sink::tables::{self, Column, Tables, Value};
+use flowgauge_engine::sink::{Item, csv};
 use proptest::prelude::*;
 
-use crate::{Page, assert_golden, fixture, run};
+use crate::{assert_golden, fixture};
 
-fn rendered(write: impl FnOnce(&mut Page<Csv>)) -> String {
-    Page::rendered(Csv, write)
+/// The text of each table, by its name.
+#[derive(Default)]
+struct Texts {
+    texts: BTreeMap<String, Vec<u8>>,
+    open: String,
+    columns: Vec<Column>,
 }
 
-/// The tables of a run by name, those of all epochs joined: header and rows, as a strict reader sees
-/// them.
-fn tables(text: &str) -> BTreeMap<String, Vec<Vec<String>>> {
-    let mut tables = BTreeMap::<_, Vec<Vec<String>>>::new();
-    for table in text.strip_suffix("\n\n").unwrap().split("\n\n") {
-        let mut reader =
-            ::csv::ReaderBuilder::new().has_headers(false).from_reader(table.as_bytes());
-        let rows: Vec<Vec<String>> = reader
-            .records()
-            .map(|record| record.unwrap().iter().map(str::to_owned).collect())
-            .collect();
-        assert_eq!(rows[0][..3], ["measurement", "epoch", "table"]);
-        for row in &rows[1..] {
-            assert_eq!(row[2], rows[1][2]);
-        }
-        let name = rows.get(1).map_or_else(|| rows[0].join(","), |row| row[2].clone());
-        match tables.get_mut(&name) {
-            Some(table) => {
-                assert_eq!(table[0], rows[0]);
-                table.extend(rows.into_iter().skip(1));
-            }
-            None => drop(tables.insert(name, rows)),
-        }
+impl Tables for Texts {
+    fn table(&mut self, measurement: &str, name: &str, columns: &[Column]) -> io::Result<()> {
+        assert_eq!(measurement, "main");
+        let mut header = Vec::new();
+        csv::header(columns, &mut header)?;
+        let text = self.texts.entry(name.to_owned()).or_insert_with(|| header.clone());
+        assert!(text.starts_with(&header), "{name} has the same columns each time");
+        (self.open, self.columns) = (name.to_owned(), columns.to_vec());
+        Ok(())
     }
-    tables
+
+    fn row(&mut self, values: &[Value]) -> io::Result<()> {
+        let kinds: Vec<_> = values.iter().map(Value::kind).collect();
+        assert_eq!(kinds, self.columns.iter().map(|column| column.kind).collect::<Vec<_>>());
+        csv::row(values, self.texts.get_mut(&self.open).unwrap())
+    }
+}
+
+fn epoch(report: EpochReport) -> Item {
+    Item::Epoch(report.into())
+}
+
+fn total(report: TotalReport) -> Item {
+    Item::Total(report.into())
+}
+
+fn texts(items: &[Item]) -> BTreeMap<String, String> {
+    let mut texts = Texts::default();
+    items.iter().for_each(|item| tables::write(item, &mut texts).unwrap());
+    let text = |(name, text)| (name, String::from_utf8(text).unwrap());
+    texts.texts.into_iter().map(text).collect()
+}
+
+/// The tables of a run by name: header and rows, as a strict reader sees them.
+fn tables(texts: &BTreeMap<String, String>) -> BTreeMap<&str, Vec<Vec<String>>> {
+    let read = |text: &str| {
+        let mut reader =
+            ::csv::ReaderBuilder::new().has_headers(false).from_reader(text.as_bytes());
+        let records = reader.records();
+        let rows: Vec<Vec<String>> =
+            records.map(|record| record.unwrap().iter().map(str::to_owned).collect()).collect();
+        assert_eq!(rows[0][..3], ["measurement", "epoch", "start"]);
+        rows
+    };
+    texts.iter().map(|(name, text)| (name.as_str(), read(text))).collect()
 }
 
 #[test]
 fn looks_as_it_should() {
-    let text = rendered(run);
-    assert_golden("run.csv", &text);
-    let tables = tables(&text);
+    let items = [
+        epoch(fixture::plausible()),
+        Item::Gap(fixture::gap()),
+        epoch(fixture::all_tasks()),
+        total(fixture::total(&["a.pcap", "cut.pcap"], 2)),
+    ];
+    let texts = texts(&items);
+    let whole: String = texts.iter().map(|(name, text)| format!("{name}.csv\n{text}\n")).collect();
+    assert_golden("run.csv", &whole);
+    let tables = tables(&texts);
     let epochs: Vec<_> = tables["heavy-hitters"].iter().map(|row| row[1].as_str()).collect();
     assert_eq!(epochs, ["epoch", "0", "0", "0", "0", "7", "7", "7", "7"]);
     assert_eq!(tables["total"][1][1], "");
@@ -52,47 +86,73 @@ fn looks_as_it_should() {
 
 #[test]
 fn updates_are_left_out() {
-    let text = |updates: usize| {
-        rendered(|sink| {
-            (0..updates).for_each(|_| sink.epoch(&fixture::update()).unwrap());
-            sink.epoch(&fixture::plausible()).unwrap();
-            sink.total(&fixture::total(&[], 1)).unwrap();
-        })
+    let texts = |updates: usize| {
+        let mut items = vec![epoch(fixture::update()); updates];
+        items.push(epoch(fixture::plausible()));
+        texts(&items)
     };
-    assert_eq!(text(2), text(0));
+    assert_eq!(texts(2), texts(0));
 }
 
 #[test]
 fn tables_of_empty_and_wide_epochs_are_sound() {
-    let text = rendered(|sink| {
-        sink.epoch(&fixture::empty()).unwrap();
-        sink.total(&fixture::total(&[], 1)).unwrap();
-    });
-    tables(&text);
+    let empty = texts(&[epoch(fixture::empty()), total(fixture::total(&[], 1))]);
+    let read = tables(&empty);
+    for name in ["top", "findings", "protocols"] {
+        assert!(read.get(name).is_none_or(|rows| rows.len() == 1), "{name} has a header alone");
+    }
+    assert_eq!(read["top"].len(), 1);
     // The header of an empty table is that of a full one.
-    let full = rendered(|sink| {
-        sink.epoch(&fixture::plausible()).unwrap();
-        sink.epoch(&fixture::all_tasks()).unwrap();
-        sink.total(&fixture::total(&[], 2)).unwrap();
-    });
-    for header in text.lines().filter(|line| line.starts_with("measurement,")) {
-        assert!(full.lines().any(|line| line == header), "{header}");
+    let full = texts(&[
+        epoch(fixture::plausible()),
+        epoch(fixture::all_tasks()),
+        total(fixture::total(&[], 2)),
+    ]);
+    for (name, text) in &empty {
+        assert_eq!(text.lines().next(), full[name].lines().next(), "{name}");
     }
     for (_, kind) in KeyKind::ALL {
         for by in [Measure::Packets, Measure::Bytes] {
-            let text = rendered(|sink| {
-                let mut report = fixture::widest(kind, by);
-                // Both dimensions of the hierarchy are in the fixture, but not in any real run.
-                report.tasks.pop();
-                sink.epoch(&report).unwrap();
-                sink.total(&fixture::total(&[], 1)).unwrap();
-            });
-            assert_eq!(tables(&text)["top"].len(), 1201);
+            let widest = [epoch(fixture::widest(kind, by)), total(fixture::total(&[], 1))];
+            assert_eq!(tables(&texts(&widest))["top"].len(), 1201);
         }
     }
 }
 
-/// What [`Csv`] documents: an apostrophe guards, a backslash escapes.
+/// Each column is in `docs/outputs.md`, in the row of its table.
+#[test]
+fn columns_are_documented() {
+    let texts = texts(&[
+        epoch(fixture::plausible()),
+        Item::Gap(fixture::gap()),
+        epoch(fixture::all_tasks()),
+        total(fixture::total(&["a.pcap"], 2)),
+    ]);
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/outputs.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let page = page.split("\n## ").find(|section| section.starts_with("CSV")).unwrap();
+    let account = texts["epochs"].lines().next().unwrap().split(',').skip_while(|c| *c != "read");
+    let account: Vec<_> = account.collect();
+    let key = ["source", "destination", "source_port", "destination_port", "protocol"];
+    for (name, text) in &texts {
+        let named = |line: &&str| {
+            line.split('|').nth(1).is_some_and(|cell| cell.contains(&format!("`{name}`")))
+        };
+        let row = page.lines().filter(|line| line.starts_with("| `")).find(named);
+        let row = row.unwrap_or_else(|| panic!("{name} has no row in docs/outputs.md"));
+        for column in text.lines().next().unwrap().split(',').skip(3) {
+            let estimate = ["_low", "_high", "_confidence"];
+            let column = estimate.iter().find_map(|end| column.strip_suffix(end)).unwrap_or(column);
+            let known = row.contains(&format!("`{column}`"))
+                || row.contains("the account") && account.contains(&column)
+                || row.contains("fields of the key") && key.contains(&column)
+                || row.contains("the size or the key");
+            assert!(known, "{column} of {name} is not in docs/outputs.md");
+        }
+    }
+}
+
+/// What [`csv::row`] documents: an apostrophe guards, a backslash escapes.
 fn read_back(cell: &str) -> String {
     let mut text = String::new();
     let mut rest = cell.strip_prefix('\'').unwrap_or(cell).chars();
@@ -124,14 +184,13 @@ proptest! {
     ) {
         let mut report = fixture::plausible();
         report.notes = vec![text.clone()];
-        let mut total = fixture::total(&[], 1);
-        total.problems = vec![text.clone(), text.clone()];
-        let csv = rendered(|sink| {
-            sink.epoch(&report).unwrap();
-            sink.total(&total).unwrap();
-        });
-        prop_assert!(csv.chars().all(|c| c == '\n' || !c.is_control()));
-        let tables = tables(&csv);
+        let mut end = fixture::total(&[], 1);
+        end.problems = vec![text.clone(), text.clone()];
+        let texts = texts(&[epoch(report), total(end)]);
+        for written in texts.values() {
+            prop_assert!(written.chars().all(|c| c == '\n' || !c.is_control()));
+        }
+        let tables = tables(&texts);
         prop_assert_eq!(read_back(&tables["notes"][1][3]), text.clone());
         prop_assert_eq!(read_back(&tables["problems"][2][3]), text);
         for cell in tables.values().flatten().flatten() {

@@ -4,6 +4,7 @@
 mod csv;
 mod fixture;
 mod json;
+mod line;
 mod outlets;
 mod text;
 

@@ -5,11 +5,16 @@ use flowgauge_core::summary::Estimate;
 use flowgauge_core::task::{Report, Selection, Side};
 use flowgauge_core::terms::{Measure, SpreadOf};
 use flowgauge_engine::sink::Text;
+use flowgauge_engine::sink::layout::Look;
 
 use crate::{Page, assert_golden, fixture, run};
 
 fn rendered(rows: usize, write: impl FnOnce(&mut Page<Text>)) -> String {
-    Page::rendered(Text { rows }, write)
+    Page::rendered(Text { rows, look: Look::default() }, write)
+}
+
+fn rendered_as(look: Look, write: impl FnOnce(&mut Page<Text>)) -> String {
+    Page::rendered(Text { rows: 10, look }, write)
 }
 
 #[test]
@@ -70,18 +75,21 @@ fn claims_no_more_than_it_knows() {
 }
 
 #[test]
-fn is_never_over_100_columns() {
-    for (_, kind) in KeyKind::ALL {
-        for by in [Measure::Packets, Measure::Bytes] {
-            for rows in [1, 20, 2000] {
-                let page = rendered(rows, |sink| {
-                    sink.epoch(&fixture::widest(kind, by)).unwrap();
-                    sink.gap(&fixture::gap()).unwrap();
-                    sink.total(&fixture::total(&["x".repeat(300).as_str()], u64::MAX)).unwrap();
-                });
-                for line in page.lines() {
-                    assert!(line.chars().count() <= 100, "{kind:?} {by:?}: {line}");
-                    assert!(!line.ends_with(' '), "{line:?}");
+fn is_never_wider_than_asked() {
+    for width in [60, 80, 100, 200] {
+        for (_, kind) in KeyKind::ALL {
+            for by in [Measure::Packets, Measure::Bytes] {
+                for rows in [1, 20, 2000] {
+                    let look = Look { width, ..Look::default() };
+                    let page = Page::rendered(Text { rows, look }, |sink| {
+                        sink.epoch(&fixture::widest(kind, by)).unwrap();
+                        sink.gap(&fixture::gap()).unwrap();
+                        sink.total(&fixture::total(&["x".repeat(300).as_str()], u64::MAX)).unwrap();
+                    });
+                    for line in page.lines() {
+                        assert!(line.chars().count() <= width, "{kind:?} {by:?} {width}: {line}");
+                        assert!(!line.ends_with(' '), "{line:?}");
+                    }
                 }
             }
         }
@@ -92,6 +100,38 @@ fn is_never_over_100_columns() {
             sink.epoch(&fixture::widest(KeyKind::FiveTuple, Measure::Packets)).unwrap();
         }),
     );
+}
+
+#[test]
+fn looks_as_it_should_at_every_width() {
+    for width in [60, 80, 200] {
+        let page = rendered_as(Look { width, ..Look::default() }, run);
+        assert_golden(&format!("run-{width}.txt"), &page);
+    }
+}
+
+/// Colours add escapes and nothing else; ASCII replaces signs one by one.
+#[test]
+fn colours_and_ascii_change_no_word() {
+    let plain = rendered(10, run);
+    let colored = rendered_as(Look { color: true, ..Look::default() }, run);
+    let mut stripped = String::new();
+    let mut rest = colored.as_str();
+    while let Some((text, escape)) = rest.split_once("\x1b[") {
+        stripped += text;
+        rest = escape.split_once('m').unwrap().1;
+    }
+    assert_eq!(stripped + rest, plain);
+    assert!(colored.contains("\x1b[1mWhat stands out\x1b[0m"), "{colored}");
+    assert!(colored.contains("\x1b[1;31m  ! flood"), "{colored}");
+    let ascii = rendered_as(Look { ascii: true, ..Look::default() }, run);
+    assert!(ascii.is_ascii());
+    assert_eq!(ascii.chars().count(), plain.chars().count());
+    let words = |text: &str| {
+        let word = |part: &str| part.bytes().all(|b| b.is_ascii_alphanumeric());
+        text.split(' ').filter(|part| word(part)).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(words(&ascii), words(&plain));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Reports as a page for people: plain text, at most 100 columns wide.
+//! Reports as a page for people: plain text, as wide as asked.
 
 mod tasks;
 
@@ -7,11 +7,11 @@ use std::io::{self, Write};
 
 use flowgauge_core::summary::Estimate;
 use flowgauge_core::task::Report;
-use flowgauge_core::terms::Size;
+use flowgauge_core::terms::{Measure, Size};
 use flowgauge_core::timeline::Series;
 use flowgauge_kernel::SeedId;
 
-use super::layout::{self, Align, Table, WIDTH, paragraph};
+use super::layout::{Align, Look, Page, Table, paragraph};
 use super::{Format, escape, names, rfc3339, units};
 use crate::account::Account;
 use crate::report::{Breakdown, EpochReport, Gap, TotalReport, Traffic};
@@ -21,11 +21,13 @@ use crate::report::{Breakdown, EpochReport, Gap, TotalReport, Traffic};
 pub struct Text {
     /// Items shown of a list at most.
     pub rows: usize,
+    /// How the pages look.
+    pub look: Look,
 }
 
 impl Format for Text {
     fn epoch(&self, report: &EpochReport, out: &mut dyn Write) -> io::Result<()> {
-        let mut page = String::new();
+        let mut page = Page::new(self.look);
         let (start, end) = (report.start_ns, report.end_ns);
         let so_far = if report.update { " so far" } else { "" };
         let observed = match report.coverage {
@@ -33,32 +35,32 @@ impl Format for Text {
             part => format!(", {} observed", units::percent(part)),
         };
         let title = format!("epoch {}{so_far} · {}{observed}", report.epoch, span(start, end));
-        rule(&mut page, &named(&report.measurement, &title));
+        page.rule(&named(&report.measurement, &title));
         let summary = &report.summary;
         let accelerator = match summary.accelerator.as_str() {
             "none" => String::new(),
             name => format!(" behind {name}"),
         };
-        let _ = writeln!(
-            page,
+        let measured = format!(
             "{} by {} · {}{accelerator} in {}",
             report.key,
             report.by.name(),
             summary.algorithm,
             units::memory(summary.memory_bytes)
         );
+        paragraph(&mut page, "", &measured);
         let known = match report.seed {
             SeedId::Number(_) => ", known: bounds hold unless packets were made to collide",
             SeedId::Random(_) | SeedId::File(_) => "",
         };
-        let _ = writeln!(page, "seed {} {}{known}", report.seed.kind(), report.seed);
+        paragraph(&mut page, "", &format!("seed {} {}{known}", report.seed.kind(), report.seed));
         undelivered(&mut page, report.undelivered, " before this one");
         let findings = |at: &usize| matches!(report.tasks[*at].1, Report::Findings { .. });
         let (first, rest): (Vec<_>, Vec<_>) = (0..report.tasks.len()).partition(findings);
         for at in first {
             tasks::write(&mut page, report, at, self.rows);
         }
-        heading(&mut page, "Traffic");
+        page.heading("Traffic");
         let seconds = report.coverage * seconds(start, end);
         totals(&mut page, &report.account, report.traffic, seconds);
         account(&mut page, &report.account, 0);
@@ -70,28 +72,28 @@ impl Format for Text {
             breakdown(&mut page, traffic, report);
         }
         notes(&mut page, &report.notes);
-        page.push('\n');
-        out.write_all(page.as_bytes())
+        page.push_str("\n");
+        out.write_all(page.into_text().as_bytes())
     }
 
     fn gap(&self, gap: &Gap, out: &mut dyn Write) -> io::Result<()> {
-        let mut page = String::new();
+        let mut page = Page::new(self.look);
         let span = span(Some(gap.start_ns), Some(gap.end_ns));
         let last = gap.epoch + gap.epochs.saturating_sub(1);
         let epochs = match gap.epochs {
             1 => format!("epoch {last}"),
             _ => format!("epochs {} to {last}", gap.epoch),
         };
-        rule(&mut page, &named(&gap.measurement, &format!("{epochs} · {span}")));
+        page.rule(&named(&gap.measurement, &format!("{epochs} · {span}")));
         page.push_str("no packets\n\n");
-        out.write_all(page.as_bytes())
+        out.write_all(page.into_text().as_bytes())
     }
 
     fn total(&self, report: &TotalReport, out: &mut dyn Write) -> io::Result<()> {
-        let mut page = String::new();
+        let mut page = Page::new(self.look);
         let epochs = units::plural(report.epochs, "epoch");
         let files = units::plural(report.files.len() as u64, "file");
-        rule(&mut page, &named(&report.measurement, &format!("total · {files} · {epochs}")));
+        page.rule(&named(&report.measurement, &format!("total · {files} · {epochs}")));
         for file in report.files.iter().take(FILES) {
             paragraph(&mut page, "  ", &escape::visible(file));
         }
@@ -103,9 +105,9 @@ impl Format for Text {
         // Of a single epoch the totals stand above already.
         if report.epochs != 1 || report.undelivered > 0 {
             if report.start_ns.is_some() {
-                let _ = writeln!(page, "  {}", span(report.start_ns, report.end_ns));
+                paragraph(&mut page, "  ", &span(report.start_ns, report.end_ns));
             }
-            page.push('\n');
+            page.push_str("\n");
             let seconds = seconds(report.start_ns, report.end_ns);
             totals(&mut page, &report.account, report.traffic, seconds);
             account(&mut page, &report.account, report.irregular);
@@ -115,13 +117,13 @@ impl Format for Text {
             paragraph(&mut page, "  ", &text);
         }
         if !report.problems.is_empty() {
-            heading(&mut page, "Problems");
+            page.heading("Problems");
             for problem in &report.problems {
-                paragraph(&mut page, "  ! ", &escape::visible(problem));
+                page.alert("  ! ", &escape::visible(problem));
             }
         }
         notes(&mut page, &report.notes);
-        out.write_all(page.as_bytes())
+        out.write_all(page.into_text().as_bytes())
     }
 }
 
@@ -132,29 +134,19 @@ const FILES: usize = 10;
 const SHORT: f64 = 0.1;
 const FEW: f64 = 1000.0;
 
-/// A line over the full width that begins a page.
-fn rule(page: &mut String, title: &str) {
-    let rest = WIDTH.saturating_sub(4 + layout::width(title));
-    let _ = writeln!(page, "━━ {title} {}", "━".repeat(rest));
-}
-
-fn heading(page: &mut String, title: &str) {
-    let _ = write!(page, "\n{title}\n");
-}
-
 /// Reports that a reader will not find here.
-fn undelivered(page: &mut String, undelivered: u64, which: &str) {
+fn undelivered(page: &mut Page, undelivered: u64, which: &str) {
     if undelivered > 0 {
         let reports = units::plural(undelivered, "report");
         let text = format!("{reports}{which} could not be written here in time");
-        paragraph(page, "  ! ", &text);
+        page.alert("  ! ", &text);
     }
 }
 
 /// What else a reader must know.
-fn notes(page: &mut String, notes: &[String]) {
+fn notes(page: &mut Page, notes: &[String]) {
     if !notes.is_empty() {
-        heading(page, "Notes");
+        page.heading("Notes");
         for note in notes {
             paragraph(page, "  · ", &escape::visible(note));
         }
@@ -184,7 +176,7 @@ fn seconds(start_ns: Option<i64>, end_ns: Option<i64>) -> f64 {
 }
 
 /// What was measured in so many seconds.
-fn totals(page: &mut String, account: &Account, traffic: Option<Traffic>, seconds: f64) {
+fn totals(page: &mut Page, account: &Account, traffic: Option<Traffic>, seconds: f64) {
     let bytes_a_packet = account.keyed_bytes as f64 / account.keyed.max(1) as f64;
     let traffic = traffic.map(|traffic| traffic.estimate(account));
     let packets = traffic.map_or(account.keyed as f64, |packets| packets.value);
@@ -207,11 +199,15 @@ fn totals(page: &mut String, account: &Account, traffic: Option<Traffic>, second
     paragraph(page, "  ", &text);
 }
 
-/// Packets a second over time, a block for each of up to sixty stretches, and the peak.
-fn sparkline(page: &mut String, series: Option<&Series>) {
-    const COLUMNS: usize = 60;
+/// Packets a second over time, a block for each stretch, and the peak.
+fn sparkline(page: &mut Page, series: Option<&Series>) {
+    /// Columns beside the blocks.
+    const BESIDE: usize = 40;
     const BLOCKS: [&str; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
-    let Some(series) = series.map(|series| series.within(COLUMNS)) else { return };
+    let Some(series) = series.map(|series| series.within(page.width().saturating_sub(BESIDE)))
+    else {
+        return;
+    };
     let bins: Vec<_> = series.bins().collect();
     let Some(peak) = bins.iter().max_by_key(|bin| bin.size.packets) else { return };
     if bins.len() < 2 {
@@ -223,11 +219,11 @@ fn sparkline(page: &mut String, series: Option<&Series>) {
     let seconds = series.width_ns() as f64 / 1e9;
     let time = rfc3339(peak.start_ns);
     let text = format!(
-        "{line}  at most {} packets/s, at {}",
+        "  {line}  peak {} packets/s at {}\n",
         units::rate(highest / seconds),
         &time[11..19]
     );
-    let _ = writeln!(page, "  {text}");
+    page.push_str(&text);
 }
 
 /// A title behind the name of the measurement, where it was given one.
@@ -239,7 +235,7 @@ fn named(measurement: &str, title: &str) -> String {
 }
 
 /// What became of every packet that was read, with the reasons.
-fn account(page: &mut String, account: &Account, irregular: u64) {
+fn account(page: &mut Page, account: &Account, irregular: u64) {
     let malformed = account.reasons.malformed_reasons().map(|(layer, fault, count)| {
         (count, format!("{} {} header", names::fault(fault).1, names::layer(layer).1))
     });
@@ -309,7 +305,7 @@ fn reasons(reasons: impl Iterator<Item = (u64, String)>) -> String {
 }
 
 /// Traffic by protocol and by port.
-fn breakdown(page: &mut String, breakdown: &Breakdown, report: &EpochReport) {
+fn breakdown(page: &mut Page, breakdown: &Breakdown, report: &EpochReport) {
     let mut protocols: Vec<_> = breakdown
         .protocols
         .iter()
@@ -331,11 +327,11 @@ fn breakdown(page: &mut String, breakdown: &Breakdown, report: &EpochReport) {
 /// The row of packets whose protocol is not known.
 const UNTRACKED: &str = "untracked";
 
-fn sizes(page: &mut String, title: &str, rows: Vec<(String, &str, &Size)>, report: &EpochReport) {
+fn sizes(page: &mut Page, title: &str, rows: Vec<(String, &str, &Size)>, report: &EpochReport) {
     if rows.is_empty() {
         return;
     }
-    heading(page, title);
+    page.heading(title);
     let (packets, bytes) = (("packets", Align::Right), ("bytes", Align::Right));
     let mut table = Table::new(&[
         ("", Align::Left),
@@ -367,5 +363,9 @@ fn sizes(page: &mut String, title: &str, rows: Vec<(String, &str, &Size)>, repor
         ];
         table.row(cells, share);
     }
+    table.spare(&[match report.by {
+        Measure::Packets => "bytes",
+        Measure::Bytes => "packets",
+    }]);
     table.write(page);
 }

@@ -7,23 +7,23 @@ use flowgauge_core::task::{
 };
 use flowgauge_core::terms::{Measure, SpreadOf};
 
-use super::heading;
 use crate::report::EpochReport;
-use crate::sink::layout::{Align, Cell, Table, paragraph};
+use crate::sink::layout::{Align, Cell, Page, Table, paragraph};
 use crate::sink::{findings, names, units};
 
-/// Columns that a flow takes at most: two IPv4 endpoints, or one IPv6 endpoint with a prefix.
-const FLOW_WIDTH: usize = 51;
+/// Columns that a table needs besides its flow, so that flows have 51 of a page of 100: two IPv4 endpoints,
+/// or one IPv6 endpoint with a prefix.
+const BESIDE_FLOW: usize = 49;
 
 /// Writes the answer number `at` of `report`; of a list, at most `rows` items.
-pub(super) fn write(page: &mut String, report: &EpochReport, at: usize, rows: usize) {
+pub(super) fn write(page: &mut Page, report: &EpochReport, at: usize, rows: usize) {
     let (_, answer) = &report.tasks[at];
     let all = answer.listed().map_or(0, |(items, truncated)| items + truncated);
-    let section = Section { report, rows, all };
+    let section = Section { report, rows, all, width: page.width() };
     match answer {
         Report::Sizes { selection: Selection::Largest, items, complete_to, .. } => {
             let (_, keys) = names::key_words(report.key.kind);
-            heading(page, &format!("Top {keys} by {}", report.by.name()));
+            page.heading(&format!("Top {keys} by {}", report.by.name()));
             section.sizes(page, items);
             section.complete(page, items, *complete_to);
         }
@@ -33,7 +33,7 @@ pub(super) fn write(page: &mut String, report: &EpochReport, at: usize, rows: us
             }
         }
         Report::Sizes { selection: Selection::Asked, items, .. } => {
-            heading(page, "Flows asked for");
+            page.heading("Flows asked for");
             section.sizes(page, items);
         }
         Report::Findings { items, truncated } => section.findings(page, items, *truncated),
@@ -46,7 +46,7 @@ pub(super) fn write(page: &mut String, report: &EpochReport, at: usize, rows: us
         }
         Report::Cardinality { flows } => {
             let words = names::key_words(report.key.kind);
-            heading(page, &format!("Number of {}", words.1));
+            page.heading(&format!("Number of {}", words.1));
             paragraph(page, "  ", &number_of_keys(flows, words));
         }
         Report::Entropy { bits, normalized } => entropy(page, bits, *normalized),
@@ -64,10 +64,12 @@ struct Section<'a> {
     rows: usize,
     /// Items of the answer, those left out included.
     all: u64,
+    /// Columns of the page.
+    width: usize,
 }
 
 impl Section<'_> {
-    fn sizes(&self, page: &mut String, items: &[SizeItem]) {
+    fn sizes(&self, page: &mut Page, items: &[SizeItem]) {
         let by = self.report.by;
         if items.is_empty() {
             return paragraph(page, "  ", &format!("No {}.", self.keys()));
@@ -97,21 +99,21 @@ impl Section<'_> {
             table.row(cells, item.share);
         }
         // Bounds matter more than the measure that was not asked for.
-        table.spare(match by {
+        let other = match by {
             Measure::Packets => "bytes",
             Measure::Bytes => "packets",
-        });
-        table.spare("between");
+        };
+        table.spare(&[other, "between", "", "share"]);
         self.finish(page, &table);
     }
 
-    fn findings(&self, page: &mut String, items: &[Finding], truncated: u64) {
-        heading(page, "What stands out");
+    fn findings(&self, page: &mut Page, items: &[Finding], truncated: u64) {
+        page.heading("What stands out");
         if items.is_empty() {
             return paragraph(page, "  ", "Nothing stands out.");
         }
         for item in items {
-            paragraph(page, "  ! ", &findings::sentence(item, self.report));
+            page.alert("  ! ", &findings::sentence(item, self.report));
             let details = findings::details(item);
             if !details.is_empty() {
                 paragraph(page, "    ", &details);
@@ -129,12 +131,12 @@ impl Section<'_> {
         }
     }
 
-    fn addresses(&self, page: &mut String, side: Side, items: &[AddressItem]) {
+    fn addresses(&self, page: &mut Page, side: Side, items: &[AddressItem]) {
         let (title, column) = match side {
             Side::Source => ("Top sources", "source"),
             Side::Destination => ("Top destinations", "destination"),
         };
-        heading(page, &format!("{title} by {}", self.report.by.name()));
+        page.heading(&format!("{title} by {}", self.report.by.name()));
         if items.is_empty() {
             return paragraph(page, "  ", "No flows.");
         }
@@ -164,11 +166,12 @@ impl Section<'_> {
             ];
             table.row(cells, item.share);
         }
+        table.spare(&["flows", "", "share", "bytes"]);
         self.finish(page, &table);
     }
 
     /// How far a list is certain, where that is not as far as it is shown.
-    fn complete(&self, page: &mut String, items: &[SizeItem], complete_to: u64) {
+    fn complete(&self, page: &mut Page, items: &[SizeItem], complete_to: u64) {
         let shown = items.len().min(self.rows) as u64;
         let certain = match complete_to {
             to if to >= shown => return,
@@ -181,9 +184,9 @@ impl Section<'_> {
     }
 
     /// Writes the list, and tells whether it does not stand above.
-    fn heavy_hitters(&self, page: &mut String, threshold: f64, items: &[SizeItem]) -> bool {
+    fn heavy_hitters(&self, page: &mut Page, threshold: f64, items: &[SizeItem]) -> bool {
         let by = self.report.by;
-        heading(page, "Heavy hitters");
+        page.heading("Heavy hitters");
         let over = weight(by, threshold);
         if items.is_empty() {
             paragraph(page, "  ", &format!("No {} {} more than {over}.", self.key(), self.has()));
@@ -230,7 +233,7 @@ impl Section<'_> {
 
     fn spread(
         &self,
-        page: &mut String,
+        page: &mut Page,
         (side, of): (Side, SpreadOf),
         threshold: u64,
         items: &[SpreadItem],
@@ -247,7 +250,7 @@ impl Section<'_> {
             (Side::Destination, SpreadOf::Port) => "source ports",
             (Side::Destination, SpreadOf::Endpoint) => "source endpoints",
         };
-        heading(page, title);
+        page.heading(title);
         let over = units::count(threshold as f64);
         if items.is_empty() {
             let text = format!("No {one} {} more than {over} {peers}.", self.has());
@@ -276,17 +279,18 @@ impl Section<'_> {
             }
             table.row(cells, item.distinct.value);
         }
+        table.spare(&["", "between"]);
         self.finish(page, &table);
     }
 
     fn changes(
         &self,
-        page: &mut String,
+        page: &mut Page,
         threshold: Option<f64>,
         items: &[ChangeItem],
         untracked: u64,
     ) {
-        heading(page, &format!("Changes in {}", self.report.by.name()));
+        page.heading(&format!("Changes in {}", self.report.by.name()));
         let by = self.report.by;
         let Some(threshold) = threshold else {
             return paragraph(
@@ -319,7 +323,7 @@ impl Section<'_> {
                 ];
                 table.row(cells, 0.0);
             }
-            table.spare("forecast");
+            table.spare(&["forecast", "before", "now"]);
             self.finish(page, &table);
         }
         if untracked > 0 {
@@ -330,7 +334,7 @@ impl Section<'_> {
 
     fn quantiles(
         &self,
-        page: &mut String,
+        page: &mut Page,
         of: QuantileOf,
         sizes: &[(f64, Estimate)],
         keys: &[(f64, CanonicalKey)],
@@ -347,7 +351,7 @@ impl Section<'_> {
             _ => units::size(Measure::Bytes, size.value),
         };
         if of != QuantileOf::Key {
-            heading(page, title);
+            page.heading(title);
             if sizes.is_empty() {
                 return paragraph(page, "  ", &format!("No {whose}."));
             }
@@ -360,7 +364,7 @@ impl Section<'_> {
         if keys.is_empty() {
             return;
         }
-        heading(page, "Flows, in the order of their keys, that cut the traffic");
+        page.heading("Flows, in the order of their keys, that cut the traffic");
         let mut table = Table::new(&[("traffic", Align::Right), ("up to flow", Align::Left)]);
         for (q, key) in keys {
             table.row(vec![units::percent(*q).into(), self.flow(key)], 0.0);
@@ -368,9 +372,9 @@ impl Section<'_> {
         table.write(page);
     }
 
-    fn hierarchical(&self, page: &mut String, threshold: f64, items: &[HierarchyItem]) {
+    fn hierarchical(&self, page: &mut Page, threshold: f64, items: &[HierarchyItem]) {
         let by = self.report.by;
-        heading(page, &format!("Heavy prefixes by {}", by.name()));
+        page.heading(&format!("Heavy prefixes by {}", by.name()));
         if items.is_empty() {
             let over = weight(by, threshold);
             let text = format!("No prefix {} more than {over} of its own.", self.has());
@@ -388,7 +392,7 @@ impl Section<'_> {
             let share = item.discounted.value / keyed.max(1) as f64;
             let source = names::prefix(&item.source, item.source_bits);
             let prefix = match &item.destination {
-                Some((address, bits)) => arrow(source, &names::prefix(address, *bits)),
+                Some((address, bits)) => self.arrow(source, &names::prefix(address, *bits)),
                 None => source.into(),
             };
             let cells = vec![
@@ -399,6 +403,7 @@ impl Section<'_> {
             ];
             table.row(cells, share);
         }
+        table.spare(&["in all", "share"]);
         self.finish(page, &table);
         paragraph(
             page,
@@ -431,7 +436,7 @@ impl Section<'_> {
                 if let Some(protocol) = last {
                     destination = format!("{destination} {protocol}");
                 }
-                arrow(source, &destination)
+                self.arrow(source, &destination)
             }
             (Some(address), None) => address.into(),
             (None, _) => match (last, destination_port) {
@@ -463,8 +468,18 @@ impl Section<'_> {
             .collect()
     }
 
+    /// Both ends on one line where they fit, else on two.
+    fn arrow(&self, source: String, destination: &str) -> Cell {
+        let line = format!("{source} → {destination}");
+        if line.chars().count() <= self.width.saturating_sub(BESIDE_FLOW) {
+            line.into()
+        } else {
+            Cell::two_lines(source, format!("→ {destination}"))
+        }
+    }
+
     /// Writes the table, and how many items it does not show.
-    fn finish(&self, page: &mut String, table: &Table) {
+    fn finish(&self, page: &mut Page, table: &Table) {
         table.write(page);
         let more = self.all.saturating_sub(table.len() as u64);
         if more > 0 {
@@ -475,15 +490,6 @@ impl Section<'_> {
                 &format!("… and {more} more (--top shows more, JSON lists more)"),
             );
         }
-    }
-}
-
-fn arrow(source: String, destination: &str) -> Cell {
-    let line = format!("{source} → {destination}");
-    if line.chars().count() <= FLOW_WIDTH {
-        line.into()
-    } else {
-        Cell::two_lines(source, format!("→ {destination}"))
     }
 }
 
@@ -523,8 +529,8 @@ fn number_of_keys(flows: &Estimate, (one, many): (&str, &str)) -> String {
     }
 }
 
-fn entropy(page: &mut String, bits: &Estimate, normalized: f64) {
-    heading(page, "Entropy");
+fn entropy(page: &mut Page, bits: &Estimate, normalized: f64) {
+    page.heading("Entropy");
     let about = if is_exact(bits) {
         String::new()
     } else {
@@ -553,8 +559,8 @@ fn entropy(page: &mut String, bits: &Estimate, normalized: f64) {
 }
 
 /// Sizes in powers of two.
-fn size_distribution(page: &mut String, bins: &[(u64, Estimate)]) {
-    heading(page, "Packets per flow");
+fn size_distribution(page: &mut Page, bins: &[(u64, Estimate)]) {
+    page.heading("Packets per flow");
     if bins.is_empty() {
         return paragraph(page, "  ", "No flows.");
     }

@@ -1,0 +1,243 @@
+//! The sink of a command: tables, each in a file of its own, or one alone.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+
+use flowgauge_engine::sink::tables::{self, Column, Tables, Value};
+use flowgauge_engine::sink::{Item, Sink, SinkError, Takes, csv};
+use flowgauge_engine::{EngineError, Pace};
+
+use super::place::{Place, refuse_input};
+use super::reports::{Flags, KEPT};
+use super::whole::Whole;
+use crate::failure::Failure;
+
+/// Where tables go.
+pub(crate) enum To {
+    /// To files in this folder, by their names.
+    Folder(PathBuf),
+    /// The table of this name to a place; others are left out.
+    One(String, Option<PathBuf>),
+}
+
+impl To {
+    /// Where the output `path` leads if these tasks are asked; `None` stands for default ones.
+    pub(crate) fn new(
+        path: Option<&Path>,
+        tasks: Option<&[String]>,
+        inputs: &[PathBuf],
+    ) -> Result<Self, Failure> {
+        if let Some(path) = path {
+            refuse_input("output", path, inputs)?;
+        }
+        let one = match tasks {
+            Some([task]) => Some(task.clone()),
+            Some(_) | None => None,
+        };
+        let is_folder =
+            |path: &Path| path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/");
+        match (path.filter(|path| *path != Path::new("-")), one) {
+            (Some(path), _) if is_folder(path) => Ok(Self::Folder(path.to_owned())),
+            (path, Some(task)) => Ok(Self::One(task, path.map(Path::to_owned))),
+            (Some(path), None) if !path.exists() && path.extension().is_none() => {
+                Ok(Self::Folder(path.to_owned()))
+            }
+            _ => Err(Failure::Usage(
+                "csv has a file for each task; name a folder with -o FOLDER/, or one task with --task"
+                    .to_owned(),
+            )),
+        }
+    }
+}
+
+/// Writes the tables of reports as CSV: of each item, a table as a whole or not at all.
+pub(crate) struct TableFiles {
+    to: To,
+    inputs: Vec<PathBuf>,
+    pace: Pace,
+    flags: Flags,
+    /// By path; that of standard output is empty.
+    files: BTreeMap<PathBuf, TableFile>,
+    /// The file of the table that was begun.
+    open: Option<PathBuf>,
+    /// Tables of the item that were begun, and those that are written, by this attempt or one before it.
+    begun: usize,
+    written: usize,
+}
+
+struct TableFile {
+    place: Place,
+    out: Whole,
+    /// Whether the names of the columns stand in the file.
+    headed: bool,
+}
+
+impl TableFiles {
+    /// Makes the folder, or opens the one file.
+    pub(crate) fn new(
+        to: To,
+        inputs: &[PathBuf],
+        pace: Pace,
+        flags: Flags,
+    ) -> Result<Self, Failure> {
+        let (inputs, files) = (inputs.to_vec(), BTreeMap::new());
+        let mut tables = Self { to, inputs, pace, flags, files, open: None, begun: 0, written: 0 };
+        match &tables.to {
+            To::Folder(folder) => {
+                fs::create_dir_all(folder).and_then(|()| writable(folder)).map_err(|error| {
+                    Failure::Failed(format!("{}: cannot be written: {error}", folder.display()))
+                })?;
+            }
+            To::One(_, path) => {
+                let path = path.clone().unwrap_or_default();
+                let place = tables.place(&path)?;
+                if !place.waits() {
+                    let opened = tables.file(place);
+                    let file =
+                        opened.map_err(|error| EngineError::Sink(sink_error(&path, error)))?;
+                    tables.files.insert(path, file);
+                }
+            }
+        }
+        Ok(tables)
+    }
+
+    /// The path of a table, where it is written.
+    fn path(&self, measurement: &str, table: &str) -> Option<PathBuf> {
+        match &self.to {
+            To::Folder(folder) if measurement == "main" => {
+                Some(folder.join(format!("{table}.csv")))
+            }
+            To::Folder(folder) => Some(folder.join(format!("{measurement}.{table}.csv"))),
+            To::One(name, path) => (name == table).then(|| path.clone().unwrap_or_default()),
+        }
+    }
+
+    fn place(&self, path: &Path) -> Result<Place, Failure> {
+        let named = (path != Path::new("")).then_some(path);
+        Place::new(named, &self.inputs, self.pace == Pace::Live)
+    }
+
+    fn file(&self, place: Place) -> io::Result<TableFile> {
+        let kept = if self.pace == Pace::Live { usize::MAX } else { KEPT };
+        let out = Whole::new(place.open()?, kept)?;
+        Ok(TableFile { place, out, headed: false })
+    }
+
+    /// The file of the table that was begun.
+    fn opened(&mut self) -> Option<&mut TableFile> {
+        self.files.get_mut(self.open.as_ref()?)
+    }
+
+    /// Ends the table that was begun.
+    fn end(&mut self) -> io::Result<()> {
+        if let Some(file) = self.opened() {
+            file.out.end(Ok(()))?;
+            file.headed = true;
+            self.written = self.begun;
+        }
+        self.open = None;
+        Ok(())
+    }
+}
+
+impl TableFile {
+    /// Writes the names of the columns, unless they stand in the file.
+    fn head(&mut self, columns: &[Column]) -> io::Result<()> {
+        if self.headed {
+            return Ok(());
+        }
+        let mut header = Vec::new();
+        csv::header(columns, &mut header)?;
+        let first = match &self.place {
+            Place::Added(path) => first_line(path)?,
+            Place::Standard | Place::Replaced(_) | Place::Special(_) => Vec::new(),
+        };
+        match first.as_slice() {
+            [] => self.out.write_all(&header),
+            line if line == header => Ok(()),
+            _ => Err(io::Error::other("it has other columns; move it away, or name another file")),
+        }
+    }
+}
+
+impl Tables for TableFiles {
+    fn table(&mut self, measurement: &str, name: &str, columns: &[Column]) -> io::Result<()> {
+        self.end()?;
+        let Some(path) = self.path(measurement, name) else { return Ok(()) };
+        self.begun += 1;
+        if self.begun <= self.written {
+            return Ok(());
+        }
+        self.open = Some(path.clone());
+        if !self.files.contains_key(&path) {
+            let place = self.place(&path).map_err(|failure| io::Error::other(failure.message()))?;
+            let file = self.file(place)?;
+            self.files.insert(path, file);
+        }
+        self.opened().map_or(Ok(()), |file| file.head(columns))
+    }
+
+    fn row(&mut self, values: &[Value]) -> io::Result<()> {
+        self.opened().map_or(Ok(()), |file| csv::row(values, &mut file.out))
+    }
+}
+
+impl Sink for TableFiles {
+    fn takes(&self) -> Takes {
+        Takes::Reports
+    }
+
+    fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
+        if self.flags.reopen() {
+            self.files.clear();
+        }
+        self.begun = 0;
+        let item = self.flags.noted(item);
+        let delivered = tables::write(&item, self).and_then(|()| self.end());
+        let Err(error) = delivered else {
+            self.written = 0;
+            return Ok(());
+        };
+        let path = self.open.take().unwrap_or_default();
+        // What it has of this table is taken back; live, the file is opened again.
+        let error = match self.files.get_mut(&path) {
+            Some(file) => file.out.end(Err(error)),
+            None => Err(error),
+        };
+        if self.pace == Pace::Live && path != Path::new("") {
+            self.files.remove(&path);
+        }
+        error.map_err(|error| sink_error(&path, error))
+    }
+
+    fn finish(&mut self) -> Result<(), SinkError> {
+        for (path, file) in &self.files {
+            let Place::Replaced(replacement) = &file.place else { continue };
+            let done = file.out.sync().and_then(|()| replacement.complete());
+            done.map_err(|error| sink_error(path, error))?;
+        }
+        Ok(())
+    }
+}
+
+fn sink_error(path: &Path, error: io::Error) -> SinkError {
+    let name = if path == Path::new("") { Path::new("standard output") } else { path };
+    SinkError::new(&name.to_string_lossy(), error)
+}
+
+/// Fails where no file can be made in the folder.
+fn writable(folder: &Path) -> io::Result<()> {
+    let probe = folder.join(format!(".flowgauge.{}", std::process::id()));
+    fs::File::create_new(&probe)?;
+    fs::remove_file(probe)
+}
+
+/// The first line of a file; empty where it has none.
+fn first_line(path: &Path) -> io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    BufReader::new(fs::File::open(path)?).read_until(b'\n', &mut line)?;
+    Ok(line)
+}
