@@ -16,10 +16,11 @@ use crate::failure::{DAMAGED, FAILED, FINE, Failure, complain};
 use crate::output::{self, Flags, INTERRUPTED};
 use crate::progress::Bar;
 use crate::signals;
+use crate::verbose::Verbose;
 
 /// Runs the command, and gives its exit code: that of the worst file.
 pub(crate) fn run(reading: &Reading) -> Result<u8, Failure> {
-    let files = in_order(reading.files(), reading.as_given);
+    let files = in_order(reading.files.clone(), reading.as_given);
     if files.is_empty() {
         let message = "no capture is named; give files, or '-' for standard input";
         return Err(Failure::Usage(message.to_owned()));
@@ -28,19 +29,24 @@ pub(crate) fn run(reading: &Reading) -> Result<u8, Failure> {
     let configs = auto::decided(configs(run, EpochLength::Whole)?, &files)?;
     let inputs: Vec<_> = files.iter().cloned().chain(run.inputs()).collect();
     let plan = Plan::several(configs.clone())?;
-    let mut bar = Bar::new();
+    let verbose = Verbose::begin(run, &configs, &plan);
+    let mut bar = Bar::new(run.quiet);
     let stop = signals::stop(&[SIGINT, SIGTERM, SIGHUP])?;
     let flags = || Ok(Flags { interrupted: Arc::clone(&stop), ..Flags::default() });
     let sinks = output::sinks(run, &configs, &inputs, Pace::Replay, flags)?;
     let sinks = sinks.into_iter().map(|sink| bar.around(sink)).collect();
     let mut outlets = output::outlets(Pace::Replay, sinks)?;
     let inputs = Files::new(files).until(Arc::clone(&stop));
-    let run = flowgauge_engine::run_inputs(plan, &inputs, &mut outlets, &mut |source| {
+    let outcome = flowgauge_engine::run_inputs(plan, &inputs, &mut outlets, &mut |source| {
         bar.tick(&source.progress());
     });
-    let finished = output::finish(outlets, run);
+    let finished = output::finish(outlets, outcome);
     bar.finish();
-    let problems = finished?.problems;
+    let outcome = finished?;
+    if let Some(verbose) = verbose {
+        verbose.end(&outcome);
+    }
+    let problems = outcome.problems;
     for problem in &problems {
         complain(&problem.to_string());
     }

@@ -13,6 +13,7 @@ use flowgauge_live::Fanout;
 use flowgauge_options::{HOW, Measurement, WHAT, choice, values as common};
 use flowgauge_synthetic::{Plant, Size};
 
+use crate::failure::Failure;
 use crate::live::Engine;
 use crate::values;
 
@@ -47,17 +48,18 @@ Examples:
   flowgauge analyze trace.pcap                          what stands out, and who is behind it
   flowgauge analyze --key source --by bytes trace.pcap  the sources with most bytes
   flowgauge analyze --filter 'dst host 10.0.0.7' --epoch 10s trace.pcap.gz
+  flowgauge analyze -r trace.pcap tcp port 443          the filter as for tcpdump
   tcpdump -w - | flowgauge analyze -                    from a pipe")]
     Analyze(Reading),
     /// Measures what an interface receives and sends, and reports at the end of each epoch
     ///
     /// It runs until it is interrupted (Ctrl-C), and ends with the total: what was received, what
-    /// the kernel dropped, what was measured. It needs root or the capability CAP_NET_RAW.
+    /// the kernel dropped, what was measured. The signal USR1 prints the last report on standard error. It needs root or the capability CAP_NET_RAW.
     #[command(after_help = "\
 Examples:
   flowgauge live -i eth0                                a report every 10 seconds
   flowgauge live -i any --epoch 1m --format json -o traffic.json
-  flowgauge live -i eth0 --filter 'udp port 53' --key source --task top")]
+  flowgauge live -i eth0 --key source --task top udp port 53")]
     Live(Live),
     /// Writes a synthetic capture, whose truth is known
     #[command(after_help = "\
@@ -104,11 +106,11 @@ Examples:
 /// Captures to measure.
 #[derive(Args)]
 pub(crate) struct Reading {
-    /// Captures; '-' is standard input
+    /// Captures; '-' is standard input. Behind -r, the words of a filter
     #[arg(value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 
-    /// A capture, as for tcpdump; may be repeated
+    /// A capture, as for tcpdump, with the filter at the end: -r FILE tcp port 80; may be repeated
     #[arg(short = 'r', value_name = "FILE", help_heading = INPUT)]
     pub(crate) read: Vec<PathBuf>,
 
@@ -121,10 +123,28 @@ pub(crate) struct Reading {
     pub(crate) run: Run,
 }
 
-impl Reading {
-    /// All captures, as given.
-    pub(crate) fn files(&self) -> Vec<PathBuf> {
-        self.read.iter().chain(&self.files).cloned().collect()
+impl Command {
+    /// Makes a filter at the end of the command line the one of `--filter`.
+    pub(crate) fn settle(&mut self) -> Result<(), Failure> {
+        let (words, run) = match self {
+            Self::Analyze(reading) | Self::Explain(reading) if !reading.read.is_empty() => {
+                let words = std::mem::replace(&mut reading.files, reading.read.clone());
+                let word = |word: PathBuf| word.to_string_lossy().into_owned();
+                (words.into_iter().map(word).collect::<Vec<_>>(), &mut reading.run)
+            }
+            Self::Live(live) => (std::mem::take(&mut live.expression), &mut live.run),
+            _ => return Ok(()),
+        };
+        let filter = &mut run.measurement.filter;
+        match (words.is_empty(), &filter) {
+            (true, _) => {}
+            (false, None) => *filter = Some(words.join(" ")),
+            (false, Some(_)) => {
+                let message = "a filter is given by --filter and at the end; give one of them";
+                return Err(Failure::Usage(message.to_owned()));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -132,6 +152,10 @@ impl Reading {
 #[derive(Args)]
 #[expect(clippy::struct_excessive_bools, reason = "options, each independent of the others")]
 pub(crate) struct Live {
+    /// The words of a filter, as for tcpdump: tcp port 80
+    #[arg(value_name = "EXPRESSION")]
+    pub(crate) expression: Vec<String>,
+
     /// Measure this interface, such as eth0 or lo; any for all of them; may be repeated. With dpdk, a
     /// port such as 0000:03:00.0 or net_pcap0; PORT,forward=PORT passes its packets on
     #[arg(short, long, value_name = "INTERFACE", required_unless_present = "list_interfaces",
@@ -186,6 +210,7 @@ pub(crate) struct Live {
 
 /// How to run, what to measure, and where the report goes: shared by every command that measures.
 #[derive(Args)]
+#[expect(clippy::struct_excessive_bools, reason = "options, each independent of the others")]
 pub(crate) struct Run {
     /// Stop after N packets (of those that pass the filter)
     #[arg(short = 'c', value_name = "N", help_heading = INPUT,
@@ -267,6 +292,14 @@ pub(crate) struct Run {
     #[arg(long, value_name = "FORMAT:FILE", value_parser = values::sink,
         conflicts_with_all = ["format", "path"], help_heading = OUTPUT)]
     pub(crate) sink: Vec<Destination>,
+
+    /// Say nothing on standard error but what went wrong
+    #[arg(short, long, help_heading = OUTPUT)]
+    pub(crate) quiet: bool,
+
+    /// Say on standard error what measures, in how much memory, and at the end how fast
+    #[arg(short, long, conflicts_with = "quiet", help_heading = OUTPUT)]
+    pub(crate) verbose: bool,
 
     #[command(flatten)]
     pub(crate) output: Output,
@@ -362,7 +395,8 @@ impl Run {
         let mut destinations = self.sink.clone();
         if destinations.iter().all(|destination| destination.format.is_none()) {
             let Output { format, path, .. } = &self.output;
-            destinations.insert(0, Destination { format: Some(*format), path: path.clone() });
+            let format = Some(format.unwrap_or_default());
+            destinations.insert(0, Destination { format, path: path.clone() });
         }
         let save = self.save.clone().map(Some);
         destinations.extend(save.map(|path| Destination { format: None, path }));
@@ -383,9 +417,10 @@ impl Run {
 /// Where a report goes, and how it looks.
 #[derive(Args)]
 pub(crate) struct Output {
-    /// How the report is written
-    #[arg(long, default_value = "text", value_parser = choice(Format::ALL), help_heading = OUTPUT)]
-    pub(crate) format: Format,
+    /// How the report is written [default: text; live on a terminal: a line for each epoch, and at the
+    /// end the last report as text]
+    #[arg(long, value_parser = choice(Format::ALL), help_heading = OUTPUT)]
+    pub(crate) format: Option<Format>,
 
     /// Write to FILE instead of standard output; csv with several tasks writes a file for each table into
     /// the folder FILE
@@ -402,6 +437,10 @@ pub(crate) struct Output {
     #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = choice(Color::ALL),
         help_heading = OUTPUT)]
     pub(crate) color: Color,
+
+    /// Show ports in text without the names of their services
+    #[arg(short = 'n', help_heading = OUTPUT)]
+    pub(crate) numeric: bool,
 }
 
 /// When text is coloured.
@@ -487,8 +526,9 @@ const INPUT: &str = "Input";
 const OUTPUT: &str = "Output";
 
 /// How output is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Format {
+    #[default]
     Text,
     Line,
     Json,

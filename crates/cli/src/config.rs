@@ -107,13 +107,15 @@ fn config(
         return Ok(config);
     }
     let Some((instead, chosen)) = flowgauge_engine::capable(&config) else { return Ok(config) };
-    let tasks: Vec<_> = config.tasks.iter().flatten().map(String::as_str).collect();
-    complain(&format!(
-        "chose --algorithm {chosen}: {} does not answer {} by {}",
-        config.algorithm,
-        tasks.join(", "),
-        config.key
-    ));
+    if !run.quiet {
+        let tasks: Vec<_> = config.tasks.iter().flatten().map(String::as_str).collect();
+        complain(&format!(
+            "chose --algorithm {chosen}: {} does not answer {} by {}",
+            config.algorithm,
+            tasks.join(", "),
+            config.key
+        ));
+    }
     Ok(instead)
 }
 

@@ -23,7 +23,7 @@ pub(crate) fn run(reading: &Reading) -> Result<(), Failure> {
     output.text_or_json("an explanation")?;
     let (mut configs, mut choices) = (Vec::new(), Vec::new());
     for Asked { measurement, config } in configs_asked(&reading.run, EpochLength::Whole)? {
-        let choice = auto::chosen(&config, &measurement, &reading.files())?;
+        let choice = auto::chosen(&config, &measurement, &reading.files)?;
         configs.push(choice.as_ref().map_or(config, |choice| choice.config.clone()));
         choices.push(choice);
     }
@@ -33,7 +33,7 @@ pub(crate) fn run(reading: &Reading) -> Result<(), Failure> {
     let several = explained.len() > 1;
     let mut text = String::new();
     for ((config, explanation), choice) in configs.iter().zip(&explained).zip(&choices) {
-        if output.format == Format::Json {
+        if output.format == Some(Format::Json) {
             text.push_str(&line(config, explanation, choice.as_ref()));
             continue;
         }
@@ -52,7 +52,7 @@ pub(crate) fn run(reading: &Reading) -> Result<(), Failure> {
     }
     if several {
         let measurements = explained.len();
-        let _ = match output.format {
+        let _ = match output.format.unwrap_or_default() {
             Format::Json => {
                 let kind = "sum";
                 let sum =

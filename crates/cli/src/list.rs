@@ -20,7 +20,7 @@ use crate::output;
 pub(crate) fn run(listing: &Listing) -> Result<(), Failure> {
     listing.output.text_or_json("the list")?;
     let path = listing.output.path.as_deref();
-    let text = match listing.output.format {
+    let text = match listing.output.format.unwrap_or_default() {
         Format::Json => lines(&Answered::new()),
         _ => page(listing.output.look(path), &Answered::new()),
     };

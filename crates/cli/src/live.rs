@@ -17,6 +17,7 @@ use crate::dpdk;
 use crate::failure::{FAILED, FINE, Failure, complain};
 use crate::output::{self, Flags};
 use crate::signals;
+use crate::verbose::Verbose;
 
 /// How long an epoch is where nobody says.
 const EPOCH: EpochLength = EpochLength::Time(10_000_000_000);
@@ -75,15 +76,23 @@ pub(crate) fn run(live: &Live) -> Result<u8, Failure> {
     }
     let inputs: Vec<_> = run.inputs().collect();
     let plan = Plan::several(configs.clone())?;
+    let verbose = Verbose::begin(run, &configs, &plan);
     let stop = signals::stop(&[SIGINT, SIGTERM])?;
     let sources = sources(live, queues, &configs, &stop)?;
-    announce(live, &configs);
+    if !run.quiet {
+        announce(live, &configs);
+    }
     let flags = || Ok(Flags { reopen: signals::reopen()?, ..Flags::default() });
     let sinks = output::sinks(run, &configs, &inputs, Pace::Live, flags)?;
     let mut outlets = output::outlets(Pace::Live, sinks)?;
     let ended = flowgauge_engine::run_queues(plan, sources, &mut outlets);
     let (outcome, complete) = output::finish_live(outlets, ended)?;
-    summarize(live, &outcome);
+    if let Some(verbose) = verbose {
+        verbose.end(&outcome);
+    }
+    if !run.quiet {
+        summarize(live, &outcome);
+    }
     for problem in &outcome.problems {
         complain(&problem.to_string());
     }

@@ -17,6 +17,7 @@ mod shell;
 mod signals;
 mod snapshots;
 mod values;
+mod verbose;
 
 use std::process::ExitCode;
 
@@ -27,7 +28,7 @@ use args::{Cli, Command};
 use failure::{FINE, USAGE};
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let mut cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
             let code = match error.kind() {
@@ -40,6 +41,9 @@ fn main() -> ExitCode {
             return code.into();
         }
     };
+    if let Err(failure) = cli.command.settle() {
+        return failure.report();
+    }
     let done = match &cli.command {
         Command::Analyze(reading) => analyze::run(reading),
         Command::Live(live) => live::run(live),

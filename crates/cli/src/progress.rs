@@ -19,9 +19,9 @@ pub(crate) struct Bar {
 }
 
 impl Bar {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(quiet: bool) -> Self {
         let drawn = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
-        Self { drawn, begun: Instant::now(), shown: !io::stderr().is_terminal() }
+        Self { drawn, begun: Instant::now(), shown: quiet || !io::stderr().is_terminal() }
     }
 
     /// Shows how far reading is.

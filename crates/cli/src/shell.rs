@@ -2,9 +2,14 @@
 
 use std::io;
 
-use clap::CommandFactory;
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, Command, CommandFactory};
 use clap_complete::Shell;
 use clap_mangen::Man;
+
+use flowgauge_core::catalog::{ACCELERATORS, ALGORITHMS};
+use flowgauge_core::key::KeyKind;
+use flowgauge_core::task::TASKS;
 
 use crate::args::Cli;
 use crate::failure::Failure;
@@ -13,8 +18,32 @@ use crate::output;
 /// Prints the completion script for `shell`.
 pub(crate) fn completions(shell: Shell) -> Result<(), Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "flowgauge", &mut script);
+    let mut command = Cli::command();
+    for name in ["analyze", "live", "explain", "query"] {
+        command = command.mut_subcommand(name, named);
+    }
+    clap_complete::generate(shell, &mut command, "flowgauge", &mut script);
     output::write(None, &String::from_utf8_lossy(&script))
+}
+
+/// The command, whose options for names know them: a shell completes these, and the user adds parameters.
+fn named(command: Command) -> Command {
+    let algorithms = ALGORITHMS.iter().map(|info| info.name).chain(["auto"]);
+    let accelerators = ACCELERATORS.iter().map(|info| info.name).chain(["none"]);
+    let keys = KeyKind::ALL.map(|(name, _)| name);
+    let tasks = TASKS.iter().map(|task| task.name);
+    let lists: [(&str, Vec<&'static str>); 4] = [
+        ("algorithm", algorithms.collect()),
+        ("accelerator", accelerators.collect()),
+        ("key", keys.to_vec()),
+        ("task", tasks.collect()),
+    ];
+    lists.into_iter().fold(command, |command, (option, names)| {
+        // 'query' has two of them.
+        let has = command.get_arguments().any(|argument| argument.get_id() == option);
+        let list = |argument: Arg| argument.value_parser(PossibleValuesParser::new(names));
+        if has { command.mut_arg(option, list) } else { command }
+    })
 }
 
 /// Prints the manual page: one page, with a section for each command.

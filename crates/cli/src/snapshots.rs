@@ -82,7 +82,7 @@ pub(crate) fn query(query: &Query) -> Result<(), Failure> {
     } else {
         asked.extend(snapshots.into_iter().map(|(path, snapshot)| (vec![path], snapshot)));
     }
-    let place = (query.output.format, query.output.path.as_deref());
+    let place = (query.output.format.unwrap_or_default(), query.output.path.as_deref());
     let text = Text { rows: query.top, look: query.output.look(place.1) };
     let sink = output::reports(
         place,

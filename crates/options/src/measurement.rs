@@ -16,7 +16,7 @@ use crate::{HOW, WHAT, choice};
 #[derive(Args, Clone)]
 pub struct Measurement {
     /// Measure only packets that match, in tcpdump's syntax: 'tcp and port 443'
-    #[arg(long, value_name = "EXPRESSION", help_heading = WHAT)]
+    #[arg(short, long, value_name = "EXPRESSION", help_heading = WHAT)]
     pub filter: Option<String>,
 
     /// What makes packets one flow: source, destination, pair, five-tuple, protocol or

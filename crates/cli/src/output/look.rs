@@ -25,6 +25,7 @@ impl Output {
                 Color::Auto => terminal && !is_set("NO_COLOR") && is_capable(),
             },
             ascii: !is_utf8(),
+            services: !self.numeric,
         }
     }
 }

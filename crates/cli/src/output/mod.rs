@@ -1,5 +1,6 @@
 //! Where output goes.
 
+mod last;
 mod look;
 mod place;
 mod reports;
@@ -8,7 +9,7 @@ mod tables;
 mod whole;
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use flowgauge_engine::{Config, EngineError, Outcome, Pace};
 use crate::args::{Destination, Format, Output, Run};
 use crate::failure::{Failure, complain};
 use crate::snapshots::{self, Save};
+use last::{Brief, Kept, Last};
 use place::Place;
 pub(crate) use place::{Replacement, refuse_input};
 use reports::Reports;
@@ -50,15 +52,36 @@ pub(crate) fn sinks(
             )));
         }
     }
-    let sink = |destination: &Destination| match (destination.format, destination.path.as_deref()) {
-        (Some(format), path) => {
-            let (text, tasks) =
-                (Text { rows: rows(configs), look: run.output.look(path) }, tasks(configs));
-            reports((format, path), (text, tasks), inputs, pace, flags()?)
-        }
-        (None, path) => save(path.unwrap_or(Path::new("-")), configs, inputs),
+    let text = |path: Option<&Path>| Text { rows: rows(configs), look: run.output.look(path) };
+    let last = Last::default();
+    if pace == Pace::Live {
+        last.print_on_request(text(None))?;
+    }
+    let sink = |destination: &Destination| {
+        let path = destination.path.as_deref();
+        let Some(format) = destination.format else {
+            return save(path.unwrap_or(Path::new("-")), configs, inputs);
+        };
+        let text = text(path);
+        let sink = if pace == Pace::Live && run.is_brief() {
+            page(Box::new(Brief { last: last.clone(), text }), path, inputs, pace, flags()?)?
+        } else {
+            reports((format, path), (text, tasks(configs)), inputs, pace, flags()?)?
+        };
+        Ok(match pace {
+            Pace::Live => Box::new(Kept { last: last.clone(), sink: Box::new(Retried::new(sink)) }),
+            Pace::Replay => sink,
+        })
     };
     destinations.iter().map(sink).collect()
+}
+
+impl Run {
+    /// Whether the reports of a live run go to a terminal, and nothing says how.
+    fn is_brief(&self) -> bool {
+        let Output { format, path, .. } = &self.output;
+        format.is_none() && path.is_none() && self.sink.is_empty() && io::stdout().is_terminal()
+    }
 }
 
 impl Destination {
@@ -78,23 +101,28 @@ pub(crate) fn reports(
     pace: Pace,
     flags: Flags,
 ) -> Result<Box<dyn Sink>, Failure> {
-    let page = |format: Box<dyn Writer>, flags| {
-        let place = Place::new(path, inputs, pace == Pace::Live)?;
-        let reports = Reports::new(format, place, pace, flags).map_err(EngineError::Sink)?;
-        Ok::<Box<dyn Sink>, Failure>(Box::new(reports))
-    };
-    let sink = match format {
-        Format::Text => page(Box::new(text), flags)?,
-        Format::Line => page(Box::new(Line), flags)?,
-        Format::Json => page(Box::new(Json), flags)?,
+    let format: Box<dyn Writer> = match format {
+        Format::Text => Box::new(text),
+        Format::Line => Box::new(Line),
+        Format::Json => Box::new(Json),
         Format::Csv => {
-            Box::new(TableFiles::new(To::new(path, tasks, inputs)?, inputs, pace, flags)?)
+            let to = To::new(path, tasks, inputs)?;
+            return Ok(Box::new(TableFiles::new(to, inputs, pace, flags)?));
         }
     };
-    Ok(match pace {
-        Pace::Live => Box::new(Retried::new(sink)),
-        Pace::Replay => sink,
-    })
+    page(format, path, inputs, pace, flags)
+}
+
+/// The sink for reports that are written one after another to one place.
+fn page(
+    format: Box<dyn Writer>,
+    path: Option<&Path>,
+    inputs: &[PathBuf],
+    pace: Pace,
+    flags: Flags,
+) -> Result<Box<dyn Sink>, Failure> {
+    let place = Place::new(path, inputs, pace == Pace::Live)?;
+    Ok(Box::new(Reports::new(format, place, pace, flags).map_err(EngineError::Sink)?))
 }
 
 /// Starts a thread for each sink.
@@ -208,7 +236,7 @@ pub(crate) fn write(output: Option<&Path>, text: &str) -> Result<(), Failure> {
 impl Output {
     /// Refuses formats of reports for `what`, which is none.
     pub(crate) fn text_or_json(&self, what: &str) -> Result<(), Failure> {
-        match self.format {
+        match self.format.unwrap_or_default() {
             Format::Text | Format::Json => Ok(()),
             other => {
                 let name = other.name();

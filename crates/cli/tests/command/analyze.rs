@@ -320,9 +320,71 @@ fn reads_standard_input_and_several_files() {
     assert_eq!(piped.code, 0);
     let named = flowgauge(&["analyze", "--format", "json", "-r", &name]);
     assert_eq!(piped.lines()[0], named.lines()[0]);
-    let both = flowgauge(&["analyze", "--format", "json", &name, "-r", &name]);
+    let both = flowgauge(&["analyze", "--format", "json", "-r", &name, "-r", &name]);
     assert_eq!(both.lines()[1]["account"]["read"], 1464);
     assert_eq!(both.lines()[1]["files"], json!([name, name]));
+}
+
+/// A filter may stand at the end, as for tcpdump.
+#[test]
+fn a_filter_may_end_the_command_line() {
+    let capture = file("trailing.pcap", &pcap(&traffic()));
+    let keyed = |options: &[&str]| {
+        let answer = flowgauge(&[&["analyze", "--format", "json"], options].concat());
+        assert_eq!(answer.code, 0, "{}", answer.err);
+        answer.lines()[0]["account"]["keyed"].as_u64().unwrap()
+    };
+    let filtered = keyed(&["--filter", "udp and port 53", &capture]);
+    assert!(filtered > 0 && filtered < keyed(&[&capture]));
+    assert_eq!(keyed(&["-f", "udp and port 53", &capture]), filtered);
+    assert_eq!(keyed(&["-r", &capture, "udp", "and", "port", "53"]), filtered);
+    assert_eq!(keyed(&["-r", &capture, "udp and port 53"]), filtered);
+    let twice = flowgauge(&["analyze", "-f", "tcp", "-r", &capture, "udp"]);
+    assert!(twice.code == 2 && twice.err.contains("by --filter and at the end"), "{}", twice.err);
+    let wrong = flowgauge(&["analyze", "-r", &capture, "tpc"]);
+    assert!(wrong.code == 2 && wrong.err.contains("tpc"), "{}", wrong.err);
+}
+
+#[test]
+fn quiet_says_less_and_verbose_says_more() {
+    let capture = file("verbose.pcap", &pcap(&traffic()));
+    let spread = ["analyze", "--key", "source", "--task", "superspreaders", &capture];
+    let plain = flowgauge(&spread);
+    assert!(plain.err.contains("chose --algorithm"), "{}", plain.err);
+    let quiet = flowgauge(&[&spread[..], &["-q"]].concat());
+    assert_eq!((quiet.err.as_str(), quiet.out), ("", plain.out));
+    let verbose = flowgauge(&["analyze", "-v", "--task", "top", &capture]);
+    assert_eq!(verbose.code, 0);
+    for part in [
+        "main: five-tuple by packets, linear-table in at most ",
+        "; tasks top",
+        "1 worker",
+        "read 732 packets in ",
+    ] {
+        assert!(verbose.err.contains(part), "{}", verbose.err);
+    }
+    assert_eq!(flowgauge(&["analyze", "-v", "-q", &capture]).code, 2);
+}
+
+#[test]
+fn ports_have_no_names_where_none_are_wanted() {
+    let capture = file("numeric.pcap", &pcap(&traffic()));
+    let named = |options: &[&str]| {
+        let page =
+            flowgauge(&[&["analyze", "--key", "destination-port", &capture], options].concat());
+        page.out.contains("port 53 dns")
+    };
+    assert!(named(&[]) && !named(&["-n"]));
+}
+
+#[test]
+fn completions_know_the_names() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = flowgauge(&["completions", shell]).out;
+        for name in ["agg-evict", "count-min", "five-tuple", "top-sources"] {
+            assert!(script.contains(name), "{shell} {name}");
+        }
+    }
 }
 
 #[test]

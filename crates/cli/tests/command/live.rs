@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::run::{Answer, arp, file, flowgauge, pcap, tcp6, traffic, udp};
+use crate::run::{Answer, arp, column, file, flowgauge, folder, pcap, tcp6, traffic, udp};
 
 /// Sends the packets of a little-endian pcap, so many times.
 const SEND: &str = "
@@ -34,6 +34,21 @@ home = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 home.bind(('127.0.0.1', 0))
 for _ in range(50):
     home.sendto(b'hello', home.getsockname())
+";
+
+/// Runs a command on a terminal of 80 columns.
+const TERMINAL: &str = "
+import fcntl, os, pty, struct, sys, termios
+child, terminal = pty.fork()
+if child == 0:
+    os.execv(sys.argv[1], sys.argv[1:])
+fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack('HHHH', 24, 80, 0, 0))
+try:
+    while data := os.read(terminal, 65536):
+        os.write(1, data)
+except OSError:
+    pass
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 ";
 
 /// A namespace with the interfaces `here` and `there`, two ends of a wire.
@@ -93,8 +108,24 @@ impl Net {
     pub(crate) fn live(&self, interface: &str, arguments: &[&str]) -> Live {
         let arguments =
             [&["live", "-i", interface, "--seed", "0", "--format", "json"], arguments].concat();
-        let mut command = self.command(env!("CARGO_BIN_EXE_flowgauge"), &arguments);
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        self.begin(env!("CARGO_BIN_EXE_flowgauge"), interface, &arguments)
+    }
+
+    /// Begins to measure on a terminal.
+    fn terminal(&self, interface: &str, arguments: &[&str]) -> Live {
+        let flowgauge = env!("CARGO_BIN_EXE_flowgauge");
+        let live = ["-c", TERMINAL, flowgauge, "live", "--seed", "0", "-i", interface];
+        self.begin("python3", interface, &[&live, arguments].concat())
+    }
+
+    fn begin(&self, program: &str, interface: &str, arguments: &[&str]) -> Live {
+        let mut command = self.command(program, arguments);
+        let child = command
+            .env("LC_ALL", "C.UTF-8")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         let begun = Instant::now();
         let xdp = arguments.contains(&"af-xdp");
         // A program that takes packets, or a socket that is bound to all protocols.
@@ -215,6 +246,80 @@ fn live_measures_what_analyze_measures_of_the_same_packets() {
             format!("here: {received} packets received, 0 dropped by the kernel, {keyed} measured")
         );
     }
+}
+
+/// On a terminal, each epoch is a line, and the last report ends the run as text.
+#[test]
+fn live_is_brief_on_a_terminal() {
+    let Some(net) = Net::new("terminal") else { return };
+    let frames = traffic();
+    let capture = file("live-terminal.pcap", &pcap(&frames));
+    let packets = frames.len().to_string();
+    let live = net.terminal("here", &["--epoch", "200ms", "-c", &packets]);
+    net.send(&capture);
+    let answer = live.end();
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    let out = answer.out.replace('\r', "");
+    assert!(out.starts_with("here: listening by af-packet"), "{out}");
+    let header = out.lines().nth(1).unwrap();
+    assert!(header.starts_with("measurement epoch start"), "{out}");
+    let main = out.lines().filter(|line| line.starts_with("main ")).count();
+    assert!(main >= 1, "{out}");
+    let (_, page) = out.split_once("\n\n").unwrap();
+    assert!(page.starts_with("\u{1b}[1m━━ epoch "), "{out}");
+    assert!(page.contains("total · 1 file"), "{out}");
+    // What is asked for is written as asked.
+    let live = net.terminal("here", &["--epoch", "200ms", "-c", &packets, "--format", "json"]);
+    net.send(&capture);
+    assert!(live.end().out.contains(r#"{"type":"epoch""#));
+}
+
+/// Live adds to the tables that are there, under one header; other columns are refused.
+#[test]
+fn live_adds_to_tables() {
+    let Some(net) = Net::new("tables") else { return };
+    let frames = traffic();
+    let (capture, packets) = (file("live-tables.pcap", &pcap(&frames)), frames.len().to_string());
+    let folder = folder("live-tables");
+    let output = folder.to_str().unwrap();
+    let run = |key: &str| {
+        let common = ["live", "-i", "here", "--seed", "0", "--epoch", "whole", "-c", &packets];
+        let csv = ["--format", "csv", "-o", output, "--key", key, "--task", "top,cardinality"];
+        let live =
+            net.begin(env!("CARGO_BIN_EXE_flowgauge"), "here", &[&common[..], &csv].concat());
+        net.send(&capture);
+        live.end()
+    };
+    let rows = |name: &str| {
+        std::fs::read_to_string(folder.join(name)).unwrap().lines().map(str::to_owned).collect()
+    };
+    assert_eq!(run("source").code, 0);
+    let once: Vec<String> = rows("top.csv");
+    assert_eq!(run("source").code, 0);
+    let twice: Vec<String> = rows("top.csv");
+    assert_eq!((twice.len(), &twice[0]), (2 * once.len() - 1, &once[0]));
+    assert!(!twice[1..].contains(&once[0]), "one header");
+    assert_eq!(column(&rows("total.csv").join("\n"), "read"), [packets.as_str(), &packets]);
+    let other = run("pair");
+    assert_eq!(other.code, 1);
+    assert!(other.err.contains("top.csv cannot be written: it has other columns"), "{}", other.err);
+    assert_eq!(twice, rows("top.csv"));
+}
+
+/// USR1 asks for the last report.
+#[test]
+fn live_prints_the_last_report_on_request() {
+    let Some(net) = Net::new("request") else { return };
+    let capture = file("live-request.pcap", &pcap(&traffic()));
+    let live = net.live("here", &["--epoch", "100ms"]);
+    net.send(&capture);
+    sleep(Duration::from_millis(500));
+    live.signal("-USR1");
+    sleep(Duration::from_millis(300));
+    let answer = live.interrupt("-INT");
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    assert!(answer.err.contains("━━ epoch ") && answer.err.contains("Traffic"), "{}", answer.err);
+    assert!(answer.lines().len() >= 2);
 }
 
 /// The lines of `analyze` with the options that are not for `live` only.

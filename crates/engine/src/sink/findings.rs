@@ -9,12 +9,21 @@ use flowgauge_core::task::{Finding, FindingKind};
 use super::{names, rfc3339, units};
 use crate::report::EpochReport;
 
-/// A finding as one sentence without a full stop.
+/// A finding as one sentence without a full stop, with the names of services.
 pub(super) fn sentence(finding: &Finding, report: &EpochReport) -> String {
+    sentence_with(finding, report, &names::service_name)
+}
+
+/// A finding as one sentence, with the names that `named` has for ports.
+pub(super) fn sentence_with(
+    finding: &Finding,
+    report: &EpochReport,
+    named: &dyn Fn(u16) -> Option<&'static str>,
+) -> String {
     use FindingKind as Kind;
     let (source, destination) =
         (host(report, finding.source.as_ref()), host(report, finding.destination.as_ref()));
-    let service = service(finding);
+    let service = service(finding, named);
     let peers = finding.peers.map_or_else(String::new, |peers| number(&peers));
     let packets = finding.size.packets.map_or_else(String::new, |packets| {
         format!("{} packets{}", number(&packets), volume(finding, report))
@@ -42,7 +51,7 @@ pub(super) fn sentence(finding: &Finding, report: &EpochReport) -> String {
             units::rate(now),
             now / usual,
             units::rate(usual),
-            cause(finding, report)
+            cause(finding, report, &service)
         ),
         Kind::Fall => format!(
             "sudden fall: {} packets/s instead of the usual {}",
@@ -156,10 +165,10 @@ fn host(report: &EpochReport, key: Option<&CanonicalKey>) -> String {
 }
 
 /// ` on tcp/22 ssh`.
-fn service(finding: &Finding) -> String {
+fn service(finding: &Finding, named: &dyn Fn(u16) -> Option<&'static str>) -> String {
     match (finding.protocol, finding.port) {
         (Some(protocol), Some(port)) => {
-            let name = names::service_name(port).map(|name| format!(" {name}"));
+            let name = named(port).map(|name| format!(" {name}"));
             format!(" on {}/{port}{}", names::protocol(protocol), name.unwrap_or_default())
         }
         (Some(protocol), None) => format!(" by {}", names::protocol(protocol)),
@@ -168,12 +177,12 @@ fn service(finding: &Finding) -> String {
 }
 
 /// What most of a rise is.
-fn cause(finding: &Finding, report: &EpochReport) -> String {
+fn cause(finding: &Finding, report: &EpochReport, service: &str) -> String {
     let part =
         |word: &str, text: String| if text.is_empty() { text } else { format!("{word}{text}") };
     let from = part(" from ", host(report, finding.source.as_ref()));
     let to = part(" to ", host(report, finding.destination.as_ref()));
-    let all = format!("{from}{to}{}", service(finding));
+    let all = format!("{from}{to}{service}");
     if all.is_empty() { all } else { format!(", mostly{all}") }
 }
 

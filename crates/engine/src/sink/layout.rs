@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::units;
+use super::{names, units};
 
 const INDENT: usize = 2;
 const GUTTER: usize = 2;
@@ -15,15 +15,24 @@ const LONGEST_BAR: usize = 24;
 pub struct Look {
     /// Columns of the page: at least 60.
     pub width: usize,
-    /// Whether headings and alerts are coloured, by escapes of ANSI.
+    /// Whether headings, alerts and bars are coloured, by escapes of ANSI.
     pub color: bool,
     /// Whether it has ASCII alone, for terminals that show nothing else.
     pub ascii: bool,
+    /// Whether ports have the names of their services beside them.
+    pub services: bool,
 }
 
 impl Default for Look {
     fn default() -> Self {
-        Self { width: 100, color: false, ascii: false }
+        Self { width: 100, color: false, ascii: false, services: true }
+    }
+}
+
+impl Look {
+    /// The name of what usually listens at a port, where it is to be shown and is well known.
+    pub(super) fn service(self, port: u16) -> Option<&'static str> {
+        names::service_name(port).filter(|_| self.services)
     }
 }
 
@@ -55,6 +64,11 @@ impl Page {
     /// Columns of the page.
     pub fn width(&self) -> usize {
         self.look.width
+    }
+
+    /// How it looks.
+    pub(super) fn look(&self) -> Look {
+        self.look
     }
 
     /// Adds text as it is.

@@ -319,7 +319,7 @@ fn breakdown(page: &mut Page, breakdown: &Breakdown, report: &EpochReport) {
     sizes(page, "Protocols", protocols, report);
     let ports = breakdown.ports.iter().map(|(protocol, port, size)| {
         let name = format!("{}/{port}", names::protocol(*protocol));
-        (name, names::service_name(*port).unwrap_or_default(), size)
+        (name, page.look().service(*port).unwrap_or_default(), size)
     });
     sizes(page, "Service ports", ports.collect(), report);
 }

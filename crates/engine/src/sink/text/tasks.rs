@@ -8,7 +8,7 @@ use flowgauge_core::task::{
 use flowgauge_core::terms::{Measure, SpreadOf};
 
 use crate::report::EpochReport;
-use crate::sink::layout::{Align, Cell, Page, Table, paragraph};
+use crate::sink::layout::{Align, Cell, Look, Page, Table, paragraph};
 use crate::sink::{findings, names, units};
 
 /// Columns that a table needs besides its flow, so that flows have 51 of a page of 100: two IPv4 endpoints,
@@ -19,7 +19,7 @@ const BESIDE_FLOW: usize = 49;
 pub(super) fn write(page: &mut Page, report: &EpochReport, at: usize, rows: usize) {
     let (_, answer) = &report.tasks[at];
     let all = answer.listed().map_or(0, |(items, truncated)| items + truncated);
-    let section = Section { report, rows, all, width: page.width() };
+    let section = Section { report, rows, all, look: page.look() };
     match answer {
         Report::Sizes { selection: Selection::Largest, items, complete_to, .. } => {
             let (_, keys) = names::key_words(report.key.kind);
@@ -64,8 +64,8 @@ struct Section<'a> {
     rows: usize,
     /// Items of the answer, those left out included.
     all: u64,
-    /// Columns of the page.
-    width: usize,
+    /// How the page looks.
+    look: Look,
 }
 
 impl Section<'_> {
@@ -113,7 +113,8 @@ impl Section<'_> {
             return paragraph(page, "  ", "Nothing stands out.");
         }
         for item in items {
-            page.alert("  ! ", &findings::sentence(item, self.report));
+            let service = |port| self.look.service(port);
+            page.alert("  ! ", &findings::sentence_with(item, self.report, &service));
             let details = findings::details(item);
             if !details.is_empty() {
                 paragraph(page, "    ", &details);
@@ -441,7 +442,7 @@ impl Section<'_> {
             (Some(address), None) => address.into(),
             (None, _) => match (last, destination_port) {
                 (Some(protocol), _) => protocol.into(),
-                (None, Some(port)) => match names::service_name(port) {
+                (None, Some(port)) => match self.look.service(port) {
                     Some(name) => format!("port {port} {name}").into(),
                     None => format!("port {port}").into(),
                 },
@@ -471,7 +472,7 @@ impl Section<'_> {
     /// Both ends on one line where they fit, else on two.
     fn arrow(&self, source: String, destination: &str) -> Cell {
         let line = format!("{source} → {destination}");
-        if line.chars().count() <= self.width.saturating_sub(BESIDE_FLOW) {
+        if line.chars().count() <= self.look.width.saturating_sub(BESIDE_FLOW) {
             line.into()
         } else {
             Cell::two_lines(source, format!("→ {destination}"))
