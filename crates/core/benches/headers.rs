@@ -84,7 +84,7 @@ fn keys(traffic: &Traffic, parse: impl Fn(LinkType, &[u8]) -> Headers) -> u64 {
                     keyed += 1;
                 }
             }
-            Headers::NoKey(_) | Headers::Malformed(_) => {}
+            Headers::NoKey(_) | Headers::Unread(_) | Headers::Malformed(_) => {}
         }
     }
     black_box((&batch, &batch6));

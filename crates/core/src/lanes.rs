@@ -18,7 +18,7 @@ use crate::key::{Element, Extract, FlowKey, Key4, Key8, Key16, Key37};
 use crate::key::{KeyKind, KeySpec};
 use crate::packet::common::{V4, V6, Version};
 use crate::packet::{
-    Frame, Frames, Headers, Ip, KeylessCounts, Malformed, NoKey, parse, parse_inner,
+    Frame, Frames, Headers, Ip, KeylessCounts, LinkType, Malformed, NoKey, parse, parse_inner,
 };
 use crate::terms::{Size, SpreadOf};
 
@@ -80,6 +80,7 @@ pub struct LaneOptions {
 /// Why a packet has no key.
 enum Keyless {
     NoKey(NoKey),
+    Unread(LinkType),
     Malformed(Malformed),
 }
 
@@ -87,6 +88,7 @@ impl Keyless {
     fn count(self, counts: &mut KeylessCounts) {
         match self {
             Self::NoKey(reason) => counts.count_no_key(reason),
+            Self::Unread(link) => counts.count_unread(link),
             Self::Malformed(malformed) => counts.count_malformed(malformed),
         }
     }
@@ -110,6 +112,7 @@ trait Put {
             Headers::V4(ip) => self.v4(ip, wire, time_ns),
             Headers::V6(ip) => self.v6(ip, wire, time_ns),
             Headers::NoKey(reason) => Err(Keyless::NoKey(*reason)),
+            Headers::Unread(link) => Err(Keyless::Unread(*link)),
             Headers::Malformed(malformed) => Err(Keyless::Malformed(*malformed)),
         }
     }

@@ -101,6 +101,7 @@ impl Closer {
         let mut account = ended.account;
         let keyed = Traffic::keyed(ended.traffic, &account);
         let mut notes = self.notes.clone();
+        notes.extend(account.reasons.unread().map(|link| format!("link type {link} is not read")));
         notes.extend(ended.unfit.map(|reason| format!("counted as filtered: {reason}")));
         notes.extend(ended.notes);
         notes.extend(stepped(ended.step_ns));

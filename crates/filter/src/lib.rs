@@ -66,8 +66,8 @@ pub enum FilterError {
          leave such captures out"
     )]
     LinkType {
-        /// The number of the link type.
-        link: u16,
+        /// The link type.
+        link: LinkType,
         /// What the frames lack.
         problem: String,
     },
@@ -205,7 +205,7 @@ impl Filter {
 }
 
 fn compile(expression: &str, link: LinkType) -> Result<Program, FilterError> {
-    let for_link = |problem: String| FilterError::LinkType { link: link.0, problem };
+    let for_link = |problem: String| FilterError::LinkType { link, problem };
     let Some(layout) = Layout::new(link) else {
         return Err(for_link("filters do not know it".to_owned()));
     };
@@ -239,7 +239,7 @@ mod tests {
             let link = LinkType(number);
             match filter.matches(link, &[], 0) {
                 Ok(accepted) => assert!(!accepted || link == LinkType::IPV4, "{number}"),
-                Err(FilterError::LinkType { link, .. }) => assert_eq!(*link, number),
+                Err(FilterError::LinkType { link: found, .. }) => assert_eq!(*found, link),
                 Err(error) => panic!("{error}"),
             }
         }

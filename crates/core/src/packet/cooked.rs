@@ -2,7 +2,7 @@
 
 use super::cursor::Cursor;
 use super::network::Network;
-use super::{Layer, Malformed, NoKey, ethernet};
+use super::{Layer, Malformed, NoKey, ethernet, llc};
 
 pub(super) fn read_v1(cursor: &mut Cursor<'_>) -> Result<Network, Malformed> {
     let &[.., high, low] = cursor.take::<16>(Layer::Link)?;
@@ -17,8 +17,9 @@ pub(super) fn read_v2(cursor: &mut Cursor<'_>) -> Result<Network, Malformed> {
 /// The protocol is an `EtherType`, or a small number of Linux's own.
 fn payload(cursor: &mut Cursor<'_>, protocol: u16) -> Result<Network, Malformed> {
     match protocol {
-        // IEEE 802.3 as Novell has it, and 802.2.
-        1 | 4 => Ok(Network::Other(NoKey::Llc)),
+        // IEEE 802.3 as Novell has it.
+        1 => Ok(Network::Other(NoKey::Llc)),
+        4 => llc::read(cursor),
         ..1536 => Ok(Network::Other(NoKey::OtherProtocol)),
         ether_type => ethernet::payload(cursor, ether_type),
     }

@@ -1,12 +1,13 @@
 //! How many packets had no key, by reason.
 
-use super::{Fault, Layer, Malformed, NoKey};
+use super::{Fault, Layer, LinkType, Malformed, NoKey};
 
 /// Packets without a key, by reason. A fixed size, so that counting never allocates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeylessCounts {
     malformed: [[u64; Fault::ALL.len()]; Layer::ALL.len()],
     no_key: [u64; NoKey::ALL.len()],
+    unread: Option<LinkType>,
 }
 
 impl KeylessCounts {
@@ -25,6 +26,18 @@ impl KeylessCounts {
     #[cold]
     pub fn count_no_key(&mut self, reason: NoKey) {
         *self.no_key_mut(reason) += 1;
+    }
+
+    /// Counts a packet of a link type that is not read.
+    #[cold]
+    pub fn count_unread(&mut self, link: LinkType) {
+        *self.no_key_mut(NoKey::LinkType) += 1;
+        self.unread = least(self.unread, Some(link));
+    }
+
+    /// A link type that is not read, the one with the lowest number of those met.
+    pub fn unread(&self) -> Option<LinkType> {
+        self.unread
     }
 
     /// The sound packets without a key of one reason.
@@ -61,5 +74,11 @@ impl KeylessCounts {
         let own = self.malformed.iter_mut().flatten().chain(&mut self.no_key);
         let others = other.malformed.iter().flatten().chain(&other.no_key);
         own.zip(others).for_each(|(own, other)| *own += other);
+        self.unread = least(self.unread, other.unread);
     }
+}
+
+/// The lowest-numbered link type.
+fn least(one: Option<LinkType>, other: Option<LinkType>) -> Option<LinkType> {
+    one.into_iter().chain(other).min_by_key(|link| link.0)
 }

@@ -7,16 +7,22 @@ mod counts;
 mod cursor;
 mod ethernet;
 mod frames;
+mod hdlc;
 mod ipv4;
 mod ipv6;
 mod link;
+mod llc;
 mod loopback;
 mod mpls;
 mod network;
+mod nflog;
 mod parse;
+mod ppp;
+mod radiotap;
 mod transport;
 mod tunnel;
 mod vlan;
+mod wifi;
 
 pub use counts::KeylessCounts;
 pub use frames::{Frame, FrameColumns, Frames};
@@ -24,8 +30,8 @@ pub use link::LinkType;
 pub use parse::{parse, parse_inner, parse_transport};
 pub use transport::Transport;
 
-/// Nested headers that are followed: VLAN tags, MPLS labels, IPv6 extension headers, tunnels and
-/// the extension headers of GTP-U, all counted together. One more is a [`Fault::Contradiction`].
+/// Nested headers that are followed: VLAN tags, MPLS labels, `FabricPath`, PPI, IPv6 extension headers,
+/// tunnels and the extension headers of GTP-U, all counted together. One more is a [`Fault::Contradiction`].
 pub const MAX_NESTED: u8 = 16;
 
 /// What a frame's headers say, as far as they could be read.
@@ -37,6 +43,8 @@ pub enum Headers {
     V6(Ip<32>),
     /// A sound frame without an IP header that this parser follows.
     NoKey(NoKey),
+    /// A frame of a link type that this parser does not read: of this type itself, or behind PPI.
+    Unread(LinkType),
     /// Bytes that end before the IP header does, or that contradict themselves.
     Malformed(Malformed),
 }
@@ -73,10 +81,18 @@ pub enum NoKey {
     LinkType,
     /// ARP or RARP.
     Arp,
-    /// An IEEE 802.3 frame with LLC (SNAP included).
+    /// LLC (SNAP included) that carries something else than IP.
     Llc,
-    /// PPP over Ethernet.
+    /// `PPPoE` that sets up or ends a session.
     Pppoe,
+    /// PPP, in a session of `PPPoE` or without, that carries something else than IP.
+    Ppp,
+    /// An 802.11 frame without data: management, control, or of no payload.
+    WifiControl,
+    /// An encrypted 802.11 frame.
+    WifiProtected,
+    /// An 802.11 frame that is not one packet: a later fragment, or several packets.
+    WifiParts,
     /// `MACsec`.
     Macsec,
     /// MPLS that carries something else than IP.
@@ -87,11 +103,15 @@ pub enum NoKey {
 
 impl NoKey {
     /// Every reason.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 11] = [
         Self::LinkType,
         Self::Arp,
         Self::Llc,
         Self::Pppoe,
+        Self::Ppp,
+        Self::WifiControl,
+        Self::WifiProtected,
+        Self::WifiParts,
         Self::Macsec,
         Self::Mpls,
         Self::OtherProtocol,
@@ -112,10 +132,13 @@ pub struct Malformed {
 /// A layer of headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Layer {
-    /// Ethernet, Linux cooked, null, loopback, or raw IP that is of no version.
+    /// Ethernet, 802.11 and what stands in front of it, LLC, Cisco HDLC, Linux cooked, NFLOG, null,
+    /// loopback, or raw IP that is of no version.
     Link,
     /// VLAN or `QinQ`.
     Vlan,
+    /// `PPPoE` or PPP.
+    Ppp,
     /// MPLS.
     Mpls,
     /// IPv4 with its options.
@@ -124,14 +147,22 @@ pub enum Layer {
     Ipv6,
     /// TCP, UDP or SCTP.
     Transport,
-    /// GRE, VXLAN, Geneve, GTP-U or IP in IP.
+    /// GRE, VXLAN, Geneve, GTP-U, Teredo or IP in IP.
     Tunnel,
 }
 
 impl Layer {
     /// Every layer.
-    pub const ALL: [Self; 7] =
-        [Self::Link, Self::Vlan, Self::Mpls, Self::Ipv4, Self::Ipv6, Self::Transport, Self::Tunnel];
+    pub const ALL: [Self; 8] = [
+        Self::Link,
+        Self::Vlan,
+        Self::Ppp,
+        Self::Mpls,
+        Self::Ipv4,
+        Self::Ipv6,
+        Self::Transport,
+        Self::Tunnel,
+    ];
 }
 
 /// What is wrong with a header.

@@ -1,7 +1,7 @@
 //! What the headers in front of an IP header lead to.
 
 use super::cursor::Cursor;
-use super::{Headers, Layer, Malformed, NoKey, ipv4, ipv6};
+use super::{Headers, Layer, LinkType, Malformed, NoKey, ipv4, ipv6};
 
 /// The header at the cursor.
 pub(super) enum Network {
@@ -11,6 +11,8 @@ pub(super) enum Network {
     Ipv6,
     /// One that is not followed.
     Other(NoKey),
+    /// That of a link type that is not read.
+    Unread(LinkType),
 }
 
 impl Network {
@@ -35,6 +37,7 @@ impl Network {
             Self::Ipv4 => ipv4::read(cursor).map_or_else(Headers::Malformed, Headers::V4),
             Self::Ipv6 => ipv6::read(cursor).map_or_else(Headers::Malformed, Headers::V6),
             Self::Other(reason) => Headers::NoKey(reason),
+            Self::Unread(link) => Headers::Unread(link),
         }
     }
 }

@@ -6,7 +6,8 @@ use super::cursor::Cursor;
 use super::network::Network;
 use super::transport::{self, Transport};
 use super::{
-    Headers, Layer, LinkType, Malformed, NoKey, common, cooked, ethernet, loopback, tunnel,
+    Headers, Layer, LinkType, Malformed, NoKey, common, cooked, ethernet, hdlc, loopback, nflog,
+    ppp, radiotap, tunnel, wifi,
 };
 
 /// Reads the captured bytes `frame` up to the ports behind the first IP header.
@@ -48,7 +49,7 @@ pub fn parse_transport(link: LinkType, frame: &[u8], inner: bool) -> (Headers, O
     let transport = match &headers {
         Headers::V4(ip) => transport::read(&cursor, ip.protocol),
         Headers::V6(ip) => transport::read(&cursor, ip.protocol),
-        Headers::NoKey(_) | Headers::Malformed(_) => None,
+        Headers::NoKey(_) | Headers::Unread(_) | Headers::Malformed(_) => None,
     };
     (headers, transport)
 }
@@ -95,7 +96,7 @@ fn to_innermost(link: LinkType, cursor: &mut Cursor<'_>) -> Headers {
         network = match &headers {
             Headers::V4(ip) => tunnel::read(cursor, ip),
             Headers::V6(ip) => tunnel::read(cursor, ip),
-            Headers::NoKey(_) | Headers::Malformed(_) => return headers,
+            Headers::NoKey(_) | Headers::Unread(_) | Headers::Malformed(_) => return headers,
         };
         if let Ok(Network::Other(_)) = network {
             *cursor = behind;
@@ -105,7 +106,7 @@ fn to_innermost(link: LinkType, cursor: &mut Cursor<'_>) -> Headers {
 }
 
 /// Moves to the first header above the link layer.
-fn first(link: LinkType, cursor: &mut Cursor<'_>) -> Result<Network, Malformed> {
+pub(super) fn first(link: LinkType, cursor: &mut Cursor<'_>) -> Result<Network, Malformed> {
     match link {
         LinkType::ETHERNET => ethernet::read(cursor),
         LinkType::RAW | LinkType::DLT_RAW | LinkType::DLT_RAW_OPENBSD => raw(cursor),
@@ -115,7 +116,19 @@ fn first(link: LinkType, cursor: &mut Cursor<'_>) -> Result<Network, Malformed> 
         LinkType::LINUX_SLL2 => cooked::read_v2(cursor),
         LinkType::NULL => loopback::read_null(cursor),
         LinkType::LOOP => loopback::read_loop(cursor),
-        _ => Ok(Network::Other(NoKey::LinkType)),
+        LinkType::PPP => ppp::read(cursor),
+        LinkType::PPP_HDLC => ppp::serial(cursor),
+        LinkType::PPP_ETHER => ppp::session(cursor),
+        LinkType::PPP_WITH_DIR => {
+            cursor.skip(1, Layer::Link)?;
+            ppp::read(cursor)
+        }
+        LinkType::C_HDLC => hdlc::read(cursor),
+        LinkType::NFLOG => nflog::read(cursor),
+        LinkType::IEEE802_11 => wifi::read(cursor, false),
+        LinkType::IEEE802_11_RADIOTAP => radiotap::read(cursor),
+        LinkType::PPI => radiotap::read_ppi(cursor),
+        link => Ok(Network::Unread(link)),
     }
 }
 

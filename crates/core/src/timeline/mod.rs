@@ -103,7 +103,9 @@ fn packet(
             .map(|key| CanonicalKey::new(key.masked(spec.mask(13)).canonical(13))),
         Headers::V6(ip) => Key37::extract(KIND, ip)
             .map(|key| CanonicalKey::new(key.masked(spec.mask(37)).canonical(37))),
-        Headers::NoKey(_) | Headers::Malformed(_) => Ok(CanonicalKey::new(&[])),
+        Headers::NoKey(_) | Headers::Unread(_) | Headers::Malformed(_) => {
+            Ok(CanonicalKey::new(&[]))
+        }
     };
     let key = key.unwrap_or(CanonicalKey::new(&[]));
     SampledPacket { time_ns, wire, detail, key }

@@ -61,6 +61,46 @@ pub(crate) fn tcp() -> Vec<u8> {
     put(&[0x12, 0x34, 0, 53, 0, 0, 0, 1, 0, 0, 0, 2, 0x50, 0x10, 1, 0], &[0; 4])
 }
 
+/// LLC with SNAP.
+pub(crate) fn snap(ether_type: u16, payload: &[u8]) -> Vec<u8> {
+    put(&[0xaa, 0xaa, 3, 0, 0, 0], &put(&ether_type.to_be_bytes(), payload))
+}
+
+/// What stands behind the `EtherType` of a session of `PPPoE`.
+pub(crate) fn pppoe(payload: &[u8]) -> Vec<u8> {
+    let [high, low] = (payload.len() as u16).to_be_bytes();
+    put(&[0x11, 0, 0, 7, high, low], payload)
+}
+
+/// An 802.11 frame with this frame control, and with a fourth address, QoS control and HT control where
+/// that says so.
+pub(crate) fn wifi(control: [u8; 2], qos: &[u8], payload: &[u8]) -> Vec<u8> {
+    let mut header = [&control[..], &[2; 20], &[0x10, 0x32]].concat();
+    if control[1] & 3 == 3 {
+        header.extend([4; 6]);
+    }
+    put(&put(&header, qos), payload)
+}
+
+/// Radiotap with the first word of fields and those that follow it, and padding to be skipped.
+pub(crate) fn radiotap(present: &[u32], fields: &[u8], padding: usize) -> Vec<u8> {
+    let words: Vec<u8> = present.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let rest = [&words[..], fields, &vec![0; padding]].concat();
+    let [low, high] = (4 + rest.len() as u16).to_le_bytes();
+    put(&[0, 0, low, high], &rest)
+}
+
+/// A packet that netfilter logged, of a family, with numbers in this order of bytes.
+pub(crate) fn nflog(order: fn(u16) -> [u8; 2], family: u8, attributes: &[(u16, &[u8])]) -> Vec<u8> {
+    let attribute = |(kind, value): &(u16, &[u8])| {
+        let length = 4 + value.len();
+        let mut attribute = [&order(length as u16)[..], &order(*kind), value].concat();
+        attribute.resize(length.next_multiple_of(4), 0);
+        attribute
+    };
+    put(&[family, 0, 0, 9], &attributes.iter().flat_map(attribute).collect::<Vec<_>>())
+}
+
 pub(crate) fn packet_v4(protocol: u8, ports: Ports) -> Headers {
     Headers::V4(Ip { addresses: V4, protocol, ports })
 }

@@ -57,6 +57,7 @@ impl Taken {
                 self.add(1, Key37::extract(kind, &ip)?.canonical(37), bytes, frame.time_ns);
             }
             Headers::NoKey(reason) => self.keyless.count_no_key(reason),
+            Headers::Unread(link) => self.keyless.count_unread(link),
             Headers::Malformed(malformed) => return Err(malformed),
         }
         Ok(())

@@ -36,11 +36,9 @@ fn what_has_no_key_says_why() {
         (0x0806, NoKey::Arp),
         (0x8035, NoKey::Arp),
         (0x8863, NoKey::Pppoe),
-        (0x8864, NoKey::Pppoe),
         (0x88e5, NoKey::Macsec),
         (0, NoKey::Llc),
-        (46, NoKey::Llc),
-        (1535, NoKey::Llc),
+        (2, NoKey::Llc),
         (1536, NoKey::OtherProtocol),
         (0x88cc, NoKey::OtherProtocol),
     ] {
@@ -49,9 +47,53 @@ fn what_has_no_key_says_why() {
         let tagged = frame(0x8100, &tag(ether_type, &v4()));
         assert_eq!(ethernet(&tagged), no_key(reason), "{ether_type:#x}");
     }
-    // SNAP that carries IPv4.
-    let snap = frame(56, &put(&[0xaa, 0xaa, 3, 0, 0, 0, 8, 0], &v4()));
-    assert_eq!(ethernet(&snap), no_key(NoKey::Llc));
+}
+
+#[test]
+fn llc_carries_ip() {
+    let snap = |organization: [u8; 3], ether_type: u16, payload: &[u8]| {
+        let header = [&[0xaa, 0xaa, 3], &organization[..], &ether_type.to_be_bytes()].concat();
+        let llc = put(&header, payload);
+        put(&frame(llc.len() as u16, &llc), &[0; 9])
+    };
+    for organization in [[0, 0, 0], [0, 0, 0xf8]] {
+        assert_eq!(ethernet(&snap(organization, 0x0800, &v4())), packet_v4(17, PORTS));
+        assert_eq!(ethernet(&snap(organization, 0x86dd, &v6())), packet_v6(6, PORTS));
+        let tagged = snap(organization, 0x8100, &tag(0x0800, &v4()));
+        assert_eq!(ethernet(&tagged), packet_v4(17, PORTS));
+        assert_eq!(ethernet(&snap(organization, 0x0806, &v4())), no_key(NoKey::Arp));
+    }
+    for length in [14, 16] {
+        let frame = &snap([0; 3], 0x0800, &v4())[..length];
+        assert_eq!(ethernet(frame), cut(Layer::Link, 14));
+    }
+    assert_eq!(ethernet(&snap([0; 3], 0x0800, &v4())[..23]), cut(Layer::Ipv4, 22));
+    // The length of the frame ends the header of IP.
+    let mut short = snap([0; 3], 0x0800, &v4());
+    short[13] = 27;
+    assert_eq!(ethernet(&short), contradiction(Layer::Ipv4, 22));
+    short[13] = 7;
+    assert_eq!(ethernet(&short), no_key(NoKey::Llc));
+
+    assert_eq!(ethernet(&frame(31, &put(&[6, 6, 3], &v4()))), packet_v4(17, PORTS));
+    assert_eq!(ethernet(&snap([0, 0, 0x0c], 0x2000, &v4())), no_key(NoKey::Llc));
+    // Spanning tree; Novell's frames without LLC; a supervisory frame.
+    for llc in [[0x42, 0x42, 3], [0xff, 0xff, 0], [0xaa, 0xaa, 1]] {
+        assert_eq!(ethernet(&frame(50, &put(&llc, &[0; 47]))), no_key(NoKey::Llc));
+    }
+}
+
+#[test]
+fn fabric_path_carries_ethernet() {
+    let outer = |payload: &[u8]| frame(0x8903, &put(&[0x10, 0x20], payload));
+    let inside = outer(&frame(0x8100, &tag(0x0800, &v4())));
+    assert_eq!(ethernet(&inside), packet_v4(17, PORTS));
+    assert_eq!(ethernet(&outer(&frame(0x0806, &[0; 28]))), no_key(NoKey::Arp));
+    assert_eq!(ethernet(&inside[..15]), cut(Layer::Link, 14));
+    assert_eq!(ethernet(&inside[..29]), cut(Layer::Link, 16));
+    assert_eq!(ethernet(&inside[..31]), cut(Layer::Vlan, 30));
+    let deep = (0..=MAX_NESTED).fold(frame(0x0800, &v4()), |inner, _| outer(&inner));
+    assert_eq!(ethernet(&deep), contradiction(Layer::Link, 14 + 16 * 16));
 }
 
 #[test]
@@ -129,7 +171,8 @@ fn cooked_captures() {
         assert_eq!(parse(link, &cooked(0x8100, &tag(0x0800, &v4()))), packet_v4(17, PORTS));
         assert_eq!(parse(link, &cooked(0x0806, &[])), no_key(NoKey::Arp));
         assert_eq!(parse(link, &cooked(1, &[])), no_key(NoKey::Llc));
-        assert_eq!(parse(link, &cooked(4, &[])), no_key(NoKey::Llc));
+        assert_eq!(parse(link, &cooked(4, &[0x42, 0x42, 3])), no_key(NoKey::Llc));
+        assert_eq!(parse(link, &cooked(4, &put(&[6, 6, 3], &v4()))), packet_v4(17, PORTS));
         assert_eq!(parse(link, &cooked(12, &[])), no_key(NoKey::OtherProtocol));
         assert_eq!(parse(link, &cooked(0x0800, &v4())[..header - 1]), cut(Layer::Link, 0));
         assert_eq!(
@@ -164,9 +207,11 @@ fn loopback_families() {
 
 #[test]
 fn other_link_types_have_no_key() {
-    for link in [2, 6, 9, 105, 127, 147, 192, 277, u16::MAX] {
+    for link in [2, 6, 8, 147, 227, 277, u16::MAX].map(LinkType) {
         for frame in [&[][..], &v4()] {
-            assert_eq!(parse(LinkType(link), frame), no_key(NoKey::LinkType));
+            assert_eq!(parse(link, frame), Headers::Unread(link));
         }
     }
+    assert_eq!(LinkType(227).to_string(), "227 (CAN with SocketCAN headers)");
+    assert_eq!(LinkType(300).to_string(), "300");
 }

@@ -4,10 +4,12 @@
 mod frames;
 mod ip;
 mod lanes;
+mod line;
 mod link;
 mod peer;
 mod total;
 mod tunnels;
+mod wifi;
 
 use flowgauge_core::packet::{Fault, Headers, Layer, LinkType, Malformed, parse};
 

@@ -1,7 +1,7 @@
 //! Beside etherparse: the same addresses, protocol and ports wherever both have a say.
 //!
 //! Left out, since the definitions differ:
-//! - MPLS, and more than three tags, which etherparse does not pass;
+//! - MPLS, LLC, `PPPoE`, `FabricPath`, and more than three tags, which etherparse does not pass;
 //! - an IP version other than the `EtherType` says, which etherparse follows and here is malformed;
 //! - an IPv4 total length below the header, which etherparse takes for unknown unless it is 0;
 //! - the ports of SCTP, of a first fragment, behind AH in IPv4 (which etherparse passes), and of a
@@ -140,8 +140,10 @@ fn compare(frame: &[u8]) -> Compared {
                 None => {
                     let ether_type =
                         theirs.ether_payload().map_or(0, |payload| payload.ether_type.0);
-                    let passed_here =
-                        matches!(ether_type, 0x8100 | 0x88a8 | 0x9100 | 0x8847 | 0x8848);
+                    let passed_here = matches!(
+                        ether_type,
+                        0x8100 | 0x88a8 | 0x9100 | 0x8847 | 0x8848 | 0x8864 | 0x8903 | ..1536
+                    );
                     assert!(passed_here || matches!(ours, Headers::NoKey(_)), "{ours:?}");
                 }
             }

@@ -46,7 +46,7 @@ pub(super) fn fresh<'a>(
         let (flow, at, bytes) = match &parse(frame.link, captured) {
             Headers::V4(ip) => (v4(key, ip)?, place(captured, &ip.addresses)?, 4),
             Headers::V6(ip) => (v6(key, ip)?, place(captured, &ip.addresses)?, 16),
-            Headers::NoKey(_) | Headers::Malformed(_) => return None,
+            Headers::NoKey(_) | Headers::Unread(_) | Headers::Malformed(_) => return None,
         };
         once.contains(&flow).then_some(Fresh { packet, at: begin + at, bytes })
     };

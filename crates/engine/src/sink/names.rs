@@ -144,8 +144,12 @@ pub(crate) fn no_key(reason: NoKey) -> (&'static str, &'static str) {
     match reason {
         NoKey::LinkType => ("link-type", "of a link type that is not read"),
         NoKey::Arp => ("arp", "ARP"),
-        NoKey::Llc => ("llc", "LLC"),
-        NoKey::Pppoe => ("pppoe", "PPPoE"),
+        NoKey::Llc => ("llc", "LLC without IP"),
+        NoKey::Pppoe => ("pppoe", "PPPoE discovery"),
+        NoKey::Ppp => ("ppp", "PPP without IP"),
+        NoKey::WifiControl => ("wifi-control", "802.11 management and control"),
+        NoKey::WifiProtected => ("wifi-protected", "encrypted 802.11"),
+        NoKey::WifiParts => ("wifi-parts", "802.11 fragments and aggregates"),
         NoKey::Macsec => ("macsec", "MACsec"),
         NoKey::Mpls => ("mpls", "MPLS without IP"),
         NoKey::OtherProtocol => ("other-protocol", "of another protocol"),
@@ -157,6 +161,7 @@ pub(crate) fn layer(layer: Layer) -> (&'static str, &'static str) {
     match layer {
         Layer::Link => ("link", "link-layer"),
         Layer::Vlan => ("vlan", "VLAN"),
+        Layer::Ppp => ("ppp", "PPP"),
         Layer::Mpls => ("mpls", "MPLS"),
         Layer::Ipv4 => ("ipv4", "IPv4"),
         Layer::Ipv6 => ("ipv6", "IPv6"),

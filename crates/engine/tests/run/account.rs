@@ -145,6 +145,16 @@ fn a_filter_that_cannot_judge_a_link_type_says_so() {
 }
 
 #[test]
+fn a_link_type_that_is_not_read_is_named() {
+    let mut bytes = Pcap::new().udp(0, (1, 1), (2, 2)).udp(1, (1, 1), (2, 2)).0.clone();
+    bytes[20] = 227;
+    let epoch = only_epoch(asking(&["top"]), &bytes);
+    assert_eq!(epoch["account"]["no_key_reasons"]["link-type"], 2);
+    let notes = epoch["notes"].to_string();
+    assert!(notes.contains("link type 227 (CAN with SocketCAN headers) is not read"), "{notes}");
+}
+
+#[test]
 fn one_measure_is_enough_for_an_array() {
     for by in [Measure::Packets, Measure::Bytes] {
         let config = Config { by, algorithm: "count-array".to_owned(), ..asking(&["top"]) };
