@@ -217,7 +217,7 @@ pub(crate) struct Run {
         value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
 
-    /// Measure tunnels (GRE, VXLAN, Geneve, GTP-U, IP in IP) by the packet inside
+    /// Measure tunnels (GRE, VXLAN, Geneve, GTP-U, Teredo, IP in IP) by the packet inside
     #[arg(long, help_heading = INPUT)]
     pub(crate) inner: bool,
 

@@ -24,7 +24,7 @@ pub fn parse(link: LinkType, frame: &[u8]) -> Headers {
 }
 
 /// Reads the captured bytes `frame` up to the ports behind the innermost IP header: through IP in
-/// IP, GRE, VXLAN, Geneve and GTP-U, in any nesting.
+/// IP, GRE, VXLAN, Geneve, GTP-U and Teredo, in any nesting.
 ///
 /// A packet that is no tunnel after all (its version or flags say so, it ends before the tunnel
 /// header, it is a non-first fragment), or whose tunnel carries no IP, stands for itself. But where

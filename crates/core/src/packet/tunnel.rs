@@ -20,16 +20,25 @@ const VXLAN: u16 = 4789;
 const VXLAN_LINUX: u16 = 8472;
 const GENEVE: u16 = 6081;
 const GTP_U: u16 = 2152;
+/// The port of Teredo's servers, from which they answer, too.
+const TEREDO: u16 = 3544;
 
-/// Whether the packet may be a tunnel, by its protocol and destination port.
+/// Whether the packet may be a tunnel, by its protocol and ports.
 #[inline(always)]
 pub(super) fn may_be<const N: usize>(ip: &Ip<N>) -> bool {
-    // The port first: it is hardly ever that of a tunnel, while the protocol is anyone's guess.
+    // The ports first: they are hardly ever those of a tunnel, while the protocol is anyone's guess.
     let port = matches!(
         ip.ports,
-        Ports::Found(ports) if matches!(destination(ports), VXLAN | VXLAN_LINUX | GENEVE | GTP_U)
+        Ports::Found(ports)
+            if source(ports) == TEREDO
+                || matches!(destination(ports), VXLAN | VXLAN_LINUX | GENEVE | GTP_U | TEREDO)
     );
     (port && ip.protocol == UDP) || matches!(ip.protocol, IPV4 | IPV6 | GRE)
+}
+
+#[inline(always)]
+fn source(ports: u32) -> u16 {
+    (ports >> 16) as u16
 }
 
 #[inline(always)]
@@ -61,6 +70,8 @@ pub(super) fn read<const N: usize>(
                 VXLAN | VXLAN_LINUX => vxlan(cursor),
                 GENEVE => geneve(cursor),
                 GTP_U => gtp_u(cursor),
+                TEREDO => teredo(cursor),
+                _ if source(ports) == TEREDO => teredo(cursor),
                 _ => Ok(NOTHING),
             }
         }
@@ -158,4 +169,29 @@ fn gtp_u_extension(cursor: &mut Cursor<'_>) -> Result<u8, Malformed> {
     cursor.skip(4 * usize::from(words) - 1, Layer::Tunnel)?;
     let &[next] = cursor.take(Layer::Tunnel)?;
     Ok(next)
+}
+
+/// Teredo (RFC 4380): IPv6, behind an authentication and the origin that a server saw, where there are
+/// any.
+fn teredo(cursor: &mut Cursor<'_>) -> Result<Network, Malformed> {
+    const AUTHENTICATION: [u8; 2] = [0, 1];
+    const ORIGIN: [u8; 2] = [0, 0];
+
+    let Some(&(mut first)) = header(cursor)? else { return Ok(NOTHING) };
+    if !matches!(first, AUTHENTICATION | ORIGIN) && first[0] >> 4 != 6 {
+        return Ok(NOTHING);
+    }
+    cursor.nest(Layer::Tunnel)?;
+    if first == AUTHENTICATION {
+        let &[.., identifier, value] = cursor.peek::<4>(Layer::Tunnel)?;
+        // Behind both stand a nonce of eight bytes and a confirmation.
+        let lengths = usize::from(identifier) + usize::from(value);
+        cursor.skip(4 + lengths + 9, Layer::Tunnel)?;
+        first = *cursor.peek(Layer::Tunnel)?;
+    }
+    if first == ORIGIN {
+        cursor.skip(8, Layer::Tunnel)?;
+    }
+    let &[version] = cursor.peek(Layer::Tunnel)?;
+    Ok(if version >> 4 == 6 { Network::Ipv6 } else { NOTHING })
 }

@@ -54,6 +54,7 @@ pub(crate) fn seeds() -> Vec<(LinkType, Vec<u8>)> {
         ethernet(0x0800, &geneve),
         ethernet(0x0800, &ipv4(17, &udp(2152, &gtp_u))),
         ethernet(0x86dd, &ipv6(47, &gre)),
+        ethernet(0x0800, &ipv4(17, &udp(3544, &put(&[0; 8], &v6)))),
         ethernet(0x0800, &ipv4(4, &ipv4(41, &v6))),
         ethernet(0x8100, &(0..20).fold(v4.clone(), |inner, _| tag(0x8100, &inner))),
         ethernet(0x86dd, &ipv6(60, &(0..20).fold(tcp(), |inner, _| extension(60, 0, &inner)))),

@@ -134,6 +134,39 @@ fn what_cannot_be_read_of_a_tunnel_is_malformed() {
     assert_eq!(inner(&endless), contradiction(Layer::Tunnel, 54));
 }
 
+/// Teredo's authentication, of an identifier of two bytes and a value of three.
+const AUTHENTICATION: [u8; 18] = [0, 1, 2, 3, 9, 9, 9, 9, 9, 8, 8, 8, 8, 8, 8, 8, 8, 0];
+const ORIGIN: [u8; 8] = [0, 0, 0x4f, 0x4f, 0xf5, 0xff, 0xff, 0xfe];
+
+#[test]
+fn teredo_carries_ipv6() {
+    for indicators in [&[][..], &AUTHENTICATION, &ORIGIN, &[&AUTHENTICATION[..], &ORIGIN].concat()]
+    {
+        let tunnel = outer(17, &udp(3544, &put(indicators, &v6())));
+        assert_eq!(inner(&tunnel), packet_v6(6, PORTS));
+        let mut answer = tunnel.clone();
+        answer[34..38].copy_from_slice(&[0x0d, 0xd8, 0x12, 0x34]);
+        assert_eq!(inner(&answer), packet_v6(6, PORTS));
+        for length in 42..tunnel.len() - 20 {
+            let cut = inner(&tunnel[..length]);
+            assert!(matches!(cut, Headers::Malformed(_)), "{length}: {cut:?}");
+        }
+    }
+    // A bubble has no payload.
+    let bubble = outer(17, &udp(3544, &put(&ORIGIN, &ipv6(59, &[]))));
+    assert_eq!(inner(&bubble), packet_v6(59, Ports::Absent));
+
+    let authenticated = outer(17, &udp(3544, &put(&AUTHENTICATION, &v6())));
+    assert_eq!(inner(&authenticated[..59]), cut(Layer::Tunnel, 42));
+    assert_eq!(inner(&authenticated[..60]), cut(Layer::Tunnel, 60));
+    // Indicators that are longer than the packet.
+    let mut long = authenticated;
+    long[44] = 200;
+    assert_eq!(inner(&long), contradiction(Layer::Tunnel, 42));
+    let origin = outer(17, &udp(3544, &ORIGIN[..7]));
+    assert_eq!(inner(&origin), contradiction(Layer::Tunnel, 42));
+}
+
 #[test]
 fn the_outer_length_bounds_the_tunnel() {
     let mut tunnel = outer(4, &v4());
@@ -169,6 +202,9 @@ fn what_is_no_tunnel_stands_for_itself() {
         ("GTP version 2", outer(17, &gtp_u(0x50, &[], &v4()))),
         ("GTP prime", outer(17, &gtp_u(0x20, &[], &v4()))),
         ("GTP-U of PPP", outer(17, &gtp_u(0x30, &[], &[0xff, 3, 0, 0x21]))),
+        ("another protocol at Teredo's port", outer(17, &udp(3544, &v4()))),
+        ("IPv4 behind an origin of Teredo", outer(17, &udp(3544, &put(&ORIGIN, &v4())))),
+        ("one byte at Teredo's port", put(&outer(17, &udp(3544, &[0])), &[0; 17])),
         ("from a tunnel's port", outer(17, &put(&[0x12, 0xb5, 0, 53, 0, 16, 0, 0], &[8; 60]))),
         ("TCP", outer(6, &put(&[0, 80, 0x12, 0xb5], &[0; 16]))),
         ("ICMP", outer(1, &put(&[3, 0, 0, 0, 0, 0, 0, 0], &v4()))),
