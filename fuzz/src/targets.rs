@@ -86,7 +86,7 @@ impl Read for Pieces {
 }
 
 /// The first byte chooses the link type; the rest is a frame.
-const LINKS: [LinkType; 9] = [
+const LINKS: [LinkType; 18] = [
     LinkType::ETHERNET,
     LinkType::RAW,
     LinkType::LINUX_SLL,
@@ -95,7 +95,16 @@ const LINKS: [LinkType; 9] = [
     LinkType::LOOP,
     LinkType::IPV4,
     LinkType::IPV6,
-    LinkType(105),
+    LinkType::IEEE802_11,
+    LinkType::IEEE802_11_RADIOTAP,
+    LinkType::PPI,
+    LinkType::NFLOG,
+    LinkType::PPP,
+    LinkType::PPP_HDLC,
+    LinkType::PPP_ETHER,
+    LinkType::PPP_WITH_DIR,
+    LinkType::C_HDLC,
+    LinkType(227),
 ];
 
 /// A link type and a frame of it.
@@ -124,7 +133,7 @@ fn malformed(headers: &Headers) -> Option<Malformed> {
         Headers::V4(ip) => ip.ports,
         Headers::V6(ip) => ip.ports,
         Headers::Malformed(malformed) => return Some(*malformed),
-        Headers::NoKey(_) => return None,
+        Headers::NoKey(_) | Headers::Unread(_) => return None,
     };
     match ports {
         Ports::Malformed(malformed) | Ports::Unreached(malformed) => Some(malformed),
@@ -136,7 +145,7 @@ fn ports_are_found(headers: &Headers) -> bool {
     let ports = match headers {
         Headers::V4(ip) => ip.ports,
         Headers::V6(ip) => ip.ports,
-        Headers::NoKey(_) | Headers::Malformed(_) => return false,
+        Headers::NoKey(_) | Headers::Unread(_) | Headers::Malformed(_) => return false,
     };
     matches!(ports, Ports::Found(_))
 }
@@ -145,7 +154,7 @@ fn kind(headers: &Headers) -> u8 {
     match headers {
         Headers::V4(_) => 4,
         Headers::V6(_) => 6,
-        Headers::NoKey(_) => 0,
+        Headers::NoKey(_) | Headers::Unread(_) => 0,
         Headers::Malformed(_) => 1,
     }
 }

@@ -10,6 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use flowgauge_core::accelerator::is_before_headers;
+use flowgauge_core::packet::Tunnels;
 use flowgauge_core::summary::BuildErrorKind;
 use flowgauge_engine::sink::{Item, Outlets, Sink};
 use flowgauge_engine::{
@@ -89,7 +90,7 @@ impl Asked<'_> {
                 queues: self.queues,
                 pace: self.pace,
                 lock_memory: self.pace == Pace::Live,
-                inner: self.inner,
+                tunnels: if self.inner { Tunnels::Inner } else { Tunnels::Outer },
                 save: self.save,
                 ..config
             })

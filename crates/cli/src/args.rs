@@ -7,6 +7,7 @@ use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use flowgauge_core::key::KeySpec;
+use flowgauge_core::packet::Tunnels;
 use flowgauge_engine::{Dispatch, Overrun};
 use flowgauge_kernel::Isa;
 use flowgauge_live::Fanout;
@@ -221,6 +222,12 @@ pub(crate) struct Run {
     #[arg(long, help_heading = INPUT)]
     pub(crate) inner: bool,
 
+    /// Whose bytes a packet in a tunnel counts: outer counts the whole frame; inner leaves out what
+    /// stands from the outer IP header to the inner one [default: outer]
+    #[arg(long, value_name = "PACKET", value_parser = choice(BYTES_OF), help_heading = INPUT,
+        requires = "inner")]
+    pub(crate) bytes_of: Option<Tunnels>,
+
     /// Add a measurement, such as 'scanners: key=source task=superspreaders memory=16MiB': its name,
     /// and the options below by their names without dashes; quote values with spaces. May be
     /// repeated: all run in one pass. Options beside it apply to every measurement that does not set
@@ -390,6 +397,11 @@ pub(crate) struct SnapshotReading {
 }
 
 impl Run {
+    /// Which packet of a tunnel is measured, and whose bytes it counts.
+    pub(crate) fn tunnels(&self) -> Tunnels {
+        if self.inner { self.bytes_of.unwrap_or(Tunnels::Inner) } else { Tunnels::Outer }
+    }
+
     /// The outputs that the options name.
     pub(crate) fn destinations(&self) -> Vec<Destination> {
         let mut destinations = self.sink.clone();
@@ -523,6 +535,9 @@ pub(crate) struct Listing {
 }
 
 const INPUT: &str = "Input";
+
+/// Whose bytes a packet in a tunnel counts, by their names.
+const BYTES_OF: [(&str, Tunnels); 2] = [("outer", Tunnels::Inner), ("inner", Tunnels::InnerBytes)];
 const OUTPUT: &str = "Output";
 
 /// How output is written.

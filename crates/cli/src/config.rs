@@ -92,7 +92,7 @@ fn config(
     }
     let config = Config {
         list_limit: if run.limit == 0 { usize::MAX } else { run.limit },
-        inner: run.inner,
+        tunnels: run.tunnels(),
         limit: run.count,
         seed: seed(run)?,
         workers: run.workers,

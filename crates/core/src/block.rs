@@ -6,14 +6,14 @@ use flowgauge_kernel::{Isa, ReadHeaders, Tuple, WithHeaders};
 
 use crate::batch::BATCH_PACKETS;
 use crate::packet::common::{V4, V6, Version};
-use crate::packet::{Frame, Frames, Headers, Ip, Ports, parse, parse_inner};
+use crate::packet::{Frame, Frames, Headers, Ip, Ports, Tunnels};
 
 /// A packet whose headers were read already.
 #[derive(Clone, Copy, Debug)]
 pub struct ParsedRow {
     /// Its headers.
     pub headers: Headers,
-    /// Bytes on the wire.
+    /// Bytes that it counts: those on the wire, or fewer where it was read by [`Tunnels::InnerBytes`].
     pub wire: u32,
     /// Nanoseconds since the UNIX epoch.
     pub time_ns: i64,
@@ -104,11 +104,10 @@ impl Block {
         self.ordered
     }
 
-    /// Reads the headers of frames, through tunnels where `inner` is set, until the block is full;
-    /// returns how many frames it took.
-    pub fn read(&mut self, frames: Frames<'_>, inner: bool) -> usize {
+    /// Reads the headers of frames until the block is full; returns how many frames it took.
+    pub fn read(&mut self, frames: Frames<'_>, tunnels: Tunnels) -> usize {
         let taken = frames.len().min(BATCH_PACKETS - self.len);
-        self.isa.with_headers(Read { block: self, frames: frames.part(0..taken), inner });
+        self.isa.with_headers(Read { block: self, frames: frames.part(0..taken), tunnels });
         taken
     }
 
@@ -120,10 +119,9 @@ impl Block {
     }
 
     #[inline(never)]
-    fn read_uncommon(&mut self, frame: &Frame<'_>, inner: bool) {
-        let parse = if inner { parse_inner } else { parse };
-        let headers = parse(frame.link, frame.bytes);
-        self.take_row(&ParsedRow { headers, wire: frame.wire, time_ns: frame.time_ns });
+    fn read_uncommon(&mut self, frame: &Frame<'_>, tunnels: Tunnels) {
+        let (headers, wire) = tunnels.read(frame);
+        self.take_row(&ParsedRow { headers, wire, time_ns: frame.time_ns });
     }
 
     #[inline(always)]
@@ -201,7 +199,7 @@ impl Block {
 struct Read<'a> {
     block: &'a mut Block,
     frames: Frames<'a>,
-    inner: bool,
+    tunnels: Tunnels,
 }
 
 impl WithHeaders for Read<'_> {
@@ -209,7 +207,8 @@ impl WithHeaders for Read<'_> {
 
     #[inline(always)]
     fn run<H: ReadHeaders>(self, headers: H) {
-        let Self { block, frames, inner } = self;
+        let Self { block, frames, tunnels } = self;
+        let inner = tunnels.are_followed();
         // Where the next frame begins that is not of Ethernet.
         let (mut taken, mut other) = (0, 0);
         while taken < frames.len() {
@@ -232,7 +231,7 @@ impl WithHeaders for Read<'_> {
                     wire: frame.wire,
                     time_ns: frame.time_ns,
                 }),
-                None => block.read_uncommon(&frame, inner),
+                None => block.read_uncommon(&frame, tunnels),
             }
             taken += 1;
         }

@@ -18,7 +18,7 @@ use crate::key::{Element, Extract, FlowKey, Key4, Key8, Key16, Key37};
 use crate::key::{KeyKind, KeySpec};
 use crate::packet::common::{V4, V6, Version};
 use crate::packet::{
-    Frame, Frames, Headers, Ip, KeylessCounts, LinkType, Malformed, NoKey, parse, parse_inner,
+    Frame, Frames, Headers, Ip, KeylessCounts, LinkType, Malformed, NoKey, Tunnels,
 };
 use crate::terms::{Size, SpreadOf};
 
@@ -46,7 +46,7 @@ pub struct Counts {
 pub struct Lanes {
     keys: Keys,
     isa: Isa,
-    inner: bool,
+    tunnels: Tunnels,
     keyless: KeylessCounts,
     unmeasured: Size,
 }
@@ -65,8 +65,8 @@ enum Keys {
 pub struct LaneOptions {
     /// The key.
     pub key: KeySpec,
-    /// Whether tunnels are followed to the packet inside.
-    pub inner: bool,
+    /// Which packet of a tunnel is measured, and whose bytes it counts.
+    pub tunnels: Tunnels,
     /// Rows of a full batch, 1 to 256.
     pub batch_packets: usize,
     /// How elements are digested, where the summaries want them.
@@ -196,29 +196,29 @@ impl Lanes {
             KeyKind::Protocol | KeyKind::DestinationPort => Keys::Number(Lane::new(options, 0)),
         };
         let (keyless, unmeasured) = (KeylessCounts::default(), Size::default());
-        Self { keys, isa: options.isa, inner: options.inner, keyless, unmeasured }
+        Self { keys, isa: options.isa, tunnels: options.tunnels, keyless, unmeasured }
     }
 
     /// Takes frames in their order until `most` packets had a key; `to` gets each batch that is full.
     /// Returns the frames taken, and how many of them had a key.
     pub fn take(&mut self, frames: Frames<'_>, most: u64, to: &mut dyn Take) -> (usize, u64) {
-        let Self { keys, isa, inner, keyless, unmeasured } = self;
+        let Self { keys, isa, tunnels, keyless, unmeasured } = self;
         match keys {
             Keys::Address(v4, v6) => {
                 let lanes = Two { v4, v6: v6.as_mut(), unmeasured, to };
-                isa.with_headers(&mut Each { frames, inner: *inner, most, keyless, lanes })
+                isa.with_headers(&mut Each { frames, tunnels: *tunnels, most, keyless, lanes })
             }
             Keys::Pair(v4, v6) => {
                 let lanes = Two { v4, v6: v6.as_mut(), unmeasured, to };
-                isa.with_headers(&mut Each { frames, inner: *inner, most, keyless, lanes })
+                isa.with_headers(&mut Each { frames, tunnels: *tunnels, most, keyless, lanes })
             }
             Keys::FiveTuple(v4, v6) => {
                 let lanes = Two { v4, v6: v6.as_mut(), unmeasured, to };
-                isa.with_headers(&mut Each { frames, inner: *inner, most, keyless, lanes })
+                isa.with_headers(&mut Each { frames, tunnels: *tunnels, most, keyless, lanes })
             }
             Keys::Number(lane) => {
                 let lanes = One { lane, to };
-                isa.with_headers(&mut Each { frames, inner: *inner, most, keyless, lanes })
+                isa.with_headers(&mut Each { frames, tunnels: *tunnels, most, keyless, lanes })
             }
         }
     }
@@ -327,7 +327,7 @@ fn weigh_two<A: Width, B: Width>(
 /// Puts each frame into its lane, until `most` of them had a key.
 struct Each<'a, P> {
     frames: Frames<'a>,
-    inner: bool,
+    tunnels: Tunnels,
     most: u64,
     keyless: &'a mut KeylessCounts,
     lanes: P,
@@ -338,8 +338,9 @@ impl<P: Put> WithHeaders for &mut Each<'_, P> {
 
     #[inline(always)]
     fn run<H: ReadHeaders>(self, headers: H) -> (usize, u64) {
-        let Each { frames, inner, most, keyless, lanes } = self;
-        let (frames, inner, most) = (*frames, *inner, *most);
+        let Each { frames, tunnels, most, keyless, lanes } = self;
+        let (frames, tunnels, most) = (*frames, *tunnels, *most);
+        let inner = tunnels.are_followed();
         let (mut taken, mut left) = (0, most);
         // Where the next frame begins that is not of Ethernet.
         let mut other = 0;
@@ -353,7 +354,7 @@ impl<P: Put> WithHeaders for &mut Each<'_, P> {
             (taken, left) = (taken + v4 + v6, left - (v4 + v6) as u64);
             // Behind packets of IPv6 stands any other; else one that is no common one.
             if v6 == 0 && (v4 == 0 || taken < end) {
-                match put_uncommon(&frames.at(taken), inner, lanes) {
+                match put_uncommon(&frames.at(taken), tunnels, lanes) {
                     Ok(()) => left -= 1,
                     Err(reason) => reason.count(keyless),
                 }
@@ -366,9 +367,9 @@ impl<P: Put> WithHeaders for &mut Each<'_, P> {
 
 /// Puts a frame that is no common one into its lane.
 #[inline(never)]
-fn put_uncommon(frame: &Frame<'_>, inner: bool, lanes: &mut impl Put) -> Result<(), Keyless> {
-    let parse = if inner { parse_inner } else { parse };
-    lanes.headers(&parse(frame.link, frame.bytes), frame.wire, frame.time_ns)
+fn put_uncommon(frame: &Frame<'_>, tunnels: Tunnels, lanes: &mut impl Put) -> Result<(), Keyless> {
+    let (headers, bytes) = tunnels.read(frame);
+    lanes.headers(&headers, bytes, frame.time_ns)
 }
 
 /// Puts the packets of a block into their lanes, until `most` of them had a key.

@@ -12,7 +12,7 @@ use flowgauge_core::any::{AnySummary, BatchMut};
 use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::key::{KeyKind, KeySpec};
 use flowgauge_core::lanes::{LaneOptions, Lanes, Take};
-use flowgauge_core::packet::{Frame, FrameColumns, Frames, LinkType};
+use flowgauge_core::packet::{Frame, FrameColumns, Frames, LinkType, Tunnels};
 use flowgauge_core::summary::{Options, Parameters};
 use flowgauge_engine::sink::{Json, Written};
 use flowgauge_engine::{Config, Plan};
@@ -85,7 +85,7 @@ fn meters(c: &mut Criterion) {
     let key: KeySpec = KeyKind::FiveTuple.into();
     let mut lanes = Lanes::new(LaneOptions {
         key,
-        inner: false,
+        tunnels: Tunnels::Outer,
         batch_packets: BATCH_PACKETS,
         elements: None,
         ipv6: true,

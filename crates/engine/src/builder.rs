@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use flowgauge_core::any::AnySummary;
 use flowgauge_core::catalog;
 use flowgauge_core::lanes::LaneOptions;
+use flowgauge_core::packet::Tunnels;
 use flowgauge_core::summary::{
     BuildError, BuildErrorKind, Cells, Flows, Memory, Options, Parameters,
 };
@@ -151,7 +152,7 @@ impl Builder {
         let digester = Options::new(0, self.seed).digester;
         LaneOptions {
             key: config.key,
-            inner: config.inner,
+            tunnels: config.tunnels,
             batch_packets: config.batch_packets,
             elements: summaries.wants_elements().then_some((config.spread_of, digester)),
             ipv6: summaries.0.len() > 1,
@@ -250,6 +251,7 @@ fn answering(
             }
         }
     }
+    notes.extend(followed(config.tunnels));
     let flows: usize = views.iter().map(most).sum();
     let scratch_bytes = tasks.iter().map(|task| task.scratch_bytes(flows)).max().unwrap_or(0);
     let words = Zeroed::new(scratch_bytes.div_ceil(8)).map_err(EngineError::Refused)?;
@@ -263,6 +265,16 @@ fn answering(
         parameters: first.parameters(),
     };
     Ok(Closer::new(config, seed.id(), tasks, words, summary, notes))
+}
+
+/// What of a tunnel is measured, where tunnels are followed.
+fn followed(tunnels: Tunnels) -> Option<String> {
+    let bytes = match tunnels {
+        Tunnels::Outer => return None,
+        Tunnels::Inner => "the whole frame's",
+        Tunnels::InnerBytes => "the inner packet's, without its tunnels",
+    };
+    Some(format!("packets in tunnels are measured by the inner packet; their bytes are {bytes}"))
 }
 
 /// The tasks asked for, or those by default.

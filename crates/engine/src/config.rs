@@ -2,6 +2,7 @@
 
 use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::key::{CanonicalKey, KeyKind, KeySpec};
+use flowgauge_core::packet::Tunnels;
 use flowgauge_core::summary::Parameters;
 use flowgauge_core::task::ForecastModel;
 use flowgauge_core::terms::{Hierarchy, Measure, SpreadOf, Threshold};
@@ -53,8 +54,8 @@ pub struct Config {
     pub hierarchy: Hierarchy,
     /// The flows that `flow-size` is asked for.
     pub flows: Vec<CanonicalKey>,
-    /// Whether tunnels are followed to the packet inside.
-    pub inner: bool,
+    /// Which packet of a tunnel is measured, and whose bytes it counts.
+    pub tunnels: Tunnels,
     /// Packets that it rejects are counted and not measured.
     pub filter: Option<Filter>,
     /// Stop after this many packets that passed the filter.
@@ -114,7 +115,7 @@ impl Default for Config {
             forecast: ForecastModel::Ewma,
             hierarchy: Hierarchy::Bytes,
             flows: Vec::new(),
-            inner: false,
+            tunnels: Tunnels::Outer,
             filter: None,
             limit: None,
             seed: None,

@@ -488,7 +488,7 @@ fn timeline(config: &Config) -> Option<Box<Timeline>> {
     let mut names = config.tasks.iter().flatten();
     let asked = names.any(|name| task::find(name).is_ok_and(|entry| entry.timeline));
     let seed = config.seed.map_or(0, |seed| seed.draws());
-    asked.then(|| Box::new(Timeline::new(config.key, config.inner, seed)))
+    asked.then(|| Box::new(Timeline::new(config.key, config.tunnels, seed)))
 }
 
 /// Whether a frame passes the filter; why it could not be judged is noted once.

@@ -123,7 +123,7 @@ impl Plan {
     }
 
     /// Builds the summaries and tasks of several measurements, which each packet is read once for.
-    /// What concerns the input (`inner`, `limit`, `seed`, workers) is that of the first of them.
+    /// What concerns the input (`tunnels`, `limit`, `seed`, workers) is that of the first of them.
     ///
     /// # Errors
     /// As [`Self::new`], and when there is no measurement, or two have the same name.
@@ -178,7 +178,7 @@ impl Plan {
     pub fn build(self) -> Result<(Vec<Box<dyn Meter>>, Group), EngineError> {
         let one = self.0.len() == 1;
         let apart = self.0.iter().all(|prepared| prepared.sampling.is_some());
-        let Some(&Config { inner, limit, queues, .. }) = self.0.first().map(|one| &one.config)
+        let Some(&Config { tunnels, limit, queues, .. }) = self.0.first().map(|one| &one.config)
         else {
             return Err(EngineError::Measurements("name at least one".to_owned()));
         };
@@ -213,7 +213,7 @@ impl Plan {
         let meter = |streams: Vec<Stream>| match <[Stream; 1]>::try_from(streams) {
             Ok([only]) => Box::new(OneMeter::new(only)) as Box<dyn Meter>,
             Err(streams) if apart => Box::new(ApartMeter::new(streams)),
-            Err(streams) => Box::new(SeveralMeter::new(streams, inner, limit)),
+            Err(streams) => Box::new(SeveralMeter::new(streams, tunnels, limit)),
         };
         let meters = streams.into_iter().map(meter).collect();
         Ok((meters, Group { closings, workers, swaps, alive }))

@@ -2,7 +2,7 @@
 
 use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::block::{Block, ParsedRow};
-use flowgauge_core::packet::Frames;
+use flowgauge_core::packet::{Frames, Tunnels};
 use flowgauge_kernel::Isa;
 
 use crate::meter::{Meter, Stream, finish};
@@ -18,7 +18,7 @@ type Mask = [u64; BATCH_PACKETS / 64];
 /// Cost: two virtual calls for each block and measurement. Memory: that of a [`Block`].
 pub(crate) struct SeveralMeter {
     streams: Vec<Stream>,
-    inner: bool,
+    tunnels: Tunnels,
     /// Packets that may still be read, of those that pass a filter.
     left: u64,
     block: Block,
@@ -27,13 +27,13 @@ pub(crate) struct SeveralMeter {
 }
 
 impl SeveralMeter {
-    pub(crate) fn new(streams: Vec<Stream>, inner: bool, limit: Option<u64>) -> Self {
+    pub(crate) fn new(streams: Vec<Stream>, tunnels: Tunnels, limit: Option<u64>) -> Self {
         let is_filtered = |number: &usize| streams[*number].intake.is_filtered();
         let filtered = (0..streams.len()).filter(is_filtered);
         let filtered = filtered.map(|number| (number, Mask::default())).collect();
         Self {
             streams,
-            inner,
+            tunnels,
             left: limit.unwrap_or(u64::MAX),
             block: Block::new(Isa::best()),
             filtered,
@@ -108,7 +108,7 @@ impl Meter for SeveralMeter {
     fn push(&mut self, mut frames: Frames<'_>) {
         while !frames.is_empty() && self.left > 0 {
             let taken = self.judge(frames);
-            self.block.read(frames.part(0..taken), self.inner);
+            self.block.read(frames.part(0..taken), self.tunnels);
             frames = frames.part(taken..frames.len());
             if self.block.is_full() {
                 self.flush();

@@ -29,6 +29,8 @@ fn wrong_usage_is_one_line_and_exit_code_2() {
         (&["analyze", "--threshold", "0.1", &capture], "0.1%"),
         (&["analyze", "--format", "xml", &capture], "json"),
         (&["analyze", "-c", "0", &capture], "-c"),
+        (&["analyze", "--bytes-of", "inner", &capture], "--inner"),
+        (&["analyze", "--inner", "--bytes-of", "both", &capture], "outer"),
         (&["analyze", "--top", "0", &capture], "--top"),
         (&["analyze", "--top", "-1", &capture], "'-1' found; --help"),
         (&["analyze", "--task", "weather", &capture], "cardinality"),

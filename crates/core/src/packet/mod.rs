@@ -27,7 +27,7 @@ mod wifi;
 pub use counts::KeylessCounts;
 pub use frames::{Frame, FrameColumns, Frames};
 pub use link::LinkType;
-pub use parse::{parse, parse_inner, parse_transport};
+pub use parse::{Tunnels, parse, parse_inner, parse_transport};
 pub use transport::Transport;
 
 /// Nested headers that are followed: VLAN tags, MPLS labels, `FabricPath`, PPI, IPv6 extension headers,

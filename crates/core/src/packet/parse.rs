@@ -6,8 +6,8 @@ use super::cursor::Cursor;
 use super::network::Network;
 use super::transport::{self, Transport};
 use super::{
-    Headers, Layer, LinkType, Malformed, NoKey, common, cooked, ethernet, hdlc, loopback, nflog,
-    ppp, radiotap, tunnel, wifi,
+    Frame, Headers, Layer, LinkType, Malformed, NoKey, common, cooked, ethernet, hdlc, loopback,
+    nflog, ppp, radiotap, tunnel, wifi,
 };
 
 /// Reads the captured bytes `frame` up to the ports behind the first IP header.
@@ -37,21 +37,64 @@ pub fn parse(link: LinkType, frame: &[u8]) -> Headers {
 #[inline]
 pub fn parse_inner(link: LinkType, frame: &[u8]) -> Headers {
     let common = common::packet(ScalarHeaders, link, frame, true);
-    common.unwrap_or_else(|| innermost(link, frame))
+    common.unwrap_or_else(|| innermost(link, frame).0)
 }
 
-/// The same, with what the transport header says beside its ports, where it was captured.
+/// Which packet of a tunnel is measured, and whose bytes it counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tunnels {
+    /// The outer packet.
+    #[default]
+    Outer,
+    /// The inner packet, by the bytes of the frame.
+    Inner,
+    /// The inner packet, by the bytes that the frame would have without the tunnel: those of the frame
+    /// but for what stands from the outer IP header to the inner one.
+    InnerBytes,
+}
+
+impl Tunnels {
+    /// Whether the inner packet is measured.
+    #[inline(always)]
+    pub fn are_followed(self) -> bool {
+        self != Self::Outer
+    }
+
+    /// Reads a frame; the bytes that its packet counts.
+    ///
+    /// Cost: as [`parse`] or [`parse_inner`].
+    #[inline]
+    pub fn read(self, frame: &Frame<'_>) -> (Headers, u32) {
+        let &Frame { bytes, wire, link, .. } = frame;
+        match self {
+            Self::Outer => (parse(link, bytes), wire),
+            Self::Inner => (parse_inner(link, bytes), wire),
+            Self::InnerBytes => {
+                let common = common::packet(ScalarHeaders, link, bytes, true);
+                let (headers, around) =
+                    common.map_or_else(|| innermost(link, bytes), |headers| (headers, 0));
+                (headers, wire.saturating_sub(around))
+            }
+        }
+    }
+}
+
+/// As [`Tunnels::read`], with what the transport header says beside its ports, where it was captured.
 ///
 /// Cost: two calls. It is for a few packets of many.
-pub fn parse_transport(link: LinkType, frame: &[u8], inner: bool) -> (Headers, Option<Transport>) {
-    let mut cursor = Cursor::new(frame);
-    let headers = if inner { to_innermost(link, &mut cursor) } else { to_outer(link, &mut cursor) };
+pub fn parse_transport(frame: &Frame<'_>, tunnels: Tunnels) -> (Headers, u32, Option<Transport>) {
+    let mut cursor = Cursor::new(frame.bytes);
+    let (headers, around) = match tunnels {
+        Tunnels::Outer => (to_outer(frame.link, &mut cursor), 0),
+        Tunnels::Inner => (to_innermost(frame.link, &mut cursor).0, 0),
+        Tunnels::InnerBytes => to_innermost(frame.link, &mut cursor),
+    };
     let transport = match &headers {
         Headers::V4(ip) => transport::read(&cursor, ip.protocol),
         Headers::V6(ip) => transport::read(&cursor, ip.protocol),
         Headers::NoKey(_) | Headers::Unread(_) | Headers::Malformed(_) => None,
     };
-    (headers, transport)
+    (headers, frame.wire.saturating_sub(around), transport)
 }
 
 #[inline(never)]
@@ -67,40 +110,43 @@ fn to_outer(link: LinkType, cursor: &mut Cursor<'_>) -> Headers {
     }
 }
 
-/// Most packets are no tunnels: to look for one behind them costs more than to start again for the
-/// others.
+/// The innermost packet, and the bytes of the tunnels around it. Most packets are no tunnels: to look
+/// for one behind them costs more than to start again for the others.
 #[inline(never)]
-fn innermost(link: LinkType, frame: &[u8]) -> Headers {
+fn innermost(link: LinkType, frame: &[u8]) -> (Headers, u32) {
     let headers = outer(link, frame);
     match &headers {
         Headers::V4(ip) if tunnel::may_be(ip) => through_tunnels(link, frame),
         Headers::V6(ip) if tunnel::may_be(ip) => through_tunnels(link, frame),
-        _ => headers,
+        _ => (headers, 0),
     }
 }
 
 #[inline(never)]
-fn through_tunnels(link: LinkType, frame: &[u8]) -> Headers {
+fn through_tunnels(link: LinkType, frame: &[u8]) -> (Headers, u32) {
     to_innermost(link, &mut Cursor::new(frame))
 }
 
-/// Reads up to the innermost IP header, and leaves the cursor behind it.
-fn to_innermost(link: LinkType, cursor: &mut Cursor<'_>) -> Headers {
+/// Reads up to the innermost IP header, and leaves the cursor behind it; the bytes from the outer header
+/// to it.
+fn to_innermost(link: LinkType, cursor: &mut Cursor<'_>) -> (Headers, u32) {
     let mut network = first(link, cursor);
+    let outer = cursor.at;
     loop {
+        let start = cursor.at;
         let headers = match network {
             Ok(network) => network.read(cursor),
-            Err(malformed) => return Headers::Malformed(malformed),
+            Err(malformed) => return (Headers::Malformed(malformed), 0),
         };
         let behind = cursor.clone();
         network = match &headers {
             Headers::V4(ip) => tunnel::read(cursor, ip),
             Headers::V6(ip) => tunnel::read(cursor, ip),
-            Headers::NoKey(_) | Headers::Unread(_) | Headers::Malformed(_) => return headers,
+            Headers::NoKey(_) | Headers::Unread(_) | Headers::Malformed(_) => return (headers, 0),
         };
         if let Ok(Network::Other(_)) = network {
             *cursor = behind;
-            return headers;
+            return (headers, (start - outer) as u32);
         }
     }
 }
@@ -172,7 +218,7 @@ mod tests {
             if let Some(packet) = common::packet(ScalarHeaders, link, frame, false) {
                 common += 1;
                 assert_eq!(packet, outer(link, frame), "{frame:02x?}");
-                assert_eq!(parse_inner(link, frame), through_tunnels(link, frame), "{frame:02x?}");
+                assert_eq!((packet, 0), through_tunnels(link, frame), "{frame:02x?}");
             }
         }
         assert!(common > 10_000, "only {common} frames were common");

@@ -10,7 +10,7 @@ pub use sample::{Detail, Sample, SampledPacket};
 pub use series::{Bin, Series};
 
 use crate::key::{CanonicalKey, Extract, FlowKey, Key16, Key37, KeyKind, KeySpec};
-use crate::packet::{Frames, Headers, Transport, parse_transport};
+use crate::packet::{Frames, Headers, Transport, Tunnels, parse_transport};
 use crate::terms::Size;
 
 /// The packets of an epoch over time: all of them in a [`Series`], some of them in a [`Sample`].
@@ -21,7 +21,7 @@ use crate::terms::Size;
 #[derive(Clone, Debug)]
 pub struct Timeline {
     key: KeySpec,
-    inner: bool,
+    tunnels: Tunnels,
     series: Series,
     sample: Sample,
 }
@@ -30,10 +30,10 @@ impl Timeline {
     /// Bytes of memory that a timeline takes at most.
     pub const BYTES: usize = Series::BYTES + Sample::BYTES;
 
-    /// An empty timeline for keys of `key`, read through tunnels where `inner` is set. `seed` chooses
-    /// the sampled packets.
-    pub fn new(key: KeySpec, inner: bool, seed: u64) -> Self {
-        Self { key, inner, series: Series::default(), sample: Sample::new(seed) }
+    /// An empty timeline for keys of `key`, of the packets that `tunnels` says. `seed` chooses the
+    /// sampled packets.
+    pub fn new(key: KeySpec, tunnels: Tunnels, seed: u64) -> Self {
+        Self { key, tunnels, series: Series::default(), sample: Sample::new(seed) }
     }
 
     /// Every packet.
@@ -54,17 +54,23 @@ impl Timeline {
 
     /// Adds the frames of a burst.
     pub fn add(&mut self, frames: Frames<'_>) {
-        self.series.add(frames.times_ns(), frames.wires());
-        let (key, inner) = (self.key, self.inner);
+        let (key, tunnels) = (self.key, self.tunnels);
+        if tunnels == Tunnels::InnerBytes {
+            for frame in frames.iter() {
+                self.series.add(&[frame.time_ns], &[tunnels.read(&frame).1]);
+            }
+        } else {
+            self.series.add(frames.times_ns(), frames.wires());
+        }
         self.sample.pass(frames.len() as u64, |place| {
             let frame = frames.at(place);
-            let (headers, transport) = parse_transport(frame.link, frame.bytes, inner);
+            let (headers, bytes, transport) = parse_transport(&frame, tunnels);
             let detail = match transport {
                 Some(Transport::Tcp(flags)) => Detail::Tcp(flags),
                 Some(Transport::Icmp(kind)) => Detail::Icmp(kind),
                 None => Detail::None,
             };
-            packet(key, frame.time_ns, frame.wire, &headers, detail)
+            packet(key, frame.time_ns, bytes, &headers, detail)
         });
     }
 

@@ -6,7 +6,7 @@ use flowgauge_core::block::Block;
 use flowgauge_core::key::{Extract, FlowKey, Key16, Key37, KeyKind};
 use flowgauge_core::lanes::{LaneOptions, Lanes, Take};
 use flowgauge_core::packet::{
-    Frame, FrameColumns, Headers, KeylessCounts, LinkType, Malformed, parse, parse_inner,
+    Frame, FrameColumns, Headers, KeylessCounts, LinkType, Malformed, Tunnels,
 };
 use flowgauge_kernel::Isa;
 
@@ -46,10 +46,10 @@ impl Taken {
     }
 
     /// Adds a frame as the parser reads it.
-    fn parse(&mut self, frame: &Frame<'_>, inner: bool) -> Result<(), Malformed> {
-        let parse = if inner { parse_inner } else { parse };
-        let (kind, bytes) = (KeyKind::FiveTuple, frame.wire.into());
-        match parse(frame.link, frame.bytes) {
+    fn parse(&mut self, frame: &Frame<'_>, tunnels: Tunnels) -> Result<(), Malformed> {
+        let (headers, bytes) = tunnels.read(frame);
+        let (kind, bytes) = (KeyKind::FiveTuple, bytes.into());
+        match headers {
             Headers::V4(ip) => {
                 self.add(0, Key16::extract(kind, &ip)?.canonical(13), bytes, frame.time_ns);
             }
@@ -106,10 +106,10 @@ fn compare(bursts: usize, seed: u64) -> usize {
             })
             .collect();
         let columns: FrameColumns<'_> = frames.iter().copied().collect();
-        let inner = random.below(2) == 0;
+        let tunnels = [Tunnels::Outer, Tunnels::Inner, Tunnels::InnerBytes][random.below(3)];
         let mut expected = Taken::default();
         for frame in &frames {
-            if let Err(malformed) = expected.parse(frame, inner) {
+            if let Err(malformed) = expected.parse(frame, tunnels) {
                 expected.keyless.count_malformed(malformed);
             }
         }
@@ -117,7 +117,7 @@ fn compare(bursts: usize, seed: u64) -> usize {
         for isa in Isa::available() {
             let options = LaneOptions {
                 key: KeyKind::FiveTuple.into(),
-                inner,
+                tunnels,
                 batch_packets,
                 elements: None,
                 ipv6: true,
@@ -135,7 +135,7 @@ fn compare(bursts: usize, seed: u64) -> usize {
             assert_eq!(direct, expected, "{isa} {mutated:02x?}");
             let shared = through(&|lanes, taken| {
                 let mut block = Block::new(isa);
-                assert_eq!(block.read(columns.frames(), inner), frames.len());
+                assert_eq!(block.read(columns.frames(), tunnels), frames.len());
                 lanes.take_block(&block, 0..frames.len(), u64::MAX, taken);
             });
             assert_eq!(shared, expected, "{isa} {mutated:02x?}");

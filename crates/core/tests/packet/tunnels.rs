@@ -1,6 +1,9 @@
 //! Tunnels: which are followed, and what stands for itself.
 
-use flowgauge_core::packet::{Headers, Layer, LinkType, MAX_NESTED, Ports, parse, parse_inner};
+use flowgauge_core::packet::{
+    Frame, Headers, Layer, LinkType, MAX_NESTED, Ports, Tunnels, parse, parse_inner,
+    parse_transport,
+};
 
 use crate::frames::{
     PORTS, ethernet as frame, fragment, ipv4, ipv6, packet_v4, packet_v6, put, tag, tcp, udp,
@@ -90,6 +93,38 @@ fn tunnels_are_followed_to_ip() {
     ] {
         assert_eq!(inner(&tunnel), packet_v6(6, PORTS));
     }
+}
+
+/// The bytes that a frame counts each way, four more on the wire than captured.
+fn counted(frame: &[u8]) -> [u32; 3] {
+    [Tunnels::Outer, Tunnels::Inner, Tunnels::InnerBytes].map(|tunnels| {
+        let wire = frame.len() as u32 + 4;
+        let frame = Frame { bytes: frame, wire, link: LinkType::ETHERNET, time_ns: 0 };
+        let (headers, bytes) = tunnels.read(&frame);
+        let (sampled, sampled_bytes, _) = parse_transport(&frame, tunnels);
+        assert_eq!((headers, bytes), (sampled, sampled_bytes));
+        bytes
+    })
+}
+
+#[test]
+fn inner_bytes_are_those_of_a_frame_without_the_tunnel() {
+    let alone = frame(0x0800, &v4()).len() as u32 + 4;
+    for (name, protocol, carrier) in carriers() {
+        let tunnel = outer(protocol, &carrier(&v4()));
+        let wire = tunnel.len() as u32 + 4;
+        assert_eq!(counted(&tunnel), [wire, wire, alone], "{name}");
+        let nested = outer(4, &ipv4(protocol, &carrier(&ipv4(4, &v4()))));
+        let wire = nested.len() as u32 + 4;
+        assert_eq!(counted(&nested), [wire, wire, alone], "{name}");
+    }
+    // What carries no IP is whole, as what is no tunnel is.
+    for other in [outer(17, &vxlan(&frame(0x0806, &[0; 28]))), frame(0x0800, &v4())] {
+        assert_eq!(counted(&other), [other.len() as u32 + 4; 3]);
+    }
+    let nested = outer(4, &ipv4(17, &vxlan(&frame(0x0806, &[0; 28]))));
+    let wire = nested.len() as u32 + 4;
+    assert_eq!(counted(&nested), [wire, wire, wire - 20]);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use flowgauge_core::key::{KeyKind, KeySpec};
+use flowgauge_core::packet::Tunnels;
 use flowgauge_core::summary::Answers;
 use flowgauge_core::task::{
     EpochContext, HistoryShape, Lane, Lists, OVERVIEW, TASKS, TaskOptions, find,
@@ -64,7 +65,7 @@ fn check_accepts_the_listed_keys_and_refuses_the_others() {
             let answered = entry.keys.contains(&kind) && !one_address;
             assert_eq!(checked.is_ok(), answered, "{} {name}", entry.name);
             let keyed = flowgauge_core::terms::Size::default();
-            let timeline = Timeline::new(kind.into(), false, 0);
+            let timeline = Timeline::new(kind.into(), Tunnels::Outer, 0);
             let (by, threshold) = (Measure::Packets, Threshold::Share(0.001));
             let epoch = EpochContext {
                 by,

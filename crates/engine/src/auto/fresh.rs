@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use flowgauge_core::key::{
     CanonicalKey, Extract, FlowKey, Key4, Key8, Key16, Key37, KeyKind, KeySpec,
 };
-use flowgauge_core::packet::{Frame, Headers, Ip, parse, parse_inner};
+use flowgauge_core::packet::{Frame, Headers, Ip, Tunnels};
 
 /// Where in a sample the addresses of a packet stand.
 pub(super) struct Fresh {
@@ -37,13 +37,12 @@ impl Fresh {
 pub(super) fn fresh<'a>(
     packets: impl Iterator<Item = (usize, Frame<'a>)>,
     key: KeySpec,
-    inner: bool,
+    tunnels: Tunnels,
     once: &HashSet<CanonicalKey>,
 ) -> Vec<Fresh> {
     let one = |(packet, (begin, frame)): (usize, (usize, Frame<'_>))| {
         let captured = frame.bytes;
-        let parse = if inner { parse_inner } else { parse };
-        let (flow, at, bytes) = match &parse(frame.link, captured) {
+        let (flow, at, bytes) = match &tunnels.read(&frame).0 {
             Headers::V4(ip) => (v4(key, ip)?, place(captured, &ip.addresses)?, 4),
             Headers::V6(ip) => (v6(key, ip)?, place(captured, &ip.addresses)?, 16),
             Headers::NoKey(_) | Headers::Unread(_) | Headers::Malformed(_) => return None,

@@ -68,7 +68,7 @@ pub struct Choice {
 pub fn choose(asked: &Config, wanted: Wanted, mut sample: Sample) -> Result<Choice, EngineError> {
     let asked = &with_tasks(asked)?;
     let outlook = outlook(asked, &mut sample)?;
-    sample.renew(fresh(sample.packets(), asked.key, asked.inner, &outlook.flows.once));
+    sample.renew(fresh(sample.packets(), asked.key, asked.tunnels, &outlook.flows.once));
     let (packets, flows) = (outlook.packets, outlook.lanes.iter().sum());
     let mut tried = Trials { asked, sample, wanted, outlook }.all()?;
     rank(&mut tried);

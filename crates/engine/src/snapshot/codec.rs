@@ -2,6 +2,7 @@
 
 use flowgauge_core::any::AnySummary;
 use flowgauge_core::key::KeySpec;
+use flowgauge_core::packet::Tunnels;
 use flowgauge_core::summary::codec::{DecodeError, Reader, Writer};
 use flowgauge_core::summary::{Info, Options};
 use flowgauge_core::terms::{Measure, Size, SpreadOf};
@@ -50,7 +51,7 @@ impl Head<'_> {
             SpreadOf::Address => 1,
             SpreadOf::Port => 2,
         });
-        out.number(u8::from(config.inner));
+        out.number(config.tunnels as u8);
         out.bytes(config.filter.as_ref().map_or("", Filter::expression).as_bytes());
         let (kind, length) = match config.epoch {
             EpochLength::Whole => (0u8, 0),
@@ -154,7 +155,12 @@ pub(super) fn read(
         2 => SpreadOf::Port,
         value => return Err(SnapshotError::Unknown { field: "spread-of", value: value.into() }),
     };
-    let inner = from.flag("inner")?;
+    let tunnels = match from.number::<u8>("tunnels")? {
+        0 => Tunnels::Outer,
+        1 => Tunnels::Inner,
+        2 => Tunnels::InnerBytes,
+        value => return Err(SnapshotError::Unknown { field: "tunnels", value: value.into() }),
+    };
     let filter = text(&mut from, "filter")?;
     let filter = (!filter.is_empty()).then(|| Filter::new(filter)).transpose()?;
     let epoch = epoch(&mut from)?;
@@ -206,7 +212,7 @@ pub(super) fn read(
         spread_of,
         hierarchy: first.hierarchy,
         seed: Some(*first.digester.seed()),
-        inner,
+        tunnels,
         filter,
         epoch,
         ..Config::default()

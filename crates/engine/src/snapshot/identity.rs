@@ -33,7 +33,7 @@ fn fields(snapshot: &Snapshot) -> [(&'static str, String); 15] {
         ("spread-of", format!("{:?}", config.spread_of)),
         ("hierarchy", format!("{:?}", config.hierarchy)),
         ("filter", format!("'{filter}'")),
-        ("inner", config.inner.to_string()),
+        ("tunnels", format!("{:?}", config.tunnels)),
         ("epoch", format!("{:?}", config.epoch)),
         ("seed", format!("{} {seed}", seed.kind())),
         ("parameters", parameters.join(",")),

@@ -12,6 +12,7 @@ use std::io;
 use flowgauge_capture::Captures;
 use flowgauge_core::catalog;
 use flowgauge_core::key::KeyKind;
+use flowgauge_core::packet::Tunnels;
 use flowgauge_core::summary::Parameters;
 use flowgauge_core::task::TASKS;
 use flowgauge_core::terms::Measure;
@@ -93,7 +94,7 @@ fn configs() -> Vec<(String, Config)> {
             let ways = [
                 ("plain", plain.clone()),
                 ("by bytes", Config { by: Measure::Bytes, ..plain.clone() }),
-                ("inner", Config { inner: true, ..plain.clone() }),
+                ("inner", Config { tunnels: Tunnels::Inner, ..plain.clone() }),
                 ("filter", Config { filter, ..plain }),
             ];
             for (way, config) in ways.into_iter().take(if all { 4 } else { 1 }) {

@@ -1,14 +1,15 @@
 //! Every packet is counted once, or counted as not counted.
 
 use flowgauge_core::key::KeyKind;
+use flowgauge_core::packet::Tunnels;
 use flowgauge_core::summary::Parameters;
 use flowgauge_core::terms::Measure;
-use flowgauge_engine::{Config, EpochLength};
+use flowgauge_engine::{Config, EpochLength, Plan};
 use flowgauge_filter::Filter;
 use serde_json::Value;
 
 use crate::capture::{Pcap, arp, mixed, udp, udp6};
-use crate::{asking, only_epoch, run};
+use crate::{asking, only_epoch, run, run_plan};
 
 const COUNTS: [&str; 12] = [
     "read",
@@ -152,6 +153,39 @@ fn a_link_type_that_is_not_read_is_named() {
     assert_eq!(epoch["account"]["no_key_reasons"]["link-type"], 2);
     let notes = epoch["notes"].to_string();
     assert!(notes.contains("link type 227 (CAN with SocketCAN headers) is not read"), "{notes}");
+}
+
+/// Of a tunnel, the bytes are those of the frame, or of the frame without the tunnel, and the report
+/// says which; several measurements count as one does.
+#[test]
+fn bytes_of_a_tunnel_are_the_frame_s_or_the_inner_packet_s() {
+    let inside = udp((1, 1), (2, 2));
+    // IP in IP.
+    let mut tunnel = udp((8, 0), (9, 0))[..34].to_vec();
+    tunnel[16..18].copy_from_slice(&70_u16.to_be_bytes());
+    tunnel[23] = 4;
+    tunnel.extend(&inside[14..]);
+    let mut pcap = Pcap::new();
+    pcap.frame(0, &tunnel).frame(1, &inside);
+    for (tunnels, bytes, note) in [
+        (Tunnels::Inner, 84 + 64, "the whole frame's"),
+        (Tunnels::InnerBytes, 64 + 64, "the inner packet's, without its tunnels"),
+    ] {
+        let config = Config { tunnels, ..asking(&["top", "findings"]) };
+        let alone = only_epoch(config.clone(), &pcap.0);
+        assert_eq!(count(&alone["account"], "keyed_bytes"), bytes);
+        assert_eq!(alone["tasks"]["top"]["items"][0]["packets"]["value"], 2);
+        assert_eq!(alone["tasks"]["top"]["items"][0]["bytes"]["value"], bytes);
+        assert_eq!(alone["series"]["bytes"].as_array().unwrap()[0], bytes);
+        let notes = alone["notes"].to_string();
+        assert!(notes.contains(note), "{notes}");
+        let one = Config { name: "one".to_owned(), ..config.clone() };
+        let several = Plan::several([one, config].to_vec()).unwrap();
+        for epoch in &run_plan(several, &pcap.0).0[..2] {
+            assert_eq!(count(&epoch["account"], "keyed_bytes"), bytes);
+            assert_eq!(epoch["series"]["bytes"].as_array().unwrap()[0], bytes);
+        }
+    }
 }
 
 #[test]

@@ -28,9 +28,12 @@ use serde_json::Value;
 
 /// The reports of a run over `bytes`, and what it came to.
 fn run(config: Config, bytes: &[u8]) -> (Vec<Value>, Outcome) {
+    run_plan(Plan::new(config).unwrap(), bytes)
+}
+
+fn run_plan(plan: Plan, bytes: &[u8]) -> (Vec<Value>, Outcome) {
     let mut out = Vec::new();
     let mut source = Captures::from_bytes("test.pcap", bytes.to_vec());
-    let plan = Plan::new(config).unwrap();
     let outcome =
         flowgauge_engine::run(plan, &mut source, &mut Written::new(Json, &mut out), &mut |_| {})
             .unwrap();

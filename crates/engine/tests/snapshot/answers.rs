@@ -1,6 +1,7 @@
 //! Closed epochs that are stored, merged and asked again.
 
 use flowgauge_core::key::{CanonicalKey, KeySpec};
+use flowgauge_core::packet::Tunnels;
 use flowgauge_core::summary::Parameters;
 use flowgauge_core::terms::{Hierarchy, Measure, SpreadOf, Threshold};
 use flowgauge_engine::sink::{Json, Written};
@@ -126,7 +127,8 @@ fn a_merge_of_what_differs_names_the_field() {
         (Config { spread: 9, ..base() }, "spread"),
         (Config { seed: Some(Seed::number(7)), ..base() }, "seed"),
         (Config { memory_bytes: 64 << 20, ..base() }, "parameters"),
-        (Config { inner: true, ..base() }, "inner"),
+        (Config { tunnels: Tunnels::Inner, ..base() }, "tunnels"),
+        (Config { tunnels: Tunnels::InnerBytes, ..base() }, "tunnels"),
         (Config { by: Measure::Bytes, ..base() }, "by"),
         (Config { threshold: Threshold::Weight(7), ..base() }, "threshold"),
         (Config { hierarchy: Hierarchy::Bits, ..base() }, "hierarchy"),

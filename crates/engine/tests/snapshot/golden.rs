@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 use std::{env, fs};
 
+use flowgauge_core::packet::Tunnels;
 use flowgauge_core::summary::Parameters;
 use flowgauge_core::terms::{Measure, SpreadOf};
 use flowgauge_engine::snapshot::Snapshot;
@@ -70,7 +71,7 @@ pub(crate) fn measurements() -> Vec<(&'static str, Config)> {
             Config {
                 spread_of: SpreadOf::Address,
                 accelerators: vec![("agg-evict".to_owned(), Parameters::default())],
-                inner: true,
+                tunnels: Tunnels::Inner,
                 ..of("destination-port", "space-saving", &[("counters", 16)])
             },
         ),

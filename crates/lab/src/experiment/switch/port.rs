@@ -11,7 +11,7 @@ use flowgauge_core::any::BatchMut;
 use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::key::{CanonicalKey, KeyKind, KeySpec};
 use flowgauge_core::lanes::{LaneOptions, Lanes, Take};
-use flowgauge_core::packet::Frames;
+use flowgauge_core::packet::{Frames, Tunnels};
 use flowgauge_core::summary::Parameters;
 use flowgauge_core::task::Report;
 use flowgauge_dpdk::{Dpdk, DpdkQueue, PortOptions, open};
@@ -275,7 +275,7 @@ fn parse(source: &mut Timed<'_>) -> Result<(), Failure> {
     let (key, isa) = (KeySpec::from(KeyKind::FiveTuple), Isa::best());
     let mut lanes = Lanes::new(LaneOptions {
         key,
-        inner: false,
+        tunnels: Tunnels::Outer,
         batch_packets: BATCH_PACKETS,
         elements: None,
         ipv6: true,
