@@ -1,7 +1,11 @@
 //! What must hold for any bytes that are read as a snapshot: run by the fuzz target, and by the engine's
 //! tests on the inputs that are kept.
 
-use flowgauge_engine::sink::{Csv, Format, Json, Text, Written};
+use std::io;
+
+use flowgauge_engine::sink::layout::Look;
+use flowgauge_engine::sink::tables::{self, Column, Tables, Value};
+use flowgauge_engine::sink::{Format, Item, Json, Line, Sink, SinkError, Text, Written, csv};
 use flowgauge_engine::snapshot::Snapshot;
 use flowgauge_kernel::Seed;
 
@@ -36,8 +40,9 @@ pub fn bears_all_use(snapshot: &mut Snapshot) {
     let again = Snapshot::decode(&stored, LIMIT, Some(&seed_file()));
     assert!(again.unwrap().encode() == stored);
     ask(snapshot, Json, None);
-    ask(snapshot, Csv, None);
-    ask(snapshot, Text { rows: 10 }, None);
+    ask(snapshot, Line, None);
+    ask(snapshot, Text { rows: 10, look: Look::default() }, None);
+    ask_for(snapshot, &mut Rows { columns: 0, out: Vec::new() }, None);
     ask(snapshot, Json, Some("source/9,9"));
     ask(snapshot, Json, Some("protocol"));
 }
@@ -45,14 +50,46 @@ pub fn bears_all_use(snapshot: &mut Snapshot) {
 /// Asks what the snapshot answers by default, and writes it.
 fn ask(snapshot: &mut Snapshot, format: impl Format, key: Option<&str>) {
     let mut out = Vec::new();
+    if ask_for(snapshot, &mut Written::new(format, &mut out), key) {
+        assert!(str::from_utf8(&out).is_ok() && !out.is_empty());
+    }
+}
+
+/// Whether the snapshot answers by this key; by its own it does.
+fn ask_for(snapshot: &mut Snapshot, sink: &mut dyn Sink, key: Option<&str>) -> bool {
     let by = |config: &mut flowgauge_engine::Config| {
         config.key = key.map_or(config.key, |key| key.parse().unwrap());
     };
-    match snapshot.query(by, &mut Written::new(format, &mut out)) {
-        Ok(total) => {
-            assert_eq!(total.epochs, 1);
-            assert!(str::from_utf8(&out).is_ok() && !out.is_empty());
-        }
+    let total = snapshot.query(by, sink);
+    match &total {
+        Ok(total) => assert_eq!(total.epochs, 1),
         Err(error) => assert!(key.is_some(), "{error}"),
+    }
+    total.is_ok()
+}
+
+/// Takes tables whose rows have a value for each column.
+struct Rows {
+    columns: usize,
+    out: Vec<u8>,
+}
+
+impl Tables for Rows {
+    fn table(&mut self, _: &str, _: &str, columns: &[Column]) -> io::Result<()> {
+        self.columns = columns.len();
+        csv::header(columns, &mut self.out)
+    }
+
+    fn row(&mut self, values: &[Value]) -> io::Result<()> {
+        assert_eq!(values.len(), self.columns);
+        csv::row(values, &mut self.out)
+    }
+}
+
+impl Sink for Rows {
+    fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
+        tables::write(item, self)?;
+        assert!(str::from_utf8(&self.out).is_ok());
+        Ok(())
     }
 }

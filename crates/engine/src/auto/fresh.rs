@@ -93,7 +93,7 @@ mod tests {
     use crate::source::{Burst, Columns, Source};
 
     fn keys<'a>(key: KeySpec, frames: impl Iterator<Item = Frame<'a>>) -> Vec<CanonicalKey> {
-        let parsed = frames.map(|frame| parse(frame.link, frame.bytes));
+        let parsed = frames.map(|frame| flowgauge_core::packet::parse(frame.link, frame.bytes));
         let key = |headers| match headers {
             Headers::V4(ip) => v4(key, &ip),
             Headers::V6(ip) => v6(key, &ip),
@@ -116,7 +116,7 @@ mod tests {
             }
             let once =
                 sizes.iter().filter(|(_, size)| **size == 1).map(|(flow, _)| *flow).collect();
-            sample.renew(fresh(sample.packets(), key, false, &once));
+            sample.renew(fresh(sample.packets(), key, Tunnels::Outer, &once));
             let mut replay = sample.replay(3000, 9000);
             let (mut seen, mut columns) = (Vec::new(), Columns::default());
             loop {
