@@ -125,8 +125,8 @@ lab: cargo-there ## the papers' figures measured anew: writes docs/lab.md and do
 lab-dpdk: cargo-there ## at a port of DPDK: writes docs/lab/switch-dpdk.* and switch-zero-loss.*; wants an idle machine
 	cargo run --release --locked -p flowgauge-lab --features dpdk -- run switch/dpdk switch/zero-loss
 
-interop: cargo-there ## what DataSketches' Python library reads of ours; needs python3 and a network
-	bash tests/interop.sh
+interop: build ## what Python reads of ours: DataSketches, pandas and DuckDB; needs python3 and a network
+	bash tests/interop.sh $(BINARY)
 
 soak: cargo-there ## the long forms of the tests
 	FLOWGAUGE_LONG=1 cargo test --release --workspace --locked

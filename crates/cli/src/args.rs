@@ -294,7 +294,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "PATH", help_heading = OUTPUT)]
     pub(crate) save: Option<PathBuf>,
 
-    /// Write to FILE as text, line, json, csv or snapshot ('-' is standard output): instead of --format and -o,
+    /// Write to FILE as text, line, json, csv, parquet or snapshot ('-' is standard output): instead of --format and -o,
     /// and as --save does for snapshots. May be repeated, each with a file of its own
     #[arg(long, value_name = "FORMAT:FILE", value_parser = values::sink,
         conflicts_with_all = ["format", "path"], help_heading = OUTPUT)]
@@ -434,8 +434,8 @@ pub(crate) struct Output {
     #[arg(long, value_parser = choice(Format::ALL), help_heading = OUTPUT)]
     pub(crate) format: Option<Format>,
 
-    /// Write to FILE instead of standard output; csv with several tasks writes a file for each table into
-    /// the folder FILE
+    /// Write to FILE instead of standard output; csv and parquet of several tasks write a file for each
+    /// table into the folder FILE
     #[arg(short = 'o', value_name = "FILE", help_heading = OUTPUT)]
     pub(crate) path: Option<PathBuf>,
 
@@ -548,16 +548,18 @@ pub(crate) enum Format {
     Line,
     Json,
     Csv,
+    Parquet,
 }
 
 impl Format {
     /// All of them, by name. JSON is written as a line for each report, which has a name of its own.
-    pub(crate) const ALL: [(&'static str, Self); 5] = [
+    pub(crate) const ALL: [(&'static str, Self); 6] = [
         ("text", Self::Text),
         ("line", Self::Line),
         ("json", Self::Json),
         ("ndjson", Self::Json),
         ("csv", Self::Csv),
+        ("parquet", Self::Parquet),
     ];
 
     /// The name on the command line.

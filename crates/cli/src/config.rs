@@ -85,9 +85,10 @@ fn config(
     measurement: &Measurement,
     epoch: EpochLength,
 ) -> Result<Config, Failure> {
-    let csv = |output: &Destination| output.format == Some(Format::Csv);
-    if measurement.updates.is_some() && run.destinations().iter().any(csv) {
-        let message = "csv does not tell updates from epochs; use json or text with --updates";
+    let tables =
+        |output: &Destination| matches!(output.format, Some(Format::Csv | Format::Parquet));
+    if measurement.updates.is_some() && run.destinations().iter().any(tables) {
+        let message = "tables do not tell updates from epochs; use json or text with --updates";
         return Err(Failure::Usage(message.to_owned()));
     }
     let config = Config {

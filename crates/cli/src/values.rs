@@ -17,8 +17,9 @@ pub(crate) fn ring(text: &str) -> Result<usize, String> {
 /// An output: `json:FILE`, where '-' is standard output.
 pub(crate) fn sink(text: &str) -> Result<Destination, String> {
     const SNAPSHOT: &str = "snapshot";
-    let known =
-        || "write FORMAT:FILE, with the format text, line, json, csv or snapshot".to_owned();
+    let known = || {
+        "write FORMAT:FILE, with the format text, line, json, csv, parquet or snapshot".to_owned()
+    };
     let (name, path) =
         text.split_once(':').filter(|(_, path)| !path.is_empty()).ok_or_else(known)?;
     let path = Some(PathBuf::from(path)).filter(|path| path != Path::new("-"));

@@ -2,10 +2,12 @@
 
 mod last;
 mod look;
+mod parquet;
 mod place;
 mod reports;
 mod retried;
 mod tables;
+mod to;
 mod whole;
 
 use std::fs::{self, File};
@@ -20,12 +22,14 @@ use crate::args::{Destination, Format, Output, Run};
 use crate::failure::{Failure, complain};
 use crate::snapshots::{self, Save};
 use last::{Brief, Kept, Last};
+use parquet::ParquetFiles;
 use place::Place;
 pub(crate) use place::{Replacement, refuse_input};
 use reports::Reports;
 pub(crate) use reports::{Flags, INTERRUPTED};
 use retried::Retried;
-use tables::{TableFiles, To};
+use tables::TableFiles;
+use to::To;
 use whole::Whole;
 
 /// Rows of a list that the text report shows at most.
@@ -108,6 +112,15 @@ pub(crate) fn reports(
         Format::Csv => {
             let to = To::new(path, tasks, inputs)?;
             return Ok(Box::new(TableFiles::new(to, inputs, pace, flags)?));
+        }
+        Format::Parquet if pace == Pace::Live => {
+            let message =
+                "a Parquet file is written at its end; use csv, or store snapshots with --save";
+            return Err(Failure::Usage(message.to_owned()));
+        }
+        Format::Parquet => {
+            let to = To::new(path, tasks, inputs)?;
+            return Ok(Box::new(ParquetFiles::new(to, inputs, flags)?));
         }
     };
     page(format, path, inputs, pace, flags)

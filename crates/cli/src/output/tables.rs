@@ -1,4 +1,4 @@
-//! The sink of a command: tables, each in a file of its own, or one alone.
+//! Tables as CSV, each in a file of its own, or one alone.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,48 +9,11 @@ use flowgauge_engine::sink::tables::{self, Column, Tables, Value};
 use flowgauge_engine::sink::{Item, Sink, SinkError, Takes, csv};
 use flowgauge_engine::{EngineError, Pace};
 
-use super::place::{Place, refuse_input};
+use super::place::Place;
 use super::reports::{Flags, KEPT};
+use super::to::{self, To, sink_error};
 use super::whole::Whole;
 use crate::failure::Failure;
-
-/// Where tables go.
-pub(crate) enum To {
-    /// To files in this folder, by their names.
-    Folder(PathBuf),
-    /// The table of this name to a place; others are left out.
-    One(String, Option<PathBuf>),
-}
-
-impl To {
-    /// Where the output `path` leads if these tasks are asked; `None` stands for default ones.
-    pub(crate) fn new(
-        path: Option<&Path>,
-        tasks: Option<&[String]>,
-        inputs: &[PathBuf],
-    ) -> Result<Self, Failure> {
-        if let Some(path) = path {
-            refuse_input("output", path, inputs)?;
-        }
-        let one = match tasks {
-            Some([task]) => Some(task.clone()),
-            Some(_) | None => None,
-        };
-        let is_folder =
-            |path: &Path| path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/");
-        match (path.filter(|path| *path != Path::new("-")), one) {
-            (Some(path), _) if is_folder(path) => Ok(Self::Folder(path.to_owned())),
-            (path, Some(task)) => Ok(Self::One(task, path.map(Path::to_owned))),
-            (Some(path), None) if !path.exists() && path.extension().is_none() => {
-                Ok(Self::Folder(path.to_owned()))
-            }
-            _ => Err(Failure::Usage(
-                "csv has a file for each task; name a folder with -o FOLDER/, or one task with --task"
-                    .to_owned(),
-            )),
-        }
-    }
-}
 
 /// Writes the tables of reports as CSV: of each item, a table as a whole or not at all.
 pub(crate) struct TableFiles {
@@ -85,11 +48,7 @@ impl TableFiles {
         let (inputs, files) = (inputs.to_vec(), BTreeMap::new());
         let mut tables = Self { to, inputs, pace, flags, files, open: None, begun: 0, written: 0 };
         match &tables.to {
-            To::Folder(folder) => {
-                fs::create_dir_all(folder).and_then(|()| writable(folder)).map_err(|error| {
-                    Failure::Failed(format!("{}: cannot be written: {error}", folder.display()))
-                })?;
-            }
+            To::Folder(folder) => to::make(folder)?,
             To::One(_, path) => {
                 let path = path.clone().unwrap_or_default();
                 let place = tables.place(&path)?;
@@ -102,17 +61,6 @@ impl TableFiles {
             }
         }
         Ok(tables)
-    }
-
-    /// The path of a table, where it is written.
-    fn path(&self, measurement: &str, table: &str) -> Option<PathBuf> {
-        match &self.to {
-            To::Folder(folder) if measurement == "main" => {
-                Some(folder.join(format!("{table}.csv")))
-            }
-            To::Folder(folder) => Some(folder.join(format!("{measurement}.{table}.csv"))),
-            To::One(name, path) => (name == table).then(|| path.clone().unwrap_or_default()),
-        }
     }
 
     fn place(&self, path: &Path) -> Result<Place, Failure> {
@@ -166,7 +114,7 @@ impl TableFile {
 impl Tables for TableFiles {
     fn table(&mut self, measurement: &str, name: &str, columns: &[Column]) -> io::Result<()> {
         self.end()?;
-        let Some(path) = self.path(measurement, name) else { return Ok(()) };
+        let Some(path) = self.to.path(measurement, name, "csv") else { return Ok(()) };
         self.begun += 1;
         if self.begun <= self.written {
             return Ok(());
@@ -221,18 +169,6 @@ impl Sink for TableFiles {
         }
         Ok(())
     }
-}
-
-fn sink_error(path: &Path, error: io::Error) -> SinkError {
-    let name = if path == Path::new("") { Path::new("standard output") } else { path };
-    SinkError::new(&name.to_string_lossy(), error)
-}
-
-/// Fails where no file can be made in the folder.
-fn writable(folder: &Path) -> io::Result<()> {
-    let probe = folder.join(format!(".flowgauge.{}", std::process::id()));
-    fs::File::create_new(&probe)?;
-    fs::remove_file(probe)
 }
 
 /// The first line of a file; empty where it has none.

@@ -127,14 +127,14 @@ fn sinks_that_make_no_sense_are_refused() {
     let json = format!("json:{}", text(&folder.join("a")));
     let csv = format!("csv:{}/../no-sinks/a", text(&folder));
     for (sinks, reason) in [
-        (&["--sink", "xml:a"][..], "the format text, line, json, csv or snapshot"),
+        (&["--sink", "xml:a"][..], "the format text, line, json, csv, parquet or snapshot"),
         (&["--sink", "json"], "write FORMAT:FILE"),
         (&["--sink", "json:"], "write FORMAT:FILE"),
         (&["--sink", "snapshot:-"], "name a file or a directory"),
         (&["--sink", &json, "-o", "b"], "cannot be used with"),
         (&["--sink", &json, "--sink", &csv], "two outputs go to"),
         (&["--sink", "text:-", "--sink", "json:-"], "two outputs go to standard output"),
-        (&["--sink", &csv, "--epoch", "10s", "--updates", "1s"], "csv does not tell updates"),
+        (&["--sink", &csv, "--epoch", "10s", "--updates", "1s"], "tables do not tell updates"),
     ] {
         let answer = flowgauge(&[&["analyze"], sinks, &[&capture]].concat());
         let lines = answer.err.lines().count();
