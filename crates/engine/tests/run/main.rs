@@ -17,6 +17,7 @@ mod refusals;
 mod sampling;
 mod sampling_speed;
 mod shared;
+mod tshark;
 mod turns;
 mod updates;
 mod workers;
