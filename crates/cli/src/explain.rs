@@ -154,7 +154,7 @@ fn explain(page: &mut Page, config: &Config, explanation: &Explanation) {
     for lane in &explanation.lanes {
         let name = match (explanation.lanes.len(), lane.key_bytes) {
             (1, _) => "flows",
-            (_, 4 | 8 | 13) => "IPv4 flows",
+            (_, bytes) if config.key.address_bytes(bytes) == 4 => "IPv4 flows",
             _ => "IPv6 flows",
         };
         let room = lane.flows.map(|flows| format!(", room for {}", plural(flows as u64, "flow")));

@@ -34,7 +34,7 @@ impl Answered {
     fn new() -> Self {
         let mut all = Vec::new();
         for algorithm in ALGORITHMS {
-            for (_, kind) in KeyKind::ALL {
+            for (_, kind) in KeyKind::NAMED {
                 for by in [Measure::Packets, Measure::Bytes] {
                     let tasks = answered(kind.into(), by, algorithm.name);
                     all.extend(tasks.into_iter().map(|task| (algorithm.name, kind, task)));
@@ -101,10 +101,10 @@ fn lines(answered: &Answered) -> String {
             "question": task.question,
             "default": task.by_default,
             "algorithms": names(ALGORITHMS, |one| answered.by(one, task), |one| one.name),
-            "keys": names(KeyKind::ALL, |(_, kind)| answered.of(kind, task), |(name, _)| name),
+            "keys": names(KeyKind::NAMED, |(_, kind)| answered.of(kind, task), |(name, _)| name),
         })
     });
-    let keys = KeyKind::ALL.into_iter().map(|(name, kind)| {
+    let keys = KeyKind::NAMED.into_iter().map(|(name, kind)| {
         json!({
             "kind": "key",
             "name": name,
@@ -149,7 +149,7 @@ fn page(look: Look, answered: &Answered) -> String {
     let numbers = || (1..=TASKS.len()).map(|number| number.to_string());
     matrix(&mut page, numbers(), algorithms(), |algorithm, at| answered.by(algorithm, TASKS[at]));
     page.heading("Tasks, by their numbers, that are answered for a key by an algorithm that can");
-    matrix(&mut page, numbers(), KeyKind::ALL, |kind, at| answered.of(*kind, TASKS[at]));
+    matrix(&mut page, numbers(), KeyKind::NAMED, |kind, at| answered.of(*kind, TASKS[at]));
     page.into_text()
 }
 

@@ -30,7 +30,7 @@ pub(crate) fn completions(shell: Shell) -> Result<(), Failure> {
 fn named(command: Command) -> Command {
     let algorithms = ALGORITHMS.iter().map(|info| info.name).chain(["auto"]);
     let accelerators = ACCELERATORS.iter().map(|info| info.name).chain(["none"]);
-    let keys = KeyKind::ALL.map(|(name, _)| name);
+    let keys = KeyKind::NAMED.map(|(name, _)| name);
     let tasks = TASKS.iter().map(|task| task.name);
     let lists: [(&str, Vec<&'static str>); 4] = [
         ("algorithm", algorithms.collect()),

@@ -73,13 +73,13 @@ fn keys(traffic: &Traffic, parse: impl Fn(LinkType, &[u8]) -> Headers) -> u64 {
     for frame in traffic.frames() {
         match parse(LinkType::ETHERNET, frame) {
             Headers::V4(ip) => {
-                if let Ok(key) = Key16::extract(KeyKind::FiveTuple, &ip) {
+                if let Ok(key) = Key16::extract(KeyKind::FIVE_TUPLE, &ip) {
                     batch[keyed % 256] = key;
                     keyed += 1;
                 }
             }
             Headers::V6(ip) => {
-                if let Ok(key) = Key37::extract(KeyKind::FiveTuple, &ip) {
+                if let Ok(key) = Key37::extract(KeyKind::FIVE_TUPLE, &ip) {
                     batch6[keyed % 256] = key;
                     keyed += 1;
                 }

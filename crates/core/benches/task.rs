@@ -140,7 +140,7 @@ fn tasks(criterion: &mut Criterion) {
                 bench.iter_batched(
                     next,
                     |records| {
-                        let key = KeySpec::from(KeyKind::FiveTuple);
+                        let key = KeySpec::from(KeyKind::FIVE_TUPLE);
                         let lanes = [Lane { key, key_bytes, answers: records }];
                         black_box(task.run(&context, &lanes, &mut scratch).unwrap())
                     },

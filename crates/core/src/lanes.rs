@@ -51,13 +51,14 @@ pub struct Lanes {
     unmeasured: Size,
 }
 
-/// The lanes by the types of their keys.
+/// The lanes by the types of their keys, named after the shortest key of each.
 #[derive(Clone)]
 enum Keys {
     Address(Lane<Key4>, Option<Lane<Key16>>),
     Pair(Lane<Key8>, Option<Lane<Key37>>),
     FiveTuple(Lane<Key16>, Option<Lane<Key37>>),
     Number(Lane<Key4>),
+    Numbers(Lane<Key8>),
 }
 
 /// How lanes fill their batches.
@@ -119,12 +120,12 @@ trait Put {
 }
 
 /// The lane of both versions.
-struct One<'a> {
-    lane: &'a mut Lane<Key4>,
+struct One<'a, K> {
+    lane: &'a mut Lane<K>,
     to: &'a mut dyn Take,
 }
 
-impl Put for One<'_> {
+impl<K: Width + Extract<8> + Extract<32>> Put for One<'_, K> {
     #[inline(always)]
     fn v4(&mut self, ip: &Ip<8>, wire: u32, time_ns: i64) -> Result<(), Keyless> {
         self.lane.take(ip, wire, time_ns, 0, self.to)
@@ -165,7 +166,7 @@ impl<A: Width + Extract<8>, B: Width + Extract<32>> Put for Two<'_, A, B> {
         if let Some(v6) = &mut self.v6 {
             return v6.take(ip, wire, time_ns, 1, self.to);
         }
-        B::extract(self.v4.key.kind, ip).map_err(Keyless::Malformed)?;
+        B::extract(self.v4.key.kind(), ip).map_err(Keyless::Malformed)?;
         *self.unmeasured += Size { packets: 1, bytes: u64::from(wire) };
         Ok(())
     }
@@ -187,13 +188,12 @@ impl<A: Width + Extract<8>, B: Width + Extract<32>> Put for Two<'_, A, B> {
 impl Lanes {
     /// Empty lanes.
     pub fn new(options: LaneOptions) -> Self {
-        let keys = match options.key.kind {
-            KeyKind::Source | KeyKind::Destination => {
-                Keys::Address(Lane::new(options, 0), Lane::ipv6(options))
-            }
-            KeyKind::Pair => Keys::Pair(Lane::new(options, 0), Lane::ipv6(options)),
-            KeyKind::FiveTuple => Keys::FiveTuple(Lane::new(options, 0), Lane::ipv6(options)),
-            KeyKind::Protocol | KeyKind::DestinationPort => Keys::Number(Lane::new(options, 0)),
+        let keys = match options.key.lanes() {
+            [4, _] => Keys::Address(Lane::new(options, 0), Lane::ipv6(options)),
+            [8, _] => Keys::Pair(Lane::new(options, 0), Lane::ipv6(options)),
+            [4] => Keys::Number(Lane::new(options, 0)),
+            [8] => Keys::Numbers(Lane::new(options, 0)),
+            _ => Keys::FiveTuple(Lane::new(options, 0), Lane::ipv6(options)),
         };
         let (keyless, unmeasured) = (KeylessCounts::default(), Size::default());
         Self { keys, isa: options.isa, tunnels: options.tunnels, keyless, unmeasured }
@@ -217,6 +217,10 @@ impl Lanes {
                 isa.with_headers(&mut Each { frames, tunnels: *tunnels, most, keyless, lanes })
             }
             Keys::Number(lane) => {
+                let lanes = One { lane, to };
+                isa.with_headers(&mut Each { frames, tunnels: *tunnels, most, keyless, lanes })
+            }
+            Keys::Numbers(lane) => {
                 let lanes = One { lane, to };
                 isa.with_headers(&mut Each { frames, tunnels: *tunnels, most, keyless, lanes })
             }
@@ -246,6 +250,7 @@ impl Lanes {
                 take_stretches(block, places, most, keyless, lanes)
             }
             Keys::Number(lane) => take_stretches(block, places, most, keyless, One { lane, to }),
+            Keys::Numbers(lane) => take_stretches(block, places, most, keyless, One { lane, to }),
         }
     }
 
@@ -256,6 +261,7 @@ impl Lanes {
             Keys::Pair(v4, v6) => flush_two(v4, v6.as_mut(), to),
             Keys::FiveTuple(v4, v6) => flush_two(v4, v6.as_mut(), to),
             Keys::Number(lane) => lane.flush(0, to),
+            Keys::Numbers(lane) => lane.flush(0, to),
         }
     }
 
@@ -266,6 +272,7 @@ impl Lanes {
             Keys::Pair(v4, v6) => weigh_two(v4, v6.as_mut(), packets, to),
             Keys::FiveTuple(v4, v6) => weigh_two(v4, v6.as_mut(), packets, to),
             Keys::Number(lane) => lane.weigh(0, packets, to),
+            Keys::Numbers(lane) => lane.weigh(0, packets, to),
         }
     }
 
@@ -277,6 +284,7 @@ impl Lanes {
             Keys::Pair(v4, v6) => keyed(v4, v6.as_ref()),
             Keys::FiveTuple(v4, v6) => keyed(v4, v6.as_ref()),
             Keys::Number(lane) => lane.keyed,
+            Keys::Numbers(lane) => lane.keyed,
         };
         Counts { keyed: keyed + unmeasured, unmeasured, keyless }
     }
@@ -290,6 +298,7 @@ impl Lanes {
             Keys::Pair(v4, v6) => forget_two(v4, v6.as_mut()),
             Keys::FiveTuple(v4, v6) => forget_two(v4, v6.as_mut()),
             Keys::Number(lane) => lane.keyed = Size::default(),
+            Keys::Numbers(lane) => lane.keyed = Size::default(),
         }
     }
 }
@@ -421,6 +430,8 @@ where
 struct Lane<K> {
     key: KeySpec,
     mask: K,
+    /// Whether it is a key that is made by code of its own.
+    usual: bool,
     batch: Batch<K>,
     batch_packets: usize,
     elements: Option<(SpreadOf, Digester)>,
@@ -432,8 +443,9 @@ struct Lane<K> {
 impl<K: Width> Lane<K> {
     fn new(options: LaneOptions, lane: usize) -> Self {
         let LaneOptions { key, batch_packets, elements, .. } = options;
-        let (mask, batch) = (key.mask(key.lanes()[lane]), Batch::new());
-        Self { key, mask, batch, batch_packets, elements, keyed: Size::default(), weight: 1 }
+        let (mask, usual) = (key.mask(key.lanes()[lane]), key.kind().is_usual());
+        let (batch, keyed) = (Batch::new(), Size::default());
+        Self { key, mask, usual, batch, batch_packets, elements, keyed, weight: 1 }
     }
 
     fn ipv6(options: LaneOptions) -> Option<Self> {
@@ -454,11 +466,11 @@ impl<K: Width> Lane<K> {
         K: Extract<N>,
         Ip<N>: Element,
     {
-        let key = K::extract(self.key.kind, ip).map_err(Keyless::Malformed)?;
+        let key = K::extract(self.key.kind(), ip).map_err(Keyless::Malformed)?;
         match &self.elements {
             None => self.batch.push(key.masked(self.mask), wire, time_ns),
             Some((of, digester)) => {
-                let element = ip.element(self.key.kind, *of, digester);
+                let element = ip.element(self.key.kind(), *of, digester);
                 let element = element.map_err(Keyless::Malformed)?;
                 self.batch.push_with_element(key.masked(self.mask), wire, time_ns, element);
             }
@@ -482,13 +494,20 @@ impl<K: Width> Lane<K> {
         K: Extract<N>,
         Ip<N>: Element,
     {
-        let (kind, mask) = (self.key.kind, self.mask);
+        let (kind, mask, usual) = (self.key.kind(), self.mask, self.usual);
         let key = |tuple: &Tuple<N>| K::from_tuple(kind, tuple).masked(mask);
+        let combined = |tuple: &Tuple<N>| K::combined(kind, tuple).masked(mask);
         let mut taken = 0;
         loop {
             let first = self.batch.len();
             let room = frames.part(taken..frames.len().min(taken + self.batch_packets - first));
-            let rows = version.read_all(room.bytes(), self.batch.free_keys(), key);
+            let free = self.batch.free_keys();
+            // A loop each, so that the usual keys do not pay for the others.
+            let rows = if usual {
+                version.read_all(room.bytes(), free, key)
+            } else {
+                version.read_all(room.bytes(), free, combined)
+            };
             self.batch.extend(&room.wires()[..rows], &room.times_ns()[..rows]);
             if let Some(element) = self.element() {
                 let tuples = room.bytes()[..rows].iter().filter_map(|bytes| version.read(bytes));
@@ -510,7 +529,7 @@ impl<K: Width> Lane<K> {
     where
         K: Extract<8>,
     {
-        let (kind, mask) = (self.key.kind, self.mask);
+        let (kind, mask) = (self.key.kind(), self.mask);
         let mut at = places.start;
         while at < places.end {
             let first = self.batch.len();
@@ -520,9 +539,14 @@ impl<K: Width> Lane<K> {
             let free = self.batch.free_keys();
             // A loop for each kind of address, which is a constant there, copies by vectors.
             match kind {
-                KeyKind::Source => cut(tuples, KeyKind::Source, mask, free),
-                KeyKind::Destination => cut(tuples, KeyKind::Destination, mask, free),
-                kind => cut(tuples, kind, mask, free),
+                KeyKind::SOURCE => cut(tuples, KeyKind::SOURCE, mask, free),
+                KeyKind::DESTINATION => cut(tuples, KeyKind::DESTINATION, mask, free),
+                kind if self.usual => cut(tuples, kind, mask, free),
+                kind => {
+                    for (to, tuple) in free.iter_mut().zip(tuples) {
+                        *to = K::combined(kind, tuple).masked(mask);
+                    }
+                }
             }
             self.batch.extend(wires, times_ns);
             if let Some(element) = self.element() {
@@ -541,7 +565,7 @@ impl<K: Width> Lane<K> {
     where
         Ip<N>: Element,
     {
-        let (kind, (of, digester)) = (self.key.kind, self.elements?);
+        let (kind, (of, digester)) = (self.key.kind(), self.elements?);
         Some(move |tuple| match Ip::from(tuple).element(kind, of, &digester) {
             Ok(element) => element,
             Err(_) => unreachable!("a five-tuple has ports"),
@@ -568,8 +592,8 @@ impl<K: Width> Lane<K> {
 impl<K: FlowKey> Clone for Lane<K> {
     /// An empty lane like this one.
     fn clone(&self) -> Self {
-        let &Self { key, mask, batch_packets, elements, weight, .. } = self;
+        let &Self { key, mask, usual, batch_packets, elements, weight, .. } = self;
         let (batch, keyed) = (Batch::new(), Size::default());
-        Self { key, mask, batch, batch_packets, elements, keyed, weight }
+        Self { key, mask, usual, batch, batch_packets, elements, keyed, weight }
     }
 }

@@ -97,7 +97,8 @@ impl Run {
             history: vec![HistoryShape { key_bytes: 8, flows: 1 << 14, cells: 0 }],
             ..TaskOptions::new(Seed::number(7))
         };
-        let tasks = TASKS.iter().filter(|task| task.keys.contains(&KeyKind::Pair));
+        // That one needs ports.
+        let tasks = TASKS.iter().filter(|task| task.name != "findings");
         let tasks = tasks.map(|task| find(task.name).unwrap().build(&options).unwrap());
         Self { by, past: BTreeMap::new(), tasks: tasks.collect() }
     }
@@ -112,7 +113,7 @@ impl Run {
             lists: Lists::unlimited(usize::MAX),
             timeline: None,
         };
-        let lane = [Lane { key: KeyKind::Pair.into(), key_bytes: 8, answers }];
+        let lane = [Lane { key: KeyKind::PAIR.into(), key_bytes: 8, answers }];
         let mut listed = 0;
         for task in &mut self.tasks {
             let mut scratch = vec![u64::MAX; task.scratch_bytes(CELLS as usize).div_ceil(8)];

@@ -169,7 +169,7 @@ const BOTH: [Measure; 2] = [Measure::Packets, Measure::Bytes];
 
 /// Counters for every prefix there is: the same report as from a table of all flows.
 fn equals_the_table<K: FlowKey>(kind: KeyKind, hierarchy: Hierarchy, prefixes: (u8, u8)) {
-    let key = KeySpec { kind, v4_prefix: prefixes.0, v6_prefix: prefixes.1 };
+    let key = KeySpec::from(kind).with_prefixes(prefixes.0, prefixes.1);
     let packets = packets::<K>(3000, 6.0, key, 1);
     for by in BOTH {
         let table = summary::<K>(
@@ -193,17 +193,17 @@ fn equals_the_table<K: FlowKey>(kind: KeyKind, hierarchy: Hierarchy, prefixes: (
 #[test]
 fn with_room_for_all_prefixes_the_report_is_that_of_exact_flows() {
     for prefixes in [(32, 128), (24, 64), (20, 61), (0, 0)] {
-        equals_the_table::<Key4>(KeyKind::Source, Hierarchy::Bytes, prefixes);
-        equals_the_table::<Key4>(KeyKind::Destination, Hierarchy::Bits, prefixes);
-        equals_the_table::<Key16>(KeyKind::Source, Hierarchy::Bytes, prefixes);
-        equals_the_table::<Key8>(KeyKind::Pair, Hierarchy::Pair, prefixes);
+        equals_the_table::<Key4>(KeyKind::SOURCE, Hierarchy::Bytes, prefixes);
+        equals_the_table::<Key4>(KeyKind::DESTINATION, Hierarchy::Bits, prefixes);
+        equals_the_table::<Key16>(KeyKind::SOURCE, Hierarchy::Bytes, prefixes);
+        equals_the_table::<Key8>(KeyKind::PAIR, Hierarchy::Pair, prefixes);
     }
 }
 
 #[test]
 fn long_addresses_have_all_their_prefixes() {
-    equals_the_table::<Key16>(KeyKind::Destination, Hierarchy::Bits, (32, 128));
-    let key = KeyKind::Pair.into();
+    equals_the_table::<Key16>(KeyKind::DESTINATION, Hierarchy::Bits, (32, 128));
+    let key = KeyKind::PAIR.into();
     let packets = packets::<Key37>(300, 3.0, key, 1);
     let (hierarchy, by) = (Hierarchy::Pair, Measure::Packets);
     let table = summary::<Key37>("linear-table", &options(hierarchy, by, 1, 0), &packets);
@@ -256,30 +256,30 @@ fn keeps_its_promises<K: FlowKey>(
 fn no_heavy_prefix_is_left_out_and_bounds_hold() {
     for by in BOTH {
         for seed in 0..2 {
-            let one = packets::<Key4>(20_000, 9.0, KeyKind::Source.into(), seed);
+            let one = packets::<Key4>(20_000, 9.0, KeyKind::SOURCE.into(), seed);
             for counters in [100, 400] {
                 let options = options(Hierarchy::Bytes, by, seed, counters);
                 let sum = summary::<Key4>("mst", &options, &one);
-                keeps_its_promises(&*sum, by, Hierarchy::Bytes, KeyKind::Source, &one, counters);
+                keeps_its_promises(&*sum, by, Hierarchy::Bytes, KeyKind::SOURCE, &one, counters);
             }
         }
-        let two = packets::<Key8>(5_000, 6.0, KeyKind::Pair.into(), 9);
+        let two = packets::<Key8>(5_000, 6.0, KeyKind::PAIR.into(), 9);
         let options = options(Hierarchy::Pair, by, 9, 500);
         let sum = summary::<Key8>("mst", &options, &two);
-        keeps_its_promises(&*sum, by, Hierarchy::Pair, KeyKind::Pair, &two, 500);
+        keeps_its_promises(&*sum, by, Hierarchy::Pair, KeyKind::PAIR, &two, 500);
     }
 }
 
 #[test]
 fn shards_merge_within_the_bounds() {
-    let packets = packets::<Key4>(20_000, 9.0, KeyKind::Source.into(), 5);
+    let packets = packets::<Key4>(20_000, 9.0, KeyKind::SOURCE.into(), 5);
     for shards in [2, 7, 16] {
         let options = options(Hierarchy::Bytes, Measure::Packets, 1, 300);
         let parts = packets.chunks(packets.len().div_ceil(shards));
         let mut parts = parts.map(|part| summary::<Key4>("mst", &options, part));
         let mut sum = parts.next().unwrap();
         parts.for_each(|part| sum.merge(&*part).unwrap());
-        let (by, kind) = (Measure::Packets, KeyKind::Source);
+        let (by, kind) = (Measure::Packets, KeyKind::SOURCE);
         keeps_its_promises(&*sum, by, Hierarchy::Bytes, kind, &packets, 300);
     }
 }
@@ -287,7 +287,7 @@ fn shards_merge_within_the_bounds() {
 /// Both families of addresses are judged against the weight of both.
 #[test]
 fn two_lanes_are_two_trees_with_one_threshold() {
-    let (hierarchy, by, key) = (Hierarchy::Bytes, Measure::Packets, KeyKind::Source.into());
+    let (hierarchy, by, key) = (Hierarchy::Bytes, Measure::Packets, KeyKind::SOURCE.into());
     let (four, six) = (packets::<Key4>(2000, 6.0, key, 1), packets::<Key16>(1000, 3.0, key, 2));
     let all = [four.clone(), six.clone()].concat();
     let report = |name, counters| {
@@ -318,7 +318,7 @@ fn seeds() -> std::ops::Range<u64> {
 #[test]
 fn rhhh_converges() {
     const Z: f64 = 2.576;
-    let (hierarchy, kind) = (Hierarchy::Bytes, KeyKind::Source);
+    let (hierarchy, kind) = (Hierarchy::Bytes, KeyKind::SOURCE);
     let count = 60_000;
     let packets = packets::<Key4>(count, 6.0, kind.into(), 3);
     for by in BOTH {
@@ -402,7 +402,7 @@ fn a_die_has_a_side_for_each_node() {
 /// all that is heavy is reported.
 #[test]
 fn rhhh_reports_what_is_heavy() {
-    let (hierarchy, kind, by) = (Hierarchy::Bytes, KeyKind::Source, Measure::Packets);
+    let (hierarchy, kind, by) = (Hierarchy::Bytes, KeyKind::SOURCE, Measure::Packets);
     let packets = packets::<Key4>(200_000, 256.0, kind.into(), 3);
     let truth = truly_heavy(&packets, by, 1, 199.0);
     let (mut right, mut reported, mut wanted) = (0, 0, 0);
@@ -424,7 +424,7 @@ fn rhhh_reports_what_is_heavy() {
 /// As many prefixes reported as there are: looked through once each, not once for each other.
 #[test]
 fn many_reported_prefixes_are_no_longer_work_each() {
-    let (hierarchy, kind, by) = (Hierarchy::Bytes, KeyKind::Source, Measure::Packets);
+    let (hierarchy, kind, by) = (Hierarchy::Bytes, KeyKind::SOURCE, Measure::Packets);
     let flows = (0..150_000_u32).flat_map(|flow| {
         let address = flow.wrapping_mul(0x9e37_79b1).to_be_bytes().to_vec();
         [(address.clone(), 64), (address, 64)]
@@ -457,7 +457,7 @@ fn other_keys_and_other_questions_are_refused() {
     }
     let options = options(Hierarchy::Bytes, Measure::Packets, 1, 10);
     let counts = catalog::build::<Key4>("mst", &options).unwrap();
-    let lanes = [lane(KeyKind::Source.into(), &*counts)];
+    let lanes = [lane(KeyKind::SOURCE.into(), &*counts)];
     let ask = |hierarchy, by| run(hierarchy, by, Threshold::Share(0.1), &lanes, &[]).map(drop);
     assert!(refused(ask(Hierarchy::Bits, Measure::Packets)).contains("another hierarchy"));
     assert!(refused(ask(Hierarchy::Bytes, Measure::Bytes)).contains("counts bytes"));

@@ -1,8 +1,10 @@
 //! Keys: their names, masks and fields, and how they are made from packets.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
+use std::net::{IpAddr, Ipv6Addr};
+
 use flowgauge_core::key::{
-    CanonicalKey, Extract, FlowKey, Key4, Key8, Key16, Key37, KeyError, KeyKind, KeySpec,
+    CanonicalKey, Extract, Field, FlowKey, Key4, Key8, Key16, Key37, KeyError, KeyKind, KeySpec,
 };
 use flowgauge_core::packet::{Fault, Ip, Layer, Malformed, Ports};
 
@@ -30,19 +32,20 @@ fn packet6(ports: Ports) -> Ip<32> {
     Ip { addresses, protocol: 6, ports }
 }
 
+/// Every set of fields that makes a key.
+fn every_kind() -> impl Iterator<Item = KeyKind> {
+    let set = |bits: usize| {
+        let fields = (0..5).filter(|at| bits >> at & 1 == 1).map(|at| Field::ALL[at]);
+        KeyKind::of(&fields.collect::<Vec<_>>())
+    };
+    (1..32).map(set)
+}
+
 /// The flow of a packet under the key `kind`, in the text of the command line.
 fn flow_text(kind: KeyKind, values: [&str; 5]) -> String {
-    let has = match kind {
-        KeyKind::Source => [true, false, false, false, false],
-        KeyKind::Destination => [false, true, false, false, false],
-        KeyKind::Pair => [true, true, false, false, false],
-        KeyKind::FiveTuple => [true; 5],
-        KeyKind::Protocol => [false, false, false, false, true],
-        KeyKind::DestinationPort => [false, false, false, true, false],
-    };
-    let names = ["source", "destination", "source_port", "destination_port", "protocol"];
-    let fields = names.iter().zip(values).zip(has).filter(|(_, has)| *has);
-    fields.map(|((name, value), _)| format!("{name}={value}")).collect::<Vec<_>>().join(",")
+    let fields = Field::ALL.iter().zip(values).filter(|(field, _)| kind.has(**field));
+    let text = |(field, value): (&Field, &str)| format!("{}={value}", field.name());
+    fields.map(text).collect::<Vec<_>>().join(",")
 }
 
 fn extract<K: FlowKey + Extract<N>, const N: usize>(
@@ -57,31 +60,32 @@ fn extract<K: FlowKey + Extract<N>, const N: usize>(
 }
 
 fn extract4(kind: KeyKind, ip: &Ip<8>) -> Result<CanonicalKey, Malformed> {
-    match kind {
-        KeyKind::Pair => extract::<Key8, 8>(kind, ip),
-        KeyKind::FiveTuple => extract::<Key16, 8>(kind, ip),
-        _ => extract::<Key4, 8>(kind, ip),
+    match KeySpec::from(kind).lanes()[0] {
+        4 => extract::<Key4, 8>(kind, ip),
+        8 => extract::<Key8, 8>(kind, ip),
+        _ => extract::<Key16, 8>(kind, ip),
     }
 }
 
 fn extract6(kind: KeyKind, ip: &Ip<32>) -> Result<CanonicalKey, Malformed> {
-    match kind {
-        KeyKind::Source | KeyKind::Destination => extract::<Key16, 32>(kind, ip),
-        KeyKind::Pair | KeyKind::FiveTuple => extract::<Key37, 32>(kind, ip),
-        KeyKind::Protocol | KeyKind::DestinationPort => extract::<Key4, 32>(kind, ip),
+    match KeySpec::from(kind).lanes() {
+        [4] => extract::<Key4, 32>(kind, ip),
+        [8] => extract::<Key8, 32>(kind, ip),
+        [_, 16] => extract::<Key16, 32>(kind, ip),
+        _ => extract::<Key37, 32>(kind, ip),
     }
 }
 
 #[test]
 fn keys_of_packets_are_the_flows_of_the_command_line() {
-    for (_, kind) in KeyKind::ALL {
+    for kind in every_kind() {
         let spec = KeySpec::from(kind);
         let flow = |values| spec.parse_flow(&flow_text(kind, values)).unwrap();
         assert_eq!(extract4(kind, &packet4(PORTS)), Ok(flow(FLOW4)), "{kind:?}");
         assert_eq!(extract6(kind, &packet6(PORTS)), Ok(flow(FLOW6)), "{kind:?}");
     }
     let ports = |values: [&'static str; 5]| [values[0], values[1], "0", "0", values[4]];
-    for kind in [KeyKind::FiveTuple, KeyKind::DestinationPort] {
+    for kind in every_kind() {
         let flow = |values| KeySpec::from(kind).parse_flow(&flow_text(kind, values)).unwrap();
         assert_eq!(extract4(kind, &packet4(Ports::Absent)), Ok(flow(ports(FLOW4))));
         assert_eq!(extract6(kind, &packet6(Ports::Absent)), Ok(flow(ports(FLOW6))));
@@ -91,11 +95,56 @@ fn keys_of_packets_are_the_flows_of_the_command_line() {
 #[test]
 fn canonical_bytes_are_in_network_order() {
     let bytes = |kind| extract4(kind, &packet4(PORTS)).unwrap();
-    assert_eq!(bytes(KeyKind::Destination).as_bytes(), [192, 168, 7, 9]);
-    assert_eq!(bytes(KeyKind::Protocol).as_bytes(), [0, 0, 0, 6]);
-    assert_eq!(bytes(KeyKind::DestinationPort).as_bytes(), [0, 0, 1, 0xbb]);
+    assert_eq!(bytes(KeyKind::DESTINATION).as_bytes(), [192, 168, 7, 9]);
+    assert_eq!(bytes(KeyKind::PROTOCOL).as_bytes(), [0, 0, 0, 6]);
+    assert_eq!(bytes(KeyKind::DESTINATION_PORT).as_bytes(), [0, 0, 1, 0xbb]);
     let five_tuple = [10, 1, 2, 3, 192, 168, 7, 9, 0x12, 0x34, 1, 0xbb, 6];
-    assert_eq!(bytes(KeyKind::FiveTuple).as_bytes(), five_tuple);
+    assert_eq!(bytes(KeyKind::FIVE_TUPLE).as_bytes(), five_tuple);
+}
+
+/// Addresses at the begin, numbers at the end, and zeros up to a length that keys have.
+#[test]
+fn combinations_are_padded_between_addresses_and_numbers() {
+    let long6 = |source: &str, rest: &[u8]| {
+        let address: Ipv6Addr = source.parse().unwrap();
+        [&address.octets()[..], rest].concat()
+    };
+    for (key, v4, v6) in [
+        (
+            "source+destination-port",
+            vec![10, 1, 2, 3, 0, 0, 1, 0xbb],
+            long6(FLOW6[0], &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xbb]),
+        ),
+        (
+            "protocol+destination",
+            vec![192, 168, 7, 9, 0, 0, 0, 6],
+            long6(FLOW6[1], &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 6]),
+        ),
+        (
+            "destination-port+source-port+protocol+source",
+            vec![10, 1, 2, 3, 0, 0, 0, 0, 0x12, 0x34, 1, 0xbb, 6],
+            long6(FLOW6[0], &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x12, 0x34, 1, 0xbb, 6]),
+        ),
+        (
+            "pair+destination-port",
+            vec![10, 1, 2, 3, 192, 168, 7, 9, 0, 0, 0, 1, 0xbb],
+            [long6(FLOW6[0], &[]), long6(FLOW6[1], &[0, 0, 0, 1, 0xbb])].concat(),
+        ),
+    ] {
+        let kind = spec(key).kind();
+        assert_eq!(extract4(kind, &packet4(PORTS)).unwrap().as_bytes(), v4, "{key}");
+        assert_eq!(extract6(kind, &packet6(PORTS)).unwrap().as_bytes(), v6, "{key}");
+    }
+    for (key, both) in [
+        ("source-port+destination-port", vec![0x12, 0x34, 1, 0xbb]),
+        ("destination-port+protocol", vec![0, 1, 0xbb, 6]),
+        ("source-port+protocol", vec![0, 0x12, 0x34, 6]),
+        ("source-port+destination-port+protocol", vec![0, 0, 0, 0x12, 0x34, 1, 0xbb, 6]),
+    ] {
+        let kind = spec(key).kind();
+        assert_eq!(extract4(kind, &packet4(PORTS)).unwrap().as_bytes(), both, "{key}");
+        assert_eq!(extract6(kind, &packet6(PORTS)).unwrap().as_bytes(), both, "{key}");
+    }
 }
 
 #[test]
@@ -104,12 +153,9 @@ fn a_key_is_malformed_only_where_it_needs_what_is() {
     for (ports, protocol_known) in
         [(Ports::Malformed(malformed), true), (Ports::Unreached(malformed), false)]
     {
-        for (_, kind) in KeyKind::ALL {
-            let readable = match kind {
-                KeyKind::Source | KeyKind::Destination | KeyKind::Pair => true,
-                KeyKind::Protocol => protocol_known,
-                KeyKind::FiveTuple | KeyKind::DestinationPort => false,
-            };
+        for kind in every_kind() {
+            let has_ports = kind.has(Field::SourcePort) || kind.has(Field::DestinationPort);
+            let readable = !has_ports && (protocol_known || !kind.has(Field::Protocol));
             let whole4 = extract4(kind, &packet4(PORTS));
             let whole6 = extract6(kind, &packet6(PORTS));
             let or = |whole| if readable { whole } else { Err(malformed) };
@@ -121,26 +167,44 @@ fn a_key_is_malformed_only_where_it_needs_what_is() {
 
 #[test]
 fn names_and_prefixes_read_back() {
-    for (name, kind) in KeyKind::ALL {
-        assert_eq!(kind.name(), name);
+    for (name, kind) in KeyKind::NAMED {
+        assert_eq!(kind.to_string(), name);
         assert_eq!(spec(name), KeySpec::from(kind));
-        assert_eq!(KeySpec::from(kind).to_string(), name);
-        if kind.has_addresses() {
-            for v4_prefix in 0..=32 {
-                for v6_prefix in 0..=128 {
-                    let one = KeySpec { kind, v4_prefix, v6_prefix };
-                    assert_eq!(spec(&one.to_string()), one);
-                }
+    }
+    for kind in every_kind() {
+        for v4 in 0..=32 {
+            for v6 in 0..=128 {
+                let one = KeySpec::from(kind).with_prefixes(v4, v6);
+                assert_eq!(spec(&one.to_string()), one);
             }
         }
+    }
+    for (text, shown) in [
+        ("destination+source", "pair"),
+        ("source/24+destination/24", "pair/24"),
+        ("destination/16+source/24,48", "source/24,48+destination/16"),
+        ("destination-port+source/24", "source/24+destination-port"),
+        ("pair/24+destination-port", "source/24+destination/24+destination-port"),
+        ("pair+protocol+destination-port+source-port", "five-tuple"),
+        (
+            "source/8+destination+source-port+destination-port+protocol",
+            "source/8+destination+source-port+destination-port+protocol",
+        ),
+    ] {
+        assert_eq!(spec(text).to_string(), shown);
+        assert_eq!(spec(shown), spec(text));
     }
     assert_eq!(spec("source/24").to_string(), "source/24");
     assert_eq!(spec("pair/32,48").to_string(), "pair/32,48");
     assert_eq!(spec("pair/32,128").to_string(), "pair");
-    let address = |text: &str| text.parse().unwrap();
-    assert_eq!(spec("source/24").prefix_of(address("10.0.0.0")), Some(24));
-    assert_eq!(spec("source/24").prefix_of(address("2001:db8::")), None);
-    assert_eq!(spec("source/32,48").prefix_of(address("2001:db8::")), Some(48));
+    let address = |text: &str| text.parse::<IpAddr>().unwrap();
+    let (source, destination) = (Field::Source, Field::Destination);
+    assert_eq!(spec("source/24").prefix_of(source, address("10.0.0.0")), Some(24));
+    assert_eq!(spec("source/24").prefix_of(source, address("2001:db8::")), None);
+    assert_eq!(spec("source/32,48").prefix_of(source, address("2001:db8::")), Some(48));
+    let uneven = spec("source/24+destination/16");
+    assert_eq!(uneven.prefix_of(source, address("10.0.0.0")), Some(24));
+    assert_eq!(uneven.prefix_of(destination, address("10.0.0.0")), Some(16));
 }
 
 #[test]
@@ -153,13 +217,31 @@ fn specs_that_are_none() {
         let text = format!("pair/{prefix}");
         assert_eq!(text.parse::<KeySpec>(), Err(KeyError::Prefix(prefix.to_owned())), "{text}");
     }
-    for name in ["protocol", "destination-port"] {
+    for name in ["protocol", "source-port", "destination-port"] {
         let text = format!("{name}/8");
         assert_eq!(text.parse::<KeySpec>(), Err(KeyError::NoAddress(name)));
     }
     let message = |text: &str| text.parse::<KeySpec>().unwrap_err().to_string();
     assert!(message("src").contains("'src'") && message("src").contains("five-tuple"));
     assert_eq!(message("five_tuple"), "unknown key 'five_tuple'; did you mean 'five-tuple'?");
+    assert_eq!(
+        message("source+destination_port"),
+        "unknown key 'destination_port'; did you mean 'destination-port'?"
+    );
+    assert_eq!(
+        message("source+port/8"),
+        "unknown key 'port'; available: source, destination, pair, \
+         five-tuple, protocol, source-port, destination-port"
+    );
+    assert!(message("source+").starts_with("unknown key ''; available: source,"));
+    assert_eq!(
+        message("source/24+pair"),
+        "the key 'source/24+pair' names the field 'source' twice"
+    );
+    assert_eq!(
+        message("five-tuple+protocol"),
+        "the key 'five-tuple+protocol' names the field 'protocol' twice"
+    );
 }
 
 /// The mask keeps the first bits of each address and everything else.
@@ -185,26 +267,31 @@ fn check_mask<K: FlowKey>(spec: KeySpec, bytes: usize, prefix: u8, address_bytes
 #[test]
 fn masks_keep_the_prefix_of_each_address() {
     for v4_prefix in 0..=32 {
-        let with = |kind| KeySpec { kind, v4_prefix, v6_prefix: 77 };
-        check_mask::<Key4>(with(KeyKind::Source), 4, v4_prefix, &[4]);
-        check_mask::<Key4>(with(KeyKind::Destination), 4, v4_prefix, &[4]);
-        check_mask::<Key8>(with(KeyKind::Pair), 8, v4_prefix, &[4, 4]);
-        check_mask::<Key16>(with(KeyKind::FiveTuple), 13, v4_prefix, &[4, 4]);
+        let with = |kind| KeySpec::from(kind).with_prefixes(v4_prefix, 77);
+        check_mask::<Key4>(with(KeyKind::SOURCE), 4, v4_prefix, &[4]);
+        check_mask::<Key4>(with(KeyKind::DESTINATION), 4, v4_prefix, &[4]);
+        check_mask::<Key8>(with(KeyKind::PAIR), 8, v4_prefix, &[4, 4]);
+        check_mask::<Key16>(with(KeyKind::FIVE_TUPLE), 13, v4_prefix, &[4, 4]);
     }
     for v6_prefix in 0..=128 {
-        let with = |kind| KeySpec { kind, v4_prefix: 7, v6_prefix };
-        check_mask::<Key16>(with(KeyKind::Source), 16, v6_prefix, &[16]);
-        check_mask::<Key16>(with(KeyKind::Destination), 16, v6_prefix, &[16]);
-        check_mask::<Key37>(with(KeyKind::Pair), 32, v6_prefix, &[16, 16]);
-        check_mask::<Key37>(with(KeyKind::FiveTuple), 37, v6_prefix, &[16, 16]);
+        let with = |kind| KeySpec::from(kind).with_prefixes(7, v6_prefix);
+        check_mask::<Key16>(with(KeyKind::SOURCE), 16, v6_prefix, &[16]);
+        check_mask::<Key16>(with(KeyKind::DESTINATION), 16, v6_prefix, &[16]);
+        check_mask::<Key37>(with(KeyKind::PAIR), 32, v6_prefix, &[16, 16]);
+        check_mask::<Key37>(with(KeyKind::FIVE_TUPLE), 37, v6_prefix, &[16, 16]);
     }
+    check_mask::<Key8>(spec("source/20+destination-port"), 8, 20, &[4]);
+    check_mask::<Key16>(spec("pair/20+protocol"), 13, 20, &[4, 4]);
+    check_mask::<Key37>(spec("destination/1,61+protocol"), 32, 61, &[16]);
+    let uneven = spec("source/24+destination/8").mask::<Key8>(8);
+    assert_eq!(uneven.canonical(8), [255, 255, 255, 0, 255, 0, 0, 0]);
     check_mask::<Key4>(spec("protocol"), 4, 32, &[]);
     check_mask::<Key4>(spec("destination-port"), 4, 32, &[]);
 }
 
 #[test]
 fn fields_read_back_from_canonical_bytes() {
-    for (_, kind) in KeyKind::ALL {
+    for kind in every_kind() {
         for values in [FLOW4, FLOW6] {
             let spec = KeySpec::from(kind);
             let text = flow_text(kind, values);
@@ -212,8 +299,8 @@ fn fields_read_back_from_canonical_bytes() {
             let shown = [
                 fields.source.map(|value| format!("source={value}")),
                 fields.destination.map(|value| format!("destination={value}")),
-                fields.source_port.map(|value| format!("source_port={value}")),
-                fields.destination_port.map(|value| format!("destination_port={value}")),
+                fields.source_port.map(|value| format!("source-port={value}")),
+                fields.destination_port.map(|value| format!("destination-port={value}")),
                 fields.protocol.map(|value| format!("protocol={value}")),
             ];
             assert_eq!(shown.into_iter().flatten().collect::<Vec<_>>().join(","), text);
@@ -226,7 +313,7 @@ fn flows_are_masked_and_take_fields_in_any_order() {
     let pair = spec("pair/8,32");
     let flow = pair.parse_flow("destination=192.168.7.9,source=10.1.2.3").unwrap();
     assert_eq!(flow.as_bytes(), [10, 0, 0, 0, 192, 0, 0, 0]);
-    let masked = Key8::extract(KeyKind::Pair, &packet4(PORTS)).unwrap().masked(pair.mask(8));
+    let masked = Key8::extract(KeyKind::PAIR, &packet4(PORTS)).unwrap().masked(pair.mask(8));
     assert_eq!(masked.canonical(8), flow.as_bytes());
     let flow = spec("source/8,32").parse_flow("source=2001:db8:1::1").unwrap();
     assert_eq!(flow.as_bytes()[..6], [0x20, 1, 0xd, 0xb8, 0, 0]);

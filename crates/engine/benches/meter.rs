@@ -82,7 +82,7 @@ fn meters(c: &mut Criterion) {
     let frames: FrameColumns<'_> = frames.collect();
     let frames = frames.frames();
 
-    let key: KeySpec = KeyKind::FiveTuple.into();
+    let key: KeySpec = KeyKind::FIVE_TUPLE.into();
     let mut lanes = Lanes::new(LaneOptions {
         key,
         tunnels: Tunnels::Outer,
@@ -105,8 +105,8 @@ fn meters(c: &mut Criterion) {
     });
     benches.finish();
     for burst in BURSTS {
-        pushes(c, "one", &[KeyKind::FiveTuple], frames, burst);
-        pushes(c, "two", &[KeyKind::Source, KeyKind::Destination], frames, burst);
+        pushes(c, "one", &[KeyKind::FIVE_TUPLE], frames, burst);
+        pushes(c, "two", &[KeyKind::SOURCE, KeyKind::DESTINATION], frames, burst);
     }
 }
 

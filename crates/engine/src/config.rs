@@ -97,7 +97,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             name: "main".to_owned(),
-            key: KeyKind::FiveTuple.into(),
+            key: KeyKind::FIVE_TUPLE.into(),
             by: Measure::Packets,
             algorithm: "linear-table".to_owned(),
             parameters: Parameters::default(),

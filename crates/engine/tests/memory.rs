@@ -103,7 +103,7 @@ fn with_a_key(config: Config) -> Config {
         Err(EngineError::Nothing { .. }) => {
             Config { tasks: Some(vec!["flow-size".to_owned()]), ..config }
         }
-        Err(_) => Config { key: KeyKind::Source.into(), ..config },
+        Err(_) => Config { key: KeyKind::SOURCE.into(), ..config },
     }
 }
 

@@ -103,8 +103,8 @@ fn measure(
             let stream = Stream { scene, kind, seed, epochs: &epochs };
             match kind {
                 _ if group.is_empty() => {}
-                KeyKind::Pair => stream.measure::<Key8>(&mut group)?,
-                KeyKind::FiveTuple => stream.measure::<Key16>(&mut group)?,
+                KeyKind::PAIR => stream.measure::<Key8>(&mut group)?,
+                KeyKind::FIVE_TUPLE => stream.measure::<Key16>(&mut group)?,
                 _ => stream.measure::<Key4>(&mut group)?,
             }
         }
@@ -119,7 +119,7 @@ fn row(form: &Form, profile: &str, outcome: &Outcome) -> Row {
         asked: subject.asked(),
         task: entry.name.to_owned(),
         profile: profile.to_owned(),
-        key: kind.name().to_owned(),
+        key: kind.to_string(),
         parameters: outcome.parameters.clone(),
         memory_bytes: outcome.memory_bytes as u64,
         packets: form.packets,

@@ -10,7 +10,7 @@ use crate::trial::Trial;
 
 /// Keys that are measured.
 pub(crate) const KINDS: [KeyKind; 4] =
-    [KeyKind::Source, KeyKind::Destination, KeyKind::Pair, KeyKind::FiveTuple];
+    [KeyKind::SOURCE, KeyKind::DESTINATION, KeyKind::PAIR, KeyKind::FIVE_TUPLE];
 
 /// One task, asked of one algorithm.
 #[derive(Clone, Copy, Debug)]
@@ -29,13 +29,13 @@ pub(crate) struct Case {
 /// for.
 fn question(entry: &TaskEntry) -> (Scene, &'static [KeyKind]) {
     match entry.name {
-        "superspreaders" => (Scene::Spread, &[KeyKind::Source, KeyKind::FiveTuple]),
-        "victims" => (Scene::Spread, &[KeyKind::Destination, KeyKind::FiveTuple]),
-        "changes" => (Scene::Changes, &[KeyKind::Pair, KeyKind::Source]),
+        "superspreaders" => (Scene::Spread, &[KeyKind::SOURCE, KeyKind::FIVE_TUPLE]),
+        "victims" => (Scene::Spread, &[KeyKind::DESTINATION, KeyKind::FIVE_TUPLE]),
+        "changes" => (Scene::Changes, &[KeyKind::PAIR, KeyKind::SOURCE]),
         // They sum up the exact flows of a table, and have no error of their own.
         "findings" | "top-sources" | "top-destinations" => (Scene::Plain, &[]),
-        "hierarchical" => (Scene::Plain, &[KeyKind::Source, KeyKind::Pair]),
-        _ => (Scene::Plain, &[KeyKind::Pair, KeyKind::Source]),
+        "hierarchical" => (Scene::Plain, &[KeyKind::SOURCE, KeyKind::PAIR]),
+        _ => (Scene::Plain, &[KeyKind::PAIR, KeyKind::SOURCE]),
     }
 }
 
@@ -87,8 +87,8 @@ impl Probe {
         let mut refusal = None;
         for kind in KINDS {
             let built = match kind {
-                KeyKind::Pair => probe.build::<Key8>(subject, kind),
-                KeyKind::FiveTuple => probe.build::<Key16>(subject, kind),
+                KeyKind::PAIR => probe.build::<Key8>(subject, kind),
+                KeyKind::FIVE_TUPLE => probe.build::<Key16>(subject, kind),
                 _ => probe.build::<Key4>(subject, kind),
             };
             // Some parameters fit some keys only.

@@ -61,7 +61,7 @@ impl Packet {
 
     /// The five-tuple's parts by name.
     pub fn fields(&self) -> flowgauge_core::key::Fields {
-        KeySpec::from(KeyKind::FiveTuple).fields(self.key.as_bytes())
+        KeySpec::from(KeyKind::FIVE_TUPLE).fields(self.key.as_bytes())
     }
 }
 

@@ -38,7 +38,7 @@ pub struct Truth {
 impl Truth {
     /// Empty counts, for packets of `traffic`.
     pub fn new(traffic: &Traffic) -> Self {
-        let five_tuple = KeySpec::from(KeyKind::FiveTuple);
+        let five_tuple = KeySpec::from(KeyKind::FIVE_TUPLE);
         let planted = traffic.config().plants.iter().enumerate().map(|(event, &plant)| {
             let first = traffic.planted_flow(event as u16, 0);
             let mut key = five_tuple.fields(first.as_bytes());
@@ -171,7 +171,7 @@ impl Truth {
         }
         write!(out, "\n],\n\"counts\":[")?;
         separator = "\n";
-        let five_tuple = KeySpec::from(KeyKind::FiveTuple);
+        let five_tuple = KeySpec::from(KeyKind::FIVE_TUPLE);
         for (key, Size { packets, bytes }) in self.ranked() {
             write!(out, "{separator}{{\"key\":")?;
             write_key(&mut out, &five_tuple.fields(key.as_bytes()))?;

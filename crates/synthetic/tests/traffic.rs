@@ -61,11 +61,11 @@ const GOLDEN_BACKBONE: u64 = 0x573f_2cdf_9358_f838;
 fn key_of(frame: &[u8]) -> CanonicalKey {
     match parse(LinkType::ETHERNET, frame) {
         Headers::V4(ip) => {
-            let key: Key16 = Extract::<8>::extract(KeyKind::FiveTuple, &ip).unwrap();
+            let key: Key16 = Extract::<8>::extract(KeyKind::FIVE_TUPLE, &ip).unwrap();
             CanonicalKey::new(key.canonical(13))
         }
         Headers::V6(ip) => {
-            let key: Key37 = Extract::<32>::extract(KeyKind::FiveTuple, &ip).unwrap();
+            let key: Key37 = Extract::<32>::extract(KeyKind::FIVE_TUPLE, &ip).unwrap();
             CanonicalKey::new(key.canonical(37))
         }
         other => panic!("{other:?}"),

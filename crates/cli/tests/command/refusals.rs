@@ -21,6 +21,8 @@ fn wrong_usage_is_one_line_and_exit_code_2() {
         (&["analyze"], "standard input"),
         (&["analyze", "--taks", "top", &capture], "'--task'"),
         (&["analyze", "--key", "colour", &capture], "five-tuple"),
+        (&["analyze", "--key", "source+destination-prt", &capture], "'destination-port'?"),
+        (&["analyze", "--key", "source+pair", &capture], "names the field 'source' twice"),
         (&["analyze", "--key", "source/33", &capture], "0 to 32"),
         (&["analyze", "--by", "weight", &capture], "bytes"),
         (&["analyze", "--memory", "64Q", &capture], "64MiB"),

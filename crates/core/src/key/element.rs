@@ -21,13 +21,13 @@ pub trait Element {
 #[inline(always)]
 fn port<const N: usize>(ip: &Ip<N>, kind: KeyKind) -> Result<[u8; 2], Malformed> {
     let [source_high, source_low, high, low] = ip.ports.bytes()?;
-    Ok(if kind == KeyKind::Destination { [source_high, source_low] } else { [high, low] })
+    Ok(if kind == KeyKind::DESTINATION { [source_high, source_low] } else { [high, low] })
 }
 
 impl Element for Ip<8> {
     #[inline(always)]
     fn element(&self, kind: KeyKind, of: SpreadOf, digester: &Digester) -> Result<u64, Malformed> {
-        let at = if kind == KeyKind::Destination { 0 } else { 4 };
+        let at = if kind == KeyKind::DESTINATION { 0 } else { 4 };
         let mut bytes = [0; 8];
         let len = match of {
             SpreadOf::Address => 4,
@@ -46,7 +46,7 @@ impl Element for Ip<8> {
 impl Element for Ip<32> {
     #[inline(always)]
     fn element(&self, kind: KeyKind, of: SpreadOf, digester: &Digester) -> Result<u64, Malformed> {
-        let at = if kind == KeyKind::Destination { 0 } else { 16 };
+        let at = if kind == KeyKind::DESTINATION { 0 } else { 16 };
         let address = [word(&self.addresses[at..at + 8]), word(&self.addresses[at + 8..at + 16])];
         match of {
             SpreadOf::Address => Ok(digester.digest(&address, 16)),

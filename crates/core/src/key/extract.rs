@@ -2,13 +2,15 @@
 
 use flowgauge_kernel::Tuple;
 
-use super::{Key4, Key8, Key16, Key37, KeyKind};
+use super::{Field, Key4, Key8, Key16, Key37, KeyKind};
 use crate::packet::{Ip, Malformed, Ports};
 
 /// A key type that can be made from an IP packet whose two addresses have `N` bytes.
 pub trait Extract<const N: usize>: Sized {
-    /// The key of `kind` in a five-tuple.
+    /// The key of a usual kind in a five-tuple. Its code is short, since it stands in the innermost loop.
     fn from_tuple(kind: KeyKind, tuple: &Tuple<N>) -> Self;
+    /// The key of any kind in a five-tuple.
+    fn combined(kind: KeyKind, tuple: &Tuple<N>) -> Self;
 
     /// Makes the key of `kind`.
     ///
@@ -17,11 +19,16 @@ pub trait Extract<const N: usize>: Sized {
     #[inline(always)]
     fn extract(kind: KeyKind, ip: &Ip<N>) -> Result<Self, Malformed> {
         let ports = match ip.ports {
-            Ports::Unreached(malformed) if !kind.has_addresses() => return Err(malformed),
+            Ports::Unreached(malformed) if kind.has(Field::Protocol) => return Err(malformed),
             _ if !kind.needs_ports() => [0; 4],
             ports => ports.bytes()?,
         };
-        Ok(Self::from_tuple(kind, &Tuple::new(ip.addresses, ports, ip.protocol)))
+        let tuple = Tuple::new(ip.addresses, ports, ip.protocol);
+        Ok(if kind.is_usual() {
+            Self::from_tuple(kind, &tuple)
+        } else {
+            Self::combined(kind, &tuple)
+        })
     }
 }
 
@@ -43,33 +50,31 @@ pub(super) fn word(bytes: &[u8]) -> u64 {
     u64::from_ne_bytes(word)
 }
 
-/// The keys without an address, which IPv4 and IPv6 share: a number in network order.
-#[inline(always)]
-fn number<const N: usize>(kind: KeyKind, tuple: &Tuple<N>) -> Key4 {
-    let [_, _, high, low] = tuple.ports();
-    super::Key(u32::from_ne_bytes(match kind {
-        KeyKind::DestinationPort => [0, 0, high, low],
-        _ => [0, 0, 0, tuple.protocol()],
-    }))
-}
-
 impl Extract<8> for Key4 {
     #[inline(always)]
     fn from_tuple(kind: KeyKind, tuple: &Tuple<8>) -> Self {
         let mut address = [0; 4];
         match kind {
-            KeyKind::Source => address.copy_from_slice(&tuple.addresses[..4]),
-            KeyKind::Destination => address.copy_from_slice(&tuple.addresses[4..]),
-            _ => return number(kind, tuple),
+            KeyKind::SOURCE => address.copy_from_slice(&tuple.addresses[..4]),
+            KeyKind::DESTINATION => address.copy_from_slice(&tuple.addresses[4..]),
+            _ => return one_number(kind, tuple),
         }
         super::Key(u32::from_ne_bytes(address))
+    }
+
+    fn combined(kind: KeyKind, tuple: &Tuple<8>) -> Self {
+        super::Key(four(number(kind, tuple)))
     }
 }
 
 impl Extract<32> for Key4 {
     #[inline(always)]
     fn from_tuple(kind: KeyKind, tuple: &Tuple<32>) -> Self {
-        number(kind, tuple)
+        one_number(kind, tuple)
+    }
+
+    fn combined(kind: KeyKind, tuple: &Tuple<32>) -> Self {
+        super::Key(four(number(kind, tuple)))
     }
 }
 
@@ -78,6 +83,26 @@ impl Extract<8> for Key8 {
     fn from_tuple(_: KeyKind, tuple: &Tuple<8>) -> Self {
         super::Key(u64::from_ne_bytes(tuple.addresses))
     }
+
+    fn combined(kind: KeyKind, tuple: &Tuple<8>) -> Self {
+        let number = number(kind, tuple);
+        super::Key(if kind.has_addresses() {
+            bytemuck::cast([one_address(kind, tuple), four(number)])
+        } else {
+            number.to_be()
+        })
+    }
+}
+
+impl Extract<32> for Key8 {
+    #[inline(always)]
+    fn from_tuple(kind: KeyKind, tuple: &Tuple<32>) -> Self {
+        Self::combined(kind, tuple)
+    }
+
+    fn combined(kind: KeyKind, tuple: &Tuple<32>) -> Self {
+        super::Key(number(kind, tuple).to_be())
+    }
 }
 
 impl Extract<8> for Key16 {
@@ -85,24 +110,85 @@ impl Extract<8> for Key16 {
     fn from_tuple(_: KeyKind, tuple: &Tuple<8>) -> Self {
         super::Key([u64::from_ne_bytes(tuple.addresses), tuple.rest])
     }
+
+    fn combined(kind: KeyKind, tuple: &Tuple<8>) -> Self {
+        let addresses = if kind.has_all(KeyKind::PAIR) {
+            u64::from_ne_bytes(tuple.addresses)
+        } else {
+            bytemuck::cast([one_address(kind, tuple), 0])
+        };
+        super::Key([addresses, five(number(kind, tuple))])
+    }
 }
 
 impl Extract<32> for Key16 {
     #[inline(always)]
     fn from_tuple(kind: KeyKind, tuple: &Tuple<32>) -> Self {
-        let at = if kind == KeyKind::Destination { 16 } else { 0 };
+        let at = if kind == KeyKind::DESTINATION { 16 } else { 0 };
         let word = |at| word(&tuple.addresses[at..at + 8]);
         super::Key([word(at), word(at + 8)])
+    }
+
+    fn combined(kind: KeyKind, tuple: &Tuple<32>) -> Self {
+        Self::from_tuple(kind, tuple)
     }
 }
 
 impl Extract<32> for Key37 {
     #[inline(always)]
     fn from_tuple(kind: KeyKind, tuple: &Tuple<32>) -> Self {
-        let rest = if kind == KeyKind::Pair { 0 } else { tuple.rest };
+        let rest = if kind == KeyKind::PAIR { 0 } else { tuple.rest };
         super::Key(std::array::from_fn(|i| match i {
             4 => rest,
             _ => word(&tuple.addresses[8 * i..8 * i + 8]),
         }))
     }
+
+    fn combined(kind: KeyKind, tuple: &Tuple<32>) -> Self {
+        let number = number(kind, tuple);
+        if kind.has_all(KeyKind::PAIR) {
+            let rest = five(number);
+            return Self::from_tuple(kind, &Tuple { rest, ..*tuple });
+        }
+        let super::Key([high, low]) = Key16::from_tuple(kind.common(KeyKind::PAIR), tuple);
+        super::Key([high, low, 0, number.to_be(), 0])
+    }
+}
+
+/// The usual keys without an address, which IPv4 and IPv6 share: a number in network order.
+#[inline(always)]
+fn one_number<const N: usize>(kind: KeyKind, tuple: &Tuple<N>) -> Key4 {
+    let [_, _, high, low] = tuple.ports();
+    super::Key(u32::from_ne_bytes(match kind {
+        KeyKind::DESTINATION_PORT => [0, 0, high, low],
+        _ => [0, 0, 0, tuple.protocol()],
+    }))
+}
+
+/// The numbers of a key as one, in the order of its canonical bytes.
+fn number<const N: usize>(kind: KeyKind, tuple: &Tuple<N>) -> u64 {
+    let [a, b, c, d] = tuple.ports();
+    let values = [
+        (Field::SourcePort, u16::from_be_bytes([a, b])),
+        (Field::DestinationPort, u16::from_be_bytes([c, d])),
+        (Field::Protocol, tuple.protocol().into()),
+    ];
+    let own = values.into_iter().filter(|(field, _)| kind.has(*field));
+    own.fold(0, |all, (field, value)| all << (8 * field.number_bytes()) | u64::from(value))
+}
+
+/// A number in the last four bytes of a key, as a word holds them.
+fn four(number: u64) -> u32 {
+    (number as u32).to_be()
+}
+
+/// A number in five bytes behind whole words.
+fn five(number: u64) -> u64 {
+    (number << 24).to_be()
+}
+
+/// The source of a key that has it, else the destination.
+fn one_address(kind: KeyKind, tuple: &Tuple<8>) -> u32 {
+    let [source, destination]: [u32; 2] = bytemuck::cast(tuple.addresses);
+    if kind.has(Field::Source) { source } else { destination }
 }

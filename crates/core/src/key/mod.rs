@@ -1,13 +1,14 @@
 //! Headers to keys: which fields of a packet name the flow that it belongs to.
 //!
-//! A key is stored in whole machine words, whose first bytes are the key's *canonical bytes*:
-//! the fields in network order, unpadded. The rest of the words is zero. Hot code compares and
+//! A key is stored in whole machine words, whose first bytes are the key's *canonical bytes*: the fields
+//! in network order, addresses at the begin and numbers at the end. The rest of the words is zero. Hot code compares and
 //! digests words; everything after the close of an epoch reads canonical bytes.
 
 mod canonical;
 mod coarser;
 mod element;
 mod extract;
+mod kind;
 mod spec;
 
 use bytemuck::{Pod, Zeroable};
@@ -17,8 +18,9 @@ pub use canonical::CanonicalKey;
 pub use coarser::Coarser;
 pub use element::Element;
 pub use extract::Extract;
+pub use kind::{Field, KeyKind};
 pub(crate) use spec::prefix_mask;
-pub use spec::{Fields, KeyError, KeyKind, KeySpec};
+pub use spec::{Fields, KeyError, KeySpec};
 
 /// The key type of a pipeline: canonical bytes in whole words, zeros behind them.
 ///
@@ -68,14 +70,14 @@ pub trait FlowKey: Copy + Eq + Pod + Send + Sync + 'static {
 #[repr(transparent)]
 pub struct Key<W>(W);
 
-/// One IPv4 address, a protocol or a port.
+/// One IPv4 address, or numbers: a protocol, a port, both ports.
 pub type Key4 = Key<u32>;
-/// Two IPv4 addresses.
+/// Two IPv4 addresses, one beside numbers, or all numbers.
 pub type Key8 = Key<u64>;
-/// An IPv4 five-tuple (source, destination, source port, destination port, protocol) of 13 bytes, or
-/// one IPv6 address.
+/// An IPv4 five-tuple (source, destination, source port, destination port, protocol) of 13 bytes, or of
+/// some of these fields; or one IPv6 address.
 pub type Key16 = Key<[u64; 2]>;
-/// Two IPv6 addresses (32 bytes), or an IPv6 five-tuple.
+/// Two IPv6 addresses, or one beside numbers (32 bytes); or an IPv6 five-tuple.
 pub type Key37 = Key<[u64; 5]>;
 
 impl<W: Words> FlowKey for Key<W> {

@@ -2,74 +2,32 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
 use std::str::FromStr;
 
-use super::{CanonicalKey, FlowKey};
+use super::{CanonicalKey, Field, FlowKey, KeyKind};
 use crate::unknown::Unknown;
 
-/// The fields that make up a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeyKind {
-    /// Source address.
-    Source,
-    /// Destination address.
-    Destination,
-    /// Source and destination address.
-    Pair,
-    /// Source, destination, source port, destination port, protocol.
-    FiveTuple,
-    /// Protocol.
-    Protocol,
-    /// Destination port.
-    DestinationPort,
-}
-
-impl KeyKind {
-    /// Every kind with its name.
-    pub const ALL: [(&'static str, Self); 6] = [
-        ("source", Self::Source),
-        ("destination", Self::Destination),
-        ("pair", Self::Pair),
-        ("five-tuple", Self::FiveTuple),
-        ("protocol", Self::Protocol),
-        ("destination-port", Self::DestinationPort),
-    ];
-
-    /// The name on the command line.
-    pub fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
-    }
-
-    /// Whether the key holds addresses, so that IPv4 and IPv6 differ in it.
-    pub fn has_addresses(self) -> bool {
-        !matches!(self, Self::Protocol | Self::DestinationPort)
-    }
-
-    /// Whether the key needs the ports of the transport header.
-    pub(super) fn needs_ports(self) -> bool {
-        matches!(self, Self::FiveTuple | Self::DestinationPort)
-    }
-
-    /// Whether the key holds the source address, which then stands first.
-    pub fn has_source(self) -> bool {
-        matches!(self, Self::Source | Self::Pair | Self::FiveTuple)
-    }
-
-    pub(super) fn has_destination(self) -> bool {
-        matches!(self, Self::Destination | Self::Pair | Self::FiveTuple)
-    }
-}
-
-/// A key kind with the prefix lengths of its addresses: `source`, `pair/24`, `source/24,48`.
+/// A key kind with the prefix lengths of its addresses: `source`, `pair/24`, `source/24,48`,
+/// `source/24+destination-port`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeySpec {
-    /// The fields.
-    pub kind: KeyKind,
-    /// Bits kept of an IPv4 address, 0 to 32.
-    pub v4_prefix: u8,
-    /// Bits kept of an IPv6 address, 0 to 128.
-    pub v6_prefix: u8,
+    kind: KeyKind,
+    source: Prefix,
+    destination: Prefix,
 }
+
+/// Bits kept of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Prefix {
+    /// Of an IPv4 address, 0 to 32.
+    v4: u8,
+    /// Of an IPv6 address, 0 to 128.
+    v6: u8,
+}
+
+/// What a key without this address has, too.
+const WHOLE: Prefix = Prefix { v4: 32, v6: 128 };
 
 /// A key that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -85,6 +43,14 @@ pub enum KeyError {
     /// A prefix of a key without addresses.
     #[error("the key '{0}' has no address to take a prefix of")]
     NoAddress(&'static str),
+    /// A field that several parts of the key name.
+    #[error("the key '{key}' names the field '{}' twice", field.name())]
+    Twice {
+        /// What was given.
+        key: String,
+        /// The field.
+        field: Field,
+    },
     /// A key cannot be made of another one.
     #[error("'{to}' cannot be made of the key '{from}': {reason}")]
     NotCoarser {
@@ -109,7 +75,7 @@ pub enum KeyError {
 
 impl From<KeyKind> for KeySpec {
     fn from(kind: KeyKind) -> Self {
-        Self { kind, v4_prefix: 32, v6_prefix: 128 }
+        Self { kind, source: WHOLE, destination: WHOLE }
     }
 }
 
@@ -117,39 +83,69 @@ impl FromStr for KeySpec {
     type Err = KeyError;
 
     fn from_str(text: &str) -> Result<Self, KeyError> {
-        let (name, prefix) = match text.split_once('/') {
-            Some((name, prefix)) => (name, Some(prefix)),
-            None => (text, None),
-        };
-        let Some((name, kind)) = KeyKind::ALL.into_iter().find(|(known, _)| *known == name) else {
-            let known = KeyKind::ALL.map(|(name, _)| name);
-            return Err(Unknown::new("key", name, known).into());
-        };
-        let mut spec = Self::from(kind);
-        let Some(prefix) = prefix else { return Ok(spec) };
-        if !kind.has_addresses() {
-            return Err(KeyError::NoAddress(name));
-        }
-        let length = |text: &str, most: u8| match text.parse::<u8>() {
-            Ok(length) if length <= most => Ok(length),
-            _ => Err(KeyError::Prefix(prefix.to_owned())),
-        };
-        let (v4, v6) = match prefix.split_once(',') {
-            Some((v4, v6)) => (v4, Some(v6)),
-            None => (prefix, None),
-        };
-        spec.v4_prefix = length(v4, 32)?;
-        if let Some(v6) = v6 {
-            spec.v6_prefix = length(v6, 128)?;
+        let mut spec = Self::from(KeyKind::NONE);
+        for part in text.split('+') {
+            let (kind, prefix) = named(part)?;
+            if let Some(field) = spec.kind.common(kind).fields().next() {
+                return Err(KeyError::Twice { key: text.to_owned(), field });
+            }
+            spec.kind = spec.kind.with(kind);
+            if kind.has(Field::Source) {
+                spec.source = prefix;
+            }
+            if kind.has(Field::Destination) {
+                spec.destination = prefix;
+            }
         }
         Ok(spec)
     }
 }
 
+/// A name with the prefix behind it.
+fn named(text: &str) -> Result<(KeyKind, Prefix), KeyError> {
+    let (name, prefix) = match text.split_once('/') {
+        Some((name, prefix)) => (name, Some(prefix)),
+        None => (text, None),
+    };
+    let Some((name, kind)) = KeyKind::NAMED.into_iter().find(|(known, _)| *known == name) else {
+        let known = KeyKind::NAMED.map(|(name, _)| name);
+        return Err(Unknown::new("key", name, known).into());
+    };
+    let Some(prefix) = prefix else { return Ok((kind, WHOLE)) };
+    if !kind.has_addresses() {
+        return Err(KeyError::NoAddress(name));
+    }
+    let length = |text: &str, most: u8| match text.parse::<u8>() {
+        Ok(length) if length <= most => Ok(length),
+        _ => Err(KeyError::Prefix(prefix.to_owned())),
+    };
+    let (v4, v6) = match prefix.split_once(',') {
+        Some((v4, v6)) => (v4, length(v6, 128)?),
+        None => (prefix, WHOLE.v6),
+    };
+    Ok((kind, Prefix { v4: length(v4, 32)?, v6 }))
+}
+
 impl fmt::Display for KeySpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.kind.name())?;
-        match (self.v4_prefix, self.v6_prefix) {
+        let Self { kind, source, destination } = *self;
+        if let Some(name) = kind.name()
+            && (kind.common(KeyKind::PAIR) != KeyKind::PAIR || source == destination)
+        {
+            let prefix = if kind.has(Field::Source) { source } else { destination };
+            return write!(f, "{name}{prefix}");
+        }
+        for (number, field) in kind.fields().enumerate() {
+            let plus = if number == 0 { "" } else { "+" };
+            write!(f, "{plus}{}{}", field.name(), self.prefix(field))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.v4, self.v6) {
             (32, 128) => Ok(()),
             (v4, 128) => write!(f, "/{v4}"),
             (v4, v6) => write!(f, "/{v4},{v6}"),
@@ -173,13 +169,60 @@ pub struct Fields {
 }
 
 impl KeySpec {
+    /// The fields.
+    pub fn kind(self) -> KeyKind {
+        self.kind
+    }
+
+    /// The same fields, of each address no more than so many bits: at most 32 of IPv4, 128 of IPv6.
+    #[must_use]
+    pub fn with_prefixes(self, v4: u8, v6: u8) -> Self {
+        let kept = |field| if self.kind.has(field) { Prefix { v4, v6 } } else { WHOLE };
+        Self { source: kept(Field::Source), destination: kept(Field::Destination), ..self }
+    }
+
+    /// The key that is this address of a key alone.
+    #[must_use]
+    pub fn alone(self, address: Field) -> Self {
+        let Prefix { v4, v6 } = self.prefix(address);
+        Self::from(KeyKind::of(&[address])).with_prefixes(v4, v6)
+    }
+
+    /// Whether it keeps as many bits of either address.
+    pub(crate) fn is_even(self) -> bool {
+        self.source == self.destination
+    }
+
+    /// Whether it keeps more bits of an address than another key that has the same one.
+    pub(super) fn keeps_more(self, other: Self) -> bool {
+        self.kind.fields().any(|field| {
+            let (own, other) = (self.prefix(field), other.prefix(field));
+            own.v4 > other.v4 || own.v6 > other.v6
+        })
+    }
+
+    fn prefix(self, field: Field) -> Prefix {
+        match field {
+            Field::Source => self.source,
+            Field::Destination => self.destination,
+            _ => WHOLE,
+        }
+    }
+
     /// Canonical bytes of a key in each lane: that of IPv4 and that of IPv6, or the one of both.
+    ///
+    /// They are the shortest of the lengths that keys have which hold the fields: the addresses stand at
+    /// the begin, the numbers at the end, and zeros between.
     pub fn lanes(self) -> &'static [usize] {
-        match self.kind {
-            KeyKind::Source | KeyKind::Destination => &[4, 16],
-            KeyKind::Pair => &[8, 32],
-            KeyKind::FiveTuple => &[13, 37],
-            KeyKind::Protocol | KeyKind::DestinationPort => &[4],
+        let addresses = self.kind.common(KeyKind::PAIR).fields().count();
+        match (addresses, self.kind.number_bytes()) {
+            (0, ..=4) => &[4],
+            (0, _) => &[8],
+            (1, 0) => &[4, 16],
+            (1, ..=4) => &[8, 32],
+            (1, _) => &[13, 32],
+            (_, 0) => &[8, 32],
+            _ => &[13, 37],
         }
     }
 
@@ -189,57 +232,66 @@ impl KeySpec {
     /// When no key of type `K` has as many.
     pub fn mask<K: FlowKey>(&self, key_bytes: usize) -> K {
         let mut mask = [0xff; CanonicalKey::MAX_BYTES];
-        if self.kind.has_addresses() {
-            let (size, prefix) = self.address(key_bytes);
-            // The key of one address ends before the second.
-            for address in mask.chunks_exact_mut(size).take(2) {
-                address.copy_from_slice(&prefix_mask(prefix).to_be_bytes()[..size]);
+        for address in self.kind.fields().filter(|field| field.is_address()) {
+            let bits = prefix_mask(self.bits(address, key_bytes)).to_be_bytes();
+            if let Some(place) = self.place(address, key_bytes) {
+                let size = place.len();
+                mask[place].copy_from_slice(&bits[..size]);
             }
         }
         K::from_canonical(&mask[..key_bytes]).expect("the type holds keys of this length")
     }
 
-    /// Bytes of an address, and bits kept of it, in a key of `key_bytes` canonical bytes.
-    pub fn address(self, key_bytes: usize) -> (usize, u8) {
-        match key_bytes {
-            4 | 8 | 13 => (4, self.v4_prefix),
-            _ => (16, self.v6_prefix),
-        }
+    /// Bytes of an address in a key of `key_bytes` canonical bytes.
+    pub fn address_bytes(self, key_bytes: usize) -> usize {
+        if self.lanes()[0] == key_bytes { 4 } else { 16 }
     }
 
-    /// The prefix length that applies to `address`, where it is shorter than the address.
-    pub fn prefix_of(&self, address: IpAddr) -> Option<u8> {
+    /// Bits kept of an address in a key of `key_bytes` canonical bytes.
+    pub fn bits(self, address: Field, key_bytes: usize) -> u8 {
+        let Prefix { v4, v6 } = self.prefix(address);
+        if self.lanes()[0] == key_bytes { v4 } else { v6 }
+    }
+
+    /// Where a field stands in a key of `key_bytes` canonical bytes; `None` where the key lacks it.
+    pub fn place(self, field: Field, key_bytes: usize) -> Option<Range<usize>> {
+        if !self.kind.has(field) {
+            return None;
+        }
+        let size =
+            if field.is_address() { self.address_bytes(key_bytes) } else { field.number_bytes() };
+        let start = if field == Field::Destination && self.kind.has(Field::Source) {
+            size
+        } else if field.is_address() {
+            0
+        } else {
+            let here = self.kind.fields().skip_while(|own| *own != field);
+            key_bytes.checked_sub(here.map(Field::number_bytes).sum())?
+        };
+        Some(start..start + size)
+    }
+
+    /// The prefix length that applies to an address in this field, where it is shorter than the address.
+    pub fn prefix_of(&self, field: Field, address: IpAddr) -> Option<u8> {
+        let Prefix { v4, v6 } = self.prefix(field);
         match address {
-            IpAddr::V4(_) => (self.v4_prefix < 32).then_some(self.v4_prefix),
-            IpAddr::V6(_) => (self.v6_prefix < 128).then_some(self.v6_prefix),
+            IpAddr::V4(_) => (v4 < WHOLE.v4).then_some(v4),
+            IpAddr::V6(_) => (v6 < WHOLE.v6).then_some(v6),
         }
     }
 
     /// Reads the canonical bytes of a key of this kind; fields that they do not reach are `None`.
     pub fn fields(&self, key: &[u8]) -> Fields {
-        let mut fields = Fields::default();
-        let (size, _) = self.address(key.len());
-        let mut rest = key;
-        let mut next_address = || {
-            let (bytes, after) = rest.split_at_checked(size)?;
-            rest = after;
-            address(bytes)
-        };
-        fields.source = self.kind.has_source().then(&mut next_address).flatten();
-        fields.destination = self.kind.has_destination().then(&mut next_address).flatten();
-        match (self.kind, rest) {
-            (KeyKind::FiveTuple, &[a, b, c, d, protocol]) => {
-                fields.source_port = Some(u16::from_be_bytes([a, b]));
-                fields.destination_port = Some(u16::from_be_bytes([c, d]));
-                fields.protocol = Some(protocol);
-            }
-            (KeyKind::Protocol, &[.., protocol]) => fields.protocol = Some(protocol),
-            (KeyKind::DestinationPort, &[.., a, b]) => {
-                fields.destination_port = Some(u16::from_be_bytes([a, b]));
-            }
-            _ => {}
+        let bytes = |field| key.get(self.place(field, key.len())?);
+        let port =
+            |field| bytes(field).and_then(|port| Some(u16::from_be_bytes(port.try_into().ok()?)));
+        Fields {
+            source: bytes(Field::Source).and_then(address),
+            destination: bytes(Field::Destination).and_then(address),
+            source_port: port(Field::SourcePort),
+            destination_port: port(Field::DestinationPort),
+            protocol: bytes(Field::Protocol).and_then(|bytes| bytes.first().copied()),
         }
-        fields
     }
 
     /// Reads a flow such as `source=10.0.0.1,destination_port=53`, with every field of the key.
@@ -277,58 +329,46 @@ impl KeySpec {
 
     /// The canonical bytes of a key with these fields.
     pub(super) fn canonical(self, fields: &Fields) -> Result<CanonicalKey, String> {
-        let mut bytes = Vec::with_capacity(CanonicalKey::MAX_BYTES);
-        let kind = self.kind;
-        let five_tuple = kind == KeyKind::FiveTuple;
-        for (name, wanted, address) in [
-            ("source", kind.has_source(), fields.source),
-            ("destination", kind.has_destination(), fields.destination),
-        ] {
-            match (wanted, address) {
-                (true, Some(IpAddr::V4(v4))) => {
-                    let mask = (prefix_mask(self.v4_prefix) >> 96) as u32;
-                    bytes.extend((u32::from(v4) & mask).to_be_bytes());
-                }
-                (true, Some(IpAddr::V6(v6))) => {
-                    bytes.extend((u128::from(v6) & prefix_mask(self.v6_prefix)).to_be_bytes());
-                }
-                (true, None) => return Err(format!("'{name}' is missing")),
-                (false, Some(_)) => return Err(format!("the key has no field '{name}'")),
-                (false, None) => {}
-            }
-        }
         if let (Some(source), Some(destination)) = (fields.source, fields.destination)
             && source.is_ipv4() != destination.is_ipv4()
         {
             return Err("one address is IPv4 and the other IPv6".to_owned());
         }
-        let mut number = |name: &str, wanted: bool, value: Option<&[u8]>| match (wanted, value) {
-            (true, Some(value)) => {
-                if !five_tuple {
-                    bytes.resize(4 - value.len(), 0);
+        let v6 = fields.source.or(fields.destination).is_some_and(|address| address.is_ipv6());
+        let lanes = self.lanes();
+        let key_bytes = lanes[usize::from(v6).min(lanes.len() - 1)];
+        let mut canonical = [0; CanonicalKey::MAX_BYTES];
+        for field in Field::ALL {
+            let address = |address: Option<IpAddr>| {
+                address.map(|address| match address {
+                    IpAddr::V4(v4) => u128::from(u32::from(v4)) << 96,
+                    IpAddr::V6(v6) => u128::from(v6),
+                })
+            };
+            // Each value, its first bit the highest.
+            let value = match field {
+                Field::Source => address(fields.source),
+                Field::Destination => address(fields.destination),
+                Field::SourcePort => fields.source_port.map(|port| u128::from(port) << 112),
+                Field::DestinationPort => {
+                    fields.destination_port.map(|port| u128::from(port) << 112)
                 }
-                bytes.extend(value);
-                Ok(())
+                Field::Protocol => fields.protocol.map(|protocol| u128::from(protocol) << 120),
+            };
+            let name = field.name().replace('-', "_");
+            match (self.place(field, key_bytes), value) {
+                (Some(place), Some(value)) => {
+                    let kept = if field.is_address() { self.bits(field, key_bytes) } else { 128 };
+                    let value = (value & prefix_mask(kept)).to_be_bytes();
+                    let size = place.len();
+                    canonical[place].copy_from_slice(&value[..size]);
+                }
+                (Some(_), None) => return Err(format!("'{name}' is missing")),
+                (None, Some(_)) => return Err(format!("the key has no field '{name}'")),
+                (None, None) => {}
             }
-            (true, None) => Err(format!("'{name}' is missing")),
-            (false, Some(_)) => Err(format!("the key has no field '{name}'")),
-            (false, None) => Ok(()),
-        };
-        let source_port = fields.source_port.map(u16::to_be_bytes);
-        let destination_port = fields.destination_port.map(u16::to_be_bytes);
-        let protocol = fields.protocol.map(|protocol| [protocol]);
-        number("source_port", five_tuple, source_port.as_ref().map(<[u8; 2]>::as_slice))?;
-        number(
-            "destination_port",
-            kind.needs_ports(),
-            destination_port.as_ref().map(<[u8; 2]>::as_slice),
-        )?;
-        number(
-            "protocol",
-            five_tuple || kind == KeyKind::Protocol,
-            protocol.as_ref().map(<[u8; 1]>::as_slice),
-        )?;
-        Ok(CanonicalKey::new(&bytes))
+        }
+        Ok(CanonicalKey::new(&canonical[..key_bytes]))
     }
 }
 

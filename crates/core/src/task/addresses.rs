@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::lane::{Layout, Side, exact};
+use super::lane::{Side, exact};
 use super::largest::{self, Largest, Listed};
 use super::order;
 use super::registry::TaskEntry;
@@ -18,7 +18,6 @@ use crate::terms::{Measure, Size};
 pub(super) const SOURCES: TaskEntry = TaskEntry {
     name: "top-sources",
     question: "the sources with the most traffic",
-    keys: &[KeyKind::Pair, KeyKind::FiveTuple],
     by_default: false,
     timeline: false,
     build: |_| Ok(Box::new(TopAddresses { name: "top-sources", side: Side::Source })),
@@ -27,7 +26,6 @@ pub(super) const SOURCES: TaskEntry = TaskEntry {
 pub(super) const DESTINATIONS: TaskEntry = TaskEntry {
     name: "top-destinations",
     question: "the destinations with the most traffic",
-    keys: &[KeyKind::Pair, KeyKind::FiveTuple],
     by_default: false,
     timeline: false,
     build: |_| Ok(Box::new(TopAddresses { name: "top-destinations", side: Side::Destination })),
@@ -40,18 +38,18 @@ struct TopAddresses {
 
 impl TopAddresses {
     fn address(&self, lane: &Lane<'_>) -> Result<Range<usize>, Unsupported> {
-        let layout = Layout::of(lane);
-        match (layout.address(Side::Source), layout.address(Side::Destination)) {
-            (Some(source), Some(destination)) => Ok(match self.side {
-                Side::Source => source,
-                Side::Destination => destination,
-            }),
-            _ => Err(Unsupported(format!(
-                "{} needs a key with two addresses, and {} has fewer; use --key five-tuple or pair, or \
+        let address = self.side.address();
+        // Of that address alone, the task `top` tells more.
+        let more = lane.key.kind() != KeyKind::of(&[address]);
+        lane.place(address).filter(|_| more).ok_or_else(|| {
+            Unsupported(format!(
+                "{} needs a key with the {} and more, and {} has not; use --key five-tuple or pair, or \
                  --task top",
-                self.name, lane.key
-            ))),
-        }
+                self.name,
+                address.name(),
+                lane.key
+            ))
+        })
     }
 }
 

@@ -5,7 +5,7 @@
 //! bounds add up too; they all hold with the product of the lanes' confidences.
 
 use super::lane::{all_hold, exact};
-use super::registry::{ANY_KEY, TaskEntry};
+use super::registry::TaskEntry;
 use super::{EpochContext, Lane, Report, Task, Unsupported};
 use crate::summary::Estimate;
 use crate::terms::Measure;
@@ -13,7 +13,6 @@ use crate::terms::Measure;
 pub(super) const ENTRY: TaskEntry = TaskEntry {
     name: "cardinality",
     question: "the number of flows",
-    keys: ANY_KEY,
     by_default: true,
     timeline: false,
     build: |_| Ok(Box::new(Cardinality)),

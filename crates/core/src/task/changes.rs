@@ -10,7 +10,7 @@ use super::forecast_cells::CellForecasts;
 use super::forecast_flows::{FlowForecasts, NoFlows, Unlisted};
 use super::lane::exact;
 use super::largest::{self, Largest};
-use super::registry::{ANY_KEY, TaskEntry};
+use super::registry::TaskEntry;
 use super::{ChangeItem, EpochContext, Lane, Lists, Report, Task, Unsupported};
 use crate::key::CanonicalKey;
 use crate::summary::{Answers, Cells, Flows, Forecast, Forecasts};
@@ -19,7 +19,6 @@ use crate::terms::Measure;
 pub(super) const ENTRY: TaskEntry = TaskEntry {
     name: "changes",
     question: "flows whose size left its forecast",
-    keys: ANY_KEY,
     by_default: false,
     timeline: false,
     build: |options| {

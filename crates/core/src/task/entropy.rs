@@ -11,7 +11,7 @@
 
 use super::cardinality;
 use super::lane::{all_hold, exact};
-use super::registry::{ANY_KEY, TaskEntry};
+use super::registry::TaskEntry;
 use super::{EpochContext, Lane, Report, Task, Unsupported};
 use crate::summary::Estimate;
 use crate::terms::Measure;
@@ -19,7 +19,6 @@ use crate::terms::Measure;
 pub(super) const ENTRY: TaskEntry = TaskEntry {
     name: "entropy",
     question: "how random the traffic looks",
-    keys: ANY_KEY,
     by_default: true,
     timeline: false,
     build: |_| Ok(Box::new(Entropy)),

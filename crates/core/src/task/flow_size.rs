@@ -3,7 +3,7 @@
 //! A summary that answers sizes is asked for each; a table that does not is read once. Such a
 //! table knows every flow, so one that it does not list has at most the untracked size.
 
-use super::registry::{ANY_KEY, TaskEntry};
+use super::registry::TaskEntry;
 use super::{EpochContext, Lane, Report, Selection, SizeItem, Task, Unsupported, sizes};
 use crate::key::CanonicalKey;
 use crate::sorting::sort_by;
@@ -13,7 +13,6 @@ use crate::terms::{Measure, Size};
 pub(super) const ENTRY: TaskEntry = TaskEntry {
     name: "flow-size",
     question: "the sizes of given flows",
-    keys: ANY_KEY,
     by_default: false,
     timeline: false,
     build: |options| Ok(Box::new(FlowSize { asked: options.flows.clone() })),

@@ -2,7 +2,7 @@
 //!
 //! Time: one pass over the flows. Memory: the items, of which a share θ allows fewer than 1/θ.
 
-use super::registry::{ANY_KEY, TaskEntry};
+use super::registry::TaskEntry;
 use super::{
     EpochContext, Lane, Lists, Report, Selection, SizeItem, Task, Unsupported, largest, sizes,
 };
@@ -11,7 +11,6 @@ use crate::terms::Measure;
 pub(super) const ENTRY: TaskEntry = TaskEntry {
     name: "heavy-hitters",
     question: "every flow over the threshold",
-    keys: ANY_KEY,
     by_default: true,
     timeline: false,
     build: |_| Ok(Box::new(HeavyHitters)),

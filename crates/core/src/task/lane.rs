@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{Lane, Unsupported};
-use crate::key::KeyKind;
+use crate::key::Field;
 use crate::summary::{Estimate, Flows};
 
 /// Every flow of the lane with its exact size, at most 2³² of them. A summary that does not keep them
@@ -53,42 +53,27 @@ impl Side {
             Self::Destination => Self::Source,
         }
     }
-}
 
-/// Where the fields of a lane's keys stand in their canonical bytes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Layout {
-    kind: KeyKind,
-    /// Bytes of an address: 4 or 16.
-    pub(super) address_bytes: usize,
-    /// Bits of an address that the key keeps.
-    pub(super) address_bits: u8,
-}
-
-impl Layout {
-    pub(super) fn of(lane: &Lane<'_>) -> Self {
-        let (address_bytes, address_bits) = lane.key.address(lane.key_bytes);
-        Self { kind: lane.key.kind, address_bytes, address_bits }
-    }
-
-    /// The address of this side, where the key has it.
-    pub(super) fn address(&self, side: Side) -> Option<Range<usize>> {
-        let size = self.address_bytes;
-        match (self.kind, side) {
-            (KeyKind::Source | KeyKind::Pair | KeyKind::FiveTuple, Side::Source)
-            | (KeyKind::Destination, Side::Destination) => Some(0..size),
-            (KeyKind::Pair | KeyKind::FiveTuple, Side::Destination) => Some(size..2 * size),
-            _ => None,
+    /// The field that has the address of this end.
+    pub fn address(self) -> Field {
+        match self {
+            Self::Source => Field::Source,
+            Self::Destination => Field::Destination,
         }
     }
 
-    /// The port of this side, where the key has it beside the address.
-    pub(super) fn port(&self, side: Side) -> Option<Range<usize>> {
-        let at = 2 * self.address_bytes;
-        match (self.kind, side) {
-            (KeyKind::FiveTuple, Side::Source) => Some(at..at + 2),
-            (KeyKind::FiveTuple, Side::Destination) => Some(at + 2..at + 4),
-            _ => None,
+    /// The field that has its port.
+    pub(super) fn port(self) -> Field {
+        match self {
+            Self::Source => Field::SourcePort,
+            Self::Destination => Field::DestinationPort,
         }
+    }
+}
+
+impl Lane<'_> {
+    /// Where a field stands in the lane's keys; `None` where they lack it.
+    pub(super) fn place(&self, field: Field) -> Option<Range<usize>> {
+        self.key.place(field, self.key_bytes)
     }
 }

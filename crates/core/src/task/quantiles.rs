@@ -15,7 +15,7 @@ use std::iter::once;
 
 use super::lane::exact;
 use super::order::{self, Column};
-use super::registry::{ANY_KEY, TaskEntry};
+use super::registry::TaskEntry;
 use super::{EpochContext, Lane, Report, Task, Unsupported};
 use crate::key::CanonicalKey;
 use crate::sorting::sort_by;
@@ -25,7 +25,6 @@ use crate::terms::{Measure, Size};
 pub(super) const ENTRY: TaskEntry = TaskEntry {
     name: "quantiles",
     question: "quantiles of flow sizes, and keys that cut the traffic into equal parts",
-    keys: ANY_KEY,
     by_default: false,
     timeline: false,
     build: |_| Ok(Box::new(Quantiles)),

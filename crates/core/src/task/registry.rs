@@ -9,7 +9,7 @@ use super::{
     addresses, cardinality, changes, entropy, findings, flow_size, heavy_hitters, hierarchical,
     quantiles, size_distribution, superspreaders, top,
 };
-use crate::key::{CanonicalKey, KeyKind};
+use crate::key::CanonicalKey;
 use crate::terms::{Hierarchy, SpreadOf};
 use crate::unknown::Unknown;
 
@@ -59,9 +59,6 @@ pub struct TaskEntry {
     pub name: &'static str,
     /// What it answers, in one line.
     pub question: &'static str,
-    /// The keys that it can answer for; [`Task::check`] has the last word, since it also knows
-    /// the options and the summary.
-    pub keys: &'static [KeyKind],
     /// Whether it runs when no task is named.
     pub by_default: bool,
     /// Whether it needs the [`Timeline`](crate::timeline::Timeline) of the epoch.
@@ -79,16 +76,6 @@ impl TaskEntry {
         (self.build)(options)
     }
 }
-
-/// Every key there is.
-pub(super) const ANY_KEY: &[KeyKind] = &[
-    KeyKind::Source,
-    KeyKind::Destination,
-    KeyKind::Pair,
-    KeyKind::FiveTuple,
-    KeyKind::Protocol,
-    KeyKind::DestinationPort,
-];
 
 /// What is fixed for the tasks at start.
 #[derive(Clone, Debug)]

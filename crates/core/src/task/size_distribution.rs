@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use super::lane::{all_hold, exact};
-use super::registry::{ANY_KEY, TaskEntry};
+use super::registry::TaskEntry;
 use super::{EpochContext, Lane, Report, Task, Unsupported};
 use crate::summary::Estimate;
 use crate::terms::Measure;
@@ -18,7 +18,6 @@ use crate::terms::Measure;
 pub(super) const ENTRY: TaskEntry = TaskEntry {
     name: "size-distribution",
     question: "how many flows have each size in packets",
-    keys: ANY_KEY,
     by_default: true,
     timeline: false,
     build: |_| Ok(Box::new(SizeDistribution)),

@@ -17,7 +17,7 @@
 use std::ops::Range;
 
 use super::buckets;
-use super::lane::{Layout, Side, exact};
+use super::lane::{Side, exact};
 use super::largest::{self, Largest};
 use super::order::{self, Column};
 use super::registry::{TaskEntry, TaskOptions};
@@ -29,7 +29,6 @@ use crate::terms::{Measure, SpreadOf};
 pub(super) const SUPERSPREADERS: TaskEntry = TaskEntry {
     name: "superspreaders",
     question: "sources with many distinct destinations",
-    keys: &[KeyKind::Source, KeyKind::Pair, KeyKind::FiveTuple],
     by_default: true,
     timeline: false,
     build: |options| Ok(Box::new(Spread::new("superspreaders", Side::Source, options))),
@@ -38,7 +37,6 @@ pub(super) const SUPERSPREADERS: TaskEntry = TaskEntry {
 pub(super) const VICTIMS: TaskEntry = TaskEntry {
     name: "victims",
     question: "destinations with many distinct sources",
-    keys: &[KeyKind::Destination, KeyKind::Pair, KeyKind::FiveTuple],
     by_default: false,
     timeline: false,
     build: |options| Ok(Box::new(Spread::new("victims", Side::Destination, options))),
@@ -71,13 +69,11 @@ impl Spread {
 
     /// Checks that a lane which counts distinct peers counts those of this side.
     fn check_side(&self, lane: &Lane<'_>) -> Result<(), Unsupported> {
-        let (kind, name) = match self.side {
-            Side::Source => (KeyKind::Source, "source"),
-            Side::Destination => (KeyKind::Destination, "destination"),
-        };
-        if lane.key.kind == kind {
+        let address = self.side.address();
+        if lane.key.kind() == KeyKind::of(&[address]) {
             return Ok(());
         }
+        let name = address.name();
         Err(Unsupported(format!(
             "{} from a summary that counts distinct peers needs the key {name}, and not {}",
             self.name, lane.key
@@ -85,27 +81,32 @@ impl Spread {
     }
 
     fn fields(&self, lane: &Lane<'_>) -> Result<Fields, Unsupported> {
-        let layout = Layout::of(lane);
         let other = self.side.other();
-        let (Some(address), Some(peer)) = (layout.address(self.side), layout.address(other)) else {
+        let (peer, port) = (lane.place(other.address()), lane.place(other.port()));
+        let by_port = self.of == SpreadOf::Port;
+        let Some(address) = lane.place(self.side.address()).filter(|_| by_port || peer.is_some())
+        else {
             return Err(Unsupported(format!(
                 "{} needs a key with both addresses, and {} has not; use five-tuple or pair, or an \
                  algorithm that counts distinct peers, such as two-level",
                 self.name, lane.key
             )));
         };
-        let (peer, port) = match (self.of, layout.port(other)) {
-            (SpreadOf::Address, _) | (SpreadOf::Endpoint, None) => (peer, 0..0),
-            (SpreadOf::Endpoint, Some(port)) => (peer, port),
-            (SpreadOf::Port, Some(port)) => (0..0, port),
-            (SpreadOf::Port, None) => {
+        let (peer, port) = match self.of {
+            SpreadOf::Address => (peer, None),
+            SpreadOf::Endpoint => (peer, port),
+            SpreadOf::Port if port.is_some() => (None, port),
+            SpreadOf::Port => {
                 return Err(Unsupported(format!(
-                    "{} by ports need a key with ports, and {} has none; use five-tuple, or \
+                    "{} by ports need a key with the {}, and {} has none; use five-tuple, or \
                      --spread-of address",
-                    self.name, lane.key
+                    self.name,
+                    other.port().name(),
+                    lane.key
                 )));
             }
         };
+        let (peer, port) = (peer.unwrap_or_default(), port.unwrap_or_default());
         let columns = order::columns([address.clone(), peer.clone(), port.clone()]);
         Ok(Fields { address, columns, peer: [peer, port] })
     }

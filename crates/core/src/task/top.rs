@@ -2,7 +2,7 @@
 //!
 //! Time: one pass over the flows, log(`top`) for each that enters. Memory: the items.
 
-use super::registry::{ANY_KEY, TaskEntry};
+use super::registry::TaskEntry;
 use super::{
     EpochContext, Lane, Lists, Report, Selection, SizeItem, Task, Unsupported, largest, sizes,
 };
@@ -11,7 +11,6 @@ use crate::terms::Measure;
 pub(super) const ENTRY: TaskEntry = TaskEntry {
     name: "top",
     question: "the largest flows",
-    keys: ANY_KEY,
     by_default: true,
     timeline: false,
     build: |_| Ok(Box::new(Top)),

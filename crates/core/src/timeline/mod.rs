@@ -103,7 +103,7 @@ fn packet(
     headers: &Headers,
     detail: Detail,
 ) -> SampledPacket {
-    const KIND: KeyKind = KeyKind::FiveTuple;
+    const KIND: KeyKind = KeyKind::FIVE_TUPLE;
     let key = match headers {
         Headers::V4(ip) => Key16::extract(KIND, ip)
             .map(|key| CanonicalKey::new(key.masked(spec.mask(13)).canonical(13))),

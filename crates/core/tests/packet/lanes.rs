@@ -48,7 +48,7 @@ impl Taken {
     /// Adds a frame as the parser reads it.
     fn parse(&mut self, frame: &Frame<'_>, tunnels: Tunnels) -> Result<(), Malformed> {
         let (headers, bytes) = tunnels.read(frame);
-        let (kind, bytes) = (KeyKind::FiveTuple, bytes.into());
+        let (kind, bytes) = (KeyKind::FIVE_TUPLE, bytes.into());
         match headers {
             Headers::V4(ip) => {
                 self.add(0, Key16::extract(kind, &ip)?.canonical(13), bytes, frame.time_ns);
@@ -116,7 +116,7 @@ fn compare(bursts: usize, seed: u64) -> usize {
         let batch_packets = 1 + random.below(BATCH_PACKETS);
         for isa in Isa::available() {
             let options = LaneOptions {
-                key: KeyKind::FiveTuple.into(),
+                key: KeyKind::FIVE_TUPLE.into(),
                 tunnels,
                 batch_packets,
                 elements: None,

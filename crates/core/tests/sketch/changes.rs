@@ -42,7 +42,7 @@ fn run(task: &mut dyn Task, sketch: &dyn Summary<Key8>, packets: u64) -> Report 
         timeline: None,
     };
     let lane =
-        Lane { key: KeyKind::Pair.into(), key_bytes: Key8::BYTES, answers: sketch.answers() };
+        Lane { key: KeyKind::PAIR.into(), key_bytes: Key8::BYTES, answers: sketch.answers() };
     task.run(&context, &[lane], &mut []).unwrap()
 }
 

@@ -66,7 +66,7 @@ fn epochs() -> impl Strategy<Value = Vec<Case>> {
         let tables = first.tables.iter().map(|(n, _)| table(first.key, *n)).collect::<Vec<_>>();
         prop::collection::vec(tables, 1..7).prop_map(move |epochs| {
             let later = epochs.into_iter().map(|tables| Case {
-                tables: lane_bytes(first.key.kind).into_iter().zip(tables).collect(),
+                tables: lane_bytes(first.key).into_iter().zip(tables).collect(),
                 ..first.clone()
             });
             std::iter::once(first.clone()).chain(later).collect()
@@ -82,7 +82,7 @@ fn without_untracked(mut case: Case) -> Case {
 #[test]
 fn changes_are_those_of_an_average_in_a_map() {
     check(41, epochs(), |epochs| {
-        let mut task = build("changes", &with_room(&lane_bytes(epochs[0].key.kind), 1000));
+        let mut task = build("changes", &with_room(&lane_bytes(epochs[0].key), 1000));
         let mut oracle = Oracle::default();
         for case in epochs.into_iter().map(without_untracked) {
             assert_eq!(run(task.as_mut(), &case), oracle.epoch(&case));
@@ -93,7 +93,7 @@ fn changes_are_those_of_an_average_in_a_map() {
 #[test]
 fn a_full_history_counts_what_it_lost_and_bounds_what_it_reports() {
     check(42, (epochs(), 0usize..30), |(epochs, room)| {
-        let mut task = build("changes", &with_room(&lane_bytes(epochs[0].key.kind), room));
+        let mut task = build("changes", &with_room(&lane_bytes(epochs[0].key), room));
         let reserved = task.history_bytes();
         // The true averages, nothing forgotten, were there no untracked packets.
         let mut truth: BTreeMap<CanonicalKey, f64> = BTreeMap::new();
@@ -132,7 +132,7 @@ fn a_full_history_counts_what_it_lost_and_bounds_what_it_reports() {
 #[test]
 fn untracked_packets_widen_the_bounds() {
     check(43, epochs(), |epochs| {
-        let mut task = build("changes", &with_room(&lane_bytes(epochs[0].key.kind), 1000));
+        let mut task = build("changes", &with_room(&lane_bytes(epochs[0].key), 1000));
         let mut last: Option<Case> = None;
         for case in epochs {
             let report = run(task.as_mut(), &case);
@@ -165,7 +165,7 @@ fn untracked_packets_widen_the_bounds() {
 fn epochs_without_a_packet_may_be_passed_at_once() {
     check(44, (epochs(), 0u64..70), |(epochs, gap)| {
         let mut tasks: [Box<dyn Task>; 2] =
-            [(); 2].map(|()| build("changes", &with_room(&lane_bytes(epochs[0].key.kind), 15)));
+            [(); 2].map(|()| build("changes", &with_room(&lane_bytes(epochs[0].key), 15)));
         for case in epochs {
             let [one, two] = &mut tasks;
             assert_eq!(run(one.as_mut(), &case), run(two.as_mut(), &case));
@@ -187,7 +187,7 @@ fn a_flow_that_vanishes_is_found_and_then_forgotten() {
         let flow = |&(n, packets): &(u8, u64)| (vec![10, 0, 0, n], Size { packets, bytes: 0 });
         let table = Table { flows: packets.iter().map(flow).collect(), ..Table::default() };
         Case {
-            key: KeyKind::Source.into(),
+            key: KeyKind::SOURCE.into(),
             tables: vec![(4, table)],
             by: Measure::Packets,
             threshold: Threshold::Weight(100),

@@ -56,7 +56,7 @@ fn one_lane(sizes: impl IntoIterator<Item = u64>) -> Case {
     };
     let table = Table { flows: (0..).zip(sizes).map(flow).collect(), ..Table::default() };
     let (by, threshold) = (Measure::Packets, Threshold::Weight(0));
-    Case { key: KeyKind::Source.into(), tables: vec![(4, table)], by, threshold, top: 5 }
+    Case { key: KeyKind::SOURCE.into(), tables: vec![(4, table)], by, threshold, top: 5 }
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn quantiles_are_of_nearest_rank_and_keys_cut_equal_parts() {
 
 /// The quantiles of sizes that a summary of quantiles gives.
 fn sizes_of(answers: &dyn Answers) -> Vec<(f64, Estimate)> {
-    let lanes = [Lane { key: KeyKind::Source.into(), key_bytes: 4, answers }];
+    let lanes = [Lane { key: KeyKind::SOURCE.into(), key_bytes: 4, answers }];
     let (by, keyed) = (Measure::Packets, Size { packets: 2, bytes: 128 });
     let context = EpochContext {
         by,

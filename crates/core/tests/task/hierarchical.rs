@@ -5,7 +5,7 @@ use flowgauge_core::summary::Estimate;
 use flowgauge_core::task::{HierarchyItem, Report};
 use flowgauge_core::terms::{Hierarchy, Measure, Size, Threshold};
 
-use crate::support::{Case, Table, case, check, check_some, key_of, options, run_once};
+use crate::support::{Case, Table, case, check, check_some, every_kind, key_of, options, run_once};
 
 fn prefix(address: &[u8], bits: u8) -> Vec<u8> {
     let keep = |at: usize| (usize::from(bits).saturating_sub(8 * at)).min(8) as u32;
@@ -41,8 +41,10 @@ fn oracle(case: &Case, hierarchy: Hierarchy) -> Report {
     let mut items = Vec::new();
     for (key_bytes, table) in &case.tables {
         let size = if *key_bytes < 16 { 4 } else { 16 };
-        let bits = if size == 4 { case.key.v4_prefix } else { case.key.v6_prefix };
-        let levels = levels(if hierarchy == Hierarchy::Bits { 1 } else { 8 }, bits);
+        let step = if hierarchy == Hierarchy::Bits { 1 } else { 8 };
+        let fields = case.key.kind().fields().filter(|field| field.is_address());
+        let levels: Vec<_> =
+            fields.map(|field| levels(step, case.key.bits(field, *key_bytes))).collect();
         let flows: Vec<(Vec<Vec<u8>>, u64)> = table
             .flows
             .iter()
@@ -54,11 +56,11 @@ fn oracle(case: &Case, hierarchy: Hierarchy) -> Report {
             .collect();
         let mut nodes: Vec<Node> = Vec::new();
         for (addresses, _) in &flows {
-            for &i in &levels {
+            for &i in &levels[0] {
                 match addresses.as_slice() {
                     [one] => nodes.push(vec![(prefix(one, i), i)]),
                     [one, two] => {
-                        for &j in &levels {
+                        for &j in &levels[1] {
                             nodes.push(vec![(prefix(one, i), i), (prefix(two, j), j)]);
                         }
                     }
@@ -108,22 +110,29 @@ fn compare(case: &Case, hierarchy: Hierarchy) {
     assert_eq!(run_once("hierarchical", &options, case), oracle(case, hierarchy));
 }
 
-const ONE: [KeyKind; 4] =
-    [KeyKind::Source, KeyKind::Destination, KeyKind::Pair, KeyKind::FiveTuple];
+/// The kinds that have all these fields.
+fn with(fields: KeyKind) -> Vec<KeyKind> {
+    every_kind().into_iter().filter(|kind| kind.has_all(fields)).collect()
+}
+
+/// The kinds that have an address.
+fn one() -> Vec<KeyKind> {
+    [with(KeyKind::SOURCE), with(KeyKind::DESTINATION)].concat()
+}
 
 #[test]
 fn prefixes_by_bytes_are_those_of_the_definition() {
-    check(31, case(key_of(ONE.to_vec())), |case| compare(&case, Hierarchy::Bytes));
+    check(31, case(key_of(one())), |case| compare(&case, Hierarchy::Bytes));
 }
 
 #[test]
 fn prefixes_by_bits_are_those_of_the_definition() {
-    check(32, case(key_of(ONE.to_vec())), |case| compare(&case, Hierarchy::Bits));
+    check(32, case(key_of(one())), |case| compare(&case, Hierarchy::Bits));
 }
 
 #[test]
 fn pairs_of_prefixes_are_those_of_the_definition() {
-    let keys = key_of(vec![KeyKind::Pair, KeyKind::FiveTuple]);
+    let keys = key_of(with(KeyKind::PAIR));
     check_some(150, 33, case(keys), |case| compare(&case, Hierarchy::Pair));
 }
 
@@ -145,7 +154,7 @@ fn pairs_of_many_ipv4_flows_are_those_of_the_definition() {
     let table = Table { flows, ..Table::default() };
     for weight in [0, 1, 2, 3, 5, 8, 13, 40, 100, 1000] {
         let case = Case {
-            key: KeyKind::Pair.into(),
+            key: KeyKind::PAIR.into(),
             tables: vec![(8, table.clone())],
             by: Measure::Packets,
             threshold: Threshold::Weight(weight),
@@ -160,7 +169,7 @@ fn the_root_takes_what_nobody_else_covers() {
     let flow = |n: u8| (vec![n, 0, 0, 1], Size { packets: 1, bytes: 40 });
     let table = Table { flows: (0..20).map(flow).collect(), ..Table::default() };
     let case = Case {
-        key: KeyKind::Source.into(),
+        key: KeyKind::SOURCE.into(),
         tables: vec![(4, table)],
         by: Measure::Packets,
         threshold: Threshold::Weight(19),

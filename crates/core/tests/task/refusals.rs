@@ -11,7 +11,7 @@ use flowgauge_core::task::{
 use flowgauge_core::terms::{Hierarchy, Measure, Threshold};
 use flowgauge_core::timeline::Timeline;
 
-use crate::support::{Rough, Table, build, lane_bytes, options};
+use crate::support::{Rough, Table, build, every_kind, lane_bytes, options};
 
 /// A summary that answers nothing.
 struct Mute;
@@ -20,7 +20,7 @@ impl Answers for Mute {}
 
 fn lanes(kind: KeyKind, answers: &dyn Answers) -> Vec<Lane<'_>> {
     let lane = |key_bytes| Lane { key: KeySpec::from(kind), key_bytes, answers };
-    lane_bytes(kind).into_iter().map(lane).collect()
+    lane_bytes(kind.into()).into_iter().map(lane).collect()
 }
 
 fn with_history() -> TaskOptions {
@@ -52,18 +52,24 @@ fn the_registry_knows_every_task_once() {
 }
 
 #[test]
-fn check_accepts_the_listed_keys_and_refuses_the_others() {
+fn check_accepts_the_keys_with_the_fields_that_a_task_needs() {
     let table = Table::default();
     for entry in TASKS {
         let mut task = build(entry.name, &with_history());
-        for (name, kind) in KeyKind::ALL {
+        for kind in every_kind() {
             let lanes = lanes(kind, &table);
             let checked = task.check(Measure::Packets, &lanes);
-            // A key with one address alone spreads only by a summary that counts its peers.
-            let one_address = matches!(kind, KeyKind::Source | KeyKind::Destination)
-                && ["superspreaders", "victims"].contains(&entry.name);
-            let answered = entry.keys.contains(&kind) && !one_address;
-            assert_eq!(checked.is_ok(), answered, "{} {name}", entry.name);
+            let one = |address| kind.has_all(address) && kind != address;
+            let answered = match entry.name {
+                "findings" => kind == KeyKind::FIVE_TUPLE,
+                "top-sources" => one(KeyKind::SOURCE),
+                "top-destinations" => one(KeyKind::DESTINATION),
+                // A key with one address spreads only by a summary that counts its peers.
+                "superspreaders" | "victims" => kind.has_all(KeyKind::PAIR),
+                "hierarchical" => kind.has_addresses(),
+                _ => true,
+            };
+            assert_eq!(checked.is_ok(), answered, "{} {kind}", entry.name);
             let keyed = flowgauge_core::terms::Size::default();
             let timeline = Timeline::new(kind.into(), Tunnels::Outer, 0);
             let (by, threshold) = (Measure::Packets, Threshold::Share(0.001));
@@ -89,10 +95,10 @@ fn refusals_name_what_would_answer() {
         task.check(Measure::Packets, &lanes(kind, answers)).unwrap_err().to_string()
     };
     for entry in TASKS {
-        let names_table = refusal(entry.name, KeyKind::FiveTuple, &Mute);
+        let names_table = refusal(entry.name, KeyKind::FIVE_TUPLE, &Mute);
         assert!(names_table.contains("linear-table"), "{names_table}");
         if !["top", "heavy-hitters", "flow-size"].contains(&entry.name) {
-            let names_table = refusal(entry.name, KeyKind::FiveTuple, &rough);
+            let names_table = refusal(entry.name, KeyKind::FIVE_TUPLE, &rough);
             assert!(names_table.contains("linear-table"), "{names_table}");
         }
     }
@@ -108,13 +114,13 @@ fn refusals_name_what_would_answer() {
         ("changes", "forecasts of sizes, cells that add up, as a linear sketch has them"),
     ] {
         assert_eq!(
-            refusal(name, KeyKind::FiveTuple, &Mute),
+            refusal(name, KeyKind::FIVE_TUPLE, &Mute),
             format!(
                 "{name} needs {need}, or a table of every flow, such as the algorithm linear-table"
             )
         );
     }
-    let spread = refusal("superspreaders", KeyKind::Source, &Table::default());
+    let spread = refusal("superspreaders", KeyKind::SOURCE, &Table::default());
     assert_eq!(
         spread,
         "superspreaders needs a key with both addresses, and source has not; use five-tuple or pair, or an \
@@ -124,9 +130,9 @@ fn refusals_name_what_would_answer() {
     pair.hierarchy = Hierarchy::Pair;
     let table = Table::default();
     let task = build("hierarchical", &pair);
-    let refusal = task.check(Measure::Bytes, &lanes(KeyKind::Source, &table)).unwrap_err();
+    let refusal = task.check(Measure::Bytes, &lanes(KeyKind::SOURCE, &table)).unwrap_err();
     assert!(refusal.to_string().contains("use pair or five-tuple"), "{refusal}");
     let task = build("changes", &options());
-    let refusal = task.check(Measure::Bytes, &lanes(KeyKind::Source, &table)).unwrap_err();
+    let refusal = task.check(Measure::Bytes, &lanes(KeyKind::SOURCE, &table)).unwrap_err();
     assert!(refusal.to_string().contains("history"), "{refusal}");
 }

@@ -94,10 +94,10 @@ fn candidates_answer_with_their_own_bounds() {
     let key = |n: u8| CanonicalKey::new(&[10, 0, 0, n]);
     let flows = vec![(key(3), 50), (key(1), 50), (key(2), 70), (key(4), 9)];
     let rough = Rough { flows, unnamed: Some(60.0) };
-    let lanes = [Lane { key: KeyKind::Source.into(), key_bytes: 4, answers: &rough }];
+    let lanes = [Lane { key: KeyKind::SOURCE.into(), key_bytes: 4, answers: &rough }];
     let keyed = Size { packets: 200, bytes: 0 };
     let case = Case {
-        key: KeyKind::Source.into(),
+        key: KeyKind::SOURCE.into(),
         tables: Vec::new(),
         by: Measure::Packets,
         threshold: Threshold::Share(0.25),
@@ -135,9 +135,9 @@ fn a_list_is_certain_to_where_others_may_be_larger() {
     let complete_to = |packets: &[u64], unnamed, top| {
         let flows = (1..).zip(packets).map(|(n, packets)| (key(n), *packets)).collect();
         let rough = Rough { flows, unnamed };
-        let lanes = [Lane { key: KeyKind::Source.into(), key_bytes: 4, answers: &rough }];
+        let lanes = [Lane { key: KeyKind::SOURCE.into(), key_bytes: 4, answers: &rough }];
         let case = Case {
-            key: KeyKind::Source.into(),
+            key: KeyKind::SOURCE.into(),
             tables: Vec::new(),
             by: Measure::Packets,
             threshold: Threshold::Share(0.25),
@@ -174,7 +174,7 @@ fn a_full_counter_of_packets_raises_the_upper_bound() {
         untracked: Size::default(),
     };
     let case = Case {
-        key: KeyKind::Protocol.into(),
+        key: KeyKind::PROTOCOL.into(),
         tables: vec![(4, table)],
         by: Measure::Bytes,
         threshold: Threshold::Weight(0),

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use flowgauge_core::key::{CanonicalKey, KeyKind};
+use flowgauge_core::key::{CanonicalKey, Field, KeyKind};
 use flowgauge_core::summary::Estimate;
 use flowgauge_core::task::{Report, Side, SpreadItem};
 use flowgauge_core::terms::{Measure, Size, SpreadOf, Threshold};
 
-use crate::support::{Case, Table, case, check, key_of, options, run_once};
+use crate::support::{Case, Table, case, check, every_kind, key_of, options, run_once};
 
 fn canonical(address: IpAddr) -> CanonicalKey {
     match address {
@@ -27,14 +27,14 @@ fn oracle(case: &Case, victims: bool, more_than: u64, of: SpreadOf) -> Report {
         let mut peers = BTreeMap::<IpAddr, BTreeSet<Peer>>::new();
         for (key, _) in &table.flows {
             let fields = case.key.fields(key);
-            let source = (fields.source.unwrap(), fields.source_port);
-            let destination = (fields.destination.unwrap(), fields.destination_port);
+            let source = (fields.source, fields.source_port);
+            let destination = (fields.destination, fields.destination_port);
             let (this, peer) = if victims { (destination, source) } else { (source, destination) };
             let (address, port) = (
-                (of != SpreadOf::Port).then_some(peer.0),
+                peer.0.filter(|_| of != SpreadOf::Port),
                 peer.1.filter(|_| of != SpreadOf::Address),
             );
-            peers.entry(this.0).or_default().insert((address, port));
+            peers.entry(this.0.unwrap()).or_default().insert((address, port));
         }
         for (address, peers) in peers {
             let distinct = peers.len() as u64;
@@ -54,9 +54,16 @@ fn oracle(case: &Case, victims: bool, more_than: u64, of: SpreadOf) -> Report {
 
 fn compare(case: &Case, more_than: u64) {
     for (name, victims) in [("superspreaders", false), ("victims", true)] {
-        // The key pair has no ports.
-        let all = SpreadOf::ALL.into_iter().map(|(_, of)| of);
-        for of in all.filter(|of| *of != SpreadOf::Port || case.key.kind == KeyKind::FiveTuple) {
+        let (this, peer, port) = if victims {
+            (Field::Destination, Field::Source, Field::SourcePort)
+        } else {
+            (Field::Source, Field::Destination, Field::DestinationPort)
+        };
+        let kind = case.key.kind();
+        for (_, of) in SpreadOf::ALL {
+            if !kind.has(this) || !kind.has(if of == SpreadOf::Port { port } else { peer }) {
+                continue;
+            }
             let mut options = options();
             (options.spread, options.spread_of) = (more_than, of);
             let report = run_once(name, &options, case);
@@ -67,7 +74,7 @@ fn compare(case: &Case, more_than: u64) {
 
 #[test]
 fn spreaders_are_those_of_plain_sets() {
-    let keys = key_of(vec![KeyKind::Pair, KeyKind::FiveTuple]);
+    let keys = key_of(every_kind());
     check(11, (case(keys), 0u64..6), |(case, more_than)| compare(&case, more_than));
 }
 
@@ -93,7 +100,7 @@ fn a_scan_stands_out_of_many_flows() {
     let flows = flows.into_iter().map(|key| (key.to_vec(), size)).collect();
     let table = Table { flows, ..Table::default() };
     let case = Case {
-        key: KeyKind::FiveTuple.into(),
+        key: KeyKind::FIVE_TUPLE.into(),
         tables: vec![(13, table)],
         by: Measure::Packets,
         threshold: Threshold::Weight(0),
@@ -114,5 +121,5 @@ fn a_scan_stands_out_of_many_flows() {
 fn an_epoch_without_flows_has_no_spreaders() {
     let tables = vec![(13, Table::default()), (37, Table::default())];
     let (by, threshold) = (Measure::Packets, Threshold::Share(0.001));
-    compare(&Case { key: KeyKind::FiveTuple.into(), tables, by, threshold, top: 9 }, 0);
+    compare(&Case { key: KeyKind::FIVE_TUPLE.into(), tables, by, threshold, top: 9 }, 0);
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-use flowgauge_core::key::{CanonicalKey, KeyKind, KeySpec};
+use flowgauge_core::key::{CanonicalKey, Field, KeyKind, KeySpec};
 use flowgauge_core::summary::{Answers, Candidates, Estimate, Flows, SizeEstimate, SizeQuery};
 use flowgauge_core::task::{EpochContext, Lane, Lists, Report, Task, TaskOptions, find};
 use flowgauge_core::terms::{Measure, Size, Threshold};
@@ -212,30 +212,57 @@ pub fn run_once(name: &str, options: &TaskOptions, case: &Case) -> Report {
     run(build(name, options).as_mut(), case)
 }
 
-/// Canonical bytes of this kind of key in its lanes.
-pub fn lane_bytes(kind: KeyKind) -> Vec<usize> {
-    match kind {
-        KeyKind::Source | KeyKind::Destination => vec![4, 16],
-        KeyKind::Pair => vec![8, 32],
-        KeyKind::FiveTuple => vec![13, 37],
-        KeyKind::Protocol | KeyKind::DestinationPort => vec![4],
-    }
+/// Addresses of a key, and bytes of its other fields.
+fn sizes(kind: KeyKind) -> (usize, usize) {
+    let bytes = |field| match field {
+        Field::Source | Field::Destination => 0,
+        Field::SourcePort | Field::DestinationPort => 2,
+        Field::Protocol => 1,
+    };
+    let addresses = kind.fields().filter(|field| bytes(*field) == 0).count();
+    (addresses, kind.fields().map(bytes).sum())
+}
+
+/// Canonical bytes of a key in its lanes: of IPv4, then of IPv6.
+pub fn lane_bytes(key: KeySpec) -> Vec<usize> {
+    let (addresses, numbers) = sizes(key.kind());
+    let shortest = |size: usize, lengths: &[usize]| {
+        *lengths.iter().find(|length| **length >= addresses * size + numbers).unwrap()
+    };
+    let v4 = shortest(4, &[4, 8, 13]);
+    if addresses == 0 { vec![v4] } else { vec![v4, shortest(16, &[16, 32, 37])] }
+}
+
+/// Every set of fields that makes a key.
+pub fn every_kind() -> Vec<KeyKind> {
+    let set = |bits: usize| {
+        let fields = (0..5).filter(|at| bits >> at & 1 == 1).map(|at| Field::ALL[at]);
+        KeyKind::of(&fields.collect::<Vec<_>>())
+    };
+    (1..32).map(set).collect()
 }
 
 /// Keys of all kinds, some with prefixes.
 pub fn any_key() -> impl Strategy<Value = KeySpec> {
-    key_of(KeyKind::ALL.map(|(_, kind)| kind).to_vec())
+    key_of(every_kind())
 }
 
 pub fn key_of(kinds: Vec<KeyKind>) -> impl Strategy<Value = KeySpec> {
-    let prefixes = prop_oneof![
-        3 => Just((32, 128)),
-        1 => Just((24, 64)),
-        1 => Just((20, 61)),
-        1 => Just((0, 0)),
-    ];
-    (prop::sample::select(kinds), prefixes).prop_map(|(kind, (v4_prefix, v6_prefix))| {
-        if kind.has_addresses() { KeySpec { kind, v4_prefix, v6_prefix } } else { kind.into() }
+    let prefix = || {
+        prop_oneof![
+            3 => Just("/32,128"),
+            1 => Just("/24,64"),
+            1 => Just("/20,61"),
+            1 => Just("/0,0"),
+        ]
+    };
+    (prop::sample::select(kinds), prefix(), prefix()).prop_map(|(kind, source, destination)| {
+        let field = |field: Field| match field {
+            Field::Source => format!("source{source}"),
+            Field::Destination => format!("destination{destination}"),
+            other => other.name().to_owned(),
+        };
+        kind.fields().map(field).collect::<Vec<_>>().join("+").parse().unwrap()
     })
 }
 
@@ -248,9 +275,9 @@ pub fn case(key: impl Strategy<Value = KeySpec>) -> impl Strategy<Value = Case> 
     ];
     let by = prop_oneof![Just(Measure::Packets), Just(Measure::Bytes)];
     (key, by, threshold, 0usize..12).prop_flat_map(|(key, by, threshold, top)| {
-        let lanes: Vec<_> = lane_bytes(key.kind).into_iter().map(|n| table(key, n)).collect();
+        let lanes: Vec<_> = lane_bytes(key).into_iter().map(|n| table(key, n)).collect();
         lanes.prop_map(move |tables| {
-            let tables = lane_bytes(key.kind).into_iter().zip(tables).collect();
+            let tables = lane_bytes(key).into_iter().zip(tables).collect();
             Case { key, tables, by, threshold, top }
         })
     })
@@ -283,18 +310,16 @@ fn size() -> impl Strategy<Value = Size> {
     (packets, 40u64..45).prop_map(|(packets, bytes)| Size { packets, bytes: packets * bytes })
 }
 
-/// Cuts the addresses of a raw key to the prefixes of its kind.
+/// Cuts the addresses of a raw key to the prefixes of its kind, and clears what stands between them and
+/// its numbers.
 fn mask(key: KeySpec, bytes: &mut [u8]) {
-    let (size, prefix) = match bytes.len() {
-        4 | 8 | 13 => (4, key.v4_prefix),
-        _ => (16, key.v6_prefix),
-    };
-    let addresses = match key.kind {
-        KeyKind::Source | KeyKind::Destination => 1,
-        KeyKind::Pair | KeyKind::FiveTuple => 2,
-        KeyKind::Protocol | KeyKind::DestinationPort => 0,
-    };
-    for address in bytes.chunks_mut(size).take(addresses) {
+    let len = bytes.len();
+    let size = if len < 16 { 4 } else { 16 };
+    let (addresses, numbers) = sizes(key.kind());
+    bytes[addresses * size..len - numbers].fill(0);
+    let fields = key.kind().fields().filter(|field| field.is_address());
+    for (address, field) in bytes.chunks_mut(size).zip(fields) {
+        let prefix = key.bits(field, len);
         for (at, byte) in address.iter_mut().enumerate() {
             let kept = usize::from(prefix).saturating_sub(8 * at).min(8);
             *byte &= u8::MAX.checked_shl(8 - kept as u32).unwrap_or(0);

@@ -7,9 +7,7 @@
 
 use std::collections::HashSet;
 
-use flowgauge_core::key::{
-    CanonicalKey, Extract, FlowKey, Key4, Key8, Key16, Key37, KeyKind, KeySpec,
-};
+use flowgauge_core::key::{CanonicalKey, Extract, FlowKey, Key4, Key8, Key16, Key37, KeySpec};
 use flowgauge_core::packet::{Frame, Headers, Ip, Tunnels};
 
 /// Where in a sample the addresses of a packet stand.
@@ -58,26 +56,26 @@ fn place(captured: &[u8], addresses: &[u8]) -> Option<usize> {
 }
 
 fn v4(key: KeySpec, ip: &Ip<8>) -> Option<CanonicalKey> {
-    match key.kind {
-        KeyKind::Source | KeyKind::Destination => of::<Key4, 8>(key, ip),
-        KeyKind::Pair => of::<Key8, 8>(key, ip),
-        KeyKind::FiveTuple => of::<Key16, 8>(key, ip),
+    match key.lanes() {
+        [4, _] => of::<Key4, 8>(key, ip),
+        [8, _] => of::<Key8, 8>(key, ip),
+        [13, _] => of::<Key16, 8>(key, ip),
         // Other addresses are no other keys.
-        KeyKind::Protocol | KeyKind::DestinationPort => None,
+        _ => None,
     }
 }
 
 fn v6(key: KeySpec, ip: &Ip<32>) -> Option<CanonicalKey> {
-    match key.kind {
-        KeyKind::Source | KeyKind::Destination => of::<Key16, 32>(key, ip),
-        KeyKind::Pair | KeyKind::FiveTuple => of::<Key37, 32>(key, ip),
-        KeyKind::Protocol | KeyKind::DestinationPort => None,
+    match key.lanes() {
+        [_, 16] => of::<Key16, 32>(key, ip),
+        [_, _] => of::<Key37, 32>(key, ip),
+        _ => None,
     }
 }
 
 fn of<K: FlowKey + Extract<N>, const N: usize>(key: KeySpec, ip: &Ip<N>) -> Option<CanonicalKey> {
     let key_bytes = key.lanes()[usize::from(N == 32)];
-    let flow = K::extract(key.kind, ip).ok()?.masked(key.mask(key_bytes));
+    let flow = K::extract(key.kind(), ip).ok()?.masked(key.mask(key_bytes));
     Some(CanonicalKey::new(flow.canonical(key_bytes)))
 }
 
@@ -86,6 +84,7 @@ fn of<K: FlowKey + Extract<N>, const N: usize>(key: KeySpec, ip: &Ip<N>) -> Opti
 mod tests {
     use std::collections::HashMap;
 
+    use flowgauge_core::key::KeyKind;
     use flowgauge_synthetic::{Config, Profile, Traffic};
 
     use super::super::Sample;
@@ -105,7 +104,7 @@ mod tests {
     #[test]
     fn flows_that_occur_once_are_others_each_time_around() {
         let profile = Profile::Backbone { flows: Some(2000) };
-        for kind in [KeyKind::Source, KeyKind::Pair, KeyKind::FiveTuple] {
+        for kind in [KeyKind::SOURCE, KeyKind::PAIR, KeyKind::FIVE_TUPLE] {
             let key = KeySpec::from(kind);
             let config = Config { profile, packets: 3000, ..Config::default() };
             let mut sample = Sample::generated(Traffic::new(config).unwrap());

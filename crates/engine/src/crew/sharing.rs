@@ -2,7 +2,7 @@
 
 use flowgauge_core::accelerator;
 use flowgauge_core::catalog;
-use flowgauge_core::key::KeySpec;
+use flowgauge_core::key::{Field, KeySpec};
 use flowgauge_core::summary::{Answers, BuildError, Laws, Merge, Options, QuantileOf};
 use flowgauge_core::task::Lane;
 use flowgauge_core::terms::Threshold;
@@ -86,14 +86,14 @@ impl Sharing {
                 ));
             }
         }
-        if dispatch == Dispatch::Source && !config.key.kind.has_source() {
+        if dispatch == Dispatch::Source && !config.key.kind().has(Field::Source) {
             return refuse(format!(
                 "--dispatch source needs a key with a source address, and {} has none; use \
                  --dispatch digest",
-                config.key.kind.name()
+                config.key
             ));
         }
-        let address = |key_bytes| config.key.address(key_bytes).0;
+        let address = |key_bytes| config.key.address_bytes(key_bytes);
         let way = match dispatch {
             Dispatch::Digest => Way::Digest(Options::new(0, seed).digester),
             Dispatch::Source => {

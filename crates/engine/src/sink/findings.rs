@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use flowgauge_core::key::{CanonicalKey, KeyKind, KeySpec};
+use flowgauge_core::key::{CanonicalKey, Field, KeyKind, KeySpec};
 use flowgauge_core::summary::Estimate;
 use flowgauge_core::task::{Finding, FindingKind};
 
@@ -21,8 +21,10 @@ pub(super) fn sentence_with(
     named: &dyn Fn(u16) -> Option<&'static str>,
 ) -> String {
     use FindingKind as Kind;
-    let (source, destination) =
-        (host(report, finding.source.as_ref()), host(report, finding.destination.as_ref()));
+    let (source, destination) = (
+        host(report, Field::Source, finding.source.as_ref()),
+        host(report, Field::Destination, finding.destination.as_ref()),
+    );
     let service = service(finding, named);
     let peers = finding.peers.map_or_else(String::new, |peers| number(&peers));
     let packets = finding.size.packets.map_or_else(String::new, |packets| {
@@ -108,8 +110,8 @@ pub(super) fn details(finding: &Finding) -> String {
 
 /// The filter whose packets are those of the finding; `None` where it is about all packets.
 pub(super) fn filter(finding: &Finding, spec: KeySpec) -> Option<String> {
-    let host = |what: &str, key: Option<&CanonicalKey>| {
-        address(key).map(|address| match spec.prefix_of(address) {
+    let host = |what: &str, field: Field, key: Option<&CanonicalKey>| {
+        address(key).map(|address| match spec.prefix_of(field, address) {
             Some(bits) => format!("{what} net {address}/{bits}"),
             None => format!("{what} host {address}"),
         })
@@ -132,8 +134,11 @@ pub(super) fn filter(finding: &Finding, spec: KeySpec) -> Option<String> {
         },
         _ => port("dst"),
     };
-    let parts =
-        [host("src", finding.source.as_ref()), host("dst", finding.destination.as_ref()), port];
+    let parts = [
+        host("src", Field::Source, finding.source.as_ref()),
+        host("dst", Field::Destination, finding.destination.as_ref()),
+        port,
+    ];
     let parts: Vec<_> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join(" and "))
 }
@@ -157,11 +162,11 @@ pub(super) fn flag_names(flags: u8) -> String {
 
 /// The address of a host.
 pub(super) fn address(key: Option<&CanonicalKey>) -> Option<IpAddr> {
-    KeySpec::from(KeyKind::Source).fields(key?.as_bytes()).source
+    KeySpec::from(KeyKind::SOURCE).fields(key?.as_bytes()).source
 }
 
-fn host(report: &EpochReport, key: Option<&CanonicalKey>) -> String {
-    address(key).map_or_else(String::new, |address| names::address(report.key, address))
+fn host(report: &EpochReport, field: Field, key: Option<&CanonicalKey>) -> String {
+    address(key).map_or_else(String::new, |address| names::address(report.key, field, address))
 }
 
 /// ` on tcp/22 ssh`.
@@ -180,8 +185,8 @@ fn service(finding: &Finding, named: &dyn Fn(u16) -> Option<&'static str>) -> St
 fn cause(finding: &Finding, report: &EpochReport, service: &str) -> String {
     let part =
         |word: &str, text: String| if text.is_empty() { text } else { format!("{word}{text}") };
-    let from = part(" from ", host(report, finding.source.as_ref()));
-    let to = part(" to ", host(report, finding.destination.as_ref()));
+    let from = part(" from ", host(report, Field::Source, finding.source.as_ref()));
+    let to = part(" to ", host(report, Field::Destination, finding.destination.as_ref()));
     let all = format!("{from}{to}{service}");
     if all.is_empty() { all } else { format!(", mostly{all}") }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use flowgauge_core::key::{CanonicalKey, Fields, KeySpec};
+use flowgauge_core::key::{CanonicalKey, Field, Fields, KeySpec};
 use flowgauge_core::summary::{Estimate, Setting};
 use flowgauge_core::task::{
     AddressItem, Finding, FindingKind, HierarchyItem, Report, Selection, Side, SizeItem, SpreadItem,
@@ -386,10 +386,10 @@ fn key(spec: KeySpec, key: &CanonicalKey) -> Value {
 }
 
 fn fields_of(spec: KeySpec, fields: &Fields) -> Value {
-    let address = |address| Value::from(names::address(spec, address));
+    let address = |field| move |address| Value::from(names::address(spec, field, address));
     let fields = [
-        ("source", fields.source.map(address)),
-        ("destination", fields.destination.map(address)),
+        ("source", fields.source.map(address(Field::Source))),
+        ("destination", fields.destination.map(address(Field::Destination))),
         ("source_port", fields.source_port.map(Value::from)),
         ("destination_port", fields.destination_port.map(Value::from)),
         ("protocol", fields.protocol.map(Value::from)),

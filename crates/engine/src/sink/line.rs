@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use flowgauge_core::key::{CanonicalKey, Fields, KeySpec};
+use flowgauge_core::key::{CanonicalKey, Field, KeySpec};
 use flowgauge_core::summary::Estimate;
 use flowgauge_core::task::{Finding, Report, Selection};
 
@@ -171,27 +171,27 @@ fn write(cells: &[String; COLUMNS.len()], out: &mut dyn Write) -> io::Result<()>
 
 /// A flow such as `10.0.0.1:80>10.0.0.2:1234/tcp`, without a space.
 fn flow(spec: KeySpec, key: &CanonicalKey) -> String {
-    let fields: Fields = spec.fields(key.as_bytes());
-    let port = |port: Option<u16>| port.map_or_else(String::new, |port| format!(":{port}"));
-    let end = |address, at| {
-        let address: Option<std::net::IpAddr> = address;
-        address.map(|address| match (names::address(spec, address), at) {
-            (name, Some(_)) if address.is_ipv6() => format!("[{name}]{}", port(at)),
-            (name, at) => name + &port(at),
-        })
-    };
-    let ends =
-        [end(fields.source, fields.source_port), end(fields.destination, fields.destination_port)];
-    let ends: Vec<_> = ends.into_iter().flatten().collect();
-    match (ends.is_empty(), fields.protocol) {
-        (false, None) => ends.join(">"),
-        (false, Some(protocol)) => {
-            let name = names::protocol_name(protocol);
-            format!("{}/{}", ends.join(">"), name.map_or(protocol.to_string(), str::to_owned))
+    let fields = spec.fields(key.as_bytes());
+    let ends = [
+        (Field::Source, fields.source, fields.source_port),
+        (Field::Destination, fields.destination, fields.destination_port),
+    ];
+    let ends = ends.into_iter().filter_map(|(field, address, port)| {
+        let name = |address| names::address(spec, field, address);
+        match (address, port) {
+            (Some(address), Some(port)) if address.is_ipv6() => {
+                Some(format!("[{}]:{port}", name(address)))
+            }
+            (Some(address), Some(port)) => Some(format!("{}:{port}", name(address))),
+            (Some(address), None) => Some(name(address)),
+            (None, Some(port)) => Some(format!(":{port}")),
+            (None, None) => None,
         }
-        (true, Some(protocol)) => {
-            names::protocol_name(protocol).map_or(protocol.to_string(), str::to_owned)
-        }
-        (true, None) => port(fields.destination_port),
-    }
+    });
+    let protocol = fields.protocol.map(|protocol| {
+        names::protocol_name(protocol).map_or_else(|| protocol.to_string(), str::to_owned)
+    });
+    let ends = ends.collect::<Vec<_>>().join(">");
+    let parts = [Some(ends).filter(|ends| !ends.is_empty()), protocol];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("/")
 }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use flowgauge_core::key::{CanonicalKey, Fields, KeyKind, KeySpec};
+use flowgauge_core::key::{CanonicalKey, Field, Fields, KeyKind, KeySpec};
 use flowgauge_core::packet::{Fault, Layer, NoKey};
 use flowgauge_core::summary::QuantileOf;
 use flowgauge_core::task::Side;
@@ -179,8 +179,8 @@ pub(crate) fn fault(fault: Fault) -> (&'static str, &'static str) {
 }
 
 /// An address, with the prefix length where the key keeps only a prefix.
-pub(super) fn address(spec: KeySpec, address: IpAddr) -> String {
-    match spec.prefix_of(address) {
+pub(super) fn address(spec: KeySpec, field: Field, address: IpAddr) -> String {
+    match spec.prefix_of(field, address) {
         Some(bits) => format!("{address}/{bits}"),
         None => address.to_string(),
     }
@@ -189,31 +189,30 @@ pub(super) fn address(spec: KeySpec, address: IpAddr) -> String {
 /// The words for what a key names: one of them, and many.
 pub(super) fn key_words(kind: KeyKind) -> (&'static str, &'static str) {
     match kind {
-        KeyKind::Source => ("source", "sources"),
-        KeyKind::Destination => ("destination", "destinations"),
-        KeyKind::Pair => ("pair", "pairs"),
-        KeyKind::FiveTuple => ("flow", "flows"),
-        KeyKind::Protocol => ("protocol", "protocols"),
-        KeyKind::DestinationPort => ("destination port", "destination ports"),
+        KeyKind::SOURCE => ("source", "sources"),
+        KeyKind::DESTINATION => ("destination", "destinations"),
+        KeyKind::PAIR => ("pair", "pairs"),
+        KeyKind::PROTOCOL => ("protocol", "protocols"),
+        KeyKind::SOURCE_PORT => ("source port", "source ports"),
+        KeyKind::DESTINATION_PORT => ("destination port", "destination ports"),
+        _ => ("flow", "flows"),
     }
 }
 
-/// The key that is one address alone.
-pub(super) fn address_kind(side: Side) -> KeyKind {
-    match side {
-        Side::Source => KeyKind::Source,
-        Side::Destination => KeyKind::Destination,
-    }
+/// The addresses of a key, by their fields.
+pub(super) fn addresses(fields: &Fields) -> impl Iterator<Item = (Field, IpAddr)> {
+    let all = [(Field::Source, fields.source), (Field::Destination, fields.destination)];
+    all.into_iter().filter_map(|(field, address)| Some((field, address?)))
 }
 
 /// The fields of an item that is one address alone, whatever the key is.
 pub(super) fn address_fields(spec: KeySpec, side: Side, key: &CanonicalKey) -> Fields {
-    KeySpec { kind: address_kind(side), ..spec }.fields(key.as_bytes())
+    spec.alone(side.address()).fields(key.as_bytes())
 }
 
 /// A prefix of a hierarchy, such as `10.0.0.0/8`.
 pub(super) fn prefix(address: &CanonicalKey, bits: u8) -> String {
-    let fields = KeySpec::from(KeyKind::Source).fields(address.as_bytes());
+    let fields = KeySpec::from(KeyKind::SOURCE).fields(address.as_bytes());
     fields.source.map_or_else(String::new, |address| format!("{address}/{bits}"))
 }
 

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::io;
 
-use flowgauge_core::key::{CanonicalKey, Fields, KeyKind, KeySpec};
+use flowgauge_core::key::{CanonicalKey, Field, Fields, KeySpec};
 use flowgauge_core::summary::{Estimate, SizeEstimate};
 use flowgauge_core::task::{Finding, HierarchyItem, Report, Selection};
 use flowgauge_core::terms::Measure;
@@ -190,7 +190,7 @@ impl Within<'_> {
         let spec = report.key;
         let nothing = Estimate::exact(0);
         // Columns without a row: those of a key that has every field of its kind.
-        let no_key = || key_columns(spec.kind);
+        let no_key = || key_columns(spec);
         match answer {
             Report::Sizes { selection, items, .. } => {
                 let row = |key: Row, size: &SizeEstimate, share: f64| {
@@ -219,7 +219,7 @@ impl Within<'_> {
                     let fields = names::address_fields(spec, *side, &item.address);
                     row(key(spec, &fields), &item.size, item.flows, item.share)
                 });
-                let empty = || key_columns(names::address_kind(*side));
+                let empty = || key_columns(spec.alone(side.address()));
                 self.table(name, rows, || row(empty(), &SizeEstimate::default(), 0, 0.0))
             }
             Report::Spread { side, threshold, items, .. } => {
@@ -230,7 +230,8 @@ impl Within<'_> {
                     let fields = names::address_fields(spec, *side, &item.address);
                     row(key(spec, &fields), &item.distinct)
                 });
-                self.table(name, rows, || row(key_columns(names::address_kind(*side)), &nothing))
+                let empty = || key_columns(spec.alone(side.address()));
+                self.table(name, rows, || row(empty(), &nothing))
             }
             Report::Changes { items, .. } => {
                 let row = |key: Row, before: &Estimate, forecast: &Estimate, now: &Estimate| {
@@ -301,7 +302,7 @@ impl Within<'_> {
             let sides = match &destination {
                 Some(destination) => (Some(&*source), Some(&**destination)),
                 // A hierarchy of destinations alone has them where sources would be.
-                None if report.key.kind.has_source() => (Some(&*source), None),
+                None if report.key.kind().has(Field::Source) => (Some(&*source), None),
                 None => (None, Some(&*source)),
             };
             row(sides, Some(&item.total), Some(&item.discounted))
@@ -406,10 +407,8 @@ impl Row {
 
 fn key(spec: KeySpec, fields: &Fields) -> Row {
     let mut row = Row::new();
-    for (column, address) in [("source", fields.source), ("destination", fields.destination)] {
-        if let Some(address) = address {
-            row = row.text(column, &names::address(spec, address));
-        }
+    for (field, address) in names::addresses(fields) {
+        row = row.text(field.name(), &names::address(spec, field, address));
     }
     for (column, port) in
         [("source_port", fields.source_port), ("destination_port", fields.destination_port)]
@@ -424,15 +423,9 @@ fn key(spec: KeySpec, fields: &Fields) -> Row {
     }
 }
 
-/// The columns of a key of this kind: those of its all-zero IPv4 key.
-fn key_columns(kind: KeyKind) -> Row {
-    let bytes = match kind {
-        KeyKind::FiveTuple => 13,
-        KeyKind::Pair => 8,
-        KeyKind::Source | KeyKind::Destination | KeyKind::Protocol | KeyKind::DestinationPort => 4,
-    };
-    let spec = KeySpec::from(kind);
-    key(spec, &spec.fields(&[0; 13][..bytes]))
+/// The columns of a key: those of its all-zero IPv4 key.
+fn key_columns(spec: KeySpec) -> Row {
+    key(spec, &spec.fields(&[0; CanonicalKey::MAX_BYTES][..spec.lanes()[0]]))
 }
 
 /// A finding; without one, the columns alone.

@@ -79,7 +79,7 @@ fn configs() -> Vec<(String, Config)> {
     for info in catalog::ALGORITHMS {
         // The ways of a packet do not depend on the algorithm: one goes all of them.
         let all = info.name == "linear-table";
-        let kinds = [KeyKind::FiveTuple, KeyKind::Source, KeyKind::Protocol];
+        let kinds = [KeyKind::FIVE_TUPLE, KeyKind::SOURCE, KeyKind::PROTOCOL];
         for kind in kinds.into_iter().take(if all { 3 } else { 2 }) {
             // A small set of heavy keys, where there is one, so that little memory holds it.
             let set = info.parameters.iter().filter(|parameter| parameter.name == "candidates");
@@ -106,7 +106,7 @@ fn configs() -> Vec<(String, Config)> {
                 if tasks.is_empty() {
                     continue;
                 }
-                let name = format!("{} {} {way}", info.name, kind.name());
+                let name = format!("{} {kind} {way}", info.name);
                 configs.push((name, Config { tasks: Some(tasks), ..config }));
             }
         }

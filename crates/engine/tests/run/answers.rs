@@ -30,7 +30,7 @@ fn the_size_of_a_batch_changes_no_report() {
                     ..Config::seeded(0)
                 };
                 // Not every algorithm holds five-tuples, nor answers a task by default.
-                let [tuples, sources] = [KeyKind::FiveTuple, KeyKind::Source].map(config);
+                let [tuples, sources] = [KeyKind::FIVE_TUPLE, KeyKind::SOURCE].map(config);
                 let sizes = Config { tasks: Some(vec!["flow-size".to_owned()]), ..tuples.clone() };
                 let config = [tuples, sources, sizes]
                     .into_iter()
@@ -137,7 +137,7 @@ fn tasks_agree_with_plain_counting() {
 fn every_pair_of_key_and_task_answers_or_is_refused_with_a_reason() {
     let bytes = mixed(4, 3000);
     for info in catalog::ALGORITHMS {
-        for kind in KeyKind::ALL.map(|(_, kind)| kind) {
+        for kind in KeyKind::NAMED.map(|(_, kind)| kind) {
             for by in [Measure::Packets, Measure::Bytes] {
                 let all = Config {
                     key: kind.into(),
@@ -185,7 +185,7 @@ fn a_sample_too_small_for_the_threshold_is_noted() {
     }
     let notes = |algorithm: &str, threshold| {
         let config = Config {
-            key: KeyKind::Source.into(),
+            key: KeyKind::SOURCE.into(),
             algorithm: algorithm.to_owned(),
             threshold,
             ..asking(&["hierarchical"])
@@ -210,7 +210,7 @@ fn a_number_of_sides_serves_both_versions_of_ip() {
         pcap.udp(host, (1, 5), (host as u32, 80));
     }
     let config = Config {
-        key: KeyKind::Source.into(),
+        key: KeyKind::SOURCE.into(),
         algorithm: "rhhh".to_owned(),
         parameters: flowgauge_core::summary::Parameters::new([("v", 10)]),
         ..asking(&["hierarchical"])
@@ -232,7 +232,7 @@ fn packets_of_ipv6_are_counted_where_only_ipv4_can_be_measured() {
     pcap.frame(300, &udp6((1, 5), (1, 80))[..40]);
     for (algorithm, task) in [("two-level", "superspreaders"), ("reversible-sketch", "top")] {
         let config = Config {
-            key: KeyKind::Source.into(),
+            key: KeyKind::SOURCE.into(),
             algorithm: algorithm.to_owned(),
             ..asking(&[task])
         };

@@ -9,6 +9,7 @@ mod crew;
 mod epochs;
 mod findings;
 mod hostile;
+mod keys;
 mod live;
 mod meters;
 mod parts;

@@ -78,7 +78,7 @@ fn different() -> Vec<Config> {
         named(
             "sources",
             Config {
-                key: KeyKind::Source.into(),
+                key: KeyKind::SOURCE.into(),
                 epoch: EpochLength::Time(4 * SECOND),
                 by: Measure::Bytes,
                 ..base.clone()
@@ -87,7 +87,7 @@ fn different() -> Vec<Config> {
         named(
             "filtered",
             Config {
-                key: KeyKind::Pair.into(),
+                key: KeyKind::PAIR.into(),
                 epoch: EpochLength::Packets(777),
                 updates: EpochLength::Packets(250),
                 filter: Some(Filter::new("udp port 81 or ip6").unwrap()),
@@ -97,7 +97,7 @@ fn different() -> Vec<Config> {
         named(
             "ports",
             Config {
-                key: KeyKind::DestinationPort.into(),
+                key: KeyKind::DESTINATION_PORT.into(),
                 algorithm: "count-min".to_owned(),
                 tasks: Some(vec!["top".to_owned()]),
                 epoch: EpochLength::Time(SECOND),

@@ -74,7 +74,7 @@ fn parts_and_files_make_up_the_same_report() {
     let sketch = Config {
         algorithm: "count-min".to_owned(),
         parameters: Parameters::new([("rows", 4), ("columns", 4096), ("candidates", 1024)]),
-        key: KeyKind::Source.into(),
+        key: KeyKind::SOURCE.into(),
         ..table.clone()
     };
     for config in [table, sketch] {

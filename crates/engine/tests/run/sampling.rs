@@ -30,7 +30,7 @@ fn one_in_ten(config: Config) -> Config {
 
 /// Every sampler that can decide before headers, with a summary that it goes before.
 fn every() -> Vec<Config> {
-    let sources = Config { key: KeyKind::Source.into(), ..asking(&["top"]) };
+    let sources = Config { key: KeyKind::SOURCE.into(), ..asking(&["top"]) };
     let sketch = Config { algorithm: "count-sketch".to_owned(), ..sources.clone() };
     vec![
         one_in_ten(sources.clone()),
@@ -269,7 +269,7 @@ fn measurements_that_all_sample_read_what_each_reads_alone() {
     let frames = frames(&bytes);
     let base = Config { epoch: EpochLength::Time(3 * SECOND), ..asking(&["top"]) };
     let tenth = named("tenth", one_in_ten(base.clone()));
-    let sources = Config { key: KeyKind::Source.into(), ..base };
+    let sources = Config { key: KeyKind::SOURCE.into(), ..base };
     let twentieth = named("twentieth", sampled("uniform", &[("sample", "20")], sources));
     let both = vec![tenth.clone(), twentieth];
     let expected: Vec<_> = both.iter().flat_map(|config| alone(config.clone(), &bytes)).collect();

@@ -34,7 +34,7 @@ const LEAST_SHARE: f64 = 0.7;
 fn config() -> Config {
     let parameters = Parameters::new([("sample", "100"), ("before", "headers")]);
     Config {
-        key: KeyKind::Source.into(),
+        key: KeyKind::SOURCE.into(),
         accelerators: vec![("uniform".to_owned(), parameters)],
         ..asking(&["top"])
     }

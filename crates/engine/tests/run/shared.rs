@@ -20,7 +20,7 @@ const PACKETS: usize = 6000;
 /// What is told of each shared algorithm: of a table by default, of cells the sizes of some flows, and
 /// their changes where they give them.
 fn configs() -> [Config; 5] {
-    let key: KeySpec = KeyKind::Source.into();
+    let key: KeySpec = KeyKind::SOURCE.into();
     let flows = |host: u32| {
         let hosts = [format!("source=10.0.0.{host}"), format!("source=2001:db8::{host:x}")];
         hosts.map(|flow| key.parse_flow(&flow).unwrap())
@@ -126,8 +126,8 @@ fn all_the_memory_is_shared() {
             let plan = |workers, shared| {
                 let tasks = Some(vec!["flow-size".to_owned()]);
                 let flows =
-                    vec![KeySpec::from(KeyKind::Protocol).parse_flow("protocol=6").unwrap()];
-                let key = KeyKind::Protocol.into();
+                    vec![KeySpec::from(KeyKind::PROTOCOL).parse_flow("protocol=6").unwrap()];
+                let key = KeyKind::PROTOCOL.into();
                 let config =
                     Config { key, epoch, tasks, flows, memory_bytes, ..algorithm(name, &[]) };
                 Plan::new(Config { workers, shared, memory_bytes, ..config }).unwrap().explain()

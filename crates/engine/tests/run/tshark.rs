@@ -32,7 +32,7 @@ fn expected(captures: &Path) -> BTreeMap<(String, String), Counts> {
 
 fn counted(bytes: &[u8], tunnels: Tunnels) -> Counts {
     let (top, list_limit) = (usize::MAX, usize::MAX);
-    let config = Config { key: KeyKind::Pair.into(), tunnels, top, list_limit, ..asking(&["top"]) };
+    let config = Config { key: KeyKind::PAIR.into(), tunnels, top, list_limit, ..asking(&["top"]) };
     let mut counts = Counts::new();
     for report in run(config, bytes).0.iter().filter(|report| report["type"] == "epoch") {
         for item in report["tasks"]["top"]["items"].as_array().unwrap() {

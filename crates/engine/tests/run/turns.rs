@@ -79,7 +79,7 @@ fn sketch() -> Config {
     Config {
         algorithm: "count-min".to_owned(),
         parameters: Parameters::new([("rows", 4), ("columns", 4096), ("candidates", 1024)]),
-        key: KeyKind::Source.into(),
+        key: KeyKind::SOURCE.into(),
         ..table()
     }
 }
@@ -91,7 +91,7 @@ fn workers_by_turns_report_what_one_does() {
     let few = || Captures::from_reader("pipe", Few(io::Cursor::new(bytes.clone())));
     let whole = || Captures::from_bytes("memory", bytes.clone());
     let distinct = Config {
-        key: KeyKind::Source.into(),
+        key: KeyKind::SOURCE.into(),
         spread: 5,
         parameters: Parameters::new([("buckets", "4096"), ("state", "distinct")]),
         ..table()
@@ -116,7 +116,7 @@ fn a_run_can_be_repeated() {
     let config = Config {
         algorithm: "space-saving".to_owned(),
         parameters: Parameters::new([("counters", 64)]),
-        key: KeyKind::Source.into(),
+        key: KeyKind::SOURCE.into(),
         workers: 3,
         ..asking(&["top"])
     };
@@ -136,7 +136,7 @@ fn each_worker_has_its_flows_so_that_the_room_of_all_of_them_counts() {
     }
     let input = || Captures::from_bytes("memory", pcap.0.clone());
     let tight = Config {
-        key: KeyKind::Source.into(),
+        key: KeyKind::SOURCE.into(),
         parameters: Parameters::new([("buckets", 8192)]),
         ..asking(&["cardinality"])
     };

@@ -94,7 +94,7 @@ fn agree(config: &Config, bytes: &[u8], ways: &[Dispatch]) {
 #[test]
 fn updates_of_tables_are_those_of_one_worker_over_the_packets_so_far() {
     let bytes = mixed(21, PACKETS);
-    for kind in [KeyKind::FiveTuple, KeyKind::Source] {
+    for kind in [KeyKind::FIVE_TUPLE, KeyKind::SOURCE] {
         let config = algorithm("linear-table", &[("buckets", 16_384)]);
         agree(&Config { key: kind.into(), ..config }, &bytes, &ALL);
     }
@@ -114,7 +114,7 @@ fn updates_of_linear_summaries_are_those_of_one_worker_over_the_packets_so_far()
         ("fm", &[("bitmaps", 256)][..]),
         ("linear-counting", &[("bits", 4096)][..]),
     ] {
-        let key = KeyKind::Source.into();
+        let key = KeyKind::SOURCE.into();
         agree(&Config { key, ..algorithm(name, parameters) }, &bytes, &ALL);
     }
 }
@@ -136,7 +136,7 @@ fn an_epoch_goes_on_behind_accelerators_as_if_nobody_had_asked() {
             memory_bytes: 1 << 20,
             ..asking(&["top"])
         };
-        let config = Config { algorithm: name.to_owned(), key: KeyKind::Source.into(), ..config };
+        let config = Config { algorithm: name.to_owned(), key: KeyKind::SOURCE.into(), ..config };
         let updates = EpochLength::Packets(700);
         let lines = reports(Config { updates, ..config.clone() }, &bytes);
         assert!(of_type(&lines, "update").len() > 6, "{accelerator}");
@@ -232,7 +232,7 @@ fn updates_of_other_summaries_stay_within_their_bounds() {
     let updates = EpochLength::Packets(1900);
     let told = |name: &str, parameters: &[(&str, u64)], task: &str, dispatch, threshold| {
         let tasks = Some(vec![task.to_owned()]);
-        let key = KeyKind::Source.into();
+        let key = KeyKind::SOURCE.into();
         let config =
             Config { key, updates, dispatch, threshold, tasks, ..algorithm(name, parameters) };
         let workers = if dispatch.is_some() { 3 } else { 1 };

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use flowgauge_core::key::KeyKind;
+use flowgauge_core::key::{Field, KeyKind};
 use flowgauge_core::summary::Parameters;
 use flowgauge_core::terms::Threshold;
 use flowgauge_engine::{Config, Dispatch, EpochLength, Plan};
@@ -46,7 +46,7 @@ pub(crate) fn algorithm(name: &str, parameters: &[(&str, u64)]) -> Config {
 fn agree(config: &Config, bytes: &[u8], ways: &[Dispatch]) {
     let alone = reports(config.clone(), bytes);
     assert!(alone.len() >= 2);
-    let known = |way: &Dispatch| *way != Dispatch::Source || config.key.kind.has_source();
+    let known = |way: &Dispatch| *way != Dispatch::Source || config.key.kind().has(Field::Source);
     let ways = ways.iter().copied().filter(known);
     for dispatch in ways {
         for (workers, batch_packets) in [(1, 1), (2, 1), (2, 256), (8, 64), (3, 256)] {
@@ -66,10 +66,10 @@ fn agree(config: &Config, bytes: &[u8], ways: &[Dispatch]) {
 fn tables_report_the_same_whoever_measures() {
     let bytes = mixed(11, PACKETS);
     for epoch in EPOCHS {
-        for kind in [KeyKind::FiveTuple, KeyKind::Source, KeyKind::DestinationPort] {
+        for kind in [KeyKind::FIVE_TUPLE, KeyKind::SOURCE, KeyKind::DESTINATION_PORT] {
             let config = algorithm("linear-table", &[("buckets", 16_384)]);
             let mut tasks = None;
-            if epoch == EPOCHS[1] && kind.has_source() {
+            if epoch == EPOCHS[1] && kind.has(Field::Source) {
                 tasks = Some(["changes", "top", "quantiles"].map(str::to_owned).to_vec());
             }
             agree(&Config { epoch, key: kind.into(), tasks, ..config }, &bytes, &ALL);
@@ -82,7 +82,7 @@ fn tables_of_distinct_peers_report_the_same_whoever_measures() {
     let bytes = mixed(12, PACKETS);
     let parameters = Parameters::new([("buckets", "4096"), ("state", "distinct")]);
     let config = Config {
-        key: KeyKind::Source.into(),
+        key: KeyKind::SOURCE.into(),
         spread: 5,
         parameters,
         ..algorithm("linear-table", &[])
@@ -99,7 +99,7 @@ fn linear_sketches_report_the_same_whoever_measures() {
             ("count-min", &[("rows", 4), ("columns", 4096), ("candidates", 1024)][..]),
             ("k-ary", &[("rows", 5), ("columns", 4096), ("candidates", 1024)][..]),
         ] {
-            let key = KeyKind::Source.into();
+            let key = KeyKind::SOURCE.into();
             agree(&Config { epoch, key, ..algorithm(name, parameters) }, &bytes, &ALL);
         }
     }
@@ -117,7 +117,7 @@ fn linear_sketches_report_the_same_over_a_fixed_threshold() {
         let parameters = [("rows", 5), ("columns", 4096), ("candidates", 1024)];
         let config = Config {
             epoch,
-            key: KeyKind::Source.into(),
+            key: KeyKind::SOURCE.into(),
             threshold: Threshold::Weight(weight),
             ..algorithm(name, &parameters)
         };
@@ -148,7 +148,7 @@ fn other_summaries_stay_within_their_bounds() {
         pcap.udp(i, (host as u32, 1), (2, 80));
     }
     let heavy = |config: Config| Config {
-        key: KeyKind::Source.into(),
+        key: KeyKind::SOURCE.into(),
         epoch: EpochLength::Packets(4000),
         threshold: Threshold::Share(0.01),
         ..Config { tasks: Some(vec!["heavy-hitters".to_owned()]), ..config }
@@ -217,7 +217,7 @@ fn what_several_workers_cannot_measure_is_refused_with_a_reason() {
         let reason = refusal(Config { dispatch, ..sampled.clone() }).to_string();
         assert!(reason.contains("behind a sampler cannot be put together"), "{reason}");
     }
-    for kind in [KeyKind::Destination, KeyKind::Protocol, KeyKind::DestinationPort] {
+    for kind in [KeyKind::DESTINATION, KeyKind::PROTOCOL, KeyKind::DESTINATION_PORT] {
         let dispatch = Some(Dispatch::Source);
         let config = Config { key: kind.into(), dispatch, workers: 2, ..Config::seeded(0) };
         let reason = refusal(config).to_string();

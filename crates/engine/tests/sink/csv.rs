@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use flowgauge_core::key::KeyKind;
 use flowgauge_core::terms::Measure;
 use flowgauge_engine::report::{EpochReport, TotalReport};
 use flowgauge_engine::sink::tables::{self, Column, Tables, Value};
@@ -111,7 +110,7 @@ fn tables_of_empty_and_wide_epochs_are_sound() {
     for (name, text) in &empty {
         assert_eq!(text.lines().next(), full[name].lines().next(), "{name}");
     }
-    for (_, kind) in KeyKind::ALL {
+    for kind in fixture::kinds() {
         for by in [Measure::Packets, Measure::Bytes] {
             let widest = [epoch(fixture::widest(kind, by)), total(fixture::total(&[], 1))];
             assert_eq!(tables(&texts(&widest))["top"].len(), 1201);

@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use flowgauge_core::key::{CanonicalKey, KeyKind, KeySpec};
+use flowgauge_core::key::{CanonicalKey, Field, KeyKind, KeySpec};
 use flowgauge_core::packet::{Fault, Layer, Malformed, NoKey};
 use flowgauge_core::summary::{Estimate, QuantileOf, Setting, SizeEstimate};
 use flowgauge_core::task::{
@@ -158,7 +158,7 @@ pub(crate) fn plausible() -> EpochReport {
         start_ns: Some(START_NS),
         end_ns: Some(START_NS + 59_990_123_456),
         coverage: 1.0,
-        key: KeyKind::FiveTuple.into(),
+        key: KeyKind::FIVE_TUPLE.into(),
         by: Measure::Packets,
         seed: SeedId::Random(0x9f86_d081_884c_7d65),
         account: account(),
@@ -364,18 +364,31 @@ pub(crate) fn all_tasks() -> EpochReport {
     report
 }
 
+/// Keys with a name, and some without.
+pub(crate) fn kinds() -> impl Iterator<Item = KeyKind> {
+    let (source, port) = (KeyKind::SOURCE, KeyKind::DESTINATION_PORT);
+    let unnamed = [
+        source.with(port),
+        source.with(KeyKind::PROTOCOL),
+        KeyKind::DESTINATION.with(KeyKind::SOURCE_PORT),
+        KeyKind::PAIR.with(port),
+        port.with(KeyKind::SOURCE_PORT),
+        port.with(KeyKind::SOURCE_PORT).with(KeyKind::PROTOCOL),
+    ];
+    KeyKind::NAMED.into_iter().map(|(_, kind)| kind).chain(unnamed)
+}
+
 /// An epoch of several million packets in which every item is as wide as it can be.
 pub(crate) fn widest(kind: KeyKind, by: Measure) -> EpochReport {
     let far = Ipv6Addr::from(u128::MAX).to_string();
-    let full = five_tuple(&far, 65_535, &far, 65_535, 255);
-    let both = [address(&far).as_bytes(), address(&far).as_bytes()].concat();
-    let key = match kind {
-        KeyKind::FiveTuple => full,
-        KeyKind::Pair => CanonicalKey::new(&both),
-        KeyKind::Source | KeyKind::Destination => address(&far),
-        KeyKind::Protocol => CanonicalKey::new(&[0, 0, 0, 255]),
-        KeyKind::DestinationPort => CanonicalKey::new(&[0, 0, 255, 255]),
+    let value = |field: Field| match field {
+        Field::Source | Field::Destination => far.as_str(),
+        Field::SourcePort | Field::DestinationPort => "65535",
+        Field::Protocol => "255",
     };
+    let flow: Vec<_> =
+        kind.fields().map(|field| format!("{}={}", field.name(), value(field))).collect();
+    let key = KeySpec::from(kind).parse_flow(&flow.join(",")).unwrap();
     let wide = |value: f64| Estimate {
         value,
         low: value / 2.0,
@@ -411,10 +424,7 @@ pub(crate) fn widest(kind: KeyKind, by: Measure) -> EpochReport {
     let mut report = plausible();
     report.epoch = u64::MAX;
     (report.start_ns, report.end_ns) = (Some(i64::MIN), Some(i64::MAX));
-    report.key = KeySpec { kind, v4_prefix: 31, v6_prefix: 127 };
-    if !kind.has_addresses() {
-        report.key = kind.into();
-    }
+    report.key = KeySpec::from(kind).with_prefixes(31, 127);
     report.by = by;
     report.summary.memory_bytes = usize::MAX;
     let sizes =

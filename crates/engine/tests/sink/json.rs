@@ -35,7 +35,7 @@ fn every_line_fits_the_schema() {
         run(sink);
         sink.epoch(&fixture::empty()).unwrap();
         sink.epoch(&fixture::update()).unwrap();
-        for (_, kind) in KeyKind::ALL {
+        for kind in fixture::kinds() {
             for by in [Measure::Packets, Measure::Bytes] {
                 let mut widest = fixture::widest(kind, by);
                 // A flow has one packet at least.
@@ -92,7 +92,7 @@ fn an_update_is_an_epoch_but_for_its_type() {
 
 #[test]
 fn a_prefix_stands_with_its_length() {
-    let mut report = fixture::widest(KeyKind::Source, Measure::Packets);
+    let mut report = fixture::widest(KeyKind::SOURCE, Measure::Packets);
     report.tasks.retain(|(name, _)| *name == "top");
     let line = &lines(&rendered(|sink| sink.epoch(&report).unwrap()))[0];
     let key = &line["tasks"]["top"]["items"][0]["key"];

@@ -1,6 +1,5 @@
 //! Lines: of the same columns, without a space in a cell.
 
-use flowgauge_core::key::KeyKind;
 use flowgauge_core::terms::Measure;
 use flowgauge_engine::sink::{Format, Line};
 
@@ -17,7 +16,7 @@ fn looks_as_it_should() {
 
 #[test]
 fn every_line_has_every_column() {
-    for (_, kind) in KeyKind::ALL {
+    for kind in fixture::kinds() {
         let lines = Page::rendered(Line, |sink| {
             sink.format.header(&mut sink.out).unwrap();
             sink.epoch(&fixture::widest(kind, Measure::Bytes)).unwrap();

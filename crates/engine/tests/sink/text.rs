@@ -77,7 +77,7 @@ fn claims_no_more_than_it_knows() {
 #[test]
 fn is_never_wider_than_asked() {
     for width in [60, 80, 100, 200] {
-        for (_, kind) in KeyKind::ALL {
+        for kind in fixture::kinds() {
             for by in [Measure::Packets, Measure::Bytes] {
                 for rows in [1, 20, 2000] {
                     let look = Look { width, ..Look::default() };
@@ -97,7 +97,7 @@ fn is_never_wider_than_asked() {
     assert_golden(
         "widest.txt",
         &rendered(2, |sink| {
-            sink.epoch(&fixture::widest(KeyKind::FiveTuple, Measure::Packets)).unwrap();
+            sink.epoch(&fixture::widest(KeyKind::FIVE_TUPLE, Measure::Packets)).unwrap();
         }),
     );
 }

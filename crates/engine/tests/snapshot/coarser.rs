@@ -52,7 +52,13 @@ fn tables_answer_as_if_they_had_measured_the_coarser_key() {
     let tasks = ["top", "heavy-hitters", "cardinality", "entropy", "size-distribution"];
     for (measured, keys) in [
         ("five-tuple", &["source", "destination/24,64", "pair", "pair/16", "protocol"][..]),
-        ("five-tuple", &["destination-port", "five-tuple/20"]),
+        ("five-tuple", &["destination-port", "five-tuple/20", "source-port+protocol"]),
+        ("five-tuple", &["source/24+destination-port", "source/24+destination/16,48"]),
+        (
+            "pair/24,48+destination-port",
+            &["destination-port+destination/8,0", "pair/24,48", "source/1,1"],
+        ),
+        ("source-port+destination-port+protocol", &["protocol", "source-port+destination-port"]),
         ("pair/24,48", &["source/24,48", "destination/8,0", "pair/16,48"]),
         ("source", &["source/24", "source/0,0", "source/32,96"]),
     ] {
@@ -122,6 +128,8 @@ fn what_holds_no_whole_keys_is_refused_with_the_reason() {
     refused("source", "linear-table", "pair", "it lacks fields of that key");
     refused("pair", "linear-table", "protocol", "it lacks fields of that key");
     refused("source/24", "linear-table", "source", "its prefixes are shorter");
+    refused("pair+protocol", "linear-table", "source+destination-port", "it lacks fields");
+    refused("source/24+destination", "linear-table", "pair", "its prefixes are shorter");
     refused("source", "count-min", "source/24", "not for sums of keys");
     refused("source", "hyperloglog", "source/24", "does not hold whole keys");
 }

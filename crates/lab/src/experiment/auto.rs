@@ -73,7 +73,7 @@ const WORKLOADS: [Workload; 6] = [
     Workload {
         name: "default tasks",
         profile: BACKBONE,
-        key: KeyKind::FiveTuple,
+        key: KeyKind::FIVE_TUPLE,
         by: Measure::Packets,
         tasks: None,
         memory_bytes: 256 << 20,
@@ -83,7 +83,7 @@ const WORKLOADS: [Workload; 6] = [
     Workload {
         name: "heavy pairs, 1 %",
         profile: BACKBONE,
-        key: KeyKind::Pair,
+        key: KeyKind::PAIR,
         by: Measure::Packets,
         tasks: Some(&["heavy-hitters"]),
         memory_bytes: 16 << 20,
@@ -93,7 +93,7 @@ const WORKLOADS: [Workload; 6] = [
     Workload {
         name: "heavy sources, 1 MiB",
         profile: zipf(1_000_000, 1.1),
-        key: KeyKind::Source,
+        key: KeyKind::SOURCE,
         by: Measure::Packets,
         tasks: Some(&["heavy-hitters"]),
         memory_bytes: 1 << 20,
@@ -103,7 +103,7 @@ const WORKLOADS: [Workload; 6] = [
     Workload {
         name: "number of pairs, 2 %",
         profile: zipf(10_000_000, 0.0),
-        key: KeyKind::Pair,
+        key: KeyKind::PAIR,
         by: Measure::Packets,
         tasks: Some(&["cardinality"]),
         memory_bytes: 16 << 20,
@@ -113,7 +113,7 @@ const WORKLOADS: [Workload; 6] = [
     Workload {
         name: "top destinations by bytes",
         profile: zipf(1_000_000, 1.5),
-        key: KeyKind::Destination,
+        key: KeyKind::DESTINATION,
         by: Measure::Bytes,
         tasks: Some(&["top"]),
         memory_bytes: 16 << 20,
@@ -123,7 +123,7 @@ const WORKLOADS: [Workload; 6] = [
     Workload {
         name: "many flows, 256 KiB",
         profile: zipf(10_000_000, 0.75),
-        key: KeyKind::FiveTuple,
+        key: KeyKind::FIVE_TUPLE,
         by: Measure::Packets,
         tasks: Some(&["top"]),
         memory_bytes: 256 << 10,

@@ -93,7 +93,7 @@ impl Truth {
 /// When a structure cannot be built, or a file cannot be written.
 pub(crate) fn measure(asked: &Peers) -> Result<(), Failure> {
     let setting = Setting { packets: asked.packets as usize, seed: asked.seed, ..Setting::quick() };
-    let stream = Stream::<Key8>::draw(&setting, Mix::Trace, KeyKind::Pair)?;
+    let stream = Stream::<Key8>::draw(&setting, Mix::Trace, KeyKind::PAIR)?;
     let truth = Truth::count(&stream.keys);
     let rows = rows(&setting, &stream.keys, &truth, asked.rounds as usize)?;
     let about = format!(
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn all_count_the_same_packets() {
         let setting = Setting { packets: 60_000, ..Setting::quick() };
-        let stream = Stream::<Key8>::draw(&setting, Mix::Trace, KeyKind::Pair);
+        let stream = Stream::<Key8>::draw(&setting, Mix::Trace, KeyKind::PAIR);
         let Ok(stream) = stream else { panic!("the traffic is drawn") };
         let truth = Truth::count(&stream.keys);
         assert!(truth.heavy.len() > 20 && truth.flows > 1000);

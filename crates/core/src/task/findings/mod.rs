@@ -34,7 +34,6 @@ use scene::Scene;
 pub(super) const ENTRY: TaskEntry = TaskEntry {
     name: "findings",
     question: "what stands out: floods, scans, sudden changes, dominant hosts",
-    keys: &[KeyKind::FiveTuple],
     by_default: false,
     timeline: true,
     build: |options| Ok(Box::new(Findings { spread: options.spread })),
@@ -169,7 +168,8 @@ impl Task for Findings {
 
     fn check(&self, _: Measure, lanes: &[Lane<'_>]) -> Result<(), Unsupported> {
         lanes.iter().try_for_each(|lane| {
-            if lane.key.kind != KeyKind::FiveTuple {
+            // Under uneven prefixes, no flow is found by the key of its other direction.
+            if lane.key.kind() != KeyKind::FIVE_TUPLE || !lane.key.is_even() {
                 return Err(Unsupported(format!(
                     "findings need the key five-tuple, which tells hosts and ports apart, and not {}",
                     lane.key

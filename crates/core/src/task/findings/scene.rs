@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::super::lane::{Layout, Side, exact};
+use super::super::lane::{Side, exact};
 use super::super::{EpochContext, Lane, Unsupported};
 use super::ENTRY;
 use crate::summary::Flows;
@@ -81,7 +81,7 @@ impl<'a> Scene<'a> {
     ) -> Result<Self, Unsupported> {
         let lanes = lanes.iter().map(|lane| {
             let flows = exact(ENTRY.name, "a table", lane)?;
-            let address_bytes = Layout::of(lane).address_bytes;
+            let address_bytes = lane.key.address_bytes(lane.key_bytes);
             Ok(SceneLane { lane: *lane, flows, address_bytes })
         });
         let lanes = lanes.collect::<Result<Vec<_>, Unsupported>>()?;

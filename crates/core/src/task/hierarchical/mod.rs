@@ -20,11 +20,10 @@ mod path;
 mod prefix;
 mod two;
 
-use super::lane::{Layout, Side, exact};
+use super::lane::{Side, exact};
 use super::largest::{self, Largest};
 use super::registry::{TaskEntry, TaskOptions};
 use super::{EpochContext, HierarchyItem, Lane, Lists, Report, Task, Unsupported};
-use crate::key::KeyKind;
 use crate::summary::{Estimate, Prefixes};
 use crate::terms::{Hierarchy, Measure};
 use prefix::Address;
@@ -33,7 +32,6 @@ use two::{HeavyPair, Pairs};
 pub(super) const ENTRY: TaskEntry = TaskEntry {
     name: "hierarchical",
     question: "prefixes over the threshold, heavy descendants discounted",
-    keys: &[KeyKind::Source, KeyKind::Destination, KeyKind::Pair, KeyKind::FiveTuple],
     by_default: false,
     timeline: false,
     build: |options: &TaskOptions| Ok(Box::new(Hierarchical { hierarchy: options.hierarchy })),
@@ -54,9 +52,9 @@ enum Dimensions {
 
 impl Hierarchical {
     fn dimensions(&self, lane: &Lane<'_>) -> Result<Dimensions, Unsupported> {
-        let layout = Layout::of(lane);
-        let address = |side, step| {
-            layout.address(side).map(|field| Address::new(field, step, layout.address_bits))
+        let address = |side: Side, step| {
+            let (field, bits) = (side.address(), lane.key.bits(side.address(), lane.key_bytes));
+            lane.place(field).map(|place| Address::new(place, step, bits))
         };
         let one = |step| address(Side::Source, step).or_else(|| address(Side::Destination, step));
         let (dimensions, needs) = match self.hierarchy {

@@ -1,6 +1,6 @@
 //! The answer of each task, as a section of the page.
 
-use flowgauge_core::key::{CanonicalKey, Fields};
+use flowgauge_core::key::{CanonicalKey, Field, Fields};
 use flowgauge_core::summary::{Estimate, QuantileOf};
 use flowgauge_core::task::{
     AddressItem, ChangeItem, Finding, HierarchyItem, Report, Selection, Side, SizeItem, SpreadItem,
@@ -22,7 +22,7 @@ pub(super) fn write(page: &mut Page, report: &EpochReport, at: usize, rows: usiz
     let section = Section { report, rows, all, look: page.look() };
     match answer {
         Report::Sizes { selection: Selection::Largest, items, complete_to, .. } => {
-            let (_, keys) = names::key_words(report.key.kind);
+            let (_, keys) = names::key_words(report.key.kind());
             page.heading(&format!("Top {keys} by {}", report.by.name()));
             section.sizes(page, items);
             section.complete(page, items, *complete_to);
@@ -45,7 +45,7 @@ pub(super) fn write(page: &mut Page, report: &EpochReport, at: usize, rows: usiz
             section.changes(page, *threshold, items, *untracked);
         }
         Report::Cardinality { flows } => {
-            let words = names::key_words(report.key.kind);
+            let words = names::key_words(report.key.kind());
             page.heading(&format!("Number of {}", words.1));
             paragraph(page, "  ", &number_of_keys(flows, words));
         }
@@ -159,7 +159,7 @@ impl Section<'_> {
             };
             let cells = vec![
                 (index + 1).to_string().into(),
-                self.endpoints(&fields).join(" → ").into(),
+                self.address(&fields).into(),
                 value(Measure::Packets),
                 value(Measure::Bytes),
                 units::count(item.flows as f64).into(),
@@ -272,7 +272,7 @@ impl Section<'_> {
             let fields = names::address_fields(self.report.key, side, &item.address);
             let mut cells = vec![
                 (index + 1).to_string().into(),
-                self.endpoints(&fields).join(" → ").into(),
+                self.address(&fields).into(),
                 units::count(item.distinct.value).into(),
             ];
             if inexact {
@@ -415,10 +415,10 @@ impl Section<'_> {
 
     /// The word for what the key names, one and many of it.
     fn key(&self) -> &'static str {
-        names::key_words(self.report.key.kind).0
+        names::key_words(self.report.key.kind()).0
     }
     fn keys(&self) -> &'static str {
-        names::key_words(self.report.key.kind).1
+        names::key_words(self.report.key.kind()).1
     }
 
     /// What is said of a list that is empty: untracked packets may have belonged on it.
@@ -429,44 +429,49 @@ impl Section<'_> {
     /// A flow on one line where it fits, else on two.
     fn flow(&self, key: &CanonicalKey) -> Cell {
         let fields = self.report.key.fields(key.as_bytes());
-        let mut ends = self.endpoints(&fields).into_iter();
-        let last = fields.protocol.map(names::protocol);
-        let destination_port = fields.destination_port;
-        match (ends.next(), ends.next()) {
-            (Some(source), Some(mut destination)) => {
-                if let Some(protocol) = last {
-                    destination = format!("{destination} {protocol}");
-                }
-                self.arrow(source, &destination)
-            }
-            (Some(address), None) => address.into(),
-            (None, _) => match (last, destination_port) {
-                (Some(protocol), _) => protocol.into(),
-                (None, Some(port)) => match self.look.service(port) {
-                    Some(name) => format!("port {port} {name}").into(),
-                    None => format!("port {port}").into(),
-                },
-                (None, None) => "".into(),
-            },
+        let protocol = fields.protocol.map(names::protocol);
+        let with_protocol =
+            |end: String| protocol.iter().fold(end, |end, protocol| format!("{end} {protocol}"));
+        match self.endpoints(&fields) {
+            [Some(source), Some(destination)] => self.arrow(source, &with_protocol(destination)),
+            [Some(end), None] | [None, Some(end)] => with_protocol(end).into(),
+            [None, None] => protocol.unwrap_or_default().into(),
         }
     }
 
+    /// The address of an item that has one alone.
+    fn address(&self, fields: &Fields) -> String {
+        names::addresses(fields)
+            .map(|(field, address)| names::address(self.report.key, field, address))
+            .collect()
+    }
+
     /// Source and destination, as far as the key has them, with their ports.
-    fn endpoints(&self, fields: &Fields) -> Vec<String> {
+    fn endpoints(&self, fields: &Fields) -> [Option<String>; 2] {
         // Protocols without ports have two zeros, which tell nothing.
         let no_ports =
             fields.source_port.unwrap_or(0) == 0 && fields.destination_port.unwrap_or(0) == 0;
-        [(fields.source, fields.source_port), (fields.destination, fields.destination_port)]
-            .into_iter()
-            .filter_map(|(address, port)| {
-                let (v6, address) = (address?.is_ipv6(), names::address(self.report.key, address?));
-                Some(match port {
-                    Some(port) if !no_ports && v6 => format!("[{address}]:{port}"),
-                    Some(port) if !no_ports => format!("{address}:{port}"),
-                    _ => address,
-                })
-            })
-            .collect()
+        [
+            (Field::Source, fields.source, fields.source_port),
+            (Field::Destination, fields.destination, fields.destination_port),
+        ]
+        .map(|(field, address, port)| {
+            let text = |address| names::address(self.report.key, field, address);
+            match (address, port) {
+                (Some(address), Some(port)) if !no_ports && address.is_ipv6() => {
+                    Some(format!("[{}]:{port}", text(address)))
+                }
+                (Some(address), Some(port)) if !no_ports => {
+                    Some(format!("{}:{port}", text(address)))
+                }
+                (Some(address), _) => Some(text(address)),
+                (None, Some(port)) => Some(match self.look.service(port) {
+                    Some(name) => format!("port {port} {name}"),
+                    None => format!("port {port}"),
+                }),
+                (None, None) => None,
+            }
+        })
     }
 
     /// Both ends on one line where they fit, else on two.

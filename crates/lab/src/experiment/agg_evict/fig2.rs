@@ -93,9 +93,9 @@ pub(super) const BATCHES: [usize; 5] = [32, 128, 512, 2048, 8192];
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let mut table =
         Table::new(["key", "batch_packets", "mean_ns", "mpps", "mpps_spread", "distinct_percent"]);
-    measure_key::<Key4, 4>(&mut table, KEYS[0], KeyKind::Source, setting)?;
-    measure_key::<Key8, 8>(&mut table, KEYS[1], KeyKind::Pair, setting)?;
-    measure_key::<Key16, 13>(&mut table, KEYS[2], KeyKind::FiveTuple, setting)?;
+    measure_key::<Key4, 4>(&mut table, KEYS[0], KeyKind::SOURCE, setting)?;
+    measure_key::<Key8, 8>(&mut table, KEYS[1], KeyKind::PAIR, setting)?;
+    measure_key::<Key16, 13>(&mut table, KEYS[2], KeyKind::FIVE_TUPLE, setting)?;
     let limit = super::latency::limit(&table.numbers("key", BARE, "mean_ns"), BATCHES[0]);
     let notes =
         "A packet is in a buffer of its own, and read when its batch is taken; the engine's own \

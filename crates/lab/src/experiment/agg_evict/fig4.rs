@@ -54,7 +54,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let mut table =
         Table::new(["traffic", "packets_at_most", "flows_percent", "packets_percent", "flows"]);
     for (name, mix) in [(TRACE, Mix::Trace), ("Zipf 1.1", Mix::Zipf(1.1))] {
-        let stream = Stream::<Key4>::draw(setting, mix, KeyKind::Source)?;
+        let stream = Stream::<Key4>::draw(setting, mix, KeyKind::SOURCE)?;
         let keys = stream.keys.iter().map(|key| number(key.canonical(Key4::BYTES))).collect();
         let flows = Exact::count(keys);
         let (weights, total) = (flows.sorted_weights(), flows.total() as f64);

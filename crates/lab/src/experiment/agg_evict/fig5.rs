@@ -98,8 +98,8 @@ pub(super) fn measure_solution(
 }
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
-    let stream = Stream::<Key4>::draw(setting, Mix::Trace, KeyKind::Source)?;
-    let pairs = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::Pair)?;
+    let stream = Stream::<Key4>::draw(setting, Mix::Trace, KeyKind::SOURCE)?;
+    let pairs = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::PAIR)?;
     let mut table = super::table(["solution"]);
     for structure in super::nine() {
         let both = super::both(&structure, super::ROWS);

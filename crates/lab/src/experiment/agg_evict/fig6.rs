@@ -82,9 +82,9 @@ fn received(packets: usize) -> Batching {
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let mut table = super::table(["key"]);
-    measure_key::<Key4, 4>(&mut table, "source", KeyKind::Source, setting)?;
-    measure_key::<Key8, 8>(&mut table, "pair", KeyKind::Pair, setting)?;
-    measure_key::<Key16, 13>(&mut table, "five-tuple", KeyKind::FiveTuple, setting)?;
+    measure_key::<Key4, 4>(&mut table, "source", KeyKind::SOURCE, setting)?;
+    measure_key::<Key8, 8>(&mut table, "pair", KeyKind::PAIR, setting)?;
+    measure_key::<Key16, 13>(&mut table, "five-tuple", KeyKind::FIVE_TUPLE, setting)?;
     let limit = super::limit(&table);
     Ok(Outcome { table, limit, notes: String::new() })
 }
@@ -131,7 +131,7 @@ fn judge(table: &Table) -> Verdict {
 
 /// Measures FlowRadar with batches of each size, as `batching` has them come.
 fn measure_batches(setting: &Setting, batching: fn(usize) -> Batching) -> Result<Outcome, Failure> {
-    let stream = Stream::<Key4>::draw(setting, Mix::Trace, KeyKind::Source)?;
+    let stream = Stream::<Key4>::draw(setting, Mix::Trace, KeyKind::SOURCE)?;
     let [alone, behind] = super::both(&super::flow_radar(), super::ROWS);
     let (mut alone, mut behind) = (alone.build::<Key4>(setting)?, behind.build::<Key4>(setting)?);
     let mut theirs = theirs::<Key4, _>(FlowRadar::<4>::new, WAYS);

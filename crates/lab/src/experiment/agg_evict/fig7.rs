@@ -79,7 +79,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     for skew in SKEWS {
         let profile = Profile::Zipf { flows: SOURCES, skew };
         let epochs = Scene::Plain.draw(profile, setting.packets as u64, THRESHOLD, setting.seed)?;
-        let stream = Stream::<Key4>::of(&epochs[0], KeyKind::Source, setting.seed);
+        let stream = Stream::<Key4>::of(&epochs[0], KeyKind::SOURCE, setting.seed);
         let theirs = theirs(FlowRadar::<4>::new, WAYS);
         super::measure(&mut table, &[skew.into()], &both, theirs, setting, &stream)?;
     }
@@ -133,7 +133,7 @@ fn judge(table: &Table) -> Verdict {
 }
 
 fn measure_sizes(setting: &Setting) -> Result<Outcome, Failure> {
-    let stream = Stream::<Key4>::draw(setting, Mix::Trace, KeyKind::Source)?;
+    let stream = Stream::<Key4>::draw(setting, Mix::Trace, KeyKind::SOURCE)?;
     let mut table = super::table(["rows"]);
     for rows in ROWS {
         let both = super::both(&super::flow_radar(), rows);

@@ -95,8 +95,8 @@ const THEIRS_LINEAR: &str = "the paper's, behind, linear search";
 const HEAPS: [&str; 2] = ["Space-Saving", "UnivMon"];
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
-    let stream = Stream::<Key4>::draw(setting, Mix::Trace, KeyKind::Source)?;
-    let pairs = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::Pair)?;
+    let stream = Stream::<Key4>::draw(setting, Mix::Trace, KeyKind::SOURCE)?;
+    let pairs = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::PAIR)?;
     let mut table = super::table(["solution"]);
     let rows = super::ROWS.to_string();
     for structure in super::nine() {
@@ -154,7 +154,7 @@ fn judge(table: &Table) -> Verdict {
 }
 
 fn measure_isas(setting: &Setting) -> Result<Outcome, Failure> {
-    let stream = Stream::<Key4>::draw(setting, Mix::Trace, KeyKind::Source)?;
+    let stream = Stream::<Key4>::draw(setting, Mix::Trace, KeyKind::SOURCE)?;
     let mut table = super::table(["instructions"]);
     for isa in Isa::available() {
         let both =

@@ -104,7 +104,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
         "least_packets",
     ]);
     for (traffic, mix) in TRAFFIC {
-        let stream = Stream::<Key16>::draw(setting, mix, KeyKind::FiveTuple)?;
+        let stream = Stream::<Key16>::draw(setting, mix, KeyKind::FIVE_TUPLE)?;
         let packets = Packets { keys: &stream.keys, wire: &|_| FRAME_BYTES, gap_ns: 1000 };
         let length = TURNS * stream.keys.len();
         let largest = packets.largest(Measure::Packets, length, LARGEST[1]);

@@ -65,7 +65,7 @@ const RATES: [u64; 6] = [10, 20, 50, 90, 130, 200];
 const FLOWS: usize = 15;
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
-    let stream = Stream::<Key16>::draw(setting, Mix::Trace, KeyKind::FiveTuple)?;
+    let stream = Stream::<Key16>::draw(setting, Mix::Trace, KeyKind::FIVE_TUPLE)?;
     let digester = Digester::new(Seed::number(setting.seed), Isa::best()).for_keys(Key16::SHORTEST);
     let digests: Vec<u64> = stream.keys.iter().map(|key| key.digest(&digester)).collect();
     let mut background = digests.iter().copied().cycle();

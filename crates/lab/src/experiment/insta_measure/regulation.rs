@@ -116,7 +116,7 @@ fn measure(setting: &Setting, names: &[&str]) -> Result<Outcome, Failure> {
     let (mut packets, mut all) = (0_u64, 0_u64);
     super::pieces(setting, Mix::Trace, super::epochs(setting) / 4, |piece| {
         for packet in piece {
-            let Ok(key) = Key16::extract(KeyKind::FiveTuple, &packet.ip) else { continue };
+            let Ok(key) = Key16::extract(KeyKind::FIVE_TUPLE, &packet.ip) else { continue };
             let digest = key.digest(&digester);
             packets += 1;
             for (takes, through) in structures.iter_mut().zip(&mut through) {

@@ -78,7 +78,7 @@ pub(super) fn run(
         for packets in packets.chunks(BATCH_PACKETS) {
             batch.clear();
             for packet in packets {
-                if let Ok(key) = Key16::extract(KeyKind::FiveTuple, &packet.ip) {
+                if let Ok(key) = Key16::extract(KeyKind::FIVE_TUPLE, &packet.ip) {
                     let bytes = lengths.of(packet.wire, key.digest(&digester));
                     batch.push(key, bytes, packet.time_ns);
                 }

@@ -75,7 +75,7 @@ const PASSES: usize = 3;
 const WANTED: f64 = 25.48 / 18.88;
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
-    let stream = Stream::<Key16>::draw(setting, Mix::Trace, KeyKind::FiveTuple)?;
+    let stream = Stream::<Key16>::draw(setting, Mix::Trace, KeyKind::FIVE_TUPLE)?;
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let mut table = Table::new(["dispatch", "cores", "mpps", "largest_percent"]);
     for workers in 1..=cores {

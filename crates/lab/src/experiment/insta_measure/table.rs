@@ -76,7 +76,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let mut table =
         Table::new(["traffic", "entries", "load_percent", "held", "largest", "held_percent"]);
     for (traffic, mix) in TRAFFIC {
-        let stream = Stream::<Key16>::draw(setting, mix, KeyKind::FiveTuple)?;
+        let stream = Stream::<Key16>::draw(setting, mix, KeyKind::FIVE_TUPLE)?;
         let packets = Packets { keys: &stream.keys, wire: &|_| FRAME_BYTES, gap_ns: 1000 };
         let length = TURNS * stream.keys.len();
         for entries in ENTRIES {

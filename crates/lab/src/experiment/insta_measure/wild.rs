@@ -119,7 +119,7 @@ fn hourly(setting: &Setting) -> f64 {
 }
 
 fn measure_hours(setting: &Setting) -> Result<Outcome, Failure> {
-    let stream = Stream::<Key16>::draw(setting, Mix::Trace, KeyKind::FiveTuple)?;
+    let stream = Stream::<Key16>::draw(setting, Mix::Trace, KeyKind::FIVE_TUPLE)?;
     let mut summary = super::run::of_sketch(super::SKETCH).build::<Key16>(setting)?;
     let mut table = Table::new([
         "structure",
@@ -223,7 +223,7 @@ fn correlation(xs: &[f64], ys: &[f64]) -> f64 {
 fn measure_sizes(setting: &Setting) -> Result<Outcome, Failure> {
     let mut table = Table::new(["traffic", "rank", "packets"]);
     for (traffic, mix) in crate::experiment::largest::TRAFFIC {
-        let stream = Stream::<Key16>::draw(setting, mix, KeyKind::FiveTuple)?;
+        let stream = Stream::<Key16>::draw(setting, mix, KeyKind::FIVE_TUPLE)?;
         let keys = stream.keys.iter().map(|key| number(key.canonical(Key16::SHORTEST))).collect();
         let mut sizes = Exact::count(keys).sorted_weights();
         sizes.reverse();

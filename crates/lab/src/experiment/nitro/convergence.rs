@@ -127,7 +127,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
         "asked",
     ]);
     for (traffic, mix) in TRAFFIC {
-        let stream = Stream::<Key8>::draw(setting, mix, KeyKind::Pair)?;
+        let stream = Stream::<Key8>::draw(setting, mix, KeyKind::PAIR)?;
         let of_rate = |gap_ns| Packets { keys: &stream.keys, wire: &|_| FRAME_BYTES, gap_ns };
         let largest = of_rate(0).largest_along(&lengths, FLOWS);
         for (structure, gap_ns) in structures() {

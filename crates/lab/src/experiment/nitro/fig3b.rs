@@ -82,7 +82,7 @@ const FULL_QUARTERS: [usize; 6] = [0, 1, 2, 8, 32, 70];
 const PIECE: usize = 1 << 14;
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
-    let stream = Stream::<Key16>::draw(setting, Mix::Trace, KeyKind::FiveTuple)?;
+    let stream = Stream::<Key16>::draw(setting, Mix::Trace, KeyKind::FIVE_TUPLE)?;
     let trace = Exact::count(
         stream.keys.iter().map(|key| number(key.canonical(Key16::SHORTEST))).collect(),
     );

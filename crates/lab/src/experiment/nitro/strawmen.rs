@@ -101,7 +101,7 @@ fn structures() -> [Structure; 4] {
 }
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
-    let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::Pair)?;
+    let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::PAIR)?;
     let flows =
         Exact::count(stream.keys.iter().map(|key| number(key.canonical(Key8::BYTES))).collect());
     let least = THRESHOLD * flows.total() as f64;

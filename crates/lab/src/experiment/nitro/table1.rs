@@ -122,7 +122,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     ]);
     for structure in structures() {
         for (traffic, skew) in [(SKEWED, 1.5), (FLAT, 0.75)] {
-            let stream = Stream::<Key4>::draw(setting, Mix::Zipf(skew), KeyKind::Source)?;
+            let stream = Stream::<Key4>::draw(setting, Mix::Zipf(skew), KeyKind::SOURCE)?;
             let packets = Packets { keys: &stream.keys, wire: &|_| FRAME_BYTES, gap_ns: 25 };
             let largest = packets.largest(Measure::Packets, stream.keys.len(), 100);
             let (mut errors, mut untracked, mut answered) = (Vec::new(), Vec::new(), 0.0);

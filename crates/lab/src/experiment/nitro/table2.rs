@@ -109,7 +109,7 @@ fn pairs() -> [[Structure; 2]; 4] {
 }
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
-    let stream = Stream::<Key16>::draw(setting, Mix::Trace, KeyKind::FiveTuple)?;
+    let stream = Stream::<Key16>::draw(setting, Mix::Trace, KeyKind::FIVE_TUPLE)?;
     let mut table = Table::new(["structure", "part", "ns", "percent"]);
     let mut limit = String::new();
     for [without, with] in pairs() {

@@ -69,7 +69,7 @@ const ARITHMETIC_NS: f64 = 5.0;
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let crew = Crew::new(WORKERS);
-    let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::Pair)?;
+    let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::PAIR)?;
     let (apart, dealt) = (stream.split(WORKERS), stream.deal(WORKERS, BATCH_PACKETS));
     let larger = apart.iter().map(|part| part.keys.len()).max().unwrap_or(0) as f64
         / stream.keys.len() as f64;
@@ -100,7 +100,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
         }
     }
     let uniform = Setting { packets: 4 * setting.packets, ..setting.clone() };
-    let stream = Stream::<Key8>::draw(&uniform, Mix::Zipf(0.0), KeyKind::Pair)?;
+    let stream = Stream::<Key8>::draw(&uniform, Mix::Zipf(0.0), KeyKind::PAIR)?;
     let (name, parts) = ("linear-table", shared(stream.split(WORKERS)));
     let build = of_structure(name, 128 << 20, setting);
     let least_ns = LEAST_NS * uniform.packets as f64;

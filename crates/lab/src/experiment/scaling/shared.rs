@@ -119,7 +119,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
 fn draw(setting: &Setting, flows: u64, skew: f64) -> Result<Stream<Key8>, Failure> {
     let profile = Profile::Zipf { flows, skew };
     let epochs = Scene::Plain.draw(profile, setting.packets as u64, THRESHOLD, setting.seed)?;
-    Ok(Stream::of(&epochs[0], KeyKind::Pair, setting.seed))
+    Ok(Stream::of(&epochs[0], KeyKind::PAIR, setting.seed))
 }
 
 /// Nanoseconds a packet, round by round: of one worker with an ordinary summary, of one with a shared

@@ -64,7 +64,7 @@ const NAMES: [(&str, &[(&str, u64)]); 4] = [
 
 fn config(name: &str, parameters: &[(&str, u64)], workers: usize) -> Config {
     Config {
-        key: KeyKind::Pair.into(),
+        key: KeyKind::PAIR.into(),
         algorithm: name.to_owned(),
         parameters: Parameters::new(parameters.iter().copied()),
         tasks: Some(vec!["top".to_owned()]),

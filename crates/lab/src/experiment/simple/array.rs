@@ -110,7 +110,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
         for seed in 0..seeds as u64 {
             let setting = Setting { seed: setting.seed + seed, ..setting.clone() };
             let packets = setting.epochs(mix, Scene::Plain)?;
-            let exam = Exam::<Key8>::new(&setting, mix, Scene::Plain, KeyKind::Pair, &packets)?;
+            let exam = Exam::<Key8>::new(&setting, mix, Scene::Plain, KeyKind::PAIR, &packets)?;
             for (slots, scores) in SLOTS.into_iter().zip(&mut scores) {
                 for (structure, (precisions, recalls)) in structures(slots).iter().zip(scores) {
                     let score = exam.score(structure, "heavy-hitters")?.unwrap_or_default();

@@ -69,7 +69,7 @@ const SKEWS: [f64; 5] = [0.75, 1.1, 1.25, 1.5, 1.75];
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let mut table = super::table(["skew"]);
     for skew in SKEWS {
-        let stream = Stream::<Key8>::draw(setting, Mix::Zipf(skew), KeyKind::Pair)?;
+        let stream = Stream::<Key8>::draw(setting, Mix::Zipf(skew), KeyKind::PAIR)?;
         let names = [
             ARRAY,
             COUNT_MIN,
@@ -153,7 +153,7 @@ fn judge(table: &Table) -> Verdict {
 fn measure_sizes(setting: &Setting) -> Result<Outcome, Failure> {
     let mut all = Table::new(["traffic", "size_mb"].into_iter().chain(COLUMNS));
     for skew in SKEWS {
-        let stream = Stream::<Key8>::draw(setting, Mix::Zipf(skew), KeyKind::Pair)?;
+        let stream = Stream::<Key8>::draw(setting, Mix::Zipf(skew), KeyKind::PAIR)?;
         let mut table = super::table(["size_mb"]);
         for bytes in setting.sizes(1 << 14) {
             let contenders = vec![Contender::named(super::PLAIN, bytes, setting)?];

@@ -48,8 +48,8 @@ const LEAST: usize = 1 << 20;
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let packets = setting.epochs(Mix::Trace, Scene::Spread)?;
-    let exam = Exam::<Key4>::new(setting, Mix::Trace, Scene::Spread, KeyKind::Source, &packets)?;
-    let stream = Stream::of(&packets[0], KeyKind::Source, setting.seed);
+    let exam = Exam::<Key4>::new(setting, Mix::Trace, Scene::Spread, KeyKind::SOURCE, &packets)?;
+    let stream = Stream::of(&packets[0], KeyKind::SOURCE, setting.seed);
     let mut table = super::table(["size_mb"]);
     for bytes in setting.sizes(LEAST) {
         let state = [("state", "distinct")];

@@ -38,9 +38,9 @@ pub(crate) const FIG5: Experiment = Experiment {
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let packets = setting.epochs(Mix::Trace, Scene::Changes)?;
-    let exam = Exam::<Key8>::new(setting, Mix::Trace, Scene::Changes, KeyKind::Pair, &packets)?;
+    let exam = Exam::<Key8>::new(setting, Mix::Trace, Scene::Changes, KeyKind::PAIR, &packets)?;
     let last = packets.last().map_or(&[][..], Vec::as_slice);
-    let stream = Stream::of(last, KeyKind::Pair, setting.seed);
+    let stream = Stream::of(last, KeyKind::PAIR, setting.seed);
     let mut table = super::table(["size_mb"]);
     for bytes in setting.sizes(1 << 18) {
         let state = [("state", "ewma")];

@@ -49,7 +49,7 @@ pub(super) fn entry_bytes(padding: &str) -> f64 {
 }
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
-    let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::Pair)?;
+    let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::PAIR)?;
     let mut table = super::table(["entry_bytes"]);
     for padding in PADDINGS {
         let (state, bytes) = (state(padding), super::LARGE);

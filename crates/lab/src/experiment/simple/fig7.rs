@@ -92,7 +92,7 @@ fn of_paper<const PAYLOAD: usize>(skew: f64, bytes: usize) -> Vec<Contender<Key8
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let mut all = Table::new(["layout", "entry_bytes"].into_iter().chain(COLUMNS));
     for skew in SKEWS {
-        let stream = Stream::<Key8>::draw(setting, Mix::Zipf(skew), KeyKind::Pair)?;
+        let stream = Stream::<Key8>::draw(setting, Mix::Zipf(skew), KeyKind::PAIR)?;
         let bytes = BYTES * setting.packets;
         let mut table = super::table(["entry_bytes"]);
         for padding in PADDINGS {

@@ -105,7 +105,7 @@ fn race<R: Runner<Key8>>(runners: &mut [R], parts: &[Stream<Key8>], rounds: usiz
 }
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
-    let parts = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::Pair)?.split(CORES);
+    let parts = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::PAIR)?.split(CORES);
     let mut table = Table::new(["how", "size_mb"].into_iter().chain(COLUMNS));
     for bytes in setting.sizes(1 << 10) {
         let array = |cell: usize| {

@@ -83,7 +83,7 @@ const STREAM_BYTES: usize = 128 << 20;
 const PAUSE_NS: f64 = 5_000.0;
 
 fn measure(setting: &Setting, antagonist: Antagonist) -> Result<Outcome, Failure> {
-    let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::Pair)?;
+    let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::PAIR)?;
     let mut table =
         Table::new(["structure", "antagonists", "antagonist_mb"].into_iter().chain(COLUMNS));
     let cores = thread::available_parallelism().map_or(1, usize::from);

@@ -96,7 +96,7 @@ impl Runner<Key8> for Hierarchy {
 }
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
-    let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::Pair)?;
+    let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::PAIR)?;
     let mut table = super::table(["size_mb"]);
     for bytes in setting.sizes(super::LEAST) {
         let contenders = vec![

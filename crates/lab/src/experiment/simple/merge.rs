@@ -90,7 +90,7 @@ fn bandwidth() -> f64 {
 }
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
-    let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::Pair)?;
+    let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::PAIR)?;
     let mut table =
         Table::new(["structure", "of", "percent", "percent_spread", "megabytes", "gigabytes_s"]);
     for structure in structures() {

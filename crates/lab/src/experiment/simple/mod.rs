@@ -243,8 +243,8 @@ fn measure<K: FlowKey + Extract<8>>(
 /// Measures structures of each size over the pairs of a trace, and how well they name heavy ones.
 fn heavy_pairs_by_size(names: &[&str], setting: &Setting) -> Result<Table, Failure> {
     let packets = setting.epochs(Mix::Trace, Scene::Plain)?;
-    let exam = Exam::<Key8>::new(setting, Mix::Trace, Scene::Plain, KeyKind::Pair, &packets)?;
-    let stream = Stream::of(&packets[0], KeyKind::Pair, setting.seed);
+    let exam = Exam::<Key8>::new(setting, Mix::Trace, Scene::Plain, KeyKind::PAIR, &packets)?;
+    let stream = Stream::of(&packets[0], KeyKind::PAIR, setting.seed);
     let mut table = table(["size_mb"]);
     for bytes in setting.sizes(LEAST) {
         let contenders = names.iter().map(|name| Contender::named(name, bytes, setting));

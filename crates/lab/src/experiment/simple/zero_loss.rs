@@ -69,7 +69,7 @@ const WITHOUT_LOSS: &str = "without loss";
 const BY_MEAN: &str = "by the mean latency";
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
-    let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::Pair)?;
+    let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::PAIR)?;
     let contenders = NAMES.iter().map(|name| Contender::<Key8>::named(name, BYTES, setting));
     let mut contenders = contenders.collect::<Result<Vec<_>, _>>()?;
     let mut bare = Bare::new();

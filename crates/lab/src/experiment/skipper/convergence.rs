@@ -100,7 +100,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     ]);
     for structure in structures() {
         for (traffic, mix) in TRAFFIC {
-            let stream = Stream::<Key8>::draw(setting, mix, KeyKind::Pair)?;
+            let stream = Stream::<Key8>::draw(setting, mix, KeyKind::PAIR)?;
             let packets = Packets { keys: &stream.keys, wire: &|_| FRAME_BYTES, gap_ns: 0 };
             let largest = packets.largest_along(&lengths, FLOWS);
             let mut errors = vec![Vec::new(); lengths.len()];

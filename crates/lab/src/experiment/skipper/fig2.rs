@@ -43,7 +43,7 @@ pub(crate) const FIG2: Experiment = Experiment {
 const DELTA: f64 = 0.0001;
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
-    let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::Pair)?;
+    let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::PAIR)?;
     let lengths = super::lengths(setting);
     let mut table = Table::new(["structure", "length_packets", "epsilon", "mpps", "mpps_spread"]);
     let structures = super::structures(EPSILON, DELTA);

@@ -61,7 +61,7 @@ const SIMILAR: f64 = 1.1;
 const LESS: f64 = 0.97;
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
-    let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::Pair)?;
+    let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::PAIR)?;
     let lengths = super::lengths(setting);
     let arrivals = Arrivals::draw(&stream.keys, &lengths, ASKED, setting.seed);
     let mut table = Table::new([

@@ -130,7 +130,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     ]);
     for structure in structures() {
         for (traffic, mix) in TRAFFIC {
-            let stream = Stream::<Key4>::draw(setting, mix, KeyKind::Source)?;
+            let stream = Stream::<Key4>::draw(setting, mix, KeyKind::SOURCE)?;
             let packets = Packets { keys: &stream.keys, wire: &|_| FRAME_BYTES, gap_ns: 0 };
             let prefixes = lengths.iter().map(|length| largest(&stream.keys[..*length]));
             let prefixes: Vec<_> = prefixes.collect();

@@ -85,7 +85,7 @@ fn structures() -> [Structure; 4] {
 }
 
 fn measure(setting: &Setting) -> Result<Outcome, Failure> {
-    let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::Pair)?;
+    let stream = Stream::<Key8>::draw(setting, Mix::Trace, KeyKind::PAIR)?;
     let flows =
         Exact::count(stream.keys.iter().map(|key| number(key.canonical(Key8::SHORTEST))).collect());
     let total = stream.keys.len() as f64;

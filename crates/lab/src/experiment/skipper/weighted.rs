@@ -92,7 +92,7 @@ fn measure(setting: &Setting) -> Result<Outcome, Failure> {
     let mut table = Table::new(["sample", "traffic", "kind", "lengths", "unit_bytes"]);
     for structure in structures() {
         for (traffic, mix) in TRAFFIC {
-            let stream = Stream::<Key8>::draw(setting, mix, KeyKind::Pair)?;
+            let stream = Stream::<Key8>::draw(setting, mix, KeyKind::PAIR)?;
             for (name, lengths) in LENGTHS {
                 let wire = |packet| length(lengths, packet);
                 let packets = Packets { keys: &stream.keys, wire: &wire, gap_ns: 0 };

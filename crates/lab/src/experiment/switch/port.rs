@@ -272,7 +272,7 @@ impl Take for Digests {
 
 /// Reads headers, and digests five-tuples.
 fn parse(source: &mut Timed<'_>) -> Result<(), Failure> {
-    let (key, isa) = (KeySpec::from(KeyKind::FiveTuple), Isa::best());
+    let (key, isa) = (KeySpec::from(KeyKind::FIVE_TUPLE), Isa::best());
     let mut lanes = Lanes::new(LaneOptions {
         key,
         tunnels: Tunnels::Outer,
