@@ -41,7 +41,8 @@ pub enum InterfaceFault {
     Gone,
     /// The first bytes of its frames are of a kind that is not understood; its number in Linux.
     #[error(
-        "frames of hardware type {0} are not understood; Ethernet, loopback and IP tunnels are"
+        "frames of hardware type {0} are not understood; those of Ethernet, loopback, IP tunnels, \
+         Cisco HDLC and 802.11 monitors are"
     )]
     Hardware(u16),
     /// AF_XDP needs a thread for each queue of the interface; their number.

@@ -15,6 +15,9 @@ pub(crate) fn link(hardware: u16) -> Option<LinkType> {
         | libc::ARPHRD_TUNNEL6
         | libc::ARPHRD_SIT
         | ARPHRD_RAWIP => Some(LinkType::RAW),
+        libc::ARPHRD_CISCO => Some(LinkType::C_HDLC),
+        libc::ARPHRD_IEEE80211 => Some(LinkType::IEEE802_11),
+        libc::ARPHRD_IEEE80211_RADIOTAP => Some(LinkType::IEEE802_11_RADIOTAP),
         _ => None,
     }
 }
