@@ -466,13 +466,13 @@ impl<K: Width> Lane<K> {
         K: Extract<N>,
         Ip<N>: Element,
     {
-        let key = K::extract(self.key.kind(), ip).map_err(Keyless::Malformed)?;
+        let key = K::extract_bits(self.key.kind(), ip, self.mask).map_err(Keyless::Malformed)?;
         match &self.elements {
-            None => self.batch.push(key.masked(self.mask), wire, time_ns),
+            None => self.batch.push(key, wire, time_ns),
             Some((of, digester)) => {
                 let element = ip.element(self.key.kind(), *of, digester);
                 let element = element.map_err(Keyless::Malformed)?;
-                self.batch.push_with_element(key.masked(self.mask), wire, time_ns, element);
+                self.batch.push_with_element(key, wire, time_ns, element);
             }
         }
         if self.batch.len() == self.batch_packets {
@@ -496,7 +496,7 @@ impl<K: Width> Lane<K> {
     {
         let (kind, mask, usual) = (self.key.kind(), self.mask, self.usual);
         let key = |tuple: &Tuple<N>| K::from_tuple(kind, tuple).masked(mask);
-        let combined = |tuple: &Tuple<N>| K::combined(kind, tuple).masked(mask);
+        let combined = |tuple: &Tuple<N>| K::combined(kind, tuple, mask);
         let mut taken = 0;
         loop {
             let first = self.batch.len();
@@ -544,7 +544,7 @@ impl<K: Width> Lane<K> {
                 kind if self.usual => cut(tuples, kind, mask, free),
                 kind => {
                     for (to, tuple) in free.iter_mut().zip(tuples) {
-                        *to = K::combined(kind, tuple).masked(mask);
+                        *to = K::combined(kind, tuple, mask);
                     }
                 }
             }

@@ -231,7 +231,7 @@ fn specs_that_are_none() {
     assert_eq!(
         message("source+port/8"),
         "unknown key 'port'; available: source, destination, pair, \
-         five-tuple, protocol, source-port, destination-port"
+         five-tuple, conversation, protocol, source-port, destination-port"
     );
     assert!(message("source+").starts_with("unknown key ''; available: source,"));
     assert_eq!(
@@ -321,6 +321,47 @@ fn flows_are_masked_and_take_fields_in_any_order() {
     assert_eq!(dashed.as_bytes(), [0, 0, 0, 53]);
     let none = spec("pair/0,0").parse_flow("source=10.1.2.3,destination=1.1.1.1").unwrap();
     assert_eq!(none.as_bytes(), [0; 8]);
+}
+
+/// The lower endpoint stands first, by what its prefix keeps of it: the key is that of both directions.
+#[test]
+fn both_directions_are_one_conversation() {
+    let packet = |[source, destination]: [(u8, u16); 2]| {
+        let ports = Ports::Found(u32::from(source.1) << 16 | u32::from(destination.1));
+        Ip { addresses: [10, 0, 0, source.0, 10, 0, 0, destination.0], protocol: 6, ports }
+    };
+    let (low, high) = ((1, 5000), (9, 80));
+    for (text, expected) in [
+        ("conversation", [10, 0, 0, 1, 10, 0, 0, 9, 0x13, 0x88, 0, 80, 6]),
+        // Of equal addresses, the port decides.
+        ("conversation/24", [10, 0, 0, 0, 10, 0, 0, 0, 0, 80, 0x13, 0x88, 6]),
+    ] {
+        let spec = spec(text);
+        for ends in [[low, high], [high, low]] {
+            let key = Key16::extract_bits(spec.kind(), &packet(ends), spec.mask(13)).unwrap();
+            assert_eq!(key.canonical(13), expected);
+            let [source, destination] = ends;
+            let flow = format!(
+                "source=10.0.0.{},source-port={},destination=10.0.0.{},destination-port={},protocol=6",
+                source.0, source.1, destination.0, destination.1
+            );
+            assert_eq!(spec.parse_flow(&flow).unwrap().as_bytes(), expected);
+        }
+    }
+    let (there, mut back) = (packet6(PORTS), packet6(Ports::Found(0x01bb_1234)));
+    back.addresses.rotate_left(16);
+    for text in ["conversation", "conversation/32,32", "conversation/32,45"] {
+        let spec = spec(text);
+        let key = |ip| Key37::extract_bits(spec.kind(), &ip, spec.mask(37)).unwrap();
+        assert_eq!(key(there), key(back), "{text}");
+    }
+    let whole = spec("conversation").parse_flow(&flow_text(KeyKind::CONVERSATION, FLOW6)).unwrap();
+    assert_eq!(extract6(KeyKind::CONVERSATION, &back), Ok(whole));
+    let message = |text: &str| text.parse::<KeySpec>().unwrap_err().to_string();
+    assert_eq!(
+        message("conversation+protocol"),
+        "the key 'conversation+protocol' names the field 'protocol' twice"
+    );
 }
 
 #[test]

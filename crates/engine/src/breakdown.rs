@@ -29,7 +29,7 @@ impl BreakdownTask {
 
     /// Counts the lanes' flows; `None` where the key or the summary does not tell.
     pub(crate) fn run(&mut self, by: Measure, lanes: &[Lane<'_>]) -> Option<Breakdown> {
-        if lanes.iter().any(|lane| lane.key.kind() != KeyKind::FIVE_TUPLE) {
+        if lanes.iter().any(|lane| !lane.key.kind().has_all(KeyKind::FIVE_TUPLE)) {
             return None;
         }
         self.protocols.fill(Size::default());

@@ -19,9 +19,10 @@ pub struct Measurement {
     #[arg(short, long, value_name = "EXPRESSION", help_heading = WHAT)]
     pub filter: Option<String>,
 
-    /// What makes packets one flow: source, destination, pair, five-tuple, protocol, source-port,
-    /// destination-port, or several joined by + (source/24+destination-port); /LEN or /LEN,LEN keeps
-    /// prefixes of IPv4 or of IPv4 and IPv6 addresses [default: five-tuple]
+    /// What makes packets one flow: source, destination, pair, five-tuple, conversation (both directions
+    /// of a five-tuple), protocol, source-port, destination-port, or several joined by +
+    /// (source/24+destination-port); /LEN or /LEN,LEN keeps prefixes of IPv4 or of IPv4 and IPv6
+    /// addresses [default: five-tuple]
     #[arg(long, help_heading = WHAT)]
     pub key: Option<KeySpec>,
 

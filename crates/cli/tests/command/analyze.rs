@@ -278,6 +278,7 @@ fn every_task_and_key_fits_the_schema() {
         &["--key", "protocol"],
         &["--key", "destination-port"],
         &["--key", "source-port"],
+        &["--key", "conversation/24"],
         &["--key", "source/24+destination-port", "--task", "top,top-sources,hierarchical"],
         &["--key", "pair+destination-port", "--task", "superspreaders,victims,changes"],
         &["--key", "destination+protocol+source-port", "--task", "top-destinations,cardinality"],

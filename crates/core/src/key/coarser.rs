@@ -16,7 +16,7 @@ impl Coarser {
     /// When `to` has a field, or bits of an address, that `from` lacks.
     pub fn new(from: KeySpec, to: KeySpec) -> Result<Self, KeyError> {
         let refused = |reason| Err(KeyError::NotCoarser { from, to, reason });
-        if !from.kind().has_all(to.kind()) {
+        if !to.kind().is_made_of(from.kind()) {
             return refused("it lacks fields of that key");
         }
         if to.keeps_more(from) {

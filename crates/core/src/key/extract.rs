@@ -2,22 +2,33 @@
 
 use flowgauge_kernel::Tuple;
 
-use super::{Field, Key4, Key8, Key16, Key37, KeyKind};
+use super::{Field, FlowKey, Key4, Key8, Key16, Key37, KeyKind};
 use crate::packet::{Ip, Malformed, Ports};
 
 /// A key type that can be made from an IP packet whose two addresses have `N` bytes.
-pub trait Extract<const N: usize>: Sized {
+pub trait Extract<const N: usize>: FlowKey {
     /// The key of a usual kind in a five-tuple. Its code is short, since it stands in the innermost loop.
     fn from_tuple(kind: KeyKind, tuple: &Tuple<N>) -> Self;
-    /// The key of any kind in a five-tuple.
-    fn combined(kind: KeyKind, tuple: &Tuple<N>) -> Self;
+    /// The key of any kind in a five-tuple, of which `mask` keeps some bits.
+    fn combined(kind: KeyKind, tuple: &Tuple<N>, mask: Self) -> Self;
 
     /// Makes the key of `kind`.
     ///
     /// # Errors
-    /// When the key needs ports or the protocol, and the packet is malformed where they should stand.
+    /// As [`Self::extract_bits`].
     #[inline(always)]
     fn extract(kind: KeyKind, ip: &Ip<N>) -> Result<Self, Malformed> {
+        let mut all = Self::zeroed();
+        bytemuck::bytes_of_mut(&mut all).fill(0xff);
+        Self::extract_bits(kind, ip, all)
+    }
+
+    /// Makes the key of `kind`, of which `mask` keeps some bits.
+    ///
+    /// # Errors
+    /// When the key needs ports or the protocol, and the packet is malformed where they should stand.
+    #[inline(always)]
+    fn extract_bits(kind: KeyKind, ip: &Ip<N>, mask: Self) -> Result<Self, Malformed> {
         let ports = match ip.ports {
             Ports::Unreached(malformed) if kind.has(Field::Protocol) => return Err(malformed),
             _ if !kind.needs_ports() => [0; 4],
@@ -25,9 +36,9 @@ pub trait Extract<const N: usize>: Sized {
         };
         let tuple = Tuple::new(ip.addresses, ports, ip.protocol);
         Ok(if kind.is_usual() {
-            Self::from_tuple(kind, &tuple)
+            Self::from_tuple(kind, &tuple).masked(mask)
         } else {
-            Self::combined(kind, &tuple)
+            Self::combined(kind, &tuple, mask)
         })
     }
 }
@@ -62,8 +73,8 @@ impl Extract<8> for Key4 {
         super::Key(u32::from_ne_bytes(address))
     }
 
-    fn combined(kind: KeyKind, tuple: &Tuple<8>) -> Self {
-        super::Key(four(number(kind, tuple)))
+    fn combined(kind: KeyKind, tuple: &Tuple<8>, mask: Self) -> Self {
+        super::Key(four(number(kind, tuple))).masked(mask)
     }
 }
 
@@ -73,8 +84,8 @@ impl Extract<32> for Key4 {
         one_number(kind, tuple)
     }
 
-    fn combined(kind: KeyKind, tuple: &Tuple<32>) -> Self {
-        super::Key(four(number(kind, tuple)))
+    fn combined(kind: KeyKind, tuple: &Tuple<32>, mask: Self) -> Self {
+        super::Key(four(number(kind, tuple))).masked(mask)
     }
 }
 
@@ -84,24 +95,25 @@ impl Extract<8> for Key8 {
         super::Key(u64::from_ne_bytes(tuple.addresses))
     }
 
-    fn combined(kind: KeyKind, tuple: &Tuple<8>) -> Self {
+    fn combined(kind: KeyKind, tuple: &Tuple<8>, mask: Self) -> Self {
         let number = number(kind, tuple);
-        super::Key(if kind.has_addresses() {
+        let key = super::Key(if kind.has_addresses() {
             bytemuck::cast([one_address(kind, tuple), four(number)])
         } else {
             number.to_be()
-        })
+        });
+        key.masked(mask)
     }
 }
 
 impl Extract<32> for Key8 {
     #[inline(always)]
     fn from_tuple(kind: KeyKind, tuple: &Tuple<32>) -> Self {
-        Self::combined(kind, tuple)
+        super::Key(number(kind, tuple).to_be())
     }
 
-    fn combined(kind: KeyKind, tuple: &Tuple<32>) -> Self {
-        super::Key(number(kind, tuple).to_be())
+    fn combined(kind: KeyKind, tuple: &Tuple<32>, mask: Self) -> Self {
+        Self::from_tuple(kind, tuple).masked(mask)
     }
 }
 
@@ -111,13 +123,18 @@ impl Extract<8> for Key16 {
         super::Key([u64::from_ne_bytes(tuple.addresses), tuple.rest])
     }
 
-    fn combined(kind: KeyKind, tuple: &Tuple<8>) -> Self {
+    fn combined(kind: KeyKind, tuple: &Tuple<8>, mask: Self) -> Self {
+        if kind.is_in_order() {
+            let addresses = u64::from_ne_bytes(tuple.addresses) & mask.0[0];
+            let kept = Tuple { addresses: addresses.to_ne_bytes(), ..*tuple };
+            return Self::from_tuple(kind, &in_order(kept));
+        }
         let addresses = if kind.has_all(KeyKind::PAIR) {
             u64::from_ne_bytes(tuple.addresses)
         } else {
             bytemuck::cast([one_address(kind, tuple), 0])
         };
-        super::Key([addresses, five(number(kind, tuple))])
+        super::Key([addresses, five(number(kind, tuple))]).masked(mask)
     }
 }
 
@@ -129,8 +146,8 @@ impl Extract<32> for Key16 {
         super::Key([word(at), word(at + 8)])
     }
 
-    fn combined(kind: KeyKind, tuple: &Tuple<32>) -> Self {
-        Self::from_tuple(kind, tuple)
+    fn combined(kind: KeyKind, tuple: &Tuple<32>, mask: Self) -> Self {
+        Self::from_tuple(kind, tuple).masked(mask)
     }
 }
 
@@ -144,14 +161,19 @@ impl Extract<32> for Key37 {
         }))
     }
 
-    fn combined(kind: KeyKind, tuple: &Tuple<32>) -> Self {
+    fn combined(kind: KeyKind, tuple: &Tuple<32>, mask: Self) -> Self {
+        if kind.is_in_order() {
+            let [a, b, c, d, _] = Self::from_tuple(kind, tuple).masked(mask).0;
+            let kept = Tuple { addresses: bytemuck::cast([a, b, c, d]), ..*tuple };
+            return Self::from_tuple(kind, &in_order(kept));
+        }
         let number = number(kind, tuple);
         if kind.has_all(KeyKind::PAIR) {
             let rest = five(number);
-            return Self::from_tuple(kind, &Tuple { rest, ..*tuple });
+            return Self::from_tuple(kind, &Tuple { rest, ..*tuple }).masked(mask);
         }
         let super::Key([high, low]) = Key16::from_tuple(kind.common(KeyKind::PAIR), tuple);
-        super::Key([high, low, 0, number.to_be(), 0])
+        super::Key([high, low, 0, number.to_be(), 0]).masked(mask)
     }
 }
 
@@ -163,6 +185,18 @@ fn one_number<const N: usize>(kind: KeyKind, tuple: &Tuple<N>) -> Key4 {
         KeyKind::DESTINATION_PORT => [0, 0, high, low],
         _ => [0, 0, 0, tuple.protocol()],
     }))
+}
+
+/// The same packet as its answer, if that one's source is the lower endpoint.
+fn in_order<const N: usize>(tuple: Tuple<N>) -> Tuple<N> {
+    let [a, b, c, d] = tuple.ports();
+    let (source, destination) = tuple.addresses.split_at(N / 2);
+    if (source, [a, b]) <= (destination, [c, d]) {
+        return tuple;
+    }
+    let mut addresses = tuple.addresses;
+    addresses.rotate_left(N / 2);
+    Tuple::new(addresses, [c, d, a, b], tuple.protocol())
 }
 
 /// The numbers of a key as one, in the order of its canonical bytes.

@@ -48,7 +48,7 @@ impl Field {
     }
 }
 
-/// The fields that make up a key: a set of them.
+/// The fields that make up a key: a set of them, and whether the endpoints stand in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KeyKind(u8);
 
@@ -68,12 +68,16 @@ impl KeyKind {
     /// Destination port.
     pub const DESTINATION_PORT: Self = Self::of(&[Field::DestinationPort]);
 
+    /// A five-tuple whose endpoints stand in order, the lower one first: both directions are one flow.
+    pub const CONVERSATION: Self = Self(Self::FIVE_TUPLE.0 | IN_ORDER);
+
     /// The sets that have a name. Others are written as names joined by `+`.
-    pub const NAMED: [(&'static str, Self); 7] = [
+    pub const NAMED: [(&'static str, Self); 8] = [
         ("source", Self::SOURCE),
         ("destination", Self::DESTINATION),
         ("pair", Self::PAIR),
         ("five-tuple", Self::FIVE_TUPLE),
+        ("conversation", Self::CONVERSATION),
         ("protocol", Self::PROTOCOL),
         ("source-port", Self::SOURCE_PORT),
         ("destination-port", Self::DESTINATION_PORT),
@@ -129,9 +133,29 @@ impl KeyKind {
         self.common(Self::PAIR) != Self::NONE
     }
 
+    /// Whether the endpoints stand in order, so that a key does not tell source from destination.
+    pub fn is_in_order(self) -> bool {
+        self.0 & IN_ORDER != 0
+    }
+
+    /// Whether keys of this kind can be made of those of another one.
+    pub(super) fn is_made_of(self, other: Self) -> bool {
+        let fields = Self(self.0 & !IN_ORDER);
+        let tells_ends = self.common(Self::PAIR.with(PORTS)) != Self::NONE && !self.is_in_order();
+        other.has_all(fields) && !(other.is_in_order() && tells_ends)
+    }
+
     /// Whether keys of this kind are made by code of their own, which is faster.
     pub(crate) fn is_usual(self) -> bool {
-        self.name().is_some() && self != Self::SOURCE_PORT
+        matches!(
+            self,
+            Self::SOURCE
+                | Self::DESTINATION
+                | Self::PAIR
+                | Self::FIVE_TUPLE
+                | Self::PROTOCOL
+                | Self::DESTINATION_PORT
+        )
     }
 
     /// Whether the key needs the ports of the transport header.
@@ -144,6 +168,9 @@ impl KeyKind {
         self.fields().map(Field::number_bytes).sum()
     }
 }
+
+/// The bit of a kind whose endpoints stand in order, beside those of the fields.
+const IN_ORDER: u8 = 1 << 7;
 
 const PORTS: KeyKind = KeyKind::SOURCE_PORT.with(KeyKind::DESTINATION_PORT);
 

@@ -368,7 +368,22 @@ impl KeySpec {
                 (None, None) => {}
             }
         }
+        if self.kind.is_in_order() {
+            in_order(&mut canonical, self.address_bytes(key_bytes));
+        }
         Ok(CanonicalKey::new(&canonical[..key_bytes]))
+    }
+}
+
+/// Puts the lower endpoint of a five-tuple first, whose addresses have `size` bytes.
+fn in_order(five_tuple: &mut [u8], size: usize) {
+    let (addresses, numbers) = five_tuple.split_at_mut(2 * size);
+    let (source, destination) = addresses.split_at_mut(size);
+    let (source_port, rest) = numbers.split_at_mut(2);
+    let destination_port = &mut rest[..2];
+    if (&*source, &*source_port) > (&*destination, &*destination_port) {
+        source.swap_with_slice(destination);
+        source_port.swap_with_slice(destination_port);
     }
 }
 

@@ -72,8 +72,9 @@ impl Side {
 }
 
 impl Lane<'_> {
-    /// Where a field stands in the lane's keys; `None` where they lack it.
+    /// Where a field of one end stands in the lane's keys; `None` where they lack it, or do not tell the
+    /// ends apart.
     pub(super) fn place(&self, field: Field) -> Option<Range<usize>> {
-        self.key.place(field, self.key_bytes)
+        self.key.place(field, self.key_bytes).filter(|_| !self.key.kind().is_in_order())
     }
 }

@@ -56,17 +56,19 @@ fn check_accepts_the_keys_with_the_fields_that_a_task_needs() {
     let table = Table::default();
     for entry in TASKS {
         let mut task = build(entry.name, &with_history());
-        for kind in every_kind() {
+        for kind in every_kind().into_iter().chain([KeyKind::CONVERSATION]) {
             let lanes = lanes(kind, &table);
             let checked = task.check(Measure::Packets, &lanes);
-            let one = |address| kind.has_all(address) && kind != address;
+            // A conversation tells no source from a destination.
+            let ends = kind != KeyKind::CONVERSATION;
+            let one = |address| kind.has_all(address) && kind != address && ends;
             let answered = match entry.name {
                 "findings" => kind == KeyKind::FIVE_TUPLE,
                 "top-sources" => one(KeyKind::SOURCE),
                 "top-destinations" => one(KeyKind::DESTINATION),
                 // A key with one address spreads only by a summary that counts its peers.
-                "superspreaders" | "victims" => kind.has_all(KeyKind::PAIR),
-                "hierarchical" => kind.has_addresses(),
+                "superspreaders" | "victims" => kind.has_all(KeyKind::PAIR) && ends,
+                "hierarchical" => kind.has_addresses() && ends,
                 _ => true,
             };
             assert_eq!(checked.is_ok(), answered, "{} {kind}", entry.name);
@@ -123,8 +125,8 @@ fn refusals_name_what_would_answer() {
     let spread = refusal("superspreaders", KeyKind::SOURCE, &Table::default());
     assert_eq!(
         spread,
-        "superspreaders needs a key with both addresses, and source has not; use five-tuple or pair, or an \
-         algorithm that counts distinct peers, such as two-level"
+        "superspreaders needs a key with source and destination, and source has not; use five-tuple or pair, \
+         or an algorithm that counts distinct peers, such as two-level"
     );
     let mut pair = options();
     pair.hierarchy = Hierarchy::Pair;

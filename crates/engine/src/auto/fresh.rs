@@ -75,7 +75,7 @@ fn v6(key: KeySpec, ip: &Ip<32>) -> Option<CanonicalKey> {
 
 fn of<K: FlowKey + Extract<N>, const N: usize>(key: KeySpec, ip: &Ip<N>) -> Option<CanonicalKey> {
     let key_bytes = key.lanes()[usize::from(N == 32)];
-    let flow = K::extract(key.kind(), ip).ok()?.masked(key.mask(key_bytes));
+    let flow = K::extract_bits(key.kind(), ip, key.mask(key_bytes)).ok()?;
     Some(CanonicalKey::new(flow.canonical(key_bytes)))
 }
 

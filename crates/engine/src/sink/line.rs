@@ -191,7 +191,8 @@ fn flow(spec: KeySpec, key: &CanonicalKey) -> String {
     let protocol = fields.protocol.map(|protocol| {
         names::protocol_name(protocol).map_or_else(|| protocol.to_string(), str::to_owned)
     });
-    let ends = ends.collect::<Vec<_>>().join(">");
+    let arrow = if spec.kind().is_in_order() { "=" } else { ">" };
+    let ends = ends.collect::<Vec<_>>().join(arrow);
     let parts = [Some(ends).filter(|ends| !ends.is_empty()), protocol];
     parts.into_iter().flatten().collect::<Vec<_>>().join("/")
 }

@@ -192,6 +192,7 @@ pub(super) fn key_words(kind: KeyKind) -> (&'static str, &'static str) {
         KeyKind::SOURCE => ("source", "sources"),
         KeyKind::DESTINATION => ("destination", "destinations"),
         KeyKind::PAIR => ("pair", "pairs"),
+        KeyKind::CONVERSATION => ("conversation", "conversations"),
         KeyKind::PROTOCOL => ("protocol", "protocols"),
         KeyKind::SOURCE_PORT => ("source port", "source ports"),
         KeyKind::DESTINATION_PORT => ("destination port", "destination ports"),

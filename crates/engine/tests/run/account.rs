@@ -82,6 +82,7 @@ fn what_each_key_needs_decides_what_is_malformed() {
         (KeyKind::DESTINATION, (1, 1, 4)),
         (KeyKind::PAIR, (1, 1, 4)),
         (KeyKind::FIVE_TUPLE, (3, 1, 2)),
+        (KeyKind::CONVERSATION, (3, 1, 2)),
         (KeyKind::PROTOCOL, (1, 1, 4)),
         (KeyKind::DESTINATION_PORT, (3, 1, 2)),
     ];

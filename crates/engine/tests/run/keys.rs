@@ -17,6 +17,9 @@ const HOSTS: [u32; 3] = [0x0100, 0x0fff, 0x1001];
 /// What a packet says of each field, as a report writes it whole and by its prefix.
 struct Packet {
     fields: [(Value, Value); 5],
+    /// Host and port of either end.
+    ends: [(u32, u16); 2],
+    is_v6: bool,
     bytes: u64,
 }
 
@@ -57,6 +60,8 @@ fn packets(count: usize) -> (Vec<u8>, Vec<Packet>) {
                 destination_port,
                 protocol,
             ],
+            ends: [(source, ports[0]), (destination, ports[1])],
+            is_v6: v6,
             bytes: frame.len() as u64,
         });
     }
@@ -74,7 +79,23 @@ fn counted(key: KeySpec, packets: &[Packet]) -> Sizes {
             let value = if cut { prefix } else { whole };
             (field.name().replace('-', "_"), value.clone())
         };
-        let all = Field::ALL.into_iter().zip(&packet.fields);
+        let mut values = packet.fields.each_ref();
+        if key.kind().is_in_order() {
+            let cut = key.prefix_of(Field::Source, "10.0.0.0".parse().unwrap()).is_some();
+            let kept = if !cut {
+                u32::MAX
+            } else if packet.is_v6 {
+                0
+            } else {
+                0xf000
+            };
+            let [source, destination] = packet.ends.map(|(host, port)| (host & kept, port));
+            if source > destination {
+                values.swap(0, 1);
+                values.swap(2, 3);
+            }
+        }
+        let all = Field::ALL.into_iter().zip(values);
         let own = all.filter(|(field, _)| key.kind().has(*field)).map(of);
         let text = Value::Object(own.collect()).to_string();
         let (packets, bytes) = sizes.entry(text).or_default();
@@ -127,7 +148,8 @@ fn every_key_counts_what_it_names() {
             }
         }
     }
-    assert_eq!(keys.len(), 31 + 8 + 8 + 8 + 16);
+    assert_eq!(keys.len(), 31 + 16 + 16 + 8);
+    keys.extend(["conversation", "conversation/20,61"].map(|key| key.parse::<KeySpec>().unwrap()));
     let config = |(number, key): (usize, &KeySpec)| Config {
         name: format!("m{number}"),
         key: *key,

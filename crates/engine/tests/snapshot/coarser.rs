@@ -58,6 +58,9 @@ fn tables_answer_as_if_they_had_measured_the_coarser_key() {
             "pair/24,48+destination-port",
             &["destination-port+destination/8,0", "pair/24,48", "source/1,1"],
         ),
+        ("five-tuple", &["conversation", "conversation/20,61"]),
+        ("conversation", &["conversation/24,48", "conversation/8,0", "protocol"]),
+        ("five-tuple/24,48", &["conversation/24,48", "conversation/0,0"]),
         ("source-port+destination-port+protocol", &["protocol", "source-port+destination-port"]),
         ("pair/24,48", &["source/24,48", "destination/8,0", "pair/16,48"]),
         ("source", &["source/24", "source/0,0", "source/32,96"]),
@@ -128,6 +131,10 @@ fn what_holds_no_whole_keys_is_refused_with_the_reason() {
     refused("source", "linear-table", "pair", "it lacks fields of that key");
     refused("pair", "linear-table", "protocol", "it lacks fields of that key");
     refused("source/24", "linear-table", "source", "its prefixes are shorter");
+    refused("conversation", "linear-table", "source", "it lacks fields of that key");
+    refused("conversation", "linear-table", "five-tuple", "it lacks fields of that key");
+    refused("conversation", "linear-table", "destination-port", "it lacks fields of that key");
+    refused("pair", "linear-table", "conversation", "it lacks fields of that key");
     refused("pair+protocol", "linear-table", "source+destination-port", "it lacks fields");
     refused("source/24+destination", "linear-table", "pair", "its prefixes are shorter");
     refused("source", "count-min", "source/24", "not for sums of keys");

@@ -58,13 +58,13 @@ impl Hierarchical {
         };
         let one = |step| address(Side::Source, step).or_else(|| address(Side::Destination, step));
         let (dimensions, needs) = match self.hierarchy {
-            Hierarchy::Bytes => (one(8).map(Dimensions::One), "an address"),
-            Hierarchy::Bits => (one(1).map(Dimensions::One), "an address"),
+            Hierarchy::Bytes => (one(8).map(Dimensions::One), "a source or destination"),
+            Hierarchy::Bits => (one(1).map(Dimensions::One), "a source or destination"),
             Hierarchy::Pair => {
                 let pair = address(Side::Source, 8).zip(address(Side::Destination, 8));
                 (
                     pair.map(|(source, destination)| Dimensions::Two(source, destination)),
-                    "two addresses",
+                    "source and destination",
                 )
             }
         };

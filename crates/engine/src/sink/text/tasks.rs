@@ -393,7 +393,7 @@ impl Section<'_> {
             let share = item.discounted.value / keyed.max(1) as f64;
             let source = names::prefix(&item.source, item.source_bits);
             let prefix = match &item.destination {
-                Some((address, bits)) => self.arrow(source, &names::prefix(address, *bits)),
+                Some((address, bits)) => self.joined(source, "→", &names::prefix(address, *bits)),
                 None => source.into(),
             };
             let cells = vec![
@@ -433,7 +433,11 @@ impl Section<'_> {
         let with_protocol =
             |end: String| protocol.iter().fold(end, |end, protocol| format!("{end} {protocol}"));
         match self.endpoints(&fields) {
-            [Some(source), Some(destination)] => self.arrow(source, &with_protocol(destination)),
+            [Some(source), Some(destination)] => {
+                let both_ways = self.report.key.kind().is_in_order();
+                let arrow = if both_ways { "↔" } else { "→" };
+                self.joined(source, arrow, &with_protocol(destination))
+            }
             [Some(end), None] | [None, Some(end)] => with_protocol(end).into(),
             [None, None] => protocol.unwrap_or_default().into(),
         }
@@ -475,12 +479,12 @@ impl Section<'_> {
     }
 
     /// Both ends on one line where they fit, else on two.
-    fn arrow(&self, source: String, destination: &str) -> Cell {
-        let line = format!("{source} → {destination}");
+    fn joined(&self, source: String, arrow: &str, destination: &str) -> Cell {
+        let line = format!("{source} {arrow} {destination}");
         if line.chars().count() <= self.look.width.saturating_sub(BESIDE_FLOW) {
             line.into()
         } else {
-            Cell::two_lines(source, format!("→ {destination}"))
+            Cell::two_lines(source, format!("{arrow} {destination}"))
         }
     }
 
