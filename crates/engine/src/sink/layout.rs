@@ -142,9 +142,7 @@ fn plain(c: char) -> char {
 /// Columns that `text` takes at most: of what is not ASCII only the page's own signs are surely
 /// narrow.
 pub fn width(text: &str) -> usize {
-    let narrow = |c: char| {
-        c.is_ascii() || matches!(c, '\u{2010}'..='\u{25ff}' | '·' | '±' | 'µ' | '→' | '↔')
-    };
+    let narrow = |c: char| c.is_ascii() || matches!(c, '\u{2010}'..='\u{25ff}' | '·' | '±' | 'µ');
     text.chars().map(|c| if narrow(c) { 1 } else { 2 }).sum()
 }
 
