@@ -14,7 +14,7 @@ use crate::{assert_golden, fixture};
 /// The text of each table, by its name.
 #[derive(Default)]
 struct Texts {
-    texts: BTreeMap<String, Vec<u8>>,
+    written: BTreeMap<String, Vec<u8>>,
     open: String,
     columns: Vec<Column>,
 }
@@ -24,7 +24,7 @@ impl Tables for Texts {
         assert_eq!(measurement, "main");
         let mut header = Vec::new();
         csv::header(columns, &mut header)?;
-        let text = self.texts.entry(name.to_owned()).or_insert_with(|| header.clone());
+        let text = self.written.entry(name.to_owned()).or_insert_with(|| header.clone());
         assert!(text.starts_with(&header), "{name} has the same columns each time");
         (self.open, self.columns) = (name.to_owned(), columns.to_vec());
         Ok(())
@@ -33,7 +33,7 @@ impl Tables for Texts {
     fn row(&mut self, values: &[Value]) -> io::Result<()> {
         let kinds: Vec<_> = values.iter().map(Value::kind).collect();
         assert_eq!(kinds, self.columns.iter().map(|column| column.kind).collect::<Vec<_>>());
-        csv::row(values, self.texts.get_mut(&self.open).unwrap())
+        csv::row(values, self.written.get_mut(&self.open).unwrap())
     }
 }
 
@@ -47,9 +47,11 @@ fn total(report: TotalReport) -> Item {
 
 fn texts(items: &[Item]) -> BTreeMap<String, String> {
     let mut texts = Texts::default();
-    items.iter().for_each(|item| tables::write(item, &mut texts).unwrap());
+    for item in items {
+        tables::write(item, &mut texts).unwrap();
+    }
     let text = |(name, text)| (name, String::from_utf8(text).unwrap());
-    texts.texts.into_iter().map(text).collect()
+    texts.written.into_iter().map(text).collect()
 }
 
 /// The tables of a run by name: header and rows, as a strict reader sees them.
@@ -75,8 +77,8 @@ fn looks_as_it_should() {
         total(fixture::total(&["a.pcap", "cut.pcap"], 2)),
     ];
     let texts = texts(&items);
-    let whole: String = texts.iter().map(|(name, text)| format!("{name}.csv\n{text}\n")).collect();
-    assert_golden("run.csv", &whole);
+    let whole: Vec<_> = texts.iter().map(|(name, text)| format!("{name}.csv\n{text}\n")).collect();
+    assert_golden("run.csv", &whole.concat());
     let tables = tables(&texts);
     let epochs: Vec<_> = tables["heavy-hitters"].iter().map(|row| row[1].as_str()).collect();
     assert_eq!(epochs, ["epoch", "0", "0", "0", "0", "7", "7", "7", "7"]);
