@@ -55,7 +55,7 @@ Examples:
     /// Measures what an interface receives and sends, and reports at the end of each epoch
     ///
     /// It runs until it is interrupted (Ctrl-C), and ends with the total: what was received, what
-    /// the kernel dropped, what was measured. The signal USR1 prints the last report on standard error. It needs root or the capability CAP_NET_RAW.
+    /// the kernel dropped, what was measured. USR1 prints the last report to standard error. It needs root or the capability CAP_NET_RAW.
     #[command(after_help = "\
 Examples:
   flowgauge live -i eth0                                a report every 10 seconds
@@ -222,8 +222,8 @@ pub(crate) struct Run {
     #[arg(long, help_heading = INPUT)]
     pub(crate) inner: bool,
 
-    /// Whose bytes a packet in a tunnel counts: outer counts the whole frame; inner leaves out what
-    /// stands from the outer IP header to the inner one [default: outer]
+    /// Whose bytes a packet in a tunnel counts: outer counts the whole frame; inner leaves out the
+    /// headers of the tunnel, from the outer IP header up to the inner one [default: outer]
     #[arg(long, value_name = "PACKET", value_parser = choice(BYTES_OF), help_heading = INPUT,
         requires = "inner")]
     pub(crate) bytes_of: Option<Tunnels>,
@@ -300,11 +300,11 @@ pub(crate) struct Run {
         conflicts_with_all = ["format", "path"], help_heading = OUTPUT)]
     pub(crate) sink: Vec<Destination>,
 
-    /// Say nothing on standard error but what went wrong
+    /// Print only errors and warnings to standard error
     #[arg(short, long, help_heading = OUTPUT)]
     pub(crate) quiet: bool,
 
-    /// Say on standard error what measures, in how much memory, and at the end how fast
+    /// Print the measurements and their memory to standard error, and the packet rate at the end
     #[arg(short, long, conflicts_with = "quiet", help_heading = OUTPUT)]
     pub(crate) verbose: bool,
 
@@ -450,7 +450,7 @@ pub(crate) struct Output {
         help_heading = OUTPUT)]
     pub(crate) color: Color,
 
-    /// Show ports in text without the names of their services
+    /// Show ports in text without service names
     #[arg(short = 'n', help_heading = OUTPUT)]
     pub(crate) numeric: bool,
 }

@@ -79,11 +79,11 @@ pub(crate) fn run(live: &Live) -> Result<u8, Failure> {
     let verbose = Verbose::begin(run, &configs, &plan);
     let stop = signals::stop(&[SIGINT, SIGTERM])?;
     let sources = sources(live, queues, &configs, &stop)?;
+    let flags = || Ok(Flags { reopen: signals::reopen()?, ..Flags::default() });
+    let sinks = output::sinks(run, &configs, &inputs, Pace::Live, flags)?;
     if !run.quiet {
         announce(live, &configs);
     }
-    let flags = || Ok(Flags { reopen: signals::reopen()?, ..Flags::default() });
-    let sinks = output::sinks(run, &configs, &inputs, Pace::Live, flags)?;
     let mut outlets = output::outlets(Pace::Live, sinks)?;
     let ended = flowgauge_engine::run_queues(plan, sources, &mut outlets);
     let (outcome, complete) = output::finish_live(outlets, ended)?;

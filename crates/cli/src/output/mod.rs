@@ -114,8 +114,7 @@ pub(crate) fn reports(
             return Ok(Box::new(TableFiles::new(to, inputs, pace, flags)?));
         }
         Format::Parquet if pace == Pace::Live => {
-            let message =
-                "a Parquet file is written at its end; use csv, or store snapshots with --save";
+            let message = "live does not write parquet, whose files are complete only at the end; use csv or --save";
             return Err(Failure::Usage(message.to_owned()));
         }
         Format::Parquet => {

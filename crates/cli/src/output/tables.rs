@@ -140,7 +140,8 @@ impl Sink for TableFiles {
 
     fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
         if self.flags.reopen() {
-            self.files.clear();
+            // Standard output stays as it is, with its header.
+            self.files.retain(|path, _| path == Path::new(""));
         }
         self.begun = 0;
         let item = self.flags.noted(item);

@@ -40,7 +40,7 @@ impl To {
                 Ok(Self::Folder(path.to_owned()))
             }
             _ => Err(Failure::Usage(
-                "tables have a file for each task; name a folder with -o FOLDER/, or one task with --task"
+                "csv and parquet write a file for each task; name a folder with -o FOLDER/, or one task with --task"
                     .to_owned(),
             )),
         }

@@ -9,7 +9,7 @@ use crate::packet::{Ip, Malformed, Ports};
 pub trait Extract<const N: usize>: FlowKey {
     /// The key of a usual kind in a five-tuple. Its code is short, since it stands in the innermost loop.
     fn from_tuple(kind: KeyKind, tuple: &Tuple<N>) -> Self;
-    /// The key of any kind in a five-tuple, of which `mask` keeps some bits.
+    /// The key of any kind in a five-tuple, with the bits of `mask` alone.
     fn combined(kind: KeyKind, tuple: &Tuple<N>, mask: Self) -> Self;
 
     /// Makes the key of `kind`.
@@ -23,7 +23,7 @@ pub trait Extract<const N: usize>: FlowKey {
         Self::extract_bits(kind, ip, all)
     }
 
-    /// Makes the key of `kind`, of which `mask` keeps some bits.
+    /// Makes the key of `kind`, with the bits of `mask` alone.
     ///
     /// # Errors
     /// When the key needs ports or the protocol, and the packet is malformed where they should stand.

@@ -33,7 +33,7 @@ impl Field {
         }
     }
 
-    /// Whether it is an address, of which a key may keep a prefix.
+    /// Whether it is an address, so that a key may keep a prefix.
     pub fn is_address(self) -> bool {
         matches!(self, Self::Source | Self::Destination)
     }

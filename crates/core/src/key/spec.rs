@@ -64,7 +64,7 @@ pub enum KeyError {
     /// A flow's fields do not make a key of this kind.
     #[error("'{text}' is no flow of the key '{key}': {reason}")]
     Flow {
-        /// What was given.
+        /// The user's text.
         text: String,
         /// The key it should be of.
         key: KeySpec,

@@ -1,4 +1,4 @@
-//! Packets that Linux's netfilter logged: a header, and attributes of which one is the packet.
+//! Packets logged by Linux's netfilter: a header, then attributes, one of them the packet.
 
 use super::cursor::Cursor;
 use super::network::Network;

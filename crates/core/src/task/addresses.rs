@@ -43,7 +43,7 @@ impl TopAddresses {
         let more = lane.key.kind() != KeyKind::of(&[address]);
         lane.place(address).filter(|_| more).ok_or_else(|| {
             Unsupported(format!(
-                "{} needs a key with the {} and more, and {} has not; use --key five-tuple or pair, or \
+                "{} needs a key with the {} and another field, unlike {}; use --key five-tuple or pair, or \
                  --task top",
                 self.name,
                 address.name(),

@@ -87,7 +87,7 @@ impl Spread {
         let Some(address) = lane.place(self.side.address()).filter(|_| by_port || peer.is_some())
         else {
             return Err(Unsupported(format!(
-                "{} needs a key with source and destination, and {} has not; use five-tuple or pair, or an \
+                "{} needs a key with source and destination, which {} lacks; use five-tuple or pair, or an \
                  algorithm that counts distinct peers, such as two-level",
                 self.name, lane.key
             )));

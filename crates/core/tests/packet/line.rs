@@ -1,24 +1,11 @@
 //! Serial lines and what stands in for them: PPP, `PPPoE`, Cisco HDLC; and netfilter's log.
 
-use flowgauge_core::packet::{Headers, Layer, LinkType, NoKey, Ports, parse};
+use flowgauge_core::packet::{Layer, LinkType, NoKey, Ports, parse};
 
 use crate::frames::{
-    PORTS, ethernet as frame, ipv4, ipv6, label, nflog, packet_v4, packet_v6, pppoe, put, tag, tcp,
-    udp,
+    PORTS, ethernet as frame, label, nflog, packet_v4, packet_v6, pppoe, put, tag,
 };
-use crate::{contradiction, cut, ethernet, malformed};
-
-fn v4() -> Vec<u8> {
-    ipv4(17, &udp(53, &[]))
-}
-
-fn v6() -> Vec<u8> {
-    ipv6(6, &tcp())
-}
-
-fn no_key(reason: NoKey) -> Headers {
-    Headers::NoKey(reason)
-}
+use crate::{contradiction, cut, ethernet, malformed, no_key, v4, v6};
 
 /// Each way to write the number of a protocol.
 fn numbered(protocol: u8) -> [Vec<u8>; 4] {

@@ -2,22 +2,8 @@
 
 use flowgauge_core::packet::{Headers, Layer, LinkType, MAX_NESTED, NoKey, parse};
 
-use crate::frames::{
-    PORTS, ethernet as frame, ipv4, ipv6, label, packet_v4, packet_v6, put, tag, tcp, udp,
-};
-use crate::{contradiction, cut, ethernet};
-
-fn v4() -> Vec<u8> {
-    ipv4(17, &udp(53, &[]))
-}
-
-fn v6() -> Vec<u8> {
-    ipv6(6, &tcp())
-}
-
-fn no_key(reason: NoKey) -> Headers {
-    Headers::NoKey(reason)
-}
+use crate::frames::{PORTS, ethernet as frame, label, packet_v4, packet_v6, put, tag};
+use crate::{contradiction, cut, ethernet, no_key, v4, v6};
 
 #[test]
 fn ethernet_carries_ip() {

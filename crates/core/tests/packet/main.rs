@@ -11,7 +11,9 @@ mod total;
 mod tunnels;
 mod wifi;
 
-use flowgauge_core::packet::{Fault, Headers, Layer, LinkType, Malformed, parse};
+use flowgauge_core::packet::{Fault, Headers, Layer, LinkType, Malformed, NoKey, parse};
+
+use frames::{ipv4, ipv6, tcp, udp};
 
 fn malformed(layer: Layer, offset: u32, fault: Fault) -> Malformed {
     Malformed { layer, offset, fault }
@@ -27,4 +29,18 @@ fn contradiction(layer: Layer, offset: u32) -> Headers {
 
 fn ethernet(frame: &[u8]) -> Headers {
     parse(LinkType::ETHERNET, frame)
+}
+
+/// An IPv4 packet of UDP to port 53.
+fn v4() -> Vec<u8> {
+    ipv4(17, &udp(53, &[]))
+}
+
+/// An IPv6 packet of TCP.
+fn v6() -> Vec<u8> {
+    ipv6(6, &tcp())
+}
+
+fn no_key(reason: NoKey) -> Headers {
+    Headers::NoKey(reason)
 }

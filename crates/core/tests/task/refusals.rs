@@ -125,7 +125,7 @@ fn refusals_name_what_would_answer() {
     let spread = refusal("superspreaders", KeyKind::SOURCE, &Table::default());
     assert_eq!(
         spread,
-        "superspreaders needs a key with source and destination, and source has not; use five-tuple or pair, \
+        "superspreaders needs a key with source and destination, which source lacks; use five-tuple or pair, \
          or an algorithm that counts distinct peers, such as two-level"
     );
     let mut pair = options();

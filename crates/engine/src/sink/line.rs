@@ -106,7 +106,7 @@ impl Format for Line {
     }
 }
 
-/// The packets of an account, and those of which nothing in the report speaks.
+/// The packets that an account counts, and those missing from every other number.
 fn counted(account: &Account, traffic: Option<Traffic>) -> Cells {
     let packets = traffic.map_or(account.keyed as f64, |traffic| traffic.estimate(account).value);
     let mean = account.keyed_bytes as f64 / account.keyed.max(1) as f64;

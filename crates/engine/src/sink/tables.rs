@@ -16,7 +16,7 @@ use super::{Item, findings, names};
 use crate::account::Account;
 use crate::report::{Breakdown, EpochReport, Gap, TotalReport, Traffic};
 
-/// Takes tables, of which each is written with its rows before the next begins.
+/// A receiver of tables: each one begins, gets its rows, and ends where the next one begins.
 pub trait Tables {
     /// Begins a table of a measurement. It may end without a row: then nothing was found.
     ///

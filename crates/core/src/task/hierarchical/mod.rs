@@ -74,7 +74,7 @@ impl Hierarchical {
                 Hierarchy::Bytes | Hierarchy::Bits => "source, destination, pair or five-tuple",
             };
             Unsupported(format!(
-                "this hierarchy needs a key with {needs}, and {} has not; use {keys}",
+                "this hierarchy needs a key with {needs}, which {} lacks; use {keys}",
                 lane.key
             ))
         })
