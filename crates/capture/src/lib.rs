@@ -1,9 +1,10 @@
-//! Capture files as sources of packets: pcap and pcapng, plain or compressed with gzip or zstd.
+//! Capture files, read as sources of packets and written: pcap and pcapng, plain or compressed with gzip or zstd.
 //!
 //! [`Captures`] reads files one after another as one stream: an input is opened and decompressed
 //! (`input`), its bytes pass through a `window`, a format (`pcap` or `pcapng`) walks the records
 //! in it, and a `reader` joins the three and says where a file is damaged. [`cut()`] makes parts of a
-//! large file, each a source of its own, and [`Files`] divides several among readers.
+//! large file, each a source of its own, and [`Files`] divides several among readers. [`Writer`] writes
+//! packets as pcapng.
 
 #![forbid(unsafe_code)]
 
@@ -19,8 +20,10 @@ mod pcapng;
 mod reader;
 mod waiting;
 mod window;
+mod write;
 
 pub use captures::Captures;
 pub use cut::{Part, Whole, cut};
 pub use damage::{CaptureError, Damage, Refusal};
 pub use files::Files;
+pub use write::Writer;

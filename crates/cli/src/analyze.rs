@@ -16,6 +16,7 @@ use crate::failure::{DAMAGED, FAILED, FINE, Failure, complain};
 use crate::output::{self, Flags, INTERRUPTED};
 use crate::progress::Bar;
 use crate::signals;
+use crate::tap::Tap;
 use crate::verbose::Verbose;
 
 /// Runs the command, and gives its exit code: that of the worst file.
@@ -36,13 +37,15 @@ pub(crate) fn run(reading: &Reading) -> Result<u8, Failure> {
     let sinks = output::sinks(run, &configs, &inputs, Pace::Replay, flags)?;
     let sinks = sinks.into_iter().map(|sink| bar.around(sink)).collect();
     let mut outlets = output::outlets(Pace::Replay, sinks)?;
-    let inputs = Files::new(files).until(Arc::clone(&stop));
+    let tap = Tap::new(run, &configs, &inputs)?;
+    let inputs = tap.on(Files::new(files).until(Arc::clone(&stop)));
     let outcome = flowgauge_engine::run_inputs(plan, &inputs, &mut outlets, &mut |source| {
         bar.tick(&source.progress());
     });
     let finished = output::finish(outlets, outcome);
     bar.finish();
     let outcome = finished?;
+    tap.finish()?;
     if let Some(verbose) = verbose {
         verbose.end(&outcome);
     }

@@ -218,6 +218,16 @@ pub(crate) struct Run {
         value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
 
+    /// Write the packets that pass the filter to FILE, as pcapng ('-' is standard output; give reports
+    /// another place by -o)
+    #[arg(short = 'w', long, value_name = "FILE", help_heading = OUTPUT)]
+    pub(crate) write: Option<PathBuf>,
+
+    /// Read at most the first N bytes of each packet
+    #[arg(short = 's', long = "snapshot-length", value_name = "N", help_heading = INPUT,
+        value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
+    pub(crate) snap: Option<usize>,
+
     /// Measure tunnels (GRE, VXLAN, Geneve, GTP-U, Teredo, IP in IP) by the packet inside
     #[arg(long, help_heading = INPUT)]
     pub(crate) inner: bool,

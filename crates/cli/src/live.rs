@@ -17,6 +17,7 @@ use crate::dpdk;
 use crate::failure::{FAILED, FINE, Failure, complain};
 use crate::output::{self, Flags};
 use crate::signals;
+use crate::tap::Tap;
 use crate::verbose::Verbose;
 
 /// How long an epoch is where nobody says.
@@ -78,7 +79,9 @@ pub(crate) fn run(live: &Live) -> Result<u8, Failure> {
     let plan = Plan::several(configs.clone())?;
     let verbose = Verbose::begin(run, &configs, &plan);
     let stop = signals::stop(&[SIGINT, SIGTERM])?;
+    let tap = Tap::new(run, &configs, &inputs)?;
     let sources = sources(live, queues, &configs, &stop)?;
+    let sources: Sources = sources.into_iter().map(|source| tap.on_source(source)).collect();
     let flags = || Ok(Flags { reopen: signals::reopen()?, ..Flags::default() });
     let sinks = output::sinks(run, &configs, &inputs, Pace::Live, flags)?;
     if !run.quiet {
@@ -87,6 +90,7 @@ pub(crate) fn run(live: &Live) -> Result<u8, Failure> {
     let mut outlets = output::outlets(Pace::Live, sinks)?;
     let ended = flowgauge_engine::run_queues(plan, sources, &mut outlets);
     let (outcome, complete) = output::finish_live(outlets, ended)?;
+    tap.finish()?;
     if let Some(verbose) = verbose {
         verbose.end(&outcome);
     }

@@ -16,6 +16,7 @@ mod progress;
 mod shell;
 mod signals;
 mod snapshots;
+mod tap;
 mod values;
 mod verbose;
 

@@ -79,6 +79,13 @@ impl<'a> Burst<'a> {
         self.columns.times_ns[at] = frame.time_ns;
     }
 
+    /// Keeps at most the first `most` captured bytes of each frame.
+    pub fn snap(&mut self, most: usize) {
+        for bytes in &mut self.bytes {
+            *bytes = &bytes[..bytes.len().min(most)];
+        }
+    }
+
     /// Adds packets that came at the same time.
     ///
     /// # Panics

@@ -2,7 +2,8 @@
 
 use std::io::Cursor;
 
-use flowgauge_capture::Captures;
+use flowgauge_capture::{Captures, Writer};
+use flowgauge_core::packet::{Frame, LinkType};
 use pcap_parser::{Block, PcapBlockOwned, PcapError, create_reader, traits::PcapNGPacketBlock};
 
 use crate::support::{read, real, sound};
@@ -60,4 +61,28 @@ fn packets_are_those_of_pcap_parser() {
         compared += 1;
     }
     assert!(compared >= 20, "{compared} captures were compared");
+}
+
+/// What is written is what that crate reads, and what we read again.
+#[test]
+fn written_packets_are_those_of_pcap_parser() {
+    let mut compared = 0;
+    for (name, file) in sound().into_iter().chain(real()) {
+        let (packets, ..) = read(&mut Captures::from_bytes(&name, file));
+        let mut written = Vec::new();
+        let mut writer = Writer::new(&mut written).unwrap();
+        for packet in &packets {
+            let (wire, link, time_ns) = (packet.wire, LinkType(packet.link), packet.time_ns);
+            writer.write(&Frame { bytes: &packet.data, wire, link, time_ns }).unwrap();
+        }
+        writer.flush().unwrap();
+        let expected: Vec<_> =
+            packets.iter().map(|packet| (packet.wire, packet.data.clone())).collect();
+        assert_eq!(parsed(&written).unwrap(), expected, "{name}");
+        let (again, errors, _) = read(&mut Captures::from_bytes(&name, written));
+        assert!(errors.is_empty(), "{name}: {errors:?}");
+        assert_eq!(again, packets, "{name}");
+        compared += packets.len();
+    }
+    assert!(compared >= 150, "{compared} packets were compared");
 }

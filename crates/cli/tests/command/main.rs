@@ -14,3 +14,4 @@ mod outputs;
 mod refusals;
 mod run;
 mod seed;
+mod tap;

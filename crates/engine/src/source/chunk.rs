@@ -59,6 +59,14 @@ impl Chunk {
         self.places.extend(frames.iter().map(place));
     }
 
+    /// Keeps at most the first `most` captured bytes of each packet.
+    pub fn snap(&mut self, most: usize) {
+        let most = u32::try_from(most).unwrap_or(u32::MAX);
+        for place in &mut self.places {
+            place.captured = place.captured.min(most);
+        }
+    }
+
     /// The packets in their order.
     #[inline]
     pub fn frames(&self) -> impl Iterator<Item = Frame<'_>> {

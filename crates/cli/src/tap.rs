@@ -1,0 +1,221 @@
+//! A tap on the packets that are read: `-s` cuts them short, `-w` writes those that pass the filter.
+
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use flowgauge_capture::Writer;
+use flowgauge_core::packet::Frame;
+use flowgauge_engine::Config;
+use flowgauge_engine::source::{
+    Ahead, Burst, Chunk, Chunks, Counter, Inputs, Piece, Progress, Skipped, Source, SourceError,
+};
+use flowgauge_filter::Filter;
+
+use crate::args::Run;
+use crate::failure::Failure;
+use crate::output::refuse_input;
+
+/// What is done to the packets of a run; nothing where neither `-s` nor `-w` is given.
+#[derive(Clone, Default)]
+pub(crate) struct Tap {
+    snap: Option<usize>,
+    recording: Option<Arc<Mutex<Recording>>>,
+}
+
+/// Packets on their way to a file.
+struct Recording {
+    writer: Writer<Box<dyn Write + Send>>,
+    name: String,
+    /// A packet is written that passes one of them; each packet where there is none.
+    filters: Vec<Filter>,
+    /// Packets that the limit still allows.
+    left: u64,
+    /// Why there are no more.
+    error: Option<io::Error>,
+}
+
+impl Tap {
+    /// The tap of a run of these measurements over `inputs`, whose file is begun.
+    pub(crate) fn new(run: &Run, configs: &[Config], inputs: &[PathBuf]) -> Result<Self, Failure> {
+        let recording = match &run.write {
+            None => None,
+            Some(path) => {
+                let (name, to) = open(run, path, inputs)?;
+                let begun = Writer::new(to);
+                let writer = begun.map_err(|error| cannot(&name, &error))?;
+                let filters: Option<Vec<_>> =
+                    configs.iter().map(|config| config.filter.clone()).collect();
+                let (filters, left) = (filters.unwrap_or_default(), run.count.unwrap_or(u64::MAX));
+                let recording = Recording { writer, name, filters, left, error: None };
+                Some(Arc::new(Mutex::new(recording)))
+            }
+        };
+        Ok(Self { snap: run.snap, recording })
+    }
+
+    /// These inputs behind the tap.
+    pub(crate) fn on<I: Inputs>(&self, inputs: I) -> TappedInputs<I> {
+        TappedInputs { inputs, tap: self.clone() }
+    }
+
+    /// This source behind the tap.
+    pub(crate) fn on_source(&self, source: Box<dyn Source + Send>) -> Box<dyn Source + Send> {
+        if self.snap.is_none() && self.recording.is_none() {
+            return source;
+        }
+        Box::new(Tapped { source, tap: self.clone() })
+    }
+
+    /// Writes what is held back.
+    pub(crate) fn finish(self) -> Result<(), Failure> {
+        let Some(recording) = self.recording else { return Ok(()) };
+        let mut recording = recording.lock().unwrap_or_else(PoisonError::into_inner);
+        let flushed = recording.error.take().map_or_else(|| recording.writer.flush(), Err);
+        flushed.map_err(|error| cannot(&recording.name, &error))
+    }
+
+    fn record<'a>(&self, frames: impl Iterator<Item = Frame<'a>>) {
+        if let Some(recording) = &self.recording {
+            recording.lock().unwrap_or_else(PoisonError::into_inner).add(frames);
+        }
+    }
+}
+
+impl Recording {
+    fn add<'a>(&mut self, frames: impl Iterator<Item = Frame<'a>>) {
+        for frame in frames {
+            if self.left == 0 || self.error.is_some() {
+                return;
+            }
+            let matches = |filter: &mut Filter| {
+                filter.matches(frame.link, frame.bytes, frame.wire).is_ok_and(|is| is)
+            };
+            if self.filters.is_empty() || self.filters.iter_mut().any(matches) {
+                self.left -= 1;
+                self.error = self.writer.write(&frame).err();
+            }
+        }
+    }
+}
+
+fn cannot(name: &str, error: &io::Error) -> Failure {
+    Failure::Failed(format!("{name}: cannot be written: {error}"))
+}
+
+/// Opens the file of `-w`.
+fn open(
+    run: &Run,
+    path: &Path,
+    inputs: &[PathBuf],
+) -> Result<(String, Box<dyn Write + Send>), Failure> {
+    if path != Path::new("-") {
+        refuse_input("capture", path, inputs)?;
+        let name = path.display().to_string();
+        let file = File::create(path).map_err(|error| cannot(&name, &error))?;
+        return Ok((name, Box::new(BufWriter::new(file))));
+    }
+    if run
+        .destinations()
+        .iter()
+        .any(|one| one.path.as_deref().is_none_or(|path| path == Path::new("-")))
+    {
+        let message = "packets and reports cannot both go to standard output; give -w or -o a file";
+        return Err(Failure::Usage(message.to_owned()));
+    }
+    if io::stdout().is_terminal() {
+        let message = "refusing to write a binary capture to a terminal; give -w a file";
+        return Err(Failure::Usage(message.to_owned()));
+    }
+    Ok(("standard output".to_owned(), Box::new(BufWriter::new(io::stdout()))))
+}
+
+/// A source behind a tap.
+struct Tapped<S: ?Sized> {
+    tap: Tap,
+    source: Box<S>,
+}
+
+impl<S: Source + ?Sized> Source for Tapped<S> {
+    fn poll<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, SourceError> {
+        let more = self.source.poll(burst);
+        if let Some(most) = self.tap.snap {
+            burst.snap(most);
+        }
+        self.tap.record(burst.frames().iter());
+        more
+    }
+
+    /// Packets that are written must be lent out.
+    fn skip(&mut self, ahead: &Ahead) -> Skipped {
+        match self.tap.recording {
+            Some(_) => Skipped::none(ahead),
+            None => self.source.skip(ahead),
+        }
+    }
+
+    fn pick(&mut self, ahead: &Ahead, gaps: &[u64]) -> Skipped {
+        match self.tap.recording {
+            Some(_) => Skipped::none(ahead),
+            None => self.source.pick(ahead, gaps),
+        }
+    }
+
+    fn inputs(&self) -> &[String] {
+        self.source.inputs()
+    }
+
+    fn counters(&self) -> &[Counter] {
+        self.source.counters()
+    }
+
+    fn progress(&self) -> Progress {
+        self.source.progress()
+    }
+
+    fn clock_ns(&self) -> Option<i64> {
+        self.source.clock_ns()
+    }
+
+    fn note(&mut self) -> Option<String> {
+        self.source.note()
+    }
+}
+
+impl<S: Chunks + ?Sized> Chunks for Tapped<S> {
+    fn read(&mut self, chunk: &mut Chunk) -> Result<bool, SourceError> {
+        let more = self.source.read(chunk);
+        if let Some(most) = self.tap.snap {
+            chunk.snap(most);
+        }
+        self.tap.record(chunk.frames());
+        more
+    }
+}
+
+/// Inputs behind a tap.
+pub(crate) struct TappedInputs<I> {
+    inputs: I,
+    tap: Tap,
+}
+
+impl<I: Inputs> Inputs for TappedInputs<I> {
+    fn chain(&self) -> Box<dyn Chunks + Send> {
+        let source = self.inputs.chain();
+        if self.tap.snap.is_none() && self.tap.recording.is_none() {
+            return source;
+        }
+        Box::new(Tapped { source, tap: self.tap.clone() })
+    }
+
+    /// Packets are written in their order, by one reader.
+    fn divide(&self, readers: usize) -> Option<Vec<Vec<Piece>>> {
+        if self.tap.recording.is_some() {
+            return None;
+        }
+        let behind = |Piece { input, source }| Piece { input, source: self.tap.on_source(source) };
+        let shares = self.inputs.divide(readers)?.into_iter();
+        Some(shares.map(|share| share.into_iter().map(behind).collect()).collect())
+    }
+}

@@ -1,0 +1,118 @@
+//! `-w` writes the packets that pass the filter, `-s` cuts packets short.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::run::{file, flowgauge, flowgauge_reading, folder, pcap, traffic, udp};
+
+/// What a report says of the traffic, but for its account of what was left out.
+fn answers(line: &Value) -> (Value, Value) {
+    (line["tasks"].clone(), line["account"]["keyed"].clone())
+}
+
+fn measured(arguments: &[&str]) -> (Value, Value) {
+    let answer =
+        flowgauge(&[&["analyze", "--format", "json", "--task", "top"], arguments].concat());
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    answers(&answer.lines()[0])
+}
+
+#[test]
+fn what_passes_the_filter_is_written() {
+    let folder = folder("written");
+    let at = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let capture = file("written.pcap", &pcap(&traffic()));
+    let filtered = measured(&[&capture, "--filter", "udp"]);
+    for (name, more) in [("one", &[][..]), ("two", &["--workers", "2"]), ("zst", &["--seed", "7"])]
+    {
+        let written = at(name);
+        let arguments = [&[&*capture, "--filter", "udp", "-w", &written], more].concat();
+        assert_eq!(measured(&arguments), filtered);
+        assert_eq!(measured(&[&written]), filtered, "{name}");
+        assert_eq!(measured(&[&written, "--filter", "not udp"]).1, 0);
+    }
+    // All packets, also those without a key.
+    let all = at("all");
+    measured(&[&capture, "-w", &all]);
+    let account = |file: &str| {
+        let answer = flowgauge(&["analyze", "--format", "json", file]);
+        answer.lines()[0]["account"].clone()
+    };
+    assert_eq!(account(&all), account(&capture));
+    // The first packets that pass.
+    let few = at("few");
+    let limited = measured(&[&capture, "--filter", "udp", "-c", "2", "-w", &few]);
+    assert_eq!((&limited.1, &measured(&[&few])), (&Value::from(2), &limited));
+    // Those of any of several measurements.
+    let both = at("both");
+    let answer = flowgauge(&[
+        "analyze",
+        &capture,
+        "--measure",
+        "a: filter=udp task=top",
+        "--measure",
+        "b: filter='not udp' task=top",
+        "-w",
+        &both,
+    ]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    assert_eq!(account(&both), account(&capture));
+}
+
+#[test]
+fn packets_go_to_standard_output_where_reports_do_not() {
+    let folder = folder("piped");
+    let report = folder.join("report.json").to_str().unwrap().to_owned();
+    let bytes = pcap(&traffic());
+    let capture = file("piped.pcap", &bytes);
+    let refused = flowgauge(&["analyze", &capture, "-w", "-"]);
+    assert_eq!(refused.code, 2);
+    assert_eq!(
+        refused.err,
+        "flowgauge: packets and reports cannot both go to standard output; give -w or -o a file\n"
+    );
+    let missing = flowgauge(&["analyze", &capture, "-w", "/nowhere/x.pcapng"]);
+    assert_eq!(missing.code, 1);
+    assert_eq!(
+        missing.err,
+        "flowgauge: /nowhere/x.pcapng: cannot be written: No such file or directory (os error 2)\n"
+    );
+    let own = flowgauge(&["analyze", &capture, "-w", &capture]);
+    assert_eq!((own.code, fs::read(&capture).unwrap()), (2, bytes));
+    let full = flowgauge(&["analyze", &capture, "-w", "/dev/full"]);
+    assert_eq!(full.code, 1);
+    assert!(full.err.contains("/dev/full: cannot be written: No space left"), "{}", full.err);
+    let piped = std::process::Command::new(env!("CARGO_BIN_EXE_flowgauge"))
+        .args(["analyze", "--seed", "0", &capture, "--format", "json", "-o", &report, "-w", "-"])
+        .output()
+        .unwrap();
+    assert_eq!(piped.status.code(), Some(0));
+    let read = flowgauge_reading(&["analyze", "--format", "json", "-"], &piped.stdout);
+    let report: Value =
+        serde_json::from_str(fs::read_to_string(&report).unwrap().lines().next().unwrap()).unwrap();
+    assert_eq!(answers(&read.lines()[0]), answers(&report));
+}
+
+#[test]
+fn packets_are_cut_short() {
+    let folder = folder("short");
+    let short = folder.join("short").to_str().unwrap().to_owned();
+    let packets: Vec<_> = (0..10).map(|n| udp(1, 2, n)).collect();
+    let capture = file("short.pcap", &pcap(&packets));
+    let account = |arguments: &[&str]| {
+        let arguments = [&["analyze", "--format", "json", "--task", "top"], arguments].concat();
+        let answer = flowgauge(&arguments);
+        assert_eq!(answer.code, 0, "{}", answer.err);
+        answer.lines()[0]["account"].clone()
+    };
+    let whole = account(&[&capture]);
+    assert_eq!(account(&[&capture, "-s", "38", "-w", &short]), whole);
+    assert_eq!(account(&[&capture, "-s", "38", "--workers", "2"]), whole);
+    let written = fs::read(&short).unwrap();
+    assert_eq!(written.len(), 28 + 32 + 10 * (32 + 40), "38 bytes of each packet, filled up to 40");
+    assert_eq!(account(&[&short]), whole);
+    let cut = account(&[&capture, "-s", "37"]);
+    assert_eq!((&cut["malformed"], &cut["keyed"]), (&Value::from(10), &Value::from(0)));
+    assert_eq!(cut["malformed_reasons"]["transport-cut"], 10);
+}
