@@ -6,7 +6,7 @@ use flowgauge_kernel::{Isa, ReadHeaders, Tuple, WithHeaders};
 
 use crate::batch::BATCH_PACKETS;
 use crate::packet::common::{V4, V6, Version};
-use crate::packet::{Frame, Frames, Headers, Ip, Ports, Tunnels};
+use crate::packet::{Extras, Frame, Frames, Headers, Ip, Ports, Tunnels};
 
 /// A packet whose headers were read already.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +24,8 @@ pub struct ParsedRow {
 /// The columns hold IPv4 packets with ports, which are most packets; the headers of all others stand
 /// beside them, in the order of their places.
 ///
-/// Cost: 2 ns for a packet with ports. Memory: 256 × 28 bytes, and 80 bytes for each other packet.
+/// Cost: 2 ns for a packet with ports, and that of [`Extras::read`] where they are asked for. Memory: 256 ×
+/// 28 bytes (44 with extras), and 80 bytes for each other packet.
 pub struct Block {
     isa: Isa,
     len: usize,
@@ -34,6 +35,9 @@ pub struct Block {
     last_ns: i64,
     columns: Box<Columns>,
     others: Vec<Other>,
+    /// What frames say beside their five-tuples, where a measurement asks for it; `None` where headers
+    /// came without a frame.
+    extras: Option<Box<[Option<Extras>; BATCH_PACKETS]>>,
 }
 
 struct Columns {
@@ -60,15 +64,17 @@ pub(crate) enum Stretch<'a> {
 }
 
 impl Block {
-    /// An empty block, whose frames are read on this instruction set.
-    pub fn new(isa: Isa) -> Self {
+    /// An empty block, whose frames are read on this instruction set; `extras` asks for what they say
+    /// beside their five-tuples.
+    pub fn new(isa: Isa, extras: bool) -> Self {
         let columns = Columns {
             tuples: [NONE; BATCH_PACKETS],
             wires: [0; BATCH_PACKETS],
             times_ns: [0; BATCH_PACKETS],
         };
         let (columns, others) = (Box::new(columns), Vec::with_capacity(BATCH_PACKETS));
-        Self { isa, len: 0, ordered: true, last_ns: i64::MIN, columns, others }
+        let extras = extras.then(|| Box::new([None; BATCH_PACKETS]));
+        Self { isa, len: 0, ordered: true, last_ns: i64::MIN, columns, others, extras }
     }
 
     /// Packets in the block.
@@ -107,6 +113,11 @@ impl Block {
     /// Reads the headers of frames until the block is full; returns how many frames it took.
     pub fn read(&mut self, frames: Frames<'_>, tunnels: Tunnels) -> usize {
         let taken = frames.len().min(BATCH_PACKETS - self.len);
+        if let Some(extras) = &mut self.extras {
+            for (to, frame) in extras[self.len..].iter_mut().zip(frames.part(0..taken).iter()) {
+                *to = Some(Extras::read(&frame, tunnels));
+            }
+        }
         self.isa.with_headers(Read { block: self, frames: frames.part(0..taken), tunnels });
         taken
     }
@@ -114,6 +125,9 @@ impl Block {
     /// Takes packets whose headers were read already until the block is full; returns how many.
     pub fn take(&mut self, rows: &[ParsedRow]) -> usize {
         let taken = rows.len().min(BATCH_PACKETS - self.len);
+        if let Some(extras) = &mut self.extras {
+            extras[self.len..self.len + taken].fill(None);
+        }
         rows[..taken].iter().for_each(|row| self.take_row(row));
         taken
     }
@@ -176,6 +190,12 @@ impl Block {
     #[inline(always)]
     pub(crate) fn tuples(&self, places: Range<usize>) -> &[Tuple<8>] {
         &self.columns.tuples[places]
+    }
+
+    /// What the frame at a place says beside its five-tuple; `None` where it is unknown.
+    #[inline]
+    pub(crate) fn extras(&self, place: usize) -> Option<&Extras> {
+        self.extras.as_ref()?[place].as_ref()
     }
 
     /// The headers of the packet at a place.

@@ -13,13 +13,15 @@ use flowgauge_kernel::{Digester, Isa, ReadHeaders, Tuple, WithHeaders};
 
 use crate::any::{BatchMut, Width};
 use crate::batch::Batch;
-use crate::block::{Block, Stretch};
-use crate::key::{Element, Extract, FlowKey, Key4, Key8, Key16, Key37};
-use crate::key::{KeyKind, KeySpec};
+use crate::block::{Block, ParsedRow, Stretch};
+use crate::key::{
+    Detail, Element, Elements, Extract, FlowKey, Key4, Key8, Key16, Key37, KeyKind, KeySpec, Whole,
+};
 use crate::packet::common::{V4, V6, Version};
 use crate::packet::{
-    Frame, Frames, Headers, Ip, KeylessCounts, LinkType, Malformed, NoKey, Tunnels,
+    Extras, Frame, Frames, Headers, Ip, KeylessCounts, LinkType, Malformed, NoKey, Ports, Tunnels,
 };
+use crate::services::Services;
 use crate::terms::{Size, SpreadOf};
 
 /// Takes the batches of lanes.
@@ -35,6 +37,8 @@ pub struct Counts {
     pub keyed: Size,
     /// Those of them that no lane takes.
     pub unmeasured: Size,
+    /// Those of them that count for two keys, each of which is an end of the packet.
+    pub twice: Size,
     /// Packets without a key.
     pub keyless: KeylessCounts,
 }
@@ -45,6 +49,7 @@ pub struct Counts {
 #[derive(Clone)]
 pub struct Lanes {
     keys: Keys,
+    extras: bool,
     isa: Isa,
     tunnels: Tunnels,
     keyless: KeylessCounts,
@@ -59,6 +64,7 @@ enum Keys {
     FiveTuple(Lane<Key16>, Option<Lane<Key37>>),
     Number(Lane<Key4>),
     Numbers(Lane<Key8>),
+    Wide(Lane<Key16>),
 }
 
 /// How lanes fill their batches.
@@ -70,12 +76,20 @@ pub struct LaneOptions {
     pub tunnels: Tunnels,
     /// Rows of a full batch, 1 to 256.
     pub batch_packets: usize,
-    /// How elements are digested, where the summaries want them.
-    pub elements: Option<(SpreadOf, Digester)>,
+    /// What elements are, where the summaries want them.
+    pub elements: Option<Elements>,
+    /// Whether packets are counted by protocol and service, too.
+    pub services: bool,
     /// Whether IPv6 has a lane; without one its packets are counted as unmeasured.
     pub ipv6: bool,
     /// The instruction set that headers are read on.
     pub isa: Isa,
+}
+
+impl LaneOptions {
+    fn wants_extras(&self) -> bool {
+        self.key.kind().needs_extras() || matches!(self.elements, Some(Elements::Details))
+    }
 }
 
 /// Why a packet has no key.
@@ -95,23 +109,34 @@ impl Keyless {
     }
 }
 
+/// What is known of a packet beside its IP header.
+#[derive(Clone, Copy)]
+struct Beside<'a> {
+    wire: u32,
+    time_ns: i64,
+    /// `None` where it is unknown, or not asked for.
+    extras: Option<&'a Extras>,
+}
+
 /// Puts packets into lanes.
 trait Put {
-    fn v4(&mut self, ip: &Ip<8>, wire: u32, time_ns: i64) -> Result<(), Keyless>;
-    fn v6(&mut self, ip: &Ip<32>, wire: u32, time_ns: i64) -> Result<(), Keyless>;
+    fn v4(&mut self, ip: &Ip<8>, packet: Beside<'_>) -> Result<(), Keyless>;
+    fn v6(&mut self, ip: &Ip<32>, packet: Beside<'_>) -> Result<(), Keyless>;
+    /// Whether more of frames is read than headers.
+    fn wants_extras(&self) -> bool;
     /// Puts the first of these frames of Ethernet, as far as they are common ones of IPv4; returns how
     /// many.
     fn common_v4(&mut self, headers: impl ReadHeaders, frames: Frames<'_>, inner: bool) -> usize;
     /// The same of IPv6.
     fn common_v6(&mut self, headers: impl ReadHeaders, frames: Frames<'_>, inner: bool) -> usize;
-    /// Puts packets of the columns of a block.
-    fn columns(&mut self, block: &Block, places: Range<usize>);
+    /// Puts packets of the columns of a block; returns how many of them have a key.
+    fn columns(&mut self, block: &Block, places: Range<usize>, keyless: &mut KeylessCounts) -> u64;
 
     #[inline(always)]
-    fn headers(&mut self, headers: &Headers, wire: u32, time_ns: i64) -> Result<(), Keyless> {
+    fn headers(&mut self, headers: &Headers, packet: Beside<'_>) -> Result<(), Keyless> {
         match headers {
-            Headers::V4(ip) => self.v4(ip, wire, time_ns),
-            Headers::V6(ip) => self.v6(ip, wire, time_ns),
+            Headers::V4(ip) => self.v4(ip, packet),
+            Headers::V6(ip) => self.v6(ip, packet),
             Headers::NoKey(reason) => Err(Keyless::NoKey(*reason)),
             Headers::Unread(link) => Err(Keyless::Unread(*link)),
             Headers::Malformed(malformed) => Err(Keyless::Malformed(*malformed)),
@@ -127,12 +152,15 @@ struct One<'a, K> {
 
 impl<K: Width + Extract<8> + Extract<32>> Put for One<'_, K> {
     #[inline(always)]
-    fn v4(&mut self, ip: &Ip<8>, wire: u32, time_ns: i64) -> Result<(), Keyless> {
-        self.lane.take(ip, wire, time_ns, 0, self.to)
+    fn v4(&mut self, ip: &Ip<8>, packet: Beside<'_>) -> Result<(), Keyless> {
+        self.lane.take(ip, packet, 0, self.to)
     }
     #[inline(always)]
-    fn v6(&mut self, ip: &Ip<32>, wire: u32, time_ns: i64) -> Result<(), Keyless> {
-        self.lane.take(ip, wire, time_ns, 0, self.to)
+    fn v6(&mut self, ip: &Ip<32>, packet: Beside<'_>) -> Result<(), Keyless> {
+        self.lane.take(ip, packet, 0, self.to)
+    }
+    fn wants_extras(&self) -> bool {
+        self.lane.extras
     }
     #[inline(always)]
     fn common_v4(&mut self, headers: impl ReadHeaders, frames: Frames<'_>, inner: bool) -> usize {
@@ -143,8 +171,8 @@ impl<K: Width + Extract<8> + Extract<32>> Put for One<'_, K> {
         self.lane.take_common(frames, V6 { headers, inner }, 0, self.to)
     }
     #[inline(always)]
-    fn columns(&mut self, block: &Block, places: Range<usize>) {
-        self.lane.take_columns(block, places, 0, self.to);
+    fn columns(&mut self, block: &Block, places: Range<usize>, keyless: &mut KeylessCounts) -> u64 {
+        self.lane.take_columns(block, places, keyless, self.to)
     }
 }
 
@@ -158,17 +186,20 @@ struct Two<'a, A, B> {
 
 impl<A: Width + Extract<8>, B: Width + Extract<32>> Put for Two<'_, A, B> {
     #[inline(always)]
-    fn v4(&mut self, ip: &Ip<8>, wire: u32, time_ns: i64) -> Result<(), Keyless> {
-        self.v4.take(ip, wire, time_ns, 0, self.to)
+    fn v4(&mut self, ip: &Ip<8>, packet: Beside<'_>) -> Result<(), Keyless> {
+        self.v4.take(ip, packet, 0, self.to)
     }
     #[inline(always)]
-    fn v6(&mut self, ip: &Ip<32>, wire: u32, time_ns: i64) -> Result<(), Keyless> {
+    fn v6(&mut self, ip: &Ip<32>, packet: Beside<'_>) -> Result<(), Keyless> {
         if let Some(v6) = &mut self.v6 {
-            return v6.take(ip, wire, time_ns, 1, self.to);
+            return v6.take(ip, packet, 1, self.to);
         }
         B::extract(self.v4.key.kind(), ip).map_err(Keyless::Malformed)?;
-        *self.unmeasured += Size { packets: 1, bytes: u64::from(wire) };
+        *self.unmeasured += one(packet.wire);
         Ok(())
+    }
+    fn wants_extras(&self) -> bool {
+        self.v4.extras
     }
     #[inline(always)]
     fn common_v4(&mut self, headers: impl ReadHeaders, frames: Frames<'_>, inner: bool) -> usize {
@@ -180,8 +211,8 @@ impl<A: Width + Extract<8>, B: Width + Extract<32>> Put for Two<'_, A, B> {
         v6.take_common(frames, V6 { headers, inner }, 1, self.to)
     }
     #[inline(always)]
-    fn columns(&mut self, block: &Block, places: Range<usize>) {
-        self.v4.take_columns(block, places, 0, self.to);
+    fn columns(&mut self, block: &Block, places: Range<usize>, keyless: &mut KeylessCounts) -> u64 {
+        self.v4.take_columns(block, places, keyless, self.to)
     }
 }
 
@@ -193,16 +224,18 @@ impl Lanes {
             [8, _] => Keys::Pair(Lane::new(options, 0), Lane::ipv6(options)),
             [4] => Keys::Number(Lane::new(options, 0)),
             [8] => Keys::Numbers(Lane::new(options, 0)),
+            [_] => Keys::Wide(Lane::new(options, 0)),
             _ => Keys::FiveTuple(Lane::new(options, 0), Lane::ipv6(options)),
         };
         let (keyless, unmeasured) = (KeylessCounts::default(), Size::default());
-        Self { keys, isa: options.isa, tunnels: options.tunnels, keyless, unmeasured }
+        let LaneOptions { isa, tunnels, .. } = options;
+        Self { keys, extras: options.wants_extras(), isa, tunnels, keyless, unmeasured }
     }
 
     /// Takes frames in their order until `most` packets had a key; `to` gets each batch that is full.
     /// Returns the frames taken, and how many of them had a key.
     pub fn take(&mut self, frames: Frames<'_>, most: u64, to: &mut dyn Take) -> (usize, u64) {
-        let Self { keys, isa, tunnels, keyless, unmeasured } = self;
+        let Self { keys, isa, tunnels, keyless, unmeasured, .. } = self;
         match keys {
             Keys::Address(v4, v6) => {
                 let lanes = Two { v4, v6: v6.as_mut(), unmeasured, to };
@@ -221,6 +254,10 @@ impl Lanes {
                 isa.with_headers(&mut Each { frames, tunnels: *tunnels, most, keyless, lanes })
             }
             Keys::Numbers(lane) => {
+                let lanes = One { lane, to };
+                isa.with_headers(&mut Each { frames, tunnels: *tunnels, most, keyless, lanes })
+            }
+            Keys::Wide(lane) => {
                 let lanes = One { lane, to };
                 isa.with_headers(&mut Each { frames, tunnels: *tunnels, most, keyless, lanes })
             }
@@ -251,6 +288,7 @@ impl Lanes {
             }
             Keys::Number(lane) => take_stretches(block, places, most, keyless, One { lane, to }),
             Keys::Numbers(lane) => take_stretches(block, places, most, keyless, One { lane, to }),
+            Keys::Wide(lane) => take_stretches(block, places, most, keyless, One { lane, to }),
         }
     }
 
@@ -262,6 +300,7 @@ impl Lanes {
             Keys::FiveTuple(v4, v6) => flush_two(v4, v6.as_mut(), to),
             Keys::Number(lane) => lane.flush(0, to),
             Keys::Numbers(lane) => lane.flush(0, to),
+            Keys::Wide(lane) => lane.flush(0, to),
         }
     }
 
@@ -273,20 +312,44 @@ impl Lanes {
             Keys::FiveTuple(v4, v6) => weigh_two(v4, v6.as_mut(), packets, to),
             Keys::Number(lane) => lane.weigh(0, packets, to),
             Keys::Numbers(lane) => lane.weigh(0, packets, to),
+            Keys::Wide(lane) => lane.weigh(0, packets, to),
         }
+    }
+
+    /// Whether more of frames is read than headers: blocks need the extras then.
+    pub fn wants_extras(&self) -> bool {
+        self.extras
     }
 
     /// What became of the packets.
     pub fn counts(&self) -> Counts {
         let (keyless, unmeasured) = (self.keyless, self.unmeasured);
-        let keyed = match &self.keys {
-            Keys::Address(v4, v6) => keyed(v4, v6.as_ref()),
-            Keys::Pair(v4, v6) => keyed(v4, v6.as_ref()),
-            Keys::FiveTuple(v4, v6) => keyed(v4, v6.as_ref()),
-            Keys::Number(lane) => lane.keyed,
-            Keys::Numbers(lane) => lane.keyed,
+        let (keyed, twice) = match &self.keys {
+            Keys::Address(v4, v6) => counted(v4, v6.as_ref()),
+            Keys::Pair(v4, v6) => counted(v4, v6.as_ref()),
+            Keys::FiveTuple(v4, v6) => counted(v4, v6.as_ref()),
+            Keys::Number(lane) => (lane.keyed, lane.twice),
+            Keys::Numbers(lane) => (lane.keyed, lane.twice),
+            Keys::Wide(lane) => (lane.keyed, lane.twice),
         };
-        Counts { keyed: keyed + unmeasured, unmeasured, keyless }
+        Counts { keyed: keyed + unmeasured, unmeasured, twice, keyless }
+    }
+
+    /// Packets by protocol and service, where that is asked for.
+    pub fn services(&self) -> Option<Box<Services>> {
+        let (first, second) = match &self.keys {
+            Keys::Address(v4, v6) => services(v4, v6.as_ref()),
+            Keys::Pair(v4, v6) => services(v4, v6.as_ref()),
+            Keys::FiveTuple(v4, v6) => services(v4, v6.as_ref()),
+            Keys::Number(lane) => (&lane.services, None),
+            Keys::Numbers(lane) => (&lane.services, None),
+            Keys::Wide(lane) => (&lane.services, None),
+        };
+        let mut all = first.clone()?;
+        if let Some(second) = second {
+            all.merge(second);
+        }
+        Some(all)
     }
 
     /// Counts from 0 again.
@@ -297,20 +360,34 @@ impl Lanes {
             Keys::Address(v4, v6) => forget_two(v4, v6.as_mut()),
             Keys::Pair(v4, v6) => forget_two(v4, v6.as_mut()),
             Keys::FiveTuple(v4, v6) => forget_two(v4, v6.as_mut()),
-            Keys::Number(lane) => lane.keyed = Size::default(),
-            Keys::Numbers(lane) => lane.keyed = Size::default(),
+            Keys::Number(lane) => lane.forget(),
+            Keys::Numbers(lane) => lane.forget(),
+            Keys::Wide(lane) => lane.forget(),
         }
     }
 }
 
-fn keyed<A, B>(v4: &Lane<A>, v6: Option<&Lane<B>>) -> Size {
-    v4.keyed + v6.map_or(Size::default(), |v6| v6.keyed)
+/// One packet of `wire` bytes.
+fn one(wire: u32) -> Size {
+    Size { packets: 1, bytes: u64::from(wire) }
 }
 
-fn forget_two<A, B>(v4: &mut Lane<A>, v6: Option<&mut Lane<B>>) {
-    v4.keyed = Size::default();
+fn counted<A, B>(v4: &Lane<A>, v6: Option<&Lane<B>>) -> (Size, Size) {
+    let (keyed, twice) = v6.map_or_else(Default::default, |v6| (v6.keyed, v6.twice));
+    (v4.keyed + keyed, v4.twice + twice)
+}
+
+fn services<'a, A, B>(
+    v4: &'a Lane<A>,
+    v6: Option<&'a Lane<B>>,
+) -> (&'a Option<Box<Services>>, Option<&'a Services>) {
+    (&v4.services, v6.and_then(|v6| v6.services.as_deref()))
+}
+
+fn forget_two<A: Width, B: Width>(v4: &mut Lane<A>, v6: Option<&mut Lane<B>>) {
+    v4.forget();
     if let Some(v6) = v6 {
-        v6.keyed = Size::default();
+        v6.forget();
     }
 }
 
@@ -377,8 +454,9 @@ impl<P: Put> WithHeaders for &mut Each<'_, P> {
 /// Puts a frame that is no common one into its lane.
 #[inline(never)]
 fn put_uncommon(frame: &Frame<'_>, tunnels: Tunnels, lanes: &mut impl Put) -> Result<(), Keyless> {
-    let (headers, bytes) = tunnels.read(frame);
-    lanes.headers(&headers, bytes, frame.time_ns)
+    let (headers, wire) = tunnels.read(frame);
+    let extras = lanes.wants_extras().then(|| Extras::read(frame, tunnels));
+    lanes.headers(&headers, Beside { wire, time_ns: frame.time_ns, extras: extras.as_ref() })
 }
 
 /// Puts the packets of a block into their lanes, until `most` of them had a key.
@@ -396,12 +474,13 @@ fn take_stretches(
             Stretch::Columns(columns) => {
                 let packets = columns.len().min(usize::try_from(left).unwrap_or(usize::MAX));
                 let end = columns.start + packets;
-                lanes.columns(block, columns.start..end);
-                left -= packets as u64;
+                left -= lanes.columns(block, columns.start..end, keyless);
                 end
             }
             Stretch::Other(place, row) => {
-                match lanes.headers(&row.headers, row.wire, row.time_ns) {
+                let &ParsedRow { wire, time_ns, .. } = row;
+                let packet = Beside { wire, time_ns, extras: block.extras(place) };
+                match lanes.headers(&row.headers, packet) {
                     Ok(()) => left -= 1,
                     Err(reason) => reason.count(keyless),
                 }
@@ -432,24 +511,49 @@ struct Lane<K> {
     mask: K,
     /// Whether it is a key that is made by code of its own.
     usual: bool,
+    /// Whether more of frames is read than headers.
+    extras: bool,
     batch: Batch<K>,
     batch_packets: usize,
-    elements: Option<(SpreadOf, Digester)>,
+    elements: Option<Elements>,
+    services: Option<Box<Services>>,
+    /// Packets passed on, and those of them that were passed on for both ends.
     keyed: Size,
+    twice: Size,
     /// Packets that each row stands for.
     weight: u32,
 }
 
 impl<K: Width> Lane<K> {
     fn new(options: LaneOptions, lane: usize) -> Self {
-        let LaneOptions { key, batch_packets, elements, .. } = options;
+        let LaneOptions { key, batch_packets, elements, services, .. } = options;
+        let services = services.then(Box::default);
         let (mask, usual) = (key.mask(key.lanes()[lane]), key.kind().is_usual());
-        let (batch, keyed) = (Batch::new(), Size::default());
-        Self { key, mask, usual, batch, batch_packets, elements, keyed, weight: 1 }
+        let (extras, batch, none) = (options.wants_extras(), Batch::new(), Size::default());
+        let (keyed, twice) = (none, none);
+        let weight = 1;
+        Self {
+            key,
+            mask,
+            usual,
+            extras,
+            batch,
+            batch_packets,
+            elements,
+            services,
+            keyed,
+            twice,
+            weight,
+        }
     }
 
     fn ipv6(options: LaneOptions) -> Option<Self> {
         options.ipv6.then(|| Self::new(options, 1))
+    }
+
+    /// Whether each packet is taken by itself: no loop cuts such keys from columns.
+    fn takes_singly(&self) -> bool {
+        self.key.kind().is_either() || self.key.kind().needs_extras()
     }
 
     /// Takes a packet with an IP header; `to` gets the batch when it is full.
@@ -457,8 +561,7 @@ impl<K: Width> Lane<K> {
     fn take<const N: usize>(
         &mut self,
         ip: &Ip<N>,
-        wire: u32,
-        time_ns: i64,
+        packet: Beside<'_>,
         lane: usize,
         to: &mut dyn Take,
     ) -> Result<(), Keyless>
@@ -466,19 +569,110 @@ impl<K: Width> Lane<K> {
         K: Extract<N>,
         Ip<N>: Element,
     {
-        let key = K::extract_bits(self.key.kind(), ip, self.mask).map_err(Keyless::Malformed)?;
-        match &self.elements {
-            None => self.batch.push(key, wire, time_ns),
-            Some((of, digester)) => {
-                let element = ip.element(self.key.kind(), *of, digester);
-                let element = element.map_err(Keyless::Malformed)?;
-                self.batch.push_with_element(key, wire, time_ns, element);
+        if self.takes_singly() {
+            return self.take_singly(ip, packet, lane, to);
+        }
+        let (kind, none) = (self.key.kind(), Extras::default());
+        let key = K::extract_bits(kind, ip, &none, self.mask).map_err(Keyless::Malformed)?;
+        let element = self.element_of(ip, packet.extras.unwrap_or(&none))?;
+        self.count_service(ip, packet.wire);
+        self.push(key, packet, element, lane, to);
+        Ok(())
+    }
+
+    /// As [`Self::take`], of a key that reads more than a five-tuple, or that is either end of the packet.
+    #[inline(never)]
+    fn take_singly<const N: usize>(
+        &mut self,
+        ip: &Ip<N>,
+        packet: Beside<'_>,
+        lane: usize,
+        to: &mut dyn Take,
+    ) -> Result<(), Keyless>
+    where
+        K: Extract<N>,
+        Ip<N>: Element,
+    {
+        let (kind, none) = (self.key.kind(), Extras::default());
+        let extras = match packet.extras {
+            Some(extras) => extras,
+            None if kind.needs_extras() => return Err(Keyless::NoKey(NoKey::NoFrame)),
+            None => &none,
+        };
+        let key = K::extract_bits(kind, ip, extras, self.mask).map_err(Keyless::Malformed)?;
+        let element = self.element_of(ip, extras)?;
+        self.count_service(ip, packet.wire);
+        if kind.is_either() {
+            self.keyed += one(packet.wire);
+            let other = K::extract_bits(kind, &ip.reversed(), &extras.reversed(), self.mask);
+            let other = other.map_err(Keyless::Malformed)?;
+            if other != key {
+                self.twice += one(packet.wire);
+                let element = match self.elements {
+                    Some(Elements::Details) => {
+                        Detail { back: true, ..Detail::from(element) }.into()
+                    }
+                    _ => self.element_of(&ip.reversed(), extras)?,
+                };
+                self.push(other, packet, element, lane, to);
             }
+        }
+        self.push(key, packet, element, lane, to);
+        Ok(())
+    }
+
+    /// The element of a packet; 0 where no summary wants it.
+    #[inline(always)]
+    fn element_of<const N: usize>(&self, ip: &Ip<N>, extras: &Extras) -> Result<u64, Keyless>
+    where
+        K: Extract<N>,
+        Ip<N>: Element,
+    {
+        match &self.elements {
+            None => Ok(0),
+            Some(Elements::Peers(of, digester)) => {
+                ip.element(self.key.kind(), *of, digester).map_err(Keyless::Malformed)
+            }
+            Some(Elements::Details) => {
+                let ports = ip.ports.bytes().unwrap_or([0; 4]);
+                let tuple = Tuple::new(ip.addresses, ports, ip.protocol);
+                Ok(self.detail(&tuple, extras.tcp_flags))
+            }
+        }
+    }
+
+    /// The element of [`Elements::Details`].
+    #[inline(always)]
+    fn detail<const N: usize>(&self, tuple: &Tuple<N>, tcp_flags: u8) -> u64
+    where
+        K: Extract<N>,
+    {
+        let back = self.key.kind().is_in_order() && K::is_answer(tuple, self.mask);
+        Detail { tcp_flags, back }.into()
+    }
+
+    /// Counts a packet by its protocol and service, where that is asked for.
+    #[inline(always)]
+    fn count_service<const N: usize>(&mut self, ip: &Ip<N>, wire: u32) {
+        let Some(services) = &mut self.services else { return };
+        match ip.ports {
+            Ports::Found(ports) => services.add(ip.protocol, ports.to_be_bytes(), wire),
+            Ports::Absent | Ports::Malformed(_) => services.add_protocol(ip.protocol, wire),
+            Ports::Unreached(_) => {}
+        }
+    }
+
+    /// Adds a row; `to` gets the batch when it is full.
+    #[inline(always)]
+    fn push(&mut self, key: K, packet: Beside<'_>, element: u64, lane: usize, to: &mut dyn Take) {
+        if self.elements.is_some() {
+            self.batch.push_with_element(key, packet.wire, packet.time_ns, element);
+        } else {
+            self.batch.push(key, packet.wire, packet.time_ns);
         }
         if self.batch.len() == self.batch_packets {
             self.flush(lane, to);
         }
-        Ok(())
     }
 
     /// Takes the first frames, as far as they are common ones of a version of IP; returns how many.
@@ -494,9 +688,13 @@ impl<K: Width> Lane<K> {
         K: Extract<N>,
         Ip<N>: Element,
     {
+        if self.takes_singly() {
+            return 0;
+        }
         let (kind, mask, usual) = (self.key.kind(), self.mask, self.usual);
         let key = |tuple: &Tuple<N>| K::from_tuple(kind, tuple).masked(mask);
-        let combined = |tuple: &Tuple<N>| K::combined(kind, tuple, mask);
+        let extras = &Extras::default();
+        let combined = |tuple: &Tuple<N>| K::combined(kind, &Whole { tuple, extras }, mask);
         let mut taken = 0;
         loop {
             let first = self.batch.len();
@@ -509,9 +707,29 @@ impl<K: Width> Lane<K> {
                 version.read_all(room.bytes(), free, combined)
             };
             self.batch.extend(&room.wires()[..rows], &room.times_ns()[..rows]);
-            if let Some(element) = self.element() {
-                let tuples = room.bytes()[..rows].iter().filter_map(|bytes| version.read(bytes));
-                self.batch.set_elements(first, tuples.map(element));
+            if let Some(services) = &mut self.services {
+                for (bytes, wire) in room.bytes()[..rows].iter().zip(room.wires()) {
+                    let Some(tuple) = version.read(bytes) else { continue };
+                    services.add(tuple.protocol(), tuple.ports(), *wire);
+                }
+            }
+            match self.elements {
+                None => {}
+                Some(Elements::Peers(of, digester)) => {
+                    let tuples =
+                        room.bytes()[..rows].iter().filter_map(|bytes| version.read(bytes));
+                    let element = |tuple| peer(tuple, kind, of, &digester);
+                    self.batch.set_elements(first, tuples.map(element));
+                }
+                Some(Elements::Details) => {
+                    for (row, frame) in room.iter().take(rows).enumerate() {
+                        let Some(tuple) = version.read(frame.bytes) else { continue };
+                        // A common frame is no tunnel that is followed.
+                        let extras = Extras::read(&frame, Tunnels::Outer);
+                        let detail = self.detail(&tuple, extras.tcp_flags);
+                        self.batch.set_elements(first + row, std::iter::once(detail));
+                    }
+                }
             }
             if self.batch.len() == self.batch_packets {
                 self.flush(lane, to);
@@ -523,14 +741,33 @@ impl<K: Width> Lane<K> {
         }
     }
 
-    /// Takes packets of the columns of a block, all of which have a key.
+    /// Takes packets of the columns of a block; returns how many have a key.
     #[inline(always)]
-    fn take_columns(&mut self, block: &Block, places: Range<usize>, lane: usize, to: &mut dyn Take)
+    fn take_columns(
+        &mut self,
+        block: &Block,
+        places: Range<usize>,
+        keyless: &mut KeylessCounts,
+        to: &mut dyn Take,
+    ) -> u64
     where
         K: Extract<8>,
     {
-        let (kind, mask) = (self.key.kind(), self.mask);
-        let mut at = places.start;
+        let (kind, mask, lane) = (self.key.kind(), self.mask, 0);
+        if self.takes_singly() {
+            let mut keyed = 0;
+            for place in places {
+                let (wire, time_ns) = (block.wires()[place], block.times_ns()[place]);
+                let packet = Beside { wire, time_ns, extras: block.extras(place) };
+                let [tuple] = block.tuples(place..place + 1) else { unreachable!("one place") };
+                match self.take_singly(&(*tuple).into(), packet, lane, to) {
+                    Ok(()) => keyed += 1,
+                    Err(reason) => reason.count(keyless),
+                }
+            }
+            return keyed;
+        }
+        let (mut at, keyed) = (places.start, places.len() as u64);
         while at < places.end {
             let first = self.batch.len();
             let end = places.end.min(at + self.batch_packets - first);
@@ -543,33 +780,45 @@ impl<K: Width> Lane<K> {
                 KeyKind::DESTINATION => cut(tuples, KeyKind::DESTINATION, mask, free),
                 kind if self.usual => cut(tuples, kind, mask, free),
                 kind => {
+                    let extras = &Extras::default();
                     for (to, tuple) in free.iter_mut().zip(tuples) {
-                        *to = K::combined(kind, tuple, mask);
+                        *to = K::combined(kind, &Whole { tuple, extras }, mask);
                     }
                 }
             }
+            if let Some(services) = &mut self.services {
+                for (tuple, wire) in tuples.iter().zip(wires) {
+                    services.add(tuple.protocol(), tuple.ports(), *wire);
+                }
+            }
             self.batch.extend(wires, times_ns);
-            if let Some(element) = self.element() {
-                self.batch.set_elements(first, tuples.iter().copied().map(element));
+            match self.elements {
+                None => {}
+                Some(Elements::Peers(of, digester)) => {
+                    let element = |tuple| peer(tuple, kind, of, &digester);
+                    self.batch.set_elements(first, tuples.iter().copied().map(element));
+                }
+                Some(Elements::Details) => {
+                    for (row, tuple) in tuples.iter().enumerate() {
+                        let flags = block.extras(at + row).map_or(0, |extras| extras.tcp_flags);
+                        let detail = self.detail(tuple, flags);
+                        self.batch.set_elements(first + row, std::iter::once(detail));
+                    }
+                }
             }
             if self.batch.len() == self.batch_packets {
                 self.flush(lane, to);
             }
             at = end;
         }
+        keyed
     }
 
-    /// How the elements of packets with ports are digested, where the summaries want them.
-    #[inline(always)]
-    fn element<const N: usize>(&self) -> Option<impl Fn(Tuple<N>) -> u64 + use<N, K>>
-    where
-        Ip<N>: Element,
-    {
-        let (kind, (of, digester)) = (self.key.kind(), self.elements?);
-        Some(move |tuple| match Ip::from(tuple).element(kind, of, &digester) {
-            Ok(element) => element,
-            Err(_) => unreachable!("a five-tuple has ports"),
-        })
+    fn forget(&mut self) {
+        (self.keyed, self.twice) = Default::default();
+        if let Some(services) = &mut self.services {
+            services.clear();
+        }
     }
 
     fn weigh(&mut self, lane: usize, packets: u32, to: &mut dyn Take) {
@@ -581,7 +830,9 @@ impl<K: Width> Lane<K> {
 
     fn flush(&mut self, lane: usize, to: &mut dyn Take) {
         if !self.batch.is_empty() {
-            self.keyed += K::any(&mut self.batch).size();
+            if !self.key.kind().is_either() {
+                self.keyed += K::any(&mut self.batch).size();
+            }
             self.batch.weigh(self.weight);
             to.take(lane, K::any(&mut self.batch));
             self.batch.clear();
@@ -589,11 +840,36 @@ impl<K: Width> Lane<K> {
     }
 }
 
+/// The digest of whom the packet of a five-tuple speaks with.
+#[inline(always)]
+fn peer<const N: usize>(tuple: Tuple<N>, kind: KeyKind, of: SpreadOf, digester: &Digester) -> u64
+where
+    Ip<N>: Element,
+{
+    match Ip::from(tuple).element(kind, of, digester) {
+        Ok(element) => element,
+        Err(_) => unreachable!("a five-tuple has ports"),
+    }
+}
+
 impl<K: FlowKey> Clone for Lane<K> {
     /// An empty lane like this one.
     fn clone(&self) -> Self {
-        let &Self { key, mask, usual, batch_packets, elements, weight, .. } = self;
-        let (batch, keyed) = (Batch::new(), Size::default());
-        Self { key, mask, usual, batch, batch_packets, elements, keyed, weight }
+        let &Self { key, mask, usual, extras, batch_packets, elements, weight, .. } = self;
+        let (batch, keyed, twice) = (Batch::new(), Size::default(), Size::default());
+        let services = self.services.as_ref().map(|_| Box::default());
+        Self {
+            key,
+            mask,
+            usual,
+            extras,
+            batch,
+            batch_packets,
+            elements,
+            services,
+            keyed,
+            twice,
+            weight,
+        }
     }
 }

@@ -20,6 +20,7 @@ pub mod batch;
 pub mod catalog;
 pub mod key;
 pub mod packet;
+pub mod services;
 pub mod sorting;
 pub mod summary;
 pub mod task;

@@ -6,11 +6,21 @@ use std::net::{IpAddr, Ipv6Addr};
 use flowgauge_core::key::{
     CanonicalKey, Extract, Field, FlowKey, Key4, Key8, Key16, Key37, KeyError, KeyKind, KeySpec,
 };
-use flowgauge_core::packet::{Fault, Ip, Layer, Malformed, Ports};
+use flowgauge_core::packet::{Extras, Fault, Ip, Layer, Malformed, Ports};
 
-/// Source, destination, source port, destination port and protocol of the packets below.
-const FLOW4: [&str; 5] = ["10.1.2.3", "192.168.7.9", "4660", "443", "6"];
-const FLOW6: [&str; 5] = ["2001:db8::a:1", "2001:db8:9::ffff", "4660", "443", "6"];
+/// The fields of the packets below, in their order.
+type Flow = [&'static str; 11];
+const FLOW4: Flow = flow(["10.1.2.3", "192.168.7.9"]);
+const FLOW6: Flow = flow(["2001:db8::a:1", "2001:db8:9::ffff"]);
+
+const fn flow([source, destination]: [&'static str; 2]) -> Flow {
+    let (mac, other) = ("02:00:00:00:00:0a", "02:00:00:00:00:0b");
+    [source, destination, source, "4660", "443", "6", "4094", "SYN+ACK", mac, other, mac]
+}
+
+/// What the frames say beside.
+const EXTRAS: Extras =
+    Extras { macs: [2, 0, 0, 0, 0, 10, 2, 0, 0, 0, 0, 11], vlan: 4094, tcp_flags: 0x12 };
 
 const PORTS: Ports = Ports::Found(0x1234_01bb);
 
@@ -35,14 +45,46 @@ fn packet6(ports: Ports) -> Ip<32> {
 /// Every set of fields that makes a key.
 fn every_kind() -> impl Iterator<Item = KeyKind> {
     let set = |bits: usize| {
-        let fields = (0..5).filter(|at| bits >> at & 1 == 1).map(|at| Field::ALL[at]);
+        let fields = (0..11).filter(|at| bits >> at & 1 == 1).map(|at| Field::ALL[at]);
         KeyKind::of(&fields.collect::<Vec<_>>())
     };
-    (1..32).map(set)
+    (1..1 << 11).map(set).filter(|kind| kind.to_string().parse::<KeySpec>().is_ok())
+}
+
+#[test]
+fn fields_stand_together_where_they_fit_and_agree() {
+    // All sets of the eight fields of one end but for those with too many MAC addresses, and of the five
+    // that have no end with one of both.
+    let has_mac = |kind: &KeyKind| kind.has(Field::SourceMac) || kind.has(Field::DestinationMac);
+    let kinds: Vec<_> = every_kind().collect();
+    assert_eq!(kinds.iter().filter(|kind| !kind.is_either() && !has_mac(kind)).count(), 127);
+    assert_eq!(kinds.iter().filter(|kind| kind.is_either()).count(), 16);
+    let message = |text: &str| text.parse::<KeySpec>().unwrap_err().to_string();
+    for (text, reason) in [
+        (
+            "host+source",
+            "'host' and 'mac' are either end of a packet, and another field is of one end",
+        ),
+        (
+            "destination-port+mac",
+            "'host' and 'mac' are either end of a packet, and another field is of one end",
+        ),
+        ("host+mac", "'host' and 'mac' are either end of a packet, each by itself"),
+        ("five-tuple+source-mac", "it has too many fields; leave a MAC address out"),
+        (
+            "source+source-mac+destination-mac+vlan",
+            "it has too many fields; leave a MAC address out",
+        ),
+    ] {
+        assert_eq!(message(text), format!("the key '{text}' cannot be made: {reason}"));
+    }
+    for text in ["host/24+protocol", "conversation/24+vlan", "source+source-mac+destination-mac"] {
+        assert_eq!(spec(text).to_string(), text);
+    }
 }
 
 /// The flow of a packet under the key `kind`, in the text of the command line.
-fn flow_text(kind: KeyKind, values: [&str; 5]) -> String {
+fn flow_text(kind: KeyKind, values: Flow) -> String {
     let fields = Field::ALL.iter().zip(values).filter(|(field, _)| kind.has(**field));
     let text = |(field, value): (&Field, &str)| format!("{}={value}", field.name());
     fields.map(text).collect::<Vec<_>>().join(",")
@@ -52,7 +94,8 @@ fn extract<K: FlowKey + Extract<N>, const N: usize>(
     kind: KeyKind,
     ip: &Ip<N>,
 ) -> Result<CanonicalKey, Malformed> {
-    let key = K::extract(kind, ip)?;
+    let all = K::from_canonical(&vec![0xff; K::BYTES]).unwrap();
+    let key = K::extract_bits(kind, ip, &EXTRAS, all)?;
     let lanes = KeySpec::from(kind).lanes();
     let bytes = lanes[if N == 8 { 0 } else { lanes.len() - 1 }];
     assert!(K::from_canonical(key.canonical(bytes)) == Some(key), "the unused bytes are zero");
@@ -71,7 +114,7 @@ fn extract6(kind: KeyKind, ip: &Ip<32>) -> Result<CanonicalKey, Malformed> {
     match KeySpec::from(kind).lanes() {
         [4] => extract::<Key4, 32>(kind, ip),
         [8] => extract::<Key8, 32>(kind, ip),
-        [_, 16] => extract::<Key16, 32>(kind, ip),
+        [16] | [_, 16] => extract::<Key16, 32>(kind, ip),
         _ => extract::<Key37, 32>(kind, ip),
     }
 }
@@ -84,7 +127,10 @@ fn keys_of_packets_are_the_flows_of_the_command_line() {
         assert_eq!(extract4(kind, &packet4(PORTS)), Ok(flow(FLOW4)), "{kind:?}");
         assert_eq!(extract6(kind, &packet6(PORTS)), Ok(flow(FLOW6)), "{kind:?}");
     }
-    let ports = |values: [&'static str; 5]| [values[0], values[1], "0", "0", values[4]];
+    let ports = |mut values: Flow| {
+        values[3..5].fill("0");
+        values
+    };
     for kind in every_kind() {
         let flow = |values| KeySpec::from(kind).parse_flow(&flow_text(kind, values)).unwrap();
         assert_eq!(extract4(kind, &packet4(Ports::Absent)), Ok(flow(ports(FLOW4))));
@@ -171,9 +217,10 @@ fn names_and_prefixes_read_back() {
         assert_eq!(kind.to_string(), name);
         assert_eq!(spec(name), KeySpec::from(kind));
     }
-    for kind in every_kind() {
-        for v4 in 0..=32 {
-            for v6 in 0..=128 {
+    for (number, kind) in every_kind().enumerate() {
+        let step = if number < 7 { 1 } else { 31 };
+        for v4 in (0..=32).step_by(step) {
+            for v6 in (0..=128).step_by(step) {
                 let one = KeySpec::from(kind).with_prefixes(v4, v6);
                 assert_eq!(spec(&one.to_string()), one);
             }
@@ -230,8 +277,8 @@ fn specs_that_are_none() {
     );
     assert_eq!(
         message("source+port/8"),
-        "unknown key 'port'; available: source, destination, pair, \
-         five-tuple, conversation, protocol, source-port, destination-port"
+        "unknown key 'port'; available: source, destination, host, pair, five-tuple, conversation, \
+         protocol, source-port, destination-port, vlan, tcp-flags, source-mac, destination-mac, mac"
     );
     assert!(message("source+").starts_with("unknown key ''; available: source,"));
     assert_eq!(
@@ -299,9 +346,15 @@ fn fields_read_back_from_canonical_bytes() {
             let shown = [
                 fields.source.map(|value| format!("source={value}")),
                 fields.destination.map(|value| format!("destination={value}")),
+                fields.host.map(|value| format!("host={value}")),
                 fields.source_port.map(|value| format!("source-port={value}")),
                 fields.destination_port.map(|value| format!("destination-port={value}")),
                 fields.protocol.map(|value| format!("protocol={value}")),
+                fields.vlan.map(|value| format!("vlan={value}")),
+                fields.tcp_flags.map(|value| format!("tcp-flags={value}")),
+                fields.source_mac.map(|value| format!("source-mac={value}")),
+                fields.destination_mac.map(|value| format!("destination-mac={value}")),
+                fields.mac.map(|value| format!("mac={value}")),
             ];
             assert_eq!(shown.into_iter().flatten().collect::<Vec<_>>().join(","), text);
         }
@@ -338,7 +391,8 @@ fn both_directions_are_one_conversation() {
     ] {
         let spec = spec(text);
         for ends in [[low, high], [high, low]] {
-            let key = Key16::extract_bits(spec.kind(), &packet(ends), spec.mask(13)).unwrap();
+            let key =
+                Key16::extract_bits(spec.kind(), &packet(ends), &EXTRAS, spec.mask(13)).unwrap();
             assert_eq!(key.canonical(13), expected);
             let [source, destination] = ends;
             let flow = format!(
@@ -352,11 +406,17 @@ fn both_directions_are_one_conversation() {
     back.addresses.rotate_left(16);
     for text in ["conversation", "conversation/32,32", "conversation/32,45"] {
         let spec = spec(text);
-        let key = |ip| Key37::extract_bits(spec.kind(), &ip, spec.mask(37)).unwrap();
+        let key = |ip| Key37::extract_bits(spec.kind(), &ip, &EXTRAS, spec.mask(37)).unwrap();
         assert_eq!(key(there), key(back), "{text}");
     }
     let whole = spec("conversation").parse_flow(&flow_text(KeyKind::CONVERSATION, FLOW6)).unwrap();
     assert_eq!(extract6(KeyKind::CONVERSATION, &back), Ok(whole));
+    let with_vlan = spec("conversation+vlan").kind();
+    assert_eq!(
+        extract4(with_vlan, &packet4(PORTS)),
+        extract4(with_vlan, &packet4(PORTS).reversed())
+    );
+    assert_eq!(extract6(with_vlan, &there), extract6(with_vlan, &back));
     let message = |text: &str| text.parse::<KeySpec>().unwrap_err().to_string();
     assert_eq!(
         message("conversation+protocol"),
@@ -379,6 +439,9 @@ fn flows_that_are_none_say_why() {
         ("pair", "source=10.0.0.1", "'destination' is missing"),
         ("pair", "source=10.0.0.1,destination=::1", "one address is IPv4 and the other IPv6"),
         ("protocol", "protocol=256", "'256' is no value of protocol"),
+        ("tcp-flags", "tcp-flags=SYM", "'SYM' is no value of tcp-flags"),
+        ("mac", "mac=02:00:00:00:00", "'02:00:00:00:00' is no value of mac"),
+        ("mac", "mac=2:0:0:0:0:0", "'2:0:0:0:0:0' is no value of mac"),
         ("protocol", "source=10.0.0.1,protocol=6", "the key has no field 'source'"),
         ("destination-port", "destination_port=65536", "'65536' is no value of destination_port"),
         ("destination-port", "source_port=1,destination_port=1", "no field 'source_port'"),

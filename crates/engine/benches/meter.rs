@@ -88,6 +88,7 @@ fn meters(c: &mut Criterion) {
         tunnels: Tunnels::Outer,
         batch_packets: BATCH_PACKETS,
         elements: None,
+        services: false,
         ipv6: true,
         isa: Isa::best(),
     });

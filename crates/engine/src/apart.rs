@@ -25,7 +25,8 @@ pub(crate) struct ApartMeter {
 impl ApartMeter {
     pub(crate) fn new(streams: Vec<Stream>) -> Self {
         let own = vec![0; streams.len()];
-        Self { streams, wanted: 0, own, block: Block::new(Isa::best()) }
+        let extras = streams.iter().any(|stream| stream.intake.wants_extras());
+        Self { streams, wanted: 0, own, block: Block::new(Isa::best(), extras) }
     }
 
     /// Gives `count` packets to the measurements, by their places and one after the other as long as

@@ -1,6 +1,8 @@
-//! Traffic by protocol and by service port, for keys that hold both.
+//! Traffic by protocol and by service port: from the flows where a summary holds all of them and keys have
+//! both, and else from what was counted packet by packet.
 
-use flowgauge_core::key::KeyKind;
+use flowgauge_core::key::{Field, KeyKind};
+use flowgauge_core::services::{Services, WITH_PORTS};
 use flowgauge_core::sorting::sort_by;
 use flowgauge_core::task::Lane;
 use flowgauge_core::terms::{Measure, Size};
@@ -9,9 +11,6 @@ use crate::report::Breakdown;
 
 /// Ports that a report lists at most.
 const MOST_PORTS: usize = 10;
-
-/// Protocols whose ports are told apart.
-const WITH_PORTS: [u8; 3] = [6, 17, 132];
 
 /// The tables that a breakdown is counted in, reserved once (5 MB).
 pub(crate) struct BreakdownTask {
@@ -32,11 +31,13 @@ impl BreakdownTask {
         if lanes.iter().any(|lane| !lane.key.kind().has_all(KeyKind::FIVE_TUPLE)) {
             return None;
         }
+        let place = |lane: &Lane<'_>, field| lane.key.place(field, lane.key_bytes);
         self.protocols.fill(Size::default());
         self.ports.fill(Size::default());
         for lane in lanes {
+            let numbers = place(lane, Field::SourcePort)?.start..place(lane, Field::Protocol)?.end;
             lane.answers.flows()?.for_each(&mut |key, size| {
-                let [.., a, b, c, d, protocol] = *key else { return };
+                let [a, b, c, d, protocol] = key[numbers.clone()] else { return };
                 self.protocols[usize::from(protocol)] += size;
                 if let Some(at) = WITH_PORTS.iter().position(|with| *with == protocol) {
                     let service = u16::from_be_bytes([a, b]).min(u16::from_be_bytes([c, d]));
@@ -44,19 +45,32 @@ impl BreakdownTask {
                 }
             });
         }
-        let mut protocols: Vec<_> = (0..=255u8)
+        let protocols = (0..=255u8)
             .zip(self.protocols.iter().copied())
             .filter(|(_, size)| size.packets > 0)
             .collect();
-        sort_by(&mut protocols, &|(_, one), (_, other)| other.by(by).cmp(&one.by(by)));
-        let mut ports: Vec<_> = (self.ports.iter().copied().enumerate())
+        let ports = (self.ports.iter().copied().enumerate())
             .filter(|(_, size)| size.packets > 0)
             .map(|(at, size)| (WITH_PORTS[at >> 16], at as u16, size))
             .collect();
-        sort_by(&mut ports, &|one, other| {
-            other.2.by(by).cmp(&one.2.by(by)).then((one.0, one.1).cmp(&(other.0, other.1)))
-        });
-        ports.truncate(MOST_PORTS);
-        Some(Breakdown { protocols, ports })
+        Some(sorted(protocols, ports, by))
     }
+}
+
+/// What was counted packet by packet.
+pub(crate) fn of(services: &Services, by: Measure) -> Breakdown {
+    sorted(services.protocols().collect(), services.ports().collect(), by)
+}
+
+fn sorted(
+    mut protocols: Vec<(u8, Size)>,
+    mut ports: Vec<(u8, u16, Size)>,
+    by: Measure,
+) -> Breakdown {
+    sort_by(&mut protocols, &|(_, one), (_, other)| other.by(by).cmp(&one.by(by)));
+    sort_by(&mut ports, &|one, other| {
+        other.2.by(by).cmp(&one.2.by(by)).then((one.0, one.1).cmp(&(other.0, other.1)))
+    });
+    ports.truncate(MOST_PORTS);
+    Breakdown { protocols, ports }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use flowgauge_core::any::AnySummary;
 use flowgauge_core::catalog;
+use flowgauge_core::key::{Elements, KeyKind};
 use flowgauge_core::lanes::LaneOptions;
 use flowgauge_core::packet::Tunnels;
 use flowgauge_core::summary::{
@@ -12,7 +13,7 @@ use flowgauge_core::summary::{
 };
 use flowgauge_core::task::{self, HistoryShape, TASKS, Task, TaskEntry, TaskOptions};
 use flowgauge_core::terms::Threshold;
-use flowgauge_kernel::{Seed, Zeroed};
+use flowgauge_kernel::{Digester, Seed, Zeroed};
 
 use crate::close::Closer;
 use crate::config::Config;
@@ -154,10 +155,29 @@ impl Builder {
             key: config.key,
             tunnels: config.tunnels,
             batch_packets: config.batch_packets,
-            elements: summaries.wants_elements().then_some((config.spread_of, digester)),
+            elements: self.elements(summaries, digester),
+            services: self.counts_services(summaries),
             ipv6: summaries.0.len() > 1,
             isa: digester.isa(),
         }
+    }
+
+    /// Whether packets are counted by protocol and service: where no table of five-tuples tells, and each
+    /// packet is read.
+    fn counts_services(&self, summaries: &Summaries) -> bool {
+        let tells = self.config.key.kind().has_all(KeyKind::FIVE_TUPLE)
+            && summaries.0.iter().all(|summary| summary.answers().flows().is_some());
+        !tells && summaries.header_rate().is_none()
+    }
+
+    /// What the summaries read of packets beside key and size.
+    fn elements(&self, summaries: &Summaries, digester: Digester) -> Option<Elements> {
+        let details = |summary: &AnySummary| summary.answers().details().is_some();
+        if summaries.0.iter().any(details) {
+            return Some(Elements::Details);
+        }
+        let peers = Elements::Peers(self.config.spread_of, digester);
+        summaries.wants_elements().then_some(peers)
     }
 
     /// Builds the tasks for summaries of this size, and leaves out those that cannot be answered.
@@ -194,7 +214,9 @@ fn candidate_threshold(config: &Config) -> Threshold {
     match config.threshold {
         Threshold::Share(share) => {
             let listed = (1.0 / (16.0 * config.top as f64)).max(LEAST_SHARE);
-            Threshold::Share(share.min(listed))
+            // Where a packet counts for both of its ends, a summary takes twice the traffic.
+            let ends = if config.key.kind().is_either() { 2.0 } else { 1.0 };
+            Threshold::Share(share.min(listed) / ends)
         }
         weight @ Threshold::Weight(_) => weight,
     }

@@ -9,7 +9,7 @@ use flowgauge_core::terms::{Measure, Threshold};
 use flowgauge_kernel::{SeedId, Zeroed};
 
 use crate::account::Account;
-use crate::breakdown::BreakdownTask;
+use crate::breakdown::{self, BreakdownTask};
 use crate::config::Config;
 use crate::error::EngineError;
 use crate::intake::Ended;
@@ -139,7 +139,9 @@ impl Closer {
             notes.extend(lanes.iter().find_map(|lane| few(lane, &context)));
         }
         notes.extend(tasks.iter().filter_map(|(name, report)| truncated(name, report)));
-        let breakdown = self.breakdown.run(self.by, lanes);
+        let flows = self.breakdown.run(self.by, lanes);
+        let counted = || Some(breakdown::of(ended.services.as_deref()?, self.by));
+        let breakdown = flows.or_else(counted);
         if !ended.update {
             self.total.add(&account, ended.traffic, ended.times_ns);
         }

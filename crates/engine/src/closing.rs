@@ -78,7 +78,10 @@ impl Closing {
         let all = self.ingested + ended.unmeasured + ended.account.dropped;
         debug_assert_eq!(
             (all.packets, all.bytes),
-            (ended.account.keyed, ended.account.keyed_bytes),
+            (
+                ended.account.keyed + ended.twice.packets,
+                ended.account.keyed_bytes + ended.twice.bytes
+            ),
             "every packet with a key was measured, or counted as not measured"
         );
         let incompatible = |reason: Incompatible| EngineError::Workers(reason.to_string());

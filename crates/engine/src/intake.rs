@@ -132,6 +132,11 @@ impl Intake {
         self.filter.is_some()
     }
 
+    /// Whether blocks need the extras of frames.
+    pub(crate) fn wants_extras(&self) -> bool {
+        self.lanes.wants_extras()
+    }
+
     /// Whether a frame passes the filter, where there is one.
     pub(crate) fn passes(&mut self, frame: &Frame<'_>) -> bool {
         self.filter.as_mut().is_none_or(|filter| judge(filter, frame, &mut self.unfit))
@@ -469,12 +474,14 @@ impl Intake {
             account,
             traffic,
             unmeasured: counts.unmeasured,
+            twice: counts.twice,
             bounds_ns: self.bounds_ns.or(times_ns),
             observed_ns: self.observed_ns(),
             times_ns,
             ends_ns: self.clock.ends_ns(),
             unfit: self.unfit.clone(),
             timeline: self.timeline.clone(),
+            services: self.lanes.services(),
             notes: self.notes.clone(),
             step_ns: self.step_ns,
             late_epochs: 0,

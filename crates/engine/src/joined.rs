@@ -2,7 +2,7 @@
 
 use flowgauge_core::key::CanonicalKey;
 use flowgauge_core::summary::{
-    Answers, Candidates, Estimate, Flows, SizeEstimate, SizeQuery, Spread,
+    Answers, Candidates, Details, Estimate, Flows, Seen, SizeEstimate, SizeQuery, Spread,
 };
 use flowgauge_core::terms::{Measure, Size};
 
@@ -57,6 +57,9 @@ impl Answers for Joined<'_> {
     }
     fn weight_logs(&self, by: Measure) -> Option<Estimate> {
         self.all(|part| part.weight_logs(by)).map(|parts| sum(parts.into_iter()))
+    }
+    fn details(&self) -> Option<&dyn Details> {
+        self.all(|part| part.details()).map(|_| self as &dyn Details)
     }
     fn spread(&self) -> Option<&dyn Spread> {
         self.all(|part| part.spread()).map(|_| self as &dyn Spread)
@@ -134,6 +137,12 @@ impl Candidates for Joined<'_> {
     fn unnamed(&self, by: Measure) -> Option<f64> {
         let parts = self.all(|part| part.candidates()?.unnamed(by))?;
         Some(parts.into_iter().fold(0.0, f64::max))
+    }
+}
+
+impl Details for Joined<'_> {
+    fn seen(&self, key: &[u8]) -> Option<Seen> {
+        self.parts.iter().find_map(|part| part.details()?.seen(key))
     }
 }
 

@@ -39,7 +39,8 @@ pub trait Meter: Send {
     /// not asked about are passed over or read as it says.
     fn push(&mut self, frames: Frames<'_>);
     /// Measures packets whose headers the caller read already. A measurement with a filter counts them
-    /// as filtered, since a filter judges the bytes of a frame.
+    /// as filtered, since a filter judges the bytes of a frame; one whose key needs more of a frame counts
+    /// them as without a key.
     fn push_headers(&mut self, rows: &[ParsedRow]);
     /// Counts packets that were lost on their way to the meter.
     fn lose(&mut self, packets: u64);
@@ -94,7 +95,8 @@ pub(crate) struct OneMeter {
 
 impl OneMeter {
     pub(crate) fn new(stream: Stream) -> Self {
-        Self { stream, block: Block::new(Isa::best()) }
+        let block = Block::new(Isa::best(), stream.intake.wants_extras());
+        Self { stream, block }
     }
 }
 

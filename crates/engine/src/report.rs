@@ -89,6 +89,14 @@ pub struct SummaryInfo {
     pub parameters: Vec<(String, Setting)>,
 }
 
+impl SummaryInfo {
+    /// Whether it says when and how flows were seen.
+    pub fn is_detailed(&self) -> bool {
+        let detail = Setting::Word("detail");
+        self.parameters.iter().any(|(name, value)| name == "state" && *value == detail)
+    }
+}
+
 /// Traffic by protocol, and by protocol and port, heaviest first: that of listed flows. What is
 /// untracked is in the account.
 #[derive(Clone, Debug, Default)]

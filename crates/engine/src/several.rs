@@ -31,11 +31,12 @@ impl SeveralMeter {
         let is_filtered = |number: &usize| streams[*number].intake.is_filtered();
         let filtered = (0..streams.len()).filter(is_filtered);
         let filtered = filtered.map(|number| (number, Mask::default())).collect();
+        let extras = streams.iter().any(|stream| stream.intake.wants_extras());
         Self {
             streams,
             tunnels,
             left: limit.unwrap_or(u64::MAX),
-            block: Block::new(Isa::best()),
+            block: Block::new(Isa::best(), extras),
             filtered,
         }
     }

@@ -66,7 +66,7 @@ impl Words for [u64; 2] {
 
 impl Words for [u64; 5] {
     const SHORTEST: usize = 32;
-    const LONGEST: usize = 37;
+    const LONGEST: usize = 40;
 
     #[inline(always)]
     fn digest(&self, secret: &[u64; 4], bytes: usize) -> u64 {

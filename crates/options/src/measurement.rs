@@ -19,8 +19,9 @@ pub struct Measurement {
     #[arg(short, long, value_name = "EXPRESSION", help_heading = WHAT)]
     pub filter: Option<String>,
 
-    /// What makes packets one flow: source, destination, pair, five-tuple, conversation (both directions
-    /// of a five-tuple), protocol, source-port, destination-port, or several joined by +
+    /// What makes packets one flow: source, destination, host (either end), pair, five-tuple,
+    /// conversation (both directions of a five-tuple), protocol, source-port, destination-port, vlan,
+    /// tcp-flags, source-mac, destination-mac, mac (either end), or several joined by +
     /// (source/24+destination-port); /LEN or /LEN,LEN keeps prefixes of IPv4 or of IPv4 and IPv6
     /// addresses [default: five-tuple]
     #[arg(long, help_heading = WHAT)]
@@ -154,6 +155,12 @@ impl Measurement {
         let filter = self.filter.as_deref().map(Filter::new).transpose();
         let (algorithm, parameters) = match &self.algorithm {
             Some(spec) => (spec.name.clone(), spec.parameters.clone()),
+            // The table says what went each way, where the key has both.
+            None if self.accelerator.is_empty()
+                && (key.kind().is_in_order() || key.kind().is_either()) =>
+            {
+                (defaults.algorithm, Parameters::new([("state", "detail")]))
+            }
             None => (defaults.algorithm, defaults.parameters),
         };
         Ok(Config {

@@ -3,8 +3,9 @@
 use crate::key::CanonicalKey;
 use crate::summary::shared::without_candidates;
 use crate::summary::{
-    Ability, Answers, BuildError, Candidates, Cells, Counted, Estimate, Flows, Forecast, Forecasts,
-    Options, Parameters, Prefixes, QuantileOf, Quantiles, SizeEstimate, SizeQuery, Spread,
+    Ability, Answers, BuildError, Candidates, Cells, Counted, Details, Estimate, Flows, Forecast,
+    Forecasts, Options, Parameters, Prefixes, QuantileOf, Quantiles, Seen, SizeEstimate, SizeQuery,
+    Spread,
 };
 use crate::terms::{Hierarchy, Measure, Size};
 
@@ -121,6 +122,9 @@ impl Answers for Outline {
     fn spread(&self) -> Option<&dyn Spread> {
         Some(self.has(Ability::Spread)?)
     }
+    fn details(&self) -> Option<&dyn Details> {
+        Some(self.has(Ability::Details)?)
+    }
     fn forecasts(&self) -> Option<&dyn Forecasts> {
         Some(self.has(Ability::Forecasts)?)
     }
@@ -191,6 +195,12 @@ impl Spread for Outline {
     fn for_each(&self, _: &mut dyn FnMut(CanonicalKey, Estimate)) {}
     fn overflow(&self) -> u64 {
         0
+    }
+}
+
+impl Details for Outline {
+    fn seen(&self, _: &[u8]) -> Option<Seen> {
+        None
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 
 use bytemuck::Zeroable;
 
-/// The canonical bytes of any key, at most 37 of them, ordered by length (so IPv4 before IPv6),
+/// The canonical bytes of any key, at most 40 of them, ordered by length (so IPv4 before IPv6),
 /// then by bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Zeroable)]
 #[repr(C)]
@@ -15,8 +15,8 @@ pub struct CanonicalKey {
 }
 
 impl CanonicalKey {
-    /// The longest key: an IPv6 five-tuple.
-    pub const MAX_BYTES: usize = 37;
+    /// The longest key: an IPv6 five-tuple beside a VLAN ID and TCP flags.
+    pub const MAX_BYTES: usize = 40;
 
     /// Copies canonical bytes.
     ///

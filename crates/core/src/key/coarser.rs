@@ -1,6 +1,6 @@
 //! Keys that are made of other keys: of some of their fields, or of shorter prefixes.
 
-use super::{CanonicalKey, Field, Fields, KeyError, KeySpec};
+use super::{CanonicalKey, KeyError, KeySpec};
 
 /// Maps the keys of one kind to those of a coarser one: `five-tuple` to `source`, `source` to `source/24`.
 #[derive(Clone, Copy, Debug)]
@@ -31,15 +31,7 @@ impl Coarser {
     /// When the bytes are no key of the kind that is mapped.
     pub fn key(&self, canonical: &[u8]) -> CanonicalKey {
         let Self { from, to } = self;
-        let fields = from.fields(canonical);
-        let has = |field| to.kind().has(field);
-        let kept = Fields {
-            source: fields.source.filter(|_| has(Field::Source)),
-            destination: fields.destination.filter(|_| has(Field::Destination)),
-            source_port: fields.source_port.filter(|_| has(Field::SourcePort)),
-            destination_port: fields.destination_port.filter(|_| has(Field::DestinationPort)),
-            protocol: fields.protocol.filter(|_| has(Field::Protocol)),
-        };
+        let kept = from.fields(canonical).of(to.kind());
         to.canonical(&kept).expect("a coarser key has no field that the key lacks")
     }
 }

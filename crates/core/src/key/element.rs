@@ -1,4 +1,4 @@
-//! Whom the address of a key speaks with: the element that a spreader's distinct peers are counted by.
+//! What a summary reads of a packet beside key and size: its element.
 
 use flowgauge_kernel::Digester;
 
@@ -6,6 +6,37 @@ use super::KeyKind;
 use super::extract::word;
 use crate::packet::{Ip, Malformed};
 use crate::terms::SpreadOf;
+
+/// What elements are.
+#[derive(Clone, Copy, Debug)]
+pub enum Elements {
+    /// The digest of whom the address of the key speaks with, for counts of distinct peers.
+    Peers(SpreadOf, Digester),
+    /// TCP flags, and the way of the packet: see [`Detail`].
+    Details,
+}
+
+/// An element of [`Elements::Details`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Detail {
+    /// The flags of TCP; 0 without TCP.
+    pub tcp_flags: u8,
+    /// Whether the packet came back: its source is the second endpoint of a key whose endpoints stand in
+    /// order, or it was received by the host that the key is.
+    pub back: bool,
+}
+
+impl From<Detail> for u64 {
+    fn from(Detail { tcp_flags, back }: Detail) -> Self {
+        Self::from(back) << 8 | Self::from(tcp_flags)
+    }
+}
+
+impl From<u64> for Detail {
+    fn from(element: u64) -> Self {
+        Self { tcp_flags: element as u8, back: element >> 8 & 1 == 1 }
+    }
+}
 
 /// The digest of the peer of an address: of the destination where the key is the source, and of the
 /// source where it is the destination.

@@ -9,48 +9,78 @@ pub enum Field {
     Source,
     /// Destination address.
     Destination,
+    /// Source or destination address: a packet counts for both.
+    Host,
     /// Source port.
     SourcePort,
     /// Destination port.
     DestinationPort,
     /// Protocol.
     Protocol,
+    /// VLAN ID of the outermost tag; 0 without a tag.
+    Vlan,
+    /// TCP flags, from CWR in the highest bit to FIN in the lowest; 0 without TCP.
+    TcpFlags,
+    /// Source MAC address; zeros where the frame has none.
+    SourceMac,
+    /// Destination MAC address; zeros where the frame has none.
+    DestinationMac,
+    /// Source or destination MAC address: a packet counts for both.
+    Mac,
 }
 
 impl Field {
     /// Every field, in the order in which canonical bytes hold them.
-    pub const ALL: [Self; 5] =
-        [Self::Source, Self::Destination, Self::SourcePort, Self::DestinationPort, Self::Protocol];
+    pub const ALL: [Self; 11] = [
+        Self::Source,
+        Self::Destination,
+        Self::Host,
+        Self::SourcePort,
+        Self::DestinationPort,
+        Self::Protocol,
+        Self::Vlan,
+        Self::TcpFlags,
+        Self::SourceMac,
+        Self::DestinationMac,
+        Self::Mac,
+    ];
 
     /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Source => "source",
             Self::Destination => "destination",
+            Self::Host => "host",
             Self::SourcePort => "source-port",
             Self::DestinationPort => "destination-port",
             Self::Protocol => "protocol",
+            Self::Vlan => "vlan",
+            Self::TcpFlags => "tcp-flags",
+            Self::SourceMac => "source-mac",
+            Self::DestinationMac => "destination-mac",
+            Self::Mac => "mac",
         }
     }
 
-    /// Whether it is an address, so that a key may keep a prefix.
+    /// Whether it is an IP address, so that a key may keep a prefix.
     pub fn is_address(self) -> bool {
-        matches!(self, Self::Source | Self::Destination)
+        matches!(self, Self::Source | Self::Destination | Self::Host)
     }
 
-    /// Bytes of a field that is no address: a number in network order.
+    /// Bytes of a field that is no IP address: a number in network order.
     pub(super) fn number_bytes(self) -> usize {
         match self {
-            Self::Source | Self::Destination => 0,
-            Self::SourcePort | Self::DestinationPort => 2,
-            Self::Protocol => 1,
+            Self::Source | Self::Destination | Self::Host => 0,
+            Self::Protocol | Self::TcpFlags => 1,
+            Self::SourcePort | Self::DestinationPort | Self::Vlan => 2,
+            Self::SourceMac | Self::DestinationMac | Self::Mac => 6,
         }
     }
 }
 
 /// The fields that make up a key: a set of them, and whether the endpoints stand in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct KeyKind(u8);
+pub struct KeyKind(u16);
 
 impl KeyKind {
     /// Source address.
@@ -60,7 +90,15 @@ impl KeyKind {
     /// Source and destination address.
     pub const PAIR: Self = Self::of(&[Field::Source, Field::Destination]);
     /// Source, destination, source port, destination port, protocol.
-    pub const FIVE_TUPLE: Self = Self::of(&Field::ALL);
+    pub const FIVE_TUPLE: Self = Self::of(&[
+        Field::Source,
+        Field::Destination,
+        Field::SourcePort,
+        Field::DestinationPort,
+        Field::Protocol,
+    ]);
+    /// Source or destination address: a packet counts for both.
+    pub const HOST: Self = Self::of(&[Field::Host]);
     /// Protocol.
     pub const PROTOCOL: Self = Self::of(&[Field::Protocol]);
     /// Source port.
@@ -72,22 +110,28 @@ impl KeyKind {
     pub const CONVERSATION: Self = Self(Self::FIVE_TUPLE.0 | IN_ORDER);
 
     /// The sets that have a name. Others are written as names joined by `+`.
-    pub const NAMED: [(&'static str, Self); 8] = [
+    pub const NAMED: [(&'static str, Self); 14] = [
         ("source", Self::SOURCE),
         ("destination", Self::DESTINATION),
+        ("host", Self::HOST),
         ("pair", Self::PAIR),
         ("five-tuple", Self::FIVE_TUPLE),
         ("conversation", Self::CONVERSATION),
         ("protocol", Self::PROTOCOL),
         ("source-port", Self::SOURCE_PORT),
         ("destination-port", Self::DESTINATION_PORT),
+        ("vlan", Self::of(&[Field::Vlan])),
+        ("tcp-flags", Self::of(&[Field::TcpFlags])),
+        ("source-mac", Self::of(&[Field::SourceMac])),
+        ("destination-mac", Self::of(&[Field::DestinationMac])),
+        ("mac", Self::of(&[Field::Mac])),
     ];
 
     /// The set of these fields.
     pub const fn of(fields: &[Field]) -> Self {
         let (mut set, mut at) = (0, 0);
         while at < fields.len() {
-            set |= 1 << fields[at] as u8;
+            set |= 1 << fields[at] as u16;
             at += 1;
         }
         Self(set)
@@ -128,9 +172,26 @@ impl KeyKind {
         Self::NAMED.iter().find(|(_, kind)| *kind == self).map(|(name, _)| *name)
     }
 
+    /// The names that it is written as, joined by `+`.
+    fn names(self) -> impl Iterator<Item = &'static str> {
+        let whole = self.is_in_order().then_some("conversation");
+        whole.into_iter().chain(self.apart().map(Field::name))
+    }
+
+    /// The fields that it is written by, beside `conversation` where the endpoints stand in order.
+    pub(super) fn apart(self) -> impl Iterator<Item = Field> {
+        let whole = if self.is_in_order() { Self::FIVE_TUPLE } else { Self::NONE };
+        self.fields().filter(move |field| !whole.has(*field))
+    }
+
     /// Whether the key holds addresses, so that IPv4 and IPv6 differ in it.
     pub fn has_addresses(self) -> bool {
-        self.common(Self::PAIR) != Self::NONE
+        self.common(ADDRESSES) != Self::NONE
+    }
+
+    /// How many IP addresses the key holds.
+    pub(super) fn addresses(self) -> usize {
+        self.common(ADDRESSES).fields().count()
     }
 
     /// Whether the endpoints stand in order, so that a key does not tell source from destination.
@@ -138,10 +199,25 @@ impl KeyKind {
         self.0 & IN_ORDER != 0
     }
 
+    /// Whether a packet counts for each of its ends, as two packets, unless both have the same key.
+    pub fn is_either(self) -> bool {
+        self.common(EITHER) != Self::NONE
+    }
+
+    /// Whether a field says which end is the source.
+    pub(super) fn tells_ends(self) -> bool {
+        self.common(ENDS) != Self::NONE
+    }
+
+    /// Whether the key reads more of a frame than its five-tuple.
+    pub fn needs_extras(self) -> bool {
+        self.common(EXTRAS) != Self::NONE
+    }
+
     /// Whether keys of this kind can be made of those of another one.
     pub(super) fn is_made_of(self, other: Self) -> bool {
         let fields = Self(self.0 & !IN_ORDER);
-        let tells_ends = self.common(Self::PAIR.with(PORTS)) != Self::NONE && !self.is_in_order();
+        let tells_ends = self.tells_ends() && !self.is_in_order();
         other.has_all(fields) && !(other.is_in_order() && tells_ends)
     }
 
@@ -170,15 +246,20 @@ impl KeyKind {
 }
 
 /// The bit of a kind whose endpoints stand in order, beside those of the fields.
-const IN_ORDER: u8 = 1 << 7;
+const IN_ORDER: u16 = 1 << 15;
 
 const PORTS: KeyKind = KeyKind::SOURCE_PORT.with(KeyKind::DESTINATION_PORT);
+const ADDRESSES: KeyKind = KeyKind::PAIR.with(KeyKind::HOST);
+const MACS: KeyKind = KeyKind::of(&[Field::SourceMac, Field::DestinationMac]);
+const EITHER: KeyKind = KeyKind::of(&[Field::Host, Field::Mac]);
+const ENDS: KeyKind = KeyKind::PAIR.with(PORTS).with(MACS);
+const EXTRAS: KeyKind = MACS.with(KeyKind::of(&[Field::Vlan, Field::TcpFlags, Field::Mac]));
 
 impl fmt::Display for KeyKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.name() {
             Some(name) => f.write_str(name),
-            None => f.write_str(&self.fields().map(Field::name).collect::<Vec<_>>().join("+")),
+            None => f.write_str(&self.names().collect::<Vec<_>>().join("+")),
         }
     }
 }

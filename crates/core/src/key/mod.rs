@@ -8,6 +8,7 @@ mod canonical;
 mod coarser;
 mod element;
 mod extract;
+mod fields;
 mod kind;
 mod spec;
 
@@ -16,11 +17,12 @@ use flowgauge_kernel::{Digester, Words};
 
 pub use canonical::CanonicalKey;
 pub use coarser::Coarser;
-pub use element::Element;
-pub use extract::Extract;
+pub use element::{Detail, Element, Elements};
+pub use extract::{Extract, Whole};
+pub use fields::{Fields, Mac, TcpFlags};
 pub use kind::{Field, KeyKind};
 pub(crate) use spec::prefix_mask;
-pub use spec::{Fields, KeyError, KeySpec};
+pub use spec::{KeyError, KeySpec};
 
 /// The key type of a pipeline: canonical bytes in whole words, zeros behind them.
 ///
@@ -70,14 +72,16 @@ pub trait FlowKey: Copy + Eq + Pod + Send + Sync + 'static {
 #[repr(transparent)]
 pub struct Key<W>(W);
 
-/// One IPv4 address, or numbers: a protocol, a port, both ports.
+/// One IPv4 address, or numbers of at most 4 bytes: a protocol, a port, both ports.
 pub type Key4 = Key<u32>;
-/// Two IPv4 addresses, one beside numbers, or all numbers.
+/// Two IPv4 addresses, one beside numbers of at most 4 bytes, or numbers of at most 8.
 pub type Key8 = Key<u64>;
 /// An IPv4 five-tuple (source, destination, source port, destination port, protocol) of 13 bytes, or of
-/// some of these fields; or one IPv6 address.
+/// some of these fields; IPv4 addresses beside more numbers, or numbers alone (16 bytes); or one IPv6
+/// address.
 pub type Key16 = Key<[u64; 2]>;
-/// Two IPv6 addresses, or one beside numbers (32 bytes); or an IPv6 five-tuple.
+/// Two IPv6 addresses, or one beside numbers (32 bytes); an IPv6 five-tuple (37 bytes), or one beside
+/// more numbers (40 bytes).
 pub type Key37 = Key<[u64; 5]>;
 
 impl<W: Words> FlowKey for Key<W> {

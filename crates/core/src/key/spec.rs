@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 use std::str::FromStr;
 
-use super::{CanonicalKey, Field, FlowKey, KeyKind};
+use super::{CanonicalKey, Field, Fields, FlowKey, KeyKind, Mac, TcpFlags};
 use crate::unknown::Unknown;
 
 /// A key kind with the prefix lengths of its addresses: `source`, `pair/24`, `source/24,48`,
@@ -13,6 +13,7 @@ use crate::unknown::Unknown;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeySpec {
     kind: KeyKind,
+    /// Of the source, or of the host.
     source: Prefix,
     destination: Prefix,
 }
@@ -50,6 +51,14 @@ pub enum KeyError {
         key: String,
         /// The field.
         field: Field,
+    },
+    /// Fields that cannot stand together.
+    #[error("the key '{key}' cannot be made: {reason}")]
+    Together {
+        /// What was given.
+        key: String,
+        /// Why not.
+        reason: &'static str,
     },
     /// A key cannot be made of another one.
     #[error("'{to}' cannot be made of the key '{from}': {reason}")]
@@ -90,16 +99,28 @@ impl FromStr for KeySpec {
                 return Err(KeyError::Twice { key: text.to_owned(), field });
             }
             spec.kind = spec.kind.with(kind);
-            if kind.has(Field::Source) {
+            if kind.has(Field::Source) || kind.has(Field::Host) {
                 spec.source = prefix;
             }
             if kind.has(Field::Destination) {
                 spec.destination = prefix;
             }
         }
-        Ok(spec)
+        let reason = if spec.kind.is_either() && spec.kind.tells_ends() {
+            "'host' and 'mac' are either end of a packet, and another field is of one end"
+        } else if spec.kind.has(Field::Host) && spec.kind.has(Field::Mac) {
+            "'host' and 'mac' are either end of a packet, each by itself"
+        } else if spec.kind.number_bytes() > LONGEST_NUMBERS[spec.kind.addresses()] {
+            "it has too many fields; leave a MAC address out"
+        } else {
+            return Ok(spec);
+        };
+        Err(KeyError::Together { key: text.to_owned(), reason })
     }
 }
+
+/// Bytes that all numbers may have beside so many IP addresses.
+const LONGEST_NUMBERS: [usize; 3] = [16, 12, 8];
 
 /// A name with the prefix behind it.
 fn named(text: &str) -> Result<(KeyKind, Prefix), KeyError> {
@@ -132,12 +153,17 @@ impl fmt::Display for KeySpec {
         if let Some(name) = kind.name()
             && (kind.common(KeyKind::PAIR) != KeyKind::PAIR || source == destination)
         {
-            let prefix = if kind.has(Field::Source) { source } else { destination };
+            let prefix = if kind.has(Field::Destination) { destination } else { source };
             return write!(f, "{name}{prefix}");
         }
-        for (number, field) in kind.fields().enumerate() {
-            let plus = if number == 0 { "" } else { "+" };
+        let mut plus = "";
+        if kind.is_in_order() {
+            write!(f, "{}{source}", KeyKind::CONVERSATION)?;
+            plus = "+";
+        }
+        for field in kind.apart() {
             write!(f, "{plus}{}{}", field.name(), self.prefix(field))?;
+            plus = "+";
         }
         Ok(())
     }
@@ -153,21 +179,6 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// The fields of a key, by name; those that the key lacks are `None`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Fields {
-    /// Source address or prefix.
-    pub source: Option<IpAddr>,
-    /// Destination address or prefix.
-    pub destination: Option<IpAddr>,
-    /// Source port.
-    pub source_port: Option<u16>,
-    /// Destination port.
-    pub destination_port: Option<u16>,
-    /// IP protocol number.
-    pub protocol: Option<u8>,
-}
-
 impl KeySpec {
     /// The fields.
     pub fn kind(self) -> KeyKind {
@@ -178,7 +189,8 @@ impl KeySpec {
     #[must_use]
     pub fn with_prefixes(self, v4: u8, v6: u8) -> Self {
         let kept = |field| if self.kind.has(field) { Prefix { v4, v6 } } else { WHOLE };
-        Self { source: kept(Field::Source), destination: kept(Field::Destination), ..self }
+        let first = if self.kind.has(Field::Host) { Field::Host } else { Field::Source };
+        Self { source: kept(first), destination: kept(Field::Destination), ..self }
     }
 
     /// The key that is this address of a key alone.
@@ -203,7 +215,7 @@ impl KeySpec {
 
     fn prefix(self, field: Field) -> Prefix {
         match field {
-            Field::Source => self.source,
+            Field::Source | Field::Host => self.source,
             Field::Destination => self.destination,
             _ => WHOLE,
         }
@@ -214,15 +226,17 @@ impl KeySpec {
     /// They are the shortest of the lengths that keys have which hold the fields: the addresses stand at
     /// the begin, the numbers at the end, and zeros between.
     pub fn lanes(self) -> &'static [usize] {
-        let addresses = self.kind.common(KeyKind::PAIR).fields().count();
-        match (addresses, self.kind.number_bytes()) {
+        match (self.kind.addresses(), self.kind.number_bytes()) {
             (0, ..=4) => &[4],
-            (0, _) => &[8],
+            (0, ..=8) => &[8],
+            (0, _) => &[16],
             (1, 0) => &[4, 16],
             (1, ..=4) => &[8, 32],
-            (1, _) => &[13, 32],
+            (1, 5) => &[13, 32],
+            (1, _) => &[16, 32],
             (_, 0) => &[8, 32],
-            _ => &[13, 37],
+            (_, ..=5) => &[13, 37],
+            _ => &[16, 40],
         }
     }
 
@@ -283,14 +297,21 @@ impl KeySpec {
     /// Reads the canonical bytes of a key of this kind; fields that they do not reach are `None`.
     pub fn fields(&self, key: &[u8]) -> Fields {
         let bytes = |field| key.get(self.place(field, key.len())?);
-        let port =
-            |field| bytes(field).and_then(|port| Some(u16::from_be_bytes(port.try_into().ok()?)));
+        let byte = |field| bytes(field).and_then(|bytes| bytes.first().copied());
+        let two = |field| Some(u16::from_be_bytes(bytes(field)?.try_into().ok()?));
+        let mac = |field| Some(Mac(bytes(field)?.try_into().ok()?));
         Fields {
             source: bytes(Field::Source).and_then(address),
             destination: bytes(Field::Destination).and_then(address),
-            source_port: port(Field::SourcePort),
-            destination_port: port(Field::DestinationPort),
-            protocol: bytes(Field::Protocol).and_then(|bytes| bytes.first().copied()),
+            host: bytes(Field::Host).and_then(address),
+            source_port: two(Field::SourcePort),
+            destination_port: two(Field::DestinationPort),
+            protocol: byte(Field::Protocol),
+            vlan: two(Field::Vlan),
+            tcp_flags: byte(Field::TcpFlags).map(TcpFlags),
+            source_mac: mac(Field::SourceMac),
+            destination_mac: mac(Field::DestinationMac),
+            mac: mac(Field::Mac),
         }
     }
 
@@ -305,20 +326,13 @@ impl KeySpec {
             let Some((name, value)) = part.split_once('=') else {
                 return Err(fail(format!("'{part}' is not FIELD=VALUE")));
             };
-            let bad = || fail(format!("'{value}' is no value of {name}"));
-            let repeated = match name.replace('-', "_").as_str() {
-                "source" => fields.source.replace(value.parse().map_err(|_| bad())?).is_some(),
-                "destination" => {
-                    fields.destination.replace(value.parse().map_err(|_| bad())?).is_some()
-                }
-                "source_port" => {
-                    fields.source_port.replace(value.parse().map_err(|_| bad())?).is_some()
-                }
-                "destination_port" => {
-                    fields.destination_port.replace(value.parse().map_err(|_| bad())?).is_some()
-                }
-                "protocol" => fields.protocol.replace(value.parse().map_err(|_| bad())?).is_some(),
-                _ => return Err(fail(format!("'{name}' is no field"))),
+            let Some(field) =
+                Field::ALL.into_iter().find(|field| field.name() == name.replace('_', "-"))
+            else {
+                return Err(fail(format!("'{name}' is no field")));
+            };
+            let Some(repeated) = fields.set(field, value) else {
+                return Err(fail(format!("'{value}' is no value of {name}")));
             };
             if repeated {
                 return Err(fail(format!("'{name}' is given twice")));
@@ -334,27 +348,13 @@ impl KeySpec {
         {
             return Err("one address is IPv4 and the other IPv6".to_owned());
         }
-        let v6 = fields.source.or(fields.destination).is_some_and(|address| address.is_ipv6());
+        let any = fields.source.or(fields.destination).or(fields.host);
+        let v6 = any.is_some_and(|address| address.is_ipv6());
         let lanes = self.lanes();
         let key_bytes = lanes[usize::from(v6).min(lanes.len() - 1)];
         let mut canonical = [0; CanonicalKey::MAX_BYTES];
         for field in Field::ALL {
-            let address = |address: Option<IpAddr>| {
-                address.map(|address| match address {
-                    IpAddr::V4(v4) => u128::from(u32::from(v4)) << 96,
-                    IpAddr::V6(v6) => u128::from(v6),
-                })
-            };
-            // Each value, its first bit the highest.
-            let value = match field {
-                Field::Source => address(fields.source),
-                Field::Destination => address(fields.destination),
-                Field::SourcePort => fields.source_port.map(|port| u128::from(port) << 112),
-                Field::DestinationPort => {
-                    fields.destination_port.map(|port| u128::from(port) << 112)
-                }
-                Field::Protocol => fields.protocol.map(|protocol| u128::from(protocol) << 120),
-            };
+            let value = fields.bits(field);
             let name = field.name().replace('-', "_");
             match (self.place(field, key_bytes), value) {
                 (Some(place), Some(value)) => {
@@ -369,16 +369,18 @@ impl KeySpec {
             }
         }
         if self.kind.is_in_order() {
-            in_order(&mut canonical, self.address_bytes(key_bytes));
+            let (size, numbers) = (self.address_bytes(key_bytes), self.kind.number_bytes());
+            in_order(&mut canonical, size, key_bytes - numbers);
         }
         Ok(CanonicalKey::new(&canonical[..key_bytes]))
     }
 }
 
-/// Puts the lower endpoint of a five-tuple first, whose addresses have `size` bytes.
-fn in_order(five_tuple: &mut [u8], size: usize) {
-    let (addresses, numbers) = five_tuple.split_at_mut(2 * size);
-    let (source, destination) = addresses.split_at_mut(size);
+/// Puts the lower endpoint first in a key whose addresses have `size` bytes, and whose ports stand at
+/// `ports`.
+fn in_order(key: &mut [u8], size: usize, ports: usize) {
+    let (addresses, numbers) = key.split_at_mut(ports);
+    let (source, destination) = addresses[..2 * size].split_at_mut(size);
     let (source_port, rest) = numbers.split_at_mut(2);
     let destination_port = &mut rest[..2];
     if (&*source, &*source_port) > (&*destination, &*destination_port) {

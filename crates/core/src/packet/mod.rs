@@ -6,6 +6,7 @@ mod cooked;
 mod counts;
 mod cursor;
 mod ethernet;
+mod extras;
 mod frames;
 mod hdlc;
 mod ipv4;
@@ -25,6 +26,7 @@ mod vlan;
 mod wifi;
 
 pub use counts::KeylessCounts;
+pub use extras::Extras;
 pub use frames::{Frame, FrameColumns, Frames};
 pub use link::LinkType;
 pub use parse::{Tunnels, parse, parse_inner, parse_transport};
@@ -59,6 +61,18 @@ pub struct Ip<const N: usize> {
     pub protocol: u8,
     /// Source and destination port, where there are any.
     pub ports: Ports,
+}
+
+impl<const N: usize> Ip<N> {
+    /// The packet that answers this one.
+    #[must_use]
+    pub fn reversed(mut self) -> Self {
+        self.addresses.rotate_left(N / 2);
+        if let Ports::Found(ports) = &mut self.ports {
+            *ports = ports.rotate_left(16);
+        }
+        self
+    }
 }
 
 /// Source and destination port.
@@ -99,11 +113,13 @@ pub enum NoKey {
     Mpls,
     /// Any other protocol above the link layer.
     OtherProtocol,
+    /// Headers that a program read, without a field of the key: VLAN, MAC addresses or TCP flags.
+    NoFrame,
 }
 
 impl NoKey {
     /// Every reason.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::LinkType,
         Self::Arp,
         Self::Llc,
@@ -115,6 +131,7 @@ impl NoKey {
         Self::Macsec,
         Self::Mpls,
         Self::OtherProtocol,
+        Self::NoFrame,
     ];
 }
 

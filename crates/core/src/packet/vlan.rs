@@ -16,6 +16,12 @@ pub(super) fn behind_tag(frame: &[u8]) -> Option<&[u8]> {
     is_tag(u16::from_be_bytes([high, low])).then(|| &frame[4..])
 }
 
+/// The VLAN ID of an Ethernet frame's first tag.
+pub(super) fn id(frame: &[u8]) -> Option<u16> {
+    let &[a, b, c, d] = frame.get(12..)?.first_chunk()?;
+    is_tag(u16::from_be_bytes([a, b])).then(|| u16::from_be_bytes([c, d]) & 0xfff)
+}
+
 /// Moves over the tags that `ether_type` begins with; the `EtherType` behind them.
 pub(super) fn untagged(cursor: &mut Cursor<'_>, mut ether_type: u16) -> Result<u16, Malformed> {
     while is_tag(ether_type) {

@@ -33,6 +33,8 @@ pub enum Ability {
     Quantiles(QuantileOf),
     /// The number of distinct elements of each address, which it reads.
     Spread,
+    /// When and how each flow was seen, in the details that it reads.
+    Details,
     /// Forecasts from epoch to epoch.
     Forecasts,
     /// The counters of a linear sketch, in the measure of [`Options::by`].

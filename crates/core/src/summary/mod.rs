@@ -39,6 +39,7 @@ pub use row_ingest::RowIngest;
 pub use saturating::Counter;
 pub(crate) use saturating::sum_and_largest;
 pub use traits::{
-    Answers, Candidates, Cells, Estimate, Flows, Forecast, Forecasts, Incompatible, Ingest,
-    Prefixes, QuantileOf, Quantiles, Sampling, SizeEstimate, SizeQuery, Spread, Summary,
+    Answers, Candidates, Cells, Details, Estimate, Flows, Forecast, Forecasts, Incompatible,
+    Ingest, Prefixes, QuantileOf, Quantiles, Sampling, Seen, SizeEstimate, SizeQuery, Spread,
+    Summary,
 };

@@ -1,9 +1,10 @@
 //! What a table or an array keeps for each key.
 //!
 //! Every state counts packets and bytes, and may do more beside: [`Padded`] only takes room,
-//! [`Distinct`] counts distinct elements, [`Ewma`] forecasts. The tables are generic over it, so
+//! [`Distinct`] counts distinct elements, [`Ewma`] forecasts, [`Detailed`] knows when and how a flow was seen. The tables are generic over it, so
 //! that each state costs what it does and nothing else.
 
+mod detailed;
 mod distinct;
 mod ewma;
 mod padded;
@@ -13,12 +14,13 @@ use bytemuck::Zeroable;
 use super::codec::{DecodeError, Reader, Writer};
 use super::forms::form;
 use super::{
-    BuildError, BuildErrorKind, Counted, Counter, Form, Laws, Options, Parameter, Parameters,
+    BuildError, BuildErrorKind, Counted, Counter, Form, Laws, Options, Parameter, Parameters, Seen,
     Setting,
 };
 use crate::key::FlowKey;
 use crate::terms::{Measure, Size};
 
+pub(crate) use detailed::Detailed;
 pub(crate) use distinct::Distinct;
 pub(crate) use ewma::{Ewma, Past};
 pub(crate) use padded::Padded;
@@ -29,13 +31,20 @@ pub(crate) trait State: Copy + Zeroable + Send + 'static {
     const NAME: &'static str;
     /// The word of the parameter `padding`.
     const PADDING: Option<&'static str> = None;
-    /// Whether it reads the packets' elements.
+    /// Whether it reads the packets' elements, the peers of addresses.
     const ELEMENTS: bool = false;
+    /// Whether it reads the packets' times, and their details as elements.
+    const DETAILS: bool = false;
     /// Whether it outlives the epoch.
     const LASTING: bool = false;
     /// Bytes of the stored form.
     const STORED_BYTES: usize;
 
+    /// Takes in when packets came, before them; only [details](Self::DETAILS) are told.
+    #[inline(always)]
+    fn see(&mut self, time_ns: i64) {
+        let _ = time_ns;
+    }
     /// Takes packets in; returns what the counters had no room for.
     fn add(&mut self, packets: u32, bytes: u64, element: u64) -> Size;
     /// Takes in what another summary has of the same key; returns what found no room.
@@ -75,6 +84,10 @@ pub(crate) trait State: Copy + Zeroable + Send + 'static {
     #[inline(always)]
     fn distinct_above(&self, spread: u64) -> Option<&Distinct> {
         self.distinct().filter(|distinct| distinct.exceeds(spread))
+    }
+    /// When and how the flow was seen.
+    fn seen(&self) -> Option<Seen> {
+        None
     }
     /// The forecast.
     fn ewma(&self) -> Option<&Ewma> {
@@ -156,7 +169,8 @@ pub(crate) const ARRAY_STATE: Parameter = Parameter {
 pub(crate) const STATE: Parameter = Parameter {
     name: "state",
     help: "what is kept for each key: counter, padded, distinct (a Bloom filter of 1024 bits that \
-           counts the address's peers), or ewma (a forecast) (default: counter)",
+           counts the address's peers), ewma (a forecast), or detail (first and last packet, TCP \
+           flags, packets that came back) (default: counter)",
 };
 pub(crate) const PADDING: Parameter = Parameter {
     name: "padding",
@@ -168,6 +182,7 @@ pub(crate) const TABLE_FORMS: &[Form] = &[
     form![Flows, Size(Counted::Both), Candidates],
     form![state = "distinct"; Flows, Size(Counted::Both), Candidates, Spread],
     form![state = "ewma"; Flows, Size(Counted::Both), Candidates, Forecasts],
+    form![state = "detail"; Flows, Size(Counted::Both), Candidates, Details],
 ];
 
 /// A state by its name.
@@ -179,11 +194,12 @@ pub(crate) enum Kind {
     Padded60,
     Distinct,
     Ewma,
+    Detail,
 }
 
 impl Kind {
     /// The states of tables.
-    pub(crate) const OF_TABLES: [&str; 4] = ["counter", "padded", "distinct", "ewma"];
+    pub(crate) const OF_TABLES: [&str; 5] = ["counter", "padded", "distinct", "ewma", "detail"];
     /// The states of arrays.
     pub(crate) const OF_ARRAYS: [&str; 3] = ["counter", "distinct", "ewma"];
 
@@ -235,6 +251,7 @@ impl Kind {
         Ok(match (state, padding) {
             ("distinct", _) => Self::Distinct,
             ("ewma", _) => Self::Ewma,
+            ("detail", _) => Self::Detail,
             ("padded", "12") => Self::Padded12,
             ("padded", "28") => Self::Padded28,
             ("padded", _) => Self::Padded60,
@@ -243,7 +260,7 @@ impl Kind {
     }
 }
 
-/// The states that keys of a type can have besides counters and forecasts: no others are compiled.
+/// The states that only some keys can have: no others are compiled.
 pub(crate) trait States: FlowKey {
     /// Whether a key may be one address, whose peers are counted.
     const DISTINCT: bool = matches!(Self::BYTES, 4 | 16);
@@ -257,7 +274,7 @@ impl<K: FlowKey> States for K {}
 /// of type `$key` can have, under the name `$state`.
 macro_rules! with_state {
     ($key:ty, $kind:expr, $state:ident => $build:expr) => {{
-        use $crate::summary::state::{Count, Distinct, Ewma, Padded, States};
+        use $crate::summary::state::{Count, Detailed, Distinct, Ewma, Padded, States};
         macro_rules! build {
             ($type:ty) => {{
                 type $state = $type;
@@ -267,6 +284,7 @@ macro_rules! with_state {
         match $kind {
             Kind::Counter => build!(Count),
             Kind::Ewma => build!(Ewma),
+            Kind::Detail => build!(Detailed),
             Kind::Distinct if const { <$key as States>::DISTINCT } => build!(Distinct),
             Kind::Padded12 if const { <$key as States>::PADDED } => build!(Padded<3>),
             Kind::Padded28 if const { <$key as States>::PADDED } => build!(Padded<7>),
@@ -277,10 +295,12 @@ macro_rules! with_state {
 }
 pub(crate) use with_state;
 
-/// The `laws` of a summary of states with these parameters: a sum of packets has lost its elements.
+/// The `laws` of a summary of states with these parameters: a sum of packets has lost their elements and
+/// times.
 pub(crate) fn laws(laws: Laws, parameters: &Parameters) -> Laws {
-    let elements = parameters.get(STATE.name) == Some(Distinct::NAME);
-    Laws { aggregatable: laws.aggregatable && !elements, ..laws }
+    let state = parameters.get(STATE.name);
+    let each = matches!(state, Some(Distinct::NAME | Detailed::NAME));
+    Laws { aggregatable: laws.aggregatable && !each, ..laws }
 }
 
 /// The parameters that say `S`; none for the default.

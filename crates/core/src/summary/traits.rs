@@ -20,7 +20,7 @@ pub trait Ingest<K: FlowKey>: Send {
     /// Passes on what is held back; may be called at any time, again and again. What is not passed
     /// on is neither in answers, nor in stored bytes, nor in what others merge of it.
     fn settle(&mut self) {}
-    /// Whether it reads the batch's elements: the peers of addresses.
+    /// Whether it reads the batch's elements: the peers of addresses, or details of packets.
     fn wants_elements(&self) -> bool {
         false
     }
@@ -239,6 +239,10 @@ pub trait Answers {
     fn spread(&self) -> Option<&dyn Spread> {
         None
     }
+    /// When and how given flows were seen.
+    fn details(&self) -> Option<&dyn Details> {
+        None
+    }
     /// Flows with a forecast of their size, where the summary keeps one from epoch to epoch.
     fn forecasts(&self) -> Option<&dyn Forecasts> {
         None
@@ -274,6 +278,33 @@ pub trait Flows {
 pub trait SizeQuery {
     /// The size of the flow with this canonical key.
     fn estimate(&self, key: &[u8]) -> SizeEstimate;
+}
+
+/// When and how given flows were seen.
+pub trait Details {
+    /// That of the flow with this canonical key; `None` where it has no packet.
+    fn seen(&self, key: &[u8]) -> Option<Seen>;
+}
+
+/// When and how a flow was seen in the epoch. What found no room in the summary is not in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// The time of the earliest packet, in nanoseconds since the UNIX epoch.
+    pub first_ns: i64,
+    /// That of the latest.
+    pub last_ns: i64,
+    /// The union of the TCP flags; 0 without TCP.
+    pub tcp_flags: u8,
+    /// What came back: from the second endpoint of a conversation, or to the host that is the key; 0 of
+    /// other keys.
+    pub back: Size,
+}
+
+impl Seen {
+    /// Seconds from the earliest packet to the latest.
+    pub fn seconds(&self) -> f64 {
+        (i128::from(self.last_ns) - i128::from(self.first_ns)) as f64 / 1e9
+    }
 }
 
 /// Flows that a summary can name.

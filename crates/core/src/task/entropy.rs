@@ -43,6 +43,11 @@ impl Task for Entropy {
 
     fn check(&self, by: Measure, lanes: &[Lane<'_>]) -> Result<(), Unsupported> {
         lanes.iter().try_for_each(|lane| match lane.answers.weight_logs(by) {
+            Some(_) if lane.key.kind().is_either() => Err(Unsupported(format!(
+                "{} of the key {} needs a table of every flow, such as the algorithm linear-table: a \
+                 packet counts for both of its ends",
+                ENTRY.name, lane.key
+            ))),
             Some(_) => cardinality::flows(lane).map(drop),
             None => exact(ENTRY.name, INSTEAD, lane).map(drop),
         })

@@ -58,7 +58,7 @@ impl Task for FlowSize {
         let mut items: Vec<SizeItem> = self
             .asked
             .iter()
-            .map(|&key| SizeItem { key, size: SizeEstimate::default(), share: 0.0 })
+            .map(|&key| SizeItem { key, size: SizeEstimate::default(), share: 0.0, seen: None })
             .collect();
         for lane in lanes {
             let items = items.iter_mut().filter(|item| holds(lane, &item.key));
@@ -71,6 +71,7 @@ impl Task for FlowSize {
         for item in &mut items {
             item.share = item.size.by(epoch.by).map_or(0.0, |size| epoch.share(size.value));
         }
+        sizes::add_seen(&mut items, lanes);
         let complete_to = items.len() as u64;
         Ok(Report::Sizes { selection: Selection::Asked, items, truncated: 0, complete_to })
     }

@@ -33,7 +33,7 @@ pub use lane::Side;
 pub use registry::{HistoryShape, OVERVIEW, TASKS, TaskEntry, TaskOptions, find};
 
 use crate::key::{CanonicalKey, KeySpec};
-use crate::summary::{Answers, Estimate, QuantileOf, SizeEstimate};
+use crate::summary::{Answers, Estimate, QuantileOf, Seen, SizeEstimate};
 use crate::terms::{Measure, Size, SpreadOf, Threshold};
 use crate::timeline::Timeline;
 
@@ -318,6 +318,8 @@ pub struct SizeItem {
     pub size: SizeEstimate,
     /// Its share of the keyed weight, by the measure of `--by`.
     pub share: f64,
+    /// When and how it was seen, where the summary tells.
+    pub seen: Option<Seen>,
 }
 
 /// An address and how many distinct peers it has.

@@ -94,7 +94,7 @@ pub(super) fn largest(
 ) -> Result<Listed, Unsupported> {
     check(task, epoch.by, lanes)?;
     let mut largest = Largest::new(wanted, epoch.lists.limit);
-    let item = |key, size, value| SizeItem { key, size, share: epoch.share(value) };
+    let item = |key, size, value| SizeItem { key, size, share: epoch.share(value), seen: None };
     // What a flow weighs at most that is not in the list.
     let mut others = 0.0f64;
     for lane in lanes {
@@ -135,9 +135,21 @@ pub(super) fn largest(
             }
         }
     }
-    let (items, truncated) = largest.into_list();
+    let (mut items, truncated) = largest.into_list();
+    add_seen(&mut items, lanes);
     let complete_to = complete_to(&items, epoch.by, others);
     Ok(Listed { items, truncated, complete_to })
+}
+
+/// Says of each flow when and how it was seen, where its lane tells.
+pub(super) fn add_seen(items: &mut [SizeItem], lanes: &[Lane<'_>]) {
+    for lane in lanes {
+        let Some(details) = lane.answers.details() else { continue };
+        let own = |item: &&mut SizeItem| item.key.as_bytes().len() == lane.key_bytes;
+        for item in items.iter_mut().filter(own) {
+            item.seen = details.seen(item.key.as_bytes());
+        }
+    }
 }
 
 fn high(size: &SizeEstimate, by: Measure) -> f64 {

@@ -120,6 +120,7 @@ fn compare(bursts: usize, seed: u64) -> usize {
                 tunnels,
                 batch_packets,
                 elements: None,
+                services: false,
                 ipv6: true,
                 isa,
             };
@@ -134,7 +135,7 @@ fn compare(bursts: usize, seed: u64) -> usize {
             });
             assert_eq!(direct, expected, "{isa} {mutated:02x?}");
             let shared = through(&|lanes, taken| {
-                let mut block = Block::new(isa);
+                let mut block = Block::new(isa, false);
                 assert_eq!(block.read(columns.frames(), tunnels), frames.len());
                 lanes.take_block(&block, 0..frames.len(), u64::MAX, taken);
             });

@@ -17,6 +17,7 @@ fn sorted(case: &Case) -> Vec<SizeItem> {
         key,
         size: SizeEstimate::exact(size),
         share: size.by(case.by) as f64 / total as f64,
+        seen: None,
     };
     items.into_iter().map(item).collect()
 }
@@ -110,6 +111,7 @@ fn candidates_answer_with_their_own_bounds() {
         key: key(n),
         size: Rough::size(packets),
         share: packets as f64 / 200.0,
+        seen: None,
     };
     // Of flows 1 and 3 either may be the larger one.
     for (name, selection, items, complete_to) in [

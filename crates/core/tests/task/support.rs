@@ -215,11 +215,11 @@ pub fn run_once(name: &str, options: &TaskOptions, case: &Case) -> Report {
 /// Addresses of a key, and bytes of its other fields.
 fn sizes(kind: KeyKind) -> (usize, usize) {
     let bytes = |field| match field {
-        Field::Source | Field::Destination => 0,
         Field::SourcePort | Field::DestinationPort => 2,
         Field::Protocol => 1,
+        _ => 0,
     };
-    let addresses = kind.fields().filter(|field| bytes(*field) == 0).count();
+    let addresses = kind.fields().filter(|field| field.is_address()).count();
     (addresses, kind.fields().map(bytes).sum())
 }
 
@@ -233,10 +233,11 @@ pub fn lane_bytes(key: KeySpec) -> Vec<usize> {
     if addresses == 0 { vec![v4] } else { vec![v4, shortest(16, &[16, 32, 37])] }
 }
 
-/// Every set of fields that makes a key.
+/// Every set of fields of a five-tuple.
 pub fn every_kind() -> Vec<KeyKind> {
     let set = |bits: usize| {
-        let fields = (0..5).filter(|at| bits >> at & 1 == 1).map(|at| Field::ALL[at]);
+        let all = KeyKind::FIVE_TUPLE.fields().enumerate();
+        let fields = all.filter(|(at, _)| bits >> at & 1 == 1).map(|(_, field)| field);
         KeyKind::of(&fields.collect::<Vec<_>>())
     };
     (1..32).map(set).collect()

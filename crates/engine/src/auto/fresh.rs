@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 
 use flowgauge_core::key::{CanonicalKey, Extract, FlowKey, Key4, Key8, Key16, Key37, KeySpec};
-use flowgauge_core::packet::{Frame, Headers, Ip, Tunnels};
+use flowgauge_core::packet::{Extras, Frame, Headers, Ip, Tunnels};
 
 /// Where in a sample the addresses of a packet stand.
 pub(super) struct Fresh {
@@ -39,10 +39,10 @@ pub(super) fn fresh<'a>(
     once: &HashSet<CanonicalKey>,
 ) -> Vec<Fresh> {
     let one = |(packet, (begin, frame)): (usize, (usize, Frame<'_>))| {
-        let captured = frame.bytes;
+        let (captured, extras) = (frame.bytes, Extras::read(&frame, tunnels));
         let (flow, at, bytes) = match &tunnels.read(&frame).0 {
-            Headers::V4(ip) => (v4(key, ip)?, place(captured, &ip.addresses)?, 4),
-            Headers::V6(ip) => (v6(key, ip)?, place(captured, &ip.addresses)?, 16),
+            Headers::V4(ip) => (v4(key, ip, &extras)?, place(captured, &ip.addresses)?, 4),
+            Headers::V6(ip) => (v6(key, ip, &extras)?, place(captured, &ip.addresses)?, 16),
             Headers::NoKey(_) | Headers::Unread(_) | Headers::Malformed(_) => return None,
         };
         once.contains(&flow).then_some(Fresh { packet, at: begin + at, bytes })
@@ -55,27 +55,31 @@ fn place(captured: &[u8], addresses: &[u8]) -> Option<usize> {
     captured.windows(addresses.len()).position(|bytes| bytes == addresses)
 }
 
-fn v4(key: KeySpec, ip: &Ip<8>) -> Option<CanonicalKey> {
+fn v4(key: KeySpec, ip: &Ip<8>, extras: &Extras) -> Option<CanonicalKey> {
     match key.lanes() {
-        [4, _] => of::<Key4, 8>(key, ip),
-        [8, _] => of::<Key8, 8>(key, ip),
-        [13, _] => of::<Key16, 8>(key, ip),
+        [4, _] => of::<Key4, 8>(key, ip, extras),
+        [8, _] => of::<Key8, 8>(key, ip, extras),
+        [_, _] => of::<Key16, 8>(key, ip, extras),
         // Other addresses are no other keys.
         _ => None,
     }
 }
 
-fn v6(key: KeySpec, ip: &Ip<32>) -> Option<CanonicalKey> {
+fn v6(key: KeySpec, ip: &Ip<32>, extras: &Extras) -> Option<CanonicalKey> {
     match key.lanes() {
-        [_, 16] => of::<Key16, 32>(key, ip),
-        [_, _] => of::<Key37, 32>(key, ip),
+        [_, 16] => of::<Key16, 32>(key, ip, extras),
+        [_, _] => of::<Key37, 32>(key, ip, extras),
         _ => None,
     }
 }
 
-fn of<K: FlowKey + Extract<N>, const N: usize>(key: KeySpec, ip: &Ip<N>) -> Option<CanonicalKey> {
+fn of<K: FlowKey + Extract<N>, const N: usize>(
+    key: KeySpec,
+    ip: &Ip<N>,
+    extras: &Extras,
+) -> Option<CanonicalKey> {
     let key_bytes = key.lanes()[usize::from(N == 32)];
-    let flow = K::extract_bits(key.kind(), ip, key.mask(key_bytes)).ok()?;
+    let flow = K::extract_bits(key.kind(), ip, extras, key.mask(key_bytes)).ok()?;
     Some(CanonicalKey::new(flow.canonical(key_bytes)))
 }
 
@@ -94,8 +98,8 @@ mod tests {
     fn keys<'a>(key: KeySpec, frames: impl Iterator<Item = Frame<'a>>) -> Vec<CanonicalKey> {
         let parsed = frames.map(|frame| flowgauge_core::packet::parse(frame.link, frame.bytes));
         let key = |headers| match headers {
-            Headers::V4(ip) => v4(key, &ip),
-            Headers::V6(ip) => v6(key, &ip),
+            Headers::V4(ip) => v4(key, &ip, &Extras::default()),
+            Headers::V6(ip) => v6(key, &ip, &Extras::default()),
             _ => None,
         };
         parsed.map(|headers| key(headers).unwrap()).collect()

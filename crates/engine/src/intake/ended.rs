@@ -1,5 +1,6 @@
 //! An epoch on its way from a meter to the closer.
 
+use flowgauge_core::services::Services;
 use flowgauge_core::terms::Size;
 use flowgauge_core::timeline::Timeline;
 
@@ -20,6 +21,8 @@ pub(crate) struct Ended {
     pub(crate) traffic: Option<Traffic>,
     /// Keyed packets that no lane takes.
     pub(crate) unmeasured: Size,
+    /// Packets with a key that count for both of their ends.
+    pub(crate) twice: Size,
     /// Bounds of a time epoch, as far as it went; else those of the packets.
     pub(crate) bounds_ns: Option<(i64, i64)>,
     /// From when to when a time epoch was observed: all of it, but for the first and the last of a run.
@@ -38,6 +41,8 @@ pub(crate) struct Ended {
     pub(crate) missing: Vec<usize>,
     /// When the packets came, where a task asks for it.
     pub(crate) timeline: Option<Box<Timeline>>,
+    /// The packets by protocol and service, where a summary may not tell.
+    pub(crate) services: Option<Box<Services>>,
     /// What the source has to say.
     pub(crate) notes: Vec<String>,
 }
@@ -47,10 +52,12 @@ impl Ended {
     pub(crate) fn beside(mut self, other: Self) -> Self {
         self.account.add(&other.account);
         self.unmeasured += other.unmeasured;
+        self.twice += other.twice;
         self.unfit = self.unfit.or(other.unfit);
         self.times_ns = around(self.times_ns, other.times_ns);
         self.bounds_ns = self.times_ns;
-        self.timeline = both(self.timeline, other.timeline);
+        self.timeline = both(self.timeline, other.timeline, Timeline::merge);
+        self.services = both(self.services, other.services, Services::merge);
         self
     }
 
@@ -70,6 +77,7 @@ impl Ended {
         self.account.add(&next.account);
         self.traffic = Traffic::both(self.traffic, next.traffic);
         self.unmeasured += next.unmeasured;
+        self.twice += next.twice;
         self.bounds_ns = match (self.bounds_ns, next.bounds_ns) {
             (Some((start_ns, _)), Some((_, end_ns))) => Some((start_ns, end_ns)),
             (own, next) => own.or(next),
@@ -78,7 +86,8 @@ impl Ended {
         self.observed_ns = around(self.observed_ns, next.observed_ns);
         self.ends_ns = next.ends_ns.or(self.ends_ns);
         self.unfit = self.unfit.or(next.unfit);
-        self.timeline = both(self.timeline, next.timeline);
+        self.timeline = both(self.timeline, next.timeline, Timeline::merge);
+        self.services = both(self.services, next.services, Services::merge);
         next.notes.into_iter().for_each(|note| add_note(&mut self.notes, note));
         self.step_ns = if self.step_ns == 0 { next.step_ns } else { self.step_ns };
         self.late_epochs += next.late_epochs + 1;
@@ -98,11 +107,15 @@ fn around(times_ns: Option<(i64, i64)>, others_ns: Option<(i64, i64)>) -> Option
     }
 }
 
-/// The timeline of both parts of an epoch.
-fn both(own: Option<Box<Timeline>>, other: Option<Box<Timeline>>) -> Option<Box<Timeline>> {
+/// What both parts of an epoch have of something.
+fn both<T>(
+    own: Option<Box<T>>,
+    other: Option<Box<T>>,
+    merge: impl FnOnce(&mut T, &T),
+) -> Option<Box<T>> {
     match (own, other) {
         (Some(mut own), Some(other)) => {
-            own.merge(&other);
+            merge(&mut own, &other);
             Some(own)
         }
         (own, other) => own.or(other),

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use flowgauge_core::key::{CanonicalKey, Field, KeyKind, KeySpec};
+use flowgauge_core::key::{CanonicalKey, Field, KeyKind, KeySpec, TcpFlags};
 use flowgauge_core::summary::Estimate;
 use flowgauge_core::task::{Finding, FindingKind};
 
@@ -145,19 +145,8 @@ pub(super) fn filter(finding: &Finding, spec: KeySpec) -> Option<String> {
 
 /// Names of TCP flags, such as `SYN+ACK`.
 pub(super) fn flag_names(flags: u8) -> String {
-    const NAMES: [(u8, &str); 8] = [
-        (0x02, "SYN"),
-        (0x10, "ACK"),
-        (0x08, "PSH"),
-        (0x01, "FIN"),
-        (0x04, "RST"),
-        (0x20, "URG"),
-        (0x40, "ECE"),
-        (0x80, "CWR"),
-    ];
-    let names: Vec<_> =
-        NAMES.iter().filter(|(bit, _)| flags & bit != 0).map(|(_, name)| *name).collect();
-    if names.is_empty() { "without flags".to_owned() } else { names.join("+") }
+    let names = TcpFlags(flags).to_string();
+    if names.is_empty() { "without flags".to_owned() } else { names }
 }
 
 /// The address of a host.

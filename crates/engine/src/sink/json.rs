@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use flowgauge_core::key::{CanonicalKey, Field, Fields, KeySpec};
-use flowgauge_core::summary::{Estimate, Setting};
+use flowgauge_core::key::{CanonicalKey, Field, Fields, KeyKind, KeySpec, Mac, TcpFlags};
+use flowgauge_core::summary::{Estimate, Seen, Setting, SizeEstimate};
 use flowgauge_core::task::{
     AddressItem, Finding, FindingKind, HierarchyItem, Report, Selection, Side, SizeItem, SpreadItem,
 };
@@ -11,6 +11,7 @@ use flowgauge_core::terms::{Measure, Size};
 use flowgauge_core::timeline::Series;
 use serde_json::{Map, Value, json};
 
+use super::ways::Ways;
 use super::{Format, escape, findings, names, rfc3339};
 use crate::account::Account;
 use crate::report::{Breakdown, EpochReport, Gap, SummaryInfo, TotalReport, Traffic};
@@ -318,6 +319,26 @@ fn size_item(item: &SizeItem, spec: KeySpec, shared: bool) -> Value {
     if shared {
         value["share"] = json!(item.share);
     }
+    if let Some(seen) = &item.seen {
+        value["seen"] = seen_of(seen, &item.size, spec.kind());
+    }
+    value
+}
+
+/// When and how a flow was seen.
+fn seen_of(seen: &Seen, size: &SizeEstimate, kind: KeyKind) -> Value {
+    let mut value = json!({
+        "first": rfc3339(seen.first_ns),
+        "last": rfc3339(seen.last_ns),
+        "seconds": seen.seconds(),
+        "packet_bytes": Ways::mean(size),
+        "tcp_flags": TcpFlags(seen.tcp_flags).to_string(),
+    });
+    if let Some(Ways { forward, back }) = Ways::of(seen, size, kind) {
+        let size = |size: Size| json!({ "packets": size.packets, "bytes": size.bytes });
+        value["forward"] = size(forward);
+        value["back"] = size(back);
+    }
     value
 }
 
@@ -340,6 +361,7 @@ fn finding(item: &Finding, epoch: &EpochReport) -> Value {
         source_port: item.port.filter(|_| port(true)),
         destination_port: item.port.filter(|_| port(false)),
         protocol: item.protocol,
+        ..Fields::default()
     };
     let (start_ns, end_ns) = item.span_ns.unzip();
     let (usual, now) = item.usual.unzip();
@@ -386,13 +408,20 @@ fn key(spec: KeySpec, key: &CanonicalKey) -> Value {
 }
 
 fn fields_of(spec: KeySpec, fields: &Fields) -> Value {
+    let mac = |mac: Mac| Value::from(mac.to_string());
     let address = |field| move |address| Value::from(names::address(spec, field, address));
     let fields = [
         ("source", fields.source.map(address(Field::Source))),
         ("destination", fields.destination.map(address(Field::Destination))),
+        ("host", fields.host.map(address(Field::Host))),
         ("source_port", fields.source_port.map(Value::from)),
         ("destination_port", fields.destination_port.map(Value::from)),
         ("protocol", fields.protocol.map(Value::from)),
+        ("vlan", fields.vlan.map(Value::from)),
+        ("tcp_flags", fields.tcp_flags.map(|flags| flags.to_string().into())),
+        ("source_mac", fields.source_mac.map(mac)),
+        ("destination_mac", fields.destination_mac.map(mac)),
+        ("mac", fields.mac.map(mac)),
     ];
     let held = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     held.collect::<Map<_, _>>().into()

@@ -175,6 +175,7 @@ fn flow(spec: KeySpec, key: &CanonicalKey) -> String {
     let ends = [
         (Field::Source, fields.source, fields.source_port),
         (Field::Destination, fields.destination, fields.destination_port),
+        (Field::Host, fields.host, None),
     ];
     let ends = ends.into_iter().filter_map(|(field, address, port)| {
         let name = |address| names::address(spec, field, address);
@@ -194,5 +195,6 @@ fn flow(spec: KeySpec, key: &CanonicalKey) -> String {
     let arrow = if spec.kind().is_in_order() { "=" } else { ">" };
     let ends = ends.collect::<Vec<_>>().join(arrow);
     let parts = [Some(ends).filter(|ends| !ends.is_empty()), protocol];
-    parts.into_iter().flatten().collect::<Vec<_>>().join("/")
+    let others = names::others(&fields).into_iter().map(|part| part.replace(' ', ""));
+    parts.into_iter().flatten().chain(others).collect::<Vec<_>>().join("/")
 }

@@ -20,6 +20,7 @@ pub mod tables;
 mod text;
 mod time;
 pub mod units;
+mod ways;
 mod written;
 
 use std::io::{self, Write};

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use flowgauge_core::key::{CanonicalKey, Field, Fields, KeyKind, KeySpec};
+use flowgauge_core::key::{CanonicalKey, Field, Fields, KeyKind, KeySpec, TcpFlags};
 use flowgauge_core::packet::{Fault, Layer, NoKey};
 use flowgauge_core::summary::QuantileOf;
 use flowgauge_core::task::Side;
@@ -153,6 +153,7 @@ pub(crate) fn no_key(reason: NoKey) -> (&'static str, &'static str) {
         NoKey::Macsec => ("macsec", "MACsec"),
         NoKey::Mpls => ("mpls", "MPLS without IP"),
         NoKey::OtherProtocol => ("other-protocol", "of another protocol"),
+        NoKey::NoFrame => ("no-frame", "pushed as headers, without a field of the key"),
     }
 }
 
@@ -191,18 +192,47 @@ pub(super) fn key_words(kind: KeyKind) -> (&'static str, &'static str) {
     match kind {
         KeyKind::SOURCE => ("source", "sources"),
         KeyKind::DESTINATION => ("destination", "destinations"),
+        KeyKind::HOST => ("host", "hosts"),
         KeyKind::PAIR => ("pair", "pairs"),
         KeyKind::CONVERSATION => ("conversation", "conversations"),
         KeyKind::PROTOCOL => ("protocol", "protocols"),
         KeyKind::SOURCE_PORT => ("source port", "source ports"),
         KeyKind::DESTINATION_PORT => ("destination port", "destination ports"),
-        _ => ("flow", "flows"),
+        kind => match kind.name() {
+            Some("vlan") => ("VLAN", "VLANs"),
+            Some("tcp-flags") => ("set of TCP flags", "sets of TCP flags"),
+            Some("source-mac") => ("source MAC address", "source MAC addresses"),
+            Some("destination-mac") => ("destination MAC address", "destination MAC addresses"),
+            Some("mac") => ("MAC address", "MAC addresses"),
+            _ => ("flow", "flows"),
+        },
     }
+}
+
+/// The fields of a key beside its endpoints and its protocol, each in words.
+pub(super) fn others(fields: &Fields) -> Vec<String> {
+    let vlan = fields.vlan.map(|vlan| match vlan {
+        0 => "untagged".to_owned(),
+        vlan => format!("VLAN {vlan}"),
+    });
+    let macs = match (fields.source_mac.or(fields.mac), fields.destination_mac) {
+        (Some(source), Some(destination)) => Some(format!("{source} → {destination}")),
+        (mac, other) => mac.or(other).map(|mac| mac.to_string()),
+    };
+    let flags = fields.tcp_flags.map(|flags| match flags {
+        TcpFlags(0) => "no TCP flags".to_owned(),
+        flags => flags.to_string(),
+    });
+    [macs, vlan, flags].into_iter().flatten().collect()
 }
 
 /// The addresses of a key, by their fields.
 pub(super) fn addresses(fields: &Fields) -> impl Iterator<Item = (Field, IpAddr)> {
-    let all = [(Field::Source, fields.source), (Field::Destination, fields.destination)];
+    let all = [
+        (Field::Source, fields.source),
+        (Field::Destination, fields.destination),
+        (Field::Host, fields.host),
+    ];
     all.into_iter().filter_map(|(field, address)| Some((field, address?)))
 }
 

@@ -7,11 +7,12 @@
 use std::borrow::Cow;
 use std::io;
 
-use flowgauge_core::key::{CanonicalKey, Field, Fields, KeySpec};
-use flowgauge_core::summary::{Estimate, SizeEstimate};
+use flowgauge_core::key::{CanonicalKey, Field, Fields, KeyKind, KeySpec, TcpFlags};
+use flowgauge_core::summary::{Estimate, Seen, SizeEstimate};
 use flowgauge_core::task::{Finding, HierarchyItem, Report, Selection};
 use flowgauge_core::terms::Measure;
 
+use super::ways::Ways;
 use super::{Item, findings, names};
 use crate::account::Account;
 use crate::report::{Breakdown, EpochReport, Gap, TotalReport, Traffic};
@@ -193,8 +194,10 @@ impl Within<'_> {
         let no_key = || key_columns(spec);
         match answer {
             Report::Sizes { selection, items, .. } => {
-                let row = |key: Row, size: &SizeEstimate, share: f64| {
+                let detailed = report.summary.is_detailed();
+                let row = |key: Row, size: &SizeEstimate, share: f64, seen: Option<&Seen>| {
                     let row = key.size(size);
+                    let row = if detailed { row.seen(seen, size, spec.kind()) } else { row };
                     let asked = *selection == Selection::Asked;
                     let row = if asked { row } else { row.real("share", share) };
                     match selection.threshold() {
@@ -202,10 +205,11 @@ impl Within<'_> {
                         None => row,
                     }
                 };
-                let rows = items
-                    .iter()
-                    .map(|i| row(key(spec, &spec.fields(i.key.as_bytes())), &i.size, i.share));
-                self.table(name, rows, || row(no_key(), &SizeEstimate::default(), 0.0))
+                let rows = items.iter().map(|item| {
+                    let key = key(spec, &spec.fields(item.key.as_bytes()));
+                    row(key, &item.size, item.share, item.seen.as_ref())
+                });
+                self.table(name, rows, || row(no_key(), &SizeEstimate::default(), 0.0, None))
             }
             Report::Findings { items, .. } => {
                 let rows = items.iter().map(|item| finding(Some(item), report));
@@ -369,6 +373,28 @@ impl Row {
         self.estimate("packets", size.packets.as_ref()).estimate("bytes", size.bytes.as_ref())
     }
 
+    /// When and how a flow was seen.
+    fn seen(self, seen: Option<&Seen>, size: &SizeEstimate, kind: KeyKind) -> Self {
+        let row = self
+            .time("first_seen", seen.map(|seen| seen.first_ns))
+            .time("last_seen", seen.map(|seen| seen.last_ns))
+            .add("seconds", Value::Real(seen.map(Seen::seconds)))
+            .add("packet_bytes", Value::Real(Ways::mean(size)))
+            .maybe_text(
+                "tcp_flags_seen",
+                seen.map(|seen| TcpFlags(seen.tcp_flags).to_string()).as_deref(),
+            );
+        if !Ways::has(kind) {
+            return row;
+        }
+        let ways = seen.and_then(|seen| Ways::of(seen, size, kind));
+        let (forward, back) = ways.map(|ways| (ways.forward, ways.back)).unzip();
+        row.add("forward_packets", Value::Whole(forward.map(|size| size.packets)))
+            .add("forward_bytes", Value::Whole(forward.map(|size| size.bytes)))
+            .add("back_packets", Value::Whole(back.map(|size| size.packets)))
+            .add("back_bytes", Value::Whole(back.map(|size| size.bytes)))
+    }
+
     /// The keyed traffic, where a sample of it was read.
     fn traffic(self, traffic: Option<Traffic>, account: &Account) -> Self {
         match traffic {
@@ -417,10 +443,26 @@ fn key(spec: KeySpec, fields: &Fields) -> Row {
             row = row.whole(column, port.into());
         }
     }
-    match fields.protocol {
-        Some(protocol) => row.whole("protocol", protocol.into()),
-        None => row,
+    for (column, number) in
+        [("protocol", fields.protocol.map(u64::from)), ("vlan", fields.vlan.map(u64::from))]
+    {
+        if let Some(number) = number {
+            row = row.whole(column, number);
+        }
     }
+    if let Some(flags) = fields.tcp_flags {
+        row = row.text("tcp_flags", &flags.to_string());
+    }
+    for (column, mac) in [
+        ("source_mac", fields.source_mac),
+        ("destination_mac", fields.destination_mac),
+        ("mac", fields.mac),
+    ] {
+        if let Some(mac) = mac {
+            row = row.text(column, &mac.to_string());
+        }
+    }
+    row
 }
 
 /// The columns of a key: those of its all-zero IPv4 key.

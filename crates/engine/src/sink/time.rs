@@ -12,6 +12,11 @@ pub fn rfc3339(time_ns: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ns:09}Z")
 }
 
+/// The time of day, UTC, in milliseconds: `13:00:00.000`.
+pub(super) fn clock(time_ns: i64) -> String {
+    rfc3339(time_ns)[11..23].to_owned()
+}
+
 /// Year, month and day of a number of days since 1970-01-01.
 fn date(days: i64) -> (i64, usize, i64) {
     // A year is at most 366 days long, so this is never too late (nor, before 1970, is the year

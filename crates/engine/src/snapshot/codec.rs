@@ -198,7 +198,7 @@ pub(super) fn read(
         return Err(from.invalid("end", 0, "there is more than a snapshot has").into());
     };
     let summaries = Summaries(summaries);
-    if !adds_up(&summaries, &account) {
+    if !adds_up(key, &summaries, &account) {
         return Err(from.invalid("lane", 0, "its flows have more packets than the account").into());
     }
     let first = &options[0];
@@ -223,7 +223,7 @@ pub(super) fn read(
 
 /// Whether the flows of exact tables, and what found no room in them, add up: to no more than was keyed,
 /// unless keyed packets stand for skipped ones. The tasks rely on it.
-fn adds_up(summaries: &Summaries, account: &Account) -> bool {
+fn adds_up(key: KeySpec, summaries: &Summaries, account: &Account) -> bool {
     let mut sums = [Some(0u64); 2];
     let mut add = |size: Size| {
         for (sum, by) in sums.iter_mut().zip([Measure::Packets, Measure::Bytes]) {
@@ -236,7 +236,9 @@ fn adds_up(summaries: &Summaries, account: &Account) -> bool {
             add(answers.untracked());
         }
     }
-    let keyed = [account.keyed, account.keyed_bytes];
+    // Where both ends of a packet are keys, it may count twice.
+    let each = if key.kind().is_either() { 2 } else { 1 };
+    let keyed = [account.keyed, account.keyed_bytes].map(|keyed| keyed.saturating_mul(each));
     sums.iter().zip(keyed).all(|(sum, keyed)| {
         sum.is_some_and(|sum| sum <= keyed || account.skipped != Size::default())
     })

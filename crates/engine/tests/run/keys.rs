@@ -95,7 +95,7 @@ fn counted(key: KeySpec, packets: &[Packet]) -> Sizes {
                 values.swap(2, 3);
             }
         }
-        let all = Field::ALL.into_iter().zip(values);
+        let all = KeyKind::FIVE_TUPLE.fields().zip(values);
         let own = all.filter(|(field, _)| key.kind().has(*field)).map(of);
         let text = Value::Object(own.collect()).to_string();
         let (packets, bytes) = sizes.entry(text).or_default();
@@ -132,7 +132,8 @@ fn every_key_counts_what_it_names() {
     let (bytes, packets) = packets(4000);
     let mut keys = Vec::new();
     for bits in 1..32_usize {
-        let fields = (0..5).filter(|at| bits >> at & 1 == 1).map(|at| Field::ALL[at]);
+        let all = KeyKind::FIVE_TUPLE.fields().enumerate();
+        let fields = all.filter(|(at, _)| bits >> at & 1 == 1).map(|(_, field)| field);
         let fields: Vec<_> = fields.collect();
         keys.push(KeySpec::from(KeyKind::of(&fields)));
         for cut in

@@ -3,6 +3,7 @@
 
 mod account;
 mod answers;
+mod beside;
 mod capture;
 mod corpus;
 mod crew;

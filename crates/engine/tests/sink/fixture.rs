@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use flowgauge_core::key::{CanonicalKey, Field, KeyKind, KeySpec};
 use flowgauge_core::packet::{Fault, Layer, Malformed, NoKey};
-use flowgauge_core::summary::{Estimate, QuantileOf, Setting, SizeEstimate};
+use flowgauge_core::summary::{Estimate, QuantileOf, Seen, Setting, SizeEstimate};
 use flowgauge_core::task::{
     AddressItem, ChangeItem, Finding, FindingKind, HierarchyItem, Report, Selection, Side,
     SizeItem, SpreadItem,
@@ -87,6 +87,7 @@ fn flows() -> Vec<SizeItem> {
         key,
         size: SizeEstimate::exact(Size { packets, bytes }),
         share: packets as f64 / 60_002.0,
+        seen: None,
     })
     .collect()
 }
@@ -378,16 +379,22 @@ pub(crate) fn kinds() -> impl Iterator<Item = KeyKind> {
     KeyKind::NAMED.into_iter().map(|(_, kind)| kind).chain(unnamed)
 }
 
+/// The longest text of a field.
+fn widest_value(field: Field) -> String {
+    match field {
+        Field::Source | Field::Destination | Field::Host => Ipv6Addr::from(u128::MAX).to_string(),
+        Field::SourcePort | Field::DestinationPort => "65535".to_owned(),
+        Field::Protocol | Field::TcpFlags => "255".to_owned(),
+        Field::Vlan => "4095".to_owned(),
+        Field::SourceMac | Field::DestinationMac | Field::Mac => "ff:ff:ff:ff:ff:ff".to_owned(),
+    }
+}
+
 /// An epoch of several million packets in which every item is as wide as it can be.
 pub(crate) fn widest(kind: KeyKind, by: Measure) -> EpochReport {
     let far = Ipv6Addr::from(u128::MAX).to_string();
-    let value = |field: Field| match field {
-        Field::Source | Field::Destination => far.as_str(),
-        Field::SourcePort | Field::DestinationPort => "65535",
-        Field::Protocol => "255",
-    };
     let flow: Vec<_> =
-        kind.fields().map(|field| format!("{}={}", field.name(), value(field))).collect();
+        kind.fields().map(|field| format!("{}={}", field.name(), widest_value(field))).collect();
     let key = KeySpec::from(kind).parse_flow(&flow.join(",")).unwrap();
     let wide = |value: f64| Estimate {
         value,
@@ -397,7 +404,14 @@ pub(crate) fn widest(kind: KeyKind, by: Measure) -> EpochReport {
     };
     let huge = wide(99_999_999_999.0);
     let size = SizeEstimate { packets: Some(wide(888_888.0)), bytes: Some(huge) };
-    let items: Vec<_> = (0..1200).map(|_| SizeItem { key, size, share: 0.999_99 }).collect();
+    let seen = Seen {
+        first_ns: 1_000_000_000,
+        last_ns: 86_400_000_000_000,
+        tcp_flags: 0xff,
+        back: Size { packets: 888_888, bytes: u64::MAX },
+    };
+    let items: Vec<_> =
+        (0..1200).map(|_| SizeItem { key, size, share: 0.999_99, seen: Some(seen) }).collect();
     let address = address(&far);
     let spread = |side, threshold| Report::Spread {
         side,

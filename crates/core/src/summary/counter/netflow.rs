@@ -143,7 +143,7 @@ impl<K: FlowKey> Ingest<K> for SampledTable<K> {
             };
             let digest = keys[i].digest(&self.digester);
             // Of packets that came as a sum, each has its share.
-            self.table.add(keys[i], digest, 1, bytes[i] / u64::from(packets[i]), 0);
+            self.table.add(keys[i], digest, 1, bytes[i] / u64::from(packets[i]), (0, 0));
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use super::super::state::State;
 use super::super::{
-    Answers, Candidates, Estimate, Flows, Forecast, Forecasts, SizeEstimate, SizeQuery, Spread,
+    Answers, Candidates, Details, Estimate, Flows, Forecast, Forecasts, Seen, SizeEstimate,
+    SizeQuery, Spread,
 };
 use super::exact::ExactTable;
 use super::layout::Layout;
@@ -47,6 +48,9 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Answers for ExactTable<K, S, L> {
     }
     fn spread(&self) -> Option<&dyn Spread> {
         S::ELEMENTS.then_some(self)
+    }
+    fn details(&self) -> Option<&dyn Details> {
+        S::DETAILS.then_some(self)
     }
     fn forecasts(&self) -> Option<&dyn Forecasts> {
         S::LASTING.then_some(self)
@@ -102,6 +106,13 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> SizeQuery for ExactTable<K, S, L> {
             // The flow may be among the untracked ones.
             None => SizeEstimate::between(Size::default(), Size::default(), self.untracked),
         }
+    }
+}
+
+impl<K: FlowKey, S: State, L: Layout<K, S>> Details for ExactTable<K, S, L> {
+    fn seen(&self, key: &[u8]) -> Option<Seen> {
+        let key = K::matching(key, &self.digester)?;
+        self.layout.state(self.find(key, key.digest(&self.digester))?).seen()
     }
 }
 

@@ -124,14 +124,17 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
         keys: &[K],
         packets: &[u32],
         bytes: &[u64],
-        elements: &[u64],
+        (elements, times_ns): (&[u64], &[i64]),
     ) -> usize {
         let len = keys.len();
         let (guesses, packets) = (&guesses[..len], &packets[..len]);
-        let (bytes, elements) = (&bytes[..len], &elements[..len]);
+        let (bytes, elements, times_ns) = (&bytes[..len], &elements[..len], &times_ns[..len]);
         for (i, &key) in keys.iter().enumerate() {
             match self.layout.guessed(guesses[i], key) {
                 Some(state) if !S::LASTING || !state.is_silent() => {
+                    if S::DETAILS {
+                        state.see(times_ns[i]);
+                    }
                     let excess = state.add(packets[i], bytes[i], elements[i]);
                     if excess != Size::default() {
                         self.saturated += excess;
@@ -151,13 +154,15 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> ExactTable<K, S, L> {
         digest: u64,
         packets: u32,
         bytes: u64,
-        element: u64,
+        (element, time_ns): (u64, i64),
     ) {
         let Some(flow) = self.place(key, digest) else {
             return self.miss(Size { packets: packets.into(), bytes });
         };
         self.activate(flow);
-        self.saturated += self.layout.state_mut(flow).add(packets, bytes, element);
+        let state = self.layout.state_mut(flow);
+        state.see(time_ns);
+        self.saturated += state.add(packets, bytes, element);
     }
 
     pub(in crate::summary) fn buckets(&self) -> usize {
@@ -313,7 +318,8 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Ingest<K> for ExactTable<K, S, L> {
             self.drop_kept();
         }
         let (keys, digests) = (batch.keys(), batch.digests());
-        let (packets, bytes, elements) = (batch.packets(), batch.bytes(), batch.elements());
+        let (packets, bytes) = (batch.packets(), batch.bytes());
+        let (elements, times_ns) = (batch.elements(), batch.times_ns());
         let guesses = self.look_up(keys, digests);
         let (guesses, mut at) = (&guesses[..keys.len()], 0);
         loop {
@@ -322,18 +328,19 @@ impl<K: FlowKey, S: State, L: Layout<K, S>> Ingest<K> for ExactTable<K, S, L> {
                 &keys[at..],
                 &packets[at..],
                 &bytes[at..],
-                &elements[at..],
+                (&elements[at..], &times_ns[at..]),
             );
             if at == keys.len() {
                 return;
             }
-            self.add(keys[at], digests[at], packets[at], bytes[at], elements[at]);
+            let beside = (elements[at], times_ns[at]);
+            self.add(keys[at], digests[at], packets[at], bytes[at], beside);
             at += 1;
         }
     }
 
     fn wants_elements(&self) -> bool {
-        S::ELEMENTS
+        S::ELEMENTS || S::DETAILS
     }
 }
 

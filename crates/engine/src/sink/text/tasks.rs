@@ -1,6 +1,6 @@
 //! The answer of each task, as a section of the page.
 
-use flowgauge_core::key::{CanonicalKey, Field, Fields};
+use flowgauge_core::key::{CanonicalKey, Field, Fields, TcpFlags};
 use flowgauge_core::summary::{Estimate, QuantileOf};
 use flowgauge_core::task::{
     AddressItem, ChangeItem, Finding, HierarchyItem, Report, Selection, Side, SizeItem, SpreadItem,
@@ -9,6 +9,8 @@ use flowgauge_core::terms::{Measure, SpreadOf};
 
 use crate::report::EpochReport;
 use crate::sink::layout::{Align, Cell, Look, Page, Table, paragraph};
+use crate::sink::time::clock;
+use crate::sink::ways::Ways;
 use crate::sink::{findings, names, units};
 
 /// Columns that a table needs besides its flow, so that flows have 51 of a page of 100: two IPv4 endpoints,
@@ -84,6 +86,10 @@ impl Section<'_> {
             columns.push(("between", Align::Right));
         }
         columns.push(("share", Align::Right));
+        let detailed = items.iter().any(|item| item.seen.is_some());
+        if detailed {
+            columns.extend(self.detail_columns());
+        }
         let mut table = Table::new(&columns);
         for (index, item) in items.iter().take(self.rows).enumerate() {
             let mut cells: Vec<Cell> = vec![(index + 1).to_string().into(), self.flow(&item.key)];
@@ -96,6 +102,9 @@ impl Section<'_> {
                     .push(item.size.by(by).map(|size| range(by, &size)).unwrap_or_default().into());
             }
             cells.push(units::percent(item.share).into());
+            if detailed {
+                cells.extend(self.details(item));
+            }
             table.row(cells, item.share);
         }
         // Bounds matter more than the measure that was not asked for.
@@ -103,8 +112,40 @@ impl Section<'_> {
             Measure::Packets => "bytes",
             Measure::Bytes => "packets",
         };
-        table.spare(&[other, "between", "", "share"]);
+        let spared =
+            ["packet", "first seen", other, "lasting", "between", "flags", "back", "", "share"];
+        table.spare(&spared);
         self.finish(page, &table);
+    }
+
+    /// The columns of when and how flows were seen.
+    fn detail_columns(&self) -> Vec<(&'static str, Align)> {
+        let back = Ways::has(self.report.key.kind()).then_some(("back", Align::Right));
+        let columns = [
+            ("packet", Align::Right),
+            ("first seen", Align::Left),
+            ("lasting", Align::Right),
+            ("flags", Align::Left),
+        ];
+        back.into_iter().chain(columns).collect()
+    }
+
+    /// Their cells: what came back, the mean packet, when it began and how long it went on, TCP flags.
+    fn details(&self, item: &SizeItem) -> Vec<Cell> {
+        let (by, kind) = (self.report.by, self.report.key.kind());
+        let Some(seen) = &item.seen else {
+            return self.detail_columns().iter().map(|_| Cell::from("")).collect();
+        };
+        let ways = Ways::of(seen, &item.size, kind);
+        let back = ways.map(|ways| units::size(by, ways.back.by(by) as f64).into());
+        let mean = Ways::mean(&item.size);
+        let cells = [
+            mean.map(|mean| units::bytes(mean.round())).unwrap_or_default().into(),
+            clock(seen.first_ns).into(),
+            units::duration(i128::from(seen.last_ns) - i128::from(seen.first_ns)).into(),
+            TcpFlags(seen.tcp_flags).to_string().into(),
+        ];
+        back.into_iter().chain(cells).collect()
     }
 
     fn findings(&self, page: &mut Page, items: &[Finding], truncated: u64) {
@@ -430,16 +471,17 @@ impl Section<'_> {
     fn flow(&self, key: &CanonicalKey) -> Cell {
         let fields = self.report.key.fields(key.as_bytes());
         let protocol = fields.protocol.map(names::protocol);
-        let with_protocol =
-            |end: String| protocol.iter().fold(end, |end, protocol| format!("{end} {protocol}"));
+        let behind: Vec<_> = protocol.into_iter().chain(names::others(&fields)).collect();
+        let with_others =
+            |end: String| behind.iter().fold(end, |end, other| format!("{end} {other}"));
         match self.endpoints(&fields) {
             [Some(source), Some(destination)] => {
                 let both_ways = self.report.key.kind().is_in_order();
                 let arrow = if both_ways { "↔" } else { "→" };
-                self.joined(source, arrow, &with_protocol(destination))
+                self.joined(source, arrow, &with_others(destination))
             }
-            [Some(end), None] | [None, Some(end)] => with_protocol(end).into(),
-            [None, None] => protocol.unwrap_or_default().into(),
+            [Some(end), None] | [None, Some(end)] => with_others(end).into(),
+            [None, None] => behind.join(" ").into(),
         }
     }
 
@@ -456,7 +498,11 @@ impl Section<'_> {
         let no_ports =
             fields.source_port.unwrap_or(0) == 0 && fields.destination_port.unwrap_or(0) == 0;
         [
-            (Field::Source, fields.source, fields.source_port),
+            if fields.host.is_some() {
+                (Field::Host, fields.host, None)
+            } else {
+                (Field::Source, fields.source, fields.source_port)
+            },
             (Field::Destination, fields.destination, fields.destination_port),
         ]
         .map(|(field, address, port)| {
