@@ -50,6 +50,7 @@ Examples:
   flowgauge analyze --key source --by bytes trace.pcap  the sources with most bytes
   flowgauge analyze --filter 'dst host 10.0.0.7' --epoch 10s trace.pcap.gz
   flowgauge analyze -r trace.pcap tcp port 443          the filter as for tcpdump
+  flowgauge analyze --format html -o report.html trace.pcap  a page with plots
   tcpdump -w - | flowgauge analyze -                    from a pipe")]
     Analyze(Reading),
     /// Measures what an interface receives and sends, and reports at the end of each epoch
@@ -304,8 +305,8 @@ pub(crate) struct Run {
     #[arg(long, value_name = "PATH", help_heading = OUTPUT)]
     pub(crate) save: Option<PathBuf>,
 
-    /// Write to FILE as text, line, json, csv, parquet or snapshot ('-' is standard output): instead of --format and -o,
-    /// and as --save does for snapshots. May be repeated, each with a file of its own
+    /// Write to FILE as text, line, json, csv, parquet, html or snapshot ('-' is standard output): instead
+    /// of --format and -o, and as --save does for snapshots. May be repeated, each with a file of its own
     #[arg(long, value_name = "FORMAT:FILE", value_parser = values::sink,
         conflicts_with_all = ["format", "path"], help_heading = OUTPUT)]
     pub(crate) sink: Vec<Destination>,
@@ -439,7 +440,7 @@ impl Run {
 /// Where a report goes, and how it looks.
 #[derive(Args)]
 pub(crate) struct Output {
-    /// How the report is written [default: text; live on a terminal: a line for each epoch, and at the
+    /// How the report is written; html is a page with plots, in one file [default: text; live on a terminal: a line for each epoch, and at the
     /// end the last report as text]
     #[arg(long, value_parser = choice(Format::ALL), help_heading = OUTPUT)]
     pub(crate) format: Option<Format>,
@@ -559,17 +560,19 @@ pub(crate) enum Format {
     Json,
     Csv,
     Parquet,
+    Html,
 }
 
 impl Format {
     /// All of them, by name. JSON is written as a line for each report, which has a name of its own.
-    pub(crate) const ALL: [(&'static str, Self); 6] = [
+    pub(crate) const ALL: [(&'static str, Self); 7] = [
         ("text", Self::Text),
         ("line", Self::Line),
         ("json", Self::Json),
         ("ndjson", Self::Json),
         ("csv", Self::Csv),
         ("parquet", Self::Parquet),
+        ("html", Self::Html),
     ];
 
     /// The name on the command line.

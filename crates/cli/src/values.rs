@@ -18,7 +18,8 @@ pub(crate) fn ring(text: &str) -> Result<usize, String> {
 pub(crate) fn sink(text: &str) -> Result<Destination, String> {
     const SNAPSHOT: &str = "snapshot";
     let known = || {
-        "write FORMAT:FILE, with the format text, line, json, csv, parquet or snapshot".to_owned()
+        "write FORMAT:FILE, with the format text, line, json, csv, parquet, html or snapshot"
+            .to_owned()
     };
     let (name, path) =
         text.split_once(':').filter(|(_, path)| !path.is_empty()).ok_or_else(known)?;

@@ -15,7 +15,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use flowgauge_engine::sink::{Format as Writer, Json, Line, Outlets, Sink, SinkError, Text};
+use flowgauge_engine::sink::{Format as Writer, Html, Json, Line, Outlets, Sink, SinkError, Text};
 use flowgauge_engine::{Config, EngineError, Outcome, Pace};
 
 use crate::args::{Destination, Format, Output, Run};
@@ -109,6 +109,7 @@ pub(crate) fn reports(
         Format::Text => Box::new(text),
         Format::Line => Box::new(Line),
         Format::Json => Box::new(Json),
+        Format::Html => Box::new(Html),
         Format::Csv => {
             let to = To::new(path, tasks, inputs)?;
             return Ok(Box::new(TableFiles::new(to, inputs, pace, flags)?));

@@ -204,3 +204,24 @@ fn parquet_is_for_files_of_a_replay() {
     let reader = SerializedFileReader::new(fs::File::open(&out).unwrap()).unwrap();
     assert_eq!(reader.metadata().file_metadata().num_rows(), 10);
 }
+
+/// The page holds the reports of JSON, wherever it goes.
+#[test]
+fn html_holds_what_json_has() {
+    let capture = file("html.pcap", &pcap(&traffic()));
+    let analyze = ["analyze", "--epoch", "100ms", &capture];
+    let json = flowgauge(&[&analyze[..], &["--format", "json"]].concat()).lines();
+    let out = folder("html").join("report.html");
+    let standard = flowgauge(&[&analyze[..], &["--format", "html"]].concat());
+    assert_eq!((standard.code, standard.err.as_str()), (0, ""));
+    let sink = format!("html:{}", text(&out));
+    assert_eq!(flowgauge(&[&analyze[..], &["--sink", &sink]].concat()).code, 0);
+    let page = fs::read_to_string(&out).unwrap();
+    assert_eq!(page, standard.out);
+    assert!(page.starts_with("<!doctype html>\n"));
+    let items = page.split("class=\"item\">").skip(1);
+    let items = items.map(|item| item.split("</script>").next().unwrap());
+    let items: Vec<serde_json::Value> =
+        items.map(|item| serde_json::from_str(item).unwrap()).collect();
+    assert_eq!(items, json);
+}

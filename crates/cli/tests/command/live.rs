@@ -106,8 +106,13 @@ impl Net {
 
     /// Begins to measure, and waits until packets are received.
     pub(crate) fn live(&self, interface: &str, arguments: &[&str]) -> Live {
+        self.live_as("json", interface, arguments)
+    }
+
+    /// Measures as [`Self::live`] does, with reports in another format.
+    pub(crate) fn live_as(&self, format: &str, interface: &str, arguments: &[&str]) -> Live {
         let arguments =
-            [&["live", "-i", interface, "--seed", "0", "--format", "json"], arguments].concat();
+            [&["live", "-i", interface, "--seed", "0", "--format", format], arguments].concat();
         self.begin(env!("CARGO_BIN_EXE_flowgauge"), interface, &arguments)
     }
 

@@ -77,6 +77,27 @@ fn live_adds_to_its_file_and_opens_it_again_after_hup() {
     assert_eq!((&total["epochs"], &total["undelivered"]), (&epochs.count().into(), &0.into()));
 }
 
+/// A second run adds its epochs to the page of the first.
+#[test]
+fn live_adds_to_a_page() {
+    let Some(net) = Net::new("page") else { return };
+    let capture = many_flows("page.pcap");
+    let page = Path::new(env!("CARGO_TARGET_TMPDIR")).join("page.html");
+    let _ = fs::remove_file(&page);
+    let items = || fs::read_to_string(&page).unwrap_or_default().matches("class=\"item\"").count();
+    for run in 1..=2 {
+        let (path, before) = (page.to_str().unwrap(), items());
+        let live = net.live_as("html", "here", &["--epoch", "200ms", "-o", path]);
+        net.send(&capture);
+        wait_for("a report", || items() > before);
+        live.signal("-INT");
+        assert_eq!(live.end().code, 0);
+        let text = fs::read_to_string(&page).unwrap();
+        assert_eq!(text.matches("<!doctype html>").count(), 1);
+        assert_eq!(text.matches("\"type\":\"total\"").count(), run);
+    }
+}
+
 #[test]
 fn live_goes_on_in_bounded_memory_while_its_pipe_is_not_read() {
     let Some(net) = Net::new("unread") else { return };

@@ -2,7 +2,8 @@
 //!
 //! A [`Sink`] takes [`Item`]s in the order of time. [`Outlets`] gives each of several sinks a
 //! thread and a bounded queue. A [`Format`] turns items into text: for people ([`Text`]), for
-//! eyes and `grep` ([`Line`]), or for programs ([`Json`]). [`tables`] turns them into columns ([`csv`]). Strings from outside (file names, notes) reach a reader only
+//! eyes and `grep` ([`Line`]), for programs ([`Json`]), or for a browser ([`Html`]). [`tables`]
+//! turns them into columns ([`csv`]). Strings from outside (file names, notes) reach a reader only
 //! through `escape`.
 
 pub mod csv;
@@ -10,6 +11,7 @@ mod each;
 mod error;
 mod escape;
 mod findings;
+mod html;
 mod json;
 pub mod layout;
 mod line;
@@ -32,6 +34,7 @@ use crate::snapshot::Saved;
 pub use each::Each;
 pub use error::SinkError;
 pub use escape::visible;
+pub use html::Html;
 pub use json::{Json, parameters};
 pub use line::Line;
 pub use outlets::{Ending, Outlets};

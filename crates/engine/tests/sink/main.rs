@@ -3,6 +3,7 @@
 
 mod csv;
 mod fixture;
+mod html;
 mod json;
 mod line;
 mod outlets;

@@ -1,0 +1,66 @@
+//! Reports as one HTML page, which holds them as JSON and draws them.
+
+use std::io::{self, Write};
+
+use super::{Format, Json};
+use crate::report::{EpochReport, Gap, TotalReport};
+
+const PAGE: &str = include_str!("html/page.html");
+const STYLE: &str = include_str!("html/style.css");
+const SCRIPT: &str = include_str!("html/draw.js");
+
+/// A page of one file, without anything from elsewhere. Each item is the JSON of [`Json`] in an element of
+/// its own at the end of the page, so that the numbers are those of JSON and items can be added.
+pub struct Html;
+
+impl Format for Html {
+    fn header(&self, out: &mut dyn Write) -> io::Result<()> {
+        let page = PAGE
+            .replacen("VERSION", env!("CARGO_PKG_VERSION"), 1)
+            .replacen("STYLE", STYLE, 1)
+            .replacen("SCRIPT", SCRIPT, 1);
+        out.write_all(page.as_bytes())
+    }
+
+    fn epoch(&self, report: &EpochReport, out: &mut dyn Write) -> io::Result<()> {
+        element(out, |json| Json.epoch(report, json))
+    }
+
+    fn gap(&self, gap: &Gap, out: &mut dyn Write) -> io::Result<()> {
+        element(out, |json| Json.gap(gap, json))
+    }
+
+    fn total(&self, report: &TotalReport, out: &mut dyn Write) -> io::Result<()> {
+        element(out, |json| Json.total(report, json))
+    }
+}
+
+/// Writes an element that holds JSON.
+fn element(
+    out: &mut dyn Write,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    out.write_all(b"<script type=\"application/json\" class=\"item\">")?;
+    write(&mut Contained(out))?;
+    out.write_all(b"</script>\n")
+}
+
+/// Writes JSON such that no string in it ends the element that it stands in: `<` as an escape, which JSON
+/// has only inside strings.
+struct Contained<'a>(&'a mut dyn Write);
+
+impl Write for Contained<'_> {
+    fn write(&mut self, json: &[u8]) -> io::Result<usize> {
+        for (at, part) in json.split(|byte| *byte == b'<').enumerate() {
+            if at > 0 {
+                self.0.write_all(b"\\u003c")?;
+            }
+            self.0.write_all(part)?;
+        }
+        Ok(json.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
