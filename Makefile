@@ -14,7 +14,7 @@ SWITCH_FIGURES := emc emc-many megaflow megaflow-many port-to-port port-to-port-
 PACKAGES := -p flowgauge-capi
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: build size dpdk library demo test dpdk-test live-test lint bench live-bench accuracy gate speed golden deny fuzz interop lab lab-dpdk peers-dpdk ovs ovs-test ovs-bench loom install uninstall soak cargo-there
+.PHONY: build size dpdk library demo test dpdk-test live-test lint bench live-bench accuracy gate speed golden deny fuzz interop html-test lab lab-dpdk peers-dpdk ovs ovs-test ovs-bench loom install uninstall soak cargo-there
 
 build: cargo-there ## release build
 	cargo build --release --locked
@@ -127,6 +127,10 @@ lab-dpdk: cargo-there ## at a port of DPDK: writes docs/lab/switch-dpdk.* and sw
 
 interop: build ## what Python reads of ours: DataSketches, pandas and DuckDB; needs python3 and a network
 	bash tests/interop.sh $(BINARY)
+
+html-test: cargo-there ## pages of reports in Chromium, whose numbers must be those of JSON; needs npm, chromium and a network
+	cargo build --locked -p flowgauge
+	bash tests/html.sh $(DEBUG)/flowgauge
 
 soak: cargo-there ## the long forms of the tests
 	FLOWGAUGE_LONG=1 cargo test --release --workspace --locked
