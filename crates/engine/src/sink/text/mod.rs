@@ -199,30 +199,27 @@ fn totals(page: &mut Page, account: &Account, traffic: Option<Traffic>, seconds:
     paragraph(page, "  ", &text);
 }
 
-/// Packets a second over time, a block for each stretch, and the peak.
+/// Packets a second over time, a block for each stretch, and the busiest second, whatever the width of
+/// the page. Where there is no whole second, the busiest stretch stands for it.
 fn sparkline(page: &mut Page, series: Option<&Series>) {
     /// Columns beside the blocks.
     const BESIDE: usize = 40;
     const BLOCKS: [&str; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
-    let Some(series) = series.map(|series| series.within(page.width().saturating_sub(BESIDE)))
-    else {
-        return;
-    };
-    let bins: Vec<_> = series.bins().collect();
-    let Some(peak) = bins.iter().max_by_key(|bin| bin.size.packets) else { return };
+    let Some(series) = series else { return };
+    let drawn = series.within(page.width().saturating_sub(BESIDE));
+    let bins: Vec<_> = drawn.bins().collect();
+    let highest = bins.iter().map(|bin| bin.size.packets).max().unwrap_or_default() as f64;
+    let seconds = Some(series.widened(1_000_000_000)).filter(|seconds| seconds.bins().count() > 2);
+    let counted = seconds.as_ref().unwrap_or(&drawn);
+    let Some(peak) = counted.bins().max_by_key(|bin| bin.size.packets) else { return };
     if bins.len() < 2 {
         return;
     }
-    let highest = peak.size.packets as f64;
     let block = |packets: u64| BLOCKS[(packets as f64 / highest * 8.0).ceil() as usize];
     let line: String = bins.iter().map(|bin| block(bin.size.packets)).collect();
-    let seconds = series.width_ns() as f64 / 1e9;
+    let rate = peak.size.packets as f64 / (counted.width_ns() as f64 / 1e9);
     let time = rfc3339(peak.start_ns);
-    let text = format!(
-        "  {line}  peak {} packets/s at {}\n",
-        units::rate(highest / seconds),
-        &time[11..19]
-    );
+    let text = format!("  {line}  peak {} packets/s at {}\n", units::rate(rate), &time[11..19]);
     page.push_str(&text);
 }
 
