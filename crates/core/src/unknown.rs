@@ -43,11 +43,24 @@ impl fmt::Display for Unknown {
     }
 }
 
-/// The nearest of the known words, where one is near: a third of its letters may differ.
+/// The nearest of the known words, where one is near: a third of its letters may differ, or the word
+/// abbreviates it, as `src` does `source`.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let far = known.into_iter().map(|known| (strsim::damerau_levenshtein(word, known), known));
+    let known: Vec<&str> = known.into_iter().collect();
+    let far = known.iter().map(|known| (strsim::damerau_levenshtein(word, known), *known));
     let (edits, nearest) = far.min_by_key(|(edits, _)| *edits)?;
-    (3 * edits <= nearest.len()).then_some(nearest)
+    if 3 * edits <= nearest.len() {
+        return Some(nearest);
+    }
+    known.into_iter().filter(|known| abbreviates(word, known)).min_by_key(|known| known.len())
+}
+
+/// Whether the word begins as the whole does, and has at least two of its letters in their order.
+fn abbreviates(word: &str, whole: &str) -> bool {
+    let mut letters = whole.chars();
+    word.len() >= 2
+        && word.chars().next() == whole.chars().next()
+        && word.chars().all(|letter| letters.any(|of| of == letter))
 }
 
 #[cfg(test)]
@@ -64,6 +77,21 @@ mod tests {
             let said = Unknown::new("algorithm", name, KNOWN).to_string();
             let expected = format!("unknown algorithm '{name}'; did you mean '{nearest}'?");
             assert_eq!(said, expected);
+        }
+    }
+
+    #[test]
+    fn an_abbreviation_is_understood() {
+        let keys = ["source", "destination", "protocol", "source-port", "destination-port"];
+        for (word, key) in [
+            ("src", Some("source")),
+            ("dst", Some("destination")),
+            ("dport", Some("destination-port")),
+            ("proto", Some("protocol")),
+            ("s", None),
+            ("ports", None),
+        ] {
+            assert_eq!(nearest(word, keys), key, "{word}");
         }
     }
 
