@@ -3,6 +3,8 @@
 //! `and` and `or` bind equally strongly, from left to right; `not` binds more strongly. An
 //! identifier without qualifiers takes those of the primitive before it: `port 80 or 443`.
 
+use flowgauge_core::unknown::nearest;
+
 use super::Problem;
 use super::arithmetic::Arithmetic;
 use super::condition::{Conditions, Node};
@@ -17,6 +19,28 @@ const DEEPEST: usize = 100;
 
 /// What errors call the beginning of a condition.
 const PRIMITIVE: &str = "a primitive such as 'host 10.0.0.1', 'port 53' or 'tcp'";
+
+/// The words that are mistyped most.
+const FREQUENT: [&str; 18] = [
+    "port",
+    "host",
+    "net",
+    "src",
+    "dst",
+    "and",
+    "or",
+    "not",
+    "tcp",
+    "udp",
+    "icmp",
+    "ip6",
+    "arp",
+    "vlan",
+    "proto",
+    "portrange",
+    "greater",
+    "less",
+];
 
 /// What stands before an identifier.
 #[derive(Clone, Copy, Debug)]
@@ -90,6 +114,10 @@ impl<'a> Parser<'a> {
         let what = match self.peek() {
             Token::Word(Word::Unsupported(reason)) => reason.to_owned(),
             Token::End => format!("expected {wanted}, but the filter ends"),
+            Token::Name(name) => match nearest(name, FREQUENT) {
+                Some(meant) => format!("expected {wanted} (did you mean '{meant}'?)"),
+                None => format!("expected {wanted}"),
+            },
             _ => format!("expected {wanted}"),
         };
         Problem::at(self.place(), what)
