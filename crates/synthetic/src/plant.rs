@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use flowgauge_core::key::CanonicalKey;
+use flowgauge_core::unknown::Unknown;
 
 use super::flows::{TCP, UDP, five_tuple};
 use super::packet::{ACK, SYN};
@@ -148,8 +149,8 @@ pub struct Plant {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlantError {
     /// No kind has this name.
-    #[error("unknown event '{0}'; available: {names}", names = names())]
-    Kind(String),
+    #[error(transparent)]
+    Kind(#[from] Unknown),
     /// A parameter without `=`.
     #[error("'{0}' is not NAME=VALUE")]
     Form(String),
@@ -192,10 +193,6 @@ pub enum PlantError {
         /// The flows.
         flows: u64,
     },
-}
-
-fn names() -> String {
-    PlantKind::ALL.map(|(name, ..)| name).join(", ")
 }
 
 const COUNT: &str = "a whole number from 1 to 4294967296";
@@ -254,7 +251,8 @@ impl FromStr for Plant {
         let Some((kind, plant_kind, known)) =
             PlantKind::ALL.into_iter().find(|(name, ..)| *name == kind)
         else {
-            return Err(PlantError::Kind(kind.to_owned()));
+            let known = PlantKind::ALL.map(|(name, ..)| name);
+            return Err(Unknown::new("event", kind, known).into());
         };
         let mut plant = Self::new(plant_kind);
         let mut packets = None;
@@ -330,6 +328,7 @@ mod tests {
             error("ddos"),
             "unknown event 'ddos'; available: scan, ports, flood, reflection, burst, vanish"
         );
+        assert_eq!(error("floods"), "unknown event 'floods'; did you mean 'flood'?");
         assert_eq!(error("vanish:end=0.5"), "vanish has no parameter 'end'; it takes share, at");
         assert_eq!(error("scan:"), "'' is not NAME=VALUE");
         assert_eq!(error("scan:packets"), "'packets' is not NAME=VALUE");
