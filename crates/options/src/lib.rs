@@ -39,6 +39,8 @@ pub fn sentence(error: &clap::Error) -> String {
     if let Some(tip) = tip.filter(|tip| !tip.starts_with("to pass")) {
         message = format!("{message}; {tip}");
     }
+    // What Rust's numbers say of text that is none.
+    let message = message.replace("invalid digit found in string", "write a whole number");
     message.strip_prefix("error: ").unwrap_or(&message).to_owned()
 }
 
