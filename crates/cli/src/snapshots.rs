@@ -22,13 +22,14 @@ pub(crate) struct Save {
 }
 
 impl Save {
-    /// Stores the epochs of these measurements below a directory, or the only one in a file.
+    /// Stores the epochs of these measurements below a directory, which is created where there is none,
+    /// or the only one in a file.
     pub(crate) fn new(path: &Path, configs: &[Config]) -> Result<Self, Failure> {
-        let directory = path.is_dir();
         let single = matches!(configs, [only] if only.epoch == EpochLength::Whole);
-        if !directory && !single {
+        let directory = path.is_dir() || !single;
+        if directory && path.exists() && !path.is_dir() {
             return Err(Failure::Usage(format!(
-                "snapshots in {}: several epochs need a directory, and there is none of this name; create it",
+                "snapshots in {}: several epochs need a directory, and this is none; name another",
                 path.display()
             )));
         }
@@ -39,6 +40,10 @@ impl Save {
                 path.display(),
                 folder.display()
             )));
+        }
+        if directory && !path.is_dir() {
+            fs::create_dir(path)
+                .map_err(|error| Failure::output(&path.display().to_string(), &error))?;
         }
         Ok(Self { path: path.to_owned(), directory })
     }
