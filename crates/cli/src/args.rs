@@ -9,6 +9,7 @@ use clap_complete::Shell;
 use flowgauge_core::key::KeySpec;
 use flowgauge_core::packet::Tunnels;
 use flowgauge_engine::{Dispatch, Overrun};
+use flowgauge_filter::Filter;
 use flowgauge_kernel::Isa;
 use flowgauge_live::Fanout;
 use flowgauge_options::{HOW, Measurement, WHAT, choice, values as common};
@@ -125,22 +126,42 @@ pub(crate) struct Reading {
     pub(crate) run: Run,
 }
 
+impl Reading {
+    /// What stands at the end in place of captures, and is a filter.
+    fn misplaced(&self) -> Option<String> {
+        let captures = self.files.iter().rposition(|file| file.exists()).map_or(0, |last| last + 1);
+        let words = |from: usize| joined(&self.files[from..]);
+        (captures..self.files.len()).map(words).find(|words| Filter::new(words).is_ok())
+    }
+}
+
+/// Words of the command line with blanks between.
+fn joined(words: &[PathBuf]) -> String {
+    words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
 impl Command {
     /// Makes a filter at the end of the command line the one of `--filter`.
     pub(crate) fn settle(&mut self) -> Result<(), Failure> {
         let (words, run) = match self {
             Self::Analyze(reading) | Self::Explain(reading) if !reading.read.is_empty() => {
                 let words = std::mem::replace(&mut reading.files, reading.read.clone());
-                let word = |word: PathBuf| word.to_string_lossy().into_owned();
-                (words.into_iter().map(word).collect::<Vec<_>>(), &mut reading.run)
+                (joined(&words), &mut reading.run)
             }
-            Self::Live(live) => (std::mem::take(&mut live.expression), &mut live.run),
+            Self::Analyze(reading) | Self::Explain(reading) => {
+                return reading.misplaced().map_or(Ok(()), |words| {
+                    let message =
+                        format!("there is no file '{words}'; for a filter, write -r FILE {words}");
+                    Err(Failure::Usage(message))
+                });
+            }
+            Self::Live(live) => (std::mem::take(&mut live.expression).join(" "), &mut live.run),
             _ => return Ok(()),
         };
         let filter = &mut run.measurement.filter;
         match (words.is_empty(), &filter) {
             (true, _) => {}
-            (false, None) => *filter = Some(words.join(" ")),
+            (false, None) => *filter = Some(words),
             (false, Some(_)) => {
                 let message = "a filter is given by --filter and at the end; give one of them";
                 return Err(Failure::Usage(message.to_owned()));

@@ -113,6 +113,25 @@ fn wrong_usage_is_one_line_and_exit_code_2() {
     assert_eq!(flowgauge(&["analyze", &capture]).code, 0);
 }
 
+/// What users of tcpdump type, and words with a letter wrong, get the right words.
+#[test]
+fn the_right_words_are_named() {
+    let capture = file("words.pcap", &pcap(&traffic()));
+    for (arguments, hint) in [
+        (&["analyze", &capture, "tcp", "port", "80"][..], "write -r FILE tcp port 80"),
+        (&["explain", "none.pcap", "udp"], "for a filter, write -r FILE udp"),
+        (&["analyze", "--key", "dst", &capture], "unknown key 'dst'; did you mean 'destination'?"),
+        (&["analyze", "--filter", "tcp prot 80", &capture], "(did you mean 'port'?)"),
+        (&["analyze", "--top", "ten", &capture], "write a whole number"),
+        (&["generate", "--plant", "floods"], "did you mean 'flood'?"),
+    ] {
+        refused(arguments, hint);
+    }
+    // A file that is not there, and is no filter, stays one.
+    let answer = flowgauge(&["analyze", &capture, "none.pcap"]);
+    assert!(answer.code == 1 && answer.err.contains("none.pcap: cannot be read"), "{}", answer.err);
+}
+
 /// Of several workers, of answers during an epoch, and of what chooses the algorithm.
 #[test]
 fn what_does_not_go_together_is_refused_alike() {
