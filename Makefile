@@ -14,7 +14,7 @@ SWITCH_FIGURES := emc emc-many megaflow megaflow-many port-to-port port-to-port-
 PACKAGES := -p flowgauge-capi
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: build size dpdk library demo test dpdk-test live-test lint bench live-bench accuracy gate speed golden deny fuzz interop html-test lab lab-dpdk peers-dpdk ovs ovs-test ovs-bench loom install uninstall soak cargo-there
+.PHONY: build size dpdk library demo test dpdk-test live-test lint bench live-bench accuracy gate speed golden tasks-expected deny fuzz interop html-test lab lab-dpdk peers-dpdk ovs ovs-test ovs-bench loom install uninstall soak cargo-there
 
 build: cargo-there ## release build
 	cargo build --release --locked
@@ -63,6 +63,10 @@ golden: cargo-there ## writes the expected stored forms, filter answers and C he
 	FLOWGAUGE_GOLDEN=write cargo test --locked -p flowgauge-engine --test snapshot golden
 	FLOWGAUGE_GOLDEN=write cargo test --locked -p flowgauge-filter --test libpcap written
 	FLOWGAUGE_GOLDEN=write cargo test --locked -p flowgauge-capi --test header
+
+tasks-expected: build ## the expected answers of tests/tasks, made again by tshark, nfdump and tcpdump; as root it installs them
+	@for tool in tshark nfpcapd tcpdump; do command -v $$tool >/dev/null || { bash tests/packages.sh tshark nfdump tcpdump || true; break; }; done
+	python3 tests/tasks/expected.py $(BINARY)
 
 deny: cargo-there ## licences and sources of the dependencies; installs cargo-deny where it is missing
 	cargo deny --version >/dev/null 2>&1 || cargo install --locked cargo-deny

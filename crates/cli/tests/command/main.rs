@@ -15,3 +15,4 @@ mod refusals;
 mod run;
 mod seed;
 mod tap;
+mod tasks;
