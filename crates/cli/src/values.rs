@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use flowgauge_core::unknown::Unknown;
 use flowgauge_options::values::size;
 
 use crate::args::{Destination, Format};
@@ -26,7 +27,8 @@ pub(crate) fn sink(text: &str) -> Result<Destination, String> {
     let path = Some(PathBuf::from(path)).filter(|path| path != Path::new("-"));
     let format = Format::ALL.iter().find(|(format, _)| *format == name).map(|(_, format)| *format);
     if format.is_none() && name != SNAPSHOT {
-        return Err(known());
+        let names = Format::ALL.into_iter().map(|(format, _)| format).chain([SNAPSHOT]);
+        return Err(Unknown::new("format", name, names).to_string());
     }
     if format.is_none() && path.is_none() {
         return Err("snapshots are binary: name a file or a directory".to_owned());

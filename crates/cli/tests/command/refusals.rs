@@ -123,6 +123,7 @@ fn the_right_words_are_named() {
         (&["analyze", "--key", "dst", &capture], "unknown key 'dst'; did you mean 'destination'?"),
         (&["analyze", "--filter", "tcp prot 80", &capture], "(did you mean 'port'?)"),
         (&["analyze", "--top", "ten", &capture], "write a whole number"),
+        (&["analyze", "--sink", "jsn:-", &capture], "unknown format 'jsn'; did you mean 'json'?"),
         (&["generate", "--plant", "floods"], "did you mean 'flood'?"),
     ] {
         refused(arguments, hint);
