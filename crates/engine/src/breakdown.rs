@@ -72,5 +72,5 @@ fn sorted(
         other.2.by(by).cmp(&one.2.by(by)).then((one.0, one.1).cmp(&(other.0, other.1)))
     });
     ports.truncate(MOST_PORTS);
-    Breakdown { protocols, ports }
+    Breakdown { protocols, ports, untracked: Size::default() }
 }

@@ -13,7 +13,7 @@ use crate::breakdown::{self, BreakdownTask};
 use crate::config::Config;
 use crate::error::EngineError;
 use crate::intake::Ended;
-use crate::report::{EpochReport, Gap, SummaryInfo, TotalReport, Traffic};
+use crate::report::{Breakdown, EpochReport, Gap, SummaryInfo, TotalReport, Traffic};
 use crate::sink::{Item, Sink, units};
 use crate::snapshot::Saving;
 use crate::summaries::{Summaries, View};
@@ -140,6 +140,7 @@ impl Closer {
         }
         notes.extend(tasks.iter().filter_map(|(name, report)| truncated(name, report)));
         let flows = self.breakdown.run(self.by, lanes);
+        let flows = flows.map(|flows| Breakdown { untracked: account.untracked, ..flows });
         let counted = || Some(breakdown::of(ended.services.as_deref()?, self.by));
         let breakdown = flows.or_else(counted);
         if !ended.update {

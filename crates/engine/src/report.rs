@@ -97,14 +97,15 @@ impl SummaryInfo {
     }
 }
 
-/// Traffic by protocol, and by protocol and port, heaviest first: that of listed flows. What is
-/// untracked is in the account.
+/// Traffic by protocol, and by protocol and port, heaviest first.
 #[derive(Clone, Debug, Default)]
 pub struct Breakdown {
     /// IP protocol and its size.
     pub protocols: Vec<(u8, Size)>,
     /// Protocol, service port (the lower of both) and its size; the heaviest only.
     pub ports: Vec<(u8, u16, Size)>,
+    /// What may be of any of them.
+    pub untracked: Size,
 }
 
 /// A run of empty epochs.

@@ -228,7 +228,12 @@ fn breakdown(breakdown: &Breakdown) -> Value {
         let name = names::service_name(*port);
         sized(json!({ "protocol": protocol, "port": port, "name": name }), size)
     });
-    json!({ "protocols": protocols.collect::<Vec<_>>(), "ports": ports.collect::<Vec<_>>() })
+    json!({
+        "protocols": protocols.collect::<Vec<_>>(),
+        "ports": ports.collect::<Vec<_>>(),
+        "untracked": breakdown.untracked.packets,
+        "untracked_bytes": breakdown.untracked.bytes,
+    })
 }
 
 /// Packets and bytes over time.

@@ -227,6 +227,7 @@ pub(crate) fn plausible() -> EpochReport {
                 (17, 53, Size { packets: 9_000, bytes: 1_400_000 }),
                 (6, 49_152, Size { packets: 17, bytes: 2_345 }),
             ],
+            untracked: Size { packets: 12, bytes: 12_345 },
         }),
         series: None,
         notes: vec![
@@ -477,6 +478,7 @@ pub(crate) fn widest(kind: KeyKind, by: Measure) -> EpochReport {
     report.breakdown = Some(Breakdown {
         protocols: vec![(255, Size { packets: u64::MAX, bytes: u64::MAX })],
         ports: vec![(255, 65_535, Size { packets: 888_888, bytes: u64::MAX })],
+        untracked: report.account.untracked,
     });
     report.account.keyed = u64::MAX;
     report.account.read = u64::MAX;

@@ -308,23 +308,29 @@ fn breakdown(page: &mut Page, breakdown: &Breakdown, report: &EpochReport) {
         .iter()
         .map(|(protocol, size)| (names::protocol(*protocol), "", size))
         .collect();
-    // What may be of any of them.
-    let untracked = &report.account.untracked;
+    let untracked = &breakdown.untracked;
     if untracked.packets > 0 {
         protocols.push((UNTRACKED.to_owned(), "", untracked));
     }
-    sizes(page, "Protocols", protocols, report);
+    sizes(page, "Protocols", protocols, *untracked, report);
     let ports = breakdown.ports.iter().map(|(protocol, port, size)| {
         let name = format!("{}/{port}", names::protocol(*protocol));
         (name, page.look().service(*port).unwrap_or_default(), size)
     });
-    sizes(page, "Service ports", ports.collect(), report);
+    sizes(page, "Service ports", ports.collect(), *untracked, report);
 }
 
 /// The row of packets whose protocol is not known.
 const UNTRACKED: &str = "untracked";
 
-fn sizes(page: &mut Page, title: &str, rows: Vec<(String, &str, &Size)>, report: &EpochReport) {
+/// Writes sizes, of each of which the untracked packets may be.
+fn sizes(
+    page: &mut Page,
+    title: &str,
+    rows: Vec<(String, &str, &Size)>,
+    untracked: Size,
+    report: &EpochReport,
+) {
     if rows.is_empty() {
         return;
     }
@@ -338,8 +344,6 @@ fn sizes(page: &mut Page, title: &str, rows: Vec<(String, &str, &Size)>, report:
         ("share", Align::Right),
     ]);
     let keyed = report.keyed();
-    // Untracked packets may be of any protocol or port.
-    let untracked = report.account.untracked;
     let of_all = |size: Size| size.by(report.by) as f64 / keyed.by(report.by).max(1) as f64;
     for (name, service, size) in rows {
         let share = of_all(*size);
