@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use flowgauge_core::summary::Parameters;
 use flowgauge_core::task::OVERVIEW;
 use flowgauge_engine::seed::{self, SeedError};
 use flowgauge_engine::{Config, EpochLength, Overrun};
@@ -91,7 +92,7 @@ fn config(
         let message = "tables do not tell updates from epochs; use json or text with --updates";
         return Err(Failure::Usage(message.to_owned()));
     }
-    let config = Config {
+    let mut config = Config {
         list_limit: if run.limit == 0 { usize::MAX } else { run.limit },
         tunnels: run.tunnels(),
         limit: run.count,
@@ -101,11 +102,16 @@ fn config(
         dispatch: run.dispatch,
         overrun: run.overrun,
         pin: run.pin,
+        services: true,
         save: run.stores(),
         ..measurement.config(name, epoch).map_err(Failure::Usage)?
     };
     if measurement.algorithm.is_some() {
         return Ok(config);
+    }
+    if run.shared {
+        // What several workers fill has no other state than counters.
+        config.parameters = Parameters::default();
     }
     let Some((instead, chosen)) = flowgauge_engine::capable(&config) else { return Ok(config) };
     if !run.quiet {

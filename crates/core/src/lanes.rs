@@ -691,6 +691,9 @@ impl<K: Width> Lane<K> {
         if self.takes_singly() {
             return 0;
         }
+        if self.elements.is_some() || self.services.is_some() {
+            return self.take_tuples_of(frames, version, lane, to);
+        }
         let (kind, mask, usual) = (self.key.kind(), self.mask, self.usual);
         let key = |tuple: &Tuple<N>| K::from_tuple(kind, tuple).masked(mask);
         let extras = &Extras::default();
@@ -707,30 +710,6 @@ impl<K: Width> Lane<K> {
                 version.read_all(room.bytes(), free, combined)
             };
             self.batch.extend(&room.wires()[..rows], &room.times_ns()[..rows]);
-            if let Some(services) = &mut self.services {
-                for (bytes, wire) in room.bytes()[..rows].iter().zip(room.wires()) {
-                    let Some(tuple) = version.read(bytes) else { continue };
-                    services.add(tuple.protocol(), tuple.ports(), *wire);
-                }
-            }
-            match self.elements {
-                None => {}
-                Some(Elements::Peers(of, digester)) => {
-                    let tuples =
-                        room.bytes()[..rows].iter().filter_map(|bytes| version.read(bytes));
-                    let element = |tuple| peer(tuple, kind, of, &digester);
-                    self.batch.set_elements(first, tuples.map(element));
-                }
-                Some(Elements::Details) => {
-                    for (row, frame) in room.iter().take(rows).enumerate() {
-                        let Some(tuple) = version.read(frame.bytes) else { continue };
-                        // A common frame is no tunnel that is followed.
-                        let extras = Extras::read(&frame, Tunnels::Outer);
-                        let detail = self.detail(&tuple, extras.tcp_flags);
-                        self.batch.set_elements(first + row, std::iter::once(detail));
-                    }
-                }
-            }
             if self.batch.len() == self.batch_packets {
                 self.flush(lane, to);
             }
@@ -738,6 +717,96 @@ impl<K: Width> Lane<K> {
             if rows < room.len() || taken == frames.len() {
                 return taken;
             }
+        }
+    }
+
+    /// As [`Self::take_common`], where more than a key is made of each packet: five-tuples are read some at
+    /// a time.
+    #[inline(always)]
+    fn take_tuples_of<const N: usize>(
+        &mut self,
+        frames: Frames<'_>,
+        version: impl Version<N>,
+        lane: usize,
+        to: &mut dyn Take,
+    ) -> usize
+    where
+        K: Extract<N>,
+        Ip<N>: Element,
+    {
+        const SOME: usize = 32;
+        let mut tuples = [Tuple::new([0; N], [0; 4], 0); SOME];
+        let mut taken = 0;
+        loop {
+            let room = frames.part(taken..frames.len().min(taken + SOME));
+            let rows = version.read_all(room.bytes(), &mut tuples, |tuple| *tuple);
+            let part = room.part(0..rows);
+            // A common frame is no tunnel that is followed.
+            let flags = |row| Extras::read(&part.at(row), Tunnels::Outer).tcp_flags;
+            self.take_tuples(&tuples[..rows], (part.wires(), part.times_ns()), flags, lane, to);
+            taken += rows;
+            if rows < room.len() || taken == frames.len() {
+                return taken;
+            }
+        }
+    }
+
+    /// Takes packets of these five-tuples, bytes on the wire and times, and with the TCP flags that `flags`
+    /// says of their places.
+    #[inline(always)]
+    fn take_tuples<const N: usize>(
+        &mut self,
+        tuples: &[Tuple<N>],
+        (wires, times_ns): (&[u32], &[i64]),
+        flags: impl Fn(usize) -> u8,
+        lane: usize,
+        to: &mut dyn Take,
+    ) where
+        K: Extract<N>,
+        Ip<N>: Element,
+    {
+        let (kind, mask) = (self.key.kind(), self.mask);
+        let mut at = 0;
+        while at < tuples.len() {
+            let first = self.batch.len();
+            let end = tuples.len().min(at + self.batch_packets - first);
+            let (tuples, wires) = (&tuples[at..end], &wires[at..end]);
+            let free = self.batch.free_keys();
+            // A loop for each kind of address, which is a constant there, copies by vectors.
+            match kind {
+                KeyKind::SOURCE => cut(tuples, KeyKind::SOURCE, mask, free),
+                KeyKind::DESTINATION => cut(tuples, KeyKind::DESTINATION, mask, free),
+                kind if self.usual => cut(tuples, kind, mask, free),
+                kind => {
+                    let extras = &Extras::default();
+                    for (to, tuple) in free.iter_mut().zip(tuples) {
+                        *to = K::combined(kind, &Whole { tuple, extras }, mask);
+                    }
+                }
+            }
+            self.batch.extend(wires, &times_ns[at..end]);
+            if let Some(services) = &mut self.services {
+                for (tuple, wire) in tuples.iter().zip(wires) {
+                    services.add(tuple.protocol(), tuple.ports(), *wire);
+                }
+            }
+            match self.elements {
+                None => {}
+                Some(Elements::Peers(of, digester)) => {
+                    let element = |tuple| peer(tuple, kind, of, &digester);
+                    self.batch.set_elements(first, tuples.iter().copied().map(element));
+                }
+                Some(Elements::Details) => {
+                    for (row, tuple) in tuples.iter().enumerate() {
+                        let detail = self.detail(tuple, flags(at + row));
+                        self.batch.set_elements(first + row, std::iter::once(detail));
+                    }
+                }
+            }
+            if self.batch.len() == self.batch_packets {
+                self.flush(lane, to);
+            }
+            at = end;
         }
     }
 
@@ -753,7 +822,7 @@ impl<K: Width> Lane<K> {
     where
         K: Extract<8>,
     {
-        let (kind, mask, lane) = (self.key.kind(), self.mask, 0);
+        let lane = 0;
         if self.takes_singly() {
             let mut keyed = 0;
             for place in places {
@@ -767,51 +836,10 @@ impl<K: Width> Lane<K> {
             }
             return keyed;
         }
-        let (mut at, keyed) = (places.start, places.len() as u64);
-        while at < places.end {
-            let first = self.batch.len();
-            let end = places.end.min(at + self.batch_packets - first);
-            let (wires, times_ns) = (&block.wires()[at..end], &block.times_ns()[at..end]);
-            let tuples = block.tuples(at..end);
-            let free = self.batch.free_keys();
-            // A loop for each kind of address, which is a constant there, copies by vectors.
-            match kind {
-                KeyKind::SOURCE => cut(tuples, KeyKind::SOURCE, mask, free),
-                KeyKind::DESTINATION => cut(tuples, KeyKind::DESTINATION, mask, free),
-                kind if self.usual => cut(tuples, kind, mask, free),
-                kind => {
-                    let extras = &Extras::default();
-                    for (to, tuple) in free.iter_mut().zip(tuples) {
-                        *to = K::combined(kind, &Whole { tuple, extras }, mask);
-                    }
-                }
-            }
-            if let Some(services) = &mut self.services {
-                for (tuple, wire) in tuples.iter().zip(wires) {
-                    services.add(tuple.protocol(), tuple.ports(), *wire);
-                }
-            }
-            self.batch.extend(wires, times_ns);
-            match self.elements {
-                None => {}
-                Some(Elements::Peers(of, digester)) => {
-                    let element = |tuple| peer(tuple, kind, of, &digester);
-                    self.batch.set_elements(first, tuples.iter().copied().map(element));
-                }
-                Some(Elements::Details) => {
-                    for (row, tuple) in tuples.iter().enumerate() {
-                        let flags = block.extras(at + row).map_or(0, |extras| extras.tcp_flags);
-                        let detail = self.detail(tuple, flags);
-                        self.batch.set_elements(first + row, std::iter::once(detail));
-                    }
-                }
-            }
-            if self.batch.len() == self.batch_packets {
-                self.flush(lane, to);
-            }
-            at = end;
-        }
-        keyed
+        let columns = (&block.wires()[places.clone()], &block.times_ns()[places.clone()]);
+        let flags = |at| block.extras(places.start + at).map_or(0, |extras| extras.tcp_flags);
+        self.take_tuples(block.tuples(places.clone()), columns, flags, lane, to);
+        places.len() as u64
     }
 
     fn forget(&mut self) {

@@ -162,12 +162,12 @@ impl Builder {
         }
     }
 
-    /// Whether packets are counted by protocol and service: where no table of five-tuples tells, and each
-    /// packet is read.
+    /// Whether packets are counted by protocol and service: where that is asked for, no table of
+    /// five-tuples tells, and each packet is read.
     fn counts_services(&self, summaries: &Summaries) -> bool {
         let tells = self.config.key.kind().has_all(KeyKind::FIVE_TUPLE)
             && summaries.0.iter().all(|summary| summary.answers().flows().is_some());
-        !tells && summaries.header_rate().is_none()
+        self.config.services && !tells && summaries.header_rate().is_none()
     }
 
     /// What the summaries read of packets beside key and size.

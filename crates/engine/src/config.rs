@@ -71,6 +71,9 @@ pub struct Config {
     /// Meters, each with packets of its own on a thread of its own, 1 to 256; more than one goes with one
     /// worker, and with epochs by time or a single one.
     pub queues: usize,
+    /// Whether packets are counted by protocol and service where no table of flows tells them: some 2 ns
+    /// a packet.
+    pub services: bool,
     /// Whether closed epochs are stored, too: [`Item::Snapshot`](crate::sink::Item::Snapshot).
     pub save: bool,
     /// Whether meters wait for the closer.
@@ -123,6 +126,7 @@ impl Default for Config {
             workers: 1,
             queues: 1,
             pace: Pace::Replay,
+            services: false,
             save: false,
             shared: false,
             dispatch: None,

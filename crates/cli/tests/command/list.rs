@@ -27,7 +27,7 @@ fn what_is_listed_is_what_runs() {
     let lines = answer.lines();
     let tasks = names(&lines, "task");
     assert_eq!(names(&lines, "algorithm")[0], "linear-table");
-    assert_eq!(names(&lines, "key").len(), 8);
+    assert_eq!(names(&lines, "key").len(), 14);
     let accelerators = names(&lines, "accelerator");
     assert_eq!(accelerators[..2], ["none", "agg-evict"]);
     let capture = file("listed.pcap", &pcap(&traffic()));

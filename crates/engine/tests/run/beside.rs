@@ -311,6 +311,7 @@ fn protocols_and_services_stand_beside_any_summary() {
         epoch: EpochLength::Whole,
         memory_bytes: 4 << 20,
         tasks: None,
+        services: true,
         ..asking(&[])
     };
     let mut configs = Vec::new();
