@@ -20,6 +20,7 @@ use crate::key::{
 use crate::packet::common::{V4, V6, Version};
 use crate::packet::{
     Extras, Frame, Frames, Headers, Ip, KeylessCounts, LinkType, Malformed, NoKey, Ports, Tunnels,
+    tcp_flags,
 };
 use crate::services::Services;
 use crate::terms::{Size, SpreadOf};
@@ -742,7 +743,7 @@ impl<K: Width> Lane<K> {
             let rows = version.read_all(room.bytes(), &mut tuples, |tuple| *tuple);
             let part = room.part(0..rows);
             // A common frame is no tunnel that is followed.
-            let flags = |row| Extras::read(&part.at(row), Tunnels::Outer).tcp_flags;
+            let flags = |row| tcp_flags(&part.at(row), Tunnels::Outer);
             self.take_tuples(&tuples[..rows], (part.wires(), part.times_ns()), flags, lane, to);
             taken += rows;
             if rows < room.len() || taken == frames.len() {

@@ -158,8 +158,10 @@ impl Extract<8> for Key16 {
         } else {
             0
         };
-        let numbers = numbers(kind, packet);
-        let [high, low] = if kind.number_bytes() <= 5 { [0, five(numbers)] } else { wide(numbers) };
+        let [high, low] = match kind.number_bytes() {
+            ..=5 => [0, five(kind, packet)],
+            _ => wide(numbers(kind, packet)),
+        };
         super::Key([addresses | high, low]).masked(mask)
     }
 
@@ -202,16 +204,15 @@ impl Extract<32> for Key37 {
             let tuple = &reversed(packet.tuple);
             return Self::combined(kind, &Whole { tuple, ..*packet }, mask);
         }
-        let numbers = numbers(kind, packet);
         if kind.has_all(KeyKind::PAIR) {
             let rest = match kind.number_bytes() {
-                ..=5 => five(numbers),
-                _ => (numbers as u64).to_be(),
+                ..=5 => five(kind, packet),
+                _ => (numbers(kind, packet) as u64).to_be(),
             };
             return Self::from_tuple(kind, &Tuple { rest, ..*packet.tuple }).masked(mask);
         }
         let super::Key([high, low]) = Key16::from_tuple(kind.common(KeyKind::PAIR), packet.tuple);
-        let [third, fourth] = wide(numbers);
+        let [third, fourth] = wide(numbers(kind, packet));
         super::Key([high, low, third, fourth, 0]).masked(mask)
     }
 
@@ -273,9 +274,12 @@ fn four(numbers: u128) -> u32 {
     (numbers as u32).to_be()
 }
 
-/// Numbers in five bytes behind whole words.
-fn five(numbers: u128) -> u64 {
-    ((numbers as u64) << 24).to_be()
+/// The numbers of a key in five bytes behind whole words.
+fn five<const N: usize>(kind: KeyKind, packet: &Whole<'_, N>) -> u64 {
+    if kind.has_all(KeyKind::FIVE_TUPLE) {
+        return packet.tuple.rest;
+    }
+    ((numbers(kind, packet) as u64) << 24).to_be()
 }
 
 /// Numbers in the last bytes of two words.

@@ -34,11 +34,7 @@ impl Extras {
             LinkType::LINUX_SLL2 => extras.set_source(bytes.get(11..12), bytes.get(12..18)),
             _ => {}
         }
-        extras.tcp_flags =
-            common_flags(frame, tunnels).unwrap_or_else(|| match parse_transport(frame, tunnels) {
-                (.., Some(Transport::Tcp(flags))) => flags,
-                _ => 0,
-            });
+        extras.tcp_flags = tcp_flags(frame, tunnels);
         extras
     }
 
@@ -55,6 +51,17 @@ impl Extras {
         self.macs.rotate_left(6);
         self
     }
+}
+
+/// The flags of TCP of the packet that `tunnels` says; 0 without TCP.
+///
+/// Cost: as [`Extras::read`].
+#[inline]
+pub fn tcp_flags(frame: &Frame<'_>, tunnels: Tunnels) -> u8 {
+    common_flags(frame, tunnels).unwrap_or_else(|| match parse_transport(frame, tunnels) {
+        (.., Some(Transport::Tcp(flags))) => flags,
+        _ => 0,
+    })
 }
 
 /// The part of flags and fragment offset that is zero in a whole packet or a first fragment.

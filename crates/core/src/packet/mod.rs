@@ -26,7 +26,7 @@ mod vlan;
 mod wifi;
 
 pub use counts::KeylessCounts;
-pub use extras::Extras;
+pub use extras::{Extras, tcp_flags};
 pub use frames::{Frame, FrameColumns, Frames};
 pub use link::LinkType;
 pub use parse::{Tunnels, parse, parse_inner, parse_transport};
