@@ -384,6 +384,11 @@ pub(crate) struct Query {
     #[arg(long)]
     pub(crate) key: Option<KeySpec>,
 
+    /// A flow that flow-size is asked for, such as 'source=10.0.0.1,destination=10.0.0.2' with every
+    /// field of the key; may be repeated
+    #[arg(long, value_name = "FIELD=VALUE,…")]
+    pub(crate) flow: Vec<String>,
+
     /// Most items in top, and in a list of the text report
     #[arg(long, value_name = "N", default_value_t = 10,
         value_parser = RangedU64ValueParser::<usize>::new().range(1..))]

@@ -79,6 +79,7 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// Runs `flowgauge query`.
 pub(crate) fn query(query: &Query) -> Result<(), Failure> {
+    flowgauge_options::check_flows(query.task.as_deref(), &query.flow).map_err(Failure::Usage)?;
     let snapshots = read(&query.snapshots, &query.reading)?;
     let inputs = inputs(&query.snapshots, &query.reading);
     let mut asked: Vec<(Vec<PathBuf>, Snapshot)> = Vec::new();
@@ -98,10 +99,14 @@ pub(crate) fn query(query: &Query) -> Result<(), Failure> {
     )?;
     let mut outlets = output::outlets(Pace::Replay, vec![sink])?;
     for (paths, snapshot) in &mut asked {
+        let key = query.key.unwrap_or(snapshot.config().key);
+        let flows = query.flow.iter().map(|flow| key.parse_flow(flow)).collect::<Result<_, _>>();
+        let flows = flows.map_err(|error| Failure::Usage(error.to_string()))?;
         let ask = |config: &mut Config| {
             config.tasks.clone_from(&query.task);
             config.top = query.top;
-            config.key = query.key.unwrap_or(config.key);
+            config.key = key;
+            config.flows = flows;
         };
         let mut total = snapshot.query(ask, &mut outlets)?;
         total.files = paths.iter().map(|path| path.display().to_string()).collect();

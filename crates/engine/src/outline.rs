@@ -64,26 +64,20 @@ impl Outlines {
         let (key, lanes) = (self.key, self.lanes.iter());
         lanes.map(|(key_bytes, answers)| Lane { key, key_bytes: *key_bytes, answers }).collect()
     }
+}
 
-    /// The first of the tasks that these lanes do not answer, with the reason.
-    fn unanswered(
-        &self,
-        config: &Config,
-        entries: &[&'static TaskEntry],
-    ) -> Result<Option<(&'static str, Unsupported)>, EngineError> {
-        let lanes = self.lanes();
-        let shape =
-            |lane: &Lane<'_>| HistoryShape { key_bytes: lane.key_bytes, flows: 0, cells: 0 };
-        let tasks = build_tasks(
-            config,
-            Seed::number(ANY_SEED),
-            entries,
-            lanes.iter().map(shape).collect(),
-        )?;
-        let refused =
-            tasks.iter().find_map(|task| Some((task.name(), task.check(config.by, &lanes).err()?)));
-        Ok(refused)
-    }
+/// The first of the tasks that these lanes do not answer, with the reason.
+fn unanswered(
+    config: &Config,
+    lanes: &[Lane<'_>],
+    entries: &[&'static TaskEntry],
+) -> Result<Option<(&'static str, Unsupported)>, EngineError> {
+    let shape = |lane: &Lane<'_>| HistoryShape { key_bytes: lane.key_bytes, flows: 0, cells: 0 };
+    let history = lanes.iter().map(shape).collect();
+    let tasks = build_tasks(config, Seed::number(ANY_SEED), entries, history)?;
+    let refused =
+        tasks.iter().find_map(|task| Some((task.name(), task.check(config.by, lanes).err()?)));
+    Ok(refused)
 }
 
 /// For what depends on no seed.
@@ -97,19 +91,24 @@ const ANY_SEED: u64 = 0;
 pub(crate) fn check(config: &mut Config, seed: Seed) -> Result<(Outlines, Sharing), EngineError> {
     let (outlines, sharing) = measured(config, seed)?;
     if config.tasks.is_none() {
-        choose(config, &outlines)?;
-    } else if let Some((task, reason)) = outlines.unanswered(config, &entries(config)?)? {
+        choose(config, &outlines.lanes(), TASKS)?;
+    } else if let Some((task, reason)) = unanswered(config, &outlines.lanes(), &entries(config)?)? {
         return Err(EngineError::Task { task, reason, able: able(config, task) });
     }
     Ok((outlines, sharing))
 }
 
-/// Asks for `quantiles` where that is answered and none of the tasks is that run by default. A run that
-/// would answer nothing is refused, unless what it measures is saved.
-fn choose(config: &mut Config, outlines: &Outlines) -> Result<(), EngineError> {
+/// Asks for `quantiles` where these lanes answer that and none of the tasks that run by default. A run
+/// that would answer nothing is refused with those of `entries` that can be asked, unless what it measures
+/// is saved.
+pub(crate) fn choose(
+    config: &mut Config,
+    lanes: &[Lane<'_>],
+    entries: impl IntoIterator<Item = &'static TaskEntry>,
+) -> Result<(), EngineError> {
     let mut answered = Vec::new();
-    for entry in TASKS {
-        if outlines.unanswered(config, &[entry])?.is_none() {
+    for entry in entries {
+        if unanswered(config, lanes, &[entry])?.is_none() {
             answered.push(entry);
         }
     }
@@ -145,7 +144,7 @@ pub fn answered(key: KeySpec, by: Measure, algorithm: &str) -> Vec<&'static str>
     let config = Config { key, by, algorithm: algorithm.to_owned(), ..Config::default() };
     let Ok(outlines) = Outlines::new(&config) else { return Vec::new() };
     let answers = |entry: &&'static TaskEntry| {
-        outlines.unanswered(&config, &[*entry]).is_ok_and(|refused| refused.is_none())
+        unanswered(&config, &outlines.lanes(), &[*entry]).is_ok_and(|refused| refused.is_none())
     };
     TASKS.into_iter().filter(answers).map(|entry| entry.name).collect()
 }
@@ -206,7 +205,8 @@ fn can(config: &Config, algorithm: &str, form: &Form, task: &str) -> bool {
         ..config.clone()
     };
     let answers = |(outlines, _): (Outlines, Sharing)| {
-        Ok::<_, EngineError>(outlines.unanswered(&config, &entries(&config)?)?.is_none())
+        let refused = unanswered(&config, &outlines.lanes(), &entries(&config)?)?;
+        Ok::<_, EngineError>(refused.is_none())
     };
     measured(&config, Seed::number(ANY_SEED)).and_then(answers).unwrap_or(false)
 }

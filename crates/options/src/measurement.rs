@@ -144,12 +144,7 @@ impl Measurement {
     /// understood.
     pub fn config(&self, name: &str, epoch: EpochLength) -> Result<Config, String> {
         let defaults = Config::default();
-        let asked = self.task.iter().flatten().any(|task| task == "flow-size");
-        if asked == self.flow.is_empty() {
-            let message = "the task flow-size and the flows to measure go together: --task flow-size \
-                           --flow …";
-            return Err(message.to_owned());
-        }
+        check_flows(self.task.as_deref(), &self.flow)?;
         let key = self.key.unwrap_or(defaults.key);
         let flows = self.flow.iter().map(|flow| key.parse_flow(flow)).collect::<Result<_, _>>();
         let filter = self.filter.as_deref().map(Filter::new).transpose();
@@ -199,4 +194,18 @@ impl Measurement {
             all => Ok(all.iter().map(|one| (one.name.clone(), one.parameters.clone())).collect()),
         }
     }
+}
+
+/// Checks that flows are given where `flow-size` is asked, and only there.
+///
+/// # Errors
+/// With the reason in one line.
+pub fn check_flows(tasks: Option<&[String]>, flows: &[String]) -> Result<(), String> {
+    let asked = tasks.into_iter().flatten().any(|task| task == "flow-size");
+    if asked == flows.is_empty() {
+        let message = "the task flow-size and the flows to measure go together: --task flow-size \
+                       --flow …";
+        return Err(message.to_owned());
+    }
+    Ok(())
 }

@@ -757,3 +757,26 @@ fn a_snapshot_refuses_findings() {
     let sources = flowgauge(&["query", "--task", "top-sources", "--format", "json", &stored]);
     assert_eq!(sources.lines()[0]["tasks"]["top-sources"]["items"][0]["packets"]["value"], 500);
 }
+
+/// Of a summary that answers none of the default tasks, a query says what can be asked.
+#[test]
+fn a_query_that_answers_nothing_says_what_does() {
+    let capture = file("sizes-only.pcap", &pcap(&traffic()));
+    let stored = format!("{capture}.fgs");
+    let options = ["--algorithm", "csm", "--key", "destination-port", "--save", &stored];
+    assert_eq!(flowgauge(&[&["analyze", &capture][..], &options].concat()).code, 0);
+    for (options, hint) in [
+        (&[][..], "use --task flow-size"),
+        (&["--task", "flow-size"], "--flow"),
+        (&["--flow", "destination_port=53"], "--task flow-size"),
+        (&["--task", "flow-size", "--flow", "colour=red"], "'colour' is no field"),
+    ] {
+        let answer = flowgauge(&[&["query", &stored][..], options].concat());
+        assert_eq!((answer.code, answer.out.as_str()), (2, ""), "{options:?}");
+        assert!(answer.err.contains(hint), "{options:?}: {}", answer.err);
+    }
+    let sizes = ["--task", "flow-size", "--flow", "destination_port=53", "--format", "json"];
+    let sizes = flowgauge(&[&["query", &stored][..], &sizes].concat());
+    assert_eq!((sizes.code, sizes.err.as_str()), (0, ""));
+    assert_eq!(sizes.lines()[0]["tasks"]["flow-size"]["items"].as_array().unwrap().len(), 1);
+}

@@ -12,7 +12,7 @@ mod identity;
 mod saving;
 
 use flowgauge_core::summary::{Info, Merge, Options};
-use flowgauge_core::task::{self, Unsupported};
+use flowgauge_core::task::{self, TASKS, Unsupported};
 use flowgauge_kernel::Seed;
 
 use crate::account::Account;
@@ -20,6 +20,7 @@ use crate::builder;
 use crate::config::Config;
 use crate::error::{Able, EngineError};
 use crate::intake::Ended;
+use crate::outline;
 use crate::report::{TotalReport, Traffic};
 use crate::sink::Sink;
 use crate::summaries::{Summaries, View};
@@ -131,8 +132,8 @@ impl Snapshot {
     /// lengths than the measurement's defaults, and a coarser key; what the summaries were built for stays.
     ///
     /// # Errors
-    /// When a task is unknown, the summaries cannot answer it, or not by this key, or the report cannot be
-    /// written.
+    /// When a task is unknown, the summaries cannot answer it, or not by this key, or none of the default
+    /// tasks, or the report cannot be written.
     pub fn query(
         &mut self,
         ask: impl FnOnce(&mut Config),
@@ -161,6 +162,10 @@ impl Snapshot {
             None => (View::new(config.key, std::iter::once(&self.summaries)), Vec::new()),
             Some(coarse) => (coarse.view(config.key), coarse.notes.clone()),
         };
+        if config.tasks.is_none() {
+            let entries = TASKS.into_iter().filter(|entry| !entry.timeline);
+            outline::choose(&mut config, &view.lanes(), entries)?;
+        }
         let mut closer = builder::closer(&config, seed, &view, &self.summaries, notes)?;
         let bounds = self.coverage.iter().filter_map(Coverage::interval_ns);
         let bounds_ns = bounds.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));

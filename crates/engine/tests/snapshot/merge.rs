@@ -95,8 +95,9 @@ fn halves_of_a_capture_add_up_as_the_catalog_says() {
             assert_eq!(sum, whole, "{}", info.name);
             equal += 1;
         }
-        // Merged within bounds, they still answer something.
-        assert!(sum.query(|_| (), &mut crate::Keep::default()).is_ok(), "{}", info.name);
+        // Merged within bounds, they still answer something; csm has sizes of given flows only.
+        let answered = sum.query(|_| (), &mut crate::Keep::default()).is_ok();
+        assert_eq!(answered, info.name != "csm", "{}", info.name);
     }
     assert!(equal > 10 && apart > 0, "{equal} add up equally, {apart} not at all");
 }
