@@ -40,6 +40,8 @@ pub(crate) struct Closer {
     pub(crate) notes: Vec<String>,
     /// How closed epochs are stored, where that is asked for.
     saving: Option<Saving>,
+    /// Start of the empty epochs right before the open one.
+    quiet_ns: Option<i64>,
     /// Over the epochs closed so far.
     pub(crate) total: TotalReport,
 }
@@ -65,6 +67,7 @@ impl Closer {
             summary,
             notes,
             saving: None,
+            quiet_ns: None,
             total: TotalReport::new(config.name.as_str().into()),
         }
     }
@@ -83,21 +86,26 @@ impl Closer {
         sink: &mut dyn Sink,
     ) -> Result<(), EngineError> {
         if let (Some(saving), [summaries], false) = (&self.saving, summaries, ended.update) {
-            let saved = saving.save(&ended, summaries)?;
+            let saved = saving.save(&ended, self.quiet_ns, summaries)?;
             sink.deliver(&Item::Snapshot(Arc::new(saved)))?;
         }
-        self.report(ended, &View::new(self.key, summaries.iter().copied()), sink)
+        if !ended.update {
+            self.quiet_ns = None;
+        }
+        let coverage = ended.coverage();
+        self.report(ended, coverage, &View::new(self.key, summaries.iter().copied()), sink)
     }
 
-    /// Reports what a view answers to `sink`; of an update, what can be told of an epoch by itself.
+    /// Reports what a view answers to `sink`, of an epoch of which the part `coverage` was observed; of an
+    /// update, what can be told of an epoch by itself.
     pub(crate) fn report(
         &mut self,
         ended: Ended,
+        coverage: f64,
         view: &View<'_>,
         sink: &mut dyn Sink,
     ) -> Result<(), EngineError> {
         let lanes = &view.lanes()[..];
-        let coverage = ended.coverage();
         let mut account = ended.account;
         let keyed = Traffic::keyed(ended.traffic, &account);
         let mut notes = self.notes.clone();
@@ -176,6 +184,7 @@ impl Closer {
     /// Takes note of empty epochs, and reports them.
     pub(crate) fn gap(&mut self, gap: &Gap, sink: &mut dyn Sink) -> Result<(), EngineError> {
         sink.deliver(&Item::Gap(gap.clone()))?;
+        self.quiet_ns = Some(gap.start_ns);
         for task in &mut self.tasks {
             task.pass(gap.epochs);
         }

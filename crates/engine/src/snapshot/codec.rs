@@ -18,7 +18,10 @@ use crate::sink::QUEUE_BYTES;
 use crate::summaries::Summaries;
 
 const MAGIC: &[u8; 4] = b"FGSS";
-const VERSION: u16 = 4;
+const VERSION: u16 = 5;
+
+/// The version before, which lacks the observed times and is read, too.
+const UNTIMED: u16 = 4;
 
 /// Bytes of a name, a key or a filter at most.
 const LONGEST_TEXT: usize = 1 << 20;
@@ -144,7 +147,7 @@ pub(super) fn read(
     let mut from = Reader::checked(bytes)?;
     from.numbers("magic", &mut magic)?;
     let version = from.number::<u16>("version")?;
-    if version != VERSION {
+    if version != VERSION && version != UNTIMED {
         return Err(SnapshotError::Unknown { field: "version", value: version.into() });
     }
     let name = text(&mut from, "name")?.to_owned();
@@ -164,7 +167,7 @@ pub(super) fn read(
     let filter = text(&mut from, "filter")?;
     let filter = (!filter.is_empty()).then(|| Filter::new(filter)).transpose()?;
     let epoch = epoch(&mut from)?;
-    let coverage = coverage::read(&mut from)?;
+    let coverage = coverage::read(&mut from, version != UNTIMED)?;
     let account = account::read(&mut from)?;
     let traffic = from.flag("sampled")?.then(|| traffic(&mut from)).transpose()?;
     if traffic.is_none() && account.skipped != Size::default() {

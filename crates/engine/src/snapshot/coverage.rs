@@ -20,6 +20,9 @@ pub struct Coverage {
     pub epoch: u64,
     /// Start and end in nanoseconds since the UNIX epoch; both 0 without a packet.
     pub bounds_ns: (i64, i64),
+    /// From when to when it was observed, with the empty epochs right before it: the bounds, unless it
+    /// is a time epoch.
+    pub observed_ns: (i64, i64),
 }
 
 impl Coverage {
@@ -37,26 +40,24 @@ impl Coverage {
 /// Appends coverages with their number.
 pub(super) fn write(coverage: &[Coverage], out: &mut Writer) {
     out.number(coverage.len() as u64);
-    for Coverage { host, run, epoch, bounds_ns } in coverage {
+    for Coverage { host, run, epoch, bounds_ns, observed_ns } in coverage {
         out.bytes(host.as_bytes());
         out.numbers(&[*run, *epoch]);
-        out.numbers(&[bounds_ns.0, bounds_ns.1]);
+        out.numbers(&[bounds_ns.0, bounds_ns.1, observed_ns.0, observed_ns.1]);
     }
 }
 
-/// Takes coverages with their number: one at least, in order.
-pub(super) fn read(from: &mut Reader<'_>) -> Result<Vec<Coverage>, DecodeError> {
+/// Takes coverages with their number: one at least, in order. Where `is_timed` is not set, they lack the
+/// observed time, and each epoch counts as observed whole.
+pub(super) fn read(from: &mut Reader<'_>, is_timed: bool) -> Result<Vec<Coverage>, DecodeError> {
     let mut coverage: Vec<Coverage> = Vec::new();
     for _ in 0..from.count("number of epochs", MOST)? {
-        let next = Coverage {
-            host: text(from, "host")?.to_owned(),
-            run: from.number("run")?,
-            epoch: from.number("epoch")?,
-            bounds_ns: (from.number("start")?, from.number("end")?),
-        };
-        if next.bounds_ns.0 > next.bounds_ns.1 {
-            return Err(from.invalid("end", 8, "it is before the start"));
-        }
+        let (host, run) = (text(from, "host")?.to_owned(), from.number("run")?);
+        let epoch = from.number("epoch")?;
+        let bounds_ns = interval(from, ["start", "end"])?;
+        let observed_ns =
+            if is_timed { interval(from, ["observed from", "observed to"])? } else { bounds_ns };
+        let next = Coverage { host, run, epoch, bounds_ns, observed_ns };
         if coverage.last().is_some_and(|last| last.id() >= next.id()) {
             return Err(from.invalid("epoch", 24, "epochs are in order, each of them once"));
         }
@@ -66,6 +67,45 @@ pub(super) fn read(from: &mut Reader<'_>) -> Result<Vec<Coverage>, DecodeError> 
         0 => Err(from.invalid("number of epochs", 8, "it covers none")),
         _ => Ok(coverage),
     }
+}
+
+/// Takes two times, the second of which is not before the first.
+fn interval(
+    from: &mut Reader<'_>,
+    [start, end]: [&'static str; 2],
+) -> Result<(i64, i64), DecodeError> {
+    let interval_ns: (i64, i64) = (from.number(start)?, from.number(end)?);
+    if interval_ns.0 > interval_ns.1 {
+        return Err(from.invalid(end, 8, "it is before the start"));
+    }
+    Ok(interval_ns)
+}
+
+/// The part of the time from the first start to the last end that was observed: for each host, what its
+/// epochs observed together, and of several hosts the mean.
+pub(super) fn observed_share(coverage: &[Coverage]) -> f64 {
+    let Some((start_ns, end_ns)) = bounds_ns(coverage) else { return 1.0 };
+    let (mut observed_ns, mut hosts) = (0, 0);
+    for of_host in coverage.chunk_by(|one, other| one.host == other.host) {
+        let timed = of_host.iter().filter(|epoch| epoch.interval_ns().is_some());
+        let mut spans: Vec<_> = timed.map(|epoch| epoch.observed_ns).collect();
+        hosts += i128::from(!spans.is_empty());
+        spans.sort_unstable();
+        let mut until_ns = start_ns;
+        for (from_ns, to_ns) in spans {
+            let to_ns = to_ns.min(end_ns);
+            observed_ns += (i128::from(to_ns) - i128::from(from_ns.max(until_ns))).max(0);
+            until_ns = until_ns.max(to_ns);
+        }
+    }
+    let whole_ns = hosts * (i128::from(end_ns) - i128::from(start_ns));
+    if whole_ns > 0 { observed_ns as f64 / whole_ns as f64 } else { 1.0 }
+}
+
+/// The first start and the last end.
+pub(super) fn bounds_ns(coverage: &[Coverage]) -> Option<(i64, i64)> {
+    let bounds = coverage.iter().filter_map(Coverage::interval_ns);
+    bounds.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
 }
 
 /// The coverages of both, in order.

@@ -17,7 +17,7 @@ use flowgauge_kernel::Seed;
 
 use crate::account::Account;
 use crate::builder;
-use crate::config::Config;
+use crate::config::{Config, EpochLength};
 use crate::error::{Able, EngineError};
 use crate::intake::Ended;
 use crate::outline;
@@ -81,6 +81,14 @@ impl Snapshot {
     /// What became of the packets; what is untracked in a summary is not in it.
     pub fn account(&self) -> &Account {
         &self.account
+    }
+
+    /// The part of the time that it covers which was observed; 1 where epochs do not end by time.
+    fn observed_share(&self) -> f64 {
+        match self.config.epoch {
+            EpochLength::Time(_) => coverage::observed_share(&self.coverage),
+            EpochLength::Whole | EpochLength::Packets(_) => 1.0,
+        }
     }
 
     /// Adds another snapshot of the same measurement, which covers other epochs. Whether epochs of
@@ -167,17 +175,15 @@ impl Snapshot {
             outline::choose(&mut config, &view.lanes(), entries)?;
         }
         let mut closer = builder::closer(&config, seed, &view, &self.summaries, notes)?;
-        let bounds = self.coverage.iter().filter_map(Coverage::interval_ns);
-        let bounds_ns = bounds.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
         let ended = Ended {
             epoch: self.coverage.iter().map(|one| one.epoch).min().unwrap_or_default(),
             account: self.account.clone(),
             traffic: self.traffic,
-            bounds_ns,
+            bounds_ns: coverage::bounds_ns(&self.coverage),
             times_ns: self.times_ns,
             ..Ended::default()
         };
-        closer.report(ended, &view, sink)?;
+        closer.report(ended, self.observed_share(), &view, sink)?;
         Ok(closer.total)
     }
 }

@@ -41,8 +41,13 @@ impl Saving {
         Ok(Self { config: config.clone(), seed, host, run })
     }
 
-    /// The stored form of a closed epoch.
-    pub(crate) fn save(&self, ended: &Ended, summaries: &Summaries) -> Result<Saved, EngineError> {
+    /// The stored form of a closed epoch, before which there were empty ones since `quiet_ns`.
+    pub(crate) fn save(
+        &self,
+        ended: &Ended,
+        quiet_ns: Option<i64>,
+        summaries: &Summaries,
+    ) -> Result<Saved, EngineError> {
         let Self { config, seed, host, run } = self;
         let info = catalog::info(&config.algorithm)?;
         let options = Options {
@@ -54,11 +59,14 @@ impl Saving {
         };
         let (host, run, epoch) = (host.clone(), *run, ended.epoch);
         let bounds_ns = ended.bounds_ns.unwrap_or_default();
+        let (from_ns, to_ns) = ended.observed_ns.unwrap_or(bounds_ns);
+        let from_ns = quiet_ns.unwrap_or(from_ns);
+        let observed_ns = (from_ns, to_ns.max(from_ns));
         let mut account = ended.account.clone();
         account.untracked += ended.unmeasured;
         let head = Head {
             config,
-            coverage: &[Coverage { host, run, epoch, bounds_ns }],
+            coverage: &[Coverage { host, run, epoch, bounds_ns, observed_ns }],
             account: &account,
             traffic: ended.traffic,
             times_ns: ended.times_ns,

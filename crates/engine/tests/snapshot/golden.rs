@@ -119,6 +119,23 @@ fn what_was_stored_long_ago_is_read_and_stored_again() {
     }
 }
 
+/// The version before lacks the observed times: its epochs count as observed whole, and are stored as such.
+#[test]
+fn snapshots_of_the_version_before_are_read() {
+    for (name, config) in measurements() {
+        let old = golden(&format!("version-4/{name}"));
+        assert_eq!(old[4..6], [4, 0]);
+        let snapshot = Snapshot::decode(&old, LIMIT, Some(&seed_file())).unwrap();
+        let coverage = &snapshot.coverage()[0];
+        assert_eq!(coverage.observed_ns, coverage.bounds_ns, "{name}");
+        let again = Snapshot::decode(&snapshot.encode(), LIMIT, Some(&seed_file())).unwrap();
+        assert_eq!(again.coverage(), snapshot.coverage(), "{name}");
+        // Other epochs than those by time are observed from their first packet to their last.
+        let timed = matches!(config.epoch, EpochLength::Time(_));
+        assert_eq!(snapshot.encode() == golden(name), !timed, "{name}");
+    }
+}
+
 #[test]
 fn each_file_is_of_a_measurement() {
     let files = fs::read_dir(path("").parent().unwrap()).unwrap();

@@ -10,6 +10,7 @@ mod golden;
 mod hostile;
 mod memory;
 mod merge;
+mod observed;
 #[allow(unreachable_pub, reason = "it serves the fuzz target too")]
 #[path = "../../../../fuzz/src/snapshots.rs"]
 mod snapshots;

@@ -53,7 +53,7 @@ pub(crate) fn mended(mut bytes: Vec<u8>) -> Vec<u8> {
 
 /// The snapshot of one epoch as run `run` on `host` would have stored it.
 pub(crate) fn measured_by(bytes: &[u8], host: &str, run: u64) -> Vec<u8> {
-    assert_eq!((&bytes[..4], &bytes[4..6]), (&b"FGSS"[..], &[4, 0][..]));
+    assert_eq!((&bytes[..4], &bytes[4..6]), (&b"FGSS"[..], &[5, 0][..]));
     let mut fields = Fields::new(bytes);
     fields.skip_identity().unwrap();
     assert_eq!(fields.number(), Some(1), "epochs");
@@ -71,8 +71,9 @@ pub(crate) fn measured_by(bytes: &[u8], host: &str, run: u64) -> Vec<u8> {
 pub(crate) fn lanes(bytes: &[u8]) -> Option<Vec<Range<usize>>> {
     let mut fields = Fields::new(bytes);
     fields.skip_identity()?;
+    let numbers = if bytes.get(4..6) == Some(&[4, 0]) { 4 } else { 6 };
     for _epoch in 0..fields.number()? {
-        let (_host, _numbers) = (fields.text()?, fields.skip(32)?);
+        let (_host, _numbers) = (fields.text()?, fields.skip(8 * numbers)?);
     }
     for _count in 0..fields.byte()? {
         let (_name, _value) = (fields.text()?, fields.number()?);
