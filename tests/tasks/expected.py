@@ -5,7 +5,7 @@ Usage: expected.py [--check] FLOWGAUGE
 
 Runs the 'by' lines of each task in bash, with the functions of tools.sh, and writes what they print as the
 task's 'is' lines. Answers that are stated have no 'by' line and stay as they are. FLOWGAUGE only generates the
-captures that the tasks read. --check changes nothing and fails where an answer differs.
+captures that the tasks read, and writes those that have to be the same as those of another tool. --check changes nothing and fails where an answer differs.
 
 Written with tshark 4.0.17, nfdump 1.7.1, tcpdump 4.99.3 and libpcap 1.10.3. Without them it says so and passes.
 Tasks on captures that are not in this repository need FLOWGAUGE_CAPTURES, and keep their answers without it.
@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-TOOLS = ["tshark", "capinfos", "nfdump", "nfpcapd", "tcpdump"]
+TOOLS = ["tshark", "capinfos", "editcap", "nfdump", "nfpcapd", "tcpdump"]
 WIDTH = 110
 
 
@@ -67,11 +67,13 @@ def main():
     environment = dict(os.environ, LC_ALL="C.UTF-8", TZ="UTC")
     environment["SERVICES"] = str(HERE.parent / "captures" / "var-services-std-ports.pcap")
     environment["INPUTS"] = str(HERE / "inputs")
+    environment["FLOWGAUGE"] = str(Path(flowgauge).resolve())
     if folder := environment.get("FLOWGAUGE_CAPTURES"):
         environment["SHARED"] = folder
     before = (HERE / "tasks.txt").read_text(encoding="utf-8").splitlines()
-    with tempfile.TemporaryDirectory() as generated:
+    with tempfile.TemporaryDirectory() as generated, tempfile.TemporaryDirectory() as temporary:
         environment["GENERATED"] = generated
+        environment["TEMP"] = temporary
         for line in before:
             if line.startswith("    make"):
                 command = line.split(maxsplit=1)[1].replace("flowgauge", flowgauge, 1)

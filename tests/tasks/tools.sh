@@ -78,3 +78,22 @@ kept() {
   tcpdump -n -r "$1" -w - "$2" 2>/dev/null | tshark -n -r - -T fields -e frame.len 2>/dev/null \
     | awk '{ n++; bytes += $1 } END { print n + 0, bytes + 0 }'
 }
+
+# flags: the TCP flags that any of the lines of tcp.flags.str has, as flowgauge names them.
+flags() {
+  local text name seen=
+  text=$(cat)
+  for name in S:SYN A:ACK P:PSH F:FIN R:RST U:URG E:ECE C:CWR; do
+    case $text in *"${name%:*}"*) seen+=+${name#*:} ;; esac
+  done
+  echo "${seen#+}"
+}
+
+# same FILE FILE: fails unless tshark reads the same packets in both.
+same() {
+  local file packets
+  for file; do
+    packets+=("$(ONLY=frame fields "$file" frame.time_epoch frame.len frame.cap_len ip.id tcp.seq_raw udp.checksum | md5sum)")
+  done
+  [ "${packets[0]}" = "${packets[1]}" ]
+}

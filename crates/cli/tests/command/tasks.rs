@@ -106,14 +106,23 @@ fn captured(text: &str, pattern: &str) -> Result<Vec<String>, String> {
 /// What one `read` line of a task reads.
 fn read(line: &str, answer: &Answer, places: &Places) -> Result<Vec<String>, String> {
     let (kind, rest) = line.split_once(' ').unwrap_or((line, ""));
-    let json = || -> Result<Value, String> {
-        let lines: Result<Vec<Value>, _> = answer.out.lines().map(serde_json::from_str).collect();
+    let parsed = |lines: &mut dyn Iterator<Item = &str>| -> Result<Value, String> {
+        let lines: Result<Vec<Value>, _> = lines.map(serde_json::from_str).collect();
         Ok(Value::Array(lines.map_err(|error| error.to_string())?))
     };
+    let json = || parsed(&mut answer.out.lines());
     match kind {
         "json" => {
             let all = json()?;
             Ok(rest.split_whitespace().map(|path| word(all.pointer(path))).collect())
+        }
+        "page" => {
+            let (file, paths) = rest.split_once(' ').unwrap();
+            let page = fs::read_to_string(places.expand(file)).map_err(|e| e.to_string())?;
+            let item =
+                |line| str::strip_prefix(line, r#"<script type="application/json" class="item">"#);
+            let all = parsed(&mut page.lines().filter_map(item))?;
+            Ok(paths.split_whitespace().map(|path| word(all.pointer(path))).collect())
         }
         "each" => {
             let all = json()?;
