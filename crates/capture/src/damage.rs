@@ -74,9 +74,9 @@ pub enum Damage {
     Cut {
         /// `record header`, `packet`, `block header` or `block`.
         field: &'static str,
-        /// Bytes from the begin of the record to the end of the file.
+        /// Bytes of it that the file has.
         present: u64,
-        /// Bytes from the begin of the record to the end of the field.
+        /// Bytes that it has by its length.
         needed: u64,
     },
     /// A packet goes on over the place where the file was cut for several readers, so that not all

@@ -54,14 +54,21 @@ pub(crate) struct Need {
     pub(crate) field: &'static str,
     /// Bytes of the same record that were passed over already; 0 between records.
     pub(crate) passed: u64,
-    /// Bytes from the begin of the record to the end of the field.
+    /// Bytes from the begin of the record to the field, and to its end.
+    pub(crate) before: u64,
     pub(crate) whole: u64,
 }
 
 impl Need {
     /// So many bytes from the begin of a record.
     pub(crate) fn whole(bytes: usize, field: &'static str) -> Self {
-        Self { bytes, field, passed: 0, whole: bytes as u64 }
+        Self::behind(0, bytes, field)
+    }
+
+    /// So many bytes of a field that stands behind others of its record.
+    pub(crate) fn behind(before: usize, bytes: usize, field: &'static str) -> Self {
+        let (bytes, before) = (before + bytes, before as u64);
+        Self { bytes, field, passed: 0, before, whole: bytes as u64 }
     }
 }
 

@@ -134,7 +134,7 @@ impl Pcap {
         };
         match self.lengths(self.order, header) {
             (captured, _) if captured > MAX_CAPTURED => Damage::CapturedLength(captured).into(),
-            (captured, _) => Need::whole(self.record_header + captured as usize, "packet").into(),
+            (captured, _) => Need::behind(self.record_header, captured as usize, "packet").into(),
         }
     }
 

@@ -138,7 +138,8 @@ impl Reader {
             0 if seam.is_some() => self.prove(seam),
             _ if in_file_header => Err(self.unreadable(Refusal::HeaderCut(present))),
             _ => {
-                let Need { field, passed, whole: needed, .. } = need;
+                let Need { field, passed, before, whole, .. } = need;
+                let (present, needed) = (present - before, whole - before);
                 let cut = Damage::Cut { field, present, needed };
                 Err(self.damaged(passed, seam.map_or(cut, |(at, _)| Damage::Seam(*at))))
             }

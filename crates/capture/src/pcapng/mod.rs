@@ -228,7 +228,7 @@ impl Pcapng {
                 let bytes = if left as usize == TRAILER { TRAILER } else { 1 };
                 let passed = u64::from(length - left);
                 let whole = u64::from(length);
-                Err(Need { bytes, field: "block", passed, whole }.into())
+                Err(Need { bytes, field: "block", passed, before: 0, whole }.into())
             }
         }
     }

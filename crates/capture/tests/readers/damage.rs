@@ -133,7 +133,7 @@ fn messages_say_what_where_and_what_to_do() {
     let length = with(108, &[255, 255, 255, 127]);
     let expected = "x.pcap: byte 100: captured length 2147483647 is over 262144";
     assert_eq!(message(&length), format!("{expected}{after}"));
-    let expected = "x.pcap: byte 100: packet cut short: the file ends after 75 of 76 bytes";
+    let expected = "x.pcap: byte 100: packet cut short: the file ends after 59 of 60 bytes";
     assert_eq!(message(&file[..175]), format!("{expected}{after}"));
     let expected = "x.pcap: byte 100: record header cut short: the file ends after 15 of 16 bytes";
     assert_eq!(message(&file[..115]), format!("{expected}{after}"));
