@@ -2,6 +2,7 @@
 //! own do.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -75,6 +76,58 @@ fn live_adds_to_its_file_and_opens_it_again_after_hup() {
     assert!(epochs.clone().all(|line| line["undelivered"] == 0));
     let total = all.last().unwrap();
     assert_eq!((&total["epochs"], &total["undelivered"]), (&epochs.count().into(), &0.into()));
+}
+
+/// Each file of tables has one header, and standard output has one, however often HUP comes.
+#[test]
+fn live_writes_the_header_of_a_table_once() {
+    let Some(net) = Net::new("table-hup") else { return };
+    let capture = many_flows("table-hup.pcap");
+    let table = Path::new(env!("CARGO_TARGET_TMPDIR")).join("hup-top.csv");
+    let rotated = table.with_extension("csv.1");
+    let headers = |text: &str| text.lines().filter(|line| line.starts_with("measurement,")).count();
+    for path in [None, Some(table.to_str().unwrap())] {
+        let _ = (fs::remove_file(&table), fs::remove_file(&rotated));
+        let top = ["--epoch", "200ms", "--task", "top"];
+        let options = [&top[..], &path.map_or(vec![], |path| vec!["-o", path])].concat();
+        let mut live = net.live_as("csv", "here", &options);
+        let mut out = path.is_none().then(|| BufReader::new(live.0.stdout.take().unwrap()));
+        let mut text = String::new();
+        for _ in 0..3 {
+            net.send(&capture);
+            match &mut out {
+                Some(out) => {
+                    for _ in 0..3 {
+                        out.read_line(&mut text).unwrap();
+                    }
+                }
+                None => wait_for("a table", || count(&table) > 3),
+            }
+            if path.is_some() && !rotated.exists() {
+                fs::rename(&table, &rotated).unwrap();
+            }
+            live.signal("-HUP");
+        }
+        net.send(&capture);
+        if path.is_some() {
+            wait_for("the last table", || count(&table) > 3);
+        }
+        live.signal("-INT");
+        if let Some(out) = &mut out {
+            out.read_to_string(&mut text).unwrap();
+        }
+        let answer = live.end();
+        assert_eq!(answer.code, 0, "{}", answer.err);
+        let texts = match path {
+            None => vec![text],
+            Some(_) => [&table, &rotated].map(|path| fs::read_to_string(path).unwrap()).to_vec(),
+        };
+        assert!(texts.iter().all(|text| text.starts_with("measurement,")), "{texts:?}");
+        assert_eq!(
+            texts.iter().map(|text| headers(text)).collect::<Vec<_>>(),
+            vec![1; texts.len()]
+        );
+    }
 }
 
 /// A second run adds its epochs to the page of the first.
