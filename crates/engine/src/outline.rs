@@ -1,10 +1,10 @@
 //! What a configuration asks for, by the entries of the catalog: checked before anything is built.
 
 use flowgauge_core::catalog::{self, Outline};
-use flowgauge_core::key::KeySpec;
+use flowgauge_core::key::{KeyKind, KeySpec};
 use flowgauge_core::summary::{BuildError, BuildErrorKind, Form, Info, Options, Parameters};
 use flowgauge_core::task::{HistoryShape, Lane, TASKS, TaskEntry, Unsupported};
-use flowgauge_core::terms::Measure;
+use flowgauge_core::terms::{Hierarchy, Measure};
 use flowgauge_kernel::Seed;
 
 use crate::builder::{build_tasks, entries};
@@ -56,7 +56,30 @@ impl Outlines {
             },
             lanes => (lanes.iter().map(lane).collect::<Result<_, _>>()?, None),
         };
-        Ok(Self { key: config.key, lanes, note })
+        let outlines = Self { key: config.key, lanes, note };
+        outlines.check_addresses(config)?;
+        Ok(outlines)
+    }
+
+    /// Refuses to count prefixes of what is no address: a summary of prefixes sees only how wide keys are.
+    fn check_addresses(&self, config: &Config) -> Result<(), BuildError> {
+        let counts_prefixes = self.lanes().iter().any(|lane| lane.answers.prefixes().is_some());
+        let (kinds, of, keys) = match config.hierarchy {
+            Hierarchy::Bytes | Hierarchy::Bits => (
+                &[KeyKind::SOURCE, KeyKind::DESTINATION][..],
+                "one address",
+                "source or destination",
+            ),
+            Hierarchy::Pair => (&[KeyKind::PAIR][..], "source and destination", "pair"),
+        };
+        if counts_prefixes && !kinds.contains(&self.key.kind()) {
+            let key = self.key;
+            let reason =
+                format!("this hierarchy is over {of}, and the key is {key}; use --key {keys}");
+            let algorithm = catalog::info(&config.algorithm)?.name;
+            return Err(BuildErrorKind::Unfit { algorithm, reason }.into());
+        }
+        Ok(())
     }
 
     /// What the tasks would see.

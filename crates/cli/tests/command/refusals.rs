@@ -180,6 +180,24 @@ fn what_does_not_go_together_is_refused_alike() {
             &["analyze", "--workers=2", "--shared", "--algorithm=mst", &capture],
             "they can share linear-table",
         ),
+        (
+            &["analyze", "--algorithm=mst", "--key=destination-port+vlan", &capture],
+            "over one address, and the key is destination-port+vlan; use --key source or destination",
+        ),
+        (
+            &["analyze", "--algorithm=mst", "--hierarchy=pair", "--key=source+vlan", &capture],
+            "use --key pair",
+        ),
+        (
+            &[
+                "analyze",
+                "--algorithm=rhhh",
+                "--hierarchy=pair",
+                "--key=source+source-port+destination-port",
+                &capture,
+            ],
+            "over source and destination, and the key is source+source-port+destination-port; use",
+        ),
         (&["analyze", "--dispatch", "digest", &capture], "give --workers 2 or more"),
         (&["analyze", "--overrun", "drop", &capture], "give --workers 2 or more"),
         (&["analyze", "--error", "1%", &capture], "for --algorithm auto"),
