@@ -46,6 +46,7 @@ function gather() {
       marks: [...root.querySelectorAll('svg [data-tip]')].map(mark),
       names: [...root.querySelectorAll('svg text')].map((text) => text.textContent),
     })),
+    seen: [...document.querySelectorAll('th')].some((title) => title.textContent === 'first seen'),
     wide: document.documentElement.scrollWidth,
   };
 }
@@ -109,12 +110,38 @@ class Comparison {
   rows(what, rows, expected) {
     this.same(`${what}: rows`, rows.length, expected.length);
     rows.forEach((row, at) => {
-      const { words, numbers } = expected[at] || { words: [], numbers: [] };
+      const { words, numbers, seen } = expected[at] || { words: [], numbers: [] };
       const first = words ? 1 : 0;
       if (words) for (const word of words) this.same(`${what} row ${at} has ${word}`, row[0].text.includes(word), true);
+      if (seen) this.seen(`${what} row ${at}`, row.splice(first + numbers.length), seen);
       this.same(`${what} row ${at}: cells`, row.length - first, numbers.length);
       numbers.forEach((number, column) => row[first + column] && this.cell(`${what} row ${at}`, row[first + column], number));
     });
+  }
+
+  /** When and how a flow was seen. */
+  seen(what, cells, seen) {
+    const ways = seen.forward ? [seen.forward, seen.back] : [];
+    this.same(`${what}: cells of seen`, cells.length, ways.length + 5);
+    for (const { packets, bytes } of ways) {
+      const { text, small, value, bytes: shown } = cells.shift();
+      this.number(`${what} packets of a way`, value, packets);
+      this.number(`${what} bytes of a way`, shown, bytes);
+      this.text(`${what} packets of a way`, text, packets);
+      this.text(`${what} bytes of a way`, small, bytes);
+    }
+    const [mean, first, last, lasting, flags] = cells;
+    this.number(`${what} mean packet`, mean.value, seen.packet_bytes);
+    this.text(`${what} mean packet`, mean.text, seen.packet_bytes);
+    for (const [time, cell] of [[seen.first, first], [seen.last, last]]) {
+      this.same(`${what} time`, cell.value, time);
+      this.same(`${what} time as text`, cell.text.split(' ').pop(), time.slice(11, 23));
+    }
+    this.number(`${what} lasting`, lasting.value, seen.seconds);
+    const [number, unit] = lasting.text.split(' ');
+    const digit = 10 ** -(number.split('.')[1] || '').length * { ms: 0.001, s: 1, min: 60, h: 3600 }[unit];
+    this.same(`${what} lasting ${lasting.text}`, Math.abs(Number(number) * { ms: 0.001, s: 1, min: 60, h: 3600 }[unit] - seen.seconds) <= digit, true);
+    this.same(`${what} TCP flags`, [flags.value, flags.text], [seen.tcp_flags, seen.tcp_flags]);
   }
 
   /** "NAME: 83,150 packets, 8.3 %". */
@@ -154,8 +181,9 @@ class Comparison {
       for (const item of tasks[task]?.items || []) if (item[by]?.value > 0) flows.set(JSON.stringify(item.key), { key: item.key, weight: item[by].value });
     }
     this.sizes(page, tasks, [...flows.values()]);
-    for (const side of ['source', 'destination']) this.treemap(page, side, json, [...flows.values()], all);
+    for (const side of ['source', 'destination', 'host']) this.treemap(page, side, json, [...flows.values()], all);
     this.paths(page, [...flows.values()], by, all);
+    this.same('columns of when flows were seen', page.seen, Object.values(tasks).some((task) => task.items?.some((item) => item.seen)));
   }
 
   tiles(page, json, packets, bytes) {
@@ -185,14 +213,16 @@ class Comparison {
     if (single.length) this.rows(name, tables.shift(), single.map((field) => ({ words: [''], numbers: [task[field]] })));
     for (const list of ['items', 'keys']) {
       if (!task[list]?.length) continue;
-      const fields = Object.keys(task[list][0]).filter((field) => !['key', 'prefix', 'source', 'destination'].includes(field) && task[list].some((item) => item[field] !== null));
+      const fields = Object.keys(task[list][0]).filter((field) => !['key', 'prefix', 'source', 'destination', 'seen'].includes(field) && task[list].some((item) => item[field] !== null));
       this.rows(name, tables.shift() || [], task[list].map((item) => {
-        const { source_port: from, destination_port: to, protocol, ...ends } = item.key || {};
+        const { source_port: from, destination_port: to, protocol, vlan, tcp_flags: flags, ...ends } = item.key || {};
         const words = [...Object.values(ends), item.prefix, item.source, item.destination].filter((word) => word !== undefined);
         if (from || to) words.push(...[from, to].filter((port) => port !== undefined).map(String));
         if (protocol === 6) words.push('tcp');
+        if (vlan !== undefined) words.push(vlan ? `VLAN ${vlan}` : 'untagged');
+        if (flags !== undefined) words.push(flags || 'no TCP flags');
         const named = item.key || item.prefix || item.source;
-        return { words: named ? words : null, numbers: fields.map((field) => item[field]) };
+        return { words: named ? words : null, numbers: fields.map((field) => item[field]), seen: item.seen };
       }));
     }
     this.same(`${name}: tables`, tables.length, 0);
@@ -254,7 +284,9 @@ class Comparison {
 
   treemap(page, side, json, flows, all) {
     const weights = new Map();
-    for (const { key, weight } of flows) if (key[side] !== undefined) weights.set(key[side], (weights.get(key[side]) || 0) + weight);
+    const both = json.key.startsWith('conversation');
+    const ends = (key) => (both ? (side === 'host' ? new Set([key.source, key.destination]) : []) : [key[side]].filter(Boolean));
+    for (const { key, weight } of flows) for (const end of ends(key)) weights.set(end, (weights.get(end) || 0) + weight);
     for (const item of json.tasks[`top-${side}s`]?.items || []) if (item[json.by]?.value > 0) weights.set(item.key[side], item[json.by].value);
     const hierarchy = side === 'source' && !weights.size ? json.tasks.hierarchical?.items || [] : [];
     for (const item of hierarchy) if (item.prefix && item.discounted.value > 0) weights.set(item.prefix, item.discounted.value);
@@ -263,7 +295,7 @@ class Comparison {
     if (!shown) return;
     const sum = [...weights.values()].reduce((one, other) => one + other, 0);
     const leaves = Object.fromEntries(shown.marks.map((mark) => [mark.name, mark]));
-    const rest = all - sum > all * 1e-9;
+    const rest = side !== 'host' && all - sum > all * 1e-9;
     // A listed prefix that holds others shows what it has besides them.
     const listed = (name) => name.replace('other in ', '');
     this.same(`${side}s: tiles`, Object.keys(leaves).map(listed).sort(), [...weights.keys(), ...(rest ? ['not listed'] : [])].sort());
@@ -288,6 +320,7 @@ class Comparison {
       this.text(`prefix ${prefix}`, amount.text, Number(amount.value));
       this.text(`prefix ${prefix} share`, share.text, all ? expected / all : 0);
     }
+    if (side === 'host') return this.same('hosts count twice', shown.text.includes('a packet counts for both of its hosts'), true);
     const covered = /(\d[\d.,]*|<0.01) % of the/.exec(shown.text);
     this.text(`${side}s covered`, `${covered[1]} %`, all ? Math.min(1, sum / all) : 0);
   }
@@ -440,6 +473,10 @@ const cases = {
   'a sample': () => analyze('sample', '--accelerator', 'uniform:sample=10,before=headers', '--algorithm', 'space-saving', planted),
   'updates that an epoch replaces': () => analyze('updates', '--epoch', '5s', '--updates', '1s', '--task', 'top,cardinality', planted),
   'prefixes and a port': () => analyze('ports', '--key', 'source/24,48+destination+destination-port', '--top', '30', real),
+  'both directions as one': () => analyze('conversation', '--key', 'conversation', '--top', '30', real),
+  'hosts by bytes': () => analyze('host', '--key', 'host', '--by', 'bytes', '--top', '30', planted),
+  'frames and flags': () => analyze('frames', '--key', 'source+protocol+source-mac+vlan+tcp-flags', real),
+  'MAC addresses': () => analyze('mac', '--key', 'mac', real),
 };
 
 for (const [name, write] of Object.entries(cases)) {
@@ -514,6 +551,10 @@ await test('a changed number is noticed', async () => {
     ['text of bytes', "const bytes = (value) => scaled(value, 'B')", "const bytes = (value) => scaled(1.01 * value, 'B')"],
     ['text of shares', 'const value = 100 * share;', 'const value = 101 * share;'],
     ['text of bounds', 'whole(words(value.low)', 'whole(words(value.low + 1)', 'sketch'],
+    ['the packets of a way', /("back":\{"packets":)(\d+)/, more, 'conversation'],
+    ['the bytes of a way', /("back":\{"packets":\d+,"bytes":)(\d+)/, more, 'conversation'],
+    ['when a flow was seen', /("seen":\{[^}]*"first":"[^"]*?)(\d)(?=\d{6}Z")/, (_, before, digit) => before + ((Number(digit) + 1) % 10), 'conversation'],
+    ['the flags of a flow', /("tcp_flags":")(SYN)/, '$1RST', 'conversation'],
     ['the width of bands', 'Math.max(0.75, thick)', 'Math.max(0.75, 1.01 * thick)'],
     ['the scale of sizes', '(Math.log10(value) - x0)', '(value - x0)'],
   ];

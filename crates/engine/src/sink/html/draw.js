@@ -76,11 +76,18 @@ const seconds = (item) => (item.start ? between(item.start, item.end) : 0);
 // ---- what a report says
 
 const PROTOCOLS = { 1: 'icmp', 2: 'igmp', 6: 'tcp', 17: 'udp', 47: 'gre', 50: 'esp', 58: 'icmpv6', 89: 'ospf', 132: 'sctp' };
+// One flow of a key, and many.
 const KEYS = {
-  source: 'sources', destination: 'destinations', pair: 'pairs', conversation: 'conversations',
-  protocol: 'protocols', 'source-port': 'source ports', 'destination-port': 'destination ports',
+  source: ['source', 'sources'], destination: ['destination', 'destinations'], host: ['host', 'hosts'],
+  pair: ['pair', 'pairs'], conversation: ['conversation', 'conversations'], protocol: ['protocol', 'protocols'],
+  'source-port': ['source port', 'source ports'], 'destination-port': ['destination port', 'destination ports'],
+  vlan: ['VLAN', 'VLANs'], 'tcp-flags': ['set of TCP flags', 'sets of TCP flags'], mac: ['MAC address', 'MAC addresses'],
+  'source-mac': ['source MAC address', 'source MAC addresses'],
+  'destination-mac': ['destination MAC address', 'destination MAC addresses'],
 };
-const keysOf = (report) => KEYS[report.key.replace(/\/[0-9,]+/, '')] || 'flows';
+const wordsOfKey = (report) => KEYS[report.key.replace(/\/[0-9,]+/, '')] || ['flow', 'flows'];
+const keysOf = (report) => wordsOfKey(report)[1];
+const bothWays = (report) => report.key.startsWith('conversation');
 
 function protocol(report, number) {
   const known = report.breakdown && report.breakdown.protocols.find((one) => one.protocol === number);
@@ -99,9 +106,14 @@ function flow(report, key) {
   // Of a protocol without ports both are 0.
   const has = key.source_port || key.destination_port;
   const ends = [end(key.source, has ? key.source_port : undefined), end(key.destination, has ? key.destination_port : undefined)];
-  const arrow = report.key.startsWith('conversation') ? ' ↔ ' : ' → ';
-  const text = ends.filter((part) => part !== undefined).join(arrow);
-  return key.protocol === undefined ? text : (text + ' ' + protocol(report, key.protocol)).trim();
+  const joined = (parts, arrow) => parts.filter((part) => part !== undefined).join(arrow);
+  return [
+    key.host, joined(ends, bothWays(report) ? ' ↔ ' : ' → '),
+    key.protocol === undefined ? null : protocol(report, key.protocol),
+    key.mac, joined([key.source_mac, key.destination_mac], ' → '),
+    key.vlan === undefined ? null : key.vlan ? 'VLAN ' + key.vlan : 'untagged',
+    key.tcp_flags === '' ? 'no TCP flags' : key.tcp_flags,
+  ].filter(Boolean).join(' ');
 }
 // Packets and bytes that had a key, where a sampler read a part of them as estimates.
 function keyed(report) {
@@ -121,12 +133,16 @@ function listed(report) {
   }
   return [...flows.values()].sort((one, other) => weightOf(report, other) - weightOf(report, one));
 }
-// Weight of each source (or destination): its own where a task lists it, else that of its listed flows.
+// The addresses of a key on this side; of a conversation both endpoints are hosts.
+function endsOf(report, key, side) {
+  if (!bothWays(report)) return key[side] === undefined ? [] : [key[side]];
+  return side === 'host' ? [...new Set([key.source, key.destination])] : [];
+}
+// Weight of each source, destination or host: its own where a task lists it, else that of its listed flows.
 function addresses(report, side) {
   const weights = new Map();
   for (const item of listed(report)) {
-    const address = item.key[side];
-    if (address !== undefined) weights.set(address, (weights.get(address) || 0) + weightOf(report, item));
+    for (const address of endsOf(report, item.key, side)) weights.set(address, (weights.get(address) || 0) + weightOf(report, item));
   }
   for (const item of (report.tasks['top-' + side + 's'] || { items: [] }).items) {
     if (weightOf(report, item) > 0) weights.set(item.key[side], weightOf(report, item));
@@ -383,7 +399,8 @@ function treemap(report, side, width) {
   for (const node of nodes) {
     if (node.children.size) node.children.set('', { name: 'other in ' + node.name, weight: node.own, children: new Map() });
   }
-  const rest = Math.max(0, total - sum);
+  // A packet counts for both of its hosts: neither prefixes nor the rest have a sum.
+  const rest = side === 'host' ? 0 : Math.max(0, total - sum);
   const [marks, shapes, rows] = [[], [], []];
   const sorted = (nodes) => [...nodes].sort((one, other) => other.weight - one.weight);
   const tile = (node, box, look) => {
@@ -398,7 +415,8 @@ function treemap(report, side, width) {
     if (!node.children.size) return tile(node, box, look);
     shapes.push(rect('group', box));
     const titled = box.height > 48 && box.width > 70;
-    if (titled) shapes.push(label(box.x + 4, box.y + 12, node.name + ': ' + amount(report, node.weight), box.width - 6, 'axis'));
+    const words = side === 'host' ? node.name : node.name + ': ' + amount(report, node.weight);
+    if (titled) shapes.push(label(box.x + 4, box.y + 12, words, box.width - 6, 'axis'));
     const edge = Math.min(2, box.width / 8, box.height / 8);
     const head = titled ? 16 : edge;
     const inner = { x: box.x + edge, y: box.y + head, width: box.width - 2 * edge, height: box.height - edge - head };
@@ -411,12 +429,14 @@ function treemap(report, side, width) {
   squarify(sorted(tops), { x: 0, y: 0, width, height }, (node, box) => place(node, box, node.look));
   const walk = (node, depth) => {
     while (node.children.size === 1) node = [...node.children.values()][0];
-    rows.push(amountRow(report, '\u00a0'.repeat(2 * depth) + node.name, node.weight));
+    if (side !== 'host' || !node.children.size) rows.push(amountRow(report, '\u00a0'.repeat(2 * depth) + node.name, node.weight));
     sorted(node.children.values()).forEach((child) => walk(child, depth + 1));
   };
   sorted(tops).forEach((node) => walk(node, 0));
   const more = rest > total / 100 ? ' Grey is the rest; a larger --top lists more.' : '';
-  return make('div', { 'data-plot': side + 's' }, about(coverage(report, plural(weights.size, 'listed ' + side), sum) + '.' + more),
+  const words = plural(weights.size, 'listed ' + side);
+  const covered = side === 'host' ? 'The ' + words + '; a packet counts for both of its hosts.' : coverage(report, words, sum) + '.';
+  return make('div', { 'data-plot': side + 's' }, about(covered + more),
     plot(side + 's by prefix', width, height, marks, shapes), folded(table(['prefix or ' + side, report.by, 'share'], rows)));
 }
 
@@ -495,7 +515,8 @@ function sankey(report, width) {
   }));
   const rows = [...bands[0].values(), ...bands[1].values()].sort((one, other) => other.weight - one.weight)
     .map((band) => amountRow(report, name(band), band.weight));
-  const lower = flows[0].key.source_port === undefined ? '' : ' The port is the lower of both, as that of a service.';
+  const lower = (flows[0].key.source_port === undefined ? '' : ' The port is the lower of both, as that of a service.')
+    + (bothWays(report) ? ' The lower endpoint of a conversation is on the left.' : '');
   return make('div', { 'data-plot': 'paths' }, about(coverage(report, plural(flows.length, 'listed flow'), sum) + '.' + lower),
     plot('flows from sources by ports to destinations', width, height, marks, shapes), folded(table(['from → to', report.by, 'share'], rows)));
 }
@@ -522,6 +543,22 @@ function estimate(value, words) {
   }
   return one;
 }
+// When and how a flow was seen: titles of columns, and its cells.
+function seenTitles(seen) {
+  return [...(seen.forward ? ['forward', 'back'] : []), 'mean packet', 'first seen', 'last seen', 'lasting', 'TCP flags'];
+}
+function seenCells(report, seen) {
+  const day = report.start.slice(0, 10);
+  const way = ({ packets, bytes: size }) =>
+    make('td', { class: 'number', 'data-value': packets, 'data-bytes': size }, count(packets), make('small', null, bytes(size)));
+  return [
+    ...(seen.forward ? [way(seen.forward), way(seen.back)] : []),
+    cell(seen.packet_bytes === null ? '–' : bytes(Math.round(seen.packet_bytes)), seen.packet_bytes),
+    ...[seen.first, seen.last].map((time) => make('td', { class: 'time', 'data-value': time }, clock(time, day))),
+    cell(lasting(seen.seconds), seen.seconds),
+    make('td', { class: 'flags', 'data-value': seen.tcp_flags }, seen.tcp_flags),
+  ];
+}
 function table(titles, rows) {
   const isNumber = (at) => rows.length && rows[0][at].classList.contains('number');
   const head = make('tr', null, titles.map((title, at) => make('th', { scope: 'col', class: isNumber(at) ? 'number' : null }, title)));
@@ -547,6 +584,7 @@ const FIELDS = { distinct: 'distinct peers', q: 'quantile' };
 function answer(report, name, task) {
   const by = report.by;
   const wordsOf = (field) => (field === 'bytes' || (by === 'bytes' && ['before', 'forecast', 'now', 'discounted'].includes(field)) ? bytes : count);
+  let wide = false;
   const parts = [make('h2', null, name === 'top' ? 'Top ' + keysOf(report) + ' by ' + by : TITLES[name] || name)];
   const facts = [];
   if (task.threshold) {
@@ -573,19 +611,22 @@ function answer(report, name, task) {
     }
     const named = items[0].key || items[0].prefix || items[0].source;
     const fields = Object.keys(items[0])
-      .filter((field) => !['key', 'prefix', 'source', 'destination'].includes(field) && items.some((item) => item[field] !== null));
+      .filter((field) => !['key', 'prefix', 'source', 'destination', 'seen'].includes(field) && items.some((item) => item[field] !== null));
+    const { seen } = items[0];
+    wide ||= Boolean(seen);
     const rows = items.map((item) => {
       const words = item.key ? flow(report, item.key) : item.prefix || item.source + ' → ' + item.destination;
       return [...(named ? [what(words)] : []), ...fields.map((field) => {
         const value = item[field];
         if (field === 'share' || field === 'q') return shareCell(value);
         return value === null || typeof value === 'object' ? estimate(value, wordsOf(field)) : cell(count(value), value);
-      })];
+      }), ...(seen ? seenCells(report, item.seen) : [])];
     });
-    const head = HEADS[name] || keysOf(report).slice(0, -1);
-    parts.push(table([...(named ? [head] : []), ...fields.map((field) => FIELDS[field] || field)], rows));
+    const head = HEADS[name] || wordsOfKey(report)[0];
+    const titles = [...(named ? [head] : []), ...fields.map((field) => FIELDS[field] || field), ...(seen ? seenTitles(seen) : [])];
+    parts.push(table(titles, rows));
   }
-  return make('section', { 'data-task': name }, parts);
+  return make('section', { 'data-task': name, class: wide ? 'wide' : null }, parts);
 }
 
 const ACCOUNT = {
@@ -688,10 +729,14 @@ function show(report, width) {
       findings.truncated ? make('p', null, 'And ' + count(findings.truncated) + ' more.') : null));
   }
   const listing = (side) => 'No list has ' + side + 's: the task top-' + side + 's gives them, or a key that has the ' + side + '.';
+  // A key without directions has hosts; sources and destinations only where a task lists them.
+  const hosts = treemap(report, 'host', half);
+  const side = (title, map, side) => (map || !hosts ? section(title, map, listing(side)) : null);
   const plots = () => [
     section('Traffic over time', overTime(report, width), 'The task findings gives packets over time; the default preset has it.', true),
-    section('Sources by prefix', treemap(report, 'source', half), listing('source')),
-    section('Destinations by prefix', treemap(report, 'destination', half), listing('destination')),
+    hosts && section('Hosts by prefix', hosts),
+    side('Sources by prefix', treemap(report, 'source', half), 'source'),
+    side('Destinations by prefix', treemap(report, 'destination', half), 'destination'),
     section('Source → port → destination', sankey(report, half),
       'The task top or heavy-hitters gives this plot, with a key that has source, destination and destination port, such as five-tuple.'),
     section('Flow sizes', sizePlot(report, half), 'The task size-distribution gives the number of flows of each size.')];
