@@ -23,11 +23,10 @@ use crate::values;
 static VERSION: LazyLock<String> =
     LazyLock::new(|| format!("{} (instruction set {})", env!("CARGO_PKG_VERSION"), Isa::best()));
 
-/// Measures network traffic in fixed memory
+/// Measure network traffic in fixed memory
 ///
-/// It says who is heavy, who spreads, what changed, how many flows there are, how they are sized
-/// and how random they look. Memory is fixed at start, estimates carry their bounds, and every
-/// packet is accounted for.
+/// Find heavy flows, spreaders and changes, count flows, and estimate their sizes and entropy. Memory is
+/// fixed at start, estimates carry bounds, and every packet is accounted for.
 #[derive(Parser)]
 #[command(
     name = "flowgauge",
@@ -35,7 +34,13 @@ static VERSION: LazyLock<String> =
     subcommand_required = true,
     arg_required_else_help = true,
     disable_help_subcommand = true,
-    after_help = "Exit codes: 0 fine, 1 failed, 2 wrong usage, 3 the input was damaged or cut short."
+    after_help = "\
+Exit codes: 0 success, 1 failure, 2 wrong usage, 3 damaged or truncated input.
+
+Examples:
+  flowgauge analyze trace.pcap                          what stands out in a capture
+  flowgauge live -i eth0                                a report every 10 seconds
+  flowgauge analyze --help                              all options, with examples"
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -44,81 +49,90 @@ pub(crate) struct Cli {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Reads captures (pcap or pcapng, plain, .gz or .zst) and reports what is in them
+    /// Read captures (pcap or pcapng, plain, .gz or .zst) and report their traffic
     #[command(after_help = "\
 Examples:
-  flowgauge analyze trace.pcap                          what stands out, and who is behind it
-  flowgauge analyze --key source --by bytes trace.pcap  the sources with most bytes
+  flowgauge analyze trace.pcap                          what stands out, and the hosts behind it
+  flowgauge analyze --key source --by bytes trace.pcap  the sources that send most bytes
   flowgauge analyze --filter 'dst host 10.0.0.7' --epoch 10s trace.pcap.gz
-  flowgauge analyze -r trace.pcap tcp port 443          the filter as for tcpdump
+  flowgauge analyze -r trace.pcap tcp port 443          a filter at the end, as for tcpdump
   flowgauge analyze --format html -o report.html trace.pcap  a page with plots
-  tcpdump -w - | flowgauge analyze -                    from a pipe")]
+  tcpdump -w - | flowgauge analyze -                    read from a pipe")]
     Analyze(Reading),
-    /// Measures what an interface receives and sends, and reports at the end of each epoch
+    /// Measure the traffic of an interface, and report it at the end of each epoch
     ///
-    /// It runs until it is interrupted (Ctrl-C), and ends with the total: what was received, what
-    /// the kernel dropped, what was measured. USR1 prints the last report to standard error. It needs root or the capability CAP_NET_RAW.
+    /// Runs until interrupted (Ctrl-C), then prints the total: packets received, dropped by the kernel, and
+    /// measured. The signal USR1 prints the last report to standard error. Needs root or the capability
+    /// CAP_NET_RAW.
     #[command(after_help = "\
 Examples:
   flowgauge live -i eth0                                a report every 10 seconds
   flowgauge live -i any --epoch 1m --format json -o traffic.json
   flowgauge live -i eth0 --key source --task top udp port 53")]
     Live(Live),
-    /// Writes a synthetic capture, whose truth is known
+    /// Write a synthetic capture with known counts
     #[command(after_help = "\
 Examples:
   flowgauge generate --packets 1000000 -o trace.pcap
   flowgauge generate --profile backbone --plant flood:sources=5000,packets=100000 --truth truth.json \\
     -o flood.pcap")]
     Generate(Generation),
-    /// Prints algorithms, tasks and keys, and what goes with what
+    /// List algorithms, accelerators, tasks and keys, and how they combine
     #[command(after_help = "\
 Examples:
-  flowgauge list                                        tables for reading
-  flowgauge list --format json                          one object a line")]
+  flowgauge list                                        everything
+  flowgauge list algorithms                             algorithms, their parameters and memory
+  flowgauge list --format json                          one JSON object per line")]
     List(Listing),
-    /// Answers tasks from stored epochs
+    /// Answer tasks from stored epochs
     ///
-    /// Several snapshots are added up first, as by 'merge'. Where the algorithm's summaries do not add up,
-    /// each is answered by itself.
+    /// Several snapshots are merged first, as by 'flowgauge merge'. Where the algorithm's summaries cannot
+    /// be merged, each snapshot is answered by itself.
     #[command(after_help = "\
 Examples:
-  flowgauge query --task top,entropy day/*.fgs          several epochs, added up
-  flowgauge query --key source/24 day/*.fgs             by a coarser key than was measured")]
+  flowgauge query --task top,entropy day/*.fgs          several epochs, merged
+  flowgauge query --key source/24 day/*.fgs             by a coarser key than measured")]
     Query(Query),
-    /// Adds up stored epochs of one measurement
+    /// Merge stored epochs of one measurement
     #[command(after_help = "\
 Examples:
   flowgauge merge --seed-file seed -o day.fgs day/*.fgs")]
     Merge(Merging),
-    /// Prints for these options what would run, and its memory; runs nothing
+    /// Show what would run with these options, and its memory; run nothing
     #[command(after_help = "\
 Examples:
   flowgauge explain --memory 64M --key source/24
   flowgauge explain --algorithm count-min:epsilon=0.0001,delta=0.01 --task heavy-hitters")]
     Explain(Reading),
-    /// Prints a completion script for a shell
+    /// Print a completion script for a shell
+    #[command(after_help = "\
+Examples:
+  flowgauge completions bash > /etc/bash_completion.d/flowgauge")]
     Completions {
-        /// The shell
+        /// Complete commands of this shell
         shell: Shell,
     },
-    /// Prints the manual page
+    /// Print the manual page
+    #[command(after_help = "\
+Examples:
+  flowgauge man | man -l -")]
     Man,
 }
 
 /// Captures to measure.
 #[derive(Args)]
 pub(crate) struct Reading {
-    /// Captures; '-' is standard input. Behind -r, the words of a filter
+    /// Captures ('-' is standard input); after -r, the words of a filter
     #[arg(value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 
-    /// A capture, as for tcpdump, with the filter at the end: -r FILE tcp port 80; may be repeated
+    /// Read a capture, and a filter from the end of the line, as tcpdump does: -r FILE tcp port 80; may be
+    /// repeated
     #[arg(short = 'r', value_name = "FILE", help_heading = INPUT)]
     pub(crate) read: Vec<PathBuf>,
 
-    /// Read several captures in the order in which they are named [default: in the order of their first
-    /// packets, unless one of them is standard input]
+    /// Read captures in the order given [default: in the order of their first packets, unless one is
+    /// standard input]
     #[arg(long, help_heading = INPUT)]
     pub(crate) as_given: bool,
 
@@ -150,8 +164,7 @@ impl Command {
             }
             Self::Analyze(reading) | Self::Explain(reading) => {
                 return reading.misplaced().map_or(Ok(()), |words| {
-                    let message =
-                        format!("there is no file '{words}'; for a filter, write -r FILE {words}");
+                    let message = format!("no file '{words}'; for a filter, write -r FILE {words}");
                     Err(Failure::Usage(message))
                 });
             }
@@ -163,7 +176,7 @@ impl Command {
             (true, _) => {}
             (false, None) => *filter = Some(words),
             (false, Some(_)) => {
-                let message = "a filter is given by --filter and at the end; give one of them";
+                let message = "a filter is given both by --filter and at the end; leave one out";
                 return Err(Failure::Usage(message.to_owned()));
             }
         }
@@ -175,55 +188,55 @@ impl Command {
 #[derive(Args)]
 #[expect(clippy::struct_excessive_bools, reason = "options, each independent of the others")]
 pub(crate) struct Live {
-    /// The words of a filter, as for tcpdump: tcp port 80
+    /// Words of a filter, as for tcpdump: tcp port 80
     #[arg(value_name = "EXPRESSION")]
     pub(crate) expression: Vec<String>,
 
-    /// Measure this interface, such as eth0 or lo; any for all of them; may be repeated. With dpdk, a
-    /// port such as 0000:03:00.0 or net_pcap0; PORT,forward=PORT passes its packets on
+    /// Measure this interface, such as eth0 or lo; any for all of them; may be repeated. With --engine
+    /// dpdk, a port such as 0000:03:00.0 or net_pcap0; PORT,forward=PORT also forwards its packets
     #[arg(short, long, value_name = "INTERFACE", required_unless_present = "list_interfaces",
         help_heading = INPUT)]
     pub(crate) interface: Vec<String>,
 
-    /// List the names of the interfaces, and end
+    /// List the names of the interfaces and exit
     #[arg(short = 'D', long, conflicts_with = "interface", help_heading = INPUT)]
     pub(crate) list_interfaces: bool,
 
-    /// Read packets from packet sockets (af-packet); or take them ahead of the kernel's stack (af-xdp),
-    /// or from ports of DPDK (dpdk): faster, but the host does not get what comes in, and what it sends
-    /// is not seen. Each of --workers then reads a queue of each interface; with af-xdp, give as
-    /// many workers as the interface has queues
+    /// Receive packets from packet sockets (af-packet), ahead of the kernel's stack (af-xdp), or from DPDK
+    /// ports (dpdk). The last two are faster, but the host does not get incoming packets, and outgoing
+    /// packets are not measured. Each worker then reads one queue of each interface; af-xdp needs as many
+    /// workers as the interface has queues
     #[arg(long, value_name = "NAME", default_value = "af-packet", value_parser = choice(Engine::ALL),
         help_heading = INPUT)]
     pub(crate) engine: Engine,
 
-    /// Agree that --engine af-xdp or dpdk takes all packets that come in on the interface from the host
+    /// Agree that --engine af-xdp or dpdk takes all incoming packets of the interface from the host
     #[arg(long, help_heading = INPUT)]
     pub(crate) takes_traffic: bool,
 
-    /// With dpdk, arguments for DPDK, separated by spaces, such as '--no-huge -m 512
+    /// Pass these arguments to DPDK, separated by spaces, such as '--no-huge -m 512
     /// --vdev=net_pcap0,rx_pcap=FILE'
     #[arg(long, value_name = "ARGUMENTS", allow_hyphen_values = true, help_heading = INPUT)]
     pub(crate) dpdk_args: Option<String>,
 
-    /// With af-xdp, run the driver instead of waiting for packets: none are late, and the thread is
-    /// always busy
+    /// With af-xdp, poll the driver instead of waiting for packets: no packet is late, but each worker
+    /// keeps its core busy
     #[arg(long, help_heading = INPUT)]
     pub(crate) busy_poll: bool,
 
-    /// Give each of --workers a queue of each interface, and a packet to one of them by the hash of
-    /// its flow or by the CPU that received it [default: hash for several interfaces; else one queue,
-    /// whose packets --dispatch deals out]
+    /// Give each worker a queue of each interface, and assign packets to queues by the hash of their flow
+    /// or by the CPU that received them [default: hash for several interfaces; else one queue, whose
+    /// packets --dispatch assigns to workers]
     #[arg(long, value_name = "BY", value_parser = choice(Fanout::ALL), help_heading = INPUT)]
     pub(crate) fanout: Option<Fanout>,
 
-    /// Memory of the ring between the kernel and each queue, such as 64MiB: at least 512KiB. With dpdk,
-    /// of the buffers of each queue
+    /// Set the memory of the ring between the kernel and each queue, such as 64MiB, at least 512KiB; with
+    /// dpdk, of the buffers of each queue
     #[arg(long, value_name = "SIZE", default_value = "32MiB", value_parser = values::ring,
         help_heading = INPUT)]
     pub(crate) ring: usize,
 
-    /// Leave promiscuous mode as it is; else packets to other hosts are asked for, too
+    /// Do not put the interface into promiscuous mode: receive no packets to other hosts
     #[arg(short = 'p', long, help_heading = INPUT)]
     pub(crate) no_promiscuous_mode: bool,
 
@@ -235,13 +248,13 @@ pub(crate) struct Live {
 #[derive(Args)]
 #[expect(clippy::struct_excessive_bools, reason = "options, each independent of the others")]
 pub(crate) struct Run {
-    /// Stop after N packets (of those that pass the filter)
+    /// Stop after N packets that pass the filter
     #[arg(short = 'c', value_name = "N", help_heading = INPUT,
         value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
 
-    /// Write the packets that pass the filter to FILE, as pcapng ('-' is standard output; give reports
-    /// another place by -o)
+    /// Write packets that pass the filter to FILE, as pcapng ('-' is standard output; then send reports
+    /// elsewhere with -o)
     #[arg(short = 'w', long, value_name = "FILE", help_heading = OUTPUT)]
     pub(crate) write: Option<PathBuf>,
 
@@ -250,20 +263,19 @@ pub(crate) struct Run {
         value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     pub(crate) snap: Option<usize>,
 
-    /// Measure tunnels (GRE, VXLAN, Geneve, GTP-U, Teredo, IP in IP) by the packet inside
+    /// Measure the packet inside a tunnel (GRE, VXLAN, Geneve, GTP-U, Teredo, IP in IP)
     #[arg(long, help_heading = INPUT)]
     pub(crate) inner: bool,
 
-    /// Whose bytes a packet in a tunnel counts: outer counts the whole frame; inner leaves out the
-    /// headers of the tunnel, from the outer IP header up to the inner one [default: outer]
+    /// With --inner, count the bytes of the whole frame (outer), or leave out the headers of the tunnel,
+    /// from the outer IP header up to the inner one (inner) [default: outer]
     #[arg(long, value_name = "PACKET", value_parser = choice(BYTES_OF), help_heading = INPUT,
         requires = "inner")]
     pub(crate) bytes_of: Option<Tunnels>,
 
-    /// Add a measurement, such as 'scanners: key=source task=superspreaders memory=16MiB': its name,
-    /// and the options below by their names without dashes; quote values with spaces. May be
-    /// repeated: all run in one pass. Options beside it apply to every measurement that does not set
-    /// them itself
+    /// Add a measurement: a name, and options below without their dashes, such as 'scanners: key=source
+    /// task=superspreaders memory=16MiB'; quote values with spaces. May be repeated; all run in one pass.
+    /// Options outside it apply to every measurement that does not set them
     #[arg(long, value_name = "NAME: OPTION=VALUE …", help_heading = WHAT)]
     pub(crate) measure: Vec<String>,
 
@@ -271,9 +283,9 @@ pub(crate) struct Run {
     #[arg(short = 'C', long = "config", value_name = "FILE", help_heading = WHAT)]
     pub(crate) config: Option<PathBuf>,
 
-    /// A first look: overview begins with what stands out, and lists flows, sources and destinations;
-    /// flows answers the default tasks alone [default: overview; flows where --key, --task, --algorithm,
-    /// --accelerator, --measure or --config is given]
+    /// Choose the tasks: overview begins with what stands out, and lists flows, sources and destinations;
+    /// flows answers only the default tasks [default: overview; flows with --key, --task, --algorithm,
+    /// --accelerator, --measure or --config]
     #[arg(long, value_name = "NAME", value_parser = choice(Preset::ALL), help_heading = WHAT,
         conflicts_with_all = ["task", "measure", "config"])]
     pub(crate) preset: Option<Preset>,
@@ -281,53 +293,53 @@ pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) measurement: Measurement,
 
-    /// Threads: each measures a part of the input, or they take turns reading it, or one reads for all
+    /// Measure with N threads: each measures a part of the input, or they take turns reading it, or one
+    /// reads for all
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = HOW,
         value_parser = RangedU64ValueParser::<usize>::new().range(1..=256))]
     pub(crate) workers: usize,
 
-    /// Let all workers fill one summary, without locks, instead of one each. That is slower, and leaves
-    /// all the memory to one
+    /// Let all workers fill one concurrent summary instead of one each: slower, but the summary gets all
+    /// the memory
     #[arg(long, help_heading = HOW)]
     pub(crate) shared: bool,
 
-    /// Which of several workers measures a packet: by the digest of its key, by the one-bits of its
-    /// source address, or whole batches by turns [default: digest; queue behind a sampler, and where
-    /// all fill one summary]
+    /// Assign packets to workers by the digest of their key (digest), by the one-bits of their source
+    /// address (source), or in whole batches by turns (queue) [default: digest; queue behind a sampler and
+    /// with --shared]
     #[arg(long, value_name = "BY", value_parser = choice(Dispatch::ALL), help_heading = HOW)]
     pub(crate) dispatch: Option<Dispatch>,
 
-    /// Where a worker has no time: wait, or drop packets and count them
+    /// Wait when the queue of a worker is full, or drop packets and count them
     #[arg(long, value_name = "WHAT", default_value = "wait", value_parser = choice(Overrun::ALL),
         help_heading = HOW)]
     pub(crate) overrun: Overrun,
 
-    /// Keep each worker on a core of its own
+    /// Pin each worker to a core of its own
     #[arg(long, help_heading = HOW)]
     pub(crate) pin: bool,
 
-    /// Seed the hash with N, for tests and comparisons: anyone who knows N can make packets that collide
-    /// [default: 256 bits from the operating system at each start]
+    /// Seed the hash with N, for tests and comparisons: a sender who knows N can make packets that collide
+    /// [default: 256 random bits from the operating system at each start]
     #[arg(long, value_name = "N", conflicts_with = "seed_file", help_heading = HOW)]
     pub(crate) seed: Option<u64>,
 
     /// Seed the hash with the bytes of FILE, at least 16, which only its owner may read: for hosts whose
-    /// summaries will be merged
+    /// snapshots will be merged
     #[arg(long, value_name = "FILE", help_heading = HOW)]
     pub(crate) seed_file: Option<PathBuf>,
 
-    /// List at most N items, and say how many there are; with 0 all of them, in memory for all (not
-    /// for live)
+    /// List at most N items, and say how many were left out; 0 lists all, in memory for all (not for live)
     #[arg(long, value_name = "N", default_value_t = 10_000, help_heading = OUTPUT)]
     pub(crate) limit: usize,
 
-    /// Store each closed epoch as a snapshot: in the directory PATH, or in the file PATH where there is
-    /// a single epoch. 'flowgauge query' and 'flowgauge merge' read it
+    /// Store each closed epoch as a snapshot in the directory PATH, or in the file PATH for a single epoch;
+    /// 'flowgauge query' and 'flowgauge merge' read snapshots
     #[arg(long, value_name = "PATH", help_heading = OUTPUT)]
     pub(crate) save: Option<PathBuf>,
 
-    /// Write to FILE as text, line, json, csv, parquet, html or snapshot ('-' is standard output): instead
-    /// of --format and -o, and as --save does for snapshots. May be repeated, each with a file of its own
+    /// Write reports to FILE ('-' is standard output) as text, line, json, csv, parquet or html, or
+    /// snapshots as with --save; replaces --format and -o. May be repeated, with another FILE each time
     #[arg(long, value_name = "FORMAT:FILE", value_parser = values::sink,
         conflicts_with_all = ["format", "path"], help_heading = OUTPUT)]
     pub(crate) sink: Vec<Destination>,
@@ -370,26 +382,26 @@ pub(crate) struct Destination {
 /// Stored epochs to ask.
 #[derive(Args)]
 pub(crate) struct Query {
-    /// Snapshots, as 'analyze --save' writes them
+    /// Snapshots, as written by 'flowgauge analyze --save'
     #[arg(value_name = "SNAPSHOT", required = true)]
     pub(crate) snapshots: Vec<PathBuf>,
 
-    /// What to answer [default: what the summaries can answer of the default tasks]
+    /// Answer this task, or several separated by commas [default: the default tasks that the summaries can
+    /// answer]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) task: Option<Vec<String>>,
 
-    /// Answer by a coarser key, such as source/24 from source, or source from five-tuple: sums over the
-    /// keys that exact tables hold, or that Space-Saving and Misra-Gries list [default: the key that was
-    /// measured]
+    /// Report by a coarser key, such as source/24 from source, or source from five-tuple: sums of the flows
+    /// in exact tables, or of those that Space-Saving and Misra-Gries list [default: the measured key]
     #[arg(long)]
     pub(crate) key: Option<KeySpec>,
 
-    /// A flow that flow-size is asked for, such as 'source=10.0.0.1,destination=10.0.0.2' with every
+    /// Ask flow-size for this flow, such as 'source=10.0.0.1,destination=10.0.0.2' with every
     /// field of the key; may be repeated
     #[arg(long, value_name = "FIELD=VALUE,…")]
     pub(crate) flow: Vec<String>,
 
-    /// Most items in top, and in a list of the text report
+    /// List at most N items in top, and in each list of a text report
     #[arg(long, value_name = "N", default_value_t = 10,
         value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     pub(crate) top: usize,
@@ -408,7 +420,7 @@ pub(crate) struct Merging {
     #[arg(value_name = "SNAPSHOT", required = true)]
     pub(crate) snapshots: Vec<PathBuf>,
 
-    /// Write the sum to SNAPSHOT
+    /// Write the merged snapshot to SNAPSHOT
     #[arg(short = 'o', value_name = "SNAPSHOT", required = true)]
     pub(crate) output: PathBuf,
 
@@ -419,16 +431,17 @@ pub(crate) struct Merging {
 /// How snapshots are read.
 #[derive(Args)]
 pub(crate) struct SnapshotReading {
-    /// The seed file that the snapshots were made under, if they were
+    /// Read the seed file that the snapshots were made with
     #[arg(long, value_name = "FILE")]
     pub(crate) seed_file: Option<PathBuf>,
 
-    /// Add up epochs of several hosts whose starts and ends are at most this far apart, such as 500ms
+    /// Merge epochs of several hosts whose starts and ends differ by at most this time, such as 500ms
+    /// [default: 0s]
     #[arg(long, value_name = "TOLERANCE", default_value = "0s", value_parser = common::time,
         hide_default_value = true)]
     pub(crate) align: u64,
 
-    /// The memory that the summaries of a snapshot may take, such as 64MiB or 1GB
+    /// Limit the memory of the summaries of a snapshot, such as 64MiB or 1GB
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = common::size)]
     pub(crate) memory: usize,
 }
@@ -466,28 +479,28 @@ impl Run {
 /// Where a report goes, and how it looks.
 #[derive(Args)]
 pub(crate) struct Output {
-    /// How the report is written; html is a page with plots, in one file [default: text; live on a terminal: a line for each epoch, and at the
-    /// end the last report as text]
+    /// Write reports in this format; html is one page with plots [default: text; live on a terminal: a line
+    /// for each epoch, and the last report as text at the end]
     #[arg(long, value_parser = choice(Format::ALL), help_heading = OUTPUT)]
     pub(crate) format: Option<Format>,
 
     /// Write to FILE instead of standard output; csv and parquet of several tasks write a file for each
-    /// table into the folder FILE
+    /// table into the directory FILE
     #[arg(short = 'o', value_name = "FILE", help_heading = OUTPUT)]
     pub(crate) path: Option<PathBuf>,
 
-    /// Columns of text, 60 to 200 [default: those of the terminal; else 100]
+    /// Wrap text at N columns, 60 to 200 [default: the width of the terminal, else 100]
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(60..=200),
         help_heading = OUTPUT)]
     pub(crate) width: Option<usize>,
 
-    /// Colour headings and alerts of text: always, never, or on a terminal (auto), unless the environment
-    /// has NO_COLOR
+    /// Colour headings and alerts of text; auto does on a terminal, unless NO_COLOR is set in the
+    /// environment
     #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = choice(Color::ALL),
         help_heading = OUTPUT)]
     pub(crate) color: Color,
 
-    /// Show ports in text without service names
+    /// Print ports in text without service names
     #[arg(short = 'n', help_heading = OUTPUT)]
     pub(crate) numeric: bool,
 }
@@ -508,39 +521,39 @@ impl Color {
 /// What to generate.
 #[derive(Args)]
 pub(crate) struct Generation {
-    /// Packets in all
+    /// Generate N packets
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     pub(crate) packets: u64,
 
-    /// Flows [default: 100000 for zipf; for backbone 20500, and one more every 32 packets]
+    /// Generate N flows [default: 100000 for zipf; for backbone 20500, and one more every 32 packets]
     #[arg(long, value_name = "N")]
     pub(crate) flows: Option<u64>,
 
-    /// How uneven the flows are under zipf: 0 (all alike) to 2 [default: 1]
+    /// Set the skew of flow sizes under zipf: 0 (all alike) to 2 [default: 1]
     #[arg(long, value_name = "S")]
     pub(crate) skew: Option<f64>,
 
-    /// The order of flows: every packet drawn by rank, or as on a backbone link
+    /// Draw the flow of each packet by its rank (zipf), or as on a backbone link (backbone)
     #[arg(long, default_value = "zipf", value_parser = choice(ProfileName::ALL))]
     pub(crate) profile: ProfileName,
 
-    /// Bytes of each frame, or imix
+    /// Set the bytes of each frame, or imix for a mix of sizes
     #[arg(long, value_name = "BYTES|imix", default_value = "64")]
     pub(crate) size: Size,
 
-    /// The share of flows that are of IPv6: 0 to 1
+    /// Make this share of the flows IPv6: 0 to 1
     #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
     pub(crate) ipv6: f64,
 
-    /// Packets a second
+    /// Set the packets per second
     #[arg(long, value_name = "PPS", default_value_t = 1_000_000)]
     pub(crate) rate: u64,
 
-    /// Decides everything that is random
+    /// Seed the random choices with N
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
 
-    /// An event in the traffic: scan, ports, flood, reflection, burst or vanish, with its parameters, such as
+    /// Plant an event: scan, ports, flood, reflection, burst or vanish, with its parameters, such as
     /// 'scan:destinations=500,start=0.2,end=0.4'; may be repeated
     #[arg(long, value_name = "EVENT[:k=v,…]")]
     pub(crate) plant: Vec<Plant>,
@@ -567,8 +580,30 @@ impl ProfileName {
 
 #[derive(Args)]
 pub(crate) struct Listing {
+    /// List only these [default: all]
+    #[arg(value_name = "WHAT", value_parser = choice(Topic::ALL))]
+    pub(crate) topic: Option<Topic>,
+
     #[command(flatten)]
     pub(crate) output: Output,
+}
+
+/// What a list is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Topic {
+    Algorithms,
+    Accelerators,
+    Tasks,
+    Keys,
+}
+
+impl Topic {
+    const ALL: [(&'static str, Self); 4] = [
+        ("algorithms", Self::Algorithms),
+        ("accelerators", Self::Accelerators),
+        ("tasks", Self::Tasks),
+        ("keys", Self::Keys),
+    ];
 }
 
 const INPUT: &str = "Input";

@@ -1,6 +1,6 @@
-//! `flowgauge list`: what there is, and what goes with what.
+//! `flowgauge list`: algorithms, accelerators, tasks and keys, and how they combine.
 //!
-//! What goes with what is asked of the engine itself, which knows it from the catalog.
+//! The engine itself says what combines, from the catalog.
 
 use flowgauge_core::accelerator::AcceleratorInfo;
 use flowgauge_core::catalog::{self, ACCELERATORS, ALGORITHMS};
@@ -12,7 +12,7 @@ use flowgauge_engine::answered;
 use flowgauge_engine::sink::layout::{Align, Cell, Look, Page, Table, paragraph};
 use serde_json::{Value, json};
 
-use crate::args::{Format, Listing};
+use crate::args::{Format, Listing, Topic};
 use crate::failure::Failure;
 use crate::output;
 
@@ -20,9 +20,10 @@ use crate::output;
 pub(crate) fn run(listing: &Listing) -> Result<(), Failure> {
     listing.output.text_or_json("the list")?;
     let path = listing.output.path.as_deref();
+    let of = |topic| listing.topic.is_none_or(|asked| asked == topic);
     let text = match listing.output.format.unwrap_or_default() {
-        Format::Json => lines(&Answered::new()),
-        _ => page(listing.output.look(path), &Answered::new()),
+        Format::Json => lines(of, &Answered::new()),
+        _ => page(of, listing.output.look(path), &Answered::new()),
     };
     output::write(path, &text)
 }
@@ -63,7 +64,7 @@ fn names<T: Copy>(
 }
 
 /// One object a line: algorithms, accelerators, tasks, keys.
-fn lines(answered: &Answered) -> String {
+fn lines(of: impl Fn(Topic) -> bool, answered: &Answered) -> String {
     let algorithms = ALGORITHMS.iter().map(|algorithm| {
         let parameters = algorithm.parameters.iter().map(|p| (p.name.to_owned(), json!(p.help)));
         json!({
@@ -112,53 +113,68 @@ fn lines(answered: &Answered) -> String {
             "tasks": names(TASKS, |task| answered.of(kind, task), |task| task.name),
         })
     });
-    let all: Vec<Value> =
-        algorithms.chain([none]).chain(accelerators).chain(tasks).chain(keys).collect();
-    let lines: Vec<String> = all.iter().map(Value::to_string).collect();
+    let all: [(Topic, Vec<Value>); 4] = [
+        (Topic::Algorithms, algorithms.collect()),
+        (Topic::Accelerators, [none].into_iter().chain(accelerators).collect()),
+        (Topic::Tasks, tasks.collect()),
+        (Topic::Keys, keys.collect()),
+    ];
+    let asked = all.iter().filter(|(topic, _)| of(*topic)).flat_map(|(_, lines)| lines);
+    let lines: Vec<String> = asked.map(Value::to_string).collect();
     lines.join("\n") + "\n"
 }
 
-fn page(look: Look, answered: &Answered) -> String {
+fn page(of: impl Fn(Topic) -> bool, look: Look, answered: &Answered) -> String {
     let mut page = Page::new(look);
-    page.heading("Algorithms");
-    for info in ALGORITHMS {
-        let &Info { name, idea, paper, parameters, memory, .. } = info;
-        entry(&mut page, [name, idea, paper, memory], parameters);
-        paragraph(
-            &mut page,
-            INDENT,
-            &format!("merges, and several workers measure: {}", merged(info)),
-        );
+    if of(Topic::Algorithms) {
+        page.heading("Algorithms");
+        for info in ALGORITHMS {
+            let &Info { name, idea, paper, parameters, memory, .. } = info;
+            entry(&mut page, [name, idea, paper, memory], parameters);
+            paragraph(&mut page, INDENT, &format!("merges {}", merged(info)));
+        }
     }
-    page.heading("Accelerators");
-    for &AcceleratorInfo { name, idea, paper, parameters, memory, .. } in ACCELERATORS {
-        entry(&mut page, [name, idea, paper, memory], parameters);
+    if of(Topic::Accelerators) {
+        page.heading("Accelerators");
+        for &AcceleratorInfo { name, idea, paper, parameters, memory, .. } in ACCELERATORS {
+            entry(&mut page, [name, idea, paper, memory], parameters);
+        }
     }
-    page.heading("Tasks (+ runs by default)");
-    for (number, task) in (1..).zip(TASKS) {
-        let mark = if task.by_default { '+' } else { ' ' };
-        paragraph(&mut page, &format!("{mark} {number:>2} {:<17}  ", task.name), task.question);
+    if of(Topic::Tasks) || of(Topic::Keys) {
+        page.heading("Tasks (+ runs by default)");
+        for (number, task) in (1..).zip(TASKS) {
+            let mark = if task.by_default { '+' } else { ' ' };
+            paragraph(&mut page, &format!("{mark} {number:>2} {:<17}  ", task.name), task.question);
+        }
     }
-    page.heading("Accelerators that go before an algorithm, with its default parameters");
-    let names = ACCELERATORS.iter().map(|accelerator| accelerator.name);
     let algorithms = || ALGORITHMS.iter().map(|algorithm| (algorithm.name, algorithm));
-    matrix(&mut page, names, algorithms(), |algorithm, at| {
-        catalog::able(ACCELERATORS[at].name).contains(&algorithm.name)
-    });
-    page.heading("Tasks, by their numbers, that an algorithm answers for a key that can");
+    if of(Topic::Accelerators) {
+        page.heading("Accelerators of an algorithm with its default parameters");
+        let names = ACCELERATORS.iter().map(|accelerator| accelerator.name);
+        matrix(&mut page, names, algorithms(), |algorithm, at| {
+            catalog::able(ACCELERATORS[at].name).contains(&algorithm.name)
+        });
+    }
     let numbers = || (1..=TASKS.len()).map(|number| number.to_string());
-    matrix(&mut page, numbers(), algorithms(), |algorithm, at| answered.by(algorithm, TASKS[at]));
-    page.heading("Tasks, by their numbers, that are answered for a key by an algorithm that can");
-    matrix(&mut page, numbers(), KeyKind::NAMED, |kind, at| answered.of(*kind, TASKS[at]));
+    if of(Topic::Tasks) {
+        page.heading("Tasks of an algorithm, by number, with at least one key");
+        matrix(&mut page, numbers(), algorithms(), |algorithm, at| {
+            answered.by(algorithm, TASKS[at])
+        });
+    }
+    if of(Topic::Keys) {
+        page.heading("Tasks of a key, by number, with at least one algorithm");
+        matrix(&mut page, numbers(), KeyKind::NAMED, |kind, at| answered.of(*kind, TASKS[at]));
+    }
     page.into_text()
 }
 
-/// Where what is said of a name begins.
+/// The indent below a name.
 const INDENT: &str = "                   ";
 
-/// What is said of algorithms and accelerators alike.
+/// An algorithm or an accelerator.
 fn entry(page: &mut Page, [name, idea, paper, memory]: [&str; 4], parameters: &[Parameter]) {
-    paragraph(page, &format!("  {name:<17}"), idea);
+    paragraph(page, &format!("  {name:<15}  "), idea);
     paragraph(page, INDENT, paper);
     for parameter in parameters {
         paragraph(page, INDENT, &format!("{}: {}", parameter.name, parameter.help));

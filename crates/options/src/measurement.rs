@@ -19,91 +19,92 @@ pub struct Measurement {
     #[arg(short, long, value_name = "EXPRESSION", help_heading = WHAT)]
     pub filter: Option<String>,
 
-    /// What makes packets one flow: source, destination, host (either end), pair, five-tuple,
+    /// Group packets into flows by this key: source, destination, host (either end), pair, five-tuple,
     /// conversation (both directions of a five-tuple), protocol, source-port, destination-port, vlan,
     /// tcp-flags, source-mac, destination-mac, mac (either end), or several joined by +
-    /// (source/24+destination-port); /LEN or /LEN,LEN keeps prefixes of IPv4 or of IPv4 and IPv6
+    /// (source/24+destination-port); /LEN or /LEN,LEN keeps prefixes of IPv4, or of IPv4 and IPv6
     /// addresses [default: five-tuple]
     #[arg(long, help_heading = WHAT)]
     pub key: Option<KeySpec>,
 
-    /// The measure of thresholds, shares and order [default: packets]
+    /// Rank flows, and measure thresholds and shares, by packets or bytes [default: packets]
     #[arg(long, help_heading = WHAT,
         value_parser = choice([("packets", Measure::Packets), ("bytes", Measure::Bytes)]))]
     pub by: Option<Measure>,
 
-    /// What to answer; see 'flowgauge list' [default: those that key and algorithm can answer of
-    /// top, heavy-hitters, superspreaders, cardinality, entropy and size-distribution]
+    /// Answer this task, or several separated by commas; see 'flowgauge list tasks' [default: top,
+    /// heavy-hitters, superspreaders, cardinality, entropy and size-distribution, as far as key and
+    /// algorithm can answer them]
     #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = WHAT)]
     pub task: Option<Vec<String>>,
 
-    /// Where an epoch ends: whole, after a time (10s, 500ms, 1m) or after packets (2000000p)
-    /// [default: whole; live: 10s]
+    /// End an epoch after a time (10s, 500ms, 1m) or a number of packets (2000000p), or with the input
+    /// (whole) [default: whole; live: 10s]
     #[arg(long, value_name = "LENGTH", value_parser = values::epoch, help_heading = WHAT)]
     pub epoch: Option<EpochLength>,
 
-    /// How often an epoch is reported so far while it goes on: each time (1s) or packets (1000000p) of
-    /// it; not where there was no packet since, nor as csv [default: only at its end]
+    /// Report an open epoch after each time (1s) or number of packets (1000000p), if packets arrived
+    /// since; not as csv or parquet [default: only at its end]
     #[arg(long, value_name = "LENGTH", value_parser = values::epoch, help_heading = WHAT)]
     pub updates: Option<EpochLength>,
 
-    /// What heavy-hitters, changes and hierarchical exceed: a share of the epoch (0.1%), or a
+    /// Set the threshold of heavy-hitters, changes and hierarchical: a share of the epoch (0.1%), or a
     /// number of packets or bytes [default: 0.1%]
     #[arg(long, value_name = "SHARE|N", value_parser = values::threshold, help_heading = WHAT)]
     pub threshold: Option<Threshold>,
 
-    /// How many distinct peers superspreaders and victims exceed [default: 128]
+    /// Set the number of distinct peers that superspreaders and victims exceed [default: 128]
     #[arg(long, value_name = "N", help_heading = WHAT)]
     pub spread: Option<u64>,
 
-    /// What superspreaders and victims count as a peer: an address, a port, or an endpoint, which is an
-    /// address with a port [default: address]
+    /// Count as peers of superspreaders and victims addresses, ports, or endpoints (an address with a
+    /// port) [default: address]
     #[arg(long, value_name = "PEER", value_parser = choice(SpreadOf::ALL), help_heading = WHAT)]
     pub spread_of: Option<SpreadOf>,
 
-    /// How changes forecasts: half the last size and half the last forecast, the mean of 4 epochs,
-    /// or with a trend; flows of a table by ewma only [default: ewma]
+    /// Forecast for changes by half the last size and half the last forecast (ewma), the mean of 4 epochs
+    /// (moving-average), or with a trend (holt-winters); exact tables support only ewma [default: ewma]
     #[arg(long, value_name = "MODEL", value_parser = choice(ForecastModel::ALL),
         help_heading = WHAT)]
     pub forecast: Option<ForecastModel>,
 
-    /// Most items in top and changes, and in a list of the text report [default: 10]
+    /// List at most N items in top and changes, and in each list of a text report [default: 10]
     #[arg(long, value_name = "N", help_heading = WHAT,
         value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     pub top: Option<usize>,
 
-    /// The prefixes of hierarchical: by whole bytes, of any length, or source and destination
-    /// [default: bytes]
+    /// Choose the prefixes of hierarchical: whole bytes, any number of bits, or pairs of source and
+    /// destination [default: bytes]
     #[arg(long, value_name = "PREFIXES", value_parser = choice(Hierarchy::ALL),
         help_heading = WHAT)]
     pub hierarchy: Option<Hierarchy>,
 
-    /// A flow that flow-size is asked for, such as 'source=10.0.0.1,destination=10.0.0.2' with
-    /// every field of the key; may be repeated
+    /// Ask flow-size for this flow, with every field of the key, such as
+    /// 'source=10.0.0.1,destination=10.0.0.2'; may be repeated
     #[arg(long, value_name = "FIELD=VALUE,…", help_heading = WHAT)]
     pub flow: Vec<String>,
 
-    /// What measures, with its parameters: NAME[:k=v,…]; see 'flowgauge list'. With auto the fastest
-    /// is chosen that answers the tasks within --error, by trials of a second or two
+    /// Measure with this algorithm and its parameters: NAME[:k=v,…]; see 'flowgauge list algorithms'.
+    /// auto chooses the fastest one that answers the tasks within --error, by trials of a second or two
     /// [default: linear-table]
     #[arg(long, value_name = "NAME", value_parser = values::spec, help_heading = HOW)]
     pub algorithm: Option<Spec>,
 
-    /// What stands before it and makes it cheaper, with its parameters: NAME[:k=v,…] or none; may be
-    /// repeated, packets meet the first one first [default: none]
+    /// Put this accelerator before the algorithm: NAME[:k=v,…] or none; see 'flowgauge list
+    /// accelerators'. May be repeated; packets meet the first one first [default: none]
     #[arg(long, value_name = "NAME", value_parser = values::spec, help_heading = HOW)]
     pub accelerator: Vec<Spec>,
 
-    /// Half the width that bounds may have under --algorithm auto: of the traffic for sizes, of the
+    /// With --algorithm auto, limit half the width of bounds: as a share of the traffic for sizes, of the
     /// number itself elsewhere; 0 for exact [default: 0.01%]
     #[arg(long, value_name = "SHARE", value_parser = values::share, help_heading = HOW)]
     pub error: Option<f64>,
 
-    /// Packets a second that --algorithm auto must keep up with, such as 10Mpps
+    /// With --algorithm auto, keep up with this rate in packets per second, such as 10Mpps
     #[arg(long, value_name = "RATE", value_parser = values::rate, help_heading = HOW)]
     pub rate: Option<f64>,
 
-    /// The memory reserved for measuring, such as 64MiB or 1GB [default: 256MiB]
+    /// Limit the memory for measuring, such as 64MiB or 1GB [default: 256MiB]
     #[arg(long, value_name = "SIZE", value_parser = values::size, help_heading = HOW)]
     pub memory: Option<usize>,
 }
@@ -188,8 +189,9 @@ impl Measurement {
                 Ok(Vec::new())
             }
             all if all.iter().any(|one| one.name == "none") => {
-                Err("--accelerator none has neither parameters nor another one beside it"
-                    .to_owned())
+                Err("--accelerator none takes no parameters and no other accelerator; leave them \
+                     out"
+                .to_owned())
             }
             all => Ok(all.iter().map(|one| (one.name.clone(), one.parameters.clone())).collect()),
         }
@@ -203,8 +205,7 @@ impl Measurement {
 pub fn check_flows(tasks: Option<&[String]>, flows: &[String]) -> Result<(), String> {
     let asked = tasks.into_iter().flatten().any(|task| task == "flow-size");
     if asked == flows.is_empty() {
-        let message = "the task flow-size and the flows to measure go together: --task flow-size \
-                       --flow …";
+        let message = "--task flow-size needs --flow, and --flow needs --task flow-size; give both";
         return Err(message.to_owned());
     }
     Ok(())

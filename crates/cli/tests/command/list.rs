@@ -64,6 +64,20 @@ fn what_is_listed_is_what_runs() {
             assert_eq!(answer.code == 0, listed, "{accelerator} {algorithm}: {}", answer.err);
         }
     }
+    for (topic, kind) in [
+        ("algorithms", "algorithm"),
+        ("accelerators", "accelerator"),
+        ("tasks", "task"),
+        ("keys", "key"),
+    ] {
+        let only = flowgauge(&["list", topic, "--format", "json"]).lines();
+        let of_kind: Vec<_> = lines.iter().filter(|line| line["kind"] == kind).cloned().collect();
+        assert_eq!(only, of_kind, "{topic}");
+        assert!(flowgauge(&["list", topic]).out.len() < flowgauge(&["list"]).out.len());
+    }
+    let misspelt = flowgauge(&["list", "algorithm"]);
+    assert_eq!(misspelt.code, 2);
+    assert!(misspelt.err.contains("'algorithms'"), "{}", misspelt.err);
     let text = flowgauge(&["list"]).out;
     for name in names(&lines, "algorithm").iter().chain(&tasks).chain(&names(&lines, "key")) {
         assert!(text.contains(name), "{name}");
