@@ -81,17 +81,17 @@ pub enum Damage {
     },
     /// A packet goes on over the place where the file was cut for several readers, so that not all
     /// of what they read is right.
-    #[error("packet goes on over byte {0}, where the file was cut for several readers")]
+    #[error("packet crosses byte {0}, where the file was split for several readers")]
     Seam(u64),
     /// Interfaces were described before the place where the file was cut for several readers, so that
     /// not all of what they read is right.
-    #[error("interfaces change before byte {0}, where the file was cut for several readers")]
+    #[error("interfaces change before byte {0}, where the file was split for several readers")]
     Redescribed(u64),
     /// More captured bytes than any capture tool writes.
-    #[error("captured length {0} is over {MAX_CAPTURED}")]
+    #[error("captured length {0} exceeds {MAX_CAPTURED}")]
     CapturedLength(u32),
     /// More captured bytes than the block around them has.
-    #[error("captured length {captured} is over the {room} bytes that its block has for it")]
+    #[error("captured length {captured} exceeds the {room} bytes of its block")]
     CapturedOverBlock {
         /// The captured length.
         captured: u32,
@@ -107,10 +107,10 @@ pub enum Damage {
         kind: u32,
     },
     /// A section header whose byte order cannot be told.
-    #[error("byte-order magic {0:02x?} is not that of a pcapng section")]
+    #[error("byte-order magic {0:02x?} does not belong to a pcapng section")]
     ByteOrder([u8; 4]),
     /// A section of a version that is not understood.
-    #[error("section version {major}.{minor} is not one of 1.0 and 1.2")]
+    #[error("section version {major}.{minor} is not 1.0 or 1.2")]
     SectionVersion {
         /// Major version.
         major: u16,
@@ -118,10 +118,10 @@ pub enum Damage {
         minor: u16,
     },
     /// A packet of an interface that no block before it describes: its link type is not known.
-    #[error("interface {0} of a packet has no description before it")]
+    #[error("interface {0} of a packet has no description")]
     Interface(u32),
     /// So many interfaces that describing them would take memory without end.
-    #[error("interface descriptions are over {MAX_INTERFACES} in one section")]
+    #[error("more than {MAX_INTERFACES} interface descriptions in one section")]
     Interfaces,
     /// The compressed data are damaged, cut short, or need more memory than is granted.
     #[error("compressed data {0}")]
@@ -135,10 +135,10 @@ pub enum Damage {
 #[derive(Debug, Error)]
 pub enum Refusal {
     /// It is compressed by a program whose format is not read.
-    #[error("compressed by {0}, which is not read; use: {0} -dc FILE | flowgauge analyze -")]
+    #[error("compressed with {0}, which is not supported; use: {0} -dc FILE | flowgauge analyze -")]
     Compressed(&'static str),
     /// The file cannot be opened or not even begun.
-    #[error("cannot be read: {0}; check its name and its permissions")]
+    #[error("cannot be read: {0}; check its name and permissions")]
     Open(io::Error),
     /// A directory.
     #[error("is a directory; name the capture files in it")]
@@ -150,10 +150,16 @@ pub enum Refusal {
     #[error("ends inside its file header, after {0} bytes; capture or copy it again")]
     HeaderCut(u64),
     /// Neither pcap nor pcapng.
-    #[error("is no capture: it begins with {0:02x?}, and pcap, pcapng, gzip and zstd are read")]
+    #[error(
+        "not a capture: it begins with {0:02x?}; supported are pcap and pcapng, plain, .gz \
+             or .zst"
+    )]
     NotCapture([u8; 4]),
     /// A version that this reader, like libpcap, does not know.
-    #[error("version {major}.{minor} of {format} is not known; convert it with its own tools")]
+    #[error(
+        "version {major}.{minor} of {format} is not supported; convert it with the tools \
+             that wrote it"
+    )]
     Version {
         /// `pcap` or `pcapng`.
         format: &'static str,

@@ -229,18 +229,18 @@ impl Read for Decompressed {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.decoder.read(buffer).map_err(|error| match error.kind() {
             ErrorKind::Interrupted => error,
-            ErrorKind::UnexpectedEof => io::Error::other("are cut short"),
+            ErrorKind::UnexpectedEof => io::Error::other("is cut short"),
             // zstd gives its reasons as text only.
             _ if error.to_string().contains("too much memory") => io::Error::other(
-                "need a window over 32 MiB; decompress the file with zstd --long=31 first",
+                "needs a window over 32 MiB; decompress the file with zstd --long=31 first",
             ),
-            _ => io::Error::other(format!("are damaged: {error}")),
+            _ => io::Error::other(format!("is damaged: {error}")),
         })?;
         self.bytes += read as u64;
         let compressed = self.meter.load(Ordering::Relaxed);
         if self.bytes > BOMB_BYTES && self.bytes / BOMB_RATIO > compressed {
             return Err(io::Error::other(
-                "grow over 256 times, as a bomb does; if they can be trusted, decompress the file first",
+                "expands more than 256 times; if you trust the file, decompress it first",
             ));
         }
         Ok(read)

@@ -91,7 +91,7 @@ fn bombs_stop_in_little_memory() {
 
     let plain_zstd = |bytes: &[u8]| zstd(bytes, None);
     let widest = |bytes: &[u8]| zstd(bytes, Some(25));
-    let ratio = "grow over 256 times";
+    let ratio = "expands more than 256 times";
     for (name, file, expected) in [
         ("gzip of empty packets", bomb(gzip, header, &zeros), ratio),
         ("zstd of empty packets", bomb(plain_zstd, header, &zeros), ratio),
@@ -102,7 +102,7 @@ fn bombs_stop_in_little_memory() {
         (
             "zstd of a wider window",
             zstd(&[&header[..], &zeros].concat(), Some(27)),
-            "need a window",
+            "needs a window",
         ),
         ("a packet of 16 MiB", promise, "captured length"),
     ] {

@@ -23,7 +23,7 @@ use crate::verbose::Verbose;
 pub(crate) fn run(reading: &Reading) -> Result<u8, Failure> {
     let files = in_order(reading.files.clone(), reading.as_given);
     if files.is_empty() {
-        let message = "no capture is named; give files, or '-' for standard input";
+        let message = "no capture given; name files, or '-' for standard input";
         return Err(Failure::Usage(message.to_owned()));
     }
     let run = &reading.run;

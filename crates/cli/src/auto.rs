@@ -48,7 +48,7 @@ pub(crate) fn chosen(
     if config.algorithm != AUTO {
         let given = measurement.error.is_some() || measurement.rate.is_some();
         return if given {
-            let message = "--error and --rate are for --algorithm auto";
+            let message = "--error and --rate need --algorithm auto";
             Err(Failure::Usage(message.to_owned()))
         } else {
             Ok(None)
@@ -81,13 +81,13 @@ fn again(file: &Path) -> bool {
 /// The choice in a line.
 fn line(choice: &Choice) -> String {
     let chosen = choice.tried.first().map_or_else(String::new, |tried| {
-        format!("{}: {}, {:.1} ns a packet", tried.name, within(tried), tried.ns)
+        format!("{}: {}, {:.1} ns per packet", tried.name, within(tried), tried.ns)
     });
     let second = choice
         .tried
         .get(1)
         .map_or_else(String::new, |tried| format!("; next is {} ({:.1} ns)", tried.name, tried.ns));
-    format!("auto chose {chosen}{second}; flowgauge explain shows what was tried")
+    format!("auto chose {chosen}{second}; 'flowgauge explain' shows what was tried")
 }
 
 fn within(tried: &Tried) -> String {
@@ -102,16 +102,16 @@ fn within(tried: &Tried) -> String {
 pub(crate) fn section(page: &mut Page, choice: &Choice) {
     page.heading("Chosen on this machine");
     let outlook = format!(
-        "for epochs of {} packets and {} flows, as far as a sample tells",
+        "for epochs of {} packets and {} flows, estimated from a sample",
         count(choice.packets),
         count(choice.flows)
     );
     paragraph(page, "  ", &outlook);
     let (left, right) = (Align::Left, Align::Right);
     let mut table =
-        Table::new(&[("", left), ("ns a packet", right), ("bounds", right), ("", left)]);
+        Table::new(&[("", left), ("ns per packet", right), ("bounds", right), ("", left)]);
     for tried in choice.tried.iter().take(LISTED) {
-        let reason = tried.reason.map_or("taken".to_owned(), |reason| reason.to_string());
+        let reason = tried.reason.map_or("chosen".to_owned(), |reason| reason.to_string());
         let ns = format!("{:.1}", tried.ns);
         table.row(
             vec![tried.name.clone().into(), ns.into(), within(tried).into(), reason.into()],
@@ -120,9 +120,9 @@ pub(crate) fn section(page: &mut Page, choice: &Choice) {
     }
     table.write(page);
     if choice.tried.iter().any(|tried| tried.error.is_none()) {
-        let unknown = "the error is unknown where a table was full on the sample, where the largest flow \
-                       is not listed though it is large enough, and where there was nothing to list: \
-                       such a one is taken in the last case only, and if nothing else can be";
+        let unknown = "the error is unknown where a table was full on the sample, the largest \
+                       flow was not listed, or no flow was large enough to list; only the last \
+                       is chosen, and only if nothing else can be";
         paragraph(page, "  ", unknown);
     }
 }

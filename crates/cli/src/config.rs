@@ -23,7 +23,7 @@ pub(crate) struct Asked {
 pub(crate) fn configs(run: &Run, epoch: EpochLength) -> Result<Vec<Asked>, Failure> {
     if run.workers == 1 && (run.shared || run.dispatch.is_some() || run.overrun == Overrun::Drop) {
         let message =
-            "--shared, --dispatch and --overrun are for several workers; give --workers 2 or more";
+            "--shared, --dispatch and --overrun need several workers; give --workers 2 or more";
         return Err(Failure::Usage(message.to_owned()));
     }
     let all = measurements(run)?;
@@ -75,7 +75,7 @@ fn preset(run: &Run) -> Preset {
 fn read(path: &Path) -> Result<Vec<Named>, Failure> {
     let name = path.display();
     let text = fs::read_to_string(path)
-        .map_err(|error| Failure::Failed(format!("{name}: cannot be read: {error}")))?;
+        .map_err(|error| Failure::Failed(format!("cannot read {name}: {error}")))?;
     flowgauge_options::parse_yaml(&text)
         .map_err(|reason| Failure::Usage(format!("{name}: {reason}")))
 }
@@ -89,7 +89,8 @@ fn config(
     let tables =
         |output: &Destination| matches!(output.format, Some(Format::Csv | Format::Parquet));
     if measurement.updates.is_some() && run.destinations().iter().any(tables) {
-        let message = "tables do not tell updates from epochs; use json or text with --updates";
+        let message = "csv and parquet cannot hold updates; use --format json or text with \
+                       --updates";
         return Err(Failure::Usage(message.to_owned()));
     }
     let mut config = Config {
@@ -117,7 +118,7 @@ fn config(
     if !run.quiet {
         let tasks: Vec<_> = config.tasks.iter().flatten().map(String::as_str).collect();
         complain(&format!(
-            "chose --algorithm {chosen}: {} does not answer {} by {}",
+            "using --algorithm {chosen}: {} does not answer {} by {}",
             config.algorithm,
             tasks.join(", "),
             config.key

@@ -35,7 +35,7 @@ fn port(text: &str) -> Result<(String, Option<String>), Failure> {
             Ok((name.to_owned(), Some(forward.to_owned())))
         }
         _ => Err(Failure::Usage(format!(
-            "{}: write -i PORT or -i PORT,forward=PORT",
+            "invalid port '{}'; write -i PORT or -i PORT,forward=PORT",
             flowgauge_engine::sink::visible(text)
         ))),
     }
@@ -44,6 +44,6 @@ fn port(text: &str) -> Result<(String, Option<String>), Failure> {
 /// Says that there are none.
 #[cfg(not(feature = "dpdk"))]
 pub(crate) fn sources(_: &Live, _: usize, _: &Arc<AtomicBool>) -> Result<Sources, Failure> {
-    let message = "this flowgauge was built without DPDK; build it by 'make dpdk'";
+    let message = "this flowgauge was built without DPDK; build it with 'make dpdk'";
     Err(Failure::Usage(message.to_owned()))
 }

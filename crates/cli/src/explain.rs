@@ -116,11 +116,11 @@ fn explain(page: &mut Page, config: &Config, explanation: &Explanation) {
     let summary = &explanation.summary;
     let length = match config.epoch {
         EpochLength::Whole => "the whole input as one epoch".to_owned(),
-        other => format!("an epoch each {}", epoch(other)),
+        other => format!("an epoch every {}", epoch(other)),
     };
     let updates = match config.updates {
         EpochLength::Whole => String::new(),
-        other => format!(", updated each {}", epoch(other)),
+        other => format!(", updated every {}", epoch(other)),
     };
     paragraph(page, "", &format!("{} by {}, {length}{updates}", config.key, config.by.name()));
 
@@ -166,10 +166,10 @@ fn explain(page: &mut Page, config: &Config, explanation: &Explanation) {
         table.row(vec![name.into(), memory(lane.memory_bytes).into(), key.into()], 0.0);
     }
     for (name, bytes, what) in [
-        ("tasks", explanation.scratch_bytes, "to work in at the close of an epoch"),
-        ("history", explanation.history_bytes, "kept from epoch to epoch"),
-        ("reserved", summary.memory_bytes, "at start, touched as it is used"),
-        ("reports", explanation.report_bytes, "at most, as long as lists may be"),
+        ("tasks", explanation.scratch_bytes, "working memory for the end of an epoch"),
+        ("history", explanation.history_bytes, "history kept between epochs"),
+        ("reserved", summary.memory_bytes, "at start, touched when used"),
+        ("reports", explanation.report_bytes, "at most, with lists of full length"),
         ("snapshots", explanation.saving_bytes, "at most: one being written and one waiting"),
         ("in all", explanation.total_bytes(), ""),
     ] {
@@ -196,40 +196,38 @@ fn explain(page: &mut Page, config: &Config, explanation: &Explanation) {
 fn workers(explanation: &Explanation) -> String {
     let sets = match (explanation.shared, explanation.sets) {
         (false, 1) => "each with summaries of its own",
-        (false, _) => {
-            "each with two sets of summaries, one of which is in use while the other is read"
-        }
-        (true, 1) => "which fill the same summaries without locks",
+        (false, _) => "each with two sets of summaries: one is filled while the other is read",
+        (true, 1) => "which fill the same concurrent summaries",
         (true, _) => {
-            "which fill the same two sets of summaries without locks, one of which is in use while the \
-             other is read"
+            "which fill the same two sets of concurrent summaries: one is filled while the other \
+             is read"
         }
     };
     let numbers = if explanation.same {
-        "the same numbers as one worker with the same parameters, where nothing is full"
+        "the same numbers as one worker with the same parameters, unless a summary is full"
     } else {
-        "numbers within the bounds, other ones than one worker's"
+        "numbers within the bounds, but not those of one worker"
     };
     let sums = match explanation.sums {
         0 => String::new(),
         sums => format!(
-            ", and for updates {} to add up what the others measured: {} more than without",
+            ", and for updates {} to merge them: {} more than without",
             plural(sums as u64, "set"),
             memory(explanation.updates_bytes)
         ),
     };
     let (workers, dispatch) = (explanation.workers, explanation.dispatch.name());
     let parts = if explanation.parts {
-        "each reads its own files, or its part of a file, where these can be cut; else "
+        "each reads its own files or part of a file, where a file can be split; else "
     } else {
         ""
     };
     let way = if explanation.turns {
-        "they read by turns, a piece each"
+        "they read in turns"
     } else {
-        &format!("one reads, and packets go to the others by {dispatch}")
+        &format!("one reads, and assigns packets to the others by {dispatch}")
     };
-    format!("{workers} threads, {sets}{sums}; {parts}{way}; they give {numbers}.")
+    format!("{workers} workers, {sets}{sums}; {parts}{way}; they give {numbers}.")
 }
 
 /// What the numbers of a run are worth.
@@ -238,10 +236,10 @@ fn bounds(explanation: &Explanation) -> String {
     match room {
         Some(flows) => format!(
             "Sizes are exact; packets of flows beyond the first {} are counted as untracked, and \
-             widen the bounds of what they could have changed",
+             widen the bounds of the answers they affect",
             count(flows as f64)
         ),
-        None => "Sizes are estimates; a report gives the bounds of each".to_owned(),
+        None => "Sizes are estimates; reports give their bounds".to_owned(),
     }
 }
 

@@ -33,7 +33,7 @@ impl Failure {
     pub(crate) fn output(name: &str, error: &io::Error) -> Self {
         match error.kind() {
             ErrorKind::BrokenPipe => Self::Closed,
-            _ => Self::Failed(format!("{name} cannot be written: {error}")),
+            _ => Self::Failed(format!("cannot write to {name}: {error}")),
         }
     }
 
@@ -82,5 +82,9 @@ pub(crate) fn complain(message: &str) {
 
 /// The line for a command line that clap refuses.
 pub(crate) fn refused(error: &clap::Error) -> Failure {
-    Failure::Usage(format!("{}; --help shows the usage", flowgauge_options::sentence(error)))
+    let message = flowgauge_options::sentence(error);
+    Failure::Usage(match message.ends_with('?') {
+        true => format!("{message} See --help"),
+        false => format!("{message}; see --help"),
+    })
 }

@@ -15,7 +15,7 @@ pub(crate) fn run(generation: &Generation) -> Result<(), Failure> {
     let named = |path: &Path| path != Path::new("-");
     let target = generation.output.as_deref().filter(|path| named(path));
     if target.is_none() && io::stdout().is_terminal() {
-        let message = "a capture is nothing for a terminal; name a file with -o";
+        let message = "refusing to write a binary capture to a terminal; name a file with -o";
         return Err(Failure::Usage(message.to_owned()));
     }
     let together = |truth: &Path| match target {
@@ -23,7 +23,7 @@ pub(crate) fn run(generation: &Generation) -> Result<(), Failure> {
         None => !named(truth),
     };
     if generation.truth.as_deref().is_some_and(together) {
-        return Err(Failure::Usage("capture and truth need a file each".to_owned()));
+        return Err(Failure::Usage("capture and truth need different files; name each".to_owned()));
     }
     let out = output::open(target)?;
     let truth_out = generation.truth.as_deref().map(|path| output::open(Some(path)));
@@ -44,7 +44,7 @@ fn config(generation: &Generation) -> Result<Config, Failure> {
             skew: generation.skew.unwrap_or(1.0),
         },
         ProfileName::Backbone if generation.skew.is_some() => {
-            return Err(Failure::Usage("--skew is for the profile zipf only".to_owned()));
+            return Err(Failure::Usage("--skew needs --profile zipf".to_owned()));
         }
         ProfileName::Backbone => Profile::Backbone { flows: generation.flows },
     };

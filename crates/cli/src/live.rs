@@ -63,7 +63,7 @@ pub(crate) fn run(live: &Live) -> Result<u8, Failure> {
     }
     let run = &live.run;
     if run.limit == 0 {
-        let message = "--limit 0 is for analyze; give live a limit of 1 or more";
+        let message = "live needs a --limit of 1 or more (got 0)";
         return Err(Failure::Usage(message.to_owned()));
     }
     let mut configs = auto::decided(configs(run, EPOCH)?, &[])?;
@@ -154,35 +154,35 @@ fn queues(live: &Live) -> Result<usize, Failure> {
     let names: Vec<_> = live.interface.iter().map(|name| port_name(live.engine, name)).collect();
     if let Some(twice) = (1..interfaces).find(|at| names[..*at].contains(&names[*at])) {
         return refuse(&format!(
-            "interface {} is named twice, and its packets would count twice; name it once",
+            "interface '{}' is named twice, so its packets would count twice; name it once",
             visible(names[twice])
         ));
     }
     if interfaces > 1 && names.contains(&"any") {
-        return refuse("-i any takes the packets of all interfaces; name no other one");
+        return refuse("-i any already measures all interfaces; leave out the others");
     }
     match live.engine {
         Engine::AfPacket if live.takes_traffic => {
-            return refuse("--takes-traffic is for --engine af-xdp and dpdk");
+            return refuse("--takes-traffic needs --engine af-xdp or dpdk");
         }
         Engine::AfPacket | Engine::Dpdk if live.busy_poll => {
-            return refuse("--busy-poll is for --engine af-xdp");
+            return refuse("--busy-poll needs --engine af-xdp");
         }
         Engine::AfPacket | Engine::AfXdp if live.dpdk_args.is_some() => {
-            return refuse("--dpdk-args is for --engine dpdk");
+            return refuse("--dpdk-args needs --engine dpdk");
         }
         Engine::AfXdp | Engine::Dpdk if live.fanout.is_some() => {
             return refuse(
-                "--fanout is for --engine af-packet: the others read each queue of the interface on a thread",
+                "--fanout needs --engine af-packet; the other engines assign a worker to each queue",
             );
         }
         Engine::AfXdp | Engine::Dpdk if names.contains(&"any") => {
-            return refuse("-i any is for --engine af-packet; name the interface instead");
+            return refuse("-i any needs --engine af-packet; name the interface instead");
         }
         engine if engine.takes(&names) && !live.takes_traffic => {
             return refuse(&format!(
-                "--engine {} takes all packets that come in on {} from the host, its connections \
-                 included; add --takes-traffic to agree",
+                "--engine {} takes all incoming packets of {} from the host, including those of \
+                 its connections; add --takes-traffic to agree",
                 engine.name(),
                 visible(&names.join(", "))
             ));
@@ -194,14 +194,12 @@ fn queues(live: &Live) -> Result<usize, Failure> {
     }
     if run.shared || run.dispatch.is_some() || run.overrun == Overrun::Drop {
         return refuse(
-            "--shared, --dispatch and --overrun are for one queue: leave them out, or name one \
+            "--shared, --dispatch and --overrun need one queue; leave them out, or name one \
              interface without --fanout",
         );
     }
     if run.count.is_some() {
-        return refuse(
-            "-c counts the packets of one queue: leave it out, or name one interface without --fanout",
-        );
+        return refuse("-c needs one queue; leave it out, or name one interface without --fanout");
     }
     Ok(queues)
 }
@@ -227,7 +225,7 @@ fn announce(live: &Live, configs: &[Config]) {
     };
     let _ = writeln!(
         io::stderr(),
-        "{}: listening by {}, {epoch}; Ctrl-C ends",
+        "{}: listening with {}, {epoch}; Ctrl-C ends",
         visible(&live.interface.join(", ")),
         live.engine.name()
     );

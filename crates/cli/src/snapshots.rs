@@ -29,14 +29,15 @@ impl Save {
         let directory = path.is_dir() || !single;
         if directory && path.exists() && !path.is_dir() {
             return Err(Failure::Usage(format!(
-                "snapshots in {}: several epochs need a directory, and this is none; name another",
+                "cannot store snapshots in {}: several epochs need a directory, and this is a \
+                 file; name a directory",
                 path.display()
             )));
         }
         let folder = path.parent().filter(|folder| *folder != Path::new(""));
         if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
             return Err(Failure::Usage(format!(
-                "snapshots in {}: there is no directory {}; create it",
+                "cannot store snapshots in {}: no directory {}; create it",
                 path.display(),
                 folder.display()
             )));
@@ -122,7 +123,7 @@ pub(crate) fn merge(merging: &Merging) -> Result<(), Failure> {
     let Some(sum) = sum(snapshots, &merging.reading)? else { return Ok(()) };
     let path = &merging.output;
     replace(path, &sum.encode())
-        .map_err(|error| Failure::Failed(format!("{}: cannot be written: {error}", path.display())))
+        .map_err(|error| Failure::Failed(format!("cannot write {}: {error}", path.display())))
 }
 
 /// Adds snapshots up; `None` without any.
@@ -167,8 +168,8 @@ fn read(paths: &[PathBuf], reading: &SnapshotReading) -> Result<Vec<(PathBuf, Sn
 pub(crate) fn warn(configs: &[Config]) {
     if configs.iter().any(|config| config.seed.is_none()) {
         complain(
-            "the snapshots hold the random seed of this run: keep them from everyone who may send \
-             packets, and use --seed-file to merge snapshots of several runs",
+            "the snapshots contain the random seed of this run: keep them secret, and use \
+             --seed-file to merge snapshots of several runs",
         );
     }
 }

@@ -101,7 +101,7 @@ impl Recording {
 }
 
 fn cannot(name: &str, error: &io::Error) -> Failure {
-    Failure::Failed(format!("{name}: cannot be written: {error}"))
+    Failure::Failed(format!("cannot write {name}: {error}"))
 }
 
 /// Opens the file of `-w`.
@@ -121,11 +121,12 @@ fn open(
         .iter()
         .any(|one| one.path.as_deref().is_none_or(|path| path == Path::new("-")))
     {
-        let message = "packets and reports cannot both go to standard output; give -w or -o a file";
+        let message = "packets and reports cannot both go to standard output; name a file with \
+                       -w or -o";
         return Err(Failure::Usage(message.to_owned()));
     }
     if io::stdout().is_terminal() {
-        let message = "refusing to write a binary capture to a terminal; give -w a file";
+        let message = "refusing to write a binary capture to a terminal; name a file with -w";
         return Err(Failure::Usage(message.to_owned()));
     }
     Ok(("standard output".to_owned(), Box::new(BufWriter::new(io::stdout()))))

@@ -31,7 +31,7 @@ pub(crate) fn sink(text: &str) -> Result<Destination, String> {
         return Err(Unknown::new("format", name, names).to_string());
     }
     if format.is_none() && path.is_none() {
-        return Err("snapshots are binary: name a file or a directory".to_owned());
+        return Err("snapshots are binary; name a file or a directory".to_owned());
     }
     Ok(Destination { format, path })
 }

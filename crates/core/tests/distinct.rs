@@ -209,9 +209,9 @@ fn targets_give_sizes() {
 fn what_cannot_be_built_says_why() {
     for (name, parameters, why) in [
         ("fm", vec![("bitmaps", "5")], "power of two"),
-        ("fm", vec![("bitmaps", "4"), ("epsilon", "0.1")], "decide the same"),
+        ("fm", vec![("bitmaps", "4"), ("epsilon", "0.1")], "set the same value"),
         ("linear-counting", vec![("bits", "32")], "from 64"),
-        ("linear-counting", vec![("epsilon", "0.05")], "give flows too"),
+        ("linear-counting", vec![("epsilon", "0.05")], "given with flows"),
         ("hyperloglog", vec![("registers", "8")], "from 16"),
         ("hyperloglog", vec![("epsilon", "0.0001")], "2097152"),
         ("kll", vec![("k", "7")], "from 8 to 65535"),

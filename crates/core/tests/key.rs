@@ -63,20 +63,20 @@ fn fields_stand_together_where_they_fit_and_agree() {
     for (text, reason) in [
         (
             "host+source",
-            "'host' and 'mac' are either end of a packet, and another field is of one end",
+            "'host' and 'mac' match either end of a packet; leave out the field of one end",
         ),
         (
             "destination-port+mac",
-            "'host' and 'mac' are either end of a packet, and another field is of one end",
+            "'host' and 'mac' match either end of a packet; leave out the field of one end",
         ),
-        ("host+mac", "'host' and 'mac' are either end of a packet, each by itself"),
+        ("host+mac", "'host' and 'mac' both match either end of a packet; use one of them"),
         ("five-tuple+source-mac", "it has too many fields; leave a MAC address out"),
         (
             "source+source-mac+destination-mac+vlan",
             "it has too many fields; leave a MAC address out",
         ),
     ] {
-        assert_eq!(message(text), format!("the key '{text}' cannot be made: {reason}"));
+        assert_eq!(message(text), format!("invalid key '{text}': {reason}"));
     }
     for text in ["host/24+protocol", "conversation/24+vlan", "source+source-mac+destination-mac"] {
         assert_eq!(spec(text).to_string(), text);
@@ -283,11 +283,11 @@ fn specs_that_are_none() {
     assert!(message("source+").starts_with("unknown key ''; available: source,"));
     assert_eq!(
         message("source/24+pair"),
-        "the key 'source/24+pair' names the field 'source' twice"
+        "key 'source/24+pair' names the field 'source' twice; name it once"
     );
     assert_eq!(
         message("five-tuple+protocol"),
-        "the key 'five-tuple+protocol' names the field 'protocol' twice"
+        "key 'five-tuple+protocol' names the field 'protocol' twice; name it once"
     );
 }
 
@@ -420,7 +420,7 @@ fn both_directions_are_one_conversation() {
     let message = |text: &str| text.parse::<KeySpec>().unwrap_err().to_string();
     assert_eq!(
         message("conversation+protocol"),
-        "the key 'conversation+protocol' names the field 'protocol' twice"
+        "key 'conversation+protocol' names the field 'protocol' twice; name it once"
     );
 }
 
@@ -430,20 +430,30 @@ fn flows_that_are_none_say_why() {
         ("source", "", "'' is not FIELD=VALUE"),
         ("source", "10.0.0.1", "'10.0.0.1' is not FIELD=VALUE"),
         ("source", "source=10.0.0.1,", "'' is not FIELD=VALUE"),
-        ("source", "port=1", "'port' is no field"),
-        ("source", "source=10.0.0", "'10.0.0' is no value of source"),
+        ("source", "src=10.0.0.1", "unknown field 'src'; did you mean 'source'?"),
+        ("source", "port=1", "unknown field 'port'; available: source"),
+        ("source", "source=10.0.0", "invalid value '10.0.0' for 'source'"),
         ("source", "source=10.0.0.1,source=10.0.0.2", "'source' is given twice"),
         ("source", "destination=10.0.0.1", "'source' is missing"),
         ("source", "source=10.0.0.1,destination=10.0.0.1", "the key has no field 'destination'"),
         ("source", "source=10.0.0.1,protocol=6", "the key has no field 'protocol'"),
         ("pair", "source=10.0.0.1", "'destination' is missing"),
-        ("pair", "source=10.0.0.1,destination=::1", "one address is IPv4 and the other IPv6"),
-        ("protocol", "protocol=256", "'256' is no value of protocol"),
-        ("tcp-flags", "tcp-flags=SYM", "'SYM' is no value of tcp-flags"),
-        ("mac", "mac=02:00:00:00:00", "'02:00:00:00:00' is no value of mac"),
-        ("mac", "mac=2:0:0:0:0:0", "'2:0:0:0:0:0' is no value of mac"),
+        (
+            "pair",
+            "source=10.0.0.1,destination=::1",
+            "one address is IPv4 and the other IPv6; \
+            give two of one kind",
+        ),
+        ("protocol", "protocol=256", "invalid value '256' for 'protocol'"),
+        ("tcp-flags", "tcp-flags=SYM", "invalid value 'SYM' for 'tcp-flags'"),
+        ("mac", "mac=02:00:00:00:00", "invalid value '02:00:00:00:00' for 'mac'"),
+        ("mac", "mac=2:0:0:0:0:0", "invalid value '2:0:0:0:0:0' for 'mac'"),
         ("protocol", "source=10.0.0.1,protocol=6", "the key has no field 'source'"),
-        ("destination-port", "destination_port=65536", "'65536' is no value of destination_port"),
+        (
+            "destination-port",
+            "destination_port=65536",
+            "invalid value '65536' for 'destination_port'",
+        ),
         ("destination-port", "source_port=1,destination_port=1", "no field 'source_port'"),
         ("five-tuple", "source=1.1.1.1,destination=1.1.1.1", "'source_port' is missing"),
     ] {

@@ -181,9 +181,9 @@ fn what_cannot_be_shared_is_refused_with_what_can() {
     let refused = [
         ("none", ("a", "b"), "unknown algorithm 'none'; available: linear-table"),
         ("count-min", ("a", "b"), "unknown parameter 'a' of count-min; available: rows"),
-        ("count-min", ("candidates", "16"), "candidates=16 is not 0"),
-        ("count-array", ("state", "ewma"), "state=ewma is not one of counter"),
-        ("linear-table", ("state", "padded"), "state=padded is not one of counter"),
+        ("count-min", ("candidates", "16"), "'candidates=16' is not supported"),
+        ("count-array", ("state", "ewma"), "'state=ewma' is not one of counter"),
+        ("linear-table", ("state", "padded"), "'state=padded' is not one of counter"),
     ];
     for (name, parameter, line) in refused {
         let error = refusal(name, &[parameter]).to_string();

@@ -187,7 +187,7 @@ impl Builder {
         let unlocked = self.unlocked.load(Ordering::Relaxed);
         if unlocked > 0 {
             notes.push(format!(
-                "the operating system did not lock {} of the memory; raise the limit ('ulimit -l')",
+                "the operating system did not lock {} of memory; raise the limit ('ulimit -l')",
                 units::memory(unlocked)
             ));
         }
@@ -293,10 +293,13 @@ fn answering(
 fn followed(tunnels: Tunnels) -> Option<String> {
     let bytes = match tunnels {
         Tunnels::Outer => return None,
-        Tunnels::Inner => "the whole frame's",
-        Tunnels::InnerBytes => "the inner packet's, without its tunnels",
+        Tunnels::Inner => "the whole frame",
+        Tunnels::InnerBytes => "the inner packet, without tunnel headers",
     };
-    Some(format!("packets in tunnels are measured by the inner packet; their bytes are {bytes}"))
+    Some(format!(
+        "packets in tunnels are measured by the inner packet and count the bytes of \
+                  {bytes}"
+    ))
 }
 
 /// The tasks asked for, or those by default.

@@ -109,7 +109,9 @@ impl Closer {
         let mut account = ended.account;
         let keyed = Traffic::keyed(ended.traffic, &account);
         let mut notes = self.notes.clone();
-        notes.extend(account.reasons.unread().map(|link| format!("link type {link} is not read")));
+        notes.extend(
+            account.reasons.unread().map(|link| format!("link type {link} is not supported")),
+        );
         notes.extend(ended.unfit.map(|reason| format!("counted as filtered: {reason}")));
         notes.extend(ended.notes);
         notes.extend(stepped(ended.step_ns));
@@ -117,7 +119,8 @@ impl Closer {
         notes.extend((ended.late_epochs > 0).then(|| late(ended.late_epochs)));
         notes.extend(ended.missing.iter().map(|queue| {
             format!(
-                "queue {queue} did not hand this epoch over in time: its packets join the next one"
+                "queue {queue} did not deliver this epoch in time: its packets count in the next \
+                 epoch"
             )
         }));
         full(lanes, &mut account, &mut notes);
@@ -130,7 +133,8 @@ impl Closer {
             if coverage < WHOLE && !ended.update && task.compares_epochs() {
                 let (name, share) = (task.name(), units::percent(coverage));
                 notes.push(format!(
-                    "{name} is left out: {share} of this epoch was observed, and it compares whole epochs"
+                    "{name} is left out: it compares whole epochs, but only {share} of this epoch was \
+                     observed"
                 ));
                 continue;
             }
@@ -195,8 +199,8 @@ impl Closer {
 /// The note of an epoch that the closer was not ready for when it ended.
 fn late(epochs: u64) -> String {
     format!(
-        "late: {} before this one are in it, since the closer had no summaries free when they ended; use \
-         longer epochs or fewer tasks",
+        "late: {} before this one are included in it, because no summaries were free when they \
+         ended; use longer epochs or fewer tasks",
         units::plural(epochs, "epoch")
     )
 }
@@ -205,8 +209,7 @@ fn late(epochs: u64) -> String {
 fn sampled(account: &Account) -> String {
     let (read, all) = (account.read - account.skipped.packets, account.read);
     format!(
-        "the sampler before the headers read {} of {}: the keyed traffic, thresholds and shares are \
-         estimates",
+        "sampling before headers read {} of {}: keyed traffic, thresholds and shares are estimates",
         units::count(read as f64),
         units::plural(all, "packet")
     )
@@ -217,8 +220,10 @@ fn stepped(step_ns: i64) -> Option<String> {
     let by = units::duration(i128::from(step_ns).abs());
     match step_ns {
         0 => None,
-        1.. => Some(format!("the packets' clock jumped ahead by {by}, which ended this epoch")),
-        _ => Some(format!("the packets' clock went back by {by}, which ended this epoch")),
+        1.. => {
+            Some(format!("the packets' timestamps jumped forward by {by}, which ended this epoch"))
+        }
+        _ => Some(format!("the packets' timestamps jumped back by {by}, which ended this epoch")),
     }
 }
 
@@ -237,32 +242,32 @@ fn full(lanes: &[Lane<'_>], account: &mut Account, notes: &mut Vec<String>) {
         let heavy = lane.answers.candidates().map_or(0, Candidates::overflow);
         if heavy > 0 {
             notes.push(format!(
-                "heavy keys found no room {heavy} times: some may be missing; raise the \
-                 threshold or the memory, or the parameter candidates where there is one"
+                "the set of heavy keys overflowed {heavy} times: some may be missing; raise \
+                 --threshold, --memory, or the parameter candidates"
             ));
         }
         let spread = lane.answers.spread().map_or(0, Spread::overflow);
         if spread > 0 {
             notes.push(format!(
-                "addresses that spread found no room {spread} times: some may be missing; raise \
-                 the spread or the memory"
+                "the superspreader set overflowed {spread} times: some may be missing; raise \
+                 --spread or --memory"
             ));
         }
     }
     if account.untracked.packets > 0 {
         let why = if lanes.iter().any(|lane| lane.answers.displaces()) {
-            "flows were displaced by others of the same slot"
+            "flows were displaced by others in the same slot"
         } else {
-            "flows found no room, since the table was full or their keys collide"
+            "the table was full, or keys collided"
         };
         notes.push(format!(
-            "{why}: untracked packets may hide heavy flows and spreaders; raise the memory, or choose a \
-             coarser key or shorter epochs"
+            "{why}: untracked packets may hide heavy flows and spreaders; raise --memory, or use \
+             a coarser key or shorter epochs"
         ));
     }
     if account.dropped.packets > 0 {
         notes.push(
-            "the workers were too slow: dropped packets are in no answer and in no bounds; use \
+            "the workers were too slow: answers and bounds do not cover dropped packets; use \
              more workers, or a cheaper algorithm or key"
                 .to_owned(),
         );
@@ -281,9 +286,9 @@ fn few(lane: &Lane<'_>, epoch: &EpochContext<'_>) -> Option<String> {
     };
     (threshold < least).then(|| {
         format!(
-            "the sample is too small for prefixes of {threshold:.1} {by}: some that are listed may \
-             weigh less, and some that weigh more may be missing; {measure_more}raise the threshold \
-             to {least:.0} {by}, or use mst, which counts every packet"
+            "the sample is too small for prefixes of {threshold:.1} {by}: listed prefixes may be \
+             smaller, and larger ones may be missing; {measure_more}raise --threshold to \
+             {least:.0} {by}, or use --algorithm mst, which counts every packet"
         )
     })
 }

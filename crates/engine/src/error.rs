@@ -19,7 +19,7 @@ pub enum EngineError {
     #[error(transparent)]
     UnknownTask(#[from] Unknown),
     /// A number of the configuration is out of range.
-    #[error("{what} must be {range}, and are {value}")]
+    #[error("{what} must be {range} (got {value})")]
     OutOfRange {
         /// What the number is.
         what: &'static str,
@@ -29,7 +29,7 @@ pub enum EngineError {
         value: i128,
     },
     /// A task asked for by name cannot be answered.
-    #[error("{task} cannot be answered: {reason}{able}")]
+    #[error("cannot answer {task}: {reason}{able}")]
     Task {
         /// Its name.
         task: &'static str,
@@ -47,7 +47,7 @@ pub enum EngineError {
         able: String,
     },
     /// `auto` found nothing to choose.
-    #[error("auto found nothing: {nearest}")]
+    #[error("--algorithm auto found no algorithm: {nearest}")]
     NoChoice {
         /// What comes nearest.
         nearest: String,
@@ -59,7 +59,7 @@ pub enum EngineError {
     #[error(transparent)]
     Key(#[from] KeyError),
     /// A summary does not answer for a coarser key.
-    #[error("keys by {to} cannot be summed up from keys by {from}: {reason}")]
+    #[error("cannot sum keys by {to} from keys by {from}: {reason}")]
     Coarser {
         /// The key that was measured.
         from: KeySpec,
@@ -81,10 +81,10 @@ pub enum EngineError {
     #[error("{0}")]
     Workers(String),
     /// The operating system refused a thread, or a core for one.
-    #[error("the operating system refused a thread, or its core: {0}")]
+    #[error("the operating system refused to start or pin a thread: {0}")]
     Thread(io::Error),
     /// A thread ended before its work: a defect.
-    #[error("the thread '{thread}' failed: {message}; please report this defect")]
+    #[error("the thread '{thread}' failed: {message}; please report this bug")]
     Panicked {
         /// Its name.
         thread: String,
@@ -110,8 +110,8 @@ impl fmt::Display for Able {
         let Self { algorithms, alone } = self;
         match algorithms.join(", ") {
             names if names.is_empty() => Ok(()),
-            names if *alone => write!(f, " (without --accelerator these can: {names})"),
-            names => write!(f, " (these can: {names})"),
+            names if *alone => write!(f, " (without --accelerator: {names})"),
+            names => write!(f, " (available: {names})"),
         }
     }
 }

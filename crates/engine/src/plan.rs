@@ -180,7 +180,7 @@ impl Plan {
         let apart = self.0.iter().all(|prepared| prepared.sampling.is_some());
         let Some(&Config { tunnels, limit, queues, .. }) = self.0.first().map(|one| &one.config)
         else {
-            return Err(EngineError::Measurements("name at least one".to_owned()));
+            return Err(EngineError::Measurements("give at least one".to_owned()));
         };
         let (swaps, alive) = (Arc::default(), Alive::default());
         let mut streams: Vec<Vec<Stream>> = (0..queues).map(|_| Vec::new()).collect();
@@ -252,9 +252,9 @@ fn check_names(configs: &[Config]) -> Result<(), EngineError> {
     let mut names: Vec<_> = configs.iter().map(|config| &*config.name).collect();
     names.sort_unstable();
     match names.windows(2).find(|pair| pair[0] == pair[1]) {
-        _ if names.is_empty() => Err(EngineError::Measurements("name at least one".to_owned())),
+        _ if names.is_empty() => Err(EngineError::Measurements("give at least one".to_owned())),
         Some(pair) => Err(EngineError::Measurements(format!(
-            "two measurements are called '{}'; give each a name of its own",
+            "two measurements are named '{}'; give each a different name",
             pair[0]
         ))),
         None => Ok(()),
@@ -313,33 +313,43 @@ fn report_bytes(closer: &Closer, view: &View<'_>) -> usize {
 fn check_ranges(config: &Config) -> Result<(), EngineError> {
     let refuse = |what, range, value| Err(EngineError::OutOfRange { what, range, value });
     match config.epoch {
-        EpochLength::Packets(0) => return refuse("the epoch's packets", "1 or more", 0),
+        EpochLength::Packets(0) => return refuse("the packets of an epoch", "1 or more", 0),
         EpochLength::Time(length_ns) if length_ns < 1 => {
-            return refuse("the epoch's nanoseconds", "1 or more", length_ns.into());
+            return refuse("the nanoseconds of an epoch", "1 or more", length_ns.into());
         }
         EpochLength::Whole | EpochLength::Packets(_) | EpochLength::Time(_) => {}
     }
     match (config.updates, config.epoch) {
-        (EpochLength::Packets(0), _) => return refuse("the updates' packets", "1 or more", 0),
+        (EpochLength::Packets(0), _) => {
+            return refuse("the packets between updates", "1 or more", 0);
+        }
         (EpochLength::Time(every_ns), _) if every_ns < 1 => {
-            return refuse("the updates' nanoseconds", "1 or more", every_ns.into());
+            return refuse("the nanoseconds between updates", "1 or more", every_ns.into());
         }
         (EpochLength::Packets(every), EpochLength::Packets(all)) if every >= all => {
-            return refuse("the updates' packets", "fewer than the epoch's", every.into());
+            return refuse(
+                "the packets between updates",
+                "fewer than those of an epoch",
+                every.into(),
+            );
         }
         (EpochLength::Time(every_ns), EpochLength::Time(all_ns)) if every_ns >= all_ns => {
-            return refuse("the updates' nanoseconds", "fewer than the epoch's", every_ns.into());
+            return refuse(
+                "the nanoseconds between updates",
+                "fewer than those of an epoch",
+                every_ns.into(),
+            );
         }
         _ => {}
     }
     if !(1..=BATCH_PACKETS).contains(&config.batch_packets) {
-        return refuse("the batch's packets", "1 to 256", config.batch_packets as i128);
+        return refuse("the packets of a batch", "1 to 256", config.batch_packets as i128);
     }
     if !(1..=MOST_WORKERS).contains(&config.workers) {
-        return refuse("the workers", "1 to 256", config.workers as i128);
+        return refuse("the number of workers", "1 to 256", config.workers as i128);
     }
     if !(1..=MOST_WORKERS).contains(&config.queues) {
-        return refuse("the queues", "1 to 256", config.queues as i128);
+        return refuse("the number of queues", "1 to 256", config.queues as i128);
     }
     Ok(())
 }
@@ -348,22 +358,19 @@ fn check_ranges(config: &Config) -> Result<(), EngineError> {
 fn check_shared(config: &Config) -> Result<(), EngineError> {
     let refuse = |reason: &str| Err(EngineError::Workers(reason.to_owned()));
     if config.shared && config.workers == 1 {
-        return refuse("--shared is for several workers; give --workers 2 or more");
+        return refuse("--shared needs several workers; give --workers 2 or more");
     }
     if config.shared && config.updates != EpochLength::Whole {
         return refuse(
-            "what workers share is read when an epoch ends: leave out --updates, or --shared",
+            "--shared cannot be combined with --updates: a concurrent summary is read only at \
+             the end of an epoch",
         );
     }
     if config.shared && !config.accelerators.is_empty() {
-        return refuse(
-            "workers share a summary with nothing before it: leave out --accelerator, or --shared",
-        );
+        return refuse("--shared cannot be combined with --accelerator; leave one out");
     }
     if config.shared && config.updates != EpochLength::Whole {
-        return refuse(
-            "updates add up what each worker has of its own: leave out --updates, or --shared",
-        );
+        return refuse("--shared cannot be combined with --updates; leave one out");
     }
     Ok(())
 }
@@ -413,16 +420,16 @@ mod tests {
     fn numbers_out_of_range_are_refused() {
         let refusal = |config| Plan::new(config).err().map(|error| error.to_string());
         for (epoch, message) in [
-            (EpochLength::Packets(0), "the epoch's packets must be 1 or more, and are 0"),
-            (EpochLength::Time(0), "the epoch's nanoseconds must be 1 or more, and are 0"),
-            (EpochLength::Time(-7), "the epoch's nanoseconds must be 1 or more, and are -7"),
+            (EpochLength::Packets(0), "the packets of an epoch must be 1 or more (got 0)"),
+            (EpochLength::Time(0), "the nanoseconds of an epoch must be 1 or more (got 0)"),
+            (EpochLength::Time(-7), "the nanoseconds of an epoch must be 1 or more (got -7)"),
         ] {
             let refused = refusal(Config { epoch, ..Config::default() });
             assert_eq!(refused.as_deref(), Some(message));
         }
         for batch_packets in [0, BATCH_PACKETS + 1] {
             let refused = refusal(Config { batch_packets, ..Config::default() });
-            let message = format!("the batch's packets must be 1 to 256, and are {batch_packets}");
+            let message = format!("the packets of a batch must be 1 to 256 (got {batch_packets})");
             assert_eq!(refused, Some(message));
         }
     }
@@ -461,6 +468,6 @@ mod tests {
         let refused = refusal("conservative-count-min", task::ForecastModel::Ewma);
         assert!(refused.contains("linear-table") && refused.contains("k-ary"), "{refused}");
         let refused = refusal("linear-table", task::ForecastModel::HoltWinters);
-        assert!(refused.contains("by ewma only") && refused.contains("k-ary"), "{refused}");
+        assert!(refused.contains("only by ewma") && refused.contains("k-ary"), "{refused}");
     }
 }

@@ -45,7 +45,7 @@ pub fn run(
     let cores = plan.cores();
     let (mut meters, group) = plan.build()?;
     let Some(meter) = meters.pop().filter(|_| meters.is_empty()) else {
-        return Err(EngineError::Workers("a source is one queue: use one queue".to_owned()));
+        return Err(EngineError::Workers("one source needs a plan of one queue".to_owned()));
     };
     let (read, closed) = thread::scope(|scope| {
         let closing = spawn(scope, "closer", || group.close(sink))?;
@@ -70,7 +70,10 @@ pub fn run_queues(
     let (meters, group) = plan.build()?;
     if meters.len() != sources.len() {
         let (queues, sources) = (meters.len(), sources.len());
-        let message = format!("the plan has {queues} queues, and there are {sources} sources");
+        let message = format!(
+            "the plan has {queues} queues for {sources} sources; give one \
+                               source for each queue"
+        );
         return Err(EngineError::Workers(message));
     }
     let (reads, closed) = thread::scope(|scope| {

@@ -117,18 +117,16 @@ pub(crate) fn check(config: &Config) -> Result<(), EngineError> {
     }
     if by_packets(config.epoch) {
         return refuse(
-            "cannot end epochs by packets, since it does not count the keyed ones: use an epoch by time",
+            "does not count keyed packets, so it cannot end epochs by packets: use an epoch by time",
         );
     }
     if by_packets(config.updates) {
         return refuse(
-            "cannot give updates by packets, since it does not count the keyed ones: use updates by time",
+            "does not count keyed packets, so it cannot update by packets: use updates by time",
         );
     }
     if config.limit.is_some() && config.filter.is_some() {
-        return refuse(
-            "does not count packets that pass the filter, by which a run ends: leave out the limit",
-        );
+        return refuse("does not count packets that pass the filter: leave out -c");
     }
     Ok(())
 }

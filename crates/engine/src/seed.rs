@@ -24,7 +24,7 @@ pub enum SeedError {
     },
     /// It is open to others than its owner.
     #[error(
-        "the seed file '{}' is open to others (mode {mode:04o}); run 'chmod 600 {}'",
+        "the seed file '{}' is accessible to other users (mode {mode:04o}); run 'chmod 600 {}'",
         path.display(),
         path.display()
     )]
@@ -36,7 +36,8 @@ pub enum SeedError {
     },
     /// It has too few or too many bytes.
     #[error(
-        "the seed file '{}' has {bytes} bytes; it must have {LEAST_SEED_BYTES} to {MOST_BYTES}",
+        "the seed file '{}' has {bytes} bytes; use a file of {LEAST_SEED_BYTES} to {MOST_BYTES} \
+         bytes",
         path.display()
     )]
     Size {

@@ -129,8 +129,8 @@ impl Swaps {
         let Waits { epochs, time } = self.waits;
         (epochs > 0).then(|| {
             format!(
-                "epochs ended faster than they could be closed, or updated: workers waited {} times, \
-                 {} in all; longer epochs, fewer updates or fewer tasks would spare that",
+                "epochs ended faster than they could be reported: workers waited {} times, {} in \
+                 total; use longer epochs, fewer updates or fewer tasks",
                 units::count(epochs as f64),
                 units::duration(i128::try_from(time.as_nanos()).unwrap_or(i128::MAX)),
             )

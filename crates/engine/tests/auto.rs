@@ -67,7 +67,7 @@ fn what_no_memory_holds_is_refused_with_what_comes_nearest() {
     let refused = chosen(&asked("cardinality", 32 << 10), 0.0).unwrap_err().to_string();
     assert!(refused.contains("the most exact is") && refused.contains("--memory"), "{refused}");
     let refused = chosen(&asked("superspreaders", 64), 0.1).unwrap_err().to_string();
-    assert!(refused.contains("raise the memory"), "{refused}");
+    assert!(refused.contains("raise --memory"), "{refused}");
     let wanted = Wanted { error: 0.01, rate: Some(1e12) };
     let config = asked("heavy-hitters", 16 << 20);
     let refused = choose(&config, wanted, sample()).unwrap_err().to_string();

@@ -108,7 +108,7 @@ fn with_a_key(config: Config) -> Config {
 }
 
 /// Runs it and gives the bytes reserved, the most in use while packets passed or answers were
-/// there, and the packets whose flows found no room.
+/// there, and the packets whose the table was full.
 fn peak(config: Config, traffic: TrafficConfig) -> (u64, u64, u64) {
     println!("seed {}", traffic.seed);
     let plan = Plan::new(config).unwrap();

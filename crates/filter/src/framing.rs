@@ -114,7 +114,7 @@ impl Generator {
     /// `vlan`: everything behind it looks behind the tag.
     pub(super) fn vlan(&mut self, tag: Option<u32>) -> Result<Node, Problem> {
         if self.layout.labels > 0 {
-            return Err(Problem::usage("no VLAN tag can be recognised behind 'mpls'"));
+            return Err(Problem::usage("VLAN tags cannot be recognised after 'mpls'"));
         }
         self.need(&[Link::Ethernet], "VLAN tags")?;
         let mut node = self.all.constant(false);
@@ -205,7 +205,7 @@ impl Generator {
         if links.contains(&self.layout.link) {
             return Ok(());
         }
-        Err(Problem::link(format!("frames of this link type do not tell {what}")))
+        Err(Problem::link(format!("frames of this link type do not have {what}")))
     }
 }
 

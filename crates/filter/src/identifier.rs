@@ -95,7 +95,7 @@ impl Parser<'_> {
                 self.generator.host(address, mask, protocol, direction)
             }
             (Some(Kind::Net), Some(_)) => {
-                Err(Problem::usage("the address has bits behind the mask"))
+                Err(Problem::usage("the address has bits outside the mask"))
             }
             (_, Some(_)) => Err(Problem::usage("a mask goes with 'net'")),
             (None | Some(Kind::Host | Kind::Net), None) => {
@@ -118,7 +118,7 @@ impl Parser<'_> {
         };
         let mask = prefix_mask(128, length)?;
         if address.to_bits() & !mask != 0 {
-            return Err(Problem::usage("the address has bits behind the mask"));
+            return Err(Problem::usage("the address has bits outside the mask"));
         }
         match kind {
             None | Some(Kind::Host) if length != 128 => {
@@ -163,7 +163,7 @@ impl Parser<'_> {
                 self.generator.carries_protocol(number.ok_or_else(unknown)?, protocol)
             }
             None | Some(Kind::Host | Kind::Net) => Err(Problem::usage(format!(
-                "{name:?} is no address, and filters resolve no names; use the number"
+                "unknown address {name:?}; filters do not resolve names, so use the number"
             ))),
         }
     }
@@ -171,7 +171,7 @@ impl Parser<'_> {
 
 /// One to four numbers with dots between, as an address and the mask of the bytes that are given.
 fn dotted(text: &str) -> Result<(u32, u32), Problem> {
-    let wrong = || Problem::usage(format!("{text} is no IPv4 address"));
+    let wrong = || Problem::usage(format!("invalid IPv4 address {text}"));
     let (mut address, mut bits) = (0u32, 0);
     for part in text.split('.') {
         address = address << 8 | u32::from(part.parse::<u8>().map_err(|_| wrong())?);
@@ -215,7 +215,7 @@ fn service(name: &str, wanted: Option<Protocol>) -> Result<(u16, Option<Protocol
 /// Two ports with a dash between: two numbers, or the names of two services.
 fn range(text: &str, wanted: Option<Protocol>) -> Result<((u16, u16), Option<Protocol>), Problem> {
     let Some((low, high)) = text.split_once('-') else {
-        return Err(Problem::usage(format!("{text:?} is no range of ports such as 6000-6008")));
+        return Err(Problem::usage(format!("invalid port range {text:?}; write it as 6000-6008")));
     };
     if let (Ok(low), Ok(high)) = (low.parse(), high.parse()) {
         return Ok(((port(low)?, port(high)?), wanted));

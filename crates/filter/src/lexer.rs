@@ -193,7 +193,7 @@ fn number(text: &str) -> Result<u32, String> {
         _ => (text, 10),
     };
     u32::from_str_radix(digits, radix).map_err(|_| match radix {
-        8 => format!("{text} is no octal number of 32 bits; decimal numbers begin with 1 to 9"),
+        8 => format!("{text} is not an octal number of 32 bits; decimal numbers begin with 1 to 9"),
         _ => format!("{text} does not fit into 32 bits"),
     })
 }

@@ -58,12 +58,12 @@ pub enum FilterError {
         excerpt: String,
     },
     /// The expression is longer than [`LONGEST_EXPRESSION`].
-    #[error("the filter has {0} bytes, and {LONGEST_EXPRESSION} are the most; shorten it")]
+    #[error("the filter has {0} bytes; shorten it to {LONGEST_EXPRESSION} or less")]
     TooLong(usize),
     /// The expression cannot be answered for frames of this link type.
     #[error(
-        "the filter cannot be used on link type {link}: {problem}; filter by something else, or \
-         leave such captures out"
+        "the filter does not support link type {link}: {problem}; change the filter, or leave \
+         out such captures"
     )]
     LinkType {
         /// The link type.
@@ -207,7 +207,7 @@ impl Filter {
 fn compile(expression: &str, link: LinkType) -> Result<Program, FilterError> {
     let for_link = |problem: String| FilterError::LinkType { link, problem };
     let Some(layout) = Layout::new(link) else {
-        return Err(for_link("filters do not know it".to_owned()));
+        return Err(for_link("filters do not support it".to_owned()));
     };
     let compiled = lexer::tokens(expression).and_then(|tokens| {
         let mut parser = Parser::new(&tokens, Generator::new(layout));

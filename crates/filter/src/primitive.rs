@@ -27,7 +27,7 @@ impl Generator {
 
     fn carries(&mut self, protocol: u32) -> Result<Node, Problem> {
         let node = self.layout.carries(&mut self.all, protocol);
-        node.ok_or_else(|| Problem::usage("behind 'mpls' only IPv4 and IPv6 can be recognised"))
+        node.ok_or_else(|| Problem::usage("only IPv4 and IPv6 can be recognised after 'mpls'"))
     }
 
     /// A byte, word or double word of the network header.
@@ -38,7 +38,7 @@ impl Generator {
     /// A protocol's name alone: packets of that protocol.
     pub(super) fn is(&mut self, protocol: Protocol) -> Result<Node, Problem> {
         match protocol {
-            Protocol::Link => Err(Problem::usage("a link layer alone is no condition")),
+            Protocol::Link => Err(Problem::usage("a link layer alone is not a condition")),
             Protocol::Network(carried) => self.carries(carried),
             Protocol::Ip(number) => self.carries_protocol(u32::from(number), None),
             Protocol::Ipv4(number) => self.carries_protocol(u32::from(number), Some(IPV4)),

@@ -184,21 +184,21 @@ fn unsupported(text: &str) -> Option<&'static str> {
     Some(match text {
         "protochain" => "'protochain' is not supported; use 'proto', or 'ip6[6]' and the like",
         "geneve" => "'geneve' is not supported; filter by 'udp port 6081'",
-        "gateway" => "'gateway' needs host names, and filters resolve none",
+        "gateway" => "'gateway' needs host names, which filters do not resolve",
         "radio" | "type" | "subtype" | "direction" | "dir" | "address1" | "addr1" | "address2"
         | "addr2" | "address3" | "addr3" | "address4" | "addr4" | "ra" | "ta" => {
-            "this word is for Wi-Fi captures, which are not read"
+            "this word is for Wi-Fi captures, which are not supported"
         }
         "lane" | "metac" | "bcc" | "oam" | "oamf4" | "oamf4ec" | "oamf4sc" | "sc" | "ilmic"
         | "vpi" | "vci" | "connectmsg" | "metaconnect" => {
-            "this word is for ATM captures, which are not read"
+            "this word is for ATM captures, which are not supported"
         }
         "on" | "ifname" | "rset" | "ruleset" | "srnr" | "subrulenum" | "reason" | "action" => {
-            "this word is for captures of pf's log, which are not read"
+            "this word is for captures of pf's log, which are not supported"
         }
         "fisu" | "lssu" | "lsu" | "msu" | "hfisu" | "hlssu" | "hmsu" | "sio" | "opc" | "dpc"
         | "sls" | "hsio" | "hopc" | "hdpc" | "hsls" => {
-            "this word is for SS7 captures, which are not read"
+            "this word is for SS7 captures, which are not supported"
         }
         _ => return None,
     })

@@ -46,16 +46,16 @@ fn what_differs_from_tcpdump_is_an_error() {
     for (expression, reason) in [
         ("ip protochain 6", "use 'proto'"),
         ("geneve", "udp port 6081"),
-        ("host localhost", "resolve no names"),
-        ("src foo.example.org", "resolve no names"),
-        ("net loopback", "resolve no names"),
+        ("host localhost", "do not resolve names"),
+        ("src foo.example.org", "do not resolve names"),
+        ("net loopback", "do not resolve names"),
         ("decnet host 1.2", "no IPv4 addresses"),
         ("byte 0 & 1", "'=', '<' or '>'"),
         ("ip[-1] = 0", "negative offset"),
         ("ip[2 - 3] = 0", "negative offset"),
         ("ip[0] / (1 - 1) = 1", "division by zero"),
-        ("gateway snup", "resolve none"),
-        ("ip gateway snup", "resolve none"),
+        ("gateway snup", "do not resolve"),
+        ("ip gateway snup", "do not resolve"),
         ("wlan type mgt", "link layer alone"),
         ("type mgt", "Wi-Fi"),
         ("port 0x100000050", "32 bits"),
@@ -83,7 +83,7 @@ fn a_link_type_is_refused_only_where_it_cannot_answer() {
     assert!(filter.prepare(LinkType::ETHERNET).is_ok());
     let refused = FilterError::LinkType {
         link: LinkType::RAW,
-        problem: "frames of this link type do not tell VLAN tags".to_owned(),
+        problem: "frames of this link type do not have VLAN tags".to_owned(),
     };
     assert_eq!(filter.matches(LinkType::RAW, &[0x45; 40], 40), Err(&refused));
     assert_eq!(filter.matches(LinkType::RAW, &[0x45; 40], 40), Err(&refused));

@@ -26,35 +26,38 @@ impl From<LiveError> for SourceError {
 #[derive(Debug, Error)]
 pub enum InterfaceFault {
     /// No interface has this name; the names of all.
-    #[error("no such interface; there are {}", .0.join(", "))]
+    #[error("no such interface; available: {}", .0.join(", "))]
     Missing(Vec<String>),
     /// The user may not see other people's packets; the capabilities that allow it.
-    #[error("capturing needs privilege; run as root, or allow the program once by 'setcap {0}'")]
+    #[error(
+        "capturing needs privileges; run as root, or grant them to the program once with \
+             'setcap {0}'"
+    )]
     Privilege(&'static str),
     /// The interface is not up.
-    #[error("the interface is down; bring it up by 'ip link set up'")]
+    #[error("the interface is down; bring it up with 'ip link set up'")]
     Down,
     /// The interface went down or away, and did not come back before the end.
     #[error(
-        "the interface went down or away and did not come back; packets before that are counted"
+        "the interface went down or was removed, and did not come back; earlier packets are counted"
     )]
     Gone,
     /// The first bytes of its frames are of a kind that is not understood; its number in Linux.
     #[error(
-        "frames of hardware type {0} are not understood; those of Ethernet, loopback, IP tunnels, \
-         Cisco HDLC and 802.11 monitors are"
+        "frames of hardware type {0} are not supported; supported are Ethernet, loopback, IP \
+         tunnels, Cisco HDLC and 802.11 monitors"
     )]
     Hardware(u16),
     /// AF_XDP needs a thread for each queue of the interface; their number.
     #[error(
-        "the interface receives on {0} queues, and AF_XDP reads each on a thread; give --workers {0}, \
-         or change the queues by 'ethtool -L'"
+        "the interface has {0} receive queues, and AF_XDP needs a worker for each; give \
+         --workers {0}, or change the queues with 'ethtool -L'"
     )]
     Queues(usize),
     /// The interface takes no program; the reason.
     #[error(
-        "the interface takes no XDP program ({0}); use --engine af-packet, or remove another program by \
-         'ip link set dev INTERFACE xdp off'"
+        "the interface accepts no XDP program ({0}); use --engine af-packet, or remove another \
+         program with 'ip link set dev INTERFACE xdp off'"
     )]
     Hook(io::Error),
     /// Whatever else the operating system says.

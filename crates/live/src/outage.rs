@@ -56,7 +56,7 @@ impl Outage {
     pub(crate) fn note(&self, name: &str, now_ns: Option<i64>) -> String {
         let time = |time_ns: Option<i64>| time_ns.map_or_else(|| "?".to_owned(), rfc3339);
         format!(
-            "interface {} was down from {} to {}: packets in between are not counted",
+            "interface {} was down from {} to {}: packets of that time are not counted",
             visible(name),
             time(self.since_ns),
             time(now_ns)

@@ -28,8 +28,8 @@ pub(crate) const SETTLE: Duration = RETIRE.saturating_mul(10);
 
 /// Where a filter judges packets.
 const IN_KERNEL: &str =
-    "the kernel rejects packets by the filter; they are neither read nor counted as filtered";
-const HERE: &str = "the kernel cannot judge packets by this filter; all of them are read";
+    "the kernel applies the filter; packets it rejects are neither read nor counted as filtered";
+const HERE: &str = "the kernel cannot apply this filter; all packets are read";
 
 /// Places of the counters.
 const RECEIVED: usize = 0;

@@ -37,11 +37,30 @@ pub fn sentence(error: &clap::Error) -> String {
     let tip = paragraphs.find_map(|text| Some(text.strip_prefix("tip: ")?.to_owned()));
     // A word that may be passed behind `--` would be the name of a file, which a mistyped option is not.
     if let Some(tip) = tip.filter(|tip| !tip.starts_with("to pass")) {
-        message = format!("{message}; {tip}");
+        message = format!("{message}; {}", suggestion(&tip));
     }
-    // What Rust's numbers say of text that is none.
+    // Rust's words for text that is not a number.
     let message = message.replace("invalid digit found in string", "write a whole number");
-    message.strip_prefix("error: ").unwrap_or(&message).to_owned()
+    let message = message.strip_prefix("error: ").unwrap_or(&message);
+    in_words(message).unwrap_or_else(|| message.to_owned())
+}
+
+/// The names that a tip of clap suggests.
+fn suggestion(tip: &str) -> String {
+    match tip.split_once(" exists: ").or_else(|| tip.split_once(" exist: ")) {
+        Some((what, names)) if what.contains("similar") => format!("did you mean {names}?"),
+        _ => tip.to_owned(),
+    }
+}
+
+/// A refusal that ends with a range of Rust, such as `0 is not in 1..=256`, with the range in words.
+fn in_words(message: &str) -> Option<String> {
+    let (given, range) = message.split_once(" is not in ")?;
+    let (low, high) = range.split_once("..")?;
+    Some(match high.trim_start_matches('=') {
+        high if high == u64::MAX.to_string() => format!("{given} is not {low} or more"),
+        high => format!("{given} is not from {low} to {high}"),
+    })
 }
 
 /// The lines of a paragraph as one.

@@ -46,7 +46,7 @@ fn words(text: &str) -> Result<Vec<String>, String> {
         }
     }
     match quote {
-        Some(open) => Err(format!("a quote {open} is not closed in '{}'", text.trim())),
+        Some(open) => Err(format!("unclosed quote {open} in '{}'", text.trim())),
         None => Ok(words.into_iter().chain(word).collect()),
     }
 }
@@ -56,8 +56,8 @@ fn named(name: &str, options: Vec<(String, String)>) -> Result<Named, String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || !name.chars().all(plain) {
         return Err(format!(
-            "'{name}' is not a name; write NAME: OPTION=VALUE …, with letters, digits, '-', '_' or '.' \
-             in the name"
+            "invalid name '{name}'; write NAME: OPTION=VALUE …, with letters, digits, '-', '_' \
+             or '.' in the name"
         ));
     }
     let command = Measurement::augment_args(clap::Command::new("measurement").no_binary_name(true));
@@ -105,7 +105,10 @@ fn complaint(error: &serde_saphyr::Error) -> String {
         _ => problem,
     };
     let unknown = problem.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'));
-    let Some((field, known)) = unknown else { return format!("{place}{problem}") };
+    let Some((field, known)) = unknown else {
+        let problem = problem.replace("sequence start", "a list, such as [a, b]");
+        return format!("{place}{}", problem.replace("mapping start", "fields, such as { a: b }"));
+    };
     let known = known.trim_start_matches(", expected ").trim_start_matches("one of ");
     let known = known.split(", ").map(|name| name.trim_matches('`'));
     let suggestion = match nearest(field, known.clone()) {
@@ -261,10 +264,10 @@ mod tests {
         for (text, message) in [
             ("a: kye=source", "unknown option 'kye' in 'a'; did you mean 'key'?"),
             ("a: source", "'source' in 'a' is not OPTION=VALUE"),
-            ("a: filter='tcp", "a quote ' is not closed in 'filter='tcp'"),
+            ("a: filter='tcp", "unclosed quote ' in 'filter='tcp'"),
             (
                 "a b: key=source",
-                "'a b' is not a name; write NAME: OPTION=VALUE …, with letters, digits, '-', '_' or \
+                "invalid name 'a b'; write NAME: OPTION=VALUE …, with letters, digits, '-', '_' or \
                  '.' in the name",
             ),
         ] {
@@ -298,7 +301,7 @@ mod tests {
                 "measurement:\n  a: { key: source }\n",
                 "line 1: unknown field 'measurement'; did you mean 'measurements'?",
             ),
-            ("measurements:\n  a: { tasks: top }\n", "line 2: expected sequence start"),
+            ("measurements:\n  a: { tasks: top }\n", "line 2: expected a list, such as [a, b]"),
         ] {
             let error = serde_saphyr::from_str::<File>(text).err().unwrap();
             assert_eq!(complaint(&error), message, "{text}");

@@ -48,7 +48,7 @@ pub fn size(text: &str) -> Result<usize, String> {
     let bytes = quantity(text, &SIZES)
         .ok_or("write a number and a unit, as in 64MiB: kB, MB, GB, KiB, MiB, GiB, TiB, or K, M, G, T for the last four")?;
     match usize::try_from(bytes) {
-        Ok(0) | Err(_) => Err("that is no size of memory".to_owned()),
+        Ok(0) | Err(_) => Err("the size is out of range".to_owned()),
         Ok(bytes) => Ok(bytes),
     }
 }
@@ -66,7 +66,7 @@ pub(crate) fn epoch(text: &str) -> Result<EpochLength, String> {
     };
     match length {
         Some(EpochLength::Packets(0) | EpochLength::Time(0)) => {
-            Err("an epoch cannot be empty".to_owned())
+            Err("an epoch must be longer than 0".to_owned())
         }
         Some(length) => Ok(length),
         None => {
@@ -91,7 +91,7 @@ pub(crate) fn threshold(text: &str) -> Result<Threshold, String> {
         None => text.parse().ok().map(Threshold::Weight),
     };
     match threshold {
-        Some(Threshold::Share(share)) if share > 1.0 => Err("a share is 100% at most".to_owned()),
+        Some(Threshold::Share(share)) if share > 1.0 => Err("a share is at most 100%".to_owned()),
         Some(threshold) => Ok(threshold),
         None => Err("write a share such as 0.1%, or a whole number of packets or bytes".to_owned()),
     }
@@ -127,7 +127,7 @@ pub(crate) fn spec(text: &str) -> Result<Spec, String> {
             })
             .ok_or_else(|| format!("'{pair}' is not PARAMETER=VALUE"))?;
         if parameters.iter().any(|(known, _)| *known == name) {
-            return Err(format!("the parameter '{name}' is given twice"));
+            return Err(format!("parameter '{name}' is given twice; give it once"));
         }
         parameters.push((name, value));
     }

@@ -75,12 +75,12 @@ impl Default for Config {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ConfigError {
     /// No flows, or too many.
-    #[error("{0} flows cannot be generated: choose 1 to 4294967296")]
+    #[error("cannot generate {0} flows; choose 1 to 4294967296")]
     Flows(u64),
     /// More flows than the backbone profile can begin in so few packets.
     #[error(
-        "{flows} flows do not fit in {packets} packets of the backbone profile, which has room \
-         for {most}: choose fewer flows, more packets or the profile zipf"
+        "{packets} packets of the backbone profile have at most {most} flows (got {flows}); \
+         choose fewer flows, more packets or --profile zipf"
     )]
     BackboneFlows {
         /// Flows asked for.
@@ -91,20 +91,21 @@ pub enum ConfigError {
         most: u64,
     },
     /// The skew is not from 0 to 2.
-    #[error("the skew {0} is out of range: choose 0 to 2")]
+    #[error("skew {0} is out of range; choose 0 to 2")]
     Skew(f64),
     /// The frame size is out of range.
-    #[error("frames of {0} bytes cannot be generated: choose 42 to 65535")]
+    #[error("cannot generate frames of {0} bytes; choose 42 to 65535")]
     Size(u32),
     /// The share of IPv6 is not from 0 to 1.
-    #[error("the share {0} of IPv6 is out of range: choose 0 to 1")]
+    #[error("IPv6 share {0} is out of range; choose 0 to 1")]
     Ipv6(f64),
     /// No packets a second.
-    #[error("a rate of 0 packets a second never ends: choose at least 1")]
+    #[error("the rate must be at least 1 packet per second (got 0)")]
     Rate,
     /// The first or last packet does not have a time that a capture can hold.
     #[error(
-        "{packets} packets at {rate} a second leave the years 1970 to 2106, which a capture can hold: raise the rate"
+        "{packets} packets at {rate} per second exceed the years 1970 to 2106, which a capture \
+         can hold; raise the rate"
     )]
     Time {
         /// The packets.
@@ -113,7 +114,7 @@ pub enum ConfigError {
         rate: u64,
     },
     /// Too many events.
-    #[error("{0} events are too many: plant at most 65536")]
+    #[error("too many events ({0}); plant at most 65536")]
     Plants(usize),
     /// An event contradicts itself.
     #[error("event {number} ({kind}): {error}")]
@@ -127,8 +128,8 @@ pub enum ConfigError {
     },
     /// An event has more packets than its window has left.
     #[error(
-        "event {number} ({kind}) has {packets} packets, but its window has only {room} that \
-         are not planted yet: plant less, widen the window or raise the number of packets"
+        "event {number} ({kind}) has {packets} packets, but its window has room for only {room}; \
+         plant fewer, widen the window or raise --packets"
     )]
     Room {
         /// Its number, from 1.

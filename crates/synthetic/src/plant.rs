@@ -128,7 +128,7 @@ pub enum Volume {
 /// assert_eq!((plant.kind, plant.flows, plant.volume), (PlantKind::Flood, 500, Volume::Packets(2000)));
 /// assert_eq!(
 ///     "scan:ports=3".parse::<Plant>().unwrap_err().to_string(),
-///     "scan has no parameter 'ports'; it takes destinations, packets, start, end"
+///     "unknown parameter 'ports' of scan; available: destinations, packets, start, end"
 /// );
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -148,27 +148,17 @@ pub struct Plant {
 /// Text that is no [`Plant`], or a plant that contradicts itself.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlantError {
-    /// No kind has this name.
+    /// No kind, or no parameter of this kind, has this name.
     #[error(transparent)]
-    Kind(#[from] Unknown),
+    Unknown(#[from] Unknown),
     /// A parameter without `=`.
     #[error("'{0}' is not NAME=VALUE")]
     Form(String),
-    /// A parameter that this kind does not take.
-    #[error("{kind} has no parameter '{name}'; it takes {}", known.join(", "))]
-    Name {
-        /// The kind.
-        kind: &'static str,
-        /// What was given.
-        name: String,
-        /// What there is.
-        known: &'static [&'static str],
-    },
     /// A parameter that is given twice.
-    #[error("'{0}' is given twice")]
+    #[error("'{0}' is given twice; give it once")]
     Twice(String),
     /// Not a number, or out of range.
-    #[error("{name}={value} is out of range: it takes {range}")]
+    #[error("'{name}={value}' is out of range; give {range}")]
     Value {
         /// The parameter.
         name: String,
@@ -178,7 +168,7 @@ pub enum PlantError {
         range: &'static str,
     },
     /// The window has no length.
-    #[error("start={start} must come before end={end}, both from 0 to 1")]
+    #[error("start={start} must come before end={end}; give both from 0 to 1")]
     Window {
         /// The start.
         start: String,
@@ -186,7 +176,7 @@ pub enum PlantError {
         end: String,
     },
     /// Fewer packets than flows.
-    #[error("{packets} packets cannot make {flows} flows: give at least one packet to each")]
+    #[error("{packets} packets cannot make {flows} flows; give each at least one packet")]
     Packets {
         /// The packets.
         packets: u64,
@@ -262,7 +252,8 @@ impl FromStr for Plant {
                 return Err(PlantError::Form(part.to_owned()));
             };
             if !known.contains(&name) {
-                return Err(PlantError::Name { kind, name: name.to_owned(), known });
+                let unknown = Unknown::new("parameter", name, known.iter().copied());
+                return Err(Unknown { of: Some(kind), ..unknown }.into());
             }
             if given.contains(&name) {
                 return Err(PlantError::Twice(name.to_owned()));
@@ -329,31 +320,34 @@ mod tests {
             "unknown event 'ddos'; available: scan, ports, flood, reflection, burst, vanish"
         );
         assert_eq!(error("floods"), "unknown event 'floods'; did you mean 'flood'?");
-        assert_eq!(error("vanish:end=0.5"), "vanish has no parameter 'end'; it takes share, at");
+        assert_eq!(
+            error("vanish:end=0.5"),
+            "unknown parameter 'end' of vanish; available: share, at"
+        );
         assert_eq!(error("scan:"), "'' is not NAME=VALUE");
         assert_eq!(error("scan:packets"), "'packets' is not NAME=VALUE");
-        assert_eq!(error("burst:start=0.1,start=0.2"), "'start' is given twice");
+        assert_eq!(error("burst:start=0.1,start=0.2"), "'start' is given twice; give it once");
         assert_eq!(
             error("flood:sources=0"),
-            "sources=0 is out of range: it takes a whole number from 1 to 4294967296"
+            "'sources=0' is out of range; give a whole number from 1 to 4294967296"
         );
         assert_eq!(
             error("vanish:share=0"),
-            "share=0 is out of range: it takes a number above 0, at most 1"
+            "'share=0' is out of range; give a number above 0, at most 1"
         );
-        assert!(error("vanish:share=NaN").contains("share=NaN is out of range"));
+        assert!(error("vanish:share=NaN").contains("'share=NaN' is out of range"));
         assert!(error("burst:end=1.5").contains("a fraction of the run"));
         assert_eq!(
             error("burst:start=0.7"),
-            "start=0.7 must come before end=0.6, both from 0 to 1"
+            "start=0.7 must come before end=0.6; give both from 0 to 1"
         );
         assert_eq!(
             error("ports:ports=40000"),
-            "ports=40000 is out of range: it takes a whole number from 1 to 32767"
+            "'ports=40000' is out of range; give a whole number from 1 to 32767"
         );
         assert_eq!(
             error("scan:packets=999"),
-            "999 packets cannot make 1000 flows: give at least one packet to each"
+            "999 packets cannot make 1000 flows; give each at least one packet"
         );
     }
 

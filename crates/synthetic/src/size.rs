@@ -37,7 +37,7 @@ impl Size {
 
 /// Text that is no [`Size`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no frame size; write 'imix' or a number of bytes from 42 to 65535")]
+#[error("invalid frame size '{0}'; write 'imix' or a number of bytes from 42 to 65535")]
 pub struct SizeError(String);
 
 impl FromStr for Size {

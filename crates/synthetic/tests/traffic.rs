@@ -385,12 +385,12 @@ fn what_cannot_be_generated_is_refused() {
     let planted = |texts: &[&str]| Config { plants: plants(texts), ..small() };
     assert_eq!(
         error(planted(&["scan", "flood:sources=4001"])).to_string(),
-        "event 2 (flood) has 4001 packets, but its window has only 4000 that are not planted yet: \
-         plant less, widen the window or raise the number of packets"
+        "event 2 (flood) has 4001 packets, but its window has room for only 4000; plant fewer, \
+            widen the window or raise --packets"
     );
     assert_eq!(
         error(Config { packets: 0, ..planted(&["vanish"]) }).to_string(),
-        "event 1 (vanish): 0 packets cannot make 1 flows: give at least one packet to each"
+        "event 1 (vanish): 0 packets cannot make 1 flows; give each at least one packet"
     );
     let contradictory = Plant { volume: Volume::Packets(3), ..Plant::new(PlantKind::Scan) };
     assert_eq!(

@@ -41,31 +41,31 @@ pub struct Part {
 #[derive(Debug, Error)]
 pub enum Whole {
     /// It cannot be opened or read; reading it says why.
-    #[error("it cannot be looked into: {0}")]
+    #[error("it cannot be read: {0}")]
     Unreadable(#[from] io::Error),
     /// A pipe, standard input, a directory.
-    #[error("it is no regular file")]
+    #[error("it is not a regular file")]
     NoFile,
     /// Compressed data have no places to begin at.
     #[error("it is compressed")]
     Compressed,
     /// No capture.
-    #[error("it is no capture")]
+    #[error("it is not a capture")]
     OtherFormat,
     /// Another reader would cost more than it reads.
     #[error("it is smaller than {} bytes", 2 * LEAST_BYTES)]
     Small,
     /// The first packet is so near to 1970 that lengths and fractions of a second may be taken for
     /// times.
-    #[error("it begins so early that a length or a fraction of a second looks like a time")]
+    #[error("its first timestamp is so early that lengths look like timestamps")]
     Early,
     /// From this byte on, bytes may be taken for records in several ways, as where a packet holds
     /// a capture.
-    #[error("behind byte {0}, records may begin at several places")]
+    #[error("after byte {0}, a record may begin at several places")]
     Ambiguous(u64),
     /// From this byte on, no records follow whose lengths are sound and, in a pcap, whose times are within a
     /// year of the first one's.
-    #[error("behind byte {0}, no records within a year of the first one are found")]
+    #[error("after byte {0}, no record within a year of the first one was found")]
     Lost(u64),
 }
 

@@ -64,7 +64,7 @@ fn sections_keep_their_own_interfaces_and_byte_order() {
     file.extend(enhanced(false, 1, 5, b"a", 1));
     let (packets, errors, _) = read(&mut Captures::from_bytes("x", file));
     assert!(before < at && packets.len() == 6);
-    let expected = format!("x: byte {at}: interface 1 of a packet has no description before it");
+    let expected = format!("x: byte {at}: interface 1 of a packet has no description");
     assert!(errors[0].to_string().starts_with(&expected), "{}", errors[0]);
 }
 

@@ -82,7 +82,7 @@ fn what_is_cut_short_is_read_as_far_as_it_goes() {
             assert_eq!(*offset, edge, "{name} cut at {cut}");
             let text = errors[0].to_string();
             let expected = format!(
-                "x.gz: byte {offset} of the decompressed data: compressed data are cut short; "
+                "x.gz: byte {offset} of the decompressed data: compressed data is cut short; "
             );
             assert!(text.starts_with(&expected), "{text}");
         }

@@ -140,7 +140,7 @@ fn messages_say_what_where_and_what_to_do() {
     for (file, expected) in [
         (Vec::new(), "is empty"),
         (file[..23].to_vec(), "ends inside its file header, after 23 bytes"),
-        (with(0, b"PK\x03\x04"), "is no capture: it begins with [50, 4b, 03, 04]"),
+        (with(0, b"PK\x03\x04"), "not a capture: it begins with [50, 4b, 03, 04]"),
         (with(6, &[5]), "version 2.5 of pcap is not known"),
         (with(22, &[1]), "link type 0x00010001 has reserved bits set"),
     ] {

@@ -174,12 +174,16 @@ fn what_cannot_be_cut_for_certain_is_not() {
     let cases = [
         ("gzip", gzip(&sound), "it is compressed"),
         ("pcapng", pcapng(false), "it is smaller than"),
-        ("empty", Vec::new(), "it is no capture"),
+        ("empty", Vec::new(), "it is not a capture"),
         ("short", sound[..2_000_000].to_vec(), "it is smaller than 2097344 bytes"),
-        ("nested", nested.clone(), "behind byte 1"),
-        ("clock", clock.concat(), "behind byte 1"),
-        ("damaged", damaged, "behind byte 1"),
-        ("early", [&early[..24], &early[24..].repeat(40_000)].concat(), "it begins so early"),
+        ("nested", nested.clone(), "after byte 1"),
+        ("clock", clock.concat(), "after byte 1"),
+        ("damaged", damaged, "after byte 1"),
+        (
+            "early",
+            [&early[..24], &early[24..].repeat(40_000)].concat(),
+            "its first timestamp is so early",
+        ),
     ];
     for (name, bytes, reason) in cases {
         let file = Temporary::new(name, &bytes);
@@ -251,7 +255,7 @@ fn a_part_ends_where_the_next_begins_or_says_that_it_does_not() {
     assert_eq!(
         errors[0].to_string(),
         format!(
-            "{name}: byte {last}: packet goes on over byte {seam}, where the file was cut for \
+            "{name}: byte {last}: packet crosses byte {seam}, where the file was split for \
              several readers; packets before it are counted"
         )
     );

@@ -52,7 +52,7 @@ pub(crate) fn sinks(
         if destinations[..at].iter().any(|other| one.is_same(other)) {
             let name = one.path.as_deref().map_or("standard output".into(), Path::to_string_lossy);
             return Err(Failure::Usage(format!(
-                "two outputs go to {name} and would mix; give each its own file"
+                "two outputs go to {name}; name a different file for each"
             )));
         }
     }
@@ -115,7 +115,8 @@ pub(crate) fn reports(
             return Ok(Box::new(TableFiles::new(to, inputs, pace, flags)?));
         }
         Format::Parquet if pace == Pace::Live => {
-            let message = "live does not write parquet, whose files are complete only at the end; use csv or --save";
+            let message = "live cannot write parquet, whose files are complete only at the end; \
+                           use csv or --save";
             return Err(Failure::Usage(message.to_owned()));
         }
         Format::Parquet => {
@@ -225,9 +226,8 @@ pub(crate) fn open(output: Option<&Path>) -> Result<Box<dyn Write + Send>, Failu
     let Some(path) = output.filter(|path| *path != Path::new("-")) else {
         return Ok(Box::new(io::stdout()));
     };
-    let file = File::create(path).map_err(|error| {
-        Failure::Failed(format!("{}: cannot be written: {error}", path.display()))
-    })?;
+    let file = File::create(path)
+        .map_err(|error| Failure::Failed(format!("cannot write {}: {error}", path.display())))?;
     Ok(Box::new(file))
 }
 
@@ -253,7 +253,7 @@ impl Output {
             Format::Text | Format::Json => Ok(()),
             other => {
                 let name = other.name();
-                Err(Failure::Usage(format!("{what} is not written as {name}; use json or text")))
+                Err(Failure::Usage(format!("cannot write {what} as {name}; use json or text")))
             }
         }
     }

@@ -61,7 +61,7 @@ impl ParquetFiles {
                 place.open().map_err(|error| Failure::output(&place.name(), &error))?;
             }
             To::One(_, None) => {
-                let message = "parquet is binary; name a file with -o FILE, or a folder";
+                let message = "parquet is binary; name a file or a directory with -o";
                 return Err(Failure::Usage(message.to_owned()));
             }
         }

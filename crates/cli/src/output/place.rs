@@ -51,7 +51,7 @@ impl Place {
             };
         };
         let cannot = |reason: &dyn std::fmt::Display| {
-            Failure::Failed(format!("{}: cannot be written: {reason}", path.display()))
+            Failure::Failed(format!("cannot write {}: {reason}", path.display()))
         };
         // Of a link, where it leads: the link stays.
         let metadata = match fs::metadata(path) {
@@ -146,7 +146,10 @@ fn standard(stream: impl AsFd) -> io::Result<File> {
 /// Refuses the output that `option` names if it is one of the inputs, by whatever name.
 pub(crate) fn refuse_input(option: &str, path: &Path, inputs: &[PathBuf]) -> Result<(), Failure> {
     match fs::metadata(path).ok().and_then(|metadata| among(&metadata, inputs)) {
-        Some(_) => Err(Failure::Usage(format!("{option} {}: that is an input", path.display()))),
+        Some(_) => Err(Failure::Usage(format!(
+            "{option} '{}' is also an input; name another file",
+            path.display()
+        ))),
         None => Ok(()),
     }
 }

@@ -15,7 +15,7 @@ use super::whole::Whole;
 pub(super) const KEPT: usize = 1 << 20;
 
 /// What the total of an interrupted run says.
-pub(crate) const INTERRUPTED: &str = "interrupted: the report covers what was read until then";
+pub(crate) const INTERRUPTED: &str = "interrupted: the report covers the packets read so far";
 
 /// What signals ask of an output.
 #[derive(Default)]

@@ -27,11 +27,11 @@ impl Sink for Retried {
         match &delivered {
             Ok(()) => {
                 if let Some(output) = self.failed.take() {
-                    complain(&format!("{output} is written again"));
+                    complain(&format!("{output} can be written again"));
                 }
             }
             Err(error @ SinkError::Write { output, .. }) if self.failed.is_none() => {
-                complain(&format!("{error}; it is tried again"));
+                complain(&format!("{error}; retrying"));
                 self.failed = Some(output.clone());
             }
             Err(_) => {}

@@ -106,7 +106,9 @@ impl TableFile {
         match first.as_slice() {
             [] => self.out.write_all(&header),
             line if line == header => Ok(()),
-            _ => Err(io::Error::other("it has other columns; move it away, or name another file")),
+            _ => Err(io::Error::other(
+                "it has different columns; move it away, or name another file",
+            )),
         }
     }
 }

@@ -40,7 +40,8 @@ impl To {
                 Ok(Self::Folder(path.to_owned()))
             }
             _ => Err(Failure::Usage(
-                "csv and parquet write a file for each task; name a folder with -o FOLDER/, or one task with --task"
+                "csv and parquet write a file for each task; name a directory with -o DIR/, or \
+                 one task with --task"
                     .to_owned(),
             )),
         }
@@ -62,9 +63,8 @@ impl To {
 pub(super) fn make(folder: &Path) -> Result<(), Failure> {
     let probe = folder.join(format!(".flowgauge.{}", std::process::id()));
     let made = fs::create_dir_all(folder).and_then(|()| File::create_new(&probe));
-    made.and_then(|_| fs::remove_file(probe)).map_err(|error| {
-        Failure::Failed(format!("{}: cannot be written: {error}", folder.display()))
-    })
+    made.and_then(|_| fs::remove_file(probe))
+        .map_err(|error| Failure::Failed(format!("cannot write {}: {error}", folder.display())))
 }
 
 pub(super) fn sink_error(path: &Path, error: io::Error) -> SinkError {

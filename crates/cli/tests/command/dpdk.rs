@@ -173,7 +173,7 @@ fn dpdk_says_in_a_line_what_is_wrong() {
         (&device, &["-i", "net_pcap0,backward=net_pcap0"], 2, "PORT,forward=PORT"),
         (&device, &["-i", "net_pcap0", "-i", "net_pcap0,forward=x"], 2, "is named twice"),
         (&device, &["-i", "0000:03:00.0"], 2, "add --takes-traffic to agree"),
-        (&device, &["-i", "net_pcap0", "--fanout", "cpu"], 2, "--fanout is for --engine af-packet"),
+        (&device, &["-i", "net_pcap0", "--fanout", "cpu"], 2, "--fanout needs --engine af-packet"),
     ] {
         let engine = ["live", "--engine", "dpdk", "--dpdk-args", dpdk];
         // The limit ends a run that is not refused. With two interfaces there is no limit.

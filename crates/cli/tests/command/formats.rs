@@ -65,7 +65,7 @@ fn csv_of_several_tasks_needs_a_folder() {
     for extra in [&[][..], &["-o", text(&old)], &["-o", text(&new)], &["--task", "top,entropy"]] {
         let answer = flowgauge(&[&["analyze", "--format", "csv", &capture], extra].concat());
         assert_eq!((answer.code, answer.err.lines().count()), (2, 1), "{}", answer.err);
-        assert!(answer.err.contains("name a folder with -o FOLDER/"), "{}", answer.err);
+        assert!(answer.err.contains("name a directory with -o DIR/"), "{}", answer.err);
     }
     assert_eq!(fs::read_to_string(&old).unwrap(), "old");
     // A folder that cannot be made is known before the capture is read.
@@ -119,8 +119,8 @@ fn text_is_as_wide_as_asked_and_coloured_on_demand() {
         assert!(colored.contains("\u{1b}[1m"), "{colored}");
     }
     for (options, reason) in [
-        (&["--width", "59"][..], "59 is not in 60..=200"),
-        (&["--color", "allways"], "a similar value exists: 'always'"),
+        (&["--width", "59"][..], "59 is not from 60 to 200"),
+        (&["--color", "allways"], "did you mean 'always'?"),
     ] {
         let answer = flowgauge(&[&["analyze", &capture], options].concat());
         assert_eq!(answer.code, 2);

@@ -265,7 +265,7 @@ fn live_is_brief_on_a_terminal() {
     let answer = live.end();
     assert_eq!(answer.code, 0, "{}", answer.err);
     let out = answer.out.replace('\r', "");
-    assert!(out.starts_with("here: listening by af-packet"), "{out}");
+    assert!(out.starts_with("here: listening with af-packet"), "{out}");
     let header = out.lines().nth(1).unwrap();
     assert!(header.starts_with("measurement epoch start"), "{out}");
     let main = out.lines().filter(|line| line.starts_with("main ")).count();
@@ -307,7 +307,7 @@ fn live_adds_to_tables() {
     assert_eq!(column(&rows("total.csv").join("\n"), "read"), [packets.as_str(), &packets]);
     let other = run("pair");
     assert_eq!(other.code, 1);
-    assert!(other.err.contains("top.csv cannot be written: it has other columns"), "{}", other.err);
+    assert!(other.err.contains("top.csv: it has different columns"), "{}", other.err);
     assert_eq!(twice, rows("top.csv"));
 }
 
@@ -365,7 +365,7 @@ fn live_has_the_kernel_reject_what_the_filter_rejects() {
         }
         assert_eq!(count(live, "read"), count(live, "keyed") + rejected(&live["account"]));
         let note = live["notes"][0].as_str().unwrap();
-        assert_eq!(note.contains("the kernel rejects packets by the filter"), in_kernel, "{note}");
+        assert_eq!(note.contains("the kernel applies the filter"), in_kernel, "{note}");
         let (passed, read) = (count(live, "keyed"), times * frames.len() as u64);
         if in_kernel {
             // Tagged packets are judged here.
@@ -627,10 +627,10 @@ fn live_keeps_what_came_before_its_interface_went_for_good() {
     assert_eq!(answer.code, 1);
     assert_eq!(answer.lines()[0]["account"]["read"], traffic().len());
     let last = answer.err.lines().last().unwrap();
-    assert!(last.starts_with("flowgauge: here: the interface went down or away"), "{last}");
+    assert!(last.starts_with("flowgauge: here: the interface went down or was removed"), "{last}");
     let refused =
         net.command(env!("CARGO_BIN_EXE_flowgauge"), &["live", "--seed", "0", "-i", "here"]);
-    refuses(refused, "flowgauge: here: the interface is down; bring it up by");
+    refuses(refused, "flowgauge: here: the interface is down; bring it up with");
 }
 
 /// The command says this in one line, and nothing else.
@@ -645,7 +645,7 @@ fn refuses(mut command: Command, begin: &str) {
 fn live_names_the_interfaces_where_there_is_no_such_one() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flowgauge"));
     command.args(["live", "--seed", "0", "-i", "no-such\nthing"]);
-    refuses(command, r"flowgauge: no-such\nthing: no such interface; there are lo");
+    refuses(command, r"flowgauge: no-such\nthing: no such interface; available: lo");
 }
 
 #[test]
@@ -663,7 +663,7 @@ fn live_says_which_privilege_is_missing() {
         println!("skipped: setpriv is missing");
         return;
     }
-    refuses(command, "flowgauge: lo: capturing needs privilege; run as root, or");
+    refuses(command, "flowgauge: lo: capturing needs privileges; run as root, or");
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn wrong_usage_is_one_line_and_exit_code_2() {
         (&["analyze", "--bytes-of", "inner", &capture], "--inner"),
         (&["analyze", "--inner", "--bytes-of", "both", &capture], "outer"),
         (&["analyze", "--top", "0", &capture], "--top"),
-        (&["analyze", "--top", "-1", &capture], "'-1' found; --help"),
+        (&["analyze", "--top", "-1", &capture], "'-1' found; see --help"),
         (&["analyze", "--task", "weather", &capture], "cardinality"),
         (&["analyze", "--task", "superspreaders", "--key", "protocol", &capture], "five-tuple"),
         (&["analyze", "--task", "flow-size", &capture], "--flow"),
@@ -52,7 +52,7 @@ fn wrong_usage_is_one_line_and_exit_code_2() {
         (&["analyze", "--accelerator", "uniform:samples=9", &capture], "did you mean 'sample'?"),
         (&["analyze", "--measure", "a: kye=source", &capture], "did you mean 'key'?"),
         (&["analyze", "--measure", "a: key", &capture], "'key' in 'a' is not OPTION=VALUE"),
-        (&["analyze", "--measure", "a:", "--measure", "a:", &capture], "called 'a'"),
+        (&["analyze", "--measure", "a:", "--measure", "a:", &capture], "named 'a'"),
         (&["analyze", "--accelerator", "agg-evict:rows=3", &capture], "a power of two"),
         (
             &["analyze", "--accelerator", "agg-evict", "--accelerator", "agg-evict", &capture],
@@ -68,7 +68,7 @@ fn wrong_usage_is_one_line_and_exit_code_2() {
                 "--forecast=holt-winters",
                 &capture,
             ],
-            "how a sample errs is then not known",
+            "so the error of a sample is unknown",
         ),
         (
             &["analyze", "--accelerator", "agg-evict:k=3", &capture],
@@ -79,15 +79,15 @@ fn wrong_usage_is_one_line_and_exit_code_2() {
         (&["analyze", "--accelerator", "none", "--accelerator", "agg-evict", &capture], "none"),
         (
             &["analyze", "--accelerator", "agg-evict", "--algorithm", "csm", &capture],
-            "it goes before linear-table",
+            "it supports linear-table",
         ),
         (
             &["analyze", "--accelerator", "flow-regulator", "--algorithm", "count-min", &capture],
-            "it needs a flow table behind it; it goes before linear-table",
+            "it needs a flow table; it supports linear-table",
         ),
         (
             &["analyze", "--accelerator", "agg-evict", "--accelerator", "flow-regulator", &capture],
-            "agg-evict does not go before flow-regulator",
+            "agg-evict cannot stand before flow-regulator",
         ),
         (
             &["analyze", "--memory", "1MiB", "--algorithm", "count-min:columns=1048576", &capture],
@@ -99,9 +99,9 @@ fn wrong_usage_is_one_line_and_exit_code_2() {
         (&["generate", "--skew", "1", "--profile", "backbone", "-o", &unwritten], "zipf"),
         (&["generate", "--size", "tiny", "-o", &unwritten], "imix"),
         (&["generate", "--plant", "earthquake", "-o", &unwritten], "scan"),
-        (&["generate", "-o", &unwritten, "--truth", &unwritten], "file each"),
-        (&["generate", "-o", &unwritten, "--truth", &detour], "file each"),
-        (&["generate", "--truth", "-"], "file each"),
+        (&["generate", "-o", &unwritten, "--truth", &unwritten], "different files"),
+        (&["generate", "-o", &unwritten, "--truth", &detour], "different files"),
+        (&["generate", "--truth", "-"], "different files"),
         (&["list", "--format", "csv"], "json"),
         (&["explain", "--format", "csv"], "json"),
         (&["explain", "--task", "weather"], "cardinality"),
@@ -139,33 +139,36 @@ fn what_does_not_go_together_is_refused_alike() {
     let capture = file("apart.pcap", &pcap(&traffic()));
     for (arguments, hint) in [
         (&["analyze", "--updates", "10", &capture][..], "10s"),
-        (&["analyze", "--updates", "1s", "--epoch", "1s", &capture], "fewer than the epoch's"),
-        (&["live", "--updates", "10s", "-i", "lo"], "fewer than the epoch's"),
-        (&["live", "--limit", "0", "-i", "lo"], "a limit of 1 or more"),
+        (
+            &["analyze", "--updates", "1s", "--epoch", "1s", &capture],
+            "fewer than those of an epoch",
+        ),
+        (&["live", "--updates", "10s", "-i", "lo"], "fewer than those of an epoch"),
+        (&["live", "--limit", "0", "-i", "lo"], "a --limit of 1 or more"),
         (
             &["live", "-i", "lo", "--workers=2", "--fanout=cpu", "--dispatch=digest"],
-            "--dispatch and --overrun are for one queue",
+            "--dispatch and --overrun need one queue",
         ),
-        (&["live", "-i", "lo", "-i", "other", "-c", "9"], "-c counts the packets of one queue"),
-        (&["live", "-i", "lo", "-i", "other", "-i", "lo"], "lo is named twice"),
-        (&["live", "-i", "lo", "-i", "any"], "-i any takes the packets of all interfaces"),
+        (&["live", "-i", "lo", "-i", "other", "-c", "9"], "-c needs one queue"),
+        (&["live", "-i", "lo", "-i", "other", "-i", "lo"], "'lo' is named twice"),
+        (&["live", "-i", "lo", "-i", "any"], "-i any already measures all interfaces"),
         (&["live", "-i", "lo", "--ring", "64KiB"], "512KiB to 1GiB"),
         (&["live", "-i", "lo", "--engine", "af-xdp"], "add --takes-traffic to agree"),
         (
             &["live", "-i", "any", "--engine", "af-xdp", "--takes-traffic"],
-            "-i any is for --engine af-packet",
+            "-i any needs --engine af-packet",
         ),
-        (&["live", "-i", "lo", "--busy-poll"], "--busy-poll is for --engine af-xdp"),
-        (&["live", "-i", "lo", "--takes-traffic"], "is for --engine af-xdp and dpdk"),
-        (&["live", "-i", "lo", "--dpdk-args", "--no-huge"], "--dpdk-args is for --engine dpdk"),
+        (&["live", "-i", "lo", "--busy-poll"], "--busy-poll needs --engine af-xdp"),
+        (&["live", "-i", "lo", "--takes-traffic"], "needs --engine af-xdp or dpdk"),
+        (&["live", "-i", "lo", "--dpdk-args", "--no-huge"], "--dpdk-args needs --engine dpdk"),
         #[cfg(not(feature = "dpdk"))]
-        (&["live", "-i", "lo", "--engine", "dpdk"], "build it by 'make dpdk'"),
+        (&["live", "-i", "lo", "--engine", "dpdk"], "build it with 'make dpdk'"),
         (
             &["live", "-i", "lo", "--engine=af-xdp", "--takes-traffic", "--fanout=cpu"],
-            "--fanout is for --engine af-packet",
+            "--fanout needs --engine af-packet",
         ),
         (&["live", "-i", "lo", "--engine", "af-xpd"], "af-xdp"),
-        (&["analyze", "--updates", "9p", "--format", "csv", &capture], "use json or text"),
+        (&["analyze", "--updates", "9p", "--format", "csv", &capture], "use --format json or text"),
         (
             &["analyze", "--updates", "9p", "--workers=2", "--algorithm=flow-radar", &capture],
             "use one worker, or another algorithm",
@@ -178,7 +181,7 @@ fn what_does_not_go_together_is_refused_alike() {
         (&["analyze", "--shared", &capture], "--workers 2"),
         (
             &["analyze", "--workers=2", "--shared", "--algorithm=mst", &capture],
-            "they can share linear-table",
+            "or use linear-table",
         ),
         (
             &["analyze", "--algorithm=mst", "--key=destination-port+vlan", &capture],
@@ -200,8 +203,8 @@ fn what_does_not_go_together_is_refused_alike() {
         ),
         (&["analyze", "--dispatch", "digest", &capture], "give --workers 2 or more"),
         (&["analyze", "--overrun", "drop", &capture], "give --workers 2 or more"),
-        (&["analyze", "--error", "1%", &capture], "for --algorithm auto"),
-        (&["analyze", "--rate", "1Mpps", &capture], "for --algorithm auto"),
+        (&["analyze", "--error", "1%", &capture], "need --algorithm auto"),
+        (&["analyze", "--rate", "1Mpps", &capture], "need --algorithm auto"),
         (
             &["analyze", "--algorithm", "auto", "--accelerator", "agg-evict", &capture],
             "leave them out",
@@ -241,7 +244,7 @@ fn help_and_version_are_no_failure() {
     assert!(flowgauge(&["--help"]).out.contains("completions"));
     // The bounds stand in reports.
     let explain = flowgauge(&["explain", "--algorithm", "count-min:epsilon=0.01,delta=0.01"]);
-    assert!(explain.out.contains("a report gives the bounds of each"), "{}", explain.out);
+    assert!(explain.out.contains("reports give their bounds"), "{}", explain.out);
     assert!(!flowgauge(&["--help"]).out.contains("its bounds"));
     assert_eq!(flowgauge(&[]).code, 2);
 }

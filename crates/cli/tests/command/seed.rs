@@ -70,9 +70,13 @@ fn a_seed_file_that_others_may_read_is_refused() {
     fs::remove_file(&missing).unwrap();
     let endless = secret("seed-long", &vec![0; (1 << 20) + 1], 0o600);
     for (path, code, reason) in [
-        (secret("seed-group", &[1; 32], 0o640), 2, "is open to others (mode 0640); run 'chmod 600"),
-        (secret("seed-others", &[1; 32], 0o604), 2, "is open to others (mode 0604)"),
-        (secret("seed-short", &[1; 15], 0o600), 2, "has 15 bytes; it must have 16 to 1048576"),
+        (
+            secret("seed-group", &[1; 32], 0o640),
+            2,
+            "is accessible to other users (mode 0640); run 'chmod 600",
+        ),
+        (secret("seed-others", &[1; 32], 0o604), 2, "is accessible to other users (mode 0604)"),
+        (secret("seed-short", &[1; 15], 0o600), 2, "has 15 bytes; use a file of 16 to 1048576"),
         (endless, 2, "has 1048577 bytes"),
         (missing, 1, "cannot read the seed file"),
     ] {
@@ -106,13 +110,13 @@ fn snapshots_keep_the_seed() {
         flowgauge_typed(&[&["merge", "-o", &(path.clone() + ".sum"), &path], options].concat(), &[])
     };
     let note = save(&[]);
-    assert!(note.contains("hold the random seed") && note.lines().count() == 1, "{note}");
+    assert!(note.contains("contain the random seed") && note.lines().count() == 1, "{note}");
     assert_eq!((query(&[]).code, merge(&[]).code), (0, 0));
     assert_eq!(save(&["--seed-file", &key]), "");
     let other = secret("seed-snapshot-other", b"another sixteen bytes", 0o600);
     for refused in [query(&[]), merge(&[]), query(&["--seed-file", &other])] {
         assert_eq!((refused.code, refused.out.as_str(), refused.err.lines().count()), (1, "", 1));
-        assert!(refused.err.contains("made under the seed file"), "{}", refused.err);
+        assert!(refused.err.contains("made with the seed file"), "{}", refused.err);
     }
     assert_eq!((query(&["--seed-file", &key]).code, merge(&["--seed-file", &key]).code), (0, 0));
 }

@@ -70,19 +70,19 @@ fn packets_go_to_standard_output_where_reports_do_not() {
     assert_eq!(refused.code, 2);
     assert_eq!(
         refused.err,
-        "flowgauge: packets and reports cannot both go to standard output; give -w or -o a file\n"
+        "flowgauge: packets and reports cannot both go to standard output; name a file with -w or -o\n"
     );
     let missing = flowgauge(&["analyze", &capture, "-w", "/nowhere/x.pcapng"]);
     assert_eq!(missing.code, 1);
     assert_eq!(
         missing.err,
-        "flowgauge: /nowhere/x.pcapng: cannot be written: No such file or directory (os error 2)\n"
+        "flowgauge: cannot write /nowhere/x.pcapng: No such file or directory (os error 2)\n"
     );
     let own = flowgauge(&["analyze", &capture, "-w", &capture]);
     assert_eq!((own.code, fs::read(&capture).unwrap()), (2, bytes));
     let full = flowgauge(&["analyze", &capture, "-w", "/dev/full"]);
     assert_eq!(full.code, 1);
-    assert!(full.err.contains("/dev/full: cannot be written: No space left"), "{}", full.err);
+    assert!(full.err.contains("cannot write /dev/full: No space left"), "{}", full.err);
     let piped = std::process::Command::new(env!("CARGO_BIN_EXE_flowgauge"))
         .args(["analyze", "--seed", "0", &capture, "--format", "json", "-o", &report, "-w", "-"])
         .output()

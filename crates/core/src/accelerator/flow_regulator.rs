@@ -24,7 +24,8 @@ struct Passed<K> {
 impl Accelerate for FlowRegulator {
     const INFO: AcceleratorInfo = AcceleratorInfo {
         name: "flow-regulator",
-        idea: "two layers of shared bits that let 1 % of the packets through, each for 95 of its flow",
+        idea: "two layers of shared bits that pass 1 % of the packets, each representing about \
+               95 of its flow",
         paper: "InstaMeasure (ICDCS 2019), section 3.A",
         parameters: &[SKETCH, WORD, LEVELS, DECODE],
         memory: "sketch + 256 x (key + 36)",
@@ -33,10 +34,10 @@ impl Accelerate for FlowRegulator {
 
     fn fits(_: &Parameters, laws: &Laws) -> Result<(), &'static str> {
         match laws {
-            Laws { flows: false, .. } => Err("it needs a flow table behind it"),
-            Laws { aggregatable: false, .. } => {
-                Err("it takes packets one by one, and one that is let through stands for many")
-            }
+            Laws { flows: false, .. } => Err("it needs a flow table"),
+            Laws { aggregatable: false, .. } => Err(
+                "it does not accept weighted updates, and a packet passed on represents several",
+            ),
             _ => Ok(()),
         }
     }
@@ -67,10 +68,10 @@ impl Accelerate for FlowRegulator {
     fn promise(_: &Parameters) -> Result<Option<String>, BuildError> {
         let unit = Regulator::<u32, 2>::UNIT;
         Ok(Some(format!(
-            "one packet in {unit:.1} of a flow reaches the table ({:.2} % of all), and the {:.0} or so \
-             behind are told from its marks; a size of f packets has a standard error of {:.1} √f \
-             where the flow is alone in its words, and of up to {:.1} √f where they are crowded; \
-             flows of fewer than some {unit:.0} packets may not be listed",
+            "one packet in {unit:.1} of a flow reaches the table ({:.2} % of all), and its marks give \
+             the {:.0} or so after it; a size of f packets has a standard error of {:.1} √f where \
+             the flow is alone in its words, and of up to {:.1} √f where they are crowded; flows of \
+             fewer than about {unit:.0} packets may not be listed",
             100.0 / unit,
             unit / 2.0,
             (unit * Regulator::<u32, 2>::VARIANCE).sqrt(),

@@ -16,9 +16,9 @@ const NAME: &str = "before";
 /// The parameter.
 pub(super) const PARAMETER: Parameter = Parameter {
     name: NAME,
-    help: "where it decides: right before the summary (summary, the default), or before packets are \
-           read (headers), so that those it passes over cost next to nothing; totals of keyed traffic, \
-           thresholds and shares are then estimates",
+    help: "where to sample: right before the summary (summary, the default), or before headers \
+           are read (headers), so that skipped packets cost almost nothing; totals of keyed \
+           traffic, thresholds and shares are then estimates",
 };
 
 /// Whether these parameters ask for a decision before headers.
@@ -29,7 +29,7 @@ pub(super) fn asked(parameters: &Parameters, by: Measure) -> Result<bool, BuildE
     let asked = parameters.word(NAME, &[SUMMARY, HEADERS])? == HEADERS;
     match by {
         Measure::Bytes if asked => Err(refused(
-            "possible by bytes, since the lengths of packets that are not read are unknown: use --by \
+            "supported by bytes, since the lengths of skipped packets are unknown: use --by \
              packets, or before=summary"
                 .to_owned(),
         )),
@@ -55,7 +55,7 @@ pub(crate) fn check_order(accelerators: &[(String, Parameters)]) -> Result<(), B
     let late = |(_, parameters): &&(String, Parameters)| parameters.get(NAME) == Some(HEADERS);
     match (accelerators.first(), accelerators.iter().skip(1).find(late)) {
         (Some((first, _)), Some((name, _))) => Err(refused(format!(
-            "possible behind {first}, which needs the keys of all packets: put {name} first, or use \
+            "supported behind {first}, which needs the keys of all packets: put {name} first, or use \
              before=summary"
         ))),
         _ => Ok(()),
@@ -322,7 +322,7 @@ mod tests {
         assert!(asked(&headers, Measure::Packets).unwrap());
         assert!(!asked(&Parameters::default(), Measure::Bytes).unwrap());
         let refusal = asked(&headers, Measure::Bytes).unwrap_err().to_string();
-        assert!(refusal.starts_with("before=headers is not possible by bytes"), "{refusal}");
+        assert!(refusal.starts_with("'before=headers' is not supported by bytes"), "{refusal}");
         let chain = [
             ("agg-evict".to_owned(), Parameters::default()),
             ("uniform".to_owned(), headers.clone()),

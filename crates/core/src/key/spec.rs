@@ -38,14 +38,15 @@ pub enum KeyError {
     Unknown(#[from] Unknown),
     /// The prefix is not a length, or too long.
     #[error(
-        "'{0}' is no prefix; write /LEN for IPv4 (0 to 32), or /LEN,LEN for IPv4 and IPv6 (0 to 128)"
+        "'{0}' is not a prefix; write /LEN for IPv4 (0 to 32), or /LEN,LEN for IPv4 and IPv6 (0 \
+         to 128)"
     )]
     Prefix(String),
     /// A prefix of a key without addresses.
-    #[error("the key '{0}' has no address to take a prefix of")]
+    #[error("key '{0}' has no address and takes no prefix; leave it out")]
     NoAddress(&'static str),
     /// A field that several parts of the key name.
-    #[error("the key '{key}' names the field '{}' twice", field.name())]
+    #[error("key '{key}' names the field '{}' twice; name it once", field.name())]
     Twice {
         /// What was given.
         key: String,
@@ -53,7 +54,7 @@ pub enum KeyError {
         field: Field,
     },
     /// Fields that cannot stand together.
-    #[error("the key '{key}' cannot be made: {reason}")]
+    #[error("invalid key '{key}': {reason}")]
     Together {
         /// What was given.
         key: String,
@@ -61,7 +62,7 @@ pub enum KeyError {
         reason: &'static str,
     },
     /// A key cannot be made of another one.
-    #[error("'{to}' cannot be made of the key '{from}': {reason}")]
+    #[error("key '{to}' cannot be derived from key '{from}': {reason}")]
     NotCoarser {
         /// The key that there is.
         from: KeySpec,
@@ -71,7 +72,7 @@ pub enum KeyError {
         reason: &'static str,
     },
     /// A flow's fields do not make a key of this kind.
-    #[error("'{text}' is no flow of the key '{key}': {reason}")]
+    #[error("'{text}' is not a flow of key '{key}': {reason}")]
     Flow {
         /// The user's text.
         text: String,
@@ -107,9 +108,9 @@ impl FromStr for KeySpec {
             }
         }
         let reason = if spec.kind.is_either() && spec.kind.tells_ends() {
-            "'host' and 'mac' are either end of a packet, and another field is of one end"
+            "'host' and 'mac' match either end of a packet; leave out the field of one end"
         } else if spec.kind.has(Field::Host) && spec.kind.has(Field::Mac) {
-            "'host' and 'mac' are either end of a packet, each by itself"
+            "'host' and 'mac' both match either end of a packet; use one of them"
         } else if spec.kind.number_bytes() > LONGEST_NUMBERS[spec.kind.addresses()] {
             "it has too many fields; leave a MAC address out"
         } else {
@@ -329,10 +330,11 @@ impl KeySpec {
             let Some(field) =
                 Field::ALL.into_iter().find(|field| field.name() == name.replace('_', "-"))
             else {
-                return Err(fail(format!("'{name}' is no field")));
+                let known = self.kind.fields().map(Field::name);
+                return Err(fail(Unknown::new("field", name, known).to_string()));
             };
             let Some(repeated) = fields.set(field, value) else {
-                return Err(fail(format!("'{value}' is no value of {name}")));
+                return Err(fail(format!("invalid value '{value}' for '{name}'")));
             };
             if repeated {
                 return Err(fail(format!("'{name}' is given twice")));
@@ -346,7 +348,7 @@ impl KeySpec {
         if let (Some(source), Some(destination)) = (fields.source, fields.destination)
             && source.is_ipv4() != destination.is_ipv4()
         {
-            return Err("one address is IPv4 and the other IPv6".to_owned());
+            return Err("one address is IPv4 and the other IPv6; give two of one kind".to_owned());
         }
         let any = fields.source.or(fields.destination).or(fields.host);
         let v6 = any.is_some_and(|address| address.is_ipv6());

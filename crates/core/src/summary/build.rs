@@ -411,7 +411,7 @@ pub enum BuildErrorKind {
     #[error(transparent)]
     Unknown(#[from] Unknown),
     /// A parameter has a value that it cannot have.
-    #[error("{name}={value} is not {range}")]
+    #[error("'{name}={value}' is not {range}")]
     OutOfRange {
         /// The parameter.
         name: &'static str,
@@ -421,7 +421,7 @@ pub enum BuildErrorKind {
         range: String,
     },
     /// Two parameters decide the same thing.
-    #[error("{name} and {other} decide the same; give one of them")]
+    #[error("{name} and {other} set the same value; give one of them")]
     Contradiction {
         /// One parameter.
         name: &'static str,
@@ -430,7 +430,8 @@ pub enum BuildErrorKind {
     },
     /// Workers cannot share the algorithm.
     #[error(
-        "workers cannot share {algorithm}: its packets do more than add to counters; they can share {able}"
+        "{algorithm} cannot be concurrent: its updates do more than add to counters; leave out \
+         --shared, or use {able}"
     )]
     Unshared {
         /// The algorithm.
@@ -447,7 +448,7 @@ pub enum BuildErrorKind {
         reason: String,
     },
     /// The accelerator would change what the algorithm counts.
-    #[error("{accelerator} does not go before {algorithm}: {reason}; it goes before {able}")]
+    #[error("{accelerator} cannot stand before {algorithm}: {reason}; it supports {able}")]
     Unsound {
         /// The accelerator.
         accelerator: &'static str,
@@ -459,7 +460,10 @@ pub enum BuildErrorKind {
         able: String,
     },
     /// The memory does not hold the smallest structure.
-    #[error("{given} bytes of memory are too few, {needed} are needed; raise --memory")]
+    #[error(
+        "the memory limit of {given} bytes is too small: {needed} bytes are needed; raise \
+             --memory"
+    )]
     TooLittleMemory {
         /// Bytes needed.
         needed: usize,
@@ -467,7 +471,7 @@ pub enum BuildErrorKind {
         given: usize,
     },
     /// The operating system refused the memory.
-    #[error("the operating system refused {bytes} bytes of memory: {error}; ask for less")]
+    #[error("the operating system refused {bytes} bytes of memory: {error}; lower --memory")]
     Refused {
         /// Bytes asked for.
         bytes: usize,

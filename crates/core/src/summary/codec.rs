@@ -43,7 +43,7 @@ impl From<BuildError> for DecodeError {
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeErrorKind {
     /// The bytes end too early.
-    #[error("the bytes end within {field}, at offset {offset}")]
+    #[error("truncated in {field}, at offset {offset}")]
     Cut {
         /// What should stand there.
         field: &'static str,
@@ -51,7 +51,7 @@ pub enum DecodeErrorKind {
         offset: usize,
     },
     /// A field has a value that it cannot have.
-    #[error("{field} cannot be what stands at offset {offset}: {reason}")]
+    #[error("invalid {field} at offset {offset}: {reason}")]
     Invalid {
         /// The field.
         field: &'static str,
@@ -61,7 +61,7 @@ pub enum DecodeErrorKind {
         reason: &'static str,
     },
     /// The summary was made under a seed file.
-    #[error("the summary was made under the seed file {needed}, and {given}; give that file")]
+    #[error("the summary was made with the seed file {needed}, and {given}; give that file")]
     SeedFile {
         /// The identity of the file's seed.
         needed: SeedId,
@@ -69,7 +69,7 @@ pub enum DecodeErrorKind {
         given: &'static str,
     },
     /// The summary that the bytes speak of cannot be built.
-    #[error("the parameters do not make a summary: {0}")]
+    #[error("invalid parameters of the summary: {0}")]
     Build(#[from] BuildError),
 }
 
@@ -312,7 +312,7 @@ impl<'a> Reader<'a> {
         usize::try_from(count).ok().filter(|count| *count <= most).ok_or(self.invalid(
             field,
             size_of::<u64>(),
-            "it is more than there is room for",
+            "it exceeds the available room",
         ))
     }
 
@@ -322,7 +322,7 @@ impl<'a> Reader<'a> {
     /// When the bytes end.
     pub fn key<K: FlowKey>(&mut self, field: &'static str) -> Result<K, DecodeError> {
         let bytes = self.take(self.key_bytes, field)?;
-        K::from_canonical(bytes).ok_or(self.invalid(field, self.key_bytes, "it is no key"))
+        K::from_canonical(bytes).ok_or(self.invalid(field, self.key_bytes, "it is not a key"))
     }
 
     /// Takes a byte that is 0 or 1.
@@ -350,7 +350,7 @@ impl<'a> Reader<'a> {
         let width = self.key_bytes;
         let in_order = |before: K| before.canonical(width) < key.canonical(width);
         if before.replace(key).is_some_and(|before| !in_order(before)) {
-            return Err(self.invalid(field, width, "keys are in order, each of them once"));
+            return Err(self.invalid(field, width, "keys are out of order, or repeated"));
         }
         Ok(key)
     }

@@ -275,7 +275,7 @@ impl<K: FlowKey, S: Share> HeavyKeys<K, S> {
         self.overflow = from.number("overflow of the candidates")?;
         self.prune_at = from.number("threshold of the candidates")?;
         if !(0.0..=f64::MAX).contains(&self.prune_at) {
-            return Err(from.invalid("threshold of the candidates", 8, "it is no weight"));
+            return Err(from.invalid("threshold of the candidates", 8, "it is not a weight"));
         }
         let count = from.count("number of candidates", self.kept.len())?;
         let mut before = None;
@@ -285,7 +285,7 @@ impl<K: FlowKey, S: Share> HeavyKeys<K, S> {
             self.len += 1;
             if !self.put(Member { key, share }, key.digest(digester)) {
                 let width = from.key_bytes() + S::STORED_BYTES;
-                return Err(from.invalid("candidate", width, "its place collides with others'"));
+                return Err(from.invalid("candidate", width, "it collides with other keys"));
             }
         }
         Ok(())

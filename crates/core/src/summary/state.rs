@@ -162,19 +162,19 @@ impl State for Count {
 /// The parameter that chooses the state of an array.
 pub(crate) const ARRAY_STATE: Parameter = Parameter {
     name: "state",
-    help: "what is kept in each column: counter, distinct (a Bloom filter of 1024 bits that counts \
-           the address's peers), or ewma (a forecast) (default: counter)",
+    help: "state of each column: counter, distinct (a Bloom filter of 1024 bits that counts the \
+           address's peers), or ewma (a forecast) (default: counter)",
 };
 /// The parameters that choose the state of a table.
 pub(crate) const STATE: Parameter = Parameter {
     name: "state",
-    help: "what is kept for each key: counter, padded, distinct (a Bloom filter of 1024 bits that \
-           counts the address's peers), ewma (a forecast), or detail (first and last packet, TCP \
-           flags, packets that came back) (default: counter)",
+    help: "state of each key: counter, padded, distinct (a Bloom filter of 1024 bits that counts \
+           the address's peers), ewma (a forecast), or detail (first and last packet, TCP flags, \
+           packets that came back) (default: counter)",
 };
 pub(crate) const PADDING: Parameter = Parameter {
     name: "padding",
-    help: "bytes by which state=padded is larger than counter: 12, 28 or 60 (default: 12)",
+    help: "bytes that state=padded adds to a counter: 12, 28 or 60 (default: 12)",
 };
 
 /// What a table answers, by the state of a flow.
@@ -212,17 +212,15 @@ impl Kind {
         let key_bytes = options.digester.key_bytes();
         let reason = match options.parameters.word("state", states)? {
             "padded" if key_bytes != 8 => {
-                "state=padded compares entries by their size, of pairs of IPv4 addresses; use the \
-                 key pair"
-                    .to_owned()
+                "state=padded is for the key pair of IPv4 addresses; use --key pair".to_owned()
             }
             "distinct" if !matches!(key_bytes, 4 | 16) => {
-                "state=distinct counts the peers of an address; use the key source or destination"
+                "state=distinct counts the peers of an address; use --key source or destination"
                     .to_owned()
             }
             "distinct" if options.spread > Distinct::MOST_SPREAD => format!(
-                "the 1024 bits of state=distinct cannot tell a spread over {}; ask for less, or use \
-                 two-level",
+                "the 1024 bits of state=distinct cannot count more than {} peers; lower \
+                 --spread, or use --algorithm two-level",
                 Distinct::MOST_SPREAD
             ),
             _ => return Ok(()),
@@ -243,7 +241,7 @@ impl Kind {
             return Err(BuildErrorKind::OutOfRange {
                 name: "padding",
                 value: value.to_owned(),
-                range: "of use without state=padded".to_owned(),
+                range: "supported without state=padded".to_owned(),
             }
             .into());
         }

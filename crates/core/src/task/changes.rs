@@ -18,7 +18,7 @@ use crate::terms::Measure;
 
 pub(super) const ENTRY: TaskEntry = TaskEntry {
     name: "changes",
-    question: "flows whose size left its forecast",
+    question: "flows whose size deviates from its forecast",
     by_default: false,
     timeline: false,
     build: |options| {
@@ -35,7 +35,7 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
 };
 
 /// What a summary that is no table answers from.
-const INSTEAD: &str = "forecasts of sizes, cells that add up, as a linear sketch has them";
+const INSTEAD: &str = "a summary with forecasts or a linear sketch";
 
 struct Changes {
     /// Whether there was an epoch before.
@@ -74,7 +74,7 @@ impl Changes {
         let answers: &'a dyn Answers = lane.answers;
         let Some(history) = self.lanes.iter().find(|l| l.key_bytes == lane.key_bytes) else {
             return Err(Unsupported(format!(
-                "changes needs a history for keys of {} bytes, and none was reserved",
+                "changes has no history for keys of {} bytes",
                 lane.key_bytes
             )));
         };
@@ -82,14 +82,14 @@ impl Changes {
             (Some(forecasts), _, _) => Source::Summary(forecasts),
             (None, None, Some(cells)) if cells.measure() != by => {
                 return Err(Unsupported(format!(
-                    "changes by {} needs a sketch that counts them, and this one counts {}",
+                    "changes by {} needs a sketch that counts them (this one counts {})",
                     by.name(),
                     cells.measure().name()
                 )));
             }
             (None, None, Some(cells)) if !history.cells.fits(cells) => {
                 return Err(Unsupported(format!(
-                    "changes needs a history for {} cells, and none was reserved",
+                    "changes has no history for {} cells",
                     cells.len()
                 )));
             }
@@ -97,8 +97,8 @@ impl Changes {
                 if cells.sampled() && self.model == ForecastModel::HoltWinters =>
             {
                 return Err(Unsupported(
-                    "changes by holt-winters take some epochs off others: how a sample errs is then \
-                     not known; --forecast ewma and moving-average only add up"
+                    "holt-winters subtracts epochs, so the error of a sample is unknown; use \
+                     --forecast ewma or moving-average"
                         .to_owned(),
                 ));
             }
@@ -108,8 +108,8 @@ impl Changes {
         match self.model {
             ForecastModel::Ewma => Ok(source),
             _ => Err(Unsupported(
-                "changes forecasts single flows by ewma only; another forecast takes a linear \
-                 sketch, such as the algorithm k-ary or count-sketch"
+                "changes forecasts single flows only by ewma; for another forecast use a linear \
+                 sketch, such as --algorithm k-ary or count-sketch"
                     .to_owned(),
             )),
         }

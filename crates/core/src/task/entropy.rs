@@ -18,7 +18,7 @@ use crate::terms::Measure;
 
 pub(super) const ENTRY: TaskEntry = TaskEntry {
     name: "entropy",
-    question: "how random the traffic looks",
+    question: "how evenly the traffic is spread over flows",
     by_default: true,
     timeline: false,
     build: |_| Ok(Box::new(Entropy)),
@@ -44,8 +44,8 @@ impl Task for Entropy {
     fn check(&self, by: Measure, lanes: &[Lane<'_>]) -> Result<(), Unsupported> {
         lanes.iter().try_for_each(|lane| match lane.answers.weight_logs(by) {
             Some(_) if lane.key.kind().is_either() => Err(Unsupported(format!(
-                "{} of the key {} needs a table of every flow, such as the algorithm linear-table: a \
-                 packet counts for both of its ends",
+                "{} by key {}, which counts a packet for both of its ends, needs a table of \
+                 every flow; use --algorithm linear-table",
                 ENTRY.name, lane.key
             ))),
             Some(_) => cardinality::flows(lane).map(drop),
@@ -117,8 +117,7 @@ fn estimated(epoch: &EpochContext<'_>, lanes: &[Lane<'_>]) -> Result<Report, Uns
     for lane in lanes {
         sums.push(lane.answers.weight_logs(epoch.by).ok_or_else(|| {
             Unsupported(
-                "entropy needs a summary that estimates it, and this one declines to for this \
-                 epoch; give it more levels or memory"
+                "the summary cannot estimate entropy for this epoch; raise its levels or --memory"
                     .to_owned(),
             )
         })?);

@@ -31,8 +31,8 @@ impl Task for FlowSize {
         for lane in lanes {
             if lane.answers.size().is_none() && lane.answers.flows().is_none() {
                 return Err(Unsupported(
-                    "flow-size needs a summary that answers the size of a given flow, and this \
-                     one does not; the algorithm linear-table does"
+                    "flow-size needs a summary that estimates the size of a given flow; use \
+                     --algorithm linear-table"
                         .to_owned(),
                 ));
             }
@@ -40,8 +40,8 @@ impl Task for FlowSize {
         }
         if let Some(key) = self.asked.iter().find(|key| !lanes.iter().any(|l| holds(l, key))) {
             return Err(Unsupported(format!(
-                "flow-size is asked for a flow of {} bytes, and no lane has such keys; \
-                 give every field of the key that is measured",
+                "flow-size got a flow of {} bytes, and no measured key has so many; give every \
+                 field of the key",
                 key.as_bytes().len()
             )));
         }

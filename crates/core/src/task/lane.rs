@@ -15,12 +15,12 @@ pub(super) fn exact<'a>(
 ) -> Result<&'a dyn Flows, Unsupported> {
     let flows = lane.answers.flows().ok_or_else(|| {
         Unsupported(format!(
-            "{task} needs {instead}, or a table of every flow, such as the algorithm linear-table"
+            "{task} needs {instead}, or a table of every flow; use --algorithm linear-table"
         ))
     })?;
     if u32::try_from(flows.len()).is_err() {
         return Err(Unsupported(format!(
-            "{task} cannot number more than 4294967295 flows; close epochs sooner"
+            "{task} supports at most 4294967295 flows; use shorter epochs"
         )));
     }
     Ok(flows)

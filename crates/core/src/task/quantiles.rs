@@ -24,7 +24,7 @@ use crate::terms::{Measure, Size};
 
 pub(super) const ENTRY: TaskEntry = TaskEntry {
     name: "quantiles",
-    question: "quantiles of flow sizes, and keys that cut the traffic into equal parts",
+    question: "quantiles of flow sizes, and keys that divide the traffic into equal parts",
     by_default: false,
     timeline: false,
     build: |_| Ok(Box::new(Quantiles)),

@@ -17,7 +17,7 @@ use crate::terms::Measure;
 
 pub(super) const ENTRY: TaskEntry = TaskEntry {
     name: "size-distribution",
-    question: "how many flows have each size in packets",
+    question: "the number of flows of each size in packets",
     by_default: true,
     timeline: false,
     build: |_| Ok(Box::new(SizeDistribution)),

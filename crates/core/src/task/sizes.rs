@@ -19,8 +19,7 @@ pub(super) fn check(task: &str, by: Measure, lanes: &[Lane<'_>]) -> Result<(), U
         let answers = lane.answers;
         if answers.flows().is_none() && answers.candidates().is_none() {
             return Err(Unsupported(format!(
-                "{task} needs a summary that names its heavy flows, and this one does not; \
-                 the algorithm linear-table does"
+                "{task} needs a summary that lists its heavy flows; use --algorithm linear-table"
             )));
         }
         check_measure(task, by, lane)
@@ -43,8 +42,8 @@ fn lacks(task: &str, by: Measure) -> Unsupported {
     };
     let (by, other) = (by.name(), other.name());
     Unsupported(format!(
-        "{task} by {by} needs a summary that counts {by}, and this one does not; \
-         ask by {other}, or use the algorithm linear-table, which counts both"
+        "{task} by {by} needs a summary that counts {by}; use --by {other}, or --algorithm \
+         linear-table, which counts both"
     ))
 }
 

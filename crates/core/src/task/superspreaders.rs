@@ -75,7 +75,7 @@ impl Spread {
         }
         let name = address.name();
         Err(Unsupported(format!(
-            "{} from a summary that counts distinct peers needs the key {name}, and not {}",
+            "{} from a summary that counts distinct peers needs the key {name} (got {})",
             self.name, lane.key
         )))
     }
@@ -87,8 +87,8 @@ impl Spread {
         let Some(address) = lane.place(self.side.address()).filter(|_| by_port || peer.is_some())
         else {
             return Err(Unsupported(format!(
-                "{} needs a key with source and destination, which {} lacks; use five-tuple or pair, or an \
-                 algorithm that counts distinct peers, such as two-level",
+                "{} needs a key with source and destination (got {}); use five-tuple or pair, or \
+                 an algorithm that counts distinct peers, such as two-level",
                 self.name, lane.key
             )));
         };
@@ -98,7 +98,7 @@ impl Spread {
             SpreadOf::Port if port.is_some() => (None, port),
             SpreadOf::Port => {
                 return Err(Unsupported(format!(
-                    "{} by ports need a key with the {}, and {} has none; use five-tuple, or \
+                    "{} by ports needs a key with the {} (got {}); use five-tuple, or \
                      --spread-of address",
                     self.name,
                     other.port().name(),

@@ -117,20 +117,23 @@ fn what_is_no_table_is_refused_with_the_reason() {
     assert_eq!(catalog::able(NAME), tables);
     for info in catalog::ALGORITHMS.iter().filter(|info| !tables.contains(&info.name)) {
         let refused = refusal(&[NAME], info.name, None);
-        assert!(refused.contains("it needs a flow table behind it"), "{refused}");
+        assert!(refused.contains("it needs a flow table"), "{refused}");
         assert!(refused.ends_with("linear-table, indirect-table, cuckoo-1, cuckoo-4"), "{refused}");
     }
     let distinct = refusal(&[NAME], "linear-table", Some(("state", "distinct")));
-    assert!(distinct.contains("it takes packets one by one"), "{distinct}");
+    assert!(distinct.contains("it does not accept weighted updates"), "{distinct}");
     assert_eq!(refusal(&[NAME], "linear-table", Some(("state", "ewma"))), "");
     // Behind it the order of packets matters, whatever the table.
     let before = refusal(&["agg-evict", NAME], "linear-table", None);
-    assert!(before.contains("agg-evict does not go before flow-regulator: the order"), "{before}");
+    assert!(
+        before.contains("agg-evict cannot stand before flow-regulator: it depends on the order"),
+        "{before}"
+    );
     for sampler in ["skipper", "uniform"] {
         let two = refusal(&[sampler, NAME], "linear-table", None);
-        assert!(two.contains("does not go before flow-regulator: one sample is enough"), "{two}");
+        assert!(two.contains("cannot stand before flow-regulator: one sample is enough"), "{two}");
         let two = refusal(&[NAME, "agg-evict", sampler], "linear-table", None);
-        assert!(two.contains("flow-regulator does not go before"), "{two}");
+        assert!(two.contains("flow-regulator cannot stand before"), "{two}");
     }
     assert_eq!(refusal(&[NAME, "agg-evict"], "linear-table", None), "");
     for parameter in ["sketch=32", "sketch=1000", "word=16", "levels=2"] {
@@ -139,7 +142,7 @@ fn what_is_no_table_is_refused_with_the_reason() {
         let options = Options::new(1 << 20, 1);
         let error = catalog::build_accelerated::<Key4>(&accelerators, "cuckoo-4", &options).err();
         let error = error.unwrap().to_string();
-        assert!(error.starts_with(&format!("{name}={value} is not ")), "{error}");
+        assert!(error.starts_with(&format!("'{name}={value}' is not ")), "{error}");
     }
 }
 

@@ -68,11 +68,11 @@ fn it_goes_before_sketches_of_rows() {
     };
     for name in ["linear-table", "conservative-count-min", "space-saving", "reversible-sketch"] {
         let refused = refusal(&["nitro"], name);
-        assert!(refused.contains("no rows of counters that are right on average"), "{refused}");
+        assert!(refused.contains("it needs a sketch with unbiased rows"), "{refused}");
         assert!(refused.contains("it goes before count-min, count-sketch, k-ary"), "{refused}");
     }
     let behind = refusal(&["nitro", "agg-evict"], "count-min");
-    assert!(behind.contains("nitro does not go before agg-evict: no rows"), "{behind}");
+    assert!(behind.contains("nitro cannot stand before agg-evict: it needs"), "{behind}");
     for other in ["uniform", "skipper", "nitro"] {
         let refused = refusal(&["nitro", other], "count-min");
         assert!(refused.contains("one sample is enough"), "{refused}");

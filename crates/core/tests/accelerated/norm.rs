@@ -43,7 +43,7 @@ fn there_must_be_a_norm() {
     for name in ["space-saving", "linear-table", "mst", "reversible-sketch"] {
         let refused = refusal(name);
         assert!(refused.contains("before count-min, count-sketch, k-ary, univmon"), "{refused}");
-        assert!(refused.contains("l2 is read off rows of counters"), "{refused}");
+        assert!(refused.contains("l2 needs a sketch with rows"), "{refused}");
     }
 }
 

@@ -16,18 +16,21 @@ fn sizes_and_targets_are_checked() {
         let both = refusal(name, Measure::Packets, &[("counters", "10"), ("epsilon", "0.1")]);
         assert!(both.contains("counters and epsilon decide the same"), "{both}");
         let none = refusal(name, Measure::Packets, &[("counters", "0")]);
-        assert!(none.contains("counters=0 is not a whole number from 1"), "{none}");
+        assert!(none.contains("'counters=0' is not a whole number from 1"), "{none}");
         let whole = refusal(name, Measure::Packets, &[("epsilon", "1.5")]);
-        assert!(whole.contains("epsilon=1.5 is not a number between 0 and 1"), "{whole}");
+        assert!(whole.contains("'epsilon=1.5' is not a number between 0 and 1"), "{whole}");
     }
     let none = refusal("netflow", Measure::Packets, &[("sample", "0")]);
     assert!(none.contains("sample=0 is not"), "{none}");
     for (name, value) in [("rate", "0"), ("rate", "1000000001"), ("queue", "0")] {
         let out = refusal("sketch-visor", Measure::Packets, &[(name, value)]);
-        assert!(out.contains(&format!("{name}={value} is not a whole number from 1 to")), "{out}");
+        assert!(
+            out.contains(&format!("'{name}={value}' is not a whole number from 1 to")),
+            "{out}"
+        );
     }
     let more = refusal("csm", Measure::Packets, &[("counters", "10"), ("shared", "11")]);
-    assert!(more.contains("shared=11 is not a whole number from 1 to 10"), "{more}");
+    assert!(more.contains("'shared=11' is not a whole number from 1 to 10"), "{more}");
 }
 
 #[test]
@@ -40,5 +43,5 @@ fn an_error_gives_the_number_of_counters() {
 #[test]
 fn linked_buckets_count_packets_only() {
     let error = refusal("stream-summary", Measure::Bytes, &[]);
-    assert!(error.contains("use space-saving"), "{error}");
+    assert!(error.contains("--algorithm space-saving"), "{error}");
 }

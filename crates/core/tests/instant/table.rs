@@ -183,7 +183,7 @@ fn parameters_out_of_range_are_refused() {
     ] {
         let options = Options::new(1 << 20, 1).with([(name, value)]);
         let error = catalog::build::<Key4>("insta-measure", &options).err().unwrap().to_string();
-        assert!(error.starts_with(&format!("{name}={value} is not ")), "{error}");
+        assert!(error.starts_with(&format!("'{name}={value}' is not ")), "{error}");
     }
     let options = Options::new(1 << 20, 1).with([("levels", 1)]);
     let error = catalog::build::<Key4>("rcc", &options).err().unwrap().to_string();

@@ -185,7 +185,7 @@ fn what_cannot_be_built_says_why() {
         built.err().unwrap().to_string()
     };
     for name in TABLES {
-        assert!(refuse(name, &[("state", "distinct")]).contains("use the key source"));
+        assert!(refuse(name, &[("state", "distinct")]).contains("use --key source"));
         assert!(refuse(name, &[("state", "heap")]).contains("one of counter, padded"));
         assert!(refuse(name, &[("padding", "12")]).contains("without state=padded"));
         assert!(refuse(name, &[("state", "padded"), ("padding", "13")]).contains("12, 28, 60"));
@@ -195,6 +195,6 @@ fn what_cannot_be_built_says_why() {
     assert!(refused.contains("one of records, inline"), "{refused}");
     let five = options(1 << 20, 1, &[("state", "padded")]).for_keys(13);
     let refusal = try_build::<Key16>("linear-table", &five).err().unwrap().to_string();
-    assert!(refusal.contains("use the key pair"), "{refusal}");
+    assert!(refusal.contains("use --key pair"), "{refusal}");
     assert!(refuse("cuckoo-4", &[("buckets", "4294967296")]).contains("from 2 to 1073741824"));
 }

@@ -113,19 +113,17 @@ fn refusals_name_what_would_answer() {
         ("hierarchical", "a summary that counts prefixes"),
         ("superspreaders", "a summary that counts distinct peers"),
         ("victims", "a summary that counts distinct peers"),
-        ("changes", "forecasts of sizes, cells that add up, as a linear sketch has them"),
+        ("changes", "a summary with forecasts or a linear sketch"),
     ] {
         assert_eq!(
             refusal(name, KeyKind::FIVE_TUPLE, &Mute),
-            format!(
-                "{name} needs {need}, or a table of every flow, such as the algorithm linear-table"
-            )
+            format!("{name} needs {need}, or a table of every flow; use --algorithm linear-table")
         );
     }
     let spread = refusal("superspreaders", KeyKind::SOURCE, &Table::default());
     assert_eq!(
         spread,
-        "superspreaders needs a key with source and destination, which source lacks; use five-tuple or pair, \
+        "superspreaders needs a key with source and destination (got source); use five-tuple or pair, \
          or an algorithm that counts distinct peers, such as two-level"
     );
     let mut pair = options();

@@ -105,8 +105,8 @@ fn rank(tried: &mut [Tried]) {
 fn nearest(tried: &[Tried], wanted: Wanted) -> String {
     let known = |one: &Tried| one.error.unwrap_or(f64::MAX);
     let Some(exact) = tried.iter().min_by(|a, b| known(a).total_cmp(&known(b))) else {
-        return "no algorithm answers these tasks for this key in this memory; ask for fewer tasks or \
-                raise the memory"
+        return "no algorithm answers these tasks for this key within the memory limit; leave out \
+                tasks or raise --memory"
             .to_owned();
     };
     let fast = tried.iter().min_by(|a, b| a.ns.total_cmp(&b.ns)).unwrap_or(exact);
@@ -118,8 +118,8 @@ fn nearest(tried: &[Tried], wanted: Wanted) -> String {
         format!("{} ({})", one.name, parts.collect::<Vec<_>>().join(", "))
     };
     format!(
-        "nothing keeps within {}% of error{} in this memory; the most exact is {}, the fastest {}; raise \
-         --memory or --error",
+        "none keeps within an error of {}%{} and the memory limit; the most exact is {}, the \
+         fastest {}; raise --memory or --error",
         100.0 * wanted.error,
         wanted.rate.map_or(String::new(), |rate| format!(" at {:.1} Mpps", rate / 1e6)),
         describe(exact),

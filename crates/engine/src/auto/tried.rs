@@ -71,14 +71,14 @@ pub enum Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Wide => f.write_str("bounds wider than wanted"),
-            Self::Full(flows) => write!(f, "room for {flows} flows only"),
+            Self::Wide => f.write_str("bounds are too wide"),
+            Self::Full(flows) => write!(f, "room for only {flows} flows"),
             Self::Overflowed => f.write_str("its table is full"),
             Self::Silent => f.write_str("does not list the largest flow"),
-            Self::Unknown => f.write_str("lists nothing to tell its bounds by"),
+            Self::Unknown => f.write_str("lists no flow, so its error is unknown"),
             Self::Slow => f.write_str("too slow for the rate"),
             Self::Slower => f.write_str("slower"),
-            Self::LessExact => f.write_str("about as fast, less exact"),
+            Self::LessExact => f.write_str("about as fast, but less exact"),
         }
     }
 }

@@ -92,6 +92,7 @@ pub use linux::Cores;
 
 fn refused(cores: usize, workers: usize) -> EngineError {
     EngineError::Workers(format!(
-        "--pin needs a core for each of {workers} workers, and there are {cores} to pin to"
+        "--pin needs a core for each of {workers} workers, but only {cores} are available; lower \
+         --workers"
     ))
 }

@@ -61,8 +61,7 @@ impl Sharing {
         let headers = accelerator::is_before_headers(&config.accelerators);
         if headers && config.workers > 1 && disjoint {
             return Err(EngineError::Sampling(
-                "hands packets to workers in whole batches, each with its weight: use --dispatch \
-                 queue, or one worker"
+                "assigns weighted batches to workers: use --dispatch queue, or one worker"
                     .to_owned(),
             ));
         }
@@ -73,23 +72,21 @@ impl Sharing {
             }
             if merge == Merge::Disjoint && !flows {
                 return refuse(format!(
-                    "parts of {} behind a sampler cannot be put together where they are full: use \
-                     one worker",
+                    "full parts of {} behind a sampler cannot be merged: use one worker",
                     config.algorithm
                 ));
             }
             if merge == Merge::Disjoint && !disjoint {
                 return refuse(format!(
-                    "parts of {} add up only where all packets of a flow are in one of them: use \
-                     --dispatch digest",
+                    "parts of {} merge only if each flow is in one of them: use --dispatch digest",
                     config.algorithm
                 ));
             }
         }
         if dispatch == Dispatch::Source && !config.key.kind().has(Field::Source) {
             return refuse(format!(
-                "--dispatch source needs a key with a source address, and {} has none; use \
-                 --dispatch digest",
+                "--dispatch source needs a key with a source address (got {}); use --dispatch \
+                 digest",
                 config.key
             ));
         }
@@ -108,8 +105,8 @@ impl Sharing {
         if config.workers > 1 && fixed && named && !config.shared && (!disjoint || updates) {
             let instead = if updates { "one worker" } else { "--dispatch digest" };
             return refuse(format!(
-                "a key over a fixed threshold may be below it in every part of the epoch: use {instead}, \
-                 or a share as threshold"
+                "a key above a fixed threshold may be below it in every part of the epoch: use \
+                 {instead}, or a share as --threshold"
             ));
         }
         // What is stored is one summary.
@@ -145,23 +142,21 @@ impl Sharing {
     fn queues(config: &Config, lanes: &[Lane<'_>]) -> Result<Self, EngineError> {
         if config.workers > 1 {
             return refuse(
-                "each queue measures by itself: use one worker for several queues".into(),
+                "each of several queues is measured by one worker: use one worker for each".into(),
             );
         }
         if config.updates != EpochLength::Whole {
-            return refuse(
-                "several queues are not updated within an epoch: leave out --updates".into(),
-            );
+            return refuse("--updates supports only one queue: leave it out".into());
         }
         if matches!(config.epoch, EpochLength::Packets(_)) {
             return refuse(
-                "an epoch by packets needs all of them in one queue: use an epoch by time".into(),
+                "an epoch by packets supports only one queue: use an epoch by time".into(),
             );
         }
         let laws = laws(config)?;
         if laws.merge == Merge::Disjoint {
             return refuse(format!(
-                "parts of {} add up only where all packets of a flow are in one queue: use one queue",
+                "parts of {} merge only if each flow is in one queue: use one queue",
                 config.algorithm
             ));
         }
@@ -170,8 +165,8 @@ impl Sharing {
             let named = lane.answers.flows().is_none() && lane.answers.candidates().is_some();
             if named && matches!(config.threshold, Threshold::Weight(_)) {
                 return refuse(
-                    "a key over a fixed threshold may be below it in every queue: use one queue, or a \
-                     share as threshold"
+                    "a key above a fixed threshold may be below it in every queue: use one \
+                     queue, or a share as --threshold"
                         .into(),
                 );
             }
@@ -217,15 +212,18 @@ fn may_divide(config: &Config) -> bool {
 /// Refuses what cannot be put together from parts of the time, as an update of several workers is.
 fn check_updates(config: &Config, laws: Laws, sampled: bool) -> Result<(), EngineError> {
     let reason = match laws {
-        Laws { commutable: false, .. } => "what it counts depends on the order of all packets",
-        _ if sampled || laws.samples => "samples of parts are drawn alike, and their errors add up",
-        Laws { merge: Merge::Disjoint, .. } => "parts of it add up only where they share no flow",
+        Laws { commutable: false, .. } => "its counts depend on the order of all packets",
+        _ if sampled || laws.samples => {
+            "the samples of its parts are correlated, and their \
+                                         errors add up"
+        }
+        Laws { merge: Merge::Disjoint, .. } => "its parts merge only if they share no flow",
         _ => return Ok(()),
     };
     let before = config.accelerators.iter().map(|(name, _)| format!(" behind {name}"));
     refuse(format!(
-        "with --updates several workers do not measure by {}{}: {reason}; use one worker, or another \
-         algorithm, such as linear-table or count-min",
+        "--updates with several workers does not support {}{}: {reason}; use one worker, or \
+         another algorithm, such as linear-table or count-min",
         config.algorithm,
         before.collect::<String>()
     ))
@@ -260,8 +258,8 @@ fn sampled(config: &Config) -> Result<Vec<bool>, BuildError> {
 fn check(answers: &dyn Answers) -> Result<(), EngineError> {
     if answers.forecasts().is_some() {
         return refuse(
-            "a summary that keeps forecasts from epoch to epoch is not shared among workers: leave \
-             state=ewma out, so that the task changes keeps them, or use one worker"
+            "several workers do not support state=ewma; leave it out, so that the task changes \
+             keeps forecasts, or use one worker"
                 .to_owned(),
         );
     }
@@ -272,7 +270,7 @@ fn check(answers: &dyn Answers) -> Result<(), EngineError> {
 fn check_gaps(answers: &dyn Answers) -> Result<(), EngineError> {
     if answers.quantiles().is_some_and(|quantiles| quantiles.of() == QuantileOf::GapNs) {
         return refuse(
-            "the time between packets is known only to one who sees all of them: use one worker"
+            "the time between packets needs one worker that measures all of them: use one worker"
                 .to_owned(),
         );
     }

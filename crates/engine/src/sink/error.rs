@@ -6,13 +6,13 @@ use std::io::{self, ErrorKind};
 #[derive(Debug, thiserror::Error)]
 pub enum SinkError {
     /// Its reader has gone for good, as behind `| head`.
-    #[error("{output} cannot be written: its reader has closed it")]
+    #[error("cannot write to {output}: its reader closed it")]
     Closed {
         /// The output.
         output: String,
     },
     /// A later attempt may succeed.
-    #[error("{output} cannot be written: {error}")]
+    #[error("cannot write to {output}: {error}")]
     Write {
         /// The output.
         output: String,
@@ -20,7 +20,7 @@ pub enum SinkError {
         error: io::Error,
     },
     /// Its thread ended before its work: a defect.
-    #[error("the thread of a sink failed; please report this defect")]
+    #[error("the thread of a sink failed; please report this bug")]
     Panicked,
 }
 

@@ -48,7 +48,8 @@ impl Coarse {
             }
             if sums.unsure {
                 return Err(refused(
-                    "the bounds of its sizes hold with a probability for each key, not for sums of keys",
+                    "the bounds of its sizes hold for each key with a probability, but not for \
+                     sums of keys",
                 ));
             }
             (sums.untracked, sums.saturated) = (answers.untracked(), answers.saturated());
@@ -59,7 +60,7 @@ impl Coarse {
                 None => lanes.push((width, sums)),
             }
         }
-        let mut notes = vec![format!("answers by {to} are sums over keys by {from}")];
+        let mut notes = vec![format!("answers by {to} are sums of flows by {from}")];
         // What no candidate surely had may belong to any key.
         let known: Size = lanes.iter().map(|(_, sums)| sums.low()).sum();
         let rest = Size {
@@ -68,8 +69,8 @@ impl Coarse {
         };
         if !tables {
             notes.push(format!(
-                "a key may be missing whose packets are in no candidate: of {} packets and {} bytes \
-                 it is not known which key they have",
+                "keys without a candidate may be missing: the keys of {} packets and {} bytes \
+                 are unknown",
                 rest.packets, rest.bytes
             ));
         }

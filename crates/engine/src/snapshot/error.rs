@@ -76,7 +76,7 @@ pub enum MergeError {
         intervals: [String; 2],
     },
     /// Together they cover more epochs than a snapshot can name, or count more than a number holds.
-    #[error("the sum has more {0} than a snapshot holds")]
+    #[error("the merged snapshot would have more {0} than a snapshot holds")]
     TooMany(&'static str),
     /// The algorithm's summaries do not add up.
     #[error("{0}")]

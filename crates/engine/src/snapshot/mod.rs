@@ -104,7 +104,8 @@ impl Snapshot {
         let account = account.ok_or(MergeError::TooMany("packets"))?;
         if !self.adds_up() {
             return Err(MergeError::Summaries(format!(
-                "snapshots of {} add up only where they share no flow, which is not known; query each",
+                "snapshots of {} merge only if they share no flow, which is unknown; query each \
+                 by itself",
                 self.info.name
             )));
         }

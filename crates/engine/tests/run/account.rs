@@ -153,7 +153,10 @@ fn a_link_type_that_is_not_read_is_named() {
     let epoch = only_epoch(asking(&["top"]), &bytes);
     assert_eq!(epoch["account"]["no_key_reasons"]["link-type"], 2);
     let notes = epoch["notes"].to_string();
-    assert!(notes.contains("link type 227 (CAN with SocketCAN headers) is not read"), "{notes}");
+    assert!(
+        notes.contains("link type 227 (CAN with SocketCAN headers) is not supported"),
+        "{notes}"
+    );
 }
 
 /// Of a tunnel, the bytes are those of the frame, or of the frame without the tunnel, and the report
@@ -169,8 +172,8 @@ fn bytes_of_a_tunnel_are_the_frame_s_or_the_inner_packet_s() {
     let mut pcap = Pcap::new();
     pcap.frame(0, &tunnel).frame(1, &inside);
     for (tunnels, bytes, note) in [
-        (Tunnels::Inner, 84 + 64, "the whole frame's"),
-        (Tunnels::InnerBytes, 64 + 64, "the inner packet's, without its tunnels"),
+        (Tunnels::Inner, 84 + 64, "the whole frame"),
+        (Tunnels::InnerBytes, 64 + 64, "the inner packet, without tunnel headers"),
     ] {
         let config = Config { tunnels, ..asking(&["top", "findings"]) };
         let alone = only_epoch(config.clone(), &pcap.0);

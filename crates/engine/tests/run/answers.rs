@@ -71,8 +71,8 @@ fn a_run_without_an_answer_is_refused() {
 #[test]
 fn what_is_displaced_did_not_lack_room() {
     for (algorithm, why) in [
-        ("replacing-array", "flows were displaced by others of the same slot"),
-        ("linear-table", "flows found no room"),
+        ("replacing-array", "flows were displaced by others in the same slot"),
+        ("linear-table", "the table was full"),
     ] {
         let config = Config {
             algorithm: algorithm.to_owned(),
@@ -194,7 +194,7 @@ fn a_sample_too_small_for_the_threshold_is_noted() {
     };
     // Five sides, and six times 2.576² for each.
     let told = notes("rhhh", Threshold::Share(0.001));
-    for part in ["prefixes of 4.0 packets", "measure 199", "the threshold to 199 packets"] {
+    for part in ["prefixes of 4.0 packets", "measure 199", "--threshold to 199 packets"] {
         assert!(told.contains(part), "{told}");
     }
     assert!(notes("rhhh", Threshold::Weight(198)).contains("too small"));

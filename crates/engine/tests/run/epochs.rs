@@ -184,5 +184,5 @@ fn epochs_that_were_observed_in_part_say_so_and_are_not_compared() {
     assert_eq!(epochs[1]["tasks"]["changes"]["threshold"], serde_json::Value::Null);
     assert_eq!(epochs[2]["tasks"]["changes"]["items"].as_array().unwrap().len(), 0);
     let note = epochs[3]["notes"].to_string();
-    assert!(note.contains("changes is left out: 30.0 % of this epoch was observed"), "{note}");
+    assert!(note.contains("only 30.0 % of this epoch was observed"), "{note}");
 }

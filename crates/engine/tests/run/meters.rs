@@ -195,6 +195,6 @@ fn a_limit_holds_for_the_packets_of_all_measurements() {
 #[test]
 fn names_tell_measurements_apart() {
     let twice = Plan::several(vec![Config::seeded(0), Config::seeded(0)]).err().unwrap();
-    assert!(twice.to_string().contains("two measurements are called 'main'"), "{twice}");
+    assert!(twice.to_string().contains("two measurements are named 'main'"), "{twice}");
     assert!(Plan::several(Vec::new()).is_err());
 }

@@ -182,7 +182,7 @@ fn a_queue_that_is_missing_is_named_and_its_packets_come_later() {
     let keyed: Vec<_> = reports.iter().map(|(epoch, keyed, _)| (*epoch, *keyed)).collect();
     assert_eq!(keyed, [(0, 1), (1, 2), (2, 2)]);
     assert!(
-        reports[0].2.iter().any(|note| note.starts_with("queue 1 did not hand")),
+        reports[0].2.iter().any(|note| note.starts_with("queue 1 did not deliver")),
         "{reports:?}"
     );
     assert!(reports[1..].iter().all(|(.., notes)| notes.is_empty()), "{reports:?}");
@@ -227,7 +227,7 @@ fn what_queues_cannot_gather_is_refused() {
     let workers = of(Config { workers: 2, ..base.clone() });
     assert!(workers.contains("one worker"), "{workers}");
     let updates = of(Config { updates: EpochLength::Time(1), ..base });
-    assert!(updates.contains("leave out --updates"), "{updates}");
+    assert!(updates.contains("--updates supports only one queue"), "{updates}");
 }
 
 /// A sink that fails ends all meters.

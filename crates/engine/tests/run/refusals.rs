@@ -156,6 +156,6 @@ fn what_answers_without_the_accelerators_is_named_as_such() {
     let accelerators = vec![("uniform".to_owned(), Parameters::default())];
     let config = Config { accelerators, ..asking(&["entropy"]) };
     let text = refusal(config.clone()).to_string();
-    assert!(text.contains("(without --accelerator these can: linear-table"), "{text}");
+    assert!(text.contains("(without --accelerator: linear-table"), "{text}");
     assert!(!remedies(&config).is_empty());
 }

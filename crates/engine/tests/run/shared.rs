@@ -151,23 +151,23 @@ fn what_cannot_be_shared_is_refused_with_what_can() {
     let text = refused(Config::seeded(0));
     assert!(text.contains("--workers 2"), "{text}");
     let text = refused(Config { algorithm: "univmon".to_owned(), ..two.clone() });
-    assert!(text.contains("they can share linear-table, count-array"), "{text}");
+    assert!(text.contains("or use linear-table, count-array"), "{text}");
     let accelerators = vec![("agg-evict".to_owned(), Parameters::default())];
     let text = refused(Config { accelerators, ..two.clone() });
-    assert!(text.contains("leave out --accelerator"), "{text}");
+    assert!(text.contains("combined with --accelerator"), "{text}");
     let updates = EpochLength::Packets(9);
     let text = refused(Config { updates, ..two.clone() });
-    assert!(text.contains("leave out --updates"), "{text}");
+    assert!(text.contains("combined with --updates"), "{text}");
     let with = |algorithm: &str, name: &str, value: &str| {
         let (algorithm, parameters) = (algorithm.to_owned(), Parameters::new([(name, value)]));
         refused(Config { algorithm, parameters, ..two.clone() })
     };
     let text = with("count-min", "candidates", "9");
-    assert!(text.contains("candidates=9 is not 0"), "{text}");
+    assert!(text.contains("'candidates=9' is not supported in a concurrent summary"), "{text}");
     let text = with("linear-table", "state", "distinct");
-    assert!(text.contains("state=distinct is not one of counter"), "{text}");
+    assert!(text.contains("'state=distinct' is not one of counter"), "{text}");
     let text = with("linear-table", "layout", "inline");
-    let inline = "layout=inline is not possible in a table that workers share: use layout=records";
+    let inline = "'layout=inline' is not supported in a concurrent table: use layout=records";
     assert!(text.contains(inline), "{text}");
     // What one worker of several may miss, all of them together do not.
     let threshold = Threshold::Weight(9);

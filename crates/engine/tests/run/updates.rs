@@ -327,17 +327,21 @@ fn live_updates_come_by_the_clock_where_there_were_packets() {
 fn updates_that_cannot_be_are_refused_with_a_reason() {
     let whole = EpochLength::Whole;
     for (epoch, updates, reason) in [
-        (whole, EpochLength::Packets(0), "the updates' packets must be 1 or more, and are 0"),
-        (whole, EpochLength::Time(-1), "the updates' nanoseconds must be 1 or more, and are -1"),
+        (whole, EpochLength::Packets(0), "the packets between updates must be 1 or more (got 0)"),
+        (
+            whole,
+            EpochLength::Time(-1),
+            "the nanoseconds between updates must be 1 or more (got -1)",
+        ),
         (
             EpochLength::Packets(7),
             EpochLength::Packets(7),
-            "the updates' packets must be fewer than the epoch's, and are 7",
+            "the packets between updates must be fewer than those of an epoch (got 7)",
         ),
         (
             EpochLength::Time(7),
             EpochLength::Time(8),
-            "the updates' nanoseconds must be fewer than the epoch's, and are 8",
+            "the nanoseconds between updates must be fewer than those of an epoch (got 8)",
         ),
     ] {
         assert_eq!(refusal(Config { epoch, updates, ..asking(&["top"]) }).to_string(), reason);
@@ -351,12 +355,12 @@ fn updates_that_cannot_be_are_refused_with_a_reason() {
         workers,
         ..algorithm(name, &[])
     };
-    let order = "depends on the order of all packets; use one worker";
+    let order = "depend on the order of all packets; use one worker";
     for (name, accelerator, reason) in [
-        ("count-min", Some("skipper"), "samples of parts"),
-        ("count-sketch", Some("nitro"), "samples of parts"),
-        ("netflow", None, "samples of parts"),
-        ("flow-radar", None, "only where they share no flow; use one worker"),
+        ("count-min", Some("skipper"), "the samples of its parts"),
+        ("count-sketch", Some("nitro"), "the samples of its parts"),
+        ("netflow", None, "the samples of its parts"),
+        ("flow-radar", None, "only if they share no flow; use one worker"),
         ("replacing-array", None, order),
         ("conservative-count-min", None, order),
         ("linear-table", Some("flow-regulator"), order),

@@ -204,7 +204,7 @@ fn what_several_workers_cannot_measure_is_refused_with_a_reason() {
         let asked = Config { algorithm: algorithm.to_owned(), threshold, ..Config::seeded(0) };
         let dispatch = Some(Dispatch::Queue);
         let reason = refusal(Config { workers: 2, dispatch, ..asked }).to_string();
-        assert!(reason.contains("a share as threshold"), "{algorithm} {reason}");
+        assert!(reason.contains("a share as --threshold"), "{algorithm} {reason}");
     }
     let accelerators = vec![("uniform".to_owned(), Parameters::default())];
     let sampled = Config {
@@ -215,7 +215,7 @@ fn what_several_workers_cannot_measure_is_refused_with_a_reason() {
     };
     for dispatch in [None, Some(Dispatch::Digest)] {
         let reason = refusal(Config { dispatch, ..sampled.clone() }).to_string();
-        assert!(reason.contains("behind a sampler cannot be put together"), "{reason}");
+        assert!(reason.contains("behind a sampler cannot be merged"), "{reason}");
     }
     for kind in [KeyKind::DESTINATION, KeyKind::PROTOCOL, KeyKind::DESTINATION_PORT] {
         let dispatch = Some(Dispatch::Source);
@@ -225,7 +225,7 @@ fn what_several_workers_cannot_measure_is_refused_with_a_reason() {
     }
     for workers in [0, 257] {
         let reason = refusal(Config { workers, ..Config::seeded(0) }).to_string();
-        assert_eq!(reason, format!("the workers must be 1 to 256, and are {workers}"));
+        assert_eq!(reason, format!("the number of workers must be 1 to 256 (got {workers})"));
     }
 }
 

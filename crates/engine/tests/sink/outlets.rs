@@ -113,7 +113,7 @@ fn one_failed_sink_ends_a_replay() {
     let (_, failing) = sink(|| Err(full()));
     let mut outlets = Outlets::new(Pace::Replay, vec![sound, failing]).unwrap();
     let error = (0..1000).find_map(|number| outlets.deliver(&epoch(number)).err()).unwrap();
-    assert!(error.to_string().starts_with("full cannot be written: "), "{error}");
+    assert!(error.to_string().starts_with("cannot write to full: "), "{error}");
     outlets.finish(Duration::ZERO);
 }
 

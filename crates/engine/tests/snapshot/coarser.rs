@@ -114,9 +114,9 @@ fn bounds_of_sums_have_what_is_not_listed() {
         let truth = only_epoch(whole(by("source/20,120", "linear-table", &["top"])), &bytes);
         assert!(bounds_hold(&found, &truth, algorithm) > 3, "{algorithm}: {found}");
         let notes = found["notes"].to_string();
-        assert!(notes.contains("answers by source/20,120 are sums over keys by source"), "{notes}");
+        assert!(notes.contains("answers by source/20,120 are sums of flows by source"), "{notes}");
         let table = algorithm == "linear-table";
-        assert_eq!(notes.contains("which key they have"), !table, "{notes}");
+        assert_eq!(notes.contains("are unknown"), !table, "{notes}");
         if table {
             assert_ne!(found["account"]["untracked"], 0, "the table was full");
         }

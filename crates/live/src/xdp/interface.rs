@@ -106,7 +106,7 @@ impl XdpInterface {
         let mode = match (attached.is_native, rings.is_zero_copy) {
             (true, true) => "in the driver, without a copy",
             (true, false) => "in the driver, with a copy",
-            (false, _) => "behind the driver, with a copy",
+            (false, _) => "after the driver, with a copy",
         };
         Ok(XdpPort { rings, link, interface, mode, control })
     }

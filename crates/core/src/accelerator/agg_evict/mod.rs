@@ -72,40 +72,38 @@ pub struct AggEvict;
 impl Accelerate for AggEvict {
     const INFO: AcceleratorInfo = AcceleratorInfo {
         name: "agg-evict",
-        idea: "sums up the packets of flows that come close together",
+        idea: "sums the packets of a flow that arrive close together",
         paper: "Agg-Evict (CCR 2018), section 3",
         parameters: &[
             Parameter {
                 name: "rows",
-                help: "rows of 16 pairs, up to 65536, with tags=digest a power of two (default: what fits \
-                       into memory)",
+                help: "number of rows of 16 pairs, up to 65536, with tags=digest a power of two \
+                       (default: what fits into memory)",
             },
             Parameter { name: "memory", help: "bytes of all rows (default: 264192)" },
             Parameter {
                 name: "policy",
-                help: "which pair makes room: round-robin (the default); lru, the one of the row whose \
-                       flow was seen least recently; or random",
+                help: "which pair of a row to evict: round-robin (the default), lru (least \
+                       recently seen) or random",
             },
             Parameter {
                 name: "tags",
-                help: "tag of a flow: digest (the default), 16 bits of its digest; or xor, the paper's \
-                       32-bit XOR of the key's words, which also selects the row by modulo; do not use \
-                       xor where others choose the keys, since they can make keys share a row",
+                help: "tag of a flow: digest (the default), 16 bits of its digest; or xor, as in \
+                       the paper, the 32-bit XOR of the key's words, which also selects the row \
+                       by modulo; with xor, a sender who chooses keys can make them share a row",
             },
         ],
-        memory: "rows x 16 x (4 + key), 4 more a pair where bytes are read (6 with tags=xor, always) \
-                 and 8 where elements are, 8 more a row with policy=lru, in whole lines of 64; 256 x (3 \
-                 x key + 60) for what leaves, and 16 x 256 more where bytes are read and where elements \
-                 are",
+        memory: "rows x 16 x (4 + key); for each pair 4 more by bytes (6 with tags=xor, always) \
+                 and 8 more for distinct peers; for each row 8 more with policy=lru; rounded up \
+                 to 64; 256 x (3 x key + 60) for evicted pairs, and 4096 more by bytes and for \
+                 distinct peers",
         samples: false,
     };
 
     fn fits(_: &Parameters, laws: &Laws) -> Result<(), &'static str> {
         match laws {
-            Laws { commutable: false, .. } => Err("the order of its packets matters"),
-            Laws { aggregatable: false, .. } => {
-                Err("packets summed up are not the same to it as one by one")
-            }
+            Laws { commutable: false, .. } => Err("it depends on the order of packets"),
+            Laws { aggregatable: false, .. } => Err("it does not accept weighted updates"),
             _ => Ok(()),
         }
     }

@@ -335,7 +335,7 @@ impl<K: FlowKey> Summary<K> for Leveled<K> {
                 return Err(from.invalid(
                     "what was sampled",
                     48,
-                    "its rows were never so few packets",
+                    "it is too few packets for its rows",
                 ));
             }
             (level.fewest, level.weight, level.since) = (fewest, weight, since);

@@ -37,29 +37,29 @@ const SALT: u64 = 0x17c2_6b9d_e58f_03a4;
 /// one batch.
 pub struct NitroSketch;
 
-const NO_ROWS: &str = "no rows of counters that are right on average stand right behind it";
+const NO_ROWS: &str = "it needs a sketch with unbiased rows of counters right behind it";
 
 impl Accelerate for NitroSketch {
     const INFO: AcceleratorInfo = AcceleratorInfo {
         name: "nitro",
-        idea: "lets each row of a sketch take its own sample of the packets",
+        idea: "a separate sample of packets for each row of a sketch",
         paper: "NitroSketch (SIGCOMM 2019), sections 4 and 5",
         parameters: &[
             Parameter {
                 name: "p",
-                help: "the chance that a row takes a packet, one over a whole number (default: 0.01); \
-                       of the other modes the least chance (default: 1/128)",
+                help: "the probability that a row takes a packet, one over a whole number \
+                       (default: 0.01); in other modes the minimum (default: 1/128)",
             },
             Parameter {
                 name: "mode",
-                help: "fixed (the default); line-rate, as many packets a second whatever the rate, by \
-                       the times of the packets; or correct, all packets until the sketch is as good \
-                       without, then line-rate",
+                help: "fixed (the default); line-rate (a constant number of packets per second, \
+                       by packet timestamps); or correct (all packets until the error is below \
+                       epsilon, then line-rate)",
             },
             Parameter {
                 name: "epsilon",
-                help: "the error, as a share of L2, that mode=correct waits for, and that explain \
-                       tells the columns for (default: 0.05)",
+                help: "the error, as a share of L2, at which mode=correct starts to sample, and \
+                       for which 'flowgauge explain' gives the columns (default: 0.05)",
             },
             headers::PARAMETER,
         ],
@@ -134,10 +134,10 @@ impl Accelerate for NitroSketch {
         // By Chebyshev's inequality: a share of (2 - p)/8 of the square is variance at most, where
         // weights are 1; larger ones count as so many times as large a flow.
         Ok(Some(format!(
-            "each row takes {taken} {most}, of its own choice; with {columns} columns it is off by more \
-             than {epsilon} L2, the root of the sum of all squared sizes, one time in 4 at most, and the \
-             median of the rows far less often, once L2 is {converges:.0} times the largest weight of a \
-             packet (by packets 1){before}"
+            "each row samples {taken} {most}; with {columns} columns, its error exceeds {epsilon} L2 (the \
+             square root of the sum of squared sizes) at most one time in 4, and the median of the rows \
+             far less often, once L2 is {converges:.0} times the largest weight of a packet (by packets \
+             1){before}"
         )))
     }
 }

@@ -70,7 +70,7 @@ impl Asked {
             return Ok(());
         }
         Err(headers::refused(format!(
-            "possible with mode={}, which follows the packets: use mode=fixed, or before=summary",
+            "supported with mode={}, which adapts to the packets: use mode=fixed, or before=summary",
             MODES[self.mode as usize]
         )))
     }
@@ -225,7 +225,7 @@ impl Pace {
     pub(super) fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.seen = from.number("packets seen")?;
         if self.seen > u64::MAX / 2 {
-            return Err(from.invalid("packets seen", 8, "nobody has seen so many"));
+            return Err(from.invalid("packets seen", 8, "it is impossibly large"));
         }
         self.one_in = from.number("packets of which one is taken")?;
         let possible = match self.asked.mode {
@@ -233,7 +233,7 @@ impl Pace {
             _ => self.one_in.is_power_of_two() && self.one_in <= self.asked.most,
         };
         if !possible {
-            return Err(from.invalid("packets of which one is taken", 8, "it is never so many"));
+            return Err(from.invalid("packets of which one is taken", 8, "it is impossibly large"));
         }
         self.since_ns = from.number("time of the window")?;
         self.converged = from.flag("convergence")?;

@@ -174,7 +174,7 @@ impl<K: FlowKey> Summary<K> for Nitro<K> {
         from.numbers("what was sampled", &mut numbers)?;
         [self.fewest, self.total, self.largest, self.merged] = numbers;
         if !(self.pace.one_in..=self.pace.asked().most).contains(&self.fewest) {
-            return Err(from.invalid("what was sampled", 32, "its rows were never so few packets"));
+            return Err(from.invalid("what was sampled", 32, "it is too few packets for its rows"));
         }
         self.restart();
         self.draws.load(from)?;

@@ -273,7 +273,7 @@ impl<K: FlowKey> Summary<K> for Leveled<K> {
                 Rate::Norm(norm) => (1..=norm.most()).contains(&one_in) && until >= since,
             };
             if !possible || since > seen {
-                return Err(from.invalid("what was sampled", 56, "it is another rate"));
+                return Err(from.invalid("what was sampled", 56, "the rates differ"));
             }
             let draws = &mut level.draws;
             draws.change(1.0 / one_in as f64);

@@ -80,9 +80,9 @@ struct Sampled<K> {
 /// Whether samples are all that a summary with these laws needs.
 fn fits(laws: Laws) -> Result<(), &'static str> {
     match laws {
-        Laws { sizes: false, .. } => Err("what it tells of is not known from a sample"),
+        Laws { sizes: false, .. } => Err("its answers cannot be estimated from a sample"),
         Laws { aggregatable: false, .. } => {
-            Err("it takes packets one by one, and one of a sample stands for many")
+            Err("it does not accept weighted updates, and a sampled packet represents several")
         }
         _ => Ok(()),
     }
@@ -319,7 +319,7 @@ impl<K: FlowKey> Summary<K> for Sampled<K> {
             Rate::Norm(norm) => (1..=norm.most()).contains(&self.one_in) && self.until >= self.seen,
         };
         if !possible {
-            return Err(from.invalid("what was sampled", 48, "it is another rate"));
+            return Err(from.invalid("what was sampled", 48, "the rates differ"));
         }
         self.draws.change(1.0 / self.one_in as f64);
         self.draws.load(from)?;

@@ -50,7 +50,7 @@ impl Asked {
             return Err(BuildErrorKind::OutOfRange {
                 name: "p",
                 value: p.to_owned(),
-                range: format!("for the share of the total: ask for l2={OWN} too"),
+                range: format!("supported without l2={OWN}"),
             }
             .into());
         }
@@ -59,7 +59,7 @@ impl Asked {
 }
 
 /// Why there is no norm to go by.
-const NO_ROWS: &str = "l2 is read off rows of counters right behind it";
+const NO_ROWS: &str = "l2 needs a sketch with rows of counters right behind it";
 
 /// An error that is a share of the total.
 #[derive(Clone, Copy)]
@@ -78,7 +78,7 @@ impl Share {
             return Err(BuildErrorKind::OutOfRange {
                 name: "delta",
                 value: delta.to_string(),
-                range: "less than 0.5, of which gamma=paper takes the logarithm".to_owned(),
+                range: "less than 0.5 with gamma=paper".to_owned(),
             }
             .into());
         }
@@ -103,30 +103,30 @@ impl Share {
 impl Accelerate for Skipper {
     const INFO: AcceleratorInfo = AcceleratorInfo {
         name: "skipper",
-        idea: "passes on ever fewer packets, chosen at random, as few as an error allows at each time",
+        idea: "random sample whose rate falls as traffic grows, as far as the error allows",
         paper: "Skipper (Ben Basat et al.), sections III to VII",
         parameters: &[
             Parameter {
                 name: "epsilon",
-                help: "the error that it adds, as a share of the total weight (default: 0.01)",
+                help: "the error added, as a share of the total weight (default: 0.01)",
             },
-            Parameter { name: "delta", help: "the chance of a larger error (default: 0.01)" },
+            Parameter { name: "delta", help: "the probability of a larger error (default: 0.01)" },
             Parameter {
                 name: "gamma",
-                help: "packets (or bytes) until it takes one in two, then in three, and so on: \
-                       chernoff, 3 ln(2 / delta) / epsilon² (the default), or as printed in the \
-                       paper, 3 ln(1 / (2 delta)) / epsilon²",
+                help: "packets (or bytes) until it samples one in two, then one in three, and so \
+                       on: chernoff, 3 ln(2 / delta) / epsilon² (the default), or paper, 3 ln(1 \
+                       / (2 delta)) / epsilon²",
             },
             Parameter {
                 name: "l2",
-                help: "instead: before a sketch whose error is a share of the root of the sum of all \
-                       sizes' squares, as few packets as the same share (epsilon, default: 0.05) allows; \
-                       that root is read off the sketch (own), or it is the least possible (paper)",
+                help: "sample by an error epsilon (default: 0.05) as a share of L2, the square \
+                       root of the sum of squared sizes, before a sketch with such an error; L2 \
+                       is estimated from the sketch (own), or its minimum is assumed (paper)",
             },
             Parameter {
                 name: "p",
-                help: "with l2, the least probability of a packet (default: 0.01); the sketch needs \
-                       1 / (p epsilon²) columns and more",
+                help: "with l2, the minimum probability of a packet (default: 0.01); the sketch \
+                       needs at least 1 / (p epsilon²) columns",
             },
             headers::PARAMETER,
         ],
@@ -171,7 +171,7 @@ impl Accelerate for Skipper {
         let headers = headers::asked(&options.parameters, options.by)?;
         if headers && matches!(rate, Rate::Norm(_)) {
             return Err(headers::refused(
-                "possible with l2, which follows what the summary holds: leave out l2, or use \
+                "supported with l2, which depends on the summary: leave out l2, or use \
                  before=summary"
                     .to_owned(),
             ));
@@ -197,17 +197,18 @@ impl Accelerate for Skipper {
             Asked::L1(asked) => asked,
             Asked::L2(Norm { epsilon, delta, least, .. }) => {
                 return Ok(Some(format!(
-                    "sizes are off by {epsilon} of the root of the sum of all sizes' squares beside the \
-                     algorithm's own error, with the chance of {delta} beside its own for more, if it \
-                     has {:.0} columns; no packet is passed on with less than the probability {least}",
+                    "adds an error of {epsilon} L2 (the square root of the sum of squared sizes) \
+                     to that of the algorithm, exceeded with probability {delta} if the sketch \
+                     has {:.0} columns; every packet is sampled with a probability of at least \
+                     {least}",
                     (1.0 / (least * epsilon * epsilon)).ceil()
                 )));
             }
         };
         Ok(Some(format!(
-            "sizes are off by {} of the total beside the algorithm's own error, at each time, with the \
-             chance of {} beside its own for more; of the first {} all are counted, of as many \
-             thereafter one in two, then one in three, and so on",
+            "adds an error of {} of the total to that of the algorithm, at any time, exceeded \
+             with probability {}; counts all of the first {}, then one in two of as many, then \
+             one in three, and so on",
             asked.epsilon,
             2.0 * asked.delta,
             asked.step()

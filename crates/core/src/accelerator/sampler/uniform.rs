@@ -32,10 +32,10 @@ fn sample(parameters: &Parameters) -> Result<u64, BuildError> {
 impl Accelerate for Uniform {
     const INFO: AcceleratorInfo = AcceleratorInfo {
         name: "uniform",
-        idea: "passes on one packet in so many, chosen at random, with their weight",
+        idea: "passes on one in N packets, chosen at random, weighted by N",
         paper: "Duffield et al. (SIGCOMM 2003), section 2",
         parameters: &[
-            Parameter { name: "sample", help: "one packet in so many is passed on (default: 100)" },
+            Parameter { name: "sample", help: "N, to pass on one in N packets (default: 100)" },
             headers::PARAMETER,
         ],
         memory: "256 x (key + 36)",
@@ -74,8 +74,8 @@ impl Accelerate for Uniform {
         let sample = sample(parameters)?;
         let error = (2.0 * sample as f64 * (2.0 / DELTA).ln()).sqrt();
         Ok(Some(format!(
-            "a flow of f packets is off by {error:.1} √f beside the algorithm's own error, with the \
-             chance of {DELTA} for more"
+            "adds an error of {error:.1} √f to the size of a flow of f packets, exceeded with \
+             probability {DELTA}"
         )))
     }
 }

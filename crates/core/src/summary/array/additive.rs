@@ -55,23 +55,23 @@ pub struct CountArray;
 impl Describe for CountArray {
     const INFO: Info = Info {
         name: "count-array",
-        idea: "one counter array by one hash, colliding keys add up",
+        idea: "one array of counters with one hash; colliding keys add up",
         paper: "Simple (SOSR 2018), section 3",
         parameters: &[
             Parameter {
                 name: "columns",
-                help: "number of counters, a power of two (default: 262144, or what fits into the \
-                       memory; of other states as many as fit)",
+                help: "number of counters, a power of two (default: 262144, or what fits into \
+                       the memory; for other states what fits into the memory)",
             },
             Parameter {
                 name: "candidates",
-                help: "heavy keys that are kept and counted apart, a power of two, or 0 (default: \
-                       16384, or what a quarter of the memory holds)",
+                help: "heavy keys counted separately, a power of two, or 0 (default: 16384, or \
+                       what a quarter of the memory holds)",
             },
             ARRAY_STATE,
         ],
-        memory: "columns x state + candidates x (3 x (key + state) + 8), a state being 4 by packets, \
-                 8 by bytes, 28 ewma, 144 distinct and then none beside the key",
+        memory: "columns x state + candidates x (3 x (key + state) + 8); state: 4 by packets, 8 \
+                 by bytes, 28 ewma, 144 distinct (then candidates hold only the key)",
         forms: &[
             form![Size(Counted::Asked), Candidates],
             form![candidates = "0"; Size(Counted::Asked)],

@@ -211,7 +211,7 @@ impl<K: FlowKey, S: State> Displaced<K, S> {
         self.overflow = from.number("overflow of the candidates")?;
         self.prune_at = from.number("threshold of the candidates")?;
         if !(0.0..=f64::MAX).contains(&self.prune_at) {
-            return Err(from.invalid("threshold of the candidates", 8, "it is no weight"));
+            return Err(from.invalid("threshold of the candidates", 8, "it is not a weight"));
         }
         let count = from.count("number of candidates", self.most())?;
         let Some(table) = &mut self.table else { return Ok(()) };
@@ -222,7 +222,7 @@ impl<K: FlowKey, S: State> Displaced<K, S> {
             let digest = key.digest(&self.digester);
             let Some(flow) = table.insert(key, digest, &self.digester, Some(&mut patience)) else {
                 let width = from.key_bytes() + S::STORED_BYTES;
-                return Err(from.invalid("candidate", width, "its place collides with others'"));
+                return Err(from.invalid("candidate", width, "it collides with other keys"));
             };
             *table.state_mut(flow) = state;
         }

@@ -45,17 +45,17 @@ pub struct Mrac;
 impl Describe for Mrac {
     const INFO: Info = Info {
         name: "mrac",
-        idea: "one array of packet counters; the sizes of flows are recovered from its values",
+        idea: "one array of packet counters, from which the distribution of flow sizes is estimated",
         paper: "Kumar et al. (SIGMETRICS 2004), sections 3 and 4",
         parameters: &[
             Parameter {
                 name: "columns",
-                help: "number of counters, a power of two; best one or more for each flow \
+                help: "number of counters, a power of two, preferably at least one for each flow \
                        (default: what fits into the memory)",
             },
             Parameter {
                 name: "flows",
-                help: "instead of columns: the most flows that are expected, one to a counter",
+                help: "instead of columns: the maximum number of flows; one counter for each",
             },
         ],
         memory: "4 x columns",

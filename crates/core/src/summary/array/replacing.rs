@@ -35,8 +35,8 @@ pub struct ReplacingArray;
 impl Describe for ReplacingArray {
     const INFO: Info = Info {
         name: "replacing-array",
-        idea: "one array of keyed slots by one hash, a colliding key takes the slot over, heavy \
-               states are put by",
+        idea: "one array of keyed slots with one hash; a colliding key takes over the slot, and \
+               heavy displaced states are kept",
         paper: "Simple (SOSR 2018), section 3",
         parameters: &[
             Parameter {
@@ -45,13 +45,13 @@ impl Describe for ReplacingArray {
             },
             Parameter {
                 name: "candidates",
-                help: "displaced heavy states that are kept, a power of two, or 0 to lose them all \
-                       as in the paper (default: 16384, or what a quarter of the memory holds)",
+                help: "displaced heavy states to keep, a power of two, or 0 to lose them all as \
+                       in the paper (default: 16384, or what a quarter of the memory holds)",
             },
             ARRAY_STATE,
         ],
-        memory: "columns x slot + candidates x (slot + 8), a slot being key + 12, or 144 distinct, \
-                 or 28 ewma, rounded up to 4 or 8",
+        memory: "columns x slot + candidates x (slot + 8); slot: key + 12, 144 for distinct or \
+                 28 for ewma, rounded up to 4 or 8",
         forms: &[
             form![Size(Counted::Both), Candidates],
             form![state = "distinct"; Size(Counted::Both), Candidates, Spread],
@@ -273,7 +273,7 @@ impl<K: FlowKey, S: State> Summary<K> for KeyedArray<K, S> {
             let column = self.column(slot.key.digest(&self.digester));
             if !self.slots[column].state.is_nothing() {
                 let width = from.key_bytes() + S::STORED_BYTES;
-                return Err(from.invalid("slot", width, "it is another key's"));
+                return Err(from.invalid("slot", width, "it belongs to another key"));
             }
             self.slots[column] = slot;
         }

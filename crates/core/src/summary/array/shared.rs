@@ -299,7 +299,7 @@ impl<K: FlowKey, S: Shared> Summary<K> for SharedArray<K, S> {
         for _ in 0..from.count("number of states", columns)? {
             let column = from.count("column", columns - 1)?;
             if column < next {
-                return Err(from.invalid("column", size_of::<u64>(), "columns are in order"));
+                return Err(from.invalid("column", size_of::<u64>(), "columns are out of order"));
             }
             next = column + 1;
             self.states[column] = S::load(from)?;

@@ -16,7 +16,8 @@ pub(in crate::summary) const PARAMETERS: [Parameter; 2] = [
     },
     Parameter {
         name: "epsilon",
-        help: "the error to stay within, as a share of all weight: 1/epsilon counters",
+        help: "instead of counters: the error as a share of the total weight; counters = 1 / \
+               epsilon",
     },
 ];
 

@@ -59,13 +59,17 @@ pub struct SharedCounters;
 impl Describe for SharedCounters {
     const INFO: Info = Info {
         name: "csm",
-        idea: "a packet adds to a random one of the many counters that its flow shares",
+        idea: "a packet increments one of its flow's counters at random; flows share counters",
         paper: "Randomized counter sharing (INFOCOM 2011), section 4",
         parameters: &[
-            Parameter { name: "counters", help: "number of counters (default: what fits)" },
+            Parameter {
+                name: "counters",
+                help: "number of counters (default: what fits into the memory)",
+            },
             Parameter {
                 name: "shared",
-                help: "counters of a flow (default: 10000, or one in 64 of a small memory's)",
+                help: "counters of a flow (default: 10000, or 1/64 of all counters in a small \
+                       memory)",
             },
         ],
         memory: "counters x (4 by packets, 8 by bytes)",

@@ -281,7 +281,7 @@ impl<K: FlowKey> FastPath<K> {
                 || counted < self.taken - missed
             {
                 let reason =
-                    "it is there twice, collides with others, or weighs less than was taken off";
+                    "it occurs twice, collides with others, or weighs less than was subtracted";
                 let width = from.key_bytes() + Self::STORED_BYTES;
                 return Err(from.invalid("key", width, reason));
             }

@@ -37,10 +37,11 @@ pub struct MisraGries;
 impl Describe for MisraGries {
     const INFO: Info = Info {
         name: "misra-gries",
-        idea: "a key without room has as much taken off every key; three counters bound each",
+        idea: "a new key without room decrements every key; three counters bound each size",
         paper: "SketchVisor (SIGCOMM 2017), section 4",
         parameters: &PARAMETERS,
-        memory: "counters x ((key + 16, rounded up to 8) + 8.9); to 3 KiB more below 448 counters",
+        memory: "counters x ((key + 16, rounded up to 8) + 8.9); up to 3 KiB more below 448 \
+                 counters",
         forms: &[form![Size(Counted::Asked), Candidates]],
         laws: Laws { commutable: true, aggregatable: true, sizes: true, ..Laws::NONE },
     };

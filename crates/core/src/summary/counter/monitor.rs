@@ -136,7 +136,7 @@ pub(in crate::summary) trait Monitor<K: FlowKey, C: Counter>:
             let entry = Entry::<K, C>::load(from)?;
             let width = from.key_bytes() + 2 * size_of::<C>();
             if self.entry(entry.key).is_some() {
-                return Err(from.invalid("key", width, "it is there twice"));
+                return Err(from.invalid("key", width, "it occurs twice"));
             }
             if !self.follows(&entry) {
                 return Err(from.invalid("count", width, "it is more than the one before"));

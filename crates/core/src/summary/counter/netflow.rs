@@ -47,14 +47,14 @@ pub struct NetFlow;
 impl Describe for NetFlow {
     const INFO: Info = Info {
         name: "netflow",
-        idea: "exact table of one packet in so many, chosen at random",
+        idea: "exact table of one in N packets, chosen at random",
         paper: "Duffield et al. (SIGCOMM 2003), section 2",
         parameters: &[
-            Parameter { name: "sample", help: "one packet in so many is counted (default: 100)" },
+            Parameter { name: "sample", help: "N, to count one in N packets (default: 100)" },
             Parameter {
                 name: "buckets",
-                help: "number of buckets, a power of two; three quarters of them hold a flow \
-                       (default: what fits into the memory)",
+                help: "number of buckets, a power of two, of which three quarters can hold a \
+                       flow (default: what fits into the memory)",
             },
         ],
         memory: "as linear-table",

@@ -46,15 +46,20 @@ pub struct SketchVisor;
 impl Describe for SketchVisor {
     const INFO: Info = Info {
         name: "sketch-visor",
-        idea: "the sum of Count-Min and of Misra-Gries, which takes what finds Count-Min's queue full",
+        idea: "Count-Min behind a queue, and Misra-Gries for packets that find the queue full; \
+               sizes are their sums",
         paper: "SketchVisor (SIGCOMM 2017), sections 3 and 4, without the recovery of section 5",
         parameters: &[
             Parameter {
                 name: "rate",
-                help: "packets per second that the sketch serves, by the packets' own times, up to \
+                help: "packets per second that the sketch takes, by packet timestamps, up to \
                        1000000000 (default: 2000000)",
             },
-            Parameter { name: "queue", help: "packets that wait for it at most (default: 1024)" },
+            Parameter {
+                name: "queue",
+                help: "maximum packets in the queue of the sketch \
+                                              (default: 1024)",
+            },
             Parameter {
                 name: "counters",
                 help: "keys of the fast path (default: 1024, or what an eighth of the memory holds)",
@@ -66,8 +71,8 @@ impl Describe for SketchVisor {
             },
             Parameter {
                 name: "candidates",
-                help: "heavy keys of the sketch that are kept, a power of two (default: 16384, or \
-                       what a quarter of the memory holds), or 0: then no keys are listed",
+                help: "heavy keys of the sketch to keep, a power of two (default: 16384, or what \
+                       a quarter of the memory holds), or 0 to list no keys",
             },
         ],
         memory: "as misra-gries and count-min together",

@@ -27,11 +27,11 @@ pub struct SpaceSaving;
 impl Describe for SpaceSaving {
     const INFO: Info = Info {
         name: "space-saving",
-        idea: "a new key takes over the least of the counters (heap, any weights)",
+        idea: "a new key takes over the smallest counter (heap, any weights)",
         paper: "Metwally et al. (ICDT 2005), section 3",
         parameters: &PARAMETERS,
-        memory: "counters x (key + 17 by packets, key + 30.2 by bytes, rounded up to 4 or 8); to 3 \
-                 KiB more below 448 counters",
+        memory: "counters x (key + 17 by packets, key + 30.2 by bytes, rounded up to 4 or 8); up \
+                 to 3 KiB more below 448 counters",
         // The bounds hold in any order and for any sums; the entries near the least count differ.
         forms: &[form![Size(Counted::Asked), Candidates]],
         laws: Laws { commutable: true, aggregatable: true, sizes: true, ..Laws::NONE },

@@ -32,10 +32,11 @@ pub struct StreamSummary;
 impl Describe for StreamSummary {
     const INFO: Info = Info {
         name: "stream-summary",
-        idea: "a new key takes over the least of the counters (linked buckets, packets only)",
+        idea: "a new key takes over the smallest counter (linked buckets, packets only)",
         paper: "Metwally et al. (ICDT 2005), section 3",
         parameters: &PARAMETERS,
-        memory: "counters x ((key + 16, rounded up to 4 or 8) + 24.9); to 3 KiB more below 448 counters",
+        memory: "counters x ((key + 16, rounded up to 4 or 8) + 24.9); up to 3 KiB more below \
+                 448 counters",
         // Sums are counted right, but their way along the buckets may be long.
         forms: &[form![Size(Counted::Packets), Candidates]],
         laws: Laws { commutable: true, sizes: true, ..Laws::NONE },
@@ -45,8 +46,8 @@ impl Describe for StreamSummary {
         if options.by == Measure::Bytes {
             return Err(BuildErrorKind::Unfit {
                 algorithm: Self::INFO.name,
-                reason: "its linked buckets need packets that count one each, and bytes do not; \
-                         use space-saving"
+                reason: "its linked buckets count packets, not bytes; use --by packets, or \
+                         --algorithm space-saving"
                     .to_owned(),
             }
             .into());

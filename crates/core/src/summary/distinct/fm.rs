@@ -50,7 +50,7 @@ pub struct Fm;
 impl Describe for Fm {
     const INFO: Info = Info {
         name: "fm",
-        idea: "bitmaps of 32 bits, whose lowest zeros tell the number of flows",
+        idea: "bitmaps of 32 bits; their lowest zero bits give the number of flows",
         paper: "Flajolet, Martin (JCSS 1985), section 3",
         parameters: &[
             Parameter {

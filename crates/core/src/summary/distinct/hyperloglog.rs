@@ -58,7 +58,7 @@ pub struct HyperLogLog;
 impl Describe for HyperLogLog {
     const INFO: Info = Info {
         name: "hyperloglog",
-        idea: "registers of the longest run of zeros, by the datasketches library",
+        idea: "registers of the longest run of zero bits, by the datasketches library",
         paper: "Flajolet et al. (AofA 2007), sections 1 and 2",
         parameters: &[
             Parameter {
@@ -159,7 +159,7 @@ impl<K: FlowKey> Summary<K> for HllRegisters {
 
     fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
         let other = twin(self, other, |summary| Basis::of(&summary.digester))?;
-        let refused = |_| Incompatible("the library refuses to unite them");
+        let refused = |_| Incompatible("the library refuses to merge them");
         let mut union = HllUnion::new(self.sketch.lg_config_k()).map_err(refused)?;
         union.update(&self.sketch);
         union.update(&other.sketch);
@@ -183,7 +183,7 @@ impl<K: FlowKey> Summary<K> for HllRegisters {
             .filter(|sketch| sketch.lg_config_k() == self.sketch.lg_config_k())
             .filter(|sketch| sketch.target_type() == HllType::Hll8);
         self.sketch =
-            sketch.ok_or(from.invalid("registers", image.len(), "it is no such sketch"))?;
+            sketch.ok_or(from.invalid("registers", image.len(), "it is not such a sketch"))?;
         Ok(())
     }
 

@@ -31,7 +31,7 @@ pub struct LinearCounting;
 impl Describe for LinearCounting {
     const INFO: Info = Info {
         name: "linear-counting",
-        idea: "a bitmap in which every flow sets one bit; its zeros tell their number",
+        idea: "a bitmap in which every flow sets one bit; its zero bits give the number of flows",
         paper: "Whang et al. (TODS 1990), sections 3 and 5",
         parameters: &[
             Parameter {
@@ -41,7 +41,7 @@ impl Describe for LinearCounting {
             },
             Parameter {
                 name: "flows",
-                help: "instead of bits: the most flows that are expected, for the error epsilon",
+                help: "instead of bits: the maximum number of flows, counted with the error epsilon",
             },
             Parameter {
                 name: "epsilon",
@@ -63,9 +63,8 @@ impl Describe for LinearCounting {
                 return Err(BuildErrorKind::OutOfRange {
                     name: "epsilon",
                     value: epsilon.to_string(),
-                    range:
-                        "enough alone: the bits for an error depend on the flows, so give flows \
-                            too"
+                    range: "given with flows, since the bits for an error depend on the number of \
+                         flows"
                         .to_owned(),
                 }
                 .into());

@@ -51,7 +51,7 @@ fn items_for(
         return Err(BuildErrorKind::OutOfRange {
             name: "epsilon",
             value: parameters.get("epsilon").unwrap_or_default().to_owned(),
-            range: format!("such that {most} items suffice"),
+            range: format!("large enough for {most} items"),
         }
         .into());
     }

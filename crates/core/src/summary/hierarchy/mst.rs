@@ -29,11 +29,11 @@ pub struct Mst;
 impl Describe for Mst {
     const INFO: Info = Info {
         name: "mst",
-        idea: "a Space-Saving for each prefix length; every packet counts in all of them",
+        idea: "one Space-Saving summary for each prefix length; a packet updates all of them",
         paper: "MST (ALENEX 2012), section 3",
         parameters: &PARAMETERS,
-        memory: "for each prefix length, as space-saving with so many counters, or as many as there \
-                 are such prefixes; and 256 or so bytes",
+        memory: "for each prefix length, as space-saving with this number of counters, or with \
+                 one for each such prefix if that is fewer; and about 256 bytes",
         forms: &[form![Size(Counted::Asked), Candidates, Prefixes { sampled: false }]],
         laws: Laws { commutable: true, aggregatable: true, sizes: true, ..Laws::NONE },
     };

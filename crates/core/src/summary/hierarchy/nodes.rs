@@ -54,7 +54,7 @@ pub(super) fn fits(algorithm: &'static str, options: &Options) -> Result<(), Bui
     };
     if !keys.contains(&key_bytes) {
         let keys = match hierarchy {
-            Hierarchy::Pair => "this hierarchy is over pairs; use --key pair",
+            Hierarchy::Pair => "--hierarchy pair needs --key pair",
             _ if [8, 32].contains(&key_bytes) => {
                 "this hierarchy is over one address; use --hierarchy pair, --key source or destination"
             }

@@ -31,16 +31,17 @@ pub struct Rhhh;
 impl Describe for Rhhh {
     const INFO: Info = Info {
         name: "rhhh",
-        idea: "a Space-Saving for each prefix length; a packet counts in one of them, at random",
+        idea: "one Space-Saving summary for each prefix length; a packet updates one of them, at \
+               random",
         paper: "RHHH (SIGCOMM 2017), section 4",
         parameters: &[
             PARAMETERS[0],
             PARAMETERS[1],
             Parameter {
                 name: "v",
-                help: "sides of the die, at least as many as IPv4 has prefix lengths (default: as \
-                       many as there are, which also is the least for IPv6); ten times as many \
-                       count a tenth of the packets",
+                help: "sides of the die, at least the number of prefix lengths of IPv4 (default: \
+                       the number of prefix lengths, which is also the minimum for IPv6); ten \
+                       times as many count a tenth of the packets",
             },
         ],
         memory: "as mst",

@@ -24,7 +24,7 @@ pub struct Rcc;
 impl Describe for Rcc {
     const INFO: Info = Info {
         name: "rcc",
-        idea: "eight shared bits a flow, decoded into a flow table when they saturate",
+        idea: "eight shared bits for each flow, decoded into a flow table when they saturate",
         paper: "InstaMeasure (ICDCS 2019), section 3.A",
         parameters: &[SKETCH, WORD, DECODE, ENTRIES, PROBE_LIMIT, TIMEOUT],
         memory: "sketch + entries x (key + 24, rounded up to 8) + 4 x entries",
@@ -43,7 +43,7 @@ pub struct InstaMeasure;
 impl Describe for InstaMeasure {
     const INFO: Info = Info {
         name: "insta-measure",
-        idea: "two layers of shared bits that let 1 % of the packets through to a flow table",
+        idea: "two layers of shared bits that pass 1 % of the packets to a flow table",
         paper: "InstaMeasure (ICDCS 2019), section 3",
         parameters: &[SKETCH, WORD, LEVELS, DECODE, ENTRIES, PROBE_LIMIT, TIMEOUT],
         memory: "sketch + entries x (key + 24, rounded up to 8) + 4 x entries",

@@ -28,7 +28,7 @@ pub(crate) const SKETCH: Parameter = Parameter {
            (default: 131072, or what a quarter of the memory holds)",
 };
 pub(crate) const WORD: Parameter =
-    Parameter { name: "word", help: "bits of a word of the arrays, 32 or 64 (default: 32)" };
+    Parameter { name: "word", help: "bits in a word of the arrays, 32 or 64 (default: 32)" };
 pub(crate) const LEVELS: Parameter = Parameter {
     name: "levels",
     help: "arrays of the second layer: 3, one for each noise level, or 1 (default: 3)",
@@ -36,8 +36,8 @@ pub(crate) const LEVELS: Parameter = Parameter {
 
 pub(crate) const DECODE: Parameter = Parameter {
     name: "decode",
-    help: "what tells a flow's size: marks (the default), what was let through and the marks left \
-           behind; or saturation, the paper's, what was let through alone",
+    help: "how to estimate a flow's size: marks (the default), from packets passed on and the \
+           marks left behind; or saturation, as in the paper, only from packets passed on",
 };
 
 const MARKS: &str = "marks";

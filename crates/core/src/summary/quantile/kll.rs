@@ -107,13 +107,13 @@ impl Describe for Kll {
     const INFO: Info = Info {
         name: "kll",
         idea: "quantiles in bounded memory, by the datasketches library; its random bits are \
-               unseeded, so that runs differ within the error",
+               unseeded, so runs differ within the error",
         paper: "Karnin, Lang, Liberty (FOCS 2016), section 2",
         parameters: &[
             Parameter {
                 name: "of",
-                help: "key: packets in the order of their keys; size: their bytes; gap: \
-                       nanoseconds since the packet before (default: key)",
+                help: "what to rank packets by: key (their keys in order), size (their bytes) or \
+                       gap (nanoseconds since the packet before) (default: key)",
             },
             Parameter {
                 name: "k",
@@ -143,7 +143,8 @@ impl Describe for Kll {
         if of == QuantileOf::Key && options.by == Measure::Bytes {
             return Err(BuildErrorKind::Unfit {
                 algorithm: Self::INFO.name,
-                reason: "its quantiles of keys count packets; ask by packets, or use linear-table"
+                reason: "its quantiles of keys count packets; use --by packets, or --algorithm \
+                         linear-table"
                     .to_owned(),
             }
             .into());
@@ -292,7 +293,7 @@ impl<K: FlowKey> Summary<K> for QuantileSketch<K> {
     fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
         let other = twin(self, other, |summary| Basis::of(&summary.digester))?;
         if self.count().saturating_add(other.count()) > MOST_PACKETS {
-            return Err(Incompatible("there are too many packets in all"));
+            return Err(Incompatible("there are too many packets in total"));
         }
         let refused = |_| Incompatible("the library refuses to merge them");
         match (&mut self.sketch, &other.sketch) {
@@ -331,7 +332,8 @@ impl<K: FlowKey> Summary<K> for QuantileSketch<K> {
                 .filter(|sketch| possible(sketch.k(), sketch.n()))
                 .map(Sketch::Numbers),
         };
-        self.sketch = sketch.ok_or(from.invalid("levels", image.len(), "it is no such sketch"))?;
+        self.sketch =
+            sketch.ok_or(from.invalid("levels", image.len(), "it is not such a sketch"))?;
         Ok(())
     }
 

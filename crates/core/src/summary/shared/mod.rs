@@ -60,7 +60,7 @@ pub(crate) fn without_candidates(options: &Options) -> Result<Options, BuildErro
             return Err(BuildErrorKind::OutOfRange {
                 name: "candidates",
                 value: value.to_owned(),
-                range: "0, as it is where workers share a summary".to_owned(),
+                range: "supported in a concurrent summary: use candidates=0".to_owned(),
             }
             .into());
         }

@@ -40,7 +40,7 @@ impl Share for LinearTable {
             return Err(BuildErrorKind::OutOfRange {
                 name: "layout",
                 value: LAYOUTS[1].to_owned(),
-                range: format!("possible in a table that workers share: use layout={}", LAYOUTS[0]),
+                range: format!("supported in a concurrent table: use layout={}", LAYOUTS[0]),
             }
             .into());
         }

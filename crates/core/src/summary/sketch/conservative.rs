@@ -27,8 +27,8 @@ pub struct ConservativeCountMin;
 impl Describe for ConservativeCountMin {
     const INFO: Info = Info {
         name: "conservative-count-min",
-        idea: "Count-Min that raises a key's counters no further than its estimate",
-        paper: "conservative update (SIGCOMM 2002), section 3.3.2",
+        idea: "Count-Min that raises a key's counters only as far as its estimate requires",
+        paper: "Estan, Varghese (SIGCOMM 2002), section 3.3.2",
         parameters: PARAMETERS,
         memory: MEMORY,
         forms: &[

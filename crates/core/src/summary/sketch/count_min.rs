@@ -38,7 +38,7 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "delta",
-        help: "instead of rows: the chance of a larger error; rows = ln (1 / delta)",
+        help: "instead of rows: the probability of a larger error; rows = ln (1 / delta)",
     },
     CANDIDATES,
 ];
@@ -46,8 +46,8 @@ pub(super) const PARAMETERS: &[Parameter] = &[
 /// The room for the keys of a sketch.
 pub(super) const CANDIDATES: Parameter = Parameter {
     name: "candidates",
-    help: "heavy keys that are kept, a power of two (default: 16384, or what a quarter of the \
-           memory holds), or 0: then it counts faster and lists no keys",
+    help: "heavy keys to keep, a power of two (default: 16384, or what a quarter of the memory \
+           holds), or 0 to count faster and list no keys",
 };
 
 /// Memory of a sketch with its candidates.
@@ -63,7 +63,7 @@ pub struct CountMin;
 impl Describe for CountMin {
     const INFO: Info = Info {
         name: "count-min",
-        idea: "rows of counters, the least of a key's counters is its estimate",
+        idea: "rows of counters; the smallest counter of a key is its estimate",
         paper: "Count-Min (J. Algorithms 2005), sections 3 and 4.1",
         parameters: PARAMETERS,
         memory: MEMORY,

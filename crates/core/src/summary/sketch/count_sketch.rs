@@ -35,13 +35,13 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "epsilon",
-        help: "instead of columns: the error as a share of L2, the root of the sum of squared \
-               sizes; columns = 8 / epsilon^2, rounded up to a power of two",
+        help: "instead of columns: the error as a share of L2, the square root of the sum of \
+               squared sizes; columns = 8 / epsilon^2, rounded up to a power of two",
     },
     Parameter {
         name: "delta",
-        help: "instead of rows: the chance of a larger error; as many rows as let half of them \
-               fail with that chance, each with 1/8",
+        help: "instead of rows: the probability of a larger error; enough rows that half of them \
+               fail with this probability, where each fails with 1/8",
     },
     CANDIDATES,
 ];
@@ -56,7 +56,7 @@ pub struct CountSketch;
 impl Describe for CountSketch {
     const INFO: Info = Info {
         name: "count-sketch",
-        idea: "rows of signed counters, the median of a key's counters is its estimate",
+        idea: "rows of signed counters; the median counter of a key is its estimate",
         paper: "Count Sketch (ICALP 2002), section 3",
         parameters: PARAMETERS,
         memory: MEMORY,

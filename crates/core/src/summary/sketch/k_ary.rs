@@ -35,7 +35,7 @@ pub struct KAry;
 impl Describe for KAry {
     const INFO: Info = Info {
         name: "k-ary",
-        idea: "rows of counters, each without its mean; the median is the estimate",
+        idea: "rows of counters less their mean; the median counter of a key is its estimate",
         paper: "K-ary sketch (IMC 2003), section 3.1",
         parameters: PARAMETERS,
         memory: MEMORY,

@@ -54,22 +54,22 @@ pub struct ReversibleSketch;
 impl Describe for ReversibleSketch {
     const INFO: Info = Info {
         name: NAME,
-        idea: "K-ary sketch by modular hashing, whose heavy keys are recovered from its counters",
+        idea: "K-ary sketch with modular hashing, which recovers heavy keys from its counters",
         paper: "Schweller et al., Reversible sketches (ToN 2007), sections III and IV",
         parameters: &[
             Parameter {
                 name: "rows",
-                help: "rows by modular hashing, that keys are recovered from: 4 (the default) to 8 \
-                       for keys of 4 bytes, 8 for keys of 8 bytes",
+                help: "rows with modular hashing, from which keys are recovered: 4 (the default) \
+                       to 8 for keys of 4 bytes, 8 for keys of 8 bytes",
             },
             Parameter {
                 name: "verify",
-                help: "rows by the digest, that verify what is recovered, 0 to 4 (default: 1)",
+                help: "rows indexed by the digest, which verify recovered keys, 0 to 4 (default: 1)",
             },
             Parameter {
                 name: "columns",
-                help: "counters of a row, a power of two up to 1048576, and so many that few wrong keys \
-                       are named (default: what fits into the memory)",
+                help: "counters in a row, a power of two up to 1048576, enough to recover few \
+                       wrong keys (default: what fits into the memory)",
             },
             EPSILON,
             DELTA,

@@ -12,15 +12,15 @@ use crate::key::FlowKey;
 /// The error of a size that is wanted.
 pub(super) const EPSILON: Parameter = Parameter {
     name: "epsilon",
-    help: "instead of columns: the error of a size as a share of all sizes' sum; columns = \
-           e / epsilon, rounded up to a power of two",
+    help: "instead of columns: the error of a size as a share of the total weight; columns = e / \
+           epsilon, rounded up to a power of two",
 };
 
 /// The chance of a larger one.
 pub(super) const DELTA: Parameter = Parameter {
     name: "delta",
-    help: "instead of rows and verify: the chance of a larger error; all rows = ln (1 / delta), \
-           rounded up, but no fewer than the default's",
+    help: "instead of rows and verify: the probability of a larger error; rows + verify = ln (1 \
+           / delta), rounded up, at least the default",
 };
 
 /// Bytes of a key that is recovered, at most.
@@ -57,11 +57,7 @@ pub(super) fn rows<K: FlowKey>(parameters: &Parameters) -> Result<[usize; 2], Bu
         let all_rows = (1.0 / delta).ln().ceil() as usize;
         if all_rows > MOST_ROWS + MOST_VERIFY {
             let most = MOST_ROWS + MOST_VERIFY;
-            return Err(out_of_range(
-                parameters,
-                "delta",
-                format!("such that {most} rows suffice"),
-            ));
+            return Err(out_of_range(parameters, "delta", format!("large enough for {most} rows")));
         }
         // Those by the digest cost less, and tell true keys from others.
         let verify = all_rows.saturating_sub(fewest).clamp(1, MOST_VERIFY);
@@ -84,7 +80,7 @@ pub(super) fn columns<K: FlowKey>(
     if let Some(epsilon) = parameters.fraction("epsilon")? {
         let columns = (std::f64::consts::E / epsilon).ceil();
         if columns > MOST_COLUMNS as f64 {
-            let range = format!("such that {MOST_COLUMNS} columns suffice");
+            let range = format!("large enough for {MOST_COLUMNS} columns");
             return Err(out_of_range(parameters, "epsilon", range));
         }
         return Ok((columns as usize).next_power_of_two());
@@ -104,8 +100,7 @@ fn table_bytes<K: FlowKey>(rows: usize) -> usize {
     rows * window::<K>(MOST_COLUMNS.ilog2()) * BYTES
 }
 
-/// Refuses so few columns that a heavy key is named together with more than one, in the mean, that
-/// nobody sent.
+/// Refuses so few columns that, in the mean, more than one wrong key is recovered with a heavy key.
 pub(super) fn check<K: FlowKey>(
     parameters: &Parameters,
     rows: [usize; 2],
@@ -122,8 +117,9 @@ pub(super) fn check<K: FlowKey>(
     }
     match ["columns", "epsilon"].into_iter().find(|name| parameters.get(name).is_some()) {
         Some(name) => {
-            let more =
-                format!("that gives {fewest} columns: fewer name more wrong keys than right");
+            let more = format!(
+                "enough: fewer than {fewest} columns recover more wrong keys than right ones"
+            );
             Err(out_of_range(parameters, name, more))
         }
         None => Err(BuildErrorKind::TooLittleMemory {

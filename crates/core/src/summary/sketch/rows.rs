@@ -282,7 +282,7 @@ impl Targets {
         };
         let rows = match parameters.fraction("delta")? {
             Some(delta) => self.rows(delta).ok_or_else(|| {
-                out_of_range("delta", format!("such that {MOST_ROWS} rows suffice"))
+                out_of_range("delta", format!("large enough for {MOST_ROWS} rows"))
             })?,
             None => parameters
                 .integer("rows", 1..=MOST_ROWS as u64)?
@@ -299,7 +299,11 @@ impl Targets {
         let columns = columns.next_power_of_two();
         if columns > most {
             let name = if parameters.get("epsilon").is_some() { "epsilon" } else { "columns" };
-            return Err(out_of_range(name, format!("such that {most} columns suffice")));
+            let range = match name {
+                "epsilon" => format!("large enough for {most} columns"),
+                _ => format!("{most} or less"),
+            };
+            return Err(out_of_range(name, range));
         }
         Ok(Rows::new(rows, columns))
     }

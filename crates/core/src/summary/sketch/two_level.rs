@@ -65,33 +65,33 @@ pub struct TwoLevel;
 impl Describe for TwoLevel {
     const INFO: Info = Info {
         name: NAME,
-        idea: "reversible sketch with bitmaps of distinct peers, that names the spreaders",
+        idea: "reversible sketch with bitmaps of distinct peers, which lists spreaders",
         paper: "Agg-Evict (CCR 2018), section 4.1; OpenSketch (NSDI 2013)",
         parameters: &[
             Parameter {
                 name: "rows",
-                help: "rows by modular hashing, of both levels, that keys are recovered from: 4 (the \
-                       default) to 8 for keys of 4 bytes, 8 for keys of 8 bytes",
+                help: "rows of each level with modular hashing, from which keys are recovered: 4 \
+                       (the default) to 8 for keys of 4 bytes, 8 for keys of 8 bytes",
             },
             Parameter {
                 name: "verify",
-                help: "rows by the digest, of both levels, that verify what is recovered, 0 to 4 \
-                       (default: 1)",
+                help: "rows of each level indexed by the digest, which verify recovered keys, 0 \
+                       to 4 (default: 1)",
             },
             Parameter {
                 name: "columns",
-                help: "counters of a row, a power of two up to 1048576 (default: what fits into the \
-                       memory)",
+                help: "counters in a row, a power of two up to 1048576 (default: what fits into \
+                       the memory)",
             },
             Parameter {
                 name: "bitmaps",
-                help: "bitmaps of a row, a power of two up to the columns (default: a quarter of \
-                       them)",
+                help: "bitmaps in a row, a power of two, at most columns (default: a quarter of \
+                       columns)",
             },
             Parameter {
                 name: "bits",
-                help: "bits of a bitmap, 8 to 65536 (default: twice the spread or more, at least \
-                       256)",
+                help: "bits of a bitmap, 8 to 65536 (default: at least twice the spread, at \
+                       least 256)",
             },
             EPSILON,
             DELTA,

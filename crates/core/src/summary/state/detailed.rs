@@ -80,11 +80,7 @@ impl State for Detailed {
     fn load(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let (count, back) = (Count::load(from)?, Count::load_any(from)?);
         if back.packets() > count.packets() || back.size().bytes > count.size().bytes {
-            return Err(from.invalid(
-                "packets back",
-                Count::STORED_BYTES,
-                "they are more than all",
-            ));
+            return Err(from.invalid("packets back", Count::STORED_BYTES, "they exceed the total"));
         }
         let (first_ns, last_ns) = (from.number("first seen")?, from.number("last seen")?);
         if first_ns > last_ns {

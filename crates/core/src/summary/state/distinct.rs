@@ -144,7 +144,7 @@ impl State for Distinct {
         let most = state.size().packets.min(MOST.into());
         if state.fresh < least || u64::from(state.fresh) > most {
             let width = (1 + WORDS) * size_of::<u32>();
-            return Err(from.invalid("distinct", width, "its bits and packets say otherwise"));
+            return Err(from.invalid("distinct", width, "it contradicts its bits and packets"));
         }
         Ok(state)
     }

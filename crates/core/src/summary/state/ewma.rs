@@ -120,7 +120,7 @@ fn load_forecast(from: &mut Reader<'_>) -> Result<f64, DecodeError> {
     if forecast >= 0.0 && forecast <= u64::MAX as f64 {
         return Ok(forecast);
     }
-    Err(from.invalid("forecast", size_of::<f64>(), "it is no size"))
+    Err(from.invalid("forecast", size_of::<f64>(), "it is not a size"))
 }
 
 /// A counter, the size in the epoch before, and the forecast for this one. 28 bytes.
@@ -163,7 +163,7 @@ impl State for Ewma {
     fn load(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let state = Self::load_any(from)?;
         if state.is_silent() && state.forecast < FORGET_BELOW {
-            return Err(from.invalid("forecast", size_of::<f64>(), "it was to be forgotten"));
+            return Err(from.invalid("forecast", size_of::<f64>(), "it should have been dropped"));
         }
         Ok(state)
     }

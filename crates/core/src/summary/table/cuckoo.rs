@@ -45,7 +45,7 @@ const BUCKETS: Parameter = Parameter {
 impl Describe for Cuckoo1 {
     const INFO: Info = Info {
         name: "cuckoo-1",
-        idea: "exact hash table, two buckets a key of one slot each, half of them full at most",
+        idea: "exact hash table, two buckets of one slot for each key, at most half of them full",
         paper: "Simple (SOSR 2018), section 3.2",
         parameters: &[BUCKETS, state::STATE, state::PADDING],
         memory: "4 x buckets + 1/2 x buckets x (key + state of 12 or more, rounded up to 4 or 8)",
@@ -76,7 +76,7 @@ impl Describe for Cuckoo1 {
 impl Describe for Cuckoo4 {
     const INFO: Info = Info {
         name: "cuckoo-4",
-        idea: "exact hash table, two buckets a key of four slots each, 95 % of them full at most",
+        idea: "exact hash table, two buckets of four slots for each key, at most 95 % of them full",
         paper: "Simple (SOSR 2018), section 3.2",
         parameters: &[BUCKETS, state::STATE, state::PADDING],
         memory: "16 x buckets + 61/16 x buckets x (key + state of 12 or more, rounded up to 4 or 8)",

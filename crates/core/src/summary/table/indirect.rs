@@ -24,13 +24,13 @@ pub struct IndirectTable;
 impl Describe for IndirectTable {
     const INFO: Info = Info {
         name: "indirect-table",
-        idea: "exact hash table, linear probing over keys, their states behind a number",
+        idea: "exact hash table, linear probing over keys, with states in a second array",
         paper: "Simple (SOSR 2018), section 4.2",
         parameters: &[
             Parameter {
                 name: "buckets",
-                help: "number of buckets, a power of two; three quarters of them hold a flow \
-                       (default: what fits into the memory)",
+                help: "number of buckets, a power of two, of which three quarters can hold a \
+                       flow (default: what fits into the memory)",
             },
             state::STATE,
             state::PADDING,

@@ -44,25 +44,25 @@ pub(in crate::summary) const MOST_BUCKETS: u64 = 1 << 32;
 impl Describe for LinearTable {
     const INFO: Info = Info {
         name: "linear-table",
-        idea: "exact hash table, linear probing, flows in order of arrival or in the buckets",
+        idea: "exact hash table, linear probing, with flows in order of arrival or in the buckets",
         paper: "Simple (SOSR 2018), section 3",
         parameters: &[
             Parameter {
                 name: "buckets",
-                help: "number of buckets, a power of two; three quarters of them hold a flow \
-                       (default: what fits into the memory)",
+                help: "number of buckets, a power of two, of which three quarters can hold a \
+                       flow (default: what fits into the memory)",
             },
             Parameter {
                 name: "layout",
-                help: "where keys and states are: records (in order of arrival behind an index, \
-                       which grow with the flows) or inline (in the buckets, all of them in use \
-                       from the start) (default: records)",
+                help: "place of keys and states: records (in order of arrival behind an index; \
+                       grows with the flows) or inline (in the buckets; all in use from the \
+                       start) (default: records)",
             },
             STATE,
             PADDING,
         ],
-        memory: "4 x buckets + 3/4 x buckets x record, a record being key + state of 12 or more, \
-                 rounded up to 4 or 8; layout=inline: buckets x (record + 3)",
+        memory: "4 x buckets + 3/4 x buckets x record; record: key + state (12 or more), rounded \
+                 up to 4 or 8; layout=inline: buckets x (record + 3)",
         forms: state::TABLE_FORMS,
         laws: Laws {
             flows: true,

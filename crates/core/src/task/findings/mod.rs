@@ -171,14 +171,13 @@ impl Task for Findings {
             // Under uneven prefixes, no flow is found by the key of its other direction.
             if lane.key.kind() != KeyKind::FIVE_TUPLE || !lane.key.is_even() {
                 return Err(Unsupported(format!(
-                    "findings need the key five-tuple, which tells hosts and ports apart, and not {}",
+                    "findings needs the key five-tuple (got {})",
                     lane.key
                 )));
             }
             if lane.answers.flows().is_none() || lane.answers.size().is_none() {
                 return Err(Unsupported(
-                    "findings need a table of every flow, such as the algorithm linear-table"
-                        .to_owned(),
+                    "findings needs a table of every flow; use --algorithm linear-table".to_owned(),
                 ));
             }
             exact(ENTRY.name, "a table", lane).map(drop)
@@ -193,7 +192,9 @@ impl Task for Findings {
     ) -> Result<Report, Unsupported> {
         self.check(epoch.by, lanes)?;
         let timeline = epoch.timeline.ok_or_else(|| {
-            Unsupported("findings need the times of packets, which a snapshot lacks".to_owned())
+            Unsupported(
+                "findings needs the times of packets, which a snapshot does not hold".to_owned(),
+            )
         })?;
         let scene = Scene::new(epoch, lanes, timeline)?;
         let mut found = scans::find(&scene, self.spread, scratch);

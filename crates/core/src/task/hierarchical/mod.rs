@@ -31,7 +31,7 @@ use two::{HeavyPair, Pairs};
 
 pub(super) const ENTRY: TaskEntry = TaskEntry {
     name: "hierarchical",
-    question: "prefixes over the threshold, heavy descendants discounted",
+    question: "prefixes over the threshold, less their heavy sub-prefixes",
     by_default: false,
     timeline: false,
     build: |options: &TaskOptions| Ok(Box::new(Hierarchical { hierarchy: options.hierarchy })),
@@ -74,7 +74,7 @@ impl Hierarchical {
                 Hierarchy::Bytes | Hierarchy::Bits => "source, destination, pair or five-tuple",
             };
             Unsupported(format!(
-                "this hierarchy needs a key with {needs}, which {} lacks; use {keys}",
+                "this hierarchy needs a key with {needs} (got {}); use {keys}",
                 lane.key
             ))
         })

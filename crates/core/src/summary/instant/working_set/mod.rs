@@ -26,11 +26,11 @@ pub(super) const ENTRIES: Parameter = Parameter {
 };
 pub(super) const PROBE_LIMIT: Parameter = Parameter {
     name: "probes",
-    help: "entries that a flow may have, before one of them is evicted (default: 16)",
+    help: "entries that a flow may use before one of them is evicted (default: 16)",
 };
 pub(super) const TIMEOUT: Parameter = Parameter {
     name: "timeout",
-    help: "seconds after which a silent flow is evicted before any other (default: 15)",
+    help: "seconds without a packet after which a flow is evicted first (default: 15)",
 };
 
 /// Entries whose cache lines are asked for ahead of the one in hand, in a visit of all.

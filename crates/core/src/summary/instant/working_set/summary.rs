@@ -77,7 +77,7 @@ impl<K: FlowKey> Summary<K> for WorkingSet<K> {
             let free = self.entries.get(at as usize).is_some_and(|entry| entry.id == 0);
             if !free || flags & !FLAGS != 0 || flags & OCCUPIED == 0 || packets == 0 {
                 let width = from.key_bytes() + Entry::<K>::STORED_BYTES;
-                return Err(from.invalid("entry", width, "it is no flow's"));
+                return Err(from.invalid("entry", width, "it belongs to no flow"));
             }
             self.entries[at as usize] =
                 Entry { key, id: id(digest) | flags, packets, bytes, time_ns };

@@ -120,7 +120,7 @@ pub struct ElasticSketch;
 impl Describe for ElasticSketch {
     const INFO: Info = Info {
         name: "elastic-sketch",
-        idea: "keyed buckets with votes for heavy flows, 8-bit counters for the others",
+        idea: "buckets that keep heavy flows by vote, and 8-bit counters for the others",
         paper: "Elastic Sketch (SIGCOMM 2018), section 3",
         parameters: &[
             Parameter {

@@ -64,7 +64,7 @@ pub struct FlowRadar;
 impl Describe for FlowRadar {
     const INFO: Info = Info {
         name: "flow-radar",
-        idea: "Bloom filter and invertible lookup table: flows are read from sums of flows",
+        idea: "Bloom filter and invertible lookup table, from whose sums flows are decoded",
         paper: "FlowRadar (NSDI 2016), section 3",
         parameters: &[
             Parameter {
@@ -73,15 +73,16 @@ impl Describe for FlowRadar {
             },
             Parameter {
                 name: "flows",
-                help: "instead of cells: flows that are all decoded, but once in a hundred epochs",
+                help: "instead of cells: the number of flows to decode completely in 99 of 100 \
+                       epochs",
             },
             Parameter {
                 name: "filter",
-                help: "bytes of the Bloom filter (default: a third of what the cells take)",
+                help: "bytes of the Bloom filter (default: a third of the bytes of the cells)",
             },
             Parameter {
                 name: "hashes",
-                help: "cells of a flow, and its bits in the filter: 3, 4 or 5 (default: 4)",
+                help: "cells of a flow, and bits of a flow in the filter: 3, 4 or 5 (default: 4)",
             },
         ],
         memory: "cells x (2 x (key + 12) + 5) + filter",
@@ -254,8 +255,8 @@ impl<K: FlowKey> Summary<K> for RadarCells<K> {
             (_, true) => (self.decoded.get(|_| ()), &other.filter),
             _ => {
                 return Err(Incompatible(
-                    "both hold more flows than they can decode, and flows that are in both would \
-                     be lost; take more cells, or split the packets by flow and merge reports",
+                    "both hold more flows than they can decode, and flows in both would be lost; \
+                     use more cells",
                 ));
             }
         };
@@ -305,7 +306,7 @@ impl<K: FlowKey> Summary<K> for RadarCells<K> {
             let cell = Cell { key, packets, tally };
             // That no cell has more than the total is what spares a check for each packet.
             if u64::from(cell.packets) > self.total.packets || cell.bytes() > self.total.bytes {
-                return Err(from.invalid("packets", 12, "they are more than the total"));
+                return Err(from.invalid("packets", 12, "they exceed the total"));
             }
             self.cells.set(at, &cell);
         }

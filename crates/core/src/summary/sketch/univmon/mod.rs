@@ -80,7 +80,7 @@ pub struct UnivMon;
 impl Describe for UnivMon {
     const INFO: Info = Info {
         name: "univmon",
-        idea: "nested Count Sketches with heaps: heavy keys, entropy, number of flows from one",
+        idea: "nested Count Sketches with heaps, for heavy keys, entropy and the number of flows",
         paper: "UnivMon (SIGCOMM 2016), sections 4 and 5",
         parameters: &[
             Parameter {
@@ -91,26 +91,27 @@ impl Describe for UnivMon {
             Parameter { name: "rows", help: "rows of each level, 1 to 16 (default 5)" },
             Parameter {
                 name: "columns",
-                help: "columns for keys of the first level alone, a power of two (default: 32768, or \
-                       what fits into the memory)",
+                help: "columns for keys of only the first level, a power of two (default: 32768, \
+                       or what fits into the memory)",
             },
             Parameter {
                 name: "sizes",
-                help: "halving: keys of each of the next three levels have half of the columns, and \
-                       those of the others as many as the last of them; or equal (default: \
-                       halving)",
+                help: "columns of deeper levels: halving (each of the next three levels has half \
+                       of the columns, the others as many as the last of these) or equal \
+                       (default: halving)",
             },
             Parameter {
                 name: "top",
-                help: "heaviest keys that are kept of each depth, a power of two (default: 1024, or \
+                help: "heaviest keys to keep of each level, a power of two (default: 1024, or \
                        what a quarter of the memory holds)",
             },
             Parameter {
                 name: "epsilon",
-                help: "instead of columns: the error of a size as a share of the root of the sum \
-                       of all sizes' squares; columns = 8 / epsilon^2, rounded up to a power of two",
+                help: "instead of columns: the error of a size as a share of L2, the square root \
+                       of the sum of squared sizes; columns = 8 / epsilon^2, rounded up to a \
+                       power of two",
             },
-            Parameter { name: "delta", help: "instead of rows: the chance of a larger error" },
+            Parameter { name: "delta", help: "instead of rows: the probability of a larger error" },
         ],
         memory: "rows x columns x (levels, or 1 + 1/2 + 1/4 + 1/8 for each further level) x (4 by \
                  packets, 8 by bytes) + levels x top x (key + 20, rounded up to 8, + 8)",
@@ -162,7 +163,7 @@ impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
             Shape::new(first, levels, columns).ok_or_else(|| BuildErrorKind::OutOfRange {
                 name: "columns",
                 value: first.columns().to_string(),
-                range: "such that all cells have numbers of 32 bits".to_owned(),
+                range: "small enough to number all cells with 32 bits".to_owned(),
             })?;
         Ok(Self {
             digester: options.digester,
