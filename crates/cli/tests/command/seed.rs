@@ -59,7 +59,7 @@ fn a_seed_file_gives_the_same_seed_again() {
 fn text_names_the_seed_by_its_identity() {
     let capture = file("seed-text.pcap", &pcap(&traffic()));
     let text = flowgauge_typed(&["analyze", "--seed", "7", &capture], &[]).out;
-    let line = "seed number 7, known: bounds hold unless packets were made to collide";
+    let line = "seed number 7, known: bounds hold unless senders craft colliding packets";
     assert_eq!(text.lines().nth(2), Some(line), "{text}");
 }
 

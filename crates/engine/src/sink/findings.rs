@@ -38,7 +38,7 @@ pub(super) fn sentence_with(
         }
         Kind::Reflection => {
             format!(
-                "reflection: {destination} gets {packets} from {peers} hosts{service} that it did not ask"
+                "reflection: {destination} gets unrequested answers from {peers} hosts{service}: {packets}"
             )
         }
         Kind::HostScan => format!("host scan: {source} tries {peers} hosts{service}: {packets}"),

@@ -142,7 +142,7 @@ pub(super) fn service_name(port: u16) -> Option<&'static str> {
 /// A reason for `no_key`: its name in JSON, and in words.
 pub(crate) fn no_key(reason: NoKey) -> (&'static str, &'static str) {
     match reason {
-        NoKey::LinkType => ("link-type", "of a link type that is not read"),
+        NoKey::LinkType => ("link-type", "of an unsupported link type"),
         NoKey::Arp => ("arp", "ARP"),
         NoKey::Llc => ("llc", "LLC without IP"),
         NoKey::Pppoe => ("pppoe", "PPPoE discovery"),
@@ -153,7 +153,7 @@ pub(crate) fn no_key(reason: NoKey) -> (&'static str, &'static str) {
         NoKey::Macsec => ("macsec", "MACsec"),
         NoKey::Mpls => ("mpls", "MPLS without IP"),
         NoKey::OtherProtocol => ("other-protocol", "of another protocol"),
-        NoKey::NoFrame => ("no-frame", "pushed as headers, without a field of the key"),
+        NoKey::NoFrame => ("no-frame", "given as headers, without a field of the key"),
     }
 }
 

@@ -569,7 +569,7 @@ const folded = (content) => make('details', null, make('summary', null, 'As a ta
 
 const TITLES = {
   'top-sources': 'Top sources', 'top-destinations': 'Top destinations', 'heavy-hitters': 'Heavy hitters',
-  'flow-size': 'Flows asked for', superspreaders: 'Superspreaders', victims: 'Victims',
+  'flow-size': 'Sizes of given flows', superspreaders: 'Superspreaders', victims: 'Victims',
   changes: 'Changes', cardinality: 'Number of flows', entropy: 'Entropy',
   quantiles: 'Quantiles', 'key-quantiles': 'Key quantiles', hierarchical: 'Hierarchical heavy hitters',
 };
@@ -600,7 +600,7 @@ function answer(report, name, task) {
   const single = Object.entries(task).filter(([field, value]) => value !== null && (field === 'normalized' || value.low !== undefined));
   if (single.length) {
     parts.push(table(['', ''], single.map(([field, value]) => [
-      what({ flows: keysOf(report), bits: 'entropy in bits', normalized: 'share of the most that so many flows can have' }[field] || field),
+      what({ flows: keysOf(report), bits: 'entropy in bits', normalized: 'share of the maximum for this number of flows' }[field] || field),
       typeof value === 'number' ? shareCell(value) : estimate(value, count),
     ])));
   }
@@ -630,12 +630,12 @@ function answer(report, name, task) {
 }
 
 const ACCOUNT = {
-  read: 'read', skipped: 'passed over by the sampler', filtered: 'rejected by the filter',
+  read: 'read', skipped: 'skipped by the sampler', filtered: 'rejected by the filter',
   malformed: 'malformed', no_key: 'without a key', keyed: 'measured',
-  untracked: 'of a flow that found no room', dropped: 'measured too late, and dropped',
-  lost: 'lost before they were read', saturated: 'beyond a full counter',
-  late: 'late, counted in the open epoch', backwards: 'older than the packet before',
-  jumps: 'an hour or more after the packet before', irregular: 'in irregular records',
+  untracked: 'of flows that the summary does not hold', dropped: 'dropped, because the workers were too slow',
+  lost: 'lost before they were read', saturated: 'lost to full counters',
+  late: 'late, counted in the open epoch', backwards: 'older than the packet before them',
+  jumps: 'over an hour newer than the packet before them', irregular: 'in irregular records',
 };
 function account(counts) {
   const rows = [];
@@ -687,7 +687,7 @@ function tiles(report) {
     all.push(tile(keysOf(report), number.value, scaled(number.value, '', 1e6), bounds));
   }
   const entropy = report.tasks.entropy;
-  if (entropy) all.push(tile('entropy', entropy.bits.value, count(entropy.bits.value) + ' bits', percent(entropy.normalized) + ' of the most'));
+  if (entropy) all.push(tile('entropy', entropy.bits.value, count(entropy.bits.value) + ' bits', percent(entropy.normalized) + ' of the maximum'));
   return make('div', { class: 'cards' }, all);
 }
 
@@ -720,7 +720,7 @@ function show(report, width) {
   const half = width > 760 ? (width - 56) / 2 : width;
   const parts = [];
   if (report.coverage < 1) parts.push(note(percent(report.coverage) + ' of this epoch was observed.'));
-  if (report.undelivered) parts.push(note(plural(report.undelivered, 'report') + ' before this one could not be written here in time.'));
+  if (report.undelivered) parts.push(note(plural(report.undelivered, 'report') + ' before this one could not be written in time.'));
   parts.push(tiles(report));
   const { findings } = report.tasks;
   if (findings) {
@@ -763,7 +763,7 @@ function show(report, width) {
   parts.push(make('section', null, make('h2', null, 'How it was measured'), pairs([
     ['key', report.key], ['by', report.by], ['algorithm', summary.algorithm], ['accelerator', summary.accelerator],
     ['memory', grouped(summary.memory_bytes / 2 ** 20, 1) + ' MiB'], ...Object.entries(summary.parameters),
-    ['seed', seed.kind + ' ' + seed.id + (seed.kind === 'number' ? ' (known: bounds hold unless packets were made to collide)' : '')]])));
+    ['seed', seed.kind + ' ' + seed.id + (seed.kind === 'number' ? ' (known: bounds hold unless senders craft colliding packets)' : '')]])));
   parts.push(lines('Notes', report.notes));
   return parts.filter(Boolean);
 }
@@ -773,7 +773,7 @@ function ending(totals) {
     make('section', { 'data-total': total.measurement }, make('h2', null, 'Whole run' + (totals.length > 1 ? ': ' + total.measurement : '')),
       make('p', null, span(total) + ' · ' + plural(total.epochs, 'epoch')), total.epochs === 1 && !total.account.irregular ? null : account(total.account),
       pairs([...total.files.map((file, at) => ['input ' + (at + 1), file]), ...Object.entries(total.counters).map(([name, number]) => [name, count(number)])]),
-      total.undelivered ? note(plural(total.undelivered, 'report') + ' could not be written here in time.') : null),
+      total.undelivered ? note(plural(total.undelivered, 'report') + ' could not be written in time.') : null),
     lines('Problems', total.problems), lines('Notes of the run', total.notes)]).filter(Boolean);
 }
 

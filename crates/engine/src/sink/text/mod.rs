@@ -50,7 +50,7 @@ impl Format for Text {
         );
         paragraph(&mut page, "", &measured);
         let known = match report.seed {
-            SeedId::Number(_) => ", known: bounds hold unless packets were made to collide",
+            SeedId::Number(_) => ", known: bounds hold unless senders craft colliding packets",
             SeedId::Random(_) | SeedId::File(_) => "",
         };
         paragraph(&mut page, "", &format!("seed {} {}{known}", report.seed.kind(), report.seed));
@@ -113,7 +113,7 @@ impl Format for Text {
             account(&mut page, &report.account, report.irregular);
         } else if report.irregular > 0 {
             let records = units::plural(report.irregular, "record");
-            let text = format!("{records} accepted although their lengths contradict each other");
+            let text = format!("{records} accepted although their lengths contradict");
             paragraph(&mut page, "  ", &text);
         }
         if !report.problems.is_empty() {
@@ -138,7 +138,7 @@ const FEW: f64 = 1000.0;
 fn undelivered(page: &mut Page, undelivered: u64, which: &str) {
     if undelivered > 0 {
         let reports = units::plural(undelivered, "report");
-        let text = format!("{reports}{which} could not be written here in time");
+        let text = format!("{reports}{which} could not be written in time");
         page.alert("  ! ", &text);
     }
 }
@@ -194,7 +194,7 @@ fn totals(page: &mut Page, account: &Account, traffic: Option<Traffic>, seconds:
         let _ = write!(text, " · {rate} packets/s, {bits}/s");
     }
     if account.keyed > 0 {
-        let _ = write!(text, " · {} a packet", units::bytes(bytes_a_packet));
+        let _ = write!(text, " · {} per packet", units::bytes(bytes_a_packet));
     }
     paragraph(page, "  ", &text);
 }
@@ -256,25 +256,25 @@ fn account(page: &mut Page, account: &Account, irregular: u64) {
             "untracked",
             account.untracked.packets,
             format!(
-                "of them, {}, of flows that the summary does not hold",
+                "of these, {}, in flows that the summary does not hold",
                 bytes(account.untracked)
             ),
         ),
         (
             "dropped",
             account.dropped.packets,
-            format!("of them, {}, that no worker had time for", bytes(account.dropped)),
+            format!("of these, {}, because the workers were too slow", bytes(account.dropped)),
         ),
-        ("lost", account.lost, "besides, before they could be read".to_owned()),
+        ("lost", account.lost, "in addition, before they were read".to_owned()),
         (
             "saturated",
             account.saturated.packets.max(account.saturated.bytes),
-            "increments that a full counter could not take".to_owned(),
+            "increments lost to full counters".to_owned(),
         ),
         ("late", account.late, "older than the epoch that counts them".to_owned()),
-        ("backwards", account.backwards, "older than the packet before".to_owned()),
-        ("jumps", account.jumps, "over an hour younger than the packet before".to_owned()),
-        ("irregular", irregular, "records whose lengths contradict each other, read".to_owned()),
+        ("backwards", account.backwards, "older than the packet before them".to_owned()),
+        ("jumps", account.jumps, "over an hour newer than the packet before them".to_owned()),
+        ("irregular", irregular, "records with contradictory lengths, read".to_owned()),
     ];
     let read = units::count(account.read as f64);
     if account.keyed == account.read && lines.iter().filter(|(_, n, _)| *n > 0).count() <= 1 {

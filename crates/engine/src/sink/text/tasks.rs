@@ -35,7 +35,7 @@ pub(super) fn write(page: &mut Page, report: &EpochReport, at: usize, rows: usiz
             }
         }
         Report::Sizes { selection: Selection::Asked, items, .. } => {
-            page.heading("Flows asked for");
+            page.heading("Sizes of given flows");
             section.sizes(page, items);
         }
         Report::Findings { items, truncated } => section.findings(page, items, *truncated),
@@ -240,13 +240,20 @@ impl Section<'_> {
         let share = format!("{} of all {}", units::percent(together / all as f64), by.name());
         let count = |flows: usize| units::count(flows as f64);
         let text = match (items.len(), self.all) {
+            (n, all) if threshold > 0.0 && threshold < 1.0 && n as u64 == all => format!(
+                "The threshold is below one {}: {} {} {} it, with {share}.",
+                unit(by),
+                count(n),
+                if n == 1 { self.key() } else { self.keys() },
+                if n == 1 { "exceeds" } else { "exceed" },
+            ),
             (1, 1) => format!("1 {} has more than {over}: {share}.", self.key()),
             (n, all) if n as u64 == all => {
                 let keys = self.keys();
                 format!("{} {keys} have more than {over} each, together {share}.", count(n))
             }
             (n, all) => format!(
-                "{} {} have more than {over} each; the {} largest have together {share}.",
+                "{} {} have more than {over} each; the {} largest together have {share}.",
                 units::count(all as f64),
                 self.keys(),
                 count(n)
@@ -343,7 +350,11 @@ impl Section<'_> {
         };
         if items.is_empty() {
             let over = weight(by, threshold);
-            paragraph(page, "  ", &format!("No flow left its forecast by more than {over}."));
+            paragraph(
+                page,
+                "  ",
+                &format!("No flow deviates from its forecast by more than {over}."),
+            );
         } else {
             let right = |title| (title, Align::Right);
             let mut table = Table::new(&[
@@ -370,7 +381,7 @@ impl Section<'_> {
         }
         if untracked > 0 {
             let flows = units::plural(untracked, "flow");
-            paragraph(page, "  ", &format!("The history of {flows} found no room."));
+            paragraph(page, "  ", &format!("The history was full for {flows}."));
         }
     }
 
@@ -406,7 +417,7 @@ impl Section<'_> {
         if keys.is_empty() {
             return;
         }
-        page.heading("Flows, in the order of their keys, that cut the traffic");
+        page.heading("Flows, in order of their keys, that divide the traffic");
         let mut table = Table::new(&[("traffic", Align::Right), ("up to flow", Align::Left)]);
         for (q, key) in keys {
             table.row(vec![units::percent(*q).into(), self.flow(key)], 0.0);
@@ -447,11 +458,7 @@ impl Section<'_> {
         }
         table.spare(&["in all", "share"]);
         self.finish(page, &table);
-        paragraph(
-            page,
-            "  ",
-            "Its own: what no heavier prefix within it, listed here, has counted.",
-        );
+        paragraph(page, "  ", "Its own: without the longer prefixes that are listed here.");
     }
 
     /// The word for what the key names, one and many of it.
@@ -556,8 +563,17 @@ fn is_exact(estimate: &Estimate) -> bool {
 /// A threshold in words. Packets are whole, so what exceeds it exceeds it rounded down.
 fn weight(measure: Measure, threshold: f64) -> String {
     match measure {
+        _ if threshold > 0.0 && threshold < 1.0 => format!("a fraction of a {}", unit(measure)),
         Measure::Packets => units::plural(threshold as u64, "packet"),
         Measure::Bytes => units::bytes(threshold),
+    }
+}
+
+/// One of what is measured.
+fn unit(measure: Measure) -> &'static str {
+    match measure {
+        Measure::Packets => "packet",
+        Measure::Bytes => "byte",
     }
 }
 
@@ -593,7 +609,7 @@ fn entropy(page: &mut Page, bits: &Estimate, normalized: f64) {
         format!(" (between {:.3} and {:.3})", bits.low, bits.high)
     };
     if bits.high - bits.low > 0.1 * bits.value {
-        let text = format!("{:.3} bits{about}: too wide to read the traffic by it.", bits.value);
+        let text = format!("{:.3} bits{about}: too wide to say more.", bits.value);
         return paragraph(page, "  ", &text);
     }
     let of_most = units::percent(normalized);
@@ -608,7 +624,7 @@ fn entropy(page: &mut Page, bits: &Estimate, normalized: f64) {
         page,
         "  ",
         &format!(
-            "{:.3} bits{about}, {of_most} of the most that so many flows can have: {reading}.",
+            "{:.3} bits{about}, {of_most} of the maximum for this number of flows: {reading}.",
             bits.value
         ),
     );
