@@ -251,7 +251,7 @@ fn targets_out_of_reach_are_refused() {
     for name in ["fm", "hyperloglog", "kll"] {
         let options = Options::new(1 << 20, 1).with([("epsilon", "1e-10")]);
         let error = catalog::build::<Key8>(name, &options).err().unwrap().to_string();
-        assert!(error.contains("epsilon=1e-10 is not"), "{name}: {error}");
+        assert!(error.contains("'epsilon=1e-10' is not"), "{name}: {error}");
     }
     let least = |name: &str| build(name, &[("epsilon", "0.9")], 1).parameters();
     assert_eq!(least("hyperloglog")[0].1.to_string(), "16");

@@ -269,7 +269,7 @@ fn specs_that_are_none() {
         assert_eq!(text.parse::<KeySpec>(), Err(KeyError::NoAddress(name)));
     }
     let message = |text: &str| text.parse::<KeySpec>().unwrap_err().to_string();
-    assert!(message("src").contains("'src'") && message("src").contains("five-tuple"));
+    assert!(message("src").contains("'src'") && message("src").contains("did you mean 'source'?"));
     assert_eq!(message("five_tuple"), "unknown key 'five_tuple'; did you mean 'five-tuple'?");
     assert_eq!(
         message("source+destination_port"),

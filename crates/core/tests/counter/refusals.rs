@@ -14,14 +14,14 @@ fn refusal(name: &str, by: Measure, parameters: &[(&str, &str)]) -> String {
 fn sizes_and_targets_are_checked() {
     for name in ["space-saving", "stream-summary", "misra-gries"] {
         let both = refusal(name, Measure::Packets, &[("counters", "10"), ("epsilon", "0.1")]);
-        assert!(both.contains("counters and epsilon decide the same"), "{both}");
+        assert!(both.contains("counters and epsilon set the same value"), "{both}");
         let none = refusal(name, Measure::Packets, &[("counters", "0")]);
         assert!(none.contains("'counters=0' is not a whole number from 1"), "{none}");
         let whole = refusal(name, Measure::Packets, &[("epsilon", "1.5")]);
         assert!(whole.contains("'epsilon=1.5' is not a number between 0 and 1"), "{whole}");
     }
     let none = refusal("netflow", Measure::Packets, &[("sample", "0")]);
-    assert!(none.contains("sample=0 is not"), "{none}");
+    assert!(none.contains("'sample=0' is not"), "{none}");
     for (name, value) in [("rate", "0"), ("rate", "1000000001"), ("queue", "0")] {
         let out = refusal("sketch-visor", Measure::Packets, &[(name, value)]);
         assert!(
