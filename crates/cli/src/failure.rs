@@ -83,8 +83,9 @@ pub(crate) fn complain(message: &str) {
 /// The line for a command line that clap refuses.
 pub(crate) fn refused(error: &clap::Error) -> Failure {
     let message = flowgauge_options::sentence(error);
-    Failure::Usage(match message.ends_with('?') {
-        true => format!("{message} See --help"),
-        false => format!("{message}; see --help"),
+    Failure::Usage(if message.ends_with('?') {
+        format!("{message} See --help")
+    } else {
+        format!("{message}; see --help")
     })
 }
