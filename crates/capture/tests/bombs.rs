@@ -98,7 +98,7 @@ fn bombs_stop_in_little_memory() {
         ("zstd of the widest window", widest(&wide), "block cut short"),
         ("gzip of a block passed over", bomb(gzip, &passed, &zeros), ratio),
         ("zstd of a section header", bomb(plain_zstd, &held, &zeros), ratio),
-        ("zstd of interfaces", bomb(plain_zstd, section, &interface), "over 65536 in one"),
+        ("zstd of interfaces", bomb(plain_zstd, section, &interface), "more than 65536 interface"),
         (
             "zstd of a wider window",
             zstd(&[&header[..], &zeros].concat(), Some(27)),

@@ -530,21 +530,18 @@ impl<K: Width> Lane<K> {
         let LaneOptions { key, batch_packets, elements, services, .. } = options;
         let services = services.then(Box::default);
         let (mask, usual) = (key.mask(key.lanes()[lane]), key.kind().is_usual());
-        let (extras, batch, none) = (options.wants_extras(), Batch::new(), Size::default());
-        let (keyed, twice) = (none, none);
-        let weight = 1;
         Self {
             key,
             mask,
             usual,
-            extras,
-            batch,
+            extras: options.wants_extras(),
+            batch: Batch::new(),
             batch_packets,
             elements,
             services,
-            keyed,
-            twice,
-            weight,
+            keyed: Size::default(),
+            twice: Size::default(),
+            weight: 1,
         }
     }
 
@@ -884,21 +881,8 @@ where
 impl<K: FlowKey> Clone for Lane<K> {
     /// An empty lane like this one.
     fn clone(&self) -> Self {
-        let &Self { key, mask, usual, extras, batch_packets, elements, weight, .. } = self;
-        let (batch, keyed, twice) = (Batch::new(), Size::default(), Size::default());
         let services = self.services.as_ref().map(|_| Box::default());
-        Self {
-            key,
-            mask,
-            usual,
-            extras,
-            batch,
-            batch_packets,
-            elements,
-            services,
-            keyed,
-            twice,
-            weight,
-        }
+        let (keyed, twice) = Default::default();
+        Self { batch: Batch::new(), services, keyed, twice, ..*self }
     }
 }

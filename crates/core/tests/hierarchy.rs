@@ -453,7 +453,7 @@ fn other_keys_and_other_questions_are_refused() {
         assert!(refused(five).contains("use --key source or destination"));
         assert!(refused(pair).contains("use --hierarchy pair"));
         let [five, pair] = build(Hierarchy::Pair, name);
-        assert!(refused(five).contains("use --key pair") && pair.is_ok());
+        assert!(refused(five).contains("needs --key pair") && pair.is_ok());
     }
     let options = options(Hierarchy::Bytes, Measure::Packets, 1, 10);
     let counts = catalog::build::<Key4>("mst", &options).unwrap();

@@ -67,7 +67,7 @@ int main(void)
     refused((fg_settings){ .queues = 1, .options = "a: key=source\na: key=pair" }, FG_EOPTIONS, "'a'");
     refused((fg_settings){ .queues = 1, .options = "algorithm=auto" }, FG_EOPTIONS, "auto");
     refused((fg_settings){ .queues = 1, .options = "memory=1" }, FG_EOPTIONS, "emory");
-    refused((fg_settings){ .queues = 1, .options = "memory=2TiB" }, FG_EFAILED, "ask for less");
+    refused((fg_settings){ .queues = 1, .options = "memory=2TiB" }, FG_EFAILED, "lower");
     refused((fg_settings){ .queues = 1, .options = "updates=1s" }, FG_EOPTIONS, "updates");
     refused((fg_settings){ .queues = 1, .options = "algorithm=linear-table:state=ewma task=changes" },
             FG_EOPTIONS, "forecasts");

@@ -131,7 +131,7 @@ fn messages_say_what_where_and_what_to_do() {
     };
     let after = "; packets before it are counted";
     let length = with(108, &[255, 255, 255, 127]);
-    let expected = "x.pcap: byte 100: captured length 2147483647 is over 262144";
+    let expected = "x.pcap: byte 100: captured length 2147483647 exceeds 262144";
     assert_eq!(message(&length), format!("{expected}{after}"));
     let expected = "x.pcap: byte 100: packet cut short: the file ends after 59 of 60 bytes";
     assert_eq!(message(&file[..175]), format!("{expected}{after}"));
@@ -141,7 +141,7 @@ fn messages_say_what_where_and_what_to_do() {
         (Vec::new(), "is empty"),
         (file[..23].to_vec(), "ends inside its file header, after 23 bytes"),
         (with(0, b"PK\x03\x04"), "not a capture: it begins with [50, 4b, 03, 04]"),
-        (with(6, &[5]), "version 2.5 of pcap is not known"),
+        (with(6, &[5]), "version 2.5 of pcap is not supported"),
         (with(22, &[1]), "link type 0x00010001 has reserved bits set"),
     ] {
         let text = message(&file);

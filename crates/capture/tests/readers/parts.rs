@@ -330,7 +330,7 @@ fn interfaces_that_change_do_not_stay_unnoticed() {
             panic!("{name}: {errors:?}")
         };
         let seam = parts[1].bytes().start;
-        let text = format!("interfaces change before byte {seam}, where the file was cut");
+        let text = format!("interfaces change before byte {seam}, where the file was split");
         assert!(damage.to_string().starts_with(&text), "{damage}");
         assert_eq!(packets.len(), walk(&bytes).packets.len(), "the same blocks");
     }

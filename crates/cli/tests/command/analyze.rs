@@ -772,7 +772,7 @@ fn a_query_that_answers_nothing_says_what_does() {
         (&[][..], "use --task flow-size"),
         (&["--task", "flow-size"], "--flow"),
         (&["--flow", "destination_port=53"], "--task flow-size"),
-        (&["--task", "flow-size", "--flow", "colour=red"], "'colour' is no field"),
+        (&["--task", "flow-size", "--flow", "colour=red"], "unknown field 'colour'"),
     ] {
         let answer = flowgauge(&[&["query", &stored][..], options].concat());
         assert_eq!((answer.code, answer.out.as_str()), (2, ""), "{options:?}");

@@ -69,7 +69,7 @@ fn it_goes_before_sketches_of_rows() {
     for name in ["linear-table", "conservative-count-min", "space-saving", "reversible-sketch"] {
         let refused = refusal(&["nitro"], name);
         assert!(refused.contains("it needs a sketch with unbiased rows"), "{refused}");
-        assert!(refused.contains("it goes before count-min, count-sketch, k-ary"), "{refused}");
+        assert!(refused.contains("it supports count-min, count-sketch, k-ary"), "{refused}");
     }
     let behind = refusal(&["nitro", "agg-evict"], "count-min");
     assert!(behind.contains("nitro cannot stand before agg-evict: it needs"), "{behind}");
@@ -303,7 +303,7 @@ fn parameters_are_checked_and_the_bound_is_told() {
         NitroSketch::promise(&Parameters::new(pairs.iter().copied())).unwrap().unwrap_or_default()
     };
     let fixed = promise(&[]);
-    assert!(fixed.contains("one packet in 100,") && fixed.contains("320000 columns"), "{fixed}");
+    assert!(fixed.contains("one packet in 100;") && fixed.contains("320000 columns"), "{fixed}");
     let correct = promise(&[("mode", "correct"), ("p", "0.01")]);
     // 11 · 400 · 64, and as much times √(1 + 0.05/8).
     assert!(correct.contains("281600 columns") && correct.contains("282479"), "{correct}");

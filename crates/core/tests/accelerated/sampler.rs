@@ -220,7 +220,7 @@ fn parameters_are_checked() {
     assert!(
         refusal("skipper", &[("l2", "own"), ("gamma", "paper")]).contains("set the same value")
     );
-    assert!(refusal("skipper", &[("p", "0.1")]).contains("ask for l2=own"));
+    assert!(refusal("skipper", &[("p", "0.1")]).contains("not supported without l2=own"));
 }
 
 /// Their batch is a part of the memory given.

@@ -3,15 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use flowgauge_capture::Captures;
 use flowgauge_core::key::{Field, KeyKind, KeySpec};
 use flowgauge_core::summary::Parameters;
-use flowgauge_engine::sink::{Json, Written};
 use flowgauge_engine::{Config, EpochLength, Plan};
 use serde_json::{Value, json};
 
 use crate::asking;
 use crate::capture::{Pcap, Random, udp, udp6};
+use crate::keys::reports;
 
 const START_NS: u64 = 1_700_000_000_000_000_000;
 
@@ -172,18 +171,6 @@ fn reported(line: &Value, kind: KeyKind, detailed: bool) -> Flows {
         (key, Flow { all, back, span: Some((first, last)), flags })
     };
     items.iter().map(flow).collect()
-}
-
-/// The reports of several measurements in one pass, each by its name.
-fn reports(plan: Plan, bytes: &[u8]) -> BTreeMap<String, Value> {
-    let mut source = Captures::from_bytes("test.pcap", bytes.to_vec());
-    let mut out = Vec::new();
-    flowgauge_engine::run(plan, &mut source, &mut Written::new(Json, &mut out), &mut |_| {})
-        .unwrap();
-    let lines = String::from_utf8(out).unwrap();
-    let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let epochs = lines.filter(|line| line["type"] == "epoch");
-    epochs.map(|line| (line["measurement"].as_str().unwrap().to_owned(), line)).collect()
 }
 
 fn config(number: usize, key: KeySpec, algorithm: &str, state: &str) -> Config {

@@ -114,9 +114,9 @@ fn reported(line: &Value) -> Sizes {
 }
 
 /// The reports of several measurements in one pass, each by its name.
-fn reports(configs: Vec<Config>, bytes: &[u8]) -> BTreeMap<String, Value> {
+pub(crate) fn reports(plan: Plan, bytes: &[u8]) -> BTreeMap<String, Value> {
     let mut source = Captures::from_bytes("test.pcap", bytes.to_vec());
-    let (plan, mut out) = (Plan::several(configs).unwrap(), Vec::new());
+    let mut out = Vec::new();
     flowgauge_engine::run(plan, &mut source, &mut Written::new(Json, &mut out), &mut |_| {})
         .unwrap();
     let lines = String::from_utf8(out).unwrap();
@@ -161,11 +161,11 @@ fn every_key_counts_what_it_names() {
     };
     let configs: Vec<_> = keys.iter().enumerate().map(config).collect();
     for (config, key) in configs.iter().zip(&keys) {
-        let alone = reports(vec![config.clone()], &bytes);
+        let alone = reports(Plan::new(config.clone()).unwrap(), &bytes);
         assert_eq!(reported(&alone[&config.name]), counted(*key, &packets), "{key}");
     }
     for (configs, keys) in configs.chunks(9).zip(keys.chunks(9)) {
-        let several = reports(configs.to_vec(), &bytes);
+        let several = reports(Plan::several(configs.to_vec()).unwrap(), &bytes);
         for (config, key) in configs.iter().zip(keys) {
             assert_eq!(reported(&several[&config.name]), counted(*key, &packets), "{key}");
         }
