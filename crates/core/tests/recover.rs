@@ -236,7 +236,7 @@ fn a_heavy_key_brings_few_others() {
         (&[("epsilon", "0.1")], 256),
     ] {
         let error = refused(parameters);
-        assert!(error.contains(&format!("gives {fewest} columns: fewer name")), "{error}");
+        assert!(error.contains(&format!("fewer than {fewest} columns recover")), "{error}");
     }
     let error = catalog::build::<Key4>("reversible-sketch", &Options::new(8192, 1)).err().unwrap();
     assert!(

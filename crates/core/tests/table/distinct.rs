@@ -96,7 +96,7 @@ fn a_spread_that_no_filter_tells_is_refused() {
             catalog::build::<Key4>(name, &options).err().map(|error| error.to_string())
         };
         assert!(build(2364).is_none());
-        assert!(build(2365).unwrap().contains("cannot tell a spread over 2364"));
+        assert!(build(2365).unwrap().contains("cannot count more than 2364 peers"));
     }
 }
 
