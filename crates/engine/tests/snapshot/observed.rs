@@ -52,7 +52,7 @@ fn an_epoch_that_was_observed_in_part_says_so() {
     let compared: Vec<_> = reports.iter().map(|of| of["tasks"]["changes"].is_object()).collect();
     assert_eq!(compared, [false, true, true, false]);
     let notes = reports[3]["notes"].to_string();
-    assert!(notes.contains("changes is left out: 30.0 % of this epoch was observed"), "{notes}");
+    assert!(notes.contains("only 30.0 % of this epoch was observed"), "{notes}");
 }
 
 /// Observed times of a host add up, each nanosecond once; that of several hosts is their mean.
