@@ -228,7 +228,7 @@ fn live_measures_what_analyze_measures_of_the_same_packets() {
         &["--epoch", "whole"][..],
         &["--epoch", "whole", "--workers", "2"],
         &["--epoch", "whole", "--workers", "3", "--fanout", "hash"],
-        &["--epoch", "whole", "--workers", "2", "--fanout", "cpu", "--ring", "1MiB"],
+        &["--epoch", "whole", "--workers", "2", "--fanout", "cpu", "--ring", "4MiB"],
         &["--epoch", "whole", "--key", "source", "--by", "bytes", "--workers", "2"],
         &["--epoch", "whole", "--engine", "af-xdp", "--takes-traffic"],
         &["--epoch", "whole", "--engine", "af-xdp", "--takes-traffic", "--busy-poll"],
