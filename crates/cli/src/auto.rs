@@ -87,7 +87,7 @@ fn line(choice: &Choice) -> String {
         .tried
         .get(1)
         .map_or_else(String::new, |tried| format!("; next is {} ({:.1} ns)", tried.name, tried.ns));
-    format!("auto chose {chosen}{second}; 'flowgauge explain' shows what was tried")
+    format!("auto chose {chosen}{second}; see 'flowgauge explain' for the trials")
 }
 
 fn within(tried: &Tried) -> String {

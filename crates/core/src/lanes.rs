@@ -38,7 +38,7 @@ pub struct Counts {
     pub keyed: Size,
     /// Those of them that no lane takes.
     pub unmeasured: Size,
-    /// Those of them that count for two keys, each of which is an end of the packet.
+    /// Packets counted for both of their ends, under two keys.
     pub twice: Size,
     /// Packets without a key.
     pub keyless: KeylessCounts,

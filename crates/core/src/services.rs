@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use crate::terms::Size;
 
-/// Protocols whose ports are told apart: TCP, UDP and SCTP.
+/// Protocols with ports: TCP, UDP and SCTP.
 pub const WITH_PORTS: [u8; 3] = [6, 17, 132];
 
 /// Service ports from 1024 on that are told apart. Those below all are.

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::run::{file, flowgauge, flowgauge_reading, folder, pcap, traffic, udp};
 
-/// What a report says of the traffic, but for its account of what was left out.
+/// The tasks of a report, and its packets with a key.
 fn answers(line: &Value) -> (Value, Value) {
     (line["tasks"].clone(), line["account"]["keyed"].clone())
 }
@@ -115,4 +115,26 @@ fn packets_are_cut_short() {
     let cut = account(&[&capture, "-s", "37"]);
     assert_eq!((&cut["malformed"], &cut["keyed"]), (&Value::from(10), &Value::from(0)));
     assert_eq!(cut["malformed_reasons"]["transport-cut"], 10);
+}
+
+/// Protocols and services are counted alike by one reader, by readers of parts, and by readers in turns.
+#[test]
+fn protocols_beside_a_sketch_are_those_of_any_reader() {
+    let folder = folder("readers");
+    let capture = folder.join("large.pcap").to_str().unwrap().to_owned();
+    let made = ["generate", "--packets", "60000", "--seed", "4", "--ipv6", "0.2", "-o", &capture];
+    assert_eq!(flowgauge(&made).code, 0);
+    let bytes = fs::read(&capture).unwrap();
+    let breakdown = |arguments: &[&str]| {
+        let options = ["analyze", "--format", "json", "--key", "host", "--algorithm", "count-min"];
+        let answer = flowgauge_reading(&[&options, arguments].concat(), &bytes);
+        assert_eq!(answer.code, 0, "{}", answer.err);
+        answer.lines()[0]["breakdown"].clone()
+    };
+    let one = breakdown(&[&capture]);
+    let packets = one["protocols"].as_array().unwrap().iter().map(|one| one["packets"].as_u64());
+    assert_eq!(packets.sum::<Option<u64>>(), Some(60_000));
+    for arguments in [[&*capture, "--workers", "2"], ["-", "--workers", "2"]] {
+        assert_eq!(breakdown(&arguments), one, "{arguments:?}");
+    }
 }

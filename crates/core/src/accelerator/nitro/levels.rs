@@ -328,15 +328,11 @@ impl<K: FlowKey> Summary<K> for Leveled<K> {
         for level in &mut self.levels {
             level.pace.load(from)?;
             let mut numbers = [0u64; 6];
-            from.numbers("what was sampled", &mut numbers)?;
+            from.numbers("sample", &mut numbers)?;
             let [fewest, weight, since, spread, merged, merged_weight] = numbers;
             let most = if level.whole { 1 } else { self.asked.most };
             if !(level.pace.one_in..=most).contains(&fewest) || since > weight {
-                return Err(from.invalid(
-                    "what was sampled",
-                    48,
-                    "it is too few packets for its rows",
-                ));
+                return Err(from.invalid("sample", 48, "it is too few packets for its rows"));
             }
             (level.fewest, level.weight, level.since) = (fewest, weight, since);
             (level.spread, level.merged, level.merged_weight) = (spread, merged, merged_weight);

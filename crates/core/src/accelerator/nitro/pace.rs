@@ -227,13 +227,13 @@ impl Pace {
         if self.seen > u64::MAX / 2 {
             return Err(from.invalid("packets seen", 8, "it is impossibly large"));
         }
-        self.one_in = from.number("packets of which one is taken")?;
+        self.one_in = from.number("sampling interval")?;
         let possible = match self.asked.mode {
             Mode::Fixed => self.one_in == self.asked.most,
             _ => self.one_in.is_power_of_two() && self.one_in <= self.asked.most,
         };
         if !possible {
-            return Err(from.invalid("packets of which one is taken", 8, "it is impossibly large"));
+            return Err(from.invalid("sampling interval", 8, "it is impossibly large"));
         }
         self.since_ns = from.number("time of the window")?;
         self.converged = from.flag("convergence")?;

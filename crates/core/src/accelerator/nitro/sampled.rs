@@ -171,10 +171,10 @@ impl<K: FlowKey> Summary<K> for Nitro<K> {
     fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.pace.load(from)?;
         let mut numbers = [0; 4];
-        from.numbers("what was sampled", &mut numbers)?;
+        from.numbers("sample", &mut numbers)?;
         [self.fewest, self.total, self.largest, self.merged] = numbers;
         if !(self.pace.one_in..=self.pace.asked().most).contains(&self.fewest) {
-            return Err(from.invalid("what was sampled", 32, "it is too few packets for its rows"));
+            return Err(from.invalid("sample", 32, "it is too few packets for its rows"));
         }
         self.restart();
         self.draws.load(from)?;

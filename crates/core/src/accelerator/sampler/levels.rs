@@ -265,7 +265,7 @@ impl<K: FlowKey> Summary<K> for Leveled<K> {
     fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         for (number, level) in self.levels[..self.count].iter_mut().enumerate() {
             let mut numbers = [0u64; 7];
-            from.numbers("what was sampled", &mut numbers)?;
+            from.numbers("sample", &mut numbers)?;
             let [seen, since, one_in, until, spread, merged, merged_units] = numbers;
             let possible = match self.kind.rate {
                 _ if number >= FIRST_WHOLE => (one_in, until) == (1, u64::MAX),
@@ -273,7 +273,7 @@ impl<K: FlowKey> Summary<K> for Leveled<K> {
                 Rate::Norm(norm) => (1..=norm.most()).contains(&one_in) && until >= since,
             };
             if !possible || since > seen {
-                return Err(from.invalid("what was sampled", 56, "the rates differ"));
+                return Err(from.invalid("sample", 56, "the rates differ"));
             }
             let draws = &mut level.draws;
             draws.change(1.0 / one_in as f64);

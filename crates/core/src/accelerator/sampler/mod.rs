@@ -311,7 +311,7 @@ impl<K: FlowKey> Summary<K> for Sampled<K> {
 
     fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         let mut numbers = [0; 6];
-        from.numbers("what was sampled", &mut numbers)?;
+        from.numbers("sample", &mut numbers)?;
         [self.seen, self.total, self.largest, self.merged, self.one_in, self.until] = numbers;
         let possible = match self.kind.rate {
             _ if self.kind.headers => (1..=MOST).contains(&self.one_in) && self.until == u64::MAX,
@@ -319,7 +319,7 @@ impl<K: FlowKey> Summary<K> for Sampled<K> {
             Rate::Norm(norm) => (1..=norm.most()).contains(&self.one_in) && self.until >= self.seen,
         };
         if !possible {
-            return Err(from.invalid("what was sampled", 48, "the rates differ"));
+            return Err(from.invalid("sample", 48, "the rates differ"));
         }
         self.draws.change(1.0 / self.one_in as f64);
         self.draws.load(from)?;
