@@ -1,0 +1,411 @@
+//! One key type on its way from headers to batches.
+
+use std::ops::Range;
+
+use flowgauge_kernel::{Digester, Tuple};
+
+use super::{Beside, Keyless, LaneOptions, Take};
+use crate::any::Width;
+use crate::batch::Batch;
+use crate::block::Block;
+use crate::key::{Detail, Element, Elements, Extract, FlowKey, KeyKind, KeySpec, Whole};
+use crate::packet::common::Version;
+use crate::packet::{Extras, Frames, Ip, KeylessCounts, NoKey, Ports, Tunnels, tcp_flags};
+use crate::services::Services;
+use crate::terms::{Size, SpreadOf};
+
+/// One packet of `wire` bytes.
+pub(super) fn one(wire: u32) -> Size {
+    Size { packets: 1, bytes: u64::from(wire) }
+}
+/// Cuts keys from five-tuples.
+#[inline(always)]
+fn cut<const N: usize, K>(tuples: &[Tuple<N>], kind: KeyKind, mask: K, to: &mut [K])
+where
+    K: FlowKey + Extract<N>,
+{
+    for (to, tuple) in to.iter_mut().zip(tuples) {
+        *to = K::from_tuple(kind, tuple).masked(mask);
+    }
+}
+
+/// A batch of one key type that fills.
+pub(super) struct Lane<K> {
+    pub(super) key: KeySpec,
+    mask: K,
+    /// Whether it is a key that is made by code of its own.
+    usual: bool,
+    /// Whether more of frames is read than headers.
+    pub(super) extras: bool,
+    batch: Batch<K>,
+    batch_packets: usize,
+    elements: Option<Elements>,
+    pub(super) services: Option<Box<Services>>,
+    /// Packets passed on, and those of them that were passed on for both ends.
+    pub(super) keyed: Size,
+    pub(super) twice: Size,
+    /// Packets that each row stands for.
+    weight: u32,
+}
+
+impl<K: Width> Lane<K> {
+    pub(super) fn new(options: LaneOptions, lane: usize) -> Self {
+        let LaneOptions { key, batch_packets, elements, services, .. } = options;
+        let services = services.then(Box::default);
+        let (mask, usual) = (key.mask(key.lanes()[lane]), key.kind().is_usual());
+        Self {
+            key,
+            mask,
+            usual,
+            extras: options.wants_extras(),
+            batch: Batch::new(),
+            batch_packets,
+            elements,
+            services,
+            keyed: Size::default(),
+            twice: Size::default(),
+            weight: 1,
+        }
+    }
+
+    pub(super) fn ipv6(options: LaneOptions) -> Option<Self> {
+        options.ipv6.then(|| Self::new(options, 1))
+    }
+
+    /// Whether each packet is taken by itself: no loop cuts such keys from columns.
+    fn takes_singly(&self) -> bool {
+        self.key.kind().is_either() || self.key.kind().needs_extras()
+    }
+
+    /// Takes a packet with an IP header; `to` gets the batch when it is full.
+    #[inline(always)]
+    pub(super) fn take<const N: usize>(
+        &mut self,
+        ip: &Ip<N>,
+        packet: Beside<'_>,
+        lane: usize,
+        to: &mut dyn Take,
+    ) -> Result<(), Keyless>
+    where
+        K: Extract<N>,
+        Ip<N>: Element,
+    {
+        if self.takes_singly() {
+            return self.take_singly(ip, packet, lane, to);
+        }
+        let (kind, none) = (self.key.kind(), Extras::default());
+        let key = K::extract_bits(kind, ip, &none, self.mask).map_err(Keyless::Malformed)?;
+        let element = self.element_of(ip, packet.extras.unwrap_or(&none))?;
+        self.count_service(ip, packet.wire);
+        self.push(key, packet, element, lane, to);
+        Ok(())
+    }
+
+    /// As [`Self::take`], of a key that reads more than a five-tuple, or that is either end of the packet.
+    #[inline(never)]
+    fn take_singly<const N: usize>(
+        &mut self,
+        ip: &Ip<N>,
+        packet: Beside<'_>,
+        lane: usize,
+        to: &mut dyn Take,
+    ) -> Result<(), Keyless>
+    where
+        K: Extract<N>,
+        Ip<N>: Element,
+    {
+        let (kind, none) = (self.key.kind(), Extras::default());
+        let extras = match packet.extras {
+            Some(extras) => extras,
+            None if kind.needs_extras() => return Err(Keyless::NoKey(NoKey::NoFrame)),
+            None => &none,
+        };
+        let key = K::extract_bits(kind, ip, extras, self.mask).map_err(Keyless::Malformed)?;
+        let element = self.element_of(ip, extras)?;
+        self.count_service(ip, packet.wire);
+        if kind.is_either() {
+            self.keyed += one(packet.wire);
+            let other = K::extract_bits(kind, &ip.reversed(), &extras.reversed(), self.mask);
+            let other = other.map_err(Keyless::Malformed)?;
+            if other != key {
+                self.twice += one(packet.wire);
+                let element = match self.elements {
+                    Some(Elements::Details) => {
+                        Detail { back: true, ..Detail::from(element) }.into()
+                    }
+                    _ => self.element_of(&ip.reversed(), extras)?,
+                };
+                self.push(other, packet, element, lane, to);
+            }
+        }
+        self.push(key, packet, element, lane, to);
+        Ok(())
+    }
+
+    /// The element of a packet; 0 where no summary wants it.
+    #[inline(always)]
+    fn element_of<const N: usize>(&self, ip: &Ip<N>, extras: &Extras) -> Result<u64, Keyless>
+    where
+        K: Extract<N>,
+        Ip<N>: Element,
+    {
+        match &self.elements {
+            None => Ok(0),
+            Some(Elements::Peers(of, digester)) => {
+                ip.element(self.key.kind(), *of, digester).map_err(Keyless::Malformed)
+            }
+            Some(Elements::Details) => {
+                let ports = ip.ports.bytes().unwrap_or([0; 4]);
+                let tuple = Tuple::new(ip.addresses, ports, ip.protocol);
+                Ok(self.detail(&tuple, extras.tcp_flags))
+            }
+        }
+    }
+
+    /// The element of [`Elements::Details`].
+    #[inline(always)]
+    fn detail<const N: usize>(&self, tuple: &Tuple<N>, tcp_flags: u8) -> u64
+    where
+        K: Extract<N>,
+    {
+        let back = self.key.kind().is_in_order() && K::is_answer(tuple, self.mask);
+        Detail { tcp_flags, back }.into()
+    }
+
+    /// Counts a packet by its protocol and service, where that is asked for.
+    #[inline(always)]
+    fn count_service<const N: usize>(&mut self, ip: &Ip<N>, wire: u32) {
+        let Some(services) = &mut self.services else { return };
+        match ip.ports {
+            Ports::Found(ports) => services.add(ip.protocol, ports.to_be_bytes(), wire),
+            Ports::Absent | Ports::Malformed(_) => services.add_protocol(ip.protocol, wire),
+            Ports::Unreached(_) => {}
+        }
+    }
+
+    /// Adds a row; `to` gets the batch when it is full.
+    #[inline(always)]
+    fn push(&mut self, key: K, packet: Beside<'_>, element: u64, lane: usize, to: &mut dyn Take) {
+        if self.elements.is_some() {
+            self.batch.push_with_element(key, packet.wire, packet.time_ns, element);
+        } else {
+            self.batch.push(key, packet.wire, packet.time_ns);
+        }
+        if self.batch.len() == self.batch_packets {
+            self.flush(lane, to);
+        }
+    }
+
+    /// Takes the first frames, as far as they are common ones of a version of IP; returns how many.
+    #[inline(always)]
+    pub(super) fn take_common<const N: usize>(
+        &mut self,
+        frames: Frames<'_>,
+        version: impl Version<N>,
+        lane: usize,
+        to: &mut dyn Take,
+    ) -> usize
+    where
+        K: Extract<N>,
+        Ip<N>: Element,
+    {
+        if self.takes_singly() {
+            return 0;
+        }
+        if self.elements.is_some() || self.services.is_some() {
+            return self.take_tuples_of(frames, version, lane, to);
+        }
+        let (kind, mask, usual) = (self.key.kind(), self.mask, self.usual);
+        let key = |tuple: &Tuple<N>| K::from_tuple(kind, tuple).masked(mask);
+        let extras = &Extras::default();
+        let combined = |tuple: &Tuple<N>| K::combined(kind, &Whole { tuple, extras }, mask);
+        let mut taken = 0;
+        loop {
+            let first = self.batch.len();
+            let room = frames.part(taken..frames.len().min(taken + self.batch_packets - first));
+            let free = self.batch.free_keys();
+            // A loop each, so that the usual keys do not pay for the others.
+            let rows = if usual {
+                version.read_all(room.bytes(), free, key)
+            } else {
+                version.read_all(room.bytes(), free, combined)
+            };
+            self.batch.extend(&room.wires()[..rows], &room.times_ns()[..rows]);
+            if self.batch.len() == self.batch_packets {
+                self.flush(lane, to);
+            }
+            taken += rows;
+            if rows < room.len() || taken == frames.len() {
+                return taken;
+            }
+        }
+    }
+
+    /// As [`Self::take_common`], where more than a key is made of each packet: five-tuples are read some at
+    /// a time.
+    #[inline(always)]
+    fn take_tuples_of<const N: usize>(
+        &mut self,
+        frames: Frames<'_>,
+        version: impl Version<N>,
+        lane: usize,
+        to: &mut dyn Take,
+    ) -> usize
+    where
+        K: Extract<N>,
+        Ip<N>: Element,
+    {
+        const SOME: usize = 32;
+        let mut tuples = [Tuple::new([0; N], [0; 4], 0); SOME];
+        let mut taken = 0;
+        loop {
+            let room = frames.part(taken..frames.len().min(taken + SOME));
+            let rows = version.read_all(room.bytes(), &mut tuples, |tuple| *tuple);
+            let part = room.part(0..rows);
+            // A common frame is no tunnel that is followed.
+            let flags = |row| tcp_flags(&part.at(row), Tunnels::Outer);
+            self.take_tuples(&tuples[..rows], (part.wires(), part.times_ns()), flags, lane, to);
+            taken += rows;
+            if rows < room.len() || taken == frames.len() {
+                return taken;
+            }
+        }
+    }
+
+    /// Takes packets of these five-tuples, bytes on the wire and times, and with the TCP flags that `flags`
+    /// says of their places.
+    #[inline(always)]
+    fn take_tuples<const N: usize>(
+        &mut self,
+        tuples: &[Tuple<N>],
+        (wires, times_ns): (&[u32], &[i64]),
+        flags: impl Fn(usize) -> u8,
+        lane: usize,
+        to: &mut dyn Take,
+    ) where
+        K: Extract<N>,
+        Ip<N>: Element,
+    {
+        let (kind, mask) = (self.key.kind(), self.mask);
+        let mut at = 0;
+        while at < tuples.len() {
+            let first = self.batch.len();
+            let end = tuples.len().min(at + self.batch_packets - first);
+            let (tuples, wires) = (&tuples[at..end], &wires[at..end]);
+            let free = self.batch.free_keys();
+            // A loop for each kind of address, which is a constant there, copies by vectors.
+            match kind {
+                KeyKind::SOURCE => cut(tuples, KeyKind::SOURCE, mask, free),
+                KeyKind::DESTINATION => cut(tuples, KeyKind::DESTINATION, mask, free),
+                kind if self.usual => cut(tuples, kind, mask, free),
+                kind => {
+                    let extras = &Extras::default();
+                    for (to, tuple) in free.iter_mut().zip(tuples) {
+                        *to = K::combined(kind, &Whole { tuple, extras }, mask);
+                    }
+                }
+            }
+            self.batch.extend(wires, &times_ns[at..end]);
+            if let Some(services) = &mut self.services {
+                for (tuple, wire) in tuples.iter().zip(wires) {
+                    services.add(tuple.protocol(), tuple.ports(), *wire);
+                }
+            }
+            match self.elements {
+                None => {}
+                Some(Elements::Peers(of, digester)) => {
+                    let element = |tuple| peer(tuple, kind, of, &digester);
+                    self.batch.set_elements(first, tuples.iter().copied().map(element));
+                }
+                Some(Elements::Details) => {
+                    for (row, tuple) in tuples.iter().enumerate() {
+                        let detail = self.detail(tuple, flags(at + row));
+                        self.batch.set_elements(first + row, std::iter::once(detail));
+                    }
+                }
+            }
+            if self.batch.len() == self.batch_packets {
+                self.flush(lane, to);
+            }
+            at = end;
+        }
+    }
+
+    /// Takes packets of the columns of a block; returns how many have a key.
+    #[inline(always)]
+    pub(super) fn take_columns(
+        &mut self,
+        block: &Block,
+        places: Range<usize>,
+        keyless: &mut KeylessCounts,
+        to: &mut dyn Take,
+    ) -> u64
+    where
+        K: Extract<8>,
+    {
+        let lane = 0;
+        if self.takes_singly() {
+            let mut keyed = 0;
+            for place in places {
+                let (wire, time_ns) = (block.wires()[place], block.times_ns()[place]);
+                let packet = Beside { wire, time_ns, extras: block.extras(place) };
+                let [tuple] = block.tuples(place..place + 1) else { unreachable!("one place") };
+                match self.take_singly(&(*tuple).into(), packet, lane, to) {
+                    Ok(()) => keyed += 1,
+                    Err(reason) => reason.count(keyless),
+                }
+            }
+            return keyed;
+        }
+        let columns = (&block.wires()[places.clone()], &block.times_ns()[places.clone()]);
+        let flags = |at| block.extras(places.start + at).map_or(0, |extras| extras.tcp_flags);
+        self.take_tuples(block.tuples(places.clone()), columns, flags, lane, to);
+        places.len() as u64
+    }
+
+    pub(super) fn forget(&mut self) {
+        (self.keyed, self.twice) = Default::default();
+        if let Some(services) = &mut self.services {
+            services.clear();
+        }
+    }
+
+    pub(super) fn weigh(&mut self, lane: usize, packets: u32, to: &mut dyn Take) {
+        if packets != self.weight {
+            self.flush(lane, to);
+            self.weight = packets;
+        }
+    }
+
+    pub(super) fn flush(&mut self, lane: usize, to: &mut dyn Take) {
+        if !self.batch.is_empty() {
+            if !self.key.kind().is_either() {
+                self.keyed += K::any(&mut self.batch).size();
+            }
+            self.batch.weigh(self.weight);
+            to.take(lane, K::any(&mut self.batch));
+            self.batch.clear();
+        }
+    }
+}
+
+/// The digest of whom the packet of a five-tuple speaks with.
+#[inline(always)]
+fn peer<const N: usize>(tuple: Tuple<N>, kind: KeyKind, of: SpreadOf, digester: &Digester) -> u64
+where
+    Ip<N>: Element,
+{
+    match Ip::from(tuple).element(kind, of, digester) {
+        Ok(element) => element,
+        Err(_) => unreachable!("a five-tuple has ports"),
+    }
+}
+
+impl<K: FlowKey> Clone for Lane<K> {
+    /// An empty lane like this one.
+    fn clone(&self) -> Self {
+        let services = self.services.as_ref().map(|_| Box::default());
+        let (keyed, twice) = Default::default();
+        Self { batch: Batch::new(), services, keyed, twice, ..*self }
+    }
+}
