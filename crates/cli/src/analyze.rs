@@ -45,7 +45,7 @@ pub(crate) fn run(reading: &Reading) -> Result<u8, Failure> {
     let finished = output::finish(outlets, outcome);
     bar.finish();
     let outcome = finished?;
-    tap.finish()?;
+    let written = tap.finish();
     if let Some(verbose) = verbose {
         verbose.end(&outcome);
     }
@@ -58,6 +58,7 @@ pub(crate) fn run(reading: &Reading) -> Result<u8, Failure> {
     }
     let unreadable = |problem: &SourceError| matches!(problem, SourceError::Unreadable(_));
     Ok(match problems.as_slice() {
+        _ if !written => FAILED,
         [] => FINE,
         problems if problems.iter().any(unreadable) => FAILED,
         _ => DAMAGED,

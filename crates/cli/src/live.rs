@@ -90,7 +90,7 @@ pub(crate) fn run(live: &Live) -> Result<u8, Failure> {
     let mut outlets = output::outlets(Pace::Live, sinks)?;
     let ended = flowgauge_engine::run_queues(plan, sources, &mut outlets);
     let (outcome, complete) = output::finish_live(outlets, ended)?;
-    tap.finish()?;
+    let written = tap.finish();
     if let Some(verbose) = verbose {
         verbose.end(&outcome);
     }
@@ -100,7 +100,7 @@ pub(crate) fn run(live: &Live) -> Result<u8, Failure> {
     for problem in &outcome.problems {
         complain(&problem.to_string());
     }
-    Ok(if outcome.problems.is_empty() && complete { FINE } else { FAILED })
+    Ok(if outcome.problems.is_empty() && complete && written { FINE } else { FAILED })
 }
 
 /// Opens the queues of all interfaces.

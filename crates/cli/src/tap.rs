@@ -13,9 +13,9 @@ use flowgauge_engine::source::{
 };
 use flowgauge_filter::Filter;
 
-use crate::args::Run;
-use crate::failure::Failure;
-use crate::output::refuse_input;
+use crate::args::{Destination, Run};
+use crate::failure::{Failure, complain};
+use crate::output::{refuse_input, same};
 
 /// What is done to the packets of a run; nothing where neither `-s` nor `-w` is given.
 #[derive(Clone, Default)]
@@ -32,8 +32,8 @@ struct Recording {
     filters: Vec<Filter>,
     /// Packets that the limit still allows.
     left: u64,
-    /// Why there are no more.
-    error: Option<io::Error>,
+    /// Whether a packet could not be written, behind which none is.
+    failed: bool,
 }
 
 impl Tap {
@@ -48,7 +48,7 @@ impl Tap {
                 let filters: Option<Vec<_>> =
                     configs.iter().map(|config| config.filter.clone()).collect();
                 let (filters, left) = (filters.unwrap_or_default(), run.count.unwrap_or(u64::MAX));
-                let recording = Recording { writer, name, filters, left, error: None };
+                let recording = Recording { writer, name, filters, left, failed: false };
                 Some(Arc::new(Mutex::new(recording)))
             }
         };
@@ -68,12 +68,16 @@ impl Tap {
         Box::new(Tapped { source, tap: self.clone() })
     }
 
-    /// Writes what is held back.
-    pub(crate) fn finish(self) -> Result<(), Failure> {
-        let Some(recording) = self.recording else { return Ok(()) };
+    /// Writes what is held back, and says whether the file has all packets.
+    pub(crate) fn finish(self) -> bool {
+        let Some(recording) = self.recording else { return true };
         let mut recording = recording.lock().unwrap_or_else(PoisonError::into_inner);
-        let flushed = recording.error.take().map_or_else(|| recording.writer.flush(), Err);
-        flushed.map_err(|error| cannot(&recording.name, &error))
+        if !recording.failed
+            && let Err(error) = recording.writer.flush()
+        {
+            recording.fail(&error);
+        }
+        !recording.failed
     }
 
     fn record<'a>(&self, frames: impl Iterator<Item = Frame<'a>>) {
@@ -86,7 +90,7 @@ impl Tap {
 impl Recording {
     fn add<'a>(&mut self, frames: impl Iterator<Item = Frame<'a>>) {
         for frame in frames {
-            if self.left == 0 || self.error.is_some() {
+            if self.left == 0 || self.failed {
                 return;
             }
             let matches = |filter: &mut Filter| {
@@ -94,9 +98,17 @@ impl Recording {
             };
             if self.filters.is_empty() || self.filters.iter_mut().any(matches) {
                 self.left -= 1;
-                self.error = self.writer.write(&frame).err();
+                if let Err(error) = self.writer.write(&frame) {
+                    self.fail(&error);
+                }
             }
         }
+    }
+
+    /// Gives up on the file, and says so at once: a live run may last for long.
+    fn fail(&mut self, error: &io::Error) {
+        complain(&format!("cannot write {}: {error}; it has no more packets", self.name));
+        self.failed = true;
     }
 }
 
@@ -112,6 +124,13 @@ fn open(
 ) -> Result<(String, Box<dyn Write + Send>), Failure> {
     if path != Path::new("-") {
         refuse_input("capture", path, inputs)?;
+        let report = |one: &Destination| one.path.as_deref().is_some_and(|other| same(path, other));
+        if run.destinations().iter().any(report) {
+            return Err(Failure::Usage(format!(
+                "the capture and a report go to {}; name a different file for each",
+                path.display()
+            )));
+        }
         let name = path.display().to_string();
         let file = File::create(path).map_err(|error| cannot(&name, &error))?;
         return Ok((name, Box::new(BufWriter::new(file))));

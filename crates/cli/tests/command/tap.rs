@@ -80,9 +80,15 @@ fn packets_go_to_standard_output_where_reports_do_not() {
     );
     let own = flowgauge(&["analyze", &capture, "-w", &capture]);
     assert_eq!((own.code, fs::read(&capture).unwrap()), (2, bytes));
-    let full = flowgauge(&["analyze", &capture, "-w", "/dev/full"]);
-    assert_eq!(full.code, 1);
-    assert!(full.err.contains("cannot write /dev/full: No space left"), "{}", full.err);
+    let twice = flowgauge(&["analyze", &capture, "-w", &report, "-o", &report]);
+    assert_eq!(twice.code, 2);
+    assert!(twice.err.contains("name a different file for each"), "{}", twice.err);
+    // The report is complete all the same.
+    let full = flowgauge(&["analyze", &capture, "-w", "/dev/full", "--format", "json"]);
+    assert_eq!((full.code, full.lines().len()), (1, 2));
+    let line = "flowgauge: cannot write /dev/full: No space left on device (os error 28); \
+                it has no more packets\n";
+    assert_eq!(full.err, line);
     let piped = std::process::Command::new(env!("CARGO_BIN_EXE_flowgauge"))
         .args(["analyze", "--seed", "0", &capture, "--format", "json", "-o", &report, "-w", "-"])
         .output()
