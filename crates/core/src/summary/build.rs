@@ -448,7 +448,10 @@ pub enum BuildErrorKind {
         reason: String,
     },
     /// The accelerator would change what the algorithm counts.
-    #[error("{accelerator} cannot stand before {algorithm}: {reason}; it supports {able}")]
+    #[error(
+        "{accelerator} cannot stand before {algorithm}: {reason}; it supports {able}, with their \
+         default parameters"
+    )]
     Unsound {
         /// The accelerator.
         accelerator: &'static str,
