@@ -1,0 +1,1 @@
+//! Alerts: conditions over reports.
