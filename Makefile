@@ -14,7 +14,7 @@ SWITCH_FIGURES := emc emc-many megaflow megaflow-many port-to-port port-to-port-
 PACKAGES := -p flowgauge-capi
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: build size dpdk library demo test dpdk-test live-test lint bench live-bench accuracy gate speed golden tasks-expected deny fuzz interop html-test lab lab-dpdk peers-dpdk ovs ovs-test ovs-bench loom install uninstall soak cargo-there
+.PHONY: build size dpdk agent library demo test dpdk-test live-test lint bench live-bench accuracy gate speed golden tasks-expected deny fuzz interop html-test lab lab-dpdk peers-dpdk ovs ovs-test ovs-bench loom install uninstall soak cargo-there
 
 build: cargo-there ## release build
 	cargo build --release --locked
@@ -26,6 +26,9 @@ size: build ## the command without symbols, and whether it keeps within its budg
 dpdk: cargo-there ## release build with ports of DPDK (live --engine dpdk); as root it installs the packages for it
 	@pkg-config --exists 'libdpdk >= 22.11' 2>/dev/null || bash tests/packages.sh libdpdk-dev pkg-config
 	cargo build --release --locked --features dpdk
+
+agent: cargo-there ## release build with the agent (run, check)
+	cargo build --release --locked --features agent
 
 library: cargo-there ## libflowgauge for programs in C, static and shared
 	cargo build --release --locked $(PACKAGES)
@@ -56,6 +59,7 @@ lint: cargo-there ## format, clippy, documentation, and that tests name their se
 	@! grep -rhE -A1 'CARGO_BIN_EXE' crates/cli/tests | grep -E '"(analyze|live)"' | grep -v -- --seed || { echo "the seed would be random; run the command by run::flowgauge" >&2; exit 1; }
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo clippy -p flowgauge --all-targets --features agent --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 
 golden: cargo-there ## writes the expected stored forms, filter answers and C header anew, after a change that is meant; needs libpcap

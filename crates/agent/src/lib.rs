@@ -1,6 +1,17 @@
 //! The agent: measures for years what one file asks for, and carries the answers where operators look.
+//!
+//! [`Configuration`] is the file. [`run()`] begins one run after another, each under one configuration:
+//! sources are read ([`replay`] or an interface), and reports and snapshots leave through sinks:
+//! `files`, and the `journal` of closed epochs.
 #![forbid(unsafe_code)]
 
-pub mod alert;
-pub mod http;
-pub mod prometheus;
+mod agent;
+pub mod config;
+mod failure;
+mod files;
+pub mod journal;
+pub mod replay;
+
+pub use agent::{Origin, run};
+pub use config::Configuration;
+pub use failure::Failure;

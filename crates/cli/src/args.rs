@@ -91,7 +91,9 @@ Examples:
     #[command(after_help = "\
 Examples:
   flowgauge query --task top,entropy day/*.fgs          several epochs, merged
-  flowgauge query --key source/24 day/*.fgs             by a coarser key than measured")]
+  flowgauge query --key source/24 day/*.fgs             by a coarser key than measured
+  flowgauge query data --measurement talkers --from 1h --step 1m --task entropy
+                                                        an agent's last hour, minute by minute")]
     Query(Query),
     /// Merge stored epochs of one measurement
     #[command(after_help = "\
@@ -104,6 +106,18 @@ Examples:
   flowgauge explain --memory 64M --key source/24
   flowgauge explain --algorithm count-min:epsilon=0.0001,delta=0.01 --task heavy-hitters")]
     Explain(Reading),
+    /// Run an agent: measure, keep epochs and report for years, as a file says
+    ///
+    /// HUP reads the file again, which takes effect at the end of an epoch. USR1 prints the last reports to
+    /// standard error. Exit codes beyond the usual: 4 a source cannot be opened, 5 an output cannot be
+    /// written.
+    #[command(after_help = "\
+Examples:
+  flowgauge run -C flowgauge.yaml
+  flowgauge run -C flowgauge.yaml --set sinks.prometheus.listen=127.0.0.1:9000")]
+    Run(Agent),
+    /// Check the file of an agent, and show what it would run and its memory
+    Check(Checked),
     /// Print a completion script for a shell
     #[command(after_help = "\
 Examples:
@@ -382,9 +396,12 @@ pub(crate) struct Destination {
 /// Stored epochs to ask.
 #[derive(Args)]
 pub(crate) struct Query {
-    /// Snapshots, as written by 'flowgauge analyze --save'
+    /// Snapshots, as written by 'flowgauge analyze --save', or folders of them, such as that of an agent
     #[arg(value_name = "SNAPSHOT", required = true)]
     pub(crate) snapshots: Vec<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) selection: Selection,
 
     /// Answer this task, or several separated by commas [default: the default tasks that the summaries can
     /// answer]
@@ -411,6 +428,50 @@ pub(crate) struct Query {
 
     #[command(flatten)]
     pub(crate) output: Output,
+}
+
+/// The file of an agent.
+#[derive(Args)]
+pub(crate) struct Agent {
+    /// Read sources, measurements, sinks and alerts from this file
+    #[arg(short = 'C', long, value_name = "FILE")]
+    pub(crate) config: PathBuf,
+
+    /// Override a field of the file; may be repeated
+    #[arg(long, value_name = "PATH=VALUE")]
+    pub(crate) set: Vec<String>,
+}
+
+/// A file of an agent to check.
+#[derive(Args)]
+pub(crate) struct Checked {
+    /// File to check
+    #[arg(value_name = "FILE")]
+    pub(crate) config: PathBuf,
+
+    /// Override a field of the file; may be repeated
+    #[arg(long, value_name = "PATH=VALUE")]
+    pub(crate) set: Vec<String>,
+}
+
+/// Which of the stored epochs are asked.
+#[derive(Args)]
+pub(crate) struct Selection {
+    /// Take only the epochs of this measurement
+    #[arg(long, value_name = "NAME")]
+    pub(crate) measurement: Option<String>,
+
+    /// Take only epochs that begin at this time or later: 2026-11-25T06:30:00Z, or how long ago (1h)
+    #[arg(long, value_name = "TIME", value_parser = values::time_ns)]
+    pub(crate) from: Option<i64>,
+
+    /// Take only epochs that begin before this time: 2026-11-25T06:30:00Z, or how long ago (1h)
+    #[arg(long, value_name = "TIME", value_parser = values::time_ns)]
+    pub(crate) to: Option<i64>,
+
+    /// Answer for each step of this length (1m) by itself, instead of for all epochs together
+    #[arg(long, value_name = "LENGTH", value_parser = values::step)]
+    pub(crate) step: Option<u64>,
 }
 
 /// Stored epochs to add up.

@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 use flowgauge_core::catalog;
 use flowgauge_core::task;
 use flowgauge_engine::auto::Choice;
+#[cfg(feature = "agent")]
+use flowgauge_engine::sink::layout::Look;
 use flowgauge_engine::sink::layout::{Align, Page, Table, paragraph};
 use flowgauge_engine::sink::parameters;
 use flowgauge_engine::sink::units::{count, memory, plural};
@@ -59,16 +61,31 @@ pub(crate) fn run(reading: &Reading) -> Result<(), Failure> {
                     json!({ "kind": kind, "measurements": measurements, "total_bytes": all_bytes });
                 writeln!(text, "{sum}")
             }
-            _ => {
-                writeln!(
-                    text,
-                    "All {measurements} measurements take at most {}.",
-                    memory(all_bytes)
-                )
-            }
+            _ => writeln!(text, "{}", sum(measurements, all_bytes)),
         };
     }
     output::write(output.path.as_deref(), &text)
+}
+
+/// What measurements of a file would do, as text.
+#[cfg(feature = "agent")]
+pub(crate) fn several(configs: &[Config], plan: &Plan) -> String {
+    let mut text = String::new();
+    let mut all_bytes = 0;
+    for (config, explanation) in configs.iter().zip(plan.measurements()) {
+        let mut page = Page::new(Look::default());
+        explain(&mut page, config, &explanation);
+        all_bytes += explanation.total_bytes();
+        let _ = writeln!(text, "Measurement {}\n{}", config.name, page.into_text());
+    }
+    let _ = writeln!(text, "{}", sum(configs.len(), all_bytes));
+    text
+}
+
+/// The memory of all measurements, as a sentence.
+fn sum(measurements: usize, all_bytes: usize) -> String {
+    let (measurements, bytes) = (plural(measurements as u64, "measurement"), memory(all_bytes));
+    format!("All {measurements} take at most {bytes}.")
 }
 
 fn line(config: &Config, explanation: &Explanation, choice: Option<&Choice>) -> String {

@@ -1,6 +1,7 @@
 //! The `flowgauge` command.
 #![forbid(unsafe_code)]
 
+mod agent;
 mod analyze;
 mod args;
 mod auto;
@@ -16,6 +17,7 @@ mod progress;
 mod shell;
 mod signals;
 mod snapshots;
+mod stored;
 mod tap;
 mod values;
 mod verbose;
@@ -53,6 +55,8 @@ fn main() -> ExitCode {
         Command::Query(query) => snapshots::query(query).map(|()| FINE),
         Command::Merge(merging) => snapshots::merge(merging).map(|()| FINE),
         Command::Explain(reading) => explain::run(reading).map(|()| FINE),
+        Command::Run(options) => agent::run(options),
+        Command::Check(options) => agent::check(options),
         Command::Completions { shell } => shell::completions(*shell).map(|()| FINE),
         Command::Man => shell::man().map(|()| FINE),
     };

@@ -6,13 +6,15 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use flowgauge_engine::seed;
-use flowgauge_engine::sink::{Item, Sink, SinkError, Takes, Text};
+use flowgauge_engine::sink::{Item, Outlets, Sink, SinkError, Takes, Text};
 use flowgauge_engine::snapshot::Snapshot;
-use flowgauge_engine::{Config, EpochLength, Pace};
+use flowgauge_engine::{Config, EngineError, EpochLength, Pace};
+use flowgauge_kernel::Seed;
 
 use crate::args::{Merging, Query, SnapshotReading};
 use crate::failure::{Failure, complain};
 use crate::output::{self, Flags, Replacement};
+use crate::stored;
 
 /// Writes the snapshot of each closed epoch to a file.
 pub(crate) struct Save {
@@ -81,26 +83,83 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Runs `flowgauge query`.
 pub(crate) fn query(query: &Query) -> Result<(), Failure> {
     flowgauge_options::check_flows(query.task.as_deref(), &query.flow).map_err(Failure::Usage)?;
-    let snapshots = read(&query.snapshots, &query.reading)?;
-    let inputs = inputs(&query.snapshots, &query.reading);
-    let mut asked: Vec<(Vec<PathBuf>, Snapshot)> = Vec::new();
-    if snapshots.iter().all(|(_, snapshot)| snapshot.adds_up()) {
-        asked.extend(sum(snapshots, &query.reading)?.map(|sum| (query.snapshots.clone(), sum)));
-    } else {
-        asked.extend(snapshots.into_iter().map(|(path, snapshot)| (vec![path], snapshot)));
-    }
+    let files = stored::files(&query.snapshots, &query.selection)?;
     let place = (query.output.format.unwrap_or_default(), query.output.path.as_deref());
     let text = Text { rows: query.top, look: query.output.look(place.1) };
-    let sink = output::reports(
-        place,
-        (text, query.task.as_deref()),
-        &inputs,
-        Pace::Replay,
-        Flags::default(),
-    )?;
+    let mut inputs = inputs(&files, &query.reading);
+    let found = stored::seed_file(&query.snapshots);
+    let seed_file = query.reading.seed_file.clone().or(found);
+    inputs.extend(seed_file.clone());
+    let tasks = query.task.as_deref();
+    let sink = output::reports(place, (text, tasks), &inputs, Pace::Replay, Flags::default())?;
     let mut outlets = output::outlets(Pace::Replay, vec![sink])?;
-    for (paths, snapshot) in &mut asked {
-        let key = query.key.unwrap_or(snapshot.config().key);
+    let seed = read_seed(seed_file.as_deref())?;
+    let mut sum: Option<Sum> = None;
+    let mut asked = 0;
+    for path in files {
+        let snapshot = read(&path, query.reading.memory, seed.as_ref())?;
+        if !query.selection.has(&snapshot) {
+            continue;
+        }
+        let step = query.selection.step_of(&snapshot);
+        match &mut sum {
+            Some(sum) if sum.step == step && sum.snapshot.adds_up() => sum.add(path, &snapshot)?,
+            _ => {
+                let next = Sum { paths: vec![path], snapshot, step };
+                if let Some(sum) = sum.replace(next) {
+                    sum.ask(query, &mut outlets)?;
+                    asked += 1;
+                }
+            }
+        }
+    }
+    match sum {
+        Some(sum) => sum.ask(query, &mut outlets)?,
+        None if asked == 0 => return Err(nothing(query)),
+        None => {}
+    }
+    output::end(outlets)
+}
+
+/// Says that no stored epoch is selected.
+fn nothing(query: &Query) -> Failure {
+    let names: Vec<_> = query.snapshots.iter().map(|path| path.display().to_string()).collect();
+    Failure::Failed(format!(
+        "no epoch in {} is of the measurement and time asked for; see --measurement, --from and --to",
+        names.join(", ")
+    ))
+}
+
+/// Stored epochs added up.
+struct Sum {
+    paths: Vec<PathBuf>,
+    snapshot: Snapshot,
+    /// The step of time that all of them belong to.
+    step: Option<i64>,
+}
+
+impl Sum {
+    /// Adds another one.
+    fn add(&mut self, path: PathBuf, other: &Snapshot) -> Result<(), Failure> {
+        let (own, name) = (&self.snapshot.config().name, &other.config().name);
+        if own != name {
+            return Err(Failure::Usage(format!(
+                "{}: this is of measurement '{name}', and those before are of '{own}'; choose one with \
+                 --measurement",
+                path.display()
+            )));
+        }
+        let merged = self.snapshot.merge(other);
+        merged.map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?;
+        self.paths.push(path);
+        Ok(())
+    }
+
+    /// Answers what was asked.
+    fn ask(mut self, query: &Query, outlets: &mut Outlets) -> Result<(), Failure> {
+        let aligned = self.snapshot.check_aligned(query.reading.align);
+        aligned.map_err(|error| Failure::Usage(error.to_string()))?;
+        let key = query.key.unwrap_or(self.snapshot.config().key);
         let flows = query.flow.iter().map(|flow| key.parse_flow(flow)).collect::<Result<_, _>>();
         let flows = flows.map_err(|error| Failure::Usage(error.to_string()))?;
         let ask = |config: &mut Config| {
@@ -109,36 +168,32 @@ pub(crate) fn query(query: &Query) -> Result<(), Failure> {
             config.key = key;
             config.flows = flows;
         };
-        let mut total = snapshot.query(ask, &mut outlets)?;
-        total.files = paths.iter().map(|path| path.display().to_string()).collect();
-        outlets.deliver(&Item::Total(total.into())).map_err(flowgauge_engine::EngineError::from)?;
+        let mut total = self.snapshot.query(ask, outlets)?;
+        total.files = self.paths.iter().map(|path| path.display().to_string()).collect();
+        outlets.deliver(&Item::Total(total.into())).map_err(EngineError::from)?;
+        Ok(())
     }
-    output::end(outlets)
 }
 
 /// Runs `flowgauge merge`.
 pub(crate) fn merge(merging: &Merging) -> Result<(), Failure> {
-    output::refuse_input("-o", &merging.output, &inputs(&merging.snapshots, &merging.reading))?;
-    let snapshots = read(&merging.snapshots, &merging.reading)?;
-    let Some(sum) = sum(snapshots, &merging.reading)? else { return Ok(()) };
-    let path = &merging.output;
-    replace(path, &sum.encode())
-        .map_err(|error| Failure::Failed(format!("cannot write {}: {error}", path.display())))
-}
-
-/// Adds snapshots up; `None` without any.
-fn sum(
-    snapshots: Vec<(PathBuf, Snapshot)>,
-    reading: &SnapshotReading,
-) -> Result<Option<Snapshot>, Failure> {
-    let mut snapshots = snapshots.into_iter();
-    let Some((_, mut sum)) = snapshots.next() else { return Ok(None) };
-    for (path, other) in snapshots {
-        let merged = sum.merge(&other);
+    let Merging { snapshots, output: path, reading } = merging;
+    output::refuse_input("-o", path, &inputs(snapshots, reading))?;
+    let seed = read_seed(reading.seed_file.as_deref())?;
+    let mut sum: Option<Snapshot> = None;
+    for path in snapshots {
+        let next = read(path, reading.memory, seed.as_ref())?;
+        let Some(sum) = &mut sum else {
+            sum = Some(next);
+            continue;
+        };
+        let merged = sum.merge(&next);
         merged.map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?;
     }
+    let Some(sum) = sum else { return Ok(()) };
     sum.check_aligned(reading.align).map_err(|error| Failure::Usage(error.to_string()))?;
-    Ok(Some(sum))
+    replace(path, &sum.encode())
+        .map_err(|error| Failure::Failed(format!("cannot write {}: {error}", path.display())))
 }
 
 /// The files that are read.
@@ -146,22 +201,20 @@ fn inputs(snapshots: &[PathBuf], reading: &SnapshotReading) -> Vec<PathBuf> {
     snapshots.iter().chain(&reading.seed_file).cloned().collect()
 }
 
-/// Reads snapshots.
-fn read(paths: &[PathBuf], reading: &SnapshotReading) -> Result<Vec<(PathBuf, Snapshot)>, Failure> {
-    let file = reading.seed_file.as_deref().map(seed::from_file).transpose();
-    let file = file.map_err(|error| Failure::Usage(error.to_string()))?;
-    let mut snapshots = Vec::new();
-    for path in paths {
-        let failed = |problem: String| Failure::Failed(format!("{}: {problem}", path.display()));
-        let bytes = fs::read(path).map_err(|error| failed(format!("cannot be read: {error}")))?;
-        let snapshot = Snapshot::decode(&bytes, reading.memory, file.as_ref());
-        let snapshot = snapshot.map_err(|error| {
-            let damaged = error.is_damage().then(|| format!("{}: {error}", path.display()));
-            damaged.map_or_else(|| failed(error.to_string()), Failure::Damaged)
-        })?;
-        snapshots.push((path.clone(), snapshot));
-    }
-    Ok(snapshots)
+/// The seed in a file.
+fn read_seed(path: Option<&Path>) -> Result<Option<Seed>, Failure> {
+    let seed = path.map(seed::from_file).transpose();
+    seed.map_err(|error| Failure::Usage(error.to_string()))
+}
+
+/// Reads a snapshot.
+fn read(path: &Path, memory: usize, seed: Option<&Seed>) -> Result<Snapshot, Failure> {
+    let failed = |problem: String| Failure::Failed(format!("{}: {problem}", path.display()));
+    let bytes = fs::read(path).map_err(|error| failed(format!("cannot be read: {error}")))?;
+    Snapshot::decode(&bytes, memory, seed).map_err(|error| {
+        let damaged = error.is_damage().then(|| format!("{}: {error}", path.display()));
+        damaged.map_or_else(|| failed(error.to_string()), Failure::Damaged)
+    })
 }
 
 /// Tells that what is stored holds the seed.

@@ -8,7 +8,7 @@ pub mod values;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 pub use measurement::{Measurement, check_flows};
-pub use text::{Named, parse, parse_yaml};
+pub use text::{Entries, Named, complaint, parse, parse_yaml};
 
 /// The name of the measurement that options describe where no other is named.
 pub const MAIN: &str = "main";

@@ -90,12 +90,11 @@ fn unknown<'a>(name: &str, option: &str, known: impl Iterator<Item = &'a str>) -
 /// With the reason in one line, when the text is no such file or an option is not understood.
 pub fn parse_yaml(text: &str) -> Result<Vec<Named>, String> {
     let file: File = serde_saphyr::from_str(text).map_err(|error| complaint(&error))?;
-    let entries = file.measurements.0.into_iter();
-    entries.map(|(measurement, entry)| named(&measurement, entry.options())).collect()
+    file.measurements.named()
 }
 
 /// The place and the problem of a refusal, in one line.
-fn complaint(error: &serde_saphyr::Error) -> String {
+pub fn complaint(error: &serde_saphyr::Error) -> String {
     let text = error.to_string();
     let first = text.lines().next().unwrap_or_default();
     let place = error.location().map_or(String::new(), |at| format!("line {}: ", at.line()));
@@ -120,16 +119,37 @@ fn complaint(error: &serde_saphyr::Error) -> String {
 
 /// A configuration file.
 #[derive(Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct File {
     /// Measurements by name. Each packet is read once for all of them.
-    #[cfg_attr(test, schemars(with = "std::collections::BTreeMap<String, Entry>"))]
     measurements: Entries,
 }
 
-/// Measurements in the order of the file.
-struct Entries(Vec<(String, Entry)>);
+/// Measurements in the order of a file, which may hold more than them.
+#[derive(Default)]
+pub struct Entries(Vec<(String, Entry)>);
+
+impl Entries {
+    /// The measurements by name.
+    ///
+    /// # Errors
+    /// With the reason in one line, when an option is not understood.
+    pub fn named(self) -> Result<Vec<Named>, String> {
+        self.0.into_iter().map(|(name, entry)| named(&name, entry.options())).collect()
+    }
+}
+
+#[cfg(any(test, feature = "schema"))]
+impl schemars::JsonSchema for Entries {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Measurements".into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        std::collections::BTreeMap::<String, Entry>::json_schema(generator)
+    }
+}
 
 impl<'de> Deserialize<'de> for Entries {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -153,7 +173,7 @@ impl<'de> Deserialize<'de> for Entries {
 
 /// A number or a text, as a person writes it.
 #[derive(Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(untagged)]
 enum Scalar {
     Number(u64),
@@ -171,7 +191,7 @@ impl Scalar {
 
 /// One measurement of a configuration file. Its options are those of the command line.
 #[derive(Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Entry {
     /// Packets to measure, in tcpdump's syntax.

@@ -22,13 +22,14 @@ const SIZES: [(&str, u64); 13] = [
 ];
 
 /// Units of time, in nanoseconds.
-const TIMES: [(&str, u64); 6] = [
+const TIMES: [(&str, u64); 7] = [
     ("ns", 1),
     ("us", 1_000),
     ("ms", 1_000_000),
     ("s", 1_000_000_000),
     ("m", 60_000_000_000),
     ("h", 3_600_000_000_000),
+    ("d", 86_400_000_000_000),
 ];
 
 /// The name of an algorithm with its parameters: `NAME[:k=v,…]`.

@@ -52,6 +52,19 @@ impl Last {
     }
 }
 
+impl Sink for Last {
+    fn takes(&self) -> Takes {
+        Takes::Reports
+    }
+
+    fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
+        if let Item::Epoch(report) = item {
+            self.keep(report);
+        }
+        Ok(())
+    }
+}
+
 /// Keeps what it passes on.
 pub(crate) struct Kept {
     pub(crate) last: Last,
@@ -64,9 +77,7 @@ impl Sink for Kept {
     }
 
     fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
-        if let Item::Epoch(report) = item {
-            self.last.keep(report);
-        }
+        self.last.deliver(item)?;
         self.sink.deliver(item)
     }
 

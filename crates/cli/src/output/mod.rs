@@ -21,7 +21,11 @@ use flowgauge_engine::{Config, EngineError, Outcome, Pace};
 use crate::args::{Destination, Format, Output, Run};
 use crate::failure::{Failure, complain};
 use crate::snapshots::{self, Save};
-use last::{Brief, Kept, Last};
+#[cfg(feature = "agent")]
+pub(crate) use last::Last;
+#[cfg(not(feature = "agent"))]
+use last::Last;
+use last::{Brief, Kept};
 use parquet::ParquetFiles;
 use place::Place;
 pub(crate) use place::{Replacement, refuse_input};

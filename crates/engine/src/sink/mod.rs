@@ -40,7 +40,7 @@ pub use line::Line;
 pub use outlets::{Ending, Outlets};
 pub(crate) use queue::QUEUE_BYTES;
 pub use text::Text;
-pub use time::rfc3339;
+pub use time::{parse_rfc3339, rfc3339};
 pub use written::Written;
 
 /// What leaves a run. Copies share the report.

@@ -12,6 +12,33 @@ pub fn rfc3339(time_ns: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ns:09}Z")
 }
 
+/// Nanoseconds since the UNIX epoch of a time such as `2016-04-06T13:00:00Z`, with or without a part of
+/// the second; `None` where it is no such time.
+pub fn parse_rfc3339(text: &str) -> Option<i64> {
+    let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
+    let (time, part) = time.split_once('.').unwrap_or((time, ""));
+    let numbers = |text: &str, between, lengths: [usize; 3]| {
+        let parts: Vec<_> = text.split(between).collect();
+        let parts = <[&str; 3]>::try_from(parts).ok()?;
+        let fits = parts.iter().zip(lengths).all(|(part, length)| {
+            part.len() == length && part.bytes().all(|digit| digit.is_ascii_digit())
+        });
+        fits.then(|| parts.map(|part| part.parse::<i64>().unwrap_or(0)))
+    };
+    let [year, month, day] = numbers(date, '-', [4, 2, 2])?;
+    let [hour, minute, second] = numbers(time, ':', [2, 2, 2])?;
+    let months = month_lengths(year);
+    let before = usize::try_from(month - 1).ok().filter(|before| *before < months.len())?;
+    if !(1..=months[before]).contains(&day) || hour > 23 || minute > 59 || second > 59 {
+        return None;
+    }
+    let digits = part.len() <= 9 && part.bytes().all(|digit| digit.is_ascii_digit());
+    let ns: i64 = format!("{part:0<9}").parse().ok().filter(|_| digits)?;
+    let days = first_day(year) + months[..before].iter().sum::<i64>() + day - 1;
+    let seconds = (hour * 60 + minute) * 60 + second;
+    days.checked_mul(DAY_NS)?.checked_add(seconds * SECOND_NS)?.checked_add(ns)
+}
+
 /// The time of day, UTC, in milliseconds: `13:00:00.000`.
 pub(super) fn clock(time_ns: i64) -> String {
     rfc3339(time_ns)[11..23].to_owned()
@@ -26,9 +53,8 @@ fn date(days: i64) -> (i64, usize, i64) {
         year += 1;
     }
     let mut day = days - first_day(year);
-    let february = 28 + i64::from(first_day(year + 1) - first_day(year) == 366);
     let mut month = 1;
-    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30] {
+    for length in month_lengths(year) {
         if day < length {
             break;
         }
@@ -36,6 +62,12 @@ fn date(days: i64) -> (i64, usize, i64) {
         month += 1;
     }
     (year, month, day + 1)
+}
+
+/// Days of each month of a year.
+fn month_lengths(year: i64) -> [i64; 12] {
+    let february = 28 + i64::from(first_day(year + 1) - first_day(year) == 366);
+    [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
 }
 
 /// Days from 1970-01-01 to the first of January of `year`.
@@ -61,6 +93,24 @@ mod tests {
             (i64::MIN, "1677-09-21T00:12:43.145224192Z"),
         ] {
             assert_eq!(rfc3339(ns), text, "{ns}");
+            if ns != i64::MIN {
+                assert_eq!(parse_rfc3339(text), Some(ns), "{text}");
+            }
+        }
+        assert_eq!(parse_rfc3339("2026-11-25T06:30:00.5Z"), Some(1_795_588_200_500_000_000));
+        for text in [
+            "",
+            "2026-11-25",
+            "2026-11-25T06:30:00",
+            "2026-11-31T06:30:00Z",
+            "2026-13-01T06:30:00Z",
+            "2026-11-25T24:30:00Z",
+            "2026-11-25T06:30Z",
+            "2026-11-25T+6:30:00Z",
+            "2026-11-25T06:30:00.1234567890Z",
+            "9999-11-25T06:30:00Z",
+        ] {
+            assert_eq!(parse_rfc3339(text), None, "{text}");
         }
     }
 

@@ -17,8 +17,12 @@ use crate::summaries::Summaries;
 pub struct Saved {
     /// The name of the measurement.
     pub measurement: String,
-    /// Number of the epoch.
+    /// The run, by a number drawn at its start.
+    pub run: u64,
+    /// Number of the epoch in that run.
     pub epoch: u64,
+    /// Start and end in nanoseconds since the UNIX epoch; both 0 without a packet.
+    pub bounds_ns: (i64, i64),
     /// Whether the bytes hold the seed: they must be kept from everyone who may send packets.
     pub is_secret: bool,
     /// The snapshot.
@@ -58,6 +62,7 @@ impl Saving {
             ..Options::new(0, *seed)
         };
         let (host, run, epoch) = (host.clone(), *run, ended.epoch);
+        let measurement = config.name.clone();
         let bounds_ns = ended.bounds_ns.unwrap_or_default();
         let (from_ns, to_ns) = ended.observed_ns.unwrap_or(bounds_ns);
         let from_ns = quiet_ns.unwrap_or(from_ns);
@@ -73,6 +78,6 @@ impl Saving {
         };
         let bytes = head.write(summaries, info, std::iter::repeat(&options));
         let is_secret = matches!(seed.id(), SeedId::Random(_));
-        Ok(Saved { measurement: config.name.clone(), epoch, is_secret, bytes })
+        Ok(Saved { measurement, run, epoch, bounds_ns, is_secret, bytes })
     }
 }

@@ -170,7 +170,14 @@ fn a_sink_misses_only_what_it_takes() {
     let mut outlets = Outlets::new(Pace::Live, vec![reports, snapshots, open]).unwrap();
     for number in 0..3 {
         let measurement = "main".to_owned();
-        let saved = Saved { measurement, epoch: number, is_secret: false, bytes: vec![1; 1000] };
+        let saved = Saved {
+            measurement,
+            run: 1,
+            epoch: number,
+            bounds_ns: (0, 0),
+            is_secret: false,
+            bytes: vec![1; 1000],
+        };
         outlets.deliver(&Item::Snapshot(Arc::new(saved))).unwrap();
         outlets.deliver(&epoch(number)).unwrap();
     }

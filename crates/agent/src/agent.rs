@@ -1,0 +1,295 @@
+//! The loop of an agent: one run after another, each under one configuration.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use flowgauge_engine::sink::{Outlets, Sink, units, visible};
+use flowgauge_engine::source::Source;
+use flowgauge_engine::{EngineError, EpochLength, Outcome, Pace, seed};
+use flowgauge_live::Fanout;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::config::{Configuration, SourceOptions};
+use crate::failure::Failure;
+use crate::files::Files;
+use crate::journal::Journal;
+use crate::replay::{Replay, now_ns};
+
+/// How soon a signal is seen, and the end of a run.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How long the outputs of a run may take at its end.
+const FINISH: Duration = Duration::from_secs(5);
+
+/// The bytes of the seed that an agent draws for itself.
+const SEED_BYTES: usize = 64;
+
+/// Where an agent's file is, and what overrides it.
+pub struct Origin {
+    /// The file.
+    pub path: PathBuf,
+    /// Overrides, each `PATH=VALUE`.
+    pub sets: Vec<String>,
+}
+
+impl Origin {
+    /// The configuration as it is now.
+    ///
+    /// # Errors
+    /// As [`Configuration::read`].
+    pub fn read(&self) -> Result<Configuration, Failure> {
+        Configuration::read(&self.path, &self.sets)
+    }
+}
+
+/// Runs an agent until INT or TERM, or the end of all sources. HUP has it read its file again: if that
+/// is sound, it takes effect at the end of an epoch. `more` gives sinks beside those of the file.
+///
+/// # Errors
+/// When the file makes no sense, a source or an output cannot be opened, or a thread fails.
+pub fn run(origin: &Origin, more: &dyn Fn() -> Vec<Box<dyn Sink>>) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::Failed(format!("signals: {error}"));
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
+    let mut configuration = origin.read()?;
+    loop {
+        let data = Data::open(&configuration)?;
+        let mut running = Running::start(&configuration, &data, more())?;
+        say(&format!(
+            "measuring {} ({})",
+            sources(&configuration),
+            units::plural(configuration.measurements.len() as u64, "measurement")
+        ));
+        let mut next = None;
+        while !running.thread.is_finished() {
+            for signal in signals.pending() {
+                if signal == SIGHUP {
+                    next = again(origin, next);
+                } else {
+                    running.stop.store(true, Ordering::Relaxed);
+                    next = None;
+                }
+            }
+            if next.is_some() && running.is_at_end(&configuration) {
+                running.stop.store(true, Ordering::Relaxed);
+            }
+            thread::sleep(LOOK);
+        }
+        running.end()?;
+        match next {
+            Some(next) => configuration = next,
+            None => return Ok(()),
+        }
+    }
+}
+
+/// Reads the file again; the one before stays in force where it makes no sense.
+fn again(origin: &Origin, before: Option<Configuration>) -> Option<Configuration> {
+    let read = origin.read().and_then(|next| next.plan().map(|_| next));
+    match read {
+        Ok(next) => {
+            say(&format!("configuration {} takes effect at the end of an epoch", next.hash));
+            Some(next)
+        }
+        Err(error) => {
+            say(&format!("the configuration stays as it is: {error}"));
+            before
+        }
+    }
+}
+
+/// The names of all sources.
+fn sources(configuration: &Configuration) -> String {
+    let names = configuration.sources.iter().map(|source| match source {
+        SourceOptions::Interface(interface) => interface.interface.clone(),
+        SourceOptions::Replay(replay) => replay.replay.display().to_string(),
+    });
+    names.collect::<Vec<_>>().join(", ")
+}
+
+/// One line on standard error.
+pub(crate) fn say(message: &str) {
+    // Where not even this can be written, there is nothing left to say.
+    let _ = writeln!(io::stderr(), "flowgauge: {}", visible(message));
+}
+
+/// The folder that an agent has for itself.
+struct Data {
+    folder: PathBuf,
+    /// Holds the lock as long as it is open.
+    _lock: File,
+}
+
+impl Data {
+    /// Takes the folder, which is made where there is none.
+    fn open(configuration: &Configuration) -> Result<Self, Failure> {
+        let folder = configuration.agent.data.clone();
+        let name = folder.display().to_string();
+        let failed =
+            |error: &dyn std::fmt::Display| Failure::Output(format!("cannot use {name}: {error}"));
+        fs::create_dir_all(&folder).map_err(|error| failed(&error))?;
+        let mut private = OpenOptions::new();
+        private.write(true).create(true).truncate(false).mode(0o600);
+        let lock = private.open(folder.join("lock")).map_err(|error| failed(&error))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { folder, _lock: lock }),
+            Err(TryLockError::WouldBlock) => Err(failed(&"another agent uses it")),
+            Err(TryLockError::Error(error)) => Err(failed(&error)),
+        }
+    }
+
+    /// The seed of all epochs, so that those of several runs add up.
+    fn seed(&self) -> Result<PathBuf, Failure> {
+        let path = self.folder.join("seed");
+        let draw = || {
+            let mut secret = [0; SEED_BYTES];
+            File::open("/dev/urandom")?.read_exact(&mut secret)?;
+            let beside = self.folder.join("seed.part");
+            let mut file = OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .mode(0o600)
+                .open(&beside)?;
+            file.write_all(&secret)?;
+            file.sync_all()?;
+            fs::rename(&beside, &path)
+        };
+        if !path.exists() {
+            draw().map_err(|error| {
+                Failure::Output(format!("cannot write the seed {}: {error}", path.display()))
+            })?;
+        }
+        Ok(path)
+    }
+}
+
+/// A run under one configuration.
+struct Running {
+    thread: JoinHandle<Result<Outcome, EngineError>>,
+    stop: Arc<AtomicBool>,
+    /// When the longest epoch that is open now ends.
+    ends_ns: i64,
+}
+
+impl Running {
+    /// Opens sources and outputs, and begins to measure.
+    fn start(
+        configuration: &Configuration,
+        data: &Data,
+        mut sinks: Vec<Box<dyn Sink>>,
+    ) -> Result<Self, Failure> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let seed = seed::from_file(&data.seed()?);
+        let seed = seed.map_err(|error| Failure::Failed(error.to_string()))?;
+        let mut configs = configuration.measurements.clone();
+        for config in &mut configs {
+            config.seed = Some(seed);
+        }
+        let plan = flowgauge_engine::Plan::several(configs)
+            .map_err(|error| Failure::Usage(error.to_string()))?;
+        let sources = open(&configuration.sources, &stop)?;
+        let journal = Journal::open(&data.folder.join("journal"), configuration.agent.journal)?;
+        let kept = journal.counts();
+        say(&format!(
+            "keeping epochs in {} ({} there)",
+            data.folder.display(),
+            units::plural(kept.epochs.load(Ordering::Relaxed), "epoch")
+        ));
+        sinks.push(Box::new(journal));
+        if let Some(files) = &configuration.sinks.files {
+            sinks.push(Box::new(Files::open(files, &configuration.agent, &configuration.hash)?));
+        }
+        let threads = |error| Failure::Failed(format!("cannot start a thread: {error}"));
+        let mut outlets = Outlets::new(Pace::Live, sinks).map_err(threads)?;
+        let run = move || {
+            let outcome = flowgauge_engine::run_queues(plan, sources, &mut outlets)?;
+            for ending in outlets.finish(FINISH) {
+                if let Some(error) = ending.error {
+                    say(&error.to_string());
+                }
+                if ending.undelivered > 0 {
+                    say(&format!("reports that could not be written: {}", ending.undelivered));
+                }
+            }
+            Ok(outcome)
+        };
+        let thread = thread::Builder::new().name("run".to_owned()).spawn(run).map_err(threads)?;
+        let ends_ns = end_of_epochs(configuration, now_ns());
+        Ok(Self { thread, stop, ends_ns })
+    }
+
+    /// Whether an epoch of the longest measurement has just ended, and with it one of each whose length
+    /// divides the longest.
+    fn is_at_end(&mut self, configuration: &Configuration) -> bool {
+        let now_ns = now_ns();
+        let is_at_end = now_ns >= self.ends_ns;
+        self.ends_ns = end_of_epochs(configuration, now_ns);
+        is_at_end
+    }
+
+    /// Waits for the end.
+    fn end(self) -> Result<(), Failure> {
+        let outcome = self.thread.join().unwrap_or_else(|_| {
+            Err(EngineError::Panicked {
+                thread: "run".to_owned(),
+                message: "no reason given".to_owned(),
+            })
+        });
+        let outcome = outcome.map_err(|error| Failure::Failed(error.to_string()))?;
+        outcome.problems.iter().for_each(|problem| say(&problem.to_string()));
+        let account = &outcome.total.account;
+        say(&format!(
+            "{} packets read, {} lost, {} measured",
+            account.read, account.lost, account.keyed
+        ));
+        Ok(())
+    }
+}
+
+/// When the epoch of the longest measurement ends that is open at a time.
+fn end_of_epochs(configuration: &Configuration, time_ns: i64) -> i64 {
+    let lengths = configuration.measurements.iter().filter_map(|config| match config.epoch {
+        EpochLength::Time(length_ns) => Some(length_ns),
+        EpochLength::Packets(_) | EpochLength::Whole => None,
+    });
+    lengths.max().map_or(time_ns, |length_ns| (time_ns.div_euclid(length_ns) + 1) * length_ns)
+}
+
+/// Opens the queues of all sources.
+fn open(
+    sources: &[SourceOptions],
+    stop: &Arc<AtomicBool>,
+) -> Result<Vec<Box<dyn Source + Send>>, Failure> {
+    let mut queues: Vec<Box<dyn Source + Send>> = Vec::new();
+    for source in sources {
+        match source {
+            SourceOptions::Interface(interface) => {
+                let options = flowgauge_live::Options {
+                    queues: interface.queues.number(),
+                    fanout: Fanout::Hash,
+                    ring_bytes: usize::try_from(interface.ring.0).unwrap_or(usize::MAX),
+                    promiscuous: interface.promiscuous,
+                    filter: None,
+                };
+                let opened = flowgauge_live::open(&interface.interface, &options, stop);
+                let opened = opened.map_err(|error| Failure::Source(error.to_string()))?;
+                queues.extend(opened.into_iter().map(|queue| Box::new(queue) as _));
+            }
+            SourceOptions::Replay(replay) => {
+                let path: &Path = &replay.replay;
+                File::open(path).map_err(|error| {
+                    Failure::Source(format!("cannot read {}: {error}", path.display()))
+                })?;
+                queues.push(Box::new(Replay::new(path, replay.times, stop)));
+            }
+        }
+    }
+    Ok(queues)
+}

@@ -1,1 +1,0 @@
-//! Alerts: conditions over reports.

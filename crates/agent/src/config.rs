@@ -1,0 +1,376 @@
+//! The agent's file, and what overrides it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use flowgauge_engine::sink::visible;
+use flowgauge_engine::{Config, EpochLength, Pace, Plan};
+use flowgauge_options::{Entries, complaint, values};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+use crate::failure::Failure;
+
+/// The start of the names of variables that override the file.
+const PREFIX: &str = "FLOWGAUGE__";
+
+/// How long an epoch is where the file does not say.
+const EPOCH: EpochLength = EpochLength::Time(10_000_000_000);
+
+/// All that an agent does, checked.
+pub struct Configuration {
+    /// The agent's own part of the file.
+    pub agent: AgentOptions,
+    /// Where packets come from.
+    pub sources: Vec<SourceOptions>,
+    /// What is measured, with the queues of the sources.
+    pub measurements: Vec<Config>,
+    /// Where reports go.
+    pub sinks: Sinks,
+    /// The first digits of a hash over all that was set, which reports carry.
+    pub hash: String,
+}
+
+/// A configuration file, as `docs/agent.schema.json` describes it.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+struct File {
+    /// The agent itself.
+    #[serde(default)]
+    agent: AgentOptions,
+    /// Where packets come from.
+    sources: Vec<SourceOptions>,
+    /// Measurements by name. Each packet is read once for all of them.
+    measurements: Entries,
+    /// Where reports go.
+    #[serde(default)]
+    sinks: Sinks,
+}
+
+/// The agent's own part of the file.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, default)]
+pub struct AgentOptions {
+    /// Name in reports and messages; by default the host's.
+    pub name: String,
+    /// Folder of the journal and the seed.
+    pub data: PathBuf,
+    /// How long closed epochs are kept.
+    pub journal: JournalOptions,
+}
+
+impl Default for AgentOptions {
+    fn default() -> Self {
+        let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let journal = JournalOptions::default();
+        Self { name: name.trim().to_owned(), data: PathBuf::from("data"), journal }
+    }
+}
+
+/// How long closed epochs are kept. The oldest go first.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub struct JournalOptions {
+    /// Age, such as `30d`.
+    pub keep: Time,
+    /// Bytes of all of them, such as `20GiB`.
+    pub max_size: Size,
+}
+
+impl Default for JournalOptions {
+    fn default() -> Self {
+        Self { keep: Time(30 * 86_400 * 1_000_000_000), max_size: Size(20 << 30) }
+    }
+}
+
+/// Where packets come from: an interface, or a capture that is replayed as if its packets came now.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(untagged)]
+pub enum SourceOptions {
+    /// A network interface, read through packet sockets.
+    Interface(InterfaceOptions),
+    /// A capture.
+    Replay(ReplayOptions),
+}
+
+/// A network interface, read through packet sockets.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct InterfaceOptions {
+    /// Name, or `any`.
+    pub interface: String,
+    /// Threads that read it, 1 to 256; `auto` is one for each core.
+    #[serde(default)]
+    pub queues: Queues,
+    /// Memory of each queue's ring, such as `64MiB`.
+    #[serde(default = "ring")]
+    pub ring: Size,
+    /// Whether packets for other hosts are read.
+    #[serde(default = "yes")]
+    pub promiscuous: bool,
+}
+
+fn ring() -> Size {
+    Size(64 << 20)
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// A capture that is replayed as if its packets came now.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ReplayOptions {
+    /// The file, pcap or pcapng.
+    pub replay: PathBuf,
+    /// How often it is replayed; without end by default.
+    pub times: Option<u64>,
+}
+
+/// Threads that read an interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Queues(#[cfg_attr(test, schemars(with = "NumberOrText"))] pub usize);
+
+/// A time in nanoseconds, such as `30d`.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Time(#[cfg_attr(test, schemars(with = "String"))] pub u64);
+
+/// Bytes, such as `64MiB`.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Size(#[cfg_attr(test, schemars(with = "NumberOrText"))] pub u64);
+
+/// A number or a text, as a person writes it.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(untagged)]
+enum NumberOrText {
+    Number(u64),
+    Text(String),
+}
+
+impl NumberOrText {
+    fn text(self) -> String {
+        match self {
+            Self::Number(number) => number.to_string(),
+            Self::Text(text) => text,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Queues {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = NumberOrText::deserialize(from)?.text();
+        match text.parse() {
+            _ if text == "auto" => Ok(Self(0)),
+            Ok(queues @ 1..=256) => Ok(Self(queues)),
+            _ => Err(serde::de::Error::custom(format!(
+                "invalid queues '{text}'; write auto, or a number from 1 to 256"
+            ))),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = NumberOrText::deserialize(from)?.text();
+        let refuse = |reason| serde::de::Error::custom(format!("invalid time '{text}'; {reason}"));
+        values::time(&text).map(Self).map_err(refuse)
+    }
+}
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = NumberOrText::deserialize(from)?.text();
+        let refuse = |reason| serde::de::Error::custom(format!("invalid size '{text}'; {reason}"));
+        values::size(&text).map(|bytes| Self(bytes as u64)).map_err(refuse)
+    }
+}
+
+impl Queues {
+    /// How many there are.
+    pub fn number(self) -> usize {
+        match self.0 {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            queues => queues,
+        }
+    }
+}
+
+impl SourceOptions {
+    /// Queues that it gives.
+    pub fn queues(&self) -> usize {
+        match self {
+            Self::Interface(interface) => interface.queues.number(),
+            Self::Replay(_) => 1,
+        }
+    }
+}
+
+/// Where reports go.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, default)]
+pub struct Sinks {
+    /// Files of lines.
+    pub files: Option<FilesOptions>,
+}
+
+/// Files of lines, a new one whenever the time in its name changes.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct FilesOptions {
+    /// `json` or `line`.
+    #[serde(default)]
+    pub format: FileFormat,
+    /// Path, with the epoch's start (UTC) as strftime writes it, such as `reports/%Y%m%d.jsonl`.
+    pub path: String,
+    /// Age at which a file is removed, such as `7d`; never by default.
+    pub keep: Option<Time>,
+}
+
+/// How reports stand in files.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum FileFormat {
+    /// One object a line.
+    #[default]
+    Json,
+    /// One line of text an epoch.
+    Line,
+}
+
+impl Configuration {
+    /// Reads a file; variables of the environment and `sets`, each `PATH=VALUE`, override it.
+    ///
+    /// # Errors
+    /// When it cannot be read, or asks for what makes no sense; with the line where one is to blame.
+    pub fn read(path: &Path, sets: &[String]) -> Result<Self, Failure> {
+        let name = visible(&path.to_string_lossy()).into_owned();
+        let text = fs::read_to_string(path)
+            .map_err(|error| Failure::Failed(format!("cannot read {name}: {error}")))?;
+        let variables = std::env::vars().filter_map(|(variable, value)| {
+            let path = variable.strip_prefix(PREFIX)?;
+            Some((path.to_lowercase().replace("__", ".").replace('_', "-"), value))
+        });
+        let mut overrides: Vec<_> = variables.collect();
+        overrides.sort();
+        for set in sets {
+            let (path, value) = set.split_once('=').ok_or_else(|| {
+                Failure::Usage(format!("invalid --set '{set}'; write PATH=VALUE"))
+            })?;
+            overrides.push((path.to_owned(), value.to_owned()));
+        }
+        Self::parse(&text, &overrides).map_err(|reason| Failure::Usage(format!("{name}: {reason}")))
+    }
+
+    /// The configuration that a text and these overrides of its fields, by path, describe.
+    fn parse(text: &str, overrides: &[(String, String)]) -> Result<Self, String> {
+        let mut value: Value = serde_saphyr::from_str(text).map_err(|error| complaint(&error))?;
+        // The file first: of it alone, a line can be named.
+        let mut file: File = serde_saphyr::from_str(text).map_err(|error| complaint(&error))?;
+        if !overrides.is_empty() {
+            for (path, new) in overrides {
+                set(&mut value, path, new)?;
+            }
+            let text = value.to_string();
+            file = serde_saphyr::from_str(&text).map_err(|error| {
+                let reason = complaint(&error);
+                let reason = reason.split_once("line 1: ").map_or(&*reason, |(_, reason)| reason);
+                let paths: Vec<_> = overrides.iter().map(|(path, _)| &**path).collect();
+                format!("with {} set: {reason}", paths.join(", "))
+            })?;
+        }
+        let hash = blake3::hash(value.to_string().as_bytes()).to_hex()[..16].to_owned();
+        let File { agent, sources, measurements, sinks } = file;
+        if sources.is_empty() {
+            return Err("sources is empty; name an interface or a capture to replay".to_owned());
+        }
+        let queues = sources.iter().map(SourceOptions::queues).sum();
+        let measurements = measurements.named()?.into_iter().map(|named| {
+            let config = named.measurement.config(&named.name, EPOCH);
+            let config = config.map_err(|reason| format!("{}: {reason}", named.name))?;
+            if matches!(config.epoch, EpochLength::Whole) {
+                return Err(format!(
+                    "{}: an agent never ends, so 'epoch: whole' would never report; write a time",
+                    named.name
+                ));
+            }
+            let config = Config { queues, pace: Pace::Live, services: true, save: true, ..config };
+            Ok(flowgauge_engine::capable(&config).map_or(config, |(instead, _)| instead))
+        });
+        let measurements: Vec<_> = measurements.collect::<Result<_, _>>()?;
+        if measurements.is_empty() {
+            return Err("measurements is empty; name one".to_owned());
+        }
+        if let Some(files) = &sinks.files {
+            crate::files::check(files)?;
+        }
+        Ok(Self { agent, sources, measurements, sinks, hash })
+    }
+
+    /// What would run, with its memory reserved.
+    ///
+    /// # Errors
+    /// When measurements ask for what makes no sense.
+    pub fn plan(&self) -> Result<Plan, Failure> {
+        Plan::several(self.measurements.clone()).map_err(|error| Failure::Usage(error.to_string()))
+    }
+}
+
+/// Sets the field at this path, with dots between its names, to a value as YAML writes it.
+fn set(file: &mut Value, path: &str, new: &str) -> Result<(), String> {
+    let new = serde_saphyr::from_str(new).unwrap_or_else(|_| Value::from(new));
+    let mut at = file;
+    for name in path.split('.') {
+        at = match at {
+            Value::Array(list) => {
+                let len = list.len();
+                let item = name.parse::<usize>().ok().and_then(|number| list.get_mut(number));
+                item.ok_or_else(|| format!("'{path}': no item {name} in a list of {len}"))?
+            }
+            Value::Null | Value::Object(_) => {
+                if at.is_null() {
+                    *at = Value::Object(serde_json::Map::new());
+                }
+                match at {
+                    Value::Object(fields) => fields.entry(name).or_insert(Value::Null),
+                    other => other,
+                }
+            }
+            _ => return Err(format!("'{path}': '{name}' would be a field of a single value")),
+        };
+    }
+    *at = new;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+    use super::*;
+
+    /// `FLOWGAUGE_GOLDEN=write` writes the committed schema again, after a change that is meant.
+    #[test]
+    fn the_schema_of_a_file_is_committed() {
+        let schema = serde_json::to_value(schemars::schema_for!(File)).unwrap();
+        let text = format!("{}\n", serde_json::to_string_pretty(&schema).unwrap());
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/agent.schema.json");
+        if std::env::var_os("FLOWGAUGE_GOLDEN").is_some_and(|value| value == "write") {
+            fs::write(path, &text).unwrap();
+        }
+        assert_eq!(fs::read_to_string(path).unwrap(), text);
+    }
+}

@@ -1,0 +1,31 @@
+//! What ends an agent, with its exit code.
+
+/// Why an agent does not start, or ends.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The file or an option asks for what makes no sense.
+    #[error("{0}")]
+    Usage(String),
+    /// Something failed.
+    #[error("{0}")]
+    Failed(String),
+    /// A source cannot be opened at the start.
+    #[error("{0}")]
+    Source(String),
+    /// An output cannot be written at the start.
+    #[error("{0}")]
+    Output(String),
+}
+
+impl Failure {
+    /// The code of the process: 1 where something failed, 2 for wrong usage, 4 for a source that cannot
+    /// be opened, 5 for an output that cannot be written.
+    pub fn code(&self) -> u8 {
+        match self {
+            Self::Failed(_) => 1,
+            Self::Usage(_) => 2,
+            Self::Source(_) => 4,
+            Self::Output(_) => 5,
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Reports in files, a new one whenever the time in the name changes.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use flowgauge_engine::sink::{Format, Item, Json, Line, Sink, SinkError, Takes};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use crate::config::{AgentOptions, FileFormat, FilesOptions};
+use crate::failure::Failure;
+use crate::replay::now_ns;
+
+/// Refuses the path of files if it has a conversion that strftime does not know.
+pub(crate) fn check(options: &FilesOptions) -> Result<(), String> {
+    named(&options.path, 0).map_err(|error| format!("sinks.files.path: {error}"))?;
+    if options.keep.is_some() && around(&options.path).is_none() {
+        return Err("sinks.files.keep needs a time in the name of the file, such as %Y%m%d in \
+                    sinks.files.path"
+            .to_owned());
+    }
+    Ok(())
+}
+
+/// The path of the file for a time.
+fn named(path: &str, time_ns: i64) -> Result<PathBuf, jiff::Error> {
+    let time = Timestamp::from_nanosecond(time_ns.into())?.to_zoned(TimeZone::UTC);
+    jiff::fmt::strtime::format(path, &time).map(PathBuf::from)
+}
+
+/// What stands before and behind the time in the name of a file; `None` where there is no time in it.
+fn around(path: &str) -> Option<(&str, &str)> {
+    let name = path.rsplit('/').next()?;
+    let (first, last) = (name.find('%')?, name.rfind('%')?);
+    Some((&name[..first], name.get(last + 2..)?))
+}
+
+/// Writes reports to files.
+pub(crate) struct Files {
+    options: FilesOptions,
+    format: Box<dyn Format>,
+    /// What each object begins with: the agent's name, and the hash of its configuration.
+    head: String,
+    open: Option<(PathBuf, File)>,
+    line: Vec<u8>,
+}
+
+impl Files {
+    /// Opens the file for the present time.
+    pub(crate) fn open(
+        options: &FilesOptions,
+        agent: &AgentOptions,
+        hash: &str,
+    ) -> Result<Self, Failure> {
+        let format: Box<dyn Format> = match options.format {
+            FileFormat::Json => Box::new(Json),
+            FileFormat::Line => Box::new(Line),
+        };
+        let name = serde_json::Value::from(&*agent.name);
+        let head = format!("{{\"agent\":{name},\"configuration\":\"{hash}\",");
+        let options = options.clone();
+        let mut files = Self { options, format, head, open: None, line: Vec::new() };
+        let path = files.path(now_ns());
+        files.switch(&path).map_err(|error| {
+            Failure::Output(format!("cannot write to {}: {error}", path.display()))
+        })?;
+        Ok(files)
+    }
+
+    fn path(&self, time_ns: i64) -> PathBuf {
+        named(&self.options.path, time_ns).unwrap_or_default()
+    }
+
+    /// Opens the file at this path, if another one is open, and removes those that are too old.
+    fn switch(&mut self, path: &Path) -> io::Result<()> {
+        if self.open.as_ref().is_some_and(|(open, _)| open == path) {
+            return Ok(());
+        }
+        self.open = None;
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let file = OpenOptions::new().append(true).create(true).open(path)?;
+        self.open = Some((path.to_owned(), file));
+        self.remove_old(path);
+        Ok(())
+    }
+
+    /// Removes the files beside this one whose names differ in their times only and which were last
+    /// written too long ago.
+    fn remove_old(&self, path: &Path) {
+        let Some((keep, (before, behind))) = self.options.keep.zip(around(&self.options.path))
+        else {
+            return;
+        };
+        let folder = path.parent().filter(|folder| *folder != Path::new(""));
+        let entries = fs::read_dir(folder.unwrap_or(Path::new("."))).into_iter().flatten();
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            let is_ours = name.len() >= before.len() + behind.len()
+                && name.starts_with(before)
+                && name.ends_with(behind);
+            let written = entry.metadata().and_then(|metadata| metadata.modified());
+            let age = written.ok().and_then(|time| SystemTime::now().duration_since(time).ok());
+            let is_old = age.is_some_and(|age| age > Duration::from_nanos(keep.0));
+            if is_ours && is_old && entry.path() != path {
+                // What cannot be removed is tried again with the next file.
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+
+    fn write(&mut self, item: &Item, path: &Path) -> io::Result<()> {
+        self.line.clear();
+        self.format.item(item, &mut self.line)?;
+        if self.options.format == FileFormat::Json && self.line.first() == Some(&b'{') {
+            self.line.splice(..1, self.head.bytes());
+        }
+        self.switch(path)?;
+        let Some((_, file)) = &mut self.open else { return Ok(()) };
+        let before = file.metadata()?.len();
+        let written = file.write_all(&self.line);
+        if written.is_err() {
+            // No reader may see a part of a line.
+            let _ = file.set_len(before);
+            self.open = None;
+        }
+        written
+    }
+}
+
+impl Sink for Files {
+    fn takes(&self) -> Takes {
+        Takes::Reports
+    }
+
+    fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
+        let time_ns = match item {
+            Item::Epoch(report) => report.start_ns,
+            Item::Gap(gap) => Some(gap.start_ns),
+            Item::Snapshot(_) | Item::Total(_) => None,
+        };
+        let path = self.path(time_ns.unwrap_or_else(now_ns));
+        self.write(item, &path).map_err(|error| SinkError::new(&path.display().to_string(), error))
+    }
+
+    fn finish(&mut self) -> Result<(), SinkError> {
+        let Some((path, file)) = &self.open else { return Ok(()) };
+        file.sync_all().map_err(|error| SinkError::new(&path.display().to_string(), error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_in_a_name_is_told_from_the_rest() {
+        assert_eq!(around("reports/%Y/a-%Y%m%d.jsonl"), Some(("a-", ".jsonl")));
+        assert_eq!(around("%Y/all.jsonl"), None);
+        assert_eq!(named("a/%Y%m%d.jsonl", 0).ok(), Some(PathBuf::from("a/19700101.jsonl")));
+        assert!(named("%!", 0).is_err());
+    }
+}

@@ -1,0 +1,198 @@
+//! A capture whose packets come as if they were sent now.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use flowgauge_capture::Captures;
+use flowgauge_core::packet::{Frame, LinkType};
+use flowgauge_engine::source::{Burst, Columns, Counter, Source, SourceError};
+
+/// The longest time without a look at the clock and whether to stop.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Replays a capture, once or again and again, at the pace at which it was taken.
+///
+/// Packets that came within a burst of 256 are copied once.
+pub struct Replay {
+    path: PathBuf,
+    names: [String; 1],
+    capture: Captures,
+    columns: Columns,
+    /// How often it is still replayed behind this time; `None` without end.
+    left: Option<u64>,
+    /// Packets that wait for their time, and their bytes.
+    waiting: VecDeque<Waiting>,
+    bytes: Vec<u8>,
+    /// What is added to times of the capture, once its first packet came.
+    shift_ns: Option<i64>,
+    /// Before this, no more packets come.
+    settled_ns: Option<i64>,
+    /// The latest time of a packet.
+    latest_ns: i64,
+    stop: Arc<AtomicBool>,
+}
+
+/// A packet that waits for its time.
+struct Waiting {
+    bytes: Range<usize>,
+    wire: u32,
+    link: LinkType,
+    time_ns: i64,
+}
+
+impl Replay {
+    /// Replays the file so many times, or without end, until `stop` is set.
+    pub fn new(path: &Path, times: Option<u64>, stop: &Arc<AtomicBool>) -> Self {
+        Self {
+            path: path.to_owned(),
+            names: [path.display().to_string()],
+            capture: Captures::open([path]),
+            columns: Columns::default(),
+            left: times.map(|times| times.saturating_sub(1)),
+            waiting: VecDeque::new(),
+            bytes: Vec::new(),
+            shift_ns: None,
+            settled_ns: None,
+            latest_ns: i64::MIN,
+            stop: Arc::clone(stop),
+        }
+    }
+
+    /// Reads the next packets of the capture; `false` at its end.
+    fn refill(&mut self) -> Result<bool, SourceError> {
+        self.bytes.clear();
+        let mut burst = Burst::new(&mut self.columns);
+        let more = self.capture.poll(&mut burst)?;
+        for frame in burst.frames().iter() {
+            let shift_ns = *self.shift_ns.get_or_insert_with(|| now_ns() - frame.time_ns);
+            // A packet that is older than the one before it comes right behind it.
+            let time_ns = frame.time_ns.saturating_add(shift_ns).max(self.latest_ns);
+            self.latest_ns = time_ns;
+            let start = self.bytes.len();
+            self.bytes.extend_from_slice(frame.bytes);
+            let bytes = start..self.bytes.len();
+            self.waiting.push_back(Waiting { bytes, wire: frame.wire, link: frame.link, time_ns });
+        }
+        Ok(more)
+    }
+
+    /// Begins again; `false` where it was replayed often enough, or had no packet.
+    fn again(&mut self) -> bool {
+        let more = self.left != Some(0) && self.shift_ns.is_some();
+        if more {
+            self.left = self.left.map(|left| left - 1);
+            self.capture = Captures::open([&self.path]);
+            self.shift_ns = None;
+        }
+        more
+    }
+}
+
+impl Source for Replay {
+    fn poll<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, SourceError> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        while self.waiting.is_empty() {
+            if !self.refill()? && !self.again() {
+                return Ok(false);
+            }
+        }
+        let now_ns = now_ns();
+        let is_due = |packet: &&Waiting| packet.time_ns <= now_ns;
+        let due = self.waiting.iter().take_while(is_due).count();
+        for packet in self.waiting.drain(..due) {
+            let Waiting { bytes, wire, link, time_ns } = packet;
+            burst.push(Frame { bytes: &self.bytes[bytes], wire, link, time_ns });
+        }
+        let next_ns = self.waiting.front().map(|packet| packet.time_ns);
+        // What is not read yet may be due, too.
+        self.settled_ns = Some(next_ns.map_or(self.latest_ns, |_| now_ns));
+        if let (0, Some(next_ns)) = (due, next_ns) {
+            let left = Duration::from_nanos((next_ns - now_ns).unsigned_abs());
+            thread::sleep(left.min(PAUSE));
+        }
+        Ok(true)
+    }
+
+    fn inputs(&self) -> &[String] {
+        &self.names
+    }
+
+    fn counters(&self) -> &[Counter] {
+        self.capture.counters()
+    }
+
+    fn clock_ns(&self) -> Option<i64> {
+        self.settled_ns
+    }
+}
+
+/// Nanoseconds since the UNIX epoch.
+pub(crate) fn now_ns() -> i64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.ok().and_then(|now| i64::try_from(now.as_nanos()).ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+    use std::fs;
+
+    use flowgauge_synthetic::{Config, Traffic, to_pcap_bytes};
+
+    use super::*;
+
+    /// Reads to the end: how many packets came, and their times.
+    fn times(mut replay: Replay) -> Vec<i64> {
+        let (mut times, mut columns) = (Vec::new(), Columns::default());
+        loop {
+            let mut burst = Burst::new(&mut columns);
+            if !replay.poll(&mut burst).unwrap() {
+                return times;
+            }
+            let before = now_ns();
+            times.extend(burst.frames().iter().map(|frame| frame.time_ns));
+            assert!(times.last().is_none_or(|last| *last <= before), "a packet of the future");
+            drop(burst);
+            let clock = replay.clock_ns().unwrap();
+            assert!(replay.waiting.front().is_none_or(|next| next.time_ns > clock));
+        }
+    }
+
+    #[test]
+    fn packets_come_at_their_pace_and_again() {
+        let config = Config { packets: 1000, rate: 10_000, ..Config::default() };
+        let capture = to_pcap_bytes(Traffic::new(config).unwrap());
+        let path = std::env::temp_dir().join(format!("flowgauge-replay-{}", std::process::id()));
+        fs::write(&path, capture).unwrap();
+        let begin = now_ns();
+        let times = times(Replay::new(&path, Some(3), &Arc::default()));
+        fs::remove_file(&path).unwrap();
+        assert_eq!(times.len(), 3000);
+        assert!(times.is_sorted());
+        assert!(times[0] >= begin);
+        let took_ms = (times[2999] - times[0]) / 1_000_000;
+        assert!((290..5_000).contains(&took_ms), "{took_ms} ms");
+    }
+
+    #[test]
+    fn a_stop_ends_it() {
+        let stop = Arc::new(AtomicBool::new(true));
+        assert!(times(Replay::new(Path::new("none.pcap"), None, &stop)).is_empty());
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_an_error_and_then_the_end() {
+        let mut replay = Replay::new(Path::new("none.pcap"), None, &Arc::default());
+        let mut columns = Columns::default();
+        assert!(replay.poll(&mut Burst::new(&mut columns)).is_err());
+        assert!(!replay.poll(&mut Burst::new(&mut columns)).unwrap());
+    }
+}

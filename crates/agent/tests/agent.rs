@@ -1,0 +1,170 @@
+//! Agents that replay generated captures to their end.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use flowgauge_agent::{Failure, Origin, run};
+use flowgauge_engine::seed;
+use flowgauge_engine::snapshot::Snapshot;
+use flowgauge_synthetic::{Config, Traffic, to_pcap_bytes};
+use serde_json::Value;
+
+/// A new folder with a capture of two seconds in it, and the path of an agent's file.
+fn folder(name: &str) -> (PathBuf, PathBuf) {
+    let folder =
+        std::env::temp_dir().join(format!("flowgauge-agent-{name}-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir(&folder).unwrap();
+    let config = Config { packets: 4000, rate: 2000, ..Config::default() };
+    let capture = to_pcap_bytes(Traffic::new(config).unwrap());
+    fs::write(folder.join("two.pcap"), capture).unwrap();
+    let file = folder.join("agent.yaml");
+    (folder, file)
+}
+
+/// A file of an agent that replays the capture so many times in this folder.
+fn text(folder: &Path, times: u64) -> String {
+    let folder = folder.display();
+    format!(
+        "agent: {{ name: edge, data: {folder}/data }}\n\
+         sources: [{{ replay: {folder}/two.pcap, times: {times} }}]\n\
+         measurements:\n\
+         \x20 flows: {{ epoch: 1s, tasks: [top, cardinality], memory: 4MiB }}\n\
+         \x20 hosts: {{ key: source, epoch: 500ms, tasks: [top], memory: 4MiB }}\n\
+         sinks:\n\
+         \x20 files: {{ path: '{folder}/reports/%Y%m%d.jsonl' }}\n"
+    )
+}
+
+/// Runs the agent of a file.
+fn run_file(file: &Path, sets: &[&str]) -> Result<(), Failure> {
+    let sets = sets.iter().copied().map(str::to_owned).collect();
+    run(&Origin { path: file.to_owned(), sets }, &Vec::new)
+}
+
+/// All files below a folder that end so.
+fn below(folder: &Path, end: &str) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files.extend(below(&path, end));
+        } else if path.to_string_lossy().ends_with(end) {
+            files.push(path);
+        }
+    }
+    files.sort();
+    files
+}
+
+/// The lines that the agent wrote.
+fn lines(folder: &Path) -> Vec<Value> {
+    let files = below(&folder.join("reports"), ".jsonl");
+    let text: String = files.iter().map(|file| fs::read_to_string(file).unwrap()).collect();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Packets of all epochs of a measurement in these lines.
+fn packets(lines: &[Value], measurement: &str) -> u64 {
+    let of = |line: &&Value| line["type"] == "epoch" && line["measurement"] == measurement;
+    lines.iter().filter(of).map(|line| line["account"]["keyed"].as_u64().unwrap()).sum()
+}
+
+/// Packets in all snapshots of a measurement, which add up: they are of one seed.
+fn kept(folder: &Path, measurement: &str) -> u64 {
+    let seed = seed::from_file(&folder.join("data/seed")).unwrap();
+    let files = below(&folder.join("data/journal").join(measurement), ".fgs");
+    let snapshots = files
+        .iter()
+        .map(|file| Snapshot::decode(&fs::read(file).unwrap(), 1 << 30, Some(&seed)).unwrap());
+    let sum = snapshots.reduce(|mut sum, next| {
+        sum.merge(&next).unwrap();
+        sum
+    });
+    sum.unwrap().account().keyed
+}
+
+#[test]
+fn every_packet_is_in_a_report_and_in_the_journal_also_of_a_second_run() {
+    let (folder, file) = folder("twice");
+    fs::write(&file, text(&folder, 1)).unwrap();
+    for runs in 1..=2 {
+        run_file(&file, &[]).unwrap();
+        let lines = lines(&folder);
+        for measurement in ["flows", "hosts"] {
+            assert_eq!(packets(&lines, measurement), 4000 * runs, "{measurement}");
+            assert_eq!(kept(&folder, measurement), 4000 * runs, "{measurement}");
+        }
+        let hash = &lines[0]["configuration"];
+        assert_eq!(hash.as_str().unwrap().len(), 16);
+        assert!(lines.iter().all(|line| line["agent"] == "edge" && line["configuration"] == *hash));
+    }
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn overrides_count_and_are_in_the_hash() {
+    let (folder, file) = folder("set");
+    fs::write(&file, text(&folder, 9)).unwrap();
+    run_file(&file, &["sources.0.times=1", "agent.name=core", "measurements.hosts.epoch=250ms"])
+        .unwrap();
+    let lines = lines(&folder);
+    assert_eq!(packets(&lines, "flows"), 4000);
+    assert!(lines.iter().all(|line| line["agent"] == "core"));
+    let hosts = lines.iter().filter(|line| line["measurement"] == "hosts").count();
+    assert!(hosts >= 8, "{hosts}");
+    let plain = Origin { path: file.clone(), sets: Vec::new() }.read().unwrap();
+    assert_ne!(lines[0]["configuration"], plain.hash);
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_file_that_makes_no_sense_is_refused_with_the_line_and_the_code() {
+    let (folder, file) = folder("refused");
+    let sound = text(&folder, 1);
+    let with = |old: &str, new: &str| {
+        assert!(sound.contains(old), "{old}");
+        sound.replace(old, new)
+    };
+    for (text, code, message) in [
+        (with("name: edge", "nam: edge"), 2, "line 1: unknown field 'nam'; did you mean 'name'?"),
+        (with("sinks:", "sink:"), 2, "line 6: unknown field 'sink'; did you mean 'sinks'?"),
+        (with("epoch: 1s", "epoch: whole"), 2, "flows: an agent never ends, so 'epoch: whole'"),
+        (with("tasks: [top]", "tasks: [tpo]"), 2, "unknown task 'tpo'"),
+        (with("%Y%m%d.jsonl", "%!.jsonl"), 2, "sinks.files.path: "),
+        (with("two.pcap", "three.pcap"), 4, "three.pcap: No such file"),
+        (with("/reports", "/two.pcap"), 5, "cannot write to "),
+    ] {
+        fs::write(&file, text).unwrap();
+        let failure = run_file(&file, &[]).unwrap_err();
+        assert!(failure.to_string().contains(message), "{failure}");
+        assert_eq!(failure.code(), code, "{failure}");
+    }
+    fs::write(&file, &sound).unwrap();
+    for (set, message) in [
+        ("sources.0.times", "invalid --set 'sources.0.times'; write PATH=VALUE"),
+        ("sources.1.times=1", "'sources.1.times': no item 1 in a list of 1"),
+        ("agent.name.first=1", "'agent.name.first': 'first' would be a field of a single value"),
+        ("agent.nam=a", "with agent.nam set: unknown field 'nam'; did you mean 'name'?"),
+    ] {
+        let failure = run_file(&file, &[set]).unwrap_err();
+        assert!(failure.to_string().contains(message), "{failure}");
+        assert_eq!(failure.code(), 2, "{failure}");
+    }
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_folder_is_of_one_agent() {
+    let (folder, file) = folder("one");
+    fs::write(&file, text(&folder, 1)).unwrap();
+    fs::create_dir(folder.join("data")).unwrap();
+    let lock = fs::File::create(folder.join("data/lock")).unwrap();
+    lock.lock().unwrap();
+    let failure = run_file(&file, &[]).unwrap_err();
+    assert!(failure.to_string().ends_with("another agent uses it"), "{failure}");
+    assert_eq!(failure.code(), 5);
+    fs::remove_dir_all(folder).unwrap();
+}

@@ -1,0 +1,95 @@
+//! `flowgauge run` and `check`, where the command was built with the agent.
+
+pub(crate) use built::{check, run};
+
+#[cfg(feature = "agent")]
+mod built {
+    use std::path::{Path, PathBuf};
+    use std::{env, fs};
+
+    use flowgauge_agent::{Failure as AgentFailure, Origin};
+    use flowgauge_engine::sink::layout::Look;
+    use flowgauge_engine::sink::{Sink, Text};
+
+    use crate::args::{Agent, Checked};
+    use crate::explain;
+    use crate::failure::{FINE, Failure, complain};
+    use crate::output::{self, Last};
+
+    /// The folder that systemd gives a service for itself, against which relative paths count.
+    const STATE: &str = "STATE_DIRECTORY";
+
+    /// Rows of each list that USR1 prints at most.
+    const ROWS: usize = 100;
+
+    /// Runs an agent until a signal ends it, and gives its exit code.
+    pub(crate) fn run(Agent { config, set }: &Agent) -> Result<u8, Failure> {
+        let origin = origin(config, set)?;
+        let last = Last::default();
+        last.print_on_request(Text { rows: ROWS, look: Look::default() })?;
+        let sinks = || vec![Box::new(last.clone()) as Box<dyn Sink>];
+        Ok(ended(flowgauge_agent::run(&origin, &sinks)))
+    }
+
+    /// Prints what an agent would run.
+    pub(crate) fn check(Checked { config, set }: &Checked) -> Result<u8, Failure> {
+        let checked = origin(config, set)?.read().and_then(|configuration| {
+            let plan = configuration.plan()?;
+            Ok((configuration, plan))
+        });
+        match checked {
+            Ok((configuration, plan)) => {
+                output::write(None, &explain::several(&configuration.measurements, &plan))
+                    .map(|()| FINE)
+            }
+            Err(error) => Ok(ended(Err(error))),
+        }
+    }
+
+    /// The agent's file, whose path counts from where the command was called.
+    fn origin(config: &Path, set: &[String]) -> Result<Origin, Failure> {
+        let path = absolute(config)?;
+        if let Some(state) = env::var_os(STATE) {
+            env::set_current_dir(&state).map_err(|error| {
+                let name = Path::new(&state).display();
+                Failure::Failed(format!("cannot enter the folder {name} of {STATE}: {error}"))
+            })?;
+        }
+        Ok(Origin { path, sets: set.to_owned() })
+    }
+
+    fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+        fs::canonicalize(path)
+            .map_err(|error| Failure::Failed(format!("cannot read {}: {error}", path.display())))
+    }
+
+    /// The exit code of an agent.
+    fn ended(result: Result<(), AgentFailure>) -> u8 {
+        result.map_or_else(
+            |error| {
+                complain(&error.to_string());
+                error.code()
+            },
+            |()| FINE,
+        )
+    }
+}
+
+#[cfg(not(feature = "agent"))]
+mod built {
+    use crate::args::{Agent, Checked};
+    use crate::failure::Failure;
+
+    pub(crate) fn run(_: &Agent) -> Result<u8, Failure> {
+        Err(absent())
+    }
+
+    pub(crate) fn check(_: &Checked) -> Result<u8, Failure> {
+        Err(absent())
+    }
+
+    fn absent() -> Failure {
+        let message = "this flowgauge was built without the agent; build it with 'make agent'";
+        Failure::Usage(message.to_owned())
+    }
+}
