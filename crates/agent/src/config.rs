@@ -54,7 +54,7 @@ struct File {
 #[serde(deny_unknown_fields, default)]
 pub struct AgentOptions {
     /// Name in reports and messages; by default the host's.
-    pub name: String,
+    name: Option<String>,
     /// Folder of the journal and the seed.
     pub data: PathBuf,
     /// How long closed epochs are kept.
@@ -63,9 +63,15 @@ pub struct AgentOptions {
 
 impl Default for AgentOptions {
     fn default() -> Self {
-        let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let journal = JournalOptions::default();
-        Self { name: name.trim().to_owned(), data: PathBuf::from("data"), journal }
+        Self { name: None, data: PathBuf::from("data"), journal: JournalOptions::default() }
+    }
+}
+
+impl AgentOptions {
+    /// The name in reports and messages.
+    pub fn name(&self) -> String {
+        let host = || fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        self.name.clone().unwrap_or_else(|| host().trim().to_owned())
     }
 }
 

@@ -58,7 +58,7 @@ impl Files {
             FileFormat::Json => Box::new(Json),
             FileFormat::Line => Box::new(Line),
         };
-        let name = serde_json::Value::from(&*agent.name);
+        let name = serde_json::Value::from(agent.name());
         let head = format!("{{\"agent\":{name},\"configuration\":\"{hash}\",");
         let options = options.clone();
         let mut files = Self { options, format, head, open: None, line: Vec::new() };

@@ -196,7 +196,7 @@ mod tests {
         ] {
             assert_eq!(epoch(text), Ok(length), "{text}");
         }
-        for text in ["", "0s", "0p", "10", "p", "s", "-1s", "10sec", "9999999999h", "1d", "0.1ns"] {
+        for text in ["", "0s", "0p", "10", "p", "s", "-1s", "10sec", "9999999999h", "1w", "0.1ns"] {
             assert!(epoch(text).is_err(), "{text}");
         }
     }

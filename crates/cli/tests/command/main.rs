@@ -14,5 +14,6 @@ mod outputs;
 mod refusals;
 mod run;
 mod seed;
+mod stored;
 mod tap;
 mod tasks;
