@@ -21,6 +21,7 @@ use crate::failure::Failure;
 use crate::files::Files;
 use crate::journal::Journal;
 use crate::replay::{Replay, now_ns};
+use crate::supervision::{self, Watchdog};
 
 /// How soon a signal is seen, and the end of a run.
 const LOOK: Duration = Duration::from_millis(20);
@@ -66,12 +67,14 @@ pub fn run(origin: &Origin, more: &dyn Fn() -> Vec<Box<dyn Sink>>) -> Result<(),
             sources(&configuration),
             units::plural(configuration.measurements.len() as u64, "measurement")
         ));
+        supervision::ready();
         let mut next = None;
         while !running.thread.is_finished() {
             for signal in signals.pending() {
                 if signal == SIGHUP {
                     next = again(origin, next);
                 } else {
+                    supervision::stopping();
                     running.stop.store(true, Ordering::Relaxed);
                     next = None;
                 }
@@ -79,6 +82,7 @@ pub fn run(origin: &Origin, more: &dyn Fn() -> Vec<Box<dyn Sink>>) -> Result<(),
             if next.is_some() && running.is_at_end(&configuration) {
                 running.stop.store(true, Ordering::Relaxed);
             }
+            running.watchdog.feed();
             thread::sleep(LOOK);
         }
         running.end()?;
@@ -174,6 +178,7 @@ impl Data {
 struct Running {
     thread: JoinHandle<Result<Outcome, EngineError>>,
     stop: Arc<AtomicBool>,
+    watchdog: Watchdog,
     /// When the longest epoch that is open now ends.
     ends_ns: i64,
 }
@@ -194,7 +199,9 @@ impl Running {
         }
         let plan = flowgauge_engine::Plan::several(configs)
             .map_err(|error| Failure::Usage(error.to_string()))?;
+        let mut watchdog = Watchdog::new();
         let sources = open(&configuration.sources, &stop)?;
+        let sources = sources.into_iter().map(|source| watchdog.watch(source)).collect();
         let journal = Journal::open(&data.folder.join("journal"), configuration.agent.journal)?;
         let kept = journal.counts();
         say(&format!(
@@ -222,7 +229,7 @@ impl Running {
         };
         let thread = thread::Builder::new().name("run".to_owned()).spawn(run).map_err(threads)?;
         let ends_ns = end_of_epochs(configuration, now_ns());
-        Ok(Self { thread, stop, ends_ns })
+        Ok(Self { thread, stop, watchdog, ends_ns })
     }
 
     /// Whether an epoch of the longest measurement has just ended, and with it one of each whose length

@@ -1,7 +1,7 @@
 //! Reports in files, a new one whenever the time in the name changes.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -82,7 +82,8 @@ impl Files {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
         }
-        let file = OpenOptions::new().append(true).create(true).open(path)?;
+        let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+        mend(&mut file)?;
         self.open = Some((path.to_owned(), file));
         self.remove_old(path);
         Ok(())
@@ -153,9 +154,50 @@ impl Sink for Files {
     }
 }
 
+/// Cuts off the part of a line that a killed agent left at the end.
+fn mend(file: &mut File) -> io::Result<()> {
+    const STEP: u64 = 1 << 16;
+    let length = file.metadata()?.len();
+    let (mut end, mut bytes) = (length, Vec::new());
+    while end > 0 {
+        let start = end.saturating_sub(STEP);
+        file.seek(SeekFrom::Start(start))?;
+        bytes.clear();
+        (&*file).take(end - start).read_to_end(&mut bytes)?;
+        if let Some(place) = bytes.iter().rposition(|byte| *byte == b'\n') {
+            end = start + place as u64 + 1;
+            break;
+        }
+        end = start;
+    }
+    if end < length { file.set_len(end) } else { Ok(()) }
+}
+
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test may panic")]
+
     use super::*;
+
+    #[test]
+    fn a_torn_line_is_cut_off() {
+        let path = std::env::temp_dir().join(format!("flowgauge-torn-{}", std::process::id()));
+        let long = "x".repeat(200_000);
+        for (before, after) in [
+            (String::new(), 0),
+            ("a\nb\n".to_owned(), 4),
+            ("a\nb".to_owned(), 2),
+            ("torn".to_owned(), 0),
+            (format!("a\n{long}"), 2),
+            (format!("a\n{long}\n"), 200_003),
+        ] {
+            fs::write(&path, before).unwrap();
+            let mut file = OpenOptions::new().read(true).append(true).open(&path).unwrap();
+            mend(&mut file).unwrap();
+            assert_eq!(fs::metadata(&path).unwrap().len(), after);
+        }
+        fs::remove_file(&path).unwrap();
+    }
 
     #[test]
     fn the_time_in_a_name_is_told_from_the_rest() {

@@ -11,6 +11,7 @@ mod failure;
 mod files;
 pub mod journal;
 pub mod replay;
+mod supervision;
 
 pub use agent::{Origin, run};
 pub use config::Configuration;

@@ -1,0 +1,304 @@
+//! Agents as processes: signals, the end by force, a full disk, and what systemd is told.
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_flowgauge");
+
+/// The longest time that anything here takes.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A folder with a capture and the file of an agent that replays it without end.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("agent-{name}"));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        let place = Self(folder);
+        let capture = place.path("traffic.pcap");
+        let generate = ["generate", "--packets", "20000", "--rate", "20000", "--flows", "300"];
+        let made = Command::new(BINARY).args(generate).args(["-o", &capture]).status();
+        assert!(made.unwrap().success());
+        place.write("");
+        place
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+
+    /// Writes the agent's file, with these lines at its end.
+    fn write(&self, more: &str) {
+        let folder = self.0.display();
+        let text = format!(
+            "agent: {{ name: edge, data: {folder}/data }}\n\
+             sources: [{{ replay: {folder}/traffic.pcap }}]\n\
+             measurements:\n\
+             \x20 flows: {{ epoch: 100ms, tasks: [top], memory: 1MiB }}\n\
+             \x20 hosts: {{ key: source, epoch: 50ms, tasks: [top], memory: 1MiB }}\n\
+             sinks:\n\
+             \x20 files: {{ path: '{folder}/reports/%Y%m%d.jsonl' }}\n{more}"
+        );
+        fs::write(self.0.join("agent.yaml"), text).unwrap();
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(BINARY);
+        command.args(["run", "-C", &self.path("agent.yaml")]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command
+    }
+
+    fn start(&self) -> Running {
+        Running(Some(self.command().spawn().unwrap()))
+    }
+
+    /// The snapshots, each of which must be whole: their runs and epochs by measurement.
+    fn kept(&self) -> Vec<(String, String)> {
+        let mut kept = Vec::new();
+        for measurement in ["flows", "hosts"] {
+            let folder = self.0.join("data/journal").join(measurement);
+            for file in files(&folder, "fgs") {
+                let name = Path::new(&file).file_stem().unwrap().to_string_lossy().into_owned();
+                let id = name.splitn(3, '-').nth(2).unwrap().to_owned();
+                kept.push((measurement.to_owned(), id));
+            }
+        }
+        kept
+    }
+
+    /// Packets in all snapshots of a measurement.
+    fn queried(&self, measurement: &str) -> u64 {
+        let data = self.path("data");
+        let query = ["query", &data, "--measurement", measurement, "--format", "json"];
+        let answer = Command::new(BINARY).args(query).output().unwrap();
+        let (out, err) = (text(&answer.stdout), text(&answer.stderr));
+        assert!(answer.status.success(), "{err}");
+        let report: Value = serde_json::from_str(out.lines().next().unwrap()).unwrap();
+        report["account"]["keyed"].as_u64().unwrap()
+    }
+
+    /// The lines of the reports, each of which must be whole.
+    fn lines(&self) -> Vec<Value> {
+        let files = files(&self.0.join("reports"), "jsonl");
+        let all: String = files.iter().map(|file| fs::read_to_string(file).unwrap()).collect();
+        all.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+/// The files below a folder with this extension.
+fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path, extension));
+        } else if path.extension().is_some_and(|own| own == extension) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Waits until something is so.
+fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < PATIENCE, "{what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A process that ends with the test.
+struct Running(Option<Child>);
+
+impl Running {
+    fn signal(&self, name: &str) {
+        let id = self.0.as_ref().unwrap().id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
+    }
+
+    fn end(mut self, signal: &str) -> Output {
+        self.signal(signal);
+        self.0.take().unwrap().wait_with_output().unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Kills agents at many times. `FLOWGAUGE_LONG` has it do so 200 times.
+#[test]
+fn what_was_kept_before_a_kill_is_whole_and_named_once() {
+    let place = Place::new("kill");
+    let kills = if std::env::var_os("FLOWGAUGE_LONG").is_some() { 200 } else { 12 };
+    let mut before = 0;
+    for kill in 0..kills {
+        let running = place.start();
+        // From before the first epoch to a second behind it, at times that share no divisor.
+        thread::sleep(Duration::from_millis(20 + kill * 137 % 1000));
+        running.end("KILL");
+        let kept = place.kept();
+        assert!(kept.len() >= before, "an epoch is gone");
+        before = kept.len();
+        let ids: BTreeSet<_> = kept.iter().collect();
+        assert_eq!(ids.len(), kept.len(), "an epoch is named twice");
+    }
+    // The next one mends what was torn, and all that was kept adds up.
+    let running = place.start();
+    let there = place.kept().len();
+    wait("no epoch", || place.kept().len() > there + 4);
+    let ended = running.end("TERM");
+    assert!(ended.status.success(), "{}", text(&ended.stderr));
+    assert!(files(&place.0.join("data"), "part").is_empty());
+    let reported = |measurement: &str| -> u64 {
+        let lines = place.lines();
+        let of = |line: &&Value| line["measurement"] == measurement && line["type"] == "epoch";
+        lines.iter().filter(of).map(|line| line["account"]["keyed"].as_u64().unwrap()).sum()
+    };
+    for measurement in ["flows", "hosts"] {
+        let (kept, reported) = (place.queried(measurement), reported(measurement));
+        // Either may have been ahead by an epoch or two, of 2,000 packets each, when a kill came.
+        let most = 4_000 * kills;
+        assert!(kept > 0 && kept.abs_diff(reported) <= most, "{kept} {reported}");
+    }
+}
+
+#[test]
+fn signals_at_any_time_end_it_or_have_it_read_its_file_again() {
+    let place = Place::new("signals");
+    let running = place.start();
+    wait("no report", || place.lines().len() > 3);
+    let hashes = |place: &Place| -> BTreeSet<String> {
+        place.lines().iter().map(|line| line["configuration"].to_string()).collect()
+    };
+    assert_eq!(hashes(&place).len(), 1);
+    running.signal("USR1");
+    place.write("  nonsense: {}\n");
+    running.signal("HUP");
+    thread::sleep(Duration::from_millis(300));
+    assert_eq!(hashes(&place).len(), 1, "the file with the error took effect");
+    place.write("# a comment changes nothing\n");
+    let sound = fs::read_to_string(place.0.join("agent.yaml")).unwrap();
+    fs::write(place.0.join("agent.yaml"), sound.replace("tasks: [top]", "tasks: [cardinality]"))
+        .unwrap();
+    running.signal("HUP");
+    wait("the new file does not take effect", || hashes(&place).len() == 2);
+    let asked = |line: &Value| line["tasks"]["cardinality"].is_object();
+    wait("no answer to the new task", || place.lines().iter().any(asked));
+    let ended = running.end("INT");
+    let err = text(&ended.stderr);
+    assert!(ended.status.success(), "{err}");
+    assert!(err.contains("the configuration stays as it is"), "{err}");
+    assert!(err.contains("unknown field 'nonsense'"), "{err}");
+    assert!(err.contains("Top flows by packets"), "USR1 printed no report: {err}");
+    // The epochs of both configurations add up: reloads lose only what came while sources were closed.
+    assert!(place.queried("hosts") > 1000);
+}
+
+/// What a service manager gets to hear, over a socket as systemd's.
+#[test]
+fn systemd_hears_of_the_start_the_life_and_the_end() {
+    let place = Place::new("systemd");
+    let socket = place.path("notify");
+    let listener = UnixDatagram::bind(&socket).unwrap();
+    listener.set_read_timeout(Some(PATIENCE)).unwrap();
+    let heard = || {
+        let mut bytes = [0; 200];
+        let length = listener.recv(&mut bytes).unwrap();
+        text(&bytes[..length]).trim().to_owned()
+    };
+    let agent = format!("WATCHDOG_PID=$$ exec {BINARY} run -C {}", place.path("agent.yaml"));
+    let mut command = Command::new("sh");
+    command.args(["-c", &agent]).stderr(Stdio::null());
+    command.env("NOTIFY_SOCKET", &socket).env("WATCHDOG_USEC", "300000");
+    let running = Running(Some(command.spawn().unwrap()));
+    assert_eq!(heard(), "READY=1");
+    assert_eq!(heard(), "WATCHDOG=1");
+    assert_eq!(heard(), "WATCHDOG=1");
+    running.signal("TERM");
+    let mut last = heard();
+    while last == "WATCHDOG=1" {
+        last = heard();
+    }
+    assert_eq!(last, "STOPPING=1");
+}
+
+/// Needs root, for a small file system of its own in a namespace of its own.
+#[test]
+fn on_a_full_disk_the_oldest_epochs_make_room() {
+    let place = Place::new("full");
+    let data = place.path("data");
+    fs::create_dir_all(&data).unwrap();
+    let script = format!(
+        "mount -t tmpfs -o size=256k none {data} && {BINARY} run -C {} & agent=$!; \
+         for second in 1 2 3 4 5 6; do sleep 1; done; \
+         ls {data}/journal/*/* | grep -c fgs; kill -TERM $agent; wait $agent",
+        place.path("agent.yaml")
+    );
+    // The mount must be seen by the shell that counts.
+    let script = script.replacen("&& ", "|| exit 77; ", 1);
+    let ran = Command::new("unshare").args(["--mount", "sh", "-c", &script]).output();
+    let Ok(ran) = ran else {
+        eprintln!("skipped: no unshare");
+        return;
+    };
+    if ran.status.code() != Some(0) && !place.0.join("reports").exists() {
+        eprintln!("skipped: no file system may be mounted here");
+        return;
+    }
+    assert!(ran.status.success(), "{}", text(&ran.stderr));
+    let kept: u64 = text(&ran.stdout).trim().parse().unwrap();
+    assert!(kept > 0, "no epoch is kept");
+    // Reports go elsewhere and are all there: measurement never stops for a disk.
+    let epochs = place.lines().iter().filter(|line| line["measurement"] == "hosts").count();
+    assert!(epochs > 60, "{epochs}");
+    assert!((kept as usize) < epochs, "the disk was never full");
+    let lost = place.lines().iter().filter(|line| line["undelivered"].as_u64() > Some(0)).count();
+    assert_eq!(lost, 0);
+}
+
+#[test]
+fn the_exit_code_says_what_is_wrong() {
+    let place = Place::new("codes");
+    let code = |set: &str| {
+        let refused = place.command().args(["--set", set]).output().unwrap();
+        let err = text(&refused.stderr);
+        assert_eq!(err.lines().filter(|line| !line.contains("keeping")).count(), 1, "{err}");
+        (refused.status.code().unwrap(), err)
+    };
+    let check = |file: &str| {
+        let checked = Command::new(BINARY).args(["check", file]).output().unwrap();
+        (checked.status.code().unwrap(), text(&checked.stdout))
+    };
+    let (sound, shown) = check(&place.path("agent.yaml"));
+    assert!(sound == 0 && shown.contains("All 2 measurements take at most"), "{shown}");
+    fs::write(place.0.join("bad.yaml"), "sources: []\nmeasurements: {}\n").unwrap();
+    assert_eq!(check(&place.path("bad.yaml")), (2, String::new()));
+    assert!(!place.0.join("data").exists(), "check made a folder");
+    assert_eq!(code("measurements.flows.kye=source").0, 2);
+    let (none, err) = code("sources.0={ interface: none0 }");
+    assert_eq!(none, 4, "{err}");
+    assert_eq!(code("agent.data=/proc/none").0, 5);
+}
