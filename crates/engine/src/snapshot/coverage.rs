@@ -108,22 +108,33 @@ pub(super) fn bounds_ns(coverage: &[Coverage]) -> Option<(i64, i64)> {
     bounds.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
 }
 
-/// The coverages of both, in order.
+/// Checks that two coverages may be added.
 ///
 /// # Errors
-/// When one of them is in both, or there are too many.
-pub(super) fn union(one: &[Coverage], other: &[Coverage]) -> Result<Vec<Coverage>, MergeError> {
+/// When an epoch is in both, or there are too many.
+pub(super) fn check_apart(one: &[Coverage], other: &[Coverage]) -> Result<(), MergeError> {
     if one.len() + other.len() > MOST {
         return Err(MergeError::TooMany("epochs"));
     }
-    let mut union = [one, other].concat();
-    sort_by(&mut union, &|one, other| one.id().cmp(&other.id()));
-    match union.windows(2).find(|pair| pair[0].id() == pair[1].id()) {
-        Some(pair) => {
-            let Coverage { host, epoch, .. } = pair[0].clone();
-            Err(MergeError::Overlap { epoch, host })
+    let is_in_both =
+        |epoch: &&Coverage| one.binary_search_by(|own| own.id().cmp(&epoch.id())).is_ok();
+    match other.iter().find(is_in_both) {
+        Some(Coverage { host, epoch, .. }) => {
+            Err(MergeError::Overlap { epoch: *epoch, host: host.clone() })
         }
-        None => Ok(union),
+        None => Ok(()),
+    }
+}
+
+/// Adds the epochs of another coverage, none of which is in this one.
+pub(super) fn add(coverage: &mut Vec<Coverage>, other: &[Coverage]) {
+    if let [only] = other {
+        // One epoch after another is added, most of them at the end.
+        let place = coverage.partition_point(|own| own.id() < only.id());
+        coverage.insert(place, only.clone());
+    } else {
+        coverage.extend_from_slice(other);
+        sort_by(coverage, &|one, other| one.id().cmp(&other.id()));
     }
 }
 

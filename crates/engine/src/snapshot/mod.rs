@@ -99,7 +99,7 @@ impl Snapshot {
     /// then unchanged, unless only the summaries of its second lane did not add up.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         identity::check(self, other)?;
-        let coverage = coverage::union(&self.coverage, &other.coverage)?;
+        coverage::check_apart(&self.coverage, &other.coverage)?;
         let account = account::sum(&self.account, &other.account);
         let account = account.ok_or(MergeError::TooMany("packets"))?;
         if !self.adds_up() {
@@ -112,7 +112,8 @@ impl Snapshot {
         let merged = self.summaries.merge(&other.summaries);
         merged.map_err(|reason| MergeError::Summaries(reason.to_string()))?;
         self.summaries.settle();
-        (self.coverage, self.account) = (coverage, account);
+        coverage::add(&mut self.coverage, &other.coverage);
+        self.account = account;
         self.traffic = Traffic::both(self.traffic, other.traffic);
         self.times_ns = match (self.times_ns, other.times_ns) {
             (Some((start, end)), Some((earliest, latest))) => {
