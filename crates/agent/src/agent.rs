@@ -16,6 +16,7 @@ use flowgauge_live::Fanout;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::alert::Alerts;
 use crate::config::{Configuration, SourceOptions};
 use crate::failure::Failure;
 use crate::files::Files;
@@ -214,6 +215,7 @@ impl Running {
             sinks.push(Box::new(Files::open(files, &configuration.agent, &configuration.hash)?));
         }
         let threads = |error| Failure::Failed(format!("cannot start a thread: {error}"));
+        sinks.push(Box::new(Alerts::start(configuration.alerts.clone()).map_err(threads)?));
         let mut outlets = Outlets::new(Pace::Live, sinks).map_err(threads)?;
         let run = move || {
             let outcome = flowgauge_engine::run_queues(plan, sources, &mut outlets)?;

@@ -1,5 +1,6 @@
 //! The agent's file, and what overrides it.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -9,6 +10,7 @@ use flowgauge_options::{Entries, complaint, values};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
+use crate::alert::Rule;
 use crate::failure::Failure;
 
 /// The start of the names of variables that override the file.
@@ -27,6 +29,8 @@ pub struct Configuration {
     pub measurements: Vec<Config>,
     /// Where reports go.
     pub sinks: Sinks,
+    /// Conditions over reports, and who is told of them.
+    pub alerts: BTreeMap<String, Rule>,
     /// The first digits of a hash over all that was set, which reports carry.
     pub hash: String,
 }
@@ -46,6 +50,9 @@ struct File {
     /// Where reports go.
     #[serde(default)]
     sinks: Sinks,
+    /// Conditions over reports by name, and who is told of them.
+    #[serde(default)]
+    alerts: BTreeMap<String, Rule>,
 }
 
 /// The agent's own part of the file.
@@ -299,7 +306,7 @@ impl Configuration {
             })?;
         }
         let hash = blake3::hash(value.to_string().as_bytes()).to_hex()[..16].to_owned();
-        let File { agent, sources, measurements, sinks } = file;
+        let File { agent, sources, measurements, sinks, alerts } = file;
         if sources.is_empty() {
             return Err("sources is empty; name an interface or a capture to replay".to_owned());
         }
@@ -323,7 +330,10 @@ impl Configuration {
         if let Some(files) = &sinks.files {
             crate::files::check(files)?;
         }
-        Ok(Self { agent, sources, measurements, sinks, hash })
+        for (name, rule) in &alerts {
+            rule.check(&measurements).map_err(|reason| format!("alerts.{name}: {reason}"))?;
+        }
+        Ok(Self { agent, sources, measurements, sinks, alerts, hash })
     }
 
     /// What would run, with its memory reserved.

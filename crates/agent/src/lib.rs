@@ -2,13 +2,15 @@
 //!
 //! [`Configuration`] is the file. [`run()`] begins one run after another, each under one configuration:
 //! sources are read ([`replay`] or an interface), and reports and snapshots leave through sinks:
-//! `files`, and the `journal` of closed epochs.
+//! `files`, the `journal` of closed epochs, and [`alert`]s.
 #![forbid(unsafe_code)]
 
 mod agent;
+pub mod alert;
 pub mod config;
 mod failure;
 mod files;
+mod flow;
 pub mod journal;
 pub mod replay;
 mod supervision;

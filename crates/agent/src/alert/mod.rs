@@ -1,0 +1,189 @@
+//! Alerts: conditions over reports, and who is told when they begin and cease to match.
+
+pub mod condition;
+pub mod notify;
+mod rule;
+pub mod state;
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use flowgauge_engine::report::{EpochReport, Gap};
+use flowgauge_engine::sink::{Item, Sink, SinkError, Takes, rfc3339};
+use serde::Serialize;
+use serde_json::json;
+
+pub use rule::Rule;
+
+use condition::{Match, Verdict};
+use notify::{LIMIT, Notice, Notifier};
+use state::{Change, Evidence, State, Tracker};
+
+/// An alert as it stands, for one measurement.
+#[derive(Clone, Debug, Serialize)]
+pub struct Standing {
+    /// Its name.
+    pub alert: String,
+    /// The measurement whose epochs it watches.
+    pub measurement: String,
+    /// Whether it fires.
+    pub state: State,
+    /// Since when, in nanoseconds since the UNIX epoch; `None` before the first change.
+    pub since_ns: Option<i64>,
+    /// What matched last while it was pending or firing.
+    pub items: Vec<Match>,
+}
+
+/// An alert and a measurement that it watches.
+type Id = (String, Arc<str>);
+
+/// The alerts as they stand, for those who show them.
+#[derive(Clone, Debug, Default)]
+pub struct Board {
+    standings: Arc<Mutex<BTreeMap<Id, Standing>>>,
+    missed: Arc<AtomicU64>,
+}
+
+impl Board {
+    /// Every alert that saw an epoch, by name and measurement.
+    pub fn standings(&self) -> Vec<Standing> {
+        let standings = self.standings.lock().unwrap_or_else(PoisonError::into_inner);
+        standings.values().cloned().collect()
+    }
+
+    /// Changes that could not be told, since the notifier was busy.
+    pub fn missed(&self) -> u64 {
+        self.missed.load(Ordering::Relaxed)
+    }
+}
+
+/// A sink that judges every closed epoch by the rules.
+pub struct Alerts {
+    rules: BTreeMap<String, Rule>,
+    trackers: BTreeMap<Id, Tracker>,
+    board: Board,
+    notifier: Notifier,
+}
+
+impl Alerts {
+    /// Starts the notifier, with standard error for its log. A rule `loss` is added where there is none.
+    ///
+    /// # Errors
+    /// When the operating system refuses a thread.
+    pub fn start(rules: BTreeMap<String, Rule>) -> io::Result<Self> {
+        Ok(Self::new(rules, Notifier::start(Box::new(io::stderr()), LIMIT)?))
+    }
+
+    /// The same with another notifier.
+    pub fn new(mut rules: BTreeMap<String, Rule>, notifier: Notifier) -> Self {
+        rules.entry("loss".to_owned()).or_insert_with(Rule::loss);
+        let board = Board { missed: notifier.missed(), ..Board::default() };
+        Self { rules, trackers: BTreeMap::new(), board, notifier }
+    }
+
+    /// The alerts as they stand, from now on.
+    pub fn board(&self) -> Board {
+        self.board.clone()
+    }
+
+    fn epoch(&mut self, report: &EpochReport) {
+        let (Some(start_ns), Some(end_ns)) = (report.start_ns, report.end_ns) else { return };
+        let length_ns = u64::try_from(end_ns.saturating_sub(start_ns)).unwrap_or(0);
+        let account = &report.account;
+        let whole = report.coverage >= 1.0
+            && account.dropped.packets == 0
+            && account.lost == 0
+            && report.undelivered == 0;
+        for (name, rule) in &self.rules {
+            if rule.when.measurement().is_some_and(|of| of != &*report.measurement) {
+                continue;
+            }
+            let (evidence, items) = match rule.when.judge(report) {
+                Verdict::Matches(items) => (Evidence::Matched, items),
+                Verdict::Differs if whole => (Evidence::Quiet, Vec::new()),
+                Verdict::Differs | Verdict::Unknown => (Evidence::Doubtful, Vec::new()),
+            };
+            let id = (name.clone(), Arc::clone(&report.measurement));
+            let tracker = self.trackers.entry(id.clone());
+            let tracker =
+                tracker.or_insert_with(|| Tracker::new(rule.lasting, rule.clear_after_ns));
+            let change = tracker.take(end_ns, length_ns, evidence);
+            let standing = self.board.update(id, tracker, items);
+            if let Some(change) = change {
+                self.notifier.tell(notice(rule, change, report, standing));
+            }
+        }
+    }
+
+    fn gap(&mut self, gap: &Gap) {
+        for ((name, measurement), tracker) in &mut self.trackers {
+            if *measurement == gap.measurement {
+                tracker.take(gap.end_ns, 0, Evidence::Gap);
+                self.board.update((name.clone(), Arc::clone(measurement)), tracker, Vec::new());
+            }
+        }
+    }
+}
+
+impl Board {
+    /// Notes where an alert is; items of before stay while nothing new matches and it goes on.
+    fn update(&self, id: Id, tracker: &Tracker, items: Vec<Match>) -> Standing {
+        let mut standings = self.standings.lock().unwrap_or_else(PoisonError::into_inner);
+        let (alert, measurement) = (id.0.clone(), id.1.to_string());
+        let standing = standings.entry(id).or_insert_with(|| Standing {
+            alert,
+            measurement,
+            state: State::Quiet,
+            since_ns: None,
+            items: Vec::new(),
+        });
+        standing.state = tracker.state();
+        standing.since_ns = tracker.since_ns();
+        if !items.is_empty() || standing.state == State::Quiet {
+            standing.items = items;
+        }
+        standing.clone()
+    }
+}
+
+impl Sink for Alerts {
+    fn takes(&self) -> Takes {
+        Takes::Reports
+    }
+
+    fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
+        match item {
+            // An update may say less than its epoch will.
+            Item::Epoch(report) if !report.update => self.epoch(report),
+            Item::Gap(gap) => self.gap(gap),
+            Item::Epoch(_) | Item::Snapshot(_) | Item::Total(_) => {}
+        }
+        Ok(())
+    }
+}
+
+/// What is told of a change.
+fn notice(rule: &Rule, change: Change, report: &EpochReport, standing: Standing) -> Notice {
+    let Standing { alert, measurement, since_ns, items, .. } = standing;
+    let (state, when) = (change.name(), rule.when.text());
+    let since = since_ns.map(rfc3339);
+    let mut line = format!("alert {alert} {state}: {measurement} epoch {}: {when}", report.epoch);
+    for Match { item, field, value, .. } in &items {
+        let space = if item.is_empty() { "" } else { " " };
+        // Writing to a string cannot fail.
+        let _ = write!(line, "; {item}{space}{field} {value}");
+    }
+    let json = json!({
+        "alert": alert,
+        "state": state,
+        "measurement": measurement,
+        "epoch": report.epoch,
+        "since": since,
+        "when": when,
+        "items": items,
+    });
+    Notice { alert, state, line, json, run: rule.run.clone(), post: rule.post.clone() }
+}

@@ -1,0 +1,81 @@
+//! A program of the operator, without a shell.
+
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use std::{fmt, thread};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::Notice;
+
+/// Time between two looks at a program.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Why a program did not do its work.
+pub(super) enum Fault {
+    Io(io::Error),
+    Exit(std::process::ExitStatus),
+    Time(Duration),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => error.fmt(f),
+            Self::Exit(status) => write!(f, "it ended with {status}"),
+            Self::Time(limit) => write!(f, "killed after {} s", limit.as_secs_f64()),
+        }
+    }
+}
+
+impl From<io::Error> for Fault {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// Runs the program with the notice in its environment and on its standard input. One that takes longer
+/// than `limit` is killed with all that it started.
+pub(super) fn run(
+    program: &str,
+    notice: &Notice,
+    body: &str,
+    limit: Duration,
+) -> Result<(), Fault> {
+    let mut words = program.split_whitespace();
+    let started = Instant::now();
+    let mut child = Command::new(words.next().unwrap_or_default())
+        .args(words)
+        .env("FLOWGAUGE_ALERT", &notice.alert)
+        .env("FLOWGAUGE_STATE", notice.state)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()?;
+    // A notice is shorter than a pipe, so that writing it waits for no reader; one that reads nothing
+    // has closed the pipe, which is its right.
+    if let Some(mut stdin) = child.stdin.take() {
+        drop(stdin.write_all(body.as_bytes()));
+    }
+    loop {
+        match child.try_wait()? {
+            Some(status) if status.success() => return Ok(()),
+            Some(status) => return Err(Fault::Exit(status)),
+            None if started.elapsed() >= limit => {
+                kill(&mut child)?;
+                return Err(Fault::Time(limit));
+            }
+            None => thread::sleep(LOOK),
+        }
+    }
+}
+
+fn kill(child: &mut Child) -> io::Result<()> {
+    if let Some(group) = Pid::from_raw(child.id().cast_signed()) {
+        kill_process_group(group, Signal::KILL)?;
+    }
+    child.wait().map(drop)
+}
