@@ -17,6 +17,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::alert::Alerts;
+use crate::archive::Archive;
 use crate::config::{Configuration, SourceOptions};
 use crate::failure::Failure;
 use crate::files::Files;
@@ -213,6 +214,9 @@ impl Running {
         sinks.push(Box::new(journal));
         if let Some(files) = &configuration.sinks.files {
             sinks.push(Box::new(Files::open(files, &configuration.agent, &configuration.hash)?));
+        }
+        if let Some(parquet) = &configuration.sinks.parquet {
+            sinks.push(Box::new(Archive::open(parquet)?));
         }
         let threads = |error| Failure::Failed(format!("cannot start a thread: {error}"));
         sinks.push(Box::new(Alerts::start(configuration.alerts.clone()).map_err(threads)?));

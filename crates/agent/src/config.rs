@@ -236,6 +236,26 @@ impl SourceOptions {
 pub struct Sinks {
     /// Files of lines.
     pub files: Option<FilesOptions>,
+    /// Tables as Parquet files.
+    pub parquet: Option<ArchiveOptions>,
+}
+
+/// Tables as Parquet files, by table, measurement and day.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ArchiveOptions {
+    /// Folder, such as `archive/`.
+    pub path: PathBuf,
+    /// Time after which a new file begins, such as `1h`; files of it can be read only behind it.
+    #[serde(default = "hour")]
+    pub rotate: Time,
+    /// Age at which the files of a day are removed, such as `30d`; never by default.
+    pub keep: Option<Time>,
+}
+
+fn hour() -> Time {
+    Time(3_600_000_000_000)
 }
 
 /// Files of lines, a new one whenever the time in its name changes.

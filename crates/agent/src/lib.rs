@@ -7,7 +7,9 @@
 
 mod agent;
 pub mod alert;
+mod archive;
 pub mod config;
+pub mod console;
 mod failure;
 mod files;
 mod flow;

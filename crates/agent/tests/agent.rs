@@ -9,6 +9,8 @@ use flowgauge_agent::{Failure, Origin, run};
 use flowgauge_engine::seed;
 use flowgauge_engine::snapshot::Snapshot;
 use flowgauge_synthetic::{Config, Traffic, to_pcap_bytes};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::Field;
 use serde_json::Value;
 
 /// A new folder with a capture of two seconds in it, and the path of an agent's file.
@@ -101,6 +103,53 @@ fn every_packet_is_in_a_report_and_in_the_journal_also_of_a_second_run() {
         assert_eq!(hash.as_str().unwrap().len(), 16);
         assert!(lines.iter().all(|line| line["agent"] == "edge" && line["configuration"] == *hash));
     }
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// The rows of all Parquet files of a table, as their epochs and packets; each file must be readable.
+fn rows(folder: &Path, table: &str) -> Vec<(u64, u64)> {
+    let files = below(&folder.join(table), ".parquet");
+    assert!(!files.is_empty());
+    let mut rows = Vec::new();
+    for file in files {
+        let reader = SerializedFileReader::new(fs::File::open(file).unwrap()).unwrap();
+        for row in reader.get_row_iter(None).unwrap() {
+            let row = row.unwrap();
+            let whole = |name: &str| match row.get_column_iter().find(|(own, _)| *own == name) {
+                Some((_, Field::ULong(number))) => *number,
+                other => panic!("{name}: {other:?}"),
+            };
+            rows.push((whole("epoch"), whole("keyed")));
+        }
+    }
+    rows
+}
+
+#[test]
+fn parquet_files_are_of_one_table_and_day_and_readable_when_they_are_there() {
+    let (folder, file) = folder("parquet");
+    let archive = folder.join("archive");
+    let set = format!("sinks.parquet={{ path: '{}', rotate: 1s, keep: 3d }}", archive.display());
+    let old = archive.join("top/measurement=flows/day=2026-01-01");
+    fs::create_dir_all(&old).unwrap();
+    fs::write(old.join("000000000.parquet"), "old").unwrap();
+    fs::write(&file, text(&folder, 1)).unwrap();
+    for runs in 1..=2 {
+        // What a killed agent left.
+        fs::write(archive.join("top/torn.part"), "torn").unwrap();
+        run_file(&file, &[&set]).unwrap();
+        assert!(below(&archive, ".part").is_empty());
+        assert!(!old.exists());
+        let reported = lines(&folder);
+        let epochs = reported.iter().filter(|line| line["type"] == "epoch").count();
+        let rows = rows(&archive, "epochs");
+        assert_eq!(rows.len(), epochs);
+        let packets: u64 = rows.iter().map(|(_, packets)| packets).sum();
+        assert_eq!(packets, 2 * 4000 * runs, "both measurements have all packets");
+    }
+    // Two seconds take two or three files of each run.
+    let files = below(&archive.join("epochs/measurement=flows"), ".parquet").len();
+    assert!((4..=6).contains(&files), "{files}");
     fs::remove_dir_all(folder).unwrap();
 }
 

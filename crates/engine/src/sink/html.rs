@@ -6,19 +6,24 @@ use super::{Format, Json};
 use crate::report::{EpochReport, Gap, TotalReport};
 
 const PAGE: &str = include_str!("html/page.html");
-const STYLE: &str = include_str!("html/style.css");
-const SCRIPT: &str = include_str!("html/draw.js");
 
 /// A page of one file, without anything from elsewhere. Each item is the JSON of [`Json`] in an element of
 /// its own at the end of the page, so that the numbers are those of JSON and items can be added.
 pub struct Html;
 
+impl Html {
+    /// How the page looks.
+    pub const STYLE: &str = include_str!("html/style.css");
+    /// What draws it.
+    pub const SCRIPT: &str = include_str!("html/draw.js");
+}
+
 impl Format for Html {
     fn header(&self, out: &mut dyn Write) -> io::Result<()> {
         let page = PAGE
             .replacen("VERSION", env!("CARGO_PKG_VERSION"), 1)
-            .replacen("STYLE", STYLE, 1)
-            .replacen("SCRIPT", SCRIPT, 1);
+            .replacen("STYLE", Self::STYLE, 1)
+            .replacen("SCRIPT", Self::SCRIPT, 1);
         out.write_all(page.as_bytes())
     }
 

@@ -4,6 +4,7 @@
 
 const NODES = 10; // named nodes in a column of the flow diagram
 const SHOWN_EPOCHS = 240; // bars of the plot of epochs
+const LIVE_EPOCHS = 120; // epochs of a measurement that an agent's page holds
 const COLORS = 8; // --c0 to --c7 in the style
 
 // ---- elements
@@ -777,31 +778,31 @@ function ending(totals) {
     lines('Problems', total.problems), lines('Notes of the run', total.notes)]).filter(Boolean);
 }
 
-function start() {
-  const items = [];
-  let unreadable = 0;
-  for (const element of document.querySelectorAll('script.item')) {
-    try { items.push(JSON.parse(element.textContent)); } catch { unreadable += 1; }
-  }
+// Draws these items. What it returns adds another one to a page of an agent, which goes on.
+function page(items, unreadable, live) {
   const totals = items.filter((item) => item.type === 'total');
+  const reports = [];
+  let names = [];
+  const same = (one, other) => one.measurement === other.measurement && one.epoch === other.epoch && one.start === other.start;
   // The next report of an epoch has all that an update of it has.
-  const newest = new Map();
-  for (const report of items.filter((item) => item.type === 'epoch' || item.type === 'update')) {
-    newest.set(JSON.stringify([report.measurement, report.epoch, report.start]), report);
-  }
-  const reports = [...newest.values()];
-  const names = [...new Set(reports.map((report) => report.measurement))];
+  const keep = (report) => {
+    const before = reports.findLastIndex((one) => same(one, report));
+    if (before >= 0) reports[before] = report; else reports.push(report);
+    names = [...new Set(reports.map((one) => one.measurement))];
+  };
+  const isReport = (item) => item.type === 'epoch' || item.type === 'update';
+  items.filter(isReport).forEach(keep);
   const files = [...new Set(totals.flatMap((total) => total.files))];
   const run = document.getElementById('run');
   run.append(files.slice(0, 3).join(', ') + (files.length > 3 ? ' and ' + count(files.length - 3) + ' more' : ''));
   if (files.length) document.title = files[0] + ' – traffic report';
   if (unreadable) run.append(make('span', { class: 'note' }, ' ' + plural(unreadable, 'report') + ' in this page cannot be read.'));
   const main = document.getElementById('report');
-  if (!reports.length) { main.append(make('p', null, 'The page holds no report of an epoch.')); return; }
   const choice = document.getElementById('choice');
   const epochs = () => reports.filter((report) => report.measurement === chosen.name);
+  const last = (name) => reports.filter((report) => report.measurement === name).length - 1;
   // The page of a run that goes on opens at its newest epoch.
-  const opening = (name) => ({ name, at: totals.length ? 0 : reports.filter((report) => report.measurement === name).length - 1 });
+  const opening = (name) => ({ name, at: totals.length ? 0 : last(name) });
   const chosen = opening(names[0]);
   const name = (report) => 'epoch ' + report.epoch + (report.type === 'update' ? ' so far' : '');
   const option = (report) => name(report) + (report.start ? ' · ' + clock(report.start, '', 8) : '');
@@ -855,17 +856,56 @@ function start() {
   }
 
   function render() {
+    if (!reports.length) {
+      main.replaceChildren(make('p', null, live ? 'No epoch has ended yet.' : 'The page holds no report of an epoch.'));
+      return;
+    }
     const width = Math.max(280, Math.floor(main.clientWidth - 2 * (main.clientWidth > 560 ? 20 : 12)));
     document.getElementById('tip').hidden = true;
     chooser();
     const report = epochs()[chosen.at];
     main.replaceChildren(...[strip(width), ...show(report, width)].filter(Boolean));
   }
+  // A reader who looks at the newest epoch is taken along.
+  function add(report) {
+    if (!isReport(report)) return;
+    const isFirst = !reports.length;
+    const follows = chosen.at === last(chosen.name);
+    keep(report);
+    const own = reports.filter((one) => one.measurement === report.measurement);
+    if (own.length > LIVE_EPOCHS) {
+      reports.splice(reports.indexOf(own[0]), 1);
+      if (chosen.name === report.measurement && chosen.at > 0) chosen.at -= 1;
+    }
+    if (isFirst) pick(opening(names[0]));
+    else if (chosen.name === report.measurement && follows) pick({ at: last(chosen.name) });
+  }
+
+  // Puts older reports before those that are there.
+  add.before = (older) => {
+    const newer = reports.splice(0);
+    const wasLast = newer.filter((report) => report.measurement === chosen.name).length - 1 === chosen.at;
+    [...older.filter(isReport), ...newer].forEach(keep);
+    if (wasLast && reports.length) pick(opening(chosen.name || names[0]));
+  };
+
   render();
   document.getElementById('end').append(...ending(totals), about(document.querySelector('meta[name=generator]').content));
   let drawn = main.clientWidth;
   window.addEventListener('resize', () => {
     if (main.clientWidth !== drawn) { drawn = main.clientWidth; render(); }
   });
+  return add;
 }
-document.addEventListener('DOMContentLoaded', start);
+
+// Draws the items that a file holds.
+function start() {
+  const items = [];
+  let unreadable = 0;
+  for (const element of document.querySelectorAll('script.item')) {
+    try { items.push(JSON.parse(element.textContent)); } catch { unreadable += 1; }
+  }
+  page(items, unreadable, false);
+}
+// An agent's page gets its items from the agent.
+if (!document.documentElement.dataset.live) document.addEventListener('DOMContentLoaded', start);

@@ -1,0 +1,176 @@
+//! Reports as Parquet files, which other programs read as one table for each task.
+//!
+//! The rows of a table are in `TABLE/measurement=NAME/day=YYYY-MM-DD/TIME.parquet` below the archive's
+//! folder, as programs that know such partitions expect. Each epoch is a group of rows. A file is written
+//! beside and renamed when it is complete, so that all files of this name can be read.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use flowgauge_engine::sink::tables::{self, Column, Tables, Value};
+use flowgauge_engine::sink::{Item, Sink, SinkError, Takes, rfc3339};
+use flowgauge_parquet::Table;
+
+use crate::config::ArchiveOptions;
+use crate::failure::Failure;
+use crate::replay::now_ns;
+
+/// The end of the name of a file that is not complete.
+const PART: &str = "part";
+
+/// Writes tables of reports.
+pub(crate) struct Archive {
+    options: ArchiveOptions,
+    /// The files that are open, by table and measurement.
+    open: BTreeMap<(String, String), Open>,
+    /// The table that was begun.
+    current: Option<(String, String)>,
+    /// Start of the epoch that is written.
+    start_ns: i64,
+}
+
+/// A file that is not complete.
+struct Open {
+    table: Table<File>,
+    columns: Vec<Column>,
+    path: PathBuf,
+    /// From when on rows belong to another file.
+    until_ns: i64,
+}
+
+impl Archive {
+    /// Opens the archive, whose folder is made where there is none. What a killed agent left unfinished
+    /// goes: no program could read it.
+    pub(crate) fn open(options: &ArchiveOptions) -> Result<Self, Failure> {
+        let folder = &options.path;
+        let prepared = fs::create_dir_all(folder).and_then(|()| clean(folder, None));
+        prepared.map_err(|error| {
+            Failure::Output(format!("cannot write to {}: {error}", folder.display()))
+        })?;
+        let (open, options) = (BTreeMap::new(), options.clone());
+        Ok(Self { options, open, current: None, start_ns: 0 })
+    }
+
+    /// Completes the files of a measurement whose time is over at `start_ns`, or all of them.
+    fn complete(&mut self, over: Option<(&str, i64)>) -> io::Result<()> {
+        let is_over = |(_, measurement): &(String, String), open: &Open| {
+            over.is_none_or(|(of, start_ns)| of == measurement && start_ns >= open.until_ns)
+        };
+        let over = self.open.iter().filter(|(id, open)| is_over(id, open));
+        let ids: Vec<_> = over.map(|(id, _)| id.clone()).collect();
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let mut result = Ok(());
+        for id in ids {
+            if let Some(open) = self.open.remove(&id) {
+                result = result.and(open.complete());
+            }
+        }
+        if let Some(keep) = self.options.keep {
+            let oldest_ns = now_ns().saturating_sub_unsigned(keep.0);
+            result = result.and(clean(&self.options.path, Some(&rfc3339(oldest_ns)[..10])));
+        }
+        result
+    }
+
+    /// The path of a file for rows from the start of this epoch on, which no other file has.
+    fn path(&self, table: &str, measurement: &str) -> PathBuf {
+        let time = rfc3339(self.start_ns);
+        let folder = self.options.path.join(table).join(format!("measurement={measurement}"));
+        let folder = folder.join(format!("day={}", &time[..10]));
+        let name = time[11..23].replace([':', '.'], "");
+        let names = (0..).map(|number| match number {
+            0 => folder.join(format!("{name}.parquet")),
+            number => folder.join(format!("{name}-{number}.parquet")),
+        });
+        names.into_iter().find(|path| !path.exists()).unwrap_or_default()
+    }
+}
+
+impl Open {
+    fn complete(mut self) -> io::Result<()> {
+        self.table.finish()?.sync_all()?;
+        fs::rename(self.path.with_extension(PART), &self.path)
+    }
+}
+
+impl Tables for Archive {
+    fn table(&mut self, measurement: &str, name: &str, columns: &[Column]) -> io::Result<()> {
+        let id = (name.to_owned(), measurement.to_owned());
+        // A reload may have changed what a table has.
+        if self.open.get(&id).is_some_and(|open| open.columns != columns)
+            && let Some(open) = self.open.remove(&id)
+        {
+            open.complete()?;
+        }
+        if !self.open.contains_key(&id) {
+            let path = self.path(name, measurement);
+            path.parent().map_or(Ok(()), fs::create_dir_all)?;
+            let table = Table::new(File::create(path.with_extension(PART))?, columns)?;
+            let rotate_ns = i64::try_from(self.options.rotate.0).unwrap_or(i64::MAX).max(1);
+            let until_ns = (self.start_ns.div_euclid(rotate_ns) + 1).saturating_mul(rotate_ns);
+            self.open.insert(id.clone(), Open { table, columns: columns.to_vec(), path, until_ns });
+        }
+        self.current = Some(id);
+        Ok(())
+    }
+
+    fn row(&mut self, values: &[Value]) -> io::Result<()> {
+        let open = self.current.as_ref().and_then(|id| self.open.get_mut(id));
+        open.map_or(Ok(()), |open| open.table.row(values))
+    }
+}
+
+impl Sink for Archive {
+    fn takes(&self) -> Takes {
+        Takes::Reports
+    }
+
+    fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
+        let (measurement, start_ns) = match item {
+            Item::Epoch(report) if !report.update => (&report.measurement, report.start_ns),
+            Item::Gap(gap) => (&gap.measurement, Some(gap.start_ns)),
+            Item::Epoch(_) | Item::Snapshot(_) | Item::Total(_) => return Ok(()),
+        };
+        self.start_ns = start_ns.unwrap_or_else(now_ns);
+        let mut write = || {
+            self.complete(Some((measurement, self.start_ns)))?;
+            tables::write(item, self)?;
+            let mut own = self.open.iter_mut().filter(|((_, of), _)| **of == **measurement);
+            own.try_for_each(|(_, open)| open.table.end_group())
+        };
+        let written = write();
+        if written.is_err() {
+            // A file that failed midway cannot be completed; its epochs are in the journal.
+            self.open.retain(|(_, of), _| **of != **measurement);
+        }
+        written.map_err(|error| SinkError::new(&self.options.path.display().to_string(), error))
+    }
+
+    fn finish(&mut self) -> Result<(), SinkError> {
+        let completed = self.complete(None);
+        completed.map_err(|error| SinkError::new(&self.options.path.display().to_string(), error))
+    }
+}
+
+/// Removes unfinished files below a folder, or with `before` the folders of days before this one.
+fn clean(folder: &Path, before: Option<&str>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if path.is_dir() {
+            let day = name.strip_prefix("day=");
+            match before.zip(day) {
+                Some((before, day)) if day < before => fs::remove_dir_all(&path)?,
+                Some(_) => {}
+                None => clean(&path, before)?,
+            }
+        } else if before.is_none() && path.extension().is_some_and(|own| own == PART) {
+            fs::remove_file(&path)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,234 @@
+//! The console: a page that shows what the agent's reports say, as they come.
+//!
+//! It draws with the script of HTML reports. All it loads comes from the agent.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::Router;
+use axum::extract::State as Shared;
+use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use flowgauge_engine::sink::{Format, Html, Item, Json, Sink, SinkError, Takes, rfc3339};
+use futures_util::Stream;
+use futures_util::stream::unfold;
+use serde_json::json;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::broadcast::{Receiver, Sender, channel};
+
+use crate::alert::Board;
+
+/// Reports of a measurement that are kept, as many as the page holds.
+const EPOCHS: usize = 120;
+
+/// Bytes of all reports that are kept.
+const BYTES: usize = 8 << 20;
+
+/// Reports that wait for a slow reader; beyond them it misses some.
+const WAITING: usize = 32;
+
+/// What a page may load, and from where.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+                      img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// The last reports, for those who look at them.
+pub struct Console {
+    agent: String,
+    board: Board,
+    kept: Mutex<Kept>,
+    events: Sender<Arc<str>>,
+}
+
+/// The last reports as JSON, the oldest first, and their bytes.
+#[derive(Default)]
+struct Kept {
+    reports: VecDeque<(Arc<str>, Arc<str>)>,
+    bytes: usize,
+}
+
+impl Kept {
+    fn add(&mut self, measurement: &Arc<str>, line: &Arc<str>) {
+        self.bytes += line.len();
+        self.reports.push_back((Arc::clone(measurement), Arc::clone(line)));
+        let is_own = |(of, _): &&(Arc<str>, Arc<str>)| of == measurement;
+        if self.reports.iter().filter(is_own).count() > EPOCHS {
+            let oldest = self.reports.iter().position(|(of, _)| of == measurement);
+            self.remove(oldest.unwrap_or_default());
+        }
+        while self.bytes > BYTES && self.reports.len() > 1 {
+            self.remove(0);
+        }
+    }
+
+    fn remove(&mut self, place: usize) {
+        self.bytes -= self.reports.remove(place).map_or(0, |(_, line)| line.len());
+    }
+
+    /// The last report of each measurement, in the order of the first ones.
+    fn newest(&self) -> Vec<Arc<str>> {
+        let mut newest: Vec<&(Arc<str>, Arc<str>)> = Vec::new();
+        for report in &self.reports {
+            match newest.iter_mut().find(|(measurement, _)| *measurement == report.0) {
+                Some(before) => *before = report,
+                None => newest.push(report),
+            }
+        }
+        newest.into_iter().map(|(_, line)| Arc::clone(line)).collect()
+    }
+}
+
+impl Console {
+    /// A console without a report, of an agent of this name and with these alerts.
+    pub fn new(agent: String, board: Board) -> Arc<Self> {
+        Arc::new(Self { agent, board, kept: Mutex::default(), events: channel(WAITING).0 })
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The agent's name, and its alerts as they stand.
+    fn status(&self) -> String {
+        let alerts = self.board.standings().into_iter().map(|standing| {
+            json!({
+                "alert": standing.alert,
+                "measurement": standing.measurement,
+                "state": standing.state,
+                "since": standing.since_ns.map(rfc3339),
+                "items": standing.items,
+            })
+        });
+        json!({ "agent": self.agent, "alerts": alerts.collect::<Vec<_>>() }).to_string()
+    }
+
+    /// What a browser asks for.
+    pub fn routes(self: &Arc<Self>) -> Router {
+        let page = include_str!("page.html").replacen("VERSION", env!("CARGO_PKG_VERSION"), 1);
+        let script = "text/javascript; charset=utf-8";
+        let style = "text/css; charset=utf-8";
+        Router::new()
+            .route("/", get(|| async move { text("text/html; charset=utf-8", page) }))
+            .route("/draw.js", get(move || async move { text(script, Html::SCRIPT) }))
+            .route("/console.js", get(move || async { text(script, include_str!("console.js")) }))
+            .route("/style.css", get(move || async { text(style, Html::STYLE) }))
+            .route("/console.css", get(move || async { text(style, include_str!("console.css")) }))
+            .route("/reports", get(reports))
+            .route("/reports/newest", get(newest))
+            .route("/status", get(status))
+            .route("/events", get(events))
+            .with_state(Arc::clone(self))
+    }
+}
+
+/// Keeps what it is given for its console.
+pub struct ConsoleSink(pub Arc<Console>);
+
+impl Sink for ConsoleSink {
+    fn takes(&self) -> Takes {
+        Takes::Reports
+    }
+
+    fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
+        let Item::Epoch(report) = item else { return Ok(()) };
+        let mut line = Vec::new();
+        // Memory takes all of it.
+        let written = Json.item(item, &mut line);
+        written.map_err(|error| SinkError::new("the console", error))?;
+        let line: Arc<str> = String::from_utf8_lossy(&line).trim_end().into();
+        self.0.kept().add(&report.measurement, &line);
+        // Where nobody reads, there is nobody to tell.
+        let _ = self.0.events.send(line);
+        Ok(())
+    }
+}
+
+type Of = Shared<Arc<Console>>;
+
+async fn reports(Shared(console): Of) -> Response {
+    let kept = console.kept();
+    text("application/x-ndjson", joined(kept.reports.iter().map(|(_, line)| line)))
+}
+
+async fn newest(Shared(console): Of) -> Response {
+    text("application/x-ndjson", joined(console.kept().newest().iter()))
+}
+
+async fn status(Shared(console): Of) -> Response {
+    text("application/json", console.status())
+}
+
+/// The status, and then each report as it comes, with the status behind it.
+async fn events(Shared(console): Of) -> impl IntoResponse {
+    let reports = console.events.subscribe();
+    let first = Some(console.status());
+    Sse::new(stream(console, reports, first)).keep_alive(KeepAlive::default())
+}
+
+fn stream(
+    console: Arc<Console>,
+    reports: Receiver<Arc<str>>,
+    status: Option<String>,
+) -> impl Stream<Item = Result<Event, Infallible>> {
+    unfold((console, reports, status), |(console, mut reports, status)| async {
+        if let Some(status) = status {
+            let event = Event::default().event("status").data(status);
+            return Some((Ok(event), (console, reports, None)));
+        }
+        let line = loop {
+            match reports.recv().await {
+                Ok(line) => break line,
+                // It reads on with the next one.
+                Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return None,
+            }
+        };
+        let event = Event::default().event("report").data(&*line);
+        let status = Some(console.status());
+        Some((Ok(event), (console, reports, status)))
+    })
+}
+
+fn joined<'a>(lines: impl Iterator<Item = &'a Arc<str>>) -> String {
+    lines.flat_map(|line| [line, "\n"]).collect()
+}
+
+/// An answer of this type.
+fn text(kind: &'static str, body: impl Into<axum::body::Body>) -> Response {
+    let headers = [
+        (CONTENT_TYPE, kind),
+        (CONTENT_SECURITY_POLICY, POLICY),
+        (CACHE_CONTROL, "no-store"),
+        (HeaderName::from_static("x-content-type-options"), "nosniff"),
+        (HeaderName::from_static("referrer-policy"), "no-referrer"),
+    ];
+    (headers, body.into()).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let mut kept = Kept::default();
+        let (one, two): (Arc<str>, Arc<str>) = ("one".into(), "two".into());
+        for number in 0..EPOCHS + 10 {
+            kept.add(&one, &format!("{number}").into());
+        }
+        kept.add(&two, &"of two".into());
+        assert_eq!(kept.reports.len(), EPOCHS + 1);
+        assert_eq!(&*kept.reports[0].1, "10");
+        assert_eq!(kept.newest().iter().map(|line| &**line).collect::<Vec<_>>(), ["129", "of two"]);
+        let long: Arc<str> = "x".repeat(BYTES / 3).into();
+        for _ in 0..5 {
+            kept.add(&two, &long);
+        }
+        assert!(kept.bytes <= BYTES);
+        let bytes: usize = kept.reports.iter().map(|(_, line)| line.len()).sum();
+        assert_eq!(kept.bytes, bytes);
+        assert!(kept.reports.len() < 10);
+    }
+}
