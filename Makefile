@@ -14,7 +14,7 @@ SWITCH_FIGURES := emc emc-many megaflow megaflow-many port-to-port port-to-port-
 PACKAGES := -p flowgauge-capi
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: build size dpdk agent library demo test agent-test dpdk-test live-test lint bench live-bench accuracy gate speed golden tasks-expected deny fuzz interop html-test lab lab-dpdk peers-dpdk ovs ovs-test ovs-bench loom install uninstall soak cargo-there
+.PHONY: build size dpdk agent library demo demo-agent test agent-test dpdk-test live-test lint bench live-bench accuracy gate speed golden tasks-expected deny fuzz interop html-test lab lab-dpdk peers-dpdk ovs ovs-test ovs-bench loom install uninstall soak cargo-there
 
 build: cargo-there ## release build
 	cargo build --release --locked
@@ -38,6 +38,9 @@ library: cargo-there ## libflowgauge for programs in C, static and shared
 
 demo: build ## a real capture, and a generated one of a million packets
 	@bash tests/demo.sh $(BINARY)
+
+demo-agent: agent ## an agent over a replayed stream with a flood in it, until Ctrl-C
+	@bash tests/demo_agent.sh $(BINARY)
 
 test: cargo-there ## all tests that need neither root nor network; the laws of all summaries on each instruction set
 	cargo test --workspace --locked
