@@ -14,7 +14,7 @@ sources:
   - { replay: traffic.pcap }
 measurements:
   talkers: { key: five-tuple, epoch: 2s, tasks: [top, heavy-hitters, entropy, cardinality, size-distribution], memory: 64MiB }
-  victims: { key: destination, epoch: 1s, tasks: [victims, top], memory: 32MiB }
+  victims: { key: pair, epoch: 1s, tasks: [victims, top], memory: 32MiB }
 sinks:
   files: { format: json, path: "reports/%Y%m%d.jsonl", keep: 1d }
   prometheus: { listen: 127.0.0.1:9469 }

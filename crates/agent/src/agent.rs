@@ -20,6 +20,7 @@ use crate::alert::Alerts;
 use crate::archive::Archive;
 use crate::config::{Configuration, SourceOptions};
 use crate::failure::Failure;
+use crate::feed::Feed;
 use crate::files::Files;
 use crate::journal::Journal;
 use crate::replay::{Replay, now_ns};
@@ -33,6 +34,9 @@ const FINISH: Duration = Duration::from_secs(5);
 
 /// The bytes of the seed that an agent draws for itself.
 const SEED_BYTES: usize = 64;
+
+/// The socket in an agent's folder, where `flowgauge top` reads.
+pub const SOCKET: &str = "socket";
 
 /// Where an agent's file is, and what overrides it.
 pub struct Origin {
@@ -212,6 +216,7 @@ impl Running {
             units::plural(kept.epochs.load(Ordering::Relaxed), "epoch")
         ));
         sinks.push(Box::new(journal));
+        sinks.push(Box::new(Feed::open(&data.folder.join(SOCKET))?));
         if let Some(files) = &configuration.sinks.files {
             sinks.push(Box::new(Files::open(files, &configuration.agent, &configuration.hash)?));
         }
@@ -276,7 +281,7 @@ fn end_of_epochs(configuration: &Configuration, time_ns: i64) -> i64 {
 }
 
 /// Opens the queues of all sources.
-fn open(
+pub(crate) fn open(
     sources: &[SourceOptions],
     stop: &Arc<AtomicBool>,
 ) -> Result<Vec<Box<dyn Source + Send>>, Failure> {

@@ -128,6 +128,13 @@ pub struct InterfaceOptions {
     pub promiscuous: bool,
 }
 
+impl InterfaceOptions {
+    /// One queue of an interface.
+    pub fn new(interface: &str) -> Self {
+        Self { interface: interface.to_owned(), queues: Queues(1), ring: ring(), promiscuous: true }
+    }
+}
+
 fn ring() -> Size {
     Size(64 << 20)
 }

@@ -11,12 +11,14 @@ mod archive;
 pub mod config;
 pub mod console;
 mod failure;
+pub mod feed;
 mod files;
 mod flow;
 pub mod journal;
 pub mod replay;
 mod supervision;
+pub mod top;
 
-pub use agent::{Origin, run};
+pub use agent::{Origin, SOCKET, run};
 pub use config::Configuration;
 pub use failure::Failure;

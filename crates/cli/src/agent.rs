@@ -1,23 +1,29 @@
 //! `flowgauge run` and `check`, where the command was built with the agent.
 
-pub(crate) use built::{check, run};
+pub(crate) use built::{check, run, top};
 
 #[cfg(feature = "agent")]
 mod built {
+    use std::io::IsTerminal;
     use std::path::{Path, PathBuf};
-    use std::{env, fs};
+    use std::{env, fs, io};
 
-    use flowgauge_agent::{Failure as AgentFailure, Origin};
+    use flowgauge_agent::config::{InterfaceOptions, ReplayOptions, SourceOptions};
+    use flowgauge_agent::{Failure as AgentFailure, Origin, SOCKET, feed, top};
+    use flowgauge_engine::EpochLength;
     use flowgauge_engine::sink::layout::Look;
     use flowgauge_engine::sink::{Sink, Text};
 
-    use crate::args::{Agent, Checked};
+    use crate::args::{Agent, Checked, Top};
     use crate::explain;
-    use crate::failure::{FINE, Failure, complain};
+    use crate::failure::{FINE, Failure, USAGE, complain};
     use crate::output::{self, Last};
 
     /// The folder that systemd gives a service for itself, against which relative paths count.
     const STATE: &str = "STATE_DIRECTORY";
+
+    /// How long an epoch is where nobody says.
+    const EPOCH: EpochLength = EpochLength::Time(1_000_000_000);
 
     /// Rows of each list that USR1 prints at most.
     const ROWS: usize = 100;
@@ -44,6 +50,42 @@ mod built {
             }
             Err(error) => Ok(ended(Err(error))),
         }
+    }
+
+    /// Shows reports until the user quits.
+    pub(crate) fn top(top: &Top) -> Result<(), Failure> {
+        let failed =
+            |error: io::Error| Failure::Failed(format!("cannot use the terminal: {error}"));
+        if !io::stdout().is_terminal() {
+            return Err(Failure::Usage("top needs a terminal; use live elsewhere".to_owned()));
+        }
+        if let Some(data) = &top.data {
+            let name = data.display().to_string();
+            let reports = feed::attach(&data.join(SOCKET)).map_err(|error| {
+                Failure::Failed(format!(
+                    "no agent answers in {name} ({error}); start one, or use -i or -r"
+                ))
+            })?;
+            return top::show(name, &reports).map_err(failed);
+        }
+        let (name, source) = match (&top.interface, &top.read) {
+            (Some(interface), _) => {
+                (interface.clone(), SourceOptions::Interface(InterfaceOptions::new(interface)))
+            }
+            (None, read) => {
+                let replay = read.clone().unwrap_or_default();
+                let name = replay.display().to_string();
+                (name, SourceOptions::Replay(ReplayOptions { replay, times: None }))
+            }
+        };
+        let config = top.measurement.config(&name, EPOCH).map_err(Failure::Usage)?;
+        let config = flowgauge_engine::capable(&config).map_or(config, |(instead, _)| instead);
+        let reports = top::measure(source, config);
+        let reports = reports.map_err(|error| match error.code() {
+            USAGE => Failure::Usage(error.to_string()),
+            _ => Failure::Failed(error.to_string()),
+        })?;
+        top::show(name, &reports).map_err(failed)
     }
 
     /// The agent's file, whose path counts from where the command was called.
@@ -77,7 +119,7 @@ mod built {
 
 #[cfg(not(feature = "agent"))]
 mod built {
-    use crate::args::{Agent, Checked};
+    use crate::args::{Agent, Checked, Top};
     use crate::failure::Failure;
 
     pub(crate) fn run(_: &Agent) -> Result<u8, Failure> {
@@ -85,6 +127,10 @@ mod built {
     }
 
     pub(crate) fn check(_: &Checked) -> Result<u8, Failure> {
+        Err(absent())
+    }
+
+    pub(crate) fn top(_: &Top) -> Result<(), Failure> {
         Err(absent())
     }
 

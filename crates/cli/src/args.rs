@@ -116,6 +116,13 @@ Examples:
   flowgauge run -C flowgauge.yaml
   flowgauge run -C flowgauge.yaml --set sinks.prometheus.listen=127.0.0.1:9000")]
     Run(Agent),
+    /// Show the last reports of an agent, an interface or a replayed capture in the terminal
+    #[command(after_help = "\
+Examples:
+  flowgauge top data                                    the agent whose folder is data
+  flowgauge top -i eth0 --key source                    an interface, without an agent
+  flowgauge top -r trace.pcap                           a capture, at its own pace")]
+    Top(Top),
     /// Check the file of an agent, and show what it would run and its memory
     Check(Checked),
     /// Print a completion script for a shell
@@ -440,6 +447,25 @@ pub(crate) struct Agent {
     /// Override a field of the file; may be repeated
     #[arg(long, value_name = "PATH=VALUE")]
     pub(crate) set: Vec<String>,
+}
+
+/// What to show in the terminal.
+#[derive(Args)]
+pub(crate) struct Top {
+    /// Show the reports of the agent that has this folder
+    #[arg(value_name = "DATA", required_unless_present_any = ["interface", "read"])]
+    pub(crate) data: Option<PathBuf>,
+
+    /// Measure this interface instead
+    #[arg(short, long, value_name = "INTERFACE", conflicts_with_all = ["data", "read"])]
+    pub(crate) interface: Option<String>,
+
+    /// Replay this capture instead, at its own pace
+    #[arg(short = 'r', value_name = "FILE", conflicts_with = "data")]
+    pub(crate) read: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) measurement: Measurement,
 }
 
 /// A file of an agent to check.

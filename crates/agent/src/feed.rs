@@ -1,0 +1,151 @@
+//! Reports over a Unix socket, for programs on the same host such as `flowgauge top`.
+//!
+//! A reader gets the last report of each measurement, and then each as it comes, as lines of JSON. One
+//! that reads too slowly misses some.
+
+use std::collections::BTreeMap;
+use std::fs::{self, Permissions};
+use std::io::{self, BufRead, BufReader, ErrorKind, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use flowgauge_engine::sink::{Format, Item, Json, Sink, SinkError, Takes};
+use serde_json::Value;
+
+use crate::failure::Failure;
+
+/// Readers at a time.
+const READERS: usize = 16;
+
+/// Reports that wait for a reader.
+const WAITING: usize = 16;
+
+/// How soon a new reader is seen, and the end of the agent.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// How long a reader may take for a line.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The last reports, and who reads them.
+#[derive(Default)]
+struct Shared {
+    newest: BTreeMap<Arc<str>, Arc<[u8]>>,
+    readers: Vec<SyncSender<Arc<[u8]>>>,
+}
+
+/// Gives reports to readers of a socket.
+pub(crate) struct Feed {
+    path: PathBuf,
+    shared: Arc<Mutex<Shared>>,
+    ends: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Feed {
+    /// Listens at a path, which must be of no other agent.
+    pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
+        let failed = |error: io::Error| {
+            Failure::Output(format!("cannot listen at {}: {error}", path.display()))
+        };
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(error)),
+            _ => {}
+        }
+        let listener = UnixListener::bind(path).map_err(failed)?;
+        fs::set_permissions(path, Permissions::from_mode(0o660)).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let (shared, ends) = (Arc::<Mutex<Shared>>::default(), Arc::<AtomicBool>::default());
+        let (own, end) = (Arc::clone(&shared), Arc::clone(&ends));
+        let accept = move || {
+            while !end.load(Ordering::Relaxed) {
+                match listener.accept() {
+                    Ok((stream, _)) => welcome(stream, &own),
+                    Err(_) => thread::sleep(LOOK),
+                }
+            }
+        };
+        let thread = thread::Builder::new().name("feed".to_owned()).spawn(accept);
+        let thread = Some(thread.map_err(failed)?);
+        Ok(Self { path: path.to_owned(), shared, ends, thread })
+    }
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+        // The next agent would remove it, too.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts a thread for a reader, unless there are too many.
+fn welcome(mut stream: UnixStream, shared: &Mutex<Shared>) {
+    let mut shared = lock(shared);
+    if shared.readers.len() >= READERS {
+        return;
+    }
+    let (reader, lines) = sync_channel::<Arc<[u8]>>(WAITING);
+    let newest: Vec<_> = shared.newest.values().cloned().collect();
+    let serve = move || {
+        let ready = stream.set_nonblocking(false).and(stream.set_write_timeout(Some(PATIENCE)));
+        let mut all = newest.into_iter().chain(lines);
+        // Without a reader the channel closes, and the next report forgets it.
+        let _ = ready.and_then(|()| all.try_for_each(|line| stream.write_all(&line)));
+    };
+    // A thread that cannot be had is a reader that cannot be served.
+    if thread::Builder::new().name("feed reader".to_owned()).spawn(serve).is_ok() {
+        shared.readers.push(reader);
+    }
+}
+
+impl Sink for Feed {
+    fn takes(&self) -> Takes {
+        Takes::Reports
+    }
+
+    fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
+        let Item::Epoch(report) = item else { return Ok(()) };
+        let mut line = Vec::new();
+        let written = Json.item(item, &mut line);
+        written.map_err(|error| SinkError::new(&self.path.display().to_string(), error))?;
+        let line: Arc<[u8]> = line.into();
+        let mut shared = lock(&self.shared);
+        shared.newest.insert(Arc::clone(&report.measurement), Arc::clone(&line));
+        shared.readers.retain(|reader| {
+            !matches!(reader.try_send(Arc::clone(&line)), Err(TrySendError::Disconnected(_)))
+        });
+        Ok(())
+    }
+}
+
+/// The reports of the agent that listens at a path, from a thread of its own. They end with the agent.
+///
+/// # Errors
+/// When no agent listens there.
+pub fn attach(path: &Path) -> io::Result<Receiver<Value>> {
+    let stream = UnixStream::connect(path)?;
+    let (to, reports) = sync_channel(WAITING);
+    let read = move || {
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            let Ok(report) = serde_json::from_str(&line) else { return };
+            if to.send(report).is_err() {
+                return;
+            }
+        }
+    };
+    thread::Builder::new().name("attached".to_owned()).spawn(read)?;
+    Ok(reports)
+}
