@@ -22,6 +22,7 @@ use crate::config::{Configuration, SourceOptions};
 use crate::failure::Failure;
 use crate::feed::Feed;
 use crate::files::Files;
+use crate::ipfix::Exporter;
 use crate::journal::Journal;
 use crate::replay::{Replay, now_ns};
 use crate::supervision::{self, Watchdog};
@@ -222,6 +223,9 @@ impl Running {
         }
         if let Some(parquet) = &configuration.sinks.parquet {
             sinks.push(Box::new(Archive::open(parquet)?));
+        }
+        if let Some(ipfix) = &configuration.sinks.ipfix {
+            sinks.push(Box::new(Exporter::new(ipfix, &configuration.measurements)));
         }
         let threads = |error| Failure::Failed(format!("cannot start a thread: {error}"));
         sinks.push(Box::new(Alerts::start(configuration.alerts.clone()).map_err(threads)?));

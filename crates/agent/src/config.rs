@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use flowgauge_engine::sink::visible;
@@ -12,6 +13,7 @@ use serde_json::Value;
 
 use crate::alert::Rule;
 use crate::failure::Failure;
+use crate::ipfix::Collector;
 
 /// The start of the names of variables that override the file.
 const PREFIX: &str = "FLOWGAUGE__";
@@ -245,6 +247,8 @@ pub struct Sinks {
     pub files: Option<FilesOptions>,
     /// Tables as Parquet files.
     pub parquet: Option<ArchiveOptions>,
+    /// Records to a collector of IPFIX.
+    pub ipfix: Option<IpfixOptions>,
 }
 
 /// Tables as Parquet files, by table, measurement and day.
@@ -277,6 +281,25 @@ pub struct FilesOptions {
     pub path: String,
     /// Age at which a file is removed, such as `7d`; never by default.
     pub keep: Option<Time>,
+}
+
+/// Records to a collector of IPFIX.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct IpfixOptions {
+    /// The collector, such as `udp://127.0.0.1:4739` or `tcp://[::1]:4739`.
+    #[cfg_attr(test, schemars(with = "String"))]
+    pub to: Collector,
+    /// Observation domain, which tells this agent from others of the same address.
+    #[serde(default = "domain")]
+    pub domain: u32,
+    /// Number of the enterprise under which entropy and prefixes are exported; they are not without it.
+    pub enterprise: Option<NonZeroU32>,
+}
+
+fn domain() -> u32 {
+    1
 }
 
 /// How reports stand in files.

@@ -2,7 +2,8 @@
 //!
 //! [`Configuration`] is the file. [`run()`] begins one run after another, each under one configuration:
 //! sources are read ([`replay`] or an interface), and reports and snapshots leave through sinks:
-//! `files`, the `journal` of closed epochs, and [`alert`]s.
+//! `files`, [`ipfix`], the archive of Parquet, the [`console`], the `journal` of closed epochs, and
+//! [`alert`]s.
 #![forbid(unsafe_code)]
 
 mod agent;
@@ -14,6 +15,7 @@ mod failure;
 pub mod feed;
 mod files;
 mod flow;
+pub mod ipfix;
 pub mod journal;
 pub mod replay;
 mod supervision;

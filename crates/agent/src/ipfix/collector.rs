@@ -1,0 +1,66 @@
+//! Where a collector listens.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer};
+
+/// How messages reach a collector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// One message in each datagram.
+    Udp,
+    /// One stream of messages.
+    Tcp,
+}
+
+/// Where a collector listens, such as `udp://127.0.0.1:4739`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Collector {
+    /// How messages reach it.
+    pub transport: Transport,
+    /// Address or name, with its port.
+    pub host: String,
+}
+
+impl FromStr for Collector {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let refuse = || {
+            format!(
+                "invalid collector '{text}'; write udp://HOST:PORT or tcp://HOST:PORT, and an address \
+                 of IPv6 in brackets"
+            )
+        };
+        let (scheme, host) = text.split_once("://").ok_or_else(refuse)?;
+        let transport = match scheme {
+            "udp" => Transport::Udp,
+            "tcp" => Transport::Tcp,
+            _ => return Err(refuse()),
+        };
+        let (name, port) = host.rsplit_once(':').ok_or_else(refuse)?;
+        let is_bracketed = name.starts_with('[') && name.ends_with(']');
+        let is_host = !name.is_empty() && (is_bracketed || !name.contains([':', '/', '@']));
+        match port.parse::<u16>() {
+            Ok(1..) if is_host => Ok(Self { transport, host: host.to_owned() }),
+            _ => Err(refuse()),
+        }
+    }
+}
+
+impl fmt::Display for Collector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = match self.transport {
+            Transport::Udp => "udp",
+            Transport::Tcp => "tcp",
+        };
+        write!(f, "{scheme}://{}", self.host)
+    }
+}
+
+impl<'de> Deserialize<'de> for Collector {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
+    }
+}
