@@ -19,11 +19,14 @@ use signal_hook::iterator::Signals;
 use crate::alert::Alerts;
 use crate::archive::Archive;
 use crate::config::{Configuration, SourceOptions};
+use crate::console::{Console, ConsoleSink};
 use crate::failure::Failure;
 use crate::feed::Feed;
 use crate::files::Files;
+use crate::http::{self, Server};
 use crate::ipfix::Exporter;
 use crate::journal::Journal;
+use crate::prometheus::Metrics;
 use crate::replay::{Replay, now_ns};
 use crate::supervision::{self, Watchdog};
 
@@ -89,7 +92,7 @@ pub fn run(origin: &Origin, more: &dyn Fn() -> Vec<Box<dyn Sink>>) -> Result<(),
             if next.is_some() && running.is_at_end(&configuration) {
                 running.stop.store(true, Ordering::Relaxed);
             }
-            running.watchdog.feed();
+            running.watchdog.look();
             thread::sleep(LOOK);
         }
         running.end()?;
@@ -186,6 +189,8 @@ struct Running {
     thread: JoinHandle<Result<Outcome, EngineError>>,
     stop: Arc<AtomicBool>,
     watchdog: Watchdog,
+    /// They end with the run.
+    _servers: Vec<Server>,
     /// When the longest epoch that is open now ends.
     ends_ns: i64,
 }
@@ -228,7 +233,22 @@ impl Running {
             sinks.push(Box::new(Exporter::new(ipfix, &configuration.measurements)));
         }
         let threads = |error| Failure::Failed(format!("cannot start a thread: {error}"));
-        sinks.push(Box::new(Alerts::start(configuration.alerts.clone()).map_err(threads)?));
+        let alerts = Alerts::start(configuration.alerts.clone()).map_err(threads)?;
+        let board = alerts.board();
+        sinks.push(Box::new(alerts));
+        let mut servers = Vec::new();
+        if let Some(options) = &configuration.sinks.prometheus {
+            let metrics = Metrics::new(options.series, board.clone());
+            let routes = http::metrics(metrics.clone()).merge(watchdog.health().routes());
+            servers.push(Server::start("prometheus", &options.access(), routes)?);
+            sinks.push(Box::new(metrics));
+        }
+        if let Some(access) = &configuration.sinks.console {
+            let console = Console::new(configuration.agent.name(), board);
+            let routes = console.routes().merge(watchdog.health().routes());
+            servers.push(Server::start("console", access, routes)?);
+            sinks.push(Box::new(ConsoleSink(console)));
+        }
         let mut outlets = Outlets::new(Pace::Live, sinks).map_err(threads)?;
         let run = move || {
             let outcome = flowgauge_engine::run_queues(plan, sources, &mut outlets)?;
@@ -244,7 +264,7 @@ impl Running {
         };
         let thread = thread::Builder::new().name("run".to_owned()).spawn(run).map_err(threads)?;
         let ends_ns = end_of_epochs(configuration, now_ns());
-        Ok(Self { thread, stop, watchdog, ends_ns })
+        Ok(Self { thread, stop, watchdog, _servers: servers, ends_ns })
     }
 
     /// Whether an epoch of the longest measurement has just ended, and with it one of each whose length

@@ -13,7 +13,9 @@ use serde_json::Value;
 
 use crate::alert::Rule;
 use crate::failure::Failure;
+use crate::http::Access;
 use crate::ipfix::Collector;
+use crate::prometheus;
 
 /// The start of the names of variables that override the file.
 const PREFIX: &str = "FLOWGAUGE__";
@@ -247,6 +249,10 @@ pub struct Sinks {
     pub files: Option<FilesOptions>,
     /// Tables as Parquet files.
     pub parquet: Option<ArchiveOptions>,
+    /// Metrics for Prometheus.
+    pub prometheus: Option<prometheus::Options>,
+    /// The console.
+    pub console: Option<Access>,
     /// Records to a collector of IPFIX.
     pub ipfix: Option<IpfixOptions>,
 }

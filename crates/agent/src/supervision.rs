@@ -7,13 +7,17 @@ use std::time::{Duration, Instant};
 use flowgauge_engine::source::{Ahead, Burst, Counter, Progress, Skipped, Source, SourceError};
 use sd_notify::NotifyState;
 
-/// Feeds the watchdog as long as all sources are read, also where no packet comes.
+use crate::http::Health;
+
+/// Sees whether all sources are read, also where no packet comes: then it feeds systemd's watchdog, and the
+/// agent is ready.
 pub(crate) struct Watchdog {
-    /// How often it is fed; `None` where there is none.
+    /// How often systemd wants to be told; `None` where it does not ask.
     every: Option<Duration>,
     fed: Instant,
+    health: Health,
     beats: Vec<Arc<AtomicU64>>,
-    /// What the beats were when it was fed.
+    /// What the beats were when all had moved.
     seen: Vec<u64>,
 }
 
@@ -23,7 +27,13 @@ impl Watchdog {
         let mut us = 0;
         let every =
             sd_notify::watchdog_enabled(false, &mut us).then(|| Duration::from_micros(us / 3));
-        Self { every, fed: Instant::now(), beats: Vec::new(), seen: Vec::new() }
+        let (health, beats, seen) = (Health::default(), Vec::new(), Vec::new());
+        Self { every, fed: Instant::now(), health, beats, seen }
+    }
+
+    /// What it knows, for others.
+    pub(crate) fn health(&self) -> &Health {
+        &self.health
     }
 
     /// A source whose polls are counted.
@@ -33,15 +43,17 @@ impl Watchdog {
         Box::new(Watched { source, beats })
     }
 
-    /// Feeds it when it is time, if every source was polled since the last time.
-    pub(crate) fn feed(&mut self) {
-        if self.every.is_none_or(|every| self.fed.elapsed() < every) {
-            return;
-        }
+    /// Looks whether every source was polled since all were the last time.
+    pub(crate) fn look(&mut self) {
         let beats: Vec<_> = self.beats.iter().map(|beats| beats.load(Ordering::Relaxed)).collect();
         let moves = |(place, beats): (usize, &u64)| self.seen.get(place) != Some(beats);
-        if beats.iter().enumerate().all(moves) {
-            (self.fed, self.seen) = (Instant::now(), beats);
+        if !beats.iter().enumerate().all(moves) {
+            return;
+        }
+        self.seen = beats;
+        self.health.alive();
+        if self.every.is_some_and(|every| self.fed.elapsed() >= every) {
+            self.fed = Instant::now();
             notify(NotifyState::Watchdog);
         }
     }

@@ -1,0 +1,272 @@
+//! The server of metrics and of the console: read only, and bounded in connections, headers and time.
+
+use std::fs;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::header::{
+    AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING, WWW_AUTHENTICATE,
+};
+use axum::http::{HeaderMap, Method, StatusCode};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use serde::Deserialize;
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, Semaphore};
+
+use crate::failure::Failure;
+use crate::prometheus::{Metrics, classic};
+
+/// Connections at a time. Those beyond are closed at once.
+const CONNECTIONS: usize = 64;
+
+/// How long a client may take for the head of a request, and how large that may be.
+const HEAD: Duration = Duration::from_secs(5);
+const HEAD_BYTES: usize = 16 << 10;
+
+/// How long sources may not have been read while the agent counts as ready.
+const UNREAD: Duration = Duration::from_secs(10);
+
+/// Where something is served, and to whom.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Access {
+    /// Address and port, such as `127.0.0.1:8469`.
+    #[cfg_attr(test, schemars(with = "String"))]
+    pub listen: SocketAddr,
+    /// File with the token that clients present as `Authorization: Bearer`; needed where the address is
+    /// not of this host alone, and of no use to others than the owner of the file.
+    pub token_file: Option<PathBuf>,
+}
+
+/// Whether the agent measures, for `/readyz`.
+#[derive(Clone, Debug, Default)]
+pub struct Health(Arc<Mutex<Option<Instant>>>);
+
+impl Health {
+    /// Notes that all sources were read just now.
+    pub fn alive(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    /// What keeps the agent from measuring, if something does.
+    fn problem(&self) -> Option<String> {
+        match *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            None => Some("no source was read yet".to_owned()),
+            Some(alive) if alive.elapsed() > UNREAD => {
+                Some(format!("a source was not read for {} s", alive.elapsed().as_secs()))
+            }
+            Some(_) => None,
+        }
+    }
+
+    /// The paths `/healthz` and `/readyz`.
+    pub fn routes(&self) -> Router {
+        Router::new()
+            .route("/healthz", get(|| async { "ok\n" }))
+            .route("/readyz", get(ready))
+            .with_state(self.clone())
+    }
+}
+
+async fn ready(State(health): State<Health>) -> Response {
+    match health.problem() {
+        None => "ready\n".into_response(),
+        Some(problem) => (StatusCode::SERVICE_UNAVAILABLE, problem + "\n").into_response(),
+    }
+}
+
+/// The path `/metrics`.
+pub fn metrics(metrics: Metrics) -> Router {
+    Router::new().route("/metrics", get(scrape)).with_state(metrics)
+}
+
+/// Metrics in the text that the client asks for.
+async fn scrape(State(metrics): State<Metrics>, headers: HeaderMap) -> Response {
+    let accepted = headers.get("accept").and_then(|accept| accept.to_str().ok());
+    let text = metrics.encode();
+    if accepted.is_some_and(|accept| accept.contains("application/openmetrics-text")) {
+        let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+        ([(CONTENT_TYPE, kind)], text).into_response()
+    } else {
+        let kind = "text/plain; version=0.0.4; charset=utf-8";
+        ([(CONTENT_TYPE, kind)], classic(&text)).into_response()
+    }
+}
+
+/// A server, until it is dropped; its port is free then.
+pub struct Server {
+    address: SocketAddr,
+    end: Arc<Notify>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Serves these routes on a thread of its own.
+    ///
+    /// # Errors
+    /// When the address is taken, or not of this host alone and without a token.
+    pub fn start(name: &str, access: &Access, routes: Router) -> Result<Self, Failure> {
+        let listen = access.listen;
+        let failed = |error: io::Error| {
+            Failure::Output(format!("sinks.{name}: cannot listen on {listen}: {error}"))
+        };
+        let token = match &access.token_file {
+            Some(path) => {
+                Some(token(path).map_err(|reason| {
+                    Failure::Usage(format!("sinks.{name}.token-file: {reason}"))
+                })?)
+            }
+            None if listen.ip().is_loopback() => None,
+            None => {
+                return Err(Failure::Usage(format!(
+                    "sinks.{name}.listen: {listen} is open to other hosts; name a token-file, or \
+                     listen on 127.0.0.1"
+                )));
+            }
+        };
+        let guard = Guard { is_loopback: listen.ip().is_loopback(), token };
+        let routes = routes.layer(from_fn_with_state(Arc::new(guard), check));
+        let listener = TcpListener::bind(listen).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let end = Arc::new(Notify::new());
+        let ended = Arc::clone(&end);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(failed)?;
+        let serve = move || {
+            runtime.block_on(async {
+                let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
+                tokio::select! {
+                    () = accept(listener, routes) => {}
+                    () = ended.notified() => {}
+                }
+            });
+            // Dropping the runtime closes what is open.
+        };
+        let thread = Builder::new().name(name.to_owned()).spawn(serve).map_err(failed)?;
+        Ok(Self { address, end, thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end.notify_one();
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}
+
+async fn accept(listener: tokio::net::TcpListener, routes: Router) {
+    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            // Without descriptors, connections wait until some are free.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        let Ok(place) = Arc::clone(&room).try_acquire_owned() else { continue };
+        let routes = routes.clone();
+        tokio::spawn(async move {
+            serve(stream, routes).await;
+            drop(place);
+        });
+    }
+}
+
+async fn serve(stream: TcpStream, routes: Router) {
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES);
+    let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
+    // A client that breaks off has no one to be told of it.
+    let _ = connection.await;
+}
+
+/// Who may ask.
+struct Guard {
+    is_loopback: bool,
+    /// The hash of the token.
+    token: Option<blake3::Hash>,
+}
+
+impl Guard {
+    /// Why a request is refused.
+    fn refusal(&self, request: &Request) -> Option<(StatusCode, &'static str)> {
+        let headers = request.headers();
+        let header = |name| headers.get(name).and_then(|value| value.to_str().ok());
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            return Some((StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are answered\n"));
+        }
+        let has_body = header(CONTENT_LENGTH).is_some_and(|length| length != "0")
+            || headers.contains_key(TRANSFER_ENCODING);
+        if has_body {
+            return Some((StatusCode::PAYLOAD_TOO_LARGE, "a request has no body here\n"));
+        }
+        // A page of another site reaches a local server by a name of its own (DNS rebinding).
+        if self.is_loopback && !header(HOST).is_some_and(is_local) {
+            return Some((StatusCode::FORBIDDEN, "the Host header is not of this host\n"));
+        }
+        let presented = header(AUTHORIZATION).and_then(|text| text.strip_prefix("Bearer "));
+        // Hashes are compared in constant time.
+        let is_known = |token: &blake3::Hash| {
+            presented.is_some_and(|text| blake3::hash(text.as_bytes()) == *token)
+        };
+        if self.token.as_ref().is_some_and(|token| !is_known(token)) {
+            return Some((StatusCode::UNAUTHORIZED, "the token is missing or wrong\n"));
+        }
+        None
+    }
+}
+
+/// Whether a `Host` header names this host.
+fn is_local(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let name = name.trim_start_matches('[').trim_end_matches(']');
+    name.eq_ignore_ascii_case("localhost")
+        || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+async fn check(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
+    match guard.refusal(&request) {
+        Some((StatusCode::UNAUTHORIZED, reason)) => {
+            (StatusCode::UNAUTHORIZED, [(WWW_AUTHENTICATE, "Bearer")], reason).into_response()
+        }
+        Some(refusal) => refusal.into_response(),
+        None => next.run(request).await,
+    }
+}
+
+/// The hash of the token in a file that only its owner may read.
+fn token(path: &Path) -> Result<blake3::Hash, String> {
+    let name = path.display();
+    let metadata = fs::metadata(path).map_err(|error| format!("cannot read {name}: {error}"))?;
+    if metadata.mode() & 0o077 != 0 {
+        return Err(format!("{name} is accessible to other users; run 'chmod 600 {name}'"));
+    }
+    let text = fs::read_to_string(path).map_err(|error| format!("cannot read {name}: {error}"))?;
+    match text.trim() {
+        token if token.len() >= 16 => Ok(blake3::hash(token.as_bytes())),
+        _ => Err(format!("{name} has fewer than 16 characters; write a longer token")),
+    }
+}

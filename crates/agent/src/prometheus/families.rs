@@ -1,0 +1,97 @@
+//! The families of metrics, and their text.
+
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+
+use super::Metrics;
+
+use MetricType::{Counter, Gauge};
+
+/// Every family: its name, without the `_total` of counters, its kind and its help.
+pub(super) const FAMILIES: [(&str, MetricType, &str); 37] = [
+    ("flowgauge_packets", Counter, "Packets with a key"),
+    ("flowgauge_bytes", Counter, "Bytes of packets with a key, on the wire"),
+    ("flowgauge_account_packets", Counter, "Packets by what became of them"),
+    ("flowgauge_source", Counter, "Counters of the sources, at the end of a run"),
+    ("flowgauge_epochs", Counter, "Epochs closed, without the empty ones"),
+    ("flowgauge_empty_epochs", Counter, "Epochs without a packet"),
+    ("flowgauge_undelivered", Counter, "Reports that did not reach the metrics"),
+    ("flowgauge_epoch_seconds", Gauge, "Observed seconds of the last epoch"),
+    ("flowgauge_epoch_coverage_ratio", Gauge, "Observed part of the last epoch"),
+    ("flowgauge_epoch_end_timestamp_seconds", Gauge, "End of the last epoch, by packet time"),
+    ("flowgauge_memory_bytes", Gauge, "Memory reserved for measuring"),
+    ("flowgauge_flows", Gauge, "Flows of the last epoch"),
+    ("flowgauge_flows_low", Gauge, "Lower bound of the flows"),
+    ("flowgauge_flows_high", Gauge, "Upper bound of the flows"),
+    ("flowgauge_entropy_bits", Gauge, "Entropy of flow sizes in the last epoch"),
+    ("flowgauge_entropy_bits_low", Gauge, "Lower bound of the entropy"),
+    ("flowgauge_entropy_bits_high", Gauge, "Upper bound of the entropy"),
+    ("flowgauge_entropy_ratio", Gauge, "Entropy over its maximum: 0 for one flow, 1 for all alike"),
+    ("flowgauge_findings", Gauge, "Findings of the last epoch, by kind"),
+    ("flowgauge_listed_items", Gauge, "Items of a list in the last epoch, with those left out"),
+    ("flowgauge_ranked_packets", Gauge, "Packets of the largest items in the last epoch"),
+    ("flowgauge_ranked_packets_low", Gauge, "Lower bound of the packets"),
+    ("flowgauge_ranked_packets_high", Gauge, "Upper bound of the packets"),
+    ("flowgauge_ranked_bytes", Gauge, "Bytes of the largest items in the last epoch"),
+    ("flowgauge_ranked_bytes_low", Gauge, "Lower bound of the bytes"),
+    ("flowgauge_ranked_bytes_high", Gauge, "Upper bound of the bytes"),
+    (
+        "flowgauge_ranked_distinct",
+        Gauge,
+        "Distinct peers of the widest addresses in the last epoch",
+    ),
+    ("flowgauge_ranked_distinct_low", Gauge, "Lower bound of the distinct peers"),
+    ("flowgauge_ranked_distinct_high", Gauge, "Upper bound of the distinct peers"),
+    ("flowgauge_flow_packets", Gauge, "Packets of the largest items by name, and of all others"),
+    ("flowgauge_flow_bytes", Gauge, "Bytes of the largest items by name, and of all others"),
+    ("flowgauge_flow_distinct", Gauge, "Distinct peers of the widest addresses by name"),
+    ("flowgauge_flow_series", Gauge, "Names of flows in use under the budget of series"),
+    (
+        "flowgauge_flow_series_left_out",
+        Gauge,
+        "Largest items that the budget leaves without a name",
+    ),
+    ("flowgauge_alert_pending", Gauge, "Whether an alert's condition matches, not yet long enough"),
+    ("flowgauge_alert_firing", Gauge, "Whether an alert fires"),
+    ("flowgauge_alert_notifications_missed", Counter, "Changes of alerts that were not told"),
+];
+
+/// All metrics as text.
+pub(super) fn encode(metrics: &Metrics) -> String {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(metrics.clone()));
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = text::encode(&mut text, &registry);
+    text
+}
+
+impl Collector for Metrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let mut samples = self.samples();
+        // A stable order of families, whose series keep theirs.
+        let place = |name| FAMILIES.iter().position(|(family, ..)| *family == name);
+        samples.sort_by_key(|sample| place(sample.family));
+        for family in samples.chunk_by(|one, next| one.family == next.family) {
+            let Some(place) = place(family[0].family) else { continue };
+            let (name, kind, help) = FAMILIES[place];
+            let mut metric = encoder.encode_descriptor(name, help, None, kind)?;
+            for sample in family {
+                let mut series = metric.encode_family(&sample.labels)?;
+                match kind {
+                    Counter => {
+                        // Counts beyond 2⁵³ are 300 years at a million a second.
+                        series
+                            .encode_counter::<NoLabelSet, u64, u64>(&(sample.value as u64), None)?;
+                    }
+                    _ => series.encode_gauge(&sample.value)?,
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,145 @@
+//! Metrics for Prometheus, in the text of OpenMetrics.
+//!
+//! The number of series depends on the configuration alone: lists are series by rank, and the text of a
+//! flow stands in a label only while there is room under a fixed budget. `docs/prometheus.md` describes
+//! every metric.
+
+mod families;
+mod flows;
+mod samples;
+mod text;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use flowgauge_engine::account::Account;
+use flowgauge_engine::report::{EpochReport, TotalReport};
+use flowgauge_engine::sink::{Item, Sink, SinkError, Takes};
+use flowgauge_engine::source::Counter;
+use serde::Deserialize;
+
+use crate::alert::Board;
+use crate::http::Access;
+use flows::Flows;
+use samples::Sample;
+
+pub use text::classic;
+
+/// Where metrics are served, and how many series may name flows.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Options {
+    /// Address and port, such as `127.0.0.1:9469`.
+    #[cfg_attr(test, schemars(with = "String"))]
+    pub listen: SocketAddr,
+    /// File with the token that clients present as `Authorization: Bearer`; needed where the address is
+    /// not of this host alone.
+    #[serde(default)]
+    pub token_file: Option<PathBuf>,
+    /// Series that name flows at most.
+    #[serde(default = "series")]
+    pub series: usize,
+}
+
+impl Options {
+    /// Where, and to whom.
+    pub fn access(&self) -> Access {
+        Access { listen: self.listen, token_file: self.token_file.clone() }
+    }
+}
+
+fn series() -> usize {
+    2_000
+}
+
+/// A sink that keeps totals and the last report of each measurement as metrics. Copies share them.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    store: Arc<Mutex<Store>>,
+    board: Board,
+}
+
+#[derive(Debug)]
+struct Store {
+    flows: Flows,
+    measured: BTreeMap<Arc<str>, Measured>,
+}
+
+/// What is known of a measurement.
+#[derive(Debug, Default)]
+struct Measured {
+    account: Account,
+    epochs: u64,
+    empty_epochs: u64,
+    undelivered: u64,
+    counters: Vec<Counter>,
+    /// The gauges of the last closed epoch.
+    gauges: Vec<Sample>,
+}
+
+impl Metrics {
+    /// No metrics yet, with at most `series` that name flows; alerts are those of `board`.
+    pub fn new(series: usize, board: Board) -> Self {
+        let store = Store { flows: Flows::new(series), measured: BTreeMap::new() };
+        Self { store: Arc::new(Mutex::new(store)), board }
+    }
+
+    /// All metrics in the text of OpenMetrics.
+    pub fn encode(&self) -> String {
+        families::encode(self)
+    }
+
+    /// All samples as they stand.
+    fn samples(&self) -> Vec<Sample> {
+        let store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut samples = Vec::new();
+        for (name, measured) in &store.measured {
+            measured.totals(name, &mut samples);
+            samples.extend_from_slice(&measured.gauges);
+        }
+        samples.push(Sample::new("flowgauge_flow_series", &[], store.flows.len() as f64));
+        samples::alerts(&self.board, &mut samples);
+        samples
+    }
+}
+
+impl Store {
+    fn of(&mut self, measurement: &Arc<str>) -> &mut Measured {
+        self.measured.entry(Arc::clone(measurement)).or_default()
+    }
+
+    fn epoch(&mut self, report: &EpochReport, now: Instant) {
+        let gauges = samples::epoch(report, &mut self.flows, now);
+        let measured = self.of(&report.measurement);
+        measured.account.add(&report.account);
+        measured.epochs += 1;
+        measured.undelivered += report.undelivered;
+        measured.gauges = gauges;
+    }
+
+    fn total(&mut self, report: &TotalReport) {
+        self.of(&report.measurement).counters.clone_from(&report.counters);
+    }
+}
+
+impl Sink for Metrics {
+    fn takes(&self) -> Takes {
+        Takes::Reports
+    }
+
+    fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
+        let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        match item {
+            // The epoch's own report has all of an update in it again.
+            Item::Epoch(report) if !report.update => store.epoch(report, Instant::now()),
+            Item::Gap(gap) => store.of(&gap.measurement).empty_epochs += gap.epochs,
+            Item::Total(report) => store.total(report),
+            Item::Epoch(_) | Item::Snapshot(_) => {}
+        }
+        Ok(())
+    }
+}
