@@ -244,7 +244,8 @@ impl Running {
             sinks.push(Box::new(metrics));
         }
         if let Some(access) = &configuration.sinks.console {
-            let console = Console::new(configuration.agent.name(), board);
+            let names = configuration.measurements.iter().map(|config| config.name.clone());
+            let console = Console::new(configuration.agent.name(), names.collect(), board);
             let routes = console.routes().merge(watchdog.health().routes());
             servers.push(Server::start("console", access, routes)?);
             sinks.push(Box::new(ConsoleSink(console)));

@@ -37,6 +37,8 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
 /// The last reports, for those who look at them.
 pub struct Console {
     agent: String,
+    /// The measurements, in the order of the file.
+    measurements: Vec<String>,
     board: Board,
     kept: Mutex<Kept>,
     events: Sender<Arc<str>>,
@@ -67,23 +69,20 @@ impl Kept {
         self.bytes -= self.reports.remove(place).map_or(0, |(_, line)| line.len());
     }
 
-    /// The last report of each measurement, in the order of the first ones.
-    fn newest(&self) -> Vec<Arc<str>> {
-        let mut newest: Vec<&(Arc<str>, Arc<str>)> = Vec::new();
-        for report in &self.reports {
-            match newest.iter_mut().find(|(measurement, _)| *measurement == report.0) {
-                Some(before) => *before = report,
-                None => newest.push(report),
-            }
-        }
-        newest.into_iter().map(|(_, line)| Arc::clone(line)).collect()
+    /// The last report of each of these measurements.
+    fn newest(&self, measurements: &[String]) -> Vec<Arc<str>> {
+        let newest = measurements.iter().filter_map(|name| {
+            self.reports.iter().rfind(|(measurement, _)| **measurement == **name)
+        });
+        newest.map(|(_, line)| Arc::clone(line)).collect()
     }
 }
 
 impl Console {
-    /// A console without a report, of an agent of this name and with these alerts.
-    pub fn new(agent: String, board: Board) -> Arc<Self> {
-        Arc::new(Self { agent, board, kept: Mutex::default(), events: channel(WAITING).0 })
+    /// A console without a report, of an agent of this name with these measurements and alerts.
+    pub fn new(agent: String, measurements: Vec<String>, board: Board) -> Arc<Self> {
+        let (kept, (events, _)) = (Mutex::default(), channel(WAITING));
+        Arc::new(Self { agent, measurements, board, kept, events })
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -153,7 +152,7 @@ async fn reports(Shared(console): Of) -> Response {
 }
 
 async fn newest(Shared(console): Of) -> Response {
-    text("application/x-ndjson", joined(console.kept().newest().iter()))
+    text("application/x-ndjson", joined(console.kept().newest(&console.measurements).iter()))
 }
 
 async fn status(Shared(console): Of) -> Response {
@@ -221,7 +220,9 @@ mod tests {
         kept.add(&two, &"of two".into());
         assert_eq!(kept.reports.len(), EPOCHS + 1);
         assert_eq!(&*kept.reports[0].1, "10");
-        assert_eq!(kept.newest().iter().map(|line| &**line).collect::<Vec<_>>(), ["129", "of two"]);
+        let names = ["two", "none", "one"].map(str::to_owned);
+        let newest = kept.newest(&names);
+        assert_eq!(newest.iter().map(|line| &**line).collect::<Vec<_>>(), ["of two", "129"]);
         let long: Arc<str> = "x".repeat(BYTES / 3).into();
         for _ in 0..5 {
             kept.add(&two, &long);

@@ -782,13 +782,13 @@ function ending(totals) {
 function page(items, unreadable, live) {
   const totals = items.filter((item) => item.type === 'total');
   const reports = [];
-  let names = [];
+  const names = [];
   const same = (one, other) => one.measurement === other.measurement && one.epoch === other.epoch && one.start === other.start;
   // The next report of an epoch has all that an update of it has.
   const keep = (report) => {
     const before = reports.findLastIndex((one) => same(one, report));
     if (before >= 0) reports[before] = report; else reports.push(report);
-    names = [...new Set(reports.map((one) => one.measurement))];
+    if (!names.includes(report.measurement)) names.push(report.measurement);
   };
   const isReport = (item) => item.type === 'epoch' || item.type === 'update';
   items.filter(isReport).forEach(keep);
