@@ -14,7 +14,7 @@ SWITCH_FIGURES := emc emc-many megaflow megaflow-many port-to-port port-to-port-
 PACKAGES := -p flowgauge-capi
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: build size dpdk agent library demo demo-agent test agent-test console-test dpdk-test live-test lint bench live-bench accuracy gate speed golden tasks-expected deny fuzz interop html-test lab lab-dpdk peers-dpdk ovs ovs-test ovs-bench loom install uninstall soak cargo-there
+.PHONY: build size dpdk agent library demo demo-agent test agent-test console-test prometheus-test dpdk-test live-test lint bench live-bench accuracy gate speed golden tasks-expected deny fuzz interop html-test lab lab-dpdk peers-dpdk ovs ovs-test ovs-bench loom install uninstall soak cargo-there
 
 build: cargo-there ## release build
 	cargo build --release --locked
@@ -52,6 +52,10 @@ agent-test: cargo-there ## agents as processes: killed, reloaded, on a full disk
 console-test: cargo-there ## the console of an agent in Chromium, compared with its report files; as root it installs Chromium
 	cargo build --locked -p flowgauge --features agent
 	bash tests/console.sh $(DEBUG)/flowgauge
+
+prometheus-test: cargo-there ## Debian's Prometheus scrapes an agent; as root it installs it
+	cargo build --locked -p flowgauge --features agent
+	bash tests/prometheus.sh $(DEBUG)/flowgauge
 
 live-test: cargo-there ## live capture in network namespaces; needs root, iproute2 and python3
 	FLOWGAUGE_LIVE=1 cargo test --locked -p flowgauge --test command live::

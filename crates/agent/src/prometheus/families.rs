@@ -12,7 +12,7 @@ use super::Metrics;
 use MetricType::{Counter, Gauge};
 
 /// Every family: its name, without the `_total` of counters, its kind and its help.
-pub(super) const FAMILIES: [(&str, MetricType, &str); 37] = [
+const FAMILIES: [(&str, MetricType, &str); 37] = [
     ("flowgauge_packets", Counter, "Packets with a key"),
     ("flowgauge_bytes", Counter, "Bytes of packets with a key, on the wire"),
     ("flowgauge_account_packets", Counter, "Packets by what became of them"),
@@ -59,6 +59,14 @@ pub(super) const FAMILIES: [(&str, MetricType, &str); 37] = [
     ("flowgauge_alert_firing", Gauge, "Whether an alert fires"),
     ("flowgauge_alert_notifications_missed", Counter, "Changes of alerts that were not told"),
 ];
+
+/// The names of all metrics, as Prometheus stores them.
+pub fn families() -> impl Iterator<Item = String> {
+    FAMILIES.into_iter().map(|(name, kind, _)| match kind {
+        Counter => format!("{name}_total"),
+        _ => name.to_owned(),
+    })
+}
 
 /// All metrics as text.
 pub(super) fn encode(metrics: &Metrics) -> String {

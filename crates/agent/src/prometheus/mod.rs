@@ -26,6 +26,7 @@ use crate::http::Access;
 use flows::Flows;
 use samples::Sample;
 
+pub use families::families;
 pub use text::classic;
 
 /// Where metrics are served, and how many series may name flows.
