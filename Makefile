@@ -14,7 +14,7 @@ SWITCH_FIGURES := emc emc-many megaflow megaflow-many port-to-port port-to-port-
 PACKAGES := -p flowgauge-capi
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: build size dpdk agent library demo demo-agent test agent-test console-test prometheus-test dpdk-test live-test lint bench live-bench accuracy gate speed golden tasks-expected deny fuzz interop html-test lab lab-dpdk peers-dpdk ovs ovs-test ovs-bench loom install uninstall soak cargo-there
+.PHONY: build size dpdk agent library demo demo-agent test agent-test console-test prometheus-test dpdk-test live-test lint bench live-bench accuracy gate speed golden tasks-expected deny fuzz interop ipfix-test html-test lab lab-dpdk peers-dpdk ovs ovs-test ovs-bench loom install uninstall soak cargo-there
 
 build: cargo-there ## release build
 	cargo build --release --locked
@@ -81,6 +81,7 @@ golden: cargo-there ## writes the expected stored forms, filter answers and C he
 	FLOWGAUGE_GOLDEN=write cargo test --locked -p flowgauge-engine --test snapshot golden
 	FLOWGAUGE_GOLDEN=write cargo test --locked -p flowgauge-filter --test libpcap written
 	FLOWGAUGE_GOLDEN=write cargo test --locked -p flowgauge-capi --test header
+	FLOWGAUGE_GOLDEN=write cargo test --locked -p flowgauge-options -p flowgauge-agent --lib schema
 
 tasks-expected: build ## the expected answers of tests/tasks, made again by tshark, nfdump and tcpdump; as root it installs them
 	@for tool in tshark nfpcapd tcpdump; do command -v $$tool >/dev/null || { bash tests/packages.sh tshark nfdump tcpdump || true; break; }; done
@@ -149,6 +150,10 @@ lab-dpdk: cargo-there ## at a port of DPDK: writes docs/lab/switch-dpdk.* and sw
 
 interop: build ## what Python reads of ours: DataSketches, pandas and DuckDB; needs python3 and a network
 	bash tests/interop.sh $(BINARY)
+
+ipfix-test: cargo-there ## flows that an agent exports, as nfcapd and nfacctd read them; as root it installs both
+	cargo build --locked -p flowgauge --features agent
+	bash tests/ipfix.sh $(DEBUG)/flowgauge
 
 html-test: cargo-there ## pages of reports in Chromium, whose numbers must be those of JSON; needs npm, chromium and a network
 	cargo build --locked -p flowgauge

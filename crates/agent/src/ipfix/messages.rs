@@ -58,6 +58,10 @@ pub(super) fn messages(templates: &mut Templates, head: Head, records: &[Record]
     for (place, shape) in templates.shapes.iter().enumerate().skip(templates.announced) {
         let set = if shape.scope == 0 { TEMPLATES } else { OPTIONS_TEMPLATES };
         messages.add(set, &template(number(place), shape));
+        if set == OPTIONS_TEMPLATES {
+            // nfacctd reads the first of a set alone, and drops the message for the others.
+            messages.set = None;
+        }
     }
     for (place, record) in placed {
         messages.add(number(place), &record.bytes);

@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# Flows that an agent exports as IPFIX, as Debian's nfcapd and pmacct's nfacctd read them, beside the
+# agent's own report: the same flows with the same packets and bytes. A collector that cannot be had is
+# skipped, with the reason.
+#
+# Usage: ipfix.sh FLOWGAUGE
+set -euo pipefail
+flowgauge=$(realpath "$1")
+cd "$(dirname "$0")"
+folder=$(mktemp -d)
+collector=
+trap '[ -z "$collector" ] || kill "$collector" 2>/dev/null || true; rm -rf "$folder"' EXIT
+"$flowgauge" generate --packets 20000 --rate 10000 --flows 500 --ipv6 0.4 --seed 1 \
+  --plant scan:destinations=200,packets=400 -o "$folder/capture.pcap"
+
+# A port that no collector listens at.
+free_port() {
+  python3 -c 'import socket
+with socket.socket(type=socket.SOCK_DGRAM) as probe:
+    probe.bind(("127.0.0.1", 0))
+    print(probe.getsockname()[1])'
+}
+
+# Runs an agent that exports to PORT, and then ends the collector.
+export_to() {
+  cat >"$folder/agent.yaml" <<END
+agent: { data: $folder/data }
+sources: [{ replay: $folder/capture.pcap, times: 1 }]
+measurements:
+  flows: { epoch: 1s, tasks: [top, heavy-hitters, cardinality, entropy], memory: 16MiB, top: 100000 }
+  scanners: { key: pair, epoch: 1s, tasks: [superspreaders], memory: 16MiB, spread: 50 }
+sinks:
+  files: { path: $folder/reports.jsonl }
+  ipfix: { to: 'udp://127.0.0.1:$1', domain: 1, enterprise: 65000 }
+END
+  sleep 1
+  rm -f "$folder/reports.jsonl"
+  "$flowgauge" run -C "$folder/agent.yaml" 2>"$folder/agent.log" || { cat "$folder/agent.log"; exit 1; }
+  sleep 1
+  kill -INT "$collector"
+  wait "$collector" || true
+  collector=
+}
+
+# Compares what the collector of this name wrote.
+compare() {
+  echo -n "$1: "
+  python3 ipfix.py "$folder/reports.jsonl" "$folder/flows.csv" || { tail -n 20 "$folder/log"; exit 1; }
+}
+
+if command -v nfcapd >/dev/null || bash packages.sh nfdump >"$folder/log" 2>&1; then
+  port=$(free_port)
+  mkdir "$folder/nfcapd"
+  nfcapd -b 127.0.0.1 -p "$port" -w "$folder/nfcapd" -t 3600 >"$folder/log" 2>&1 &
+  collector=$!
+  export_to "$port"
+  nfdump -R "$folder/nfcapd" -q -N -6 -o 'fmt:%pr,%sa,%da,%sp,%dp,%pkt,%byt' >"$folder/flows.csv"
+  compare nfcapd
+else
+  echo "skipped nfcapd: $(tail -n 1 "$folder/log")"
+fi
+
+if command -v nfacctd >/dev/null || bash packages.sh pmacct >"$folder/log" 2>&1; then
+  port=$(free_port)
+  cat >"$folder/nfacctd.conf" <<END
+nfacctd_ip: 127.0.0.1
+nfacctd_port: $port
+plugins: print
+aggregate: proto,src_host,dst_host,src_port,dst_port
+print_output: csv
+print_output_file: $folder/flows.txt
+print_refresh_time: 3600
+END
+  nfacctd -f "$folder/nfacctd.conf" >"$folder/log" 2>&1 &
+  collector=$!
+  export_to "$port"
+  # It names the columns, in an order of its own.
+  python3 - "$folder/flows.txt" >"$folder/flows.csv" <<'END'
+import csv, sys
+for row in csv.DictReader(open(sys.argv[1])):
+    columns = "PROTOCOL SRC_IP DST_IP SRC_PORT DST_PORT PACKETS BYTES"
+    print(*(row[column] for column in columns.split()), sep=",")
+END
+  compare nfacctd
+else
+  echo "skipped nfacctd: $(tail -n 1 "$folder/log")"
+fi
