@@ -14,7 +14,7 @@ SWITCH_FIGURES := emc emc-many megaflow megaflow-many port-to-port port-to-port-
 PACKAGES := -p flowgauge-capi
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: build size dpdk agent library demo demo-agent test agent-test console-test prometheus-test dpdk-test live-test lint bench live-bench accuracy gate speed golden tasks-expected deny fuzz interop ipfix-test html-test lab lab-dpdk peers-dpdk ovs ovs-test ovs-bench loom install uninstall soak cargo-there
+.PHONY: build size dpdk agent library demo demo-agent test agent-test console-test prometheus-test dpdk-test live-test lint bench live-bench accuracy gate speed golden tasks-expected deny fuzz interop ipfix-test html-test lab lab-dpdk peers-dpdk ovs ovs-test ovs-bench loom install uninstall soak soak-agent cargo-there
 
 build: cargo-there ## release build
 	cargo build --release --locked
@@ -162,6 +162,11 @@ html-test: cargo-there ## pages of reports in Chromium, whose numbers must be th
 soak: cargo-there ## the long forms of the tests
 	FLOWGAUGE_LONG=1 cargo test --release --workspace --locked
 	cargo test --release --locked -p flowgauge-core --test packet -- --ignored
+	FLOWGAUGE_LONG=1 cargo test --locked -p flowgauge --features agent --test agent
+	$(MAKE) soak-agent
+
+soak-agent: agent ## an agent with all sinks over the epochs of a day in 15 minutes, whose memory must stay as it is
+	python3 tests/soak_agent.py $(BINARY) 864
 
 # In one build, in which both have the same dependencies.
 install: PACKAGES += -p flowgauge

@@ -4,8 +4,8 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use flowgauge_live::Fanout;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::alert::Alerts;
+use crate::alert::{Alerts, OfRun};
 use crate::archive::Archive;
 use crate::config::{Configuration, SourceOptions};
 use crate::console::{Console, ConsoleSink};
@@ -69,9 +69,11 @@ pub fn run(origin: &Origin, more: &dyn Fn() -> Vec<Box<dyn Sink>>) -> Result<(),
     let failed = |error: io::Error| Failure::Failed(format!("signals: {error}"));
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
     let mut configuration = origin.read()?;
+    let alerts = Alerts::start(configuration.alerts.clone());
+    let alerts = Arc::new(Mutex::new(alerts.map_err(|error| no_thread(&error))?));
     loop {
         let data = Data::open(&configuration)?;
-        let mut running = Running::start(&configuration, &data, more())?;
+        let mut running = Running::start(&configuration, &data, &alerts, more())?;
         say(&format!(
             "measuring {} ({})",
             sources(&configuration),
@@ -200,6 +202,7 @@ impl Running {
     fn start(
         configuration: &Configuration,
         data: &Data,
+        alerts: &Arc<Mutex<Alerts>>,
         mut sinks: Vec<Box<dyn Sink>>,
     ) -> Result<Self, Failure> {
         let stop = Arc::new(AtomicBool::new(false));
@@ -232,10 +235,12 @@ impl Running {
         if let Some(ipfix) = &configuration.sinks.ipfix {
             sinks.push(Box::new(Exporter::new(ipfix, &configuration.measurements)));
         }
-        let threads = |error| Failure::Failed(format!("cannot start a thread: {error}"));
-        let alerts = Alerts::start(configuration.alerts.clone()).map_err(threads)?;
-        let board = alerts.board();
-        sinks.push(Box::new(alerts));
+        let board = {
+            let mut alerts = alerts.lock().unwrap_or_else(PoisonError::into_inner);
+            alerts.reload(configuration.alerts.clone());
+            alerts.board()
+        };
+        sinks.push(Box::new(OfRun(Arc::clone(alerts))));
         let mut servers = Vec::new();
         if let Some(options) = &configuration.sinks.prometheus {
             let metrics = Metrics::new(options.series, board.clone());
@@ -250,7 +255,7 @@ impl Running {
             servers.push(Server::start("console", access, routes)?);
             sinks.push(Box::new(ConsoleSink(console)));
         }
-        let mut outlets = Outlets::new(Pace::Live, sinks).map_err(threads)?;
+        let mut outlets = Outlets::new(Pace::Live, sinks).map_err(|error| no_thread(&error))?;
         let run = move || {
             let outcome = flowgauge_engine::run_queues(plan, sources, &mut outlets)?;
             for ending in outlets.finish(FINISH) {
@@ -263,7 +268,10 @@ impl Running {
             }
             Ok(outcome)
         };
-        let thread = thread::Builder::new().name("run".to_owned()).spawn(run).map_err(threads)?;
+        let thread = thread::Builder::new()
+            .name("run".to_owned())
+            .spawn(run)
+            .map_err(|error| no_thread(&error))?;
         let ends_ns = end_of_epochs(configuration, now_ns());
         Ok(Self { thread, stop, watchdog, _servers: servers, ends_ns })
     }
@@ -294,6 +302,10 @@ impl Running {
         ));
         Ok(())
     }
+}
+
+fn no_thread(error: &io::Error) -> Failure {
+    Failure::Failed(format!("cannot start a thread: {error}"))
 }
 
 /// When the epoch of the longest measurement ends that is open at a time.

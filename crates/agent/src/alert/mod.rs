@@ -84,6 +84,17 @@ impl Alerts {
         Self { rules, trackers: BTreeMap::new(), board, notifier }
     }
 
+    /// Judges by other rules from now on. Alerts whose rules stay as they are go on as they stand.
+    pub fn reload(&mut self, mut rules: BTreeMap<String, Rule>) {
+        rules.entry("loss".to_owned()).or_insert_with(Rule::loss);
+        let before = std::mem::replace(&mut self.rules, rules);
+        let rules = &self.rules;
+        let stays = |(name, _): &Id| rules.get(name) == before.get(name);
+        self.trackers.retain(|id, _| stays(id));
+        let mut standings = self.board.standings.lock().unwrap_or_else(PoisonError::into_inner);
+        standings.retain(|id, _| stays(id));
+    }
+
     /// The alerts as they stand, from now on.
     pub fn board(&self) -> Board {
         self.board.clone()
@@ -162,6 +173,19 @@ impl Sink for Alerts {
             Item::Epoch(_) | Item::Snapshot(_) | Item::Total(_) => {}
         }
         Ok(())
+    }
+}
+
+/// The sink of a run whose alerts outlive it.
+pub struct OfRun(pub Arc<Mutex<Alerts>>);
+
+impl Sink for OfRun {
+    fn takes(&self) -> Takes {
+        Takes::Reports
+    }
+
+    fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).deliver(item)
     }
 }
 

@@ -1,6 +1,9 @@
 //! The state of an alert, epoch by epoch.
 
+use flowgauge_agent::alert::Alerts;
+use flowgauge_agent::alert::notify::{LIMIT, Notifier};
 use flowgauge_agent::alert::state::{Change, Evidence, Lasting, State, Tracker};
+use flowgauge_engine::sink::{Item, Sink};
 use proptest::prelude::*;
 
 use Evidence::{Doubtful, Gap, Matched, Quiet};
@@ -77,4 +80,36 @@ proptest! {
             prop_assert!(pair[0].1 != pair[1].1, "firing and cleared take turns");
         }
     }
+}
+
+/// A flood of alerts must not come again with each reload, nor a changed rule keep the state of the old one.
+#[test]
+fn a_reload_keeps_alerts_whose_rules_stay() {
+    let report = super::sample();
+    let rule = |least: u32| {
+        super::rules(&format!(
+            "many: {{ when: 'main.cardinality.flows.low > {least}' }}\n\
+             more: {{ when: 'main.cardinality.flows.low > 20' }}"
+        ))
+    };
+    let log = super::Log::default();
+    let notifier = Notifier::start(Box::new(log.clone()), LIMIT).unwrap();
+    let mut alerts = Alerts::new(rule(10), notifier);
+    let board = alerts.board();
+    let states = || {
+        let standings = board.standings().into_iter();
+        standings.map(|one| (one.alert, one.state)).collect::<Vec<_>>()
+    };
+    let firing = |alert: &str| (alert.to_owned(), State::Firing);
+    let quiet = |alert: &str| (alert.to_owned(), State::Quiet);
+    alerts.deliver(&Item::Epoch(report.clone().into())).unwrap();
+    assert_eq!(states(), [quiet("loss"), firing("many"), firing("more")]);
+    alerts.reload(rule(10));
+    assert_eq!(states(), [quiet("loss"), firing("many"), firing("more")]);
+    alerts.reload(rule(1_000_000));
+    assert_eq!(states(), [quiet("loss"), firing("more")]);
+    alerts.deliver(&Item::Epoch(report.into())).unwrap();
+    assert_eq!(states(), [quiet("loss"), quiet("many"), firing("more")]);
+    drop(alerts);
+    assert_eq!(log.lines().len(), 2, "{:?}", log.lines());
 }
