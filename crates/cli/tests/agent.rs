@@ -302,3 +302,30 @@ fn the_exit_code_says_what_is_wrong() {
     assert_eq!(none, 4, "{err}");
     assert_eq!(code("agent.data=/proc/none").0, 5);
 }
+
+/// Every configuration in the documentation is one that works.
+#[test]
+fn the_documentation_has_configurations_that_pass_the_check() {
+    let place = Place::new("documentation");
+    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
+    let mut checked = 0;
+    for file in fs::read_dir(docs).unwrap() {
+        let file = file.unwrap().path();
+        if file.extension().is_none_or(|extension| extension != "md") {
+            continue;
+        }
+        let text = fs::read_to_string(&file).unwrap();
+        let blocks = text.split("agent: {").skip(1).filter_map(|rest| {
+            let end = ["\nEOF", "\n```"].iter().filter_map(|end| rest.find(end)).min()?;
+            Some(format!("agent: {{{}\n", &rest[..end]))
+        });
+        for block in blocks.filter(|block| block.contains("sources:")) {
+            fs::write(place.0.join("block.yaml"), &block).unwrap();
+            let check = ["check", &place.path("block.yaml")];
+            let answer = Command::new(BINARY).args(check).output().unwrap();
+            assert!(answer.status.success(), "{block}{}", self::text(&answer.stderr));
+            checked += 1;
+        }
+    }
+    assert!(checked > 0);
+}

@@ -248,3 +248,15 @@ fn help_and_version_are_no_failure() {
     assert!(!flowgauge(&["--help"]).out.contains("its bounds"));
     assert_eq!(flowgauge(&[]).code, 2);
 }
+
+/// The agent is a feature: a command without it says how to get it.
+#[cfg(not(feature = "agent"))]
+#[test]
+fn without_the_agent_its_commands_say_how_to_get_it() {
+    for command in [&["run", "-C", "agent.yaml"][..], &["check", "agent.yaml"], &["top", "data"]] {
+        let refused = flowgauge(command);
+        let message =
+            "flowgauge: this flowgauge was built without the agent; build it with 'make agent'\n";
+        assert_eq!((refused.code, refused.out.as_str(), refused.err.as_str()), (2, "", message));
+    }
+}
