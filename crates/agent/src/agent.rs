@@ -71,9 +71,19 @@ pub fn run(origin: &Origin, more: &dyn Fn() -> Vec<Box<dyn Sink>>) -> Result<(),
     let mut configuration = origin.read()?;
     let alerts = Alerts::start(configuration.alerts.clone());
     let alerts = Arc::new(Mutex::new(alerts.map_err(|error| no_thread(&error))?));
+    let mut before = None;
     loop {
-        let data = Data::open(&configuration)?;
-        let mut running = Running::start(&configuration, &data, &alerts, more())?;
+        let started = Data::open(&configuration)
+            .and_then(|data| Ok((Running::start(&configuration, &data, &alerts, more())?, data)));
+        let (mut running, _data) = match (started, before.take()) {
+            (Ok(started), _) => started,
+            (Err(error), Some(before)) => {
+                say(&format!("the configuration stays as it was: {error}"));
+                configuration = before;
+                continue;
+            }
+            (Err(error), None) => return Err(error),
+        };
         say(&format!(
             "measuring {} ({})",
             sources(&configuration),
@@ -99,7 +109,7 @@ pub fn run(origin: &Origin, more: &dyn Fn() -> Vec<Box<dyn Sink>>) -> Result<(),
         }
         running.end()?;
         match next {
-            Some(next) => configuration = next,
+            Some(next) => before = Some(std::mem::replace(&mut configuration, next)),
             None => return Ok(()),
         }
     }

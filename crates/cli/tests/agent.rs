@@ -207,8 +207,19 @@ fn signals_at_any_time_end_it_or_have_it_read_its_file_again() {
     wait("the new file does not take effect", || hashes(&place).len() == 2);
     let asked = |line: &Value| line["tasks"]["cardinality"].is_object();
     wait("no answer to the new task", || place.lines().iter().any(asked));
+    // What passes the check and then cannot be opened does not end it either.
+    fs::write(
+        place.0.join("agent.yaml"),
+        sound.replace("replay: ", "interface: none0 }, { replay: "),
+    )
+    .unwrap();
+    let epochs = place.lines().len();
+    running.signal("HUP");
+    thread::sleep(Duration::from_millis(400));
+    wait("it measures no more", || place.lines().len() > epochs + 6);
     let ended = running.end("INT");
     let err = text(&ended.stderr);
+    assert!(err.contains("the configuration stays as it was: none0"), "{err}");
     assert!(ended.status.success(), "{err}");
     assert!(err.contains("the configuration stays as it is"), "{err}");
     assert!(err.contains("unknown field 'nonsense'"), "{err}");
