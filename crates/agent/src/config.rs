@@ -370,6 +370,13 @@ impl Configuration {
         let measurements = measurements.named()?.into_iter().map(|named| {
             let config = named.measurement.config(&named.name, EPOCH);
             let config = config.map_err(|reason| format!("{}: {reason}", named.name))?;
+            if named.name.starts_with('.') {
+                return Err(format!(
+                    "measurement '{}': its folder in the journal would be hidden, or another one; \
+                     begin its name with a letter",
+                    named.name
+                ));
+            }
             if matches!(config.epoch, EpochLength::Whole) {
                 return Err(format!(
                     "{}: an agent never ends, so 'epoch: whole' would never report; write a time",

@@ -182,6 +182,7 @@ fn a_file_that_makes_no_sense_is_refused_with_the_line_and_the_code() {
         (with("sinks:", "sink:"), 2, "line 6: unknown field 'sink'; did you mean 'sinks'?"),
         (with("epoch: 1s", "epoch: whole"), 2, "flows: an agent never ends, so 'epoch: whole'"),
         (with("tasks: [top]", "tasks: [tpo]"), 2, "unknown task 'tpo'"),
+        (with("hosts:", "..:"), 2, "measurement '..': its folder in the journal would be hidden"),
         (with("%Y%m%d.jsonl", "%!.jsonl"), 2, "sinks.files.path: "),
         (with("two.pcap", "three.pcap"), 4, "three.pcap: No such file"),
         (with("/reports", "/two.pcap"), 5, "cannot write to "),
