@@ -29,11 +29,11 @@ pub struct Configuration {
     pub agent: AgentOptions,
     /// Where packets come from.
     pub sources: Vec<SourceOptions>,
-    /// What is measured, with the queues of the sources.
+    /// The measurements, with the queues of the sources.
     pub measurements: Vec<Config>,
     /// Where reports go.
     pub sinks: Sinks,
-    /// Conditions over reports, and who is told of them.
+    /// Conditions over reports, and programs or web hooks that hear of them.
     pub alerts: BTreeMap<String, Rule>,
     /// The first digits of a hash over all that was set, which reports carry.
     pub hash: String,
@@ -54,7 +54,7 @@ struct File {
     /// Where reports go.
     #[serde(default)]
     sinks: Sinks,
-    /// Conditions over reports by name, and who is told of them.
+    /// Conditions over reports by name, and programs or web hooks that hear of them.
     #[serde(default)]
     alerts: BTreeMap<String, Rule>,
 }

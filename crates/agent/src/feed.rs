@@ -32,7 +32,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// How long a reader may take for a line.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The last reports, and who reads them.
+/// The last reports and their readers.
 #[derive(Default)]
 struct Shared {
     newest: BTreeMap<Arc<str>, Arc<[u8]>>,

@@ -154,7 +154,7 @@ impl Server {
                     () = ended.notified() => {}
                 }
             });
-            // Dropping the runtime closes what is open.
+            // Dropping the runtime closes all connections.
         };
         let thread = Builder::new().name(name.to_owned()).spawn(serve).map_err(failed)?;
         Ok(Self { address, end, thread: Some(thread) })
@@ -196,7 +196,7 @@ async fn serve(stream: TcpStream, routes: Router) {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES);
     let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
-    // A client that breaks off has no one to be told of it.
+    // A client may break off at any time.
     let _ = connection.await;
 }
 

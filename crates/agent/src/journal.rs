@@ -37,7 +37,7 @@ pub struct Counts {
 pub(crate) struct Journal {
     folder: PathBuf,
     options: JournalOptions,
-    /// What is kept, by the start of the epoch.
+    /// The files, by the starts of their epochs.
     kept: VecDeque<Kept>,
     counts: Arc<Counts>,
 }
@@ -102,7 +102,7 @@ impl Journal {
     /// Removes the oldest epoch; `false` where there is none.
     fn remove_oldest(&mut self) -> bool {
         let Some(Kept { path, bytes, .. }) = self.kept.pop_front() else { return false };
-        // A file that is gone already is what is wanted. One that cannot be removed counts no more.
+        // The file may be gone already. One that cannot be removed counts no more.
         let _ = fs::remove_file(&path);
         // The folder of a day goes with its last epoch.
         let _ = path.parent().map(fs::remove_dir);
@@ -165,7 +165,7 @@ fn write(folder: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
         .and_then(|()| fs::rename(&beside, path))
         .and_then(|()| File::open(folder)?.sync_all());
     if written.is_err() {
-        // Room is what is missing.
+        // It would take room, which is missing.
         let _ = fs::remove_file(&beside);
     }
     written

@@ -28,7 +28,7 @@ pub struct Replay {
     /// Packets that wait for their time, and their bytes.
     waiting: VecDeque<Waiting>,
     bytes: Vec<u8>,
-    /// What is added to times of the capture, once its first packet came.
+    /// The difference to the times of the capture, once its first packet came.
     shift_ns: Option<i64>,
     /// Before this, no more packets come.
     settled_ns: Option<i64>,
@@ -111,7 +111,7 @@ impl Source for Replay {
             burst.push(Frame { bytes: &self.bytes[bytes], wire, link, time_ns });
         }
         let next_ns = self.waiting.front().map(|packet| packet.time_ns);
-        // What is not read yet may be due, too.
+        // Packets that are not read yet may be due, too.
         self.settled_ns = Some(next_ns.map_or(self.latest_ns, |_| now_ns));
         if let (0, Some(next_ns)) = (due, next_ns) {
             let left = Duration::from_nanos((next_ns - now_ns).unsigned_abs());

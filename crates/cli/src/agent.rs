@@ -22,7 +22,7 @@ mod built {
     /// The folder that systemd gives a service for itself, against which relative paths count.
     const STATE: &str = "STATE_DIRECTORY";
 
-    /// How long an epoch is where nobody says.
+    /// The length of an epoch by default.
     const EPOCH: EpochLength = EpochLength::Time(1_000_000_000);
 
     /// Rows of each list that USR1 prints at most.

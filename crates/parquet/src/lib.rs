@@ -102,7 +102,7 @@ impl<W: Write + Send> Table<W> {
         Ok(())
     }
 
-    /// Writes what is left, and the end of the file. Nothing may be added behind it.
+    /// Writes the rows that are left, and the end of the file. Nothing may be added behind it.
     ///
     /// # Errors
     /// When it cannot be written.

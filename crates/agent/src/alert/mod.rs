@@ -1,4 +1,4 @@
-//! Alerts: conditions over reports, and who is told when they begin and cease to match.
+//! Alerts: conditions over reports. Programs, web hooks and the log hear when they begin and cease to match.
 
 pub mod condition;
 pub mod notify;

@@ -138,7 +138,7 @@ impl Sink for ConsoleSink {
         written.map_err(|error| SinkError::new("the console", error))?;
         let line: Arc<str> = String::from_utf8_lossy(&line).trim_end().into();
         self.0.kept().add(&report.measurement, &line);
-        // Where nobody reads, there is nobody to tell.
+        // There may be no reader.
         let _ = self.0.events.send(line);
         Ok(())
     }

@@ -70,7 +70,7 @@ struct Store {
     measured: BTreeMap<Arc<str>, Measured>,
 }
 
-/// What is known of a measurement.
+/// The totals of a measurement, and its last epoch.
 #[derive(Debug, Default)]
 struct Measured {
     account: Account,

@@ -59,7 +59,7 @@ pub fn show(from: String, reports: &Receiver<Value>) -> io::Result<()> {
     result
 }
 
-/// Passes reports on as JSON; what nobody has time for is left out.
+/// Passes reports on as JSON; reports that find the screen busy are left out.
 struct Shown(SyncSender<Value>);
 
 impl Sink for Shown {
@@ -89,7 +89,7 @@ pub fn measure(source: SourceOptions, config: Config) -> Result<Receiver<Value>,
     let plan = Plan::new(config).map_err(|error| Failure::Usage(error.to_string()))?;
     let sources = open(&[source], &Arc::new(AtomicBool::new(false)))?;
     let (to, reports) = sync_channel(WAITING);
-    // It ends with the process, or when nobody takes its reports.
+    // It ends with the process, or when the screen is gone.
     let run = move || drop(flowgauge_engine::run_queues(plan, sources, &mut Shown(to)));
     let thread = thread::Builder::new().name("run".to_owned()).spawn(run);
     thread.map_err(|error| Failure::Failed(format!("cannot start a thread: {error}")))?;

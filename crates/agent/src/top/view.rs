@@ -32,7 +32,7 @@ const NUMBERS: [&str; 3] = ["packets", "bytes", "distinct"];
 /// Cells that the bar of a whole share takes.
 const BAR: f64 = 20.0;
 
-/// What is shown.
+/// The state of the screen.
 pub(super) struct View {
     /// Where reports come from.
     from: String,
