@@ -90,6 +90,15 @@ impl View {
         lists.get(self.list % lists.len().max(1)).copied()
     }
 
+    /// The number that rows are sorted by: of a list without the chosen one, the next that it has.
+    fn sorted_by(&self) -> usize {
+        let (Some((_, report)), Some(task)) = (self.report(), self.task()) else { return 0 };
+        let rows = rows(report, task);
+        let has = |at: &usize| rows.iter().any(|row| row.numbers[*at].is_some());
+        let by = (self.sort..self.sort + NUMBERS.len()).map(|at| at % NUMBERS.len()).find(has);
+        by.unwrap_or(self.sort % NUMBERS.len())
+    }
+
     /// The rows that pass the filter, in order.
     fn rows(&self) -> Vec<Row> {
         let (Some((_, report)), Some(task)) = (self.report(), self.task()) else {
@@ -102,7 +111,7 @@ impl View {
             }
             None => rows.retain(|row| row.name.contains(&self.filter)),
         }
-        let by = self.sort % NUMBERS.len();
+        let by = self.sorted_by();
         let value = |row: &Row| row.numbers[by].map_or(f64::NEG_INFINITY, |number| number.value);
         rows.sort_by(|one, other| value(other).total_cmp(&value(one)));
         rows
@@ -158,7 +167,7 @@ impl View {
         if self.table.selected().is_some_and(|at| at > most) {
             self.table.select(Some(most));
         }
-        let table = table(&rows, body.width, self.sort % NUMBERS.len());
+        let table = table(&rows, body.width, self.sorted_by());
         frame.render_stateful_widget(table, body, &mut self.table);
         frame.render_widget(Paragraph::new(self.foot()), foot);
         if self.is_helping {
@@ -202,7 +211,7 @@ impl View {
     fn answers(&self, report: &Value) -> String {
         let mut words = Vec::new();
         if let Some(task) = self.task() {
-            words.push(format!("{task} by {}", NUMBERS[self.sort % NUMBERS.len()]));
+            words.push(format!("{task} by {}", NUMBERS[self.sorted_by()]));
         }
         let tasks = &report["tasks"];
         if let Some(flows) = tasks["cardinality"]["flows"]["value"].as_f64() {
@@ -394,6 +403,19 @@ mod tests {
         let help = screen(&mut view, 100).join("\n");
         assert!(help.contains("pause, and go on"), "{help}");
         assert!(!press(&mut view, &[KeyCode::Char('q')]));
+    }
+
+    #[test]
+    fn a_list_without_the_chosen_number_is_sorted_by_one_that_it_has() {
+        let mut view = View::new("edge".to_owned());
+        let host = |address: &str, distinct: u64| json!({ "key": { "destination": address }, "distinct": { "value": distinct } });
+        view.add(json!({
+            "measurement": "hosts",
+            "tasks": { "victims": { "items": [host("10.0.0.1", 5), host("10.0.0.2", 7)] } },
+        }));
+        let lines = screen(&mut view, 100);
+        assert_eq!(lines[2], "victims by distinct");
+        assert!(lines[4].contains("10.0.0.2"), "{}", lines[4]);
     }
 
     #[test]
