@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use flowgauge_agent::alert::Board;
+use flowgauge_agent::alert::{Alerts, Board, Rule};
 use flowgauge_agent::prometheus::{Metrics, classic};
 use flowgauge_capture::Captures;
 use flowgauge_engine::{Config, EpochLength, Plan, run};
@@ -75,6 +75,23 @@ fn a_million_random_flows_add_no_series() {
     assert!(named(&text) <= 2 * 50 + 20, "{}", named(&text));
     assert!(counts[1..].iter().all(|count| count.abs_diff(counts[1]) <= 20), "{counts:?}");
     assert!(text.len() < 100_000, "{} bytes", text.len());
+}
+
+/// The name of an alert is any text, and must not end its label.
+#[test]
+fn labels_are_escaped_once() {
+    let rule = "{ 'say \"a\\b\"': { when: 'main.cardinality.flows.low > 10' } }";
+    let rules: BTreeMap<String, Rule> = serde_saphyr::from_str(rule).unwrap();
+    let mut alerts = Alerts::start(rules).unwrap();
+    let metrics = Metrics::new(10, alerts.board());
+    let capture = to_pcap_bytes(Traffic::new(traffic(1, 1000, 1.0)).unwrap());
+    let tasks = Some(vec!["cardinality".to_owned()]);
+    let plan = Plan::new(Config { tasks, ..Config::seeded(1) }).unwrap();
+    let mut source = Captures::from_bytes("generated", capture);
+    run(plan, &mut source, &mut alerts, &mut |_| {}).unwrap();
+    let text = metrics.encode();
+    let firing = r#"flowgauge_alert_firing{alert="say \"a\\b\"",measurement="main"} 1.0"#;
+    assert!(text.contains(firing), "{text}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 use super::Metrics;
+use super::text::escaped;
 
 use MetricType::{Counter, Gauge};
 
@@ -81,6 +82,8 @@ pub(super) fn encode(metrics: &Metrics) -> String {
 impl Collector for Metrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let mut samples = self.samples();
+        // A number without a bound has no series for it.
+        samples.retain(|sample| sample.value.is_finite());
         // A stable order of families, whose series keep theirs.
         let place = |name| FAMILIES.iter().position(|(family, ..)| *family == name);
         samples.sort_by_key(|sample| place(sample.family));
@@ -89,7 +92,9 @@ impl Collector for Metrics {
             let (name, kind, help) = FAMILIES[place];
             let mut metric = encoder.encode_descriptor(name, help, None, kind)?;
             for sample in family {
-                let mut series = metric.encode_family(&sample.labels)?;
+                let labels = sample.labels.iter().map(|(name, value)| (*name, escaped(value)));
+                let labels: Vec<_> = labels.collect();
+                let mut series = metric.encode_family(&labels)?;
                 match kind {
                     Counter => {
                         // Counts beyond 2⁵³ are 300 years at a million a second.

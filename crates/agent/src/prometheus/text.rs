@@ -1,4 +1,5 @@
-//! The older text of Prometheus, for clients that do not ask for OpenMetrics.
+//! Text that the encoder leaves to its callers: escapes of labels, and the older text of Prometheus for
+//! clients that do not ask for OpenMetrics.
 
 use std::fmt::Write;
 
@@ -21,4 +22,9 @@ pub fn classic(open_metrics: &str) -> String {
         }
     }
     text
+}
+
+/// The value of a label as it stands between quotes.
+pub(super) fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
