@@ -61,8 +61,14 @@ impl Health {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
+    /// Forgets what was noted.
+    #[cfg(test)]
+    pub(crate) fn forget(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     /// What keeps the agent from measuring, if something does.
-    fn problem(&self) -> Option<String> {
+    pub(crate) fn problem(&self) -> Option<String> {
         match *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             None => Some("no source was read yet".to_owned()),
             Some(alive) if alive.elapsed() > UNREAD => {

@@ -9,6 +9,9 @@ use sd_notify::NotifyState;
 
 use crate::http::Health;
 
+/// The beats of a source that has ended, such as a capture that was replayed often enough.
+const ENDED: u64 = u64::MAX;
+
 /// Sees whether all sources are read, also where no packet comes: then it feeds systemd's watchdog, and the
 /// agent is ready.
 pub(crate) struct Watchdog {
@@ -40,14 +43,15 @@ impl Watchdog {
     pub(crate) fn watch(&mut self, source: Box<dyn Source + Send>) -> Box<dyn Source + Send> {
         let beats = Arc::new(AtomicU64::new(0));
         self.beats.push(Arc::clone(&beats));
+        self.seen.push(0);
         Box::new(Watched { source, beats })
     }
 
     /// Looks whether every source was polled since all were the last time.
     pub(crate) fn look(&mut self) {
         let beats: Vec<_> = self.beats.iter().map(|beats| beats.load(Ordering::Relaxed)).collect();
-        let moves = |(place, beats): (usize, &u64)| self.seen.get(place) != Some(beats);
-        if !beats.iter().enumerate().all(moves) {
+        let is_read = |(beats, seen): (&u64, &u64)| beats != seen || *beats == ENDED;
+        if !beats.iter().zip(&self.seen).all(is_read) {
             return;
         }
         self.seen = beats;
@@ -82,8 +86,12 @@ struct Watched {
 
 impl Source for Watched {
     fn poll<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, SourceError> {
-        self.beats.fetch_add(1, Ordering::Relaxed);
-        self.source.poll(burst)
+        let polled = self.source.poll(burst);
+        match polled {
+            Ok(false) => self.beats.store(ENDED, Ordering::Relaxed),
+            Ok(true) | Err(_) => drop(self.beats.fetch_add(1, Ordering::Relaxed)),
+        }
+        polled
     }
 
     fn skip(&mut self, ahead: &Ahead) -> Skipped {
@@ -112,5 +120,49 @@ impl Source for Watched {
 
     fn note(&mut self) -> Option<String> {
         self.source.note()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+    use flowgauge_engine::source::Columns;
+
+    use super::*;
+
+    /// A source that gives nothing this often, and ends.
+    struct Idle(u32);
+
+    impl Source for Idle {
+        fn poll<'a>(&'a mut self, _: &mut Burst<'a>) -> Result<bool, SourceError> {
+            self.0 = self.0.saturating_sub(1);
+            Ok(self.0 > 0)
+        }
+    }
+
+    #[test]
+    fn a_source_that_hangs_is_seen_and_one_that_ended_is_not_waited_for() {
+        let mut watchdog = Watchdog::new();
+        let mut long = watchdog.watch(Box::new(Idle(100)));
+        let mut short = watchdog.watch(Box::new(Idle(1)));
+        let poll = |source: &mut Box<dyn Source + Send>| {
+            let mut columns = Columns::default();
+            source.poll(&mut Burst::new(&mut columns)).unwrap()
+        };
+        let health = watchdog.health().clone();
+        let mut is_alive = || {
+            health.forget();
+            watchdog.look();
+            health.problem().is_none()
+        };
+        assert!(!is_alive(), "nothing was read");
+        assert!(poll(&mut long));
+        assert!(!is_alive(), "one of two was read");
+        assert!(!poll(&mut short));
+        assert!(is_alive());
+        assert!(!is_alive(), "neither was read since");
+        assert!(poll(&mut long));
+        assert!(is_alive(), "the other one has ended");
     }
 }
