@@ -16,7 +16,7 @@ use crate::replay::now_ns;
 /// Refuses the path of files if it has a conversion that strftime does not know.
 pub(crate) fn check(options: &FilesOptions) -> Result<(), String> {
     named(&options.path, 0).map_err(|error| format!("sinks.files.path: {error}"))?;
-    if options.keep.is_some() && around(&options.path).is_none() {
+    if options.keep.is_some() && !name(&options.path).contains('%') {
         return Err("sinks.files.keep needs a time in the name of the file, such as %Y%m%d in \
                     sinks.files.path"
             .to_owned());
@@ -30,11 +30,9 @@ fn named(path: &str, time_ns: i64) -> Result<PathBuf, jiff::Error> {
     jiff::fmt::strtime::format(path, &time).map(PathBuf::from)
 }
 
-/// What stands before and behind the time in the name of a file; `None` where there is no time in it.
-fn around(path: &str) -> Option<(&str, &str)> {
-    let name = path.rsplit('/').next()?;
-    let (first, last) = (name.find('%')?, name.rfind('%')?);
-    Some((&name[..first], name.get(last + 2..)?))
+/// The name of the file in a path.
+fn name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or_default()
 }
 
 /// Writes reports to files.
@@ -89,21 +87,14 @@ impl Files {
         Ok(())
     }
 
-    /// Removes the files beside this one whose names differ in their times only and which were last
-    /// written too long ago.
+    /// Removes the files beside this one whose names are of the same pattern and which were last written
+    /// too long ago.
     fn remove_old(&self, path: &Path) {
-        let Some((keep, (before, behind))) = self.options.keep.zip(around(&self.options.path))
-        else {
-            return;
-        };
+        let Some(keep) = self.options.keep else { return };
         let folder = path.parent().filter(|folder| *folder != Path::new(""));
         let entries = fs::read_dir(folder.unwrap_or(Path::new("."))).into_iter().flatten();
         for entry in entries.flatten() {
-            let name = entry.file_name();
-            let name = name.to_string_lossy();
-            let is_ours = name.len() >= before.len() + behind.len()
-                && name.starts_with(before)
-                && name.ends_with(behind);
+            let is_ours = is_named(name(&self.options.path), &entry.file_name().to_string_lossy());
             let written = entry.metadata().and_then(|metadata| metadata.modified());
             let age = written.ok().and_then(|time| SystemTime::now().duration_since(time).ok());
             let is_old = age.is_some_and(|age| age > Duration::from_nanos(keep.0));
@@ -154,6 +145,11 @@ impl Sink for Files {
     }
 }
 
+/// Whether a name is of a pattern, for some time.
+fn is_named(pattern: &str, name: &str) -> bool {
+    jiff::fmt::strtime::parse(pattern, name).is_ok()
+}
+
 /// Cuts off the part of a line that a killed agent left at the end.
 fn mend(file: &mut File) -> io::Result<()> {
     const STEP: u64 = 1 << 16;
@@ -200,10 +196,18 @@ mod tests {
     }
 
     #[test]
-    fn the_time_in_a_name_is_told_from_the_rest() {
-        assert_eq!(around("reports/%Y/a-%Y%m%d.jsonl"), Some(("a-", ".jsonl")));
-        assert_eq!(around("%Y/all.jsonl"), None);
+    fn names_are_told_from_those_of_other_files() {
         assert_eq!(named("a/%Y%m%d.jsonl", 0).ok(), Some(PathBuf::from("a/19700101.jsonl")));
         assert!(named("%!", 0).is_err());
+        for (pattern, name, is_ours) in [
+            ("%Y%m%d.jsonl", "20261125.jsonl", true),
+            ("a-%Y-%m-%dT%H.jsonl", "a-2026-11-25T07.jsonl", true),
+            ("%Y%m%d.jsonl", "notes.jsonl", false),
+            ("%Y%m%d.jsonl", "20261125-copy.jsonl", false),
+            ("%Y%m%d.jsonl", "20261325.jsonl", false),
+            ("a-%Y%m%d.jsonl", "b-20261125.jsonl", false),
+        ] {
+            assert_eq!(is_named(pattern, name), is_ours, "{name}");
+        }
     }
 }
