@@ -156,20 +156,40 @@ impl Sink for Archive {
     }
 }
 
-/// Removes unfinished files below a folder, or with `before` the folders of days before this one.
-fn clean(folder: &Path, before: Option<&str>) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if path.is_dir() {
-            let day = name.strip_prefix("day=");
-            match before.zip(day) {
-                Some((before, day)) if day < before => fs::remove_dir_all(&path)?,
-                Some(_) => {}
-                None => clean(&path, before)?,
+/// Removes unfinished files in the folders of days, or with `before` the folders of days before this one.
+fn clean(archive: &Path, before: Option<&str>) -> io::Result<()> {
+    for table in folders(archive, "")? {
+        for measurement in folders(&table, "measurement=")? {
+            for day in folders(&measurement, "day=")? {
+                let name = day.file_name().unwrap_or_default().to_string_lossy();
+                match before {
+                    Some(before) if *name < *format!("day={before}") => fs::remove_dir_all(&day)?,
+                    Some(_) => {}
+                    None => remove_parts(&day)?,
+                }
             }
-        } else if before.is_none() && path.extension().is_some_and(|own| own == PART) {
-            fs::remove_file(&path)?;
+        }
+    }
+    Ok(())
+}
+
+/// The folders in a folder whose names begin so.
+fn folders(of: &Path, begin: &str) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(of)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() && entry.file_name().to_string_lossy().starts_with(begin) {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
+}
+
+fn remove_parts(day: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(day)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == PART) {
+            fs::remove_file(path)?;
         }
     }
     Ok(())

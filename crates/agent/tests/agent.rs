@@ -135,10 +135,15 @@ fn parquet_files_are_of_one_table_and_day_and_readable_when_they_are_there() {
     fs::write(old.join("000000000.parquet"), "old").unwrap();
     fs::write(&file, text(&folder, 1)).unwrap();
     for runs in 1..=2 {
-        // What a killed agent left.
-        fs::write(archive.join("top/torn.part"), "torn").unwrap();
+        // What a killed agent left, and files that are not the archive's.
+        let day = archive.join("top/measurement=flows/day=2099-01-01");
+        fs::create_dir_all(&day).unwrap();
+        fs::write(day.join("torn.part"), "torn").unwrap();
+        fs::create_dir_all(archive.join("mine/day=2000-01-01")).unwrap();
+        fs::write(archive.join("mine/download.part"), "mine").unwrap();
         run_file(&file, &[&set]).unwrap();
-        assert!(below(&archive, ".part").is_empty());
+        assert_eq!(below(&archive, ".part"), [archive.join("mine/download.part")]);
+        assert!(archive.join("mine/day=2000-01-01").is_dir());
         assert!(!old.exists());
         let reported = lines(&folder);
         let epochs = reported.iter().filter(|line| line["type"] == "epoch").count();
