@@ -253,7 +253,7 @@ impl Running {
         sinks.push(Box::new(OfRun(Arc::clone(alerts))));
         let mut servers = Vec::new();
         if let Some(options) = &configuration.sinks.prometheus {
-            let metrics = Metrics::new(options.series, board.clone());
+            let metrics = Metrics::new(options.series, board.clone(), Arc::clone(&kept));
             let routes = http::metrics(metrics.clone()).merge(watchdog.health().routes());
             servers.push(Server::start("prometheus", &options.access(), routes)?);
             sinks.push(Box::new(metrics));

@@ -66,8 +66,10 @@ impl Journal {
         kept.sort();
         let counts = Arc::new(Counts::default());
         let mut journal = Self { folder: folder.to_owned(), options, kept: kept.into(), counts };
+        let bytes = journal.kept.iter().map(|kept| kept.bytes).sum();
+        journal.counts.epochs.store(journal.kept.len() as u64, Ordering::Relaxed);
+        journal.counts.bytes.store(bytes, Ordering::Relaxed);
         journal.remove_old(0);
-        journal.count();
         Ok(journal)
     }
 
@@ -80,15 +82,8 @@ impl Journal {
         self.counts.bytes.load(Ordering::Relaxed)
     }
 
-    fn count(&self) {
-        let bytes = self.kept.iter().map(|kept| kept.bytes).sum();
-        self.counts.epochs.store(self.kept.len() as u64, Ordering::Relaxed);
-        self.counts.bytes.store(bytes, Ordering::Relaxed);
-    }
-
     /// Removes epochs that are too old, and the oldest ones until there is room for so many bytes.
     fn remove_old(&mut self, bytes: u64) {
-        self.count();
         let oldest_ns = now_ns().saturating_sub_unsigned(self.options.keep.0);
         while let Some(oldest) = self.kept.front() {
             let is_full = self.bytes() + bytes > self.options.max_size.0;

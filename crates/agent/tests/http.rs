@@ -7,19 +7,21 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use flowgauge_agent::Failure;
 use flowgauge_agent::alert::Board;
 use flowgauge_agent::http::{Access, Health, Server, metrics};
 use flowgauge_agent::prometheus::Metrics;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 fn access(listen: &str, token_file: Option<PathBuf>) -> Access {
     Access { listen: listen.parse().unwrap(), token_file }
 }
 
 fn start(health: &Health, access: &Access) -> Result<Server, Failure> {
-    let routes = metrics(Metrics::new(10, Board::default())).merge(health.routes());
+    let routes = metrics(Metrics::new(10, Board::default(), Arc::default())).merge(health.routes());
     Server::start("prometheus", access, routes)
 }
 
@@ -115,6 +117,9 @@ fn an_address_for_other_hosts_needs_a_token() {
 #[test]
 fn a_thousand_connections_and_those_that_say_nothing_end() {
     let server = start(&Health::default(), &access("127.0.0.1:0", None)).unwrap();
+    // Both ends of each take a descriptor of this process, which may have as few as 1,024 at first.
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
     let begin = Instant::now();
     let streams: Vec<_> =
         (0..1000).map(|_| TcpStream::connect(server.address()).unwrap()).collect();

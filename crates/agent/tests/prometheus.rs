@@ -5,8 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use flowgauge_agent::alert::{Alerts, Board, Rule};
+use flowgauge_agent::journal::Counts;
 use flowgauge_agent::prometheus::{Metrics, classic};
 use flowgauge_capture::Captures;
 use flowgauge_engine::{Config, EpochLength, Plan, run};
@@ -43,7 +46,7 @@ fn traffic(seed: u64, flows: u64, skew: f64) -> Generated {
 
 #[test]
 fn totals_are_those_of_the_traffic() {
-    let metrics = Metrics::new(100, Board::default());
+    let metrics = Metrics::new(100, Board::default(), Arc::default());
     measured(traffic(1, 1000, 1.0), &metrics);
     let series = series(&metrics.encode());
     let of = |name: &str| series[&format!("{name}{{measurement=\"main\"}}")];
@@ -64,7 +67,7 @@ fn totals_are_those_of_the_traffic() {
 /// Ten times 100,000 packets of other flows each time: a million names that Prometheus never gets to see.
 #[test]
 fn a_million_random_flows_add_no_series() {
-    let metrics = Metrics::new(50, Board::default());
+    let metrics = Metrics::new(50, Board::default(), Arc::default());
     let mut counts = Vec::new();
     for seed in 1..=10 {
         measured(traffic(seed, 1 << 30, 0.0), &metrics);
@@ -83,7 +86,7 @@ fn labels_are_escaped_once() {
     let rule = "{ 'say \"a\\b\"': { when: 'main.cardinality.flows.low > 10' } }";
     let rules: BTreeMap<String, Rule> = serde_saphyr::from_str(rule).unwrap();
     let mut alerts = Alerts::start(rules).unwrap();
-    let metrics = Metrics::new(10, alerts.board());
+    let metrics = Metrics::new(10, alerts.board(), Arc::default());
     let capture = to_pcap_bytes(Traffic::new(traffic(1, 1000, 1.0)).unwrap());
     let tasks = Some(vec!["cardinality".to_owned()]);
     let plan = Plan::new(Config { tasks, ..Config::seeded(1) }).unwrap();
@@ -95,8 +98,20 @@ fn labels_are_escaped_once() {
 }
 
 #[test]
+fn epochs_that_are_kept_and_removed_are_counted() {
+    let counts = Arc::new(Counts::default());
+    counts.epochs.store(7, Ordering::Relaxed);
+    counts.bytes.store(700, Ordering::Relaxed);
+    counts.removed.store(3, Ordering::Relaxed);
+    let text = Metrics::new(10, Board::default(), counts).encode();
+    let series = series(&text);
+    let of = |name: &str| series[&format!("flowgauge_journal_{name}{{}}")];
+    assert_eq!([of("epochs"), of("bytes"), of("removed_total")], [7.0, 700.0, 3.0]);
+}
+
+#[test]
 fn the_older_text_has_the_same_series() {
-    let metrics = Metrics::new(100, Board::default());
+    let metrics = Metrics::new(100, Board::default(), Arc::default());
     measured(traffic(1, 1000, 1.0), &metrics);
     let text = metrics.encode();
     assert_eq!(series(&classic(&text)), series(&text));

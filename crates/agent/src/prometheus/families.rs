@@ -13,7 +13,7 @@ use super::text::escaped;
 use MetricType::{Counter, Gauge};
 
 /// Every family: its name, without the `_total` of counters, its kind and its help.
-const FAMILIES: [(&str, MetricType, &str); 37] = [
+const FAMILIES: [(&str, MetricType, &str); 40] = [
     ("flowgauge_packets", Counter, "Packets with a key"),
     ("flowgauge_bytes", Counter, "Bytes of packets with a key, on the wire"),
     ("flowgauge_account_packets", Counter, "Packets by what became of them"),
@@ -59,6 +59,9 @@ const FAMILIES: [(&str, MetricType, &str); 37] = [
     ("flowgauge_alert_pending", Gauge, "Whether an alert's condition matches, not yet long enough"),
     ("flowgauge_alert_firing", Gauge, "Whether an alert fires"),
     ("flowgauge_alert_notifications_missed", Counter, "Changes of alerts that were not told"),
+    ("flowgauge_journal_epochs", Gauge, "Closed epochs that are kept"),
+    ("flowgauge_journal_bytes", Gauge, "Bytes of the closed epochs that are kept"),
+    ("flowgauge_journal_removed", Counter, "Epochs removed by age, or to make room"),
 ];
 
 /// The names of all metrics, as Prometheus stores them.

@@ -23,6 +23,7 @@ use serde::Deserialize;
 
 use crate::alert::Board;
 use crate::http::Access;
+use crate::journal::Counts;
 use flows::Flows;
 use samples::Sample;
 
@@ -62,6 +63,7 @@ fn series() -> usize {
 pub struct Metrics {
     store: Arc<Mutex<Store>>,
     board: Board,
+    journal: Arc<Counts>,
 }
 
 #[derive(Debug)]
@@ -83,10 +85,11 @@ struct Measured {
 }
 
 impl Metrics {
-    /// No metrics yet, with at most `series` that name flows; alerts are those of `board`.
-    pub fn new(series: usize, board: Board) -> Self {
+    /// No metrics yet, with at most `series` that name flows; alerts are those of `board`, and kept epochs
+    /// those of `journal`.
+    pub fn new(series: usize, board: Board, journal: Arc<Counts>) -> Self {
         let store = Store { flows: Flows::new(series), measured: BTreeMap::new() };
-        Self { store: Arc::new(Mutex::new(store)), board }
+        Self { store: Arc::new(Mutex::new(store)), board, journal }
     }
 
     /// All metrics in the text of OpenMetrics.
@@ -104,6 +107,7 @@ impl Metrics {
         }
         samples.push(Sample::new("flowgauge_flow_series", &[], store.flows.len() as f64));
         samples::alerts(&self.board, &mut samples);
+        samples::journal(&self.journal, &mut samples);
         samples
     }
 }

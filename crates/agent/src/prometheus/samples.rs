@@ -1,5 +1,6 @@
 //! Samples of reports, totals and alerts.
 
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use flowgauge_core::summary::Estimate;
@@ -12,6 +13,7 @@ use super::flows::Flows;
 use crate::alert::Board;
 use crate::alert::state::State;
 use crate::flow;
+use crate::journal::Counts;
 
 /// Items of a list that have series.
 const RANKS: usize = 10;
@@ -244,4 +246,15 @@ pub(super) fn alerts(board: &Board, to: &mut Vec<Sample>) {
         }
     }
     to.push(Sample::new("flowgauge_alert_notifications_missed", &[], board.missed() as f64));
+}
+
+/// The epochs that are kept.
+pub(super) fn journal(counts: &Counts, to: &mut Vec<Sample>) {
+    for (family, count) in [
+        ("flowgauge_journal_epochs", &counts.epochs),
+        ("flowgauge_journal_bytes", &counts.bytes),
+        ("flowgauge_journal_removed", &counts.removed),
+    ] {
+        to.push(Sample::new(family, &[], count.load(Ordering::Relaxed) as f64));
+    }
 }
