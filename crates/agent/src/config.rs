@@ -103,59 +103,104 @@ impl Default for JournalOptions {
     }
 }
 
-/// Where packets come from: an interface, or a capture that is replayed as if its packets came now.
+/// Where packets come from.
 #[derive(Clone, Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(untagged)]
+#[serde(try_from = "SourceFields")]
 pub enum SourceOptions {
     /// A network interface, read through packet sockets.
     Interface(InterfaceOptions),
-    /// A capture.
+    /// A capture that is replayed as if its packets came now.
     Replay(ReplayOptions),
 }
 
 /// A network interface, read through packet sockets.
-#[derive(Clone, Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug)]
 pub struct InterfaceOptions {
     /// Name, or `any`.
     pub interface: String,
-    /// Threads that read it, 1 to 256; `auto` is one for each core.
-    #[serde(default)]
+    /// Threads that read it.
     pub queues: Queues,
-    /// Memory of each queue's ring, such as `64MiB`.
-    #[serde(default = "ring")]
+    /// Memory of each queue's ring.
     pub ring: Size,
     /// Whether packets for other hosts are read.
-    #[serde(default = "yes")]
     pub promiscuous: bool,
 }
 
-impl InterfaceOptions {
-    /// One queue of an interface.
-    pub fn new(interface: &str) -> Self {
-        Self { interface: interface.to_owned(), queues: Queues(1), ring: ring(), promiscuous: true }
-    }
-}
-
-fn ring() -> Size {
-    Size(64 << 20)
-}
-
-fn yes() -> bool {
-    true
-}
-
 /// A capture that is replayed as if its packets came now.
-#[derive(Clone, Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug)]
 pub struct ReplayOptions {
     /// The file, pcap or pcapng.
     pub replay: PathBuf,
     /// How often it is replayed; without end by default.
     pub times: Option<u64>,
+}
+
+/// Where packets come from: an interface, or a capture that is replayed as if its packets came now.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+struct SourceFields {
+    /// Name of a network interface, or `any`.
+    interface: Option<String>,
+    /// Threads that read the interface, 1 to 256; `auto`, the default, is one for each core.
+    queues: Option<Queues>,
+    /// Memory of each queue's ring, such as `64MiB`, the default.
+    ring: Option<Size>,
+    /// Whether packets for other hosts are read, as they are by default.
+    promiscuous: Option<bool>,
+    /// A capture to replay, pcap or pcapng.
+    replay: Option<PathBuf>,
+    /// How often the capture is replayed; without end by default.
+    times: Option<u64>,
+}
+
+impl TryFrom<SourceFields> for SourceOptions {
+    type Error = String;
+
+    fn try_from(fields: SourceFields) -> Result<Self, String> {
+        let SourceFields { interface, queues, ring, promiscuous, replay, times } = fields;
+        let of_interface = queues.is_some() || ring.is_some() || promiscuous.is_some();
+        match (interface, replay) {
+            (Some(_), None) if times.is_some() => {
+                Err("'times' is for a source with 'replay'; leave it out".to_owned())
+            }
+            (Some(interface), None) => {
+                let default = InterfaceOptions::new(&interface);
+                Ok(Self::Interface(InterfaceOptions {
+                    interface,
+                    queues: queues.unwrap_or_default(),
+                    ring: ring.unwrap_or(default.ring),
+                    promiscuous: promiscuous.unwrap_or(default.promiscuous),
+                }))
+            }
+            (None, Some(_)) if of_interface => Err("'queues', 'ring' and 'promiscuous' are for a \
+                                                    source with 'interface'; leave them out"
+                .to_owned()),
+            (None, Some(replay)) => Ok(Self::Replay(ReplayOptions { replay, times })),
+            (Some(_), Some(_)) | (None, None) => {
+                Err("a source has either 'interface' or 'replay'; write one of them".to_owned())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+impl schemars::JsonSchema for SourceOptions {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Source".into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        SourceFields::json_schema(generator)
+    }
+}
+
+impl InterfaceOptions {
+    /// One queue of an interface.
+    pub fn new(interface: &str) -> Self {
+        let (queues, ring) = (Queues(1), Size(64 << 20));
+        Self { interface: interface.to_owned(), queues, ring, promiscuous: true }
+    }
 }
 
 /// Threads that read an interface.
@@ -392,6 +437,12 @@ impl Configuration {
         }
         if let Some(files) = &sinks.files {
             crate::files::check(files)?;
+        }
+        if let Some(options) = &sinks.prometheus {
+            options.access().check("prometheus")?;
+        }
+        if let Some(access) = &sinks.console {
+            access.check("console")?;
         }
         for (name, rule) in &alerts {
             rule.check(&measurements).map_err(|reason| format!("alerts.{name}: {reason}"))?;

@@ -21,7 +21,7 @@ use axum::routing::get;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, Semaphore};
 
@@ -44,11 +44,38 @@ const UNREAD: Duration = Duration::from_secs(10);
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Access {
     /// Address and port, such as `127.0.0.1:8469`.
+    #[serde(deserialize_with = "listen")]
     #[cfg_attr(test, schemars(with = "String"))]
     pub listen: SocketAddr,
     /// File with the token that clients present as `Authorization: Bearer`; needed where the address is
     /// not of this host alone, and of no use to others than the owner of the file.
     pub token_file: Option<PathBuf>,
+}
+
+impl Access {
+    /// Checks that an address of other hosts has a token.
+    ///
+    /// # Errors
+    /// With the reason in one line.
+    pub fn check(&self, name: &str) -> Result<(), String> {
+        if self.token_file.is_some() || self.listen.ip().is_loopback() {
+            return Ok(());
+        }
+        Err(format!(
+            "sinks.{name}.listen: {} is open to other hosts; name a token-file, or listen on 127.0.0.1",
+            self.listen
+        ))
+    }
+}
+
+/// An address and port.
+pub(crate) fn listen<'de, D: Deserializer<'de>>(from: D) -> Result<SocketAddr, D::Error> {
+    let text = String::deserialize(from)?;
+    text.parse().map_err(|_| {
+        serde::de::Error::custom(format!(
+            "invalid address '{text}'; write an address and a port, such as 127.0.0.1:9469"
+        ))
+    })
 }
 
 /// Whether the agent measures, for `/readyz`.
@@ -129,20 +156,10 @@ impl Server {
         let failed = |error: io::Error| {
             Failure::Output(format!("sinks.{name}: cannot listen on {listen}: {error}"))
         };
-        let token = match &access.token_file {
-            Some(path) => {
-                Some(token(path).map_err(|reason| {
-                    Failure::Usage(format!("sinks.{name}.token-file: {reason}"))
-                })?)
-            }
-            None if listen.ip().is_loopback() => None,
-            None => {
-                return Err(Failure::Usage(format!(
-                    "sinks.{name}.listen: {listen} is open to other hosts; name a token-file, or \
-                     listen on 127.0.0.1"
-                )));
-            }
-        };
+        access.check(name).map_err(Failure::Usage)?;
+        let token = access.token_file.as_deref().map(token).transpose();
+        let token =
+            token.map_err(|reason| Failure::Usage(format!("sinks.{name}.token-file: {reason}")))?;
         let guard = Guard { is_loopback: listen.ip().is_loopback(), token };
         let routes = routes.layer(from_fn_with_state(Arc::new(guard), check));
         let listener = TcpListener::bind(listen).map_err(failed)?;

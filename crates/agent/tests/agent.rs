@@ -202,6 +202,17 @@ fn a_file_that_makes_no_sense_is_refused_with_the_line_and_the_code() {
         ("sources.0.times", "invalid --set 'sources.0.times'; write PATH=VALUE"),
         ("sources.1.times=1", "'sources.1.times': no item 1 in a list of 1"),
         ("agent.name.first=1", "'agent.name.first': 'first' would be a field of a single value"),
+        ("sources.0={ interfce: eth0 }", "unknown field 'interfce'; did you mean 'interface'?"),
+        ("sources.0={ interface: eth0, queues: many }", "invalid queues 'many'; write auto, or"),
+        ("sources.0={ interface: eth0, times: 2 }", "'times' is for a source with 'replay'"),
+        ("sources.0={ replay: a, ring: 1MiB }", "are for a source with 'interface'"),
+        ("sources.0={}", "a source has either 'interface' or 'replay'; write one of them"),
+        ("sinks.files.format=csv", "unknown value 'csv'; write one of "),
+        ("sinks.console={ listen: here }", "invalid address 'here'; write an address and a port"),
+        (
+            "sinks.prometheus={ listen: '0.0.0.0:1' }",
+            "sinks.prometheus.listen: 0.0.0.0:1 is open to",
+        ),
         ("agent.nam=a", "with agent.nam set: unknown field 'nam'; did you mean 'name'?"),
     ] {
         let failure = run_file(&file, &[set]).unwrap_err();

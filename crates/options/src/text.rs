@@ -103,6 +103,11 @@ pub fn complaint(error: &serde_saphyr::Error) -> String {
         Some((position, problem)) if position.starts_with("line ") => problem,
         _ => problem,
     };
+    let unknown = problem.strip_prefix("unknown variant `").and_then(|rest| rest.split_once('`'));
+    if let Some((value, known)) = unknown {
+        let known = known.trim_start_matches(", expected ").trim_start_matches("one of ");
+        return format!("{place}unknown value '{value}'; write one of {known}");
+    }
     let unknown = problem.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'));
     let Some((field, known)) = unknown else {
         let problem = problem.replace("sequence start", "a list, such as [a, b]");

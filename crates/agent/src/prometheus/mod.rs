@@ -22,7 +22,7 @@ use flowgauge_engine::source::Counter;
 use serde::Deserialize;
 
 use crate::alert::Board;
-use crate::http::Access;
+use crate::http::{Access, listen};
 use crate::journal::Counts;
 use flows::Flows;
 use samples::Sample;
@@ -36,6 +36,7 @@ pub use text::classic;
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Options {
     /// Address and port, such as `127.0.0.1:9469`.
+    #[serde(deserialize_with = "listen")]
     #[cfg_attr(test, schemars(with = "String"))]
     pub listen: SocketAddr,
     /// File with the token that clients present as `Authorization: Bearer`; needed where the address is
