@@ -12,7 +12,7 @@ use std::time::Duration;
 use flowgauge_engine::sink::{Outlets, Sink, units, visible};
 use flowgauge_engine::source::Source;
 use flowgauge_engine::{EngineError, EpochLength, Outcome, Pace, seed};
-use flowgauge_live::Fanout;
+use flowgauge_live::{Fanout, Sockets};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -28,6 +28,7 @@ use crate::ipfix::Exporter;
 use crate::journal::Journal;
 use crate::prometheus::Metrics;
 use crate::replay::{Replay, now_ns};
+use crate::sandbox::{Helper, Sandbox};
 use crate::supervision::{self, Watchdog};
 
 /// How soon a signal is seen, and the end of a run.
@@ -61,20 +62,27 @@ impl Origin {
 }
 
 /// Runs an agent until INT or TERM, or the end of all sources. HUP has it read its file again: if that
-/// is sound, it takes effect at the end of an epoch. `more` gives sinks beside those of the file.
+/// is sound, it takes effect at the end of an epoch. `more` gives sinks beside those of the file; the
+/// process is in `sandbox`, if one is given.
 ///
 /// # Errors
 /// When the file makes no sense, a source or an output cannot be opened, or a thread fails.
-pub fn run(origin: &Origin, more: &dyn Fn() -> Vec<Box<dyn Sink>>) -> Result<(), Failure> {
+pub fn run(
+    origin: &Origin,
+    more: &dyn Fn() -> Vec<Box<dyn Sink>>,
+    sandbox: Option<&Sandbox>,
+) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::Failed(format!("signals: {error}"));
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
     let mut configuration = origin.read()?;
-    let alerts = Alerts::start(configuration.alerts.clone());
+    let helper = sandbox.map(Sandbox::helper);
+    let alerts = Alerts::start(configuration.alerts.clone(), helper.cloned());
     let alerts = Arc::new(Mutex::new(alerts.map_err(|error| no_thread(&error))?));
     let mut before = None;
     loop {
-        let started = Data::open(&configuration)
-            .and_then(|data| Ok((Running::start(&configuration, &data, &alerts, more())?, data)));
+        let started = Data::open(&configuration).and_then(|data| {
+            Ok((Running::start(&configuration, &data, &alerts, more(), helper)?, data))
+        });
         let (mut running, _data) = match (started, before.take()) {
             (Ok(started), _) => started,
             (Err(error), Some(before)) => {
@@ -94,7 +102,7 @@ pub fn run(origin: &Origin, more: &dyn Fn() -> Vec<Box<dyn Sink>>) -> Result<(),
         while !running.thread.is_finished() {
             for signal in signals.pending() {
                 if signal == SIGHUP {
-                    next = again(origin, next);
+                    next = again(origin, next, sandbox);
                 } else {
                     supervision::stopping();
                     running.stop.store(true, Ordering::Relaxed);
@@ -116,8 +124,15 @@ pub fn run(origin: &Origin, more: &dyn Fn() -> Vec<Box<dyn Sink>>) -> Result<(),
 }
 
 /// Reads the file again; the one before stays in force where it makes no sense.
-fn again(origin: &Origin, before: Option<Configuration>) -> Option<Configuration> {
-    let read = origin.read().and_then(|next| next.plan().map(|_| next));
+fn again(
+    origin: &Origin,
+    before: Option<Configuration>,
+    sandbox: Option<&Sandbox>,
+) -> Option<Configuration> {
+    let read = origin.read().and_then(|next| {
+        sandbox.map_or(Ok(()), |sandbox| sandbox.check(&next, &origin.path))?;
+        next.plan().map(|_| next)
+    });
     match read {
         Ok(next) => {
             say(&format!("configuration {} takes effect at the end of an epoch", next.hash));
@@ -214,6 +229,7 @@ impl Running {
         data: &Data,
         alerts: &Arc<Mutex<Alerts>>,
         mut sinks: Vec<Box<dyn Sink>>,
+        helper: Option<&Helper>,
     ) -> Result<Self, Failure> {
         let stop = Arc::new(AtomicBool::new(false));
         let seed = seed::from_file(&data.seed()?);
@@ -225,7 +241,7 @@ impl Running {
         let plan = flowgauge_engine::Plan::several(configs)
             .map_err(|error| Failure::Usage(error.to_string()))?;
         let mut watchdog = Watchdog::new();
-        let sources = open(&configuration.sources, &stop)?;
+        let sources = open(&configuration.sources, &stop, helper)?;
         let sources = sources.into_iter().map(|source| watchdog.watch(source)).collect();
         let journal = Journal::open(&data.folder.join("journal"), configuration.agent.journal)?;
         let kept = journal.counts();
@@ -327,11 +343,15 @@ fn end_of_epochs(configuration: &Configuration, time_ns: i64) -> i64 {
     lengths.max().map_or(time_ns, |length_ns| (time_ns.div_euclid(length_ns) + 1) * length_ns)
 }
 
-/// Opens the queues of all sources.
+/// Opens the queues of all sources, whose packet sockets a helper opens in a sandbox.
 pub(crate) fn open(
     sources: &[SourceOptions],
     stop: &Arc<AtomicBool>,
+    helper: Option<&Helper>,
 ) -> Result<Vec<Box<dyn Source + Send>>, Failure> {
+    let sockets = helper.cloned().map_or_else(Sockets::default, |helper| {
+        Sockets::from_other(move || helper.packet_socket())
+    });
     let mut queues: Vec<Box<dyn Source + Send>> = Vec::new();
     for source in sources {
         match source {
@@ -342,6 +362,7 @@ pub(crate) fn open(
                     ring_bytes: usize::try_from(interface.ring.0).unwrap_or(usize::MAX),
                     promiscuous: interface.promiscuous,
                     filter: None,
+                    sockets: sockets.clone(),
                 };
                 let opened = flowgauge_live::open(&interface.interface, &options, stop);
                 let opened = opened.map_err(|error| Failure::Source(error.to_string()))?;

@@ -66,6 +66,8 @@ struct File {
 pub struct AgentOptions {
     /// Name in reports and messages; by default the host's.
     name: Option<String>,
+    /// User that the agent becomes, where root starts it; then it is no longer root.
+    pub user: Option<String>,
     /// Folder of the journal and the seed.
     pub data: PathBuf,
     /// How long closed epochs are kept.
@@ -74,7 +76,8 @@ pub struct AgentOptions {
 
 impl Default for AgentOptions {
     fn default() -> Self {
-        Self { name: None, data: PathBuf::from("data"), journal: JournalOptions::default() }
+        let (name, user, journal) = (None, None, JournalOptions::default());
+        Self { name, user, data: PathBuf::from("data"), journal }
     }
 }
 

@@ -30,6 +30,13 @@ fn named(path: &str, time_ns: i64) -> Result<PathBuf, jiff::Error> {
     jiff::fmt::strtime::format(path, &time).map(PathBuf::from)
 }
 
+/// The folder that all files of a path are in.
+pub(crate) fn folder(path: &str) -> PathBuf {
+    let fixed = &path[..path.find('%').unwrap_or(path.len())];
+    let folder = fixed.rfind('/').map_or(".", |slash| &path[..slash.max(1)]);
+    PathBuf::from(folder)
+}
+
 /// The name of the file in a path.
 fn name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or_default()

@@ -3,7 +3,7 @@
 //! [`Configuration`] is the file. [`run()`] begins one run after another, each under one configuration:
 //! sources are read ([`replay`] or an interface), and reports and snapshots leave through sinks:
 //! `files`, [`ipfix`], the archive of Parquet, the [`console`], the `journal` of closed epochs, and
-//! [`alert`]s.
+//! [`alert`]s. The [`sandbox`] keeps a process to the places and calls that this takes.
 #![forbid(unsafe_code)]
 
 mod agent;
@@ -20,6 +20,7 @@ pub mod ipfix;
 pub mod journal;
 pub mod prometheus;
 pub mod replay;
+pub mod sandbox;
 mod supervision;
 pub mod top;
 

@@ -43,7 +43,7 @@ fn text(folder: &Path, times: u64) -> String {
 /// Runs the agent of a file.
 fn run_file(file: &Path, sets: &[&str]) -> Result<(), Failure> {
     let sets = sets.iter().copied().map(str::to_owned).collect();
-    run(&Origin { path: file.to_owned(), sets }, &Vec::new)
+    run(&Origin { path: file.to_owned(), sets }, &Vec::new, None)
 }
 
 /// All files below a folder that end so.

@@ -30,7 +30,7 @@ fn every_epoch_reaches_the_collector_that_the_file_names() {
         collector.local_addr().unwrap()
     );
     fs::write(&path, text).unwrap();
-    run(&Origin { path, sets: Vec::new() }, &Vec::new).unwrap();
+    run(&Origin { path, sets: Vec::new() }, &Vec::new, None).unwrap();
     collector.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     let mut message = [0; 1500];
     let mut messages = 0;

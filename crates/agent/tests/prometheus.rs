@@ -85,7 +85,7 @@ fn a_million_random_flows_add_no_series() {
 fn labels_are_escaped_once() {
     let rule = "{ 'say \"a\\b\"': { when: 'main.cardinality.flows.low > 10' } }";
     let rules: BTreeMap<String, Rule> = serde_saphyr::from_str(rule).unwrap();
-    let mut alerts = Alerts::start(rules).unwrap();
+    let mut alerts = Alerts::start(rules, None).unwrap();
     let metrics = Metrics::new(10, alerts.board(), Arc::default());
     let capture = to_pcap_bytes(Traffic::new(traffic(1, 1000, 1.0)).unwrap());
     let tasks = Some(vec!["cardinality".to_owned()]);

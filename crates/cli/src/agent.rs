@@ -1,14 +1,17 @@
 //! `flowgauge run` and `check`, where the command was built with the agent.
 
-pub(crate) use built::{check, run, top};
+pub(crate) use built::{check, help, run, top};
 
 #[cfg(feature = "agent")]
 mod built {
     use std::io::IsTerminal;
-    use std::path::{Path, PathBuf};
-    use std::{env, fs, io};
+    use std::os::unix::process::CommandExt;
+    use std::path::Path;
+    use std::process::Command;
+    use std::{env, io};
 
     use flowgauge_agent::config::{InterfaceOptions, ReplayOptions, SourceOptions};
+    use flowgauge_agent::sandbox::{self, Sandbox};
     use flowgauge_agent::{Failure as AgentFailure, Origin, SOCKET, feed, top};
     use flowgauge_engine::EpochLength;
     use flowgauge_engine::sink::layout::Look;
@@ -29,12 +32,31 @@ mod built {
     const ROWS: usize = 100;
 
     /// Runs an agent until a signal ends it, and gives its exit code.
-    pub(crate) fn run(Agent { config, set }: &Agent) -> Result<u8, Failure> {
+    pub(crate) fn run(Agent { config, set, no_sandbox }: &Agent) -> Result<u8, Failure> {
         let origin = origin(config, set)?;
+        let sandbox = if *no_sandbox { Ok(None) } else { enter(&origin).map(Some) };
+        let sandbox = match sandbox {
+            Ok(sandbox) => sandbox,
+            Err(error) => return Ok(ended(Err(error))),
+        };
         let last = Last::default();
         last.print_on_request(Text { rows: ROWS, look: Look::default() })?;
         let sinks = || vec![Box::new(last.clone()) as Box<dyn Sink>];
-        Ok(ended(flowgauge_agent::run(&origin, &sinks)))
+        Ok(ended(flowgauge_agent::run(&origin, &sinks, sandbox.as_ref())))
+    }
+
+    /// Enters the sandbox of an agent, and leaves a helper outside.
+    fn enter(origin: &Origin) -> Result<Sandbox, AgentFailure> {
+        let configuration = origin.read()?;
+        let mut helper = Command::new("/proc/self/exe");
+        helper.arg0("flowgauge").arg("helper").arg("-C").arg(&origin.path);
+        helper.args(origin.sets.iter().flat_map(|set| ["--set", set]));
+        Sandbox::enter(&configuration, &origin.path, helper)
+    }
+
+    /// Serves an agent in its sandbox until that ends.
+    pub(crate) fn help(Agent { config, set, .. }: &Agent) -> Result<u8, Failure> {
+        Ok(ended(sandbox::help(&origin(config, set)?)))
     }
 
     /// Prints what an agent would run.
@@ -90,7 +112,9 @@ mod built {
 
     /// The agent's file, whose path counts from where the command was called.
     fn origin(config: &Path, set: &[String]) -> Result<Origin, Failure> {
-        let path = absolute(config)?;
+        let path = std::path::absolute(config).map_err(|error| {
+            Failure::Failed(format!("cannot read {}: {error}", config.display()))
+        })?;
         if let Some(state) = env::var_os(STATE) {
             env::set_current_dir(&state).map_err(|error| {
                 let name = Path::new(&state).display();
@@ -98,11 +122,6 @@ mod built {
             })?;
         }
         Ok(Origin { path, sets: set.to_owned() })
-    }
-
-    fn absolute(path: &Path) -> Result<PathBuf, Failure> {
-        fs::canonicalize(path)
-            .map_err(|error| Failure::Failed(format!("cannot read {}: {error}", path.display())))
     }
 
     /// The exit code of an agent.
@@ -123,6 +142,10 @@ mod built {
     use crate::failure::Failure;
 
     pub(crate) fn run(_: &Agent) -> Result<u8, Failure> {
+        Err(absent())
+    }
+
+    pub(crate) fn help(_: &Agent) -> Result<u8, Failure> {
         Err(absent())
     }
 

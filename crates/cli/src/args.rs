@@ -116,6 +116,9 @@ Examples:
   flowgauge run -C flowgauge.yaml
   flowgauge run -C flowgauge.yaml --set sinks.prometheus.listen=127.0.0.1:9000")]
     Run(Agent),
+    /// Do for an agent in its sandbox what that cannot: 'run' starts this
+    #[command(hide = true)]
+    Helper(Agent),
     /// Show the last reports of an agent, an interface or a replayed capture in the terminal
     #[command(after_help = "\
 Examples:
@@ -447,6 +450,10 @@ pub(crate) struct Agent {
     /// Override a field of the file; may be repeated
     #[arg(long, value_name = "PATH=VALUE")]
     pub(crate) set: Vec<String>,
+
+    /// Keep the user, all privileges and the reach of the process
+    #[arg(long)]
+    pub(crate) no_sandbox: bool,
 }
 
 /// What to show in the terminal.

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use flowgauge_engine::sink::{units, visible};
 use flowgauge_engine::source::Source;
 use flowgauge_engine::{Config, EpochLength, Outcome, Overrun, Pace, Plan};
-use flowgauge_live::{Fanout, LiveError, Options, XdpOptions};
+use flowgauge_live::{Fanout, LiveError, Options, Sockets, XdpOptions};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::args::Live;
@@ -118,7 +118,8 @@ fn sources(
                 [only] => only.filter.clone(),
                 _ => None,
             };
-            let options = Options { queues, fanout, ring_bytes, promiscuous, filter };
+            let sockets = Sockets::default();
+            let options = Options { queues, fanout, ring_bytes, promiscuous, filter, sockets };
             each(live, |interface| flowgauge_live::open(interface, &options, stop))
         }
         Engine::AfXdp => {

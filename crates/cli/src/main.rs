@@ -56,6 +56,7 @@ fn main() -> ExitCode {
         Command::Merge(merging) => snapshots::merge(merging).map(|()| FINE),
         Command::Explain(reading) => explain::run(reading).map(|()| FINE),
         Command::Run(options) => agent::run(options),
+        Command::Helper(options) => agent::help(options),
         Command::Top(options) => agent::top(options).map(|()| FINE),
         Command::Check(options) => agent::check(options),
         Command::Completions { shell } => shell::completions(*shell).map(|()| FINE),

@@ -256,6 +256,148 @@ fn systemd_hears_of_the_start_the_life_and_the_end() {
     assert_eq!(last, "STOPPING=1");
 }
 
+/// What the system says of a process, by the name of the line.
+fn status(id: u32, name: &str) -> String {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":\t"));
+    line.unwrap().to_owned()
+}
+
+/// The helper of an agent, which has no other child.
+fn helper_of(agent: u32) -> u32 {
+    let children = fs::read_to_string(format!("/proc/{agent}/task/{agent}/children")).unwrap();
+    children.trim().parse().unwrap()
+}
+
+/// Root, who may become any user, or nobody.
+fn is_root() -> bool {
+    let id = Command::new("id").arg("-u").output().unwrap();
+    text(&id.stdout).trim() == "0"
+}
+
+#[test]
+fn an_agent_gives_up_what_it_does_not_need_and_its_helper_does_the_rest() {
+    let place = Place::new("sandbox");
+    let notify = place.path("notify.sh");
+    fs::write(&notify, "#!/bin/sh\nid -un > \"$(dirname \"$0\")/data/told\"\n").unwrap();
+    assert!(Command::new("chmod").args(["755", &notify]).status().unwrap().success());
+    let alert = format!("alerts: {{ any: {{ when: flows.top.packets > 1, run: '{notify}' }} }}\n");
+    place.write(&alert);
+    let running = place.start();
+    let id = running.0.as_ref().unwrap().id();
+    wait("the program was not run", || place.0.join("data/told").exists());
+    assert_eq!(status(id, "NoNewPrivs"), "1");
+    assert_eq!(status(id, "Seccomp"), "2");
+    // Root without a user to become keeps CAP_DAC_OVERRIDE.
+    let left = if is_root() { 2 } else { 0 };
+    assert_eq!(u64::from_str_radix(&status(id, "CapEff"), 16).unwrap(), left);
+    let helper = helper_of(id);
+    assert_eq!(status(helper, "Seccomp"), "0");
+    // A file that needs more takes no effect.
+    let other = std::env::temp_dir().join("flowgauge-elsewhere");
+    let sound = fs::read_to_string(place.0.join("agent.yaml")).unwrap();
+    let moved = sound.replace(&place.path("reports"), &other.display().to_string());
+    assert_ne!(moved, sound);
+    fs::write(place.0.join("agent.yaml"), moved).unwrap();
+    running.signal("HUP");
+    let epochs = place.lines().len();
+    wait("it measures no more", || place.lines().len() > epochs + 6);
+    // The helper ends with the agent, however that ends.
+    let ended = running.end("KILL");
+    let gone = || fs::read_to_string(format!("/proc/{helper}/stat")).is_err();
+    wait("the helper stays", gone);
+    let err = text(&ended.stderr);
+    assert!(err.contains("flowgauge: sandbox: user "), "{err}");
+    let refusal = format!(
+        "the configuration stays as it is: the sandbox does not reach {}; restart the agent to change",
+        other.display()
+    );
+    assert!(err.contains(&refusal), "{err}");
+    assert!(!other.exists());
+    fs::write(place.0.join("agent.yaml"), sound).unwrap();
+    let open = Running(Some(place.command().arg("--no-sandbox").spawn().unwrap()));
+    let id = open.0.as_ref().unwrap().id();
+    let epochs = place.lines().len();
+    wait("it does not measure", || place.lines().len() > epochs);
+    assert_eq!(status(id, "Seccomp"), "0");
+}
+
+#[test]
+fn root_becomes_the_user_of_the_file() {
+    if !is_root() {
+        eprintln!("skipped: only root can become another user");
+        return;
+    }
+    // The folders above are not everyone's.
+    let mut place = Place::new("user");
+    let folder = std::env::temp_dir().join(format!("flowgauge-user-{}", std::process::id()));
+    let from = std::mem::replace(&mut place.0, folder.clone());
+    assert!(Command::new("cp").arg("-r").args([&from, &folder]).status().unwrap().success());
+    assert!(Command::new("chmod").arg("755").arg(&folder).status().unwrap().success());
+    place.write("");
+    let user = ["--set", "agent.user=nobody"];
+    let running = Running(Some(place.command().args(user).spawn().unwrap()));
+    wait("no epoch", || place.kept().len() > 4);
+    let id = running.0.as_ref().unwrap().id();
+    let nobody = status(id, "Uid");
+    assert!(!nobody.split('\t').any(|id| id == "0"), "{nobody}");
+    assert_eq!(u64::from_str_radix(&status(id, "CapPrm"), 16).unwrap(), 0);
+    let ended = running.end("TERM");
+    assert!(ended.status.success(), "{}", text(&ended.stderr));
+    assert!(text(&ended.stderr).contains("sandbox: user nobody, no capabilities, no new"));
+    let unknown = place.command().args(["--set", "agent.user=no-such-user"]).output().unwrap();
+    assert_eq!(unknown.status.code(), Some(2));
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// Sends 100 datagrams out of an interface.
+const SEND: &str = "
+import socket, struct
+out = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+out.bind(('there', 0))
+ip = struct.pack('>BBHHHBBH4s4s', 0x45, 0, 36, 0, 0, 64, 17, 0, bytes([10, 0, 0, 1]), bytes([10, 0, 0, 2]))
+frame = bytes(12) + b'\\x08\\x00' + ip + struct.pack('>HHHH', 1111, 2222, 16, 0) + bytes(8)
+for _ in range(100):
+    out.send(frame)
+";
+
+/// Needs root, iproute2 and python3. The socket of an interface that comes again is opened by the helper,
+/// since the agent itself may not.
+#[test]
+fn in_the_sandbox_an_interface_that_is_made_again_is_measured_again() {
+    if !is_root() {
+        eprintln!("skipped: only root makes interfaces");
+        return;
+    }
+    let place = Place::new("interface");
+    let wire =
+        "ip link add here type veth peer name there && ip link set here up && ip link set there up";
+    let agent = format!(
+        "{BINARY} run -C {} --set 'sources.0={{ interface: here, queues: 2 }}' \
+         --set 'measurements.flows.filter=udp port 2222'",
+        place.path("agent.yaml")
+    );
+    let script = format!(
+        "{wire} || exit 77; {agent} & agent=$!; sleep 1; python3 -c \"$SEND\" || exit 77; sleep 0.5; \
+         ip link del here; sleep 0.5; {wire}; sleep 3; python3 -c \"$SEND\"; sleep 0.5; \
+         kill -TERM $agent; wait $agent"
+    );
+    let mut command = Command::new("unshare");
+    let ran = command.args(["--net", "sh", "-c", &script]).env("SEND", SEND).output();
+    let Some(ran) = ran.ok().filter(|ran| ran.status.code() != Some(77)) else {
+        eprintln!("skipped: no interfaces can be made here, or there is no python3");
+        return;
+    };
+    let err = text(&ran.stderr);
+    assert!(ran.status.success(), "{err}");
+    assert!(err.contains("sandbox: user root"), "{err}");
+    let lines = place.lines();
+    let flows =
+        lines.iter().filter(|line| line["measurement"] == "flows" && line["type"] == "epoch");
+    let keyed: u64 = flows.map(|line| line["account"]["keyed"].as_u64().unwrap()).sum();
+    assert_eq!(keyed, 200, "{err}");
+}
+
 /// Needs root, for a small file system of its own in a namespace of its own.
 #[test]
 fn on_a_full_disk_the_oldest_epochs_make_room() {
@@ -296,7 +438,8 @@ fn the_exit_code_says_what_is_wrong() {
     let code = |set: &str| {
         let refused = place.command().args(["--set", set]).output().unwrap();
         let err = text(&refused.stderr);
-        assert_eq!(err.lines().filter(|line| !line.contains("keeping")).count(), 1, "{err}");
+        let steps = |line: &&str| line.contains("keeping") || line.contains("sandbox:");
+        assert_eq!(err.lines().filter(|line| !steps(line)).count(), 1, "{err}");
         (refused.status.code().unwrap(), err)
     };
     let check = |file: &str| {

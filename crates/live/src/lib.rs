@@ -30,7 +30,7 @@ use flowgauge_engine::sink::visible;
 pub use fault::{InterfaceFault, LiveError};
 pub use group::Fanout;
 use port::Interface;
-pub use port::Options;
+pub use port::{Options, Sockets};
 pub use queue::Queue;
 pub use socket::interfaces;
 pub use xdp::{XdpOptions, XdpQueue, open_xdp};

@@ -1,7 +1,9 @@
 //! An open interface: a socket, its ring, and what the first bytes of its frames are.
 
 use std::ffi::CString;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::{fmt, io};
 
 use flowgauge_core::packet::LinkType;
 use flowgauge_filter::Filter;
@@ -17,6 +19,29 @@ use crate::socket::{self, Event, Socket};
 /// The name that stands for all interfaces.
 const ANY: &str = "any";
 
+/// Opens packet sockets, for which a process needs privileges that another one may have.
+#[derive(Clone, Default)]
+pub struct Sockets(Option<Arc<Opener>>);
+
+type Opener = dyn Fn() -> io::Result<OwnedFd> + Send + Sync;
+
+impl Sockets {
+    /// Gets them from another process.
+    pub fn from_other(open: impl Fn() -> io::Result<OwnedFd> + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(open)))
+    }
+
+    fn open(&self) -> io::Result<Socket> {
+        self.0.as_ref().map_or_else(Socket::new, |open| open().map(Socket::from))
+    }
+}
+
+impl fmt::Debug for Sockets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "of another process" } else { "own" })
+    }
+}
+
 /// How interfaces are captured.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -30,6 +55,8 @@ pub struct Options {
     pub promiscuous: bool,
     /// Packets that it rejects need not be handed over: the kernel rejects what it can judge.
     pub filter: Option<Filter>,
+    /// Who opens the packet sockets.
+    pub sockets: Sockets,
 }
 
 impl Default for Options {
@@ -40,6 +67,7 @@ impl Default for Options {
             ring_bytes: 32 << 20,
             promiscuous: true,
             filter: None,
+            sockets: Sockets::default(),
         }
     }
 }
@@ -88,7 +116,7 @@ impl Port {
         let Interface { options, group, .. } = interface;
         let missing = || InterfaceFault::Missing(socket::interfaces());
         let number = interface.number().ok_or_else(missing)?;
-        let socket = Socket::new()?;
+        let socket = options.sockets.open()?;
         let ring = Ring::new(&socket, options.ring_bytes)?;
         // Until it has joined the others, it would get the packets of all queues.
         socket.attach(program::NOTHING)?;

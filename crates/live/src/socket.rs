@@ -25,6 +25,12 @@ pub(crate) fn checked(result: c_int) -> io::Result<c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
+impl From<OwnedFd> for Socket {
+    fn from(fd: OwnedFd) -> Self {
+        Self(fd)
+    }
+}
+
 impl Socket {
     pub(crate) fn new() -> io::Result<Self> {
         // SAFETY: no pointer is passed.

@@ -1,7 +1,7 @@
 //! Tells programs, web hooks and the log of changes, on a thread of its own.
 
 mod post;
-mod run;
+pub(crate) mod run;
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,6 +14,8 @@ use flowgauge_engine::sink::visible;
 use serde_json::Value;
 
 pub use post::Target;
+
+use crate::sandbox::Helper;
 
 /// How long a program or a web hook may take.
 pub const LIMIT: Duration = Duration::from_secs(10);
@@ -48,16 +50,20 @@ pub struct Notifier {
 }
 
 impl Notifier {
-    /// Starts the thread, which writes its log to `log`.
+    /// Starts the thread, which writes its log to `log`. In a sandbox, the helper runs programs.
     ///
     /// # Errors
     /// When the operating system refuses a thread.
-    pub fn start(log: Box<dyn Write + Send>, limit: Duration) -> io::Result<Self> {
+    pub fn start(
+        log: Box<dyn Write + Send>,
+        limit: Duration,
+        helper: Option<Helper>,
+    ) -> io::Result<Self> {
         let (queue, notices) = sync_channel(QUEUED);
         let ended = Arc::new(Mutex::new(None));
         let own = Arc::clone(&ended);
         let thread = Builder::new().name("notifier".to_owned());
-        let thread = thread.spawn(move || serve(&notices, log, limit, &own))?;
+        let thread = thread.spawn(move || serve(&notices, log, limit, &own, helper.as_ref()))?;
         let missed = Arc::default();
         Ok(Self { queue: Some(queue), thread: Some(thread), ended, missed })
     }
@@ -91,6 +97,7 @@ fn serve(
     mut log: Box<dyn Write + Send>,
     limit: Duration,
     ended: &Mutex<Option<Instant>>,
+    helper: Option<&Helper>,
 ) {
     // A log that cannot be written has no other place to say so.
     let mut say = |line: &str| drop(writeln!(log, "{}", visible(line)).and_then(|()| log.flush()));
@@ -102,7 +109,7 @@ fn serve(
         }
         let body = notice.json.to_string();
         if let Some(program) = &notice.run
-            && let Err(error) = run::run(program, &notice, &body, limit)
+            && let Err(error) = run_program(program, &notice, &body, limit, helper)
         {
             say(&format!("alert {}: cannot run '{program}': {error}", notice.alert));
         }
@@ -111,5 +118,20 @@ fn serve(
         {
             say(&format!("alert {}: cannot post to '{target}': {error}", notice.alert));
         }
+    }
+}
+
+/// Runs a program, through the helper in a sandbox.
+fn run_program(
+    program: &str,
+    notice: &Notice,
+    body: &str,
+    limit: Duration,
+    helper: Option<&Helper>,
+) -> Result<(), String> {
+    match helper {
+        Some(helper) => helper.run(program, &notice.alert, notice.state, body),
+        None => run::run(program, &notice.alert, notice.state, body, None, limit)
+            .map_err(|fault| fault.to_string()),
     }
 }

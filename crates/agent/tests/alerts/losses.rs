@@ -28,7 +28,7 @@ fn deliver(alerts: &mut Alerts, report: EpochReport) {
 
 fn alerts(yaml: &str) -> (Alerts, Log) {
     let log = Log::default();
-    let notifier = Notifier::start(Box::new(log.clone()), LIMIT).unwrap();
+    let notifier = Notifier::start(Box::new(log.clone()), LIMIT, None).unwrap();
     (Alerts::new(rules(yaml), notifier), log)
 }
 

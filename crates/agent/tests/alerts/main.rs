@@ -51,7 +51,7 @@ fn watch(config: Config, yaml: &str, traffic: synthetic::Config) -> (Vec<String>
         rule.check(std::slice::from_ref(&config)).unwrap();
     }
     let log = Log::default();
-    let notifier = Notifier::start(Box::new(log.clone()), LIMIT).unwrap();
+    let notifier = Notifier::start(Box::new(log.clone()), LIMIT, None).unwrap();
     let mut alerts = Alerts::new(rules, notifier);
     let board = alerts.board();
     let bytes = synthetic::to_pcap_bytes(synthetic::Traffic::new(traffic).unwrap());

@@ -27,7 +27,7 @@ fn notice(run: Option<String>, post: Option<&str>) -> Notice {
 /// Tells one notice, and returns the log.
 fn tell(notice: Notice, limit: Duration) -> Vec<String> {
     let log = Log::default();
-    let notifier = Notifier::start(Box::new(log.clone()), limit).unwrap();
+    let notifier = Notifier::start(Box::new(log.clone()), limit, None).unwrap();
     notifier.tell(notice);
     drop(notifier);
     log.lines()
@@ -141,7 +141,8 @@ fn a_hook_that_never_answers_takes_no_longer_than_the_limit() {
 
 #[test]
 fn a_queue_that_is_full_loses_changes_and_counts_them() {
-    let notifier = Notifier::start(Box::new(Log::default()), Duration::from_millis(100)).unwrap();
+    let notifier =
+        Notifier::start(Box::new(Log::default()), Duration::from_millis(100), None).unwrap();
     for _ in 0..200 {
         notifier.tell(notice(Some("sleep 5".to_owned()), None));
     }

@@ -93,7 +93,7 @@ fn a_reload_keeps_alerts_whose_rules_stay() {
         ))
     };
     let log = super::Log::default();
-    let notifier = Notifier::start(Box::new(log.clone()), LIMIT).unwrap();
+    let notifier = Notifier::start(Box::new(log.clone()), LIMIT, None).unwrap();
     let mut alerts = Alerts::new(rule(10), notifier);
     let board = alerts.board();
     let states = || {

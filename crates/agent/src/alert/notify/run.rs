@@ -6,15 +6,14 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{fmt, thread};
 
+use nix::unistd::{Uid, User};
 use rustix::process::{Pid, Signal, kill_process_group};
-
-use super::Notice;
 
 /// Time between two looks at a program.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// Why a program did not do its work.
-pub(super) enum Fault {
+pub(crate) enum Fault {
     Io(io::Error),
     Exit(std::process::ExitStatus),
     Time(Duration),
@@ -36,20 +35,26 @@ impl From<io::Error> for Fault {
     }
 }
 
-/// Runs the program with the notice in its environment and on its standard input. One that takes longer
-/// than `limit` is killed with all that it started.
-pub(super) fn run(
+/// Runs the program as this user, if one is given, with the alert and its state in its environment and
+/// the body on its standard input. One that takes longer than `limit` is killed with all that it started.
+pub(crate) fn run(
     program: &str,
-    notice: &Notice,
+    alert: &str,
+    state: &str,
     body: &str,
+    user: Option<&User>,
     limit: Duration,
 ) -> Result<(), Fault> {
     let mut words = program.split_whitespace();
     let started = Instant::now();
-    let mut child = Command::new(words.next().unwrap_or_default())
+    let mut command = Command::new(words.next().unwrap_or_default());
+    if let Some(user) = user.filter(|user| user.uid != Uid::effective()) {
+        command.uid(user.uid.as_raw()).gid(user.gid.as_raw());
+    }
+    let mut child = command
         .args(words)
-        .env("FLOWGAUGE_ALERT", &notice.alert)
-        .env("FLOWGAUGE_STATE", notice.state)
+        .env("FLOWGAUGE_ALERT", alert)
+        .env("FLOWGAUGE_STATE", state)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())

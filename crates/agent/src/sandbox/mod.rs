@@ -1,0 +1,153 @@
+//! The sandbox, which an agent enters before it opens anything. From there on it, and an intruder who
+//! takes it over, reads, writes and starts no more than the file names.
+//!
+//! What needs more is done by the [`Helper`], which is started before.
+
+mod calls;
+mod helper;
+mod places;
+mod user;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use rustix::thread::set_no_new_privs;
+
+pub use helper::{Helper, help};
+use places::Places;
+
+use crate::agent::say;
+use crate::config::Configuration;
+use crate::failure::Failure;
+
+/// A sandbox that was entered.
+pub struct Sandbox {
+    helper: Helper,
+    places: Places,
+    user: Option<String>,
+}
+
+impl Sandbox {
+    /// Enters the sandbox that a configuration asks for; this process has a single thread yet. `helper` is
+    /// the command that calls [`help`].
+    ///
+    /// # Errors
+    /// When the user does not exist or cannot be had, a folder cannot be made, or the system refuses.
+    pub fn enter(
+        configuration: &Configuration,
+        file: &Path,
+        helper: Command,
+    ) -> Result<Self, Failure> {
+        let failed = |what: &str, error: &dyn std::fmt::Display| {
+            Failure::Failed(format!("sandbox: {what}: {error}; --no-sandbox runs without it"))
+        };
+        // What follows holds for one thread and those that it starts.
+        let threads = fs::read_dir("/proc/self/task").map(Iterator::count);
+        if threads.map_err(|error| failed("cannot count threads", &error))? != 1 {
+            return Err(failed("too late", &"there are threads already"));
+        }
+        let user = configuration.agent.user.clone();
+        let account = user.as_deref().map(user::find).transpose()?;
+        let places = Places::of(configuration, file);
+        places.make(account.as_ref())?;
+        let helper =
+            Helper::start(helper).map_err(|error| failed("cannot start the helper", &error))?;
+        let who = user::become_user(account.as_ref())?;
+        set_no_new_privs(true).map_err(|error| failed("no new privileges", &error))?;
+        let landlock = places.enforce().map_err(|error| failed("Landlock", &error))?;
+        let calls = calls::refuse().map_err(|error| failed("seccomp", &error))?;
+        say(&format!("sandbox: {who}, no new privileges, {landlock}, {calls}"));
+        Ok(Self { helper, places, user })
+    }
+
+    /// What does for the agent what it cannot do itself.
+    pub fn helper(&self) -> &Helper {
+        &self.helper
+    }
+
+    /// Whether another configuration can be had without leaving the sandbox.
+    ///
+    /// # Errors
+    /// With what it asks for beyond.
+    pub fn check(&self, next: &Configuration, file: &Path) -> Result<(), Failure> {
+        let refuse =
+            |what: &str| Err(Failure::Usage(format!("{what}; restart the agent to change that")));
+        if next.agent.user != self.user {
+            return refuse("agent.user is another one than that of the sandbox");
+        }
+        match Places::of(next, file).beyond(&self.places) {
+            Some(place) => refuse(&format!("the sandbox does not reach {}", place.display())),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+    use std::io::ErrorKind;
+    use std::thread;
+
+    use super::*;
+
+    fn places(read: &str, write: &str) -> Places {
+        Places { read: vec![read.into()], write: vec![write.into()] }
+    }
+
+    /// In a thread, which alone is in the sandbox.
+    #[test]
+    fn writing_elsewhere_and_starting_programs_fail() {
+        let folder = std::env::temp_dir().join(format!("flowgauge-sandbox-{}", std::process::id()));
+        let (data, other) = (folder.join("data"), folder.join("other"));
+        fs::create_dir_all(&data).unwrap();
+        fs::create_dir_all(&other).unwrap();
+        fs::write(other.join("secret"), "secret").unwrap();
+        let places = places("/usr", &data.display().to_string());
+        let (kept, elsewhere) = (data.clone(), other.clone());
+        let attempt = move || {
+            set_no_new_privs(true).unwrap();
+            let landlock = places.enforce().unwrap();
+            assert_eq!(calls::refuse().unwrap(), "seccomp");
+            fs::write(kept.join("part"), "x").unwrap();
+            fs::rename(kept.join("part"), kept.join("whole")).unwrap();
+            fs::remove_file(kept.join("whole")).unwrap();
+            let refused = Command::new("true").status().unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::PermissionDenied, "a program was started");
+            if landlock.starts_with("no ") {
+                eprintln!("skipped the rest: {landlock}");
+                return;
+            }
+            fs::read("/proc/self/status").unwrap();
+            for refused in [
+                fs::write(elsewhere.join("new"), "x"),
+                fs::read(elsewhere.join("secret")).map(drop),
+                fs::read_dir(&elsewhere).map(drop),
+                fs::write("/usr/new", "x"),
+                fs::remove_file(elsewhere.join("secret")),
+                std::os::unix::net::UnixListener::bind(elsewhere.join("socket")).map(drop),
+            ] {
+                assert_eq!(refused.unwrap_err().kind(), ErrorKind::PermissionDenied);
+            }
+        };
+        thread::spawn(attempt).join().unwrap();
+        assert_eq!(fs::read_to_string(other.join("secret")).unwrap(), "secret");
+        assert!(Command::new("true").status().unwrap().success(), "the sandbox is all over");
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn places_beyond_those_of_the_sandbox_are_named() {
+        let now = places("/etc/flowgauge", "/var/lib/flowgauge");
+        let beyond =
+            |read, write| places(read, write).beyond(&now).map(|place| place.display().to_string());
+        assert_eq!(beyond("/etc/flowgauge", "/var/lib/flowgauge/reports"), None);
+        assert_eq!(beyond("/var/lib/flowgauge/captures", "/var/lib/flowgauge"), None);
+        assert_eq!(beyond("/etc", "/var/lib/flowgauge"), Some("/etc".to_owned()));
+        let written = "/etc/flowgauge/data";
+        assert_eq!(beyond("/etc/flowgauge", written), Some(written.to_owned()));
+        let similar = "/var/lib/flowgauge2";
+        assert_eq!(beyond("/etc/flowgauge", similar), Some(similar.to_owned()));
+    }
+}

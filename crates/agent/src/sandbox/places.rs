@@ -1,0 +1,138 @@
+//! The folders and files that an agent uses: Landlock keeps it within them.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+
+use landlock::{
+    ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr,
+    RulesetError, RulesetStatus, Scope, path_beneath_rules,
+};
+use nix::unistd::User;
+
+use super::user::ids;
+use crate::config::{Configuration, SourceOptions};
+use crate::failure::Failure;
+use crate::files;
+use crate::prometheus::Options;
+
+/// What any process reads: libraries and time zones, names of hosts, interfaces and its own state.
+const COMMON: &[&str] = &[
+    "/dev/null",
+    "/dev/urandom",
+    "/etc/gai.conf",
+    "/etc/host.conf",
+    "/etc/hosts",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/etc/nsswitch.conf",
+    "/etc/resolv.conf",
+    "/etc/services",
+    "/etc/ssl",
+    "/lib",
+    "/lib64",
+    "/proc",
+    "/run/systemd/resolve",
+    "/sys",
+    "/usr/lib",
+    "/usr/share",
+];
+
+/// The rights that this version knows; a kernel that knows fewer enforces those.
+const RIGHTS: ABI = ABI::V6;
+
+/// The folders and files of a configuration, by absolute paths.
+pub(super) struct Places {
+    pub(super) read: Vec<PathBuf>,
+    pub(super) write: Vec<PathBuf>,
+}
+
+impl Places {
+    /// Those of a configuration that was read from this file. An editor may replace any file that is
+    /// read, so that its folder counts.
+    pub(super) fn of(configuration: &Configuration, file: &Path) -> Self {
+        let Configuration { agent, sources, sinks, .. } = configuration;
+        let replays = sources.iter().filter_map(|source| match source {
+            SourceOptions::Interface(_) => None,
+            SourceOptions::Replay(replay) => Some(&*replay.replay),
+        });
+        let prometheus = sinks.prometheus.as_ref().map(Options::access);
+        let access = [prometheus.as_ref(), sinks.console.as_ref()];
+        let tokens = access.into_iter().flatten().filter_map(|access| access.token_file.as_deref());
+        let read = [file].into_iter().chain(replays).chain(tokens).map(folder_of).collect();
+        let reports = sinks.files.as_ref().map(|options| files::folder(&options.path));
+        let archive = sinks.parquet.as_ref().map(|options| options.path.clone());
+        let write = [Some(agent.data.clone()), reports, archive].into_iter().flatten();
+        let write = write.map(|folder| absolute(&folder)).collect();
+        Self { read, write }
+    }
+
+    /// Makes the folders that are written to, for this user.
+    ///
+    /// # Errors
+    /// When one cannot be made.
+    pub(super) fn make(&self, user: Option<&User>) -> Result<(), Failure> {
+        for folder in &self.write {
+            let failed = |error| {
+                Failure::Output(format!("cannot make the folder {}: {error}", folder.display()))
+            };
+            let missing = folder.ancestors().take_while(|folder| !folder.exists());
+            let missing: Vec<_> = missing.map(Path::to_owned).collect();
+            for folder in missing.iter().rev() {
+                fs::create_dir(folder).map_err(failed)?;
+                if let Some((uid, gid)) = user.map(ids) {
+                    chown(folder, Some(uid.as_raw()), Some(gid.as_raw())).map_err(failed)?;
+                    fs::set_permissions(folder, Permissions::from_mode(0o750)).map_err(failed)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps this thread and those that it starts within them. Returns what is in force.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub(super) fn enforce(&self) -> Result<String, RulesetError> {
+        let read = AccessFs::ReadFile | AccessFs::ReadDir;
+        let common = COMMON.iter().map(PathBuf::from);
+        let status = Ruleset::default()
+            .set_compatibility(CompatLevel::BestEffort)
+            .handle_access(AccessFs::from_all(RIGHTS))?
+            .scope(Scope::Signal)?
+            .create()?
+            .add_rules(path_beneath_rules(self.read.iter().cloned().chain(common), read))?
+            .add_rules(path_beneath_rules(["/dev/null"], read | AccessFs::WriteFile))?
+            .add_rules(path_beneath_rules(
+                &self.write,
+                AccessFs::from_all(RIGHTS) & !AccessFs::Execute,
+            ))?
+            .restrict_self()?;
+        Ok(match status.ruleset {
+            RulesetStatus::FullyEnforced => "Landlock".to_owned(),
+            RulesetStatus::PartiallyEnforced => "Landlock as far as the kernel has it".to_owned(),
+            RulesetStatus::NotEnforced => "no Landlock in this kernel".to_owned(),
+        })
+    }
+
+    /// A place that is not within those of `others`.
+    pub(super) fn beyond<'a>(&'a self, others: &Self) -> Option<&'a Path> {
+        let within = |place: &Path, of: &[PathBuf]| of.iter().any(|own| place.starts_with(own));
+        let is_read =
+            |place: &&PathBuf| within(place, &others.read) || within(place, &others.write);
+        let read = self.read.iter().find(|place| !is_read(place));
+        let write = self.write.iter().find(|place| !within(place, &others.write));
+        read.or(write).map(PathBuf::as_path)
+    }
+}
+
+/// The folder of a file.
+fn folder_of(file: &Path) -> PathBuf {
+    let file = absolute(file);
+    file.parent().map_or(file.clone(), Path::to_owned)
+}
+
+/// A path that does not count from the folder that the process is in.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}

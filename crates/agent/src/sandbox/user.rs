@@ -1,0 +1,69 @@
+//! The user that an agent runs as, and the capabilities that it gives up.
+
+use nix::unistd::{Gid, Uid, User, setgroups, setresgid, setresuid};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, clear_ambient_capability_set, set_capabilities,
+};
+
+use crate::failure::Failure;
+
+/// The account of this name.
+///
+/// # Errors
+/// When there is none, or this process cannot become that user.
+pub(super) fn find(name: &str) -> Result<User, Failure> {
+    let usage = |reason: &str| Failure::Usage(format!("agent.user: {reason}"));
+    let user = User::from_name(name)
+        .map_err(|error| Failure::Failed(format!("agent.user: cannot look up {name}: {error}")))?
+        .ok_or_else(|| {
+            usage(&format!("there is no user '{name}'; create it, such as by useradd --system"))
+        })?;
+    if Uid::effective().is_root() || user.uid == Uid::effective() {
+        return Ok(user);
+    }
+    Err(usage(&format!("only root can become '{name}'; start as root, or leave it out")))
+}
+
+/// Becomes this user, if one is given, and gives up all capabilities. One that stays root keeps those
+/// over files, which are of others. Returns who it is now.
+///
+/// # Errors
+/// When the system refuses.
+pub(super) fn become_user(user: Option<&User>) -> Result<String, Failure> {
+    let refused = |what: &'static str| {
+        move |error: &dyn std::fmt::Display| {
+            Failure::Failed(format!("sandbox: cannot give up {what}: {error}"))
+        }
+    };
+    if let Some(User { uid, gid, .. }) = user.filter(|user| user.uid != Uid::effective()) {
+        let refused = refused("the user");
+        setgroups(&[*gid]).map_err(|error| refused(&error))?;
+        setresgid(*gid, *gid, *gid).map_err(|error| refused(&error))?;
+        setresuid(*uid, *uid, *uid).map_err(|error| refused(&error))?;
+    }
+    let is_root = Uid::effective().is_root();
+    let kept = if is_root { CapabilitySet::DAC_OVERRIDE } else { CapabilitySet::empty() };
+    let refused = refused("capabilities");
+    clear_ambient_capability_set().map_err(|error| refused(&error))?;
+    keep(kept).map_err(|error| refused(&error))?;
+    let name = User::from_uid(Uid::effective()).ok().flatten();
+    let name = name.map_or_else(|| Uid::effective().to_string(), |user| user.name);
+    let capabilities =
+        if is_root { "no capability but files of others" } else { "no capabilities" };
+    Ok(format!("user {name}, {capabilities}"))
+}
+
+/// Keeps these capabilities, as far as they are there.
+///
+/// # Errors
+/// When the system refuses.
+pub(super) fn keep(kept: CapabilitySet) -> rustix::io::Result<()> {
+    let kept = rustix::thread::capabilities(None)?.permitted & kept;
+    let inheritable = CapabilitySet::empty();
+    set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable })
+}
+
+/// The user and group of an account.
+pub(super) fn ids(user: &User) -> (Uid, Gid) {
+    (user.uid, user.gid)
+}
