@@ -26,6 +26,7 @@ use crate::files::Files;
 use crate::http::{self, Server};
 use crate::ipfix::Exporter;
 use crate::journal::Journal;
+use crate::lines::Lines;
 use crate::prometheus::Metrics;
 use crate::replay::{Replay, now_ns};
 use crate::sandbox::{Helper, Sandbox};
@@ -245,15 +246,17 @@ impl Running {
         let sources = sources.into_iter().map(|source| watchdog.watch(source)).collect();
         let journal = Journal::open(&data.folder.join("journal"), configuration.agent.journal)?;
         let kept = journal.counts();
+        let names = configuration.names.read()?.map(Arc::new);
+        let lines = Lines::new(configuration, names);
         say(&format!(
             "keeping epochs in {} ({} there)",
             data.folder.display(),
             units::plural(kept.epochs.load(Ordering::Relaxed), "epoch")
         ));
         sinks.push(Box::new(journal));
-        sinks.push(Box::new(Feed::open(&data.folder.join(SOCKET))?));
+        sinks.push(Box::new(Feed::open(&data.folder.join(SOCKET), lines.clone())?));
         if let Some(files) = &configuration.sinks.files {
-            sinks.push(Box::new(Files::open(files, &configuration.agent, &configuration.hash)?));
+            sinks.push(Box::new(Files::open(files, lines.clone())?));
         }
         if let Some(parquet) = &configuration.sinks.parquet {
             sinks.push(Box::new(Archive::open(parquet)?));
@@ -279,7 +282,7 @@ impl Running {
             let console = Console::new(configuration.agent.name(), names.collect(), board);
             let routes = console.routes().merge(watchdog.health().routes());
             servers.push(Server::start("console", access, routes)?);
-            sinks.push(Box::new(ConsoleSink(console)));
+            sinks.push(Box::new(ConsoleSink { console, lines }));
         }
         let mut outlets = Outlets::new(Pace::Live, sinks).map_err(|error| no_thread(&error))?;
         let run = move || {

@@ -15,6 +15,7 @@ use crate::alert::Rule;
 use crate::failure::Failure;
 use crate::http::Access;
 use crate::ipfix::Collector;
+use crate::names::NamesOptions;
 use crate::prometheus;
 
 /// The start of the names of variables that override the file.
@@ -35,6 +36,8 @@ pub struct Configuration {
     pub sinks: Sinks,
     /// Conditions over reports, and programs or web hooks that hear of them.
     pub alerts: BTreeMap<String, Rule>,
+    /// What is known of addresses.
+    pub names: NamesOptions,
     /// The first digits of a hash over all that was set, which reports carry.
     pub hash: String,
 }
@@ -57,6 +60,9 @@ struct File {
     /// Conditions over reports by name, and programs or web hooks that hear of them.
     #[serde(default)]
     alerts: BTreeMap<String, Rule>,
+    /// Files that tell of addresses, for reports as JSON, the console and `flowgauge top`.
+    #[serde(default)]
+    names: NamesOptions,
 }
 
 /// The agent's own part of the file.
@@ -410,7 +416,7 @@ impl Configuration {
             })?;
         }
         let hash = blake3::hash(value.to_string().as_bytes()).to_hex()[..16].to_owned();
-        let File { agent, sources, measurements, sinks, alerts } = file;
+        let File { agent, sources, measurements, sinks, alerts, names } = file;
         if sources.is_empty() {
             return Err("sources is empty; name an interface or a capture to replay".to_owned());
         }
@@ -450,14 +456,15 @@ impl Configuration {
         for (name, rule) in &alerts {
             rule.check(&measurements).map_err(|reason| format!("alerts.{name}: {reason}"))?;
         }
-        Ok(Self { agent, sources, measurements, sinks, alerts, hash })
+        Ok(Self { agent, sources, measurements, sinks, alerts, names, hash })
     }
 
     /// What would run, with its memory reserved.
     ///
     /// # Errors
-    /// When measurements ask for what makes no sense.
+    /// When measurements ask for what makes no sense, or names cannot be read.
     pub fn plan(&self) -> Result<Plan, Failure> {
+        self.names.read()?;
         Plan::several(self.measurements.clone()).map_err(|error| Failure::Usage(error.to_string()))
     }
 }

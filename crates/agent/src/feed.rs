@@ -15,10 +15,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use flowgauge_engine::sink::{Format, Item, Json, Sink, SinkError, Takes};
+use flowgauge_engine::sink::{Format, Item, Sink, SinkError, Takes};
 use serde_json::Value;
 
 use crate::failure::Failure;
+use crate::lines::Lines;
 
 /// Readers at a time.
 const READERS: usize = 16;
@@ -42,6 +43,7 @@ struct Shared {
 /// Gives reports to readers of a socket.
 pub(crate) struct Feed {
     path: PathBuf,
+    lines: Lines,
     shared: Arc<Mutex<Shared>>,
     ends: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -49,7 +51,7 @@ pub(crate) struct Feed {
 
 impl Feed {
     /// Listens at a path, which must be of no other agent.
-    pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
+    pub(crate) fn open(path: &Path, lines: Lines) -> Result<Self, Failure> {
         let failed = |error: io::Error| {
             Failure::Output(format!("cannot listen at {}: {error}", path.display()))
         };
@@ -72,7 +74,7 @@ impl Feed {
         };
         let thread = thread::Builder::new().name("feed".to_owned()).spawn(accept);
         let thread = Some(thread.map_err(failed)?);
-        Ok(Self { path: path.to_owned(), shared, ends, thread })
+        Ok(Self { lines, path: path.to_owned(), shared, ends, thread })
     }
 }
 
@@ -119,7 +121,7 @@ impl Sink for Feed {
     fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
         let Item::Epoch(report) = item else { return Ok(()) };
         let mut line = Vec::new();
-        let written = Json.item(item, &mut line);
+        let written = self.lines.item(item, &mut line);
         written.map_err(|error| SinkError::new(&self.path.display().to_string(), error))?;
         let line: Arc<[u8]> = line.into();
         let mut shared = lock(&self.shared);

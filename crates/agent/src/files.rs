@@ -5,12 +5,13 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use flowgauge_engine::sink::{Format, Item, Json, Line, Sink, SinkError, Takes};
+use flowgauge_engine::sink::{Format, Item, Line, Sink, SinkError, Takes};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use crate::config::{AgentOptions, FileFormat, FilesOptions};
+use crate::config::{FileFormat, FilesOptions};
 use crate::failure::Failure;
+use crate::lines::Lines;
 use crate::replay::now_ns;
 
 /// Refuses the path of files if it has a conversion that strftime does not know.
@@ -46,27 +47,19 @@ fn name(path: &str) -> &str {
 pub(crate) struct Files {
     options: FilesOptions,
     format: Box<dyn Format>,
-    /// What each object begins with: the agent's name, and the hash of its configuration.
-    head: String,
     open: Option<(PathBuf, File)>,
     line: Vec<u8>,
 }
 
 impl Files {
     /// Opens the file for the present time.
-    pub(crate) fn open(
-        options: &FilesOptions,
-        agent: &AgentOptions,
-        hash: &str,
-    ) -> Result<Self, Failure> {
+    pub(crate) fn open(options: &FilesOptions, lines: Lines) -> Result<Self, Failure> {
         let format: Box<dyn Format> = match options.format {
-            FileFormat::Json => Box::new(Json),
+            FileFormat::Json => Box::new(lines),
             FileFormat::Line => Box::new(Line),
         };
-        let name = serde_json::Value::from(agent.name());
-        let head = format!("{{\"agent\":{name},\"configuration\":\"{hash}\",");
         let options = options.clone();
-        let mut files = Self { options, format, head, open: None, line: Vec::new() };
+        let mut files = Self { options, format, open: None, line: Vec::new() };
         let path = files.path(now_ns());
         files.switch(&path).map_err(|error| {
             Failure::Output(format!("cannot write to {}: {error}", path.display()))
@@ -115,9 +108,6 @@ impl Files {
     fn write(&mut self, item: &Item, path: &Path) -> io::Result<()> {
         self.line.clear();
         self.format.item(item, &mut self.line)?;
-        if self.options.format == FileFormat::Json && self.line.first() == Some(&b'{') {
-            self.line.splice(..1, self.head.bytes());
-        }
         self.switch(path)?;
         let Some((_, file)) = &mut self.open else { return Ok(()) };
         let before = file.metadata()?.len();

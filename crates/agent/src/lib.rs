@@ -18,6 +18,8 @@ mod flow;
 pub mod http;
 pub mod ipfix;
 pub mod journal;
+mod lines;
+mod names;
 pub mod prometheus;
 pub mod replay;
 pub mod sandbox;

@@ -234,3 +234,37 @@ fn a_folder_is_of_one_agent() {
     assert_eq!(failure.code(), 5);
     fs::remove_dir_all(folder).unwrap();
 }
+
+#[test]
+fn reports_have_what_is_known_of_their_addresses() {
+    let (folder, file) = folder("names");
+    let names = folder.join("names.txt");
+    fs::write(&names, "0.0.0.0/1 lower half\n128.0.0.0/1 upper half\n").unwrap();
+    let more = format!("names: {{ prefixes: {} }}\n", names.display());
+    fs::write(&file, text(&folder, 1) + &more).unwrap();
+    run_file(&file, &[]).unwrap();
+    let mut halves = [0, 0];
+    for line in lines(&folder) {
+        let items = line["tasks"]["top"]["items"].as_array().into_iter().flatten();
+        for address in items.flat_map(|item| item["key"].as_object().unwrap().values()) {
+            let Some(Ok(address)) = address.as_str().map(str::parse::<std::net::Ipv4Addr>) else {
+                continue;
+            };
+            let upper = address.octets()[0] >= 128;
+            let label = &line["labels"][address.to_string()];
+            assert_eq!(label["name"], ["lower half", "upper half"][usize::from(upper)]);
+            halves[usize::from(upper)] += 1;
+        }
+    }
+    assert!(halves[0] > 10 && halves[1] > 10, "{halves:?}");
+    fs::write(&names, "0.0.0.0/1\n").unwrap();
+    let refused = run_file(&file, &[]).unwrap_err();
+    assert_eq!(refused.code(), 2);
+    let refused = refused.to_string();
+    let names = names.display();
+    let reason = format!(
+        "names.prefixes: {names}: line 1: a prefix and its name are missing; write '192.0.2.0/24 office'"
+    );
+    assert_eq!(refused, reason);
+    fs::remove_dir_all(folder).unwrap();
+}

@@ -12,7 +12,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, H
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use flowgauge_engine::sink::{Format, Html, Item, Json, Sink, SinkError, Takes, rfc3339};
+use flowgauge_engine::sink::{Format, Html, Item, Sink, SinkError, Takes, rfc3339};
 use futures_util::Stream;
 use futures_util::stream::unfold;
 use serde_json::json;
@@ -20,6 +20,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::{Receiver, Sender, channel};
 
 use crate::alert::Board;
+use crate::lines::Lines;
 
 /// Reports of a measurement that are kept, as many as the page holds.
 const EPOCHS: usize = 120;
@@ -123,7 +124,10 @@ impl Console {
 }
 
 /// Keeps what it is given for its console.
-pub struct ConsoleSink(pub Arc<Console>);
+pub(crate) struct ConsoleSink {
+    pub(crate) console: Arc<Console>,
+    pub(crate) lines: Lines,
+}
 
 impl Sink for ConsoleSink {
     fn takes(&self) -> Takes {
@@ -134,12 +138,12 @@ impl Sink for ConsoleSink {
         let Item::Epoch(report) = item else { return Ok(()) };
         let mut line = Vec::new();
         // Memory takes all of it.
-        let written = Json.item(item, &mut line);
+        let written = self.lines.item(item, &mut line);
         written.map_err(|error| SinkError::new("the console", error))?;
         let line: Arc<str> = String::from_utf8_lossy(&line).trim_end().into();
-        self.0.kept().add(&report.measurement, &line);
+        self.console.kept().add(&report.measurement, &line);
         // There may be no reader.
-        let _ = self.0.events.send(line);
+        let _ = self.console.events.send(line);
         Ok(())
     }
 }

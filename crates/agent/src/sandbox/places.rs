@@ -51,7 +51,7 @@ impl Places {
     /// Those of a configuration that was read from this file. An editor may replace any file that is
     /// read, so that its folder counts.
     pub(super) fn of(configuration: &Configuration, file: &Path) -> Self {
-        let Configuration { agent, sources, sinks, .. } = configuration;
+        let Configuration { agent, sources, sinks, names, .. } = configuration;
         let replays = sources.iter().filter_map(|source| match source {
             SourceOptions::Interface(_) => None,
             SourceOptions::Replay(replay) => Some(&*replay.replay),
@@ -59,7 +59,9 @@ impl Places {
         let prometheus = sinks.prometheus.as_ref().map(Options::access);
         let access = [prometheus.as_ref(), sinks.console.as_ref()];
         let tokens = access.into_iter().flatten().filter_map(|access| access.token_file.as_deref());
-        let read = [file].into_iter().chain(replays).chain(tokens).map(folder_of).collect();
+        let names = names.prefixes.iter().chain(&names.databases).map(PathBuf::as_path);
+        let read = [file].into_iter().chain(replays).chain(tokens).chain(names);
+        let read = read.map(folder_of).collect();
         let reports = sinks.files.as_ref().map(|options| files::folder(&options.path));
         let archive = sinks.parquet.as_ref().map(|options| options.path.clone());
         let write = [Some(agent.data.clone()), reports, archive].into_iter().flatten();

@@ -45,10 +45,10 @@ pub(super) fn lists(report: &Value) -> Vec<&'static str> {
 /// The rows of a list.
 pub(super) fn rows(report: &Value, task: &str) -> Vec<Row> {
     let items = report["tasks"][task]["items"].as_array();
-    items.into_iter().flatten().map(row).collect()
+    items.into_iter().flatten().map(|item| row(item, &report["labels"])).collect()
 }
 
-fn row(item: &Value) -> Row {
+fn row(item: &Value, labels: &Value) -> Row {
     let number = |name: &str| {
         let number = &item[name];
         let value = number["value"].as_f64()?;
@@ -58,10 +58,27 @@ fn row(item: &Value) -> Row {
     // Of a superspreader there is the address alone.
     let key = if item["key"].is_object() { &item["key"] } else { item };
     let fields = key.as_object().into_iter().flatten();
+    let known = fields.clone().filter_map(|(_, value)| label(&labels[value.as_str()?]));
+    let known: Vec<_> = known.collect();
     let text = |value: &Value| value.as_str().and_then(|text| text.split('/').next()?.parse().ok());
     let addresses = fields.filter_map(|(_, value)| text(value)).collect();
     let numbers = [number("packets"), number("bytes"), number("distinct")];
-    Row { name: name(key), addresses, numbers, share: item["share"].as_f64() }
+    let mut name = name(key);
+    if !known.is_empty() {
+        name = format!("{name} ({})", known.join(" → "));
+    }
+    Row { name, addresses, numbers, share: item["share"].as_f64() }
+}
+
+/// What the agent knows of an address: `office, AS64500 Example, DE`.
+fn label(known: &Value) -> Option<String> {
+    let text = |name: &str| known[name].as_str().map(str::to_owned);
+    let system = known["as"].as_u64().map(|number| match text("as_name") {
+        Some(organization) => format!("AS{number} {organization}"),
+        None => format!("AS{number}"),
+    });
+    let parts: Vec<_> = [text("name"), system, text("country")].into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 /// A key as people read it: `10.0.0.1:53 → 10.0.0.2:5000 udp`.
@@ -166,6 +183,23 @@ mod tests {
         ] {
             assert_eq!(name(&key), text);
         }
+    }
+
+    #[test]
+    fn labels_stand_behind_the_flow() {
+        let item =
+            json!({ "key": { "source": "10.0.0.1", "destination": "192.0.2.7", "protocol": 6 } });
+        let report = json!({
+            "labels": {
+                "10.0.0.1": { "name": "office" },
+                "192.0.2.7": { "as": 64500, "as_name": "Example", "country": "DE" },
+                "192.0.2.8": { "name": "another" },
+            },
+            "tasks": { "top": { "items": [item] } },
+        });
+        let name = &rows(&report, "top")[0].name;
+        // In the order of the key's fields.
+        assert_eq!(name, "10.0.0.1 → 192.0.2.7 tcp (office → AS64500 Example, DE)");
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub fn visible(text: &str) -> Cow<'_, str> {
 
 /// JSON text whose strings show no such character either. JSON has them only inside strings,
 /// where an escape means the same.
-pub(super) fn visible_json(json: String) -> String {
+pub fn visible_json(json: String) -> String {
     if !json.contains(acts) {
         return json;
     }

@@ -33,7 +33,7 @@ use crate::snapshot::Saved;
 
 pub use each::Each;
 pub use error::SinkError;
-pub use escape::visible;
+pub use escape::{visible, visible_json};
 pub use html::Html;
 pub use json::{Json, parameters};
 pub use line::Line;

@@ -116,6 +116,16 @@ function flow(report, key) {
     key.tcp_flags === '' ? 'no TCP flags' : key.tcp_flags,
   ].filter(Boolean).join(' ');
 }
+// What an agent knows of the addresses of an item: names of prefixes, autonomous systems, countries.
+function labels(report, item) {
+  const { source, destination, host, prefix } = item.key || item;
+  const label = (text) => {
+    const known = (report.labels || {})[text];
+    return known && [known.name, known.as && ['AS' + known.as, known.as_name].filter(Boolean).join(' '), known.country].filter(Boolean).join(', ');
+  };
+  return [source, destination, host, prefix].map(label).filter(Boolean).join(' → ');
+}
+
 // Packets and bytes that had a key, where a sampler read a part of them as estimates.
 function keyed(report) {
   const account = report.account;
@@ -617,7 +627,8 @@ function answer(report, name, task) {
     wide ||= Boolean(seen);
     const rows = items.map((item) => {
       const words = item.key ? flow(report, item.key) : item.prefix || item.source + ' → ' + item.destination;
-      return [...(named ? [what(words)] : []), ...fields.map((field) => {
+      const known = labels(report, item);
+      return [...(named ? [what(known ? words + ' (' + known + ')' : words)] : []), ...fields.map((field) => {
         const value = item[field];
         if (field === 'share' || field === 'q') return shareCell(value);
         return value === null || typeof value === 'object' ? estimate(value, wordsOf(field)) : cell(count(value), value);

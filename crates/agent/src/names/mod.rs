@@ -1,0 +1,90 @@
+//! What is known of addresses beside themselves: names of prefixes from a file, autonomous systems and
+//! countries from MaxMind databases. Nothing is asked of other hosts.
+
+mod addresses;
+mod databases;
+mod prefixes;
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use flowgauge_engine::report::EpochReport;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::failure::Failure;
+use databases::Databases;
+use prefixes::Prefixes;
+
+/// Files that tell of addresses.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, default)]
+pub struct NamesOptions {
+    /// A file with a prefix and its name on each line, such as `192.0.2.0/24 office`.
+    pub prefixes: Option<PathBuf>,
+    /// Databases in MaxMind's format with autonomous systems, countries or both.
+    pub databases: Vec<PathBuf>,
+}
+
+/// What is known of an address.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+struct Label<'a> {
+    /// The name of the longest prefix that has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    /// The number of its autonomous system.
+    #[serde(rename = "as", skip_serializing_if = "Option::is_none")]
+    autonomous_system: Option<u32>,
+    /// The organization of that.
+    #[serde(rename = "as_name", skip_serializing_if = "Option::is_none")]
+    organization: Option<&'a str>,
+    /// Two letters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    country: Option<&'a str>,
+}
+
+/// Names and databases, read.
+#[derive(Debug)]
+pub(crate) struct Names {
+    prefixes: Prefixes,
+    databases: Databases,
+}
+
+impl NamesOptions {
+    /// Reads the files, if there are any.
+    ///
+    /// # Errors
+    /// When one cannot be read or is damaged.
+    pub(crate) fn read(&self) -> Result<Option<Names>, Failure> {
+        if self.prefixes.is_none() && self.databases.is_empty() {
+            return Ok(None);
+        }
+        let prefixes = self.prefixes.as_deref().map(Prefixes::read).transpose()?;
+        let databases = Databases::read(&self.databases)?;
+        Ok(Some(Names { prefixes: prefixes.unwrap_or_default(), databases }))
+    }
+}
+
+impl Names {
+    /// What is known of an address.
+    fn label(&self, address: IpAddr) -> Label<'_> {
+        Label { name: self.prefixes.name(address), ..self.databases.label(address) }
+    }
+
+    /// What is known of the addresses of a report, by the text that it has for each.
+    pub(crate) fn labels(&self, report: &EpochReport) -> Map<String, Value> {
+        let mut labels = Map::new();
+        addresses::visit(report, &mut |text, address| {
+            if labels.contains_key(&text) {
+                return;
+            }
+            let label = self.label(address);
+            if label != Label::default() {
+                // A label is always an object.
+                labels.insert(text, serde_json::to_value(label).unwrap_or_default());
+            }
+        });
+        labels
+    }
+}
