@@ -14,7 +14,7 @@ SWITCH_FIGURES := emc emc-many megaflow megaflow-many port-to-port port-to-port-
 PACKAGES := -p flowgauge-capi
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: build size dpdk agent library demo demo-agent test agent-test console-test prometheus-test dpdk-test live-test lint bench live-bench accuracy gate speed golden tasks-expected deny fuzz interop ipfix-test html-test lab lab-dpdk peers-dpdk ovs ovs-test ovs-bench loom install uninstall soak soak-agent cargo-there
+.PHONY: build size dpdk agent deb package-test library demo demo-agent test agent-test console-test prometheus-test dpdk-test live-test lint bench live-bench accuracy gate speed golden tasks-expected deny fuzz interop ipfix-test html-test lab lab-dpdk peers-dpdk ovs ovs-test ovs-bench loom install uninstall soak soak-agent cargo-there
 
 build: cargo-there ## release build
 	cargo build --release --locked
@@ -29,6 +29,18 @@ dpdk: cargo-there ## release build with ports of DPDK (live --engine dpdk); as r
 
 agent: cargo-there ## release build with the agent (run, check)
 	cargo build --release --locked --features agent
+
+deb: agent ## a Debian package of the agent below target/debian; installs cargo-deb where it is missing
+	@cargo deb --version >/dev/null 2>&1 || cargo install --locked cargo-deb
+	mkdir -p target/package
+	$(BINARY) man > target/package/flowgauge.1
+	$(BINARY) completions bash > target/package/flowgauge.bash
+	$(BINARY) completions zsh > target/package/_flowgauge
+	$(BINARY) completions fish > target/package/flowgauge.fish
+	cargo deb --package flowgauge --no-build --strip --output target/debian/
+
+package-test: deb ## the package is installed and removed, and the image and compose.yaml are linted; as root
+	bash tests/package.sh target/debian/flowgauge_$(VERSION)-1_*.deb
 
 library: cargo-there ## libflowgauge for programs in C, static and shared
 	cargo build --release --locked $(PACKAGES)
