@@ -17,6 +17,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::alert::{Alerts, OfRun};
+use crate::anonymize::{Anonymizer, Method};
 use crate::archive::Archive;
 use crate::config::{Configuration, SourceOptions};
 use crate::console::{Console, ConsoleSink};
@@ -229,11 +230,12 @@ impl Running {
         configuration: &Configuration,
         data: &Data,
         alerts: &Arc<Mutex<Alerts>>,
-        mut sinks: Vec<Box<dyn Sink>>,
+        more: Vec<Box<dyn Sink>>,
         helper: Option<&Helper>,
     ) -> Result<Self, Failure> {
         let stop = Arc::new(AtomicBool::new(false));
-        let seed = seed::from_file(&data.seed()?);
+        let secret = data.seed()?;
+        let seed = seed::from_file(&secret);
         let seed = seed.map_err(|error| Failure::Failed(error.to_string()))?;
         let mut configs = configuration.measurements.clone();
         for config in &mut configs {
@@ -246,45 +248,46 @@ impl Running {
         let sources = sources.into_iter().map(|source| watchdog.watch(source)).collect();
         let journal = Journal::open(&data.folder.join("journal"), configuration.agent.journal)?;
         let kept = journal.counts();
-        let names = configuration.names.read()?.map(Arc::new);
-        let lines = Lines::new(configuration, names);
-        say(&format!(
-            "keeping epochs in {} ({} there)",
-            data.folder.display(),
-            units::plural(kept.epochs.load(Ordering::Relaxed), "epoch")
-        ));
-        sinks.push(Box::new(journal));
-        sinks.push(Box::new(Feed::open(&data.folder.join(SOCKET), lines.clone())?));
-        if let Some(files) = &configuration.sinks.files {
-            sinks.push(Box::new(Files::open(files, lines.clone())?));
+        let mut to = Recipients::new(configuration, &secret)?;
+        to.sinks.push(Box::new(journal));
+        for sink in more {
+            to.add(sink, None);
         }
-        if let Some(parquet) = &configuration.sinks.parquet {
-            sinks.push(Box::new(Archive::open(parquet)?));
+        let feed = Feed::open(&data.folder.join(SOCKET), to.lines(None))?;
+        to.add(Box::new(feed), None);
+        let options = &configuration.sinks;
+        if let Some(files) = &options.files {
+            to.add(Box::new(Files::open(files, to.lines(files.anonymize))?), files.anonymize);
         }
-        if let Some(ipfix) = &configuration.sinks.ipfix {
-            sinks.push(Box::new(Exporter::new(ipfix, &configuration.measurements)));
+        if let Some(parquet) = &options.parquet {
+            to.add(Box::new(Archive::open(parquet)?), parquet.anonymize);
+        }
+        if let Some(ipfix) = &options.ipfix {
+            let exporter = Exporter::new(ipfix, &configuration.measurements);
+            to.add(Box::new(exporter), ipfix.anonymize);
         }
         let board = {
             let mut alerts = alerts.lock().unwrap_or_else(PoisonError::into_inner);
             alerts.reload(configuration.alerts.clone());
             alerts.board()
         };
-        sinks.push(Box::new(OfRun(Arc::clone(alerts))));
+        to.add(Box::new(OfRun(Arc::clone(alerts))), None);
         let mut servers = Vec::new();
-        if let Some(options) = &configuration.sinks.prometheus {
-            let metrics = Metrics::new(options.series, board.clone(), Arc::clone(&kept));
+        if let Some(prometheus) = &options.prometheus {
+            let metrics = Metrics::new(prometheus.series, board.clone(), Arc::clone(&kept));
             let routes = http::metrics(metrics.clone()).merge(watchdog.health().routes());
-            servers.push(Server::start("prometheus", &options.access(), routes)?);
-            sinks.push(Box::new(metrics));
+            servers.push(Server::start("prometheus", &prometheus.access(), routes)?);
+            to.add(Box::new(metrics), prometheus.anonymize);
         }
-        if let Some(access) = &configuration.sinks.console {
+        if let Some(options) = &options.console {
             let names = configuration.measurements.iter().map(|config| config.name.clone());
             let console = Console::new(configuration.agent.name(), names.collect(), board);
             let routes = console.routes().merge(watchdog.health().routes());
-            servers.push(Server::start("console", access, routes)?);
-            sinks.push(Box::new(ConsoleSink { console, lines }));
+            servers.push(Server::start("console", &options.access(), routes)?);
+            let lines = to.lines(options.anonymize);
+            to.add(Box::new(ConsoleSink { console, lines }), options.anonymize);
         }
-        let mut outlets = Outlets::new(Pace::Live, sinks).map_err(|error| no_thread(&error))?;
+        let mut outlets = Outlets::new(Pace::Live, to.sinks).map_err(|error| no_thread(&error))?;
         let run = move || {
             let outcome = flowgauge_engine::run_queues(plan, sources, &mut outlets)?;
             for ending in outlets.finish(FINISH) {
@@ -330,6 +333,36 @@ impl Running {
             account.read, account.lost, account.keyed
         ));
         Ok(())
+    }
+}
+
+/// The sinks of a run, some of which get anonymous reports.
+struct Recipients {
+    sinks: Vec<Box<dyn Sink>>,
+    lines: Lines,
+    /// Whether all of them get anonymous reports.
+    all: bool,
+    anonymizer: Anonymizer,
+}
+
+impl Recipients {
+    fn new(configuration: &Configuration, secret: &Path) -> Result<Self, Failure> {
+        let names = configuration.names.read()?.map(Arc::new);
+        let all = configuration.sinks.anonymize.is_some();
+        let lines = Lines::new(configuration, names);
+        Ok(Self { sinks: Vec::new(), lines, all, anonymizer: Anonymizer::new(secret)? })
+    }
+
+    /// Lines of a sink that asks for this itself.
+    fn lines(&self, anonymize: Option<Method>) -> Lines {
+        let lines = self.lines.clone();
+        if self.all || anonymize.is_some() { lines.anonymous() } else { lines }
+    }
+
+    /// Adds a sink that asks for this itself.
+    fn add(&mut self, sink: Box<dyn Sink>, anonymize: Option<Method>) {
+        let anonymous = self.all || anonymize.is_some();
+        self.sinks.push(if anonymous { self.anonymizer.before(sink) } else { sink });
     }
 }
 

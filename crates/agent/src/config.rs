@@ -12,8 +12,9 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::alert::Rule;
+use crate::anonymize::Method;
+use crate::console;
 use crate::failure::Failure;
-use crate::http::Access;
 use crate::ipfix::Collector;
 use crate::names::NamesOptions;
 use crate::prometheus;
@@ -299,6 +300,8 @@ impl SourceOptions {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Sinks {
+    /// Makes addresses anonymous in all that leaves the agent, but for the journal.
+    pub anonymize: Option<Method>,
     /// Files of lines.
     pub files: Option<FilesOptions>,
     /// Tables as Parquet files.
@@ -306,7 +309,7 @@ pub struct Sinks {
     /// Metrics for Prometheus.
     pub prometheus: Option<prometheus::Options>,
     /// The console.
-    pub console: Option<Access>,
+    pub console: Option<console::Options>,
     /// Records to a collector of IPFIX.
     pub ipfix: Option<IpfixOptions>,
 }
@@ -323,6 +326,9 @@ pub struct ArchiveOptions {
     pub rotate: Time,
     /// Age at which the files of a day are removed, such as `30d`; never by default.
     pub keep: Option<Time>,
+    /// Makes addresses anonymous in what this sink gets.
+    #[serde(default)]
+    pub anonymize: Option<Method>,
 }
 
 fn hour() -> Time {
@@ -341,6 +347,9 @@ pub struct FilesOptions {
     pub path: String,
     /// Age at which a file is removed, such as `7d`; never by default.
     pub keep: Option<Time>,
+    /// Makes addresses anonymous in what this sink gets.
+    #[serde(default)]
+    pub anonymize: Option<Method>,
 }
 
 /// Records to a collector of IPFIX.
@@ -356,6 +365,9 @@ pub struct IpfixOptions {
     pub domain: u32,
     /// Number of the enterprise under which entropy and prefixes are exported; they are not without it.
     pub enterprise: Option<NonZeroU32>,
+    /// Makes addresses anonymous in what this sink gets.
+    #[serde(default)]
+    pub anonymize: Option<Method>,
 }
 
 fn domain() -> u32 {
@@ -450,8 +462,8 @@ impl Configuration {
         if let Some(options) = &sinks.prometheus {
             options.access().check("prometheus")?;
         }
-        if let Some(access) = &sinks.console {
-            access.check("console")?;
+        if let Some(options) = &sinks.console {
+            options.access().check("console")?;
         }
         for (name, rule) in &alerts {
             rule.check(&measurements).map_err(|reason| format!("alerts.{name}: {reason}"))?;

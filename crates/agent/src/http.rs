@@ -39,16 +39,11 @@ const HEAD_BYTES: usize = 16 << 10;
 const UNREAD: Duration = Duration::from_secs(10);
 
 /// Where something is served, and to whom.
-#[derive(Clone, Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[derive(Clone, Debug)]
 pub struct Access {
-    /// Address and port, such as `127.0.0.1:8469`.
-    #[serde(deserialize_with = "listen")]
-    #[cfg_attr(test, schemars(with = "String"))]
+    /// Address and port.
     pub listen: SocketAddr,
-    /// File with the token that clients present as `Authorization: Bearer`; needed where the address is
-    /// not of this host alone, and of no use to others than the owner of the file.
+    /// File with the token that clients present.
     pub token_file: Option<PathBuf>,
 }
 

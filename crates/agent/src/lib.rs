@@ -8,6 +8,7 @@
 
 mod agent;
 pub mod alert;
+mod anonymize;
 mod archive;
 pub mod config;
 pub mod console;

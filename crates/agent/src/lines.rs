@@ -26,6 +26,11 @@ impl Lines {
         Self { head, names }
     }
 
+    /// The same without what is known of addresses, of which it would tell some.
+    pub(crate) fn anonymous(self) -> Self {
+        Self { names: None, ..self }
+    }
+
     /// Writes a line of JSON with what all of them begin with.
     fn write(
         &self,

@@ -2,7 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::fs;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use flowgauge_agent::{Failure, Origin, run};
@@ -266,5 +269,62 @@ fn reports_have_what_is_known_of_their_addresses() {
         "names.prefixes: {names}: line 1: a prefix and its name are missing; write '192.0.2.0/24 office'"
     );
     assert_eq!(refused, reason);
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// Packets by key over all epochs, of the lists of the largest flows.
+fn by_key(folder: &Path) -> BTreeMap<String, u64> {
+    let mut packets = BTreeMap::new();
+    for line in lines(folder) {
+        for item in line["tasks"]["top"]["items"].as_array().into_iter().flatten() {
+            *packets.entry(item["key"].to_string()).or_default() +=
+                item["packets"]["value"].as_u64().unwrap();
+        }
+    }
+    packets
+}
+
+/// The addresses of keys.
+fn addresses(packets: &BTreeMap<String, u64>) -> BTreeSet<String> {
+    let keys = packets.keys().map(|key| serde_json::from_str::<Value>(key).unwrap());
+    let of = |key: Value| [key["source"].to_string(), key["destination"].to_string()];
+    keys.flat_map(of).filter(|address| address != "null").collect()
+}
+
+/// Under a seed that stays, so that the outcome does.
+#[test]
+fn anonymous_reports_have_the_same_numbers_and_no_address() {
+    let (folder, file) = folder("anonymous");
+    let more = "  flows: { epoch: 1s, tasks: [top], memory: 4MiB, top: 10000 }\n";
+    let text = text(&folder, 1)
+        .replace("  flows: { epoch: 1s, tasks: [top, cardinality], memory: 4MiB }\n", more);
+    let names = folder.join("names.txt");
+    fs::write(&names, "0.0.0.0/0 somewhere\n").unwrap();
+    fs::write(&file, format!("{text}names: {{ prefixes: {} }}\n", names.display())).unwrap();
+    fs::create_dir(folder.join("data")).unwrap();
+    let seed =
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(folder.join("data/seed"));
+    seed.unwrap().write_all(&[7; 64]).unwrap();
+    run_file(&file, &["measurements.hosts.top=10000"]).unwrap();
+    let plain = by_key(&folder);
+    for set in ["sinks.files.anonymize=prefix", "sinks.anonymize=prefix"] {
+        fs::remove_dir_all(folder.join("reports")).unwrap();
+        run_file(&file, &["measurements.hosts.top=10000", set]).unwrap();
+        let anonymous = by_key(&folder);
+        let sorted = |packets: &BTreeMap<String, u64>| {
+            let mut sorted: Vec<_> = packets.values().copied().collect();
+            sorted.sort_unstable();
+            sorted
+        };
+        assert!(sorted(&plain).len() > 100);
+        assert!(sorted(&plain) == sorted(&anonymous), "other numbers");
+        let (before, behind) = (addresses(&plain), addresses(&anonymous));
+        assert_eq!(before.len(), behind.len());
+        assert_eq!(before.intersection(&behind).count(), 0);
+        // A label would tell something of the address.
+        assert!(lines(&folder).iter().all(|line| line["labels"].is_null()));
+    }
+    let refused = run_file(&file, &["sinks.anonymize=hash"]).unwrap_err().to_string();
+    assert!(refused.ends_with("unknown value 'hash'; write one of prefix"), "{refused}");
     fs::remove_dir_all(folder).unwrap();
 }

@@ -4,6 +4,8 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::Router;
@@ -15,11 +17,14 @@ use axum::routing::get;
 use flowgauge_engine::sink::{Format, Html, Item, Sink, SinkError, Takes, rfc3339};
 use futures_util::Stream;
 use futures_util::stream::unfold;
+use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::{Receiver, Sender, channel};
 
 use crate::alert::Board;
+use crate::anonymize::Method;
+use crate::http::{Access, listen};
 use crate::lines::Lines;
 
 /// Reports of a measurement that are kept, as many as the page holds.
@@ -34,6 +39,31 @@ const WAITING: usize = 32;
 /// What a page may load, and from where.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
                       img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// Where the console is served, and to whom.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Options {
+    /// Address and port, such as `127.0.0.1:8469`.
+    #[serde(deserialize_with = "listen")]
+    #[cfg_attr(test, schemars(with = "String"))]
+    pub listen: SocketAddr,
+    /// File with the token that clients present as `Authorization: Bearer`; needed where the address is
+    /// not of this host alone, and of no use to others than the owner of the file.
+    #[serde(default)]
+    pub token_file: Option<PathBuf>,
+    /// Makes addresses anonymous in what this sink gets.
+    #[serde(default)]
+    pub anonymize: Option<Method>,
+}
+
+impl Options {
+    /// Where, and to whom.
+    pub fn access(&self) -> Access {
+        Access { listen: self.listen, token_file: self.token_file.clone() }
+    }
+}
 
 /// The last reports, for those who look at them.
 pub struct Console {

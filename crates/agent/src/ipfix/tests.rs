@@ -200,8 +200,12 @@ fn asked(key: &str, tasks: &[&str]) -> Config {
 }
 
 fn exporter(to: &str, enterprise: u32) -> Exporter {
-    let options =
-        IpfixOptions { to: to.parse().unwrap(), domain: 7, enterprise: enterprise.try_into().ok() };
+    let options = IpfixOptions {
+        to: to.parse().unwrap(),
+        domain: 7,
+        enterprise: enterprise.try_into().ok(),
+        anonymize: None,
+    };
     Exporter::new(&options, &[Config::seeded(1)])
 }
 

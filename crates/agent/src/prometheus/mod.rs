@@ -22,6 +22,7 @@ use flowgauge_engine::source::Counter;
 use serde::Deserialize;
 
 use crate::alert::Board;
+use crate::anonymize::Method;
 use crate::http::{Access, listen};
 use crate::journal::Counts;
 use flows::Flows;
@@ -46,6 +47,9 @@ pub struct Options {
     /// Series that name flows at most.
     #[serde(default = "series")]
     pub series: usize,
+    /// Makes addresses anonymous in what this sink gets.
+    #[serde(default)]
+    pub anonymize: Option<Method>,
 }
 
 impl Options {

@@ -13,8 +13,8 @@ use nix::unistd::User;
 use super::user::ids;
 use crate::config::{Configuration, SourceOptions};
 use crate::failure::Failure;
-use crate::files;
 use crate::prometheus::Options;
+use crate::{console, files};
 
 /// What any process reads: libraries and time zones, names of hosts, interfaces and its own state.
 const COMMON: &[&str] = &[
@@ -57,7 +57,8 @@ impl Places {
             SourceOptions::Replay(replay) => Some(&*replay.replay),
         });
         let prometheus = sinks.prometheus.as_ref().map(Options::access);
-        let access = [prometheus.as_ref(), sinks.console.as_ref()];
+        let console = sinks.console.as_ref().map(console::Options::access);
+        let access = [prometheus.as_ref(), console.as_ref()];
         let tokens = access.into_iter().flatten().filter_map(|access| access.token_file.as_deref());
         let names = names.prefixes.iter().chain(&names.databases).map(PathBuf::as_path);
         let read = [file].into_iter().chain(replays).chain(tokens).chain(names);

@@ -1,0 +1,140 @@
+//! A keyed permutation of addresses that preserves prefixes: two addresses whose first bits are equal are
+//! mapped to two whose first bits, just as many, are equal.
+//!
+//! Paper: Xu et al., "Prefix-preserving IP address anonymization", ICNP 2002. A bit is flipped or not as a
+//! pseudorandom function of the bits before it says. Here one call of keyed BLAKE3 gives the flips for all
+//! 255 prefixes that end within a byte, so that an address of IPv4 takes 4 calls, and one of IPv6 16.
+
+use std::path::Path;
+
+use crate::failure::Failure;
+
+/// What the key is derived for.
+const PURPOSE: &str = "flowgauge 2026 anonymize addresses";
+
+/// The permutation under one key.
+#[derive(Clone)]
+pub(super) struct Permutation {
+    key: [u8; 32],
+}
+
+impl Permutation {
+    /// The permutation of an agent, which follows from the file with its secret seed.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub(super) fn of(seed: &Path) -> Result<Self, Failure> {
+        let secret = std::fs::read(seed).map_err(|error| {
+            Failure::Failed(format!("cannot read the seed {}: {error}", seed.display()))
+        })?;
+        Ok(Self { key: blake3::derive_key(PURPOSE, &secret) })
+    }
+
+    /// Maps the first bits of an address, of which the others are zeros and stay so.
+    pub(super) fn apply(&self, address: &mut [u8], bits: u8) {
+        let before = address.to_vec();
+        let mut left = bits;
+        for (at, byte) in address.iter_mut().enumerate() {
+            let bits = left.min(8);
+            left -= bits;
+            if bits == 0 {
+                break;
+            }
+            *byte ^= self.flips(&before[..at], address_kind(before.len()), *byte, bits);
+        }
+    }
+
+    /// The flips of the first bits of a byte behind others.
+    fn flips(&self, before: &[u8], kind: u8, byte: u8, bits: u8) -> u8 {
+        let mut hasher = blake3::Hasher::new_keyed(&self.key);
+        hasher.update(&[kind]).update(before);
+        let tree = hasher.finalize();
+        let mut flips = 0;
+        // The nodes of a tree of prefixes stand level by level, from the root at 1.
+        let mut node = 1_usize;
+        for bit in 0..bits {
+            let flip = tree.as_bytes()[node / 8] >> (node % 8) & 1;
+            flips |= flip << (7 - bit);
+            node = 2 * node + usize::from(byte >> (7 - bit) & 1);
+        }
+        flips
+    }
+}
+
+/// Keeps the permutations of IPv4 and IPv6 apart.
+fn address_kind(bytes: usize) -> u8 {
+    if bytes == 4 { 4 } else { 6 }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn permutation(key: u8) -> Permutation {
+        Permutation { key: [key; 32] }
+    }
+
+    fn applied(key: u8, mut address: Vec<u8>, bits: u8) -> Vec<u8> {
+        permutation(key).apply(&mut address, bits);
+        address
+    }
+
+    fn common(one: &[u8], other: &[u8]) -> u32 {
+        let differ = one.iter().zip(other).position(|(one, other)| one != other);
+        differ.map_or(8 * one.len() as u32, |at| {
+            8 * at as u32 + (one[at] ^ other[at]).leading_zeros()
+        })
+    }
+
+    #[test]
+    fn as_many_first_bits_are_common_before_and_behind() {
+        println!("seed 7");
+        let mut random = fastrand::Rng::with_seed(7);
+        for size in [4, 16] {
+            for _ in 0..2000 {
+                let one: Vec<_> = (0..size).map(|_| random.u8(..)).collect();
+                let mut other = one.clone();
+                let bit = random.usize(..8 * size);
+                other[bit / 8] ^= 0x80 >> (bit % 8);
+                other[bit / 8..].iter_mut().skip(1).for_each(|byte| *byte = random.u8(..));
+                let bits = 8 * size as u8;
+                let (mapped, beside) =
+                    (applied(1, one.clone(), bits), applied(1, other.clone(), bits));
+                assert_eq!(common(&mapped, &beside), common(&one, &other));
+                // What is known of a prefix alone is what is known of it in an address.
+                let kept = random.u8(..=bits);
+                let mut prefix = one.clone();
+                for at in usize::from(kept)..8 * size {
+                    prefix[at / 8] &= !(0x80 >> (at % 8));
+                }
+                let short = applied(1, prefix, kept);
+                assert!(common(&short, &mapped) >= u32::from(kept));
+                let behind = usize::from(kept)..8 * size;
+                assert!(behind.into_iter().all(|at| short[at / 8] & (0x80 >> (at % 8)) == 0));
+            }
+        }
+    }
+
+    #[test]
+    fn it_is_a_permutation_and_another_one_under_another_key() {
+        let all = |key| -> Vec<_> {
+            (0..=u16::MAX)
+                .map(|it| applied(key, vec![10, 0, (it >> 8) as u8, it as u8], 32))
+                .collect()
+        };
+        let (one, other) = (all(1), all(2));
+        assert_eq!(one.iter().collect::<BTreeSet<_>>().len(), 65_536);
+        let equal = one.iter().zip(&other).filter(|(one, other)| one == other).count();
+        assert!(equal < 10, "{equal}");
+        // Half of the bits change on average: 16 of 32, of 65,536 addresses with a common half.
+        let flipped: u32 = one
+            .iter()
+            .zip(0..=u16::MAX)
+            .map(|(mapped, it)| (u16::from_be_bytes([mapped[2], mapped[3]]) ^ it).count_ones())
+            .sum();
+        let mean = f64::from(flipped) / 65_536.0;
+        assert!((mean - 8.0).abs() < 1.5, "{mean}");
+    }
+}
