@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use flowgauge_capture::Captures;
 use flowgauge_core::packet::{Frame, LinkType};
@@ -14,6 +14,16 @@ use flowgauge_engine::source::{Burst, Columns, Counter, Source, SourceError};
 
 /// The longest time without a look at the clock and whether to stop.
 const PAUSE: Duration = Duration::from_millis(10);
+
+/// The wall clock was set where it differs by so much from a clock that only goes on.
+const STEP_NS: i64 = 1_000_000_000;
+
+/// Times in nanoseconds: since the UNIX epoch, and since any other time on a clock that only goes on.
+#[derive(Clone, Copy)]
+struct Now {
+    wall_ns: i64,
+    steady_ns: i64,
+}
 
 /// Replays a capture, once or again and again, at the pace at which it was taken.
 ///
@@ -34,6 +44,9 @@ pub struct Replay {
     settled_ns: Option<i64>,
     /// The latest time of a packet.
     latest_ns: i64,
+    clock: Box<dyn FnMut() -> Now + Send>,
+    /// The last look at the clock.
+    looked: Option<Now>,
     stop: Arc<AtomicBool>,
 }
 
@@ -48,7 +61,14 @@ struct Waiting {
 impl Replay {
     /// Replays the file so many times, or without end, until `stop` is set.
     pub fn new(path: &Path, times: Option<u64>, stop: &Arc<AtomicBool>) -> Self {
+        let start = Instant::now();
+        let clock = move || Now {
+            wall_ns: now_ns(),
+            steady_ns: i64::try_from(start.elapsed().as_nanos()).unwrap_or(i64::MAX),
+        };
         Self {
+            clock: Box::new(clock),
+            looked: None,
             path: path.to_owned(),
             names: [path.display().to_string()],
             capture: Captures::open([path]),
@@ -63,13 +83,26 @@ impl Replay {
         }
     }
 
+    /// Looks at the clock. Where that was set, packets that wait are still due as soon as they were.
+    fn look(&mut self) -> i64 {
+        let now = (self.clock)();
+        let before = self.looked.replace(now).unwrap_or(now);
+        let step_ns = (now.wall_ns - before.wall_ns) - (now.steady_ns - before.steady_ns);
+        if step_ns.abs() > STEP_NS {
+            self.waiting.iter_mut().for_each(|packet| packet.time_ns += step_ns);
+            self.shift_ns = self.shift_ns.map(|shift_ns| shift_ns + step_ns);
+            self.latest_ns = self.latest_ns.saturating_add(step_ns);
+        }
+        now.wall_ns
+    }
+
     /// Reads the next packets of the capture; `false` at its end.
-    fn refill(&mut self) -> Result<bool, SourceError> {
+    fn refill(&mut self, now_ns: i64) -> Result<bool, SourceError> {
         self.bytes.clear();
         let mut burst = Burst::new(&mut self.columns);
         let more = self.capture.poll(&mut burst)?;
         for frame in burst.frames().iter() {
-            let shift_ns = *self.shift_ns.get_or_insert_with(|| now_ns() - frame.time_ns);
+            let shift_ns = *self.shift_ns.get_or_insert_with(|| now_ns - frame.time_ns);
             // A packet that is older than the one before it comes right behind it.
             let time_ns = frame.time_ns.saturating_add(shift_ns).max(self.latest_ns);
             self.latest_ns = time_ns;
@@ -98,12 +131,12 @@ impl Source for Replay {
         if self.stop.load(Ordering::Relaxed) {
             return Ok(false);
         }
+        let now_ns = self.look();
         while self.waiting.is_empty() {
-            if !self.refill()? && !self.again() {
+            if !self.refill(now_ns)? && !self.again() {
                 return Ok(false);
             }
         }
-        let now_ns = now_ns();
         let is_due = |packet: &&Waiting| packet.time_ns <= now_ns;
         let due = self.waiting.iter().take_while(is_due).count();
         for packet in self.waiting.drain(..due) {
@@ -180,6 +213,44 @@ mod tests {
         assert!(times[0] >= begin);
         let took_ms = (times[2999] - times[0]) / 1_000_000;
         assert!((290..5_000).contains(&took_ms), "{took_ms} ms");
+    }
+
+    const HOUR: i64 = 3_600_000_000_000;
+
+    /// On a clock of its own, which is set by an hour between two of ten seconds.
+    #[test]
+    fn a_clock_that_is_set_takes_the_packets_with_it() {
+        let config = Config { packets: 2000, rate: 100, ..Config::default() };
+        let capture = to_pcap_bytes(Traffic::new(config).unwrap());
+        let path = std::env::temp_dir().join(format!("flowgauge-step-{}", std::process::id()));
+        fs::write(&path, capture).unwrap();
+        for step_ns in [HOUR, -HOUR] {
+            let mut replay = Replay::new(&path, Some(1), &Arc::default());
+            // A tenth of a second passes between two looks.
+            let mut looks = 0;
+            replay.clock = Box::new(move || {
+                looks += 1;
+                let steady_ns = looks * 100_000_000;
+                let step_ns = if looks > 100 { step_ns } else { 0 };
+                Now { wall_ns: 100 * HOUR + steady_ns + step_ns, steady_ns }
+            });
+            let (mut times, mut columns, mut polls) = (Vec::new(), Columns::default(), 0);
+            loop {
+                let mut burst = Burst::new(&mut columns);
+                if !replay.poll(&mut burst).unwrap() {
+                    break;
+                }
+                times.extend(burst.frames().iter().map(|frame| frame.time_ns));
+                polls += 1;
+                assert!(polls < 250, "it waits for {} packets", 2000 - times.len());
+            }
+            assert_eq!(times.len(), 2000);
+            let steps = times.windows(2).map(|pair| pair[1] - pair[0]);
+            let steps: Vec<_> = steps.filter(|gap| gap.abs() > HOUR / 2).collect();
+            assert_eq!(steps.len(), 1);
+            assert!((steps[0] - step_ns).abs() < 1_000_000_000, "{steps:?}");
+        }
+        fs::remove_file(&path).unwrap();
     }
 
     #[test]

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 mod attacks;
+mod benign;
 mod losses;
 mod notify;
 mod refusals;
@@ -16,6 +17,7 @@ use flowgauge_agent::alert::{Alerts, Board, Rule};
 use flowgauge_capture::Captures;
 use flowgauge_engine::report::EpochReport;
 use flowgauge_engine::sink::Each;
+use flowgauge_engine::source::Source;
 use flowgauge_engine::{Config, Plan};
 use flowgauge_synthetic as synthetic;
 
@@ -46,6 +48,12 @@ fn rules(yaml: &str) -> BTreeMap<String, Rule> {
 
 /// Measures generated traffic with these alerts; what they logged, and how they stand at the end.
 fn watch(config: Config, yaml: &str, traffic: synthetic::Config) -> (Vec<String>, Board) {
+    let bytes = synthetic::to_pcap_bytes(synthetic::Traffic::new(traffic).unwrap());
+    watch_source(config, yaml, &mut Captures::from_bytes("test.pcap", bytes))
+}
+
+/// The same of the packets of a source.
+fn watch_source(config: Config, yaml: &str, source: &mut dyn Source) -> (Vec<String>, Board) {
     let rules = rules(yaml);
     for rule in rules.values() {
         rule.check(std::slice::from_ref(&config)).unwrap();
@@ -54,10 +62,8 @@ fn watch(config: Config, yaml: &str, traffic: synthetic::Config) -> (Vec<String>
     let notifier = Notifier::start(Box::new(log.clone()), LIMIT, None).unwrap();
     let mut alerts = Alerts::new(rules, notifier);
     let board = alerts.board();
-    let bytes = synthetic::to_pcap_bytes(synthetic::Traffic::new(traffic).unwrap());
-    let mut source = Captures::from_bytes("test.pcap", bytes);
     let plan = Plan::new(config).unwrap();
-    flowgauge_engine::run(plan, &mut source, &mut alerts, &mut |_| {}).unwrap();
+    flowgauge_engine::run(plan, source, &mut alerts, &mut |_| {}).unwrap();
     drop(alerts);
     (log.lines(), board)
 }

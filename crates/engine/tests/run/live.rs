@@ -59,6 +59,50 @@ pub(crate) const STEPS: &[Step] = &[
     (&[], 106 * SECOND + 6, 8),
 ];
 
+/// The wall clock is set an hour ahead, and then two back.
+const SET: &[Step] = &[
+    (&[7200 * SECOND + 1], 7200 * SECOND + 2, 0),
+    (&[10_800 * SECOND + 1], 10_800 * SECOND + 2, 0),
+    (&[10_801 * SECOND + 1], 10_801 * SECOND + 2, 0),
+    (&[3601 * SECOND + 1, 3601 * SECOND + 2], 3601 * SECOND + 3, 0),
+    (&[], 3602 * SECOND, 0),
+    (&[3603 * SECOND], 3603 * SECOND + 1, 0),
+];
+
+#[test]
+fn a_clock_that_is_set_costs_no_packet_and_its_steps_are_marked() {
+    for workers in [1, 2] {
+        let epoch = EpochLength::Time(SECOND);
+        let config = Config { epoch, workers, ..asking(&["top"]) };
+        let mut out = Vec::new();
+        let plan = Plan::new(config).unwrap();
+        let mut source = Live::new(SET);
+        let sink = &mut Written::new(Json, &mut out);
+        let total = flowgauge_engine::run(plan, &mut source, sink, &mut |_| {}).unwrap();
+        assert_eq!(total.total.account.keyed, 6);
+        let lines = String::from_utf8(out).unwrap();
+        let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let lines: Vec<_> = lines.collect();
+        let epochs: Vec<_> = lines.iter().filter(|line| line["type"] == "epoch").collect();
+        let start = |epoch: &Value| epoch["start"].as_str().unwrap()[11..19].to_owned();
+        let keyed = |epoch: &Value| epoch["account"]["keyed"].as_u64().unwrap();
+        let found = epochs.iter().map(|epoch| (start(epoch), keyed(epoch)));
+        let found: Vec<_> = found.filter(|(_, keyed)| *keyed > 0).collect();
+        let expected =
+            [("02:00:00", 1), ("03:00:00", 1), ("03:00:01", 1), ("01:00:01", 2), ("01:00:03", 1)];
+        assert_eq!(found, expected.map(|(start, keyed)| (start.to_owned(), keyed)), "{workers}");
+        let numbers: Vec<_> = epochs.iter().map(|epoch| epoch["epoch"].as_u64().unwrap()).collect();
+        assert!(numbers.is_sorted_by(|one, other| one < other), "{numbers:?}");
+        // An hour ahead is an hour without packets; back it goes in the middle of an epoch.
+        let gap = lines.iter().find(|line| line["type"] == "gap").unwrap();
+        assert_eq!(gap["epochs"], 3599, "{workers}");
+        let is_marked =
+            |epoch: &&&Value| epoch["notes"].to_string().contains("jumped back by 119 min");
+        let marks: Vec<_> = epochs.iter().filter(is_marked).map(|epoch| start(epoch)).collect();
+        assert_eq!(marks, ["03:00:01"], "{workers}");
+    }
+}
+
 #[test]
 fn epochs_end_by_the_clock_and_what_was_lost_is_told() {
     for workers in [1, 2] {

@@ -241,9 +241,13 @@ impl Task {
             Report::Cardinality { flows } => vec![Number::new(flows, 1.0, Of::Epoch)],
             Report::Entropy { bits, normalized } => {
                 // As a part of its maximum, which the number of flows gives, it has the bounds of bits.
-                let scale = if bits.value > 0.0 { normalized / bits.value } else { 0.0 };
-                let scale = if field == "normalized" { scale } else { 1.0 };
-                vec![Number::new(bits, scale, Of::Epoch)]
+                let part = if bits.value > 0.0 { normalized / bits.value } else { 0.0 };
+                match field {
+                    // The maximum of one flow, or of none, is 0, of which nothing is a part.
+                    "normalized" if bits.high <= 0.0 => Vec::new(),
+                    "normalized" => vec![Number::new(bits, part, Of::Epoch)],
+                    _ => vec![Number::new(bits, 1.0, Of::Epoch)],
+                }
             }
             Report::SizeDistribution { .. } | Report::Quantiles { .. } => return None,
         })
