@@ -41,8 +41,8 @@ struct Open {
 }
 
 impl Archive {
-    /// Opens the archive, whose folder is made where there is none. What a killed agent left unfinished
-    /// goes: no program could read it.
+    /// Opens the archive, and makes its folder. Unfinished files of a killed agent are removed, since no
+    /// program could read them.
     pub(crate) fn open(options: &ArchiveOptions) -> Result<Self, Failure> {
         let folder = &options.path;
         let prepared = fs::create_dir_all(folder).and_then(|()| clean(folder, None));

@@ -37,7 +37,7 @@ pub struct Configuration {
     pub sinks: Sinks,
     /// Conditions over reports, and programs or web hooks that hear of them.
     pub alerts: BTreeMap<String, Rule>,
-    /// What is known of addresses.
+    /// Files with labels of addresses.
     pub names: NamesOptions,
     /// The first digits of a hash over all that was set, which reports carry.
     pub hash: String,

@@ -10,8 +10,7 @@ use serde_json::{Map, Value};
 use crate::config::Configuration;
 use crate::names::Names;
 
-/// Writes reports with the agent's name, the hash of its configuration, and what is known of the
-/// addresses in them.
+/// Writes reports with the agent's name, the hash of its configuration, and labels of their addresses.
 #[derive(Clone)]
 pub(crate) struct Lines {
     head: String,
@@ -26,7 +25,7 @@ impl Lines {
         Self { head, names }
     }
 
-    /// The same without what is known of addresses, of which it would tell some.
+    /// The same without labels, which would tell something of the addresses.
     pub(crate) fn anonymous(self) -> Self {
         Self { names: None, ..self }
     }

@@ -1,4 +1,4 @@
-//! What systemd is told: when the agent measures, and that it is alive.
+//! Messages to systemd: that the agent measures, and that it is alive.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -46,8 +46,12 @@ pub fn open(
     stop: &Arc<AtomicBool>,
 ) -> Result<Vec<Queue>, LiveError> {
     let shared = Interface::new(interface, options);
-    (0..options.queues)
-        .map(|_| Queue::open(Arc::clone(&shared), Arc::clone(stop)))
-        .collect::<Result<_, _>>()
-        .map_err(|fault| LiveError { interface: visible(interface).into_owned(), fault })
+    let queues = (0..options.queues).map(|_| Queue::open(Arc::clone(&shared), Arc::clone(stop)));
+    let queues: Result<Vec<_>, _> = queues.collect();
+    let mut queues =
+        queues.map_err(|fault| LiveError { interface: visible(interface).into_owned(), fault })?;
+    if let Some(queue) = queues.first_mut() {
+        queue.note_joining();
+    }
+    Ok(queues)
 }

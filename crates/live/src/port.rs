@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::{fmt, io};
 
 use flowgauge_core::packet::LinkType;
+use flowgauge_engine::sink::visible;
 use flowgauge_filter::Filter;
 use libc::c_int;
 
@@ -92,6 +93,22 @@ impl Interface {
             ANY => Some(0),
             name => socket::interface(&CString::new(name).ok()?),
         }
+    }
+
+    /// What to say of offloads by which it joins packets, asked through any socket.
+    pub(crate) fn joining(&self, socket: &Socket) -> Option<String> {
+        let name = CString::new(&*self.name).ok()?;
+        let offloads = socket.joining(&name);
+        let switches = offloads.iter().map(|offload| format!(" {} off", offload.to_lowercase()));
+        let switches: String = switches.collect();
+        let name = visible(&self.name);
+        (!offloads.is_empty()).then(|| {
+            format!(
+                "interface {name} joins packets into frames of up to 64 KiB before they are captured ({}): \
+                 'ethtool -K {name}{switches}' has those of the wire counted",
+                offloads.join(", ")
+            )
+        })
     }
 
     /// Whether it is up, asked through any socket.

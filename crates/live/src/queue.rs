@@ -82,7 +82,7 @@ impl Queue {
     ) -> Result<Self, InterfaceFault> {
         let counter = |name, kind| Counter::new(name, kind);
         let port = Port::open(&interface)?;
-        let note = interface.options.filter.is_some().then(|| {
+        let filtered = interface.options.filter.is_some().then(|| {
             let by = if port.rejects { IN_KERNEL } else { HERE };
             format!("interface {}: {by}", visible(&interface.name))
         });
@@ -98,10 +98,18 @@ impl Queue {
                 counter("ring_full", CounterKind::Other),
                 counter("interruptions", CounterKind::Other),
             ],
-            notes: note.into_iter().collect(),
+            notes: filtered.into_iter().collect(),
             settled_ns: None,
             interface,
         })
+    }
+
+    /// Notes, if it is so, that offloads join packets.
+    pub(crate) fn note_joining(&mut self) {
+        // A loopback interface says so, and does not.
+        if !matches!(self.port.socket.bound(), Ok((_, libc::ARPHRD_LOOPBACK))) {
+            self.notes.extend(self.interface.joining(&self.port.socket));
+        }
     }
 
     /// Advances to a block with packets that were not lent out yet; whether there is one.

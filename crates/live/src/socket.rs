@@ -12,12 +12,35 @@ use libc::{c_int, c_void, socklen_t};
 /// A raw packet socket. It receives nothing before it is bound.
 pub(crate) struct Socket(OwnedFd);
 
+/// Questions to drivers (`linux/ethtool.h`), which libc lacks.
+const SIOCETHTOOL: libc::Ioctl = 0x8946;
+const ETHTOOL_GFLAGS: u32 = 0x25;
+const ETHTOOL_GGRO: u32 = 0x2b;
+const FLAG_LRO: u32 = 1 << 15;
+
+#[repr(C)]
+struct EthtoolValue {
+    command: u32,
+    data: u32,
+}
+
 /// What came while waiting.
 pub(crate) enum Event {
     /// Something may be there, or the time is over, or a signal came.
     None,
     /// The interface is down or gone.
     Down,
+}
+
+/// A question about the interface of this name.
+fn request_of(name: &CStr) -> libc::ifreq {
+    // SAFETY: all zeros are a value of this structure of integers.
+    let mut request: libc::ifreq = unsafe { zeroed() };
+    let bytes = name.to_bytes().iter().take(request.ifr_name.len() - 1);
+    for (to, byte) in request.ifr_name.iter_mut().zip(bytes) {
+        *to = byte.cast_signed();
+    }
+    request
 }
 
 /// A result of a call by the C convention.
@@ -111,17 +134,31 @@ impl Socket {
 
     /// Whether the interface of this name is up.
     pub(crate) fn is_up(&self, name: &CStr) -> io::Result<bool> {
-        // SAFETY: all zeros are a value of this structure of integers.
-        let mut request: libc::ifreq = unsafe { zeroed() };
-        let bytes = name.to_bytes().iter().take(request.ifr_name.len() - 1);
-        for (to, byte) in request.ifr_name.iter_mut().zip(bytes) {
-            *to = byte.cast_signed();
-        }
+        let mut request = request_of(name);
         // SAFETY: the request is of the type that this call reads and writes.
         checked(unsafe { libc::ioctl(self.fd(), libc::SIOCGIFFLAGS, &raw mut request) })?;
         // SAFETY: the call wrote the flags, and any bytes are a value of an integer.
         let flags = unsafe { request.ifr_ifru.ifru_flags };
         Ok(c_int::from(flags) & libc::IFF_UP != 0)
+    }
+
+    /// The offloads by which the interface of this name joins packets before they are captured.
+    pub(crate) fn joining(&self, name: &CStr) -> Vec<&'static str> {
+        let is_set = |command, bits| self.setting(name, command).is_ok_and(|set| set & bits != 0);
+        let offloads =
+            [("GRO", is_set(ETHTOOL_GGRO, u32::MAX)), ("LRO", is_set(ETHTOOL_GFLAGS, FLAG_LRO))];
+        offloads.into_iter().filter_map(|(name, is_on)| is_on.then_some(name)).collect()
+    }
+
+    /// What the driver of an interface answers to a question for one number.
+    fn setting(&self, name: &CStr, command: u32) -> io::Result<u32> {
+        let mut value = EthtoolValue { command, data: 0 };
+        let mut request = request_of(name);
+        request.ifr_ifru.ifru_data = (&raw mut value).cast();
+        // SAFETY: the request is of the type that this call reads, and points at the two numbers of such a
+        // question, of which the call writes the second.
+        checked(unsafe { libc::ioctl(self.fd(), SIOCETHTOOL, &raw mut request) })?;
+        Ok(value.data)
     }
 
     /// Packets dropped, and times that the ring became full, since this was asked last.

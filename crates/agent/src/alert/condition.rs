@@ -88,7 +88,7 @@ pub struct Match {
 /// The answer of a condition.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// It matches for these items, of which up to [`MOST_ITEMS`] are told.
+    /// It matches for these items, at most [`MOST_ITEMS`] of them.
     Matches(Vec<Match>),
     /// It does not match.
     Differs,

@@ -41,7 +41,7 @@ pub struct Standing {
 /// An alert and a measurement that it watches.
 type Id = (String, Arc<str>);
 
-/// The alerts as they stand, for those who show them.
+/// The alerts as they stand, for the console and the metrics.
 #[derive(Clone, Debug, Default)]
 pub struct Board {
     standings: Arc<Mutex<BTreeMap<Id, Standing>>>,
@@ -190,7 +190,7 @@ impl Sink for OfRun {
     }
 }
 
-/// What is told of a change.
+/// The notice of a change.
 fn notice(rule: &Rule, change: Change, report: &EpochReport, standing: Standing) -> Notice {
     let Standing { alert, measurement, since_ns, items, .. } = standing;
     let (state, when) = (change.name(), rule.when.text());

@@ -1,4 +1,4 @@
-//! Tells programs, web hooks and the log of changes, on a thread of its own.
+//! Notifies programs, web hooks and the log of changes, on a thread of its own.
 
 mod post;
 pub(crate) mod run;
@@ -23,7 +23,7 @@ pub const LIMIT: Duration = Duration::from_secs(10);
 /// Changes that wait for the notifier at most.
 const QUEUED: usize = 64;
 
-/// A change to tell.
+/// A change of an alert.
 #[derive(Clone, Debug)]
 pub struct Notice {
     /// The alert.

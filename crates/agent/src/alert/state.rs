@@ -16,7 +16,7 @@ pub enum Lasting {
     Time(u64),
 }
 
-/// What an epoch says of a condition.
+/// The judgement of an epoch about a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evidence {
     /// It matches. Losses only hide traffic, so that this is sure in a lossy epoch, too.

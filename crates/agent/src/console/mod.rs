@@ -36,7 +36,7 @@ const BYTES: usize = 8 << 20;
 /// Reports that wait for a slow reader; beyond them it misses some.
 const WAITING: usize = 32;
 
-/// What a page may load, and from where.
+/// The policy for what a page may load, and from where.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
                       img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -65,7 +65,7 @@ impl Options {
     }
 }
 
-/// The last reports, for those who look at them.
+/// The last reports, for browsers.
 pub struct Console {
     agent: String,
     /// The measurements, in the order of the file.
@@ -134,7 +134,7 @@ impl Console {
         json!({ "agent": self.agent, "alerts": alerts.collect::<Vec<_>>() }).to_string()
     }
 
-    /// What a browser asks for.
+    /// The paths that a browser asks for.
     pub fn routes(self: &Arc<Self>) -> Router {
         let page = include_str!("page.html").replacen("VERSION", env!("CARGO_PKG_VERSION"), 1);
         let script = "text/javascript; charset=utf-8";

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::element::{Element, End};
 
-/// What describes records: their elements, of which the first may be a scope.
+/// A template of records: their elements, of which the first may be a scope.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Shape {
     /// Elements that say what the others are about; 0 where the record is no option.

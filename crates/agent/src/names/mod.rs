@@ -1,5 +1,5 @@
-//! What is known of addresses beside themselves: names of prefixes from a file, autonomous systems and
-//! countries from MaxMind databases. Nothing is asked of other hosts.
+//! Labels of addresses: names of prefixes from a file, autonomous systems and countries from MaxMind
+//! databases. No other host is asked.
 
 mod addresses;
 mod databases;
@@ -27,7 +27,7 @@ pub struct NamesOptions {
     pub databases: Vec<PathBuf>,
 }
 
-/// What is known of an address.
+/// The label of an address.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 struct Label<'a> {
     /// The name of the longest prefix that has it.
@@ -67,12 +67,12 @@ impl NamesOptions {
 }
 
 impl Names {
-    /// What is known of an address.
+    /// The label of an address.
     fn label(&self, address: IpAddr) -> Label<'_> {
         Label { name: self.prefixes.name(address), ..self.databases.label(address) }
     }
 
-    /// What is known of the addresses of a report, by the text that it has for each.
+    /// The labels of the addresses in a report, by the text that it has for each.
     pub(crate) fn labels(&self, report: &EpochReport) -> Map<String, Value> {
         let mut labels = Map::new();
         addresses::visit(report, &mut |text, address| {

@@ -232,7 +232,7 @@ impl View {
     }
 }
 
-/// Rates, and what was lost.
+/// Rates and losses.
 fn traffic(report: &Value) -> String {
     let account = &report["account"];
     let number = |name: &str| account[name].as_u64().unwrap_or_default();

@@ -19,7 +19,7 @@ pub(super) struct Number<'a> {
     of: Of<'a>,
 }
 
-/// What a number is of.
+/// The item that has a number.
 #[derive(Clone, Copy)]
 enum Of<'a> {
     Epoch,
