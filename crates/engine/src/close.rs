@@ -74,7 +74,13 @@ impl Closer {
 
     /// Stores each closed epoch from now on.
     pub(crate) fn save(&mut self, saving: Saving) {
+        self.total.run = Some(saving.run());
         self.saving = Some(saving);
+    }
+
+    /// The measurement and the run that its reports are of.
+    pub(crate) fn of(&self) -> (Arc<str>, Option<u64>) {
+        (Arc::clone(&self.total.measurement), self.total.run)
     }
 
     /// Stores an epoch where that is asked for, and reports what summaries answer that are settled and
@@ -160,6 +166,7 @@ impl Closer {
         }
         sink.deliver(&Item::Epoch(Arc::new(EpochReport {
             measurement: Arc::clone(&self.total.measurement),
+            run: self.total.run,
             update: ended.update,
             epoch: ended.epoch,
             start_ns: ended.bounds_ns.map(|(start_ns, _)| start_ns),

@@ -126,9 +126,9 @@ impl Closing {
             && ended.epoch > self.next
         {
             let epochs = ended.epoch - self.next;
-            let measurement = Arc::clone(&self.closer.total.measurement);
-            let gap =
-                Gap { measurement, epoch: self.next, epochs, start_ns: from_ns, end_ns: to_ns };
+            let (measurement, run) = self.closer.of();
+            let (epoch, start_ns, end_ns) = (self.next, from_ns, to_ns);
+            let gap = Gap { measurement, run, epoch, epochs, start_ns, end_ns };
             self.closer.gap(&gap, sink)?;
         }
         if !ended.update {

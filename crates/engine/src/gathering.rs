@@ -233,10 +233,10 @@ impl Gathering {
                 (self.bounds_ns(closed + 1), self.bounds_ns(next))
         {
             let epochs = next.abs_diff(closed + 1);
-            let measurement = Arc::clone(&self.closer.total.measurement);
+            let (measurement, run) = self.closer.of();
             let epoch = (closed + 1).abs_diff(first);
             self.sum.summaries.pass(epochs);
-            self.closer.gap(&Gap { measurement, epoch, epochs, start_ns, end_ns }, sink)?;
+            self.closer.gap(&Gap { measurement, run, epoch, epochs, start_ns, end_ns }, sink)?;
         }
         Ok(())
     }

@@ -18,6 +18,8 @@ use crate::source::Counter;
 pub struct EpochReport {
     /// The name of the measurement.
     pub measurement: Arc<str>,
+    /// The run, where its epochs are stored, by the number that their snapshots have.
+    pub run: Option<u64>,
     /// Whether the epoch goes on. Its next report, an update or the last one, has all of this one
     /// in it again.
     pub update: bool,
@@ -113,6 +115,8 @@ pub struct Breakdown {
 pub struct Gap {
     /// The name of the measurement.
     pub measurement: Arc<str>,
+    /// The run, where its epochs are stored.
+    pub run: Option<u64>,
     /// Number of the first empty epoch.
     pub epoch: u64,
     /// How many there are.
@@ -128,6 +132,8 @@ pub struct Gap {
 pub struct TotalReport {
     /// The name of the measurement.
     pub measurement: Arc<str>,
+    /// The run, where its epochs are stored.
+    pub run: Option<u64>,
     /// The inputs, as named.
     pub files: Vec<String>,
     /// Epochs closed, empty ones in gaps not counted.
@@ -157,6 +163,7 @@ impl TotalReport {
     pub fn new(measurement: Arc<str>) -> Self {
         Self {
             measurement,
+            run: None,
             files: Vec::new(),
             epochs: 0,
             start_ns: None,

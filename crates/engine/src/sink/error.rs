@@ -19,6 +19,14 @@ pub enum SinkError {
         /// The operating system's reason.
         error: io::Error,
     },
+    /// It takes other items, but never this one, such as a message that is too large.
+    #[error("{output} refuses an item: {error}")]
+    Refused {
+        /// The output.
+        output: String,
+        /// The output's reason.
+        error: io::Error,
+    },
     /// Its thread ended before its work: a defect.
     #[error("the thread of a sink failed; please report this bug")]
     Panicked,

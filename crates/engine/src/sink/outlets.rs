@@ -19,8 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 ///
 /// In replay the run waits for every sink, and the failure of one ends the run. Live it waits for
 /// none: a sink that is slow or fails loses only its own items, which are counted and shown in the
-/// next report that it gets. It is tried again, later each time, and the run goes on as long as one
-/// sink has not been closed by its reader.
+/// next report that it gets. It is tried again, later each time, but for an item that it refuses, and
+/// the run goes on as long as one sink has not been closed by its reader.
 ///
 /// Dropping it writes what is queued and leaves out [`Sink::finish`], as after a run that failed.
 pub struct Outlets {
@@ -105,10 +105,11 @@ impl Sink for Outlets {
 fn serve(mut sink: Box<dyn Sink>, queue: &Queue) {
     let _guard = Guard(queue);
     while let Some(item) = queue.next() {
-        if let Err(error) = deliver(&mut *sink, &item, queue) {
-            return queue.end(Err(error));
+        match deliver(&mut *sink, &item, queue) {
+            Ok(()) => queue.delivered(&item),
+            Err(SinkError::Refused { .. }) if queue.is_live() => queue.refused(&item),
+            Err(error) => return queue.end(Err(error)),
         }
-        queue.delivered(&item);
     }
     let finished = match queue.closing() {
         Closing::Finished => sink.finish(),

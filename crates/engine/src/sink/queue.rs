@@ -104,6 +104,20 @@ impl Queue {
         self.changed.notify_all();
     }
 
+    /// Counts an item that the sink never takes, and frees its room.
+    pub(super) fn refused(&self, item: &Item) {
+        let mut state = self.lock();
+        state.undelivered += 1;
+        state.undelivered_in_all += 1;
+        drop(state);
+        self.delivered(item);
+    }
+
+    /// Whether the run waits for no sink.
+    pub(super) fn is_live(&self) -> bool {
+        self.pace == Pace::Live
+    }
+
     /// Waits before an item is tried again, at most until the run ends. Returns whether it should be:
     /// not in replay, and once only behind the end.
     pub(super) fn pause(&self, delay: Duration) -> bool {

@@ -45,6 +45,11 @@ impl Saving {
         Ok(Self { config: config.clone(), seed, host, run })
     }
 
+    /// The run, by its number.
+    pub(crate) fn run(&self) -> u64 {
+        self.run
+    }
+
     /// The stored form of a closed epoch, before which there were empty ones since `quiet_ns`.
     pub(crate) fn save(
         &self,

@@ -154,6 +154,7 @@ pub(crate) fn plausible() -> EpochReport {
     let items = flows();
     EpochReport {
         measurement: "main".into(),
+        run: None,
         update: false,
         epoch: 0,
         start_ns: Some(START_NS),
@@ -565,6 +566,7 @@ pub(crate) fn empty() -> EpochReport {
 pub(crate) fn gap() -> Gap {
     Gap {
         measurement: "main".into(),
+        run: None,
         epoch: 1,
         epochs: 6,
         start_ns: START_NS + 60_000_000_000,
@@ -576,6 +578,7 @@ pub(crate) fn gap() -> Gap {
 pub(crate) fn total(files: &[&str], epochs: u64) -> TotalReport {
     TotalReport {
         measurement: "main".into(),
+        run: None,
         files: files.iter().map(|file| (*file).to_owned()).collect(),
         epochs,
         start_ns: Some(START_NS),

@@ -209,6 +209,35 @@ fn a_live_sink_that_fails_is_tried_again_with_the_same_report() {
     assert_eq!(*seen.lock().unwrap(), [(0, 0), (1, 0), (2, 0)]);
 }
 
+/// A report that is marked before it is queued does not know of a refusal behind it; the total does.
+#[test]
+fn an_item_that_a_live_sink_refuses_is_counted_and_the_next_one_delivered() {
+    let mut attempts = 0;
+    let (seen, refusing) = sink(move || {
+        attempts += 1;
+        let (output, error) = ("the test".to_owned(), io::ErrorKind::FileTooLarge.into());
+        if attempts == 2 { Err(SinkError::Refused { output, error }) } else { Ok(()) }
+    });
+    let mut outlets = Outlets::new(Pace::Live, vec![refusing]).unwrap();
+    for number in 0..3 {
+        outlets.deliver(&epoch(number)).unwrap();
+    }
+    let begun = Instant::now();
+    while seen.lock().unwrap().len() < 2 {
+        assert!(begun.elapsed() < LONG);
+        sleep(Duration::from_millis(1));
+    }
+    outlets.deliver(&epoch(3)).unwrap();
+    outlets.deliver(&total()).unwrap();
+    let endings = outlets.finish(LONG);
+    assert!(endings[0].error.is_none());
+    assert_eq!(endings[0].undelivered, 1);
+    let seen = seen.lock().unwrap();
+    let epochs: Vec<_> = seen.iter().map(|(epoch, _)| *epoch).collect();
+    assert_eq!(epochs, [0, 2, 3, u64::MAX]);
+    assert_eq!(seen.last().unwrap().1, 1);
+}
+
 #[test]
 fn a_live_run_goes_on_until_the_last_sink_is_closed() {
     let (go, _, closed) = held();
