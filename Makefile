@@ -12,9 +12,10 @@ DEBUG = $(or $(CARGO_TARGET_DIR),target)/debug
 SWITCH = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/flowgauge/ovs-3.1/switch
 SWITCH_FIGURES := emc emc-many megaflow megaflow-many port-to-port port-to-port-many nitro-fig2 skipper-fig5 today
 PACKAGES := -p flowgauge-capi
+AGENT := --features agent,kafka
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: build size dpdk agent deb package-test library demo demo-agent test agent-test console-test prometheus-test dpdk-test live-test lint bench live-bench accuracy gate speed golden tasks-expected deny fuzz interop ipfix-test html-test lab lab-dpdk peers-dpdk ovs ovs-test ovs-bench loom install uninstall soak soak-agent cargo-there
+.PHONY: build size dpdk agent deb package-test library demo demo-agent test agent-test console-test prometheus-test dpdk-test live-test lint bench live-bench accuracy gate speed golden tasks-expected deny fuzz interop ipfix-test kafka-test html-test lab lab-dpdk peers-dpdk ovs ovs-test ovs-bench loom install uninstall soak soak-agent kafka-there cargo-there
 
 build: cargo-there ## release build
 	cargo build --release --locked
@@ -27,8 +28,8 @@ dpdk: cargo-there ## release build with ports of DPDK (live --engine dpdk); as r
 	@pkg-config --exists 'libdpdk >= 22.11' 2>/dev/null || bash tests/packages.sh libdpdk-dev pkg-config
 	cargo build --release --locked --features dpdk
 
-agent: cargo-there ## release build with the agent (run, check)
-	cargo build --release --locked --features agent
+agent: kafka-there ## release build with the agent (run, check); as root it installs a C++ compiler, which librdkafka asks for
+	cargo build --release --locked $(AGENT)
 
 deb: agent ## a Debian package of the agent below target/debian; installs cargo-deb where it is missing
 	@cargo deb --version >/dev/null 2>&1 || cargo install --locked cargo-deb
@@ -58,16 +59,21 @@ test: cargo-there ## all tests that need neither root nor network; the laws of a
 	cargo test --workspace --locked
 	for isa in scalar avx2; do FLOWGAUGE_ISA=$$isa cargo test --quiet --locked --workspace --lib --test digest --test laws || exit 1; done
 
-agent-test: cargo-there ## agents as processes: killed, reloaded, on a full disk (that needs root)
-	cargo test --locked -p flowgauge --features agent --test agent
+agent-test: kafka-there ## agents as processes: killed, reloaded, on a full disk (that needs root); before mocked brokers
+	cargo test --locked -p flowgauge -p flowgauge-agent $(AGENT) --test agent --test kafka
+	cargo test --locked -p flowgauge -p flowgauge-agent $(AGENT) --lib kafka
 
-console-test: cargo-there ## the console of an agent in Chromium, compared with its report files; as root it installs Chromium
-	cargo build --locked -p flowgauge --features agent
+console-test: kafka-there ## the console of an agent in Chromium, compared with its report files; as root it installs Chromium
+	cargo build --locked -p flowgauge $(AGENT)
 	bash tests/console.sh $(DEBUG)/flowgauge
 
-prometheus-test: cargo-there ## Debian's Prometheus scrapes an agent; as root it installs it
-	cargo build --locked -p flowgauge --features agent
+prometheus-test: kafka-there ## Debian's Prometheus scrapes an agent; as root it installs it
+	cargo build --locked -p flowgauge $(AGENT)
 	bash tests/prometheus.sh $(DEBUG)/flowgauge
+
+kafka-test: kafka-there ## an agent before Apache Kafka, whose broker is killed midway; needs java and mvn
+	cargo build --locked -p flowgauge $(AGENT)
+	bash tests/kafka.sh $(DEBUG)/flowgauge
 
 live-test: cargo-there ## live capture in network namespaces; needs root, iproute2 and python3
 	FLOWGAUGE_LIVE=1 cargo test --locked -p flowgauge --test command live::
@@ -80,12 +86,12 @@ dpdk-test: cargo-there ## ports of DPDK that replay captures, as any user; skipp
 		echo "skipped: pkg-config finds no libdpdk of version 22.11 or later; 'make dpdk' as root installs it"; \
 	fi
 
-lint: cargo-there ## format, clippy, documentation, and that tests name their seed
+lint: kafka-there ## format, clippy, documentation, and that tests name their seed
 	@! grep -rnE '(^|[^:A-Za-z])Config::default\(\)' crates/engine/tests || { echo "the seed would be random; use Config::seeded(N)" >&2; exit 1; }
 	@! grep -rhE -A1 'CARGO_BIN_EXE' crates/cli/tests | grep -E '"(analyze|live)"' | grep -v -- --seed || { echo "the seed would be random; run the command by run::flowgauge" >&2; exit 1; }
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	cargo clippy -p flowgauge --all-targets --features agent --locked -- -D warnings
+	cargo clippy -p flowgauge -p flowgauge-agent --all-targets $(AGENT) --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 
 golden: cargo-there ## writes the expected stored forms, filter answers and C header anew, after a change that is meant; needs libpcap
@@ -163,18 +169,18 @@ lab-dpdk: cargo-there ## at a port of DPDK: writes docs/lab/switch-dpdk.* and sw
 interop: build ## what Python reads of ours: DataSketches, pandas and DuckDB; needs python3 and a network
 	bash tests/interop.sh $(BINARY)
 
-ipfix-test: cargo-there ## flows that an agent exports, as nfcapd and nfacctd read them; as root it installs both
-	cargo build --locked -p flowgauge --features agent
+ipfix-test: kafka-there ## flows that an agent exports, as nfcapd and nfacctd read them; as root it installs both
+	cargo build --locked -p flowgauge $(AGENT)
 	bash tests/ipfix.sh $(DEBUG)/flowgauge
 
 html-test: cargo-there ## pages of reports in Chromium, whose numbers must be those of JSON; needs npm, chromium and a network
 	cargo build --locked -p flowgauge
 	bash tests/html.sh $(DEBUG)/flowgauge
 
-soak: cargo-there ## the long forms of the tests
+soak: kafka-there ## the long forms of the tests
 	FLOWGAUGE_LONG=1 cargo test --release --workspace --locked
 	cargo test --release --locked -p flowgauge-core --test packet -- --ignored
-	FLOWGAUGE_LONG=1 cargo test --locked -p flowgauge --features agent --test agent
+	FLOWGAUGE_LONG=1 cargo test --locked -p flowgauge $(AGENT) --test agent
 	$(MAKE) soak-agent
 
 soak-agent: agent ## an agent with all sinks over the epochs of a day in 15 minutes, whose memory must stay as it is
@@ -204,6 +210,10 @@ uninstall: ## what install put there
 	  $(DESTDIR)$(LIBDIR)/libflowgauge.a $(DESTDIR)$(LIBDIR)/libflowgauge.so.1 $(DESTDIR)$(LIBDIR)/libflowgauge.so \
 	  $(DESTDIR)$(PREFIX)/include/flowgauge.h $(DESTDIR)$(PREFIX)/share/man/man3/libflowgauge.3 \
 	  $(DESTDIR)$(LIBDIR)/pkgconfig/flowgauge.pc
+
+# librdkafka is built from its source, by make; its configure script asks for a C++ compiler beside that of C.
+kafka-there: cargo-there
+	@command -v c++ >/dev/null || bash tests/packages.sh g++
 
 cargo-there:
 ifeq ($(CARGO),)

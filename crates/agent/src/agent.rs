@@ -27,6 +27,8 @@ use crate::files::Files;
 use crate::http::{self, Server};
 use crate::ipfix::Exporter;
 use crate::journal::Journal;
+#[cfg(feature = "kafka")]
+use crate::kafka;
 use crate::lines::Lines;
 use crate::prometheus::Metrics;
 use crate::replay::{Replay, now_ns};
@@ -266,6 +268,13 @@ impl Running {
             let exporter = Exporter::new(ipfix, &configuration.measurements);
             to.add(Box::new(exporter), ipfix.anonymize);
         }
+        #[cfg(feature = "kafka")]
+        if let Some(kafka) = &options.kafka {
+            let lines = to.lines(kafka.anonymize);
+            for sink in kafka::open(kafka, configuration, lines, &data.folder, &stop)? {
+                to.add(sink, kafka.anonymize);
+            }
+        }
         let board = {
             let mut alerts = alerts.lock().unwrap_or_else(PoisonError::into_inner);
             alerts.reload(configuration.alerts.clone());
@@ -349,7 +358,7 @@ impl Recipients {
     fn new(configuration: &Configuration, secret: &Path) -> Result<Self, Failure> {
         let names = configuration.names.read()?.map(Arc::new);
         let all = configuration.sinks.anonymize.is_some();
-        let lines = Lines::new(configuration, names);
+        let lines = Lines::new(&configuration.agent, &configuration.hash, names);
         Ok(Self { sinks: Vec::new(), lines, all, anonymizer: Anonymizer::new(secret)? })
     }
 

@@ -16,6 +16,7 @@ use crate::anonymize::Method;
 use crate::console;
 use crate::failure::Failure;
 use crate::ipfix::Collector;
+use crate::kafka;
 use crate::names::NamesOptions;
 use crate::prometheus;
 
@@ -312,6 +313,8 @@ pub struct Sinks {
     pub console: Option<console::Options>,
     /// Records to a collector of IPFIX.
     pub ipfix: Option<IpfixOptions>,
+    /// Reports and snapshots to Apache Kafka.
+    pub kafka: Option<kafka::Options>,
 }
 
 /// Tables as Parquet files, by table, measurement and day.
@@ -458,6 +461,9 @@ impl Configuration {
         }
         if let Some(files) = &sinks.files {
             crate::files::check(files)?;
+        }
+        if let Some(kafka) = &sinks.kafka {
+            kafka.check(sinks.anonymize).map_err(|reason| format!("sinks.kafka{reason}"))?;
         }
         if let Some(options) = &sinks.prometheus {
             options.access().check("prometheus")?;

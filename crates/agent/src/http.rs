@@ -1,9 +1,7 @@
 //! The server of metrics and of the console: read only, and bounded in connections, headers and time.
 
-use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -27,6 +25,7 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::failure::Failure;
 use crate::prometheus::{Metrics, classic};
+use crate::secret;
 
 /// Connections at a time. Those beyond are closed at once.
 const CONNECTIONS: usize = 64;
@@ -277,14 +276,8 @@ async fn check(State(guard): State<Arc<Guard>>, request: Request, next: Next) ->
 
 /// The hash of the token in a file that only its owner may read.
 fn token(path: &Path) -> Result<blake3::Hash, String> {
-    let name = path.display();
-    let metadata = fs::metadata(path).map_err(|error| format!("cannot read {name}: {error}"))?;
-    if metadata.mode() & 0o077 != 0 {
-        return Err(format!("{name} is accessible to other users; run 'chmod 600 {name}'"));
-    }
-    let text = fs::read_to_string(path).map_err(|error| format!("cannot read {name}: {error}"))?;
-    match text.trim() {
+    match secret::read(path)? {
         token if token.len() >= 16 => Ok(blake3::hash(token.as_bytes())),
-        _ => Err(format!("{name} has fewer than 16 characters; write a longer token")),
+        _ => Err(format!("{} has fewer than 16 characters; write a longer token", path.display())),
     }
 }

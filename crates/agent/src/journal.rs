@@ -147,7 +147,7 @@ impl Sink for Journal {
 }
 
 /// Writes a file as a whole: only its owner may read it, and it survives a loss of power.
-fn write(folder: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn write(folder: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     let beside = path.with_extension(PART);
     let written = OpenOptions::new()

@@ -2,7 +2,7 @@
 //!
 //! [`Configuration`] is the file. [`run()`] begins one run after another, each under one configuration:
 //! sources are read ([`replay`] or an interface), and reports and snapshots leave through sinks:
-//! `files`, [`ipfix`], the archive of Parquet, the [`console`], the `journal` of closed epochs, and
+//! `files`, [`ipfix`], [`kafka`], the archive of Parquet, the [`console`], the `journal` of closed epochs, and
 //! [`alert`]s. The [`sandbox`] keeps a process to the places and calls that this takes.
 #![forbid(unsafe_code)]
 
@@ -16,14 +16,17 @@ mod failure;
 pub mod feed;
 mod files;
 mod flow;
+mod host;
 pub mod http;
 pub mod ipfix;
 pub mod journal;
+pub mod kafka;
 mod lines;
 mod names;
 pub mod prometheus;
 pub mod replay;
 pub mod sandbox;
+mod secret;
 mod supervision;
 pub mod top;
 

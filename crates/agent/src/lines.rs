@@ -7,7 +7,7 @@ use flowgauge_engine::report::{EpochReport, Gap, TotalReport};
 use flowgauge_engine::sink::{Format, Json, visible_json};
 use serde_json::{Map, Value};
 
-use crate::config::Configuration;
+use crate::config::AgentOptions;
 use crate::names::Names;
 
 /// Writes reports with the agent's name, the hash of its configuration, and labels of their addresses.
@@ -19,9 +19,9 @@ pub(crate) struct Lines {
 
 impl Lines {
     /// Those of an agent.
-    pub(crate) fn new(configuration: &Configuration, names: Option<Arc<Names>>) -> Self {
-        let name = Value::from(configuration.agent.name());
-        let head = format!("{{\"agent\":{name},\"configuration\":\"{}\",", configuration.hash);
+    pub(crate) fn new(agent: &AgentOptions, hash: &str, names: Option<Arc<Names>>) -> Self {
+        let name = Value::from(agent.name());
+        let head = format!("{{\"agent\":{name},\"configuration\":\"{hash}\",");
         Self { head, names }
     }
 

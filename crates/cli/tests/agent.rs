@@ -473,7 +473,8 @@ fn the_documentation_has_configurations_that_pass_the_check() {
             let end = ["\nEOF", "\n```"].iter().filter_map(|end| rest.find(end)).min()?;
             Some(format!("agent: {{{}\n", &rest[..end]))
         });
-        for block in blocks.filter(|block| block.contains("sources:")) {
+        let is_built = |block: &String| cfg!(feature = "kafka") || !block.contains("kafka:");
+        for block in blocks.filter(|block| block.contains("sources:")).filter(is_built) {
             fs::write(place.0.join("block.yaml"), &block).unwrap();
             let check = ["check", &place.path("block.yaml")];
             let answer = Command::new(BINARY).args(check).output().unwrap();

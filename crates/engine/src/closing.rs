@@ -1,7 +1,5 @@
 //! The closing side of a measurement: sets that were handed over are merged, reported and given back.
 
-use std::sync::Arc;
-
 use flowgauge_core::summary::Incompatible;
 use flowgauge_core::terms::Size;
 use flowgauge_kernel::{Gone, Keeper};

@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer};
 
+use crate::host;
+
 /// How messages reach a collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
@@ -39,12 +41,10 @@ impl FromStr for Collector {
             "tcp" => Transport::Tcp,
             _ => return Err(refuse()),
         };
-        let (name, port) = host.rsplit_once(':').ok_or_else(refuse)?;
-        let is_bracketed = name.starts_with('[') && name.ends_with(']');
-        let is_host = !name.is_empty() && (is_bracketed || !name.contains([':', '/', '@']));
-        match port.parse::<u16>() {
-            Ok(1..) if is_host => Ok(Self { transport, host: host.to_owned() }),
-            _ => Err(refuse()),
+        if host::has_port(host) {
+            Ok(Self { transport, host: host.to_owned() })
+        } else {
+            Err(refuse())
         }
     }
 }

@@ -77,7 +77,8 @@ fn no_update_partial_or_lossy_epoch_or_gap_clears_an_alert() {
         deliver(&mut alerts, EpochReport { tasks: Vec::new(), ..epoch(&quiet, second, 0) });
         let (start_ns, end_ns) = (second * SECOND, (second + 50) * SECOND);
         let measurement = Arc::clone(&quiet.measurement);
-        let gap = Gap { measurement, run: None, epoch: second as u64, epochs: 50, start_ns, end_ns };
+        let gap =
+            Gap { measurement, run: None, epoch: second as u64, epochs: 50, start_ns, end_ns };
         alerts.deliver(&Item::Gap(gap)).unwrap();
     }
     deliver(&mut alerts, epoch(&quiet, 100, 0));

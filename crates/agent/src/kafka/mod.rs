@@ -1,0 +1,27 @@
+//! Reports and snapshots to Apache Kafka, each record at least once, under an id.
+//!
+//! Reports and snapshots are two sinks with a producer each, so that neither waits for the other. A record
+//! counts as delivered when the brokers acknowledge it. Snapshots that were not acknowledged are taken
+//! from the journal later. `docs/kafka.md` describes the records.
+
+mod options;
+
+#[cfg(feature = "kafka")]
+mod missed;
+#[cfg(feature = "kafka")]
+mod open;
+#[cfg(feature = "kafka")]
+mod position;
+#[cfg(feature = "kafka")]
+mod producer;
+#[cfg(feature = "kafka")]
+mod reports;
+#[cfg(feature = "kafka")]
+mod snapshots;
+
+#[cfg(all(test, feature = "kafka"))]
+mod tests;
+
+#[cfg(feature = "kafka")]
+pub(crate) use open::open;
+pub use options::{Options, Sasl, What};

@@ -1,0 +1,282 @@
+//! One record after another to a topic, each acknowledged.
+
+use std::collections::BTreeSet;
+use std::io::{self, ErrorKind};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use flowgauge_engine::sink::{SinkError, units};
+use rdkafka::ClientContext;
+use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::{Header, OwnedHeaders};
+use rdkafka::producer::{
+    BaseRecord, DeliveryResult, Producer as _, ProducerContext, ThreadedProducer,
+};
+
+use super::Options;
+use crate::agent::say;
+use crate::failure::Failure;
+use crate::secret;
+
+/// How long brokers may take to acknowledge a record.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// How much later than that the library says so at most; it looks once a second.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// Bytes of a record at most. Brokers close connections over requests of 100 MB, whatever a topic allows.
+const MESSAGE_BYTES: usize = 64 << 20;
+
+/// What is sent, and how a reader tells it from others.
+pub(super) struct Record<'a> {
+    /// `epoch`, `gap`, `total` or `snapshot`.
+    pub(super) kind: &'static str,
+    pub(super) measurement: &'a str,
+    /// The run, where its epochs are stored.
+    pub(super) run: Option<u64>,
+    /// The epoch, or the first of a gap.
+    pub(super) epoch: Option<u64>,
+    /// The hash of the configuration, where it is known.
+    pub(super) configuration: Option<&'a str>,
+    pub(super) content_type: &'static str,
+    pub(super) payload: &'a [u8],
+}
+
+impl Record<'_> {
+    /// What a reader tells it by: copies of a record share the id, and no other record has it.
+    fn headers(&self) -> OwnedHeaders {
+        let [kind, measurement] = [self.kind, self.measurement].map(str::to_owned);
+        let run = self.run.map(|run| format!("{run:016x}"));
+        let epoch = self.epoch.map(|epoch| epoch.to_string());
+        let parts = [Some(&kind), Some(&measurement), run.as_ref(), epoch.as_ref()];
+        let id = parts.into_iter().flatten().map(|part| &**part).collect::<Vec<_>>().join("/");
+        let headers = [
+            ("id", Some(id)),
+            ("type", Some(kind)),
+            ("measurement", Some(measurement)),
+            ("run", run),
+            ("epoch", epoch),
+            ("configuration", self.configuration.map(str::to_owned)),
+            ("content-type", Some(self.content_type.to_owned())),
+        ];
+        let held = headers.iter().filter(|(_, value)| value.is_some());
+        held.fold(OwnedHeaders::new(), |headers, (key, value)| {
+            headers.insert(Header { key, value: value.as_ref() })
+        })
+    }
+}
+
+/// Sends one record after another.
+pub(super) struct Producer {
+    /// How messages name it.
+    output: String,
+    config: ClientConfig,
+    topic: String,
+    /// The key of all records, the agent's name: they keep their order in one partition.
+    key: String,
+    /// The client of the brokers; `None` behind an error that it does not survive.
+    client: Option<ThreadedProducer<Context>>,
+    /// Whether the last record was not acknowledged.
+    is_failing: bool,
+    /// Measurements that had a record refused, so that each is named once.
+    refused: BTreeSet<String>,
+}
+
+impl Producer {
+    /// Connects when there is something to send, so that an agent starts before its brokers. `what` says in
+    /// messages what it sends.
+    pub(super) fn new(options: &Options, what: &str, agent: &str) -> Result<Self, Failure> {
+        let brokers = options.brokers.join(",");
+        let output = format!("the Kafka topic {} at {brokers} ({what})", options.topic);
+        let mut config = ClientConfig::new();
+        config.set_log_level(RDKafkaLogLevel::Error);
+        for (name, value) in [
+            ("bootstrap.servers", &*brokers),
+            ("client.id", "flowgauge"),
+            ("enable.idempotence", "true"),
+            ("message.timeout.ms", &LIMIT.as_millis().to_string()),
+            ("message.max.bytes", &MESSAGE_BYTES.to_string()),
+            // There is one record at a time; what was given up may be on its way still.
+            ("queue.buffering.max.messages", "16"),
+            ("queue.buffering.max.kbytes", &(2 * (MESSAGE_BYTES >> 10)).to_string()),
+            // What answers with more is no broker.
+            ("receive.message.max.bytes", "8388608"),
+            // A topic that is not there is named within the limit.
+            ("topic.metadata.propagation.max.ms", "2000"),
+            ("linger.ms", "0"),
+            ("compression.codec", "lz4"),
+            // The partition that clients in Java choose for this key.
+            ("partitioner", "murmur2_random"),
+            ("reconnect.backoff.max.ms", "1000"),
+            ("socket.connection.setup.timeout.ms", &LIMIT.as_millis().to_string()),
+            ("socket.keepalive.enable", "true"),
+        ] {
+            config.set(name, value);
+        }
+        if let Some(sasl) = &options.sasl {
+            config.set("security.protocol", "sasl_plaintext").set("sasl.mechanism", "PLAIN");
+            config.set("sasl.username", &sasl.user);
+            let password = secret::read(&sasl.password_file).map_err(|reason| {
+                Failure::Usage(format!("sinks.kafka.sasl.password-file: {reason}"))
+            })?;
+            config.set("sasl.password", password);
+        }
+        let mut producer = Self {
+            output,
+            config,
+            topic: options.topic.clone(),
+            key: agent.to_owned(),
+            client: None,
+            is_failing: false,
+            refused: BTreeSet::new(),
+        };
+        producer.connect().map_err(|error| {
+            Failure::Output(format!("cannot write to {}: {error}", producer.output))
+        })?;
+        Ok(producer)
+    }
+
+    /// Whether the last record was not acknowledged.
+    pub(super) fn is_failing(&self) -> bool {
+        self.is_failing
+    }
+
+    /// The error of this output.
+    pub(super) fn error(&self, error: io::Error) -> SinkError {
+        // Never `Closed`: brokers that went away may come back.
+        SinkError::Write { output: self.output.clone(), error }
+    }
+
+    /// Sends a record and waits until the brokers acknowledge it.
+    pub(super) fn send(&mut self, record: &Record<'_>) -> Result<(), SinkError> {
+        let sent = self.try_send(record);
+        let is_refused = matches!(
+            sent,
+            Err(KafkaError::MessageProduction(
+                RDKafkaErrorCode::MessageSizeTooLarge | RDKafkaErrorCode::MessageBatchTooLarge,
+            ))
+        );
+        let was_failing = self.is_failing;
+        self.is_failing = sent.is_err() && !is_refused;
+        let Err(error) = sent else {
+            if was_failing {
+                say(&format!("{} takes records again", self.output));
+            }
+            return Ok(());
+        };
+        let output = self.output.clone();
+        if is_refused {
+            if self.refused.insert(record.measurement.to_owned()) {
+                let (kind, bytes) = (record.kind, units::bytes(record.payload.len() as f64));
+                say(&format!(
+                    "{output} refuses a record of {bytes} ({kind} of '{}'): raise the topic's \
+                     max.message.bytes",
+                    record.measurement
+                ));
+            }
+            let error = io::Error::new(ErrorKind::FileTooLarge, "the record is too large");
+            return Err(SinkError::Refused { output, error });
+        }
+        let error = self.error(self.explained(&error));
+        if !was_failing {
+            say(&format!("{error}; trying again"));
+        }
+        if self.fatal().is_some() {
+            self.client = None;
+        }
+        Err(error)
+    }
+
+    fn try_send(&mut self, record: &Record<'_>) -> Result<(), KafkaError> {
+        self.connect()?;
+        let client = self.client.as_ref().ok_or(KafkaError::Canceled)?;
+        let (acknowledge, acknowledged) = sync_channel(1);
+        let message = BaseRecord::with_opaque_to(&self.topic, Box::new(acknowledge))
+            .key(&*self.key)
+            .payload(record.payload)
+            .headers(record.headers());
+        client.send(message).map_err(|(error, _)| error)?;
+        match acknowledged.recv_timeout(LIMIT + GRACE) {
+            Ok(Ok(())) => {
+                *client.context().problem() = None;
+                Ok(())
+            }
+            Ok(Err(error)) => Err(error),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                self.client = None;
+                Err(KafkaError::MessageProduction(RDKafkaErrorCode::MessageTimedOut))
+            }
+        }
+    }
+
+    /// Makes a client where there is none.
+    fn connect(&mut self) -> Result<(), KafkaError> {
+        if self.client.is_none() {
+            self.client = Some(self.config.create_with_context(Context::default())?);
+        }
+        Ok(())
+    }
+
+    /// Why the client cannot go on, where that is so.
+    fn fatal(&self) -> Option<String> {
+        self.client.as_ref()?.client().fatal_error().map(|(_, reason)| reason)
+    }
+
+    /// The reason of an error: of a record that was not acknowledged in time, what is known of the brokers.
+    fn explained(&self, error: &KafkaError) -> io::Error {
+        if let Some(reason) = self.fatal() {
+            return io::Error::other(reason);
+        }
+        let code = error.rdkafka_error_code();
+        if code != Some(RDKafkaErrorCode::MessageTimedOut) {
+            let reason = code.map_or_else(|| error.to_string(), |code| code.to_string());
+            // A name in code stands before the words.
+            let words = reason.split_once(" (").and_then(|(_, words)| words.strip_suffix(')'));
+            return io::Error::other(words.unwrap_or(&reason).to_owned());
+        }
+        let problem = self.client.as_ref().and_then(|client| client.context().problem().clone());
+        let problem = problem.unwrap_or_else(|| "no broker acknowledged it in time".to_owned());
+        io::Error::new(ErrorKind::TimedOut, problem)
+    }
+}
+
+/// Hears from the client.
+#[derive(Default)]
+struct Context {
+    /// What it said last of its brokers, since a record was acknowledged.
+    problem: Mutex<Option<String>>,
+}
+
+impl Context {
+    fn problem(&self) -> std::sync::MutexGuard<'_, Option<String>> {
+        self.problem.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ClientContext for Context {
+    /// What it logs is in the errors, too, but for what operators need not know.
+    fn log(&self, _: RDKafkaLogLevel, _: &str, _: &str) {}
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        let mut problem = self.problem();
+        // That all brokers are down says less than why one is.
+        let is_vague = matches!(error, KafkaError::Global(RDKafkaErrorCode::AllBrokersDown));
+        if problem.is_none() || !is_vague {
+            // How often and how fast it failed changes with each attempt.
+            let reason = reason.split_once(" (after ").map_or(reason, |(reason, _)| reason);
+            *problem = Some(reason.to_owned());
+        }
+    }
+}
+
+impl ProducerContext for Context {
+    type DeliveryOpaque = Box<SyncSender<Result<(), KafkaError>>>;
+
+    fn delivery(&self, result: &DeliveryResult<'_>, acknowledge: Self::DeliveryOpaque) {
+        let result = result.as_ref().map(drop).map_err(|(error, _)| error.clone());
+        // A sender that does not wait any more has given the record up.
+        let _ = acknowledge.try_send(result);
+    }
+}

@@ -1,0 +1,49 @@
+//! Reports as JSON to Kafka.
+
+use flowgauge_engine::sink::{Format, Item, Sink, SinkError, Takes};
+
+use super::producer::{Producer, Record};
+use crate::lines::Lines;
+
+/// Sends each report, gap and total as an object of JSON.
+pub(super) struct Reports {
+    producer: Producer,
+    lines: Lines,
+    configuration: String,
+    line: Vec<u8>,
+}
+
+impl Reports {
+    pub(super) fn new(producer: Producer, lines: Lines, configuration: &str) -> Self {
+        Self { producer, lines, configuration: configuration.to_owned(), line: Vec::new() }
+    }
+}
+
+impl Sink for Reports {
+    fn takes(&self) -> Takes {
+        Takes::Reports
+    }
+
+    fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
+        let (kind, measurement, run, epoch) = match item {
+            // What an update says is in the epoch's last report again.
+            Item::Epoch(report) if report.update => return Ok(()),
+            Item::Epoch(report) => ("epoch", &report.measurement, report.run, Some(report.epoch)),
+            Item::Gap(gap) => ("gap", &gap.measurement, gap.run, Some(gap.epoch)),
+            Item::Total(total) => ("total", &total.measurement, total.run, None),
+            Item::Snapshot(_) => return Ok(()),
+        };
+        self.line.clear();
+        let written = self.lines.item(item, &mut self.line);
+        written.map_err(|error| self.producer.error(error))?;
+        self.producer.send(&Record {
+            kind,
+            measurement,
+            run,
+            epoch,
+            configuration: Some(&self.configuration),
+            content_type: "application/json",
+            payload: self.line.trim_ascii_end(),
+        })
+    }
+}

@@ -1,0 +1,119 @@
+//! Snapshots to Kafka, and from the journal those that were missed.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use flowgauge_engine::sink::{Item, Sink, SinkError, Takes, units};
+use flowgauge_engine::snapshot::Saved;
+
+use super::missed::missed;
+use super::position::{Position, Positions};
+use super::producer::{Producer, Record};
+use crate::agent::say;
+
+/// Sends each closed epoch as it is stored. Before one that does not follow the last acknowledged one, it
+/// sends what the journal has between them: what found no room while brokers were away, or what an agent
+/// before had not sent.
+pub(super) struct Snapshots {
+    producer: Producer,
+    positions: Positions,
+    journal: PathBuf,
+    configuration: Arc<str>,
+    /// Whether the run ends.
+    stop: Arc<AtomicBool>,
+}
+
+impl Snapshots {
+    pub(super) fn new(
+        producer: Producer,
+        positions: Positions,
+        journal: PathBuf,
+        configuration: &str,
+        stop: &Arc<AtomicBool>,
+    ) -> Self {
+        let (configuration, stop) = (configuration.into(), Arc::clone(stop));
+        Self { producer, positions, journal, configuration, stop }
+    }
+
+    /// Sends what was missed before this epoch.
+    fn catch_up(&mut self, saved: &Saved) -> Result<(), SinkError> {
+        let Saved { measurement, run, epoch, bounds_ns: (start_ns, _), .. } = saved;
+        let Some(last) = self.positions.get(measurement) else {
+            // Epochs from this one on are sent, also where it is not acknowledged before a restart.
+            let begin = Position { start_ns: *start_ns, epoch: None };
+            self.positions.set(measurement, begin);
+            return Ok(());
+        };
+        if last.epoch.is_some_and(|(of, last)| of == *run && last + 1 == *epoch) {
+            return Ok(());
+        }
+        let missed = missed(&self.journal, measurement, last, (*run, *epoch));
+        let missed = missed.map_err(|error| self.producer.error(error))?;
+        if !missed.is_empty() && !self.producer.is_failing() {
+            let epochs = units::plural(missed.len() as u64, "epoch");
+            say(&format!("sending {epochs} of '{measurement}' from the journal to Kafka"));
+        }
+        for kept in missed {
+            if self.stop.load(Ordering::Relaxed) {
+                let reason =
+                    "the run ends before all missed epochs are sent; the next one sends them";
+                return Err(self.producer.error(io::Error::new(ErrorKind::Interrupted, reason)));
+            }
+            let bytes = match fs::read(&kept.path) {
+                Ok(bytes) => bytes,
+                // The journal made room.
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                Err(error) => return Err(self.producer.error(error)),
+            };
+            let position =
+                Position { start_ns: kept.start_ns, epoch: Some((kept.run, kept.epoch)) };
+            match self.send(measurement, position, &bytes, None) {
+                Ok(()) | Err(SinkError::Refused { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a snapshot, and moves on when it was acknowledged or will never be.
+    fn send(
+        &mut self,
+        measurement: &str,
+        position: Position,
+        bytes: &[u8],
+        configuration: Option<&str>,
+    ) -> Result<(), SinkError> {
+        let (run, epoch) = position.epoch.unzip();
+        let sent = self.producer.send(&Record {
+            kind: "snapshot",
+            measurement,
+            run,
+            epoch,
+            configuration,
+            content_type: "application/octet-stream",
+            payload: bytes,
+        });
+        if let Ok(()) | Err(SinkError::Refused { .. }) = sent {
+            self.positions.set(measurement, position);
+        }
+        sent
+    }
+}
+
+impl Sink for Snapshots {
+    fn takes(&self) -> Takes {
+        Takes::Snapshots
+    }
+
+    fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
+        let Item::Snapshot(saved) = item else { return Ok(()) };
+        self.catch_up(saved)?;
+        let position =
+            Position { start_ns: saved.bounds_ns.0, epoch: Some((saved.run, saved.epoch)) };
+        let configuration = Arc::clone(&self.configuration);
+        self.send(&saved.measurement, position, &saved.bytes, Some(&configuration))
+    }
+}

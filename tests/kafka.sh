@@ -1,0 +1,149 @@
+#!/usr/bin/env bash
+# An agent before a broker of Apache Kafka that is killed and comes back, and then an agent that is killed
+# while the broker is away: nothing is lost, and nothing is left twice of what readers tell apart by ids.
+# Without Java, Maven or a network it says so and passes; as root on Debian it installs the first two.
+#
+# Usage: kafka.sh FLOWGAUGE
+set -euo pipefail
+flowgauge=$(realpath "$1")
+cd "$(dirname "$0")"
+folder=$(mktemp -d)
+broker= agent=
+trap 'kill -KILL $broker $agent 2>/dev/null || true; wait 2>/dev/null || true; rm -rf "$folder"' EXIT
+
+{ command -v mvn && command -v javac; } >/dev/null || bash packages.sh maven default-jdk-headless >"$folder/log" 2>&1 || {
+  echo "skipped: $(tail -n 1 "$folder/log")"
+  exit 0
+}
+jars=${XDG_CACHE_HOME:-$HOME/.cache}/flowgauge/kafka-$(cksum <kafka/pom.xml | cut -d' ' -f1)
+if [ ! -d "$jars" ]; then
+  rm -rf "$jars.part"
+  timeout 600 mvn -q -B -f kafka/pom.xml dependency:copy-dependencies -DoutputDirectory="$jars.part" >"$folder/log" 2>&1 || {
+    echo "skipped: Maven cannot have the broker: $(grep -m 1 ERROR "$folder/log" || tail -n 1 "$folder/log")"
+    exit 0
+  }
+  mv "$jars.part" "$jars"
+fi
+
+# Three ports that nothing listens at.
+read -r plain sasl controller < <(python3 -c 'import socket
+probes = [socket.socket() for _ in range(3)]
+for probe in probes:
+    probe.bind(("127.0.0.1", 0))
+print(*(probe.getsockname()[1] for probe in probes))')
+cat >"$folder/broker.properties" <<END
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:$controller
+listeners=PLAINTEXT://127.0.0.1:$plain,SASL_PLAINTEXT://127.0.0.1:$sasl,CONTROLLER://127.0.0.1:$controller
+advertised.listeners=PLAINTEXT://127.0.0.1:$plain,SASL_PLAINTEXT://127.0.0.1:$sasl
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT
+inter.broker.listener.name=PLAINTEXT
+sasl.enabled.mechanisms=PLAIN
+listener.name.sasl_plaintext.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_edge="not so secret";
+log.dirs=$folder/broker
+num.partitions=3
+offsets.topic.replication.factor=1
+END
+java=(java -Xmx512m -Dorg.slf4j.simpleLogger.defaultLogLevel=warn -cp "$jars/*")
+
+fail() {
+  echo "failed: $1"
+  tail -n 20 "$folder"/*.log
+  exit 1
+}
+
+# Waits 60 seconds at most until a command succeeds.
+wait_for() {
+  for _ in $(seq 300); do
+    "${@:2}" 2>/dev/null && return
+    sleep 0.2
+  done
+  fail "$1"
+}
+
+listens() { (exec 3<>"/dev/tcp/127.0.0.1/$sasl"); }
+
+start_broker() {
+  "${java[@]}" kafka.Kafka "$folder/broker.properties" >>"$folder/broker.log" 2>&1 &
+  broker=$!
+  wait_for "the broker does not start" listens
+}
+
+kill_broker() {
+  kill -KILL "$broker"
+  { wait "$broker" || true; } 2>/dev/null
+  broker=
+}
+
+# Starts the agent NAME, which sends to PORT, with more fields for the sink.
+start_agent() {
+  cat >"$folder/$1.yaml" <<END
+agent: { name: $1, data: $folder/$1/data }
+sources: [{ replay: $folder/capture.pcap }]
+measurements:
+  flows: { epoch: 200ms, tasks: [top, entropy], memory: 4MiB, top: 20 }
+  hosts: { key: source, epoch: 500ms, algorithm: count-min, tasks: [top], memory: 128KiB }
+sinks:
+  files: { path: $folder/$1/reports.jsonl }
+  kafka: { brokers: ['127.0.0.1:$2'], topic: $1, what: [report, snapshot]$3 }
+END
+  "$flowgauge" run -C "$folder/$1.yaml" 2>>"$folder/$1.log" &
+  agent=$!
+}
+
+end_agent() {
+  kill -TERM "$agent"
+  wait "$agent" || fail "the agent ends with $?"
+  agent=
+}
+
+# Whether a line of an agent's log stands there this often.
+said() { [ "$(grep -c "$2" "$folder/$1.log")" -ge "$3" ]; }
+
+compare() {
+  "${java[@]}" kafka/Reader.java "127.0.0.1:$plain" "$1" >"$folder/records" 2>"$folder/reader.log" || fail "the reader ends with $?"
+  python3 kafka/compare.py "$flowgauge" "$folder/records" "$folder/$1" "$2" || fail "$1"
+}
+
+"$flowgauge" generate --packets 100000 --rate 10000 --flows 500 --seed 1 -o "$folder/capture.pcap"
+"${java[@]}" kafka.tools.StorageTool format -t "$("${java[@]}" kafka.tools.StorageTool random-uuid)" -c "$folder/broker.properties" >"$folder/broker.log" 2>&1 || fail "the broker's folder"
+
+start_broker
+start_agent one "$plain" ""
+sleep 3
+kill_broker
+wait_for "the agent does not notice that the broker is away" said one "trying again" 2
+sleep 2
+start_broker
+wait_for "the agent does not come back to the broker" said one "takes records again" 2
+sleep 2
+end_agent
+compare one all
+
+touch "$folder/password"
+chmod 600 "$folder/password"
+echo "not so secret" >"$folder/password"
+login=", sasl: { user: edge, password-file: $folder/password }"
+start_agent two "$sasl" "$login"
+sleep 3
+kill_broker
+sleep 3
+kill -KILL "$agent"
+{ wait "$agent" || true; } 2>/dev/null
+start_agent two "$sasl" "$login"
+sleep 2
+start_broker
+wait_for "missed epochs are not sent" said two "from the journal" 2
+wait_for "the agent does not come back to the broker" said two "takes records again" 2
+sleep 3
+end_agent
+compare two snapshots
+
+echo "wrong" >"$folder/password"
+start_agent three "$sasl" "$login"
+wait_for "a wrong password is not named" said three "Authentication failed" 1
+end_agent
+grep -q "not so secret\|wrong" "$folder"/*.log && fail "a password is in a log"
+echo "ok: a wrong password is named, and written nowhere"
