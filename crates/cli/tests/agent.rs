@@ -1,6 +1,9 @@
 //! Agents as processes: signals, the end by force, a full disk, and what systemd is told.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "agent/outputs.rs"]
+mod outputs;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::net::UnixDatagram;
