@@ -36,6 +36,14 @@ for _ in range(50):
     home.sendto(b'hello', home.getsockname())
 ";
 
+/// Has the interface `here` join packets (`ETHTOOL_SGRO`).
+const JOIN: &str = "
+import array, fcntl, socket, struct
+value = array.array('B', struct.pack('II', 0x2c, 1))
+request = struct.pack('16sP', b'here', value.buffer_info()[0])
+fcntl.ioctl(socket.socket(socket.AF_INET, socket.SOCK_DGRAM), 0x8946, request)
+";
+
 /// Runs a command on a terminal of 80 columns.
 const TERMINAL: &str = "
 import fcntl, os, pty, struct, sys, termios
@@ -672,4 +680,19 @@ fn live_lists_the_interfaces() {
     assert_eq!((answer.code, answer.err.as_str()), (0, ""));
     assert!(answer.out.lines().any(|name| name == "lo"), "{}", answer.out);
     assert_eq!(crate::run::flowgauge(&["live"]).code, 2);
+}
+
+#[test]
+fn offloads_that_join_packets_are_noted_once() {
+    let Some(net) = Net::new("joining") else { return };
+    net.run("python3", &["-c", JOIN]);
+    let live = net.live("here", &["--workers", "2", "--fanout", "hash", "--epoch", "500ms"]);
+    sleep(Duration::from_millis(1200));
+    let lines = live.interrupt("-INT").lines();
+    let notes = lines.iter().filter(|line| line["type"] == "epoch").map(|line| &line["notes"]);
+    let notes: Vec<_> = notes.filter_map(|notes| notes.as_array()).flatten().collect();
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    let expected = "interface here joins packets into frames of up to 64 KiB before they are captured \
+                    (GRO): 'ethtool -K here gro off' has those of the wire counted";
+    assert_eq!(notes[0], expected);
 }
