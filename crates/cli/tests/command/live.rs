@@ -686,7 +686,11 @@ fn live_lists_the_interfaces() {
 fn offloads_that_join_packets_are_noted_once() {
     let Some(net) = Net::new("joining") else { return };
     net.run("python3", &["-c", JOIN]);
-    let live = net.live("here", &["--workers", "2", "--fanout", "hash", "--epoch", "500ms"]);
+    let two = ["--workers", "2", "--fanout", "hash", "--epoch", "500ms", "--task", "top"];
+    let live = net.live("here", &two);
+    // The first epochs have no packet.
+    sleep(Duration::from_millis(1200));
+    net.send_often(&file("joining.pcap", &pcap(&traffic())), 20);
     sleep(Duration::from_millis(1200));
     let lines = live.interrupt("-INT").lines();
     let notes = lines.iter().filter(|line| line["type"] == "epoch").map(|line| &line["notes"]);

@@ -23,6 +23,8 @@ pub(crate) struct Own {
     open: Option<(Arc<Open>, i64)>,
     /// Epochs that ended while no spare was back: they go on in the same summaries.
     held: Option<Ended>,
+    /// Notes of epochs that were not handed over, for the next one that is.
+    notes: Vec<String>,
     swaps: Record,
     broken: bool,
 }
@@ -30,7 +32,8 @@ pub(crate) struct Own {
 impl Own {
     /// The summaries of the only meter.
     pub(crate) fn new(sets: User<Set>, pace: Pace, lasting: bool, swaps: Record) -> Self {
-        Self { sets, pace, lasting, open: None, held: None, swaps, broken: false }
+        let (open, held, notes) = (None, None, Vec::new());
+        Self { sets, pace, lasting, open, held, notes, swaps, broken: false }
     }
 
     /// The summaries of one of several queues, which publishes its open epoch to the closer.
@@ -48,15 +51,17 @@ impl Own {
         let lend = self.lasting || ended.update;
         // An update leaves the epochs that are held where they are: it goes on behind them.
         let held = if ended.update { self.held.clone() } else { self.held.take() };
-        let ended = match held {
+        let mut ended = match held {
             Some(held) => held.and(ended),
             None => ended,
         };
         if self.open.is_some() && ended.account.read == 0 && ended.account.lost == 0 {
             // An epoch that a queue did not touch counts as empty.
+            self.notes.append(&mut ended.notes);
             self.publish(false);
             return Ok(());
         }
+        ended.notes.splice(..0, self.notes.drain(..));
         self.sets.current()?.ended = Some(ended);
         if lend {
             return self.sets.lend();

@@ -188,6 +188,44 @@ fn a_queue_that_is_missing_is_named_and_its_packets_come_later() {
     assert!(reports[1..].iter().all(|(.., notes)| notes.is_empty()), "{reports:?}");
 }
 
+#[test]
+fn a_note_of_a_queue_without_a_packet_comes_with_its_next_one() {
+    let config = Config { epoch: EpochLength::Time(SECOND), ..asking(&["top"]) };
+    let (mut meters, group) = queues(config, 2, Pace::Live);
+    let mut reports = Vec::new();
+    let at = |ms: i64| (1000 * SECOND + ms * SECOND / 1000, udp((1, 1), (2, 2)));
+    thread::scope(|scope| {
+        let mut sink = Each(|report: &EpochReport| {
+            reports.push((report.account.keyed, report.notes.clone()));
+            Ok(())
+        });
+        let closing = scope.spawn(move || group.close(&mut sink).unwrap());
+        let (mut silent, mut busy) = (meters.pop().unwrap(), meters.pop().unwrap());
+        silent.note("before the first epoch");
+        for second in 0..4 {
+            let (packet, time_ns) = (at(1000 * second + 100), at(1000 * second + 200).0);
+            push(&mut *busy, &[frame(&packet)]);
+            silent.advance(time_ns);
+            if second == 1 {
+                silent.note("in the second epoch");
+            }
+            if second == 3 {
+                push(&mut *silent, &[frame(&packet)]);
+            }
+        }
+        silent.finish();
+        busy.finish();
+        closing.join().unwrap();
+    });
+    // On a busy machine the closer may be late, and say so.
+    for (_, notes) in &mut reports {
+        notes.retain(|note| !note.starts_with("late"));
+    }
+    let notes: Vec<_> = reports.iter().flat_map(|(_, notes)| notes).collect();
+    assert_eq!(notes, ["before the first epoch", "in the second epoch"], "{reports:?}");
+    assert_eq!(reports.last().unwrap().1.len(), 2, "{reports:?}");
+}
+
 /// The closer is stopped by its sink: a live meter goes on counting in the summaries that it has, and the
 /// epochs concerned come out together.
 #[test]
