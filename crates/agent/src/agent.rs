@@ -290,7 +290,8 @@ impl Running {
         }
         if let Some(options) = &options.console {
             let names = configuration.measurements.iter().map(|config| config.name.clone());
-            let console = Console::new(configuration.agent.name(), names.collect(), board);
+            let (agent, health) = (configuration.agent.name(), watchdog.health().clone());
+            let console = Console::new(agent, names.collect(), board, health);
             let routes = console.routes().merge(watchdog.health().routes());
             servers.push(Server::start("console", &options.access(), routes)?);
             let lines = to.lines(options.anonymize);

@@ -60,7 +60,7 @@ pub struct EpochReport {
 
 impl EpochReport {
     /// The keyed traffic, estimated where a sample of it was read.
-    pub(crate) fn keyed(&self) -> Size {
+    pub fn keyed(&self) -> Size {
         Traffic::keyed(self.traffic, &self.account)
     }
 

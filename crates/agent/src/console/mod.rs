@@ -2,7 +2,9 @@
 //!
 //! It draws with the script of HTML reports. All it loads comes from the agent.
 
-use std::collections::VecDeque;
+mod history;
+
+use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -14,18 +16,22 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, H
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use flowgauge_engine::account::Account;
+use flowgauge_engine::report::EpochReport;
 use flowgauge_engine::sink::{Format, Html, Item, Sink, SinkError, Takes, rfc3339};
 use futures_util::Stream;
 use futures_util::stream::unfold;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::{Receiver, Sender, channel};
 
 use crate::alert::Board;
 use crate::anonymize::Method;
-use crate::http::{Access, listen};
+use crate::http::{Access, Health, listen};
 use crate::lines::Lines;
+use crate::replay::now_ns;
+use history::{History, Point};
 
 /// Reports of a measurement that are kept, as many as the page holds.
 const EPOCHS: usize = 120;
@@ -71,15 +77,62 @@ pub struct Console {
     /// The measurements, in the order of the file.
     measurements: Vec<String>,
     board: Board,
+    health: Health,
+    /// Since when it keeps what comes.
+    since_ns: i64,
     kept: Mutex<Kept>,
     events: Sender<Arc<str>>,
 }
 
-/// The last reports as JSON, the oldest first, and their bytes.
+/// The last reports as JSON, the oldest first, and their bytes; and what is kept of all of them.
 #[derive(Default)]
 struct Kept {
     reports: VecDeque<(Arc<str>, Arc<str>)>,
     bytes: usize,
+    measured: BTreeMap<Arc<str>, Measured>,
+}
+
+/// The totals of a measurement since the start, and its last day.
+#[derive(Default)]
+struct Measured {
+    account: Account,
+    epochs: u64,
+    empty_epochs: u64,
+    undelivered: u64,
+    /// Start and end of the newest epoch.
+    newest_ns: Option<(i64, i64)>,
+    history: History,
+}
+
+impl Measured {
+    fn add(&mut self, report: &EpochReport) {
+        self.account.add(&report.account);
+        self.epochs += 1;
+        self.undelivered += report.undelivered;
+        self.newest_ns = report.start_ns.zip(report.end_ns).or(self.newest_ns);
+        if let Some(point) = Point::of(report) {
+            self.history.add(&point);
+        }
+    }
+
+    /// The totals, with the newest point of the history.
+    fn json(&self, measurement: &str) -> Value {
+        let account = &self.account;
+        json!({
+            "measurement": measurement,
+            "epochs": self.epochs,
+            "empty_epochs": self.empty_epochs,
+            "newest_start": self.newest_ns.map(|(start_ns, _)| rfc3339(start_ns)),
+            "newest_end": self.newest_ns.map(|(_, end_ns)| rfc3339(end_ns)),
+            "packets": account.keyed,
+            "lost": account.lost,
+            "dropped": account.dropped.packets,
+            "untracked": account.untracked.packets,
+            "late": account.late,
+            "undelivered": self.undelivered,
+            "point": self.history.newest().map(Point::json),
+        })
+    }
 }
 
 impl Kept {
@@ -100,6 +153,10 @@ impl Kept {
         self.bytes -= self.reports.remove(place).map_or(0, |(_, line)| line.len());
     }
 
+    fn of(&mut self, measurement: &Arc<str>) -> &mut Measured {
+        self.measured.entry(Arc::clone(measurement)).or_default()
+    }
+
     /// The last report of each of these measurements.
     fn newest(&self, measurements: &[String]) -> Vec<Arc<str>> {
         let newest = measurements.iter().filter_map(|name| {
@@ -110,17 +167,22 @@ impl Kept {
 }
 
 impl Console {
-    /// A console without a report, of an agent of this name with these measurements and alerts.
-    pub fn new(agent: String, measurements: Vec<String>, board: Board) -> Arc<Self> {
+    /// A console without a report, of an agent of this name with these measurements, alerts and health.
+    pub fn new(
+        agent: String,
+        measurements: Vec<String>,
+        board: Board,
+        health: Health,
+    ) -> Arc<Self> {
         let (kept, (events, _)) = (Mutex::default(), channel(WAITING));
-        Arc::new(Self { agent, measurements, board, kept, events })
+        Arc::new(Self { agent, measurements, board, health, since_ns: now_ns(), kept, events })
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The agent's name, and its alerts as they stand.
+    /// The agent's name, its alerts as they stand, and its health.
     fn status(&self) -> String {
         let alerts = self.board.standings().into_iter().map(|standing| {
             json!({
@@ -131,7 +193,38 @@ impl Console {
                 "items": standing.items,
             })
         });
-        json!({ "agent": self.agent, "alerts": alerts.collect::<Vec<_>>() }).to_string()
+        let alerts: Vec<_> = alerts.collect();
+        json!({
+            "agent": self.agent,
+            "now": rfc3339(now_ns()),
+            "since": rfc3339(self.since_ns),
+            "problem": self.health.problem(),
+            "alerts": alerts,
+            "alerts_missed": self.board.missed(),
+            "measurements": self.each(|name, measured| measured.json(name)),
+        })
+        .to_string()
+    }
+
+    /// The last day of each measurement.
+    fn history(&self) -> String {
+        let points = self.each(
+            |name, measured| json!({ "measurement": name, "points": measured.history.json() }),
+        );
+        json!({
+            "since": rfc3339(self.since_ns),
+            "step_seconds": history::STEP_NS / 1_000_000_000,
+            "measurements": points,
+        })
+        .to_string()
+    }
+
+    /// What is said of each measurement, in the order of the file.
+    fn each(&self, say: impl Fn(&str, &Measured) -> Value) -> Vec<Value> {
+        let kept = self.kept();
+        let none = Measured::default();
+        let names = self.measurements.iter().map(String::as_str);
+        names.map(|name| say(name, kept.measured.get(name).unwrap_or(&none))).collect()
     }
 
     /// The paths that a browser asks for.
@@ -147,6 +240,7 @@ impl Console {
             .route("/console.css", get(move || async { text(style, include_str!("console.css")) }))
             .route("/reports", get(reports))
             .route("/reports/newest", get(newest))
+            .route("/history", get(history))
             .route("/status", get(status))
             .route("/events", get(events))
             .with_state(Arc::clone(self))
@@ -165,13 +259,28 @@ impl Sink for ConsoleSink {
     }
 
     fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
-        let Item::Epoch(report) = item else { return Ok(()) };
+        let report = match item {
+            Item::Epoch(report) => report,
+            Item::Gap(gap) => {
+                let mut kept = self.console.kept();
+                kept.of(&gap.measurement).empty_epochs += gap.epochs;
+                return Ok(());
+            }
+            Item::Total(_) | Item::Snapshot(_) => return Ok(()),
+        };
         let mut line = Vec::new();
         // Memory takes all of it.
         let written = self.lines.item(item, &mut line);
         written.map_err(|error| SinkError::new("the console", error))?;
         let line: Arc<str> = String::from_utf8_lossy(&line).trim_end().into();
-        self.console.kept().add(&report.measurement, &line);
+        {
+            let mut kept = self.console.kept();
+            kept.add(&report.measurement, &line);
+            // The epoch's own report has all of an update in it again.
+            if !report.update {
+                kept.of(&report.measurement).add(report);
+            }
+        }
         // There may be no reader.
         let _ = self.console.events.send(line);
         Ok(())
@@ -187,6 +296,10 @@ async fn reports(Shared(console): Of) -> Response {
 
 async fn newest(Shared(console): Of) -> Response {
     text("application/x-ndjson", joined(console.kept().newest(&console.measurements).iter()))
+}
+
+async fn history(Shared(console): Of) -> Response {
+    text("application/json", console.history())
 }
 
 async fn status(Shared(console): Of) -> Response {
@@ -243,6 +356,32 @@ fn text(kind: &'static str, body: impl Into<axum::body::Body>) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn status_and_history_name_each_measurement() {
+        let health = Health::default();
+        let names = ["two", "one"].map(str::to_owned).to_vec();
+        let console = Console::new("edge".to_owned(), names, Board::default(), health.clone());
+        console.kept().of(&"one".into()).empty_epochs += 3;
+        // What a reload took away is not named.
+        console.kept().of(&"gone".into()).epochs += 1;
+        let read = |text: String| serde_json::from_str::<Value>(&text).unwrap_or_default();
+        let status = read(console.status());
+        assert_eq!(status["problem"], "no source was read yet");
+        let of = |field: &str| {
+            status["measurements"]
+                .as_array()
+                .map(|all| all.iter().map(|one| one[field].clone()).collect())
+        };
+        assert_eq!(of("measurement"), Some(vec![json!("two"), json!("one")]));
+        assert_eq!(of("empty_epochs"), Some(vec![json!(0), json!(3)]));
+        assert_eq!(of("newest_end"), Some(vec![Value::Null; 2]));
+        health.alive();
+        assert_eq!(read(console.status())["problem"], Value::Null);
+        let history = read(console.history());
+        assert_eq!(history["step_seconds"], 60);
+        assert_eq!(history["measurements"][1], json!({ "measurement": "one", "points": [] }));
+    }
 
     #[test]
     fn what_is_kept_is_bounded() {

@@ -1,0 +1,271 @@
+//! The last day of a measurement, a point for each minute.
+
+use std::collections::VecDeque;
+
+use flowgauge_core::summary::Estimate;
+use flowgauge_core::task::{Report, Selection};
+use flowgauge_core::terms::Measure;
+use flowgauge_engine::report::EpochReport;
+use flowgauge_engine::sink::rfc3339;
+use serde_json::{Map, Value, json};
+
+/// Time of a point: its epochs begin in the same minute.
+pub(super) const STEP_NS: i64 = 60_000_000_000;
+
+/// Minutes that are kept: those of a day.
+const DAY: i64 = 24 * 60;
+
+/// Points that are kept, also where a clock is set back.
+const POINTS: usize = 24 * 60;
+
+/// The estimates of a point, in the order of [`Point::means`].
+const ESTIMATES: [&str; 4] = ["flows", "entropy", "largest_share", "distinct"];
+
+/// An estimate and its bounds, summed over epochs.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mean {
+    epochs: u32,
+    value: f64,
+    low: f64,
+    high: f64,
+}
+
+impl Mean {
+    fn add(&mut self, estimate: &Estimate) {
+        self.epochs += 1;
+        self.value += estimate.value;
+        self.low += estimate.low;
+        self.high += estimate.high;
+    }
+
+    /// The mean; JSON has no infinity, and `null` says that there is no upper bound.
+    fn json(&self) -> Option<Value> {
+        let mean = |sum: f64| sum / f64::from(self.epochs);
+        (self.epochs > 0).then(
+            || json!({ "value": mean(self.value), "low": mean(self.low), "high": mean(self.high) }),
+        )
+    }
+}
+
+/// What the epochs of a minute had, or one longer epoch.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Point {
+    start_ns: i64,
+    end_ns: i64,
+    epochs: u32,
+    /// Observed time.
+    seconds: f64,
+    packets: u64,
+    bytes: u64,
+    lost: u64,
+    means: [Mean; ESTIMATES.len()],
+}
+
+impl Point {
+    /// The point of one epoch; `None` without a packet.
+    pub(super) fn of(report: &EpochReport) -> Option<Self> {
+        let (start_ns, end_ns) = (report.start_ns?, report.end_ns?);
+        let seconds = end_ns.saturating_sub(start_ns) as f64 / 1e9 * report.coverage;
+        let keyed = report.keyed();
+        let lost = report.account.lost + report.account.dropped.packets;
+        let (packets, bytes) = (keyed.packets, keyed.bytes);
+        let mut point =
+            Self { start_ns, end_ns, epochs: 1, seconds, packets, bytes, lost, ..Self::default() };
+        for (estimate, mean) in estimates(report).iter().zip(&mut point.means) {
+            if let Some(estimate) = estimate {
+                mean.add(estimate);
+            }
+        }
+        Some(point)
+    }
+
+    fn minute(&self) -> i64 {
+        self.start_ns.div_euclid(STEP_NS)
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.end_ns = self.end_ns.max(other.end_ns);
+        self.epochs += other.epochs;
+        self.seconds += other.seconds;
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+        self.lost += other.lost;
+        for (mean, more) in self.means.iter_mut().zip(&other.means) {
+            mean.epochs += more.epochs;
+            mean.value += more.value;
+            mean.low += more.low;
+            mean.high += more.high;
+        }
+    }
+
+    pub(super) fn json(&self) -> Value {
+        let mut point = Map::new();
+        point.insert("start".to_owned(), rfc3339(self.start_ns).into());
+        point.insert("end".to_owned(), rfc3339(self.end_ns).into());
+        point.insert("epochs".to_owned(), self.epochs.into());
+        point.insert("seconds".to_owned(), self.seconds.into());
+        point.insert("packets".to_owned(), self.packets.into());
+        point.insert("bytes".to_owned(), self.bytes.into());
+        point.insert("lost".to_owned(), self.lost.into());
+        for (name, mean) in ESTIMATES.into_iter().zip(&self.means) {
+            if let Some(mean) = mean.json() {
+                point.insert(name.to_owned(), mean);
+            }
+        }
+        point.into()
+    }
+}
+
+/// The estimates of a report, in the order of their names.
+fn estimates(report: &EpochReport) -> [Option<Estimate>; ESTIMATES.len()] {
+    let mut estimates = [None; ESTIMATES.len()];
+    for (_, answer) in &report.tasks {
+        let (place, estimate) = match answer {
+            Report::Cardinality { flows } => (0, Some(*flows)),
+            Report::Entropy { bits, .. } => (1, Some(*bits)),
+            Report::Sizes { selection, items, .. } if *selection != Selection::Asked => {
+                let share = items.first().and_then(|item| {
+                    let weight = match report.by {
+                        Measure::Packets => item.size.packets,
+                        Measure::Bytes => item.size.bytes,
+                    };
+                    weight.and_then(|weight| share(&weight, item.share))
+                });
+                (2, share)
+            }
+            Report::Spread { items, .. } => (3, items.first().map(|item| item.distinct)),
+            _ => continue,
+        };
+        estimates[place] = estimates[place].or(estimate);
+    }
+    estimates
+}
+
+/// A weight, whose share of all weight is known, as that share.
+fn share(weight: &Estimate, share: f64) -> Option<Estimate> {
+    let of = |bound: f64| bound / weight.value * share;
+    (weight.value > 0.0).then(|| Estimate {
+        value: share,
+        low: of(weight.low),
+        high: of(weight.high).min(1.0),
+        confidence: weight.confidence,
+    })
+}
+
+/// The points of a measurement, the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct History(VecDeque<Point>);
+
+impl History {
+    /// Adds a point to that of its minute. Points of before the last day go.
+    pub(super) fn add(&mut self, point: &Point) {
+        match self.0.back_mut() {
+            Some(last) if last.minute() == point.minute() => last.add(point),
+            _ => self.0.push_back(*point),
+        }
+        let first = point.minute() - DAY;
+        while self.0.len() > POINTS || self.0.front().is_some_and(|oldest| oldest.minute() <= first)
+        {
+            self.0.pop_front();
+        }
+    }
+
+    pub(super) fn newest(&self) -> Option<&Point> {
+        self.0.back()
+    }
+
+    pub(super) fn json(&self) -> Value {
+        self.0.iter().map(Point::json).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND_NS: i64 = 1_000_000_000;
+
+    /// An epoch of ten seconds with as many packets as its start has seconds.
+    fn epoch(second: i64) -> Point {
+        let (start_ns, end_ns) = (second * SECOND_NS, (second + 10) * SECOND_NS);
+        let packets = second.unsigned_abs();
+        Point {
+            start_ns,
+            end_ns,
+            epochs: 1,
+            seconds: 10.0,
+            packets,
+            bytes: 2,
+            lost: 1,
+            ..Point::default()
+        }
+    }
+
+    fn with_flows(second: i64, value: f64, low: f64, high: f64) -> Point {
+        let mut point = epoch(second);
+        point.means[0].add(&Estimate { value, low, high, confidence: None });
+        point
+    }
+
+    #[test]
+    fn epochs_of_a_minute_are_one_point() {
+        let mut history = History::default();
+        history.add(&with_flows(120, 10.0, 8.0, 12.0));
+        history.add(&with_flows(130, 20.0, 10.0, 40.0));
+        // One without the estimate does not count for its mean.
+        history.add(&epoch(170));
+        history.add(&with_flows(180, 7.0, 7.0, f64::INFINITY));
+        let points = history.json();
+        assert_eq!(points.as_array().map(Vec::len), Some(2));
+        let expected = json!({
+            "start": "1970-01-01T00:02:00.000000000Z", "end": "1970-01-01T00:03:00.000000000Z",
+            "epochs": 3, "seconds": 30.0, "packets": 420, "bytes": 6, "lost": 3,
+            "flows": { "value": 15.0, "low": 9.0, "high": 26.0 },
+        });
+        assert_eq!(points[0], expected);
+        assert_eq!(points[1]["flows"], json!({ "value": 7.0, "low": 7.0, "high": null }));
+        assert!(points[1].get("entropy").is_none());
+    }
+
+    #[test]
+    fn an_epoch_longer_than_a_minute_is_a_point() {
+        let mut history = History::default();
+        for start in [0, 300, 600] {
+            history.add(&Point {
+                end_ns: (start + 300) * SECOND_NS,
+                seconds: 300.0,
+                ..epoch(start)
+            });
+        }
+        assert_eq!(history.0.len(), 3);
+        assert_eq!(history.newest().map(|point| (point.epochs, point.packets)), Some((1, 600)));
+    }
+
+    #[test]
+    fn a_day_is_kept() {
+        let mut history = History::default();
+        for minute in 0..2 * DAY {
+            for second in [0, 10] {
+                history.add(&epoch(60 * minute + second));
+            }
+        }
+        assert_eq!(history.0.len(), POINTS);
+        assert_eq!(history.0[0].start_ns, DAY * STEP_NS);
+        // After a gap of an hour, points from before the last day are gone.
+        history.add(&epoch(60 * (2 * DAY + 60)));
+        assert_eq!(history.0.len(), POINTS - 60);
+        // A clock that was set back keeps the bound.
+        for minute in 0..2 * DAY {
+            history.add(&epoch(60 * minute));
+        }
+        assert!(history.0.len() <= POINTS);
+    }
+
+    #[test]
+    fn bounds_of_a_share_are_those_of_its_weight() {
+        let weight = Estimate { value: 50.0, low: 40.0, high: 500.0, confidence: Some(0.95) };
+        let share = share(&weight, 0.5);
+        assert_eq!(share.map(|share| (share.value, share.low, share.high)), Some((0.5, 0.4, 1.0)));
+        assert!(super::share(&Estimate { value: 0.0, ..weight }, 0.0).is_none());
+    }
+}
