@@ -235,6 +235,7 @@ impl Console {
         Router::new()
             .route("/", get(|| async move { text("text/html; charset=utf-8", page) }))
             .route("/draw.js", get(move || async move { text(script, Html::SCRIPT) }))
+            .route("/filter.js", get(move || async { text(script, include_str!("filter.js")) }))
             .route("/console.js", get(move || async { text(script, include_str!("console.js")) }))
             .route("/style.css", get(move || async { text(style, Html::STYLE) }))
             .route("/console.css", get(move || async { text(style, include_str!("console.css")) }))

@@ -211,6 +211,9 @@ function plot(label, width, height, marks, ...children) {
     const away = (mark) => Math.hypot(mark.cx.baseVal.value - x, mark.cy.baseVal.value - y);
     return marks.reduce((best, mark) => (!best || away(mark) < away(best) ? mark : best), null);
   };
+  // The mark that is shown, for the plot that is drawn in place of this one.
+  picture.shownAt = () => marks.indexOf(current);
+  picture.showAt = (at) => show(marks[Math.min(at, marks.length - 1)] || null);
   picture.addEventListener('pointermove', (event) => show(nearest(event)));
   picture.addEventListener('pointerdown', (event) => show(nearest(event)));
   picture.addEventListener('pointerleave', () => show(null));
@@ -247,12 +250,13 @@ function ticks(most, wanted) {
   return Array.from({ length: Math.floor(most / step + 1e-9) + 1 }, (_, at) => at * step);
 }
 
-// Bars over time: each of `bars` has a start and an end in milliseconds, a value, and a text.
-function timePlot(name, unit, width, bars, shades, pick) {
+// Bars over time: each of `bars` has a start and an end in milliseconds, a value, and a text. What was lost
+// stands on the value; an estimate has its bounds `low` and `high` around it (`high` is null without one). The
+// axis is from the first bar to the last, or those of `range`.
+function timePlot(name, unit, width, bars, shades, pick, range = bars) {
   const [height, left, bottom, top] = [150, 62, 20, 10];
-  const [from, to] = [bars[0].start, bars[bars.length - 1].end];
-  let last = from;
-  const most = Math.max(...bars.map((bar) => bar.value), 0);
+  const [from, to] = [range[0].start, range[range.length - 1].end];
+  const most = bars.reduce((most, bar) => Math.max(most, bar.value + (bar.lost || 0), bar.high || 0), 0);
   const x = (time) => left + ((width - left - 8) * (time - from)) / (to - from || 1);
   const y = (value) => height - bottom - ((height - bottom - top) * value) / (most || 1);
   const grid = ticks(most, 4).flatMap((value) => [
@@ -264,7 +268,7 @@ function timePlot(name, unit, width, bars, shades, pick) {
   const times = [];
   for (let time = Math.ceil(from / step) * step; time <= to; time += step) {
     const place = x(time) > width - 44 ? 'end' : x(time) < left + 30 ? 'start' : 'middle';
-    const words = step < 864e5 ? clockAt(time, 11, step < 1000 ? 23 : 19) : clockAt(time, 0, 10);
+    const words = step < 864e5 ? clockAt(time, 11, step < 1000 ? 23 : step < 6e4 ? 19 : 16) : clockAt(time, 0, 10);
     times.push(text(x(time), height - 5, words, 'axis', place));
     times.push(line(x(time), x(time), height - bottom, height - bottom + 4));
   }
@@ -273,20 +277,34 @@ function timePlot(name, unit, width, bars, shades, pick) {
     width: Math.max(0.5, x(Math.min(to, other)) - x(Math.max(from, one))), height: height - bottom - top
   });
   const spans = (shades || []).map((shade) => rect('shade', column(shade.start, shade.end)));
-  let outline = 'M' + x(from) + ' ' + y(0);
+  // The bars between two heights, those that touch as one shape.
+  const outline = (shown, low, high) => {
+    let [path, back] = ['', ''];
+    shown.forEach((bar, at) => {
+      const joins = at > 0 && bar.start <= shown[at - 1].end;
+      if (!joins) [path, back] = [path + back + (at ? 'Z' : '') + 'M' + x(bar.start) + ' ' + y(low(bar)), ''];
+      path += 'V' + y(high(bar)) + 'H' + x(bar.end);
+      back = 'V' + y(low(bar)) + 'H' + x(bar.start) + back;
+    });
+    return path + back + 'Z';
+  };
+  const shape = (look, shown, low, high) => (shown.length ? draw('path', { class: look, d: outline(shown, low, high) }) : null);
+  const bounded = bars.filter((bar) => bar.low !== undefined);
+  const value = (bar) => bar.value;
+  const shapes = [
+    bounded.length ? shape('bounds', bounded, (bar) => bar.low, (bar) => (bar.high === null ? most : bar.high)) : null,
+    bounded.length ? shape('value', bars, value, value) : shape('area', bars, () => 0, value),
+    shape('lost', bars.filter((bar) => bar.lost), value, (bar) => bar.value + bar.lost),
+  ].filter(Boolean);
   const marks = bars.map((bar) => {
-    outline += (bar.start > last ? 'V' + y(0) + 'H' + x(bar.start) : '') + 'V' + y(bar.value) + 'H' + x(bar.end);
-    last = bar.end;
     const box = column(bar.start, bar.end);
     if (bar.found) spans.push(rect('flag', { ...box, y: height - bottom, height: 3 }));
     const mark = rect('step ' + (bar.look || ''), box, { 'data-tip': bar.text, 'data-value': bar.value, ...bar.data });
     if (pick) mark.addEventListener('click', () => pick(bar));
     return mark;
   });
-  outline += 'V' + y(0) + 'Z';
   return make('div', { class: 'panel', 'data-plot': name }, make('h3', null, unit),
-    plot(unit + ' over time', width, height, marks,
-      grid, spans, draw('path', { class: 'area', d: outline }), times, marks));
+    plot(unit + ' over time', width, height, marks, grid, spans, shapes, times, marks));
 }
 
 const shareOf = (report, weight) => weight / keyed(report)[report.by] || 0;
@@ -410,8 +428,8 @@ function treemap(report, side, width) {
   for (const node of nodes) {
     if (node.children.size) node.children.set('', { name: 'other in ' + node.name, weight: node.own, children: new Map() });
   }
-  // A packet counts for both of its hosts: neither prefixes nor the rest have a sum.
-  const rest = side === 'host' ? 0 : Math.max(0, total - sum);
+  // A packet counts for both of its hosts: neither prefixes nor the rest have a sum. A filter leaves the rest out.
+  const rest = side === 'host' || report.filtered ? 0 : Math.max(0, total - sum);
   const [marks, shapes, rows] = [[], [], []];
   const sorted = (nodes) => [...nodes].sort((one, other) => other.weight - one.weight);
   const tile = (node, box, look) => {
@@ -444,8 +462,9 @@ function treemap(report, side, width) {
     sorted(node.children.values()).forEach((child) => walk(child, depth + 1));
   };
   sorted(tops).forEach((node) => walk(node, 0));
-  const more = rest > total / 100 ? ' Grey is the rest; a larger --top lists more.' : '';
-  const words = plural(weights.size, 'listed ' + side);
+  const option = document.documentElement.dataset.live ? 'top' : '--top';
+  const more = rest > total / 100 ? ' Grey is the rest; a larger ' + option + ' lists more.' : '';
+  const words = plural(weights.size, (report.filtered ? 'shown ' : 'listed ') + side);
   const covered = side === 'host' ? 'The ' + words + '; a packet counts for both of its hosts.' : coverage(report, words, sum) + '.';
   return make('div', { 'data-plot': side + 's' }, about(covered + more),
     plot(side + 's by prefix', width, height, marks, shapes), folded(table(['prefix or ' + side, report.by, 'share'], rows)));
@@ -528,7 +547,7 @@ function sankey(report, width) {
     .map((band) => amountRow(report, name(band), band.weight));
   const lower = (flows[0].key.source_port === undefined ? '' : ' The port is the lower of both, as that of a service.')
     + (bothWays(report) ? ' The lower endpoint of a conversation is on the left.' : '');
-  return make('div', { 'data-plot': 'paths' }, about(coverage(report, plural(flows.length, 'listed flow'), sum) + '.' + lower),
+  return make('div', { 'data-plot': 'paths' }, about(coverage(report, plural(flows.length, report.filtered ? 'shown flow' : 'listed flow'), sum) + '.' + lower),
     plot('flows from sources by ports to destinations', width, height, marks, shapes), folded(table(['from → to', report.by, 'share'], rows)));
 }
 
@@ -540,8 +559,21 @@ function shareCell(share) {
   line.style.width = 100 * Math.min(1, share) + '%';
   return make('td', { class: 'number share', 'data-value': share }, percent(share), line);
 }
-// A number, its bounds where they are not the number, and their confidence.
-function estimate(value, words) {
+// A bar as long as a number, with its bounds, on a scale up to `most`.
+function errorBar(value, most) {
+  const at = (number) => 100 * Math.max(0, Math.min(1, number / most)) + '%';
+  const line = make('i', { class: 'line' });
+  line.style.width = at(value.value);
+  const isExact = value.low === value.value && value.high === value.value;
+  const error = isExact ? null : make('i', { class: value.high === null ? 'error open' : 'error' });
+  if (error) {
+    error.style.left = at(value.low);
+    error.style.right = 'calc(100% - ' + at(value.high === null ? most : value.high) + ')';
+  }
+  return make('span', { class: 'bar' }, line, error);
+}
+// A number, its bounds where they are not the number, and their confidence; a bar where there is a scale.
+function estimate(value, words, most) {
   if (!value) return make('td', { class: 'number' }, '–');
   const one = make('td', {
     class: 'number', 'data-value': value.value, 'data-low': value.low,
@@ -552,6 +584,7 @@ function estimate(value, words) {
     const whole = (words) => words.replaceAll(' ', '\u00a0');
     one.append(make('small', null, whole(words(value.low) + ' to ' + high), value.confidence ? ' (' + whole(percent(value.confidence)) + ')' : null));
   }
+  if (most > 0) one.append(errorBar(value, most));
   return one;
 }
 // When and how a flow was seen: titles of columns, and its cells.
@@ -574,7 +607,7 @@ function table(titles, rows) {
   const isNumber = (at) => rows.length && rows[0][at].classList.contains('number');
   const head = make('tr', null, titles.map((title, at) => make('th', { scope: 'col', class: isNumber(at) ? 'number' : null }, title)));
   const body = make('tbody', null, rows.map((row) => make('tr', null, row)));
-  return make('div', { class: 'scroll', tabindex: rows.length > 12 ? 0 : null }, make('table', null, make('thead', null, head), body));
+  return make('div', { class: 'scroll', tabindex: 0, role: 'group', 'aria-label': 'Table with ' + plural(rows.length, 'row') }, make('table', null, make('thead', null, head), body));
 }
 const folded = (content) => make('details', null, make('summary', null, 'As a table'), content);
 
@@ -605,7 +638,11 @@ function answer(report, name, task) {
   if (name === 'changes' && task.threshold === null) facts.push('No forecast yet: changes need an epoch before this one.');
   if (task.truncated) facts.push(count(task.truncated) + ' more are not listed; --limit lists more.');
   if (task.complete_to !== undefined && task.complete_to < task.items.length) {
-    facts.push('Ranks up to ' + count(task.complete_to) + ' are certain; below, some may be missing or out of order.');
+    facts.push(task.complete_to ? 'Ranks up to ' + count(task.complete_to) + ' are certain; below, some may be missing or out of order.'
+      : 'No rank is certain: some may be missing or out of order.');
+  }
+  if (report.filtered && report.filtered[name]) {
+    facts.push('The filter shows ' + count(task.items.length) + ' of ' + plural(report.filtered[name], 'item') + '.');
   }
   if (facts.length) parts.push(about(facts.join(' ')));
   const single = Object.entries(task).filter(([field, value]) => value !== null && (field === 'normalized' || value.low !== undefined));
@@ -617,12 +654,15 @@ function answer(report, name, task) {
   }
   for (const [list, items] of Object.entries(task).filter(([, value]) => Array.isArray(value))) {
     if (!items.length) {
-      if (list === 'items') parts.push(make('p', null, 'None.'));
+      if (list === 'items' && !report.filtered) parts.push(make('p', null, 'None.'));
       continue;
     }
     const named = items[0].key || items[0].prefix || items[0].source;
     const fields = Object.keys(items[0])
       .filter((field) => !['key', 'prefix', 'source', 'destination', 'seen'].includes(field) && items.some((item) => item[field] !== null));
+    // What the list is sorted by.
+    const sorted = ['discounted', 'distinct', by].find((field) => fields.includes(field));
+    const most = items.reduce((most, item) => Math.max(most, sorted && item[sorted] ? item[sorted].high || item[sorted].value : 0), 0);
     const { seen } = items[0];
     wide ||= Boolean(seen);
     const rows = items.map((item) => {
@@ -631,7 +671,7 @@ function answer(report, name, task) {
       return [...(named ? [what(known ? words + ' (' + known + ')' : words)] : []), ...fields.map((field) => {
         const value = item[field];
         if (field === 'share' || field === 'q') return shareCell(value);
-        return value === null || typeof value === 'object' ? estimate(value, wordsOf(field)) : cell(count(value), value);
+        return value === null || typeof value === 'object' ? estimate(value, wordsOf(field), field === sorted ? most : 0) : cell(count(value), value);
       }), ...(seen ? seenCells(report, item.seen) : [])];
     });
     const head = HEADS[name] || wordsOfKey(report)[0];
@@ -703,7 +743,9 @@ function tiles(report) {
   return make('div', { class: 'cards' }, all);
 }
 
+// Where there is no content, a report says how to get it.
 function section(title, content, missing, wide) {
+  if (!content && document.documentElement.dataset.live) return null;
   return make('section', { class: wide ? 'wide' : null }, make('h2', null, title), content || make('p', { class: 'about missing' }, missing));
 }
 
@@ -728,12 +770,18 @@ function overTime(report, width) {
     folded(table(['start of the step', 'packets', 'bytes'], rows)));
 }
 
-function show(report, width) {
-  const half = width > 760 ? (width - 56) / 2 : width;
+// What stands above all else of a report.
+function heading(report) {
   const parts = [];
   if (report.coverage < 1) parts.push(note(percent(report.coverage) + ' of this epoch was observed.'));
   if (report.undelivered) parts.push(note(plural(report.undelivered, 'report') + ' before this one could not be written in time.'));
   parts.push(tiles(report));
+  return parts;
+}
+
+function show(report, width, live) {
+  const half = width > 760 ? (width - 56) / 2 : width;
+  const parts = [];
   const { findings } = report.tasks;
   if (findings) {
     const list = findings.items.length ? make('ul', { class: 'findings' }, findings.items.map(finding)) : make('p', null, 'Nothing stands out.');
@@ -752,11 +800,12 @@ function show(report, width) {
     section('Source → port → destination', sankey(report, half),
       'The task top or heavy-hitters gives this plot, with a key that has source, destination and destination port, such as five-tuple.'),
     section('Flow sizes', sizePlot(report, half), 'The task size-distribution gives the number of flows of each size.')];
-  parts.push(...(report.account.keyed ? plots() : [section('Traffic', null, 'No packet was measured.', true)]));
-  for (const [name, task] of Object.entries(report.tasks)) {
-    // These two stand above.
-    if (name !== 'findings' && name !== 'size-distribution') parts.push(answer(report, name, task));
-  }
+  const drawn = report.account.keyed ? plots() : [section('Traffic', null, 'No packet was measured.', true)];
+  // These two stand above.
+  const listed = Object.entries(report.tasks).filter(([name]) => name !== 'findings' && name !== 'size-distribution')
+    .map(([name, task]) => answer(report, name, task));
+  // Who watches an agent reads the lists first.
+  parts.push(...(live ? [...listed, ...drawn] : [...drawn, ...listed]));
   if (report.breakdown) {
     const { protocols, ports } = report.breakdown;
     const all = keyed(report).packets;
@@ -789,7 +838,37 @@ function ending(totals) {
     lines('Problems', total.problems), lines('Notes of the run', total.notes)]).filter(Boolean);
 }
 
-// Draws these items. What it returns adds another one to a page of an agent, which goes on.
+// What a reader can open, scroll or focus below an element, by its section, kind and place.
+function places(root) {
+  const [found, number] = [new Map(), new Map()];
+  for (const element of root.querySelectorAll('details, summary, .scroll, svg, button, select')) {
+    const title = element.closest('section')?.querySelector('h2');
+    const kind = (title ? title.textContent : '') + ' ' + element.localName;
+    number.set(kind, (number.get(kind) || 0) + 1);
+    found.set(kind + ' ' + number.get(kind), element);
+  }
+  return found;
+}
+// Draws below an element again, and leaves a reader where they are.
+function redraw(root, change) {
+  const before = [...places(root)].map(([name, element]) => [name, {
+    open: element.open, top: element.scrollTop, left: element.scrollLeft,
+    at: element.shownAt ? element.shownAt() : -1, focused: element === document.activeElement
+  }]);
+  change();
+  const after = places(root);
+  for (const [name, { open, top, left, at, focused }] of before) {
+    const element = after.get(name);
+    if (!element) continue;
+    if (open) element.open = true;
+    if (top || left) [element.scrollTop, element.scrollLeft] = [top, left];
+    if (focused) element.focus({ preventScroll: true });
+    if (at >= 0) element.showAt(at);
+  }
+}
+
+// Draws these items. The page of an agent goes on: `live` gives what it shows of a report (`view`) and a
+// section of its own (`section`), and hears what is shown (`shown`). What is returned adds and chooses reports.
 function page(items, unreadable, live) {
   const totals = items.filter((item) => item.type === 'total');
   const reports = [];
@@ -814,10 +893,19 @@ function page(items, unreadable, live) {
   const last = (name) => reports.filter((report) => report.measurement === name).length - 1;
   // The page of a run that goes on opens at its newest epoch.
   const opening = (name) => ({ name, at: totals.length ? 0 : last(name) });
-  const chosen = opening(names[0]);
+  // `held` keeps a reader of the newest epoch at it when the next one comes.
+  const chosen = { ...opening(names[0]), held: false };
+  const follows = () => Boolean(live) && chosen.at === last(chosen.name) && !chosen.held;
+  // An open list of epochs is not pulled away.
+  const isChoosing = () => document.activeElement !== null && document.activeElement.id === 'epoch';
   const name = (report) => 'epoch ' + report.epoch + (report.type === 'update' ? ' so far' : '');
-  const option = (report) => name(report) + (report.start ? ' · ' + clock(report.start, '', 8) : '');
-  const pick = (change) => { Object.assign(chosen, change); render(); };
+  const option = (report) => name(report) + (report.start ? ' · ' + clock(report.start, (reports[reports.length - 1].start || '').slice(0, 10), 8) : '');
+  const pick = (change) => { Object.assign(chosen, { held: false }, change); render(); };
+  const step = (by) => {
+    const to = chosen.at + by;
+    if (to >= 0 && to <= last(chosen.name)) pick({ at: to });
+  };
+  const hold = () => (follows() ? pick({ held: true }) : pick(opening(chosen.name)));
 
   function chooser() {
     const all = epochs();
@@ -832,18 +920,29 @@ function page(items, unreadable, live) {
     if (all.length > 1) {
       const select = make('select', { id: 'epoch', 'aria-label': 'Epoch' }, all.map((report, at) => make('option', { value: at }, option(report))));
       select.value = chosen.at;
-      select.addEventListener('change', () => pick({ at: Number(select.value) }));
-      const step = (words, to, name) => {
+      // Older epochs may have gone since.
+      select.addEventListener('change', () => pick({ at: Math.max(0, epochs().indexOf(all[Number(select.value)])), held: Boolean(live) }));
+      if (follows()) select.onblur = () => pick(opening(chosen.name));
+      const button = (words, by, name) => {
         const button = make('button', { type: 'button', 'aria-label': name }, words);
-        button.disabled = to < 0 || to >= all.length;
-        button.addEventListener('click', () => pick({ at: to }));
+        button.disabled = chosen.at + by < 0 || chosen.at + by >= all.length;
+        button.addEventListener('click', () => step(by));
         return button;
       };
-      parts.push(make('div', { class: 'epochs' }, step('‹', chosen.at - 1, 'Epoch before'), select, step('›', chosen.at + 1, 'Next epoch')));
+      const pause = live && make('button', { type: 'button', id: 'hold' }, follows() ? 'Pause' : 'Go live');
+      if (pause) pause.addEventListener('click', hold);
+      parts.push(make('div', { class: 'epochs' }, button('‹', -1, 'Epoch before'), select, button('›', 1, 'Next epoch'), pause));
     }
     parts.push(make('p', null, name(all[chosen.at]) + ' · ' + span(all[chosen.at])));
     choice.replaceChildren(...parts);
   }
+
+  const rechoose = () => {
+    const list = document.getElementById('epoch');
+    // That it goes is no choice.
+    if (list) list.onblur = null;
+    redraw(choice, chooser);
+  };
 
   // The mean rate of each epoch, around the chosen one.
   function strip(width) {
@@ -854,16 +953,18 @@ function page(items, unreadable, live) {
       if (!report.start) return [];
       const time = observed(report);
       const value = time > 0 ? keyed(report).packets / time : 0;
+      const lost = time > 0 ? (report.account.lost + report.account.dropped) / time : 0;
       const found = report.tasks.findings ? report.tasks.findings.items.length : 0;
       return [{
-        at: first + offset, start: milliseconds(report.start), end: milliseconds(report.end), value, found,
+        at: first + offset, start: milliseconds(report.start), end: milliseconds(report.end), value, lost, found,
         data: { 'data-epoch': report.epoch }, look: first + offset === chosen.at ? 'chosen' : '',
-        text: 'epoch ' + report.epoch + ': ' + rate(value, 'packets/s') + (found ? ', ' + plural(found, 'finding') : ''),
+        text: 'epoch ' + report.epoch + ': ' + rate(value, 'packets/s') + (lost ? ', lost ' + rate(lost, 'packets/s') : '') + (found ? ', ' + plural(found, 'finding') : ''),
       }];
     });
     if (!bars.length) return null;
     const bar = timePlot('epochs', 'packets/s', width, bars, null, (bar) => pick({ at: bar.at }));
-    return section('Epochs', make('div', null, about('Mean rate of each epoch; a click opens it. Red below: something stood out.'), bar), '', true);
+    const red = [bars.some((one) => one.lost) ? 'Red on top: lost packets.' : '', bars.some((one) => one.found) ? 'Red below: something stood out.' : ''];
+    return section('Epochs', make('div', null, about(['Mean rate of each epoch; a click opens it.', ...red].filter(Boolean).join(' ')), bar), '', true);
   }
 
   function render() {
@@ -873,15 +974,25 @@ function page(items, unreadable, live) {
     }
     const width = Math.max(280, Math.floor(main.clientWidth - 2 * (main.clientWidth > 560 ? 20 : 12)));
     document.getElementById('tip').hidden = true;
-    chooser();
-    const report = epochs()[chosen.at];
-    main.replaceChildren(...[strip(width), ...show(report, width)].filter(Boolean));
+    rechoose();
+    const whole = epochs()[chosen.at];
+    const report = live ? live.view(whole) : whole;
+    const own = live ? live.section : null;
+    redraw(main, () => {
+      const above = [strip(width), ...heading(report)].filter(Boolean);
+      const below = show(report, width, live);
+      for (const child of [...main.children]) if (child !== own) child.remove();
+      main.prepend(...above);
+      if (own && own.parentNode !== main) main.append(own);
+      main.append(...below);
+    });
+    if (live) live.shown(whole, follows(), width);
   }
   // A reader who looks at the newest epoch is taken along.
   function add(report) {
     if (!isReport(report)) return;
     const isFirst = !reports.length;
-    const follows = chosen.at === last(chosen.name);
+    const followed = follows();
     keep(report);
     const own = reports.filter((one) => one.measurement === report.measurement);
     if (own.length > LIVE_EPOCHS) {
@@ -889,18 +1000,32 @@ function page(items, unreadable, live) {
       if (chosen.name === report.measurement && chosen.at > 0) chosen.at -= 1;
     }
     if (isFirst) pick(opening(names[0]));
-    else if (chosen.name === report.measurement && follows) pick({ at: last(chosen.name) });
+    else if (isChoosing()) return;
+    else if (chosen.name === report.measurement && followed) pick({ at: last(chosen.name) });
+    else if (own.length === 1 || chosen.name === report.measurement) rechoose();
   }
 
   // Puts older reports before those that are there.
   add.before = (older) => {
     const newer = reports.splice(0);
-    const wasLast = newer.filter((report) => report.measurement === chosen.name).length - 1 === chosen.at;
+    const at = newer.filter((report) => report.measurement === chosen.name)[chosen.at];
     [...older.filter(isReport), ...newer].forEach(keep);
-    if (wasLast && reports.length) pick(opening(chosen.name || names[0]));
+    if (!reports.length) return;
+    const again = at && epochs().findIndex((report) => same(report, at));
+    pick(again >= 0 ? { at: again, held: chosen.held } : opening(chosen.name || names[0]));
   };
+  // Chooses a measurement and an epoch by their names; without an epoch the newest. Says whether they are there.
+  add.choose = (measurement, epoch) => {
+    if (!reports.length) return false;
+    const isThere = measurement === null || names.includes(measurement);
+    if (isThere) chosen.name = measurement || chosen.name || names[0];
+    const at = epoch === null || !isThere ? -1 : epochs().findLastIndex((report) => report.epoch === epoch);
+    pick(at >= 0 ? { at, held: true } : opening(chosen.name));
+    return isThere && (epoch === null || at >= 0);
+  };
+  Object.assign(add, { step, hold, render, names });
 
-  render();
+  if (!live) render();
   document.getElementById('end').append(...ending(totals), about(document.querySelector('meta[name=generator]').content));
   let drawn = main.clientWidth;
   window.addEventListener('resize', () => {
