@@ -318,6 +318,7 @@ mod tests {
     use flowgauge_core::block::ParsedRow;
     use flowgauge_core::packet::Frames;
     use flowgauge_engine::Arrivals;
+    use flowgauge_engine::source::Thinned;
 
     use super::*;
 
@@ -341,6 +342,7 @@ mod tests {
         }
         fn push_headers(&mut self, _: &[ParsedRow]) {}
         fn lose(&mut self, _: u64) {}
+        fn thin(&mut self, _: Option<Thinned>) {}
         fn note(&mut self, _: &str) {}
         fn advance(&mut self, _: i64) {}
         fn is_done(&self) -> bool {

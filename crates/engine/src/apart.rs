@@ -6,7 +6,7 @@ use flowgauge_kernel::Isa;
 
 use crate::meter::{Meter, Stream, finish};
 use crate::sampling::Arrivals;
-use crate::source::{Ahead, Skipped};
+use crate::source::{Ahead, Skipped, Thinned};
 
 /// The meter of several measurements that all sample before headers. Few packets are read, and hardly
 /// one by two measurements, so that sharing headers would not pay.
@@ -92,6 +92,10 @@ impl Meter for ApartMeter {
 
     fn lose(&mut self, packets: u64) {
         self.streams.iter_mut().for_each(|stream| stream.intake.lose(packets));
+    }
+
+    fn thin(&mut self, thinned: Option<Thinned>) {
+        self.streams.iter_mut().for_each(|stream| stream.intake.thin(thinned));
     }
 
     fn note(&mut self, note: &str) {

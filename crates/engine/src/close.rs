@@ -17,6 +17,7 @@ use crate::report::{Breakdown, EpochReport, Gap, SummaryInfo, TotalReport, Traff
 use crate::sink::{Item, Sink, units};
 use crate::snapshot::Saving;
 use crate::summaries::{Summaries, View};
+use crate::thinned::{UNKNOWN, Widening};
 
 /// An epoch of which as much was observed is compared with others.
 const WHOLE: f64 = 0.9;
@@ -121,7 +122,7 @@ impl Closer {
         notes.extend(ended.unfit.map(|reason| format!("counted as filtered: {reason}")));
         notes.extend(ended.notes);
         notes.extend(stepped(ended.step_ns));
-        notes.extend(ended.traffic.map(|_| sampled(&account)));
+        notes.extend(ended.traffic.map(|traffic| sampled(traffic, &account)));
         notes.extend((ended.late_epochs > 0).then(|| late(ended.late_epochs)));
         notes.extend(ended.missing.iter().map(|queue| {
             format!(
@@ -134,6 +135,7 @@ impl Closer {
         let (by, threshold, lists) = (self.by, self.threshold, self.lists);
         let timeline = ended.timeline.as_deref();
         let context = EpochContext { by, keyed, threshold, lists, timeline };
+        let widening = Widening::new(ended.traffic, keyed.packets, by);
         let mut tasks = Vec::with_capacity(self.tasks.len());
         for task in &mut self.tasks {
             if coverage < WHOLE && !ended.update && task.compares_epochs() {
@@ -148,7 +150,13 @@ impl Closer {
                 notes.push(format!("{} is left out of updates: it compares epochs", task.name()));
                 continue;
             }
-            match task.run(&context, lanes, &mut self.scratch) {
+            let answer = task.run(&context, lanes, &mut self.scratch);
+            let answer = answer.map_err(|reason| reason.to_string());
+            let whole = answer.and_then(|report| match &widening {
+                Some(widening) => widening.apply(report).ok_or_else(|| UNKNOWN.to_owned()),
+                None => Ok(report),
+            });
+            match whole {
                 Ok(report) => tasks.push((task.name(), report)),
                 Err(reason) => notes.push(format!("{} is left out: {reason}", task.name())),
             }
@@ -160,7 +168,8 @@ impl Closer {
         let flows = self.breakdown.run(self.by, lanes);
         let flows = flows.map(|flows| Breakdown { untracked: account.untracked, ..flows });
         let counted = || Some(breakdown::of(ended.services.as_deref()?, self.by));
-        let breakdown = flows.or_else(counted);
+        // It has no bounds.
+        let breakdown = flows.or_else(counted).filter(|_| widening.is_none());
         if !ended.update {
             self.total.add(&account, ended.traffic, ended.times_ns);
         }
@@ -213,7 +222,14 @@ fn late(epochs: u64) -> String {
 }
 
 /// The note of an epoch of whose packets a sample was read.
-fn sampled(account: &Account) -> String {
+fn sampled(traffic: Traffic, account: &Account) -> String {
+    if traffic.elsewhere.is_some() {
+        return format!(
+            "packets were sampled before they came here, up to 1 in {}: sizes are estimates, and numbers \
+             of peers and flows lower bounds",
+            traffic.one_in()
+        );
+    }
     let (read, all) = (account.read - account.skipped.packets, account.read);
     format!(
         "sampling before headers read {} of {}: keyed traffic, thresholds and shares are estimates",

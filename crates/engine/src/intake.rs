@@ -15,7 +15,8 @@ use flowgauge_kernel::Gone;
 use crate::account::Account;
 use crate::clock::{Clock, Tick};
 use crate::config::{Config, EpochLength};
-use crate::sampling::Sampling;
+use crate::sampling::{Sampling, Traffic};
+use crate::source::Thinned;
 
 use packets::{Packets, Places};
 
@@ -76,6 +77,9 @@ pub(crate) struct Intake {
     latest_ns: i64,
     unfit: Option<String>,
     notes: Vec<String>,
+    /// How the packets that come were sampled before, and those of the open epoch.
+    thinning: Option<Thinned>,
+    thinned: Option<Thinned>,
     /// When the packets came, where a task asks for it.
     timeline: Option<Box<Timeline>>,
     /// By how much the clock stepped at the end of the open epoch.
@@ -112,6 +116,8 @@ impl Intake {
             latest_ns: i64::MIN,
             unfit: None,
             notes: Vec::new(),
+            thinning: None,
+            thinned: None,
             timeline: timeline(config),
             step_ns: 0,
             ended: 0,
@@ -170,6 +176,11 @@ impl Intake {
     /// Puts a note into the report of the open epoch.
     pub(crate) fn note(&mut self, note: &str) {
         self.notes.push(note.to_owned());
+    }
+
+    /// Takes note of how the packets that come next were sampled.
+    pub(crate) fn thin(&mut self, thinned: Option<Thinned>) {
+        self.thinning = thinned;
     }
 
     /// Counts packets that were lost before they could be read.
@@ -233,6 +244,9 @@ impl Intake {
             }
             if self.account.read == 0 {
                 crew.touch();
+            }
+            if let Some(thinning) = self.thinning {
+                self.thinned = Some(self.thinned.map_or(thinning, |own| own.and(thinning)));
             }
             let (alike, wanted) = self.next(burst.len());
             let burst = burst.part(0..alike);
@@ -405,6 +419,7 @@ impl Intake {
         (self.earliest_ns, self.latest_ns) = (i64::MAX, i64::MIN);
         self.unfit = None;
         self.notes.clear();
+        self.thinned = None;
         if let Some(timeline) = &mut self.timeline {
             timeline.clear();
         }
@@ -455,6 +470,10 @@ impl Intake {
         let counts = self.lanes.counts();
         let sampling = self.sampling.as_mut();
         let traffic = sampling.map(|sampling| sampling.so_far(counts.keyed.packets));
+        let traffic = match self.thinned {
+            Some(thinned) => Some(Traffic::thinned(traffic, thinned)),
+            None => traffic,
+        };
         let account = Account {
             keyed: counts.keyed.packets,
             keyed_bytes: counts.keyed.bytes,

@@ -30,6 +30,7 @@ pub mod snapshot;
 pub mod source;
 mod summaries;
 mod swaps;
+mod thinned;
 mod turns;
 
 pub use config::{Config, Dispatch, EpochLength, Overrun, Pace};

@@ -9,7 +9,7 @@ use flowgauge_kernel::Isa;
 
 use crate::intake::{Crew, Intake};
 use crate::sampling::Arrivals;
-use crate::source::{Ahead, Skipped};
+use crate::source::{Ahead, Skipped, Thinned};
 
 /// Measures the packets that are pushed into it.
 ///
@@ -44,6 +44,9 @@ pub trait Meter: Send {
     fn push_headers(&mut self, rows: &[ParsedRow]);
     /// Counts packets that were lost on their way to the meter.
     fn lose(&mut self, packets: u64);
+    /// Says how the packets that are pushed from now on were sampled before, if they were. Reports of their
+    /// epochs widen sizes, and leave out what a sample does not tell.
+    fn thin(&mut self, thinned: Option<Thinned>);
     /// Puts a note into the report of the open epoch.
     fn note(&mut self, note: &str);
     /// Closes the epochs that end before `now_ns`, in nanoseconds since the UNIX epoch: no packet that
@@ -132,6 +135,10 @@ impl Meter for OneMeter {
 
     fn lose(&mut self, packets: u64) {
         self.stream.intake.lose(packets);
+    }
+
+    fn thin(&mut self, thinned: Option<Thinned>) {
+        self.stream.intake.thin(thinned);
     }
 
     fn note(&mut self, note: &str) {

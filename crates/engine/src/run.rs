@@ -152,7 +152,7 @@ fn read(
     progress: &mut dyn FnMut(&dyn Source),
 ) -> Read {
     let (mut problems, mut notes, mut lost) = (Vec::new(), Vec::new(), 0);
-    let mut columns = Columns::default();
+    let (mut columns, mut thinned) = (Columns::default(), None);
     while !meter.is_done() {
         let (ahead, gaps) = (meter.ahead(), meter.gaps());
         if ahead.packets.max(mean(gaps)) >= WORTH {
@@ -161,7 +161,13 @@ fn read(
         }
         let mut burst = Burst::new(&mut columns);
         match source.poll(&mut burst) {
-            Ok(true) => meter.push(burst.frames()),
+            Ok(true) => {
+                if burst.thinned() != thinned {
+                    thinned = burst.thinned();
+                    meter.thin(thinned);
+                }
+                meter.push(burst.frames());
+            }
             Ok(false) => break,
             Err(problem) => problems.push(problem),
         }

@@ -10,6 +10,7 @@ use flowgauge_kernel::{Seed, SeedId};
 use crate::account::Account;
 use crate::config::{Config, EpochLength};
 use crate::error::EngineError;
+use crate::source::Thinned;
 
 /// Packets that arrived together and were not read yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,12 +49,32 @@ pub struct Traffic {
     pub(crate) weight: f64,
     /// Chance that the traffic is not within its bounds.
     pub(crate) delta: f64,
+    /// Bytes of the longest packet, where the sample was drawn before packets came here.
+    pub(crate) elsewhere: Option<u32>,
 }
+
+/// Chance that a bound of packets that were sampled elsewhere does not hold.
+const DELTA: f64 = 0.01;
 
 impl Traffic {
     /// Nothing yet of what is read at this rate.
     pub(crate) fn none(rate: HeaderRate) -> Self {
-        Self { packets: 0.0, weight: 1.0, delta: rate.delta() }
+        Self { packets: 0.0, weight: 1.0, delta: rate.delta(), elsewhere: None }
+    }
+
+    /// The same where packets were sampled before they came here, of which a sample was drawn again where
+    /// there is one.
+    pub(crate) fn thinned(again: Option<Self>, thinned: Thinned) -> Self {
+        let one_in = thinned.one_in as f64;
+        match again {
+            Some(again) => Self { weight: again.weight * one_in, ..again },
+            None => Self {
+                packets: 0.0,
+                weight: one_in,
+                delta: DELTA,
+                elsewhere: Some(thinned.longest),
+            },
+        }
     }
 
     /// Packets that one that was read stands for at most.
@@ -75,6 +96,7 @@ impl Traffic {
             packets: self.packets + other.packets,
             weight: self.weight.max(other.weight),
             delta: self.delta.max(other.delta),
+            elsewhere: self.elsewhere.max(other.elsewhere),
         }
     }
 
@@ -89,11 +111,20 @@ impl Traffic {
     /// for the flows of a sample.
     pub fn estimate(&self, account: &Account) -> Estimate {
         let (keyed, skipped) = (account.keyed as f64, account.skipped.packets as f64);
+        let unit = 2.0 * self.weight * (2.0 / self.delta).ln();
+        let confidence = 1.0 - self.delta;
+        if self.elsewhere.is_some() {
+            let error = Error { unit, confidence }.error(keyed);
+            return Estimate {
+                value: keyed,
+                low: (keyed - error).max(keyed / self.weight),
+                high: keyed + error,
+                confidence: Some(confidence),
+            };
+        }
         if skipped == 0.0 {
             return Estimate::exact(account.keyed);
         }
-        let unit = 2.0 * self.weight * (2.0 / self.delta).ln();
-        let confidence = 1.0 - self.delta;
         let error = Error { unit, confidence }.error(self.packets);
         let possible = |packets: f64| packets.clamp(keyed, keyed + skipped);
         Estimate {

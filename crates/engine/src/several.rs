@@ -7,7 +7,7 @@ use flowgauge_kernel::Isa;
 
 use crate::meter::{Meter, Stream, finish};
 use crate::sampling::Arrivals;
-use crate::source::{Ahead, Skipped};
+use crate::source::{Ahead, Skipped, Thinned};
 
 /// Bits for the packets of a block.
 type Mask = [u64; BATCH_PACKETS / 64];
@@ -136,6 +136,11 @@ impl Meter for SeveralMeter {
 
     fn lose(&mut self, packets: u64) {
         self.streams.iter_mut().for_each(|stream| stream.intake.lose(packets));
+    }
+
+    fn thin(&mut self, thinned: Option<Thinned>) {
+        self.flush();
+        self.streams.iter_mut().for_each(|stream| stream.intake.thin(thinned));
     }
 
     fn note(&mut self, note: &str) {

@@ -17,6 +17,25 @@ pub use chunk::{Chunk, Chunks};
 pub struct Burst<'a> {
     bytes: ArrayVec<&'a [u8], BATCH_PACKETS>,
     columns: &'a mut Columns,
+    thinned: Option<Thinned>,
+}
+
+/// How packets were sampled before their source had them. It lends out each as often as it stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Thinned {
+    /// Packets that one which was sampled stands for at most; those of it are lent out one by one.
+    pub one_in: u64,
+    /// Bytes of the longest packet on the wire.
+    pub longest: u32,
+}
+
+impl Thinned {
+    /// The larger numbers of two.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        let (one_in, longest) = (self.one_in.max(other.one_in), self.longest.max(other.longest));
+        Self { one_in, longest }
+    }
 }
 
 /// Lengths, link types and times of a burst. One burst after another uses the same columns, so that they
@@ -40,7 +59,17 @@ impl Default for Columns {
 impl<'a> Burst<'a> {
     /// An empty burst.
     pub fn new(columns: &'a mut Columns) -> Self {
-        Self { bytes: ArrayVec::new(), columns }
+        Self { bytes: ArrayVec::new(), columns, thinned: None }
+    }
+
+    /// Says that its packets are those that a sample stands for.
+    pub fn thin(&mut self, thinned: Thinned) {
+        self.thinned = Some(self.thinned.map_or(thinned, |own| own.and(thinned)));
+    }
+
+    /// How its packets were sampled, where they were.
+    pub fn thinned(&self) -> Option<Thinned> {
+        self.thinned
     }
 
     /// How many frames there are.

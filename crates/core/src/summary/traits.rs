@@ -362,7 +362,7 @@ pub struct Sampling {
 impl Sampling {
     /// That of a sample of whole packets, none of which stands for more than `weight`: how the luckiest
     /// of so many `flows` errs, with the chance `delta` for more. `None` where no packet was left out.
-    pub(crate) fn of_packets(weight: f64, flows: u64, delta: f64) -> Option<Self> {
+    pub fn of_packets(weight: f64, flows: u64, delta: f64) -> Option<Self> {
         // Chernoff's bounds for sums of numbers from 0 to this weight, half of the chance for each side:
         // sums that are t on average fall short by √(2 weight ln(2/δ) t) at most, and exceed t by less
         // than the same for what they are then.
@@ -372,7 +372,7 @@ impl Sampling {
     }
 
     /// The weight of all packets, from that of the sample, within the bounds of which it is.
-    pub(crate) fn widen(&self, sampled: Estimate) -> Estimate {
+    pub fn widen(&self, sampled: Estimate) -> Estimate {
         let Estimate { value, low, high, confidence } = sampled;
         // Either the sample or the summary is off.
         let confidence = (confidence.unwrap_or(1.0) + self.confidence - 1.0).max(0.0);

@@ -31,6 +31,7 @@ pub use findings::{Finding, FindingKind};
 pub use forecast::ForecastModel;
 pub use lane::Side;
 pub use registry::{HistoryShape, OVERVIEW, TASKS, TaskEntry, TaskOptions, find};
+pub use sizes::complete_to;
 
 use crate::key::{CanonicalKey, KeySpec};
 use crate::summary::{Answers, Estimate, QuantileOf, Seen, SizeEstimate};

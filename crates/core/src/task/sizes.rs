@@ -66,7 +66,7 @@ impl Listed {
 
 /// How many items at the head of a list are the largest of all flows, in some order, where others weigh
 /// `others` at most: those whose low bounds nothing behind them exceeds.
-fn complete_to(items: &[SizeItem], by: Measure, others: f64) -> u64 {
+pub fn complete_to(items: &[SizeItem], by: Measure, others: f64) -> u64 {
     let bounds: Vec<_> = items.iter().map(|item| item.size.by(by)).collect();
     let lows = bounds.iter().scan(f64::INFINITY, |least, bounds| {
         *least = least.min(bounds.map_or(0.0, |bounds| bounds.low));

@@ -23,6 +23,9 @@ const VERSION: u16 = 5;
 /// The version before, which lacks the observed times and is read, too.
 const UNTIMED: u16 = 4;
 
+/// The kind of sample that was drawn before packets came here.
+const ELSEWHERE: u8 = 2;
+
 /// Bytes of a name, a key or a filter at most.
 const LONGEST_TEXT: usize = 1 << 20;
 
@@ -65,9 +68,14 @@ impl Head<'_> {
         out.number(length);
         coverage::write(coverage, &mut out);
         account::write(account, &mut out);
-        out.number(u8::from(traffic.is_some()));
-        if let Some(Traffic { packets, weight, delta }) = *traffic {
+        out.number(match traffic {
+            None => 0u8,
+            Some(Traffic { elsewhere: None, .. }) => 1,
+            Some(Traffic { elsewhere: Some(_), .. }) => ELSEWHERE,
+        });
+        if let Some(Traffic { packets, weight, delta, elsewhere }) = *traffic {
             out.numbers(&[packets, weight, delta]);
+            out.numbers(elsewhere.as_slice());
         }
         let (earliest_ns, latest_ns) = times_ns.unwrap_or((i64::MAX, i64::MIN));
         out.numbers(&[earliest_ns, latest_ns]);
@@ -115,9 +123,11 @@ fn epoch(from: &mut Reader<'_>) -> Result<EpochLength, SnapshotError> {
 }
 
 /// Takes the traffic of which a sample was read.
-fn traffic(from: &mut Reader<'_>) -> Result<Traffic, DecodeError> {
+fn traffic(from: &mut Reader<'_>, kind: u8) -> Result<Traffic, DecodeError> {
     let mut numbers = [0.0; 3];
     from.numbers("sampled traffic", &mut numbers)?;
+    let longest = || from.number("longest packet");
+    let elsewhere = (kind == ELSEWHERE).then(longest).transpose()?;
     let [packets, weight, delta] = numbers;
     let most = u64::MAX as f64;
     if (0.0..=most).contains(&packets)
@@ -125,7 +135,7 @@ fn traffic(from: &mut Reader<'_>) -> Result<Traffic, DecodeError> {
         && delta > 0.0
         && delta < 1.0
     {
-        Ok(Traffic { packets, weight, delta })
+        Ok(Traffic { packets, weight, delta, elsewhere })
     } else {
         Err(from.invalid("sampled traffic", 24, "no sample has these numbers"))
     }
@@ -169,7 +179,11 @@ pub(super) fn read(
     let epoch = epoch(&mut from)?;
     let coverage = coverage::read(&mut from, version != UNTIMED)?;
     let account = account::read(&mut from)?;
-    let traffic = from.flag("sampled")?.then(|| traffic(&mut from)).transpose()?;
+    let traffic = match from.number::<u8>("sampled")? {
+        0 => None,
+        kind @ 1..=ELSEWHERE => Some(traffic(&mut from, kind)?),
+        value => return Err(SnapshotError::Unknown { field: "sampled", value: value.into() }),
+    };
     if traffic.is_none() && account.skipped != Size::default() {
         return Err(from.invalid("sampled", 0, "packets were skipped, but none sampled").into());
     }
