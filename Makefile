@@ -15,7 +15,7 @@ PACKAGES := -p flowgauge-capi
 AGENT := --features agent,kafka
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: build size dpdk agent deb package-test library demo demo-agent test agent-test console-test prometheus-test dpdk-test live-test lint bench live-bench accuracy gate speed golden tasks-expected deny fuzz interop ipfix-test kafka-test html-test lab lab-dpdk peers-dpdk ovs ovs-test ovs-bench loom install uninstall soak soak-agent kafka-there cargo-there
+.PHONY: build size dpdk agent deb package-test library demo demo-agent test agent-test console-test prometheus-test dpdk-test live-test lint bench live-bench accuracy gate speed golden tasks-expected deny fuzz interop ipfix-test kafka-test records-test html-test lab lab-dpdk peers-dpdk ovs ovs-test ovs-bench loom install uninstall soak soak-agent kafka-there cargo-there
 
 build: cargo-there ## release build
 	cargo build --release --locked
@@ -99,6 +99,7 @@ golden: cargo-there ## writes the expected stored forms, filter answers and C he
 	FLOWGAUGE_GOLDEN=write cargo test --locked -p flowgauge-engine --test snapshot golden
 	FLOWGAUGE_GOLDEN=write cargo test --locked -p flowgauge-filter --test libpcap written
 	FLOWGAUGE_GOLDEN=write cargo test --locked -p flowgauge-capi --test header
+	FLOWGAUGE_GOLDEN=write cargo test --locked -p flowgauge-records --test fuzz_corpus
 	FLOWGAUGE_GOLDEN=write cargo test --locked -p flowgauge-options -p flowgauge-agent --lib schema
 
 tasks-expected: build ## the expected answers of tests/tasks, made again by tshark, nfdump and tcpdump; as root it installs them
@@ -172,6 +173,10 @@ interop: build ## what Python reads of ours: DataSketches, pandas and DuckDB; ne
 ipfix-test: kafka-there ## flows that an agent exports, as nfcapd and nfacctd read them; as root it installs both
 	cargo build --locked -p flowgauge $(AGENT)
 	bash tests/ipfix.sh $(DEBUG)/flowgauge
+
+records-test: kafka-there ## flow records of other exporters, as an agent and as nfcapd, sfcapd, nfacctd and sfacctd read them; as root it installs these
+	cargo build --locked -p flowgauge $(AGENT)
+	bash tests/records.sh $(DEBUG)/flowgauge
 
 html-test: cargo-there ## pages of reports in Chromium, whose numbers must be those of JSON; needs npm, chromium and a network
 	cargo build --locked -p flowgauge

@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 cargo fuzz --version >/dev/null 2>&1 || cargo install --locked cargo-fuzz
-for target in "${@:-pcap pcapng headers filter summary snapshot}"; do
+for target in "${@:-pcap pcapng headers filter summary snapshot records}"; do
   for target in $target; do
     mkdir -p "work/$target"
     options=(-max_total_time="${FUZZ_SECONDS:-600}" -timeout=1 -rss_limit_mb=512 -max_len=4096

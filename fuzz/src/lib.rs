@@ -6,6 +6,7 @@
 mod ask;
 #[path = "../../crates/capture/tests/readers/naive.rs"]
 mod naive;
+pub mod records;
 pub mod snapshots;
 #[path = "../../crates/engine/tests/snapshot/stored.rs"]
 mod stored;

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
+use std::num::NonZeroU64;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,13 +14,14 @@ use flowgauge_engine::sink::{Outlets, Sink, units, visible};
 use flowgauge_engine::source::Source;
 use flowgauge_engine::{EngineError, EpochLength, Outcome, Pace, seed};
 use flowgauge_live::{Fanout, Sockets};
+use flowgauge_records::{Accounts, Records};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::alert::{Alerts, OfRun};
 use crate::anonymize::{Anonymizer, Method};
 use crate::archive::Archive;
-use crate::config::{Configuration, SourceOptions};
+use crate::config::{Configuration, RecordsOptions, SourceOptions};
 use crate::console::{Console, ConsoleSink};
 use crate::failure::Failure;
 use crate::feed::Feed;
@@ -154,6 +156,7 @@ fn sources(configuration: &Configuration) -> String {
     let names = configuration.sources.iter().map(|source| match source {
         SourceOptions::Interface(interface) => interface.interface.clone(),
         SourceOptions::Replay(replay) => replay.replay.display().to_string(),
+        SourceOptions::Records(records) => format!("flow records at udp://{}", records.records.0),
     });
     names.collect::<Vec<_>>().join(", ")
 }
@@ -246,8 +249,8 @@ impl Running {
         let plan = flowgauge_engine::Plan::several(configs)
             .map_err(|error| Failure::Usage(error.to_string()))?;
         let mut watchdog = Watchdog::new();
-        let sources = open(&configuration.sources, &stop, helper)?;
-        let sources = sources.into_iter().map(|source| watchdog.watch(source)).collect();
+        let Opened { queues, exporters } = open(&configuration.sources, &stop, helper)?;
+        let sources = queues.into_iter().map(|source| watchdog.watch(source)).collect();
         let journal = Journal::open(&data.folder.join("journal"), configuration.agent.journal)?;
         let kept = journal.counts();
         let mut to = Recipients::new(configuration, &secret)?;
@@ -283,7 +286,8 @@ impl Running {
         to.add(Box::new(OfRun(Arc::clone(alerts))), None);
         let mut servers = Vec::new();
         if let Some(prometheus) = &options.prometheus {
-            let metrics = Metrics::new(prometheus.series, board.clone(), Arc::clone(&kept));
+            let metrics = Metrics::new(prometheus.series, board.clone(), Arc::clone(&kept))
+                .with_exporters(exporters);
             let routes = http::metrics(metrics.clone()).merge(watchdog.health().routes());
             servers.push(Server::start("prometheus", &prometheus.access(), routes)?);
             to.add(Box::new(metrics), prometheus.anonymize);
@@ -389,16 +393,23 @@ fn end_of_epochs(configuration: &Configuration, time_ns: i64) -> i64 {
     lengths.max().map_or(time_ns, |length_ns| (time_ns.div_euclid(length_ns) + 1) * length_ns)
 }
 
+/// The queues of all sources, and the accounts of exporters of flow records.
+#[derive(Default)]
+pub(crate) struct Opened {
+    pub(crate) queues: Vec<Box<dyn Source + Send>>,
+    exporters: Vec<Accounts>,
+}
+
 /// Opens the queues of all sources, whose packet sockets a helper opens in a sandbox.
 pub(crate) fn open(
     sources: &[SourceOptions],
     stop: &Arc<AtomicBool>,
     helper: Option<&Helper>,
-) -> Result<Vec<Box<dyn Source + Send>>, Failure> {
+) -> Result<Opened, Failure> {
     let sockets = helper.cloned().map_or_else(Sockets::default, |helper| {
         Sockets::from_other(move || helper.packet_socket())
     });
-    let mut queues: Vec<Box<dyn Source + Send>> = Vec::new();
+    let Opened { mut queues, mut exporters } = Opened::default();
     for source in sources {
         match source {
             SourceOptions::Interface(interface) => {
@@ -421,7 +432,14 @@ pub(crate) fn open(
                 })?;
                 queues.push(Box::new(Replay::new(path, replay.times, stop)));
             }
+            SourceOptions::Records(RecordsOptions { records, sampling }) => {
+                let sampling = sampling.map(NonZeroU64::get);
+                let records = Records::bind(records.0, sampling, say, stop);
+                let records = records.map_err(|error| Failure::Source(error.to_string()))?;
+                exporters.push(records.accounts());
+                queues.push(Box::new(records));
+            }
         }
     }
-    Ok(queues)
+    Ok(Opened { queues, exporters })
 }

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::num::NonZeroU32;
+use std::net::SocketAddr;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::path::{Path, PathBuf};
 
 use flowgauge_engine::sink::visible;
@@ -122,6 +123,8 @@ pub enum SourceOptions {
     Interface(InterfaceOptions),
     /// A capture that is replayed as if its packets came now.
     Replay(ReplayOptions),
+    /// Flow records of routers and switches.
+    Records(RecordsOptions),
 }
 
 /// A network interface, read through packet sockets.
@@ -146,7 +149,35 @@ pub struct ReplayOptions {
     pub times: Option<u64>,
 }
 
-/// Where packets come from: an interface, or a capture that is replayed as if its packets came now.
+/// Flow records of routers and switches: NetFlow 5 and 9, IPFIX and sFlow 5.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordsOptions {
+    /// Where they come to.
+    pub records: RecordsAddress,
+    /// One in how many packets is sampled; as exporters say by default.
+    pub sampling: Option<NonZeroU64>,
+}
+
+/// Where flow records come to, such as `udp://127.0.0.1:2055`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct RecordsAddress(#[cfg_attr(test, schemars(with = "String"))] pub SocketAddr);
+
+impl<'de> Deserialize<'de> for RecordsAddress {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        let address = text.strip_prefix("udp://").and_then(|address| address.parse().ok());
+        address.map(Self).ok_or_else(|| {
+            serde::de::Error::custom(format!(
+                "invalid address '{text}'; write udp://ADDRESS:PORT, such as udp://127.0.0.1:2055 or \
+                 udp://[::]:2055"
+            ))
+        })
+    }
+}
+
+/// Where packets come from: an interface, a capture that is replayed as if its packets came now, or flow
+/// records.
 #[derive(Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -163,35 +194,61 @@ struct SourceFields {
     replay: Option<PathBuf>,
     /// How often the capture is replayed; without end by default.
     times: Option<u64>,
+    /// Address of this host that routers send flow records to (NetFlow 5 and 9, IPFIX, sFlow 5), such as
+    /// `udp://127.0.0.1:2055`.
+    records: Option<RecordsAddress>,
+    /// One in how many packets the records are of, whatever exporters say.
+    sampling: Option<u64>,
 }
 
 impl TryFrom<SourceFields> for SourceOptions {
     type Error = String;
 
     fn try_from(fields: SourceFields) -> Result<Self, String> {
-        let SourceFields { interface, queues, ring, promiscuous, replay, times } = fields;
-        let of_interface = queues.is_some() || ring.is_some() || promiscuous.is_some();
-        match (interface, replay) {
-            (Some(_), None) if times.is_some() => {
-                Err("'times' is for a source with 'replay'; leave it out".to_owned())
-            }
-            (Some(interface), None) => {
-                let default = InterfaceOptions::new(&interface);
-                Ok(Self::Interface(InterfaceOptions {
-                    interface,
-                    queues: queues.unwrap_or_default(),
-                    ring: ring.unwrap_or(default.ring),
-                    promiscuous: promiscuous.unwrap_or(default.promiscuous),
-                }))
-            }
-            (None, Some(_)) if of_interface => Err("'queues', 'ring' and 'promiscuous' are for a \
-                                                    source with 'interface'; leave them out"
-                .to_owned()),
-            (None, Some(replay)) => Ok(Self::Replay(ReplayOptions { replay, times })),
-            (Some(_), Some(_)) | (None, None) => {
-                Err("a source has either 'interface' or 'replay'; write one of them".to_owned())
-            }
+        let SourceFields { interface, queues, ring, promiscuous, replay, times, records, sampling } =
+            fields;
+        let own = [
+            ("interface", interface.is_some()),
+            ("replay", replay.is_some()),
+            ("records", records.is_some()),
+        ];
+        let mut own = own.into_iter().filter(|(_, is_there)| *is_there);
+        let (Some((kind, _)), None) = (own.next(), own.next()) else {
+            return Err(
+                "a source has either 'interface', 'replay' or 'records'; write one of them"
+                    .to_owned(),
+            );
+        };
+        let of = [
+            ("queues", "interface", queues.is_some()),
+            ("ring", "interface", ring.is_some()),
+            ("promiscuous", "interface", promiscuous.is_some()),
+            ("times", "replay", times.is_some()),
+            ("sampling", "records", sampling.is_some()),
+        ];
+        let stray = of.into_iter().find(|(_, of, is_there)| *is_there && *of != kind);
+        if let Some((field, of, _)) = stray {
+            return Err(format!("'{field}' is for a source with '{of}'; leave it out"));
         }
+        if let Some(interface) = interface {
+            let default = InterfaceOptions::new(&interface);
+            return Ok(Self::Interface(InterfaceOptions {
+                interface,
+                queues: queues.unwrap_or_default(),
+                ring: ring.unwrap_or(default.ring),
+                promiscuous: promiscuous.unwrap_or(default.promiscuous),
+            }));
+        }
+        if let Some(records) = records {
+            let sampling = sampling.map(|one_in| {
+                NonZeroU64::new(one_in).ok_or_else(|| {
+                    "invalid sampling '0'; write N where one in N packets is sampled, or leave it out"
+                        .to_owned()
+                })
+            });
+            return Ok(Self::Records(RecordsOptions { records, sampling: sampling.transpose()? }));
+        }
+        Ok(Self::Replay(ReplayOptions { replay: replay.unwrap_or_default(), times }))
     }
 }
 
@@ -291,7 +348,7 @@ impl SourceOptions {
     pub fn queues(&self) -> usize {
         match self {
             Self::Interface(interface) => interface.queues.number(),
-            Self::Replay(_) => 1,
+            Self::Replay(_) | Self::Records(_) => 1,
         }
     }
 }
@@ -433,7 +490,11 @@ impl Configuration {
         let hash = blake3::hash(value.to_string().as_bytes()).to_hex()[..16].to_owned();
         let File { agent, sources, measurements, sinks, alerts, names } = file;
         if sources.is_empty() {
-            return Err("sources is empty; name an interface or a capture to replay".to_owned());
+            return Err(
+                "sources is empty; name an interface, a capture to replay, or a port for flow \
+                 records"
+                    .to_owned(),
+            );
         }
         let queues = sources.iter().map(SourceOptions::queues).sum();
         let measurements = measurements.named()?.into_iter().map(|named| {

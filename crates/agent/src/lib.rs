@@ -1,9 +1,9 @@
 //! The agent: measures for years what one file asks for, and carries the answers where operators look.
 //!
 //! [`Configuration`] is the file. [`run()`] begins one run after another, each under one configuration:
-//! sources are read ([`replay`] or an interface), and reports and snapshots leave through sinks:
-//! `files`, [`ipfix`], [`kafka`], the archive of Parquet, the [`console`], the `journal` of closed epochs, and
-//! [`alert`]s. The [`sandbox`] keeps a process to the places and calls that this takes.
+//! sources are read ([`replay`], an interface or flow records), and reports and snapshots leave through
+//! sinks: `files`, [`ipfix`], [`kafka`], the archive of Parquet, the [`console`], the `journal` of closed
+//! epochs, and [`alert`]s. The [`sandbox`] keeps a process to the places and calls that this takes.
 #![forbid(unsafe_code)]
 
 mod agent;

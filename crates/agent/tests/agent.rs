@@ -208,8 +208,25 @@ fn a_file_that_makes_no_sense_is_refused_with_the_line_and_the_code() {
         ("sources.0={ interfce: eth0 }", "unknown field 'interfce'; did you mean 'interface'?"),
         ("sources.0={ interface: eth0, queues: many }", "invalid queues 'many'; write auto, or"),
         ("sources.0={ interface: eth0, times: 2 }", "'times' is for a source with 'replay'"),
-        ("sources.0={ replay: a, ring: 1MiB }", "are for a source with 'interface'"),
-        ("sources.0={}", "a source has either 'interface' or 'replay'; write one of them"),
+        (
+            "sources.0={ replay: a, ring: 1MiB }",
+            "'ring' is for a source with 'interface'; leave it out",
+        ),
+        ("sources.0={}", "a source has either 'interface', 'replay' or 'records'; write one of"),
+        ("sources.0={ interface: a, records: 'udp://[::]:1' }", "a source has either 'interface'"),
+        ("sources.0={ replay: a, sampling: 2 }", "'sampling' is for a source with 'records'"),
+        (
+            "sources.0={ records: '127.0.0.1:2055' }",
+            "invalid address '127.0.0.1:2055'; write udp://",
+        ),
+        (
+            "sources.0={ records: 'udp://router:2055' }",
+            "invalid address 'udp://router:2055'; write",
+        ),
+        (
+            "sources.0={ records: 'udp://[::]:1', sampling: 0 }",
+            "invalid sampling '0'; write N where",
+        ),
         ("sinks.files.format=csv", "unknown value 'csv'; write one of "),
         ("sinks.console={ listen: here }", "invalid address 'here'; write an address and a port"),
         (

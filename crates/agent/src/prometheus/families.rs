@@ -13,11 +13,12 @@ use super::text::escaped;
 use MetricType::{Counter, Gauge};
 
 /// Every family: its name, without the `_total` of counters, its kind and its help.
-const FAMILIES: [(&str, MetricType, &str); 40] = [
+const FAMILIES: [(&str, MetricType, &str); 41] = [
     ("flowgauge_packets", Counter, "Packets with a key"),
     ("flowgauge_bytes", Counter, "Bytes of packets with a key, on the wire"),
     ("flowgauge_account_packets", Counter, "Packets by what became of them"),
     ("flowgauge_source", Counter, "Counters of the sources, at the end of a run"),
+    ("flowgauge_exporter", Counter, "Counters of each exporter of flow records"),
     ("flowgauge_epochs", Counter, "Epochs closed, without the empty ones"),
     ("flowgauge_empty_epochs", Counter, "Epochs without a packet"),
     ("flowgauge_undelivered", Counter, "Reports that did not reach the metrics"),

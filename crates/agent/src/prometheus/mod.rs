@@ -19,6 +19,7 @@ use flowgauge_engine::account::Account;
 use flowgauge_engine::report::{EpochReport, TotalReport};
 use flowgauge_engine::sink::{Item, Sink, SinkError, Takes};
 use flowgauge_engine::source::Counter;
+use flowgauge_records::Accounts;
 use serde::Deserialize;
 
 use crate::alert::Board;
@@ -69,6 +70,7 @@ pub struct Metrics {
     store: Arc<Mutex<Store>>,
     board: Board,
     journal: Arc<Counts>,
+    exporters: Vec<Accounts>,
 }
 
 #[derive(Debug)]
@@ -94,7 +96,13 @@ impl Metrics {
     /// those of `journal`.
     pub fn new(series: usize, board: Board, journal: Arc<Counts>) -> Self {
         let store = Store { flows: Flows::new(series), measured: BTreeMap::new() };
-        Self { store: Arc::new(Mutex::new(store)), board, journal }
+        Self { store: Arc::new(Mutex::new(store)), board, journal, exporters: Vec::new() }
+    }
+
+    /// The same, with the accounts of exporters of flow records.
+    #[must_use]
+    pub fn with_exporters(self, exporters: Vec<Accounts>) -> Self {
+        Self { exporters, ..self }
     }
 
     /// All metrics in the text of OpenMetrics.
@@ -113,6 +121,7 @@ impl Metrics {
         samples.push(Sample::new("flowgauge_flow_series", &[], store.flows.len() as f64));
         samples::alerts(&self.board, &mut samples);
         samples::journal(&self.journal, &mut samples);
+        samples::exporters(&self.exporters, &mut samples);
         samples
     }
 }

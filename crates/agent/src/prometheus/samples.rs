@@ -1,5 +1,7 @@
 //! Samples of reports, totals and alerts.
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -7,6 +9,8 @@ use flowgauge_core::summary::Estimate;
 use flowgauge_core::task::{FindingKind, Report, Selection};
 use flowgauge_core::terms::Measure;
 use flowgauge_engine::report::EpochReport;
+use flowgauge_engine::source::Counter;
+use flowgauge_records::Accounts;
 
 use super::Measured;
 use super::flows::Flows;
@@ -256,5 +260,20 @@ pub(super) fn journal(counts: &Counts, to: &mut Vec<Sample>) {
         ("flowgauge_journal_removed", &counts.removed),
     ] {
         to.push(Sample::new(family, &[], count.load(Ordering::Relaxed) as f64));
+    }
+}
+
+/// The accounts of exporters of flow records; one that sends to several ports has one account.
+pub(super) fn exporters(all: &[Accounts], to: &mut Vec<Sample>) {
+    let mut sums: BTreeMap<IpAddr, Vec<Counter>> = BTreeMap::new();
+    for (exporter, account) in all.iter().flat_map(Accounts::get) {
+        Counter::add(sums.entry(exporter).or_default(), account.counters());
+    }
+    for (exporter, counters) in sums {
+        let exporter = exporter.to_string();
+        for counter in counters {
+            let labels = [("exporter", exporter.as_str()), ("counter", counter.name)];
+            to.push(Sample::new("flowgauge_exporter", &labels, counter.count as f64));
+        }
     }
 }

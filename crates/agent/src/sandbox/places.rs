@@ -53,7 +53,7 @@ impl Places {
     pub(super) fn of(configuration: &Configuration, file: &Path) -> Self {
         let Configuration { agent, sources, sinks, names, .. } = configuration;
         let replays = sources.iter().filter_map(|source| match source {
-            SourceOptions::Interface(_) => None,
+            SourceOptions::Interface(_) | SourceOptions::Records(_) => None,
             SourceOptions::Replay(replay) => Some(&*replay.replay),
         });
         let prometheus = sinks.prometheus.as_ref().map(Options::access);

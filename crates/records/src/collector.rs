@@ -1,0 +1,139 @@
+//! Datagrams of all exporters to packets.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use flowgauge_engine::source::Burst;
+
+use crate::account::{Account, Count};
+use crate::cursor::Cursor;
+use crate::exporter::{Exporter, Format, Reading};
+use crate::queue::{Lent, Queue};
+use crate::{flowset, netflow5, sflow};
+
+/// Exporters that are kept.
+pub const EXPORTERS: usize = 1024;
+
+/// Reads datagrams, and keeps of their exporters what their records need.
+///
+/// Memory: at most 128 KiB for each of 1,024 exporters, and some megabytes for the records of a datagram.
+#[derive(Default)]
+pub struct Collector {
+    /// One in how many packets is sampled, whatever exporters say.
+    sampling: Option<u64>,
+    exporters: HashMap<IpAddr, Exporter>,
+    total: Account,
+    queue: Queue,
+    datagrams: u64,
+    /// Lines about exporters so far, and those that were not taken yet.
+    lines: usize,
+    news: Vec<String>,
+}
+
+impl Collector {
+    /// A collector of records of which one in `sampling` packets was sampled, or as exporters say.
+    pub fn new(sampling: Option<u64>) -> Self {
+        Self { sampling, ..Self::default() }
+    }
+
+    /// Reads a datagram in place of the one before it.
+    pub fn take(&mut self, from: IpAddr, datagram: &[u8]) {
+        self.queue.clear();
+        self.datagrams += 1;
+        let from = from.to_canonical();
+        let is_new = !self.exporters.contains_key(&from);
+        if is_new && self.exporters.len() >= EXPORTERS {
+            let oldest = self.exporters.iter().min_by_key(|(_, exporter)| exporter.used);
+            let oldest = oldest.map(|(address, _)| *address);
+            oldest.map(|address| self.exporters.remove(&address));
+            self.total.add(Count::ForgottenExporters, 1);
+        }
+        let exporter = self.exporters.entry(from).or_default();
+        exporter.used = self.datagrams;
+        let before = exporter.account.clone();
+        exporter.account.add(Count::Datagrams, 1);
+        let queue = &mut self.queue;
+        let mut reading = Reading { exporter, queue, sampling: self.sampling };
+        let format = read(&mut reading, datagram);
+        let exporter = reading.exporter;
+        self.total.add_since(&exporter.account, &before);
+        let is_first = |count| before.get(count) == 0 && exporter.account.get(count) > 0;
+        let (broken, foreign) = (is_first(Count::Malformed), is_first(Count::UnknownVersion));
+        if let (true, Some(format)) = (is_new, format) {
+            self.say(format!("flow records come from {from} ({})", format.name()));
+        }
+        if broken {
+            self.say(format!(
+                "a datagram of {from} ends too early or contradicts itself; what follows is counted as \
+                 records_malformed"
+            ));
+        }
+        if foreign {
+            self.say(format!(
+                "a datagram of {from} is none of NetFlow 5 or 9, IPFIX or sFlow 5; what follows is \
+                 counted as records_unknown_version"
+            ));
+        }
+    }
+
+    /// Keeps a line, unless there were too many: addresses can be made up.
+    fn say(&mut self, line: String) {
+        self.lines += 1;
+        match self.lines {
+            ..=EXPORTERS => self.news.push(line),
+            line if line == EXPORTERS + 1 => {
+                self.news.push("further exporters of flow records are not named".to_owned());
+            }
+            _ => {}
+        }
+    }
+
+    /// The next line about an exporter that is new, or that cannot be read.
+    pub(crate) fn news(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.news)
+    }
+
+    /// The packets of the latest datagram, record by record, as far as they were not lent out.
+    pub fn lent(&self) -> impl Iterator<Item = Lent<'_>> {
+        self.queue.iter()
+    }
+
+    /// Lends out the next of them, all of this time.
+    pub fn lend<'a>(&'a mut self, burst: &mut Burst<'a>, time_ns: i64) {
+        self.queue.lend(burst, time_ns);
+    }
+
+    /// Whether all of them were lent out.
+    pub fn is_done(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// What became of all datagrams.
+    pub fn total(&self) -> &Account {
+        &self.total
+    }
+
+    /// What became of those of each exporter that is kept.
+    pub fn accounts(&self) -> impl Iterator<Item = (IpAddr, &Account)> {
+        self.exporters.iter().map(|(address, exporter)| (*address, &exporter.account))
+    }
+}
+
+/// Reads a datagram of any format; returns its format, where that is known.
+fn read(reading: &mut Reading<'_>, datagram: &[u8]) -> Option<Format> {
+    let (mut short, mut long) = (Cursor(datagram), Cursor(datagram));
+    let (format, read) = match (short.u16(), long.u32()) {
+        (Some(5), _) => (Format::NetFlow5, netflow5::read(reading, short)),
+        (Some(9), _) => (Format::NetFlow9, flowset::netflow9(reading, short)),
+        (Some(10), _) => (Format::Ipfix, flowset::ipfix(reading, short)),
+        (_, Some(5)) => (Format::SFlow, sflow::read(reading, long)),
+        _ => {
+            reading.count(Count::UnknownVersion);
+            return None;
+        }
+    };
+    if read.is_none() {
+        reading.count(Count::Malformed);
+    }
+    Some(format)
+}

@@ -1,0 +1,167 @@
+//! A source of packets over a UDP socket.
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use flowgauge_engine::source::{Burst, Counter, Source, SourceError};
+use rustix::net::sockopt;
+
+use crate::account::Account;
+use crate::collector::Collector;
+
+/// The longest time without a look at the clock and whether to stop.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// How often the accounts of exporters are shown.
+const SHOW: Duration = Duration::from_secs(1);
+
+/// Bytes of the socket's buffer, which the kernel may limit.
+const BUFFER: usize = 8 << 20;
+
+/// A datagram at most.
+const DATAGRAM: usize = 1 << 16;
+
+/// The accounts of exporters as they were up to a second ago, for others to read.
+#[derive(Clone, Debug, Default)]
+pub struct Accounts(Arc<Mutex<BTreeMap<IpAddr, Account>>>);
+
+impl Accounts {
+    /// Each exporter's account, by address.
+    pub fn get(&self) -> BTreeMap<IpAddr, Account> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn show(&self, collector: &Collector) {
+        let accounts = collector.accounts().map(|(address, account)| (address, account.clone()));
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = accounts.collect();
+    }
+}
+
+/// Why no records can be received at an address.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot receive flow records at {at}: {error}")]
+pub struct BindError {
+    at: SocketAddr,
+    error: io::Error,
+}
+
+/// Flow records that come to a UDP port, as packets. They have the time at which their record came.
+pub struct Records {
+    socket: UdpSocket,
+    names: [String; 1],
+    collector: Collector,
+    datagram: Box<[u8]>,
+    /// When the datagram came whose packets are lent out.
+    time_ns: i64,
+    /// Before this, no more packets come.
+    settled_ns: Option<i64>,
+    failed: bool,
+    accounts: Accounts,
+    shown: Instant,
+    say: fn(&str),
+    stop: Arc<AtomicBool>,
+}
+
+impl Records {
+    /// Receives records at an address until `stop` is set. One in `sampling` packets was sampled, or as
+    /// exporters say. `say` gets a line for each exporter that is new, or that cannot be read.
+    ///
+    /// # Errors
+    /// When the address cannot be had.
+    pub fn bind(
+        at: SocketAddr,
+        sampling: Option<u64>,
+        say: fn(&str),
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Self, BindError> {
+        let socket = UdpSocket::bind(at).and_then(|socket| {
+            socket.set_read_timeout(Some(PAUSE))?;
+            // Beyond the limit of other users, where it may; the default serves, too.
+            let _ = sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER)
+                .or_else(|_| sockopt::set_socket_recv_buffer_size(&socket, BUFFER));
+            Ok(socket)
+        });
+        Ok(Self {
+            socket: socket.map_err(|error| BindError { at, error })?,
+            names: [format!("udp://{at}")],
+            collector: Collector::new(sampling),
+            datagram: vec![0; DATAGRAM].into(),
+            time_ns: 0,
+            settled_ns: None,
+            failed: false,
+            accounts: Accounts::default(),
+            shown: Instant::now(),
+            say,
+            stop: Arc::clone(stop),
+        })
+    }
+
+    /// The accounts of its exporters.
+    pub fn accounts(&self) -> Accounts {
+        self.accounts.clone()
+    }
+
+    /// Waits a while for a datagram.
+    fn receive(&mut self) -> Result<(), SourceError> {
+        match self.socket.recv_from(&mut self.datagram) {
+            Ok((len, from)) => {
+                self.time_ns = now_ns();
+                self.collector.take(from.ip(), &self.datagram[..len]);
+                self.collector.news().iter().for_each(|line| (self.say)(line));
+            }
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+                ) => {}
+            Err(error) => {
+                self.failed = true;
+                let [name] = &self.names;
+                return Err(SourceError::Failed(format!("{name}: {error}").into()));
+            }
+        }
+        if self.shown.elapsed() >= SHOW {
+            self.shown = Instant::now();
+            self.accounts.show(&self.collector);
+        }
+        Ok(())
+    }
+}
+
+impl Source for Records {
+    fn poll<'a>(&'a mut self, burst: &mut Burst<'a>) -> Result<bool, SourceError> {
+        if self.failed || self.stop.load(Ordering::Relaxed) {
+            self.accounts.show(&self.collector);
+            return Ok(false);
+        }
+        if self.collector.is_done() {
+            self.receive()?;
+        }
+        let is_idle = self.collector.is_done();
+        self.settled_ns = Some(if is_idle { now_ns() } else { self.time_ns });
+        self.collector.lend(burst, self.time_ns);
+        Ok(true)
+    }
+
+    fn inputs(&self) -> &[String] {
+        &self.names
+    }
+
+    fn counters(&self) -> &[Counter] {
+        self.collector.total().counters()
+    }
+
+    fn clock_ns(&self) -> Option<i64> {
+        self.settled_ns
+    }
+}
+
+/// Nanoseconds since the UNIX epoch.
+fn now_ns() -> i64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.ok().and_then(|now| i64::try_from(now.as_nanos()).ok()).unwrap_or_default()
+}

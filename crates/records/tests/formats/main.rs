@@ -1,0 +1,210 @@
+//! Datagrams of all formats, as they should be and as they should not be.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+mod datagrams;
+mod hostile;
+
+use std::net::IpAddr;
+
+use datagrams::{
+    Bytes, FIELDS4, FIELDS6, Flow, Sample, flow4, flow6, ipfix, netflow5, netflow9, records, sflow,
+    template,
+};
+use flowgauge_core::packet::{Headers, LinkType, Ports, parse};
+use flowgauge_records::{Collector, Count};
+
+const ROUTER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 254));
+
+/// Addresses, ports, protocol, packets and bytes of what is lent out.
+type Row = ([IpAddr; 2], [u16; 2], u8, u64, u64);
+
+fn row(flow: &Flow, one_in: u64) -> Row {
+    let [packets, bytes] = [flow.packets, flow.bytes].map(|count| u64::from(count) * one_in);
+    ([flow.source, flow.destination], flow.ports, flow.protocol, packets, bytes)
+}
+
+fn rows(flows: &[Flow], one_in: u64) -> Vec<Row> {
+    flows.iter().map(|flow| row(flow, one_in)).collect()
+}
+
+/// What the collector lends out, read by the engine's parser.
+fn lent(collector: &Collector) -> Vec<Row> {
+    let lent = collector.lent().map(|lent| {
+        let (addresses, protocol, ports): ([IpAddr; 2], _, _) = match parse(lent.link, lent.frame) {
+            Headers::V4(ip) => {
+                let half = |at: usize| <[u8; 4]>::try_from(&ip.addresses[at..at + 4]).unwrap();
+                ([half(0).into(), half(4).into()], ip.protocol, ip.ports)
+            }
+            Headers::V6(ip) => {
+                let half = |at: usize| <[u8; 16]>::try_from(&ip.addresses[at..at + 16]).unwrap();
+                ([half(0).into(), half(16).into()], ip.protocol, ip.ports)
+            }
+            other => panic!("{other:?}"),
+        };
+        let ports = match ports {
+            Ports::Found(ports) => [(ports >> 16) as u16, ports as u16],
+            _ => [0; 2],
+        };
+        let bytes = lent.packets * u64::from(lent.wire) + lent.longer;
+        (addresses, ports, protocol, lent.packets, bytes)
+    });
+    lent.collect()
+}
+
+fn count(collector: &Collector, count: Count) -> u64 {
+    collector.total().get(count)
+}
+
+#[test]
+fn netflow_5_has_the_rate_in_its_header() {
+    let flows: Vec<_> = (0..30).map(flow4).collect();
+    let mut collector = Collector::new(None);
+    for (sampling, one_in) in [(0, 1), (100, 100), (0x4064, 100)] {
+        collector.take(ROUTER, &netflow5(0, sampling, &flows));
+        assert_eq!(lent(&collector), rows(&flows, one_in));
+    }
+    let mut collector = Collector::new(Some(7));
+    collector.take(ROUTER, &netflow5(0, 100, &flows));
+    assert_eq!(lent(&collector), rows(&flows, 7));
+}
+
+#[test]
+fn records_count_from_their_template_on() {
+    for (message, templates) in [(netflow9 as fn(u32, u32, &Bytes) -> Vec<u8>, 0), (ipfix, 2)] {
+        let (flows4, flows6): (Vec<_>, Vec<_>) = (0..9).map(|n| (flow4(n), flow6(n))).unzip();
+        let mut collector = Collector::new(None);
+        let data = Bytes::default().set(256, &records(&flows4)).set(257, &records(&flows6));
+        collector.take(ROUTER, &message(0, 1, &data));
+        assert_eq!(lent(&collector), []);
+        assert_eq!(count(&collector, Count::UnknownTemplate), 2);
+        let both = template(256, &FIELDS4).put(&template(257, &FIELDS6).0);
+        collector.take(ROUTER, &message(1, 1, &Bytes::default().set(templates, &both)));
+        collector.take(ROUTER, &message(2, 1, &data));
+        assert_eq!(lent(&collector), [rows(&flows4, 1), rows(&flows6, 1)].concat());
+        // They are of one exporter and domain alone.
+        collector.take(ROUTER, &message(0, 2, &data));
+        collector.take(IpAddr::from([192, 0, 2, 253]), &message(0, 1, &data));
+        assert_eq!(count(&collector, Count::UnknownTemplate), 6);
+        assert_eq!(count(&collector, Count::Malformed), 0);
+        // A template replaces that of its number.
+        let other = Bytes::default().set(templates, &template(256, &FIELDS6));
+        collector.take(ROUTER, &message(3, 1, &other.set(256, &records(&flows6))));
+        assert_eq!(lent(&collector), rows(&flows6, 1));
+    }
+}
+
+#[test]
+fn ipfix_withdraws_templates() {
+    let data = Bytes::default().set(256, &records(&[flow4(1)]));
+    let known = Bytes::default().set(2, &template(256, &FIELDS4));
+    for withdrawn in [256, 2] {
+        let mut collector = Collector::new(None);
+        collector.take(ROUTER, &ipfix(0, 1, &known));
+        collector.take(ROUTER, &ipfix(0, 1, &Bytes::default().set(3, &template(3, &[]))));
+        // Padding.
+        collector.take(ROUTER, &ipfix(0, 1, &Bytes::default().set(2, &template(0, &[]))));
+        collector.take(ROUTER, &ipfix(0, 1, &data));
+        assert_eq!(lent(&collector).len(), 1);
+        collector.take(ROUTER, &ipfix(1, 1, &Bytes::default().set(2, &template(withdrawn, &[]))));
+        collector.take(ROUTER, &ipfix(1, 1, &data));
+        assert_eq!(lent(&collector).len(), 0);
+        assert_eq!(count(&collector, Count::UnknownTemplate), 1);
+    }
+}
+
+#[test]
+fn options_tell_the_rate_of_each_sampler() {
+    // Records name their sampler by one byte more.
+    let fields: Vec<_> = FIELDS4.into_iter().chain([(48, 1)]).collect();
+    let with = |sampler: u8| records(&[flow4(3)]).u8(sampler);
+    let options = Bytes::default().u16(300).u16(4).u16(8).u16(1).u16(4).u16(48).u16(1);
+    let options = options.u16(50).u16(4);
+    let rates = [(1u8, 100u32), (2, 2000)]
+        .into_iter()
+        .fold(Bytes::default(), |bytes, (id, rate)| bytes.u32(0).u8(id).u32(rate));
+    let mut collector = Collector::new(None);
+    let head = Bytes::default().set(0, &template(256, &fields)).set(1, &options);
+    collector.take(ROUTER, &netflow9(0, 9, &head));
+    let packets = |collector: &mut Collector, sampler| {
+        collector.take(ROUTER, &netflow9(1, 9, &Bytes::default().set(256, &with(sampler))));
+        lent(collector)[0].3
+    };
+    // Nothing is known yet.
+    assert_eq!(packets(&mut collector, 1), u64::from(flow4(3).packets));
+    collector.take(ROUTER, &netflow9(2, 9, &Bytes::default().set(300, &rates)));
+    for (sampler, one_in) in [(1, 100), (2, 2000), (3, 1)] {
+        assert_eq!(packets(&mut collector, sampler), u64::from(flow4(3).packets) * one_in);
+    }
+}
+
+#[test]
+fn a_biflow_is_two_flows() {
+    let template = Bytes::default().u16(256).u16(6).u16(8).u16(4).u16(12).u16(4).u16(2).u16(4);
+    let template = template.u16(1).u16(4).u16(0x8002).u16(4).u32(29305);
+    let template = template.u16(0x8001).u16(4).u32(29305);
+    let data = Bytes::default().put(&[10, 0, 0, 1, 10, 0, 0, 2]).u32(3).u32(300).u32(5).u32(700);
+    let mut collector = Collector::new(Some(10));
+    collector.take(ROUTER, &ipfix(0, 1, &Bytes::default().set(2, &template).set(256, &data)));
+    let [one, other] = [[10, 0, 0, 1], [10, 0, 0, 2]].map(IpAddr::from);
+    let expected = [([one, other], [0; 2], 0, 30, 3000), ([other, one], [0; 2], 0, 50, 7000)];
+    assert_eq!(lent(&collector), expected);
+}
+
+#[test]
+fn samples_of_sflow_are_frames() {
+    let udp = [0, 53, 0, 54, 0, 8, 0, 0];
+    let ip = [0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+    let packet = [&ip[..], &udp].concat();
+    let frame = [&[0; 12][..], &[8, 0], &packet].concat();
+    let sample = Sample { expanded: false, one_in: 400, kind: 1, wire: 1514, header: &frame };
+    let samples = [
+        sample,
+        Sample { expanded: true, one_in: 1, ..sample },
+        Sample { kind: 11, header: &packet, ..sample },
+        Sample { kind: 2, ..sample },
+        Sample { one_in: 0, ..sample },
+    ];
+    let mut collector = Collector::new(None);
+    collector.take(ROUTER, &sflow(1, &samples));
+    let addresses = [[10, 0, 0, 1], [10, 0, 0, 2]].map(IpAddr::from);
+    let of = |packets| (addresses, [53, 54], 17, packets, 1514 * packets);
+    assert_eq!(lent(&collector), [of(400), of(1), of(400), of(1)]);
+    let links: Vec<_> = collector.lent().map(|lent| lent.link).collect();
+    assert_eq!(links[1..3], [LinkType::ETHERNET, LinkType::IPV4]);
+    assert_eq!(collector.lent().next().unwrap().frame, frame);
+    assert_eq!(count(&collector, Count::NoHeader), 1);
+    assert_eq!(count(&collector, Count::Malformed), 0);
+    collector.take(ROUTER, &sflow(5, &[]));
+    assert_eq!(count(&collector, Count::LostDatagrams), 3);
+}
+
+#[test]
+fn each_exporter_has_an_account() {
+    let mut collector = Collector::new(None);
+    let flows: Vec<_> = (0..10).map(flow4).collect();
+    let mapped = IpAddr::V6(std::net::Ipv4Addr::new(192, 0, 2, 254).to_ipv6_mapped());
+    let other = IpAddr::from([192, 0, 2, 1]);
+    collector.take(ROUTER, &netflow5(0, 0, &flows));
+    collector.take(mapped, &netflow5(15, 0, &flows));
+    collector.take(other, &netflow5(0, 0, &flows)[..24 + 48 * 4]);
+    collector.take(other, b"hello");
+    collector.take(other, &[]);
+    let accounts: Vec<_> = {
+        let mut accounts: Vec<_> = collector.accounts().collect();
+        accounts.sort_by_key(|(address, _)| *address);
+        let counts = [
+            Count::Datagrams,
+            Count::Records,
+            Count::LostRecords,
+            Count::Malformed,
+            Count::UnknownVersion,
+        ];
+        accounts.iter().map(|(at, of)| (*at, counts.map(|count| of.get(count)))).collect()
+    };
+    assert_eq!(accounts, [(other, [3, 4, 0, 1, 2]), (ROUTER, [2, 20, 5, 0, 0])]);
+    assert_eq!(count(&collector, Count::Records), 24);
+    let packets: u64 = flows.iter().map(|flow| u64::from(flow.packets)).sum();
+    let four: u64 = flows[..4].iter().map(|flow| u64::from(flow.packets)).sum();
+    assert_eq!(count(&collector, Count::Packets), 2 * packets + four);
+}
