@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use flowgauge_engine::sink::{Outlets, Sink, units, visible};
+use flowgauge_engine::sink::{Outlets, Sink, units};
 use flowgauge_engine::source::Source;
 use flowgauge_engine::{EngineError, EpochLength, Outcome, Pace, seed};
 use flowgauge_live::{Fanout, Sockets};
@@ -32,6 +32,7 @@ use crate::journal::Journal;
 #[cfg(feature = "kafka")]
 use crate::kafka;
 use crate::lines::Lines;
+use crate::log::{say, warn};
 use crate::prometheus::Metrics;
 use crate::replay::{Replay, now_ns};
 use crate::sandbox::{Helper, Sandbox};
@@ -92,7 +93,7 @@ pub fn run(
         let (mut running, _data) = match (started, before.take()) {
             (Ok(started), _) => started,
             (Err(error), Some(before)) => {
-                say(&format!("the configuration stays as it was: {error}"));
+                warn(&format!("the configuration stays as it was: {error}"));
                 configuration = before;
                 continue;
             }
@@ -145,7 +146,7 @@ fn again(
             Some(next)
         }
         Err(error) => {
-            say(&format!("the configuration stays as it is: {error}"));
+            warn(&format!("the configuration stays as it is: {error}"));
             before
         }
     }
@@ -159,12 +160,6 @@ fn sources(configuration: &Configuration) -> String {
         SourceOptions::Records(records) => format!("flow records at udp://{}", records.records.0),
     });
     names.collect::<Vec<_>>().join(", ")
-}
-
-/// One line on standard error.
-pub(crate) fn say(message: &str) {
-    // Where not even this can be written, there is nothing left to say.
-    let _ = writeln!(io::stderr(), "flowgauge: {}", visible(message));
 }
 
 /// The folder that an agent has for itself.
@@ -253,6 +248,11 @@ impl Running {
         let sources = queues.into_iter().map(|source| watchdog.watch(source)).collect();
         let journal = Journal::open(&data.folder.join("journal"), configuration.agent.journal)?;
         let kept = journal.counts();
+        say(&format!(
+            "keeping epochs in {} ({} there)",
+            data.folder.display(),
+            units::plural(kept.epochs.load(Ordering::Relaxed), "epoch")
+        ));
         let mut to = Recipients::new(configuration, &secret)?;
         to.sinks.push(Box::new(journal));
         for sink in more {
@@ -306,10 +306,10 @@ impl Running {
             let outcome = flowgauge_engine::run_queues(plan, sources, &mut outlets)?;
             for ending in outlets.finish(FINISH) {
                 if let Some(error) = ending.error {
-                    say(&error.to_string());
+                    warn(&error.to_string());
                 }
                 if ending.undelivered > 0 {
-                    say(&format!("reports that could not be written: {}", ending.undelivered));
+                    warn(&format!("reports that could not be written: {}", ending.undelivered));
                 }
             }
             Ok(outcome)
@@ -340,7 +340,7 @@ impl Running {
             })
         });
         let outcome = outcome.map_err(|error| Failure::Failed(error.to_string()))?;
-        outcome.problems.iter().for_each(|problem| say(&problem.to_string()));
+        outcome.problems.iter().for_each(|problem| warn(&problem.to_string()));
         let account = &outcome.total.account;
         say(&format!(
             "{} packets read, {} lost, {} measured",

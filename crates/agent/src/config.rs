@@ -18,6 +18,7 @@ use crate::console;
 use crate::failure::Failure;
 use crate::ipfix::Collector;
 use crate::kafka;
+use crate::log;
 use crate::names::NamesOptions;
 use crate::prometheus;
 
@@ -81,12 +82,14 @@ pub struct AgentOptions {
     pub data: PathBuf,
     /// How long closed epochs are kept.
     pub journal: JournalOptions,
+    /// How lines on standard error are written: `text`, the default, or `json`.
+    pub log: log::Format,
 }
 
 impl Default for AgentOptions {
     fn default() -> Self {
-        let (name, user, journal) = (None, None, JournalOptions::default());
-        Self { name, user, data: PathBuf::from("data"), journal }
+        let (name, user, log) = (None, None, log::Format::default());
+        Self { name, user, data: PathBuf::from("data"), journal: JournalOptions::default(), log }
     }
 }
 

@@ -22,6 +22,7 @@ pub mod ipfix;
 pub mod journal;
 pub mod kafka;
 mod lines;
+pub mod log;
 mod names;
 pub mod prometheus;
 pub mod replay;

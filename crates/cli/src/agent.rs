@@ -12,7 +12,7 @@ mod built {
 
     use flowgauge_agent::config::{InterfaceOptions, ReplayOptions, SourceOptions};
     use flowgauge_agent::sandbox::{self, Sandbox};
-    use flowgauge_agent::{Failure as AgentFailure, Origin, SOCKET, feed, top};
+    use flowgauge_agent::{Configuration, Failure as AgentFailure, Origin, SOCKET, feed, log, top};
     use flowgauge_engine::EpochLength;
     use flowgauge_engine::sink::layout::Look;
     use flowgauge_engine::sink::{Sink, Text};
@@ -34,8 +34,11 @@ mod built {
     /// Runs an agent until a signal ends it, and gives its exit code.
     pub(crate) fn run(Agent { config, set, no_sandbox }: &Agent) -> Result<u8, Failure> {
         let origin = origin(config, set)?;
-        let sandbox = if *no_sandbox { Ok(None) } else { enter(&origin).map(Some) };
-        let sandbox = match sandbox {
+        let entered = origin.read().and_then(|configuration| {
+            log::start(configuration.agent.log);
+            (!no_sandbox).then(|| enter(&origin, &configuration)).transpose()
+        });
+        let sandbox = match entered {
             Ok(sandbox) => sandbox,
             Err(error) => return Ok(ended(Err(error))),
         };
@@ -46,12 +49,11 @@ mod built {
     }
 
     /// Enters the sandbox of an agent, and leaves a helper outside.
-    fn enter(origin: &Origin) -> Result<Sandbox, AgentFailure> {
-        let configuration = origin.read()?;
+    fn enter(origin: &Origin, configuration: &Configuration) -> Result<Sandbox, AgentFailure> {
         let mut helper = Command::new("/proc/self/exe");
         helper.arg0("flowgauge").arg("helper").arg("-C").arg(&origin.path);
         helper.args(origin.sets.iter().flat_map(|set| ["--set", set]));
-        Sandbox::enter(&configuration, &origin.path, helper)
+        Sandbox::enter(configuration, &origin.path, helper)
     }
 
     /// Serves an agent in its sandbox until that ends.

@@ -326,6 +326,24 @@ fn an_agent_gives_up_what_it_does_not_need_and_its_helper_does_the_rest() {
 }
 
 #[test]
+fn the_log_is_json_where_the_file_asks_for_it() {
+    let place = Place::new("log");
+    let log = ["--set", "agent.log=json", "--set", "sources.0.times=1"];
+    let alert = "alerts.any={ when: flows.top.packets > 1 }";
+    let ran = place.command().args(log).args(["--set", alert]).output().unwrap();
+    let err = text(&ran.stderr);
+    assert!(ran.status.success(), "{err}");
+    let lines: Vec<Value> = err.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let messages = lines.iter().map(|line| line["message"].as_str().unwrap());
+    let starts = ["sandbox: ", "keeping epochs in ", "measuring ", "alert any firing: "];
+    for start in starts {
+        assert!(messages.clone().any(|message| message.starts_with(start)), "{start}{err}");
+    }
+    let levels: BTreeSet<_> = lines.iter().map(|line| line["level"].as_str().unwrap()).collect();
+    assert_eq!(levels, BTreeSet::from(["info", "warn"]));
+}
+
+#[test]
 fn root_becomes_the_user_of_the_file() {
     if !is_root() {
         eprintln!("skipped: only root can become another user");

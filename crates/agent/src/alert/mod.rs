@@ -18,6 +18,7 @@ use serde_json::json;
 
 pub use rule::Rule;
 
+use crate::log::Warnings;
 use crate::sandbox::Helper;
 use condition::{Match, Verdict};
 use notify::{LIMIT, Notice, Notifier};
@@ -70,12 +71,12 @@ pub struct Alerts {
 }
 
 impl Alerts {
-    /// Starts the notifier, with standard error for its log and a helper in a sandbox. A rule `loss` is added where there is none.
+    /// Starts the notifier, which writes to the agent's log, and has a helper in a sandbox. A rule `loss` is added where there is none.
     ///
     /// # Errors
     /// When the operating system refuses a thread.
     pub fn start(rules: BTreeMap<String, Rule>, helper: Option<Helper>) -> io::Result<Self> {
-        Ok(Self::new(rules, Notifier::start(Box::new(io::stderr()), LIMIT, helper)?))
+        Ok(Self::new(rules, Notifier::start(Box::new(Warnings::default()), LIMIT, helper)?))
     }
 
     /// The same with another notifier.

@@ -12,8 +12,8 @@ use flowgauge_engine::sink::{Item, Sink, SinkError, Takes};
 use super::collector::{Collector, Transport};
 use super::messages::{Head, Templates, messages};
 use super::records;
-use crate::agent::say;
 use crate::config::IpfixOptions;
+use crate::log::{say, warn};
 use crate::replay::now_ns;
 
 /// How long a collector may take to accept a connection, or an epoch.
@@ -139,7 +139,7 @@ impl Sink for Exporter {
         // Never `Closed`: a collector that went away may come back.
         let exported = exported.map_err(|error| SinkError::Write { output: output.clone(), error });
         match &exported {
-            Err(error) if !was_failing => say(&format!("{error}; trying again")),
+            Err(error) if !was_failing => warn(&format!("{error}; trying again")),
             Ok(()) if was_failing => say(&format!("{output} takes reports again")),
             _ => {}
         }

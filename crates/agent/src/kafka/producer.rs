@@ -16,8 +16,8 @@ use rdkafka::producer::{
 };
 
 use super::Options;
-use crate::agent::say;
 use crate::failure::Failure;
+use crate::log::{say, warn};
 use crate::secret;
 
 /// How long brokers may take to acknowledge a record.
@@ -181,7 +181,7 @@ impl Producer {
         }
         let error = self.error(self.explained(&error));
         if !was_failing {
-            say(&format!("{error}; trying again"));
+            warn(&format!("{error}; trying again"));
         }
         if self.fatal().is_some() {
             self.client = None;

@@ -12,7 +12,7 @@ use flowgauge_engine::snapshot::Saved;
 use super::missed::missed;
 use super::position::{Position, Positions};
 use super::producer::{Producer, Record};
-use crate::agent::say;
+use crate::log::say;
 
 /// Sends each closed epoch as it is stored. Before one that does not follow the last acknowledged one, it
 /// sends what the journal has between them: what found no room while brokers were away, or what an agent

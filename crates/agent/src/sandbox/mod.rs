@@ -17,9 +17,9 @@ use rustix::thread::set_no_new_privs;
 pub use helper::{Helper, help};
 use places::Places;
 
-use crate::agent::say;
 use crate::config::Configuration;
 use crate::failure::Failure;
+use crate::log::say;
 
 /// A sandbox that was entered.
 pub struct Sandbox {
