@@ -451,7 +451,7 @@ pub(crate) struct Agent {
     #[arg(long, value_name = "PATH=VALUE")]
     pub(crate) set: Vec<String>,
 
-    /// Keep the user, all privileges and the reach of the process
+    /// Run without the sandbox: keep the user, all privileges and access to all files
     #[arg(long)]
     pub(crate) no_sandbox: bool,
 }

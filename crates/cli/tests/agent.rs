@@ -366,6 +366,11 @@ fn root_becomes_the_user_of_the_file() {
     let ended = running.end("TERM");
     assert!(ended.status.success(), "{}", text(&ended.stderr));
     assert!(text(&ended.stderr).contains("sandbox: user nobody, no capabilities, no new"));
+    let root = ["--set", "agent.user=root"];
+    let other = place.command().args(root).output().unwrap();
+    assert_eq!(other.status.code(), Some(5));
+    let hint = format!("run 'chown -R root {}'", folder.join("data").display());
+    assert!(text(&other.stderr).contains(&hint), "{}", text(&other.stderr));
     let unknown = place.command().args(["--set", "agent.user=no-such-user"]).output().unwrap();
     assert_eq!(unknown.status.code(), Some(2));
     fs::remove_dir_all(folder).unwrap();

@@ -1,7 +1,7 @@
 //! The folders and files that an agent uses: Landlock keeps it within them.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use landlock::{
@@ -41,6 +41,9 @@ const COMMON: &[&str] = &[
 /// The rights that this version knows; a kernel that knows fewer enforces those.
 const RIGHTS: ABI = ABI::V6;
 
+/// The mode of folders in which not only their owner may make files.
+const OTHERS_WRITE: u32 = 0o022;
+
 /// The folders and files of a configuration, by absolute paths.
 pub(super) struct Places {
     pub(super) read: Vec<PathBuf>,
@@ -75,7 +78,7 @@ impl Places {
     /// Makes the folders that are written to, for this user.
     ///
     /// # Errors
-    /// When one cannot be made.
+    /// When one cannot be made, or is there and another user's alone.
     pub(super) fn make(&self, user: Option<&User>) -> Result<(), Failure> {
         for folder in &self.write {
             let failed = |error| {
@@ -83,6 +86,15 @@ impl Places {
             };
             let missing = folder.ancestors().take_while(|folder| !folder.exists());
             let missing: Vec<_> = missing.map(Path::to_owned).collect();
+            if let (Some(user), Ok(there)) = (user, fs::metadata(folder))
+                && there.uid() != user.uid.as_raw()
+                && there.mode() & OTHERS_WRITE == 0
+            {
+                let (folder, name) = (folder.display(), &user.name);
+                return Err(Failure::Output(format!(
+                    "{folder} is not the folder of user '{name}'; run 'chown -R {name} {folder}'"
+                )));
+            }
             for folder in missing.iter().rev() {
                 fs::create_dir(folder).map_err(failed)?;
                 if let Some((uid, gid)) = user.map(ids) {
