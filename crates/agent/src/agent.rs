@@ -13,7 +13,7 @@ use std::time::Duration;
 use flowgauge_engine::sink::{Outlets, Sink, units};
 use flowgauge_engine::source::Source;
 use flowgauge_engine::{EngineError, EpochLength, Outcome, Pace, seed};
-use flowgauge_live::{Fanout, Sockets};
+use flowgauge_live::{Fanout, LiveError, Options, Sockets, XdpOptions};
 use flowgauge_records::{Accounts, Records};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -21,7 +21,7 @@ use signal_hook::iterator::Signals;
 use crate::alert::{Alerts, OfRun};
 use crate::anonymize::{Anonymizer, Method};
 use crate::archive::Archive;
-use crate::config::{Configuration, RecordsOptions, SourceOptions};
+use crate::config::{Configuration, Engine, InterfaceOptions, RecordsOptions, SourceOptions};
 use crate::console::{Console, ConsoleSink};
 use crate::failure::Failure;
 use crate::feed::Feed;
@@ -413,17 +413,7 @@ pub(crate) fn open(
     for source in sources {
         match source {
             SourceOptions::Interface(interface) => {
-                let options = flowgauge_live::Options {
-                    queues: interface.queues.number(),
-                    fanout: Fanout::Hash,
-                    ring_bytes: usize::try_from(interface.ring.0).unwrap_or(usize::MAX),
-                    promiscuous: interface.promiscuous,
-                    filter: None,
-                    sockets: sockets.clone(),
-                };
-                let opened = flowgauge_live::open(&interface.interface, &options, stop);
-                let opened = opened.map_err(|error| Failure::Source(error.to_string()))?;
-                queues.extend(opened.into_iter().map(|queue| Box::new(queue) as _));
+                queues.extend(open_interface(interface, &sockets, stop)?);
             }
             SourceOptions::Replay(replay) => {
                 let path: &Path = &replay.replay;
@@ -442,4 +432,29 @@ pub(crate) fn open(
         }
     }
     Ok(Opened { queues, exporters })
+}
+
+/// Opens the queues of an interface.
+fn open_interface(
+    options: &InterfaceOptions,
+    sockets: &Sockets,
+    stop: &Arc<AtomicBool>,
+) -> Result<Vec<Box<dyn Source + Send>>, Failure> {
+    let InterfaceOptions { interface, engine, queues, ring, promiscuous } = options;
+    let (queues, promiscuous) = (queues.number(), *promiscuous);
+    let ring_bytes = usize::try_from(ring.0).unwrap_or(usize::MAX);
+    let failed = |error: LiveError| Failure::Source(error.to_string());
+    match engine {
+        Engine::AfPacket => {
+            let (fanout, filter, sockets) = (Fanout::Hash, None, sockets.clone());
+            let options = Options { queues, fanout, ring_bytes, promiscuous, filter, sockets };
+            let opened = flowgauge_live::open(interface, &options, stop).map_err(failed)?;
+            Ok(opened.into_iter().map(|queue| Box::new(queue) as _).collect())
+        }
+        Engine::AfXdp => {
+            let options = XdpOptions { queues, ring_bytes, promiscuous, busy_poll: false };
+            let opened = flowgauge_live::open_xdp(interface, &options, stop).map_err(failed)?;
+            Ok(opened.into_iter().map(|queue| Box::new(queue) as _).collect())
+        }
+    }
 }

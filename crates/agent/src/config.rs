@@ -122,7 +122,7 @@ impl Default for JournalOptions {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "SourceFields")]
 pub enum SourceOptions {
-    /// A network interface, read through packet sockets.
+    /// A network interface.
     Interface(InterfaceOptions),
     /// A capture that is replayed as if its packets came now.
     Replay(ReplayOptions),
@@ -130,11 +130,25 @@ pub enum SourceOptions {
     Records(RecordsOptions),
 }
 
-/// A network interface, read through packet sockets.
+/// How an interface is read.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Engine {
+    /// Through packet sockets, beside the host.
+    #[default]
+    AfPacket,
+    /// Ahead of the kernel's stack, in place of the host.
+    AfXdp,
+}
+
+/// A network interface.
 #[derive(Clone, Debug)]
 pub struct InterfaceOptions {
     /// Name, or `any`.
     pub interface: String,
+    /// How it is read.
+    pub engine: Engine,
     /// Threads that read it.
     pub queues: Queues,
     /// Memory of each queue's ring.
@@ -193,6 +207,11 @@ struct SourceFields {
     ring: Option<Size>,
     /// Whether packets for other hosts are read, as they are by default.
     promiscuous: Option<bool>,
+    /// `af-packet`, the default, or `af-xdp`, which receives packets ahead of the kernel's stack.
+    engine: Option<Engine>,
+    /// Must be true for `af-xdp`: the host does not get the packets of the interface.
+    #[serde(rename = "takes-traffic")]
+    takes_traffic: Option<bool>,
     /// A capture to replay, pcap or pcapng.
     replay: Option<PathBuf>,
     /// How often the capture is replayed; without end by default.
@@ -208,8 +227,9 @@ impl TryFrom<SourceFields> for SourceOptions {
     type Error = String;
 
     fn try_from(fields: SourceFields) -> Result<Self, String> {
-        let SourceFields { interface, queues, ring, promiscuous, replay, times, records, sampling } =
+        let SourceFields { interface, queues, ring, promiscuous, engine, takes_traffic, .. } =
             fields;
+        let SourceFields { replay, times, records, sampling, .. } = fields;
         let own = [
             ("interface", interface.is_some()),
             ("replay", replay.is_some()),
@@ -226,6 +246,8 @@ impl TryFrom<SourceFields> for SourceOptions {
             ("queues", "interface", queues.is_some()),
             ("ring", "interface", ring.is_some()),
             ("promiscuous", "interface", promiscuous.is_some()),
+            ("engine", "interface", engine.is_some()),
+            ("takes-traffic", "interface", takes_traffic.is_some()),
             ("times", "replay", times.is_some()),
             ("sampling", "records", sampling.is_some()),
         ];
@@ -235,8 +257,23 @@ impl TryFrom<SourceFields> for SourceOptions {
         }
         if let Some(interface) = interface {
             let default = InterfaceOptions::new(&interface);
+            let engine = engine.unwrap_or_default();
+            match (engine, takes_traffic.unwrap_or(false)) {
+                (Engine::AfXdp, false) => {
+                    return Err(
+                        "engine 'af-xdp' takes the packets of the interface from the host, also \
+                                those of its connections; write 'takes-traffic: true' to agree"
+                            .to_owned(),
+                    );
+                }
+                (Engine::AfPacket, true) => {
+                    return Err("'takes-traffic' is for engine 'af-xdp'; leave it out".to_owned());
+                }
+                _ => {}
+            }
             return Ok(Self::Interface(InterfaceOptions {
                 interface,
+                engine,
                 queues: queues.unwrap_or_default(),
                 ring: ring.unwrap_or(default.ring),
                 promiscuous: promiscuous.unwrap_or(default.promiscuous),
@@ -269,8 +306,8 @@ impl schemars::JsonSchema for SourceOptions {
 impl InterfaceOptions {
     /// One queue of an interface.
     pub fn new(interface: &str) -> Self {
-        let (queues, ring) = (Queues(1), Size(64 << 20));
-        Self { interface: interface.to_owned(), queues, ring, promiscuous: true }
+        let (interface, engine) = (interface.to_owned(), Engine::default());
+        Self { interface, engine, queues: Queues(1), ring: Size(64 << 20), promiscuous: true }
     }
 }
 
@@ -347,6 +384,11 @@ impl Queues {
 }
 
 impl SourceOptions {
+    /// Whether it is read by AF_XDP, which needs more privileges than a socket.
+    pub(crate) fn is_xdp(&self) -> bool {
+        matches!(self, Self::Interface(interface) if interface.engine == Engine::AfXdp)
+    }
+
     /// Queues that it gives.
     pub fn queues(&self) -> usize {
         match self {

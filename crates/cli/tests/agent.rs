@@ -388,18 +388,25 @@ for _ in range(100):
 ";
 
 /// Needs root, iproute2 and python3. The socket of an interface that comes again is opened by the helper,
-/// since the agent itself may not.
+/// since the agent itself may not; for AF_XDP it keeps what that needs.
 #[test]
 fn in_the_sandbox_an_interface_that_is_made_again_is_measured_again() {
     if !is_root() {
         eprintln!("skipped: only root makes interfaces");
         return;
     }
+    measured_again("{ interface: here, queues: 2 }", "no capability but files of others");
+    let xdp = "{ interface: here, queues: 1, engine: af-xdp, takes-traffic: true }";
+    measured_again(xdp, "capabilities for af-xdp and files of others");
+}
+
+/// Measures a source before and behind the time in which its interface is gone.
+fn measured_again(source: &str, capabilities: &str) {
     let place = Place::new("interface");
     let wire =
         "ip link add here type veth peer name there && ip link set here up && ip link set there up";
     let agent = format!(
-        "{BINARY} run -C {} --set 'sources.0={{ interface: here, queues: 2 }}' \
+        "{BINARY} run -C {} --set 'sources.0={source}' \
          --set 'measurements.flows.filter=udp port 2222'",
         place.path("agent.yaml")
     );
@@ -416,7 +423,7 @@ fn in_the_sandbox_an_interface_that_is_made_again_is_measured_again() {
     };
     let err = text(&ran.stderr);
     assert!(ran.status.success(), "{err}");
-    assert!(err.contains("sandbox: user root"), "{err}");
+    assert!(err.contains(&format!("sandbox: user root, {capabilities}")), "{err}");
     let lines = place.lines();
     let flows =
         lines.iter().filter(|line| line["measurement"] == "flows" && line["type"] == "epoch");

@@ -55,16 +55,17 @@ const REFUSED: &[i64] = &[
     libc::SYS_setdomainname,
 ];
 
-/// Refuses them to this thread and those that it starts, as calls without permission. Returns what is in
-/// force.
+/// Refuses them to this thread and those that it starts, as calls without permission; `bpf` is left for
+/// AF_XDP. Returns what is in force.
 ///
 /// # Errors
 /// When the system refuses.
-pub(super) fn refuse() -> Result<String, seccompiler::Error> {
+pub(super) fn refuse(xdp: bool) -> Result<String, seccompiler::Error> {
     let Ok(arch) = TargetArch::try_from(ARCH) else {
         return Ok(format!("no seccomp for {ARCH}"));
     };
-    let calls: BTreeMap<_, _> = REFUSED.iter().map(|call| (*call, Vec::new())).collect();
+    let refused = REFUSED.iter().filter(|call| !(xdp && **call == libc::SYS_bpf));
+    let calls: BTreeMap<_, _> = refused.map(|call| (*call, Vec::new())).collect();
     let refusal = SeccompAction::Errno(libc::EPERM.cast_unsigned());
     let filter = SeccompFilter::new(calls, SeccompAction::Allow, refusal, arch)?;
     apply_filter(&BpfProgram::try_from(filter)?)?;

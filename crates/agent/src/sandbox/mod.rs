@@ -17,7 +17,7 @@ use rustix::thread::set_no_new_privs;
 pub use helper::{Helper, help};
 use places::Places;
 
-use crate::config::Configuration;
+use crate::config::{Configuration, SourceOptions};
 use crate::failure::Failure;
 use crate::log::say;
 
@@ -26,6 +26,8 @@ pub struct Sandbox {
     helper: Helper,
     places: Places,
     user: Option<String>,
+    /// Whether it leaves what AF_XDP needs.
+    xdp: bool,
 }
 
 impl Sandbox {
@@ -53,12 +55,13 @@ impl Sandbox {
         places.make(account.as_ref())?;
         let helper =
             Helper::start(helper).map_err(|error| failed("cannot start the helper", &error))?;
-        let who = user::become_user(account.as_ref())?;
+        let xdp = configuration.sources.iter().any(SourceOptions::is_xdp);
+        let who = user::become_user(account.as_ref(), xdp)?;
         set_no_new_privs(true).map_err(|error| failed("no new privileges", &error))?;
         let landlock = places.enforce().map_err(|error| failed("Landlock", &error))?;
-        let calls = calls::refuse().map_err(|error| failed("seccomp", &error))?;
+        let calls = calls::refuse(xdp).map_err(|error| failed("seccomp", &error))?;
         say(&format!("sandbox: {who}, no new privileges, {landlock}, {calls}"));
-        Ok(Self { helper, places, user })
+        Ok(Self { helper, places, user, xdp })
     }
 
     /// What does for the agent what it cannot do itself.
@@ -75,6 +78,9 @@ impl Sandbox {
             |what: &str| Err(Failure::Usage(format!("{what}; restart the agent to change that")));
         if next.agent.user != self.user {
             return refuse("agent.user is another one than that of the sandbox");
+        }
+        if !self.xdp && next.sources.iter().any(SourceOptions::is_xdp) {
+            return refuse("the sandbox leaves no privileges for af-xdp");
         }
         match Places::of(next, file).beyond(&self.places) {
             Some(place) => refuse(&format!("the sandbox does not reach {}", place.display())),
@@ -109,7 +115,7 @@ mod tests {
         let attempt = move || {
             set_no_new_privs(true).unwrap();
             let landlock = places.enforce().unwrap();
-            assert_eq!(calls::refuse().unwrap(), "seccomp");
+            assert_eq!(calls::refuse(false).unwrap(), "seccomp");
             fs::write(kept.join("part"), "x").unwrap();
             fs::rename(kept.join("part"), kept.join("whole")).unwrap();
             fs::remove_file(kept.join("whole")).unwrap();

@@ -3,9 +3,17 @@
 use nix::unistd::{Gid, Uid, User, setgroups, setresgid, setresuid};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, clear_ambient_capability_set, set_capabilities,
+    set_keep_capabilities,
 };
 
 use crate::failure::Failure;
+
+/// What AF_XDP needs: packet sockets, programs for the kernel, to put one at an interface, and memory that
+/// stays.
+const FOR_XDP: CapabilitySet = CapabilitySet::NET_RAW
+    .union(CapabilitySet::NET_ADMIN)
+    .union(CapabilitySet::BPF)
+    .union(CapabilitySet::IPC_LOCK);
 
 /// The account of this name.
 ///
@@ -24,12 +32,12 @@ pub(super) fn find(name: &str) -> Result<User, Failure> {
     Err(usage(&format!("only root can become '{name}'; start as root, or leave it out")))
 }
 
-/// Becomes this user, if one is given, and gives up all capabilities. One that stays root keeps those
-/// over files, which are of others. Returns who it is now.
+/// Becomes this user, if one is given, and gives up all capabilities but those for AF_XDP, where that is
+/// asked for. One that stays root keeps that over files of others. Returns who it is now.
 ///
 /// # Errors
 /// When the system refuses.
-pub(super) fn become_user(user: Option<&User>) -> Result<String, Failure> {
+pub(super) fn become_user(user: Option<&User>, xdp: bool) -> Result<String, Failure> {
     let refused = |what: &'static str| {
         move |error: &dyn std::fmt::Display| {
             Failure::Failed(format!("sandbox: cannot give up {what}: {error}"))
@@ -37,19 +45,25 @@ pub(super) fn become_user(user: Option<&User>) -> Result<String, Failure> {
     };
     if let Some(User { uid, gid, .. }) = user.filter(|user| user.uid != Uid::effective()) {
         let refused = refused("the user");
+        set_keep_capabilities(xdp).map_err(|error| refused(&error))?;
         setgroups(&[*gid]).map_err(|error| refused(&error))?;
         setresgid(*gid, *gid, *gid).map_err(|error| refused(&error))?;
         setresuid(*uid, *uid, *uid).map_err(|error| refused(&error))?;
     }
     let is_root = Uid::effective().is_root();
-    let kept = if is_root { CapabilitySet::DAC_OVERRIDE } else { CapabilitySet::empty() };
+    let files = if is_root { CapabilitySet::DAC_OVERRIDE } else { CapabilitySet::empty() };
+    let kept = if xdp { files | FOR_XDP } else { files };
     let refused = refused("capabilities");
     clear_ambient_capability_set().map_err(|error| refused(&error))?;
     keep(kept).map_err(|error| refused(&error))?;
     let name = User::from_uid(Uid::effective()).ok().flatten();
     let name = name.map_or_else(|| Uid::effective().to_string(), |user| user.name);
-    let capabilities =
-        if is_root { "no capability but files of others" } else { "no capabilities" };
+    let capabilities = match (is_root, xdp) {
+        (true, false) => "no capability but files of others",
+        (true, true) => "capabilities for af-xdp and files of others",
+        (false, false) => "no capabilities",
+        (false, true) => "capabilities for af-xdp",
+    };
     Ok(format!("user {name}, {capabilities}"))
 }
 
