@@ -15,7 +15,7 @@ PACKAGES := -p flowgauge-capi
 AGENT := --features agent,kafka
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: build size dpdk agent deb package-test library demo demo-agent test agent-test console-test prometheus-test dpdk-test live-test lint bench live-bench accuracy gate speed golden tasks-expected deny fuzz interop ipfix-test kafka-test records-test html-test lab lab-dpdk peers-dpdk ovs ovs-test ovs-bench loom install uninstall soak soak-agent kafka-there cargo-there
+.PHONY: build size dpdk agent deb package-test library demo demo-agent test agent-test console-test prometheus-test dpdk-test live-test lint bench live-bench agent-bench accuracy gate speed golden tasks-expected deny fuzz interop ipfix-test kafka-test records-test html-test lab lab-dpdk peers-dpdk ovs ovs-test ovs-bench loom install uninstall soak soak-agent kafka-there cargo-there
 
 build: cargo-there ## release build
 	cargo build --release --locked
@@ -118,6 +118,9 @@ bench: build ## the numbers of the README: in memory, at the end of epochs, and 
 
 live-bench: build ## packets a second by AF_PACKET and AF_XDP on a pair of interfaces; needs root, iproute2 and python3
 	python3 bench/live.py $(BINARY)
+
+agent-bench: agent ## what an agent with all sinks costs at the kernel's rate on a pair of interfaces; needs root, iproute2 and python3
+	python3 bench/agent.py $(BINARY)
 
 accuracy: cargo-there ## how accurate every algorithm is: writes docs/accuracy.tsv
 	cargo run --release --locked -p flowgauge-lab -- accuracy -o docs/accuracy.tsv

@@ -136,4 +136,5 @@ def main():
     inside(binary, float(seconds), int(rounds))
 
 
-main()
+if __name__ == "__main__":
+    main()
