@@ -100,13 +100,14 @@ def inside(binary, seconds):
     accounts = [line["account"] for line in lines if line["measurement"] == "talkers" and line["type"] == "epoch"]
     read, lost, dropped = (sum(account[name] for account in accounts) for name in ["read", "lost", "dropped"])
     undelivered = sum(line.get("undelivered", 0) for line in lines)
-    used = sorted(((behind[name] - before.get(name, 0)) / took, name) for name in behind)[::-1]
+    used = {name: (behind[name] - before.get(name, 0)) / took for name in behind}
+    readers = {name for name in used if name.startswith("queue ")}
     print(f"{sent / took / 1e6:.2f} Mpps sent for {took:.0f} s; {read:,} packets read, {lost:,} lost in the kernel, "
           f"{dropped:,} dropped by the agent, {undelivered} reports undelivered")
-    print(f"reader ({used[0][1]}): {used[0][0]:.1%} of a core; all other threads: {sum(cpu for cpu, _ in used[1:]):.1%}")
-    for cpu, name in used[1:]:
-        if cpu >= 0.001:
-            print(f"  {name:16} {cpu:.1%}")
+    others = sum(cpu for name, cpu in used.items() if name not in readers)
+    print(f"reader: {sum(used[name] for name in readers):.1%} of a core; all other threads: {others:.1%}")
+    for cpu, name in sorted((cpu, name) for name, cpu in used.items() if name not in readers and cpu >= 0.001):
+        print(f"  {name:16} {cpu:.1%}")
     print(f"memory: {sizes[0]:,} kB at the begin, {max(sizes):,} kB at most, {sizes[-1]:,} kB at the end")
 
 
