@@ -30,7 +30,7 @@ impl Lines {
         Self { names: None, ..self }
     }
 
-    /// Writes a line of JSON with what all of them begin with.
+    /// Writes a line of JSON behind the head.
     fn write(
         &self,
         line: &[u8],

@@ -134,7 +134,7 @@ impl<S: Subscriber, T: Write + 'static> Layer<S> for Lines<T> {
             let _ = write!(message.0, " ({left_out} lines before this one are left out)");
         }
         let line = self.line(*event.metadata().level(), &message.0);
-        // Where not even this can be written, there is nothing left to say.
+        // A log that cannot be written has no other place to say so.
         let _ = (self.to)().write_all(line.as_bytes());
     }
 }

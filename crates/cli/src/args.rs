@@ -116,7 +116,7 @@ Examples:
   flowgauge run -C flowgauge.yaml
   flowgauge run -C flowgauge.yaml --set sinks.prometheus.listen=127.0.0.1:9000")]
     Run(Agent),
-    /// Do for an agent in its sandbox what that cannot: 'run' starts this
+    /// Serve an agent in its sandbox: open packet sockets, run programs of alerts
     #[command(hide = true)]
     Helper(Agent),
     /// Show the last reports of an agent, an interface or a replayed capture in the terminal

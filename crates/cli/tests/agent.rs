@@ -259,7 +259,7 @@ fn systemd_hears_of_the_start_the_life_and_the_end() {
     assert_eq!(last, "STOPPING=1");
 }
 
-/// What the system says of a process, by the name of the line.
+/// A line of a process's status, by its name.
 fn status(id: u32, name: &str) -> String {
     let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":\t"));
@@ -272,7 +272,7 @@ fn helper_of(agent: u32) -> u32 {
     children.trim().parse().unwrap()
 }
 
-/// Root, who may become any user, or nobody.
+/// Whether this process runs as root.
 fn is_root() -> bool {
     let id = Command::new("id").arg("-u").output().unwrap();
     text(&id.stdout).trim() == "0"

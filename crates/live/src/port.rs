@@ -20,7 +20,7 @@ use crate::socket::{self, Event, Socket};
 /// The name that stands for all interfaces.
 const ANY: &str = "any";
 
-/// Opens packet sockets, for which a process needs privileges that another one may have.
+/// Opens packet sockets, in this process or through a privileged one.
 #[derive(Clone, Default)]
 pub struct Sockets(Option<Arc<Opener>>);
 
@@ -56,7 +56,7 @@ pub struct Options {
     pub promiscuous: bool,
     /// Packets that it rejects need not be handed over: the kernel rejects what it can judge.
     pub filter: Option<Filter>,
-    /// Who opens the packet sockets.
+    /// The opener of packet sockets.
     pub sockets: Sockets,
 }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use crate::failure::Failure;
 
-/// What the key is derived for.
+/// Context string of the key derivation.
 const PURPOSE: &str = "flowgauge 2026 anonymize addresses";
 
 /// The permutation under one key.
@@ -103,7 +103,7 @@ mod tests {
                 let (mapped, beside) =
                     (applied(1, one.clone(), bits), applied(1, other.clone(), bits));
                 assert_eq!(common(&mapped, &beside), common(&one, &other));
-                // What is known of a prefix alone is what is known of it in an address.
+                // A prefix alone is mapped like the prefix of an address.
                 let kept = random.u8(..=bits);
                 let mut prefix = one.clone();
                 for at in usize::from(kept)..8 * size {

@@ -8,7 +8,7 @@ const fetched = async (path) => {
   return answer.text();
 };
 const reportsAt = async (path) => (await fetched(path)).split('\n').filter(Boolean).map((line) => JSON.parse(line));
-// Says what is new alone, since some readers have it read to them.
+// Announces only the change: screen readers read all of it aloud.
 function say(element, words, look = '') {
   if (element.textContent !== words) element.textContent = words;
   element.className = look;

@@ -1,5 +1,5 @@
 'use strict';
-// What a reader looks for: words, addresses and prefixes. An item is shown if it has all of them.
+// The parts of a filter: words, addresses and prefixes. An item is shown if it matches all of them.
 
 // An address as a number, with its bits; null where the text is none.
 function addressOf(text) {

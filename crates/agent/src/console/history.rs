@@ -47,7 +47,7 @@ impl Mean {
     }
 }
 
-/// What the epochs of a minute had, or one longer epoch.
+/// Sums over the epochs of a minute, or over one longer epoch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Point {
     start_ns: i64,

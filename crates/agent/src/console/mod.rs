@@ -84,7 +84,7 @@ pub struct Console {
     events: Sender<Arc<str>>,
 }
 
-/// The last reports as JSON, the oldest first, and their bytes; and what is kept of all of them.
+/// The last reports as JSON, the oldest first, their bytes, and the history.
 #[derive(Default)]
 struct Kept {
     reports: VecDeque<(Arc<str>, Arc<str>)>,
@@ -219,7 +219,7 @@ impl Console {
         .to_string()
     }
 
-    /// What is said of each measurement, in the order of the file.
+    /// The health of each measurement, in the order of the file.
     fn each(&self, say: impl Fn(&str, &Measured) -> Value) -> Vec<Value> {
         let kept = self.kept();
         let none = Measured::default();
@@ -364,7 +364,7 @@ mod tests {
         let names = ["two", "one"].map(str::to_owned).to_vec();
         let console = Console::new("edge".to_owned(), names, Board::default(), health.clone());
         console.kept().of(&"one".into()).empty_epochs += 3;
-        // What a reload took away is not named.
+        // Measurements that a reload removed are not named.
         console.kept().of(&"gone".into()).epochs += 1;
         let read = |text: String| serde_json::from_str::<Value>(&text).unwrap_or_default();
         let status = read(console.status());

@@ -128,7 +128,7 @@ impl Sink for Exporter {
     }
 
     fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
-        // What an update says is in the epoch's last report again.
+        // The epoch's last report repeats an update.
         let report = match item {
             Item::Epoch(report) if !report.update => report,
             _ => return Ok(()),

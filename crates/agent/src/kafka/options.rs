@@ -1,4 +1,4 @@
-//! What the agent's file says of Kafka.
+//! Options of the sink `kafka`.
 
 use std::path::PathBuf;
 
@@ -25,11 +25,11 @@ pub struct Options {
     /// Makes addresses anonymous in reports. Snapshots hold the addresses themselves.
     #[serde(default)]
     pub anonymize: Option<Method>,
-    /// How the agent proves to be who it is; by the mechanism PLAIN.
+    /// Credentials of the agent, for the mechanism PLAIN.
     pub sasl: Option<Sasl>,
 }
 
-/// What is sent.
+/// A kind of record.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]

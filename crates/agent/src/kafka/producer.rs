@@ -29,7 +29,7 @@ const GRACE: Duration = Duration::from_secs(3);
 /// Bytes of a record at most. Brokers close connections over requests of 100 MB, whatever a topic allows.
 const MESSAGE_BYTES: usize = 64 << 20;
 
-/// What is sent, and how a reader tells it from others.
+/// A record and its headers.
 pub(super) struct Record<'a> {
     /// `epoch`, `gap`, `total` or `snapshot`.
     pub(super) kind: &'static str,
@@ -45,7 +45,7 @@ pub(super) struct Record<'a> {
 }
 
 impl Record<'_> {
-    /// What a reader tells it by: copies of a record share the id, and no other record has it.
+    /// The id: copies of a record share it, and no other record has it.
     fn headers(&self) -> OwnedHeaders {
         let [kind, measurement] = [self.kind, self.measurement].map(str::to_owned);
         let run = self.run.map(|run| format!("{run:016x}"));
@@ -101,7 +101,7 @@ impl Producer {
             // There is one record at a time; what was given up may be on its way still.
             ("queue.buffering.max.messages", "16"),
             ("queue.buffering.max.kbytes", &(2 * (MESSAGE_BYTES >> 10)).to_string()),
-            // What answers with more is no broker.
+            // A server that answers with more is no broker.
             ("receive.message.max.bytes", "8388608"),
             // A topic that is not there is named within the limit.
             ("topic.metadata.propagation.max.ms", "2000"),
@@ -245,7 +245,7 @@ impl Producer {
 /// Hears from the client.
 #[derive(Default)]
 struct Context {
-    /// What it said last of its brokers, since a record was acknowledged.
+    /// The last problem with the brokers, since a record was acknowledged.
     problem: Mutex<Option<String>>,
 }
 
@@ -256,7 +256,7 @@ impl Context {
 }
 
 impl ClientContext for Context {
-    /// What it logs is in the errors, too, but for what operators need not know.
+    /// Its log lines are left out: errors carry those that operators need.
     fn log(&self, _: RDKafkaLogLevel, _: &str, _: &str) {}
 
     fn error(&self, error: KafkaError, reason: &str) {

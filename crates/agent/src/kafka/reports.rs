@@ -26,7 +26,7 @@ impl Sink for Reports {
 
     fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
         let (kind, measurement, run, epoch) = match item {
-            // What an update says is in the epoch's last report again.
+            // The epoch's last report repeats an update.
             Item::Epoch(report) if report.update => return Ok(()),
             Item::Epoch(report) => ("epoch", &report.measurement, report.run, Some(report.epoch)),
             Item::Gap(gap) => ("gap", &gap.measurement, gap.run, Some(gap.epoch)),

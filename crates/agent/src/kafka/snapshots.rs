@@ -38,7 +38,7 @@ impl Snapshots {
         Self { producer, positions, journal, configuration, stop }
     }
 
-    /// Sends what was missed before this epoch.
+    /// Sends the epochs that were missed before this one.
     fn catch_up(&mut self, saved: &Saved) -> Result<(), SinkError> {
         let Saved { measurement, run, epoch, bounds_ns: (start_ns, _), .. } = saved;
         let Some(last) = self.positions.get(measurement) else {

@@ -300,7 +300,7 @@ fn nothing_waits_for_a_broker_that_is_slow_or_away_and_losses_are_counted() {
 fn snapshots_that_were_missed_come_from_the_journal_also_after_a_restart() {
     let (cluster, data) = (cluster(), Data::new("resume"));
     let stop = Arc::<AtomicBool>::default();
-    // What was kept before the first one is not sent.
+    // Epochs before the first one are not sent.
     data.keep(&snapshot(1, 0, 10));
     let mut sink = data.sink(&cluster, &stop);
     for epoch in 1..3 {

@@ -42,7 +42,7 @@ impl Databases {
         paths.iter().map(read).collect::<Result<_, _>>().map(Self)
     }
 
-    /// What the first one that knows each of it has of an address.
+    /// The label of an address: of each field the first database that has one.
     pub(super) fn label(&self, address: IpAddr) -> Label<'_> {
         let mut label = Label::default();
         for database in &self.0 {

@@ -5,8 +5,8 @@ use std::env::consts::ARCH;
 
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_filter};
 
-/// Starts programs; looks into other processes; changes what the system mounts, loads, runs and knows of
-/// the time; gains users, namespaces and keys.
+/// Calls that start programs, look into other processes, change mounts, modules and clocks, or gain users,
+/// namespaces and keys.
 const REFUSED: &[i64] = &[
     libc::SYS_execve,
     libc::SYS_execveat,

@@ -1,5 +1,5 @@
-//! A process outside of the sandbox that does two things for the agent: it opens packet sockets, and it
-//! runs the programs that the agent's file names for alerts.
+//! A process outside of the sandbox with two tasks: it opens packet sockets, and it runs the programs that
+//! the agent's file names for alerts.
 //!
 //! It has no part in measuring: it is started before the sandbox is entered, reads nothing but requests
 //! and the agent's file, and ends with the agent. Requests stand for themselves in packets of Unix
@@ -140,7 +140,7 @@ pub fn help(origin: &Origin) -> Result<(), Failure> {
         | CapabilitySet::KILL
         | CapabilitySet::SETUID
         | CapabilitySet::SETGID;
-    // What it runs inherits none of them.
+    // Programs inherit none of them.
     clear_ambient_capability_set().map_err(|error| failed(error.into()))?;
     user::keep(needed).map_err(|error| failed(error.into()))?;
     let configuration = origin.read()?;
@@ -224,7 +224,7 @@ mod tests {
 
     use super::*;
 
-    /// Who has taken over an agent in its sandbox cannot run what the file does not name.
+    /// An intruder in the sandbox cannot run a program that the file does not name.
     #[test]
     fn only_programs_of_the_file_are_run() {
         let folder = std::env::temp_dir().join(format!("flowgauge-helper-{}", std::process::id()));

@@ -1,7 +1,7 @@
 //! The sandbox, which an agent enters before it opens anything. From there on it, and an intruder who
 //! takes it over, reads, writes and starts no more than the file names.
 //!
-//! What needs more is done by the [`Helper`], which is started before.
+//! The [`Helper`], which starts before, keeps the privileges that are needed later.
 
 mod calls;
 mod helper;
@@ -44,7 +44,7 @@ impl Sandbox {
         let failed = |what: &str, error: &dyn std::fmt::Display| {
             Failure::Failed(format!("sandbox: {what}: {error}; --no-sandbox runs without it"))
         };
-        // What follows holds for one thread and those that it starts.
+        // The sandbox holds for one thread and those that it starts.
         let threads = fs::read_dir("/proc/self/task").map(Iterator::count);
         if threads.map_err(|error| failed("cannot count threads", &error))? != 1 {
             return Err(failed("too late", &"there are threads already"));
@@ -64,7 +64,7 @@ impl Sandbox {
         Ok(Self { helper, places, user, xdp })
     }
 
-    /// What does for the agent what it cannot do itself.
+    /// The helper outside of the sandbox.
     pub fn helper(&self) -> &Helper {
         &self.helper
     }
@@ -72,7 +72,7 @@ impl Sandbox {
     /// Whether another configuration can be had without leaving the sandbox.
     ///
     /// # Errors
-    /// With what it asks for beyond.
+    /// With the user, privilege or place that it lacks.
     pub fn check(&self, next: &Configuration, file: &Path) -> Result<(), Failure> {
         let refuse =
             |what: &str| Err(Failure::Usage(format!("{what}; restart the agent to change that")));

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::prometheus::Options;
 use crate::{console, files};
 
-/// What any process reads: libraries and time zones, names of hosts, interfaces and its own state.
+/// Places that any process reads: libraries and time zones, names of hosts, interfaces and its own state.
 const COMMON: &[&str] = &[
     "/dev/null",
     "/dev/urandom",
@@ -78,7 +78,7 @@ impl Places {
     /// Makes the folders that are written to, for this user.
     ///
     /// # Errors
-    /// When one cannot be made, or is there and another user's alone.
+    /// When one cannot be made, or belongs to another user alone.
     pub(super) fn make(&self, user: Option<&User>) -> Result<(), Failure> {
         for folder in &self.write {
             let failed = |error| {

@@ -8,8 +8,8 @@ use rustix::thread::{
 
 use crate::failure::Failure;
 
-/// What AF_XDP needs: packet sockets, programs for the kernel, to put one at an interface, and memory that
-/// stays.
+/// Capabilities of AF_XDP: packet sockets, programs for the kernel, attaching one to an interface, and
+/// locked memory.
 const FOR_XDP: CapabilitySet = CapabilitySet::NET_RAW
     .union(CapabilitySet::NET_ADMIN)
     .union(CapabilitySet::BPF)

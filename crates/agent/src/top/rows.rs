@@ -70,7 +70,7 @@ fn row(item: &Value, labels: &Value) -> Row {
     Row { name, addresses, numbers, share: item["share"].as_f64() }
 }
 
-/// What the agent knows of an address: `office, AS64500 Example, DE`.
+/// The label of an address: `office, AS64500 Example, DE`.
 fn label(known: &Value) -> Option<String> {
     let text = |name: &str| known[name].as_str().map(str::to_owned);
     let system = known["as"].as_u64().map(|number| match text("as_name") {

@@ -87,7 +87,7 @@ impl Source for Loop {
         let file = &self.files[self.next % self.files.len()];
         let capture = self.capture.get_or_insert_with(|| Captures::open([file]));
         let mut read = Burst::new(&mut self.columns);
-        // Some are damaged; what is before the damage counts.
+        // Some are damaged; packets before the damage count.
         let more = capture.poll(&mut read).unwrap_or(false);
         for frame in read.frames().iter() {
             let pause_ns = self.last_ns.map_or(PAUSE_NS, |last_ns| frame.time_ns - last_ns);

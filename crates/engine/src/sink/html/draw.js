@@ -116,7 +116,7 @@ function flow(report, key) {
     key.tcp_flags === '' ? 'no TCP flags' : key.tcp_flags,
   ].filter(Boolean).join(' ');
 }
-// What an agent knows of the addresses of an item: names of prefixes, autonomous systems, countries.
+// The labels of an item's addresses: names of prefixes, autonomous systems, countries.
 function labels(report, item) {
   const { source, destination, host, prefix } = item.key || item;
   const label = (text) => {
