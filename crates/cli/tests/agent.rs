@@ -297,7 +297,7 @@ fn an_agent_gives_up_what_it_does_not_need_and_its_helper_does_the_rest() {
     let helper = helper_of(id);
     assert_eq!(status(helper, "Seccomp"), "0");
     // A file that needs more takes no effect.
-    let other = std::env::temp_dir().join("flowgauge-elsewhere");
+    let other = std::env::temp_dir().join(format!("flowgauge-elsewhere-{}", std::process::id()));
     let sound = fs::read_to_string(place.0.join("agent.yaml")).unwrap();
     let moved = sound.replace(&place.path("reports"), &other.display().to_string());
     assert_ne!(moved, sound);
