@@ -354,3 +354,22 @@ fn it_stays_within_the_memory() {
         }
     }
 }
+
+/// The draws of `policy=random` follow from the seed. Space-Saving keeps what it got in an order of its own,
+/// so that another order of evictions shows.
+#[test]
+fn random_evictions_repeat_under_a_seed() {
+    let packets = packets(6000, FLOWS, 5);
+    let info = catalog::info("space-saving").unwrap();
+    let stored = |policy: &str| {
+        let options = options(Measure::Packets).with([("counters", "64")]);
+        let parameters = Parameters::new([("rows", "4"), ("policy", policy)]);
+        let built = build::<Key8>(Some((NAME, parameters)), info.name, &options);
+        let mut summary = built.unwrap();
+        feed(&mut *summary, &packets, 64);
+        encode(info, &options, &*summary)
+    };
+    assert!(stored("random") == stored("random"), "the draws are not those of the seed");
+    assert!(stored("random") != stored("round-robin"), "the order of evictions does not show");
+    assert!(stored("random") != stored("lru"), "the order of evictions does not show");
+}
