@@ -226,6 +226,29 @@ fn a_note_of_a_queue_without_a_packet_comes_with_its_next_one() {
     assert_eq!(reports.last().unwrap().1.len(), 2, "{reports:?}");
 }
 
+#[test]
+fn an_epoch_without_a_packet_in_any_queue_has_findings_of_none() {
+    let config = Config { epoch: EpochLength::Time(SECOND), ..asking(&["findings"]) };
+    let (meters, group) = queues(config, 2, Pace::Live);
+    let mut out = Vec::new();
+    thread::scope(|scope| {
+        let mut sink = Written::new(Json, &mut out);
+        let closing = scope.spawn(move || group.close(&mut sink).unwrap());
+        for mut meter in meters {
+            meter.advance(1000 * SECOND);
+            meter.advance(1001 * SECOND + 1);
+            meter.finish();
+        }
+        closing.join().unwrap();
+    });
+    let lines = lines(out);
+    assert!(!lines.is_empty());
+    for line in &lines {
+        assert_eq!(line["tasks"]["findings"]["items"], Value::Array(Vec::new()), "{line}");
+        assert_eq!(line["notes"], Value::Array(Vec::new()), "{line}");
+    }
+}
+
 /// The closer is stopped by its sink: a live meter goes on counting in the summaries that it has, and the
 /// epochs concerned come out together.
 #[test]

@@ -191,6 +191,9 @@ impl Task for Findings {
         scratch: &mut [u64],
     ) -> Result<Report, Unsupported> {
         self.check(epoch.by, lanes)?;
+        if epoch.keyed.packets == 0 {
+            return Ok(listed(Vec::new()));
+        }
         let timeline = epoch.timeline.ok_or_else(|| {
             Unsupported(
                 "findings needs the times of packets, which a snapshot does not hold".to_owned(),
