@@ -114,6 +114,7 @@ bench: build ## the numbers of the README: in memory, at the end of epochs, and 
 	cargo bench --workspace --locked
 	cargo test --release --locked -p flowgauge-engine --test run -- --ignored --nocapture the_end_of_an_epoch
 	cargo test --release --locked -p flowgauge-engine --test run -- --ignored --nocapture sampling_speed
+	cargo test --release --locked -p flowgauge-records --test speed -- --ignored --nocapture
 	bash bench/pipeline.sh $(BINARY)
 
 live-bench: build ## packets a second by AF_PACKET and AF_XDP on a pair of interfaces; needs root, iproute2 and python3

@@ -350,7 +350,7 @@ impl Running {
     }
 }
 
-/// The sinks of a run, some of which get anonymous reports.
+/// The sinks of a run. Some get anonymous reports.
 struct Recipients {
     sinks: Vec<Box<dyn Sink>>,
     lines: Lines,

@@ -84,7 +84,7 @@ fn of_format(format: &str, one_in: u16) -> Vec<Vec<u8>> {
 }
 
 #[test]
-#[ignore = "takes a while, and means something in release builds alone"]
+#[ignore = "measures time: make bench runs it"]
 fn records_a_second() {
     let collector = || {
         let mut collector = Collector::new(None);

@@ -30,7 +30,7 @@ impl Permutation {
         Ok(Self { key: blake3::derive_key(PURPOSE, &secret) })
     }
 
-    /// Maps the first bits of an address, of which the others are zeros and stay so.
+    /// Maps the first `bits` of an address. The other bits are zeros and stay zeros.
     pub(super) fn apply(&self, address: &mut [u8], bits: u8) {
         let before = address.to_vec();
         let mut left = bits;

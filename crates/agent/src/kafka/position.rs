@@ -31,7 +31,7 @@ impl Positions {
     pub(super) fn open(folder: &Path) -> Result<Self, String> {
         let path = folder.join(NAME);
         let failed = |error: &dyn std::fmt::Display| {
-            format!("cannot read what was sent in {}: {error}", path.display())
+            format!("cannot read the last acknowledged epochs in {}: {error}", path.display())
         };
         let positions = match fs::read(&path) {
             Ok(text) => serde_json::from_slice(&text).map_err(|error| failed(&error))?,

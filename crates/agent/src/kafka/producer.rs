@@ -98,7 +98,7 @@ impl Producer {
             ("enable.idempotence", "true"),
             ("message.timeout.ms", &LIMIT.as_millis().to_string()),
             ("message.max.bytes", &MESSAGE_BYTES.to_string()),
-            // There is one record at a time; what was given up may be on its way still.
+            // One record is sent at a time; abandoned ones may still be queued.
             ("queue.buffering.max.messages", "16"),
             ("queue.buffering.max.kbytes", &(2 * (MESSAGE_BYTES >> 10)).to_string()),
             // A server that answers with more is no broker.

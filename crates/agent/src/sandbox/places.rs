@@ -10,7 +10,6 @@ use landlock::{
 };
 use nix::unistd::User;
 
-use super::user::ids;
 use crate::config::{Configuration, SourceOptions};
 use crate::failure::Failure;
 use crate::prometheus::Options;
@@ -97,7 +96,7 @@ impl Places {
             }
             for folder in missing.iter().rev() {
                 fs::create_dir(folder).map_err(failed)?;
-                if let Some((uid, gid)) = user.map(ids) {
+                if let Some(User { uid, gid, .. }) = user {
                     chown(folder, Some(uid.as_raw()), Some(gid.as_raw())).map_err(failed)?;
                     fs::set_permissions(folder, Permissions::from_mode(0o750)).map_err(failed)?;
                 }

@@ -1,6 +1,6 @@
 //! The user that an agent runs as, and the capabilities that it gives up.
 
-use nix::unistd::{Gid, Uid, User, setgroups, setresgid, setresuid};
+use nix::unistd::{Uid, User, setgroups, setresgid, setresuid};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, clear_ambient_capability_set, set_capabilities,
     set_keep_capabilities,
@@ -75,9 +75,4 @@ pub(super) fn keep(kept: CapabilitySet) -> rustix::io::Result<()> {
     let kept = rustix::thread::capabilities(None)?.permitted & kept;
     let inheritable = CapabilitySet::empty();
     set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable })
-}
-
-/// The user and group of an account.
-pub(super) fn ids(user: &User) -> (Uid, Gid) {
-    (user.uid, user.gid)
 }

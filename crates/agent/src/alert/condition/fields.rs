@@ -243,7 +243,7 @@ impl Task {
                 // As a part of its maximum, which the number of flows gives, it has the bounds of bits.
                 let part = if bits.value > 0.0 { normalized / bits.value } else { 0.0 };
                 match field {
-                    // The maximum of one flow, or of none, is 0, of which nothing is a part.
+                    // A single flow has no entropy to normalize.
                     "normalized" if bits.high <= 0.0 => Vec::new(),
                     "normalized" => vec![Number::new(bits, part, Of::Epoch)],
                     _ => vec![Number::new(bits, 1.0, Of::Epoch)],
