@@ -28,7 +28,7 @@ dpdk: cargo-there ## release build with ports of DPDK (live --engine dpdk); as r
 	@pkg-config --exists 'libdpdk >= 22.11' 2>/dev/null || bash tests/packages.sh libdpdk-dev pkg-config
 	cargo build --release --locked --features dpdk
 
-agent: kafka-there ## release build with the agent (run, check); as root it installs a C++ compiler, which librdkafka asks for
+agent: kafka-there ## release build with the agent (run, check); as root it installs OpenSSL and a C++ compiler, which librdkafka asks for
 	cargo build --release --locked $(AGENT)
 
 deb: agent ## a Debian package of the agent below target/debian; installs cargo-deb where it is missing
@@ -222,7 +222,7 @@ uninstall: ## what install put there
 
 # librdkafka is built from its source, by make; its configure script asks for a C++ compiler beside that of C.
 kafka-there: cargo-there
-	@command -v c++ >/dev/null || bash tests/packages.sh g++
+	@{ command -v c++ && pkg-config --exists openssl; } >/dev/null 2>&1 || bash tests/packages.sh g++ libssl-dev pkg-config
 
 cargo-there:
 ifeq ($(CARGO),)

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # An agent before a broker of Apache Kafka that is killed and comes back, and then an agent that is killed
-# while the broker is away: nothing is lost, and nothing is left twice of what readers tell apart by ids.
-# Without Java, Maven or a network it says so and passes; as root on Debian it installs the first two.
+# while the broker is away: nothing is lost, and nothing is left twice of what readers tell apart by ids. Then
+# agents that encrypt what they send, one of them before a broker that it must not trust.
+# Without Java, Maven or a network it says so and passes; as root on Debian it installs what is missing.
 #
 # Usage: kafka.sh FLOWGAUGE
 set -euo pipefail
@@ -11,7 +12,8 @@ folder=$(mktemp -d)
 broker= agent=
 trap 'kill -KILL $broker $agent 2>/dev/null || true; wait 2>/dev/null || true; rm -rf "$folder"' EXIT
 
-{ command -v mvn && command -v javac; } >/dev/null || bash packages.sh maven default-jdk-headless >"$folder/log" 2>&1 || {
+{ command -v mvn && command -v javac && command -v openssl; } >/dev/null ||
+  bash packages.sh maven default-jdk-headless openssl >"$folder/log" 2>&1 || {
   echo "skipped: $(tail -n 1 "$folder/log")"
   exit 0
 }
@@ -25,23 +27,45 @@ if [ ! -d "$jars" ]; then
   mv "$jars.part" "$jars"
 fi
 
-# Three ports that nothing listens at.
-read -r plain sasl controller < <(python3 -c 'import socket
-probes = [socket.socket() for _ in range(3)]
+# Four ports that nothing listens at.
+read -r plain sasl tls controller < <(python3 -c 'import socket
+probes = [socket.socket() for _ in range(4)]
 for probe in probes:
     probe.bind(("127.0.0.1", 0))
 print(*(probe.getsockname()[1] for probe in probes))')
+# An authority, and certificates that it signs for the broker and for an agent.
+(
+  cd "$folder"
+  openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=authority -keyout authority.key -out authority.pem
+  for name in broker edge; do
+    openssl req -newkey rsa:2048 -nodes -subj "/CN=$name" -keyout "$name.key" -out "$name.request"
+    openssl x509 -req -in "$name.request" -CA authority.pem -CAkey authority.key -CAcreateserial -days 2 \
+      -extfile <(echo "subjectAltName=IP:127.0.0.1") -out "$name.pem"
+  done
+  cat broker.key broker.pem >broker.store
+  chmod 600 edge.key
+) 2>"$folder/certificates" || {
+  cat "$folder/certificates"
+  exit 1
+}
 cat >"$folder/broker.properties" <<END
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:$controller
-listeners=PLAINTEXT://127.0.0.1:$plain,SASL_PLAINTEXT://127.0.0.1:$sasl,CONTROLLER://127.0.0.1:$controller
-advertised.listeners=PLAINTEXT://127.0.0.1:$plain,SASL_PLAINTEXT://127.0.0.1:$sasl
+listeners=PLAINTEXT://127.0.0.1:$plain,SASL_PLAINTEXT://127.0.0.1:$sasl,SASL_SSL://127.0.0.1:$tls,CONTROLLER://127.0.0.1:$controller
+advertised.listeners=PLAINTEXT://127.0.0.1:$plain,SASL_PLAINTEXT://127.0.0.1:$sasl,SASL_SSL://127.0.0.1:$tls
 controller.listener.names=CONTROLLER
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT
 inter.broker.listener.name=PLAINTEXT
-sasl.enabled.mechanisms=PLAIN
+listener.name.sasl_plaintext.sasl.enabled.mechanisms=PLAIN
+listener.name.sasl_ssl.sasl.enabled.mechanisms=SCRAM-SHA-256
 listener.name.sasl_plaintext.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_edge="not so secret";
+listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
+ssl.keystore.type=PEM
+ssl.keystore.location=$folder/broker.store
+ssl.truststore.type=PEM
+ssl.truststore.location=$folder/authority.pem
+listener.name.sasl_ssl.ssl.client.auth=required
 log.dirs=$folder/broker
 num.partitions=3
 offsets.topic.replication.factor=1
@@ -108,7 +132,8 @@ compare() {
 }
 
 "$flowgauge" generate --packets 100000 --rate 10000 --flows 500 --seed 1 -o "$folder/capture.pcap"
-"${java[@]}" kafka.tools.StorageTool format -t "$("${java[@]}" kafka.tools.StorageTool random-uuid)" -c "$folder/broker.properties" >"$folder/broker.log" 2>&1 || fail "the broker's folder"
+"${java[@]}" kafka.tools.StorageTool format -t "$("${java[@]}" kafka.tools.StorageTool random-uuid)" -c "$folder/broker.properties" \
+  --add-scram 'SCRAM-SHA-256=[name=edge,password=not so secret]' >"$folder/broker.log" 2>&1 || fail "the broker's folder"
 
 start_broker
 start_agent one "$plain" ""
@@ -140,6 +165,19 @@ wait_for "the agent does not come back to the broker" said two "takes records ag
 sleep 3
 end_agent
 compare two snapshots
+
+scram=", sasl: { user: edge, password-file: $folder/password, mechanism: scram-sha-256 }"
+files="certificate-file: $folder/edge.pem, key-file: $folder/edge.key"
+start_agent four "$tls" "$scram, tls: { ca-file: $folder/authority.pem, $files }"
+sleep 4
+end_agent
+compare four all
+echo "ok: over TLS with a certificate of the agent, and SCRAM-SHA-256"
+
+start_agent five "$tls" "$scram, tls: { $files }"
+wait_for "an unknown authority is not named" said five "certificate verify failed" 1
+end_agent
+echo "ok: a broker whose certificate no known authority signed is named, and gets nothing"
 
 echo "wrong" >"$folder/password"
 start_agent three "$sasl" "$login"

@@ -7,6 +7,8 @@
 mod options;
 
 #[cfg(feature = "kafka")]
+mod login;
+#[cfg(feature = "kafka")]
 mod missed;
 #[cfg(feature = "kafka")]
 mod open;
@@ -24,4 +26,4 @@ mod tests;
 
 #[cfg(feature = "kafka")]
 pub(crate) use open::open;
-pub use options::{Options, Sasl, What};
+pub use options::{Mechanism, Options, Sasl, Tls, What};

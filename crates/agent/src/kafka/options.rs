@@ -1,6 +1,6 @@
 //! Options of the sink `kafka`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
@@ -25,7 +25,9 @@ pub struct Options {
     /// Makes addresses anonymous in reports. Snapshots hold the addresses themselves.
     #[serde(default)]
     pub anonymize: Option<Method>,
-    /// Credentials of the agent, for the mechanism PLAIN.
+    /// Encrypts the connections, and checks the brokers' certificates.
+    pub tls: Option<Tls>,
+    /// Credentials of the agent.
     pub sasl: Option<Sasl>,
 }
 
@@ -40,6 +42,19 @@ pub enum What {
     Snapshot,
 }
 
+/// Encrypted connections. Without a file the certificates of the system count.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Tls {
+    /// File with the certificates of authorities that sign those of brokers, as PEM.
+    pub ca_file: Option<PathBuf>,
+    /// File with the certificate of the agent, for brokers that ask for one, as PEM.
+    pub certificate_file: Option<PathBuf>,
+    /// File with the key of that certificate, as PEM, which only its owner may read.
+    pub key_file: Option<PathBuf>,
+}
+
 /// A user of the brokers.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -49,6 +64,37 @@ pub struct Sasl {
     pub user: String,
     /// File with the password, which only its owner may read.
     pub password_file: PathBuf,
+    /// How it is proved; `plain` by default, which sends the password itself.
+    #[serde(default)]
+    pub mechanism: Mechanism,
+}
+
+/// How a user proves a password (RFC 4616, RFC 5802).
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Mechanism {
+    /// By the password.
+    #[default]
+    Plain,
+    /// By a salted hash of it.
+    #[serde(rename = "scram-sha-256")]
+    ScramSha256,
+    /// By a longer one.
+    #[serde(rename = "scram-sha-512")]
+    ScramSha512,
+}
+
+#[cfg(feature = "kafka")]
+impl Mechanism {
+    /// Its name in Kafka.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "PLAIN",
+            Self::ScramSha256 => "SCRAM-SHA-256",
+            Self::ScramSha512 => "SCRAM-SHA-512",
+        }
+    }
 }
 
 fn reports() -> Vec<What> {
@@ -56,6 +102,16 @@ fn reports() -> Vec<What> {
 }
 
 impl Options {
+    /// The files that it names.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
+        let password = self.sasl.iter().map(|sasl| &*sasl.password_file);
+        let tls = self.tls.iter().flat_map(|tls| {
+            let files = [&tls.ca_file, &tls.certificate_file, &tls.key_file];
+            files.into_iter().flatten().map(PathBuf::as_path)
+        });
+        password.chain(tls)
+    }
+
     /// Refuses what makes no sense, with the path of the field below `sinks.kafka` first.
     pub(crate) fn check(&self, anonymize: Option<Method>) -> Result<(), String> {
         if !cfg!(feature = "kafka") {
@@ -86,6 +142,13 @@ impl Options {
             return Err(".what: snapshots hold addresses, which 'anonymize' would hide; leave out one of them"
                 .to_owned());
         }
+        if let Some(tls) = &self.tls
+            && tls.certificate_file.is_some() != tls.key_file.is_some()
+        {
+            return Err(".tls: a certificate and its key belong together; write both \
+                        'certificate-file' and 'key-file', or neither"
+                .to_owned());
+        }
         if self.what.is_empty() {
             return Err(".what is empty; write report, snapshot or both".to_owned());
         }
@@ -101,7 +164,8 @@ mod tests {
     #[cfg(not(feature = "kafka"))]
     fn a_build_without_kafka_says_what_to_build() {
         let (brokers, topic) = (vec!["127.0.0.1:9092".to_owned()], "flows".to_owned());
-        let options = Options { brokers, topic, what: reports(), anonymize: None, sasl: None };
+        let options =
+            Options { brokers, topic, what: reports(), anonymize: None, tls: None, sasl: None };
         let refused = options.check(None);
         assert!(refused.as_ref().is_err_and(|reason| reason.contains("make agent")), "{refused:?}");
     }
@@ -114,6 +178,7 @@ mod tests {
             topic: "flow.gauge_1-a".to_owned(),
             what: reports(),
             anonymize: None,
+            tls: None,
             sasl: None,
         };
         assert_eq!(sound().check(None), Ok(()));
@@ -122,6 +187,8 @@ mod tests {
             topic: topic.to_owned(),
             ..sound()
         };
+        let certificate_file = Some(PathBuf::from("edge.pem"));
+        let tls = Some(Tls { ca_file: None, certificate_file, key_file: None });
         let long = "t".repeat(TOPIC + 1);
         for (options, field) in [
             (Options { brokers: Vec::new(), ..sound() }, ".brokers"),
@@ -130,6 +197,7 @@ mod tests {
                 Options { what: vec![What::Snapshot], anonymize: Some(Method::Prefix), ..sound() },
                 ".what: snapshots",
             ),
+            (Options { tls, ..sound() }, ".tls"),
             (with("host", "t"), ".brokers"),
             (with("host:0", "t"), ".brokers"),
             (with("a:1,b:2", "t"), ".brokers"),

@@ -16,9 +16,9 @@ use rdkafka::producer::{
 };
 
 use super::Options;
+use super::login;
 use crate::failure::Failure;
 use crate::log::{say, warn};
-use crate::secret;
 
 /// How long brokers may take to acknowledge a record.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -115,14 +115,8 @@ impl Producer {
         ] {
             config.set(name, value);
         }
-        if let Some(sasl) = &options.sasl {
-            config.set("security.protocol", "sasl_plaintext").set("sasl.mechanism", "PLAIN");
-            config.set("sasl.username", &sasl.user);
-            let password = secret::read(&sasl.password_file).map_err(|reason| {
-                Failure::Usage(format!("sinks.kafka.sasl.password-file: {reason}"))
-            })?;
-            config.set("sasl.password", password);
-        }
+        let Options { tls, sasl, .. } = options;
+        login::apply(&mut config, tls.as_ref(), sasl.as_ref(), "sinks.kafka")?;
         let mut producer = Self {
             output,
             config,

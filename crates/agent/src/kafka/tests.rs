@@ -47,6 +47,7 @@ fn producer(cluster: &Cluster) -> Producer {
         topic: "flows".to_owned(),
         what: vec![What::Report, What::Snapshot],
         anonymize: None,
+        tls: None,
         sasl: None,
     };
     Producer::new(&options, "test", "edge").unwrap()

@@ -13,7 +13,7 @@ use nix::unistd::User;
 use crate::config::{Configuration, SourceOptions};
 use crate::failure::Failure;
 use crate::prometheus::Options;
-use crate::{console, files};
+use crate::{console, files, kafka};
 
 /// Places that any process reads: libraries and time zones, names of hosts, interfaces and its own state.
 const COMMON: &[&str] = &[
@@ -62,10 +62,9 @@ impl Places {
         let console = sinks.console.as_ref().map(console::Options::access);
         let access = [prometheus.as_ref(), console.as_ref()];
         let tokens = access.into_iter().flatten().filter_map(|access| access.token_file.as_deref());
-        let password = sinks.kafka.as_ref().and_then(|options| options.sasl.as_ref());
-        let password = password.map(|sasl| &*sasl.password_file);
+        let credentials = sinks.kafka.iter().flat_map(kafka::Options::files);
         let names = names.prefixes.iter().chain(&names.databases).map(PathBuf::as_path);
-        let read = [file].into_iter().chain(replays).chain(tokens).chain(password).chain(names);
+        let read = [file].into_iter().chain(replays).chain(tokens).chain(credentials).chain(names);
         let read = read.map(folder_of).collect();
         let reports = sinks.files.as_ref().map(|options| files::folder(&options.path));
         let archive = sinks.parquet.as_ref().map(|options| options.path.clone());
