@@ -299,7 +299,8 @@ impl Running {
             let routes = console.routes().merge(watchdog.health().routes());
             servers.push(Server::start("console", &options.access(), routes)?);
             let lines = to.lines(options.anonymize);
-            to.add(Box::new(ConsoleSink { console, lines }), options.anonymize);
+            let sink = ConsoleSink::open(console, lines, &data.folder)?;
+            to.add(Box::new(sink), options.anonymize);
         }
         let mut outlets = Outlets::new(Pace::Live, to.sinks).map_err(|error| no_thread(&error))?;
         let run = move || {

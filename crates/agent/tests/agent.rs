@@ -91,16 +91,32 @@ fn kept(folder: &Path, measurement: &str) -> u64 {
     sum.unwrap().account().keyed
 }
 
+/// Packets of a measurement in what the console keeps of the last day: the last line of each minute counts.
+fn last_day(folder: &Path, measurement: &str) -> u64 {
+    let text = fs::read_to_string(folder.join("data/console.jsonl")).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let own = lines.filter(|line| line["measurement"] == measurement);
+    let minutes: BTreeMap<i64, u64> = own
+        .map(|line| {
+            let start_ns = line["point"]["start_ns"].as_i64().unwrap();
+            (start_ns.div_euclid(60_000_000_000), line["point"]["packets"].as_u64().unwrap())
+        })
+        .collect();
+    minutes.values().sum()
+}
+
 #[test]
 fn every_packet_is_in_a_report_and_in_the_journal_also_of_a_second_run() {
     let (folder, file) = folder("twice");
-    fs::write(&file, text(&folder, 1)).unwrap();
+    let console = "  console: { listen: '127.0.0.1:0' }\n";
+    fs::write(&file, text(&folder, 1) + console).unwrap();
     for runs in 1..=2 {
         run_file(&file, &[]).unwrap();
         let lines = lines(&folder);
         for measurement in ["flows", "hosts"] {
             assert_eq!(packets(&lines, measurement), 4000 * runs, "{measurement}");
             assert_eq!(kept(&folder, measurement), 4000 * runs, "{measurement}");
+            assert_eq!(last_day(&folder, measurement), 4000 * runs, "{measurement}");
         }
         let hash = &lines[0]["configuration"];
         assert_eq!(hash.as_str().unwrap().len(), 16);

@@ -141,7 +141,7 @@ function showDay(name, report, width) {
   ]);
   const begin = standing ? clock(standing.since, today(), 5) : '';
   redraw(day, () => day.replaceChildren(make('h2', null, 'The last day'),
-    about('A point for each ' + (dayStep === 60 ? 'minute' : lasting(dayStep)) + ', kept in memory for 24 hours: means of its epochs, with the means of their bounds.'
+    about('A point for each ' + (dayStep === 60 ? 'minute' : lasting(dayStep)) + ', kept for 24 hours: means of its epochs, with the means of their bounds.'
       + (begin ? ' The agent started, or read its file again, at ' + begin + ' UTC.' : '')),
     make('div', { class: 'days' }, plots), folded(table(['start', 'packets', 'bytes', 'lost', ...fields.map((field) => names[field])], rows))));
 }

@@ -7,6 +7,7 @@ use flowgauge_core::task::{Report, Selection};
 use flowgauge_core::terms::Measure;
 use flowgauge_engine::report::EpochReport;
 use flowgauge_engine::sink::rfc3339;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, json};
 
 /// Time of a point: its epochs begin in the same minute.
@@ -22,12 +23,18 @@ const POINTS: usize = 24 * 60;
 const ESTIMATES: [&str; 4] = ["flows", "entropy", "largest_share", "distinct"];
 
 /// An estimate and its bounds, summed over epochs.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Mean {
     epochs: u32,
     value: f64,
     low: f64,
+    #[serde(deserialize_with = "bound")]
     high: f64,
+}
+
+/// An upper bound; JSON writes an infinite one as `null`.
+fn bound<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or(f64::INFINITY))
 }
 
 impl Mean {
@@ -48,7 +55,7 @@ impl Mean {
 }
 
 /// Sums over the epochs of a minute, or over one longer epoch.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Point {
     start_ns: i64,
     end_ns: i64,
@@ -79,8 +86,18 @@ impl Point {
         Some(point)
     }
 
-    fn minute(&self) -> i64 {
+    pub(super) fn start_ns(&self) -> i64 {
+        self.start_ns
+    }
+
+    pub(super) fn minute(&self) -> i64 {
         self.start_ns.div_euclid(STEP_NS)
+    }
+
+    /// Whether it is of the day that ends then. A clock that was set back makes no point of tomorrow.
+    pub(super) fn is_of_day_before(&self, now_ns: i64) -> bool {
+        let minute = now_ns.div_euclid(STEP_NS);
+        (minute - DAY < self.minute()) && self.minute() <= minute
     }
 
     fn add(&mut self, other: &Self) {
@@ -163,6 +180,20 @@ impl History {
             Some(last) if last.minute() == point.minute() => last.add(point),
             _ => self.0.push_back(*point),
         }
+        self.forget(point);
+    }
+
+    /// As [`add`](Self::add), in the place of the newest point if it is of the same minute.
+    pub(super) fn replace(&mut self, point: &Point) {
+        match self.0.back_mut() {
+            Some(last) if last.minute() == point.minute() => *last = *point,
+            _ => self.0.push_back(*point),
+        }
+        self.forget(point);
+    }
+
+    /// Removes what is older than the day before this point.
+    fn forget(&mut self, point: &Point) {
         let first = point.minute() - DAY;
         while self.0.len() > POINTS || self.0.front().is_some_and(|oldest| oldest.minute() <= first)
         {
@@ -174,19 +205,24 @@ impl History {
         self.0.back()
     }
 
+    /// The points, the oldest first.
+    pub(super) fn points(&self) -> impl ExactSizeIterator<Item = &Point> {
+        self.0.iter()
+    }
+
     pub(super) fn json(&self) -> Value {
         self.0.iter().map(Point::json).collect()
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     const SECOND_NS: i64 = 1_000_000_000;
 
     /// An epoch of ten seconds with as many packets as its start has seconds.
-    fn epoch(second: i64) -> Point {
+    pub(crate) fn epoch(second: i64) -> Point {
         let (start_ns, end_ns) = (second * SECOND_NS, (second + 10) * SECOND_NS);
         let packets = second.unsigned_abs();
         Point {
@@ -201,7 +237,7 @@ mod tests {
         }
     }
 
-    fn with_flows(second: i64, value: f64, low: f64, high: f64) -> Point {
+    pub(crate) fn with_flows(second: i64, value: f64, low: f64, high: f64) -> Point {
         let mut point = epoch(second);
         point.means[0].add(&Estimate { value, low, high, confidence: None });
         point

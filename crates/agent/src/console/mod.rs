@@ -3,11 +3,12 @@
 //! It draws with the script of HTML reports. All it loads comes from the agent.
 
 mod history;
+mod past;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::Router;
@@ -28,10 +29,12 @@ use tokio::sync::broadcast::{Receiver, Sender, channel};
 
 use crate::alert::Board;
 use crate::anonymize::Method;
+use crate::failure::Failure;
 use crate::http::{Access, Health, listen};
 use crate::lines::Lines;
 use crate::replay::now_ns;
 use history::{History, Point};
+use past::Past;
 
 /// Reports of a measurement that are kept, as many as the page holds.
 const EPOCHS: usize = 120;
@@ -105,14 +108,16 @@ struct Measured {
 }
 
 impl Measured {
-    fn add(&mut self, report: &EpochReport) {
+    /// Adds a report. Returns the point before that of the report, where it is complete by that.
+    fn add(&mut self, report: &EpochReport) -> Option<Point> {
         self.account.add(&report.account);
         self.epochs += 1;
         self.undelivered += report.undelivered;
         self.newest_ns = report.start_ns.zip(report.end_ns).or(self.newest_ns);
-        if let Some(point) = Point::of(report) {
-            self.history.add(&point);
-        }
+        let point = Point::of(report)?;
+        let before = self.history.newest().copied();
+        self.history.add(&point);
+        before.filter(|before| before.minute() != point.minute())
     }
 
     /// The totals, with the newest point of the history.
@@ -151,6 +156,11 @@ impl Kept {
 
     fn remove(&mut self, place: usize) {
         self.bytes -= self.reports.remove(place).map_or(0, |(_, line)| line.len());
+    }
+
+    /// The history of each measurement that had a report.
+    fn histories(&self) -> impl Iterator<Item = (&str, &History)> + Clone {
+        self.measured.iter().map(|(name, measured)| (&**name, &measured.history))
     }
 
     fn of(&mut self, measurement: &Arc<str>) -> &mut Measured {
@@ -211,8 +221,13 @@ impl Console {
         let points = self.each(
             |name, measured| json!({ "measurement": name, "points": measured.history.json() }),
         );
+        let oldest_ns = {
+            let kept = self.kept();
+            let oldest = kept.histories().filter_map(|(_, history)| history.points().next());
+            oldest.map(Point::start_ns).min().unwrap_or(self.since_ns)
+        };
         json!({
-            "since": rfc3339(self.since_ns),
+            "since": rfc3339(oldest_ns.min(self.since_ns)),
             "step_seconds": history::STEP_NS / 1_000_000_000,
             "measurements": points,
         })
@@ -250,8 +265,22 @@ impl Console {
 
 /// Keeps what it is given for its console.
 pub(crate) struct ConsoleSink {
-    pub(crate) console: Arc<Console>,
-    pub(crate) lines: Lines,
+    console: Arc<Console>,
+    lines: Lines,
+    past: Past,
+}
+
+impl ConsoleSink {
+    /// A sink for this console, which gets the last day from the agent's folder, and keeps it there.
+    pub(crate) fn open(console: Arc<Console>, lines: Lines, data: &Path) -> Result<Self, Failure> {
+        let (past, histories) = Past::open(data, now_ns()).map_err(|error| {
+            Failure::Output(format!("cannot keep the last day in {}: {error}", data.display()))
+        })?;
+        for (measurement, history) in histories {
+            console.kept().of(&measurement).history = history;
+        }
+        Ok(Self { console, lines, past })
+    }
 }
 
 impl Sink for ConsoleSink {
@@ -278,12 +307,24 @@ impl Sink for ConsoleSink {
             let mut kept = self.console.kept();
             kept.add(&report.measurement, &line);
             // The epoch's own report has all of an update in it again.
-            if !report.update {
-                kept.of(&report.measurement).add(report);
+            if !report.update
+                && let Some(complete) = kept.of(&report.measurement).add(report)
+            {
+                self.past.keep(&report.measurement, &complete, kept.histories());
             }
         }
         // There may be no reader.
         let _ = self.console.events.send(line);
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), SinkError> {
+        let kept = self.console.kept();
+        for (measurement, history) in kept.histories() {
+            if let Some(newest) = history.newest() {
+                self.past.keep(measurement, newest, kept.histories());
+            }
+        }
         Ok(())
     }
 }
