@@ -1,7 +1,7 @@
 //! Stored epochs: written by `--save`, asked by `flowgauge query`, added up by `flowgauge merge`.
 
-use std::fs::{self, Permissions};
-use std::io::{self, Write};
+use std::fs::{self, File, Permissions};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -94,16 +94,21 @@ pub(crate) fn query(query: &Query) -> Result<(), Failure> {
     let sink = output::reports(place, (text, tasks), &inputs, Pace::Replay, Flags::default())?;
     let mut outlets = output::outlets(Pace::Replay, vec![sink])?;
     let seed = read_seed(seed_file.as_deref())?;
+    let (memory, seed) = (query.reading.memory, seed.as_ref());
+    let mut reader = Reader { memory, seed, bytes: Vec::new(), spare: None };
     let mut sum: Option<Sum> = None;
     let mut asked = 0;
     for path in files {
-        let snapshot = read(&path, query.reading.memory, seed.as_ref())?;
+        let snapshot = reader.read(&path)?;
         if !query.selection.has(&snapshot) {
             continue;
         }
         let step = query.selection.step_of(&snapshot);
         match &mut sum {
-            Some(sum) if sum.step == step && sum.snapshot.adds_up() => sum.add(path, &snapshot)?,
+            Some(sum) if sum.step == step && sum.snapshot.adds_up() => {
+                sum.add(path, &snapshot)?;
+                reader.spare = Some(snapshot);
+            }
             _ => {
                 let next = Sum { paths: vec![path], snapshot, step };
                 if let Some(sum) = sum.replace(next) {
@@ -180,15 +185,18 @@ pub(crate) fn merge(merging: &Merging) -> Result<(), Failure> {
     let Merging { snapshots, output: path, reading } = merging;
     output::refuse_input("-o", path, &inputs(snapshots, reading))?;
     let seed = read_seed(reading.seed_file.as_deref())?;
+    let mut reader =
+        Reader { memory: reading.memory, seed: seed.as_ref(), bytes: Vec::new(), spare: None };
     let mut sum: Option<Snapshot> = None;
     for path in snapshots {
-        let next = read(path, reading.memory, seed.as_ref())?;
+        let next = reader.read(path)?;
         let Some(sum) = &mut sum else {
             sum = Some(next);
             continue;
         };
         let merged = sum.merge(&next);
         merged.map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?;
+        reader.spare = Some(next);
     }
     let Some(sum) = sum else { return Ok(()) };
     sum.check_aligned(reading.align).map_err(|error| Failure::Usage(error.to_string()))?;
@@ -207,14 +215,34 @@ fn read_seed(path: Option<&Path>) -> Result<Option<Seed>, Failure> {
     seed.map_err(|error| Failure::Usage(error.to_string()))
 }
 
-/// Reads a snapshot.
-fn read(path: &Path, memory: usize, seed: Option<&Seed>) -> Result<Snapshot, Failure> {
-    let failed = |problem: String| Failure::Failed(format!("{}: {problem}", path.display()));
-    let bytes = fs::read(path).map_err(|error| failed(format!("cannot be read: {error}")))?;
-    Snapshot::decode(&bytes, memory, seed).map_err(|error| {
-        let damaged = error.is_damage().then(|| format!("{}: {error}", path.display()));
-        damaged.map_or_else(|| failed(error.to_string()), Failure::Damaged)
-    })
+/// Reads snapshots, one after another into the same memory: fresh pages for each would take as long as all
+/// the rest.
+struct Reader<'a> {
+    /// Bytes that a snapshot may take.
+    memory: usize,
+    seed: Option<&'a Seed>,
+    bytes: Vec<u8>,
+    /// One that is not needed any more.
+    spare: Option<Snapshot>,
+}
+
+impl Reader<'_> {
+    fn read(&mut self, path: &Path) -> Result<Snapshot, Failure> {
+        let failed = |problem: String| Failure::Failed(format!("{}: {problem}", path.display()));
+        self.bytes.clear();
+        File::open(path)
+            .and_then(|mut file| file.read_to_end(&mut self.bytes))
+            .map_err(|error| failed(format!("cannot be read: {error}")))?;
+        let (bytes, memory, seed) = (&self.bytes, self.memory, self.seed);
+        let decoded = match self.spare.take() {
+            Some(spare) => Snapshot::decode_again(bytes, memory, seed, spare),
+            None => Snapshot::decode(bytes, memory, seed),
+        };
+        decoded.map_err(|error| {
+            let damaged = error.is_damage().then(|| format!("{}: {error}", path.display()));
+            damaged.map_or_else(|| failed(error.to_string()), Failure::Damaged)
+        })
+    }
 }
 
 /// Tells that what is stored holds the seed.

@@ -193,7 +193,8 @@ macro_rules! widths {
             }
 
             /// The summary of keys of `key_bytes` canonical bytes whose stored form is `bytes`, with what
-            /// it was built from, in at most `limit` bytes of memory: [`stored::decode_under`].
+            /// it was built from, in at most `limit` bytes of memory: [`stored::decode_under`], or
+            /// [`stored::decode_again`] with one that was decoded before.
             ///
             /// # Errors
             /// As [`stored::decode_under`].
@@ -205,9 +206,17 @@ macro_rules! widths {
                 bytes: &[u8],
                 limit: usize,
                 file: Option<&Seed>,
+                spare: Option<(Self, &'static Info, Options)>,
             ) -> Result<(Self, &'static Info, Options), DecodeError> {
                 $(if <$key>::holds(key_bytes) {
-                    let decoded = stored::decode_of::<$key>(key_bytes..=key_bytes, bytes, limit, file)?;
+                    let spare = spare.and_then(|(spare, info, options)| match spare.0 {
+                        Inner::$name(Kind::Own(summary)) => {
+ Some(stored::Decoded { info, options, summary })
+ }
+                        _ => None,
+                    });
+                    let lengths = key_bytes..=key_bytes;
+                    let decoded = stored::decode_of::<$key>(lengths, bytes, limit, file, spare)?;
                     let own = Self(Inner::$name(Kind::Own(decoded.summary)), key_bytes);
                     return Ok((own, decoded.info, decoded.options));
                 })*

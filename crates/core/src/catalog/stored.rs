@@ -24,11 +24,14 @@ use flowgauge_kernel::{Digester, Isa, Seed, SeedId};
 
 use crate::key::FlowKey;
 use crate::summary::codec::{DecodeError, DecodeErrorKind, Reader, Writer};
-use crate::summary::{Info, Memory, Options, Parameters, Summary};
+use crate::summary::{Info, Memory, Options, Parameters, Setting, Summary};
 use crate::terms::{Hierarchy, Measure, Threshold};
 
 const MAGIC: &[u8; 4] = b"FGSM";
 const VERSION: u16 = 3;
+
+/// Bytes of the CRC-32 at the end.
+const CHECKSUM_BYTES: usize = size_of::<u32>();
 
 /// A summary with what it was built from.
 pub struct Decoded<K> {
@@ -57,15 +60,39 @@ pub(crate) fn write<K: FlowKey>(
     options: &Options,
     summary: &dyn Summary<K>,
 ) {
-    let key_bytes = options.key_bytes.unwrap_or(K::BYTES);
     let start = out.written();
+    write_head(out, info, options, summary);
+    out.measured(|out| summary.save(out));
+    out.check(start);
+}
+
+/// Appends all that stands before the counts: summaries of one head are built alike.
+fn write_head<K: FlowKey>(
+    out: &mut Writer,
+    info: &Info,
+    options: &Options,
+    summary: &dyn Summary<K>,
+) {
+    let key_bytes = options.key_bytes.unwrap_or(K::BYTES);
+    write_settings(out, info, options, key_bytes, summary.parameters(), summary.accelerators());
+}
+
+/// [`write_head`] of any key: there is one copy of it.
+fn write_settings(
+    out: &mut Writer,
+    info: &Info,
+    options: &Options,
+    key_bytes: usize,
+    own: Vec<(&'static str, Setting)>,
+    accelerators: Vec<(&'static str, Vec<(&'static str, Setting)>)>,
+) {
     out.write_keys(key_bytes);
     out.numbers(MAGIC);
     out.number(VERSION);
     let mut name = info.name.to_owned();
     let mut parameters = Vec::new();
     // What passes on all packets leaves no trace.
-    let samplers = summary.accelerators().into_iter().filter(|(name, _)| {
+    let samplers = accelerators.into_iter().filter(|(name, _)| {
         super::accelerator_info(name).is_ok_and(|accelerator| accelerator.samples)
     });
     for (sampler, own) in samplers {
@@ -73,8 +100,7 @@ pub(crate) fn write<K: FlowKey>(
         parameters
             .extend(own.into_iter().map(|(name, value)| (format!("{sampler}.{name}"), value)));
     }
-    let own = summary.parameters().into_iter();
-    parameters.extend(own.map(|(name, value)| (name.to_owned(), value)));
+    parameters.extend(own.into_iter().map(|(name, value)| (name.to_owned(), value)));
     out.text(&name);
     out.number(key_bytes as u16);
     write_seed(out, options.digester.seed());
@@ -103,8 +129,6 @@ pub(crate) fn write<K: FlowKey>(
         out.text(&name);
         out.text(&value.to_string());
     }
-    out.measured(|out| summary.save(out));
-    out.check(start);
 }
 
 fn write_seed(out: &mut Writer, seed: &Seed) {
@@ -164,10 +188,25 @@ pub fn decode_under<K: FlowKey>(
     limit: usize,
     file: Option<&Seed>,
 ) -> Result<Decoded<K>, DecodeError> {
-    decode_of(K::SHORTEST..=K::BYTES, bytes, limit, file)
+    decode_of(K::SHORTEST..=K::BYTES, bytes, limit, file, None)
 }
 
-/// [`decode_under`] of a summary whose keys have one of these lengths.
+/// [`decode_under`] in the memory of a summary that is not needed any more, where both are built alike: fresh
+/// pages would take longer than all the rest. `limit` is the one that the other was decoded with.
+///
+/// # Errors
+/// As [`decode_under`].
+pub fn decode_again<K: FlowKey>(
+    bytes: &[u8],
+    limit: usize,
+    file: Option<&Seed>,
+    spare: Decoded<K>,
+) -> Result<Decoded<K>, DecodeError> {
+    decode_of(K::SHORTEST..=K::BYTES, bytes, limit, file, Some(spare))
+}
+
+/// [`decode_under`] of a summary whose keys have one of these lengths, [again](decode_again) where there is a
+/// `spare` one.
 ///
 /// # Errors
 /// As [`decode_under`], or when the keys have another length.
@@ -176,6 +215,7 @@ pub(crate) fn decode_of<K: FlowKey>(
     bytes: &[u8],
     limit: usize,
     file: Option<&Seed>,
+    spare: Option<Decoded<K>>,
 ) -> Result<Decoded<K>, DecodeError> {
     let mut from = Reader::new(bytes);
     let invalid = |from: &Reader<'_>, field, width, reason| Err(from.invalid(field, width, reason));
@@ -226,6 +266,7 @@ pub(crate) fn decode_of<K: FlowKey>(
             None => parameters.push((name, value)),
         }
     }
+    let head = bytes.len() - CHECKSUM_BYTES - from.left();
     let payload = from.number::<u64>("length")?;
     if payload != from.left() as u64 {
         return invalid(&from, "length", 8, "as many bytes do not follow");
@@ -243,7 +284,18 @@ pub(crate) fn decode_of<K: FlowKey>(
         ..Options::new(limit, 0)
     };
     let sampler = sampler.map(|sampler| (sampler.to_owned(), Parameters::new(of_sampler)));
-    let mut summary = super::build_accelerated(sampler.as_slice(), name, &options)?;
+    let spare = spare.filter(|spare| {
+        let mut out = Writer::default();
+        write_head(&mut out, spare.info, &spare.options, &*spare.summary);
+        out.into_bytes() == bytes[..head]
+    });
+    let mut summary = match spare {
+        Some(Decoded { mut summary, .. }) => {
+            summary.clear();
+            summary
+        }
+        None => super::build_accelerated(sampler.as_slice(), name, &options)?,
+    };
     summary.load(&mut from)?;
     if !from.is_at_end() {
         return invalid(&from, "payload", 0, "there is more than the summary has");

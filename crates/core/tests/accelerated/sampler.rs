@@ -2,7 +2,7 @@
 
 use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
-use flowgauge_core::catalog::stored::{decode, encode};
+use flowgauge_core::catalog::stored::{Decoded, decode, decode_again, encode};
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key37};
 use flowgauge_core::summary::{Info, Options, Parameters, Summary};
 use flowgauge_core::terms::Measure;
@@ -80,6 +80,13 @@ pub(super) fn all_hold<K: FlowKey>(
         feed(&mut **summary, &stream, 256);
     }
     assert!(stored(&*copy) == stored(&*summary), "{}", info.name);
+
+    // So it does in the memory of one that has seen more.
+    let spare = Decoded { summary: copy, ..decoded };
+    let mut again = decode_again(&all, 2 * BYTES, None, spare).unwrap().summary;
+    assert!(stored(&*again) == all, "{}", info.name);
+    feed(&mut *again, &stream, 256);
+    assert!(stored(&*again) == stored(&*summary), "{}", info.name);
 
     // Of two times the packets the bounds hold, whichever way they came together.
     let twice = [&stream[..], &stream[..]].concat();

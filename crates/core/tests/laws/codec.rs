@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::{env, fs};
 
-use flowgauge_core::catalog::stored::{Decoded, decode, decode_under, encode};
+use flowgauge_core::catalog::stored::{Decoded, decode, decode_again, decode_under, encode};
 use flowgauge_core::catalog::{self, ALGORITHMS};
 use flowgauge_core::key::{FlowKey, Key4, Key8, Key16, Key37};
 use flowgauge_core::summary::codec::{DecodeError, DecodeErrorKind};
@@ -45,6 +45,36 @@ fn comes_back<K: FlowKey>(info: &Info) -> bool {
 #[test]
 fn what_was_stored_comes_back() {
     for_all!(comes_back);
+}
+
+/// A summary in the memory of another one, of as many or of other packets, is as one in fresh memory.
+fn comes_back_in_used_memory<K: FlowKey>(info: &Info) -> bool {
+    if info.name == super::UNSEEDED {
+        return true;
+    }
+    let Some(bytes) = filled::<K>(info, 64 << 10) else { return false };
+    for memory_bytes in [64 << 10, 128 << 10] {
+        let options = Options::new(memory_bytes, 1);
+        let Some(mut other) = build::<K>(info, &options) else { return false };
+        feed(&mut *other, &packets(5000, 900, 19), 256);
+        let other = encode(info, &options, &*other);
+        let spare = decode::<K>(&other, LIMIT).unwrap();
+        let mut again = decode_again(&bytes, LIMIT, None, spare).unwrap();
+        let mut fresh = decode::<K>(&bytes, LIMIT).unwrap();
+        for decoded in [&mut again, &mut fresh] {
+            assert!(encode(info, &decoded.options, &*decoded.summary) == bytes, "{}", info.name);
+            feed(&mut *decoded.summary, &packets(500, 400, 17), 256);
+        }
+        let [again, fresh] =
+            [&again, &fresh].map(|decoded| encode(info, &decoded.options, &*decoded.summary));
+        assert!(again == fresh, "{}", info.name);
+    }
+    true
+}
+
+#[test]
+fn what_was_stored_comes_back_in_used_memory() {
+    for_all!(comes_back_in_used_memory);
 }
 
 /// A summary under a random seed is stored with it; one under a seed file tells nothing of the file,

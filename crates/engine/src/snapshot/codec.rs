@@ -146,6 +146,7 @@ pub(super) fn read(
     bytes: &[u8],
     limit: usize,
     file: Option<&Seed>,
+    spare: Option<Snapshot>,
 ) -> Result<Snapshot, SnapshotError> {
     let mut from = Reader::new(bytes);
     let mut magic = [0; MAGIC.len()];
@@ -193,9 +194,13 @@ pub(super) fn read(
         return Err(SnapshotError::Unknown { field: "number of lanes", value: lanes.into() });
     }
     let (mut summaries, mut options, mut info) = (Vec::new(), Vec::<Options>::new(), None::<&Info>);
+    let mut spare = spare.into_iter().flat_map(|Snapshot { info, options, summaries, .. }| {
+        summaries.0.into_iter().zip(options).map(move |(summary, options)| (summary, info, options))
+    });
     for key_bytes in &key.lanes()[..lanes.into()] {
         let frame = from.bytes("lane", bytes.len())?;
-        let (summary, known, of_lane) = AnySummary::decode(*key_bytes, frame, limit, file)?;
+        let (summary, known, of_lane) =
+            AnySummary::decode(*key_bytes, frame, limit, file, spare.next())?;
         summaries.push(summary);
         let same = |one: &Options| {
             let identity = |of: &Options| {

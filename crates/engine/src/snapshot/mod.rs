@@ -57,7 +57,22 @@ impl Snapshot {
     /// # Errors
     /// When the bytes are no snapshot, or it needs more memory or another seed file.
     pub fn decode(bytes: &[u8], limit: usize, file: Option<&Seed>) -> Result<Self, SnapshotError> {
-        codec::read(bytes, limit, file)
+        codec::read(bytes, limit, file, None)
+    }
+
+    /// [`Self::decode`] into the memory of a snapshot that is not needed any more, where both are built
+    /// alike: fresh pages for each would take longer than all the rest. `limit` is the one that it was
+    /// decoded with.
+    ///
+    /// # Errors
+    /// As [`Self::decode`].
+    pub fn decode_again(
+        bytes: &[u8],
+        limit: usize,
+        file: Option<&Seed>,
+        spare: Self,
+    ) -> Result<Self, SnapshotError> {
+        codec::read(bytes, limit, file, Some(spare))
     }
 
     /// The stored form.

@@ -116,6 +116,8 @@ fn what_was_stored_long_ago_is_read_and_stored_again() {
         let coverage = snapshot.coverage();
         assert_eq!((coverage.len(), coverage[0].host.as_str(), coverage[0].run), (1, "host", 7));
         assert_eq!(snapshot.account().read, 30);
+        let again = Snapshot::decode_again(&kept, LIMIT, Some(&seed_file()), snapshot).unwrap();
+        assert!(again.encode() == kept, "{name} comes back otherwise in used memory");
     }
 }
 
