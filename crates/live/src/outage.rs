@@ -38,12 +38,11 @@ impl Outage {
 
     /// Whether the interface is up again. One that was created again gets another port.
     pub(crate) fn ends(&self, interface: &Interface, port: &mut Port) -> bool {
-        let (Some(number), Ok((bound, _))) = (interface.number(), port.socket.bound()) else {
-            return false;
-        };
+        let Ok((bound, _)) = port.socket.bound() else { return false };
+        let Some(number) = interface.number_after(bound) else { return false };
         if number == bound {
             // The kernel goes on handing packets to a socket whose interface comes back.
-            return interface.is_up(&port.socket);
+            return port.socket.is_up(number);
         }
         // Its last packets may not be handed over yet.
         if self.since.elapsed() < SETTLE {

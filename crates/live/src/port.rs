@@ -111,10 +111,9 @@ impl Interface {
         })
     }
 
-    /// Whether it is up, asked through any socket.
-    pub(crate) fn is_up(&self, socket: &Socket) -> bool {
-        let name = CString::new(&*self.name);
-        name.is_ok_and(|name| socket.is_up(&name).unwrap_or(false))
+    /// Its number after an outage: that of its name, or the one that it had, where it has another name now.
+    pub(crate) fn number_after(&self, outage_of: c_int) -> Option<c_int> {
+        self.number().or_else(|| socket::name(outage_of).map(|_| outage_of))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The packet socket: what of the operating system's interface is needed, with its errors.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -132,14 +132,15 @@ impl Socket {
         Ok(())
     }
 
-    /// Whether the interface of this name is up.
-    pub(crate) fn is_up(&self, name: &CStr) -> io::Result<bool> {
-        let mut request = request_of(name);
+    /// Whether the interface of this number is up.
+    pub(crate) fn is_up(&self, number: c_int) -> bool {
+        let Some(name) = name(number) else { return false };
+        let mut request = request_of(&name);
         // SAFETY: the request is of the type that this call reads and writes.
-        checked(unsafe { libc::ioctl(self.fd(), libc::SIOCGIFFLAGS, &raw mut request) })?;
-        // SAFETY: the call wrote the flags, and any bytes are a value of an integer.
+        let asked = unsafe { libc::ioctl(self.fd(), libc::SIOCGIFFLAGS, &raw mut request) };
+        // SAFETY: the call wrote the flags where it succeeded, and any bytes are a value of an integer.
         let flags = unsafe { request.ifr_ifru.ifru_flags };
-        Ok(c_int::from(flags) & libc::IFF_UP != 0)
+        asked == 0 && c_int::from(flags) & libc::IFF_UP != 0
     }
 
     /// The offloads by which the interface of this name joins packets before they are captured.
@@ -220,6 +221,15 @@ pub(crate) fn interface(name: &CStr) -> Option<c_int> {
     // SAFETY: the name is a string that C understands.
     let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
     c_int::try_from(index).ok().filter(|&index| index > 0)
+}
+
+/// The name of the interface of this number.
+pub(crate) fn name(number: c_int) -> Option<CString> {
+    let mut name = [0 as libc::c_char; libc::IF_NAMESIZE];
+    // SAFETY: the name may be written for its length, which is what this call needs.
+    let there = unsafe { libc::if_indextoname(number.cast_unsigned(), name.as_mut_ptr()) };
+    let bytes: Vec<u8> = name.iter().map(|c| c.cast_unsigned()).take_while(|c| *c != 0).collect();
+    CString::new(bytes).ok().filter(|_| !there.is_null())
 }
 
 /// The names of all interfaces.

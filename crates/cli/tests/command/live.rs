@@ -545,14 +545,16 @@ fn live_goes_on_when_its_interface_comes_back() {
     let Some(net) = Net::new("back") else { return };
     let capture = file("back.pcap", &pcap(&traffic()));
     let up = |interface| net.run("ip", &["link", "set", interface, "up"]);
-    for (arguments, deleted) in [
-        (&[][..], false),
-        (&[], true),
-        (&["--workers", "2", "--fanout", "hash"], false),
-        (&["--workers", "2", "--fanout", "hash"], true),
-        (&["--engine", "af-xdp", "--takes-traffic"], false),
-        (&["--engine", "af-xdp", "--takes-traffic"], true),
-    ] {
+    let engines = [
+        &[][..],
+        &["--workers", "2", "--fanout", "hash"],
+        &["--engine", "af-xdp", "--takes-traffic"],
+    ];
+    for (arguments, meanwhile) in engines
+        .iter()
+        .flat_map(|of| ["down", "deleted", "renamed"].map(|meanwhile| (*of, meanwhile)))
+    {
+        let deleted = meanwhile == "deleted";
         let live = net.live("here", &[&["--epoch", "whole"], arguments].concat());
         net.send(&capture);
         if deleted {
@@ -565,14 +567,20 @@ fn live_goes_on_when_its_interface_comes_back() {
             net.run("ip", &["link", "set", "here", "down"]);
             sleep(Duration::from_millis(400));
         }
-        up("here");
+        let renamed = |from, to| net.run("ip", &["link", "set", from, "name", to]);
+        if meanwhile == "renamed" {
+            renamed("here", "there-now");
+            up("there-now");
+        } else {
+            up("here");
+        }
         // The longest time between two looks, and one to bind.
         sleep(Duration::from_millis(1500));
         net.send(&capture);
         let answer = live.interrupt("-INT");
         assert_eq!(answer.code, 0, "{}", answer.err);
         let lines = answer.lines();
-        assert_eq!(lines[0]["account"]["read"], 2 * traffic().len(), "{deleted} {arguments:?}");
+        assert_eq!(lines[0]["account"]["read"], 2 * traffic().len(), "{meanwhile} {arguments:?}");
         let notes = lines[1]["notes"].as_array().unwrap();
         let queues = if arguments.contains(&"--workers") { 2 } else { 1 };
         let down =
@@ -581,6 +589,11 @@ fn live_goes_on_when_its_interface_comes_back() {
         assert!(expected.contains(&notes.len()), "{notes:?}");
         assert!((1..=queues).contains(&notes.iter().filter(down).count()), "{notes:?}");
         assert_eq!(lines[1]["counters"]["interruptions"], queues);
+        if meanwhile == "renamed" {
+            net.run("ip", &["link", "set", "there-now", "down"]);
+            renamed("there-now", "here");
+            up("here");
+        }
     }
 }
 

@@ -59,7 +59,7 @@ pub(crate) const STEPS: &[Step] = &[
     (&[], 106 * SECOND + 6, 8),
 ];
 
-/// The wall clock is set an hour ahead, and then two back.
+/// The wall clock is set an hour ahead, which is also what a machine sees that slept, and then two back.
 const SET: &[Step] = &[
     (&[7200 * SECOND + 1], 7200 * SECOND + 2, 0),
     (&[10_800 * SECOND + 1], 10_800 * SECOND + 2, 0),

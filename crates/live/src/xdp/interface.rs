@@ -58,9 +58,9 @@ impl XdpInterface {
         socket::interface(&CString::new(&*self.name).ok()?)
     }
 
-    pub(super) fn is_up(&self, control: &Socket) -> bool {
-        let name = CString::new(&*self.name);
-        name.is_ok_and(|name| control.is_up(&name).unwrap_or(false))
+    /// Its number after an outage: that of its name, or the one that it had, where it has another name now.
+    pub(super) fn number_after(&self, outage_of: c_int) -> Option<c_int> {
+        self.number().or_else(|| socket::name(outage_of).map(|_| outage_of))
     }
 
     /// Compares the queues of the interface with those that are asked for.
@@ -85,7 +85,7 @@ impl XdpInterface {
             self.number().ok_or_else(|| InterfaceFault::Missing(socket::interfaces()))?;
         let control = Socket::new().map_err(privilege)?;
         control.bind(interface, 0)?;
-        if !self.is_up(&control) {
+        if !control.is_up(interface) {
             return Err(InterfaceFault::Down);
         }
         let (_, hardware) = control.bound()?;

@@ -135,7 +135,7 @@ impl XdpQueue {
                     return;
                 }
                 self.looked = Instant::now();
-                if gone || !self.interface.is_up(&self.port.control) {
+                if gone || !self.port.control.is_up(self.port.interface) {
                     self.counters[INTERRUPTIONS].count += 1;
                     self.state = State::Down(Outage::new(now_ns()));
                 }
@@ -145,11 +145,11 @@ impl XdpQueue {
                     // A socket without an interface does not wait.
                     return std::thread::sleep(Duration::from_millis(1));
                 }
-                let Some(number) = self.interface.number() else { return };
+                let Some(number) = self.interface.number_after(self.port.interface) else { return };
                 if number != self.port.interface {
                     let Ok(port) = self.interface.open(self.number) else { return };
                     (self.port, self.known) = (port, (0, 0));
-                } else if !self.interface.is_up(&self.port.control) {
+                } else if !self.port.control.is_up(number) {
                     return;
                 }
                 let note = outage.note(&self.interface.name, now_ns());
