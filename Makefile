@@ -174,7 +174,7 @@ lab-dpdk: cargo-there ## at a port of DPDK: writes docs/lab/switch-dpdk.* and sw
 interop: build ## what Python reads of ours: DataSketches, pandas and DuckDB; needs python3 and a network
 	bash tests/interop.sh $(BINARY)
 
-ipfix-test: kafka-there ## flows that an agent exports, as nfcapd and nfacctd read them; as root it installs both
+ipfix-test: kafka-there ## flows that an agent exports, as nfcapd, nfacctd and (TCP) ipfixDump read them; as root it installs these
 	cargo build --locked -p flowgauge $(AGENT)
 	bash tests/ipfix.sh $(DEBUG)/flowgauge
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Flows that an agent exports as IPFIX, as Debian's nfcapd and pmacct's nfacctd read them, beside the
-# agent's own report: the same flows with the same packets and bytes. A collector that cannot be had is
-# skipped, with the reason.
+# Flows that an agent exports as IPFIX, as Debian's nfcapd and pmacct's nfacctd read them, and over TCP
+# libfixbuf's ipfixDump, beside the agent's own report: the same flows with the same packets and bytes. A
+# collector that cannot be had is skipped, with the reason.
 #
 # Usage: ipfix.sh FLOWGAUGE
 set -euo pipefail
@@ -21,7 +21,7 @@ with socket.socket(type=socket.SOCK_DGRAM) as probe:
     print(probe.getsockname()[1])'
 }
 
-# Runs an agent that exports to PORT, and then ends the collector.
+# Runs an agent that exports to ADDRESS, and then ends the collector.
 export_to() {
   cat >"$folder/agent.yaml" <<END
 agent: { data: $folder/data }
@@ -31,13 +31,13 @@ measurements:
   scanners: { key: pair, epoch: 1s, tasks: [superspreaders], memory: 16MiB, spread: 50 }
 sinks:
   files: { path: $folder/reports.jsonl }
-  ipfix: { to: 'udp://127.0.0.1:$1', domain: 1, enterprise: 65000 }
+  ipfix: { to: '$1', domain: 1, enterprise: 65000 }
 END
   sleep 1
   rm -f "$folder/reports.jsonl"
   "$flowgauge" run -C "$folder/agent.yaml" 2>"$folder/agent.log" || { cat "$folder/agent.log"; exit 1; }
   sleep 1
-  kill -INT "$collector"
+  kill -INT "$collector" 2>/dev/null || true
   wait "$collector" || true
   collector=
 }
@@ -53,7 +53,7 @@ if command -v nfcapd >/dev/null || bash packages.sh nfdump >"$folder/log" 2>&1; 
   mkdir "$folder/nfcapd"
   nfcapd -b 127.0.0.1 -p "$port" -w "$folder/nfcapd" -t 3600 >"$folder/log" 2>&1 &
   collector=$!
-  export_to "$port"
+  export_to "udp://127.0.0.1:$port"
   nfdump -R "$folder/nfcapd" -q -N -6 -o 'fmt:%pr,%sa,%da,%sp,%dp,%pkt,%byt' >"$folder/flows.csv"
   compare nfcapd
 else
@@ -73,7 +73,7 @@ print_refresh_time: 3600
 END
   nfacctd -f "$folder/nfacctd.conf" >"$folder/log" 2>&1 &
   collector=$!
-  export_to "$port"
+  export_to "udp://127.0.0.1:$port"
   # It names the columns, in an order of its own.
   python3 - "$folder/flows.txt" >"$folder/flows.csv" <<'END'
 import csv, sys
@@ -84,4 +84,35 @@ END
   compare nfacctd
 else
   echo "skipped nfacctd: $(tail -n 1 "$folder/log")"
+fi
+
+if command -v ipfixDump >/dev/null || bash packages.sh libfixbuf-tools >"$folder/log" 2>&1; then
+  # What comes over TCP is what stands in a file of IPFIX.
+  python3 - "$folder/stream" "$folder/port" >"$folder/log" 2>&1 <<'END' &
+import os, socket, sys
+with socket.create_server(("127.0.0.1", 0)) as server, open(sys.argv[1], "wb") as stream:
+    with open(sys.argv[2] + ".part", "w") as port:
+        port.write(str(server.getsockname()[1]))
+    os.rename(sys.argv[2] + ".part", sys.argv[2])
+    connection, _ = server.accept()
+    while data := connection.recv(65536):
+        stream.write(data)
+END
+  collector=$!
+  for _ in $(seq 50); do [ -e "$folder/port" ] || sleep 0.1; done
+  export_to "tcp://127.0.0.1:$(cat "$folder/port")"
+  ipfixDump --data --in "$folder/stream" >"$folder/dump"
+  python3 - "$folder/dump" >"$folder/flows.csv" <<'END'
+import re, sys
+columns = "protocolIdentifier source destination sourceTransportPort destinationTransportPort packetDeltaCount octetDeltaCount".split()
+for record in open(sys.argv[1]).read().split("--- data record ")[1:]:
+    fields = dict(re.findall(r"^\s+\(\d+\)\s+(\S+) : (.*)$", record, re.M))
+    for end in "source", "destination":
+        fields[end] = fields.get(f"{end}IPv4Address") or fields.get(f"{end}IPv6Address")
+    if all(fields.get(column) for column in columns):
+        print(*(fields[column] for column in columns), sep=",")
+END
+  compare ipfixDump
+else
+  echo "skipped ipfixDump: $(tail -n 1 "$folder/log")"
 fi
