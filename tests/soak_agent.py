@@ -28,15 +28,15 @@ config.write_text(f'''
 agent: {{ name: soak, data: {folder}/data, journal: {{ keep: 1h, max-size: 100MiB }} }}
 sources: [{{ replay: {capture} }}]
 measurements:
-  talkers: {{ epoch: 100ms, tasks: [top, heavy-hitters, entropy, cardinality, size-distribution], memory: 8MiB }}
-  sources: {{ key: source, epoch: 100ms, algorithm: space-saving, tasks: [top], memory: 4MiB }}
+  talkers: {{ epoch: 100ms, tasks: [top, heavy-hitters, entropy, cardinality, size-distribution], top: 100, memory: 8MiB }}
+  sources: {{ key: source, epoch: 100ms, algorithm: space-saving, tasks: [top], top: 100, memory: 4MiB }}
 sinks:
   files: {{ path: "{folder}/reports/%Y%m%d%H%M.jsonl", keep: 2m }}
   parquet: {{ path: {folder}/archive, rotate: 10s, keep: 1d }}
   prometheus: {{ listen: 127.0.0.1:9479 }}
   console: {{ listen: 127.0.0.1:8479 }}
   ipfix: {{ to: "udp://127.0.0.1:{collector.getsockname()[1]}", domain: 1 }}
-  # Brokers that are away fill the queues of this sink.
+  # Brokers that are away fill the queues of this sink, with lists of 100 within the first tenth.
   kafka: {{ brokers: [127.0.0.1:9], topic: flowgauge, what: [report, snapshot] }}
 alerts:
   heavy: {{ when: "sources.top.packets.low > 100000" }}
