@@ -1,11 +1,10 @@
 //! `flowgauge analyze`: captures in, reports out.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use flowgauge_capture::{Captures, Files};
-use flowgauge_engine::source::{Burst, Columns, Source, SourceError};
+use flowgauge_capture::{Files, in_order};
+use flowgauge_engine::source::SourceError;
 use flowgauge_engine::{EpochLength, Pace, Plan};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -21,7 +20,10 @@ use crate::verbose::Verbose;
 
 /// Runs the command, and gives its exit code: that of the worst file.
 pub(crate) fn run(reading: &Reading) -> Result<u8, Failure> {
-    let files = in_order(reading.files.clone(), reading.as_given);
+    let mut files = reading.files.clone();
+    if !reading.as_given {
+        in_order(&mut files);
+    }
     if files.is_empty() {
         let message = "no capture given; name files, or '-' for standard input";
         return Err(Failure::Usage(message.to_owned()));
@@ -63,22 +65,4 @@ pub(crate) fn run(reading: &Reading) -> Result<u8, Failure> {
         problems if problems.iter().any(unreadable) => FAILED,
         _ => DAMAGED,
     })
-}
-
-/// Several captures in the order of their first packets, unless they are to stay as given. Captures
-/// without a packet, and those that cannot be read, stay behind.
-fn in_order(mut files: Vec<PathBuf>, as_given: bool) -> Vec<PathBuf> {
-    let regular = |file: &PathBuf| file.metadata().is_ok_and(|metadata| metadata.is_file());
-    if !as_given && files.len() > 1 && files.iter().all(regular) {
-        files.sort_by_cached_key(|file| first_ns(file).unwrap_or(i64::MAX));
-    }
-    files
-}
-
-/// The time of the first packet in a capture.
-fn first_ns(file: &Path) -> Option<i64> {
-    let (mut capture, mut columns) = (Captures::open([file]), Columns::default());
-    let mut burst = Burst::new(&mut columns);
-    capture.poll(&mut burst).ok()?;
-    burst.frames().times_ns().first().copied()
 }

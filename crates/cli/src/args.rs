@@ -7,12 +7,10 @@ use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use flowgauge_core::key::KeySpec;
-use flowgauge_core::packet::Tunnels;
-use flowgauge_engine::{Dispatch, Overrun};
 use flowgauge_filter::Filter;
 use flowgauge_kernel::Isa;
 use flowgauge_live::Fanout;
-use flowgauge_options::{HOW, Measurement, WHAT, choice, values as common};
+use flowgauge_options::{INPUT, Measurement, OUTPUT, Running, choice, values as common};
 use flowgauge_synthetic::{Plant, Size};
 
 use crate::failure::Failure;
@@ -195,7 +193,7 @@ impl Command {
             Self::Live(live) => (std::mem::take(&mut live.expression).join(" "), &mut live.run),
             _ => return Ok(()),
         };
-        let filter = &mut run.measurement.filter;
+        let filter = &mut run.running.measurement.filter;
         match (words.is_empty(), &filter) {
             (true, _) => {}
             (false, None) => *filter = Some(words),
@@ -268,94 +266,22 @@ pub(crate) struct Live {
     pub(crate) run: Run,
 }
 
-/// How to run, what to measure, and where the report goes: shared by every command that measures.
+/// How to run, what to measure, and where the reports go: shared by every command that measures.
 #[derive(Args)]
 #[expect(clippy::struct_excessive_bools, reason = "options, each independent of the others")]
 pub(crate) struct Run {
-    /// Stop after N packets that pass the filter
-    #[arg(short = 'c', value_name = "N", help_heading = INPUT,
-        value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) count: Option<u64>,
-
     /// Write packets that pass the filter to FILE, as pcapng ('-' is standard output; then send reports
     /// elsewhere with -o)
     #[arg(short = 'w', long, value_name = "FILE", help_heading = OUTPUT)]
     pub(crate) write: Option<PathBuf>,
 
+    #[command(flatten)]
+    pub(crate) running: Running,
+
     /// Read at most the first N bytes of each packet
     #[arg(short = 's', long = "snapshot-length", value_name = "N", help_heading = INPUT,
         value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     pub(crate) snap: Option<usize>,
-
-    /// Measure the packet inside a tunnel (GRE, VXLAN, Geneve, GTP-U, Teredo, IP in IP)
-    #[arg(long, help_heading = INPUT)]
-    pub(crate) inner: bool,
-
-    /// With --inner, count the bytes of the whole frame (outer), or leave out the headers of the tunnel,
-    /// from the outer IP header up to the inner one (inner) [default: outer]
-    #[arg(long, value_name = "PACKET", value_parser = choice(BYTES_OF), help_heading = INPUT,
-        requires = "inner")]
-    pub(crate) bytes_of: Option<Tunnels>,
-
-    /// Add a measurement: a name, and options below without their dashes, such as 'scanners: key=source
-    /// task=superspreaders memory=16MiB'; quote values with spaces. May be repeated; all run in one pass.
-    /// Options outside it apply to every measurement that does not set them
-    #[arg(long, value_name = "NAME: OPTION=VALUE …", help_heading = WHAT)]
-    pub(crate) measure: Vec<String>,
-
-    /// Read measurements from a YAML file; see docs/config.schema.json
-    #[arg(short = 'C', long = "config", value_name = "FILE", help_heading = WHAT)]
-    pub(crate) config: Option<PathBuf>,
-
-    /// Choose the tasks: overview begins with what stands out, and lists flows, sources and destinations;
-    /// flows answers only the default tasks [default: overview; flows with --key, --task, --algorithm,
-    /// --accelerator, --measure or --config]
-    #[arg(long, value_name = "NAME", value_parser = choice(Preset::ALL), help_heading = WHAT,
-        conflicts_with_all = ["task", "measure", "config"])]
-    pub(crate) preset: Option<Preset>,
-
-    #[command(flatten)]
-    pub(crate) measurement: Measurement,
-
-    /// Measure with N threads: each measures a part of the input, or they take turns reading it, or one
-    /// reads for all
-    #[arg(long, value_name = "N", default_value_t = 1, help_heading = HOW,
-        value_parser = RangedU64ValueParser::<usize>::new().range(1..=256))]
-    pub(crate) workers: usize,
-
-    /// Let all workers fill one concurrent summary instead of one each: slower, but the summary gets all
-    /// the memory
-    #[arg(long, help_heading = HOW)]
-    pub(crate) shared: bool,
-
-    /// Assign packets to workers by the digest of their key (digest), by the one-bits of their source
-    /// address (source), or in whole batches by turns (queue) [default: digest; queue behind a sampler and
-    /// with --shared]
-    #[arg(long, value_name = "BY", value_parser = choice(Dispatch::ALL), help_heading = HOW)]
-    pub(crate) dispatch: Option<Dispatch>,
-
-    /// Wait when the queue of a worker is full, or drop packets and count them
-    #[arg(long, value_name = "WHAT", default_value = "wait", value_parser = choice(Overrun::ALL),
-        help_heading = HOW)]
-    pub(crate) overrun: Overrun,
-
-    /// Pin each worker to a core of its own
-    #[arg(long, help_heading = HOW)]
-    pub(crate) pin: bool,
-
-    /// Seed the hash with N, for tests and comparisons: a sender who knows N can make packets that collide
-    /// [default: 256 random bits from the operating system at each start]
-    #[arg(long, value_name = "N", conflicts_with = "seed_file", help_heading = HOW)]
-    pub(crate) seed: Option<u64>,
-
-    /// Seed the hash with the bytes of FILE, at least 16, which only its owner may read: for hosts whose
-    /// snapshots will be merged
-    #[arg(long, value_name = "FILE", help_heading = HOW)]
-    pub(crate) seed_file: Option<PathBuf>,
-
-    /// List at most N items, and say how many were left out; 0 lists all, in memory for all (not for live)
-    #[arg(long, value_name = "N", default_value_t = 10_000, help_heading = OUTPUT)]
-    pub(crate) limit: usize,
 
     /// Store each closed epoch as a snapshot in the directory PATH, or in the file PATH for a single epoch;
     /// 'flowgauge query' and 'flowgauge merge' read snapshots
@@ -378,20 +304,6 @@ pub(crate) struct Run {
 
     #[command(flatten)]
     pub(crate) output: Output,
-}
-
-/// The tasks of a run that names none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Preset {
-    /// What stands out, and who is behind it.
-    Overview,
-    /// The default tasks of the key and the algorithm.
-    Flows,
-}
-
-impl Preset {
-    /// All of them, by name.
-    const ALL: [(&'static str, Self); 2] = [("overview", Self::Overview), ("flows", Self::Flows)];
 }
 
 /// One of the outputs of a run.
@@ -541,11 +453,6 @@ pub(crate) struct SnapshotReading {
 }
 
 impl Run {
-    /// Which packet of a tunnel is measured, and whose bytes it counts.
-    pub(crate) fn tunnels(&self) -> Tunnels {
-        if self.inner { self.bytes_of.unwrap_or(Tunnels::Inner) } else { Tunnels::Outer }
-    }
-
     /// The outputs that the options name.
     pub(crate) fn destinations(&self) -> Vec<Destination> {
         let mut destinations = self.sink.clone();
@@ -566,7 +473,7 @@ impl Run {
 
     /// The files that the options name to be read.
     pub(crate) fn inputs(&self) -> impl Iterator<Item = PathBuf> {
-        [&self.config, &self.seed_file].into_iter().flatten().cloned()
+        [&self.running.config, &self.running.seed_file].into_iter().flatten().cloned()
     }
 }
 
@@ -699,12 +606,6 @@ impl Topic {
         ("keys", Self::Keys),
     ];
 }
-
-const INPUT: &str = "Input";
-
-/// Whose bytes a packet in a tunnel counts, by their names.
-const BYTES_OF: [(&str, Tunnels); 2] = [("outer", Tunnels::Inner), ("inner", Tunnels::InnerBytes)];
-const OUTPUT: &str = "Output";
 
 /// How output is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -8,10 +8,9 @@ use flowgauge_engine::Config;
 use flowgauge_engine::auto::{Choice, Sample, Tried, Wanted, choose};
 use flowgauge_engine::sink::layout::{Align, Page, Table, paragraph};
 use flowgauge_engine::sink::units::{count, percent};
-use flowgauge_options::Measurement;
+use flowgauge_options::{Asked, Measurement};
 use serde_json::{Value, json};
 
-use crate::config::Asked;
 use crate::failure::{Failure, complain};
 
 /// The name that is none of the catalog's.
@@ -26,7 +25,7 @@ const LISTED: usize = 15;
 /// The configurations with an algorithm chosen where that is left to the engine; each choice is told on
 /// standard error.
 pub(crate) fn decided(asked: Vec<Asked>, files: &[PathBuf]) -> Result<Vec<Config>, Failure> {
-    let decide = |Asked { measurement, config }| {
+    let decide = |Asked { measurement, config, .. }| {
         Ok(match chosen(&config, &measurement, files)? {
             Some(choice) => {
                 complain(&line(&choice));

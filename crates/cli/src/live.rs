@@ -62,7 +62,7 @@ pub(crate) fn run(live: &Live) -> Result<u8, Failure> {
         return output::write(None, &(names.join("\n") + "\n")).map(|()| FINE);
     }
     let run = &live.run;
-    if run.limit == 0 {
+    if run.running.limit == 0 {
         let message = "live needs a --limit of 1 or more (got 0)";
         return Err(Failure::Usage(message.to_owned()));
     }
@@ -71,7 +71,7 @@ pub(crate) fn run(live: &Live) -> Result<u8, Failure> {
     for config in &mut configs {
         config.pace = Pace::Live;
         config.queues = queues * live.interface.len();
-        config.workers = run.workers / queues;
+        config.workers = run.running.workers / queues;
         // A thread that polls must not wait for a page.
         config.lock_memory = live.engine == Engine::Dpdk;
     }
@@ -149,7 +149,7 @@ fn queues(live: &Live) -> Result<usize, Failure> {
     let (run, interfaces) = (&live.run, live.interface.len());
     let queues = match (live.fanout, live.engine) {
         (None, Engine::AfPacket) if interfaces == 1 => 1,
-        _ => run.workers,
+        _ => run.running.workers,
     };
     let refuse = |message: &str| Err(Failure::Usage(message.to_owned()));
     let names: Vec<_> = live.interface.iter().map(|name| port_name(live.engine, name)).collect();
@@ -193,13 +193,14 @@ fn queues(live: &Live) -> Result<usize, Failure> {
     if queues * interfaces == 1 {
         return Ok(1);
     }
-    if run.shared || run.dispatch.is_some() || run.overrun == Overrun::Drop {
+    let running = &run.running;
+    if running.shared || running.dispatch.is_some() || running.overrun == Overrun::Drop {
         return refuse(
             "--shared, --dispatch and --overrun need one queue; leave them out, or name one \
              interface without --fanout",
         );
     }
-    if run.count.is_some() {
+    if running.count.is_some() {
         return refuse("-c needs one queue; leave it out, or name one interface without --fanout");
     }
     Ok(queues)

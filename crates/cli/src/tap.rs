@@ -47,7 +47,8 @@ impl Tap {
                 let writer = begun.map_err(|error| cannot(&name, &error))?;
                 let filters: Option<Vec<_>> =
                     configs.iter().map(|config| config.filter.clone()).collect();
-                let (filters, left) = (filters.unwrap_or_default(), run.count.unwrap_or(u64::MAX));
+                let (filters, left) =
+                    (filters.unwrap_or_default(), run.running.count.unwrap_or(u64::MAX));
                 let recording = Recording { writer, name, filters, left, failed: false };
                 Some(Arc::new(Mutex::new(recording)))
             }

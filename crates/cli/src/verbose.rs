@@ -34,7 +34,7 @@ impl Verbose {
                 explanation.tasks.join(", ")
             ));
         }
-        let workers = units::plural(run.workers as u64, "worker");
+        let workers = units::plural(run.running.workers as u64, "worker");
         say(&format!("{workers}, instruction set {}", Isa::best()));
         Some(Self { begun: Instant::now() })
     }

@@ -2,16 +2,24 @@
 #![forbid(unsafe_code)]
 
 mod measurement;
+mod running;
 mod text;
 pub mod values;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 pub use measurement::{Measurement, check_flows};
+pub use running::{Asked, Preset, Refusal, Running};
 pub use text::{Entries, Named, complaint, parse, parse_yaml};
 
 /// The name of the measurement that options describe where no other is named.
 pub const MAIN: &str = "main";
+
+/// The heading of options that say what is read.
+pub const INPUT: &str = "Input";
+
+/// The heading of options that say what is written.
+pub const OUTPUT: &str = "Output";
 
 /// The heading of options that say what to measure.
 pub const WHAT: &str = "What to measure";

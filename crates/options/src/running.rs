@@ -1,0 +1,257 @@
+//! How to run, and what to measure: shared by every program that measures.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use clap::builder::RangedU64ValueParser;
+use flowgauge_core::packet::Tunnels;
+use flowgauge_core::summary::Parameters;
+use flowgauge_core::task::OVERVIEW;
+use flowgauge_engine::seed::{self, SeedError};
+use flowgauge_engine::{Config, Dispatch, EpochLength, Overrun};
+use flowgauge_kernel::Seed;
+
+use crate::{HOW, INPUT, MAIN, Measurement, Named, OUTPUT, WHAT, choice};
+
+/// Whose bytes a packet in a tunnel counts, by their names.
+const BYTES_OF: [(&str, Tunnels); 2] = [("outer", Tunnels::Inner), ("inner", Tunnels::InnerBytes)];
+
+/// How to run, and what to measure.
+#[derive(Args, Clone)]
+pub struct Running {
+    /// Stop after N packets that pass the filter
+    #[arg(short = 'c', value_name = "N", help_heading = INPUT,
+        value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+
+    /// Measure the packet inside a tunnel (GRE, VXLAN, Geneve, GTP-U, Teredo, IP in IP)
+    #[arg(long, help_heading = INPUT)]
+    pub inner: bool,
+
+    /// With --inner, count the bytes of the whole frame (outer), or leave out the headers of the tunnel,
+    /// from the outer IP header up to the inner one (inner) [default: outer]
+    #[arg(long, value_name = "PACKET", value_parser = choice(BYTES_OF), help_heading = INPUT,
+        requires = "inner")]
+    pub bytes_of: Option<Tunnels>,
+
+    /// Add a measurement: a name, and options below without their dashes, such as 'scanners: key=source
+    /// task=superspreaders memory=16MiB'; quote values with spaces. May be repeated; all run in one pass.
+    /// Options outside it apply to every measurement that does not set them
+    #[arg(long, value_name = "NAME: OPTION=VALUE …", help_heading = WHAT)]
+    pub measure: Vec<String>,
+
+    /// Read measurements from a YAML file; see docs/config.schema.json
+    #[arg(short = 'C', long = "config", value_name = "FILE", help_heading = WHAT)]
+    pub config: Option<PathBuf>,
+
+    /// Choose the tasks: overview begins with what stands out, and lists flows, sources and destinations;
+    /// flows answers only the default tasks [default: overview; flows with --key, --task, --algorithm,
+    /// --accelerator, --measure or --config]
+    #[arg(long, value_name = "NAME", value_parser = choice(Preset::ALL), help_heading = WHAT,
+        conflicts_with_all = ["task", "measure", "config"])]
+    pub preset: Option<Preset>,
+
+    /// The options of every measurement that does not set them.
+    #[command(flatten)]
+    pub measurement: Measurement,
+
+    /// Measure with N threads: each measures a part of the input, or they take turns reading it, or one
+    /// reads for all
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = HOW,
+        value_parser = RangedU64ValueParser::<usize>::new().range(1..=256))]
+    pub workers: usize,
+
+    /// Let all workers fill one concurrent summary instead of one each: slower, but the summary gets all
+    /// the memory
+    #[arg(long, help_heading = HOW)]
+    pub shared: bool,
+
+    /// Assign packets to workers by the digest of their key (digest), by the one-bits of their source
+    /// address (source), or in whole batches by turns (queue) [default: digest; queue behind a sampler and
+    /// with --shared]
+    #[arg(long, value_name = "BY", value_parser = choice(Dispatch::ALL), help_heading = HOW)]
+    pub dispatch: Option<Dispatch>,
+
+    /// Wait when the queue of a worker is full, or drop packets and count them
+    #[arg(long, value_name = "WHAT", default_value = "wait", value_parser = choice(Overrun::ALL),
+        help_heading = HOW)]
+    pub overrun: Overrun,
+
+    /// Pin each worker to a core of its own
+    #[arg(long, help_heading = HOW)]
+    pub pin: bool,
+
+    /// Seed the hash with N, for tests and comparisons: a sender who knows N can make packets that collide
+    /// [default: 256 random bits from the operating system at each start]
+    #[arg(long, value_name = "N", conflicts_with = "seed_file", help_heading = HOW)]
+    pub seed: Option<u64>,
+
+    /// Seed the hash with the bytes of FILE, at least 16, which only its owner may read: for hosts whose
+    /// snapshots will be merged
+    #[arg(long, value_name = "FILE", help_heading = HOW)]
+    pub seed_file: Option<PathBuf>,
+
+    /// List at most N items, and say how many were left out; 0 lists all, in memory for all (not for live)
+    #[arg(long, value_name = "N", default_value_t = 10_000, help_heading = OUTPUT)]
+    pub limit: usize,
+}
+
+/// The tasks of a run that names none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preset {
+    /// What stands out, and who is behind it.
+    Overview,
+    /// The default tasks of the key and the algorithm.
+    Flows,
+}
+
+impl Preset {
+    /// All of them, by name.
+    const ALL: [(&'static str, Self); 2] = [("overview", Self::Overview), ("flows", Self::Flows)];
+}
+
+/// A measurement that was asked for, and what it asks of the engine.
+pub struct Asked {
+    /// Its options.
+    pub measurement: Measurement,
+    /// What the engine is asked for.
+    pub config: Config,
+    /// The algorithm that was chosen since the default one does not answer the tasks, in one line.
+    pub note: Option<String>,
+}
+
+/// Why options are refused. The text is the line to show.
+#[derive(Debug)]
+pub enum Refusal {
+    /// They ask for what is not there or makes no sense.
+    Usage(String),
+    /// A file that they name cannot be read.
+    Unreadable(String),
+}
+
+impl Running {
+    /// Which packet of a tunnel is measured, and whose bytes it counts.
+    pub fn tunnels(&self) -> Tunnels {
+        if self.inner { self.bytes_of.unwrap_or(Tunnels::Inner) } else { Tunnels::Outer }
+    }
+
+    /// The measurements that the options ask for. An epoch that is not given is `epoch`; `save` stores
+    /// closed epochs, too.
+    ///
+    /// # Errors
+    /// When options do not go together, or a file that they name cannot be read.
+    pub fn configs(&self, epoch: EpochLength, save: bool) -> Result<Vec<Asked>, Refusal> {
+        if self.workers == 1
+            && (self.shared || self.dispatch.is_some() || self.overrun == Overrun::Drop)
+        {
+            let message =
+                "--shared, --dispatch and --overrun need several workers; give --workers 2 or more";
+            return Err(Refusal::Usage(message.to_owned()));
+        }
+        let all = self.measurements()?;
+        let one = all.len() == 1;
+        let asked = |Named { name, measurement }| {
+            let (config, note) =
+                self.config(&name, &measurement, epoch, save).map_err(|refusal| match refusal {
+                    Refusal::Usage(message) if !one => Refusal::Usage(format!("{name}: {message}")),
+                    other => other,
+                })?;
+            Ok(Asked { measurement, config, note })
+        };
+        all.into_iter().map(asked).collect()
+    }
+
+    /// The measurements that the options ask for, in their order.
+    fn measurements(&self) -> Result<Vec<Named>, Refusal> {
+        let mut all = match &self.config {
+            Some(path) => read(path)?,
+            None => Vec::new(),
+        };
+        for text in &self.measure {
+            let named = crate::parse(text);
+            all.push(named.map_err(|reason| Refusal::Usage(format!("--measure: {reason}")))?);
+        }
+        if all.is_empty() {
+            let mut measurement = self.measurement.clone();
+            if self.preset() == Preset::Overview {
+                measurement.task = Some(OVERVIEW.map(str::to_owned).to_vec());
+            }
+            return Ok(vec![Named { name: MAIN.to_owned(), measurement }]);
+        }
+        for named in &mut all {
+            named.measurement = named.measurement.clone().or(&self.measurement);
+        }
+        Ok(all)
+    }
+
+    /// The preset. Options that name a key, a task or an algorithm ask for that alone.
+    fn preset(&self) -> Preset {
+        let Measurement { key, task, algorithm, accelerator, .. } = &self.measurement;
+        let plain =
+            key.is_none() && task.is_none() && algorithm.is_none() && accelerator.is_empty();
+        self.preset.unwrap_or(if plain { Preset::Overview } else { Preset::Flows })
+    }
+
+    fn config(
+        &self,
+        name: &str,
+        measurement: &Measurement,
+        epoch: EpochLength,
+        save: bool,
+    ) -> Result<(Config, Option<String>), Refusal> {
+        let mut config = Config {
+            list_limit: if self.limit == 0 { usize::MAX } else { self.limit },
+            tunnels: self.tunnels(),
+            limit: self.count,
+            seed: self.seed()?,
+            workers: self.workers,
+            shared: self.shared,
+            dispatch: self.dispatch,
+            overrun: self.overrun,
+            pin: self.pin,
+            services: true,
+            save,
+            ..measurement.config(name, epoch).map_err(Refusal::Usage)?
+        };
+        if measurement.algorithm.is_some() {
+            return Ok((config, None));
+        }
+        if self.shared {
+            // What several workers fill has no other state than counters.
+            config.parameters = Parameters::default();
+        }
+        let Some((instead, chosen)) = flowgauge_engine::capable(&config) else {
+            return Ok((config, None));
+        };
+        let tasks: Vec<_> = config.tasks.iter().flatten().map(String::as_str).collect();
+        let note = format!(
+            "using --algorithm {chosen}: {} does not answer {} by {}",
+            config.algorithm,
+            tasks.join(", "),
+            config.key
+        );
+        Ok((instead, Some(note)))
+    }
+
+    /// The seed asked for.
+    fn seed(&self) -> Result<Option<Seed>, Refusal> {
+        match &self.seed_file {
+            None => Ok(self.seed.map(Seed::number)),
+            Some(path) => seed::from_file(path).map(Some).map_err(|error| match error {
+                SeedError::Unreadable { .. } => Refusal::Unreadable(error.to_string()),
+                SeedError::Open { .. } | SeedError::Size { .. } => {
+                    Refusal::Usage(error.to_string())
+                }
+            }),
+        }
+    }
+}
+
+/// The measurements of a YAML file.
+fn read(path: &Path) -> Result<Vec<Named>, Refusal> {
+    let name = path.display();
+    let text = fs::read_to_string(path)
+        .map_err(|error| Refusal::Unreadable(format!("cannot read {name}: {error}")))?;
+    crate::parse_yaml(&text).map_err(|reason| Refusal::Usage(format!("{name}: {reason}")))
+}
