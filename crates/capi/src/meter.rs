@@ -315,7 +315,7 @@ fn grant(granted: &mut Ahead, words: &Words, meter: &dyn Meter) {
 
 #[cfg(test)]
 mod tests {
-    use flowgauge_core::block::ParsedRow;
+    use flowgauge_core::block::{ParsedColumns, ParsedRow};
     use flowgauge_core::packet::Frames;
     use flowgauge_engine::Arrivals;
     use flowgauge_engine::source::Thinned;
@@ -341,6 +341,7 @@ mod tests {
             panic!("out of order");
         }
         fn push_headers(&mut self, _: &[ParsedRow]) {}
+        fn push_columns(&mut self, _: ParsedColumns<'_>) {}
         fn lose(&mut self, _: u64) {}
         fn thin(&mut self, _: Option<Thinned>) {}
         fn note(&mut self, _: &str) {}

@@ -6,7 +6,7 @@ use flowgauge_kernel::{Isa, ReadHeaders, Tuple, WithHeaders};
 
 use crate::batch::BATCH_PACKETS;
 use crate::packet::common::{V4, V6, Version};
-use crate::packet::{Extras, Frame, Frames, Headers, Ip, Ports, Tunnels};
+use crate::packet::{Extras, Frame, Frames, Headers, Ip, Ports, Tunnels, has_ports};
 
 /// A packet whose headers were read already.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +17,92 @@ pub struct ParsedRow {
     pub wire: u32,
     /// Nanoseconds since the UNIX epoch.
     pub time_ns: i64,
+}
+
+/// IPv4 packets whose headers were read already, in columns of the same length.
+#[derive(Clone, Copy, Debug)]
+pub struct ParsedColumns<'a> {
+    /// Source addresses, as numbers.
+    pub sources: &'a [u32],
+    /// Destination addresses.
+    pub destinations: &'a [u32],
+    /// Source ports; of protocols without ports they count as 0, whatever stands here.
+    pub source_ports: &'a [u16],
+    /// Destination ports, likewise.
+    pub destination_ports: &'a [u16],
+    /// Protocols.
+    pub protocols: &'a [u8],
+    /// Bytes on the wire.
+    pub wires: &'a [u32],
+    /// Nanoseconds since the UNIX epoch.
+    pub times_ns: &'a [i64],
+}
+
+impl ParsedColumns<'_> {
+    /// The row at a place.
+    fn row(&self, place: usize) -> ParsedRow {
+        let protocol = self.protocols[place];
+        let ports =
+            u32::from(self.source_ports[place]) << 16 | u32::from(self.destination_ports[place]);
+        let ports = if has_ports(protocol) { Ports::Found(ports) } else { Ports::Absent };
+        let addresses = u64::from(self.sources[place]) << 32 | u64::from(self.destinations[place]);
+        let headers = Headers::V4(Ip { addresses: addresses.to_be_bytes(), protocol, ports });
+        ParsedRow { headers, wire: self.wires[place], time_ns: self.times_ns[place] }
+    }
+}
+
+/// Packets whose headers were read already, in rows or in columns.
+pub trait Parsed: Copy {
+    /// How many there are.
+    fn len(self) -> usize;
+
+    /// Whether there are none.
+    fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// Those at these places.
+    #[must_use]
+    fn part(self, places: Range<usize>) -> Self;
+
+    /// Puts them into a block until it is full; returns how many.
+    fn put(self, block: &mut Block) -> usize;
+}
+
+impl Parsed for &[ParsedRow] {
+    fn len(self) -> usize {
+        <[_]>::len(self)
+    }
+
+    fn part(self, places: Range<usize>) -> Self {
+        &self[places]
+    }
+
+    fn put(self, block: &mut Block) -> usize {
+        block.take(self)
+    }
+}
+
+impl Parsed for ParsedColumns<'_> {
+    fn len(self) -> usize {
+        self.times_ns.len()
+    }
+
+    fn part(self, places: Range<usize>) -> Self {
+        Self {
+            sources: &self.sources[places.clone()],
+            destinations: &self.destinations[places.clone()],
+            source_ports: &self.source_ports[places.clone()],
+            destination_ports: &self.destination_ports[places.clone()],
+            protocols: &self.protocols[places.clone()],
+            wires: &self.wires[places.clone()],
+            times_ns: &self.times_ns[places],
+        }
+    }
+
+    fn put(self, block: &mut Block) -> usize {
+        block.take_columns(self)
+    }
 }
 
 /// Up to [`BATCH_PACKETS`] packets with their headers, in columns.
@@ -130,6 +216,34 @@ impl Block {
         }
         rows[..taken].iter().for_each(|row| self.take_row(row));
         taken
+    }
+
+    /// Takes packets whose headers stand in columns until the block is full; returns how many.
+    pub fn take_columns(&mut self, columns: ParsedColumns<'_>) -> usize {
+        let taken = columns.len().min(BATCH_PACKETS - self.len);
+        let columns = columns.part(0..taken);
+        let free = &mut self.columns.tuples[self.len..self.len + taken];
+        let addresses = columns.sources.iter().zip(columns.destinations);
+        let ports = columns.source_ports.iter().zip(columns.destination_ports);
+        let tuples = addresses.zip(ports).zip(columns.protocols);
+        let mut all_ports = true;
+        for (to, (((source, destination), (source_port, destination_port)), protocol)) in
+            free.iter_mut().zip(tuples)
+        {
+            let addresses = (u64::from(*source) << 32 | u64::from(*destination)).to_be_bytes();
+            let ports =
+                (u32::from(*source_port) << 16 | u32::from(*destination_port)).to_be_bytes();
+            *to = Tuple::new(addresses, ports, *protocol);
+            all_ports &= has_ports(*protocol);
+        }
+        if all_ports {
+            if let Some(extras) = &mut self.extras {
+                extras[self.len..self.len + taken].fill(None);
+            }
+            self.extend(columns.wires, columns.times_ns);
+            return taken;
+        }
+        (0..taken).map(|place| self.take(&[columns.row(place)])).sum()
     }
 
     #[inline(never)]

@@ -1,6 +1,6 @@
 //! The meter of several measurements that all sample before headers: each reads its own packets.
 
-use flowgauge_core::block::{Block, ParsedRow};
+use flowgauge_core::block::{Block, Parsed, ParsedColumns, ParsedRow};
 use flowgauge_core::packet::Frames;
 use flowgauge_kernel::Isa;
 
@@ -88,6 +88,12 @@ impl Meter for ApartMeter {
 
     fn push_headers(&mut self, rows: &[ParsedRow]) {
         self.give(rows.len(), |stream, block, places| stream.take_headers(&rows[places], block));
+    }
+
+    fn push_columns(&mut self, columns: ParsedColumns<'_>) {
+        self.give(columns.len(), |stream, block, places| {
+            stream.take_headers(columns.part(places), block);
+        });
     }
 
     fn lose(&mut self, packets: u64) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use flowgauge_core::block::{Block, ParsedRow};
+use flowgauge_core::block::{Block, Parsed, ParsedColumns, ParsedRow};
 use flowgauge_core::packet::Frames;
 use flowgauge_kernel::Isa;
 
@@ -42,6 +42,8 @@ pub trait Meter: Send {
     /// as filtered, since a filter judges the bytes of a frame; one whose key needs more of a frame counts
     /// them as without a key.
     fn push_headers(&mut self, rows: &[ParsedRow]);
+    /// As [`Self::push_headers`], of IPv4 packets in columns, which takes half the time.
+    fn push_columns(&mut self, columns: ParsedColumns<'_>);
     /// Counts packets that were lost on their way to the meter.
     fn lose(&mut self, packets: u64);
     /// Says how the packets that are pushed from now on were sampled before, if they were. Reports of their
@@ -72,11 +74,11 @@ impl Stream {
     }
 
     /// Takes packets whose headers the caller read, by way of an empty block.
-    pub(crate) fn take_headers(&mut self, rows: &[ParsedRow], block: &mut Block) {
+    pub(crate) fn take_headers(&mut self, rows: impl Parsed, block: &mut Block) {
         let Self { intake, crew, .. } = self;
         let mut taken = 0;
         while taken < rows.len() {
-            taken += block.take(&rows[taken..]);
+            taken += rows.part(taken..rows.len()).put(block);
             let none: &mut dyn FnMut(usize) -> bool = &mut |_| false;
             let passes = intake.is_filtered().then_some(none);
             let _ = intake.take_block(block, passes, &mut **crew);
@@ -131,6 +133,10 @@ impl Meter for OneMeter {
 
     fn push_headers(&mut self, rows: &[ParsedRow]) {
         self.stream.take_headers(rows, &mut self.block);
+    }
+
+    fn push_columns(&mut self, columns: ParsedColumns<'_>) {
+        self.stream.take_headers(columns, &mut self.block);
     }
 
     fn lose(&mut self, packets: u64) {

@@ -1,7 +1,7 @@
 //! The meter of several measurements that share headers: each packet is read once.
 
 use flowgauge_core::batch::BATCH_PACKETS;
-use flowgauge_core::block::{Block, ParsedRow};
+use flowgauge_core::block::{Block, Parsed, ParsedColumns, ParsedRow};
 use flowgauge_core::packet::{Frames, Tunnels};
 use flowgauge_kernel::Isa;
 
@@ -67,6 +67,24 @@ impl SeveralMeter {
         room
     }
 
+    /// Takes packets whose headers the caller read, up to the limit.
+    fn take_headers(&mut self, mut rows: impl Parsed) {
+        if self.left == 0 {
+            return;
+        }
+        if self.wants_all() {
+            let most = usize::try_from(self.left).map_or(rows.len(), |left| left.min(rows.len()));
+            rows = rows.part(0..most);
+            self.left -= most as u64;
+        }
+        while !rows.is_empty() {
+            rows = rows.part(rows.put(&mut self.block)..rows.len());
+            if self.block.is_full() {
+                self.flush();
+            }
+        }
+    }
+
     /// Whether a measurement takes all packets, since it has no filter.
     fn wants_all(&self) -> bool {
         self.filtered.len() < self.streams.len()
@@ -117,21 +135,12 @@ impl Meter for SeveralMeter {
         }
     }
 
-    fn push_headers(&mut self, mut rows: &[ParsedRow]) {
-        if self.left == 0 {
-            return;
-        }
-        if self.wants_all() {
-            let most = usize::try_from(self.left).map_or(rows.len(), |left| left.min(rows.len()));
-            rows = &rows[..most];
-            self.left -= most as u64;
-        }
-        while !rows.is_empty() {
-            rows = &rows[self.block.take(rows)..];
-            if self.block.is_full() {
-                self.flush();
-            }
-        }
+    fn push_headers(&mut self, rows: &[ParsedRow]) {
+        self.take_headers(rows);
+    }
+
+    fn push_columns(&mut self, columns: ParsedColumns<'_>) {
+        self.take_headers(columns);
     }
 
     fn lose(&mut self, packets: u64) {

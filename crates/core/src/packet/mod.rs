@@ -30,7 +30,7 @@ pub use extras::{Extras, tcp_flags};
 pub use frames::{Frame, FrameColumns, Frames};
 pub use link::LinkType;
 pub use parse::{Tunnels, parse, parse_inner, parse_transport};
-pub use transport::Transport;
+pub use transport::{Transport, has_ports};
 
 /// Nested headers that are followed: VLAN tags, MPLS labels, `FabricPath`, PPI, IPv6 extension headers,
 /// tunnels and the extension headers of GTP-U, all counted together. One more is a [`Fault::Contradiction`].

@@ -13,13 +13,19 @@ const ICMPV6: u8 = 58;
 /// Stream Control Transmission Protocol.
 const SCTP: u8 = 132;
 
+/// Whether a protocol has ports: TCP, UDP and SCTP.
+#[inline]
+pub fn has_ports(protocol: u8) -> bool {
+    matches!(protocol, TCP | UDP | SCTP)
+}
+
 pub(super) fn ports(cursor: &Cursor<'_>, protocol: u8) -> Ports {
-    match protocol {
-        TCP | UDP | SCTP => match cursor.peek(Layer::Transport) {
-            Ok(&ports) => Ports::Found(u32::from_be_bytes(ports)),
-            Err(malformed) => Ports::Malformed(malformed),
-        },
-        _ => Ports::Absent,
+    if !has_ports(protocol) {
+        return Ports::Absent;
+    }
+    match cursor.peek(Layer::Transport) {
+        Ok(&ports) => Ports::Found(u32::from_be_bytes(ports)),
+        Err(malformed) => Ports::Malformed(malformed),
     }
 }
 

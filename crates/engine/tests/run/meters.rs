@@ -2,9 +2,9 @@
 
 use std::sync::Mutex;
 
-use flowgauge_core::block::ParsedRow;
+use flowgauge_core::block::{Parsed, ParsedColumns, ParsedRow};
 use flowgauge_core::key::KeyKind;
-use flowgauge_core::packet::{Frame, FrameColumns, LinkType, parse};
+use flowgauge_core::packet::{Frame, FrameColumns, Headers, Ip, LinkType, Ports, parse};
 use flowgauge_core::terms::Measure;
 use flowgauge_engine::sink::{Json, Written};
 use flowgauge_engine::{Config, EpochLength, Meter, Plan};
@@ -148,6 +148,61 @@ fn headers_that_the_caller_parsed_count_as_frames_do() {
     let account = &lines[0]["account"];
     assert_eq!((lines.len(), &account["read"]), (1, &PACKETS.into()));
     assert_eq!(account["filtered"], account["read"]);
+}
+
+/// Columns of IPv4 packets count as their rows do, with protocols that have no ports among them or not.
+#[test]
+fn headers_in_columns_count_as_rows_do() {
+    println!("seed 35");
+    let mut random = fastrand::Rng::with_seed(35);
+    let number = |random: &mut fastrand::Rng| random.u32(0..300);
+    let sources: Vec<_> = (0..PACKETS).map(|_| number(&mut random)).collect();
+    let destinations: Vec<_> = (0..PACKETS).map(|_| number(&mut random)).collect();
+    let source_ports: Vec<_> = (0..PACKETS).map(|_| random.u16(0..4)).collect();
+    let destination_ports: Vec<_> = (0..PACKETS).map(|_| random.u16(0..4)).collect();
+    let wires: Vec<_> = (0..PACKETS).map(|_| number(&mut random)).collect();
+    let times_ns: Vec<_> = (0..).map(|packet| packet * SECOND / 1000).take(PACKETS).collect();
+    let judged: Vec<_> = different().into_iter().filter(|config| config.filter.is_none()).collect();
+    for among in [&[6, 17, 132][..], &[1, 6, 17, 47]] {
+        let protocols: Vec<u8> =
+            (0..PACKETS).map(|_| among[random.usize(0..among.len())]).collect();
+        let row = |at: usize| {
+            let mut addresses = [0; 8];
+            addresses[..4].copy_from_slice(&sources[at].to_be_bytes());
+            addresses[4..].copy_from_slice(&destinations[at].to_be_bytes());
+            let ports = u32::from(source_ports[at]) << 16 | u32::from(destination_ports[at]);
+            let with_ports = [6, 17, 132].contains(&protocols[at]);
+            let ports = if with_ports { Ports::Found(ports) } else { Ports::Absent };
+            let headers = Headers::V4(Ip { addresses, protocol: protocols[at], ports });
+            ParsedRow { headers, wire: wires[at], time_ns: times_ns[at] }
+        };
+        let rows: Vec<_> = (0..PACKETS).map(row).collect();
+        let columns = ParsedColumns {
+            sources: &sources,
+            destinations: &destinations,
+            source_ports: &source_ports,
+            destination_ports: &destination_ports,
+            protocols: &protocols,
+            wires: &wires,
+            times_ns: &times_ns,
+        };
+        let one = judged.iter().map(|config| vec![config.clone()]);
+        for configs in one.chain([judged.clone()]) {
+            let by_rows = pushed(configs.clone(), |meter| meter.push_headers(&rows));
+            let by_columns = pushed(configs.clone(), |meter| {
+                for first in (0..PACKETS).step_by(777) {
+                    meter.push_columns(columns.part(first..PACKETS.min(first + 777)));
+                }
+            });
+            // Each measurement has an order of its own.
+            for Config { name, .. } in configs {
+                let own = |lines: &[Value]| -> Vec<_> {
+                    lines.iter().filter(|line| line["measurement"] == *name).cloned().collect()
+                };
+                assert!(own(&by_columns) == own(&by_rows), "{name} of protocols {among:?}");
+            }
+        }
+    }
 }
 
 /// Each packet is read once, into blocks of rows; every measurement reports what it reports alone.
