@@ -9,13 +9,15 @@ BINARY := target/release/flowgauge
 BUDGET := 10110000
 LIBRARY := target/release/libflowgauge
 DEBUG = $(or $(CARGO_TARGET_DIR),target)/debug
+MATURIN := target/maturin/bin/maturin
+PYTHON_VENV := target/python
 SWITCH = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/flowgauge/ovs-3.1/switch
 SWITCH_FIGURES := emc emc-many megaflow megaflow-many port-to-port port-to-port-many nitro-fig2 skipper-fig5 today
 PACKAGES := -p flowgauge-capi
 AGENT := --features agent,kafka
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: build size dpdk agent deb package-test library demo demo-agent test agent-test console-test prometheus-test dpdk-test live-test lint bench live-bench agent-bench accuracy gate speed golden tasks-expected deny fuzz interop ipfix-test kafka-test records-test html-test lab lab-dpdk peers-dpdk ovs ovs-test ovs-bench loom install uninstall soak soak-agent kafka-there cargo-there
+.PHONY: build size dpdk agent deb package-test library python demo demo-agent test agent-test python-test python-venv console-test prometheus-test dpdk-test live-test lint bench python-bench live-bench agent-bench accuracy gate speed golden tasks-expected deny fuzz interop ipfix-test kafka-test records-test html-test lab lab-dpdk peers-dpdk ovs ovs-test ovs-bench loom install uninstall soak soak-agent kafka-there cargo-there
 
 build: cargo-there ## release build
 	cargo build --release --locked
@@ -49,6 +51,10 @@ library: cargo-there ## libflowgauge for programs in C, static and shared
 	strip --strip-debug $(LIBRARY).a
 	crates/capi/link.sh $(LIBRARY).a $(LIBRARY).so.1
 
+python: cargo-there ## a wheel of the Python package flowgauge below target/wheels; installs maturin below target
+	@[ -x $(MATURIN) ] || { python3 -m venv target/maturin && target/maturin/bin/pip install --quiet 'maturin>=1.16,<2'; }
+	$(MATURIN) build --quiet --release --locked --manifest-path crates/python/Cargo.toml --out target/wheels
+
 demo: build ## a real capture, and a generated one of a million packets
 	@bash tests/demo.sh $(BINARY)
 
@@ -77,6 +83,13 @@ kafka-test: kafka-there ## an agent before Apache Kafka, whose broker is killed 
 
 live-test: cargo-there ## live capture in network namespaces; needs root, iproute2 and python3
 	FLOWGAUGE_LIVE=1 cargo test --locked -p flowgauge --test command live::
+
+python-test: python-venv ## the Python package with NumPy, pyarrow, pandas and polars, and its notebook; needs python3 and a network
+	cd crates/python && ../../$(PYTHON_VENV)/bin/python -m pytest
+
+python-venv: python
+	@[ -x $(PYTHON_VENV)/bin/pytest ] || { python3 -m venv $(PYTHON_VENV) && $(PYTHON_VENV)/bin/pip install --quiet -r crates/python/tests/requirements.txt; }
+	$(PYTHON_VENV)/bin/pip install --quiet --no-deps --force-reinstall target/wheels/flowgauge-$(VERSION)-*.whl
 
 dpdk-test: cargo-there ## ports of DPDK that replay captures, as any user; skipped where there is no DPDK
 	@if pkg-config --exists 'libdpdk >= 22.11' 2>/dev/null; then \
@@ -116,6 +129,9 @@ bench: build ## the numbers of the README: in memory, at the end of epochs, and 
 	cargo test --release --locked -p flowgauge-engine --test run -- --ignored --nocapture sampling_speed
 	cargo test --release --locked -p flowgauge-records --test speed -- --ignored --nocapture
 	bash bench/pipeline.sh $(BINARY)
+
+python-bench: build python-venv ## the Python package beside the command: a capture of 20 million packets, and columns
+	$(PYTHON_VENV)/bin/python bench/python.py $(BINARY)
 
 live-bench: build ## packets a second by AF_PACKET and AF_XDP on a pair of interfaces; needs root, iproute2 and python3
 	python3 bench/live.py $(BINARY)

@@ -1,0 +1,139 @@
+//! Captures in, reports out.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use flowgauge_capture::{Files, in_order};
+use flowgauge_engine::{EngineError, EpochLength, Outcome, Plan, run_inputs};
+use flowgauge_options::Asked;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::error::{CaptureWarning, Problem};
+use crate::options;
+use crate::reports::Reports;
+use crate::snapshot::Kept;
+
+/// How often signals are looked for, such as that of Ctrl-C.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Measures captures (pcap or pcapng, plain, gzip or zstd), and returns their reports.
+///
+/// Options are those of 'flowgauge analyze', with underscores for dashes: key, task, filter, algorithm,
+/// memory, epoch, workers, seed and so on. `measure` holds several measurements, as texts such as
+/// 'web: key=source task=top' or as a dictionary of their options by name; options outside it apply to
+/// every measurement that does not set them. `snapshots` stores closed epochs, too.
+///
+/// A capture that is damaged or cannot be read is warned of (CaptureWarning), and the rest is measured.
+///
+/// >>> reports = flowgauge.analyze("capture.pcap", key="source", task=["top", "entropy"], seed=1)
+/// >>> reports[0].tables
+/// ['epochs', 'top', 'entropy', 'protocols', 'ports', 'notes']
+/// >>> reports[0].dict()["tasks"]["top"]["items"][0]["key"]
+/// {'source': '172.16.238.131'}
+/// >>> flowgauge.analyze("capture.pcap", key="sorce")
+/// Traceback (most recent call last):
+///   ...
+/// flowgauge.errors.OptionError: invalid value 'sorce' for '--key <KEY>': unknown key 'sorce'; did you mean 'source'?
+#[pyfunction]
+#[pyo3(signature = (paths, measure=None, *, as_given=false, snapshots=false, **options))]
+pub(crate) fn analyze(
+    py: Python<'_>,
+    paths: &Bound<'_, PyAny>,
+    measure: Option<&Bound<'_, PyAny>>,
+    as_given: bool,
+    snapshots: bool,
+    options: Option<&Bound<'_, PyDict>>,
+) -> PyResult<Reports> {
+    let mut files = files(paths)?;
+    let running = options::running(measure, options)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stop);
+    let (working, mut ended) = channel::<()>();
+    let run = thread::Builder::new().name("flowgauge".to_owned()).spawn(move || {
+        // Dropped at the end of the work.
+        let _working = working;
+        if !as_given {
+            in_order(&mut files);
+        }
+        let asked = running.configs(EpochLength::Whole, snapshots)?;
+        let configs = asked.iter().map(config).collect::<Result<Vec<_>, _>>()?;
+        let seed = configs.first().and_then(|config| config.seed);
+        let plan = Plan::several(configs)?;
+        let mut kept = Kept::default();
+        let inputs = Files::new(files).until(flag);
+        let outcome = run_inputs(plan, &inputs, &mut kept, &mut |_| {})?;
+        Ok::<_, Problem>((outcome, kept, (seed, running.seed_file)))
+    });
+    let run = run.map_err(|error| Problem::from(EngineError::Thread(error)))?;
+    let mut interrupted = None;
+    loop {
+        let (waited, receiver) = py.detach(move || (ended.recv_timeout(PATIENCE), ended));
+        ended = receiver;
+        if waited != Err(RecvTimeoutError::Timeout) {
+            break;
+        }
+        if let Err(signal) = py.check_signals() {
+            stop.store(true, Ordering::Relaxed);
+            interrupted = Some(signal);
+        }
+    }
+    let ended = py.detach(|| run.join());
+    if let Some(signal) = interrupted {
+        return Err(signal);
+    }
+    let defect = |_| {
+        let message = "the thread 'flowgauge' failed; please report this bug";
+        Problem::Failed(message.to_owned())
+    };
+    let (outcome, kept, seed) = ended.map_err(defect)??;
+    let problems = problems(py, &outcome, kept.0.is_empty())?;
+    Reports::new(py, kept.0, seed, problems)
+}
+
+/// The paths of captures: one, or several.
+fn files(paths: &Bound<'_, PyAny>) -> PyResult<Vec<PathBuf>> {
+    if let Ok(path) = paths.extract() {
+        return Ok(vec![path]);
+    }
+    let files: Vec<PathBuf> =
+        paths.try_iter()?.map(|path| path?.extract()).collect::<PyResult<_>>()?;
+    if files.is_empty() {
+        return Err(PyValueError::new_err(
+            "no capture given; name files, or '-' for standard input",
+        ));
+    }
+    Ok(files)
+}
+
+/// What the engine is asked for. It does not choose an algorithm by trials here.
+pub(crate) fn config(asked: &Asked) -> Result<flowgauge_engine::Config, Problem> {
+    let Asked { measurement, config, .. } = asked;
+    if config.algorithm == "auto" || measurement.error.is_some() || measurement.rate.is_some() {
+        return Err(Problem::Option(format!(
+            "'{}': algorithm=auto, error and rate are for the command; name an algorithm",
+            config.name
+        )));
+    }
+    Ok(config.clone())
+}
+
+/// What was wrong with the inputs, each of which is warned of. Where nothing could be read, that is an
+/// error.
+fn problems(py: Python<'_>, outcome: &Outcome, is_empty: bool) -> PyResult<Vec<String>> {
+    let problems: Vec<_> = outcome.problems.iter().map(ToString::to_string).collect();
+    if outcome.total.epochs == 0 && !problems.is_empty() || is_empty {
+        return Err(Problem::Unreadable(problems.join("; ")).into());
+    }
+    let category = py.get_type::<CaptureWarning>();
+    for problem in &problems {
+        let text = std::ffi::CString::new(problem.replace('\0', " ")).unwrap_or_default();
+        PyErr::warn(py, &category, &text, 1)?;
+    }
+    Ok(problems)
+}

@@ -1,0 +1,271 @@
+//! Snapshots: closed epochs that are stored, merged and asked again.
+
+use std::fs;
+use std::path::PathBuf;
+use std::ptr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use flowgauge_core::key::KeySpec;
+use flowgauge_engine::Config;
+use flowgauge_engine::seed;
+use flowgauge_engine::sink::{Item, Sink, SinkError};
+use flowgauge_engine::snapshot;
+use flowgauge_kernel::Seed;
+use flowgauge_options::{check_flows, values};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyTuple};
+
+use crate::error::Problem;
+use crate::options;
+use crate::report::Report;
+
+/// Bytes that the summaries of a snapshot take at most, unless another limit is given.
+pub(crate) const MEMORY: usize = 1 << 30;
+
+/// A closed epoch, or several that were merged: what 'flowgauge merge' and 'query' work with.
+///
+/// It can be pickled. Its bytes are those of a file of 'flowgauge analyze --save'. They may hold the seed:
+/// keep them from senders of packets, or measure with a seed file.
+///
+/// >>> parts = flowgauge.analyze("capture.pcap", key="source", algorithm="count-min", memory="64KiB",
+/// ...                           epoch="100p", snapshots=True, seed=1).snapshots
+/// >>> whole = parts[0].merge(*parts[1:])
+/// >>> whole
+/// <flowgauge.Snapshot 'main': 3 epochs by source, count-min>
+/// >>> whole.query("top").dict()["tasks"]["top"]["items"][0]["packets"]["value"]
+/// 116
+/// >>> again = flowgauge.Snapshot.load(bytes(whole))
+#[pyclass(frozen, module = "flowgauge")]
+pub(crate) struct Snapshot {
+    inner: Mutex<snapshot::Snapshot>,
+    memory: usize,
+    /// The seed file that it was read with.
+    seed_file: Option<PathBuf>,
+}
+
+impl Snapshot {
+    pub(crate) fn decode(
+        bytes: &[u8],
+        memory: usize,
+        seed: Option<Seed>,
+        seed_file: Option<PathBuf>,
+    ) -> Result<Self, Problem> {
+        let inner = snapshot::Snapshot::decode(bytes, memory, seed.as_ref());
+        let inner = inner.map_err(|error| Problem::Snapshot(error.to_string()))?;
+        Ok(Self { inner: Mutex::new(inner), memory, seed_file })
+    }
+
+    /// Reads bytes with the seed in a file, where one is named.
+    fn read(bytes: &[u8], memory: usize, seed_file: Option<PathBuf>) -> Result<Self, Problem> {
+        let seed = seed_file.as_deref().map(seed::from_file).transpose();
+        let seed = seed.map_err(|error| Problem::Option(error.to_string()))?;
+        Self::decode(bytes, memory, seed, seed_file)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, snapshot::Snapshot> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl Snapshot {
+    /// Reads a snapshot: a file by its path, or bytes.
+    #[staticmethod]
+    #[pyo3(signature = (source, *, memory=None, seed_file=None))]
+    fn load(
+        py: Python<'_>,
+        source: &Bound<'_, PyAny>,
+        memory: Option<&Bound<'_, PyAny>>,
+        seed_file: Option<PathBuf>,
+    ) -> PyResult<Self> {
+        let memory = match memory {
+            Some(memory) => {
+                let refused = |reason| {
+                    Problem::Option(format!("invalid value '{memory}' for memory: {reason}"))
+                };
+                values::size(memory.str()?.to_str()?).map_err(refused)?
+            }
+            None => MEMORY,
+        };
+        let (bytes, path) = match source.extract::<Vec<u8>>() {
+            Ok(bytes) => (bytes, None),
+            Err(_) => (Vec::new(), Some(source.extract::<PathBuf>()?)),
+        };
+        let loaded = py.detach(|| {
+            let Some(path) = path else { return Self::read(&bytes, memory, seed_file) };
+            let at = |problem: String| format!("{}: {problem}", path.display());
+            let unreadable = |error| Problem::Unreadable(at(format!("cannot be read: {error}")));
+            let bytes = fs::read(&path).map_err(unreadable)?;
+            Self::read(&bytes, memory, seed_file).map_err(|problem| match problem {
+                Problem::Snapshot(text) => Problem::Snapshot(at(text)),
+                other => other,
+            })
+        });
+        loaded.map_err(Into::into)
+    }
+
+    /// The name of the measurement.
+    #[getter]
+    fn measurement(&self) -> String {
+        self.lock().config().name.clone()
+    }
+
+    /// The key.
+    #[getter]
+    fn key(&self) -> String {
+        self.lock().config().key.to_string()
+    }
+
+    /// The algorithm.
+    #[getter]
+    fn algorithm(&self) -> String {
+        self.lock().config().algorithm.clone()
+    }
+
+    /// The epochs that it covers: host, run, epoch, start and end.
+    #[getter]
+    fn coverage<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        let covered = self.lock().coverage().to_vec();
+        let one = |covered: &snapshot::Coverage| {
+            let dict = PyDict::new(py);
+            dict.set_item("host", &covered.host)?;
+            dict.set_item("run", covered.run)?;
+            dict.set_item("epoch", covered.epoch)?;
+            dict.set_item("start_ns", covered.bounds_ns.0)?;
+            dict.set_item("end_ns", covered.bounds_ns.1)?;
+            Ok(dict)
+        };
+        covered.iter().map(one).collect()
+    }
+
+    /// Adds other snapshots of the same measurement, which cover other epochs, and returns this one.
+    #[pyo3(signature = (*others))]
+    fn merge<'py>(
+        slf: Bound<'py, Self>,
+        others: &Bound<'py, PyTuple>,
+    ) -> PyResult<Bound<'py, Self>> {
+        for other in others {
+            let other = other.cast_into::<Self>()?;
+            if other.is(&slf) {
+                return Err(
+                    Problem::Snapshot("a snapshot is not merged with itself".to_owned()).into()
+                );
+            }
+            let (own, other) = (slf.get(), other.get());
+            let merged = slf.py().detach(|| {
+                // In the order of their addresses, so that two threads that merge crosswise do not wait
+                // for each other.
+                let (mut first, second);
+                let (own, other) = if ptr::from_ref(own) < ptr::from_ref(other) {
+                    (first, second) = (own.lock(), other.lock());
+                    (&mut first, &second)
+                } else {
+                    (second, first) = (other.lock(), own.lock());
+                    (&mut first, &second)
+                };
+                own.merge(other).map_err(|error| Problem::Snapshot(error.to_string()))
+            });
+            merged?;
+        }
+        Ok(slf)
+    }
+
+    /// Checks that all hosts whose epochs were merged measured at the same times, within this tolerance.
+    #[pyo3(signature = (tolerance="0s"))]
+    fn check_aligned(&self, tolerance: &str) -> PyResult<()> {
+        let within = values::time(tolerance).map_err(Problem::Option)?;
+        let checked = self.lock().check_aligned(within);
+        checked.map_err(|error| Problem::Snapshot(error.to_string()).into())
+    }
+
+    /// Answers tasks from the snapshot.
+    #[pyo3(signature = (task=None, *, key=None, flow=None, top=10))]
+    fn query(
+        &self,
+        py: Python<'_>,
+        task: Option<&Bound<'_, PyAny>>,
+        key: Option<&str>,
+        flow: Option<&Bound<'_, PyAny>>,
+        top: usize,
+    ) -> PyResult<Report> {
+        let tasks = task.map(options::names).transpose()?;
+        let flows = flow.map(options::texts).transpose()?.unwrap_or_default();
+        let item = py.detach(|| self.ask(tasks, key, &flows, top))?;
+        Ok(Report::new(item))
+    }
+
+    /// What was pickled.
+    #[staticmethod]
+    fn _of(
+        py: Python<'_>,
+        bytes: &[u8],
+        memory: usize,
+        seed_file: Option<PathBuf>,
+    ) -> PyResult<Self> {
+        let read = py.detach(|| Self::read(bytes, memory, seed_file));
+        read.map_err(Into::into)
+    }
+
+    fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let bytes = py.detach(|| self.lock().encode());
+        PyBytes::new(py, &bytes)
+    }
+
+    /// Pickles the bytes, for other processes.
+    fn __reduce__<'py>(
+        slf: &Bound<'py, Self>,
+    ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
+        let (py, own) = (slf.py(), slf.get());
+        let load = slf.get_type().getattr("_of")?;
+        let state = (own.__bytes__(py), own.memory, own.seed_file.clone());
+        Ok((load, state.into_pyobject(py)?))
+    }
+
+    fn __repr__(&self) -> String {
+        let inner = self.lock();
+        let Config { name, key, algorithm, .. } = inner.config();
+        let epochs = inner.coverage().len();
+        format!("<flowgauge.Snapshot '{name}': {epochs} epochs by {key}, {algorithm}>")
+    }
+}
+
+impl Snapshot {
+    fn ask(
+        &self,
+        tasks: Option<Vec<String>>,
+        key: Option<&str>,
+        flows: &[String],
+        top: usize,
+    ) -> Result<Item, Problem> {
+        let refused = |error: &dyn ToString| Problem::Option(error.to_string());
+        check_flows(tasks.as_deref(), flows).map_err(Problem::Option)?;
+        let mut inner = self.lock();
+        let key = match key {
+            Some(key) => key.parse::<KeySpec>().map_err(|error| refused(&error))?,
+            None => inner.config().key,
+        };
+        let flows = flows.iter().map(|flow| key.parse_flow(flow)).collect::<Result<_, _>>();
+        let flows = flows.map_err(|error| refused(&error))?;
+        let ask = |config: &mut Config| {
+            config.tasks = tasks;
+            config.top = top;
+            config.key = key;
+            config.flows = flows;
+        };
+        let mut kept = Kept::default();
+        inner.query(ask, &mut kept)?;
+        let item = kept.0.into_iter().find(|item| matches!(item, Item::Epoch(_)));
+        item.ok_or_else(|| Problem::Failed("the snapshot gave no report".to_owned()))
+    }
+}
+
+/// Keeps what leaves a run.
+#[derive(Default)]
+pub(crate) struct Kept(pub(crate) Vec<Item>);
+
+impl Sink for Kept {
+    fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
+        self.0.push(item.clone());
+        Ok(())
+    }
+}

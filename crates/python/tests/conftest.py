@@ -1,0 +1,26 @@
+"""What the tests share: a real capture, and a folder of its own for each test."""
+
+import pathlib
+import shutil
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+CAPTURE = ROOT / "tests" / "captures" / "var-services-std-ports.pcap"
+
+
+@pytest.fixture
+def capture(tmp_path, monkeypatch):
+    """A real capture named `capture.pcap`, in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    return shutil.copy(CAPTURE, tmp_path / "capture.pcap")
+
+
+@pytest.fixture
+def command():
+    """The command, where it is built."""
+    for built in ("release", "debug"):
+        path = ROOT / "target" / built / "flowgauge"
+        if path.is_file():
+            return str(path)
+    pytest.skip("the command is not built")
