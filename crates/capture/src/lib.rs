@@ -26,6 +26,6 @@ mod write;
 pub use captures::Captures;
 pub use cut::{Part, Whole, cut};
 pub use damage::{CaptureError, Damage, Refusal};
-pub use files::Files;
+pub use files::{Capture, Files};
 pub use order::in_order;
 pub use write::Writer;

@@ -75,6 +75,17 @@ Examples:
   flowgauge generate --profile backbone --plant flood:sources=5000,packets=100000 --truth truth.json \\
     -o flood.pcap")]
     Generate(Generation),
+    /// Cut a large capture into parts that several readers measure
+    ///
+    /// A part begins at a record: all places where one may begin are followed until they lead to the same
+    /// record. What cannot be cut for certain is one part, with the reason: compressed captures, small
+    /// ones, and those in which a record may begin at several places. A part is proved where the part
+    /// before it ends without an error.
+    #[command(after_help = "\
+Examples:
+  flowgauge cut --parts 8 trace.pcap                    offsets and lengths
+  flowgauge cut --parts 8 --format json trace.pcap      one JSON object per part")]
+    Cut(Cutting),
     /// List algorithms, accelerators, tasks and keys, and how they combine
     #[command(after_help = "\
 Examples:
@@ -268,7 +279,6 @@ pub(crate) struct Live {
 
 /// How to run, what to measure, and where the reports go: shared by every command that measures.
 #[derive(Args)]
-#[expect(clippy::struct_excessive_bools, reason = "options, each independent of the others")]
 pub(crate) struct Run {
     /// Write packets that pass the filter to FILE, as pcapng ('-' is standard output; then send reports
     /// elsewhere with -o)
@@ -577,6 +587,21 @@ pub(crate) enum ProfileName {
 
 impl ProfileName {
     const ALL: [(&'static str, Self); 2] = [("zipf", Self::Zipf), ("backbone", Self::Backbone)];
+}
+
+/// What to cut.
+#[derive(Args)]
+pub(crate) struct Cutting {
+    /// Capture, a regular file
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+
+    /// Cut into at most N parts of about the same number of bytes
+    #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
+    pub(crate) parts: usize,
+
+    #[command(flatten)]
+    pub(crate) output: Output,
 }
 
 #[derive(Args)]

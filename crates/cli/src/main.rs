@@ -6,6 +6,7 @@ mod analyze;
 mod args;
 mod auto;
 mod config;
+mod cut;
 mod dpdk;
 mod explain;
 mod failure;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         Command::Analyze(reading) => analyze::run(reading),
         Command::Live(live) => live::run(live),
         Command::Generate(generation) => generate::run(generation).map(|()| FINE),
+        Command::Cut(cutting) => cut::run(cutting).map(|()| FINE),
         Command::List(listing) => list::run(listing).map(|()| FINE),
         Command::Query(query) => snapshots::query(query).map(|()| FINE),
         Command::Merge(merging) => snapshots::merge(merging).map(|()| FINE),

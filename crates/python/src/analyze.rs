@@ -16,6 +16,7 @@ use pyo3::types::PyDict;
 
 use crate::error::{CaptureWarning, Problem};
 use crate::options;
+use crate::part::Part;
 use crate::reports::Reports;
 use crate::snapshot::Kept;
 
@@ -28,6 +29,8 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// memory, epoch, workers, seed and so on. `measure` holds several measurements, as texts such as
 /// 'web: key=source task=top' or as a dictionary of their options by name; options outside it apply to
 /// every measurement that does not set them. `snapshots` stores closed epochs, too.
+///
+/// Captures are paths, or parts of files, as `cut` gives them.
 ///
 /// A capture that is damaged or cannot be read is warned of (CaptureWarning), and the rest is measured.
 ///
@@ -50,7 +53,7 @@ pub(crate) fn analyze(
     snapshots: bool,
     options: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Reports> {
-    let mut files = files(paths)?;
+    let captures = captures(paths)?;
     let running = options::running(measure, options)?;
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);
@@ -58,16 +61,13 @@ pub(crate) fn analyze(
     let run = thread::Builder::new().name("flowgauge".to_owned()).spawn(move || {
         // Dropped at the end of the work.
         let _working = working;
-        if !as_given {
-            in_order(&mut files);
-        }
+        let inputs = inputs(captures, as_given)?;
         let asked = running.configs(EpochLength::Whole, snapshots)?;
         let configs = asked.iter().map(config).collect::<Result<Vec<_>, _>>()?;
         let seed = configs.first().and_then(|config| config.seed);
         let plan = Plan::several(configs)?;
         let mut kept = Kept::default();
-        let inputs = Files::new(files).until(flag);
-        let outcome = run_inputs(plan, &inputs, &mut kept, &mut |_| {})?;
+        let outcome = run_inputs(plan, &inputs.until(flag), &mut kept, &mut |_| {})?;
         Ok::<_, Problem>((outcome, kept, (seed, running.seed_file)))
     });
     let run = run.map_err(|error| Problem::from(EngineError::Thread(error)))?;
@@ -96,19 +96,32 @@ pub(crate) fn analyze(
     Reports::new(py, kept.0, seed, problems)
 }
 
-/// The paths of captures: one, or several.
-fn files(paths: &Bound<'_, PyAny>) -> PyResult<Vec<PathBuf>> {
-    if let Ok(path) = paths.extract() {
+/// Captures: one, or several, each by its path or as a part.
+fn captures(paths: &Bound<'_, PyAny>) -> PyResult<Vec<Part>> {
+    let one = |path: &Bound<'_, PyAny>| match path.cast::<Part>() {
+        Ok(part) => Ok(part.get().clone()),
+        Err(_) => path.extract::<PathBuf>().map(Part::from),
+    };
+    if let Ok(path) = one(paths) {
         return Ok(vec![path]);
     }
-    let files: Vec<PathBuf> =
-        paths.try_iter()?.map(|path| path?.extract()).collect::<PyResult<_>>()?;
-    if files.is_empty() {
+    let all = paths.try_iter()?.map(|path| one(&path?)).collect::<PyResult<Vec<_>>>()?;
+    if all.is_empty() {
         return Err(PyValueError::new_err(
             "no capture given; name files, or '-' for standard input",
         ));
     }
-    Ok(files)
+    Ok(all)
+}
+
+/// The inputs, in the order of their first packets where all of them are files.
+fn inputs(captures: Vec<Part>, as_given: bool) -> Result<Files, Problem> {
+    let files: Option<Vec<_>> = captures.iter().map(|one| one.whole().map(PathBuf::from)).collect();
+    if let Some(mut files) = files.filter(|_| !as_given) {
+        in_order(&mut files);
+        return Ok(Files::new(files));
+    }
+    Ok(Files::of(captures.into_iter().map(Part::capture).collect::<Result<_, _>>()?))
 }
 
 /// What the engine is asked for. It does not choose an algorithm by trials here.

@@ -10,6 +10,7 @@ mod columns;
 mod error;
 mod meter;
 mod options;
+mod part;
 mod report;
 mod reports;
 mod snapshot;
@@ -24,6 +25,8 @@ mod _flowgauge {
     use super::analyze::analyze;
     #[pymodule_export]
     use super::meter::Meter;
+    #[pymodule_export]
+    use super::part::{Part, cut};
     #[pymodule_export]
     use super::report::Report;
     #[pymodule_export]

@@ -11,7 +11,7 @@ import pytest
 import flowgauge
 from conftest import ROOT
 
-EXAMPLES = [flowgauge, flowgauge.analyze, flowgauge.Meter, flowgauge.Report, flowgauge.Reports, flowgauge.Snapshot, flowgauge.Table]
+EXAMPLES = [flowgauge, flowgauge.analyze, flowgauge.cut, flowgauge.Meter, flowgauge.Part, flowgauge.Report, flowgauge.Reports, flowgauge.Snapshot, flowgauge.Table]
 
 
 @pytest.mark.parametrize("documented", EXAMPLES, ids=lambda one: one.__name__)

@@ -14,7 +14,6 @@ use thiserror::Error;
 use crate::captures::Captures;
 use crate::format::{Begin, Format};
 use crate::input::{Codec, Origin};
-use crate::pcap::FILE_HEADER;
 use finder::{Finder, Found, STRETCH, find_block};
 
 /// Least bytes of a part: the finder looks at a stretch before the wanted place, and finds one that
@@ -59,6 +58,17 @@ pub enum Whole {
     /// times.
     #[error("its first timestamp is so early that lengths look like timestamps")]
     Early,
+    /// Such a part would lie outside the file's records.
+    #[error(
+        "it has records in bytes {} to {}, and the part is bytes {} to {}",
+        file.start, file.end, part.start, part.end
+    )]
+    Outside {
+        /// Bytes of the part.
+        part: Range<u64>,
+        /// Bytes of the file's records.
+        file: Range<u64>,
+    },
     /// From this byte on, bytes may be taken for records in several ways, as where a packet holds
     /// a capture.
     #[error("after byte {0}, a record may begin at several places")]
@@ -83,32 +93,13 @@ pub enum Whole {
 /// # Errors
 /// Why the file has to be read as a whole.
 pub fn cut(path: &Path, pieces: usize) -> Result<Vec<Part>, Whole> {
-    let mut file = open(path)?;
-    let bytes = file.metadata()?.len();
-    let mut begin = Vec::new();
-    file.by_ref().take(2 * FILE_HEADER as u64).read_to_end(&mut begin)?;
-    if Codec::of(&begin).is_some() {
-        return Err(Whole::Compressed);
-    }
-    let Ok(Begin::Found(format, header)) = Format::begin(&begin) else {
-        return Err(Whole::OtherFormat);
-    };
-    let pieces = (pieces as u64).min(bytes / LEAST_BYTES);
+    let head = Head::read(path)?;
+    let pieces = (pieces as u64).min(head.bytes / LEAST_BYTES);
     if pieces < 2 {
         return Err(Whole::Small);
     }
-    let mut stretch = vec![0; STRETCH];
-    // What later parts take for granted: of pcapng, all that comes before the first packet.
-    let mut next = format.clone();
-    if let Format::Pcapng(pcapng) = &mut next {
-        file.seek(SeekFrom::Start(0))?;
-        file.read_exact(&mut stretch)?;
-        let mut at = 0;
-        if pcapng.next(&stretch, &mut at).is_err() {
-            return Err(Whole::Lost(at as u64));
-        }
-        pcapng.irregular = 0;
-    }
+    let next = head.next()?;
+    let Head { mut file, bytes, header, begin, .. } = head;
     let find: Box<Find<'_>> = match &next {
         Format::Pcap(pcap) => {
             let first = pcap.record(&begin[header..]).ok_or(Whole::Lost(header as u64))?;
@@ -117,6 +108,7 @@ pub fn cut(path: &Path, pieces: usize) -> Result<Vec<Part>, Whole> {
         }
         Format::Pcapng(pcapng) => Box::new(|stretch| find_block(pcapng, stretch)),
     };
+    let mut stretch = vec![0; STRETCH];
     let mut begins = vec![header as u64];
     for piece in 1..pieces {
         let wanted = (u128::from(bytes) * u128::from(piece) / u128::from(pieces)) as u64;
@@ -133,10 +125,51 @@ pub fn cut(path: &Path, pieces: usize) -> Result<Vec<Part>, Whole> {
     let part = |(&begin, end): (&u64, u64)| Part {
         path: path.to_owned(),
         bytes: begin..end,
-        format: if begin == header as u64 { format.clone() } else { next.clone() },
+        format: if begin == header as u64 { head.format.clone() } else { next.clone() },
         next: (end < bytes).then(|| next.clone()),
     };
     Ok(begins.iter().zip(ends).map(part).collect())
+}
+
+/// The begin of a capture that is a regular file.
+struct Head {
+    file: File,
+    /// Bytes of the file.
+    bytes: u64,
+    /// Its first bytes.
+    begin: Vec<u8>,
+    /// The bytes of the file's header, and what it says.
+    header: usize,
+    format: Format,
+}
+
+impl Head {
+    fn read(path: &Path) -> Result<Self, Whole> {
+        let mut file = open(path)?;
+        let bytes = file.metadata()?.len();
+        let mut begin = Vec::new();
+        file.by_ref().take(STRETCH as u64).read_to_end(&mut begin)?;
+        if Codec::of(&begin).is_some() {
+            return Err(Whole::Compressed);
+        }
+        let Ok(Begin::Found(format, header)) = Format::begin(&begin) else {
+            return Err(Whole::OtherFormat);
+        };
+        Ok(Self { file, bytes, begin, header, format })
+    }
+
+    /// What later parts take for granted: of pcapng, all that comes before the first packet.
+    fn next(&self) -> Result<Format, Whole> {
+        let mut next = self.format.clone();
+        if let Format::Pcapng(pcapng) = &mut next {
+            let mut at = 0;
+            if pcapng.next(&self.begin, &mut at).is_err() {
+                return Err(Whole::Lost(at as u64));
+            }
+            pcapng.irregular = 0;
+        }
+        Ok(next)
+    }
 }
 
 /// Finds a record in a stretch of a file.
@@ -151,6 +184,23 @@ fn open(path: &Path) -> Result<File, Whole> {
 }
 
 impl Part {
+    /// The part of a capture that [`cut()`] found in these bytes, perhaps in another process: what the
+    /// file says before it is read again.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or such a part cannot be one of it.
+    pub fn at(path: &Path, bytes: Range<u64>) -> Result<Self, Whole> {
+        let head = Head::read(path)?;
+        let header = head.header as u64;
+        if bytes.start < header || bytes.start >= bytes.end || bytes.end > head.bytes {
+            return Err(Whole::Outside { part: bytes, file: header..head.bytes });
+        }
+        let next = head.next()?;
+        let is_last = bytes.end == head.bytes;
+        let format = if bytes.start == header { head.format } else { next.clone() };
+        Ok(Self { path: path.to_owned(), bytes, format, next: (!is_last).then_some(next) })
+    }
+
     /// The part as a source of packets, which opens the file when it is read first. An error names
     /// the byte of the file, as when the whole of it is read.
     pub fn open(&self) -> Captures {

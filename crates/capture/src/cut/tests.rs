@@ -4,7 +4,11 @@
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
+use flowgauge_engine::source::{Burst, Columns, Source};
+
 use super::finder::{Finder, Found};
+use super::{Part, Whole, cut};
+use crate::captures::Captures;
 use crate::format::{Begin, Format};
 use crate::pcap::Pcap;
 
@@ -143,4 +147,59 @@ fn files_whose_fractions_may_be_times_have_no_finder() {
             assert_eq!(Finder::new(&pcap, &first).is_some(), there, "{seconds}");
         }
     }
+}
+
+/// Times of the packets of a source.
+fn times_ns(mut captures: Captures) -> Vec<i64> {
+    let (mut columns, mut times) = (Columns::default(), Vec::new());
+    loop {
+        let mut burst = Burst::new(&mut columns);
+        if !captures.poll(&mut burst).unwrap() {
+            return times;
+        }
+        times.extend_from_slice(burst.frames().times_ns());
+    }
+}
+
+#[test]
+fn a_part_is_read_by_its_place_alone() {
+    let folder = env::temp_dir().join(format!("flowgauge-part-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let (plain, blocks) = (folder.join("a.pcap"), folder.join("a.pcapng"));
+    let mut bytes = header(0xa1b2_c3d4);
+    for packet in 0..30_000 {
+        bytes.extend(record(SECONDS + packet, 7, &[1; 100]));
+    }
+    fs::write(&plain, &bytes).unwrap();
+    let mut writer = crate::Writer::new(fs::File::create(&blocks).unwrap()).unwrap();
+    let (mut whole, mut columns) = (Captures::open([&plain]), Columns::default());
+    loop {
+        let mut burst = Burst::new(&mut columns);
+        if !whole.poll(&mut burst).unwrap() {
+            break;
+        }
+        burst.frames().iter().for_each(|frame| writer.write(&frame).unwrap());
+    }
+    writer.flush().unwrap();
+    drop(writer);
+    for path in [&plain, &blocks] {
+        let parts = cut(path, 3).unwrap();
+        assert_eq!(parts.len(), 3);
+        let read = parts.iter().flat_map(|part| {
+            let again = Part::at(path, part.bytes()).unwrap();
+            assert_eq!(times_ns(again.open()), times_ns(part.open()));
+            times_ns(again.open())
+        });
+        assert_eq!(read.collect::<Vec<_>>(), times_ns(Captures::open([path])));
+        let bytes = fs::metadata(path).unwrap().len();
+        for outside in [bytes..bytes + 9, 24..bytes + 1, 500..500] {
+            assert!(matches!(Part::at(path, outside), Err(Whole::Outside { .. })));
+        }
+        // Between records nothing is read as one.
+        let begin = parts[1].bytes().start + 1;
+        let mut wrong = Part::at(path, begin..bytes).unwrap().open();
+        let mut burst = Burst::new(&mut columns);
+        assert!(wrong.poll(&mut burst).is_err() || burst.is_empty(), "{}", path.display());
+    }
+    fs::remove_dir_all(&folder).unwrap();
 }

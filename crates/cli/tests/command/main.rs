@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod analyze;
+mod cut;
 #[cfg(feature = "dpdk")]
 mod dpdk;
 mod formats;

@@ -236,7 +236,7 @@ fn help_and_version_are_no_failure() {
         assert_eq!((help.code, help.err.as_str()), (0, ""));
     }
     // Every command that measures, and generate, shows how it is used.
-    for command in ["analyze", "live", "generate", "list", "query", "merge", "explain"] {
+    for command in ["analyze", "live", "generate", "list", "cut", "query", "merge", "explain"] {
         let help = flowgauge(&[command, "--help"]);
         let example = format!("\n  flowgauge {command} ");
         assert!(help.out.contains("Examples:") && help.out.contains(&example), "{}", help.out);

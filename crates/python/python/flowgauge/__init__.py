@@ -6,7 +6,7 @@
 ['measurement', 'epoch', 'start', 'source', 'packets']
 """
 
-from ._flowgauge import Meter, Report, Reports, Snapshot, Table, __version__, analyze
+from ._flowgauge import Meter, Part, Report, Reports, Snapshot, Table, __version__, analyze, cut
 from .errors import CaptureError, CaptureWarning, FlowgaugeError, OptionError, SnapshotError
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "FlowgaugeError",
     "Meter",
     "OptionError",
+    "Part",
     "Report",
     "Reports",
     "Snapshot",
@@ -22,4 +23,5 @@ __all__ = [
     "Table",
     "__version__",
     "analyze",
+    "cut",
 ]

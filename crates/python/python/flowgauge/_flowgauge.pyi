@@ -1,3 +1,4 @@
+import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any, Literal, Self, TypeAlias, TypedDict, Unpack, final, overload
@@ -60,13 +61,27 @@ class _Coverage(TypedDict):
     end_ns: int
 
 def analyze(
-    paths: _Path | Iterable[_Path],
+    paths: _Path | Part | Iterable[_Path | Part],
     measure: _Measure | None = None,
     *,
     as_given: bool = False,
     snapshots: bool = False,
     **options: Unpack[_Options],
 ) -> Reports: ...
+
+def cut(path: _Path, parts: int) -> list[Part]: ...
+
+@final
+class Part:
+    def __new__(cls, path: _Path, offset: int = 0, length: int | None = None) -> Self: ...
+    @property
+    def path(self) -> pathlib.Path: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def length(self) -> int | None: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
 
 @final
 class Table:

@@ -1,0 +1,106 @@
+//! Parts of captures for readers in other processes.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::run::{file, flowgauge, pcap, traffic, udp};
+
+/// A capture of records of 80 bytes behind 24 of the header.
+fn capture(name: &str) -> String {
+    let mut bytes = pcap(&[]);
+    for packet in 0..60_000_u32 {
+        let header = [1_700_000_000 + packet / 1000, packet % 1000, 64, 64];
+        bytes.extend_from_slice(header.map(u32::to_le_bytes).as_flattened());
+        bytes.extend_from_slice(
+            &[&udp(1, packet as u8, packet as u16)[..], &[0; 64]].concat()[..64],
+        );
+    }
+    file(name, &bytes)
+}
+
+fn parts(path: &str, parts: &str) -> Vec<Value> {
+    let answer = flowgauge(&["cut", "--parts", parts, "--format", "json", path]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    answer.lines()
+}
+
+fn place(part: &Value) -> (u64, u64) {
+    (part["offset"].as_u64().unwrap(), part["length"].as_u64().unwrap())
+}
+
+#[test]
+fn parts_begin_at_records_and_cover_the_file() {
+    let path = capture("cut.pcap");
+    let found = parts(&path, "4");
+    assert_eq!(found.len(), 4);
+    let mut end = 24;
+    for (number, part) in found.iter().enumerate() {
+        let (offset, length) = place(part);
+        assert_eq!((offset, offset % 80), (end, 24));
+        assert!((1_000_000..1_400_000).contains(&length), "{part}");
+        assert_eq!((&part["part"], &part["parts"]), (&json!(number), &json!(4)));
+        assert_eq!((&part["file"], &part["reason"]), (&json!(path), &Value::Null));
+        end = offset + length;
+    }
+    assert_eq!(end, fs::metadata(&path).unwrap().len());
+    let text = flowgauge(&["cut", "--parts", "4", &path]).out;
+    assert!(text.contains(&place(&found[3]).0.to_string()), "{text}");
+}
+
+#[test]
+fn parts_of_pcapng_cover_its_blocks() {
+    let path = capture("cut-ng.pcap");
+    let written = format!("{path}ng");
+    let copied =
+        flowgauge(&["analyze", "--task", "top", "-q", "-w", &written, "-o", "/dev/null", &path]);
+    assert_eq!(copied.code, 0, "{}", copied.err);
+    let found = parts(&written, "3");
+    assert_eq!(found.len(), 3, "{found:?}");
+    let (last, length) = place(&found[2]);
+    assert_eq!(last + length, fs::metadata(&written).unwrap().len());
+}
+
+#[test]
+fn what_is_not_certain_is_one_part_with_the_reason() {
+    let small = file("small.pcap", &pcap(&traffic()));
+    let zeros = file("zeros.bin", &vec![0; 4 << 20]);
+    let gzip = file("trace.pcap.gz", &[&[0x1f, 0x8b][..], &vec![7; 4 << 20]].concat());
+    // Each packet is a chain of records that goes on in the next one.
+    let whole = fs::read(capture("cut-within.pcap")).unwrap();
+    let inner = &whole[24..24 + 80 * 10];
+    let bridge = &whole[24..24 + 64];
+    let packet = [inner, bridge].concat();
+    let length = (packet.len() as u32).to_le_bytes();
+    let record = [&whole[24..32], &length, &length, &packet].concat();
+    let within = file("within.pcap", &[&whole[..24], &record.repeat(4000)].concat());
+    for (path, reason) in [
+        (&small, "it is smaller than"),
+        (&zeros, "it is not a capture"),
+        (&gzip, "it is compressed"),
+        (&within, "a record may begin at several places"),
+    ] {
+        let found = parts(path, "8");
+        let told = found[0]["reason"].as_str().unwrap();
+        assert!(told.contains(reason), "{told}");
+        assert_eq!((&found[0]["offset"], &found[0]["length"]), (&json!(0), &Value::Null));
+        assert_eq!(found.len(), 1);
+        let text = flowgauge(&["cut", "--parts", "8", path]).out;
+        assert!(text.contains(reason) && text.contains("all"), "{text}");
+    }
+    assert_eq!(parts(&within, "1")[0]["reason"], Value::Null);
+}
+
+#[test]
+fn what_cannot_be_read_is_refused() {
+    for (path, reason) in [("/nothing.pcap", "No such file"), ("/tmp", "not a regular file")] {
+        let answer = flowgauge(&["cut", "--parts", "2", path]);
+        assert_eq!(answer.code, 1);
+        assert!(answer.err.contains("cannot cut") && answer.err.contains(reason));
+    }
+    let path = file("some.pcap", &pcap(&traffic()));
+    for arguments in [&["cut", &path][..], &["cut", "--parts", "0", &path]] {
+        assert_eq!(flowgauge(arguments).code, 2);
+    }
+    assert_eq!(flowgauge(&["cut", "--parts", "2", "--format", "csv", &path]).code, 2);
+}
