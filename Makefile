@@ -11,13 +11,14 @@ LIBRARY := target/release/libflowgauge
 DEBUG = $(or $(CARGO_TARGET_DIR),target)/debug
 MATURIN := target/maturin/bin/maturin
 PYTHON_VENV := target/python
+SPARK_VENV := target/spark
 SWITCH = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/flowgauge/ovs-3.1/switch
 SWITCH_FIGURES := emc emc-many megaflow megaflow-many port-to-port port-to-port-many nitro-fig2 skipper-fig5 today
 PACKAGES := -p flowgauge-capi
 AGENT := --features agent,kafka
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: build size dpdk agent deb package-test library python demo demo-agent test agent-test python-test python-venv console-test prometheus-test dpdk-test live-test lint bench python-bench live-bench agent-bench accuracy gate speed golden tasks-expected deny fuzz interop ipfix-test kafka-test records-test html-test lab lab-dpdk peers-dpdk ovs ovs-test ovs-bench loom install uninstall soak soak-agent kafka-there cargo-there
+.PHONY: build size dpdk agent deb package-test library python demo demo-agent test agent-test python-test python-venv spark-test spark-venv console-test prometheus-test dpdk-test live-test lint bench python-bench spark-bench live-bench agent-bench accuracy gate speed golden tasks-expected deny fuzz interop ipfix-test kafka-test records-test html-test lab lab-dpdk peers-dpdk ovs ovs-test ovs-bench loom install uninstall soak soak-agent kafka-there cargo-there
 
 build: cargo-there ## release build
 	cargo build --release --locked
@@ -87,6 +88,13 @@ live-test: cargo-there ## live capture in network namespaces; needs root, iprout
 python-test: python-venv ## the Python package with NumPy, pyarrow, pandas and polars, and its notebook; needs python3 and a network
 	cd crates/python && ../../$(PYTHON_VENV)/bin/python -m pytest
 
+spark-test: spark-venv ## archives on Spark, in one process and on a cluster of two workers; needs python3, java and a network
+	cd crates/python && ../../$(SPARK_VENV)/bin/python -m pytest tests/test_spark.py
+
+spark-venv: python
+	@[ -x $(SPARK_VENV)/bin/pytest ] || { python3 -m venv $(SPARK_VENV) && $(SPARK_VENV)/bin/pip install --quiet -r crates/python/tests/requirements-spark.txt; }
+	$(SPARK_VENV)/bin/pip install --quiet --no-deps --force-reinstall target/wheels/flowgauge-$(VERSION)-*.whl
+
 python-venv: python
 	@[ -x $(PYTHON_VENV)/bin/pytest ] || { python3 -m venv $(PYTHON_VENV) && $(PYTHON_VENV)/bin/pip install --quiet -r crates/python/tests/requirements.txt; }
 	$(PYTHON_VENV)/bin/pip install --quiet --no-deps --force-reinstall target/wheels/flowgauge-$(VERSION)-*.whl
@@ -132,6 +140,9 @@ bench: build ## the numbers of the README: in memory, at the end of epochs, and 
 
 python-bench: build python-venv ## the Python package beside the command: a capture of 20 million packets, and columns
 	$(PYTHON_VENV)/bin/python bench/python.py $(BINARY)
+
+spark-bench: build spark-venv ## archives on Spark beside the command: ten captures of two million packets
+	$(SPARK_VENV)/bin/python bench/spark.py $(BINARY)
 
 live-bench: build ## packets a second by AF_PACKET and AF_XDP on a pair of interfaces; needs root, iproute2 and python3
 	python3 bench/live.py $(BINARY)

@@ -6,6 +6,7 @@
 #![allow(clippy::doc_link_with_quotes, reason = "Python reads these texts, not rustdoc")]
 
 mod analyze;
+mod asked;
 mod columns;
 mod error;
 mod meter;
@@ -23,6 +24,8 @@ use pyo3::prelude::*;
 mod _flowgauge {
     #[pymodule_export]
     use super::analyze::analyze;
+    #[pymodule_export]
+    use super::asked::_asked;
     #[pymodule_export]
     use super::meter::Meter;
     #[pymodule_export]

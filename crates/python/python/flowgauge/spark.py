@@ -1,0 +1,201 @@
+"""Archives of captures on Apache Spark: each part is measured where it is read, and only snapshots travel.
+
+Executors need this package and open the captures under the same paths as the driver. It needs Spark's RDDs,
+which Spark Connect does not have.
+"""
+
+import collections
+import concurrent.futures
+import functools
+import glob
+import os
+import secrets
+import warnings
+
+import pyarrow
+
+from . import _flowgauge, errors
+
+ENDINGS = tuple(f".{kind}{packed}" for kind in ("pcap", "pcapng", "cap", "dmp") for packed in ("", ".gz", ".zst"))
+
+
+def summarize(spark, paths, measure=None, *, part_bytes=256 << 20, **options):
+    """Measures captures on Spark, and merges what their parts give.
+
+    `paths` are files, patterns such as 'day/*.pcap.gz', or folders, whose captures are found by their
+    names. Large plain captures are cut into parts of about `part_bytes`; every other capture is one part.
+    `measure` and options are those of `flowgauge.analyze`, without epochs: all packets make up one. Without
+    a seed one is drawn, so that the parts add up.
+
+    A damaged capture counts up to the damage, as in `analyze`, and stands in `problems` of the summary.
+    """
+    if not {"task", "config", "preset"} & options.keys() and measure is None:
+        # What stands out needs the times of packets, which do not merge.
+        options["preset"] = "flows"
+    if options.get("seed") is None and options.get("seed_file") is None:
+        options["seed"] = secrets.randbits(64)
+    asked = _flowgauge._asked(measure, **options)
+    parts = cut(found(paths), part_bytes)
+    pieces = collections.Counter(os.fspath(part.path) for part in parts)
+    bundles = bundled(parts, part_bytes)
+    context = spark.sparkContext
+
+    def measured(bundles):
+        each = context.parallelize(bundles, len(bundles))
+        return each.map(lambda some: measure_all(some, pieces, measure, options)).treeReduce(Partial.merge)
+
+    whole = measured(bundles)
+    if whole.again:
+        # Nothing proves the parts behind a problem: such a file is measured as a whole.
+        pieces = dict.fromkeys(whole.again, 1)
+        whole.merge(measured([[_flowgauge.Part(path)] for path in sorted(whole.again)]))
+    if not whole.snapshots:
+        raise errors.CaptureError("; ".join(problem for _, problem in sorted(whole.problems)))
+    return Summary(spark, asked, whole.snapshots, sorted(whole.problems))
+
+
+def found(paths):
+    """The captures that paths name, each once."""
+    if isinstance(paths, str | os.PathLike):
+        paths = [paths]
+    captures = []
+    for path in map(os.fspath, paths):
+        if os.path.isdir(path):
+            below = (os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names)
+            some = sorted(name for name in below if name.endswith(ENDINGS))
+        else:
+            some = sorted(glob.glob(path)) or [path]
+        captures += (name for name in some if name not in captures)
+    if not captures:
+        raise errors.OptionError("no capture given; name files or folders with captures")
+    return captures
+
+
+def cut(captures, part_bytes):
+    """The parts of captures; one of what cannot be read, whose measuring says why."""
+
+    def one(path):
+        try:
+            return _flowgauge.cut(path, max(1, -(-os.path.getsize(path) // part_bytes)))
+        except OSError:
+            return [_flowgauge.Part(path)]
+
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        return [part for parts in threads.map(one, captures) for part in parts]
+
+
+def bundled(parts, part_bytes):
+    """Parts for a task each: large ones by themselves, small captures up to the bytes of a part together.
+
+    Long ones come first, so that no executor begins one when the others are done.
+    """
+
+    def size(part):
+        if part.length is not None:
+            return part.length
+        return part.path.stat().st_size if part.path.exists() else 0
+
+    bundles, bytes_ = [], 0
+    for part in sorted(parts, key=size, reverse=True):
+        if not bundles or bytes_ + size(part) > part_bytes:
+            bundles.append([])
+            bytes_ = 0
+        bundles[-1].append(part)
+        bytes_ += size(part)
+    return bundles
+
+
+def measure_all(parts, pieces, measure, options):
+    """What the parts of a task give. `pieces` says how many parts the file of each has."""
+    return functools.reduce(Partial.merge, (measure_part(part, pieces, measure, options) for part in parts))
+
+
+def measure_part(part, pieces, measure, options):
+    """What a part gives."""
+    path = os.fspath(part.path)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", errors.CaptureWarning)
+            reports = _flowgauge.analyze(part, measure, snapshots=True, **options)
+        snapshots, problems = reports.snapshots, reports.problems
+    except errors.CaptureError as error:
+        snapshots, problems = [], [str(error)]
+    snapshots = {snapshot.measurement: snapshot for snapshot in snapshots}
+    if pieces[path] == 1:
+        return Partial(snapshots, problems=[(path, problem) for problem in problems])
+    if problems:
+        return Partial({}, again={path})
+    return Partial({}, open_={path: (1, pieces[path], snapshots)})
+
+
+class Partial:
+    """What some parts give: snapshots by measurement, and files of which parts are missing."""
+
+    def __init__(self, snapshots, problems=(), open_=None, again=()):
+        self.snapshots = snapshots
+        self.problems = list(problems)
+        # Of a file that was cut: how many of its parts are there, of how many, and what they give.
+        self.open = open_ or {}
+        # Files to be measured as a whole.
+        self.again = set(again)
+
+    def merge(self, other):
+        """Adds what other parts give. A file that was cut counts once all its parts are there."""
+        self.problems += other.problems
+        self.again |= other.again
+        self.snapshots = merged(self.snapshots, other.snapshots)
+        for path, (seen, pieces, snapshots) in other.open.items():
+            before, _, there = self.open.pop(path, (0, pieces, {}))
+            seen, snapshots = before + seen, merged(there, snapshots)
+            if seen == pieces:
+                self.snapshots = merged(self.snapshots, snapshots)
+            else:
+                self.open[path] = (seen, pieces, snapshots)
+        return self
+
+
+def merged(own, other):
+    """The snapshots of both, by measurement."""
+    for name, snapshot in other.items():
+        own[name] = own[name].merge(snapshot) if name in own else snapshot
+    return own
+
+
+class Summary:
+    """What all captures give together.
+
+    `snapshots` has the merged snapshot of each measurement by its name, `report` its report, and `problems`
+    is a DataFrame of the captures that are damaged or cannot be read. A task's name gives its DataFrame.
+    """
+
+    def __init__(self, spark, asked, snapshots, problems):
+        self._spark = spark
+        self._reports = {}
+        self.snapshots = snapshots
+        for one in asked:
+            name, task, flow, top = one["measurement"], one["task"], one["flow"], one["top"]
+            self._reports[name] = snapshots[name].query(task, flow=flow, top=top)
+        self.problems = spark.createDataFrame(problems, "path string, problem string")
+
+    def report(self, measurement=None):
+        """The report of a measurement; it may be left out where there is one."""
+        if measurement is None:
+            if len(self._reports) > 1:
+                raise errors.OptionError(f"name one of the measurements {', '.join(self._reports)}")
+            measurement = next(iter(self._reports))
+        if measurement not in self._reports:
+            raise KeyError(f"no measurement '{measurement}'; available: {', '.join(self._reports)}")
+        return self._reports[measurement]
+
+    def table(self, name, measurement=None):
+        """A table of a report as a DataFrame. Spark knows neither unsigned numbers nor nanoseconds."""
+        table = pyarrow.table(self.report(measurement)[name])
+        types = {pyarrow.uint64(): pyarrow.int64(), pyarrow.timestamp("ns", "UTC"): pyarrow.timestamp("us", "UTC")}
+        fields = [pyarrow.field(field.name, types.get(field.type, field.type)) for field in table.schema]
+        return self._spark.createDataFrame(table.cast(pyarrow.schema(fields), safe=False))
+
+    def __getitem__(self, name):
+        return self.table(name)
+
+    def __repr__(self):
+        return f"<flowgauge.spark.Summary: {', '.join(self._reports)}>"
