@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use flowgauge_capture::{Part, Whole, cut};
+use flowgauge_capture::{Whole, cut};
 use flowgauge_engine::sink::layout::{Align, Page, Table, paragraph};
 use serde_json::json;
 

@@ -42,7 +42,7 @@ pub trait Meter: Send {
     /// as filtered, since a filter judges the bytes of a frame; one whose key needs more of a frame counts
     /// them as without a key.
     fn push_headers(&mut self, rows: &[ParsedRow]);
-    /// As [`Self::push_headers`], of IPv4 packets in columns, which takes half the time.
+    /// As [`Self::push_headers`], of IPv4 packets in columns, without a row for each of them.
     fn push_columns(&mut self, columns: ParsedColumns<'_>);
     /// Counts packets that were lost on their way to the meter.
     fn lose(&mut self, packets: u64);

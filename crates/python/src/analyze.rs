@@ -1,5 +1,6 @@
 //! Captures in, reports out.
 
+use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,10 +8,10 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use flowgauge_capture::{Files, in_order};
+use flowgauge_capture::{Files, Streams, in_order};
+use flowgauge_engine::source::Inputs;
 use flowgauge_engine::{EngineError, EpochLength, Outcome, Plan, run_inputs};
 use flowgauge_options::Asked;
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -19,6 +20,7 @@ use crate::options;
 use crate::part::Part;
 use crate::reports::Reports;
 use crate::snapshot::Kept;
+use crate::stream::Stream;
 
 /// How often signals are looked for, such as that of Ctrl-C.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -30,7 +32,8 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// 'web: key=source task=top' or as a dictionary of their options by name; options outside it apply to
 /// every measurement that does not set them. `snapshots` stores closed epochs, too.
 ///
-/// Captures are paths, or parts of files, as `cut` gives them.
+/// Captures are paths, parts of files, as `cut` gives them, or open binary files, such as streams of fsspec.
+/// Open files are read once, in the order given.
 ///
 /// A capture that is damaged or cannot be read is warned of (CaptureWarning), and the rest is measured.
 ///
@@ -61,13 +64,13 @@ pub(crate) fn analyze(
     let run = thread::Builder::new().name("flowgauge".to_owned()).spawn(move || {
         // Dropped at the end of the work.
         let _working = working;
-        let inputs = inputs(captures, as_given)?;
+        let inputs = inputs(captures, as_given, flag)?;
         let asked = running.configs(EpochLength::Whole, snapshots)?;
         let configs = asked.iter().map(config).collect::<Result<Vec<_>, _>>()?;
         let seed = configs.first().and_then(|config| config.seed);
         let plan = Plan::several(configs)?;
         let mut kept = Kept::default();
-        let outcome = run_inputs(plan, &inputs.until(flag), &mut kept, &mut |_| {})?;
+        let outcome = run_inputs(plan, &*inputs, &mut kept, &mut |_| {})?;
         Ok::<_, Problem>((outcome, kept, (seed, running.seed_file)))
     });
     let run = run.map_err(|error| Problem::from(EngineError::Thread(error)))?;
@@ -96,32 +99,51 @@ pub(crate) fn analyze(
     Reports::new(py, kept.0, seed, problems)
 }
 
-/// Captures: one, or several, each by its path or as a part.
-fn captures(paths: &Bound<'_, PyAny>) -> PyResult<Vec<Part>> {
-    let one = |path: &Bound<'_, PyAny>| match path.cast::<Part>() {
-        Ok(part) => Ok(part.get().clone()),
-        Err(_) => path.extract::<PathBuf>().map(Part::from),
+/// Captures to measure.
+enum Given {
+    Files(Vec<Part>),
+    Streams(Vec<(String, Box<dyn Read + Send>)>),
+}
+
+/// Captures: one, or several, each by its path or as a part; or open files.
+fn captures(paths: &Bound<'_, PyAny>) -> PyResult<Given> {
+    let (mut files, mut streams) = (Vec::new(), Vec::new());
+    let mut take = |capture: &Bound<'_, PyAny>| {
+        if let Ok(part) = capture.cast::<Part>() {
+            files.push(part.get().clone());
+        } else if let Some((name, stream)) = Stream::of(capture)? {
+            streams.push((name, Box::new(stream) as Box<dyn Read + Send>));
+        } else {
+            files.push(capture.extract::<PathBuf>()?.into());
+        }
+        Ok::<_, PyErr>(())
     };
-    if let Ok(path) = one(paths) {
-        return Ok(vec![path]);
+    if let Err(refused) = take(paths) {
+        let Ok(several) = paths.try_iter() else { return Err(refused) };
+        several.into_iter().try_for_each(|capture| take(&capture?))?;
     }
-    let all = paths.try_iter()?.map(|path| one(&path?)).collect::<PyResult<Vec<_>>>()?;
-    if all.is_empty() {
-        return Err(PyValueError::new_err(
-            "no capture given; name files, or '-' for standard input",
-        ));
-    }
-    Ok(all)
+    let message = match (files.is_empty(), streams.is_empty()) {
+        (false, true) => return Ok(Given::Files(files)),
+        (true, false) => return Ok(Given::Streams(streams)),
+        (true, true) => "no capture given; name files, or '-' for standard input",
+        (false, false) => "paths and open files do not go together; give either",
+    };
+    Err(Problem::Option(message.to_owned()).into())
 }
 
 /// The inputs, in the order of their first packets where all of them are files.
-fn inputs(captures: Vec<Part>, as_given: bool) -> Result<Files, Problem> {
+fn inputs(given: Given, as_given: bool, stop: Arc<AtomicBool>) -> Result<Box<dyn Inputs>, Problem> {
+    let captures = match given {
+        Given::Files(captures) => captures,
+        Given::Streams(streams) => return Ok(Box::new(Streams::new(streams, stop))),
+    };
     let files: Option<Vec<_>> = captures.iter().map(|one| one.whole().map(PathBuf::from)).collect();
     if let Some(mut files) = files.filter(|_| !as_given) {
         in_order(&mut files);
-        return Ok(Files::new(files));
+        return Ok(Box::new(Files::new(files).until(stop)));
     }
-    Ok(Files::of(captures.into_iter().map(Part::capture).collect::<Result<_, _>>()?))
+    let captures = captures.into_iter().map(Part::capture).collect::<Result<_, _>>()?;
+    Ok(Box::new(Files::of(captures).until(stop)))
 }
 
 /// What the engine is asked for. It does not choose an algorithm by trials here.

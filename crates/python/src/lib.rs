@@ -15,6 +15,7 @@ mod part;
 mod report;
 mod reports;
 mod snapshot;
+mod stream;
 mod table;
 
 use pyo3::prelude::*;

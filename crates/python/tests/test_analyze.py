@@ -1,6 +1,9 @@
 """`analyze` beside the command: the same reports, words and problems."""
 
+import gzip
+import io
 import json
+import pathlib
 import signal
 import subprocess
 import threading
@@ -103,6 +106,31 @@ def test_several_captures_are_read_in_the_order_of_their_packets(capture, tmp_pa
     assert [name.split("/")[-1] for name in sorted_.totals[0].dict()["files"]] == ["capture.pcap", "a-later.pcap"]
     as_given = flowgauge.analyze([later, capture], seed=1, task="top", as_given=True)
     assert [name.split("/")[-1] for name in as_given.totals[0].dict()["files"]] == ["a-later.pcap", "capture.pcap"]
+
+
+def test_open_files_are_read_as_streams(capture):
+    data = pathlib.Path(capture).read_bytes()
+    expected = flowgauge.analyze(capture, seed=1, task="top")[0].dict()["tasks"]
+    packed = io.BytesIO(gzip.compress(data))
+    packed.name = "packed"
+    with open(capture, "rb") as file:
+        for stream in (file, packed, io.BytesIO(data)):
+            reports = flowgauge.analyze(stream, seed=1, task="top", workers=2)
+            assert reports[0].dict()["tasks"] == expected
+            assert reports.totals[0].dict()["files"] == [str(getattr(stream, "name", "stream"))]
+    both = flowgauge.analyze([io.BytesIO(data), io.BytesIO(data)], seed=1, task="top")
+    assert both.totals[0].dict()["account"]["read"] == 2 * 263
+
+    class Broken(io.RawIOBase):
+        name = "broken"
+
+        def read(self, size):
+            raise RuntimeError("the store is gone")
+
+    with pytest.raises(flowgauge.CaptureError, match="broken: .*the store is gone"):
+        flowgauge.analyze(Broken())
+    with pytest.raises(flowgauge.OptionError, match="paths and open files do not go together"):
+        flowgauge.analyze([capture, io.BytesIO(data)])
 
 
 def test_other_threads_run_meanwhile(tmp_path, command):

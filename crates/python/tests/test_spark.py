@@ -129,6 +129,14 @@ def test_damaged_captures_are_named_and_the_rest_is_answered(spark, tmp_path):
         flowgauge.spark.summarize(spark, tmp_path / "missing.pcap")
 
 
+def test_captures_behind_urls_are_streams(spark, archive):
+    urls = [path.as_uri() for path in captures(archive)] + ["file:///nothing.pcap"]
+    summary = flowgauge.spark.summarize(spark, urls, **OPTIONS)
+    assert summary.report().dict()["tasks"] == flowgauge.analyze(captures(archive), **OPTIONS)[0].dict()["tasks"]
+    [problem] = summary.problems.collect()
+    assert problem["path"] == "file:///nothing.pcap" and "cannot be read" in problem["problem"]
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -1,13 +1,16 @@
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
-from typing import Any, Literal, Self, TypeAlias, TypedDict, Unpack, final, overload
+from typing import Any, Literal, Protocol, Self, TypeAlias, TypedDict, Unpack, final, overload
 
 _Path: TypeAlias = str | PathLike[str]
 _Texts: TypeAlias = str | Sequence[str]
 _Measure: TypeAlias = str | Mapping[str, str | Mapping[str, Any]] | Iterable[Any]
 
 __version__: str
+
+class _Stream(Protocol):
+    def read(self, size: int, /) -> bytes: ...
 
 class _Options(TypedDict, total=False):
     """Options of the command line, with underscores for dashes; those of one measurement or of all."""
@@ -61,7 +64,7 @@ class _Coverage(TypedDict):
     end_ns: int
 
 def analyze(
-    paths: _Path | Part | Iterable[_Path | Part],
+    paths: _Path | Part | _Stream | Iterable[_Path | Part] | Iterable[_Stream],
     measure: _Measure | None = None,
     *,
     as_given: bool = False,

@@ -6,6 +6,8 @@ which Spark Connect does not have.
 
 import collections
 import concurrent.futures
+import contextlib
+import dataclasses
 import functools
 import glob
 import os
@@ -23,7 +25,7 @@ def summarize(spark, paths, measure=None, *, part_bytes=256 << 20, **options):
     """Measures captures on Spark, and merges what their parts give.
 
     `paths` are files, patterns such as 'day/*.pcap.gz', or folders, whose captures are found by their
-    names. Large plain captures are cut into parts of about `part_bytes`; every other capture is one part.
+    names; or URLs of what fsspec opens, such as 's3://archive/day.pcap.gz', of which each is one part. Large plain captures are cut into parts of about `part_bytes`; every other capture is one part.
     `measure` and options are those of `flowgauge.analyze`, without epochs: all packets make up one. Without
     a seed one is drawn, so that the parts add up.
 
@@ -60,7 +62,9 @@ def found(paths):
         paths = [paths]
     captures = []
     for path in map(os.fspath, paths):
-        if os.path.isdir(path):
+        if "://" in path:
+            some = [path]
+        elif os.path.isdir(path):
             below = (os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names)
             some = sorted(name for name in below if name.endswith(ENDINGS))
         else:
@@ -75,6 +79,8 @@ def cut(captures, part_bytes):
     """The parts of captures; one of what cannot be read, whose measuring says why."""
 
     def one(path):
+        if "://" in path:
+            return [Url(path)]
         try:
             return _flowgauge.cut(path, max(1, -(-os.path.getsize(path) // part_bytes)))
         except OSError:
@@ -91,6 +97,8 @@ def bundled(parts, part_bytes):
     """
 
     def size(part):
+        if isinstance(part, Url):
+            return part_bytes
         if part.length is not None:
             return part.length
         return part.path.stat().st_size if part.path.exists() else 0
@@ -114,9 +122,9 @@ def measure_part(part, pieces, measure, options):
     """What a part gives."""
     path = os.fspath(part.path)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), opened(part) as capture:
             warnings.simplefilter("ignore", errors.CaptureWarning)
-            reports = _flowgauge.analyze(part, measure, snapshots=True, **options)
+            reports = _flowgauge.analyze(capture, measure, snapshots=True, **options)
         snapshots, problems = reports.snapshots, reports.problems
     except errors.CaptureError as error:
         snapshots, problems = [], [str(error)]
@@ -126,6 +134,38 @@ def measure_part(part, pieces, measure, options):
     if problems:
         return Partial({}, again={path})
     return Partial({}, open_={path: (1, pieces[path], snapshots)})
+
+
+@contextlib.contextmanager
+def opened(part):
+    """What is measured: a part, or the stream of a URL."""
+    if not isinstance(part, Url):
+        yield part
+        return
+    import fsspec
+
+    try:
+        stream = fsspec.open(part.path).open()
+    except Exception as error:
+        # Each store has exceptions of its own.
+        raise errors.CaptureError(f"{part.path}: cannot be read: {error}") from None
+    with stream:
+        yield Named(part.path, stream)
+
+
+@dataclasses.dataclass(frozen=True)
+class Url:
+    """A capture that fsspec opens."""
+
+    path: str
+
+
+class Named:
+    """A stream under the name that problems have."""
+
+    def __init__(self, name, stream):
+        self.name = name
+        self.read = stream.read
 
 
 class Partial:
