@@ -190,6 +190,7 @@ impl Closer {
             tasks,
             breakdown,
             series: ended.timeline.map(|timeline| Box::new(timeline.series().within(BINS))),
+            network: None,
             notes,
             undelivered: 0,
         })))?;

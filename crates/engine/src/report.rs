@@ -52,6 +52,8 @@ pub struct EpochReport {
     pub breakdown: Option<Breakdown>,
     /// Traffic over time, where a task asks for it.
     pub series: Option<Box<Series>>,
+    /// The agents whose snapshots were merged, in a network-wide report.
+    pub network: Option<Box<Network>>,
     /// What was left out, and why; what else a reader must know.
     pub notes: Vec<String>,
     /// Items that the sink did not take, since the report before this one.
@@ -68,13 +70,56 @@ impl EpochReport {
     pub fn memory_bytes(&self) -> usize {
         let tasks = self.tasks.iter().map(|(_, report)| report.memory_bytes());
         let series = self.series.as_ref().map_or(0, |series| series.memory_bytes());
-        size_of::<Self>() + tasks.sum::<usize>() + text_bytes(&self.notes) + series
+        let network = self.network.as_ref().map_or(0, |network| network.memory_bytes());
+        size_of::<Self>() + tasks.sum::<usize>() + text_bytes(&self.notes) + series + network
     }
 }
 
 /// Bytes of memory that these texts take.
 fn text_bytes(texts: &[String]) -> usize {
     texts.iter().map(|text| size_of::<String>() + text.len()).sum()
+}
+
+/// How complete a network-wide report is: which agents are in it, and which are not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Network {
+    /// Tells the report from all others. Copies of a report share it.
+    pub id: String,
+    /// Snapshots that were merged. Of two reports of an epoch, the one with more corrects the other.
+    pub revision: u64,
+    /// Agents that are expected, or sent a snapshot of the epoch.
+    pub agents: u64,
+    /// Those whose snapshots were merged.
+    pub reported: u64,
+    /// Those that sent none.
+    pub missing: Vec<String>,
+    /// Snapshots that were not merged.
+    pub left_out: Vec<LeftOut>,
+    /// Snapshots of earlier epochs that came too late since the report before, by agent. Copies of a
+    /// report may differ in it.
+    pub late: Vec<(String, u64)>,
+}
+
+/// A snapshot that was not merged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// The agent that sent it.
+    pub agent: String,
+    /// What differs from the others, or is wrong: `seed`, `parameters`, `version`, `id`, `bytes` and so on.
+    pub field: &'static str,
+    /// What it is, and what it should be.
+    pub reason: String,
+}
+
+impl Network {
+    /// Bytes of memory that it takes.
+    fn memory_bytes(&self) -> usize {
+        let left_out = self.left_out.iter();
+        let left_out =
+            left_out.map(|one| size_of::<LeftOut>() + one.agent.len() + one.reason.len());
+        let late = self.late.iter().map(|(agent, _)| size_of::<(String, u64)>() + agent.len());
+        size_of::<Self>() + text_bytes(&self.missing) + left_out.chain(late).sum::<usize>()
+    }
 }
 
 /// The summary that measured an epoch.

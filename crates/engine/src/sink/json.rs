@@ -14,7 +14,9 @@ use serde_json::{Map, Value, json};
 use super::ways::Ways;
 use super::{Format, escape, findings, names, rfc3339};
 use crate::account::Account;
-use crate::report::{Breakdown, EpochReport, Gap, SummaryInfo, TotalReport, Traffic};
+use crate::report::{
+    Breakdown, EpochReport, Gap, LeftOut, Network, SummaryInfo, TotalReport, Traffic,
+};
 use crate::source::Counter;
 
 /// One line of JSON for each item. Lists are written item by item.
@@ -29,6 +31,9 @@ impl Format for Json {
             line.field("start", time(report.start_ns))?;
             line.field("end", time(report.end_ns))?;
             line.field("coverage", report.coverage)?;
+            if let Some(of) = &report.network {
+                line.field("network", network(of))?;
+            }
             line.field("key", report.key.to_string())?;
             line.field("by", report.by.name())?;
             line.object("seed", |seed| {
@@ -141,6 +146,23 @@ impl Object<'_> {
         }
         self.out.write_all(b"]")
     }
+}
+
+/// The agents that a network-wide report is of.
+fn network(network: &Network) -> Value {
+    let left_out = network.left_out.iter().map(|LeftOut { agent, field, reason }| {
+        json!({ "agent": agent, "field": field, "reason": reason })
+    });
+    let late = network.late.iter().map(|(agent, snapshots)| (agent.clone(), json!(snapshots)));
+    json!({
+        "id": network.id,
+        "revision": network.revision,
+        "agents": network.agents,
+        "reported": network.reported,
+        "missing": network.missing,
+        "left_out": left_out.collect::<Vec<_>>(),
+        "late": late.collect::<Map<_, _>>(),
+    })
 }
 
 /// The keyed traffic, where a sample of it was read.

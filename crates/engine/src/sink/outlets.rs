@@ -59,6 +59,11 @@ impl Outlets {
         Ok(Self { pace, outlets })
     }
 
+    /// Whether no sink has an item left to take.
+    pub fn is_idle(&self) -> bool {
+        self.outlets.iter().all(|outlet| outlet.queue.is_idle())
+    }
+
     /// Lets the sinks write what is queued and finish: live, within this time. Returns what became
     /// of each, in their order. The thread of a sink that is still busy is left behind.
     pub fn finish(mut self, within: Duration) -> Vec<Ending> {

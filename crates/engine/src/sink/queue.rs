@@ -96,6 +96,11 @@ impl Queue {
         item
     }
 
+    /// Whether the sink has taken every item, or takes none any more.
+    pub(super) fn is_idle(&self) -> bool {
+        self.lock().left() == 0
+    }
+
     /// Frees the room of an item that was delivered.
     pub(super) fn delivered(&self, item: &Item) {
         let mut state = self.lock();

@@ -106,6 +106,19 @@ impl Snapshot {
         }
     }
 
+    /// Bytes of memory of its summaries.
+    pub fn memory_bytes(&self) -> usize {
+        self.summaries.memory_bytes().sum()
+    }
+
+    /// Checks that another snapshot is of the same measurement, under the same seed and parameters.
+    ///
+    /// # Errors
+    /// With the first field that differs.
+    pub fn check_identity(&self, other: &Self) -> Result<(), MergeError> {
+        identity::check(self, other)
+    }
+
     /// Adds another snapshot of the same measurement, which covers other epochs. Whether epochs of
     /// several hosts are of the same time is up to [`Self::check_aligned`].
     ///

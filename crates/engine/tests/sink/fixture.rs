@@ -231,6 +231,7 @@ pub(crate) fn plausible() -> EpochReport {
             untracked: Size { packets: 12, bytes: 12_345 },
         }),
         series: None,
+        network: None,
         notes: vec![
             "12 packets belong to flows that found no room; --memory gives them some".to_owned(),
         ],

@@ -54,6 +54,10 @@ impl Format for Text {
             SeedId::Random(_) | SeedId::File(_) => "",
         };
         paragraph(&mut page, "", &format!("seed {} {}{known}", report.seed.kind(), report.seed));
+        if let Some(network) = &report.network {
+            let agents = units::plural(network.agents, "agent");
+            paragraph(&mut page, "", &format!("{} of {agents}", network.reported));
+        }
         undelivered(&mut page, report.undelivered, " before this one");
         let findings = |at: &usize| matches!(report.tasks[*at].1, Report::Findings { .. });
         let (first, rest): (Vec<_>, Vec<_>) = (0..report.tasks.len()).partition(findings);
