@@ -1,9 +1,8 @@
 //! The loop of an agent: one run after another, each under one configuration.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Write};
+use std::fs::File;
+use std::io;
 use std::num::NonZeroU64;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,20 +18,18 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::alert::{Alerts, OfRun};
-use crate::anonymize::{Anonymizer, Method};
-use crate::archive::Archive;
 use crate::config::{Configuration, Engine, InterfaceOptions, RecordsOptions, SourceOptions};
-use crate::console::{Console, ConsoleSink};
+use crate::console::Console;
+use crate::data::Data;
 use crate::failure::Failure;
 use crate::feed::Feed;
-use crate::files::Files;
-use crate::http::{self, Server};
-use crate::ipfix::Exporter;
+use crate::http::Server;
 use crate::journal::Journal;
 #[cfg(feature = "kafka")]
 use crate::kafka;
 use crate::lines::Lines;
 use crate::log::{say, warn};
+use crate::outputs::{Content, Outputs};
 use crate::prometheus::Metrics;
 use crate::replay::{Replay, now_ns};
 use crate::sandbox::{Helper, Sandbox};
@@ -43,9 +40,6 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// How long the outputs of a run may take at its end.
 const FINISH: Duration = Duration::from_secs(5);
-
-/// The bytes of the seed that an agent draws for itself.
-const SEED_BYTES: usize = 64;
 
 /// The socket in an agent's folder, where `flowgauge top` reads.
 pub const SOCKET: &str = "socket";
@@ -82,12 +76,12 @@ pub fn run(
     let failed = |error: io::Error| Failure::Failed(format!("signals: {error}"));
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
     let mut configuration = origin.read()?;
-    let helper = sandbox.map(Sandbox::helper);
+    let helper = sandbox.and_then(Sandbox::helper);
     let alerts = Alerts::start(configuration.alerts.clone(), helper.cloned());
     let alerts = Arc::new(Mutex::new(alerts.map_err(|error| no_thread(&error))?));
     let mut before = None;
     loop {
-        let started = Data::open(&configuration).and_then(|data| {
+        let started = Data::open(&configuration.agent.data).and_then(|data| {
             Ok((Running::start(&configuration, &data, &alerts, more(), helper)?, data))
         });
         let (mut running, _data) = match (started, before.take()) {
@@ -162,57 +156,6 @@ fn sources(configuration: &Configuration) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// The folder that an agent has for itself.
-struct Data {
-    folder: PathBuf,
-    /// Holds the lock as long as it is open.
-    _lock: File,
-}
-
-impl Data {
-    /// Takes the folder, which is made where there is none.
-    fn open(configuration: &Configuration) -> Result<Self, Failure> {
-        let folder = configuration.agent.data.clone();
-        let name = folder.display().to_string();
-        let failed =
-            |error: &dyn std::fmt::Display| Failure::Output(format!("cannot use {name}: {error}"));
-        fs::create_dir_all(&folder).map_err(|error| failed(&error))?;
-        let mut private = OpenOptions::new();
-        private.write(true).create(true).truncate(false).mode(0o600);
-        let lock = private.open(folder.join("lock")).map_err(|error| failed(&error))?;
-        match lock.try_lock() {
-            Ok(()) => Ok(Self { folder, _lock: lock }),
-            Err(TryLockError::WouldBlock) => Err(failed(&"another agent uses it")),
-            Err(TryLockError::Error(error)) => Err(failed(&error)),
-        }
-    }
-
-    /// The seed of all epochs, so that those of several runs add up.
-    fn seed(&self) -> Result<PathBuf, Failure> {
-        let path = self.folder.join("seed");
-        let draw = || {
-            let mut secret = [0; SEED_BYTES];
-            File::open("/dev/urandom")?.read_exact(&mut secret)?;
-            let beside = self.folder.join("seed.part");
-            let mut file = OpenOptions::new()
-                .write(true)
-                .create(true)
-                .truncate(true)
-                .mode(0o600)
-                .open(&beside)?;
-            file.write_all(&secret)?;
-            file.sync_all()?;
-            fs::rename(&beside, &path)
-        };
-        if !path.exists() {
-            draw().map_err(|error| {
-                Failure::Output(format!("cannot write the seed {}: {error}", path.display()))
-            })?;
-        }
-        Ok(path)
-    }
-}
-
 /// A run under one configuration.
 struct Running {
     thread: JoinHandle<Result<Outcome, EngineError>>,
@@ -234,7 +177,7 @@ impl Running {
         helper: Option<&Helper>,
     ) -> Result<Self, Failure> {
         let stop = Arc::new(AtomicBool::new(false));
-        let secret = data.seed()?;
+        let secret = configuration.agent.seed.clone().map_or_else(|| data.seed(), Ok)?;
         let seed = seed::from_file(&secret);
         let seed = seed.map_err(|error| Failure::Failed(error.to_string()))?;
         let mut configs = configuration.measurements.clone();
@@ -253,29 +196,26 @@ impl Running {
             data.folder.display(),
             units::plural(kept.epochs.load(Ordering::Relaxed), "epoch")
         ));
-        let mut to = Recipients::new(configuration, &secret)?;
-        to.sinks.push(Box::new(journal));
+        let names = configuration.names.read()?.map(Arc::new);
+        let lines = Lines::new(&configuration.agent.name(), &configuration.hash, names);
+        let options = &configuration.sinks;
+        let mut to = Outputs::new(options, lines, &secret)?;
+        to.add(Box::new(journal), Content::AsMeasured);
         for sink in more {
-            to.add(sink, None);
+            to.add(sink, Content::Report(None));
         }
         let feed = Feed::open(&data.folder.join(SOCKET), to.lines(None))?;
-        to.add(Box::new(feed), None);
-        let options = &configuration.sinks;
-        if let Some(files) = &options.files {
-            to.add(Box::new(Files::open(files, to.lines(files.anonymize))?), files.anonymize);
-        }
-        if let Some(parquet) = &options.parquet {
-            to.add(Box::new(Archive::open(parquet)?), parquet.anonymize);
-        }
-        if let Some(ipfix) = &options.ipfix {
-            let exporter = Exporter::new(ipfix, &configuration.measurements);
-            to.add(Box::new(exporter), ipfix.anonymize);
-        }
+        to.add(Box::new(feed), Content::Report(None));
+        let names: Vec<_> =
+            configuration.measurements.iter().map(|config| config.name.clone()).collect();
+        to.write(options, &names)?;
         #[cfg(feature = "kafka")]
-        if let Some(kafka) = &options.kafka {
-            let lines = to.lines(kafka.anonymize);
-            for sink in kafka::open(kafka, configuration, lines, &data.folder, &stop)? {
-                to.add(sink, kafka.anonymize);
+        if let Some(options) = &options.kafka {
+            let (agent, hash) = (configuration.agent.name(), &configuration.hash);
+            let from = kafka::From { agent, hash, data: &data.folder, stop: &stop };
+            let lines = to.lines(options.anonymize);
+            for sink in kafka::open(options, &from, lines)? {
+                to.add(sink, Content::Report(options.anonymize));
             }
         }
         let board = {
@@ -283,26 +223,18 @@ impl Running {
             alerts.reload(configuration.alerts.clone());
             alerts.board()
         };
-        to.add(Box::new(OfRun(Arc::clone(alerts))), None);
-        let mut servers = Vec::new();
+        to.add(Box::new(OfRun(Arc::clone(alerts))), Content::Report(None));
         if let Some(prometheus) = &options.prometheus {
-            let metrics = Metrics::new(prometheus.series, board.clone(), Arc::clone(&kept))
-                .with_exporters(exporters);
-            let routes = http::metrics(metrics.clone()).merge(watchdog.health().routes());
-            servers.push(Server::start("prometheus", &prometheus.access(), routes)?);
-            to.add(Box::new(metrics), prometheus.anonymize);
+            let metrics = Metrics::new(prometheus.series, board.clone(), Arc::clone(&kept));
+            to.scrape(prometheus, metrics.with_exporters(exporters), watchdog.health())?;
         }
         if let Some(options) = &options.console {
-            let names = configuration.measurements.iter().map(|config| config.name.clone());
-            let (agent, health) = (configuration.agent.name(), watchdog.health().clone());
-            let console = Console::new(agent, names.collect(), board, health);
-            let routes = console.routes().merge(watchdog.health().routes());
-            servers.push(Server::start("console", &options.access(), routes)?);
-            let lines = to.lines(options.anonymize);
-            let sink = ConsoleSink::open(console, lines, &data.folder)?;
-            to.add(Box::new(sink), options.anonymize);
+            let (agent, health) = (configuration.agent.name(), watchdog.health());
+            let console = Console::new(agent, names, board, health.clone());
+            to.show(options, console, health, &data.folder)?;
         }
-        let mut outlets = Outlets::new(Pace::Live, to.sinks).map_err(|error| no_thread(&error))?;
+        let Outputs { sinks, servers, .. } = to;
+        let mut outlets = Outlets::new(Pace::Live, sinks).map_err(|error| no_thread(&error))?;
         let run = move || {
             let outcome = flowgauge_engine::run_queues(plan, sources, &mut outlets)?;
             for ending in outlets.finish(FINISH) {
@@ -348,36 +280,6 @@ impl Running {
             account.read, account.lost, account.keyed
         ));
         Ok(())
-    }
-}
-
-/// The sinks of a run. Some get anonymous reports.
-struct Recipients {
-    sinks: Vec<Box<dyn Sink>>,
-    lines: Lines,
-    /// Whether all of them get anonymous reports.
-    all: bool,
-    anonymizer: Anonymizer,
-}
-
-impl Recipients {
-    fn new(configuration: &Configuration, secret: &Path) -> Result<Self, Failure> {
-        let names = configuration.names.read()?.map(Arc::new);
-        let all = configuration.sinks.anonymize.is_some();
-        let lines = Lines::new(&configuration.agent, &configuration.hash, names);
-        Ok(Self { sinks: Vec::new(), lines, all, anonymizer: Anonymizer::new(secret)? })
-    }
-
-    /// Lines of a sink that asks for this itself.
-    fn lines(&self, anonymize: Option<Method>) -> Lines {
-        let lines = self.lines.clone();
-        if self.all || anonymize.is_some() { lines.anonymous() } else { lines }
-    }
-
-    /// Adds a sink that asks for this itself.
-    fn add(&mut self, sink: Box<dyn Sink>, anonymize: Option<Method>) {
-        let anonymous = self.all || anonymize.is_some();
-        self.sinks.push(if anonymous { self.anonymizer.before(sink) } else { sink });
     }
 }
 

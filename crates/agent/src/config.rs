@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use flowgauge_engine::sink::visible;
 use flowgauge_engine::{Config, EpochLength, Pace, Plan};
 use flowgauge_options::{Entries, complaint, values};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
@@ -80,6 +81,9 @@ pub struct AgentOptions {
     pub user: Option<String>,
     /// Folder of the journal and the seed.
     pub data: PathBuf,
+    /// File with the seed, which only its owner may read; by default one that the agent draws for itself
+    /// in its folder. Snapshots of several agents merge only if all have the same.
+    pub seed: Option<PathBuf>,
     /// How long closed epochs are kept.
     pub journal: JournalOptions,
     /// How lines on standard error are written: `text`, the default, or `json`.
@@ -88,8 +92,14 @@ pub struct AgentOptions {
 
 impl Default for AgentOptions {
     fn default() -> Self {
-        let (name, user, log) = (None, None, log::Format::default());
-        Self { name, user, data: PathBuf::from("data"), journal: JournalOptions::default(), log }
+        Self {
+            name: None,
+            user: None,
+            data: PathBuf::from("data"),
+            seed: None,
+            journal: JournalOptions::default(),
+            log: log::Format::default(),
+        }
     }
 }
 
@@ -419,6 +429,25 @@ pub struct Sinks {
     pub kafka: Option<kafka::Options>,
 }
 
+impl Sinks {
+    /// Refuses what makes no sense.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if let Some(files) = &self.files {
+            crate::files::check(files)?;
+        }
+        if let Some(kafka) = &self.kafka {
+            kafka.check(self.anonymize).map_err(|reason| format!("sinks.kafka{reason}"))?;
+        }
+        if let Some(options) = &self.prometheus {
+            options.access().check("prometheus")?;
+        }
+        if let Some(options) = &self.console {
+            options.access().check("console")?;
+        }
+        Ok(())
+    }
+}
+
 /// Tables as Parquet files, by table, measurement and day.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -497,42 +526,11 @@ impl Configuration {
     /// # Errors
     /// When it cannot be read, or asks for what makes no sense; with the line where one is to blame.
     pub fn read(path: &Path, sets: &[String]) -> Result<Self, Failure> {
-        let name = visible(&path.to_string_lossy()).into_owned();
-        let text = fs::read_to_string(path)
-            .map_err(|error| Failure::Failed(format!("cannot read {name}: {error}")))?;
-        let variables = std::env::vars().filter_map(|(variable, value)| {
-            let path = variable.strip_prefix(PREFIX)?;
-            Some((path.to_lowercase().replace("__", ".").replace('_', "-"), value))
-        });
-        let mut overrides: Vec<_> = variables.collect();
-        overrides.sort();
-        for set in sets {
-            let (path, value) = set.split_once('=').ok_or_else(|| {
-                Failure::Usage(format!("invalid --set '{set}'; write PATH=VALUE"))
-            })?;
-            overrides.push((path.to_owned(), value.to_owned()));
-        }
-        Self::parse(&text, &overrides).map_err(|reason| Failure::Usage(format!("{name}: {reason}")))
+        read(path, sets, Self::checked)
     }
 
-    /// The configuration that a text and these overrides of its fields, by path, describe.
-    fn parse(text: &str, overrides: &[(String, String)]) -> Result<Self, String> {
-        let mut value: Value = serde_saphyr::from_str(text).map_err(|error| complaint(&error))?;
-        // The file first: of it alone, a line can be named.
-        let mut file: File = serde_saphyr::from_str(text).map_err(|error| complaint(&error))?;
-        if !overrides.is_empty() {
-            for (path, new) in overrides {
-                set(&mut value, path, new)?;
-            }
-            let text = value.to_string();
-            file = serde_saphyr::from_str(&text).map_err(|error| {
-                let reason = complaint(&error);
-                let reason = reason.split_once("line 1: ").map_or(&*reason, |(_, reason)| reason);
-                let paths: Vec<_> = overrides.iter().map(|(path, _)| &**path).collect();
-                format!("with {} set: {reason}", paths.join(", "))
-            })?;
-        }
-        let hash = blake3::hash(value.to_string().as_bytes()).to_hex()[..16].to_owned();
+    /// What a file asks for, if it makes sense.
+    fn checked(file: File, hash: String) -> Result<Self, String> {
         let File { agent, sources, measurements, sinks, alerts, names } = file;
         if sources.is_empty() {
             return Err(
@@ -565,18 +563,7 @@ impl Configuration {
         if measurements.is_empty() {
             return Err("measurements is empty; name one".to_owned());
         }
-        if let Some(files) = &sinks.files {
-            crate::files::check(files)?;
-        }
-        if let Some(kafka) = &sinks.kafka {
-            kafka.check(sinks.anonymize).map_err(|reason| format!("sinks.kafka{reason}"))?;
-        }
-        if let Some(options) = &sinks.prometheus {
-            options.access().check("prometheus")?;
-        }
-        if let Some(options) = &sinks.console {
-            options.access().check("console")?;
-        }
+        sinks.check()?;
         for (name, rule) in &alerts {
             rule.check(&measurements).map_err(|reason| format!("alerts.{name}: {reason}"))?;
         }
@@ -591,6 +578,59 @@ impl Configuration {
         self.names.read()?;
         Plan::several(self.measurements.clone()).map_err(|error| Failure::Usage(error.to_string()))
     }
+}
+
+/// Reads a file; variables of the environment and `sets`, each `PATH=VALUE`, override it. `check` gets its
+/// fields and the first digits of a hash over all that was set.
+///
+/// # Errors
+/// When it cannot be read, or asks for what makes no sense; with the line where one is to blame.
+pub(crate) fn read<F: DeserializeOwned, T>(
+    path: &Path,
+    sets: &[String],
+    check: impl FnOnce(F, String) -> Result<T, String>,
+) -> Result<T, Failure> {
+    let name = visible(&path.to_string_lossy()).into_owned();
+    let text = fs::read_to_string(path)
+        .map_err(|error| Failure::Failed(format!("cannot read {name}: {error}")))?;
+    let variables = std::env::vars().filter_map(|(variable, value)| {
+        let path = variable.strip_prefix(PREFIX)?;
+        Some((path.to_lowercase().replace("__", ".").replace('_', "-"), value))
+    });
+    let mut overrides: Vec<_> = variables.collect();
+    overrides.sort();
+    for set in sets {
+        let (path, value) = set
+            .split_once('=')
+            .ok_or_else(|| Failure::Usage(format!("invalid --set '{set}'; write PATH=VALUE")))?;
+        overrides.push((path.to_owned(), value.to_owned()));
+    }
+    let parsed = parse(&text, &overrides).and_then(|(file, hash)| check(file, hash));
+    parsed.map_err(|reason| Failure::Usage(format!("{name}: {reason}")))
+}
+
+/// The fields that a text and these overrides of them, by path, describe, and their hash.
+fn parse<F: DeserializeOwned>(
+    text: &str,
+    overrides: &[(String, String)],
+) -> Result<(F, String), String> {
+    let mut value: Value = serde_saphyr::from_str(text).map_err(|error| complaint(&error))?;
+    // The file first: of it alone, a line can be named.
+    let mut file: F = serde_saphyr::from_str(text).map_err(|error| complaint(&error))?;
+    if !overrides.is_empty() {
+        for (path, new) in overrides {
+            set(&mut value, path, new)?;
+        }
+        let text = value.to_string();
+        file = serde_saphyr::from_str(&text).map_err(|error| {
+            let reason = complaint(&error);
+            let reason = reason.split_once("line 1: ").map_or(&*reason, |(_, reason)| reason);
+            let paths: Vec<_> = overrides.iter().map(|(path, _)| &**path).collect();
+            format!("with {} set: {reason}", paths.join(", "))
+        })?;
+    }
+    let hash = blake3::hash(value.to_string().as_bytes()).to_hex()[..16].to_owned();
+    Ok((file, hash))
 }
 
 /// Sets the field at this path, with dots between its names, to a value as YAML writes it.

@@ -7,7 +7,6 @@ use flowgauge_engine::report::{EpochReport, Gap, TotalReport};
 use flowgauge_engine::sink::{Format, Json, visible_json};
 use serde_json::{Map, Value};
 
-use crate::config::AgentOptions;
 use crate::names::Names;
 
 /// Writes reports with the agent's name, the hash of its configuration, and labels of their addresses.
@@ -19,8 +18,8 @@ pub(crate) struct Lines {
 
 impl Lines {
     /// Those of an agent.
-    pub(crate) fn new(agent: &AgentOptions, hash: &str, names: Option<Arc<Names>>) -> Self {
-        let name = Value::from(agent.name());
+    pub(crate) fn new(agent: &str, hash: &str, names: Option<Arc<Names>>) -> Self {
+        let name = Value::from(agent);
         let head = format!("{{\"agent\":{name},\"configuration\":\"{hash}\",");
         Self { head, names }
     }

@@ -266,7 +266,7 @@ fn a_folder_is_of_one_agent() {
     let lock = fs::File::create(folder.join("data/lock")).unwrap();
     lock.lock().unwrap();
     let failure = run_file(&file, &[]).unwrap_err();
-    assert!(failure.to_string().ends_with("another agent uses it"), "{failure}");
+    assert!(failure.to_string().ends_with("another process uses it"), "{failure}");
     assert_eq!(failure.code(), 5);
     fs::remove_dir_all(folder).unwrap();
 }

@@ -5,7 +5,6 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs, UdpSock
 use std::thread;
 use std::time::{Duration, Instant};
 
-use flowgauge_engine::Config;
 use flowgauge_engine::report::EpochReport;
 use flowgauge_engine::sink::{Item, Sink, SinkError, Takes};
 
@@ -50,10 +49,10 @@ enum Session {
 
 impl Exporter {
     /// Connects when there is something to send, so that an agent starts before its collector.
-    pub(crate) fn new(options: &IpfixOptions, measurements: &[Config]) -> Self {
+    pub(crate) fn new(options: &IpfixOptions, measurements: Vec<String>) -> Self {
         Self {
             options: options.clone(),
-            measurements: measurements.iter().map(|config| config.name.clone()).collect(),
+            measurements,
             session: None,
             templates: Templates::default(),
             announced: None,

@@ -206,7 +206,7 @@ fn exporter(to: &str, enterprise: u32) -> Exporter {
         enterprise: enterprise.try_into().ok(),
         anonymize: None,
     };
-    Exporter::new(&options, &[Config::seeded(1)])
+    Exporter::new(&options, vec![Config::seeded(1).name])
 }
 
 fn collector() -> (UdpSocket, String) {

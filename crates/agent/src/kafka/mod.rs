@@ -7,7 +7,7 @@
 mod options;
 
 #[cfg(feature = "kafka")]
-mod login;
+pub(crate) mod login;
 #[cfg(feature = "kafka")]
 mod missed;
 #[cfg(feature = "kafka")]
@@ -25,5 +25,5 @@ mod snapshots;
 mod tests;
 
 #[cfg(feature = "kafka")]
-pub(crate) use open::open;
+pub(crate) use open::{From, open};
 pub use options::{Mechanism, Options, Sasl, Tls, What};

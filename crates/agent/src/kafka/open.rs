@@ -11,28 +11,36 @@ use super::producer::Producer;
 use super::reports::Reports;
 use super::snapshots::Snapshots;
 use super::{Options, What};
-use crate::config::Configuration;
 use crate::failure::Failure;
 use crate::lines::Lines;
+
+/// The agent whose reports are sent.
+pub(crate) struct From<'a> {
+    /// Its name.
+    pub(crate) agent: String,
+    /// The hash of its configuration.
+    pub(crate) hash: &'a str,
+    /// Its folder.
+    pub(crate) data: &'a Path,
+    /// Whether the run ends.
+    pub(crate) stop: &'a Arc<AtomicBool>,
+}
 
 /// Opens a sink for all that is sent. Brokers may be away: they are sought when there is something to send.
 pub(crate) fn open(
     options: &Options,
-    configuration: &Configuration,
+    from: &From<'_>,
     lines: Lines,
-    data: &Path,
-    stop: &Arc<AtomicBool>,
 ) -> Result<Vec<Box<dyn Sink>>, Failure> {
-    let agent = &configuration.agent;
+    let From { agent, hash, data, stop } = from;
     let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
-    let producer = |what| Producer::new(options, what, &agent.name());
+    let producer = |what| Producer::new(options, what, agent);
     if options.what.contains(&What::Report) {
-        sinks.push(Box::new(Reports::new(producer("reports")?, lines, &configuration.hash)));
+        sinks.push(Box::new(Reports::new(producer("reports")?, lines, hash)));
     }
     if options.what.contains(&What::Snapshot) {
         let positions = Positions::open(data).map_err(Failure::Output)?;
         let (producer, journal) = (producer("snapshots")?, data.join("journal"));
-        let hash = &configuration.hash;
         sinks.push(Box::new(Snapshots::new(producer, positions, journal, hash, stop)));
     }
     Ok(sinks)

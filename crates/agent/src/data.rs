@@ -1,0 +1,62 @@
+//! The folder of an agent, or of a collector.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::failure::Failure;
+
+/// The bytes of the seed that an agent draws for itself.
+const SEED_BYTES: usize = 64;
+
+/// The folder that a process has for itself.
+pub(crate) struct Data {
+    pub(crate) folder: PathBuf,
+    /// Holds the lock as long as it is open.
+    _lock: File,
+}
+
+impl Data {
+    /// Takes the folder, which is made where there is none.
+    pub(crate) fn open(folder: &Path) -> Result<Self, Failure> {
+        let folder = folder.to_owned();
+        let name = folder.display().to_string();
+        let failed =
+            |error: &dyn std::fmt::Display| Failure::Output(format!("cannot use {name}: {error}"));
+        fs::create_dir_all(&folder).map_err(|error| failed(&error))?;
+        let mut private = OpenOptions::new();
+        private.write(true).create(true).truncate(false).mode(0o600);
+        let lock = private.open(folder.join("lock")).map_err(|error| failed(&error))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { folder, _lock: lock }),
+            Err(TryLockError::WouldBlock) => Err(failed(&"another process uses it")),
+            Err(TryLockError::Error(error)) => Err(failed(&error)),
+        }
+    }
+
+    /// The seed of all epochs, so that those of several runs add up.
+    pub(crate) fn seed(&self) -> Result<PathBuf, Failure> {
+        let path = self.folder.join("seed");
+        let draw = || {
+            let mut secret = [0; SEED_BYTES];
+            File::open("/dev/urandom")?.read_exact(&mut secret)?;
+            let beside = self.folder.join("seed.part");
+            let mut file = OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .mode(0o600)
+                .open(&beside)?;
+            file.write_all(&secret)?;
+            file.sync_all()?;
+            fs::rename(&beside, &path)
+        };
+        if !path.exists() {
+            draw().map_err(|error| {
+                Failure::Output(format!("cannot write the seed {}: {error}", path.display()))
+            })?;
+        }
+        Ok(path)
+    }
+}
