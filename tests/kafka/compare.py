@@ -9,13 +9,19 @@ import sys
 
 flowgauge, records, folder, what = sys.argv[1:]
 folder = pathlib.Path(folder)
-by_id, copies, partitions, order = {}, 0, set(), []
+by_id, by_key, copies, partitions, order = {}, {}, 0, set(), []
 for line in open(records):
     partition, key, headers, value = line.rstrip("\n").split("\t")
     headers = dict(header.split("=", 1) for header in headers.split(" "))
     value = base64.b64decode(value)
-    assert key == folder.name, key
-    partitions.add(partition)
+    assert headers["agent"] == folder.name, headers
+    if headers["type"] == "snapshot":
+        # Those of one epoch are in one partition, of whichever agent.
+        assert key == f"{headers['measurement']}/{headers['start']}", key
+        assert by_key.setdefault(key, partition) == partition, key
+    else:
+        assert key == folder.name, key
+        partitions.add(partition)
     before = by_id.setdefault(headers["id"], (headers, value))
     if before[1] is value:
         order.append(headers["id"])
@@ -23,6 +29,7 @@ for line in open(records):
         assert before[1] == value, f"two records of the id {headers['id']} differ"
         copies += 1
 assert len(partitions) == 1, partitions
+assert len(set(by_key.values())) > 1, "all epochs are in one partition"
 
 lines = (folder / "reports.jsonl").read_text().splitlines()
 reports = [value.decode() for headers, value in map(by_id.get, order) if headers["type"] != "snapshot"]

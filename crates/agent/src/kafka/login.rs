@@ -11,7 +11,7 @@ use crate::secret;
 
 /// Sets what a client needs to encrypt and to log in. `place` is the path of the fields in the file, such as
 /// `sinks.kafka`. The files are read here, since the client would read them when it is already confined.
-pub(super) fn apply(
+pub(crate) fn apply(
     config: &mut ClientConfig,
     tls: Option<&Tls>,
     sasl: Option<&Sasl>,

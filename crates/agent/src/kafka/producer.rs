@@ -33,11 +33,15 @@ const MESSAGE_BYTES: usize = 64 << 20;
 pub(super) struct Record<'a> {
     /// `epoch`, `gap`, `total` or `snapshot`.
     pub(super) kind: &'static str,
+    /// The id of a network-wide report, which stands for the run and the epoch in that of the record.
+    pub(super) network: Option<&'a str>,
     pub(super) measurement: &'a str,
     /// The run, where its epochs are stored.
     pub(super) run: Option<u64>,
     /// The epoch, or the first of a gap.
     pub(super) epoch: Option<u64>,
+    /// The start of the epoch of a snapshot: snapshots of one epoch share a key, and with it a partition.
+    pub(super) start_ns: Option<i64>,
     /// The hash of the configuration, where it is known.
     pub(super) configuration: Option<&'a str>,
     pub(super) content_type: &'static str,
@@ -46,18 +50,23 @@ pub(super) struct Record<'a> {
 
 impl Record<'_> {
     /// The id: copies of a record share it, and no other record has it.
-    fn headers(&self) -> OwnedHeaders {
+    fn headers(&self, agent: &str) -> OwnedHeaders {
         let [kind, measurement] = [self.kind, self.measurement].map(str::to_owned);
         let run = self.run.map(|run| format!("{run:016x}"));
         let epoch = self.epoch.map(|epoch| epoch.to_string());
         let parts = [Some(&kind), Some(&measurement), run.as_ref(), epoch.as_ref()];
-        let id = parts.into_iter().flatten().map(|part| &**part).collect::<Vec<_>>().join("/");
+        let id = match self.network {
+            Some(id) => format!("{kind}/{id}"),
+            None => parts.into_iter().flatten().map(|part| &**part).collect::<Vec<_>>().join("/"),
+        };
         let headers = [
             ("id", Some(id)),
             ("type", Some(kind)),
+            ("agent", Some(agent.to_owned())),
             ("measurement", Some(measurement)),
             ("run", run),
             ("epoch", epoch),
+            ("start", self.start_ns.map(|start_ns| start_ns.to_string())),
             ("configuration", self.configuration.map(str::to_owned)),
             ("content-type", Some(self.content_type.to_owned())),
         ];
@@ -74,8 +83,8 @@ pub(super) struct Producer {
     output: String,
     config: ClientConfig,
     topic: String,
-    /// The key of all records, the agent's name: they keep their order in one partition.
-    key: String,
+    /// The agent's name, the key of its reports: they keep their order in one partition.
+    agent: String,
     /// The client of the brokers; `None` behind an error that it does not survive.
     client: Option<ThreadedProducer<Context>>,
     /// Whether the last record was not acknowledged.
@@ -121,7 +130,7 @@ impl Producer {
             output,
             config,
             topic: options.topic.clone(),
-            key: agent.to_owned(),
+            agent: agent.to_owned(),
             client: None,
             is_failing: false,
             refused: BTreeSet::new(),
@@ -187,10 +196,11 @@ impl Producer {
         self.connect()?;
         let client = self.client.as_ref().ok_or(KafkaError::Canceled)?;
         let (acknowledge, acknowledged) = sync_channel(1);
+        let shared = record.start_ns.map(|start_ns| format!("{}/{start_ns}", record.measurement));
         let message = BaseRecord::with_opaque_to(&self.topic, Box::new(acknowledge))
-            .key(&*self.key)
+            .key(shared.as_deref().unwrap_or(&self.agent))
             .payload(record.payload)
-            .headers(record.headers());
+            .headers(record.headers(&self.agent));
         client.send(message).map_err(|(error, _)| error)?;
         match acknowledged.recv_timeout(LIMIT + GRACE) {
             Ok(Ok(())) => {

@@ -33,14 +33,20 @@ impl Sink for Reports {
             Item::Total(total) => ("total", &total.measurement, total.run, None),
             Item::Snapshot(_) => return Ok(()),
         };
+        let network = match item {
+            Item::Epoch(report) => report.network.as_ref().map(|network| &*network.id),
+            _ => None,
+        };
         self.line.clear();
         let written = self.lines.item(item, &mut self.line);
         written.map_err(|error| self.producer.error(error))?;
         self.producer.send(&Record {
             kind,
+            network,
             measurement,
             run,
             epoch,
+            start_ns: None,
             configuration: Some(&self.configuration),
             content_type: "application/json",
             payload: self.line.trim_ascii_end(),

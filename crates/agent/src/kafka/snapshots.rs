@@ -89,9 +89,11 @@ impl Snapshots {
         let (run, epoch) = position.epoch.unzip();
         let sent = self.producer.send(&Record {
             kind: "snapshot",
+            network: None,
             measurement,
             run,
             epoch,
+            start_ns: Some(position.start_ns),
             configuration,
             content_type: "application/octet-stream",
             payload: bytes,
