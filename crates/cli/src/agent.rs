@@ -1,6 +1,6 @@
-//! `flowgauge run` and `check`, where the command was built with the agent.
+//! `flowgauge run`, `collect` and `check`, where the command was built with the agent.
 
-pub(crate) use built::{check, help, run, top};
+pub(crate) use built::{check, collect, help, run, top};
 
 #[cfg(feature = "agent")]
 mod built {
@@ -12,7 +12,9 @@ mod built {
 
     use flowgauge_agent::config::{InterfaceOptions, ReplayOptions, SourceOptions};
     use flowgauge_agent::sandbox::{self, Sandbox};
-    use flowgauge_agent::{Configuration, Failure as AgentFailure, Origin, SOCKET, feed, log, top};
+    use flowgauge_agent::{
+        Configuration, Failure as AgentFailure, Origin, SOCKET, collect, feed, log, top,
+    };
     use flowgauge_engine::EpochLength;
     use flowgauge_engine::sink::layout::Look;
     use flowgauge_engine::sink::{Sink, Text};
@@ -42,10 +44,40 @@ mod built {
             Ok(sandbox) => sandbox,
             Err(error) => return Ok(ended(Err(error))),
         };
-        let last = Last::default();
-        last.print_on_request(Text { rows: ROWS, look: Look::default() })?;
+        let last = last()?;
         let sinks = || vec![Box::new(last.clone()) as Box<dyn Sink>];
         Ok(ended(flowgauge_agent::run(&origin, &sinks, sandbox.as_ref())))
+    }
+
+    /// The last reports, which USR1 prints.
+    fn last() -> Result<Last, Failure> {
+        let last = Last::default();
+        last.print_on_request(Text { rows: ROWS, look: Look::default() })?;
+        Ok(last)
+    }
+
+    /// Runs a collector until a signal ends it, and gives its exit code.
+    #[cfg(feature = "kafka")]
+    pub(crate) fn collect(Agent { config, set, no_sandbox }: &Agent) -> Result<u8, Failure> {
+        let origin = origin(config, set)?;
+        let entered = collect::Configuration::read(&origin).and_then(|configuration| {
+            log::start(configuration.collect.log);
+            let enter = || Sandbox::enter_collector(&configuration, &origin.path);
+            (!no_sandbox).then(enter).transpose()
+        });
+        let sandbox = match entered {
+            Ok(sandbox) => sandbox,
+            Err(error) => return Ok(ended(Err(error))),
+        };
+        let last = last()?;
+        let sinks = || vec![Box::new(last.clone()) as Box<dyn Sink>];
+        Ok(ended(collect::run(&origin, &sinks, sandbox.as_ref())))
+    }
+
+    #[cfg(not(feature = "kafka"))]
+    pub(crate) fn collect(_: &Agent) -> Result<u8, Failure> {
+        let message = "this flowgauge was built without Kafka; build it with 'make agent'";
+        Err(Failure::Usage(message.to_owned()))
     }
 
     /// Enters the sandbox of an agent, and leaves a helper outside.
@@ -61,9 +93,16 @@ mod built {
         Ok(ended(sandbox::help(&origin(config, set)?)))
     }
 
-    /// Prints what an agent would run.
+    /// Prints what an agent or a collector would run.
     pub(crate) fn check(Checked { config, set }: &Checked) -> Result<u8, Failure> {
-        let checked = origin(config, set)?.read().and_then(|configuration| {
+        let origin = origin(config, set)?;
+        if collect::is_collector(&origin.path) {
+            return match collect::Configuration::read(&origin) {
+                Ok(configuration) => output::write(None, &configuration.to_string()).map(|()| FINE),
+                Err(error) => Ok(ended(Err(error))),
+            };
+        }
+        let checked = origin.read().and_then(|configuration| {
             let plan = configuration.plan()?;
             Ok((configuration, plan))
         });
@@ -144,6 +183,10 @@ mod built {
     use crate::failure::Failure;
 
     pub(crate) fn run(_: &Agent) -> Result<u8, Failure> {
+        Err(absent())
+    }
+
+    pub(crate) fn collect(_: &Agent) -> Result<u8, Failure> {
         Err(absent())
     }
 

@@ -125,6 +125,15 @@ Examples:
   flowgauge run -C flowgauge.yaml
   flowgauge run -C flowgauge.yaml --set sinks.prometheus.listen=127.0.0.1:9000")]
     Run(Agent),
+    /// Merge the snapshots of many agents from Kafka, and report on the whole network, as a file says
+    ///
+    /// HUP reads the file again. USR1 prints the last reports to standard error. Exit codes beyond the
+    /// usual: 4 the topic cannot be read, 5 an output cannot be written.
+    #[command(after_help = "\
+Examples:
+  flowgauge collect -C collect.yaml
+  flowgauge collect -C collect.yaml --set collect.delay=10s")]
+    Collect(Agent),
     /// Serve an agent in its sandbox: open packet sockets, run programs of alerts
     #[command(hide = true)]
     Helper(Agent),
@@ -135,7 +144,7 @@ Examples:
   flowgauge top -i eth0 --key source                    an interface, without an agent
   flowgauge top -r trace.pcap                           a capture, at its own pace")]
     Top(Top),
-    /// Check the file of an agent, and show what it would run and its memory
+    /// Check the file of an agent or a collector, and show what it would run and its memory
     Check(Checked),
     /// Print a completion script for a shell
     #[command(after_help = "\
@@ -362,10 +371,10 @@ pub(crate) struct Query {
     pub(crate) output: Output,
 }
 
-/// The file of an agent.
+/// The file of an agent or a collector.
 #[derive(Args)]
 pub(crate) struct Agent {
-    /// Read sources, measurements, sinks and alerts from this file
+    /// Read what to measure or collect, sinks and alerts from this file
     #[arg(short = 'C', long, value_name = "FILE")]
     pub(crate) config: PathBuf,
 
@@ -397,7 +406,7 @@ pub(crate) struct Top {
     pub(crate) measurement: Measurement,
 }
 
-/// A file of an agent to check.
+/// A file of an agent or a collector to check.
 #[derive(Args)]
 pub(crate) struct Checked {
     /// File to check

@@ -58,6 +58,7 @@ fn main() -> ExitCode {
         Command::Merge(merging) => snapshots::merge(merging).map(|()| FINE),
         Command::Explain(reading) => explain::run(reading).map(|()| FINE),
         Command::Run(options) => agent::run(options),
+        Command::Collect(options) => agent::collect(options),
         Command::Helper(options) => agent::help(options),
         Command::Top(options) => agent::top(options).map(|()| FINE),
         Command::Check(options) => agent::check(options),

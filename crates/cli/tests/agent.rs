@@ -312,7 +312,7 @@ fn an_agent_gives_up_what_it_does_not_need_and_its_helper_does_the_rest() {
     let err = text(&ended.stderr);
     assert!(err.contains("flowgauge: sandbox: user "), "{err}");
     let refusal = format!(
-        "the configuration stays as it is: the sandbox does not reach {}; restart the agent to change",
+        "the configuration stays as it is: the sandbox does not reach {}; restart to change",
         other.display()
     );
     assert!(err.contains(&refusal), "{err}");
@@ -502,12 +502,15 @@ fn the_documentation_has_configurations_that_pass_the_check() {
             continue;
         }
         let text = fs::read_to_string(&file).unwrap();
-        let blocks = text.split("agent: {").skip(1).filter_map(|rest| {
-            let end = ["\nEOF", "\n```"].iter().filter_map(|end| rest.find(end)).min()?;
-            Some(format!("agent: {{{}\n", &rest[..end]))
-        });
+        let blocks = |first: &'static str| {
+            text.split(first).skip(1).filter_map(move |rest| {
+                let end = ["\nEOF", "\n```"].iter().filter_map(|end| rest.find(end)).min()?;
+                Some(format!("{first}{}\n", &rest[..end]))
+            })
+        };
+        let agents = blocks("agent: {").filter(|block| block.contains("sources:"));
         let is_built = |block: &String| cfg!(feature = "kafka") || !block.contains("kafka:");
-        for block in blocks.filter(|block| block.contains("sources:")).filter(is_built) {
+        for block in agents.chain(blocks("collect: {")).filter(is_built) {
             fs::write(place.0.join("block.yaml"), &block).unwrap();
             let check = ["check", &place.path("block.yaml")];
             let answer = Command::new(BINARY).args(check).output().unwrap();

@@ -110,9 +110,14 @@ struct Measured {
 impl Measured {
     /// Adds a report. Returns the point before that of the report, where it is complete by that.
     fn add(&mut self, report: &EpochReport) -> Option<Point> {
+        self.undelivered += report.undelivered;
+        let is_before = |(newest_ns, _)| report.start_ns.is_some_and(|own_ns| own_ns <= newest_ns);
+        if report.network.is_some() && self.newest_ns.is_some_and(is_before) {
+            // A correction of an epoch that counts already.
+            return None;
+        }
         self.account.add(&report.account);
         self.epochs += 1;
-        self.undelivered += report.undelivered;
         self.newest_ns = report.start_ns.zip(report.end_ns).or(self.newest_ns);
         let point = Point::of(report)?;
         let before = self.history.newest().copied();

@@ -13,7 +13,7 @@ use super::text::escaped;
 use MetricType::{Counter, Gauge};
 
 /// Every family: its name, without the `_total` of counters, its kind and its help.
-const FAMILIES: [(&str, MetricType, &str); 41] = [
+const FAMILIES: [(&str, MetricType, &str); 45] = [
     ("flowgauge_packets", Counter, "Packets with a key"),
     ("flowgauge_bytes", Counter, "Bytes of packets with a key, on the wire"),
     ("flowgauge_account_packets", Counter, "Packets by what became of them"),
@@ -60,6 +60,10 @@ const FAMILIES: [(&str, MetricType, &str); 41] = [
     ("flowgauge_alert_pending", Gauge, "Whether an alert's condition matches, not yet long enough"),
     ("flowgauge_alert_firing", Gauge, "Whether an alert fires"),
     ("flowgauge_alert_notifications_missed", Counter, "Changes of alerts that were not told"),
+    ("flowgauge_agents", Gauge, "Agents expected, reported and missing in the last epoch"),
+    ("flowgauge_epoch_snapshots", Gauge, "Snapshots merged in the last epoch"),
+    ("flowgauge_collected_snapshots", Counter, "Snapshots read, by what became of them"),
+    ("flowgauge_late_snapshots", Counter, "Snapshots that came too late, by agent"),
     ("flowgauge_journal_epochs", Gauge, "Closed epochs that are kept"),
     ("flowgauge_journal_bytes", Gauge, "Bytes of the closed epochs that are kept"),
     ("flowgauge_journal_removed", Counter, "Epochs removed by age, or to make room"),

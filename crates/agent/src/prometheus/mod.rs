@@ -24,6 +24,7 @@ use serde::Deserialize;
 
 use crate::alert::Board;
 use crate::anonymize::Method;
+use crate::collect::SharedCounts;
 use crate::http::{Access, listen};
 use crate::journal::Counts;
 use flows::Flows;
@@ -69,8 +70,9 @@ fn series() -> usize {
 pub struct Metrics {
     store: Arc<Mutex<Store>>,
     board: Board,
-    journal: Arc<Counts>,
+    journal: Option<Arc<Counts>>,
     exporters: Vec<Accounts>,
+    collected: Option<SharedCounts>,
 }
 
 #[derive(Debug)]
@@ -79,10 +81,16 @@ struct Store {
     measured: BTreeMap<Arc<str>, Measured>,
 }
 
+/// Epochs of a network that may still be corrected.
+const CORRECTED: usize = 1000;
+
 /// The totals of a measurement, and its last epoch.
 #[derive(Debug, Default)]
 struct Measured {
+    /// The sum of all epochs but those of a network that may still be corrected.
     account: Account,
+    /// These by their start.
+    recent: BTreeMap<i64, Account>,
     epochs: u64,
     empty_epochs: u64,
     undelivered: u64,
@@ -95,8 +103,18 @@ impl Metrics {
     /// No metrics yet, with at most `series` that name flows; alerts are those of `board`, and kept epochs
     /// those of `journal`.
     pub fn new(series: usize, board: Board, journal: Arc<Counts>) -> Self {
+        Self { journal: Some(journal), ..Self::empty(series, board) }
+    }
+
+    /// No metrics of network-wide reports yet, with the counts of their collector.
+    pub fn of_network(series: usize, collected: SharedCounts) -> Self {
+        Self { collected: Some(collected), ..Self::empty(series, Board::default()) }
+    }
+
+    fn empty(series: usize, board: Board) -> Self {
         let store = Store { flows: Flows::new(series), measured: BTreeMap::new() };
-        Self { store: Arc::new(Mutex::new(store)), board, journal, exporters: Vec::new() }
+        let store = Arc::new(Mutex::new(store));
+        Self { store, board, journal: None, exporters: Vec::new(), collected: None }
     }
 
     /// The same, with the accounts of exporters of flow records.
@@ -120,7 +138,12 @@ impl Metrics {
         }
         samples.push(Sample::new("flowgauge_flow_series", &[], store.flows.len() as f64));
         samples::alerts(&self.board, &mut samples);
-        samples::journal(&self.journal, &mut samples);
+        if let Some(journal) = &self.journal {
+            samples::journal(journal, &mut samples);
+        }
+        if let Some(collected) = &self.collected {
+            samples::collected(&collected.get(), &mut samples);
+        }
         samples::exporters(&self.exporters, &mut samples);
         samples
     }
@@ -132,12 +155,27 @@ impl Store {
     }
 
     fn epoch(&mut self, report: &EpochReport, now: Instant) {
-        let gauges = samples::epoch(report, &mut self.flows, now);
-        let measured = self.of(&report.measurement);
-        measured.account.add(&report.account);
-        measured.epochs += 1;
+        let (measured, start_ns) = (self.of(&report.measurement), report.start_ns.unwrap_or(0));
         measured.undelivered += report.undelivered;
-        measured.gauges = gauges;
+        if report.network.is_some() {
+            let latest_ns = measured.recent.last_key_value().map(|(start_ns, _)| *start_ns);
+            let before = measured.recent.insert(start_ns, report.account.clone());
+            measured.epochs += u64::from(before.is_none());
+            if measured.recent.len() > CORRECTED
+                && let Some((_, oldest)) = measured.recent.pop_first()
+            {
+                measured.account.add(&oldest);
+            }
+            if latest_ns.is_some_and(|latest_ns| start_ns < latest_ns) {
+                // The gauges are those of a later epoch.
+                return;
+            }
+        } else {
+            measured.account.add(&report.account);
+            measured.epochs += 1;
+        }
+        let gauges = samples::epoch(report, &mut self.flows, now);
+        self.of(&report.measurement).gauges = gauges;
     }
 
     fn total(&mut self, report: &TotalReport) {

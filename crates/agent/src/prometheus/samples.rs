@@ -16,6 +16,7 @@ use super::Measured;
 use super::flows::Flows;
 use crate::alert::Board;
 use crate::alert::state::State;
+use crate::collect;
 use crate::flow;
 use crate::journal::Counts;
 
@@ -66,7 +67,8 @@ impl Measured {
     /// The totals since the start.
     pub(super) fn totals(&self, name: &str, to: &mut Vec<Sample>) {
         let of = [("measurement", name)];
-        let account = &self.account;
+        let mut account = self.account.clone();
+        self.recent.values().for_each(|recent| account.add(recent));
         let mut push = |family, value: u64| to.push(Sample::new(family, &of, value as f64));
         push("flowgauge_packets", account.keyed);
         push("flowgauge_bytes", account.keyed_bytes);
@@ -114,6 +116,18 @@ pub(super) fn epoch(report: &EpochReport, flows: &mut Flows, now: Instant) -> Ve
             &of,
             end_ns as f64 / 1e9,
         ));
+    }
+    if let Some(network) = &report.network {
+        for (state, agents) in [
+            ("expected", network.agents),
+            ("reported", network.reported),
+            ("missing", network.missing.len() as u64),
+        ] {
+            let labels = [of[0], ("state", state)];
+            samples.push(Sample::new("flowgauge_agents", &labels, agents as f64));
+        }
+        let snapshots = network.revision as f64;
+        samples.push(Sample::new("flowgauge_epoch_snapshots", &of, snapshots));
     }
     for (task, answer) in &report.tasks {
         match answer {
@@ -260,6 +274,18 @@ pub(super) fn journal(counts: &Counts, to: &mut Vec<Sample>) {
         ("flowgauge_journal_removed", &counts.removed),
     ] {
         to.push(Sample::new(family, &[], count.load(Ordering::Relaxed) as f64));
+    }
+}
+
+/// What became of the snapshots that a collector read.
+pub(super) fn collected(counts: &collect::Counts, to: &mut Vec<Sample>) {
+    for outcome in collect::Outcome::ALL {
+        let labels = [("outcome", outcome.name())];
+        let family = "flowgauge_collected_snapshots";
+        to.push(Sample::new(family, &labels, counts.of(outcome) as f64));
+    }
+    for (agent, late) in counts.late() {
+        to.push(Sample::new("flowgauge_late_snapshots", &[("agent", agent)], late as f64));
     }
 }
 

@@ -17,13 +17,15 @@ use rustix::thread::set_no_new_privs;
 pub use helper::{Helper, help};
 use places::Places;
 
+use crate::collect;
 use crate::config::{Configuration, SourceOptions};
 use crate::failure::Failure;
 use crate::log::say;
 
 /// A sandbox that was entered.
 pub struct Sandbox {
-    helper: Helper,
+    /// The helper of an agent.
+    helper: Option<Helper>,
     places: Places,
     user: Option<String>,
     /// Whether it leaves what AF_XDP needs.
@@ -41,6 +43,29 @@ impl Sandbox {
         file: &Path,
         helper: Command,
     ) -> Result<Self, Failure> {
+        let xdp = configuration.sources.iter().any(SourceOptions::is_xdp);
+        let user = configuration.agent.user.clone();
+        Self::confine(user, xdp, Places::of(configuration, file), Some(helper))
+    }
+
+    /// Enters the sandbox that a collector's configuration asks for; this process has a single thread yet.
+    ///
+    /// # Errors
+    /// As [`Self::enter`].
+    pub fn enter_collector(
+        configuration: &collect::Configuration,
+        file: &Path,
+    ) -> Result<Self, Failure> {
+        let places = Places::of_collector(configuration, file);
+        Self::confine(configuration.collect.user.clone(), false, places, None)
+    }
+
+    fn confine(
+        user: Option<String>,
+        xdp: bool,
+        places: Places,
+        helper: Option<Command>,
+    ) -> Result<Self, Failure> {
         let failed = |what: &str, error: &dyn std::fmt::Display| {
             Failure::Failed(format!("sandbox: {what}: {error}; --no-sandbox runs without it"))
         };
@@ -49,13 +74,10 @@ impl Sandbox {
         if threads.map_err(|error| failed("cannot count threads", &error))? != 1 {
             return Err(failed("too late", &"there are threads already"));
         }
-        let user = configuration.agent.user.clone();
         let account = user.as_deref().map(user::find).transpose()?;
-        let places = Places::of(configuration, file);
         places.make(account.as_ref())?;
-        let helper =
-            Helper::start(helper).map_err(|error| failed("cannot start the helper", &error))?;
-        let xdp = configuration.sources.iter().any(SourceOptions::is_xdp);
+        let helper = helper.map(Helper::start).transpose();
+        let helper = helper.map_err(|error| failed("cannot start the helper", &error))?;
         let who = user::become_user(account.as_ref(), xdp)?;
         set_no_new_privs(true).map_err(|error| failed("no new privileges", &error))?;
         let landlock = places.enforce().map_err(|error| failed("Landlock", &error))?;
@@ -64,9 +86,9 @@ impl Sandbox {
         Ok(Self { helper, places, user, xdp })
     }
 
-    /// The helper outside of the sandbox.
-    pub fn helper(&self) -> &Helper {
-        &self.helper
+    /// The helper outside of the sandbox, which a collector does not have.
+    pub fn helper(&self) -> Option<&Helper> {
+        self.helper.as_ref()
     }
 
     /// Whether another configuration can be had without leaving the sandbox.
@@ -74,19 +96,43 @@ impl Sandbox {
     /// # Errors
     /// With the user, privilege or place that it lacks.
     pub fn check(&self, next: &Configuration, file: &Path) -> Result<(), Failure> {
-        let refuse =
-            |what: &str| Err(Failure::Usage(format!("{what}; restart the agent to change that")));
-        if next.agent.user != self.user {
-            return refuse("agent.user is another one than that of the sandbox");
-        }
         if !self.xdp && next.sources.iter().any(SourceOptions::is_xdp) {
             return refuse("the sandbox leaves no privileges for af-xdp");
         }
-        match Places::of(next, file).beyond(&self.places) {
+        self.check_places(("agent", &next.agent.user), &Places::of(next, file))
+    }
+
+    /// The same for the configuration of a collector.
+    ///
+    /// # Errors
+    /// As [`Self::check`].
+    pub fn check_collector(
+        &self,
+        next: &collect::Configuration,
+        file: &Path,
+    ) -> Result<(), Failure> {
+        let places = Places::of_collector(next, file);
+        self.check_places(("collect", &next.collect.user), &places)
+    }
+
+    fn check_places(
+        &self,
+        (part, user): (&str, &Option<String>),
+        places: &Places,
+    ) -> Result<(), Failure> {
+        if *user != self.user {
+            return refuse(&format!("{part}.user is another one than that of the sandbox"));
+        }
+        match places.beyond(&self.places) {
             Some(place) => refuse(&format!("the sandbox does not reach {}", place.display())),
             None => Ok(()),
         }
     }
+}
+
+/// Says what a process cannot have without leaving its sandbox.
+fn refuse(what: &str) -> Result<(), Failure> {
+    Err(Failure::Usage(format!("{what}; restart to change that")))
 }
 
 #[cfg(test)]

@@ -10,8 +10,10 @@ use landlock::{
 };
 use nix::unistd::User;
 
-use crate::config::{Configuration, SourceOptions};
+use crate::collect;
+use crate::config::{Configuration, Sinks, SourceOptions};
 use crate::failure::Failure;
+use crate::names::NamesOptions;
 use crate::prometheus::Options;
 use crate::{console, files, kafka};
 
@@ -58,17 +60,37 @@ impl Places {
             SourceOptions::Interface(_) | SourceOptions::Records(_) => None,
             SourceOptions::Replay(replay) => Some(&*replay.replay),
         });
+        let read = [file].into_iter().chain(replays).chain(agent.seed.as_deref());
+        Self::with_outputs(read, &agent.data, sinks, names)
+    }
+
+    /// Those of the configuration of a collector.
+    pub(super) fn of_collector(configuration: &collect::Configuration, file: &Path) -> Self {
+        let collect::Configuration { collect, kafka, sinks, names, .. } = configuration;
+        let credentials = kafka.files();
+        let read =
+            [file, &collect.seed].into_iter().chain(credentials.iter().map(PathBuf::as_path));
+        Self::with_outputs(read, &collect.data, sinks, names)
+    }
+
+    /// The folders of files that are read, the folder of data, and what sinks and names need.
+    fn with_outputs<'a>(
+        read: impl Iterator<Item = &'a Path>,
+        data: &Path,
+        sinks: &Sinks,
+        names: &NamesOptions,
+    ) -> Self {
         let prometheus = sinks.prometheus.as_ref().map(Options::access);
         let console = sinks.console.as_ref().map(console::Options::access);
         let access = [prometheus.as_ref(), console.as_ref()];
         let tokens = access.into_iter().flatten().filter_map(|access| access.token_file.as_deref());
         let credentials = sinks.kafka.iter().flat_map(kafka::Options::files);
         let names = names.prefixes.iter().chain(&names.databases).map(PathBuf::as_path);
-        let read = [file].into_iter().chain(replays).chain(tokens).chain(credentials).chain(names);
-        let read = read.map(folder_of).collect();
+        let read = read.map(folder_of);
+        let read = read.chain(tokens.chain(credentials).chain(names).map(folder_of)).collect();
         let reports = sinks.files.as_ref().map(|options| files::folder(&options.path));
         let archive = sinks.parquet.as_ref().map(|options| options.path.clone());
-        let write = [Some(agent.data.clone()), reports, archive].into_iter().flatten();
+        let write = [Some(data.to_owned()), reports, archive].into_iter().flatten();
         let write = write.map(|folder| absolute(&folder)).collect();
         Self { read, write }
     }

@@ -1,0 +1,471 @@
+//! Messages in, network-wide reports out.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use flowgauge_engine::report::{EpochReport, LeftOut, Network};
+use flowgauge_engine::sink::{Each, units};
+use flowgauge_engine::snapshot::{Coverage, Snapshot};
+use flowgauge_engine::{Config, EngineError, EpochLength};
+use flowgauge_kernel::Seed;
+
+use super::counts::{Counts, Outcome};
+use super::epoch::{Added, Epoch, PartId, hash};
+use super::known::Known;
+use super::refusal::Refusal;
+
+/// Snapshots left out before the first one of their epoch, which are kept for its report.
+const STRAYS: usize = 1000;
+
+/// Names in a note; JSON lists all.
+const NAMED: usize = 10;
+
+/// How long epochs are waited for and kept, and in how much memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Time from the end of an epoch, or its first message where that is later, to its report, while
+    /// agents are missing; in nanoseconds.
+    pub delay_ns: i64,
+    /// Time from that report in which late snapshots correct it, in nanoseconds.
+    pub keep_ns: i64,
+    /// Bytes of the summaries of all epochs that are kept.
+    pub memory_bytes: usize,
+}
+
+/// What a report answers of a measurement.
+#[derive(Clone, Debug, Default)]
+pub struct Ask {
+    /// The tasks; by default those that the summary can answer.
+    pub tasks: Option<Vec<String>>,
+    /// Items of lists such as `top`; by default as the measurement has it.
+    pub top: Option<usize>,
+}
+
+/// A message with a snapshot.
+#[derive(Clone, Copy, Debug)]
+pub struct Message<'a> {
+    /// The partition of the topic, and its place there.
+    pub partition: i32,
+    /// The place in the partition. Places grow.
+    pub offset: i64,
+    /// The agent that sent it.
+    pub agent: &'a str,
+    /// The id of the snapshot, which no other one of the agent has.
+    pub id: &'a str,
+    /// The measurement and the start of the epoch, by which a snapshot that cannot be read is named.
+    pub of: Option<(&'a str, i64)>,
+    /// The snapshot.
+    pub bytes: &'a [u8],
+}
+
+/// What became of a message, and why, where it was not merged.
+#[derive(Debug)]
+pub struct Fed {
+    /// What became of it.
+    pub outcome: Outcome,
+    /// The field that keeps it out, and what is wrong with it.
+    pub why: Option<(&'static str, String)>,
+}
+
+/// From where a partition must be read again after a restart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// The partition.
+    pub partition: i32,
+    /// The first message that is still needed, or the next one.
+    pub offset: i64,
+    /// What [`Collector::assign`] takes.
+    pub floors: String,
+}
+
+/// A measurement and the start of an epoch.
+type Key = (Arc<str>, i64);
+
+/// What is known of a partition.
+#[derive(Default)]
+struct Partition {
+    /// The place behind its last message; `None` before one was read.
+    next: Option<i64>,
+    /// The latest epoch of each measurement that is not kept any more: those before it are too late.
+    floors: BTreeMap<Arc<str>, i64>,
+}
+
+/// A snapshot that cannot be read, of an epoch of which there is none yet.
+struct Stray {
+    agent: Arc<str>,
+    refusal: Refusal,
+    place: (i32, i64),
+    seen_ns: i64,
+}
+
+/// Merges snapshots by measurement and epoch, each once.
+pub struct Collector {
+    limits: Limits,
+    seed: Option<Seed>,
+    asks: BTreeMap<Arc<str>, Ask>,
+    known: Known,
+    epochs: BTreeMap<Key, Epoch>,
+    strays: BTreeMap<Key, Vec<Stray>>,
+    partitions: BTreeMap<i32, Partition>,
+    /// Snapshots that came too late since the last report of their measurement, by agent.
+    late: BTreeMap<Arc<str>, BTreeMap<Arc<str>, u64>>,
+    /// A snapshot of each measurement that is not needed any more: the next one is decoded into its memory.
+    spares: BTreeMap<Arc<str>, Snapshot>,
+    counts: Counts,
+}
+
+impl Collector {
+    /// Collects these measurements. `seed` is that of the seed file that all agents share.
+    pub fn new(
+        limits: Limits,
+        seed: Option<Seed>,
+        asks: impl IntoIterator<Item = (String, Ask)>,
+        known: Known,
+    ) -> Self {
+        Self {
+            limits,
+            seed,
+            asks: asks.into_iter().map(|(name, ask)| (name.into(), ask)).collect(),
+            known,
+            epochs: BTreeMap::new(),
+            strays: BTreeMap::new(),
+            partitions: BTreeMap::new(),
+            late: BTreeMap::new(),
+            spares: BTreeMap::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Messages since the start, by what became of them.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// The agents that reports wait for.
+    pub fn known(&self) -> &Known {
+        &self.known
+    }
+
+    /// Begins a partition where another collector, or this one before a restart, left it: with the floors
+    /// of its [`Position`].
+    pub fn assign(&mut self, partition: i32, floors: &str) {
+        let floors: BTreeMap<String, i64> = serde_json::from_str(floors).unwrap_or_default();
+        let floors = floors.into_iter().map(|(name, floor)| (name.into(), floor)).collect();
+        self.partitions.insert(partition, Partition { next: None, floors });
+    }
+
+    /// Gives up a partition, with all epochs that have messages of it.
+    pub fn revoke(&mut self, partition: i32) {
+        self.partitions.remove(&partition);
+        self.epochs.retain(|_, epoch| !epoch.offsets.contains_key(&partition));
+        for strays in self.strays.values_mut() {
+            strays.retain(|stray| stray.place.0 != partition);
+        }
+        self.strays.retain(|_, strays| !strays.is_empty());
+    }
+
+    /// From where each partition must be read again after a restart: no epoch that is still kept has a
+    /// message before. Partitions of which nothing was read stay where they are.
+    pub fn positions(&self) -> Vec<Position> {
+        let position = |(partition, known): (&i32, &Partition)| {
+            let next = known.next?;
+            let epochs = self.epochs.values().filter_map(|epoch| epoch.offsets.get(partition));
+            let strays = self.strays.values().flatten().map(|stray| &stray.place);
+            let strays = strays.filter(|place| place.0 == *partition).map(|place| &place.1);
+            let offset = epochs.chain(strays).copied().fold(next, i64::min);
+            let floors = known.floors.iter().map(|(name, floor)| (&**name, floor));
+            let floors = serde_json::to_string(&floors.collect::<BTreeMap<_, _>>());
+            Some(Position { partition: *partition, offset, floors: floors.unwrap_or_default() })
+        };
+        self.partitions.iter().filter_map(position).collect()
+    }
+
+    /// Passes over a message that is no snapshot.
+    pub fn pass(&mut self, partition: i32, offset: i64) {
+        self.partitions.entry(partition).or_default().next = Some(offset + 1);
+    }
+
+    /// Takes a message that was read at this time.
+    pub fn feed(&mut self, message: &Message<'_>, now_ns: i64) -> Fed {
+        self.pass(message.partition, message.offset);
+        let (outcome, why) = match self.take(message, now_ns) {
+            Ok(outcome) => (outcome, None),
+            Err(refusal) => (Outcome::LeftOut, Some((refusal.field, refusal.reason))),
+        };
+        self.counts.add(outcome, message.agent);
+        Fed { outcome, why }
+    }
+
+    fn take(&mut self, message: &Message<'_>, now_ns: i64) -> Result<Outcome, Refusal> {
+        let agent: Arc<str> = message.agent.into();
+        let decoded = if self.known.takes(message.agent) {
+            self.decode(message).and_then(|snapshot| {
+                let (start_ns, end_ns, is_last) = time(&snapshot)?;
+                Ok((snapshot, start_ns, end_ns, is_last))
+            })
+        } else {
+            Err(Refusal::new("agent", "it is not in the list of agents"))
+        };
+        let (snapshot, start_ns, end_ns, is_last) = match decoded {
+            Ok(decoded) => decoded,
+            Err(refusal) => {
+                self.leave_out(message, agent, refusal.clone(), now_ns);
+                return Err(refusal);
+            }
+        };
+        let Some((measurement, _)) = self.asks.get_key_value(&*snapshot.config().name) else {
+            return Ok(Outcome::NotCollected);
+        };
+        let key = (Arc::clone(measurement), start_ns);
+        if !self.epochs.contains_key(&key) && self.is_late(message.partition, &key) {
+            *self.late.entry(key.0).or_default().entry(agent).or_default() += 1;
+            return Ok(Outcome::Late);
+        }
+        let ahead_ns = start_ns.saturating_sub(now_ns);
+        if ahead_ns > self.limits.keep_ns {
+            let by = units::duration(ahead_ns.into());
+            let refusal = Refusal::new("time", format!("its epoch begins {by} after now"));
+            return Err(refusal);
+        }
+        self.make_room(&key, &snapshot)?;
+        let is_new = !self.epochs.contains_key(&key);
+        let strays = if is_new { self.strays.remove(&key) } else { None };
+        let epoch = self.epochs.entry(key.clone()).or_insert_with(|| Epoch::new(end_ns, now_ns));
+        for stray in strays.into_iter().flatten() {
+            epoch.came(stray.place);
+            epoch.leave_out(&stray.agent, &stray.refusal, now_ns);
+        }
+        epoch.came((message.partition, message.offset));
+        let id: PartId = (Arc::clone(&agent), message.id.into());
+        let (added, spare) = epoch.add(id, hash(message.bytes), snapshot, is_last, now_ns);
+        if let Some(spare) = spare {
+            self.spares.insert(Arc::clone(&key.0), spare);
+        }
+        match added {
+            Added::Merged => {
+                self.known.saw(&key.0, &agent, now_ns);
+                Ok(Outcome::Merged)
+            }
+            Added::Duplicate => Ok(Outcome::Duplicate),
+            Added::Conflict => Ok(Outcome::Conflict),
+            Added::LeftOut(refusal) => Err(refusal),
+        }
+    }
+
+    /// The snapshot of a message.
+    fn decode(&mut self, message: &Message<'_>) -> Result<Snapshot, Refusal> {
+        let (limit, seed) = (self.limits.memory_bytes, self.seed.as_ref());
+        let spare = message.of.and_then(|(name, _)| self.spares.remove(name));
+        let decoded = match spare {
+            Some(spare) => Snapshot::decode_again(message.bytes, limit, seed, spare),
+            None => Snapshot::decode(message.bytes, limit, seed),
+        };
+        decoded.map_err(Refusal::from)
+    }
+
+    /// Names a snapshot that cannot be merged in the report of its epoch, as far as that is known.
+    fn leave_out(&mut self, message: &Message<'_>, agent: Arc<str>, refusal: Refusal, now_ns: i64) {
+        let of = message.of.and_then(|(name, start_ns)| {
+            Some((Arc::clone(self.asks.get_key_value(name)?.0), start_ns))
+        });
+        let Some(key) = of else { return };
+        let place = (message.partition, message.offset);
+        if let Some(epoch) = self.epochs.get_mut(&key) {
+            epoch.came(place);
+            epoch.leave_out(&agent, &refusal, now_ns);
+        } else if !self.is_late(message.partition, &key)
+            && self.strays.values().map(Vec::len).sum::<usize>() < STRAYS
+        {
+            let stray = Stray { agent, refusal, place, seen_ns: now_ns };
+            self.strays.entry(key).or_default().push(stray);
+        }
+    }
+
+    /// Whether an epoch was kept and is not any more.
+    fn is_late(&self, partition: i32, (measurement, start_ns): &Key) -> bool {
+        let floor = self.partitions.get(&partition).and_then(|known| known.floors.get(measurement));
+        floor.is_some_and(|floor| start_ns <= floor)
+    }
+
+    /// Makes room for a snapshot: the oldest epochs that were reported go first.
+    fn make_room(&mut self, key: &Key, snapshot: &Snapshot) -> Result<(), Refusal> {
+        if self.epochs.get(key).is_some_and(|epoch| !epoch.is_new(snapshot)) {
+            return Ok(());
+        }
+        let (needed, limit) = (snapshot.memory_bytes(), self.limits.memory_bytes);
+        loop {
+            let held: usize = self.epochs.values().map(Epoch::memory_bytes).sum();
+            if held + needed <= limit {
+                return Ok(());
+            }
+            let is_done = |epoch: &Epoch| epoch.closed_ns.is_some() && epoch.changed_ns.is_none();
+            let oldest = self.epochs.iter().filter(|(of, epoch)| *of != key && is_done(epoch));
+            let Some(oldest) = oldest.map(|(of, _)| of.clone()).min_by_key(|of| of.1) else {
+                let (held, limit) = (units::memory(held), units::memory(limit));
+                let reason = format!("the epochs that are kept take {held} of {limit}");
+                return Err(Refusal::new("memory", reason));
+            };
+            self.drop_epoch(&oldest);
+        }
+    }
+
+    /// Drops an epoch: what comes of it, or of one before it, is too late from now on.
+    fn drop_epoch(&mut self, key: &Key) {
+        let Some(epoch) = self.epochs.remove(key) else { return };
+        for partition in epoch.offsets.keys() {
+            let floors = &mut self.partitions.entry(*partition).or_default().floors;
+            let floor = floors.entry(Arc::clone(&key.0)).or_insert(key.1);
+            *floor = key.1.max(*floor);
+        }
+    }
+
+    /// Reports the epochs of which all agents have sent what they will.
+    ///
+    /// # Errors
+    /// When a report cannot be made.
+    pub fn close_complete(
+        &mut self,
+        now_ns: i64,
+        emit: &mut dyn FnMut(EpochReport, &Snapshot),
+    ) -> Result<(), EngineError> {
+        let known = &self.known;
+        let complete = self.epochs.iter().filter(|((measurement, _), epoch)| {
+            epoch.changed_ns.is_some()
+                && epoch.has_heard(known.len(measurement), || known.of(measurement))
+        });
+        let complete: Vec<_> = complete.map(|(key, _)| key.clone()).collect();
+        complete.iter().try_for_each(|key| self.report(key, now_ns, emit))
+    }
+
+    /// Reports the epochs that were waited for long enough, corrects those that changed since, and drops
+    /// those that were kept long enough. Call it where no message of before `now_ns` is left to read.
+    ///
+    /// # Errors
+    /// When a report cannot be made.
+    pub fn advance(
+        &mut self,
+        now_ns: i64,
+        emit: &mut dyn FnMut(EpochReport, &Snapshot),
+    ) -> Result<(), EngineError> {
+        let Limits { delay_ns, keep_ns, .. } = self.limits;
+        self.known.forget(now_ns);
+        self.close_complete(now_ns, emit)?;
+        let is_due = |epoch: &Epoch| {
+            let since_ns = match epoch.closed_ns {
+                None => Some(epoch.end_ns.max(epoch.seen_ns)),
+                Some(_) => epoch.changed_ns,
+            };
+            since_ns.is_some_and(|since_ns| now_ns >= since_ns.saturating_add(delay_ns))
+        };
+        let due = self.epochs.iter().filter(|(_, epoch)| is_due(epoch));
+        let due: Vec<_> = due.map(|(key, _)| key.clone()).collect();
+        due.iter().try_for_each(|key| self.report(key, now_ns, emit))?;
+        let is_old = |since_ns: i64| now_ns >= since_ns.saturating_add(keep_ns);
+        let mut old = Vec::new();
+        // In the order of time: an epoch is kept as long as one before it.
+        for of_one in
+            self.epochs.iter().collect::<Vec<_>>().chunk_by(|one, next| one.0.0 == next.0.0)
+        {
+            let is_old =
+                |epoch: &Epoch| epoch.changed_ns.is_none() && epoch.closed_ns.is_some_and(is_old);
+            let of_one = of_one.iter().take_while(|(_, epoch)| is_old(epoch));
+            old.extend(of_one.map(|(key, _)| (*key).clone()));
+        }
+        for key in &old {
+            self.drop_epoch(key);
+        }
+        for strays in self.strays.values_mut() {
+            strays.retain(|stray| !is_old(stray.seen_ns.saturating_add(delay_ns)));
+        }
+        self.strays.retain(|_, strays| !strays.is_empty());
+        Ok(())
+    }
+
+    fn report(
+        &mut self,
+        key: &Key,
+        now_ns: i64,
+        emit: &mut dyn FnMut(EpochReport, &Snapshot),
+    ) -> Result<(), EngineError> {
+        let (measurement, start_ns) = key;
+        let Some(epoch) = self.epochs.get_mut(key) else { return Ok(()) };
+        epoch.closed_ns.get_or_insert(now_ns);
+        epoch.changed_ns = None;
+        let known = self.known.of(measurement);
+        let Some((sum, mut network)) = epoch.report(measurement, *start_ns, known) else {
+            return Ok(());
+        };
+        let late = self.late.remove(measurement).unwrap_or_default();
+        network.late = late.into_iter().map(|(agent, late)| (agent.to_string(), late)).collect();
+        let ask = self.asks.get(measurement).cloned().unwrap_or_default();
+        let asked = |config: &mut Config| {
+            config.tasks = ask.tasks;
+            config.top = ask.top.unwrap_or(config.top);
+        };
+        let mut answered = None;
+        sum.query(
+            asked,
+            &mut Each(|report: &EpochReport| {
+                answered = Some(report.clone());
+                Ok(())
+            }),
+        )?;
+        let Some(mut report) = answered else { return Ok(()) };
+        if let EpochLength::Time(length_ns) = sum.config().epoch {
+            report.epoch = start_ns.div_euclid(length_ns).try_into().unwrap_or_default();
+        }
+        report.notes.extend(notes(&network));
+        report.network = Some(Box::new(network));
+        emit(report, sum);
+        Ok(())
+    }
+}
+
+/// When the epoch of a snapshot starts and ends, and whether the snapshot has its end.
+fn time(snapshot: &Snapshot) -> Result<(i64, i64, bool), Refusal> {
+    let EpochLength::Time(length_ns) = snapshot.config().epoch else {
+        let reason = "only epochs that end by time are of the same time everywhere";
+        return Err(Refusal::new("epoch", reason));
+    };
+    let mut all = snapshot.coverage().iter().filter(|one| one.bounds_ns != (0, 0));
+    let Some(&Coverage { bounds_ns, .. }) = all.next() else {
+        return Err(Refusal::new("time", "it has no packet"));
+    };
+    let (start_ns, end_ns) = bounds_ns;
+    let is_whole =
+        start_ns.rem_euclid(length_ns) == 0 && end_ns == start_ns.saturating_add(length_ns);
+    if !is_whole || all.any(|other| other.bounds_ns != bounds_ns) {
+        return Err(Refusal::new("time", "it is not of one epoch"));
+    }
+    let is_last = snapshot.coverage().iter().any(|one| one.observed_ns.1 >= end_ns);
+    Ok((start_ns, end_ns, is_last))
+}
+
+/// What a reader must know of the agents.
+fn notes(network: &Network) -> Vec<String> {
+    let Network { revision, agents, reported, missing, left_out, late, .. } = network;
+    let named = |names: Vec<&str>| {
+        let more = names.len().saturating_sub(NAMED);
+        let names = names[..names.len() - more].join(", ");
+        if more > 0 { format!("{names} and {more} more") } else { names }
+    };
+    let snapshots = units::plural(*revision, "snapshot");
+    let agents = units::plural(*agents, "agent");
+    let mut notes = vec![format!("{reported} of {agents} reported, in {snapshots}")];
+    if !missing.is_empty() {
+        let missing = missing.iter().map(String::as_str).collect();
+        notes.push(format!("agents without a snapshot of this epoch: {}", named(missing)));
+    }
+    for LeftOut { agent, field, reason } in left_out.iter().take(NAMED) {
+        notes.push(format!("a snapshot of agent '{agent}' is left out, {field}: {reason}"));
+    }
+    if left_out.len() > NAMED {
+        notes.push(format!("{} more snapshots are left out", left_out.len() - NAMED));
+    }
+    if !late.is_empty() {
+        let agents = named(late.iter().map(|(agent, _)| agent.as_str()).collect());
+        let snapshots = units::plural(late.iter().map(|(_, late)| late).sum(), "snapshot");
+        notes.push(format!("{snapshots} of earlier epochs came too late, of {agents}"));
+    }
+    notes
+}

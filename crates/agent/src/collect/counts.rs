@@ -1,0 +1,108 @@
+//! What became of the messages that were read.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Agents whose late snapshots are counted by name.
+const NAMED: usize = 1000;
+
+/// What becomes of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Its snapshot was merged.
+    Merged,
+    /// It is a copy of one before.
+    Duplicate,
+    /// It has the id of one before, and other bytes.
+    Conflict,
+    /// Its snapshot cannot be merged with the others, or found no room.
+    LeftOut,
+    /// Its epoch is no longer kept.
+    Late,
+    /// It is of a measurement that is not collected.
+    NotCollected,
+}
+
+impl Outcome {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Merged,
+        Self::Duplicate,
+        Self::Conflict,
+        Self::LeftOut,
+        Self::Late,
+        Self::NotCollected,
+    ];
+
+    /// The name in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Merged => "merged",
+            Self::Duplicate => "duplicate",
+            Self::Conflict => "conflict",
+            Self::LeftOut => "left_out",
+            Self::Late => "late",
+            Self::NotCollected => "not_collected",
+        }
+    }
+
+    /// What became of several messages, as messages for people say it.
+    #[cfg(feature = "kafka")]
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Self::Merged => "merged",
+            Self::Duplicate => "copies",
+            Self::Conflict => "sent again with other bytes",
+            Self::LeftOut => "left out",
+            Self::Late => "too late",
+            Self::NotCollected => "not collected",
+        }
+    }
+}
+
+/// Messages since the start, by what became of them.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    outcomes: [u64; Outcome::ALL.len()],
+    late: BTreeMap<Arc<str>, u64>,
+}
+
+impl Counts {
+    pub(super) fn add(&mut self, outcome: Outcome, agent: &str) {
+        self.outcomes[outcome as usize] += 1;
+        if outcome != Outcome::Late {
+            return;
+        }
+        if let Some(late) = self.late.get_mut(agent) {
+            *late += 1;
+        } else if self.late.len() < NAMED {
+            self.late.insert(agent.into(), 1);
+        }
+    }
+
+    /// Messages that this became of.
+    pub fn of(&self, outcome: Outcome) -> u64 {
+        self.outcomes[outcome as usize]
+    }
+
+    /// Snapshots that came too late, by agent; of the first 1,000 agents.
+    pub fn late(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.late.iter().map(|(agent, late)| (&**agent, *late))
+    }
+}
+
+/// Counts that a collector sets and others read.
+#[derive(Clone, Debug, Default)]
+pub struct SharedCounts(Arc<Mutex<Counts>>);
+
+impl SharedCounts {
+    /// Sets the counts.
+    pub fn set(&self, counts: &Counts) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone_from(counts);
+    }
+
+    /// The counts as they stand.
+    pub fn get(&self) -> Counts {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}

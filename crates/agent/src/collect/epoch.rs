@@ -1,0 +1,243 @@
+//! An epoch of a measurement over all agents: the sum of its snapshots, and what is known of each.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use flowgauge_engine::report::{LeftOut, Network};
+use flowgauge_engine::sink::rfc3339;
+use flowgauge_engine::snapshot::{MergeError, Snapshot};
+
+use super::refusal::Refusal;
+
+/// Kinds of snapshots of an epoch that do not merge with each other.
+const GROUPS: usize = 8;
+
+/// Snapshots that are named where they are left out of an epoch.
+const NAMED: usize = 1000;
+
+/// A part of a hash of bytes.
+pub(super) type Hash = [u8; 16];
+
+/// The first bytes of a hash.
+pub(super) fn hash(bytes: &[u8]) -> Hash {
+    let mut first = Hash::default();
+    first.copy_from_slice(&blake3::hash(bytes).as_bytes()[..16]);
+    first
+}
+
+/// A snapshot by its agent and its id.
+pub(super) type PartId = (Arc<str>, Arc<str>);
+
+/// Snapshots that merge with each other. A report is of the group with most agents, so that one agent with
+/// another seed does not keep all others out.
+struct Group {
+    sum: Snapshot,
+    parts: BTreeMap<PartId, Hash>,
+    agents: BTreeSet<Arc<str>>,
+}
+
+/// An epoch that is open, or was reported and may be corrected.
+pub(super) struct Epoch {
+    pub(super) end_ns: i64,
+    /// When its first message was read.
+    pub(super) seen_ns: i64,
+    groups: Vec<Group>,
+    /// What was left out, by agent and field.
+    left_out: BTreeMap<(Arc<str>, &'static str), String>,
+    /// Agents that need not be waited for: they sent the end of the epoch, or nothing that merges.
+    heard: BTreeSet<Arc<str>>,
+    /// The first message of each partition.
+    pub(super) offsets: BTreeMap<i32, i64>,
+    /// When it was reported first, or would have been.
+    pub(super) closed_ns: Option<i64>,
+    /// Since when there is something that is not reported.
+    pub(super) changed_ns: Option<i64>,
+}
+
+/// What became of a snapshot in its epoch.
+pub(super) enum Added {
+    Merged,
+    Duplicate,
+    Conflict,
+    LeftOut(Refusal),
+}
+
+impl Epoch {
+    pub(super) fn new(end_ns: i64, now_ns: i64) -> Self {
+        Self {
+            end_ns,
+            seen_ns: now_ns,
+            groups: Vec::new(),
+            left_out: BTreeMap::new(),
+            heard: BTreeSet::new(),
+            offsets: BTreeMap::new(),
+            closed_ns: None,
+            changed_ns: None,
+        }
+    }
+
+    /// Bytes of memory that it takes, about.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let sums: usize = self.groups.iter().map(|group| group.sum.memory_bytes()).sum();
+        let parts: usize = self.groups.iter().map(|group| group.parts.len()).sum();
+        size_of::<Self>() + sums + (parts + self.left_out.len() + self.heard.len()) * 256
+    }
+
+    /// Whether another snapshot would need summaries of its own.
+    pub(super) fn is_new(&self, snapshot: &Snapshot) -> bool {
+        !self.groups.iter().any(|group| group.sum.check_identity(snapshot).is_ok())
+    }
+
+    /// Notes where the epoch's first message of a partition is.
+    pub(super) fn came(&mut self, (partition, offset): (i32, i64)) {
+        let first = self.offsets.entry(partition).or_insert(offset);
+        *first = offset.min(*first);
+    }
+
+    /// Adds a snapshot, and gives it back where it is not needed any more. One that `is_last` has the end of
+    /// the epoch.
+    pub(super) fn add(
+        &mut self,
+        id: PartId,
+        hash: Hash,
+        snapshot: Snapshot,
+        is_last: bool,
+        now_ns: i64,
+    ) -> (Added, Option<Snapshot>) {
+        if let Some(before) = self.groups.iter().find_map(|group| group.parts.get(&id)) {
+            if *before == hash {
+                return (Added::Duplicate, Some(snapshot));
+            }
+            let reason = format!("{} came again with other bytes; the first one counts", id.1);
+            self.leave_out(&id.0, &Refusal::new("id", reason), now_ns);
+            return (Added::Conflict, Some(snapshot));
+        }
+        let agent = Arc::clone(&id.0);
+        for group in &mut self.groups {
+            match group.sum.merge(&snapshot) {
+                Ok(()) => {
+                    group.parts.insert(id, hash);
+                    group.agents.insert(Arc::clone(&agent));
+                    return (self.merged(&agent, is_last, now_ns), Some(snapshot));
+                }
+                Err(MergeError::Differs { .. }) => {}
+                Err(error) => {
+                    return (self.refuse(&agent, error.into(), now_ns), Some(snapshot));
+                }
+            }
+        }
+        if self.groups.len() == GROUPS {
+            let reason = format!("{GROUPS} agents before it differ from each other");
+            let refused = self.refuse(&agent, Refusal::new("identity", reason), now_ns);
+            return (refused, Some(snapshot));
+        }
+        let (parts, agents) = (BTreeMap::from([(id, hash)]), BTreeSet::from([Arc::clone(&agent)]));
+        self.groups.push(Group { sum: snapshot, parts, agents });
+        (self.merged(&agent, is_last, now_ns), None)
+    }
+
+    fn merged(&mut self, agent: &Arc<str>, is_last: bool, now_ns: i64) -> Added {
+        if is_last {
+            self.heard.insert(Arc::clone(agent));
+        }
+        self.changed_ns.get_or_insert(now_ns);
+        Added::Merged
+    }
+
+    fn refuse(&mut self, agent: &Arc<str>, refusal: Refusal, now_ns: i64) -> Added {
+        self.leave_out(agent, &refusal, now_ns);
+        Added::LeftOut(refusal)
+    }
+
+    /// Notes that a snapshot is left out.
+    pub(super) fn leave_out(&mut self, agent: &Arc<str>, refusal: &Refusal, now_ns: i64) {
+        let id = (Arc::clone(agent), refusal.field);
+        let is_known = self.left_out.get(&id).is_some_and(|reason| *reason == refusal.reason);
+        if is_known || (self.left_out.len() >= NAMED && !self.left_out.contains_key(&id)) {
+            return;
+        }
+        self.left_out.insert(id, refusal.reason.clone());
+        self.heard.insert(Arc::clone(agent));
+        self.changed_ns.get_or_insert(now_ns);
+    }
+
+    /// Whether each of these agents has sent all that it will send.
+    pub(super) fn has_heard(&self, agents: usize, known: impl Fn() -> Vec<Arc<str>>) -> bool {
+        // Most messages come before that: only near the end all names are compared.
+        agents > 0
+            && self.heard.len() >= agents
+            && known().iter().all(|agent| self.heard.contains(agent))
+    }
+
+    /// The sum to report, and how complete it is; `None` where nothing was merged.
+    pub(super) fn report(
+        &mut self,
+        measurement: &str,
+        start_ns: i64,
+        known: Vec<Arc<str>>,
+    ) -> Option<(&mut Snapshot, Network)> {
+        let most = self.groups.iter().map(|group| group.agents.len()).max()?;
+        let chosen = self.groups.iter().position(|group| group.agents.len() == most)?;
+        let mut left_out = self.left_out.clone();
+        for (at, group) in self.groups.iter().enumerate() {
+            let same = self.groups[chosen].sum.check_identity(&group.sum);
+            if let (true, Err(error)) = (at != chosen, same) {
+                let refusal = Refusal::from(error);
+                for agent in &group.agents {
+                    left_out.insert((Arc::clone(agent), refusal.field), refusal.reason.clone());
+                }
+            }
+        }
+        let chosen = &mut self.groups[chosen];
+        let mut agents: BTreeSet<Arc<str>> = known.into_iter().collect();
+        agents.extend(chosen.agents.iter().cloned());
+        agents.extend(left_out.keys().map(|(agent, _)| Arc::clone(agent)));
+        let sent = |agent: &Arc<str>| {
+            chosen.agents.contains(agent) || left_out.keys().any(|(of, _)| of == agent)
+        };
+        let missing = agents.iter().filter(|agent| !sent(agent)).map(ToString::to_string).collect();
+        let left_out = left_out.into_iter().map(|((agent, field), reason)| {
+            let agent = agent.to_string();
+            LeftOut { agent, field, reason }
+        });
+        let mut network = Network {
+            id: String::new(),
+            revision: chosen.parts.len() as u64,
+            agents: agents.len() as u64,
+            reported: chosen.agents.len() as u64,
+            missing,
+            left_out: left_out.collect(),
+            late: Vec::new(),
+        };
+        network.id = id(measurement, start_ns, &chosen.parts, &network);
+        Some((&mut chosen.sum, network))
+    }
+}
+
+/// The id of a report: two with the same id are of the same snapshots and say the same of all others.
+fn id(
+    measurement: &str,
+    start_ns: i64,
+    parts: &BTreeMap<PartId, Hash>,
+    network: &Network,
+) -> String {
+    let mut hasher = blake3::Hasher::new();
+    let mut add = |text: &[u8]| {
+        hasher.update(&(text.len() as u64).to_le_bytes());
+        hasher.update(text);
+    };
+    for ((agent, id), hash) in parts {
+        for part in [agent.as_bytes(), id.as_bytes(), hash] {
+            add(part);
+        }
+    }
+    add(&network.agents.to_le_bytes());
+    network.missing.iter().for_each(|agent| add(agent.as_bytes()));
+    for LeftOut { agent, field, reason } in &network.left_out {
+        for text in [agent, *field, reason] {
+            add(text.as_bytes());
+        }
+    }
+    let hash = hasher.finalize().to_hex();
+    format!("{measurement}/{}/{}/{}", rfc3339(start_ns), network.revision, &hash[..16])
+}

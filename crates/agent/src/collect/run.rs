@@ -1,0 +1,359 @@
+//! The loop of a collector: one run after another, each under one configuration.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use flowgauge_engine::Pace;
+use flowgauge_engine::report::EpochReport;
+use flowgauge_engine::sink::{Item, Outlets, Sink};
+use flowgauge_engine::snapshot::Snapshot;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::config::Configuration;
+use super::consumer::{Change, Consumer, Parts, Polled, parts, place};
+use super::counts::SharedCounts;
+use super::{Collector, Fed, Outcome, Position};
+use crate::agent::Origin;
+use crate::alert::Board;
+use crate::console::Console;
+use crate::data::Data;
+use crate::failure::Failure;
+use crate::http::Server;
+use crate::journal;
+use crate::kafka;
+use crate::lines::Lines;
+use crate::log::{say, warn};
+use crate::outputs::{Content, Outputs};
+use crate::prometheus::Metrics;
+use crate::replay::now_ns;
+use crate::sandbox::Sandbox;
+use crate::supervision::{self, Watchdog};
+
+/// How soon a signal is seen.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Time between two commits.
+const COMMIT: Duration = Duration::from_secs(1);
+
+/// How long the outputs of a run may take at its end.
+const FINISH: Duration = Duration::from_secs(5);
+
+/// Agents and fields that are named in the log, each once.
+const NAMED: usize = 1000;
+
+/// The file of learned agents in the collector's folder.
+const AGENTS: &str = "agents.json";
+
+/// Collects until INT or TERM. HUP has it read its file again: if that is sound, it takes effect at once.
+/// `more` gives sinks beside those of the file; the process is in `sandbox`, if one is given.
+///
+/// # Errors
+/// When the file makes no sense, or an input or output cannot be opened.
+pub fn run(
+    origin: &Origin,
+    more: &dyn Fn() -> Vec<Box<dyn Sink>>,
+    sandbox: Option<&Sandbox>,
+) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure::Failed(format!("signals: {error}"));
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
+    let mut configuration = Configuration::read(origin)?;
+    let mut before = None;
+    loop {
+        let started = Running::start(&configuration, more());
+        let mut running = match (started, before.take()) {
+            (Ok(running), _) => running,
+            (Err(error), Some(before)) => {
+                warn(&format!("the configuration stays as it was: {error}"));
+                configuration = before;
+                continue;
+            }
+            (Err(error), None) => return Err(error),
+        };
+        supervision::ready();
+        let next = loop {
+            let mut pending = signals.pending().peekable();
+            if let Some(signal) = pending.peek() {
+                if *signal != SIGHUP {
+                    supervision::stopping();
+                    break None;
+                }
+                match again(origin, sandbox) {
+                    Ok(next) => break Some(next),
+                    Err(error) => warn(&format!("the configuration stays as it is: {error}")),
+                }
+            }
+            running.step();
+        };
+        running.end();
+        match next {
+            Some(next) => before = Some(std::mem::replace(&mut configuration, next)),
+            None => return Ok(()),
+        }
+    }
+}
+
+/// Reads the file again.
+fn again(origin: &Origin, sandbox: Option<&Sandbox>) -> Result<Configuration, Failure> {
+    let next = Configuration::read(origin)?;
+    sandbox.map_or(Ok(()), |sandbox| sandbox.check_collector(&next, &origin.path))?;
+    next.seed()?;
+    Ok(next)
+}
+
+/// A run under one configuration.
+struct Running {
+    consumer: Consumer,
+    collector: Collector,
+    outlets: Outlets,
+    /// They end with the run.
+    _servers: Vec<Server>,
+    data: Data,
+    watchdog: Watchdog,
+    counts: SharedCounts,
+    lag: Lag,
+    committed: Vec<Position>,
+    kept: String,
+    looked: Instant,
+    /// What the log has named.
+    named: BTreeSet<(String, &'static str)>,
+}
+
+impl Running {
+    /// Opens the outputs, and joins the group.
+    fn start(configuration: &Configuration, more: Vec<Box<dyn Sink>>) -> Result<Self, Failure> {
+        let data = Data::open(&configuration.collect.data)?;
+        let seed = configuration.seed()?;
+        let names = configuration.names.read()?.map(Arc::new);
+        let name = &configuration.collect.name;
+        let lines = Lines::new(name, &configuration.hash, names);
+        let options = &configuration.sinks;
+        let mut to = Outputs::new(options, lines, &configuration.collect.seed)?;
+        for sink in more {
+            to.add(sink, Content::Report(None));
+        }
+        let measurements: Vec<_> = configuration.measurements.keys().cloned().collect();
+        to.write(options, &measurements)?;
+        let (watchdog, counts) = (Watchdog::new(), SharedCounts::default());
+        if let Some(options) = &options.kafka {
+            let (agent, hash) = (name.clone(), &configuration.hash);
+            let from = kafka::From { agent, hash, data: &data.folder, stop: &Arc::default() };
+            let lines = to.lines(options.anonymize);
+            for sink in kafka::open(options, &from, lines)? {
+                to.add(sink, Content::Report(options.anonymize));
+            }
+        }
+        if let Some(prometheus) = &options.prometheus {
+            let metrics = Metrics::of_network(prometheus.series, counts.clone());
+            to.scrape(prometheus, metrics, watchdog.health())?;
+        }
+        if let Some(options) = &options.console {
+            let health = watchdog.health();
+            let console =
+                Console::new(name.clone(), measurements, Board::default(), health.clone());
+            to.show(options, console, health, &data.folder)?;
+        }
+        let Outputs { sinks, servers, .. } = to;
+        let outlets = Outlets::new(Pace::Live, sinks)
+            .map_err(|error| Failure::Failed(format!("cannot start a thread: {error}")))?;
+        let mut known = configuration.known();
+        let kept = std::fs::read_to_string(data.folder.join(AGENTS)).unwrap_or_default();
+        known.remember(&kept);
+        let limits = configuration.limits();
+        let collector = Collector::new(limits, Some(seed), configuration.asks(), known);
+        let consumer = Consumer::new(&configuration.kafka)?;
+        let group = &configuration.kafka.group;
+        say(&format!("collecting from {} as one of the group '{group}'", consumer.input));
+        Ok(Self {
+            consumer,
+            collector,
+            outlets,
+            _servers: servers,
+            data,
+            watchdog,
+            counts,
+            lag: Lag::default(),
+            committed: Vec::new(),
+            kept,
+            looked: Instant::now(),
+            named: BTreeSet::new(),
+        })
+    }
+
+    /// Takes what comes next, and reports what is due.
+    fn step(&mut self) {
+        let Self { consumer, collector, outlets, lag, named, .. } = self;
+        let polled = consumer.poll(LOOK);
+        for change in consumer.changes() {
+            rebalance(change, consumer, collector, lag);
+        }
+        let mut emit = |report: EpochReport, _: &Snapshot| {
+            // An output that is closed does not keep the others from their reports.
+            if let Err(error) = outlets.deliver(&Item::Epoch(Arc::new(report))) {
+                warn(&error.to_string());
+            }
+        };
+        let now_ns = now_ns();
+        let mut reported = Ok(());
+        match polled {
+            Some(Ok(Polled::Message(message))) => {
+                let (partition, offset) = place(&message);
+                lag.answers(&consumer.input);
+                lag.behind.insert(partition);
+                if let Some(parts) = parts(&message) {
+                    let fed = collector.feed(&parts.message(&message), now_ns);
+                    tell(named, &parts, &fed);
+                    reported = collector.close_complete(now_ns, &mut emit);
+                } else {
+                    collector.pass(partition, offset);
+                }
+            }
+            Some(Ok(Polled::End(partition))) => {
+                lag.answers(&consumer.input);
+                lag.behind.remove(&partition);
+            }
+            Some(Err(problem)) => lag.fails(&consumer.input, &problem),
+            None => {}
+        }
+        if lag.is_none() && reported.is_ok() {
+            reported = collector.advance(now_ns, &mut emit);
+        }
+        if let Err(error) = reported
+            && named.insert((error.to_string(), "report"))
+        {
+            warn(&format!("an epoch is not reported: {error}"));
+        }
+        if self.looked.elapsed() >= COMMIT {
+            self.looked = Instant::now();
+            self.keep(false);
+        }
+        self.watchdog.look();
+    }
+
+    /// Commits how far the topic need not be read again, and writes down the agents that were learned. As
+    /// long as an output has something left to take, nothing is committed.
+    fn keep(&mut self, last: bool) {
+        self.counts.set(self.collector.counts());
+        let agents = self.collector.known().learned_agents();
+        if agents != self.kept {
+            let (folder, path) = (&self.data.folder, self.data.folder.join(AGENTS));
+            // Where it cannot be written, as on a full disk, agents are learned again after a restart.
+            let _ = journal::write(folder, &path, agents.as_bytes());
+            self.kept = agents;
+        }
+        if !self.outlets.is_idle() {
+            return;
+        }
+        let positions = self.collector.positions();
+        if positions != self.committed && self.consumer.commit(&positions, last).is_ok() {
+            self.committed = positions;
+        }
+    }
+
+    /// Lets the outputs take what they have. Epochs that are open are read again by the next run.
+    fn end(mut self) {
+        let deadline = Instant::now() + FINISH;
+        while !self.outlets.is_idle() && Instant::now() < deadline {
+            std::thread::sleep(LOOK);
+        }
+        self.keep(true);
+        for ending in self.outlets.finish(FINISH) {
+            if let Some(error) = ending.error {
+                warn(&error.to_string());
+            }
+            if ending.undelivered > 0 {
+                warn(&format!("reports that could not be written: {}", ending.undelivered));
+            }
+        }
+        let counts = self.collector.counts();
+        let merged = counts.of(Outcome::Merged);
+        let others = Outcome::ALL.into_iter().filter(|one| *one != Outcome::Merged);
+        let others = others.filter(|one| counts.of(*one) > 0);
+        let others = others.map(|one| format!(", {} {}", counts.of(one), one.words()));
+        say(&format!("{merged} snapshots merged{}", others.collect::<String>()));
+    }
+}
+
+/// What may be left to read.
+#[derive(Default)]
+struct Lag {
+    /// Partitions of which messages may be left.
+    behind: BTreeSet<i32>,
+    has_partitions: bool,
+    /// Whether the brokers do not answer.
+    is_failing: bool,
+}
+
+impl Lag {
+    /// Whether all messages so far were read. While some are left, or the brokers are away, agents that are
+    /// missing may have reported.
+    fn is_none(&self) -> bool {
+        self.has_partitions && self.behind.is_empty() && !self.is_failing
+    }
+
+    fn answers(&mut self, input: &str) {
+        if std::mem::take(&mut self.is_failing) {
+            say(&format!("{input} is read again"));
+        }
+    }
+
+    fn fails(&mut self, input: &str, problem: &str) {
+        if !std::mem::replace(&mut self.is_failing, true) {
+            warn(&format!("cannot read {input}: {problem}; trying again"));
+        }
+    }
+}
+
+/// Begins partitions that the group gave to this collector, and gives up those that it took.
+fn rebalance(change: Change, consumer: &Consumer, collector: &mut Collector, lag: &mut Lag) {
+    match change {
+        Change::Assigned(partitions) => {
+            lag.has_partitions |= !partitions.is_empty();
+            let floors = consumer.floors(&partitions).unwrap_or_else(|error| {
+                let input = &consumer.input;
+                warn(&format!("{input}: {error}: epochs of long ago may be reported again"));
+                partitions.iter().map(|partition| (*partition, String::new())).collect()
+            });
+            for (partition, floors) in floors {
+                collector.assign(partition, &floors);
+                lag.behind.insert(partition);
+            }
+        }
+        Change::Revoked(partitions) => {
+            for partition in partitions {
+                collector.revoke(partition);
+                lag.behind.remove(&partition);
+            }
+        }
+    }
+}
+
+/// Names in the log what is left out, each agent and field once.
+fn tell(named: &mut BTreeSet<(String, &'static str)>, parts: &Parts, fed: &Fed) {
+    let Parts { agent, of, .. } = parts;
+    let (name, what, message) = match (fed.outcome, &fed.why) {
+        (Outcome::LeftOut, Some((field, reason))) => {
+            let message = format!("snapshots of agent '{agent}' are left out, {field}: {reason}");
+            (agent.clone(), *field, message)
+        }
+        (Outcome::Conflict, _) => {
+            let message = format!("agent '{agent}' sent a snapshot again with other bytes");
+            (agent.clone(), "id", message)
+        }
+        (Outcome::Late, _) => {
+            let message = format!("snapshots of agent '{agent}' come too late");
+            (agent.clone(), "late", message)
+        }
+        (Outcome::NotCollected, _) => {
+            let name = of.as_ref().map_or("?", |(name, _)| name);
+            let message =
+                format!("measurement '{name}' is not collected; name it in 'measurements'");
+            (name.to_owned(), "measurement", message)
+        }
+        _ => return,
+    };
+    if named.len() < NAMED && named.insert((name, what)) {
+        warn(&message);
+    }
+}

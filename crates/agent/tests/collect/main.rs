@@ -1,0 +1,288 @@
+//! The collector: snapshots of many agents in, network-wide reports out.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
+
+mod network;
+mod restart;
+mod simulation;
+
+use std::sync::Arc;
+
+use flowgauge_agent::collect::{Known, Limits, Outcome, SharedCounts};
+use flowgauge_agent::prometheus::Metrics;
+use flowgauge_core::summary::Parameters;
+use flowgauge_engine::sink::{Item, Sink};
+use flowgauge_engine::snapshot::Snapshot;
+use flowgauge_engine::{Config, EpochLength};
+use flowgauge_kernel::Seed;
+
+use network::{
+    LENGTH, LIMITS, SECOND, START, Sent, Watched, flows, listed, measure, network, seed, sizes,
+    snapshots, union,
+};
+
+/// When the first epoch ends.
+const END: i64 = START + LENGTH;
+
+#[test]
+fn an_epoch_is_reported_as_soon_as_all_agents_have_sent_it() {
+    let agents = ["a", "b", "c"];
+    let mut all = Watched::of(&agents);
+    let sent: Vec<_> = agents
+        .iter()
+        .zip([[1, 2], [2, 3], [3, 3]])
+        .map(|(agent, sources)| snapshots(agent, &flows(), 1, &sources).remove(0))
+        .collect();
+    for sent in &sent {
+        assert!(all.reports.is_empty());
+        assert_eq!(all.feed(sent, END + SECOND).outcome, Outcome::Merged);
+    }
+    let report = all.reports.last().unwrap();
+    assert_eq!((report.start_ns, report.end_ns), (Some(START), Some(END)));
+    assert_eq!(report.epoch.cast_signed(), START / LENGTH);
+    assert_eq!(sizes(report), union([1, 2, 2, 3, 3, 3].repeat(2)));
+    let last = all.last();
+    assert_eq!((last.agents, last.reported, last.revision), (3, 3, 3));
+    assert!(last.missing.is_empty() && last.left_out.is_empty() && last.late.is_empty());
+    assert!(report.notes.iter().any(|note| note == "3 of 3 agents reported, in 3 snapshots"));
+    all.advance(END + 1000 * SECOND);
+    assert_eq!(all.reports.len(), 1);
+    // As 'flowgauge merge' adds them up, bit for bit.
+    let decode = |sent: &Sent| Snapshot::decode(&sent.bytes, 1 << 30, Some(&seed())).unwrap();
+    let mut sum = decode(&sent[0]);
+    sent[1..].iter().for_each(|sent| sum.merge(&decode(sent)).unwrap());
+    assert_eq!(all.sums[0], sum.encode());
+}
+
+#[test]
+fn missing_agents_are_waited_for_and_correct_the_report_until_they_are_too_late() {
+    let mut all = Watched::of(&["a", "b", "c"]);
+    let [mut a, mut b, mut c] =
+        ["a", "b", "c"].map(|agent| snapshots(agent, &flows(), 2, &[1]).into_iter());
+    all.feed(&a.next().unwrap(), END);
+    all.advance(END + 30 * SECOND - 1);
+    assert!(all.reports.is_empty());
+    all.advance(END + 30 * SECOND);
+    let last = all.last();
+    assert_eq!((last.agents, last.reported, last.revision), (3, 1, 1));
+    assert_eq!(last.missing, ["b", "c"]);
+    // A late one corrects the report after the delay, or when no other one is missing.
+    let now_ns = END + 100 * SECOND;
+    all.feed(&b.next().unwrap(), now_ns);
+    all.advance(now_ns + 30 * SECOND - 1);
+    assert_eq!(all.reports.len(), 1);
+    all.advance(now_ns + 30 * SECOND);
+    let last = all.last();
+    assert_eq!((all.reports.len(), last.reported, last.revision), (2, 2, 2));
+    assert_eq!(last.missing, ["c"]);
+    assert_eq!(sizes(&all.reports[1]), union([1; 4]));
+    // After that the epoch is not kept any more.
+    all.advance(END + 330 * SECOND);
+    let late = c.next().unwrap();
+    assert_eq!(all.feed(&late, END + 330 * SECOND).outcome, Outcome::Late);
+    assert_eq!(all.collector.counts().late().collect::<Vec<_>>(), [("c", 1)]);
+    for of_next in [a.next(), b.next(), c.next()] {
+        all.feed(&of_next.unwrap(), END + 331 * SECOND);
+    }
+    assert_eq!(all.reports.len(), 3);
+    assert_eq!(all.last().late, [("c".to_owned(), 1)]);
+    assert_eq!((all.last().reported, all.last().revision), (3, 3));
+    let ids: std::collections::BTreeSet<_> =
+        all.reports.iter().map(|report| &network(report).id).collect();
+    assert_eq!(ids.len(), 3);
+}
+
+#[test]
+fn an_epoch_counts_once_however_often_it_comes() {
+    let mut all = Watched::of(&["a", "b"]);
+    let a = snapshots("a", &flows(), 1, &[1]).remove(0);
+    all.feed(&a, END);
+    for _ in 0..4 {
+        assert_eq!(all.feed(&a, END).outcome, Outcome::Duplicate);
+    }
+    // Other bytes under the same id are of no use, and say that something is wrong.
+    let other = Sent { id: a.id.clone(), ..snapshots("a", &flows(), 1, &[2]).remove(0) };
+    assert_eq!(all.feed(&other, END).outcome, Outcome::Conflict);
+    // The same epoch under another id is told by what it covers.
+    let renamed = Sent { id: "another".to_owned(), ..a.clone() };
+    let fed = all.feed(&renamed, END);
+    assert_eq!((fed.outcome, fed.why.unwrap().0), (Outcome::LeftOut, "epoch"));
+    all.feed(&snapshots("b", &flows(), 1, &[1]).remove(0), END);
+    assert_eq!(sizes(&all.reports[0]), union([1; 4]));
+    assert_eq!(all.left_out(), [("a", "epoch"), ("a", "id")]);
+    assert_eq!(all.last().revision, 2);
+    // A copy of what was reported changes nothing.
+    all.feed(&a, END + SECOND);
+    all.advance(END + 100 * SECOND);
+    assert_eq!(all.reports.len(), 1);
+}
+
+#[test]
+fn what_does_not_merge_is_named_with_the_field_that_differs() {
+    let mut all = Watched::of(&["a", "b", "cut", "garbage", "seed", "shape", "old", "whole"]);
+    let own = |agent: &str, config: &Config| snapshots(agent, config, 1, &[9]).remove(0);
+    // Those that differ come first: most agents decide.
+    let other_seed = Config { seed: Seed::file(&[8; 64]), ..flows() };
+    let more = Parameters::new([("buckets", 2048)]);
+    let other_shape = Config { parameters: more, ..flows() };
+    let mut old = own("old", &flows());
+    old.bytes[4] = 9;
+    let crc = crc32(&old.bytes[..old.bytes.len() - 4]);
+    let end = old.bytes.len() - 4;
+    old.bytes[end..].copy_from_slice(&crc.to_le_bytes());
+    let mut cut = own("cut", &flows());
+    cut.bytes.truncate(100);
+    let garbage = Sent { bytes: vec![0xff; 1000], ..own("garbage", &flows()) };
+    for (sent, field) in [
+        (own("seed", &other_seed), "seed"),
+        (old, "version"),
+        (cut, "bytes"),
+        (garbage, "bytes"),
+        (own("stranger", &flows()), "agent"),
+    ] {
+        let fed = all.feed(&sent, END);
+        assert_eq!((fed.outcome, fed.why.unwrap().0), (Outcome::LeftOut, field), "{}", sent.agent);
+    }
+    assert_eq!(all.feed(&own("shape", &other_shape), END).outcome, Outcome::Merged);
+    let packets = Config { epoch: EpochLength::Packets(1), ..flows() };
+    let by_packets = Sent::new("whole", &measure(&packets, &[(START, 1)])[0]);
+    assert_eq!(all.feed(&by_packets, END).why.unwrap().0, "epoch");
+    all.feed(&own("a", &flows()), END);
+    assert!(all.reports.is_empty(), "b is missing");
+    all.feed(&own("b", &flows()), END);
+    let expected = [
+        ("cut", "bytes"),
+        ("garbage", "bytes"),
+        ("old", "version"),
+        ("seed", "seed"),
+        ("shape", "parameters"),
+        ("stranger", "agent"),
+        ("whole", "epoch"),
+    ];
+    assert_eq!(all.left_out(), expected);
+    let shape = &all.last().left_out[4].reason;
+    assert!(shape.contains("2048") && shape.contains("and most agents have"), "{shape}");
+    assert_eq!((all.last().agents, all.last().reported), (9, 2));
+    assert_eq!(sizes(&all.reports[0]), union([9; 4]));
+    assert_eq!(all.reports.len(), 1);
+    let other = Config { name: "other".to_owned(), ..flows() };
+    assert_eq!(all.feed(&own("a", &other), END).outcome, Outcome::NotCollected);
+}
+
+/// The checksum at the end of a snapshot.
+fn crc32(bytes: &[u8]) -> u32 {
+    let step = |crc: u32, byte: &u8| {
+        let shift = |crc: u32| (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg());
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| shift(crc))
+    };
+    !bytes.iter().fold(u32::MAX, step)
+}
+
+/// The first half of an epoch is no reason to close it.
+#[test]
+fn an_agent_that_restarts_within_an_epoch_is_waited_for() {
+    let mut all = Watched::of(&["a", "b"]);
+    let first = measure(&flows(), &[(START, 1), (START + SECOND, 1)]);
+    let second = measure(&flows(), &[(START + 5 * SECOND, 2), (END, 3)]);
+    all.feed(&snapshots("b", &flows(), 1, &[4]).remove(0), END);
+    all.feed(&Sent::new("a", &first[0]), START + SECOND);
+    assert!(all.reports.is_empty());
+    all.feed(&Sent::new("a", &second[0]), END);
+    assert_eq!(sizes(&all.reports[0]), union([1, 1, 2, 4, 4]));
+    assert_eq!((all.last().reported, all.last().revision), (2, 3));
+}
+
+#[test]
+fn agents_are_learned_and_forgotten() {
+    let mut all = Watched::new(LIMITS, Known::learned(100 * SECOND));
+    let [a, b] = ["a", "b"].map(|agent| snapshots(agent, &flows(), 20, &[1]));
+    let end_ns = |epoch: i64| START + (epoch + 1) * LENGTH;
+    // The first one to come is all that is known.
+    all.feed(&a[0], end_ns(0));
+    all.feed(&b[0], end_ns(0));
+    all.advance(end_ns(0));
+    assert_eq!((all.last().reported, all.last().agents), (2, 2));
+    // The other one is waited for, until it has been away for long.
+    let mut agents = Vec::new();
+    for (epoch, sent) in (1..).zip(&a[1..]) {
+        all.feed(sent, end_ns(epoch));
+        all.advance(end_ns(epoch));
+        if all.reports.iter().any(|report| report.start_ns == Some(sent.start_ns)) {
+            agents.push(epoch);
+        }
+    }
+    assert_eq!(agents, (11..20).collect::<Vec<_>>(), "reported at once");
+    let missing: Vec<_> =
+        all.reports.iter().filter(|report| !network(report).missing.is_empty()).collect();
+    assert_eq!(missing.len(), 7, "after the delay");
+    // Another collector knows what was learned.
+    let mut other = Known::learned(100 * SECOND);
+    other.remember(&all.collector.known().learned_agents());
+    let mut other = Watched::new(LIMITS, other);
+    other.feed(&b[19], end_ns(19));
+    assert!(other.reports.is_empty(), "a is missing");
+}
+
+#[test]
+fn memory_is_limited_and_what_finds_no_room_is_counted() {
+    let of_one =
+        Snapshot::decode(&snapshots("a", &flows(), 1, &[1])[0].bytes, 1 << 30, Some(&seed()));
+    let memory_bytes = 3 * (of_one.unwrap().memory_bytes() + 4096);
+    let mut all = Watched::new(Limits { memory_bytes, ..LIMITS }, listed(&["a", "b"]));
+    let [a, b] = ["a", "b"].map(|agent| snapshots(agent, &flows(), 10, &[1]));
+    for sent in &a[..3] {
+        assert_eq!(all.feed(sent, END).outcome, Outcome::Merged);
+    }
+    // Open epochs are not given up for another one.
+    let fed = all.feed(&a[3], END);
+    assert_eq!((fed.outcome, fed.why.unwrap().0), (Outcome::LeftOut, "memory"));
+    assert_eq!(all.collector.counts().of(Outcome::LeftOut), 1);
+    // The oldest that was reported is, and what comes of it then is too late.
+    all.feed(&b[0], END);
+    all.feed(&b[1], END);
+    assert_eq!(all.reports.len(), 2);
+    assert_eq!(all.feed(&a[4], END).outcome, Outcome::Merged);
+    let again = snapshots("b", &flows(), 1, &[1]).remove(0);
+    assert_eq!(all.feed(&again, END).outcome, Outcome::Late);
+    // A clock that is far ahead opens no epochs.
+    let ahead = START - 1000 * SECOND;
+    assert_eq!(all.feed(&a[9], ahead).why.unwrap().0, "time");
+}
+
+/// What is corrected counts once, and gauges stay those of the latest epoch.
+#[test]
+fn metrics_count_each_epoch_once() {
+    let mut all = Watched::of(&["a", "b"]);
+    let [a, b] = ["a", "b"].map(|agent| snapshots(agent, &flows(), 2, &[1, 2]));
+    all.feed(&a[0], END);
+    all.advance(END + 30 * SECOND);
+    all.feed(&a[1], END + LENGTH);
+    all.feed(&b[1], END + LENGTH);
+    all.feed(&b[0], END + 100 * SECOND);
+    assert_eq!(all.reports.len(), 3);
+    let counts = SharedCounts::default();
+    counts.set(all.collector.counts());
+    let mut metrics = Metrics::of_network(100, counts);
+    let value = |metrics: &Metrics, series: &str| {
+        let text = metrics.encode();
+        let line = text.lines().find_map(|line| line.strip_prefix(series));
+        line.unwrap_or_else(|| panic!("{series}: {text}")).trim().to_owned()
+    };
+    let mut seen = Vec::new();
+    for report in &all.reports {
+        metrics.deliver(&Item::Epoch(Arc::new(report.clone()))).unwrap();
+        let of = |name: &str| value(&metrics, &format!("{name}{{measurement=\"flows\"}}"));
+        let missing = "flowgauge_agents{measurement=\"flows\",state=\"missing\"}";
+        seen.push([
+            of("flowgauge_packets_total"),
+            of("flowgauge_epochs_total"),
+            of("flowgauge_epoch_snapshots"),
+            value(&metrics, missing),
+        ]);
+    }
+    assert_eq!(seen[0], ["4", "1", "1.0", "1.0"]);
+    assert_eq!(seen[1], ["12", "2", "2.0", "0.0"]);
+    assert_eq!(seen[2], ["16", "2", "2.0", "0.0"]);
+    let merged = "flowgauge_collected_snapshots_total{outcome=\"merged\"}";
+    assert_eq!(value(&metrics, merged), "4");
+}
