@@ -18,7 +18,7 @@ PACKAGES := -p flowgauge-capi
 AGENT := --features agent,kafka
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: build size dpdk agent deb package-test library python demo demo-agent test agent-test python-test python-venv spark-test spark-venv console-test prometheus-test dpdk-test live-test lint bench python-bench spark-bench live-bench agent-bench accuracy gate speed golden tasks-expected deny fuzz interop ipfix-test kafka-test records-test html-test lab lab-dpdk peers-dpdk ovs ovs-test ovs-bench loom install uninstall soak soak-agent kafka-there cargo-there
+.PHONY: build size dpdk agent deb package-test library python demo demo-agent collect-bench demo-network test agent-test python-test python-venv spark-test spark-venv console-test prometheus-test dpdk-test live-test lint bench python-bench spark-bench live-bench agent-bench accuracy gate speed golden tasks-expected deny fuzz interop ipfix-test kafka-test records-test html-test lab lab-dpdk peers-dpdk ovs ovs-test ovs-bench loom install uninstall soak soak-agent kafka-there cargo-there
 
 build: cargo-there ## release build
 	cargo build --release --locked
@@ -62,12 +62,15 @@ demo: build ## a real capture, and a generated one of a million packets
 demo-agent: agent ## an agent over a replayed stream with a flood in it, until Ctrl-C
 	@bash tests/demo_agent.sh $(BINARY)
 
+demo-network: agent ## three agents, Apache Kafka and a collector that reports on all of them; needs java and mvn
+	@bash tests/demo_network.sh $(BINARY) $(CAPTURES)
+
 test: cargo-there ## all tests that need neither root nor network; the laws of all summaries on each instruction set
 	cargo test --workspace --locked
 	for isa in scalar avx2; do FLOWGAUGE_ISA=$$isa cargo test --quiet --locked --workspace --lib --test digest --test laws || exit 1; done
 
 agent-test: kafka-there ## agents as processes: killed, reloaded, on a full disk (that needs root); before mocked brokers
-	cargo test --locked -p flowgauge -p flowgauge-agent $(AGENT) --test agent --test kafka
+	cargo test --locked -p flowgauge -p flowgauge-agent $(AGENT) --test agent --test kafka --test collect_kafka
 	cargo test --locked -p flowgauge -p flowgauge-agent $(AGENT) --lib kafka
 
 console-test: kafka-there ## the console of an agent in Chromium, compared with its report files; as root it installs Chromium
@@ -78,9 +81,10 @@ prometheus-test: kafka-there ## Debian's Prometheus scrapes an agent; as root it
 	cargo build --locked -p flowgauge $(AGENT)
 	bash tests/prometheus.sh $(DEBUG)/flowgauge
 
-kafka-test: kafka-there ## an agent before Apache Kafka, whose broker is killed midway; needs java and mvn
+kafka-test: kafka-there ## agents and a collector before Apache Kafka, whose broker is killed midway; needs java and mvn
 	cargo build --locked -p flowgauge $(AGENT)
 	bash tests/kafka.sh $(DEBUG)/flowgauge
+	bash tests/collect.sh $(DEBUG)/flowgauge
 
 live-test: cargo-there ## live capture in network namespaces; needs root, iproute2 and python3
 	FLOWGAUGE_LIVE=1 cargo test --locked -p flowgauge --test command live::
@@ -149,6 +153,9 @@ live-bench: build ## packets a second by AF_PACKET and AF_XDP on a pair of inter
 
 agent-bench: agent ## what an agent with all sinks costs at the kernel's rate on a pair of interfaces; needs root, iproute2 and python3
 	python3 bench/agent.py $(BINARY)
+
+collect-bench: agent ## what a collector of 100 agents costs, from memory and through Apache Kafka; needs java and mvn
+	bash bench/collect.sh $(BINARY) cargo bench --locked -p flowgauge-agent --features kafka --bench collect --
 
 accuracy: cargo-there ## how accurate every algorithm is: writes docs/accuracy.tsv
 	cargo run --release --locked -p flowgauge-lab -- accuracy -o docs/accuracy.tsv

@@ -12,27 +12,10 @@ folder=$(mktemp -d)
 broker= agent=
 trap 'kill -KILL $broker $agent 2>/dev/null || true; wait 2>/dev/null || true; rm -rf "$folder"' EXIT
 
-{ command -v mvn && command -v javac && command -v openssl; } >/dev/null ||
-  bash packages.sh maven default-jdk-headless openssl >"$folder/log" 2>&1 || {
-  echo "skipped: $(tail -n 1 "$folder/log")"
-  exit 0
-}
-jars=${XDG_CACHE_HOME:-$HOME/.cache}/flowgauge/kafka-$(cksum <kafka/pom.xml | cut -d' ' -f1)
-if [ ! -d "$jars" ]; then
-  rm -rf "$jars.part"
-  timeout 600 mvn -q -B -f kafka/pom.xml dependency:copy-dependencies -DoutputDirectory="$jars.part" >"$folder/log" 2>&1 || {
-    echo "skipped: Maven cannot have the broker: $(grep -m 1 ERROR "$folder/log" || tail -n 1 "$folder/log")"
-    exit 0
-  }
-  mv "$jars.part" "$jars"
-fi
+. kafka/broker.sh
+have_broker
 
-# Four ports that nothing listens at.
-read -r plain sasl tls controller < <(python3 -c 'import socket
-probes = [socket.socket() for _ in range(4)]
-for probe in probes:
-    probe.bind(("127.0.0.1", 0))
-print(*(probe.getsockname()[1] for probe in probes))')
+read -r plain sasl tls controller < <(free_ports 4)
 # An authority, and certificates that it signs for the broker and for an agent.
 (
   cd "$folder"
@@ -70,37 +53,6 @@ log.dirs=$folder/broker
 num.partitions=3
 offsets.topic.replication.factor=1
 END
-java=(java -Xmx512m -Dorg.slf4j.simpleLogger.defaultLogLevel=warn -cp "$jars/*")
-
-fail() {
-  echo "failed: $1"
-  tail -n 20 "$folder"/*.log
-  exit 1
-}
-
-# Waits 60 seconds at most until a command succeeds.
-wait_for() {
-  for _ in $(seq 300); do
-    "${@:2}" 2>/dev/null && return
-    sleep 0.2
-  done
-  fail "$1"
-}
-
-listens() { (exec 3<>"/dev/tcp/127.0.0.1/$sasl"); }
-
-start_broker() {
-  "${java[@]}" kafka.Kafka "$folder/broker.properties" >>"$folder/broker.log" 2>&1 &
-  broker=$!
-  wait_for "the broker does not start" listens
-}
-
-kill_broker() {
-  kill -KILL "$broker"
-  { wait "$broker" || true; } 2>/dev/null
-  broker=
-}
-
 # Starts the agent NAME, which sends to PORT, with more fields for the sink.
 start_agent() {
   cat >"$folder/$1.yaml" <<END
@@ -132,16 +84,15 @@ compare() {
 }
 
 "$flowgauge" generate --packets 100000 --rate 10000 --flows 500 --seed 1 -o "$folder/capture.pcap"
-"${java[@]}" kafka.tools.StorageTool format -t "$("${java[@]}" kafka.tools.StorageTool random-uuid)" -c "$folder/broker.properties" \
-  --add-scram 'SCRAM-SHA-256=[name=edge,password=not so secret]' >"$folder/broker.log" 2>&1 || fail "the broker's folder"
+format_broker --add-scram 'SCRAM-SHA-256=[name=edge,password=not so secret]'
 
-start_broker
+start_broker "$sasl"
 start_agent one "$plain" ""
 sleep 3
 kill_broker
 wait_for "the agent does not notice that the broker is away" said one "trying again" 2
 sleep 2
-start_broker
+start_broker "$sasl"
 wait_for "the agent does not come back to the broker" said one "takes records again" 2
 sleep 2
 end_agent
@@ -159,7 +110,7 @@ kill -KILL "$agent"
 { wait "$agent" || true; } 2>/dev/null
 start_agent two "$sasl" "$login"
 sleep 2
-start_broker
+start_broker "$sasl"
 wait_for "missed epochs are not sent" said two "from the journal" 2
 wait_for "the agent does not come back to the broker" said two "takes records again" 2
 sleep 3
