@@ -103,10 +103,11 @@ python-venv: python
 	@[ -x $(PYTHON_VENV)/bin/pytest ] || { python3 -m venv $(PYTHON_VENV) && $(PYTHON_VENV)/bin/pip install --quiet -r crates/python/tests/requirements.txt; }
 	$(PYTHON_VENV)/bin/pip install --quiet --no-deps --force-reinstall target/wheels/flowgauge-$(VERSION)-*.whl
 
-dpdk-test: cargo-there ## ports of DPDK that replay captures, as any user; skipped where there is no DPDK
+dpdk-test: kafka-there ## ports of DPDK that replay captures, as any user; skipped where there is no DPDK
 	@if pkg-config --exists 'libdpdk >= 22.11' 2>/dev/null; then \
 		cargo clippy --workspace --all-targets --locked --features flowgauge/dpdk,flowgauge-lab/dpdk -- -D warnings \
-		&& cargo test --workspace --locked --features flowgauge/dpdk --test command dpdk; \
+		&& cargo test --workspace --locked --features flowgauge/dpdk --test command dpdk \
+		&& cargo test --locked -p flowgauge $(AGENT),dpdk --test agent dpdk; \
 	else \
 		echo "skipped: pkg-config finds no libdpdk of version 22.11 or later; 'make dpdk' as root installs it"; \
 	fi

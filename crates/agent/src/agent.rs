@@ -21,6 +21,7 @@ use crate::alert::{Alerts, OfRun};
 use crate::config::{Configuration, Engine, InterfaceOptions, RecordsOptions, SourceOptions};
 use crate::console::Console;
 use crate::data::Data;
+use crate::dpdk::Ports;
 use crate::failure::Failure;
 use crate::feed::Feed;
 use crate::http::Server;
@@ -103,7 +104,7 @@ pub fn run(
         while !running.thread.is_finished() {
             for signal in signals.pending() {
                 if signal == SIGHUP {
-                    next = again(origin, next, sandbox);
+                    next = again(origin, &configuration, next, sandbox);
                 } else {
                     supervision::stopping();
                     running.stop.store(true, Ordering::Relaxed);
@@ -127,10 +128,17 @@ pub fn run(
 /// Reads the file again; the one before stays in force where it makes no sense.
 fn again(
     origin: &Origin,
+    now: &Configuration,
     before: Option<Configuration>,
     sandbox: Option<&Sandbox>,
 ) -> Option<Configuration> {
     let read = origin.read().and_then(|next| {
+        if now.sources.iter().any(|source| source.is_by(Engine::Dpdk)) {
+            return Err(Failure::Usage(
+                "DPDK opens ports once in a process; restart to change the configuration"
+                    .to_owned(),
+            ));
+        }
         sandbox.map_or(Ok(()), |sandbox| sandbox.check(&next, &origin.path))?;
         next.plan().map(|_| next)
     });
@@ -187,7 +195,8 @@ impl Running {
         let plan = flowgauge_engine::Plan::several(configs)
             .map_err(|error| Failure::Usage(error.to_string()))?;
         let mut watchdog = Watchdog::new();
-        let Opened { queues, exporters } = open(&configuration.sources, &stop, helper)?;
+        let Configuration { agent, sources, .. } = configuration;
+        let Opened { queues, exporters } = open(sources, &agent.dpdk_args, &stop, helper)?;
         let sources = queues.into_iter().map(|source| watchdog.watch(source)).collect();
         let journal = Journal::open(&data.folder.join("journal"), configuration.agent.journal)?;
         let kept = journal.counts();
@@ -306,6 +315,7 @@ pub(crate) struct Opened {
 /// Opens the queues of all sources, whose packet sockets a helper opens in a sandbox.
 pub(crate) fn open(
     sources: &[SourceOptions],
+    dpdk_args: &str,
     stop: &Arc<AtomicBool>,
     helper: Option<&Helper>,
 ) -> Result<Opened, Failure> {
@@ -313,10 +323,11 @@ pub(crate) fn open(
         Sockets::from_other(move || helper.packet_socket())
     });
     let Opened { mut queues, mut exporters } = Opened::default();
+    let mut ports = Ports::new(dpdk_args);
     for source in sources {
         match source {
             SourceOptions::Interface(interface) => {
-                queues.extend(open_interface(interface, &sockets, stop)?);
+                queues.extend(open_interface(interface, &sockets, &mut ports, stop)?);
             }
             SourceOptions::Replay(replay) => {
                 let path: &Path = &replay.replay;
@@ -341,6 +352,7 @@ pub(crate) fn open(
 fn open_interface(
     options: &InterfaceOptions,
     sockets: &Sockets,
+    ports: &mut Ports<'_>,
     stop: &Arc<AtomicBool>,
 ) -> Result<Vec<Box<dyn Source + Send>>, Failure> {
     let InterfaceOptions { interface, engine, queues, ring, promiscuous } = options;
@@ -359,5 +371,6 @@ fn open_interface(
             let opened = flowgauge_live::open_xdp(interface, &options, stop).map_err(failed)?;
             Ok(opened.into_iter().map(|queue| Box::new(queue) as _).collect())
         }
+        Engine::Dpdk => ports.open(options, stop),
     }
 }

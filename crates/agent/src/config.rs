@@ -88,6 +88,9 @@ pub struct AgentOptions {
     pub journal: JournalOptions,
     /// How lines on standard error are written: `text`, the default, or `json`.
     pub log: log::Format,
+    /// Arguments for DPDK as its own programs take them, such as `--no-huge`.
+    #[serde(rename = "dpdk-args")]
+    pub dpdk_args: String,
 }
 
 impl Default for AgentOptions {
@@ -99,6 +102,7 @@ impl Default for AgentOptions {
             seed: None,
             journal: JournalOptions::default(),
             log: log::Format::default(),
+            dpdk_args: String::new(),
         }
     }
 }
@@ -150,6 +154,8 @@ pub enum Engine {
     AfPacket,
     /// Ahead of the kernel's stack, in place of the host.
     AfXdp,
+    /// By DPDK, which drives the network card itself; the name is that of a port.
+    Dpdk,
 }
 
 /// A network interface.
@@ -217,7 +223,8 @@ struct SourceFields {
     ring: Option<Size>,
     /// Whether packets for other hosts are read, as they are by default.
     promiscuous: Option<bool>,
-    /// `af-packet`, the default, or `af-xdp`, which receives packets ahead of the kernel's stack.
+    /// `af-packet`, the default; `af-xdp`, which receives packets ahead of the kernel's stack; or `dpdk`,
+    /// which reads a port of DPDK.
     engine: Option<Engine>,
     /// Must be true for `af-xdp`: the host does not get the packets of the interface.
     #[serde(rename = "takes-traffic")]
@@ -276,8 +283,13 @@ impl TryFrom<SourceFields> for SourceOptions {
                             .to_owned(),
                     );
                 }
-                (Engine::AfPacket, true) => {
+                (Engine::AfPacket | Engine::Dpdk, true) => {
                     return Err("'takes-traffic' is for engine 'af-xdp'; leave it out".to_owned());
+                }
+                (Engine::Dpdk, false) if !cfg!(feature = "dpdk") => {
+                    return Err("this flowgauge was built without DPDK; build it with \
+                                'make agent AGENT=\"--features agent,kafka,dpdk\"'"
+                        .to_owned());
                 }
                 _ => {}
             }
@@ -394,9 +406,9 @@ impl Queues {
 }
 
 impl SourceOptions {
-    /// Whether it is read by AF_XDP, which needs more privileges than a socket.
-    pub(crate) fn is_xdp(&self) -> bool {
-        matches!(self, Self::Interface(interface) if interface.engine == Engine::AfXdp)
+    /// Whether it is an interface that is read so.
+    pub(crate) fn is_by(&self, engine: Engine) -> bool {
+        matches!(self, Self::Interface(interface) if interface.engine == engine)
     }
 
     /// Queues that it gives.

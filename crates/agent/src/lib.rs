@@ -14,6 +14,7 @@ pub mod collect;
 pub mod config;
 pub mod console;
 mod data;
+mod dpdk;
 mod failure;
 pub mod feed;
 mod files;

@@ -431,6 +431,39 @@ fn measured_again(source: &str, capabilities: &str) {
     assert_eq!(keyed, 200, "{err}");
 }
 
+/// A port that DPDK makes of a capture, with two queues; as any user, and without huge pages.
+#[test]
+#[cfg(feature = "dpdk")]
+fn ports_of_dpdk_are_measured_and_opened_once() {
+    let place = Place::new("dpdk");
+    let capture = place.path("traffic.pcap");
+    let arguments = "--no-huge -m 160 -n 1 --no-pci --no-telemetry --no-shconf";
+    let device = format!("--vdev=net_pcap0,rx_pcap={capture},rx_pcap={capture}");
+    let file = fs::read_to_string(place.0.join("agent.yaml")).unwrap();
+    let replay = format!("replay: {capture}");
+    let port = "interface: net_pcap0, engine: dpdk, queues: 2, ring: 16MiB";
+    let agent = format!("agent: {{ dpdk-args: '{arguments} {device}', ");
+    let file = file.replace(&replay, port).replace("agent: { ", &agent);
+    fs::write(place.0.join("agent.yaml"), file).unwrap();
+
+    let confined = place.command().output().unwrap();
+    assert_eq!(confined.status.code(), Some(2));
+    assert!(text(&confined.stderr).contains("--no-sandbox"), "{}", text(&confined.stderr));
+
+    let running = Running(Some(place.command().arg("--no-sandbox").spawn().unwrap()));
+    let keyed = |line: &Value| line["account"]["keyed"].as_u64().unwrap();
+    let of_flows = |line: &&Value| line["type"] == "epoch" && line["measurement"] == "flows";
+    let packets = || place.lines().iter().filter(of_flows).map(keyed).sum::<u64>();
+    wait("packets", || packets() == 2 * 20_000);
+    running.signal("HUP");
+    thread::sleep(Duration::from_millis(300));
+    let ended = running.end("TERM");
+    let said = text(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(0), "{said}");
+    assert!(said.contains("DPDK opens ports once in a process"), "{said}");
+    assert_eq!(place.queried("flows"), 2 * 20_000);
+}
+
 /// Needs root, for a small file system of its own in a namespace of its own.
 #[test]
 fn on_a_full_disk_the_oldest_epochs_make_room() {

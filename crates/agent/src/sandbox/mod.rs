@@ -18,7 +18,7 @@ pub use helper::{Helper, help};
 use places::Places;
 
 use crate::collect;
-use crate::config::{Configuration, SourceOptions};
+use crate::config::{Configuration, Engine};
 use crate::failure::Failure;
 use crate::log::say;
 
@@ -43,7 +43,14 @@ impl Sandbox {
         file: &Path,
         helper: Command,
     ) -> Result<Self, Failure> {
-        let xdp = configuration.sources.iter().any(SourceOptions::is_xdp);
+        let is_by = |engine| configuration.sources.iter().any(|source| source.is_by(engine));
+        if is_by(Engine::Dpdk) {
+            return Err(Failure::Usage(
+                "DPDK needs privileges that the sandbox takes away; run the agent with --no-sandbox"
+                    .to_owned(),
+            ));
+        }
+        let xdp = is_by(Engine::AfXdp);
         let user = configuration.agent.user.clone();
         Self::confine(user, xdp, Places::of(configuration, file), Some(helper))
     }
@@ -96,8 +103,9 @@ impl Sandbox {
     /// # Errors
     /// With the user, privilege or place that it lacks.
     pub fn check(&self, next: &Configuration, file: &Path) -> Result<(), Failure> {
-        if !self.xdp && next.sources.iter().any(SourceOptions::is_xdp) {
-            return refuse("the sandbox leaves no privileges for af-xdp");
+        let is_by = |engine| next.sources.iter().any(|source| source.is_by(engine));
+        if is_by(Engine::Dpdk) || !self.xdp && is_by(Engine::AfXdp) {
+            return refuse("the sandbox leaves no privileges for af-xdp and dpdk");
         }
         self.check_places(("agent", &next.agent.user), &Places::of(next, file))
     }

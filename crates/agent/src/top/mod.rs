@@ -87,7 +87,7 @@ impl Sink for Shown {
 pub fn measure(source: SourceOptions, config: Config) -> Result<Receiver<Value>, Failure> {
     let config = Config { queues: source.queues(), pace: Pace::Live, ..config };
     let plan = Plan::new(config).map_err(|error| Failure::Usage(error.to_string()))?;
-    let sources = open(&[source], &Arc::new(AtomicBool::new(false)), None)?.queues;
+    let sources = open(&[source], "", &Arc::new(AtomicBool::new(false)), None)?.queues;
     let (to, reports) = sync_channel(WAITING);
     // It ends with the process, or when the screen is gone.
     let run = move || drop(flowgauge_engine::run_queues(plan, sources, &mut Shown(to)));
