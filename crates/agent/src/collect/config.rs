@@ -291,6 +291,7 @@ mod tests {
     }
 
     /// The configuration of a file with these lines.
+    #[cfg(feature = "kafka")]
     fn read(name: &str, lines: &[&str]) -> Result<Configuration, String> {
         let name = format!("flowgauge-collect-{name}-{}.yaml", std::process::id());
         let path = std::env::temp_dir().join(name);
