@@ -13,7 +13,9 @@ use flowgauge_core::task::{
 use flowgauge_core::terms::{Measure, Size, SpreadOf};
 use flowgauge_core::timeline::Series;
 use flowgauge_engine::account::Account;
-use flowgauge_engine::report::{Breakdown, EpochReport, Gap, SummaryInfo, TotalReport};
+use flowgauge_engine::report::{
+    Breakdown, EpochReport, Gap, LeftOut, Network, SummaryInfo, TotalReport,
+};
 use flowgauge_engine::source::{Counter, CounterKind};
 use flowgauge_kernel::SeedId;
 
@@ -491,6 +493,24 @@ pub(crate) fn widest(kind: KeyKind, by: Measure) -> EpochReport {
     }
     report.notes = vec!["long ".repeat(60), "x".repeat(1000)];
     report
+}
+
+/// A network-wide report, which two agents are not in.
+pub(crate) fn network() -> EpochReport {
+    let network = Network {
+        id: "main/2016-04-06T13:00:00.000000000Z/98/0123456789abcdef".to_owned(),
+        revision: 98,
+        agents: 100,
+        reported: 98,
+        missing: vec!["edge-\u{1b}[7m".to_owned()],
+        left_out: vec![LeftOut {
+            agent: "edge-9".to_owned(),
+            field: "seed",
+            reason: "it has file 1, and most agents have file 2".to_owned(),
+        }],
+        late: vec![("edge-3".to_owned(), 2)],
+    };
+    EpochReport { network: Some(Box::new(network)), ..plausible() }
 }
 
 /// An update of the epoch that ends as [`plausible`].

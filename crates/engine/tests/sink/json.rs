@@ -35,6 +35,7 @@ fn every_line_fits_the_schema() {
         run(sink);
         sink.epoch(&fixture::empty()).unwrap();
         sink.epoch(&fixture::update()).unwrap();
+        sink.epoch(&fixture::network()).unwrap();
         for kind in fixture::kinds() {
             for by in [Measure::Packets, Measure::Bytes] {
                 let mut widest = fixture::widest(kind, by);
@@ -48,6 +49,15 @@ fn every_line_fits_the_schema() {
         let errors: Vec<_> = validator.iter_errors(&line).map(|e| e.to_string()).collect();
         assert!(errors.is_empty(), "{line:#}: {errors:?}");
     }
+}
+
+#[test]
+fn a_network_wide_report_names_its_agents() {
+    let line = &lines(&rendered(|sink| sink.epoch(&fixture::network()).unwrap()))[0]["network"];
+    assert_eq!((&line["agents"], &line["reported"]), (&100.into(), &98.into()));
+    assert_eq!(line["missing"], serde_json::json!(["edge-\u{1b}[7m"]));
+    assert_eq!(line["left_out"][0]["field"], "seed");
+    assert_eq!(line["late"], serde_json::json!({ "edge-3": 2 }));
 }
 
 #[test]

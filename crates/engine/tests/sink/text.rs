@@ -29,6 +29,12 @@ fn looks_as_it_should() {
 }
 
 #[test]
+fn a_network_wide_report_says_of_how_many_agents_it_is() {
+    let text = rendered(10, |sink| sink.epoch(&fixture::network()).unwrap());
+    assert!(text.lines().any(|line| line == "98 of 100 agents"), "{text}");
+}
+
+#[test]
 fn an_update_says_so_and_counts_for_no_epoch() {
     let with = |updates: usize| {
         rendered(10, |sink| {
