@@ -223,6 +223,15 @@ macro_rules! widths {
                 unreachable!("no key has {key_bytes} bytes")
             }
 
+            /// The digest of a key of this summary's width, by its canonical bytes.
+            pub fn digest(&self, key: &[u8], digester: &Digester) -> Option<u64> {
+                match &self.0 {
+                    $(Inner::$name(_) => {
+                        <$key>::matching(key, digester).map(|key| key.digest(digester))
+                    })*
+                }
+            }
+
             /// Another handle of the same concurrent summary; `None` where one worker owns it.
             pub fn another(&self) -> Option<Self> {
                 match &self.0 {

@@ -11,7 +11,10 @@ mod error;
 mod identity;
 mod saving;
 
-use flowgauge_core::summary::{Info, Merge, Options};
+use flowgauge_core::any::AnySummary;
+use flowgauge_core::key::CanonicalKey;
+use flowgauge_core::summary::sketch::places;
+use flowgauge_core::summary::{Info, Merge, Options, Setting};
 use flowgauge_core::task::{self, TASKS, Unsupported};
 use flowgauge_kernel::Seed;
 
@@ -48,6 +51,19 @@ pub struct Snapshot {
     traffic: Option<Traffic>,
     /// Times of the earliest and the latest packet.
     times_ns: Option<(i64, i64)>,
+}
+
+/// The cells of a linear sketch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LaneCells {
+    /// Canonical bytes of its keys.
+    pub key_bytes: usize,
+    /// Its rows.
+    pub rows: usize,
+    /// The columns of each.
+    pub columns: usize,
+    /// The cells row by row. Those of several snapshots add up.
+    pub cells: Vec<f64>,
 }
 
 impl Snapshot {
@@ -150,6 +166,37 @@ impl Snapshot {
             (own, other) => own.or(other),
         };
         Ok(())
+    }
+
+    /// The cells of a linear sketch, for each length of its keys in canonical bytes; none of other
+    /// algorithms, and of UnivMon and the reversible sketch, whose cells are of several kinds.
+    pub fn cells(&self) -> Vec<LaneCells> {
+        let lanes = self.summaries.0.iter().zip(self.config.key.lanes());
+        let read = |(summary, key_bytes): (&AnySummary, &usize)| {
+            let parameters = summary.parameters();
+            // Any key tells whether the cells have places.
+            let rows = places(self.info.name, &parameters, 0)?.len();
+            let cells = summary.answers().cells()?;
+            let mut all = vec![0.0; cells.len()];
+            cells.read(&mut all);
+            let columns = parameters.iter().find_map(|(name, setting)| match setting {
+                Setting::Integer(columns) if *name == "columns" => usize::try_from(*columns).ok(),
+                _ => None,
+            })?;
+            all.truncate(rows * columns);
+            Some(LaneCells { key_bytes: *key_bytes, rows, columns, cells: all })
+        };
+        lanes.filter_map(read).collect()
+    }
+
+    /// The cells that take a flow's weight, one in each row of [`Self::cells`], and whether it is subtracted
+    /// there: of the keys of the returned length.
+    pub fn places(&self, flow: &CanonicalKey) -> Option<(usize, Vec<(usize, bool)>)> {
+        let key = flow.as_bytes();
+        let lane = self.config.key.lanes().iter().position(|bytes| *bytes == key.len())?;
+        let (summary, options) = (self.summaries.0.get(lane)?, self.options.get(lane)?);
+        let digest = summary.digest(key, &options.digester.for_keys(key.len()))?;
+        Some((key.len(), places(self.info.name, &summary.parameters(), digest)?))
     }
 
     /// Whether snapshots of this algorithm add up: else each is asked by itself.

@@ -5,6 +5,7 @@ mod answers;
 #[allow(dead_code, reason = "what is shared serves whole runs too")]
 #[path = "../run/capture.rs"]
 mod capture;
+mod cells;
 mod coarser;
 mod golden;
 mod hostile;
