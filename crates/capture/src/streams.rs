@@ -1,4 +1,4 @@
-//! Captures that come from readers, which nobody can read twice.
+//! Captures from readers, which can be read once.
 
 use std::io::Read;
 use std::sync::atomic::AtomicBool;
