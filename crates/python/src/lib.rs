@@ -7,6 +7,7 @@
 
 mod analyze;
 mod asked;
+mod cells;
 mod columns;
 mod error;
 mod meter;

@@ -15,9 +15,11 @@ use flowgauge_options::{check_flows, values};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 
+use crate::cells;
 use crate::error::Problem;
 use crate::options;
 use crate::report::Report;
+use crate::table::Table;
 
 /// Bytes that the summaries of a snapshot take at most, unless another limit is given.
 pub(crate) const MEMORY: usize = 1 << 30;
@@ -192,6 +194,26 @@ impl Snapshot {
         let flows = flow.map(options::texts).transpose()?.unwrap_or_default();
         let item = py.detach(|| self.ask(tasks, key, &flows, top))?;
         Ok(Report::new(item))
+    }
+
+    /// The cells of a linear sketch (count-min, count-sketch, k-ary), for databases: a row for each length of
+    /// keys in bytes, 4 of IPv4 and 16 of IPv6 by source. Cells of several snapshots add up.
+    fn cells(&self, py: Python<'_>) -> PyResult<Table> {
+        let rows = py.detach(|| cells::table(&self.lock()))?;
+        Ok(Table::new("cells", rows))
+    }
+
+    /// The cells that take a flow's weight, counted from 0, one in each row, and 1 or -1 as the weight is added
+    /// or subtracted there; with the length of its key in bytes. A flow is a text such as 'source=10.0.0.1'.
+    fn places(&self, flow: &str) -> PyResult<(usize, Vec<(usize, i8)>)> {
+        let inner = self.lock();
+        let refused = |error: &dyn ToString| Problem::Option(error.to_string());
+        let flow = inner.config().key.parse_flow(flow).map_err(|error| refused(&error))?;
+        let (key_bytes, places) = inner.places(&flow).ok_or_else(|| {
+            Problem::Snapshot(format!("{} has no cells for this flow", inner.config().algorithm))
+        })?;
+        let signed = |(place, is_subtracted)| (place, if is_subtracted { -1 } else { 1 });
+        Ok((key_bytes, places.into_iter().map(signed).collect()))
     }
 
     /// What was pickled.

@@ -39,6 +39,12 @@ pub(crate) struct Table {
     rows: RecordBatch,
 }
 
+impl Table {
+    pub(crate) fn new(name: &str, rows: RecordBatch) -> Self {
+        Self { name: name.to_owned(), rows }
+    }
+}
+
 #[pymethods]
 impl Table {
     /// Its name.

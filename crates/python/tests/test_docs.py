@@ -22,9 +22,10 @@ def test_examples_of_docstrings_run(documented, capture):
     assert doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(examples).failed == 0
 
 
-def test_examples_of_the_page_run(capture):
-    page = ROOT / "docs" / "python.md"
-    failed, tried = doctest.testfile(str(page), module_relative=False, optionflags=doctest.ELLIPSIS)
+@pytest.mark.parametrize("page", ["python.md", "sql.md"])
+def test_examples_of_the_pages_run(page, capture):
+    path = str(ROOT / "docs" / page)
+    failed, tried = doctest.testfile(path, module_relative=False, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     assert tried > 8 and failed == 0
 
 
