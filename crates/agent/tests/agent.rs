@@ -243,6 +243,11 @@ fn a_file_that_makes_no_sense_is_refused_with_the_line_and_the_code() {
             "sources.0={ records: 'udp://[::]:1', sampling: 0 }",
             "invalid sampling '0'; write N where",
         ),
+        #[cfg(not(feature = "dpdk"))]
+        (
+            "sources.0={ interface: a, engine: dpdk }",
+            "built without DPDK; build it with 'make agent",
+        ),
         ("sinks.files.format=csv", "unknown value 'csv'; write one of "),
         ("sinks.console={ listen: here }", "invalid address 'here'; write an address and a port"),
         (
