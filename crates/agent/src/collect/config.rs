@@ -21,6 +21,12 @@ use crate::kafka::{self, Sasl, Tls, What};
 use crate::log;
 use crate::names::NamesOptions;
 
+/// Tasks that merged snapshots do not answer, and why.
+const UNASKED: &[(&str, &str)] = &[
+    ("changes", "compares an epoch with those before it, which a collector does not keep"),
+    ("findings", "needs the times of packets, which snapshots do not store"),
+];
+
 /// All that a collector does, checked.
 pub struct Configuration {
     /// The collector's own part of the file.
@@ -180,7 +186,11 @@ impl Configuration {
         }
         for (name, ask) in &measurements {
             for asked in ask.tasks.iter().flatten() {
-                task::find(asked).map_err(|error| format!("measurements.{name}.tasks: {error}"))?;
+                let refused = |reason: &str| format!("measurements.{name}.tasks: {reason}");
+                task::find(asked).map_err(|error| refused(&error.to_string()))?;
+                if let Some((_, reason)) = UNASKED.iter().find(|(task, _)| task == asked) {
+                    return Err(refused(&format!("'{asked}' {reason}; leave it out")));
+                }
             }
             if ask.top == Some(0) {
                 return Err(format!("measurements.{name}.top: write 1 or more"));
@@ -331,6 +341,8 @@ mod tests {
             (1, "kafka: { brokers: ['a:1'], topic: t, group: '' }", "kafka.group is empty"),
             (2, "measurements: {}", "measurements is empty"),
             (2, "measurements: { a: { tasks: [tpo] } }", "'top'"),
+            (2, "measurements: { a: { tasks: [top, changes] } }", "'changes' compares"),
+            (2, "measurements: { a: { tasks: [findings] } }", "'findings' needs"),
             (2, "measurements: { a: { top: 0 } }", "measurements.a.top"),
         ] {
             let refused = read_with(line, other).map(drop);
