@@ -278,6 +278,7 @@ fn parse(source: &mut Timed<'_>) -> Result<(), Failure> {
         tunnels: Tunnels::Outer,
         batch_packets: BATCH_PACKETS,
         elements: None,
+        services: false,
         ipv6: true,
         isa,
     });
