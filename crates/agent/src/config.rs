@@ -673,19 +673,24 @@ fn set(file: &mut Value, path: &str, new: &str) -> Result<(), String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
     use super::*;
 
-    /// `FLOWGAUGE_GOLDEN=write` writes the committed schema again, after a change that is meant.
     #[test]
     fn the_schema_of_a_file_is_committed() {
-        let schema = serde_json::to_value(schemars::schema_for!(File)).unwrap();
+        is_committed("agent.schema.json", schemars::schema_for!(File));
+    }
+
+    /// Compares a schema with the file in `docs`. `FLOWGAUGE_GOLDEN=write` writes that again, after a change
+    /// that is meant.
+    pub(crate) fn is_committed(name: &str, schema: schemars::Schema) {
+        let schema = serde_json::to_value(schema).unwrap();
         let text = format!("{}\n", serde_json::to_string_pretty(&schema).unwrap());
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/agent.schema.json");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
         if std::env::var_os("FLOWGAUGE_GOLDEN").is_some_and(|value| value == "write") {
-            fs::write(path, &text).unwrap();
+            fs::write(&path, &text).unwrap();
         }
         assert_eq!(fs::read_to_string(path).unwrap(), text);
     }

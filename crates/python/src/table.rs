@@ -24,7 +24,7 @@ const SCHEMA: &CStr = c"arrow_schema";
 
 /// A table of a report, in Arrow's columns.
 ///
-/// Whatever reads Arrow streams takes it without a copy: pyarrow.table, pandas.DataFrame.from_arrow,
+/// Packages that read Arrow streams take it without a copy: pyarrow.table, pandas.DataFrame.from_arrow,
 /// polars.DataFrame. Columns are those of the command's Parquet files.
 ///
 /// >>> table = flowgauge.analyze("capture.pcap", key="source", task="top", seed=1)["top"]

@@ -90,7 +90,7 @@ struct Partition {
     floors: BTreeMap<Arc<str>, i64>,
 }
 
-/// A snapshot that cannot be read, of an epoch of which there is none yet.
+/// A snapshot that cannot be read, and is the first one of its epoch.
 struct Stray {
     agent: Arc<str>,
     refusal: Refusal,
@@ -164,8 +164,8 @@ impl Collector {
         self.strays.retain(|_, strays| !strays.is_empty());
     }
 
-    /// From where each partition must be read again after a restart: no epoch that is still kept has a
-    /// message before. Partitions of which nothing was read stay where they are.
+    /// Where to read each partition again after a restart: no epoch that is still kept has an earlier
+    /// message. A partition without a message has no position.
     pub fn positions(&self) -> Vec<Position> {
         let position = |(partition, known): (&i32, &Partition)| {
             let next = known.next?;
@@ -319,7 +319,7 @@ impl Collector {
         }
     }
 
-    /// Reports the epochs of which all agents have sent what they will.
+    /// Reports the epochs whose agents have all sent their last snapshot.
     ///
     /// # Errors
     /// When a report cannot be made.

@@ -284,20 +284,13 @@ pub fn is_collector(path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test may panic")]
+    #![cfg_attr(feature = "kafka", expect(clippy::unwrap_used, reason = "a test may panic"))]
 
     use super::*;
 
-    /// `FLOWGAUGE_GOLDEN=write` writes the committed schema again, after a change that is meant.
     #[test]
     fn the_schema_of_a_file_is_committed() {
-        let schema = serde_json::to_value(schemars::schema_for!(File)).unwrap();
-        let text = format!("{}\n", serde_json::to_string_pretty(&schema).unwrap());
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/collect.schema.json");
-        if std::env::var_os("FLOWGAUGE_GOLDEN").is_some_and(|value| value == "write") {
-            fs::write(path, &text).unwrap();
-        }
-        assert_eq!(fs::read_to_string(path).unwrap(), text);
+        config::tests::is_committed("collect.schema.json", schemars::schema_for!(File));
     }
 
     /// The configuration of a file with these lines.

@@ -15,7 +15,7 @@ use super::{Message, Position};
 use crate::failure::Failure;
 use crate::kafka::login;
 
-/// How long the brokers may take to tell what was committed.
+/// How long brokers may take to answer what was committed.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// Attempts to learn it, before a partition is read without.

@@ -42,7 +42,7 @@ pub(super) struct Epoch {
     /// When its first message was read.
     pub(super) seen_ns: i64,
     groups: Vec<Group>,
-    /// What was left out, by agent and field.
+    /// Reasons for snapshots that are left out, by agent and field.
     left_out: BTreeMap<(Arc<str>, &'static str), String>,
     /// Agents that need not be waited for: they sent the end of the epoch, or nothing that merges.
     heard: BTreeSet<Arc<str>>,

@@ -23,7 +23,7 @@ pub enum Known {
 }
 
 impl Known {
-    /// No agents yet, each of which is expected for so long after its last snapshot.
+    /// No agents yet. Once one sends a snapshot, reports wait for it until this long after its last one.
     pub fn learned(expire_ns: i64) -> Self {
         Self::Learned { expire_ns, seen_ns: BTreeMap::new() }
     }

@@ -278,7 +278,7 @@ impl Running {
 /// What may be left to read.
 #[derive(Default)]
 struct Lag {
-    /// Partitions of which messages may be left.
+    /// Partitions that may have unread messages.
     behind: BTreeSet<i32>,
     has_partitions: bool,
     /// Whether the brokers do not answer.

@@ -1,7 +1,7 @@
 //! The points of the last day in the agent's folder, so that they survive its end.
 //!
 //! A point is appended when its minute is over, and at the end of a run. Of several lines of one minute the
-//! last counts. The file is written anew when half of its lines are of no use.
+//! last counts. The file is rewritten when half of its lines are superseded.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -18,7 +18,7 @@ use crate::log::warn;
 /// The file in the agent's folder.
 const NAME: &str = "console.jsonl";
 
-/// Lines from which on the file is written anew at all.
+/// A file of fewer lines is never rewritten.
 const FEW: usize = 1000;
 
 /// A line of the file.
