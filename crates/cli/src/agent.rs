@@ -36,6 +36,12 @@ mod built {
     /// Runs an agent until a signal ends it, and gives its exit code.
     pub(crate) fn run(Agent { config, set, no_sandbox }: &Agent) -> Result<u8, Failure> {
         let origin = origin(config, set)?;
+        if collect::is_collector(&origin.path) {
+            return Err(Failure::Usage(format!(
+                "{} is the file of a collector; use 'flowgauge collect'",
+                config.display()
+            )));
+        }
         let entered = origin.read().and_then(|configuration| {
             log::start(configuration.agent.log);
             (!no_sandbox).then(|| enter(&origin, &configuration)).transpose()

@@ -521,6 +521,9 @@ fn the_exit_code_says_what_is_wrong() {
     let (none, err) = code("sources.0={ interface: none0 }");
     assert_eq!(none, 4, "{err}");
     assert_eq!(code("agent.data=/proc/none").0, 5);
+    fs::write(place.0.join("agent.yaml"), "collect: { seed: s }\n").unwrap();
+    let (collector, err) = code("collect.delay=1s");
+    assert!(collector == 2 && err.contains("use 'flowgauge collect'"), "{err}");
 }
 
 /// Every configuration in the documentation is one that works.
