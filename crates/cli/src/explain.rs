@@ -117,6 +117,7 @@ fn line(config: &Config, explanation: &Explanation, choice: Option<&Choice>) -> 
         "turns": explanation.turns,
         "same_numbers": explanation.workers == 1 || explanation.same,
         "lanes": lanes.collect::<Vec<_>>(),
+        "audit_bytes": explanation.audit_bytes,
         "scratch_bytes": explanation.scratch_bytes,
         "history_bytes": explanation.history_bytes,
         "report_bytes": explanation.report_bytes,
@@ -184,6 +185,7 @@ fn explain(page: &mut Page, config: &Config, explanation: &Explanation) {
         table.row(vec![name.into(), memory(lane.memory_bytes).into(), key.into()], 0.0);
     }
     for (name, bytes, what) in [
+        ("audit", explanation.audit_bytes, "exact tables of the audited flows"),
         ("tasks", explanation.scratch_bytes, "working memory for the end of an epoch"),
         ("history", explanation.history_bytes, "history kept between epochs"),
         ("reserved", summary.memory_bytes, "at start, touched when used"),

@@ -86,6 +86,17 @@ macro_rules! widths {
                 }
             }
 
+            /// Adds these rows to another batch of the same width, with all that is known of them.
+            ///
+            /// # Panics
+            /// When the widths differ, or there is no room.
+            pub(crate) fn copy_rows(&self, rows: &[u8], to: &mut AnyBatch) {
+                match (self, to) {
+                    $((Self::$name(batch), AnyBatch::$name(to)) => to.push_rows(batch, rows),)*
+                    _ => unreachable!("{WIDTHS_DIFFER}"),
+                }
+            }
+
             /// Adds row `row` to batch `to[row]` of `staged`, for every row; `full` gets each batch
             /// that reaches `batch_packets` rows, with its number, and leaves it empty.
             ///

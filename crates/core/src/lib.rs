@@ -11,6 +11,8 @@
 #[cfg(not(test))]
 pub mod any;
 #[cfg(not(test))]
+pub mod audit;
+#[cfg(not(test))]
 pub mod block;
 #[cfg(not(test))]
 pub mod lanes;

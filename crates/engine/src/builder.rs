@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use flowgauge_core::any::AnySummary;
+use flowgauge_core::audit::Audit;
 use flowgauge_core::catalog;
 use flowgauge_core::key::{Elements, KeyKind};
 use flowgauge_core::lanes::LaneOptions;
@@ -28,6 +29,9 @@ use crate::summaries::{Sets, Summaries, View};
 
 /// The share of the memory that the IPv4 lane gets.
 const V4_SHARE: f64 = 0.75;
+
+/// The share of the memory that audits get.
+const AUDIT_SHARE: f64 = 1.0 / 8.0;
 
 /// Builds the run of one measurement that was checked, of these lanes.
 pub(crate) fn build(
@@ -55,6 +59,8 @@ struct Builder {
     all_for_one: usize,
     /// Bytes for the lanes and for what the tasks need for each of their flows.
     lanes_bytes: usize,
+    /// Bytes for the audits of all sets.
+    audit_bytes: usize,
     task_bytes_per_flow: usize,
     task_bytes_per_cell: usize,
     /// Bytes that could not be locked.
@@ -88,6 +94,8 @@ impl Builder {
         let lanes_bytes = given.checked_sub(fixed).filter(|bytes| *bytes > 0);
         let lanes_bytes = lanes_bytes
             .ok_or_else(|| BuildError::from(BuildErrorKind::TooLittleMemory { needed, given }))?;
+        let audit_share = if config.audit.is_some() { AUDIT_SHARE } else { 0.0 };
+        let audit_bytes = (lanes_bytes as f64 * audit_share) as usize;
         let task_bytes_per_flow = (flows - fixed).div_ceil(PROBE);
         // Each lane has cells of its own, and they cost the same whatever the key.
         let task_bytes_per_cell = (cells - fixed).div_ceil(key_bytes.len() * PROBE);
@@ -97,7 +105,8 @@ impl Builder {
             entries,
             all: sharing.all(),
             all_for_one: sharing.all_for_one(),
-            lanes_bytes,
+            lanes_bytes: lanes_bytes - audit_bytes,
+            audit_bytes,
             task_bytes_per_flow,
             task_bytes_per_cell,
             unlocked: Arc::default(),
@@ -109,7 +118,11 @@ impl Builder {
     fn sets(&self, lanes: &[(usize, f64)], sharing: &Sharing) -> Result<Sets, EngineError> {
         let set = || {
             let summary = |(key_bytes, share): &(usize, f64)| self.summary(*key_bytes, *share);
-            lanes.iter().map(summary).collect::<Result<_, _>>().map(Summaries)
+            let audit = |(key_bytes, share): &(usize, f64)| self.audit(*key_bytes, *share);
+            Ok(Summaries {
+                lanes: lanes.iter().map(summary).collect::<Result<_, EngineError>>()?,
+                audits: lanes.iter().filter_map(audit).collect::<Result<_, _>>()?,
+            })
         };
         let some = |count| (0..count).map(|_| set()).collect::<Result<Vec<_>, EngineError>>();
         let workers =
@@ -129,7 +142,7 @@ impl Builder {
         };
         let options = Options {
             parameters: config.parameters.clone(),
-            memory: if config.lock_memory { memory.locked(&self.unlocked) } else { memory },
+            memory: self.placed(memory),
             task_bytes_per_flow: self.task_bytes_per_flow.div_ceil(self.all_for_one),
             task_bytes_per_cell: self.task_bytes_per_cell.div_ceil(self.all_for_one),
             by: config.by,
@@ -147,6 +160,21 @@ impl Builder {
         })
     }
 
+    /// Builds the audit of keys of `key_bytes` bytes with `share` of the memory of a set's audits, where that
+    /// is asked for.
+    fn audit(&self, key_bytes: usize, share: f64) -> Option<Result<Audit, EngineError>> {
+        let memory_bytes = (self.audit_bytes as f64 / self.all as f64 * share) as usize;
+        let memory = self.placed(Memory::unlimited());
+        let options = Options { memory, ..Options::new(memory_bytes, self.seed) };
+        let one_in = self.config.audit?;
+        Some(Audit::build(key_bytes, one_in, options).map_err(EngineError::from))
+    }
+
+    /// Memory that is locked where that is asked for.
+    fn placed(&self, memory: Memory) -> Memory {
+        if self.config.lock_memory { memory.locked(&self.unlocked) } else { memory }
+    }
+
     /// The lanes of packets for such summaries.
     fn lanes(&self, summaries: &Summaries) -> LaneOptions {
         let config = &self.config;
@@ -157,7 +185,7 @@ impl Builder {
             batch_packets: config.batch_packets,
             elements: self.elements(summaries, digester),
             services: self.counts_services(summaries),
-            ipv6: summaries.0.len() > 1,
+            ipv6: summaries.lanes.len() > 1,
             isa: digester.isa(),
         }
     }
@@ -166,14 +194,14 @@ impl Builder {
     /// five-tuples tells, and each packet is read.
     fn counts_services(&self, summaries: &Summaries) -> bool {
         let tells = self.config.key.kind().has_all(KeyKind::FIVE_TUPLE)
-            && summaries.0.iter().all(|summary| summary.answers().flows().is_some());
+            && summaries.lanes.iter().all(|summary| summary.answers().flows().is_some());
         self.config.services && !tells && summaries.header_rate().is_none()
     }
 
     /// What the summaries read of packets beside key and size.
     fn elements(&self, summaries: &Summaries, digester: Digester) -> Option<Elements> {
         let details = |summary: &AnySummary| summary.answers().details().is_some();
-        if summaries.0.iter().any(details) {
+        if summaries.lanes.iter().any(details) {
             return Some(Elements::Details);
         }
         let peers = Elements::Peers(self.config.spread_of, digester);
@@ -191,7 +219,7 @@ impl Builder {
                 units::memory(unlocked)
             ));
         }
-        let bytes = sets.all().flat_map(Summaries::memory_bytes).sum();
+        let bytes = sets.all().map(Summaries::all_bytes).sum();
         let mut closer =
             answering(&self.config, self.seed, &self.entries, &view, sets.first(), bytes, notes)?;
         let lanes = self.lanes(sets.first());
@@ -230,7 +258,7 @@ pub(crate) fn closer(
     summaries: &Summaries,
     notes: Vec<String>,
 ) -> Result<Closer, EngineError> {
-    let bytes = summaries.memory_bytes().sum();
+    let bytes = summaries.all_bytes();
     answering(config, seed, &entries(config)?, view, summaries, bytes, notes)
 }
 

@@ -13,7 +13,7 @@ use crate::breakdown::{self, BreakdownTask};
 use crate::config::Config;
 use crate::error::EngineError;
 use crate::intake::Ended;
-use crate::report::{Breakdown, EpochReport, Gap, SummaryInfo, TotalReport, Traffic};
+use crate::report::{Audit, Breakdown, EpochReport, Gap, SummaryInfo, TotalReport, Traffic};
 use crate::sink::{Item, Sink, units};
 use crate::snapshot::Saving;
 use crate::summaries::{Summaries, View};
@@ -136,6 +136,20 @@ impl Closer {
         let timeline = ended.timeline.as_deref();
         let context = EpochContext { by, keyed, threshold, lists, timeline };
         let widening = Widening::new(ended.traffic, keyed.packets, by);
+        let audit = view.observed(by).map(|(one_in, observed)| Audit { one_in, observed });
+        let audit = match audit {
+            Some(_) if widening.is_some() => {
+                notes.push(
+                    "audit is left out: packets were sampled before they came here".to_owned(),
+                );
+                None
+            }
+            Some(audit) => {
+                notes.extend(unaudited(&audit));
+                Some(Box::new(audit))
+            }
+            None => None,
+        };
         let mut tasks = Vec::with_capacity(self.tasks.len());
         for task in &mut self.tasks {
             if coverage < WHOLE && !ended.update && task.compares_epochs() {
@@ -188,6 +202,7 @@ impl Closer {
             traffic: ended.traffic,
             summary: self.summary.clone(),
             tasks,
+            audit,
             breakdown,
             series: ended.timeline.map(|timeline| Box::new(timeline.series().within(BINS))),
             network: None,
@@ -237,6 +252,18 @@ fn sampled(traffic: Traffic, account: &Account) -> String {
         units::count(read as f64),
         units::plural(all, "packet")
     )
+}
+
+/// What an audit does not cover.
+fn unaudited(audit: &Audit) -> Option<String> {
+    let packets = audit.observed.untracked.packets;
+    (packets > 0).then(|| {
+        format!(
+            "audit: its exact table was full, so that {} are not compared; raise --memory, or audit a \
+             smaller slice",
+            units::plural(packets, "packet")
+        )
+    })
 }
 
 /// Why an epoch ended early, or before a long gap, where the clock of the packets stepped.

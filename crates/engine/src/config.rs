@@ -28,6 +28,9 @@ pub struct Config {
     pub accelerators: Vec<(String, Parameters)>,
     /// Bytes reserved for measuring, over all lanes and tasks.
     pub memory_bytes: usize,
+    /// An exact table of one flow in so many stands beside the summaries, in an eighth of the memory: reports
+    /// say how far the sizes of these flows are off. From 1 to 2²⁰.
+    pub audit: Option<u32>,
     /// Whether the memory of summaries is faulted in and locked when it is reserved, so that no packet
     /// waits for a page. What the operating system refuses to lock is noted in reports.
     pub lock_memory: bool,
@@ -106,6 +109,7 @@ impl Default for Config {
             parameters: Parameters::default(),
             accelerators: Vec::new(),
             memory_bytes: 256 << 20,
+            audit: None,
             lock_memory: false,
             tasks: None,
             epoch: EpochLength::Whole,

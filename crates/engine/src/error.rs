@@ -38,6 +38,16 @@ pub enum EngineError {
         /// What can.
         able: Able,
     },
+    /// An algorithm whose error cannot be seen flow by flow.
+    #[error(
+        "cannot audit {algorithm}: it does not estimate the sizes of flows; leave out --audit{able}"
+    )]
+    Audit {
+        /// The algorithm.
+        algorithm: &'static str,
+        /// What does.
+        able: Able,
+    },
     /// None of the tasks that run by default is answered.
     #[error("{algorithm} answers none of the default tasks; use --task {able}")]
     Nothing {

@@ -153,11 +153,19 @@ pub(crate) fn choose(
 /// A task that needs nothing but packets.
 const QUANTILES: &str = "quantiles";
 
+/// A task that needs the sizes of given flows, as an audit does.
+const FLOW_SIZE: &str = "flow-size";
+
 /// Checks all but what is answered.
 fn measured(config: &Config, seed: Seed) -> Result<(Outlines, Sharing), EngineError> {
     check_values(config)?;
     entries(config)?;
     let outlines = Outlines::new(config)?;
+    if config.audit.is_some() && outlines.lanes().iter().any(|lane| lane.answers.size().is_none()) {
+        let algorithm = catalog::info(&config.algorithm)?.name;
+        let able = able(&Config { audit: None, ..config.clone() }, FLOW_SIZE);
+        return Err(EngineError::Audit { algorithm, able });
+    }
     let sharing = Sharing::new(config, seed, &outlines.lanes())?;
     Ok((outlines, sharing))
 }

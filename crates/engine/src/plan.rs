@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use flowgauge_core::accelerator::HeaderRate;
+use flowgauge_core::audit::SMALLEST_SLICE;
 use flowgauge_core::batch::BATCH_PACKETS;
 use flowgauge_core::key::CanonicalKey;
 use flowgauge_core::lanes::LaneOptions;
@@ -58,6 +59,8 @@ pub struct Explanation {
     pub summary: SummaryInfo,
     /// One for each lane.
     pub lanes: Vec<LaneExplanation>,
+    /// Bytes of the audits.
+    pub audit_bytes: usize,
     /// Bytes that the tasks work in.
     pub scratch_bytes: usize,
     /// Bytes that the tasks keep from epoch to epoch.
@@ -270,7 +273,7 @@ impl Prepared {
             EpochLength::Whole => sharing.all() - sharing.measuring,
             EpochLength::Packets(_) | EpochLength::Time(_) => sharing.sums,
         };
-        let updates_bytes = for_updates * set_bytes.iter().sum::<usize>();
+        let updates_bytes = for_updates * self.sets.first().all_bytes();
         let views = view.lanes().into_iter().zip(set_bytes);
         Explanation {
             summary: closer.summary.clone(),
@@ -281,6 +284,7 @@ impl Prepared {
                     flows: lane.answers.flows().map(Flows::most),
                 })
                 .collect(),
+            audit_bytes: self.sets.first().audit_bytes() * sharing.all(),
             scratch_bytes: closer.scratch.memory_bytes(),
             history_bytes: closer.tasks.iter().map(|task| task.history_bytes()).sum(),
             report_bytes: report_bytes(closer, &view),
@@ -342,6 +346,10 @@ fn check_ranges(config: &Config) -> Result<(), EngineError> {
         }
         _ => {}
     }
+    if config.audit.is_some_and(|one_in| !(1..=SMALLEST_SLICE).contains(&one_in)) {
+        let one_in = config.audit.unwrap_or_default();
+        return refuse("the N of --audit 1/N", "1 to 1,048,576", one_in.into());
+    }
     if !(1..=BATCH_PACKETS).contains(&config.batch_packets) {
         return refuse("the packets of a batch", "1 to 256", config.batch_packets as i128);
     }
@@ -369,8 +377,8 @@ fn check_shared(config: &Config) -> Result<(), EngineError> {
     if config.shared && !config.accelerators.is_empty() {
         return refuse("--shared cannot be combined with --accelerator; leave one out");
     }
-    if config.shared && config.updates != EpochLength::Whole {
-        return refuse("--shared cannot be combined with --updates; leave one out");
+    if config.shared && config.audit.is_some() {
+        return refuse("--shared cannot be combined with --audit; leave one out");
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use flowgauge_core::audit::Observed;
 use flowgauge_core::key::KeySpec;
 use flowgauge_core::summary::Setting;
 use flowgauge_core::task::Report;
@@ -48,6 +49,8 @@ pub struct EpochReport {
     pub summary: SummaryInfo,
     /// The answers in the order asked, each with its task's name.
     pub tasks: Vec<(&'static str, Report)>,
+    /// How far sizes are off, where a slice of the flows is audited.
+    pub audit: Option<Box<Audit>>,
     /// Traffic by protocol and port, where the key tells.
     pub breakdown: Option<Breakdown>,
     /// Traffic over time, where a task asks for it.
@@ -78,6 +81,15 @@ impl EpochReport {
 /// Bytes of memory that these texts take.
 fn text_bytes(texts: &[String]) -> usize {
     texts.iter().map(|text| size_of::<String>() + text.len()).sum()
+}
+
+/// How far the summary's sizes are off in the slice of the flows that an exact table counts, too.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Audit {
+    /// One flow in so many is in the slice.
+    pub one_in: u32,
+    /// What was seen of them.
+    pub observed: Observed,
 }
 
 /// How complete a network-wide report is: which agents are in it, and which are not.

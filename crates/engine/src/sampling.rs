@@ -146,6 +146,9 @@ pub(crate) fn check(config: &Config) -> Result<(), EngineError> {
     if !is_before_headers(&config.accelerators) {
         return Ok(());
     }
+    if config.audit.is_some() {
+        return refuse("does not read all packets of the flows to audit: leave out --audit");
+    }
     if by_packets(config.epoch) {
         return refuse(
             "does not count keyed packets, so it cannot end epochs by packets: use an epoch by time",

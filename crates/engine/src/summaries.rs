@@ -2,11 +2,12 @@
 
 use flowgauge_core::accelerator::HeaderRate;
 use flowgauge_core::any::{AnySummary, BatchMut};
+use flowgauge_core::audit::{Audit, Observed};
 use flowgauge_core::key::KeySpec;
 use flowgauge_core::lanes::Take;
 use flowgauge_core::summary::{Answers, Incompatible, Setting};
 use flowgauge_core::task;
-use flowgauge_core::terms::Size;
+use flowgauge_core::terms::{Measure, Size};
 
 use crate::intake::Ended;
 use crate::joined::Joined;
@@ -14,8 +15,11 @@ use crate::joined::Joined;
 /// Empty epochs after which any forecast is forgotten: it halves in each of them, and is gone below ½.
 const FORGOTTEN: u64 = 66;
 
-/// A summary for each lane that is measured.
-pub(crate) struct Summaries(pub(crate) Vec<AnySummary>);
+/// A summary for each lane that is measured, and where that is asked for, an audit of each.
+pub(crate) struct Summaries {
+    pub(crate) lanes: Vec<AnySummary>,
+    pub(crate) audits: Vec<Audit>,
+}
 
 /// The summaries of one worker in an epoch, or since an update of it.
 pub(crate) struct Set {
@@ -62,8 +66,12 @@ impl Set {
 
 impl Take for Summaries {
     #[inline]
-    fn take(&mut self, lane: usize, batch: BatchMut<'_>) {
-        if let Some(summary) = self.0.get_mut(lane) {
+    fn take(&mut self, lane: usize, mut batch: BatchMut<'_>) {
+        // A summary may change the batch.
+        if let Some(audit) = self.audits.get_mut(lane) {
+            audit.ingest(&mut batch);
+        }
+        if let Some(summary) = self.lanes.get_mut(lane) {
             summary.ingest(batch);
         }
     }
@@ -72,23 +80,24 @@ impl Take for Summaries {
 impl Summaries {
     /// How few packets they take, where the meter draws them before headers are read.
     pub(crate) fn header_rate(&self) -> Option<HeaderRate> {
-        self.0.first()?.header_rate()
+        self.lanes.first()?.header_rate()
     }
 
     /// Takes note that so many packets of the epoch were not read, none of which was more than one in
     /// `one_in`.
     pub(crate) fn passed_over(&mut self, packets: u64, one_in: u64) {
-        self.0.iter_mut().for_each(|summary| summary.passed_over(packets, one_in));
+        self.lanes.iter_mut().for_each(|summary| summary.passed_over(packets, one_in));
     }
 
     /// Whether all workers fill these.
     pub(crate) fn is_concurrent(&self) -> bool {
-        self.0.iter().any(AnySummary::is_concurrent)
+        self.lanes.iter().any(AnySummary::is_concurrent)
     }
 
     /// Handles of the same concurrent summaries; `None` where one worker owns these.
     pub(crate) fn another(&self) -> Option<Self> {
-        self.0.iter().map(AnySummary::another).collect::<Option<_>>().map(Self)
+        let lanes = self.lanes.iter().map(AnySummary::another).collect::<Option<_>>()?;
+        Some(Self { lanes, audits: Vec::new() })
     }
 
     /// Makes concurrent summaries readable, and begins the next epoch of what the workers fill.
@@ -96,17 +105,19 @@ impl Summaries {
     /// # Errors
     /// When there is another handle.
     pub(crate) fn collect(&mut self) -> Result<(), Incompatible> {
-        self.0.iter_mut().try_for_each(AnySummary::collect)
+        self.lanes.iter_mut().try_for_each(AnySummary::collect)
     }
 
     /// Passes on what is held back: answers are whole only then.
     pub(crate) fn settle(&mut self) {
-        self.0.iter_mut().for_each(AnySummary::settle);
+        self.lanes.iter_mut().for_each(AnySummary::settle);
+        self.audits.iter_mut().for_each(Audit::settle);
     }
 
     /// Begins a new epoch. Concurrent summaries began it when they were collected.
     pub(crate) fn next_epoch(&mut self) {
-        self.0.iter_mut().for_each(AnySummary::next_epoch);
+        self.lanes.iter_mut().for_each(AnySummary::next_epoch);
+        self.audits.iter_mut().for_each(Audit::clear);
     }
 
     /// Passes over empty epochs, which only forecasts feel.
@@ -118,43 +129,60 @@ impl Summaries {
 
     /// Forgets everything, forecasts included.
     pub(crate) fn clear(&mut self) {
-        self.0.iter_mut().for_each(AnySummary::clear);
+        self.lanes.iter_mut().for_each(AnySummary::clear);
+        self.audits.iter_mut().for_each(Audit::clear);
     }
 
     /// Begins another part of the same epoch, which is only merged into others.
     pub(crate) fn next_part(&mut self) {
-        self.0.iter_mut().for_each(AnySummary::next_part);
+        self.lanes.iter_mut().for_each(AnySummary::next_part);
+        self.audits.iter_mut().for_each(Audit::next_part);
     }
 
     /// Adds what another worker measured with the same options.
     pub(crate) fn merge(&mut self, other: &Self) -> Result<(), Incompatible> {
-        self.0.iter_mut().zip(&other.0).try_for_each(|(own, other)| own.merge(other))
+        self.lanes.iter_mut().zip(&other.lanes).try_for_each(|(own, other)| own.merge(other))?;
+        self.audits.iter_mut().zip(&other.audits).try_for_each(|(own, other)| own.merge(other))
     }
 
     /// Whether one of them reads the elements of packets.
     pub(crate) fn wants_elements(&self) -> bool {
-        self.0.iter().any(AnySummary::wants_elements)
+        self.lanes.iter().any(AnySummary::wants_elements)
     }
 
     /// Whether they keep forecasts from epoch to epoch.
     pub(crate) fn is_lasting(&self) -> bool {
-        self.0.iter().any(|summary| summary.answers().forecasts().is_some())
+        self.lanes.iter().any(|summary| summary.answers().forecasts().is_some())
+    }
+
+    /// Bytes reserved by the audits.
+    pub(crate) fn audit_bytes(&self) -> usize {
+        self.audits.iter().map(Audit::memory_bytes).sum()
+    }
+
+    /// Bytes reserved by the summaries and the audits.
+    pub(crate) fn all_bytes(&self) -> usize {
+        self.memory_bytes().sum::<usize>() + self.audit_bytes()
     }
 
     /// Bytes reserved by each lane's summary.
     pub(crate) fn memory_bytes(&self) -> impl Iterator<Item = usize> {
-        self.0.iter().map(AnySummary::memory_bytes)
+        self.lanes.iter().map(AnySummary::memory_bytes)
     }
 
     /// The parameters in force; those of the IPv6 lane end in `_ipv6`.
     pub(crate) fn parameters(&self) -> Vec<(String, Setting)> {
-        self.0.iter().zip(["", "_ipv6"]).flat_map(|(own, suffix)| parameters(own, suffix)).collect()
+        self.lanes
+            .iter()
+            .zip(["", "_ipv6"])
+            .flat_map(|(own, suffix)| parameters(own, suffix))
+            .collect()
     }
 
     /// The accelerators before the summaries, by name; "none" where there is none.
     pub(crate) fn accelerator(&self) -> String {
         let names: Vec<_> =
-            self.0[0].accelerators().iter().map(|(accelerator, _)| *accelerator).collect();
+            self.lanes[0].accelerators().iter().map(|(accelerator, _)| *accelerator).collect();
         if names.is_empty() { "none".to_owned() } else { names.join("+") }
     }
 }
@@ -183,6 +211,8 @@ fn parameters(summary: &AnySummary, suffix: &str) -> Vec<(String, Setting)> {
 pub(crate) struct View<'a> {
     key: KeySpec,
     lanes: Vec<(usize, Joined<'a>)>,
+    /// The audits with the numbers of their lanes.
+    audits: Vec<(usize, &'a Audit)>,
 }
 
 impl<'a> View<'a> {
@@ -190,16 +220,18 @@ impl<'a> View<'a> {
     pub(crate) fn new(key: KeySpec, sets: impl Iterator<Item = &'a Summaries>) -> Self {
         let sets: Vec<_> = sets.collect();
         let lane = |(lane, key_bytes): (usize, &usize)| {
-            let answers = sets.iter().filter_map(|set| Some(set.0.get(lane)?.answers()));
+            let answers = sets.iter().filter_map(|set| Some(set.lanes.get(lane)?.answers()));
             let answers: Vec<_> = answers.collect();
             (!answers.is_empty()).then(|| (*key_bytes, Joined::new(answers)))
         };
-        Self { key, lanes: key.lanes().iter().enumerate().filter_map(lane).collect() }
+        let audits = sets.iter().flat_map(|set| set.audits.iter().enumerate()).collect();
+        Self { key, lanes: key.lanes().iter().enumerate().filter_map(lane).collect(), audits }
     }
 
-    /// The view of lanes that answer for keys of so many canonical bytes.
+    /// The view of lanes that answer for keys of so many canonical bytes, of which none is audited.
     pub(crate) fn of(key: KeySpec, lanes: impl Iterator<Item = (usize, &'a dyn Answers)>) -> Self {
-        Self { key, lanes: lanes.map(|(bytes, lane)| (bytes, Joined::new(vec![lane]))).collect() }
+        let lanes = lanes.map(|(bytes, lane)| (bytes, Joined::new(vec![lane]))).collect();
+        Self { key, lanes, audits: Vec::new() }
     }
 
     /// A lane for each key type.
@@ -212,5 +244,15 @@ impl<'a> View<'a> {
                 answers: joined.answers(),
             })
             .collect()
+    }
+
+    /// How far sizes are off in what is audited, and of which slice that is; `None` where nothing is.
+    pub(crate) fn observed(&self, by: Measure) -> Option<(u32, Observed)> {
+        let (_, first) = self.audits.first()?;
+        let mut observed = Observed::default();
+        for (lane, audit) in &self.audits {
+            observed += audit.compare(self.lanes[*lane].1.answers(), by);
+        }
+        Some((first.one_in(), observed))
     }
 }

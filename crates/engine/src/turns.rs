@@ -82,7 +82,7 @@ pub(crate) fn read(
         // order, so that a run can be repeated.
         fixed: (!sharing.same).then_some(sets.len()),
     };
-    let key_bytes = &config.key.lanes()[..sets[0].0.len()];
+    let key_bytes = &config.key.lanes()[..sets[0].lanes.len()];
     let peers = if sharing.joined { sets.len() } else { 0 };
     let mut deals = Deal::among(peers, config, sharing.way, key_bytes).into_iter();
     let mut done = thread::scope(|scope| {

@@ -104,6 +104,11 @@ pub struct Measurement {
     #[arg(long, value_name = "RATE", value_parser = values::rate, help_heading = HOW)]
     pub rate: Option<f64>,
 
+    /// Count one flow in N exactly, too, and report how far the sizes of these flows are off (1/64): takes an
+    /// eighth of the memory
+    #[arg(long, value_name = "1/N", value_parser = values::slice, help_heading = HOW)]
+    pub audit: Option<u32>,
+
     /// Limit the memory for measuring, such as 64MiB or 1GB [default: 256MiB]
     #[arg(long, value_name = "SIZE", value_parser = values::size, help_heading = HOW)]
     pub memory: Option<usize>,
@@ -133,6 +138,7 @@ impl Measurement {
             accelerator: several(self.accelerator, &others.accelerator),
             error: self.error.or(others.error),
             rate: self.rate.or(others.rate),
+            audit: self.audit.or(others.audit),
             memory: self.memory.or(others.memory),
         }
     }
@@ -167,6 +173,7 @@ impl Measurement {
             parameters,
             accelerators: self.accelerators()?,
             memory_bytes: self.memory.unwrap_or(defaults.memory_bytes),
+            audit: self.audit,
             tasks: self.task.clone(),
             epoch: self.epoch.unwrap_or(epoch),
             updates: self.updates.unwrap_or(defaults.updates),

@@ -229,6 +229,9 @@ struct Entry {
     algorithm: Option<String>,
     /// Accelerators with their parameters; packets meet the first one first.
     accelerators: Option<Vec<String>>,
+    /// The slice of the flows that an exact table counts, too, so that reports say how far sizes are off:
+    /// `1/64`.
+    audit: Option<String>,
     /// Memory limit, such as `64MiB`.
     memory: Option<Scalar>,
 }
@@ -251,6 +254,7 @@ impl Entry {
             ("top", number(self.top)),
             ("hierarchy", self.hierarchy),
             ("algorithm", self.algorithm),
+            ("audit", self.audit),
             ("memory", self.memory.map(Scalar::text)),
         ];
         let single = single.into_iter().filter_map(|(name, value)| Some((name, value?)));

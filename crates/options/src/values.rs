@@ -1,5 +1,6 @@
 //! Values of options, as people write them.
 
+use flowgauge_core::audit::SMALLEST_SLICE;
 use flowgauge_core::summary::Parameters;
 use flowgauge_core::terms::Threshold;
 use flowgauge_engine::EpochLength;
@@ -105,6 +106,14 @@ pub(crate) fn share(text: &str) -> Result<f64, String> {
         Some(percent) if percent <= 100.0 => Ok(percent / 100.0),
         _ => Err("write a share such as 0.1%".to_owned()),
     }
+}
+
+/// A slice of the flows: one in N, written `1/N`.
+pub(crate) fn slice(text: &str) -> Result<u32, String> {
+    let one_in = text.strip_prefix("1/").and_then(|one_in| one_in.parse().ok());
+    one_in
+        .filter(|one_in| (1..=SMALLEST_SLICE).contains(one_in))
+        .ok_or_else(|| "write 1/N, such as 1/64, with N from 1 to 1048576".to_owned())
 }
 
 /// Packets a second: `10Mpps`, `500kpps` or `1000pps`.
@@ -222,6 +231,16 @@ mod tests {
         }
         for text in ["", "1", "%", "101%", "-1%", "0pps", "10", "10 mpps", "Mpps"] {
             assert!(share(text).is_err() && rate(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn slices() {
+        for (text, one_in) in [("1/64", 64), ("1/1", 1), ("1/1048576", 1 << 20)] {
+            assert_eq!(slice(text), Ok(one_in), "{text}");
+        }
+        for text in ["", "64", "1/0", "1/1048577", "2/64", "1/ 64", "1/-1", "1.5%"] {
+            assert!(slice(text).is_err(), "{text}");
         }
     }
 

@@ -204,6 +204,11 @@ fn what_does_not_go_together_is_refused_alike() {
         (&["analyze", "--dispatch", "digest", &capture], "give --workers 2 or more"),
         (&["analyze", "--overrun", "drop", &capture], "give --workers 2 or more"),
         (&["analyze", "--error", "1%", &capture], "need --algorithm auto"),
+        (&["analyze", "--audit", "1%", &capture], "write 1/N, such as 1/64"),
+        (
+            &["analyze", "--audit", "1/64", "--algorithm", "hyperloglog", &capture],
+            "cannot audit hyperloglog: it does not estimate the sizes of flows; leave out --audit",
+        ),
         (&["analyze", "--rate", "1Mpps", &capture], "need --algorithm auto"),
         (
             &["analyze", "--algorithm", "auto", "--accelerator", "agg-evict", &capture],

@@ -72,7 +72,7 @@ pub(crate) fn staff(
     // The thread that reads has no use for a set.
     sets.truncate(workers);
     hand_out(&mut sets, workers, |sets| sets.iter().map(Summaries::another).collect());
-    let lanes = &config.key.lanes()[..sets[0][0].0.len()];
+    let lanes = &config.key.lanes()[..sets[0][0].lanes.len()];
     let (mut rings, mut keepers) = (Vec::new(), Vec::new());
     for (number, sets) in (1..).zip(sets) {
         let (user, keeper) = exchange(sets);

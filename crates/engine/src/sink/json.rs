@@ -15,7 +15,7 @@ use super::ways::Ways;
 use super::{Format, escape, findings, names, rfc3339};
 use crate::account::Account;
 use crate::report::{
-    Breakdown, EpochReport, Gap, LeftOut, Network, SummaryInfo, TotalReport, Traffic,
+    Audit, Breakdown, EpochReport, Gap, LeftOut, Network, SummaryInfo, TotalReport, Traffic,
 };
 use crate::source::Counter;
 
@@ -48,6 +48,9 @@ impl Format for Json {
                     tasks.object(name, |object| task(object, answer, report))
                 })
             })?;
+            if let Some(of) = &report.audit {
+                line.field("audit", audit(of))?;
+            }
             line.field("breakdown", report.breakdown.as_ref().map(breakdown))?;
             line.field("series", report.series.as_deref().map(series))?;
             line.field("notes", report.notes.clone())?;
@@ -146,6 +149,21 @@ impl Object<'_> {
         }
         self.out.write_all(b"]")
     }
+}
+
+/// How far the sizes of audited flows are off.
+fn audit(Audit { one_in, observed }: &Audit) -> Value {
+    json!({
+        "one_in": one_in,
+        "flows": observed.flows,
+        "weight": observed.weight,
+        "bias": observed.bias(),
+        "rmse": observed.rmse(),
+        "violated": observed.violated_share(),
+        "allowed": observed.allowed_share(),
+        "untracked": observed.untracked.packets,
+        "untracked_bytes": observed.untracked.bytes,
+    })
 }
 
 /// The agents that a network-wide report is of.

@@ -15,7 +15,7 @@ use flowgauge_core::terms::Measure;
 use super::ways::Ways;
 use super::{Item, findings, names};
 use crate::account::Account;
-use crate::report::{Breakdown, EpochReport, Gap, TotalReport, Traffic};
+use crate::report::{Audit, Breakdown, EpochReport, Gap, TotalReport, Traffic};
 
 /// A receiver of tables: each one begins, gets its rows, and ends where the next one begins.
 pub trait Tables {
@@ -158,6 +158,9 @@ fn epoch(report: &EpochReport, to: &mut dyn Tables) -> io::Result<()> {
     within.row("epochs", row)?;
     for (name, answer) in &report.tasks {
         within.task(name, answer, report)?;
+    }
+    if let Some(audit) = &report.audit {
+        within.row("audit", Row::new().audit(audit))?;
     }
     if let Some(breakdown) = &report.breakdown {
         within.breakdown(breakdown)?;
@@ -422,6 +425,18 @@ impl Row {
             .whole("late", account.late)
             .whole("backwards", account.backwards)
             .whole("jumps", account.jumps)
+    }
+
+    fn audit(self, Audit { one_in, observed }: &Audit) -> Self {
+        self.whole("one_in", u64::from(*one_in))
+            .whole("flows", observed.flows)
+            .whole("weight", observed.weight)
+            .real("bias", observed.bias())
+            .real("rmse", observed.rmse())
+            .real("violated", observed.violated_share())
+            .real("allowed", observed.allowed_share())
+            .whole("untracked", observed.untracked.packets)
+            .whole("untracked_bytes", observed.untracked.bytes)
     }
 
     fn then(mut self, other: Self) -> Self {

@@ -34,7 +34,7 @@ impl Coarse {
     ) -> Result<Self, EngineError> {
         let map = Coarser::new(from, to)?;
         let refused = |reason: &str| EngineError::Coarser { from, to, reason: reason.to_owned() };
-        let all: Vec<_> = summaries.0.iter().map(AnySummary::answers).collect();
+        let all: Vec<_> = summaries.lanes.iter().map(AnySummary::answers).collect();
         let mut lanes: Vec<(usize, Sums)> = Vec::new();
         let tables = all.iter().all(|answers| answers.flows().is_some());
         for (at, answers) in all.iter().enumerate() {

@@ -1,6 +1,7 @@
 //! The stored form of a snapshot, which `docs/snapshot.md` describes byte by byte.
 
 use flowgauge_core::any::AnySummary;
+use flowgauge_core::audit::Audit;
 use flowgauge_core::key::KeySpec;
 use flowgauge_core::packet::Tunnels;
 use flowgauge_core::summary::codec::{DecodeError, Reader, Writer};
@@ -18,9 +19,11 @@ use crate::sink::QUEUE_BYTES;
 use crate::summaries::Summaries;
 
 const MAGIC: &[u8; 4] = b"FGSS";
-const VERSION: u16 = 5;
+const VERSION: u16 = 6;
 
-/// The version before, which lacks the observed times and is read, too.
+/// The versions before, which are read, too: the last one lacks audits, and the one before it also the
+/// observed times.
+const UNAUDITED: u16 = 5;
 const UNTIMED: u16 = 4;
 
 /// The kind of sample that was drawn before packets came here.
@@ -79,10 +82,12 @@ impl Head<'_> {
         }
         let (earliest_ns, latest_ns) = times_ns.unwrap_or((i64::MAX, i64::MIN));
         out.numbers(&[earliest_ns, latest_ns]);
-        out.number(summaries.0.len() as u8);
-        for (summary, options) in summaries.0.iter().zip(options) {
+        out.number(summaries.lanes.len() as u8);
+        for (summary, options) in summaries.lanes.iter().zip(options) {
             out.measured(|out| summary.write(out, info, options));
         }
+        out.number(summaries.audits.first().map_or(0, Audit::one_in));
+        summaries.audits.iter().for_each(|audit| audit.write(&mut out));
         out.checked()
     }
 }
@@ -92,7 +97,8 @@ const HEAD_BYTES: usize = 1 << 14;
 
 /// Bytes of a snapshot with these summaries, at most.
 fn most_bytes(summaries: &Summaries) -> usize {
-    HEAD_BYTES + summaries.0.iter().map(AnySummary::most_stored_bytes).sum::<usize>()
+    let lanes = summaries.lanes.iter().map(AnySummary::most_stored_bytes);
+    HEAD_BYTES + lanes.chain(summaries.audits.iter().map(Audit::most_stored_bytes)).sum::<usize>()
 }
 
 /// Bytes of memory that storing these summaries takes at most: a snapshot that is written, as much again
@@ -141,6 +147,22 @@ fn traffic(from: &mut Reader<'_>, kind: u8) -> Result<Traffic, DecodeError> {
     }
 }
 
+/// Takes the audits of lanes of keys of so many bytes, where there are any.
+fn audits(
+    from: &mut Reader<'_>,
+    version: u16,
+    lanes: &[usize],
+    limit: usize,
+    seed: &Seed,
+    spare: Vec<Audit>,
+) -> Result<Vec<Audit>, DecodeError> {
+    let one_in = if version > UNAUDITED { from.number::<u32>("audited slice")? } else { 0 };
+    let audited = if one_in > 0 { lanes } else { &[] };
+    let mut spare = spare.into_iter();
+    let audit = |bytes: &usize| Audit::read(*bytes, one_in, from, limit, seed, spare.next());
+    audited.iter().map(audit).collect()
+}
+
 /// Reads a snapshot into summaries of at most `limit` bytes each.
 pub(super) fn read(
     bytes: &[u8],
@@ -158,7 +180,7 @@ pub(super) fn read(
     let mut from = Reader::checked(bytes)?;
     from.numbers("magic", &mut magic)?;
     let version = from.number::<u16>("version")?;
-    if version != VERSION && version != UNTIMED {
+    if !(UNTIMED..=VERSION).contains(&version) {
         return Err(SnapshotError::Unknown { field: "version", value: version.into() });
     }
     let name = text(&mut from, "name")?.to_owned();
@@ -194,9 +216,12 @@ pub(super) fn read(
         return Err(SnapshotError::Unknown { field: "number of lanes", value: lanes.into() });
     }
     let (mut summaries, mut options, mut info) = (Vec::new(), Vec::<Options>::new(), None::<&Info>);
-    let mut spare = spare.into_iter().flat_map(|Snapshot { info, options, summaries, .. }| {
-        summaries.0.into_iter().zip(options).map(move |(summary, options)| (summary, info, options))
+    let (spare, spare_audits) = spare.map_or_else(Default::default, |spare| {
+        let Snapshot { info, options, summaries, .. } = spare;
+        let lanes = summaries.lanes.into_iter().zip(options);
+        (lanes.map(|(summary, options)| (summary, info, options)).collect(), summaries.audits)
     });
+    let mut spare = Vec::into_iter(spare);
     for key_bytes in &key.lanes()[..lanes.into()] {
         let frame = from.bytes("lane", bytes.len())?;
         let (summary, known, of_lane) =
@@ -216,10 +241,12 @@ pub(super) fn read(
         options.push(of_lane);
         info = Some(known);
     }
+    let (lanes, seed) = (&key.lanes()[..lanes.into()], options[0].digester.seed());
+    let audits = audits(&mut from, version, lanes, limit, seed, spare_audits)?;
     let Some(info) = info.filter(|_| from.is_at_end()) else {
         return Err(from.invalid("end", 0, "there is more than a snapshot has").into());
     };
-    let summaries = Summaries(summaries);
+    let summaries = Summaries { lanes: summaries, audits };
     if !adds_up(key, &summaries, &account) {
         return Err(from.invalid("lane", 0, "its flows have more packets than the account").into());
     }
@@ -252,7 +279,7 @@ fn adds_up(key: KeySpec, summaries: &Summaries, account: &Account) -> bool {
             *sum = sum.and_then(|sum| sum.checked_add(size.by(by)));
         }
     };
-    for answers in summaries.0.iter().map(AnySummary::answers) {
+    for answers in summaries.lanes.iter().map(AnySummary::answers) {
         if let Some(flows) = answers.flows() {
             flows.for_each(&mut |_, size| add(size));
             add(answers.untracked());

@@ -1,5 +1,7 @@
 //! What must be the same in two snapshots that add up.
 
+use flowgauge_core::audit::Audit;
+
 use super::{MergeError, Snapshot};
 
 /// Compares the identities, field by field.
@@ -16,7 +18,7 @@ pub(super) fn check(one: &Snapshot, other: &Snapshot) -> Result<(), MergeError> 
 }
 
 /// The identity of a snapshot, by field.
-fn fields(snapshot: &Snapshot) -> [(&'static str, String); 15] {
+fn fields(snapshot: &Snapshot) -> [(&'static str, String); 16] {
     let Snapshot { config, summaries, options, .. } = snapshot;
     let filter = config.filter.as_ref().map_or("", |filter| filter.expression());
     let parameters = summaries.parameters().into_iter();
@@ -36,7 +38,9 @@ fn fields(snapshot: &Snapshot) -> [(&'static str, String); 15] {
         ("tunnels", format!("{:?}", config.tunnels)),
         ("epoch", format!("{:?}", config.epoch)),
         ("seed", format!("{} {seed}", seed.kind())),
+        // An audit takes memory from the summaries, whose parameters then differ, too.
+        ("audit", summaries.audits.first().map_or(0, Audit::one_in).to_string()),
         ("parameters", parameters.join(",")),
-        ("lanes", summaries.0.len().to_string()),
+        ("lanes", summaries.lanes.len().to_string()),
     ]
 }

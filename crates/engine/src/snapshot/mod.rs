@@ -171,7 +171,7 @@ impl Snapshot {
     /// The cells of a linear sketch, for each length of its keys in canonical bytes; none of other
     /// algorithms, and of UnivMon and the reversible sketch, whose cells are of several kinds.
     pub fn cells(&self) -> Vec<LaneCells> {
-        let lanes = self.summaries.0.iter().zip(self.config.key.lanes());
+        let lanes = self.summaries.lanes.iter().zip(self.config.key.lanes());
         let read = |(summary, key_bytes): (&AnySummary, &usize)| {
             let parameters = summary.parameters();
             // Any key tells whether the cells have places.
@@ -194,7 +194,7 @@ impl Snapshot {
     pub fn places(&self, flow: &CanonicalKey) -> Option<(usize, Vec<(usize, bool)>)> {
         let key = flow.as_bytes();
         let lane = self.config.key.lanes().iter().position(|bytes| *bytes == key.len())?;
-        let (summary, options) = (self.summaries.0.get(lane)?, self.options.get(lane)?);
+        let (summary, options) = (self.summaries.lanes.get(lane)?, self.options.get(lane)?);
         let digest = summary.digest(key, &options.digester.for_keys(key.len()))?;
         Some((key.len(), places(self.info.name, &summary.parameters(), digest)?))
     }

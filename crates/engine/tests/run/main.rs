@@ -3,6 +3,7 @@
 
 mod account;
 mod answers;
+mod audit;
 mod beside;
 mod capture;
 mod corpus;

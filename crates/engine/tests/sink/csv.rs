@@ -124,11 +124,12 @@ fn tables_of_empty_and_wide_epochs_are_sound() {
 #[test]
 fn columns_are_documented() {
     let texts = texts(&[
-        epoch(fixture::plausible()),
+        epoch(fixture::audited()),
         Item::Gap(fixture::gap()),
         epoch(fixture::all_tasks()),
         total(fixture::total(&["a.pcap"], 2)),
     ]);
+    assert!(texts["audit"].contains(",64,68,940,0.25,2.5,"), "{}", texts["audit"]);
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/outputs.md");
     let page = std::fs::read_to_string(path).unwrap();
     let page = page.split("\n## ").find(|section| section.starts_with("CSV")).unwrap();

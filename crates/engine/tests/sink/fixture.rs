@@ -3,6 +3,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use flowgauge_core::audit::Observed;
 use flowgauge_core::key::{CanonicalKey, Field, KeyKind, KeySpec};
 use flowgauge_core::packet::{Fault, Layer, Malformed, NoKey};
 use flowgauge_core::summary::{Estimate, QuantileOf, Seen, Setting, SizeEstimate};
@@ -14,7 +15,7 @@ use flowgauge_core::terms::{Measure, Size, SpreadOf};
 use flowgauge_core::timeline::Series;
 use flowgauge_engine::account::Account;
 use flowgauge_engine::report::{
-    Breakdown, EpochReport, Gap, LeftOut, Network, SummaryInfo, TotalReport,
+    Audit, Breakdown, EpochReport, Gap, LeftOut, Network, SummaryInfo, TotalReport,
 };
 use flowgauge_engine::source::{Counter, CounterKind};
 use flowgauge_kernel::SeedId;
@@ -218,6 +219,7 @@ pub(crate) fn plausible() -> EpochReport {
             ("entropy", Report::Entropy { bits: Estimate::exact(5), normalized: 0.4139 }),
             ("size-distribution", Report::SizeDistribution { bins: bins() }),
         ],
+        audit: None,
         breakdown: Some(Breakdown {
             protocols: vec![
                 (6, Size { packets: 50_000, bytes: 33_000_000 }),
@@ -493,6 +495,20 @@ pub(crate) fn widest(kind: KeyKind, by: Measure) -> EpochReport {
     }
     report.notes = vec!["long ".repeat(60), "x".repeat(1000)];
     report
+}
+
+/// An epoch of which one flow in 64 was audited.
+pub(crate) fn audited() -> EpochReport {
+    let observed = Observed {
+        flows: 68,
+        weight: 940,
+        error: 17.0,
+        squares: 425.0,
+        violated: 1,
+        allowed: 2.0,
+        untracked: Size { packets: 3, bytes: 1_234 },
+    };
+    EpochReport { audit: Some(Box::new(Audit { one_in: 64, observed })), ..plausible() }
 }
 
 /// A network-wide report, which two agents are not in.

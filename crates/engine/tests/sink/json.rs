@@ -36,6 +36,7 @@ fn every_line_fits_the_schema() {
         sink.epoch(&fixture::empty()).unwrap();
         sink.epoch(&fixture::update()).unwrap();
         sink.epoch(&fixture::network()).unwrap();
+        sink.epoch(&fixture::audited()).unwrap();
         for kind in fixture::kinds() {
             for by in [Measure::Packets, Measure::Bytes] {
                 let mut widest = fixture::widest(kind, by);
@@ -58,6 +59,16 @@ fn a_network_wide_report_names_its_agents() {
     assert_eq!(line["missing"], serde_json::json!(["edge-\u{1b}[7m"]));
     assert_eq!(line["left_out"][0]["field"], "seed");
     assert_eq!(line["late"], serde_json::json!({ "edge-3": 2 }));
+}
+
+#[test]
+fn an_audit_says_how_far_sizes_are_off() {
+    let audit = &lines(&rendered(|sink| sink.epoch(&fixture::audited()).unwrap()))[0]["audit"];
+    let expected = serde_json::json!({
+        "one_in": 64, "flows": 68, "weight": 940, "bias": 0.25, "rmse": 2.5,
+        "violated": 1.0 / 68.0, "allowed": 2.0 / 68.0, "untracked": 3, "untracked_bytes": 1234,
+    });
+    assert_eq!(*audit, expected);
 }
 
 #[test]

@@ -35,6 +35,21 @@ fn a_network_wide_report_says_of_how_many_agents_it_is() {
 }
 
 #[test]
+fn an_audit_says_how_far_sizes_are_off() {
+    let text = rendered(10, |sink| sink.epoch(&fixture::audited()).unwrap());
+    let at = text.find("Audit of 1 flow in 64").unwrap();
+    let section: Vec<_> = text[at..].lines().skip(1).take(3).collect();
+    assert_eq!(
+        section,
+        [
+            "  compared with an exact count: 68 flows, 940 packets",
+            "  error: +0.25 packets on average (bias), root mean square 2.50 packets",
+            "  outside their bounds: 1.5 % of the flows (allowed: 2.9 %)",
+        ]
+    );
+}
+
+#[test]
 fn an_update_says_so_and_counts_for_no_epoch() {
     let with = |updates: usize| {
         rendered(10, |sink| {

@@ -134,6 +134,7 @@ fn a_merge_of_what_differs_names_the_field() {
         (Config { tunnels: Tunnels::Inner, ..base() }, "tunnels"),
         (Config { tunnels: Tunnels::InnerBytes, ..base() }, "tunnels"),
         (Config { by: Measure::Bytes, ..base() }, "by"),
+        (Config { audit: Some(8), ..base() }, "audit"),
         (Config { threshold: Threshold::Weight(7), ..base() }, "threshold"),
         (Config { hierarchy: Hierarchy::Bits, ..base() }, "hierarchy"),
         (Config { epoch: EpochLength::Time(i64::MAX), ..base() }, "epoch"),

@@ -48,6 +48,11 @@ pub(crate) fn measurements() -> Vec<(&'static str, Config)> {
                 ..of("source/24,64", "count-min", &sketch)
             },
         ),
+        // An audit beside each of two lanes.
+        (
+            "audited",
+            Config { audit: Some(2), memory_bytes: 4 << 10, ..of("source", "count-min", &sketch) },
+        ),
         // What a sampler passed on, under a random seed.
         (
             "sampled",
@@ -121,10 +126,22 @@ fn what_was_stored_long_ago_is_read_and_stored_again() {
     }
 }
 
-/// The version before lacks the observed times: its epochs count as observed whole, and are stored as such.
+/// The version before lacks audits.
 #[test]
 fn snapshots_of_the_version_before_are_read() {
-    for (name, config) in measurements() {
+    for (name, _) in measurements().into_iter().filter(|(_, config)| config.audit.is_none()) {
+        let old = golden(&format!("version-5/{name}"));
+        assert_eq!(old[4..6], [5, 0]);
+        let snapshot = Snapshot::decode(&old, LIMIT, Some(&seed_file())).unwrap();
+        assert!(snapshot.encode() == golden(name), "{name}");
+    }
+}
+
+/// The version before that also lacks the observed times: its epochs count as observed whole, and are stored
+/// as such.
+#[test]
+fn snapshots_without_observed_times_are_read() {
+    for (name, config) in measurements().into_iter().filter(|(_, config)| config.audit.is_none()) {
         let old = golden(&format!("version-4/{name}"));
         assert_eq!(old[4..6], [4, 0]);
         let snapshot = Snapshot::decode(&old, LIMIT, Some(&seed_file())).unwrap();

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 mod answers;
+mod audit;
 #[allow(dead_code, reason = "what is shared serves whole runs too")]
 #[path = "../run/capture.rs"]
 mod capture;

@@ -53,7 +53,7 @@ pub(crate) fn mended(mut bytes: Vec<u8>) -> Vec<u8> {
 
 /// The snapshot of one epoch as run `run` on `host` would have stored it.
 pub(crate) fn measured_by(bytes: &[u8], host: &str, run: u64) -> Vec<u8> {
-    assert_eq!((&bytes[..4], &bytes[4..6]), (&b"FGSS"[..], &[5, 0][..]));
+    assert_eq!((&bytes[..4], &bytes[4..6]), (&b"FGSS"[..], &[6, 0][..]));
     let mut fields = Fields::new(bytes);
     fields.skip_identity().unwrap();
     assert_eq!(fields.number(), Some(1), "epochs");
@@ -67,7 +67,7 @@ pub(crate) fn measured_by(bytes: &[u8], host: &str, run: u64) -> Vec<u8> {
     mended(other)
 }
 
-/// Where the lanes stand; `None` where the bytes end before.
+/// Where the lanes and their audits stand; `None` where the bytes end before.
 pub(crate) fn lanes(bytes: &[u8]) -> Option<Vec<Range<usize>>> {
     let mut fields = Fields::new(bytes);
     fields.skip_identity()?;
@@ -84,6 +84,11 @@ pub(crate) fn lanes(bytes: &[u8]) -> Option<Vec<Range<usize>>> {
     let _times = fields.skip(16)?;
     let mut lanes = Vec::new();
     for _lane in 0..fields.byte()? {
+        let length = fields.text()?.len();
+        lanes.push(fields.at - length..fields.at);
+    }
+    let audited = bytes.get(4..6) == Some(&[6, 0]) && fields.skip(4)? != [0; 4];
+    for _audit in 0..if audited { lanes.len() } else { 0 } {
         let length = fields.text()?.len();
         lanes.push(fields.at - length..fields.at);
     }

@@ -825,6 +825,14 @@ function show(report, width, live) {
     ['key', report.key], ['by', report.by], ['algorithm', summary.algorithm], ['accelerator', summary.accelerator],
     ['memory', grouped(summary.memory_bytes / 2 ** 20, 1) + ' MiB'], ...Object.entries(summary.parameters),
     ['seed', seed.kind + ' ' + seed.id + (seed.kind === 'number' ? ' (known: bounds hold unless senders craft colliding packets)' : '')]])));
+  const { audit } = report;
+  if (audit) {
+    const error = (value) => sized(value, report.by) + (report.by === 'packets' ? ' packets' : '');
+    parts.push(make('section', { 'data-task': 'audit' }, make('h2', null, 'Audit of 1 flow in ' + count(audit.one_in)), pairs([
+      ['compared with an exact count', plural(audit.flows, 'flow') + ', ' + error(audit.weight)],
+      ['mean error (bias)', error(audit.bias)], ['root mean square error', error(audit.rmse)],
+      ['outside their bounds', percent(audit.violated) + ' of the flows (allowed: ' + percent(audit.allowed) + ')']])));
+  }
   parts.push(lines('Notes', report.notes));
   return parts.filter(Boolean);
 }

@@ -14,7 +14,7 @@ use flowgauge_kernel::SeedId;
 use super::layout::{Align, Look, Page, Table, paragraph};
 use super::{Format, escape, names, rfc3339, units};
 use crate::account::Account;
-use crate::report::{Breakdown, EpochReport, Gap, TotalReport, Traffic};
+use crate::report::{Audit, Breakdown, EpochReport, Gap, TotalReport, Traffic};
 
 /// A page for each epoch, and for each update of one, and the totals at the end. Of a long list it
 /// shows at most `rows` items.
@@ -71,6 +71,9 @@ impl Format for Text {
         sparkline(&mut page, report.series.as_deref());
         for at in rest {
             tasks::write(&mut page, report, at, self.rows);
+        }
+        if let Some(of) = &report.audit {
+            audit(&mut page, of, report.by);
         }
         if let Some(traffic) = &report.breakdown {
             breakdown(&mut page, traffic, report);
@@ -225,6 +228,41 @@ fn sparkline(page: &mut Page, series: Option<&Series>) {
     let time = rfc3339(peak.start_ns);
     let text = format!("  {line}  peak {} packets/s at {}\n", units::rate(rate), &time[11..19]);
     page.push_str(&text);
+}
+
+/// How far the sizes of audited flows are off.
+fn audit(page: &mut Page, Audit { one_in, observed }: &Audit, by: Measure) {
+    page.heading(&format!("Audit of 1 flow in {}", units::count(f64::from(*one_in))));
+    let size = match by {
+        Measure::Packets => units::plural(observed.weight, "packet"),
+        Measure::Bytes => units::bytes(observed.weight as f64),
+    };
+    let flows = units::plural(observed.flows, "flow");
+    paragraph(page, "  ", &format!("compared with an exact count: {flows}, {size}"));
+    let bias = observed.bias();
+    let (sign, bias) = (if bias < 0.0 { "-" } else { "+" }, deviation(by, bias.abs()));
+    let rmse = deviation(by, observed.rmse());
+    paragraph(
+        page,
+        "  ",
+        &format!("error: {sign}{bias} on average (bias), root mean square {rmse}"),
+    );
+    let (violated, allowed) = (observed.violated_share(), observed.allowed_share());
+    let (violated, allowed) = (units::percent(violated), units::percent(allowed));
+    paragraph(
+        page,
+        "  ",
+        &format!("outside their bounds: {violated} of the flows (allowed: {allowed})"),
+    );
+}
+
+/// An error such as `0.12 packets`.
+fn deviation(by: Measure, value: f64) -> String {
+    match by {
+        _ if value < 9.995 => format!("{value:.2} {}", by.name()),
+        Measure::Packets => format!("{} packets", units::count(value)),
+        Measure::Bytes => units::bytes(value),
+    }
 }
 
 /// A title behind the name of the measurement, where it was given one.

@@ -1,0 +1,264 @@
+//! An exact table of a slice of the flows beside a summary: how far the summary's sizes are off, seen on
+//! the traffic itself.
+//!
+//! A hash of a flow's digest decides whether the flow is in the slice, independently of the cells that the
+//! summary counts it in. So the slice is a fair sample of the flows, and all hosts under one seed have
+//! the same flows in it.
+
+use std::ops::AddAssign;
+
+use flowgauge_kernel::{Digester, Seed};
+
+use crate::any::{AnyBatch, AnySummary, BatchMut};
+use crate::batch::BATCH_PACKETS;
+use crate::catalog;
+use crate::summary::codec::{DecodeError, Reader, Writer};
+use crate::summary::remix::remix_batch;
+use crate::summary::{Answers, BuildError, Incompatible, Info, Options, SizeEstimate, SizeQuery};
+use crate::terms::{Measure, Size};
+
+/// The word of a digest that says whether its flow is in a slice.
+const SLICE_WORD: u64 = 23;
+
+/// The algorithm of the table.
+const EXACT: &str = "linear-table";
+
+/// Flows beyond 1 in so many are too few to tell anything.
+pub const SMALLEST_SLICE: u32 = 1 << 20;
+
+/// The exact table of one lane: one flow in `one_in` is in the slice.
+///
+/// Cost: one folded multiply a packet, and for a packet of the slice an update of a linear table. Memory in
+/// bytes: the table's, and a batch.
+pub struct Audit {
+    one_in: u32,
+    digester: Digester,
+    options: Options,
+    table: AnySummary,
+    /// Packets on their way to the table.
+    staged: AnyBatch,
+}
+
+impl Audit {
+    /// An empty table of the memory and under the seed of `options`, for keys of `key_bytes` canonical
+    /// bytes.
+    ///
+    /// # Errors
+    /// When there is too little memory.
+    ///
+    /// # Panics
+    /// When no key has that many bytes.
+    pub fn build(key_bytes: usize, one_in: u32, options: Options) -> Result<Self, BuildError> {
+        let table = AnySummary::build(key_bytes, &[], EXACT, &options)?;
+        Ok(Self::of(key_bytes, one_in, options, table))
+    }
+
+    fn of(key_bytes: usize, one_in: u32, options: Options, table: AnySummary) -> Self {
+        let digester = options.digester.for_keys(key_bytes);
+        Self { one_in, digester, options, table, staged: AnyBatch::new(key_bytes) }
+    }
+
+    /// Takes an audit that [`Self::write`] wrote beside a summary under `seed`: into at most `limit` bytes of
+    /// memory, or that of an audit that is not needed any more, as [`AnySummary::decode`].
+    ///
+    /// # Errors
+    /// As [`AnySummary::decode`], and when it is no exact table under this seed.
+    ///
+    /// # Panics
+    /// When no key has that many bytes.
+    pub fn read(
+        key_bytes: usize,
+        one_in: u32,
+        from: &mut Reader<'_>,
+        limit: usize,
+        seed: &Seed,
+        spare: Option<Self>,
+    ) -> Result<Self, DecodeError> {
+        let frame = from.bytes("audit", usize::MAX)?;
+        let spare = spare.map(|spare| (spare.table, exact(), spare.options));
+        let (table, info, options) =
+            AnySummary::decode(key_bytes, frame, limit, Some(seed), spare)?;
+        if info.name != EXACT || options.digester.seed().id() != seed.id() {
+            let reason = "it is no linear-table under the seed of the lanes";
+            return Err(from.invalid("audit", frame.len(), reason));
+        }
+        Ok(Self::of(key_bytes, one_in, options, table))
+    }
+
+    /// Appends the stored form of the table.
+    pub fn write(&self, out: &mut Writer) {
+        out.measured(|out| self.table.write(out, exact(), &self.options));
+    }
+
+    /// One flow in so many is in the slice.
+    pub fn one_in(&self) -> u32 {
+        self.one_in
+    }
+
+    /// Takes the packets of the slice from a batch, which stays as it is.
+    ///
+    /// # Panics
+    /// When the batch has keys of another width.
+    pub fn ingest(&mut self, batch: &mut BatchMut<'_>) {
+        let mut words = [0; BATCH_PACKETS];
+        let digests = batch.digests(&self.digester);
+        let words = &mut words[..digests.len()];
+        remix_batch(&self.digester, digests, SLICE_WORD, words);
+        let most = u64::MAX / u64::from(self.one_in);
+        let (mut rows, mut sliced) = ([0; BATCH_PACKETS], 0);
+        for (row, word) in (0..=u8::MAX).zip(words) {
+            rows[sliced] = row;
+            sliced += usize::from(*word <= most);
+        }
+        if self.staged.as_mut().len() + sliced > BATCH_PACKETS {
+            self.settle();
+        }
+        batch.copy_rows(&rows[..sliced], &mut self.staged);
+    }
+
+    /// Passes on what is held back: what was not passed on is neither compared, stored nor merged.
+    pub fn settle(&mut self) {
+        let mut staged = self.staged.as_mut();
+        if !staged.is_empty() {
+            self.table.ingest(staged.reborrow());
+            staged.clear();
+        }
+    }
+
+    /// Forgets all flows.
+    pub fn clear(&mut self) {
+        self.staged.as_mut().clear();
+        self.table.clear();
+    }
+
+    /// Begins another part of the same epoch: [`AnySummary::next_part`].
+    pub fn next_part(&mut self) {
+        self.staged.as_mut().clear();
+        self.table.next_part();
+    }
+
+    /// Adds what another host or worker audited of the same slice.
+    ///
+    /// # Errors
+    /// When the slices, seeds or keys differ.
+    pub fn merge(&mut self, other: &Self) -> Result<(), Incompatible> {
+        if self.one_in != other.one_in {
+            return Err(Incompatible("their audits are of other slices"));
+        }
+        self.table.merge(&other.table)
+    }
+
+    /// Compares the sizes of the slice's flows with what the summary of the lane answers.
+    pub fn compare(&self, answers: &dyn Answers, by: Measure) -> Observed {
+        let table = self.table.answers();
+        let mut observed = Observed { untracked: table.untracked(), ..Observed::default() };
+        let sizes = (table.flows(), table.size(), answers.size());
+        if let (Some(flows), Some(exact), Some(estimates)) = sizes {
+            flows.for_each(&mut |key, size| {
+                observed.compare(key, size.by(by), by, exact, estimates);
+            });
+        }
+        observed
+    }
+
+    /// Bytes of memory reserved.
+    pub fn memory_bytes(&self) -> usize {
+        self.table.memory_bytes()
+    }
+
+    /// Bytes of the stored form at most.
+    pub fn most_stored_bytes(&self) -> usize {
+        self.table.most_stored_bytes()
+    }
+}
+
+fn exact() -> &'static Info {
+    match catalog::info(EXACT) {
+        Ok(info) => info,
+        Err(_) => unreachable!("the catalog has {EXACT}"),
+    }
+}
+
+/// How far a summary's sizes of audited flows were off.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Observed {
+    /// Flows that were compared.
+    pub flows: u64,
+    /// Their size.
+    pub weight: u64,
+    /// The sum over them of the estimate less the size.
+    pub error: f64,
+    /// The sum of the squares of that.
+    pub squares: f64,
+    /// Flows whose size is outside the bounds of its estimate.
+    pub violated: u64,
+    /// How many of them the confidence of the bounds allows on average.
+    pub allowed: f64,
+    /// Packets and bytes of flows of the slice that found no room in the exact table.
+    pub untracked: Size,
+}
+
+impl Observed {
+    fn compare(
+        &mut self,
+        key: &[u8],
+        size: u64,
+        by: Measure,
+        exact: &dyn SizeQuery,
+        estimates: &dyn SizeQuery,
+    ) {
+        let of = |sizes: SizeEstimate| sizes.by(by);
+        let (Some(known), Some(estimate)) = (of(exact.estimate(key)), of(estimates.estimate(key)))
+        else {
+            return;
+        };
+        // A flow that lost packets to a full table, here or on another host, is not known exactly.
+        if known.low < known.high {
+            return;
+        }
+        let error = estimate.value - size as f64;
+        self.flows += 1;
+        self.weight = self.weight.saturating_add(size);
+        self.error += error;
+        self.squares += error * error;
+        self.violated += u64::from(!(estimate.low..=estimate.high).contains(&(size as f64)));
+        self.allowed += 1.0 - estimate.confidence.unwrap_or(1.0);
+    }
+
+    /// The mean of the estimate less the size; 0 without a flow.
+    pub fn bias(&self) -> f64 {
+        self.per_flow(self.error)
+    }
+
+    /// The root of the mean square of the estimate less the size; 0 without a flow.
+    pub fn rmse(&self) -> f64 {
+        self.per_flow(self.squares).sqrt()
+    }
+
+    /// The share of the flows whose size is outside its bounds.
+    pub fn violated_share(&self) -> f64 {
+        self.per_flow(self.violated as f64)
+    }
+
+    /// The share of the flows whose size may be outside its bounds by their confidence.
+    pub fn allowed_share(&self) -> f64 {
+        self.per_flow(self.allowed)
+    }
+
+    fn per_flow(&self, sum: f64) -> f64 {
+        sum / self.flows.max(1) as f64
+    }
+}
+
+impl AddAssign for Observed {
+    fn add_assign(&mut self, other: Self) {
+        let Self { flows, weight, error, squares, violated, allowed, untracked } = other;
+        self.flows += flows;
+        self.weight = self.weight.saturating_add(weight);
+        self.error += error;
+        self.squares += squares;
+        self.violated += violated;
+        self.allowed += allowed;
+        self.untracked += untracked;
+    }
+}
