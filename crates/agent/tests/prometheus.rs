@@ -12,6 +12,7 @@ use flowgauge_agent::alert::{Alerts, Board, Rule};
 use flowgauge_agent::journal::Counts;
 use flowgauge_agent::prometheus::{Metrics, classic};
 use flowgauge_capture::Captures;
+use flowgauge_core::summary::Parameters;
 use flowgauge_engine::{Config, EpochLength, Plan, run};
 use flowgauge_synthetic::{Config as Generated, Profile, Traffic, to_pcap_bytes};
 
@@ -42,6 +43,30 @@ fn series(text: &str) -> BTreeMap<String, f64> {
 fn traffic(seed: u64, flows: u64, skew: f64) -> Generated {
     let profile = Profile::Zipf { flows, skew };
     Generated { profile, packets: 100_000, seed, ..Generated::default() }
+}
+
+#[test]
+fn an_audit_has_metrics() {
+    let metrics = Metrics::new(100, Board::default(), Arc::default());
+    let capture = to_pcap_bytes(Traffic::new(traffic(2, 5000, 1.0)).unwrap());
+    let config = Config {
+        algorithm: "count-min".to_owned(),
+        parameters: Parameters::new([("columns", 512)]),
+        audit: Some(4),
+        ..Config::seeded(2)
+    };
+    let mut source = Captures::from_bytes("generated", capture);
+    run(Plan::new(config).unwrap(), &mut source, &mut metrics.clone(), &mut |_| {}).unwrap();
+    let series = series(&metrics.encode());
+    let of = |name: &str| series[&format!("flowgauge_audit_{name}{{measurement=\"main\"}}")];
+    // A quarter of some 5,000 flows.
+    assert!((1000.0..1400.0).contains(&of("flows")), "{}", of("flows"));
+    // A Count-Min of 512 columns never counts too few of 100,000 packets.
+    assert!(of("bias") > 10.0 && of("rmse") > of("bias"));
+    // The bounds are as tight as their confidence allows: 22 of 1,200 flows, of which 44 are passed once in 10⁴.
+    let (violated, allowed) = (of("violated_ratio"), of("allowed_ratio"));
+    assert!(violated < 2.0 * allowed && allowed > 0.0, "{violated} {allowed}");
+    assert_eq!(of("untracked_packets"), 0.0);
 }
 
 #[test]

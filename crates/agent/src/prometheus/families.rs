@@ -13,7 +13,7 @@ use super::text::escaped;
 use MetricType::{Counter, Gauge};
 
 /// Every family: its name, without the `_total` of counters, its kind and its help.
-const FAMILIES: [(&str, MetricType, &str); 45] = [
+const FAMILIES: [(&str, MetricType, &str); 51] = [
     ("flowgauge_packets", Counter, "Packets with a key"),
     ("flowgauge_bytes", Counter, "Bytes of packets with a key, on the wire"),
     ("flowgauge_account_packets", Counter, "Packets by what became of them"),
@@ -33,6 +33,12 @@ const FAMILIES: [(&str, MetricType, &str); 45] = [
     ("flowgauge_entropy_bits_low", Gauge, "Lower bound of the entropy"),
     ("flowgauge_entropy_bits_high", Gauge, "Upper bound of the entropy"),
     ("flowgauge_entropy_ratio", Gauge, "Entropy over its maximum: 0 for one flow, 1 for all alike"),
+    ("flowgauge_audit_flows", Gauge, "Audited flows of the last epoch"),
+    ("flowgauge_audit_bias", Gauge, "Mean error of their sizes, in the measure of the measurement"),
+    ("flowgauge_audit_rmse", Gauge, "Root of the mean square error of their sizes"),
+    ("flowgauge_audit_violated_ratio", Gauge, "Part of them whose size is outside its bounds"),
+    ("flowgauge_audit_allowed_ratio", Gauge, "Part of them whose size may be outside its bounds"),
+    ("flowgauge_audit_untracked_packets", Gauge, "Packets of the slice that were not audited"),
     ("flowgauge_findings", Gauge, "Findings of the last epoch, by kind"),
     ("flowgauge_listed_items", Gauge, "Items of a list in the last epoch, with those left out"),
     ("flowgauge_ranked_packets", Gauge, "Packets of the largest items in the last epoch"),

@@ -8,7 +8,7 @@ use std::time::Instant;
 use flowgauge_core::summary::Estimate;
 use flowgauge_core::task::{FindingKind, Report, Selection};
 use flowgauge_core::terms::Measure;
-use flowgauge_engine::report::EpochReport;
+use flowgauge_engine::report::{Audit, EpochReport};
 use flowgauge_engine::source::Counter;
 use flowgauge_records::Accounts;
 
@@ -128,6 +128,20 @@ pub(super) fn epoch(report: &EpochReport, flows: &mut Flows, now: Instant) -> Ve
         }
         let snapshots = network.revision as f64;
         samples.push(Sample::new("flowgauge_epoch_snapshots", &of, snapshots));
+    }
+    if let Some(Audit { observed, .. }) = report.audit.as_deref() {
+        let untracked = observed.untracked.packets as f64;
+        samples.extend(
+            [
+                ("flowgauge_audit_flows", observed.flows as f64),
+                ("flowgauge_audit_bias", observed.bias()),
+                ("flowgauge_audit_rmse", observed.rmse()),
+                ("flowgauge_audit_violated_ratio", observed.violated_share()),
+                ("flowgauge_audit_allowed_ratio", observed.allowed_share()),
+                ("flowgauge_audit_untracked_packets", untracked),
+            ]
+            .map(|(family, value)| Sample::new(family, &of, value)),
+        );
     }
     for (task, answer) in &report.tasks {
         match answer {

@@ -54,6 +54,32 @@ fn an_epoch_is_reported_as_soon_as_all_agents_have_sent_it() {
     assert_eq!(all.sums[0], sum.encode());
 }
 
+/// A hash under the seed that agents share decides which flows they audit: the audits of their sketches add up
+/// to that of a sketch of all traffic.
+#[test]
+fn audits_add_up_over_the_network() {
+    let columns = Parameters::new([("columns", 64), ("rows", 1)]);
+    let config = Config {
+        algorithm: "count-min".to_owned(),
+        parameters: columns,
+        audit: Some(2),
+        memory_bytes: 1 << 20,
+        ..flows()
+    };
+    let sources: Vec<u16> = (1..400).collect();
+    let (mut all, mut whole) = (Watched::of(&["a", "b"]), Watched::of(&["c"]));
+    for (agent, sources) in [("a", &sources[..250]), ("b", &sources[150..])] {
+        all.feed(&snapshots(agent, &config, 1, sources)[0], END);
+    }
+    let both = [&sources[..250], &sources[150..]].concat();
+    whole.feed(&snapshots("c", &config, 1, &both)[0], END);
+    let audit = all.reports[0].audit.as_deref().unwrap();
+    assert_eq!(whole.reports[0].audit.as_deref(), Some(audit));
+    let observed = audit.observed;
+    assert!((150..250).contains(&observed.flows), "{observed:?}");
+    assert!(observed.bias() > 1.0 && observed.rmse() > observed.bias(), "{observed:?}");
+}
+
 #[test]
 fn missing_agents_are_waited_for_and_correct_the_report_until_they_are_too_late() {
     let mut all = Watched::of(&["a", "b", "c"]);
