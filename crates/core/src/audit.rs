@@ -13,12 +13,12 @@ use crate::any::{AnyBatch, AnySummary, BatchMut};
 use crate::batch::BATCH_PACKETS;
 use crate::catalog;
 use crate::summary::codec::{DecodeError, Reader, Writer};
-use crate::summary::remix::remix_batch;
 use crate::summary::{Answers, BuildError, Incompatible, Info, Options, SizeEstimate, SizeQuery};
 use crate::terms::{Measure, Size};
 
-/// The word of a digest that says whether its flow is in a slice.
-const SLICE_WORD: u64 = 23;
+/// An odd factor. The upper bits of its product with a digest say whether the flow is in a slice: given the
+/// lower half of the digest, or the upper one, they are as random as the other half.
+const SLICE: u64 = 0xd6e8_feb8_6659_fd93;
 
 /// The algorithm of the table.
 const EXACT: &str = "linear-table";
@@ -28,7 +28,7 @@ pub const SMALLEST_SLICE: u32 = 1 << 20;
 
 /// The exact table of one lane: one flow in `one_in` is in the slice.
 ///
-/// Cost: one folded multiply a packet, and for a packet of the slice an update of a linear table. Memory in
+/// Cost: one multiply a packet, and for a packet of the slice an update of a linear table. Memory in
 /// bytes: the table's, and a batch.
 pub struct Audit {
     one_in: u32,
@@ -100,15 +100,11 @@ impl Audit {
     /// # Panics
     /// When the batch has keys of another width.
     pub fn ingest(&mut self, batch: &mut BatchMut<'_>) {
-        let mut words = [0; BATCH_PACKETS];
-        let digests = batch.digests(&self.digester);
-        let words = &mut words[..digests.len()];
-        remix_batch(&self.digester, digests, SLICE_WORD, words);
         let most = u64::MAX / u64::from(self.one_in);
         let (mut rows, mut sliced) = ([0; BATCH_PACKETS], 0);
-        for (row, word) in (0..=u8::MAX).zip(words) {
+        for (row, digest) in (0..=u8::MAX).zip(batch.digests(&self.digester)) {
             rows[sliced] = row;
-            sliced += usize::from(*word <= most);
+            sliced += usize::from(digest.wrapping_mul(SLICE) <= most);
         }
         if self.staged.as_mut().len() + sliced > BATCH_PACKETS {
             self.settle();
