@@ -12,6 +12,7 @@ use super::position::Position;
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Kept {
     pub(super) start_ns: i64,
+    pub(super) length_ns: i64,
     pub(super) epoch: u64,
     pub(super) run: u64,
     pub(super) path: PathBuf,
@@ -60,10 +61,10 @@ fn parse(path: PathBuf) -> Option<Kept> {
     let mut parts = name.rsplitn(4, '-');
     let epoch = parts.next()?.parse().ok()?;
     let run = u64::from_str_radix(parts.next()?, 16).ok()?;
-    let _length = parts.next()?;
+    let length_ns = parts.next()?.parse().ok()?;
     // Before 1970, a start begins with a minus.
     let start_ns = parts.next()?.parse().ok()?;
-    Some(Kept { start_ns, epoch, run, path })
+    Some(Kept { start_ns, length_ns, epoch, run, path })
 }
 
 #[cfg(test)]

@@ -40,8 +40,9 @@ pub(super) struct Record<'a> {
     pub(super) run: Option<u64>,
     /// The epoch, or the first of a gap.
     pub(super) epoch: Option<u64>,
-    /// The start of the epoch of a snapshot: snapshots of one epoch share a key, and with it a partition.
-    pub(super) start_ns: Option<i64>,
+    /// Start and end of the epoch of a snapshot: snapshots of one epoch share a key by the start, and with it
+    /// a partition.
+    pub(super) bounds_ns: Option<(i64, i64)>,
     /// The hash of the configuration, where it is known.
     pub(super) configuration: Option<&'a str>,
     pub(super) content_type: &'static str,
@@ -59,6 +60,8 @@ impl Record<'_> {
             Some(id) => format!("{kind}/{id}"),
             None => parts.into_iter().flatten().map(|part| &**part).collect::<Vec<_>>().join("/"),
         };
+        let (start, end) =
+            self.bounds_ns.map(|(start, end)| (start.to_string(), end.to_string())).unzip();
         let headers = [
             ("id", Some(id)),
             ("type", Some(kind)),
@@ -66,7 +69,8 @@ impl Record<'_> {
             ("measurement", Some(measurement)),
             ("run", run),
             ("epoch", epoch),
-            ("start", self.start_ns.map(|start_ns| start_ns.to_string())),
+            ("start", start),
+            ("end", end),
             ("configuration", self.configuration.map(str::to_owned)),
             ("content-type", Some(self.content_type.to_owned())),
         ];
@@ -196,7 +200,8 @@ impl Producer {
         self.connect()?;
         let client = self.client.as_ref().ok_or(KafkaError::Canceled)?;
         let (acknowledge, acknowledged) = sync_channel(1);
-        let shared = record.start_ns.map(|start_ns| format!("{}/{start_ns}", record.measurement));
+        let shared =
+            record.bounds_ns.map(|(start_ns, _)| format!("{}/{start_ns}", record.measurement));
         let message = BaseRecord::with_opaque_to(&self.topic, Box::new(acknowledge))
             .key(shared.as_deref().unwrap_or(&self.agent))
             .payload(record.payload)

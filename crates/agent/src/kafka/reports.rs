@@ -46,7 +46,7 @@ impl Sink for Reports {
             measurement,
             run,
             epoch,
-            start_ns: None,
+            bounds_ns: None,
             configuration: Some(&self.configuration),
             content_type: "application/json",
             payload: self.line.trim_ascii_end(),

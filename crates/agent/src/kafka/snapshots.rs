@@ -70,7 +70,8 @@ impl Snapshots {
             };
             let position =
                 Position { start_ns: kept.start_ns, epoch: Some((kept.run, kept.epoch)) };
-            match self.send(measurement, position, &bytes, None) {
+            let end_ns = kept.start_ns.saturating_add(kept.length_ns);
+            match self.send(measurement, position, end_ns, &bytes, None) {
                 Ok(()) | Err(SinkError::Refused { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -83,6 +84,7 @@ impl Snapshots {
         &mut self,
         measurement: &str,
         position: Position,
+        end_ns: i64,
         bytes: &[u8],
         configuration: Option<&str>,
     ) -> Result<(), SinkError> {
@@ -93,7 +95,7 @@ impl Snapshots {
             measurement,
             run,
             epoch,
-            start_ns: Some(position.start_ns),
+            bounds_ns: Some((position.start_ns, end_ns)),
             configuration,
             content_type: "application/octet-stream",
             payload: bytes,
@@ -113,9 +115,9 @@ impl Sink for Snapshots {
     fn deliver(&mut self, item: &Item) -> Result<(), SinkError> {
         let Item::Snapshot(saved) = item else { return Ok(()) };
         self.catch_up(saved)?;
-        let position =
-            Position { start_ns: saved.bounds_ns.0, epoch: Some((saved.run, saved.epoch)) };
+        let (start_ns, end_ns) = saved.bounds_ns;
+        let position = Position { start_ns, epoch: Some((saved.run, saved.epoch)) };
         let configuration = Arc::clone(&self.configuration);
-        self.send(&saved.measurement, position, &saved.bytes, Some(&configuration))
+        self.send(&saved.measurement, position, end_ns, &saved.bytes, Some(&configuration))
     }
 }

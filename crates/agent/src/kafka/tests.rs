@@ -206,7 +206,7 @@ fn records_carry_the_name_of_the_agent_and_an_id() {
         [json[0], json[1], "id=total/main/00000000000000ab", "measurement=main", run, "type=total"]
     );
     assert_eq!(headers[2][1], "content-type=application/octet-stream");
-    assert_eq!(headers[2][3], "id=snapshot/main/00000000000000ab/7");
+    assert_eq!(headers[2][4], "id=snapshot/main/00000000000000ab/7");
     assert_eq!(records[2].payload, [7; 3]);
     let object: serde_json::Value = serde_json::from_slice(&records[0].payload).unwrap();
     assert_eq!((&object["type"], &object["configuration"]), (&"gap".into(), &"c0de".into()));
@@ -336,6 +336,12 @@ fn snapshots_that_were_missed_come_from_the_journal_also_after_a_restart() {
         .collect();
     let ids: Vec<_> = records.iter().map(|record| &*record.headers["id"]).collect();
     assert_eq!(ids, expected);
+    // Those from the journal, too, say when their epoch ends.
+    for record in &records {
+        let [start_ns, end_ns]: [i64; 2] =
+            ["start", "end"].map(|of| record.headers[of].parse().unwrap());
+        assert_eq!(end_ns, start_ns + 1_000_000_000);
+    }
     // The configuration of a run before is not known any more.
     let of_known = records.iter().filter(|record| record.headers.contains_key("configuration"));
     assert_eq!(of_known.count(), 4);
