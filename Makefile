@@ -81,10 +81,10 @@ prometheus-test: kafka-there ## Debian's Prometheus scrapes an agent; as root it
 	cargo build --locked -p flowgauge $(AGENT)
 	bash tests/prometheus.sh $(DEBUG)/flowgauge
 
-kafka-test: kafka-there ## agents and a collector before Apache Kafka, whose broker is killed midway; needs java and mvn
+kafka-test: kafka-there spark-venv ## agents, a collector and a job on Spark before Apache Kafka, whose broker is killed midway; needs java, mvn and python3
 	cargo build --locked -p flowgauge $(AGENT)
 	bash tests/kafka.sh $(DEBUG)/flowgauge
-	bash tests/collect.sh $(DEBUG)/flowgauge
+	bash tests/collect.sh $(DEBUG)/flowgauge $(SPARK_VENV)/bin/python
 
 live-test: cargo-there ## live capture in network namespaces; needs root, iproute2 and python3
 	FLOWGAUGE_LIVE=1 cargo test --locked -p flowgauge --test command live::
@@ -92,11 +92,12 @@ live-test: cargo-there ## live capture in network namespaces; needs root, iprout
 python-test: python-venv ## the Python package with NumPy, pyarrow, pandas and polars, and its notebook; needs python3 and a network
 	cd crates/python && ../../$(PYTHON_VENV)/bin/python -m pytest
 
-spark-test: spark-venv ## archives on Spark, in one process and on a cluster of two workers; needs python3, java and a network
-	cd crates/python && ../../$(SPARK_VENV)/bin/python -m pytest tests/test_spark.py
+spark-test: spark-venv ## archives and streams on Spark, in one process and on a cluster of two workers; needs python3, java and a network
+	cd crates/python && ../../$(SPARK_VENV)/bin/python -m pytest tests/test_spark.py tests/test_streaming.py
 
 spark-venv: python
-	@[ -x $(SPARK_VENV)/bin/pytest ] || { python3 -m venv $(SPARK_VENV) && $(SPARK_VENV)/bin/pip install --quiet -r crates/python/tests/requirements-spark.txt; }
+	@[ -x $(SPARK_VENV)/bin/pytest ] || python3 -m venv $(SPARK_VENV)
+	$(SPARK_VENV)/bin/pip install --quiet -r crates/python/tests/requirements-spark.txt
 	$(SPARK_VENV)/bin/pip install --quiet --no-deps --force-reinstall target/wheels/flowgauge-$(VERSION)-*.whl
 
 python-venv: python

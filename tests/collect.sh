@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # Three agents, Apache Kafka and a collector: the collector is killed again and again, the broker once, and
 # an agent with another seed and one that sends garbage take part. The last report of each epoch must be what
-# 'flowgauge query' answers from the journals of all three. Without Java, Maven or a network it says so and
-# passes; as root on Debian it installs what is missing.
+# 'flowgauge query' answers from the journals of all three. With a Python that has PySpark and the package
+# flowgauge, a job on Spark merges the same topic, is killed midway, and must report the same. Without Java,
+# Maven or a network it says so and passes; as root on Debian it installs what is missing.
 #
-# Usage: collect.sh FLOWGAUGE
+# Usage: collect.sh FLOWGAUGE [PYTHON]
 set -euo pipefail
 flowgauge=$(realpath "$1")
+python=${2:+$(realpath -s "$2")}
 cd "$(dirname "$0")"
 folder=$(mktemp -d)
 broker= collector= agents=
@@ -93,7 +95,16 @@ for agent in $agents; do
 done
 agents=
 # Longer than the delay, and than collectors that were killed count as members of the group.
-sleep 16
+sleep 16 &
+wait=$!
+if [ -n "$python" ]; then
+  spark_jars=$(maven_jars kafka/spark.xml) || fail "Maven cannot have Spark's source of Kafka"
+  job=("$python" kafka/streaming.py "$folder" "127.0.0.1:$port" network "$spark_jars")
+  { setsid "${job[@]}" 3 || true; } >>"$folder/spark.log" 2>&1
+  grep -q . "$folder/spark/rows.jsonl" || fail "the job on Spark reports nothing before it is killed"
+  setsid "${job[@]}" 2>>"$folder/spark.log" || fail "the job on Spark"
+fi
+wait "$wait"
 kill -TERM "$collector"
 wait "$collector" || fail "the collector ends with $?"
 collector=

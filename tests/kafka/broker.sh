@@ -9,16 +9,23 @@ have_broker() {
     exit 0
   }
   local jars
-  jars=${XDG_CACHE_HOME:-$HOME/.cache}/flowgauge/kafka-$(cksum <kafka/pom.xml | cut -d' ' -f1)
+  jars=$(maven_jars kafka/pom.xml) || {
+    echo "skipped: Maven cannot have the broker: $(grep -m 1 ERROR "$folder/log" || tail -n 1 "$folder/log")"
+    exit 0
+  }
+  java=(java -Xmx512m -Dorg.slf4j.simpleLogger.defaultLogLevel=warn -cp "$jars/*")
+}
+
+# Has the jars of a POM in a cache folder, which it prints.
+maven_jars() {
+  local jars
+  jars=${XDG_CACHE_HOME:-$HOME/.cache}/flowgauge/kafka-$(cksum <"$1" | cut -d' ' -f1)
   if [ ! -d "$jars" ]; then
     rm -rf "$jars.part"
-    timeout 600 mvn -q -B -f kafka/pom.xml dependency:copy-dependencies -DoutputDirectory="$jars.part" >"$folder/log" 2>&1 || {
-      echo "skipped: Maven cannot have the broker: $(grep -m 1 ERROR "$folder/log" || tail -n 1 "$folder/log")"
-      exit 0
-    }
+    timeout 600 mvn -q -B -f "$1" dependency:copy-dependencies -DoutputDirectory="$jars.part" >"$folder/log" 2>&1 || return
     mv "$jars.part" "$jars"
   fi
-  java=(java -Xmx512m -Dorg.slf4j.simpleLogger.defaultLogLevel=warn -cp "$jars/*")
+  echo "$jars"
 }
 
 # Prints as many ports that nothing listens at.

@@ -2,6 +2,7 @@
 
 use flowgauge_core::task;
 use flowgauge_engine::{EpochLength, Plan};
+use flowgauge_options::values;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -56,4 +57,26 @@ pub(crate) fn _asked(
         Ok(all)
     });
     asked.map_err(|problem: Problem| problem.into())
+}
+
+/// Checks tasks that reports of merged epochs are to answer.
+#[pyfunction]
+pub(crate) fn _check_collected(tasks: &Bound<'_, PyAny>) -> PyResult<()> {
+    for name in options::names(tasks)? {
+        let entry = task::find(&name).map_err(|error| Problem::Option(error.to_string()))?;
+        let reason = match entry.name {
+            "changes" => "compares an epoch with those before it, which are not kept",
+            _ if entry.timeline => "needs the times of packets, which snapshots do not store",
+            _ => continue,
+        };
+        return Err(Problem::Option(format!("'{name}' {reason}; leave it out")).into());
+    }
+    Ok(())
+}
+
+/// Nanoseconds of a time such as '10s'.
+#[pyfunction]
+pub(crate) fn _time_ns(time: &str) -> PyResult<u64> {
+    let refused = |reason| Problem::Option(format!("invalid time '{time}': {reason}"));
+    values::time(time).map_err(|reason| refused(reason).into())
 }

@@ -27,7 +27,7 @@ mod _flowgauge {
     #[pymodule_export]
     use super::analyze::analyze;
     #[pymodule_export]
-    use super::asked::_asked;
+    use super::asked::{_asked, _check_collected, _time_ns};
     #[pymodule_export]
     use super::meter::Meter;
     #[pymodule_export]

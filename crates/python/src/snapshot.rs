@@ -124,7 +124,7 @@ impl Snapshot {
         self.lock().config().algorithm.clone()
     }
 
-    /// The epochs that it covers: host, run, epoch, start and end.
+    /// The epochs that it covers: host, run, epoch, start and end, and from when to when each was observed.
     #[getter]
     fn coverage<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
         let covered = self.lock().coverage().to_vec();
@@ -135,6 +135,8 @@ impl Snapshot {
             dict.set_item("epoch", covered.epoch)?;
             dict.set_item("start_ns", covered.bounds_ns.0)?;
             dict.set_item("end_ns", covered.bounds_ns.1)?;
+            dict.set_item("observed_from_ns", covered.observed_ns.0)?;
+            dict.set_item("observed_to_ns", covered.observed_ns.1)?;
             Ok(dict)
         };
         covered.iter().map(one).collect()

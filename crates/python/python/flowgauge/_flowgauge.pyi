@@ -64,6 +64,8 @@ class _Coverage(TypedDict):
     end_ns: int
 
 def analyze(
+    observed_from_ns: int
+    observed_to_ns: int
     paths: _Path | Part | _Stream | Iterable[_Path | Part] | Iterable[_Stream],
     measure: _Measure | None = None,
     *,

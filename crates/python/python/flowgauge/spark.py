@@ -1,22 +1,22 @@
-"""Archives of captures on Apache Spark: each part is measured where it is read, and only snapshots travel.
+"""Apache Spark: archives of captures, of which each part is measured where it is read, so that only snapshots
+travel; and the snapshots that agents send to Kafka, merged by Structured Streaming.
 
-Executors need this package and open the captures under the same paths as the driver. It needs Spark's RDDs,
+Executors need this package and open captures under the same paths as the driver. Archives need Spark's RDDs,
 which Spark Connect does not have.
 """
 
 import collections
 import concurrent.futures
-import contextlib
-import dataclasses
 import functools
 import glob
 import os
 import secrets
-import warnings
 
 import pyarrow
 
 from . import _flowgauge, errors
+from ._parts import Partial, Url, measure_all
+from ._streaming import collect, frame, tables
 
 ENDINGS = tuple(f".{kind}{packed}" for kind in ("pcap", "pcapng", "cap", "dmp") for packed in ("", ".gz", ".zst"))
 
@@ -25,7 +25,8 @@ def summarize(spark, paths, measure=None, *, part_bytes=256 << 20, **options):
     """Measures captures on Spark, and merges what their parts give.
 
     `paths` are files, patterns such as 'day/*.pcap.gz', or folders, whose captures are found by their
-    names; or URLs of what fsspec opens, such as 's3://archive/day.pcap.gz', of which each is one part. Large plain captures are cut into parts of about `part_bytes`; every other capture is one part.
+    names; or URLs of what fsspec opens, such as 's3://archive/day.pcap.gz', of which each is one part. Large
+    plain captures are cut into parts of about `part_bytes`; every other capture is one part.
     `measure` and options are those of `flowgauge.analyze`, without epochs: all packets make up one. Without
     a seed one is drawn, so that the parts add up.
 
@@ -44,7 +45,7 @@ def summarize(spark, paths, measure=None, *, part_bytes=256 << 20, **options):
 
     def measured(bundles):
         each = context.parallelize(bundles, len(bundles))
-        return each.map(lambda some: measure_all(some, pieces, measure, options)).treeReduce(Partial.merge)
+        return each.map(functools.partial(measure_all, pieces=pieces, measure=measure, options=options)).treeReduce(Partial.merge)
 
     whole = measured(bundles)
     if whole.again:
@@ -113,94 +114,6 @@ def bundled(parts, part_bytes):
     return bundles
 
 
-def measure_all(parts, pieces, measure, options):
-    """What the parts of a task give. `pieces` says how many parts the file of each has."""
-    return functools.reduce(Partial.merge, (measure_part(part, pieces, measure, options) for part in parts))
-
-
-def measure_part(part, pieces, measure, options):
-    """What a part gives."""
-    path = os.fspath(part.path)
-    try:
-        with warnings.catch_warnings(), opened(part) as capture:
-            warnings.simplefilter("ignore", errors.CaptureWarning)
-            reports = _flowgauge.analyze(capture, measure, snapshots=True, **options)
-        snapshots, problems = reports.snapshots, reports.problems
-    except errors.CaptureError as error:
-        snapshots, problems = [], [str(error)]
-    snapshots = {snapshot.measurement: snapshot for snapshot in snapshots}
-    if pieces[path] == 1:
-        return Partial(snapshots, problems=[(path, problem) for problem in problems])
-    if problems:
-        return Partial({}, again={path})
-    return Partial({}, open_={path: (1, pieces[path], snapshots)})
-
-
-@contextlib.contextmanager
-def opened(part):
-    """What is measured: a part, or the stream of a URL."""
-    if not isinstance(part, Url):
-        yield part
-        return
-    import fsspec
-
-    try:
-        stream = fsspec.open(part.path).open()
-    except Exception as error:
-        # Each store has exceptions of its own.
-        raise errors.CaptureError(f"{part.path}: cannot be read: {error}") from None
-    with stream:
-        yield Named(part.path, stream)
-
-
-@dataclasses.dataclass(frozen=True)
-class Url:
-    """A capture that fsspec opens."""
-
-    path: str
-
-
-class Named:
-    """A stream under the name that problems have."""
-
-    def __init__(self, name, stream):
-        self.name = name
-        self.read = stream.read
-
-
-class Partial:
-    """What some parts give: snapshots by measurement, and files of which parts are missing."""
-
-    def __init__(self, snapshots, problems=(), open_=None, again=()):
-        self.snapshots = snapshots
-        self.problems = list(problems)
-        # Of a file that was cut: how many of its parts are there, of how many, and what they give.
-        self.open = open_ or {}
-        # Files to be measured as a whole.
-        self.again = set(again)
-
-    def merge(self, other):
-        """Adds what other parts give. A file that was cut counts once all its parts are there."""
-        self.problems += other.problems
-        self.again |= other.again
-        self.snapshots = merged(self.snapshots, other.snapshots)
-        for path, (seen, pieces, snapshots) in other.open.items():
-            before, _, there = self.open.pop(path, (0, pieces, {}))
-            seen, snapshots = before + seen, merged(there, snapshots)
-            if seen == pieces:
-                self.snapshots = merged(self.snapshots, snapshots)
-            else:
-                self.open[path] = (seen, pieces, snapshots)
-        return self
-
-
-def merged(own, other):
-    """The snapshots of both, by measurement."""
-    for name, snapshot in other.items():
-        own[name] = own[name].merge(snapshot) if name in own else snapshot
-    return own
-
-
 class Summary:
     """What all captures give together.
 
@@ -228,11 +141,8 @@ class Summary:
         return self._reports[measurement]
 
     def table(self, name, measurement=None):
-        """A table of a report as a DataFrame. Spark knows neither unsigned numbers nor nanoseconds."""
-        table = pyarrow.table(self.report(measurement)[name])
-        types = {pyarrow.uint64(): pyarrow.int64(), pyarrow.timestamp("ns", "UTC"): pyarrow.timestamp("us", "UTC")}
-        fields = [pyarrow.field(field.name, types.get(field.type, field.type)) for field in table.schema]
-        return self._spark.createDataFrame(table.cast(pyarrow.schema(fields), safe=False))
+        """A table of a report as a DataFrame."""
+        return frame(self._spark, pyarrow.table(self.report(measurement)[name]))
 
     def __getitem__(self, name):
         return self.table(name)

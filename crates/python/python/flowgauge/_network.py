@@ -1,0 +1,134 @@
+"""An epoch of a measurement over all agents: the sum of its snapshots, and what is known of each."""
+
+import dataclasses
+import hashlib
+
+from . import _flowgauge, errors
+
+# Kinds of snapshots of an epoch that do not merge with each other.
+GROUPS = 8
+
+# Agents that are named where their snapshots are left out of an epoch.
+NAMED = 1000
+
+
+@dataclasses.dataclass
+class Group:
+    """Snapshots that merge with each other, by agent and id, with a hash of the bytes of each.
+
+    A report is of the group with most agents, so that one agent with another seed does not keep all others
+    out.
+    """
+
+    sum: _flowgauge.Snapshot
+    end_ns: int
+    parts: dict
+
+    @property
+    def agents(self):
+        return {agent for agent, _ in self.parts}
+
+
+class Epoch:
+    """An epoch that is open, or was reported and may be corrected."""
+
+    def __init__(self, start_ns):
+        self.start_ns = start_ns
+        # The latest end that a message named.
+        self.named_end_ns = start_ns
+        self.groups = []
+        # The reason for which an agent's snapshot is left out.
+        self.left_out = {}
+        # Agents that need not be waited for: they sent the end of the epoch, or nothing that merges.
+        self.heard = set()
+        # Whether there is something that is not reported.
+        self.is_changed = False
+
+    @property
+    def end_ns(self):
+        chosen = self.chosen()
+        return chosen.end_ns if chosen else self.named_end_ns
+
+    def add(self, part, load):
+        """Adds a snapshot, once: a row with its `agent`, its `id`, the `end_ns` that it names, and its bytes.
+        `load` reads them."""
+        self.named_end_ns = max(self.named_end_ns, part.end_ns)
+        key, digest = (part.agent, part.id), hashlib.blake2b(part.value, digest_size=16).digest()
+        before = next((group.parts[key] for group in self.groups if key in group.parts), None)
+        if before is not None:
+            if before != digest:
+                self.leave_out(part.agent, f"{part.id} came again with other bytes; the first one counts")
+            return
+        try:
+            snapshot = load(part.value)
+            is_last = self.check(snapshot, part)
+            self.merge(snapshot, part.end_ns, key, digest)
+        except errors.SnapshotError as error:
+            self.leave_out(part.agent, str(error))
+            return
+        if is_last:
+            self.heard.add(part.agent)
+        self.is_changed = True
+
+    def check(self, snapshot, part):
+        """Checks that a snapshot is of the epoch that its message names, and says whether it has its end."""
+        bounds_ns = (self.start_ns, part.end_ns)
+        if snapshot.measurement != part.measurement or any((one["start_ns"], one["end_ns"]) != bounds_ns for one in snapshot.coverage):
+            raise errors.SnapshotError("it is not of the epoch that its headers name")
+        if self.start_ns % (part.end_ns - self.start_ns) != 0:
+            raise errors.SnapshotError("only epochs that end by time are of the same time everywhere")
+        return any(one["observed_to_ns"] >= part.end_ns for one in snapshot.coverage)
+
+    def merge(self, snapshot, end_ns, key, digest):
+        """Adds a snapshot to those that it merges with."""
+        for group in self.groups:
+            try:
+                group.sum.merge(snapshot)
+            except errors.SnapshotError:
+                continue
+            group.parts[key] = digest
+            return
+        if len(self.groups) == GROUPS:
+            raise errors.SnapshotError(f"{GROUPS} agents before it differ from each other")
+        self.groups.append(Group(snapshot, end_ns, {key: digest}))
+
+    def leave_out(self, agent, reason):
+        """Notes that a snapshot is left out. The first reason of each agent counts."""
+        if agent not in self.left_out and len(self.left_out) < NAMED:
+            self.left_out[agent] = reason
+            self.heard.add(agent)
+            self.is_changed = True
+
+    def chosen(self):
+        """The group to report; `None` where nothing was merged."""
+        return max(self.groups, key=lambda group: len(group.agents), default=None)
+
+    def is_complete(self, expected):
+        """Whether each of these agents has sent all that it will send; never without a list."""
+        return expected is not None and self.heard >= expected
+
+    def completeness(self, expected):
+        """Of a report: how many agents there are, how many are in it, which are missing, and which are left
+        out, with the reason."""
+        chosen, left_out = self.chosen(), dict(self.left_out)
+        for group in self.groups:
+            if group is not chosen:
+                reason = difference(chosen.sum, group.sum)
+                left_out.update(dict.fromkeys(group.agents - chosen.agents, reason))
+        agents = set(expected) | chosen.agents | left_out.keys()
+        missing = sorted(agents - chosen.agents - left_out.keys())
+        return {"agents": len(agents), "reported": len(chosen.agents), "missing": missing, "left_out": left_out}
+
+
+def difference(one, other):
+    """Why two snapshots do not merge."""
+    try:
+        _copy(one).merge(other)
+    except errors.SnapshotError as error:
+        return str(error)
+    return "it does not merge with the others"
+
+
+def _copy(snapshot):
+    restore, state = snapshot.__reduce__()
+    return restore(*state)
