@@ -201,8 +201,16 @@ impl Snapshot {
     /// The cells of a linear sketch (count-min, count-sketch, k-ary), for databases: a row for each length of
     /// keys in bytes, 4 of IPv4 and 16 of IPv6 by source. Cells of several snapshots add up.
     fn cells(&self, py: Python<'_>) -> PyResult<Table> {
-        let rows = py.detach(|| cells::table(&self.lock()))?;
+        let rows = py.detach(|| cells::cells(&self.lock()))?;
         Ok(Table::new("cells", rows))
+    }
+
+    /// The registers of a distinct counter (hyperloglog, fm, linear-counting), for databases: a row for each
+    /// length of keys in bytes. Those of hyperloglog merge by their maximum; those of the others are bitmaps in
+    /// words of 32 bits, and merge by OR.
+    fn registers(&self, py: Python<'_>) -> PyResult<Table> {
+        let rows = py.detach(|| cells::registers(&self.lock()))?;
+        Ok(Table::new("registers", rows))
     }
 
     /// The cells that take a flow's weight, counted from 0, one in each row, and 1 or -1 as the weight is added

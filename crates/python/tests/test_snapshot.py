@@ -1,11 +1,14 @@
 """Snapshots: stored, merged, asked, and sent to other processes."""
 
+import functools
 import json
+import operator
 import os
 import pickle
 import subprocess
 import threading
 
+import pyarrow
 import pytest
 
 import flowgauge
@@ -116,3 +119,26 @@ def test_threads_that_merge_crosswise_end(capture):
     [thread.start() for thread in threads]
     [thread.join(60) for thread in threads]
     assert not any(thread.is_alive() for thread in threads)
+
+
+@pytest.mark.parametrize("algorithm", ["hyperloglog:registers=16", "hyperloglog:registers=1024", "fm:bitmaps=64", "linear-counting:bits=256"])
+@pytest.mark.parametrize("epoch", ["5p", "50p", "200p"])
+def test_registers_of_epochs_merge_to_those_of_all_packets(capture, algorithm, epoch):
+    def registers(snapshot):
+        rows = pyarrow.table(snapshot.registers()).to_pylist()
+        return {row["key_bytes"]: row["registers"] for row in rows}
+
+    options = {"key": "five-tuple", "algorithm": algorithm, "task": "cardinality", "snapshots": True, "seed": 1}
+    parts = [registers(snapshot) for snapshot in flowgauge.analyze(capture, epoch=epoch, **options).snapshots]
+    whole = registers(flowgauge.analyze(capture, **options).snapshots[0])
+    both = max if algorithm.startswith("hyper") else operator.or_
+    assert whole.keys() == {13, 37} and len(parts) > 1
+    for key_bytes, expected in whole.items():
+        assert [functools.reduce(both, each) for each in zip(*(part[key_bytes] for part in parts), strict=True)] == expected
+    assert any(whole[13]) and any(whole[37])
+
+
+def test_what_has_no_registers_is_refused(capture):
+    snapshot = flowgauge.analyze(capture, snapshots=True, **OPTIONS).snapshots[0]
+    with pytest.raises(flowgauge.SnapshotError, match="registers are those of hyperloglog, fm and linear-counting; this is"):
+        snapshot.registers()

@@ -255,6 +255,11 @@ pub trait Answers {
     fn cells(&self) -> Option<&dyn Cells> {
         None
     }
+    /// What a distinct counter has marked: registers that merge by their maximum, or the bits of its bitmaps
+    /// in words that merge by OR.
+    fn registers(&self) -> Option<Vec<u32>> {
+        None
+    }
 }
 
 /// Every flow of the epoch with its exact size (but for [`Answers::untracked`] ones).

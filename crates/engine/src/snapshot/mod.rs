@@ -189,6 +189,17 @@ impl Snapshot {
         lanes.filter_map(read).collect()
     }
 
+    /// The registers of a distinct counter, for each length of its keys in canonical bytes; none of other
+    /// algorithms. Those of hyperloglog merge by their maximum, the words of bitmaps (fm, linear-counting)
+    /// by OR.
+    pub fn registers(&self) -> Vec<(usize, Vec<u32>)> {
+        let lanes = self.summaries.lanes.iter().zip(self.config.key.lanes());
+        let read = |(summary, key_bytes): (&AnySummary, &usize)| {
+            Some((*key_bytes, summary.answers().registers()?))
+        };
+        lanes.filter_map(read).collect()
+    }
+
     /// The cells that take a flow's weight, one in each row of [`Self::cells`], and whether it is subtracted
     /// there: of the keys of the returned length.
     pub fn places(&self, flow: &CanonicalKey) -> Option<(usize, Vec<(usize, bool)>)> {

@@ -17,7 +17,7 @@ use crate::key::FlowKey;
 /// How flows mark words, and what marked words say.
 pub(super) trait Marks: Send + 'static {
     /// What the marks are in.
-    type Word: Number + BitOr<Output = Self::Word> + Send;
+    type Word: Number + BitOr<Output = Self::Word> + Into<u64> + Send;
     /// The parameter that says how many items the words have, and how many each of them has.
     const ITEMS: (&'static str, usize);
     /// Marks the flows with these digests.
@@ -100,5 +100,14 @@ impl<K: FlowKey, M: Marks> Summary<K> for Bitmaps<M> {
 impl<M: Marks> Answers for Bitmaps<M> {
     fn cardinality(&self) -> Option<Estimate> {
         Some(M::estimate(&self.words, self.packets as f64))
+    }
+
+    fn registers(&self) -> Option<Vec<u32>> {
+        let parts = size_of::<M::Word>() / size_of::<u32>();
+        let split = |word: &M::Word| {
+            let word: u64 = (*word).into();
+            (0..parts).map(move |part| (word >> (32 * part)) as u32)
+        };
+        Some(self.words.iter().flat_map(split).collect())
     }
 }

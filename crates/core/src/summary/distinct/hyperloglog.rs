@@ -26,8 +26,9 @@ const SEEN: usize = BATCH_PACKETS;
 const LEAST: usize = 1 << 4;
 const MOST: usize = 1 << 21;
 
-/// What the library writes before a set of hashes, and before the registers; the lowest bits of
+/// What the library writes before a list or a set of hashes, and before the registers; the lowest bits of
 /// byte 7 say which of them follow.
+const LIST_PREAMBLE_BYTES: usize = 8;
 const SET_PREAMBLE_BYTES: usize = 12;
 const SET: u8 = 1;
 const PREAMBLE_BYTES: usize = 40;
@@ -37,6 +38,9 @@ const REGISTERS: u8 = 2;
 fn mode(image: &[u8]) -> Option<u8> {
     image.get(7).map(|byte| byte & 3)
 }
+
+/// Bits of a hash that choose a register; the run of zeros stands above them.
+const SLOT_BITS: u32 = 26;
 
 /// The standard error of m registers is this ÷ √m (§1).
 const ERROR: f64 = 1.04;
@@ -214,5 +218,24 @@ impl Answers for HllRegisters {
             high: bounds(self.sketch.upper_bound(NumStdDev::Two)),
             confidence: Some(CONFIDENCE),
         })
+    }
+
+    fn registers(&self) -> Option<Vec<u32>> {
+        let image = self.sketch.serialize();
+        let hashes = match mode(&image) {
+            Some(REGISTERS) => {
+                let registers = image.get(PREAMBLE_BYTES..)?;
+                return Some(registers.iter().map(|register| u32::from(*register)).collect());
+            }
+            Some(SET) => image.get(SET_PREAMBLE_BYTES..)?,
+            _ => image.get(LIST_PREAMBLE_BYTES..)?,
+        };
+        let mut registers = vec![0; self.registers];
+        for hash in hashes.as_chunks::<4>().0 {
+            let hash = u32::from_le_bytes(*hash);
+            let register = &mut registers[hash as usize % self.registers];
+            *register = (hash >> SLOT_BITS).max(*register);
+        }
+        Some(registers)
     }
 }
