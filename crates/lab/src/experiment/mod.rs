@@ -8,6 +8,7 @@ mod again;
 mod agg_evict;
 mod antagonist;
 mod auto;
+mod caches;
 mod chart;
 mod exam;
 mod hashes;
@@ -94,6 +95,7 @@ pub(crate) const EXPERIMENTS: &[&Experiment] = &[
     &simple::FIG7,
     &simple::FIG8,
     &simple::MERGE,
+    &simple::CACHE,
     &simple::FIG9A,
     &simple::FIG9B,
     &simple::ZERO_LOSS,

@@ -2,6 +2,7 @@
 //! software" (SOSR 2018).
 
 mod array;
+mod cache;
 mod fig1;
 mod fig2;
 mod fig3;
@@ -19,6 +20,7 @@ mod zero_loss;
 use flowgauge_core::key::{Extract, FlowKey, Key8, KeyKind};
 
 pub(super) use array::ARRAY_SIZE;
+pub(super) use cache::CACHE;
 pub(super) use fig1::FIG1;
 pub(super) use fig2::FIG2;
 pub(super) use fig3::{FIG3, FIG3C};

@@ -188,6 +188,59 @@ impl<K: FlowKey, const PAYLOAD: usize> Runner<K> for Inline<K, PAYLOAD> {
     }
 }
 
+/// What tells which bytes of its memory a packet touches.
+pub(super) trait Traced<K: FlowKey>: Runner<K> {
+    /// Bytes of its memory.
+    fn memory_bytes(&self) -> usize;
+    /// The part of its entries that is taken; `None` where entries are not taken by keys.
+    fn load(&self) -> Option<f64>;
+    /// Takes a packet, and hands over the first byte and the number of bytes of each entry that it reads.
+    fn trace(&mut self, key: K, touch: &mut dyn FnMut(usize, usize));
+}
+
+/// Of linear tables and overwriting arrays.
+impl<K: FlowKey, const PAYLOAD: usize> Traced<K> for Inline<K, PAYLOAD> {
+    fn memory_bytes(&self) -> usize {
+        self.entries.memory_bytes()
+    }
+
+    fn load(&self) -> Option<f64> {
+        let held = self.entries.iter().filter(|entry| entry.packets > 0).count();
+        Some(held as f64 / self.entries.len() as f64)
+    }
+
+    fn trace(&mut self, key: K, touch: &mut dyn FnMut(usize, usize)) {
+        let mask = self.entries.len() - 1;
+        let digest = key.digest(&self.digester);
+        let [home, _] = self.groups(digest);
+        let buckets = match self.rule {
+            Rule::Linear => match self.probe(key, home) {
+                Some(at) => 1 + (at.wrapping_sub(home) & mask),
+                None => PROBES,
+            },
+            _ => 1,
+        };
+        let bytes = size_of::<Entry<K, PAYLOAD>>();
+        (home..home + buckets).for_each(|at| touch((at & mask) * bytes, bytes));
+        self.count(key, digest, 64);
+    }
+}
+
+/// Their counters need not be counted: which ones a packet touches depends on its key alone.
+impl<K: FlowKey, const ROWS: usize> Traced<K> for Rows<K, ROWS> {
+    fn memory_bytes(&self) -> usize {
+        self.counters.memory_bytes()
+    }
+
+    fn load(&self) -> Option<f64> {
+        None
+    }
+
+    fn trace(&mut self, key: K, touch: &mut dyn FnMut(usize, usize)) {
+        self.places(&key).into_iter().for_each(|place| touch(4 * place, 4));
+    }
+}
+
 /// A linear table whose buckets have a key and a pointer to its value; values in the order of arrival.
 pub(super) struct Apart<K, const PAYLOAD: usize> {
     digester: Digester,
