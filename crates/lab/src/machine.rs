@@ -17,19 +17,39 @@ pub(crate) fn describe() -> String {
     format!("{model}, {cores} cores, instruction set {}", Isa::best())
 }
 
+/// What the system says of the first core.
+fn of_core(file: &str) -> Option<String> {
+    let path = format!("/sys/devices/system/cpu/cpu0/{file}");
+    Some(fs::read_to_string(path).ok()?.trim().to_owned())
+}
+
+/// What it says of the data caches, nearest first: these files of each.
+fn of_caches<const FILES: usize>(files: [&str; FILES]) -> Vec<[String; FILES]> {
+    let cache = |index: usize| {
+        let of = |file: &str| of_core(&format!("cache/index{index}/{file}"));
+        let told = files.map(|file| of(file).unwrap_or_default());
+        (of("type")? != "Instruction").then_some(told)
+    };
+    (0..8).filter_map(cache).collect()
+}
+
 /// The data caches of the first core, nearest first, and who governs its clock.
 pub(crate) fn caches() -> String {
-    let cpu = "/sys/devices/system/cpu/cpu0";
-    let read = |file: String| Some(fs::read_to_string(file).ok()?.trim().to_owned());
-    let cache = |index: usize| {
-        let of = |what: &str| read(format!("{cpu}/cache/index{index}/{what}"));
-        let (level, kind, size) = (of("level")?, of("type")?, of("size")?);
-        (kind != "Instruction").then(|| format!("L{level} {size}"))
-    };
-    let caches: Vec<String> = (0..8).filter_map(cache).collect();
+    let caches = of_caches(["level", "size"]).into_iter();
+    let caches: Vec<String> = caches.map(|[level, size]| format!("L{level} {size}")).collect();
     let caches = if caches.is_empty() { "not readable".to_owned() } else { caches.join(", ") };
-    let governor = read(format!("{cpu}/cpufreq/scaling_governor"));
+    let governor = of_core("cpufreq/scaling_governor");
     format!("caches {caches}; governor {}", governor.as_deref().unwrap_or("not readable"))
+}
+
+/// Bytes and ways of the data caches of the first core, nearest first; none where they are not readable.
+pub(crate) fn cache_sizes() -> Vec<(usize, usize)> {
+    let caches = of_caches(["size", "ways_of_associativity"]).into_iter();
+    let sizes = caches.map(|[size, ways]| {
+        let kilobytes: usize = size.strip_suffix('K')?.parse().ok()?;
+        Some((kilobytes << 10, ways.parse().ok().filter(|ways| *ways > 0)?))
+    });
+    sizes.collect::<Option<_>>().unwrap_or_default()
 }
 
 /// Memory of this process that is in use, in MB; not a number where the system does not say.

@@ -47,8 +47,11 @@ pub(crate) fn beside<T>(
 }
 
 impl Antagonist {
+    /// Bytes of a piece of work.
+    pub(super) const PIECE_BYTES: usize = 8 * PIECE;
+
     /// A piece of work on words, a power of two of them, that begins where `at` says.
-    fn work(self, words: &mut [u64], at: u64) -> u64 {
+    pub(super) fn work(self, words: &mut [u64], at: u64) -> u64 {
         let mask = words.len() - 1;
         let mut place = at;
         for _ in 0..PIECE {

@@ -1,0 +1,159 @@
+//! Memory by simulation: a controller that serves one line after another, threads that keep it busy, and
+//! a loop over batches that waits for its lines.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::caches::LINE_BYTES;
+
+/// Batches of a simulation; those of the first half are a warm-up.
+const BATCHES: u64 = 2_000;
+
+/// A machine's memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Memory {
+    /// Nanoseconds until a line is there that no other delays.
+    pub(super) latency_ns: f64,
+    /// The same where the last-level cache has it.
+    pub(super) cached_ns: f64,
+    /// Bytes a nanosecond that the controller serves at most.
+    pub(super) capacity: f64,
+    /// Bytes a nanosecond that one thread beside takes alone.
+    pub(super) thread: f64,
+    /// Lines that the measured core waits for at once.
+    pub(super) window: f64,
+}
+
+/// A loop over batches of packets.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Work {
+    /// Packets of a batch.
+    pub(super) packets: usize,
+    /// Lines of a packet that the core's own caches do not have.
+    pub(super) lines: f64,
+    /// Nanoseconds of a packet with nothing beside, where the last-level cache has these lines.
+    pub(super) alone_ns: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// A batch begins.
+    Batch,
+    /// A line of the batch is there.
+    Line,
+    /// A line of a thread beside is there.
+    Beside,
+}
+
+/// The controller, and what is to come. All times are in picoseconds.
+struct Controller {
+    serve: u64,
+    rest: u64,
+    /// When it has served all that was asked for.
+    free: u64,
+    events: BinaryHeap<Reverse<(u64, Event)>>,
+}
+
+impl Controller {
+    /// Asks for a line, whose arrival is this event.
+    fn ask(&mut self, now: u64, event: Event) {
+        self.free = self.free.max(now) + self.serve;
+        self.events.push(Reverse((self.free + self.rest, event)));
+    }
+}
+
+impl Memory {
+    /// Nanoseconds of a packet beside so many threads, which leave nothing of the last-level cache: all
+    /// lines come from memory.
+    ///
+    /// A batch asks for its lines in advance, as many at once as the window holds, and computes when all
+    /// are there. A thread has a fixed number of lines under way, as many as its rate alone takes by
+    /// Little's law, and asks for the next when one is there. The controller serves in order of arrival.
+    pub(super) fn packet_ns(&self, work: &Work, threads: usize) -> f64 {
+        if threads == 0 {
+            return work.alone_ns;
+        }
+        let line = LINE_BYTES as f64;
+        let serve = picoseconds(line / self.capacity);
+        let rest = picoseconds(self.latency_ns).saturating_sub(serve);
+        let mut controller = Controller { serve, rest, free: 0, events: BinaryHeap::new() };
+        let under_way = (self.thread * self.latency_ns / line).round().max(1.0) as usize;
+        for _ in 0..threads * under_way {
+            controller.ask(0, Event::Beside);
+        }
+        let window = (self.window.round() as usize).max(1);
+        let waits = work.lines * self.cached_ns / window as f64;
+        let compute = picoseconds((work.alone_ns - waits).max(0.0) * work.packets as f64);
+        // Lines of the batch that were not asked for, lines under way, and the fraction of a line that is
+        // left to later batches.
+        let (mut left, mut waiting, mut owed) = (0, 0, 0.0);
+        let (mut begun, mut half) = (0, 0);
+        controller.events.push(Reverse((0, Event::Batch)));
+        while let Some(Reverse((now, event))) = controller.events.pop() {
+            match event {
+                Event::Beside => controller.ask(now, Event::Beside),
+                Event::Line if left > 0 => {
+                    left -= 1;
+                    controller.ask(now, Event::Line);
+                }
+                Event::Line => waiting -= 1,
+                Event::Batch => {
+                    match begun {
+                        _ if begun == BATCHES / 2 => half = now,
+                        BATCHES => {
+                            let packets = BATCHES / 2 * work.packets as u64;
+                            return (now - half) as f64 / 1e3 / packets as f64;
+                        }
+                        _ => {}
+                    }
+                    begun += 1;
+                    owed += work.lines * work.packets as f64;
+                    left = owed as usize;
+                    owed -= left as f64;
+                    waiting = window.min(left);
+                    left -= waiting;
+                    (0..waiting).for_each(|_| controller.ask(now, Event::Line));
+                }
+            }
+            if event != Event::Beside && waiting == 0 {
+                controller.events.push(Reverse((now + compute, Event::Batch)));
+            }
+        }
+        f64::NAN
+    }
+}
+
+fn picoseconds(nanoseconds: f64) -> u64 {
+    (nanoseconds * 1e3) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MEMORY: Memory =
+        Memory { latency_ns: 64.0, cached_ns: 16.0, capacity: 16.0, thread: 8.0, window: 8.0 };
+    const WORK: Work = Work { packets: 64, lines: 0.5, alone_ns: 20.0 };
+
+    /// 32 lines of a batch in a window of 8 are four times the latency, instead of four times the
+    /// cache's: 4 * (64 - 16) / 64 packets are 3 ns more.
+    #[test]
+    fn an_idle_controller_delays_nothing() {
+        let idle = Memory { thread: 1.0, capacity: 1e6, ..MEMORY };
+        assert!((idle.packet_ns(&WORK, 1) - 23.0).abs() < 0.05, "{}", idle.packet_ns(&WORK, 1));
+        assert!((idle.packet_ns(&WORK, 0) - 20.0).abs() < 1e-9);
+        let nothing = Work { lines: 0.0, ..WORK };
+        assert!((MEMORY.packet_ns(&nothing, 7) - 20.0).abs() < 1e-6);
+    }
+
+    /// Beside threads that ask for more than it serves, a line waits for all that are under way: 7 threads
+    /// with 8 each and the window's 8, of 4 ns, are 256 ns, and four times that a batch.
+    #[test]
+    fn a_busy_controller_serves_in_turn() {
+        let wanted = 19.0 + 4.0 * 256.0 / 64.0;
+        let busy = MEMORY.packet_ns(&WORK, 7);
+        assert!((busy / wanted - 1.0).abs() < 0.05, "{busy} instead of {wanted}");
+        let times: Vec<f64> = (0..8).map(|threads| MEMORY.packet_ns(&WORK, threads)).collect();
+        assert!(times.is_sorted(), "{times:?}");
+    }
+}

@@ -1,0 +1,94 @@
+//! What the memory of this machine does: latency, lines at once, and rate.
+
+use std::hint::black_box;
+use std::thread;
+use std::time::Instant;
+
+use flowgauge_kernel::Zeroed;
+
+use super::antagonist::Antagonist;
+use super::caches::LINE_BYTES;
+use super::pages::zeroed;
+
+/// Reads of a measurement, and times that it is repeated.
+const READS: usize = 1 << 20;
+const TIMES: usize = 5;
+
+/// A line, whose first number says where to go on.
+type Line = [u64; LINE_BYTES / 8];
+
+/// A ring through all lines of so many bytes, in random order (Sattolo's algorithm).
+fn ring(bytes: usize) -> Zeroed<Line> {
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut lines: Zeroed<Line> = zeroed(bytes / LINE_BYTES);
+    (0..lines.len()).for_each(|at| lines[at][0] = at as u64);
+    for at in (1..lines.len()).rev() {
+        let other = random.usize(0..at);
+        let (one, two) = (lines[at][0], lines[other][0]);
+        (lines[at][0], lines[other][0]) = (two, one);
+    }
+    lines
+}
+
+/// Nanoseconds of this work at best: what else runs meanwhile delays it, and nothing speeds it up.
+fn least_ns(mut work: impl FnMut()) -> f64 {
+    let times = (0..TIMES).map(|_| {
+        let start = Instant::now();
+        work();
+        start.elapsed().as_nanos() as f64
+    });
+    times.fold(f64::INFINITY, f64::min)
+}
+
+/// Nanoseconds of a read of a random line among so many bytes, one after another, and of one where each
+/// need not wait for that before it.
+pub(super) fn read_ns(bytes: usize) -> [f64; 2] {
+    let lines = ring(bytes);
+    let mut at = 0;
+    let waiting = least_ns(|| {
+        at = (0..READS).fold(at, |at, _| lines[at as usize][0]);
+        black_box(at);
+    });
+    let (mask, mut random) = (lines.len().next_power_of_two() - 1, 1_u64);
+    let at_once = least_ns(|| {
+        let mut sum = 0;
+        for _ in 0..READS {
+            random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            sum += lines.get((random >> 20) as usize & mask).map_or(0, |line| line[0]);
+        }
+        black_box(sum);
+    });
+    [waiting, at_once].map(|ns| ns / READS as f64)
+}
+
+/// Bytes a nanosecond that so many threads read and write together, each as [`Antagonist::Stream`] does in
+/// memory of so many bytes.
+pub(super) fn stream_rate(threads: usize, bytes: usize) -> f64 {
+    let pieces = 4 * bytes / Antagonist::PIECE_BYTES;
+    let mut memories = vec![vec![1_u64; bytes / 8]; threads];
+    let ns = least_ns(|| {
+        thread::scope(|scope| {
+            for words in &mut memories {
+                scope.spawn(|| {
+                    (0..pieces).fold(0, |at, _| Antagonist::Stream.work(words, at));
+                });
+            }
+        });
+    });
+    // Each word is read and written.
+    (2 * threads * pieces * Antagonist::PIECE_BYTES) as f64 / ns
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_goes_through_every_line() {
+        let lines = ring(1 << 14);
+        let steps = std::iter::successors(Some(lines[0][0]), |at| Some(lines[*at as usize][0]));
+        assert_eq!(steps.take_while(|at| *at != 0).count() + 1, lines.len());
+        let [waiting, at_once] = read_ns(1 << 14);
+        assert!(waiting > 0.0 && at_once > 0.0 && stream_rate(1, 1 << 17) > 0.0);
+    }
+}
