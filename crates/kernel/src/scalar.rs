@@ -1,7 +1,7 @@
 //! The frozen digest formula, one key at a time: the twin of every vector kernel.
 //!
 //! The formula belongs to the rapidhash and wyhash family: 64 × 64 → 128-bit multiplies, folded.
-//! ARCHITECTURE.md writes it down with test vectors; it must never change, since summaries of
+//! `docs/digest.md` gives it with test vectors. It must never change, since summaries of
 //! different hosts merge only while their digests agree.
 
 /// Multiplies to 128 bits and returns the low and the high half.

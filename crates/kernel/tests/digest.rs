@@ -76,7 +76,7 @@ fn words_of_digests_are_folded_alike_on_every_instruction_set() {
     }
 }
 
-/// The values that ARCHITECTURE.md prints: they may never change.
+/// The values that `docs/digest.md` prints: they may never change.
 #[test]
 fn the_formula_is_frozen() {
     let seed = Seed::number(1);

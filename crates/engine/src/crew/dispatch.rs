@@ -13,7 +13,7 @@ use crate::intake::{Crew, Ended};
 /// How a packet finds its worker.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Way {
-    /// By bits 48 to 63 of the digest, which goes with the packet.
+    /// By the digest, which travels with the packet.
     Digest(Digester),
     /// By the number of one-bits of the source address: the first bytes of a key, so many in either
     /// lane.
