@@ -101,6 +101,10 @@ fn the_formula_is_frozen() {
         0xe1fb_0da2_8274_2b24,
     ];
     assert_eq!(digests.map(|d| format!("{d:016x}")), frozen.map(|d| format!("{d:016x}")));
+    let page = include_str!("../../../docs/digest.md");
+    for digest in frozen {
+        assert!(page.contains(&format!("`{digest:016x}`")), "docs/digest.md lacks {digest:016x}");
+    }
 }
 
 /// Flipping any input bit flips each output bit in half of the keys: with 65,536 keys a deviation
