@@ -3,21 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use flowgauge_capture::Captures;
-use flowgauge_core::summary::Parameters;
 use flowgauge_engine::Config;
-use flowgauge_engine::auto::{Choice, Sample, Tried, Wanted, choose};
+use flowgauge_engine::auto::{Choice, Sample, Tried, choose};
 use flowgauge_engine::sink::layout::{Align, Page, Table, paragraph};
 use flowgauge_engine::sink::units::{count, percent};
-use flowgauge_options::{Asked, Measurement};
+use flowgauge_options::Asked;
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, complain};
-
-/// The name that is none of the catalog's.
-pub(crate) const AUTO: &str = "auto";
-
-/// Half the width that bounds may have where nothing is asked: a tenth of the default threshold.
-const ERROR: f64 = 0.0001;
 
 /// Candidates that an explanation lists at most.
 const LISTED: usize = 15;
@@ -25,13 +18,13 @@ const LISTED: usize = 15;
 /// The configurations with an algorithm chosen where that is left to the engine; each choice is told on
 /// standard error.
 pub(crate) fn decided(asked: Vec<Asked>, files: &[PathBuf]) -> Result<Vec<Config>, Failure> {
-    let decide = |Asked { measurement, config, .. }| {
-        Ok(match chosen(&config, &measurement, files)? {
+    let decide = |asked: Asked| {
+        Ok(match chosen(&asked, files)? {
             Some(choice) => {
                 complain(&line(&choice));
                 choice.config
             }
-            None => config,
+            None => asked.config,
         })
     };
     asked.into_iter().map(decide).collect()
@@ -39,33 +32,14 @@ pub(crate) fn decided(asked: Vec<Asked>, files: &[PathBuf]) -> Result<Vec<Config
 
 /// What is chosen, where it is left to the engine: for the first of the files that can be read
 /// twice, or for packets as on a backbone.
-pub(crate) fn chosen(
-    config: &Config,
-    measurement: &Measurement,
-    files: &[PathBuf],
-) -> Result<Option<Choice>, Failure> {
-    if config.algorithm != AUTO {
-        let given = measurement.error.is_some() || measurement.rate.is_some();
-        return if given {
-            let message = "--error and --rate need --algorithm auto";
-            Err(Failure::Usage(message.to_owned()))
-        } else {
-            Ok(None)
-        };
-    }
-    if config.parameters != Parameters::default() || !config.accelerators.is_empty() {
-        return Err(Failure::Usage(
-            "--algorithm auto chooses parameters and accelerators by itself; leave them out"
-                .to_owned(),
-        ));
-    }
+pub(crate) fn chosen(asked: &Asked, files: &[PathBuf]) -> Result<Option<Choice>, Failure> {
+    let Some(wanted) = asked.wanted()? else { return Ok(None) };
     let sample = match files.iter().find(|file| again(file)) {
         Some(file) => Sample::of(&mut Captures::open([file])),
         None => backbone()?,
     };
     let sample = if sample.is_empty() { backbone()? } else { sample };
-    let wanted = Wanted { error: measurement.error.unwrap_or(ERROR), rate: measurement.rate };
-    Ok(Some(choose(config, wanted, sample)?))
+    Ok(Some(choose(&asked.config, wanted, sample)?))
 }
 
 fn backbone() -> Result<Sample, Failure> {

@@ -11,7 +11,6 @@ use flowgauge_engine::sink::layout::{Align, Page, Table, paragraph};
 use flowgauge_engine::sink::parameters;
 use flowgauge_engine::sink::units::{count, memory, plural};
 use flowgauge_engine::{Config, EpochLength, Explanation, Plan};
-use flowgauge_options::Asked;
 use serde_json::json;
 
 use crate::args::{Format, Reading};
@@ -25,9 +24,9 @@ pub(crate) fn run(reading: &Reading) -> Result<(), Failure> {
     let output = &reading.run.output;
     output.text_or_json("an explanation")?;
     let (mut configs, mut choices) = (Vec::new(), Vec::new());
-    for Asked { measurement, config, .. } in configs_asked(&reading.run, EpochLength::Whole)? {
-        let choice = auto::chosen(&config, &measurement, &reading.files)?;
-        configs.push(choice.as_ref().map_or(config, |choice| choice.config.clone()));
+    for asked in configs_asked(&reading.run, EpochLength::Whole)? {
+        let choice = auto::chosen(&asked, &reading.files)?;
+        configs.push(choice.as_ref().map_or(asked.config, |choice| choice.config.clone()));
         choices.push(choice);
     }
     let plan = Plan::several(configs.clone())?;

@@ -8,6 +8,7 @@ use clap::builder::RangedU64ValueParser;
 use flowgauge_core::packet::Tunnels;
 use flowgauge_core::summary::Parameters;
 use flowgauge_core::task::OVERVIEW;
+use flowgauge_engine::auto::Wanted;
 use flowgauge_engine::seed::{self, SeedError};
 use flowgauge_engine::{Config, Dispatch, EpochLength, Overrun};
 use flowgauge_kernel::Seed;
@@ -128,6 +129,37 @@ pub enum Refusal {
     Usage(String),
     /// A file that they name cannot be read.
     Unreadable(String),
+}
+
+/// Half the width that bounds may have where nothing is asked: a tenth of the default threshold.
+const ERROR: f64 = 0.0001;
+
+/// The name of no algorithm: the engine chooses one.
+const AUTO: &str = "auto";
+
+impl Asked {
+    /// What the engine chooses an algorithm by; `None` where one is named.
+    ///
+    /// # Errors
+    /// Where the choice is restricted and an algorithm is named, or parameters are given for none.
+    pub fn wanted(&self) -> Result<Option<Wanted>, Refusal> {
+        let Self { measurement, config, .. } = self;
+        if config.algorithm != AUTO {
+            let given = measurement.error.is_some() || measurement.rate.is_some();
+            return if given {
+                Err(Refusal::Usage("--error and --rate need --algorithm auto".to_owned()))
+            } else {
+                Ok(None)
+            };
+        }
+        if config.parameters != Parameters::default() || !config.accelerators.is_empty() {
+            let text =
+                "--algorithm auto chooses parameters and accelerators by itself; leave them out";
+            return Err(Refusal::Usage(text.to_owned()));
+        }
+        let error = measurement.error.unwrap_or(ERROR);
+        Ok(Some(Wanted { error, rate: measurement.rate }))
+    }
 }
 
 impl Running {

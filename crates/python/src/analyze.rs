@@ -8,9 +8,10 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use flowgauge_capture::{Files, Streams, in_order};
+use flowgauge_capture::{Captures, Files, Streams, in_order};
+use flowgauge_engine::auto::{Sample, choose};
 use flowgauge_engine::source::Inputs;
-use flowgauge_engine::{EngineError, EpochLength, Outcome, Plan, run_inputs};
+use flowgauge_engine::{Config, EngineError, EpochLength, Outcome, Plan, run_inputs};
 use flowgauge_options::Asked;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -64,9 +65,10 @@ pub(crate) fn analyze(
     let run = thread::Builder::new().name("flowgauge".to_owned()).spawn(move || {
         // Dropped at the end of the work.
         let _working = working;
-        let inputs = inputs(captures, as_given, flag)?;
+        let (inputs, files) = inputs(captures, as_given, flag)?;
         let asked = running.configs(EpochLength::Whole, snapshots)?;
-        let configs = asked.iter().map(config).collect::<Result<Vec<_>, _>>()?;
+        let configs = asked.into_iter().map(|asked| decided(asked, &files));
+        let configs = configs.collect::<Result<Vec<_>, _>>()?;
         let seed = configs.first().and_then(|config| config.seed);
         let plan = Plan::several(configs)?;
         let mut kept = Kept::default();
@@ -131,31 +133,47 @@ fn captures(paths: &Bound<'_, PyAny>) -> PyResult<Given> {
     Err(Problem::Option(message.to_owned()).into())
 }
 
-/// The inputs, in the order of their first packets where all of them are files.
-fn inputs(given: Given, as_given: bool, stop: Arc<AtomicBool>) -> Result<Box<dyn Inputs>, Problem> {
+/// The inputs, in the order of their first packets where all of them are files, and these files.
+fn inputs(
+    given: Given,
+    as_given: bool,
+    stop: Arc<AtomicBool>,
+) -> Result<(Box<dyn Inputs>, Vec<PathBuf>), Problem> {
     let captures = match given {
         Given::Files(captures) => captures,
-        Given::Streams(streams) => return Ok(Box::new(Streams::new(streams, stop))),
+        Given::Streams(streams) => return Ok((Box::new(Streams::new(streams, stop)), Vec::new())),
     };
-    let files: Option<Vec<_>> = captures.iter().map(|one| one.whole().map(PathBuf::from)).collect();
-    if let Some(mut files) = files.filter(|_| !as_given) {
+    let mut files: Vec<_> = captures.iter().map(|one| one.path().to_owned()).collect();
+    if !as_given && captures.iter().all(Part::is_whole) {
         in_order(&mut files);
-        return Ok(Box::new(Files::new(files).until(stop)));
+        return Ok((Box::new(Files::new(files.clone()).until(stop)), files));
     }
     let captures = captures.into_iter().map(Part::capture).collect::<Result<_, _>>()?;
-    Ok(Box::new(Files::of(captures).until(stop)))
+    Ok((Box::new(Files::of(captures).until(stop)), files))
 }
 
-/// What the engine is asked for. It does not choose an algorithm by trials here.
-pub(crate) fn config(asked: &Asked) -> Result<flowgauge_engine::Config, Problem> {
-    let Asked { measurement, config, .. } = asked;
-    if config.algorithm == "auto" || measurement.error.is_some() || measurement.rate.is_some() {
-        return Err(Problem::Option(format!(
-            "'{}': algorithm=auto, error and rate are for the command; name an algorithm",
-            config.name
-        )));
+/// What the engine is asked for. An algorithm that is left to it is chosen by trials over the first packets of
+/// the files, or over packets as on a backbone, as by the command.
+fn decided(asked: Asked, files: &[PathBuf]) -> Result<Config, Problem> {
+    let Some(wanted) = asked.wanted()? else { return Ok(asked.config) };
+    let again = |file: &&PathBuf| file.metadata().is_ok_and(|metadata| metadata.is_file());
+    let sample = files.iter().find(again).map(|file| Sample::of(&mut Captures::open([file])));
+    let sample = match sample.filter(|sample| !sample.is_empty()) {
+        Some(sample) => sample,
+        None => Sample::backbone().map_err(|error| Problem::Failed(error.to_string()))?,
+    };
+    Ok(choose(&asked.config, wanted, sample)?.config)
+}
+
+/// What the engine is asked for, where `why` keeps it from choosing an algorithm by itself.
+pub(crate) fn named(asked: &Asked, why: &str) -> Result<Config, Problem> {
+    match asked.wanted()? {
+        None => Ok(asked.config.clone()),
+        Some(_) => Err(Problem::Option(format!(
+            "'{}': algorithm=auto {why}; name an algorithm",
+            asked.config.name
+        ))),
     }
-    Ok(config.clone())
 }
 
 /// What was wrong with the inputs, each of which is warned of. Where nothing could be read, that is an

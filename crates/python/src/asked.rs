@@ -6,7 +6,7 @@ use flowgauge_options::values;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::analyze::config;
+use crate::analyze::named;
 use crate::error::Problem;
 use crate::options;
 
@@ -32,7 +32,9 @@ pub(crate) fn _asked(
     let running = options::running(measure, options)?;
     let asked = py.detach(|| {
         let asked = running.configs(EpochLength::Whole, true)?;
-        let configs = asked.iter().map(config).collect::<Result<Vec<_>, _>>()?;
+        let why = "may choose another one for each part, and these do not merge";
+        let configs = asked.iter().map(|asked| named(asked, why));
+        let configs = configs.collect::<Result<Vec<_>, _>>()?;
         for config in &configs {
             let named = config.tasks.iter().flatten().filter_map(|name| task::find(name).ok());
             if let Some(entry) = named.into_iter().find(|entry| entry.timeline) {

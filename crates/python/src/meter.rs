@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyDict;
 
-use crate::analyze::config;
+use crate::analyze::named;
 use crate::columns::{Columns, Copied, ROWS};
 use crate::error::Problem;
 use crate::options;
@@ -78,7 +78,10 @@ impl Meter {
         let running = options::running(measure, options)?;
         let opened = py.detach(|| {
             let asked = running.configs(EpochLength::Whole, snapshots)?;
-            let configs = asked.iter().map(config).collect::<Result<Vec<_>, _>>()?;
+            let why =
+                "needs packets to try algorithms on, which a meter does not have at its start";
+            let configs = asked.iter().map(|asked| named(asked, why));
+            let configs = configs.collect::<Result<Vec<_>, _>>()?;
             let seed = configs.first().and_then(|config| config.seed);
             let (mut meters, group) = Plan::several(configs)?.build()?;
             let posted = Posted::default();

@@ -74,9 +74,14 @@ impl Part {
         part.map(Capture::Part).map_err(refused)
     }
 
-    /// The file, where it is all of one.
-    pub(crate) fn whole(&self) -> Option<&Path> {
-        self.length.is_none().then_some(&self.path)
+    /// The file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it is all of the file.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.length.is_none()
     }
 }
 

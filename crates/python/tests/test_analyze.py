@@ -65,7 +65,7 @@ def test_measurements_are_texts_or_options_by_name(capture):
         ({"workers": 0}, "invalid value '0' for '--workers <N>': 0 is not from 1 to 256"),
         ({"filter": "tcp porto 80"}, "porto"),
         ({"shared": True}, "need several workers"),
-        ({"algorithm": "auto"}, "name an algorithm"),
+        ({"error": "1%"}, "--error and --rate need --algorithm auto"),
         ({"measure": "a: kye=source"}, "unknown option 'kye' in 'a'; did you mean 'key'?"),
     ],
     ids=str,
@@ -75,6 +75,17 @@ def test_options_are_refused_in_the_words_of_the_command(capture, options, words
         flowgauge.analyze(capture, **options)
     assert words in str(refused.value)
     assert isinstance(refused.value, ValueError)
+
+
+def test_an_algorithm_is_chosen_by_trials(capture):
+    options = {"key": "source", "task": "top", "seed": 1, "algorithm": "auto", "error": "0.1%"}
+    exact = flowgauge.analyze(capture, key="source", task="top", seed=1)[0].dict()["tasks"]["top"]["items"]
+    reports = flowgauge.analyze(capture, snapshots=True, **options)
+    assert reports.snapshots[0].algorithm != "auto"
+    first = reports[0].dict()["tasks"]["top"]["items"][0]
+    assert first["key"] == exact[0]["key"] and first["packets"]["low"] <= 116 <= first["packets"]["high"]
+    with pytest.raises(flowgauge.OptionError, match="which a meter does not have at its start; name an algorithm"):
+        flowgauge.Meter(**options)
 
 
 def test_what_cannot_be_read_is_an_error_or_a_warning(capture, tmp_path):

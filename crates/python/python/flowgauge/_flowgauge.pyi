@@ -29,6 +29,8 @@ class _Options(TypedDict, total=False):
     hierarchy: Literal["bytes", "bits", "pair"] | None
     flow: _Texts | None
     algorithm: str | None
+    error: str | None
+    rate: str | None
     accelerator: _Texts | None
     memory: str | int | None
     count: int | None
