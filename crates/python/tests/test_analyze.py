@@ -24,6 +24,7 @@ OPTIONS = [
     {},
     {"key": "source", "task": ["top", "entropy"]},
     {"algorithm": "count-min", "memory": "64KiB", "epoch": "10s"},
+    {"algorithm": "count-min:columns=64", "audit": "1/4", "task": ["top"]},
     {"filter": "tcp port 22", "by": "bytes", "top": 3},
     {"accelerator": "uniform:sample=2", "algorithm": "count-sketch", "workers": 2},
     {"key": "source", "task": "flow-size", "flow": ["source=172.16.238.1", "source=172.16.238.131"]},

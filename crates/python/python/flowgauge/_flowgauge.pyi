@@ -32,6 +32,7 @@ class _Options(TypedDict, total=False):
     error: str | None
     rate: str | None
     accelerator: _Texts | None
+    audit: str | None
     memory: str | int | None
     count: int | None
     inner: bool | None
