@@ -10,6 +10,7 @@ BUDGET := 10155000
 LIBRARY := target/release/libflowgauge
 DEBUG = $(or $(CARGO_TARGET_DIR),target)/debug
 MATURIN := target/maturin/bin/maturin
+DOCS_VENV := target/docs
 PYTHON_VENV := target/python
 SPARK_VENV := target/spark
 SWITCH = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/flowgauge/ovs-3.1/switch
@@ -18,7 +19,7 @@ PACKAGES := -p flowgauge-capi
 AGENT := --features agent,kafka
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: build size dpdk agent deb package-test library python demo demo-agent collect-bench demo-network test agent-test python-test python-venv spark-test spark-venv console-test prometheus-test dpdk-test live-test lint bench python-bench spark-bench live-bench agent-bench accuracy gate speed golden tasks-expected deny fuzz interop ipfix-test kafka-test records-test html-test lab lab-dpdk peers-dpdk ovs ovs-test ovs-bench loom install uninstall soak soak-agent kafka-there cargo-there
+.PHONY: build docs size dpdk agent deb package-test library python demo demo-agent collect-bench demo-network test agent-test python-test python-venv spark-test spark-venv console-test prometheus-test dpdk-test live-test lint bench python-bench spark-bench live-bench agent-bench accuracy gate speed golden tasks-expected deny fuzz interop ipfix-test kafka-test records-test html-test lab lab-dpdk peers-dpdk ovs ovs-test ovs-bench loom install uninstall soak soak-agent kafka-there cargo-there
 
 build: cargo-there ## release build
 	cargo build --release --locked
@@ -55,6 +56,10 @@ library: cargo-there ## libflowgauge for programs in C, static and shared
 python: cargo-there ## a wheel of the Python package flowgauge below target/wheels; installs maturin below target
 	@[ -x $(MATURIN) ] || { python3 -m venv target/maturin && target/maturin/bin/pip install --quiet 'maturin>=1.16,<2'; }
 	$(MATURIN) build --quiet --release --locked --manifest-path crates/python/Cargo.toml --out target/wheels
+
+docs: ## the book of docs/ below target/book, where a dead link is an error; installs mkdocs-material below target
+	@[ -x $(DOCS_VENV)/bin/mkdocs ] || { python3 -m venv $(DOCS_VENV) && $(DOCS_VENV)/bin/pip install --quiet -r docs/requirements.txt; }
+	NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --strict
 
 demo: build ## a real capture, and a generated one of a million packets
 	@bash tests/demo.sh $(BINARY)
@@ -121,12 +126,13 @@ lint: kafka-there ## format, clippy, documentation, and that tests name their se
 	cargo clippy -p flowgauge -p flowgauge-agent --all-targets $(AGENT) --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 
-golden: cargo-there ## writes the expected stored forms, filter answers and C header anew, after a change that is meant; needs libpcap
+golden: cargo-there ## writes the expected stored forms, filter answers, C header and picture of the README anew, after a change that is meant; needs libpcap
 	FLOWGAUGE_GOLDEN=write cargo test --locked -p flowgauge-core --test laws golden
 	FLOWGAUGE_GOLDEN=write cargo test --locked -p flowgauge-engine --test snapshot golden
 	FLOWGAUGE_GOLDEN=write cargo test --locked -p flowgauge-filter --test libpcap written
 	FLOWGAUGE_GOLDEN=write cargo test --locked -p flowgauge-capi --test header
 	FLOWGAUGE_GOLDEN=write cargo test --locked -p flowgauge-records --test fuzz_corpus
+	FLOWGAUGE_GOLDEN=write cargo test --locked -p flowgauge --test command picture
 	FLOWGAUGE_GOLDEN=write cargo test --locked -p flowgauge-options -p flowgauge-agent --lib schema
 
 tasks-expected: build ## the expected answers of tests/tasks, made again by tshark, nfdump and tcpdump; as root it installs them
@@ -137,7 +143,7 @@ deny: cargo-there ## licences and sources of the dependencies; installs cargo-de
 	cargo deny --version >/dev/null 2>&1 || cargo install --locked cargo-deny
 	cargo deny check bans licenses sources
 
-bench: build ## the numbers of the README: in memory, at the end of epochs, and a capture of 20 million packets
+bench: build ## the numbers of docs/performance.md and docs/compared.md: in memory, at the end of epochs, and a capture of 20 million packets
 	cargo bench --workspace --locked
 	cargo test --release --locked -p flowgauge-engine --test run -- --ignored --nocapture the_end_of_an_epoch
 	cargo test --release --locked -p flowgauge-engine --test run -- --ignored --nocapture sampling_speed
