@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod analyze;
+mod book;
 mod cut;
 #[cfg(feature = "dpdk")]
 mod dpdk;
@@ -12,6 +13,7 @@ mod list;
 mod live;
 mod live_outputs;
 mod outputs;
+mod picture;
 mod refusals;
 mod run;
 mod seed;
