@@ -126,13 +126,13 @@ lint: kafka-there ## format, clippy, documentation, and that tests name their se
 	cargo clippy -p flowgauge -p flowgauge-agent --all-targets $(AGENT) --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 
-golden: cargo-there ## writes the expected stored forms, filter answers, C header and picture of the README anew, after a change that is meant; needs libpcap
+golden: cargo-there ## writes the expected stored forms, filter answers, C header, picture of the README and tables of docs/algorithms.md anew, after a change that is meant; needs libpcap
 	FLOWGAUGE_GOLDEN=write cargo test --locked -p flowgauge-core --test laws golden
 	FLOWGAUGE_GOLDEN=write cargo test --locked -p flowgauge-engine --test snapshot golden
 	FLOWGAUGE_GOLDEN=write cargo test --locked -p flowgauge-filter --test libpcap written
 	FLOWGAUGE_GOLDEN=write cargo test --locked -p flowgauge-capi --test header
 	FLOWGAUGE_GOLDEN=write cargo test --locked -p flowgauge-records --test fuzz_corpus
-	FLOWGAUGE_GOLDEN=write cargo test --locked -p flowgauge --test command picture
+	FLOWGAUGE_GOLDEN=write cargo test --locked -p flowgauge --test command -- picture catalog
 	FLOWGAUGE_GOLDEN=write cargo test --locked -p flowgauge-options -p flowgauge-agent --lib schema
 
 tasks-expected: build ## the expected answers of tests/tasks, made again by tshark, nfdump and tcpdump; as root it installs them

@@ -3,6 +3,7 @@
 
 mod analyze;
 mod book;
+mod catalog;
 mod cut;
 #[cfg(feature = "dpdk")]
 mod dpdk;
