@@ -7,19 +7,12 @@
 set -euo pipefail
 flowgauge=$(realpath "$1")
 cd "$(dirname "$0")"
+source ./free_port.sh
 folder=$(mktemp -d)
 collector=
 trap '[ -z "$collector" ] || kill "$collector" 2>/dev/null || true; rm -rf "$folder"' EXIT
 "$flowgauge" generate --packets 20000 --rate 10000 --flows 500 --ipv6 0.4 --seed 1 \
   --plant scan:destinations=200,packets=400 -o "$folder/capture.pcap"
-
-# A port that no collector listens at.
-free_port() {
-  python3 -c 'import socket
-with socket.socket(type=socket.SOCK_DGRAM) as probe:
-    probe.bind(("127.0.0.1", 0))
-    print(probe.getsockname()[1])'
-}
 
 # Runs an agent that exports to ADDRESS, and then ends the collector.
 export_to() {

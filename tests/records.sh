@@ -7,6 +7,7 @@
 set -euo pipefail
 flowgauge=$(realpath "$1")
 cd "$(dirname "$0")"
+source ./free_port.sh
 folder=$(mktemp -d)
 running=()
 trap 'kill "${running[@]}" 2>/dev/null || true; rm -rf "$folder"' EXIT
@@ -14,14 +15,6 @@ failed=0
 # Few enough flows that softflowd sends its templates once: it counts them wrong in later datagrams, and
 # nfacctd goes by the count.
 "$flowgauge" generate --packets 20000 --rate 10000 --flows 300 --ipv6 0.4 --seed 1 -o "$folder/capture.pcap"
-
-# A UDP port that no program listens at.
-free_port() {
-  python3 -c 'import socket
-with socket.socket(type=socket.SOCK_DGRAM) as probe:
-    probe.bind(("127.0.0.1", 0))
-    print(probe.getsockname()[1])'
-}
 
 there() {
   command -v "$1" >/dev/null || bash packages.sh "$2" >"$folder/log" 2>&1 \
