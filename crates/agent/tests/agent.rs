@@ -248,7 +248,7 @@ fn a_file_that_makes_no_sense_is_refused_with_the_line_and_the_code() {
             "sources.0={ interface: a, engine: dpdk }",
             "built without DPDK; build it with 'make agent",
         ),
-        ("sinks.files.format=csv", "unknown value 'csv'; write one of "),
+        ("sinks.files.format=csv", "unknown value 'csv'; available: "),
         ("sinks.console={ listen: here }", "invalid address 'here'; write an address and a port"),
         (
             "sinks.prometheus={ listen: '0.0.0.0:1' }",
@@ -363,6 +363,6 @@ fn anonymous_reports_have_the_same_numbers_and_no_address() {
         assert!(lines(&folder).iter().all(|line| line["labels"].is_null()));
     }
     let refused = run_file(&file, &["sinks.anonymize=hash"]).unwrap_err().to_string();
-    assert!(refused.ends_with("unknown value 'hash'; write one of prefix"), "{refused}");
+    assert!(refused.ends_with("unknown value 'hash'; available: prefix"), "{refused}");
     fs::remove_dir_all(folder).unwrap();
 }

@@ -1,10 +1,12 @@
 //! Stored epochs: written by `--save`, asked by `flowgauge query`, added up by `flowgauge merge`.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use flowgauge_core::unknown::suggestion;
 use flowgauge_engine::seed;
 use flowgauge_engine::sink::{Item, Outlets, Sink, SinkError, Takes, Text};
 use flowgauge_engine::snapshot::Snapshot;
@@ -98,9 +100,11 @@ pub(crate) fn query(query: &Query) -> Result<(), Failure> {
     let mut reader = Reader { memory, seed, bytes: Vec::new(), spare: None };
     let mut sum: Option<Sum> = None;
     let mut asked = 0;
+    let mut passed = BTreeSet::new();
     for path in files {
         let snapshot = reader.read(&path)?;
         if !query.selection.has(&snapshot) {
+            passed.insert(snapshot.config().name.clone());
             continue;
         }
         let step = query.selection.step_of(&snapshot);
@@ -120,19 +124,24 @@ pub(crate) fn query(query: &Query) -> Result<(), Failure> {
     }
     match sum {
         Some(sum) => sum.ask(query, &mut outlets)?,
-        None if asked == 0 => return Err(nothing(query)),
+        None if asked == 0 => return Err(nothing(query, &passed)),
         None => {}
     }
     output::end(outlets)
 }
 
-/// Says that no stored epoch is selected.
-fn nothing(query: &Query) -> Failure {
-    let names: Vec<_> = query.snapshots.iter().map(|path| path.display().to_string()).collect();
-    Failure::Failed(format!(
-        "no epoch in {} is of the measurement and time asked for; see --measurement, --from and --to",
-        names.join(", ")
-    ))
+/// Says that no stored epoch is selected. Those that were read and left out are of these measurements; in
+/// a journal, whose files tell theirs by name, none is read.
+fn nothing(query: &Query, passed: &BTreeSet<String>) -> Failure {
+    let measurement = query.selection.measurement.as_ref();
+    let left_out = |name: &&String| !passed.is_empty() && !passed.contains(*name);
+    if let Some(name) = measurement.filter(left_out) {
+        let known = suggestion(name, passed.iter().map(String::as_str));
+        return Failure::Failed(format!("unknown measurement '{name}'; {known}"));
+    }
+    let places = query.snapshots.iter().map(|path| path.display().to_string());
+    let places = places.collect::<Vec<_>>().join(", ");
+    Failure::Failed(format!("no epoch in {places} matches --measurement, --from and --to"))
 }
 
 /// Stored epochs added up.
@@ -149,7 +158,7 @@ impl Sum {
         let (own, name) = (&self.snapshot.config().name, &other.config().name);
         if own != name {
             return Err(Failure::Usage(format!(
-                "{}: this is of measurement '{name}', and those before are of '{own}'; choose one with \
+                "{}: it belongs to measurement '{name}', the ones before to '{own}'; choose one with \
                  --measurement",
                 path.display()
             )));

@@ -35,11 +35,17 @@ impl fmt::Display for Unknown {
         if let Some(of) = of {
             write!(f, " of {of}")?;
         }
-        match nearest(name, known.iter().copied()) {
-            Some(nearest) => write!(f, "; did you mean '{nearest}'?"),
-            None if known.is_empty() => write!(f, "; it has none"),
-            None => write!(f, "; available: {}", known.join(", ")),
-        }
+        write!(f, "; {}", suggestion(name, known.iter().copied()))
+    }
+}
+
+/// What to say behind a name that does not exist: the nearest that does, or all of them where none is near.
+pub fn suggestion<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    let known: Vec<&str> = known.into_iter().collect();
+    match nearest(name, known.iter().copied()) {
+        Some(nearest) => format!("did you mean '{nearest}'?"),
+        None if known.is_empty() => "there is none".to_owned(),
+        None => format!("available: {}", known.join(", ")),
     }
 }
 
@@ -100,6 +106,6 @@ mod tests {
         let said = Unknown::new("algorithm", "bloom", KNOWN).to_string();
         assert_eq!(said, "unknown algorithm 'bloom'; available: count-min, count-sketch, k-ary");
         let none = Unknown { of: Some("fm"), ..Unknown::new("parameter", "k", []) };
-        assert_eq!(none.to_string(), "unknown parameter 'k' of fm; it has none");
+        assert_eq!(none.to_string(), "unknown parameter 'k' of fm; there is none");
     }
 }

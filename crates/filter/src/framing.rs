@@ -184,7 +184,7 @@ impl Generator {
                 "test" => (0xef, 0xe3),
                 "xid" => (0xef, 0xaf),
                 "frmr" => (0xef, 0x87),
-                _ => return Err(Problem::usage(format!("unknown LLC type {name:?}"))),
+                _ => return Err(Problem::usage(format!("unknown LLC type '{name}'"))),
             }),
         };
         self.need(&[Link::Ethernet], "LLC")?;

@@ -159,11 +159,11 @@ impl Parser<'_> {
                     _ => None,
                 };
                 let unknown =
-                    || Problem::usage(format!("unknown protocol {name:?}; use its number"));
+                    || Problem::usage(unknown("protocol", name, names::like_protocol(name)));
                 self.generator.carries_protocol(number.ok_or_else(unknown)?, protocol)
             }
             None | Some(Kind::Host | Kind::Net) => Err(Problem::usage(format!(
-                "unknown address {name:?}; filters do not resolve names, so use the number"
+                "unknown address '{name}'; filters do not resolve names, so use the number"
             ))),
         }
     }
@@ -193,6 +193,14 @@ fn port(value: u64) -> Result<u16, Problem> {
     u16::try_from(value).map_err(|_| Problem::usage(format!("port {value} is above 65535")))
 }
 
+/// What is wrong with a name that the system's tables do not have, and the nearest that they have.
+fn unknown(what: &str, name: &str, like: Option<String>) -> String {
+    match like {
+        Some(like) => format!("unknown {what} '{name}' (did you mean '{like}'?)"),
+        None => format!("unknown {what} '{name}'; use its number"),
+    }
+}
+
 /// The port of a service, and the one transport that it is for, or `None` for all of them.
 fn service(name: &str, wanted: Option<Protocol>) -> Result<(u16, Option<Protocol>), Problem> {
     let (tcp, udp) = (names::service(name, "tcp"), names::service(name, "udp"));
@@ -201,21 +209,21 @@ fn service(name: &str, wanted: Option<Protocol>) -> Result<(u16, Option<Protocol
         (Some(tcp), _) => (tcp, Some(TCP)),
         (None, Some(udp)) => (udp, Some(UDP)),
         (None, None) => {
-            return Err(Problem::usage(format!("unknown port {name:?}; use its number")));
+            return Err(Problem::usage(unknown("port", name, names::like_service(name))));
         }
     };
     match (wanted, transport) {
         (None, transport) => Ok((port, transport)),
         (wanted, None) => Ok((port, wanted)),
         (wanted, transport) if wanted == transport => Ok((port, transport)),
-        _ => Err(Problem::usage(format!("port {name:?} belongs to another protocol"))),
+        _ => Err(Problem::usage(format!("port '{name}' belongs to another protocol"))),
     }
 }
 
 /// Two ports with a dash between: two numbers, or the names of two services.
 fn range(text: &str, wanted: Option<Protocol>) -> Result<((u16, u16), Option<Protocol>), Problem> {
     let Some((low, high)) = text.split_once('-') else {
-        return Err(Problem::usage(format!("invalid port range {text:?}; write it as 6000-6008")));
+        return Err(Problem::usage(format!("invalid port range '{text}'; write it as 6000-6008")));
     };
     if let (Ok(low), Ok(high)) = (low.parse(), high.parse()) {
         return Ok(((port(low)?, port(high)?), wanted));

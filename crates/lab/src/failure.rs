@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::io;
 
 use flowgauge_core::summary::BuildError;
+use flowgauge_core::unknown::Unknown;
 use flowgauge_engine::EngineError;
 use flowgauge_synthetic::ConfigError;
 
@@ -61,8 +62,8 @@ pub(crate) enum Failure {
     #[error("the run: {0}")]
     Run(#[from] EngineError),
     /// No experiment has this name.
-    #[error("no experiment is called '{0}'; 'flowgauge-lab list' names them all")]
-    Unknown(String),
+    #[error(transparent)]
+    Unknown(#[from] Unknown),
     /// DPDK does not start, or refuses a structure or a port.
     #[cfg(feature = "dpdk")]
     #[error("DPDK: {0}; it wants 512 MiB of memory, and no second process of DPDK here")]

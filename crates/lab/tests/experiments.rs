@@ -21,7 +21,10 @@ fn experiments_are_named_and_unknown_ones_refused() {
         assert!(named.lines().any(|line| line.starts_with(&format!("{name} "))), "{named}");
     }
     for (arguments, reason) in [
-        (&["run", "simple/fig99"][..], "no experiment is called 'simple/fig99'"),
+        (
+            &["run", "simple/fig99"][..],
+            "unknown experiment 'simple/fig99'; did you mean 'simple/fig9",
+        ),
         (&["run", "agg-evict/fig4", "--keys", "nowhere.pcap"], "nowhere.pcap"),
         (&["run", "agg-evict/fig4", "--key-bytes", "8"], "--keys"),
         (&["run", "agg-evict/fig4", "--keys", "a", "--key-bytes", "5"], "4, 8 or 13"),

@@ -1,7 +1,7 @@
 //! Measurements by name: words `option=value`, or YAML.
 
 use clap::{Args, FromArgMatches};
-use flowgauge_core::unknown::nearest;
+use flowgauge_core::unknown::suggestion;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
@@ -78,10 +78,7 @@ fn named(name: &str, options: Vec<(String, String)>) -> Result<Named, String> {
 }
 
 fn unknown<'a>(name: &str, option: &str, known: impl Iterator<Item = &'a str>) -> String {
-    let suggestion = nearest(option, known)
-        .map(|nearest| format!("; did you mean '{nearest}'?"))
-        .unwrap_or_default();
-    format!("unknown option '{option}' in '{name}'{suggestion}")
+    format!("unknown option '{option}' in '{name}'; {}", suggestion(option, known))
 }
 
 /// The measurements of a configuration file, as `docs/config.schema.json` describes it.
@@ -103,23 +100,17 @@ pub fn complaint(error: &serde_saphyr::Error) -> String {
         Some((position, problem)) if position.starts_with("line ") => problem,
         _ => problem,
     };
-    let unknown = problem.strip_prefix("unknown variant `").and_then(|rest| rest.split_once('`'));
-    if let Some((value, known)) = unknown {
-        let known = known.trim_start_matches(", expected ").trim_start_matches("one of ");
-        return format!("{place}unknown value '{value}'; write one of {known}");
+    for (prefix, what) in [("unknown variant `", "value"), ("unknown field `", "field")] {
+        let unknown = problem.strip_prefix(prefix).and_then(|rest| rest.split_once('`'));
+        if let Some((name, known)) = unknown {
+            let known = known.trim_start_matches(", expected ").trim_start_matches("one of ");
+            let known = known.split([',', ' ']).map(|name| name.trim_matches('`'));
+            let known = known.filter(|name| !name.is_empty() && *name != "or");
+            return format!("{place}unknown {what} '{name}'; {}", suggestion(name, known));
+        }
     }
-    let unknown = problem.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'));
-    let Some((field, known)) = unknown else {
-        let problem = problem.replace("sequence start", "a list, such as [a, b]");
-        return format!("{place}{}", problem.replace("mapping start", "fields, such as { a: b }"));
-    };
-    let known = known.trim_start_matches(", expected ").trim_start_matches("one of ");
-    let known = known.split(", ").map(|name| name.trim_matches('`'));
-    let suggestion = match nearest(field, known.clone()) {
-        Some(nearest) => format!("did you mean '{nearest}'?"),
-        None => format!("known fields: {}", known.collect::<Vec<_>>().join(", ")),
-    };
-    format!("{place}unknown field '{field}'; {suggestion}")
+    let problem = problem.replace("sequence start", "a list, such as [a, b]");
+    format!("{place}{}", problem.replace("mapping start", "fields, such as { a: b }"))
 }
 
 /// A configuration file.

@@ -1,7 +1,7 @@
 //! Options of the command line as Python's arguments.
 
 use clap::{Arg, Args, Command, FromArgMatches};
-use flowgauge_core::unknown::nearest;
+use flowgauge_core::unknown::suggestion;
 use flowgauge_options::{MAIN, Running, sentence};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -21,12 +21,10 @@ pub(crate) fn running(
     }
     for (name, value) in options.into_iter().flatten() {
         let name: String = name.extract()?;
-        let known = || command.get_arguments().map(|option| option.get_id().as_str());
+        let known = command.get_arguments().map(|option| option.get_id().as_str());
         let Some(option) = command.get_arguments().find(|option| *option.get_id() == *name) else {
-            let suggestion = nearest(&name, known())
-                .map(|nearest| format!("; did you mean '{nearest}'?"))
-                .unwrap_or_default();
-            return Err(Problem::Option(format!("unknown option '{name}'{suggestion}")).into());
+            let known = suggestion(&name, known);
+            return Err(Problem::Option(format!("unknown option '{name}'; {known}")).into());
         };
         arguments.extend(given(option, &value)?);
     }

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use flowgauge_core::unknown::nearest;
+use flowgauge_core::unknown::suggestion;
 use flowgauge_engine::sink::layout::Look;
 use flowgauge_engine::sink::{Format, Item, Json, Text};
 use pyo3::exceptions::PyKeyError;
@@ -160,10 +160,6 @@ impl Report {
 }
 
 /// Says that there is no such table.
-pub(crate) fn no_table<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone) -> PyErr {
-    let suggestion = match nearest(name, known.clone()) {
-        Some(nearest) => format!("did you mean '{nearest}'?"),
-        None => format!("available: {}", known.collect::<Vec<_>>().join(", ")),
-    };
-    PyKeyError::new_err(format!("no table '{name}'; {suggestion}"))
+pub(crate) fn no_table<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> PyErr {
+    PyKeyError::new_err(format!("unknown table '{name}'; {}", suggestion(name, known)))
 }

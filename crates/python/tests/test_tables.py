@@ -51,7 +51,7 @@ def test_a_table_spans_the_epochs(capture):
     assert len(each) == 4 and whole.combine_chunks().equals(pyarrow.concat_tables(each).combine_chunks())
     with pytest.raises(flowgauge.OptionError, match="several measurements, such as 'a' and 'b'"):
         reports["top"]
-    with pytest.raises(KeyError, match="no table 'tops'; did you mean 'top'"):
+    with pytest.raises(KeyError, match="unknown table 'tops'; did you mean 'top'"):
         reports[0]["tops"]
     with pytest.raises(IndexError):
         reports[100]

@@ -1,6 +1,6 @@
 //! One alert of the configuration.
 
-use flowgauge_core::unknown::nearest;
+use flowgauge_core::unknown::suggestion;
 use flowgauge_engine::Config;
 use flowgauge_options::values;
 use serde::Deserialize;
@@ -58,17 +58,8 @@ impl Rule {
         }
         let Some(name) = self.when.measurement() else { return Ok(()) };
         let Some(config) = measurements.iter().find(|config| config.name == name) else {
-            let known = || measurements.iter().map(|config| config.name.as_str());
-            return Err(match nearest(name, known()) {
-                Some(near) => format!("unknown measurement '{name}'; did you mean '{near}'?"),
-                None if measurements.is_empty() => {
-                    format!("unknown measurement '{name}'; there is none")
-                }
-                None => format!(
-                    "unknown measurement '{name}'; available: {}",
-                    known().collect::<Vec<_>>().join(", ")
-                ),
-            });
+            let known = measurements.iter().map(|config| config.name.as_str());
+            return Err(format!("unknown measurement '{name}'; {}", suggestion(name, known)));
         };
         let asked = |task: super::condition::Task| match &config.tasks {
             Some(tasks) => tasks.iter().any(|asked| asked == task.name()),
@@ -108,11 +99,11 @@ fn parse_lasting(text: &str) -> Result<Lasting, String> {
     match (words.next(), words.next(), words.next()) {
         (Some(number), Some("epoch" | "epochs"), None) => match number.parse() {
             Ok(epochs) if epochs > 0 => Ok(Lasting::Epochs(epochs)),
-            _ => Err(format!("'{number}' is no number of epochs from 1 on; {how}")),
+            _ => Err(format!("'{number}' is not a number of epochs (1 or more); {how}")),
         },
         (Some(time), None, None) => match values::time(time) {
             Ok(ns) => Ok(Lasting::Time(ns)),
-            Err(_) => Err(format!("'{time}' is no time; {how}")),
+            Err(_) => Err(format!("'{time}' is not a time; {how}")),
         },
         _ => Err(how.to_owned()),
     }

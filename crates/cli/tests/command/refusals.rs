@@ -133,6 +133,39 @@ fn the_right_words_are_named() {
     assert!(answer.code == 1 && answer.err.contains("none.pcap: cannot be read"), "{}", answer.err);
 }
 
+/// Every kind of name that users write gets the nearest one when it is misspelt.
+#[test]
+fn misspelt_names_get_the_nearest() {
+    let capture = file("misspelt.pcap", &pcap(&traffic()));
+    let configuration = file("misspelt.yaml", b"measurements:\n  web:\n    algoritm: count-min\n");
+    for (arguments, nearest) in [
+        (&["anlyze", &capture][..], "analyze"),
+        (&["analyze", "--frmat", "json", &capture], "--format"),
+        (&["analyze", "--by", "byts", &capture], "bytes"),
+        (&["list", "algoritms"], "algorithms"),
+        (&["analyze", "--task", "supersreaders", &capture], "superspreaders"),
+        (&["analyze", "--key", "five-tupel", &capture], "five-tuple"),
+        (&["analyze", "--key", "source+destination-prt", &capture], "destination-port"),
+        (&["analyze", "--task", "flow-size", "--flow", "sorce=1", &capture], "source"),
+        (&["analyze", "--algorithm", "space-savin", &capture], "space-saving"),
+        (&["analyze", "--algorithm", "count-min:rwos=2", &capture], "rows"),
+        (&["analyze", "--algorithm", "linear-table:layout=inlin", &capture], "inline"),
+        (&["analyze", "--accelerator", "skiper", &capture], "skipper"),
+        (&["analyze", "--accelerator", "skipper:epsilo=0.1", &capture], "epsilon"),
+        (&["analyze", "--accelerator", "agg-evict:policy=lur", &capture], "lru"),
+        (&["analyze", "--filter", "tcp dts port 80", &capture], "dst"),
+        (&["analyze", "--filter", "port doman", &capture], "domain"),
+        (&["analyze", "--filter", "ip proto igpm", &capture], "igmp"),
+        (&["analyze", "--measure", "web: fliter=tcp", &capture], "filter"),
+        (&["analyze", "-C", &configuration, &capture], "algorithm"),
+        (&["analyze", "--sink", "jsn:-", &capture], "json"),
+        (&["generate", "--plant", "floods"], "flood"),
+        (&["generate", "--plant", "scan:packet=3"], "packets"),
+    ] {
+        refused(arguments, &format!("did you mean '{nearest}'?"));
+    }
+}
+
 /// Of several workers, of answers during an epoch, and of what chooses the algorithm.
 #[test]
 fn what_does_not_go_together_is_refused_alike() {

@@ -90,8 +90,8 @@ fn a_choice_without_an_epoch_is_refused() {
         assert_eq!((answer.code, answer.out.as_str()), (code.into(), ""), "{}", answer.err);
         assert!(answer.err.contains(message) && answer.err.lines().count() == 1, "{}", answer.err);
     };
-    refused(&["--measurement", "flow"], 1, "no epoch in");
-    refused(&["--from", "1h"], 1, "see --measurement, --from and --to");
+    refused(&["--measurement", "flow"], 1, "'flow'; did you mean 'flows'?");
+    refused(&["--from", "1h"], 1, "matches --measurement, --from and --to");
     refused(&["--from", "yesterday"], 2, "write a time such as 2026-11-25T06:30:00Z");
     refused(&["--step", "0s"], 2, "a step must be longer than 0");
     refused(&[], 2, "choose one with --measurement");

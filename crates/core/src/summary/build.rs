@@ -10,7 +10,7 @@ use flowgauge_kernel::{Digester, Isa, Seed};
 use super::{Form, Memory, Summary};
 use crate::key::FlowKey;
 use crate::terms::{Hierarchy, Measure, Threshold};
-use crate::unknown::Unknown;
+use crate::unknown::{Unknown, nearest};
 
 /// A type of summary, as the catalog lists it.
 pub trait Describe {
@@ -289,12 +289,10 @@ impl Parameters {
     ) -> Result<&'static str, BuildError> {
         let Some(text) = self.get(name) else { return Ok(words[0]) };
         words.iter().copied().find(|word| *word == text).ok_or_else(|| {
-            BuildErrorKind::OutOfRange {
-                name,
-                value: text.to_owned(),
-                range: format!("one of {}", words.join(", ")),
-            }
-            .into()
+            let meant = nearest(text, words.iter().copied())
+                .map_or(String::new(), |meant| format!("; did you mean '{meant}'?"));
+            let range = format!("one of {}{meant}", words.join(", "));
+            BuildErrorKind::OutOfRange { name, value: text.to_owned(), range }.into()
         })
     }
 

@@ -6,6 +6,8 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use flowgauge_core::unknown::Unknown;
+
 use super::part::ALIKE;
 use super::setting::{Setting, Trace};
 use super::verdict::{Verdict, WORDS};
@@ -101,7 +103,8 @@ pub(super) fn compose(folder: &Path, left: &[(&str, String)]) -> Result<(), Fail
 fn chosen(names: &[String]) -> Result<Vec<&'static Experiment>, Failure> {
     let known = |name: &&String| EXPERIMENTS.iter().any(|e| e.name == **name);
     if let Some(name) = names.iter().find(|name| *name != ALL && !known(name)) {
-        return Err(Failure::Unknown(name.clone()));
+        let known = EXPERIMENTS.iter().map(|experiment| experiment.name);
+        return Err(Unknown::new("experiment", name, known).into());
     }
     let asked = |e: &&&Experiment| names.iter().any(|name| name == ALL || name == e.name);
     Ok(EXPERIMENTS.iter().filter(asked).copied().collect())
