@@ -83,7 +83,7 @@ END
   kill -INT "${running[@]}"
   wait "${running[@]}" || true
   running=()
-  grep -q "flow records come from 127.0.0.1" "$folder/agent.log" || cat "$folder/agent.log"
+  grep -q "receiving flow records from 127.0.0.1" "$folder/agent.log" || cat "$folder/agent.log"
   if command -v "${kind}capd" >/dev/null; then
     nfdump -R "$folder/capd" -q -N -6 -o 'fmt:%pr,%sa,%da,%sp,%dp,%pkt,%byt' >"$folder/flows.csv"
     echo -n "$name, ${kind}capd: "

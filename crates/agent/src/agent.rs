@@ -88,7 +88,7 @@ pub fn run(
         let (mut running, _data) = match (started, before.take()) {
             (Ok(started), _) => started,
             (Err(error), Some(before)) => {
-                warn(&format!("the configuration stays as it was: {error}"));
+                warn(&format!("keeping the configuration: {error}"));
                 configuration = before;
                 continue;
             }
@@ -148,7 +148,7 @@ fn again(
             Some(next)
         }
         Err(error) => {
-            warn(&format!("the configuration stays as it is: {error}"));
+            warn(&format!("keeping the configuration: {error}"));
             before
         }
     }

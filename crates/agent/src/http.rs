@@ -91,9 +91,9 @@ impl Health {
     /// What keeps the agent from measuring, if something does.
     pub(crate) fn problem(&self) -> Option<String> {
         match *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
-            None => Some("no source was read yet".to_owned()),
+            None => Some("no source has been read yet".to_owned()),
             Some(alive) if alive.elapsed() > UNREAD => {
-                Some(format!("a source was not read for {} s", alive.elapsed().as_secs()))
+                Some(format!("a source has not been read for {} s", alive.elapsed().as_secs()))
             }
             Some(_) => None,
         }
@@ -235,11 +235,11 @@ impl Guard {
         let has_body = header(CONTENT_LENGTH).is_some_and(|length| length != "0")
             || headers.contains_key(TRANSFER_ENCODING);
         if has_body {
-            return Some((StatusCode::PAYLOAD_TOO_LARGE, "a request has no body here\n"));
+            return Some((StatusCode::PAYLOAD_TOO_LARGE, "requests must not have a body\n"));
         }
         // A page of another site reaches a local server by a name of its own (DNS rebinding).
         if self.is_loopback && !header(HOST).is_some_and(is_local) {
-            return Some((StatusCode::FORBIDDEN, "the Host header is not of this host\n"));
+            return Some((StatusCode::FORBIDDEN, "the Host header names another host\n"));
         }
         let presented = header(AUTHORIZATION).and_then(|text| text.strip_prefix("Bearer "));
         // Hashes are compared in constant time.

@@ -175,7 +175,7 @@ fn check_memory(configs: &[Config]) -> Result<(), Problem> {
         return Ok(());
     }
     let text =
-        format!("the group needs {bytes} bytes of memory, more than there are; ask for less");
+        format!("the group needs {bytes} bytes of memory, more than is available; ask for less");
     Err(Problem::new(FG_EFAILED, text))
 }
 

@@ -207,7 +207,7 @@ unsafe fn read(settings: *const fg_settings) -> Result<fg_settings, Problem> {
     let size = unsafe { settings.cast::<usize>().read() };
     if size != size_of::<fg_settings>() {
         return Err(Problem::argument(
-            c"the settings have another size: set it to sizeof(struct fg_settings)",
+            c"the size in the settings is wrong: set it to sizeof(struct fg_settings)",
         ));
     }
     // SAFETY: there are as many bytes, of types that any bytes are valid for but the function; a null
@@ -271,8 +271,8 @@ pub extern "C" fn fg_queue(group: *const fg_group, queue: u32) -> *mut fg_meter 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fg_link(meter: *mut fg_meter, link: u32) -> c_int {
     entry(|| {
-        let link =
-            u16::try_from(link).map_err(|_| Problem::argument(c"a link type has 16 bits"))?;
+        let link = u16::try_from(link)
+            .map_err(|_| Problem::argument(c"a link type has at most 16 bits"))?;
         // SAFETY: the caller says so.
         let slot = unsafe { Slot::of(meter)? };
         slot.with(0, |own, _| *own = LinkType(link)).map(|()| FG_OK)
@@ -292,7 +292,7 @@ pub unsafe extern "C" fn fg_pick(
         // SAFETY: the caller says so.
         let slot = unsafe { Slot::of(meter)? };
         if packets > FG_WANT_MOST {
-            return Err(Problem::argument(c"a burst has 64 packets at most"));
+            return Err(Problem::argument(c"a burst has at most 64 packets"));
         }
         let burst = Arrivals { packets, bytes, time_ns: now_ns };
         wanted = slot.with(packets, |_, meter| meter.want(&burst))?;

@@ -41,7 +41,7 @@ impl Failure {
     pub(crate) fn message(self) -> String {
         match self {
             Self::Usage(message) | Self::Failed(message) | Self::Damaged(message) => message,
-            Self::Closed => "its reader has closed it".to_owned(),
+            Self::Closed => "its reader closed it".to_owned(),
         }
     }
 

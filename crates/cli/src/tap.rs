@@ -108,7 +108,10 @@ impl Recording {
 
     /// Gives up on the file, and says so at once: a live run may last for long.
     fn fail(&mut self, error: &io::Error) {
-        complain(&format!("cannot write {}: {error}; it has no more packets", self.name));
+        complain(&format!(
+            "cannot write {}: {error}; packets after that are missing in it",
+            self.name
+        ));
         self.failed = true;
     }
 }

@@ -222,9 +222,9 @@ fn signals_at_any_time_end_it_or_have_it_read_its_file_again() {
     wait("it measures no more", || place.lines().len() > epochs + 6);
     let ended = running.end("INT");
     let err = text(&ended.stderr);
-    assert!(err.contains("the configuration stays as it was: none0"), "{err}");
+    assert!(err.contains("keeping the configuration: none0"), "{err}");
     assert!(ended.status.success(), "{err}");
-    assert!(err.contains("the configuration stays as it is"), "{err}");
+    assert!(err.contains("keeping the configuration"), "{err}");
     assert!(err.contains("unknown field 'nonsense'"), "{err}");
     assert!(err.contains("Top flows by packets"), "USR1 printed no report: {err}");
     // The epochs of both configurations add up: reloads lose only what came while sources were closed.
@@ -312,7 +312,7 @@ fn an_agent_gives_up_what_it_does_not_need_and_its_helper_does_the_rest() {
     let err = text(&ended.stderr);
     assert!(err.contains("flowgauge: sandbox: user "), "{err}");
     let refusal = format!(
-        "the configuration stays as it is: the sandbox does not reach {}; restart to change",
+        "keeping the configuration: the sandbox does not reach {}; restart to change",
         other.display()
     );
     assert!(err.contains(&refusal), "{err}");
@@ -395,7 +395,7 @@ fn in_the_sandbox_an_interface_that_is_made_again_is_measured_again() {
         eprintln!("skipped: only root makes interfaces");
         return;
     }
-    measured_again("{ interface: here, queues: 2 }", "no capability but files of others");
+    measured_again("{ interface: here, queues: 2 }", "only the capability to read files of others");
     let xdp = "{ interface: here, queues: 1, engine: af-xdp, takes-traffic: true }";
     measured_again(xdp, "capabilities for af-xdp and files of others");
 }

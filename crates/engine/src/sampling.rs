@@ -32,7 +32,7 @@ impl Arrivals {
     /// # Panics
     /// When there are more than [`Self::MOST`].
     pub(crate) fn all(&self) -> u64 {
-        assert!(self.packets <= Self::MOST, "a burst has 64 packets at most");
+        assert!(self.packets <= Self::MOST, "a burst has at most 64 packets");
         match self.packets {
             0 => 0,
             packets => u64::MAX >> (Self::MOST - packets),

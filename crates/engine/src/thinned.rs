@@ -11,7 +11,7 @@ use flowgauge_core::terms::Measure;
 use crate::sampling::Traffic;
 
 /// Why a report is left out.
-pub(crate) const UNKNOWN: &str = "the packets are a sample, which does not tell it";
+pub(crate) const UNKNOWN: &str = "it cannot be estimated from a sample of packets";
 
 /// How the sizes of a sample err.
 pub(crate) struct Widening {

@@ -105,7 +105,7 @@ impl Interface {
         (!offloads.is_empty()).then(|| {
             format!(
                 "interface {name} joins packets into frames of up to 64 KiB before they are captured ({}): \
-                 'ethtool -K {name}{switches}' has those of the wire counted",
+                 'ethtool -K {name}{switches}' makes them count as on the wire",
                 offloads.join(", ")
             )
         })

@@ -128,7 +128,7 @@ fn captures(paths: &Bound<'_, PyAny>) -> PyResult<Given> {
         (false, true) => return Ok(Given::Files(files)),
         (true, false) => return Ok(Given::Streams(streams)),
         (true, true) => "no capture given; name files, or '-' for standard input",
-        (false, false) => "paths and open files do not go together; give either",
+        (false, false) => "paths and open files cannot be mixed; give one or the other",
     };
     Err(Problem::Option(message.to_owned()).into())
 }

@@ -38,7 +38,7 @@ impl Part {
     #[pyo3(signature = (path, offset=0, length=None))]
     fn new(path: PathBuf, offset: u64, length: Option<u64>) -> PyResult<Self> {
         if offset > 0 && length.is_none() {
-            let text = "give the length of a part, too";
+            let text = "give the length of the part, too";
             return Err(Problem::Option(text.to_owned()).into());
         }
         Ok(Self { path, offset, length })

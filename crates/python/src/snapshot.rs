@@ -151,9 +151,10 @@ impl Snapshot {
         for other in others {
             let other = other.cast_into::<Self>()?;
             if other.is(&slf) {
-                return Err(
-                    Problem::Snapshot("a snapshot is not merged with itself".to_owned()).into()
-                );
+                return Err(Problem::Snapshot(
+                    "a snapshot cannot be merged with itself".to_owned(),
+                )
+                .into());
             }
             let (own, other) = (slf.get(), other.get());
             let merged = slf.py().detach(|| {

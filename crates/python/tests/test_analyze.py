@@ -141,7 +141,7 @@ def test_open_files_are_read_as_streams(capture):
 
     with pytest.raises(flowgauge.CaptureError, match="broken: .*the store is gone"):
         flowgauge.analyze(Broken())
-    with pytest.raises(flowgauge.OptionError, match="paths and open files do not go together"):
+    with pytest.raises(flowgauge.OptionError, match="paths and open files cannot be mixed"):
         flowgauge.analyze([capture, io.BytesIO(data)])
 
 

@@ -49,7 +49,7 @@ def test_what_is_no_part_is_refused(large, tmp_path):
         flowgauge.analyze(flowgauge.Part(large, 100, size))
     with pytest.raises(OSError, match="nothing.pcap"):
         flowgauge.analyze(flowgauge.Part("nothing.pcap", 24, 100))
-    with pytest.raises(flowgauge.OptionError, match="give the length of a part"):
+    with pytest.raises(flowgauge.OptionError, match="give the length of the part"):
         flowgauge.Part(large, 24)
     with pytest.raises(OSError, match="cannot cut .*not a regular file"):
         flowgauge.cut(tmp_path, 2)

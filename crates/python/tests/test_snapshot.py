@@ -67,7 +67,7 @@ def test_what_does_not_add_up_is_refused_by_field(capture):
         with pytest.raises(flowgauge.SnapshotError, match=words):
             of().merge(of(**others))
     own = of()
-    with pytest.raises(flowgauge.SnapshotError, match="not merged with itself"):
+    with pytest.raises(flowgauge.SnapshotError, match="cannot be merged with itself"):
         own.merge(own)
     with pytest.raises(flowgauge.SnapshotError, match="both snapshots cover epoch 0"):
         own.merge(flowgauge.Snapshot.load(bytes(own)))

@@ -60,17 +60,17 @@ impl Collector {
         let is_first = |count| before.get(count) == 0 && exporter.account.get(count) > 0;
         let (broken, foreign) = (is_first(Count::Malformed), is_first(Count::UnknownVersion));
         if let (true, Some(format)) = (is_new, format) {
-            self.say(format!("flow records come from {from} ({})", format.name()));
+            self.say(format!("receiving flow records from {from} ({})", format.name()));
         }
         if broken {
             self.say(format!(
-                "a datagram of {from} ends too early or contradicts itself; what follows is counted as \
+                "a datagram from {from} is cut short or contradicts itself; further ones are counted as \
                  records_malformed"
             ));
         }
         if foreign {
             self.say(format!(
-                "a datagram of {from} is none of NetFlow 5 or 9, IPFIX or sFlow 5; what follows is \
+                "a datagram from {from} is not NetFlow 5 or 9, IPFIX or sFlow 5; further ones are \
                  counted as records_unknown_version"
             ));
         }

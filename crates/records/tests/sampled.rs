@@ -210,7 +210,7 @@ fn only_epochs_with_sampled_packets_are_widened() {
         let is_sampled = epoch == 1;
         let answered: Vec<_> = report.tasks.iter().map(|(name, _)| *name).collect();
         let left_out =
-            report.notes.iter().filter(|note| note.contains("the packets are a sample")).count();
+            report.notes.iter().filter(|note| note.contains("from a sample of packets")).count();
         assert_eq!((answered.len(), left_out), if is_sampled { (5, 4) } else { (9, 0) });
         let says = |note: &String| note.contains("sampled before they came here, up to 1 in 50");
         assert_eq!(report.notes.iter().any(says), is_sampled, "{:?}", report.notes);

@@ -224,7 +224,7 @@ impl Collector {
         let ahead_ns = start_ns.saturating_sub(now_ns);
         if ahead_ns > self.limits.keep_ns {
             let by = units::duration(ahead_ns.into());
-            let refusal = Refusal::new("time", format!("its epoch begins {by} after now"));
+            let refusal = Refusal::new("time", format!("its epoch begins {by} in the future"));
             return Err(refusal);
         }
         self.make_room(&key, &snapshot)?;
@@ -424,18 +424,18 @@ impl Collector {
 /// When the epoch of a snapshot starts and ends, and whether the snapshot has its end.
 fn time(snapshot: &Snapshot) -> Result<(i64, i64, bool), Refusal> {
     let EpochLength::Time(length_ns) = snapshot.config().epoch else {
-        let reason = "only epochs that end by time are of the same time everywhere";
+        let reason = "only epochs by time cover the same time at every agent";
         return Err(Refusal::new("epoch", reason));
     };
     let mut all = snapshot.coverage().iter().filter(|one| one.bounds_ns != (0, 0));
     let Some(&Coverage { bounds_ns, .. }) = all.next() else {
-        return Err(Refusal::new("time", "it has no packet"));
+        return Err(Refusal::new("time", "it has no packets"));
     };
     let (start_ns, end_ns) = bounds_ns;
     let is_whole =
         start_ns.rem_euclid(length_ns) == 0 && end_ns == start_ns.saturating_add(length_ns);
     if !is_whole || all.any(|other| other.bounds_ns != bounds_ns) {
-        return Err(Refusal::new("time", "it is not of one epoch"));
+        return Err(Refusal::new("time", "it does not cover exactly one epoch"));
     }
     let is_last = snapshot.coverage().iter().any(|one| one.observed_ns.1 >= end_ns);
     Ok((start_ns, end_ns, is_last))
@@ -465,7 +465,7 @@ fn notes(network: &Network) -> Vec<String> {
     if !late.is_empty() {
         let agents = named(late.iter().map(|(agent, _)| agent.as_str()).collect());
         let snapshots = units::plural(late.iter().map(|(_, late)| late).sum(), "snapshot");
-        notes.push(format!("{snapshots} of earlier epochs came too late, of {agents}"));
+        notes.push(format!("{snapshots} of earlier epochs came too late, from {agents}"));
     }
     notes
 }

@@ -205,9 +205,7 @@ impl Configuration {
         if let Some(to) = &sinks.kafka
             && to.what != [What::Report]
         {
-            return Err(
-                "sinks.kafka.what: a collector sends reports alone; write report".to_owned()
-            );
+            return Err("sinks.kafka.what: a collector sends only reports; write report".to_owned());
         }
         Ok(Self { collect, kafka, measurements, sinks, names, hash })
     }

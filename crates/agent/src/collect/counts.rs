@@ -52,7 +52,7 @@ impl Outcome {
         match self {
             Self::Merged => "merged",
             Self::Duplicate => "copies",
-            Self::Conflict => "sent again with other bytes",
+            Self::Conflict => "sent again with different bytes",
             Self::LeftOut => "left out",
             Self::Late => "too late",
             Self::NotCollected => "not collected",

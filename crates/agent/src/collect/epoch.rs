@@ -108,7 +108,8 @@ impl Epoch {
             if *before == hash {
                 return (Added::Duplicate, Some(snapshot));
             }
-            let reason = format!("{} came again with other bytes; the first one counts", id.1);
+            let reason =
+                format!("{} was sent again with different bytes; the first one counts", id.1);
             self.leave_out(&id.0, &Refusal::new("id", reason), now_ns);
             return (Added::Conflict, Some(snapshot));
         }

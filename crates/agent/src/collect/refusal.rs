@@ -38,7 +38,7 @@ impl From<MergeError> for Refusal {
     fn from(error: MergeError) -> Self {
         let field = match &error {
             MergeError::Differs { field, one, other } => {
-                return Self::new(field, format!("it has {other}, and most agents have {one}"));
+                return Self::new(field, format!("it has {other}, but most agents have {one}"));
             }
             MergeError::Overlap { .. } => "epoch",
             MergeError::Misaligned { .. } => "time",

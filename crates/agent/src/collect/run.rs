@@ -65,7 +65,7 @@ pub fn run(
         let mut running = match (started, before.take()) {
             (Ok(running), _) => running,
             (Err(error), Some(before)) => {
-                warn(&format!("the configuration stays as it was: {error}"));
+                warn(&format!("keeping the configuration: {error}"));
                 configuration = before;
                 continue;
             }
@@ -81,7 +81,7 @@ pub fn run(
                 }
                 match again(origin, sandbox) {
                     Ok(next) => break Some(next),
-                    Err(error) => warn(&format!("the configuration stays as it is: {error}")),
+                    Err(error) => warn(&format!("keeping the configuration: {error}")),
                 }
             }
             running.step();
@@ -294,7 +294,7 @@ impl Lag {
 
     fn answers(&mut self, input: &str) {
         if std::mem::take(&mut self.is_failing) {
-            say(&format!("{input} is read again"));
+            say(&format!("reading {input} again"));
         }
     }
 
@@ -312,7 +312,7 @@ fn rebalance(change: Change, consumer: &Consumer, collector: &mut Collector, lag
             lag.has_partitions |= !partitions.is_empty();
             let floors = consumer.floors(&partitions).unwrap_or_else(|error| {
                 let input = &consumer.input;
-                warn(&format!("{input}: {error}: epochs of long ago may be reported again"));
+                warn(&format!("{input}: {error}: old epochs may be reported again"));
                 partitions.iter().map(|partition| (*partition, String::new())).collect()
             });
             for (partition, floors) in floors {
@@ -338,7 +338,7 @@ fn tell(named: &mut BTreeSet<(String, &'static str)>, parts: &Parts, fed: &Fed) 
             (agent.clone(), *field, message)
         }
         (Outcome::Conflict, _) => {
-            let message = format!("agent '{agent}' sent a snapshot again with other bytes");
+            let message = format!("agent '{agent}' sent a snapshot again with different bytes");
             (agent.clone(), "id", message)
         }
         (Outcome::Late, _) => {

@@ -55,7 +55,7 @@ function showHealth() {
     most('lost') ? count(most('lost')) + ' packets lost before they were read' : null,
     most('dropped') ? count(most('dropped')) + ' packets dropped by slow workers' : null,
     undelivered ? plural(undelivered, 'report') + ' undelivered' : null,
-    standing.alerts_missed ? plural(standing.alerts_missed, 'change') + ' of alerts not told' : null,
+    standing.alerts_missed ? plural(standing.alerts_missed, 'change') + ' of alerts not announced' : null,
     of.some(isLate) ? 'no new epoch of ' + of.filter(isLate).map((one) => one.measurement).join(', ') + ': no packets come, or the agent is behind' : null,
   ].filter(Boolean);
   say(byId('trouble'), troubles.join('; '), 'note');
@@ -69,7 +69,7 @@ function showHealth() {
   const titles = ['measurement', 'newest epoch ended', 'epochs', 'empty epochs', 'packets', 'lost', 'dropped', 'untracked', 'late', 'undelivered reports'];
   const health = byId('health');
   redraw(health, () => health.replaceChildren(make('h2', null, 'Health'), make('p', { class: troubles.length ? 'note' : '' }, words),
-    table(titles, rows), about('Late packets are older than their epoch; untracked ones found no room in the summary. Changes of alerts not told: '
+    table(titles, rows), about('Late packets are older than their epoch; untracked ones found no room in the summary. Changes of alerts not announced: '
       + count(standing.alerts_missed) + '.')));
 }
 

@@ -414,7 +414,7 @@ mod tests {
         console.kept().of(&"gone".into()).epochs += 1;
         let read = |text: String| serde_json::from_str::<Value>(&text).unwrap_or_default();
         let status = read(console.status());
-        assert_eq!(status["problem"], "no source was read yet");
+        assert_eq!(status["problem"], "no source has been read yet");
         let of = |field: &str| {
             status["measurements"]
                 .as_array()

@@ -139,7 +139,7 @@ impl Sink for Exporter {
         let exported = exported.map_err(|error| SinkError::Write { output: output.clone(), error });
         match &exported {
             Err(error) if !was_failing => warn(&format!("{error}; trying again")),
-            Ok(()) if was_failing => say(&format!("{output} takes reports again")),
+            Ok(()) if was_failing => say(&format!("{output} accepts reports again")),
             _ => {}
         }
         exported

@@ -56,7 +56,7 @@ fn certificate(file: &Path) -> Result<String, String> {
     let name = file.display();
     let text = fs::read_to_string(file).map_err(|error| format!("cannot read {name}: {error}"))?;
     if !text.contains("-----BEGIN CERTIFICATE-----") {
-        return Err(format!("{name} holds no certificate; it must be a file of PEM"));
+        return Err(format!("{name} holds no certificate; give a file in PEM format"));
     }
     Ok(text)
 }

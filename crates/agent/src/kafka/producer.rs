@@ -169,7 +169,7 @@ impl Producer {
         self.is_failing = sent.is_err() && !is_refused;
         let Err(error) = sent else {
             if was_failing {
-                say(&format!("{} takes records again", self.output));
+                say(&format!("{} accepts records again", self.output));
             }
             return Ok(());
         };

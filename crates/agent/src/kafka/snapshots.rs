@@ -59,7 +59,7 @@ impl Snapshots {
         for kept in missed {
             if self.stop.load(Ordering::Relaxed) {
                 let reason =
-                    "the run ends before all missed epochs are sent; the next one sends them";
+                    "the run ended before all missed epochs were sent; the next run sends them";
                 return Err(self.producer.error(io::Error::new(ErrorKind::Interrupted, reason)));
             }
             let bytes = match fs::read(&kept.path) {

@@ -325,7 +325,7 @@ fn snapshots_that_were_missed_come_from_the_journal_also_after_a_restart() {
     let mut sink = data.sink(&cluster, &stop);
     stop.store(true, Ordering::Relaxed);
     let error = sink.deliver(&snapshot(2, 0, 10)).unwrap_err();
-    assert!(error.to_string().contains("the next one sends them"), "{error}");
+    assert!(error.to_string().contains("the next run sends them"), "{error}");
     stop.store(false, Ordering::Relaxed);
     sink.deliver(&snapshot(2, 0, 10)).unwrap();
     let mut records = read(&cluster, 9);

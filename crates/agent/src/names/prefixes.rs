@@ -40,7 +40,7 @@ impl Prefixes {
                 .split_once(char::is_whitespace)
                 .ok_or_else(|| wrong("a prefix and its name are missing"))?;
             let (bits, start) =
-                parsed(prefix).ok_or_else(|| wrong(&format!("'{prefix}' is no prefix")))?;
+                parsed(prefix).ok_or_else(|| wrong(&format!("'{prefix}' is not a prefix")))?;
             prefixes.0.entry(bits).or_default().insert(start, name.trim().to_owned());
         }
         Ok(prefixes)
@@ -108,11 +108,11 @@ mod tests {
     #[test]
     fn a_line_that_makes_no_sense_is_named() {
         for (text, reason) in [
-            ("10.0.0.0/8 a\n10.0.0.0/33 b\n", (2, "'10.0.0.0/33' is no prefix")),
-            ("2001:db8::/129 b", (1, "'2001:db8::/129' is no prefix")),
+            ("10.0.0.0/8 a\n10.0.0.0/33 b\n", (2, "'10.0.0.0/33' is not a prefix")),
+            ("2001:db8::/129 b", (1, "'2001:db8::/129' is not a prefix")),
             ("10.0.0.0/8", (1, "a prefix and its name are missing")),
-            ("office 10.0.0.0/8", (1, "'office' is no prefix")),
-            ("10.0.0.0/-1 a", (1, "'10.0.0.0/-1' is no prefix")),
+            ("office 10.0.0.0/8", (1, "'office' is not a prefix")),
+            ("10.0.0.0/-1 a", (1, "'10.0.0.0/-1' is not a prefix")),
         ] {
             let (line, refused) = Prefixes::parse(text).unwrap_err();
             assert_eq!(line, reason.0, "{text}");

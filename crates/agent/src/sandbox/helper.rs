@@ -122,7 +122,7 @@ impl Helper {
 }
 
 fn gone() -> io::Error {
-    io::Error::other("the helper outside of the sandbox has ended; restart the agent")
+    io::Error::other("the helper outside the sandbox ended; restart the agent")
 }
 
 /// Answers requests at standard input and output until the agent ends.

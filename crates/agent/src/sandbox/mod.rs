@@ -129,7 +129,7 @@ impl Sandbox {
         places: &Places,
     ) -> Result<(), Failure> {
         if *user != self.user {
-            return refuse(&format!("{part}.user is another one than that of the sandbox"));
+            return refuse(&format!("{part}.user differs from the sandbox's user"));
         }
         match places.beyond(&self.places) {
             Some(place) => refuse(&format!("the sandbox does not reach {}", place.display())),

@@ -112,7 +112,7 @@ impl Places {
             {
                 let (folder, name) = (folder.display(), &user.name);
                 return Err(Failure::Output(format!(
-                    "{folder} is not the folder of user '{name}'; run 'chown -R {name} {folder}'"
+                    "{folder} does not belong to user '{name}'; run 'chown -R {name} {folder}'"
                 )));
             }
             for folder in missing.iter().rev() {
@@ -147,7 +147,9 @@ impl Places {
             .restrict_self()?;
         Ok(match status.ruleset {
             RulesetStatus::FullyEnforced => "Landlock".to_owned(),
-            RulesetStatus::PartiallyEnforced => "Landlock as far as the kernel has it".to_owned(),
+            RulesetStatus::PartiallyEnforced => {
+                "Landlock as far as this kernel supports it".to_owned()
+            }
             RulesetStatus::NotEnforced => "no Landlock in this kernel".to_owned(),
         })
     }

@@ -59,7 +59,7 @@ pub(super) fn become_user(user: Option<&User>, xdp: bool) -> Result<String, Fail
     let name = User::from_uid(Uid::effective()).ok().flatten();
     let name = name.map_or_else(|| Uid::effective().to_string(), |user| user.name);
     let capabilities = match (is_root, xdp) {
-        (true, false) => "no capability but files of others",
+        (true, false) => "only the capability to read files of others",
         (true, true) => "capabilities for af-xdp and files of others",
         (false, false) => "no capabilities",
         (false, true) => "capabilities for af-xdp",

@@ -175,7 +175,7 @@ fn a_collector_that_comes_back_gets_reports_again() {
     });
     subject.go_on(2);
     let err = subject.end();
-    assert!(err.contains("takes reports again"), "{err}");
+    assert!(err.contains("accepts reports again"), "{err}");
     assert!(read.join().unwrap() > 1 << 20);
 }
 

@@ -710,6 +710,6 @@ fn offloads_that_join_packets_are_noted_once() {
     let notes: Vec<_> = notes.filter_map(|notes| notes.as_array()).flatten().collect();
     assert_eq!(notes.len(), 1, "{notes:?}");
     let expected = "interface here joins packets into frames of up to 64 KiB before they are captured \
-                    (GRO): 'ethtool -K here gro off' has those of the wire counted";
+                    (GRO): 'ethtool -K here gro off' makes them count as on the wire";
     assert_eq!(notes[0], expected);
 }

@@ -87,7 +87,7 @@ fn packets_go_to_standard_output_where_reports_do_not() {
     let full = flowgauge(&["analyze", &capture, "-w", "/dev/full", "--format", "json"]);
     assert_eq!((full.code, full.lines().len()), (1, 2));
     let line = "flowgauge: cannot write /dev/full: No space left on device (os error 28); \
-                it has no more packets\n";
+                packets after that are missing in it\n";
     assert_eq!(full.err, line);
     let piped = std::process::Command::new(env!("CARGO_BIN_EXE_flowgauge"))
         .args(["analyze", "--seed", "0", &capture, "--format", "json", "-o", &report, "-w", "-"])

@@ -220,7 +220,7 @@ pub(crate) fn decode_of<K: FlowKey>(
     let mut from = Reader::new(bytes);
     let invalid = |from: &Reader<'_>, field, width, reason| Err(from.invalid(field, width, reason));
     if from.take(MAGIC.len(), "magic")? != MAGIC {
-        return invalid(&from, "magic", MAGIC.len(), "no summary begins so");
+        return invalid(&from, "magic", MAGIC.len(), "no summary begins like this");
     }
     if from.number::<u16>("version")? != VERSION {
         return invalid(&from, "version", 2, "only version 3 is known");
@@ -269,7 +269,7 @@ pub(crate) fn decode_of<K: FlowKey>(
     let head = bytes.len() - CHECKSUM_BYTES - from.left();
     let payload = from.number::<u64>("length")?;
     if payload != from.left() as u64 {
-        return invalid(&from, "length", 8, "as many bytes do not follow");
+        return invalid(&from, "length", 8, "another number of bytes follows");
     }
 
     let options = Options {
@@ -298,7 +298,7 @@ pub(crate) fn decode_of<K: FlowKey>(
     };
     summary.load(&mut from)?;
     if !from.is_at_end() {
-        return invalid(&from, "payload", 0, "there is more than the summary has");
+        return invalid(&from, "payload", 0, "bytes follow the end of the summary");
     }
     Ok(Decoded { info, options, summary })
 }

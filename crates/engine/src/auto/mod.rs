@@ -118,7 +118,7 @@ fn nearest(tried: &[Tried], wanted: Wanted) -> String {
         format!("{} ({})", one.name, parts.collect::<Vec<_>>().join(", "))
     };
     format!(
-        "none keeps within an error of {}%{} and the memory limit; the most exact is {}, the \
+        "no algorithm keeps within an error of {}%{} and the memory limit; the most exact is {}, the \
          fastest {}; raise --memory or --error",
         100.0 * wanted.error,
         wanted.rate.map_or(String::new(), |rate| format!(" at {:.1} Mpps", rate / 1e6)),

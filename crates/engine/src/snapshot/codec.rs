@@ -244,7 +244,7 @@ pub(super) fn read(
     let (lanes, seed) = (&key.lanes()[..lanes.into()], options[0].digester.seed());
     let audits = audits(&mut from, version, lanes, limit, seed, spare_audits)?;
     let Some(info) = info.filter(|_| from.is_at_end()) else {
-        return Err(from.invalid("end", 0, "there is more than a snapshot has").into());
+        return Err(from.invalid("end", 0, "bytes follow the end of the snapshot").into());
     };
     let summaries = Summaries { lanes: summaries, audits };
     if !adds_up(key, &summaries, &account) {

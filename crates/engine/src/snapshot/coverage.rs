@@ -59,7 +59,7 @@ pub(super) fn read(from: &mut Reader<'_>, is_timed: bool) -> Result<Vec<Coverage
             if is_timed { interval(from, ["observed from", "observed to"])? } else { bounds_ns };
         let next = Coverage { host, run, epoch, bounds_ns, observed_ns };
         if coverage.last().is_some_and(|last| last.id() >= next.id()) {
-            return Err(from.invalid("epoch", 24, "epochs are in order, each of them once"));
+            return Err(from.invalid("epoch", 24, "epochs are out of order or repeated"));
         }
         coverage.push(next);
     }

@@ -94,7 +94,7 @@ impl<'a> Parser<'a> {
 
     fn one(&mut self, depth: usize) -> Result<Node, String> {
         if depth == DEEPEST {
-            return Err(format!("more than {DEEPEST} '(' and 'not' inside each other"));
+            return Err(format!("'(' and 'not' are nested more than {DEEPEST} deep"));
         }
         if self.takes("not") {
             return Ok(Node::Not(Box::new(self.one(depth + 1)?)));
@@ -121,16 +121,16 @@ impl<'a> Parser<'a> {
         };
         let Some((_, operator)) = OPERATORS.into_iter().find(|(name, _)| *name == sign) else {
             return Err(format!(
-                "unknown operator '{sign}' behind '{field}'; available: {}",
+                "unknown operator '{sign}' after '{field}'; available: {}",
                 operators()
             ));
         };
         let Some(number) = self.next() else {
-            return Err(format!("'{field} {sign}' lacks its number"));
+            return Err(format!("'{field} {sign}' needs a number"));
         };
         let parsed = number.replace('_', "").parse::<f64>().ok().filter(|it| it.is_finite());
         let Some(parsed) = parsed else {
-            return Err(format!("'{number}' behind '{field} {sign}' is no number"));
+            return Err(format!("'{number}' after '{field} {sign}' is not a number"));
         };
         Ok(Comparison { subject, operator, number: parsed })
     }
@@ -150,7 +150,7 @@ fn subject(text: &str) -> Result<Subject, String> {
             task_field(measurement, task, field, Some(bound))
         }
         _ => Err(format!(
-            "'{text}' is no field; write MEASUREMENT.TASK.FIELD, such as victims.victims.distinct, \
+            "'{text}' is not a field; write MEASUREMENT.TASK.FIELD, such as victims.victims.distinct, \
              or account.FIELD{}",
             match nearest(parts[0], ["account"]) {
                 Some("account") if parts.len() == 2 => "; did you mean 'account'?",

@@ -30,7 +30,7 @@ impl TryFrom<String> for Target {
             return Err(wrong("write http://HOST:PORT/PATH"));
         };
         if !rest.chars().all(|c| c.is_ascii_graphic()) {
-            return Err(wrong("spaces and other than ASCII characters are written as %XX"));
+            return Err(wrong("write spaces and characters other than ASCII as %XX"));
         }
         let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
         if authority.contains('@') {
@@ -40,7 +40,7 @@ impl TryFrom<String> for Target {
             Some((host, port)) if !port.ends_with(']') => (host, port),
             _ => (authority, "80"),
         };
-        let port = port.parse().map_err(|_| wrong("the port is no number up to 65535"))?;
+        let port = port.parse().map_err(|_| wrong("the port is not a number up to 65535"))?;
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         if host.is_empty() {
             return Err(wrong("it names no host"));

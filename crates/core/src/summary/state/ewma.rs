@@ -109,7 +109,7 @@ impl Past {
     pub(crate) fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.started = from.flag("epochs before")?;
         self.before = from.number("untracked before")?;
-        self.partial = from.flag("whether others lack of it")?;
+        self.partial = from.flag("whether the history is partial")?;
         self.forecast = load_forecast(from)?;
         Ok(())
     }
