@@ -4,65 +4,121 @@
 Usage: spark.py FLOWGAUGE [PACKETS]
 
 Spark runs as local[2]. Its start-up is not counted: the session is open, and its Python workers have
-measured once. A job without work, of as many tasks, says what Spark itself costs.
+measured once. A job without work, of as many tasks, says what Spark itself costs. Seconds of CPU, of all
+processes, say more than time where other programs run, too. Then a cluster of two workers loses an executor.
 """
 
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 import flowgauge.spark
-import pyspark
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "crates" / "python" / "tests"))
+from cluster import builder, cluster, executors
 
 ROUNDS = 5
+KILLS = 3
 CAPTURES = 10
 OPTIONS = {"key": "source", "task": "top,cardinality,entropy", "seed": 1}
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_s():
+    """Seconds of CPU of this process and all below it, with those of children that ended."""
+    stats = {}
+    for entry in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        stats[int(entry.name)] = int(fields[1]), sum(map(int, fields[11:15])) / TICKS
+
+    def is_own(process):
+        while process in stats and process != os.getpid():
+            process = stats[process][0]
+        return process == os.getpid()
+
+    return sum(cpu for process, (_, cpu) in stats.items() if is_own(process))
 
 
 def timed(work):
-    begin = time.perf_counter()
+    """Seconds of time and of CPU."""
+    begin, cpu = time.perf_counter(), cpu_s()
     work()
-    return time.perf_counter() - begin
+    return time.perf_counter() - begin, cpu_s() - cpu
 
 
-def idle(context):
+def idle(context, tasks):
     """The job of a summary with nothing to do."""
-    tasks = context.parallelize(range(CAPTURES), CAPTURES)
-    tasks.map(lambda task: task).treeReduce(lambda one, other: one + other)
+    context.parallelize(range(tasks), tasks).map(lambda task: task).treeReduce(lambda one, other: one + other)
+
+
+def kill_one(folder, after):
+    """Kills an executor of a cluster some seconds from now."""
+
+    def kill():
+        time.sleep(after)
+        os.kill(executors(folder)[0], signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    return killer
+
+
+def in_one_process(command, paths):
+    session = builder("local[2]").getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    flags = [flag for option, value in OPTIONS.items() for flag in (f"--{option}", str(value))]
+    run = [command, "analyze", "--workers", "2", "--quiet", "--format", "json", *flags, *paths]
+    parts = flowgauge.spark.cut(flowgauge.spark.found(paths), 256 << 20)
+    tasks = len(flowgauge.spark.bundled(parts, 256 << 20, 2))
+    works = {
+        "analyze --workers 2": lambda: subprocess.run(run, check=True, stdout=subprocess.DEVNULL),
+        "summarize, local[2]": lambda: flowgauge.spark.summarize(session, paths, **OPTIONS),
+        f"{tasks} tasks without work": lambda: idle(session.sparkContext, tasks),
+    }
+    rounds = [{name: timed(work) for name, work in works.items()} for _ in range(ROUNDS + 1)][1:]
+    session.stop()
+    for name in works:
+        seconds, cpu = (min(times[name][which] for times in rounds) for which in (0, 1))
+        print(f"{name:22} {seconds:6.2f} s, {cpu:.2f} s of CPU")
+
+
+def with_a_killed_executor(paths, folder):
+    with cluster(folder) as session:
+        summarize = lambda: flowgauge.spark.summarize(session, paths, **OPTIONS)
+        summarize()
+        whole = min(timed(summarize)[0] for _ in range(KILLS))
+        killed = []
+        for _ in range(KILLS):
+            killer = kill_one(folder, whole / 2)
+            killed.append(timed(summarize)[0])
+            killer.join()
+            while len(executors(folder)) < 2:
+                time.sleep(0.1)
+            summarize()
+    print(f"cluster of two workers {whole:6.2f} s; with an executor killed midway {min(killed):.2f} to {max(killed):.2f} s")
 
 
 def main():
     command = sys.argv[1]
     packets = int(sys.argv[2]) if len(sys.argv) > 2 else 2_000_000
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    session = pyspark.sql.SparkSession.builder.master("local[2]").config("spark.ui.enabled", False)
-    session = session.config("spark.ui.showConsoleProgress", False).getOrCreate()
-    session.sparkContext.setLogLevel("OFF")
     with tempfile.TemporaryDirectory() as folder:
-        paths = [pathlib.Path(folder) / f"{number}.pcap" for number in range(CAPTURES)]
+        folder = pathlib.Path(folder)
+        paths = [folder / f"{number}.pcap" for number in range(CAPTURES)]
         for number, path in enumerate(paths):
             generate = [command, "generate", "--packets", str(packets), "--profile", "backbone", "--seed", str(number)]
             subprocess.run([*generate, "-o", path], check=True)
-        flags = [flag for option, value in OPTIONS.items() for flag in (f"--{option}", str(value))]
-        run = [command, "analyze", "--workers", "2", "--quiet", "--format", "json", *flags, *paths]
-        seconds = {"command": [], "spark": [], "idle": []}
-        for round_ in range(ROUNDS + 1):
-            times = {
-                "command": timed(lambda: subprocess.run(run, check=True, stdout=subprocess.DEVNULL)),
-                "spark": timed(lambda: flowgauge.spark.summarize(session, paths, **OPTIONS)),
-                "idle": timed(lambda: idle(session.sparkContext)),
-            }
-            if round_ > 0:
-                for name, value in times.items():
-                    seconds[name].append(value)
-    session.stop()
-    best = {name: min(values) for name, values in seconds.items()}
-    print(f"analyze --workers 2   {best['command']:.3f} s")
-    print(f"summarize, local[2]   {best['spark']:.3f} s, {best['spark'] / best['command']:.2f} of it")
-    print(f"a job without work    {best['idle']:.3f} s")
+        print(f"load before: {os.getloadavg()[0]:.1f}")
+        in_one_process(command, paths)
+        with_a_killed_executor(paths, folder)
+        print(f"load after: {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":

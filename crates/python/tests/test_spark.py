@@ -4,9 +4,7 @@ import gzip
 import os
 import pathlib
 import signal
-import socket
 import struct
-import subprocess
 import sys
 import threading
 import time
@@ -17,6 +15,7 @@ pyspark = pytest.importorskip("pyspark")
 
 import flowgauge
 import flowgauge.spark
+from cluster import builder, cluster, executors
 
 # PySpark leaves sockets to the collector of garbage.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning", "ignore::DeprecationWarning")
@@ -55,13 +54,6 @@ def captures(archive):
     return [archive / "a.pcap", archive / "b.pcap", archive / "c.pcap.gz", archive / "below" / "d.pcap"]
 
 
-def builder(master):
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    session = pyspark.sql.SparkSession.builder.master(master).appName("flowgauge").config("spark.ui.enabled", False).config("spark.ui.showConsoleProgress", False)
-    return session.config("spark.driver.memory", "1g").config("spark.sql.shuffle.partitions", 2)
-
-
 @pytest.fixture(scope="module")
 def spark():
     session = builder("local[2]").getOrCreate()
@@ -83,8 +75,8 @@ def test_answers_are_those_of_one_run(spark, archive, others):
     assert report["tasks"] == whole["tasks"]
     assert report["account"]["keyed"] == whole["account"]["keyed"] == 78_000
     assert summary.problems.count() == 0
-    # Two captures are cut: into four parts, and three.
-    assert len(summary.snapshots["main"].coverage) == 4 + 3 + 2
+    # Two captures are cut: into four parts, and three. The others share a task, and a run.
+    assert len(summary.snapshots["main"].coverage) == 4 + 3 + 1
     rows = summary["top"].collect()
     items = whole["tasks"]["top"]["items"]
     assert [row["packets"] for row in rows] == [item["packets"]["value"] for item in items]
@@ -156,6 +148,14 @@ def test_options_are_refused_before_anything_runs(options, words):
         flowgauge.spark.found([])
 
 
+@pytest.mark.parametrize(("part_bytes", "tasks"), [(50, [3, 3, 2, 2]), (400, [4, 3, 3]), (2000, [10]), (1, [1] * 10)])
+def test_parts_share_tasks_of_about_the_same_size(part_bytes, tasks):
+    parts = [flowgauge.Part(f"{number}.pcap", 24, 100) for number in range(10)]
+    bundles = flowgauge.spark.bundled(parts, part_bytes, 2)
+    assert sorted((len(bundle) for bundle in bundles), reverse=True) == tasks
+    assert {part for bundle in bundles for part in bundle} == set(parts)
+
+
 class FailingOnce(dict):
     """Measurements of which the first task that reads them fails."""
 
@@ -179,60 +179,17 @@ def test_a_task_that_fails_once_changes_nothing(spark, archive, tmp_path):
     assert summary.report().dict()["tasks"] == flowgauge.analyze(captures(archive), **OPTIONS)[0].dict()["tasks"]
 
 
-@pytest.fixture
-def cluster(tmp_path):
-    """A standalone cluster of two workers with a core each."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    home = pathlib.Path(pyspark.__file__).parent
-    environment = os.environ | {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_WORKER_DIR": str(tmp_path)}
-    master = f"spark://127.0.0.1:{port}"
-
-    def start(name, *arguments):
-        log = open(tmp_path / f"{name}.log", "w")
-        command = [home / "bin" / "spark-class", *arguments, "--webui-port", "0"]
-        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
-        log.close()
-        return process
-
-    package = "org.apache.spark.deploy"
-    running = [start("master", f"{package}.master.Master", "--host", "127.0.0.1", "--port", str(port))]
-    for number in range(2):
-        running.append(start(f"worker-{number}", f"{package}.worker.Worker", "-c", "1", "-m", "1g", master))
-    yield master, tmp_path
-    for process in reversed(running):
-        os.killpg(process.pid, signal.SIGTERM)
-        process.wait()
-
-
-def executors(folder):
-    """The executors of a cluster, which run below this folder."""
-    found = []
-    for entry in pathlib.Path("/proc").glob("[0-9]*"):
-        try:
-            words = (entry / "cmdline").read_bytes()
-            if b"CoarseGrainedExecutorBackend" in words and (entry / "cwd").readlink().is_relative_to(folder):
-                found.append(int(entry.name))
-        except OSError:
-            continue
-    return found
-
-
-def test_a_cluster_of_two_workers_answers_alike_when_an_executor_is_killed(cluster, archive):
-    master, folder = cluster
-    session = builder(master).config("spark.executor.memory", "512m").config("spark.executor.cores", 1).getOrCreate()
-    session.sparkContext.setLogLevel("OFF")
-    try:
+def test_a_cluster_of_two_workers_answers_alike_when_an_executor_is_killed(archive, tmp_path):
+    with cluster(tmp_path) as session:
         expected = flowgauge.analyze(captures(archive), **OPTIONS)[0].dict()["tasks"]
         summary = flowgauge.spark.summarize(session, archive, part_bytes=1 << 20, **OPTIONS)
         assert summary.report().dict()["tasks"] == expected
-        assert len(executors(folder)) == 2
+        assert len(executors(tmp_path)) == 2
         killed = []
 
         def kill():
             time.sleep(0.5)
-            killed.extend(executors(folder)[:1])
+            killed.extend(executors(tmp_path)[:1])
             os.kill(killed[0], signal.SIGKILL)
 
         killer = threading.Thread(target=kill)
@@ -241,6 +198,4 @@ def test_a_cluster_of_two_workers_answers_alike_when_an_executor_is_killed(clust
             summary = flowgauge.spark.summarize(session, archive, part_bytes=1 << 20, **OPTIONS)
             assert summary.report().dict()["tasks"] == expected
         killer.join()
-        assert killed and killed[0] not in executors(folder)
-    finally:
-        session.stop()
+        assert killed and killed[0] not in executors(tmp_path)

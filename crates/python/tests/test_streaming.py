@@ -11,8 +11,9 @@ import pyarrow.parquet
 
 import flowgauge
 import flowgauge.spark
+from cluster import builder
 from flowgauge._network import GROUPS, Epoch
-from test_spark import builder, capture
+from test_spark import capture
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning", "ignore::DeprecationWarning")
 

@@ -9,6 +9,7 @@ import collections
 import concurrent.futures
 import functools
 import glob
+import heapq
 import os
 import secrets
 
@@ -19,6 +20,9 @@ from ._parts import Partial, Url, measure_all
 from ._streaming import collect, frame, tables
 
 ENDINGS = tuple(f".{kind}{packed}" for kind in ("pcap", "pcapng", "cap", "dmp") for packed in ("", ".gz", ".zst"))
+
+# Parts of full size that a task measures at most.
+PARTS = 16
 
 
 def summarize(spark, paths, measure=None, *, part_bytes=256 << 20, **options):
@@ -40,8 +44,8 @@ def summarize(spark, paths, measure=None, *, part_bytes=256 << 20, **options):
     asked = _flowgauge._asked(measure, **options)
     parts = cut(found(paths), part_bytes)
     pieces = collections.Counter(os.fspath(part.path) for part in parts)
-    bundles = bundled(parts, part_bytes)
     context = spark.sparkContext
+    bundles = bundled(parts, part_bytes, context.defaultParallelism)
 
     def measured(bundles):
         each = context.parallelize(bundles, len(bundles))
@@ -91,10 +95,11 @@ def cut(captures, part_bytes):
         return [part for parts in threads.map(one, captures) for part in parts]
 
 
-def bundled(parts, part_bytes):
-    """Parts for a task each: large ones by themselves, small captures up to the bytes of a part together.
+def bundled(parts, part_bytes, cores):
+    """Parts for a task each. A task costs Spark some time whatever it does: there are two for each core, more
+    where they would read more than PARTS parts, and fewer where these would be small.
 
-    Long ones come first, so that no executor begins one when the others are done.
+    Long parts come first, each to the task with least to do, so that all end at about the same time.
     """
 
     def size(part):
@@ -104,14 +109,14 @@ def bundled(parts, part_bytes):
             return part.length
         return part.path.stat().st_size if part.path.exists() else 0
 
-    bundles, bytes_ = [], 0
+    bytes_ = sum(map(size, parts))
+    tasks = max(2 * cores, -(-bytes_ // (PARTS * part_bytes)))
+    tasks = max(1, min(tasks, -(-bytes_ // part_bytes), len(parts)))
+    bundles = [(0, number, []) for number in range(tasks)]
     for part in sorted(parts, key=size, reverse=True):
-        if not bundles or bytes_ + size(part) > part_bytes:
-            bundles.append([])
-            bytes_ = 0
-        bundles[-1].append(part)
-        bytes_ += size(part)
-    return bundles
+        bytes_, number, bundle = heapq.heappop(bundles)
+        heapq.heappush(bundles, (bytes_ + size(part), number, [*bundle, part]))
+    return [bundle for _, _, bundle in sorted(bundles, reverse=True)]
 
 
 class Summary:
