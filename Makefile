@@ -17,6 +17,7 @@ SWITCH = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/flowgauge/ovs-3.1/switch
 SWITCH_FIGURES := emc emc-many megaflow megaflow-many port-to-port port-to-port-many nitro-fig2 skipper-fig5 today
 PACKAGES := -p flowgauge-capi
 AGENT := --features agent,kafka
+AGENT_TESTS := -p flowgauge -p flowgauge-agent $(AGENT) --test agent --test kafka --test collect_kafka
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 
 .PHONY: build docs size dpdk agent deb package-test library python demo demo-agent collect-bench demo-network test agent-test python-test python-venv spark-test spark-venv console-test prometheus-test dpdk-test live-test lint bench python-bench spark-bench live-bench agent-bench accuracy gate speed golden tasks-expected deny fuzz interop ipfix-test kafka-test records-test html-test lab lab-dpdk peers-dpdk ovs ovs-test ovs-bench loom install uninstall soak soak-agent kafka-there cargo-there
@@ -75,7 +76,7 @@ test: cargo-there ## all tests that need neither root nor network; the laws of a
 	for isa in scalar avx2; do FLOWGAUGE_ISA=$$isa cargo test --quiet --locked --workspace --lib --test digest --test laws || exit 1; done
 
 agent-test: kafka-there ## agents as processes: killed, reloaded, on a full disk (that needs root); before mocked brokers
-	cargo test --locked -p flowgauge -p flowgauge-agent $(AGENT) --test agent --test kafka --test collect_kafka
+	cargo test --locked $(AGENT_TESTS)
 	cargo test --locked -p flowgauge -p flowgauge-agent $(AGENT) --lib kafka
 
 console-test: kafka-there ## the console of an agent in Chromium, compared with its report files; as root it installs Chromium
@@ -86,8 +87,9 @@ prometheus-test: kafka-there ## Debian's Prometheus scrapes an agent; as root it
 	cargo build --locked -p flowgauge $(AGENT)
 	bash tests/prometheus.sh $(DEBUG)/flowgauge
 
+# In the build of agent-test: its dependencies have more features, and would all be compiled again.
 kafka-test: kafka-there spark-venv ## agents, a collector and a job on Spark before Apache Kafka, whose broker is killed midway; needs java, mvn and python3
-	cargo build --locked -p flowgauge $(AGENT)
+	cargo test --no-run --locked $(AGENT_TESTS)
 	bash tests/kafka.sh $(DEBUG)/flowgauge
 	bash tests/collect.sh $(DEBUG)/flowgauge $(SPARK_VENV)/bin/python
 

@@ -165,7 +165,15 @@ def test_other_threads_run_meanwhile(tmp_path, command):
     assert during > 3, f"{during} ticks in {end - begin} s"
 
 
-def test_an_interrupt_ends_the_work(tmp_path, command):
+@pytest.fixture
+def interrupts():
+    """Interrupts raise, also where a shell started the tests in the background and has them ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupt_ends_the_work(tmp_path, command, interrupts):
     big = tmp_path / "big.pcap"
     subprocess.run([command, "generate", "--packets", "1000000", "-o", big], check=True)
     timer = threading.Timer(0.3, lambda: signal.raise_signal(signal.SIGINT))
