@@ -11,8 +11,6 @@ use crate::key::FlowKey;
 use crate::sorting::order;
 use crate::terms::Size;
 
-pub(crate) use super::patience::Patience;
-
 /// Why bytes are no summary: one word, since most code that meets it only hands it on.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
@@ -410,6 +408,34 @@ impl<'a> Reader<'a> {
         let length = self.number::<u8>(field)?.into();
         let bytes = self.take(length, field)?;
         str::from_utf8(bytes).map_err(|_| self.invalid(field, length, "it is not UTF-8"))
+    }
+}
+
+/// Steps from place to place that hash tables may still take while they are read: the bytes tell
+/// their seed, so that whoever wrote them may have chosen keys that collide.
+#[derive(Debug)]
+pub(crate) struct Patience(usize);
+
+impl Patience {
+    /// Keys that collide by chance take a few steps each; small tables may take more.
+    const STEPS_PER_KEY: usize = 64;
+    const STEPS: usize = 1 << 20;
+
+    /// For so many `keys`.
+    pub(crate) fn new(keys: usize) -> Self {
+        Self(Self::STEPS.saturating_add(keys.saturating_mul(Self::STEPS_PER_KEY)))
+    }
+
+    /// Steps that are left.
+    pub(crate) fn left(&self) -> usize {
+        self.0
+    }
+
+    /// Takes steps; returns whether there were as many.
+    pub(crate) fn take(&mut self, steps: usize) -> bool {
+        let enough = steps <= self.0;
+        self.0 = self.0.saturating_sub(steps);
+        enough
     }
 }
 

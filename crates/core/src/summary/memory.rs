@@ -9,6 +9,10 @@ use flowgauge_kernel::{Blank, Zeroed};
 
 use super::{BuildError, BuildErrorKind};
 
+/// An array of so many bytes is in a cache that the processor reaches in time by looking ahead by
+/// itself: asking for its lines costs more than it spares.
+pub(crate) const CACHED_BYTES: usize = 1 << 20;
+
 /// A number of bytes that summaries may still reserve: what bounds a decoder whatever its input
 /// says.
 #[derive(Clone, Debug)]

@@ -3,7 +3,6 @@
 pub mod array;
 mod basis;
 mod build;
-mod cached;
 pub mod codec;
 pub mod counter;
 mod decompound;
@@ -15,7 +14,6 @@ pub mod instant;
 mod level_ingest;
 mod listed;
 mod memory;
-mod patience;
 pub mod quantile;
 pub(crate) mod remix;
 mod row_ingest;

@@ -10,10 +10,10 @@ use std::marker::PhantomData;
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
 use super::super::basis::{Basis, twin};
-use super::super::cached::CACHED_BYTES;
 use super::super::codec::{DecodeError, Reader, Writer};
 use super::super::decompound::{decompound, recovered};
 use super::super::distinct::counted_linearly;
+use super::super::memory::CACHED_BYTES;
 use super::super::{
     Answers, BuildError, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws, Merge,
     Options, Parameter, Setting, SizeEstimate, SizeQuery, Summary,

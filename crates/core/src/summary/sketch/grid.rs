@@ -4,8 +4,8 @@ use std::sync::OnceLock;
 
 use flowgauge_kernel::{Zeroed, prefetch};
 
-use super::super::cached::CACHED_BYTES;
 use super::super::codec::{DecodeError, Reader, Writer};
+use super::super::memory::CACHED_BYTES;
 use super::super::{BuildError, Cells, Counter, Estimate, Options, RowIngest};
 use super::cell::{Cell, join_all};
 use super::exceeding::{Counts, Listed};

@@ -16,8 +16,8 @@ use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
 use super::super::basis::{Basis, twin};
-use super::super::cached::CACHED_BYTES;
 use super::super::codec::{DecodeError, Number, Reader, Writer};
+use super::super::memory::CACHED_BYTES;
 use super::super::remix::{remix, remix_batch};
 use super::super::{
     Answers, BuildError, Counter, Describe, Incompatible, Info, Ingest, Laws, Memory, Options,
