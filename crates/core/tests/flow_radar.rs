@@ -11,7 +11,6 @@ use flowgauge_core::batch::Batch;
 use flowgauge_core::catalog;
 use flowgauge_core::catalog::stored::encode;
 use flowgauge_core::key::{CanonicalKey, FlowKey, Key4, Key8};
-use flowgauge_core::summary::sketch::{RadarCells, decode_jointly};
 use flowgauge_core::summary::{Answers, BuildErrorKind, Options, SizeEstimate, Summary};
 use flowgauge_core::terms::{Measure, Size};
 
@@ -260,58 +259,6 @@ fn one_of_two_merged_radars_may_be_overloaded() {
     assert!(error.contains("more flows than they can decode"), "{error}");
     // The refused merge changed nothing.
     check(sum.answers(), &self::model(&packets));
-}
-
-/// Three radars on a way, each with room for 0.9 flows a cell: none decodes its flows alone.
-#[test]
-fn radars_on_a_way_decode_together() {
-    for seed in 0..8 {
-        let packets = stream(3700, 10_000, seed);
-        let mut random = fastrand::Rng::with_seed(seed);
-        // Each hop loses a packet in 200, and has flows of its own.
-        let hops: Vec<Vec<(u32, u32)>> = (0..3)
-            .map(|hop| {
-                let kept = packets.iter().filter(|_| random.u8(0..200) > 0).copied();
-                kept.chain((0..60).map(|i| (10_000 + 100 * hop + i, 100))).collect()
-            })
-            .collect();
-        let radars: Vec<Radar> = (0..3)
-            .map(|hop| {
-                let mut radar = radar(3 * seed + hop, &[("cells", 4096), ("filter", 1 << 16)]);
-                feed(&mut *radar, key, &hops[hop as usize]);
-                radar
-            })
-            .collect();
-        for radar in &radars {
-            assert!(radar.answers().candidates().unwrap().overflow() > 100);
-        }
-        let radars: Vec<&RadarCells<Key4>> =
-            radars.iter().map(|radar| radar.downcast_ref().unwrap()).collect();
-        for (hop, radar) in decode_jointly(&radars).iter().enumerate() {
-            let model = model(&hops[hop]);
-            assert_eq!((radar.undecoded, radar.flows.len()), (0, model.len()), "seed {seed}");
-            let mut right = 0;
-            for flow in &radar.flows {
-                let truth = model[&self::flow(&CanonicalKey::new(flow.key.canonical(Key4::BYTES)))];
-                let bounds = SizeEstimate::between(flow.low, flow.size, flow.high);
-                assert!(holds(bounds, truth), "{flow:?} of {truth:?}");
-                right += usize::from(flow.size == truth);
-            }
-            // More cells than flows: the equations have one solution.
-            assert!(right * 1000 >= model.len() * 999, "{right} of {}", model.len());
-        }
-    }
-}
-
-#[test]
-fn radars_without_common_flows_gain_nothing_and_lose_nothing() {
-    let mut one = radar(1, &[("cells", 4096)]);
-    feed(&mut *one, key, &stream(6000, 1000, 1));
-    let radars: Vec<&RadarCells<Key4>> = vec![one.downcast_ref().unwrap()];
-    let joint = decode_jointly(&radars);
-    let alone = one.answers();
-    assert_eq!(joint[0].undecoded, alone.candidates().unwrap().overflow());
-    assert_eq!(joint[0].flows.len(), found(alone).len());
 }
 
 #[test]

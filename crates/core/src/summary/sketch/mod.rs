@@ -30,7 +30,7 @@ pub use conservative::ConservativeCountMin;
 pub use count_min::CountMin;
 pub use count_sketch::CountSketch;
 pub use elastic::ElasticSketch;
-pub use flow_radar::{FlowRadar, JointFlow, JointRadar, RadarCells, decode_jointly};
+pub use flow_radar::FlowRadar;
 pub use k_ary::KAry;
 pub use places::places;
 pub use reversible::ReversibleSketch;

@@ -11,7 +11,6 @@ mod answers;
 mod cell;
 mod cells;
 mod decode;
-mod joint;
 mod lazy;
 mod update;
 
@@ -32,14 +31,13 @@ use crate::terms::Size;
 use cell::{Cell, MOST_BYTES, MOST_FLOWS, MOST_HASHES, Shape};
 use cells::Cells;
 use decode::{Decoded, Source};
-pub use joint::{JointFlow, JointRadar, decode_jointly};
 use lazy::Lazy;
 
 /// Share of the cells' memory that the filter takes, unless asked otherwise.
 const FILTER_SHARE: usize = 3;
 
 /// Sizes of flows, and how to read them from the cells.
-pub struct RadarCells<K> {
+pub(super) struct RadarCells<K> {
     digester: Digester,
     shape: Shape,
     cells: Cells<K>,
