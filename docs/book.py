@@ -13,6 +13,7 @@ from mkdocs.structure.files import File
 
 log = logging.getLogger("mkdocs.hooks.book")
 PAGES = ["ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"]
+SCHEME = re.compile(r"[a-z]+:")
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -20,7 +21,16 @@ def root(config):
     return Path(config.config_file_path).parent
 
 
+def check(config, page, target, path):
+    """Warns, which fails a strict build, where a link to a file of the repository is dead."""
+    if not (root(config) / path).exists():
+        log.warning("%s links to %s, which is not there", page, target)
+
+
 def on_files(files, config):
+    for target, _ in LINK.findall((root(config) / "README.md").read_text()):
+        if not re.match(SCHEME, target):
+            check(config, "README.md", target, target)
     for name in PAGES:
         files.append(File.generated(config, name, abs_src_path=str(root(config) / name)))
     schema = json.loads((Path(config.docs_dir) / "report.schema.json").read_text())
@@ -74,7 +84,7 @@ def on_page_markdown(markdown, page, config, files):
 
     def link(match):
         target, anchor = match[1], match[2] or ""
-        if re.match(r"[a-z]+:", target):
+        if re.match(SCHEME, target):
             return match[0]
         path = posixpath.normpath(posixpath.join(folder, target))
         if path in PAGES or (at_root and path.startswith("docs/")):
@@ -82,8 +92,7 @@ def on_page_markdown(markdown, page, config, files):
             return f"]({posixpath.relpath(path.removeprefix('docs/'), here or '.')}{anchor})"
         if path.startswith("docs/"):
             return match[0]
-        if not (root(config) / path).exists():
-            log.warning("%s links to %s, which is not there", page.file.src_uri, target)
+        check(config, page.file.src_uri, target, path)
         return f"]({config.repo_url}/blob/HEAD/{path}{anchor})"
 
     return LINK.sub(link, markdown)
