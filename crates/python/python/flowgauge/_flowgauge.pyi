@@ -65,10 +65,10 @@ class _Coverage(TypedDict):
     epoch: int
     start_ns: int
     end_ns: int
-
-def analyze(
     observed_from_ns: int
     observed_to_ns: int
+
+def analyze(
     paths: _Path | Part | _Stream | Iterable[_Path | Part] | Iterable[_Stream],
     measure: _Measure | None = None,
     *,
@@ -189,6 +189,6 @@ class Snapshot:
         top: int = 10,
     ) -> Report: ...
     def cells(self) -> Table: ...
+    def registers(self) -> Table: ...
     def places(self, flow: str) -> tuple[int, list[tuple[int, int]]]: ...
     def __bytes__(self) -> bytes: ...
-    def registers(self) -> Table: ...
