@@ -187,7 +187,7 @@ fn what_does_not_merge_is_named_with_the_field_that_differs() {
     ];
     assert_eq!(all.left_out(), expected);
     let shape = &all.last().left_out[4].reason;
-    assert!(shape.contains("2048") && shape.contains("and most agents have"), "{shape}");
+    assert!(shape.contains("2048") && shape.contains("but most agents have"), "{shape}");
     assert_eq!((all.last().agents, all.last().reported), (9, 2));
     assert_eq!(sizes(&all.reports[0]), union([9; 4]));
     assert_eq!(all.reports.len(), 1);

@@ -115,6 +115,11 @@ fn start_shows_what_is_printed() {
 }
 
 #[test]
+fn audits_show_what_is_printed() {
+    assert!(check("audit.md") >= 2);
+}
+
+#[test]
 fn questions_show_what_is_printed() {
     assert!(check("questions.md") >= 10);
 }

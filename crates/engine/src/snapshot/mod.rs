@@ -124,7 +124,7 @@ impl Snapshot {
 
     /// Bytes of memory of its summaries.
     pub fn memory_bytes(&self) -> usize {
-        self.summaries.memory_bytes().sum()
+        self.summaries.all_bytes()
     }
 
     /// Checks that another snapshot is of the same measurement, under the same seed and parameters.
