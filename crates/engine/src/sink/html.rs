@@ -14,8 +14,12 @@ pub struct Html;
 impl Html {
     /// How the page looks.
     pub const STYLE: &str = include_str!("html/style.css");
-    /// What draws it.
-    pub const SCRIPT: &str = include_str!("html/draw.js");
+    /// What draws it: one script.
+    pub const SCRIPT: &str = concat!(
+        include_str!("html/words.js"),
+        include_str!("html/plots.js"),
+        include_str!("html/page.js"),
+    );
 }
 
 impl Format for Html {
