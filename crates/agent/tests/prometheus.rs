@@ -63,7 +63,7 @@ fn an_audit_has_metrics() {
     assert!((1000.0..1400.0).contains(&of("flows")), "{}", of("flows"));
     // A Count-Min of 512 columns never counts too few of 100,000 packets.
     assert!(of("bias") > 10.0 && of("rmse") > of("bias"));
-    // The bounds are as tight as their confidence allows: 22 of 1,200 flows, of which 44 are passed once in 10⁴.
+    // The bounds allow 22 violations among 1,200 flows; more than 44 happen less than once in 10⁴ runs.
     let (violated, allowed) = (of("violated_ratio"), of("allowed_ratio"));
     assert!(violated < 2.0 * allowed && allowed > 0.0, "{violated} {allowed}");
     assert_eq!(of("untracked_packets"), 0.0);

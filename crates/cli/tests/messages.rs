@@ -1,7 +1,7 @@
-//! Every error, note and other text of the program as one list, `messages.snap`, which can be read in one
-//! go and shows in review what a change says anew.
+//! Every error, note and other text of the program as one list, `messages.snap`, for reading in
+//! one go, and for reviews of changed texts.
 //!
-//! The list comes from the sources of all crates that are shipped, so that no text can be missing in it.
+//! The list comes from the sources of all crates that are shipped, so that no text can be missing.
 //! `INSTA_UPDATE=always cargo test -p flowgauge --test messages` writes it again.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 

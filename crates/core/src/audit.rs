@@ -23,7 +23,7 @@ const SLICE: u64 = 0xd6e8_feb8_6659_fd93;
 /// The algorithm of the table.
 const EXACT: &str = "linear-table";
 
-/// Flows beyond 1 in so many are too few to tell anything.
+/// A slice has at least one flow in so many.
 pub const SMALLEST_SLICE: u32 = 1 << 20;
 
 /// The exact table of one lane: one flow in `one_in` is in the slice.
@@ -112,7 +112,7 @@ impl Audit {
         batch.copy_rows(&rows[..sliced], &mut self.staged);
     }
 
-    /// Passes on what is held back: what was not passed on is neither compared, stored nor merged.
+    /// Moves the staged packets to the table. Until then they are not compared, stored or merged.
     pub fn settle(&mut self) {
         let mut staged = self.staged.as_mut();
         if !staged.is_empty() {
@@ -127,7 +127,7 @@ impl Audit {
         self.table.clear();
     }
 
-    /// Begins another part of the same epoch: [`AnySummary::next_part`].
+    /// Begins another part of the same epoch: as [`AnySummary::next_part`].
     pub fn next_part(&mut self) {
         self.staged.as_mut().clear();
         self.table.next_part();

@@ -30,8 +30,8 @@ use crate::summaries::{Sets, Summaries, View};
 /// The share of the memory that the IPv4 lane gets.
 const V4_SHARE: f64 = 0.75;
 
-/// The share of the memory that audits get.
-const AUDIT_SHARE: f64 = 1.0 / 8.0;
+/// Audits get one byte in so many.
+const AUDIT_PART: usize = 8;
 
 /// Builds the run of one measurement that was checked, of these lanes.
 pub(crate) fn build(
@@ -94,8 +94,7 @@ impl Builder {
         let lanes_bytes = given.checked_sub(fixed).filter(|bytes| *bytes > 0);
         let lanes_bytes = lanes_bytes
             .ok_or_else(|| BuildError::from(BuildErrorKind::TooLittleMemory { needed, given }))?;
-        let audit_share = if config.audit.is_some() { AUDIT_SHARE } else { 0.0 };
-        let audit_bytes = (lanes_bytes as f64 * audit_share) as usize;
+        let audit_bytes = config.audit.map_or(0, |_| lanes_bytes / AUDIT_PART);
         let task_bytes_per_flow = (flows - fixed).div_ceil(PROBE);
         // Each lane has cells of its own, and they cost the same whatever the key.
         let task_bytes_per_cell = (cells - fixed).div_ceil(key_bytes.len() * PROBE);

@@ -137,19 +137,8 @@ impl Closer {
         let context = EpochContext { by, keyed, threshold, lists, timeline };
         let widening = Widening::new(ended.traffic, keyed.packets, by);
         let audit = view.observed(by).map(|(one_in, observed)| Audit { one_in, observed });
-        let audit = match audit {
-            Some(_) if widening.is_some() => {
-                notes.push(
-                    "audit is left out: packets were sampled before they came here".to_owned(),
-                );
-                None
-            }
-            Some(audit) => {
-                notes.extend(unaudited(&audit));
-                Some(Box::new(audit))
-            }
-            None => None,
-        };
+        notes.extend(audit.and_then(|audit| unaudited(&audit, widening.is_some())));
+        let audit = audit.filter(|_| widening.is_none()).map(Box::new);
         let mut tasks = Vec::with_capacity(self.tasks.len());
         for task in &mut self.tasks {
             if coverage < WHOLE && !ended.update && task.compares_epochs() {
@@ -255,12 +244,15 @@ fn sampled(traffic: Traffic, account: &Account) -> String {
 }
 
 /// What an audit does not cover.
-fn unaudited(audit: &Audit) -> Option<String> {
+fn unaudited(audit: &Audit, sampled: bool) -> Option<String> {
+    if sampled {
+        return Some("audit is left out: packets were sampled before they came here".to_owned());
+    }
     let packets = audit.observed.untracked.packets;
     (packets > 0).then(|| {
         format!(
-            "audit: its exact table was full, so that {} are not compared; raise --memory, or audit a \
-             smaller slice",
+            "the table of the audit was full: {} of its slice are not compared; raise --memory, or \
+             audit a smaller slice",
             units::plural(packets, "packet")
         )
     })

@@ -88,7 +88,7 @@ fn text_bytes(texts: &[String]) -> usize {
 pub struct Audit {
     /// One flow in so many is in the slice.
     pub one_in: u32,
-    /// What was seen of them.
+    /// The errors of their sizes.
     pub observed: Observed,
 }
 

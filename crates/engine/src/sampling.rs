@@ -147,7 +147,7 @@ pub(crate) fn check(config: &Config) -> Result<(), EngineError> {
         return Ok(());
     }
     if config.audit.is_some() {
-        return refuse("does not read all packets of the flows to audit: leave out --audit");
+        return refuse("skips packets of the flows to audit: leave out --audit");
     }
     if by_packets(config.epoch) {
         return refuse(

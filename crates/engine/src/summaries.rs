@@ -228,7 +228,7 @@ impl<'a> View<'a> {
         Self { key, lanes: key.lanes().iter().enumerate().filter_map(lane).collect(), audits }
     }
 
-    /// The view of lanes that answer for keys of so many canonical bytes, of which none is audited.
+    /// The view of lanes that answer for keys of so many canonical bytes, without audits.
     pub(crate) fn of(key: KeySpec, lanes: impl Iterator<Item = (usize, &'a dyn Answers)>) -> Self {
         let lanes = lanes.map(|(bytes, lane)| (bytes, Joined::new(vec![lane]))).collect();
         Self { key, lanes, audits: Vec::new() }
@@ -246,7 +246,7 @@ impl<'a> View<'a> {
             .collect()
     }
 
-    /// How far sizes are off in what is audited, and of which slice that is; `None` where nothing is.
+    /// The slice that is audited, one flow in so many, and the errors of its sizes; `None` without an audit.
     pub(crate) fn observed(&self, by: Measure) -> Option<(u32, Observed)> {
         let (_, first) = self.audits.first()?;
         let mut observed = Observed::default();

@@ -104,8 +104,8 @@ pub struct Measurement {
     #[arg(long, value_name = "RATE", value_parser = values::rate, help_heading = HOW)]
     pub rate: Option<f64>,
 
-    /// Count one flow in N exactly, too, and report how far the sizes of these flows are off (1/64): takes an
-    /// eighth of the memory
+    /// Also count one flow in N exactly, such as 1/64, and report the error of its estimated size; takes an
+    /// eighth of --memory
     #[arg(long, value_name = "1/N", value_parser = values::slice, help_heading = HOW)]
     pub audit: Option<u32>,
 

@@ -412,7 +412,7 @@ impl<'a> Reader<'a> {
 }
 
 /// Steps from place to place that hash tables may still take while they are read: the bytes tell
-/// their seed, so that whoever wrote them may have chosen keys that collide.
+/// their seed, so that their author may have chosen keys that collide.
 #[derive(Debug)]
 pub(crate) struct Patience(usize);
 

@@ -497,7 +497,7 @@ pub(crate) fn widest(kind: KeyKind, by: Measure) -> EpochReport {
     report
 }
 
-/// An epoch of which one flow in 64 was audited.
+/// An epoch with an audit of one flow in 64.
 pub(crate) fn audited() -> EpochReport {
     let observed = Observed {
         flows: 68,

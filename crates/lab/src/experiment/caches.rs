@@ -1,4 +1,4 @@
-//! Caches by simulation: sets of lines, of which each keeps those used last.
+//! Simulated caches: each set keeps the lines that were used last.
 
 /// Bytes of a line.
 pub(super) const LINE_BYTES: usize = 64;

@@ -75,7 +75,7 @@ const BY_SIZE: Chart = Chart {
     see: "",
 };
 
-/// Bytes that structures are given, of which tables take a part.
+/// Memory limits of the structures in bytes. A table stays below its limit.
 const SIZES: [usize; 7] = [1 << 16, 1 << 18, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20];
 
 /// What packets touch, in the mean.
