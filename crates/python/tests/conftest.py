@@ -24,3 +24,15 @@ def command():
         if path.is_file():
             return str(path)
     pytest.skip("the command is not built")
+
+
+@pytest.fixture(scope="module")
+def spark():
+    """A session of Spark in one process."""
+    # Without PySpark, the tests that ask for it are skipped.
+    from cluster import builder
+
+    session = builder("local[2]").getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()

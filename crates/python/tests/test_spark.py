@@ -54,14 +54,6 @@ def captures(archive):
     return [archive / "a.pcap", archive / "b.pcap", archive / "c.pcap.gz", archive / "below" / "d.pcap"]
 
 
-@pytest.fixture(scope="module")
-def spark():
-    session = builder("local[2]").getOrCreate()
-    session.sparkContext.setLogLevel("OFF")
-    yield session
-    session.stop()
-
-
 @pytest.mark.parametrize(
     "others",
     [{}, {"algorithm": "count-min", "memory": "64KiB", "task": "top"}, {"key": "five-tuple", "by": "bytes", "top": 3}],

@@ -11,7 +11,6 @@ import pyarrow.parquet
 
 import flowgauge
 import flowgauge.spark
-from cluster import builder
 from flowgauge._network import GROUPS, Epoch
 from test_spark import capture
 
@@ -22,14 +21,6 @@ HEADERS = pyarrow.list_(pyarrow.struct([("key", pyarrow.string()), ("value", pya
 SCHEMA = pyarrow.schema([("value", pyarrow.binary()), ("headers", HEADERS)])
 MEASUREMENTS = {"flows": {"task": ["top", "entropy"], "top": 5}, "hosts": {"task": "top", "top": 5}}
 AGENTS = ["one", "three", "two"]
-
-
-@pytest.fixture(scope="module")
-def spark():
-    session = builder("local[2]").getOrCreate()
-    session.sparkContext.setLogLevel("OFF")
-    yield session
-    session.stop()
 
 
 @pytest.fixture(scope="module")
