@@ -87,8 +87,8 @@ def inside(binary, seconds):
         program = live.sender(socket.if_nametoindex("there"))
         live.send(program, 2)
         before, begun, sizes, sent = threads(agent.pid), time.monotonic(), [memory(agent.pid)], 0
-        for _ in range(10):
-            sent += live.send(program, seconds / 10)
+        for _ in range(12):
+            sent += live.send(program, seconds / 12)
             sizes.append(memory(agent.pid))
         took, behind = time.monotonic() - begun, threads(agent.pid)
         time.sleep(1.5)
@@ -108,7 +108,8 @@ def inside(binary, seconds):
     print(f"reader: {sum(used[name] for name in readers):.1%} of a core; all other threads: {others:.1%}")
     for cpu, name in sorted((cpu, name) for name, cpu in used.items() if name not in readers and cpu >= 0.001):
         print(f"  {name:16} {cpu:.1%}")
-    print(f"memory: {sizes[0]:,} kB at the begin, {max(sizes):,} kB at most, {sizes[-1]:,} kB at the end")
+    print(f"memory: {sizes[0]:,} kB at the beginning, {sizes[1]:,} kB after a twelfth of the time, "
+          f"{max(sizes[1:]):,} kB at most from then on, {sizes[-1]:,} kB at the end")
 
 
 def main():
