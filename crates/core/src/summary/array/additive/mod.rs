@@ -6,29 +6,29 @@
 //! Beside the paper, the keys of a column that became heavy are counted in the set, too, each by
 //! itself: what the others of its column have there is not a key's own.
 
+mod states;
+
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
-use super::super::basis::{Basis, twin};
-use super::super::codec::{DecodeError, Reader, Writer};
-use super::super::heavy::{self, HeavyKeys};
-use super::super::shared::{self as workers, AtomicSums, CELL_BYTES, Share, SharedIngest, Sums};
-use super::super::sketch::{Unsigned, rows::Rows};
-use super::super::state::{self, ARRAY_STATE, Distinct, Ewma, Kind, States};
-use super::super::{
-    Answers, BuildError, Candidates, Counter, Describe, Estimate, Incompatible, Info, Ingest, Laws,
-    Options, Parameter, Parameters, Setting, SizeEstimate, SizeQuery, Summary,
-};
-use super::passing::{SMALL_BLOCK, at_once, limit, passing};
-use super::shared::SharedArray;
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
-use crate::summary::Counted;
+use crate::summary::basis::{Basis, twin};
+use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::forms::form;
+use crate::summary::heavy::{self, HeavyKeys};
+use crate::summary::shared::{self, AtomicSums, CELL_BYTES, SharedIngest, Sums};
+use crate::summary::sketch::{Unsigned, rows::Rows};
+use crate::summary::state::{self, ARRAY_STATE, Distinct, Ewma, Kind, States};
+use crate::summary::{
+    Answers, BuildError, Candidates, Counted, Counter, Describe, Estimate, Incompatible, Info,
+    Ingest, Laws, Options, Parameter, Parameters, Setting, SizeEstimate, SizeQuery, Summary, share,
+};
 use crate::terms::{Measure, Size, Threshold};
+use states::StateArray;
 
 /// By Markov's inequality, a counter's excess is below [`EXCESS`] times its expectation with this
 /// chance.
-pub(super) const CONFIDENCE: f64 = 0.95;
+const CONFIDENCE: f64 = 0.95;
 const EXCESS: f64 = 20.0;
 
 /// Columns unless asked otherwise or the memory is small: others' packets in a column are 0.0004 % of
@@ -36,7 +36,7 @@ const EXCESS: f64 = 20.0;
 const COLUMNS: usize = 1 << 18;
 
 /// One array of counters of one measure: `C` is `u32` for packets, `u64` for bytes.
-pub(super) struct CounterArray<K, C> {
+struct CounterArray<K, C> {
     digester: Digester,
     counters: Zeroed<C>,
     heavy: HeavyKeys<K, C>,
@@ -95,9 +95,9 @@ impl Describe for CountArray {
         let kind = Kind::from_options(Self::INFO.name, &Kind::OF_ARRAYS, options)?;
         Ok(match (kind, options.by) {
             (Kind::Distinct, _) if const { K::DISTINCT } => {
-                return SharedArray::<K, Distinct>::build(options);
+                return StateArray::<K, Distinct>::build(options);
             }
-            (Kind::Ewma, _) => return SharedArray::<K, Ewma>::build(options),
+            (Kind::Ewma, _) => return StateArray::<K, Ewma>::build(options),
             (_, Measure::Packets) => Box::new(CounterArray::<K, u32>::from_options(options)?),
             (_, Measure::Bytes) => Box::new(CounterArray::<K, u64>::from_options(options)?),
         })
@@ -244,7 +244,7 @@ fn count<K: FlowKey, C: Counter>(
 /// The least that a key has surely enough of the `count` in its column, where all `columns` hold
 /// `total`. The others' f′ = total − f weigh f′ ÷ columns in it on average, and [`EXCESS`] times that
 /// at most with the chance [`CONFIDENCE`]; so f ≥ (columns × count − 20 total) ÷ (columns − 20).
-pub(super) fn least_of(count: f64, total: f64, columns: usize) -> f64 {
+fn least_of(count: f64, total: f64, columns: usize) -> f64 {
     let columns = columns as f64;
     if columns <= EXCESS {
         return 0.0;
@@ -352,20 +352,20 @@ impl<K: FlowKey, C: Unsigned> Sums<K> for CounterArray<K, C> {
     }
 }
 
-impl Share for CountArray {
+impl shared::Share for CountArray {
     fn share<K: FlowKey>(options: &Options) -> Result<Box<dyn SharedIngest<K>>, BuildError> {
         let counters = &Kind::OF_ARRAYS[..1];
         Kind::from_options(Self::INFO.name, counters, options)?;
-        let options = workers::without_candidates(options)?;
+        let options = shared::without_candidates(options)?;
         match options.by {
-            Measure::Packets => CounterArray::<K, u32>::share_from(&options),
-            Measure::Bytes => CounterArray::<K, u64>::share_from(&options),
+            Measure::Packets => CounterArray::<K, u32>::concurrent(&options),
+            Measure::Bytes => CounterArray::<K, u64>::concurrent(&options),
         }
     }
 }
 
 impl<K: FlowKey, C: Unsigned> CounterArray<K, C> {
-    fn share_from(options: &Options) -> Result<Box<dyn SharedIngest<K>>, BuildError> {
+    fn concurrent(options: &Options) -> Result<Box<dyn SharedIngest<K>>, BuildError> {
         // Of the memory of both, the counters' part is theirs of a column's.
         let memory_bytes = options.memory_bytes / (size_of::<C>() + CELL_BYTES) * size_of::<C>();
         let options = Options { memory_bytes, ..options.clone() };
@@ -411,5 +411,64 @@ impl<K: FlowKey, C: Counter> Candidates for CounterArray<K, C> {
     fn unnamed(&self, by: Measure) -> Option<f64> {
         let is_whole = by == C::MEASURE && self.heavy.overflow() == 0 && self.total < u64::MAX;
         is_whole.then(|| self.threshold.weight(self.total) + self.saturated as f64)
+    }
+}
+
+/// A column is heavy from this part of the threshold on, so that of what makes a key pass the
+/// threshold in the end a part is known to be its own.
+const PART: f64 = 0.5;
+
+/// Packets of a small block, which has a shorter list of heavy ones to begin with.
+const SMALL_BLOCK: usize = 16;
+
+/// What a heavy column passes in an epoch of so much weight, rounded down.
+#[inline(always)]
+fn limit(threshold: Threshold, total: u64) -> u64 {
+    (PART * threshold.weight(total)) as u64
+}
+
+/// How many of so many packets are counted at once, `threshold` being that after all of them: no more than
+/// the set of heavy keys has room for, unless it drops nothing. What it drops depends on all columns, and
+/// batches of any size must see the same.
+#[inline(always)]
+fn at_once<K: FlowKey, S: share::Share>(
+    packets: usize,
+    heavy: &HeavyKeys<K, S>,
+    threshold: impl Fn() -> f64,
+) -> usize {
+    let room = heavy.room();
+    if room >= packets || heavy.most() == 0 || heavy.drops_nothing(threshold()) {
+        return packets;
+    }
+    room.max(1)
+}
+
+/// Visits those of the packets listed whose column passes the limit of the weight so far, their own
+/// included: batches of any size agree. All packets weigh `before` before the batch and `after` after it,
+/// its own `weights`, and `count` is what the column of one of them had just after it.
+#[inline(always)]
+fn passing<C: Counter>(
+    listed: &[u8],
+    threshold: Threshold,
+    [before, after]: [u64; 2],
+    weights: &[C],
+    count: impl Fn(usize) -> u64,
+    mut visit: impl FnMut(usize),
+) {
+    // A threshold only grows: what passes it as it is after the batch passed it in the batch.
+    let high = limit(threshold, after);
+    let (mut so_far, mut summed) = (before, 0);
+    for &i in listed {
+        let i = usize::from(i);
+        let count = count(i);
+        if count <= high {
+            let more = weights[summed..=i].iter().map(|weight| weight.get());
+            so_far = more.fold(so_far, u64::saturating_add);
+            summed = i + 1;
+            if count <= limit(threshold, so_far) {
+                continue;
+            }
+        }
+        visit(i);
     }
 }

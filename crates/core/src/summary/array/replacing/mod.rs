@@ -6,24 +6,25 @@
 //! displaced are put by in a small table, and a key has what is in its slot and there. What is lost
 //! is counted, so that the bounds hold for every key.
 
+mod displaced;
+
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
-use super::super::basis::{Basis, twin};
-use super::super::codec::{DecodeError, Reader, Writer};
-use super::super::heavy;
-use super::super::state::{self, ARRAY_STATE, Count, Distinct, Ewma, Kind, Past, State, States};
-use super::super::{
-    Answers, BuildError, Candidates, Counter, Describe, Estimate, Forecast, Forecasts,
+use crate::batch::Batch;
+use crate::key::{CanonicalKey, FlowKey};
+use crate::summary::basis::{Basis, twin};
+use crate::summary::codec::{DecodeError, Reader, Writer};
+use crate::summary::forms::form;
+use crate::summary::heavy;
+use crate::summary::state::{self, ARRAY_STATE, Count, Distinct, Ewma, Kind, Past, State, States};
+use crate::summary::{
+    Answers, BuildError, Candidates, Counted, Counter, Describe, Estimate, Forecast, Forecasts,
     Incompatible, Info, Ingest, Laws, Options, Parameter, Setting, SizeEstimate, SizeQuery, Spread,
     Summary,
 };
-use super::displaced::{Displaced, lose};
-use crate::batch::Batch;
-use crate::key::{CanonicalKey, FlowKey};
-use crate::summary::Counted;
-use crate::summary::forms::form;
 use crate::terms::{Measure, Size};
+use displaced::{Displaced, lose};
 
 /// Every state in a slot of its own, until another key takes that over.
 ///

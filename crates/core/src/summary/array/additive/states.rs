@@ -12,30 +12,125 @@ use std::ops::Range;
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
-use super::super::basis::{Basis, twin};
-use super::super::codec::{DecodeError, Reader, Writer};
-use super::super::heavy::{self, HeavyKeys};
-use super::super::state::{self, Ewma, Past, State};
-use super::super::{
+use super::{CONFIDENCE, SMALL_BLOCK, at_once, least_of, limit, passing};
+use crate::batch::{BATCH_PACKETS, Batch};
+use crate::key::{CanonicalKey, FlowKey};
+use crate::summary::basis::{Basis, twin};
+use crate::summary::codec::{DecodeError, Reader, Writer};
+use crate::summary::heavy::{self, HeavyKeys};
+use crate::summary::share::Share;
+use crate::summary::state::{self, Distinct, Ewma, Past, State};
+use crate::summary::{
     Answers, BuildError, Candidates, Counter, Estimate, Forecast, Forecasts, Incompatible, Ingest,
     Options, Setting, SizeEstimate, SizeQuery, Spread, Summary,
 };
-use super::additive::{CONFIDENCE, least_of};
-use super::own::{Known, Shared, known};
-use super::passing::{SMALL_BLOCK, at_once, limit, passing};
-use crate::batch::{BATCH_PACKETS, Batch};
-use crate::key::{CanonicalKey, FlowKey};
 use crate::terms::{Measure, Size, Threshold};
 
 /// Columns whose cache lines are asked for ahead of the one in hand: those of a batch of large states
 /// would not find room in the first-level cache.
 const PREFETCH_AHEAD: usize = 32;
 
+/// A state that the keys of a column share.
+pub(super) trait AdditiveState: State {
+    /// Whether it counts more than `limit`: distinct elements, or packets or bytes as `C` does.
+    fn exceeds<C: Counter>(&self, limit: u64) -> bool;
+    /// A key's own part of it.
+    type Own: Share;
+    /// Takes packets into a key's own part.
+    fn add_own(own: &mut Self::Own, packets: u32, bytes: u64);
+    /// Begins an epoch after one with this `past`.
+    fn next_own(own: &mut Self::Own, past: &Past);
+    /// The state of a key's own part alone.
+    fn alone(own: &Self::Own) -> Self;
+    /// What is left without another key's own part.
+    fn without(&self, own: &Self::Own) -> Self;
+}
+
+/// A union: whose an element is cannot be told.
+impl AdditiveState for Distinct {
+    type Own = ();
+
+    #[inline(always)]
+    fn exceeds<C: Counter>(&self, limit: u64) -> bool {
+        Distinct::exceeds(self, limit)
+    }
+
+    #[inline(always)]
+    fn add_own((): &mut (), _: u32, _: u64) {}
+
+    fn next_own((): &mut (), _: &Past) {}
+
+    fn alone((): &()) -> Self {
+        Self::zeroed()
+    }
+
+    fn without(&self, (): &()) -> Self {
+        *self
+    }
+}
+
+/// A sum.
+impl AdditiveState for Ewma {
+    type Own = Self;
+
+    #[inline(always)]
+    fn exceeds<C: Counter>(&self, limit: u64) -> bool {
+        self.size().by(C::MEASURE) > limit
+    }
+
+    #[inline(always)]
+    fn add_own(own: &mut Self, packets: u32, bytes: u64) {
+        // What it has no room for, the column has none for either.
+        let _ = own.add(packets, bytes, 0);
+    }
+
+    fn next_own(own: &mut Self, past: &Past) {
+        own.next_epoch(past);
+    }
+
+    fn alone(own: &Self) -> Self {
+        *own
+    }
+
+    fn without(&self, own: &Self) -> Self {
+        self.minus(own)
+    }
+}
+
+/// What is known of a key.
+struct Known<S> {
+    column: S,
+    /// What of its column is not others' own.
+    most: S,
+    /// What was counted of it apart.
+    own: S,
+}
+
+/// Reads it from the states of all columns and the keys that are counted apart.
+fn known<K: FlowKey, S: AdditiveState>(
+    states: &[S],
+    heavy: &HeavyKeys<K, S::Own>,
+    digester: &Digester,
+    key: K,
+) -> Known<S> {
+    let (digest, columns) = (key.digest(digester), states.len());
+    let column = states[digest as usize & (columns - 1)];
+    let (mut most, mut own) = (column, S::zeroed());
+    for (member, share) in heavy.of_column(digest, columns, digester) {
+        if member == key {
+            own = S::alone(share);
+        } else {
+            most = most.without(share);
+        }
+    }
+    Known { column, most, own }
+}
+
 /// One array of states.
 ///
 /// Memory in bytes: `columns × size_of::<S>() + candidates × (3 × member + 8)`, with `member` for
 /// `size_of::<K>() + size_of::<S::Own>()`, rounded up to the alignment.
-pub(super) struct SharedArray<K, S: Shared> {
+pub(super) struct StateArray<K, S: AdditiveState> {
     digester: Digester,
     states: Zeroed<S>,
     /// The keys of heavy columns, and those with a heavy forecast.
@@ -57,7 +152,7 @@ struct Limits {
     forecast: f64,
 }
 
-impl<K: FlowKey, S: Shared> SharedArray<K, S> {
+impl<K: FlowKey, S: AdditiveState> StateArray<K, S> {
     pub(super) fn build(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
         let per_candidate = HeavyKeys::<K, S::Own>::memory_bytes(1);
         let candidates = heavy::candidates(options, per_candidate)?;
@@ -227,7 +322,7 @@ fn weight<S: State>(state: &S, by: Measure) -> f64 {
     }
 }
 
-impl<K: FlowKey, S: Shared> Ingest<K> for SharedArray<K, S> {
+impl<K: FlowKey, S: AdditiveState> Ingest<K> for StateArray<K, S> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         batch.digest(&self.digester);
         match self.by {
@@ -241,7 +336,7 @@ impl<K: FlowKey, S: Shared> Ingest<K> for SharedArray<K, S> {
     }
 }
 
-impl<K: FlowKey, S: Shared> Summary<K> for SharedArray<K, S> {
+impl<K: FlowKey, S: AdditiveState> Summary<K> for StateArray<K, S> {
     fn answers(&self) -> &dyn Answers {
         self
     }
@@ -352,7 +447,7 @@ fn forecast<S: State>(state: &S) -> f64 {
     state.ewma().map_or(0.0, Ewma::forecast)
 }
 
-impl<K: FlowKey, S: Shared> Answers for SharedArray<K, S> {
+impl<K: FlowKey, S: AdditiveState> Answers for StateArray<K, S> {
     fn saturated(&self) -> Size {
         self.saturated
     }
@@ -371,7 +466,7 @@ impl<K: FlowKey, S: Shared> Answers for SharedArray<K, S> {
     }
 }
 
-impl<K: FlowKey, S: Shared> SizeQuery for SharedArray<K, S> {
+impl<K: FlowKey, S: AdditiveState> SizeQuery for StateArray<K, S> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
         match K::matching(key, &self.digester) {
             Some(key) => self.bounds(&self.known(key)),
@@ -380,7 +475,7 @@ impl<K: FlowKey, S: Shared> SizeQuery for SharedArray<K, S> {
     }
 }
 
-impl<K: FlowKey, S: Shared> Candidates for SharedArray<K, S> {
+impl<K: FlowKey, S: AdditiveState> Candidates for StateArray<K, S> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
         for key in self.heavy.iter() {
             let known = self.known(key);
@@ -395,7 +490,7 @@ impl<K: FlowKey, S: Shared> Candidates for SharedArray<K, S> {
     }
 }
 
-impl<K: FlowKey, S: Shared> Spread for SharedArray<K, S> {
+impl<K: FlowKey, S: AdditiveState> Spread for StateArray<K, S> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, Estimate)) {
         let all = self.states.iter().map(|state| weight(state, self.by)).sum();
         for key in self.heavy.iter() {
@@ -412,7 +507,7 @@ impl<K: FlowKey, S: Shared> Spread for SharedArray<K, S> {
     }
 }
 
-impl<K: FlowKey, S: Shared> Forecasts for SharedArray<K, S> {
+impl<K: FlowKey, S: AdditiveState> Forecasts for StateArray<K, S> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, Forecast)) {
         let parts = |forecast: &Forecast| {
             let expected = forecast.forecast.map_or(0.0, |forecast| forecast.value);

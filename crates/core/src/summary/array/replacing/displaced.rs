@@ -7,12 +7,12 @@
 
 use flowgauge_kernel::Digester;
 
-use super::super::basis::Basis;
-use super::super::codec::{DecodeError, Patience, Reader, Writer};
-use super::super::state::{Past, State};
-use super::super::table::{Layout, Linear, MOST_BUCKETS};
-use super::super::{BuildError, BuildErrorKind, Options};
 use crate::key::FlowKey;
+use crate::summary::basis::Basis;
+use crate::summary::codec::{DecodeError, Patience, Reader, Writer};
+use crate::summary::state::{Past, State};
+use crate::summary::table::{Layout, Linear, MOST_BUCKETS};
+use crate::summary::{BuildError, BuildErrorKind, Options};
 use crate::terms::{Measure, Size, Threshold};
 
 /// What is put by is worth more than this part of the threshold.
