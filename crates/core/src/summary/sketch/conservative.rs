@@ -8,15 +8,11 @@
 use std::marker::PhantomData;
 
 use super::super::{BuildError, Describe, Estimate, Info, Laws, Options, Summary};
-use super::cell::Unsigned;
-use super::count_min::{MEMORY, PARAMETERS, all_exceed, excess, keys, least, sums};
-use super::grid::{Grid, Rule};
-use super::row_sketch::RowSketch;
-use super::rows::Targets;
+use super::count_min::{all_exceed, excess, least, most_keys, sums};
+use super::rows::{Grid, MEMORY, Rule, TOTAL_PARAMETERS, Targets, Unsigned, build};
 use crate::key::FlowKey;
 use crate::summary::Counted;
 use crate::summary::forms::form;
-use crate::terms::Measure;
 
 /// Count-Min with conservative update, of `u32` for packets and `u64` for bytes.
 ///
@@ -29,7 +25,7 @@ impl Describe for ConservativeCountMin {
         name: "conservative-count-min",
         idea: "Count-Min that raises a key's counters only as far as its estimate requires",
         paper: "Estan, Varghese (SIGCOMM 2002), section 3.3.2",
-        parameters: PARAMETERS,
+        parameters: TOTAL_PARAMETERS,
         memory: MEMORY,
         forms: &[
             form![Size(Counted::Asked), Candidates],
@@ -39,10 +35,7 @@ impl Describe for ConservativeCountMin {
     };
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
-        Ok(match options.by {
-            Measure::Packets => Box::new(RowSketch::<K, Raise<u32>>::new(options)?),
-            Measure::Bytes => Box::new(RowSketch::<K, Raise<u64>>::new(options)?),
-        })
+        build::<K, Raise<u32>, Raise<u64>>(options)
     }
 }
 
@@ -91,24 +84,24 @@ impl<C: Unsigned> Rule for Raise<C> {
         sums(grid, value, margin)
     }
 
-    fn over(rows: usize, share: f64) -> f64 {
+    fn overestimates(rows: usize, share: f64) -> f64 {
         all_exceed(rows, share)
     }
 
-    fn keys(grid: &Grid<Self>, free: f64) -> f64 {
-        keys(grid, free)
+    fn most_keys(grid: &Grid<Self>, free: f64) -> f64 {
+        most_keys(grid, free)
     }
 
-    fn least(_: &Grid<Self>, value: f64, over: f64) -> f64 {
+    fn listed_low(_: &Grid<Self>, value: f64, over: f64) -> f64 {
         value - over
     }
 
-    fn short(_: &Grid<Self>) -> f64 {
+    fn shortfall(_: &Grid<Self>) -> f64 {
         0.0
     }
 
     /// A packet raises a counter of each row by its weight at most.
-    fn possible(grid: &Grid<Self>) -> bool {
+    fn is_possible(grid: &Grid<Self>) -> bool {
         let sum = |row: &[C]| row.iter().map(|cell| u128::from(cell.get())).sum::<u128>();
         let row_is_possible = |row| grid.total == u64::MAX || sum(row) <= grid.total.into();
         grid.cells.chunks_exact(grid.rows.columns()).all(row_is_possible)

@@ -9,50 +9,13 @@ use std::marker::PhantomData;
 
 use super::super::distinct::counted_linearly;
 use super::super::shared::{Share, SharedIngest};
-use super::super::{
-    BuildError, Cells, Describe, Estimate, Info, Laws, Merge, Options, Parameter, RowIngest,
-    Summary,
-};
-use super::cell::{Cell, Unsigned};
-use super::exceeding::seldom_exceeded;
-use super::grid::{Grid, Linear, Rule, Weight};
+use super::super::{BuildError, Cells, Describe, Estimate, Info, Options, RowIngest, Summary};
 use super::k_ary;
-use super::row_sketch::RowSketch;
-use super::rows::{CONFIDENCE, MOST_ROWS, Rows, Targets};
-use crate::key::FlowKey;
-use crate::summary::Counted;
-use crate::summary::forms::form;
-use crate::terms::Measure;
-
-/// The parameters of every sketch whose error is a share of the total weight.
-pub(super) const PARAMETERS: &[Parameter] = &[
-    Parameter { name: "rows", help: "number of rows, 1 to 16 (default 4)" },
-    Parameter {
-        name: "columns",
-        help: "counters in a row, a power of two (default: 32768, or what fits into the memory)",
-    },
-    Parameter {
-        name: "epsilon",
-        help: "instead of columns: the error as a share of the total weight; \
-               columns = e / epsilon, rounded up to a power of two",
-    },
-    Parameter {
-        name: "delta",
-        help: "instead of rows: the probability of a larger error; rows = ln (1 / delta)",
-    },
-    CANDIDATES,
-];
-
-/// The room for the keys of a sketch.
-pub(super) const CANDIDATES: Parameter = Parameter {
-    name: "candidates",
-    help: "heavy keys to keep, a power of two (default: 16384, or what a quarter of the memory \
-           holds), or 0 to count faster and list no keys",
+use super::rows::{
+    CONFIDENCE, Cell, Grid, Linear, MOST_ROWS, RowSketch, Rows, Rule, TOTAL_PARAMETERS, Targets,
+    Unsigned, Weight, build, build_concurrent, info, seldom_exceeded,
 };
-
-/// Memory of a sketch with its candidates.
-pub(super) const MEMORY: &str =
-    "rows x columns x (4 by packets, 8 by bytes) + candidates x (3 x key + 8)";
+use crate::key::FlowKey;
 
 /// The Count-Min sketch, of `u32` for packets and `u64` for bytes.
 ///
@@ -61,40 +24,21 @@ pub(super) const MEMORY: &str =
 pub struct CountMin;
 
 impl Describe for CountMin {
-    const INFO: Info = Info {
-        name: "count-min",
-        idea: "rows of counters; the smallest counter of a key is its estimate",
-        paper: "Count-Min (J. Algorithms 2005), sections 3 and 4.1",
-        parameters: PARAMETERS,
-        memory: MEMORY,
-        forms: &[
-            form![Size(Counted::Asked), Candidates, Cells { sampled: false }],
-            form![candidates = "0"; Size(Counted::Asked), Cells { sampled: false }],
-        ],
-        laws: Laws {
-            commutable: true,
-            aggregatable: true,
-            sizes: true,
-            rows: true,
-            merge: Merge::Equal,
-            ..Laws::NONE
-        },
-    };
+    const INFO: Info = info(
+        "count-min",
+        "rows of counters; the smallest counter of a key is its estimate",
+        "Count-Min (J. Algorithms 2005), sections 3 and 4.1",
+        TOTAL_PARAMETERS,
+    );
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
-        Ok(match options.by {
-            Measure::Packets => Box::new(RowSketch::<K, Least<u32>>::new(options)?),
-            Measure::Bytes => Box::new(RowSketch::<K, Least<u64>>::new(options)?),
-        })
+        build::<K, Least<u32>, Least<u64>>(options)
     }
 }
 
 impl Share for CountMin {
     fn share<K: FlowKey>(options: &Options) -> Result<Box<dyn SharedIngest<K>>, BuildError> {
-        match options.by {
-            Measure::Packets => RowSketch::<K, Least<u32>>::share(options),
-            Measure::Bytes => RowSketch::<K, Least<u64>>::share(options),
-        }
+        build_concurrent::<K, Least<u32>, Least<u64>>(options)
     }
 }
 
@@ -142,23 +86,23 @@ impl<C: Unsigned> Rule for Least<C> {
         sums(grid, value, margin)
     }
 
-    fn over(rows: usize, share: f64) -> f64 {
+    fn overestimates(rows: usize, share: f64) -> f64 {
         all_exceed(rows, share)
     }
 
-    fn keys(grid: &Grid<Self>, free: f64) -> f64 {
-        keys(grid, free)
+    fn most_keys(grid: &Grid<Self>, free: f64) -> f64 {
+        most_keys(grid, free)
     }
 
-    fn least(_: &Grid<Self>, value: f64, over: f64) -> f64 {
+    fn listed_low(_: &Grid<Self>, value: f64, over: f64) -> f64 {
         value - over
     }
 
-    fn short(_: &Grid<Self>) -> f64 {
+    fn shortfall(_: &Grid<Self>) -> f64 {
         0.0
     }
 
-    fn possible(grid: &Grid<Self>) -> bool {
+    fn is_possible(grid: &Grid<Self>) -> bool {
         adds_up(grid)
     }
 
@@ -198,7 +142,7 @@ impl<C: Unsigned> Linear for Least<C> {
 }
 
 /// How many keys there are at most: as linear counting tells of the share of the cells that is `free`.
-pub(super) fn keys<C: Unsigned, R: Rule<Cell = C>>(grid: &Grid<R>, free: f64) -> f64 {
+pub(super) fn most_keys<C: Unsigned, R: Rule<Cell = C>>(grid: &Grid<R>, free: f64) -> f64 {
     let (columns, total) = (grid.rows.columns() as f64, grid.total as f64);
     if free > 0.0 { counted_linearly(columns, columns * (1.0 - free), total).high } else { total }
 }

@@ -8,43 +8,13 @@
 use std::marker::PhantomData;
 
 use super::super::shared::{Share, SharedIngest};
-use super::super::{
-    BuildError, Cells, Describe, Estimate, Info, Laws, Merge, Options, Parameter, RowIngest,
-    Summary,
-};
-use super::cell::Signed;
-use super::count_min::{CANDIDATES, MEMORY};
-use super::exceeding::seldom_short;
-use super::grid::{Grid, Linear, Rule, Weight};
-use super::row_sketch::RowSketch;
+use super::super::{BuildError, Cells, Describe, Estimate, Info, Options, RowIngest, Summary};
 use super::rows::{
-    CONFIDENCE, MOST_ROWS, Rows, Targets, deviations, median, median_fails, median_of_rows, signs,
-    sum_over,
+    CONFIDENCE, Grid, L2_PARAMETERS, Linear, MOST_ROWS, RowSketch, Rows, Rule, Signed, Targets,
+    Weight, build, build_concurrent, deviations, info, median, median_fails, median_of_rows,
+    seldom_short, signs, sum_over,
 };
 use crate::key::FlowKey;
-use crate::summary::Counted;
-use crate::summary::forms::form;
-use crate::terms::Measure;
-
-/// The parameters of every sketch whose error is a share of L2.
-pub(super) const PARAMETERS: &[Parameter] = &[
-    Parameter { name: "rows", help: "number of rows, 1 to 16 (default 5)" },
-    Parameter {
-        name: "columns",
-        help: "counters in a row, a power of two (default: 65536, or what fits into the memory)",
-    },
-    Parameter {
-        name: "epsilon",
-        help: "instead of columns: the error as a share of L2, the square root of the sum of \
-               squared sizes; columns = 8 / epsilon^2, rounded up to a power of two",
-    },
-    Parameter {
-        name: "delta",
-        help: "instead of rows: the probability of a larger error; enough rows that half of them \
-               fail with this probability, where each fails with 1/8",
-    },
-    CANDIDATES,
-];
 
 /// The Count Sketch, of `i32` for packets and `i64` for bytes.
 ///
@@ -54,40 +24,21 @@ pub(super) const PARAMETERS: &[Parameter] = &[
 pub struct CountSketch;
 
 impl Describe for CountSketch {
-    const INFO: Info = Info {
-        name: "count-sketch",
-        idea: "rows of signed counters; the median counter of a key is its estimate",
-        paper: "Count Sketch (ICALP 2002), section 3",
-        parameters: PARAMETERS,
-        memory: MEMORY,
-        forms: &[
-            form![Size(Counted::Asked), Candidates, Cells { sampled: false }],
-            form![candidates = "0"; Size(Counted::Asked), Cells { sampled: false }],
-        ],
-        laws: Laws {
-            commutable: true,
-            aggregatable: true,
-            sizes: true,
-            rows: true,
-            merge: Merge::Equal,
-            ..Laws::NONE
-        },
-    };
+    const INFO: Info = info(
+        "count-sketch",
+        "rows of signed counters; the median counter of a key is its estimate",
+        "Count Sketch (ICALP 2002), section 3",
+        L2_PARAMETERS,
+    );
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
-        Ok(match options.by {
-            Measure::Packets => Box::new(RowSketch::<K, Signs<i32>>::new(options)?),
-            Measure::Bytes => Box::new(RowSketch::<K, Signs<i64>>::new(options)?),
-        })
+        build::<K, Signs<i32>, Signs<i64>>(options)
     }
 }
 
 impl Share for CountSketch {
     fn share<K: FlowKey>(options: &Options) -> Result<Box<dyn SharedIngest<K>>, BuildError> {
-        match options.by {
-            Measure::Packets => RowSketch::<K, Signs<i32>>::share(options),
-            Measure::Bytes => RowSketch::<K, Signs<i64>>::share(options),
-        }
+        build_concurrent::<K, Signs<i32>, Signs<i64>>(options)
     }
 }
 
@@ -111,7 +62,7 @@ impl<C: Signed> Rule for Signs<C> {
         for (row, &place) in places.iter().enumerate() {
             let sign = 1 - 2 * (signs >> row & 1).cast_signed();
             let cell = &mut cells[place];
-            lost += cell.turn::<FULL>(weight, sign);
+            lost += cell.add_signed::<FULL>(weight, sign);
             beyond += usize::from(cell.exceeds(sign, limit));
         }
         (lost, beyond >= places.len().div_ceil(2))
@@ -130,20 +81,20 @@ impl<C: Signed> Rule for Signs<C> {
     }
 
     /// Half of what collides has the sign of the key.
-    fn over(rows: usize, share: f64) -> f64 {
+    fn overestimates(rows: usize, share: f64) -> f64 {
         median_fails(rows, share / 2.0)
     }
 
-    fn least(grid: &Grid<Self>, value: f64, over: f64) -> f64 {
+    fn listed_low(grid: &Grid<Self>, value: f64, over: f64) -> f64 {
         value - over - grid.saturated as f64
     }
 
-    fn short(grid: &Grid<Self>) -> f64 {
+    fn shortfall(grid: &Grid<Self>) -> f64 {
         seldom_short(grid.rows, &grid.cells, grid.total as f64)
     }
 
     /// A packet moves a counter of each row by its weight at most.
-    fn possible(grid: &Grid<Self>) -> bool {
+    fn is_possible(grid: &Grid<Self>) -> bool {
         let sum = |row: &[C]| row.iter().map(|cell| u128::from(cell.size())).sum::<u128>();
         let row_is_possible = |row| grid.total == u64::MAX || sum(row) <= grid.total.into();
         grid.cells.chunks_exact(grid.rows.columns()).all(row_is_possible)
@@ -190,7 +141,7 @@ impl<C: Signed> Linear for Signs<C> {
         limit: u64,
     ) -> (u64, bool) {
         let sign = 1 - 2 * (signs(digest) >> row & 1).cast_signed();
-        let lost = cell.turn::<FULL>(weight, sign);
+        let lost = cell.add_signed::<FULL>(weight, sign);
         (lost, cell.exceeds(sign, C::at_most(limit)))
     }
 }

@@ -10,21 +10,16 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::super::shared::{Share, SharedIngest};
-use super::super::{
-    BuildError, Cells, Describe, Estimate, Info, Laws, Merge, Options, RowIngest, Summary,
-};
-use super::cell::{Cell, Unsigned};
-use super::count_min::{MEMORY, adds_up, keys};
-use super::count_sketch::{PARAMETERS, medians};
-use super::grid::{Grid, Limit, Linear, Rule, Weight};
-use super::row_sketch::RowSketch;
+use super::super::{BuildError, Cells, Describe, Estimate, Info, Options, RowIngest, Summary};
+use super::count_min::{adds_up, most_keys};
+use super::count_sketch::medians;
 use super::rows::{
-    MOST_ROWS, Rows, Targets, deviations, median, median_fails, median_of_rows, sum_over,
+    Cell, Grid, L2_PARAMETERS, Limit, Linear, MOST_ROWS, RowSketch, Rows, Rule, Targets, Unsigned,
+    Weight, build, build_concurrent, deviations, info, median, median_fails, median_of_rows,
+    sum_over,
 };
 use crate::key::FlowKey;
-use crate::summary::Counted;
-use crate::summary::forms::form;
-use crate::terms::{Measure, Threshold};
+use crate::terms::Threshold;
 
 /// The K-ary sketch, of `u32` for packets and `u64` for bytes.
 ///
@@ -33,40 +28,21 @@ use crate::terms::{Measure, Threshold};
 pub struct KAry;
 
 impl Describe for KAry {
-    const INFO: Info = Info {
-        name: "k-ary",
-        idea: "rows of counters less their mean; the median counter of a key is its estimate",
-        paper: "K-ary sketch (IMC 2003), section 3.1",
-        parameters: PARAMETERS,
-        memory: MEMORY,
-        forms: &[
-            form![Size(Counted::Asked), Candidates, Cells { sampled: false }],
-            form![candidates = "0"; Size(Counted::Asked), Cells { sampled: false }],
-        ],
-        laws: Laws {
-            commutable: true,
-            aggregatable: true,
-            sizes: true,
-            rows: true,
-            merge: Merge::Equal,
-            ..Laws::NONE
-        },
-    };
+    const INFO: Info = info(
+        "k-ary",
+        "rows of counters less their mean; the median counter of a key is its estimate",
+        "K-ary sketch (IMC 2003), section 3.1",
+        L2_PARAMETERS,
+    );
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
-        Ok(match options.by {
-            Measure::Packets => Box::new(RowSketch::<K, Centred<u32>>::new(options)?),
-            Measure::Bytes => Box::new(RowSketch::<K, Centred<u64>>::new(options)?),
-        })
+        build::<K, Centred<u32>, Centred<u64>>(options)
     }
 }
 
 impl Share for KAry {
     fn share<K: FlowKey>(options: &Options) -> Result<Box<dyn SharedIngest<K>>, BuildError> {
-        match options.by {
-            Measure::Packets => RowSketch::<K, Centred<u32>>::share(options),
-            Measure::Bytes => RowSketch::<K, Centred<u64>>::share(options),
-        }
+        build_concurrent::<K, Centred<u32>, Centred<u64>>(options)
     }
 }
 
@@ -99,7 +75,7 @@ impl<C: Unsigned> Rule for Centred<C> {
     }
 
     /// The counter of a key whose size is the threshold.
-    fn limit(rows: Rows, threshold: Threshold) -> Limit {
+    fn cell_limit(rows: Rows, threshold: Threshold) -> Limit {
         let mean = 1.0 / rows.columns() as f64;
         match threshold {
             Threshold::Share(share) => Limit::new(0.0, share * (1.0 - mean) + mean),
@@ -115,27 +91,27 @@ impl<C: Unsigned> Rule for Centred<C> {
         medians(grid, value, margin)
     }
 
-    fn over(rows: usize, share: f64) -> f64 {
+    fn overestimates(rows: usize, share: f64) -> f64 {
         median_fails(rows, share)
     }
 
-    fn keys(grid: &Grid<Self>, free: f64) -> f64 {
-        keys(grid, free)
+    fn most_keys(grid: &Grid<Self>, free: f64) -> f64 {
+        most_keys(grid, free)
     }
 
     /// The mean of the others in a row is taken off what collides.
-    fn least(grid: &Grid<Self>, value: f64, over: f64) -> f64 {
+    fn listed_low(grid: &Grid<Self>, value: f64, over: f64) -> f64 {
         let share = 1.0 / grid.rows.columns() as f64;
         let mean = (grid.total as f64 - value).max(0.0) * share;
         value - (over - mean).max(0.0) / (1.0 - share) - grid.saturated as f64
     }
 
     /// A cell is not below its key's size, and the mean of a row is all that is taken off it.
-    fn short(grid: &Grid<Self>) -> f64 {
+    fn shortfall(grid: &Grid<Self>) -> f64 {
         grid.total as f64 / (grid.rows.columns() - 1).max(1) as f64
     }
 
-    fn possible(grid: &Grid<Self>) -> bool {
+    fn is_possible(grid: &Grid<Self>) -> bool {
         adds_up(grid)
     }
 
@@ -198,10 +174,17 @@ pub(super) fn add_to_row<const FULL: bool, C: Unsigned>(
 /// The median over the rows of what each says without bias.
 #[inline]
 pub(super) fn value(rows: Rows, digest: u64, total: f64, cell: impl Fn(usize) -> f64) -> f64 {
-    let share = 1.0 / rows.columns() as f64;
-    let mut values =
-        rows.places::<MOST_ROWS>(digest).map(|place| (cell(place) - total * share) / (1.0 - share));
+    let columns = rows.columns();
+    let places = rows.places::<MOST_ROWS>(digest);
+    let mut values = places.map(|place| unbiased(cell(place), total, columns));
     median(&mut values[..rows.rows()])
+}
+
+/// What a counter says of its key's size, in a row of `columns` counters that add up to `total`.
+#[inline]
+pub(super) fn unbiased(counter: f64, total: f64, columns: usize) -> f64 {
+    let columns = columns as f64;
+    (counter - total / columns) / (1.0 - 1.0 / columns)
 }
 
 /// The standard deviation of a row by its own squares, (L2² − f²)/(w − 1), times the deviations that

@@ -7,7 +7,6 @@
 //! met in a light counter are recovered as MRAC does (§3.3 of the paper).
 
 mod answers;
-mod flows;
 
 use std::cell::OnceCell;
 use std::hint::select_unpredictable;

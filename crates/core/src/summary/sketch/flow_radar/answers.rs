@@ -7,10 +7,10 @@
 
 use std::collections::BTreeMap;
 
-use super::super::super::{Answers, Candidates, Estimate, Flows, SizeEstimate, SizeQuery};
 use super::RadarCells;
-use super::cell::Shape;
+use super::cells::Shape;
 use crate::key::{CanonicalKey, FlowKey};
+use crate::summary::{Answers, Candidates, Estimate, Flows, SizeEstimate, SizeQuery};
 use crate::terms::{Measure, Size};
 
 /// That the number of flows which the filter missed is below its bound.

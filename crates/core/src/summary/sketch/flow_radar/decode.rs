@@ -12,13 +12,13 @@
 //! before the cell is emptied, the flows are judged from the last to the first. An error stays
 //! hidden only where it cancels another in two cells at once.
 
+use std::cell::{Cell, OnceCell};
+
 use flowgauge_kernel::{Digester, Zeroed};
 
-use super::super::super::{BuildError, Memory};
-use super::super::bloom::BlockedBloom;
-use super::cell::Shape;
-use super::cells::Cells;
+use super::cells::{BlockedBloom, Cells, Shape};
 use crate::key::FlowKey;
+use crate::summary::{BuildError, Memory};
 use crate::terms::Size;
 
 /// What a cell says.
@@ -245,5 +245,36 @@ impl<K: FlowKey> Decoded<K> {
     /// one's size is certain.
     pub(super) fn is_clean(&self, cell: usize) -> bool {
         witness(self.states[cell]) == Witness::Clean
+    }
+}
+
+/// Memory of which `T` is made, and which it still is while nobody asks.
+pub(super) struct Lazy<T> {
+    done: OnceCell<T>,
+    spare: Cell<Option<T>>,
+}
+
+impl<T> Lazy<T> {
+    pub(super) fn new(spare: T) -> Self {
+        Self { done: OnceCell::new(), spare: Cell::new(Some(spare)) }
+    }
+
+    /// The value, which `fill` computes where it was not since [`Self::forget`].
+    pub(super) fn get(&self, fill: impl FnOnce(&mut T)) -> &T {
+        self.done.get_or_init(|| {
+            let Some(mut value) = self.spare.take() else {
+                unreachable!("the memory is in one of the two places")
+            };
+            fill(&mut value);
+            value
+        })
+    }
+
+    /// The value holds no more.
+    #[inline(always)]
+    pub(super) fn forget(&mut self) {
+        if let Some(value) = self.done.take() {
+            self.spare.set(Some(value));
+        }
     }
 }

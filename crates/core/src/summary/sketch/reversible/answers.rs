@@ -1,13 +1,13 @@
 //! What a reversible sketch answers: sizes, the keys recovered from its counters, and its cells.
 
-use super::super::{Answers, Candidates, Cells, Estimate, SizeEstimate, SizeQuery};
-use super::cell::Unsigned;
-use super::count_min::all_exceed;
-use super::exceeding::{Counts, Listed};
-use super::modular::{MOST_ROWS, MOST_VERIFY, false_keys};
-use super::reversible::ReversibleRows;
-use super::reversible_search::{Heaviest, capacity, search};
+use super::ReversibleRows;
+use super::hashing::{MOST_ROWS, MOST_VERIFY, false_keys};
+use super::search::{Heaviest, capacity, search};
 use crate::key::{CanonicalKey, FlowKey};
+use crate::summary::sketch::count_min::all_exceed;
+use crate::summary::sketch::k_ary::unbiased;
+use crate::summary::sketch::rows::{Counts, Listed, Unsigned, median};
+use crate::summary::{Answers, Candidates, Cells, Estimate, SizeEstimate, SizeQuery};
 use crate::terms::{Measure, Size};
 
 /// Rows of all kinds that there are at most.
@@ -18,19 +18,6 @@ const SAMPLED: usize = 256;
 
 /// The share of the cells that the noise leaves out.
 const NOISY: f64 = 0.1;
-
-/// The middle of some numbers, or the mean of both middles.
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    let half = values.len() / 2;
-    if values.len() % 2 == 1 { values[half] } else { f64::midpoint(values[half - 1], values[half]) }
-}
-
-/// What a key's counter says, of a row of `columns` counters with the sum `total`.
-fn unbiased(counter: f64, total: f64, columns: usize) -> f64 {
-    let columns = columns as f64;
-    (counter - total / columns) / (1.0 - 1.0 / columns)
-}
 
 /// The chance that less than half of `rows` are among the noisy ones, so that the median is not.
 fn confidence(rows: usize) -> f64 {

@@ -10,49 +10,48 @@
 //! for each of eight words, the first half of a key would rule out next to nothing, and the search
 //! would drown. Since the key is mangled first, two words of it spread as evenly as all.
 //!
-//! [`search`]: super::reversible_search
+//! [`search`]: super::search
 
 use fastrand::Rng;
 use flowgauge_kernel::{Digester, Zeroed};
 
-use super::super::codec::{DecodeError, Number, Reader};
-use super::super::remix::remix;
-use super::super::{BuildError, Counter, Memory};
-use super::mangle::{self, Mangle};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
+use crate::summary::codec::{DecodeError, Number, Reader};
+use crate::summary::remix::remix;
+use crate::summary::{BuildError, Counter, Memory};
 
 /// Rows by modular hashing that there are at most.
-pub(super) const MOST_ROWS: usize = 8;
+pub(crate) const MOST_ROWS: usize = 8;
 
 /// Rows by the digest that there are at most.
-pub(super) const MOST_VERIFY: usize = 4;
+pub(crate) const MOST_VERIFY: usize = 4;
 
 /// A word has as many values.
-pub(super) const BYTES: usize = 256;
+pub(crate) const BYTES: usize = 256;
 
 /// With more bits, the heavy columns would be too many to search.
-pub(super) const MOST_COLUMNS: usize = 1 << 20;
+pub(crate) const MOST_COLUMNS: usize = 1 << 20;
 
 /// What `seed` is mixed with, so that the tables have nothing in common with the digest.
 const SALT: u64 = 0x6d6f_6475_6c61_7221;
 
 /// The words of a batch's mangled keys.
-pub(super) type Mangled = [[u8; 8]; BATCH_PACKETS];
+pub(crate) type Mangled = [[u8; 8]; BATCH_PACKETS];
 
 /// The hash functions of all rows.
 ///
 /// Memory in bytes: 256 for each word that each row reads, 4096 with 4 rows of a 32-bit key and with
 /// 8 rows of a 64-bit key. Cost for a packet: three multiplies, and for each row a look-up for each
 /// word it reads, in tables of the first-level cache; the digest, where a row is by it.
-pub(super) struct Modular {
-    pub(super) mangle: Mangle,
+pub(crate) struct Modular {
+    pub(crate) mangle: Mangle,
     /// Words of a key.
-    pub(super) words: usize,
+    pub(crate) words: usize,
     /// Rows by modular hashing.
-    pub(super) rows: usize,
+    pub(crate) rows: usize,
     /// Rows by the digest, after these.
-    pub(super) verify: usize,
+    pub(crate) verify: usize,
     /// Words that a row reads.
     window: usize,
     column_bits: u32,
@@ -63,17 +62,17 @@ pub(super) struct Modular {
 
 /// A word that a row reads.
 #[derive(Clone, Copy)]
-pub(super) struct Slot {
+pub(crate) struct Slot {
     /// Which word of the key.
-    pub(super) word: usize,
+    pub(crate) word: usize,
     /// Bits of the column that it decides.
-    pub(super) bits: u32,
+    pub(crate) bits: u32,
     /// Bits of the column below those.
-    pub(super) below: u32,
+    pub(crate) below: u32,
 }
 
 /// Words that a row of keys of `K` reads.
-pub(super) fn window<K: FlowKey>(column_bits: u32) -> usize {
+pub(crate) fn window<K: FlowKey>(column_bits: u32) -> usize {
     if K::BYTES == 4 { 4 } else { column_bits.div_ceil(8).max(2) as usize }
 }
 
@@ -92,7 +91,7 @@ fn slot(words: usize, window: usize, column_bits: u32, row: usize, slot: usize) 
 
 /// The keys that share all columns with one, in the mean: those whose words all have the same parts,
 /// of which `verify` rows by the digest leave what chance does.
-pub(super) fn false_keys<K: FlowKey>([rows, verify]: [usize; 2], columns: usize) -> f64 {
+pub(crate) fn false_keys<K: FlowKey>([rows, verify]: [usize; 2], columns: usize) -> f64 {
     let column_bits = columns.ilog2();
     let window = window::<K>(column_bits);
     let mut bits = [0; 8];
@@ -108,7 +107,7 @@ pub(super) fn false_keys<K: FlowKey>([rows, verify]: [usize; 2], columns: usize)
 impl Modular {
     /// Tables for `rows` rows by modular hashing, beside `verify` rows by the digest, of `columns`
     /// columns, a power of two.
-    pub(super) fn new<K: FlowKey>(
+    pub(crate) fn new<K: FlowKey>(
         rows: usize,
         verify: usize,
         columns: usize,
@@ -133,21 +132,21 @@ impl Modular {
         Ok(modular)
     }
 
-    pub(super) fn memory_bytes(&self) -> usize {
+    pub(crate) fn memory_bytes(&self) -> usize {
         self.parts.memory_bytes()
     }
 
-    pub(super) fn columns(&self) -> usize {
+    pub(crate) fn columns(&self) -> usize {
         1 << self.column_bits
     }
 
     /// Rows of both kinds.
-    pub(super) fn all_rows(&self) -> usize {
+    pub(crate) fn all_rows(&self) -> usize {
         self.rows + self.verify
     }
 
     /// Numbers of rows and columns.
-    pub(super) fn shape(&self) -> [usize; 3] {
+    pub(crate) fn shape(&self) -> [usize; 3] {
         [self.rows, self.verify, self.columns()]
     }
 
@@ -157,18 +156,18 @@ impl Modular {
     }
 
     /// The words that `row` reads, each with its table.
-    pub(super) fn slots(&self, row: usize) -> impl Iterator<Item = (Slot, &[u8; BYTES])> {
+    pub(crate) fn slots(&self, row: usize) -> impl Iterator<Item = (Slot, &[u8; BYTES])> {
         let tables = &self.parts[row * self.window..][..self.window];
         tables.iter().enumerate().map(move |(slot, table)| (self.slot(row, slot), table))
     }
 
     /// The places of a key in a matrix of all rows: its column in each of them.
-    pub(super) fn places<K: FlowKey>(
+    pub(crate) fn places<K: FlowKey>(
         &self,
         key: &K,
         digester: &Digester,
     ) -> impl Iterator<Item = usize> {
-        let mangled = self.mangle.apply(mangle::number(key));
+        let mangled = self.mangle.apply(number(key));
         let digest = if self.verify > 0 { key.digest(digester) } else { 0 };
         (0..self.all_rows()).map(move |row| {
             let column = match row.checked_sub(self.rows) {
@@ -189,7 +188,7 @@ impl Modular {
 
     /// Mangles a batch's keys into `out`, and digests them, where a row needs it.
     #[inline]
-    pub(super) fn prepare<K: FlowKey>(
+    pub(crate) fn prepare<K: FlowKey>(
         &self,
         batch: &mut Batch<K>,
         digester: &Digester,
@@ -199,14 +198,14 @@ impl Modular {
             batch.digest(digester);
         }
         for (key, out) in batch.keys().iter().zip(out) {
-            *out = self.mangle.apply(mangle::number(key)).to_le_bytes();
+            *out = self.mangle.apply(number(key)).to_le_bytes();
         }
     }
 
     /// Calls `each` with the number of every packet of a prepared batch, and its key's column in
     /// `row`.
     #[inline(always)]
-    pub(super) fn columns_of<K: FlowKey>(
+    pub(crate) fn columns_of<K: FlowKey>(
         &self,
         row: usize,
         batch: &Batch<K>,
@@ -249,7 +248,7 @@ impl Modular {
 }
 
 /// Reads the saved counters of all rows.
-pub(super) fn load_counters<C: Counter + Number>(
+pub(crate) fn load_counters<C: Counter + Number>(
     from: &mut Reader<'_>,
     counters: &mut Zeroed<C>,
     total: u64,
@@ -265,4 +264,105 @@ pub(super) fn load_counters<C: Counter + Number>(
 #[inline(always)]
 fn by_digest(digest: u64, row: usize, mask: usize) -> usize {
     remix(digest, row as u64) as usize & mask
+}
+
+const ROUNDS: usize = 3;
+
+/// A seeded permutation of the numbers of 32 or 64 bits that keys of 4 or 8 bytes are.
+///
+/// Each round adds a secret by exclusive or, multiplies by a secret odd number, which carries every
+/// bit to the higher half, and folds that half onto the lower one. Cost: three multiplies.
+pub(crate) struct Mangle {
+    half_bits: u32,
+    mask: u64,
+    add: [u64; ROUNDS],
+    multiply: [u64; ROUNDS],
+    /// What undoes the multiplications.
+    divide: [u64; ROUNDS],
+}
+
+/// The number that a key of at most 8 bytes is.
+#[inline(always)]
+pub(crate) fn number<K: FlowKey>(key: &K) -> u64 {
+    let mut bytes = [0; 8];
+    let width = K::BYTES.min(8);
+    bytes[..width].copy_from_slice(key.canonical(width));
+    u64::from_le_bytes(bytes)
+}
+
+impl Mangle {
+    /// A permutation of the numbers of `bits` bits, 32 or 64.
+    pub(crate) fn new(bits: u32, random: &mut Rng) -> Self {
+        let mask = u64::MAX >> (64 - bits);
+        let add = std::array::from_fn(|_| random.u64(..) & mask);
+        let multiply: [u64; ROUNDS] = std::array::from_fn(|_| (random.u64(..) & mask) | 1);
+        let divide = multiply.map(inverse);
+        Self { half_bits: bits / 2, mask, add, multiply, divide }
+    }
+
+    /// The mangled number.
+    #[inline(always)]
+    pub(crate) fn apply(&self, mut number: u64) -> u64 {
+        for round in 0..ROUNDS {
+            number = (number ^ self.add[round]).wrapping_mul(self.multiply[round]) & self.mask;
+            number ^= number >> self.half_bits;
+        }
+        number
+    }
+
+    /// The number that was mangled.
+    pub(crate) fn undo(&self, mut number: u64) -> u64 {
+        for round in (0..ROUNDS).rev() {
+            number ^= number >> self.half_bits;
+            number = (number.wrapping_mul(self.divide[round]) & self.mask) ^ self.add[round];
+        }
+        number
+    }
+}
+
+/// The inverse of an odd number modulo 2⁶⁴, by Newton's iteration: each step doubles the bits that
+/// are right, of which an odd number has three to begin with.
+fn inverse(odd: u64) -> u64 {
+    (0..5).fold(odd, |x, _| x.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(x))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn undo_is_the_inverse() {
+        let mut random = Rng::with_seed(1);
+        for bits in [32, 64] {
+            let mangle = Mangle::new(bits, &mut random);
+            for number in [0, 1, mangle.mask].into_iter().chain((0..1000).map(|n| n << 20)) {
+                let number = number & mangle.mask;
+                let mangled = mangle.apply(number);
+                assert!(mangled <= mangle.mask);
+                assert_eq!(mangle.undo(mangled), number);
+            }
+        }
+    }
+
+    /// Of the 4096 addresses of a network, each byte of the mangled numbers takes every value about
+    /// 16 times: chi-square of 255 degrees of freedom, over 400 once in 10⁸ times for random ones.
+    #[test]
+    fn keys_of_one_network_spread_over_every_byte() {
+        for (seed, bits) in (0..32).flat_map(|seed| [(seed, 32), (seed, 64)]) {
+            let mangle = Mangle::new(bits, &mut Rng::with_seed(seed));
+            for step in [1, 1 << 8, 1 << 20] {
+                for byte in 0..bits / 8 {
+                    let mut counts = [0f64; 256];
+                    for n in 0..4096u64 {
+                        counts[(mangle.apply(n * step) >> (8 * byte)) as usize & 0xff] += 1.0;
+                    }
+                    let chi: f64 = counts.iter().map(|count| (count - 16.0).powi(2) / 16.0).sum();
+                    assert!(
+                        chi < 400.0,
+                        "seed {seed}, {bits} bits, step {step}, byte {byte}: {chi}"
+                    );
+                }
+            }
+        }
+    }
 }

@@ -5,30 +5,34 @@
 //! can be found from the counters alone: no key is kept anywhere. Further rows by the digest verify
 //! what is found, as the paper suggests.
 
+mod answers;
+mod hashing;
+mod search;
+
 use std::marker::PhantomData;
 
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
-use super::super::basis::{Basis, twin};
-use super::super::codec::{DecodeError, Reader, Writer};
-use super::super::{
-    Answers, BuildError, Describe, Incompatible, Info, Ingest, Laws, Memory, Merge, Options,
-    Parameter, Setting, Summary,
-};
-use super::cell::{Cell, Unsigned};
-use super::modular::{Mangled, Modular, load_counters};
-use super::reversible_shape::{self, DELTA, EPSILON};
+use super::rows::{Cell, Unsigned};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::FlowKey;
-use crate::summary::Counted;
+use crate::summary::basis::{Basis, twin};
+use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::forms::form;
+use crate::summary::{
+    Answers, BuildError, BuildErrorKind, Counted, Describe, Incompatible, Info, Ingest, Laws,
+    Memory, Merge, Options, Parameter, Parameters, Setting, Summary,
+};
 use crate::terms::{Measure, Threshold};
+use hashing::{BYTES, MOST_COLUMNS, MOST_ROWS, MOST_VERIFY, false_keys, window};
+pub(super) use hashing::{Mangled, Modular, load_counters};
+pub(super) use search::{Heaviest, capacity, search};
 
 const NAME: &str = "reversible-sketch";
 
 /// Rows of counters of one measure: `C` is `u32` for packets, `u64` for bytes. Keys have 4 or 8
 /// bytes; longer ones cannot be recovered.
-pub(super) struct ReversibleRows<K, C> {
+struct ReversibleRows<K, C> {
     pub(super) digester: Digester,
     pub(super) modular: Modular,
     /// Row by row: those by modular hashing, then those by the digest.
@@ -87,12 +91,12 @@ impl Describe for ReversibleSketch {
     };
 
     fn fits(options: &Options) -> Result<(), BuildError> {
-        reversible_shape::fits(options, NAME)
+        fits(options, NAME)
     }
 
     fn build<K: FlowKey>(options: &Options) -> Result<Box<dyn Summary<K>>, BuildError> {
-        if const { !reversible_shape::recovers::<K>() } {
-            return Err(reversible_shape::too_long(options.digester.key_bytes(), NAME));
+        if const { !recovers::<K>() } {
+            return Err(too_long(options.digester.key_bytes(), NAME));
         }
         Ok(match options.by {
             Measure::Packets => Box::new(ReversibleRows::<K, u32>::from_options(options)?),
@@ -104,13 +108,13 @@ impl Describe for ReversibleSketch {
 impl<K: FlowKey, C: Unsigned> ReversibleRows<K, C> {
     fn from_options(options: &Options) -> Result<Self, BuildError> {
         let (parameters, memory_bytes) = (&options.parameters, options.memory_bytes);
-        let [rows, verify] = reversible_shape::rows::<K>(parameters)?;
+        let [rows, verify] = rows::<K>(parameters)?;
         // The tasks get the cells, and beside them the total and the noise.
         let memory_bytes = memory_bytes.saturating_sub(2 * options.task_bytes_per_cell);
         let column_bytes = (rows + verify) * (size_of::<C>() + options.task_bytes_per_cell);
-        let columns = reversible_shape::columns::<K>(parameters, memory_bytes, rows, column_bytes)?;
+        let columns = columns::<K>(parameters, memory_bytes, rows, column_bytes)?;
         let shape = [rows, verify];
-        reversible_shape::check::<K>(parameters, shape, columns, column_bytes, memory_bytes)?;
+        check::<K>(parameters, shape, columns, column_bytes, memory_bytes)?;
         Self::new(rows, verify, columns, options.threshold, options.digester, &options.memory)
     }
 
@@ -226,4 +230,130 @@ impl<K: FlowKey, C: Unsigned> Summary<K> for ReversibleRows<K, C> {
     fn memory_bytes(&self) -> usize {
         self.modular.memory_bytes() + self.counters.memory_bytes()
     }
+}
+
+/// The error of a size that is wanted.
+pub(super) const EPSILON: Parameter = Parameter {
+    name: "epsilon",
+    help: "instead of columns: the error of a size as a share of the total weight; columns = e / \
+           epsilon, rounded up to a power of two",
+};
+
+/// The chance of a larger one.
+pub(super) const DELTA: Parameter = Parameter {
+    name: "delta",
+    help: "instead of rows and verify: the probability of a larger error; rows + verify = ln (1 \
+           / delta), rounded up, at least the default",
+};
+
+/// Bytes of a key that is recovered, at most.
+const MOST_BYTES: usize = 8;
+
+/// Whether keys of type `K` can be recovered: for others no code is compiled.
+pub(crate) const fn recovers<K: FlowKey>() -> bool {
+    K::BYTES <= MOST_BYTES
+}
+
+/// Whether keys of these options can be recovered.
+pub(super) fn fits(options: &Options, algorithm: &'static str) -> Result<(), BuildError> {
+    let bytes = options.digester.key_bytes();
+    if bytes <= MOST_BYTES { Ok(()) } else { Err(too_long(bytes, algorithm)) }
+}
+
+/// Why others cannot.
+pub(super) fn too_long(bytes: usize, algorithm: &'static str) -> BuildError {
+    let reason = format!(
+        "keys of {bytes} bytes are too long to be recovered from columns; keys of 4 or 8 bytes can \
+         be: one or two IPv4 addresses, a protocol or a port; use a table, such as linear-table, \
+         for others"
+    );
+    BuildErrorKind::Unfit { algorithm, reason }.into()
+}
+
+/// The rows by modular hashing and by the digest that the parameters give, or else as few as keys of
+/// `K` can be recovered from and one. All eight pairs of neighbouring words of a 64-bit key have a row;
+/// a ninth would repeat one of them.
+pub(super) fn rows<K: FlowKey>(parameters: &Parameters) -> Result<[usize; 2], BuildError> {
+    let fewest = if K::BYTES == 4 { 4 } else { MOST_ROWS };
+    parameters.exclusive("delta", &["rows", "verify"])?;
+    if let Some(delta) = parameters.fraction("delta")? {
+        let all_rows = (1.0 / delta).ln().ceil() as usize;
+        if all_rows > MOST_ROWS + MOST_VERIFY {
+            let most = MOST_ROWS + MOST_VERIFY;
+            return Err(out_of_range(parameters, "delta", format!("large enough for {most} rows")));
+        }
+        // Those by the digest cost less, and tell true keys from others.
+        let verify = all_rows.saturating_sub(fewest).clamp(1, MOST_VERIFY);
+        return Ok([fewest.max(all_rows.saturating_sub(verify)), verify]);
+    }
+    let rows = parameters.integer("rows", fewest as u64..=MOST_ROWS as u64)?;
+    let verify = parameters.integer("verify", 0..=MOST_VERIFY as u64)?.unwrap_or(1);
+    Ok([rows.map_or(fewest, |rows| rows as usize), verify as usize])
+}
+
+/// The columns that the parameters give, or else as many as fit into `memory_bytes` with
+/// `column_bytes` each and the tables of `rows` rows.
+pub(super) fn columns<K: FlowKey>(
+    parameters: &Parameters,
+    memory_bytes: usize,
+    rows: usize,
+    column_bytes: usize,
+) -> Result<usize, BuildError> {
+    parameters.exclusive("epsilon", &["columns"])?;
+    if let Some(epsilon) = parameters.fraction("epsilon")? {
+        let columns = (std::f64::consts::E / epsilon).ceil();
+        if columns > MOST_COLUMNS as f64 {
+            let range = format!("large enough for {MOST_COLUMNS} columns");
+            return Err(out_of_range(parameters, "epsilon", range));
+        }
+        return Ok((columns as usize).next_power_of_two());
+    }
+    let tables = table_bytes::<K>(rows);
+    let rest = memory_bytes.saturating_sub(tables).min(MOST_COLUMNS * column_bytes);
+    let columns = parameters.power_of_two("columns", rest, column_bytes)?;
+    if columns > MOST_COLUMNS {
+        let range = format!("a power of two from 2 to {MOST_COLUMNS}");
+        return Err(out_of_range(parameters, "columns", range));
+    }
+    Ok(columns)
+}
+
+/// Bytes of the tables of `rows` rows, however many columns there are.
+fn table_bytes<K: FlowKey>(rows: usize) -> usize {
+    rows * window::<K>(MOST_COLUMNS.ilog2()) * BYTES
+}
+
+/// Refuses so few columns that, in the mean, more than one wrong key is recovered with a heavy key.
+pub(super) fn check<K: FlowKey>(
+    parameters: &Parameters,
+    rows: [usize; 2],
+    columns: usize,
+    column_bytes: usize,
+    memory_bytes: usize,
+) -> Result<(), BuildError> {
+    let mut fewest = columns;
+    while false_keys::<K>(rows, fewest) > 1.0 && fewest < MOST_COLUMNS {
+        fewest *= 2;
+    }
+    if fewest == columns {
+        return Ok(());
+    }
+    match ["columns", "epsilon"].into_iter().find(|name| parameters.get(name).is_some()) {
+        Some(name) => {
+            let more = format!(
+                "enough: fewer than {fewest} columns recover more wrong keys than right ones"
+            );
+            Err(out_of_range(parameters, name, more))
+        }
+        None => Err(BuildErrorKind::TooLittleMemory {
+            needed: table_bytes::<K>(rows[0]) + fewest * column_bytes,
+            given: memory_bytes,
+        }
+        .into()),
+    }
+}
+
+fn out_of_range(parameters: &Parameters, name: &'static str, range: String) -> BuildError {
+    let value = parameters.get(name).unwrap_or_default().to_owned();
+    BuildErrorKind::OutOfRange { name, value, range }.into()
 }

@@ -9,7 +9,7 @@
 //! ([`capacity`]), which also bounds the time; what is left out is counted. Cells that were made to
 //! defeat this end the search after [`MOST_STEPS`] steps.
 
-use super::modular::{BYTES, MOST_ROWS, Modular};
+use super::hashing::{BYTES, MOST_ROWS, Modular};
 
 /// Beginnings of keys that a search follows; with random columns within [`capacity`] no search
 /// comes near. About a second; fewer where the columns are too few to tell keys apart.
@@ -20,7 +20,7 @@ const STEPS_PER_COLUMN: usize = 512;
 type ByteSet = [u64; BYTES / 64];
 
 /// Heavy columns that each row may name.
-pub(super) fn capacity(modular: &Modular) -> usize {
+pub(crate) fn capacity(modular: &Modular) -> usize {
     let columns = modular.columns() as f64;
     let bits_per_row = (8 * modular.words) as f64 / modular.all_rows() as f64;
     let by_chance = columns * f64::exp2(-bits_per_row);
@@ -29,18 +29,18 @@ pub(super) fn capacity(modular: &Modular) -> usize {
 }
 
 /// The heaviest columns of a row, at most `most` of them, in at most twice that memory.
-pub(super) struct Heaviest {
+pub(crate) struct Heaviest {
     most: usize,
     columns: Vec<(f64, u32)>,
     left_out: u64,
 }
 
 impl Heaviest {
-    pub(super) fn new(most: usize) -> Self {
+    pub(crate) fn new(most: usize) -> Self {
         Self { most, columns: Vec::new(), left_out: 0 }
     }
 
-    pub(super) fn push(&mut self, value: f64, column: usize) {
+    pub(crate) fn push(&mut self, value: f64, column: usize) {
         self.columns.push((value, column as u32));
         if self.columns.len() >= 2 * self.most {
             self.shrink();
@@ -57,7 +57,7 @@ impl Heaviest {
     }
 
     /// The columns in their order, and how many were left out.
-    pub(super) fn into_columns(mut self) -> (Vec<u32>, u64) {
+    pub(crate) fn into_columns(mut self) -> (Vec<u32>, u64) {
         self.shrink();
         let mut columns: Vec<u32> = self.columns.iter().map(|(_, column)| *column).collect();
         columns.sort_unstable();
@@ -67,31 +67,31 @@ impl Heaviest {
 
 /// Visits every key whose columns are all among `heavy`, which has the sorted heavy columns of each
 /// row; returns how often the search was given up, 0 or 1.
-pub(super) fn search(modular: &Modular, heavy: &[Vec<u32>], visit: &mut dyn FnMut(u64)) -> u64 {
+pub(crate) fn search(modular: &Modular, heavy: &[Vec<u32>], visit: &mut dyn FnMut(u64)) -> u64 {
     let mut ranges = [(0, 0); MOST_ROWS];
     for (range, columns) in ranges.iter_mut().zip(heavy) {
         range.1 = columns.len();
     }
-    let mut readers: Vec<Vec<Reader<'_>>> = (0..modular.words).map(|_| Vec::new()).collect();
+    let mut tables: Vec<Vec<WordTable<'_>>> = (0..modular.words).map(|_| Vec::new()).collect();
     for (row, columns) in heavy.iter().enumerate() {
-        for (slot, table) in modular.slots(row) {
+        for (slot, part_of) in modular.slots(row) {
             let mut words = [ByteSet::default(); BYTES];
-            for (word, part) in table.iter().enumerate() {
+            for (word, part) in part_of.iter().enumerate() {
                 words[usize::from(*part)][word / 64] |= 1 << (word % 64);
             }
             let (below, mask) = (slot.below, (1 << slot.bits) - 1);
             let words = words[..1 << slot.bits].to_vec();
-            readers[slot.word].push(Reader { row, columns, below, mask, table, words });
+            tables[slot.word].push(WordTable { row, columns, below, mask, part_of, words });
         }
     }
     let steps_left = MOST_STEPS.min(STEPS_PER_COLUMN * modular.columns());
-    let mut search = Search { modular, readers, steps_left, visit };
+    let mut search = Search { modular, tables, steps_left, visit };
     search.follow(0, 0, &ranges);
     u64::from(search.steps_left == 0)
 }
 
 /// A row that reads the word in hand.
-struct Reader<'a> {
+struct WordTable<'a> {
     row: usize,
     /// Its heavy columns, sorted. The columns that fit a beginning stand together, since earlier
     /// words decide higher bits.
@@ -100,12 +100,12 @@ struct Reader<'a> {
     below: u32,
     mask: u32,
     /// The part that each value of the word has.
-    table: &'a [u8; BYTES],
+    part_of: &'a [u8; BYTES],
     /// The values of the word that have each part.
     words: Vec<ByteSet>,
 }
 
-impl Reader<'_> {
+impl WordTable<'_> {
     fn part(&self, column: u32) -> u32 {
         column >> self.below & self.mask
     }
@@ -127,7 +127,7 @@ impl Reader<'_> {
     /// The columns of this range that a value of the word leaves.
     fn narrow(&self, (start, end): (usize, usize), word: usize) -> (usize, usize) {
         let columns = &self.columns[start..end];
-        let part = u32::from(self.table[word]);
+        let part = u32::from(self.part_of[word]);
         let first = columns.partition_point(|column| self.part(*column) < part);
         let count = columns[first..].partition_point(|column| self.part(*column) == part);
         (start + first, start + first + count)
@@ -137,7 +137,7 @@ impl Reader<'_> {
 struct Search<'a> {
     modular: &'a Modular,
     /// For each word, the rows that read it.
-    readers: Vec<Vec<Reader<'a>>>,
+    tables: Vec<Vec<WordTable<'a>>>,
     steps_left: usize,
     visit: &'a mut dyn FnMut(u64),
 }
@@ -150,8 +150,8 @@ impl Search<'_> {
             return;
         }
         let mut possible = [u64::MAX; BYTES / 64];
-        for reader in &self.readers[word] {
-            let words = reader.possible(ranges[reader.row]);
+        for table in &self.tables[word] {
+            let words = table.possible(ranges[table.row]);
             possible.iter_mut().zip(words).for_each(|(possible, words)| *possible &= words);
         }
         for value in 0..BYTES {
@@ -163,8 +163,8 @@ impl Search<'_> {
             }
             self.steps_left -= 1;
             let mut narrowed = *ranges;
-            for reader in &self.readers[word] {
-                narrowed[reader.row] = reader.narrow(ranges[reader.row], value);
+            for table in &self.tables[word] {
+                narrowed[table.row] = table.narrow(ranges[table.row], value);
             }
             self.follow(word + 1, mangled | (value as u64) << (8 * word), &narrowed);
         }

@@ -1,7 +1,75 @@
+//! How far the estimates of a sketch are off, and how much further where its rows are samples.
+//!
+//! A row is off by what collides with a flow, whose variance does not depend on the flow, and by its
+//! own sample of the flow, whose variance is the flow's size times a unit at most. Both are random in
+//! each row, so that the median of the rows is within as many standard deviations of both as a share
+//! of the rows may fail by Chebyshev's inequality.
+//!
 //! What the cells of a key seldom exceed in all rows, in few passes over the cells.
 
 use super::cell::{Cell, Unsigned};
-use super::rows::{CONFIDENCE, Rows, median_fails};
+use super::{CONFIDENCE, Rows, median_fails};
+use crate::summary::Estimate;
+
+/// Chance that some flow in the list of them is below its lower bound for the luck of its sample.
+const LUCK: f64 = 0.01;
+
+/// How the estimates of one sketch err.
+#[derive(Clone, Copy)]
+pub(crate) struct Noise {
+    /// How far they are off for what collides.
+    pub(crate) margin: f64,
+    /// Standard deviations of a row that the median is off at most.
+    pub(crate) deviations: f64,
+    /// The variance of a sampled weight over that weight; 0 where rows are no samples.
+    pub(crate) unit: f64,
+}
+
+impl Noise {
+    /// The bounds of what is estimated as `value`.
+    pub(crate) fn bounds(self, value: f64) -> (f64, f64) {
+        ends(value, self.margin, self.deviations.powi(2) * self.unit)
+    }
+
+    /// The lower bound of a flow that is estimated as `value` and listed for that among the flows of
+    /// `total`: small ones among them were counted more often than they should have been. A flow is
+    /// given its share of the total as its share of the chance that any is below.
+    fn least(self, value: f64, total: f64, rows: usize) -> f64 {
+        // A flow that is larger than this has a larger share of the chance.
+        let size = self.least_of(value, total, rows);
+        self.least_of(value, total / size.max(1.0), rows)
+    }
+
+    /// The lower bound of a flow that is one of so many `flows`, all of which are above theirs: by
+    /// Bernstein's inequality no row of any of them is further above the truth.
+    fn least_of(self, value: f64, flows: f64, rows: usize) -> f64 {
+        let chances = 2.0 * (rows as f64 * flows.max(1.0) / LUCK).ln();
+        let value = (value - self.unit * chances / 6.0).max(0.0);
+        let margin = self.margin / self.deviations * chances.sqrt();
+        ends(value, margin, chances * self.unit).0
+    }
+
+    /// The estimate of a flow that a sample listed among the packets of `total` weight, from that of a
+    /// flow which was asked for.
+    pub(crate) fn listed(self, asked: Estimate, total: u64, rows: usize) -> Estimate {
+        if self.unit == 0.0 {
+            return asked;
+        }
+        let least = self.least(asked.value, total as f64, rows);
+        Estimate { low: asked.low.min(least.max(0.0)), ..asked }
+    }
+}
+
+/// The numbers that are estimated as `value` where those of t are off by the root of `margin`² and
+/// `unit` t at most: the ends of (value − t)² ≤ margin² + unit t.
+fn ends(value: f64, margin: f64, unit: f64) -> (f64, f64) {
+    if unit == 0.0 {
+        return (value - margin, value + margin);
+    }
+    let (value, half) = (value.max(0.0), unit / 2.0);
+    let root = (unit * value + half.powi(2) + margin.powi(2)).sqrt();
+    (value + half - root, value + half + root)
+}
 
 /// Numbers that one pass compares with.
 const STEPS: usize = 256;
@@ -15,7 +83,7 @@ const LANES: usize = 4;
 ///
 /// Cost: a pass over the cells for each eight bits of `most`.
 #[inline(never)]
-pub(super) fn seldom_exceeded<C: Unsigned>(
+pub(crate) fn seldom_exceeded<C: Unsigned>(
     cells: &[C],
     columns: usize,
     most: u64,
@@ -52,7 +120,7 @@ pub(super) fn seldom_exceeded<C: Unsigned>(
 /// The cells may be sums of merged sketches, of which a key may have been short in each. In a row these
 /// shortfalls add up as the cells do. Their medians add up to more than the median of the sums only where
 /// most rows are short in each of the sketches, which random signs make as seldom.
-pub(super) fn seldom_short<C: Cell>(rows: Rows, cells: &[C], total: f64) -> f64 {
+pub(crate) fn seldom_short<C: Cell>(rows: Rows, cells: &[C], total: f64) -> f64 {
     Counts::of_cells(cells).least(1.0 - CONFIDENCE, &|share, _, number| {
         median_fails(rows.rows(), share) * (total / number).max(1.0)
     })
@@ -65,7 +133,7 @@ pub(super) fn seldom_short<C: Cell>(rows: Rows, cells: &[C], total: f64) -> f64 
 /// with heavy ones in most rows, and those come first. So the bound of the key at place k of a list is
 /// one that no more than k times the `chance` of a failure are over, of all keys: then no more than that
 /// share of the first k are below their bounds, on average, for each k.
-pub(super) struct Listed {
+pub(crate) struct Listed {
     /// What the estimates in each range are over by.
     over: [f64; EIGHTHS],
 }
@@ -75,7 +143,7 @@ impl Listed {
     /// most. `fails` is the chance that an estimate is over by more than what a share of the cells
     /// exceeds.
     #[inline(never)]
-    pub(super) fn new(
+    pub(crate) fn new(
         estimates: &Counts,
         rows: usize,
         cells: &Counts,
@@ -96,40 +164,40 @@ impl Listed {
     }
 
     /// What the estimate of one of them is over by at most.
-    pub(super) fn over(&self, estimate: f64) -> f64 {
+    pub(crate) fn over(&self, estimate: f64) -> f64 {
         self.over[eighth(estimate as u64)]
     }
 }
 
 /// Numbers by their range.
-pub(super) struct Counts([u64; EIGHTHS]);
+pub(crate) struct Counts([u64; EIGHTHS]);
 
 impl Counts {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self([0; EIGHTHS])
     }
 
     /// Of these cells, whatever their sign.
-    pub(super) fn of_cells<C: Cell>(cells: &[C]) -> Self {
+    pub(crate) fn of_cells<C: Cell>(cells: &[C]) -> Self {
         let mut counts = Self::new();
         counts.add_cells(cells);
         counts
     }
 
     #[inline(never)]
-    pub(super) fn add_cells<C: Cell>(&mut self, cells: &[C]) {
+    pub(crate) fn add_cells<C: Cell>(&mut self, cells: &[C]) {
         for cell in cells {
             self.add(cell.size());
         }
     }
 
     #[inline]
-    pub(super) fn add(&mut self, number: u64) {
+    pub(crate) fn add(&mut self, number: u64) {
         self.0[eighth(number)] += 1;
     }
 
     /// The share of the numbers that are 0.
-    pub(super) fn zeros(&self) -> f64 {
+    pub(crate) fn zeros(&self) -> f64 {
         self.0[0] as f64 / self.0.iter().sum::<u64>() as f64
     }
 
@@ -213,8 +281,8 @@ impl Steps {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::remix::remix;
     use super::*;
+    use crate::summary::remix::remix;
 
     /// By trying every number.
     fn by_trial(cells: &[u64], columns: usize, most: u64, allowed: f64) -> u64 {
@@ -256,5 +324,21 @@ mod tests {
         {
             assert_eq!(seldom_exceeded(&cells, 4, u64::MAX, allowed), least, "{allowed}");
         }
+    }
+
+    #[test]
+    fn the_ends_are_where_the_error_is_as_large_as_allowed() {
+        for (value, margin, unit) in [(0.0, 0.0, 7.0), (50.0, 3.0, 1000.0), (1e6, 500.0, 99.0)] {
+            let (low, high) = ends(value, margin, unit);
+            for t in [low, high] {
+                let allowed: f64 = margin * margin + unit * t;
+                assert!(((value - t).powi(2) - allowed).abs() <= 1e-6 * (allowed + 1.0), "{t}");
+            }
+            assert!(low <= value && value <= high);
+        }
+        assert_eq!(ends(-5.0, 3.0, 0.0), (-8.0, -2.0));
+        let noise = Noise { margin: 0.0, deviations: 3.0, unit: 99.0 };
+        assert!(noise.bounds(0.0).1 >= 9.0 * 99.0);
+        assert!(noise.least(300.0, 1e6, 4) <= 1.0 && noise.least(1e6, 1e6, 4) > 9e5);
     }
 }

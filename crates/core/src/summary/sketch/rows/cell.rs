@@ -1,7 +1,7 @@
 //! What the cells of a sketch count in.
 
-use super::super::Counter;
-use super::super::codec::Number;
+use crate::summary::Counter;
+use crate::summary::codec::Number;
 
 /// A cell: unsigned as its weights are, or signed of the same width.
 pub trait Cell: Number + Send + Sync + 'static {
@@ -23,7 +23,7 @@ pub trait Cell: Number + Send + Sync + 'static {
 }
 
 /// Adds cells to as many others; `reach` is what no sum of two exceeds. Returns what found no room.
-pub(super) fn join_all<C: Cell>(cells: &mut [C], others: &[C], reach: u64) -> u64 {
+pub(crate) fn join_all<C: Cell>(cells: &mut [C], others: &[C], reach: u64) -> u64 {
     let pairs = cells.iter_mut().zip(others);
     if reach < C::MOST {
         // Without a check for each they are added by vectors.
@@ -44,9 +44,9 @@ pub(crate) trait Unsigned: Cell<Weight = Self> + Counter {
 pub trait Signed: Cell {
     /// Adds `weight` times `sign`, which is 1 or -1, up to the largest number of either sign where the
     /// cell may be `FULL`; returns what found no room.
-    fn turn<const FULL: bool>(&mut self, weight: Self::Weight, sign: i64) -> u64;
+    fn add_signed<const FULL: bool>(&mut self, weight: Self::Weight, sign: i64) -> u64;
     /// Its number times `sign`.
-    fn turned(self, sign: i64) -> i64;
+    fn signed(self, sign: i64) -> i64;
     /// The cell of this number, or of the largest.
     fn at_most(number: u64) -> Self;
     /// Whether its number times `sign` is over that of `limit`.
@@ -136,7 +136,7 @@ macro_rules! signed {
 
         impl Signed for $cell {
             #[inline(always)]
-            fn turn<const FULL: bool>(&mut self, weight: $weight, sign: i64) -> u64 {
+            fn add_signed<const FULL: bool>(&mut self, weight: $weight, sign: i64) -> u64 {
                 if !FULL {
                     // A product: of signs that are selected compilers make branches, which random
                     // signs mispredict half the time.
@@ -151,7 +151,7 @@ macro_rules! signed {
             }
 
             #[inline(always)]
-            fn turned(self, sign: i64) -> i64 {
+            fn signed(self, sign: i64) -> i64 {
                 i64::from(self).wrapping_mul(sign)
             }
 

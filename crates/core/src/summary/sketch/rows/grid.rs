@@ -4,16 +4,15 @@ use std::sync::OnceLock;
 
 use flowgauge_kernel::{Zeroed, prefetch};
 
-use super::super::codec::{DecodeError, Reader, Writer};
-use super::super::memory::CACHED_BYTES;
-use super::super::{BuildError, Cells, Counter, Estimate, Options, RowIngest};
+use super::bounds::{Counts, Listed, Noise};
 use super::cell::{Cell, join_all};
-use super::exceeding::{Counts, Listed};
-use super::noise::Noise;
-use super::row_sketch::RowSketch;
-use super::rows::{CONFIDENCE, MOST_ROWS, Rows, Targets, ask_first, deviations, with_rows};
+use super::sketch::RowSketch;
+use super::{CONFIDENCE, MOST_ROWS, Rows, Targets, ask_first, deviations, with_rows};
 use crate::batch::BATCH_PACKETS;
 use crate::key::FlowKey;
+use crate::summary::codec::{DecodeError, Reader, Writer};
+use crate::summary::memory::CACHED_BYTES;
+use crate::summary::{BuildError, Cells, Counter, Estimate, Options, RowIngest};
 use crate::terms::Threshold;
 
 /// Packets whose cells are asked for ahead of the one in hand.
@@ -52,7 +51,7 @@ pub(crate) trait Rule: Send + Sized + 'static {
     fn estimate(grid: &Grid<Self>, digest: u64) -> f64;
 
     /// What the cells of a key exceed when its estimate exceeds the threshold.
-    fn limit(rows: Rows, threshold: Threshold) -> Limit {
+    fn cell_limit(rows: Rows, threshold: Threshold) -> Limit {
         let _ = rows;
         match threshold {
             Threshold::Share(share) => Limit::new(0.0, share),
@@ -68,24 +67,24 @@ pub(crate) trait Rule: Send + Sized + 'static {
 
     /// The chance that an estimate exceeds its key's size by more than a number which a share of the
     /// cells exceeds.
-    fn over(rows: usize, share: f64) -> f64;
+    fn overestimates(rows: usize, share: f64) -> f64;
 
     /// How many keys there are at most, where a share of the cells is `free`: none without a packet.
-    fn keys(grid: &Grid<Self>, free: f64) -> f64 {
+    fn most_keys(grid: &Grid<Self>, free: f64) -> f64 {
         let _ = free;
         grid.total as f64
     }
 
     /// The lower bound of what is estimated as `value` where no more than `over` collides with it in as
     /// many rows as decide.
-    fn least(grid: &Grid<Self>, value: f64, over: f64) -> f64;
+    fn listed_low(grid: &Grid<Self>, value: f64, over: f64) -> f64;
 
     /// How much less than its size any key was estimated as at most, of all keys at once and at any time
     /// so far; read from all the cells. The rows are no samples.
-    fn short(grid: &Grid<Self>) -> f64;
+    fn shortfall(grid: &Grid<Self>) -> f64;
 
     /// Whether cells with this total and this lost weight can come about; what is stored is checked.
-    fn possible(grid: &Grid<Self>) -> bool;
+    fn is_possible(grid: &Grid<Self>) -> bool;
 
     /// The cells, where they are [`Linear`].
     fn cells<K: FlowKey>(sketch: &RowSketch<K, Self>) -> Option<&dyn Cells> {
@@ -143,14 +142,14 @@ impl Limit {
 }
 
 /// What a grid takes.
-struct Packets<'a, W> {
+struct Updates<'a, W> {
     digests: &'a [u64],
     weights: &'a [W],
     /// What the cells of a listed packet exceed.
     limit: Limit,
 }
 
-impl<W: Counter> Packets<'_, W> {
+impl<W: Counter> Updates<'_, W> {
     /// Adds to the cells that `places` gives, of which there are as many as it says. Returns what
     /// full cells could not take, and how many packets are listed in `heavy`, if they `LIST`;
     /// `total` is the weight of all packets before.
@@ -185,17 +184,17 @@ impl<W: Counter> Packets<'_, W> {
 pub(crate) struct Grid<R: Rule> {
     pub(crate) rows: Rows,
     pub(crate) cells: Zeroed<R::Cell>,
-    /// Weight of all packets.
+    /// Weight of all updates.
     pub(crate) total: u64,
     /// Increments that a full cell could not take, over all rows.
     pub(crate) saturated: u64,
     /// What no cell exceeds.
-    pub(super) reach: u64,
+    pub(crate) reach: u64,
     deviations: f64,
     /// The variance of a flow's sampled weight over that weight; 0 while rows are no samples.
     pub(crate) unit: u64,
     /// How estimates err since the last packet, once it was asked for.
-    pub(super) noise: OnceLock<Noise>,
+    pub(crate) noise: OnceLock<Noise>,
 }
 
 impl<R: Rule> Grid<R> {
@@ -225,30 +224,30 @@ impl<R: Rule> Grid<R> {
     }
 
     /// How estimates err of keys that are listed because they are large: `each` visits their digests.
-    pub(super) fn list(&self, each: &Each<'_, u64>) -> Listed {
+    pub(crate) fn list(&self, each: &Each<'_, u64>) -> Listed {
         let (rows, cells) = (self.rows.rows(), Counts::of_cells(&self.cells));
         let mut estimates = Counts::new();
         each(&mut |digest| estimates.add(R::estimate(self, digest) as u64));
         // Half of the chance is for the upper bounds.
         let chance = (1.0 - R::bounds(self, 0.0, 0.0).confidence.unwrap_or(CONFIDENCE)) / 2.0;
-        let keys = R::keys(self, cells.zeros());
-        Listed::new(&estimates, rows, &cells, keys, chance, &|share| R::over(rows, share))
+        let keys = R::most_keys(self, cells.zeros());
+        Listed::new(&estimates, rows, &cells, keys, chance, &|share| R::overestimates(rows, share))
     }
 
     /// The estimate of one of these keys.
-    pub(super) fn listed(&self, list: &Listed, digest: u64) -> Estimate {
+    pub(crate) fn listed(&self, list: &Listed, digest: u64) -> Estimate {
         let asked = self.estimate(digest);
         if self.unit > 0 {
             return self.noise().listed(asked, self.total, self.rows.rows());
         }
-        let least = R::least(self, asked.value, list.over(asked.value));
+        let least = R::listed_low(self, asked.value, list.over(asked.value));
         Estimate { low: asked.low.min(least.max(0.0)), ..asked }
     }
 
     /// What a key weighs at most that was never estimated as more than `value`.
     pub(crate) fn most(&self, value: f64) -> f64 {
         let most = match self.unit {
-            0 => value + R::short(self),
+            0 => value + R::shortfall(self),
             _ => self.noise().bounds(value).1,
         };
         most + self.saturated as f64
@@ -263,10 +262,10 @@ impl<R: Rule> Grid<R> {
         Noise { margin, deviations: self.deviations, unit }
     }
 
-    /// Counts packets.
+    /// Counts updates.
     pub(crate) fn count(&mut self, digests: &[u64], weights: &[Weight<R>]) {
-        let packets = Packets { digests, weights, limit: Limit::new(0.0, 0.0) };
-        self.take::<false>(&packets, &mut [0; BATCH_PACKETS]);
+        let updates = Updates { digests, weights, limit: Limit::new(0.0, 0.0) };
+        self.take::<false>(&updates, &mut [0; BATCH_PACKETS]);
     }
 
     /// Counts packets, and writes the numbers of those whose keys were beyond `limit` then to
@@ -278,26 +277,26 @@ impl<R: Rule> Grid<R> {
         limit: Limit,
         heavy: &mut [u8; BATCH_PACKETS],
     ) -> usize {
-        self.take::<true>(&Packets { digests, weights, limit }, heavy)
+        self.take::<true>(&Updates { digests, weights, limit }, heavy)
     }
 
     /// Counts, and lists the heavy where they `LIST`: returns how many these are.
     fn take<const LIST: bool>(
         &mut self,
-        packets: &Packets<'_, Weight<R>>,
+        updates: &Updates<'_, Weight<R>>,
         heavy: &mut [u8; BATCH_PACKETS],
     ) -> usize {
         self.noise = OnceLock::new();
-        let weight = Weight::<R>::sum(packets.weights);
+        let weight = Weight::<R>::sum(updates.weights);
         let total = self.total.saturating_add(weight);
         self.reach = self.reach.saturating_add(weight);
         // No cell holds more than the weight of all packets, which may itself be full.
         let (lost, found) = if total.max(self.reach) >= R::Cell::MOST {
-            self.take_rows::<MOST_ROWS, true, LIST>(packets, heavy)
+            self.take_rows::<MOST_ROWS, true, LIST>(updates, heavy)
         } else if self.rows == WORDS {
-            self.take_words::<LIST>(packets, heavy)
+            self.take_words::<LIST>(updates, heavy)
         } else {
-            with_rows!(self.rows.rows(), D => self.take_rows::<D, false, LIST>(packets, heavy))
+            with_rows!(self.rows.rows(), D => self.take_rows::<D, false, LIST>(updates, heavy))
         };
         self.total = total;
         self.saturated = self.saturated.saturating_add(lost);
@@ -309,7 +308,7 @@ impl<R: Rule> Grid<R> {
     #[inline(never)]
     fn take_words<const LIST: bool>(
         &mut self,
-        packets: &Packets<'_, Weight<R>>,
+        updates: &Updates<'_, Weight<R>>,
         heavy: &mut [u8; BATCH_PACKETS],
     ) -> (u64, usize) {
         // The length is a constant here, and no place needs a check.
@@ -318,13 +317,13 @@ impl<R: Rule> Grid<R> {
             std::array::from_fn(|row| row << 16 | usize::from((digest >> (16 * row)) as u16))
         };
         let ahead = const { WORDS_CELLS * size_of::<R::Cell>() > CACHED_BYTES };
-        packets.add::<R, WORDS_ROWS, false, LIST>(cells, self.total, heavy, |cells, i| {
-            if ahead && let Some(&digest) = packets.digests.get(i + PREFETCH_AHEAD) {
+        updates.add::<R, WORDS_ROWS, false, LIST>(cells, self.total, heavy, |cells, i| {
+            if ahead && let Some(&digest) = updates.digests.get(i + PREFETCH_AHEAD) {
                 for place in places(digest) {
                     prefetch(cells, place);
                 }
             }
-            (places(packets.digests[i]), WORDS_ROWS)
+            (places(updates.digests[i]), WORDS_ROWS)
         })
     }
 
@@ -332,17 +331,17 @@ impl<R: Rule> Grid<R> {
     #[inline(never)]
     fn take_rows<const D: usize, const FULL: bool, const LIST: bool>(
         &mut self,
-        packets: &Packets<'_, Weight<R>>,
+        updates: &Updates<'_, Weight<R>>,
         heavy: &mut [u8; BATCH_PACKETS],
     ) -> (u64, usize) {
         let mut places = [[0; BATCH_PACKETS]; D];
         let (rows, cells) = (self.rows.count::<D>(), &mut *self.cells);
-        self.rows.place_batch(packets.digests, &mut places[..rows]);
+        self.rows.place_batch(updates.digests, &mut places[..rows]);
         let ahead = if size_of_val(cells) > CACHED_BYTES { PREFETCH_AHEAD } else { BATCH_PACKETS };
         if ahead < BATCH_PACKETS {
             ask_first(cells, &places[..rows], ahead);
         }
-        packets.add::<R, D, FULL, LIST>(cells, self.total, heavy, |cells, i| {
+        updates.add::<R, D, FULL, LIST>(cells, self.total, heavy, |cells, i| {
             if i + ahead < BATCH_PACKETS {
                 places[..rows].iter().for_each(|row| prefetch(cells, row[i + ahead] as usize));
             }
@@ -387,7 +386,7 @@ impl<R: Rule> Grid<R> {
         self.saturated = from.number("saturated")?;
         from.numbers("cells", &mut self.cells)?;
         self.reach = self.cells.iter().map(|cell| cell.size()).max().unwrap_or(0);
-        if self.unit == 0 && !R::possible(self) {
+        if self.unit == 0 && !R::is_possible(self) {
             let width = self.cells.memory_bytes();
             return Err(from.invalid("cells", width, "no packets of this total make them"));
         }
@@ -400,5 +399,69 @@ impl<R: Rule> Grid<R> {
         }
         (self.total, self.saturated, self.reach, self.unit) = (0, 0, 0, 0);
         self.noise = OnceLock::new();
+    }
+}
+
+impl<R: Linear> Grid<R> {
+    /// Takes note of what the rows are samples of.
+    pub(crate) fn sampled_from(&mut self, total: u64, unit: u64) {
+        (self.total, self.unit) = (total, unit);
+        self.noise = OnceLock::new();
+    }
+
+    /// Adds weights to single rows of their keys, and writes the numbers of those whose cells then
+    /// say more than `limit` to `heavy`; returns how many these are. The total is told apart.
+    pub(crate) fn count_rows(
+        &mut self,
+        digests: &[u64],
+        weights: &[Weight<R>],
+        rows: &[u8],
+        limit: u64,
+        heavy: &mut [u8; BATCH_PACKETS],
+    ) -> usize {
+        self.noise = OnceLock::new();
+        self.reach = self.reach.saturating_add(Weight::<R>::sum(weights));
+        if self.reach < R::Cell::MOST {
+            self.add_to_rows::<false>(digests, weights, rows, limit, heavy)
+        } else {
+            self.add_to_rows::<true>(digests, weights, rows, limit, heavy)
+        }
+    }
+
+    /// The same, for cells that may be `FULL` or surely are not.
+    #[inline(never)]
+    fn add_to_rows<const FULL: bool>(
+        &mut self,
+        digests: &[u64],
+        weights: &[Weight<R>],
+        rows: &[u8],
+        limit: u64,
+        heavy: &mut [u8; BATCH_PACKETS],
+    ) -> usize {
+        let (shape, cells) = (self.rows, &mut *self.cells);
+        let mut places = [0; BATCH_PACKETS];
+        let keys = digests.iter().zip(rows);
+        for (place, (digest, row)) in places.iter_mut().zip(keys.clone()) {
+            *place = shape.place(*digest, usize::from(*row));
+            prefetch(cells, *place);
+        }
+        let (mut lost, mut found) = (0u64, 0);
+        for (i, ((&digest, &row), (&place, &weight))) in
+            keys.zip(places.iter().zip(weights)).enumerate()
+        {
+            let cell = &mut cells[place];
+            let (rest, beyond) =
+                R::add_to_row::<FULL>(cell, usize::from(row), digest, weight, limit);
+            lost = lost.saturating_add(rest);
+            heavy[found % BATCH_PACKETS] = i as u8;
+            found += usize::from(beyond);
+        }
+        self.saturated = self.saturated.saturating_add(lost);
+        found
+    }
+
+    /// The sum of the squares of all sizes.
+    pub(crate) fn squared_l2(&self) -> f64 {
+        R::squared_l2(self.rows, self.total as f64, |place| self.cells[place].real())
     }
 }

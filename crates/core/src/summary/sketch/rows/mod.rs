@@ -5,13 +5,25 @@
 //! Beyond, each word that is used up is followed by a word mixed from it. Signs are the low bits of
 //! another word.
 
+mod bounds;
+mod cell;
+mod grid;
+mod sketch;
+
 use std::ops::Range;
 
 use flowgauge_kernel::prefetch;
 
-use super::super::remix::remix;
-use super::super::{BuildError, BuildErrorKind, Parameters};
 use crate::batch::BATCH_PACKETS;
+use crate::summary::remix::remix;
+use crate::summary::{BuildError, BuildErrorKind, Parameters, Setting};
+
+pub(crate) use bounds::{Counts, Listed, Noise, seldom_exceeded, seldom_short};
+pub(crate) use cell::{Cell, Signed, Unsigned, join_all};
+pub(crate) use grid::{Grid, Limit, Linear, Rule, Weight};
+pub(crate) use sketch::{
+    L2_PARAMETERS, MEMORY, RowSketch, TOTAL_PARAMETERS, build, build_concurrent, info,
+};
 
 /// Rows that a sketch has at most.
 pub(crate) const MOST_ROWS: usize = 16;
@@ -146,6 +158,29 @@ impl Rows {
     fn cell(self, row: usize, word: u64) -> u32 {
         ((row as u64) << self.bits | word & ((1 << self.bits) - 1)) as u32
     }
+}
+
+/// The cell of each row that takes a flow's weight, and whether it is subtracted there, for a sketch of this
+/// algorithm and these parameters in force; `None` for other algorithms than `count-min`, `count-sketch` and
+/// `k-ary`. Cells stand row by row, as [`Cells::read`](crate::summary::Cells::read) has them.
+pub fn places(
+    algorithm: &str,
+    parameters: &[(&str, Setting)],
+    digest: u64,
+) -> Option<Vec<(usize, bool)>> {
+    let signs = match algorithm {
+        "count-min" | "k-ary" => 0,
+        "count-sketch" => signs(digest),
+        _ => return None,
+    };
+    let number = |name: &str| match parameters.iter().find(|(known, _)| *known == name) {
+        Some((_, Setting::Integer(number))) => usize::try_from(*number).ok(),
+        _ => None,
+    };
+    let rows = Rows::new(number("rows")?, number("columns")?);
+    let places = rows.places::<MOST_ROWS>(digest);
+    let place = |(row, place): (usize, &usize)| (*place, signs >> row & 1 == 1);
+    Some(places[..rows.rows()].iter().enumerate().map(place).collect())
 }
 
 /// The signs of a key: bit number `row` is set where its weight is subtracted in that row.

@@ -2,20 +2,117 @@
 
 use flowgauge_kernel::Digester;
 
-use super::super::basis::{Basis, twin};
-use super::super::codec::{DecodeError, Reader, Writer};
-use super::super::heavy::{self, HeavyKeys};
-use super::super::shared::{self, AtomicSums, SharedIngest, Sums};
-use super::super::{
-    Answers, BuildError, Candidates, Cells, Counter, Estimate, Incompatible, Ingest, Options,
-    RowIngest, Setting, SizeEstimate, SizeQuery, Summary,
-};
 use super::cell::Cell;
 use super::grid::{Each, Grid, Linear, Rule, Weight};
-use super::rows::{CONFIDENCE, Rows};
+use super::{CONFIDENCE, Rows};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
+use crate::summary::basis::{Basis, twin};
+use crate::summary::codec::{DecodeError, Reader, Writer};
+use crate::summary::forms::form;
+use crate::summary::heavy::{self, HeavyKeys};
+use crate::summary::shared::{self, AtomicSums, SharedIngest, Sums};
+use crate::summary::{
+    Answers, BuildError, Candidates, Cells, Counted, Counter, Estimate, Form, Incompatible, Info,
+    Ingest, Laws, Merge, Options, Parameter, RowIngest, Setting, SizeEstimate, SizeQuery, Summary,
+};
 use crate::terms::{Measure, Size, Threshold};
+
+/// The parameters of every sketch whose error is a share of the total weight.
+pub(crate) const TOTAL_PARAMETERS: &[Parameter] = &[
+    Parameter { name: "rows", help: "number of rows, 1 to 16 (default 4)" },
+    Parameter {
+        name: "columns",
+        help: "counters in a row, a power of two (default: 32768, or what fits into the memory)",
+    },
+    Parameter {
+        name: "epsilon",
+        help: "instead of columns: the error as a share of the total weight; \
+               columns = e / epsilon, rounded up to a power of two",
+    },
+    Parameter {
+        name: "delta",
+        help: "instead of rows: the probability of a larger error; rows = ln (1 / delta)",
+    },
+    CANDIDATES,
+];
+
+/// The parameters of every sketch whose error is a share of L2.
+pub(crate) const L2_PARAMETERS: &[Parameter] = &[
+    Parameter { name: "rows", help: "number of rows, 1 to 16 (default 5)" },
+    Parameter {
+        name: "columns",
+        help: "counters in a row, a power of two (default: 65536, or what fits into the memory)",
+    },
+    Parameter {
+        name: "epsilon",
+        help: "instead of columns: the error as a share of L2, the square root of the sum of \
+               squared sizes; columns = 8 / epsilon^2, rounded up to a power of two",
+    },
+    Parameter {
+        name: "delta",
+        help: "instead of rows: the probability of a larger error; enough rows that half of them \
+               fail with this probability, where each fails with 1/8",
+    },
+    CANDIDATES,
+];
+
+/// The room for the keys of a sketch.
+const CANDIDATES: Parameter = Parameter {
+    name: "candidates",
+    help: "heavy keys to keep, a power of two (default: 16384, or what a quarter of the memory \
+           holds), or 0 to count faster and list no keys",
+};
+
+/// Memory of a sketch with its candidates.
+pub(crate) const MEMORY: &str =
+    "rows x columns x (4 by packets, 8 by bytes) + candidates x (3 x key + 8)";
+
+/// What a sketch of linear cells answers.
+const FORMS: &[Form] = &[
+    form![Size(Counted::Asked), Candidates, Cells { sampled: false }],
+    form![candidates = "0"; Size(Counted::Asked), Cells { sampled: false }],
+];
+
+/// What holds of a sketch of linear cells.
+const LAWS: Laws = Laws {
+    commutable: true,
+    aggregatable: true,
+    sizes: true,
+    rows: true,
+    merge: Merge::Equal,
+    ..Laws::NONE
+};
+
+/// The description of a sketch of linear cells, in which only these four differ.
+pub(crate) const fn info(
+    name: &'static str,
+    idea: &'static str,
+    paper: &'static str,
+    parameters: &'static [Parameter],
+) -> Info {
+    Info { name, idea, paper, parameters, memory: MEMORY, forms: FORMS, laws: LAWS }
+}
+
+/// Builds a sketch of packets by the rule `P`, or of bytes by the rule `B`.
+pub(crate) fn build<K: FlowKey, P: Rule, B: Rule>(
+    options: &Options,
+) -> Result<Box<dyn Summary<K>>, BuildError> {
+    Ok(match options.by {
+        Measure::Packets => Box::new(RowSketch::<K, P>::new(options)?),
+        Measure::Bytes => Box::new(RowSketch::<K, B>::new(options)?),
+    })
+}
+
+/// Builds a concurrent sketch of packets by the rule `P`, or of bytes by the rule `B`.
+pub(crate) fn build_concurrent<K: FlowKey, P: Linear, B: Linear>(
+    options: &Options,
+) -> Result<Box<dyn SharedIngest<K>>, BuildError> {
+    match options.by {
+        Measure::Packets => RowSketch::<K, P>::concurrent(options),
+        Measure::Bytes => RowSketch::<K, B>::concurrent(options),
+    }
+}
 
 /// Numbers beside the cells that estimates from cells need.
 const TAIL: usize = 3;
@@ -26,9 +123,9 @@ const TAIL: usize = 3;
 pub(crate) struct RowSketch<K, R: Rule> {
     pub(crate) digester: Digester,
     pub(crate) grid: Grid<R>,
-    pub(super) heavy: HeavyKeys<K>,
-    pub(super) candidates: usize,
-    pub(super) threshold: Threshold,
+    pub(crate) heavy: HeavyKeys<K>,
+    pub(crate) candidates: usize,
+    pub(crate) threshold: Threshold,
 }
 
 impl<K: FlowKey, R: Rule> RowSketch<K, R> {
@@ -64,7 +161,7 @@ impl<K: FlowKey, R: Rule> RowSketch<K, R> {
             self.grid.count(digests, weights);
             return (0..keys.len()).for_each(|at| self.admit(keys[at], digests[at]));
         }
-        let limit = R::limit(self.grid.rows, self.threshold);
+        let limit = R::cell_limit(self.grid.rows, self.threshold);
         let mut heavy = [0; BATCH_PACKETS];
         let mut start = 0;
         while start < keys.len() {
@@ -86,7 +183,7 @@ impl<K: FlowKey, R: Rule> RowSketch<K, R> {
     }
 
     /// Takes a key in whose estimate passes the threshold.
-    pub(super) fn admit(&mut self, key: K, digest: u64) {
+    pub(crate) fn admit(&mut self, key: K, digest: u64) {
         let threshold = self.threshold.weight(self.grid.total);
         if !self.heavy.has(&key, digest) && R::estimate(&self.grid, digest) > threshold {
             self.heavy.join((key, digest, ()), threshold, &self.digester, &|_, key| {
@@ -186,7 +283,7 @@ impl<K: FlowKey, R: Linear> Sums<K> for RowSketch<K, R> {
 
 impl<K: FlowKey, R: Linear> RowSketch<K, R> {
     /// One that workers share.
-    pub(super) fn share(options: &Options) -> Result<Box<dyn SharedIngest<K>>, BuildError> {
+    fn concurrent(options: &Options) -> Result<Box<dyn SharedIngest<K>>, BuildError> {
         let options = shared::without_candidates(options)?;
         let task_bytes_per_cell = options.task_bytes_per_cell + shared::CELL_BYTES;
         let options = Options { task_bytes_per_cell, ..options };
@@ -281,5 +378,38 @@ impl<K: FlowKey, R: Linear> Cells for RowSketch<K, R> {
         let (low, high) =
             self.grid.noise_of(cells[tail + 1], cells[tail + 2].max(0.0)).bounds(value);
         Estimate { value, low, high, confidence: Some(CONFIDENCE) }
+    }
+}
+
+impl<K: FlowKey, R: Linear> RowIngest<K> for RowSketch<K, R> {
+    fn rows(&self) -> usize {
+        self.grid.rows.rows()
+    }
+
+    fn cells(&self) -> usize {
+        self.grid.cells.len()
+    }
+
+    fn ingest_rows(&mut self, batch: &mut Batch<K>, rows: &[u8]) {
+        batch.digest(&self.digester);
+        let (keys, digests, weights) = (batch.keys(), batch.digests(), Weight::<R>::column(batch));
+        let limit = R::cell_limit(self.grid.rows, self.threshold).at(self.grid.total);
+        let mut heavy = [0; BATCH_PACKETS];
+        let found = self.grid.count_rows(digests, weights, rows, limit, &mut heavy);
+        if self.candidates == 0 {
+            return;
+        }
+        // A row that is over the limit is a hint: all are asked before a key joins.
+        for number in heavy[..found].iter().map(|number| usize::from(*number)) {
+            self.admit(keys[number], digests[number]);
+        }
+    }
+
+    fn sampled_from(&mut self, total: u64, unit: u64) {
+        self.grid.sampled_from(total, unit);
+    }
+
+    fn squared_l2(&self) -> f64 {
+        self.grid.squared_l2()
     }
 }

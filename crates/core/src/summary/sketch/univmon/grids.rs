@@ -5,15 +5,15 @@ use std::sync::OnceLock;
 
 use flowgauge_kernel::Zeroed;
 
-use super::super::super::Memory;
-use super::super::super::codec::{DecodeError, Reader, Writer};
-use super::super::super::remix::remix;
-use super::super::cell::{Signed, join_all};
-use super::super::exceeding::{Counts, Listed};
-use super::super::noise::Noise;
-use super::super::rows::{MOST_ROWS, Rows, median, median_fails, median_over, signs, sum_over};
-use super::{BuildError, MOST_LEVELS};
+use super::MOST_LEVELS;
 use crate::batch::BATCH_PACKETS;
+use crate::summary::codec::{DecodeError, Reader, Writer};
+use crate::summary::remix::remix;
+use crate::summary::sketch::rows::{
+    Counts, Listed, MOST_ROWS, Noise, Rows, Signed, join_all, median, median_fails, median_over,
+    signs, sum_over,
+};
+use crate::summary::{BuildError, Memory};
 
 /// The word of a digest whose low zeros say how deep a key is.
 const DEPTH_WORD: u64 = 0;

@@ -10,31 +10,26 @@
 //! those of its depth and of the deeper ones, and its heaviest keys are among theirs. A key's own depth
 //! tells its size alone, without the noise of the other flows of the level.
 
+mod answers;
 mod grids;
-mod ingest;
-mod samples;
-mod sum;
+mod top_keys;
 
-use flowgauge_kernel::Digester;
+use flowgauge_kernel::{Digester, prefetch};
 
-use super::super::basis::{Basis, twin};
-use super::super::codec::{DecodeError, Reader, Writer};
-use super::super::{
-    Answers, BuildError, BuildErrorKind, Candidates, Cells, Counter, Describe, Estimate,
-    Incompatible, Info, Ingest, Laws, LevelIngest, MOST_LEVELS, Options, Parameter, RowIngest,
-    Setting, SizeEstimate, SizeQuery, Summary,
-};
-use super::cell::Signed;
-use super::rows::{Rows, Targets};
-use super::top_keys::TopKeys;
-use crate::batch::Batch;
-use crate::key::{CanonicalKey, FlowKey};
-use crate::summary::Counted;
+use super::rows::{MOST_ROWS, Rows, Signed, Targets, ask_first, signs, with_rows};
+use crate::batch::{BATCH_PACKETS, Batch};
+use crate::key::FlowKey;
+use crate::summary::basis::{Basis, twin};
+use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::forms::form;
-use crate::terms::{Measure, Size};
+use crate::summary::{
+    Answers, BuildError, BuildErrorKind, Counted, Counter, Describe, Incompatible, Info, Ingest,
+    Laws, LevelIngest, LevelSample, MOST_LEVELS, Options, Parameter, RowIngest, Setting, Summary,
+};
+use crate::terms::Measure;
+use answers::Samples;
 use grids::{Grids, Shape};
-use ingest::estimate;
-use samples::Samples;
+use top_keys::TopKeys;
 
 /// Levels, unless asked otherwise: with 1024 keys each for 8 million flows.
 const LEVELS: usize = 14;
@@ -176,23 +171,6 @@ impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
             samples: Samples::default(),
         })
     }
-
-    fn estimate_of(&self, digest: u64) -> Estimate {
-        let (grids, depth) = (&self.grids, self.grids.shape.depth(digest));
-        let unit = self.samples.depth(depth).most as f64;
-        let (noise, confidence) = (grids.noise(depth), grids.shape.confidence());
-        let estimate = self.samples.bounds(grids.size(digest), noise, unit, confidence);
-        let (low, high) = (estimate.low.max(0.0), estimate.high + grids.saturated as f64);
-        self.samples.within(Estimate { low, high, ..estimate })
-    }
-
-    fn size_of(estimate: Estimate) -> SizeEstimate {
-        let estimate = Some(estimate);
-        match C::Weight::MEASURE {
-            Measure::Packets => SizeEstimate { packets: estimate, bytes: None },
-            Measure::Bytes => SizeEstimate { packets: None, bytes: estimate },
-        }
-    }
 }
 
 impl<K: FlowKey, C: Signed> Ingest<K> for UniversalSketch<K, C> {
@@ -268,110 +246,245 @@ impl<K: FlowKey, C: Signed> Summary<K> for UniversalSketch<K, C> {
     }
 }
 
-impl<K: FlowKey, C: Signed> Answers for UniversalSketch<K, C> {
-    fn saturated(&self) -> Size {
-        let saturated = self.grids.saturated;
-        match C::Weight::MEASURE {
-            Measure::Packets => Size { packets: saturated, bytes: 0 },
-            Measure::Bytes => Size { packets: 0, bytes: saturated },
+/// Packets whose cells are asked for ahead of the one in hand.
+const PREFETCH_AHEAD: usize = 12;
+
+/// The median of whole numbers; of an even number the middle of the middle two.
+#[inline(always)]
+fn middle(values: &mut [i64]) -> i64 {
+    match *values {
+        [a] => a,
+        [a, b] => a.midpoint(b),
+        [a, b, c] => a.min(b).max(a.max(b).min(c)),
+        [a, b, c, d] => {
+            let low = a.min(b).max(c.min(d));
+            low.midpoint(a.max(b).min(c.max(d)))
+        }
+        _ => {
+            values.sort_unstable();
+            let upper = values.len() / 2;
+            values[(values.len() - 1) / 2].midpoint(values[upper])
+        }
+    }
+}
+
+/// The sign of a row: 1, or -1 where the weight is subtracted.
+#[inline(always)]
+fn sign(signs: u64, row: usize) -> i64 {
+    1 - 2 * (signs >> row & 1).cast_signed()
+}
+
+/// The estimate that the heaps go by.
+#[inline]
+fn estimate<C: Signed>(shape: &Shape, cells: &[C], digest: u64) -> i64 {
+    let (signs, places) = (signs(digest), shape.places(digest, shape.depth(digest)));
+    let mut values = [0; MOST_ROWS];
+    for (row, value) in values.iter_mut().enumerate().take(shape.first.rows()) {
+        *value = cells[places[row]].signed(sign(signs, row));
+    }
+    middle(&mut values[..shape.first.rows()])
+}
+
+/// What the estimates of a batch's packets are compared with.
+struct Bars {
+    /// What an estimate must pass at each depth.
+    least: [i64; MOST_LEVELS],
+    /// How many rows of each packet must be above that.
+    enough: [u8; BATCH_PACKETS],
+}
+
+/// What the cells take.
+struct Updates<'a, W> {
+    digests: &'a [u64],
+    depths: &'a [u8; BATCH_PACKETS],
+    weights: &'a [W],
+}
+
+/// Gets the cells, the number of a packet and its estimate, which passes the bar.
+type Admit<'a, C> = dyn FnMut(&[C], usize, i64, &mut Bars) + 'a;
+
+impl<C: Signed> Grids<C> {
+    /// Counts packets in `D` rows, whose cells may be `FULL` or surely are not.
+    #[inline(never)]
+    fn count<const D: usize, const FULL: bool>(
+        &mut self,
+        updates: &Updates<'_, C::Weight>,
+        bars: &mut Bars,
+        admit: &mut Admit<'_, C>,
+    ) {
+        let (shape, cells) = (&self.shape, &mut self.cells[..]);
+        let (count, mut places) = (shape.first.count::<D>(), [[0; BATCH_PACKETS]; D]);
+        shape.place_batch(updates.digests, updates.depths, &mut places[..count]);
+        ask_first(cells, &places[..count], PREFETCH_AHEAD);
+        // In a register: in memory each packet would wait for the store of the one before.
+        let mut saturated = self.saturated;
+        for (i, (&digest, &weight)) in updates.digests.iter().zip(updates.weights).enumerate() {
+            if i + PREFETCH_AHEAD < BATCH_PACKETS {
+                for places in &places[..count] {
+                    prefetch(cells, places[i + PREFETCH_AHEAD] as usize);
+                }
+            }
+            let signs = signs(digest);
+            let depth = usize::from(updates.depths[i]) % MOST_LEVELS;
+            let (mut values, mut over) = ([0; D], 0u8);
+            for row in 0..count {
+                let (cell, sign) = (&mut cells[places[row][i] as usize], sign(signs, row));
+                let lost = cell.add_signed::<FULL>(weight, sign);
+                if FULL {
+                    saturated = u64::saturating_add(saturated, lost);
+                }
+                values[row] = cell.signed(sign);
+                over += u8::from(values[row] > bars.least[depth]);
+            }
+            // The median is not above what most rows are not above.
+            if over >= bars.enough[i] {
+                let value = middle(&mut values[..count]);
+                if value > bars.least[depth] {
+                    admit(cells, i, value, bars);
+                }
+            }
+        }
+        self.saturated = saturated;
+    }
+}
+
+impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
+    /// Counts the packets of a batch, and admits their keys to the heaps.
+    fn take(&mut self, batch: &Batch<K>) {
+        let (keys, digests, weights) = (batch.keys(), batch.digests(), C::Weight::column(batch));
+        let (shape, tops) = (self.grids.shape, &mut self.tops);
+        let mut depths = [0; BATCH_PACKETS];
+        for (depth, digest) in depths.iter_mut().zip(digests) {
+            *depth = shape.depth(*digest) as u8;
+        }
+        // Of a key that is held nothing is to be done, and which are is known before their estimates
+        // are. One rare branch is left: those at every heavy packet would be mispredicted too often.
+        let half = shape.first.rows().div_ceil(2) as u8;
+        let enough = |top: &TopKeys<K>, i: usize| {
+            half | u8::from(top.surely_holds(&keys[i], digests[i])) << 7
+        };
+        let mut bars = Bars { least: [i64::MAX; MOST_LEVELS], enough: [0; BATCH_PACKETS] };
+        for (i, of_packet) in bars.enough[..keys.len()].iter_mut().enumerate() {
+            *of_packet = enough(&tops[usize::from(depths[i])], i);
+        }
+        for (least, top) in bars.least.iter_mut().zip(tops.iter()) {
+            *least = top.least();
+        }
+        let admit: &mut Admit<'_, C> = &mut |cells, i, value, bars| {
+            let (digest, depth) = (digests[i], usize::from(depths[i]));
+            let top = &mut tops[depth];
+            if top.refuses_again(digest) || top.holds(&keys[i], digest) {
+                return;
+            }
+            top.offer(keys[i], digest, value, |digest| estimate(&shape, cells, digest));
+            bars.least[depth] = top.least();
+            for (later, of_other) in depths[..keys.len()].iter().enumerate().skip(i + 1) {
+                if usize::from(*of_other) == depth {
+                    bars.enough[later] = enough(top, later);
+                }
+            }
+        };
+        let updates = Updates { digests, depths: &depths, weights };
+        if self.grids.fills(C::Weight::sum(weights)) {
+            self.grids.count::<MOST_ROWS, true>(&updates, &mut bars, admit);
+        } else {
+            with_rows!(shape.first.rows(), D => {
+                self.grids.count::<D, false>(&updates, &mut bars, admit);
+            });
         }
     }
 
-    fn size(&self) -> Option<&dyn SizeQuery> {
-        Some(self)
-    }
-
-    fn candidates(&self) -> Option<&dyn Candidates> {
-        Some(self)
-    }
-
-    fn cardinality(&self) -> Option<Estimate> {
-        self.sum(&|_| 1.0)
-    }
-
-    fn weight_logs(&self, by: Measure) -> Option<Estimate> {
-        if by == C::Weight::MEASURE { self.sum(&|size| size * size.log2()) } else { None }
-    }
-
-    fn cells(&self) -> Option<&dyn Cells> {
-        Some(self)
-    }
-}
-
-impl<K: FlowKey, C: Signed> SizeQuery for UniversalSketch<K, C> {
-    fn estimate(&self, key: &[u8]) -> SizeEstimate {
-        let digest = K::matching(key, &self.digester).map(|key| key.digest(&self.digester));
-        let size = |digest| Self::size_of(self.estimate_of(digest));
-        digest.map_or(SizeEstimate::exact(Size::default()), size)
-    }
-}
-
-/// The heavy keys of all depths.
-impl<K: FlowKey, C: Signed> Candidates for UniversalSketch<K, C> {
-    fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
-        let rows = self.grids.shape.first.rows();
-        let keys = self.cardinality().map_or(f64::INFINITY, |keys| keys.high);
-        for (depth, top) in self.tops.iter().enumerate() {
-            let noise = self.grids.noise(depth);
-            let digests = top.iter().map(|(_, digest)| digest);
-            let list = (!self.samples.is_sample()).then(|| self.grids.list(depth, digests, keys));
-            for (key, digest) in top.iter() {
-                let asked = self.estimate_of(digest);
-                let listed = match &list {
-                    None => self.samples.listed(asked, noise, depth, rows),
-                    Some(list) => {
-                        let over = list.over(asked.value) + self.grids.saturated as f64;
-                        Estimate { low: asked.low.min((asked.value - over).max(0.0)), ..asked }
-                    }
-                };
-                visit(key.to_canonical(&self.digester), Self::size_of(listed));
+    /// Counts packets in single `rows`, one of each packet, and admits their keys to the heaps.
+    #[inline(never)]
+    fn count_rows<const FULL: bool>(&mut self, batch: &Batch<K>, rows: &[u8]) {
+        let (keys, digests, weights) = (batch.keys(), batch.digests(), C::Weight::column(batch));
+        let (shape, cells, tops) = (&self.grids.shape, &mut self.grids.cells[..], &mut self.tops);
+        let mut places = [0; BATCH_PACKETS];
+        for (place, (&digest, &row)) in places.iter_mut().zip(digests.iter().zip(rows)) {
+            *place = shape.place(digest, usize::from(row));
+            prefetch(cells, *place);
+        }
+        let mut least = [i64::MAX; MOST_LEVELS];
+        for (least, top) in least.iter_mut().zip(tops.iter()) {
+            *least = top.least();
+        }
+        let mut saturated = self.grids.saturated;
+        let (mut over, mut found) = ([0; BATCH_PACKETS], 0);
+        for (i, (&digest, &row)) in digests.iter().zip(rows).enumerate() {
+            let (cell, sign) = (&mut cells[places[i]], sign(signs(digest), usize::from(row)));
+            let lost = cell.add_signed::<FULL>(weights[i], sign);
+            if FULL {
+                saturated = u64::saturating_add(saturated, lost);
+            }
+            // Written always and kept where it counts: a branch would be mispredicted too often.
+            over[found % BATCH_PACKETS] = i as u8;
+            found += usize::from(cell.signed(sign) > least[shape.depth(digest)]);
+        }
+        self.grids.saturated = saturated;
+        // A row that is over the least is a hint: all are asked before a key is admitted. Of most keys
+        // nothing is asked, since they are there.
+        for i in over[..found].iter().map(|i| usize::from(*i)) {
+            let (key, digest) = (&keys[i], digests[i]);
+            let top = &mut tops[shape.depth(digest)];
+            if !top.surely_holds(key, digest) && !top.holds(key, digest) {
+                let value = estimate(shape, cells, digest);
+                if value > top.least() {
+                    top.offer(*key, digest, value, |digest| estimate(shape, cells, digest));
+                }
             }
         }
     }
+}
 
-    /// A heap leaves out the lightest keys, and a heavy one only where too many collide with it.
-    fn overflow(&self) -> u64 {
-        self.tops.iter().map(TopKeys::refused).fold(0, u64::saturating_add)
+impl<K: FlowKey, C: Signed> RowIngest<K> for UniversalSketch<K, C> {
+    fn rows(&self) -> usize {
+        self.grids.shape.first.rows()
+    }
+
+    fn cells(&self) -> usize {
+        self.grids.cells.len()
+    }
+
+    fn ingest_rows(&mut self, batch: &mut Batch<K>, rows: &[u8]) {
+        batch.digest(&self.digester);
+        if self.grids.fills(C::Weight::sum(C::Weight::column(batch))) {
+            self.count_rows::<true>(batch, rows);
+        } else {
+            self.count_rows::<false>(batch, rows);
+        }
+    }
+
+    fn sampled_from(&mut self, total: u64, unit: u64) {
+        self.samples = Samples::of_rows(total, unit);
+    }
+
+    fn squared_l2(&self) -> f64 {
+        self.grids.squared_l2(0..self.tops.len())
     }
 }
 
-/// All cells, then how far estimates from them are off at each depth, then the largest unit of a sample.
-impl<K: FlowKey, C: Signed> Cells for UniversalSketch<K, C> {
-    fn measure(&self) -> Measure {
-        C::Weight::MEASURE
+impl<K: FlowKey, C: Signed> LevelIngest<K> for UniversalSketch<K, C> {
+    fn levels(&self) -> usize {
+        self.tops.len()
     }
 
-    fn len(&self) -> usize {
-        self.grids.cells.len() + self.tops.len() + 1
-    }
-
-    fn sampled(&self) -> bool {
-        self.samples.is_sample()
-    }
-
-    fn read(&self, cells: &mut [f64]) {
-        for (out, cell) in cells.iter_mut().zip(self.grids.cells.iter()) {
-            *out = cell.real();
-        }
-        let margins = self.grids.cells.len();
-        cells[margins..].fill(0.0);
-        cells[margins + self.tops.len()] = self.samples.unit() as f64;
-    }
-
-    fn seal(&self, cells: &mut [f64]) {
-        let (cells, tail) = cells.split_at_mut(self.grids.cells.len());
-        for (depth, margin) in tail[..self.tops.len()].iter_mut().enumerate() {
-            *margin = self.grids.shape.margin(depth, |place| cells[place]);
+    /// A key's level is its depth, where alone it is counted.
+    fn levels_of(&self, batch: &mut Batch<K>, levels: &mut [u8; BATCH_PACKETS]) {
+        batch.digest(&self.digester);
+        for (level, digest) in levels.iter_mut().zip(batch.digests()) {
+            *level = self.grids.shape.depth(*digest) as u8;
         }
     }
 
-    fn estimate(&self, cells: &[f64], key: &[u8]) -> Estimate {
-        let Some(key) = K::matching(key, &self.digester) else { return Estimate::exact(0) };
-        let (shape, digest) = (&self.grids.shape, key.digest(&self.digester));
-        let (cells, tail) = cells.split_at(self.grids.cells.len());
-        let depth = shape.depth(digest);
-        let value = shape.value(digest, depth, |place| cells[place]);
-        let (noise, unit) = (grids::noise(tail[depth]), tail[self.tops.len()].max(0.0));
-        self.samples.bounds(value, noise, unit, shape.confidence())
+    fn level_cells(&self, level: usize) -> usize {
+        self.grids.shape.first.rows() * self.grids.shape.columns(level)
+    }
+
+    fn level_squared_l2(&self, level: usize) -> f64 {
+        self.grids.squared_l2(level..level + 1)
+    }
+
+    fn levels_sampled_from(&mut self, total: u64, levels: &[LevelSample], delta: Option<f64>) {
+        self.samples = Samples::new(total, levels, delta);
     }
 }

@@ -5,9 +5,9 @@
 
 use flowgauge_kernel::Zeroed;
 
-use super::super::codec::{DecodeError, Reader, Writer};
-use super::super::{BuildError, Memory};
 use crate::key::FlowKey;
+use crate::summary::codec::{DecodeError, Reader, Writer};
+use crate::summary::{BuildError, Memory};
 
 /// Places of the index that a key may be away from its home, half of which are empty: of keys that do
 /// not collide on purpose one in 200,000 would be further away. Keys that do are looked for in vain at

@@ -1,0 +1,371 @@
+//! What UnivMon answers: sizes, heavy keys, and sums over all flows by its recursion.
+//!
+//! Let Y be the sum over a level, and Y' over the next one, which has each flow with a chance of
+//! one half. The heavy keys of the level are known; of the others, 2·(Y' without heavy keys) is an
+//! estimate. So Y = 2·Y' + Σ (1 − 2·b)·g(f) over the heavy keys, b being 1 for those that are in
+//! the next level. A level none of whose heaps is full has all of its flows in them, and ends the
+//! recursion.
+//!
+//! A level's heavy keys are those over a threshold that no key passes which its heaps lack. Noise
+//! cancels out only where it does not depend on whether a key is in the next level, too. It does, as
+//! the keys that are not have a grid of their own, and may be sampled at another rate: so sizes near the
+//! threshold are read with equal noise on either side. The recursion ends at depths of which every packet
+//! was counted, since a sample knows few of the flows.
+
+use super::grids::noise;
+use super::{MOST_LEVELS, TopKeys, UniversalSketch};
+use crate::key::{CanonicalKey, FlowKey};
+use crate::summary::remix::remix;
+use crate::summary::sketch::rows::{Noise, Signed};
+use crate::summary::{
+    Answers, Candidates, Cells, Counter, Estimate, LevelSample, Sampling, SizeEstimate, SizeQuery,
+};
+use crate::terms::{Measure, Size};
+
+/// Standard errors on either side; sums of many random signs leave three one time in 300, and the
+/// standard error is itself an estimate.
+const DEVIATIONS: f64 = 3.0;
+const CONFIDENCE: f64 = 0.95;
+
+/// Random digests by which noise is measured, and the word that they are made from.
+const NOISE_TRIALS: u64 = 1 << 12;
+const NOISE_WORD: u64 = 15;
+
+/// The threshold is so many standard deviations of the noise above what keys outside the heaps were
+/// estimated at: of few keys that pass it was the estimate lower when their last packet came.
+const ABOVE: f64 = 2.0;
+
+/// A size is near the threshold up to so many times that.
+const NEAR: f64 = 8.0;
+
+/// Of a flow at the threshold a sample has so many packets at least, so that its size is off by as if
+/// by the normal law.
+const SAMPLED: f64 = 8.0;
+
+/// The word that a key's share of noise is made from.
+const SHARE_WORD: u64 = 16;
+
+impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
+    fn estimate_of(&self, digest: u64) -> Estimate {
+        let (grids, depth) = (&self.grids, self.grids.shape.depth(digest));
+        let unit = self.samples.depth(depth).most as f64;
+        let (noise, confidence) = (grids.noise(depth), grids.shape.confidence());
+        let estimate = self.samples.bounds(grids.size(digest), noise, unit, confidence);
+        let (low, high) = (estimate.low.max(0.0), estimate.high + grids.saturated as f64);
+        self.samples.within(Estimate { low, high, ..estimate })
+    }
+
+    fn size_of(estimate: Estimate) -> SizeEstimate {
+        let estimate = Some(estimate);
+        match C::Weight::MEASURE {
+            Measure::Packets => SizeEstimate { packets: estimate, bytes: None },
+            Measure::Bytes => SizeEstimate { packets: None, bytes: estimate },
+        }
+    }
+
+    /// Σ g(f) over the flows, for a function that does not fall from f = 1 on; `None` where the
+    /// deepest level has more flows than it keeps keys.
+    ///
+    /// The standard error has four parts, a level's doubled by each level above. Flows that are not
+    /// heavy add or take away their g, which is at most the threshold's: the squares sum to at most
+    /// that times the level's sum without its heavy keys. The sizes of those are off by the noise of
+    /// the cells, and by that of their samples. And of the flows that are not heavy, noise makes some so.
+    pub fn sum(&self, g: &dyn Fn(f64) -> f64) -> Option<Estimate> {
+        let depths = 0..self.tops.len();
+        let samples = &self.samples;
+        let is_whole =
+            |depth: &usize| !self.tops[*depth].is_full() && samples.depth(*depth).most == 0;
+        let last = depths.clone().rev().take_while(is_whole).last()?;
+        let left = samples.left(self.grids.shape.first.rows());
+        let noise_of = |depth| deviation(|digest| self.grids.read(digest, depth));
+        let noise: Vec<f64> = depths.map(noise_of).collect();
+        let (mut sum, mut flows, mut variance, mut surely) = (0.0, 0.0, 0.0, 0.0);
+        let (mut floor, mut unit, mut most) = (0.0f64, 0.0f64, 0.0f64);
+        for level in (0..=last).rev() {
+            let is_last = level == last;
+            // What samples add to the variance of a size, over that size, in the noisiest depth.
+            unit = unit.max(left * samples.depth(level).mean);
+            most = most.max(left * samples.depth(level).most as f64);
+            floor = floor.max(self.tops[level].floor() as f64).max(SAMPLED * unit);
+            let at_random =
+                |digest| if is_last { 0.0 } else { self.read_near(digest, level, &noise) };
+            let near = |digest, depth| {
+                let lacks = floor * (unit - left * samples.depth(depth).mean);
+                at_random(digest) + if lacks > 0.0 { lacks.sqrt() * normal(digest) } else { 0.0 }
+            };
+            let noise_near = deviation(at_random);
+            let about = f64::hypot(noise_near, (unit * floor).sqrt());
+            let threshold = if is_last { f64::NEG_INFINITY } else { floor + ABOVE * about };
+            let (mut heavy, mut signed, mut known, mut balance) = (0.0, 0.0, 0.0, 0.0);
+            let mut of_sizes = 0.0;
+            for (depth, top) in self.tops.iter().enumerate().skip(level) {
+                let sign = if depth > level && !is_last { -1.0 } else { 1.0 };
+                for digest in top.iter().map(|(_, digest)| digest) {
+                    let (mut size, mut noise_of_size) = (near(digest, depth), noise_near);
+                    let mut most = most;
+                    if size <= threshold {
+                        continue;
+                    }
+                    if is_last || size > NEAR * threshold {
+                        (size, noise_of_size) = (self.grids.read(digest, depth), noise[depth]);
+                        most = left * samples.depth(depth).most as f64;
+                    }
+                    let noise_of_size = f64::hypot(noise_of_size, (most * size.max(0.0)).sqrt());
+                    let value = g(size.max(1.0));
+                    heavy += value;
+                    signed += sign * value;
+                    known += 1.0;
+                    balance += sign;
+                    of_sizes += (g(size.max(1.0) + noise_of_size) - value).powi(2);
+                }
+            }
+            variance = 4.0 * variance + of_sizes;
+            sum = 2.0 * sum + signed;
+            flows = 2.0 * flows + balance;
+            if !is_last {
+                let least = threshold.max(1.0);
+                // A flow weighs 1 at least.
+                let made_heavy =
+                    |digest| Some(at_random(digest) + 1.0).filter(|read| *read > least);
+                let square = |digest| made_heavy(digest).map_or(0.0, |size| g(size).powi(2));
+                variance += g(least) * f64::max(sum - heavy, 0.0);
+                variance += f64::max(flows - known, 0.0) * mean_over_noise(square);
+            }
+            surely = heavy - DEVIATIONS * f64::sqrt(of_sizes);
+        }
+        let margin = DEVIATIONS * f64::sqrt(variance);
+        let low = (sum - margin).max(surely.min(sum));
+        let confidence = Some(CONFIDENCE);
+        Some(Estimate { value: sum, low, high: sum + margin, confidence })
+    }
+
+    /// What is read for a key of a `level` that is near the threshold. A key of this depth might have been
+    /// deeper, and the other way round: the two grids are known, and where that of the key is less noisy
+    /// it is given what it lacks of the noise of the other.
+    fn read_near(&self, digest: u64, level: usize, noise: &[f64]) -> f64 {
+        let shape = &self.grids.shape;
+        let (mut own, mut other) = (level, shape.depth_from(digest, level + 1));
+        if shape.depth(digest) > level {
+            (own, other) = (other, own);
+        }
+        let lacks = 1.0 - (noise[own] / noise[other]).powi(2);
+        let read = self.grids.read(digest, own);
+        if lacks > 0.0 { read + lacks.sqrt() * self.grids.read(digest, other) } else { read }
+    }
+}
+
+/// The mean over random digests, which are as keys that were never seen.
+fn mean_over_noise(of: impl Fn(u64) -> f64) -> f64 {
+    let trial = |trial| of(remix(trial, NOISE_WORD));
+    (0..NOISE_TRIALS).map(trial).sum::<f64>() / NOISE_TRIALS as f64
+}
+
+/// The standard deviation of what is read for keys that were never seen.
+fn deviation(read: impl Fn(u64) -> f64) -> f64 {
+    mean_over_noise(|digest| read(digest).powi(2)).sqrt()
+}
+
+/// A number that follows from a digest as if by chance, nearly by the normal law: the sum of four
+/// numbers from 0 to 1 has the mean 2 and the variance 1/3.
+fn normal(digest: u64) -> f64 {
+    let random = remix(digest, SHARE_WORD);
+    let sum: u64 = (0..4).map(|part| random >> (16 * part) & 0xffff).sum();
+    (sum as f64 / 65536.0 - 2.0) * 3.0f64.sqrt()
+}
+
+impl<K: FlowKey, C: Signed> Answers for UniversalSketch<K, C> {
+    fn saturated(&self) -> Size {
+        let saturated = self.grids.saturated;
+        match C::Weight::MEASURE {
+            Measure::Packets => Size { packets: saturated, bytes: 0 },
+            Measure::Bytes => Size { packets: 0, bytes: saturated },
+        }
+    }
+
+    fn size(&self) -> Option<&dyn SizeQuery> {
+        Some(self)
+    }
+
+    fn candidates(&self) -> Option<&dyn Candidates> {
+        Some(self)
+    }
+
+    fn cardinality(&self) -> Option<Estimate> {
+        self.sum(&|_| 1.0)
+    }
+
+    fn weight_logs(&self, by: Measure) -> Option<Estimate> {
+        if by == C::Weight::MEASURE { self.sum(&|size| size * size.log2()) } else { None }
+    }
+
+    fn cells(&self) -> Option<&dyn Cells> {
+        Some(self)
+    }
+}
+
+impl<K: FlowKey, C: Signed> SizeQuery for UniversalSketch<K, C> {
+    fn estimate(&self, key: &[u8]) -> SizeEstimate {
+        let digest = K::matching(key, &self.digester).map(|key| key.digest(&self.digester));
+        let size = |digest| Self::size_of(self.estimate_of(digest));
+        digest.map_or(SizeEstimate::exact(Size::default()), size)
+    }
+}
+
+/// The heavy keys of all depths.
+impl<K: FlowKey, C: Signed> Candidates for UniversalSketch<K, C> {
+    fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
+        let rows = self.grids.shape.first.rows();
+        let keys = self.cardinality().map_or(f64::INFINITY, |keys| keys.high);
+        for (depth, top) in self.tops.iter().enumerate() {
+            let noise = self.grids.noise(depth);
+            let digests = top.iter().map(|(_, digest)| digest);
+            let list = (!self.samples.is_sample()).then(|| self.grids.list(depth, digests, keys));
+            for (key, digest) in top.iter() {
+                let asked = self.estimate_of(digest);
+                let listed = match &list {
+                    None => self.samples.listed(asked, noise, depth, rows),
+                    Some(list) => {
+                        let over = list.over(asked.value) + self.grids.saturated as f64;
+                        Estimate { low: asked.low.min((asked.value - over).max(0.0)), ..asked }
+                    }
+                };
+                visit(key.to_canonical(&self.digester), Self::size_of(listed));
+            }
+        }
+    }
+
+    /// A heap leaves out the lightest keys, and a heavy one only where too many collide with it.
+    fn overflow(&self) -> u64 {
+        self.tops.iter().map(TopKeys::refused).fold(0, u64::saturating_add)
+    }
+}
+
+/// All cells, then how far estimates from them are off at each depth, then the largest unit of a sample.
+impl<K: FlowKey, C: Signed> Cells for UniversalSketch<K, C> {
+    fn measure(&self) -> Measure {
+        C::Weight::MEASURE
+    }
+
+    fn len(&self) -> usize {
+        self.grids.cells.len() + self.tops.len() + 1
+    }
+
+    fn sampled(&self) -> bool {
+        self.samples.is_sample()
+    }
+
+    fn read(&self, cells: &mut [f64]) {
+        for (out, cell) in cells.iter_mut().zip(self.grids.cells.iter()) {
+            *out = cell.real();
+        }
+        let margins = self.grids.cells.len();
+        cells[margins..].fill(0.0);
+        cells[margins + self.tops.len()] = self.samples.unit() as f64;
+    }
+
+    fn seal(&self, cells: &mut [f64]) {
+        let (cells, tail) = cells.split_at_mut(self.grids.cells.len());
+        for (depth, margin) in tail[..self.tops.len()].iter_mut().enumerate() {
+            *margin = self.grids.shape.margin(depth, |place| cells[place]);
+        }
+    }
+
+    fn estimate(&self, cells: &[f64], key: &[u8]) -> Estimate {
+        let Some(key) = K::matching(key, &self.digester) else { return Estimate::exact(0) };
+        let (shape, digest) = (&self.grids.shape, key.digest(&self.digester));
+        let (cells, tail) = cells.split_at(self.grids.cells.len());
+        let depth = shape.depth(digest);
+        let value = shape.value(digest, depth, |place| cells[place]);
+        let (noise, unit) = (noise(tail[depth]), tail[self.tops.len()].max(0.0));
+        self.samples.bounds(value, noise, unit, shape.confidence())
+    }
+}
+
+/// By samples of each row, or of whole packets, whose errors all rows share.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Samples {
+    depths: [LevelSample; MOST_LEVELS],
+    /// Weight of all packets.
+    total: u64,
+    /// Of samples of whole packets, the chance of a larger error than bounds say.
+    delta: Option<f64>,
+}
+
+impl Samples {
+    pub(super) fn new(total: u64, depths: &[LevelSample], delta: Option<f64>) -> Self {
+        let mut samples = Self { depths: [LevelSample::default(); MOST_LEVELS], total, delta };
+        samples.depths[..depths.len()].copy_from_slice(depths);
+        samples
+    }
+
+    /// The same for each depth, by samples of each row.
+    pub(super) fn of_rows(total: u64, unit: u64) -> Self {
+        Self { depths: [LevelSample::steady(unit); MOST_LEVELS], total, delta: None }
+    }
+
+    pub(super) fn depth(&self, depth: usize) -> LevelSample {
+        self.depths[depth]
+    }
+
+    /// The most that the variance of a flow's sampled weight is over that weight; 0 where every packet
+    /// counts.
+    pub(super) fn unit(&self) -> u64 {
+        self.depths.iter().map(|depth| depth.most).max().unwrap_or(0)
+    }
+
+    /// Whether there is a sample, or may be one of whole packets once there are more of them.
+    pub(super) fn is_sample(&self) -> bool {
+        self.unit() > 0 || self.delta.is_some()
+    }
+
+    /// How much of a row's variance is left in the median of so many rows: of samples that all rows share,
+    /// all of it.
+    pub(super) fn left(&self, rows: usize) -> f64 {
+        match self.delta {
+            Some(_) => 1.0,
+            // That of the median of normal numbers, as there are ever more; of few it is less.
+            None => (std::f64::consts::FRAC_PI_2 / rows as f64).min(1.0),
+        }
+    }
+
+    /// The estimate with bounds, where rows err by this `noise` for what collides.
+    pub(super) fn bounds(&self, value: f64, noise: Noise, unit: f64, confidence: f64) -> Estimate {
+        let unit_of_rows = if self.delta.is_none() { unit } else { 0.0 };
+        let (low, high) = Noise { unit: unit_of_rows, ..noise }.bounds(value);
+        let estimate = Estimate { value, low, high, confidence: Some(confidence) };
+        let sampling = self.delta.and_then(|delta| Sampling::of_packets(unit, 1, delta));
+        sampling.map_or(estimate, |sampling| sampling.widen(estimate))
+    }
+
+    /// The bounds of a flow of this depth that a sample listed, from those of one that was asked for.
+    pub(super) fn listed(
+        &self,
+        asked: Estimate,
+        noise: Noise,
+        depth: usize,
+        rows: usize,
+    ) -> Estimate {
+        let unit = self.depths[depth].most as f64;
+        let Some(delta) = self.delta else {
+            return Noise { unit, ..noise }.listed(asked, self.total, rows);
+        };
+        let luckiest = Sampling::of_packets(unit, self.total, delta);
+        let low = noise.bounds(asked.value).0.max(0.0);
+        let low = luckiest.map_or(asked.low, |luckiest| (low - luckiest.error(low)).max(0.0));
+        Estimate { low: asked.low.min(low), ..asked }
+    }
+
+    /// Clamps an estimate to the total, which is known where there is a sample.
+    pub(super) fn within(&self, estimate: Estimate) -> Estimate {
+        if self.unit() > 0 { estimate.within(self.total) } else { estimate }
+    }
+
+    /// Adds those of another sketch, whose samples may be of the same places.
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.total = self.total.saturating_add(other.total);
+        for (own, other) in self.depths.iter_mut().zip(&other.depths) {
+            own.most = own.most.saturating_add(other.most);
+            own.mean = own.mean.max(other.mean);
+        }
+    }
+}
