@@ -153,6 +153,14 @@ pub struct SizeEstimate {
 }
 
 impl SizeEstimate {
+    /// An estimate of `measure` alone.
+    pub fn of(measure: Measure, estimate: Estimate) -> Self {
+        match measure {
+            Measure::Packets => Self { packets: Some(estimate), bytes: None },
+            Measure::Bytes => Self { packets: None, bytes: Some(estimate) },
+        }
+    }
+
     /// A size known exactly.
     #[inline(never)]
     pub fn exact(size: Size) -> Self {

@@ -32,6 +32,14 @@ impl Measure {
 }
 
 impl Size {
+    /// A size of which only `measure` is counted.
+    pub fn of(measure: Measure, weight: u64) -> Self {
+        match measure {
+            Measure::Packets => Self { packets: weight, bytes: 0 },
+            Measure::Bytes => Self { packets: 0, bytes: weight },
+        }
+    }
+
     /// The one that `measure` names.
     #[inline(always)]
     pub fn by(&self, measure: Measure) -> u64 {

@@ -202,14 +202,6 @@ impl<K: FlowKey, C: Counter> CounterArray<K, C> {
         let bounds = self.bounds(count);
         Estimate { low: count.own as f64, ..bounds }
     }
-
-    fn size_of(estimate: Estimate) -> SizeEstimate {
-        let estimate = Some(estimate);
-        match C::MEASURE {
-            Measure::Packets => SizeEstimate { packets: estimate, bytes: None },
-            Measure::Bytes => SizeEstimate { packets: None, bytes: estimate },
-        }
-    }
 }
 
 /// What is known of a key.
@@ -375,10 +367,7 @@ impl<K: FlowKey, C: Unsigned> CounterArray<K, C> {
 
 impl<K: FlowKey, C: Counter> Answers for CounterArray<K, C> {
     fn saturated(&self) -> Size {
-        match C::MEASURE {
-            Measure::Packets => Size { packets: self.saturated, bytes: 0 },
-            Measure::Bytes => Size { packets: 0, bytes: self.saturated },
-        }
+        Size::of(C::MEASURE, self.saturated)
     }
     fn size(&self) -> Option<&dyn SizeQuery> {
         Some(self)
@@ -392,14 +381,17 @@ impl<K: FlowKey, C: Counter> SizeQuery for CounterArray<K, C> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
         let count =
             K::matching(key, &self.digester).map_or_else(Count::default, |key| self.count(key));
-        Self::size_of(self.bounds(count))
+        SizeEstimate::of(C::MEASURE, self.bounds(count))
     }
 }
 
 impl<K: FlowKey, C: Counter> Candidates for CounterArray<K, C> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
         for key in self.heavy.iter() {
-            visit(key.to_canonical(&self.digester), Self::size_of(self.listed(self.count(key))));
+            visit(
+                key.to_canonical(&self.digester),
+                SizeEstimate::of(C::MEASURE, self.listed(self.count(key))),
+            );
         }
     }
 

@@ -29,19 +29,13 @@ impl<K: FlowKey, C: Light> Elastic<K, C> {
             let low = (value - mean / (1.0 - CONFIDENCE)).floor().max(votes as f64);
             Estimate { value, low, high, confidence: Some(CONFIDENCE) }
         };
-        match C::MEASURE {
-            Measure::Packets => SizeEstimate { packets: Some(estimate), bytes: None },
-            Measure::Bytes => SizeEstimate { packets: None, bytes: Some(estimate) },
-        }
+        SizeEstimate::of(C::MEASURE, estimate)
     }
 }
 
 impl<K: FlowKey, C: Light> Answers for Elastic<K, C> {
     fn saturated(&self) -> Size {
-        match C::MEASURE {
-            Measure::Packets => Size { packets: self.saturated, bytes: 0 },
-            Measure::Bytes => Size { packets: 0, bytes: self.saturated },
-        }
+        Size::of(C::MEASURE, self.saturated)
     }
 
     fn size(&self) -> Option<&dyn SizeQuery> {

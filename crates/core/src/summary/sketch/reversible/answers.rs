@@ -87,14 +87,6 @@ impl<K: FlowKey, C: Unsigned> ReversibleRows<K, C> {
         self.places(key).map(|place| self.counters[place].get()).min().unwrap_or(0)
     }
 
-    fn size_of(estimate: Estimate) -> SizeEstimate {
-        let estimate = Some(estimate);
-        match C::MEASURE {
-            Measure::Packets => SizeEstimate { packets: estimate, bytes: None },
-            Measure::Bytes => SizeEstimate { packets: None, bytes: estimate },
-        }
-    }
-
     /// Visits the keys whose cells all exceed `threshold`, `cell` being read by its place; returns how
     /// many heavy columns of the fullest row were left out, and one more for a search given up.
     fn recover_over(
@@ -148,10 +140,7 @@ impl<K: FlowKey, C: Unsigned> ReversibleRows<K, C> {
 
 impl<K: FlowKey, C: Unsigned> Answers for ReversibleRows<K, C> {
     fn saturated(&self) -> Size {
-        match C::MEASURE {
-            Measure::Packets => Size { packets: self.saturated, bytes: 0 },
-            Measure::Bytes => Size { packets: 0, bytes: self.saturated },
-        }
+        Size::of(C::MEASURE, self.saturated)
     }
     fn size(&self) -> Option<&dyn SizeQuery> {
         Some(self)
@@ -166,8 +155,9 @@ impl<K: FlowKey, C: Unsigned> Answers for ReversibleRows<K, C> {
 
 impl<K: FlowKey, C: Unsigned> SizeQuery for ReversibleRows<K, C> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
-        K::matching(key, &self.digester)
-            .map_or_else(SizeEstimate::default, |key| Self::size_of(self.bounds(&key)))
+        K::matching(key, &self.digester).map_or_else(SizeEstimate::default, |key| {
+            SizeEstimate::of(C::MEASURE, self.bounds(&key))
+        })
     }
 }
 
@@ -178,7 +168,10 @@ impl<K: FlowKey, C: Unsigned> Candidates for ReversibleRows<K, C> {
         self.recover_heavy(&mut |key| keys.push(key));
         let list = self.list(&keys);
         for key in keys {
-            visit(key.to_canonical(&self.digester), Self::size_of(self.listed(&list, &key)));
+            visit(
+                key.to_canonical(&self.digester),
+                SizeEstimate::of(C::MEASURE, self.listed(&list, &key)),
+            );
         }
     }
 

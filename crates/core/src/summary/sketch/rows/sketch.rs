@@ -196,15 +196,9 @@ impl<K: FlowKey, R: Rule> RowSketch<K, R> {
     pub(crate) fn list(&self, each: &Each<'_, K>, visit: &mut dyn FnMut(K, SizeEstimate)) {
         let digest = |key: K| key.digest(&self.digester);
         let list = self.grid.list(&|visit| each(&mut |key| visit(digest(key))));
-        each(&mut |key| visit(key, Self::size(self.grid.listed(&list, digest(key)))));
-    }
-
-    fn size(estimate: Estimate) -> SizeEstimate {
-        let estimate = Some(estimate);
-        match Weight::<R>::MEASURE {
-            Measure::Packets => SizeEstimate { packets: estimate, bytes: None },
-            Measure::Bytes => SizeEstimate { packets: None, bytes: estimate },
-        }
+        each(&mut |key| {
+            visit(key, SizeEstimate::of(Weight::<R>::MEASURE, self.grid.listed(&list, digest(key))));
+        });
     }
 }
 
@@ -293,10 +287,7 @@ impl<K: FlowKey, R: Linear> RowSketch<K, R> {
 
 impl<K: FlowKey, R: Rule> Answers for RowSketch<K, R> {
     fn saturated(&self) -> Size {
-        match Weight::<R>::MEASURE {
-            Measure::Packets => Size { packets: self.grid.saturated, bytes: 0 },
-            Measure::Bytes => Size { packets: 0, bytes: self.grid.saturated },
-        }
+        Size::of(Weight::<R>::MEASURE, self.grid.saturated)
     }
 
     fn size(&self) -> Option<&dyn SizeQuery> {
@@ -315,7 +306,7 @@ impl<K: FlowKey, R: Rule> Answers for RowSketch<K, R> {
 impl<K: FlowKey, R: Rule> SizeQuery for RowSketch<K, R> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
         let digest = K::matching(key, &self.digester).map(|key| key.digest(&self.digester));
-        let size = |digest| Self::size(self.grid.estimate(digest));
+        let size = |digest| SizeEstimate::of(Weight::<R>::MEASURE, self.grid.estimate(digest));
         digest.map_or(SizeEstimate::exact(Size::default()), size)
     }
 }

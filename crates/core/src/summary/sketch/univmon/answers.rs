@@ -55,14 +55,6 @@ impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
         self.samples.within(Estimate { low, high, ..estimate })
     }
 
-    fn size_of(estimate: Estimate) -> SizeEstimate {
-        let estimate = Some(estimate);
-        match C::Weight::MEASURE {
-            Measure::Packets => SizeEstimate { packets: estimate, bytes: None },
-            Measure::Bytes => SizeEstimate { packets: None, bytes: estimate },
-        }
-    }
-
     /// Σ g(f) over the flows, for a function that does not fall from f = 1 on; `None` where the
     /// deepest level has more flows than it keeps keys.
     ///
@@ -175,11 +167,7 @@ fn normal(digest: u64) -> f64 {
 
 impl<K: FlowKey, C: Signed> Answers for UniversalSketch<K, C> {
     fn saturated(&self) -> Size {
-        let saturated = self.grids.saturated;
-        match C::Weight::MEASURE {
-            Measure::Packets => Size { packets: saturated, bytes: 0 },
-            Measure::Bytes => Size { packets: 0, bytes: saturated },
-        }
+        Size::of(C::Weight::MEASURE, self.grids.saturated)
     }
 
     fn size(&self) -> Option<&dyn SizeQuery> {
@@ -206,7 +194,7 @@ impl<K: FlowKey, C: Signed> Answers for UniversalSketch<K, C> {
 impl<K: FlowKey, C: Signed> SizeQuery for UniversalSketch<K, C> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
         let digest = K::matching(key, &self.digester).map(|key| key.digest(&self.digester));
-        let size = |digest| Self::size_of(self.estimate_of(digest));
+        let size = |digest| SizeEstimate::of(C::Weight::MEASURE, self.estimate_of(digest));
         digest.map_or(SizeEstimate::exact(Size::default()), size)
     }
 }
@@ -229,7 +217,10 @@ impl<K: FlowKey, C: Signed> Candidates for UniversalSketch<K, C> {
                         Estimate { low: asked.low.min((asked.value - over).max(0.0)), ..asked }
                     }
                 };
-                visit(key.to_canonical(&self.digester), Self::size_of(listed));
+                visit(
+                    key.to_canonical(&self.digester),
+                    SizeEstimate::of(C::Weight::MEASURE, listed),
+                );
             }
         }
     }
