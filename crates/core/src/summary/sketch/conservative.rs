@@ -1,8 +1,8 @@
-//! Count-Min with conservative update: counters that are above a key's new estimate stay.
+//! Count-Min with conservative update: counters above a key's new estimate stay as they are.
 //!
 //! Paper: Estan and Varghese, "New directions in traffic measurement and accounting" (SIGCOMM
-//! 2002), §3.3.2. An estimate is never below the truth and never above Count-Min's, but the order of
-//! packets matters, so that nothing may hold packets back; and the sum of two sketches is an
+//! 2002), §3.3.2. An estimate is never below the truth and never above Count-Min's. But the order
+//! of packets matters, so no accelerator may hold packets back, and the sum of two sketches is an
 //! upper bound of what one sketch of all packets would hold.
 
 use std::marker::PhantomData;
@@ -14,10 +14,28 @@ use crate::key::FlowKey;
 use crate::summary::Counted;
 use crate::summary::forms::form;
 
-/// Count-Min with conservative update, of `u32` for packets and `u64` for bytes.
+/// A Count-Min sketch with conservative update, of `u32` counters for packets or `u64` counters for
+/// bytes.
 ///
-/// Cost: a cache line for each row a packet, and one more in the set while the key is heavy. Memory
-/// in bytes: `rows × columns × 4 (or 8) + candidates × (3 × size_of::<K>() + 8)`.
+/// Cost: a cache line per row and packet, and one more in the set of heavy keys while the key is
+/// heavy. Memory in bytes: `rows × columns × 4 (or 8) + candidates × (3 × size_of::<K>() + 8)`.
+///
+/// ```
+/// use flowgauge_core::batch::Batch;
+/// use flowgauge_core::catalog;
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::summary::Options;
+///
+/// let options = Options::new(1 << 20, 1);
+/// let mut sketch = catalog::build::<Key4>("conservative-count-min", &options).unwrap();
+/// let mut batch = Batch::new();
+/// for host in 0..200 {
+///     batch.push(Key4::from_canonical(&[10, 0, 0, host]).unwrap(), 64, 0);
+/// }
+/// sketch.ingest(&mut batch);
+/// let size = sketch.answers().size().unwrap().estimate(&[10, 0, 0, 7]).packets.unwrap();
+/// assert!(size.value >= 1.0 && size.low <= 1.0);
+/// ```
 pub struct ConservativeCountMin;
 
 impl Describe for ConservativeCountMin {
@@ -39,7 +57,8 @@ impl Describe for ConservativeCountMin {
     }
 }
 
-/// The least counter of a key takes its weight, and the others rise to that.
+/// The rule of conservative update: the smallest counter of a key takes its weight, and the others
+/// rise to that sum at least.
 pub(crate) struct Raise<C>(PhantomData<C>);
 
 impl<C: Unsigned> Rule for Raise<C> {
@@ -73,9 +92,9 @@ impl<C: Unsigned> Rule for Raise<C> {
         least(grid.rows, &grid.cells, digest).get() as f64
     }
 
-    /// As for Count-Min. Without the key's own packets no cell would be more than it is, and each of
-    /// them raises no cell by more than its weight: so what an estimate is over by is no more than what
-    /// the key's cells would have without it, which are random cells.
+    /// Count-Min's margin holds here, too. Without the key's own packets no cell would be larger
+    /// than it is, and each of its packets raises a cell by at most its weight. So an estimate's
+    /// excess is at most what the key's cells would hold without it, and those are random cells.
     fn margin(grid: &Grid<Self>) -> f64 {
         excess(grid)
     }
@@ -100,7 +119,7 @@ impl<C: Unsigned> Rule for Raise<C> {
         0.0
     }
 
-    /// A packet raises a counter of each row by its weight at most.
+    /// A packet raises a counter of each row by at most its weight.
     fn is_possible(grid: &Grid<Self>) -> bool {
         let sum = |row: &[C]| row.iter().map(|cell| u128::from(cell.get())).sum::<u128>();
         let row_is_possible = |row| grid.total == u64::MAX || sum(row) <= grid.total.into();

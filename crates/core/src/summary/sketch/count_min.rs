@@ -1,9 +1,9 @@
-//! Count-Min: d rows of counters, the least of a key's d counters is its estimate.
+//! Count-Min: d rows of counters; the smallest counter of a key is its estimate.
 //!
 //! Paper: Cormode and Muthukrishnan, "An improved data stream summary: the Count-Min sketch and its
-//! applications" (J. Algorithms 2005), §3 and §4.1. An estimate is never below the truth. Over
-//! the choice of a key's columns, what collides with it in a row is the content of a random cell of
-//! that row: the rows themselves tell how large that is at most.
+//! applications" (J. Algorithms 2005), §3 and §4.1. An estimate is never below the truth. Over the
+//! choice of a key's columns, its collisions in a row are the content of a random cell of that row,
+//! so the cells themselves bound the error.
 
 use std::marker::PhantomData;
 
@@ -17,10 +17,27 @@ use super::rows::{
 };
 use crate::key::FlowKey;
 
-/// The Count-Min sketch, of `u32` for packets and `u64` for bytes.
+/// A Count-Min sketch of `u32` counters for packets or `u64` counters for bytes.
 ///
-/// Cost: a cache line for each row a packet, and one more in the set while the key is heavy. Memory
-/// in bytes: `rows × columns × 4 (or 8) + candidates × (3 × size_of::<K>() + 8)`.
+/// Cost: a cache line per row and packet, and one more in the set of heavy keys while the key is
+/// heavy. Memory in bytes: `rows × columns × 4 (or 8) + candidates × (3 × size_of::<K>() + 8)`.
+///
+/// ```
+/// use flowgauge_core::batch::Batch;
+/// use flowgauge_core::catalog;
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::summary::Options;
+///
+/// let mut sketch = catalog::build::<Key4>("count-min", &Options::new(1 << 20, 1)).unwrap();
+/// let key = Key4::from_canonical(&[192, 0, 2, 1]).unwrap();
+/// let mut batch = Batch::new();
+/// for _ in 0..100 {
+///     batch.push(key, 1500, 0);
+/// }
+/// sketch.ingest(&mut batch);
+/// let size = sketch.answers().size().unwrap().estimate(&[192, 0, 2, 1]);
+/// assert_eq!(size.packets.unwrap().value, 100.0);
+/// ```
 pub struct CountMin;
 
 impl Describe for CountMin {
@@ -42,7 +59,8 @@ impl Share for CountMin {
     }
 }
 
-/// Every counter of a key takes its weight; the least is the estimate.
+/// The rule of Count-Min: every counter of a key takes its weight, and the smallest is the
+/// estimate.
 pub(crate) struct Least<C>(PhantomData<C>);
 
 impl<C: Unsigned> Rule for Least<C> {
@@ -66,7 +84,8 @@ impl<C: Unsigned> Rule for Least<C> {
         (lost, least > limit)
     }
 
-    /// The least of samples is too low: they are read as K-ary's are, and so is their margin.
+    /// The smallest of several samples is too low. They are read as K-ary reads them, and so is
+    /// their margin.
     #[inline]
     fn estimate(grid: &Grid<Self>, digest: u64) -> f64 {
         if grid.unit > 0 {
@@ -115,7 +134,7 @@ impl<C: Unsigned> Rule for Least<C> {
     }
 }
 
-/// Differences of counters have no least one that means anything: they are read as K-ary's are.
+/// The smallest of several differences means nothing. They are read as K-ary reads them.
 impl<C: Unsigned> Linear for Least<C> {
     fn value(rows: Rows, digest: u64, total: f64, cell: impl Fn(usize) -> f64) -> f64 {
         k_ary::value(rows, digest, total, cell)
@@ -141,18 +160,18 @@ impl<C: Unsigned> Linear for Least<C> {
     }
 }
 
-/// How many keys there are at most: as linear counting tells of the share of the cells that is `free`.
+/// Upper bound of the number of keys, by linear counting from the fraction `free` of empty cells.
 pub(super) fn most_keys<C: Unsigned, R: Rule<Cell = C>>(grid: &Grid<R>, free: f64) -> f64 {
     let (columns, total) = (grid.rows.columns() as f64, grid.total as f64);
     if free > 0.0 { counted_linearly(columns, columns * (1.0 - free), total).high } else { total }
 }
 
-/// The chance that the cells of a key exceed in all rows what a share of the cells exceeds.
+/// The chance that a key's cells exceed, in all rows, what a fraction `share` of the cells exceeds.
 pub(super) fn all_exceed(rows: usize, share: f64) -> f64 {
     share.powf(rows as f64)
 }
 
-/// Whether every packet is in every row, or among what was lost there.
+/// Whether every row holds all packets but those that full cells lost.
 pub(super) fn adds_up<C: Unsigned, R: Rule<Cell = C>>(grid: &Grid<R>) -> bool {
     if grid.total == u64::MAX {
         return true;
@@ -164,7 +183,7 @@ pub(super) fn adds_up<C: Unsigned, R: Rule<Cell = C>>(grid: &Grid<R>) -> bool {
     lost.is_some_and(|lost| lost.min(u64::MAX.into()) == grid.saturated.into())
 }
 
-/// The least cell of a key.
+/// The smallest cell of a key.
 #[inline]
 pub(super) fn least<C: Unsigned>(rows: Rows, cells: &[C], digest: u64) -> C {
     let places = rows.places::<MOST_ROWS>(digest);
@@ -177,20 +196,20 @@ pub(super) fn least<C: Unsigned>(rows: Rows, cells: &[C], digest: u64) -> C {
     least
 }
 
-/// How many times its mean the excess of all rows is at most, with [`confidence`]: e, or more where
-/// the rows are so few that e would not give [`CONFIDENCE`].
+/// Largest excess in all rows, in multiples of its mean, with [`confidence`]: e, or more if the
+/// rows are so few that e would not give [`CONFIDENCE`].
 pub(super) fn factor(rows: Rows) -> f64 {
     (1.0 - CONFIDENCE).powf(-1.0 / rows.rows() as f64).max(std::f64::consts::E)
 }
 
-/// The chance that not all rows exceed their mean by [`factor`]: Markov's inequality in each.
+/// The chance that not all rows exceed their mean by [`factor`], by Markov's inequality in each.
 fn confidence(rows: Rows) -> f64 {
     1.0 - factor(rows).powf(-(rows.rows() as f64))
 }
 
-/// The least number that the cells of a key exceed in all rows with the chance δ at most: a share of the
-/// columns that is δ over all rows, the key's own cell counted as one of them. By Markov's inequality it
-/// is not above the mean × δ^(−1/d).
+/// The smallest value that a key's cells exceed in all rows with a chance of at most δ. In each row
+/// the chance is the fraction of columns that exceed it, with the key's own cell counted as one of
+/// them. By Markov's inequality, the value is at most the mean × δ^(−1/d).
 pub(super) fn excess<C: Unsigned, R: Rule<Cell = C>>(grid: &Grid<R>) -> f64 {
     let (rows, columns) = (grid.rows, grid.rows.columns());
     let allowed = 1.0 - confidence(rows);
@@ -198,10 +217,10 @@ pub(super) fn excess<C: Unsigned, R: Rule<Cell = C>>(grid: &Grid<R>) -> f64 {
     seldom_exceeded(&grid.cells, columns, most, allowed) as f64
 }
 
-/// Bounds of an estimate that is never below the truth, unless its cells are full, and `margin`
-/// above it at most.
+/// The bounds of an estimate that is never below the truth unless its cells are full, and at most
+/// `margin` above it.
 pub(super) fn sums<R: Rule>(grid: &Grid<R>, value: f64, margin: f64) -> Estimate {
-    // A total that is full may have taken no more of any cell.
+    // If the total is full, the excess of any cell is unknown.
     let full = value >= R::Cell::MOST as f64 || grid.total == u64::MAX;
     let high = if full { value + grid.saturated as f64 } else { value };
     let confidence = Some(confidence(grid.rows));

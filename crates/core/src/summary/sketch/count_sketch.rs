@@ -1,9 +1,9 @@
-//! Count Sketch: d rows of signed counters, the median of a key's counters is its estimate.
+//! Count Sketch: d rows of signed counters; the median of a key's counters is its estimate.
 //!
 //! Paper: Charikar, Chen and Farach-Colton, "Finding frequent items in data streams" (ICALP 2002),
 //! §3. A key adds its weight in some rows and subtracts it in others, so that the keys that collide
-//! with it cancel on average: each row is unbiased with the variance (L2² − f²)/columns. The squares
-//! of a row's counters sum up to L2² on average, so that the sketch knows its own error.
+//! with it cancel on average: each row is unbiased, with the variance (L2² − f²)/columns. The
+//! squares of a row's counters add up to L2² on average, so the sketch estimates its own error.
 
 use std::marker::PhantomData;
 
@@ -16,11 +16,28 @@ use super::rows::{
 };
 use crate::key::FlowKey;
 
-/// The Count Sketch, of `i32` for packets and `i64` for bytes.
+/// A Count Sketch of `i32` counters for packets or `i64` counters for bytes.
 ///
-/// Cost: a cache line for each row and a multiply a packet, and one more line in the set while the
-/// key is heavy. Memory in bytes:
-/// `rows × columns × 4 (or 8) + candidates × (3 × size_of::<K>() + 8)`.
+/// Cost: a cache line per row and a multiply per packet, and one more line in the set of heavy keys
+/// while the key is heavy. Memory in bytes: `rows × columns × 4 (or 8) + candidates × (3 ×
+/// size_of::<K>() + 8)`.
+///
+/// ```
+/// use flowgauge_core::batch::Batch;
+/// use flowgauge_core::catalog;
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::summary::Options;
+///
+/// let mut sketch = catalog::build::<Key4>("count-sketch", &Options::new(1 << 20, 1)).unwrap();
+/// let key = Key4::from_canonical(&[192, 0, 2, 1]).unwrap();
+/// let mut batch = Batch::new();
+/// for _ in 0..100 {
+///     batch.push(key, 1500, 0);
+/// }
+/// sketch.ingest(&mut batch);
+/// let size = sketch.answers().size().unwrap().estimate(&[192, 0, 2, 1]).packets.unwrap();
+/// assert_eq!((size.value, size.confidence), (100.0, Some(0.95)));
+/// ```
 pub struct CountSketch;
 
 impl Describe for CountSketch {
@@ -42,7 +59,8 @@ impl Share for CountSketch {
     }
 }
 
-/// Every counter of a key takes its weight with the sign of the row.
+/// The rule of Count Sketch: every counter of a key takes its weight with the sign of the row, and
+/// the median is the estimate.
 pub(crate) struct Signs<C>(PhantomData<C>);
 
 impl<C: Signed> Rule for Signs<C> {
@@ -80,7 +98,7 @@ impl<C: Signed> Rule for Signs<C> {
         medians(grid, value, margin)
     }
 
-    /// Half of what collides has the sign of the key.
+    /// Half of the colliding cells have the sign of the key.
     fn overestimates(rows: usize, share: f64) -> f64 {
         median_fails(rows, share / 2.0)
     }
@@ -93,7 +111,7 @@ impl<C: Signed> Rule for Signs<C> {
         seldom_short(grid.rows, &grid.cells, grid.total as f64)
     }
 
-    /// A packet moves a counter of each row by its weight at most.
+    /// A packet changes a counter of each row by at most its weight.
     fn is_possible(grid: &Grid<Self>) -> bool {
         let sum = |row: &[C]| row.iter().map(|cell| u128::from(cell.size())).sum::<u128>();
         let row_is_possible = |row| grid.total == u64::MAX || sum(row) <= grid.total.into();
@@ -146,7 +164,7 @@ impl<C: Signed> Linear for Signs<C> {
     }
 }
 
-/// Bounds of an estimate that is off by `margin` either way at most.
+/// The bounds of an estimate with an error of at most `margin` to either side.
 pub(super) fn medians<R: Rule>(grid: &Grid<R>, value: f64, margin: f64) -> Estimate {
     let low = (value - margin - grid.saturated as f64).max(0.0);
     let high = value + margin + grid.saturated as f64;

@@ -1,10 +1,10 @@
 //! K-ary sketch: Count-Min's counters, read without bias.
 //!
 //! Paper: Krishnamurthy, Sen, Zhang and Chen, "Sketch-based change detection: methods, evaluation,
-//! and applications" (IMC 2003), §3.1. A row of w counters and the sum N says (C − N/w)/(1 − 1/w) of
-//! a key whose counter is C, which is right on average; the estimate is the median over the rows.
-//! Counters are skewed to the right, so that the median is a little low. As in Count Sketch, a
-//! row's squared deviations tell the error.
+//! and applications" (IMC 2003), §3.1. In a row of w counters with the sum N, the size of a key
+//! with counter C is estimated as (C − N/w)/(1 − 1/w), which is unbiased. The estimate is the
+//! median over the rows. Counters are skewed to the right, so the median is slightly low. As in
+//! Count Sketch, the squared deviations of a row estimate the error.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -21,10 +21,27 @@ use super::rows::{
 use crate::key::FlowKey;
 use crate::terms::Threshold;
 
-/// The K-ary sketch, of `u32` for packets and `u64` for bytes.
+/// A K-ary sketch of `u32` counters for packets or `u64` counters for bytes.
 ///
-/// Cost: a cache line for each row a packet, and one more in the set while the key is heavy. Memory
-/// in bytes: `rows × columns × 4 (or 8) + candidates × (3 × size_of::<K>() + 8)`.
+/// Cost: a cache line per row and packet, and one more in the set of heavy keys while the key is
+/// heavy. Memory in bytes: `rows × columns × 4 (or 8) + candidates × (3 × size_of::<K>() + 8)`.
+///
+/// ```
+/// use flowgauge_core::batch::Batch;
+/// use flowgauge_core::catalog;
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::summary::Options;
+///
+/// let mut sketch = catalog::build::<Key4>("k-ary", &Options::new(1 << 20, 1)).unwrap();
+/// let key = Key4::from_canonical(&[192, 0, 2, 1]).unwrap();
+/// let mut batch = Batch::new();
+/// for _ in 0..100 {
+///     batch.push(key, 1500, 0);
+/// }
+/// sketch.ingest(&mut batch);
+/// let size = sketch.answers().size().unwrap().estimate(&[192, 0, 2, 1]).packets.unwrap();
+/// assert!((size.value - 100.0).abs() < 0.1);
+/// ```
 pub struct KAry;
 
 impl Describe for KAry {
@@ -46,7 +63,8 @@ impl Share for KAry {
     }
 }
 
-/// Every counter of a key takes its weight, and is read against its row's mean.
+/// The rule of K-ary: every counter of a key takes its weight, and is read relative to its row's
+/// mean.
 pub(crate) struct Centred<C>(PhantomData<C>);
 
 impl<C: Unsigned> Rule for Centred<C> {
@@ -74,7 +92,7 @@ impl<C: Unsigned> Rule for Centred<C> {
         estimate(grid, digest)
     }
 
-    /// The counter of a key whose size is the threshold.
+    /// The expected counter of a key whose size is the threshold.
     fn cell_limit(rows: Rows, threshold: Threshold) -> Limit {
         let mean = 1.0 / rows.columns() as f64;
         match threshold {
@@ -99,14 +117,14 @@ impl<C: Unsigned> Rule for Centred<C> {
         most_keys(grid, free)
     }
 
-    /// The mean of the others in a row is taken off what collides.
+    /// The mean of the other keys in a row is already subtracted.
     fn listed_low(grid: &Grid<Self>, value: f64, over: f64) -> f64 {
         let share = 1.0 / grid.rows.columns() as f64;
         let mean = (grid.total as f64 - value).max(0.0) * share;
         value - (over - mean).max(0.0) / (1.0 - share) - grid.saturated as f64
     }
 
-    /// A cell is not below its key's size, and the mean of a row is all that is taken off it.
+    /// A cell is never below its key's size, and only the row's mean is subtracted from it.
     fn shortfall(grid: &Grid<Self>) -> f64 {
         grid.total as f64 / (grid.rows.columns() - 1).max(1) as f64
     }
@@ -149,13 +167,13 @@ impl<C: Unsigned> Linear for Centred<C> {
     }
 }
 
-/// [`Rule::estimate`] of counters that are read without bias.
+/// [`Rule::estimate`] of counters read without bias.
 #[inline]
 pub(super) fn estimate<R: Rule>(grid: &Grid<R>, digest: u64) -> f64 {
     value(grid.rows, digest, grid.total as f64, |place| grid.cells[place].real()).max(0.0)
 }
 
-/// [`Rule::margin`] of these.
+/// [`Rule::margin`] of counters read without bias.
 pub(super) fn margin<R: Rule>(grid: &Grid<R>) -> f64 {
     noise(grid.rows, grid.total as f64, |place| grid.cells[place].real())
 }
@@ -171,7 +189,7 @@ pub(super) fn add_to_row<const FULL: bool, C: Unsigned>(
     (lost, cell.get() > limit)
 }
 
-/// The median over the rows of what each says without bias.
+/// The median over the rows of their unbiased estimates.
 #[inline]
 pub(super) fn value(rows: Rows, digest: u64, total: f64, cell: impl Fn(usize) -> f64) -> f64 {
     let columns = rows.columns();
@@ -180,25 +198,26 @@ pub(super) fn value(rows: Rows, digest: u64, total: f64, cell: impl Fn(usize) ->
     median(&mut values[..rows.rows()])
 }
 
-/// What a counter says of its key's size, in a row of `columns` counters that add up to `total`.
+/// The unbiased estimate of a key's size from its counter, in a row of `columns` counters that add
+/// up to `total`.
 #[inline]
 pub(super) fn unbiased(counter: f64, total: f64, columns: usize) -> f64 {
     let columns = columns as f64;
     (counter - total / columns) / (1.0 - 1.0 / columns)
 }
 
-/// The standard deviation of a row by its own squares, (L2² − f²)/(w − 1), times the deviations that
-/// the median may be off by.
+/// Largest error of the median: the standard deviation of a row by its own squares, (L2² − f²)/(w −
+/// 1), times the deviations that the median may be off by.
 pub(super) fn noise(rows: Rows, total: f64, cells: impl Fn(usize) -> f64) -> f64 {
     let variance = squared_l2(rows, total, cells) / (rows.columns() as f64 - 1.0);
     deviations(rows.rows()) * variance.sqrt()
 }
 
-/// L2² by the squares of the median row.
+/// L2² by the squared deviations of the median row.
 pub(super) fn squared_l2(rows: Rows, total: f64, cells: impl Fn(usize) -> f64) -> f64 {
     let columns = rows.columns() as f64;
     let squares =
         |places: Range<usize>| sum_over(places, |place| (cells(place) - total / columns).powi(2));
-    // Around the mean they sum up to (1 − 1/w) L2² on average.
+    // Around the mean, the squares add up to (1 − 1/w) L2² on average.
     median_of_rows(rows, squares) / (1.0 - 1.0 / columns)
 }

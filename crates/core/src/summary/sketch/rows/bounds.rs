@@ -1,47 +1,49 @@
-//! How far the estimates of a sketch are off, and how much further where its rows are samples.
+//! Errors of the estimates of a sketch: by collisions, by sampling, and by selection.
 //!
-//! A row is off by what collides with a flow, whose variance does not depend on the flow, and by its
-//! own sample of the flow, whose variance is the flow's size times a unit at most. Both are random in
-//! each row, so that the median of the rows is within as many standard deviations of both as a share
-//! of the rows may fail by Chebyshev's inequality.
-//!
-//! What the cells of a key seldom exceed in all rows, in few passes over the cells.
+//! - [`Noise`]: the error of a median. Each row errs by the keys that collide with a flow, with a
+//!   variance that does not depend on the flow, and by its own sample of the flow, with a variance
+//!   of at most the flow's size times a unit. Both are independent between rows. So the median errs
+//!   by at most as many standard deviations as Chebyshev's inequality allows half of the rows to
+//!   fail by.
+//! - [`seldom_exceeded`] and [`seldom_short`]: bounds read from the cells themselves, in few
+//!   passes.
+//! - [`Listed`]: bounds of keys that are listed because their estimates are large.
 
 use super::cell::{Cell, Unsigned};
 use super::{CONFIDENCE, Rows, median_fails};
 use crate::summary::Estimate;
 
-/// Chance that some flow in the list of them is below its lower bound for the luck of its sample.
+/// Chance that some listed flow is below its lower bound because its sample was lucky.
 const LUCK: f64 = 0.01;
 
-/// How the estimates of one sketch err.
+/// The errors of the estimates of one sketch.
 #[derive(Clone, Copy)]
 pub(crate) struct Noise {
-    /// How far they are off for what collides.
+    /// Largest error by collisions.
     pub(crate) margin: f64,
-    /// Standard deviations of a row that the median is off at most.
+    /// Largest error of the median, in standard deviations of a row.
     pub(crate) deviations: f64,
-    /// The variance of a sampled weight over that weight; 0 where rows are no samples.
+    /// The variance of a sampled weight divided by that weight; 0 if rows are not samples.
     pub(crate) unit: f64,
 }
 
 impl Noise {
-    /// The bounds of what is estimated as `value`.
+    /// The bounds of a size estimated as `value`.
     pub(crate) fn bounds(self, value: f64) -> (f64, f64) {
         ends(value, self.margin, self.deviations.powi(2) * self.unit)
     }
 
-    /// The lower bound of a flow that is estimated as `value` and listed for that among the flows of
-    /// `total`: small ones among them were counted more often than they should have been. A flow is
-    /// given its share of the total as its share of the chance that any is below.
+    /// The lower bound of a flow listed for its estimate `value` among flows of `total` weight: it
+    /// may be a small flow that was sampled more often than expected. The chance of failure is
+    /// divided among the flows in proportion to their weight.
     fn least(self, value: f64, total: f64, rows: usize) -> f64 {
-        // A flow that is larger than this has a larger share of the chance.
+        // A larger flow has a larger part of the chance.
         let size = self.least_of(value, total, rows);
         self.least_of(value, total / size.max(1.0), rows)
     }
 
-    /// The lower bound of a flow that is one of so many `flows`, all of which are above theirs: by
-    /// Bernstein's inequality no row of any of them is further above the truth.
+    /// A lower bound that holds for each of `flows` flows at once: by Bernstein's inequality, no
+    /// row of any of them is further above the truth.
     fn least_of(self, value: f64, flows: f64, rows: usize) -> f64 {
         let chances = 2.0 * (rows as f64 * flows.max(1.0) / LUCK).ln();
         let value = (value - self.unit * chances / 6.0).max(0.0);
@@ -49,8 +51,8 @@ impl Noise {
         ends(value, margin, chances * self.unit).0
     }
 
-    /// The estimate of a flow that a sample listed among the packets of `total` weight, from that of a
-    /// flow which was asked for.
+    /// The estimate of a flow listed from a sample of packets of `total` weight, given its estimate
+    /// when asked for by key.
     pub(crate) fn listed(self, asked: Estimate, total: u64, rows: usize) -> Estimate {
         if self.unit == 0.0 {
             return asked;
@@ -60,8 +62,8 @@ impl Noise {
     }
 }
 
-/// The numbers that are estimated as `value` where those of t are off by the root of `margin`² and
-/// `unit` t at most: the ends of (value − t)² ≤ margin² + unit t.
+/// The ends of the interval of sizes t with (value − t)² ≤ margin² + unit·t: sizes that can be
+/// estimated as `value` if the variance of a sample is `unit`·t.
 fn ends(value: f64, margin: f64, unit: f64) -> (f64, f64) {
     if unit == 0.0 {
         return (value - margin, value + margin);
@@ -71,15 +73,16 @@ fn ends(value: f64, margin: f64, unit: f64) -> (f64, f64) {
     (value + half - root, value + half + root)
 }
 
-/// Numbers that one pass compares with.
+/// Number of steps that one pass compares with.
 const STEPS: usize = 256;
 
-/// Cells counted side by side: most cells of a row are alike, and to count one waits for the one before
-/// of the same range.
+/// Histograms filled in parallel: most cells of a row are alike, and counting one waits for the
+/// last one of the same range.
 const LANES: usize = 4;
 
-/// The least number, `most` at most, that the cells of a key exceed in all rows with the chance
-/// `allowed` at most: a share of the `columns` in each row, the key's own cell counted as one of them.
+/// The smallest value, up to `most`, that a key's cells exceed in all rows with a chance of at most
+/// `allowed`. In each row, the chance is the fraction of the `columns` that exceed it, with the
+/// key's own cell counted as one of them.
 ///
 /// Cost: a pass over the cells for each eight bits of `most`.
 #[inline(never)]
@@ -98,7 +101,7 @@ pub(crate) fn seldom_exceeded<C: Unsigned>(
                 *chance *= ((above + 1) as f64 / columns as f64).min(1.0);
             }
         }
-        // Steps may go beyond `high`.
+        // The last steps may exceed `high`.
         let first = chances.iter().position(|chance| *chance <= allowed).unwrap_or(STEPS);
         if first > 0 {
             low = high.min(steps.at(first - 1).saturating_add(1));
@@ -108,40 +111,40 @@ pub(crate) fn seldom_exceeded<C: Unsigned>(
     low
 }
 
-/// How much less than its size the median of any key's signed cells was at most, of all keys at once and
-/// at any time so far, with the chance [`CONFIDENCE`].
+/// Largest shortfall of the median of a key's signed cells below its size, over all keys and all
+/// times so far, with [`CONFIDENCE`].
 ///
-/// What collides with a key in a row is the content of a random cell, with a random sign. It was larger
-/// before where cells cancelled out since: sums of random signs exceed a number at most twice as often as
-/// those of larger weights do (Ledoux and Talagrand, "Probability in Banach spaces", theorem 4.4), so that
-/// both signs are counted. A key that weighs less than a number is not short by it, and of others there
-/// are no more than the total weight over it.
+/// The collisions of a key in a row equal the content of a random cell, with a random sign. They
+/// may have been larger before and have cancelled out since. But sums of random signs exceed a
+/// value at most twice as often as those of larger weights do (Ledoux and Talagrand, "Probability
+/// in Banach spaces", theorem 4.4), which counting both signs covers. A key of less weight than a
+/// value cannot fall short by it, and at most total weight ÷ value keys have more.
 ///
-/// The cells may be sums of merged sketches, of which a key may have been short in each. In a row these
-/// shortfalls add up as the cells do. Their medians add up to more than the median of the sums only where
-/// most rows are short in each of the sketches, which random signs make as seldom.
+/// The cells may be sums of merged sketches, in each of which a key may have fallen short. In a row
+/// these shortfalls add up as the cells do. Their medians add up to more than the median of the
+/// sums only if most rows fall short in each of the sketches, which random signs make as rare.
 pub(crate) fn seldom_short<C: Cell>(rows: Rows, cells: &[C], total: f64) -> f64 {
     Counts::of_cells(cells).least(1.0 - CONFIDENCE, &|share, _, number| {
         median_fails(rows.rows(), share) * (total / number).max(1.0)
     })
 }
 
-/// How much less than their estimates keys may be that are listed for these.
+/// Errors of keys that are listed because of their estimates.
 ///
-/// What collides with a key in a row is the content of a random cell, as it would be without the key:
-/// the key's own cell is counted as one that exceeds a number. Of all keys that there are some collide
-/// with heavy ones in most rows, and those come first. So the bound of the key at place k of a list is
-/// one that no more than k times the `chance` of a failure are over, of all keys: then no more than that
-/// share of the first k are below their bounds, on average, for each k.
+/// The collisions of a key in a row equal the content of a random cell of a row without the key;
+/// the key's own cell is counted as one that exceeds a value. Some of all keys collide with heavy
+/// ones in most rows, and those lead the list. So the bound of the key at rank k is chosen such
+/// that, of all keys, at most k × `chance` are expected to exceed it. For each k, on average, at
+/// most that fraction of the first k keys are then below their bounds.
 pub(crate) struct Listed {
-    /// What the estimates in each range are over by.
+    /// Overestimate of the estimates in each range.
     over: [f64; EIGHTHS],
 }
 
 impl Listed {
-    /// Of a list with these `estimates`. `cells` are those of all `rows`; there are so many `keys` at
-    /// most. `fails` is the chance that an estimate is over by more than what a share of the cells
-    /// exceeds.
+    /// The errors of keys with these `estimates`. `cells` are the cells of all `rows`, and `keys`
+    /// is an upper bound of the number of keys. `fails` is the chance that an estimate is too high
+    /// by more than a value which a given fraction of the cells exceeds.
     #[inline(never)]
     pub(crate) fn new(
         estimates: &Counts,
@@ -163,13 +166,13 @@ impl Listed {
         Self { over }
     }
 
-    /// What the estimate of one of them is over by at most.
+    /// Largest overestimate of a listed key with this estimate.
     pub(crate) fn over(&self, estimate: f64) -> f64 {
         self.over[eighth(estimate as u64)]
     }
 }
 
-/// Numbers by their range.
+/// A histogram of numbers, in eighths of a power of two.
 pub(crate) struct Counts([u64; EIGHTHS]);
 
 impl Counts {
@@ -177,7 +180,7 @@ impl Counts {
         Self([0; EIGHTHS])
     }
 
-    /// Of these cells, whatever their sign.
+    /// The histogram of the absolute values of cells.
     pub(crate) fn of_cells<C: Cell>(cells: &[C]) -> Self {
         let mut counts = Self::new();
         counts.add_cells(cells);
@@ -196,14 +199,14 @@ impl Counts {
         self.0[eighth(number)] += 1;
     }
 
-    /// The share of the numbers that are 0.
+    /// The fraction of the numbers that are 0.
     pub(crate) fn zeros(&self) -> f64 {
         self.0[0] as f64 / self.0.iter().sum::<u64>() as f64
     }
 
-    /// The least number whose `chance` is the `allowed` one at most, in eighths of a power of two;
-    /// infinite where there is none. It depends on the share of the numbers that exceed this one, on the
-    /// share of one of them, and on the number itself.
+    /// The smallest number whose `chance` is at most `allowed`, in eighths of a power of two, or
+    /// infinity. The chance depends on the fraction of the numbers that exceed this one, on the
+    /// fraction that is one of them, and on the number itself.
     #[inline(never)]
     fn least(&self, allowed: f64, chance: &dyn Fn(f64, f64, f64) -> f64) -> f64 {
         let of_one = 1.0 / self.0.iter().sum::<u64>() as f64;
@@ -220,31 +223,31 @@ impl Counts {
     }
 }
 
-/// Ranges of numbers, eight for each power of two.
+/// Number of ranges, eight for each power of two.
 const EIGHTHS: usize = 62 * 8;
 
-/// The range of a number.
+/// The range that a number is in.
 #[inline(always)]
 fn eighth(number: u64) -> usize {
     let shift = number.checked_ilog2().unwrap_or(0).saturating_sub(3);
     (shift << 3) as usize + (number >> shift) as usize
 }
 
-/// The last number of a range.
+/// The largest number of a range.
 fn last_of(eighth: usize) -> f64 {
     let shift = (eighth >> 3).saturating_sub(1);
     let first = (eighth - (shift << 3)) as f64;
     (first + 1.0) * (1u64 << shift) as f64 - 1.0
 }
 
-/// [`STEPS`] numbers at equal distances, which are powers of two.
+/// [`STEPS`] numbers at equal distances of a power of two.
 struct Steps {
     from: u64,
     shift: u32,
 }
 
 impl Steps {
-    /// From `low` on; the one behind the last would not be below `high`.
+    /// Steps from `low` on; a step behind the last would reach `high`.
     fn between(low: u64, high: u64) -> Self {
         let distance = (high - low).div_ceil(STEPS as u64).next_power_of_two();
         Self { from: low, shift: distance.trailing_zeros() }
@@ -254,7 +257,7 @@ impl Steps {
         self.from.saturating_add((step as u64).saturating_mul(1 << self.shift))
     }
 
-    /// How many cells exceed each of the steps.
+    /// The number of cells that exceed each step.
     fn exceeded<C: Unsigned>(&self, row: &[C]) -> [u64; STEPS] {
         let mut ranges = [[0; STEPS + 1]; LANES];
         for cells in row.chunks(LANES) {
@@ -270,7 +273,7 @@ impl Steps {
         exceeded
     }
 
-    /// How many steps are below a number.
+    /// The number of steps below a number.
     #[inline(always)]
     fn passed(&self, number: u64) -> usize {
         let above = number.saturating_sub(self.from);
@@ -284,7 +287,7 @@ mod tests {
     use super::*;
     use crate::summary::remix::remix;
 
-    /// By trying every number.
+    /// The reference: tries every number.
     fn by_trial(cells: &[u64], columns: usize, most: u64, allowed: f64) -> u64 {
         let share = |row: &[u64], number| {
             let above = row.iter().filter(|cell| **cell > number).count();

@@ -1,55 +1,54 @@
-//! What the cells of a sketch count in.
+//! Cells: the counters of a sketch.
 
 use crate::summary::Counter;
 use crate::summary::codec::Number;
 
-/// A cell: unsigned as its weights are, or signed of the same width.
+/// A counter: unsigned like its weights, or signed and of the same width.
 pub trait Cell: Number + Send + Sync + 'static {
     /// The weights of packets.
     type Weight: Counter;
-    /// The largest number, of either sign.
+    /// The largest absolute value.
     const MOST: u64;
-    /// Its number.
+    /// The value.
     fn real(self) -> f64;
-    /// Its number without the sign.
+    /// The absolute value.
     fn size(self) -> u64;
-    /// Its sum with another cell, which is not beyond the largest number.
+    /// The sum of two cells, which must not exceed the largest value.
     fn plus(self, other: Self) -> Self;
-    /// Adds another cell, up to the largest number; returns what found no room.
+    /// Adds another cell, up to the largest value; returns the excess.
     fn join(&mut self, other: Self) -> u64;
-    /// The cell of a sum in 64 bits, of two's complement where it is signed, or of the largest number;
-    /// and what found no room.
+    /// The cell for a sum in 64 bits (two's complement if signed), clamped to the largest value,
+    /// and the excess.
     fn of_sum(sum: u64) -> (Self, u64);
 }
 
-/// Adds cells to as many others; `reach` is what no sum of two exceeds. Returns what found no room.
+/// Adds cells to as many others; returns the excess. No sum of two cells exceeds `reach`.
 pub(crate) fn join_all<C: Cell>(cells: &mut [C], others: &[C], reach: u64) -> u64 {
     let pairs = cells.iter_mut().zip(others);
     if reach < C::MOST {
-        // Without a check for each they are added by vectors.
+        // Without a check for each cell, the additions are vectorized.
         pairs.for_each(|(cell, other)| *cell = cell.plus(*other));
         return 0;
     }
     pairs.fold(0, |lost, (cell, other)| lost.saturating_add(cell.join(*other)))
 }
 
-/// A cell that is a counter.
+/// An unsigned cell.
 pub(crate) trait Unsigned: Cell<Weight = Self> + Counter {
-    /// Adds `weight`, up to the largest number where the cell may be `FULL`; returns what found no
-    /// room.
+    /// Adds `weight`; if the cell may be `FULL`, up to the largest value. Returns the excess.
     fn raise<const FULL: bool>(&mut self, weight: Self) -> u64;
 }
 
-/// A cell that weights are added to and subtracted from.
+/// A signed cell, which weights are added to and subtracted from.
 pub trait Signed: Cell {
-    /// Adds `weight` times `sign`, which is 1 or -1, up to the largest number of either sign where the
-    /// cell may be `FULL`; returns what found no room.
+    /// Adds `weight` times `sign`, which is 1 or -1; if the cell may be `FULL`, up to the largest
+    /// absolute value. Returns the excess.
     fn add_signed<const FULL: bool>(&mut self, weight: Self::Weight, sign: i64) -> u64;
-    /// Its number times `sign`.
+    /// The value times `sign`.
     fn signed(self, sign: i64) -> i64;
-    /// The cell of this number, or of the largest.
+    /// The cell for this number, or the largest value.
     fn at_most(number: u64) -> Self;
-    /// Whether its number times `sign` is over that of `limit`.
+    /// Whether the value times `sign` exceeds `limit`.
     fn exceeds(self, sign: i64, limit: Self) -> bool;
 }
 
@@ -138,8 +137,8 @@ macro_rules! signed {
             #[inline(always)]
             fn add_signed<const FULL: bool>(&mut self, weight: $weight, sign: i64) -> u64 {
                 if !FULL {
-                    // A product: of signs that are selected compilers make branches, which random
-                    // signs mispredict half the time.
+                    // A product instead of a selected sign: compilers turn the selection into a
+                    // branch, which random signs mispredict half the time.
                     let signed = weight.cast_signed().wrapping_mul(sign as $cell);
                     *self = self.wrapping_add(signed);
                     return 0;
@@ -162,7 +161,7 @@ macro_rules! signed {
 
             #[inline(always)]
             fn exceeds(self, sign: i64, limit: Self) -> bool {
-                // No cell holds the number that has no opposite.
+                // No cell holds the smallest integer, which has no opposite.
                 self.wrapping_mul(sign as $cell) > limit
             }
         }
@@ -174,7 +173,7 @@ signed!(i32, u32; i64, u64);
 mod tests {
     use super::*;
 
-    /// One by one, and by vectors as far as the reach allows, the sums are the same.
+    /// Vectorized sums, taken where `reach` allows, equal the checked ones.
     fn join_as_one_by_one<C: Cell + PartialEq + std::fmt::Debug>(cells: [C; 4], others: [C; 4]) {
         let reach = |cells: &[C]| cells.iter().map(|cell| cell.size()).max().unwrap_or(0);
         let (mut sums, mut lost) = (cells, 0);

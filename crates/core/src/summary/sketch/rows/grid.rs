@@ -1,4 +1,4 @@
-//! The cells of a sketch of many rows, and what one kind of sketch does with those of a key.
+//! The cells of a sketch of rows, and the rule by which one kind of sketch fills and reads them.
 
 use std::sync::OnceLock;
 
@@ -15,30 +15,30 @@ use crate::summary::memory::CACHED_BYTES;
 use crate::summary::{BuildError, Cells, Counter, Estimate, Options, RowIngest};
 use crate::terms::Threshold;
 
-/// Packets whose cells are asked for ahead of the one in hand.
+/// Distance in packets between a prefetch and its use.
 const PREFETCH_AHEAD: usize = 16;
 
-/// The rows whose columns need no shifts of unknown width, and their cells: four of 65536, the size
-/// of most papers.
+/// A shape that needs no shifts of variable width, and its number of cells: four rows of 65536
+/// columns, the size in most papers.
 const WORDS: Rows = Rows::of(WORDS_ROWS, 16);
 const WORDS_ROWS: usize = 4;
 const WORDS_CELLS: usize = WORDS_ROWS << 16;
 
-/// The weights that a sketch counts.
+/// The weight of a packet in a sketch.
 pub(crate) type Weight<R> = <<R as Rule>::Cell as Cell>::Weight;
 
-/// Visits some numbers or keys, as often as it is called.
+/// Visits the same digests or keys each time it is called.
 pub(crate) type Each<'a, T> = dyn Fn(&mut dyn FnMut(T)) + 'a;
 
-/// What one kind of sketch does with the cells of a key.
+/// How one kind of sketch fills and reads the cells of a key.
 pub(crate) trait Rule: Send + Sized + 'static {
-    /// A counter.
+    /// The type of a cell.
     type Cell: Cell;
-    /// What ε and δ mean.
+    /// The meaning of ε and δ.
     const TARGETS: Targets;
 
-    /// Adds `weight` to the cells at `places`, of which there are as many as rows. Returns what
-    /// found no room, and whether the estimate is now of cells above `limit`.
+    /// Adds `weight` to the cells at `places`, one per row. Returns the excess of full cells, and
+    /// whether the cells now give an estimate above `limit`.
     fn add<const FULL: bool>(
         cells: &mut [Self::Cell],
         places: &[usize],
@@ -50,7 +50,7 @@ pub(crate) trait Rule: Send + Sized + 'static {
     /// The estimate of a key.
     fn estimate(grid: &Grid<Self>, digest: u64) -> f64;
 
-    /// What the cells of a key exceed when its estimate exceeds the threshold.
+    /// The limit that a key's cells exceed when its estimate exceeds the threshold.
     fn cell_limit(rows: Rows, threshold: Threshold) -> Limit {
         let _ = rows;
         match threshold {
@@ -59,58 +59,61 @@ pub(crate) trait Rule: Send + Sized + 'static {
         }
     }
 
-    /// How far an estimate is off at most, with the confidence of its bounds. Read from all the cells.
+    /// Largest error of an estimate, with the confidence of its bounds. Reads all cells.
     fn margin(grid: &Grid<Self>) -> f64;
 
-    /// The bounds of an estimate.
+    /// An estimate with its bounds.
     fn bounds(grid: &Grid<Self>, value: f64, margin: f64) -> Estimate;
 
-    /// The chance that an estimate exceeds its key's size by more than a number which a share of the
+    /// The chance that an estimate is too high by more than a value which a fraction `share` of the
     /// cells exceeds.
     fn overestimates(rows: usize, share: f64) -> f64;
 
-    /// How many keys there are at most, where a share of the cells is `free`: none without a packet.
+    /// Upper bound of the number of keys when a fraction `free` of the cells is 0. Every key has a
+    /// packet.
     fn most_keys(grid: &Grid<Self>, free: f64) -> f64 {
         let _ = free;
         grid.total as f64
     }
 
-    /// The lower bound of what is estimated as `value` where no more than `over` collides with it in as
-    /// many rows as decide.
+    /// Lower bound of the size behind the estimate `value`, if at most `over` collides with the key
+    /// in the deciding rows.
     fn listed_low(grid: &Grid<Self>, value: f64, over: f64) -> f64;
 
-    /// How much less than its size any key was estimated as at most, of all keys at once and at any time
-    /// so far; read from all the cells. The rows are no samples.
+    /// Largest shortfall of an estimate below its key's size, over all keys and all times so far.
+    /// Reads all cells. The rows must not be samples.
     fn shortfall(grid: &Grid<Self>) -> f64;
 
-    /// Whether cells with this total and this lost weight can come about; what is stored is checked.
+    /// Whether packets can produce these cells with this total and this excess: a check of stored
+    /// bytes.
     fn is_possible(grid: &Grid<Self>) -> bool;
 
-    /// The cells, where they are [`Linear`].
+    /// The sketch as [`Cells`], if its cells are [`Linear`].
     fn cells<K: FlowKey>(sketch: &RowSketch<K, Self>) -> Option<&dyn Cells> {
         let _ = sketch;
         None
     }
 
-    /// The rows, likewise: of other cells a sample tells nothing.
+    /// The sketch as [`RowIngest`], if its cells are [`Linear`]: samples mean nothing in other
+    /// cells.
     fn sampled<K: FlowKey>(sketch: &mut RowSketch<K, Self>) -> Option<&mut dyn RowIngest<K>> {
         let _ = sketch;
         None
     }
 }
 
-/// A rule whose cells are sums of the weights, so that sums and differences of them mean something.
+/// A rule whose cells are sums of weights, so that sums and differences of cells are meaningful.
 pub(crate) trait Linear: Rule {
-    /// Whether some rows subtract a key's weight: those that [`signs`](super::rows::signs) tell.
+    /// Whether rows subtract a key's weight, as [`signs`](super::signs) selects them.
     const SIGNED: bool = false;
-    /// The estimate of a key from any such cells, whose total is `total`.
+    /// The estimate of a key from any linear combination of such cells, with the total `total`.
     fn value(rows: Rows, digest: u64, total: f64, cell: impl Fn(usize) -> f64) -> f64;
-    /// The sum of the squares of all sizes, as the median row has it.
+    /// L2², the sum of the squares of all sizes, by the median row.
     fn squared_l2(rows: Rows, total: f64, cells: impl Fn(usize) -> f64) -> f64;
-    /// How far an estimate is off at most, with [`CONFIDENCE`].
+    /// Largest error of an estimate, with [`CONFIDENCE`].
     fn noise(rows: Rows, total: f64, cells: impl Fn(usize) -> f64) -> f64;
-    /// Adds `weight` to the cell of a key in one row. Returns what found no room, and whether the
-    /// cell now says more than `limit`.
+    /// Adds `weight` to the cell of a key in one row. Returns the excess of a full cell, and
+    /// whether the cell now indicates more than `limit`.
     fn add_to_row<const FULL: bool>(
         cell: &mut Self::Cell,
         row: usize,
@@ -120,12 +123,12 @@ pub(crate) trait Linear: Rule {
     ) -> (u64, bool);
 }
 
-/// A linear function of the total weight in whole numbers: exact against each packet's own total,
-/// so that batches of any size agree.
+/// A limit that is linear in the total weight. Being an integer function of the total before each
+/// packet, it does not depend on the size of batches.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limit {
     base: u64,
-    /// The share of the total, in units of 2⁻⁶⁴.
+    /// The fraction of the total, in units of 2⁻⁶⁴.
     share: u64,
 }
 
@@ -141,18 +144,18 @@ impl Limit {
     }
 }
 
-/// What a grid takes.
+/// The packets of a batch, as a grid counts them.
 struct Updates<'a, W> {
     digests: &'a [u64],
     weights: &'a [W],
-    /// What the cells of a listed packet exceed.
+    /// The limit above which a packet is listed.
     limit: Limit,
 }
 
 impl<W: Counter> Updates<'_, W> {
-    /// Adds to the cells that `places` gives, of which there are as many as it says. Returns what
-    /// full cells could not take, and how many packets are listed in `heavy`, if they `LIST`;
-    /// `total` is the weight of all packets before.
+    /// Adds all packets to the cells given by `places`, which also returns the number of rows.
+    /// Returns the excess of full cells and, if it is to `LIST`, the number of packets listed in
+    /// `heavy`. `total` is the weight of all packets before.
     #[inline(always)]
     fn add<R: Rule<Cell: Cell<Weight = W>>, const D: usize, const FULL: bool, const LIST: bool>(
         &self,
@@ -171,7 +174,8 @@ impl<W: Counter> Updates<'_, W> {
                 lost = u64::saturating_add(lost, rest);
             }
             if LIST {
-                // Written always and kept where it counts: a branch would be mispredicted too often.
+                // Always written, but kept only if it counts: a branch would be mispredicted too
+                // often.
                 heavy[found % BATCH_PACKETS] = i as u8;
                 found += usize::from(beyond);
             }
@@ -180,20 +184,21 @@ impl<W: Counter> Updates<'_, W> {
     }
 }
 
-/// The cells with what was counted into them.
+/// The cells of a sketch, with their totals.
 pub(crate) struct Grid<R: Rule> {
     pub(crate) rows: Rows,
     pub(crate) cells: Zeroed<R::Cell>,
     /// Weight of all updates.
     pub(crate) total: u64,
-    /// Increments that a full cell could not take, over all rows.
+    /// Excess of full cells, over all rows.
     pub(crate) saturated: u64,
-    /// What no cell exceeds.
+    /// A bound that no cell exceeds.
     pub(crate) reach: u64,
     deviations: f64,
-    /// The variance of a flow's sampled weight over that weight; 0 while rows are no samples.
+    /// Unit of the sample: the variance of a flow's sampled weight divided by that weight; 0 if the
+    /// rows are not samples.
     pub(crate) unit: u64,
-    /// How estimates err since the last packet, once it was asked for.
+    /// Errors of estimates, computed when first needed after a packet.
     pub(crate) noise: OnceLock<Noise>,
 }
 
@@ -223,18 +228,18 @@ impl<R: Rule> Grid<R> {
         Estimate { value, low, high, confidence: Some(CONFIDENCE) }.within(self.total)
     }
 
-    /// How estimates err of keys that are listed because they are large: `each` visits their digests.
+    /// Errors of the estimates of keys selected for being large; `each` visits their digests.
     pub(crate) fn list(&self, each: &Each<'_, u64>) -> Listed {
         let (rows, cells) = (self.rows.rows(), Counts::of_cells(&self.cells));
         let mut estimates = Counts::new();
         each(&mut |digest| estimates.add(R::estimate(self, digest) as u64));
-        // Half of the chance is for the upper bounds.
+        // The other half is for the upper bounds.
         let chance = (1.0 - R::bounds(self, 0.0, 0.0).confidence.unwrap_or(CONFIDENCE)) / 2.0;
         let keys = R::most_keys(self, cells.zeros());
         Listed::new(&estimates, rows, &cells, keys, chance, &|share| R::overestimates(rows, share))
     }
 
-    /// The estimate of one of these keys.
+    /// The estimate of one of these keys with its bounds.
     pub(crate) fn listed(&self, list: &Listed, digest: u64) -> Estimate {
         let asked = self.estimate(digest);
         if self.unit > 0 {
@@ -244,7 +249,7 @@ impl<R: Rule> Grid<R> {
         Estimate { low: asked.low.min(least.max(0.0)), ..asked }
     }
 
-    /// What a key weighs at most that was never estimated as more than `value`.
+    /// Upper bound of the weight of a key whose estimate never exceeded `value`.
     pub(crate) fn most(&self, value: f64) -> f64 {
         let most = match self.unit {
             0 => value + R::shortfall(self),
@@ -257,7 +262,7 @@ impl<R: Rule> Grid<R> {
         *self.noise.get_or_init(|| self.noise_of(R::margin(self), self.unit as f64))
     }
 
-    /// How estimates err whose rows are samples of this `unit`.
+    /// Errors of estimates if the rows are samples of this `unit`.
     pub(crate) fn noise_of(&self, margin: f64, unit: f64) -> Noise {
         Noise { margin, deviations: self.deviations, unit }
     }
@@ -268,8 +273,8 @@ impl<R: Rule> Grid<R> {
         self.take::<false>(&updates, &mut [0; BATCH_PACKETS]);
     }
 
-    /// Counts packets, and writes the numbers of those whose keys were beyond `limit` then to
-    /// `heavy`; returns how many these are.
+    /// Counts packets, and writes the indices of those whose estimate then exceeded `limit` to
+    /// `heavy`; returns their number.
     pub(crate) fn count_and_list(
         &mut self,
         digests: &[u64],
@@ -280,7 +285,7 @@ impl<R: Rule> Grid<R> {
         self.take::<true>(&Updates { digests, weights, limit }, heavy)
     }
 
-    /// Counts, and lists the heavy where they `LIST`: returns how many these are.
+    /// Counts packets and, if it is to `LIST`, lists the heavy ones; returns their number.
     fn take<const LIST: bool>(
         &mut self,
         updates: &Updates<'_, Weight<R>>,
@@ -290,7 +295,7 @@ impl<R: Rule> Grid<R> {
         let weight = Weight::<R>::sum(updates.weights);
         let total = self.total.saturating_add(weight);
         self.reach = self.reach.saturating_add(weight);
-        // No cell holds more than the weight of all packets, which may itself be full.
+        // No cell exceeds the weight of all packets, which may have reached its own limit.
         let (lost, found) = if total.max(self.reach) >= R::Cell::MOST {
             self.take_rows::<MOST_ROWS, true, LIST>(updates, heavy)
         } else if self.rows == WORDS {
@@ -303,15 +308,15 @@ impl<R: Rule> Grid<R> {
         found
     }
 
-    /// The cells' part of [`Self::take`], where the columns are the four words of 16 bits of the
-    /// digest. Returns what found no room, and how many are listed.
+    /// Adds packets to cells whose columns are the four 16-bit words of the digest. Returns the
+    /// excess of full cells, and the number of listed packets.
     #[inline(never)]
     fn take_words<const LIST: bool>(
         &mut self,
         updates: &Updates<'_, Weight<R>>,
         heavy: &mut [u8; BATCH_PACKETS],
     ) -> (u64, usize) {
-        // The length is a constant here, and no place needs a check.
+        // With a constant length, no index needs a check.
         let Some(cells) = self.cells.first_chunk_mut::<WORDS_CELLS>() else { return (0, 0) };
         let places = |digest: u64| -> [usize; WORDS_ROWS] {
             std::array::from_fn(|row| row << 16 | usize::from((digest >> (16 * row)) as u16))
@@ -327,7 +332,7 @@ impl<R: Rule> Grid<R> {
         })
     }
 
-    /// The same for `D` rows, whose cells may be `FULL` or surely are not.
+    /// The same for `D` rows, whose cells may be `FULL`.
     #[inline(never)]
     fn take_rows<const D: usize, const FULL: bool, const LIST: bool>(
         &mut self,
@@ -358,13 +363,13 @@ impl<R: Rule> Grid<R> {
         }
         self.saturated = self.saturated.saturating_add(other.saturated);
         self.total = self.total.saturating_add(other.total);
-        // Both samples may be of the same places.
+        // Both samples may err at the same packets.
         self.unit = self.unit.saturating_add(other.unit);
         self.noise = OnceLock::new();
     }
 
-    /// Takes over the sums of cells, in 64 bits, instead of its own; `lost` is what these lack of the
-    /// total, over all rows.
+    /// Replaces the cells by sums of 64 bits. `lost` is the weight these lack of the total, over
+    /// all rows.
     pub(crate) fn replace(&mut self, total: u64, lost: u64, sums: impl Iterator<Item = u64>) {
         self.clear();
         (self.total, self.reach, self.saturated) = (total, total, lost);
@@ -403,14 +408,15 @@ impl<R: Rule> Grid<R> {
 }
 
 impl<R: Linear> Grid<R> {
-    /// Takes note of what the rows are samples of.
+    /// Records the total and the unit that the rows are samples of.
     pub(crate) fn sampled_from(&mut self, total: u64, unit: u64) {
         (self.total, self.unit) = (total, unit);
         self.noise = OnceLock::new();
     }
 
-    /// Adds weights to single rows of their keys, and writes the numbers of those whose cells then
-    /// say more than `limit` to `heavy`; returns how many these are. The total is told apart.
+    /// Adds the weight of each packet to one row of its key, and writes the indices of packets
+    /// whose cell then indicates more than `limit` to `heavy`; returns their number. Leaves the
+    /// total to [`Self::sampled_from`].
     pub(crate) fn count_rows(
         &mut self,
         digests: &[u64],
@@ -428,7 +434,7 @@ impl<R: Linear> Grid<R> {
         }
     }
 
-    /// The same, for cells that may be `FULL` or surely are not.
+    /// The same for cells that may be `FULL`.
     #[inline(never)]
     fn add_to_rows<const FULL: bool>(
         &mut self,
@@ -460,7 +466,7 @@ impl<R: Linear> Grid<R> {
         found
     }
 
-    /// The sum of the squares of all sizes.
+    /// L2², the sum of the squares of all sizes.
     pub(crate) fn squared_l2(&self) -> f64 {
         R::squared_l2(self.rows, self.total as f64, |place| self.cells[place].real())
     }

@@ -1,8 +1,15 @@
-//! The columns of a key in the rows of a sketch, and its signs, all cut from its one digest.
+//! What the row sketches have in common: Count-Min, Count Sketch, K-ary and their kin.
 //!
-//! A sketch of d rows of 2ᵇ columns needs d·b bits. Up to 64 they are slices of the digest itself,
-//! row 0 at its low end, so that 4 rows of 65536 columns cost no multiply beyond the digest's own.
-//! Beyond, each word that is used up is followed by a word mixed from it. Signs are the low bits of
+//! - This module: the cells and signs of a key in rows of columns, and how a shape follows from
+//!   targets.
+//! - [`cell`]: counters, with and without sign.
+//! - [`grid`]: the cells with their totals, and the rule by which a sketch fills and reads them.
+//! - [`sketch`]: a grid with the heavy keys beside it, as a summary.
+//! - [`bounds`]: the errors of estimates.
+//!
+//! A sketch of d rows of 2ᵇ columns needs d·b bits of a key. Up to 64 bits are slices of the digest
+//! itself, row 0 at its low end: 4 rows of 65536 columns cost no multiply beyond the digest's own.
+//! Beyond 64 bits, each used-up word is followed by a word mixed from it. Signs are the low bits of
 //! another word.
 
 mod bounds;
@@ -25,22 +32,22 @@ pub(crate) use sketch::{
     L2_PARAMETERS, MEMORY, RowSketch, TOTAL_PARAMETERS, build, build_concurrent, info,
 };
 
-/// Rows that a sketch has at most.
+/// Largest number of rows.
 pub(crate) const MOST_ROWS: usize = 16;
 
-/// Cells that a sketch has at most: their numbers are 32 bits wide.
+/// Largest number of cells: their indices have 32 bits.
 const MOST_CELLS: usize = 1 << 32;
 
-/// The words of a digest that follow it in columns, and that give the signs. Structures on top of a
-/// sketch that need bits which are independent of both take words below these.
+/// Words mixed from a digest: for further columns, and for the signs. Structures on top of a sketch
+/// that need bits independent of both use smaller word numbers.
 const COLUMNS_WORD: u64 = 16;
 const SIGNS_WORD: u64 = 17;
 
-/// Chance that the bounds of a sketch hold at least, whatever its rows.
+/// Confidence of the bounds of a sketch with any number of rows, at least.
 pub(crate) const CONFIDENCE: f64 = 0.95;
 
-/// Calls `$body` with `$rows` as the constant `$D`, so that its loops over the rows unroll. From 9
-/// rows on `$D` is [`MOST_ROWS`], and [`Rows::count`] says how many there are.
+/// Evaluates `$body` with `$rows` as the constant `$D`, so that its loops over the rows unroll.
+/// From 9 rows on, `$D` is [`MOST_ROWS`], and [`Rows::count`] gives the actual number.
 macro_rules! with_rows {
     ($rows:expr, $D:ident => $body:expr) => {
         with_rows!(@ $rows, $D => $body, 1 2 3 4 5 6 7 8)
@@ -54,8 +61,8 @@ macro_rules! with_rows {
 }
 pub(crate) use with_rows;
 
-/// Asks for the cells of the first keys of a batch, `ahead` of them: unrolled, this would be the larger
-/// part of each loop over packets.
+/// Prefetches the cells of the first `ahead` keys of a batch. Not inlined: unrolled, it would be
+/// the larger part of each loop over packets.
 #[inline(never)]
 pub(crate) fn ask_first<C>(cells: &[C], places: &[[u32; BATCH_PACKETS]], ahead: usize) {
     for place in places.iter().flat_map(|places| &places[..ahead]) {
@@ -63,7 +70,7 @@ pub(crate) fn ask_first<C>(cells: &[C], places: &[[u32; BATCH_PACKETS]], ahead: 
     }
 }
 
-/// A number of rows of a power of two of columns, stored row by row.
+/// Rows of columns, a power of two, stored row by row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rows {
     rows: usize,
@@ -91,18 +98,18 @@ impl Rows {
         1 << self.bits
     }
 
-    /// Cells in all.
+    /// Number of cells.
     pub(crate) fn cells(self) -> usize {
         self.rows << self.bits
     }
 
-    /// The rows, a constant where `D` is.
+    /// The number of rows: the constant `D`, or the field from 9 rows on.
     #[inline(always)]
     pub(crate) fn count<const D: usize>(self) -> usize {
         if D < MOST_ROWS { D } else { self.rows }
     }
 
-    /// The cells of a key, one in each of the rows; what stands behind those is 0.
+    /// The cells of a key, one per row; entries beyond the last row are 0.
     #[inline(always)]
     pub(crate) fn places<const D: usize>(self, digest: u64) -> [usize; D] {
         let mut places = [0; D];
@@ -131,8 +138,9 @@ impl Rows {
         self.cell(row, word >> shift) as usize
     }
 
-    /// The cells of many keys in the first rows: `places[row][i]` is that of `digests[i]`. Row by row,
-    /// since so the loops are simple enough for vectors, and one function serves any number of rows.
+    /// Writes the cells of many keys in the first rows: `places[row][i]` is the cell of
+    /// `digests[i]`. It goes row by row, so that the loops are simple enough to be vectorized and
+    /// one function serves any number of rows.
     #[inline(never)]
     pub(crate) fn place_batch(self, digests: &[u64], places: &mut [[u32; BATCH_PACKETS]]) {
         let mut words = [0; BATCH_PACKETS];
@@ -153,16 +161,19 @@ impl Rows {
         }
     }
 
-    /// The cell of `row` in the column that the low bits of `word` say.
+    /// The cell of `row` in the column that the low bits of `word` select.
     #[inline(always)]
     fn cell(self, row: usize, word: u64) -> u32 {
         ((row as u64) << self.bits | word & ((1 << self.bits) - 1)) as u32
     }
 }
 
-/// The cell of each row that takes a flow's weight, and whether it is subtracted there, for a sketch of this
-/// algorithm and these parameters in force; `None` for other algorithms than `count-min`, `count-sketch` and
-/// `k-ary`. Cells stand row by row, as [`Cells::read`](crate::summary::Cells::read) has them.
+/// The cells that a flow's weight goes to, one per row, each with whether the weight is subtracted
+/// there; for estimates outside of this program, such as in a database that holds the cells.
+/// `parameters` are those in force.
+///
+/// Returns `None` unless the algorithm is `count-min`, `count-sketch` or `k-ary`. Cells are
+/// numbered row by row, as [`Cells::read`](crate::summary::Cells::read) writes them.
 pub fn places(
     algorithm: &str,
     parameters: &[(&str, Setting)],
@@ -183,13 +194,13 @@ pub fn places(
     Some(places[..rows.rows()].iter().enumerate().map(place).collect())
 }
 
-/// The signs of a key: bit number `row` is set where its weight is subtracted in that row.
+/// The signs of a key: bit `row` is set if its weight is subtracted in that row.
 #[inline(always)]
 pub(crate) fn signs(digest: u64) -> u64 {
     remix(digest, SIGNS_WORD)
 }
 
-/// The median; of an even number the mean of the middle two. Reorders the values.
+/// The median; of an even number of values, the mean of the middle two. Reorders the values.
 #[inline]
 pub(crate) fn median(values: &mut [f64]) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
@@ -201,12 +212,12 @@ pub(crate) fn median(values: &mut [f64]) -> f64 {
     }
 }
 
-/// The median over the rows of what `measure` finds in a row's cells.
+/// The median over the rows of `measure`, called with each row's range of cells.
 pub(crate) fn median_of_rows(rows: Rows, measure: impl Fn(Range<usize>) -> f64) -> f64 {
     median_over(rows.rows, |row| measure(row << rows.bits..(row + 1) << rows.bits))
 }
 
-/// The median over the numbers of so many rows.
+/// The median of `measure` over row numbers.
 pub(crate) fn median_over(rows: usize, measure: impl Fn(usize) -> f64) -> f64 {
     let mut values = [0.0; MOST_ROWS];
     for (row, value) in values[..rows].iter_mut().enumerate() {
@@ -215,10 +226,10 @@ pub(crate) fn median_over(rows: usize, measure: impl Fn(usize) -> f64) -> f64 {
     median(&mut values[..rows])
 }
 
-/// Parts of a sum that are added up side by side: an addition waits for the one before.
+/// Partial sums added up in parallel, since each addition waits for the previous one.
 const LANES: usize = 8;
 
-/// The sum of a function of the places of a row, or of a part of it.
+/// The sum of a function over a range of cells.
 #[inline]
 pub(crate) fn sum_over(mut places: Range<usize>, of: impl Fn(usize) -> f64) -> f64 {
     let mut sums = [0.0; LANES];
@@ -231,7 +242,7 @@ pub(crate) fn sum_over(mut places: Range<usize>, of: impl Fn(usize) -> f64) -> f
     places.map(of).sum::<f64>() + sums.iter().sum::<f64>()
 }
 
-/// The chance that at least half of `rows` rows fail, each with chance `p`: only then can their
+/// The chance that at least half of `rows` rows fail, each with chance `p`. Only then can their
 /// median fail.
 pub(crate) fn median_fails(rows: usize, p: f64) -> f64 {
     let (mut term, mut tail) = ((1.0 - p).powf(rows as f64), 0.0);
@@ -244,8 +255,8 @@ pub(crate) fn median_fails(rows: usize, p: f64) -> f64 {
     tail
 }
 
-/// How many standard deviations of a row the median of `rows` rows is off at most, with the chance
-/// [`CONFIDENCE`] by Chebyshev's inequality.
+/// Largest error of the median of `rows` rows, in standard deviations of a row, with [`CONFIDENCE`]
+/// by Chebyshev's inequality.
 pub(crate) fn deviations(rows: usize) -> f64 {
     let (mut low, mut high) = (0.0, 0.5);
     for _ in 0..50 {
@@ -259,15 +270,15 @@ pub(crate) fn deviations(rows: usize) -> f64 {
     1.0 / low.sqrt()
 }
 
-/// How errors shrink with the shape, for shapes that are asked for as targets.
+/// How the error depends on the shape, for shapes requested by their error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Targets {
-    /// The least of the rows is off by more than ε·N in fewer than δ of the cases:
-    /// columns = e/ε, rows = ln 1/δ.
+    /// The smallest counter is off by more than ε·N with a chance below δ: columns = e/ε, rows = ln
+    /// 1/δ.
     Least,
-    /// The median of the rows is off by more than ε·L2 in fewer than δ of the cases:
-    /// columns = 8/ε², so that one in 8 rows fails at most by Chebyshev's inequality, and as many
-    /// rows as let half of them fail with chance δ.
+    /// The median counter is off by more than ε·L2 with a chance below δ: columns = 8/ε², so that a
+    /// row fails with a chance of at most 1/8 by Chebyshev's inequality, and enough rows that half
+    /// of them fail with chance δ.
     Median,
 }
 
@@ -279,7 +290,7 @@ impl Targets {
         }
     }
 
-    /// The rows for this chance of failure, where [`MOST_ROWS`] suffice.
+    /// The rows for this chance of failure, if [`MOST_ROWS`] suffice.
     fn rows(self, delta: f64) -> Option<usize> {
         (1..=MOST_ROWS).find(|&rows| match self {
             Self::Least => rows as f64 >= (1.0 / delta).ln(),
@@ -287,8 +298,8 @@ impl Targets {
         })
     }
 
-    /// The shape unless asked otherwise, whose error is exceeded with a chance of 1 % at most: 0.01 %
-    /// of the total weight by Markov's inequality, or 1.2 % of L2 by Chebyshev's.
+    /// The default shape. With a chance of at least 99 %, its error is at most 0.01 % of the total
+    /// weight by Markov's inequality, or 1.2 % of L2 by Chebyshev's.
     pub(crate) const fn default_shape(self) -> Rows {
         match self {
             Self::Least => Rows::of(4, 15),
@@ -296,8 +307,9 @@ impl Targets {
         }
     }
 
-    /// The shape that the parameters `rows` or `delta` and `columns` or `epsilon` ask for: that of
-    /// `default`, with fewer columns where cells of `cell_bytes` bytes do not fit into `memory_bytes`.
+    /// The shape given by the parameters `rows` or `delta`, and `columns` or `epsilon`. Missing
+    /// ones come from `default`, with fewer columns if cells of `cell_bytes` bytes do not fit into
+    /// `memory_bytes`.
     pub(crate) fn shape(
         self,
         parameters: &Parameters,

@@ -1,4 +1,4 @@
-//! What the sketches of many rows have in common: cells by a rule, and the heavy keys beside them.
+//! A sketch of rows as a summary: a grid of cells, and the heavy keys beside it.
 
 use flowgauge_kernel::Digester;
 
@@ -18,7 +18,7 @@ use crate::summary::{
 };
 use crate::terms::{Measure, Size, Threshold};
 
-/// The parameters of every sketch whose error is a share of the total weight.
+/// Parameters of a sketch whose error is a fraction of the total weight.
 pub(crate) const TOTAL_PARAMETERS: &[Parameter] = &[
     Parameter { name: "rows", help: "number of rows, 1 to 16 (default 4)" },
     Parameter {
@@ -37,7 +37,7 @@ pub(crate) const TOTAL_PARAMETERS: &[Parameter] = &[
     CANDIDATES,
 ];
 
-/// The parameters of every sketch whose error is a share of L2.
+/// Parameters of a sketch whose error is a fraction of L2.
 pub(crate) const L2_PARAMETERS: &[Parameter] = &[
     Parameter { name: "rows", help: "number of rows, 1 to 16 (default 5)" },
     Parameter {
@@ -57,24 +57,24 @@ pub(crate) const L2_PARAMETERS: &[Parameter] = &[
     CANDIDATES,
 ];
 
-/// The room for the keys of a sketch.
+/// The parameter for the number of heavy keys.
 const CANDIDATES: Parameter = Parameter {
     name: "candidates",
     help: "heavy keys to keep, a power of two (default: 16384, or what a quarter of the memory \
            holds), or 0 to count faster and list no keys",
 };
 
-/// Memory of a sketch with its candidates.
+/// Memory of a sketch with its heavy keys.
 pub(crate) const MEMORY: &str =
     "rows x columns x (4 by packets, 8 by bytes) + candidates x (3 x key + 8)";
 
-/// What a sketch of linear cells answers.
+/// The answers of a sketch of linear cells.
 const FORMS: &[Form] = &[
     form![Size(Counted::Asked), Candidates, Cells { sampled: false }],
     form![candidates = "0"; Size(Counted::Asked), Cells { sampled: false }],
 ];
 
-/// What holds of a sketch of linear cells.
+/// The laws of a sketch of linear cells.
 const LAWS: Laws = Laws {
     commutable: true,
     aggregatable: true,
@@ -84,7 +84,7 @@ const LAWS: Laws = Laws {
     ..Laws::NONE
 };
 
-/// The description of a sketch of linear cells, in which only these four differ.
+/// The description of a sketch of linear cells.
 pub(crate) const fn info(
     name: &'static str,
     idea: &'static str,
@@ -114,12 +114,10 @@ pub(crate) fn build_concurrent<K: FlowKey, P: Linear, B: Linear>(
     }
 }
 
-/// Numbers beside the cells that estimates from cells need.
+/// Values after the cells in [`Cells::read`]: total, noise, and unit of the sample.
 const TAIL: usize = 3;
 
-/// A sketch with the keys that became heavy while the epoch ran, unless it is to keep none.
-///
-/// Memory in bytes: `rows × columns × size_of::<Cell>() + candidates × (3 × size_of::<K>() + 8)`.
+/// A sketch, with the keys that became heavy during the epoch if `candidates` is not 0.
 pub(crate) struct RowSketch<K, R: Rule> {
     pub(crate) digester: Digester,
     pub(crate) grid: Grid<R>,
@@ -133,7 +131,7 @@ impl<K: FlowKey, R: Rule> RowSketch<K, R> {
         let per_candidate = HeavyKeys::<K>::memory_bytes(1);
         let candidates = heavy::candidates(options, per_candidate)?;
         let rest = options.memory_bytes.saturating_sub(candidates.saturating_mul(per_candidate));
-        // Beside the cells the tasks get the total, the noise and the unit of the sample.
+        // Besides the cells, the tasks get the values of the tail.
         let rest = rest.saturating_sub(TAIL * options.task_bytes_per_cell);
         let cell_bytes = size_of::<R::Cell>() + options.task_bytes_per_cell;
         let rows =
@@ -151,13 +149,13 @@ impl<K: FlowKey, R: Rule> RowSketch<K, R> {
         Basis { threshold: Some(self.threshold), ..Basis::of(&self.digester) }
     }
 
-    /// Counts packets, at most a batch of them, with their digests and weights.
+    /// Counts up to a batch of packets.
     pub(crate) fn take(&mut self, keys: &[K], digests: &[u64], weights: &[Weight<R>]) {
         if self.candidates == 0 {
             return self.grid.count(digests, weights);
         }
         if self.grid.unit > 0 {
-            // The rule's own look at the cells is for cells that are no samples.
+            // Cells of samples cannot be compared with a limit, as the rule does while it adds.
             self.grid.count(digests, weights);
             return (0..keys.len()).for_each(|at| self.admit(keys[at], digests[at]));
         }
@@ -165,7 +163,8 @@ impl<K: FlowKey, R: Rule> RowSketch<K, R> {
         let mut heavy = [0; BATCH_PACKETS];
         let mut start = 0;
         while start < keys.len() {
-            // What a full set drops depends on all cells: batches of any size must see the same.
+            // A full set drops keys by all cells. It must see the same cells for batches of any
+            // size.
             let end = keys.len().min(start + self.heavy.room().max(1));
             let (digests, weights) = (&digests[start..end], &weights[start..end]);
             let found = self.grid.count_and_list(digests, weights, limit, &mut heavy);
@@ -182,7 +181,7 @@ impl<K: FlowKey, R: Rule> RowSketch<K, R> {
         }
     }
 
-    /// Takes a key in whose estimate passes the threshold.
+    /// Adds a key to the heavy keys if its estimate exceeds the threshold.
     pub(crate) fn admit(&mut self, key: K, digest: u64) {
         let threshold = self.threshold.weight(self.grid.total);
         if !self.heavy.has(&key, digest) && R::estimate(&self.grid, digest) > threshold {
@@ -192,12 +191,16 @@ impl<K: FlowKey, R: Rule> RowSketch<K, R> {
         }
     }
 
-    /// Visits keys that are listed because their estimates are large: those that `each` visits.
+    /// Visits the keys that `each` visits, with the bounds of keys selected for their large
+    /// estimates.
     pub(crate) fn list(&self, each: &Each<'_, K>, visit: &mut dyn FnMut(K, SizeEstimate)) {
         let digest = |key: K| key.digest(&self.digester);
         let list = self.grid.list(&|visit| each(&mut |key| visit(digest(key))));
         each(&mut |key| {
-            visit(key, SizeEstimate::of(Weight::<R>::MEASURE, self.grid.listed(&list, digest(key))));
+            visit(
+                key,
+                SizeEstimate::of(Weight::<R>::MEASURE, self.grid.listed(&list, digest(key))),
+            );
         });
     }
 }
@@ -276,7 +279,7 @@ impl<K: FlowKey, R: Linear> Sums<K> for RowSketch<K, R> {
 }
 
 impl<K: FlowKey, R: Linear> RowSketch<K, R> {
-    /// One that workers share.
+    /// Builds a concurrent sketch.
     fn concurrent(options: &Options) -> Result<Box<dyn SharedIngest<K>>, BuildError> {
         let options = shared::without_candidates(options)?;
         let task_bytes_per_cell = options.task_bytes_per_cell + shared::CELL_BYTES;
@@ -322,7 +325,7 @@ impl<K: FlowKey, R: Rule> Candidates for RowSketch<K, R> {
         self.heavy.overflow()
     }
 
-    /// A key joins when its estimate passes the threshold, unless it finds no room.
+    /// A key joins when its estimate exceeds the threshold, unless the set has no room for it.
     fn unnamed(&self, by: Measure) -> Option<f64> {
         let is_whole =
             by == Weight::<R>::MEASURE && self.heavy.overflow() == 0 && self.grid.total < u64::MAX;
@@ -330,9 +333,12 @@ impl<K: FlowKey, R: Rule> Candidates for RowSketch<K, R> {
     }
 }
 
-/// The cells row by row, then the total, then the noise of estimates from all of these, then the unit
-/// of the sample: where an epoch counts a times, its sample's variance counts a² times, and the sum of
-/// those is at most the sum of the units, each a times, times that of the weights, if no a is negative.
+/// The cells row by row, then the total, then the noise of estimates from these, then the unit of
+/// the sample.
+///
+/// In a linear combination of epochs, the sample of an epoch with factor a contributes its variance
+/// times a². If no a is negative, the sum of these variances is at most the combined unit times the
+/// combined weight.
 impl<K: FlowKey, R: Linear> Cells for RowSketch<K, R> {
     fn measure(&self) -> Measure {
         Weight::<R>::MEASURE
@@ -390,7 +396,7 @@ impl<K: FlowKey, R: Linear> RowIngest<K> for RowSketch<K, R> {
         if self.candidates == 0 {
             return;
         }
-        // A row that is over the limit is a hint: all are asked before a key joins.
+        // A row above the limit is only a hint: the estimate from all rows decides.
         for number in heavy[..found].iter().map(|number| usize::from(*number)) {
             self.admit(keys[number], digests[number]);
         }
