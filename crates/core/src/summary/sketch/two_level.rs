@@ -1,11 +1,12 @@
-//! TwoLevel: the addresses that speak with many others, found by their counters.
+//! Two-level sketch: finds superspreaders by their counters.
 //!
-//! Paper: Zhou et al., "Accelerating network measurement in software" (CCR 2018), section 4.1, after
-//! OpenSketch's superspreaders (NSDI 2013). The first level is a reversible sketch of packets, the
-//! second a Count-Min sketch whose cells are bitmaps, in which each packet sets the bit of its
-//! element (whom the address speaks with). Here the bitmaps hang by the same columns, shortened, so
-//! that what makes a column heavy is known before any key is: over `spread` packets in its counter
-//! and over `spread` elements in its bitmap. The packets of a talker with one peer hide nobody.
+//! Paper: Zhou et al., "Accelerating network measurement in software" (CCR 2018), §4.1, after
+//! OpenSketch's superspreaders (NSDI 2013). The first level is a reversible sketch of packets. The
+//! second is a Count-Min sketch with bitmaps for cells, in which each packet sets the bit of its
+//! element (the peer of the address). Here the bitmaps use the same columns, shortened, so that a
+//! column is known to be heavy before any key is: its counter has over `spread` packets and its
+//! bitmap over `spread` elements. So an address with many packets to one peer hides no
+//! superspreader.
 
 use std::marker::PhantomData;
 
@@ -29,27 +30,27 @@ use crate::terms::Size;
 
 const NAME: &str = "two-level";
 
-/// Counters for each bitmap of a row, unless asked otherwise.
+/// Default number of counters per bitmap.
 const COUNTERS_PER_BITMAP: usize = 4;
 
-/// A bitmap can be asked to have as many bits.
+/// Largest number of bits of a bitmap.
 const MOST_BITS: u64 = 1 << 16;
 
-/// Bounds are so many standard errors wide.
+/// Width of the bounds in standard errors.
 const DEVIATIONS: f64 = 3.0;
 
-/// The chance that a normal variable is above them.
+/// The chance that a normal variable exceeds its mean by as many.
 const BEYOND: f64 = 0.001_35;
 
-/// Counters of packets and bitmaps of elements, both in rows by modular hashing.
+/// A two-level sketch: counters of packets and bitmaps of elements, in the same rows.
 struct SpreadRows<K> {
     digester: Digester,
     modular: Modular,
     /// Row by row.
     counters: Zeroed<u32>,
-    /// Row by row; a row begins with a word.
+    /// The bitmaps, row by row; a row begins with a new word.
     words: Zeroed<u64>,
-    /// Bitmaps of a row.
+    /// Number of bitmaps in a row.
     bitmaps: usize,
     bits: usize,
     spread: u64,
@@ -58,16 +59,35 @@ struct SpreadRows<K> {
     key: PhantomData<K>,
 }
 
-/// The two-level sketch, as the catalog has it.
+/// A two-level sketch, which lists superspreaders and counts packets.
 ///
-/// A bitmap of m bits tells up to m ln m elements, with a standard error of 5 % at m/2; a full one
-/// says "at least". Spreaders are recovered when they are asked for, as in a [`ReversibleSketch`],
-/// about w × 2^(−32/5) of them at most (w × 2^(−64/9) of 64-bit keys).
+/// A bitmap of m bits counts up to m ln m elements, with a standard error of 5 % at m/2; a full one
+/// gives a lower bound. Superspreaders are recovered on demand, as in a [`ReversibleSketch`]: at
+/// most about w × 2^(−32/5), or w × 2^(−64/9) for 64-bit keys.
 ///
-/// Cost: the look-ups of its hashing of words, a counter and a bit a row. Memory in
-/// bytes: `(rows + verify) × (columns × 4 + ⌈bitmaps × bits / 64⌉ × 8)`, and the tables of its hashing of words.
+/// Cost: the table look-ups of modular hashing, and a counter and a bit per row. Memory in bytes:
+/// `(rows + verify) × (columns × 4 + ⌈bitmaps × bits / 64⌉ × 8)`, and the tables of modular
+/// hashing.
 ///
 /// [`ReversibleSketch`]: super::ReversibleSketch
+///
+/// ```
+/// use flowgauge_core::batch::Batch;
+/// use flowgauge_core::catalog;
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::summary::Options;
+///
+/// let mut sketch = catalog::build::<Key4>("two-level", &Options::new(1 << 20, 1)).unwrap();
+/// let scanner = Key4::from_canonical(&[192, 0, 2, 1]).unwrap();
+/// let mut batch = Batch::new();
+/// for peer in 0..200_u64 {
+///     batch.push_with_element(scanner, 64, 0, peer.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+/// }
+/// sketch.ingest(&mut batch);
+/// let mut found = Vec::new();
+/// sketch.answers().spread().unwrap().for_each(&mut |key, _| found.push(key));
+/// assert!(found.iter().any(|key| key.as_bytes() == [192, 0, 2, 1]));
+/// ```
 pub struct TwoLevel;
 
 impl Describe for TwoLevel {
@@ -149,12 +169,12 @@ impl Describe for TwoLevel {
     }
 }
 
-/// The sizes of a [`TwoLevel`].
+/// The shape of a two-level sketch.
 #[derive(Clone, Copy)]
 struct Shape {
-    /// Rows by modular hashing, of both levels.
+    /// Rows with modular hashing.
     rows: usize,
-    /// Rows by the digest, of both levels.
+    /// Rows indexed by the digest.
     verify: usize,
     /// Counters of a row, a power of two.
     columns: usize,
@@ -165,7 +185,7 @@ struct Shape {
 }
 
 impl<K: FlowKey> SpreadRows<K> {
-    /// Reserves both levels, for addresses with more than `spread` elements.
+    /// Reserves both levels, to find addresses with more than `spread` elements.
     fn new(
         shape: Shape,
         spread: u64,
@@ -187,7 +207,7 @@ impl<K: FlowKey> SpreadRows<K> {
         })
     }
 
-    /// The columns that share a bitmap differ in these lowest bits.
+    /// Number of low bits of a column that its bitmap ignores.
     fn bitmap_shift(&self) -> u32 {
         self.modular.columns().ilog2() - self.bitmaps.ilog2()
     }
@@ -196,7 +216,7 @@ impl<K: FlowKey> SpreadRows<K> {
         self.words.len() / self.modular.all_rows()
     }
 
-    /// Bits of a bitmap that are 0.
+    /// Number of zero bits of a bitmap.
     fn zeros(&self, row: usize, bitmap: usize) -> usize {
         let row = &self.words[row * self.row_words()..];
         let (mut at, end) = (bitmap * self.bits, (bitmap + 1) * self.bits);
@@ -211,10 +231,10 @@ impl<K: FlowKey> SpreadRows<K> {
 }
 
 impl<K: FlowKey> SpreadRows<K> {
-    /// Row by row, as a reversible sketch does. Counters may be `FULL`, or surely are not.
+    /// Counts a batch row by row, as a reversible sketch does. The counters may be `FULL`.
     fn count<const FULL: bool>(&mut self, batch: &Batch<K>, mangled: &Mangled) {
         let (shift, bits) = (self.bitmap_shift(), self.bits);
-        // Which bit of a bitmap is an element's, and then which of a row.
+        // The bit of each element in its bitmap, then in its row.
         let (mut bit_of, mut places) = ([0; BATCH_PACKETS], [0; BATCH_PACKETS]);
         for (bit, element) in bit_of.iter_mut().zip(batch.elements()) {
             *bit = ((u128::from(*element) * bits as u128) >> 64) as usize;
@@ -246,7 +266,7 @@ impl<K: FlowKey> Ingest<K> for SpreadRows<K> {
         let mut mangled = [[0; 8]; BATCH_PACKETS];
         self.modular.prepare(batch, &self.digester, &mut mangled);
         self.total = self.total.saturating_add(u32::sum(batch.packets()));
-        // No counter holds more than all packets.
+        // No counter exceeds the number of all packets.
         if self.total < u64::from(u32::MAX) {
             self.count::<false>(batch, &mangled);
         } else {
@@ -286,7 +306,7 @@ impl<K: FlowKey> Summary<K> for SpreadRows<K> {
         out.numbers(&self.words);
     }
 
-    /// Bits that no bitmap has, at the end of a row, are ignored.
+    /// Bits after the last bitmap of a row are ignored.
     fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.total = from.number("total")?;
         self.saturated = from.number("saturated")?;
@@ -319,19 +339,20 @@ impl<K: FlowKey> Summary<K> for SpreadRows<K> {
 }
 
 impl<K: FlowKey> SpreadRows<K> {
-    /// Elements that a bitmap says it has seen, by linear counting: of m bits with z zeros,
-    /// m ln(m/z). A full bitmap has seen at least as many as one with a last zero.
+    /// The distinct count of a bitmap by linear counting: m ln(m/z) for m bits with z zeros. A full
+    /// bitmap is counted as if it had one zero, which is a lower bound.
     fn elements(&self, row: usize, bitmap: usize) -> f64 {
         let bits = self.bits as f64;
         bits * (bits / self.zeros(row, bitmap).max(1) as f64).ln()
     }
 
-    /// Whether a bitmap says more than the options' spread, or cannot say.
+    /// Whether a bitmap counts more than the threshold, or is full.
     fn may_spread(&self, row: usize, bitmap: usize) -> bool {
         self.elements(row, bitmap) > self.spread as f64 || self.zeros(row, bitmap) == 0
     }
 
-    /// The mean over the bitmaps of the first row: what others add to an address's elements.
+    /// The mean count of the bitmaps of the first row: what other addresses add to an address's
+    /// elements.
     fn mean_elements(&self) -> f64 {
         let elements: f64 = (0..self.bitmaps).map(|bitmap| self.elements(0, bitmap)).sum();
         elements / self.bitmaps as f64
@@ -341,7 +362,7 @@ impl<K: FlowKey> SpreadRows<K> {
         self.modular.places(key, &self.digester)
     }
 
-    /// The row and the number of each bitmap of a key.
+    /// The row and index of each bitmap of a key.
     fn bitmaps_of(&self, key: &K) -> impl Iterator<Item = (usize, usize)> {
         let columns = self.modular.columns();
         let shift = self.bitmap_shift();
@@ -353,10 +374,10 @@ impl<K: FlowKey> SpreadRows<K> {
         self.places(key).map(|place| u64::from(self.counters[place])).min().unwrap_or(0)
     }
 
-    /// Distinct elements of an address: the smallest of its bitmaps, and at most its packets. Others
-    /// in its bitmaps add e times the mean in all rows with the chance e⁻ʳᵒʷˢ; besides, linear
-    /// counting errs by √(m (eᵗ − t − 1)), t being elements a bit. A full bitmap says nothing about
-    /// how many there are more, short of the packets.
+    /// The distinct count of an address: the smallest of its bitmaps, and at most its packets.
+    /// Other addresses in its bitmaps add e times the mean in all rows with a chance of e⁻ʳᵒʷˢ. In
+    /// addition, linear counting errs by √(m (eᵗ − t − 1)), with t elements per bit. A full bitmap
+    /// gives no upper bound but the packets.
     fn distinct(&self, key: &K, mean_elements: f64) -> Estimate {
         let packets = self.packets(key);
         let full = self.bitmaps_of(key).all(|(row, bitmap)| self.zeros(row, bitmap) == 0);
@@ -377,8 +398,8 @@ impl<K: FlowKey> SpreadRows<K> {
         }
     }
 
-    /// Visits the addresses that all rows say may spread; returns how many columns of the fullest row
-    /// were left out, and one more for a search given up.
+    /// Visits the addresses that may be superspreaders by all rows. Returns the number of columns
+    /// that the fullest row left out, plus one if the search was given up.
     fn recover(&self, visit: &mut dyn FnMut(K)) -> u64 {
         let (columns, rows) = (self.modular.columns(), self.modular.rows);
         let most = capacity(&self.modular);
@@ -426,7 +447,7 @@ impl<K: FlowKey> Answers for SpreadRows<K> {
     }
 }
 
-/// Packets by the first level, with Count-Min's bounds: it is not for bytes.
+/// Packets by the first level, with Count-Min's bounds. Bytes are not counted.
 impl<K: FlowKey> SizeQuery for SpreadRows<K> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
         let Some(key) = K::matching(key, &self.digester) else { return SizeEstimate::default() };
@@ -443,7 +464,7 @@ impl<K: FlowKey> SizeQuery for SpreadRows<K> {
     }
 }
 
-/// Recovered from counters and bitmaps each time that they are asked for.
+/// Recovers the addresses from counters and bitmaps at each call.
 impl<K: FlowKey> Spread for SpreadRows<K> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, Estimate)) {
         let mean_elements = self.mean_elements();
@@ -452,7 +473,7 @@ impl<K: FlowKey> Spread for SpreadRows<K> {
         });
     }
 
-    /// Columns beyond those that can be told from chance.
+    /// Columns beyond the number that can be told from chance.
     fn overflow(&self) -> u64 {
         self.recover(&mut |_| ())
     }

@@ -1,4 +1,4 @@
-//! What a reversible sketch answers: sizes, the keys recovered from its counters, and its cells.
+//! Answers of a reversible sketch: sizes, the keys recovered from its counters, and its cells.
 
 use super::ReversibleRows;
 use super::hashing::{MOST_ROWS, MOST_VERIFY, false_keys};
@@ -10,16 +10,18 @@ use crate::summary::sketch::rows::{Counts, Listed, Unsigned, median};
 use crate::summary::{Answers, Candidates, Cells, Estimate, SizeEstimate, SizeQuery};
 use crate::terms::{Measure, Size};
 
-/// Rows of all kinds that there are at most.
+/// Largest number of rows of both kinds.
 const MOST: usize = MOST_ROWS + MOST_VERIFY;
 
-/// Cells of each row that the noise is judged by: columns are random, so the first ones will do.
+/// Cells of each row that the noise is estimated from. Columns are random, so the first cells are a
+/// sample.
 const SAMPLED: usize = 256;
 
-/// The share of the cells that the noise leaves out.
+/// The fraction of cells with a larger error than the noise.
 const NOISY: f64 = 0.1;
 
-/// The chance that less than half of `rows` are among the noisy ones, so that the median is not.
+/// The chance that fewer than half of `rows` rows err by more than the noise, so that their median
+/// does not.
 fn confidence(rows: usize) -> f64 {
     let mut term = (1.0 - NOISY).powf(rows as f64);
     let mut sum = 0.0;
@@ -31,7 +33,7 @@ fn confidence(rows: usize) -> f64 {
 }
 
 impl<K: FlowKey, C: Unsigned> ReversibleRows<K, C> {
-    /// The estimate from cells of any kind, `cell` being read by its place.
+    /// The estimate from any linear combination of cells, with `cell` reading a cell by its index.
     fn median_of(&self, key: &K, total: f64, cell: impl Fn(usize) -> f64) -> f64 {
         let mut values = [0.0; MOST];
         let rows = self.modular.all_rows();
@@ -41,8 +43,8 @@ impl<K: FlowKey, C: Unsigned> ReversibleRows<K, C> {
         median(&mut values[..rows])
     }
 
-    /// Count-Min's bounds (a counter is never below the truth unless it was full, and above it by e
-    /// times the expectation in all rows with the chance e⁻ʳᵒʷˢ), and the median between them.
+    /// The median with Count-Min's bounds. A counter is never below the truth unless it was full.
+    /// In all rows it exceeds the truth by e times the expected excess with a chance of e⁻ʳᵒʷˢ.
     fn bounds(&self, key: &K) -> Estimate {
         let least = self.least(key);
         let excess = std::f64::consts::E * self.total as f64 / self.modular.columns() as f64;
@@ -57,9 +59,9 @@ impl<K: FlowKey, C: Unsigned> ReversibleRows<K, C> {
         }
     }
 
-    /// How sizes err of recovered keys: of all keys that there can be, those are recovered whose cells
-    /// are heavy, whether they had a packet or not. Some share all columns but the digest's with a heavy
-    /// key.
+    /// Errors of the sizes of recovered keys. Of all possible keys, those with heavy cells are
+    /// recovered, whether they had a packet or not. Some share all columns but the digest's with a
+    /// heavy key.
     fn list(&self, keys: &[K]) -> Listed {
         let (rows, columns) = (self.modular.all_rows(), self.modular.columns());
         let (mut estimates, cells) = (Counts::new(), Counts::of_cells(&self.counters));
@@ -76,19 +78,20 @@ impl<K: FlowKey, C: Unsigned> ReversibleRows<K, C> {
         Listed::new(&estimates, rows, &cells, all, chance, &fails)
     }
 
-    /// The bounds of one of them.
+    /// The bounds of a recovered key.
     fn listed(&self, list: &Listed, key: &K) -> Estimate {
         let (asked, least) = (self.bounds(key), self.least(key) as f64);
         Estimate { low: asked.low.min((least - list.over(least)).max(0.0)), ..asked }
     }
 
-    /// The least counter of a key.
+    /// The smallest counter of a key.
     fn least(&self, key: &K) -> u64 {
         self.places(key).map(|place| self.counters[place].get()).min().unwrap_or(0)
     }
 
-    /// Visits the keys whose cells all exceed `threshold`, `cell` being read by its place; returns how
-    /// many heavy columns of the fullest row were left out, and one more for a search given up.
+    /// Visits the keys whose cells all exceed `threshold`, with `cell` reading a cell by its index.
+    /// Returns the number of heavy columns that the fullest row left out, plus one if the search
+    /// was given up.
     fn recover_over(
         &self,
         threshold: f64,
@@ -121,13 +124,15 @@ impl<K: FlowKey, C: Unsigned> ReversibleRows<K, C> {
         left_out + given_up
     }
 
-    /// Visits the keys of this epoch that may be over the threshold. None is missing, unless counted.
+    /// Visits the keys of this epoch that may be over the threshold. None is missing unless columns
+    /// were left out or the search was given up, which the result counts.
     fn recover_heavy(&self, visit: &mut dyn FnMut(K)) -> u64 {
         let threshold = self.threshold.weight(self.total).max(0.0);
         self.recover_over(threshold, |place| self.counters[place].get() as f64, visit)
     }
 
-    /// What all but a tenth of the cells differ by from their row's mean: the noise of a row.
+    /// The noise of a row: the deviation from their row's mean that all but a tenth of the cells
+    /// stay within.
     fn noise(&self, cells: &[f64], total: f64) -> f64 {
         let columns = self.modular.columns();
         let sampled = cells.chunks_exact(columns).flat_map(|row| &row[..columns.min(SAMPLED)]);
@@ -161,7 +166,7 @@ impl<K: FlowKey, C: Unsigned> SizeQuery for ReversibleRows<K, C> {
     }
 }
 
-/// Recovered from the counters each time that they are asked for.
+/// Recovers the keys from the counters at each call.
 impl<K: FlowKey, C: Unsigned> Candidates for ReversibleRows<K, C> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
         let mut keys = Vec::new();
@@ -175,7 +180,7 @@ impl<K: FlowKey, C: Unsigned> Candidates for ReversibleRows<K, C> {
         }
     }
 
-    /// Heavy columns beyond those that can be told from chance.
+    /// Heavy columns beyond the number that can be told from chance.
     fn overflow(&self) -> u64 {
         self.recover_heavy(&mut |_| ())
     }
@@ -205,7 +210,7 @@ impl<K: FlowKey, C: Unsigned> Cells for ReversibleRows<K, C> {
         cells[tail + 1] = self.noise(&cells[..tail], cells[tail]);
     }
 
-    /// The median over the rows, give or take what nine of ten cells differ by from their mean.
+    /// The median over the rows, plus or minus the noise.
     fn estimate(&self, cells: &[f64], key: &[u8]) -> Estimate {
         let Some(key) = K::matching(key, &self.digester) else { return Estimate::exact(0) };
         let tail = self.counters.len();
@@ -215,8 +220,9 @@ impl<K: FlowKey, C: Unsigned> Cells for ReversibleRows<K, C> {
         Estimate { value, low, high, confidence: Some(confidence(self.modular.all_rows())) }
     }
 
-    /// Keys whose size has one sign in all rows, and is over the threshold by the median; a row may
-    /// stay behind it by the noise. At most its capacity of columns of a row for either sign.
+    /// Visits keys whose size has the same sign in all rows and whose median exceeds the threshold;
+    /// a single row may be below it by the noise. For either sign, a row contributes at most
+    /// [`capacity`] columns.
     fn recover(&self, cells: &[f64], threshold: f64, visit: &mut dyn FnMut(CanonicalKey)) {
         let tail = self.counters.len();
         let (total, noise) = (cells[tail], cells[tail + 1]);

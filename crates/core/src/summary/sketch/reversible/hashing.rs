@@ -1,14 +1,19 @@
-//! Modular hashing: columns that are put together from hashes of a key's words.
+//! Modular hashing: columns composed of hashes of a key's words.
 //!
-//! Paper: Schweller et al., "Reversible sketches" (ToN 2007). A word is a byte of the mangled key;
-//! a table maps it to a few bits of the column, so that a column says something of each word, and
-//! [`search`] finds the keys again. This is why the columns are not cut from the digest, whose bits
-//! say nothing of a part of the key.
+//! Paper: Schweller et al., "Reversible sketches" (ToN 2007). A word is a byte of the mangled key.
+//! A table maps it to a few bits of the column, so that a column reveals something about each word,
+//! and [`search`] recovers the keys. The digest cannot be used, since its bits reveal nothing about
+//! a part of the key.
 //!
-//! A row hashes all four words of a 32-bit key, as in the paper. Of the eight words of a 64-bit key,
-//! row r hashes only the two (of over 65536 columns, three) from word r on, in a ring: with two bits
-//! for each of eight words, the first half of a key would rule out next to nothing, and the search
-//! would drown. Since the key is mangled first, two words of it spread as evenly as all.
+//! A row hashes all four words of a 32-bit key, as in the paper. Of the eight words of a 64-bit
+//! key, row r hashes only two (three with over 65536 columns) from word r on, cyclically. With two
+//! bits for each of eight words, the first half of a key would rule out next to nothing, and the
+//! search would take too long. Since the key is mangled first, two of its words spread as evenly as
+//! all.
+//!
+//! Mangling is an invertible map that makes any keys look random (on IP mangling in the paper).
+//! Without it, keys with words in common, such as the addresses of one network, would crowd into
+//! few columns, since words are hashed separately.
 //!
 //! [`search`]: super::search
 
@@ -21,63 +26,63 @@ use crate::summary::codec::{DecodeError, Number, Reader};
 use crate::summary::remix::remix;
 use crate::summary::{BuildError, Counter, Memory};
 
-/// Rows by modular hashing that there are at most.
+/// Largest number of rows with modular hashing.
 pub(crate) const MOST_ROWS: usize = 8;
 
-/// Rows by the digest that there are at most.
+/// Largest number of rows indexed by the digest.
 pub(crate) const MOST_VERIFY: usize = 4;
 
-/// A word has as many values.
+/// Number of values of a word.
 pub(crate) const BYTES: usize = 256;
 
-/// With more bits, the heavy columns would be too many to search.
+/// Largest number of columns. With more, there would be too many heavy columns to search.
 pub(crate) const MOST_COLUMNS: usize = 1 << 20;
 
-/// What `seed` is mixed with, so that the tables have nothing in common with the digest.
+/// Mixed into the seed, so that the tables have nothing in common with the digest.
 const SALT: u64 = 0x6d6f_6475_6c61_7221;
 
-/// The words of a batch's mangled keys.
+/// The words of the mangled keys of a batch.
 pub(crate) type Mangled = [[u8; 8]; BATCH_PACKETS];
 
 /// The hash functions of all rows.
 ///
-/// Memory in bytes: 256 for each word that each row reads, 4096 with 4 rows of a 32-bit key and with
-/// 8 rows of a 64-bit key. Cost for a packet: three multiplies, and for each row a look-up for each
-/// word it reads, in tables of the first-level cache; the digest, where a row is by it.
+/// Memory in bytes: 256 per row and word that it hashes; 4096 with 4 rows for 32-bit keys or 8 rows
+/// for 64-bit keys. Cost per packet: three multiplies; per row, a look-up for each word that it
+/// hashes, in tables that fit the first-level cache; and the digest, if a row is indexed by it.
 pub(crate) struct Modular {
     pub(crate) mangle: Mangle,
-    /// Words of a key.
+    /// Number of words of a key.
     pub(crate) words: usize,
-    /// Rows by modular hashing.
+    /// Number of rows with modular hashing.
     pub(crate) rows: usize,
-    /// Rows by the digest, after these.
+    /// Number of rows indexed by the digest, after the others.
     pub(crate) verify: usize,
-    /// Words that a row reads.
+    /// Number of words that a row hashes.
     window: usize,
     column_bits: u32,
-    /// For each row and each word that it reads, in the order of the words: the part of the column
-    /// that the word's 256 values have. Each part has equally many values.
+    /// For each row and each word that it hashes, in the order of the words: the bits of the column
+    /// for each of the word's 256 values. Every bit pattern has equally many values.
     parts: Zeroed<[u8; BYTES]>,
 }
 
-/// A word that a row reads.
+/// A word that a row hashes.
 #[derive(Clone, Copy)]
 pub(crate) struct Slot {
-    /// Which word of the key.
+    /// Index of the word in the key.
     pub(crate) word: usize,
-    /// Bits of the column that it decides.
+    /// Number of bits of the column that it decides.
     pub(crate) bits: u32,
-    /// Bits of the column below those.
+    /// Number of bits of the column below these.
     pub(crate) below: u32,
 }
 
-/// Words that a row of keys of `K` reads.
+/// Number of words of a key of `K` that a row hashes.
 pub(crate) fn window<K: FlowKey>(column_bits: u32) -> usize {
     if K::BYTES == 4 { 4 } else { column_bits.div_ceil(8).max(2) as usize }
 }
 
-/// The word number `slot` of the `window` that `row` reads, of `words`. The first word decides the
-/// highest bits of the column.
+/// The `slot`-th of the `window` words that `row` hashes, of `words` in all. The first word decides
+/// the highest bits of the column.
 fn slot(words: usize, window: usize, column_bits: u32, row: usize, slot: usize) -> Slot {
     let mut read = [0; 4];
     for (step, word) in read[..window].iter_mut().enumerate() {
@@ -89,8 +94,8 @@ fn slot(words: usize, window: usize, column_bits: u32, row: usize, slot: usize) 
     Slot { word: read[slot], bits: above - below, below }
 }
 
-/// The keys that share all columns with one, in the mean: those whose words all have the same parts,
-/// of which `verify` rows by the digest leave what chance does.
+/// Expected number of other keys that share all columns with a given key: all their words hash to
+/// the same bits. `verify` rows by the digest leave those that match by chance.
 pub(crate) fn false_keys<K: FlowKey>([rows, verify]: [usize; 2], columns: usize) -> f64 {
     let column_bits = columns.ilog2();
     let window = window::<K>(column_bits);
@@ -105,8 +110,8 @@ pub(crate) fn false_keys<K: FlowKey>([rows, verify]: [usize; 2], columns: usize)
 }
 
 impl Modular {
-    /// Tables for `rows` rows by modular hashing, beside `verify` rows by the digest, of `columns`
-    /// columns, a power of two.
+    /// Builds the tables of `rows` rows with modular hashing, beside `verify` rows by the digest,
+    /// of `columns` columns, a power of two.
     pub(crate) fn new<K: FlowKey>(
         rows: usize,
         verify: usize,
@@ -140,28 +145,28 @@ impl Modular {
         1 << self.column_bits
     }
 
-    /// Rows of both kinds.
+    /// Number of rows of both kinds.
     pub(crate) fn all_rows(&self) -> usize {
         self.rows + self.verify
     }
 
-    /// Numbers of rows and columns.
+    /// The numbers of rows with modular hashing, of rows by the digest, and of columns.
     pub(crate) fn shape(&self) -> [usize; 3] {
         [self.rows, self.verify, self.columns()]
     }
 
-    /// The word number `slot` that `row` reads.
+    /// The `slot`-th word that `row` hashes.
     fn slot(&self, row: usize, slot: usize) -> Slot {
         self::slot(self.words, self.window, self.column_bits, row, slot)
     }
 
-    /// The words that `row` reads, each with its table.
+    /// The words that `row` hashes, each with its table.
     pub(crate) fn slots(&self, row: usize) -> impl Iterator<Item = (Slot, &[u8; BYTES])> {
         let tables = &self.parts[row * self.window..][..self.window];
         tables.iter().enumerate().map(move |(slot, table)| (self.slot(row, slot), table))
     }
 
-    /// The places of a key in a matrix of all rows: its column in each of them.
+    /// The index of a key's counter in each row.
     pub(crate) fn places<K: FlowKey>(
         &self,
         key: &K,
@@ -178,7 +183,7 @@ impl Modular {
         })
     }
 
-    /// The column of a mangled key in a row by modular hashing.
+    /// The column of a mangled key in a row with modular hashing.
     fn column(&self, row: usize, mangled: u64) -> usize {
         self.slots(row).fold(0, |column, (slot, table)| {
             let word = (mangled >> (8 * slot.word)) as u8;
@@ -186,7 +191,7 @@ impl Modular {
         })
     }
 
-    /// Mangles a batch's keys into `out`, and digests them, where a row needs it.
+    /// Mangles the keys of a batch into `out`, and digests them if a row needs that.
     #[inline]
     pub(crate) fn prepare<K: FlowKey>(
         &self,
@@ -202,7 +207,7 @@ impl Modular {
         }
     }
 
-    /// Calls `each` with the number of every packet of a prepared batch, and its key's column in
+    /// Calls `each` with the index of every packet of a prepared batch and its key's column in
     /// `row`.
     #[inline(always)]
     pub(crate) fn columns_of<K: FlowKey>(
@@ -247,7 +252,7 @@ impl Modular {
     }
 }
 
-/// Reads the saved counters of all rows.
+/// Loads the counters of all rows.
 pub(crate) fn load_counters<C: Counter + Number>(
     from: &mut Reader<'_>,
     counters: &mut Zeroed<C>,
@@ -260,7 +265,7 @@ pub(crate) fn load_counters<C: Counter + Number>(
     Err(from.invalid("counters", counters.memory_bytes(), "one is above the total"))
 }
 
-/// The column of the row by the digest that has this number.
+/// The column in a row by the digest.
 #[inline(always)]
 fn by_digest(digest: u64, row: usize, mask: usize) -> usize {
     remix(digest, row as u64) as usize & mask
@@ -268,20 +273,20 @@ fn by_digest(digest: u64, row: usize, mask: usize) -> usize {
 
 const ROUNDS: usize = 3;
 
-/// A seeded permutation of the numbers of 32 or 64 bits that keys of 4 or 8 bytes are.
+/// A seeded permutation of the integers of 32 or 64 bits that keys of 4 or 8 bytes are.
 ///
-/// Each round adds a secret by exclusive or, multiplies by a secret odd number, which carries every
-/// bit to the higher half, and folds that half onto the lower one. Cost: three multiplies.
+/// Each round mixes in a secret by exclusive or, multiplies by a secret odd number, which carries
+/// every bit into the higher half, and folds that half onto the lower one. Cost: three multiplies.
 pub(crate) struct Mangle {
     half_bits: u32,
     mask: u64,
     add: [u64; ROUNDS],
     multiply: [u64; ROUNDS],
-    /// What undoes the multiplications.
+    /// The inverses of the multipliers.
     divide: [u64; ROUNDS],
 }
 
-/// The number that a key of at most 8 bytes is.
+/// A key of at most 8 bytes as an integer.
 #[inline(always)]
 pub(crate) fn number<K: FlowKey>(key: &K) -> u64 {
     let mut bytes = [0; 8];
@@ -291,7 +296,7 @@ pub(crate) fn number<K: FlowKey>(key: &K) -> u64 {
 }
 
 impl Mangle {
-    /// A permutation of the numbers of `bits` bits, 32 or 64.
+    /// A permutation of the integers of `bits` bits, 32 or 64.
     pub(crate) fn new(bits: u32, random: &mut Rng) -> Self {
         let mask = u64::MAX >> (64 - bits);
         let add = std::array::from_fn(|_| random.u64(..) & mask);
@@ -300,7 +305,7 @@ impl Mangle {
         Self { half_bits: bits / 2, mask, add, multiply, divide }
     }
 
-    /// The mangled number.
+    /// Mangles a number.
     #[inline(always)]
     pub(crate) fn apply(&self, mut number: u64) -> u64 {
         for round in 0..ROUNDS {
@@ -310,7 +315,7 @@ impl Mangle {
         number
     }
 
-    /// The number that was mangled.
+    /// Undoes [`Self::apply`].
     pub(crate) fn undo(&self, mut number: u64) -> u64 {
         for round in (0..ROUNDS).rev() {
             number ^= number >> self.half_bits;
@@ -320,8 +325,8 @@ impl Mangle {
     }
 }
 
-/// The inverse of an odd number modulo 2⁶⁴, by Newton's iteration: each step doubles the bits that
-/// are right, of which an odd number has three to begin with.
+/// The inverse of an odd number modulo 2⁶⁴, by Newton's iteration: each step doubles the correct
+/// bits, three at the start.
 fn inverse(odd: u64) -> u64 {
     (0..5).fold(odd, |x, _| x.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(x))))
 }
@@ -344,8 +349,8 @@ mod tests {
         }
     }
 
-    /// Of the 4096 addresses of a network, each byte of the mangled numbers takes every value about
-    /// 16 times: chi-square of 255 degrees of freedom, over 400 once in 10⁸ times for random ones.
+    /// Each byte of the mangled addresses of a network of 4096 takes every value about 16 times.
+    /// With 255 degrees of freedom, chi-square of random bytes exceeds 400 once in 10⁸ times.
     #[test]
     fn keys_of_one_network_spread_over_every_byte() {
         for (seed, bits) in (0..32).flat_map(|seed| [(seed, 32), (seed, 64)]) {

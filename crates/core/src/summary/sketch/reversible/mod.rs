@@ -1,9 +1,14 @@
-//! Reversible sketch: a K-ary sketch that names its heavy keys.
+//! Reversible sketch: a K-ary sketch that can name its heavy keys.
 //!
 //! Paper: Schweller et al., "Reversible sketches: enabling monitoring and analysis over high-speed
-//! data streams" (ToN 2007). Its columns come from modular hashing, so that the keys of heavy columns
-//! can be found from the counters alone: no key is kept anywhere. Further rows by the digest verify
-//! what is found, as the paper suggests.
+//! data streams" (ToN 2007). Columns come from modular hashing, so that the keys of heavy columns
+//! can be recovered from the counters alone; the sketch stores no keys. Further rows, indexed by
+//! the digest, verify recovered keys, as the paper suggests.
+//!
+//! Rows and columns are given as such, or by the wanted error. Errors are those of Count-Min, whose
+//! bounds hold for any rows of random columns (Cormode and Muthukrishnan, J. Algorithms 2005, §3):
+//! with e/ε columns and ln 1/δ rows, the smallest counter of a key is off by more than ε of the
+//! total weight with a chance of at most δ.
 
 mod answers;
 mod hashing;
@@ -30,12 +35,12 @@ pub(super) use search::{Heaviest, capacity, search};
 
 const NAME: &str = "reversible-sketch";
 
-/// Rows of counters of one measure: `C` is `u32` for packets, `u64` for bytes. Keys have 4 or 8
-/// bytes; longer ones cannot be recovered.
+/// A reversible sketch: `C` is `u32` for packets, `u64` for bytes. Keys have 4 or 8 bytes; longer
+/// ones cannot be recovered.
 struct ReversibleRows<K, C> {
     pub(super) digester: Digester,
     pub(super) modular: Modular,
-    /// Row by row: those by modular hashing, then those by the digest.
+    /// Row by row: first the rows with modular hashing, then those indexed by the digest.
     pub(super) counters: Zeroed<C>,
     pub(super) threshold: Threshold,
     pub(super) total: u64,
@@ -43,16 +48,34 @@ struct ReversibleRows<K, C> {
     key: PhantomData<K>,
 }
 
-/// The reversible sketch, as the catalog has it.
+/// A reversible sketch of `u32` counters for packets or `u64` counters for bytes.
 ///
-/// An estimate is the median over the rows of (C − N/w) / (1 − 1/w), never above the smallest counter.
-/// Keys over the threshold are recovered when they are asked for, in a second at most and some 300
-/// KB that are given back: the heaviest of them, about w × 2^(−32/5) of either sign by the default
-/// rows (776 of 65536 columns; of 64-bit keys w × 2^(−64/9), 474), beyond which sketches of this size
-/// cannot tell keys from chance.
+/// An estimate is the median over the rows of (C − N/w) / (1 − 1/w), and at most the smallest
+/// counter. Keys over the threshold are recovered on demand, in at most a second and some 300 KB of
+/// temporary memory. Recovered are the heaviest, about w × 2^(−32/5) of either sign with the
+/// default rows (776 with 65536 columns; for 64-bit keys w × 2^(−64/9), or 474). Beyond that, a
+/// sketch of this size cannot tell keys from chance.
 ///
-/// Cost: a counter a row, as of any sketch, the digest, and the look-ups of its hashing of words. Memory in
-/// bytes: `(rows + verify) × columns × size_of::<C>()`, and the tables of its hashing of words.
+/// Cost: the digest, the table look-ups of modular hashing, and a counter per row. Memory in bytes:
+/// `(rows + verify) × columns × size_of::<C>()`, and the tables of modular hashing.
+///
+/// ```
+/// use flowgauge_core::batch::Batch;
+/// use flowgauge_core::catalog;
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::summary::Options;
+///
+/// let mut sketch = catalog::build::<Key4>("reversible-sketch", &Options::new(1 << 20, 1)).unwrap();
+/// let mut batch = Batch::new();
+/// for _ in 0..100 {
+///     batch.push(Key4::from_canonical(&[192, 0, 2, 1]).unwrap(), 1500, 0);
+/// }
+/// sketch.ingest(&mut batch);
+/// // The sketch stores no key: this one is recovered from the counters.
+/// let mut heavy = Vec::new();
+/// sketch.answers().candidates().unwrap().for_each(&mut |key, _| heavy.push(key));
+/// assert!(heavy.iter().any(|key| key.as_bytes() == [192, 0, 2, 1]));
+/// ```
 pub struct ReversibleSketch;
 
 impl Describe for ReversibleSketch {
@@ -109,7 +132,7 @@ impl<K: FlowKey, C: Unsigned> ReversibleRows<K, C> {
     fn from_options(options: &Options) -> Result<Self, BuildError> {
         let (parameters, memory_bytes) = (&options.parameters, options.memory_bytes);
         let [rows, verify] = rows::<K>(parameters)?;
-        // The tasks get the cells, and beside them the total and the noise.
+        // Besides the cells, the tasks get the total and the noise.
         let memory_bytes = memory_bytes.saturating_sub(2 * options.task_bytes_per_cell);
         let column_bytes = (rows + verify) * (size_of::<C>() + options.task_bytes_per_cell);
         let columns = columns::<K>(parameters, memory_bytes, rows, column_bytes)?;
@@ -118,11 +141,10 @@ impl<K: FlowKey, C: Unsigned> ReversibleRows<K, C> {
         Self::new(rows, verify, columns, options.threshold, options.digester, &options.memory)
     }
 
-    /// Reserves `rows` rows by modular hashing (as the catalog allows for the key) and `verify` rows
-    /// by the digest, of `columns` counters, a power of two.
+    /// Reserves `rows` rows with modular hashing (as the catalog allows for the key) and `verify`
+    /// rows indexed by the digest, of `columns` counters each, a power of two.
     ///
-    /// # Errors
-    /// When the memory does not suffice.
+    /// # Errors When the memory does not suffice.
     pub(super) fn new(
         rows: usize,
         verify: usize,
@@ -142,15 +164,16 @@ impl<K: FlowKey, C: Unsigned> ReversibleRows<K, C> {
         })
     }
 
-    /// The place of a key's counter in each row.
+    /// The index of a key's counter in each row.
     pub(super) fn places(&self, key: &K) -> impl Iterator<Item = usize> {
         self.modular.places(key, &self.digester)
     }
 }
 
 impl<K: FlowKey, C: Unsigned> ReversibleRows<K, C> {
-    /// Row by row: the tables of one row stay in the first-level cache, and its counters are asked for
-    /// while the columns of the batch are worked out. Counters may be `FULL`, or surely are not.
+    /// Counts a batch row by row. The tables of one row stay in the first-level cache, and its
+    /// counters are prefetched while the columns of the batch are computed. The counters may be
+    /// `FULL`.
     fn count<const FULL: bool>(&mut self, batch: &Batch<K>, mangled: &Mangled) {
         let (weights, mut columns) = (C::column(batch), [0; BATCH_PACKETS]);
         for (row, counters) in self.counters.chunks_exact_mut(self.modular.columns()).enumerate() {
@@ -173,7 +196,7 @@ impl<K: FlowKey, C: Unsigned> Ingest<K> for ReversibleRows<K, C> {
         let mut mangled = [[0; 8]; BATCH_PACKETS];
         self.modular.prepare(batch, &self.digester, &mut mangled);
         self.total = self.total.saturating_add(C::sum(C::column(batch)));
-        // No counter holds more than the weight of all packets.
+        // No counter exceeds the weight of all packets.
         if self.total < <C as Cell>::MOST {
             self.count::<false>(batch, &mangled);
         } else {
@@ -232,35 +255,35 @@ impl<K: FlowKey, C: Unsigned> Summary<K> for ReversibleRows<K, C> {
     }
 }
 
-/// The error of a size that is wanted.
+/// The parameter for the wanted error of a size.
 pub(super) const EPSILON: Parameter = Parameter {
     name: "epsilon",
     help: "instead of columns: the error of a size as a share of the total weight; columns = e / \
            epsilon, rounded up to a power of two",
 };
 
-/// The chance of a larger one.
+/// The parameter for the chance of a larger error.
 pub(super) const DELTA: Parameter = Parameter {
     name: "delta",
     help: "instead of rows and verify: the probability of a larger error; rows + verify = ln (1 \
            / delta), rounded up, at least the default",
 };
 
-/// Bytes of a key that is recovered, at most.
+/// Longest key that can be recovered, in bytes.
 const MOST_BYTES: usize = 8;
 
-/// Whether keys of type `K` can be recovered: for others no code is compiled.
+/// Whether keys of type `K` can be recovered; for others no code is compiled.
 pub(crate) const fn recovers<K: FlowKey>() -> bool {
     K::BYTES <= MOST_BYTES
 }
 
-/// Whether keys of these options can be recovered.
+/// Fails if keys of these options cannot be recovered.
 pub(super) fn fits(options: &Options, algorithm: &'static str) -> Result<(), BuildError> {
     let bytes = options.digester.key_bytes();
     if bytes <= MOST_BYTES { Ok(()) } else { Err(too_long(bytes, algorithm)) }
 }
 
-/// Why others cannot.
+/// The error for keys that are too long.
 pub(super) fn too_long(bytes: usize, algorithm: &'static str) -> BuildError {
     let reason = format!(
         "keys of {bytes} bytes are too long to be recovered from columns; keys of 4 or 8 bytes can \
@@ -270,9 +293,9 @@ pub(super) fn too_long(bytes: usize, algorithm: &'static str) -> BuildError {
     BuildErrorKind::Unfit { algorithm, reason }.into()
 }
 
-/// The rows by modular hashing and by the digest that the parameters give, or else as few as keys of
-/// `K` can be recovered from and one. All eight pairs of neighbouring words of a 64-bit key have a row;
-/// a ninth would repeat one of them.
+/// The number of rows with modular hashing and of rows indexed by the digest. The default is the
+/// fewest rows from which keys of `K` can be recovered, and one row by the digest. Of a 64-bit key,
+/// each of the eight pairs of neighbouring words has a row; a ninth would repeat one of them.
 pub(super) fn rows<K: FlowKey>(parameters: &Parameters) -> Result<[usize; 2], BuildError> {
     let fewest = if K::BYTES == 4 { 4 } else { MOST_ROWS };
     parameters.exclusive("delta", &["rows", "verify"])?;
@@ -282,7 +305,7 @@ pub(super) fn rows<K: FlowKey>(parameters: &Parameters) -> Result<[usize; 2], Bu
             let most = MOST_ROWS + MOST_VERIFY;
             return Err(out_of_range(parameters, "delta", format!("large enough for {most} rows")));
         }
-        // Those by the digest cost less, and tell true keys from others.
+        // Rows by the digest cost less, and tell true keys from false ones.
         let verify = all_rows.saturating_sub(fewest).clamp(1, MOST_VERIFY);
         return Ok([fewest.max(all_rows.saturating_sub(verify)), verify]);
     }
@@ -291,8 +314,8 @@ pub(super) fn rows<K: FlowKey>(parameters: &Parameters) -> Result<[usize; 2], Bu
     Ok([rows.map_or(fewest, |rows| rows as usize), verify as usize])
 }
 
-/// The columns that the parameters give, or else as many as fit into `memory_bytes` with
-/// `column_bytes` each and the tables of `rows` rows.
+/// The number of columns by the parameters, or else as many as fit into `memory_bytes` at
+/// `column_bytes` each, beside the tables of `rows` rows.
 pub(super) fn columns<K: FlowKey>(
     parameters: &Parameters,
     memory_bytes: usize,
@@ -318,12 +341,12 @@ pub(super) fn columns<K: FlowKey>(
     Ok(columns)
 }
 
-/// Bytes of the tables of `rows` rows, however many columns there are.
+/// Bytes of the tables of `rows` rows with the largest number of columns.
 fn table_bytes<K: FlowKey>(rows: usize) -> usize {
     rows * window::<K>(MOST_COLUMNS.ilog2()) * BYTES
 }
 
-/// Refuses so few columns that, in the mean, more than one wrong key is recovered with a heavy key.
+/// Fails if there are so few columns that a heavy key brings more than one false key on average.
 pub(super) fn check<K: FlowKey>(
     parameters: &Parameters,
     rows: [usize; 2],

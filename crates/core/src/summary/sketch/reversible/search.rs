@@ -1,34 +1,35 @@
-//! Keys from columns: the search that makes a sketch reversible.
+//! The search that recovers keys from heavy columns.
 //!
-//! Paper: Schweller et al., "Reversible sketches" (ToN 2007), on reverse hashing. A key is heavy
-//! only if its column is heavy in every row. Word by word, the search keeps the beginnings of keys
-//! for which every row still has a heavy column that fits.
+//! Paper: Schweller et al., "Reversible sketches" (ToN 2007), on reverse hashing. A key can be
+//! heavy only if its column is heavy in every row. The search goes word by word and keeps those
+//! prefixes of keys for which every row still has a matching heavy column.
 //!
-//! Of n heavy columns among w in each of d rows, about |U| × (n/w)^d keys fit by chance, U being all
-//! keys. So each row names only its heaviest columns, as many as leave about one such key
-//! ([`capacity`]), which also bounds the time; what is left out is counted. Cells that were made to
-//! defeat this end the search after [`MOST_STEPS`] steps.
+//! With n heavy columns among w in each of d rows, about |U| × (n/w)^d keys match by chance, where
+//! U is the set of all keys. So each row contributes only its heaviest columns, as many as leave
+//! about one key by chance ([`capacity`]), which also bounds the time. Columns left out are
+//! counted. If cells were crafted to defeat this, the search gives up after [`MOST_STEPS`] steps.
 
 use super::hashing::{BYTES, MOST_ROWS, Modular};
 
-/// Beginnings of keys that a search follows; with random columns within [`capacity`] no search
-/// comes near. About a second; fewer where the columns are too few to tell keys apart.
+/// Largest number of prefixes that a search follows, which takes about a second; it is smaller if
+/// there are too few columns to tell keys apart. With random columns within [`capacity`], no search
+/// comes near.
 const MOST_STEPS: usize = 1 << 21;
 const STEPS_PER_COLUMN: usize = 512;
 
-/// Which of the 256 values a word may have.
+/// The set of values that a word may have.
 type ByteSet = [u64; BYTES / 64];
 
-/// Heavy columns that each row may name.
+/// Largest number of heavy columns that a row contributes.
 pub(crate) fn capacity(modular: &Modular) -> usize {
     let columns = modular.columns() as f64;
     let bits_per_row = (8 * modular.words) as f64 / modular.all_rows() as f64;
     let by_chance = columns * f64::exp2(-bits_per_row);
-    // More of them leave too many beginnings in the middle of a search.
+    // More would leave too many prefixes in the middle of a search.
     by_chance.min(columns / 64.0).max(1.0) as usize
 }
 
-/// The heaviest columns of a row, at most `most` of them, in at most twice that memory.
+/// The `most` heaviest columns of a row, in at most twice their memory.
 pub(crate) struct Heaviest {
     most: usize,
     columns: Vec<(f64, u32)>,
@@ -56,7 +57,7 @@ impl Heaviest {
         }
     }
 
-    /// The columns in their order, and how many were left out.
+    /// The sorted columns, and how many were left out.
     pub(crate) fn into_columns(mut self) -> (Vec<u32>, u64) {
         self.shrink();
         let mut columns: Vec<u32> = self.columns.iter().map(|(_, column)| *column).collect();
@@ -65,8 +66,8 @@ impl Heaviest {
     }
 }
 
-/// Visits every key whose columns are all among `heavy`, which has the sorted heavy columns of each
-/// row; returns how often the search was given up, 0 or 1.
+/// Visits every key whose columns are all in `heavy`, the sorted heavy columns of each row. Returns
+/// how often the search was given up, 0 or 1.
 pub(crate) fn search(modular: &Modular, heavy: &[Vec<u32>], visit: &mut dyn FnMut(u64)) -> u64 {
     let mut ranges = [(0, 0); MOST_ROWS];
     for (range, columns) in ranges.iter_mut().zip(heavy) {
@@ -90,18 +91,18 @@ pub(crate) fn search(modular: &Modular, heavy: &[Vec<u32>], visit: &mut dyn FnMu
     u64::from(search.steps_left == 0)
 }
 
-/// A row that reads the word in hand.
+/// The part of a row's columns that one word of a key decides.
 struct WordTable<'a> {
     row: usize,
-    /// Its heavy columns, sorted. The columns that fit a beginning stand together, since earlier
+    /// The row's heavy columns, sorted. Columns that match a prefix are adjacent, since earlier
     /// words decide higher bits.
     columns: &'a [u32],
-    /// Where the word's part of a column is.
+    /// Position of the word's bits in a column.
     below: u32,
     mask: u32,
-    /// The part that each value of the word has.
+    /// The word's bits of a column, for each value of the word.
     part_of: &'a [u8; BYTES],
-    /// The values of the word that have each part.
+    /// The values of the word, for each value of its bits.
     words: Vec<ByteSet>,
 }
 
@@ -110,7 +111,7 @@ impl WordTable<'_> {
         column >> self.below & self.mask
     }
 
-    /// The values that the word may have, of the columns in this range.
+    /// The values of the word that match columns in this range.
     fn possible(&self, (start, end): (usize, usize)) -> ByteSet {
         let mut columns = &self.columns[start..end];
         let mut possible = ByteSet::default();
@@ -124,7 +125,7 @@ impl WordTable<'_> {
         possible
     }
 
-    /// The columns of this range that a value of the word leaves.
+    /// The columns of this range that match a value of the word.
     fn narrow(&self, (start, end): (usize, usize), word: usize) -> (usize, usize) {
         let columns = &self.columns[start..end];
         let part = u32::from(self.part_of[word]);
@@ -136,14 +137,14 @@ impl WordTable<'_> {
 
 struct Search<'a> {
     modular: &'a Modular,
-    /// For each word, the rows that read it.
+    /// For each word, a table of each row that hashes it.
     tables: Vec<Vec<WordTable<'a>>>,
     steps_left: usize,
     visit: &'a mut dyn FnMut(u64),
 }
 
 impl Search<'_> {
-    /// Follows a beginning of `word` words, for which `ranges` has the fitting columns of each row.
+    /// Follows a prefix of `word` words, for which `ranges` has the matching columns of each row.
     fn follow(&mut self, word: usize, mangled: u64, ranges: &[(usize, usize); MOST_ROWS]) {
         if word == self.modular.words {
             (self.visit)(self.modular.mangle.undo(mangled));
