@@ -1,22 +1,21 @@
-//! What a FlowRadar answers from the flows that it decodes.
+//! Answers of a FlowRadar from its decoded flows.
 //!
-//! Which flows stay undecoded depends on their hashes alone: the decoded ones are a fair sample of
-//! all. Estimates for the whole are made from them, and bounds from what is known of the others:
-//! their number and their weight. Whoever wants exact flows gets those whose size is certain, and
-//! everything else as untracked, as from a table that was full.
+//! Which flows stay undecoded depends on their hashes alone, so the decoded ones are a fair sample.
+//! Estimates of totals are made from them, with bounds from the number and weight of the others.
+//! Exact flows are those whose size is certain; everything else is untracked, as with a full table.
 
 use std::collections::BTreeMap;
 
-use super::RadarCells;
+use super::Radar;
 use super::cells::Shape;
 use crate::key::{CanonicalKey, FlowKey};
 use crate::summary::{Answers, Candidates, Estimate, Flows, SizeEstimate, SizeQuery};
 use crate::terms::{Measure, Size};
 
-/// That the number of flows which the filter missed is below its bound.
+/// Confidence of the bound on flows missed by the filter.
 const CONFIDENCE: f64 = 0.99;
 
-/// A size and its bounds.
+/// A size with its bounds.
 #[derive(Clone, Copy)]
 struct Span {
     low: Size,
@@ -25,7 +24,7 @@ struct Span {
 }
 
 impl Span {
-    /// From `low` to `high`, near `value`.
+    /// The span from `low` to `high`, with `value` clamped into it.
     fn clamped(low: Size, value: Size, high: Size) -> Self {
         let (packets, bytes) = (high.packets.max(low.packets), high.bytes.max(low.bytes));
         let value = Size {
@@ -36,12 +35,12 @@ impl Span {
     }
 }
 
-/// What is known of the flows beside the decoded ones.
+/// What is known about the flows that were not decoded.
 struct Rest {
-    /// Weight that is in no decoded flow, as far as their sizes are known, and at most.
+    /// Weight outside of the decoded flows: by their estimated sizes, and at most.
     value: Size,
     most: Size,
-    /// Number of flows that the filter missed, as expected, and at most.
+    /// Number of flows that the filter missed: expected, and at most.
     missed: f64,
     missed_at_most: f64,
 }
@@ -50,13 +49,13 @@ fn minus(a: Size, b: Size) -> Size {
     Size { packets: a.packets.saturating_sub(b.packets), bytes: a.bytes.saturating_sub(b.bytes) }
 }
 
-/// f log₂ f, which is 0 at 0.
+/// f log₂ f, or 0 for f = 0.
 fn weight_log(weight: f64) -> f64 {
     if weight > 0.0 { weight * weight.log2() } else { 0.0 }
 }
 
-impl<K: FlowKey> RadarCells<K> {
-    /// The size of the flow that a cell names.
+impl<K: FlowKey> Radar<K> {
+    /// The size of the flow that a cell gave.
     fn span(&self, cell: usize) -> Span {
         let decoded = self.decoded();
         let (key, size) = decoded.flow(cell);
@@ -70,7 +69,7 @@ impl<K: FlowKey> RadarCells<K> {
         Span::clamped(low, size, most + self.saturated)
     }
 
-    /// The size of a flow that no cell names.
+    /// The size of a flow that was not decoded.
     fn span_of_undecoded(&self, digest: u64) -> Span {
         let nothing = Size::default();
         if !self.filter.holds(Shape::filter_word(digest)) {
@@ -108,14 +107,14 @@ impl<K: FlowKey> RadarCells<K> {
         let value = minus(self.total, values) + self.untracked;
         let most = minus(self.total, lows) + self.untracked + self.saturated;
         let missed = self.missed();
-        // Mean and variance of a sum of rare events agree.
+        // The mean and the variance of a sum of rare events are equal.
         let missed_at_most = (missed + 4.0 * missed.sqrt() + 4.0 + self.untracked.packets as f64)
             .min(most.packets as f64);
         Rest { value, most, missed: missed.min(missed_at_most), missed_at_most }
     }
 
-    /// Expected number of flows that the filter took for known ones: its rate of false positives,
-    /// which is known now, grew with the entered flows as that of a filter without blocks.
+    /// Expected number of flows that were false positives of the filter. The rate at the end is
+    /// known; it grew with the flows as that of a filter without blocks does.
     fn missed(&self) -> f64 {
         const STEPS: u32 = 64;
         let entered = self.decoded().len() as f64 + self.decoded().undecoded as f64;
@@ -132,13 +131,13 @@ impl<K: FlowKey> RadarCells<K> {
         (0..STEPS).map(step).sum::<f64>() / f64::from(STEPS) * entered
     }
 
-    /// Bounds that hold always where every flow is known.
+    /// The confidence; `None` (certain) if every flow is known.
     fn confidence(&self) -> Option<f64> {
         (!self.decoded().is_exact()).then_some(CONFIDENCE)
     }
 }
 
-/// The least of each measure.
+/// The minimum in each measure.
 fn least(sizes: impl Iterator<Item = Size>) -> Size {
     let most = Size { packets: u64::MAX, bytes: u64::MAX };
     sizes.fold(most, |least, size| Size {
@@ -147,8 +146,8 @@ fn least(sizes: impl Iterator<Item = Size>) -> Size {
     })
 }
 
-impl<K: FlowKey> Answers for RadarCells<K> {
-    /// What is not in a flow of certain size.
+impl<K: FlowKey> Answers for Radar<K> {
+    /// Everything outside of flows of certain size.
     fn untracked(&self) -> Size {
         minus(self.total, self.decoded().certain_size()) + self.untracked
     }
@@ -157,8 +156,8 @@ impl<K: FlowKey> Answers for RadarCells<K> {
         self.saturated
     }
 
-    /// Those whose size is certain: all of them in most epochs, and a fair sample of all in one that
-    /// has too many. The others are among the candidates, or untracked altogether.
+    /// Flows of certain size: all of them in most epochs, a fair sample if there are too many.
+    /// Others are candidates, or untracked.
     fn flows(&self) -> Option<&dyn Flows> {
         Some(self)
     }
@@ -175,7 +174,7 @@ impl<K: FlowKey> Answers for RadarCells<K> {
         let (decoded, rest) = (self.decoded(), self.rest());
         let entered = decoded.len() as f64 + decoded.undecoded as f64;
         Some(Estimate {
-            // Refused packets may all be of one flow.
+            // Refused packets may all belong to one flow.
             value: if decoded.is_exact() { entered } else { entered + rest.missed },
             low: entered,
             high: entered + rest.missed_at_most,
@@ -196,7 +195,7 @@ impl<K: FlowKey> Answers for RadarCells<K> {
         let rest = self.rest();
         let others = rest.value.by(by) as f64;
         if others > 0.0 {
-            // Least where all have the same size, most where one has everything.
+            // Smallest if all have the same size, largest if one has everything.
             let flows = self.decoded().undecoded as f64 + rest.missed_at_most.max(1.0);
             let least = others * (others / flows).max(1.0).log2();
             let most = weight_log(rest.most.by(by) as f64);
@@ -218,7 +217,7 @@ impl<K: FlowKey> Answers for RadarCells<K> {
         let most = self.rest().most.packets;
         let all = decoded.len() as f64 + decoded.undecoded as f64;
         let scale = all / (decoded.len() as f64).max(1.0);
-        // Flows of each size: certain ones, and all.
+        // Number of flows of each size: certain, and all.
         let mut bins: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
         for cell in decoded.cells() {
             let bin = bins.entry(self.span(cell).value.packets).or_default();
@@ -234,7 +233,7 @@ impl<K: FlowKey> Answers for RadarCells<K> {
     }
 }
 
-impl<K: FlowKey> Flows for RadarCells<K> {
+impl<K: FlowKey> Flows for Radar<K> {
     fn len(&self) -> usize {
         self.decoded().certain()
     }
@@ -255,7 +254,7 @@ impl<K: FlowKey> Flows for RadarCells<K> {
     }
 }
 
-impl<K: FlowKey> Candidates for RadarCells<K> {
+impl<K: FlowKey> Candidates for Radar<K> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
         for cell in self.decoded().cells() {
             let (Span { low, value, high }, (key, _)) =
@@ -265,13 +264,13 @@ impl<K: FlowKey> Candidates for RadarCells<K> {
         }
     }
 
-    /// Flows that stayed undecoded.
+    /// Number of flows that were not decoded.
     fn overflow(&self) -> u64 {
         self.decoded().undecoded
     }
 }
 
-impl<K: FlowKey> SizeQuery for RadarCells<K> {
+impl<K: FlowKey> SizeQuery for Radar<K> {
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
         let Some(key) = K::matching(key, &self.digester) else {
             return SizeEstimate::exact(Size::default());

@@ -1,11 +1,12 @@
-//! The invertible lookup table, and the Bloom filter before it.
+//! The invertible lookup table, and the Bloom filter in front of it.
 //!
-//! What every packet changes is a word of its own, apart from what only a flow's first packet
-//! changes: eight cells share a cache line, and none is in two.
+//! In memory, the part of a cell that every packet changes is a word of its own, apart from the
+//! part that only a flow's first packet changes. Eight cells share a cache line, and none spans
+//! two.
 //!
-//! Idea: Putze, Sanders, Singler, "Cache-, hash- and space-efficient Bloom filters" (WEA 2007), §3.
-//! With 57 bits a key and 4 hashes, a key in 28,000 is taken for one that was there, 1.7 times as
-//! many as with bits all over the filter.
+//! The filter's bits of a key are in one cache line (Putze, Sanders, Singler, "Cache-, hash- and
+//! space-efficient Bloom filters", WEA 2007, §3). With 57 bits per key and 4 hashes, its rate of
+//! false positives is 1 in 28,000, 1.7 times that of a filter with bits anywhere.
 
 use std::slice;
 
@@ -19,18 +20,18 @@ use crate::summary::remix::remix;
 use crate::summary::{BuildError, Memory};
 use crate::terms::Size;
 
-/// Hashes at most: the cells of a flow, and its bits in the filter.
+/// Largest number of hashes: the cells of a flow, and its bits in the filter.
 pub(super) const MOST_HASHES: usize = 5;
 
-/// The word of a digest that the filter takes: no cell depends on it.
+/// The word of a digest that selects bits of the filter. No cell depends on it.
 pub(super) const FILTER_WORD: u64 = MOST_HASHES as u64;
 
-/// Flows that a cell can count.
+/// Largest number of flows in a cell.
 pub(super) const MOST_FLOWS: u64 = u16::MAX as u64;
-/// Bytes that a cell can count: 48 bits, 256 TiB.
+/// Largest number of bytes in a cell: 48 bits, 256 TiB.
 pub(super) const MOST_BYTES: u64 = (1 << 48) - 1;
 
-/// The sum of its flows.
+/// A cell: the sum of its flows.
 #[derive(Clone, Copy)]
 pub(super) struct Cell<K> {
     /// Exclusive or of the keys.
@@ -42,7 +43,7 @@ pub(super) struct Cell<K> {
 
 /// Exclusive or, in place.
 #[inline(always)]
-pub(super) fn mix<K: FlowKey>(key: &mut K, other: &K) {
+pub(super) fn xor<K: FlowKey>(key: &mut K, other: &K) {
     // Keys are whole words.
     let words: &mut [u32] = cast_slice_mut(slice::from_mut(key));
     for (word, other) in words.iter_mut().zip(cast_slice::<K, u32>(slice::from_ref(other))) {
@@ -63,7 +64,7 @@ impl<K: FlowKey> Cell<K> {
         Size { packets: u64::from(self.packets), bytes: self.bytes() }
     }
 
-    /// Counts a packet, or several; there is room.
+    /// Adds packets, for which there must be room.
     pub(super) fn count(&mut self, packets: u32, bytes: u64) {
         self.packets = self.packets.wrapping_add(packets);
         self.tally = self.tally.wrapping_add(bytes);
@@ -75,41 +76,41 @@ impl<K: FlowKey> Cell<K> {
             && self.bytes().checked_add(bytes).is_some_and(|sum| sum <= MOST_BYTES)
     }
 
-    /// Takes a key out again, and leaves its packets.
-    pub(super) fn leave(&mut self, key: &K) {
-        mix(&mut self.key, key);
+    /// Removes a key, but not its packets.
+    pub(super) fn remove_key(&mut self, key: &K) {
+        xor(&mut self.key, key);
         self.tally = self.tally.saturating_sub(1 << 48).max(self.bytes());
     }
 
-    /// Takes a size out, which wraps where an error had made it too large.
-    pub(super) fn discount(&mut self, size: Size) {
+    /// Subtracts a size, and wraps if an error made the size too large.
+    pub(super) fn remove_size(&mut self, size: Size) {
         self.packets = self.packets.wrapping_sub(size.packets as u32);
         let bytes = self.bytes().wrapping_sub(size.bytes) & MOST_BYTES;
         self.tally = self.tally & !MOST_BYTES | bytes;
     }
 
-    /// Whether the sums of two cells fit into one.
-    pub(super) fn takes(&self, other: &Self) -> bool {
+    /// Whether the sum of two cells fits into one.
+    pub(super) fn has_room_for(&self, other: &Self) -> bool {
         self.has_room(other.packets, other.bytes()) && self.flows() + other.flows() <= MOST_FLOWS
     }
 
-    /// Adds another cell, which it [takes](Self::takes).
+    /// Adds another cell that it [has room for](Self::has_room_for).
     pub(super) fn add(&mut self, other: &Self) {
-        mix(&mut self.key, &other.key);
+        xor(&mut self.key, &other.key);
         self.count(other.packets, other.tally);
     }
 
-    /// Whether nothing is in it.
+    /// Whether the cell is empty.
     pub(super) fn is_zero(&self) -> bool {
         self.packets == 0 && self.tally == 0 && self.key == K::zeroed()
     }
 }
 
-/// Each hash has a part of the cells to itself, so that the cells of a flow are distinct.
+/// The cells of a flow: one in the part of each hash, so that they are distinct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     pub(super) hashes: usize,
-    /// Cells of each hash.
+    /// Number of cells per hash.
     pub(super) part: usize,
 }
 
@@ -118,14 +119,14 @@ impl Shape {
         self.hashes * self.part
     }
 
-    /// The cell of a flow in part number `hash`.
+    /// The cell of a flow in the part of `hash`.
     #[inline(always)]
     pub(super) fn cell(self, digest: u64, hash: usize) -> usize {
         self.place(remix(digest, hash as u64 / 2), hash)
     }
 
-    /// The cell in part number `hash` of a flow whose word for this hash, and for the one beside
-    /// it, is `word`.
+    /// The cell in the part of `hash` of a flow, where `word` is the flow's word for this hash and
+    /// the neighbouring one.
     #[inline(always)]
     pub(super) fn place(self, word: u64, hash: usize) -> usize {
         let half = if hash.is_multiple_of(2) { word >> 32 } else { word & 0xffff_ffff };
@@ -138,27 +139,27 @@ impl Shape {
         (0..self.hashes).map(move |hash| self.cell(digest, hash))
     }
 
-    /// What the filter knows a flow by.
+    /// The word of a flow in the filter.
     #[inline(always)]
     pub(super) fn filter_word(digest: u64) -> u64 {
         remix(digest, FILTER_WORD)
     }
 }
 
-/// What the first packet of a flow changes.
+/// The part of a cell that only the first packet of a flow changes, but for carries.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C, packed)]
 struct Entered<K> {
     /// Exclusive or of the keys.
     key: K,
-    /// The number of flows in the high 16 bits; in the low ones, what bytes did not fit into
-    /// [`Cells::counts`].
+    /// The number of flows in the high 16 bits, and the bytes that exceed [`Cells::counts`] in the
+    /// low ones.
     tally: u32,
 }
 
-/// Cells by their numbers.
+/// The cells in memory.
 pub(super) struct Cells<K> {
-    /// The low 32 bits of the number of bytes in the high half, packets in the low half.
+    /// The low 32 bits of the bytes in the high half, packets in the low half.
     counts: Zeroed<u64>,
     entered: Zeroed<Entered<K>>,
 }
@@ -209,25 +210,25 @@ impl<K: FlowKey> Cells<K> {
         u64::from(self.entered[at].tally >> 16)
     }
 
-    /// The first `bytes` bytes of the keys' sum.
+    /// The first `bytes` bytes of the sum of keys.
     pub(super) fn canonical(&self, at: usize, bytes: usize) -> &[u8] {
         &bytes_of(&self.entered[at])[..bytes]
     }
 
-    /// Asks for what [`Self::count`] changes.
+    /// Prefetches what [`Self::count`] changes.
     #[inline(always)]
     pub(super) fn prefetch_counts(&self, at: usize) {
         prefetch(&self.counts, at);
     }
 
-    /// Asks for what [`Self::enter`] changes.
+    /// Prefetches what [`Self::enter`] changes.
     #[inline(always)]
     pub(super) fn prefetch_entered(&self, at: usize) {
         prefetch(&self.entered, at);
     }
 
-    /// Counts rows of packets and of bytes, fewer than 2³² in a row, in their places, of which each
-    /// hash says one for each row. There is room.
+    /// Adds packets and bytes, fewer than 2³² per row, to the cells in `places`, which has one for
+    /// each hash and row. There must be room.
     #[inline(always)]
     pub(super) fn count<const HASHES: usize>(
         &mut self,
@@ -236,7 +237,7 @@ impl<K: FlowKey> Cells<K> {
         bytes: &[u64],
     ) {
         let (counts, entered) = (&mut self.counts[..], &mut self.entered[..]);
-        // A bound that the compiler sees, for all columns at once.
+        // A bound that the compiler sees for all columns at once.
         for i in 0..packets.len().min(bytes.len()).min(BATCH_PACKETS) {
             let size = bytes[i] << 32 | u64::from(packets[i]);
             for places in places {
@@ -251,12 +252,12 @@ impl<K: FlowKey> Cells<K> {
         }
     }
 
-    /// Adds the key of a new flow where there is room; returns the number of flows.
+    /// Adds the key of a new flow, for which there must be room; returns the number of flows.
     #[inline(always)]
     pub(super) fn enter(&mut self, at: usize, key: &K) -> u32 {
         let mut cell = self.entered[at];
         let mut sum = cell.key;
-        mix(&mut sum, key);
+        xor(&mut sum, key);
         cell.key = sum;
         cell.tally = cell.tally.wrapping_add(1 << 16);
         self.entered[at] = cell;
@@ -284,14 +285,14 @@ type Line = [u64; 8];
 /// Bytes of a line.
 pub(super) const LINE_BYTES: usize = size_of::<Line>();
 
-/// A set of keys that never forgets one, and sometimes takes a key for another. Each key is a word
-/// of its digest: the high bits say the line, 9 low bits for each hash a bit of it.
+/// A blocked Bloom filter. A key is a word of its digest: the high bits select the line, 9 low bits
+/// per hash select a bit of it.
 pub(super) struct BlockedBloom {
     lines: Zeroed<Line>,
     hashes: usize,
 }
 
-/// Word and mask of the bit that hash number `hash` means.
+/// Index and mask of the bit for hash number `hash`.
 #[inline(always)]
 fn bit(word: u64, hash: usize) -> (usize, u64) {
     let bits = word >> (9 * hash);
@@ -311,18 +312,17 @@ impl BlockedBloom {
         ((u128::from(word) * self.lines.len() as u128) >> 64) as usize
     }
 
-    /// Asks for a line.
+    /// Prefetches a line.
     #[inline(always)]
     pub(super) fn prefetch(&self, line: usize) {
         prefetch(&self.lines, line);
     }
 
-    /// [`Self::holds`] a key whose line is known, and with as many hashes as the filter was made
-    /// for.
+    /// [`Self::holds`] for a key with a known line, and with the number of hashes as a constant.
     #[inline(always)]
     pub(super) fn line_seems_to_hold<const HASHES: usize>(&self, line: usize, word: u64) -> bool {
         let line = &self.lines[line];
-        // All bits are looked at: where a search ends cannot be predicted.
+        // Reads all bits: an early exit could not be predicted.
         let held = |held: u64, hash| {
             let bits = word >> (9 * hash);
             held & line[(bits >> 6) as usize & 7] >> (bits & 63)
@@ -330,7 +330,7 @@ impl BlockedBloom {
         (0..HASHES).fold(1, held) != 0
     }
 
-    /// Whether the key is there, or seems to be.
+    /// Whether the key is in the set, or is a false positive.
     pub(super) fn holds(&self, word: u64) -> bool {
         let line = &self.lines[self.line(word)];
         (0..self.hashes).all(|hash| {
@@ -350,7 +350,7 @@ impl BlockedBloom {
         }
     }
 
-    /// The chance that a key which is not there seems to be.
+    /// The rate of false positives.
     pub(super) fn false_positive_rate(&self) -> f64 {
         let lines = self.lines.iter().map(|line| {
             let ones: u32 = line.iter().map(|word| word.count_ones()).sum();
@@ -359,13 +359,13 @@ impl BlockedBloom {
         lines.sum::<f64>() / self.lines.len() as f64
     }
 
-    /// Bits of the filter.
+    /// Number of bits of the filter.
     pub(super) fn bits(&self) -> usize {
         self.lines.len() * 512
     }
 
-    /// The filter of the keys of both; they have one size.
-    pub(super) fn unite(&mut self, other: &Self) {
+    /// Adds the keys of another filter of the same size.
+    pub(super) fn merge(&mut self, other: &Self) {
         for (line, other) in self.lines.iter_mut().zip(other.lines.iter()) {
             for (word, other) in line.iter_mut().zip(other) {
                 *word |= other;

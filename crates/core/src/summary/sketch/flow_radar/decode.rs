@@ -1,16 +1,16 @@
-//! Decoding one FlowRadar: cells of one flow are peeled until none is left.
+//! Decoding a FlowRadar: cells with one flow are peeled until none is left.
 //!
-//! A cell that counts one flow names it. The flow is taken out of its other cells, some of which
-//! then count one flow too. What is left when that ends are cells of flows that cannot be told from
-//! each other.
+//! A cell that counts one flow gives its key. The flow is removed from its other cells, some of
+//! which then count one flow, too. Cells that remain at the end hold flows that cannot be
+//! separated.
 //!
-//! A flow that the Bloom filter took for a known one was never entered, but its packets are in its
-//! cells. They make the sizes wrong that are read from these cells, and leave something behind in
-//! cells that should be empty in the end. So an emptied cell bears witness: clean if nothing is
-//! left in it, or if the size that was read from it is certain. A flow is certain when most of the
-//! other cells that can bear witness are clean; since a flow taken out of a cell has its size read
-//! before the cell is emptied, the flows are judged from the last to the first. An error stays
-//! hidden only where it cancels another in two cells at once.
+//! A flow that the Bloom filter falsely recognized was never entered, but its packets are in its
+//! cells. They falsify the sizes read from these cells, and leave a remainder in cells that should
+//! be empty at the end. So an emptied cell is a witness: clean if nothing is left in it, or if the
+//! size read from it is certain; otherwise dirty. A flow is certain if most witnesses among its
+//! other cells are clean. Since a flow's size is read before the cells it is removed from are
+//! emptied, flows are judged from the last to the first. An error stays hidden only if it cancels
+//! another one in two cells at once.
 
 use std::cell::{Cell, OnceCell};
 
@@ -21,16 +21,17 @@ use crate::key::FlowKey;
 use crate::summary::{BuildError, Memory};
 use crate::terms::Size;
 
-/// What a cell says.
+/// The testimony of a cell about the flows in it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Witness {
-    /// Flows are left in it.
+    /// Flows are left in the cell.
     None,
     Clean,
     Dirty,
 }
 
-/// Of [`Decoded::states`]: a flow was read from this cell, and stands in it.
+/// Bits of [`Decoded::states`]: a flow was read from this cell and remains in it; the cell is
+/// clean; it is dirty.
 const NAMED: u8 = 1;
 const CLEAN: u8 = 2;
 const DIRTY: u8 = 4;
@@ -43,24 +44,24 @@ fn witness(state: u8) -> Witness {
     }
 }
 
-/// The flows that could be told.
+/// The decoded flows.
 pub(super) struct Decoded<K> {
-    /// A copy of the cells; those that named a flow keep it, the others what was not taken out.
+    /// A copy of the cells. Those that gave a flow keep it, the others hold what was not removed.
     pub(super) rest: Cells<K>,
-    /// The cells that named a flow, those of certain size first; while peeling, in the order of that
-    /// and with cells waiting behind them.
+    /// The cells that gave a flow, those of certain size first. While peeling, they are in the
+    /// order of decoding, and followed by cells that wait.
     named: Zeroed<u32>,
     states: Zeroed<u8>,
     flows: usize,
-    /// Flows whose size is certain, and what they weigh. The size of another may include packets of
-    /// a flow that the filter missed.
+    /// Number and total of flows of certain size. The size of others may include packets of a flow
+    /// that the filter missed.
     certain: usize,
     certain_size: Size,
-    /// Flows that cannot be told from each other.
+    /// Number of flows that cannot be separated.
     pub(super) undecoded: u64,
 }
 
-/// What is decoded.
+/// The input of decoding.
 pub(super) struct Source<'a, K> {
     pub(super) cells: &'a Cells<K>,
     pub(super) filter: &'a BlockedBloom,
@@ -69,8 +70,8 @@ pub(super) struct Source<'a, K> {
 }
 
 impl<K: FlowKey> Source<'_, K> {
-    /// The digest of the flow that a cell of one flow names, unless it is none that could be in
-    /// this cell: damaged contents name no flow.
+    /// The digest of the flow in a cell of one flow; `None` if that flow cannot be in this cell,
+    /// which happens with damaged contents.
     pub(super) fn digest(&self, cell: usize, key: &K) -> Option<u64> {
         let digest = key.digest(self.digester);
         let fits = self.shape.cells_of(digest).any(|of| of == cell)
@@ -96,7 +97,7 @@ impl<K: FlowKey> Decoded<K> {
         })
     }
 
-    /// Decodes. Cost: some 100 ns a flow.
+    /// Decodes all cells. Cost: some 100 ns per flow.
     pub(super) fn run(&mut self, from: &Source<'_, K>) {
         self.rest.copy_from(from.cells);
         self.states.fill(0);
@@ -128,7 +129,7 @@ impl<K: FlowKey> Decoded<K> {
             let named = self.named[head] as usize;
             head += 1;
             let cell = self.rest.get(named);
-            // Its flow may have been read from another cell by now.
+            // Its flow may have been read from another cell meanwhile.
             if cell.flows() != 1 {
                 continue;
             }
@@ -139,10 +140,10 @@ impl<K: FlowKey> Decoded<K> {
             for other in from.shape.cells_of(digest).filter(|other| *other != named) {
                 let before = self.rest.flows(other);
                 self.rest.change(other, |rest| {
-                    rest.leave(&cell.key);
-                    rest.discount(cell.size());
+                    rest.remove_key(&cell.key);
+                    rest.remove_size(cell.size());
                 });
-                // A cell comes to one flow once.
+                // A cell gets down to one flow only once.
                 if before == 2 {
                     self.named[tail] = other as u32;
                     tail += 1;
@@ -188,67 +189,67 @@ impl<K: FlowKey> Decoded<K> {
         }
     }
 
-    /// Number of flows told.
+    /// Number of decoded flows.
     pub(super) fn len(&self) -> usize {
         self.flows
     }
 
-    /// Number of flows told whose size is certain.
+    /// Number of decoded flows of certain size.
     pub(super) fn certain(&self) -> usize {
         self.certain
     }
 
-    /// What they weigh.
+    /// Total size of these.
     pub(super) fn certain_size(&self) -> Size {
         self.certain_size
     }
 
-    /// Number of flows told whose size is not certain.
+    /// Number of decoded flows of uncertain size.
     pub(super) fn uncertain(&self) -> usize {
         self.flows - self.certain
     }
 
-    /// Whether every flow was told.
+    /// Whether every flow was decoded.
     pub(super) fn is_complete(&self) -> bool {
         self.undecoded == 0
     }
 
-    /// Whether every flow was told, and its size is certain.
+    /// Whether every flow was decoded with a certain size.
     pub(super) fn is_exact(&self) -> bool {
         self.is_complete() && self.uncertain() == 0
     }
 
-    /// The cells that name flows, those of certain size first.
+    /// The cells that gave flows, those of certain size first.
     pub(super) fn cells(&self) -> impl Iterator<Item = usize> {
         self.named[..self.flows].iter().map(|cell| *cell as usize)
     }
 
-    /// The flow number `index` of those whose size is certain: its canonical key, of `bytes` bytes,
-    /// and size.
+    /// The flow with this index among those of certain size: its canonical key of `bytes` bytes,
+    /// and its size.
     pub(super) fn certain_flow(&self, index: usize, bytes: usize) -> (&[u8], Size) {
         let cell = self.named[..self.certain][index] as usize;
         (self.rest.canonical(cell, bytes), self.rest.size(cell))
     }
 
-    /// The flow that a cell names.
+    /// The flow that a cell gave.
     pub(super) fn flow(&self, cell: usize) -> (K, Size) {
         let cell = self.rest.get(cell);
         (cell.key, cell.size())
     }
 
-    /// Whether the cell names this flow.
+    /// Whether the cell gave this flow.
     pub(super) fn names(&self, cell: usize, key: &K) -> bool {
         self.states[cell] & NAMED != 0 && self.rest.get(cell).key == *key
     }
 
-    /// Whether nothing but certain flows is in the cell; of a cell that names a flow, whether that
-    /// one's size is certain.
+    /// Whether only certain flows were in the cell; for a cell that gave a flow, whether the flow's
+    /// size is certain.
     pub(super) fn is_clean(&self, cell: usize) -> bool {
         witness(self.states[cell]) == Witness::Clean
     }
 }
 
-/// Memory of which `T` is made, and which it still is while nobody asks.
+/// A value computed on demand, in memory reserved at the start.
 pub(super) struct Lazy<T> {
     done: OnceCell<T>,
     spare: Cell<Option<T>>,
@@ -259,7 +260,7 @@ impl<T> Lazy<T> {
         Self { done: OnceCell::new(), spare: Cell::new(Some(spare)) }
     }
 
-    /// The value, which `fill` computes where it was not since [`Self::forget`].
+    /// The value; `fill` computes it if that has not happened since [`Self::forget`].
     pub(super) fn get(&self, fill: impl FnOnce(&mut T)) -> &T {
         self.done.get_or_init(|| {
             let Some(mut value) = self.spare.take() else {
@@ -270,7 +271,7 @@ impl<T> Lazy<T> {
         })
     }
 
-    /// The value holds no more.
+    /// Invalidates the value.
     #[inline(always)]
     pub(super) fn forget(&mut self) {
         if let Some(value) = self.done.take() {

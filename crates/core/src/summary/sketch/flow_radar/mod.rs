@@ -1,11 +1,12 @@
-//! FlowRadar: a Bloom filter that tells new flows, and an invertible table that sums them up.
+//! FlowRadar: a Bloom filter that detects new flows, and an invertible table of their sums.
 //!
-//! Paper: Li, Miao, Kim, Yu, "FlowRadar: a better NetFlow for data centers" (NSDI 2016), §3.
-//! A flow has a cell in each of several parts. Its first packet enters its key there; every packet
-//! counts there. When the epoch ends, the flows are read from the cells: all of them while the
-//! cells are 1.295 times as many (with 4 hashes), and beyond that those that can be told, with the
-//! number and size of the others. The filter's bits of a flow lie in one cache line. Flows are told
-//! apart by their digests alone: two of one digest, which only chance or a known seed gives, are one.
+//! Paper: Li, Miao, Kim, Yu, "FlowRadar: a better NetFlow for data centers" (NSDI 2016), §3. A flow
+//! has one cell in each of several parts. Its first packet adds its key to these cells; every
+//! packet adds its size. At the close of the epoch, the flows are decoded from the cells: all of
+//! them if there are at least 1.295 times as many cells (with 4 hashes), and otherwise those that
+//! can be decoded, with the number and size of the others. The filter's bits of a flow are in one
+//! cache line. Flows are distinguished by their digests alone: two flows with one digest, which
+//! takes chance or a known seed, count as one.
 
 mod answers;
 mod cells;
@@ -29,30 +30,47 @@ use cells::{
 };
 use decode::{Decoded, Lazy, Source};
 
-/// Share of the cells' memory that the filter takes, unless asked otherwise.
+/// Default size of the filter, as a divisor of the cells' memory.
 const FILTER_SHARE: usize = 3;
 
-/// Sizes of flows, and how to read them from the cells.
-struct RadarCells<K> {
+/// The cells with their filter and the flows decoded from them.
+struct Radar<K> {
     digester: Digester,
     shape: Shape,
     cells: Cells<K>,
     filter: BlockedBloom,
-    /// What was counted in the cells of each part.
+    /// The size counted in each part of the cells.
     total: Size,
-    /// Flows of the cell with most of them.
+    /// The largest number of flows in a cell.
     fullest: u32,
-    /// Of new flows whose cells were full.
+    /// Packets of new flows that found a full cell.
     untracked: Size,
     saturated: Size,
     decoded: Lazy<Decoded<K>>,
 }
 
-/// FlowRadar, as the catalog has it.
+/// A FlowRadar of packets and bytes.
 ///
-/// Cost: one cache line of the filter and one for each hash, asked for ahead; as many more for a new
-/// flow. Memory in bytes: `cells × (2 × (size_of::<K>() + 12) + 5) + filter`; the second cell and the
-/// 5 bytes are where the flows are decoded.
+/// Cost: one cache line of the filter and one per hash, prefetched; as many more for a new flow.
+/// Memory in bytes: `cells × (2 × (size_of::<K>() + 12) + 5) + filter`. The second cell and the 5
+/// bytes are for decoding.
+///
+/// ```
+/// use flowgauge_core::batch::Batch;
+/// use flowgauge_core::catalog;
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::summary::Options;
+///
+/// let mut radar = catalog::build::<Key4>("flow-radar", &Options::new(1 << 20, 1)).unwrap();
+/// let mut batch = Batch::new();
+/// for packet in 0..200 {
+///     batch.push(Key4::from_canonical(&[10, 0, 0, packet % 50]).unwrap(), 100, 0);
+/// }
+/// radar.ingest(&mut batch);
+/// let flows = radar.answers().flows().unwrap();
+/// assert_eq!(flows.len(), 50);
+/// flows.for_each(&mut |_, size| assert_eq!((size.packets, size.bytes), (4, 400)));
+/// ```
 pub struct FlowRadar;
 
 impl Describe for FlowRadar {
@@ -110,7 +128,7 @@ impl Describe for FlowRadar {
             (None, Some(flows)) => cells_for(flows as usize, hashes),
             (None, None) => {
                 let mut each = cell + Decoded::<K>::CELL_BYTES + options.task_bytes_per_flow;
-                // A filter by default is rounded up to lines.
+                // A filter of default size is rounded up to lines.
                 let mut rest = options.memory_bytes.saturating_sub(LINE_BYTES);
                 match filter {
                     Some(filter) => rest = rest.saturating_sub(filter as usize),
@@ -126,19 +144,20 @@ impl Describe for FlowRadar {
         let shape = Shape { hashes, part: cells / hashes };
         let filter = filter.map_or(shape.cells() * cell / FILTER_SHARE, |filter| filter as usize);
         let lines = filter.div_ceil(LINE_BYTES);
-        Ok(Box::new(RadarCells::<K>::new(shape, lines, options.digester, &options.memory)?))
+        Ok(Box::new(Radar::<K>::new(shape, lines, options.digester, &options.memory)?))
     }
 }
 
-/// Cells that decode `flows` flows but once in a hundred epochs: what suffices for many, by the
-/// thresholds of peeling (1.222, 1.295 and 1.425 cells a flow), and a margin, larger for few.
+/// Number of cells that decode `flows` flows completely in 99 of 100 epochs: the thresholds of
+/// peeling for many flows (1.222, 1.295 and 1.425 cells per flow), and a margin that is larger for
+/// few.
 fn cells_for(flows: usize, hashes: usize) -> usize {
     let per_flow = [1.25, 1.33, 1.47][hashes - 3];
     let flows = flows as f64;
     (per_flow * flows + 3.0 * flows.sqrt()).ceil() as usize + 8 * hashes
 }
 
-impl<K: FlowKey> RadarCells<K> {
+impl<K: FlowKey> Radar<K> {
     fn new(
         shape: Shape,
         filter_lines: usize,
@@ -175,8 +194,8 @@ impl<K: FlowKey> RadarCells<K> {
         self.decoded.get(|decoded| decoded.run(&self.source()))
     }
 
-    /// Takes one row of a batch, which may not fit: then no cell changes, so that what the cells
-    /// hold stays the sum of flows.
+    /// Counts one packet of a batch. If a cell has no room for it, no cell changes, so that the
+    /// cells remain a sum of flows.
     fn ingest_row(&mut self, key: &K, digest: u64, packets: u32, bytes: u64) {
         let size = Size { packets: u64::from(packets), bytes };
         let word = Shape::filter_word(digest);
@@ -202,7 +221,11 @@ impl<K: FlowKey> RadarCells<K> {
         self.total += size;
     }
 
-    /// Takes a batch for which there is room in every cell, and whose rows have fewer than 2³² bytes.
+    /// Counts a batch that every cell has room for, and whose packets have fewer than 2³² bytes
+    /// each.
+    ///
+    /// It makes several passes over the batch: one prefetches what the next but one needs. New
+    /// flows cannot be predicted, so they are selected without a branch.
     fn ingest_rows<const HASHES: usize>(&mut self, batch: &Batch<K>) {
         let (keys, digests) = (batch.keys(), batch.digests());
         let (cells, filter) = (&mut self.cells, &mut self.filter);
@@ -242,7 +265,7 @@ impl<K: FlowKey> RadarCells<K> {
         let mut entering = 0;
         for at in 0..seem_new {
             let i = usize::from(new[at]);
-            // It may be the second packet of a flow.
+            // It may be the second packet of a new flow.
             if !filter.line_seems_to_hold::<HASHES>(lines[i] as usize, words[i]) {
                 filter.insert(words[i]);
                 for places in &places {
@@ -265,7 +288,7 @@ impl<K: FlowKey> RadarCells<K> {
     }
 }
 
-impl<K: FlowKey> Ingest<K> for RadarCells<K> {
+impl<K: FlowKey> Ingest<K> for Radar<K> {
     fn ingest(&mut self, batch: &mut Batch<K>) {
         self.decoded.forget();
         batch.digest(&self.digester);
@@ -294,20 +317,19 @@ impl<K: FlowKey> Ingest<K> for RadarCells<K> {
     }
 }
 
-impl<K: FlowKey> Summary<K> for RadarCells<K> {
+impl<K: FlowKey> Summary<K> for Radar<K> {
     fn answers(&self) -> &dyn Answers {
         self
     }
 
-    /// The cells and the filters are summed, as if one radar had seen the packets of both, one
-    /// after the other. A flow of both is entered once only: for this, the flows of one of them
-    /// must all be decoded. Where neither can be, flows of both would cancel out, so that is an
-    /// error.
+    /// Adds cells and filters, as if one FlowRadar had seen the packets of both, one after the
+    /// other. A flow of both must be entered only once, which requires all flows of one of them to
+    /// be decoded. If neither can be, flows of both would cancel out, which is an error.
     fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
         let other = twin(self, other, |summary| Basis::of(&summary.digester))?;
         let (flows, filter) = match (other.decoded().is_complete(), self.decoded().is_complete()) {
             (true, _) => (other.decoded(), &self.filter),
-            // Decoded a line before.
+            // Decoded by the line above.
             (_, true) => (self.decoded.get(|_| ()), &other.filter),
             _ => {
                 return Err(Incompatible(
@@ -316,7 +338,8 @@ impl<K: FlowKey> Summary<K> for RadarCells<K> {
                 ));
             }
         };
-        if self.cells.iter().zip(other.cells.iter()).any(|(cell, other)| !cell.takes(&other)) {
+        if self.cells.iter().zip(other.cells.iter()).any(|(cell, other)| !cell.has_room_for(&other))
+        {
             return Err(Incompatible("the sum is more than the cells can count"));
         }
         for (at, other) in other.cells.iter().enumerate() {
@@ -327,12 +350,12 @@ impl<K: FlowKey> Summary<K> for RadarCells<K> {
             let digest = key.digest(&self.digester);
             if filter.holds(Shape::filter_word(digest)) {
                 for place in self.shape.cells_of(digest) {
-                    self.cells.change(place, |cell| cell.leave(&key));
+                    self.cells.change(place, |cell| cell.remove_key(&key));
                 }
             }
         }
         self.fullest = self.fullest_cell();
-        self.filter.unite(&other.filter);
+        self.filter.merge(&other.filter);
         self.total += other.total;
         self.untracked += other.untracked;
         self.saturated += other.saturated;
@@ -360,7 +383,7 @@ impl<K: FlowKey> Summary<K> for RadarCells<K> {
             let key = from.key("sum of keys")?;
             let (packets, tally) = (from.number("packets")?, from.number("flows, bytes")?);
             let cell = Cell { key, packets, tally };
-            // That no cell has more than the total is what spares a check for each packet.
+            // Since no cell exceeds the total, packets need no check one by one.
             if u64::from(cell.packets) > self.total.packets || cell.bytes() > self.total.bytes {
                 return Err(from.invalid("packets", 12, "they exceed the total"));
             }
