@@ -1,4 +1,5 @@
-//! What an Elastic Sketch answers: sizes and names of flows, and their number.
+//! Answers of an Elastic Sketch: sizes, heavy flows, their number, and the sizes of all flows:
+//! those of the heavy part are known, those of the light part recovered.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -9,11 +10,12 @@ use crate::summary::decompound::{decompound, recovered};
 use crate::summary::{Answers, Candidates, Estimate, SizeEstimate, SizeQuery};
 use crate::terms::{Measure, Size};
 
-/// By Markov's inequality, a light counter's excess is below 20 times its mean with this chance.
+/// Confidence of lower bounds: by Markov's inequality, a light counter's excess is below 20 times
+/// its mean with this chance.
 const CONFIDENCE: f64 = 0.95;
 
 impl<K: FlowKey, C: Light> Elastic<K, C> {
-    /// The light counter of a key is never below its packets there, unless full.
+    /// The estimate of a key. Its light counter is never below its packets there, unless full.
     #[inline(never)]
     fn estimate_of(&self, key: K) -> SizeEstimate {
         let digest = key.digest(&self.digester);
@@ -46,9 +48,10 @@ impl<K: FlowKey, C: Light> Answers for Elastic<K, C> {
         Some(self)
     }
 
-    /// The flows of the heavy part, and of the light part by linear counting: of w counters z are
-    /// zero, so that w·ln (w / z) flows are there. Marked flows may be in either, and are taken out
-    /// once where their light counter is not zero. With no zero left there are at least w·ln w.
+    /// The number of flows: those of the heavy part, and those of the light part by linear
+    /// counting: w·ln (w / z) flows for z zeros among w counters. Marked flows may be in either
+    /// part; each is subtracted once if its light counter is not zero. With no zero left, at least
+    /// w·ln w flows are counted.
     fn cardinality(&self) -> Option<Estimate> {
         let columns = self.light.len() as f64;
         let zeros = self.light.iter().filter(|counter| (**counter).into() == 0).count() as f64;
@@ -60,10 +63,10 @@ impl<K: FlowKey, C: Light> Answers for Elastic<K, C> {
         }
         let light = columns * (columns / zeros.max(1.0)).ln();
         let load = light / columns;
-        // Standard error of linear counting, twice.
+        // Twice the standard error of linear counting.
         let margin = 2.0 * (columns * (load.exp() - load - 1.0).max(0.0)).sqrt();
         let least = heavy + f64::max(columns - zeros - both, 0.0);
-        // Of a full light part is known only that each of its flows weighs something.
+        // In a full light part, each flow weighs at least 1.
         let high = if zeros == 0.0 { self.light_total as f64 } else { light + margin };
         Some(Estimate {
             value: (heavy + light - both).max(least),
@@ -93,7 +96,8 @@ impl<K: FlowKey, C: Light> Candidates for Elastic<K, C> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, SizeEstimate)) {
         for (key, _) in self.heavy() {
             let votes = self.slot(key, key.digest(&self.digester)).map_or(0, |(votes, _)| votes);
-            // A flow may come first for what others have in its light counter: surely it has its votes.
+            // A flow may be listed for the weight of others in its light counter; only its votes
+            // are certain.
             let listed = |size: Estimate| Estimate { low: size.low.min(votes as f64), ..size };
             let SizeEstimate { packets, bytes } = self.estimate_of(key);
             let size = SizeEstimate { packets: packets.map(listed), bytes: bytes.map(listed) };
@@ -101,7 +105,7 @@ impl<K: FlowKey, C: Light> Candidates for Elastic<K, C> {
         }
     }
 
-    /// Slots are taken over; none is refused.
+    /// Slots are evicted; no flow is refused.
     fn overflow(&self) -> u64 {
         0
     }
@@ -118,7 +122,8 @@ impl<K: FlowKey, C: Light> Elastic<K, C> {
         self.flows = OnceCell::new();
     }
 
-    /// Flows of the heavy part: their votes, and the light counter of those that may have more there.
+    /// The votes of each flow of the heavy part, and the light counter of those that may have more
+    /// there.
     fn heavy_sizes(&self) -> impl Iterator<Item = (u64, Option<usize>)> {
         self.heavy().map(|(key, marked)| {
             let digest = key.digest(&self.digester);
@@ -127,8 +132,8 @@ impl<K: FlowKey, C: Light> Elastic<K, C> {
         })
     }
 
-    /// Expected flows of each size of those that the light part has alone. The counter of a marked
-    /// flow is taken for its own: of few counters it is not.
+    /// Expected number of flows of each size among those only in the light part. The counter of a
+    /// marked flow is taken to be its own, which is wrong if there are few counters.
     fn light_flows(&self) -> &[(u64, f64)] {
         self.flows.get_or_init(|| {
             let mut of_heavy = vec![0u64; self.light.len().div_ceil(64)];
@@ -140,7 +145,7 @@ impl<K: FlowKey, C: Light> Elastic<K, C> {
             let values =
                 others.map(|(_, counter)| u32::try_from((*counter).into()).unwrap_or(u32::MAX));
             let mut flows = decompound(values);
-            // As many flows as met in the others met with one of the heavy part.
+            // The counters of heavy flows hold as many light flows as the others do.
             let taken: u32 = of_heavy.iter().map(|word| word.count_ones()).sum();
             let all = self.light.len() as f64;
             let share = all / (all - f64::from(taken)).max(1.0);
@@ -151,9 +156,9 @@ impl<K: FlowKey, C: Light> Elastic<K, C> {
         })
     }
 
-    /// Flows of each size, by size.
+    /// Number of flows of each size, by size.
     fn sizes(&self) -> Vec<(u64, Estimate)> {
-        // How many there surely are of a size, and how many are expected.
+        // Certain and expected number of flows of each size.
         let mut bins: BTreeMap<u64, (f64, f64)> = BTreeMap::new();
         let mut unsure = self.light_total as f64;
         for (votes, light) in self.heavy_sizes() {
@@ -175,8 +180,8 @@ impl<K: FlowKey, C: Light> Elastic<K, C> {
         bins.into_iter().map(bin).collect()
     }
 
-    /// Σ f log₂ f: least if each unit of the light part were a flow of its own, most if each of its
-    /// counters held one flow, that of a heavy flow which it may belong to.
+    /// Σ f log₂ f: smallest if each unit of the light part were a flow of its own, largest if each
+    /// of its counters held one flow, or belonged to the heavy flow that may have packets there.
     fn sum_of_logs(&self) -> Estimate {
         let (mut value, mut least, mut most) = (0.0, 0.0, 0.0);
         for (votes, light) in self.heavy_sizes() {
@@ -189,7 +194,7 @@ impl<K: FlowKey, C: Light> Elastic<K, C> {
             self.light_flows().iter().map(|(size, flows)| flows * weight_log(*size)).sum::<f64>();
         most += self.light.iter().map(|counter| weight_log((*counter).into())).sum::<f64>();
         if self.saturated > 0 {
-            // What full counters could not take may have been of any flow.
+            // The excess of full counters may belong to any flow.
             let votes = self.heavy_sizes().map(|(votes, _)| votes).fold(0, u64::saturating_add);
             most = weight_log(votes.saturating_add(self.light_total));
         }

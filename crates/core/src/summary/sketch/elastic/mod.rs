@@ -1,10 +1,10 @@
 //! Elastic Sketch: heavy flows in keyed buckets, the others in a small Count-Min.
 //!
 //! Paper: Yang et al., "Elastic sketch: adaptive and fast network-wide measurements" (SIGCOMM
-//! 2018), §3. A bucket has a few slots and counts the packets of flows that have none: when these
-//! are 8 times those of its lightest slot, that slot's flow goes to the light part, and the packet's
-//! flow takes the slot, marked as one that may have packets in the light part. The sizes of flows that
-//! met in a light counter are recovered as MRAC does (§3.3 of the paper).
+//! 2018), §3. A bucket has a few slots and counts the packets of flows without a slot. When these
+//! are 8 times the packets of its lightest slot, that slot's flow moves to the light part, and the
+//! packet's flow takes the slot, marked as possibly having packets in the light part. The sizes of
+//! flows that share a light counter are recovered as in MRAC (§3.3 of the paper).
 
 mod answers;
 
@@ -28,34 +28,35 @@ use crate::summary::Counted;
 use crate::summary::forms::form;
 use crate::terms::Measure;
 
-/// Slots of a bucket: with keys of 4 bytes, counted in packets, it is one cache line.
+/// Number of slots of a bucket. With keys of 4 bytes and packets, a bucket is one cache line.
 const SLOTS: usize = 7;
 
-/// A slot is taken over when the votes against it are so many times those for it.
+/// A slot is evicted when the votes against it are this many times those for it.
 const EVICTION: u64 = 8;
 
-/// The words of a digest that choose the bucket and the light counter.
+/// The words of a digest that select the bucket and the light counter.
 const BUCKET_WORD: u64 = 0;
 const LIGHT_WORD: u64 = 1;
 
-/// Buckets and light counters unless asked otherwise or the memory is small: 28,672 heavy flows, and a
-/// counter for each of two million others.
+/// Default number of buckets and of light counters: 28,672 heavy flows, and a counter for each of
+/// two million others.
 const BUCKETS: usize = 1 << 12;
 const LIGHT: usize = 1 << 21;
 
-/// Where the memory is small, the light part takes so many times that of the heavy part.
+/// In a small memory, the size of the light part in multiples of the heavy part.
 const LIGHT_SHARE: usize = 3;
 
-/// Packets whose cache lines are asked for ahead of the one in hand.
+/// Distance in packets between a prefetch and its use.
 const PREFETCH_AHEAD: usize = 16;
 
-/// What the light part counts a measure in.
+/// A measure with the counters of its light part.
 pub(super) trait Light: Counter {
-    /// 8 bits by packets, as in the paper; they would not hold one packet's bytes.
+    /// A light counter: 8 bits for packets, as in the paper; they would not hold the bytes of one
+    /// packet.
     type Small: Number + Into<u64> + Send;
-    /// What it holds at most.
+    /// Largest value of a light counter.
     const LIGHT_MOST: u64;
-    /// A number up to that.
+    /// A light counter with a value up to that.
     fn small(number: u64) -> Self::Small;
 }
 
@@ -79,41 +80,57 @@ impl Light for u64 {
     }
 }
 
-/// A slot without votes is empty, so that the
-/// zero key is a key like any other.
+/// A bucket of the heavy part. A slot without votes is empty, so that the zero key is a key like
+/// any other.
 #[derive(Clone, Copy, Zeroable)]
 #[repr(C)]
 struct Bucket<K, C> {
     votes: [C; SLOTS],
     against: C,
-    /// One bit for each slot whose flow may have packets in the light part.
+    /// One bit per slot, set if its flow may have packets in the light part.
     marked: u32,
     keys: [K; SLOTS],
 }
 
 const _: () = assert!(size_of::<Bucket<u32, u32>>() == 64);
 
-/// Heavy and light part; `C` is `u32` for packets, `u64` for bytes.
+/// The heavy and the light part; `C` is `u32` for packets, `u64` for bytes.
 pub(super) struct Elastic<K, C: Light> {
     digester: Digester,
     buckets: Zeroed<Bucket<K, C>>,
     /// One row of small counters.
     light: Zeroed<C::Small>,
-    /// What was counted in the light part.
+    /// Total of the light part.
     light_total: u64,
     saturated: u64,
-    /// Expected flows of each size of those that the light part has alone, once they were asked for since
-    /// the last packet.
+    /// Expected number of flows of each size among those only in the light part, computed on demand
+    /// after the last packet.
     flows: OnceCell<Vec<(u64, f64)>>,
 }
 
-/// Elastic Sketch, as the catalog has it.
+/// An Elastic Sketch of packets or bytes.
 ///
-/// Cost: one cache line a packet, or as many as a bucket takes, and one of the light part for
-/// packets of light flows; at the close of an epoch some 0.1 s for entropy or the distribution of sizes, and
-/// for the time of that a bit for each
-/// light counter. Memory in bytes: `buckets × (7 × size_of::<K>() + 8 × size_of::<C>() + 4,
-/// rounded up to the alignment) + light × (1 or 4)`.
+/// Cost: one cache line per packet, or as many as a bucket spans, and one of the light part for
+/// packets of light flows. At the close of an epoch, entropy or the size distribution takes some
+/// 0.1 s, and temporarily one bit per light counter. Memory in bytes: `buckets × (7 ×
+/// size_of::<K>() + 8 × size_of::<C>() + 4, rounded up to the alignment) + light × (1 or 4)`.
+///
+/// ```
+/// use flowgauge_core::batch::Batch;
+/// use flowgauge_core::catalog;
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::summary::Options;
+///
+/// let mut sketch = catalog::build::<Key4>("elastic-sketch", &Options::new(1 << 20, 1)).unwrap();
+/// let mut batch = Batch::new();
+/// for packet in 0..200 {
+///     batch.push(Key4::from_canonical(&[10, 0, 0, packet % 20]).unwrap(), 64, 0);
+/// }
+/// sketch.ingest(&mut batch);
+/// let size = sketch.answers().size().unwrap().estimate(&[10, 0, 0, 7]).packets.unwrap();
+/// assert_eq!((size.low, size.high), (10.0, 10.0));
+/// assert_eq!(sketch.answers().cardinality().unwrap().value, 20.0);
+/// ```
 pub struct ElasticSketch;
 
 impl Describe for ElasticSketch {
@@ -195,9 +212,9 @@ impl<K: FlowKey, C: Light> Elastic<K, C> {
         remix(digest, LIGHT_WORD) as usize & (self.light.len() - 1)
     }
 
-    /// Counts in the light part, up to its largest number.
+    /// Adds weight to the light part, up to its largest value.
     #[inline(always)]
-    fn lighten(&mut self, digest: u64, weight: u64) {
+    fn add_to_light(&mut self, digest: u64, weight: u64) {
         let place = self.light_of(digest);
         let counter = &mut self.light[place];
         let sum = (*counter).into().saturating_add(weight);
@@ -209,7 +226,7 @@ impl<K: FlowKey, C: Light> Elastic<K, C> {
     #[inline(always)]
     fn add(&mut self, at: usize, key: K, digest: u64, weight: C) {
         let bucket = &mut self.buckets[at];
-        // Which slot it is cannot be foretold: all are looked at, without a branch.
+        // The slot cannot be predicted, so all are compared without a branch.
         let same = (0..SLOTS).fold(0, |same, slot| {
             let taken = bucket.votes[slot].get() > 0;
             same | (u32::from(bucket.keys[slot] == key) & u32::from(taken)) << slot
@@ -226,16 +243,17 @@ impl<K: FlowKey, C: Light> Elastic<K, C> {
         }
         let votes = bucket.votes[least].get();
         if votes == 0 {
-            // Nobody was turned away before all slots were taken, so that nothing is elsewhere.
+            // Before all slots are taken, no packet goes to the light part, so this flow has
+            // nothing there.
             bucket.keys[least] = key;
             bucket.votes[least] = weight;
             bucket.marked &= !(1 << least);
             return;
         }
-        // A full count of votes against means only that the slot is taken over later.
+        // If this counter is full, the slot is only evicted later.
         let _ = bucket.against.add(weight);
         if bucket.against.get() / EVICTION < votes {
-            self.lighten(digest, weight.get());
+            self.add_to_light(digest, weight.get());
             return;
         }
         let evicted = bucket.keys[least];
@@ -243,10 +261,10 @@ impl<K: FlowKey, C: Light> Elastic<K, C> {
         bucket.votes[least] = weight;
         bucket.marked |= 1 << least;
         bucket.against = C::zeroed();
-        self.lighten(evicted.digest(&self.digester), votes);
+        self.add_to_light(evicted.digest(&self.digester), votes);
     }
 
-    /// The slot of a key: its votes, and whether it may have more in the light part.
+    /// The votes of a key's slot, and whether it may have more in the light part.
     fn slot(&self, key: K, digest: u64) -> Option<(u64, bool)> {
         let bucket = &self.buckets[self.bucket_of(digest)];
         let slot = (0..SLOTS).find(|s| bucket.keys[*s] == key && bucket.votes[*s].get() > 0)?;
@@ -282,7 +300,7 @@ impl<K: FlowKey, C: Light> Ingest<K> for Elastic<K, C> {
             if let Some(&digest) = digests.get(ahead).filter(|_| !cached) {
                 prefetch(&self.light, self.light_of(digest));
             }
-            // A packet of no weight would leave a slot that looks empty.
+            // A packet without weight would leave a slot that looks empty.
             if weights[i].get() > 0 {
                 self.add(words[i] as usize & mask, keys[i], digests[i], weights[i]);
             }
@@ -295,8 +313,8 @@ impl<K: FlowKey, C: Light> Summary<K> for Elastic<K, C> {
         self
     }
 
-    /// Slots of the same flow are added; of all slots of a bucket the heaviest stay, and the others
-    /// go to the light part, as if evicted.
+    /// Adds slots of the same flow. Of all slots of a bucket the heaviest stay; the others move to
+    /// the light part, as if evicted.
     fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
         let other = twin(self, other, |summary| Basis::of(&summary.digester))?;
         self.forget_flows();
@@ -308,7 +326,7 @@ impl<K: FlowKey, C: Light> Summary<K> for Elastic<K, C> {
         self.light_total = self.light_total.saturating_add(other.light_total);
         self.saturated = self.saturated.saturating_add(other.saturated);
         for (at, theirs) in other.buckets.iter().enumerate() {
-            // A flow that has a slot in one may have gone to the light part of the other.
+            // A flow with a slot in one sketch may be in the light part of the other.
             self.buckets[at].marked = (1 << SLOTS) - 1;
             self.saturated =
                 self.saturated.saturating_add(self.buckets[at].against.add(theirs.against));
@@ -368,7 +386,7 @@ impl<K: FlowKey, C: Light> Summary<K> for Elastic<K, C> {
 }
 
 impl<K: FlowKey, C: Light> Elastic<K, C> {
-    /// Adds another sketch's slot to a bucket; the lighter of two flows goes to the light part.
+    /// Adds another sketch's slot to a bucket; the lighter of two flows moves to the light part.
     fn take(&mut self, at: usize, key: K, votes: C) {
         let bucket = &mut self.buckets[at];
         let same = |s: &usize| bucket.keys[*s] == key && bucket.votes[*s].get() > 0;
@@ -383,7 +401,7 @@ impl<K: FlowKey, C: Light> Elastic<K, C> {
             std::mem::swap(&mut bucket.votes[least], &mut weight);
         }
         if weight.get() > 0 {
-            self.lighten(lighter.digest(&self.digester), weight.get());
+            self.add_to_light(lighter.digest(&self.digester), weight.get());
         }
     }
 }
