@@ -1,16 +1,16 @@
-//! What UnivMon answers: sizes, heavy keys, and sums over all flows by its recursion.
+//! Answers of UnivMon: sizes, heavy keys, and sums over all flows by its recursion.
 //!
-//! Let Y be the sum over a level, and Y' over the next one, which has each flow with a chance of
-//! one half. The heavy keys of the level are known; of the others, 2·(Y' without heavy keys) is an
-//! estimate. So Y = 2·Y' + Σ (1 − 2·b)·g(f) over the heavy keys, b being 1 for those that are in
+//! Let Y be the sum over a level, and Y' the sum over the next one, which has each flow with a
+//! chance of one half. The heavy keys of the level are known. For the others, 2·(Y' without heavy
+//! keys) is an estimate. So Y = 2·Y' + Σ (1 − 2·b)·g(f) over the heavy keys, with b = 1 for keys in
 //! the next level. A level none of whose heaps is full has all of its flows in them, and ends the
 //! recursion.
 //!
-//! A level's heavy keys are those over a threshold that no key passes which its heaps lack. Noise
-//! cancels out only where it does not depend on whether a key is in the next level, too. It does, as
-//! the keys that are not have a grid of their own, and may be sampled at another rate: so sizes near the
-//! threshold are read with equal noise on either side. The recursion ends at depths of which every packet
-//! was counted, since a sample knows few of the flows.
+//! The heavy keys of a level are those over a threshold that all keys outside of its heaps are
+//! below. Noise cancels out only if it does not depend on whether a key is in the next level, too.
+//! But it does: keys that are not in the next level have cells of their own, and may be sampled at
+//! another rate. So sizes near the threshold are read with equal noise on either side. The
+//! recursion ends at depths where every packet was counted, since a sample knows few of the flows.
 
 use super::grids::noise;
 use super::{MOST_LEVELS, TopKeys, UniversalSketch};
@@ -22,27 +22,27 @@ use crate::summary::{
 };
 use crate::terms::{Measure, Size};
 
-/// Standard errors on either side; sums of many random signs leave three one time in 300, and the
-/// standard error is itself an estimate.
+/// Width of the bounds in standard errors. Sums of many random signs exceed three one time in 300,
+/// and the standard error is itself an estimate.
 const DEVIATIONS: f64 = 3.0;
 const CONFIDENCE: f64 = 0.95;
 
-/// Random digests by which noise is measured, and the word that they are made from.
+/// Number of random digests by which noise is measured, and the word they are made from.
 const NOISE_TRIALS: u64 = 1 << 12;
 const NOISE_WORD: u64 = 15;
 
-/// The threshold is so many standard deviations of the noise above what keys outside the heaps were
-/// estimated at: of few keys that pass it was the estimate lower when their last packet came.
+/// Distance of the threshold from the estimates of keys outside of the heaps, in standard
+/// deviations of the noise. Few keys that exceed it had a lower estimate at their last packet.
 const ABOVE: f64 = 2.0;
 
-/// A size is near the threshold up to so many times that.
+/// A size is near the threshold up to this multiple of it.
 const NEAR: f64 = 8.0;
 
-/// Of a flow at the threshold a sample has so many packets at least, so that its size is off by as if
-/// by the normal law.
+/// Fewest sampled packets of a flow at the threshold, so that its size errs nearly by the normal
+/// law.
 const SAMPLED: f64 = 8.0;
 
-/// The word that a key's share of noise is made from.
+/// The word that a key's added noise is made from.
 const SHARE_WORD: u64 = 16;
 
 impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
@@ -55,13 +55,14 @@ impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
         self.samples.within(Estimate { low, high, ..estimate })
     }
 
-    /// Σ g(f) over the flows, for a function that does not fall from f = 1 on; `None` where the
+    /// Σ g(f) over the flows, for a function that does not decrease from f = 1 on. `None` if the
     /// deepest level has more flows than it keeps keys.
     ///
-    /// The standard error has four parts, a level's doubled by each level above. Flows that are not
-    /// heavy add or take away their g, which is at most the threshold's: the squares sum to at most
-    /// that times the level's sum without its heavy keys. The sizes of those are off by the noise of
-    /// the cells, and by that of their samples. And of the flows that are not heavy, noise makes some so.
+    /// The standard error has four parts; a level's are doubled by each level above. Flows that are
+    /// not heavy add or remove their g, which is at most the threshold's: the squares add up to at
+    /// most that times the level's sum without its heavy keys. The sizes of heavy keys err by the
+    /// noise of the cells, and by that of their samples. And noise makes some flows heavy that are
+    /// not.
     pub fn sum(&self, g: &dyn Fn(f64) -> f64) -> Option<Estimate> {
         let depths = 0..self.tops.len();
         let samples = &self.samples;
@@ -75,7 +76,7 @@ impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
         let (mut floor, mut unit, mut most) = (0.0f64, 0.0f64, 0.0f64);
         for level in (0..=last).rev() {
             let is_last = level == last;
-            // What samples add to the variance of a size, over that size, in the noisiest depth.
+            // The variance that samples add to a size, divided by that size, in the noisiest depth.
             unit = unit.max(left * samples.depth(level).mean);
             most = most.max(left * samples.depth(level).most as f64);
             floor = floor.max(self.tops[level].floor() as f64).max(SAMPLED * unit);
@@ -116,7 +117,7 @@ impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
             flows = 2.0 * flows + balance;
             if !is_last {
                 let least = threshold.max(1.0);
-                // A flow weighs 1 at least.
+                // A flow weighs at least 1.
                 let made_heavy =
                     |digest| Some(at_random(digest) + 1.0).filter(|read| *read > least);
                 let square = |digest| made_heavy(digest).map_or(0.0, |size| g(size).powi(2));
@@ -131,9 +132,9 @@ impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
         Some(Estimate { value: sum, low, high: sum + margin, confidence })
     }
 
-    /// What is read for a key of a `level` that is near the threshold. A key of this depth might have been
-    /// deeper, and the other way round: the two grids are known, and where that of the key is less noisy
-    /// it is given what it lacks of the noise of the other.
+    /// The size read for a key of `level` near the threshold. A key of this depth might have been
+    /// deeper, and vice versa. The noise of both depths is known, and a key at the less noisy one
+    /// gets the missing noise added.
     fn read_near(&self, digest: u64, level: usize, noise: &[f64]) -> f64 {
         let shape = &self.grids.shape;
         let (mut own, mut other) = (level, shape.depth_from(digest, level + 1));
@@ -146,19 +147,19 @@ impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
     }
 }
 
-/// The mean over random digests, which are as keys that were never seen.
+/// The mean over random digests, which stand for keys that never occurred.
 fn mean_over_noise(of: impl Fn(u64) -> f64) -> f64 {
     let trial = |trial| of(remix(trial, NOISE_WORD));
     (0..NOISE_TRIALS).map(trial).sum::<f64>() / NOISE_TRIALS as f64
 }
 
-/// The standard deviation of what is read for keys that were never seen.
+/// The standard deviation of the sizes read for keys that never occurred.
 fn deviation(read: impl Fn(u64) -> f64) -> f64 {
     mean_over_noise(|digest| read(digest).powi(2)).sqrt()
 }
 
-/// A number that follows from a digest as if by chance, nearly by the normal law: the sum of four
-/// numbers from 0 to 1 has the mean 2 and the variance 1/3.
+/// A pseudo-random number from a digest with nearly the standard normal distribution: the sum of
+/// four numbers from 0 to 1 has the mean 2 and the variance 1/3.
 fn normal(digest: u64) -> f64 {
     let random = remix(digest, SHARE_WORD);
     let sum: u64 = (0..4).map(|part| random >> (16 * part) & 0xffff).sum();
@@ -225,13 +226,14 @@ impl<K: FlowKey, C: Signed> Candidates for UniversalSketch<K, C> {
         }
     }
 
-    /// A heap leaves out the lightest keys, and a heavy one only where too many collide with it.
+    /// A heap leaves out the lightest keys; a heavy key is refused only if too many collide with
+    /// it.
     fn overflow(&self) -> u64 {
         self.tops.iter().map(TopKeys::refused).fold(0, u64::saturating_add)
     }
 }
 
-/// All cells, then how far estimates from them are off at each depth, then the largest unit of a sample.
+/// All cells, then the margin of estimates at each depth, then the largest unit of a sample.
 impl<K: FlowKey, C: Signed> Cells for UniversalSketch<K, C> {
     fn measure(&self) -> Measure {
         C::Weight::MEASURE
@@ -272,13 +274,14 @@ impl<K: FlowKey, C: Signed> Cells for UniversalSketch<K, C> {
     }
 }
 
-/// By samples of each row, or of whole packets, whose errors all rows share.
+/// The samples that the depths counted, of each row separately or of whole packets, whose errors
+/// are common to all rows.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Samples {
     depths: [LevelSample; MOST_LEVELS],
     /// Weight of all packets.
     total: u64,
-    /// Of samples of whole packets, the chance of a larger error than bounds say.
+    /// For samples of whole packets, the chance of an error beyond the bounds.
     delta: Option<f64>,
 }
 
@@ -289,7 +292,7 @@ impl Samples {
         samples
     }
 
-    /// The same for each depth, by samples of each row.
+    /// The same unit for each depth, with samples of each row.
     pub(super) fn of_rows(total: u64, unit: u64) -> Self {
         Self { depths: [LevelSample::steady(unit); MOST_LEVELS], total, delta: None }
     }
@@ -298,28 +301,28 @@ impl Samples {
         self.depths[depth]
     }
 
-    /// The most that the variance of a flow's sampled weight is over that weight; 0 where every packet
+    /// Largest ratio of the variance of a flow's sampled weight to that weight; 0 if every packet
     /// counts.
     pub(super) fn unit(&self) -> u64 {
         self.depths.iter().map(|depth| depth.most).max().unwrap_or(0)
     }
 
-    /// Whether there is a sample, or may be one of whole packets once there are more of them.
+    /// Whether there is a sample, or may be one of whole packets once there are more packets.
     pub(super) fn is_sample(&self) -> bool {
         self.unit() > 0 || self.delta.is_some()
     }
 
-    /// How much of a row's variance is left in the median of so many rows: of samples that all rows share,
-    /// all of it.
+    /// The fraction of a row's variance that remains in the median of `rows` rows: all of it if all
+    /// rows have the same sample.
     pub(super) fn left(&self, rows: usize) -> f64 {
         match self.delta {
             Some(_) => 1.0,
-            // That of the median of normal numbers, as there are ever more; of few it is less.
+            // That of the median of many normal variables; for few it is less.
             None => (std::f64::consts::FRAC_PI_2 / rows as f64).min(1.0),
         }
     }
 
-    /// The estimate with bounds, where rows err by this `noise` for what collides.
+    /// An estimate with its bounds, with `noise` for collisions.
     pub(super) fn bounds(&self, value: f64, noise: Noise, unit: f64, confidence: f64) -> Estimate {
         let unit_of_rows = if self.delta.is_none() { unit } else { 0.0 };
         let (low, high) = Noise { unit: unit_of_rows, ..noise }.bounds(value);
@@ -328,7 +331,8 @@ impl Samples {
         sampling.map_or(estimate, |sampling| sampling.widen(estimate))
     }
 
-    /// The bounds of a flow of this depth that a sample listed, from those of one that was asked for.
+    /// The estimate of a flow of this depth listed from a sample, given its estimate when asked for
+    /// by key.
     pub(super) fn listed(
         &self,
         asked: Estimate,
@@ -346,12 +350,12 @@ impl Samples {
         Estimate { low: asked.low.min(low), ..asked }
     }
 
-    /// Clamps an estimate to the total, which is known where there is a sample.
+    /// Clamps an estimate to the total, which is known if there is a sample.
     pub(super) fn within(&self, estimate: Estimate) -> Estimate {
         if self.unit() > 0 { estimate.within(self.total) } else { estimate }
     }
 
-    /// Adds those of another sketch, whose samples may be of the same places.
+    /// Adds the samples of another sketch, which may err at the same packets.
     pub(super) fn merge(&mut self, other: &Self) {
         self.total = self.total.saturating_add(other.total);
         for (own, other) in self.depths.iter_mut().zip(&other.depths) {

@@ -1,4 +1,4 @@
-//! The cells of UnivMon: a Count Sketch for the keys of each depth, all of which share columns and signs.
+//! The cells of UnivMon: a Count Sketch for the keys of each depth, with common columns and signs.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -15,34 +15,34 @@ use crate::summary::sketch::rows::{
 };
 use crate::summary::{BuildError, Memory};
 
-/// The word of a digest whose low zeros say how deep a key is.
+/// The word of a digest whose trailing zeros are the depth of a key.
 const DEPTH_WORD: u64 = 0;
 
-/// By Chebyshev's inequality a row is off by more than √8 standard deviations one time in 8.
+/// The chance of an error of more than √8 standard deviations in a row, by Chebyshev's inequality.
 const ROW_FAILS: f64 = 1.0 / 8.0;
 
-/// The columns of a depth: the first of them in each row, and what cuts a column from its number in a row
-/// of depth 0.
+/// The columns of a depth: the first one in each row, and the mask that cuts a column from that of
+/// depth 0.
 #[derive(Clone, Copy, Default)]
 struct Part {
     start: u32,
     mask: u32,
 }
 
-/// Where the cells of a key are: each row has the columns of all depths, one after the other.
+/// The layout of the cells: each row has the columns of all depths, one after the other.
 #[derive(Clone, Copy)]
 pub(super) struct Shape {
-    /// Those of depth 0.
+    /// The shape of depth 0.
     pub(super) first: Rows,
     parts: [Part; MOST_LEVELS],
     pub(super) levels: usize,
-    /// Cells of a row.
+    /// Number of cells in a row.
     width: usize,
 }
 
 impl Shape {
-    /// `columns` gives the columns of each depth, no more than those of the `first`; `None` where there
-    /// are more cells than their numbers tell apart.
+    /// `columns` gives the number of columns of each depth, at most those of `first`. `None` if the
+    /// cells are too many for indices of 32 bits.
     pub(super) fn new(
         first: Rows,
         levels: usize,
@@ -62,38 +62,38 @@ impl Shape {
         self.first.rows() * self.width
     }
 
-    /// The number of the deepest level that a key is in.
+    /// The deepest level that a key is in.
     #[inline(always)]
     pub(super) fn depth(&self, digest: u64) -> usize {
         self.depth_from(digest, 0)
     }
 
-    /// That of a key which is in this `level`, or what it would be if the key were.
+    /// The depth of a key that is in `level`, or that it would have if it were.
     #[inline(always)]
     pub(super) fn depth_from(&self, digest: u64, level: usize) -> usize {
         let deepest = 1 << (self.levels - 1);
         level + ((remix(digest, DEPTH_WORD) | deepest) >> level).trailing_zeros() as usize
     }
 
-    /// The columns of a depth.
+    /// The number of columns of a depth.
     pub(super) fn columns(&self, depth: usize) -> usize {
         self.parts[depth].mask as usize + 1
     }
 
-    /// The cells of a depth in one row.
+    /// The range of cells of a depth in one row.
     fn part(&self, depth: usize, row: usize) -> Range<usize> {
         let start = row * self.width + self.parts[depth].start as usize;
         start..start + self.columns(depth)
     }
 
-    /// The cell of a depth in `row` for the cell that `Rows` tells of depth 0.
+    /// The cell of a depth in `row`, given the key's cell by the [`Rows`] of depth 0.
     #[inline(always)]
     fn cell(&self, depth: usize, row: usize, of_first: usize) -> usize {
         let Part { start, mask } = self.parts[depth];
         row * self.width + start as usize + (of_first & mask as usize)
     }
 
-    /// The cells of a key, as one of this depth.
+    /// The cells of a key at this depth.
     #[inline(always)]
     pub(super) fn places(&self, digest: u64, depth: usize) -> [usize; MOST_ROWS] {
         let of_first = self.first.places::<MOST_ROWS>(digest);
@@ -106,8 +106,8 @@ impl Shape {
         self.cell(self.depth(digest), row, self.first.place(digest, row))
     }
 
-    /// The cells of many keys in the first rows: `places[row][i]` is that of `digests[i]`, whose depth is
-    /// `depths[i]`.
+    /// Writes the cells of many keys in the first rows: `places[row][i]` is the cell of
+    /// `digests[i]`, whose depth is `depths[i]`.
     #[inline(never)]
     pub(super) fn place_batch(
         &self,
@@ -129,7 +129,7 @@ impl Shape {
         }
     }
 
-    /// The estimate of a key, as one of this depth, from cells of any kind.
+    /// The estimate of a key at this depth, from any linear combination of cells.
     pub(super) fn value(&self, digest: u64, depth: usize, cell: impl Fn(usize) -> f64) -> f64 {
         let (signs, places) = (signs(digest), self.places(digest, depth));
         let mut values = [0.0; MOST_ROWS];
@@ -141,40 +141,39 @@ impl Shape {
         median(values)
     }
 
-    /// L2² of the flows of these depths, by the squares of the median row.
+    /// L2² of the flows of these depths, by the median row.
     pub(super) fn squared_l2(&self, depths: Range<usize>, cell: impl Fn(usize) -> f64) -> f64 {
         median_over(self.first.rows(), |row| {
             depths.clone().map(|depth| sum_over(self.part(depth, row), |at| cell(at).powi(2))).sum()
         })
     }
 
-    /// How far the median of the rows is off at most for keys of a depth: √8 standard deviations of a row.
+    /// Largest error of the median for keys of a depth: √8 standard deviations of a row.
     pub(super) fn margin(&self, depth: usize, cell: impl Fn(usize) -> f64) -> f64 {
         let squares = self.squared_l2(depth..depth + 1, cell);
         (squares / ROW_FAILS / self.columns(depth) as f64).sqrt()
     }
 
-    /// The chance that an estimate is within its margin.
+    /// The confidence of that margin.
     pub(super) fn confidence(&self) -> f64 {
         1.0 - median_fails(self.first.rows(), ROW_FAILS)
     }
 }
 
-/// [`Noise`] with this margin, of rows that are no samples.
+/// [`Noise`] with this margin, for rows that are not samples.
 pub(super) fn noise(margin: f64) -> Noise {
     Noise { margin, deviations: (1.0 / ROW_FAILS).sqrt(), unit: 0.0 }
 }
 
-/// The cells with what was counted into them.
+/// The cells of all depths.
 pub(super) struct Grids<C> {
     pub(super) shape: Shape,
     pub(super) cells: Zeroed<C>,
-    /// What full cells could not take, over all rows.
+    /// Excess of full cells, over all rows.
     pub(super) saturated: u64,
-    /// What the cells do not exceed, of either sign.
+    /// A bound that no cell exceeds, of either sign.
     pub(super) reach: u64,
-    /// How far an estimate is off at most for keys of each depth, since the last packet, once it was asked
-    /// for.
+    /// Largest error of an estimate at each depth, computed on demand after the last packet.
     margins: OnceLock<[f64; MOST_LEVELS]>,
 }
 
@@ -184,24 +183,24 @@ impl<C: Signed> Grids<C> {
         Ok(Self { shape, cells, saturated: 0, reach: 0, margins: OnceLock::new() })
     }
 
-    /// Takes note of packets of this weight, which are counted next: whether cells may be full then.
-    pub(super) fn fills(&mut self, weight: u64) -> bool {
+    /// Announces packets of this weight, and returns whether cells may be full after them.
+    pub(super) fn may_fill(&mut self, weight: u64) -> bool {
         self.margins = OnceLock::new();
         self.reach = self.reach.saturating_add(weight);
         self.reach > C::MOST
     }
 
-    /// The estimate of a key: no less than 0.
+    /// The estimate of a key, at least 0.
     pub(super) fn size(&self, digest: u64) -> f64 {
         self.read(digest, self.shape.depth(digest)).max(0.0)
     }
 
-    /// What the cells of a depth say of a key.
+    /// The value of the cells of a depth for a key.
     pub(super) fn read(&self, digest: u64, depth: usize) -> f64 {
         self.shape.value(digest, depth, |place| self.cells[place].real())
     }
 
-    /// How estimates of a depth err for what collides.
+    /// The error by collisions at a depth.
     pub(super) fn noise(&self, depth: usize) -> Noise {
         let margin = |depth| self.shape.margin(depth, |place| self.cells[place].real());
         let margins = self.margins.get_or_init(|| {
@@ -210,7 +209,7 @@ impl<C: Signed> Grids<C> {
         noise(margins[depth])
     }
 
-    /// How estimates err of the keys of this depth with these digests, which are listed among so many.
+    /// Errors of the keys of this depth with these digests, listed among `keys` keys.
     pub(super) fn list(
         &self,
         depth: usize,
@@ -221,7 +220,8 @@ impl<C: Signed> Grids<C> {
         let (mut estimates, mut cells) = (Counts::new(), Counts::new());
         digests.for_each(|digest| estimates.add(self.size(digest) as u64));
         (0..rows).for_each(|row| cells.add_cells(&self.cells[self.shape.part(depth, row)]));
-        // Half of what collides has the sign of the key; half of the chance is for the upper bounds.
+        // Half of the colliding cells have the sign of the key; half of the chance is for the upper
+        // bounds.
         Listed::new(&estimates, rows, &cells, keys, chance / 2.0, &|share| {
             median_fails(rows, share / 2.0)
         })

@@ -2,13 +2,13 @@
 //!
 //! Paper: Liu, Manousis, Vorsanger, Sekar, Braverman, "One sketch to rule them all: rethinking
 //! network flow monitoring with UnivMon" (SIGCOMM 2016), §4 and §5. Half of the flows of a level
-//! are in the next one too, each level keeps the heaviest of its keys, and Σ g(f) over all flows
-//! follows from those by a recursion from the deepest level.
+//! are in the next one, too. Each level keeps the heaviest of its keys, and Σ g(f) over all flows
+//! follows from these by a recursion from the deepest level.
 //!
-//! Here a packet is counted once, at the *depth* of its key, the deepest level that the key is in. Count
-//! Sketches are linear: with columns and signs that all depths share, a level's sketch is the sum of
-//! those of its depth and of the deeper ones, and its heaviest keys are among theirs. A key's own depth
-//! tells its size alone, without the noise of the other flows of the level.
+//! Here a packet is counted once, at the *depth* of its key, the deepest level that the key is in.
+//! Count Sketches are linear: with columns and signs common to all depths, a level's sketch is the
+//! sum of the sketches of its depth and of the deeper ones, and its heaviest keys are among theirs.
+//! A key's size is read at its own depth alone, without the noise of the other flows of a level.
 
 mod answers;
 mod grids;
@@ -31,29 +31,28 @@ use answers::Samples;
 use grids::{Grids, Shape};
 use top_keys::TopKeys;
 
-/// Levels, unless asked otherwise: with 1024 keys each for 8 million flows.
+/// Default number of levels: with 1024 keys each, for 8 million flows.
 const LEVELS: usize = 14;
 
-/// Depth 0, unless asked otherwise or the memory is small: a size is off by more than 1.7 % of L2 with a
-/// chance of 1 % at most.
+/// Default shape of depth 0: with a chance of 99 %, a size is off by at most 1.7 % of L2.
 const FIRST: Rows = Rows::of(5, 15);
 
-/// Keys that a depth keeps, unless asked otherwise or the memory is small.
+/// Default number of keys per depth.
 const MOST_TOP: usize = 1 << 10;
 
-/// The columns halve until an eighth is reached, as in the four levels of the Agg-Evict paper.
+/// The columns halve this many times, to an eighth, as in the four levels of the Agg-Evict paper.
 const HALVINGS: usize = 3;
 
-/// How the columns of the depths go on from the first one's.
+/// How the number of columns depends on the depth.
 const SIZES: &[&str] = &["halving", "equal"];
 
-/// Columns of a depth.
+/// The number of columns of a depth.
 fn columns_of(sizes: &str, depth: usize, columns: usize) -> usize {
     let halvings = if sizes == SIZES[0] { depth.min(HALVINGS) } else { 0 };
     (columns >> halvings).max(1)
 }
 
-/// Universal monitoring of one measure: `C` is `i32` for packets, `i64` for bytes.
+/// A UnivMon of one measure: `C` is `i32` for packets, `i64` for bytes.
 pub struct UniversalSketch<K, C> {
     digester: Digester,
     grids: Grids<C>,
@@ -64,12 +63,26 @@ pub struct UniversalSketch<K, C> {
     samples: Samples,
 }
 
-/// UnivMon, as the catalog has it.
+/// A UnivMon of packets or bytes.
 ///
-/// Cost: a cache line for each row and two multiplies a packet, and a look at a heap, another one where
-/// the estimate passes the heap's least. Memory in bytes:
-/// `rows × (columns of all depths) × size_of::<C>() + levels × top × (key + 28)`, the key and 20
-/// rounded up to 8.
+/// Cost: a cache line per row and two multiplies per packet, and a look at a heap; a second one if
+/// the estimate exceeds the smallest of the heap. Memory in bytes: `rows × (columns of all depths)
+/// × size_of::<C>() + levels × top × (key + 28)`, with the key and 20 rounded up to 8.
+///
+/// ```
+/// use flowgauge_core::batch::Batch;
+/// use flowgauge_core::catalog;
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::summary::Options;
+///
+/// let mut univmon = catalog::build::<Key4>("univmon", &Options::new(4 << 20, 1)).unwrap();
+/// let mut batch = Batch::new();
+/// for packet in 0..200 {
+///     batch.push(Key4::from_canonical(&[10, 0, 0, packet % 50]).unwrap(), 64, 0);
+/// }
+/// univmon.ingest(&mut batch);
+/// assert_eq!(univmon.answers().cardinality().unwrap().value, 50.0);
+/// ```
 pub struct UnivMon;
 
 impl Describe for UnivMon {
@@ -110,7 +123,8 @@ impl Describe for UnivMon {
         ],
         memory: "rows x columns x (levels, or 1 + 1/2 + 1/4 + 1/8 for each further level) x (4 by \
                  packets, 8 by bytes) + levels x top x (key + 20, rounded up to 8, + 8)",
-        // The heaps hold the heaviest keys whatever the order, but for keys of nearly equal size.
+        // The heaps hold the heaviest keys in any order of packets, but for keys of nearly equal
+        // size.
         forms: &[form![
             Size(Counted::Asked),
             Candidates,
@@ -145,10 +159,10 @@ impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
         let for_top = (options.memory_bytes / 4).min(MOST_TOP * per_key);
         let top = parameters.power_of_two("top", for_top, per_key)?;
         let rest = options.memory_bytes.saturating_sub(top.saturating_mul(per_key));
-        // The depths' columns as eighths of the first one's.
+        // The columns of all depths, in eighths of the first one's.
         let sizes = parameters.word("sizes", SIZES)?;
         let eighths: usize = (0..levels).map(|depth| columns_of(sizes, depth, 1 << 8) >> 5).sum();
-        // The tasks get all cells, and beside them what estimates need.
+        // Besides the cells, the tasks get what estimates need.
         let cell_bytes = size_of::<C>() + options.task_bytes_per_cell;
         let rest = rest.saturating_sub((levels + 1) * options.task_bytes_per_cell);
         let for_first = (rest / (eighths * cell_bytes)).saturating_mul(cell_bytes << HALVINGS);
@@ -246,10 +260,10 @@ impl<K: FlowKey, C: Signed> Summary<K> for UniversalSketch<K, C> {
     }
 }
 
-/// Packets whose cells are asked for ahead of the one in hand.
+/// Distance in packets between a prefetch and its use.
 const PREFETCH_AHEAD: usize = 12;
 
-/// The median of whole numbers; of an even number the middle of the middle two.
+/// The median of integers; of an even number of values, the midpoint of the middle two.
 #[inline(always)]
 fn middle(values: &mut [i64]) -> i64 {
     match *values {
@@ -274,7 +288,7 @@ fn sign(signs: u64, row: usize) -> i64 {
     1 - 2 * (signs >> row & 1).cast_signed()
 }
 
-/// The estimate that the heaps go by.
+/// The estimate by which heaps order keys.
 #[inline]
 fn estimate<C: Signed>(shape: &Shape, cells: &[C], digest: u64) -> i64 {
     let (signs, places) = (signs(digest), shape.places(digest, shape.depth(digest)));
@@ -285,26 +299,26 @@ fn estimate<C: Signed>(shape: &Shape, cells: &[C], digest: u64) -> i64 {
     middle(&mut values[..shape.first.rows()])
 }
 
-/// What the estimates of a batch's packets are compared with.
+/// The bars that the packets of a batch must pass to be admitted to a heap.
 struct Bars {
-    /// What an estimate must pass at each depth.
+    /// The value that an estimate must exceed at each depth.
     least: [i64; MOST_LEVELS],
-    /// How many rows of each packet must be above that.
+    /// Number of rows of each packet that must exceed it.
     enough: [u8; BATCH_PACKETS],
 }
 
-/// What the cells take.
+/// The packets of a batch, as the cells count them.
 struct Updates<'a, W> {
     digests: &'a [u64],
     depths: &'a [u8; BATCH_PACKETS],
     weights: &'a [W],
 }
 
-/// Gets the cells, the number of a packet and its estimate, which passes the bar.
+/// Called with the cells, the index of a packet, and its estimate, which passes the bar.
 type Admit<'a, C> = dyn FnMut(&[C], usize, i64, &mut Bars) + 'a;
 
 impl<C: Signed> Grids<C> {
-    /// Counts packets in `D` rows, whose cells may be `FULL` or surely are not.
+    /// Counts packets in `D` rows, whose cells may be `FULL`.
     #[inline(never)]
     fn count<const D: usize, const FULL: bool>(
         &mut self,
@@ -316,7 +330,7 @@ impl<C: Signed> Grids<C> {
         let (count, mut places) = (shape.first.count::<D>(), [[0; BATCH_PACKETS]; D]);
         shape.place_batch(updates.digests, updates.depths, &mut places[..count]);
         ask_first(cells, &places[..count], PREFETCH_AHEAD);
-        // In a register: in memory each packet would wait for the store of the one before.
+        // In a register: in memory, each packet would wait for the store of the one before.
         let mut saturated = self.saturated;
         for (i, (&digest, &weight)) in updates.digests.iter().zip(updates.weights).enumerate() {
             if i + PREFETCH_AHEAD < BATCH_PACKETS {
@@ -336,7 +350,7 @@ impl<C: Signed> Grids<C> {
                 values[row] = cell.signed(sign);
                 over += u8::from(values[row] > bars.least[depth]);
             }
-            // The median is not above what most rows are not above.
+            // The median can exceed the bar only if enough rows do.
             if over >= bars.enough[i] {
                 let value = middle(&mut values[..count]);
                 if value > bars.least[depth] {
@@ -349,7 +363,7 @@ impl<C: Signed> Grids<C> {
 }
 
 impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
-    /// Counts the packets of a batch, and admits their keys to the heaps.
+    /// Counts a batch, and admits its keys to the heaps.
     fn take(&mut self, batch: &Batch<K>) {
         let (keys, digests, weights) = (batch.keys(), batch.digests(), C::Weight::column(batch));
         let (shape, tops) = (self.grids.shape, &mut self.tops);
@@ -357,8 +371,8 @@ impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
         for (depth, digest) in depths.iter_mut().zip(digests) {
             *depth = shape.depth(*digest) as u8;
         }
-        // Of a key that is held nothing is to be done, and which are is known before their estimates
-        // are. One rare branch is left: those at every heavy packet would be mispredicted too often.
+        // Keys in a heap need nothing more, and they are known before their estimates are. That
+        // leaves one rare branch; a branch at every heavy packet would be mispredicted too often.
         let half = shape.first.rows().div_ceil(2) as u8;
         let enough = |top: &TopKeys<K>, i: usize| {
             half | u8::from(top.surely_holds(&keys[i], digests[i])) << 7
@@ -385,7 +399,7 @@ impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
             }
         };
         let updates = Updates { digests, depths: &depths, weights };
-        if self.grids.fills(C::Weight::sum(weights)) {
+        if self.grids.may_fill(C::Weight::sum(weights)) {
             self.grids.count::<MOST_ROWS, true>(&updates, &mut bars, admit);
         } else {
             with_rows!(shape.first.rows(), D => {
@@ -394,7 +408,7 @@ impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
         }
     }
 
-    /// Counts packets in single `rows`, one of each packet, and admits their keys to the heaps.
+    /// Counts each packet in one row, and admits its key to a heap.
     #[inline(never)]
     fn count_rows<const FULL: bool>(&mut self, batch: &Batch<K>, rows: &[u8]) {
         let (keys, digests, weights) = (batch.keys(), batch.digests(), C::Weight::column(batch));
@@ -416,13 +430,13 @@ impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
             if FULL {
                 saturated = u64::saturating_add(saturated, lost);
             }
-            // Written always and kept where it counts: a branch would be mispredicted too often.
+            // Always written, but kept only if it counts: a branch would be mispredicted too often.
             over[found % BATCH_PACKETS] = i as u8;
             found += usize::from(cell.signed(sign) > least[shape.depth(digest)]);
         }
         self.grids.saturated = saturated;
-        // A row that is over the least is a hint: all are asked before a key is admitted. Of most keys
-        // nothing is asked, since they are there.
+        // A row above the smallest of the heap is only a hint: the estimate from all rows decides.
+        // Most keys are in the heap already and need no estimate.
         for i in over[..found].iter().map(|i| usize::from(*i)) {
             let (key, digest) = (&keys[i], digests[i]);
             let top = &mut tops[shape.depth(digest)];
@@ -447,7 +461,7 @@ impl<K: FlowKey, C: Signed> RowIngest<K> for UniversalSketch<K, C> {
 
     fn ingest_rows(&mut self, batch: &mut Batch<K>, rows: &[u8]) {
         batch.digest(&self.digester);
-        if self.grids.fills(C::Weight::sum(C::Weight::column(batch))) {
+        if self.grids.may_fill(C::Weight::sum(C::Weight::column(batch))) {
             self.count_rows::<true>(batch, rows);
         } else {
             self.count_rows::<false>(batch, rows);
@@ -468,7 +482,7 @@ impl<K: FlowKey, C: Signed> LevelIngest<K> for UniversalSketch<K, C> {
         self.tops.len()
     }
 
-    /// A key's level is its depth, where alone it is counted.
+    /// The level of a key is its depth, the only one that counts it.
     fn levels_of(&self, batch: &mut Batch<K>, levels: &mut [u8; BATCH_PACKETS]) {
         batch.digest(&self.digester);
         for (level, digest) in levels.iter_mut().zip(batch.digests()) {

@@ -1,7 +1,7 @@
-//! The keys with the largest estimates so far, in a heap whose root is the least of them.
+//! The keys with the largest estimates so far, in a heap with the smallest at its root.
 //!
-//! A key's estimate is looked at again only when the key is the root and is to be replaced: until
-//! then it may have grown, and packets of a key that is there cost one look into an index.
+//! A key's estimate is refreshed only when the key is the root and about to be replaced: it may
+//! have grown meanwhile. A packet of a key in the heap costs one look-up in an index.
 
 use flowgauge_kernel::Zeroed;
 
@@ -9,48 +9,49 @@ use crate::key::FlowKey;
 use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::{BuildError, Memory};
 
-/// Places of the index that a key may be away from its home, half of which are empty: of keys that do
-/// not collide on purpose one in 200,000 would be further away. Keys that do are looked for in vain at
-/// each level of a UnivMon.
+/// Largest distance of a key from its home in the index, half of which is empty. Of keys that do
+/// not collide on purpose, one in 200,000 would be further away. Keys that do are searched for in
+/// vain at each level of a UnivMon.
 const MOST_PROBES: usize = 64;
 
-/// A key of the heap.
+/// A key in the heap.
 #[derive(Clone, Copy, bytemuck::Zeroable)]
 #[repr(C)]
 struct Entry<K> {
     digest: u64,
-    /// An estimate that the key had.
+    /// An earlier estimate of the key.
     value: i64,
-    /// Its place in the index.
+    /// The key's position in the index.
     place: u32,
     key: K,
 }
 
 impl<K> Entry<K> {
-    /// Estimates in order; equal ones by digest, so that the same keys make the same heap.
+    /// Orders by estimate, and equal ones by digest, so that the same keys make the same heap.
     #[inline(always)]
     fn rank(&self) -> (i64, u64) {
         (self.value, self.digest)
     }
 }
 
-/// At most so many keys. Memory in bytes: `most × (size_of::<K>() + 28, of which the key and 20
-/// are rounded up to 8)`.
+/// A heap of bounded size with an index. Memory in bytes: `most × (size_of::<K>() + 28, of which
+/// the key and 20 are rounded up to 8)`.
 pub(super) struct TopKeys<K> {
     heap: Zeroed<Entry<K>>,
-    /// Open addressing by linear probing, half full at most: a place in the heap, counted from 1.
+    /// Open addressing with linear probing, at most half full: a position in the heap, counted from
+    /// 1.
     index: Zeroed<u32>,
     len: usize,
-    /// Keys that collide with so many others that they found no place in the index.
+    /// Times that a key was refused because it collides with too many others.
     refused: u64,
-    /// What keys that are not there were estimated at in the heaps that this one was merged from.
+    /// Bound on the estimates of absent keys in the heaps that this one was merged from.
     floor: i64,
-    /// The digest of the last of them: until a key leaves, no other of that digest finds a place.
+    /// The digest refused last: until a key leaves, no other key of that digest finds a place.
     refused_digest: Option<u64>,
 }
 
 impl<K: FlowKey> TopKeys<K> {
-    /// Bytes reserved for each key.
+    /// Bytes reserved per key.
     pub(super) const KEY_BYTES: usize = size_of::<Entry<K>>() + 2 * size_of::<u32>();
 
     /// Reserves `most` keys, a power of two.
@@ -65,7 +66,7 @@ impl<K: FlowKey> TopKeys<K> {
         digest as usize & (self.index.len() - 1)
     }
 
-    /// The place in the index of a key, or the empty one where it would go, if there is one near
+    /// The index position of a key, or the empty one where it would go, if there is one near
     /// enough.
     #[inline(always)]
     fn find(&self, key: &K, digest: u64) -> Option<usize> {
@@ -77,44 +78,43 @@ impl<K: FlowKey> TopKeys<K> {
         })
     }
 
-    /// Whether the key is there.
+    /// Whether the key is in the heap.
     #[inline(always)]
     pub(super) fn holds(&self, key: &K, digest: u64) -> bool {
         self.find(key, digest).is_some_and(|place| self.index[place] != 0)
     }
 
-    /// Whether the key is surely there: without branches, and only as far as most keys are from
-    /// their home.
+    /// Whether the key is certainly in the heap: without branches, and probing only as far as most
+    /// keys are from their home.
     #[expect(clippy::needless_bitwise_bool, reason = "lazy operators are branches")]
     #[inline(always)]
     pub(super) fn surely_holds(&self, key: &K, digest: u64) -> bool {
         let is_at = |home: u64| {
             let at = self.index[home as usize & (self.index.len() - 1)] as usize;
-            // What stands in the last place of an empty index is not looked at.
+            // In an empty index, the last heap entry is compared but ignored.
             (at != 0) & (self.heap[at.wrapping_sub(1) & (self.heap.len() - 1)].key == *key)
         };
         is_at(digest) | is_at(digest.wrapping_add(1))
     }
 
-    /// Whether there is no room for another key.
+    /// Whether the heap is full.
     pub(super) fn is_full(&self) -> bool {
         self.len == self.heap.len()
     }
 
-    /// What the estimate of a key must pass to be admitted.
+    /// The value that the estimate of a key must exceed to be admitted.
     #[inline(always)]
     pub(super) fn least(&self) -> i64 {
         if self.is_full() { self.heap[0].value } else { i64::MIN }
     }
 
-    /// What keys that are not there, and were not refused, were estimated at most when their last packet
-    /// came.
+    /// Bound on the estimates that absent keys had at their last packet, unless they were refused.
     pub(super) fn floor(&self) -> i64 {
         self.floor.max(self.least())
     }
 
-    /// Refuses a key of the digest refused last without another search, since no key has left: whether
-    /// it is of that digest. Keys of that digest that are there are counted, too.
+    /// Whether the key has the digest refused last; if so, refuses it without another search, since
+    /// no key has left. Counts keys of that digest that are in the heap, too.
     #[inline(always)]
     pub(super) fn refuses_again(&mut self, digest: u64) -> bool {
         let again = self.refused_digest == Some(digest);
@@ -122,7 +122,7 @@ impl<K: FlowKey> TopKeys<K> {
         again
     }
 
-    /// Times that a key was not admitted since it collides with too many others.
+    /// Times that a key was refused because it collides with too many others.
     pub(super) fn refused(&self) -> u64 {
         self.refused
     }
@@ -132,8 +132,8 @@ impl<K: FlowKey> TopKeys<K> {
         self.heap[..self.len].iter().map(|entry| (&entry.key, entry.digest))
     }
 
-    /// Admits a key that is not there, in the place of the least one where there is no room and
-    /// that one's `estimate`, asked for anew, is less.
+    /// Admits a key that is not in the heap. If the heap is full, the key replaces the smallest
+    /// one, if the latter's refreshed `estimate` is less.
     #[inline(never)]
     pub(super) fn offer(&mut self, key: K, digest: u64, value: i64, estimate: impl Fn(u64) -> i64) {
         if self.find(&key, digest).is_none() {
@@ -148,7 +148,7 @@ impl<K: FlowKey> TopKeys<K> {
             self.rise(self.len - 1);
             return;
         }
-        // Ends, since each root either goes, or sinks with an estimate that is up to date.
+        // Ends, since each root either leaves or sinks with a fresh estimate.
         while self.heap[0].value < value {
             let now = estimate(self.heap[0].digest);
             if now > self.heap[0].value {
@@ -163,7 +163,7 @@ impl<K: FlowKey> TopKeys<K> {
         }
     }
 
-    /// Puts a key into the heap's place `at`, and into the index, where there is a place for it.
+    /// Writes a key to heap position `at` and to the index, if the index has a place for it.
     fn put(&mut self, at: usize, mut entry: Entry<K>) {
         let Some(place) = self.find(&entry.key, entry.digest) else { return };
         entry.place = place as u32;
@@ -171,7 +171,7 @@ impl<K: FlowKey> TopKeys<K> {
         self.index[place] = at as u32 + 1;
     }
 
-    /// Empties a place of the index, and closes the gap.
+    /// Empties a position of the index, and closes the gap.
     fn forget(&mut self, mut gap: usize) {
         self.refused_digest = None;
         let mask = self.index.len() - 1;
@@ -183,7 +183,7 @@ impl<K: FlowKey> TopKeys<K> {
                 break;
             }
             let home = self.home(self.heap[at as usize - 1].digest);
-            // Its way from home must lead over the gap.
+            // Its probe sequence must cross the gap.
             if place.wrapping_sub(home) & mask >= place.wrapping_sub(gap) & mask {
                 self.index[gap] = at;
                 self.heap[at as usize - 1].place = gap as u32;
@@ -219,7 +219,7 @@ impl<K: FlowKey> TopKeys<K> {
         }
     }
 
-    /// Takes over the keys of `other`, all estimates anew.
+    /// Adds the keys of `other`, and refreshes all estimates.
     pub(super) fn merge(&mut self, other: &Self, estimate: impl Fn(u64) -> i64 + Copy) {
         self.floor = self.floor().max(0).saturating_add(other.floor().max(0));
         for entry in &mut self.heap[..self.len] {
@@ -251,8 +251,8 @@ impl<K: FlowKey> TopKeys<K> {
         });
     }
 
-    /// Takes over saved keys, of which `digest` gives the digest where they may be there; this heap
-    /// is empty.
+    /// Loads saved keys into an empty heap; `digest` returns a key's digest, or `None` if the key
+    /// cannot be here.
     pub(super) fn load(
         &mut self,
         from: &mut Reader<'_>,
