@@ -1,4 +1,4 @@
-//! One-hash arrays (Simple, §3): one column a packet, collisions accepted.
+//! Arrays with one hash: one column per packet, collisions accepted (Simple, §3).
 
 mod additive;
 mod mrac;

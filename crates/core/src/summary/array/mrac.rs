@@ -1,8 +1,8 @@
 //! MRAC: one array of packet counters, from whose values the sizes of flows are recovered.
 //!
 //! Paper: Kumar, Sung, Xu, Wang, "Data streaming algorithms for efficient and accurate estimation
-//! of flow size distribution" (SIGMETRICS 2004), §3 and §4. Counting is that of an additive
-//! CountArray; expectation-maximisation at the close of the epoch undoes its collisions.
+//! of flow size distribution" (SIGMETRICS 2004), §3 and §4. It counts as an additive CountArray
+//! does; expectation maximization at the close of the epoch undoes the collisions.
 
 use std::cell::OnceCell;
 use std::marker::PhantomData;
@@ -30,16 +30,33 @@ pub(super) struct PacketCounts<K> {
     counters: Zeroed<u32>,
     total: u64,
     saturated: u64,
-    /// Expected flows of each size, once somebody asked since the last packet.
+    /// Expected number of flows of each size, computed on demand after the last packet.
     flows: OnceCell<Vec<(u64, f64)>>,
     key: PhantomData<K>,
 }
 
-/// MRAC, as the catalog has it.
+/// An MRAC array of packets.
 ///
-/// Cost: one cache line a packet; at the close of an epoch some 0.1 s for the distribution. Memory
-/// in bytes: `4 × columns`, and some 100 KiB from when the distribution is first asked for until the
-/// next packet.
+/// Cost: one cache line per packet; at the close of an epoch, some 0.1 s for the distribution.
+/// Memory in bytes: `4 × columns`, and some 100 KiB from the first request for the distribution
+/// until the next packet.
+///
+/// ```
+/// use flowgauge_core::batch::Batch;
+/// use flowgauge_core::catalog;
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::summary::Options;
+///
+/// let mut mrac = catalog::build::<Key4>("mrac", &Options::new(1 << 20, 1)).unwrap();
+/// let mut batch = Batch::new();
+/// for packet in 0..200 {
+///     batch.push(Key4::from_canonical(&[10, 0, 0, packet % 50]).unwrap(), 64, 0);
+/// }
+/// mrac.ingest(&mut batch);
+/// let distribution = mrac.answers().distribution().unwrap();
+/// let (size, flows) = distribution[0];
+/// assert!(size == 4 && (flows.value - 50.0).abs() < 1.0);
+/// ```
 pub struct Mrac;
 
 impl Describe for Mrac {
@@ -163,7 +180,7 @@ impl<K: FlowKey> PacketCounts<K> {
         self.flows = OnceCell::new();
     }
 
-    /// Expected flows of each size, by size.
+    /// Expected number of flows of each size, by size.
     fn flows(&self) -> &[(u64, f64)] {
         self.flows.get_or_init(|| decompound(self.counters.iter().copied()))
     }
@@ -186,7 +203,7 @@ impl<K: FlowKey> Answers for PacketCounts<K> {
         if is_full {
             return Some(recovered(value, used, total));
         }
-        // How many columns a number of flows uses is a matter of chance, whatever their sizes.
+        // The number of columns that flows use is random, whatever their sizes.
         let counted = counted_linearly(columns, used, total);
         let (low, high) = (counted.low.min(value).max(used), counted.high.max(value).min(total));
         Some(Estimate { value: value.clamp(low, high), low, high, ..counted })
@@ -198,7 +215,7 @@ impl<K: FlowKey> Answers for PacketCounts<K> {
         }
         let of = |size: u64| (size as f64) * (size as f64).log2();
         let value = self.flows().iter().map(|(size, flows)| flows * of(*size)).sum();
-        // Least if every packet were a flow of its own, most if every counter held one flow.
+        // Smallest if every packet were a flow of its own, largest if every counter held one flow.
         let most = self.counters.iter().filter(|&&c| c > 0).map(|&c| of(u64::from(c))).sum();
         Some(recovered(value, 0.0, most))
     }
@@ -212,7 +229,7 @@ impl<K: FlowKey> Answers for PacketCounts<K> {
 }
 
 impl<K: FlowKey> SizeQuery for PacketCounts<K> {
-    /// The counter, which is never below the truth unless it is full.
+    /// The key's counter, which is never below the truth unless it is full.
     fn estimate(&self, key: &[u8]) -> SizeEstimate {
         let mask = self.counters.len() - 1;
         let count = K::matching(key, &self.digester)

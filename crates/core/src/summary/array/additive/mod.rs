@@ -1,10 +1,10 @@
-//! CountArray, additive: one counter array, colliding keys add up.
+//! An additive array: one array of counters; colliding keys add up.
 //!
 //! Paper: Alipourfard et al., "A comparison of performance and accuracy of measurement algorithms
 //! in software" (SOSR 2018), §3. An estimate is never below the truth; its expected excess is the
-//! other keys' weight over the number of columns. Heavy keys are kept in a set beside the array.
-//! Beside the paper, the keys of a column that became heavy are counted in the set, too, each by
-//! itself: what the others of its column have there is not a key's own.
+//! other keys' weight divided by the number of columns. Heavy keys are kept in a set beside the
+//! array. Beyond the paper, each key of a column that became heavy is also counted separately in
+//! the set, and what the others of its column have there is subtracted from its estimate.
 
 mod states;
 
@@ -26,16 +26,16 @@ use crate::summary::{
 use crate::terms::{Measure, Size, Threshold};
 use states::StateArray;
 
-/// By Markov's inequality, a counter's excess is below [`EXCESS`] times its expectation with this
-/// chance.
+/// Confidence of lower bounds: by Markov's inequality, a counter's excess is below [`EXCESS`] times
+/// its expectation with this chance.
 const CONFIDENCE: f64 = 0.95;
 const EXCESS: f64 = 20.0;
 
-/// Columns unless asked otherwise or the memory is small: others' packets in a column are 0.0004 % of
-/// all on average, and more than 0.01 % with a chance of 4 % at most.
+/// Default number of columns: the other packets in a column are 0.0004 % of all on average, and
+/// more than 0.01 % with a chance of at most 4 %.
 const COLUMNS: usize = 1 << 18;
 
-/// One array of counters of one measure: `C` is `u32` for packets, `u64` for bytes.
+/// An additive array of counters: `C` is `u32` for packets, `u64` for bytes.
 struct CounterArray<K, C> {
     digester: Digester,
     counters: Zeroed<C>,
@@ -45,11 +45,28 @@ struct CounterArray<K, C> {
     saturated: u64,
 }
 
-/// The additive array, as the catalog has it.
+/// An additive array of counters, distinct counts or forecasts.
 ///
-/// Cost: one cache line a packet; two more in the set while its column is heavy. Memory in bytes,
-/// with `member` for `size_of::<K>() + size_of::<C>()`, rounded up to the alignment: `columns ×
-/// size_of::<C>() + candidates × (3 × member + 8)`.
+/// Cost: one cache line per packet, and two more in the set of heavy keys while its column is
+/// heavy. Memory in bytes, with `member` for `size_of::<K>() + size_of::<C>()`, rounded up to the
+/// alignment: `columns × size_of::<C>() + candidates × (3 × member + 8)`.
+///
+/// ```
+/// use flowgauge_core::batch::Batch;
+/// use flowgauge_core::catalog;
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::summary::Options;
+///
+/// let mut array = catalog::build::<Key4>("count-array", &Options::new(4 << 20, 1)).unwrap();
+/// let key = Key4::from_canonical(&[192, 0, 2, 1]).unwrap();
+/// let mut batch = Batch::new();
+/// for _ in 0..100 {
+///     batch.push(key, 1500, 0);
+/// }
+/// array.ingest(&mut batch);
+/// let size = array.answers().size().unwrap().estimate(&[192, 0, 2, 1]);
+/// assert_eq!(size.packets.unwrap().value, 100.0);
+/// ```
 pub struct CountArray;
 
 impl Describe for CountArray {
@@ -168,7 +185,8 @@ impl<K: FlowKey, C: Counter> CounterArray<K, C> {
             |i| counts[i].get(),
             |i| {
                 if let Some(share) = own.share(&keys[i], digests[i]) {
-                    // What a share has no room for, the counter has none for either.
+                    // The key's own part has no more room than the counter, which counts the
+                    // excess.
                     let _ = share.add(weights[i]);
                     return;
                 }
@@ -180,11 +198,11 @@ impl<K: FlowKey, C: Counter> CounterArray<K, C> {
         );
     }
 
-    /// The most is never below the truth, unless the counter is full.
+    /// The bounds of a key. `most` is never below the truth unless the counter is full.
     fn bounds(&self, count: Count) -> Estimate {
         let Count { own, most, column } = count;
         let low = least_of(column as f64, self.total as f64, self.counters.len());
-        // A total that is full may have taken no more of any column.
+        // If the total is full, the excess of any column is unknown.
         let full = column == C::MOST.get() || self.total == u64::MAX;
         let high = if full { most.saturating_add(self.saturated) } else { most };
         let (own, most) = (own as f64, most as f64);
@@ -196,20 +214,20 @@ impl<K: FlowKey, C: Counter> CounterArray<K, C> {
         }
     }
 
-    /// The bounds of a key that is listed. Of all keys some share their only column with a heavy one,
-    /// whatever its size: a key that is chosen for its column surely has what was counted apart.
+    /// The bounds of a listed key. A key selected for its column may share it with a heavy one,
+    /// whatever its own size: only what was counted separately is certain.
     fn listed(&self, count: Count) -> Estimate {
         let bounds = self.bounds(count);
         Estimate { low: count.own as f64, ..bounds }
     }
 }
 
-/// What is known of a key.
+/// The counts of a key.
 #[derive(Clone, Copy, Default)]
 struct Count {
-    /// What was counted of it apart.
+    /// Counted separately for the key.
     own: u64,
-    /// What of its column is not others' own.
+    /// Its column without what was counted separately for others.
     most: u64,
     column: u64,
 }
@@ -233,9 +251,10 @@ fn count<K: FlowKey, C: Counter>(
     Count { own, most: column.saturating_sub(others).max(own), column }
 }
 
-/// The least that a key has surely enough of the `count` in its column, where all `columns` hold
-/// `total`. The others' f′ = total − f weigh f′ ÷ columns in it on average, and [`EXCESS`] times that
-/// at most with the chance [`CONFIDENCE`]; so f ≥ (columns × count − 20 total) ÷ (columns − 20).
+/// Lower bound, with [`CONFIDENCE`], of a key with `count` in its column, if all `columns` hold
+/// `total`. The other keys weigh f′ = total − f. They add f′ ÷ columns to its column on average,
+/// and at most [`EXCESS`] times that with the chance [`CONFIDENCE`]. So f ≥ (columns × count − 20
+/// total) ÷ (columns − 20).
 fn least_of(count: f64, total: f64, columns: usize) -> f64 {
     let columns = columns as f64;
     if columns <= EXCESS {
@@ -324,7 +343,7 @@ impl<K: FlowKey, C: Counter> Summary<K> for CounterArray<K, C> {
     }
 }
 
-/// One row, whose columns are the low bits of the digest.
+/// One row, whose column is the low bits of the digest.
 impl<K: FlowKey, C: Unsigned> Sums<K> for CounterArray<K, C> {
     type Weight = C;
     const SIGNED: bool = false;
@@ -358,7 +377,7 @@ impl shared::Share for CountArray {
 
 impl<K: FlowKey, C: Unsigned> CounterArray<K, C> {
     fn concurrent(options: &Options) -> Result<Box<dyn SharedIngest<K>>, BuildError> {
-        // Of the memory of both, the counters' part is theirs of a column's.
+        // The counters get their part of a column's bytes in both arrays.
         let memory_bytes = options.memory_bytes / (size_of::<C>() + CELL_BYTES) * size_of::<C>();
         let options = Options { memory_bytes, ..options.clone() };
         AtomicSums::build(&options, Self::from_options(&options)?)
@@ -399,29 +418,29 @@ impl<K: FlowKey, C: Counter> Candidates for CounterArray<K, C> {
         self.heavy.overflow()
     }
 
-    /// A key over the threshold is there, unless it found no room.
+    /// A key over the threshold is in the set unless it found no room.
     fn unnamed(&self, by: Measure) -> Option<f64> {
         let is_whole = by == C::MEASURE && self.heavy.overflow() == 0 && self.total < u64::MAX;
         is_whole.then(|| self.threshold.weight(self.total) + self.saturated as f64)
     }
 }
 
-/// A column is heavy from this part of the threshold on, so that of what makes a key pass the
-/// threshold in the end a part is known to be its own.
+/// A column is heavy from this fraction of the threshold on, so that part of the weight of a key
+/// that finally exceeds the threshold is counted separately.
 const PART: f64 = 0.5;
 
-/// Packets of a small block, which has a shorter list of heavy ones to begin with.
+/// Size of a small block, which has a shorter list of heavy packets to initialize.
 const SMALL_BLOCK: usize = 16;
 
-/// What a heavy column passes in an epoch of so much weight, rounded down.
+/// The count that a heavy column exceeds after `total` weight, rounded down.
 #[inline(always)]
 fn limit(threshold: Threshold, total: u64) -> u64 {
     (PART * threshold.weight(total)) as u64
 }
 
-/// How many of so many packets are counted at once, `threshold` being that after all of them: no more than
-/// the set of heavy keys has room for, unless it drops nothing. What it drops depends on all columns, and
-/// batches of any size must see the same.
+/// The number of packets to count at once, with `threshold` as it is after all of them: no more
+/// than the set of heavy keys has room for, unless it drops nothing. A full set drops keys by all
+/// columns, and must see the same for batches of any size.
 #[inline(always)]
 fn at_once<K: FlowKey, S: share::Share>(
     packets: usize,
@@ -435,9 +454,14 @@ fn at_once<K: FlowKey, S: share::Share>(
     room.max(1)
 }
 
-/// Visits those of the packets listed whose column passes the limit of the weight so far, their own
-/// included: batches of any size agree. All packets weigh `before` before the batch and `after` after it,
-/// its own `weights`, and `count` is what the column of one of them had just after it.
+/// Visits the listed packets whose column exceeds the limit of the weight so far, their own
+/// included, so that the size of batches makes no difference. `before` and `after` are the total
+/// weights before and after the batch, `weights` those of its packets, and `count` the column of a
+/// packet right after it.
+///
+/// A batch is counted first. Packets that may find a heavy column are listed by an integer
+/// comparison without a branch, since they cannot be predicted. This is the second look at those
+/// listed.
 #[inline(always)]
 fn passing<C: Counter>(
     listed: &[u8],
@@ -447,7 +471,7 @@ fn passing<C: Counter>(
     count: impl Fn(usize) -> u64,
     mut visit: impl FnMut(usize),
 ) {
-    // A threshold only grows: what passes it as it is after the batch passed it in the batch.
+    // The threshold only grows: what exceeds it after the batch exceeded it within the batch.
     let high = limit(threshold, after);
     let (mut so_far, mut summed) = (before, 0);
     for &i in listed {

@@ -1,11 +1,11 @@
-//! The additive array with other states than counters: colliding keys share a state.
+//! Additive arrays of states other than counters: the keys of a column have one state in common.
 //!
 //! Paper: Alipourfard et al., "A comparison of performance and accuracy of measurement algorithms
-//! in software" (SOSR 2018), §4.2. A key is listed when the state of its column says that it is
-//! heavy: spread, or over the threshold. So nothing heavy is missed. Who shares a column with a
-//! spread key is listed, too. Of sizes and forecasts, which are sums, each key of a heavy column has
-//! a part of its own beside, and what is others' is taken off. A key that was heavy stays listed
-//! while its forecast is over half the threshold.
+//! in software" (SOSR 2018), §4.2. A key is listed when the state of its column is heavy: over the
+//! spread, or over the threshold. So no heavy key is missed, but keys that share a column with a
+//! superspreader are listed, too. For sizes and forecasts, which are sums, each key of a heavy
+//! column also has its own part counted separately, and the parts of others are subtracted. A key
+//! that was heavy stays listed while its forecast exceeds half the threshold.
 
 use std::ops::Range;
 
@@ -26,27 +26,27 @@ use crate::summary::{
 };
 use crate::terms::{Measure, Size, Threshold};
 
-/// Columns whose cache lines are asked for ahead of the one in hand: those of a batch of large states
-/// would not find room in the first-level cache.
+/// Distance in packets between a prefetch and its use: a whole batch of large states would not fit
+/// the first-level cache.
 const PREFETCH_AHEAD: usize = 32;
 
-/// A state that the keys of a column share.
+/// The state of a column, which the keys of the column have in common.
 pub(super) trait AdditiveState: State {
     /// Whether it counts more than `limit`: distinct elements, or packets or bytes as `C` does.
     fn exceeds<C: Counter>(&self, limit: u64) -> bool;
-    /// A key's own part of it.
+    /// A key's own part of the state.
     type Own: Share;
-    /// Takes packets into a key's own part.
+    /// Adds packets to a key's own part.
     fn add_own(own: &mut Self::Own, packets: u32, bytes: u64);
-    /// Begins an epoch after one with this `past`.
+    /// Begins an epoch of a key's own part, after one with this `past`.
     fn next_own(own: &mut Self::Own, past: &Past);
-    /// The state of a key's own part alone.
+    /// The state with a key's own part alone.
     fn alone(own: &Self::Own) -> Self;
-    /// What is left without another key's own part.
+    /// The state without another key's own part.
     fn without(&self, own: &Self::Own) -> Self;
 }
 
-/// A union: whose an element is cannot be told.
+/// A union of elements, which cannot be divided among keys.
 impl AdditiveState for Distinct {
     type Own = ();
 
@@ -69,7 +69,7 @@ impl AdditiveState for Distinct {
     }
 }
 
-/// A sum.
+/// A sum, which can be divided among keys.
 impl AdditiveState for Ewma {
     type Own = Self;
 
@@ -80,7 +80,7 @@ impl AdditiveState for Ewma {
 
     #[inline(always)]
     fn add_own(own: &mut Self, packets: u32, bytes: u64) {
-        // What it has no room for, the column has none for either.
+        // It has no more room than the column, which counts the excess.
         let _ = own.add(packets, bytes, 0);
     }
 
@@ -97,16 +97,16 @@ impl AdditiveState for Ewma {
     }
 }
 
-/// What is known of a key.
+/// The states of a key.
 struct Known<S> {
     column: S,
-    /// What of its column is not others' own.
+    /// Its column without the own parts of others.
     most: S,
-    /// What was counted of it apart.
+    /// Counted separately for the key.
     own: S,
 }
 
-/// Reads it from the states of all columns and the keys that are counted apart.
+/// The states of a key, from all columns and the keys with own parts.
 fn known<K: FlowKey, S: AdditiveState>(
     states: &[S],
     heavy: &HeavyKeys<K, S::Own>,
@@ -126,7 +126,7 @@ fn known<K: FlowKey, S: AdditiveState>(
     Known { column, most, own }
 }
 
-/// One array of states.
+/// An additive array of states.
 ///
 /// Memory in bytes: `columns × size_of::<S>() + candidates × (3 × member + 8)`, with `member` for
 /// `size_of::<K>() + size_of::<S::Own>()`, rounded up to the alignment.
@@ -140,12 +140,12 @@ pub(super) struct StateArray<K, S: AdditiveState> {
     spread: u64,
     past: Past,
     total: Size,
-    /// The weight of the epoch before.
+    /// The total weight of the last epoch.
     total_before: u64,
     saturated: Size,
 }
 
-/// What a key must pass to be heavy now, and to stay listed for its forecast.
+/// The weight above which a key is heavy now, and the forecast above which it stays listed.
 #[derive(Clone, Copy)]
 struct Limits {
     now: f64,
@@ -184,7 +184,7 @@ impl<K: FlowKey, S: AdditiveState> StateArray<K, S> {
         known(&self.states, &self.heavy, &self.digester, key)
     }
 
-    /// The forecasts are of the size of the epoch before.
+    /// Forecasts are compared with the last epoch's weight.
     fn limits(&self) -> Limits {
         let now = self.threshold_after(0);
         if S::ELEMENTS {
@@ -228,26 +228,26 @@ impl<K: FlowKey, S: AdditiveState> StateArray<K, S> {
         self.total += Size { packets: u32::sum(packets), bytes: u64::sum(bytes) };
         let (listed, threshold, after) =
             (&listed[..heavy], self.threshold, self.total.by(C::MEASURE));
-        let mut take_apart = |i: usize| self.take_apart(keys[i], digests[i], packets[i], bytes[i]);
+        let mut count_own = |i: usize| self.count_own(keys[i], digests[i], packets[i], bytes[i]);
         if S::ELEMENTS {
             for &i in listed {
-                take_apart(usize::from(i));
+                count_own(usize::from(i));
             }
         } else {
-            passing(listed, threshold, [before, after], weights, |i| counts[i], take_apart);
+            passing(listed, threshold, [before, after], weights, |i| counts[i], count_own);
         }
     }
 
-    /// Takes packets of a key whose column is heavy into its own part.
+    /// Adds packets of a key with a heavy column to its own part.
     #[inline(always)]
-    fn take_apart(&mut self, key: K, digest: u64, packets: u32, bytes: u64) {
+    fn count_own(&mut self, key: K, digest: u64, packets: u32, bytes: u64) {
         match self.heavy.share(&key, digest) {
             Some(own) => S::add_own(own, packets, bytes),
             None => self.join(key, digest, packets, bytes),
         }
     }
 
-    /// Gives a key whose column is heavy a part of its own.
+    /// Gives a key with a heavy column its own part.
     #[cold]
     #[inline(never)]
     fn join(&mut self, key: K, digest: u64, packets: u32, bytes: u64) {
@@ -256,11 +256,11 @@ impl<K: FlowKey, S: AdditiveState> StateArray<K, S> {
         let (limits, by) = (self.limits(), self.by);
         let (states, digester) = (&self.states, &self.digester);
         self.heavy.join((key, digest, own), limits.now, digester, &|heavy, key| {
-            worth(&known(states, heavy, digester, key).most, by, limits)
+            rank(&known(states, heavy, digester, key).most, by, limits)
         });
     }
 
-    /// What a full set of heavy keys keeps keys above, after so much more weight.
+    /// The weight above which a full set keeps keys, after `weight` more.
     fn threshold_after(&self, weight: u64) -> f64 {
         if S::ELEMENTS {
             return self.spread as f64;
@@ -282,8 +282,9 @@ impl<K: FlowKey, S: AdditiveState> StateArray<K, S> {
         }
     }
 
-    /// By Markov's inequality from what the other keys add to a column on average, `total` being
-    /// that of all columns; but at least what is a key's own. The upper bound stays.
+    /// Lowers the lower bound of `most`, by Markov's inequality from the expected weight of other
+    /// keys in a column, with `total` over all columns; but not below the key's own part. The upper
+    /// bound stays.
     fn lowered(&self, most: Estimate, column: f64, own: f64, total: f64) -> Estimate {
         let low = least_of(column, total, self.states.len()).max(own).min(most.low);
         let confidence = most.confidence.unwrap_or(1.0) - (1.0 - CONFIDENCE);
@@ -308,12 +309,12 @@ impl<K: FlowKey, S: AdditiveState> StateArray<K, S> {
     }
 }
 
-/// What a full set of heavy keys keeps a key for.
-fn worth<S: State>(state: &S, by: Measure, limits: Limits) -> f64 {
+/// The weight by which a full set of heavy keys ranks a key.
+fn rank<S: State>(state: &S, by: Measure, limits: Limits) -> f64 {
     if forecast(state) > limits.forecast { f64::INFINITY } else { weight(state, by) }
 }
 
-/// What makes a column heavy.
+/// The weight of a column.
 #[inline(always)]
 fn weight<S: State>(state: &S, by: Measure) -> f64 {
     match state.distinct() {
@@ -360,7 +361,7 @@ impl<K: FlowKey, S: AdditiveState> Summary<K> for StateArray<K, S> {
         let (limits, by) = (self.limits(), self.by);
         let (states, digester) = (&self.states, &self.digester);
         self.heavy.merge(&other.heavy, limits.now, digester, &|heavy, key| {
-            worth(&known(states, heavy, digester, key).most, by, limits)
+            rank(&known(states, heavy, digester, key).most, by, limits)
         });
         Ok(())
     }
@@ -455,7 +456,7 @@ impl<K: FlowKey, S: AdditiveState> Answers for StateArray<K, S> {
         Some(self)
     }
     fn candidates(&self) -> Option<&dyn Candidates> {
-        // Spread keys are not the heavy ones.
+        // Superspreaders are not heavy hitters.
         (!S::ELEMENTS && self.heavy.most() > 0).then_some(self as &dyn Candidates)
     }
     fn spread(&self) -> Option<&dyn Spread> {

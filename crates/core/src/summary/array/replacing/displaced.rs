@@ -1,9 +1,9 @@
-//! Heavy states whose slots other keys took over, in a small exact table.
+//! Heavy states that other keys displaced, in a small exact table.
 //!
 //! A slot that two keys share changes hands with each of their packets, and the heavier key would
-//! lose all that it had. So what is worth more than an eighth of the threshold is put by here, added
-//! to what was put by of its key before. A share θ of the weight leaves fewer than 8/θ such states: a
-//! full table first drops those that are worth less by now.
+//! lose all it had. So a state that outweighs an eighth of the threshold is kept here, added to the
+//! earlier state of its key. A share θ of the weight leaves fewer than 8/θ such states: a full
+//! table first drops those that have become lighter than that.
 
 use flowgauge_kernel::Digester;
 
@@ -15,31 +15,31 @@ use crate::summary::table::{Layout, Linear, MOST_BUCKETS};
 use crate::summary::{BuildError, BuildErrorKind, Options};
 use crate::terms::{Measure, Size, Threshold};
 
-/// What is put by is worth more than this part of the threshold.
+/// Weight above which a displaced state is kept, as a fraction of the threshold.
 const PART: f64 = 1.0 / 8.0;
 
-/// Up to `most` states, each of a key of its own.
+/// Up to `most` displaced states, one per key.
 ///
 /// Memory in bytes: `most × (8 + size_of::<K>() + size_of::<S>(), rounded up to the key's
 /// alignment)`.
 pub(super) struct Displaced<K, S> {
     digester: Digester,
-    /// None where nothing is put by.
+    /// `None` if no states are kept.
     table: Option<Linear<K, S>>,
     by: Measure,
     threshold: Threshold,
     spread: u64,
-    /// The weight of the epoch before.
+    /// The total weight of the last epoch.
     before: u64,
-    /// The table is not pruned again before the limit has grown to this.
+    /// The limit that must be reached before the table is pruned again.
     prune_at: f64,
     overflow: u64,
-    /// What was displaced and is nowhere now.
+    /// The weight of lost states.
     pub(super) lost: Size,
 }
 
 impl<K: FlowKey, S: State> Displaced<K, S> {
-    /// Bytes reserved for each state.
+    /// Bytes reserved per state.
     pub(super) const BYTES_PER_STATE: usize = Linear::<K, S>::bytes_per_flow();
 
     /// Reserves room for `most` states, a power of two or 0.
@@ -66,7 +66,7 @@ impl<K: FlowKey, S: State> Displaced<K, S> {
         })
     }
 
-    /// What they depend on, where any are kept.
+    /// Adds the options that kept states depend on to `basis`.
     pub(super) fn basis<'a>(&self, basis: Basis<'a>) -> Basis<'a> {
         match (&self.table, S::ELEMENTS) {
             (None, _) => basis,
@@ -75,23 +75,23 @@ impl<K: FlowKey, S: State> Displaced<K, S> {
         }
     }
 
-    /// What a state is worth more than that is put by, after packets of this `total` weight.
+    /// Weight above which a displaced state is kept, after packets of `total` weight.
     pub(super) fn limit(&self, total: u64) -> f64 {
         match &self.table {
             None => f64::INFINITY,
             Some(_) if S::ELEMENTS => PART * self.spread as f64,
-            // A forecast is worth what it was in the epoch before.
+            // A forecast is weighed by the last epoch.
             Some(_) => PART * self.threshold.weight(total.max(self.before)),
         }
     }
 
-    /// States that there is room for.
+    /// Largest number of states.
     pub(super) fn most(&self) -> usize {
         self.table.as_ref().map_or(0, Layout::most)
     }
 
-    /// Takes over a displaced state if it is worth more than the limit; else, or where it finds no
-    /// room, it is lost. Returns what a counter had no room for.
+    /// Keeps a displaced state if it outweighs the limit and there is room; otherwise it is lost.
+    /// Returns what a counter had no room for.
     #[cold]
     #[inline(never)]
     pub(super) fn take(&mut self, key: K, state: &S, total: u64, past: &mut Past) -> Size {
@@ -106,13 +106,14 @@ impl<K: FlowKey, S: State> Displaced<K, S> {
         Size::default()
     }
 
-    /// The state of this key, made where there is none and there is room.
+    /// The state of this key, inserted if there is none and there is room.
     fn place(&mut self, key: K, limit: f64, past: &mut Past) -> Option<&mut S> {
         let digest = key.digest(&self.digester);
         let table = self.table.as_ref()?;
         let found = table.find(key, digest);
         if found.is_none() && table.len() == table.most() && limit >= self.prune_at {
-            // Pruning costs the table's size: an eighth more must be due to go again.
+            // Pruning costs a pass over the table: the limit must have grown by an eighth before
+            // the next.
             self.prune_at = (limit * 1.125).max(f64::MIN_POSITIVE);
             self.retain(limit, past, &mut |_| true);
         }
@@ -121,7 +122,7 @@ impl<K: FlowKey, S: State> Displaced<K, S> {
         Some(table.state_mut(flow))
     }
 
-    /// Keeps the states that stay and are worth more than `limit` then.
+    /// Keeps the states for which `stays` returns true, if they then outweigh `limit`.
     fn retain(&mut self, limit: f64, past: &mut Past, stays: &mut dyn FnMut(&mut S) -> bool) {
         let Some(table) = &mut self.table else { return };
         let (by, lost) = (self.by, &mut self.lost);
@@ -134,26 +135,26 @@ impl<K: FlowKey, S: State> Displaced<K, S> {
         });
     }
 
-    /// What was put by of this key.
+    /// The displaced state of this key.
     pub(super) fn find(&self, key: K, digest: u64) -> Option<&S> {
         let table = self.table.as_ref()?;
         table.find(key, digest).map(|flow| table.state(flow))
     }
 
-    /// All that was put by, with its keys.
+    /// All displaced states with their keys.
     pub(super) fn iter(&self) -> impl Iterator<Item = (K, &S)> {
         self.table
             .iter()
             .flat_map(|table| (0..table.len()).map(|flow| (*table.key(flow), table.state(flow))))
     }
 
-    /// Times that a state worth more than the limit found no room.
+    /// Number of states above the limit that found no room.
     pub(super) fn overflow(&self) -> u64 {
         self.overflow
     }
 
-    /// Begins an epoch after one of `total` weight, with the `past` that it had; what is then worth
-    /// no more than the limit is lost to the past `now`.
+    /// Begins an epoch after one of `total` weight with the past `past`. States that then do not
+    /// outweigh the limit are lost to the past `now`.
     pub(super) fn next_epoch(&mut self, total: u64, past: &Past, now: &mut Past) {
         self.forget();
         self.before = total;
@@ -173,8 +174,8 @@ impl<K: FlowKey, S: State> Displaced<K, S> {
         (self.prune_at, self.overflow, self.lost) = (0.0, 0, Size::default());
     }
 
-    /// Adds what `other` has, where it is worth more than the limit after packets of this `total`
-    /// weight; returns what counters had no room for.
+    /// Adds the states of `other` that outweigh the limit after packets of `total` weight; returns
+    /// what counters had no room for.
     pub(super) fn merge(&mut self, other: &Self, total: u64, past: &mut Past) -> Size {
         self.before = self.before.saturating_add(other.before);
         self.lost += other.lost;
@@ -202,7 +203,7 @@ impl<K: FlowKey, S: State> Displaced<K, S> {
         });
     }
 
-    /// Takes over what was saved; this one is empty.
+    /// Loads saved states; this table must be empty.
     pub(super) fn load(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
         self.lost = from.size("displaced")?;
         if S::LASTING {
@@ -230,7 +231,7 @@ impl<K: FlowKey, S: State> Displaced<K, S> {
     }
 }
 
-/// Takes note of a state that is nowhere from now on.
+/// Records a lost state.
 #[inline(always)]
 pub(super) fn lose<S: State>(state: &S, lost: &mut Size, past: &mut Past) {
     *lost += state.size();

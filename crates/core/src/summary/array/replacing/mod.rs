@@ -1,10 +1,10 @@
-//! CountArray, replacing: each slot stores its key, and a colliding key takes the slot over.
+//! A replacing array: each slot stores its key, and a colliding key takes the slot over.
 //!
 //! Paper: Alipourfard et al., "A comparison of performance and accuracy of measurement algorithms
-//! in software" (SOSR 2018), §3; with other states than counters §4.2. A key that is displaced
-//! begins anew, so that nothing is ever above the truth. Beside the paper, heavy states that are
-//! displaced are put by in a small table, and a key has what is in its slot and there. What is lost
-//! is counted, so that the bounds hold for every key.
+//! in software" (SOSR 2018), §3; with states other than counters, §4.2. A displaced key starts
+//! again from zero, so no estimate exceeds the truth. Beyond the paper, heavy displaced states are
+//! kept in a small table, and a key has what is in its slot and in the table. Lost weight is
+//! counted, so that the bounds hold for every key.
 
 mod displaced;
 
@@ -26,11 +26,29 @@ use crate::summary::{
 use crate::terms::{Measure, Size};
 use displaced::{Displaced, lose};
 
-/// Every state in a slot of its own, until another key takes that over.
+/// A replacing array of counters, distinct counts or forecasts.
 ///
-/// Cost: one cache line a packet. Memory in bytes, with `slot` for `size_of::<K>() + 12, or 144
+/// Cost: one cache line per packet. Memory in bytes, with `slot` for `size_of::<K>() + 12, or 144
 /// distinct, or 28 ewma, rounded up to the key's alignment`: `columns × slot + candidates × (slot +
 /// 8)`.
+///
+/// ```
+/// use flowgauge_core::batch::Batch;
+/// use flowgauge_core::catalog;
+/// use flowgauge_core::key::{FlowKey, Key4};
+/// use flowgauge_core::summary::Options;
+///
+/// let mut array = catalog::build::<Key4>("replacing-array", &Options::new(1 << 20, 1)).unwrap();
+/// let key = Key4::from_canonical(&[192, 0, 2, 1]).unwrap();
+/// let mut batch = Batch::new();
+/// for _ in 0..100 {
+///     batch.push(key, 1500, 0);
+/// }
+/// array.ingest(&mut batch);
+/// let size = array.answers().size().unwrap().estimate(&[192, 0, 2, 1]);
+/// assert_eq!(size.packets.unwrap().value, 100.0);
+/// assert_eq!(size.bytes.unwrap().value, 150_000.0);
+/// ```
 pub struct ReplacingArray;
 
 impl Describe for ReplacingArray {
@@ -76,7 +94,7 @@ impl Describe for ReplacingArray {
     }
 }
 
-/// A key and its state; of no key while the state is nothing.
+/// A key and its state; empty if the state is zero.
 #[derive(Clone, Copy, Zeroable)]
 #[repr(C)]
 struct Slot<K, S> {
@@ -84,13 +102,13 @@ struct Slot<K, S> {
     state: S,
 }
 
-/// All that is known of a key, and what counters have no room for of that.
+/// The state of a key, from its slot and from the table, and what its counters had no room for.
 struct Whole<S> {
     state: S,
     excess: Size,
 }
 
-/// One array of keyed states.
+/// A replacing array of states.
 struct KeyedArray<K, S> {
     digester: Digester,
     slots: Zeroed<Slot<K, S>>,
@@ -134,18 +152,18 @@ impl<K: FlowKey, S: State> KeyedArray<K, S> {
         digest as usize & (self.slots.len() - 1)
     }
 
-    /// What any key may have had while it was displaced.
+    /// Largest weight that a key may have lost.
     fn missed(&self) -> Size {
         self.displaced.lost + self.saturated
     }
 
-    /// What is known of a key: what its slot has, if it is its own, and what was put by.
+    /// The state of a key: that in its slot, if the slot is its own, and the displaced one.
     fn whole(&self, key: K) -> Whole<S> {
         let digest = key.digest(&self.digester);
         let slot = &self.slots[self.column(digest)];
         let mut state = if slot.key == key { slot.state } else { S::zeroed() };
-        let by_side = self.displaced.find(key, digest);
-        let excess = by_side.map_or(Size::default(), |by_side| state.merge(by_side));
+        let displaced = self.displaced.find(key, digest);
+        let excess = displaced.map_or(Size::default(), |displaced| state.merge(displaced));
         Whole { state, excess }
     }
 
@@ -154,10 +172,10 @@ impl<K: FlowKey, S: State> KeyedArray<K, S> {
         SizeEstimate::between(size, size, size + self.missed())
     }
 
-    /// Every key of which anything is known, once.
+    /// Every key with a state, once.
     fn keys(&self) -> impl Iterator<Item = K> {
-        let by_side = |key: K| self.displaced.find(key, key.digest(&self.digester)).is_some();
-        let in_slots = self.occupied().map(|slot| slot.key).filter(move |key| !by_side(*key));
+        let displaced = |key: K| self.displaced.find(key, key.digest(&self.digester)).is_some();
+        let in_slots = self.occupied().map(|slot| slot.key).filter(move |key| !displaced(*key));
         self.displaced.iter().map(|(key, _)| key).chain(in_slots)
     }
 
@@ -166,7 +184,7 @@ impl<K: FlowKey, S: State> KeyedArray<K, S> {
     }
 }
 
-/// The weight of packets by this measure.
+/// The weight of packets in this measure.
 fn weight(packets: &[u32], bytes: &[u64], by: Measure) -> u64 {
     match by {
         Measure::Packets => u32::sum(packets),
@@ -179,11 +197,11 @@ impl<K: FlowKey, S: State> Ingest<K> for KeyedArray<K, S> {
         batch.digest(&self.digester);
         let (keys, digests) = (batch.keys(), batch.digests());
         let (packets, bytes, elements) = (batch.packets(), batch.bytes(), batch.elements());
-        // A limit only grows: what does not pass it as it is before the batch is light.
+        // The limit only grows: a state below it before the batch is light throughout.
         let (by, limit) = (self.past.by(), self.displaced.limit(self.total));
         let slots: &mut [Slot<K, S>] = &mut self.slots;
         let mask = slots.len() - 1;
-        // In a local: in memory each packet would wait for the store of the one before.
+        // In a local variable: in memory, each packet would wait for the store of the one before.
         let mut lost = Size::default();
         for &digest in digests {
             prefetch(slots, digest as usize & mask);
@@ -198,16 +216,16 @@ impl<K: FlowKey, S: State> Ingest<K> for KeyedArray<K, S> {
                 }
                 continue;
             }
-            // In place: read from a copy, its counters would wait for the copy's stores.
+            // In place: if it were read from a copy, its counters would wait for the copy's stores.
             if slot.state.outweighs(limit, by) {
-                // After this packet: batches of any size agree.
+                // The total after this packet, so that the size of batches makes no difference.
                 let total = self.total.saturating_add(weight(&packets[..=i], &bytes[..=i], by));
                 self.saturated += self.displaced.take(slot.key, &slot.state, total, &mut self.past);
             } else {
                 lose(&slot.state, &mut lost, &mut self.past);
             }
             let mut state = S::zeroed();
-            // One row fills no counter.
+            // A single row fills no counter.
             let _ = state.add(packets[i], bytes[i], element);
             *slot = Slot { key: keys[i], state };
         }
@@ -225,7 +243,7 @@ impl<K: FlowKey, S: State> Summary<K> for KeyedArray<K, S> {
         self
     }
 
-    /// Where both hold a slot, the heavier key keeps it and the other's state is displaced.
+    /// If both occupy a slot, the heavier key keeps it, and the other's state is displaced.
     fn merge(&mut self, other: &dyn Summary<K>) -> Result<(), Incompatible> {
         let other = twin(self, other, Self::basis)?;
         self.total = self.total.saturating_add(other.total);
@@ -364,7 +382,7 @@ impl<K: FlowKey, S: State> Candidates for KeyedArray<K, S> {
     }
 }
 
-/// What was displaced may hold further elements of any address.
+/// Lost states may hold further elements of any address.
 impl<K: FlowKey, S: State> Spread for KeyedArray<K, S> {
     fn for_each(&self, visit: &mut dyn FnMut(CanonicalKey, Estimate)) {
         let (unseen, uncounted) = (self.displaced.lost.packets, self.saturated.packets);
