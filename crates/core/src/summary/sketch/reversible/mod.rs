@@ -26,7 +26,7 @@ use crate::summary::codec::{DecodeError, Reader, Writer};
 use crate::summary::forms::form;
 use crate::summary::{
     Answers, BuildError, BuildErrorKind, Counted, Describe, Incompatible, Info, Ingest, Laws,
-    Memory, Merge, Options, Parameter, Parameters, Setting, Summary,
+    Merge, Options, Parameter, Parameters, Setting, Summary,
 };
 use crate::terms::{Measure, Threshold};
 use hashing::{BYTES, MOST_COLUMNS, MOST_ROWS, MOST_VERIFY, false_keys, window};
@@ -38,13 +38,13 @@ const NAME: &str = "reversible-sketch";
 /// A reversible sketch: `C` is `u32` for packets, `u64` for bytes. Keys have 4 or 8 bytes; longer
 /// ones cannot be recovered.
 struct ReversibleRows<K, C> {
-    pub(super) digester: Digester,
-    pub(super) modular: Modular,
+    digester: Digester,
+    modular: Modular,
     /// Row by row: first the rows with modular hashing, then those indexed by the digest.
-    pub(super) counters: Zeroed<C>,
-    pub(super) threshold: Threshold,
-    pub(super) total: u64,
-    pub(super) saturated: u64,
+    counters: Zeroed<C>,
+    threshold: Threshold,
+    total: u64,
+    saturated: u64,
     key: PhantomData<K>,
 }
 
@@ -138,26 +138,12 @@ impl<K: FlowKey, C: Unsigned> ReversibleRows<K, C> {
         let columns = columns::<K>(parameters, memory_bytes, rows, column_bytes)?;
         let shape = [rows, verify];
         check::<K>(parameters, shape, columns, column_bytes, memory_bytes)?;
-        Self::new(rows, verify, columns, options.threshold, options.digester, &options.memory)
-    }
-
-    /// Reserves `rows` rows with modular hashing (as the catalog allows for the key) and `verify`
-    /// rows indexed by the digest, of `columns` counters each, a power of two.
-    ///
-    /// # Errors When the memory does not suffice.
-    pub(super) fn new(
-        rows: usize,
-        verify: usize,
-        columns: usize,
-        threshold: Threshold,
-        digester: Digester,
-        memory: &Memory,
-    ) -> Result<Self, BuildError> {
+        let (digester, memory) = (options.digester, &options.memory);
         Ok(Self {
             digester,
             modular: Modular::new::<K>(rows, verify, columns, &digester, memory)?,
             counters: memory.zeroed((rows + verify) * columns)?,
-            threshold,
+            threshold: options.threshold,
             total: 0,
             saturated: 0,
             key: PhantomData,
@@ -165,12 +151,10 @@ impl<K: FlowKey, C: Unsigned> ReversibleRows<K, C> {
     }
 
     /// The index of a key's counter in each row.
-    pub(super) fn places(&self, key: &K) -> impl Iterator<Item = usize> {
+    fn places(&self, key: &K) -> impl Iterator<Item = usize> {
         self.modular.places(key, &self.digester)
     }
-}
 
-impl<K: FlowKey, C: Unsigned> ReversibleRows<K, C> {
     /// Counts a batch row by row. The tables of one row stay in the first-level cache, and its
     /// counters are prefetched while the columns of the batch are computed. The counters may be
     /// `FULL`.

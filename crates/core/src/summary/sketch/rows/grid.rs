@@ -123,8 +123,8 @@ pub(crate) trait Linear: Rule {
     ) -> (u64, bool);
 }
 
-/// A limit that is linear in the total weight. Being an integer function of the total before each
-/// packet, it does not depend on the size of batches.
+/// A limit that is linear in the total weight, in integers: compared at each packet's own total, it
+/// does not depend on the size of batches.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limit {
     base: u64,
@@ -188,7 +188,7 @@ impl<W: Counter> Updates<'_, W> {
 pub(crate) struct Grid<R: Rule> {
     pub(crate) rows: Rows,
     pub(crate) cells: Zeroed<R::Cell>,
-    /// Weight of all updates.
+    /// Weight of all packets.
     pub(crate) total: u64,
     /// Excess of full cells, over all rows.
     pub(crate) saturated: u64,
@@ -267,7 +267,7 @@ impl<R: Rule> Grid<R> {
         Noise { margin, deviations: self.deviations, unit }
     }
 
-    /// Counts updates.
+    /// Counts packets.
     pub(crate) fn count(&mut self, digests: &[u64], weights: &[Weight<R>]) {
         let updates = Updates { digests, weights, limit: Limit::new(0.0, 0.0) };
         self.take::<false>(&updates, &mut [0; BATCH_PACKETS]);
