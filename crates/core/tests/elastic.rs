@@ -60,8 +60,8 @@ fn size(summary: &Sketch, flow: u32, by: Measure) -> Estimate {
     summary.answers().size().unwrap().estimate(key(flow).canonical(Key4::BYTES)).by(by).unwrap()
 }
 
-/// No estimate is above its high or, in 95 of 100 cases, under its low bound; what is said to be
-/// sure is.
+/// Upper bounds always hold, lower bounds in 95 of 100 cases; bounds without a confidence always
+/// hold.
 fn check(summary: &Sketch, model: &Model, by: Measure) {
     let mut held = 0;
     for (&flow, &truth) in model {
@@ -115,11 +115,11 @@ fn heavy_flows_are_named_nearly_exactly() {
     assert!(named * 100 >= all * 99 && off / f64::from(named) < 0.01);
 }
 
-/// What an eviction moves is the evicted flow's, under its own key.
+/// An eviction moves weight under the evicted flow's own key.
 #[test]
 fn evicted_flows_keep_their_weight() {
     let mut summary = elastic(Measure::Bytes, 1, 2, 1 << 12);
-    // Slots for 14 flows, and 60 flows one after the other, each much heavier than the last.
+    // Slots for 14 flows, and 60 flows one after the other, each much heavier than the one before.
     let packets: Vec<(u32, u32)> =
         (0..60).flat_map(|flow| vec![(flow, 100); 2 << (flow / 6)]).collect();
     feed(&mut *summary, &packets);
@@ -130,7 +130,7 @@ fn evicted_flows_keep_their_weight() {
         assert!(estimate.value >= **truth as f64);
         estimate.value > **truth as f64
     });
-    // 60 flows in 4096 counters: one in 70 meets another, more than 6 once in 10,000 times.
+    // 60 flows in 4096 counters: one in 70 collides; more than 6 do once in 10,000 times.
     assert!(off.count() <= 6);
 }
 
@@ -154,8 +154,8 @@ fn full_counters_say_so() {
     assert!(flows.high.is_finite() && flows.high > 1000.0, "{flows:?}");
 }
 
-/// Within 3 % (RMS) at half a flow a counter, and bounds that hold in 95 of 100 cases: fewer than
-/// 27 of 32 do in 1 % of runs.
+/// Within 3 % (RMS) at half a flow per counter, with bounds that hold in 95 of 100 cases: fewer
+/// than 27 of 32 do in 1 % of runs.
 #[test]
 fn cardinality_is_counted_in_the_light_part() {
     let (mut square, mut held) = (0.0, 0);
@@ -191,9 +191,9 @@ fn any_split_is_merged_within_bounds() {
     }
 }
 
-/// The sizes of the flows are recovered: the weighted mean relative error is 0.015 to 0.065, by how full
-/// the light part is, and entropy is off by 0.2 %; by bytes, where collisions of large numbers cannot be undone, by
-/// 1 %. What is sure holds always.
+/// The sizes of flows are recovered. The weighted mean relative error is 0.015 to 0.065, depending
+/// on the load of the light part, and entropy is off by 0.2 %. By bytes, collisions of large
+/// numbers cannot be undone, and entropy is off by 1 %. Bounds without a confidence always hold.
 #[test]
 fn sizes_of_light_flows_are_recovered() {
     for (by, packets, light) in [
@@ -245,7 +245,7 @@ fn sizes_of_light_flows_are_recovered() {
     }
 }
 
-/// What was recovered is forgotten with the next packet.
+/// Recovered sizes are discarded with the next packet.
 #[test]
 fn sizes_are_recovered_anew() {
     let stream = stream(20_000, 40_000, 5);

@@ -36,7 +36,7 @@ fn flow(key: &CanonicalKey) -> u32 {
     u32::from_be_bytes(key.as_bytes().try_into().unwrap())
 }
 
-/// A packet of each of `flows` flows, then some of Zipf 1.1, with their bytes.
+/// A packet of each of `flows` flows, then `packets` packets of Zipf 1.1, with their bytes.
 fn stream(flows: u32, packets: usize, seed: u64) -> Vec<(u32, u32)> {
     let mut random = fastrand::Rng::with_seed(seed);
     (0..flows)
@@ -94,8 +94,8 @@ fn is_exact(size: SizeEstimate) -> bool {
     Measure::both().all(|by| size.by(by).is_some_and(|size| size.low == size.high))
 }
 
-/// Names only flows of the model, bounds their sizes, and loses no packet: those of flows that are
-/// listed are exact, and the others are untracked.
+/// Checks that all listed flows are in the model, that their bounds hold, and that no packet is
+/// lost: flows are exact, and the others are untracked.
 fn check(answers: &dyn Answers, model: &Model) -> BTreeMap<u32, SizeEstimate> {
     let found = found(answers);
     for (flow, &size) in &found {
@@ -112,8 +112,8 @@ fn check(answers: &dyn Answers, model: &Model) -> BTreeMap<u32, SizeEstimate> {
     found
 }
 
-/// At 0.74 flows a cell all flows are decoded but those that the filter took for known ones: 0.06
-/// are expected in an epoch of this size, so more than 12 in 32 epochs happen once in 10⁶ times.
+/// At 0.74 flows per cell, all flows are decoded but those that the filter missed: 0.06 are
+/// expected in an epoch of this size, so more than 12 in 32 epochs happen once in 10⁶ times.
 #[test]
 fn all_flows_are_decoded_at_a_load_of_074() {
     let flows = (CELLS as f64 * 0.74) as u32;
@@ -180,8 +180,8 @@ fn an_overloaded_radar_invents_nothing_and_conserves_packets() {
     }
 }
 
-/// With a filter of 4 bits a flow one flow in eight is missed: those that are found have bounds
-/// that hold, and are mostly uncertain.
+/// With a filter of 4 bits per flow, one flow in eight is missed. The bounds of the others hold,
+/// and most sizes are uncertain.
 #[test]
 fn what_the_filter_missed_makes_sizes_uncertain() {
     let (mut uncertain, mut missed) = (0, 0);
@@ -218,7 +218,7 @@ fn radars_that_saw_the_same_flows_are_merged() {
     for seed in 0..8 {
         let packets = stream(6000, 20_000, seed);
         let model = model(&packets);
-        // Any split of the packets: most flows are in both.
+        // Any split of the packets: most flows are in both parts.
         let (mut sum, mut other) = (radar(1, &[("cells", CELLS)]), radar(1, &[("cells", CELLS)]));
         let (left, right) = packets.split_at(packets.len() / 2);
         feed(&mut *sum, key, left);
@@ -226,7 +226,7 @@ fn radars_that_saw_the_same_flows_are_merged() {
         sum.merge(&*other).unwrap();
         let found = check(sum.answers(), &model);
         assert_eq!(found.len(), model.len());
-        // What comes afterwards is counted as if one radar had seen it all.
+        // Later packets are counted as if one FlowRadar had seen all.
         feed(&mut *sum, key, left);
         let twice: Vec<_> = packets.iter().chain(left).copied().collect();
         assert_eq!(check(sum.answers(), &self::model(&twice)).len(), model.len());
@@ -247,7 +247,8 @@ fn one_of_two_merged_radars_may_be_overloaded() {
         sum.merge(&*other).unwrap();
         let found = check(sum.answers(), &model);
         let undecoded = sum.answers().candidates().unwrap().overflow();
-        // But for flows that the filter missed: 0.3 expected, over 4 once in 5000 times.
+        // Except for flows that the filter missed: 0.3 are expected, and more than 4 once in 5000
+        // times.
         let missed = model.len() as u64 - undecoded - found.len() as u64;
         assert!(missed <= 4, "{missed} flows missed");
     }
@@ -257,7 +258,7 @@ fn one_of_two_merged_radars_may_be_overloaded() {
     feed(&mut *other, key, &packets);
     let error = sum.merge(&*other).unwrap_err().to_string();
     assert!(error.contains("more flows than they can decode"), "{error}");
-    // The refused merge changed nothing.
+    // The refused merge changes nothing.
     check(sum.answers(), &self::model(&packets));
 }
 
@@ -265,7 +266,8 @@ fn one_of_two_merged_radars_may_be_overloaded() {
 fn cells_near_their_limit_change_no_more_and_say_so() {
     let mut radar = radar(1, &[("cells", 4096)]);
     let mut batch = Batch::new();
-    // An epoch of 2⁴⁸ bytes, in frames of the longest kind, is long: weights as an aggregator's.
+    // An epoch of 2⁴⁸ bytes is long even in frames of the largest size: weights as from an
+    // aggregator.
     for flow in 0..10 {
         batch.push(key(flow), u32::MAX, 0);
     }
@@ -283,7 +285,7 @@ fn cells_near_their_limit_change_no_more_and_say_so() {
     assert!(answers.saturated().packets > 0);
 }
 
-/// Once in a hundred epochs it may fail: more than 6 of 96 happen once in 10,000 times.
+/// One in a hundred epochs may fail: more than 6 of 96 do once in 10,000 times.
 #[test]
 fn a_number_of_flows_says_how_many_cells() {
     let mut failed = 0;
@@ -318,7 +320,7 @@ fn wrong_parameters_are_refused() {
     ));
 }
 
-/// Two cells for each hash, and 65,535 flows at most in each.
+/// Two cells per hash, with at most 65,535 flows each.
 #[test]
 fn cells_full_of_flows_take_no_new_ones_whatever_the_batches() {
     let parameters = [("cells", 8), ("filter", 1 << 20)];
@@ -337,7 +339,7 @@ fn cells_full_of_flows_take_no_new_ones_whatever_the_batches() {
         let answers = radar.answers();
         let undecoded = answers.candidates().unwrap().overflow();
         assert!((65_535..=2 * 65_535).contains(&undecoded), "{undecoded} flows");
-        // The flows that came first are in the cells, and are counted there.
+        // The first flows are in the cells, and are counted there.
         for flow in (0..1000).step_by(7) {
             let size = answers.size().unwrap().estimate(key(flow).canonical(Key4::BYTES));
             assert!(size.packets.unwrap().high >= 2.0 && holds(size, model[&flow]), "{size:?}");

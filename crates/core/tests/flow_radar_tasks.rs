@@ -1,5 +1,5 @@
-//! Tasks from a FlowRadar that decodes only part of its flows, against a model that lists them all:
-//! every task answers, no bound is violated, and what is not certain is untracked.
+//! Tasks on a FlowRadar that decodes only part of its flows, against a model of all: every task
+//! answers, all bounds hold, and uncertain flows are untracked.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,14 +17,14 @@ use flowgauge_kernel::Seed;
 
 const CELLS: u64 = 1 << 10;
 const EPOCHS: usize = 4;
-/// Flows a cell: all are decoded at first, then most, some, and few.
+/// Flows per cell: all are decoded at first, then most, some, and few.
 const LOADS: [f64; 4] = [0.7, 0.85, 1.0, 1.6];
 const SPREAD: u64 = 10;
 
 type Key = [u8; 8];
 type Model = BTreeMap<Key, Size>;
 
-/// Packets of so many flows, more or less the same in every epoch: of 60 sources, the first of which
+/// Packets of `flows` flows, mostly the same in every epoch: from 60 sources, the first of which
 /// have many destinations, and of all sizes.
 fn stream(flows: usize, epoch: usize, random: &mut fastrand::Rng) -> Vec<(Key, u32)> {
     let mut packets = Vec::new();
@@ -74,14 +74,14 @@ fn size_holds(estimate: SizeEstimate, truth: Size) -> bool {
         .all(|by| holds(estimate.by(*by).unwrap(), truth.by(*by) as f64))
 }
 
-/// A forecast as it would be without forgetting: off by less than 2.
+/// A forecast without the forgetting of small flows: off by less than 2.
 #[derive(Clone, Copy, Default)]
 struct Past {
     before: u64,
     forecast: f64,
 }
 
-/// The epochs before, and what is asked in each.
+/// The past epochs, and the tasks run in each.
 struct Run {
     by: Measure,
     past: BTreeMap<Key, Past>,
@@ -97,13 +97,13 @@ impl Run {
             history: vec![HistoryShape { key_bytes: 8, flows: 1 << 14, cells: 0 }],
             ..TaskOptions::new(Seed::number(7))
         };
-        // That one needs ports.
+        // `findings` needs ports.
         let tasks = TASKS.iter().filter(|task| task.name != "findings");
         let tasks = tasks.map(|task| find(task.name).unwrap().build(&options).unwrap());
         Self { by, past: BTreeMap::new(), tasks: tasks.collect() }
     }
 
-    /// Asks everything, and returns how many items were listed.
+    /// Runs all tasks, and returns the number of listed items.
     fn epoch(&mut self, answers: &dyn Answers, model: &Model) -> usize {
         let keyed: Size = model.values().copied().sum();
         let context = EpochContext {
@@ -133,7 +133,7 @@ impl Run {
     }
 }
 
-/// Checks sums by address against those of the model, and returns how many there are.
+/// Checks sums by address against the model, and returns their number.
 fn check_addresses(side: Side, items: &[AddressItem], model: &Model) -> usize {
     let address = if side == Side::Source { 0..4 } else { 4..8 };
     let mut sums: BTreeMap<&[u8], Size> = BTreeMap::new();
@@ -147,7 +147,7 @@ fn check_addresses(side: Side, items: &[AddressItem], model: &Model) -> usize {
     items.len()
 }
 
-/// Checks a report, and returns how many items it lists.
+/// Checks a report, and returns the number of its items.
 fn check(
     report: &Report,
     task: &str,
@@ -268,7 +268,7 @@ fn every_task_answers_from_the_flows_that_are_certain() {
             radar.clear();
             feed(&mut *radar, packets);
             let (answers, model) = (radar.answers(), model(packets));
-            // What is listed is exact, and everything else is untracked.
+            // Listed flows are exact, and everything else is untracked.
             let (listed, mut sum) = (answers.flows().unwrap(), answers.untracked());
             listed.for_each(&mut |key, size| {
                 assert_eq!(size, model[&<Key>::try_from(key).unwrap()], "seed {seed}");

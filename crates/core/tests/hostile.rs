@@ -1,6 +1,6 @@
-//! Keys that all have one digest, as anyone can make them who knows the seed.
+//! Keys that all have the same digest, which anyone who knows the seed can construct.
 //!
-//! Where the first word of a key equals the first secret, the product of the digest vanishes, whatever
+//! If the first word of a key equals the first secret, the product in the digest is zero, whatever
 //! the rest of the key is: any ports between two addresses, any host of one /64.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
@@ -12,13 +12,13 @@ use flowgauge_core::summary::{BuildErrorKind, Estimate, Info, Options, Summary};
 use flowgauge_core::terms::Size;
 use rustix::time::{ClockId, clock_gettime};
 
-/// Packets, each of a flow of its own.
+/// Number of packets, each of its own flow.
 const PACKETS: u64 = 50_000;
 
-/// Colliding keys may take so many times as long as others.
+/// Largest ratio of the time for colliding keys to that for others.
 const MOST_RATIO: f64 = 20.0;
 
-/// It tells flows by their digests alone, so that flows of one digest are one flow to it.
+/// It distinguishes flows by their digests alone, so that flows with one digest are one flow.
 const BY_DIGEST: &str = "flow-radar";
 
 /// Its library draws random bits without a seed: the same packets do not give the same bytes.
@@ -32,18 +32,18 @@ type Case = (&'static Info, &'static [(&'static str, &'static str)]);
 
 const INLINE: &[(&str, &str)] = &[("layout", "inline")];
 
-/// Every algorithm, and the linear table with its other layout.
+/// Every algorithm, and the linear table in its other layout.
 fn cases() -> impl Iterator<Item = Case> {
     let inline = (catalog::info("linear-table").unwrap(), INLINE);
     ALGORITHMS.iter().map(|info| (info, &[][..])).chain([inline])
 }
 
-/// Options for keys of so many bytes, with the seed that the attacker knows.
+/// Options for keys of `key_bytes` bytes, with the seed that the attacker knows.
 fn options(key_bytes: usize) -> Options {
     Options::new(8 << 20, 0).for_keys(key_bytes)
 }
 
-/// The key of a flow: of those that collide under seed 0, or of others.
+/// The key of a flow, which collides under seed 0 if asked to.
 fn key(key_bytes: usize, flow: u64, collides: bool) -> Key16 {
     let [first, ..] = *options(key_bytes).digester.seed().secret();
     let first = if collides { first } else { flow.wrapping_mul(0x9e37_79b9_7f4a_7c15) };
@@ -58,7 +58,7 @@ fn seconds() -> f64 {
     now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9
 }
 
-/// A summary of a packet of each flow, and the CPU time that it took.
+/// A summary of one packet of each flow, and the CPU time that it took.
 fn fed(
     (info, parameters): Case,
     key_bytes: usize,
@@ -90,13 +90,14 @@ fn fed(
     Some((summary, taken + seconds() - before))
 }
 
-/// Flows whose bounds are looked at.
+/// Flows whose bounds are checked.
 fn some_flows() -> impl Iterator<Item = u64> {
     (0..PACKETS).step_by(997)
 }
 
-/// The times of a summary that gets colliding keys, and of one that gets others; and what must hold of
-/// the first of them: bounds without a confidence, and the account.
+/// Compares the times for colliding and for other keys, and checks a summary of colliding keys:
+/// bounds without a confidence, and the account. Returns false if the algorithm does not take such
+/// keys.
 fn bears(case: Case, key_bytes: usize) -> bool {
     let Some((summary, mut hostile)) = fed(case, key_bytes, true) else { return false };
     let (info, parameters) = case;
@@ -117,7 +118,7 @@ fn bears(case: Case, key_bytes: usize) -> bool {
         assert_eq!(sum, Size { packets: PACKETS, bytes: 64 * PACKETS }, "{}", info.name);
     }
     let mut benign = fed(case, key_bytes, false).unwrap().1;
-    // Whatever else runs only adds to the least of a few.
+    // Other load only adds to a time: take the smallest of a few.
     for _ in 0..2 {
         hostile = hostile.min(fed(case, key_bytes, true).unwrap().1);
         benign = benign.min(fed(case, key_bytes, false).unwrap().1);
@@ -132,12 +133,13 @@ fn bears(case: Case, key_bytes: usize) -> bool {
 fn colliding_keys_stall_nothing_and_break_no_sure_bound() {
     for case in cases() {
         let taken = LENGTHS.map(|key_bytes| bears(case, key_bytes));
-        // Some take keys of 4 and 8 bytes only, of which no two have the first word in common.
+        // Some algorithms take only keys of 4 and 8 bytes, of which no two have the same first
+        // word.
         println!("{}: {taken:?}", case.0.name);
     }
 }
 
-/// Flows that collide are taken up to the bound of each structure, and all others are accounted for.
+/// Colliding flows are stored up to the bound of each structure, and all others are accounted for.
 #[test]
 fn what_collides_beyond_the_bound_is_untracked() {
     for (name, parameters, room) in [
@@ -161,7 +163,7 @@ fn what_collides_beyond_the_bound_is_untracked() {
     }
 }
 
-/// The stored form of such a summary is read as fast, and is the same again.
+/// The stored form of such a summary is read in time, and encodes to the same bytes.
 fn comes_back(case: Case, key_bytes: usize) -> bool {
     let Some((summary, _)) = fed(case, key_bytes, true) else { return false };
     let (info, _) = case;
@@ -185,7 +187,7 @@ fn summaries_of_colliding_keys_are_stored_and_merged() {
     }
 }
 
-/// Under a seed that is not known the same keys are like any others: counts of flows, and sizes.
+/// Under an unknown seed, the same keys are like any others: numbers of flows, and sizes.
 #[test]
 fn a_secret_seed_makes_the_same_keys_harmless() {
     for name in ["hyperloglog", "flow-radar", "univmon", "count-min"] {
@@ -212,7 +214,7 @@ fn a_secret_seed_makes_the_same_keys_harmless() {
             let estimate = sizes.estimate(key(13, *flow, true).canonical(13)).packets.unwrap();
             !(estimate.low <= 1.0 && 1.0 <= estimate.high)
         });
-        // Of 51 flows at a confidence of 95 %; 8 or more by chance once in 10,000 seeds.
+        // Of 51 flows at a confidence of 95 %, 8 or more fail by chance once in 10,000 seeds.
         assert!(outside.count() < 8, "{name}");
     }
 }

@@ -1,9 +1,9 @@
-//! Sketches that name keys from their cells alone: reversible sketch and two-level.
+//! Sketches that recover keys from their cells: reversible sketch and two-level.
 //!
-//! Statistical tests use 32 fixed seeds and count over all of them. Of 3200 planted changes a sound
-//! sketch misses one in 150 (a column shared with a change the other way) and, with no row that
-//! verifies, reports one in 64 too many (a twin in all four rows): to fall below 95 % is over 15
-//! standard errors off.
+//! Statistical tests sum over 32 fixed seeds. Of 3200 planted changes, a sound sketch misses one in
+//! 150 (a column with a change of the opposite sign) and, without a row that verifies, reports one
+//! in 64 too many (another key with the same columns in all four rows). To fall below 95 % is over
+//! 15 standard errors off.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 #[path = "support/zipf.rs"]
@@ -23,7 +23,7 @@ use zipf::Zipf;
 
 const SEEDS: u64 = 32;
 
-/// A key for each number: neighbours differ in one byte, as addresses of a network do.
+/// The key of a number: neighbours differ in one byte, as addresses of a network do.
 fn key<K: FlowKey>(number: u32) -> K {
     let mut bytes = [0; 8];
     bytes[..4].copy_from_slice(&number.to_be_bytes());
@@ -58,12 +58,12 @@ fn background(count: usize, seed: u64) -> Vec<Packet> {
     Zipf::new(50_000, 1.1, seed).take(count).map(|rank| (rank, 100, u64::from(rank))).collect()
 }
 
-/// Packets of both epochs, in which 50 keys vanish, 50 appear, by 1200 packets or more.
+/// Packets of two epochs, between which 50 keys vanish and 50 appear, of 1200 packets or more.
 fn changing_epochs(seed: u64) -> [Vec<Packet>; 2] {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut epochs = [background(100_000, 2 * seed), background(100_000, 2 * seed + 1)];
     for change in 0..100 {
-        // Half of them among the background's keys, half of them new.
+        // Half of them are keys of the background, half are new.
         let number =
             if change % 4 < 2 { 1000 + 37 * change } else { 0x0a00_0000 + random.u32(..1 << 24) };
         let packets = random.usize(1200..3000);
@@ -104,7 +104,7 @@ fn finds_changes<K: FlowKey>(seeds: u64, parameters: &[(&str, u64)], by: Measure
         let mut options = Options::new(1, seed).with(parameters.iter().copied());
         options.by = by;
         let unit = if by == Measure::Bytes { 100.0 } else { 1.0 };
-        // All that is left of an epoch is its cells.
+        // Only the cells remain of an epoch.
         let mut cells = epochs.each_ref().map(|packets| {
             let mut sketch = build::<K>("reversible-sketch", &options);
             feed(&mut *sketch, packets);
@@ -131,7 +131,7 @@ fn finds_changes<K: FlowKey>(seeds: u64, parameters: &[(&str, u64)], by: Measure
         for (number, change) in &truth {
             let key = key::<K>(*number);
             let estimate = answers.estimate(now, key.canonical(K::BYTES));
-            // The bounds hold of 99 in 100.
+            // The bounds hold for 99 of 100.
             assert!((estimate.value - unit * change).abs() < unit * 200.0, "{estimate:?} {change}");
             score.right += u32::from(found.contains(&canonical(key)));
         }
@@ -163,8 +163,8 @@ fn changed_keys_of_64_bits_come_from_more_columns() {
     finds_changes::<Key8>(4, &[("columns", 131_072)], Measure::Packets);
 }
 
-/// No key over the threshold is missing, since no counter is below the truth, and the bounds keep
-/// their promise.
+/// No key over the threshold is missing, since no counter is below the truth, and bounds hold as
+/// often as stated.
 #[test]
 fn heavy_keys_are_candidates() {
     let (mut outside, mut asked, mut unsure) = (0, 0, 0);
@@ -187,7 +187,7 @@ fn heavy_keys_are_candidates() {
             asked += 1;
             outside += usize::from(packets.low > truth);
             if truth > 500.0 {
-                // What is listed is chosen, and has lower bounds for that.
+                // Listed keys are selected, so their lower bounds are smaller.
                 let listed = found[&key].packets.unwrap();
                 assert_eq!(Estimate { low: packets.low, ..listed }, packets);
                 assert!(listed.low <= packets.low);
@@ -202,9 +202,9 @@ fn heavy_keys_are_candidates() {
     assert!(f64::from(outside as u32) <= 0.0068 * f64::from(asked), "{outside} of {asked}");
 }
 
-/// A heavy key is named with others that have its columns in all rows, which are few where there are
-/// many columns: by the parts of their words (1 + 255 / 2ᵇ)⁴ − 1 with b bits a word, of which a row by the
-/// digest leaves one in so many columns. Shapes that let a key bring more than one are refused.
+/// A heavy key is recovered with others that have its columns in all rows. With many columns they
+/// are few: (1 + 255 / 2ᵇ)⁴ − 1 with b bits per word, of which a row by the digest leaves one per
+/// number of columns. Shapes that let a key bring more than one are refused.
 #[test]
 fn a_heavy_key_brings_few_others() {
     fn wrong<K: FlowKey>(parameters: &[(&str, u64)]) -> f64 {
@@ -221,7 +221,7 @@ fn a_heavy_key_brings_few_others() {
         }
         wrong as f64 / SEEDS as f64
     }
-    // 0.06, 0.02, 0.27 and 0.99 are expected; they come in clusters, which chance has to be left for.
+    // 0.06, 0.02, 0.27 and 0.99 are expected. They come in clusters, hence the wide limits.
     assert!(wrong::<Key4>(&[("columns", 256)]) <= 0.3);
     assert!(wrong::<Key4>(&[("columns", 512)]) <= 0.1);
     assert!(wrong::<Key4>(&[("columns", 4096), ("verify", 0)]) <= 0.6);
@@ -245,7 +245,7 @@ fn a_heavy_key_brings_few_others() {
     );
 }
 
-/// However the cells are filled, a search ends, with what it has.
+/// A search ends, with what it has found, however the cells are filled.
 #[test]
 fn the_time_of_a_recovery_is_bounded() {
     fn ends<K: FlowKey>(columns: usize) {
@@ -263,7 +263,7 @@ fn the_time_of_a_recovery_is_bounded() {
             cells.recover(&all, 10.0, &mut |_| found += 1);
             assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
         };
-        // All cells heavy, all alike; those of random sizes; neighbours only; none.
+        // All cells heavy and equal; random sizes; adjacent cells only; none.
         fill(|_, i| if i % 2 == 0 { 100.0 } else { -100.0 });
         fill(|random, _| 1000.0 * random.f64() - 500.0);
         fill(|_, i| if i % 4096 < 256 { 1000.0 } else { 0.0 });
@@ -275,7 +275,7 @@ fn the_time_of_a_recovery_is_bounded() {
     ends::<Key8>(512);
 }
 
-/// Every key is over the threshold: the heaviest are named, the others counted.
+/// Every key is over the threshold: the heaviest are listed, the others counted.
 #[test]
 fn a_loaded_sketch_names_the_heaviest_and_counts_the_others() {
     fn loaded<K: FlowKey>() {
@@ -302,13 +302,13 @@ fn a_loaded_sketch_names_the_heaviest_and_counts_the_others() {
     loaded::<Key8>();
 }
 
-/// A peer, digested.
+/// The element of a peer.
 fn element(peer: u32) -> u64 {
     Digester::new(Seed::number(5), Isa::best()).digest(&peer, 4)
 }
 
-/// Sources of Zipf 1.1 with up to three peers, spreaders of 170 to 600 peers with a packet or two to
-/// each, sources of 80, and a talker with one.
+/// Sources of Zipf 1.1 with up to three peers, superspreaders of 170 to 600 peers with a packet or
+/// two to each, sources with 80 peers, and a heavy source with one.
 fn spreading(count: usize, spreaders: u32, seed: u64) -> Vec<Packet> {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut packets: Vec<Packet> = Zipf::new(30_000, 1.1, seed)
@@ -365,7 +365,7 @@ fn finds_spreaders<K: FlowKey>() {
         score.truth += truth.len() as u32;
     }
     score.check();
-    // The bounds promise 98.5 % of 5 rows, 98.6 % of 9.
+    // The stated confidence is 98.5 % with 5 rows, 98.6 % with 9.
     println!("{outside} of {} outside their bounds", score.right);
     assert!(f64::from(outside) <= 0.015 * f64::from(score.right), "{outside} of {score:?}");
 }
@@ -380,7 +380,7 @@ fn spreaders_of_64_bits_are_found() {
     finds_spreaders::<Key8>();
 }
 
-/// Bitmaps of 12 bits cannot tell 128 from more: the answer is a lower bound.
+/// Bitmaps of 12 bits cannot distinguish 128 from more: the answer is a lower bound.
 #[test]
 fn small_bitmaps_say_at_least() {
     let parameters = [("rows", 4), ("columns", 65536), ("bitmaps", 4096), ("bits", 12)];
@@ -492,7 +492,7 @@ fn what_cannot_be_built_is_refused_with_the_reason() {
     assert!(refusal::<Key4>("two-level", &more).contains("up to the 1024 columns"));
 }
 
-/// e / 0.001 = 2719 columns at least, and ln (1 / δ) rows of both kinds: 12 at most.
+/// At least e / 0.001 = 2719 columns, and ln (1 / δ) rows of both kinds, at most 12.
 #[test]
 fn errors_are_targets_too() {
     fn shape<K: FlowKey>(name: &str, delta: &str) -> [u64; 3] {
@@ -513,8 +513,8 @@ fn errors_are_targets_too() {
     }
 }
 
-/// Of at most 50,000 keys one in e⁹ = 8103 may be off by more, by the 9 rows: 6.2 of them, and 20 once
-/// in 10⁵ runs.
+/// With 9 rows, one in e⁹ = 8103 of at most 50,000 keys may be off by more: 6.2 of them, and 20
+/// once in 10⁵ runs.
 #[test]
 fn sizes_are_as_near_as_was_asked() {
     for name in ["reversible-sketch", "two-level"] {

@@ -1,7 +1,7 @@
-//! Simple's measurements at their size: epochs of 2M packets over a million sources with Zipf's
-//! frequencies, skew 1.1, which are some 220k sources an epoch; heavy is what has more than 0.1 %.
+//! Simple's measurements at full size: epochs of 2M packets over a million sources with Zipf's
+//! frequencies, skew 1.1, or some 220k sources per epoch. Sources with more than 0.1 % are heavy.
 //!
-//! What arrays of other sizes reach is printed: `cargo test --test simple -- --nocapture`.
+//! The results of arrays of other sizes are printed: `cargo test --test simple -- --nocapture`.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 #[path = "support/zipf.rs"]
@@ -21,10 +21,10 @@ const RANKS: usize = 1_000_000;
 const PACKETS: usize = 2_000_000;
 const SEEDS: u64 = 8;
 
-/// Packets that a heavy source has more of.
+/// The number of packets that a heavy source exceeds.
 const HEAVY: u32 = PACKETS as u32 / 1000;
 
-/// An address for each rank, another for each seed.
+/// The address of a rank, different for each seed.
 fn source(rank: u32, seed: u64) -> u32 {
     rank.wrapping_add(seed as u32).wrapping_mul(0x9e37_79b1)
 }
@@ -35,7 +35,7 @@ fn epoch(ranks: impl Iterator<Item = u32>, source: impl Fn(u32) -> u32) -> Vec<K
     ranks.take(PACKETS).map(key).collect()
 }
 
-/// How many packets each source has.
+/// The number of packets of each source.
 fn sizes(packets: &[Key4]) -> HashMap<u32, u32> {
     let mut sizes = HashMap::new();
     for packet in packets {
@@ -57,7 +57,7 @@ fn feed(summary: &mut dyn Summary<Key4>, packets: &[Key4]) {
     }
 }
 
-/// Sources that are said to have more than the threshold.
+/// Sources estimated above the threshold.
 fn heavy(summary: &dyn Summary<Key4>) -> HashSet<u32> {
     let (answers, mut found) = (summary.answers(), HashSet::new());
     let mut take = |key: &[u8], value: f64| {
@@ -77,7 +77,7 @@ fn heavy(summary: &dyn Summary<Key4>) -> HashSet<u32> {
     found
 }
 
-/// What is found over several epochs.
+/// Results over several epochs.
 #[derive(Default)]
 struct Quality {
     right: usize,
@@ -101,7 +101,7 @@ impl Quality {
     }
 }
 
-/// How many there are, precision and recall.
+/// The number of heavy sources, precision, and recall.
 impl fmt::Display for Quality {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}\t{:.4}\t{:.4}", self.there, self.precision(), self.recall())
@@ -118,11 +118,11 @@ const BARE_ADDITIVE: (&str, Parameters<'static>) = ("count-array", &[("candidate
 
 /// Tables with room for all sources are exact.
 ///
-/// By the paper's rules alone, the replacing array names nobody wrongly, and a source of r times the
-/// threshold is found when no other in its column sends in the last 1/r of the epoch; the additive
-/// one overlooks nobody, and with a heavy source it names those that share its column, of which there
-/// are as many as sources for each column. What is put by of a heavy source, and what is counted apart
-/// of those in its column, leave next to nothing of either.
+/// By the paper's rules alone, the replacing array lists no source wrongly, and finds a source of r
+/// times the threshold if no other source in its column sends in the last 1/r of the epoch. The
+/// additive array misses no heavy source, but lists all sources of its column, too: the sources per
+/// column. Keeping displaced states, and counting the keys of heavy columns separately, removes
+/// nearly all of both errors.
 #[test]
 fn heavy_hitters() {
     let tables = [
@@ -167,14 +167,13 @@ fn heavy_hitters() {
         let sure = if array.0 == "count-array" { quality.recall() } else { quality.precision() };
         assert!(sure >= 1.0, "{array:?}");
     }
-    // What is measured here is 1 and 1: not one of some 640 heavy sources is overlooked, nor named
-    // wrongly.
+    // Measured is 1 and 1: none of some 640 heavy sources is missed, and none listed wrongly.
     assert!(curves[&(21, REPLACING)].recall() >= 0.96);
     assert!(curves[&(21, ADDITIVE)].precision() >= 0.97);
     let per_column = sources as f64 / SEEDS as f64 / f64::from(1 << 21);
     assert!((0.095..0.115).contains(&per_column), "{per_column} sources for each column");
-    // Some 640 heavy sources, about Poisson: four standard errors are left once in 15,000 choices
-    // of seeds.
+    // Some 640 heavy sources, about Poisson: four standard errors are exceeded once in 15,000
+    // choices of seeds.
     let replacing = &curves[&(21, BARE_REPLACING)];
     let expected = replacing.there as f64 * (1.0 - found_by_replacing(f64::from(1 << 21)));
     let missed = (replacing.there - replacing.right) as f64;
@@ -192,7 +191,7 @@ fn said((name, parameters): (&str, Parameters<'_>)) -> String {
     format!("{name}{alone}")
 }
 
-/// Of these sources, those whose size is said to be over the threshold.
+/// The sources with an estimated size above the threshold.
 fn over_by_size<'a>(
     summary: &dyn Summary<Key4>,
     sources: impl Iterator<Item = &'a u32>,
@@ -202,8 +201,9 @@ fn over_by_size<'a>(
     sources.copied().filter(|source| size(*source) > f64::from(HEAVY)).collect()
 }
 
-/// The chance that a heavy source is found in an array of so many columns: the mean over the heavy
-/// ranks of exp(−D(1/r)/columns), D being the sources that send in such a part of an epoch.
+/// The chance that a heavy source is found in an array of `columns` columns: the mean over the
+/// heavy ranks of exp(−D(1/r)/columns), where D is the number of sources that send in such a part
+/// of an epoch.
 fn found_by_replacing(columns: f64) -> f64 {
     let weights = || (1..=RANKS).map(|rank| (rank as f64).powf(-1.1));
     let sum: f64 = weights().sum();
@@ -218,12 +218,12 @@ fn found_by_replacing(columns: f64) -> f64 {
     found.iter().sum::<f64>() / found.len() as f64
 }
 
-/// Three epochs in each of which half of the ranks have another source than before. A source changed,
-/// as the task `changes` has it, when its size and its forecast differ by more than the threshold;
-/// which ones did is read from a table with room for all of them.
+/// Three epochs, in each of which half of the ranks get another source. A source changed, as in the
+/// task `changes`, if its size and its forecast differ by more than the threshold. The truth comes
+/// from a table with room for all sources.
 ///
-/// Of some 1270 changes three are overlooked on average, of which 12 may be, and none is named
-/// wrongly: one choice of seeds in 50,000 fails by chance.
+/// Of some 1270 changes, three are missed on average, 12 may be, and none is reported wrongly: one
+/// choice of seeds in 50,000 fails by chance.
 #[test]
 fn changes() {
     let arrays = [REPLACING, BARE_REPLACING, ADDITIVE];
@@ -256,7 +256,7 @@ fn changes() {
     }
 }
 
-/// The sources that a summary says to have changed; none in the first epoch.
+/// The sources that changed by a summary; none in the first epoch.
 fn changed(summary: &dyn Summary<Key4>) -> HashSet<u32> {
     let mut found = HashSet::new();
     summary.answers().forecasts().unwrap().for_each(&mut |key, forecast| {

@@ -43,7 +43,7 @@ fn flow(canonical: &[u8]) -> u32 {
     u64::from_be_bytes(canonical.try_into().unwrap()) as u32
 }
 
-/// A flow's packets have one length.
+/// The length of a flow's packets.
 fn length(flow: u32) -> u32 {
     64 + flow % 1400
 }
@@ -60,7 +60,7 @@ fn feed(summary: &mut dyn Summary<Key8>, flows: &[u32]) {
     summary.settle();
 }
 
-/// Flows of a Zipf 1.1 stream from a universe of a million.
+/// Flows of a Zipf 1.1 stream over a million flows.
 fn stream(packets: usize, seed: u64) -> Vec<u32> {
     Zipf::new(1_000_000, 1.1, seed).take(packets).collect()
 }
@@ -88,7 +88,7 @@ fn logs(weights: &BTreeMap<u32, f64>) -> f64 {
     weights.values().map(|weight| weight * weight.log2()).sum()
 }
 
-/// Flows over 1 % of L2, some sixty: all of them are in the top 128 of their depths.
+/// Flows over 1 % of L2, some sixty: all are among the top 128 of their depths.
 #[test]
 fn heavy_hitters_of_l2_are_found_by_the_levels_of_the_paper() {
     let flows = stream(300_000, 1);
@@ -112,12 +112,12 @@ fn heavy_hitters_of_l2_are_found_by_the_levels_of_the_paper() {
     let (recall, rms) = (found as f64 / all as f64, (off / all as f64).sqrt());
     println!("recall {recall}, error of sizes {rms} of L2");
     assert!(recall >= 0.95, "{recall}");
-    // The standard deviation of a row is L2/256, that of a median of 4 less.
+    // The standard deviation of a row is L2/256, that of a median of 4 is less.
     assert!(rms < 1.0 / 256.0, "{rms}");
 }
 
-/// 14 levels (by default) of 4 rows (by default), with 1024 keys each: RMS errors, and bounds that hold in 95 of 100 cases:
-/// of 64, fewer than 55 would in 0.2 % of runs at exactly 95 %.
+/// 14 levels of 5 rows (the defaults) with 1024 keys each: RMS errors, and bounds that hold in 95
+/// of 100 cases. Of 64, fewer than 55 would in 0.2 % of runs at exactly 95 %.
 #[test]
 fn entropy_and_cardinality_come_from_the_recursion() {
     let flows = stream(200_000, 2);
@@ -147,7 +147,7 @@ fn entropy_and_cardinality_come_from_the_recursion() {
     }
 }
 
-/// Four levels with 128 keys cannot hold a hundred thousand flows, and say nothing.
+/// Four levels with 128 keys cannot hold a hundred thousand flows, and give no answer.
 #[test]
 fn too_few_levels_decline() {
     let mut summary = paper(1);
@@ -160,7 +160,7 @@ fn too_few_levels_decline() {
     assert!(summary.answers().weight_logs(Measure::Bytes).is_none());
 }
 
-/// As many flows as a level keeps keys, and no collisions to speak of: sums are exact.
+/// No more flows than a level keeps keys, and nearly no collisions: sums are exact.
 #[test]
 fn few_flows_are_summed_exactly() {
     let mut summary = paper(1);
@@ -176,8 +176,7 @@ fn few_flows_are_summed_exactly() {
     assert!((sum.value - squares).abs() < 0.01 * squares, "{sum:?} of {squares}");
 }
 
-/// Estimates err as often to one side as to the other: the mean of some 12,000 errors is within 5
-/// standard errors.
+/// Estimates are unbiased: the mean of some 12,000 errors is within 5 standard errors of 0.
 #[test]
 fn sizes_are_unbiased_and_within_their_bounds() {
     let flows = stream(30_000, 4);

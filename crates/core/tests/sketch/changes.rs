@@ -1,4 +1,4 @@
-//! `changes` of flows that only sketches measure, against forecasts of every flow.
+//! The task `changes` on sketches, against forecasts of every flow.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -11,13 +11,14 @@ use flowgauge_core::task::{
 use flowgauge_core::terms::{Measure, Size, Threshold};
 use flowgauge_kernel::Seed;
 
-use crate::support::{LINEAR, build, feed, key, options, stream};
+use crate::{LINEAR, build, feed, key, options, stream};
 
 const EPOCHS: u64 = 7;
 const BACKGROUND: usize = 60_000;
 const THRESHOLD: Threshold = Threshold::Share(0.005);
 
-/// Five flows of each kind, from number 100,000 on, with their sizes before and in the last epoch.
+/// Five flows of each kind, numbered from 100,000 on, with their sizes before and in the last
+/// epoch.
 const PLANTED: [(u32, u64, u64); 4] =
     [(100_000, 200, 1000), (100_010, 0, 800), (100_020, 1000, 200), (100_030, 800, 0)];
 
@@ -46,7 +47,7 @@ fn run(task: &mut dyn Task, sketch: &dyn Summary<Key8>, packets: u64) -> Report 
     task.run(&context, &[lane], &mut []).unwrap()
 }
 
-/// The packets of an epoch: a background that varies by chance, and the planted flows.
+/// The packets of an epoch: a random background, and the planted flows.
 fn epoch(number: u64, seed: u64) -> Vec<u32> {
     let mut packets = stream(BACKGROUND, 5000, 1.0, seed * EPOCHS + number);
     for (first, before, last) in PLANTED {
@@ -81,9 +82,9 @@ fn forecast(model: ForecastModel, sizes: &[f64]) -> f64 {
     forecast
 }
 
-/// Planted changes and those by chance, with each model and each sketch over 4 seeds: at least 95 %
-/// of the flows over the threshold are found, and of those that are reported at least 95 % are over
-/// it. A row's error is about a fifth of the threshold. Their bounds miss fewer than 5 %.
+/// Planted and random changes, with each model and each sketch over 4 seeds: at least 95 % of the
+/// flows over the threshold are found, and at least 95 % of the reported flows are over it. A row's
+/// error is about a fifth of the threshold. Bounds miss fewer than 5 %.
 #[test]
 fn planted_changes_are_found_by_every_sketch_with_every_model() {
     for name in LINEAR {

@@ -4,16 +4,14 @@ use datasketches::countmin::CountMinSketch;
 use flowgauge_core::key::{CanonicalKey, FlowKey, Key8};
 use flowgauge_core::terms::Measure;
 
-use crate::support::{
-    ALL, build, cells, estimate, feed, key, options, seeds, sizes, sketch, stream,
-};
+use crate::{ALL, build, cells, estimate, feed, key, options, seeds, sizes, sketch, stream};
 
 const PACKETS: usize = 20_000;
 const FLOWS: usize = 4000;
 
-/// Count-Min with w = e/ε and d = ln 1/δ: f ≤ estimate always, and more than f + εN in at most δ of
-/// the cases. Markov's inequality, on which δ rests, leaves a factor of hundreds here, so that no
-/// choice of seeds breaks this by chance (fewer than 1 of 10⁹).
+/// Count-Min with w = e/ε and d = ln 1/δ: estimates are always at least f, and exceed f + εN in at
+/// most δ of the cases. Markov's inequality, which δ rests on, leaves a factor of hundreds here, so
+/// that fewer than 1 in 10⁹ choices of seeds break this by chance.
 #[test]
 fn count_min_keeps_epsilon_and_delta_and_is_never_under() {
     let (epsilon, delta) = (std::f64::consts::E / 256.0, (-3.0f64).exp());
@@ -35,11 +33,11 @@ fn count_min_keeps_epsilon_and_delta_and_is_never_under() {
     }
 }
 
-/// Bounds hold at least as often as they say, over some 100,000 flows of all sizes. Chebyshev's
-/// and Markov's inequalities leave much room. Count-Min's are read from the rows themselves and leave
-/// little: but in whole packets the share that a row's cells exceed is a step below what is stated,
-/// by some 10 % of it, and 32 seeds vary by 3 % of it, so that chance breaks this in fewer than 1
-/// of 1000 choices of seeds.
+/// Bounds hold at least as often as stated, over some 100,000 flows of all sizes. Chebyshev's and
+/// Markov's inequalities leave much room. Count-Min's bounds are read from the rows themselves and
+/// leave little. But in whole packets, the fraction of a row's cells above the bound is a step
+/// below the stated one, by some 10 % of it, and 32 seeds vary by 3 % of it. So fewer than 1 in
+/// 1000 choices of seeds break this by chance.
 #[test]
 fn bounds_hold_as_often_as_they_say() {
     for name in ALL {
@@ -67,9 +65,9 @@ fn bounds_hold_as_often_as_they_say() {
     }
 }
 
-/// Each row of Count Sketch and of K-ary is right on average: the mean error over the seeds is
-/// within 3 standard errors of 0, for 8 flows of all sizes in 4 rows (as one number each): chance
-/// breaks one of these 16 in 4 % of the choices of seeds, which are fixed.
+/// Each row of Count Sketch and K-ary is unbiased: the mean error over the seeds is within 3
+/// standard errors of 0, for 8 flows of all sizes in 4 rows (averaged). Chance breaks one of these
+/// 16 in 4 % of the choices of seeds, which are fixed.
 #[test]
 fn rows_are_unbiased() {
     let packets = stream(PACKETS, FLOWS, 1.1, 1);
@@ -113,8 +111,8 @@ fn mean_and_error(values: &[f64]) -> (f64, f64) {
 }
 
 /// The median of K-ary's rows is below the truth, since counters are skewed to the right: with 2M
-/// packets of Zipf 1.1 by some 290 packets at 4096 columns and 23 at 65536. Here are a tenth of
-/// the packets, and so a tenth of the bias.
+/// packets of Zipf 1.1, by some 290 packets with 4096 columns and 23 with 65536. Here are a tenth
+/// of the packets, and a tenth of the bias.
 #[test]
 fn the_median_of_k_ary_is_a_little_low() {
     let packets = stream(200_000, 100_000, 1.1, 1);
@@ -137,8 +135,9 @@ fn the_median_of_k_ary_is_a_little_low() {
     }
 }
 
-/// The mean error of Count-Min's estimates at one shape is that of another implementation: over 32
-/// seeds both means have a standard error below 1 %, and 5 % is beyond 3 of their difference.
+/// Count-Min's mean error equals that of another implementation of the same shape. Over 32 seeds,
+/// both means have a standard error below 1 %, and 5 % is beyond 3 standard errors of their
+/// difference.
 #[test]
 fn count_min_errs_as_another_implementation_does() {
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
@@ -164,7 +163,8 @@ fn count_min_errs_as_another_implementation_does() {
     assert!((ours - theirs).abs() <= 0.05 * theirs);
 }
 
-/// Every key over the threshold is among the candidates, of Count-Min always.
+/// Every key over the threshold is a candidate: always with Count-Min, nearly always with the
+/// others.
 #[test]
 fn heavy_keys_are_candidates() {
     for name in ALL {
@@ -193,8 +193,7 @@ fn heavy_keys_are_candidates() {
     }
 }
 
-/// A sketch that keeps no keys counts what one with keys counts, and says that
-/// it lists none.
+/// A sketch without candidates counts the same as one with candidates, and lists none.
 #[test]
 fn sketches_without_candidates_count_alike() {
     let packets = stream(20_000, 5000, 1.1, 1);

@@ -1,4 +1,4 @@
-//! What the sketches hold and answer, against plain models of them.
+//! Cells and answers of the sketches, against plain models.
 
 use flowgauge_core::catalog;
 use flowgauge_core::catalog::stored::encode;
@@ -7,14 +7,15 @@ use flowgauge_core::summary::{BuildErrorKind, Options};
 use flowgauge_core::terms::Measure;
 use flowgauge_kernel::{Digester, Isa, Seed};
 
-use crate::support::{ALL, LINEAR, build, bytes, cells, estimate, key, options, sizes};
-use crate::support::{feed, sketch, stream};
+use crate::{
+    ALL, LINEAR, build, bytes, cells, estimate, feed, key, options, sizes, sketch, stream,
+};
 
 const ROWS: usize = 4;
 const BITS: u32 = 6;
 const COLUMNS: usize = 1 << BITS;
 
-/// The cells of a flow: slices of its digest, which suffices for 4 rows of 64 columns.
+/// The cells of a flow: slices of its digest, which has enough bits for 4 rows of 64 columns.
 fn places(flow: u32, seed: u64) -> [usize; ROWS] {
     let digest =
         key(flow).digest(&Digester::new(Seed::number(seed), Isa::best()).for_keys(Key8::BYTES));
@@ -78,8 +79,8 @@ fn conservative_update_raises_no_counter_further_than_the_estimate() {
     }
 }
 
-/// A stream's cells are the sum of its flows' cells, whose sketches hold ±1 in each row; and from
-/// odd and even numbers of rows, within and beyond the bits of one digest, comes the median.
+/// The cells of a stream are the sum of its flows' cells, which hold ±1 in each row. The estimate
+/// is the median, for even and odd numbers of rows, within and beyond the bits of one digest.
 #[test]
 fn count_sketch_is_the_sum_of_its_flows_and_answers_the_median() {
     for (rows, columns) in [(1, 64), (2, 64), (3, 512), (4, 64), (5, 8192), (8, 256), (11, 256)] {
@@ -134,7 +135,7 @@ fn batches_of_any_size_and_sums_of_sketches_are_equal_bit_for_bit() {
     }
 }
 
-/// 2³² bytes in a full 64-bit counter are out of reach, but 2³² packets come by doubling.
+/// Filling a 64-bit counter is out of reach, but 2³² packets are reached by doubling.
 #[test]
 fn full_counters_stay_full_and_the_bounds_say_so() {
     let options = options(4, 64, 1);
@@ -152,7 +153,7 @@ fn full_counters_stay_full_and_the_bounds_say_so() {
         packets += 10;
         let most = if name == "count-sketch" { i32::MAX as u64 } else { u64::from(u32::MAX) };
         let lost = sum.answers().saturated().packets;
-        // A conservative sketch loses once what others lose in each row.
+        // A conservative sketch counts an excess once, the others in each row.
         assert!(lost >= packets - most, "{name} lost {lost}");
         let found = estimate(&*sum, Measure::Packets, 7);
         assert!(found.low <= packets as f64 && packets as f64 <= found.high, "{name} {found:?}");
@@ -180,7 +181,7 @@ fn shapes_come_from_sizes_from_targets_or_from_the_purpose() {
         ("k-ary", ["5", "65536", "2048"]),
     ] {
         is(name, &[], rows, columns);
-        // A limit that is larger changes nothing, and a small one leaves fewer columns.
+        // A larger memory limit changes nothing, and a small one leaves fewer columns.
         assert_eq!(shape_within(1 << 28, name, &[]).unwrap(), [rows, columns], "{name}");
         assert_eq!(shape_within(1 << 16, name, &[]).unwrap(), [rows, few], "{name}");
     }
@@ -188,7 +189,7 @@ fn shapes_come_from_sizes_from_targets_or_from_the_purpose() {
     // e / 0.001 = 2718.3 and ln 100 = 4.6; 8 / 0.05² = 3200.
     is("count-min", &[("epsilon", "0.001"), ("delta", "0.01")], "5", "4096");
     is("conservative-count-min", &[("epsilon", "0.001"), ("delta", "0.05")], "3", "4096");
-    // With 1/8 for a row, 3 of 5 fail in 1.6 % of the cases and 4 of 7 in 0.6 %.
+    // If a row fails with chance 1/8, 3 of 5 fail in 1.6 % of the cases, and 4 of 7 in 0.6 %.
     is("count-sketch", &[("epsilon", "0.05"), ("delta", "0.01")], "7", "4096");
     is("k-ary", &[("epsilon", "0.05"), ("delta", "0.02")], "5", "4096");
     for name in ALL {
