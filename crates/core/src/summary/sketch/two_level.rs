@@ -12,9 +12,7 @@ use std::marker::PhantomData;
 
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
-use super::reversible::{
-    self, DELTA, EPSILON, Heaviest, Mangled, Modular, capacity, load_counters,
-};
+use super::reversible::{self, DELTA, EPSILON, Heaviest, Mangled, Modular, load_counters};
 use super::rows::Unsigned;
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
@@ -401,16 +399,9 @@ impl<K: FlowKey> SpreadRows<K> {
     /// Visits the addresses that may be superspreaders by all rows. Returns the number of columns
     /// that the fullest row left out, plus one if the search was given up.
     fn recover(&self, visit: &mut dyn FnMut(K)) -> u64 {
-        let (columns, rows) = (self.modular.columns(), self.modular.rows);
-        let most = capacity(&self.modular);
-        let mut left_out = 0;
-        let mut heavy = Vec::with_capacity(rows);
-        for row in 0..rows {
-            let mut heaviest = Heaviest::new(most);
-            for bitmap in 0..self.bitmaps {
-                if !self.may_spread(row, bitmap) {
-                    continue;
-                }
+        let columns = self.modular.columns();
+        let heavy_columns = |row: usize, heaviest: &mut Heaviest| {
+            for bitmap in (0..self.bitmaps).filter(|bitmap| self.may_spread(row, *bitmap)) {
                 let elements = self.elements(row, bitmap);
                 let first = bitmap << self.bitmap_shift();
                 for column in first..first + (1 << self.bitmap_shift()) {
@@ -419,19 +410,14 @@ impl<K: FlowKey> SpreadRows<K> {
                     }
                 }
             }
-            let (columns, more) = heaviest.into_columns();
-            left_out = more.max(left_out);
-            heavy.push(columns);
-        }
-        let given_up = reversible::search(&self.modular, &heavy, &mut |number| {
-            if let Some(key) = K::from_canonical(&number.to_le_bytes()[..K::BYTES.min(8)])
-                && self.packets(&key) > self.spread
+        };
+        reversible::recover(&self.modular, heavy_columns, &mut |key| {
+            if self.packets(&key) > self.spread
                 && self.bitmaps_of(&key).all(|(row, bitmap)| self.may_spread(row, bitmap))
             {
                 visit(key);
             }
-        });
-        left_out + given_up
+        })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::ReversibleRows;
 use super::hashing::{MOST_ROWS, MOST_VERIFY, false_keys};
-use super::search::{Heaviest, capacity, search};
+use super::search::{Heaviest, recover};
 use crate::key::{CanonicalKey, FlowKey};
 use crate::summary::sketch::count_min::all_exceed;
 use crate::summary::sketch::k_ary::unbiased;
@@ -99,29 +99,19 @@ impl<K: FlowKey, C: Unsigned> ReversibleRows<K, C> {
         visit: &mut dyn FnMut(K),
     ) -> u64 {
         let (columns, rows) = (self.modular.columns(), self.modular.rows);
-        let most = capacity(&self.modular);
-        let mut left_out = 0;
-        let mut heavy = Vec::with_capacity(rows);
-        for row in 0..rows {
-            let mut heaviest = Heaviest::new(most);
+        let heavy_columns = |row: usize, heaviest: &mut Heaviest| {
             for column in 0..columns {
                 let value = cell(row * columns + column);
                 if value > threshold {
                     heaviest.push(value, column);
                 }
             }
-            let (columns, more) = heaviest.into_columns();
-            left_out = more.max(left_out);
-            heavy.push(columns);
-        }
-        let given_up = search(&self.modular, &heavy, &mut |number| {
-            if let Some(key) = K::from_canonical(&number.to_le_bytes()[..K::BYTES.min(8)])
-                && self.places(&key).skip(rows).all(|place| cell(place) > threshold)
-            {
+        };
+        recover(&self.modular, heavy_columns, &mut |key| {
+            if self.places(&key).skip(rows).all(|place| cell(place) > threshold) {
                 visit(key);
             }
-        });
-        left_out + given_up
+        })
     }
 
     /// Visits the keys of this epoch that may be over the threshold. None is missing unless columns

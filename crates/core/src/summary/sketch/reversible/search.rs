@@ -10,6 +10,7 @@
 //! counted. If cells were crafted to defeat this, the search gives up after [`MOST_STEPS`] steps.
 
 use super::hashing::{BYTES, MOST_ROWS, Modular};
+use crate::key::FlowKey;
 
 /// Largest number of prefixes that a search follows, which takes about a second; it is smaller if
 /// there are too few columns to tell keys apart. With random columns within [`capacity`], no search
@@ -21,7 +22,7 @@ const STEPS_PER_COLUMN: usize = 512;
 type ByteSet = [u64; BYTES / 64];
 
 /// Largest number of heavy columns that a row contributes.
-pub(crate) fn capacity(modular: &Modular) -> usize {
+fn capacity(modular: &Modular) -> usize {
     let columns = modular.columns() as f64;
     let bits_per_row = (8 * modular.words) as f64 / modular.all_rows() as f64;
     let by_chance = columns * f64::exp2(-bits_per_row);
@@ -37,7 +38,7 @@ pub(crate) struct Heaviest {
 }
 
 impl Heaviest {
-    pub(crate) fn new(most: usize) -> Self {
+    fn new(most: usize) -> Self {
         Self { most, columns: Vec::new(), left_out: 0 }
     }
 
@@ -58,7 +59,7 @@ impl Heaviest {
     }
 
     /// The sorted columns, and how many were left out.
-    pub(crate) fn into_columns(mut self) -> (Vec<u32>, u64) {
+    fn into_columns(mut self) -> (Vec<u32>, u64) {
         self.shrink();
         let mut columns: Vec<u32> = self.columns.iter().map(|(_, column)| *column).collect();
         columns.sort_unstable();
@@ -66,9 +67,33 @@ impl Heaviest {
     }
 }
 
+/// Recovers the keys whose column is heavy in every row with modular hashing; `heavy_columns` pushes
+/// the heavy columns of a row. Returns the number of columns that the fullest row left out, plus
+/// one if the search was given up.
+pub(crate) fn recover<K: FlowKey>(
+    modular: &Modular,
+    heavy_columns: impl Fn(usize, &mut Heaviest),
+    visit: &mut dyn FnMut(K),
+) -> u64 {
+    let (mut left_out, mut heavy) = (0, Vec::with_capacity(modular.rows));
+    for row in 0..modular.rows {
+        let mut heaviest = Heaviest::new(capacity(modular));
+        heavy_columns(row, &mut heaviest);
+        let (columns, more) = heaviest.into_columns();
+        left_out = more.max(left_out);
+        heavy.push(columns);
+    }
+    let given_up = search(modular, &heavy, &mut |number| {
+        if let Some(key) = K::from_canonical(&number.to_le_bytes()[..K::BYTES.min(8)]) {
+            visit(key);
+        }
+    });
+    left_out + given_up
+}
+
 /// Visits every key whose columns are all in `heavy`, the sorted heavy columns of each row. Returns
 /// how often the search was given up, 0 or 1.
-pub(crate) fn search(modular: &Modular, heavy: &[Vec<u32>], visit: &mut dyn FnMut(u64)) -> u64 {
+fn search(modular: &Modular, heavy: &[Vec<u32>], visit: &mut dyn FnMut(u64)) -> u64 {
     let mut ranges = [(0, 0); MOST_ROWS];
     for (range, columns) in ranges.iter_mut().zip(heavy) {
         range.1 = columns.len();
