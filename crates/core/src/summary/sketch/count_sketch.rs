@@ -113,9 +113,7 @@ impl<C: Signed> Rule for Signs<C> {
 
     /// A packet changes a counter of each row by at most its weight.
     fn is_possible(grid: &Grid<Self>) -> bool {
-        let sum = |row: &[C]| row.iter().map(|cell| u128::from(cell.size())).sum::<u128>();
-        let row_is_possible = |row| grid.total == u64::MAX || sum(row) <= grid.total.into();
-        grid.cells.chunks_exact(grid.rows.columns()).all(row_is_possible)
+        grid.is_within_total()
     }
 
     fn cells<K: FlowKey>(sketch: &RowSketch<K, Self>) -> Option<&dyn Cells> {

@@ -354,6 +354,13 @@ impl<R: Rule> Grid<R> {
         })
     }
 
+    /// Whether no row holds more than the total, whatever the signs of its cells.
+    pub(crate) fn is_within_total(&self) -> bool {
+        let sum = |row: &[R::Cell]| row.iter().map(|cell| u128::from(cell.size())).sum::<u128>();
+        let is_within = |row| self.total == u64::MAX || sum(row) <= self.total.into();
+        self.cells.chunks_exact(self.rows.columns()).all(is_within)
+    }
+
     /// Adds the cells of a grid of the same shape.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.reach = self.reach.saturating_add(other.reach);
