@@ -214,10 +214,13 @@ fn sizes_of_light_flows_are_recovered() {
         for seed in 0..8 {
             let mut summary = elastic(by, seed, 64, light);
             feed(&mut *summary, &stream);
-            let told = summary.answers().weight_logs(by).unwrap();
-            assert!(told.confidence.is_none() && told.low <= logs && logs <= told.high, "{told:?}");
+            let estimate = summary.answers().weight_logs(by).unwrap();
+            assert!(
+                estimate.confidence.is_none() && estimate.low <= logs && logs <= estimate.high,
+                "{estimate:?}"
+            );
             let entropy = |logs: f64| total.log2() - logs / total;
-            of_entropy += (entropy(told.value) / entropy(logs) - 1.0f64).powi(2) / 8.0;
+            of_entropy += (entropy(estimate.value) / entropy(logs) - 1.0f64).powi(2) / 8.0;
             let Some(bins) = summary.answers().distribution() else {
                 assert_eq!(by, Measure::Bytes);
                 continue;
@@ -247,7 +250,7 @@ fn sizes_of_light_flows_are_recovered() {
 
 /// Recovered sizes are discarded with the next packet.
 #[test]
-fn sizes_are_recovered_anew() {
+fn sizes_are_recovered_again() {
     let stream = stream(20_000, 40_000, 5);
     let mut summary = elastic(Measure::Packets, 1, 64, 1 << 15);
     feed(&mut *summary, &stream[..20_000]);

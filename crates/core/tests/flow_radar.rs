@@ -102,13 +102,13 @@ fn check(answers: &dyn Answers, model: &Model) -> BTreeMap<u32, SizeEstimate> {
         let truth = *model.get(flow).unwrap_or_else(|| panic!("{flow} was invented"));
         assert!(holds(size, truth), "{flow}: {size:?} of {truth:?}");
     }
-    let mut told = answers.untracked();
+    let mut counted = answers.untracked();
     answers.flows().unwrap().for_each(&mut |key, size| {
         let flow = flow(&CanonicalKey::new(key));
         assert!(size == model[&flow] && found.contains_key(&flow), "{flow}: {size:?}");
-        told += size;
+        counted += size;
     });
-    assert_eq!(told, model.values().copied().sum());
+    assert_eq!(counted, model.values().copied().sum());
     found
 }
 
@@ -280,8 +280,8 @@ fn cells_near_their_limit_change_no_more_and_say_so() {
     let truth = Size { packets: rounds, bytes: rounds * u64::from(u32::MAX) };
     assert_eq!(found.len(), 10);
     assert!(found.values().all(|size| holds(*size, truth)));
-    let told: f64 = found.values().map(|size| size.packets.unwrap().value).sum();
-    assert_eq!(told + answers.saturated().packets as f64, 10.0 * rounds as f64);
+    let counted: f64 = found.values().map(|size| size.packets.unwrap().value).sum();
+    assert_eq!(counted + answers.saturated().packets as f64, 10.0 * rounds as f64);
     assert!(answers.saturated().packets > 0);
 }
 
@@ -344,9 +344,9 @@ fn cells_full_of_flows_take_no_new_ones_whatever_the_batches() {
             let size = answers.size().unwrap().estimate(key(flow).canonical(Key4::BYTES));
             assert!(size.packets.unwrap().high >= 2.0 && holds(size, model[&flow]), "{size:?}");
         }
-        let mut told = answers.untracked();
-        answers.flows().unwrap().for_each(&mut |_, size| told += size);
-        assert_eq!(told, model.values().copied().sum());
+        let mut counted = answers.untracked();
+        answers.flows().unwrap().for_each(&mut |_, size| counted += size);
+        assert_eq!(counted, model.values().copied().sum());
         let options = Options::new(1 << 20, 1).with(parameters);
         encode(catalog::info("flow-radar").unwrap(), &options, &*radar)
     });

@@ -184,10 +184,10 @@ impl<K: FlowKey, C: Counter> CounterArray<K, C> {
             weights,
             |i| counts[i].get(),
             |i| {
-                if let Some(share) = own.share(&keys[i], digests[i]) {
+                if let Some(part) = own.share(&keys[i], digests[i]) {
                     // The key's own part has no more room than the counter, which counts the
                     // excess.
-                    let _ = share.add(weights[i]);
+                    let _ = part.add(weights[i]);
                     return;
                 }
                 let member = (keys[i], digests[i], weights[i]);
@@ -240,11 +240,11 @@ fn count<K: FlowKey, C: Counter>(
 ) -> Count {
     let (digest, columns) = (key.digest(digester), counters.len());
     let (mut own, mut others) = (0, 0u64);
-    for (member, share) in heavy.of_column(digest, columns, digester) {
+    for (member, part) in heavy.of_column(digest, columns, digester) {
         if member == key {
-            own = share.get();
+            own = part.get();
         } else {
-            others = others.saturating_add(share.get());
+            others = others.saturating_add(part.get());
         }
     }
     let column = counters[digest as usize & (columns - 1)].get();

@@ -116,11 +116,11 @@ fn known<K: FlowKey, S: AdditiveState>(
     let (digest, columns) = (key.digest(digester), states.len());
     let column = states[digest as usize & (columns - 1)];
     let (mut most, mut own) = (column, S::zeroed());
-    for (member, share) in heavy.of_column(digest, columns, digester) {
+    for (member, part) in heavy.of_column(digest, columns, digester) {
         if member == key {
-            own = S::alone(share);
+            own = S::alone(part);
         } else {
-            most = most.without(share);
+            most = most.without(part);
         }
     }
     Known { column, most, own }

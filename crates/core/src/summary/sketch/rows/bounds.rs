@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn no_lesser_number_will_do() {
+    fn no_smaller_value_suffices() {
         for seed in 0..400 {
             let random = |at: u64| remix(seed << 32 | at, 1);
             let (rows, columns) = (1 + random(0) as usize % 5, 1 << (random(1) % 8));
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn large_numbers_are_told_apart() {
+    fn large_values_are_distinguished() {
         let cells = [[5, 1 << 40, u64::MAX, (1 << 63) + 9]; 2].concat();
         for (allowed, least) in [(1.0, 0), (0.57, 1 << 40), (0.26, (1 << 63) + 9), (0.0, u64::MAX)]
         {

@@ -196,12 +196,8 @@ impl<K: FlowKey, R: Rule> RowSketch<K, R> {
     pub(crate) fn list(&self, each: &Each<'_, K>, visit: &mut dyn FnMut(K, SizeEstimate)) {
         let digest = |key: K| key.digest(&self.digester);
         let list = self.grid.list(&|visit| each(&mut |key| visit(digest(key))));
-        each(&mut |key| {
-            visit(
-                key,
-                SizeEstimate::of(Weight::<R>::MEASURE, self.grid.listed(&list, digest(key))),
-            );
-        });
+        let size = |key| self.grid.listed(&list, digest(key));
+        each(&mut |key| visit(key, SizeEstimate::of(Weight::<R>::MEASURE, size(key))));
     }
 }
 

@@ -43,7 +43,7 @@ const NEAR: f64 = 8.0;
 const SAMPLED: f64 = 8.0;
 
 /// The word that a key's added noise is made from.
-const SHARE_WORD: u64 = 16;
+const ADDED_NOISE_WORD: u64 = 16;
 
 impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
     fn estimate_of(&self, digest: u64) -> Estimate {
@@ -161,7 +161,7 @@ fn deviation(read: impl Fn(u64) -> f64) -> f64 {
 /// A pseudo-random number from a digest with nearly the standard normal distribution: the sum of
 /// four numbers from 0 to 1 has the mean 2 and the variance 1/3.
 fn normal(digest: u64) -> f64 {
-    let random = remix(digest, SHARE_WORD);
+    let random = remix(digest, ADDED_NOISE_WORD);
     let sum: u64 = (0..4).map(|part| random >> (16 * part) & 0xffff).sum();
     (sum as f64 / 65536.0 - 2.0) * 3.0f64.sqrt()
 }
