@@ -211,8 +211,8 @@ impl<K: FlowKey, C: Unsigned> Cells for ReversibleRows<K, C> {
     }
 
     /// Visits keys whose size has the same sign in all rows and whose median exceeds the threshold;
-    /// a single row may be below it by the noise. For either sign, a row contributes at most
-    /// [`capacity`] columns.
+    /// a single row may be below it by the noise. For either sign, a row contributes only its
+    /// heaviest columns.
     fn recover(&self, cells: &[f64], threshold: f64, visit: &mut dyn FnMut(CanonicalKey)) {
         let tail = self.counters.len();
         let (total, noise) = (cells[tail], cells[tail + 1]);
