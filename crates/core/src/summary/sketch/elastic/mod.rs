@@ -44,7 +44,7 @@ const BUCKETS: usize = 1 << 12;
 const LIGHT: usize = 1 << 21;
 
 /// In a small memory, the size of the light part in multiples of the heavy part.
-const LIGHT_SHARE: usize = 3;
+const LIGHT_RATIO: usize = 3;
 
 /// Distance in packets between a prefetch and its use.
 const PREFETCH_AHEAD: usize = 16;
@@ -173,7 +173,7 @@ impl Describe for ElasticSketch {
 impl<K: FlowKey, C: Light> Elastic<K, C> {
     fn from_options(options: &Options) -> Result<Self, BuildError> {
         let bucket = size_of::<Bucket<K, C>>();
-        let for_heavy = options.memory_bytes / (1 + LIGHT_SHARE);
+        let for_heavy = options.memory_bytes / (1 + LIGHT_RATIO);
         let parameters = &options.parameters;
         let buckets =
             parameters.power_of_two("buckets", for_heavy.min(BUCKETS * bucket), bucket)?;

@@ -31,7 +31,7 @@ use cells::{
 use decode::{Decoded, Lazy, Source};
 
 /// Default size of the filter, as a divisor of the cells' memory.
-const FILTER_SHARE: usize = 3;
+const FILTER_DIVISOR: usize = 3;
 
 /// The cells with their filter and the flows decoded from them.
 struct Radar<K> {
@@ -132,7 +132,7 @@ impl Describe for FlowRadar {
                 let mut rest = options.memory_bytes.saturating_sub(LINE_BYTES);
                 match filter {
                     Some(filter) => rest = rest.saturating_sub(filter as usize),
-                    None => each += cell.div_ceil(FILTER_SHARE),
+                    None => each += cell.div_ceil(FILTER_DIVISOR),
                 }
                 if rest / each < 2 * hashes {
                     let (needed, given) = (2 * hashes * each + LINE_BYTES, options.memory_bytes);
@@ -142,7 +142,7 @@ impl Describe for FlowRadar {
             }
         };
         let shape = Shape { hashes, part: cells / hashes };
-        let filter = filter.map_or(shape.cells() * cell / FILTER_SHARE, |filter| filter as usize);
+        let filter = filter.map_or(shape.cells() * cell / FILTER_DIVISOR, |filter| filter as usize);
         let lines = filter.div_ceil(LINE_BYTES);
         Ok(Box::new(Radar::<K>::new(shape, lines, options.digester, &options.memory)?))
     }

@@ -69,7 +69,7 @@ impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
         let is_whole =
             |depth: &usize| !self.tops[*depth].is_full() && samples.depth(*depth).most == 0;
         let last = depths.clone().rev().take_while(is_whole).last()?;
-        let left = samples.left(self.grids.shape.first.rows());
+        let left = samples.variance_left(self.grids.shape.first.rows());
         let noise_of = |depth| deviation(|digest| self.grids.read(digest, depth));
         let noise: Vec<f64> = depths.map(noise_of).collect();
         let (mut sum, mut flows, mut variance, mut surely) = (0.0, 0.0, 0.0, 0.0);
@@ -314,7 +314,7 @@ impl Samples {
 
     /// The fraction of a row's variance that remains in the median of `rows` rows: all of it if all
     /// rows have the same sample.
-    pub(super) fn left(&self, rows: usize) -> f64 {
+    pub(super) fn variance_left(&self, rows: usize) -> f64 {
         match self.delta {
             Some(_) => 1.0,
             // That of the median of many normal variables; for few it is less.
