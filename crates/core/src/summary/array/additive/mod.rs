@@ -177,7 +177,7 @@ impl<K: FlowKey, C: Counter> CounterArray<K, C> {
         self.total = total;
         let counters = &*counters;
         let (all, own) = (self.threshold, &mut self.heavy);
-        passing(
+        visit_heavy(
             &listed[..heavy],
             all,
             [before, total],
@@ -272,7 +272,7 @@ impl<K: FlowKey, C: Counter> Ingest<K> for CounterArray<K, C> {
         while from < keys.len() {
             let threshold =
                 || self.threshold.weight(self.total.saturating_add(C::sum(&weights[from..])));
-            let upto = from + at_once(keys.len() - from, &self.heavy, threshold);
+            let upto = from + packets_at_once(keys.len() - from, &self.heavy, threshold);
             let (keys, digests) = (&keys[from..upto], &digests[from..upto]);
             let weights = &weights[from..upto];
             if keys.len() > SMALL_BLOCK {
@@ -442,7 +442,7 @@ fn limit(threshold: Threshold, total: u64) -> u64 {
 /// than the set of heavy keys has room for, unless it drops nothing. A full set drops keys by all
 /// columns, and must see the same for batches of any size.
 #[inline(always)]
-fn at_once<K: FlowKey, S: share::Share>(
+fn packets_at_once<K: FlowKey, S: share::Share>(
     packets: usize,
     heavy: &HeavyKeys<K, S>,
     threshold: impl Fn() -> f64,
@@ -463,7 +463,7 @@ fn at_once<K: FlowKey, S: share::Share>(
 /// comparison without a branch, since they cannot be predicted. This is the second look at those
 /// listed.
 #[inline(always)]
-fn passing<C: Counter>(
+fn visit_heavy<C: Counter>(
     listed: &[u8],
     threshold: Threshold,
     [before, after]: [u64; 2],

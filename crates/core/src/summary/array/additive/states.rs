@@ -12,7 +12,7 @@ use std::ops::Range;
 use bytemuck::Zeroable;
 use flowgauge_kernel::{Digester, Zeroed, prefetch};
 
-use super::{CONFIDENCE, SMALL_BLOCK, at_once, least_of, limit, passing};
+use super::{CONFIDENCE, SMALL_BLOCK, least_of, limit, packets_at_once, visit_heavy};
 use crate::batch::{BATCH_PACKETS, Batch};
 use crate::key::{CanonicalKey, FlowKey};
 use crate::summary::basis::{Basis, twin};
@@ -234,7 +234,7 @@ impl<K: FlowKey, S: AdditiveState> StateArray<K, S> {
                 count_own(usize::from(i));
             }
         } else {
-            passing(listed, threshold, [before, after], weights, |i| counts[i], count_own);
+            visit_heavy(listed, threshold, [before, after], weights, |i| counts[i], count_own);
         }
     }
 
@@ -272,7 +272,7 @@ impl<K: FlowKey, S: AdditiveState> StateArray<K, S> {
         let mut from = 0;
         while from < batch.len() {
             let threshold = || self.threshold_after(C::sum(&C::column(batch)[from..]));
-            let upto = from + at_once(batch.len() - from, &self.heavy, threshold);
+            let upto = from + packets_at_once(batch.len() - from, &self.heavy, threshold);
             if upto - from > SMALL_BLOCK {
                 self.take::<C, BATCH_PACKETS>(batch, from..upto);
             } else {
