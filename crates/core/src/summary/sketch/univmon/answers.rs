@@ -63,6 +63,23 @@ impl<K: FlowKey, C: Signed> UniversalSketch<K, C> {
     /// most that times the level's sum without its heavy keys. The sizes of heavy keys err by the
     /// noise of the cells, and by that of their samples. And noise makes some flows heavy that are
     /// not.
+    ///
+    /// ```
+    /// use flowgauge_core::batch::Batch;
+    /// use flowgauge_core::catalog;
+    /// use flowgauge_core::key::{FlowKey, Key4};
+    /// use flowgauge_core::summary::{Options, sketch::UniversalSketch};
+    ///
+    /// let mut univmon = catalog::build::<Key4>("univmon", &Options::new(4 << 20, 1)).unwrap();
+    /// let mut batch = Batch::new();
+    /// for packet in 0..200 {
+    ///     batch.push(Key4::from_canonical(&[10, 0, 0, packet % 50]).unwrap(), 64, 0);
+    /// }
+    /// univmon.ingest(&mut batch);
+    /// let univmon: &UniversalSketch<Key4, i32> = univmon.downcast_ref().unwrap();
+    /// let squares = univmon.sum(&|size| size * size).unwrap();
+    /// assert!((squares.value - 50.0 * 16.0).abs() < 10.0);
+    /// ```
     pub fn sum(&self, g: &dyn Fn(f64) -> f64) -> Option<Estimate> {
         let depths = 0..self.tops.len();
         let samples = &self.samples;
